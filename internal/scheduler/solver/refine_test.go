@@ -70,32 +70,29 @@ func TestSearchProvesThatElasticPodsReleaseTooLittle(t *testing.T) {
 
 // TestSearchTriesMoreSetsInTrees: in a tree of queues, victims release quotas and count against limits. Then the lower
 // bound of the search excludes few sets of victims, so it must try more than maxSearchTries of them to find the least
-// loss. Here a pod of 12 cards needs quota that only victims release, and at most 8 cards may be taken of three jobs.
-// The oracle, which tries all sets, says what the least loss is.
+// loss. Here the nodes have room, but the parent has no quota left for a pod of 12 cards. Only victims release it, as
+// "releases" says, and at most 8 may be taken of the three elastic jobs. The oracle, which tries all sets, says what
+// the least loss is.
 func TestSearchTriesMoreSetsInTrees(t *testing.T) {
-	type pod struct{ cards, loss int64 }
-	jobOf := func(level, elastic int, limits []int, pods ...pod) Job {
-		job := Job{Whole: true, Elastic: elastic, Level: level}
-		for _, x := range pods {
-			one := counted(x.cards, released(level, x.cards, Job{Pods: []Pod{{Node: 1, Loss: x.loss}}}), limits...)
-			job.Pods = append(job.Pods, one.Pods...)
-		}
-		return job
-	}
-
-	limit := []int{0}
-	p := fullProblem(6, 1, 12,
-		jobOf(1, 2, limit, pod{1, 2}, pod{1, 2}, pod{2, 4}), jobOf(1, 1, limit, pod{1, 2}, pod{1, 2}),
-		jobOf(1, 3, limit, pod{2, 1}, pod{4, 21}, pod{4, 21}, pod{1, 5}, pod{1, 5}),
-		jobOf(1, 0, nil, pod{2, 3}), jobOf(1, 0, nil, pod{1, 1}), jobOf(1, 0, nil, pod{2, 12}), jobOf(2, 0, nil, pod{1, 5}))
-	p.Quotas = []Quota{{Levels: []int64{1000, 0}}}
-	p.TakeLimits = []TakeLimit{{Most: 8}}
-	for i := range p.Nodes {
-		p.Nodes[i].Free = Amounts{16}
-	}
+	p := newScene(`
+		node a cards=16; node b cards=16; node c cards=16; node d cards=16; node e cards=16; node f cards=16
+		quota A left=1000,0
+		limit queue most=8
+		pending pods=1 cards=12
+		job elastic1 running=b*3 cards=0 level=1 elastic=2 loss=2 releases=A counts=queue
+		pod elastic1 2 loss=4 releases=A*2 counts=queue*2
+		job elastic2 running=b*2 cards=0 level=1 elastic=1 loss=2 releases=A counts=queue
+		job elastic3 running=b*5 cards=0 level=1 elastic=3 loss=5 releases=A counts=queue
+		pod elastic3 0 loss=1 releases=A*2 counts=queue*2
+		pod elastic3 1 loss=21 releases=A*4 counts=queue*4
+		pod elastic3 2 loss=21 releases=A*4 counts=queue*4
+		job gang1 running=b cards=0 level=1 loss=3 releases=A*2
+		job gang2 running=b cards=0 level=1 loss=1 releases=A
+		job gang3 running=b cards=0 level=1 loss=12 releases=A*2
+		job ofOtherTenant running=b cards=0 level=2 loss=5 releases=A`).Problem
 
 	optimum, possible := leastLoss(p)
-	check.Must(t, possible, "there is a plan")
+	check.Must(t, possible, "the oracle finds no plan")
 
 	got := Solve(p, maxRefineWork)
 	check.Must(t, got.Plan != nil, "%+v, want a plan", got)

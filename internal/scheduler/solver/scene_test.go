@@ -96,7 +96,7 @@ func (s *scene) podKeys() words.Keys[*Pod] {
 		"protected":  words.OneOf(func(p *Pod, _ string) { p.Protected = true }, "true"),
 		"onlyCounts": words.OneOf(func(p *Pod, _ string) { p.OnlyCounts = true }, "true"),
 		"releases":   words.Text(func(p *Pod, amounts string) { p.Releases = parseAmounts(s.quotas, amounts) }),
-		"counts":     words.Text(func(p *Pod, amounts string) { p.addTakes(parseAmounts(s.limits, amounts)) }),
+		"counts":     words.Text(func(p *Pod, amounts string) { p.setTakes(parseAmounts(s.limits, amounts)) }),
 	}
 }
 
@@ -105,7 +105,8 @@ func setCards(p *Pod, cards string) (err error) {
 	return err
 }
 
-func (p *Pod) addTakes(amounts []QuotaAmount) {
+func (p *Pod) setTakes(amounts []QuotaAmount) {
+	p.Takes = nil
 	for _, x := range amounts {
 		p.Takes = append(p.Takes, TakeAmount{x.Quota, x.Amount})
 	}

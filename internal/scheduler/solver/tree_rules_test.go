@@ -271,13 +271,3 @@ func released(level int, amount int64, job Job) Job {
 	}
 	return job
 }
-
-// counted lets each pod of a job count so much against limits.
-func counted(amount int64, job Job, limits ...int) Job {
-	for i := range job.Pods {
-		for _, limit := range limits {
-			job.Pods[i].Takes = append(job.Pods[i].Takes, TakeAmount{limit, amount})
-		}
-	}
-	return job
-}

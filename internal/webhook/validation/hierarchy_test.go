@@ -525,19 +525,49 @@ func TestPriorityOfACardQuotaStaysBelowTheNextServiceType(t *testing.T) {
 // of that: search with 8, even with overAllocation Deny, and a Queue with 4 that has no CardQuota. A further CardQuota at
 // the top level grants a ninth card.
 func TestOnlyTopLevelQuotasCountAsGranted(t *testing.T) {
-	input := CardQuotaInput{All: quotas{newChat()}, Policy: treePolicy, Healthy: map[card.Name]card.Count{h200: 8},
-		Queues: []*v1beta1.Queue{builder.Queue("by-hand").Quota(`{"NVIDIA-H200":4}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":0}`).Parent("chat").Obj()}}
-	checkAnswer(t, ValidateCardQuota(newSearch(func(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationDeny }), nil, input), "", "")
-	checkAnswer(t, ValidateCardQuota(newTreeQuota("a", "", "training", []string{h200 + " 1"}, func(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationWarn }), nil, input), "", "9 granted, 8 healthy, 1 too many (1 here, 8 by chat)")
+	withOverAllocation := func(policy v1alpha1.OverAllocation) change {
+		return func(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = policy }
+	}
+
+	withoutCardQuota := builder.Queue("by-hand").Quota(`{"NVIDIA-H200":4}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":0}`).Parent("chat").Obj()
+	input := CardQuotaInput{
+		All:     quotas{newChat()},
+		Policy:  treePolicy,
+		Healthy: map[card.Name]card.Count{h200: 8},
+		Queues:  []*v1beta1.Queue{withoutCardQuota},
+	}
+
+	child := newSearch(withOverAllocation(v1alpha1.OverAllocationDeny))
+	checkAnswer(t, ValidateCardQuota(child, nil, input), "", "")
+	topLevel := newTreeQuota("a", "", "training", []string{h200 + " 1"}, withOverAllocation(v1alpha1.OverAllocationWarn))
+	checkAnswer(t, ValidateCardQuota(topLevel, nil, input), "", "9 granted, 8 healthy, 1 too many (1 here, 8 by chat)")
 }
 
 // TestDeletionOfAParentWarnsOfItsChildren: the queue of a parent stays until those of its children are gone, or nothing new
 // starts in them without it. The user who deletes the CardQuota of a parent reads which children it has. Children that
 // are being deleted too do not count, and while queues are flat there are no parents.
 func TestDeletionOfAParentWarnsOfItsChildren(t *testing.T) {
-	all := quotas{newChat(), newSearch(), newAds(h200 + " 1 1")}
-	checkAnswer(t, WarnCardQuotaDeletion(newChat(), all, treePolicy), "", "metadata.name: it is the parent of ads, search; queue chat keeps its quota until their queues are gone")
-	checkAnswer(t, WarnCardQuotaDeletion(newChat(func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain }), all, treePolicy), "", "without it nothing new starts in them")
-	checkAnswer(t, WarnCardQuotaDeletion(newChat(), quotas{newChat(), newSearch(setDeleting)}, treePolicy), "", "")
-	checkAnswer(t, WarnCardQuotaDeletion(newChat(), all, flatPolicy), "", "")
+	setRetain := func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain }
+	withChildren := quotas{newChat(), newSearch(), newAds(h200 + " 1 1")}
+	withDeletedChild := quotas{newChat(), newSearch(setDeleting)}
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		quota       *v1alpha1.CardQuota
+		all         quotas
+		policy      *v1alpha1.ServiceTypePolicy
+		wantWarning string
+	}{
+		"two children": {
+			quota: newChat(), all: withChildren, policy: treePolicy,
+			wantWarning: "metadata.name: it is the parent of ads, search; queue chat keeps its quota until their queues are gone",
+		},
+		"two children, deletionPolicy Retain, which leaves the queue without an owner": {
+			quota: newChat(setRetain), all: withChildren, policy: treePolicy,
+			wantWarning: "without it nothing new starts in them",
+		},
+		"a child that is being deleted too": {quota: newChat(), all: withDeletedChild, policy: treePolicy},
+		"two children, queues are flat":     {quota: newChat(), all: withChildren, policy: flatPolicy},
+	}) {
+		checkAnswer(t, WarnCardQuotaDeletion(tc.quota, tc.all, tc.policy), "", tc.wantWarning)
+	}
 }

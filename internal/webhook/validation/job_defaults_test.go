@@ -68,13 +68,12 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change      func(*batchv1.Job)
 		changeInput func(*WorkloadInput)
-		gets        bool
-		// warning is what its user reads of a Job that stays as it is, "" for no warning.
-		wantWarning string
+		getsRule    bool
+		wantWarning string // of a Job without the rule, "" for none
 	}{
-		"a Job with cards":       {gets: true, wantWarning: help},
-		"19 other rules":         {change: withRules(exitCodeRules(19)...), gets: true, wantWarning: help},
-		"an empty list of rules": {change: withRules(), gets: true, wantWarning: help},
+		"a Job with cards":       {getsRule: true, wantWarning: help},
+		"19 other rules":         {change: withRules(exitCodeRules(19)...), getsRule: true, wantWarning: help},
+		"an empty list of rules": {change: withRules(), getsRule: true, wantWarning: help},
 		"20 other rules, the most that Kubernetes allows: no place for one more": {
 			change:      withRules(exitCodeRules(20)...),
 			wantWarning: "spec.podFailurePolicy.rules…replace one of the 20 rules…DisruptionTarget",
@@ -88,7 +87,7 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 		},
 		"backoffLimit 0": {
 			change:      func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](0) },
-			gets:        true,
+			getsRule:    true,
 			wantWarning: "more than 0 of them (backoffLimit)",
 		},
 		"an init container requests the cards": {
@@ -96,7 +95,7 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 				p.InitContainers = p.Containers
 				p.Containers = newPodSpec(nil).Containers
 			}),
-			gets:        true,
+			getsRule:    true,
 			wantWarning: help,
 		},
 		"a sidecar requests the cards": {
@@ -105,17 +104,17 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 				p.Containers = newPodSpec(nil).Containers
 				p.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 			}),
-			gets:        true,
+			getsRule:    true,
 			wantWarning: help,
 		},
 		"the second container requests the cards": {
 			change:      inContainer(func(p *corev1.PodSpec) { p.Containers = append(newPodSpec(nil).Containers, p.Containers...) }),
-			gets:        true,
+			getsRule:    true,
 			wantWarning: help,
 		},
 		"slices of cards": {
 			change:      func(j *batchv1.Job) { j.Spec.Template = newJobTemplate(nil, amounts{slice: "1"}) },
-			gets:        true,
+			getsRule:    true,
 			wantWarning: help,
 		},
 		"no card":                  {change: func(j *batchv1.Job) { j.Spec.Template = newJobTemplate(nil, amounts{"cpu": "1"}) }},
@@ -127,12 +126,12 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 		"the scheduler's second name": {
 			change:      inContainer(func(p *corev1.PodSpec) { p.SchedulerName = "cards" }),
 			changeInput: func(w *WorkloadInput) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "cards"} },
-			gets:        true,
+			getsRule:    true,
 			wantWarning: help,
 		},
 		"a queue of inference": {
 			change:      func(j *batchv1.Job) { j.Spec.Template.Annotations[queueName] = "serving" },
-			gets:        true,
+			getsRule:    true,
 			wantWarning: help,
 		},
 		"the policy does not set jobEvictionPolicy": {
@@ -144,7 +143,7 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 			change: func(j *batchv1.Job) {
 				j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: "s", Controller: ptr.To(true)}}
 			},
-			gets: true,
+			getsRule: true,
 		},
 	}) {
 		input := newInput(func(w *WorkloadInput) {
@@ -156,7 +155,7 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 
 		job := newJob(tc.change)
 		before := job.DeepCopy()
-		check.Equal(t, "gets the rule", tc.gets, JobNeedsEvictionRule(job, input))
+		check.Equal(t, "gets the rule", tc.getsRule, JobNeedsEvictionRule(job, input))
 		check.Equal(t, "the Job itself", before, job)
 
 		load, _ := WorkloadOf(job) // as if the mutating webhook had not answered

@@ -138,11 +138,15 @@ func TestPolicyThatIsCreatedAgainIsComparedWithTheOneInForce(t *testing.T) {
 		return ValidateServiceTypePolicy(&v1alpha1.ServiceTypePolicy{Spec: spec}, nil, input)
 	}
 
+	// the tree in force forbids Volcano's own reclaim
 	checkAnswer(t, create(v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimPods, Cards: last.Status.Cards}), "cannot be used with queueHierarchy: Tree", "")
+
+	// a policy like the last one, and one without its entry of cards
 	checkAnswer(t, create(v1alpha1.ServiceTypePolicySpec{Cards: last.Status.Cards}), "", "")
 	checkAnswer(t, create(v1alpha1.ServiceTypePolicySpec{}), "",
 		"spec.cards: no entry names huawei.com/Ascend910, which is in force as a card: no quota limits it any more, unless the labels of nodes name it")
 
+	// a written Flat ends the tree, in which a CardQuota has a parent
 	input.Quotas = []*v1alpha1.CardQuota{newQuotaInTree("leaf", "top", "training", v1alpha1.Card{Quota: ptr.To[int64](8), Deserved: ptr.To[int64](8)})}
 	checkAnswer(t, create(v1alpha1.ServiceTypePolicySpec{QueueHierarchy: v1alpha1.QueueHierarchyFlat, Cards: last.Status.Cards}), "", "1 CardQuotas name a parent: leaf (parent top); with Flat")
 }

@@ -32,27 +32,27 @@ func newPodGroup(queue string) *v1beta1.PodGroup {
 // namespace of team chat, which queue training selects.
 func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 	const mayNotUse = "Namespace <chat> may not use queue <training>: ask an administrator"
-	in := func(queue string) annotationMap { return annotationMap{queueName: queue} }
-	byGroup := newPod(in("open"), nil, func(p *corev1.Pod) { p.Annotations[v1beta1.KubeGroupNameAnnotationKey] = "g" })
+	inQueue := func(queue string) annotationMap { return annotationMap{queueName: queue} }
+	byGroup := newPod(inQueue("open"), nil, func(p *corev1.Pod) { p.Annotations[v1beta1.KubeGroupNameAnnotationKey] = "g" })
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		object                   runtime.Object
 		changeInput              func(*WorkloadInput)
 		wantRefusal, wantWarning string
 	}{
-		"a pod, the queue takes its namespace": {object: newPod(in("training"), nil)},
+		"a pod, the queue takes its namespace": {object: newPod(inQueue("training"), nil)},
 		"a pod of another namespace: refused": {
-			object:      newPod(in("training"), nil),
+			object:      newPod(inQueue("training"), nil),
 			changeInput: setOtherTeam,
 			wantRefusal: "metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + mayNotUse,
 		},
 		"a pod of a ReplicaSet in another namespace: refused": {
-			object:      newPod(in("training"), nil, setReplicaSetAsOwner),
+			object:      newPod(inQueue("training"), nil, setReplicaSetAsOwner),
 			changeInput: setOtherTeam,
 			wantRefusal: mayNotUse,
 		},
 		"a Deployment in another namespace: refused": {
-			object:      newDeployment(in("training"), nil),
+			object:      newDeployment(inQueue("training"), nil),
 			changeInput: setOtherTeam,
 			wantRefusal: "spec.template.metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + mayNotUse,
 		},
@@ -74,36 +74,36 @@ func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 			},
 			wantRefusal: mayNotUse,
 		},
-		"a queue without a selector": {object: newPod(in("open"), nil), changeInput: setOtherTeam},
+		"a queue without a selector": {object: newPod(inQueue("open"), nil), changeInput: setOtherTeam},
 		"a queue whose selector cannot be read: refused": {
-			object:      newPod(in("broken"), nil),
+			object:      newPod(inQueue("broken"), nil),
 			wantRefusal: "Queue <broken> has an invalid volcano.sh/namespace-selector",
 		},
 		"the webhook does not know the namespace yet": {
-			object:      newPod(in("training"), nil),
+			object:      newPod(inQueue("training"), nil),
 			changeInput: func(w *WorkloadInput) { w.Namespace = nil },
 			wantWarning: "Namespace <chat> is not known yet",
 		},
 		"a queue that does not exist": {
-			object:      newPod(in("nowhere"), nil),
+			object:      newPod(inQueue("nowhere"), nil),
 			wantWarning: "there is no queue nowhere: the pods wait until an administrator creates it",
 		},
 		"a PodGroup that names no queue": {object: newPodGroup("")},
 		"a vcjob that names no queue, its task does": {
-			object:      newVCJob("", nil, newTask(1, in("training"), nil)),
+			object:      newVCJob("", nil, newTask(1, inQueue("training"), nil)),
 			changeInput: setOtherTeam,
 		},
 		"a pod that names no queue": {object: newPod(nil, nil), changeInput: setOtherTeam},
 		"a pod of another scheduler": {
-			object:      newPod(in("training"), nil, func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }),
+			object:      newPod(inQueue("training"), nil, func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }),
 			changeInput: setOtherTeam,
 		},
 		"a Deployment that names the queue beside its template": {
-			object:      newDeployment(in("open"), nil, func(d *appsv1.Deployment) { d.Annotations = in("training") }),
+			object:      newDeployment(inQueue("open"), nil, func(d *appsv1.Deployment) { d.Annotations = inQueue("training") }),
 			wantWarning: "metadata.annotations[scheduling.volcano.sh/queue-name]: is not read here, the queue is open: write it in spec.template.metadata.annotations",
 		},
 		"a vcjob that names the queue in an annotation": {
-			object:      newVCJob("", in("training"), newTask(1, nil, nil)),
+			object:      newVCJob("", inQueue("training"), newTask(1, nil, nil)),
 			wantWarning: "is not read here, the queue is default: write it in spec.queue",
 		},
 		"a vcjob that requests 16 cards of a quota of 8": {
@@ -123,7 +123,7 @@ func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 			wantRefusal: "metadata.annotations[volcano.sh/service.type]: Forbidden: requests service type inference, but queue training has training, and the queue decides",
 		},
 		"a Deployment with another service type: refused": {
-			object:      newDeployment(in("training"), nil, func(d *appsv1.Deployment) { d.Annotations = annotationMap{serviceType: "inference"} }),
+			object:      newDeployment(inQueue("training"), nil, func(d *appsv1.Deployment) { d.Annotations = annotationMap{serviceType: "inference"} }),
 			wantRefusal: "metadata.annotations[volcano.sh/service.type]: Forbidden: requests service type inference",
 		},
 		"a vcjob with another service type: refused": {
@@ -152,7 +152,7 @@ func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 // would not count against a quota. An admission policy of the API server refuses the pods; this webhook refuses
 // templates, so that the user reads it at once. The policy can lower that to a warning, and exempt ServiceAccounts.
 func TestTemplatesThatBypassTheSchedulerAreRefused(t *testing.T) {
-	one := amounts{gpu: "1"}
+	oneCard := amounts{gpu: "1"}
 	withOtherScheduler := func(d *appsv1.Deployment) { d.Spec.Template.Spec.SchedulerName = "default-scheduler" }
 	withNodeName := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "a" }
 	admission := func(spec v1alpha1.Admission) func(*WorkloadInput) {
@@ -174,38 +174,41 @@ func TestTemplatesThatBypassTheSchedulerAreRefused(t *testing.T) {
 		changeInput              func(*WorkloadInput)
 		wantRefusal, wantWarning string
 	}{
-		"a template with another scheduler: refused":          {object: newDeployment(nil, one, withOtherScheduler), wantRefusal: wrong},
+		"a template with another scheduler: refused": {
+			object:      newDeployment(nil, oneCard, withOtherScheduler),
+			wantRefusal: wrong,
+		},
 		"a template without cards and with another scheduler": {object: newDeployment(nil, nil, withOtherScheduler)},
 		"a template that names its node: refused": {
-			object:      newDeployment(nil, one, withNodeName),
+			object:      newDeployment(nil, oneCard, withNodeName),
 			wantRefusal: "set spec.nodeName a",
 		},
 		"a template with the scheduler's second name": {
-			object:      newDeployment(nil, one, withOtherScheduler),
+			object:      newDeployment(nil, oneCard, withOtherScheduler),
 			changeInput: func(w *WorkloadInput) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "default-scheduler"} },
 		},
-		"a vcjob that names no scheduler": {object: newVCJob("open", nil, newTask(1, nil, one))},
+		"a vcjob that names no scheduler": {object: newVCJob("open", nil, newTask(1, nil, oneCard))},
 		"another scheduler, schedulerBypassPolicy Warn": {
-			object:      newDeployment(nil, one, withOtherScheduler),
+			object:      newDeployment(nil, oneCard, withOtherScheduler),
 			changeInput: admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}),
 			wantWarning: wrong,
 		},
 		"another scheduler, schedulerBypassPolicy Allow": {
-			object:      newDeployment(nil, one, withOtherScheduler),
+			object:      newDeployment(nil, oneCard, withOtherScheduler),
 			changeInput: admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}),
 		},
 		"another scheduler, no ServiceTypePolicy": {
-			object:      newDeployment(nil, one, withOtherScheduler),
+			object:      newDeployment(nil, oneCard, withOtherScheduler),
 			changeInput: func(w *WorkloadInput) { w.Policy = nil },
 		},
-		"the pods run as an exempt ServiceAccount": {object: newDeployment(nil, one, runsAs("chat")), changeInput: exempt},
+		"the pods run as an exempt ServiceAccount": {object: newDeployment(nil, oneCard, runsAs("chat")), changeInput: exempt},
 		"the pods run as a ServiceAccount of the same name in another namespace: refused": {
-			object:      newDeployment(nil, one, runsAs("search")),
+			object:      newDeployment(nil, oneCard, runsAs("search")),
 			changeInput: exempt,
 			wantRefusal: "schedulerName default-scheduler",
 		},
 		"an exempt ServiceAccount writes it": {
-			object:      newDeployment(nil, one, withOtherScheduler),
+			object:      newDeployment(nil, oneCard, withOtherScheduler),
 			changeInput: func(w *WorkloadInput) { exempt(w); w.User = "system:serviceaccount:chat:validator" },
 		},
 	}) {
