@@ -28,9 +28,10 @@ const lowPodsUseTheQuota = `node a model=A
 // refusal. Until it is known, preempt evicts no second pod for the same preemptor. A deleted pod no longer counts
 // against the quota, so its preemptor starts. In lowPodsUseTheQuota, node a has 8 cards, but four pods of low
 // priority use the quota of 4, and high-0 needs one. Each script plays sessions (scheduling cycles) and what the API
-// server shows between them: "session 2" is a session after which two pods are being evicted; "mark first" shows the
-// condition that Volcano writes before it deletes the first victim. "delete" shows its deletion, "gone" that it has
-// ended, "refuse" an unchanged pod.
+// server shows between them. "session 1" is one in which one pod is being evicted: preempt has just chosen it, or it
+// is deleted and not gone. A marked pod is neither, so while preempt waits for it the session has 0. "mark first"
+// shows the condition that Volcano writes before it deletes the first victim. "delete" shows its deletion, "gone"
+// that it has ended, "refuse" an unchanged pod.
 func TestPreemptWaitsForItsVictims(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene, script string

@@ -191,6 +191,7 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 		},
 	}) {
 		s := newScene(t, twoNodes+tc.scene, tc.change)
+		// Of Volcano jobs: low continues when it loses a pod, and rigid restarts as a whole.
 		s.vcjobPolicies = map[string]workload.EvictionPolicy{"low": {}, "rigid": {Inelastic: true}}
 		s.evict(preempt.New(), topologyAwarePreempt(tc.topologyAware))
 

@@ -76,7 +76,7 @@ func TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob(t *testing.T) {
 			change:      urgent,
 			wantEvicted: "j:1", wantPipelined: "j@a:1",
 		},
-		"3 pods of such a job wait, and only j-3 has the higher task priority: one eviction inside the job": {
+		"3 pods of a Volcano job above its minimum wait, and only j-3 has a higher task priority than those that run: one goes": {
 			scene: `job low queue=q min=1 running=a*5 priorityClass=low
 				job j queue=q min=2 running=a*3 pending=3 priorityClass=high owner=vcjob`,
 			change:      urgent,
@@ -91,6 +91,7 @@ func TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob(t *testing.T) {
 			s := newScene(t, `node a model=A
 				queue q quota={"A":8} cpu=1000
 				`+tc.scene, tc.change)
+			// Each Volcano job continues when it loses a pod above its minimum.
 			s.vcjobPolicies = map[string]workload.EvictionPolicy{"low": {}, "high": {}, "j": {}}
 			s.evict(preempt.New(), topologyAwarePreempt(topologyAware))
 
@@ -209,7 +210,7 @@ func TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt(t *testing.T) {
 		s := newScene(t, `node a,b model=A
 			queue q quota={"A":8} cpu=1000
 			`+tc.scene, tc.change)
-		s.vcjobPolicies = map[string]workload.EvictionPolicy{"known": {}}
+		s.vcjobPolicies = map[string]workload.EvictionPolicy{"known": {}} // of Volcano jobs
 		s.m.evictionPolicies = s.evictionPolicyOf
 		s.openSession()
 		actions := []framework.Action{enqueue.New(), idleAction{preempt.New()}}
