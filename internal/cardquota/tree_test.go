@@ -416,7 +416,7 @@ func TestOnlyQueuesWithOtherNumbersChange(t *testing.T) {
 }
 
 // TestOnlyTheTopLevelCountsForTheInventory: in a tree, quotas are compared with the cards of the nodes at the top
-// level only, because children share the quota of their parent. Here tenant grants 16 and other 4, and 18 cards are
+// level only, because the quotas of children are part of their parent's. Here tenant grants 16 and other 4, and 18 cards are
 // healthy. While queues are flat the leaves count instead: chat 8, search 8, lab 8, which is what it deserves, and
 // other 4.
 func TestOnlyTheTopLevelCountsForTheInventory(t *testing.T) {

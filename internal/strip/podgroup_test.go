@@ -83,7 +83,7 @@ func TestAStrippedPodGroupCountsTheSame(t *testing.T) {
 			g.Status.Phase = v1beta1.PodGroupUnknown
 			g.Status.Running = 1
 		},
-		"of no queue": func(g *v1beta1.PodGroup) { g.Spec.Queue = "" },
+		"without a queue": func(g *v1beta1.PodGroup) { g.Spec.Queue = "" },
 	}) {
 		whole := &v1beta1.PodGroup{
 			ObjectMeta: newHeavyMeta(nil),

@@ -166,7 +166,7 @@ func TestEvictionsThatAJobSurvives(t *testing.T) {
 			change: rules(exitCodeRule(ignore, in, 143)),
 			want:   all,
 		},
-		"a limit of 2 for each index, and the index failed once: as many as all indexes may": {
+		"a limit of 2 for each index, and the index failed once: the backoffLimit, which is 2^31-1": {
 			change:  perIndex,
 			running: []*corev1.Pod{batchPod("a", failures("1"))},
 			want:    math.MaxInt32,
