@@ -14,9 +14,9 @@ import (
 // hypernodes again for a job with subgroups, and lose the reasons of the first run.
 //
 // Queue x deserves the 2 cards that its job more uses, so job borrows has to borrow. Queue y deserves the 4 cards of job
-// topology, which has subgroups.
+// topology, which has subgroups. Only 3 cards are free, so topology still waits after the first run.
 func TestSecondRunTriesOnlyJobsThatBorrow(t *testing.T) {
-	s := newTreeScene(t, `node a model=A cards=6
+	s := newTreeScene(t, `node a model=A cards=5
 		queue x quota={"A":8} serviceType=training deserved={"A":2}
 		queue y quota={"A":8} serviceType=training deserved={"A":4}
 		job more queue=x min=1 running=a*2
@@ -36,5 +36,6 @@ func TestSecondRunTriesOnlyJobsThatBorrow(t *testing.T) {
 		s.Run(allocate.New())
 	})
 
-	check.Equal(t, "in how many runs each job with pending pods is", map[string]int{"borrows": 2, "topology": 1}, runsWith)
+	check.Equal(t, "how often job topology is searched", 1, runsWith["topology"])
+	check.That(t, runsWith["borrows"] > 1, "job borrows is not tried again when its turn to borrow comes")
 }
