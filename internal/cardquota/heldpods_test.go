@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/internal/card"
@@ -27,16 +26,18 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 	pod := func(name, node string) *builder.PodBuilder {
 		return builder.Pod("lab", name).UID(types.UID("uid-" + name)).GPUs(1).Running(node)
 	}
+	noCards := func(name string) *builder.PodBuilder {
+		return builder.Pod("lab", name).UID(types.UID("uid-" + name)).CPU("8").Queue("q").Running("h200")
+	}
 	terminating := func(name, node string, end time.Time) *corev1.Pod {
-		p := pod(name, node).Queue("q").Obj()
-		p.DeletionTimestamp = &metav1.Time{Time: end}
-		return p
+		return pod(name, node).Queue("q").Deleted(end).Obj()
 	}
 
 	pods := []*corev1.Pod{
 		pod("running", "h200").Queue("q").Obj(),
 		pod("without-queue", "h200").Obj(),
-		builder.Pod("lab", "no-cards").CPU("8").Queue("q").Running("h200").Obj(),
+		noCards("no-cards").Obj(),
+		noCards("no-cards-terminating").Deleted(now).Obj(),
 		pod("finished", "h200").Queue("q").Phase(corev1.PodSucceeded).Obj(),
 		terminating("terminating", "h200", now.Add(-time.Hour)),
 		terminating("terminating-not-ready", "h800", now.Add(time.Second)),
