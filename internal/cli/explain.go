@@ -132,8 +132,22 @@ func explainNoView(e *noViewError) string {
 		"or for a ClusterRoleBinding to cardquota-viewer, which shows all CardQuotas", text, found)
 }
 
-// explainForbidden says which verb on which resource a user lacks, and what grants it.
+// adviceError is a refusal with what the user may read instead.
+type adviceError struct {
+	error
+	advice string
+}
+
+// Unwrap returns the refusal.
+func (e *adviceError) Unwrap() error { return e.error }
+
+// explainForbidden says which verb on which resource a user lacks, and what grants it or may be read instead.
 func explainForbidden(err error) string {
+	var advised *adviceError
+	if errors.As(err, &advised) {
+		return explainForbidden(advised.error) + ". " + advised.advice
+	}
+
 	text, group, where := parseForbidden(err)
 	switch {
 	case group != v1alpha1.GroupVersion.Group:

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -165,9 +164,9 @@ func TestAWholeMonthIsReportedWithoutItsDays(t *testing.T) {
 // the card-hours of this month and the last one in its LocalCardQuotas (lcq).
 func TestReportWithoutRightsNamesWhatATenantMayRead(t *testing.T) {
 	noConfigMaps := interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-		return apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)
+		return forbidden("list", corev1.Resource("configmaps"))
 	}}
-	execute(t, storedSums(t), noConfigMaps, "report").exits(exitError).reports("configmaps", "kubectl get lcq -o wide")
+	execute(t, storedSums(t), noConfigMaps, "report").exits(exitError).reports("may not list configmaps", "kubectl get lcq -o wide")
 }
 
 // TestReportBeforeTheFirstUseSaysThatNothingIsKnown: the operator has seen no card in use yet, so its ConfigMap is empty.

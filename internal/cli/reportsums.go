@@ -88,7 +88,7 @@ func readStoredSums(ctx context.Context, c client.Client, namespace string) (*ca
 
 	switch {
 	case isForbidden(err):
-		return nil, fmt.Errorf("%w. Whole card-hours of this month and of the last one are in the LocalCardQuotas of your namespace: kubectl get lcq -o wide", err)
+		return nil, &adviceError{err, "Whole card-hours of this month and of the last one are in the LocalCardQuotas of your namespace: kubectl get lcq -o wide"}
 	case err != nil:
 		return nil, err
 	case found == 0:
