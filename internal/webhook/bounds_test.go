@@ -43,8 +43,8 @@ func TestUsualWorkloadsAreNotTooLarge(t *testing.T) {
 }
 
 // TestConcurrentValidationsAreBounded: any tenant can send requests, and dry runs of them, so at most 4 of them (maxConcurrent)
-// are validated at a time. Of 20 requests the others wait until one is done. A request whose caller does not wait any
-// more is allowed unread, with a warning.
+// are validated at a time. Of 20 requests, 16 wait until the webhook is done with another one. A request whose caller has
+// gone is allowed without validation, with a warning.
 func TestConcurrentValidationsAreBounded(t *testing.T) {
 	var now, most atomic.Int32
 	begun := make(chan struct{}, 100)
@@ -77,13 +77,14 @@ func TestConcurrentValidationsAreBounded(t *testing.T) {
 	close(finish)
 	all.Wait()
 	check.That(t, most.Load() <= maxConcurrent, "%d requests were validated at a time, want at most %d", most.Load(), maxConcurrent)
-	answer = handle(ctx, admission.Request{})
+	answer = handle(ctx, admission.Request{}) // no other request is in work now
 	check.That(t, answer.Result.Message != "validated", "a request is validated although its caller has gone")
 }
 
-// TestLargeRequestsWaitBeforeTheyAreRead: of requests of 64 KiB and more (largeBodyBytes) at most two are in memory. A further
-// one waits before its body is read, no longer than the API server does: that states its timeout in the URL, and 10
-// seconds count without a valid one. Small requests do not wait for large ones.
+// TestLargeRequestsWaitBeforeTheyAreRead: of requests of 64 KiB and more (largeBodyBytes) at most two are in memory. A third one
+// waits before its body is read, as long as the API server waits for its answer, and is then refused. The URL states this
+// timeout. The webhook takes 10 seconds (defaultTimeout) instead if the timeout is missing, negative or longer than that.
+// Small requests do not wait for large ones.
 func TestLargeRequestsWaitBeforeTheyAreRead(t *testing.T) {
 	l := newLimiter()
 	var read atomic.Int32
@@ -116,11 +117,11 @@ func TestLargeRequestsWaitBeforeTheyAreRead(t *testing.T) {
 	}
 
 	for range maxLargeRequests {
-		check.NoError(t, l.largeRequests.Acquire(t.Context(), 1))
+		check.NoError(t, l.largeRequests.Acquire(t.Context(), 1)) // as if a large request were in memory
 	}
 
 	read.Store(0)
 	check.Equal(t, "status of a third large request", http.StatusServiceUnavailable, post(largeBodyBytes, "50ms"))
-	check.Equal(t, "bytes that are read of it", 0, read.Load())
+	check.Equal(t, "bytes that are read of the third large request", 0, read.Load())
 	check.Equal(t, "status of a small request beside two large ones", http.StatusOK, post(largeBodyBytes-1, "2s"))
 }

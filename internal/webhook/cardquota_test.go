@@ -40,7 +40,8 @@ func newHandlersWithLateCache(t *testing.T, build func(*testing.T) *handlers, st
 
 // TestDenyCountsWhatTheCacheDoesNotHaveYet: a CardQuota with overAllocation Deny is refused if all CardQuotas together grant
 // more cards than the nodes have, here 8 A. The second CardQuota of one kubectl apply follows the first one within
-// milliseconds, before the cache has it. So the webhook reads all CardQuotas from the API server, where "first" has 8 A.
+// milliseconds, before the cache has the first one. So the webhook reads all CardQuotas from the API server, where "first"
+// has 8 A. CardQuota "second" wants 8 A more. It is refused only with Deny, and only if it wants more than before.
 func TestDenyCountsWhatTheCacheDoesNotHaveYet(t *testing.T) {
 	newEmptyHandlers := func(t *testing.T) *handlers {
 		h := newHandlers(t, &v1alpha1.ServiceTypePolicy{})
@@ -54,7 +55,7 @@ func TestDenyCountsWhatTheCacheDoesNotHaveYet(t *testing.T) {
 		wantRefusals int
 	}{
 		"a new CardQuota with Deny: refused": {policy: v1alpha1.OverAllocationDeny, wantRefusals: 1},
-		"a CardQuota that changes to Deny, and has as many cards as before": {
+		"a CardQuota that changes from Warn to Deny, and has 8 A as before": {
 			before: newQuotaOf8A("second", v1alpha1.OverAllocationWarn),
 			policy: v1alpha1.OverAllocationDeny,
 		},
@@ -75,12 +76,12 @@ func TestRaisedParentCountsBeforeTheCacheHasIt(t *testing.T) {
 
 	for quota, wantRefusals := range map[int64]int{16: 0, 17: 1} {
 		result := check.Value(h.validateCardQuota(t.Context(), newTreeQuota("search", "chat", quota), newTreeQuota("search", "chat", 8)))(t)
-		check.Equal(t, fmt.Sprintf("refusals of a child of %d", quota), wantRefusals, len(result.Errors))
+		check.Equal(t, fmt.Sprintf("refusals of child search with %d cards", quota), wantRefusals, len(result.Errors))
 	}
 }
 
 // TestNewServiceTypeCountsBeforeTheCacheHasIt: a user adds service type batch to the policy and then a CardQuota with it. The
-// cache still has the old policy, so before it refuses the webhook reads the policy from the API server.
+// cache still has the old policy. Before the webhook refuses the CardQuota, it reads the policy from the API server.
 func TestNewServiceTypeCountsBeforeTheCacheHasIt(t *testing.T) {
 	newFlat := func(t *testing.T) *handlers { return newHandlers(t, &v1alpha1.ServiceTypePolicy{}) }
 	defined := &v1alpha1.ServiceTypePolicy{
@@ -106,8 +107,8 @@ func (c cachedReader) List(ctx context.Context, list client.ObjectList, options 
 }
 
 // TestListsOfTheCacheAreNotContinued: a list from the API server may have a token, with which the next page is read. The cache
-// returns everything at once, and always a token with which nothing can be continued. A reader that continues it would
-// never end.
+// returns everything at once, and always a token with which nothing can be continued. If the webhook continued such a list,
+// it would never end.
 func TestListsOfTheCacheAreNotContinued(t *testing.T) {
 	h := newHandlers(t, &v1alpha1.ServiceTypePolicy{})
 	h.inventory = eightCards{}

@@ -9,9 +9,10 @@ import (
 
 const evictionRule = `{"action":"Ignore","onPodConditions":[{"type":"DisruptionTarget","status":"True"}]}`
 
-// TestTheEvictionRuleIsAddedFirst: the webhook adds to a Kubernetes Job the rule that evicted pods do not count as failed. The
-// first rule that fits counts, so it comes first. Kubernetes then requires podReplacementPolicy Failed. All else in the
-// JSON stays, also fields that this version of the webhook does not know ("new").
+// TestTheEvictionRuleIsAddedFirst: the webhook adds to a Kubernetes Job the rule that evicted pods do not count as failed. Of a
+// Job's rules the first one that fits counts, so the added rule comes first. Kubernetes then requires podReplacementPolicy
+// Failed. All else in the JSON stays, also fields that this version of the webhook does not know ("new"). JSON without a
+// spec is an error.
 func TestTheEvictionRuleIsAddedFirst(t *testing.T) {
 	const others = `{"action":"FailJob","onExitCodes":{"operator":"In","values":[42],"new":1}}`
 	for t, tc := range check.Cases(t, map[string]struct{ job, want string }{
@@ -23,11 +24,11 @@ func TestTheEvictionRuleIsAddedFirst(t *testing.T) {
 			job:  `{"spec":{"podFailurePolicy":{"rules":[` + others + `],"new":2},"podReplacementPolicy":"Failed"}}`,
 			want: `{"spec":{"podFailurePolicy":{"rules":[` + evictionRule + `,` + others + `],"new":2},"podReplacementPolicy":"Failed"}}`,
 		},
-		"a Job with an empty list": {
+		"a Job with an empty list of rules": {
 			job:  `{"spec":{"podFailurePolicy":{"rules":[]}}}`,
 			want: `{"spec":{"podReplacementPolicy":"Failed","podFailurePolicy":{"rules":[` + evictionRule + `]}}}`,
 		},
-		"a Job with null": {
+		"a Job whose podFailurePolicy is null": {
 			job:  `{"spec":{"podFailurePolicy":null}}`,
 			want: `{"spec":{"podReplacementPolicy":"Failed","podFailurePolicy":{"rules":[` + evictionRule + `]}}}`,
 		},
@@ -41,9 +42,9 @@ func TestTheEvictionRuleIsAddedFirst(t *testing.T) {
 	}
 }
 
-// TestTheStoredFailurePolicyIsCopied: podFailurePolicy of a stored Job cannot be changed. A user who applies the file without
-// the added rule would be refused, so the webhook copies the stored policy, and podReplacementPolicy with it. Other
-// changes stay.
+// TestTheStoredFailurePolicyIsCopied: podFailurePolicy of a stored Job cannot be changed. A user who applies the own file
+// again, which does not have the added rule, would be refused. So the webhook copies the stored podFailurePolicy and
+// podReplacementPolicy into the changed Job. Other changes stay. A stored Job without a spec is an error.
 func TestTheStoredFailurePolicyIsCopied(t *testing.T) {
 	const stored = `{"spec":{"podFailurePolicy":{"rules":[` + evictionRule + `]},"podReplacementPolicy":"Failed","parallelism":1}}`
 	for t, tc := range check.Cases(t, map[string]struct{ job, stored, want string }{

@@ -21,8 +21,9 @@ import (
 
 // TestWarningOfAMissingBaseDependsOnWhatWasRendered: the operator renders the scheduler's configuration from the policy and a
 // base, a ConfigMap of Volcano in namespace volcano. If the base is missing and our own ConfigMap, in namespace cards, says
-// that it was rendered from Volcano's default, there never was a base, and the default is used again. If it was rendered
-// from a base, that is gone, and the policy waits. If a ConfigMap cannot be read, nothing is said about it.
+// that it was rendered from Volcano's default, there never was a base, and the operator uses the default again. If our
+// ConfigMap was rendered from a base, or does not exist, the operator waits for the base. The webhook warns of both. If
+// it cannot read one of the ConfigMaps, it does not warn.
 func TestWarningOfAMissingBaseDependsOnWhatWasRendered(t *testing.T) {
 	configMap := func(namespace, from string) client.Object {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: policy.ConfigMapName, Annotations: map[string]string{v1alpha1.AnnotationRenderedFrom: from}}}
@@ -59,7 +60,10 @@ func TestWarningOfAMissingBaseDependsOnWhatWasRendered(t *testing.T) {
 		}).Build()
 
 		h := &handlers{cached: scene, live: scene, inventory: noCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
-		object := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimOff}, Status: v1alpha1.ServiceTypePolicyStatus{ConfigHash: "that of another policy"}}
+		object := &v1alpha1.ServiceTypePolicy{
+			Spec:   v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimOff},
+			Status: v1alpha1.ServiceTypePolicyStatus{ConfigHash: "that of another policy"}, // a policy was rendered before
+		}
 		result := check.Value(h.validateServiceTypePolicy(t.Context(), object, nil))(t)
 		check.Equal(t, "errors", nil, result.Errors)
 		check.Equal(t, "number of warnings", min(1, len(tc.wantWarning)), len(result.Warnings))
@@ -76,9 +80,9 @@ func (namedCards) TrackedNodes() ([]card.TrackedNode, bool) {
 	return tracker.TrackedNodes(), true
 }
 
-// TestWarningOfAnEntryOfCardsNamesTheNodes: an entry of spec.cards without nodeSelector is for all nodes. Node "own" does not have
-// the label of a cloud that it names, so its NVIDIA-H200 would lose their name. The webhook compares the policy with the
-// nodes and warns.
+// TestWarningOfAnEntryOfCardsNamesTheNodes: an entry of spec.cards without nodeSelector is for all nodes. Here the
+// entry names a label of a cloud, which node "own" does not have. So its 8 NVIDIA-H200 would lose their name. The webhook
+// compares the policy with the nodes and warns.
 func TestWarningOfAnEntryOfCardsNamesTheNodes(t *testing.T) {
 	scene := fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, v1alpha1.AddToScheme)).Build()
 	h := &handlers{cached: scene, live: scene, inventory: namedCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}

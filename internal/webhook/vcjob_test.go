@@ -12,7 +12,7 @@ import (
 )
 
 // TestCompleteJobKeepsOtherFields: the webhook adds maxRetry and policies to the JSON of a vcjob. All else stays, also fields
-// that this version of the webhook does not know ("new") and the policies of the user.
+// that this version of the webhook does not know ("new") and the policies of the user. A vcjob without a spec is an error.
 func TestCompleteJobKeepsOtherFields(t *testing.T) {
 	policies := []vcbatch.LifecyclePolicy{{Event: "PodEvicted", Action: "RestartJob"}}
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -40,8 +40,9 @@ func verify(t *testing.T, data map[string][]byte, now time.Time) error {
 }
 
 // TestCertificateIsRenewedInTime: the webhooks' certificate is valid for a year and renewed 90 days before its end.
-// Its authority lives ten years and is kept, so that the API server trusts old and new certificates meanwhile. Whatever
-// is missing, too old, from the future or of another namespace is made again, and the result is always trusted.
+// Its authority lives ten years and is kept, so that the API server trusts old and new certificates meanwhile. Both are
+// valid from one hour before they are made, because clocks differ. Whatever is missing, too old, not valid yet or of another
+// namespace is made again. A certificate needs the key of its authority. The API server trusts the result in every row.
 func TestCertificateIsRenewedInTime(t *testing.T) {
 	const day = 24 * time.Hour
 
@@ -118,7 +119,7 @@ func TestNotReadyWithoutATrustedCertificate(t *testing.T) {
 }
 
 // TestNotReadyOutsideOfTheCertificatesTime: the API server refuses a certificate that is not valid yet, or has expired, by its
-// clock. So a replica with such a certificate is not ready.
+// clock. So a replica with such a certificate is not ready. A certificate is valid from one hour before it is made.
 func TestNotReadyOutsideOfTheCertificatesTime(t *testing.T) {
 	made := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	data, _ := renewAt(t, made, "cards", nil)
@@ -128,7 +129,7 @@ func TestNotReadyOutsideOfTheCertificatesTime(t *testing.T) {
 		now   time.Time
 		ready bool
 	}{
-		"at once":                       {made, true},
+		"when it is made":               {made, true},
 		"three hours before it is made": {made.Add(-3 * time.Hour), false},
 		"an hour after its end":         {made.Add(certLifetime + time.Hour), false},
 	}) {

@@ -16,8 +16,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestLongResultsAreTruncated: the API server limits what it shows. Of 5000 errors, each of them twice, and 5000 long
-// warnings a user gets the first 20 distinct ones (maxShown) of at most 2 KiB each, and how many more there are.
+// TestLongResultsAreTruncated: the API server limits what it shows. There are 5000 errors, 2500 distinct ones twice each, and
+// 5000 warnings of 3 KB. A user gets the first 20 distinct errors and warnings (maxShown), cut to at most 2 KiB each, and
+// reads how many more there are: the first warning counts the errors, the last one the warnings.
 func TestLongResultsAreTruncated(t *testing.T) {
 	var result Result
 	for i := range 5_000 {
@@ -51,7 +52,8 @@ func TestTruncatedErrorsAreStillCompared(t *testing.T) {
 }
 
 // TestJobsWithMoreThan256TasksAreRefused: the webhook must answer in time, so it validates at most 256 pod templates of a
-// workload (MaxTemplates). The rest could request anything, so a job with more of them is refused in one sentence.
+// workload (MaxTemplates). The rest could request anything, so a job with more of them is refused in one sentence. It gets
+// only a warning if it had too many before, or if no ServiceTypePolicy exists. A CronJob is cut to 256 templates, too.
 func TestJobsWithMoreThan256TasksAreRefused(t *testing.T) {
 	newJobOfTasks := func(n int, change func(*vcbatch.Job)) Workload {
 		tasks := make([]vcbatch.TaskSpec, n)

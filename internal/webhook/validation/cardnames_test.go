@@ -41,8 +41,9 @@ func trackedNodes(inForce []v1alpha1.CardMapping, nodes ...*builder.NodeBuilder)
 
 // TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames: entries of spec.cards in the policy say which label names the cards of a
 // resource, and replace the usual labels. An entry for one cloud that lacks a nodeSelector counts for all nodes: the others
-// lose the names of their cards, and no new pod gets them. So the webhook warns with the nodes that lose or change names.
-// The fleet has one node of the cloud, four own nodes with NVIDIA-H200, and one with NVIDIA-L4.
+// lose the names of their cards, and no new pod gets them. So the webhook warns with the nodes that lose or change names. It
+// compares written entries with those in force, and does not warn again when something else in the policy changes. The
+// fleet has one node of the cloud, four own nodes with NVIDIA-H200, and one with NVIDIA-L4.
 func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 	const cloudLabel = "cloud.google.com/gke-accelerator"
 	byCloud := v1alpha1.CardMapping{Resource: "nvidia.com/gpu", ModelLabel: cloudLabel}
@@ -87,7 +88,7 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 			written: []v1alpha1.CardMapping{byCloud},
 			want:    []string{": 5 nodes lose the name"},
 		},
-		"the label of a cloud, on one other node": {
+		"the label of a cloud, and the only node is an own one": {
 			nodes:   []*builder.NodeBuilder{own("own-1")},
 			written: []v1alpha1.CardMapping{byCloud},
 			want:    []string{": 1 node loses the name of this card (own-1; it was NVIDIA-H200)"},
@@ -120,7 +121,7 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 			nodes:   []*builder.NodeBuilder{own("own-1")},
 			written: []v1alpha1.CardMapping{{Resource: "nvidia.com/gpu", ModelLabel: "nvidia.com/gpu.product"}},
 		},
-		"entries that were written before": {
+		"another field changes, and the entries were written before": {
 			nodes:   fleet,
 			written: []v1alpha1.CardMapping{byCloud},
 			before:  newPolicyWithCards(nil, []v1alpha1.CardMapping{byCloud}),
@@ -149,7 +150,7 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 		before := tc.before
 		if before != nil {
 			before.Spec.UnmanagedQueues = v1alpha1.UnmanagedIgnore
-			object.Spec.UnmanagedQueues = v1alpha1.UnmanagedEnforce // another change
+			object.Spec.UnmanagedQueues = v1alpha1.UnmanagedEnforce // the other field that changes
 		}
 
 		got := ValidateServiceTypePolicy(object, before, input)
@@ -168,7 +169,8 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 
 // TestWarningsOfCardNamesCountNodes: the warnings say how many nodes lose the name of a card, and how many change it. These
 // numbers equal a count of the nodes whose cards have no name, or another one, when they are recognised by the new
-// entries. Entries in force, new entries and nodes are random.
+// entries. Another rule warns of a resource whose entry is removed, so such cards do not count here. Entries in force, new
+// entries and nodes are random.
 func TestWarningsOfCardNamesCountNodes(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		entries := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) v1alpha1.CardMapping {

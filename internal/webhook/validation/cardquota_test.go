@@ -23,8 +23,9 @@ func newQuotaOf8H200(name string, changes ...func(*v1alpha1.CardQuota)) *v1alpha
 }
 
 // TestCardQuotaIsValidated: the webhook refuses a CardQuota that would have no effect, or that takes what others have, and
-// warns of one that probably does not do what its author means. A change is refused only for what it makes worse. The
-// nodes have 16 healthy NVIDIA-H200. The policy defines serving and training beside the built-in type inference.
+// warns of one that probably does not do what its author means. A change is refused only for what it makes worse. Each
+// CardQuota has 8 NVIDIA-H200 and service type training unless its row says otherwise; the nodes have 16. The policy
+// defines serving and training beside the built-in type inference; of these two only training is in force yet.
 func TestCardQuotaIsValidated(t *testing.T) {
 	setFinalizer := func(q *v1alpha1.CardQuota) { q.Finalizers = []string{"x"} }
 	forQueue := func(queue string) func(*v1alpha1.CardQuota) {
@@ -153,8 +154,8 @@ func TestCardQuotaIsValidated(t *testing.T) {
 	}
 }
 
-// TestQuotaForACardThatNoNodeOffersWarns: the name may be misspelt, or the new node has no labels yet that name its card. The
-// warning suggests which, and refuses nothing. One node offers 8 cards, which have a name or not.
+// TestQuotaForACardThatNoNodeOffersWarns: the name may be misspelt, or no label names the card of a new node yet. The webhook
+// warns, suggests which of both it is, and refuses nothing. The only node offers 8 cards, named by a label or not.
 func TestQuotaForACardThatNoNodeOffersWarns(t *testing.T) {
 	named := card.Recognise(builder.Node("old").GPUs("NVIDIA-H200", 8).Obj(), nil)
 	unlabelled := card.Recognise(builder.Node("new").Resource("nvidia.com/gpu", "8").Obj(), nil)

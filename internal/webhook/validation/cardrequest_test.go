@@ -14,7 +14,9 @@ import (
 )
 
 // TestCardRequestsAreValidated: the webhook refuses a request that can never be satisfied as written, in pods and in the
-// templates of all kinds. It warns of one that waits, or whose annotation has no effect.
+// templates of all kinds. It warns of one that waits, or whose annotation has no effect. A pod that a controller creates
+// gets only a warning. Nodes offer NVIDIA-H200, its slices mig-1g.18gb and NVIDIA-H800, and huawei.com/Ascend910 without a
+// label that names the card.
 func TestCardRequestsAreValidated(t *testing.T) {
 	one := amounts{gpu: "1"}
 
@@ -110,7 +112,7 @@ func TestCardRequestsAreValidated(t *testing.T) {
 			object:      &batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: newTemplate(annotationMap{cardName: "?"}, one)}}}},
 			wantRefusal: "spec.jobTemplate.spec.template",
 		},
-		"a pod of a ReplicaSet with an invalid card name: refused": {
+		"a pod of a ReplicaSet with an invalid card name: only a warning": {
 			object:      newPod(annotationMap{cardName: "?"}, one, setReplicaSetAsOwner),
 			wantWarning: `card name "?"`,
 		},
@@ -120,7 +122,7 @@ func TestCardRequestsAreValidated(t *testing.T) {
 }
 
 // TestCardRequestsBeforeNodesAreKnown: the webhook may answer before it has read a node. Then a valid card name only
-// causes a warning that no node offers it, and an invalid one is refused as ever.
+// causes a warning that no node offers it. An invalid name is refused, as it is when nodes are known.
 func TestCardRequestsBeforeNodesAreKnown(t *testing.T) {
 	input := newInput(func(w *WorkloadInput) { w.Inventory = card.NewInventory(nil) })
 

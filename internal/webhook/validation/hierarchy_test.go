@@ -135,7 +135,8 @@ type quotas = []*v1alpha1.CardQuota
 
 // TestCardQuotaMustFitItsTree: in a tree a child has at most what its parent has, and all children together deserve and are
 // guaranteed at most what the parent deserves and is guaranteed. The webhook refuses a CardQuota that breaks this, and
-// a change only for what it makes worse. A parent has no service type and takes no work. Parents and children may be
+// a change only for what it makes worse. An existing parent may be lowered: the webhook only warns of the children that
+// this cuts. A parent has no service type and takes no work. Parents and children may be
 // created in any order. Unless a row says otherwise, parent chat has 8 H200 (deserved 6, guaranteed 2), and its child
 // search deserves 4 and is guaranteed 1. Cards are written "name quota deserved guarantee".
 func TestCardQuotaMustFitItsTree(t *testing.T) {
@@ -359,36 +360,36 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			before: newTreeQuota("top", "", "", []string{h200 + " 8 6 2"}),
 			all:    quotas{newTreeQuota("chat", "top", "", []string{h200 + " 8 3 1"}), newSearch(deserving(3))},
 		},
-		"another change of a child that deserves 4 of 3": {
+		"another change of a child that deserves 4, its parent deserves 3": {
 			quota:       newSearch(setProject),
 			before:      newSearch(),
 			all:         quotas{newTreeQuota("chat", "", "", []string{h200 + " 8 3 2"})},
 			wantWarning: "as before: spec.cards[NVIDIA-H200].deserved: Forbidden: the children of chat have 4 together (4 here), but chat has 3, 1 too many",
 		},
-		"a child deserves 4 instead of 5, of 3": {
+		"a child deserves 4 instead of 5, its parent deserves 3": {
 			quota:       newSearch(),
 			before:      newSearch(deserving(5)),
 			all:         quotas{newTreeQuota("chat", "", "", []string{h200 + " 8 3 2"})},
 			wantWarning: "as before: ",
 		},
-		"a child deserves 5 instead of 4, of 3: refused": {
+		"a child deserves 5 instead of 4, its parent deserves 3: refused": {
 			quota:       newSearch(deserving(5)),
 			before:      newSearch(),
 			all:         quotas{newTreeQuota("chat", "", "", []string{h200 + " 8 3 2"})},
 			wantRefusal: "the children of chat have 5 together (5 here), but chat has 3, 2 too many",
 		},
-		"a child that deserves 0 beside one that deserves 4 of 3": {
+		"a new child deserves 0, its sibling deserves 4 already, their parent 3": {
 			quota:       newAds(h200 + " 8 0"),
 			all:         quotas{newTreeQuota("chat", "", "", []string{h200 + " 8 3 2"}), newSearch()},
 			wantWarning: "as before: ",
 		},
-		"a child gets a card of which it deserves 0 beside one that deserves 4 of 3": {
+		"a child gets a card of which it deserves 0, its sibling deserves 4 already, their parent 3": {
 			quota:       newAds(h200 + " 8 0"),
 			before:      newTreeQuota("ads", "chat", "training", nil),
 			all:         quotas{newTreeQuota("chat", "", "", []string{h200 + " 8 3 2"}), newSearch()},
 			wantWarning: "as before: ",
 		},
-		"a child that deserves 3 moves beside one that deserves 4 of 6: refused": {
+		"a child that deserves 3 moves to a parent that deserves 6, with a child that deserves 4: refused": {
 			quota:       newAds(h200 + " 8 3"),
 			before:      newTreeQuota("ads", "other", "training", []string{h200 + " 8 3"}),
 			all:         quotas{newChat(), newSearch(), newTreeQuota("other", "", "", []string{h200 + " 8 8"})},
@@ -418,18 +419,18 @@ func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 		quotas  quotas
 		refused bool
 	}{
-		"valid: all are accepted":              {quotas{newChat(), newSearch(), newAds(h200 + " 8 2 1")}, false},
-		"a child of 9, the parent has 8":       {quotas{newChat(), newSearch(), newAds(h200 + " 9 2 1")}, true},
-		"children deserve 4 + 3, the parent 6": {quotas{newChat(), newSearch(), newAds(h200 + " 8 3 1")}, true},
+		"valid: all are accepted":                       {quotas{newChat(), newSearch(), newAds(h200 + " 8 2 1")}, false},
+		"a child of 9, the parent has 8: refused":       {quotas{newChat(), newSearch(), newAds(h200 + " 9 2 1")}, true},
+		"children deserve 4 + 3, the parent 6: refused": {quotas{newChat(), newSearch(), newAds(h200 + " 8 3 1")}, true},
 		"three CardQuotas that name each other: refused": {
 			quotas:  quotas{newTreeQuota("a", "b", "", nil), newTreeQuota("b", "c", "", nil), newTreeQuota("c", "a", "", nil)},
 			refused: true,
 		},
-		"a parent with a service type": {
+		"a parent with a service type: refused": {
 			quotas:  quotas{newChat(withServiceType("training")), newSearch(), newAds(h200 + " 8 2 1")},
 			refused: true,
 		},
-		"a grandchild of 9 below an inherited quota of 8": {
+		"a grandchild of 9 below an inherited quota of 8: refused": {
 			quotas:  quotas{newChat(), newTreeQuota("search", "chat", "", []string{h200 + " - 4"}), newTreeQuota("x", "search", "training", []string{h200 + " 9 4"})},
 			refused: true,
 		},
@@ -538,14 +539,14 @@ func TestOnlyTopLevelQuotasCountAsGranted(t *testing.T) {
 	}
 
 	child := newSearch(withOverAllocation(v1alpha1.OverAllocationDeny))
-	checkAnswer(t, ValidateCardQuota(child, nil, input), "", "")
+	checkAnswer(t, ValidateCardQuota(child, nil, input), "", "") // neither a refusal nor a warning
 	topLevel := newTreeQuota("a", "", "training", []string{h200 + " 1"}, withOverAllocation(v1alpha1.OverAllocationWarn))
 	checkAnswer(t, ValidateCardQuota(topLevel, nil, input), "", "9 granted, 8 healthy, 1 too many (1 here, 8 by chat)")
 }
 
-// TestDeletionOfAParentWarnsOfItsChildren: the queue of a parent stays until those of its children are gone, or nothing new
-// starts in them without it. The user who deletes the CardQuota of a parent reads which children it has. Children that
-// are being deleted too do not count, and while queues are flat there are no parents.
+// TestDeletionOfAParentWarnsOfItsChildren: the user who deletes the CardQuota of a parent reads which children it has. The
+// operator keeps the queue of the parent until the queues of its children are gone. With deletionPolicy Retain the queue
+// stays without an owner. Children that are being deleted too do not count. While queues are flat, there are no parents.
 func TestDeletionOfAParentWarnsOfItsChildren(t *testing.T) {
 	setRetain := func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain }
 	withChildren := quotas{newChat(), newSearch(), newAds(h200 + " 1 1")}

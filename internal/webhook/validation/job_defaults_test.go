@@ -55,8 +55,9 @@ func withRules(rules ...batchv1.PodFailurePolicyRule) func(*batchv1.Job) {
 
 // TestJobsWithCardsGetARuleForEvictions: Kubernetes counts each evicted pod of a Job as failed, and ends the Job when more
 // than backoffLimit have failed. So for Jobs with cards the webhook adds the rule to podFailurePolicy that evicted pods
-// do not count, where the policy says jobEvictionPolicy IgnoreEvictions and the Job has no rule for them. The user of a
-// Job without the rule is warned once, at its creation.
+// do not count, where the policy says jobEvictionPolicy IgnoreEvictions and the Job has no rule for them. The validating
+// webhook warns of a Job that arrives without the rule, here as if the other webhook had not added it. It warns at the
+// creation only, and not for a Job of a controller. Each Job has 4 NVIDIA-H200 and backoffLimit 6 unless a row changes it.
 func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 	const help = "write first in podFailurePolicy.rules: {action: Ignore"
 	own := workload.EvictionRule()
@@ -71,9 +72,9 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 		getsRule    bool
 		wantWarning string // of a Job without the rule, "" for none
 	}{
-		"a Job with cards":       {getsRule: true, wantWarning: help},
-		"19 other rules":         {change: withRules(exitCodeRules(19)...), getsRule: true, wantWarning: help},
-		"an empty list of rules": {change: withRules(), getsRule: true, wantWarning: help},
+		"a Job with cards":                  {getsRule: true, wantWarning: help},
+		"a Job with 19 other rules":         {change: withRules(exitCodeRules(19)...), getsRule: true, wantWarning: help},
+		"a Job with an empty list of rules": {change: withRules(), getsRule: true, wantWarning: help},
 		"20 other rules, the most that Kubernetes allows: no place for one more": {
 			change:      withRules(exitCodeRules(20)...),
 			wantWarning: "spec.podFailurePolicy.rules…replace one of the 20 rules…DisruptionTarget",
@@ -121,7 +122,7 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 		"a device that is no card": {change: func(j *batchv1.Job) { j.Spec.Template = newJobTemplate(nil, amounts{rdma: "1"}) }},
 		"another scheduler": {
 			change:      inContainer(func(p *corev1.PodSpec) { p.SchedulerName = "default-scheduler" }),
-			changeInput: setBypassAllowed,
+			changeInput: setBypassAllowed, // so that the Job is not refused
 		},
 		"the scheduler's second name": {
 			change:      inContainer(func(p *corev1.PodSpec) { p.SchedulerName = "cards" }),
@@ -193,8 +194,8 @@ func TestCronJobsWarnIfTheirJobsGetNoRuleForEvictions(t *testing.T) {
 		changeInput func(*WorkloadInput)
 		wantWarning string
 	}{
-		"an invalid request, of which another rule warns": {change: func(j *batchv1.Job) { j.Spec.Template.Annotations[cardName] = "?" }},
-		"the policy adds the rule to its Jobs":            {changeInput: setJobIgnoreEvictions},
+		"an invalid request, which is an error, so there is no warning": {change: func(j *batchv1.Job) { j.Spec.Template.Annotations[cardName] = "?" }},
+		"the policy adds the rule to its Jobs":                          {changeInput: setJobIgnoreEvictions},
 		"restartPolicy OnFailure, with which Kubernetes allows no rules": {
 			change:      restarts,
 			changeInput: setJobIgnoreEvictions,
@@ -222,11 +223,12 @@ func addEvictionRule(job *batchv1.Job) *batchv1.Job {
 }
 
 // TestApplyingTheFileAgainKeepsTheEvictionRule: podFailurePolicy of a Job cannot be changed. So a user's file without the
-// rule, applied to the Job to which the webhook added it, would be refused. The webhook then copies the stored policy. It
-// does so only if the file differs from what is stored by this rule alone.
+// rule, applied to the Job to which the webhook added the rule, would be refused. The webhook then keeps the stored policy:
+// it copies it into the applied Job. It does so only if the file differs from the stored Job by what the webhook added:
+// the rule at the first place, or podReplacementPolicy Failed. Without a difference there is nothing to keep.
 func TestApplyingTheFileAgainKeepsTheEvictionRule(t *testing.T) {
-	anyOther := workload.EvictionRule()
-	anyOther.OnPodConditions[0].Status = corev1.ConditionFalse
+	similar := workload.EvictionRule()
+	similar.OnPodConditions[0].Status = corev1.ConditionFalse
 
 	file := func(rules ...batchv1.PodFailurePolicyRule) *batchv1.Job {
 		if rules == nil {
@@ -272,7 +274,7 @@ func TestApplyingTheFileAgainKeepsTheEvictionRule(t *testing.T) {
 			changed: file(exitCodeRules(1)...),
 		},
 		"stored without rules, applied without":       {file(), file(), false},
-		"stored with a similar rule, applied without": {file(anyOther), file(), false},
+		"stored with a similar rule, applied without": {file(similar), file(), false},
 		"stored with the rule behind another one, applied without it": {
 			stored:  file(append(exitCodeRules(1), workload.EvictionRule())...),
 			changed: file(exitCodeRules(1)...),
@@ -308,6 +310,6 @@ func TestTheUsersFileCanAlwaysBeAppliedAgain(t *testing.T) {
 			check.That(t, len(stored.Spec.PodFailurePolicy.Rules) <= 20, "Kubernetes refuses %d rules", len(stored.Spec.PodFailurePolicy.Rules))
 		}
 
-		check.That(t, !JobNeedsEvictionRule(stored, newInput(setJobIgnoreEvictions)), "it is completed twice")
+		check.That(t, !JobNeedsEvictionRule(stored, newInput(setJobIgnoreEvictions)), "the webhook would complete the stored Job again")
 	})
 }

@@ -28,8 +28,10 @@ func newPodGroup(queue string) *v1beta1.PodGroup {
 
 // TestWorkloadsInQueuesThatTheyMayNotUseAreRefused: a queue may select namespaces and have a service type. The webhook
 // refuses a workload that names a queue which does not select its namespace, or another service type than that of its
-// queue. Where the workload may come later into its queue, it only warns. Without setOtherTeam the workload is in a
-// namespace of team chat, which queue training selects.
+// queue. It only warns where the workload may start later, because the queue or the namespace is not known yet, or its quota
+// is too small. A pod of a ReplicaSet gets only a warning, except for its namespace. Queue training selects namespaces of
+// team chat, and has service type training and a quota of 8 NVIDIA-H200; queue open has no rules. "Another namespace"
+// (setOtherTeam) means that the namespace of the workload has the label of team search.
 func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 	const mayNotUse = "Namespace <chat> may not use queue <training>: ask an administrator"
 	inQueue := func(queue string) annotationMap { return annotationMap{queueName: queue} }
@@ -207,7 +209,7 @@ func TestTemplatesThatBypassTheSchedulerAreRefused(t *testing.T) {
 			changeInput: exempt,
 			wantRefusal: "schedulerName default-scheduler",
 		},
-		"an exempt ServiceAccount writes it": {
+		"an exempt ServiceAccount creates the Deployment": {
 			object:      newDeployment(nil, oneCard, withOtherScheduler),
 			changeInput: func(w *WorkloadInput) { exempt(w); w.User = "system:serviceaccount:chat:validator" },
 		},
@@ -230,7 +232,7 @@ func TestWorkloadsOfANamespaceThatIsNoLongerSelected(t *testing.T) {
 }
 
 // TestARefusalDisclosesNothingOfAnotherTenantsQueue: with a dry run any user can ask the webhook about any queue. For a
-// queue that does not select the user's namespace the answer is only that. It has nothing of the queue's quota of 12,
+// queue that does not select the user's namespace the answer says only this. It has nothing of the queue's quota of 12,
 // service type, selector, parent, stop policy or hold message. The kinds of objects and the states of the webhook vary.
 func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 	const secrets = `{"matchLabels":{"team":"secret-team"}}`
@@ -269,7 +271,7 @@ func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 			})
 
 			load, _ := WorkloadOf(object)
-			for _, before := range []*Workload{nil, &load} {
+			for _, before := range []*Workload{nil, &load} { // a new object, and one that does not change
 				result := validateNow(t, load, before, input)
 				answer := append(texts(result.Errors), result.Warnings...)
 				check.Must(t, len(answer) == 1, "the answer has %d parts: %q", len(answer), answer)

@@ -70,8 +70,10 @@ func setNoChildren(w *WorkloadInput) { w.HasChildren = func(string) bool { retur
 
 // TestWorkloadsInATreeOfQueues: in a tree only leaves take work, and all queues of the path to root must allow it: their
 // namespaces and quotas count too. The webhook refuses workloads in parents and in queues of other namespaces. It warns
-// where the workload waits: for a held queue, a broken path, or more quota. findTreeQueue has the tree: parent tenant with a
-// quota of 4 H200 for team chat, and below it open, which inherits that, drained with a stop policy, and only-parent.
+// where the workload waits: for a held queue, a broken path, or more quota. A pod of a ReplicaSet gets only a warning,
+// except for its namespace. findTreeQueue has the tree: parent tenant with a quota of 4 H200 for team chat. Below it are
+// open, which inherits that quota, only-parent, and drained with a stop policy and the child below-drained. The parent of
+// orphan does not exist, a and b name each other, deep1 to deep7 are a chain. With setNoChildren each queue is a leaf.
 func TestWorkloadsInATreeOfQueues(t *testing.T) {
 	newPodIn := func(queue string) runtime.Object { return newPod(annotationMap{queueName: queue}, nil) }
 
@@ -93,7 +95,7 @@ func TestWorkloadsInATreeOfQueues(t *testing.T) {
 			object:      newPodGroup("tenant"),
 			wantRefusal: "spec.queue: Forbidden: Queue <tenant> is the parent",
 		},
-		"a pod of a ReplicaSet in a parent": {
+		"a pod of a ReplicaSet in a parent: only a warning": {
 			object:      newPod(annotationMap{queueName: "tenant"}, nil, setReplicaSetAsOwner),
 			wantWarning: "Queue <tenant> is the parent",
 		},
@@ -137,7 +139,7 @@ func TestWorkloadsInATreeOfQueues(t *testing.T) {
 			changeInput: setOtherTeam,
 			wantRefusal: "Namespace <chat> may not use queue <tenant>…; it is above queue open",
 		},
-		"a pod of a ReplicaSet in such a namespace: refused": {
+		"a pod of a ReplicaSet, in a namespace that the queue's parent does not take: refused": {
 			object:      newPod(annotationMap{queueName: "open"}, nil, setReplicaSetAsOwner),
 			changeInput: setOtherTeam,
 			wantRefusal: "Namespace <chat> may not use queue <tenant>",
@@ -177,8 +179,8 @@ func findTreeQueueWithoutHold(name string) *v1beta1.Queue {
 	return q
 }
 
-// TestFlatQueuesHaveNoParents: while the policy says that queues are flat, the parent that a Queue names decides nothing. Of
-// each queue for which a tree refuses or warns, nothing is said.
+// TestFlatQueuesHaveNoParents: while the policy says that queues are flat, the parent that a Queue names decides nothing. In a
+// tree the webhook refuses a pod in each of these queues, or warns of it. While queues are flat it does neither.
 func TestFlatQueuesHaveNoParents(t *testing.T) {
 	for _, queue := range []string{"tenant", "below-drained", "orphan", "a", "deep7"} {
 		checkNewWorkload(t, newPod(annotationMap{queueName: queue}, nil), newInput(func(w *WorkloadInput) { w.Queue = findTreeQueue }), "", "")

@@ -14,7 +14,8 @@ import (
 
 // TestServiceTypePolicyIsValidated: the webhook refuses a policy that contradicts itself, a change only for what it makes worse.
 // It warns of deprecated fields, of CardQuotas that lose their service type, and where the operator cannot render the
-// scheduler's configuration: it merges the policy with a base, a ConfigMap of Volcano.
+// scheduler's configuration. The operator merges the policy with a base, a ConfigMap of Volcano, and writes the result into
+// the rendered ConfigMap. Without a base it uses Volcano's default, unless the last result came from a base.
 func TestServiceTypePolicyIsValidated(t *testing.T) {
 	newPolicy := func(changes ...func(*v1alpha1.ServiceTypePolicySpec)) *v1alpha1.ServiceTypePolicy {
 		p := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -43,7 +44,7 @@ func TestServiceTypePolicyIsValidated(t *testing.T) {
 
 	validBase := newBase(schedulerconfig.BuiltIn)
 	rendered := newPolicy()
-	rendered.Status.ConfigHash = "x"
+	rendered.Status.ConfigHash = "x" // the operator has rendered this policy before
 
 	newRenderedFrom := func(what string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRenderedFrom: what}}}
