@@ -8,10 +8,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestASessionAllocatesLittle: a session that finds nothing changed makes few allocations when it opens and closes, as the
-// scheduler opens one each second. Their number grows with the pods and with the queues, but not with the product of
-// both, and hardly with the nodes. It is also at most a quarter of what Volcano's plugin capacity makes. Each row has two
-// and a half times the allocations that were measured, because the race detector makes some as well.
+// TestASessionAllocatesLittle: the scheduler opens a session each second. So the plugin makes few allocations of memory when
+// a session opens and closes in which nothing has changed. Their number grows with the pods and with the queues, but not
+// with the product of both, and hardly with the nodes. They are also at most a quarter (mostAllocs) of those of Volcano's
+// plugin capacity. Each row allows 2.5 times the allocations that were measured, as the race detector makes some, too.
 func TestASessionAllocatesLittle(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		nodes, pods, queues int
@@ -23,9 +23,9 @@ func TestASessionAllocatesLittle(t *testing.T) {
 		"four times the queues":           {100, 1000, 80, 600},
 		"four times all three":            {400, 4000, 80, 980},
 	}) {
-		s := newFleet(t, tc.nodes, tc.pods, tc.queues, 20)
+		s := newFleet(t, tc.nodes, tc.pods, tc.queues, 20) // 20 card models
 		openAndClose := func() { s.reopen().p.OnSessionClose(s.Ssn) }
-		openAndClose() // the first one has nothing in its cache
+		openAndClose() // the first session fills the cache of the plugin
 
 		ours := testing.AllocsPerRun(5, openAndClose)
 		ofCapacity := testing.AllocsPerRun(5, func() {

@@ -7,15 +7,17 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestBothReadersGiveTheSameCards: the argument cards names the cards of resources that the labels of nodes do not name: by
-// a label of the node, or by a model for all nodes that a selector matches. Loader and Volcano read the same.
+// TestBothReadersGiveTheSameCards: the argument cards gives names to cards for which the plugin knows no label of nodes. An
+// entry names a label that has the model, or the model itself for all nodes that a selector matches. memoryLabel is a
+// label with the memory of a shared card. Volcano and our configuration loader read the argument with different YAML
+// libraries (readers), and get the same.
 func TestBothReadersGiveTheSameCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		yaml string
 		want card.Mappings
 	}{
 		"no entries": {"cards: []", nil},
-		"a label, and a model for some nodes with texts that look like a number and booleans": {`
+		"a label, and a model for some nodes, with texts in quotes that look like a number and booleans": {`
 cards:
 - {resource: amd.com/gpu, modelLabel: amd.com/gpu.product-name}
 - {resource: a.b/c, model: "210", nodeSelector: {"on": "true"}}`[1:],
@@ -35,7 +37,9 @@ cards:
 	}
 }
 
-// TestMistakesInCardsAreRefused: a message names the entry of the list and says what to write.
+// TestMistakesInCardsAreRefused: the argument cards is a list of entries. A mistake in it is refused, whether Volcano or our
+// configuration loader read the YAML (readers). The message says what is wrong or what to write. For a mistake in an
+// entry it also has the number of the entry.
 func TestMistakesInCardsAreRefused(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ yaml, want string }{
 		"nothing instead of a list":   {"cards:", "write a list of entries"},
@@ -49,7 +53,7 @@ func TestMistakesInCardsAreRefused(t *testing.T) {
 		"an unknown key":              {"cards: [{resource: a.b/c, Model: X}]", `entry 1: unknown key "Model"`},
 		"the node selector has a boolean": {
 			"cards: [{resource: a.b/c, model: X, nodeSelector: {pool: true}}]", `entry 1: nodeSelector: write the value of "pool" in quotes`},
-		"the second entry is for CPU": {
+		"the second of two entries is for CPU": {
 			"cards: [{resource: a.b/c, model: X}, {resource: cpu, model: X}]", `entry 2, resource: "cpu" is no card`},
 		"two entries for the same nodes and resource": {
 			"cards: [{resource: a.b/c, model: X}, {resource: a.b/c, modelLabel: l}]",

@@ -68,8 +68,11 @@ func expectRefusal(t *testing.T, raw map[string]any, wants ...string) {
 const minimumRuntime = "serviceTypes: {inference: {reclaimFrom: [training]}, training: {reclaimable: true, minimumRuntime: %}}"
 
 // TestArgumentsRefuseTypicalMistakes: an argument that cannot be meant as written is refused, with a message that says what
-// to write. A wrong argument leaves all others at their defaults, so that no configuration takes half effect. In the YAML
-// of a row % stands for each of its values in turn. In the wanted texts it is the value, in quotes if it is a text.
+// to write. A wrong argument leaves all others at their defaults, so that no configuration takes half effect. Each YAML
+// is read twice, as Volcano and as our configuration loader do it (readers).
+//
+// In the YAML of a row % stands for each of its values in turn. In the wanted parts of the message % is the value, in
+// quotes if it is a text. A row name begins with the argument; "owners" is podOwnerReferenceToServiceType.
 func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 	const (
 		wantNumber      = "write a number from 1 to 100"
@@ -103,10 +106,10 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 			[]string{"0", "0.9999", "-1.5", "100.5", "150", "150%", `"0.5"`, `" 2"`, `"NaN"`, "1,5", "18446744073709551615", "true", "2x"},
 			[]string{"overCommitFactor is %", wantNumber},
 		},
-		"overCommitFactor: not a number":   {"overCommitFactor: %", []string{".nan"}, []string{"is NaN", wantNumber}},
-		"overCommitFactor: infinite":       {"overCommitFactor: %", []string{".inf"}, []string{"is +Inf", wantNumber}},
-		"overCommitFactor: minus infinite": {"overCommitFactor: %", []string{"-.inf"}, []string{"is -Inf", wantNumber}},
-		"overCommitFactor: beyond all types": {
+		"overCommitFactor: YAML's NaN":            {"overCommitFactor: %", []string{".nan"}, []string{"is NaN", wantNumber}},
+		"overCommitFactor: YAML's infinity":       {"overCommitFactor: %", []string{".inf"}, []string{"is +Inf", wantNumber}},
+		"overCommitFactor: YAML's minus infinity": {"overCommitFactor: %", []string{"-.inf"}, []string{"is -Inf", wantNumber}},
+		"overCommitFactor: too large for a float of 64 bits, or for an integer": {
 			"overCommitFactor: %", []string{"1e400", "100000000000000000000000000000"}, []string{"overCommitFactor", wantNumber},
 		},
 		"overCommitFactor: no value, a mapping, a date, a time": {
@@ -121,10 +124,10 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 			[]string{"maxReservation is", "write a duration, for example 10m"},
 		},
 
-		"nodeOrderWeight: below 0, above 1000, or not a number": {
+		"nodeOrderWeight: 0, below 0, above 1000, or not a number": {
 			"nodeOrderWeight: %", []string{"0", "-1", "1001", "high"}, []string{"nodeOrderWeight is %", wantWeight},
 		},
-		"nodeOrderWeight: zero as 0.0, not a number, infinite, a list": {
+		"nodeOrderWeight: zero as 0.0, YAML's NaN and infinity, a list": {
 			"nodeOrderWeight: %", []string{"0.0", ".NaN", ".Inf", "[1, 2]"}, []string{"nodeOrderWeight", wantWeight},
 		},
 
@@ -160,7 +163,7 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 			"priorityClasses: {pc-high: %}", []string{"", "high", "1.5", "[1]", "true", ".nan", ".inf", "2147483648", "-2147483649"},
 			[]string{`"pc-high": write its value, a whole number`},
 		},
-		"priorityClasses: the value is above those of users": {
+		"priorityClasses: the value is above 1000000000, the highest one for users": {
 			"priorityClasses: {pc-high: %}", []string{"1000000001", "2000001000"}, []string{`"pc-high" has value`, "write at most 1000000000"},
 		},
 		"priorityClasses: no name of a PriorityClass": {
@@ -252,7 +255,7 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 			},
 			[]string{`unknown argument %`, "this version knows cardUnlimitedCpuMemory, "},
 		},
-		"an unknown argument of control characters": {"%: true", []string{`"a\u001b[31m\nb"`, `"a\u202eb"`}, []string{"unknown argument"}},
+		"an unknown argument with control characters": {"%: true", []string{`"a\u001b[31m\nb"`, `"a\u202eb"`}, []string{"unknown argument"}},
 		"two mistakes: both are named": {
 			"%", []string{"overCommitFactor: 0\nunmanagedQueues: x"}, []string{"overCommitFactor is 0", `unmanagedQueues is "x"`},
 		},
@@ -283,8 +286,9 @@ func quoteIfText(value string) string {
 	return strconv.Quote(value)
 }
 
-// TestArgumentErrorsAreTruncated: an error fits an event of 1024 bytes, whatever the arguments are, and still says what to
-// write. So it quotes the beginning of long values only, and names the first of many mistakes.
+// TestArgumentErrorsAreTruncated: an event has at most 1024 bytes and no control characters. The error fits it, however long
+// or strange the arguments are, and still says what is wrong or what to write. So it quotes long values in part only. Of
+// many mistakes it names the first ones.
 func TestArgumentErrorsAreTruncated(t *testing.T) {
 	const mebi = 1 << 20
 	deep := any("x")
@@ -304,22 +308,24 @@ func TestArgumentErrorsAreTruncated(t *testing.T) {
 		raw  map[string]any
 		want string
 	}{
-		"an argument of 1 MiB":              {map[string]any{strings.Repeat("a", mebi): true}, "unknown argument"},
-		"an argument of 1 MiB of controls":  {map[string]any{strings.Repeat("\x01", mebi): true}, "unknown argument"},
-		"an argument that is not UTF-8":     {map[string]any{"a\xff\xfe": true}, `unknown argument "a\xff\xfe"`},
-		"a thousand unknown arguments":      {thousandOf("argument%d", 1), `unknown argument "argument0"`},
-		"a value of 1 MiB":                  {map[string]any{"overCommitFactor": strings.Repeat("9", mebi)}, "write a number from 1 to 100"},
-		"a value of 1 MiB of controls":      {map[string]any{"unmanagedQueues": strings.Repeat("\x7f", mebi)}, "write Enforce, Ignore or Deny"},
-		"a value that is not UTF-8":         {map[string]any{"unmanagedQueues": "\xff"}, "write Enforce, Ignore or Deny"},
-		"a mapping of controls as value":    {map[string]any{"unmanagedQueues": map[any]any{"\x00": "\n"}}, "write Enforce, Ignore or Deny"},
-		"10000 lists in each other":         {map[string]any{"overCommitFactor": deep}, "write a number from 1 to 100"},
-		"a list of a million":               {map[string]any{"nodeOrderWeight": make([]any, 1_000_000)}, "write a number above 0"},
-		"a thousand words that are no kind": {map[string]any{"podOwnerReferenceToServiceType": thousandOf("kind%d", "x y")}, `"kind0" is no kind`},
-		"a thousand wrong service types":    {map[string]any{"serviceTypes": thousandOf("T%d", nil)}, `"T0" is no name`},
-		"a thousand undefined types": {
+		"an argument name of 1 MiB":                    {map[string]any{strings.Repeat("a", mebi): true}, "unknown argument"},
+		"an argument name of 1 MiB control characters": {map[string]any{strings.Repeat("\x01", mebi): true}, "unknown argument"},
+		"an argument name that is not UTF-8":           {map[string]any{"a\xff\xfe": true}, `unknown argument "a\xff\xfe"`},
+		"a thousand unknown arguments":                 {thousandOf("argument%d", 1), `unknown argument "argument0"`},
+		"a value of 1 MiB":                             {map[string]any{"overCommitFactor": strings.Repeat("9", mebi)}, "write a number from 1 to 100"},
+		"a value of 1 MiB control characters":          {map[string]any{"unmanagedQueues": strings.Repeat("\x7f", mebi)}, "write Enforce, Ignore or Deny"},
+		"a value that is not UTF-8":                    {map[string]any{"unmanagedQueues": "\xff"}, "write Enforce, Ignore or Deny"},
+		"a mapping of control characters as value":     {map[string]any{"unmanagedQueues": map[any]any{"\x00": "\n"}}, "write Enforce, Ignore or Deny"},
+		"10000 nested lists":                           {map[string]any{"overCommitFactor": deep}, "write a number from 1 to 100"},
+		"a list of a million entries":                  {map[string]any{"nodeOrderWeight": make([]any, 1_000_000)}, "write a number above 0"},
+		"a thousand owners that are no kind": {
+			map[string]any{"podOwnerReferenceToServiceType": thousandOf("kind%d", "x y")}, `"kind0" is no kind`,
+		},
+		"a thousand wrong names of service types": {map[string]any{"serviceTypes": thousandOf("T%d", nil)}, `"T0" is no name`},
+		"type a reclaims from a thousand types that are not defined": {
 			reclaimFrom(undefined...), `"a" takes from "u0", which is not defined`,
 		},
-		"an undefined type of 1 MiB": {reclaimFrom(strings.Repeat("\n", mebi)), "which is not defined"},
+		"type a reclaims from a type with a name of 1 MiB": {reclaimFrom(strings.Repeat("\n", mebi)), "which is not defined"},
 		"a key of 1 MiB that is not a text": {
 			map[string]any{"serviceTypes": map[any]any{[1]string{strings.Repeat("k", mebi)}: nil}}, "is not a word",
 		},
@@ -337,8 +343,9 @@ func thousandOf(format string, value any) map[string]any {
 	return all
 }
 
-// TestArgumentsRefuseUnexpectedGoTypes: a newer library for YAML could return other Go types. Types that none of today's
-// readers returns are refused, and not guessed at. So are numbers that YAML cannot write and that just miss the bounds.
+// TestArgumentsRefuseUnexpectedGoTypes: a newer library for YAML could return other Go types than those of today. The plugin
+// refuses such types, and does not guess their meaning. It also refuses special numbers: NaN, minus zero, and the closest
+// numbers beyond the bounds 1 and 100 of overCommitFactor.
 func TestArgumentsRefuseUnexpectedGoTypes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		raw  map[string]any
@@ -347,21 +354,23 @@ func TestArgumentsRefuseUnexpectedGoTypes(t *testing.T) {
 		"a float of 32 bits":     {map[string]any{"overCommitFactor": float32(2)}, "write a number from 1 to 100"},
 		"an integer of 8 bits":   {map[string]any{"nodeOrderWeight": int8(2)}, "write a number above 0"},
 		"a pointer to a boolean": {map[string]any{"cardUnlimitedCpuMemory": new(bool)}, "write true or false"},
-		"a list of strings": {
+		"a list with Go type []string": {
 			map[string]any{"serviceTypes": map[string]any{"a": map[string]any{"reclaimFrom": []string{"a"}}}}, "reclaimFrom: write a list",
 		},
-		"a mapping of strings":    {map[string]any{"podOwnerReferenceToServiceType": map[string]string{"Job": "training"}}, "not a mapping"},
-		"not a number":            {map[string]any{"overCommitFactor": math.NaN()}, "is NaN"},
-		"just above the largest":  {map[string]any{"overCommitFactor": math.Nextafter(100, 101)}, "write a number from 1 to 100"},
-		"just below the smallest": {map[string]any{"overCommitFactor": math.Nextafter(1, 0)}, "write a number from 1 to 100"},
-		"minus zero":              {map[string]any{"nodeOrderWeight": math.Copysign(0, -1)}, "write a number above 0"},
+		"a mapping with Go type map[string]string": {
+			map[string]any{"podOwnerReferenceToServiceType": map[string]string{"Job": "training"}}, "not a mapping",
+		},
+		"NaN":            {map[string]any{"overCommitFactor": math.NaN()}, "is NaN"},
+		"just above 100": {map[string]any{"overCommitFactor": math.Nextafter(100, 101)}, "write a number from 1 to 100"},
+		"just below 1":   {map[string]any{"overCommitFactor": math.Nextafter(1, 0)}, "write a number from 1 to 100"},
+		"minus zero":     {map[string]any{"nodeOrderWeight": math.Copysign(0, -1)}, "write a number above 0"},
 	}) {
 		expectRefusal(t, tc.raw, tc.want)
 	}
 }
 
 // TestBothReadersGiveTheSameArguments: the loader and Volcano read the same text with different libraries. Good arguments
-// mean the same for both. Each row names what differs from the defaults.
+// mean the same for both. In a row change sets what differs from defaultArguments, or is nil if nothing differs.
 func TestBothReadersGiveTheSameArguments(t *testing.T) {
 	ofMatrix := func(matrix servicetype.Matrix) func(*arguments) {
 		return func(a *arguments) { a.serviceTypes = matrix }
@@ -379,12 +388,12 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		"cardUnlimitedCpuMemory, the default":           {"cardUnlimitedCpuMemory: false", nil},
 		"cardUnlimitedCpuMemory, the default in quotes": {`cardUnlimitedCpuMemory: 'False'`, nil},
 
-		"overCommitFactor, a whole number":     {"overCommitFactor: 2", func(a *arguments) { a.overCommitFactor = 2 }},
-		"overCommitFactor, the smallest":       {"overCommitFactor: 1.0", nil},
-		"overCommitFactor, the largest":        {"overCommitFactor: 100", func(a *arguments) { a.overCommitFactor = 100 }},
-		"overCommitFactor in quotes":           {`overCommitFactor: "1.15"`, func(a *arguments) { a.overCommitFactor = 1.15 }},
-		"overCommitFactor with an exponent":    {"overCommitFactor: 1.5e+1", func(a *arguments) { a.overCommitFactor = 15 }},
-		"overCommitFactor of hexadecimal text": {"overCommitFactor: 0x10", func(a *arguments) { a.overCommitFactor = 16 }},
+		"overCommitFactor, a whole number":                     {"overCommitFactor: 2", func(a *arguments) { a.overCommitFactor = 2 }},
+		"overCommitFactor, the smallest, which is the default": {"overCommitFactor: 1.0", nil},
+		"overCommitFactor, the largest":                        {"overCommitFactor: 100", func(a *arguments) { a.overCommitFactor = 100 }},
+		"overCommitFactor in quotes":                           {`overCommitFactor: "1.15"`, func(a *arguments) { a.overCommitFactor = 1.15 }},
+		"overCommitFactor with an exponent":                    {"overCommitFactor: 1.5e+1", func(a *arguments) { a.overCommitFactor = 15 }},
+		"overCommitFactor in hexadecimal":                      {"overCommitFactor: 0x10", func(a *arguments) { a.overCommitFactor = 16 }},
 
 		"nodeOrderWeight, a small one": {"nodeOrderWeight: 0.001", func(a *arguments) { a.nodeOrderWeight = 0.001 }},
 		"nodeOrderWeight, the largest": {"nodeOrderWeight: 1000", func(a *arguments) { a.nodeOrderWeight = 1000 }},
@@ -481,30 +490,31 @@ podOwnerReferenceToServiceType: {Job: a}`, func(a *arguments) {
 	}
 }
 
-// TestMinimumRuntimeIsReadByBothReaders: the minimumRuntime of a service type is a duration as Go writes it. Loader and
-// Volcano read the same one.
+// TestMinimumRuntimeIsReadByBothReaders: the minimumRuntime of a service type, here training, is a duration as Go writes it.
+// Volcano and our configuration loader read it with different YAML libraries (readers), and get the same duration.
 func TestMinimumRuntimeIsReadByBothReaders(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"10m": 10 * time.Minute, `"10m"`: 10 * time.Minute, "10m0s": 10 * time.Minute, "1h30m": 90 * time.Minute, "1.5h": 90 * time.Minute,
 		"0s": 0, `"0"`: 0, "1s": time.Second, "168h": 168 * time.Hour, "1ms": time.Millisecond,
 	} {
 		for reader, read := range readers {
-			raw := check.Value(read(strings.ReplaceAll(minimumRuntime, "%", text)))(t)
+			raw := check.Value(read(strings.ReplaceAll(minimumRuntime, "%", text)))(t) // % stands for the duration
 			check.Equal(t, text+" from "+reader, want, check.Value(parseArguments(raw))(t).serviceTypes["training"].MinimumRuntime)
 		}
 	}
 }
 
 // TestNumbersOfEveryWidth: a library for YAML chooses the Go type of a number by its size, and by how wide the machine's
-// integers are. A 2 of each of these types is the same factor.
+// integers are. So overCommitFactor is 2 whether the library returns an int, int64, uint64 or float64 of 2.
 func TestNumbersOfEveryWidth(t *testing.T) {
 	for _, two := range []any{2, int64(2), uint64(2), 2.0} {
 		check.Equal(t, fmt.Sprintf("%T", two), 2, check.Value(parseArguments(map[string]any{"overCommitFactor": two}))(t).overCommitFactor)
 	}
 }
 
-// TestReadersReturnDifferentTypes: the tests of both readers prove something only while their libraries differ: for a
-// nested mapping Volcano's returns map[any]any, and the loader's map[string]any.
+// TestReadersReturnDifferentTypes: this is a test of the readers of these tests. They read YAML with two libraries, as
+// Volcano and as our configuration loader do it. For a nested mapping Volcano's library returns map[any]any, the loader's
+// map[string]any. Tests with both readers prove something only while these types differ.
 func TestReadersReturnDifferentTypes(t *testing.T) {
 	for reader, want := range map[string]string{"Volcano": "map[interface {}]interface {}", "the loader": "map[string]interface {}"} {
 		raw := check.Value(readers[reader]("serviceTypes: {a: {}}"))(t)
@@ -512,8 +522,9 @@ func TestReadersReturnDifferentTypes(t *testing.T) {
 	}
 }
 
-// FuzzArguments: any YAML below arguments is either refused without effect, in one line that fits an event, or accepted.
-// Accepted arguments mean the same after they are written and read again, by both readers.
+// FuzzArguments: any YAML as arguments is either refused or accepted, and the same when it is parsed again. A refusal leaves
+// all arguments at their defaults, and its error fits an event. Accepted arguments mean the same after they are written as
+// YAML and read again, as Volcano and as our configuration loader do it (readers).
 func FuzzArguments(f *testing.F) {
 	for _, text := range []string{
 		"", "{}", "cardUnlimitedCpuMemory: true", "overCommitFactor: 1.5\nnodeOrderWeight: 1e3", "overCommitFactor: 1.0000000000000002",
@@ -530,7 +541,7 @@ func FuzzArguments(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, text []byte) {
-		raw, err := readAsLoader(string(text[:min(len(text), 1<<16)]))
+		raw, err := readAsLoader(string(text[:min(len(text), 1<<16)])) // at most 64 KiB, to be fast
 		if err != nil {
 			return // no YAML, or a mapping with a key that is no text
 		}

@@ -8,20 +8,24 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestCooldownGrows: a queue whose borrowed cards others reclaim may not borrow such cards for a cooldown of 5 minutes.
-// Otherwise it would borrow and lose them again and again. So each further reclaim doubles the cooldown, unless the queue
-// has borrowed for at least as long as the last one, or an hour has passed since its end. A reclaim during a cooldown
-// begins one of the same length. All numbers are minutes. wantEnds are the ends of the cooldowns after the reclaims, the
-// first one in 0 + 5 = 5.
+// TestCooldownGrows: after others reclaimed cards that a queue borrowed, the queue may not borrow such cards for a cooldown.
+// Otherwise it would borrow and lose them again and again. The first cooldown lasts 5 minutes. The next reclaim
+//   - after the cooldown doubles it, up to an hour,
+//   - after the queue has borrowed for at least as long as the last cooldown lasted begins one of 5 minutes,
+//   - an hour or more after the end of the last cooldown begins one of 5 minutes,
+//   - during the cooldown begins one of the same length.
+//
+// All numbers are minutes. reclaims are the minutes in which others reclaim. wantEnds are the ends of the cooldowns that
+// begin then: the first reclaim in minute 0 has a cooldown until 0 + 5 = 5.
 func TestCooldownGrows(t *testing.T) {
 	began := time.Unix(0, 0)
 	minutes := func(n int) time.Time { return began.Add(time.Duration(n) * time.Minute) }
 
 	type interval struct{ from, to int }
-	always := interval{0, 1000}
+	always := interval{0, 1000} // longer than all rows
 	never := interval{}
 	for t, tc := range check.Cases(t, map[string]struct {
-		// borrows is when the queue has borrowed cards, after a cooldown.
+		// borrows is when the queue would borrow cards. It does so only after a cooldown.
 		borrows            interval
 		reclaims, wantEnds []int
 	}{

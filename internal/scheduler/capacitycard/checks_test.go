@@ -55,19 +55,20 @@ func withClaim(task *api.TaskInfo) *api.TaskInfo {
 	return changed
 }
 
-// TestKeptQuotaRefusesNoPodWithoutCards: the whole quota of 8 is kept for a pod for which preempt evicted others. A pod for
-// whose resource no node has a card could use no card, so its request lists none. Kept quota does not refuse it.
+// TestKeptQuotaRefusesNoPodWithoutCards: preempt evicted pods for another pod of queue inf, and the whole quota of 8 is kept
+// for that pod. Pod i-0 requests a resource that no node has. So it can use no card, and its request has no card names.
+// The check for kept quota does not refuse i-0, as i-0 takes none of that quota.
 func TestKeptQuotaRefusesNoPodWithoutCards(t *testing.T) {
 	s := newReclaimScene(t, "job t queue=tra min=1 running=a*4; job i queue=inf min=1 pending=1").openSession()
 	input := s.checkInputFor("i-0", "")
 	s.keepForPreemptor(&input, "inf", 8)
-	input.request.Names = nil
-	check.That(t, preemptedQuotaStaysFree(s.p, input) == nil, "the pod is refused")
+	input.request.Names = nil // no node has the resource
+	check.That(t, preemptedQuotaStaysFree(s.p, input) == nil, "pod i-0 is refused for the kept quota")
 }
 
 // TestEachCheckRefusesAPod: the plugin decides about a pod by lists of checks, and each check looks at one thing. Pod i-0
-// of inference requests one of the 4 free cards of node a, within the quota of 8 of queue inf. No check refuses it. Each
-// row changes one thing, for which the check of that thing refuses the pod with its message. Every check has a row.
+// of inference requests one of the 4 free cards A of node a, within the quota of 8 of queue inf. No check refuses it. Each
+// row changes one thing. Then the check of that thing refuses the pod with a message. Every check has a row.
 func TestEachCheckRefusesAPod(t *testing.T) {
 	setRule := func(change func(*workload.QueueRules)) func(*scene, *checkInput) {
 		return func(_ *scene, r *checkInput) {
@@ -85,7 +86,7 @@ func TestEachCheckRefusesAPod(t *testing.T) {
 		"the arguments of the plugin are wrong": {
 			argumentsAreValid, func(s *scene, _ *checkInput) { s.p.argumentsErr = errors.New("wrong") },
 			"Arguments of capacity-card are invalid: wrong"},
-		"Volcano's cache is not synced": {
+		"Volcano's cache is not synced, for the reason \"not yet\"": {
 			cacheIsSynced, func(s *scene, _ *checkInput) { s.p.notReadyReason = "not yet" }, "not yet"},
 		"the queue does not exist": {
 			queueExists, func(_ *scene, r *checkInput) {
@@ -134,11 +135,12 @@ func TestEachCheckRefusesAPod(t *testing.T) {
 	}
 }
 
-// TestEachCheckOfNodesRefusesANode: the predicate runs checks of a pod i-0 on a node. No check refuses node a with 7 free
-// cards for it, and each refuses the node in its row with its reason. Every check has a row.
+// TestEachCheckOfNodesRefusesANode: the predicate asks a list of checks whether pod i-0 may run on node a. In each row one
+// check refuses the node with its reason. Every check has a row. If 7 cards of node a are free and nothing else is
+// special, no check refuses it.
 //
-// Node a has 8 cards A. Queue inf is inference of priority 80000, queue tra training of priority 20000, each with a quota of
-// 8 cards A.
+// Node a has 8 cards A, and i-0 requests one. Queue inf is inference of priority 80000, queue tra training of priority
+// 20000, each with a quota of 8 cards A and 8 cards B.
 func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 	// A pod that should have been gone an hour ago is stuck: its node may never get its cards back.
 	stick := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} }
@@ -157,7 +159,7 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 			changePods: []func(*corev1.Pod){usePort, changePod("stuck-0", stick)},
 			wantReason: conflictsWithStuckPod,
 		},
-		"preempt runs, and may not evict the pod of another queue that uses the host port": {
+		"preempt runs, and a pod of another queue uses the host port of i-0: preempt may not evict it": {
 			check: conflictsArePreemptable, jobs: "job t queue=tra min=1 running=a; job i queue=inf min=1 pending=1",
 			changePods: []func(*corev1.Pod){usePort}, change: runPreempt,
 			wantReason: conflictNotPreemptable,
@@ -179,7 +181,7 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 			change:     func(s *scene, r *checkInput) { s.keepForPreemptor(r, "tra", 8) },
 			wantReason: keptForPreemptors,
 		},
-		"preempt freed all 8 cards for a pod of another queue, runs, and can evict no pod": {
+		"preempt freed all 8 cards for a pod of another queue; it runs again, for i-0, and can evict no pod": {
 			check: preemptedCardsStayFree, jobs: "job i queue=inf min=1 pending=1",
 			change: func(s *scene, r *checkInput) {
 				s.keepForPreemptor(r, "tra", 8)
@@ -187,12 +189,12 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 			},
 			wantReason: keptForPreemptorsWithoutVictims,
 		},
-		"preempt freed the quota of 8 for another pod of the queue": {
+		"preempt freed the whole quota of 8 for another pod of queue inf": {
 			check: preemptedQuotaStaysFreeOnNode, jobs: "job i queue=inf min=1 pending=1",
 			change:     func(s *scene, r *checkInput) { s.keepForPreemptor(r, "inf", 8) },
 			wantReason: quotaKeptForPreemptors,
 		},
-		"allocate first places pods whose queues deserve the card, and this queue deserves none": {
+		"in a tree, allocate first places pods whose queues deserve the card, and queue inf deserves none": {
 			check: cardIsDeserved, jobs: "job i queue=inf min=1 pending=1 card=A|B",
 			change:     func(s *scene, _ *checkInput) { s.p.deservedFirst = &deservedFirst{} },
 			wantReason: cardNotDeserved,
@@ -233,9 +235,9 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 	}
 }
 
-// TestQuotaIsIgnoredUntilTheLastCheckEnds: preempt asks whether anything but quota keeps a pod from a node, and the predicate
-// ignores the quota meanwhile. Topology-aware preempt checks several nodes for a pod at once. So the end of the first of
-// two checks does not let the second one see the exceeded quota.
+// TestQuotaIsIgnoredUntilTheLastCheckEnds: preempt asks whether anything but quota keeps a pod from a node. While such a check
+// of a node runs, the predicate ignores the quota for this pod. Topology-aware preempt checks several nodes for a pod at
+// the same time. So with two checks the quota is ignored until both have ended.
 func TestQuotaIsIgnoredUntilTheLastCheckEnds(t *testing.T) {
 	s := newScene(t, `node a model=A cards=2; queue q quota={"A":1}; job j queue=q min=1 pending=1`).openSession()
 	task := s.Task("j-0")
@@ -243,8 +245,8 @@ func TestQuotaIsIgnoredUntilTheLastCheckEnds(t *testing.T) {
 	s.p.ignoringQuota.begin(task.UID)
 	s.p.ignoringQuota.begin(task.UID)
 	s.p.ignoringQuota.end()
-	check.That(t, s.p.ignoresQuota(task), "the quota is not ignored while a check runs")
+	check.That(t, s.p.ignoresQuota(task), "the quota is not ignored although the second check still runs")
 
 	s.p.ignoringQuota.end()
-	check.That(t, !s.p.ignoresQuota(task), "the quota is ignored after the last check")
+	check.That(t, !s.p.ignoresQuota(task), "the quota is ignored although both checks have ended")
 }

@@ -10,11 +10,11 @@ import (
 )
 
 // TestSecondRunTriesOnlyJobsThatBorrow: in a tree allocate runs twice, first for pods whose queues deserve the cards, then
-// for those with which their queues borrow. The second run has only jobs that may borrow. It would search all
-// hypernodes again for a job with subgroups, and lose the reasons of the first run.
+// for pods with which their queues borrow. The second run has only jobs that may borrow. If it had the others, it would
+// search all hypernodes again for a job with subgroups, and Volcano would lose the reasons of the first run.
 //
-// Queue x deserves the 2 cards that its job more uses, so job borrows has to borrow. Queue y deserves the 4 cards of job
-// topology, which has subgroups. Only 3 cards are free, so topology still waits after the first run.
+// Queue x deserves 2 cards, and its job more uses 2, so queue x has to borrow for job borrows. Queue y deserves the 4 cards
+// of job topology, which has subgroups. Only 3 cards are free, so topology still waits after the first run.
 func TestSecondRunTriesOnlyJobsThatBorrow(t *testing.T) {
 	s := newTreeScene(t, `node a model=A cards=5
 		queue x quota={"A":8} serviceType=training deserved={"A":2}
@@ -36,6 +36,6 @@ func TestSecondRunTriesOnlyJobsThatBorrow(t *testing.T) {
 		s.Run(allocate.New())
 	})
 
-	check.Equal(t, "how often job topology is searched", 1, runsWith["topology"])
-	check.That(t, runsWith["borrows"] > 1, "job borrows is not tried again when its turn to borrow comes")
+	check.Equal(t, "runs of allocate that have job topology", 1, runsWith["topology"])
+	check.That(t, runsWith["borrows"] > 1, "only the first run of allocate has job borrows")
 }

@@ -53,8 +53,12 @@ func (s *scene) addClaim(name, class string) {
 }
 
 // TestClaimsForCardsAreJudgedAsUnmanaged: a pod can also get cards through a ResourceClaim, and no quota limits these. So
-// the argument unmanagedQueues decides about such a pod, also in a queue with a quota. Ignore allows it. Claims for other
-// devices are allowed. A claim that may be for cards, or that does not exist yet, is refused until that is known.
+// the argument unmanagedQueues decides about such a pod, also in a queue with a quota. By default it is Enforce. Enforce and
+// Deny refuse the pod, Ignore allows it. A claim for other devices is allowed. A pod is refused as well while its claim
+// may be for cards, or does not exist yet.
+//
+// Each row runs with three pods: without and with a card as a resource in a queue with a quota, and without one in a queue
+// without a quota. A placed pod is "a:1", one pod on node a.
 func TestClaimsForCardsAreJudgedAsUnmanaged(t *testing.T) {
 	const (
 		withQuota  = `queue q quota={"A":8}`
@@ -81,7 +85,7 @@ func TestClaimsForCardsAreJudgedAsUnmanaged(t *testing.T) {
 			"queue q cpu=8; job j queue=q min=1 pending=1 cards=0",
 		} {
 			if tc.unmanagedQueues == "Deny" && !strings.HasPrefix(queueAndPod, withQuota) {
-				continue // the queue without a quota is refused before its pods
+				continue // Deny refuses each pod of a queue without a quota, before the plugin reads its claims
 			}
 
 			arguments := framework.Arguments{}
@@ -96,8 +100,8 @@ func TestClaimsForCardsAreJudgedAsUnmanaged(t *testing.T) {
 	}
 }
 
-// TestClaimsForCardsEnqueueNoJob: job j has pods with a claim for a card, which are refused. Without a chance to run it is
-// not enqueued, so it reserves no quota, and job k gets the only card of the quota.
+// TestClaimsForCardsEnqueueNoJob: the pods of job j have a claim for a card, so the plugin refuses them. As j cannot run, it
+// is not enqueued, and reserves no quota. So job k gets the only card of the quota.
 func TestClaimsForCardsEnqueueNoJob(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8; queue q quota={"A":1}`)
 	s.addObjects("job j queue=q min=2 phase=Pending minCards=2 pending=2", claims("gpu"))
@@ -107,11 +111,11 @@ func TestClaimsForCardsEnqueueNoJob(t *testing.T) {
 	j := s.Job("j")
 	check.Equal(t, "phase of job j", "Pending", string(j.PodGroup.Status.Phase))
 	check.Contains(t, "reason of job j", j.JobFitErrors, "Pod has ResourceClaim <gpu> for devices of driver <gpu.nvidia.com>")
-	check.Equal(t, "placed of job k", "a:1", s.podsByNode("k"))
+	check.Equal(t, "placed of job k", "a:1", s.podsByNode("k")) // one pod on node a
 }
 
-// TestClaimsOfPlacedPodsChangeNothing: a running pod with a claim for a card, from before the claim was refused, keeps
-// running. The card that it requests as a resource stays charged.
+// TestClaimsOfPlacedPodsChangeNothing: the plugin refuses pending pods with a claim for a card. A pod with such a claim that
+// already runs, here on node a, keeps running. The card that it requests as a resource stays charged.
 func TestClaimsOfPlacedPodsChangeNothing(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8; queue q quota={"A":8}; job j queue=q min=1 running=a`, claims("gpu")).withDevices().enqueueAndAllocate()
 	check.Equal(t, "pods of the job", "a:1", s.podsByNode("j"))
