@@ -57,7 +57,7 @@ func newRequest(count card.Count, names ...card.Name) Request {
 // thus a wrong name. The scheduler repeats a refusal for all pods of a gang. A refusal of cards that this request
 // does not name is about other pods, so this pod waits for its gang.
 //
-// A row without fleet fails if the rule asks for free cards: counting them takes time.
+// A row has no fleet (nil) where ReasonFor must not count free cards, because that takes time. It would panic.
 func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {
 	refusedFor := func(reason v1alpha1.BlockedReason, cards ...card.Name) StatedReason {
 		return StatedReason{Refusal: refused(reason, cards...)}
@@ -108,6 +108,12 @@ func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {
 // what is missing. NoFreeCard: too few are free in all. Fragmented: enough are free, but not on one node.
 // NodesUnsuitable: a node has enough, and refuses the pod for something else. The scheduler tries a cordoned node too,
 // but its cards do not count as free.
+//
+// If a node has enough and nothing else refuses the pod, the reason is Other before the scheduler tries the pod. After
+// it has refused the pod for cards, the reason stays NoFreeCard until it tries again. A node may also refuse the pod
+// because the queue has no quota of the card of the node: such a card does not count.
+//
+// "1 + 2 free" is 1 on node h200-0 and 2 on node h200-1. Other pods of the gang take their cards from h200-0.
 func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 	notTried := StatedReason{}
 	lacksCards := StatedReason{RefusedByNodes: true}
@@ -130,30 +136,30 @@ func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 		fleet   func() *Fleet
 		want    v1alpha1.BlockedReason
 	}{
-		"without cards, and nodes refuse otherwise":     {refusedOtherwise, newRequest(0), nil, "NodesUnsuitable"},
-		"without cards, not tried":                      {notTried, newRequest(0), nil, "Other"},
-		"no node has the card":                          {lacksCards, newRequest(1, "NVIDIA-H2000"), freeH200(8), "UnknownCard"},
-		"no node has the card, not tried":               {notTried, newRequest(1, "NVIDIA-H2000"), freeH200(8), "UnknownCard"},
-		"no node has one card, and the other is used":   {lacksCards, newRequest(1, "NVIDIA-H2000", h200), freeH200(0), "NoFreeCard"},
-		"the only node with the card is not ready":      {refusedOtherwise, newRequest(1, h200), newFleet(nil, newNode("a", h200, notReady)), "NoFreeCard"},
-		"no card is free on two nodes":                  {lacksCards, newRequest(1, h200), freeH200(0, 0), "NoFreeCard"},
-		"no card is free, and a node refuses otherwise": {refusedOtherwise, newRequest(1, h200), freeH200(0, 0), "NoFreeCard"},
-		"no card is free, not tried":                    {notTried, newRequest(1, h200), freeH200(0, 0), "NoFreeCard"},
-		"4 requested, 1 + 2 free":                       {lacksCards, newRequest(4, h200), freeH200(1, 2), "NoFreeCard"},
-		"4 requested, 2 + 2 free":                       {lacksCards, newRequest(4, h200), freeH200(2, 2), "Fragmented"},
-		"4 requested, 2 + 3 free, refused otherwise":    {refusedOtherwise, newRequest(4, h200), freeH200(2, 3), "Fragmented"},
-		"4 requested, 2 + 3 free, not tried":            {notTried, newRequest(4, h200), freeH200(2, 3), "Fragmented"},
+		"no cards requested, and nodes refuse otherwise": {refusedOtherwise, newRequest(0), nil, "NodesUnsuitable"},
+		"no cards requested, not tried":                  {notTried, newRequest(0), nil, "Other"},
+		"no node has the card":                           {lacksCards, newRequest(1, "NVIDIA-H2000"), freeH200(8), "UnknownCard"},
+		"no node has the card, not tried":                {notTried, newRequest(1, "NVIDIA-H2000"), freeH200(8), "UnknownCard"},
+		"no node has one card, and the other is used":    {lacksCards, newRequest(1, "NVIDIA-H2000", h200), freeH200(0), "NoFreeCard"},
+		"the only node with the card is not ready":       {refusedOtherwise, newRequest(1, h200), newFleet(nil, newNode("a", h200, notReady)), "NoFreeCard"},
+		"no card is free on two nodes":                   {lacksCards, newRequest(1, h200), freeH200(0, 0), "NoFreeCard"},
+		"no card is free, and a node refuses otherwise":  {refusedOtherwise, newRequest(1, h200), freeH200(0, 0), "NoFreeCard"},
+		"no card is free, not tried":                     {notTried, newRequest(1, h200), freeH200(0, 0), "NoFreeCard"},
+		"4 requested, 1 + 2 free":                        {lacksCards, newRequest(4, h200), freeH200(1, 2), "NoFreeCard"},
+		"4 requested, 2 + 2 free":                        {lacksCards, newRequest(4, h200), freeH200(2, 2), "Fragmented"},
+		"4 requested, 2 + 3 free, refused otherwise":     {refusedOtherwise, newRequest(4, h200), freeH200(2, 3), "Fragmented"},
+		"4 requested, 2 + 3 free, not tried":             {notTried, newRequest(4, h200), freeH200(2, 3), "Fragmented"},
 		"4 requested, 2 H200 and 2 H800 free: all pods of a request get one model": {
 			lacksCards, newRequest(4, h200, h800),
 			newFleet(map[NodeCard]card.Count{{"a", h200}: 6, {"b", h800}: 6}, newNode("a", h200), newNode("b", h800)), "NoFreeCard",
 		},
-		"4 requested, a node has 4 and refuses otherwise":          {refusedOtherwise, newRequest(4, h200), freeH200(0, 4), "NodesUnsuitable"},
-		"4 requested, a cordoned node has 8":                       {refusedOtherwise, newRequest(4, h200), isCordoned, "NodesUnsuitable"},
-		"4 requested, a cordoned node has 8, not tried":            {notTried, newRequest(4, h200), isCordoned, "NoFreeCard"},
-		"4 requested, a node had too few, has 4 since":             {lacksCards, newRequest(4, h200), freeH200(4), "NoFreeCard"},
-		"4 requested, a node has 4, not tried":                     {notTried, newRequest(4, h200), freeH200(4), "Other"},
-		"4 requested, a node has 4, another pod of the gang lacks": {otherPodLacksCards, newRequest(4, h200), freeH200(4), "GangIncomplete"},
-		"4 requested, 3 free, another pod of the gang lacks too":   {otherPodLacksCards, newRequest(4, h200), freeH200(3), "NoFreeCard"},
+		"4 requested, a node has 4 and refuses otherwise":         {refusedOtherwise, newRequest(4, h200), freeH200(0, 4), "NodesUnsuitable"},
+		"4 requested, a cordoned node has 8":                      {refusedOtherwise, newRequest(4, h200), isCordoned, "NodesUnsuitable"},
+		"4 requested, a cordoned node has 8, not tried":           {notTried, newRequest(4, h200), isCordoned, "NoFreeCard"},
+		"4 requested, a node had too few and has 4 since then":    {lacksCards, newRequest(4, h200), freeH200(4), "NoFreeCard"},
+		"4 requested, a node has 4, not tried":                    {notTried, newRequest(4, h200), freeH200(4), "Other"},
+		"4 requested, a node has 4, another gang pod lacks cards": {otherPodLacksCards, newRequest(4, h200), freeH200(4), "GangIncomplete"},
+		"4 requested, 3 free, another gang pod lacks cards too":   {otherPodLacksCards, newRequest(4, h200), freeH200(3), "NoFreeCard"},
 		"4 requested, a node has 4, and refuses another pod of the gang otherwise": {
 			StatedReason{RefusedByNodes: true, RepeatsOther: true, RefusedOtherwise: true}, newRequest(4, h200), freeH200(4), "NodesUnsuitable",
 		},
@@ -172,19 +178,23 @@ func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 			lacksQuotaOf("AncestorQuotaExhausted", h200), newRequest(1, h200, h800), freeH200(8), "AncestorQuotaExhausted",
 		},
 
-		"2 requested, 6 + 1 free, the gang takes 6: 0 + 1":                     {lacksCards, gangPod(2, 6), freeH200(6, 1), "NoFreeCard"},
-		"2 requested, 6 + 1 free, the gang takes 5: 1 + 1":                     {lacksCards, gangPod(2, 5), freeH200(6, 1), "Fragmented"},
-		"2 requested, 6 + 2 free, the gang takes 6: 0 + 2, a node refuses":     {refusedOtherwise, gangPod(2, 6), freeH200(6, 2), "NodesUnsuitable"},
-		"a job without pods requests 9, 4 + 4 free":                            {notTried, job(9), freeH200(4, 4), "NoFreeCard"},
-		"a job without pods requests 8, 4 + 4 free: its pods need no one node": {notTried, job(8), freeH200(4, 4), "Other"},
+		"2 requested, 6 + 1 free, the gang takes 6: 0 + 1 left":                    {lacksCards, gangPod(2, 6), freeH200(6, 1), "NoFreeCard"},
+		"2 requested, 6 + 1 free, the gang takes 5: 1 + 1 left":                    {lacksCards, gangPod(2, 5), freeH200(6, 1), "Fragmented"},
+		"2 requested, 6 + 2 free, the gang takes 6: 0 + 2 left, refused otherwise": {refusedOtherwise, gangPod(2, 6), freeH200(6, 2), "NodesUnsuitable"},
+		"a job without pods requests 9, 4 + 4 free":                                {notTried, job(9), freeH200(4, 4), "NoFreeCard"},
+		"a job without pods requests 8, 4 + 4 free, one node need not have all":    {notTried, job(8), freeH200(4, 4), "Other"},
 	}) {
 		check.Equal(t, "reason", tc.want, ReasonFor(&tc.stated, &tc.request, tc.fleet))
 	}
 }
 
-// TestReasonsOfNodesAgreeWithASimpleCount: random nodes of 8 cards, of which pods use up to 9, refuse a pod for its
-// cards or otherwise. Other pods of its gang may take cards of node n0. The oracle counts node by node, where the
-// product keeps sums by card and remembers what a gang leaves. So the test asks twice, and another fleet before.
+// TestReasonsOfNodesAgreeWithASimpleCount: a pod requests cards of random nodes of 8 cards, of which other pods use up
+// to 9. The scheduler states that no node takes the pod, and that some refuse it for another reason than cards. The
+// oracle counts the free cards node by node, and ReasonFor must return the same reason.
+//
+// The pod may be of a gang whose other pods take cards of node n0. Then Request.Taken caches what the gang leaves of
+// one Fleet. The test asks first for the reason with a fleet without used cards: its cached numbers must not be used
+// for the real fleet. It asks twice with the real fleet: the second answer comes from the cache.
 func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		used := map[NodeCard]card.Count{}
@@ -205,7 +215,8 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 		if rapid.Bool().Draw(t, "gang") {
 			taken = map[string]card.Count{"n0": card.Count(rapid.IntRange(0, 8).Draw(t, "taken"))}
 			r.Taken = NewTaken(taken)
-			ReasonFor(&StatedReason{RefusedByNodes: true}, &r, newFleet(nil, nodes...)) // remembers nothing that holds for the next fleet
+			unused := newFleet(nil, nodes...)
+			ReasonFor(&StatedReason{RefusedByNodes: true}, &r, unused) // r.Taken now caches numbers of the unused fleet
 		}
 
 		reason := func(fleet func() *Fleet) v1alpha1.BlockedReason {
@@ -214,15 +225,15 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 
 		fleet := newFleet(used, nodes...)()
 		got := reason(func() *Fleet { return fleet })
-		check.Equal(t, "reason of the next pod of the gang, for which the fleet remembers the rest", got, reason(func() *Fleet { return fleet }))
+		check.Equal(t, "second reason with the same fleet, from the cache of a gang", got, reason(func() *Fleet { return fleet }))
 
 		want := naiveReason(&r, nodes, used, taken)
 		check.Must(t, got == want, "%s, want %s, for %+v of %+v, used %v", got, want, r, nodes, used)
 	})
 }
 
-// naiveReason returns why a pod waits that one node refuses for another reason than cards. It counts the free cards
-// node by node.
+// naiveReason returns why a pod waits if a node refuses it for another reason than cards. It counts the free cards
+// node by node. taken is what other pods of its gang take.
 func naiveReason(r *Request, nodes []card.NodeState, used map[NodeCard]card.Count, taken map[string]card.Count) v1alpha1.BlockedReason {
 	exists := false
 	fits := false

@@ -16,9 +16,12 @@ import (
 
 // TestGroupRequestTakesTheCardsThatTheSchedulerStates: while a job has no pods, only its PodGroup says what it
 // requests. spec.minResources names a resource, nvidia.com/gpu, but no card, so all cards of the resource are
-// alternatives. Here these are A, B and C, on one node of 8 each. The scheduler also reads the pod templates and the
-// quotas of the queue. So where it refuses the PodGroup of a Volcano job, the cards and the count in its message are
-// more precise. The annotation volcano.sh/card.request goes before both.
+// alternatives. Here these are A, B and C. The scheduler also reads the pod templates and the quotas of the queue. So
+// where it refuses the PodGroup, the cards and the count in its message are more precise. Cards that minResources does
+// not have are taken from a message only for a Volcano job, whose templates may have limits without requests. The
+// annotation volcano.sh/card.request goes before both.
+//
+// The wanted request "B:5 A|B|C:2" is 5 cards of B, and 2 cards of A, B or C.
 func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {
 	nodes := map[string]card.Node{}
 	for _, model := range []string{"A", "B", "C"} {
@@ -54,13 +57,13 @@ func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {
 		"refused for 8 B, and minResources has none: the templates have limits and no requests": {
 			message: stated("B", 8, 3), owner: ofVolcanoJob, want: "B:8",
 		},
-		"refused for 8 B, without cards and without a Volcano job: the message is not true": {
+		"refused for 8 B, minResources has none, and the owner is no Volcano job: the message does not count": {
 			message: stated("B", 8, 3), want: "",
 		},
-		"refused for A without quota of any card: each of the three may be meant": {
+		"refused for 7 A, because the queue has no quota of any card: each of the three may be meant": {
 			minResources: "7", message: stated("A", 7, 0) + "; none of the 2 other cards it may use has more room", want: "A|B|C:7",
 		},
-		"refused for 4 X, which no node has: of another resource": {
+		"refused for 4 X, which are not of nvidia.com/gpu: they are requested beside the 7": {
 			minResources: "7", message: stated("X", 4, 3), owner: ofVolcanoJob, want: "A|B|C:7 X:4",
 		},
 		"volcano.sh/card.request names 9 A or B: the message about B does not count": {

@@ -37,9 +37,9 @@ func TestTheLargestHoldersOfCardsComeFirst(t *testing.T) {
 		return v1alpha1.CardHolder{Workload: deployment(name), Queue: queue, ServiceType: serviceType, Card: string(of), Count: count}
 	}
 	chat := holder("chat", "serving", "inference", h200, 8)
-	large := holder("large", "research", "training", h200, 4) // 2 pods * 2 cards
+	large := holder("large", "research", "training", h200, 4) // 2 pods with 2 cards each
 	otherCard := holder("other-card", "research", "training", h800, 3)
-	small := holder("small", "research", "training", h200, 1)
+	small := holder("small", "research", "training", h200, 1) // by name before without-queue, which holds 1 too
 	queuesBelow := func(string) []string { return []string{"research", "serving"} }
 
 	check.Equal(t, "H200 in queue research", []v1alpha1.CardHolder{large, small}, h.InQueue("research", []card.Name{h200}))
@@ -53,7 +53,8 @@ func TestTheLargestHoldersOfCardsComeFirst(t *testing.T) {
 }
 
 // TestHoldersAgreeWithASimpleSum: up to 30 random pods of 6 workloads hold H200 or H800. The oracle adds up the cards
-// of all pods by workload, queue and card, sorts the sums, and takes the first three.
+// of all pods by workload, queue and card, sorts the sums, and takes the first three. Holders caches its answer for the
+// queues below a queue, so the test asks twice for those below q, which are q and r.
 func TestHoldersAgreeWithASimpleSum(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var h Holders
@@ -97,8 +98,8 @@ func TestHoldersAgreeWithASimpleSum(t *testing.T) {
 }
 
 // TestASubtreeIsSearchedOncePerCard: thousands of workloads may wait for the quota of the same ancestor, so Holders
-// remembers the answer for a queue and a card. Three times two workloads ask here. Queues top and other are searched
-// once for H200 and once for H800, and never for a card that no workload holds.
+// remembers the answer for a queue and a card. Here InSubtree is called three times for queue top and three times for
+// queue other. Holders searches each of them once for H200 and once for H800, and never for a card that no workload holds.
 func TestASubtreeIsSearchedOncePerCard(t *testing.T) {
 	var h Holders
 	h.Add(deployment("a"), "q", "training", h200, 1)
@@ -114,12 +115,12 @@ func TestASubtreeIsSearchedOncePerCard(t *testing.T) {
 		h.InSubtree("other", queuesBelow, []card.Name{h200, h800, "a card without holder"})
 	}
 
-	check.Equal(t, "searches by queue", map[string]int{"top": 2, "other": 2}, searches)
+	check.Equal(t, "how often the queues below a queue are searched", map[string]int{"top": 2, "other": 2}, searches)
 }
 
 // TestHoldersOfOtherNamespacesAreHiddenInASum: a tenant may not see names of other tenants. It sees its own workload
 // with 4 cards, and for the others one sum by service type and card: 3 + 2 = 5, without queue and name. The sum is
-// larger than 4, so it comes first. The operator shows the given list elsewhere, so it stays as it is.
+// larger than 4, so it comes first. The operator shows the given list elsewhere, so HideOthers does not change it.
 func TestHoldersOfOtherNamespacesAreHiddenInASum(t *testing.T) {
 	holder := func(namespace, name string, count int64) v1alpha1.CardHolder {
 		workload := v1alpha1.WorkloadReference{Kind: "Pod", Namespace: namespace, Name: name}
@@ -129,5 +130,5 @@ func TestHoldersOfOtherNamespacesAreHiddenInASum(t *testing.T) {
 
 	sum := v1alpha1.CardHolder{ServiceType: "training", Card: "NVIDIA-H200", Count: 5}
 	check.Equal(t, "holders that namespace mine sees", []v1alpha1.CardHolder{sum, holders[0]}, HideOthers(holders, "mine"))
-	check.Equal(t, "the second of the given holders", holder("ads", "b", 3), holders[1])
+	check.Equal(t, "the second of the given holders, afterwards", holder("ads", "b", 3), holders[1])
 }

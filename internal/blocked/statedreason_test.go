@@ -173,7 +173,8 @@ func TestReasonsThatTheSchedulerStatesAreRead(t *testing.T) {
 }
 
 // TestMessagesThatRepeatOthersComeLast: a status shows the first of the messages of pods that wait for one reason. What
-// is stated about a pod itself is more precise than what the scheduler repeats of another pod, so that comes first.
+// is stated about a pod itself is more precise than what the scheduler repeats of another pod, so the own messages come
+// first. Those of one kind are in alphabetical order.
 func TestMessagesThatRepeatOthersComeLast(t *testing.T) {
 	own := "too few <NVIDIA-H200> are free"
 	general := "all nodes are unavailable"

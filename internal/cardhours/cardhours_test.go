@@ -77,11 +77,12 @@ func TestAViewShowsThe128CardsWithMostHours(t *testing.T) {
 // TestCardHoursAreRefreshedOnceAnHour: use grows every second, but each write of a status costs the API server. So a
 // view keeps what it shows for an hour. From then on new hours go along with any other write of the status: they are
 // not due. After the delay of this view, which is below 30 minutes, they are due, which means a write for them alone.
-// A new month is due at once. Where nothing happens earlier, the operator looks again in wantWait.
+// Another month is due at once, and so are shown hours that were counted until more than an hour from now. Where
+// nothing happens earlier, the operator looks again in wantWait, which is at least 30 seconds.
 func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 	const view = "lab/chat"
 	delay := delayOf(view, refreshSpread)
-	check.Must(t, delay > time.Minute && delay < refreshSpread-time.Minute, "delay %s", delay)
+	check.Must(t, delay > time.Minute && delay < refreshSpread-time.Minute, "delay %s", delay) // the rows wait for parts of it
 
 	december := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 	hoursAt := func(at time.Time) *v1alpha1.CardHoursStatus { return NewStatus(useAt(at, 8)) }
@@ -107,7 +108,7 @@ func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 		"an hour after a refresh: new hours go along, not due": {
 			shown: hoursAt(november), now: november.Add(time.Hour), cards: 8, wantNew: true, wantWait: delay,
 		},
-		"a second before the delay is over: still not due, and the least wait is 30 seconds": {
+		"a second before the delay is over: still not due, and the wait is at least 30 seconds": {
 			shown: hoursAt(november), now: november.Add(time.Hour + delay - time.Second), cards: 8, wantNew: true, wantWait: 30 * time.Second,
 		},
 		"the delay is over: due": {
@@ -132,7 +133,7 @@ func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 		"the clock was three days fast and is right again: due": {
 			shown: hoursAt(november.Add(72 * time.Hour)), now: november, cards: 8, wantNew: true, wantDue: true, wantWait: time.Hour + delay,
 		},
-		"the clock goes back from December into November: due": {
+		"the clock goes back from December to an hour before its begin: due, and the month ends in an hour": {
 			shown: hoursAt(december.Add(time.Minute)), now: december.Add(-time.Hour), cards: 8, wantNew: true, wantDue: true,
 			wantWait: time.Hour + delayOf(view, turnSpread),
 		},
@@ -184,7 +185,7 @@ func TestManyViewsAreNotWrittenInTheSameMinute(t *testing.T) {
 
 // TestAViewIsAtMostTwoHoursOldAndRefreshedOnceAnHour: the queue uses 8 cards all the time. The operator looks at the
 // view when Next says so, and whenever it writes the status for another reason. At each write the shown hours are
-// less than two hours old and of the current month, and two refreshes in one month are an hour apart.
+// less than two hours old and of the current month, and two refreshes in one month are at least an hour apart.
 func TestAViewIsAtMostTwoHoursOldAndRefreshedOnceAnHour(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		at := november.Add(time.Duration(rapid.IntRange(0, 30*24*60).Draw(t, "minutes")) * time.Minute)

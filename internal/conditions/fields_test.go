@@ -13,7 +13,7 @@ import (
 
 // TestFieldsThatTheSpecDoesNotHaveAreListed: the API server drops a field that this version of the API does not
 // have, and the user believes that it has an effect. Only metadata.managedFields still names it, so condition
-// FieldsKnown lists such fields from there. Without them the operator removes the condition.
+// FieldsKnown lists such fields from there. If the object has no such field, SetFieldsKnown removes the condition.
 //
 // In managedFields "f:NAME" is a field, "k:{…}" an entry of a list by its key, and "." the entry itself.
 func TestFieldsThatTheSpecDoesNotHaveAreListed(t *testing.T) {

@@ -20,11 +20,11 @@ func TestTruncateKeepsTextsWithinBytes(t *testing.T) {
 		maxBytes int
 		want     string
 	}{
-		"5 of 5 bytes: unchanged":                          {"short", 5, "short"},
-		"13 of 8 bytes: 5 bytes and …":                     {"a longer text", 8, "a lon…"},
-		"7 bytes, after one of 3 characters of 3 bytes: 6": {"卡卡卡", 7, "卡…"},
-		"a byte that is not UTF-8 becomes ?":               {"tab\xff", 10, "tab?"},
-		"an empty text":                                    {"", 5, ""},
+		"a text of 5 bytes, at most 5: unchanged":                                  {"short", 5, "short"},
+		"a text of 13 bytes, at most 8: 5 bytes and …":                             {"a longer text", 8, "a lon…"},
+		"3 characters of 3 bytes, at most 7: 1 character and …, which are 6 bytes": {"卡卡卡", 7, "卡…"},
+		"a byte that is not UTF-8 becomes ?":                                       {"tab\xff", 10, "tab?"},
+		"an empty text":                                                            {"", 5, ""},
 	}) {
 		check.Equal(t, fmt.Sprintf("Truncate(%q, %d)", tc.text, tc.maxBytes), tc.want, Truncate(tc.text, tc.maxBytes))
 	}

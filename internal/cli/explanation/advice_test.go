@@ -45,9 +45,13 @@ func TestAFreeCardIsAdvisedAsAnAlternative(t *testing.T) {
 	}
 }
 
-// TestRequestWithoutCardNameWaitsForCardsOfItsQueue: a pod that names no card may run on any of the fleet, here five. But
-// its queue has quota for few of them, so the explanation is about those, and the advice about the card that lacks
-// least. The queue has used 7 of 8 H200 and none of 4 H800.
+// TestRequestWithoutCardNameWaitsForCardsOfItsQueue: the waiting pods of job train name no card, so they may run on each of
+// the five cards of the fleet. Their queue llm has quota for two of them, unless the row says otherwise: it has used 7 of
+// 8 H200 and none of 4 H800. So the explanation names only these two. Its advice is about the one of which the queue
+// lacks least. Where why cannot read the quota or the pod template, the message of the scheduler names the card.
+//
+// A gate is a line of the explanation about one thing that a pod must pass, such as the quota of a queue or free cards.
+// Gates list each card for which the pod waits.
 func TestRequestWithoutCardNameWaitsForCardsOfItsQueue(t *testing.T) {
 	const anyOfFive = "A-4090, B-4090, NVIDIA-H200 and 2 more"
 	h800 := func(quota int64) []v1alpha1.CardStatus {
@@ -57,27 +61,27 @@ func TestRequestWithoutCardNameWaitsForCardsOfItsQueue(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		count  card.Count // that a pod requests
 		change func(*Input)
-		has    []string
-		lacks  []string
+		has    []string // texts of the explanation
+		lacks  []string // texts that the explanation does not have
 	}{
 		"6 requested: 6 - 4 = 2 H800 lack, and 6 - 1 = 5 H200": {
 			6, func(*Input) {},
 			[]string{"CardQuota llm lacks 2 NVIDIA-H800 for the next pod", "7/8 NVIDIA-H200 used, 1 free; 0/4 NVIDIA-H800 used, 4 free"}, nil,
 		},
-		"6 requested: cards without quota have no gate": {
+		"6 requested, the user may not read the CardInventory: no gate names a card without quota": {
 			6, func(in *Input) { in.Inventory = nil }, nil, []string{"A-4090", "B-4090", "Z-100"},
 		},
-		"3 requested, the queue has 2 H800": {
+		"3 requested, the queue has a quota of 2 H800 and of no other card": {
 			3, func(in *Input) { in.Path[0].Status.Cards = h800(2) }, []string{"CardQuota llm lacks 1 NVIDIA-H800 for the next pod"}, nil,
 		},
-		"3 requested, the queue has no cards": {
+		"3 requested, the queue has no quota of any card": {
 			3, func(in *Input) {
 				in.Entries[0].Reason = v1alpha1.BlockedNoQuota
 				in.Path[0].Status.Cards = nil
 			},
 			[]string{"CardQuota llm has quota for no card that the next pod may use: " + anyOfFive + ". Give it quota for one of them: kubectl edit cardq llm."}, nil,
 		},
-		"3 requested, the queue has no cards, and the user may not change that": {
+		"3 requested, the queue has no quota of any card, and the user may not change CardQuotas": {
 			3, func(in *Input) {
 				in.Entries[0].Reason = v1alpha1.BlockedNoQuota
 				in.Path[0].Status.Cards = nil
@@ -85,7 +89,7 @@ func TestRequestWithoutCardNameWaitsForCardsOfItsQueue(t *testing.T) {
 			},
 			[]string{"NVIDIA-H200 and 2 more. Ask the administrator for quota of one of them."}, nil,
 		},
-		"3 requested, the quota is hidden: the message of the scheduler names H800": {
+		"3 requested, the user may not read the quota: the message of the scheduler names H800": {
 			3, func(in *Input) {
 				in.Path = nil
 				in.HidesQuota = true
@@ -94,7 +98,7 @@ func TestRequestWithoutCardNameWaitsForCardsOfItsQueue(t *testing.T) {
 			},
 			[]string{"of 8 healthy NVIDIA-H800"}, []string{"A-4090", "B-4090", "NVIDIA-H200", "Z-100"},
 		},
-		"a job requests 4, and its pod template, which is not readable, names H800": {
+		"4 requested by a job whose template why cannot read: the message names H800, of which the queue has no quota": {
 			4, func(in *Input) {
 				in.Request.IsJob = true
 				in.Path[0].Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Free: 8}}
@@ -103,7 +107,7 @@ func TestRequestWithoutCardNameWaitsForCardsOfItsQueue(t *testing.T) {
 			},
 			[]string{"CardQuota llm lacks 4 NVIDIA-H800 for the job", "no quota of NVIDIA-H800"}, nil,
 		},
-		"3 requested, the pod itself names all five cards": {
+		"3 requested, the pod itself names all five cards, so also those without quota": {
 			3, func(in *Input) { in.Request.IsAnyCard = false }, []string{"no quota of A-4090"}, nil,
 		},
 	}) {
@@ -111,7 +115,8 @@ func TestRequestWithoutCardNameWaitsForCardsOfItsQueue(t *testing.T) {
 		in.Request = Request{Names: []card.Name{"A-4090", "B-4090", "NVIDIA-H200", "NVIDIA-H800", "Z-100"}, Count: tc.count, IsAnyCard: true}
 		in.Entries[0].Card = "nvidia.com/gpu"
 		in.Entries[0].Count = int64(tc.count)
-		in.Inventory.Cards = append(in.Inventory.Cards, v1alpha1.InventoryCard{Name: "A-4090", Total: 8, Healthy: 8})
+		freeWithoutQuota := v1alpha1.InventoryCard{Name: "A-4090", Total: 8, Healthy: 8} // an explanation of free cards must not name it
+		in.Inventory.Cards = append(in.Inventory.Cards, freeWithoutQuota)
 		tc.change(&in)
 		check.Text(t, "explanation", textOf(in)).Has(tc.has...).Lacks(tc.lacks...)
 	}
@@ -186,14 +191,15 @@ func TestAdviceNamesObjectsAndWhatItsReaderMay(t *testing.T) {
 	}
 }
 
-// TestAdviceToAUserWhoMayNotChangeIsToAskTheAdministrator: it names what the administrator needs to know.
+// TestAdviceToAUserWhoMayNotChangeIsToAskTheAdministrator: two pods of job train wait for 2 H200 each in queue llm. The user
+// may not change the quota of the queue or the nodes. So the advice says what to ask the administrator for.
 func TestAdviceToAUserWhoMayNotChangeIsToAskTheAdministrator(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		reader string
 		reason v1alpha1.BlockedReason
 		want   string
 	}{
-		"1 card is free of 2 for a pod, and of 4 for both": {"reader of all", v1alpha1.BlockedQuotaExhausted,
+		"1 card of the quota is left, of 2 for one pod and 4 for both": {"reader of all", v1alpha1.BlockedQuotaExhausted,
 			"CardQuota llm lacks 1 NVIDIA-H200 for the next pod, 3 for all that wait: ask the administrator for them."},
 		"CPU":                 {"reader of all", v1alpha1.BlockedCPUQuotaExhausted, "Request less CPU, or ask the administrator for more CPU of queue llm."},
 		"memory":              {"reader of all", v1alpha1.BlockedMemoryQuotaExhausted, "Request less memory, or ask the administrator for more memory of queue llm."},
@@ -223,8 +229,9 @@ func TestACordonIsOnlyLiftedByWhoMay(t *testing.T) {
 	}
 }
 
-// TestTheOrderGateCountsWhatComesFirst: Volcano tries the jobs of a queue by priority, then those whose minimum does not run
-// yet, then by age. The gate counts what comes before job train, which has priority 20000 by its class pc-low.
+// TestTheOrderGateCountsWhatComesFirst: an explanation has a line, called gate, about the order in the queue. Volcano tries
+// the jobs of a queue by priority, then those whose minimum does not run yet, then by age. The gate counts the workloads
+// that come before job train, which has priority 20000 by its class pc-low. Its answer is Yes, because the order refuses no pod.
 func TestTheOrderGateCountsWhatComesFirst(t *testing.T) {
 	for want, ahead := range map[string]Ahead{
 		"nothing in the queue comes first":                                                               {},
@@ -242,8 +249,9 @@ func TestTheOrderGateCountsWhatComesFirst(t *testing.T) {
 	}
 }
 
-// TestTheOrderGateIsByTimeWithoutPriorities: a user who may not read PriorityClasses cannot know the order of Volcano. Then
-// the gate says how many workloads are known to wait longer, or nothing if that is unknown too (-1).
+// TestTheOrderGateIsByTimeWithoutPriorities: an explanation has a line, called gate, about the order in the queue. A user who
+// may not read PriorityClasses cannot know the order of Volcano. Then the gate says how many workloads wait longer than
+// job train. It says no number if that is unknown too (-1). Job train has priority 20000 by its class pc-low.
 func TestTheOrderGateIsByTimeWithoutPriorities(t *testing.T) {
 	for waitLonger, want := range map[int]Gate{
 		-1: {"order in the queue", Unknown, "priority 20000 (pc-low)"},

@@ -301,9 +301,10 @@ func blockedReasons(t *testing.T) []v1alpha1.BlockedReason {
 	return reasons
 }
 
-// TestUnmanagedQueuesAnswerByTheirState: queue llm exists, but no CardQuota has it. Then the scheduler asks the Volcano
-// Queue itself whether it is open, so the gate of the queue (the second one) answers by its state and by its stop
-// policy. The advice names the queue, and no CardQuota, which does not exist.
+// TestUnmanagedQueuesAnswerByTheirState: queue llm exists, but no CardQuota has it. Then the state and the stop policy of
+// the Volcano Queue decide whether new pods start in it. A gate is a line of the explanation about one thing that a pod
+// must pass. The second one is that of the queue, and its answer follows the state and the stop policy. The advice names
+// the queue, and no CardQuota.
 func TestUnmanagedQueuesAnswerByTheirState(t *testing.T) {
 	reasons := []v1alpha1.BlockedReason{v1alpha1.BlockedQueueStopped, v1alpha1.BlockedCPUQuotaExhausted, v1alpha1.BlockedMemoryQuotaExhausted}
 
@@ -339,7 +340,11 @@ func TestUnmanagedQueuesAnswerByTheirState(t *testing.T) {
 // Once a job is enqueued (Volcano lets it create pods), its cards are reserved before its pods are placed. The message of
 // the scheduler has the total with reservations, so quota - (total - requested) is free. What is used above a lowered
 // quota is lacking too: 4 requested, 12 used of 6 lacks 12 + 4 - 6 = 10. Where the numbers of the message cannot be true
-// any more, the answer is Unknown. A gang requests all its cards at once, and only then reservations decide.
+// any more, the answer is Unknown, and wantDoubt says why.
+//
+// Each row is tried with one pod that requests the cards, and with a gang of pods that request 1 each and as many
+// together. A gate is a line of the explanation about one thing that a pod must pass, here the quota of llm. The
+// scheduler enqueues a gang as a whole, so only the advice to a gang names the reservations.
 func TestAReservedQuotaIsNotFree(t *testing.T) {
 	insufficient := func(requested, total, quota int64) string {
 		return fmt.Sprintf("Queue <llm> has insufficient <NVIDIA-H200> quota: requested <%d>, total would be <%d>, but capability is <%d>", requested, total, quota)
@@ -376,11 +381,11 @@ func TestAReservedQuotaIsNotFree(t *testing.T) {
 			quota: 8, used: 4, requested: 6, message: insufficient(6, 14, 8),
 			wantGate: "No, 4/8 NVIDIA-H200 used, 4 reserved by enqueued jobs, 0 free", wantAdvice: "lacks 6 ",
 		},
-		"8 reserved, stated for two nodes": {
+		"14 - 6 = 8 reserved, in a message about two nodes": {
 			quota: 8, used: 0, requested: 6, message: "0/2 nodes are unavailable: 2 q" + insufficient(6, 14, 8)[1:] + ".",
 			wantGate: "No, 0/8 NVIDIA-H200 used, 8 reserved by enqueued jobs, 0 free", wantAdvice: "lacks 6 ",
 		},
-		"10 in all, and 8 are used by now: none is reserved": {
+		"10 in all, so 10 - 6 = 4 were used or reserved then, and 8 are used by now: none is reserved": {
 			quota: 8, used: 8, requested: 6, message: insufficient(6, 10, 8),
 			wantGate: "No, 8/8 NVIDIA-H200 used, 0 free", wantAdvice: "lacks 6 ",
 		},
@@ -389,7 +394,7 @@ func TestAReservedQuotaIsNotFree(t *testing.T) {
 			wantGate: "Unknown, 8/16 NVIDIA-H200 used, 8 free", wantDoubt: "; raised since the scheduler has tried it",
 			wantAdvice: "Ask again in a few seconds. If this stays, raise the quota of queue llm.",
 		},
-		"refused for another queue": {
+		"the message is about another queue": {
 			quota: 8, used: 0, requested: 6, message: strings.Replace(insufficient(6, 14, 8), "llm", "other", 1),
 			wantGate: "Unknown, 0/8 NVIDIA-H200 used, 8 free", wantDoubt: "; the scheduler has refused it",
 			wantAdvice: "Ask again in a few seconds.",
@@ -412,8 +417,8 @@ func TestAReservedQuotaIsNotFree(t *testing.T) {
 }
 
 // TestAHiddenQueueLacksAtLeastOne: the job requests 2 H200, and the quota of ancestor institute, which the user may not
-// read, is exhausted. The message of the scheduler has its numbers: 13 in all of 12 lacks 1. But a message with another
-// request than 2 is about an earlier pod, so the number is not known.
+// read, is exhausted. The message of the scheduler has the numbers of institute: 13 in all of 12, so 1 is lacking. A
+// message about 8 cards is about an earlier, larger request, so the advice names no number.
 func TestAHiddenQueueLacksAtLeastOne(t *testing.T) {
 	for text, want := range map[string]string{
 		"requested <2>, total would be <13>, but capability is <12>": "Queue institute, which is above llm, lacks 1 NVIDIA-H200 ",
@@ -426,13 +431,15 @@ func TestAHiddenQueueLacksAtLeastOne(t *testing.T) {
 }
 
 // TestAGangNeedsFreeCardsForItsMinimum: the quota must have all cards of a gang, but the nodes only those of the pods
-// without which it does not start. A node has 3 of 16 H200 free. A pod requests 2.
+// without which it does not start. A node has 3 of 16 H200 free. A gate is a line of the explanation about one thing
+// that a pod must pass, here free cards. If the minimum of the gang needs more than 3, the gate says No. Then the advice
+// adds that more quota alone does not help.
 func TestAGangNeedsFreeCardsForItsMinimum(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		gang, minimum card.Count
 		want          Gate
 	}{
-		"a single pod":                 {0, 0, Gate{"free cards", Yes, "3 of 16 healthy NVIDIA-H200"}},
+		"a single pod that requests 2": {0, 0, Gate{"free cards", Yes, "3 of 16 healthy NVIDIA-H200"}},
 		"a gang that needs all 4":      {4, 4, Gate{"free cards", No, "3 of 16 healthy NVIDIA-H200; its gang needs 4 to start"}},
 		"a gang of 8 that starts on 2": {8, 2, Gate{"free cards", Yes, "3 of 16 healthy NVIDIA-H200"}},
 		"a gang that needs all 3":      {3, 3, Gate{"free cards", Yes, "3 of 16 healthy NVIDIA-H200; its gang needs 3 to start"}},
@@ -456,9 +463,9 @@ func TestAWorkloadNeverWaitsForLessThanNothing(t *testing.T) {
 	check.Contains(t, "summary", Explain(in).Summary, "in queue llm for 0s (QuotaExhausted)")
 }
 
-// TestAGateIsClosedForEachReason: gates list what a workload needs, and a user looks for the one with No. So one of them
-// is No for each reason, even where quota (6 of 8 are free) and cards (4 on a node) would do. Only reason Other is
-// unknown to all gates.
+// TestAGateIsClosedForEachReason: a gate is a line of the explanation about one thing that a pod must pass, and a user looks
+// for the gate with answer No. So each reason has one with No, even where quota (6 of 8 are free) and cards (4 on a node)
+// would do for the 2 requested ones. The exception is reason Other, of which no gate knows.
 func TestAGateIsClosedForEachReason(t *testing.T) {
 	for _, reason := range blockedReasons(t) {
 		for name, change := range map[string]func(*Input){
@@ -477,8 +484,8 @@ func TestAGateIsClosedForEachReason(t *testing.T) {
 }
 
 // TestCPUAndMemoryHaveAGateWhereTheyMatter: queue llm has used 13 of 16 CPU and 14 of 16 GiB, and a pod requests 4 CPU and
-// 2 GiB, so CPU is exhausted. For a pod with cards only the resource that is refused has a gate. A pod without cards
-// waits for nothing else, so it has both.
+// 2 GiB, so CPU is exhausted. A gate is a line of the explanation about one thing that a pod must pass. For a pod with
+// cards only the exhausted resource has a gate. For a pod without cards memory has one too, although enough is free.
 func TestCPUAndMemoryHaveAGateWhereTheyMatter(t *testing.T) {
 	in := newWaitingJob(v1alpha1.BlockedCPUQuotaExhausted, "")
 	in.Request.MilliCPU = 4000
@@ -494,7 +501,8 @@ func TestCPUAndMemoryHaveAGateWhereTheyMatter(t *testing.T) {
 
 // TestFreeCardsAreARangeWithoutTheNodes: the user may not read nodes, and the CardInventory has only sums. Of the allocated
 // cards, some may be on nodes that are cordoned or not healthy, where they take no free card away. So free is between
-// usable - allocated and usable, where usable is healthy - cordoned. The job requests 2.
+// usable - allocated and usable, where usable is healthy - cordoned. A pod requests 2. A gate is a line of the
+// explanation about one thing that a pod must pass, here free cards. It says Unknown if 2 are within the range.
 func TestFreeCardsAreARangeWithoutTheNodes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		inventory v1alpha1.InventoryCard
@@ -506,7 +514,7 @@ func TestFreeCardsAreARangeWithoutTheNodes(t *testing.T) {
 		"8 usable, 8 allocated, perhaps all on the 8 unhealthy ones": {
 			v1alpha1.InventoryCard{Total: 16, Healthy: 8, Allocated: 8}, Gate{"free cards", Unknown, "0 to 8 of 8 healthy NVIDIA-H200"},
 		},
-		"8 usable, 15 allocated: at least 7 of the usable ones": {
+		"8 usable, 15 of 16 allocated: at least 7 of the usable ones, so at most 1 is free": {
 			v1alpha1.InventoryCard{Total: 16, Healthy: 16, Cordoned: 8, Allocated: 15}, Gate{"free cards", No, "0 to 1 of 16 healthy NVIDIA-H200"},
 		},
 		"8 usable, 2 allocated: at least 6 are free": {

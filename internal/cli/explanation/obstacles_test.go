@@ -43,16 +43,16 @@ func TestWhatKeepsAPodFromANode(t *testing.T) {
 		"the pod requests nothing":          {plain(), builder.Node("n").Obj(), ""},
 		"24 CPU requested, 64 - 40 = 24":    {plain().CPU("24").Memory("1Ti"), builder.Node("n").Obj(), ""},
 		"24.001 CPU requested, 24 are left": {plain().CPU("24001m"), builder.Node("n").Obj(), "has too little left: 24 cpu of 24001m requested"},
-		"3 TiB requested, and no pod is left": {
+		"3 TiB requested, and the node takes 1 pod, which runs there": {
 			plain().Memory("3Ti"), builder.Node("n").Resource(corev1.ResourcePods, "-109").Obj(),
 			"has too little left: 1Ti memory of 3Ti requested, 0 pods of 1 requested",
 		},
 		"the node is cordoned and has too little CPU": {plain().CPU("65"), builder.Node("n").Cordoned().Obj(), "is cordoned"},
 		"the node is not Ready":                       {plain(), builder.Node("n").NotReady().Obj(), "is not Ready"},
 		"the node is cordoned":                        {plain(), builder.Node("n").Cordoned().Obj(), "is cordoned"},
-		"a taint that schedules nothing":              {plain(), tainted("n", corev1.TaintEffectNoSchedule), "has taint dedicated=infra:NoSchedule"},
-		"a taint that evicts":                         {plain(), tainted("n", corev1.TaintEffectNoExecute), "has taint dedicated=infra:NoExecute"},
-		"a taint that is only a preference":           {plain(), tainted("n", corev1.TaintEffectPreferNoSchedule), ""},
+		"a taint NoSchedule":                          {plain(), tainted("n", corev1.TaintEffectNoSchedule), "has taint dedicated=infra:NoSchedule"},
+		"a taint NoExecute":                           {plain(), tainted("n", corev1.TaintEffectNoExecute), "has taint dedicated=infra:NoExecute"},
+		"a taint PreferNoSchedule":                    {plain(), tainted("n", corev1.TaintEffectPreferNoSchedule), ""},
 		"a taint that the pod tolerates":              {tolerating, tainted("n", corev1.TaintEffectNoSchedule), ""},
 		"the pod selects zone a, the node is of b":    {zoneA, builder.Node("n").Label("zone", "b").Obj(), "is not one that the pod selects"},
 		"the pod selects zone a, the node is of a":    {zoneA, builder.Node("n").Label("zone", "a").Obj(), ""},
@@ -62,9 +62,10 @@ func TestWhatKeepsAPodFromANode(t *testing.T) {
 }
 
 // TestOneNodeWithoutObstacleIsEnough: nodes a, b and c have 4, 2 and 1 H200 free, and the pod requests 2 unless the row says
-// otherwise. If a node with enough cards has no obstacle, the gate says Yes. If all have one, it says No and lists the
-// first three, and the advice has the remedies. Too little CPU or memory has a gate of its own. Without a node of enough
-// cards, obstacles do not matter.
+// otherwise. A gate is a line of the explanation about one thing that a pod must pass. If a node with enough cards has no
+// obstacle, the gate "taints and labels" says Yes. If all have one, it says No and lists the first three, cordoned nodes
+// last, and the advice has the remedies. Too little CPU or memory of a node has a gate of its own instead. If no node has
+// enough cards, or the obstacles are not known, there is no gate.
 func TestOneNodeWithoutObstacleIsEnough(t *testing.T) {
 	cordon := Obstacle{Detail: "is cordoned", Remedy: "uncordon it"}
 	taint := Obstacle{Detail: "has taint x", Remedy: "tolerate it"}
@@ -78,7 +79,7 @@ func TestOneNodeWithoutObstacleIsEnough(t *testing.T) {
 		want       []Gate
 		wantAdvice string
 	}{
-		"the user may not read nodes": {requested: 2},
+		"the user may not read nodes, so no obstacle is known": {requested: 2},
 		"a is cordoned, b has no obstacle": {
 			requested: 2, obstacles: map[string]Obstacle{"a": cordon},
 			want: []Gate{{labels, Yes, "b has 2 free and takes such pods"}},

@@ -73,8 +73,8 @@ func TestARequestOfTwoCardsMayFitTheQuotaOfEither(t *testing.T) {
 }
 
 // TestNoGateContradictsTheReason: the scheduler has refused a job for the quota of its queue, but 2 cards are requested, and
-// the status says that enough are free. A gate "Yes" beside reason QuotaExhausted would confuse, so the gate of the quota
-// is No or Unknown, and says why.
+// the status says that enough are free. A gate is a line of the explanation about one thing that a pod must pass. Its
+// answer Yes beside reason QuotaExhausted would confuse, so the gate of the quota says No or Unknown, and why.
 func TestNoGateContradictsTheReason(t *testing.T) {
 	const refusedFor5of3 = "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>"
 
@@ -83,9 +83,9 @@ func TestNoGateContradictsTheReason(t *testing.T) {
 		message string
 		want    string
 	}{
-		"3 free, refused for a pod of 5":       {3, refusedFor5of3, "quota of llm: No, 0/3 NVIDIA-H200 used, 3 free; the scheduler refuses 5 at once"},
-		"9 free, refused when 3 were":          {9, refusedFor5of3, "quota of llm: Unknown, 0/9 NVIDIA-H200 used, 9 free; raised since the scheduler has tried it"},
-		"3 free, and the message is not known": {3, "", "quota of llm: Unknown, 0/3 NVIDIA-H200 used, 3 free; the scheduler has refused it"},
+		"3 of 3 free, refused for a pod of 5":               {3, refusedFor5of3, "quota of llm: No, 0/3 NVIDIA-H200 used, 3 free; the scheduler refuses 5 at once"},
+		"9 of 9 free, refused for 5 when the quota was 3":   {9, refusedFor5of3, "quota of llm: Unknown, 0/9 NVIDIA-H200 used, 9 free; raised since the scheduler has tried it"},
+		"3 of 3 free, and the scheduler's message is empty": {3, "", "quota of llm: Unknown, 0/3 NVIDIA-H200 used, 3 free; the scheduler has refused it"},
 	}) {
 		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, tc.message)
 		in.Path = []*v1alpha1.CardQuota{newQuota("llm", tc.quota, 0)}
@@ -208,8 +208,8 @@ func TestAdviceOnAGangFollowsItsController(t *testing.T) {
 
 // TestARolloutMayWaitForItsOwnOldPods: a Deployment rolls out, and its new pods wait for cards that its old pods hold. With
 // maxSurge 1 and maxUnavailable 0 the Deployment ends no old pod before a new one is ready, so it waits for ever. The
-// advice is to let it end one first. The rollout has 2 old pods, which hold 2 cards of the quota, unless the row says
-// otherwise.
+// advice is a command that lets the Deployment end an old pod first. The rollout has 2 old pods, which hold 2 of the
+// cards that the new pods request (CardPods, OldCards), unless the row says otherwise.
 func TestARolloutMayWaitForItsOwnOldPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		rollout Rollout
@@ -224,8 +224,8 @@ func TestARolloutMayWaitForItsOwnOldPods(t *testing.T) {
 			Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxUnavailable: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false,
 		},
 		"there are no old pods":                      {Rollout{MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
-		"old pods hold other cards of the quota":     {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
-		"old pods hold other cards of nodes":         {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedNoFreeCard, false},
+		"waits for quota, old pods hold other cards": {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
+		"waits for nodes, old pods hold other cards": {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedNoFreeCard, false},
 		"the queue is stopped: old pods do not help": {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQueueStopped, false},
 	}) {
 		in := newWaitingJob(tc.reason, "")
@@ -234,13 +234,13 @@ func TestARolloutMayWaitForItsOwnOldPods(t *testing.T) {
 
 		text := textOf(in)
 		const patch = `kubectl -n lab patch deployment web -p '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'`
-		check.Equal(t, "says so", tc.want, strings.Contains(text, "Its rollout waits for its own old pods."))
+		check.Equal(t, "says that the rollout waits for old pods", tc.want, strings.Contains(text, "Its rollout waits for its own old pods."))
 		check.Equal(t, "advises to end an old pod first", tc.want, strings.Contains(text, patch))
 	}
 }
 
-// TestARolloutWithTooLargePodsAwaitsNoOldOnes: the quota of the queue is 8. A new pod of 9 cards would not fit even without
-// the old pods.
+// TestARolloutWithTooLargePodsAwaitsNoOldOnes: the quota of the queue is 8, and old pods of the Deployment hold 2 of them. A
+// new pod of 9 cards would not fit even without the old pods, so the explanation does not name them.
 func TestARolloutWithTooLargePodsAwaitsNoOldOnes(t *testing.T) {
 	for requested, want := range map[card.Count]bool{8: true, 9: false} {
 		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "")
@@ -313,7 +313,8 @@ func TestADeletedCardQuotaGivesNothing(t *testing.T) {
 }
 
 // TestPodsWithoutTheirPodGroupAreToBeDeleted: Volcano schedules a pod only by its PodGroup, and PodGroup gone of two pods does
-// not exist. Their controller creates new pods, with a new PodGroup. A pod without a controller the user creates again.
+// not exist. If the user deletes the pods, their controller creates new ones with a new PodGroup. The user has to create
+// a pod without a controller again.
 func TestPodsWithoutTheirPodGroupAreToBeDeleted(t *testing.T) {
 	in := newWaitingJob(v1alpha1.BlockedPodGroupNotFound, "PodGroup <lab/gone> does not exist")
 	in.PodGroup = "other"
@@ -419,14 +420,16 @@ func TestACardMayHaveNoNameYet(t *testing.T) {
 	}
 }
 
-// TestAnAnomalyOfAnotherCardDoesNotMakeANameRight: H800 are withheld, and the pod requests NVIDIA-H20.
+// TestAnAnomalyOfAnotherCardDoesNotMakeANameRight: a node has more H800 than its labels say. The pod requests NVIDIA-H20, a
+// name that this anomaly does not mention, so the explanation does not call the name right.
 func TestAnAnomalyOfAnotherCardDoesNotMakeANameRight(t *testing.T) {
 	in := newUnknownCard("NVIDIA-H20",
 		v1alpha1.InventoryAnomaly{Reason: v1alpha1.AnomalyMoreThanLabelled, Resource: "nvidia.com/gpu", Card: "NVIDIA-H800", Count: 10})
 	check.Text(t, "explanation", textOf(in)).Lacks(" is right: ")
 }
 
-// TestATenantWithoutInventoryComparesTheName: who may not read the CardInventory cannot know which of both it is.
+// TestATenantWithoutInventoryComparesTheName: no node has the card that the pod names. A user who may not read the
+// CardInventory cannot know whether the name is wrong or the labels of a node are missing, so the advice has both.
 func TestATenantWithoutInventoryComparesTheName(t *testing.T) {
 	in := newUnknownCard("NVIDIA-H20")
 	in.Inventory = nil
