@@ -12,7 +12,8 @@ import (
 
 // TestEntriesFillTheFullestSlotWithRoom: closed days and months are entries in ConfigMaps, the slots. An entry goes
 // to the fullest slot that has room: with 500 KiB in slot 3 and 700 KiB in slot 5 of 800 KiB each, 50 KiB go to slot
-// 5 and 200 KiB to slot 3. An entry beyond the size of a slot goes nowhere.
+// 5 and 200 KiB to slot 3. An entry beyond the size of a slot goes nowhere. The key of an entry is its period, and the
+// part (0 to 15) of the sums that it has.
 func TestEntriesFillTheFullestSlotWithRoom(t *testing.T) {
 	var a Archive
 	check.Equal(t, "slots of an empty archive", Slots, len(a.SlotsFor(MaxPartSize)))
@@ -22,12 +23,13 @@ func TestEntriesFillTheFullestSlotWithRoom(t *testing.T) {
 	check.Equal(t, "slot for 50 KiB", 5, a.SlotsFor(50 << 10)[0])
 	check.Equal(t, "slot for 200 KiB", 3, a.SlotsFor(200 << 10)[0])
 
-	check.That(t, a.Has(EntryKey{"2026-10-01", 0}), "the entry of part 0 lacks")
+	check.That(t, a.Has(EntryKey{"2026-10-01", 0}), "the entry of part 0 is missing")
 	check.That(t, !a.Has(EntryKey{"2026-10-01", 1}), "part 1 has an entry that was not added")
 }
 
 // TestDaysAreDroppedBeforeMonths: when the archive is full, the oldest day is dropped from all slots, then the next.
-// Months stay, because bills need them longest. On 2026-11-23 the days up to 2025-10-18 expire.
+// Months stay, because bills need them longest. On 2026-11-23 the days up to 2025-10-18 expire. The key of an entry is
+// its day or month, and the part of the sums that it has.
 func TestDaysAreDroppedBeforeMonths(t *testing.T) {
 	var a Archive
 	check.Equal(t, "oldest day of an empty archive", Period(""), a.OldestDay())

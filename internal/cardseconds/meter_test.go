@@ -113,9 +113,9 @@ func TestDaysOnWhichClocksChange(t *testing.T) {
 	}
 }
 
-// TestTheCreditOfAGapIsBounded: a new leader credits what pods held while no leader counted. After a first
-// installation nothing was billed before, so nothing is credited. After 1000 hours without an operator a day is,
-// once.
+// TestTheCreditOfAGapIsBounded: a new leader credits what pods held while no leader counted. A pod has held 2 cards for
+// 1000 hours. After a first installation nothing was billed before, so nothing is credited. Where sums are stored, a
+// leader counted before, so the new one credits a day (maxGap). A second call of CreditGap adds nothing.
 func TestTheCreditOfAGapIsBounded(t *testing.T) {
 	held := []Holding{{seriesOf("q"), 2, start.Add(-1000 * time.Hour)}}
 	m := counting(start, nil)
@@ -129,14 +129,14 @@ func TestTheCreditOfAGapIsBounded(t *testing.T) {
 	check.Equal(t, "credit after a long time", milli(2, maxGap), totalOf(m, "q"))
 }
 
-// TestTimeInWhichALeaderCountedIsNotCredited: a leader counted for ten hours that no queue held cards, and stored
-// until when. The pod that holds 8 cards since before was in no queue then. So the next leader credits its queue only
-// the minute since that time.
+// TestTimeInWhichALeaderCountedIsNotCredited: for ten hours a leader counted that no queue held cards, and stored the
+// time of its last count. A pod has held 8 cards since before, and was in no queue then. The next leader, a minute
+// later, finds the pod in queue q. So it credits the queue only that minute.
 func TestTimeInWhichALeaderCountedIsNotCredited(t *testing.T) {
 	m := counting(start, map[Series]card.Count{seriesOf("other"): 1})
 	m.CreditGap(nil)
 
-	now := countEachMinute(m, start, 601, nil)
+	now := countEachMinute(m, start, 601, nil) // ten hours after the first count without cards
 	m.Place()
 	next := &Meter{}
 	check.NoError(t, next.Load(0, m.Texts()[0].Text, noEntry))
@@ -236,7 +236,7 @@ func TestIdleTotalsAreDropped(t *testing.T) {
 // get lost. With sums in three parts, a new queue adds one to one part, and all others stay where they are.
 func TestSumsStayInTheirPart(t *testing.T) {
 	counts := map[Series]card.Count{}
-	for i := range 3 * MaxPartSize / 150 {
+	for i := range 3 * MaxPartSize / 150 { // a sum has about 150 bytes, so these take three parts
 		counts[seriesOf(fmt.Sprintf("queue-%05d", i))] = 1
 	}
 

@@ -69,8 +69,10 @@ func TestProvenanceIsReadFromManagedFields(t *testing.T) {
 }
 
 // TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses: such pods hold cards without a check of quotas. A pod is one if it
-// names another scheduler, if its creator chose its node, or if the record of that was removed. Only running pods with
-// cards count. The pod requests 2 cards and runs on node h200; its queue is charged for them.
+// names another scheduler, if its creator chose its node, or if the record (managedFields) of who chose the node was removed
+// and our scheduler left no annotation with the charged queue. Only pods that run and are not terminating count, and only
+// with cards. The bypass has the cards of the charge, or the requested resource where the charge has none. In each row the
+// pod requests 2 NVIDIA-H200 and runs on node h200, placed by our scheduler, unless the row says otherwise.
 func TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses(t *testing.T) {
 	inv := card.NewInventory(map[string]card.Node{
 		"h200":    {Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}},
@@ -222,8 +224,8 @@ func TestBypassesAreSortedByPod(t *testing.T) {
 }
 
 // TestNodeNameSetByItsCreatorIsRemembered: a user who may patch the pod can rewrite the record as if a scheduler had bound it.
-// The operator remembers what it read first, so the pod stays a bypass. It forgets a pod that is gone: another one with
-// the same name is judged by its own record.
+// The operator remembers which record it read first, so the pod stays a bypass. It forgets a pod that is gone: another pod
+// with the same name is judged by its own record.
 func TestNodeNameSetByItsCreatorIsRemembered(t *testing.T) {
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}},
@@ -241,7 +243,9 @@ func TestNodeNameSetByItsCreatorIsRemembered(t *testing.T) {
 }
 
 // TestTheFirstProvenanceDecides: a user who may patch a pod can rewrite or remove its record. That neither hides that its
-// creator chose the node, nor makes a bypass of a pod that a scheduler bound: what the operator read first counts.
+// creator chose the node, nor makes a bypass of a pod that a scheduler bound: the record that the operator read first
+// counts. Only if that one was removed, a later record of a chosen node counts. The record says that a scheduler bound the
+// pod (bound), that its creator chose the node (preset), or it was removed (erased). Each row reads two records in turn.
 func TestTheFirstProvenanceDecides(t *testing.T) {
 	const (
 		bound  = "bound"
@@ -289,7 +293,7 @@ func TestTheFirstProvenanceDecides(t *testing.T) {
 			}
 
 			findReason(tc.first, tc.first == preset) // the other pods are pending at first
-			for range 2 {
+			for range 2 {                            // the second evaluation must not remember the changed record
 				check.Equal(t, "reason", reasons[tc.want], findReason(tc.then, true))
 			}
 		})
@@ -297,8 +301,8 @@ func TestTheFirstProvenanceDecides(t *testing.T) {
 }
 
 // TestChangedQueuesOfManyBypasses: a schedulerName that the policy does not list makes bypasses of all running pods, here
-// 10,000 in 20 queues. The operator compares them with those before, to write only the CardQuotas of changed queues. One
-// pod of q19 (9,999 modulo 20) gets another reason.
+// 10,000 in 20 queues. The operator compares them with the bypasses of its last evaluation, to write only the CardQuotas of
+// changed queues. The last pod, of q19 (9,999 modulo 20), gets another reason.
 func TestChangedQueuesOfManyBypasses(t *testing.T) {
 	all := make([]Bypass, 10_000)
 	for i := range all {

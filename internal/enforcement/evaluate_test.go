@@ -109,8 +109,9 @@ func newBypass(pod, queue string, count card.Count) Bypass {
 // TestEnforcedIsTrueOnlyIfProven: condition Enforced of the policy says whether quotas are proven to hold. The proof is the
 // heartbeat, a Lease that our scheduler renews after each session with the hash of its configuration. It must be younger
 // than 20 seconds (StaleAfter), and no other scheduler and no pod with cards that bypassed ours may be known. Of
-// several reasons the message has the most specific. wantNextCheck is when the answer can change without a new
-// heartbeat: mostly when the leader's Lease expires, in 14 seconds.
+// several reasons the message has the most specific. wantNextCheck is when the answer can change without a new heartbeat:
+// when the leader's Lease expires (in 14 seconds; in 10 with setLeader), when the heartbeat, which is a second old, becomes
+// stale, or 10 seconds after the configuration was written, in which the scheduler loads it (configLoadTimeout).
 func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 	const stale = 20 * time.Second
 
@@ -181,7 +182,7 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			wantMessage:   []string{stockPod},
 			wantNextCheck: stale - time.Second,
 		},
-		"the stock scheduler and an unwritten configuration: the former is the reason": {
+		"the stock scheduler, never a heartbeat, and an unwritten configuration: the first is the reason": {
 			changes:       []change{removeHeartbeat, addOtherSchedulers(stockPod), setNotConfigured("key missing")},
 			want:          "False/StockScheduler",
 			wantNextCheck: 14 * time.Second,
@@ -209,7 +210,7 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			want:          "False/NotConfigured",
 			wantNextCheck: 14 * time.Second,
 		},
-		"an unwritten configuration and a second scheduler: the former is the reason": {
+		"a heartbeat, an unwritten configuration and a second scheduler: the configuration is the reason": {
 			changes:       []change{addOtherSchedulers(stockPod), setNotConfigured("refused")},
 			want:          "False/NotConfigured",
 			wantNextCheck: 14 * time.Second,
@@ -394,8 +395,8 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 }
 
 // TestBypassCountsAgainstItsQueueOnly: pod lab/a of queue team, with 2 cards, and lab/b without a queue bypassed our scheduler.
-// It also lists both as bound by others. Enforced of the policy is False for all of that, but of a CardQuota only for
-// the pods of its own queue, and without the names of others.
+// The heartbeat also lists both pods as bound by a second scheduler. Enforced of the policy is False because of both. Enforced
+// of a CardQuota is False only because of pods in its own queue, and its message does not name the pod of no queue.
 func TestBypassCountsAgainstItsQueueOnly(t *testing.T) {
 	f := newObservation()
 	f.Bypasses = []Bypass{newBypass("lab/a", "team", 2), newBypass("lab/b", "", 1)}
@@ -419,8 +420,8 @@ func TestBypassCountsAgainstItsQueueOnly(t *testing.T) {
 	check.Equal(t, "changed queues, the bypasses stay", nil, ChangedQueues(found, GroupByQueue(f.Bypasses)))
 }
 
-// TestOtherReasonsCountAgainstAllQueues: a pod that another scheduler has bound proves that there is one. That counts against
-// every queue, and so does a missing policy.
+// TestOtherReasonsCountAgainstAllQueues: a pod that another scheduler has bound proves that a second scheduler runs. That counts
+// against every queue. Without a policy the condition of every queue is Unknown.
 func TestOtherReasonsCountAgainstAllQueues(t *testing.T) {
 	ofPolicy := Evaluate(observe(addBoundByOthers("lab/c")))
 	got := EvaluateQueue("other", &ofPolicy, nil)

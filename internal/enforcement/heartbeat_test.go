@@ -70,8 +70,8 @@ func TestTextsOfTheLeaseAreBounded(t *testing.T) {
 		write func(*Report)
 		want  string
 	}{
-		"several faults stand on one line": {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = "one\r\n\ntwo\n" }, "one; two"},
-		"nothing controls a terminal": {
+		"the lines of several faults become one line": {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = "one\r\n\ntwo\n" }, "one; two"},
+		"control characters become spaces": {
 			key:   AnnotationConfigProblem,
 			write: func(r *Report) { r.ConfigProblem = "a\x1b[31m\tb\u202ec" },
 			want:  "a [31m b c",
@@ -92,10 +92,10 @@ func TestTextsOfTheLeaseAreBounded(t *testing.T) {
 			want:  strings.Repeat("f", 253) + "…",
 		},
 		"a missing hash is written as none": {key: AnnotationConfigHash, write: func(r *Report) { r.ConfigHash = "" }},
-		"pods are sorted, once each, five": {AnnotationSecondScheduler, func(r *Report) {
+		"of seven pods the first five are named, sorted and once each": {AnnotationSecondScheduler, func(r *Report) {
 			r.SecondScheduler = []string{"n/f", "n/e", "n/d", "n/c", "n/b", "n/a", "n/a"}
 		}, "n/a,n/b,n/c,n/d,n/e"},
-		"what is no pod is not returned": {AnnotationSecondScheduler, func(r *Report) {
+		"texts that are not namespace/name are left out": {AnnotationSecondScheduler, func(r *Report) {
 			r.SecondScheduler = []string{"n/a,n/b", "n", "n/", "/a", "n/a/b", "N/a", "n/ok", "n/" + strings.Repeat("x", 254)}
 		}, "n/ok"},
 	}) {

@@ -88,7 +88,7 @@ func isProvenByHeartbeat(f Observation) bool {
 
 // TestTrueNeedsEveryProof: for a random observation, condition Enforced is True exactly if everything is proven, which
 // isProven states once more in one sentence. The message is never empty, and fits a condition. The next check is later
-// than now.
+// than now, if there is one.
 func TestTrueNeedsEveryProof(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawObservation(t)
@@ -101,7 +101,8 @@ func TestTrueNeedsEveryProof(t *testing.T) {
 }
 
 // TestNextCheckIsTheNextChange: the operator evaluates again at NextCheck, or with a new heartbeat. So before that moment the
-// condition must not change by time alone. The observation and the later moment are random.
+// condition must not change by time alone. The observation is random, and so is the later moment, which is before NextCheck
+// if there is one.
 func TestNextCheckIsTheNextChange(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawObservation(t)

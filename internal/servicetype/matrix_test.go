@@ -82,7 +82,7 @@ func TestReclaimNeedsBothTypes(t *testing.T) {
 			wantCanReclaim: true,
 			wantReclaims:   true,
 		},
-		"a lists b, but b reclaims from a": {
+		"only a lists b, and b reclaims from a": {
 			matrix: Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}},
 			by:     "b",
 			from:   "a",
@@ -115,16 +115,16 @@ func TestValidateSaysWhatContradictsItself(t *testing.T) {
 		matrix Matrix
 		wants  []string
 	}{
-		"from itself": {Matrix{"a": reclaimFrom("a")}, []string{`type "a" takes from itself`}},
-		"from one type twice": {
+		"a type reclaims from itself": {Matrix{"a": reclaimFrom("a")}, []string{`type "a" takes from itself`}},
+		"a type lists another one twice": {
 			matrix: Matrix{"a": reclaimFrom("b", "b"), "b": reclaimFrom()},
 			wants:  []string{`type "a" takes from "b" twice: remove one`},
 		},
-		"from an unknown type": {
+		"a type reclaims from an unknown one": {
 			matrix: Matrix{"a": reclaimFrom("trainin")},
 			wants:  []string{`type "a" takes from "trainin", which is not defined`},
 		},
-		"from a type that is not reclaimable": {
+		"a type reclaims from one that is not reclaimable": {
 			matrix: Matrix{"a": reclaimFrom("b"), "b": {}},
 			wants:  []string{`type "a" takes from "b", which is not reclaimable`},
 		},
@@ -188,7 +188,7 @@ func TestValidateAcceptsExactlyWhatCanComeToRest(t *testing.T) {
 		err := matrix.Validate()
 		check.Must(t, (err == nil) == want, "%v: error %v, want accepted %v", matrix, err, want)
 	})
-	check.Equal(t, "kinds of matrices that were drawn", 2, len(drawn))
+	check.Equal(t, "kinds of matrices that were drawn", 2, len(drawn)) // valid and invalid ones
 }
 
 // comesToRest reports whether every entry is of use and no type can take, through

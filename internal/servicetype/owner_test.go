@@ -33,8 +33,9 @@ func withTemplateHash(pod *corev1.Pod) *corev1.Pod {
 }
 
 // TestServiceTypeIsThatOfTheOwnersKind: the policy can give pods a service type by the kind of their controller. A key is a
-// kind, or a kind with its group, which comes first: "Job" is Volcano's and Kubernetes', "Job.batch" only Kubernetes'. A
-// pod of a Deployment is controlled by a ReplicaSet, and known by its label pod-template-hash.
+// kind, or a kind with its group: "Job" is Volcano's and Kubernetes', "Job.batch" only Kubernetes'. Where both keys fit, the
+// one with the group counts. A ReplicaSet controls the pods of a Deployment. The label pod-template-hash shows that the pod
+// is of a Deployment, and then a key of the Deployment comes before one of the ReplicaSet.
 func TestServiceTypeIsThatOfTheOwnersKind(t *testing.T) {
 	vcjob := newController("batch.volcano.sh/v1alpha1", "Job")
 	batch := newController("batch/v1", "Job")
@@ -108,7 +109,7 @@ func TestServiceTypeIsThatOfTheOwnersKind(t *testing.T) {
 			pod:    newPod(newController("v1", "ReplicationController")),
 			want:   "inference",
 		},
-		"a kind of another group of the same name": {owners: OwnerKinds{"Node": "inference"}, pod: newPod(newController("v1", "Pod"))},
+		"only a key of another kind":          {owners: OwnerKinds{"Node": "inference"}, pod: newPod(newController("v1", "Pod"))},
 		"no owner":                            {owners: OwnerKinds{"Job": "training"}, pod: newPod()},
 		"an owner that is not the controller": {owners: OwnerKinds{"Job": "training"}, pod: newPod(newOwner("batch/v1", "Job"))},
 		"an owner that does not say whether it is the controller": {

@@ -24,7 +24,7 @@ func TestPriorityIsThatOfTheListedClass(t *testing.T) {
 		"an empty list":                      {NewPriorityClasses(nil), "high", 0},
 		"a class beside the only listed one": {NewPriorityClasses(map[string]int32{"only": 7}), "high", 7},
 		"a class of the default list":        {DefaultPriorityClasses(), "pc-medium", 60000},
-		"a class beside the default list":    {DefaultPriorityClasses(), "other", 20000},
+		"a class beside the default list":    {DefaultPriorityClasses(), "other", 20000}, // the lowest of that list
 	}) {
 		check.Equal(t, "priority", tc.want, tc.classes.Priority(tc.class))
 	}

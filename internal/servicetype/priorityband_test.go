@@ -22,7 +22,7 @@ func newTypes(values ...int32) map[string]Type {
 
 // TestBandEndsBelowTheNextHigherType: the priority of a queue is that of its service type, plus up to 9999 of its CardQuota.
 // This band of type a ends below the next higher type, so that no queue of type a comes before one of that type. newTypes
-// names types a, b and c in the order of their priorities.
+// gives its numbers as priorities to types a, b and c. The band is always that of type a.
 func TestBandEndsBelowTheNextHigherType(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		types map[string]Type
@@ -35,11 +35,11 @@ func TestBandEndsBelowTheNextHigherType(t *testing.T) {
 			types: newTypes(20000, 29999),
 			want:  Band{Type: "a", Lowest: 20000, Highest: 29998, Next: "b", NextPriority: 29999},
 		},
-		"two types are add: the lower one ends the band": {
+		"two types are above: the lower one ends the band": {
 			types: newTypes(20000, 25000, 24000),
 			want:  Band{Type: "a", Lowest: 20000, Highest: 23999, Next: "c", NextPriority: 24000},
 		},
-		"two types of the same priority are add: the first by name": {
+		"two types of the same priority are above: the band names the first by name": {
 			types: newTypes(20000, 25000, 25000),
 			want:  Band{Type: "a", Lowest: 20000, Highest: 24999, Next: "b", NextPriority: 25000},
 		},

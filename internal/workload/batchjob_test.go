@@ -51,7 +51,8 @@ func batchPod(uid string, changes ...func(*corev1.Pod)) *corev1.Pod {
 // backoffLimit end the Job, here more than 4. EvictionsLeft is how many pods may still be evicted. Failures that the
 // Job controller has counted are in the status. Those that it counts later are listed there as uncounted, or are pods
 // that end and still have its finalizer. A podFailurePolicy may ignore evictions, count them, or fail the Job; its
-// rules apply in their order. All evictions are left where they are ignored.
+// rules apply in their order. All evictions are left where they are ignored. The number of a row is how many are left.
+// CompactFailurePolicy, which saves memory, keeps the one rule that decides, and must leave the same number.
 func TestEvictionsThatAJobSurvives(t *testing.T) {
 	const (
 		in    = batchv1.PodFailurePolicyOnExitCodesOpIn
@@ -206,7 +207,8 @@ func uncounted(job *batchv1.Job, uids ...types.UID) {
 }
 
 // TestTheEvictionRuleIgnoresEvictions: admission adds the rule that ignores evictions before any other rules of a
-// Job. So all evictions are left, whatever the other rules say, and though the Job has failed 9 times of 0.
+// Job. So all evictions are left, whatever the other rules say, and though the Job has 9 failures and its
+// backoffLimit is 0. The other rules are random.
 func TestTheEvictionRuleIgnoresEvictions(t *testing.T) {
 	actions := rapid.SampledFrom([]batchv1.PodFailurePolicyAction{ignore, count, failJob})
 	seed.Check(t, func(t *rapid.T) {

@@ -10,8 +10,8 @@ import (
 )
 
 // TestCandidatesAreChargedAndHeldOnce: node bare offers 8 GPUs without a label, so a pod there may hold H200 or H800.
-// The quota is charged for both, so that none is exceeded, and card-seconds count for one: the first. A node with a
-// label, and a certain charge before, leave one card.
+// The quota is charged for both, so that none is exceeded. Card-seconds count what the pod holds, and that is one card: the
+// first. Only one card is possible on node b, which has a label (H800), and after a charge of one card before.
 func TestCandidatesAreChargedAndHeldOnce(t *testing.T) {
 	var tracker card.Tracker
 	tracker.Update(builder.Node("a").GPUs("H200", 8).Obj())

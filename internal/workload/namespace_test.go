@@ -20,7 +20,7 @@ func withNamespaceSelector(selector string) func(*v1beta1.Queue) {
 // TestWhichNamespacesMayUseAQueue: the annotation namespace-selector of a Queue says which namespaces may use it, by
 // their labels. Namespace chat-1 has team=chat and stage=test. Where it may not, the refusal does not say which
 // labels the queue wants, because a tenant without access reads it. A namespace that the scheduler does not know yet
-// waits.
+// waits. The name of a row says what the selector requires.
 func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 	chat := map[string]string{"kubernetes.io/metadata.name": "chat-1", "team": "chat", "stage": "test"}
 
@@ -127,7 +127,8 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 }
 
 // TestASelectorThatCannotBeRead: a selector that is not valid selects no namespace, so that no tenant gets in by a
-// mistake. The refusal says what of the text is wrong. The keys of the table are parts of it.
+// mistake. The refusal says what of the text is wrong. The keys of the table are parts of it; for the
+// texts of key "" only the begin of the refusal is checked.
 func TestASelectorThatCannotBeRead(t *testing.T) {
 	const invalid = "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it: "
 	for part, texts := range map[string][]string{
@@ -194,7 +195,7 @@ func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 }
 
 // FuzzNamespaceSelector: whatever the annotation says, it is refused with a message that fits an event and selects
-// nothing, or it is valid and refuses a namespace that is not known.
+// nothing, or it is valid and refuses a namespace that is not known. Only a selector of all namespaces allows that one.
 func FuzzNamespaceSelector(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"matchLabels":{"team":"chat"}}`, `{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}`, `null`, `{"<<":{}}`, "{\"a\":\"\ufeff\"}", `[[[`} {
 		f.Add(seed, "chat")

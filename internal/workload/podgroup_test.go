@@ -299,7 +299,7 @@ func requestOfPodGroup(request string, least *corev1.ResourceList, inv ...*card.
 }
 
 // TestAnInvalidCardRequestIsRefused: a card.request that is not valid is refused, and requests nothing.
-// card.ParseTotals tests which texts are not valid.
+// The tests of card.ParseTotals have all texts that are not valid.
 func TestAnInvalidCardRequestIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                         "is not a JSON object",

@@ -14,10 +14,11 @@ import (
 )
 
 // TestUsageOfPodsThatBypassedAdmission: pods can reach a node without our webhooks, which check the namespace of a
-// queue. Queue q selects namespace lab, queue open all of them, and "evil" is another namespace. Such a pod is
+// queue. Queue q selects namespace lab, queue open all of them, and "evil" is another namespace. A pod of evil is
 // charged to q only if it was charged before, or if our scheduler bound it, which checked the queue of its PodGroup
 // or wrote the record charged-queue. Otherwise any tenant could fill the quota of another one. A resource that is a
-// card on no node counts only if our scheduler bound the pod. The pod runs on node h200.
+// card on no node counts only with that record of our scheduler, or as the card of the last charge. The pod runs on
+// node h200. It requests 1 GPU, or 1000 evil.example/x and names H200 (podWithUnknownCard).
 func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 	podWithUnknownCard := func(namespace string) *builder.PodBuilder {
 		return runningPodIn(namespace).Requests("evil.example/x", "1000").Card("H200")
@@ -128,12 +129,12 @@ func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 			wantQueue: "q",
 			wantCards: amounts("MI300X", 1000),
 		},
-		"another scheduler, charged before for a card that is another one now": {
+		"another scheduler, charged before for H200, which is nvidia.com/gpu: no card": {
 			pod:       podWithUnknownCard("lab"),
 			last:      last("q", amounts("H200", 2)...),
 			wantQueue: "q",
 		},
-		"another scheduler, charged no card before": {pod: podWithUnknownCard("lab").ChargedQueue("q"), last: last("q"), wantQueue: "q"},
+		"another scheduler, charged no card before: no card": {pod: podWithUnknownCard("lab").ChargedQueue("q"), last: last("q"), wantQueue: "q"},
 	}) {
 		r := Resolver{
 			Inventory:       cluster(),
@@ -151,12 +152,12 @@ func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 		check.Equal(t, "cards", tc.wantCards, got.Cards, cmpopts.EquateEmpty())
 	}
 
-	check.Equal(t, "charged to where no queue chooses", "q",
+	check.Equal(t, "queue where no queue selects namespaces", "q",
 		(&Resolver{Schedulers: []string{"another"}}).Queue(runningPodIn("evil").Queue("q").Obj(), nil, ""))
 }
 
-// TestCardsWithANetworkDevice: a pod may request a card and a network device of the same vendor, as
-// distributed training does.
+// TestCardsWithANetworkDevice: a pod may request a card and a network device of the same vendor, as distributed
+// training does. The device is no card, whether labels name the cards of the node or an entry of the policy does.
 func TestCardsWithANetworkDevice(t *testing.T) {
 	for _, mappings := range []card.Mappings{nil, {{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}}} {
 		var tracker card.Tracker

@@ -75,9 +75,10 @@ func amounts(name card.Name, count card.Count) []card.Amount {
 }
 
 // TestWhatAPodIsCharged: a placed pod is charged for the cards of its node, to its queue. Nodes of the cluster are
-// h200, 4090 and ascend with one model each, mig with H200 and slices, sliced with slices of H200 alone, and unnamed, whose card no label names. A pod
-// runs on node h200 unless a row says so. The queue is that of the binding, of the PodGroup, of the last charge, or
-// of an annotation, in this order. The observer, which is written from the documents alone, agrees with each row.
+// h200, 4090 and ascend with one model each, mig with H200 and slices, sliced with slices of H200 alone, and unnamed,
+// whose card no label names. A pod runs on node h200 unless the row names another node. The queue is that of the record
+// of the binding, of the PodGroup, of the last charge, or of an annotation, in this order. The observer, which the tests
+// have as a second form of the rules, agrees with each row.
 func TestWhatAPodIsCharged(t *testing.T) {
 	last := func(queue string, name card.Name, count card.Count) *quota.Charge {
 		return &quota.Charge{Queue: queue, Cards: amounts(name, count)}
@@ -207,7 +208,7 @@ func TestWhatAPodIsCharged(t *testing.T) {
 			wantQueue: "q",
 			wantCards: amounts("4090", 1),
 		},
-		"another vendor's card": {
+		"a card of another vendor, runs on ascend: 910B": {
 			pod:       runningPod().Requests("huawei.com/Ascend910", "8").Node("ascend"),
 			group:     newPodGroup("q"),
 			wantQueue: "q",
@@ -453,11 +454,11 @@ func TestRefusalsOfADeniedQueue(t *testing.T) {
 	insufficient := &quota.InsufficientQuota{Kind: quota.Memory, Queue: "q", Requested: 1, Total: 1}
 	const empty = "Queue <q> has no memory capability and may use none: set spec.capability.memory (spec.resources.memory of its CardQuota)"
 
-	check.Equal(t, "of a queue that is not denied", Refusal{
+	check.Equal(t, "refusal of a queue that is not denied", Refusal{
 		Reason:  ReasonEmptyQueueCapability,
 		Message: empty,
 	}, textOf(QueueRules{}.RefusalFor(insufficient)))
-	check.Equal(t, "of a queue that is", Refusal{
+	check.Equal(t, "refusal of a denied queue", Refusal{
 		Reason: ReasonEmptyQueueCapability,
 		Message: empty +
 			"; it has no card quota, and such queues are denied (unmanagedQueues: Deny): submit to a queue that has a " +
@@ -465,15 +466,15 @@ func TestRefusalsOfADeniedQueue(t *testing.T) {
 	},
 		textOf(QueueRules{Denied: true}.RefusalFor(insufficient)))
 	insufficient.Queue = "root"
-	check.Equal(t, "of root", Refusal{
+	check.Equal(t, "refusal of root, which is denied", Refusal{
 		Reason:  ReasonEmptyQueueCapability,
 		Message: "Queue <root> may use nothing (unmanagedQueues: Deny): submit to a queue that has a CardQuota",
 	},
 		textOf(QueueRules{Denied: true}.RefusalFor(insufficient)))
 }
 
-// TestQueueOfAPodWithoutANode: the scheduler writes the record of the binding with the binding. A pod without a node
-// has none, so what it claims there does not count.
+// TestQueueOfAPodWithoutANode: the scheduler writes the annotation with the charged queue when it binds a pod. Without a
+// node the pod is not bound, so a user wrote its annotation, here with queue "forged". The queue of its PodGroup counts.
 func TestQueueOfAPodWithoutANode(t *testing.T) {
 	waiting := runningPod().GPUs(1).Node("").ChargedQueue("forged")
 	check.Equal(t, "queue", "q", (&Resolver{}).Queue(waiting.Obj(), newPodGroup("q"), ""))

@@ -85,7 +85,7 @@ func TestATerminatingPodStillHasItsCards(t *testing.T) {
 
 		check.Equal(t, "is terminating", tc.wantQueue != "", ok)
 		check.Equal(t, "queue", tc.wantQueue, charge.Queue)
-		check.Equal(t, "Cards", tc.wantCards, charge.Cards)
+		check.Equal(t, "cards", tc.wantCards, charge.Cards)
 		check.That(t, !ok || !IsAssigned(tc.pod.Obj()), "the terminating pod counts as assigned, too")
 	}
 }

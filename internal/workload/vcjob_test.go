@@ -38,8 +38,8 @@ func policies(text string) (all []batch.LifecyclePolicy) {
 // TestVCJobEvictionPolicyFollowsItsPolicies: policies of a Volcano job say what its controller does when a pod is
 // evicted. Nothing: the job is elastic. Restart: the eviction of one pod costs the whole job, so it is inelastic.
 // Abort, terminate or complete: the eviction even ends the job. In a text, policies EVENT:ACTION of the job come
-// first, then those of each task behind a bar. Policies of a task count for its pods, and SyncJob or other events are
-// nothing.
+// first, then those of each task behind a bar. An event may be * for any, a list A+B, or the exit code of a pod.
+// Policies of a task count for its pods, before those of the job. SyncJob, and policies for other events, do nothing.
 func TestVCJobEvictionPolicyFollowsItsPolicies(t *testing.T) {
 	for want, texts := range map[EvictionPolicy][]string{
 		{}: {

@@ -172,7 +172,7 @@ func TestVCJobRequest(t *testing.T) {
 			tasks:        []batch.TaskSpec{vcTask(1, 1, "|", "1")},
 			want:         "A|B:1",
 		},
-		"2^30 pods with 9E cards each: no overflow": {
+		"2^30 pods with 9E cards each, which is not valid: A or B, without an overflow": {
 			minAvailable: 1 << 30,
 			tasks:        []batch.TaskSpec{vcTask(1<<30, 1<<30, "A", "9E")},
 			want:         fmt.Sprintf("A|B:%d", (int64(card.MaxCount)+1)<<30),

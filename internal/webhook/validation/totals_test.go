@@ -13,7 +13,7 @@ import (
 
 // TestTotalOfAJobMustFitItsPods: the annotation card.request states how many cards a job needs in total, before its pods
 // exist. The webhook refuses a total of cards that the job's pods cannot use, and warns of another number. The vcjob
-// here has 2 pods with 4 cards each, 8 in all.
+// here has 2 pods with 4 cards each, 8 in all, unless the row says otherwise.
 func TestTotalOfAJobMustFitItsPods(t *testing.T) {
 	worker := func(cards string) []annotationMap { return []annotationMap{{cardName: cards}} }
 	job := func(text string, cards []annotationMap, limits amounts) runtime.Object {

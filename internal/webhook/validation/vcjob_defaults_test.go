@@ -15,7 +15,8 @@ import (
 // TestVCJobsGetDefaultsForEvictions: reclaim evicts pods of a gang. By default Volcano's job controller then ends the job
 // after 3 retries, or leaves it with too few pods. With vcjobEvictionPolicy RestartOnEviction the webhook adds to a new
 // gang in a reclaimable queue that it restarts as a whole when a pod is evicted, and maxRetry 100. It changes nothing that
-// the user has decided. The job has 2 pods with 4 cards each.
+// the user has decided. The job is in queue training, with 2 pods of 4 cards each. Rows that do not say what the job gets
+// are of jobs that get only maxRetry: their user has a policy for evicted pods, or an evicted pod does not stop them.
 func TestVCJobsGetDefaultsForEvictions(t *testing.T) {
 	restart := []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
 	both := JobDefaults{DefaultMaxRetry, restart}
@@ -132,7 +133,7 @@ func TestVCJobsGetDefaultsForEvictions(t *testing.T) {
 
 		got := VCJobDefaults(tc.job, input)
 		check.Must(t, reflect.DeepEqual(got, tc.want), "defaults %+v, want %+v", got, tc.want)
-		check.Equal(t, "none", reflect.DeepEqual(tc.want, none), got.IsEmpty())
+		check.Equal(t, "the defaults are empty", reflect.DeepEqual(tc.want, none), got.IsEmpty())
 
 		tc.job.Spec.Policies = append(tc.job.Spec.Policies, got.Policies...)
 		habit := workload.EvictionPolicyFor(tc.job)
