@@ -50,32 +50,45 @@ func TestDeletedPodGroupKeepsTheChargedQueue(t *testing.T) {
 	check.Equal(t, "cards that q uses", 2, s.usedCards("q", "A"))
 }
 
-// TestMovedPodGroupKeepsTheChargedQueue: the two pods of job j run, charged to queue q. A tenant may move their
-// PodGroup to another queue, or delete it and create it there. With a new charge it would get the quota of q back and
-// keep the cards. So the first charge stays while the process runs. The binding writes it into the pod's annotation
-// charged-queue, from which a new process reads it.
+// TestMovedPodGroupKeepsTheChargedQueue: the two pods of job j run on node a and are charged to queue q. A tenant may
+// move their PodGroup to another queue, or delete it and create it there. If the charge moved too, the tenant would get
+// the quota of q back and keep the cards. So a scheduler process charges the pods to q as long as queue q exists.
+//
+// When the scheduler binds a pod, it writes the charged queue into the annotation charged-queue. A new process has
+// charged no pod yet: it charges the queue in the annotation, or that of the PodGroup if there is no such queue. The
+// annotation counts only in a bound pod, which has spec.nodeName: before the binding, the pod's creator can write it.
+//
+// Each word in events is a step: "recreate" and "move" change the PodGroup, "delete-queue=q" deletes a queue, "restart"
+// starts a new process. "annotate=q" writes charged-queue=q into both pods. "annotate-unbound=second" does too, and
+// removes spec.nodeName: the session still has the pods on node a, but the pod objects do not show it yet. "try-node"
+// is a session after which Volcano itself writes the node into the pod objects, as it does when it tries nodes.
 func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		events                string
 		wantOfQ, wantOfSecond int // charged cards
 	}{
-		"no event: q":                      {"", 2, 0},
-		"the PodGroup is created again: q": {"recreate", 2, 0},
-		"the PodGroup is created again in the second queue: q":                              {"recreate move", 2, 0},
-		"the PodGroup is moved: q":                                                          {"move", 2, 0},
-		"the PodGroup is moved, and the API server shows q as bound":                        {"move bound=q", 2, 0},
-		"the PodGroup is moved, and a new process finds no charged-queue: the second queue": {"move restart", 0, 2},
-		"the PodGroup is moved, and a new process finds q as bound: q":                      {"move bound=q restart", 2, 0},
-		"a tenant writes the second queue as charged-queue: q":                              {"bound=second", 2, 0},
-		"a new process finds the second queue as bound: the second queue":                   {"bound=second restart", 0, 2},
-		"the PodGroup is moved, and q is deleted: the second queue":                         {"move drop=q", 0, 2},
-		"charged-queue names a missing queue: q":                                            {"bound=gone", 2, 0},
-		"a new process finds a missing queue as bound: q, that of the PodGroup":             {"bound=gone restart", 2, 0},
-		"pods without a node have the second queue as charged-queue: q":                     {"forged=second", 2, 0},
-		"pods without a node have it, and Volcano tries nodes for them: q":                  {"forged=second tried", 2, 0},
+		"no event: q": {"", 2, 0},
+
+		// The same process: the first charge stays.
+		"the PodGroup is created again in q: q":                                     {"recreate", 2, 0},
+		"the PodGroup is created again in the second queue: q":                      {"recreate move", 2, 0},
+		"the PodGroup is moved: q":                                                  {"move", 2, 0},
+		"the PodGroup is moved, and charged-queue is q: q":                          {"move annotate=q", 2, 0},
+		"charged-queue is changed to the second queue: q":                           {"annotate=second", 2, 0},
+		"charged-queue is changed to a queue that does not exist: q":                {"annotate=gone", 2, 0},
+		"the PodGroup is moved, and q is deleted: the second queue":                 {"move delete-queue=q", 0, 2},
+		"charged-queue is second, the pod objects have no node yet: q":              {"annotate-unbound=second", 2, 0},
+		"charged-queue is second, and Volcano writes the node into unbound pods: q": {"annotate-unbound=second try-node", 2, 0},
+
+		// A new process: charged-queue decides, then the PodGroup.
+		"moved, new process, no charged-queue: the second queue":             {"move restart", 0, 2},
+		"moved, new process, charged-queue is q: q":                          {"move annotate=q restart", 2, 0},
+		"not moved, new process, charged-queue is second: the second queue":  {"annotate=second restart", 0, 2},
+		"not moved, new process, charged-queue names no existing queue: q":   {"annotate=gone restart", 2, 0},
+		"not moved, new process, charged-queue is second in unbound pods: q": {"annotate-unbound=second restart", 2, 0},
 	}) {
 		s := oneJob(t).addObjects(`queue second quota={"A":4}`).enqueueAndAllocate()
-		for range 2 { // and again in the session after that
+		for range 2 { // the events happen before each of two sessions, which charge the same
 			for _, event := range strings.Fields(tc.events) {
 				s.applyEvent(event)
 			}
@@ -87,7 +100,7 @@ func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 	}
 }
 
-// applyEvent changes job j or the process as an event says.
+// applyEvent changes job j or the process by one of the steps that TestMovedPodGroupKeepsTheChargedQueue explains.
 func (s *scene) applyEvent(event string) {
 	job := s.Job("j")
 	switch event, queue, _ := strings.Cut(event, "="); event {
@@ -95,20 +108,20 @@ func (s *scene) applyEvent(event string) {
 		job.PgUID = "another"
 	case "move":
 		job.Queue = "second"
-	case "drop":
+	case "delete-queue":
 		delete(s.Ssn.Queues, api.QueueID(queue))
 	case "restart":
 		s.p.cache = NewCache()
-	case "bound", "forged": // by the binder, or by the creator of a pod that is not bound yet
+	case "annotate", "annotate-unbound":
 		for _, task := range job.Tasks {
 			task.Pod = task.Pod.DeepCopy()
 			annotate("cardquota.dev/charged-queue", queue)(task.Pod)
 
-			if event == "forged" {
+			if event == "annotate-unbound" {
 				task.Pod.Spec.NodeName = ""
 			}
 		}
-	case "tried": // Volcano writes the node into the informer's pods
+	case "try-node":
 		s.p.buildSnapshot()
 		for _, task := range job.Tasks {
 			task.Pod.Spec.NodeName = task.NodeName
@@ -138,9 +151,9 @@ func TestChargesFollowTheLabelOfTheNode(t *testing.T) {
 	}
 }
 
-// TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges: node a offers 80 cards, but its label says 8, so a device
-// plugin shares cards without saying so. Its pods stay charged for the two cards A that they were charged for. New
-// pods get none of its cards. Both are so for a new process of the scheduler, too.
+// TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges: node a has 8 cards A, and job j uses two. Then the node offers
+// 80 cards, but its label still says 8: a device plugin shares each card and no label says so. The two pods stay
+// charged for two cards A, also by a new process of the scheduler. New pods get none of the cards of node a.
 func TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	node := session.Node("a", "A", 80)
@@ -151,13 +164,13 @@ func TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges(t *testing.T) {
 		s.p.buildSnapshot()
 		check.Equal(t, "cards that q uses "+when, 2, s.usedCards("q", "A"))
 		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), "no named card")
-		s.p.cache = NewCache()
+		s.p.cache = NewCache() // a new process
 	}
 }
 
 // TestRepeatedEventsChangeTheLedgerOnce: Volcano sends an event for each placement and eviction, and may send it
-// twice, with a copy of the task. Two pods run and use two cards. One of them is placed again, evicted twice, and
-// restored.
+// twice, with a copy of the task. Two pods run and use two cards. The test sends events
+// of pod j-0: it is placed again, evicted twice, and its eviction is undone.
 func TestRepeatedEventsChangeTheLedgerOnce(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	task := s.Task("j-0").Clone()
@@ -167,10 +180,10 @@ func TestRepeatedEventsChangeTheLedgerOnce(t *testing.T) {
 		send     func(*framework.Event)
 		wantUsed int
 	}{
-		{"it is placed once more", s.p.onAllocate, 2},
-		{"it is evicted", s.p.onDeallocate, 1},
-		{"it is evicted once more", s.p.onDeallocate, 1},
-		{"the eviction is undone", s.p.onAllocate, 2},
+		{"pod j-0 is placed once more", s.p.onAllocate, 2},
+		{"pod j-0 is evicted", s.p.onDeallocate, 1},
+		{"pod j-0 is evicted once more", s.p.onDeallocate, 1},
+		{"the eviction of pod j-0 is undone", s.p.onAllocate, 2},
 	} {
 		step.send(&framework.Event{Task: task})
 		check.Equal(t, "cards that q uses after "+step.name, step.wantUsed, s.usedCards("q", "A"))
@@ -179,7 +192,7 @@ func TestRepeatedEventsChangeTheLedgerOnce(t *testing.T) {
 
 // TestNotReadyUntilTheCacheHasSynced: after a start Volcano's cache may lack a node or a pod that the API server has.
 // Quota decisions on such a view would be wrong, so there are none while something is missing, for at most
-// cacheSyncTimeout. Once nothing was missing, a later difference stops nothing.
+// cacheSyncTimeout. Once the cache was complete, an object that is missing later no longer stops the decisions.
 func TestNotReadyUntilTheCacheHasSynced(t *testing.T) {
 	start := time.Now()
 	missing := ""
@@ -201,16 +214,17 @@ func TestNotReadyUntilTheCacheHasSynced(t *testing.T) {
 	check.Equal(t, "reason for what is missing later", "", reasonAfter(&complete, 0))
 }
 
-// TestEachGateIsClosedUntilTheCacheHasSynced: while the scheduler is not ready, each hook that Volcano asks refuses.
-// Queue q has quota for j-0, and the pod may be on node a.
+// TestEachGateIsClosedUntilTheCacheHasSynced: after a start the scheduler is not ready until its cache has synced. Until
+// then the three hooks that Volcano asks before it places a pod refuse: allocatable, predicate and jobEnqueueable.
+// Nothing else is against pod j-0: it is on node a, within the quota of queue q.
 func TestEachGateIsClosedUntilTheCacheHasSynced(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	s.p.notReadyReason = "waits"
+	s.p.notReadyReason = "the cache has not synced"
 	task := s.Task("j-0")
 
 	check.Equal(t, "allocatable permits", false, s.p.allocatable(s.Ssn.Queues["q"], task))
 	check.Equal(t, "predicate permits", false, s.p.predicate(task, s.Ssn.Nodes["a"]) == nil)
-	check.That(t, s.p.jobEnqueueable(s.Job("j")) <= 0, "jobEnqueueable permits")
+	check.That(t, s.p.jobEnqueueable(s.Job("j")) <= 0, "jobEnqueueable permits the job")
 }
 
 // TestUnsyncedSessionIsEmpty: pod unseen-0 runs on node a, and Volcano's session lacks it. After a start, the session
@@ -272,21 +286,21 @@ func TestSyncIgnoresNodesOfOtherSchedulers(t *testing.T) {
 	}
 }
 
-// TestRefusalIsReportedOnce: the scheduler writes a refusal to the pod and its events. A refusal that says the same
-// with another total keeps its first text. So a pod is not written again whenever others come and go. Another limit
-// is new. A refusal that was gone for two sessions is new too.
+// TestRefusalIsReportedOnce: the scheduler writes the reason why it refuses a pod into the pod's status and events. If
+// only the total in the text changes, the first text stays, so the pod is not updated whenever other pods of the queue
+// come and go. A refusal with another limit is a new message. So is the same refusal after two sessions without it.
 func TestRefusalIsReportedOnce(t *testing.T) {
 	s := newScene(t, `node a model=A
 		queue q quota={"A":1}
 		job j queue=q min=1 pending=1 cards=2`).enqueueAndAllocate()
 	task := s.Task("j-0")
-	refusal := func(total, capability int64) *workload.Refusal {
+	refusal := func(total, limit int64) *workload.Refusal {
 		return workload.RefusalFor(&quota.InsufficientQuota{
-			Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability,
+			Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: limit,
 		})
 	}
 
-	// The session has refused the pod with a total of 2 and a capability of 1.
+	// The session has refused the pod: it requests 2 cards, the total would be 2, and the limit is 1.
 	check.Must(t, len(s.Job("j").NodesFitErrors) == 1, "fit errors %v, status %s", s.Job("j").NodesFitErrors, task.Status)
 	for _, tc := range []struct {
 		what          string
@@ -295,12 +309,12 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 		wantNew       bool
 		wantText      string
 	}{
-		{what: "the total is 3", refusal: refusal(3, 1), wantText: refusal(2, 1).Message},
-		{what: "the capability is 0", refusal: refusal(3, 0), wantNew: true, wantText: refusal(3, 0).Message},
-		{what: "the same in the next session", refusal: refusal(3, 0), sessionsEnded: 1, wantText: refusal(3, 0).Message},
+		{what: "a total of 3 instead of 2", refusal: refusal(3, 1), wantText: refusal(2, 1).Message},
+		{what: "a limit of 0 instead of 1", refusal: refusal(3, 0), wantNew: true, wantText: refusal(3, 0).Message},
+		{what: "the same refusal in the next session", refusal: refusal(3, 0), sessionsEnded: 1, wantText: refusal(3, 0).Message},
 		{
-			what: "the same after two sessions without it", refusal: refusal(3, 0),
-			sessionsEnded: 3, wantNew: true, wantText: refusal(3, 0).Message,
+			what: "the same refusal after two sessions without it", refusal: refusal(3, 0),
+			sessionsEnded: 1 + 2, wantNew: true, wantText: refusal(3, 0).Message,
 		},
 	} {
 		for range tc.sessionsEnded {
@@ -312,9 +326,10 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestReservationEndsWhenSomethingElseThanQuotaBlocks: an enqueued job has a reservation until its pods are placed.
-// It ends reservationTimeout after the wait began, so that a job that cannot start blocks no other. A refusal for
-// quota restarts the wait. A job that did not wait for a session begins again.
+// TestReservationEndsWhenSomethingElseThanQuotaBlocks: an enqueued job has a reservation until its pods are placed. If
+// they are not placed, the reservation ends reservationTimeout (5 minutes) after the wait began, so that a job that
+// cannot start blocks no other. A refusal for quota restarts these 5 minutes: here one after the first minute. When
+// the job has not waited for one session, the next wait has 5 minutes of its own.
 func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
 	start := time.Now()
 	p := reservations{}
@@ -323,16 +338,16 @@ func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
 	check.Equal(t, "active at first", true, isActive(0))
 	check.Equal(t, "active just before the timeout", true, isActive(reservationTimeout-time.Second))
 	p.restartWait("g", start.Add(time.Minute)) // a refusal for quota
-	check.Equal(t, "active at the timeout, a minute after which a refusal counts", true, isActive(reservationTimeout))
-	check.Equal(t, "active at the timeout after the refusal", false, isActive(reservationTimeout+time.Minute))
+	check.Equal(t, "active 5 minutes after the start, 4 minutes after the refusal", true, isActive(reservationTimeout))
+	check.Equal(t, "active 5 minutes after the refusal", false, isActive(reservationTimeout+time.Minute))
 
-	p.removeStale()
-	p.removeStale() // a session in which it does not wait
-	check.Equal(t, "active when it waits again", true, isActive(time.Hour))
+	p.removeStale() // the session of the last question ends
+	p.removeStale() // a session in which the job does not wait ends
+	check.Equal(t, "active when the job waits again", true, isActive(time.Hour))
 }
 
-// TestStuckJobGivesUpItsReservation: queue q has a quota of 8. Job next is placed on 4 cards. Job stuck reserves the other
-// 4, but its node selector fits no node. An hour later it reserves none, so that other jobs may use them.
+// TestStuckJobGivesUpItsReservation: queue q has a quota of 8. Job next is placed on 4 cards. Job stuck reserves the
+// other 4, but its node selector fits no node. An hour later it reserves none, so that other jobs may use them.
 func TestStuckJobGivesUpItsReservation(t *testing.T) {
 	fitsNoNode := func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "node"} }
 	s := newScene(t, `node a model=A
@@ -441,7 +456,7 @@ func TestRequestsFollowTheCardsOfNodes(t *testing.T) {
 // leaves it there when it gives up. Such a pod looks as if it ran, but uses no card: q uses the two of job j. Only
 // another object of the pod, which shows what the API server has, counts: then q uses three.
 func TestTriedNodeIsNotCharged(t *testing.T) {
-	// Volcano does not try a gang of two with one pod, so the test does.
+	// Volcano does not try a gang that needs two pods and has one. So the test tries node a for it.
 	s := oneJob(t).addObjects("job w queue=q min=2 pending=1", annotate("scheduling.volcano.sh/queue-name", "q")).enqueueAndAllocate()
 	task := s.Task("w-0")
 	task.Pod.Spec.NodeName = "a"
@@ -456,7 +471,7 @@ func TestTriedNodeIsNotCharged(t *testing.T) {
 	s.p.buildSnapshot()
 
 	delete(s.Ssn.Jobs, "ns/w") // its PodGroup is deleted
-	for range 3 {
+	for range 3 {              // in each of three sessions
 		s.addToPodLister(task.Pod)
 		check.Equal(t, "cards that q uses", 2, s.usedCards("q", "A"))
 	}

@@ -173,7 +173,7 @@ func (l *lifecycle) recover(t *rapid.T, saved *draft) {
 // by events. The test draws sequences of such steps with Volcano's own sessions and cache, for jobs one, two and
 // three on three nodes of five cards. Commits, bindings and evictions may fail. Between sessions pods come and go,
 // nodes get other labels, quotas change, and the process restarts. After every step (l.check) the ledger equals a
-// recount of the pods. Placements succeed exactly if the quota in force has room.
+// recount of the pods. A placement succeeds exactly if the quota of its queue has cards left for it.
 func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 	allocation := allocate.New()
 	conf.EnabledActionMap = map[string]bool{allocation.Name(): true}
@@ -218,14 +218,14 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 			},
 			"recover": func(t *rapid.T) {
 				saved := take(t, &l.saved)
-				for range rapid.IntRange(0, 2).Draw(t, "rivals") {
+				for range rapid.IntRange(0, 2).Draw(t, "pods that are placed first") {
 					l.place(t, (*draft).Allocate, (*draft).UnAllocate)
 				}
 				l.recover(t, saved)
 			},
 			"Volcano allocates": func(t *rapid.T) {
 				if len(l.undecided) > 0 || l.replayed {
-					t.Skip("statements are decided and replayed in allocate itself, which runs once")
+					t.Skip("allocate runs once a session, before other statements are open or replayed")
 				}
 				before := l.used()
 				allocation.Initialize()
@@ -235,12 +235,12 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 				l.grewWithinQuota(t, before)
 			},
 			"an event comes twice": l.repeatEvent,
-			"pods come and go":     l.podsChange, // the open session does not know
+			"pods come and go":     l.podsChange, // the open session does not see it
 			"the next session":     l.nextSession,
 			"":                     l.check, // rapid calls it after each other action
 		}
 
-		for range 15 { // a long life, so that much comes together
+		for range 15 { // many steps, because some faults need a long sequence
 			t.Repeat(actions)
 		}
 
@@ -250,9 +250,9 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 
 // TestOnlyOtherBindingsAreReported: two schedulers that bind the same pods break quotas, so the plugin reports pods
 // that another one bound. The test draws sequences of Volcano's own steps, while another scheduler binds waiting
-// pods. The report has exactly the pods that this process saw waiting and now sees on a node where it has not placed
-// them. It names at most five. A process reports only after it has run for two sessions, because its predecessor may
-// have sent bindings that arrive late.
+// pods. The report has exactly the pods that this process saw waiting and later sees on a node where it has not placed
+// them, until they are gone. It names at most five. A process reports only what it sees after its first two sessions,
+// an hour each here, because the process before it may have sent bindings that arrive late.
 func TestOnlyOtherBindingsAreReported(t *testing.T) {
 	conf.EnabledActionMap = map[string]bool{allocate.New().Name(): true}
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
@@ -271,7 +271,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 				if slices.Contains([]api.TaskStatus{api.Allocated, api.Binding}, task.Status) {
 					ownPlacements[task.Pod.UID] = append(ownPlacements[task.Pod.UID], task.NodeName)
 				}
-				// Bound and Running show their node; after two sessions and an hour late bindings have arrived.
+				// A pod that is Bound or Running has a node. After two sessions, late bindings have arrived.
 				waited[task.Pod.UID] = sessions >= 3 && !slices.Contains([]api.TaskStatus{api.Bound, api.Running}, task.Status)
 			}
 
@@ -316,7 +316,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 			"pods come and go": l.podsChange,
 			"the next session": openNextSession,
 		}
-		for range 10 {
+		for range 10 { // enough sessions to report and to restart
 			t.Repeat(actions)
 		}
 

@@ -31,9 +31,10 @@ func messageOfNodes(statuses ...*api.Status) string {
 var refusedOtherwise = blocked.StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
 
 // TestReasonsOfNodesAreReadAgain: the plugin's predicate refuses a node with a reason in words, and Volcano makes one
-// message of the reasons of all nodes. The operator and kubectl know only that message. So package blocked must read
-// each reason of the predicate back: the quota is exhausted (1 card beyond 8 of 8), cards terminate, or the node has
-// no such card. Two nodes refuse for the reason, and a third lacks cards, which says nothing more.
+// message of the reasons of all nodes. The operator and kubectl cardquota have only that message. So package blocked
+// must read each reason back from it: the queue is stopped, its quota is exhausted (1 card beyond 8 of 8), its cards
+// terminate, the node has no such card, or something else than cards and quota (refusedOtherwise). Two nodes refuse for
+// the reason. A third node lacks free cards, which must not change what is read.
 func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 	cardsOnly := blocked.StatedReason{RefusedByNodes: true}
 	exhausted := blocked.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{{
@@ -63,7 +64,7 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 
 		keptForPreemptorsWithoutVictims: refusedOtherwise,
 	}
-	texts := map[int]string{ // that some reasons have
+	texts := map[int]string{ // the detail in the words of some reasons
 		podRefused:     workload.RefusalForFault("q", quota.Fault{Kind: quota.IsHeld, Queue: "q"}).Message,
 		unnamedCard:    string(gpu),
 		cardNotAllowed: "A|B",

@@ -33,10 +33,11 @@ func newRestartScene(t *testing.T, terminating int, change func(*corev1.Pod)) *s
 
 func unchanged(*corev1.Pod) {}
 
-// TestSecondRestartWaitsForTheFirst: a pod that is being deleted counts as terminating and not as used, so a queue
-// can be restarted as a whole at once. But a tenant that restarts it again and again within the grace period would
-// hold ever more cards. So nothing new starts while more cards terminate than the quota of 2. Only pods that still
-// use cards count.
+// TestSecondRestartWaitsForTheFirst: a pod that is being deleted counts as terminating and not as used. So a tenant can
+// restart all pods of a queue at once. But if it restarts them again and again within the grace period, it would hold
+// more and more cards. So no pod starts while more cards terminate than the quota, here 2. Only pods that still use a
+// card count as terminating. In each row so many pods of job j, with one card each, are deleted on node a. One more
+// pod of j waits, and the nodes have free cards for it.
 func TestSecondRestartWaitsForTheFirst(t *testing.T) {
 	inPhase := func(phase corev1.PodPhase) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Status.Phase = phase }
@@ -68,11 +69,11 @@ func TestSecondRestartWaitsForTheFirst(t *testing.T) {
 }
 
 // TestEachCheckCountsTerminatingPods: 4 cards terminate, and the quota of q is 2. Volcano may skip any of its
-// questions, so each hook refuses the new pod j-4 with the same reason. The predicate says that evictions do not help
-// (UnschedulableAndUnresolvable). The reason stays as it was first written when fewer terminate, so that the pod is
-// not written for each that ends.
+// questions, so the hooks allocatable, onAllocate and predicate each refuse the new pod j-4 with the same reason. The
+// predicate says that evictions do not help (UnschedulableAndUnresolvable). When fewer pods terminate, the reason keeps
+// its first text, so that the waiting pod is not updated for each pod that ends.
 func TestEachCheckCountsTerminatingPods(t *testing.T) {
-	// The queue is at the begin of the sentence, or after another word.
+	// The sentence begins with "Queue", or another word stands before "queue".
 	const reason = "ueue <q> gets no more <A> while pods that are being deleted hold more than its quota: terminating <4>, but quota is <2>; " +
 		"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"
 	s := newRestartScene(t, 4, unchanged)
@@ -90,7 +91,7 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 
 	before := s.m.messages.lastMessages[task.Pod.UID].text
 	check.Contains(t, "message of the pod", before, "Q"+reason)
-	s.p.ledger.Release(string(s.Task("j-0").UID)) // it has ended
+	s.p.ledger.Release(string(s.Task("j-0").UID)) // pod j-0 has ended
 	s.p.allocatable(queue, task)
 	check.Equal(t, "message of the pod when 3 terminate", before, s.m.messages.lastMessages[task.Pod.UID].text)
 }

@@ -12,9 +12,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTreeIsResolvedWhenAQueueChanges: sessions share the resolved tree of queues until a Queue changes in a way that
-// matters; then the version of the tree grows, and the change takes effect in the next session. Tenant t has a quota
-// of 4 and a guarantee of 2, and of its queues q uses 4 cards and r none.
+// TestTreeIsResolvedWhenAQueueChanges: the scheduler keeps the tree of queues that it has computed. Only when the state,
+// the parent or an amount of a Queue changes, the next session computes the tree again, and its version grows. Without
+// the argument queueHierarchy the queues are flat. At first tenant t has a quota of 4 and a guarantee of 2. Below it are
+// queue q, which uses 4 cards of the 8 on node a, and queue r, which uses none.
 func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	s := newTreeScene(t, tenant+"job j queue=q min=1 running=a*4").openSession()
 	checkUsed := func(when string, wantOfQ, wantOfT int) {
@@ -39,6 +40,7 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	version := s.p.TreeVersion()
 	s.openSession()
 	check.Equal(t, "version when no Queue has changed", version, s.p.TreeVersion())
+	// A label is nothing that the tree depends on. A closed queue is.
 	changeQueue("q", func(q *v1beta1.Queue) { q.Labels = map[string]string{"some": "label"} })
 	check.Equal(t, "version after a change of labels", version, s.p.TreeVersion())
 
@@ -46,6 +48,7 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	check.That(t, s.p.TreeVersion() > version, "the version does not grow when a queue is closed")
 	check.Equal(t, "reason of the closed queue", "QueueNotOpen", string(s.p.queueRules["q"].Refusal.Reason))
 
+	// Queue q leaves t, and takes the 4 cards that it uses out of the usage of t.
 	version = s.p.TreeVersion()
 	changeQueue("q", func(q *v1beta1.Queue) { q.Spec.Parent = "root" })
 	check.That(t, s.p.TreeVersion() > version, "the version does not grow when a queue leaves its parent")
@@ -53,6 +56,7 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	mayUse := s.p.ledger.MayUseByLevel("q", "A").Quota
 	check.Equal(t, "cards that q may still use of the inventory", 2, int(mayUse[len(mayUse)-1])) // 8 - 4 used - 2 guaranteed to t
 
+	// Queue r has its own quota of 4, but no more than its parent.
 	changeQueue("t", func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = `{"A":3}` })
 	check.Equal(t, "quota of r after that of its parent t was lowered", 3, int(s.p.ledger.PathLimits("r").Cards["A"]))
 
@@ -66,9 +70,9 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	check.Equal(t, "cards that q uses with queueHierarchy again", 4, s.usedCards("q", "A"))
 }
 
-// TestQueueOfATenantThatLostCardsBorrowsNothing: another tenant has just taken cards back from tenant t, so for a
-// while no queue below t gets cards that t would borrow. What a queue deserves it gets. t deserves 4 of 8 cards, q
-// and r 2 each, and r uses 4.
+// TestQueueOfATenantThatLostCardsBorrowsNothing: another tenant has just taken cards back from tenant t. So for five
+// minutes no queue below t gets a card that both it and t would borrow. What the queue deserves, it gets. t deserves 4
+// of 8 cards, its queues q and r deserve 2 each, and r uses 4.
 func TestQueueOfATenantThatLostCardsBorrowsNothing(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ job, wantPlaced, wantReason string }{
 		"q has 2 pods, as many as it deserves: both start": {"job j queue=q min=1 pending=2", "a:2", ""},
@@ -146,8 +150,8 @@ func TestQueueThatLostCardsEnqueuesNoBorrower(t *testing.T) {
 }
 
 // TestPodsOfADeletedQueueCountInItsParent: a Queue is deleted while its 3 pods run. They still use the quota of 4 of
-// its parent t, so queue r gets 1 card. That stays so when the tree changes later, here by a guarantee of r: t uses 3
-// + 1 cards.
+// its parent t, so queue r gets 1 card. When the tree changes later, here by a guarantee of r, t still uses these 3 + 1
+// cards.
 func TestPodsOfADeletedQueueCountInItsParent(t *testing.T) {
 	s := newTreeScene(t, `node a model=A cards=8
 		queue t quota={"A":4}
@@ -170,8 +174,8 @@ func TestPodsOfADeletedQueueCountInItsParent(t *testing.T) {
 
 // TestCordonedNodesAreNoInventory: cards of a cordoned node are not part of the inventory that guarantees are taken
 // from, and neither are the charges of its pods. Nodes a and c have 4 cards each, and c, which is cordoned, is in
-// use. Of the 4 cards of a, queue r is guaranteed 2, so q gets 2. When a is cordoned instead, the charges change
-// sides.
+// use. Of the 4 cards of a, queue r is guaranteed 2, so q gets 2. When a is cordoned instead of c, the charges
+// of the pods on c count in the inventory, and those of the pods on a do not.
 func TestCordonedNodesAreNoInventory(t *testing.T) {
 	s := newTreeScene(t, `node a,c model=A cards=4
 		queue q quota={"A":8} serviceType=training
@@ -265,8 +269,9 @@ func TestADeletedQueueIsGuaranteedNothing(t *testing.T) {
 }
 
 // TestOnlyJobsThatWaitForQuotaKeepTheirReservation: an enqueued job that waits for quota keeps its reservation while
-// it waits, because quota is freed some day. One that waits for cards guaranteed to others, or for more than its
-// quota, keeps it only for a time. Queue y uses what its running job i has.
+// it waits, because quota is freed some day. A job that waits for cards guaranteed to others, or that needs more than
+// the whole quota, keeps its reservation only for a limited time. The test checks which of the two a job is: whether pod
+// j-0 waits for quota. Queue y uses what its running job i has.
 func TestOnlyJobsThatWaitForQuotaKeepTheirReservation(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene         string

@@ -41,9 +41,10 @@ func chainOfQueues(levels int) string {
 
 // TestPodsInATreeStartWithinEachLimit: in a tree of queues a pod counts in its queue and in every ancestor, and
 // starts if each has quota for it. A queue gets back what it deserves; what it uses beyond that is borrowed. What a
-// queue is guaranteed stays free while it does not use it. Pods from which no queue can reclaim never borrow. Most
-// rows have the tenant t above: a quota of four cards A, and queues q and r below it that deserve two each and may
-// use all four. A queue or node that a row names again replaces the first one.
+// queue is guaranteed stays free while it does not use it. Pods from which no queue can reclaim never borrow. In rows
+// with the constant tenant, queue t has a quota of four cards A and deserves all four. Below it are queues q and r,
+// which deserve two each and may use all four. Node a has 8 cards A. A queue or node that a row names again replaces
+// the first one. Each row checks the session that places pods, and that the next session leaves them there.
 func TestPodsInATreeStartWithinEachLimit(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene                  string
@@ -155,17 +156,17 @@ func TestPodsInATreeStartWithinEachLimit(t *testing.T) {
 				job j queue=q min=1 pending=4 serviceType=training`,
 			wantPlaced: "a:4",
 		},
-		"2 pods of q that may not be evicted start within what it deserves, beside 2 others: those 2 start": {
+		"2 pods of q that may not be evicted wait beside 2 that may: the first 2 start within what q deserves": {
 			scene: tenant + `job j queue=q min=1 pending=2 preemptable=false
 				job i queue=q min=1 pending=2`,
 			wantPlaced: "a:2",
 		},
-		"2 pods of q that may be evicted wait beside 2 that may not: those 2 borrow": {
+		"2 pods of q that may be evicted wait beside 2 that may not: the first 2 borrow": {
 			scene: tenant + `job i queue=q min=1 pending=2 preemptable=false
 				job j queue=q min=1 pending=2`,
 			wantPlaced: "a:2",
 		},
-		"2 other pods of q run, and may count as borrowed: 2 that may not be evicted get what q deserves": {
+		"2 pods of q that may be evicted run, and may count as borrowed: 2 that may not get what q deserves": {
 			scene: tenant + `job i queue=q min=1 running=a*2
 				job j queue=q min=1 pending=2 preemptable=false`,
 			wantPlaced: "a:2",
@@ -296,8 +297,8 @@ func TestPodsInATreeStartWithinEachLimit(t *testing.T) {
 	}
 }
 
-// TestHeldQueueStartsNothing: a queue with the stop policy Hold starts no pod, also where queues form no tree. There
-// the queue that names it as its parent is not held.
+// TestHeldQueueStartsNothing: a queue with the stop policy Hold starts no pod, also where queues form no tree. Without
+// a tree, queue r is not held, although it names the held queue q as its parent.
 func TestHeldQueueStartsNothing(t *testing.T) {
 	s := newScene(t, `node a model=A
 		queue q quota={"A":4} stopPolicy=Hold
@@ -311,8 +312,8 @@ func TestHeldQueueStartsNothing(t *testing.T) {
 }
 
 // TestPredicateNamesTheLimitThatIsExceeded: Volcano asks the predicate about a pod and a node. Its reason names the
-// queue whose limit the pod exceeds. That is parent t if r uses all 4 cards of t. It is q itself if pods that may not
-// be evicted use the 2 cards that q deserves.
+// queue whose limit pod j-0 of queue q exceeds. That is t, the parent of q and r, if r uses the whole quota of 4 of t.
+// It is q itself if j-0 may not be evicted, and such pods already use the 2 cards that q deserves.
 func TestPredicateNamesTheLimitThatIsExceeded(t *testing.T) {
 	const quotaOfT = "queue <t>, an ancestor of <q>, has insufficient <A> quota: " +
 		"requested <1>, total would be <5>, but capability is <4>"
@@ -328,9 +329,9 @@ func TestPredicateNamesTheLimitThatIsExceeded(t *testing.T) {
 // TestJobsInATreeAreEnqueuedWithinEachLimit: a job without pods waits in PodGroup phase Pending until Volcano
 // enqueues it. It needs its minimum (minCards=) within the limits of its queue and of all ancestors, beside what they
 // use. What enqueued jobs, those without phase=Pending, have reserved counts too. Within what its queue deserves,
-// borrowed cards of others do not count, because they are taken back. Most rows have tenant t: four cards A, queues q
-// and r below it, which deserve two each unless the row says more. A queue or node that a row names again replaces
-// the first one.
+// borrowed cards of others do not count, because they are taken back. In rows with the constant tenant, queue t has a
+// quota of four cards A. Below it are queues q and r, which deserve two each unless the row says more. A queue or node
+// that a row names again replaces the first one.
 func TestJobsInATreeAreEnqueuedWithinEachLimit(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene      string

@@ -27,10 +27,10 @@ const lending = `node a model=A
 	queue v quota={"A":8} serviceType=training parent=u deserved={"A":4}
 	`
 
-// TestVolcanosOwnReclaimEvictsNothingInATree: only this program's action cardreclaim knows the rules of trees. A
-// configuration with Volcano's action reclaim is refused before it runs. Should it run, the plugin offers it no
-// victims. Queue r uses 8 cards and deserves 2, so q, a queue beside it, may take back 2. In the second scene it may
-// also reclaim as inference from training.
+// TestVolcanosOwnReclaimEvictsNothingInATree: only this program's action cardreclaim knows the rules of trees. The
+// scheduler refuses a configuration with Volcano's own action reclaim. Should that action run nevertheless, the plugin
+// offers it no victims. In lending, queues q and r below t deserve 2 of 8 cards A each. r uses all 8, so cardreclaim
+// would take one back for pod i-0 of q. In the second scene q may also reclaim as inference from training.
 func TestVolcanosOwnReclaimEvictsNothingInATree(t *testing.T) {
 	const jobs = `
 		job k queue=r min=1 running=a*8
@@ -42,9 +42,9 @@ func TestVolcanosOwnReclaimEvictsNothingInATree(t *testing.T) {
 }
 
 // TestQueueBorrowsNothingForFiveMinutesAfterReclaim: cards A were just taken back from queue r. If r borrowed A again
-// at once, they would be taken back again. So for five minutes (borrowCooldown) it gets only the two that it
-// deserves. Node a has 8 cards A, and each job j has four pods of one card each. A queue or node that a row names
-// again replaces the first one.
+// at once, they would be taken back again. So for five minutes (borrowCooldown) r gets only the two that it deserves.
+// In lending, node a has 8 cards A, and queues q and r deserve two of them each and may use all. Each job j has four
+// pods of one card. A queue or node that a row names again replaces the first one.
 func TestQueueBorrowsNothingForFiveMinutesAfterReclaim(t *testing.T) {
 	const reason = "Queue <r> cannot borrow <A> for a while, because another queue has just reclaimed them"
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -172,8 +172,9 @@ func TestReclaimedCardsAreKeptInTheQuotasOfATree(t *testing.T) {
 }
 
 // TestReclaimPolicyAnswersForTrees: the action that takes cards back asks the policy of the session how far apart two
-// queues are in the tree. It also asks what each uses beyond its amounts. Tenant t has queues q and r, tenant u has
-// queue v. r uses 3 cards and deserves 2, v 5 and 4, and q uses 1 of 2, for a pod that may not be evicted.
+// queues are in the tree. It also asks how much more than it deserves or is guaranteed each queue uses. In lending,
+// tenants t and u deserve 4 of 8 cards A each. Below t are queues q and r, below u is queue v. r uses 3 cards and
+// deserves 2, v uses 5 and deserves 4. q uses 1 and deserves 2, and its pod may not be evicted.
 func TestReclaimPolicyAnswersForTrees(t *testing.T) {
 	p := newTreeScene(t, lending+`job k queue=r min=1 running=a*3
 		job l queue=v min=1 running=a*5
@@ -196,7 +197,7 @@ func TestReclaimPolicyAnswersForTrees(t *testing.T) {
 	mayUse := p.ledger.MayUseByLevel("q", "A")
 	check.Equal(t, "limits on the way up from q: q, t and the inventory", 3, len(mayUse.Quota))
 	check.Equal(t, "cards that q may use until it and t have what they deserve", []int64{2 - 1, 4 - 4}, mayUse.Deserved[:2])
-	check.Equal(t, "free quota of q", 1, int(p.FreeQuota("q", "A")))
+	check.Equal(t, "free quota of q", 2-1, int(p.FreeQuota("q", "A"))) // in a tree, of what it deserves
 	check.Equal(t, "the queues form a tree", true, p.IsTree())
 	check.Equal(t, "pods without cards reclaim CPU", false, p.ReclaimsAll())
 }
@@ -212,8 +213,8 @@ func TestReclaimPolicyAnswersForFlatQueues(t *testing.T) {
 }
 
 // TestJobsOfDrainedQueuesAreDrained: the stop policy HoldAndDrain of a queue evicts its jobs, and in a tree also
-// those of queues below it. Queues q and r are below t, which drains. So the running jobs k (in r) and l (in q) are
-// drained. Job i waits, and v of job x is only held.
+// those of queues below it. In lending, queues q and r are below t, which drains. So the running jobs k (in r) and l (in
+// q) are drained. Job i waits, so it has nothing to evict. Queue v of job x is only held.
 func TestJobsOfDrainedQueuesAreDrained(t *testing.T) {
 	s := newTreeScene(t, lending+`queue t quota={"A":8} deserved={"A":4} stopPolicy=HoldAndDrain
 		queue v quota={"A":8} serviceType=training parent=u stopPolicy=Hold
@@ -225,8 +226,8 @@ func TestJobsOfDrainedQueuesAreDrained(t *testing.T) {
 	check.Equal(t, "queue that drains r", "t", string(s.reclaimPolicy().DrainedBy("r")))
 }
 
-// TestFlatQueueDrainsOnlyItsOwnJobs: without a tree a queue that names the drained queue as its parent is not
-// drained.
+// TestFlatQueueDrainsOnlyItsOwnJobs: without a tree, only job k of queue q is drained, whose stop policy is
+// HoldAndDrain. Queue r is not drained, although it names q as its parent.
 func TestFlatQueueDrainsOnlyItsOwnJobs(t *testing.T) {
 	s := newScene(t, `node a model=A
 		queue q quota={"A":8} stopPolicy=HoldAndDrain
@@ -303,7 +304,7 @@ func TestPreemptInATreeFreesWhatAncestorsLack(t *testing.T) {
 				job new queue=q min=1 pending=1 priorityClass=high`,
 			wantEvicted: "old:1", wantPipelined: "new@a:1",
 		},
-		"t has a quota of 4, which r uses: no pod of another queue goes": {
+		"t has a quota of 4, which r uses: no pod goes, because r is another queue": {
 			scene: lending + `queue t quota={"A":4}
 				job k queue=r min=1 running=a*4 priorityClass=low
 				job new queue=q min=1 pending=1 priorityClass=high`,

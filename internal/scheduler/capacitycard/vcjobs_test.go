@@ -123,9 +123,9 @@ func TestEnqueueOfVCJob(t *testing.T) {
 
 // TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt: queue q has a quota of 8 A, all used by a gang of
 // lower priority. Job j has no pods yet. It is enqueued only if its pods will be able to preempt that gang. Their
-// preemption policy is that of the pod template, else of the PriorityClass that the template names. Without one it is
-// that of the PodGroup's class, else of the default class. Class "high" and no class preempt, class "polite" never
-// does.
+// preemption policy is that of the pod template, else of the PriorityClass that the template names, else of the
+// PodGroup's class, else of the default class. Pods of class "high" or of no class preempt, those of class "polite"
+// never do.
 func TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt(t *testing.T) {
 	never := corev1.PreemptNever
 	lower := corev1.PreemptLowerPriority
@@ -195,7 +195,7 @@ func TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt(t *testing.T) {
 }
 
 // TestVCJobIsReadAgain: the quota is 3 A. The PodGroup of a Volcano job waits until the scheduler has read the job,
-// then because the job needs 4 cards. When its owner lowers that to 3, it is enqueued.
+// then because the job needs 4 cards. When the owner lowers the job to 3 cards, the PodGroup is enqueued.
 func TestVCJobIsReadAgain(t *testing.T) {
 	s := newScene(t, `node a model=A
 		queue q quota={"A":3} cpu=64
