@@ -10,9 +10,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAScrapeSeesAllSeriesOfAGaugeSet: a scrape while one goroutine replaces the series a thousand times sees those of one
-// replacement: a and b have the same value. The label "\xff" is no UTF-8, which Prometheus would refuse with the whole page,
-// so its series is left out.
+// TestAScrapeSeesAllSeriesOfAGaugeSet: one goroutine replaces the series a and b of a gauge set a thousand times. A
+// scrape at the same time sees both series of one replacement: they have the same value. The label "\xff" is no UTF-8.
+// Prometheus would refuse the whole page for it, so the series with this label is left out.
 func TestAScrapeSeesAllSeriesOfAGaugeSet(t *testing.T) {
 	set := NewGaugeSet("quota_cards", "Cards.", "queue")
 	check.Equal(t, "series at first", 0, testutil.CollectAndCount(set))
@@ -38,6 +38,6 @@ func TestAScrapeSeesAllSeriesOfAGaugeSet(t *testing.T) {
 	}
 
 	writer.Wait()
-	set.Replace()
-	check.Equal(t, "series at last", 0, testutil.CollectAndCount(set))
+	set.Replace() // by no series
+	check.Equal(t, "series after all were removed", 0, testutil.CollectAndCount(set))
 }

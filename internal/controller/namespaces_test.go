@@ -19,9 +19,9 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestSelectedNamespacesAreThoseThatMatch: the controllers find the namespaces of a CardQuota by an index of labels, so that
-// they need not read all. With random labels and selectors the index finds what a comparison with each namespace
-// finds. An empty selector selects none.
+// TestSelectedNamespacesAreThoseThatMatch: the controllers find the namespaces of a CardQuota by an index of labels, so
+// that they need not read all. With random labels and selectors the index finds what a comparison with each namespace
+// finds. An empty selector selects no namespace.
 func TestSelectedNamespacesAreThoseThatMatch(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		word := rapid.SampledFrom([]string{"a", "b", "c"})
@@ -68,8 +68,9 @@ func teamQuota(name, uid, team string, generation int64) v1alpha1.CardQuota {
 	}).Obj()
 }
 
-// TestSelectorsFollowTheirCardQuota: a parsed selector is kept and used again while UID and generation of its CardQuota stay.
-// A changed CardQuota has another generation, and one that was created again another UID.
+// TestSelectorsFollowTheirCardQuota: a parsed selector is kept and used again while UID and generation of its CardQuota
+// stay the same. A CardQuota that a user changes has another generation, and one that is deleted and created again has
+// another UID. Each step asks twice: the second answer is the kept selector.
 func TestSelectorsFollowTheirCardQuota(t *testing.T) {
 	selectors := NewQuotaSelectors()
 
@@ -82,14 +83,14 @@ func TestSelectorsFollowTheirCardQuota(t *testing.T) {
 		{"changed", teamQuota("q", "1", "search", 2), "search"},
 		{"created again", teamQuota("q", "2", "lab", 2), "lab"},
 	} {
-		for range 2 { // the second one is kept
+		for range 2 { // the first call parses the selector, the second one gets the kept one
 			check.Equal(t, step.when, "team="+step.team, selectors.selectorFor(&step.quota).String())
 		}
 	}
 }
 
-// TestACardQuotaWithoutItsQueueSelectsNothing: condition QueueSynced says that the queue belongs to another CardQuota. Then
-// no namespace has a view of this one.
+// TestACardQuotaWithoutItsQueueSelectsNothing: condition QueueSynced says that the queue belongs to another CardQuota.
+// Then this CardQuota selects no namespace, so it has no views (LocalCardQuotas).
 func TestACardQuotaWithoutItsQueueSelectsNothing(t *testing.T) {
 	conflicting := teamQuota("q", "2", "lab", 2)
 	conflicting.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueConflict}}

@@ -15,9 +15,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestInventoryRemembersCardResources: the admission policies guard the resources by which pods request cards. A resource
-// stays one when its last node is gone, and those in the annotation of an admission policy were cards before the
-// operator started. Listeners are called only for a change of cards or resources.
+// TestInventoryRemembersCardResources: the admission policies guard the resources by which pods request cards. A
+// resource stays one when its last node is gone, and those in the annotation of an admission policy were cards before
+// the operator started. Listeners are called only for a change of cards or resources. No list of all nodes was read
+// here, so the inventory never says that it knows them all.
 func TestInventoryRemembersCardResources(t *testing.T) {
 	const (
 		gpu = corev1.ResourceName("nvidia.com/gpu")
@@ -30,7 +31,7 @@ func TestInventoryRemembersCardResources(t *testing.T) {
 	n.OnChange(func() { calls++ })
 	expect := func(when string, wantCalls int, wantResources ...corev1.ResourceName) {
 		inventory, known := n.Inventory()
-		check.That(t, !known, "%s: all nodes are known before they were read", when)
+		check.That(t, !known, "%s: the inventory says that it knows all nodes", when)
 		check.Equal(t, when+": resources", wantResources, inventory.Resources())
 		check.Equal(t, when+": calls of the listener", wantCalls, calls)
 		calls = 0
@@ -49,9 +50,10 @@ func TestInventoryRemembersCardResources(t *testing.T) {
 	expect("the same annotation again", 0, npu, gpu)
 }
 
-// TestNodeChangesAreSignalledButNoHeartbeats: the CardInventory shows readiness, cordons, broken cards and unknown resources
-// of nodes, so each change of them calls the listener. Nodes change with each heartbeat, which must cost nothing. Before
-// the change, the node has 8 H200. Its creation and its deletion are one call each.
+// TestNodeChangesAreSignalledButNoHeartbeats: the CardInventory shows readiness, cordons, broken cards and unknown
+// resources of nodes, so each change of them calls the listener. A heartbeat also changes the node, and so does its
+// storage: neither calls the listener. Before the change, the node has 8 H200. Its creation and its deletion are one
+// call each.
 func TestNodeChangesAreSignalledButNoHeartbeats(t *testing.T) {
 	const gpu = "nvidia.com/gpu"
 	h200 := func() *builder.NodeBuilder { return builder.Node("a").GPUs("NVIDIA-H200", 8) }
@@ -60,13 +62,13 @@ func TestNodeChangesAreSignalledButNoHeartbeats(t *testing.T) {
 		wantCalls int
 	}{
 		"a heartbeat":                          {h200().With(func(n *corev1.Node) { n.ResourceVersion = "2" }), 0},
-		"storage":                              {h200().Resource(corev1.ResourceEphemeralStorage, "1Gi"), 0},
+		"ephemeral storage":                    {h200().Resource(corev1.ResourceEphemeralStorage, "1Gi"), 0},
 		"8 cards as 8000m, which is the same":  {h200().Resource(gpu, "8000m"), 0},
 		"a cordon":                             {h200().Cordoned(), 1},
 		"the node is not ready":                {h200().NotReady(), 1},
 		"a label about the cards":              {h200().Label("nvidia.com/gpu.memory", "1"), 1},
 		"7 of 8 cards are allocatable":         {h200().With(func(n *corev1.Node) { n.Status.Allocatable[gpu] = resource.MustParse("7") }), 1},
-		"9 cards":                              {h200().With(func(n *corev1.Node) { n.Status.Capacity[gpu] = resource.MustParse("9") }), 1},
+		"the capacity is 9 cards":              {h200().With(func(n *corev1.Node) { n.Status.Capacity[gpu] = resource.MustParse("9") }), 1},
 		"a resource that may be another card":  {h200().Resource("gpu.intel.com/xe", "1"), 1},
 		"the resource of the cards disappears": {h200().With(func(n *corev1.Node) { delete(n.Status.Capacity, gpu) }), 1},
 	}) {

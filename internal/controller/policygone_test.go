@@ -49,9 +49,9 @@ func (f *fakeInformers) AddEventHandler(handler toolscache.ResourceEventHandler)
 
 func (f *fakeInformers) HasSynced() bool { return true }
 
-// TestMappedChargesOutliveThePolicy: the ServiceTypePolicy maps resource hygon.com/dcu to card K100, and pod p uses 4 of them.
-// The scheduler goes on charging mapped cards while the policy is deleted or created again. So the operator keeps the
-// mapping too, for used cards, bills and views, until a policy in force has no such mapping.
+// TestMappedChargesOutliveThePolicy: the ServiceTypePolicy maps resource hygon.com/dcu to card K100, and pod p uses 4
+// of them. The scheduler goes on charging mapped cards while the policy is deleted or created again. So the operator
+// keeps the mapping too, and counts the cards that pod p uses, until a policy in force has no such mapping.
 func TestMappedChargesOutliveThePolicy(t *testing.T) {
 	informers := &fakeInformers{}
 	n := NewNodeInventory(informers)
@@ -93,9 +93,10 @@ func TestMappedChargesOutliveThePolicy(t *testing.T) {
 	}
 }
 
-// TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy: an administrator deletes the ServiceTypePolicy in an emergency (the first
-// command of break-glass.md), and a drained node restarts the operator. The scheduler keeps its configuration. So the operator
-// reads from a ConfigMap that a tree and the mapping to K100 are in force, until a policy in force says otherwise.
+// TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy: an administrator deletes the ServiceTypePolicy in an
+// emergency (the first command of break-glass.md), and a drained node restarts the operator. The scheduler keeps its
+// configuration. So the operator reads from a ConfigMap that a tree and the mapping to K100 are in force, until a
+// policy in force says Flat. A ConfigMap whose text is no policy, or none at all, means that no policy is in force.
 func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
 	last := policyInForce(v1alpha1.CardMapping{Resource: "hygon.com/dcu", Model: "K100"})
 	last.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree

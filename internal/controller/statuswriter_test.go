@@ -73,8 +73,9 @@ func TestStatusWriterEmitsEventsAfterTheWrite(t *testing.T) {
 	check.Equal(t, "events for the same status", 0, len(w.events))
 }
 
-// TestStatusWriterWritesNothingToAGoneObject: that an object was deleted meanwhile is no error, and no event may report a
-// status that was not stored. An object that is created under its name does not wait.
+// TestStatusWriterWritesNothingToAGoneObject: that an object was deleted meanwhile is no error, and no event may report
+// a status that was not stored. No interval of the throttle begins either, so the status of an object that is created
+// under the same name is written at once.
 func TestStatusWriterWritesNothingToAGoneObject(t *testing.T) {
 	w := newStatusWriter(t, nil)
 	check.NoError(t, w.Client.(client.Client).Delete(t.Context(), w.quota.DeepCopy()))

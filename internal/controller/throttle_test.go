@@ -8,8 +8,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestStatusThrottleAllowsOneWritePerInterval: the status of an object is written at most once in each interval of a second.
-// Another object has an interval of its own, and so has one that was deleted and created again.
+// TestStatusThrottleAllowsOneWritePerInterval: the status of an object is written at most once in each interval of a
+// second. Object b has an interval of its own. Delay begins an interval without a write. After Forget, an object of the
+// same name does not wait.
 func TestStatusThrottleAllowsOneWritePerInterval(t *testing.T) {
 	now := time.Unix(0, 0)
 	throttle := NewStatusThrottle(time.Second)
@@ -33,8 +34,8 @@ func TestStatusThrottleAllowsOneWritePerInterval(t *testing.T) {
 }
 
 // TestACacheWithAnOlderVersionThanTheLastWriteIsStale: the status of object a was written as version 1000. A controller
-// that then reads a lower version would compute a difference to an old status. Versions of other objects, and a text
-// that is no version, say nothing.
+// that then reads a lower version would compute a difference to an old status. An object that was never written is not
+// stale, nor is one whose version is no number, such as "".
 func TestACacheWithAnOlderVersionThanTheLastWriteIsStale(t *testing.T) {
 	throttle := NewStatusThrottle(time.Second)
 	throttle.RecordWrite("a", "1000")
@@ -44,8 +45,9 @@ func TestACacheWithAnOlderVersionThanTheLastWriteIsStale(t *testing.T) {
 	check.Equal(t, "an object that was never written is stale", false, throttle.CacheIsStale("b", "1"))
 }
 
-// TestACacheHasAWriteOnlyIfItsVersionProvesIt: version 1000 of object a or a later one has its last write. Unlike a stale
-// cache, one without proof is not trusted after a minute either: the operator reads the API server.
+// TestACacheHasAWriteOnlyIfItsVersionProvesIt: the last write of object a made version 1000. An object from the cache
+// has this write if its version is 1000 or later. A lower version never proves it, also not after twice maxCacheLag (a
+// minute): then CacheIsStale trusts the cache again, but here the operator reads the API server.
 func TestACacheHasAWriteOnlyIfItsVersionProvesIt(t *testing.T) {
 	writes := NewLastWrites()
 	check.Equal(t, "before a write is known", false, writes.CacheHasWrite("a", "1000"))
@@ -56,13 +58,14 @@ func TestACacheHasAWriteOnlyIfItsVersionProvesIt(t *testing.T) {
 	}
 
 	writes.now = func() time.Time { return time.Now().Add(2 * maxCacheLag) }
-	check.Equal(t, "version 999 after a minute", false, writes.CacheHasWrite("a", "999"))
+	check.Equal(t, "version 999 has the write after 2 × maxCacheLag", false, writes.CacheHasWrite("a", "999"))
 	writes.Forget("a")
-	check.Equal(t, "version 1000 of a write that is forgotten", false, writes.CacheHasWrite("a", "1000"))
+	check.Equal(t, "version 1000 has the write after Forget", false, writes.CacheHasWrite("a", "1000"))
 }
 
-// TestARestoredEtcdDelaysNoStatus: after a restore of etcd, resource versions begin again below 1000, that of the last write. So
-// a version that is lower is stale only for as long as a cache may be late. The next write, version 901, counts again.
+// TestARestoredEtcdDelaysNoStatus: the last write made version 1000. After a restore of etcd, resource versions begin
+// again below it, here at 900. The cache counts as stale for at most maxCacheLag after the write, since it cannot be
+// later than that. The next write makes version 901, and from then on 900 is stale again.
 func TestARestoredEtcdDelaysNoStatus(t *testing.T) {
 	now := time.Unix(0, 0)
 	throttle := NewStatusThrottle(time.Second)
@@ -72,8 +75,8 @@ func TestARestoredEtcdDelaysNoStatus(t *testing.T) {
 	now = now.Add(2 * time.Second)
 	check.Equal(t, "version 900 is stale 2 seconds after the write", true, throttle.CacheIsStale("a", "900"))
 	now = now.Add(maxCacheLag)
-	throttle.Delay("a") // is no write
-	check.Equal(t, "version 900 is stale later than a cache may be", false, throttle.CacheIsStale("a", "900"))
+	throttle.Delay("a") // begins an interval, but is no write
+	check.Equal(t, "version 900 is stale after more than maxCacheLag", false, throttle.CacheIsStale("a", "900"))
 
 	throttle.RecordWrite("a", "901")
 	check.Equal(t, "version 900 is stale after the next write", true, throttle.CacheIsStale("a", "900"))

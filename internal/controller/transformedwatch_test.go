@@ -26,8 +26,9 @@ func dropSpec(object any) (any, error) {
 	return nil, errors.New("no pod")
 }
 
-// TestObjectsOfAListAreTransformed: the caches keep stripped objects, to save memory. The operator strips each page of a list
-// before the cache collects the next one. The version of the list and the token of the next page stay.
+// TestObjectsOfAListAreTransformed: the caches keep stripped objects, to save memory. The operator strips each page of
+// a list before the cache collects the next one. The version of the list and the token of the next page stay. An error
+// of the list is returned.
 func TestObjectsOfAListAreTransformed(t *testing.T) {
 	fail := false
 	source := &toolscache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -94,8 +95,8 @@ func TestAnObjectThatCannotBeTransformedIsAnError(t *testing.T) {
 	check.Equal(t, "message", "no pod", status.Message)
 }
 
-// TestAStoppedWatchEnds: a cache that stops a watch reads no more events of it, here those of pods a and b. The transformed
-// watch must not wait for a reader then: it ends, and stops its source.
+// TestAStoppedWatchEnds: a cache that stops a watch reads no more events of it, here those of pods a and b. The
+// transformed watch must not wait for a reader then: it ends, and stops its source. A second Stop does no harm.
 func TestAStoppedWatchEnds(t *testing.T) {
 	source := watch.NewFakeWithChanSize(2, false)
 	transformed := newTransformedWatch(source, dropSpec)
@@ -109,7 +110,8 @@ func TestAStoppedWatchEnds(t *testing.T) {
 }
 
 // TestTheCacheTransformsOnce: controller-runtime would transform each object that a list returned a second time. So the
-// transform that it knows changes nothing, and the one of the kind works in lists and watches. Nodes have none.
+// transform that it knows changes nothing, and the one of the kind works in lists and watches. Nodes have no transform
+// at all here.
 func TestTheCacheTransformsOnce(t *testing.T) {
 	pod := &corev1.Pod{}
 	node := &corev1.Node{}
@@ -134,8 +136,9 @@ func TestTheCacheTransformsOnce(t *testing.T) {
 	check.Equal(t, "node of a pod in the cache", "", informer.GetStore().List()[0].(*corev1.Pod).Spec.NodeName)
 }
 
-// TestTheDefaultTransformStripsOtherKinds: kinds without a transform of their own, such as LocalCardQuotas, have the default one,
-// here one that drops the labels of nodes. A cache of metadata alone has no nodes, so they pass unchanged.
+// TestTheDefaultTransformStripsOtherKinds: a kind without a transform of its own has the default one. Here the default
+// drops the labels of nodes. A cache that holds only the metadata of nodes has objects of another type, which this
+// default does not change.
 func TestTheDefaultTransformStripsOtherKinds(t *testing.T) {
 	options := TransformWatches(cache.Options{DefaultTransform: func(object any) (any, error) {
 		if node, ok := object.(*corev1.Node); ok {
@@ -153,7 +156,7 @@ func TestTheDefaultTransformStripsOtherKinds(t *testing.T) {
 			object: &corev1.Node{},
 			list:   &corev1.NodeList{Items: []corev1.Node{*builder.Node("a").Label("b", "c").Obj()}},
 		},
-		"metadata keep it": {
+		"metadata of nodes keep their label": {
 			object:    &metav1.PartialObjectMetadata{},
 			list:      &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: builder.Node("a").Label("b", "c").Obj().ObjectMeta}}},
 			wantLabel: "c",

@@ -57,9 +57,9 @@ func TestBypassPolicyQuotesCardsAndSchedulers(t *testing.T) {
 	check.Equal(t, "variable schedulers", `["vol\"cano", "a\\b\n", "\u00e9"]`, expressions["schedulers"])
 }
 
-// TestBypassPolicyFailsClosed: a pod that the API server cannot evaluate is refused, since it may take cards
-// uncharged. The policy belongs to the ServiceTypePolicy, and its annotation remembers the card resources for the
-// next start of the operator. Without card resources there is no policy.
+// TestBypassPolicyFailsClosed: a pod that the API server cannot evaluate is refused, since it may take cards uncharged.
+// The policy belongs to the ServiceTypePolicy, without blocking its deletion, and its annotation remembers the card
+// resources for the next start of the operator. Without card resources there is no policy.
 func TestBypassPolicyFailsClosed(t *testing.T) {
 	p := BypassPolicy(owner, specWith(), cards)
 
@@ -76,7 +76,7 @@ func TestBypassPolicyFailsClosed(t *testing.T) {
 
 // TestPodsWithCardsHaveAtMost512Containers: Kubernetes has no such limit, and schedulers keep whole pods in memory.
 // Pods without cards may have more, since the policy is only about cards. The test compiles and evaluates the CEL
-// expressions of the policy as the API server does.
+// expressions of the policy as the API server does. Its variable "asked" has the card resources that the pod requests.
 func TestPodsWithCardsHaveAtMost512Containers(t *testing.T) {
 	set := check.Value(environment.MustBaseEnvSet(version.MajorMinor(1, 34), true).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: []cel.EnvOption{cel.Variable("variables", cel.DynType)},
@@ -177,8 +177,9 @@ func TestRememberedResourcesAreReadSortedAndOnce(t *testing.T) {
 }
 
 // TestMappedResourcesAreGuardedButNotRemembered: a resource that only a mapping of the administrator makes a card stops
-// being one with the mapping. So the policies name both resources, but the annotation of the bypass policy, which
-// a restarted operator reads, lists only huawei.com/Ascend910. Other policies have no such annotation.
+// being one with the mapping. Here that is nvidia.com/gpu, and huawei.com/Ascend910 is a card without a mapping. Each
+// policy guards nvidia.com/gpu. But the annotation of the bypass policy, which a restarted operator reads, lists only
+// huawei.com/Ascend910. Other policies have no such annotation.
 func TestMappedResourcesAreGuardedButNotRemembered(t *testing.T) {
 	const mapped = "nvidia.com/gpu"
 	lasting := []corev1.ResourceName{"huawei.com/Ascend910"}

@@ -12,8 +12,8 @@ import (
 )
 
 // TestPoliciesDefineVariablesBeforeTheirUse: the API server refuses a policy with an expression that uses a variable
-// before its definition, or in a match condition, where no variable is known. All policies fail closed, and
-// without card resources there are none.
+// before its definition. In a match condition no variable is known. All policies fail closed: what cannot be evaluated
+// is refused. Without card resources there are no policies.
 func TestPoliciesDefineVariablesBeforeTheirUse(t *testing.T) {
 	policies := Policies(owner, specWith(), cards)
 	check.Must(t, len(policies) == len(PolicyNames()), "%d policies, want one for each of %v", len(policies), PolicyNames())

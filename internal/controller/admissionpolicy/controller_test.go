@@ -25,8 +25,8 @@ func (oneNode) Inventory() (*card.Inventory, bool) {
 }
 
 // TestGuardConditionIsPassedToTheWriterOfTheStatus: all conditions of the ServiceTypePolicy are one list, which another
-// controller writes. So this controller writes no status. It signals condition BypassGuarded to the other one,
-// once for each change.
+// controller writes. So this controller writes no status. It passes condition BypassGuarded to the other one, with the
+// UID and generation of the policy, and signals each change once.
 func TestGuardConditionIsPassedToTheWriterOfTheStatus(t *testing.T) {
 	owner := builder.ServiceTypePolicy().Obj()
 

@@ -111,10 +111,10 @@ func TestTheInventoryIsCreatedAndWrittenOncePerInterval(t *testing.T) {
 }
 
 // TestADeletedInventoryIsCreatedOncePerInterval: a client that deletes the CardInventory again and again costs one
-// creation per interval. Until the interval ends the reconcile only asks for a later one.
+// creation per interval. Until the interval ends, a reconcile creates nothing and only asks for a later one.
 func TestADeletedInventoryIsCreatedOncePerInterval(t *testing.T) {
 	s := newScene(t)
-	for range 2 {
+	for range 2 { // two intervals: in the second one the CardInventory is created again
 		s.reconcile(v1alpha1.InventoryName)
 		check.NoError(t, s.client.Delete(t.Context(), s.inventory()))
 		check.That(t, s.reconcile(v1alpha1.InventoryName).RequeueAfter > 0, "the inventory is created again in the same interval")
@@ -122,13 +122,13 @@ func TestADeletedInventoryIsCreatedOncePerInterval(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenBeforeTheFirstCount: before the first count of the pods the operator does not know how many of the
-// 8 cards are allocated, and a status with 0 allocated cards would be wrong.
+// TestNothingIsWrittenBeforeTheFirstCount: before the first count of the pods the operator does not know how many of
+// the 8 cards are allocated. A status with 0 allocated cards would be wrong, so the summary stays empty.
 func TestNothingIsWrittenBeforeTheFirstCount(t *testing.T) {
 	s := newScene(t)
 	s.isCounted = false
 	s.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
-	s.reconcile(v1alpha1.InventoryName)
+	s.reconcile(v1alpha1.InventoryName) // creates the object, with an empty status
 	s.endInterval()
 
 	check.Equal(t, "result before the first count", ctrl.Result{}, s.reconcile(v1alpha1.InventoryName))

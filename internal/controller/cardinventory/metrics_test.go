@@ -16,9 +16,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestMetricsShowTheCardsOfTheInventory: seven gauges for each card in the status, and one series for each reason of
-// an anomaly. A card that pods only request has no series: a user could create any number of such names. A card is
-// allowed to be over-allocated if every CardQuota with quota for it says so, as CardQuota a does for card A.
+// TestMetricsShowTheCardsOfTheInventory: each card in the status has seven gauges, and each reason of an anomaly one
+// series. A card that pods only request has no series: a user could create any number of such names. A card is allowed
+// to be over-allocated if every CardQuota with quota for it says so, as CardQuota a does for card A.
 func TestMetricsShowTheCardsOfTheInventory(t *testing.T) {
 	m := &metricsCollector{}
 	check.Equal(t, "series before the first count", 0, testutil.CollectAndCount(m))
@@ -60,5 +60,5 @@ cardquota_over_allocation_allowed{card="granted"} 0
 cardquota_over_allocation_allowed{card="used"} 0
 `), "cardquota_over_allocation_allowed", "cardquota_anomalies"))
 
-	check.Equal(t, "problems", nil, check.Value(testutil.CollectAndLint(m))(t))
+	check.Equal(t, "problems that Prometheus' linter finds", nil, check.Value(testutil.CollectAndLint(m))(t))
 }

@@ -72,16 +72,17 @@ func (f *fixture) block(workloads int) {
 
 var november = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 
-// TestCardHoursAreRefreshedOnceAnHour: card-hours grow every second, so a view shows them as of an hour ago or less when it is
-// written for another reason, here a blocked workload, and after one to two hours without one. Queue chat always holds 2
-// cards: 2 card-hours each hour.
+// TestCardHoursAreRefreshedOnceAnHour: card-hours grow every second, but a view shows new ones only when the shown ones
+// are an hour old. A view that is written for another reason, here a blocked workload, then gets new ones at once.
+// Without another reason it is written after one to two hours. Queue chat always holds 2 cards: 2 card-hours each hour.
+// "a/chat chat 0+1" is the view of queue chat in namespace a: no workload is blocked there, and 1 elsewhere.
 func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 	f, bills := newBilledView(t, november)
 	f.expectCardHours("of a new view", "2026-11: 2 A, 2026-10: none")
 	again := f.reconcile(1)
 	check.That(t, again >= time.Hour && again < 90*time.Minute, "the view is reconciled again after %s", again)
 
-	// Another 59 minutes: the card-hours that the view shows are not an hour old.
+	// 59 minutes later the card-hours that the view shows are less than an hour old.
 	bills.hold("chat", 2, 59*time.Minute)
 	_, before := f.view()
 	f.reconcile(1)
@@ -92,7 +93,7 @@ func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 	check.Equal(t, "views", []string{"a/chat chat 0+1"}, f.views())
 	f.expectCardHours("in a write after 59 minutes", "2026-11: 2 A, 2026-10: none")
 
-	// Another minute: now they are.
+	// One more minute, and they are an hour old.
 	bills.hold("chat", 2, time.Minute)
 	f.block(2)
 	f.reconcile(1)
@@ -103,8 +104,10 @@ func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 	f.expectCardHours("two hours later, without another change", "2026-11: 8 A, 2026-10: none")
 }
 
-// TestANewLeaderLosesNoCardHours: a new leader does not know the card-hours before it has loaded them. Until then a view keeps
-// those of the last leader, also when it is written because a workload is blocked, and is reconciled again soon.
+// TestANewLeaderLosesNoCardHours: a new leader does not know the card-hours before it has loaded them. Until then a
+// view keeps the card-hours of the last leader, also when it is written because a workload is blocked. It is reconciled
+// again after unknownRetry (30 s). "a/chat chat 0+1" is the view of queue chat in namespace a: no workload is blocked
+// there, and 1 elsewhere.
 func TestANewLeaderLosesNoCardHours(t *testing.T) {
 	f, bills := newBilledView(t, november)
 	f.reconciler.bills = &leader{meter: &cardseconds.Meter{}, at: bills.at} // isKnown is false
@@ -115,10 +118,10 @@ func TestANewLeaderLosesNoCardHours(t *testing.T) {
 	f.expectCardHours("of the last leader", "2026-11: 2 A, 2026-10: none")
 	check.Equal(t, "views", []string{"a/chat chat 0+1"}, f.views())
 
-	f.reconciler.bills = bills
+	f.reconciler.bills = bills // the new leader has loaded them
 	f.block(2)
 	f.reconcile(1)
-	f.expectCardHours("that were not an hour old", "2026-11: 2 A, 2026-10: none")
+	f.expectCardHours("once the new leader has loaded the same ones", "2026-11: 2 A, 2026-10: none")
 }
 
 // TestCardHoursFollowTheMonthAtOnce: at 23:50 on 30 November the view has 2 card-hours, and is reconciled again when the month
@@ -133,8 +136,9 @@ func TestCardHoursFollowTheMonthAtOnce(t *testing.T) {
 	f.expectCardHours("in the next month", "2026-12: 5 A, 2026-11: 3 A")
 }
 
-// TestAParentShowsTheCardHoursOfTheQueuesBelow: the usage of a queue includes that of the queues below it, and so do its
-// card-hours. Queue chat-below is below chat and held 3 cards for an hour. Queue other is not.
+// TestAParentShowsTheCardHoursOfTheQueuesBelow: the usage of a queue includes that of the queues below it, and so do
+// its card-hours. Queue chat-below is below chat and held 3 cards for an hour. Queue other, which held 9, is not below
+// chat.
 func TestAParentShowsTheCardHoursOfTheQueuesBelow(t *testing.T) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	bills := newLeader(november)

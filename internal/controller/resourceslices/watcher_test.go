@@ -48,9 +48,11 @@ func sliceOf(version, name, driver string, spec map[string]any) *unstructured.Un
 	}}
 }
 
-// TestSlicesOfEveryVersionAreRead: a ResourceSlice says which devices a driver of dynamic resource allocation offers on which
-// nodes, in fields that differ between versions of the API. The inventory counts them, because such cards are under no
-// quota. If devices are parts of cards (MIG), they overlap, and their number says nothing. Each row is a spec as JSON.
+// TestSlicesOfEveryVersionAreRead: a ResourceSlice says which devices a driver of dynamic resource allocation offers on
+// which nodes. Its fields differ between versions of the API: until v1beta1 those of a device are below "basic". The
+// inventory counts the devices, because such cards are under no quota. Of a driver that is not one of accelerators,
+// only the name is read. Devices that are parts of cards (MIG) have consumesCounters and overlap, so no number is read
+// then. Each row is a spec as JSON, and the DeviceSlice that the watcher keeps of it.
 func TestSlicesOfEveryVersionAreRead(t *testing.T) {
 	const pool = `"pool": {"name": "p", "generation": 3, "resourceSliceCount": 1}`
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -63,7 +65,7 @@ func TestSlicesOfEveryVersionAreRead(t *testing.T) {
 			spec:   `{` + pool + `, "nodeName": "n", "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}]}`,
 			want:   cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Nodes: []string{"n"}, Devices: 2},
 		},
-		"a device with the field basic, until v1beta1": {
+		"a device whose fields are below basic, until v1beta1": {
 			driver: "gpu.nvidia.com",
 			spec:   `{` + pool + `, "nodeName": "n", "devices": [{"name": "gpu-0", "basic": {"attributes": {}}}]}`,
 			want:   cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Nodes: []string{"n"}, Devices: 1},
@@ -73,7 +75,7 @@ func TestSlicesOfEveryVersionAreRead(t *testing.T) {
 			spec:   `{` + pool + `, "allNodes": true, "devices": [{"name": "gpu-0"}]}`,
 			want:   cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Devices: 1},
 		},
-		"each device names its node, and one none": {
+		"each device names its node, except d, which names none": {
 			driver: "gpu.nvidia.com",
 			spec: `{` + pool + `, "perDeviceNodeSelection": true, "devices": [
 				{"name": "a", "nodeName": "n1"},
@@ -82,7 +84,7 @@ func TestSlicesOfEveryVersionAreRead(t *testing.T) {
 				{"name": "d"}]}`,
 			want: cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Nodes: []string{"n1", "n2"}, Devices: 4},
 		},
-		"a card and a part of it: no number": {
+		"a card and a part of it: the number of devices is not read": {
 			driver: "gpu.nvidia.com",
 			spec:   `{` + pool + `, "nodeName": "n", "devices": [{"name": "gpu-0"}, {"name": "mig", "consumesCounters": []}]}`,
 			want:   cardinventory.DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p", Generation: 3, Nodes: []string{"n"}},
@@ -92,12 +94,12 @@ func TestSlicesOfEveryVersionAreRead(t *testing.T) {
 			spec:   `{}`,
 			want:   cardinventory.DeviceSlice{Driver: "gpu.nvidia.com"},
 		},
-		"fields of other types": {
+		"fields of wrong types are ignored": {
 			driver: "gpu.nvidia.com",
 			spec:   `{"pool": "x", "nodeName": 3, "devices": "y"}`,
 			want:   cardinventory.DeviceSlice{Driver: "gpu.nvidia.com"},
 		},
-		"a driver of network devices: nothing is read": {
+		"a driver of network devices: only the driver is read": {
 			driver: "dra.net",
 			spec:   `{"nodeName": "n"}`,
 			want:   cardinventory.DeviceSlice{Driver: "dra.net"},
@@ -138,9 +140,9 @@ func knownTo(w *Watcher) []cardinventory.DeviceSlice {
 	return slices
 }
 
-// TestTheWatcherFollowsTheCluster: the API of ResourceSlices may come with an upgrade of the cluster, in any version. A watcher
-// that starts while the API server does not answer reads the slice that is there then, and follows what is created
-// and deleted. When it ends it knows none.
+// TestTheWatcherFollowsTheCluster: the API of ResourceSlices may come with an upgrade of the cluster, in any version. A
+// watcher that starts while the API server does not answer reads the ResourceSlice that exists when it answers. Then it
+// follows what is created and deleted. When the watcher has ended it knows no ResourceSlices.
 func TestTheWatcherFollowsTheCluster(t *testing.T) {
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
@@ -176,7 +178,7 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 			create("before")
 			api.serve(version)
 			waitFor(t, w, changes, 1)
-			<-watching // events before it are lost in a fake
+			<-watching // the fake client loses events from before the watch
 			create("after")
 			waitFor(t, w, changes, 2)
 
@@ -198,8 +200,9 @@ func newFakeClient(t *testing.T, list clienttesting.ReactionFunc) *fake.FakeDyna
 	return client
 }
 
-// TestSlicesAreReadAfterTheFirstList: until the API server has answered the first list, the watcher does not know that there
-// are no slices, and says so: a status would end an anomaly that still exists.
+// TestSlicesAreReadAfterTheFirstList: until the API server has answered the first list, the watcher does not know that
+// there are no ResourceSlices. It says that they are not read, since the CardInventory would otherwise end an anomaly
+// that still exists. One ResourceSlice exists here.
 func TestSlicesAreReadAfterTheFirstList(t *testing.T) {
 	isAsked := make(chan struct{})
 	answers := make(chan struct{})
@@ -218,15 +221,16 @@ func TestSlicesAreReadAfterTheFirstList(t *testing.T) {
 
 	<-isAsked
 	_, isRead := w.DeviceSlices()
-	check.That(t, !isRead, "slices are read before the API server lists them")
+	check.That(t, !isRead, "the slices count as read before the API server lists them")
 
 	close(answers)
 	waitUntilRead(t, w, changes)
 	check.Equal(t, "slices once they are read", 1, len(knownTo(w)))
 }
 
-// TestSlicesThatCannotBeReadAreNotAwaited: the status of the CardInventory waits until the slices are read. If that is not
-// possible they count as read, with none. In each row a list of the client is forbidden.
+// TestSlicesThatCannotBeReadAreNotAwaited: the status of the CardInventory waits until the ResourceSlices are read. If
+// the watcher cannot read them, it says that they are read, so that the status does not wait for ever. A list is
+// forbidden in each row. The test fails if the watcher does not say so within 30 seconds.
 func TestSlicesThatCannotBeReadAreNotAwaited(t *testing.T) {
 	for t, prepare := range check.Cases(t, map[string]func(*server){
 		"the API server does not say which versions it serves": func(api *server) { api.fails.Store(true) },
