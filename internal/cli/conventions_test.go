@@ -18,7 +18,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestVersionWithoutAClusterShowsItsOwn: as kubectl version does, and then the error.
+// TestVersionWithoutAClusterShowsItsOwn: the program cannot connect to a cluster. As kubectl version does, it prints its own
+// version and then the error.
 func TestVersionWithoutAClusterShowsItsOwn(t *testing.T) {
 	runProgram(t.Context(), t, func(p *program) {
 		p.connect = func() (client.WithWatch, error) { return nil, errors.New("no cluster") }
@@ -56,7 +57,8 @@ func TestUsageErrorsNameTheHelp(t *testing.T) {
 	execute(t, nil, mayReadAll, "top missing").lacks("--help")
 }
 
-// TestTopSelectsByLabels: -l works as in kubectl get, and one that cannot be parsed is refused.
+// TestTopSelectsByLabels: flag -l selects CardQuotas by their labels, as in kubectl get. A selector that cannot be parsed is
+// refused.
 func TestTopSelectsByLabels(t *testing.T) {
 	objects := []client.Object{
 		builder.CardQuota("labelled").Label("team", "chat").Card("A", 1).Obj(),
@@ -66,7 +68,8 @@ func TestTopSelectsByLabels(t *testing.T) {
 	execute(t, objects, mayReadAll, "top", "-l", "team in").exits(exitError).reports("--selector team in: ")
 }
 
-// TestAForbiddenWatchEndsWithAnError: a user who may list CardQuotas and not watch them would wait for ever.
+// TestAForbiddenWatchEndsWithAnError: a user may list CardQuotas and not watch them. Without an error from top --watch, the user
+// would wait for changes for ever.
 func TestAForbiddenWatchEndsWithAnError(t *testing.T) {
 	refuse := interceptor.Funcs{Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
 		return nil, forbidden("watch", v1alpha1.GroupVersion.WithResource("cardquotas").GroupResource())

@@ -45,7 +45,7 @@ func TestWatchListsNodesSeldom(t *testing.T) {
 		check.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: "lab", Name: "starts"}, starts))
 		starts.Spec.NodeName = "a"
 		check.NoError(t, cluster.Update(t.Context(), starts))
-		for range 5 {
+		for range 5 { // as often as top --watch may ask, without a list each time
 			check.Equal(t, "free cards within ten seconds", 8, readFree())
 		}
 		check.Equal(t, "lists within ten seconds", 1, lists)

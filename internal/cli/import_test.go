@@ -126,8 +126,8 @@ func TestImportClaimsOnlyWhatItKnows(t *testing.T) {
 		reports("may not list cardquotas.cardquota.dev")
 }
 
-// TestImportRefusesWhatItCannotImport: a cluster without Volcano, a Queue that does not exist beside one that does, and a service
-// type with a capital letter, which is no name. It prints nothing then.
+// TestImportRefusesWhatItCannotImport: import refuses a cluster without Volcano, and a service type with a capital letter, which
+// is no name. If the user names two Queues and one does not exist, it refuses both and prints nothing.
 func TestImportRefusesWhatItCannotImport(t *testing.T) {
 	execute(t, nil, notInstalled(&v1beta1.QueueList{}), "import").
 		exits(exitError).reports("no kind Queue of scheduling.volcano.sh")

@@ -117,7 +117,9 @@ func TestEveryCommandKnowsMappedCards(t *testing.T) {
 	}
 }
 
-// TestARemovedMappingHasNoEffect: the spec has a mapping that the status of an installed policy does not have.
+// TestARemovedMappingHasNoEffect: no label of a node says which card amd.com/gpu is. The spec of the policy maps the resource
+// to MI300X. The status has service types, so the operator has installed the policy, but it does not have the mapping. So
+// the mapping is not in force, and inventory does not show MI300X.
 func TestARemovedMappingHasNoEffect(t *testing.T) {
 	removed := policyWithScheduler("v0.2.0")
 	removed.Spec.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI300X"}}
@@ -196,7 +198,7 @@ func TestMappingsAreInferredFromTheInventory(t *testing.T) {
 			cards:       []v1alpha1.InventoryCard{listed("MI300X", "amd.com/gpu", 8)},
 			wantUnknown: unknown,
 		},
-		"MI300X has a quota, and no node has it": {
+		"MI300X is listed for its quota only, so no card of amd.com/gpu is listed": {
 			nodes: []*builder.NodeBuilder{amd("a")},
 			cards: []v1alpha1.InventoryCard{{Name: "MI300X", Quota: 8}},
 		},

@@ -61,8 +61,8 @@ func TestManifestsAreReadFromURLs(t *testing.T) {
 	}
 }
 
-// TestAURLThatDoesNotAnswerEnds: after a timeout, here of 10 ms, with an error that names the URL, and at once when the user
-// presses Ctrl-C, which cancels the context.
+// TestAURLThatDoesNotAnswerEnds: a web server does not answer. After a timeout, here of 10 ms, the read ends with an error that
+// names the URL. When the user presses Ctrl-C, which cancels the context, it ends at once.
 func TestAURLThatDoesNotAnswerEnds(t *testing.T) {
 	silent := manifestFiles{names: []string{newManifestServer(t) + "/silent.yaml"}, timeout: 10 * time.Millisecond}
 	_, err := silent.readObjects(nil)

@@ -102,8 +102,8 @@ func TestReportSumsUpStoredUse(t *testing.T) {
 	}
 }
 
-// TestDaysAddUpToTheirMonth: exactly, so that bills by day and by month agree. Tenant lab uses 3 H200 all the time. October has
-// 31 days and one hour, because summer time ends.
+// TestDaysAddUpToTheirMonth: the card-seconds of all days of a month are exactly those of the month, so that bills by day and by
+// month agree. Tenant lab uses 3 H200 all the time. October has 31 days and one hour, because summer time ends.
 func TestDaysAddUpToTheirMonth(t *testing.T) {
 	const (
 		lastDay   = 3 * 24 * 3600

@@ -103,12 +103,14 @@ func checkColumns(t *testing.T, text string) {
 	}
 }
 
-// TestTopOfAMissingNameShowsTheOthers: as kubectl get does, with an error about the missing name.
+// TestTopOfAMissingNameShowsTheOthers: the user names CardQuota ads, and adds, which does not exist. As kubectl get does, top
+// shows ads and ends with an error about adds.
 func TestTopOfAMissingNameShowsTheOthers(t *testing.T) {
 	execute(t, flatQuotas(), mayReadAll, "top ads adds").exits(exitError).prints("Ascend-910B").reports("no CardQuota has the name adds")
 }
 
-// TestTopWithoutTheRightToListGetsByName: a user may get the CardQuota that the user names, and not list all.
+// TestTopWithoutTheRightToListGetsByName: a user may get CardQuotas by their names, but not list them. So top gets the
+// CardQuota that the user names.
 func TestTopWithoutTheRightToListGetsByName(t *testing.T) {
 	execute(t, flatQuotas(), forbid(cardQuotas, &v1alpha1.CardQuotaList{}), "top llm-chat").exits(exitOK).prints("llm-chat")
 }
@@ -258,13 +260,13 @@ func TestFreeCardsAreThoseThatPodsCanGet(t *testing.T) {
 		"institute has used its 8 H800, so its children get none": {
 			treeQuotas(), "top", map[string]string{"institute NVIDIA-H800": "0", "astronomy NVIDIA-H800": "0", "biology NVIDIA-H800": "0"},
 		},
-		"the same if only a child is shown": {treeQuotas(), "top biology", map[string]string{"biology NVIDIA-H800": "0"}},
+		"institute has used its 8 H800, and top shows only its child biology": {treeQuotas(), "top biology", map[string]string{"biology NVIDIA-H800": "0"}},
 		"16 - 13 = 3 H200 are free on nodes, of the quotas 8 and 2": {
 			append(flatQuotas(), inventoryWith(v1alpha1.InventoryCard{Name: "NVIDIA-H200", Total: 16, Healthy: 16, Allocated: 13})),
 			"top llm-chat llm-training",
 			map[string]string{"llm-chat NVIDIA-H200": "3", "llm-training NVIDIA-H200": "2", "llm-training NVIDIA-H200/mig-1g.18gb-mixed": "0"},
 		},
-		"8 - 2 = 6 H800 are free on node a, and node b is cordoned with its pod": {
+		"8 - 2 = 6 H800 are free on node a, node b is cordoned, and quotas are 16 larger": {
 			append(largeQuotas, cordonedNode...), "top biology", map[string]string{"biology NVIDIA-H800": "6"},
 		},
 		"llm-chat is held": {held, "top llm-chat", map[string]string{"llm-chat NVIDIA-H200": "0"}},
@@ -273,8 +275,8 @@ func TestFreeCardsAreThoseThatPodsCanGet(t *testing.T) {
 	}
 }
 
-// TestCardsBeyondTheQuotaAreNotBorrowed: the queue deserves 4 and uses 12, and its quota was lowered to 6. Borrowed are at most
-// 6 - 4 = 2. The other 12 - 6 = 6 are beyond the quota.
+// TestCardsBeyondTheQuotaAreNotBorrowed: the queue deserves 4 and uses 12, and its quota was lowered to 6. The status says
+// that 12 - 4 = 8 are borrowed. Top shows only 6 - 4 = 2 as borrowed, and the other 12 - 6 = 6 as beyond the quota.
 func TestCardsBeyondTheQuotaAreNotBorrowed(t *testing.T) {
 	h200 := v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 6, Deserved: 4, Used: 12, Borrowed: 8, OverQuotaBy: 6}
 	lowered := inTree(countedQuota("llm-training", "llm", "training", h200), "").Obj()

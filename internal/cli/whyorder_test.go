@@ -89,7 +89,8 @@ func TestWhyKnowsTheOrderOfTheQueue(t *testing.T) {
 
 // TestAheadIsThePlaceInTheOrderOfVolcano: up to six jobs of a queue wait, with random PriorityClasses, minimums and running pods, each
 // of another age. For each job why counts what comes first. The oracle opens a session of Volcano with its plugins priority
-// and gang, and counts the jobs that its JobOrderFn places before.
+// and gang, and counts the jobs that its JobOrderFn places before. The cluster is written as a text: "min=2 running=n*3
+// pending=1" is a gang that needs 2 pods, of which 3 run on node n and 1 waits.
 func TestAheadIsThePlaceInTheOrderOfVolcano(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		standard := rapid.Int32Range(-1, 1).Draw(t, "standard")

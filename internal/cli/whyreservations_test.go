@@ -48,7 +48,7 @@ func nextOfRoomy(cards, total int) []client.Object {
 // would delete it. That holds also for a user who may not list nodes.
 func TestAJobWithPodsIsNotCalledEmpty(t *testing.T) {
 	group := groupOfWorks().MinResource(builder.GPU, "6").Request(`{"NVIDIA-H200":6}`).Obj()
-	objects := slices.Concat(clusterWithOneFreeCard(), []client.Object{group}, podsOfWorks(2, 3), nextOfRoomy(4, 10))
+	objects := slices.Concat(clusterWithOneFreeCard(), []client.Object{group}, podsOfWorks(2, 3), nextOfRoomy(4, 10)) // 10 = 6 reserved + 4
 
 	for name, text := range map[string]string{
 		"to a user who may read all":           whyInLab(t, objects, "next-0"),
@@ -61,7 +61,7 @@ func TestAJobWithPodsIsNotCalledEmpty(t *testing.T) {
 // TestOnlyTheMinimumIsReserved: job works has ten pods of one card each, and starts with two. So it waits for 2 cards with its
 // reservation, and for 1 when one more of its pods runs already. Pod next-0 waits for 7 cards.
 func TestOnlyTheMinimumIsReserved(t *testing.T) {
-	objects := slices.Concat(clusterWithOneFreeCard(), []client.Object{groupOfWorks().Obj()}, podsOfWorks(10, 1), nextOfRoomy(7, 9))
+	objects := slices.Concat(clusterWithOneFreeCard(), []client.Object{groupOfWorks().Obj()}, podsOfWorks(10, 1), nextOfRoomy(7, 9)) // 9 = 2 reserved + 7
 	check.Contains(t, "no pod of works runs", whyInLab(t, objects, "next-0"), "Job lab/works (PodGroup works) waits for 2 NVIDIA-H200.")
 
 	objects = append(objects, newPod("first", "roomy", 1).PodGroup("works").Running("h200-0").Obj())

@@ -176,8 +176,9 @@ func TestWhyOfANewPodWhosePodGroupIsNotKnownYet(t *testing.T) {
 		Lacks("does not exist", "delete pod")
 }
 
-// TestAGateNamesThePodGroupThatIsGone: of job mixed, the PodGroup of one pod does not exist, and that of the other one does. The gate
-// names only the first.
+// TestAGateNamesThePodGroupThatIsGone: job mixed has two pods. PodGroup gone of the first does not exist, PodGroup exists of the
+// second does. A gate is a line of the explanation about one thing that a pod must pass. Only the first PodGroup has one with
+// answer No.
 func TestAGateNamesThePodGroupThatIsGone(t *testing.T) {
 	pod := func(name, group string) *builder.PodBuilder {
 		return newPod(name, "roomy", 1).PodGroup(group).Owner("batch.volcano.sh/v1alpha1", "Job", "mixed")
@@ -236,7 +237,8 @@ func TestWhyOfARolloutThatAwaitsItsOldPods(t *testing.T) {
 
 // TestWhyOfARolloutCountsOnlyOldPodsThatHelp: pod web-b-0 of ReplicaSet web-b waits for quota of 2 H200 in queue llm, and a pod of
 // ReplicaSet web-a runs. It is an old pod if its ReplicaSet has the earlier revision, or without revisions is older. Its end
-// helps if it holds the same card in the same queue, and is not terminating already.
+// helps if it holds the same card in the same queue, and is not terminating already. If the user may not read ReplicaSets,
+// a pod of another ReplicaSet counts as old.
 func TestWhyOfARolloutCountsOnlyOldPodsThatHelp(t *testing.T) {
 	replicaSet := func(hash, revision string, ago time.Duration) client.Object {
 		set := inLab(&appsv1.ReplicaSet{}, "web-"+hash)
@@ -310,7 +312,7 @@ func TestAReservationNamesTheCardsOfTheRequest(t *testing.T) {
 func TestWhyShowsTheLastEviction(t *testing.T) {
 	const message = "4 card(s) are reclaimed for 1 job of service type inference: the whole job is evicted; 52 card-seconds of work are lost"
 	reclaimed := eventOf("Job", "train", "CardsReclaimed", message, 12*time.Minute)
-	reclaimed.Count = 2
+	reclaimed.Count = 2 // it stands for two evictions: the last one and 1 more
 	evicted := eventOf("Pod", "train-worker-0", "Evict", "Pod is evicted, because of reclaim", 12*time.Minute)
 	evicted.InvolvedObject.UID = "another"
 	ofOther := eventOf("Job", "other", "CardsReclaimed", "others", time.Minute)

@@ -26,7 +26,7 @@ func used(milli int64, labels ...string) (cardseconds.Series, cardseconds.Milli)
 	return cardseconds.Series{Tenant: labels[0], Project: labels[1], Queue: labels[2], ServiceType: labels[3], Card: labels[4]}, cardseconds.Milli(milli)
 }
 
-// inputOf is a report of two days by tenant, without prices. The operator has counted before, between and after.
+// inputOf is a report of two days by tenant, without prices. The operator has counted from before them until after them.
 func inputOf(use map[cardseconds.Series]cardseconds.Milli) Input {
 	in := Input{From: begin, To: hours(48), Since: hours(-100), CountedUntil: hours(100), Used: use, By: ByTenant, Known: map[string]bool{}}
 	for series := range use {
@@ -135,12 +135,12 @@ func TestRowsAreSumsOfTheirGroup(t *testing.T) {
 
 	in := inputOf(use)
 	in.Tenants = []string{"idle", ""}
-	check.Equal(t, "rows of tenant idle and of none", 3, len(NewDocument(in).Items)) // one, two and q4
+	check.Equal(t, "rows of tenant idle and of none", 3, len(NewDocument(in).Items)) // of namespaces one and two, and of queue q4
 }
 
 // TestNotesSayWhatTheReportDoesNotHave: chat has used two hours of an H200 and half an hour of an Ascend-910B. The
-// report is of two days, from 2026-10-01 on, and the operator has counted from before until after. Each change of
-// that makes numbers less than complete, and the notes say why.
+// report is of two days, from 2026-10-01 on, and the operator has counted from before them until after them. Each row
+// changes one thing of that. If the report then lacks numbers, or a price or a tenant may be misspelt, a note says so.
 func TestNotesSayWhatTheReportDoesNotHave(t *testing.T) {
 	prices := check.Value(ParsePrices([]byte(samplePrices)))(t)
 	use := map[cardseconds.Series]cardseconds.Milli{
@@ -183,7 +183,8 @@ func TestNotesSayWhatTheReportDoesNotHave(t *testing.T) {
 }
 
 // TestAReportWithoutUseSaysWhetherThatIsKnown: "No card was used" is true only where the operator has counted in the
-// time of the report, and the tenant exists. Otherwise nothing is known. Tenant idle has used no card.
+// time of the report, and one of the named tenants exists. Otherwise nothing is known. The report is of two days, all
+// of which the operator has counted unless the row says otherwise. Tenant idle has used no card.
 func TestAReportWithoutUseSaysWhetherThatIsKnown(t *testing.T) {
 	const (
 		none    = "\nNo card was used.\n"
@@ -194,11 +195,11 @@ func TestAReportWithoutUseSaysWhetherThatIsKnown(t *testing.T) {
 		change func(*Input)
 		want   string
 	}{
-		"of tenant idle":                {func(in *Input) { in.Tenants = []string{"idle"} }, none},
-		"of idle and a misspelt tenant": {func(in *Input) { in.Tenants = []string{"idle", "labb"} }, none},
-		"of a misspelt tenant":          {func(in *Input) { in.Tenants = []string{"labb"} }, unknown},
-		"counted from its end on":       {func(in *Input) { in.Since = hours(48) }, unknown},
-		"counted until its begin":       {func(in *Input) { in.CountedUntil = begin }, unknown},
+		"of tenant idle":                        {func(in *Input) { in.Tenants = []string{"idle"} }, none},
+		"of idle and a misspelt tenant":         {func(in *Input) { in.Tenants = []string{"idle", "labb"} }, none},
+		"of a misspelt tenant":                  {func(in *Input) { in.Tenants = []string{"labb"} }, unknown},
+		"counted from the end of the report on": {func(in *Input) { in.Since = hours(48) }, unknown},
+		"counted until the report begins":       {func(in *Input) { in.CountedUntil = begin }, unknown},
 		"the operator has stored nothing": {
 			func(in *Input) {
 				in.Since = time.Time{}

@@ -11,8 +11,9 @@ import (
 )
 
 // TestDoctorNamesTheLabelsThatANodeLacks: a node offers cards of a resource, and its labels do not say which card it is.
-// That takes a product (the model) and its memory, VENDOR/TYPE.product and .memory, and for shares also how many there
-// are. The vendor may use another type than that of the resource: a product with a value shows which.
+// That takes a product (the model) and its memory, VENDOR/TYPE.product and .memory. For shares of whole cards it also
+// takes .replicas, how many shares there are. A MIG slice, and shares of one, have the labels of the whole card. Vendors
+// other than NVIDIA may use another type than that of the resource: a product label with a value shows which.
 func TestDoctorNamesTheLabelsThatANodeLacks(t *testing.T) {
 	const (
 		product  = "nvidia.com/gpu.product"

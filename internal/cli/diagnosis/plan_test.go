@@ -174,15 +174,15 @@ func TestPlansAreNotRefusedForWhatIsUnknown(t *testing.T) {
 		planned []*v1alpha1.CardQuota
 		forget  func(*Cluster)
 	}{
-		"the CardQuotas": {withoutParent, func(c *Cluster) {
+		"the user may not read the CardQuotas": {withoutParent, func(c *Cluster) {
 			c.Quotas = nil
 			c.HasQuotas = false
 		}},
-		"the policy": {withoutParent, func(c *Cluster) {
+		"the user may not read the policy": {withoutParent, func(c *Cluster) {
 			c.Policy = nil
 			c.HasPolicy = false
 		}},
-		"the inventory": {[]*v1alpha1.CardQuota{denied}, func(c *Cluster) { c.Inventory = nil }},
+		"the user may not read the inventory": {[]*v1alpha1.CardQuota{denied}, func(c *Cluster) { c.Inventory = nil }},
 	}) {
 		c := newHealthyCluster(t)
 		planTo(c, tc.planned...)
@@ -262,7 +262,8 @@ func TestAGangThatCannotFitItsQuotaIsReported(t *testing.T) {
 	}
 }
 
-// TestAFinishedJobIsNotReported: its PodGroup still requests 16 cards of a quota of 8, and will never start again.
+// TestAFinishedJobIsNotReported: the PodGroup of a completed job still requests 16 cards of a quota of 8. It never starts again,
+// so doctor does not report that it can never be placed.
 func TestAFinishedJobIsNotReported(t *testing.T) {
 	c := newHealthyCluster(t)
 	done := builder.PodGroup("lab", "done").Queue("team").MinMember(4).MinResource("nvidia.com/gpu", "16").Phase(v1beta1.PodGroupCompleted)

@@ -89,8 +89,9 @@ func TestListsAreNeverNull(t *testing.T) {
 }
 
 // TestSharesOfDifferentKindsAreShownApart: with MPS or time slicing the device plugin offers each card several times,
-// here four times. The names of these cards are alike, so column SHARING says how a node shares its cards, and all
-// ways of a card. Without a node that shares cards there is no such column.
+// here four times. The names of these cards are alike, so a table has column SHARING. In the table of nodes it says how
+// the node shares its cards, and in the table of cards it has all ways of the card. Without shared cards there is no
+// such column.
 func TestSharesOfDifferentKindsAreShownApart(t *testing.T) {
 	var tracker card.Tracker
 	tracker.Update(builder.Node("mps").GPUs("NVIDIA-H200", 8).MPS(4).Obj())

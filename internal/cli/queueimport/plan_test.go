@@ -50,8 +50,8 @@ func planFor(in Input) (map[string]Import, Plan) {
 
 // TestQueuesWithCardsAreImported: import writes a CardQuota for each Volcano Queue that has cards: by its annotation, or
 // because its pods hold or request some. Queue root and the ones of CardQuotas are never imported, and parents only
-// where the user names them. A user who names queues gets also those without cards. Each other Queue is listed as left
-// out, with the reason.
+// where the user names them. A user who names queues gets also those without cards. The plan lists the other
+// Queues, or the other named ones, as left out, also a named one that does not exist. The test compares their number.
 func TestQueuesWithCardsAreImported(t *testing.T) {
 	queues := []*v1beta1.Queue{
 		builder.Queue("written").Quota(`{"A":1}`).Obj(),
@@ -196,7 +196,8 @@ func drawQueue(t *rapid.T, name, parent string) *v1beta1.Queue {
 // TestTheAPIServerTakesThePlan: a user applies the CardQuotas one after the other, and the webhook of the operator must
 // refuse none. The exception is a CardQuota below a Queue whose own numbers are too small for its children: the plan
 // keeps them, and a comment at that CardQuota says so. Four random queues with random parents, quotas and usage are
-// planned. The webhook sees them once without and once with the numbers that the Queues have already.
+// planned. The webhook sees them once without and once with the numbers that the Queues have already. Without these
+// numbers there is such a comment only where the webhook refuses.
 func TestTheAPIServerTakesThePlan(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		in := Input{ServiceType: "training", Usage: map[string]cardquota.Usage{}, IsTree: rapid.Bool().Draw(t, "tree")}
@@ -341,7 +342,7 @@ func parseManifests(t check.T, text string) map[string]*v1alpha1.CardQuota {
 
 // TestAnyQueuesCanBeImported: four queues have random annotations, also unreadable ones, random parents, also cycles and
 // missing ones, and random usage. The text can always be parsed, no queue is imported twice or forgotten, and a quota
-// that can be read is the same in the CardQuota. Only a parent of flat queues may have one and be left out.
+// that can be read is the same in the CardQuota. Each Queue with such a quota is imported, except a parent of flat queues.
 func TestAnyQueuesCanBeImported(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "default"}

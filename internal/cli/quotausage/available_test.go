@@ -14,7 +14,7 @@ import (
 // parents do not lead to a root. So nothing new starts in its queue, whatever its quota is. Other faults of the tree
 // do not keep pods away.
 func TestAQueueWithoutAPathTakesNoPods(t *testing.T) {
-	for reason, want := range map[string]bool{
+	for reason, wantNoPods := range map[string]bool{
 		v1alpha1.ReasonParentNotFound: true,
 		v1alpha1.ReasonParentCycle:    true,
 		v1alpha1.ReasonTooDeep:        true,
@@ -22,7 +22,7 @@ func TestAQueueWithoutAPathTakesNoPods(t *testing.T) {
 		v1alpha1.ReasonWorkInParent:   false, // pods run in a parent, and new ones start in its children
 	} {
 		quota := builder.CardQuota("chat").Condition(v1alpha1.ConditionHierarchyValid, metav1.ConditionFalse, reason, "message").Obj()
-		check.Equal(t, reason, want, takesNoPods(quota))
+		check.Equal(t, reason+": the queue takes no pods", wantNoPods, takesNoPods(quota))
 	}
 }
 

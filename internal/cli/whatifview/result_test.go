@@ -20,8 +20,8 @@ func TestUncheckedClaimsAreACaveat(t *testing.T) {
 		"no pod": {"", ""},
 		"one pod": {"a", "1 pod that would run has ResourceClaims, which the simulation does not check. " +
 			"If one is for cards, the scheduler refuses its pod (UnmanagedClaim): lab/a."},
-		"seven pods, 2 more than are named": {"a b c d e f g", "7 pods that would run have ResourceClaims"},
-		"seven pods, the last names":        {"a b c d e f g", "lab/e and 2 more."},
+		"seven pods: all are counted":              {"a b c d e f g", "7 pods that would run have ResourceClaims"},
+		"seven pods: the names end with the fifth": {"a b c d e f g", "lab/e and 2 more."},
 	}) {
 		result := simulation.Result{IsSettled: true, Pods: []simulation.Placement{{Namespace: "lab", Name: "a", Node: "n"}}}
 		for _, name := range strings.Fields(tc.podsWithClaims) {
