@@ -8,10 +8,10 @@ import (
 	"cardquota.dev/operator/test/bench/harness"
 )
 
-// TestReclaimEvictsWholeGangsThatReturn: make tide shows how inference takes cards back from training, on 500 nodes. Here
-// it runs small: 5 nodes of 8 cards, with a training gang of 8 pods on each. Inference evicts whole gangs, and no more than
-// it needs. When inference has ended, each gang runs again without a counted retry. Times are not checked, because other
-// tests may run at the same time.
+// TestReclaimEvictsWholeGangsThatReturn: make tide shows how inference takes cards back from training, on 500 nodes.
+// Here it runs small: 5 nodes of 8 cards, with a training gang of 8 pods on each. Inference evicts whole gangs, and no
+// more than it needs. When inference has ended, each gang runs again without a counted retry. Times are not checked,
+// because other tests may run at the same time.
 func TestReclaimEvictsWholeGangsThatReturn(t *testing.T) {
 	ctx := t.Context()
 	env := check.Value(Start(ctx, Setup{Nodes: 5, Period: 500 * time.Millisecond}))(t)
@@ -36,14 +36,14 @@ func TestReclaimEvictsWholeGangsThatReturn(t *testing.T) {
 		check.Equal(t, scene.name+": usage", scene.wantUsage, env.Pods.Usage())
 
 		returned := check.Value(env.ReturnToTraining(ctx))(t)
-		check.Equal(t, scene.name+": gangs that did not run again while it played", 0, result.Stuck)
-		check.Equal(t, scene.name+": gangs that did not run again after it", 0, len(returned.Stuck))
+		check.Equal(t, scene.name+": gangs that did not run again during the scene", 0, result.Stuck)
+		check.Equal(t, scene.name+": gangs that did not run again after the scene", 0, len(returned.Stuck))
 	}
 }
 
 // TestAResultNamesEachViolation: make tide promises that all pods of inference are served, and that at most a tenth
-// more gangs are evicted than needed. These go whole and without a counted retry. The result without violations has 80
-// of 80 pods and evicted 11 gangs, of which 10 were needed.
+// more gangs are evicted than needed. Evicted gangs go whole and without a counted retry. Each row changes a result
+// without violations: 80 of 80 pods are served, and 11 gangs are evicted, of which 10 were needed.
 func TestAResultNamesEachViolation(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*Result)
@@ -63,7 +63,8 @@ func TestAResultNamesEachViolation(t *testing.T) {
 	}
 }
 
-// TestALateMessageNamesTimeAndLimit: pods must be bound within MaxBoundAfter, 30 seconds. There is no message at the limit.
+// TestALateMessageNamesTimeAndLimit: pods must be bound within MaxBoundAfter, 30 seconds. There is no message at the
+// limit.
 func TestALateMessageNamesTimeAndLimit(t *testing.T) {
 	check.Equal(t, "a second late", "bound after 31.0 s, limit 30 s", LateMessage("bound", 31*time.Second, MaxBoundAfter))
 	check.Equal(t, "in time", "", LateMessage("bound", MaxBoundAfter, MaxBoundAfter))

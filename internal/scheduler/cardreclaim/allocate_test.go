@@ -14,8 +14,8 @@ import (
 
 // TestDeservedCardsComeBeforeBorrowedOnes: in a tree the action allocate first places pods with which their queue stays
 // within deserved, and only then pods with which it borrows. Otherwise a queue would lose the borrowed cards again as
-// soon as their owner asks. Queues x and y deserve 4 of each card. Queue x has the higher priority. Job "running" uses
-// what x deserves, unless its row says otherwise.
+// soon as their owner asks. Queues x and y deserve 4 of each card. Queue x has the higher priority. The jobs "running"
+// and "running-y" are what the queues use already.
 func TestDeservedCardsComeBeforeBorrowedOnes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, wantPlaced string }{
 		"2 free cards: y gets them, x of higher priority would borrow": {`
@@ -28,7 +28,7 @@ func TestDeservedCardsComeBeforeBorrowedOnes(t *testing.T) {
 			job running queue=x min=1 running=n*4 age=1h
 			job borrower queue=x min=1 pending=2
 			job deserving queue=y min=2 pending=2`, "borrower-0 deserving*2"},
-		"4 free cards: a gang of 4 would borrow 2 and comes later": {`
+		"4 free cards: y gets its 2 first, as a gang of 4 in x would borrow 2": {`
 			node n model=A cards=6
 			job running queue=x min=1 running=n*2 age=1h
 			job gang queue=x min=4 pending=4
@@ -37,11 +37,11 @@ func TestDeservedCardsComeBeforeBorrowedOnes(t *testing.T) {
 			node n model=A cards=6
 			job elastic queue=x min=1 pending=6
 			job deserving queue=y min=2 pending=2`, "deserving*2 elastic*4"},
-		"2 free cards that both deserve: the higher priority": {`
+		"2 free cards that both deserve: x of higher priority gets them": {`
 			node n model=A cards=2
 			job high queue=x min=2 pending=2
 			job low queue=y min=2 pending=2`, "high*2"},
-		"one free card that both would borrow: the higher priority": {`
+		"one free card that both would borrow: x of higher priority gets it": {`
 			node n model=A cards=9
 			job running queue=x min=1 running=n*4 age=1h
 			job running-y queue=y min=1 running=n*4 age=1h
@@ -63,9 +63,10 @@ func (s *scene) expectPlacedOnFreeCards(t *testing.T, want string) {
 	check.Equal(t, "placed pods, on node n unless it says so", session.Spell(want), strings.ReplaceAll(placed, "@n", ""))
 }
 
-// TestCardsThatADeservingGangLacksAreNotLent: a gang that waits within what its queue deserves starts once enough cards
-// are free. So the free cards that it can use are not lent meanwhile, and all others are. Queues x and y deserve 4 of
-// card A. Job "running" uses what x deserves or more, so that job "borrower" would borrow.
+// TestCardsThatADeservingGangLacksAreNotLent: queue y waits for cards within what it deserves. Free cards are kept for
+// its gang if they suffice together with the cards that x must give back. All other free cards are lent: job "borrower"
+// of x borrows them. Queues x and y deserve 4 of card A. Job "running" is what x uses: what it uses beyond 4 is
+// borrowed.
 func TestCardsThatADeservingGangLacksAreNotLent(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, wantPlaced string }{
 		"the gang needs 3 cards, 2 are free and x has borrowed one: kept": {`
@@ -79,7 +80,7 @@ func TestCardsThatADeservingGangLacksAreNotLent(t *testing.T) {
 			job running queue=x min=1 running=n*5 age=1h
 			job borrower queue=x min=1 pending=2
 			job gang queue=y min=1 pending=1 cards=3`, "borrower-0@m"},
-		"the gang needs 3 cards, 2 are free and x has borrowed none: lent": {`
+		"the gang needs 3 cards, 2 are free and x has borrowed none, so it gives none back: lent": {`
 			node n model=A cards=6
 			job running queue=x min=1 running=n*4 age=1h
 			job borrower queue=x min=1 pending=2
@@ -94,8 +95,10 @@ func TestCardsThatADeservingGangLacksAreNotLent(t *testing.T) {
 	}
 }
 
-// TestAPodPrefersACardThatItsQueueDeserves: queues x and y deserve 4 of card A and 4 of card B each. Job "running" uses
-// the 4 cards A that x deserves, so x would borrow another card A.
+// TestAPodPrefersACardThatItsQueueDeserves: a pod may accept several cards. It gets one with which its queue stays
+// within deserved. If none of those is free, its queue borrows. Queues x and y deserve 4 of card A and 4 of card B each.
+// Job "running" uses the 4 cards A that x deserves, so x would borrow another card A. task=w,pods:1,min:1 says that the
+// pod is the only one of task w of a Volcano job.
 func TestAPodPrefersACardThatItsQueueDeserves(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, wantPlaced string }{
 		"card A or B, a card B is free: B": {`
@@ -110,7 +113,7 @@ func TestAPodPrefersACardThatItsQueueDeserves(t *testing.T) {
 			job running queue=x min=1 running=n*4 age=1h
 			job other queue=y min=1 running=m card=B age=1h
 			job either queue=x min=1 pending=1 card=A|B task=w,pods:1,min:1`, "either-0"},
-		"any card, only A is free: A is borrowed": {`
+		"any card, and no node has card B: A is borrowed": {`
 			node n model=A cards=5
 			job running queue=x min=1 running=n*4 age=1h
 			job any queue=x min=1 pending=1 card=none task=w,pods:1,min:1
@@ -157,8 +160,8 @@ func TestAGangKeepsItsTurnInItsQueue(t *testing.T) {
 }
 
 // TestReasonOfADeservingPodStays: allocate runs twice, for deserved cards and for borrowed ones. The gang of queue y
-// lacks one card in the first run. The second run skips it, and must not replace the reason why it waits by "the pod
-// was considered already".
+// needs 3 cards, and finds 2 free in the first run. The second run skips it, and must not replace the reason why it
+// waits by "the pod was considered already".
 func TestReasonOfADeservingPodStays(t *testing.T) {
 	s := newTree(`
 		queue x quota=8 deserved=4 serviceType=training priority=20500
@@ -175,16 +178,16 @@ func TestReasonOfADeservingPodStays(t *testing.T) {
 	}
 }
 
-// TestTenantsGetEqualPartsHoweverManyQueuesTheyHave: tenants t and u have equal numbers, and request more than the 8
-// free cards. Tenant u has one queue, tenant t has 1, 2, 4 or 8. Each tenant gets 4 cards, because each placement
-// counts for all queues of its tenant at once.
+// TestTenantsGetEqualPartsHoweverManyQueuesTheyHave: tenants t and u have the same quota, and deserve the same. Each
+// requests at least 8 cards, and 8 are free. Tenant u has one queue, tenant t has 1, 2, 4 or 8. Each tenant gets 4
+// cards, because each placement counts for all queues of its tenant at once.
 func TestTenantsGetEqualPartsHoweverManyQueuesTheyHave(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		deserved    int // of each tenant
 		otherTenant string
 	}{
-		"cards that the tenants deserve": {16, ""},
-		"cards that the tenants borrow":  {0, "queue d quota=16 deserved=16 serviceType=training\n"},
+		"cards that the tenants deserve":                       {16, ""},
+		"cards that they borrow, as queue d deserves them all": {0, "queue d quota=16 deserved=16 serviceType=training\n"},
 	}) {
 		for _, queues := range []int{1, 2, 4, 8} {
 			text := fmt.Sprintf(`

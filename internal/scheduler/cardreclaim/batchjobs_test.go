@@ -62,8 +62,9 @@ func newSceneWithKubernetesJob(text string, job *batchv1.Job, changes ...podChan
 
 // TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob: each evicted pod of a Kubernetes Job counts as a failure, unless
 // its podFailurePolicy ignores evictions. More failures than backoffLimit end the Job, and all its work is lost. So only
-// as many pods are elastic as the limit allows. Job batch has 4 elastic pods of 10 hours. The gang has 4 pods of 5
-// hours: it is evicted instead if batch would fail, because it loses less than all of batch.
+// as many pods are elastic as the limit allows. A Job that the scheduler does not know has no elastic pods. Job batch has
+// 4 pods of 10 hours, of which its minimum is one. The gang has 4 pods of 5 hours. It is evicted instead if batch would
+// fail, because it loses less than all of batch.
 func TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob(t *testing.T) {
 	savedNow := onJob("batch", withCheckpoint(time.Now()))
 	failOnEviction := workload.EvictionRule()
@@ -94,8 +95,9 @@ func TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob(t *testing.T) {
 }
 
 // TestPodsOfAJobThatEndedCountForItsLoss: node n has 7 cards, and the pod batch-3 has ended. A pod that failed counts
-// against backoffLimit. The work of a pod that succeeded is lost if the Job fails, as long as the pod ran. The 3 running
-// pods of batch are 10 hours old. The scheduler evicts the whole Job or the gang, whichever loses less.
+// against backoffLimit. If the Job fails, the work of a pod that succeeded is lost too: the hours that it ran. The 3
+// running pods of batch are 10 hours old. In all rows one more failure ends the Job: backoffLimit is 0, or 1 after one
+// failure. So the scheduler evicts the whole Job or the gang, whichever loses less.
 func TestPodsOfAJobThatEndedCountForItsLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		backoffLimit int32
@@ -127,8 +129,8 @@ func TestPodsOfAJobThatEndedCountForItsLoss(t *testing.T) {
 	}
 }
 
-// TestAJobAtItsBackoffLimitIsEvictedWholeIfThatLosesLess: batch would fail and lose 4 × 10 card-hours. The gang would
-// lose 4 × 50.
+// TestAJobAtItsBackoffLimitIsEvictedWholeIfThatLosesLess: backoffLimit is 0, so the eviction of one pod ends the Job
+// batch. The scheduler evicts all its pods, which loses 4 × 10 card-hours. The gang would lose 4 × 50.
 func TestAJobAtItsBackoffLimitIsEvictedWholeIfThatLosesLess(t *testing.T) {
 	s := newSceneWithKubernetesJob(`
 		node n model=A cards=8
@@ -178,7 +180,8 @@ func TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges(t *testing.T) {
 }
 
 // TestEventsSayThatAJobFails: backoffLimit is 0, so the eviction of one pod ends the Job. All of its work is lost, also
-// what the checkpoint of batch-0 has saved: 4 cards × 24 hours = 345600 card-seconds.
+// what the checkpoint of batch-0 has saved: 4 cards × 24 hours = 345600 card-seconds. "w%d-batch" is the UID of PodGroup
+// batch, with the number of the scene.
 func TestEventsSayThatAJobFails(t *testing.T) {
 	s := newSceneWithKubernetesJob(`
 		node n model=A cards=4

@@ -27,9 +27,9 @@ func newSceneWithFullNodes(nodes int, text string, changes ...podChange) *scene 
 // together. A gang of more kinds gets nothing. 10 nodes have 8 cards each, used by gangs of 8 pods.
 func TestPodsOfManyKindsArePlacedInPortions(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ minimum, pods, wantEvicted, wantPlaced int }{
-		"74 pods of minimum one: all, for 10 gangs": {1, maxPodKinds + 10, 80, maxPodKinds + 10},
-		"a gang of 65 pods: none":                   {maxPodKinds + 1, maxPodKinds + 1, 0, 0},
-		"a gang of 64 pods: all, for 8 gangs":       {maxPodKinds, maxPodKinds, 64, maxPodKinds},
+		"74 pods of minimum one: all get a card, and 10 gangs are evicted": {1, maxPodKinds + 10, 80, maxPodKinds + 10},
+		"a gang of 65 pods: none":                                    {maxPodKinds + 1, maxPodKinds + 1, 0, 0},
+		"a gang of 64 pods: all get a card, and 8 gangs are evicted": {maxPodKinds, maxPodKinds, 64, maxPodKinds},
 	}) {
 		s := newSceneWithFullNodes(10, fmt.Sprintf("job i queue=inference min=%d pending=%d", tc.minimum, tc.pods), withOwnHostPorts()).runSession(t)
 		check.Equal(t, "number of evicted pods", tc.wantEvicted, len(s.In(api.Releasing)))
@@ -38,8 +38,9 @@ func TestPodsOfManyKindsArePlacedInPortions(t *testing.T) {
 }
 
 // TestASessionStaysWithinItsBudget: no pod is scheduled during a search, so a tenant must not be able to make a session
-// long. Its 150 pods are all of different kinds, or have many terms of anti-affinity. The session ends when its budget of
-// 5 million units of work is used up, after at most one more step. The next session serves the job of another queue.
+// long. The 150 pods of job evil are all of different kinds, or have many terms of anti-affinity. Their search ends when
+// the session's budget of 5 million units of work is used up. Its last step may exceed that, so the test allows 10
+// million. Job i of another queue has its turn in the second session.
 func TestASessionStaysWithinItsBudget(t *testing.T) {
 	const most = 5_000_000
 	manyTerms := func(p *corev1.Pod) {
@@ -73,10 +74,10 @@ func TestASessionStaysWithinItsBudget(t *testing.T) {
 	}
 }
 
-// TestAJobBeginsWithItsFullBudget: after the first job the session has less left than a job may need. The second job
-// does not begin with that rest, because its search might be cut short although it is not too large. It has its turn in
-// the next session. A job may need what the first one needs and one unit more, and the session has twice what the first
-// one needs. So one unit is missing for the second job.
+// TestAJobBeginsWithItsFullBudget: no job begins if the session has less left than the budget of a job. Otherwise its
+// search might be cut short although it is not too large. It has its turn in the next session. The test first measures
+// the work of the first job. The budget of a job is that work and one unit more, the budget of the session twice that
+// work. So after the first job, one unit is missing for the second one.
 func TestAJobBeginsWithItsFullBudget(t *testing.T) {
 	const jobs = `
 		queue high quota=1000 priority=90000 serviceType=inference cpu=1000
@@ -99,14 +100,15 @@ func TestAJobBeginsWithItsFullBudget(t *testing.T) {
 	check.Equal(t, "pods of the second job that get a card", 1, s.countPlaced("second"))
 }
 
-// TestKindsThatCannotBePlacedTogetherAreTriedOnce: each of the gangs i and j has 4 pods with host port 80 and 4 with port
-// 81. A node accepts one pod of each, and there is one node, so no eviction helps. The search for i finds that. For the
-// equal gang j the session does not search again: it only looks at the needs of its 8 pods.
+// TestKindsThatCannotBePlacedTogetherAreTriedOnce: each of the gangs i and j has 4 pods with host port 80, and 4 with
+// port 81. A node accepts one pod of each port, and there is one node, so no eviction helps. The search for i finds
+// that. For the equal gang j the session does not search again: it only looks at the needs of its 8 pods.
 func TestKindsThatCannotBePlacedTogetherAreTriedOnce(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=8
 		job t queue=training min=4 running=n*4 age=24h
 		job protected queue=training min=4 running=n*4 age=24h preemptable=false`)
+	// The pods 0 to 3 of each gang get port 80, the pods 4 to 7 port 81.
 	s.add(`
 		job i queue=inference min=8 pending=8
 		job j queue=inference min=8 pending=8`, func(p *corev1.Pod) { withHostPort(80 + int32(p.Name[2]-'0')/4)(p) })
@@ -122,8 +124,10 @@ func TestKindsThatCannotBePlacedTogetherAreTriedOnce(t *testing.T) {
 	s.expectEvictedAndPlaced(t, "", "")
 }
 
-// TestASearchThatWasCutShortIsNotRemembered: a search that ended at its budget proves nothing. So the session remembers
-// neither its pods nor their set as unsolvable, and later places both pods of the gang with the full budget.
+// TestASearchThatWasCutShortIsNotRemembered: a search that ended at its budget does not prove that no eviction helps.
+// So the session does not remember that, neither for a kind of pods nor for several kinds together. Without a budget it
+// tries no pod. With the full budget it places both pods of the gang later. The two pods have different host ports, so
+// they are two kinds, each in a pod set of its own.
 func TestASearchThatWasCutShortIsNotRemembered(t *testing.T) {
 	s := newSceneWithFullNodes(1, "job i queue=inference min=2 pending=2", withOwnHostPorts())
 	rs := s.openSearch(t)

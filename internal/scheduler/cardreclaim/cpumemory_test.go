@@ -23,9 +23,10 @@ func (s *scene) queue(name string) *v1beta1.Queue {
 	return nil
 }
 
-// TestCPUIsReclaimedIfThePolicySaysSo: by default only cards are reclaimed (reclaimResources Cards). With All, pods that
-// lack CPU or memory reclaim it too, also from pods without cards. Node n has 8 cores and 4 cards. cpu is what each pod
-// of a job requests. Loss is core-seconds for pods without cards.
+// TestCPUIsReclaimedIfThePolicySaysSo: by default (reclaimResources Cards) pods without cards take no part. With All,
+// pods that lack CPU or memory reclaim it too, also from pods without cards. Of such victims the loss counts in
+// core-seconds. Node n has 8 cores and 4 cards. cpu is what each pod of a job requests. Each row runs with All, and
+// then with Cards, where no pod is evicted unless the row has wantEvictedByDefault.
 func TestCPUIsReclaimedIfThePolicySaysSo(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		jobs                    string
@@ -44,7 +45,7 @@ func TestCPUIsReclaimedIfThePolicySaysSo(t *testing.T) {
 		"4 of 8 cores are free, and 4 are needed: none": {jobs: `
 			job t queue=training min=1 running=n cards=0 cpu=4 age=1h
 			job i queue=inference min=1 pending=1 cards=0 cpu=4`, wantPlaced: "i-0@n"},
-		"a card is free, 2 cores are not: the pod without cards; by default the two pods with cards": {jobs: `
+		"a pod of a card and 2 cores, only the card is free: t without cards; by default u with cards": {jobs: `
 			job t queue=training min=1 running=n cards=0 cpu=6 age=1h
 			job u queue=training min=1 running=n*2 cpu=1 age=1h
 			job i queue=inference min=1 pending=1 cpu=2`, wantEvicted: "t-0", wantPlaced: "i-0@n", wantEvictedByDefault: "u-0 u-1"},
@@ -67,7 +68,7 @@ func TestCPUIsReclaimedIfThePolicySaysSo(t *testing.T) {
 		"a protected pod stays": {jobs: `
 			job t queue=training min=1 running=n cards=0 cpu=8 age=1h preemptable=false
 			job i queue=inference min=1 pending=1 cards=0 cpu=2`},
-		"training reclaims nothing": {jobs: `
+		"training reclaims nothing from inference": {jobs: `
 			job t queue=inference min=1 running=n cards=0 cpu=8 age=1h
 			job i queue=training min=1 pending=1 cards=0 cpu=2`},
 	}) {
@@ -101,7 +102,7 @@ func TestReclaimedCPUIsNotBorrowedAgain(t *testing.T) {
 
 	s.arguments["reclaimResources"] = "All"
 	s.runSession(t).expectEvicted(t, "gang*6")
-	for range 2 {
+	for range 2 { // r starts on the free cores, and the gang waits again
 		s.settle()
 		s.runSession(t)
 	}
@@ -114,7 +115,8 @@ func TestReclaimedCPUIsNotBorrowedAgain(t *testing.T) {
 }
 
 // TestAQueueReclaimsTheCPUThatItDeserves: with reclaimResources All the rules of a tree hold for CPU as for cards. Tenant
-// x has the queues xa and xb. The 8 pods of xb use the 8 cores of node n, and pods of xa wait for one core each.
+// x has the queues xa and xb. The 8 pods of xb use the 8 cores of node n, and pods of xa wait for one core each. The
+// guarantee of x is 8 cores, so that it covers that of xb. wantVictims "xb 2" means two pods of queue xb.
 func TestAQueueReclaimsTheCPUThatItDeserves(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		deservedXA, deservedXB, guaranteeXB string
@@ -149,13 +151,13 @@ func TestAQueueReclaimsTheCPUThatItDeserves(t *testing.T) {
 		s.arguments["reclaimResources"] = "All"
 		s.withoutAllocate = true
 		s.runSession(t)
-		check.Equal(t, "victims", tc.wantVictims, s.evictedByQueue())
+		check.Equal(t, "evicted pods by queue", tc.wantVictims, s.evictedByQueue())
 	}
 }
 
 // TestAnEvictionFreesCPUOfAnAncestor: tenant x has a limit of 8 cores. Its queue xb uses all of them, with the 4 cards
 // that it deserves and 4 that it has borrowed. Pod r of xa needs a card and a core. One eviction frees both, so the
-// limit of the ancestor does not keep r from reclaiming.
+// limit of the ancestor does not keep r from reclaiming. "xb 1" means one pod of queue xb.
 func TestAnEvictionFreesCPUOfAnAncestor(t *testing.T) {
 	for t, isUnlimited := range check.Cases(t, map[string]bool{
 		"pods with cards count against the limit of CPU":       false,
@@ -172,6 +174,6 @@ func TestAnEvictionFreesCPUOfAnAncestor(t *testing.T) {
 		s.withoutAllocate = true
 		s.runSession(t)
 
-		check.Equal(t, "victims", "xb 1", s.evictedByQueue())
+		check.Equal(t, "evicted pods by queue", "xb 1", s.evictedByQueue())
 	}
 }

@@ -64,8 +64,8 @@ func TestDrainReachesAllQueuesBelowTheStopPolicy(t *testing.T) {
 	}
 }
 
-// TestDrainEvictsNoMorePodsThanASessionMay: a session drains whole jobs until it has evicted at least 256 pods
-// (maxDrainedPods), so that it does not flood the API server. Five jobs of 100 pods run. The first session drains
+// TestDrainEvictsNoMorePodsThanASessionMay: a session drains whole jobs, and begins no other one after it has evicted 256
+// pods (maxDrainedPods), so that it does not flood the API server. Five jobs of 100 pods run. The first session drains
 // three of them, the second the other two, and no session evicts a pod twice.
 func TestDrainEvictsNoMorePodsThanASessionMay(t *testing.T) {
 	text := "queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain cpu=10000\n"
@@ -165,8 +165,9 @@ func TestDrainWaitsForThePoliciesOfVolcanoJobs(t *testing.T) {
 	s.runSession(t).expectEvictedAndPlaced(t, "plain*2 vcjob*2", "")
 }
 
-// TestDrainHasEvents: the stop policy is that of tenant x, and the jobs are in its queue xa. Each PodGroup has an event
-// that names x, and queue xa has one event with the sum: a job of 4 pods and one of one pod.
+// TestDrainHasEvents: the stop policy is that of tenant x, and the jobs are in its queue xa. Each drained PodGroup has
+// an event that names x, and queue xa has one event with the sum: a job of 4 pods and one of one pod. The test looks at
+// the event of the gang. "w%d-%s" is the UID of its PodGroup, with the number of the scene.
 func TestDrainHasEvents(t *testing.T) {
 	s := newTree(`
 		queue x quota=8 deserved=8 stopPolicy=HoldAndDrain

@@ -65,7 +65,8 @@ func isOnlyEvent(events []corev1.Event, eventType, kind, text string) bool {
 // TestReclaimEventsNameTheLossOnBothSides: the victim has a warning that says for whom it was evicted and what happens
 // to it. It is on its Volcano job if it has one, else on its PodGroup. The reclaimer's PodGroup has an event that says
 // whose cards it gets. Both say how much work is lost: each pod has run for 24 hours = 86400 seconds on each of its
-// cards. The victim has 4 cards of node n, and one pod of inference waits.
+// cards. The victim has 4 cards of node n, and one pod of inference waits. The UIDs of this test begin with the number of
+// the scene: "w%d-i" is that of PodGroup i.
 func TestReclaimEventsNameTheLossOnBothSides(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ victim, kind, wantOfVictim, wantOfReclaimer string }{
 		"a vcjob of 4 pods that starts again": {"min=4 running=n*4 owner=vcjob", "Job",
@@ -100,7 +101,8 @@ func TestReclaimEventsNameTheLossOnBothSides(t *testing.T) {
 
 // TestEventsNameNoJobsOfOtherNamespaces: names of jobs and queues in other namespaces belong to other tenants. A gang in
 // namespace shop reclaims 4 cards: of one job in shop, which its event names, and of two jobs in namespace ns, which it
-// counts by service type. The victims name the reclaimer in the same way.
+// counts by service type. The victims name the reclaimer in the same way. "w%d-i" is the UID of PodGroup i, with the
+// number of the scene.
 func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4
@@ -122,8 +124,8 @@ func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
 }
 
 // TestEventsShowOnlyServiceTypesOfTheMatrix: in a queue without a service type each pod names one, and may write any
-// text. The pod t-0 does, and is not evicted, because only training is reclaimable. The event in the reclaimer's
-// namespace has the type of the evicted pod t-1.
+// text. The pod t-0 names "any text", and is not evicted, because only training is reclaimable. The event in the
+// reclaimer's namespace has the type of the evicted pod t-1.
 func TestEventsShowOnlyServiceTypesOfTheMatrix(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue other quota=1000 priority=100 reclaimable=true
@@ -137,7 +139,7 @@ func TestEventsShowOnlyServiceTypesOfTheMatrix(t *testing.T) {
 }
 
 // TestAnEventListsJobs: an event in namespace a names at most three jobs of a. It counts the fourth, and those of other
-// namespaces by service type.
+// namespaces by service type. Each namedJob has a name, a namespace and a service type.
 func TestAnEventListsJobs(t *testing.T) {
 	got := describeJobs("a", []namedJob{
 		{"b/1", "b", "training"}, {"a/1", "a", "training"}, {"c/1", "c", "training"},
@@ -147,7 +149,8 @@ func TestAnEventListsJobs(t *testing.T) {
 }
 
 // TestAnEventNamesThreeJobs: five jobs of one card each are evicted for a gang of 5. Its event names three of them, and
-// has the loss of all: 5 × 24 hours = 432000 card-seconds.
+// has the loss of all: 5 × 24 hours = 432000 card-seconds. "w%d-i" is the UID of PodGroup i, with the number of the
+// scene.
 func TestAnEventNamesThreeJobs(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=5
@@ -176,7 +179,8 @@ func TestPlacementsOnFreeCardsAreNotCounted(t *testing.T) {
 }
 
 // TestReclaimCountersCountJobsPodsAndLoss: three counters of the victim's queue count jobs that were evicted as a
-// whole, pods, and card-seconds of lost work. They have the service type of the reclaimer. An elastic pod is no job.
+// whole, pods, and card-seconds of lost work. They have the service type of the reclaimer. The eviction of an elastic
+// pod counts as no job.
 func TestReclaimCountersCountJobsPodsAndLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		victim, wantEvicted          string
@@ -199,7 +203,7 @@ func TestReclaimCountersCountJobsPodsAndLoss(t *testing.T) {
 		check.Equal(t, "pods", tc.wantPods, testutil.ToFloat64(counters.pods.WithLabelValues(queue, "inference")))
 		loss := testutil.ToFloat64(counters.loss.WithLabelValues(queue, "inference"))
 		check.That(t, loss >= tc.wantLoss && loss <= tc.wantLoss+40,
-			"the loss is %v card-seconds, want %v and some of the test's own time", loss, tc.wantLoss)
+			"the loss is %v card-seconds, want %v and at most 40 for the time of the test", loss, tc.wantLoss)
 	}
 }
 

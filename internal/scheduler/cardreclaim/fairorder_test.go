@@ -40,9 +40,9 @@ func (f *fairOrder) serve(jobs []*api.JobInfo, budget int, work func(*api.JobInf
 	return served
 }
 
-// TestEveryJobIsServedInTheEnd: namespace evil brings a new job into every session, which needs the whole budget of 100.
-// The jobs of the honest namespaces need less. A session that cannot serve all jobs serves the namespace that was served
-// least. So after two sessions for each honest job and namespace, every honest job was served.
+// TestEveryJobIsServedInTheEnd: namespace evil brings a new job into every session. Each of these needs the whole
+// budget of 100. The jobs of the honest namespaces need less. A session that cannot serve all jobs serves the namespace
+// that was served least. So after two sessions for each honest job and namespace, every honest job was served.
 func TestEveryJobIsServedInTheEnd(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		const budget = 100
@@ -62,7 +62,7 @@ func TestEveryJobIsServedInTheEnd(t *testing.T) {
 			return workOfHonest
 		}
 
-		// A session in which evil has used up the budget.
+		// Before that, a session in which a job of evil has used up the budget. So the next session serves jobs in turn.
 		order := &fairOrder{}
 		evil := []*api.JobInfo{}
 		before := newJob("evil", "before")
@@ -110,7 +110,7 @@ func TestNamespacesTakeTurnsWhileTheBudgetIsScarce(t *testing.T) {
 		check.Equal(t, fmt.Sprintf("jobs served by session %d", i+6), []string{want}, order.serve([]*api.JobInfo{a1, b1, c1}, 10, needsTen))
 	}
 
-	// A budget of 11 is more than the only job needs.
+	// A budget of 11 is more than the only job needs, so the session serves all jobs.
 	order.serve([]*api.JobInfo{a1}, 11, needsTen)
 	check.That(t, !order.isScarce && order.lastServed == nil, "namespaces take turns after a session that sufficed")
 }

@@ -45,8 +45,9 @@ func TestNoEvictionOnANodeOnWhichThePodCannotRun(t *testing.T) {
 	}
 }
 
-// TestNoEvictionWithoutANodeOnWhichThePodCanRun: node n is the only node, and the training gang uses its 4 cards. The gang
-// is evicted only if the waiting pod could run there after that ("fits"), beside job neighbor of inference, which stays.
+// TestNoEvictionWithoutANodeOnWhichThePodCanRun: node n is the only node, and the training gang uses its 4 cards. The
+// gang is evicted only if the waiting pod could run there after that ("fits"), beside job neighbor of inference, which
+// stays.
 func TestNoEvictionWithoutANodeOnWhichThePodCanRun(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		node        nodeChange
@@ -86,8 +87,8 @@ func TestNoEvictionWithoutANodeOnWhichThePodCanRun(t *testing.T) {
 }
 
 // TestAGangIsPlacedOnlyIfEachPodFitsBesideTheOthers: pods that conflict with each other cannot share a node. Nodes n
-// and m have 4 cards each, and a training gang on each of them has all four. The gang that waits gets nodes for all
-// its pods, or no pod is evicted.
+// and m have 4 cards each, and a training gang on each of them has all four. The gang on n has run for one hour, that
+// on m for 24 hours, so n is the cheaper node. The gang that waits gets nodes for all its pods, or no pod is evicted.
 func TestAGangIsPlacedOnlyIfEachPodFitsBesideTheOthers(t *testing.T) {
 	apart := applyAll(withLabel("api"), avoiding("api")) // each pod avoids the others of its job
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -96,12 +97,12 @@ func TestAGangIsPlacedOnlyIfEachPodFitsBesideTheOthers(t *testing.T) {
 		change                  podChange
 		wantEvicted, wantPlaced string
 	}{
-		"a node accepts 4 pods and has one without cards, which leaves 3: the other node": {
+		"each node accepts 4 pods and n has a neighbor without cards, so it accepts 3 more: m": {
 			scene: `
 				job waiting queue=inference min=4 pending=4
 				job neighbor queue=inference min=1 running=n cards=0 age=24h`,
 			podsPerNode: "4", wantEvicted: "m-gang*4", wantPlaced: "waiting@m*4"},
-		"7 pods on two nodes that accept 4 pods, one of which has one: 3 and 4 pods": {
+		"a gang of 7, each node accepts 4 pods and n has a neighbor: 3 pods on n and 4 on m": {
 			scene: `
 				job waiting queue=inference min=7 pending=7
 				job neighbor queue=inference min=1 running=n cards=0 age=24h`,
@@ -224,14 +225,15 @@ func TestAPlanThatFailsChangesNothing(t *testing.T) {
 
 	// The plan does not know that the neighbor keeps pods of label api out of its zone. Only the predicates find it.
 	neighborAvoids := onJob("neighbor", avoidingWithin(zone, "api"))
+	onePodAvoided := applyAll(neighborAvoids, onJob("waiting", withLabel("api")))
 	for t, tc := range check.Cases(t, map[string]struct {
 		owner, waiting string
 		change         podChange
 	}{
-		"the neighbor avoids the only pod":  {"", "min=1 pending=1", applyAll(neighborAvoids, onJob("waiting", withLabel("api")))},
-		"the neighbor avoids one of a gang": {"", "min=3 pending=3", applyAll(neighborAvoids, onPod("waiting-2", withLabel("api")))},
-		"the victims are pods of a vcjob":   {"owner=vcjob", "min=1 pending=1", applyAll(neighborAvoids, onJob("waiting", withLabel("api")))},
-		"one pod of a gang of two is gated": {"", "min=2 pending=2", onPod("waiting-1", gated)},
+		"the neighbor avoids the only pod":                             {"", "min=1 pending=1", onePodAvoided},
+		"the neighbor avoids one of a gang":                            {"", "min=3 pending=3", applyAll(neighborAvoids, onPod("waiting-2", withLabel("api")))},
+		"the neighbor avoids the only pod, the victims are of a vcjob": {"owner=vcjob", "min=1 pending=1", onePodAvoided},
+		"a scheduling gate stops one pod of a gang of two":             {"", "min=2 pending=2", onPod("waiting-1", gated)},
 	}) {
 		s := newInferenceAndTrainingScene(fmt.Sprintf(`
 			node n model=A cards=4
@@ -249,8 +251,8 @@ func TestAPlanThatFailsChangesNothing(t *testing.T) {
 }
 
 // TestWholeCardsAndSlicesAreDifferentCards: a MIG profile is a card of its own, with its own quota. Node n has 4 whole
-// cards and 4 slices of profile 1g.10gb. Job whole has all cards and job slice all slices. Evicted are the jobs that
-// have what the pods of inference request.
+// cards and 4 slices of profile 1g.10gb. Job whole has all cards and job slice all slices. Job i requests what
+// its row says, and the jobs that have these cards are evicted.
 func TestWholeCardsAndSlicesAreDifferentCards(t *testing.T) {
 	const mig = corev1.ResourceName("nvidia.com/mig-1g.10gb")
 	slice := func(p *corev1.Pod) {

@@ -62,7 +62,7 @@ func TestAJobLosesItsElasticPodsOrAllPods(t *testing.T) {
 			node n model=A cards=8
 			job t queue=training min=6 running=n*8
 			job waiting queue=inference min=3 pending=3`, wantEvicted: "t*8", wantPlaced: "waiting@n*3"},
-		"2 pods of minimum 4, which has no elastic pods: both pods": {scene: `
+		"a job of 2 pods is below its minimum of 4, so it has no elastic pods: both": {scene: `
 			node n model=A cards=8
 			job incomplete queue=training min=4 running=n*2
 			job gang queue=training min=6 running=n*6 age=24h
@@ -190,20 +190,21 @@ func TestPodsWithoutAPodGroupStay(t *testing.T) {
 
 // TestWorkIsLostSinceTheLastCheckpoint: an eviction destroys the work since the last checkpoint, or since the start if
 // there is none. Both gangs have 4 pods. Job "second" runs for 24 hours and has no checkpoint. Job "first" runs for 48
-// hours, so it is evicted only if its checkpoint is younger than 24 hours.
+// hours, so it is evicted only if its checkpoint is younger than 24 hours. A row has up to two checkpoints of job
+// "first": one of its PodGroup and one of its pod first-2.
 func TestWorkIsLostSinceTheLastCheckpoint(t *testing.T) {
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339) }
 
 	for t, tc := range check.Cases(t, map[string]struct{ ofPodGroup, ofPod, wantEvicted string }{
-		"no checkpoint":                                       {"", "", "second*4"},
-		"the PodGroup's is one hour old":                      {at(hour), "", "first*4"},
-		"that of one pod is one hour old, and counts for all": {"", at(hour), "first*4"},
-		"of 30 hours and of one hour, the later counts":       {at(30 * hour), at(hour), "first*4"},
-		"of one hour and of 30 hours, the later counts":       {at(hour), at(30 * hour), "first*4"},
-		"30 hours old": {at(30 * hour), "", "second*4"},
-		"90 days old, before the start, counts as the start": {at(90 * day), "", "second*4"},
-		"90 days in the future counts as now":                {at(-90 * day), "", "first*4"},
-		"texts that are no time count as none":               {"yesterday", "12:00", "second*4"},
+		"no checkpoint":                                                    {"", "", "second*4"},
+		"the PodGroup's is one hour old":                                   {at(hour), "", "first*4"},
+		"the pod's is one hour old, and counts for all pods":               {"", at(hour), "first*4"},
+		"the PodGroup's is 30 hours old, the pod's one: the later counts":  {at(30 * hour), at(hour), "first*4"},
+		"the PodGroup's is one hour old, the pod's 30: the later counts":   {at(hour), at(30 * hour), "first*4"},
+		"the PodGroup's is 30 hours old":                                   {at(30 * hour), "", "second*4"},
+		"the PodGroup's is 90 days old, before the start: counts as start": {at(90 * day), "", "second*4"},
+		"the PodGroup's is 90 days in the future: counts as now":           {at(-90 * day), "", "first*4"},
+		"both are texts that are no time: count as no checkpoint":          {"yesterday", "12:00", "second*4"},
 	}) {
 		s := newInferenceAndTrainingScene(`
 			node n model=A cards=8
@@ -231,7 +232,7 @@ func TestOfEqualLossTheLowerQueueThenTheYoungerJobIsEvicted(t *testing.T) {
 			node n model=A cards=8
 			queue low quota=1000 priority=10000 serviceType=training
 			job waiting queue=inference min=1 pending=1` + gangs)
-		for _, group := range s.Groups {
+		for _, group := range s.Groups { // a checkpoint in the future counts as now
 			group.Annotations["volcano.sh/checkpoint-time"] = time.Now().Add(hour).UTC().Format(time.RFC3339)
 		}
 

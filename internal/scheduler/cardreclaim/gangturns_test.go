@@ -44,9 +44,10 @@ func TestElasticPodsFollowInTheSecondRun(t *testing.T) {
 	s.expectBound(t, "gang@n*4")
 }
 
-// TestWaitingToBorrowDelaysNoOtherCard: queue q deserves 2 cards A, which it uses, and 4 cards B. Its gang "deserving"
-// gets the 4 cards B, although another job of q with higher priority waits for something else: to borrow card A, or for
-// CPU of its limit of 7 cores. So queue r, which deserves nothing, does not borrow the cards B first.
+// TestWaitingToBorrowDelaysNoOtherCard: queue q deserves 2 cards A and 4 cards B. It uses 3 cards A already, so it
+// borrows one. Its gang "deserving" gets the 4 cards B, although another job of q with higher priority waits for
+// something else: to borrow card A, or for CPU. Each pod requests one core, and q has a limit of 7: 3 + 4 for the gang.
+// So queue r, which deserves nothing, does not borrow the cards B first.
 func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
 	for t, waiting := range check.Cases(t, map[string]string{
 		"no job of higher priority waits":                        "",
@@ -208,7 +209,7 @@ func TestGangStartsBesideShortJobs(t *testing.T) {
 		"flat queues: the gang is of inference":      {queueOfShort: "training", scene: flat},
 		"flat queues, without cardreclaim":           {withoutReclaim: true, queueOfShort: "training", scene: flat},
 	}) {
-		tc.expectGangStart(t, 4)
+		tc.expectGangStart(t, 4) // in the fourth session
 	}
 }
 
@@ -232,7 +233,7 @@ func TestGangStartsNotWhereNoCardIsKept(t *testing.T) {
 			job short queue=training min=1 running=n*3 age=1m
 			job gang queue=inference min=1 pending=1 cards=4`},
 	}) {
-		c := tc.expectGangStart(t, 0)
+		c := tc.expectGangStart(t, 0) // in none of the 20 sessions
 
 		check.Equal(t, "short jobs that started", 20, c.started)
 	}
@@ -291,15 +292,15 @@ func TestCardsAreKeptWherePodsEndSoon(t *testing.T) {
 // training gets none of the free cards, and preempts a job of lower priority, on either node.
 func TestAJobPreemptsBesideKeptCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ jobs, wantEvicted, wantBound string }{
-		"the lowest priority is on the other node": {`
+		"low has the lowest priority, on the other node m: low is preempted": {`
 			job t queue=training min=1 running=n*2 age=1m priorityClass=high
 			job low queue=training min=1 running=m age=1m priorityClass=low
 			job gang queue=inference min=4 pending=4`, "low-0", ""},
-		"the job without PriorityClass has the lowest priority, and its node has the kept cards": {`
+		"t has no PriorityClass, so the lowest priority, on node n with the kept cards: t is preempted": {`
 			job t queue=training min=2 running=n*2 age=1m
 			job low queue=training min=1 running=m age=1m priorityClass=low
 			job gang queue=inference min=4 pending=4`, "t-0 t-1", ""},
-		"no gang waits, so no cards are kept": {`
+		"no gang waits, so no cards are kept, and high gets a free card": {`
 			job t queue=training min=2 running=n*2 age=1m
 			job low queue=training min=1 running=m age=1m priorityClass=low`, "", "high-0@n"},
 	}) {

@@ -81,9 +81,9 @@ func TestAChangeOfOtherCardsRepeatsNoSearch(t *testing.T) {
 	check.Equal(t, "searches in 20 sessions", 5, searches)
 }
 
-// TestAFailedSearchIsRepeatedAfterAChangeThatHelps: the pod of job i waits, and four sessions find no victim for it. Then
-// one thing changes that makes an eviction possible or needless. The next session repeats the search at once, and the
-// pod gets its card.
+// TestAFailedSearchIsRepeatedAfterAChangeThatHelps: the pod of job i waits, and four sessions evict no pod for it.
+// Without a change the fifth session would not search again. Then one thing changes that makes an eviction possible or
+// needless. So the fifth session repeats the search, and the pod gets its card.
 func TestAFailedSearchIsRepeatedAfterAChangeThatHelps(t *testing.T) {
 	const protectedPods = `
 		node n model=A cards=4
@@ -183,7 +183,7 @@ func TestAFailedSearchIsRepeatedAtTheMinimumRuntime(t *testing.T) {
 		job t queue=training min=4 running=n*4 age=10s
 		job i queue=inference min=1 pending=1`)
 	s.arguments = minimumRuntimeOfTraining("30s")
-	for range 4 {
+	for range 4 { // no session evicts, and all are at the time at which the scene began
 		s.runSession(t).expectEvictedAndPlaced(t, "", "")
 	}
 
@@ -193,7 +193,7 @@ func TestAFailedSearchIsRepeatedAtTheMinimumRuntime(t *testing.T) {
 
 // TestLeftoverCardsServeAJobWhoseSearchFailed: inference reclaims from training, and urgent from batch. Job a of
 // inference finds no victim, because only the batch gang of 8 runs. Then a job of urgent evicts that gang for 4 pods. One
-// of the 4 cards that are left over goes to job a in the same session, although its search failed before.
+// of the 4 cards that are left over goes to job a in the same session, although the search for job a failed before.
 func TestLeftoverCardsServeAJobWhoseSearchFailed(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue other quota=1000 priority=20000 serviceType=batch
@@ -254,7 +254,7 @@ func TestPreemptRestsAfterLongSearch(t *testing.T) {
 		"2 seconds, until second 8: the session of second 5 rests":   {2 * time.Second, 1},
 		"5 seconds, until second 20: those of 8, 11, 14 and 17 rest": {5 * time.Second, 4},
 	}) {
-		s := newSceneOfHopelessPreemptors(2, 1)
+		s := newSceneOfHopelessPreemptors(2, 1) // 2 nodes full of protected pods, one waiting job
 		s.startCache()
 		t.Cleanup(s.Close)
 
@@ -290,7 +290,7 @@ func (s *scene) countRests(took time.Duration, run func()) int {
 }
 
 // TestSearchIgnoresPodsBeyondTheQuota: 2000 pods wait, and the quota allows 3. The search must not look at all of them:
-// its work stays within that for 20 pods and a small constant. The 3 pods get their cards.
+// its work stays below a bound for 20 pods and as many evictions. 3 pods get a card.
 func TestSearchIgnoresPodsBeyondTheQuota(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue inference quota={"A":3} priority=80000 serviceType=inference cpu=100000

@@ -30,9 +30,9 @@ func newSceneOfQueuesThatReclaim(nodes, queues int) *scene {
 
 // TestQueuesOfOneTypeShareTheListOfVictims: in flat queues only the service type and the priority of a queue decide which
 // jobs it may evict. So the session lists the victims once for all inference queues of priority 80000, and once more for
-// the queue of priority 90000. 4 of the 6 nodes are reclaimed, one for each job.
+// the queue of priority 90000. Four jobs get the cards of a node each, so 4 of the 6 nodes are reclaimed.
 func TestQueuesOfOneTypeShareTheListOfVictims(t *testing.T) {
-	s := newSceneOfQueuesThatReclaim(6, 5)
+	s := newSceneOfQueuesThatReclaim(6, 5) // 6 full nodes, and jobs w000 to w004 in 5 inference queues
 	s.add(`
 		queue high quota={"A":8} priority=90000 serviceType=inference cpu=1000
 		job h queue=high min=1 pending=1 cards=8`)

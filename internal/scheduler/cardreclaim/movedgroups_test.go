@@ -32,8 +32,9 @@ func TestAMovedPodGroupStaysAVictimByItsChargedQueue(t *testing.T) {
 	}
 }
 
-// TestTheChargedQueueRanksAMovedPodGroup: job t was placed in queue training of priority 20000, and moved to queue lower
-// of priority 5000. It counts by training, so the pods of queue low, of priority 10000, are evicted before it.
+// TestTheChargedQueueRanksAMovedPodGroup: job t was placed in queue training of priority 20000, and moved to queue
+// lower of priority 5000. Its rank is that of queue training, so the pods of queue low, of priority 10000, are evicted
+// before it.
 func TestTheChargedQueueRanksAMovedPodGroup(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue low quota=1000 priority=10000 serviceType=training cpu=1000
@@ -59,7 +60,8 @@ func TestADrainEvictsMovedPodGroups(t *testing.T) {
 	}
 }
 
-// TestNothingIsEvictedOnANodeThatIsNotReady: the kubelet of such a node cannot end the victims, and starts no other pod.
+// TestNothingIsEvictedOnANodeThatIsNotReady: the kubelet of a node that is not ready cannot end the victims, and starts
+// no other pod.
 // So an eviction would destroy work in vain. The gang of 4 on node n goes only if the node is ready.
 func TestNothingIsEvictedOnANodeThatIsNotReady(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {

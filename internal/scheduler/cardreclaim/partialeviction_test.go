@@ -11,7 +11,8 @@ import (
 
 // TestPartialEvictionIsCompleted: before an eviction the scheduler writes condition DisruptionTarget to all pods of the
 // job. If it ends before the last eviction, a part of the job runs on. The next scheduler evicts the pods that have the
-// condition if their job is below its minimum and may be evicted. 3 pods of job t run, and a fourth is pending.
+// condition, if it is younger than 2.5 minutes, and if their job is below its minimum and may be evicted. 3 pods of job
+// t run, and a fourth is pending. A second session still treats the same pods as evicted.
 func TestPartialEvictionIsCompleted(t *testing.T) {
 	byScheduler := withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, time.Second)
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -31,8 +32,8 @@ func TestPartialEvictionIsCompleted(t *testing.T) {
 			job: "queue=training min=4 owner=vcjob", condition: withDisruptionTarget(corev1.PodReasonTerminationByKubelet, time.Second)},
 		"the condition is a week old: none": {
 			job: "queue=training min=4 owner=vcjob", condition: withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, 7*day)},
-		"the queue is not reclaimable: none": {job: "queue=inference min=4 owner=vcjob", condition: byScheduler},
-		"the pods are protected: none":       {job: "queue=training min=4 owner=vcjob preemptable=false", condition: byScheduler},
+		"queue inference is not reclaimable: none": {job: "queue=inference min=4 owner=vcjob", condition: byScheduler},
+		"the pods are protected: none":             {job: "queue=training min=4 owner=vcjob preemptable=false", condition: byScheduler},
 	}) {
 		s := newInferenceAndTrainingScene(`
 			node n model=A cards=4
@@ -41,6 +42,6 @@ func TestPartialEvictionIsCompleted(t *testing.T) {
 		s.runSession(t).expectEvicted(t, tc.wantDeleted+" "+tc.wantRecreated)
 		s.expectDeletedAndRecreated(t, tc.wantDeleted, tc.wantRecreated)
 
-		s.runSession(t).expectEvicted(t, tc.wantDeleted+" "+tc.wantRecreated) // the next session still knows them
+		s.runSession(t).expectEvicted(t, tc.wantDeleted+" "+tc.wantRecreated)
 	}
 }

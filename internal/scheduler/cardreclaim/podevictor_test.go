@@ -118,8 +118,8 @@ func TestPodsOfVolcanoJobsAreRecreatedAndOthersDeleted(t *testing.T) {
 }
 
 // TestAnEvictedPodSaysWhyBeforeItGoes: the scheduler first writes to a pod the conditions of Volcano's own eviction, then
-// the annotation with which it is recreated. Both are patches of the status, which need no right to change what pods
-// run. Each has the UID of the pod, so that it cannot hit another pod of that name.
+// the annotation with which it is recreated. Both are patches of the status, so the scheduler needs no permission to
+// change the spec of pods. Each has the UID of the pod, so that it cannot hit another pod of that name.
 func TestAnEvictedPodSaysWhyBeforeItGoes(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=1
@@ -235,10 +235,11 @@ func TestFailedWritesAreRepeatedUntilThePodIsGone(t *testing.T) {
 	}
 }
 
-// TestAFailedWriteIsRepeatedForHalfAMinute: that is longer than API servers take to elect a leader, and no longer than
-// deletionTimeout, after which the pod is deleted in any case.
+// TestAFailedWriteIsRepeatedForHalfAMinute: the delays between the attempts sum up to 20 seconds at least, as API servers
+// may take so long to elect a leader. They sum up to deletionTimeout, 30 seconds, at most: after it the pod is deleted in
+// any case.
 func TestAFailedWriteIsRepeatedForHalfAMinute(t *testing.T) {
-	total := totalDelay(0)
+	total := totalDelay(0) // without jitter
 	check.That(t, total >= 20*time.Second && total <= deletionTimeout, "a write is tried for %s", total)
 }
 
@@ -280,12 +281,12 @@ func TestAFailedDeletionIsRepeatedAfterTheTimeout(t *testing.T) {
 	var deletions atomic.Int32
 	s.failWrites("delete", errors.New("refused"), func() bool { return deletions.Add(1) <= 4 })
 	restoreTimeouts(t)
-	s.action.evictor.backoff.Steps = 1
+	s.action.evictor.backoff.Steps = 1 // one attempt for each deletion
 
 	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
 	eventually(t, "all deletions have failed", func() bool { return deletions.Load() == 4 })
 
-	deletionTimeout = -time.Second
+	deletionTimeout = -time.Second // it is over at once
 	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
 	eventually(t, "all pods are deleted", func() bool { return len(s.deletedPods(t)) == 4 })
 }
@@ -312,7 +313,7 @@ func TestAllEvictedPodsGoAlthoughWritesFail(t *testing.T) {
 		"one deletion fails, of a gang":     {job: "min=4", change: torch, verb: "delete", failures: 1, wantEvicted: "t*4"},
 		"two deletions fail, of a vcjob that ends": {
 			job: "min=4 owner=vcjob evictionPolicy=TerminateJob", verb: "delete", failures: 2, wantEvicted: "t*4"},
-		"the pod has the conditions already": {
+		"pod t-0 has its conditions already, so only its deletion is left": {
 			job: "min=1", change: applyAll(deployment, onPod("t-0", hasConditions)), verb: "delete", wantEvicted: "t-0"},
 		"all 9 attempts of a deletion fail": {job: "min=1", change: deployment, verb: "delete", failures: 9, isGivenUp: true, wantEvicted: "t-0"},
 	}) {

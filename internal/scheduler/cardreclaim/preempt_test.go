@@ -68,8 +68,9 @@ func TestPreemptEvictsAGangAsAWhole(t *testing.T) {
 	}
 }
 
-// TestPreemptedPodsSayWhy: each pod of the evicted gang gets a condition and an event with the words of Volcano's own
-// eviction. That includes the pods that Volcano itself did not choose.
+// TestPreemptedPodsSayWhy: job high needs one card, for which Volcano would evict one pod of job low. Job low is a gang
+// of 4, so all its pods are evicted. Each of them gets a condition and an event with the words of Volcano's own
+// eviction.
 func TestPreemptedPodsSayWhy(t *testing.T) {
 	s, preempt := newPreemptScene(t, `
 		queue q quota=1000 cpu=1000
@@ -133,7 +134,7 @@ func TestAPreemptedPodIsDeletedAfterFailedWrites(t *testing.T) {
 		job other queue=q min=1 running=n*6,m*6 priorityClass=high
 		job high queue=q min=1 pending=1 priorityClass=high
 		job low queue=q min=1 running=n*2,m*2 priorityClass=low`)
-	s.action.evictor.backoff.Steps = 1
+	s.action.evictor.backoff.Steps = 1 // one attempt for each write of a session
 	var isDown atomic.Bool
 	isDown.Store(true)
 	s.failWrites("delete", errors.New("refused"), isDown.Load)
@@ -144,7 +145,7 @@ func TestAPreemptedPodIsDeletedAfterFailedWrites(t *testing.T) {
 	check.Equal(t, "number of evicted pods", 1, len(s.In(api.Releasing)))
 
 	restoreTimeouts(t)
-	deletionTimeout = 0
+	deletionTimeout = 0 // the time is over at once
 	s.runPreemptAction(preempt).expectEvicted(t, evicted)
 
 	isDown.Store(false)
@@ -169,7 +170,7 @@ func TestAGangIsPreemptedOnceWhileWritesFail(t *testing.T) {
 	s.runPreemptAction(preempt)
 	evicted := session.Names(s.In(api.Releasing))
 	check.Equal(t, "number of evicted pods", 2, len(s.In(api.Releasing)))
-	for range 3 {
+	for range 3 { // each session still sees all four pods on their nodes
 		s.runPreemptAction(preempt).expectEvicted(t, evicted)
 	}
 
@@ -178,7 +179,7 @@ func TestAGangIsPreemptedOnceWhileWritesFail(t *testing.T) {
 }
 
 // TestEvictorRepeatsFailedWrites: Volcano's own actions, such as reclaim, evict through the same evictor. It repeats a
-// deletion that fails twice, and returns an error only if all attempts fail.
+// deletion that fails twice, and returns an error if all attempts fail.
 func TestEvictorRepeatsFailedWrites(t *testing.T) {
 	s, preempt := newPreemptScene(t, `
 		node n model=A cards=8

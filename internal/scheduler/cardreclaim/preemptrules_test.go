@@ -53,7 +53,7 @@ func TestAJobOfHighPriorityGetsACardOfItsFullQueue(t *testing.T) {
 			job high queue=q min=1 pending=1 minCards=1 priorityClass=high phase=Pending`+low)
 		s.playSession(preempt)
 		for range 2 {
-			s.endEvicted()
+			s.endEvicted() // evicted pods are gone, and placed pods run
 			s.playSession(preempt)
 		}
 
@@ -61,9 +61,9 @@ func TestAJobOfHighPriorityGetsACardOfItsFullQueue(t *testing.T) {
 	}
 }
 
-// TestAPreemptedCardGoesToThePreemptor: job low fills node n, and job high of the same queue evicts one of its pods. Other
-// jobs wait for cards too, and must not take the freed one, else high would evict again and again. In 8 sessions high
-// runs, and no more pods are evicted than jobs of high priority wait in queue q.
+// TestAPreemptedCardGoesToThePreemptor: job low fills node n, and job high of the same queue evicts one of its pods.
+// Other jobs wait for cards too, and must not take the freed one, else high would evict again and again. After 8
+// sessions high runs. No more pods are evicted than jobs of high priority wait in queue q.
 func TestAPreemptedCardGoesToThePreemptor(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		others         string
@@ -101,18 +101,19 @@ func TestAPreemptedCardGoesToThePreemptor(t *testing.T) {
 		gone := 0
 		for range 7 {
 			s.playSession(preempt)
-			gone += s.endEvicted()
+			gone += s.endEvicted() // they are gone, and placed pods run
 		}
 
-		s.playSession(preempt)
+		s.playSession(preempt) // the eighth
 		gone += len(s.In(api.Releasing))
 		check.Equal(t, "running pods of high", 1, len(s.Job("high").TaskStatusIndex[api.Running]))
 		check.That(t, gone <= tc.wantAtMostGone, "%d pods are evicted, at most %d are needed", gone, tc.wantAtMostGone)
 	}
 }
 
-// TestOneEvictionServesTwoPreemptors: job first needs one card, and the eviction of a pod of 4 cards serves it. Job second
-// comes before the API server shows the deletion. It uses one of the 3 cards that are left over, so no other pod goes.
+// TestOneEvictionServesTwoPreemptors: job first needs one card, and the eviction of a pod of 4 cards serves it. Job
+// second comes before the API server shows the deletion. It uses one of the 3 cards that are left over, so no other pod
+// goes.
 func TestOneEvictionServesTwoPreemptors(t *testing.T) {
 	s, preempt := newPreemptScene(t, `
 		queue q quota={"A":8} cpu=1000
@@ -125,7 +126,7 @@ func TestOneEvictionServesTwoPreemptors(t *testing.T) {
 
 	s.Close()
 	s.addToCache("job second queue=q min=1 pending=1 priorityClass=high")
-	for range 3 {
+	for range 3 { // the evicted pod is still there
 		s.runPreemptAction(preempt)
 		check.Equal(t, "evicted pods of all sessions", 1, len(s.In(api.Releasing)))
 	}
@@ -151,7 +152,7 @@ func TestPreemptWaitsForReclaim(t *testing.T) {
 	}{
 		"cardreclaim evicts a pod of training": {change: func(*scene) {}, wantJob: "t"},
 		"cardreclaim rests for a minute: none": {change: func(s *scene) { s.action.restsUntil = s.Now.Add(time.Minute) }},
-		"the budget of cardreclaim is used up by another job: none": {
+		"cardreclaim has used up its budget for job first, so it does not come to job high: none": {
 			more:   "job first queue=inference min=1 pending=1 cards=9 priorityClass=high",
 			change: func(s *scene) { s.action.budget.maxPerSession = 1 }},
 		"cardreclaim is not configured: preempt evicts": {change: func(*scene) {}, withoutReclaim: true, wantJob: "low"},
@@ -240,6 +241,7 @@ func TestANominationWithoutEvictionsKeepsNoPodFromPreempting(t *testing.T) {
 		job high queue=q min=2 pending=2 priorityClass=high`, nominated)
 
 	s.runPreemptAction(preempt).expectEvictedAndPlaced(t, "low*2", "high@n*2")
+	// The session did see the nomination.
 	check.Equal(t, "nominated node of the pod in Volcano's cache", "m", s.Task("high-0").Pod.Status.NominatedNodeName)
 }
 
@@ -259,9 +261,9 @@ func TestAPodDoesNotWaitForEvictionsOfTheSameSession(t *testing.T) {
 	check.Equal(t, "pods of high that get a card", 2, s.countPlaced("high"))
 }
 
-// TestPreemptLeavesAGangItsKeptCards: 2 of the 6 cards of node k are free, and kept for a gang of inference that waits for
-// 4. Job high of training may not take them. It preempts job low of its queue, for all the cards that it needs. Each row
-// plays 5 sessions, in which evicted pods end.
+// TestPreemptLeavesAGangItsKeptCards: 2 of the 6 cards of node k are free, and kept for a gang of inference that waits
+// for 4. Job high of training may not take them. It preempts job low of its queue, for all the cards that it needs.
+// Each row plays 5 sessions, in which evicted pods end.
 func TestPreemptLeavesAGangItsKeptCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		jobs                      string
@@ -295,7 +297,7 @@ func TestPreemptLeavesAGangItsKeptCards(t *testing.T) {
 		gone := 0
 		for range 4 {
 			s.openSession().Run(enqueue.New(), NewAllocate(s.action), preempt)
-			gone += s.endEvicted()
+			gone += s.endEvicted() // they are gone, and placed pods run
 		}
 
 		s.openSession().Run(enqueue.New(), NewAllocate(s.action), preempt)

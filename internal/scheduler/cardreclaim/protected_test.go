@@ -51,7 +51,7 @@ func TestAGangWithAPodOnItsWayStays(t *testing.T) {
 
 // TestWhichQueuesReclaimFromWhich: by the shipped reclaim matrix only inference reclaims, and only from training, in
 // queues that are reclaimable and have a lower priority. Queue "victim" fills node n with a gang of 4 pods, and one
-// pod waits in queue "reclaimer".
+// pod waits in queue "reclaimer". What a row adds to a queue replaces the earlier word of the same key.
 func TestWhichQueuesReclaimFromWhich(t *testing.T) {
 	const (
 		reclaimer = "queue reclaimer quota=1000 priority=80000 serviceType=inference"
@@ -70,15 +70,15 @@ func TestWhichQueuesReclaimFromWhich(t *testing.T) {
 		change            podChange
 		wantEvicted       string
 	}{
-		"inference of priority 80000 from training of priority 20000": {reclaimer, victim, nil, "t*4"},
-		"not from a queue that is not reclaimable":                    {reclaimer, victim + " reclaimable=false", nil, ""},
-		"not from a queue of equal priority":                          {reclaimer, victim + " priority=80000", nil, ""},
-		"not from a queue of higher priority":                         {reclaimer, victim + " priority=90000", nil, ""},
-		"inference not from inference":                                {reclaimer, victim + " serviceType=inference", nil, ""},
-		"not from a service type that the matrix does not have":       {reclaimer, victim + " serviceType=batch", nil, ""},
-		"training not from training":                                  {reclaimer + " serviceType=training", victim, nil, ""},
-		"a service type that the matrix does not have, none":          {reclaimer + " serviceType=batch", victim, nil, ""},
-		"a closed queue, none":                                        {reclaimer + " state=Closed", victim, nil, ""},
+		"inference of priority 80000 from training of priority 20000":   {reclaimer, victim, nil, "t*4"},
+		"not from a queue that is not reclaimable":                      {reclaimer, victim + " reclaimable=false", nil, ""},
+		"not from a queue of equal priority":                            {reclaimer, victim + " priority=80000", nil, ""},
+		"not from a queue of higher priority":                           {reclaimer, victim + " priority=90000", nil, ""},
+		"inference not from inference":                                  {reclaimer, victim + " serviceType=inference", nil, ""},
+		"not from a service type that the matrix does not have":         {reclaimer, victim + " serviceType=batch", nil, ""},
+		"training not from training":                                    {reclaimer + " serviceType=training", victim, nil, ""},
+		"a service type that the matrix does not have reclaims nothing": {reclaimer + " serviceType=batch", victim, nil, ""},
+		"a closed queue reclaims nothing":                               {reclaimer + " state=Closed", victim, nil, ""},
 
 		// In a queue without service type each pod names its own.
 		"queue without type, pods without type: none":           {reclaimer, untyped, nil, ""},
@@ -127,15 +127,15 @@ func TestNoJobIsEvictedBeforeItsMinimumRuntime(t *testing.T) {
 		change      podChange
 		wantEvicted string
 	}{
-		"a gang of 59 minutes stays":                           {job: "min=4 age=59m"},
-		"elastic pods of 59 minutes stay":                      {job: "min=1 age=59m"},
-		"a gang of 61 minutes is evicted":                      {job: "min=4 age=61m", wantEvicted: "a*4"},
-		"pods of 5 minutes, one of them of 125: evicted":       {job: "min=4 age=5m", change: onPod("a-2", startedEarlier), wantEvicted: "a*4"},
-		"no pod has started: stays":                            {job: "min=4 age=9h", change: onJob("a", notStarted)},
-		"init containers run for 2 hours: evicted":             {job: "min=4 age=2h", change: onJob("a", inInitContainers), wantEvicted: "a*4"},
-		"init containers run for 59 minutes: stays":            {job: "min=4 age=59m", change: onJob("a", inInitContainers)},
-		"the pods have had their node for 61 minutes: evicted": {job: "min=4 age=9h", change: onJob("a", boundFor(61*time.Minute)), wantEvicted: "a*4"},
-		"the pods have had their node for one minute: stays":   {job: "min=4 age=9h", change: onJob("a", boundFor(time.Minute))},
+		"a gang of 59 minutes stays":                                    {job: "min=4 age=59m"},
+		"elastic pods of 59 minutes stay":                               {job: "min=1 age=59m"},
+		"a gang of 61 minutes is evicted":                               {job: "min=4 age=61m", wantEvicted: "a*4"},
+		"pods of 5 minutes, one of them of 125: evicted":                {job: "min=4 age=5m", change: onPod("a-2", startedEarlier), wantEvicted: "a*4"},
+		"no pod has started, and none says when it got its node: stays": {job: "min=4 age=9h", change: onJob("a", notStarted)},
+		"init containers run for 2 hours: evicted":                      {job: "min=4 age=2h", change: onJob("a", inInitContainers), wantEvicted: "a*4"},
+		"init containers run for 59 minutes: stays":                     {job: "min=4 age=59m", change: onJob("a", inInitContainers)},
+		"the pods have had their node for 61 minutes: evicted":          {job: "min=4 age=9h", change: onJob("a", boundFor(61*time.Minute)), wantEvicted: "a*4"},
+		"the pods have had their node for one minute: stays":            {job: "min=4 age=9h", change: onJob("a", boundFor(time.Minute))},
 	}) {
 		s := newInferenceAndTrainingScene(`
 			node n model=A cards=8

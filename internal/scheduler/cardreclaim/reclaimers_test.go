@@ -131,7 +131,8 @@ func TestAJobOfMinimumOneReclaimsForAsManyPodsAsPossible(t *testing.T) {
 }
 
 // TestAJobOfMinimumOneUsesWhatCanBeReclaimed: the pods of a Deployment work alone. Each row has another reason why only
-// some of them get a card, or why one victim is chosen and not another.
+// some of them get a card, or why one victim is chosen and not another. One row has gangs of equal pods: that the larger
+// gangs get nothing must not stop the smaller one.
 func TestAJobOfMinimumOneUsesWhatCanBeReclaimed(t *testing.T) {
 	lastFiveRequestB := onJob("i", func(p *corev1.Pod) {
 		if p.Name > "i-4" {
@@ -171,7 +172,7 @@ func TestAJobOfMinimumOneUsesWhatCanBeReclaimed(t *testing.T) {
 }
 
 // TestAPodGetsOneOfTheCardsThatItAccepts: card=A|B accepts card A, else card B. Node n has 4 cards A and node m 4
-// cards B; the training gangs a and b use them since 24 hours. So both evictions would lose as much work.
+// cards B; the training gangs a and b have used them for 24 hours. So both evictions would lose as much work.
 func TestAPodGetsOneOfTheCardsThatItAccepts(t *testing.T) {
 	const queue = "queue inference priority=80000 serviceType=inference "
 
@@ -196,8 +197,8 @@ func TestAPodGetsOneOfTheCardsThatItAccepts(t *testing.T) {
 	}
 }
 
-// TestTheVictimsDecideBetweenCardsThatAPodAccepts: where a pod may get cards of two nodes, the order of its cards, its
-// quota and the work that would be lost decide.
+// TestTheVictimsDecideBetweenCardsThatAPodAccepts: where a pod may get cards of two nodes, the quota of its queue and
+// the work that would be lost decide. If both evictions lose the same, the first gang by name is evicted.
 func TestTheVictimsDecideBetweenCardsThatAPodAccepts(t *testing.T) {
 	runScenes(t, map[string]sceneCase{
 		"card A or B, the gang with A has run for less time: A": {scene: `
@@ -227,8 +228,9 @@ func TestTheVictimsDecideBetweenCardsThatAPodAccepts(t *testing.T) {
 	})
 }
 
-// TestAPodGetsTheFirstOfItsCardsThatIsFree: a card A of node n and a card B of node m are free. The action cardreclaim
-// runs without allocate before it.
+// TestAPodGetsTheFirstOfItsCardsThatIsFree: of the free cards that a pod accepts, it gets the one that it names first.
+// A card A of node n and a card B of node m are free. The action cardreclaim runs without allocate before it, and
+// places the pod itself.
 func TestAPodGetsTheFirstOfItsCardsThatIsFree(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ card, wantPlaced string }{
 		"card A or B: A": {"A|B", "i-0@n"},
@@ -322,11 +324,11 @@ func TestWhichJobsReclaimNothing(t *testing.T) {
 		topology  *v1beta1.NetworkTopologySpec
 		arguments map[string]any
 	}{
-		"Volcano has not enqueued it, its phase is Pending": {waiting: "job i queue=inference min=2 pending=2 phase=Pending"},
-		"its queue does not exist":                          {waiting: "job i queue=none min=1 pending=1"},
-		"its pod requests CPU and no card":                  {waiting: "job i queue=inference min=1 pending=1 cards=0", change: requesting("cpu", "64")},
-		"its card name is invalid":                          {waiting: "job i queue=inference min=1 pending=1 card=not_a_name"},
-		"Volcano places it by a hard network topology, which the action does not know": {
+		"Volcano has not enqueued the job, its phase is Pending": {waiting: "job i queue=inference min=2 pending=2 phase=Pending"},
+		"the queue of the job does not exist":                    {waiting: "job i queue=none min=1 pending=1"},
+		"the pod requests CPU and no card":                       {waiting: "job i queue=inference min=1 pending=1 cards=0", change: requesting("cpu", "64")},
+		"the card name is invalid":                               {waiting: "job i queue=inference min=1 pending=1 card=not_a_name"},
+		"Volcano places the job by a hard network topology, which the action does not know": {
 			waiting: "job i queue=inference min=2 pending=2", topology: &hardTopology},
 		"the plugin refused its arguments, so the session has no rules": {
 			waiting: "job i queue=inference min=2 pending=2", arguments: map[string]any{"overCommitFactor": 0.5}},
@@ -343,9 +345,10 @@ func TestWhichJobsReclaimNothing(t *testing.T) {
 	}
 }
 
-// TestShardingLimitsTheNodesOfAScheduler: with Volcano's sharding several schedulers share a cluster, and each has a shard
-// of the nodes. With hard sharding a scheduler uses no other nodes. With soft sharding it prefers free cards of its shard,
-// and reclaims wherever the least work is lost. The gang on node n has run for one hour, that on m for 24 hours.
+// TestShardingLimitsTheNodesOfAScheduler: with Volcano's sharding several schedulers share a cluster, and each has a
+// shard of the nodes. With hard sharding a scheduler uses no other nodes. With soft sharding it prefers free cards of
+// its shard, and reclaims wherever the least work is lost. The gang on node n has run for one hour, that on m for 24
+// hours, so n is the cheaper node.
 func TestShardingLimitsTheNodesOfAScheduler(t *testing.T) {
 	before := options.ServerOpts.ShardingMode
 	t.Cleanup(func() { options.ServerOpts.ShardingMode = before })
@@ -355,7 +358,7 @@ func TestShardingLimitsTheNodesOfAScheduler(t *testing.T) {
 		cards                   int // of each node, of which 4 are in use
 		wantEvicted, wantPlaced string
 	}{
-		"none, the shard has m: n, the cheaper node":             {util.NoneShardingMode, "m", 4, "t*4", "i-0@n"},
+		"no sharding, the shard has m: n, the cheaper node":      {util.NoneShardingMode, "m", 4, "t*4", "i-0@n"},
 		"hard, the shard has m: m":                               {util.HardShardingMode, "m", 4, "u*4", "i-0@m"},
 		"hard, the shard has no node: none":                      {util.HardShardingMode, "", 4, "", ""},
 		"soft, the shard has n: n, the cheaper node":             {util.SoftShardingMode, "n", 4, "t*4", "i-0@n"},

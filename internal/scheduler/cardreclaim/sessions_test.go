@@ -42,10 +42,10 @@ func TestAPodThatOnlyTerminatingPodsKeepOffItsNodeWaits(t *testing.T) {
 		podsPerNode         string
 		training, reclaimer podChange
 	}{
-		"they have the same host port": {"110", withHostPort(80), withHostPort(80)},
-		"the pod avoids them":          {"110", withLabel("t"), applyAll(avoiding("t"), withHostPort(80))},
-		"they avoid the pod":           {"110", avoiding("i"), applyAll(withLabel("i"), withHostPort(80))},
-		"the node accepts 4 pods":      {"4", nil, nil},
+		"the gang and the pod have the same host port": {"110", withHostPort(80), withHostPort(80)},
+		"the pod avoids the gang":                      {"110", withLabel("t"), applyAll(avoiding("t"), withHostPort(80))},
+		"the gang avoids the pod":                      {"110", avoiding("i"), applyAll(withLabel("i"), withHostPort(80))},
+		"the node accepts 4 pods, those of the gang":   {"4", nil, nil},
 	}) {
 		s := newInferenceAndTrainingScene(`
 			node n,m model=A cards=4
@@ -62,8 +62,9 @@ func TestAPodThatOnlyTerminatingPodsKeepOffItsNodeWaits(t *testing.T) {
 	}
 }
 
-// TestANewPodReclaimsBesideOneThatWaitsForItsNode: all pods of job i have the same host port, so each needs a node of its
-// own. The gang on node n is evicted for i-1. Then i-2 comes. It cannot share node n with i-1, and reclaims node m.
+// TestANewPodReclaimsBesideOneThatWaitsForItsNode: all pods of the scene have the same host port, so each pod of job i
+// needs a node of its own. The gang on node n is evicted for i-1. Then i-2 comes. It cannot share node n with i-1, and
+// reclaims node m. Meanwhile the terminating pods still have the port on node n, so i-1 is not placed yet.
 func TestANewPodReclaimsBesideOneThatWaitsForItsNode(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n,m model=A cards=4
@@ -132,7 +133,8 @@ func TestAFailedSearchOfOneServiceTypeIsNotThatOfAnother(t *testing.T) {
 }
 
 // TestNoPodWaitsForAPodThatDoesNotTerminate: the pod hanging-0 was deleted an hour ago and still has its card. Its node
-// may be broken, so job i does not wait for that card. It reclaims another one, if there is one.
+// may be broken, so job i does not wait for that card. It reclaims a card of training, if there is one. A deleted pod
+// counts as evicted, so hanging-0 is in the list of both rows.
 func TestNoPodWaitsForAPodThatDoesNotTerminate(t *testing.T) {
 	hanging := onPod("hanging-0", terminatingSince(hour))
 
@@ -150,9 +152,9 @@ func TestNoPodWaitsForAPodThatDoesNotTerminate(t *testing.T) {
 	})
 }
 
-// TestReclaimedCardsAreKeptForTheirGang: a gang of 2 pods reclaims all cards of the nodes n and m. Then node m is cordoned
-// for a while, so the gang cannot start. The free cards of node n are kept for it: the training job waiting-again, which
-// has 4 pods, does not get them. When node m is back, the gang starts.
+// TestReclaimedCardsAreKeptForTheirGang: a gang of 2 pods reclaims all cards of the nodes n and m. Then node m is
+// cordoned for a while, so the gang cannot start. The free cards of node n are kept for it: the training job
+// waiting-again of 4 pods does not get them. When node m is back, the gang starts.
 func TestReclaimedCardsAreKeptForTheirGang(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n,m model=A cards=4
@@ -168,7 +170,7 @@ func TestReclaimedCardsAreKeptForTheirGang(t *testing.T) {
 	cordoned := s.Nodes[1].DeepCopy()
 	cordoned.Spec.Unschedulable = true
 	check.NoError(t, s.Cache.AddOrUpdateNode(cordoned))
-	for range 3 {
+	for range 3 { // while node m is cordoned
 		s.runSession(t).expectBound(t, "")
 	}
 

@@ -32,14 +32,15 @@ func runTreeCases(t *testing.T, tree string, cases map[string]treeCase) {
 
 		s.withoutAllocate = true
 		s.runSession(t)
-		check.Equal(t, "victims", tc.wantVictims, s.evictedByQueue())
+		check.Equal(t, "evicted pods by queue", tc.wantVictims, s.evictedByQueue())
 		check.Equal(t, "pods of r that get a card", tc.wantPlaced, s.countPlaced("r"))
 	}
 }
 
 // TestAQueueOfATreeReclaimsOnlyWhatItDeserves: in a tree a queue may use cards up to its quota. What it uses beyond
 // deserved is borrowed. A queue that uses less than it deserves takes cards back from borrowers, but no queue evicts
-// pods in order to borrow. Tenants x and y deserve 4 of the 8 cards each, and job r is the one that reclaims.
+// pods in order to borrow. Tenants x and y deserve 4 of the 8 cards each, and job r is the one that reclaims. In a row,
+// a queue replaces the one of the same name, and wantVictims "xb 2" means two pods of queue xb.
 func TestAQueueOfATreeReclaimsOnlyWhatItDeserves(t *testing.T) {
 	const tenants = `
 		queue x quota=8 deserved=4
@@ -68,7 +69,7 @@ func TestAQueueOfATreeReclaimsOnlyWhatItDeserves(t *testing.T) {
 			job b queue=xb min=1 running=n*4 age=1h
 			job c queue=ya min=1 running=n*4 age=1h
 			job r queue=xa min=1 pending=3`, wantVictims: "xb 2", wantPlaced: 2},
-		"4 of 8 cards stay for the guarantee of y, xa has a guarantee of 6 and uses 4: two of 4 pods": {text: `
+		"y has a guarantee of 4 of 8 cards, xa one of 6, of which it uses 4: two of its 4 pods": {text: `
 			queue x quota=8 deserved=8 guarantee=6
 			queue xa parent=x quota=8 deserved=8 guarantee=6 serviceType=training
 			queue xb parent=x quota=8 deserved=0 serviceType=training
@@ -97,7 +98,8 @@ func TestAQueueOfATreeReclaimsOnlyWhatItDeserves(t *testing.T) {
 
 // TestATreeReclaimsFromTheNearestQueueThatBorrows: a queue takes cards back from siblings first, then from queues one
 // level up. All queues on the way from the victim to the common ancestor must have borrowed. Of queues at the same
-// distance the one of lower priority loses. Tenants x and y deserve 4 of the 8 cards each, and job r reclaims.
+// distance the one of lower priority loses. Tenants x and y deserve 4 of the 8 cards each, and job r reclaims. In a
+// row, a queue replaces the one of the same name, and wantVictims "xb 2" means two pods of queue xb.
 func TestATreeReclaimsFromTheNearestQueueThatBorrows(t *testing.T) {
 	const tenants = `
 		queue x quota=8 deserved=4
@@ -185,6 +187,7 @@ func TestATreeReclaimsFromTheNearestQueueThatBorrows(t *testing.T) {
 // TestAVictimQueueOfATreeKeepsWhatItIsDue: by the tree a queue loses only what it has borrowed. A gang goes whole, so
 // the queue may fall below deserved, but never below its guarantee. By the reclaim matrix inference takes cards from
 // training, which may fall below deserved as well. Tenants x and y deserve 4 of the 8 cards each, and job r reclaims.
+// In a row, a queue replaces the one of the same name, and wantVictims "xb 2" means two pods of queue xb.
 func TestAVictimQueueOfATreeKeepsWhatItIsDue(t *testing.T) {
 	const tenants = `
 		queue x quota=8 deserved=4
@@ -249,7 +252,8 @@ func TestAVictimQueueOfATreeKeepsWhatItIsDue(t *testing.T) {
 
 // TestATreeReclaimsOnlyWhatIsInsufficient: pods are evicted only if free cards, or the quotas of the ancestors, do not
 // suffice. If a quota is insufficient, only victims below the same ancestor release it, on whatever node. Each row has
-// its own nodes. Tenants x and y deserve 4 cards and have a quota of 8, and job r reclaims.
+// its own nodes. Tenants x and y deserve 4 cards and have a quota of 8, and job r reclaims. In a row, a queue replaces
+// the one of the same name, and wantVictims "xb 2" means two pods of queue xb.
 func TestATreeReclaimsOnlyWhatIsInsufficient(t *testing.T) {
 	const tenants = `
 		queue x quota=8 deserved=4
@@ -260,7 +264,7 @@ func TestATreeReclaimsOnlyWhatIsInsufficient(t *testing.T) {
 	`
 
 	runTreeCases(t, tenants, map[string]treeCase{
-		"2 of 10 cards are free: none": {text: `
+		"2 of 10 cards are free: r gets them without an eviction": {text: `
 			node n model=A cards=10
 			job b queue=xb min=1 running=n*4 age=1h
 			job c queue=ya min=1 running=n*4 age=1h
@@ -298,7 +302,7 @@ func TestATreeReclaimsOnlyWhatIsInsufficient(t *testing.T) {
 	})
 }
 
-// TestCardsThatTheInventoryLacksServeNoGuarantee: 2 of 8 cards are free and stay for the guarantee of tenant y, 2. So
+// TestCardsThatTheInventoryLacksServeNoGuarantee: the 2 free cards of node n stay for the guarantee of tenant y, 2. So
 // xa must reclaim 2 cards. Job cheap on node m has run for one hour, job costly on node n for 9 hours. The cards of m
 // are not in the inventory, so an eviction there does not help although it loses less.
 func TestCardsThatTheInventoryLacksServeNoGuarantee(t *testing.T) {
@@ -323,7 +327,8 @@ func TestCardsThatTheInventoryLacksServeNoGuarantee(t *testing.T) {
 }
 
 // TestCardsThatANodeDoesNotOfferAreNotReclaimedInFlatQueues: node m has 2 cards, but its label says one, so new pods
-// get none of them. Job r gets the cards of node n, although both gangs have run for one hour.
+// get none of them. Both gangs have run for one hour, so their evictions would lose the same. Job r gets the cards of
+// node n, as those of m would not help it.
 func TestCardsThatANodeDoesNotOfferAreNotReclaimedInFlatQueues(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n,m model=A cards=2
@@ -365,8 +370,8 @@ func TestAQueueWithoutQuotaDeservesNothing(t *testing.T) {
 
 // TestTheMatrixAndTheTreeDoNotTakeTheSameBorrowedCard: job r of queue own, of inference, needs all 3 cards, and one of
 // node n is free. Tenant t uses the other two: one by its inference on node m, one by its training on node n. By the
-// reclaim matrix the pod of training is evicted. That counts against what t has borrowed, so the tree takes the other
-// pod only if t has borrowed both.
+// reclaim matrix the pod of training is evicted. Its eviction counts against what t has borrowed, so the tree takes the
+// other pod only if t has borrowed both. "t-training 1" means one pod of queue t-training.
 func TestTheMatrixAndTheTreeDoNotTakeTheSameBorrowedCard(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ deserved, wantVictims string }{
 		"t deserves 1, so it has borrowed one":  {"1", "t-training 1"},
@@ -387,13 +392,14 @@ func TestTheMatrixAndTheTreeDoNotTakeTheSameBorrowedCard(t *testing.T) {
 			job r queue=own min=1 pending=3`)
 		s.runSession(t)
 
-		check.Equal(t, "victims", tc.wantVictims, s.evictedByQueue())
+		check.Equal(t, "evicted pods by queue", tc.wantVictims, s.evictedByQueue())
 	}
 }
 
 // TestQueuesWithoutTheirTreeEvictNothing: if the operator restarts while the ServiceTypePolicy is deleted, it puts
 // every queue under root and removes deserved. The scheduler still has the arguments of the tree. A queue without
-// deserved deserves its quota, so no queue reclaims what was borrowed. Queue a uses all 8 cards.
+// deserved deserves its quota, so no queue reclaims what was borrowed. Queue a uses all 8 cards. With the tree queue b
+// takes 4 back, without it none.
 func TestQueuesWithoutTheirTreeEvictNothing(t *testing.T) {
 	const jobs = `
 		node n model=A cards=8

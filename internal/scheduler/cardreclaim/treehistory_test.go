@@ -18,7 +18,8 @@ import (
 // TestAFailedSearchIsRepeatedAfterAChangeOnOtherNodes: a search for victims that found none is not repeated while
 // nothing changes that it looked at. Pod r-0 requests 2 cards, and node m has one, so the search looks only at node n.
 // But in a tree the use of a queue on any node decides what it has borrowed, and what its ancestors have left. Each row
-// runs four sessions in which r-0 waits, then changes something elsewhere, after which r-0 gets its cards.
+// runs four sessions in which r-0 waits. Without a change the fifth session would not search again. Then the row changes
+// something elsewhere, and r-0 gets its cards. wantVictims "ya 1" means one pod of queue ya.
 func TestAFailedSearchIsRepeatedAfterAChangeOnOtherNodes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene       string
@@ -87,7 +88,7 @@ func TestAFailedSearchIsRepeatedAfterAChangeOnOtherNodes(t *testing.T) {
 
 		tc.change(s)
 		s.runSession(t)
-		check.Equal(t, "victims", tc.wantVictims, s.evictedByQueue())
+		check.Equal(t, "evicted pods by queue", tc.wantVictims, s.evictedByQueue())
 		check.Equal(t, "placed pods", "r-0@n", session.Names(append(s.In(api.Pipelined), s.In(api.Allocated)...)))
 	}
 }
@@ -101,8 +102,8 @@ func (s *scene) start(name, node string, age time.Duration) {
 	})
 }
 
-// closeAndStart closes the session, and lets the pods run that it has placed, since some time. It returns these, and the pods that
-// the session has evicted.
+// closeAndStart closes the session, and lets the pods run that it has placed, since some time. It returns these, and
+// the pods that the session has evicted.
 func (s *scene) closeAndStart(age time.Duration) (placed, evicted []*api.TaskInfo) {
 	placed = append(s.In(api.Binding), s.In(api.Allocated)...)
 	evicted = s.In(api.Releasing)
@@ -144,7 +145,7 @@ func TestReclaimedCardsAreNotBorrowedAgain(t *testing.T) {
 	s.runSession(t).expectEvicted(t, "gang*6")
 
 	for range 3 {
-		s.settle()
+		s.settle() // placed pods run, and evicted pods wait again
 		s.runSession(t).expectEvicted(t, "")
 	}
 

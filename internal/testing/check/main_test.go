@@ -14,7 +14,7 @@ func TestAFailedSetUpCleansUpAndEndsTheProcess(t *testing.T) {
 	s := &SetUp{name: "package", exit: func(code int) { exitCode = code }}
 	s.Cleanup(func() error { order = append(order, "first"); return nil })
 	s.Cleanup(func() error { order = append(order, "second"); return errors.New("stuck") })
-	Equal(t, "exit code of clean-ups of which one fails", 1, s.cleanUp())
+	Equal(t, "exit code of clean-ups of which one fails", 1, s.cleanUp()) // after the tests, without a failed set-up
 
 	order = nil
 	NoError(s, errors.New("no cluster"))

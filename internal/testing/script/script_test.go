@@ -9,7 +9,8 @@ import (
 
 // TestAStepCreatesOrChangesAnObject: the first step that names an object creates it with the default words of its kind,
 // here a quota of 2. Later ones change it. Each "blocked" is an entry of status.blocked, "holder" belongs to the entry
-// before it, and the entries of a step replace those of earlier ones. H200 stands for NVIDIA-H200.
+// before it, and the entries of a step replace those of earlier ones. H200 stands for NVIDIA-H200. The verbs load and
+// write make no difference here, and "blocked=" is a step without entries.
 func TestAStepCreatesOrChangesAnObject(t *testing.T) {
 	objects := New(map[string]string{"quota": "quota=2"})
 	for _, line := range Steps(`
