@@ -129,7 +129,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	select {
 	case <-running:
 		t.Error("a third request is served beside two connections")
-	case <-time.After(200 * time.Millisecond):
+	case <-time.After(200 * time.Millisecond): // long enough for a third request to begin, if it could
 	}
 
 	close(release)

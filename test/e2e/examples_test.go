@@ -169,8 +169,8 @@ var configurations = map[string]example{
 	}},
 }
 
-// TestExamples: each file in testdata/examples, which users copy, does what the comment at its top promises. Each
-// runs in a namespace of its own.
+// TestExamples: each file in testdata/examples, which users copy, does what the comment at its top promises. The map
+// examples has the checks of each. Each file runs in a namespace of its own.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	for name, x := range examples {

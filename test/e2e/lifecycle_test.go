@@ -26,7 +26,7 @@ func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 	queue := s.readQueue("recreated")
 	s.Expect(s.Delete(s.ctx, quota)).To(Succeed())
 	s.Eventually(func() string { return s.quotaOfQueue("recreated") }).Should(Equal("{}"))
-	s.scaleDeployment("web", 3)
+	s.scaleDeployment("web", 3) // a third pod, for which the deleted quota had a card
 	s.wantRunningAndWaiting("web", 2, 1)
 	draining := s.waitForCondition("recreated", api.ConditionQueueSynced, metav1.ConditionFalse)
 	s.Expect(draining.Reason).To(Equal(api.ReasonDraining))

@@ -197,8 +197,9 @@ func pageOf(m deployment.ProgramMetrics) observer.Page {
 	return observer.Page{Process: m.PID, Asked: m.Asked, Answered: m.Answered, Text: m.Page}
 }
 
-// TestASceneThatEndsReadsThePagesForOthers: scenes that run at the same time share a reading of the metrics. One
-// that ends while it reads must not fail the others, so its context does not end the reading.
+// TestASceneThatEndsReadsThePagesForOthers: scenes, the tests of this package, read the metrics of both programs. Those
+// that run at the same time share a reading. A scene that ends while it reads must not fail the other scenes. So the
+// reading does not end with the context of the scene, which has ended here.
 func TestASceneThatEndsReadsThePagesForOthers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

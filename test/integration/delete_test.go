@@ -23,10 +23,10 @@ func readError[T any](read func() (T, error)) func() error {
 	}
 }
 
-// TestQueueThatWasThereBeforeStays: a Queue exists before its CardQuota, and copied the annotation of another Queue
-// that names its creator. The operator adopts it and writes its fields, and the pod in it counts. When the
-// CardQuota is deleted, the operator removes its fields and leaves the Queue, since it did not create it. It does
-// not wait for the pod.
+// TestQueueThatWasThereBeforeStays: a Queue exists before its CardQuota. A user copied into it the annotation with which
+// the operator marks Queues that it created. The operator adopts the Queue and writes its fields, and the pod in it
+// counts. When the CardQuota is deleted, the operator removes its own fields and leaves the Queue, since it did not
+// create it. The deletion does not wait for the pod.
 func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	g, name := startParallelTest(t)
 	newNode(t, name, "NVIDIA-H200")
@@ -68,7 +68,7 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 
 // TestQueueIsNotDeletedUnderAPodGroupThatWasNotCountedYet: a PodGroup comes right after a count of the pods, and
 // the CardQuota is deleted before the next count. The operator asks the API server before it deletes the Queue, so
-// it finds the PodGroup and waits until that is gone.
+// it finds the PodGroup and waits until the PodGroup is gone.
 func TestQueueIsNotDeletedUnderAPodGroupThatWasNotCountedYet(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
 	newNode(t, name, "NVIDIA-H200")
@@ -85,7 +85,7 @@ func TestQueueIsNotDeletedUnderAPodGroupThatWasNotCountedYet(t *testing.T) {
 	group.Spec.Queue = name
 	admin.CreateWithCleanup(t, group)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Consistently(readError(queueOf(t, name))).WithTimeout(3 * time.Second).Should(gomega.Succeed())
+	g.Consistently(readError(queueOf(t, name))).WithTimeout(3 * time.Second).Should(gomega.Succeed()) // longer than between two counts
 	g.Expect(cardQuotaCondition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("these are gone: 1 unfinished PodGroup"))
 
 	admin.DeleteAndWait(t, group)
@@ -147,8 +147,8 @@ func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 
 // TestRetainedQueueIsUnchangedAndUnowned: with deletionPolicy Retain the Queue outlives its CardQuota. It keeps its
 // quota, but the operator gives up all its fields, so that another field manager may change them without a
-// conflict. The metric of unowned quotas counts its 8 cards. A later CardQuota of that name adopts it, and its
-// deletion does not delete the Queue.
+// conflict. The metric of unowned quotas counts its 8 cards. A later CardQuota of the same name adopts the Queue. When
+// this CardQuota is deleted, the Queue stays, because it was retained once.
 func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
 	patchAs(t, builder.Queue(name).UID("").Obj(), "somebody", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
@@ -188,7 +188,7 @@ func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 }
 
 // TestDefaultQueueIsReleased: Volcano's scheduler creates the Queue "default" and needs it. A CardQuota may set its
-// quota. When that is deleted, the Queue is as it was before, and the pod in it delays nothing.
+// quota. When the CardQuota is deleted, the Queue is as it was before. The pod in it does not delay the deletion.
 func TestDefaultQueueIsReleased(t *testing.T) {
 	g, _ := startParallelTest(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{"example.com/cost-centre": "1"}}}

@@ -23,8 +23,8 @@ func expectEnforced(t *testing.T, name string, want types.GomegaMatcher) {
 }
 
 // TestEnforcedWithoutAPolicy: without a ServiceTypePolicy the operator does not know which configuration the
-// scheduler needs, so condition Enforced is Unknown. The CardQuota is ready all the same, and the metric has no
-// series.
+// scheduler needs, so condition Enforced is Unknown. The CardQuota is ready all the same, and the metric
+// cardquota_enforced has no series.
 func TestEnforcedWithoutAPolicy(t *testing.T) {
 	g, name, _ := startQuotaTest(t)
 	g.Eventually(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("Unknown/NoPolicy: "))
@@ -133,8 +133,8 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 
 // TestCardsTakenWithoutTheSchedulerAreReported: a pod that names another scheduler, or that was created with a node
 // name, takes 2 cards uncharged: a bypass. Condition Enforced of its queue says which pod, and what to do. Another
-// queue is not affected. The managed fields that the API server records show the difference to a pod that a
-// scheduler bound.
+// queue is not affected. A pod that a scheduler bound is no bypass: its managed fields, which
+// the API server records, do not have the node name.
 func TestCardsTakenWithoutTheSchedulerAreReported(t *testing.T) {
 	name := uniqueName(t, "")
 	other := name + "-2"
@@ -148,7 +148,7 @@ func TestCardsTakenWithoutTheSchedulerAreReported(t *testing.T) {
 	bindPod(t, proper, name)
 	setPod(t, proper, setRunning)
 	g.Eventually(statusSummary(t, name)).Should(gomega.Equal("1/8 NVIDIA-H200"))
-	g.Consistently(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("True/Enforced"), "a pod that was bound came by our gates")
+	g.Consistently(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("True/Enforced"), "a pod that a scheduler bound is no bypass")
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*corev1.Pod)
@@ -170,7 +170,7 @@ func TestCardsTakenWithoutTheSchedulerAreReported(t *testing.T) {
 		expectEnforced(t, name, want)
 		g.Expect(cardQuotaCondition(t, other, "Enforced")()).To(gomega.HavePrefix("True/Enforced"), "of another queue")
 
-		// Our scheduler sees that another program placed the pod; this is why.
+		// Our scheduler reports the pod as bound by a second scheduler. The bypass explains it, so the reason stays.
 		s.changeReport(func(r *enforcement.Report) { r.SecondScheduler = []string{labNamespace + "/" + pod.Name} })
 		g.Consistently(policyCondition(t, "Enforced")).Should(want)
 		s.changeReport(func(r *enforcement.Report) { r.SecondScheduler = nil })

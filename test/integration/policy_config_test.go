@@ -17,8 +17,8 @@ import (
 )
 
 // TestVolcanosConfigurationIsOnlyRead: the operator reads Volcano's ConfigMap, the base, and writes its own for our
-// scheduler. So Helm finds the base as it wrote it. An invalid policy renders nothing. A valid one renders once,
-// and again when the policy or the base changes.
+// scheduler. So Helm finds the base as Helm wrote it. With an invalid policy the operator writes nothing. With a valid
+// one it writes its ConfigMap once, and again when the policy or the base changes.
 func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 	g := requireControlPlane(t)
 	helm := func(text string) error { // as Helm 4 does: server-side, with everything the chart says of it
@@ -68,7 +68,7 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 
 // TestAnotherBaseNeedsARightToReadIt: the policy names another base, which the shipped rights do not include. The
 // condition says what to grant, and the scheduler keeps its configuration. With the right, the operator reads and
-// watches the new base. One in another namespace is refused as well.
+// watches the new base. The right is for this namespace, so the condition then refuses a base in namespace lab.
 func TestAnotherBaseNeedsARightToReadIt(t *testing.T) {
 	g, policy := startPolicyTest(t)
 	before := check.Value(schedulerText(t, schedulerConfigMap)())(t)

@@ -105,7 +105,7 @@ func TestForeignFieldsAreLeftAlone(t *testing.T) {
 	g.Consistently(queueAnnotation(t, name, "volcano.sh/closed-by-parent")).Should(gomega.Equal("true"))
 
 	queue := check.Value(queueOf(t, name)())(t)
-	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("cardquota.dev/created-by", name), "who made it stays written")
+	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("cardquota.dev/created-by", name), "the record of who created the Queue stays")
 	g.Expect(admin.EventMessages(t, quota, "Adopted")()).To(gomega.BeEmpty(), "its own Queue is not taken over")
 	g.Expect(admin.EventMessages(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty())
 	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("example.com/cost-centre", "42"))
@@ -160,7 +160,7 @@ func TestRepeatedDriftIsRevertedOnceASecond(t *testing.T) {
 		g.Eventually(queueAnnotation(t, name, quotaKey)).Should(gomega.Equal(ours))
 	}
 
-	g.Expect(time.Since(began)).To(gomega.BeNumerically(">=", 2900*time.Millisecond))
+	g.Expect(time.Since(began)).To(gomega.BeNumerically(">=", 2900*time.Millisecond)) // three seconds between four writes
 	g.Eventually(admin.EventMessages(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1), "equal events are one that is counted")
 	g.Expect(statuses()).To(gomega.BeNumerically("<=", mostWrites(began)))
 
@@ -169,9 +169,9 @@ func TestRepeatedDriftIsRevertedOnceASecond(t *testing.T) {
 	g.Eventually(queueAnnotation(t, name, quotaKey)).Should(gomega.Equal(`{"` + model + `":9}`))
 }
 
-// TestUnmanagedQueueIsAdopted: a user created the Queue before the CardQuota. The operator writes its fields, names
-// who wrote the quota before, and keeps the others. It does not claim to have created the Queue, so it will not
-// delete it.
+// TestUnmanagedQueueIsAdopted: a user created the Queue before the CardQuota. The operator writes its own fields, keeps
+// the others, and names in condition QueueSynced who wrote the quota before. It does not mark the Queue as created by
+// itself, so it will not delete it.
 func TestUnmanagedQueueIsAdopted(t *testing.T) {
 	g, name := startParallelTest(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"volcano.sh/card.quota": `{"NVIDIA-H800":1}`}}}
@@ -192,8 +192,8 @@ func TestUnmanagedQueueIsAdopted(t *testing.T) {
 }
 
 // TestWeightOfAnotherManagerIsNotFought: the weight of a queue is no limit, and tools may tune it. When another
-// manager sets 3 and the CardQuota wants 5, the operator leaves 3 and reports the conflict. It maintains the other
-// fields. Without a wanted weight there is no conflict.
+// manager sets 3 and the CardQuota wants 5, the operator leaves 3 and reports the conflict. It still writes the other
+// fields. When the CardQuota has no weight, the conflict ends.
 func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(5)) })
 	patchAs(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { q.Spec.Weight = 3 })

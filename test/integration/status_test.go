@@ -95,7 +95,8 @@ func TestStatusFollowsPods(t *testing.T) {
 
 // TestStatusIsWrittenAtMostOnceASecond: pods of a queue change all the time, and each write of a status loads the
 // API server. The test creates 16 pods at a time for at least 4 seconds, and counts the writes of the CardQuota and
-// its Queue. The last status is complete.
+// its Queue. Of each there is at most one a second, and one more at either end (mostWrites). The last status counts all
+// pods.
 func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 	g, name := startParallelTest(t)
 	newNode(t, name, "NVIDIA-H200")

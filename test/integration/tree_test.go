@@ -20,8 +20,8 @@ import (
 )
 
 // TestTreesWithVolcanosWebhooks: the operator keeps a tree of queues in spite of Volcano's webhooks, which refuse a
-// child without a parent, or with more than its parent. The subtests share one cluster. The last two change the
-// policy of all, so they run one after the other.
+// child without a parent, or with more than its parent. The subtests share one cluster, and each has a tree of its own.
+// The last two change the policy for all trees, so they run one after the other.
 func TestTreesWithVolcanosWebhooks(t *testing.T) {
 	e := newTreeEnv(t)
 	t.Run("in parallel", func(t *testing.T) {
@@ -189,14 +189,14 @@ func testParentWaitsForChildren(t *testing.T, e *treeEnv) {
 	branches := tenantBranches("wait-")
 	e.create(t, branches)
 	e.expectPlaced(t, branches)
-	e.g.Expect(e.Delete(t.Context(), branches[1].object())).To(gomega.Succeed())
+	e.g.Expect(e.Delete(t.Context(), branches[1].object())).To(gomega.Succeed()) // web
 	e.g.Eventually(e.quotaCondition(t, "wait-web", "QueueSynced")).Should(gomega.Equal(
 		"False/WaitingForChildren: being deleted: queue wait-web keeps its quota until its child queues are gone: wait-chat, wait-search; delete their CardQuotas, or give them another parent"))
 
 	e.g.Consistently(e.describeQueue(t, "wait-web")).Should(gomega.HavePrefix(`below wait-tenant: {"NVIDIA-H200":12}`))
 	e.change(t, "wait-search", func(q *v1alpha1.CardQuota) { q.Spec.Parent = "wait-tenant" })
 	e.g.Eventually(e.quotaCondition(t, "wait-web", "QueueSynced")).Should(gomega.ContainSubstring("its child queues are gone: wait-chat"))
-	e.g.Expect(e.Delete(t.Context(), branches[3].object())).To(gomega.Succeed())
+	e.g.Expect(e.Delete(t.Context(), branches[3].object())).To(gomega.Succeed()) // chat
 	e.g.Eventually(e.IsGone(t.Context(), branches[1].object())).Should(gomega.BeTrue())
 	e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: "wait-web"}, &v1beta1.Queue{})).To(framework.NotFound())
 }
