@@ -60,9 +60,9 @@ func formOfSuffix(suffix string) Form {
 	}
 }
 
-// FuzzParseTotals: ParseTotals parses the annotation card.request, {"alternatives": number of cards}. What it
-// accepts is sorted by request, names at least one card each, and is read back the same after it was written. A
-// refused text gives nothing, and an error that fits an event.
+// FuzzParseTotals: ParseTotals parses the annotation card.request, a JSON object {"A|B": number of cards} of
+// alternatives. What it accepts is sorted by request and has a card name and a count from 0 to MaxCount each. It is
+// read back the same after it was written. A refused text gives nothing, and an error that fits an event.
 func FuzzParseTotals(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"A|B":2,"A":1}`, `{"B | A":2,"A|B":1}`, `{"A|B":1,"A | B":2}`, `{"A/mps-80g*1/2|B/mps-40g*1/4":3}`,
@@ -136,9 +136,9 @@ func writeNode(n *corev1.Node) string {
 }
 
 // FuzzRecognise: users and device plugins may write any labels and resources on a node. Recognise neither panics nor
-// changes the node, and it counts each resource of the node at most once, as the node counts it. It withholds a
+// changes the node. It counts each resource of the node at most once, with the number of the node. It withholds a
 // resource only with a reason, and a node without a clear model offers no card. A network device and the label of a
-// team make no difference.
+// team make no difference. Names and messages are checked only for nodes that the API server accepts.
 func FuzzRecognise(f *testing.F) {
 	const h800 = "nvidia.com/gpu.product=NVIDIA-H800\nnvidia.com/gpu.memory=81559\n"
 	const npu = "huawei.com/npu.product=Ascend-910B\nhuawei.com/npu.memory=65536\n"

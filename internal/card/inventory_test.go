@@ -122,7 +122,7 @@ func TestInventoryAddsUpTheCardsOfAllNodes(t *testing.T) {
 			wantNames:     map[corev1.ResourceName][]Name{"amd.com/gpu": nil},
 			wantOnNode:    map[string]map[corev1.ResourceName]Name{"amd": {"amd.com/gpu": ""}},
 		},
-		"a node whose labels name two models offers nothing, another node does": {
+		"a node whose labels name two models has no named card, another node has 8": {
 			files:         map[string]string{"two": "two-vendors", "npu": "huawei-ascend-910b"},
 			wantResources: resources("huawei.com/Ascend910", "nvidia.com/gpu"),
 			wantPhysical:  map[Name]Count{"Ascend-910B": 8},
@@ -208,8 +208,9 @@ func TestPhysicalIsACopy(t *testing.T) {
 	check.Equal(t, "cards", 8, inventory.Physical()["NVIDIA-H200"])
 }
 
-// TestSameNamesIgnoresCounts: while each resource stands for the same card names, each pod requests the same, so
-// nothing that is computed from requests needs to change. The inventory before has two nodes with 8 H200 each.
+// TestSameNamesIgnoresCounts: while each resource stands for the same card names, each pod requests the same cards.
+// Then the operator need not compute requests again. The inventory before has two nodes with 8 H200 each. Each row
+// has the nodes of the inventory after that.
 func TestSameNamesIgnoresCounts(t *testing.T) {
 	const (
 		eightH200   = h200 + "nvidia.com/gpu:8"

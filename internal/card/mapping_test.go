@@ -86,7 +86,7 @@ func TestAMappingDecidesAboutItsResourceAlone(t *testing.T) {
 			mappings:  Mappings{amdByLabel},
 			wantCards: "MI300X=amd.com/gpu:8",
 		},
-		"the node lacks the label of the entry": {
+		"the node has no label of the entry": {
 			node:         "amd.com/gpu:8",
 			mappings:     Mappings{amdByLabel},
 			wantReason:   NoModelLabel,
@@ -100,7 +100,7 @@ func TestAMappingDecidesAboutItsResourceAlone(t *testing.T) {
 			wantWithheld: "amd.com/gpu",
 			wantMessage:  "but no label",
 		},
-		"the node lacks the label of one entry, another entry selects it": {
+		"the node has no label of one entry, and another entry selects the node": {
 			node:      "pool=x amd.com/gpu:8",
 			mappings:  Mappings{amdByLabel, mapPoolX("amd.com/gpu", "MI210")},
 			wantCards: "MI210=amd.com/gpu:8",
@@ -182,14 +182,14 @@ func TestAMappingDecidesAboutItsResourceAlone(t *testing.T) {
 			mappings:  Mappings{share},
 			wantCards: "X/mps-80g*1/2=a.b/c.shared:16",
 		},
-		"the entry is for shares, the label of the memory lacks": {
+		"the entry is for shares, and there is no label of the memory": {
 			node:         "a.b/c.replicas=2 a.b/c.shared:16",
 			mappings:     Mappings{share},
 			wantReason:   InvalidLabel,
 			wantWithheld: "a.b/c.shared",
 			wantMessage:  `label mem="" is no memory size in MiB`,
 		},
-		"the entry is for shares, the label of the replicas lacks": {
+		"the entry is for shares, and there is no label of the replicas": {
 			node:         "mem=81559 a.b/c.shared:16",
 			mappings:     Mappings{share},
 			wantReason:   InvalidLabel,
@@ -222,9 +222,9 @@ func TestMappingsNameOneOfSeveralCandidates(t *testing.T) {
 	check.Equal(t, "withheld", resources("huawei.com/Ascend910-5c.1cpu.8g", "huawei.com/Ascend910B4"), got.Unnamed)
 }
 
-// TestAMappingReleasesNoCard: a resource without quota is free for all tenants. So a resource that is a card of a node,
-// or withheld as one, stays so when a random mapping is added. A network device never becomes a card unless a mapping
-// names it.
+// TestAMappingReleasesNoCard: a resource that is no card is free for all tenants. So a resource that is a card of a
+// node, or withheld as one, stays so when a random mapping is added. A network device never becomes a card unless a
+// mapping names it.
 func TestAMappingReleasesNoCard(t *testing.T) {
 	offered := rapid.SampledFrom([]corev1.ResourceName{
 		"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "nvidia.com/hostdev",
@@ -352,9 +352,9 @@ func TestRecognitionWithMappingsFollowsItsDefinition(t *testing.T) {
 	})
 }
 
-// TestMissingLabelsAreReadFromTheMessage: an anomaly's message names the label of a mapping that a node lacks.
-// ParseMissingLabel finds it, also inside a longer text, so that another message can name it. A card without a
-// mapping, or with one by model, lacks no such label.
+// TestMissingLabelsAreReadFromTheMessage: if a node has no label of a mapping, the message of the anomaly names that
+// label. ParseMissingLabel reads it from the message, also inside a longer text, so that another message can name it.
+// The message has no such label for a card without a mapping, or with a mapping by model.
 func TestMissingLabelsAreReadFromTheMessage(t *testing.T) {
 	messageOf := func(parts string, mappings ...Mapping) string {
 		return joinMessages(Recognise(newNode(parts), mappings).Anomalies)

@@ -11,9 +11,9 @@ import (
 )
 
 // TestNearestIgnoresVendorsAndCase: a user who asks for a card that no node has reads the nearest name. Case,
-// separators and words of vendors make no difference. A part of a name finds the whole name, and the
-// other way round. A misspelt one finds the name with the smallest edit distance, up to a third of its length. A
-// word without a digit names no model.
+// separators and words of vendors make no difference. A part of a name finds the whole name, and a longer name finds
+// a card whose parts it has. But a part without a digit, such as GeForce, finds none. A misspelt name finds the card
+// with the smallest edit distance, up to a third of its length.
 func TestNearestIgnoresVendorsAndCase(t *testing.T) {
 	cardsOfNodes := []Name{
 		"Ascend-910B", "NVIDIA-A10", "NVIDIA-A100-SXM4-40GB", "NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D",
@@ -54,8 +54,8 @@ func TestNearestIgnoresVendorsAndCase(t *testing.T) {
 	}
 }
 
-// TestNearestComparesModelsWithoutTheirVendor: NVIDIA-C27-SXM4-40GB is the same model as C27-SXM4-40GB, though
-// A-SXM4-40GB comes first.
+// TestNearestComparesModelsWithoutTheirVendor: NVIDIA-C27-SXM4-40GB is the model C27-SXM4-40GB with its vendor, so
+// that is the nearest. A-SXM4-40GB comes first in the list, and is not.
 func TestNearestComparesModelsWithoutTheirVendor(t *testing.T) {
 	got, _ := Nearest("NVIDIA-C27-SXM4-40GB", []Name{"A-SXM4-40GB", "C27-SXM4-40GB"})
 	check.Equal(t, "nearest", "C27-SXM4-40GB", got)
@@ -86,8 +86,8 @@ func TestEditDistanceFollowsItsDefinition(t *testing.T) {
 	})
 }
 
-// TestMentionsCard: when the message about a node has the name that a user asks for, the name is right and something
-// else is wrong. Only whole names count, in their own case.
+// TestMentionsCard: a message about a node may contain the very name that a user asks for. Then the name is right,
+// and something else is wrong. MentionsCard reports whether the message has the whole name, in its own case.
 func TestMentionsCard(t *testing.T) {
 	const message = "no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10; models NVIDIA-H200, A10/mig-1g.5gb-mixed"
 
@@ -95,7 +95,7 @@ func TestMentionsCard(t *testing.T) {
 		"NVIDIA-GB10":          true,
 		"NVIDIA-H200":          true,
 		"A10/mig-1g.5gb-mixed": true,
-		"NVIDIA-GB1":           false,
+		"NVIDIA-GB1":           false, // a part of NVIDIA-GB10
 		"GB10":                 false,
 		"NVIDIA-H20":           false,
 		"A10":                  false,

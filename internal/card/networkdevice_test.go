@@ -9,9 +9,9 @@ import (
 )
 
 // TestLabelsMakeNoNetworkDeviceACard: pods request network devices together with cards, and no quota limits them. A
-// device of the card's own vendor neither hides which resource is the card, nor is a card itself. It is one only if a
-// mapping or labels have its very name. The label npu names Ascend-910B for huawei.com; ascend is an entry of
-// spec.cards that names it, too.
+// network device of the card's vendor is no card itself. It also does not make it unclear which resource is the card.
+// It is a card only if a mapping or labels have its very name. The label npu names Ascend-910B for huawei.com; ascend
+// is an entry of spec.cards that does the same.
 func TestLabelsMakeNoNetworkDeviceACard(t *testing.T) {
 	ascend := Mappings{{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}}
 	eightAscends := map[Name]Count{"Ascend-910B": 8}
@@ -87,15 +87,16 @@ func TestLabelsMakeNoNetworkDeviceACard(t *testing.T) {
 }
 
 // TestNoNetworkDeviceIsReadFromTheRecord: the operator records which resources are cards. Earlier versions recorded
-// network devices, too, which are left out when the record is read.
+// network devices, too. AddResources, which reads the record, leaves these out. Lasting resources are those of the
+// record.
 func TestNoNetworkDeviceIsReadFromTheRecord(t *testing.T) {
 	var tracker Tracker
-	check.That(t, tracker.AddResources("huawei.com/rdma_nic", "huawei.com/Ascend910"), "the card is no change")
+	check.That(t, tracker.AddResources("huawei.com/rdma_nic", "huawei.com/Ascend910"), "AddResources reports no change for a new card")
 	check.Equal(t, "lasting resources", resources("huawei.com/Ascend910"), tracker.Inventory().LastingResources())
 }
 
-// TestNoNetworkDeviceIsRecorded: labels have the very name of a network device, so it is a card. The record leaves it
-// out, because it would not be read back. So what is read is exactly what was written.
+// TestNoNetworkDeviceIsRecorded: labels have the very name of network device a.b/sriov, so it is a card. The record
+// leaves it out, because it would not be read back. So exactly what is written, a.b/c, is read.
 func TestNoNetworkDeviceIsRecorded(t *testing.T) {
 	var before Tracker
 	before.Update(newNode("a.b/sriov.product=X a.b/sriov.memory=1 a.b/sriov:4"))

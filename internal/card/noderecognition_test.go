@@ -46,10 +46,10 @@ const (
 // the message that says why.
 type wrongNode struct{ node, wantWithheld, wantMessage string }
 
-// TestRecogniseReportsWhatIsWrongWithANode: a card has a name if one label <type>.product beside <type>.memory names
-// it, and the numbers of its shares are valid. Where people or broken tools wrote something else, the resource that
-// the mistake is about is withheld from new pods, never guessed, and the node says why. The labels h800 and npu name
-// NVIDIA-H800 for nvidia.com/gpu and Ascend-910B for huawei.com. The message fits an event.
+// TestRecogniseReportsWhatIsWrongWithANode: a card has a name if exactly one label <type>.product beside
+// <type>.memory names it, and the numbers of its shares are valid. Otherwise the resource that the mistake is about
+// is withheld from new pods, never guessed, and the message says why. The message fits an event. The labels h800 and
+// npu name NVIDIA-H800 for nvidia.com and Ascend-910B for huawei.com.
 func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 	const (
 		gpu           = "nvidia.com/gpu"
@@ -62,11 +62,11 @@ func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 		"only another type of card has replicas": {h800 + "nvidia.com/vgpu.replicas=2 nvidia.com/gpu.shared:16", shared, "has no label nvidia.com/gpu.replicas"},
 
 		"no label names the cards and shares": {"nvidia.com/gpu:8 nvidia.com/gpu.shared:2", gpu + " " + shared, "offers nvidia.com/gpu" + noLabel},
-		"the label of the product lacks":      {"nvidia.com/gpu.memory=81559 nvidia.com/gpu:8", gpu, "offers nvidia.com/gpu" + noLabel},
+		"there is no label of the product":    {"nvidia.com/gpu.memory=81559 nvidia.com/gpu:8", gpu, "offers nvidia.com/gpu" + noLabel},
 		"the label of the product is empty":   {"nvidia.com/gpu.product= nvidia.com/gpu.memory=81559 nvidia.com/gpu:8", gpu, "offers nvidia.com/gpu" + noLabel},
 		"the label is Product with a capital": {"nvidia.com/gpu.Product=NVIDIA-H800 nvidia.com/gpu.memory=81559 nvidia.com/gpu:8", gpu, noLabel},
-		"the labels lack the vendor":          {"gpu.product=NVIDIA-H800 gpu.memory=81559 nvidia.com/gpu:8", gpu, noLabel},
-		"the labels lack the type":            {"nvidia.com/product=NVIDIA-H800 nvidia.com/memory=81559 nvidia.com/gpu:8", gpu, noLabel},
+		"the labels are without the vendor":   {"gpu.product=NVIDIA-H800 gpu.memory=81559 nvidia.com/gpu:8", gpu, noLabel},
+		"the labels are without the type":     {"nvidia.com/product=NVIDIA-H800 nvidia.com/memory=81559 nvidia.com/gpu:8", gpu, noLabel},
 		"product and memory have two types":   {"nvidia.com/gpu.product=NVIDIA-H800 nvidia.com/card.memory=81559 nvidia.com/gpu:8", gpu, noLabel},
 		"no label names the model of slices":  {"nvidia.com/mig-1g.18gb:3", "nvidia.com/mig-1g.18gb", "offers nvidia.com/mig-1g.18gb" + noLabel},
 		"only the slices have a label of product": {
@@ -173,8 +173,9 @@ func joinMessages(anomalies []Anomaly) string {
 	return strings.Join(texts, "; ")
 }
 
-// TestEveryAnomalyHasAReason: the reason is the same word on each node, so that administrators can count and filter by
-// it. The anomaly names its resource, unless it is about several.
+// TestEveryAnomalyHasAReason: administrators count and filter anomalies by their reason, so it is one word for the
+// same mistake on each node. The anomaly names its resource, unless it is about several. The labels h800 and npu name
+// NVIDIA-H800 for nvidia.com and Ascend-910B for huawei.com.
 func TestEveryAnomalyHasAReason(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		node string
@@ -236,7 +237,8 @@ func TestAMistakeAboutSharesLeavesTheWholeCards(t *testing.T) {
 	check.Equal(t, "anomalies", 1, len(got.Anomalies))
 }
 
-// TestATypeMayHaveADashAndADot: vendors are free in how they name the type of a card before .product and .memory.
+// TestATypeMayHaveADashAndADot: vendors choose the type of a card, which stands before .product and .memory in
+// labels. Type ai-card.v2 has a dash and a dot, and labels of it name the card all the same.
 func TestATypeMayHaveADashAndADot(t *testing.T) {
 	got := Recognise(newNode("v.w/ai-card.v2.product=PPU-ZW810E v.w/ai-card.v2.memory=98304 v.w/ai-card.v2:16"), nil)
 	check.Equal(t, "recognised", nodeWithCards("PPU-ZW810E", "v.w/ai-card.v2", 16), got, cmpopts.EquateEmpty())

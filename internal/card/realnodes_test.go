@@ -94,9 +94,9 @@ func TestRealNodesAreRecognised(t *testing.T) {
 	}
 }
 
-// TestAMissingMemoryLabelIsNamed: a label <type>.product names a model only beside <type>.memory, and feature discovery
-// writes no memory for NVIDIA-GB10. The message then names the one label that lacks, beside the product. Without the
-// product it asks for both labels.
+// TestAMissingMemoryLabelIsNamed: a label <type>.product names a model only beside <type>.memory, and feature
+// discovery writes no memory for NVIDIA-GB10. So the message names the one label that is missing, beside the product.
+// Without a product it asks for both labels.
 func TestAMissingMemoryLabelIsNamed(t *testing.T) {
 	const gb10 = "nvidia.com/gpu.product=NVIDIA-GB10 "
 	elsewhere := Mappings{mapPoolX("nvidia.com/gpu", "X"), mapPoolX("a.b/card", "Y")} // the nodes below lack label pool=x
@@ -132,7 +132,7 @@ func TestAMissingMemoryLabelIsNamed(t *testing.T) {
 			mappings: elsewhere,
 			want:     "no label a.b/ai.memory beside a.b/ai.product=Z and no entry of spec.cards",
 		},
-		"the memory is there, the product lacks": {
+		"the memory is there, and the product is missing": {
 			node: "nvidia.com/gpu.memory=0 nvidia.com/gpu:1",
 			want: "no label nvidia.com/<type>.product with nvidia.com/<type>.memory",
 		},
@@ -149,8 +149,8 @@ func TestAMissingMemoryLabelIsNamed(t *testing.T) {
 	}
 }
 
-// TestACardWithoutMemoryGetsItsNameOtherwise: NVIDIA-GB10, which has no memory of its own, gets its name from a label
-// of 0 MiB, or from an entry of spec.cards.
+// TestACardWithoutMemoryGetsItsNameOtherwise: feature discovery writes no label of the memory for NVIDIA-GB10. The
+// card gets its name from a label of 0 MiB, which an administrator writes, or from an entry of spec.cards.
 func TestACardWithoutMemoryGetsItsNameOtherwise(t *testing.T) {
 	const gb10 = "nvidia.com/gpu.product=NVIDIA-GB10 nvidia.com/gpu:1 "
 	byProduct := Mappings{{Resource: "nvidia.com/gpu", ModelLabel: "nvidia.com/gpu.product"}}

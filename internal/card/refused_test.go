@@ -74,8 +74,9 @@ func TestParseNameRefusesAndSaysWhy(t *testing.T) {
 	})
 }
 
-// What is no quota and no card.request mixedResources, in whatever annotation it stands. The
-// longest texts have error messages as short as others.
+// TestTextsOfCountsAreRefused: a quota and a card.request are JSON objects of card names and counts. ParseQuota and
+// ParseTotals refuse any other text and say why; textsWithoutCounts has the texts with parts of their errors. Long
+// texts are refused, too, with an error that fits an event.
 func TestTextsOfCountsAreRefused(t *testing.T) {
 	t.Run("quota", func(t *testing.T) { expectRefused(t, ParseQuota, textsWithoutCounts(MaxQuotaText)) })
 	t.Run("request", func(t *testing.T) { expectRefused(t, ParseTotals, textsWithoutCounts(MaxTotalsText)) })
@@ -167,9 +168,9 @@ func quotaText(n int) string {
 	return quota.String()
 }
 
-// TestOnlyTotalsMayNameAlternatives: a pod may run on one of several cards, "A|B", with spaces around the names. A
-// quota is for one card, so it refuses both. Alternatives must be different cards, and all of one resource: a whole
-// card, a slice and a share are requested in different ways.
+// TestOnlyTotalsMayNameAlternatives: a card.request (ParseTotals) may name alternatives "A|B", with spaces around the
+// names. A quota is for one card, so ParseQuota refuses alternatives and spaces. Alternatives must be different cards
+// of one resource, because a whole card, a slice and a share are requested in different ways.
 func TestOnlyTotalsMayNameAlternatives(t *testing.T) {
 	expectRefused(t, ParseQuota, textsByError{noLabelValue: {
 		{`{"A|B":1}`}, {`{" NVIDIA-H200":8}`, `" NVIDIA-H200"`}, {`{"NVIDIA-H200\n":8}`, `"NVIDIA-H200\n"`},

@@ -14,9 +14,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestNewBindings: metrics count each binding of a pod once: its queue, its cards and how long it waited, from its
-// creation at 9:00 to its condition PodScheduled. A pod without that condition is left out, and a clock that goes
-// back counts as no wait. Card B is an alternative of a node that does not name its card, so only A counts.
+// TestNewBindings: NewBindings gives metrics the pods that were newly bound: queue, cards, and the wait from creation
+// at 9:00 until condition PodScheduled. A pod without that condition is left out. If the clock went back, the wait is
+// 0. The node does not name its card, so it may be A or B. The charge lists B as Repeated, so only A counts.
 func TestNewBindings(t *testing.T) {
 	created := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	pod := func(uid, scheduler string, waited time.Duration, conditions ...corev1.PodConditionType) *corev1.Pod {
@@ -57,12 +57,12 @@ func TestNewBindings(t *testing.T) {
 		schedulers []string
 		wantWaited []time.Duration
 	}{
-		"of scheduler volcano: pods new, and the one whose clock went back": {
+		"scheduler volcano: the pods new and clock went back": {
 			schedulers: []string{"volcano"},
 			wantWaited: []time.Duration{time.Minute, 0},
 		},
-		"of each scheduler: also the pod of default-scheduler": {nil, []time.Duration{time.Minute, time.Minute, 0}},
-		"of a scheduler without pods":                          {[]string{"x"}, nil},
+		"all schedulers: also pod other, of default-scheduler": {nil, []time.Duration{time.Minute, time.Minute, 0}},
+		"scheduler x, which has no pods":                       {[]string{"x"}, nil},
 	}) {
 		var got []time.Duration
 		for _, b := range facts.NewBindings(tc.schedulers) {
@@ -75,8 +75,8 @@ func TestNewBindings(t *testing.T) {
 }
 
 // TestPodsAreNewOnce: a pod with cards is newly bound in the first count that finds it on a node. The first count
-// after the start finds old pods, so none is new. A pod is not new again when it or the nodes change. A pod without
-// cards never is.
+// after the start of the operator finds pods that ran before, so none of them is new. A pod is not new again when it
+// or the nodes change. A pod without cards is never new.
 func TestPodsAreNewOnce(t *testing.T) {
 	running := func(name string, gpus int) *corev1.Pod {
 		return builder.Pod("lab", name).UID(types.UID(name)).Queue("q").GPUs(gpus).Running("h200").Obj()

@@ -9,9 +9,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestBlockedCardsCountAllEntries: metrics count blocked cards by reason, also of the pods beyond the ten that a
-// status lists. 13 pods wait for 2 cards each because the quota is used, and one for 5 of a card that no node has.
-// Pods without cards, and one that the scheduler has not tried, count for nothing.
+// TestBlockedCardsCountAllEntries: a metric counts blocked cards by reason. It includes pods beyond the ten that a
+// status lists. 13 pods wait for 2 cards each because the quota of q is used. One pod waits for 5 of a card that no
+// node has. A pod without cards, and one that the scheduler has not tried, count for nothing.
 func TestBlockedCardsCountAllEntries(t *testing.T) {
 	var waits pods
 	for i := range MaxBlocked + 3 {
@@ -24,16 +24,16 @@ func TestBlockedCardsCountAllEntries(t *testing.T) {
 			Card("NVIDIA-H200").GPUs(1))
 
 	got := CountUsage(CountInput{Pods: waits.objects(), Inventory: newInventory(), Nodes: newNodes()})["q"]
-	check.That(t, got.BlockedTotal > len(got.Blocked), "%d entries, all listed", got.BlockedTotal)
+	check.That(t, got.BlockedTotal > len(got.Blocked), "%d entries, and all are listed", got.BlockedTotal)
 	want := map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedQuotaExhausted: 2 * (MaxBlocked + 3), v1alpha1.BlockedUnknownCard: 5}
 	check.Equal(t, "blocked cards", want, got.BlockedCards)
 
-	// Equal sees the difference, and a pod without cards has none.
+	// Usage.Equal sees a difference of blocked cards. A queue whose only pod requests no cards has none.
 	other := got
 	other.BlockedCards = map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 5}
 	check.That(t, !got.Equal(other), "usages with other blocked cards are equal")
 	check.That(t, CountUsage(CountInput{
 		Pods:      pods{pod("cpu").Queue("q").Unschedulable("no")}.objects(),
 		Inventory: newInventory(),
-	})["q"].BlockedCards == nil, "a pod without cards waits for some")
+	})["q"].BlockedCards == nil, "a pod that requests no cards counts as blocked cards")
 }

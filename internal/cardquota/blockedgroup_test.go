@@ -15,9 +15,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestBlockedVCJobWithoutPods: Volcano creates no pods of a job that has no quota, so its PodGroup says what it waits
-// for. minResources is incomplete where the job states limits only, and has no card name. So the operator takes card
-// and count from the message of the scheduler: 8 H200.
+// TestBlockedVCJobWithoutPods: Volcano creates no pods for a job that has no quota, so the PodGroup must say what the
+// job waits for. Its minResources has no card name, and is empty if the job states limits only. So the operator takes
+// card and count from the message of the scheduler: 8 H200.
 func TestBlockedVCJobWithoutPods(t *testing.T) {
 	const message = "Queue <q> has insufficient <NVIDIA-H200> quota: requested <8>, total would be <8>, but capability is <3>"
 	for t, minimum := range check.Cases(t, map[string]*corev1.ResourceList{

@@ -11,9 +11,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestCardsKnown: condition CardsKnown is False, with a warning event, if no node has a card of the spec. It asks
-// whether the nearest name was meant, within a third of its length, or lists what nodes have. Ready does not depend
-// on it. After a restart the condition stays until nodes are counted. A card of which nodes have 0 is known.
+// TestCardsKnown: condition CardsKnown is False, with a warning event, if no node has a card of the spec. Its message
+// suggests the nearest name: at most a third of the letters differ, or only the vendor or an ending. Otherwise it
+// lists up to five cards of nodes. A card is known while nodes have 0 of it. Ready does not depend on CardsKnown.
+// After a restart the condition stays until nodes are counted.
 func TestCardsKnown(t *testing.T) {
 	cardsOfNodes := cards{"NVIDIA-H200": 8, "NVIDIA-H800": 0, "Ascend-910B": 8, "NVIDIA-H20": 8, "MXC550": 8, "PPU-ZW810E": 16}
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -26,7 +27,7 @@ func TestCardsKnown(t *testing.T) {
 			spec:     []string{"NVIDIA-H200", "Ascend-910B"},
 			want:     "True/CardsKnown: every card of the spec exists on some node",
 		},
-		"all cards of the model are broken": {
+		"all H800 are broken, so nodes have 0 of them: known": {
 			physical: cardsOfNodes,
 			spec:     []string{"NVIDIA-H800"},
 			want:     "True/CardsKnown: every card of the spec exists on some node",
@@ -35,7 +36,7 @@ func TestCardsKnown(t *testing.T) {
 			physical: cardsOfNodes,
 			want:     "True/CardsKnown: every card of the spec exists on some node",
 		},
-		"H2000 is near H200": {
+		"H2000 differs from H200 by one letter": {
 			physical: cardsOfNodes,
 			spec:     []string{"NVIDIA-H2000"},
 			want:     "False/UnknownCard: no node has NVIDIA-H2000; did you mean NVIDIA-H200?",
@@ -113,9 +114,9 @@ func TestCardsKnown(t *testing.T) {
 	}
 }
 
-// TestACardMayHaveNoNameYet: nodes new-0 and new-1 offer cards without labels, so any unknown name may become theirs.
-// The label of node spark has the very name NVIDIA-GB10, only its memory label lacks. Nodes a and b withhold their
-// NVIDIA-A10G. In both of these cases the name is right, so no other is suggested.
+// TestACardMayHaveNoNameYet: nodes new-0 and new-1 offer cards without labels, so an unknown name may become the name
+// of these cards. Node spark has a label with the very name NVIDIA-GB10, but no label of the memory. Nodes a and b
+// withhold their NVIDIA-A10G. For NVIDIA-GB10 and NVIDIA-A10G the name is right, so the message suggests no other.
 func TestACardMayHaveNoNameYet(t *testing.T) {
 	unlabelled := card.UnnamedCards{
 		Resource: "nvidia.com/gpu",
@@ -161,7 +162,7 @@ func TestACardMayHaveNoNameYet(t *testing.T) {
 			want: "no node has NVIDIA-H200; or it is not named yet: nodes new-0, new-1: offers nvidia.com/gpu but no label " +
 				"names the card; wait for the discovery of the vendor, or correct the labels",
 		},
-		"a label has the name": {
+		"a label has the very name, and the memory label is missing": {
 			spec:     []string{"NVIDIA-GB10"},
 			physical: cards{"NVIDIA-GB10-Z": 8},
 			unnamed:  []card.UnnamedCards{withoutMemory},

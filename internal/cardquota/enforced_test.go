@@ -27,9 +27,10 @@ func newStatusInputWithEnforced(enforced *metav1.Condition, before ...metav1.Con
 	return f
 }
 
-// TestReadyNeedsProvenEnforcement: condition Enforced says whether the scheduler's heartbeat proves that it enforces
-// quotas. Where it is False, Ready is False too, because the quota may not be kept. An unknown policy says nothing.
-// What the operator knew before its restart stays until it knows more.
+// TestReadyNeedsProvenEnforcement: condition Enforced says whether a heartbeat proves that the scheduler enforces
+// quotas. Where Enforced is False, Ready is False too, because the quota may not be kept. A queue that is not open
+// comes first in Ready. Where Enforced is Unknown, because there is no ServiceTypePolicy, Ready can be True. After a
+// restart the old Enforced stays until the operator knows the new one.
 func TestReadyNeedsProvenEnforcement(t *testing.T) {
 	was := metav1.Condition{Type: "Enforced", Status: "False", Reason: "NoHeartbeat", Message: "before the restart"}
 	closed := newStatusInputWithEnforced(&noHeartbeat)
@@ -43,7 +44,7 @@ func TestReadyNeedsProvenEnforcement(t *testing.T) {
 			wantEnforced: "True/Enforced: ours enforces",
 			wantReady:    "True/Ready: queue team carries this quota and starts pods",
 		},
-		"the heartbeat lacks": {
+		"there is no heartbeat": {
 			input:        newStatusInputWithEnforced(&noHeartbeat),
 			wantEnforced: "False/NoHeartbeat: no session since noon",
 			wantReady:    "False/NoHeartbeat: queue team carries this quota, but it is not proven to be enforced: no session since noon",
@@ -53,16 +54,16 @@ func TestReadyNeedsProvenEnforcement(t *testing.T) {
 			wantEnforced: "Unknown/NoPolicy: no policy",
 			wantReady:    "True/Ready: queue team carries this quota and starts pods",
 		},
-		"the heartbeat lacks, and the queue is not open: that comes first": {
+		"there is no heartbeat, and the queue is not open: Ready names the queue": {
 			input:        closed,
 			wantEnforced: "False/NoHeartbeat: no session since noon",
 			wantReady:    "False/QueueNotOpen: queue team is not open yet: Volcano's controller manager opens it",
 		},
-		"enforcement is not known yet": {
+		"Enforced is not known yet: the condition is missing": {
 			input:     newStatusInputWithEnforced(nil),
 			wantReady: "True/Ready: queue team carries this quota and starts pods",
 		},
-		"enforcement was known before the restart": {
+		"after a restart, the status still has Enforced from before: it stays": {
 			input:        newStatusInputWithEnforced(nil, was),
 			wantEnforced: "False/NoHeartbeat: before the restart",
 			wantReady:    "False/NoHeartbeat: queue team carries this quota, but it is not proven to be enforced: before the restart",
@@ -75,15 +76,17 @@ func TestReadyNeedsProvenEnforcement(t *testing.T) {
 	}
 }
 
-// TestALongReasonOfEnforcedIsCut: the longest message of Enforced, repeated in Ready, still fits a condition.
+// TestALongReasonOfEnforcedIsCut: the message of Enforced has the longest length of a message here. Ready repeats it
+// behind a text of its own, and cuts it. So the messages of all conditions fit.
 func TestALongReasonOfEnforcedIsCut(t *testing.T) {
 	for _, c := range NewStatus(newStatusInputWithEnforced(&bypassed)).Conditions {
 		check.That(t, len(c.Message) <= conditions.MaxMessageLength, "the message of %s has %d bytes", c.Type, len(c.Message))
 	}
 }
 
-// TestEventsReportChangesOfEnforcement: an event tells users that enforcement is proven, or is not and why. A new
-// message with the same reason has none, neither has an unknown policy.
+// TestEventsReportChangesOfEnforcement: an event says that enforcement is proven, or that it is not and why. If only
+// the message changes, there is no event. If Enforced becomes Unknown, because there is no policy, there is none
+// either. Without a heartbeat Ready is False, so its change back to True has an event of its own.
 func TestEventsReportChangesOfEnforcement(t *testing.T) {
 	otherMessage := noHeartbeat
 	otherMessage.Message = "no session since one"

@@ -63,9 +63,9 @@ func newExhaustedTree(queues, running, waiting int) CountInput {
 	return input
 }
 
-// TestCountingExhaustedParentsGrowsWithTheQueues: in 300 queues, and in 600, 3 pods run and 1 waits for the quota of
-// their parent top, which they all share. Each waiting pod names the same 3 holders of most cards, so the operator
-// finds them once for all queues.
+// TestCountingExhaustedParentsGrowsWithTheQueues: in each of 300 queues, and then of 600, 3 pods run and 1 waits for
+// the quota of the parent top. Each waiting pod names the 3 holders of most cards, which are the same for all queues.
+// The operator finds them once, so twice as many queues need less than three times the memory.
 func TestCountingExhaustedParentsGrowsWithTheQueues(t *testing.T) {
 	expectLinearGrowth(t, 300, func(queues int) func() {
 		input := newExhaustedTree(queues, 3, 1)
@@ -112,8 +112,8 @@ func newWideTree(projects int, waits bool) (*Tree, map[string]Usage) {
 	return NewTree(all, nil, v1alpha1.UnmanagedEnforce), used
 }
 
-// TestSumsGrowWithTheQueues: a tenant with 1000 projects costs twice as much as one with 500. In each project a pod
-// waits, in a namespace of its own.
+// TestSumsGrowWithTheQueues: a tenant has 500 projects, and then 1000. In each project a pod waits, in a namespace of
+// its own. The sum over twice as many projects needs about twice the memory, and less than three times.
 func TestSumsGrowWithTheQueues(t *testing.T) {
 	expectLinearGrowth(t, 500, func(queues int) func() {
 		tree, used := newWideTree(queues, true)

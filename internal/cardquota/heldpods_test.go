@@ -13,9 +13,9 @@ import (
 )
 
 // TestWhoHoldsCardsForBills: bills count card-seconds, so they count each pod that runs with cards, in any queue or
-// in none. A terminating pod does not count against the quota any more, but still runs: on a ready node until it is
-// gone, on another node until the end of its grace period. It keeps the queue that was charged last, also when its
-// annotation is removed. Only node h200 is ready.
+// in none. A terminating pod does not count against the quota any more, but still runs. On a ready node it runs until
+// it is gone, on another node until the end of its grace period. Each pod keeps the queue that was charged last, also
+// when its annotation is removed. Only node h200 is ready.
 func TestWhoHoldsCardsForBills(t *testing.T) {
 	now := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	nodes := newNodes()
@@ -65,15 +65,15 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 	}
 	usage, charges := CountUsageAndCharges(input)
 	check.Equal(t, "holders", want, queuesOfHolders())
-	check.Equal(t, "cards that count against the quota", map[card.Name]card.Count{"NVIDIA-H200": 1, "NVIDIA-H800": 1}, usage["q"].Used)
-	check.Equal(t, "when the first pod stops counting", now.Add(time.Second), facts.NextEnd(now))
-	check.Equal(t, "when the next pod stops counting after that", time.Time{}, facts.NextEnd(now.Add(time.Second)))
+	check.Equal(t, "used by running and not-ready-running", map[card.Name]card.Count{"NVIDIA-H200": 1, "NVIDIA-H800": 1}, usage["q"].Used)
+	check.Equal(t, "when the grace period of terminating-not-ready ends", now.Add(time.Second), facts.NextEnd(now))
+	check.Equal(t, "end of a grace period after that: none", time.Time{}, facts.NextEnd(now.Add(time.Second)))
 
-	for _, p := range pods { // the queue that was charged last stays
+	for _, p := range pods { // only the charges of the last count name the queue now
 		delete(p.Annotations, "scheduling.volcano.sh/queue-name")
 	}
 
-	for range 3 {
+	for range 3 { // each count gets the charges of the count before it
 		input.LastCharges = charges
 		_, charges = CountUsageAndCharges(input)
 		check.Equal(t, "holders whose annotation is removed", want, queuesOfHolders())

@@ -11,8 +11,9 @@ import (
 )
 
 // TestInventorySatisfiedComparesGrantsWithHealthyCards: condition InventorySatisfied compares what all CardQuotas
-// grant, 8 H200 of this one and 5 of b, with 13 or 10 healthy cards. It is False with a warning event if these are
-// too few, unless overAllocation: Allow. Ready stays True, because the quotas are enforced as written.
+// grant with the healthy cards: 8 H200 of team and 5 of b with 13 or 10. It is False with a warning event if the
+// cards are too few, unless team has overAllocation: Allow. Ready stays True, because the quotas are enforced as
+// written. CardQuota b has overAllocation: Deny in each row.
 func TestInventorySatisfiedComparesGrantsWithHealthyCards(t *testing.T) {
 	others := []*v1alpha1.CardQuota{
 		newTeamQuota(),
@@ -88,21 +89,21 @@ func describeCondition(status v1alpha1.CardQuotaStatus, kind string) string {
 	return ""
 }
 
-// TestInventorySatisfiedNeedsACount: before the first count of all CardQuotas the condition is not there. A CardQuota
-// whose queue belongs to an older one is not counted.
+// TestInventorySatisfiedNeedsACount: before the operator first counts all CardQuotas, the condition is missing. If an
+// older CardQuota owns the queue, the condition of the younger one is Unknown.
 func TestInventorySatisfiedNeedsACount(t *testing.T) {
 	f := newStatusInput(nil, nil)
 	check.Equal(t, "before the first count", "", describeCondition(NewStatus(f), "InventorySatisfied"))
 
 	f.Sync = QueueConflictCondition("team", "older")
 	f.Totals = NewQuotaTotals(nil, nil, nil)
-	check.Equal(t, "of another CardQuota's queue",
+	check.Equal(t, "an older CardQuota owns the queue",
 		"Unknown/NotCounted: this CardQuota does not own its queue, so its usage is not counted",
 		describeCondition(NewStatus(f), "InventorySatisfied"))
 }
 
-// TestALongListOfCardsLeavesTheAdvice: 64 cards with long names are over-allocated, more than a condition may have text
-// for. The list is cut, and what would help is still there.
+// TestALongListOfCardsLeavesTheAdvice: 64 cards with long names are over-allocated, more than fits into the message
+// of a condition. The message lists fewer of them, and still ends with what would help.
 func TestALongListOfCardsLeavesTheAdvice(t *testing.T) {
 	f := newStatusInput(nil, nil)
 	f.Quota.Spec.Cards = nil
@@ -113,6 +114,6 @@ func TestALongListOfCardsLeavesTheAdvice(t *testing.T) {
 	f.Totals = NewQuotaTotals(nil, nil, nil)
 
 	got := describeCondition(NewStatus(f), "InventorySatisfied")
-	check.That(t, len(got) <= 1100, "the condition has %d bytes", len(got))
+	check.That(t, len(got) <= 1100, "the condition has %d bytes", len(got)) // the message has at most 1024 of these
 	check.That(t, strings.HasSuffix(got, "set overAllocation to Allow"), "the condition ends with %q", got[max(0, len(got)-60):])
 }

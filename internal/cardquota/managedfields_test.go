@@ -38,8 +38,8 @@ func newSyncedQueue() (*v1alpha1.CardQuota, *v1beta1.Queue) {
 }
 
 // TestDriftIsAnotherValueOfAnOwnField: a Queue is in sync if each field of the CardQuota has its value and the
-// operator owns it. Otherwise the operator applies the Queue again. Drift are the fields with another value that the
-// operator wrote before: another manager changed them, which is reported.
+// operator owns it by Apply. Otherwise the operator applies the Queue again. Drift are the fields that the operator
+// owns and that have another value: another manager changed them, which is reported.
 func TestDriftIsAnotherValueOfAnOwnField(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change     func(*v1beta1.Queue)
@@ -60,7 +60,7 @@ func TestDriftIsAnotherValueOfAnOwnField(t *testing.T) {
 			wantDrift: []string{".metadata.annotations.volcano.sh/card.quota"}},
 		"another manager wrote a namespace selector, and the CardQuota has none": {
 			change: func(q *v1beta1.Queue) { q.Annotations["volcano.sh/namespace-selector"] = `{}` }, wantInSync: true},
-		"the label managed-by lacks, which an earlier version did not write": {change: func(q *v1beta1.Queue) {
+		"the label managed-by is missing, because an earlier version did not write it": {change: func(q *v1beta1.Queue) {
 			q.Labels = nil
 			q.ManagedFields[0].FieldsV1.Raw = []byte(strings.Replace(plannedFields, `"f:app.kubernetes.io/managed-by":{}`, "", 1))
 		}},
@@ -70,7 +70,7 @@ func TestDriftIsAnotherValueOfAnOwnField(t *testing.T) {
 		"the operator owns a weight, which it does not want any more": {change: func(q *v1beta1.Queue) {
 			q.ManagedFields[0].FieldsV1.Raw = []byte(strings.Replace(plannedFields, `"f:parent"`, `"f:weight":{},"f:parent"`, 1))
 		}},
-		"the operator owns all by Update, which is what a webhook added to its request": {
+		"the operator owns all by Update, not by Apply: a webhook added the fields to its request": {
 			change: func(q *v1beta1.Queue) { q.ManagedFields[0].Operation = "Update" }},
 		"the managed fields are not readable": {
 			change: func(q *v1beta1.Queue) { q.ManagedFields[0].FieldsV1.Raw = []byte("nonsense") }},
@@ -103,9 +103,10 @@ func TestAMissingQueueIsNotInSync(t *testing.T) {
 }
 
 // TestADifferenceOfAnOwnPriorityIsAChangeOfThePolicy: priority and reclaimable of a Queue follow its service type.
-// When the operator finds another value of its own field, the policy changed the service type, and the new value
-// replaces no other manager. Where another manager owns priority or reclaimable, or removed the fields of the
-// operator, the difference is drift. The Queue has priority 7 and is not reclaimable.
+// Here the Queue has priority 7 and is not reclaimable. If the operator owns a field with another value, the policy
+// changed the service type, and no other manager is overridden. A policy that first defines the type, or no longer
+// does, is a change, too. Where another manager owns a field, or removed the fields of the operator, the difference
+// is drift.
 func TestADifferenceOfAnOwnPriorityIsAChangeOfThePolicy(t *testing.T) {
 	withoutType := plannedFields
 	withType := strings.Replace(withoutType, `"f:parent":{}`, `"f:parent":{},"f:priority":{},"f:reclaimable":{}`, 1)
@@ -177,8 +178,9 @@ func TestADifferenceOfAnOwnPriorityIsAChangeOfThePolicy(t *testing.T) {
 }
 
 // TestTheOperatorRemovesItsManagedFields: when the operator gives a Queue up, it removes its own entries from the
-// managed fields: what it applied, and what a webhook added to its requests. Entries of other managers and of the
-// status stay. The API server resets an empty list, so one empty entry stays for it. Only what was applied is owned.
+// managed fields. These are what it applied, and what a webhook added to its requests. Entries of other managers and
+// of the status stay. The API server ignores an empty list, so a list with one empty entry stands for it.
+// HasOwnedFields is about applied fields only.
 func TestTheOperatorRemovesItsManagedFields(t *testing.T) {
 	helm := managedFields("helm", "Update", `{"f:spec":{"f:weight":{}}}`)
 	status := managedFields("cardquota", "Update", `{"f:status":{}}`)
@@ -206,8 +208,8 @@ func cause(message, field string) metav1.StatusCause {
 }
 
 // TestFieldConflictsNameManagerAndField: the API server refuses an apply of fields that other managers own, with a
-// cause for each field. The operator reads manager and field from it. A cause with its own name is no other manager,
-// but still a conflict of fields. Any other error is none.
+// cause for each field. The operator reads manager and field from each cause. A cause that names the operator itself
+// is no other manager, but still a conflict of fields. Any other error is no conflict of fields.
 func TestFieldConflictsNameManagerAndField(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		err          error

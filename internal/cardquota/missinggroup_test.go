@@ -14,8 +14,8 @@ import (
 )
 
 // TestAPodWithoutItsPodGroupIsBlocked: the scheduler never tries a pod that names a PodGroup which does not exist.
-// Whatever it stated before does not count: the pod is blocked with that reason, and what would help. It raises no
-// alert, because any tenant can write such a name.
+// What the scheduler stated before does not count: the entry has reason PodGroupNotFound, and its message says what
+// would help. The pod raises no alert (OldestWithinQuota stays zero), because any tenant can write such a name.
 func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu."
 	named := builder.PodGroup("lab", "gone").Queue("q").Obj()
@@ -61,8 +61,9 @@ func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 	}
 }
 
-// TestAPodGroupMayComeAfterItsPod: a new pod may be known before its PodGroup, because they are watched apart. So a
-// pod is blocked by a missing PodGroup only half a minute after its creation.
+// TestAPodGroupMayComeAfterItsPod: the operator watches pods and PodGroups apart, so it may know a new pod before its
+// PodGroup. So a pod whose PodGroup is missing is blocked only 30 seconds after its creation. Until then it is
+// pending.
 func TestAPodGroupMayComeAfterItsPod(t *testing.T) {
 	for name, tc := range map[string]struct {
 		age         time.Duration

@@ -45,9 +45,10 @@ func withMoreCards(name string, count int64) func(*v1alpha1.CardQuota) {
 
 func withAllow(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationAllow }
 
-// TestOverAllocationIsAllowedByAll: more H200 are granted than the 8 that are healthy. That is allowed without a
-// warning only if all CardQuotas that grant H200 say overAllocation: Allow. A CardQuota that grants none, is being
-// deleted, or waits for the queue of an older one has no say; neither has a Queue without a CardQuota.
+// TestOverAllocationIsAllowedByAll: Queue byhand without a CardQuota grants 9 H200 in each row, and 8 are healthy.
+// More than 8 are allowed without a warning only if some CardQuota grants H200, and all that do say overAllocation:
+// Allow. A CardQuota that grants none, is being deleted, or waits for the queue of an older one does not matter.
+// Neither does Queue byhand.
 func TestOverAllocationIsAllowedByAll(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quotas []*v1alpha1.CardQuota
@@ -90,12 +91,13 @@ func TestOverAllocationIsAllowedByAll(t *testing.T) {
 	// In a tree only the top level grants cards.
 	child := newQuotaOfH200("child", 5, 0, func(q *v1alpha1.CardQuota) { q.Spec.Parent = "top" })
 	totals := NewTreeTotals([]*v1alpha1.CardQuota{newQuotaOfH200("top", 9, 0, withAllow), child}, nil, cards{"H200": 8})
-	check.That(t, totals.AllowsOverAllocation("H200"), "a child that warns has a say")
+	check.That(t, totals.AllowsOverAllocation("H200"), "a child with overAllocation Warn matters in a tree")
 }
 
 // TestOverAllocationNamesTheSumAndItsParts: the quotas for a card are over-allocated if they add up to more than
-// healthy nodes have. The status of a CardQuota names each such card that it has quota for, the sum, its own part and
-// the largest others.
+// healthy nodes have. The status of a CardQuota names each such card that it has quota for: the sum, its own part
+// ("here") and the largest others. Each row asks for CardQuota a or late. Late was created an hour after b, so b owns
+// the queue that both name.
 func TestOverAllocationNamesTheSumAndItsParts(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota   *v1alpha1.CardQuota
@@ -103,49 +105,49 @@ func TestOverAllocationNamesTheSumAndItsParts(t *testing.T) {
 		healthy cards
 		want    string
 	}{
-		"5 + 3 of 8": {
+		"a grants 5 and b 3, which are the 8 healthy ones": {
 			quota:   newQuotaOfH200("a", 5, 0),
 			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 3, 0)},
 			healthy: cards{"H200": 8},
 		},
-		"6 + 3 of 8": {
+		"a grants 6 and b 3 of 8": {
 			quota:   newQuotaOfH200("a", 6, 0),
 			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 3, 0)},
 			healthy: cards{"H200": 8},
 			want:    "H200: 9 granted, 8 healthy, 1 too many (6 here, 3 by b)",
 		},
-		"9 of 8, alone": {
+		"a alone grants 9 of 8": {
 			quota:   newQuotaOfH200("a", 9, 0),
 			healthy: cards{"H200": 8},
 			want:    "H200: 9 granted, 8 healthy, 1 too many (9 here)",
 		},
-		"1 of a card that no node has": {
+		"a grants 1 of a card that no node has": {
 			quota:   newQuotaOfH200("a", 1, 0),
 			healthy: cards{"H800": 8},
 			want:    "H200: 1 granted, 0 healthy, 1 too many (1 here)",
 		},
-		"the others grant 9 of 8, and this one 0": {
+		"b grants 9 of 8, and a grants 0": {
 			quota:   newQuotaOfH200("a", 0, 0),
 			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 9, 0)},
 			healthy: cards{"H200": 8},
 		},
-		"the others grant too many of another card": {
+		"b grants 9 of 8 H800, of which a has no quota": {
 			quota:   newQuotaOfH200("a", 8, 0),
 			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 0, 0, withMoreCards("H800", 9))},
 			healthy: cards{"H200": 8, "H800": 8},
 		},
-		"too many of two cards": {
+		"a grants too many of two cards": {
 			quota:   newQuotaOfH200("a", 9, 0, withMoreCards("A800", 1)),
 			healthy: cards{"H200": 8},
 			want:    "A800: 1 granted, 0 healthy, 1 too many (1 here); H200: 9 granted, 8 healthy, 1 too many (9 here)",
 		},
-		"three others: the largest first, then by name": {
+		"b, c and d grant H200, too: the largest first, then by name": {
 			quota:   newQuotaOfH200("a", 1, 0),
 			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 2, 0), newQuotaOfH200("c", 5, 0), newQuotaOfH200("d", 2, 0)},
 			healthy: cards{"H200": 8},
 			want:    "H200: 10 granted, 8 healthy, 2 too many (1 here, 5 by c, 2 by b, 2 by d)",
 		},
-		"five others: three are named": {
+		"b to f grant H200, too: three are named": {
 			quota: newQuotaOfH200("a", 5, 0),
 			others: []*v1alpha1.CardQuota{
 				newQuotaOfH200("b", 1, 0),
@@ -157,7 +159,7 @@ func TestOverAllocationNamesTheSumAndItsParts(t *testing.T) {
 			healthy: cards{"H200": 8},
 			want:    "H200: 10 granted, 8 healthy, 2 too many (5 here, 1 by b, 1 by c, 1 by d, the rest by 2 more)",
 		},
-		"the totals have an older version of this CardQuota, with 100: it counts as it is now": {
+		"the totals have an older version of a, with 100: a counts as it is now": {
 			quota:   newQuotaOfH200("a", 8, 0),
 			others:  []*v1alpha1.CardQuota{newQuotaOfH200("a", 100, 0)},
 			healthy: cards{"H200": 8},
@@ -167,7 +169,7 @@ func TestOverAllocationNamesTheSumAndItsParts(t *testing.T) {
 			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 5, 0), newQuotaOfH200("late", 5, 1, withQueueName("b"))},
 			healthy: cards{"H200": 8},
 		},
-		"this one waits for the queue of b: b does not count beside it": {
+		"late is asked, and waits for the queue of b: b does not count beside late": {
 			quota:   newQuotaOfH200("late", 8, 1, withQueueName("b")),
 			others:  []*v1alpha1.CardQuota{newQuotaOfH200("b", 5, 0)},
 			healthy: cards{"H200": 8},
@@ -183,7 +185,7 @@ func TestOverAllocationNamesTheSumAndItsParts(t *testing.T) {
 			healthy: cards{"H200": 8},
 			want:    "H200: 9 granted, 8 healthy, 1 too many (8 here, 1 by late)",
 		},
-		"this one is being deleted": {
+		"a is being deleted, and grants nothing": {
 			quota:   newQuotaOfH200("a", 9, 0, beingDeleted),
 			healthy: cards{"H200": 8},
 		},
@@ -249,8 +251,8 @@ func BenchmarkOverAllocated(b *testing.B) {
 }
 
 // TestDenyRefusesRaisingBeyondWhatIsLeft: a CardQuota with overAllocation: Deny may not be created or raised beyond
-// the cards that are left: 8 of H200 minus 5 of b are 3, and of H800 none is left. What it had before may stay, and
-// any CardQuota may be lowered.
+// the cards that are left. Of 8 H200 b has 5, so 3 are left. Of 8 H800 c has 9, so none is left. What a CardQuota had
+// before may stay, and any may be lowered. Each row has the cards that are refused.
 func TestDenyRefusesRaisingBeyondWhatIsLeft(t *testing.T) {
 	others := []*v1alpha1.CardQuota{newQuotaOfH200("b", 5, 0), newQuotaOfH200("c", 0, 0, withMoreCards("H800", 9))}
 	healthy := cards{"H200": 8, "H800": 8}
@@ -311,7 +313,7 @@ func TestDenyRefusesRaisingBeyondWhatIsLeft(t *testing.T) {
 		"created with 0": {
 			after: newQuotaOfH200("a", 0, 0, withDeny, withMoreCards("H800", 0)),
 		},
-		"created for the queue of b, whose 5 do not count beside it": {
+		"created for the queue of b: the 5 of b do not count beside it": {
 			after: newQuotaOfH200("late", 8, 1, withDeny, withQueueName("b")),
 		},
 	}) {
@@ -328,9 +330,9 @@ func TestDenyRefusesRaisingBeyondWhatIsLeft(t *testing.T) {
 	}
 }
 
-// TestChangedQueuesAreThoseWithAnotherExcess: the operator counts a CardQuota again when ChangedQueues names it.
-// Between random quotas and cards, it names each CardQuota whose message changed though its own spec did not. It
-// names none if nothing is over-allocated, or if nothing changed.
+// TestChangedQueuesAreThoseWithAnotherExcess: the operator computes the status of a CardQuota again when
+// ChangedQueues names it. Between two random states of quotas and cards, it names each CardQuota whose message
+// changed though its own spec did not. It names none if nothing is over-allocated, or if nothing changed.
 func TestChangedQueuesAreThoseWithAnotherExcess(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		quotasBefore, before := drawQuotaTotals(t, "before")
@@ -369,9 +371,9 @@ func drawQuotaTotals(t *rapid.T, label string) ([]*v1alpha1.CardQuota, *QuotaTot
 	})
 }
 
-// TestChangedQueuesFollowTheExcess: CardQuotas a and b grant H200, of which 8 are healthy. A queue is named if its
-// excess has other numbers or another youngest CardQuota that denies it. The second result is whether the cards
-// became over-allocated or stopped to be.
+// TestChangedQueuesFollowTheExcess: CardQuotas a and b grant H200, of which 8 are healthy; "7 + 1" are the quotas of
+// a and b. A queue is named if it is over-allocated with other numbers, or with another youngest CardQuota that has
+// Deny. The second result says whether the cards became over-allocated, or are no longer.
 func TestChangedQueuesFollowTheExcess(t *testing.T) {
 	// granting are the totals of a and b with 8 healthy cards.
 	granting := func(a, b int64) *QuotaTotals {
@@ -383,7 +385,7 @@ func TestChangedQueuesFollowTheExcess(t *testing.T) {
 		want          []string
 		wantTurned    bool
 	}{
-		"9, then 9 + 1: too many before and after": {
+		"9 + 0, then 9 + 1: too many before and after": {
 			before: granting(9, 0),
 			after:  granting(9, 1),
 			want:   []string{"a", "b"},
@@ -400,7 +402,7 @@ func TestChangedQueuesFollowTheExcess(t *testing.T) {
 			want:       []string{"a", "b"},
 			wantTurned: true,
 		},
-		"9 + 1 before and after, and b denies it now, which is the youngest": {
+		"9 + 1 before and after, and b, the youngest, has Deny now: the named CardQuota changes": {
 			before: NewQuotaTotals([]*v1alpha1.CardQuota{
 				newQuotaOfH200("a", 9, 0, withDeny),
 				newQuotaOfH200("b", 1, 1),
@@ -468,8 +470,9 @@ func TestTheYoungestThatDeniesIsNamed(t *testing.T) {
 }
 
 // TestARetainedQueueCounts: a Queue that is retained when its CardQuota is deleted keeps its quota, and the scheduler
-// still enforces it. So its 6 H200 count beside the 4 of CardQuota a, 10 of 8 healthy cards. A CardQuota for the
-// queue counts in its place. A Queue of a CardQuota, with an empty quota, or with an unreadable one does not count.
+// still enforces it. So the 6 H200 of Queue kept count beside the 4 of CardQuota a: 10 of 8 healthy cards. A new
+// CardQuota for the queue counts in place of the Queue. A Queue of a CardQuota, with an empty quota, or with an
+// unreadable one does not count.
 func TestARetainedQueueCounts(t *testing.T) {
 	queueWithQuota := func(name, text string) *v1beta1.Queue {
 		return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"volcano.sh/card.quota": text}}}

@@ -10,9 +10,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestFactsOfPodsThatAreGoneAreDropped: the operator keeps what it read from each pod and PodGroup for the next
-// count. Facts of objects that are gone are dropped once they are more than the objects that exist: 1000 pods are
-// replaced by others twice.
+// TestFactsOfPodsThatAreGoneAreDropped: the operator keeps what it read from each pod object and each PodGroup name
+// for the next count. In each count here all 1000 pods are new objects, and name other PodGroups. A count that begins
+// with far more facts than it has pods drops all facts: the third one, which finds 2000.
 func TestFactsOfPodsThatAreGoneAreDropped(t *testing.T) {
 	input := CountInput{Inventory: newInventory(), Facts: &PodFacts{}}
 	count := func(pods int, version string) {
@@ -25,10 +25,10 @@ func TestFactsOfPodsThatAreGoneAreDropped(t *testing.T) {
 	}
 
 	count(1000, "a")
-	check.Equal(t, "kept after the first count", []int{1000, 1000}, []int{len(input.Facts.pods), len(input.Facts.groups)})
+	check.Equal(t, "pods and PodGroups kept after the first count", []int{1000, 1000}, []int{len(input.Facts.pods), len(input.Facts.groups)})
 	count(1000, "b")
-	check.Equal(t, "kept after all changed", []int{2000, 2000}, []int{len(input.Facts.pods), len(input.Facts.groups)})
+	check.Equal(t, "pods and PodGroups kept after all changed once", []int{2000, 2000}, []int{len(input.Facts.pods), len(input.Facts.groups)})
 
 	count(1000, "c")
-	check.Equal(t, "kept after too many changed", []int{1000, 1000}, []int{len(input.Facts.pods), len(input.Facts.groups)})
+	check.Equal(t, "pods and PodGroups kept after all changed twice", []int{1000, 1000}, []int{len(input.Facts.pods), len(input.Facts.groups)})
 }

@@ -41,8 +41,8 @@ func drawPods(t *rapid.T) []*corev1.Pod {
 	return pods
 }
 
-// TestCountDoesNotDependOnTheOrderOfPods: watches list pods in any order, so random pods count the same in another
-// one.
+// TestCountDoesNotDependOnTheOrderOfPods: watches list pods in any order. So the usage of random pods is the same
+// when the pods come in another random order.
 func TestCountDoesNotDependOnTheOrderOfPods(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		pods := drawPods(t)
@@ -52,8 +52,9 @@ func TestCountDoesNotDependOnTheOrderOfPods(t *testing.T) {
 	})
 }
 
-// TestCountTwiceIsTheSameAsOnce: a count takes the charges of the last one, which pods keep when their node or
-// PodGroup is gone. If nothing changed, a second count has the same usage and charges.
+// TestCountTwiceIsTheSameAsOnce: each count gets the charges of the count before it (LastCharges), so that a pod
+// stays charged when its node or PodGroup is gone. If nothing else changes, the second count has the usage and
+// charges of the first.
 func TestCountTwiceIsTheSameAsOnce(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		scene := CountInput{Pods: drawPods(t), Inventory: newInventory()}
@@ -88,9 +89,9 @@ func drawGroups(t *rapid.T) (groups []*v1beta1.PodGroup) {
 	return groups
 }
 
-// TestCountsWithKeptFactsAreTheSame: the operator keeps what it read from pods for the next count. While pods,
-// PodGroups, nodes and the names of our schedulers change between counts, the results equal those of counts that keep
-// nothing.
+// TestCountsWithKeptFactsAreTheSame: the operator keeps what it read from pods (PodFacts) for the next count. Between
+// counts, pods, PodGroups, nodes and the names of our schedulers change at random. Each count with kept facts has the
+// result of a count that reads everything again.
 func TestCountsWithKeptFactsAreTheSame(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		facts := &PodFacts{}
@@ -123,8 +124,9 @@ func TestCountsWithKeptFactsAreTheSame(t *testing.T) {
 	})
 }
 
-// TestCountEqualsASimpleSum: random pods on known nodes of one model each count as in the simplest sum: the cards of
-// pods that have a queue and a node, are pending or running, and are not being deleted.
+// TestCountEqualsASimpleSum: the simplest sum adds the cards of pods that have a queue and a node, are pending or
+// running, and are not being deleted. The count of random pods equals it. Pods of node unknown are left out. Each
+// other node has one model, as in the map models.
 func TestCountEqualsASimpleSum(t *testing.T) {
 	models := map[string]card.Name{"h200": "NVIDIA-H200", "h800": "NVIDIA-H800",
 		"4090": "NVIDIA-GeForce-RTX-4090", "4090d": "NVIDIA-GeForce-RTX-4090-D"}
@@ -163,8 +165,8 @@ func TestCountEqualsASimpleSum(t *testing.T) {
 	})
 }
 
-// TestCountSurvivesAnyText: tenants write any text into annotations. Whatever pods and PodGroups say, counting does
-// not panic, and no number is negative.
+// TestCountSurvivesAnyText: tenants write any text into annotations, and any number into requests. Whatever a pod and
+// a PodGroup say, counting does not panic. No number of used, repeated, pending or blocked cards is negative.
 func TestCountSurvivesAnyText(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		count := strconv.FormatInt(rapid.Int64().Draw(t, "count"), 10)
@@ -179,8 +181,13 @@ func TestCountSurvivesAnyText(t *testing.T) {
 			PodGroups: []*v1beta1.PodGroup{group},
 			Inventory: newInventory(),
 		}) {
-			for of, count := range queue.Used {
-				check.Must(t, count >= 0, "queue %q uses %d of %s", name, count, of)
+			for kind, counts := range map[string]cards{"used": queue.Used, "repeated": queue.Repeated, "pending": queue.Pending} {
+				for of, count := range counts {
+					check.Must(t, count >= 0, "queue %q: %d cards %s are %s", name, count, of, kind)
+				}
+			}
+			for _, blocked := range queue.Blocked {
+				check.Must(t, blocked.Count >= 0, "queue %q: %d cards %s are blocked", name, blocked.Count, blocked.Card)
 			}
 		}
 	})

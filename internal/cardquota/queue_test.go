@@ -57,10 +57,10 @@ func managedFields(manager string, operation metav1.ManagedFieldsOperationType, 
 	}
 }
 
-// TestTheOperatorAppliesTheFieldsOfTheCardQuota: the operator applies the Queue of a CardQuota by server-side apply.
-// It owns exactly the fields that the CardQuota decides. It leaves weight, parent, the label managed-by and the
-// annotation closed-by-parent to other managers, who set another value. Each row has the CardQuota, the live Queue if
-// there is one, and what the operator applies.
+// TestTheOperatorAppliesTheFieldsOfTheCardQuota: the operator writes the Queue of a CardQuota by server-side apply.
+// It owns exactly the fields that the CardQuota decides. Weight, parent, label managed-by and annotation
+// closed-by-parent stay as another manager wrote them. Each row has the CardQuota, the live Queue if there is one,
+// and what the operator applies.
 func TestTheOperatorAppliesTheFieldsOfTheCardQuota(t *testing.T) {
 	annotations := func(extra map[string]string) map[string]string {
 		all := map[string]string{
@@ -218,9 +218,10 @@ func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
 	}
 }
 
-// TestDrainedAndAbandonedQueuesHaveNoQuota: the CardQuota is being deleted. A drained Queue, which the operator
-// deletes later, allows no card, CPU or memory, so nothing new starts, and keeps the rest. An abandoned Queue existed
-// before the CardQuota and stays: it allows nothing either, and keeps no field that would become stale.
+// TestDrainedAndAbandonedQueuesHaveNoQuota: a CardQuota is being deleted. A drained Queue, which the operator deletes
+// later, allows no card, CPU or memory, so that nothing new starts. It keeps the other fields, and says that pods
+// still use 3 H200. An abandoned Queue existed before the CardQuota and stays. It allows nothing either, and keeps no
+// field that would become stale.
 func TestDrainedAndAbandonedQueuesHaveNoQuota(t *testing.T) {
 	quota := builder.CardQuota("team").Card("NVIDIA-H200", 8).Resources("8", "").Selects("team", "chat").Obj()
 
@@ -289,7 +290,7 @@ func TestAnEmptySpecIsNotApplied(t *testing.T) {
 }
 
 // TestServiceTypesInForceDecide: priority and reclaimable of a Queue are those of its service type in the
-// ServiceTypePolicy. A type that the policy does not name leaves both as they are.
+// ServiceTypePolicy. For a type that the policy does not name, the operator applies neither field.
 func TestServiceTypesInForceDecide(t *testing.T) {
 	types := func(name string) (servicetype.Type, bool) {
 		return servicetype.Type{Priority: 5, Reclaimable: true}, name == "inference"

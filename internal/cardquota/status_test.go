@@ -337,9 +337,9 @@ func TestQueueSyncedNamesOtherManagers(t *testing.T) {
 	}
 }
 
-// TestEventsReportChangesOfConditions: an event tells users of a change for the worse, and when the CardQuota gets
-// ready. What stays as it is has no second event, and neither has usage that falls below the quota again. The team
-// has a quota of 2 H800.
+// TestEventsReportChangesOfConditions: an event tells users of a change for the worse, and that the CardQuota gets
+// ready. A condition that keeps its reason has no second event. Usage that falls below the quota again has no event
+// either. The team has a quota of 2 H800.
 func TestEventsReportChangesOfConditions(t *testing.T) {
 	status := func(change func(*StatusInput)) v1alpha1.CardQuotaStatus {
 		f := newStatusInput(nil, nil)
@@ -427,8 +427,8 @@ func TestUnknownNamesOfPodsDoNotDisplaceCards(t *testing.T) {
 }
 
 // TestStatusStaysWithinItsBounds: the API server refuses a status beyond the bounds of its schema. Whatever cards are
-// used and whatever texts workloads have, lists and texts are cut to their bounds, numbers are not negative, and
-// quota minus used is free minus over quota. The usage itself stays as it is.
+// used and whatever texts workloads have, lists and texts are cut to their bounds. Free and over quota are not
+// negative, and not both above 0. Quota minus used is free minus over quota. The texts of the usage itself stay.
 func TestStatusStaysWithinItsBounds(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := newStatusInput(cards{}, cards{})
@@ -470,12 +470,12 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 	})
 }
 
-// TestTooManyNamespaces: tenants see their quota in a view in each namespace that the CardQuota selects, in at most 50.
-// Condition LocalViewsComplete is there, and False, only while more are selected. The status before has the condition
-// of the row before: 51 namespaces, then none.
+// TestTooManyNamespaces: tenants see their quota in a view in each namespace that the CardQuota selects, in at most
+// 50 of them. While more are selected, condition LocalViewsComplete is False. Otherwise the condition is missing. The
+// three counts follow each other, so the condition of 51 must go again with 0.
 func TestTooManyNamespaces(t *testing.T) {
 	f := newStatusInput(cards{}, cards{})
-	for _, selected := range []int{50, 51, 0} {
+	for _, selected := range []int{50, 51, 0} { // each status is computed from the one before
 		f.SelectedNamespaces = selected
 		f.Quota.Status = NewStatus(f)
 

@@ -145,8 +145,8 @@ func TestOnlyTheOwnerOfAQueueIsInTheTree(t *testing.T) {
 	check.Equal(t, "children while queues are flat", 0, len(flat.Children("web")))
 }
 
-// TestACardWithoutQuotaInheritsIt: chat has quota 8 of its own, and tenant 16. Project lab writes none, so the quota of
-// its parent tenant bounds it.
+// TestACardWithoutQuotaInheritsIt: a CardQuota may leave out the quota of a card. Project lab does so, and the 16 of
+// its parent tenant bound it. Leaf chat has a quota of 8 of its own, and tenant one of 16.
 func TestACardWithoutQuotaInheritsIt(t *testing.T) {
 	all := newTenantTree()
 	tree := treeOf(all)
@@ -178,10 +178,11 @@ func TestQuotaWhileFlat(t *testing.T) {
 	}
 }
 
-// TestQueuesWithoutACardQuotaCountInTheTree: the scheduler enforces each Queue of the tree, also one that an
-// administrator wrote by hand or that was retained when its CardQuota was deleted. Queue byhand is below web and
-// deserves 8, beside chat and search with 4 each. These are 16, and web has 8, so chat gets half of its 4. Usage
-// below byhand counts for web and tenant.
+// TestQueuesWithoutACardQuotaCountInTheTree: the scheduler enforces each Queue of the tree, also one without a
+// CardQuota, such as byhand below web. Byhand deserves 8, chat and search deserve 4 each. These are 16, and web has
+// 8, so chat gets half of its 4. Queue inleaf makes CardQuota lab its parent. Usage of byhand and below counts for
+// web and tenant. The parent of lost is missing, so lost counts for itself. CardQuota chat decides its parent, not
+// the Queue chat.
 func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 	all := newTenantTree()
 	queue := func(name, parent, quota, deserved string) *v1beta1.Queue {
@@ -224,10 +225,10 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 	}
 }
 
-// TestSumsEqualANaiveRecount: the usage of a queue contains that of all queues below it. On random trees, some with
-// missing parents, cycles and more than six levels, it equals a sum over the queues whose chain of parents contains
-// it. The members and the given usage stay as they are. A namespace sees what waits below only in a queue that
-// selects namespaces.
+// TestSumsEqualANaiveRecount: the usage of a queue contains that of all queues below it. On random trees it equals a
+// sum over the queues whose chain of parents contains the queue. Some trees have missing parents, cycles or more than
+// six levels. The members and the given usage stay as they are. In a namespace, what waits below counts only for a
+// queue that selects namespaces.
 func TestSumsEqualANaiveRecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
@@ -335,7 +336,8 @@ func isBelowOrSame(all map[string]*v1alpha1.CardQuota, name, above string) bool 
 }
 
 // TestAQuotaIsBoundedByEachAncestor: a quota in a tree is at most that of each ancestor, and a status must not show
-// more. Here tenant has 6 in place of 16, chat 5, and search writes none.
+// more. The tree is tenant > web > chat and search, tenant > lab, and other. Here tenant has 6 in place of 16, chat
+// has 5, and search writes no quota.
 func TestAQuotaIsBoundedByEachAncestor(t *testing.T) {
 	all := newTenantTree(changeIn("tenant", withQuota(6)), changeIn("chat", withQuota(5)),
 		changeIn("lab", withCardName("H800"), withQuota(9)), changeIn("other", withParent("missing")))
@@ -354,9 +356,10 @@ func TestAQuotaIsBoundedByEachAncestor(t *testing.T) {
 	}
 }
 
-// TestOnlyQueuesWithOtherNumbersChange: the operator writes again only the queues whose numbers, fault or children
-// differ from the last tree, and those below a queue whose limits differ. When queues become flat or a tree, all
-// change.
+// TestOnlyQueuesWithOtherNumbersChange: the operator writes a queue again if its numbers, fault or children differ
+// from the last tree. A queue is held or not, which is one of the numbers. The operator also writes the queues below
+// one whose parent, limits or stop policy differ. When queues become flat or a tree, all change. The tree is tenant >
+// web > chat and search, tenant > lab, and other.
 func TestOnlyQueuesWithOtherNumbersChange(t *testing.T) {
 	var flat *Tree
 	before := treeOf(newTenantTree())
@@ -406,7 +409,7 @@ func TestOnlyQueuesWithOtherNumbersChange(t *testing.T) {
 		},
 		"tenant gets quota 20 in place of 16, and bounds all below": {before, treeOf(newTenantTree(changeIn("tenant", withQuota(20)))),
 			[]string{"chat", "lab", "search", "tenant", "web"}},
-		"tenant drains what it held before": {treeOf(newTenantTree(changeIn("tenant", withStopPolicy("Hold")))),
+		"tenant was held and drains now: the queues below it follow": {treeOf(newTenantTree(changeIn("tenant", withStopPolicy("Hold")))),
 			treeOf(newTenantTree(changeIn("tenant", withStopPolicy("HoldAndDrain")))),
 			[]string{"chat", "lab", "search", "web"}},
 		"chat is deleted": {before, treeOf(newTenantTree(without("chat"))), []string{"chat", "web"}},

@@ -15,9 +15,10 @@ import (
 )
 
 // TestHierarchyValidSaysWhatIsWrongInTheTree: condition HierarchyValid says where a CardQuota is in the tree. It is
-// False with the reason where the path to the top level is broken, where a parent has work of its own, or where a
-// number is not in force because an ancestor has less. Each row changes the tree tenant (quota 16, deserved 16,
-// guarantee 8) > web (12, 8, 4) > chat (8, 4, 4) and search (8, 4, none), and looks at one CardQuota.
+// False if the path to the top level is broken, or if a parent has work of its own. It is also False if a number is
+// not in force because an ancestor has less. The tree is tenant (quota 16, deserved 16, guarantee 8) > web (12, 8, 4)
+// > chat (8, 4, 4) and search (8, 4, none). Beside them are tenant > lab and other (4, 4, none). Each row changes the
+// tree and asks for the CardQuota in name.
 func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 	// set replaces the numbers of one CardQuota.
 	set := func(name string, quota, deserved, guarantee int64) treeChange {
@@ -99,7 +100,7 @@ func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 			want: "False/WorkInParent: only leaves take jobs, and it has no serviceType: queue web has 1 unfinished pod, " +
 				"which count here, but nothing new starts; move the jobs to a child",
 		},
-		"chat has a card that web lacks": {
+		"chat has quota of a MIG slice, and web has none": {
 			name:   "chat",
 			change: changeIn("chat", withCardName("H200/mig-1g.18gb-mixed")),
 			want: "False/CardNotInParent: H200/mig-1g.18gb-mixed: quota is 8, but parent web grants none, so it is 0: grant " +
@@ -107,7 +108,7 @@ func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 		},
 		"other writes no quota, and has no parent to inherit from": {
 			name:   "other",
-			change: set("other", -1, 4, -1),
+			change: set("other", unset, 4, unset),
 			want:   "False/CardNotInParent: H200: has no quota to inherit at the top level, so it is 0: write quota",
 		},
 		"chat has quota 13, web 12": {
@@ -118,7 +119,7 @@ func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 		},
 		"chat deserves 9 and search 4, web 8: chat gets 8 x 9/13 = 5": {
 			name:   "chat",
-			change: set("chat", 12, 9, -1),
+			change: set("chat", 12, 9, unset),
 			want: "False/DeservedAboveParent: H200: deserved is 9, but parent web has 8, so 5 is in force: lower it here, or " +
 				"raise the parent",
 		},
@@ -138,7 +139,7 @@ func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 		},
 		"chat deserves 8 and search 4, web 8: chat gets 8 x 8/12 = 5": {
 			name:   "chat",
-			change: set("chat", 12, 8, -1),
+			change: set("chat", 12, 8, unset),
 			want: "False/Scaled: H200: deserved is 8, but the children of web have 12 together and it has 8, so 5 is in " +
 				"force: lower the children, or raise the parent",
 		},
@@ -241,9 +242,9 @@ func TestADeletedParentKeepsItsQuotaWhileItWaits(t *testing.T) {
 	}
 }
 
-// TestReadyNamesTheStopPolicyThatHolds: a stop policy lets nothing new start in a queue and in those below it: Hold
-// keeps running pods, HoldAndDrain evicts them. Condition Ready of leaf chat, below web and tenant, names the
-// CardQuota that holds it. While queues are flat, only its own policy counts.
+// TestReadyNamesTheStopPolicyThatHolds: stop policy Hold lets nothing new start in a queue and in those below it;
+// HoldAndDrain also evicts running jobs. Condition Ready of leaf chat, below web and tenant, names the CardQuota
+// whose policy holds it. While queues are flat, only the policy of chat itself counts.
 func TestReadyNamesTheStopPolicyThatHolds(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		policies map[string]v1alpha1.StopPolicy
@@ -264,7 +265,7 @@ func TestReadyNamesTheStopPolicyThatHolds(t *testing.T) {
 			want: "False/Held: stopPolicy HoldAndDrain of its ancestor web holds queue chat: nothing new starts, and running " +
 				"jobs are evicted; waiting workloads: 2; set it to None to go on",
 		},
-		"only a queue beside it is held": {
+		"only lab is held, which is beside web: chat is not": {
 			policies: map[string]v1alpha1.StopPolicy{"lab": "Hold", "web": "None"},
 			want:     "True/Ready: queue chat carries this quota and starts pods",
 		},
@@ -296,9 +297,10 @@ func TestReadyNamesTheStopPolicyThatHolds(t *testing.T) {
 	}
 }
 
-// TestQueueSyncedSaysWhatDoesNotCount: condition QueueSynced is True once the Queue carries the quota. It says what
-// does not count: fields of a tree while queues are flat, a parent that another field manager keeps, and a priority
-// beyond the band of its service type. It is False while the Queue waits for others.
+// TestQueueSyncedSaysWhatDoesNotCount: condition QueueSynced is True once the Queue carries the quota. Its message
+// says what does not count: fields of a tree while queues are flat, or a parent that another manager keeps. A
+// priority beyond the band of its service type is cut, and the message says so. The condition is False while the
+// Queue waits for the Queue of its parent.
 func TestQueueSyncedSaysWhatDoesNotCount(t *testing.T) {
 	withTreeFields := newTreeQuota("team", "tenant", unset, 4, 2, withStopPolicy("Hold"), func(q *v1alpha1.CardQuota) {
 		q.Spec.Resources = &v1alpha1.Resources{Deserved: &v1alpha1.ResourceAmounts{CPU: ptr(resource.MustParse("8"))}}
@@ -359,8 +361,8 @@ func TestQueueSyncedSaysWhatDoesNotCount(t *testing.T) {
 }
 
 // TestAQueueWaitsForItsChildren: Volcano refuses to delete a queue that has child queues, or to give it less than
-// they have. So when queues become flat, and when a CardQuota is deleted, its Queue is not written until the child
-// queues are gone.
+// they have. So a parent's Queue keeps what it has until its child queues are gone: when queues become flat, and when
+// its CardQuota is deleted.
 func TestAQueueWaitsForItsChildren(t *testing.T) {
 	q := newTreeQuota("web", "tenant", 8, 4, 2)
 	children := []*v1beta1.Queue{
@@ -389,9 +391,9 @@ func TestAQueueWaitsForItsChildren(t *testing.T) {
 	check.Equal(t, "wait of a deleted CardQuota without children", nil, DeletionWait(q, nil))
 }
 
-// TestTreeSurvivesAnyCardQuota: objects may be older than the validation of the API, so a tree of an empty CardQuota,
-// of one that is its own parent, or with numbers in the wrong order must not panic. Only the one that is its own
-// parent waits, because it has no path to the top level.
+// TestTreeSurvivesAnyCardQuota: objects may be older than the validation of the API, so a tree must not panic for any
+// CardQuota. One is empty, a is its own parent, b has numbers in the wrong order, and c has cards without a name or
+// quota. Only a waits, because it has no path to the top level. None grants an unknown card.
 func TestTreeSurvivesAnyCardQuota(t *testing.T) {
 	var none Usage
 	for _, q := range []*v1alpha1.CardQuota{
@@ -405,7 +407,7 @@ func TestTreeSurvivesAnyCardQuota(t *testing.T) {
 		_, wait := tree.PlaceQueue(q, Neighbors{})
 		_, _ = tree.Placement(q, "root").Stage(q, Family{})
 
-		check.Equal(t, q.Name+" waits", q.Name == "a", wait != nil)
+		check.Equal(t, q.Name+" waits", q.Name == "a", wait != nil) // a is its own parent
 		check.Equal(t, "quota of "+q.Name, card.Count(0), tree.QuotaFor(q)["unknown"])
 	}
 }

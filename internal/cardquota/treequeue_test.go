@@ -35,9 +35,9 @@ func liveQueueBelow(parent string, q *v1alpha1.CardQuota, changes ...func(*v1bet
 }
 
 // TestQueueOfATreeCarriesItsFields: in a tree, the Queue of a CardQuota carries its parent, the quota as written,
-// what it deserves and its guarantee, with CPU and memory in force. Web writes 64 CPU, and tenant has 32, so 32 are
-// in force. The scheduler computes an inherited quota of cards itself, so it is not written. Training has priority
-// 20000.
+// what it deserves and its guarantee. CPU and memory are those in force: web writes 64 CPU, and tenant has 32, so 32
+// are in force. Web writes no deserved memory, so it deserves its limit. The scheduler computes an inherited quota of
+// cards itself, so it is not written. Training has priority 20000.
 func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 	all := newTenantTree(func(all map[string]*v1alpha1.CardQuota) {
 		all["web"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("64")), Memory: ptr(resource.MustParse("1Ti"))}
@@ -110,8 +110,9 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 	}
 }
 
-// TestFlatQueueCarriesNoFieldOfATree: while queues are flat, a CardQuota with a parent, deserved and guarantee writes
-// only its quota and limits, below the root. The scheduler would otherwise read numbers that do not count.
+// TestFlatQueueCarriesNoFieldOfATree: while queues are flat, the Queue of a CardQuota with a parent, deserved and
+// guarantee is below the root. It carries quota, limits, service type and stop policy, but no deserved, guarantee or
+// parent, which do not count. A CardQuota without a service type is a parent, and its Queue takes no jobs.
 func TestFlatQueueCarriesNoFieldOfATree(t *testing.T) {
 	q := newTreeQuota("team", "tenant", 8, 4, 2, withStopPolicy("HoldAndDrain"), func(q *v1alpha1.CardQuota) {
 		q.Spec.Resources = &v1alpha1.Resources{
@@ -182,9 +183,9 @@ func TestAQueueWithoutAPathIsHeld(t *testing.T) {
 	}
 }
 
-// TestALostPathIsNoChangeOfOthers: a Queue whose CardQuota loses its path gets a stop policy, and loses it again when
-// the path is back. TreeChanged tells such a change of the tree from a change that another field manager made, which
-// would be reported as drift.
+// TestALostPathIsNoChangeOfOthers: a Queue whose CardQuota loses its path to the top level gets a stop policy and a
+// hold message. Both are removed when the path is back. TreeChanged reports that the tree made such a change, and not
+// another field manager, whose change would be drift.
 func TestALostPathIsNoChangeOfOthers(t *testing.T) {
 	all := newTenantTree()
 	held := Placement{Parent: "web", HoldMessage: "CardQuota chat: no path"}
@@ -199,16 +200,16 @@ func TestALostPathIsNoChangeOfOthers(t *testing.T) {
 	wanted := func(place Placement) DesiredQueue {
 		return NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, live(""), "", &place)
 	}
-	check.That(t, wanted(held).TreeChanged(live("")), "the lost path counts as a change of another manager")
+	check.That(t, wanted(held).TreeChanged(live("")), "the lost path is no change of the tree")
 	check.That(t, wanted(Placement{Parent: "web"}).TreeChanged(live(`,"f:volcano.sh/stop-policy":{},"f:cardquota.dev/hold-message":{}`)),
-		"the path that is there again counts as a change of another manager")
-	check.That(t, !wanted(Placement{Parent: "web"}).TreeChanged(live("")), "nothing changed")
+		"the path that is there again is no change of the tree")
+	check.That(t, !wanted(Placement{Parent: "web"}).TreeChanged(live("")), "the tree counts as changed though nothing changed")
 }
 
 // TestAQueueIsPlacedOnceItsParentIsReady: Volcano refuses a parent that does not exist, and a child without its
 // parent's numbers would have none. So the Queue of chat, whose parent is web below tenant, stays where it is until
-// the Queue of web is ready, or is not created (KeepsQueue: it is not written at all). It also stays where it is
-// while its path to the top level is broken.
+// the Queue of web is ready. A new Queue is not created before that; KeepsQueue says that nothing is written. The
+// Queue also stays while its path to the top level is broken. AboveParent are the queues above the Queue of web.
 func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
 	all := newTenantTree()
 	web := all["web"]
@@ -316,10 +317,10 @@ func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
 	}
 }
 
-// TestTheParentIsLeftToOtherManagers: spec.parent of a Queue belongs to its last field manager. The operator sets it
-// where it owns it, where nothing set it, or where Volcano's queue controller only filled in the default root. It
-// leaves the field to any other manager that has set another value. Each row has the parent that the Queue has, its
-// manager, and the one that the operator wants.
+// TestTheParentIsLeftToOtherManagers: the last field manager of spec.parent decides it. The operator sets spec.parent
+// where it owns the field, where no manager set it, or where Volcano's queue controller filled in the default root.
+// It leaves another value of any other manager. Each row has the parent in the live Queue, its manager, and the
+// parent that the operator wants.
 func TestTheParentIsLeftToOtherManagers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		live, manager, want string
@@ -410,8 +411,8 @@ func TestOnlyTheParentOfTheQueueControllerIsTaken(t *testing.T) {
 }
 
 // TestAQueueWithoutItsCardQuotaStaysWhereItIs: the Queue of a deleted CardQuota is drained, or abandoned if it
-// existed before. It has no cards any more, and stays below its parent, unless another field manager owns
-// spec.parent.
+// existed before the CardQuota. It has an empty quota then, and stays below its parent web. If another field manager
+// owns spec.parent, the operator does not apply it.
 func TestAQueueWithoutItsCardQuotaStaysWhereItIs(t *testing.T) {
 	q := newTreeQuota("chat", "web", 8, 4, 2)
 	for name, config := range map[string]*apply.QueueApplyConfiguration{
@@ -419,8 +420,8 @@ func TestAQueueWithoutItsCardQuotaStaysWhereItIs(t *testing.T) {
 		"abandoned": NewAbandonedQueue(q, liveQueueBelow("web", q)).Config,
 	} {
 		check.Equal(t, name, apply.QueueSpec().WithParent("web"), config.Spec)
-		check.Equal(t, name+" has no cards", "{}", config.Annotations[v1alpha1.AnnotationCardQuota])
-		check.Equal(t, name+" deserves nothing", "", config.Annotations[v1alpha1.AnnotationCardDeserved])
+		check.Equal(t, name+": quota", "{}", config.Annotations[v1alpha1.AnnotationCardQuota])
+		check.Equal(t, name+": deserved", "", config.Annotations[v1alpha1.AnnotationCardDeserved])
 	}
 	foreign := liveQueueBelow("department", q, func(l *v1beta1.Queue) { l.ManagedFields = nil })
 	check.That(t, NewDrainedQueue(q, foreign, "").Config.Spec == nil, "spec.parent of another manager is applied")
@@ -533,7 +534,7 @@ func TestAPriorityStaysInTheBandOfItsServiceType(t *testing.T) {
 		"inference with 9999: no type is above": {
 			serviceType: "inference",
 			priority:    ptr(int32(9999)),
-			want:        10149,
+			want:        10149, // 150 + 9999
 		},
 	}) {
 		q := newTreeQuota("a", "", 1, 1, -1, withServiceType(tc.serviceType))

@@ -30,8 +30,8 @@ func liveQueueWithCPU(name string, limit, deserved, guarantee int64) *v1beta1.Qu
 
 // TestAQueueGetsAsMuchAsItsNeighborsAllow: Volcano's webhook refuses a child queue with more CPU or memory than its
 // parent, and a parent with less than its children. So the operator writes as much as the Queues around allow now,
-// and says what the rest waits for. Queue chat, a child of web, wants a limit, deserved and guarantee of 8, 4 and 2
-// CPU, or 4, 4 and 1.
+// and says what the rest waits for. Queue chat is a child of web. Three numbers are limit, deserved and guarantee of
+// CPU: chat wants 8, 4 and 2, or 4, 4 and 1.
 func TestAQueueGetsAsMuchAsItsNeighborsAllow(t *testing.T) {
 	// placement is a Placement of CPU below web.
 	placement := func(limit, deserved, guarantee int64) Placement {
@@ -65,7 +65,7 @@ func TestAQueueGetsAsMuchAsItsNeighborsAllow(t *testing.T) {
 					"than their parent",
 			},
 		},
-		"the parent has 8, 8 and 2, two siblings 6 and 1 of that: 2 and 1 are left": {
+		"the parent has 8, 8 and 2; siblings deserve 5 + 1 and have guarantees of 1 + 0: 2 and 1 are left": {
 			wanted: placement(8, 4, 2),
 			family: Family{
 				Parent:   liveQueueWithCPU("web", 8, 8, 2),
@@ -78,7 +78,7 @@ func TestAQueueGetsAsMuchAsItsNeighborsAllow(t *testing.T) {
 					"web, or the other children of it, leave room: Volcano refuses children that have more than their parent",
 			},
 		},
-		"the children have 6 + 2, 3 + 2 and 2 + 1: chat keeps their largest limit and their sums": {
+		"the children have 6, 3, 2 and 2, 2, 1: chat keeps their largest limit, and the sums of the others": {
 			wanted:     placement(4, 4, 1),
 			family:     Family{Children: []*v1beta1.Queue{liveQueueWithCPU("b", 6, 3, 2), liveQueueWithCPU("a", 2, 2, 1)}},
 			wantStaged: placement(6, 5, 3),
@@ -105,7 +105,7 @@ func TestAGuaranteeThatFitsNeitherParentNorChildrenIsNotWritten(t *testing.T) {
 	live := map[string]*v1beta1.Queue{"a": liveQueueWithCPU("a", 8, 4, 0), "b": without, "c": liveQueueWithCPU("c", 8, 4, 2)}
 	live["b"].Spec.Parent = "a"
 	live["c"].Spec.Parent = "b"
-	check.NoError(t, volcanoAllows(live, "c"))
+	check.NoError(t, volcanoAllows(live, "c")) // Volcano accepts the guarantee of c, so the scene is possible
 
 	cpu := func(n int64) quota.Amounts { return quota.Amounts{quota.CPUName: 1000 * n} }
 	want := Placement{Parent: "a", Limit: cpu(8), Deserved: cpu(4), Guarantee: cpu(2)}

@@ -44,9 +44,9 @@ func pod(name string) *builder.PodBuilder { return builder.Pod("lab", name) }
 func group() *builder.PodGroupBuilder { return builder.PodGroup("lab", "g") }
 
 // TestUsageCountsRunningAndPendingCards: the operator counts what pods of a queue use, and what waits for cards. A
-// running pod counts for the card of its node; nodes h200, h800, 4090 and 4090d have 8 cards each, of the models that
-// they are named after. A pending one counts for a card that it requests. A job without pods counts by its PodGroup.
-// Each row has the usage of queue q.
+// running pod counts for the card of its node. Nodes h200, h800, 4090 and 4090d have 8 cards each, of the models that
+// they are named after. A pending pod counts for a card that it requests. A job without pods counts by its PodGroup,
+// g. Members are its unfinished pods and PodGroups. Each row has the usage of queue q.
 func TestUsageCountsRunningAndPendingCards(t *testing.T) {
 	const either = "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D"
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -156,16 +156,17 @@ func TestUsageCountsRunningAndPendingCards(t *testing.T) {
 	}
 }
 
-// TestAPodGroupWithoutAQueueIsInDefault: Volcano puts such a PodGroup into queue default.
+// TestAPodGroupWithoutAQueueIsInDefault: Volcano puts a PodGroup without a queue into queue default, so it counts as
+// a member there.
 func TestAPodGroupWithoutAQueueIsInDefault(t *testing.T) {
 	got := CountUsage(CountInput{PodGroups: groups{group().Queue("")}.objects(), Inventory: newInventory()})
 	check.Equal(t, "usage by queue", map[string]Usage{"default": {Members: Members{PodGroups: 1}}}, got,
 		cmpopts.EquateEmpty())
 }
 
-// TestOldestPendingIsTheOldestThatWaits: OldestPending of a queue is when its oldest pod that waits was created. The
-// pods of queue q are from 10 and 12 o'clock; the older ones have a scheduling gate, run, or are of another queue. A
-// job without pods, from 9 o'clock, counts too.
+// TestOldestPendingIsTheOldestThatWaits: OldestPending of a queue is when its oldest waiting pod was created. In
+// queue q pods wait that were created at 10 and 12 o'clock. The older pods do not count: gated has a scheduling gate,
+// runs has a node, and other is of another queue. A job without pods, created at 9 o'clock, counts too.
 func TestOldestPendingIsTheOldestThatWaits(t *testing.T) {
 	at := func(hour int) metav1.Time { return metav1.NewTime(time.Date(2026, 11, 23, hour, 0, 0, 0, time.UTC)) }
 	pods := pods{pod("noon").Queue("q"), pod("ten").Queue("q").Card("NVIDIA-H200").GPUs(1), pod("gated").Queue("q").
@@ -183,8 +184,9 @@ func TestOldestPendingIsTheOldestThatWaits(t *testing.T) {
 }
 
 // TestOldestWithinQuotaCountsCardsWhoseNodesAreGone: OldestWithinQuota says since when a pod waits for cards that the
-// queue has quota for, which raises an alert. The pod requests NVIDIA-H20, which no node has. With quota for it, its
-// nodes are gone, which the administrator should know. Without, the name may be misspelt.
+// queue has quota for, which raises an alert. The pod requests NVIDIA-H20, which no node has. If the queue has quota
+// for NVIDIA-H20, its nodes are gone, and the alert tells the administrator. If it has none, the name may be
+// misspelt, and there is no alert.
 func TestOldestWithinQuotaCountsCardsWhoseNodesAreGone(t *testing.T) {
 	created := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	waits := pod("a").Queue("q").Card("NVIDIA-H20").GPUs(1).
@@ -206,9 +208,9 @@ func TestOldestWithinQuotaCountsCardsWhoseNodesAreGone(t *testing.T) {
 	check.Equal(t, "with quota of another card", metav1.Time{}, count(card.Quota{"NVIDIA-H200": 8}))
 }
 
-// TestOldestWithinQuotaIsTheOldestThatLacksNoQuota: the alert is about pods that wait although there is quota. So
-// pods that wait for quota, that wait without requesting cards, or that run do not count, though they are older than
-// the two that wait for a free card, from 10 and 11 o'clock.
+// TestOldestWithinQuotaIsTheOldestThatLacksNoQuota: the alert is about pods that wait although there is quota. Pods
+// full and younger wait for a free card since 10 and 11 o'clock. Older pods do not count: large waits for quota (the
+// message of exhausted), cpu requests no cards, and runs does not wait.
 func TestOldestWithinQuotaIsTheOldestThatLacksNoQuota(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>."
 	at := func(hour int) metav1.Time { return metav1.NewTime(time.Date(2026, 11, 23, hour, 0, 0, 0, time.UTC)) }
@@ -228,7 +230,7 @@ func TestOldestWithinQuotaIsTheOldestThatLacksNoQuota(t *testing.T) {
 		Inventory: newInventory(),
 		Nodes:     newNodes(),
 	})["q"].OldestWithinQuota)
-	check.Equal(t, "of the two pods that do not wait for free cards", metav1.Time{}, CountUsage(CountInput{
+	check.Equal(t, "without the pods full, younger and runs", metav1.Time{}, CountUsage(CountInput{
 		Pods:      pods[:2],
 		Inventory: newInventory(),
 		Nodes:     newNodes(),

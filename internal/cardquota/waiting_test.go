@@ -30,9 +30,10 @@ func exhausted(queue string, limit int) string {
 }
 
 // TestBlockedNamesReasonAndHolders: each entry of status.blocked says why a workload waits, from the message of the
-// scheduler and the state of the nodes, and who holds the cards that it waits for: at most three, those with most
-// cards first. Nodes h200, h800, 4090 and 4090d have 8 cards each. A line of want is workload, card, count, reason:
-// holders. Deployment q is of queue q for training; the pod of each row waits for 2 H200.
+// scheduler and the state of the nodes. It names who holds the cards that the workload waits for: at most three,
+// those with most cards first. Nodes h200, h800, 4090 and 4090d have 8 cards each. Queues q, for training, and r are
+// below queue top. Pods of a queue are of a Deployment with its name. A line of want is workload, card, count,
+// reason: holders. A holder is count, workload "of" queue (service type).
 func TestBlockedNamesReasonAndHolders(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>."
 	const skipped = "Task worker-1 with role spec worker has already predicated failed, skip"
@@ -149,10 +150,10 @@ func TestBlockedNamesReasonAndHolders(t *testing.T) {
 	}
 }
 
-// TestGangIncompleteComesLast: two pods of gang j have a place and wait for the others; two find no free card, which
-// keeps the gang waiting. So the entry with reason NoFreeCard comes first, though its pods are newer. Both entries
-// wait since the oldest pod of the gang, and before a newer workload. The message is that of the pod itself, not the
-// one that Volcano repeats for the gang.
+// TestGangIncompleteComesLast: pods j-0 and j-1 of gang j have a place and wait for the others. Pods j-2 and j-3 find
+// no free card, which keeps the gang waiting. So the entry NoFreeCard comes before GangIncomplete, whichever of their
+// pods are older. Both entries wait since the oldest pod of the gang, 20 s ago, and come before pod newer. The
+// message is that of j-2, not what Volcano repeats for the gang.
 func TestGangIncompleteComesLast(t *testing.T) {
 	const full = "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."
 	gang := func(name, message string, age time.Duration) *builder.PodBuilder {
@@ -163,7 +164,7 @@ func TestGangIncompleteComesLast(t *testing.T) {
 		return "Pod lab/" + name + " can possibly be assigned to h200, once minAvailable is satisfied"
 	}
 
-	for _, age := range []time.Duration{0, 10 * time.Second} {
+	for _, age := range []time.Duration{0, 10 * time.Second} { // j-0 is older than j-2, or younger
 		got := CountUsage(CountInput{
 			Inventory: newInventory(),
 			Nodes:     newNodes(),
@@ -188,8 +189,9 @@ func TestGangIncompleteComesLast(t *testing.T) {
 }
 
 // TestOnlyCardsWithQuotaLeftHelp: a pod requests 4 of H200 or H800. 2 H200 are free on each of two nodes, so they are
-// fragmented, and no H800 is free. Free cards and holders of H200 matter only if the queue, and the queue above it,
-// have quota for 4 more of them. Pods of queue r hold 6 H200, of s 7 H800, and of q itself 1 H800.
+// fragmented, and no H800 is free. Free cards and holders of a card matter only if queue q, and queue top above it,
+// have quota for 4 more. If neither card has enough quota left, both matter. A queue without a CardQuota has no
+// limit. Pods of queue r hold 6 H200, of s 7 H800, and of q 1 H800.
 func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 2 Insufficient nvidia.com/gpu, 2 node(s) have another card than <NVIDIA-H200|NVIDIA-H800>."
 	h200 := card.Name("NVIDIA-H200")
@@ -276,8 +278,9 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 	}
 }
 
-// TestHoldersHaveTheTypeOfTheirQueue: a holder has the service type of its queue, because a pod may state any. A
-// queue without a type, or with one that is no valid name, has none.
+// TestHoldersHaveTheTypeOfTheirQueue: a holder has the service type of its queue, because a pod may state any: here
+// all pods state inference. The type of queue untyped, and of queue odd, whose type is no valid name, is shown as
+// none.
 func TestHoldersHaveTheTypeOfTheirQueue(t *testing.T) {
 	held := func(queue string, count int) *builder.PodBuilder {
 		return podOf("in-"+queue, queue).ServiceType("inference").GPUs(count).Running("h200")
@@ -301,9 +304,10 @@ func TestHoldersHaveTheTypeOfTheirQueue(t *testing.T) {
 	check.Equal(t, "service types", map[string]string{"q": "training", "untyped": "none", "odd": "none"}, types)
 }
 
-// TestForgedAncestorNamesNoHolders: the message of a pod says which ancestor lacks quota, and holders of the queues
-// below that one are named. But tenants can write conditions of their pods, to learn what queues of others hold. So
-// only an ancestor in the tree counts: top is above q and r, other above secret.
+// TestForgedAncestorNamesNoHolders: the message of a pod names the ancestor that has no quota left, and the entry
+// names holders in the queues below that ancestor. But tenants can write conditions of their pods, to learn what
+// queues of others hold. So only an ancestor of queue q in the tree counts. Queue top is above q and r, other is
+// above secret.
 func TestForgedAncestorNamesNoHolders(t *testing.T) {
 	states := func(name, ancestor string) *builder.PodBuilder {
 		return podOf(name, "q").Card("NVIDIA-H200").GPUs(1).
@@ -317,32 +321,32 @@ func TestForgedAncestorNamesNoHolders(t *testing.T) {
 		isFlat bool
 		want   []string
 	}{
-		"the ancestor top": {
+		"the message names top, an ancestor of q": {
 			pods: pods{states("a", "top")},
 			want: []string{"q NVIDIA-H200 1 AncestorQuotaExhausted: 3 r of r"},
 		},
-		"other, the parent of another queue": {
+		"the message names other, which is not above q": {
 			pods: pods{states("a", "other")},
 			want: []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"},
 		},
-		"queue secret": {
+		"the message names secret, which has no queues below": {
 			pods: pods{states("a", "secret")},
 			want: []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"},
 		},
-		"no queue": {
+		"the message names no queue": {
 			pods: pods{states("a", "")},
 			want: []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"},
 		},
-		"queue secret, while queues are flat": {
+		"the message names secret, while queues are flat": {
 			pods:   pods{states("a", "secret")},
 			isFlat: true,
 			want:   []string{"q NVIDIA-H200 1 AncestorQuotaExhausted"},
 		},
-		"two pods: top, then other": {
+		"the first pod names top, the second other": {
 			pods: pods{states("a", "top"), states("b", "other")},
 			want: []string{"q NVIDIA-H200 2 AncestorQuotaExhausted: 3 r of r"},
 		},
-		"two pods: other, then top": {
+		"the first pod names other, the second top": {
 			pods: pods{states("a", "other"), states("b", "top")},
 			want: []string{"q NVIDIA-H200 2 AncestorQuotaExhausted: 3 r of r"},
 		},
@@ -487,8 +491,8 @@ func BenchmarkCountWaiting(b *testing.B) {
 }
 
 // TestAJobBelowItsMinimumSaysSo: a gang needs 2 pods, and one of them was lost, so the other runs without use. The
-// message says so before what the scheduler says. A gang that has not started, or that waits for more pods than its
-// minimum, says only that.
+// message says so before what the scheduler says. If no pod of the gang runs, or only a pod above the minimum waits,
+// the message is that of the scheduler alone.
 func TestAJobBelowItsMinimumSaysSo(t *testing.T) {
 	const full = "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."
 	for t, tc := range check.Cases(t, map[string]struct {
