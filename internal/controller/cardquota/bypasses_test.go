@@ -40,10 +40,11 @@ func podsOfScheduler(pods int, scheduler string) (objectStores, *tracked) {
 }
 
 // TestABypassWakesTheQueueOfItsPodGroup: a running pod with cards under a schedulerName that is not in the
-// ServiceTypePolicy is a bypass, and the status of its queue reports it. Here 200 pods of 25 PodGroups are in queues
-// q0 (80 pods), q1 (80) and q2 (40). When pod p100 of queue q1 is one of our scheduler, the count reconciles q1 alone.
+// ServiceTypePolicy is a bypass, and the status of its queue reports it. Here 200 pods of 25 PodGroups are in queues q0
+// (80 pods), q1 (80) and q2 (40). The first count wakes (reconciles) all queues. Then our scheduler has placed pod p100
+// of queue q1, and the count wakes q1 alone.
 func TestABypassWakesTheQueueOfItsPodGroup(t *testing.T) {
-	s, nodes := podsOfScheduler(200, "volcano-prod")
+	s, nodes := podsOfScheduler(200, "volcano-prod") // ours is "volcano"
 	u := newUsageCollector(nil, 0, nodes)
 	check.Equal(t, "woken by the first count", []string{allQueues}, u.countUsage(s))
 

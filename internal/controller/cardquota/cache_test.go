@@ -40,15 +40,17 @@ func TestStrippedNodesKeepWhatCardsDependOn(t *testing.T) {
 	}
 }
 
-// TestStripLetsObjectsOfOtherTypesPass: a cache also passes the tombstone of a deletion that it missed to the function that
-// strips PodGroups.
+// TestStripLetsObjectsOfOtherTypesPass: a cache also passes the tombstone of a deletion that it missed to the function
+// that strips PodGroups. It passes unchanged.
 func TestStripLetsObjectsOfOtherTypesPass(t *testing.T) {
 	out := check.Value(transformOnly(strip.PodGroup)("a tombstone"))(t)
 	check.Equal(t, "stripped", any("a tombstone"), out)
 }
 
-// TestTheCacheDropsManagedFieldsThatItDoesNotRead: managed fields take much memory. Those of the spec of a CardQuota say
-// which fields this version does not know, so they stay. Those of a Queue say which field manager has its fields.
+// TestTheCacheDropsManagedFieldsThatItDoesNotRead: managed fields take much memory. Those of the spec of a CardQuota
+// say which fields this version does not know, so they stay. Those of a Queue say which field manager has its fields,
+// so all of them stay. Those of other kinds are dropped. In each row manager "spec" has written the spec, and manager
+// "status" the status.
 func TestTheCacheDropsManagedFieldsThatItDoesNotRead(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		object       client.Object

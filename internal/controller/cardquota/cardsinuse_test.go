@@ -17,8 +17,9 @@ import (
 )
 
 // TestACardThatMayBeOneOfTwoIsBilledOnce: node "bare" has 8 cards but no labels, so after a restart they may be H200 or
-// H800, the cards of other nodes. Pod p uses all 8: it is charged 8 of both against the quota, to be safe. Bills and the
-// CardInventory have them once, as H200. The cards of a pod without a queue are billed to its namespace.
+// H800, the cards of other nodes. Pod p uses all 8: it is charged 8 of both against the quota, to be safe. Bills and
+// the CardInventory have them once, as H200. A second pod has no queue, so its 2 cards are billed to its namespace.
+// Counts add up what pods use, even if it is more than the node has.
 func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	nodes := trackNodes(
 		builder.Node("a").GPUs("H200", 8).Obj(),
@@ -49,9 +50,9 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	check.Equal(t, "allocated cards of the CardInventory: 8 of p and 2 of the other pod", map[string]int64{"H200": 10, "H800": 0}, allocated)
 }
 
-// TestBillsDateCardsByTheBindingOfThePod: a pod holds its cards from its binding, one minute before its start. A pod that
-// states neither is not dated: after a change of the leader nothing proves since when it held them. A pod may name any
-// queue, so the cards of a queue that does not exist are billed to the namespace of the pod.
+// TestBillsDateCardsByTheBindingOfThePod: a pod holds its cards from its binding, one minute before its start. Pod
+// undated states neither, so it is no holding: after a change of the leader nothing proves since when it held its
+// cards. A pod may name any queue, so the cards of a queue that does not exist are billed to the namespace of the pod.
 func TestBillsDateCardsByTheBindingOfThePod(t *testing.T) {
 	bound := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	started := metav1.NewTime(bound.Add(time.Minute))

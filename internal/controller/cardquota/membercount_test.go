@@ -143,9 +143,10 @@ func TestManyDeletedCardQuotasShareTheListsOfMembers(t *testing.T) {
 	})
 }
 
-// TestMembersAreCountedOnTheAPIServer: the queue of a deleted CardQuota stays while it has members: PodGroups that have not
-// completed, and pods that name the queue or belong to one of its PodGroups. The PodGroup decides before the annotation
-// of a pod. Objects of a moment ago may be on the API server alone, except PodGroup of-other, which the cache has.
+// TestMembersAreCountedOnTheAPIServer: the queue of a deleted CardQuota stays while it has members: PodGroups that have
+// not completed, and pods that name the queue or belong to one of its PodGroups. The PodGroup decides before the
+// annotation of a pod. The objects of a row are on the API server alone, as if they were created a moment ago. The
+// cache has PodGroup of-other, of another queue.
 func TestMembersAreCountedOnTheAPIServer(t *testing.T) {
 	ofOther := builder.PodGroup("lab", "of-other").Queue("other").Obj()
 	completed := builder.PodGroup("lab", "g").Queue("q").Phase(v1beta1.PodGroupCompleted).Obj()
@@ -178,8 +179,9 @@ func metadataOf(pod *builder.PodBuilder) []metav1.PartialObjectMetadata {
 	return []metav1.PartialObjectMetadata{{ObjectMeta: pod.Obj().ObjectMeta}}
 }
 
-// TestACountThatFailsIsRepeated: queue b asks while the count for queue a runs, and does not begin a second one. That
-// count fails, so no queue has an answer. The next requests for both queues are counted again.
+// TestACountThatFailsIsRepeated: the members of queue b are requested while the count for queue a runs, and no second
+// count begins. The count for a fails, so neither queue has an answer. The next requests for both queues are counted
+// again.
 func TestACountThatFailsIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timeout := errors.New("etcdserver: request timed out")
@@ -203,7 +205,8 @@ func TestACountThatFailsIsRepeated(t *testing.T) {
 	})
 }
 
-// TestAnOldAnswerIsCountedAgain: the 7 pods of an answer that was not read within memberCountTTL may be gone.
+// TestAnOldAnswerIsCountedAgain: an earlier count found 7 pods in queue q, and its answer was not read within
+// memberCountTTL. The pods may be gone, so the members are counted again: there are none.
 func TestAnOldAnswerIsCountedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newCounter(t, &pages{})
@@ -216,9 +219,9 @@ func TestAnOldAnswerIsCountedAgain(t *testing.T) {
 	})
 }
 
-// TestACountKeepsTheAnswersOfTheOneBefore: queues b and c ask while the count for a runs, so the next count is for both. Only
-// b reads its answer then. The count for d keeps the answer for c, which reads it later without a count of its own.
-// An answer is returned once: when c asks once more, its members are counted again.
+// TestACountKeepsTheAnswersOfTheOneBefore: the members of b and c are requested while the count for a runs, so the next
+// count is for both. Only b reads its answer then. The count for d keeps the answer for c, which reads it later without
+// a count of its own. An answer is returned once: when c is requested once more, its members are counted again.
 func TestACountKeepsTheAnswersOfTheOneBefore(t *testing.T) {
 	counts := newMemberCounts()
 	counted := 0
@@ -249,6 +252,6 @@ func TestACountKeepsTheAnswersOfTheOneBefore(t *testing.T) {
 	check.Equal(t, "c is known by the count before", true, isKnown("c", nothing))
 	check.Equal(t, "counts", 3, counted)
 
-	check.Equal(t, "c is known when it asks once more", true, isKnown("c", nothing))
+	check.Equal(t, "c is known when it is requested once more", true, isKnown("c", nothing))
 	check.Equal(t, "counts when an answer is read twice", 4, counted)
 }

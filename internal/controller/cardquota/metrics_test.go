@@ -20,9 +20,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestMetricsFollowTheStatusOfACardQuota: queue q has numbers of two cards, of which H200 is used beyond its quota of 8. Then
-// its CardQuota is in a tree, where queues deserve cards, and has H200 alone: the series of H800 end. Another CardQuota
-// takes the queue over, so the end of the first one ends no series.
+// TestMetricsFollowTheStatusOfACardQuota: queue q has numbers of two cards, of which H200 is used beyond its quota of
+// 8. Then its CardQuota is in a tree, where queues deserve cards, and has H200 alone: the series of H800 end. Another
+// CardQuota takes the queue over, so the end of the first one ends no series. The end of the second CardQuota ends all.
 func TestMetricsFollowTheStatusOfACardQuota(t *testing.T) {
 	s := newMetricsCollector()
 	h200 := v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Used: 9, Pending: 2, OverQuotaBy: 1}
@@ -88,10 +88,10 @@ func seriesOf(t *testing.T, collector prometheus.Collector) string {
 	return series
 }
 
-// TestCardsWithoutNumbersHaveNoSeries: a CardQuota may list every card of the fleet, so a card has series only if its quota,
-// deserved, used or pending cards are not zero. Then quota, deserved, used and pending come together, 4 series, and a
-// fifth for cards over the quota. A card of which no node has one has only its pending cards. Each row gives the numbers
-// of H200; the queue also lists H800 without numbers.
+// TestCardsWithoutNumbersHaveNoSeries: a CardQuota may list every card of the fleet. So a card has series only if its
+// quota, deserved, used or pending cards are not zero. Then quota, deserved, used and pending come together, 4 series,
+// and a fifth for cards over the quota. Of a card that no node has (Physical is 0), without quota and use, there is
+// only the series of pending cards. Each row gives the numbers of H200; the queue also lists H800 without numbers.
 func TestCardsWithoutNumbersHaveNoSeries(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		h200       v1alpha1.CardStatus
@@ -103,7 +103,7 @@ func TestCardsWithoutNumbersHaveNoSeries(t *testing.T) {
 		"deserved without a quota":      {v1alpha1.CardStatus{Physical: 8, Deserved: 1}, 4},
 		"used without a quota":          {v1alpha1.CardStatus{Used: 1, OverQuotaBy: 1}, 5},
 		"pending":                       {v1alpha1.CardStatus{Physical: 8, Pending: 1}, 4},
-		"pending, no node has such one": {v1alpha1.CardStatus{Pending: 1}, 1},
+		"pending, no node has the card": {v1alpha1.CardStatus{Pending: 1}, 1},
 	}) {
 		s := newMetricsCollector()
 		tc.h200.Name = "NVIDIA-H200"
@@ -161,7 +161,8 @@ func TestSeriesComeInTheOrderOfThePage(t *testing.T) {
 }
 
 // TestAScrapeSeesOneCount: each count of the pods replaces the numbers of a queue. A scrape at the same time must see
-// those of one count, so here all 6 values of a scrape are equal: one goroutine replaces them a thousand times.
+// those of one count, so here all 6 values of a scrape are equal: quota, used and pending of cards A and B. One
+// goroutine replaces them a thousand times.
 func TestAScrapeSeesOneCount(t *testing.T) {
 	s := newMetricsCollector()
 	replace := func(count int64) {
@@ -189,14 +190,15 @@ func TestAScrapeSeesOneCount(t *testing.T) {
 				}
 			}
 		}
+		// The fourth metric is cardquota_queue_info.
 		check.Must(t, len(families) == 4 && len(values) == 1, "a scrape sees a part of a change: %v", families)
 	}
 
 	writer.Wait()
 }
 
-// TestUnknownCardsAreOneSeries: a user who may create pods may request cards that do not exist, others each minute. So the
-// pending cards of all names without quota, use and nodes are one series "unknown": 3 + 4 cards here.
+// TestUnknownCardsAreOneSeries: a user who may create pods may request cards that do not exist, and other ones each
+// minute. So the pending cards of all names without quota, use and nodes are one series "unknown": 3 + 4 cards here.
 func TestUnknownCardsAreOneSeries(t *testing.T) {
 	s := newMetricsCollector()
 	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{
@@ -243,9 +245,9 @@ func TestSeriesOfAQueueAreBounded(t *testing.T) {
 	}
 }
 
-// TestACountRecordsItsTimeAndHowLongPodsWaited: a pod that is bound since the last count is one observation of how long it
-// waited, here 20 seconds. Pods that were bound before the first count are none: the operator that ran then observed them.
-// A count of the same pods observes nothing more.
+// TestACountRecordsItsTimeAndHowLongPodsWaited: a pod that is bound since the last count is one observation of how long
+// it waited, here 20 seconds. Pods that were bound before the first count are none: the operator that ran then observed
+// them. A count of the same pods observes nothing more. A count also records when it was, and which cards are in use.
 func TestACountRecordsItsTimeAndHowLongPodsWaited(t *testing.T) {
 	created := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	boundAfter := func(name string, waited time.Duration) *corev1.Pod {
@@ -279,12 +281,12 @@ func TestACountRecordsItsTimeAndHowLongPodsWaited(t *testing.T) {
 		{Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}:                 2, // the queue of the third pod does not exist
 	}, u.CardsInUse())
 	for _, collector := range Metrics() {
-		check.Equal(t, "problems", nil, check.Value(testutil.CollectAndLint(collector))(t))
+		check.Equal(t, "problems that Prometheus' linter finds", nil, check.Value(testutil.CollectAndLint(collector))(t))
 	}
 }
 
-// TestAQueueWithoutCardsHasMetrics: pods may wait for CPU in a queue without cards. The status of a CardQuota that does not
-// own its queue has no CPU, and then the CardQuota has no metrics.
+// TestAQueueWithoutCardsHasMetrics: pods may wait for CPU in a queue without cards. So a status with CPU and no card
+// has a series. The status of a CardQuota that does not own its queue has no CPU either, and no series.
 func TestAQueueWithoutCardsHasMetrics(t *testing.T) {
 	r := &reconciliation{Reconciler: &Reconciler{metrics: newMetricsCollector()}, quota: builder.CardQuota("cpu-only").Obj()}
 	r.updateMetrics(&v1alpha1.CardQuotaStatus{CPU: &v1alpha1.ResourceStatus{}})

@@ -100,9 +100,11 @@ func policyInForce(hierarchy v1alpha1.QueueHierarchy, priority int32) *v1alpha1.
 	}).Obj()
 }
 
-// TestTreeOutlivesItsPolicy: while the ServiceTypePolicy is deleted or created again, the scheduler keeps the tree of queues
-// and the priority 500 of training, and so do the Queues. Only a policy in force that says Flat ends the tree. Then a
-// parent has no quota, leaves are below root with priority 700, and the fields of the tree are reported as unused.
+// TestTreeOutlivesItsPolicy: while the ServiceTypePolicy is deleted or created again, the scheduler keeps the tree of
+// queues and the priority 500 of training. So do the Queues. Only a policy in force that says Flat ends the tree. Then
+// a parent has no quota, leaves are below root with priority 700, and the fields of the tree are reported as unused.
+// The texts of the checks are: parent, quota, deserved cards and priority of a Queue; condition QueueSynced of its
+// CardQuota; whether the CardQuota has condition HierarchyValid.
 func TestTreeOutlivesItsPolicy(t *testing.T) {
 	policy := policyInForce(v1alpha1.QueueHierarchyTree, 500)
 	r := newFakeReconciler(t, append(newFamily(), policy)...)
@@ -131,8 +133,10 @@ func TestTreeOutlivesItsPolicy(t *testing.T) {
 	}
 }
 
-// TestQueuesAreFlatBeforeAnyPolicy: before a policy takes effect the scheduler has no configuration, or one without a tree. A
-// tree in the Queues would then be wrong. Training has the default priority 20000.
+// TestQueuesAreFlatBeforeAnyPolicy: before a policy takes effect the scheduler has no configuration, or one without a
+// tree. A tree in the Queues would then be wrong. Training has the default priority 20000. The texts of the checks are:
+// parent, quota, deserved cards (none) and priority of a Queue; condition QueueSynced of its CardQuota; whether the
+// CardQuota has condition HierarchyValid.
 func TestQueuesAreFlatBeforeAnyPolicy(t *testing.T) {
 	const flat = `below root: {"H200":8} , priority 20000, True/TreeFieldsUnused, hierarchy false`
 	r := newFakeReconciler(t, newFamily()...)

@@ -42,8 +42,9 @@ func changeQuota(before, after int64) event.UpdateEvent {
 	return event.UpdateEvent{ObjectOld: quota(before, 1), ObjectNew: quota(after, 2)}
 }
 
-// TestALoweredQuotaOvertakesTenThousandStatuses: a count of the pods wakes 10,000 CardQuotas, whose statuses take minutes. An
-// administrator sets the quota of the last one, q9999, to 0 in an emergency: it is the next to be reconciled.
+// TestALoweredQuotaOvertakesTenThousandStatuses: a count of the pods wakes (reconciles) CardQuotas q0 to q9999, and
+// writing their statuses takes minutes. An administrator sets the quota of the last one, q9999, to 0 in an emergency:
+// it is the next to be reconciled.
 func TestALoweredQuotaOvertakesTenThousandStatuses(t *testing.T) {
 	queue := priorityqueue.New[reconcile.Request]("lowered")
 	defer queue.ShutDown()
@@ -89,8 +90,9 @@ func TestChangesThatTakeCardsAwayOvertake(t *testing.T) {
 	}
 }
 
-// TestANodeWakesCardQuotasOnlyWithTheFirstOrLastCard: each status shows how many H200 all nodes have. A node that joins or
-// leaves would rewrite the statuses of all 10,000 CardQuotas, so it wakes none, unless it has the last cards.
+// TestANodeWakesCardQuotasOnlyWithTheFirstOrLastCard: each status shows how many H200 all nodes have. A node that joins
+// or leaves would rewrite the statuses of all 10,000 CardQuotas. So it wakes (reconciles) none, unless it has the first
+// or the last H200 of all nodes.
 func TestANodeWakesCardQuotasOnlyWithTheFirstOrLastCard(t *testing.T) {
 	quotas := map[string]card.Quota{}
 	for i := range 10_000 {
@@ -100,7 +102,7 @@ func TestANodeWakesCardQuotasOnlyWithTheFirstOrLastCard(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ before, after, wantWoken int }{
 		"a node of 8 cards joins 800":    {before: 800, after: 808, wantWoken: 0},
 		"the node of the last 8 leaves":  {before: 8, after: 0, wantWoken: 10_000},
-		"the first node of a card joins": {before: 0, after: 8, wantWoken: 10_000},
+		"the first node with H200 joins": {before: 0, after: 8, wantWoken: 10_000},
 	}) {
 		changed := changedKeys(h200s(tc.before), h200s(tc.after), bothOrNone)
 		check.Equal(t, "woken", tc.wantWoken, len(queuesWithCards(changed, nil, quotas)))
@@ -112,8 +114,9 @@ func h200s(count int) map[card.Name]card.Count {
 	return map[card.Name]card.Count{"NVIDIA-H200": card.Count(count)}
 }
 
-// TestANodeMoreIsShownWithTheNextChange: a status that differs from the stored one only in the cards of all nodes is not
-// written, but it has the present number when another number changes, or when the last card of the nodes is gone.
+// TestANodeMoreIsShownWithTheNextChange: a status that differs from the stored one only in the cards of all nodes is
+// not written. The present number is written when another number changes too, or when the last card of the nodes is
+// gone.
 func TestANodeMoreIsShownWithTheNextChange(t *testing.T) {
 	quota := builder.CardQuota("q").Card("NVIDIA-H200", 8).Obj()
 	for _, step := range []struct {
@@ -176,8 +179,9 @@ func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 	}
 }
 
-// TestUrgentQueuesDoNotWait: at most 20 statuses a second follow a number of the nodes, one in 50 ms. A queue whose own use
-// changes as well, here b, is reconciled at once, but keeps its place: c waits for 100 ms.
+// TestUrgentQueuesDoNotWait: at most 20 statuses a second follow a number of the nodes, one in 50 ms. Here they are
+// those of a, b and c. The own use of b and d has changed, which is urgent: they are reconciled without a delay. But b
+// keeps its place among the three, so c waits for 100 ms.
 func TestUrgentQueuesDoNotWait(t *testing.T) {
 	refreshed := []string{"a", "b", "c"}
 	urgent := []string{"b", "d"}

@@ -16,9 +16,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestQueuesWakeTheirCardQuotaExceptForNumbers: a change of a Queue reconciles its CardQuota, which then repairs a
-// change of another field manager. The scheduler writes the allocated resources into the status all the time; nothing
-// follows from them.
+// TestQueuesWakeTheirCardQuotaExceptForNumbers: a change of a Queue wakes (reconciles) its CardQuota, which then
+// repairs a change of another field manager. The scheduler writes the allocated resources into the status all the time;
+// nothing follows from them.
 func TestQueuesWakeTheirCardQuotaExceptForNumbers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		after    v1beta1.Queue
@@ -35,6 +35,7 @@ func TestQueuesWakeTheirCardQuotaExceptForNumbers(t *testing.T) {
 }
 
 // TestACardQuotaIsNotWokenByItsOwnStatus: each reconcile may write the status, which must not cause the next reconcile.
+// A new spec (generation) and a deletion do.
 func TestACardQuotaIsNotWokenByItsOwnStatus(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		after    v1alpha1.CardQuota
@@ -60,9 +61,10 @@ func TestACountWakesQueuesWhoseUsageDiffers(t *testing.T) {
 	check.Equal(t, "queues to wake", []string{"gone", "more", "new"}, got)
 }
 
-// TestAPolicyWakesCardQuotasOnlyForWhatTheyShow: all CardQuotas show the priority of their service type in force, and whether
-// quotas are enforced. Other changes of the ServiceTypePolicy must not reconcile them all. A bypass, a pod that got
-// cards without our scheduler, concerns its queue alone, which the collector of usage wakes.
+// TestAPolicyWakesCardQuotasOnlyForWhatTheyShow: all CardQuotas show the priority of their service type in force, and
+// whether quotas are enforced. Other changes of the ServiceTypePolicy must not reconcile them all. A bypass, a pod that
+// got cards without our scheduler, concerns its queue alone, which the collector of usage reconciles: a change to or
+// between reasons CardBypass wakes none.
 func TestAPolicyWakesCardQuotasOnlyForWhatTheyShow(t *testing.T) {
 	// inForce returns a policy that has taken effect, with the priority of training.
 	inForce := func(priority int32) *v1alpha1.ServiceTypePolicy {
@@ -90,7 +92,7 @@ func TestAPolicyWakesCardQuotasOnlyForWhatTheyShow(t *testing.T) {
 		wantWake      bool
 	}{
 		"the priority of training changes":     {before: usual, after: inForce(5), wantWake: true},
-		"the count of CardQuotas changes":      {before: usual, after: counted},
+		"the CardQuotas and the hash change":   {before: usual, after: counted},
 		"a spec changes that is not in force":  {before: usual, after: refused},
 		"the first policy takes effect":        {before: &v1alpha1.ServiceTypePolicy{}, after: usual, wantWake: true},
 		"quotas become enforced":               {before: usual, after: enforced("True", "Enforced", "yes"), wantWake: true},

@@ -88,7 +88,7 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 		}
 	}
 
-	for range 3 { // the finalizer is an event of its own
+	for range 3 { // enough to follow the events of the first writes, such as that of the finalizer
 		r.setUsage(1, 1000)
 		reconcile()
 	}
@@ -106,9 +106,10 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 	check.Equal(t, "CPU of the third count, the same as at first", "1", llmOf(t, api).Status.CPU.Used.String())
 }
 
-// TestAQueueIsReadFromTheAPIServerOnlyWhenTheCacheIsLate: the operator writes the annotation card.allocated of a Queue often. Before
-// a write it must know its last one, else that looks like another manager's. It reads the Queue from the API server only
-// while the cache may lack that write, and from the cache otherwise.
+// TestAQueueIsReadFromTheAPIServerOnlyWhenTheCacheIsLate: the operator writes the annotation card.allocated of a Queue
+// often. Before a write it must know its last one. Else it would report its own last write as a change by another
+// manager. It reads the Queue from the API server only while the cache may lack that write, and from the cache
+// otherwise.
 func TestAQueueIsReadFromTheAPIServerOnlyWhenTheCacheIsLate(t *testing.T) {
 	r, api := newLLMReconciler(t)
 
@@ -148,15 +149,17 @@ func TestAQueueIsReadFromTheAPIServerOnlyWhenTheCacheIsLate(t *testing.T) {
 	r.reconcileAll(t)
 	check.That(t, reads > 0, "a Queue without the last write is not read from the API server")
 
+	// No event says that another manager changed the Queue.
 	events := r.events.(*record.FakeRecorder).Events
 	for len(events) > 0 {
 		check.Text(t, "event", <-events).Lacks(v1alpha1.ReasonForeignChangeReplaced)
 	}
 }
 
-// TestAChangeOfAnotherManagerIsReportedDespiteALateStatus: condition QueueSynced reports a change of the Queue by another
-// manager, which the operator replaces. It compares with what the status says that the Queue had. Here another manager
-// raises the quota from 8 to 9 before the cache has that status, so the report follows when the cache has it.
+// TestAChangeOfAnotherManagerIsReportedDespiteALateStatus: condition QueueSynced reports that another manager changed
+// the Queue, and that the operator replaced the change. The operator finds a change by comparing the Queue with the
+// last status. Here another manager raises the quota from 8 to 9 while the cache still has the CardQuota without a
+// status. The condition has the report after the cache has the status.
 func TestAChangeOfAnotherManagerIsReportedDespiteALateStatus(t *testing.T) {
 	r, api := newLLMReconciler(t)
 	var cached *v1alpha1.CardQuota // nil while the cache is up to date
@@ -206,8 +209,9 @@ func TestAFailedApplyForgetsTheLastWrite(t *testing.T) {
 	check.Equal(t, "the write before a failed apply is known", false, isKnown())
 }
 
-// TestTheWritesOfAGoneCardQuotaAreForgotten: a user removed the finalizer of CardQuota llm by hand, so the operator only sees
-// that it is gone. It forgets the writes of Queue llm, unless CardQuota "next" has that queue now.
+// TestTheWritesOfAGoneCardQuotaAreForgotten: a user removed the finalizer of CardQuota llm by hand, so the operator
+// only sees that it is gone. It forgets which queue CardQuota llm had. It also forgets the writes of Queue llm, unless
+// CardQuota "next" has that queue now.
 func TestTheWritesOfAGoneCardQuotaAreForgotten(t *testing.T) {
 	next := builder.CardQuota("next").Card("H200", 8).With(func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "llm" }).Obj()
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -227,7 +231,7 @@ func TestTheWritesOfAGoneCardQuotaAreForgotten(t *testing.T) {
 
 		check.Equal(t, "a write of Queue llm is known", tc.wantKnown, r.queueWrites.CacheHasWrite("llm", "999999"))
 		_, isKnown := r.writtenQueues.Load("llm")
-		check.Equal(t, "CardQuota llm is known", false, isKnown)
+		check.Equal(t, "the queue of CardQuota llm is known", false, isKnown)
 	}
 }
 

@@ -48,9 +48,10 @@ func TestRetryDelayGrows(t *testing.T) {
 	check.Equal(t, "delay before the condition is reported", waitingRetry, notReported.retryDelay())
 }
 
-// TestNeighborsWakeUpOnlyForWhatTheyWaitFor: in a tree, a Queue may wait until its parent or sibling is written, for example
-// for a larger quota. The operator writes the annotation card.allocated every second, and that must not reconcile
-// whole trees. Such a change also asks for a count, except at the top level, where no queue above has its numbers.
+// TestNeighborsWakeUpOnlyForWhatTheyWaitFor: in a tree, a Queue may wait until its parent or sibling is written, for
+// example for a larger quota. The operator writes the annotation card.allocated every second, and that must not
+// reconcile whole trees. A change that wakes the neighbors also asks for a count, except at the top level, where no
+// queue above has its numbers.
 func TestNeighborsWakeUpOnlyForWhatTheyWaitFor(t *testing.T) {
 	annotate := func(key, value string) func(*v1beta1.Queue) {
 		return func(q *v1beta1.Queue) { q.Annotations[key] = value }

@@ -56,10 +56,11 @@ func (t *tracked) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.Serv
 	return policy.InForce(read, t.last)
 }
 
-// TestACountWakesQueuesWhoseCardsComeOrGo: a driver that is rolled out changes labels of each node several times, and that
-// must not rewrite every status. A status follows only that a card is gone from all nodes, or is back. Node a has 8 H200,
-// node b 8 H800, and CardQuotas h200 and h800 grant one of these each. CardQuota unknown grants NVIDIA-H20-3e, which no
-// node has, so its condition suggests a card that nodes have: it follows the set of card names.
+// TestACountWakesQueuesWhoseCardsComeOrGo: a driver that is rolled out changes labels of each node several times, and
+// that must not rewrite every status. A count wakes (reconciles) a queue only when no Ready node has its card any more,
+// or one has it again. Node a has 8 H200, node b 8 H800, and CardQuotas h200 and h800 grant one of these each.
+// CardQuota unknown grants NVIDIA-H20-3e, which no node has, so its condition suggests a card that nodes have: it
+// follows which card names exist. A pod in queue unknown requests H200, which changes nothing.
 func TestACountWakesQueuesWhoseCardsComeOrGo(t *testing.T) {
 	h200 := func() *builder.NodeBuilder { return builder.Node("a").GPUs("NVIDIA-H200", 8) }
 	for t, tc := range check.Cases(t, map[string]struct {

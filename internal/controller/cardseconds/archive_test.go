@@ -57,10 +57,11 @@ func (s *scene) entries() map[string]string {
 	return all
 }
 
-// TestADayAndAMonthAreWrittenOnce: when a day or a month ends in the time zone of the policy, its card-seconds are written
-// once, as an entry of their own. Afterwards only the ConfigMap of the running day is written again, also if leaders
-// change. One pod uses a card: 2 minutes of 29 November, 3 minutes of the 30th, and 1 minute of December. A minute is 60
-// card-seconds.
+// TestADayAndAMonthAreWrittenOnce: when a day or a month ends in the time zone of the policy, its card-seconds are
+// written once, as an entry of their own. Afterwards only the ConfigMap of the running day is written again, also if
+// leaders change. One pod uses a card: 2 minutes of 29 November, 3 minutes of the 30th, and 1 minute of December. A
+// minute is 60 card-seconds. The key "16 2026-11-29.0" is the entry of that day in ConfigMap 16, the first slot, with
+// the sums of part 0.
 func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 	s := newScene(t)
 	berlin := check.Value(time.LoadLocation("Europe/Berlin"))(t)
@@ -108,8 +109,9 @@ func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 	check.Equal(t, "use of months that the next leader loaded", want, use)
 }
 
-// TestALeaderThatEndsAfterAnEntryCountsNothingTwice: a leader that dies right after it wrote the entry of a day leaves the same
-// 120 seconds in the running part. The next leader, a minute later, counts the day once: 120 + 60 seconds in all.
+// TestALeaderThatEndsAfterAnEntryCountsNothingTwice: a leader dies right after it wrote the entry of a day. The running
+// part, the ConfigMap of the sums that still grow, has the same 120 seconds. The next leader, a minute later, counts
+// the day once: 120 + 60 seconds in all.
 func TestALeaderThatEndsAfterAnEntryCountsNothingTwice(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
 	s.useOneCard(2)
@@ -124,9 +126,10 @@ func TestALeaderThatEndsAfterAnEntryCountsNothingTwice(t *testing.T) {
 	check.Equal(t, "total", 180.0, s.stored())
 }
 
-// TestAPartThatCannotBeWrittenClosesNoDay: the entry of a day is written only after the running part that has the same sums.
-// Else the entry would have more than the part, and a leader that dies in between would lose the difference in the sum
-// of the month. Here the part is refused for the 2 minutes around midnight; then all 5 minutes are there.
+// TestAPartThatCannotBeWrittenClosesNoDay: the entry of a day is written only after the running part, the ConfigMap of
+// the sums that still grow, has the same sums. Else the entry would have more than the part. A leader that dies in
+// between would lose the difference in the sum of the month. Here the part is refused for the 2 minutes around
+// midnight; then all 5 minutes are there.
 func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
 	s.useOneCard(1)
@@ -147,7 +150,7 @@ func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
 func TestAnEntryGoesIntoTheNextSlotWhenAWriteFails(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
 	s.useOneCard(1)
-	s.store.refused[cardseconds.Parts] = errors.New("ConfigMap is immutable")
+	s.store.refused[cardseconds.Parts] = errors.New("ConfigMap is immutable") // 16
 	s.useOneCard(1)
 	s.store.losesAnswers = true
 	s.useOneCard(1)
@@ -169,10 +172,10 @@ func (s *scene) fillSlots(first cardseconds.Period, left int) {
 	s.store.writes = 100
 }
 
-// TestTheOldestDaysAreDroppedWhenSlotsAreFull: closed days are entries in slots, of which there are 48. All are full of the
-// days from 1 October on. One pod uses a card around midnight, so the entry of 29 November needs a slot, and that of
-// 1 October is dropped. The running part records that before, so that a report never takes the missing day for one
-// without use. No month is lost.
+// TestTheOldestDaysAreDroppedWhenSlotsAreFull: closed days are entries in slots, of which there are 48. All are full of
+// the days from 1 October on. One pod uses a card around midnight, so the entry of 29 November needs a slot, and that
+// of 1 October is dropped. The running part, the ConfigMap of the sums that still grow, records that before. So a
+// report never takes the missing day for one without use. No month is lost.
 func TestTheOldestDaysAreDroppedWhenSlotsAreFull(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
 	s.fillSlots("2026-10-01", 0)
@@ -190,11 +193,12 @@ func TestTheOldestDaysAreDroppedWhenSlotsAreFull(t *testing.T) {
 	check.Equal(t, "sum of November: 5 minutes", "300", s.sum("2026-11"))
 }
 
-// TestAMonthStaysInItsRunningPartWhenMonthsFillAllSlots: months are never dropped for other months. October has no slot, so it
-// stays in the running part, which the CardInventory reports. Days are not kept then.
+// TestAMonthStaysInItsRunningPartWhenMonthsFillAllSlots: all slots are full of months from January 2020 on, and months
+// are never dropped for other months. October has no slot, so it stays in the running part, the ConfigMap of the sums
+// that still grow, and the CardInventory reports that. Days are not kept then, here 31 October.
 func TestAMonthStaysInItsRunningPartWhenMonthsFillAllSlots(t *testing.T) {
 	s := newSceneAt(t, time.Date(2026, 10, 31, 23, 58, 0, 0, time.UTC))
-	s.fillSlots("2020-01", 0)
+	s.fillSlots("2020-01", 0) // with months, no bytes are left
 	s.useOneCard(6)
 	check.Equal(t, "entries", cardseconds.Slots, len(s.entries()))
 	check.Equal(t, "months without a slot", 1, s.k.StorageProblems().MonthsWithoutRoom)
@@ -204,13 +208,13 @@ func TestAMonthStaysInItsRunningPartWhenMonthsFillAllSlots(t *testing.T) {
 	check.Equal(t, "last day that is dropped", cardseconds.Period("2026-10-31"), s.report().Coverage().DaysDropped)
 }
 
-// TestDaysExpire: the entry of a day is dropped after more than a year, and that of a month is kept. The report says so, but not
-// that slots were full.
+// TestDaysExpire: it is November 2026. The entry of a day is dropped after more than a year, here that of 1 January
+// 2024, and that of a month is kept. The report says so, but not that slots were full.
 func TestDaysExpire(t *testing.T) {
 	s := newScene(t)
 	s.store.objects[20] = object{version: "1", entries: map[string][]byte{"2024-01-01.0": {1}, "2024-01.0": {1}}}
 	s.use(1)
-	s.useOneCard(3)
+	s.useOneCard(3) // minutes, with a store after each
 
 	check.Equal(t, "entries", []string{"20 2024-01.0"}, slices.Collect(maps.Keys(s.entries())))
 	coverage := s.report().Coverage()
@@ -218,8 +222,9 @@ func TestDaysExpire(t *testing.T) {
 	check.Equal(t, "they were dropped because slots were full", false, coverage.LackedRoom)
 }
 
-// TestSlotsThatMayNotBeReadAreNotUsed: the Role of an earlier version allows the first 8 ConfigMaps. After an upgrade without
-// the new Role, sums go on there, and the metric serves them. The use of months could lack a closed month, so it is unknown.
+// TestSlotsThatMayNotBeReadAreNotUsed: the Role of an earlier version allows the first 8 ConfigMaps. After an upgrade
+// without the new Role, the operator may not read the slots, which are later ConfigMaps. Sums go on in the first ones,
+// and the metric serves them: 3 minutes are 180 seconds. The use of months could lack a closed month, so it is unknown.
 func TestSlotsThatMayNotBeReadAreNotUsed(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
 	s.k.store = &forbidden{s.store, apierrors.NewForbidden(corev1.Resource("configmaps"), "x", errors.New("no Role"))}
@@ -242,7 +247,7 @@ func TestMonthlyUseIsLessThanAMinuteOld(t *testing.T) {
 		s.use(1)
 		_ = s.k.storeSums(t.Context())
 
-		use, known := s.k.MonthlyUse("q", "of no pod")
+		use, known := s.k.MonthlyUse("q", "of no pod") // two queues: no pod is in the second one
 		check.That(t, known, "the use of months is not known at %s", s.at)
 		check.That(t, s.at.Sub(use.CountedUntil) < time.Minute, "counted until %s at %s", use.CountedUntil, s.at)
 		check.Equal(t, "sum of both months", use.CountedUntil.Sub(begin).Milliseconds(), int64(use.This.Cards["A"]+use.Last.Cards["A"]))
@@ -252,9 +257,10 @@ func TestMonthlyUseIsLessThanAMinuteOld(t *testing.T) {
 	check.Equal(t, "months", []cardseconds.Period{"2026-12", "2026-11"}, []cardseconds.Period{use.This.Month, use.Last.Month})
 }
 
-// TestTheZoneOfThePolicyCutsDays: a day ends at midnight in the time zone of the policy, and a change of the zone loses nothing.
-// It is 22:00 UTC. The change at 22:10 to a zone 3 hours east ends 29 November at the next count, after 11 of 20 minutes.
-// When the zone is UTC again, the closed day does not go on: the last 10 minutes also count on the 30th.
+// TestTheZoneOfThePolicyCutsDays: a day ends at midnight in the time zone of the policy, and a change of the zone loses
+// nothing. It is 22:00 UTC. The change at 22:10 to a zone 3 hours east ends 29 November at the next count, a minute
+// later: 11 minutes count on the 29th, 9 on the 30th. When the zone is UTC again, the closed day does not go on: the
+// last 10 minutes also count on the 30th.
 func TestTheZoneOfThePolicyCutsDays(t *testing.T) {
 	s := newSceneAt(t, time.Date(2026, 11, 29, 22, 0, 0, 0, time.UTC))
 	s.useOneCard(10)

@@ -12,9 +12,10 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestNoMonthIsLostWhenAllSlotsAreFull: all slots are full of old months, but for at most 3,000 bytes, and on each of up to 50 days
-// a pod uses a card for a minute or two. The leader changes and writes of the last slot fail now and then. The sum of each
-// month is always that of a naive count, and so is each day that the report does not call dropped.
+// TestNoMonthIsLostWhenAllSlotsAreFull: all slots are full of old months, except for at most 3,000 bytes in the last
+// one. On each of up to 50 days a pod uses a card for a minute or two. The leader changes and writes of the last slot
+// fail now and then. The sum of each month is always that of the naive count in the map used. So is the sum of each day
+// that the report does not call dropped.
 func TestNoMonthIsLostWhenAllSlotsAreFull(t *testing.T) {
 	var dropped, kept int
 	seed.Check(t, func(r *rapid.T) {

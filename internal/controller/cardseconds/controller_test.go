@@ -154,9 +154,9 @@ func (s *scene) restartAfter(passed time.Duration) {
 	s.restart()
 }
 
-// TestCardSecondsAreKeptOverRestarts: the sums are stored, so another leader goes on with them. 2 cards for 30 seconds are 60.
-// The replica dies 10 seconds after its last store, and those are lost, since no pod states since when it holds its
-// cards. The next one counts 3 cards for 10 seconds.
+// TestCardSecondsAreKeptOverRestarts: the sums are stored, so another leader goes on with them. 2 cards for 30 seconds
+// are 60. The replica dies 10 seconds after its last store, and those are lost, since no pod states since when it holds
+// its cards. The next one counts 3 cards for 10 seconds. The value -1 means that the metric has no series.
 func TestCardSecondsAreKeptOverRestarts(t *testing.T) {
 	s := newScene(t)
 	s.expectServed("before the first count", -1)
@@ -169,9 +169,10 @@ func TestCardSecondsAreKeptOverRestarts(t *testing.T) {
 	s.expectServedAfter(10*time.Second, "of the next replica after 10 seconds", 90)
 }
 
-// TestNothingIsServedThatIsNotStored: a bill from the metric must not fall when another replica leads, so the metric serves
-// what is stored. One card adds 60 a minute. While the API server fails the sum stays, and a new leader that cannot
-// read the stored sums serves none. Nothing is lost: after 3 minutes there are 180.
+// TestNothingIsServedThatIsNotStored: a bill from the metric must not fall when another replica leads, so the metric
+// serves what is stored. One card adds 60 a minute. While the API server fails the sum stays, and a new leader that
+// cannot read the stored sums serves none. Nothing is lost: after 3 minutes there are 180. The value -1 means that the
+// metric has no series.
 func TestNothingIsServedThatIsNotStored(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
@@ -190,9 +191,9 @@ func TestNothingIsServedThatIsNotStored(t *testing.T) {
 	s.expectServed("when it has read them", 180)
 }
 
-// TestSumsAreServedAtZeroFirst: Prometheus counts no increase for the value with which a series begins, and may scrape once a
-// minute. So a new sum is served as 0 for two minutes. 2 cards for 120 seconds are 240. A leader that loads a
-// stored sum serves it at once, since its series is not new.
+// TestSumsAreServedAtZeroFirst: Prometheus counts no increase for the value with which a series begins, and may scrape
+// once a minute. So a new sum is served as 0 for two minutes (zeroTime). 2 cards for 120 seconds are 240. A leader that
+// loads a stored sum serves it at once, since its series is not new. The value -1 means that the metric has no series.
 func TestSumsAreServedAtZeroFirst(t *testing.T) {
 	s := newScene(t)
 	zeroTime = 2 * time.Minute
@@ -222,7 +223,7 @@ func TestLittleIsWrittenWhileNoCardIsUsed(t *testing.T) {
 	s.expectServed("when the pod is gone", 60)
 	writes := s.store.writes
 
-	for range 120 {
+	for range 120 { // an hour of half minutes
 		s.at = s.at.Add(30 * time.Second)
 		s.use(0)
 		s.expectServed("while no card is used", 60)
@@ -238,7 +239,7 @@ func TestStopStoresOnceMore(t *testing.T) {
 	s.use(1)
 	s.at = s.at.Add(20 * time.Second)
 	ctx, stop := context.WithCancel(t.Context())
-	stop()
+	stop() // Start ends at once, as when Kubernetes stops the replica
 	check.NoError(t, s.k.Start(ctx))
 
 	s.restart()
@@ -250,7 +251,7 @@ func TestMetricOfCardSecondsIsWellFormed(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
 	s.expectServedAfter(time.Second, "after a second", 1)
-	check.Equal(t, "problems", nil, check.Value(testutil.CollectAndLint(s.k))(t))
+	check.Equal(t, "problems that Prometheus' linter finds", nil, check.Value(testutil.CollectAndLint(s.k))(t))
 }
 
 // TestOnePartThatCannotBeWrittenStopsNoOther: tenants a and b have 10 card-seconds each, in two ConfigMaps. An administrator made

@@ -25,9 +25,10 @@ func immutable(name string) error {
 	return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, name, nil)
 }
 
-// TestAPartThatCannotBeWrittenIsReported: an administrator made the ConfigMaps of all parts immutable. After two minutes the
-// CardInventory reports the one with sums, until it is written again. The others have no sums, so nothing is missing there.
-// The next leader reports it again after two minutes of its own.
+// TestAPartThatCannotBeWrittenIsReported: 16 ConfigMaps, the parts, have the running sums, and only part 0 has some
+// here. An administrator made all of them immutable. After two minutes the CardInventory reports part 0, until it is
+// written again. The other parts have no sums, so nothing is missing there. The next leader reports it again after two
+// minutes of its own.
 func TestAPartThatCannotBeWrittenIsReported(t *testing.T) {
 	s := newScene(t)
 	s.k.namespace = "volcano-system"
@@ -46,7 +47,7 @@ func TestAPartThatCannotBeWrittenIsReported(t *testing.T) {
 	s.restart()
 	s.k.namespace = "volcano-system"
 	s.expectRefused("before the next leader has loaded the sums", nothing)
-	s.useOneCard(4)
+	s.useOneCard(4) // minutes
 	s.expectRefused("by the next leader", part0)
 
 	clear(s.store.refused)
@@ -54,8 +55,9 @@ func TestAPartThatCannotBeWrittenIsReported(t *testing.T) {
 	s.expectRefused("after it was written", nothing)
 }
 
-// TestAConfigMapThatCannotBeReadIsReported: a new leader loads no sums before it has read every ConfigMap, and only counts
-// meanwhile. After two minutes it reports the one that it cannot read, be it a part with or without sums, or a slot.
+// TestAConfigMapThatCannotBeReadIsReported: a new leader loads no sums before it has read every ConfigMap, and only
+// counts meanwhile. After two minutes it reports the one that it cannot read. That may be a part, which is for running
+// sums, or a slot, which is for closed days and months.
 func TestAConfigMapThatCannotBeReadIsReported(t *testing.T) {
 	for t, number := range check.Cases(t, map[string]int{
 		"the part with the sums": 0,
@@ -79,9 +81,10 @@ func TestAConfigMapThatCannotBeReadIsReported(t *testing.T) {
 	}
 }
 
-// TestASlotThatCannotBeWrittenIsReportedWhileAnEntryWaits: the first slot, ConfigMap 16, refuses the entry of 29 November. The next
-// slot takes it, so nothing is lost and nothing is reported. The next night all slots refuse: then the entry of 30
-// November waits, and they are reported until it is written.
+// TestASlotThatCannotBeWrittenIsReportedWhileAnEntryWaits: the first slot, ConfigMap 16, refuses the entry of 29
+// November. The next slot takes it, so nothing is lost and nothing is reported. The next night all slots refuse: then
+// the entry of 30 November waits, and at least two slots, among them ConfigMap 17, are reported until the entry is
+// written.
 func TestASlotThatCannotBeWrittenIsReportedWhileAnEntryWaits(t *testing.T) {
 	s := newScene(t)
 	s.at = beforeMidnight
@@ -97,7 +100,7 @@ func TestASlotThatCannotBeWrittenIsReportedWhileAnEntryWaits(t *testing.T) {
 	s.useOneCard(5)
 	refused := s.k.StorageProblems().Refused
 	check.That(t, len(refused) >= 2, "refused %v, want at least two slots", refused)
-	check.Equal(t, "reason of slot 17", metav1.StatusReasonInvalid, refused["/cardquota-card-seconds-17"])
+	check.Equal(t, "reason of ConfigMap 17", metav1.StatusReasonInvalid, refused["/cardquota-card-seconds-17"]) // the namespace is not set
 
 	clear(s.store.refused)
 	s.useOneCard(1)

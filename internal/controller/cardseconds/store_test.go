@@ -23,7 +23,7 @@ func TestConfigMapsRefuseWritesOfAnOldVersion(t *testing.T) {
 	store := &configMaps{client: api, live: api, namespace: "volcano-system"}
 	sumsOf := func(replica string) change { return change{text: ptr.To("sums of " + replica), writer: &replica} }
 
-	missing := check.Value(store.read(t.Context(), cardseconds.Parts+cardseconds.Slots-1))(t)
+	missing := check.Value(store.read(t.Context(), cardseconds.Parts+cardseconds.Slots-1))(t) // the last ConfigMap
 	check.Equal(t, "version of a missing ConfigMap", "", missing.version)
 	check.Equal(t, "a missing ConfigMap is empty", true, missing.isEmpty())
 

@@ -89,8 +89,9 @@ func (s *scene) served(series cardseconds.Series) float64 {
 	return -1
 }
 
-// TestASumThatFitsInNoPartIsLogged: each of the 16 parts has a largest size, and each of 17 tenants has a name of half of it or more. So
-// one sum fits nowhere. All others are stored, such as the 30 seconds of training, and the log counts the one.
+// TestASumThatFitsInNoPartIsLogged: each of the 16 parts has a largest size, and each of 17 tenants has a name of half
+// of it or more. So one sum fits nowhere. All others are stored, such as the 30 seconds of series training, and the log
+// says that 1 sum has no room.
 func TestASumThatFitsInNoPartIsLogged(t *testing.T) {
 	s := newScene(t)
 	var logged []string
@@ -177,9 +178,10 @@ func (l *leaders) takeOver(now time.Time) {
 	}
 }
 
-// TestStoredSumsAreThoseOfThePresentLeader: leaders of one card in use follow each other in random steps, and earlier ones wake
-// up and try to store. What is stored is always the naive count of the present leader. A new leader credits the time since
-// the last store if the pod states since when it holds the card. Else that time is lost. Nothing counts twice.
+// TestStoredSumsAreThoseOfThePresentLeader: leaders of one card in use follow each other in random steps, and earlier
+// ones wake up and try to store. In the end the stored sum is the naive count of the present leader, and no earlier
+// leader that wakes up changes it. A new leader credits the time since the last store if the pod states since when it
+// holds the card. Else that time is lost. Nothing counts twice.
 func TestStoredSumsAreThoseOfThePresentLeader(t *testing.T) {
 	seed.Check(t, func(r *rapid.T) {
 		s := newScene(t)

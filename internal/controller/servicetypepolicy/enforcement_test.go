@@ -84,16 +84,17 @@ func (s *evidenceScene) expectCondition(when, want string, parts ...string) {
 	check.Contains(s.T, when, got.Message, parts...)
 }
 
-// TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration: condition Enforced is True only if the heartbeat of our scheduler proves
-// that it runs with the configuration that the operator wrote, here "aa", and no pod got cards without it. Each row changes
-// one thing of a cluster whose quotas are enforced.
+// TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration: condition Enforced is True only if the heartbeat of our
+// scheduler proves that it runs with the configuration that the operator wrote, here "aa". And no pod may have got
+// cards without our scheduler. Each row changes one thing of a cluster whose quotas are enforced. The texts are the
+// "status/reason" of the condition, and a part of its message.
 func TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change      func(*evidenceScene)
 		want        string
 		wantMessage string
 	}{
-		"nothing": {func(*evidenceScene) {}, "True/Enforced", "the scheduler enforces the quotas"},
+		"no change": {func(*evidenceScene) {}, "True/Enforced", "the scheduler enforces the quotas"},
 		"configuration bb was written now": {func(s *evidenceScene) {
 			s.evaluate()
 			s.hash = "bb"
@@ -125,9 +126,10 @@ func TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration(t *testing.T) {
 	}
 }
 
-// TestAHeartbeatProvesEnforcementForAWhile: a heartbeat that was there before the operator started counts until it is older
-// than StaleAfter by the clock of the scheduler. One that the operator saw arrive counts for StaleAfter from then on
-// as well, also if the clock of the scheduler is 15 seconds ahead. The metric shows the condition by its reason.
+// TestAHeartbeatProvesEnforcementForAWhile: a heartbeat that was there before the operator started counts until it is
+// older than StaleAfter by the clock of the scheduler. One that the operator saw arrive counts for StaleAfter from then
+// on as well, also if the clock of the scheduler is 15 seconds ahead. The metric has the reason of the condition as a
+// label, and value 1 if quotas are enforced, else 0.
 func TestAHeartbeatProvesEnforcementForAWhile(t *testing.T) {
 	s := newEnforcedScene(t)
 	check.Equal(t, "the condition is evaluated again after", enforcement.StaleAfter-time.Second, s.evaluate().Until.Sub(noon))
@@ -164,8 +166,8 @@ func metricByReason(s *evidenceScene) map[string]float64 {
 }
 
 // TestALeaderWithoutAHeartbeatIsTheStockScheduler: our scheduler and Volcano's elect their leader by the same Lease. If
-// stock_1 has it and our last heartbeat is a minute old, Volcano's own scheduler leads, which knows no quotas. A present
-// heartbeat proves more than the Lease. A Lease without holder, times or duration names no leader.
+// stock_1 has it and our last heartbeat is a minute old, Volcano's own scheduler leads, which knows no quotas. A
+// heartbeat of this moment proves more than the Lease. A Lease without holder, times or duration names no leader.
 func TestALeaderWithoutAHeartbeatIsTheStockScheduler(t *testing.T) {
 	held := coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To("stock_1"), LeaseDurationSeconds: ptr.To(int32(15)),
@@ -181,11 +183,11 @@ func TestALeaderWithoutAHeartbeatIsTheStockScheduler(t *testing.T) {
 		heartbeatAge time.Duration
 		want         string
 	}{
-		"the stock scheduler has the Lease":              {held, time.Minute, "False/StockScheduler"},
-		"the stock scheduler has the Lease, we are live": {held, 0, "True/Enforced"},
-		"the Lease is released":                          {released, time.Minute, "False/NoHeartbeat"},
-		"the Lease was never held":                       {coordinationv1.LeaseSpec{}, time.Minute, "False/NoHeartbeat"},
-		"the Lease has no duration":                      {withoutDuration, time.Minute, "False/NoHeartbeat"},
+		"the stock scheduler has the Lease":               {held, time.Minute, "False/StockScheduler"},
+		"the stock scheduler has the Lease, ours reports": {held, 0, "True/Enforced"},
+		"the Lease is released":                           {released, time.Minute, "False/NoHeartbeat"},
+		"the Lease was never held":                        {coordinationv1.LeaseSpec{}, time.Minute, "False/NoHeartbeat"},
+		"the Lease has no duration":                       {withoutDuration, time.Minute, "False/NoHeartbeat"},
 	}) {
 		s := newEnforcedScene(t)
 		s.writeHeartbeat("ours_1", noon.Add(-tc.heartbeatAge))

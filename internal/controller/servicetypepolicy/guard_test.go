@@ -37,10 +37,10 @@ func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
 		check.Equal(t, "condition "+when, want, string(c.Status)+"/"+c.Reason)
 	}
 
-	expectCondition("before it was found", "/")
+	expectCondition("before it was found", "/") // there is no condition
 	find(metav1.ConditionTrue, v1alpha1.ReasonBypassDenied)
 	expectCondition("once it was found", "True/"+v1alpha1.ReasonBypassDenied)
-	s.write(s.rendered(), "kubectl-edit", plain)
+	s.write(s.rendered(), "kubectl-edit", plain) // a user changes it, and the operator corrects that
 	expectCondition("after the configuration was corrected", "True/"+v1alpha1.ReasonBypassDenied)
 
 	// It changes while the status cannot be written.

@@ -33,9 +33,9 @@ func (w *scene) settleTo(want string) {
 }
 
 // TestTheConfigurationIsRendered: the operator merges Volcano's ConfigMap, the base, with the ServiceTypePolicy into a
-// ConfigMap of its own, which our scheduler reads. It leaves the base as it is. The ConfigMap belongs to the policy, and
-// the status has its hash, which the heartbeat of the scheduler must state. A change of the base is followed without an
-// event. Four PriorityClasses of the defaults exist.
+// ConfigMap of its own, which our scheduler reads. It leaves the base as it is. The policy gets no finalizer. It owns
+// the ConfigMap, and the status has its hash, which the heartbeat of the scheduler must state. A change of the base is
+// followed without an event. Four PriorityClasses of the defaults exist.
 func TestTheConfigurationIsRendered(t *testing.T) {
 	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	w.settleTo("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf merged with this policy")
@@ -124,9 +124,11 @@ func TestWithoutABaseTheDefaultOfVolcanoIsRendered(t *testing.T) {
 	check.That(t, w.text() != builtIn, "the text is the default although there is a base")
 }
 
-// TestWithoutAGoodBaseTheLastTextStays: the base is damaged, uses a hierarchy of Volcano that excludes our quotas, or is deleted, the
-// operator restarts, or the policy is invalid. Each time the last good text stays, with its hash, and quotas are enforced,
-// because the heartbeat of the scheduler states that hash. Only the first kind of damage has an event.
+// TestWithoutAGoodBaseTheLastTextStays: the base, Volcano's ConfigMap, is damaged, has a hierarchy of Volcano that
+// excludes our quotas, or is deleted. Then the operator restarts, and the policy is invalid. Each time the last good
+// text stays, with its hash. Quotas are enforced, because the heartbeat of the scheduler states that hash. Only the
+// first step has an event BaseInvalid. A text that a user writes meanwhile does not enforce quotas. It is replaced when
+// the base is back.
 func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	w := newSettledScene(t)
 	good := w.text()
@@ -163,7 +165,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	} {
 		step.change()
 		w.settle()
-		w.settle()
+		w.settle() // nothing changes any more
 
 		w.expect(step.wantSynced)
 		check.Equal(t, step.name+": rendered text", good, w.text())
@@ -172,7 +174,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 		check.Equal(t, step.name+": events of BaseInvalid", step.wantEvents, strings.Count(strings.Join(w.takeEvents(), "\n"), "BaseInvalid"))
 	}
 
-	// A text that a user wrote meanwhile does not enforce quotas, and is replaced when the base is back.
+	// The policy is valid again, and the base is still missing.
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 100 })
 	w.write(w.rendered(), "kubectl-edit", plain)
 	w.settleTo("False/BaseMissing: ")
@@ -197,7 +199,7 @@ func TestManualChangesAreReverted(t *testing.T) {
 		{func() { w.write(w.rendered(), "kubectl-edit", good+"# mine\n") }, "kubectl-edit wrote it"},
 		{func() { w.must(w.client.Delete(w.Context(), w.rendered())) }, "another client deleted it"},
 	} {
-		w.now = w.now.Add(time.Minute)
+		w.now = w.now.Add(time.Minute) // the operator corrects the text at most once a second
 		step.change()
 		w.settle()
 
@@ -335,9 +337,9 @@ func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 	}
 }
 
-// TestAStoredPolicyWithPodsInATreeSaysWhatToChange: an earlier version accepted reclaim: Pods with a tree of queues, and an
-// upgrade leaves such a policy stored. The scheduler cannot enforce the rules of the tree then. So nothing is rendered, and
-// the condition says which values are possible.
+// TestAStoredPolicyWithPodsInATreeSaysWhatToChange: an earlier version accepted reclaim: Pods with a tree of queues,
+// and an upgrade leaves such a policy stored. The scheduler cannot enforce the rules of the tree then. So nothing is
+// rendered, and the condition says which values of reclaim are possible. With one of them, Gangs, it is rendered.
 func TestAStoredPolicyWithPodsInATreeSaysWhatToChange(t *testing.T) {
 	stored := newPolicy()
 	stored.Spec.Reclaim = v1alpha1.ReclaimPods
