@@ -44,7 +44,10 @@ func TestAViewShowsWholeCardHours(t *testing.T) {
 	use := cardseconds.QueueMonths{
 		CountedUntil: november.Add(1500 * time.Millisecond),
 		This: cardseconds.QueueMonth{Month: "2026-11", Cards: map[string]cardseconds.Milli{
-			"B": 3*hour - 1, "A": hour, "C": 1, "": hour, strings.Repeat("D", 161): hour,
+			"B": 3*hour - 1, // a thousandth of a card-second less than 3 hours
+			"A": hour,
+			"C": 1,
+			"":  hour, strings.Repeat("D", 161): hour,
 		}},
 		Last: cardseconds.QueueMonth{Month: "2026-10"},
 	}

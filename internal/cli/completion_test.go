@@ -85,7 +85,8 @@ func TestKubectlStartsTheProgramToComplete(t *testing.T) {
 	}
 }
 
-// TestHelpNamesCommandsAndFlags: as that of kubectl, in lines that fit a terminal. Only the script for a shell is longer.
+// TestHelpNamesCommandsAndFlags: the help names commands and flags as that of kubectl does, in lines that fit a terminal. Only
+// the script that completes words in a shell has longer lines.
 func TestHelpNamesCommandsAndFlags(t *testing.T) {
 	for command, wants := range map[string][]string{
 		"":                {"kubectl cardquota [command]"},

@@ -150,8 +150,8 @@ func TestTopWithoutAViewSaysWhatHelps(t *testing.T) {
 		"the user may read namespace other": {"other", "top -n other", []string{
 			"namespace other has no LocalCardQuota", "Check -n", "spec.namespaceSelector", "cardquota-viewer",
 		}},
-		"the user may read it, and names llm": {"other", "top -n other llm", []string{"namespace other has no LocalCardQuota", "Check -n"}},
-		"the user may read it, and watches":   {"other", "top -n other --watch", []string{"namespace other has no LocalCardQuota", "Check -n"}},
+		"the user may read namespace other, and names llm": {"other", "top -n other llm", []string{"namespace other has no LocalCardQuota", "Check -n"}},
+		"the user may read namespace other, and watches":   {"other", "top -n other --watch", []string{"namespace other has no LocalCardQuota", "Check -n"}},
 		"the user may read only namespace lab": {"lab", "top -n other", []string{
 			"no LocalCardQuotas in namespace other either", "Check -n", "the role view", "cardquota-viewer",
 		}},

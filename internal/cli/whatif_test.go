@@ -236,6 +236,7 @@ func newConfiguration(namespace, text string) client.Object {
 
 // TestWhatIfFindsTheConfiguration: the simulated scheduler has the configuration of the cluster, which is in a ConfigMap in the
 // namespace of the operator. If it is not found there, the simulation takes what the operator would write, and a note says so.
+// Before the installation there is no ConfigMap to find, so there is no note.
 func TestWhatIfFindsTheConfiguration(t *testing.T) {
 	const note = "note: namespace volcano-system has no ConfigMap cardquota-scheduler-configmap, so the answer is that of the " +
 		"configuration that the operator would write. If Cardquota is in another namespace, write --system-namespace"
@@ -307,7 +308,8 @@ func TestWhatIfSaysThatTheSchedulerIsAnotherRelease(t *testing.T) {
 	}
 }
 
-// TestWhatIfNeedsTheScheduler: the program for Windows does not link the scheduler, so it says that it cannot simulate.
+// TestWhatIfNeedsTheScheduler: the program for Windows does not link the scheduler, so it says that it cannot simulate. The
+// program of the test has no scheduler either.
 func TestWhatIfNeedsTheScheduler(t *testing.T) {
 	_, err := newProgram(streams()).answerWhatIf(t.Context(), &whatIf{})
 	check.Says(t, err, errNoSimulator.Error())

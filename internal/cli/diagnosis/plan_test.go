@@ -271,8 +271,9 @@ func TestAFinishedJobIsNotReported(t *testing.T) {
 	check.Equal(t, "findings", []Finding{}, Diagnose(c).Items)
 }
 
-// TestAQueueThatMayTakePodsIsNotReported: a pod of namespace lab runs in queue team. Each plan for the queue is as its
-// owner wants it, or doctor cannot know whether it keeps the pod out.
+// TestAQueueThatMayTakePodsIsNotReported: a pod of namespace lab runs in queue team, and a file changes the CardQuota of
+// the queue. Doctor finds nothing where the file lets the pod run or its owner holds the queue on purpose. It also finds
+// nothing where it cannot know whether namespace lab is selected.
 func TestAQueueThatMayTakePodsIsNotReported(t *testing.T) {
 	isHeld := readyQuota("team")
 	isHeld.Spec.StopPolicy = v1alpha1.StopPolicyHold

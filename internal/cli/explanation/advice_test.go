@@ -145,7 +145,7 @@ var readers = map[string]func(*Input){
 		in.Nodes = nil
 		in.Path[0].Namespace = "lab"
 	},
-	"reader without any": func(in *Input) {
+	"reader without quotas and nodes": func(in *Input) {
 		in.ChangesQuotas = false
 		in.Nodes = nil
 		in.Path = nil
@@ -159,9 +159,9 @@ var readers = map[string]func(*Input){
 	},
 }
 
-// TestAdviceNamesObjectsAndWhatItsReaderMay: users copy commands from the advice. For each reason and each kind of user
-// there is some advice. A kubectl command names its object: without a name it would print or edit all of a kind. A user
-// gets no command that the user may not run, and no name of an object that the user may not read.
+// TestAdviceNamesObjectsAndWhatItsReaderMay: users copy commands from the advice. For each reason and each of readers there
+// is some advice. A kubectl command names its object: without a name it would print or edit all of a kind. Users who may
+// not change quotas read no command for it. Those who may not read nodes, or CardQuota llm, read no command about these.
 func TestAdviceNamesObjectsAndWhatItsReaderMay(t *testing.T) {
 	named := regexp.MustCompile(`kubectl (-n \S+ )?(edit|describe) [a-z.]+ [a-z]`)
 	for _, reason := range blockedReasons(t) {

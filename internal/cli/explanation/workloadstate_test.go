@@ -25,8 +25,9 @@ func textOf(in Input) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestTheSummarySaysInWhichWayAQuotaIsExhausted: a user acts differently on each. Job other holds 8 H200 of the queue. Where
-// a pod requests more than the whole quota, the end of that job does not help, and is not advised.
+// TestTheSummarySaysInWhichWayAQuotaIsExhausted: a quota can be exhausted in several ways, and a user acts differently on each.
+// Job other holds 8 H200 of the queue, and the advice is to wait until it ends. Where a pod requests more than the whole
+// quota, the end of job other does not help, and is not advised.
 func TestTheSummarySaysInWhichWayAQuotaIsExhausted(t *testing.T) {
 	const message = "Queue <llm> has insufficient <NVIDIA-H200> quota: requested "
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -269,7 +270,7 @@ func TestJobsThatReserveTheQuotaAreNamed(t *testing.T) {
 			"PodGroup lab/flow waits for 4 NVIDIA-H200 and has no pods. If nothing creates them, delete it: "+
 				"kubectl -n lab delete podgroup.scheduling.volcano.sh flow.",
 					"Job secret/gang (PodGroup gang-1) waits for 3 NVIDIA-H200 or NVIDIA-H800.").
-		Lacks("five minutes") // after which a reservation is lost by default
+		Lacks("five minutes") // after which a reservation is lost by default: the cluster may have another time
 
 	in.NamesOthers = false
 	check.Text(t, "to a tenant", textOf(in)).
@@ -278,7 +279,7 @@ func TestJobsThatReserveTheQuotaAreNamed(t *testing.T) {
 }
 
 // TestReservationsAreNoMoreThanAll: 8 cards are reserved, and three jobs of 6 cards each wait, so some of them have lost
-// their reservation. The advice names jobs until 6 + 2 = 8 cards are explained.
+// their reservation. The advice names jobs until the 8 cards are explained: a with 6, and b with the 2 that remain.
 func TestReservationsAreNoMoreThanAll(t *testing.T) {
 	in := cases["QuotaExhausted-reserved"]()
 	for _, name := range []string{"a", "b", "c"} {
@@ -408,8 +409,9 @@ func TestARightNameIsNotCorrected(t *testing.T) {
 	}
 }
 
-// TestACardMayHaveNoNameYet: node new has cards of which nothing says the model, so they may be NVIDIA-H20, or the user may
-// have meant NVIDIA-H200. The advice has both, the labels first.
+// TestACardMayHaveNoNameYet: a pod requests NVIDIA-H20, which no node has. Node new has cards of which, for any of the
+// UnnamedReasons, nothing says the model. They may be NVIDIA-H20, or the user may have meant NVIDIA-H200. The advice has
+// both, the labels first.
 func TestACardMayHaveNoNameYet(t *testing.T) {
 	for _, reason := range cardinventory.UnnamedReasons {
 		in := newUnknownCard("NVIDIA-H20", v1alpha1.InventoryAnomaly{Reason: reason, Count: 8, Message: "node new: wrong labels"})
@@ -464,7 +466,7 @@ func TestAWorkloadWithoutPodsSaysWhyItHasNone(t *testing.T) {
 		"2 missing, and the controller reports nothing": {
 			creation: Creation{Missing: 2}, wantWaits: true, want: "has no pods: its controller has created none yet.\nAsk again in a few seconds.",
 		},
-		"2 missing, and the events may say more": {
+		"2 missing, and the controller reports nothing: its events may say more": {
 			creation: Creation{Missing: 2}, wantWaits: true, want: "kubectl -n lab describe deployment web",
 		},
 		"the Deployment wants 0 pods": {
