@@ -36,8 +36,8 @@ func TestReclaimEvictsWholeGangsThatReturn(t *testing.T) {
 		check.Equal(t, scene.name+": usage", scene.wantUsage, env.Pods.Usage())
 
 		returned := check.Value(env.ReturnToTraining(ctx))(t)
-		check.Equal(t, scene.name+": gangs that did not run again during the scene", 0, result.Stuck)
-		check.Equal(t, scene.name+": gangs that did not run again after the scene", 0, len(returned.Stuck))
+		check.Equal(t, scene.name+": gangs that did not run again between single pods of inference", 0, result.Stuck)
+		check.Equal(t, scene.name+": gangs that did not run again after inference had ended", 0, len(returned.Stuck))
 	}
 }
 

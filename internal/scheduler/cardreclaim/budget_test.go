@@ -74,10 +74,10 @@ func TestASessionStaysWithinItsBudget(t *testing.T) {
 	}
 }
 
-// TestAJobBeginsWithItsFullBudget: no job begins if the session has less left than the budget of a job. Otherwise its
-// search might be cut short although it is not too large. It has its turn in the next session. The test first measures
-// the work of the first job. The budget of a job is that work and one unit more, the budget of the session twice that
-// work. So after the first job, one unit is missing for the second one.
+// TestAJobBeginsWithItsFullBudget: no job begins if the session has less left than the budget of a job. Otherwise the
+// search for this job might be cut short although it is not too large. The next session serves the job. The test first
+// measures the work of the first job. The budget of a job is that work and one unit more, the budget of the session
+// twice that work. So after the first job, one unit is missing for the second one.
 func TestAJobBeginsWithItsFullBudget(t *testing.T) {
 	const jobs = `
 		queue high quota=1000 priority=90000 serviceType=inference cpu=1000
@@ -101,8 +101,9 @@ func TestAJobBeginsWithItsFullBudget(t *testing.T) {
 }
 
 // TestKindsThatCannotBePlacedTogetherAreTriedOnce: each of the gangs i and j has 4 pods with host port 80, and 4 with
-// port 81. A node accepts one pod of each port, and there is one node, so no eviction helps. The search for i finds
-// that. For the equal gang j the session does not search again: it only looks at the needs of its 8 pods.
+// port 81. So each gang has two kinds of pods. A node accepts one pod of each port, and there is one node, so no eviction
+// helps. The search for i finds that, and the session remembers this set of two kinds. For the equal gang j the session
+// does not search again: it only looks at the needs of the 8 pods.
 func TestKindsThatCannotBePlacedTogetherAreTriedOnce(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=8

@@ -125,7 +125,8 @@ func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
 
 // TestEventsShowOnlyServiceTypesOfTheMatrix: in a queue without a service type each pod names one, and may write any
 // text. The pod t-0 names "any text", and is not evicted, because only training is reclaimable. The event in the
-// reclaimer's namespace has the type of the evicted pod t-1.
+// reclaimer's namespace has the type of the evicted pod t-1. "w%d-i" is the UID of PodGroup i, with the number of the
+// scene.
 func TestEventsShowOnlyServiceTypesOfTheMatrix(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue other quota=1000 priority=100 reclaimable=true

@@ -85,7 +85,8 @@ func TestEveryJobIsServedInTheEnd(t *testing.T) {
 }
 
 // TestNamespacesTakeTurnsWhileTheBudgetIsScarce: a session has a budget of 10, and each job needs 10. So each session
-// serves one job: of the namespace that was served least, and there the job that was served longest ago. A session that
+// serves one job: of the namespace that was served least, and there the job that was served longest ago. Between
+// namespaces that were served equally the first job by name decides. A session that
 // serves all jobs ends the turns.
 func TestNamespacesTakeTurnsWhileTheBudgetIsScarce(t *testing.T) {
 	a1 := newJob("a", "1")
@@ -105,7 +106,7 @@ func TestNamespacesTakeTurnsWhileTheBudgetIsScarce(t *testing.T) {
 		check.Equal(t, fmt.Sprintf("jobs served by session %d", i+2), []string{want}, order.serve([]*api.JobInfo{a1, a2, b1}, 10, needsTen))
 	}
 
-	// Namespace c is new, and begins as if it was served as often as the namespace that was served least.
+	// Namespace c is new, and begins as if it was served as often as b, the namespace that was served least.
 	for i, want := range []string{"b/1", "c/1"} {
 		check.Equal(t, fmt.Sprintf("jobs served by session %d", i+6), []string{want}, order.serve([]*api.JobInfo{a1, b1, c1}, 10, needsTen))
 	}

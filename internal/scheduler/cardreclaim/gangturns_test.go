@@ -240,8 +240,8 @@ func TestGangStartsNotWhereNoCardIsKept(t *testing.T) {
 }
 
 // TestIdleCardsAreNotLentBeforeReclaim: 6 of 8 cards are in use, and a gang of 4 lacks 2. Job late waits as well, before
-// the gang. It does not get the 2 idle cards, because cardreclaim would evict its pods a moment later. So the gang uses
-// them, and only 2 running pods are evicted.
+// the gang. Job late does not get the 2 idle cards, because cardreclaim would evict its pods a moment later. So the gang
+// uses the 2 idle cards, and only 2 running pods are evicted.
 func TestIdleCardsAreNotLentBeforeReclaim(t *testing.T) {
 	t.Run("a tree: late would borrow", func(t *testing.T) {
 		s := newTree(`
@@ -264,9 +264,10 @@ func TestIdleCardsAreNotLentBeforeReclaim(t *testing.T) {
 	})
 }
 
-// TestCardsAreKeptWherePodsEndSoon: a pod of 4 cards waits. 2 of 8 cards are free, and inference, from which it may not
-// reclaim, uses 6. Its pods have run for 10 minutes, and end by their activeDeadlineSeconds. If that is within the next
-// hour, the free cards are kept for the waiting pod. Otherwise the training pod gets one.
+// TestCardsAreKeptWherePodsEndSoon: a pod of 4 cards waits. 2 of 8 cards are free. Job ending of inference uses 6, and
+// the waiting pod may not reclaim from inference. The pods of job ending have run for 10 minutes, and end by their
+// activeDeadlineSeconds. If they end within the next hour, the free cards are kept for the waiting pod. Otherwise the
+// training pod gets one.
 func TestCardsAreKeptWherePodsEndSoon(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		deadline  time.Duration

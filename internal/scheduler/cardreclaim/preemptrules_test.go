@@ -134,7 +134,8 @@ func TestOneEvictionServesTwoPreemptors(t *testing.T) {
 
 // TestPreemptWaitsForReclaim: a job of inference takes cards of training (cardreclaim) before it takes those of its own
 // queue (preempt). So preempt evicts nothing while cardreclaim rests after a long search, or has not come to all jobs.
-// Job low of inference has the lowest priority of its queue, and job t is of training.
+// Job high of inference waits for a card of the full node n. Job low has the lowest priority in its queue, and job t is
+// of training.
 func TestPreemptWaitsForReclaim(t *testing.T) {
 	const text = `
 		node n model=A cards=4

@@ -57,7 +57,7 @@ func runBrokenTests(t *testing.T, dir, seed string, args ...string) string {
 
 // TestThePrintedCommandRepeatsAFailure: a random test prints "to repeat: SEED=… go test …". With that seed and these
 // arguments, another run must draw the same numbers, both in a property of rapid and in a test that draws by itself. The
-// command keeps the flags that change what rapid draws.
+// command keeps the flags that change what rapid draws. runBrokenTests runs such a test of each sort, which fails.
 func TestThePrintedCommandRepeatsAFailure(t *testing.T) {
 	for _, subtest := range []string{"property", "source"} {
 		t.Run(subtest, func(t *testing.T) {
@@ -75,7 +75,8 @@ func TestThePrintedCommandRepeatsAFailure(t *testing.T) {
 	}
 }
 
-// TestEachRunDrawsANewSeed: without SEED, five runs of a random test have five seeds.
+// TestEachRunDrawsANewSeed: without SEED, five runs of a random test have five seeds. "TestBroken/numbers" is a test that
+// fails, and so prints its seed.
 func TestEachRunDrawsANewSeed(t *testing.T) {
 	out := runBrokenTests(t, t.TempDir(), "", "-test.run", "TestBroken/numbers", "-test.count=5")
 
@@ -87,7 +88,8 @@ func TestEachRunDrawsANewSeed(t *testing.T) {
 }
 
 // TestAPropertyThatFailedIsTestedAgainWithTheSameInput: rapid writes the input that made a property fail below
-// testdata/rapid. Each later run reads it, whatever its seed. One draw of another seed rarely fails by itself.
+// testdata/rapid. Each later run reads it, whatever its seed. The property fails for one
+// number of ten, so one draw of another seed rarely fails by itself.
 func TestAPropertyThatFailedIsTestedAgainWithTheSameInput(t *testing.T) {
 	dir := t.TempDir()
 	runBrokenTests(t, dir, "", "-test.run", "TestBroken/property")
