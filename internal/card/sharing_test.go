@@ -8,8 +8,10 @@ import (
 )
 
 // TestSharesOfSlicesAreACardOfTheirOwn: a quarter of a MIG slice is worth less than a slice, so it has another card
-// name, with -SHARED. NVIDIA's GPU feature discovery says that slices are shared by the product's label or by label
-// replicas. A node offers 7 slices, or 28 shares of them: 4 of each. An entry of spec.cards gives only the model.
+// name, with -SHARED. NVIDIA's GPU feature discovery says that slices are shared by the label of the product or of
+// the replicas. A node offers 7 slices, or 28 shares: 4 of each slice. A mapping (an entry of spec.cards) gives only
+// the model; the labels still say whether slices are shared. Shares under a resource of their own (slice.shared) have
+// another name, without -SHARED.
 func TestSharesOfSlicesAreACardOfTheirOwn(t *testing.T) {
 	const (
 		slice           = "nvidia.com/mig-1g.10gb"
@@ -111,8 +113,8 @@ func TestSharesOfSlicesAreACardOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestASliceAndItsShareAreAlternatives: alternatives must be requested by one resource. A slice and a share of it are,
-// slices of two MIG profiles are not.
+// TestASliceAndItsShareAreAlternatives: alternatives must be requested by one resource. A slice and a share of it are
+// under the same resource, so they are alternatives. A slice and a share of two MIG profiles are not.
 func TestASliceAndItsShareAreAlternatives(t *testing.T) {
 	check.Equal(t, "alternatives", 2, len(check.Value(ParseRequest("A/mig-1g.10gb-mixed|A/mig-1g.10gb-mixed-SHARED"))(t).Names()))
 
@@ -120,10 +122,11 @@ func TestASliceAndItsShareAreAlternatives(t *testing.T) {
 	check.Says(t, err, "one resource request cannot mean either")
 }
 
-// TestMoreCardsThanTheLabelsSay: label <type>.count says how many cards a node has, and label replicas how many shares
-// each is cut into. A node that offers twice as many or more probably shares its cards without a label: a tenant with
-// quota for whole cards would get parts, so new pods get none. Fewer than twice as many are offered, with an anomaly.
-// The label h800 names NVIDIA-H800.
+// TestMoreCardsThanTheLabelsSay: label <type>.count says how many cards a node has, and label replicas how many
+// shares each is cut into. A node that offers twice as many or more probably shares its cards without a label. A
+// tenant with quota for whole cards would get parts, so the node withholds them from new pods. Fewer than twice as
+// many are offered, with an anomaly. An entry of spec.cards for the node is trusted instead. The label h800 names
+// NVIDIA-H800.
 func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 	const (
 		gpu      = "nvidia.com/gpu"
@@ -169,7 +172,7 @@ func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 			wantWithheld: []NodeCard{{"NVIDIA-H800", gpu, 16}},
 			wantMessage:  "offers 16 nvidia.com/gpu, more than label nvidia.com/gpu.count=8 says; " + withheld,
 		},
-		"count 8 in 1 replica each, the node offers 80: withheld": {
+		"count 8, not divided (1 replica), the node offers 80: withheld": {
 			node:         counted + "nvidia.com/gpu.replicas=1 " + gpu + ":80",
 			wantWithheld: []NodeCard{{"NVIDIA-H800", gpu, 80}},
 			wantMessage:  withheld,
@@ -217,7 +220,7 @@ func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 			wantWithheld: []NodeCard{{"NVIDIA-H800", gpu, 16}},
 			wantMessage:  "more than label nvidia.com/gpu.count=8 says",
 		},
-		"8 cards whose shares are mapped": {
+		"8 cards offered whole, and 16 mapped shares of them": {
 			node:      counted + twoEach + gpu + ":8 " + shared + ":16",
 			mappings:  Mappings{mapShares},
 			wantCards: []NodeCard{{"NVIDIA-H800", gpu, 8}, {"Half/mps-80g*1/2", shared, 16}},
@@ -292,8 +295,9 @@ func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 	}
 }
 
-// TestSharesWhoseNameIsTooLong: a model has at most 63 characters. That of shares is 60 characters and -SHARED, 67
-// together. No quota could be written for it, so the shares are withheld.
+// TestSharesWhoseNameIsTooLong: the model of a card name has at most 63 characters. The model of these shares is 60
+// characters and -SHARED, 67 together. No quota could be written for it, so the node offers no card and has an
+// anomaly.
 func TestSharesWhoseNameIsTooLong(t *testing.T) {
 	product := "nvidia.com/gpu.product=" + strings.Repeat("A", 60)
 	got := Recognise(newNode(product+" nvidia.com/gpu.memory=1 nvidia.com/gpu.replicas=2 nvidia.com/gpu:2"), nil)
@@ -302,9 +306,9 @@ func TestSharesWhoseNameIsTooLong(t *testing.T) {
 	check.Equal(t, "reason", InvalidLabel, got.Anomalies[0].Reason)
 }
 
-// TestWithheldCardsKeepTheirName: a node with a count of 8 cards offers 80, so it withholds them: the inventory has none
-// of them. Pods that run on the node already are still charged by the name. 9 cards beside a count of 8 are not
-// withheld.
+// TestWithheldCardsKeepTheirName: node eighty has a label of 8 cards and offers 80, so it withholds them, and the
+// inventory counts none of them. Pods that run on the node already are still charged by the card's name. Node nine
+// offers 9 beside a label of 8, and these are not withheld.
 func TestWithheldCardsKeepTheirName(t *testing.T) {
 	inventory := inventoryOf(map[string]string{
 		"eighty": h800 + "nvidia.com/gpu.count=8 nvidia.com/gpu:80",
@@ -324,9 +328,9 @@ func TestWithheldCardsKeepTheirName(t *testing.T) {
 	check.That(t, !isHeld, "an unknown node has a card")
 }
 
-// TestSharingStrategy: label sharing-strategy says how shares are made, by time slicing or by MPS. It counts only where
-// the node offers shares: they have a resource of their own (gpu.shared), or a name with -SHARED. Slices have labels
-// of their own.
+// TestSharingStrategy: label sharing-strategy says how shares are made: "time-slicing", "mps", or "none". It counts
+// only where the node offers shares, which have a resource of their own (gpu.shared) or a name with -SHARED. Shares
+// of slices have labels of their own, named after the slice.
 func TestSharingStrategy(t *testing.T) {
 	const (
 		gpu   = "nvidia.com/gpu"
@@ -337,10 +341,10 @@ func TestSharingStrategy(t *testing.T) {
 		"whole cards without the label": {
 			node: h800 + gpu + ":1",
 		},
-		"whole cards with none": {
+		"whole cards with the label none": {
 			node: h800 + gpu + ".sharing-strategy=none " + gpu + ":1",
 		},
-		"whole cards with MPS: nothing is shared": {
+		"whole cards with the label mps: nothing is shared": {
 			node: h800 + gpu + ".sharing-strategy=mps " + gpu + ":1",
 		},
 		"shares by time slicing": {
@@ -355,8 +359,8 @@ func TestSharingStrategy(t *testing.T) {
 			node: "nvidia.com/gpu.product=A10-SHARED nvidia.com/gpu.memory=1 " + gpu + ".sharing-strategy=mps " + gpu + ":4",
 			want: "mps",
 		},
-		"shares without the label": {h800 + gpu + ".replicas=4 " + gpu + ".shared:4", ""},
-		"shares with none":         {h800 + gpu + ".replicas=4 " + gpu + ".sharing-strategy=none " + gpu + ".shared:4", ""},
+		"shares without the label":   {h800 + gpu + ".replicas=4 " + gpu + ".shared:4", ""},
+		"shares with the label none": {h800 + gpu + ".replicas=4 " + gpu + ".sharing-strategy=none " + gpu + ".shared:4", ""},
 		"shares of slices by time slicing": {
 			h800 + gpu + ".sharing-strategy=none " + slice + ".replicas=4 " + slice + ".sharing-strategy=time-slicing " + slice + ":28",
 			"time-slicing",

@@ -10,9 +10,9 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestTrackerFollowsMappings: a Tracker keeps the cards of all nodes up to date. After random nodes and mappings it has
-// the same cards as a new Tracker that only sees the last ones. It reports each change, and no change where the
-// mappings are the same as before.
+// TestTrackerFollowsMappings: a Tracker keeps the cards of all nodes up to date. After random nodes and mappings it
+// has the same cards as a new Tracker that only sees the last ones. SetMappings reports a change if the inventory
+// changes, and none if the mappings are the same as before.
 func TestTrackerFollowsMappings(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var tracker Tracker
@@ -42,9 +42,9 @@ func TestTrackerFollowsMappings(t *testing.T) {
 	})
 }
 
-// TestAWrongMappingCanBeTakenBack: an administrator maps a network device, and NVIDIA's cards to another name, by
-// mistake. Once the mappings are removed, the network device is no card and the cards have the name of their labels.
-// A resource that the tracker knows as a card from its record is not touched.
+// TestAWrongMappingCanBeTakenBack: by mistake, an administrator maps a network device, and NVIDIA's cards to name Y.
+// Once the mappings are removed, the network device is no card, and the cards have the name of their labels.
+// huawei.com/Ascend910 is a card by the record of the operator, and stays one throughout.
 func TestAWrongMappingCanBeTakenBack(t *testing.T) {
 	var tracker Tracker
 	tracker.AddResources("huawei.com/Ascend910")
@@ -59,9 +59,9 @@ func TestAWrongMappingCanBeTakenBack(t *testing.T) {
 	check.Equal(t, "counts without mappings", map[Name]Count{"H200": 8}, tracker.Inventory().Physical())
 }
 
-// TestWithoutItsMappingACardIsWithheldAsBefore: a label that begins with the name of a resource makes it a card, but
-// only labels <type>.product and <type>.memory name it. So no pod gets the 8 cards until a mapping names them, and
-// none gets them once the mapping is removed.
+// TestWithoutItsMappingACardIsWithheldAsBefore: label amd.com/gpu.product-name begins with the name of resource
+// amd.com/gpu, so the resource is a card. But only labels <type>.product and <type>.memory name a card, so no pod
+// gets the 8 cards without a mapping. They get a name while a mapping exists, and are withheld again after it.
 func TestWithoutItsMappingACardIsWithheldAsBefore(t *testing.T) {
 	n := newNode("amd.com/gpu.product-name=MI210 amd.com/gpu:8")
 	before := Recognise(n, nil)
@@ -77,9 +77,9 @@ func TestWithoutItsMappingACardIsWithheldAsBefore(t *testing.T) {
 	check.That(t, tracker.Inventory().IsCard("amd.com/gpu"), "the resource is no card any more")
 }
 
-// TestAMappingForgetsNoCard: labels made nvidia.com/gpu a card once, so it stays a card without nodes: a new node may
-// have it again. A mapping of it that comes and goes changes nothing. Only the mapping makes v.w/x a card, so it is
-// none once the mapping is removed. Lasting resources are those that the operator records.
+// TestAMappingForgetsNoCard: labels of a node made nvidia.com/gpu a card, so it stays a card when the node is gone: a
+// new node may have it again. A mapping of it that comes and goes does not change that. Only a mapping makes v.w/x a
+// card, so it is none once the mapping is removed. Lasting resources are those that the operator records.
 func TestAMappingForgetsNoCard(t *testing.T) {
 	var tracker Tracker
 	tracker.Update(newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:8"))
@@ -93,9 +93,9 @@ func TestAMappingForgetsNoCard(t *testing.T) {
 	check.Equal(t, "cards without mappings", resources("nvidia.com/gpu"), tracker.Inventory().Resources())
 }
 
-// TestLabelsMakeAMappedCardLast: a mapping names nvidia.com/gpu before any node offers it, so it is a card but no
-// lasting one. When the node gets its cards and labels, they would make it a card without the mapping, too. So it
-// becomes lasting, and stays so without the node.
+// TestLabelsMakeAMappedCardLast: lasting resources are cards without any mapping, and the operator records them. A
+// mapping names nvidia.com/gpu before any node offers it, so it is a card but not lasting. Then node a gets its cards
+// and labels, which make it a card without the mapping, too. So it becomes lasting, and stays so without the node.
 func TestLabelsMakeAMappedCardLast(t *testing.T) {
 	var tracker Tracker
 	tracker.SetMappings(Mappings{{Resource: "nvidia.com/gpu", Model: "H200"}})
@@ -107,10 +107,10 @@ func TestLabelsMakeAMappedCardLast(t *testing.T) {
 	check.Equal(t, "lasting resources after the labels", resources("nvidia.com/gpu"), tracker.Inventory().LastingResources())
 }
 
-// TestWhatANodeWithholdsBesideAMappingStaysACard: the node offers Ascend cards and NVIDIA's, and its only labels are
-// of the Ascend ones. With a mapping of the Ascend cards the labels have no use, so nothing names NVIDIA's cards: the
-// node withholds them. Withheld cards stay cards without the node and without the mapping. But a mapping of NVIDIA's
-// cards, even for other nodes, makes them cards only while it exists.
+// TestWhatANodeWithholdsBesideAMappingStaysACard: the node offers Ascend cards and NVIDIA's, and only the Ascend ones
+// have labels. With a mapping of the Ascend cards the labels have no use, so nothing names NVIDIA's cards, and the
+// node withholds them. Withheld cards are lasting: they stay cards without the node and without the mapping. But if a
+// mapping names NVIDIA's cards, even for other nodes, they are cards only while it exists.
 func TestWhatANodeWithholdsBesideAMappingStaysACard(t *testing.T) {
 	n := newNode(npu + "huawei.com/Ascend910:8 nvidia.com/gpu:8")
 	ascend := Mapping{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}
@@ -125,12 +125,12 @@ func TestWhatANodeWithholdsBesideAMappingStaysACard(t *testing.T) {
 			mappings:    nil,
 			wantLasting: resources("huawei.com/Ascend910"),
 		},
-		"a mapping of the Ascend cards: NVIDIA's last": {
+		"a mapping of the Ascend cards: NVIDIA's are lasting": {
 			mappings:     Mappings{ascend},
 			wantWithheld: resources("nvidia.com/gpu"),
 			wantLasting:  resources("huawei.com/Ascend910", "nvidia.com/gpu"),
 		},
-		"also a mapping of NVIDIA's cards for other nodes: they do not last": {
+		"also a mapping of NVIDIA's cards for other nodes: they are not lasting": {
 			mappings:     Mappings{ascend, nvidiaElsewhere},
 			wantWithheld: resources("nvidia.com/gpu"),
 			wantLasting:  resources("huawei.com/Ascend910"),

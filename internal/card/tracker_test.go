@@ -142,8 +142,8 @@ func TestTrackerReportsWhatChangesCards(t *testing.T) {
 	}
 }
 
-// TestTheReasonOfNotReadyIsNoChange: a node that says it is not ready and one without heartbeats are the same for
-// quotas, so nothing is counted again.
+// TestTheReasonOfNotReadyIsNoChange: a node whose condition Ready becomes False, and one whose heartbeats stop
+// (Unknown), are both not ready. The change from one to the other is none for quotas, so nothing is counted again.
 func TestTheReasonOfNotReadyIsNoChange(t *testing.T) {
 	var tracker Tracker
 	tracker.Update(newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:8", readiness(corev1.ConditionFalse)))
@@ -159,8 +159,9 @@ func nodeStates(tracker *Tracker) (states []string) {
 	return states
 }
 
-// TestACardStaysOneWithoutNodes: a resource that was a card once stays one when its last node is deleted or removed.
-// Otherwise no quota would limit its pods until the next node with it is known.
+// TestACardStaysOneWithoutNodes: a resource that was a card once stays one when its last node is deleted, or is
+// missing in a new list of nodes. Otherwise no quota would limit its pods until the tracker knows the next node with
+// it.
 func TestACardStaysOneWithoutNodes(t *testing.T) {
 	noCards := map[Name]Count{}
 	for t, removeNode := range check.Cases(t, map[string]func(*Tracker) bool{
@@ -170,30 +171,31 @@ func TestACardStaysOneWithoutNodes(t *testing.T) {
 		var tracker Tracker
 		tracker.Update(newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:8"))
 
-		check.That(t, removeNode(&tracker), "a removed node is no change")
+		check.That(t, removeNode(&tracker), "the removal of a node is no change")
 		check.Equal(t, "physical", noCards, tracker.Inventory().Physical())
 		check.Equal(t, "healthy", noCards, tracker.Healthy())
 		check.That(t, tracker.Inventory().IsCard("nvidia.com/gpu"), "the resource is no card any more")
-		check.That(t, !removeNode(&tracker), "an unknown node that is removed is a change")
+		check.That(t, !removeNode(&tracker), "the removal of an unknown node is a change")
 	}
 }
 
-// TestARecordedCardStaysOne: the operator records the resources that are cards, and adds them after its start. So a
-// resource whose last node left before the start is still a card, beside one whose node comes and goes before the
-// inventory is read. Only a resource that the tracker does not know yet is a change.
+// TestARecordedCardStaysOne: the operator records the resources that are cards, and AddResources adds them after its
+// start. So a resource whose last node left before the start is still a card. So is example.com/npu, whose node comes
+// and goes before the inventory is read. Only a resource that the tracker does not know yet is a change.
 func TestARecordedCardStaysOne(t *testing.T) {
 	var tracker Tracker
 	tracker.Update(newNamedNode("b", "example.com/npu.product=Novel-1 example.com/npu.memory=1 example.com/npu:1"))
 	tracker.Delete("b")
 
-	check.That(t, tracker.AddResources("huawei.com/Ascend910"), "a new resource is no change")
-	check.That(t, !tracker.AddResources("huawei.com/Ascend910", "example.com/npu"), "a known resource is a change")
+	check.That(t, tracker.AddResources("huawei.com/Ascend910"), "AddResources reports no change for a new resource")
+	check.That(t, !tracker.AddResources("huawei.com/Ascend910", "example.com/npu"), "AddResources reports a change for known resources")
 	check.Equal(t, "cards", resources("example.com/npu", "huawei.com/Ascend910"), tracker.Inventory().Resources())
 	check.Equal(t, "card names", 0, len(tracker.Inventory().Names()))
 }
 
-// TestTrackerEqualsANewInventory: after random updates and deletions of three nodes, a Tracker has the same cards and
-// states as a new one that only sees the last nodes. It reports each change, and a resource stays a card for ever.
+// TestTrackerEqualsANewInventory: three nodes are updated and deleted at random. A Tracker then has the same cards
+// and states as a new one that only sees the last nodes. If cards or states change, it reports a change. A resource
+// that was a card stays one.
 func TestTrackerEqualsANewInventory(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var tracker Tracker

@@ -7,8 +7,8 @@ import (
 )
 
 // TestUnnamedCardsListNodesWithoutAName: an unnamed card is one that a node offers and no label names, so that no new
-// pod gets it. NVIDIA's resources are cards by their name. A resource of another vendor is a card once some node names
-// it: from then on, an other node that offers it without labels has unnamed cards. Disks are no cards.
+// pod gets it. NVIDIA's resources are cards by their name. A resource of another vendor is a card once some node
+// names it. Then another node that offers it without labels has unnamed cards. Disks are no cards.
 func TestUnnamedCardsListNodesWithoutAName(t *testing.T) {
 	const ascend = "huawei.com/Ascend910"
 	tracker := &Tracker{}
@@ -23,7 +23,7 @@ func TestUnnamedCardsListNodesWithoutAName(t *testing.T) {
 	check.Must(t, len(unnamed) == 1, "unnamed are %+v", unnamed)
 	check.Equal(t, "nodes with unnamed cards", []string{"gpu-0", "gpu-1"}, unnamed[0].Nodes)
 
-	// Its device plugin starts, and reports 8 cards before the node has labels.
+	// The device plugin of npu-1 starts, and reports 8 cards before the node has labels.
 	tracker.Update(newNamedNode("npu-1", ascend+":8"))
 	check.Equal(t, "unnamed cards of NVIDIA", 1, len(tracker.Inventory().UnnamedCardsFor("nvidia.com/gpu")))
 	ascends := tracker.Inventory().UnnamedCardsFor(ascend)
@@ -31,14 +31,14 @@ func TestUnnamedCardsListNodesWithoutAName(t *testing.T) {
 	check.Equal(t, "nodes with unnamed Ascend cards", []string{"npu-1"}, ascends[0].Nodes)
 	check.Contains(t, "message", ascends[0].Message, "offers "+ascend, "huawei.com/<type>.product")
 
-	// Its labels name the cards.
+	// Labels of npu-1 name its cards.
 	tracker.Update(newNamedNode("npu-1", npu+ascend+":8"))
 	check.Equal(t, "unnamed Ascend cards", 0, len(tracker.Inventory().UnnamedCardsFor(ascend)))
 }
 
-// TestOtherDevicesAreNoChange: network devices, and devices that are no card on any node, come and go on node a without
-// a new inventory. Once node b names vendor.example/novel as its card, the same device on node a is an unnamed card,
-// with what its labels lack, and is reported as a change when it goes.
+// TestOtherDevicesAreNoChange: node a gets a network device, and a device that is no card on any node: the inventory
+// stays the same. Then node b names vendor.example/novel as its card. So the same device of node a is an unnamed
+// card, and the message says which label is missing. When the device goes, that is a change.
 func TestOtherDevicesAreNoChange(t *testing.T) {
 	const (
 		eightH200 = h200 + "nvidia.com/gpu:8 "
@@ -63,8 +63,9 @@ func TestOtherDevicesAreNoChange(t *testing.T) {
 	check.Equal(t, "unnamed cards", 0, len(tracker.Inventory().UnnamedCardsFor(novel)))
 }
 
-// TestWithheldCardsHaveAName: nodes a and b have a label of 8 cards and offer 80, so they withhold them. These are known
-// as H800, so they are no unnamed cards. Node c offers 9 of 8: pods get them, so they are not withheld.
+// TestWithheldCardsHaveAName: nodes a and b have a label of 8 cards and offer 80, so they withhold them.
+// WithheldCards lists them as NVIDIA-H800, so they are no unnamed cards. Node c offers 9 beside a label of 8: pods
+// get these, so they are not withheld.
 func TestWithheldCardsHaveAName(t *testing.T) {
 	inventory := inventoryOf(map[string]string{
 		"a": h800 + "nvidia.com/gpu.count=8 nvidia.com/gpu:80",

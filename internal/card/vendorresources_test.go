@@ -101,8 +101,9 @@ func TestCardsAreKnownByTheDomainsOfVendors(t *testing.T) {
 	}
 }
 
-// TestSharingSoftwareIsOfNoVendor: resources of software that shares cards may stand for cards of any vendor. Those of
-// a vendor stand for its own cards, and memory, CPU and network devices for none.
+// TestSharingSoftwareIsOfNoVendor: resources of software that shares cards may stand for cards of any vendor. Those
+// of a vendor stand for its own cards, so they are not of sharing software. Neither are memory, CPU and network
+// devices, which stand for no cards.
 func TestSharingSoftwareIsOfNoVendor(t *testing.T) {
 	for resource, want := range map[corev1.ResourceName]bool{
 		"volcano.sh/vgpu-number":          true,
@@ -142,9 +143,10 @@ func TestEveryCardOfTheFleetLooksLikeOne(t *testing.T) {
 	}
 }
 
-// TestNetworkDevicesAreKnownByTheirNames: a network device has rdma/ as its domain, or one of the words rdma, hostdev,
-// netdevice, infiniband or roce at the beginning of a word. SR-IOV divides network devices, and cards: with gpu or npu
-// in the name it is a card. A word that only contains one of these words, such as processor, is no network device.
+// TestNetworkDevicesAreKnownByTheirNames: a network device has rdma/ as its domain, or one of the words rdma,
+// hostdev, netdevice, infiniband or roce. The word stands at the beginning, or behind a character that is no letter.
+// SR-IOV divides network devices, and cards: with gpu or npu in the name it is a card. Words inside other words, such
+// as roce in processor, do not count.
 func TestNetworkDevicesAreKnownByTheirNames(t *testing.T) {
 	for _, resource := range resources("rdma/hca", "rdma/hca_shared_devices_a", "nvidia.com/hostdev", "nvidia.com/sriov_resource_1",
 		"mellanox.com/sriov_rdma", "intel.com/sriov_netdevice", "nvidia.com/rdma_gpu0", "a.b/gpu-hostdev", "huawei.com/rdma",

@@ -38,8 +38,10 @@ func withStaleCapacity(name corev1.ResourceName) func(*corev1.Node) {
 }
 
 // TestAnomaliesSayWhatIsWrongAndWhatHelps: the CardInventory lists what is wrong with the cards of nodes, as
-// anomalies: a reason, the resource or card, how many, on which nodes, and in the message what would help. Each row
-// is a cluster with exactly one anomaly. nodeWithEightH200 has 8 H200 and right labels.
+// anomalies. Each has a reason, the resource or card, how many, on which nodes, and in the message what would help.
+// Each row is a cluster with exactly one anomaly. nodeWithEightH200 has 8 H200 and right labels. withStaleCapacity is
+// a resource with 0 allocatable and a capacity of 4, which the kubelet keeps when a device plugin no longer offers
+// it.
 func TestAnomaliesSayWhatIsWrongAndWhatHelps(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene
@@ -96,7 +98,7 @@ func TestAnomaliesSayWhatIsWrongAndWhatHelps(t *testing.T) {
 				"the scheduler withholds it until it restarts, and then no quota limits it: add these labels to the nodes, or " +
 					"name the card in spec.cards"},
 		},
-		"the only node with labels left, and one without labels is there": {
+		"node b with labels is gone, and node a without labels is there": {
 			scene: scene{
 				earlier: []*corev1.Node{builder.Node("b").Label("amd.com/gpu.product", "X").Label("amd.com/gpu.memory", "1").
 					Resource("amd.com/gpu", "4").Obj()},
@@ -405,8 +407,8 @@ func TestAnomaliesSayWhatIsWrongAndWhatHelps(t *testing.T) {
 }
 
 // TestCoresBesideStaleCards: sharing software offers cores of cards beside the cards. When the cards go, the kubelet
-// keeps their capacity of 4 for a while with 0 allocatable. Cores that are still offered then are an anomaly of their
-// own, because no quota limits them. Cores that went with their cards are none.
+// keeps their capacity of 4 for a while, with 0 allocatable: CardsUnhealthy. If the cores are still offered then,
+// they are an anomaly of their own, because no quota limits them. If the cores went with the cards, they are none.
 func TestCoresBesideStaleCards(t *testing.T) {
 	reasons := func(change func(*corev1.Node)) (found []v1alpha1.AnomalyReason) {
 		s := scene{
@@ -473,9 +475,9 @@ func TestAHealthyNodeHasNoAnomaly(t *testing.T) {
 	}
 }
 
-// TestAnomaliesAreSortedAndBounded: the API bounds the list of anomalies, and the nodes of each. 2 x MaxAnomalies
-// nodes have a resource each that nothing names, and 2 x MaxAnomalyNodes nodes have the same anomaly. The list is cut
-// and sorted, and the totals and the message count all.
+// TestAnomaliesAreSortedAndBounded: the API bounds the list of anomalies, and the nodes of each. Here 2 x
+// MaxAnomalies nodes have a resource each that nothing names. 2 x MaxAnomalyNodes nodes have one anomaly together.
+// Both lists are cut and sorted, and the totals and the message count all.
 func TestAnomaliesAreSortedAndBounded(t *testing.T) {
 	var s scene
 	for i := range 2 * MaxAnomalies {
@@ -505,9 +507,9 @@ func TestAnomaliesAreSortedAndBounded(t *testing.T) {
 	check.Equal(t, "nodes with an anomaly", int32(2*(MaxAnomalies+MaxAnomalyNodes)), status.Nodes)
 }
 
-// TestAnomaliesWithoutALimitAreFirst: the list is bounded, so what matters most comes first: cards that no quota
-// limits, of pods without a queue and of a resource that nothing names. Then come the many nodes whose device plugin
-// stopped.
+// TestAnomaliesWithoutALimitAreFirst: the list is bounded, so cards that no quota limits come first. Here these are
+// the card of pod z, which has no queue, and resource gpu.intel.com/xe, which nothing names. Then come the many nodes
+// whose device plugin stopped.
 func TestAnomaliesWithoutALimitAreFirst(t *testing.T) {
 	s := scene{pods: []*corev1.Pod{runningPod("z", "", "unlimited", 1)}}
 	for i := range 2 * MaxAnomalies {
@@ -522,8 +524,8 @@ func TestAnomaliesWithoutALimitAreFirst(t *testing.T) {
 	check.Equal(t, "reasons", []v1alpha1.AnomalyReason{"CardsOutsideQueues", "UnmappedResource", "CardsUnhealthy"}, reasons)
 }
 
-// TestReasonsAreThoseOfTheAPI: each reason of package card is documented in the API, and has a text that says what to
-// do.
+// TestReasonsAreThoseOfTheAPI: each reason of package card is one of the API, and has a remedy: a text that says what
+// to do.
 func TestReasonsAreThoseOfTheAPI(t *testing.T) {
 	api := []v1alpha1.AnomalyReason{
 		v1alpha1.AnomalyNoModelLabel,
@@ -546,7 +548,8 @@ func TestReasonsAreThoseOfTheAPI(t *testing.T) {
 }
 
 // TestAResourceOfManyNodesIsJudgedOnce: whether a resource looks like a card depends on many patterns, too many to
-// try for each of 5,000 nodes. Three nodes with the same two resources ask once for each.
+// try for each of 5,000 nodes. Three nodes offer the same two resources: the list tries the patterns once for each
+// resource. All 3 x 8 cards count in one anomaly.
 func TestAResourceOfManyNodesIsJudgedOnce(t *testing.T) {
 	asked := map[corev1.ResourceName]int{}
 	list := anomalyList{byKey: map[anomalyKey]*anomalySum{}, looksLikeCard: askOnce(func(resource corev1.ResourceName) bool {

@@ -9,9 +9,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestConfigMapsThatAreRefusedAlikeAreOneAnomaly: the operator stores card-seconds in 64 ConfigMaps, and without its
-// Role it can write none of them. ConfigMaps that the API server refuses for the same reason are one anomaly, which
-// names three of them and what would help. It is about no node.
+// TestConfigMapsThatAreRefusedAlikeAreOneAnomaly: the operator stores card-seconds in ConfigMaps. Without its Role
+// the API server refuses to write any of them. ConfigMaps that are refused for the same reason are one anomaly, which
+// names three of them and what would help. The anomaly is about no node.
 func TestConfigMapsThatAreRefusedAlikeAreOneAnomaly(t *testing.T) {
 	status := NewStatus(Input{
 		Count: &Count{},

@@ -16,9 +16,10 @@ func statusWith(slices ...DeviceSlice) v1alpha1.CardInventoryStatus {
 	return NewStatus(Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: &Count{}, DeviceSlices: slices})
 }
 
-// TestDriversThatHandOutCardsAreAnAnomaly: a driver of dynamic resource allocation hands out cards that no quota
-// limits, which is an anomaly. Devices are counted from the newest generation of each pool: 8 of n2, and 4 + 2 of n1,
-// not the 64 of an older generation. A driver of networks is no anomaly.
+// TestDriversThatHandOutCardsAreAnAnomaly: a driver of dynamic resource allocation that hands out cards is an
+// anomaly, because no quota limits these. Devices are counted from the newest generation of each pool: 8 of n2, and 4
+// + 2 of n1. The 64 of n1 are of an older generation. A driver of networks is no anomaly. Two drivers of cards are
+// two anomalies. Devices without nodes are an anomaly without nodes.
 func TestDriversThatHandOutCardsAreAnAnomaly(t *testing.T) {
 	gpu := func(node string, generation, devices int64) DeviceSlice {
 		return DeviceSlice{Driver: "gpu.nvidia.com", Pool: node, Generation: generation, Nodes: []string{node}, Devices: devices}
@@ -41,7 +42,7 @@ func TestDriversThatHandOutCardsAreAnAnomaly(t *testing.T) {
 		Nodes:      []string{"n1", "n2"},
 		Message:    "nodes n1, n2: " + wantMessage,
 	}}, status.Anomalies)
-	check.Equal(t, "nodes with cards or an anomaly", int32(1), status.Nodes)
+	check.Equal(t, "nodes with cards or an anomaly", int32(1), status.Nodes) // node a, which has 8 H200
 
 	everywhere := statusWith(DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p"}).Anomalies
 	check.Must(t, len(everywhere) == 1, "%d anomalies", len(everywhere))

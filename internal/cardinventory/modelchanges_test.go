@@ -52,8 +52,9 @@ func (o *operatorCounts) changes(pods ...*corev1.Pod) []v1alpha1.InventoryAnomal
 func newStation(model string) *corev1.Node { return builder.Node("station").GPUs(model, 8).Obj() }
 
 // TestAChangedModelIsAnAnomalyWhileItsPodsRun: a node's label changes from A100 to Display while pod old holds 4 of
-// its cards. The pod now counts as Display, so its queue may use more than its quota, and nothing else says why. So
-// this is an anomaly until the pod ends, also when the label changes back. Pod younger started after the change.
+// its cards. The pod then counts as Display, so its queue may use more than its quota, and nothing else says why. So
+// there is an anomaly until pod old ends, also when the label changes back. Pod younger starts after the change, and
+// has none.
 func TestAChangedModelIsAnAnomalyWhileItsPodsRun(t *testing.T) {
 	var o operatorCounts
 	o.tracker.Update(newStation("A100"))
@@ -86,8 +87,9 @@ func TestAChangedModelIsAnAnomalyWhileItsPodsRun(t *testing.T) {
 	check.Equal(t, "pods that are known", 1, len(o.models.pods))
 }
 
-// TestWhatIsNoChangedModel: none of these changes is an anomaly of a changed model while pod old holds 4 A100 of node
-// station: the pod counts for the same card, or an administrator decided otherwise.
+// TestWhatIsNoChangedModel: pod old holds 4 A100 of node station. In each row it still counts for the same card, or
+// an administrator mapped the card to another name, or the pod is another one. So there is no anomaly of a changed
+// model.
 func TestWhatIsNoChangedModel(t *testing.T) {
 	pod := runningPod("old", "q", "station", 4)
 	for t, change := range check.Cases(t, map[string]func(o *operatorCounts){
@@ -102,7 +104,7 @@ func TestWhatIsNoChangedModel(t *testing.T) {
 		"the administrator maps the card to another name": func(o *operatorCounts) {
 			o.tracker.SetMappings(card.Mappings{{Resource: "nvidia.com/gpu", Model: "Lab"}})
 			o.changes(pod)
-			o.tracker.Update(builder.Node("other").Obj())
+			o.tracker.Update(builder.Node("other").Obj()) // another count with the mapping
 		},
 		"the pod is another one of the same name, which started after the change": func(o *operatorCounts) {
 			o.changes()
@@ -119,8 +121,8 @@ func TestWhatIsNoChangedModel(t *testing.T) {
 }
 
 // TestAChangedModelIsOneAfterLabelsVanished: the labels of the node vanish between A100 and Display. The pod started
-// as A100, so the change is an anomaly all the same. A mapping to Lab after that is one, too, because the model had
-// changed before.
+// as A100, so the change to Display is an anomaly all the same. A mapping to Lab after that leaves the anomaly,
+// because the model had changed before.
 func TestAChangedModelIsOneAfterLabelsVanished(t *testing.T) {
 	var o operatorCounts
 	pod := runningPod("old", "q", "station", 4)
@@ -139,8 +141,8 @@ func TestAChangedModelIsOneAfterLabelsVanished(t *testing.T) {
 }
 
 // TestAChangedModelOutlivesARestart: the operator restarts after the model changed from A100 to Display. It reads the
-// anomaly from the CardInventory, so pod old, which held cards then, still has it. A pod of another node, and one
-// that started after, are none.
+// anomaly from the CardInventory, so pod old of that node still has it, with the label Display or with A100 again.
+// Pod elsewhere, of another node, and pod younger, which started after the restart, have none.
 func TestAChangedModelOutlivesARestart(t *testing.T) {
 	var before operatorCounts
 	old := runningPod("old", "q", "station", 4)

@@ -13,9 +13,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestEveryAnomalyIsCountedByItsReason: alerts read a metric of anomalies by reason. In each of these states exactly
-// one reason counts 1, and all others 0. The scheduler's own number of anomalous nodes is 0 there, so it could not
-// raise the alert.
+// TestEveryAnomalyIsCountedByItsReason: alerts read a metric of anomalies by reason. In each state that has an
+// anomaly, exactly one reason counts 1, and all others 0. The scheduler's own number of anomalous nodes is 0 in all
+// these states, so it could not raise the alert.
 func TestEveryAnomalyIsCountedByItsReason(t *testing.T) {
 	noPlugin := func(n *corev1.Node) { n.Status.Allocatable[builder.GPU] = resource.MustParse("0") }
 	for t, tc := range check.Cases(t, map[string]struct {

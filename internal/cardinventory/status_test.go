@@ -19,9 +19,9 @@ import (
 )
 
 // TestStatusSumsUpEachCard: the status sums up each card of the cluster. Of 3 nodes with 8 H200 each, one is cordoned
-// and one not ready: 24 in total, 16 healthy, 8 cordoned. Pods hold 3 + 2 + 1 of them. Quotas are 10 + 8, 2 more than
-// are healthy. Cards on nodes come first, then those with a quota, then those that pods only name. The one anomaly is
-// pod outside, which has no queue.
+// and one not ready: 24 in total, 16 healthy, 8 cordoned. Pods hold 3 + 2 + 1 of them. Quotas of H200 are 10 + 8, 2
+// more than are healthy; no node has the 1 NVIDIA-A100. Cards on nodes come first, then those with a quota, then
+// those that pods only name. The one anomaly is pod outside, which has no queue.
 func TestStatusSumsUpEachCard(t *testing.T) {
 	status := scene{
 		nodes: []*corev1.Node{
@@ -74,9 +74,10 @@ func TestStatusOfAnEmptyCluster(t *testing.T) {
 	check.Equal(t, "status", v1alpha1.CardInventoryStatus{Summary: "none", Cards: []v1alpha1.InventoryCard{}}, scene{}.status())
 }
 
-// TestATreeIsCountedAtItsTopLevel: in a tree, the quota of parent company, 8, contains those of its children, so the
-// card has 8 and the 1 of Queue old, which has no CardQuota: 9, which is 1 more than the 8 healthy cards. By service
-// type the leaves count. CardQuota gone is being deleted and counts for nothing. Flat queues deserve nothing.
+// TestATreeIsCountedAtItsTopLevel: in a tree, the quota 8 of parent company contains those of its children. Queue
+// old, which has no CardQuota, has 1. Together these are 9, 1 more than the 8 healthy cards. Company deserves 6 and
+// old 1. By service type the leaves count. CardQuota gone is being deleted and counts for nothing. Flat queues
+// deserve nothing.
 func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
 	s := scene{
 		nodes: []*corev1.Node{nodeWithEightH200("a").Obj()},
@@ -114,7 +115,7 @@ func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
 }
 
 // TestTenantsDisplaceNoRealCard: the list of cards is bounded, and a tenant can name any number of cards in pods that
-// wait. So cards of nodes and with a quota come first.
+// wait. So cards of nodes, and cards with a quota, come before the cards that only pods name.
 func TestTenantsDisplaceNoRealCard(t *testing.T) {
 	s := scene{
 		nodes:  []*corev1.Node{nodeWithEightH200("a").Obj()},
@@ -128,8 +129,8 @@ func TestTenantsDisplaceNoRealCard(t *testing.T) {
 	check.Equal(t, "the first cards", [2]string{"NVIDIA-H200", "Z-Granted"}, [2]string{cards[0].Name, cards[1].Name})
 }
 
-// TestServiceTypesAreBounded: a user can write any service type on a Queue. Invalid ones and those beyond the bound
-// count as none, and the sum over all types is still the quota.
+// TestServiceTypesAreBounded: a user can write any service type on a Queue. Invalid types, and those beyond the
+// bound, count as "none". The sum over all types is still the quota of the card.
 func TestServiceTypesAreBounded(t *testing.T) {
 	s := scene{nodes: []*corev1.Node{nodeWithEightH200("a").Obj()}}
 	types := []string{"", "Training", "a b", strings.Repeat("a", 64), "none"}
@@ -227,8 +228,8 @@ func (s scene) recount(name string) v1alpha1.InventoryCard {
 	return out
 }
 
-// TestStatusEqualsARecount: in random clusters, the numbers of each card equal a recount, and the service types add
-// up to them.
+// TestStatusEqualsARecount: in random clusters, the numbers of each card equal a recount by their definition. Used
+// cards and quotas by service type add up to those of the card.
 func TestStatusEqualsARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		s := drawScene(t)
@@ -268,8 +269,8 @@ func TestStatusSurvivesAnyTextOfAQueue(t *testing.T) {
 	})
 }
 
-// TestCountWithoutTotals: before CardQuotas are counted there are no totals. The card that a pod waits for is listed
-// already.
+// TestCountWithoutTotals: before the operator has counted CardQuotas, there are no totals of quotas. The status lists
+// the card that a pod waits for already.
 func TestCountWithoutTotals(t *testing.T) {
 	count := NewCount(CountInput{Usage: map[string]cardquota.Usage{"q": {Pending: map[card.Name]card.Count{"NVIDIA-H200": 1}}}})
 	check.Equal(t, "cards", 1, len(NewStatus(Input{Count: count}).Cards))

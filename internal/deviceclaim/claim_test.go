@@ -124,11 +124,11 @@ func podWith(namespace string, names ...string) *corev1.Pod {
 	return pod
 }
 
-// TestClaimsForCardsAreRefused: a ResourceClaim of dynamic resource allocation can get cards that no quota limits, so
-// a pod with such a claim is refused. What a claim can get follows from the drivers in the selectors of its classes
-// and requests, or from its allocation. Drivers gpu.nvidia.com and gpu.amd.com hand out cards, dra.net and
-// compute-domain.nvidia.com do not. A class without a driver may get cards. A claim or class that does not exist yet
-// makes the pod wait. The operator reads the reason again from the message.
+// TestClaimsForCardsAreRefused: a pod with a ResourceClaim that may get cards is refused, because no quota limits
+// these cards. Selectors of DeviceClasses and requests name the drivers of a claim; if devices are allocated, these
+// decide. Drivers gpu.nvidia.com and gpu.amd.com hand out cards, dra.net and compute-domain.nvidia.com do not. A
+// class that names no driver may get cards. A claim or class that does not exist yet makes the pod wait. The operator
+// reads the reason again from the message.
 func TestClaimsForCardsAreRefused(t *testing.T) {
 	const (
 		cards   = "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits (unmanagedQueues: Enforce): "
@@ -226,14 +226,15 @@ func TestClaimsForCardsAreRefused(t *testing.T) {
 	}
 }
 
-// TestClaimsAreThoseOfTheNamespace: claim gpu is for cards in namespace lab, and for a network in namespace other, of
-// which the pod is.
+// TestClaimsAreThoseOfTheNamespace: claim gpu of namespace lab is for cards, and claim gpu of namespace other for a
+// network. The pod is in namespace other, so it is not refused.
 func TestClaimsAreThoseOfTheNamespace(t *testing.T) {
 	check.Equal(t, "refusal", nil, CheckPod(podWith("other", "gpu"), v1alpha1.UnmanagedEnforce, cluster()))
 }
 
-// TestUnmanagedQueuesDecidesAboutClaims: unmanagedQueues of the policy says what no quota limits. Enforce and Deny
-// refuse claims for cards, and the message of Enforce says what would help. Ignore refuses none.
+// TestUnmanagedQueuesDecidesAboutClaims: unmanagedQueues of the ServiceTypePolicy decides about cards that no quota
+// limits. Enforce and Deny refuse claims for cards, and the message of Enforce says what would help. Ignore refuses
+// no claim: neither gpu for cards, nor all for any device, nor one that does not exist.
 func TestUnmanagedQueuesDecidesAboutClaims(t *testing.T) {
 	for unmanaged, want := range map[v1alpha1.UnmanagedQueues]string{
 		v1alpha1.UnmanagedEnforce: "(unmanagedQueues: Enforce): request cards as resources of a device plugin, or ask an " +
@@ -250,9 +251,9 @@ func TestUnmanagedQueuesDecidesAboutClaims(t *testing.T) {
 	}
 }
 
-// TestAClaimOfATemplateCountsOnceItIsNamed: the control plane creates the claim of a template, and writes its name
-// into the status of the pod. Until then the pod waits. Claim gpu is for cards and net is not. A status without a
-// name says that the pod needs no claim.
+// TestAClaimOfATemplateCountsOnceItIsNamed: the control plane creates the claim of a template, and writes the name of
+// the claim into the status of the pod. Until then the pod waits. Then the claim decides: claim gpu is for cards, and
+// net is not. A status without a name says that the pod needs no claim.
 func TestAClaimOfATemplateCountsOnceItIsNamed(t *testing.T) {
 	pod := builder.Pod("lab", "p").Obj()
 	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "card", ResourceClaimTemplateName: ptr.To("template")}}
@@ -275,28 +276,28 @@ func TestAClaimOfATemplateCountsOnceItIsNamed(t *testing.T) {
 	expectRefusal("")
 }
 
-// TestClaimsThatCannotBeReadAreRefused: where the API of claims cannot be read, any claim may be for cards and is
-// refused, unless unmanagedQueues is Ignore. A pod without claims is not.
+// TestClaimsThatCannotBeReadAreRefused: if the API of claims cannot be read, any claim may be for cards. So a pod
+// with a claim is refused, unless unmanagedQueues is Ignore. A pod without claims is not refused.
 func TestClaimsThatCannotBeReadAreRefused(t *testing.T) {
-	without := objects{isUnreadable: true}
-	check.Equal(t, "refusal of a pod without claims", nil, CheckPod(podWith("lab"), v1alpha1.UnmanagedEnforce, without))
-	check.Equal(t, "refusal of Ignore", nil, CheckPod(podWith("lab", "net"), v1alpha1.UnmanagedIgnore, without))
+	unreadable := objects{isUnreadable: true}
+	check.Equal(t, "refusal of a pod without claims", nil, CheckPod(podWith("lab"), v1alpha1.UnmanagedEnforce, unreadable))
+	check.Equal(t, "refusal with unmanagedQueues Ignore", nil, CheckPod(podWith("lab", "net"), v1alpha1.UnmanagedIgnore, unreadable))
 
-	refusal := CheckPod(podWith("lab", "net"), v1alpha1.UnmanagedEnforce, without)
+	refusal := CheckPod(podWith("lab", "net"), v1alpha1.UnmanagedEnforce, unreadable)
 	check.Must(t, refusal != nil, "not refused")
 	stated, _ := workload.ReadRefusal(refusal.Message)
 	check.Equal(t, "reason", v1alpha1.BlockedUnmanagedClaim, stated.Reason)
 }
 
-// TestClassesOfAnyDriverAreAllowedWithoutDriversOfCards: claims all and large are of classes that select no driver.
-// Where the only driver is dra.net, they can get no cards, so they are allowed. A claim for gpu.nvidia.com is refused
-// before its driver offers any devices.
+// TestClassesOfAnyDriverAreAllowedWithoutDriversOfCards: claims all and large are of classes that name no driver. If
+// the only driver of the cluster is dra.net, these claims can get no cards, so they are allowed. Claim gpu names
+// gpu.nvidia.com, so it is refused also before that driver offers devices.
 func TestClassesOfAnyDriverAreAllowedWithoutDriversOfCards(t *testing.T) {
-	without := cluster()
-	without.drivers = []string{"dra.net"}
+	withoutCards := cluster()
+	withoutCards.drivers = []string{"dra.net"}
 	for _, name := range []string{"all", "large"} {
-		check.Equal(t, "refusal of claim "+name, nil, CheckPod(podWith("lab", name), v1alpha1.UnmanagedEnforce, without))
+		check.Equal(t, "refusal of claim "+name, nil, CheckPod(podWith("lab", name), v1alpha1.UnmanagedEnforce, withoutCards))
 	}
-	check.That(t, CheckPod(podWith("lab", "gpu"), v1alpha1.UnmanagedEnforce, without) != nil, "a claim for cards is allowed "+
+	check.That(t, CheckPod(podWith("lab", "gpu"), v1alpha1.UnmanagedEnforce, withoutCards) != nil, "a claim for cards is allowed "+
 		"before their driver offers any")
 }

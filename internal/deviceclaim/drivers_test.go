@@ -13,9 +13,10 @@ import (
 )
 
 // TestWhichDriversAnExpressionAllows: the CEL expression of a selector allows devices of the drivers with which it
-// compares device.driver. "any" means that it may allow any driver: where the comparison is negated, in one branch of
-// an or only, hidden in another construct, or where the expression is not valid or too large. That is the safe
-// answer, because a claim that may get cards is refused.
+// compares device.driver; "" stands for no driver. "any" means that it may allow every driver. That is so if the
+// comparison is negated, in one branch of an "or" only, or hidden in another construct. It is also so for an
+// expression that is not valid or too large. "any" is the safe answer, because a claim that may get cards is refused.
+// A comparison with != excludes no driver.
 func TestWhichDriversAnExpressionAllows(t *testing.T) {
 	const anyOne = "any"
 	for expression, want := range map[string]string{
@@ -52,7 +53,7 @@ func TestWhichDriversAnExpressionAllows(t *testing.T) {
 
 		check.Equal(t, fmt.Sprintf("%.60s", expression), want, text)
 
-		again := driversIn(expression) // it is remembered now
+		again := driversIn(expression) // driversIn remembers the expression now
 		check.That(t, again.isAny == got.isAny && slices.Equal(again.names, got.names), "%.60s: %v the second time", expression, again)
 	}
 }
@@ -92,8 +93,8 @@ func drawCondition(t *rapid.T, depth int) condition {
 	}
 }
 
-// TestEveryDriverIsFound: a driver that a random condition selects is always among those that it allows, so no claim
-// for cards is overlooked.
+// TestEveryDriverIsFound: if a random condition is true for a driver, driversIn has that driver among those that it
+// allows, or allows any. So no claim for cards is overlooked.
 func TestEveryDriverIsFound(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		drawn := drawCondition(t, 3)
@@ -105,8 +106,8 @@ func TestEveryDriverIsFound(t *testing.T) {
 	})
 }
 
-// TestManyExpressionsAreForgotten: parsed expressions are remembered, and users may write any number of them. So the
-// memory is bounded.
+// TestManyExpressionsAreForgotten: driversIn remembers parsed expressions, and users may write any number of them. So
+// it keeps at most maxKnownExpressions.
 func TestManyExpressionsAreForgotten(t *testing.T) {
 	for i := range 3 * maxKnownExpressions {
 		driversIn(fmt.Sprintf("device.driver == %q", fmt.Sprint("d", i)))

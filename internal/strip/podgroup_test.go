@@ -29,7 +29,8 @@ func newInventory() *card.Inventory {
 
 // TestAStrippedPodGroupCountsTheSame: the operator keeps PodGroups without what it does not read. Whatever a PodGroup
 // says, it counts the same after it is stripped, alone and with a waiting pod, and its metadata is small. The
-// PodGroup of each row is Inqueue (Volcano may create its pods) in queue q, with minResources of 4 GPUs.
+// PodGroup is Inqueue (Volcano may create its pods) in queue q, with a minimum of 3 pods and minResources of 4 GPUs.
+// Each row changes it.
 func TestAStrippedPodGroupCountsTheSame(t *testing.T) {
 	unschedulable := func(status corev1.ConditionStatus, reason, message string) v1beta1.PodGroupCondition {
 		return v1beta1.PodGroupCondition{
@@ -59,7 +60,7 @@ func TestAStrippedPodGroupCountsTheSame(t *testing.T) {
 		"unschedulable": func(g *v1beta1.PodGroup) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, "NotEnoughResources", "full")}
 		},
-		"unschedulable for an old and a new reason": func(g *v1beta1.PodGroup) {
+		"unschedulable for an old and a new reason, and other conditions": func(g *v1beta1.PodGroup) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{
 				unschedulable(corev1.ConditionTrue, "Old", "old"),
 				unschedulable(corev1.ConditionTrue, "New", "new"),
@@ -119,7 +120,8 @@ func countOf(group *v1beta1.PodGroup, pods ...*corev1.Pod) map[string]cardquota.
 }
 
 // TestAHeavyPodGroupWeighsLittleInTheCache: a tenant can write each field of a PodGroup up to the size of an object,
-// 1 MiB and more. A stripped PodGroup takes at most 8 KiB, and keeps what the job requests.
+// 1 MiB and more. A stripped PodGroup takes at most 8 KiB as JSON, and keeps the cards that the job requests in
+// minResources.
 func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	yes := true

@@ -228,8 +228,8 @@ func expectSameFacts(t *rapid.T, whole, kept *corev1.Pod) {
 }
 
 // TestReadersFindTheSameInAStrippedPod: the operator keeps pods with one container and without what it does not read.
-// In random pods, each reader of its cache finds the same before and after. The given pod does not change, and
-// stripping twice is stripping once.
+// In random pods, each reader of its cache finds the same before and after: requests, charge, usage and bypasses. The
+// given pod does not change. A pod that is stripped twice is the same as after once.
 func TestReadersFindTheSameInAStrippedPod(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		whole := drawPod(t)
@@ -246,9 +246,9 @@ func TestReadersFindTheSameInAStrippedPod(t *testing.T) {
 	})
 }
 
-// TestPodsWithEqualRequestsShareThem: most pods request the same, so stripped pods share their requests. Whatever
-// other pods request, a pod keeps what it requests: random requests, then equal ones that are written differently,
-// which share one container. The memory of known requests is bounded.
+// TestPodsWithEqualRequestsShareThem: most pods request the same, so stripped pods share one container with these
+// requests. Random pods keep what they request, whatever the pods before them request. Two pods with equal requests,
+// written as 1 and 1000m CPU, share a container. The number of known requests is bounded.
 func TestPodsWithEqualRequestsShareThem(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var pods Pods
@@ -269,8 +269,8 @@ func TestPodsWithEqualRequestsShareThem(t *testing.T) {
 	}
 }
 
-// TestReadersFindTheSameInAListedPod: commands and the simulated scheduler strip the pods that they list, and need
-// more of them: host ports and scheduling gates, too. In random pods they find the same before and after.
+// TestReadersFindTheSameInAListedPod: commands and the simulated scheduler strip the pods that they list. They need
+// host ports and scheduling gates, too, which ListedPod keeps. In random pods they find the same before and after.
 func TestReadersFindTheSameInAListedPod(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		whole := drawPod(t)

@@ -80,8 +80,8 @@ func worstPods() map[string]*corev1.Pod {
 }
 
 // TestTwoHundredOfTheWorstPodsTakeLittle: any tenant may create the largest pods that the API accepts, and the
-// operator keeps all pods. Each takes at most 64 KiB of its heap, and 200 of them at most 100 MiB. In a list of a
-// command each takes at most 256 KiB.
+// operator keeps all pods. Each takes at most 64 KiB of the operator's heap, so that 200 of them take at most 100
+// MiB. In the list of a command each takes at most 256 KiB.
 func TestTwoHundredOfTheWorstPodsTakeLittle(t *testing.T) {
 	for t, whole := range check.Cases(t, worstPods()) {
 		each := heapPerObject(func() *corev1.Pod { return Pod(whole.DeepCopy()) })
@@ -97,8 +97,8 @@ func TestTwoHundredOfTheWorstPodsTakeLittle(t *testing.T) {
 	}
 }
 
-// TestALargeListedPodKeepsWhatCounts: a listed pod with 4,000 labels loses these. It keeps its charge, its priority
-// and its class.
+// TestALargeListedPodKeepsWhatCounts: a listed pod loses its 4,000 labels. It keeps its charge, its priority and its
+// priority class.
 func TestALargeListedPodKeepsWhatCounts(t *testing.T) {
 	whole := builder.Pod("lab", "p").Queue("q").Card("NVIDIA-H200").GPUs(2).Priority(7).PriorityClass("high").Running("node").Obj()
 	whole.Labels = map[string]string{}
@@ -113,8 +113,8 @@ func TestALargeListedPodKeepsWhatCounts(t *testing.T) {
 		"it keeps %d labels and class %s", len(kept.Labels), kept.Spec.PriorityClassName)
 }
 
-// TestCardsAreKeptOfTooManyResources: a pod requests 500 resources beside CPU, memory and cards. At most 64 are kept:
-// CPU, memory and cards first, then the others by name.
+// TestCardsAreKeptOfTooManyResources: a pod requests 500 resources beside CPU, memory and cards. At most maxResources
+// are kept: CPU, memory and cards first, then the others by name.
 func TestCardsAreKeptOfTooManyResources(t *testing.T) {
 	pod := builder.Pod("lab", "p").CPU("4").Memory("1Gi").GPUs(2).With(func(pod *corev1.Pod) {
 		for i := range 500 {
@@ -134,9 +134,10 @@ func TestCardsAreKeptOfTooManyResources(t *testing.T) {
 	}
 }
 
-// TestAForeignLocalCardQuotaIsKeptAsItsName: the operator keeps the LocalCardQuotas of all namespaces. One that it
-// made has its CardQuota as the only owner, and keeps its status. A tenant can write others, or keep a deleted one by
-// a finalizer: of those only the name, the deletion and up to two owners are kept. Each takes at most 64 KiB.
+// TestAForeignLocalCardQuotaIsKeptAsItsName: the operator keeps the LocalCardQuotas of all namespaces. One that the
+// operator made has the CardQuota of its name as the only owner, and keeps its status. A tenant can write others, or
+// keep a deleted one by a finalizer. Of those only name, UID, version, deletion and up to two owners are kept. Each
+// takes at most 64 KiB.
 func TestAForeignLocalCardQuotaIsKeptAsItsName(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	now := metav1.Now()
@@ -193,8 +194,8 @@ func TestAForeignLocalCardQuotaIsKeptAsItsName(t *testing.T) {
 	}
 }
 
-// TestALargeListedPodGroupTakesLittle: a tenant writes the annotations and conditions of a PodGroup. A listed one
-// keeps card.request and the newest condition, within 64 KiB.
+// TestALargeListedPodGroupTakesLittle: a tenant can write any annotations and conditions into a PodGroup. A listed
+// one keeps annotation card.request and the newest condition, and takes at most 64 KiB.
 func TestALargeListedPodGroupTakesLittle(t *testing.T) {
 	newest := v1beta1.PodGroupCondition{
 		Type:    v1beta1.PodGroupUnschedulableType,
