@@ -46,9 +46,9 @@ func (c *Cache) scrape(t check.T) map[string]float64 {
 	return series
 }
 
-// newBusyScene has three nodes: a with 8 cards A, b with 8 cards B, and one whose cards have no model, an anomaly. Queue busy
-// has a quota of 2 cards A, which its job runs uses, and none of B. Its other jobs wait. Queue idle has a quota of 4 cards
-// B, and queue cpu none. Each queue may use 100 CPU and 1 TiB, and each pod requests 1 CPU and 1 GiB.
+// newBusyScene has three nodes: a with 8 cards A, b with 8 cards B, and one whose cards have no model, an anomaly.
+// Queue busy has a quota of 2 cards A, which its job runs uses, and none of B. Its other jobs wait. Queue idle has a
+// quota of 4 cards B, and queue cpu none. Each queue may use 100 CPU and 1 TiB, and each pod requests 1 CPU and 1 GiB.
 func newBusyScene(t testing.TB) *scene {
 	s := newScene(t, `node a model=A cards=8; node b model=B cards=8; node withoutModel
 		queue busy quota={"A":2,"B":0}; queue idle quota={"B":4}; queue cpu
@@ -61,13 +61,14 @@ func newBusyScene(t testing.TB) *scene {
 	})
 }
 
-// TestMetricsShowTheSnapshot: the metrics show each queue as it is when a session opens, with each card of its quota and of
-// its requests.
+// TestMetricsShowTheSnapshot: the metrics show each queue as it is when a session opens, with each card of its quota
+// and of its requests.
 //
-// Queue busy has a quota of 2 cards A and none of B, and its job runs uses both cards. Its other jobs were enqueued under a
-// larger quota and wait: waits with 3 pods of one card A, chooses with 2 pods of 2 cards A or B, wrong with a card name that
-// cannot be read, and gated with 3 pods that have a scheduling gate. Queue idle has a quota of 4 cards B, queue cpu none.
-// Node a has 8 cards A, node b 8 cards B, and the cards of a third node have no model. Each pod requests 1 CPU and 1 GiB.
+// Queue busy has a quota of 2 cards A and none of B, and its job runs uses both cards. Its other jobs were enqueued
+// under a larger quota and wait: waits with 3 pods of one card A, chooses with 2 pods of 2 cards A or B, wrong with a
+// card name that cannot be read, and gated with 3 pods that have a scheduling gate. Queue idle has a quota of 4 cards
+// B, queue cpu none. Node a has 8 cards A, node b 8 cards B, and the cards of a third node have no model. Each pod
+// requests 1 CPU and 1 GiB.
 func TestMetricsShowTheSnapshot(t *testing.T) {
 	s := newBusyScene(t).enqueueAndAllocate()
 	for _, job := range s.Ssn.Jobs {
@@ -140,8 +141,9 @@ func TestUnlimitedQueueShowsUsageWithoutQuota(t *testing.T) {
 	}
 }
 
-// TestReadyShowsWhetherDecisionsAreDelayed: the metric cardquota_ready is 1 while the scheduler decides about pods. It is 0
-// while it must not: the arguments of the plugin are invalid, or Volcano's cache has not all objects after a start.
+// TestReadyShowsWhetherDecisionsAreDelayed: the metric cardquota_ready is 1 while the scheduler decides about pods. It
+// is 0 while it must not decide: the arguments of the plugin are invalid, or Volcano's cache lacks an object after a
+// start.
 func TestReadyShowsWhetherDecisionsAreDelayed(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8; queue q quota={"A":4}; job j queue=q min=1 running=a*2`).enqueueAndAllocate()
 	check.Equal(t, "ready with a synced cache", 1, s.reopen().m.scrape(t)["cardquota_ready{}"])
@@ -155,9 +157,9 @@ func TestReadyShowsWhetherDecisionsAreDelayed(t *testing.T) {
 	check.Equal(t, "ready while Volcano's cache lacks a node", 0, s.reopen().m.scrape(t)["cardquota_ready{}"])
 }
 
-// TestDeletedQueueHasNoMetrics: all series of a queue end when it is deleted, also its counters. Two pods of queue busy still
-// run with a card A each, and these cards count as those of no queue. The series of a card ends when the queue has neither
-// quota nor usage of it: the quota of queue idle changes from cards B, of which it uses none, to A.
+// TestDeletedQueueHasNoMetrics: all series of a queue end when it is deleted, also its counters. Two pods of queue busy
+// still run with a card A each, and these cards count as those of no queue. The series of a card ends when the queue
+// has neither quota nor usage of it: the quota of queue idle changes from cards B, of which it uses none, to A.
 func TestDeletedQueueHasNoMetrics(t *testing.T) {
 	s := newBusyScene(t).enqueueAndAllocate()
 	seriesOfBusy := func() string {
@@ -182,10 +184,10 @@ func TestDeletedQueueHasNoMetrics(t *testing.T) {
 	check.That(t, !hasCardB, "queue idle shows card B without quota and usage")
 }
 
-// TestRepeatedRefusalCountsOnce: Volcano asks about each pending pod again and again. A refusal counts only when its message
-// is new for the pod. While the cache is not synced after a start, all pods are refused with another reason, which does
-// not count as insufficient quota. The quota of queue busy is used, and 5 of its pods wait for a card: 3 of job waits and
-// 2 of job chooses.
+// TestRepeatedRefusalCountsOnce: Volcano asks about each pending pod again and again. A refusal counts only when its
+// message is new for the pod. While the cache is not synced after a start, all pods are refused with another reason,
+// which does not count as insufficient quota. The quota of queue busy is used, and 5 of its pods wait for a card: 3 of
+// job waits and 2 of job chooses.
 func TestRepeatedRefusalCountsOnce(t *testing.T) {
 	s := newBusyScene(t).enqueueAndAllocate()
 	task := s.Task("waits-0")
@@ -196,7 +198,8 @@ func TestRepeatedRefusalCountsOnce(t *testing.T) {
 		return s.m.scrape(t)[`cardquota_refusals_total{queue="busy",reason="InsufficientScalarQuota"}`]
 	}
 
-	// The session has refused each of the 5 pods.
+	// The session has refused each of the 5 pods once. The other waiting pods of the scene, with a scheduling gate or an
+	// unreadable card name, are not refused for quota.
 	check.Equal(t, "refusals after three more with the known message", 5, refuseThreeTimes())
 
 	s.m.messages.forget(task.Pod.UID)
@@ -206,15 +209,17 @@ func TestRepeatedRefusalCountsOnce(t *testing.T) {
 	check.Equal(t, "refusals after three more while the cache is not synced", 6, refuseThreeTimes())
 }
 
-// TestMetricsAreWrittenAsPrometheusWantsThem: Prometheus' own linter finds no fault in their names, types and helps.
+// TestMetricsAreWrittenAsPrometheusWantsThem: Prometheus' own linter finds no fault in the names, types and help texts
+// of the plugin's metrics.
 func TestMetricsAreWrittenAsPrometheusWantsThem(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(newBusyScene(t).enqueueAndAllocate().m.metrics)
 	check.Equal(t, "problems", nil, check.Value(testutil.GatherAndLint(registry))(t))
 }
 
-// TestScrapeReadsOneSession: a scrape shows the state of one session, also while the next one charges and releases pods. Job j
-// with 2 cards moves between queues q and r, from session to session. Meanwhile two scrapers see it in exactly one queue.
+// TestScrapeReadsOneSession: a scrape shows the state of one session, also while the next one charges and releases
+// pods. Job j with 2 cards moves between queues q and r, from session to session. Meanwhile two scrapers see it in
+// exactly one queue.
 func TestScrapeReadsOneSession(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8
 		queue q quota={"A":4}; queue r quota={"A":4}
@@ -254,9 +259,10 @@ func TestScrapeReadsOneSession(t *testing.T) {
 	scrapers.Wait()
 }
 
-// TestMetricsOfATree: in a tree each queue shows what it deserves, its guarantee and what it has borrowed, and a parent shows
-// the sums of its subtree. Queue q deserves 2 cards and uses 3, so it has borrowed one; one more pod is pending. Its parent t
-// has no deserved of its own, so it deserves its quota of 8. Flat queues show none of that.
+// TestMetricsOfATree: in a tree each queue shows what it deserves, its guarantee and what it has borrowed, and a parent
+// shows the sums of its subtree. Queue q deserves 2 cards, is guaranteed 1 and uses 3, so it has borrowed one; one more
+// pod is pending. Its parent t has no deserved of its own, so it deserves its quota of 8. Flat queues show none of
+// that.
 func TestMetricsOfATree(t *testing.T) {
 	const text = `node a model=A cards=8
 		queue t quota={"A":8} guarantee={"A":1}

@@ -23,9 +23,11 @@ import (
 // chat is the word of a queue that selects the namespaces of team chat.
 const chat = ` namespaceSelector={"matchLabels":{"team":"chat"}};`
 
-// TestQueueAllowsSelectedNamespaces: a queue with a namespace selector is only for pods of the namespaces that it selects,
-// by their labels. A queue without one is for all. Job j is in namespace ns. Either it is not enqueued and has no pods
-// yet, or it has two, or it was enqueued before. Unless its namespace is refused, it is enqueued, and both pods run.
+// TestQueueAllowsSelectedNamespaces: a queue with a namespace selector is only for pods of the namespaces that it
+// selects, by their labels. A queue without a selector is for all. Job j is in namespace ns. Each row runs three times:
+// the job is not enqueued and has no pods yet, it is not enqueued and has two pods, or it was enqueued before and has
+// two pods. If the namespace is allowed, the job is enqueued and its pods run. Otherwise the session neither
+// enqueues the job nor places a pod, and the reason says why.
 func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 	const refused = "Namespace <ns> may not use queue <q>: ask an administrator"
 
@@ -42,9 +44,9 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 			`queue q quota={"A":8} namespaceSelector={"matchLabels":{"team":"chat"}}; namespace ns team=lab`, 1, refused},
 		"the queue selects another namespace": {
 			`queue q quota={"A":8} namespaceSelector={"matchLabels":{"team":"chat"}}; namespace ns team=lab; namespace other team=chat`, 1, refused},
-		"pods without cards are refused, too": {
+		"the namespace is of another team, and the pods need no cards": {
 			`queue q quota={"A":8} namespaceSelector={"matchLabels":{"team":"chat"}}; namespace ns team=lab`, 0, refused},
-		"a queue without a quota refuses them, too": {
+		"the namespace is of another team, the pods need no cards, the queue has no quota": {
 			`queue q namespaceSelector={"matchLabels":{"team":"chat"}}; namespace ns team=lab`, 0, refused},
 		"the namespace is not known yet": {
 			`queue q quota={"A":8} namespaceSelector={"matchLabels":{"team":"chat"}}`, 1,
@@ -84,10 +86,10 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 	}
 }
 
-// TestEachHookChecksTheNamespace: Volcano asks many hooks on the way of a pod, not always in the same order. So each hook
-// refuses a pod whose namespace its queue does not select, also if it is the only one that is asked. The pod i-0 has
-// nothing else against it: 4 cards of node a are used by training, from which it may reclaim, and 4 by job low, which it
-// may preempt.
+// TestEachHookChecksTheNamespace: Volcano asks many hooks until it has placed a pod, not always in the same order. So
+// each hook refuses a pod whose namespace its queue does not select, also if it is the only one that is asked. The pod
+// i-0 has nothing else against it: 4 cards of node a are used by training, from which it may reclaim, and 4 by job low,
+// which it may preempt.
 func TestEachHookChecksTheNamespace(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		selectedTeam string
@@ -132,7 +134,7 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 				defer p.ledger.Release(string(task.UID))
 				return s.allocateTask("i-0", "a", api.Allocated) == nil
 			}},
-			{"allocatable", func() bool { p.attempt.Store(nil); return p.allocatable(queue, task) }},
+			{"allocatable", func() bool { p.attempt.Store(nil); return p.allocatable(queue, task) }}, // outside preempt
 			{"preemptable", func() bool { victims, _ := p.preemptable(task, ofQueue); return len(victims) > 0 }},
 			{"allocatable while preempt tries a node", func() bool { return p.allocatableInAttempt(input, &preemptionAttempt{node: "a"}) }},
 		} {
@@ -141,9 +143,9 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 	}
 }
 
-// TestExcludedNamespaceKeepsItsCardsAndGetsNoMore: queue q has a quota of 4 and selects only namespace ns. Namespace lab was
-// excluded later: its running pod keeps its card and stays charged. Its gang of 3 gets nothing, and reserves nothing.
-// So 3 of the 4 pending pods of namespace ns fit beside the running one.
+// TestExcludedNamespaceKeepsItsCardsAndGetsNoMore: queue q has a quota of 4 and selects only namespace ns. Namespace
+// lab was excluded later: its running pod keeps its card and stays charged. Its gang of 3 gets nothing, and reserves
+// nothing. So 3 of the 4 pending pods of namespace ns fit beside the running one.
 func TestExcludedNamespaceKeepsItsCardsAndGetsNoMore(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8
 		queue q quota={"A":4} namespaceSelector={"matchLabels":{"team":"chat"}}
@@ -156,8 +158,8 @@ func TestExcludedNamespaceKeepsItsCardsAndGetsNoMore(t *testing.T) {
 	check.Equal(t, "placed of the gang of namespace lab", "", s.podsByNode("waits"))
 }
 
-// TestNamespaceCheckFollowsLabelsAndSelector: each session compares the labels of a namespace and the selector of a queue as
-// they are then. First the queue selects team chat, and namespace ns is of team lab.
+// TestNamespaceCheckFollowsLabelsAndSelector: each session compares the labels of a namespace and the selector of a
+// queue as they are then. First the queue selects team chat, and namespace ns is of team lab.
 func TestNamespaceCheckFollowsLabelsAndSelector(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8
 		queue q quota={"A":8} namespaceSelector={"matchLabels":{"team":"chat"}}
@@ -218,9 +220,9 @@ func newNamespaceScene(t *testing.T, text string, changes ...func(*corev1.Pod)) 
 		job j queue=q min=1 running=a`).addObjects(text, changes...).enqueueAndAllocate()
 }
 
-// podsAsTenantsMayWrite returns a running pod of node a without a PodGroup for each combination of what a tenant may write:
-// the scheduler's name, a namespace that queue q selects or not, a queue in the annotation of bindings, a queue in
-// Volcano's annotation, and a request for a card, for CPU, or for a resource that is a card on no node.
+// podsAsTenantsMayWrite returns a running pod of node a without a PodGroup for each combination of what a tenant may
+// write: the scheduler's name, a namespace that queue q selects or not, a queue in the annotation of bindings, a queue
+// in Volcano's annotation, and a request for a card, for CPU, or for a resource that is a card on no node.
 func podsAsTenantsMayWrite(s *scene) (all []*corev1.Pod) {
 	for _, scheduler := range []string{"volcano", "default-scheduler"} {
 		for _, namespace := range []string{"ns", "evil"} {
@@ -244,9 +246,10 @@ func podsAsTenantsMayWrite(s *scene) (all []*corev1.Pod) {
 	return all
 }
 
-// TestOperatorChargesTheSameQueue: the operator shows in a quota's status what the scheduler enforces. So both charge the
-// same queue with the same cards for a pod, whatever its creator wrote. That also holds for pods which they have charged
-// before, when queue q selects another namespace.
+// TestOperatorChargesTheSameQueue: the operator shows in a quota's status what the scheduler enforces. So both charge
+// the same queue with the same cards for a pod, whatever its creator wrote into it. The pods are all combinations of
+// two schedulers, two namespaces, three values of charged-queue, three queue names and three resources. Both sides
+// count twice: first queue q selects namespace ns, then namespace evil. Pods that were charged keep their queue then.
 func TestOperatorChargesTheSameQueue(t *testing.T) {
 	s := newNamespaceScene(t, "")
 	pods := podsAsTenantsMayWrite(s)
@@ -273,10 +276,12 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 	compareCharges("queue q selects namespace evil", "evil")
 }
 
-// TestForgedChargedQueueWithholdsNoCards: a user who may create pods in one namespace could write the queue of another tenant
-// into them, to fill its quota. So queue q, which does not select namespace evil, pays for a pod there only if this
-// scheduler has bound it. The pod requests 1000 of a resource that is a card on no node, and 1 CPU. Queue q also uses one
-// card of its own.
+// TestForgedChargedQueueWithholdsNoCards: a user who may create pods in one namespace could write the queue of another
+// tenant into them, to fill its quota. So queue q, which does not select namespace evil, is charged for a pod there
+// only if this scheduler has bound the pod. The scheduler writes the annotation charged-queue when it binds a pod.
+//
+// The pod names card A. It requests 1 CPU, and 1000 of a resource that is a card on no node now. Such a resource counts
+// as cards only if this scheduler has bound the pod, because it was a card then. Queue q also uses one card of its own.
 func TestForgedChargedQueueWithholdsNoCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod, annotation string
@@ -286,15 +291,15 @@ func TestForgedChargedQueueWithholdsNoCards(t *testing.T) {
 	}{
 		"another scheduler, namespace evil: nothing is charged": {
 			pod: "scheduler=default-scheduler namespace=evil", annotation: "cardquota.dev/charged-queue", wantCards: 1},
-		"another scheduler, namespace evil, in a PodGroup of queue q: nothing": {
+		"another scheduler, namespace evil, in a PodGroup of queue q: nothing is charged": {
 			pod: "scheduler=default-scheduler namespace=evil", annotation: "cardquota.dev/charged-queue", isInPodGroup: true, wantCards: 1},
-		"another scheduler, in a namespace of queue q: its CPU": {
+		"another scheduler, namespace ns, which q selects: its CPU is charged": {
 			pod: "scheduler=default-scheduler namespace=ns", annotation: "cardquota.dev/charged-queue", wantCards: 1, wantMilliCPU: 1000},
-		"this scheduler bound it before the namespace lost its label: all": {
+		"this scheduler bound the pod before the namespace lost its label: all is charged": {
 			pod: "namespace=evil", annotation: "cardquota.dev/charged-queue", wantCards: 1001, wantMilliCPU: 1000},
-		"another scheduler, namespace evil, only Volcano's annotation: nothing": {
+		"another scheduler, namespace evil, the queue is only in Volcano's annotation: nothing is charged": {
 			pod: "scheduler=default-scheduler namespace=evil", annotation: "scheduling.volcano.sh/queue-name", wantCards: 1},
-		"this scheduler, namespace evil, only Volcano's annotation: nothing": {
+		"this scheduler, namespace evil, the queue is only in Volcano's annotation: nothing is charged": {
 			pod: "namespace=evil", annotation: "scheduling.volcano.sh/queue-name", wantCards: 1},
 	}) {
 		forge := func(p *corev1.Pod) {

@@ -69,7 +69,9 @@ func (s *scene) changePodGroups(change func(*v1beta1.PodGroup)) *scene {
 
 // TestPluginsWithHigherWeightDecideBeforePacking: this plugin packs. It scores the node higher on which more cards
 // are in use: n2 with 2 or 5 used cards, beside n1 with at most 1. An administrator may give the score of another
-// plugin a higher weight. Then pods go where they go with Volcano's plugin capacity, which scores no node.
+// plugin a higher weight, or load a plugin that scores nodes. Then pods go where they go with Volcano's plugin
+// capacity, which scores no node. Two rows need no such change: a pod that prefers a node itself, and the order in
+// which plugin drf serves jobs, which packing leaves as it is.
 func TestPluginsWithHigherWeightDecideBeforePacking(t *testing.T) {
 	preferN1 := func(p *corev1.Pod) {
 		if !strings.HasPrefix(p.Name, "j") {
@@ -313,9 +315,10 @@ func (s *scene) node(name string) *corev1.Node {
 	return s.Nodes[slices.IndexFunc(s.Nodes, func(node *corev1.Node) bool { return node.Name == name })]
 }
 
-// TestGangsStayTogetherAlthoughNodesAreSampled: of 400 nodes Volcano looks at a random sample for each pod. So the
-// node of a gang's first pod may be missing in the sample of the next. This plugin adds it, and gangs j0 to j3 of
-// four pods are each on one node. About every eighth node has one free card, the others have eight.
+// TestGangsStayTogetherAlthoughNodesAreSampled: of 400 nodes Volcano looks at a random sample for each pod. So the node
+// of a gang's first pod may be missing in the sample of the next. This plugin adds that node to the sample, so gangs j0
+// to j3 of four pods with 2 cards are each on one node. If the pods prefer to be apart, and that preference has a high
+// weight, each pod is on a node of its own. About every eighth node has one free card, the others have eight.
 func TestGangsStayTogetherAlthoughNodesAreSampled(t *testing.T) {
 	preferApart := func(p *corev1.Pod) {
 		p.Labels["gang"] = p.Annotations["scheduling.k8s.io/group-name"]

@@ -21,8 +21,9 @@ func scoreFor(pod podCards, node placement) float64 {
 
 // TestPackingPrefersFullerNodes: nodes are compared for one pod, and the better one scores higher. First comes a node
 // on which pods of the gang already are, then one that fits the rest of the gang, then the fuller one. That keeps
-// gangs together, and whole nodes free for the next gang. idle are free cards; pods says how many pods of the gang
-// fit.
+// gangs together, and whole nodes free for the next gang. Of a node, total are all cards and idle the free ones.
+// holdsGang: pods of the gang already are there. fitsRest: all waiting pods of the gang fit. pods: so many of them fit.
+// avoided: the node has a PreferNoSchedule taint.
 func TestPackingPrefersFullerNodes(t *testing.T) {
 	single := podCards{pod: 1, gang: 1}
 	gangOfFour := podCards{pod: 2, gang: 8}

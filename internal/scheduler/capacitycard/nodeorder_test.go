@@ -16,7 +16,8 @@ import (
 // TestBestNodeHasTheFirstCardAndThenTheHighestScore: Volcano scores the nodes on which a pod fits, and asks this
 // plugin for the best one. The plugin takes a node with the first card of the pod's alternatives that any scored node
 // has. Among those it takes the highest score, and among equal scores the first name. Nodes a1 to a3 have card A, b1
-// and b2 card B, c1 card C.
+// and b2 card B, c1 card C. The row gives Volcano's scores. Pod j-0 is not placed: its job needs 9999 cards to be
+// enqueued.
 func TestBestNodeHasTheFirstCardAndThenTheHighestScore(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		running, pod string
@@ -79,7 +80,7 @@ func (s *scene) scoreOf(pod, node string) float64 {
 // TestScoresFollowTheOrderOfAlternatives: Volcano's action preempt asks no plugin for the best node; it takes the
 // highest score. So the scores too must prefer the first alternative. Pod j-0 accepts "B|A". c1 has neither card and
 // scores 0. a1 is the fullest node, with 7 of 8 cards in use, but has the second alternative. b1 is unused, and b2
-// has 3 cards in use.
+// has 3 cards in use. Job j needs 9999 cards to be enqueued, so j-0 stays pending.
 func TestScoresFollowTheOrderOfAlternatives(t *testing.T) {
 	s := newScene(t, `node a1 model=A
 		node b1,b2 model=B
@@ -98,9 +99,10 @@ func TestScoresFollowTheOrderOfAlternatives(t *testing.T) {
 	check.That(t, b2 > b1, "the B in use scores %v, want more than the unused one with %v", b2, b1)
 }
 
-// TestPackingScoreFollowsWeightAndPreferences: nodeOrderWeight multiplies the score for packing. A pod, job or queue that prefers nodes itself
-// keeps a fifth of it, so that a user's preference decides. A node that its PreferNoSchedule taint says to avoid
-// scores 0. a1 and a2 both have 3 of 8 cards in use, and only a2 has the taint.
+// TestPackingScoreFollowsWeightAndPreferences: nodeOrderWeight multiplies the plugin's score for packing. If the pod,
+// its job or its queue prefers nodes itself, a fifth of that score is left (preferenceFactor), so that the preference
+// decides. A node with a PreferNoSchedule taint scores 0, unless the pod tolerates the taint. a1 and a2 both have 3 of
+// 8 cards in use, and only a2 has the taint.
 func TestPackingScoreFollowsWeightAndPreferences(t *testing.T) {
 	newTaintedScene := func(t *testing.T, change func(*corev1.Pod)) *scene {
 		s := newScene(t, `node a1,a2 model=A
@@ -121,7 +123,7 @@ func TestPackingScoreFollowsWeightAndPreferences(t *testing.T) {
 		affinity   *v1beta1.Affinity // of the queue
 		topology   string            // of the job's tasks
 		node       string
-		wantFactor float64 // of the score without all this
+		wantFactor float64 // times the score of a1 without changes
 	}{
 		"the weight is 10": {args: map[string]any{"nodeOrderWeight": 10}, node: "a1", wantFactor: 10},
 		"the pod prefers nodes": {
@@ -138,7 +140,7 @@ func TestPackingScoreFollowsWeightAndPreferences(t *testing.T) {
 			},
 			node: "a1", wantFactor: preferenceFactor,
 		},
-		"the job keeps its tasks apart": {topology: "w", node: "a1", wantFactor: preferenceFactor},
+		"the job prefers to keep its tasks apart": {topology: "w", node: "a1", wantFactor: preferenceFactor},
 		"the queue prefers a node group": {
 			affinity: &v1beta1.Affinity{NodeGroupAffinity: &v1beta1.NodeGroupAffinity{
 				PreferredDuringSchedulingIgnoredDuringExecution: preferredGroup,
@@ -197,7 +199,7 @@ func TestNodeOfTheGangIsCheckedOutsideTheSample(t *testing.T) {
 
 // TestAllNodesAreSearchedForAPodWithAlternatives: Volcano's flag --percentage-nodes-to-find is the size of the
 // sample, and 0 lets Volcano choose it. The plugin sets it to 100 % while Volcano looks for nodes for a pod with
-// alternatives. For every other pod, and when the session closes, it is what the flag says.
+// alternatives (job two). For every other pod, and when the session closes, it is what the flag says: 0.
 func TestAllNodesAreSearchedForAPodWithAlternatives(t *testing.T) {
 	s := newScene(t, `node a model=A
 		queue q quota={"A":8}
@@ -211,7 +213,7 @@ func TestAllNodesAreSearchedForAPodWithAlternatives(t *testing.T) {
 	}
 
 	for _, pod := range []string{"one-0", "any-0", "none-0"} {
-		check.Equal(t, "percentage for "+pod, 100, percentageFor("two-0"))
+		check.Equal(t, "percentage for two-0, before "+pod, 100, percentageFor("two-0"))
 		check.Equal(t, "percentage for "+pod, 0, percentageFor(pod))
 	}
 

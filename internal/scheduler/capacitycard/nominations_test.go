@@ -30,8 +30,8 @@ const lowPodsUseTheQuota = `node a model=A
 // priority use the quota of 4, and high-0 needs one. Each script plays sessions (scheduling cycles) and what the API
 // server shows between them. "session 1" is one in which one pod is being evicted: preempt has just chosen it, or it
 // is deleted and not gone. A marked pod is neither, so while preempt waits for it the session has 0. "mark first"
-// shows the condition that Volcano writes before it deletes the first victim. "delete" shows its deletion, "gone"
-// that it has ended, "refuse" an unchanged pod.
+// shows the condition that Volcano writes before it deletes the first victim: preempt waits a minute for the deletion.
+// "delete" shows the deletion, "gone" the end of the pod, "refuse" an unchanged pod. "after 50s" moves the clock.
 func TestPreemptWaitsForItsVictims(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene, script string
@@ -61,12 +61,12 @@ func TestPreemptWaitsForItsVictims(t *testing.T) {
 				job high queue=q min=1 pending=1 priorityClass=high`,
 			script: "session 1, mark first, session 0, session 0, delete first, session 1", wantEvicted: 1, wantPlaced: "",
 		},
-		"a pod of low priority waits too: it gets nothing": {
+		"a pod of low priority waits too: no pod is evicted for it": {
 			scene: lowPodsUseTheQuota + `
 				job equal queue=q min=1 pending=1 priorityClass=low`,
 			script: "session 1, session 1", wantEvicted: 1, wantPlaced: "",
 		},
-		"a gang of two has two victims, which go one after the other: no third victim": {
+		"a gang of two has two victims, which end one after the other: no third victim": {
 			scene: `node a model=A
 				queue q quota={"A":4}
 				job low queue=q min=1 running=a*4 priorityClass=low
@@ -178,7 +178,8 @@ func TestNominatedNodeIsCheckedOncePerSearch(t *testing.T) {
 
 // TestPreemptDoesNotWaitForStuckPods: pod hung-0 was deleted and uses its card until it has ended. Preempt counts on
 // that card until five minutes after the pod's grace period. From then on it evicts other pods as if hung-0 stayed.
-// Job low has a lower priority than job high. wantEvicted includes hung-0.
+// Job low has a lower priority than job high. wantEvicted names all pods of the session that are being evicted: hung-0
+// too, unless its PodGroup is deleted and the session has no job for it. Times are since the grace period ended.
 func TestPreemptDoesNotWaitForStuckPods(t *testing.T) {
 	const oneCardEach = `node a,b model=A cards=1
 		job hung queue=q min=1 running=a
@@ -277,8 +278,9 @@ func avoidLowPods(p *corev1.Pod) {
 
 // TestPreemptEvictsConflictingPods: nodes a, b and c have four cards each, all used by single pods of job low. Pods
 // of job high must not be on a node with pods of low (anti-affinity). So preempt evicts all four of a node, on as few
-// nodes as high needs. It evicts none on a node where a conflicting pod must stay. In three more sessions with an
-// outdated view of the API server it evicts no other pod.
+// nodes as high needs. It evicts none on a node where a conflicting pod must stay. In the last row the conflict is
+// not anti-affinity, but a host port. In three more sessions with an outdated view of the API server preempt evicts no
+// other pod.
 func TestPreemptEvictsConflictingPods(t *testing.T) {
 	// Only the pods on node b may be evicted.
 	avoidLowPodsAndProtectThoseOffB := func(p *corev1.Pod) {

@@ -314,9 +314,10 @@ func TestPredicateRefusesPodsBeyondTheQuota(t *testing.T) {
 
 // TestJobIsEnqueuedIfTheQuotaCoversWhatItNeeds: a PodGroup in phase Pending waits until Volcano enqueues it; only
 // then are its pods created or scheduled. A job without pods needs the larger of its minimum (minCards) and its total
-// (request, annotation card.request). Pods that exist are counted instead. What the queue uses and has enqueued
-// before (without phase=Pending) counts too. Elastic pods, those above a job's minimum, do not. A refused job gets
-// the reason as a condition of its PodGroup.
+// (request, annotation card.request). Without card.request it may use each card of the nodes, A or B. Pods that exist
+// are counted instead of minimum and total. What other jobs of the queue use, or reserve since they were enqueued
+// (those without phase=Pending), counts too. Elastic pods, those above a job's minimum, do not count. Each pod requests
+// 1 CPU. A refused job gets the reason as a condition of its PodGroup.
 func TestJobIsEnqueuedIfTheQuotaCoversWhatItNeeds(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue, jobs string
@@ -347,7 +348,7 @@ func TestJobIsEnqueuedIfTheQuotaCoversWhatItNeeds(t *testing.T) {
 				job i queue=q min=2 minCards=2 request={"A":2}`,
 			wantRefusal: "total would be <4>",
 		},
-		"5 cards, quota 3 times an overCommitFactor of 2: enqueued": {
+		"5 cards, quota 3, and overCommitFactor 2 lets jobs of 3 × 2 cards be enqueued: enqueued": {
 			queue: `quota={"A":3}`, jobs: `job j queue=q min=5 phase=Pending minCards=5 request={"A":5}`,
 			args: framework.Arguments{"overCommitFactor": 2},
 		},
@@ -363,7 +364,7 @@ func TestJobIsEnqueuedIfTheQuotaCoversWhatItNeeds(t *testing.T) {
 			wantRefusal: "insufficient <A> quota: requested <2>, total would be <2>, but capability is <0>; " +
 				"the other card it may use has no more room",
 		},
-		"4 pods of a Deployment, each with a minimum of 1 card, quota 1: enqueued": {
+		"4 pods exist, the minimum is one of them with 1 card, quota 1: enqueued": {
 			queue: `quota={"A":1}`, jobs: "job j queue=q min=1 phase=Pending minCards=1 pending=4",
 		},
 		"quota 2 is used by a job with one elastic pod: enqueued": {

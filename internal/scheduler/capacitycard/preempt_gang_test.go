@@ -24,9 +24,13 @@ const twoNodes = `
 
 // TestPreemptEvictsOnlyElasticPodsOrWholeGangs: a gang below its minimum (min=) does no work, but uses cards. So
 // preempt evicts elastic pods, which are those above the minimum, or all pods of a gang. Volcano itself selects
-// single pods of a gang; the plugin adds the rest. Elastic pods and jobs of lower priority go first. Nodes a and b
-// have 8 cards each, all in use, and the quota of q is 19. Job low has a lower priority than job high. Job other has
-// high's, and stays. A queue or node that a row names again replaces the first one.
+// single pods of a gang; the plugin adds the rest. Pods of a job of lower priority go first; among jobs of equal
+// priority, elastic pods go before gangs. For one pod, preempt evicts only victims that are on one node, and the rest of
+// their gangs.
+//
+// Nodes a and b have 8 cards each, all in use, and the quota of q is 19. Job low has a lower priority than job high. A
+// job without priorityClass has the lowest. Job other has high's priority, and stays. A queue or node that a row names
+// again replaces the first one.
 func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 	const high = `
 		job high queue=q min=1 pending=1 priorityClass=high`
@@ -84,7 +88,7 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 				job other queue=q min=1 running=a*6,b*6 priorityClass=high` + high,
 			change: changePod("low-3", annotate("volcano.sh/preemptable", "false")),
 		},
-		"another job of the same priority has elastic pods: one of those goes, not the gang": {
+		"job elastic of the same priority as the gang has elastic pods: one of those goes": {
 			scene: `job low queue=q min=8 running=a*8 priorityClass=low
 				job elastic queue=q min=1 running=b*8 priorityClass=low` + high,
 			wantEvicted: "elastic:1", wantPipelined: 1,
@@ -94,13 +98,13 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 				job elastic queue=q min=1 running=b*8 priorityClass=high` + high,
 			wantEvicted: "low:8", wantPipelined: 1,
 		},
-		"elastic pods have a higher priority than the gang on their node: the gang goes": {
+		"elastic pods have a higher priority than gang least on their node: the gang goes": {
 			scene: `job least queue=q min=4 running=a*4
 				job elastic queue=q min=1 running=a*4 priorityClass=low
 				job other queue=q min=1 running=b*8 priorityClass=high` + high,
 			wantEvicted: "least:4", wantPipelined: 1,
 		},
-		"elastic pods have a higher priority than the gang on another node: the gang goes": {
+		"elastic pods have a higher priority than gang least on another node: the gang goes": {
 			scene: `job least queue=q min=8 running=a*8
 				job elastic queue=q min=1 running=b*8 priorityClass=low` + high,
 			wantEvicted: "least:8", wantPipelined: 1,
@@ -174,18 +178,18 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 			scene: `job unknown queue=q min=1 running=a*2 priorityClass=low owner=vcjob
 				job other queue=q min=1 running=a*6,b*8 priorityClass=high` + high,
 		},
-		"a pod waits with a higher task priority than others of its job, one of which is elastic: that one goes": {
+		"pod j-3 has a higher task priority than the pods of its job that run, one of them elastic: that one goes": {
 			scene: `job j queue=q min=2 running=a*3 pending=1 priority=1
 				job other queue=q min=1 running=a*5,b*8 priorityClass=high`,
 			change:      urgent,
 			wantEvicted: "j:1", wantPipelined: 1,
 		},
-		"a pod waits with a higher task priority than others of its job, which is at its minimum: no eviction": {
+		"pod j-3 has a higher task priority than the pods of its job that run, and they are the minimum: no eviction": {
 			scene: `job j queue=q min=3 running=a*3 pending=1 priority=1
 				job other queue=q min=1 running=a*5,b*8 priorityClass=high`,
 			change: urgent,
 		},
-		"a pod waits with the same task priority as the others of its job: no eviction": {
+		"pod j-3 waits with the same task priority as the pods of its job that run: no eviction": {
 			scene: `job j queue=q min=2 running=a*3 pending=1 priority=1
 				job other queue=q min=1 running=a*5,b*8 priorityClass=high`,
 		},
@@ -213,8 +217,9 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 }
 
 // TestUndoneEvictionRestoresTheWholeGang: Volcano undoes an eviction when not all pods of the preemptor's gang get a
-// place. Then the plugin restores what it evicted besides. A gang of five waits, and only gang low of four pods may
-// be evicted. So the four pods run on, and all 16 cards of the two nodes stay in use.
+// place. Then the plugin restores the rest of the victim's gang, which it evicted besides. A gang of five waits, and
+// only gang low of four pods may be evicted: job other has high's priority. So the four pods run on, and all 16 cards
+// of nodes a and b stay in use.
 func TestUndoneEvictionRestoresTheWholeGang(t *testing.T) {
 	s := newScene(t, twoNodes+`job low queue=q min=4 running=a*2,b*2 priorityClass=low
 		job other queue=q min=1 running=a*6,b*6 priorityClass=high
@@ -227,9 +232,9 @@ func TestUndoneEvictionRestoresTheWholeGang(t *testing.T) {
 	}
 }
 
-// TestUndoneEvictionKeepsAnEarlierOneOfTheSameGang: pod first-0 takes the one elastic pod of gang low, which has a
-// minimum of three. Then a gang of five does not fit, and Volcano undoes its evictions. The eviction for first-0
-// stays, and the other three pods of low run on.
+// TestUndoneEvictionKeepsAnEarlierOneOfTheSameGang: preempt evicts the one elastic pod of gang low, whose minimum is
+// three, for pod first-0. Then it evicts pods for job next, a gang of five, which does not fit. Volcano undoes the
+// evictions for job next. The eviction for first-0 stays, and the other three pods of low run on.
 func TestUndoneEvictionKeepsAnEarlierOneOfTheSameGang(t *testing.T) {
 	s := newScene(t, twoNodes+`job low queue=q min=3 running=a*2,b*2 priorityClass=low
 		job other queue=q min=1 running=a*6,b*6 priorityClass=high
@@ -248,9 +253,9 @@ func TestUndoneEvictionKeepsAnEarlierOneOfTheSameGang(t *testing.T) {
 // cards are in use, and only job low has a lower priority than the pod that waits.
 func TestVolcanosOwnPreemptEvictsOnlyElasticPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ low, wantEvicted string }{
-		"two pods, a minimum of two": {"job low queue=q min=2 running=a*2 priorityClass=low", ""},
-		"two pods, a minimum of one": {"job low queue=q min=1 running=a*2 priorityClass=low", "low:1"},
-		"two pods of a Volcano job, which may restart as a whole": {
+		"two pods, a minimum of two: none goes": {"job low queue=q min=2 running=a*2 priorityClass=low", ""},
+		"two pods, a minimum of one: one goes":  {"job low queue=q min=1 running=a*2 priorityClass=low", "low:1"},
+		"two pods of a Volcano job, which may restart as a whole when it loses one: none goes": {
 			"job low queue=q min=1 running=a*2 priorityClass=low owner=vcjob", "",
 		},
 	}) {

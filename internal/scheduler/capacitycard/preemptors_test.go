@@ -22,8 +22,8 @@ import (
 
 // TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob: preempt evicts pods of lower priority in the same queue. A pod
 // of a Volcano job or of a gang preempts other jobs only while its job lacks pods for its minimum (min=): more pods
-// would make it faster, at the cost of others. Pods of a Deployment are each a job of their own. Inside a job, the
-// pods' own priority decides. All 8 cards of node a are in use or become so.
+// would make it faster, at the cost of others. Each pod of a Deployment counts as a job of its own. Inside a job, the
+// pods' own task priority decides. All 8 cards of node a are in use.
 func TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob(t *testing.T) {
 	urgent := changePod("j-3", annotate("volcano.sh/task-priority", "10"))
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -31,17 +31,17 @@ func TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob(t *testing.T) {
 		change                     func(*corev1.Pod)
 		wantEvicted, wantPipelined string
 	}{
-		"a Volcano job of 8 pods lacks its minimum of 4: it preempts for 4": {
+		"a Volcano job of 8 pods lacks its minimum of 4: 4 pods go": {
 			scene: `job low queue=q min=1 running=a*8 priorityClass=low owner=vcjob
 				job high queue=q min=4 pending=8 priorityClass=high owner=vcjob`,
 			wantEvicted: "low:4", wantPipelined: "high@a:4",
 		},
-		"a gang of 8 pods lacks its minimum of 4: it preempts for 4": {
+		"a gang of 8 pods lacks its minimum of 4: 4 pods go": {
 			scene: `job low queue=q min=1 running=a*8 priorityClass=low
 				job high queue=q min=4 pending=8 priorityClass=high`,
 			wantEvicted: "low:4", wantPipelined: "high@a:4",
 		},
-		"a Volcano job of 8 pods lacks its minimum of 1: it preempts for 1": {
+		"a Volcano job of 8 pods lacks its minimum of 1: 1 pod goes": {
 			scene: `job low queue=q min=1 running=a*8 priorityClass=low
 				job high queue=q min=1 pending=8 priorityClass=high owner=vcjob`,
 			wantEvicted: "low:1", wantPipelined: "high@a:1",
@@ -50,17 +50,17 @@ func TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob(t *testing.T) {
 			scene: `job low queue=q min=1 running=a*4 priorityClass=low
 				job high queue=q min=4 running=a*4 pending=4 priorityClass=high owner=vcjob`,
 		},
-		"a Volcano job runs 3 of its minimum of 4: it preempts for 1": {
+		"a Volcano job runs 3 of its minimum of 4: 1 pod goes": {
 			scene: `job low queue=q min=1 running=a*5 priorityClass=low
 				job high queue=q min=4 running=a*3 pending=4 priorityClass=high owner=vcjob`,
 			wantEvicted: "low:1", wantPipelined: "high@a:1",
 		},
-		"3 pods of a Deployment wait beside one that runs: they preempt for all 3": {
+		"3 pods of a Deployment wait beside one that runs: 3 pods go": {
 			scene: `job low queue=q min=1 running=a*7 priorityClass=low
 				job high queue=q min=1 running=a pending=3 priorityClass=high`,
 			wantEvicted: "low:3", wantPipelined: "high@a:3",
 		},
-		"of 3 waiting pods only the one of task ps is needed for the minimum: they preempt for 1": {
+		"of 3 waiting pods only the one of task ps is needed for the minimum: 1 pod goes": {
 			scene: `job low queue=q min=1 running=a*4 priorityClass=low
 				job high queue=q min=5 running=a*4 pending=3 priorityClass=high` +
 				" task=worker,pods:4,min:4 task=extra,pods:2,min:0 task=ps,pods:1,min:1",
@@ -107,7 +107,8 @@ func topologyAwarePreempt(isEnabled bool) conf.Configuration {
 }
 
 // TestEveryQueuePreemptsInEachSession: in a session (one scheduling cycle) Volcano's preempt alone serves one queue,
-// and passes over pods of the others. The plugin runs it for each queue. In each of 8 queues a pod of high priority
+// and passes over pods of the others. The plugin runs preempt once for each queue, and shows it only the jobs of that
+// queue. Afterwards the session has all 16 jobs again. In each of 8 queues a pod of high priority
 // waits for the one card of its node, which a pod of low priority uses. So 8 pods are evicted, and 8 get their cards.
 func TestEveryQueuePreemptsInEachSession(t *testing.T) {
 	s := newScene(t, "")
@@ -135,7 +136,7 @@ func TestPreemptLooksAtAllNodes(t *testing.T) {
 			s.addObjects(fmt.Sprintf(`node n%d model=A cards=2
 				job gang%d queue=q min=2 running=n%d*2 priorityClass=low`, i, i, i))
 		}
-		elastic := s.Groups[1+nodes/2]
+		elastic := s.Groups[1+nodes/2] // the middle one; the first is that of job high
 		elastic.Spec.MinMember = 1
 		s.evict(preempt.New())
 
@@ -145,8 +146,9 @@ func TestPreemptLooksAtAllNodes(t *testing.T) {
 }
 
 // TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt: a job with the PodGroup phase Pending gets no pods; Volcano enqueues
-// it when its queue has quota. Queue q has a quota of 8 A and uses all. Then a job is enqueued if it may preempt jobs
-// of lower priority for its minimum, which it otherwise never could. Pods that may not be evicted do not count.
+// it when its queue has quota. Queue q has a quota of 8 A and uses all. If job high were not enqueued, its pods could
+// never preempt. So it is enqueued if it may preempt jobs of lower priority for its minimum. Pods that may not be
+// evicted do not count. Only the action enqueue runs; preempt is configured, but evicts no pod.
 func TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt(t *testing.T) {
 	const (
 		high = `
@@ -168,7 +170,7 @@ func TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt(t *testing.T) {
 			wantEnqueued: 1,
 		},
 		"a gang of equal priority: refused": {scene: "job low queue=q min=8 running=a*8 priorityClass=high" + high},
-		"one pod of the gang may not be evicted: refused": {
+		"one pod of the gang of lower priority may not be evicted: refused": {
 			scene:  lowGang + high,
 			change: changePod("low-3", annotate("volcano.sh/preemptable", "false")),
 		},
@@ -231,10 +233,11 @@ type idleAction struct{ *preempt.Action }
 
 func (idleAction) Execute(*framework.Session) {}
 
-// TestPreemptedCardsAreKeptForTheirPreemptor: preempt evicted a pod on node a for high-0, which has priority class
-// low here. Node a has one card, queue q a quota of 4. Until high-0 is placed, and for five minutes at most, that
-// card is kept: from pods of its queue with the same or a lower priority, and from other queues. Otherwise the
-// eviction would be in vain. A queue or node that a row names again replaces the first one.
+// TestPreemptedCardsAreKeptForTheirPreemptor: preempt evicted a pod on node a for high-0, which has priority class low
+// here. Node a has one card, queue q a quota of 4. Until high-0 is placed, and for five minutes at most, that card is
+// kept for high-0. Pods of its queue with the same or a lower priority do not get it, nor do pods of other queues.
+// Otherwise the eviction would be in vain. high-0 itself waits, because it has a scheduling gate. A queue or node that
+// a row names again replaces the first one.
 func TestPreemptedCardsAreKeptForTheirPreemptor(t *testing.T) {
 	const otherQueue = `
 		job v queue=other min=1 pending=1 priorityClass=high`
@@ -293,7 +296,6 @@ func TestPreemptedCardsAreKeptForTheirPreemptor(t *testing.T) {
 		s.m.preemptedCards[s.Pod("high-0").UID] = nomination{node: "a", since: s.clock}
 		s.clock = s.clock.Add(tc.after)
 
-		// high-0 waits as long as its scheduling gate is there.
 		s.Update("high-0", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })
 		s.enqueueAndAllocate()
 		check.Equal(t, "v is placed on", tc.wantPlaced, s.podsByNode("v"))

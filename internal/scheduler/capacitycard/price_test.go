@@ -42,9 +42,10 @@ func (s *scene) useBackoffLimits(limits map[string]int32) *scene {
 
 // TestPreemptSparesAJobAtItsBackoffLimit: each evicted pod of a Kubernetes Job counts as a failure, and more failures
 // than backoffLimit end the Job with all its pods. So preempt evicts only as many of its pods as the limit allows, or
-// the whole Job. Of equal priority, elastic pods (above min=) go before gangs, and among each the smallest loss: the
-// time that the evicted pods ran, or since their checkpoint. "t" is a Kubernetes Job here, whose pods are elastic;
-// all cards are in use.
+// the whole Job. A job of lower priority goes first. Of equal priority, elastic pods (above min=) go before gangs. Among
+// each of these the smallest loss goes first: the time that the evicted pods ran, or the time since their checkpoint. If
+// a Job fails as a whole, its checkpoints are lost too. "t" is a Kubernetes Job, and its pods are elastic unless the row
+// says more. All cards are in use.
 func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 	const (
 		oneCard = `
@@ -77,7 +78,7 @@ func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 				job high queue=q min=1 pending=3 priorityClass=high`,
 			backoffLimits: map[string]int32{"t": 2}, wantEvicted: "g:4 t:2",
 		},
-		"limit 0, the Job lost 10 hours with each pod and the gang 50: the whole Job": {
+		"limit 0, the gang would lose 50 hours with each pod and the Job 10: the whole Job": {
 			scene: `node a model=A
 				job t queue=q min=1 running=a*4 priorityClass=low age=10h
 				job g queue=q min=4 running=a*4 priorityClass=low age=50h` + oneCard,
@@ -113,25 +114,25 @@ func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 				job g queue=q min=4 running=a*4 priorityClass=low age=4h` + oneCard,
 			backoffLimits: map[string]int32{"t": 0}, wantEvicted: "t:4",
 		},
-		"limit 0, another job has elastic pods on another node, which ran 90 hours: one of those": {
+		"limit 0, job w of equal priority has elastic pods on another node, which ran 90 hours: one of those": {
 			scene: `node a,b model=A cards=4
 				job t queue=q min=1 running=a*4 priorityClass=low age=1h
 				job w queue=q min=1 running=b*4 priorityClass=low age=90h` + oneCard,
 			backoffLimits: map[string]int32{"t": 0}, wantEvicted: "w:1",
 		},
-		"no Job, one gang ran 9 hours and another one 8: the one that ran 8": {
+		"no Kubernetes Job, gang g ran 9 hours and gang h 8: gang h": {
 			scene: `node a model=A
 				job g queue=q min=4 running=a*4 priorityClass=low age=9h
 				job h queue=q min=4 running=a*4 priorityClass=low age=8h` + oneCard,
 			wantEvicted: "h:4",
 		},
-		"limit 9, the Job is a gang that ran 9 hours and saved the work of a pod, the other gang ran 8: the Job": {
+		"limit 9, the Job is a gang that loses 3 pods × 9 hours, because t-0 has saved, and gang h 4 × 8: the Job": {
 			scene: `node a model=A
 				job t queue=q min=4 running=a*4 priorityClass=low age=9h
 				job h queue=q min=4 running=a*4 priorityClass=low age=8h` + oneCard,
 			backoffLimits: map[string]int32{"t": 9}, change: savedNow, wantEvicted: "t:4",
 		},
-		"no Job, elastic pods have a higher priority than a gang: the gang": {
+		"no Kubernetes Job, elastic pods have a higher priority than gang g: the gang": {
 			scene: `node a model=A
 				job g queue=q min=4 running=a*4 age=9h
 				job w queue=q min=1 running=a*4 priorityClass=low age=1h` + oneCard,
@@ -155,8 +156,8 @@ func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 
 // TestReclaimSparesAJobAtItsBackoffLimit: Volcano's action reclaim takes pods of training one by one for inference,
 // in the order that the plugin says. Elastic pods of a Kubernetes Job "t" come first as far as its backoffLimit
-// allows, because more failures end the Job. Then comes a pod of gang "g". Both victim orders that an administrator
-// may configure agree.
+// allows, because more failures end the Job. Then comes a pod of gang "g". The two values of victimOrder that an
+// administrator may configure give the same victims here.
 func TestReclaimSparesAJobAtItsBackoffLimit(t *testing.T) {
 	const jobBesideGang = `job t queue=tra min=1 running=a*4 age=10h
 		job g queue=tra min=4 running=a*4 age=4h`

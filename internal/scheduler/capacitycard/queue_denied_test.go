@@ -86,8 +86,8 @@ func TestDeniedQueueEnqueuesNoJob(t *testing.T) {
 }
 
 // TestDeniedQueueEvictsNoPods: pods that were placed before their queue was denied run on, and no pod of the queue
-// takes their place. preempt would evict low-0 for high-0, because the node has CPU for one of them. reclaim would
-// evict training for inference.
+// takes their place. In a queue that is not denied, preempt evicts low-0 for high-0, because the node has CPU for only
+// one of them. In a queue that is denied, it does not. Nor does reclaim evict training for a denied queue of inference.
 func TestDeniedQueueEvictsNoPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		args                       framework.Arguments

@@ -31,8 +31,8 @@ const inferenceWaitsForTraining = `node a model=A cards=8
 	`
 
 // TestReclaimPolicyBelongsToTheOpenSession: an action gets the rules for taking cards back only from the session
-// (scheduling cycle) that is open. That session must be one that may decide: after everything was seen, with valid
-// arguments.
+// (scheduling cycle) that is open. That session must be one that may decide: its arguments are valid, and the scheduler
+// has seen all nodes and pods since its start.
 func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 	s := newScene(t, inferenceWaitsForTraining).enqueueAndAllocate()
 	checkPolicy := func(what string, session types.UID, want bool) {
@@ -178,11 +178,11 @@ func TestClaimedServiceTypeDoesNotCount(t *testing.T) {
 		check.Equal(t, "service type of the waiting pod that claims", "training", rules.ServiceType(claiming))
 		check.Equal(t, "service type of the running pod that claims", "training", rules.ServiceType(victim))
 		for what, tc := range map[string]struct{ got, want bool }{
-			"a claim may reclaim":                {rules.CanReclaim(claiming), false},
-			"preemptive for a claim":             {s.p.preemptive(s.Ssn.Queues["other"], claiming), false},
-			"a claim may reclaim from training":  {rules.CanReclaimFrom(claiming, victim), false},
-			"inference may reclaim":              {rules.CanReclaim(inference), true},
-			"inference may reclaim from a claim": {rules.CanReclaimFrom(inference, victim), true},
+			"the claiming pod may reclaim":                          {rules.CanReclaim(claiming), false},
+			"the hook preemptive permits the claiming pod":          {s.p.preemptive(s.Ssn.Queues["other"], claiming), false},
+			"the claiming pod may reclaim from training":            {rules.CanReclaimFrom(claiming, victim), false},
+			"inference may reclaim":                                 {rules.CanReclaim(inference), true},
+			"inference may reclaim from the claiming pod that runs": {rules.CanReclaimFrom(inference, victim), true},
 		} {
 			check.Equal(t, what, tc.want, tc.got)
 		}
@@ -204,7 +204,7 @@ func TestMinimumRuntimeIsThatOfTheServiceType(t *testing.T) {
 // TestPriorityBetweenQueuesIsThatOfListedClasses: the priority protects jobs from other queues. A tenant may name any
 // PriorityClass in a PodGroup, and may create one. So only classes in the argument priorityClasses count, of the pods
 // as well as of the PodGroup: here high 3, middle 2, low 1. A class that is not listed, such as "own", counts as the
-// lowest. A job has at most the priority of its pods.
+// lowest. A job has at most the priority of its highest pod.
 func TestPriorityBetweenQueuesIsThatOfListedClasses(t *testing.T) {
 	withClass := func(name string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.PriorityClassName = name }
@@ -233,8 +233,8 @@ func TestPriorityBetweenQueuesIsThatOfListedClasses(t *testing.T) {
 	}
 }
 
-// TestVictimOrderIsConfigured: jobs of other queues lose cards in the order of their priority, unless the argument
-// victimOrder says "Loss": then in the order of what the eviction destroys.
+// TestVictimOrderIsConfigured: the policy tells the action that reclaims which jobs lose cards first. By default those
+// of the lowest priority do. If the argument victimOrder is "Loss", those do whose eviction destroys the least work.
 func TestVictimOrderIsConfigured(t *testing.T) {
 	for want, args := range map[v1alpha1.VictimOrder]framework.Arguments{
 		v1alpha1.VictimsByPriority: nil,

@@ -210,7 +210,7 @@ func TestPreemptUsesNoReclaimedCards(t *testing.T) {
 		job high queue=tra min=1 pending=1 priorityClass=high`)
 	s.keepCards("a", "i-0")
 
-	for range 30 { // Volcano begins with any queue, and passes over the pods of the others
+	for range 30 { // in a session Volcano serves one queue, at random, and passes over the pods of the others
 		s.evict(preempt.New())
 		if len(s.In(api.Releasing)) > 0 {
 			break

@@ -47,7 +47,7 @@ func (s *scene) runSessions(minutes int, change func(minute int)) []sessioncheck
 }
 
 // TestFutileReservationBlocksNoOtherJob: a gang was enqueued and reserves quota or cards until its pods are placed.
-// If it cannot start, that reservation ends. Then job small, which needs one card and waits behind it, is enqueued
+// If the gang cannot start, its reservation ends. Then job small, which needs one card and waits behind it, is enqueued
 // (PodGroup phase Inqueue) within 20 sessions, one a minute. All that time sessioncheck, which knows the rules
 // independently, finds no violation.
 func TestFutileReservationBlocksNoOtherJob(t *testing.T) {

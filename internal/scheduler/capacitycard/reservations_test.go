@@ -39,26 +39,26 @@ func checkedJob(name string, cards int) string {
 const quotaOfFour = `node a model=A; queue q quota={"A":4}; namespace ns team=lab;`
 
 // TestOnlyEnqueuedRequestsAreReserved: an enqueued job (PodGroup phase Inqueue) reserves the cards that it needs
-// until its pods are placed. Volcano enqueues a PodGroup without minResources unasked, and its request may say any
-// number. It reserves cards only if the plugin would have enqueued it: the quota of q is 4 A. The next session and a
-// new process of the scheduler find the same.
+// until its pods are placed. Volcano enqueues a PodGroup without minResources without asking the plugin (uncheckedJob),
+// and the annotation card.request of such a PodGroup may say any number. The job reserves cards only if the plugin
+// would have enqueued it, within the quota of 4 A. The next session and a new process of the scheduler find the same.
 func TestOnlyEnqueuedRequestsAreReserved(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		jobs         string
 		wantReserved int
 	}{
-		"it requests 3 A: 3":                                   {uncheckedJob("j", "Pending", `{"A":3}`), 3},
-		"it requests a million: none":                          {uncheckedJob("j", "Pending", `{"A":1000000}`), 0},
-		"it requests 5 A and was enqueued before: none":        {uncheckedJob("j", "Inqueue", `{"A":5}`), 0},
-		"it requests 4 A and was enqueued before: 4":           {uncheckedJob("j", "Inqueue", `{"A":4}`), 4},
-		"it requests a B, which the quota does not have: none": {uncheckedJob("j", "Pending", `{"B":1}`), 0},
-		"it requests 4 of A or B: 4":                           {uncheckedJob("j", "Pending", `{"A|B":4}`), 4},
-		"it requests 0 cards: none":                            {uncheckedJob("j", "Pending", `{"A":0,"X":0}`), 0},
+		"job j requests 3 A: 3 are reserved":                 {uncheckedJob("j", "Pending", `{"A":3}`), 3},
+		"job j requests a million A: none":                   {uncheckedJob("j", "Pending", `{"A":1000000}`), 0},
+		"job j requests 5 A and was enqueued before: none":   {uncheckedJob("j", "Inqueue", `{"A":5}`), 0},
+		"job j requests 4 A and was enqueued before: 4":      {uncheckedJob("j", "Inqueue", `{"A":4}`), 4},
+		"job j requests one B, and the quota has none: none": {uncheckedJob("j", "Pending", `{"B":1}`), 0},
+		"job j requests 4 of A or B: 4":                      {uncheckedJob("j", "Pending", `{"A|B":4}`), 4},
+		"job j requests 0 cards: none":                       {uncheckedJob("j", "Pending", `{"A":0,"X":0}`), 0},
 		"two jobs request 3 A each, and one fits: 3": {
 			uncheckedJob("i", "Pending", `{"A":3}`) + uncheckedJob("j", "Pending", `{"A":3}`), 3,
 		},
-		"the plugin was asked about 2 A: 2": {checkedJob("j", 2), 2},
-		"the queue selects the namespaces of another team: none": {
+		"Volcano asked the plugin about job j, which requests 2 A: 2": {checkedJob("j", 2), 2},
+		"the queue selects namespaces of team chat, and that of job j is of team lab: none": {
 			`queue q quota={"A":4} namespaceSelector={"matchLabels":{"team":"chat"}};` + uncheckedJob("j", "Pending", `{"A":3}`), 0,
 		},
 	}) {
@@ -72,7 +72,7 @@ func TestOnlyEnqueuedRequestsAreReserved(t *testing.T) {
 }
 
 // TestRefusedJobBlocksNoOtherJob: a job that requests a million cards cannot start with a quota of 4. It reserves
-// nothing, so job j with 4 cards is enqueued in the same session, and would be in the next one.
+// nothing, so job j with 4 cards is enqueued in the same session. The next session would enqueue j too.
 func TestRefusedJobBlocksNoOtherJob(t *testing.T) {
 	s := newScene(t, quotaOfFour+uncheckedJob("huge", "Pending", `{"A":1000000}`)+checkedJob("j", 4)).enqueueAndAllocate()
 	s.checkEnqueued(t, "j", "")
@@ -83,16 +83,17 @@ func TestRefusedJobBlocksNoOtherJob(t *testing.T) {
 	check.That(t, refusal == nil, "the next session refuses the job: %v", refusal)
 }
 
-// TestReservationCoversTheEnqueuedRequest: two jobs of 2 cards each reserve the quota of 4. Then the owner of job j
-// raises its request to a million, or also creates a pod of 1000 cards. j would not be enqueued with that, so the job
-// other alone keeps its 2 cards.
+// TestReservationCoversTheEnqueuedRequest: jobs j and other request 2 cards each, within the quota of 4. After the
+// session that enqueues jobs, the owner of j raises the request of j to a million. In the second row, j also has a
+// waiting pod of 1000 cards. The plugin would not enqueue j with such a request. So j reserves nothing, and job other
+// keeps its 2 cards.
 func TestReservationCoversTheEnqueuedRequest(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		phase scheduling.PodGroupPhase
 		pods  string
 	}{
-		"the job has no pods":           {scheduling.PodGroupInqueue, ""},
-		"the job has a pod, that waits": {scheduling.PodGroupRunning, " pending=1 cards=1000"},
+		"job j has no pods":                          {scheduling.PodGroupInqueue, ""},
+		"job j has a pod of 1000 cards, which waits": {scheduling.PodGroupRunning, " pending=1 cards=1000"},
 	}) {
 		s := newScene(t, quotaOfFour+strings.TrimSuffix(checkedJob("j", 2), ";")+tc.pods+";"+checkedJob("other", 2)).enqueueAndAllocate()
 		group := s.Job("j").PodGroup
@@ -117,8 +118,8 @@ func TestSumOfManyRequestsDoesNotOverflow(t *testing.T) {
 
 // TestLauncherKeepsTheReservationOfItsGang: job j has two pods with a card each and a launcher without cards, and job
 // other needs two cards. With cardUnlimitedCpuMemory only pods without cards need CPU quota. The quota of 1 CPU is in
-// use, so the launcher has none. That comes out when the pods exist, after the job was enqueued. j keeps its 2
-// reserved cards, so with those of other 4 are reserved.
+// use by job cpu, so the launcher gets none. The scheduler sees the launcher only when the pods of j exist, after j was
+// enqueued. Still j keeps its 2 reserved cards. With the 2 of job other, 4 cards are reserved.
 func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
 	s := newScene(t, `node a model=A
 		queue q quota={"A":4} cpu=1
@@ -137,9 +138,9 @@ func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
 	check.Equal(t, "reserved cards when its pods exist", 4, s.openSession().reservedCards())
 }
 
-// TestReservationSurvivesALoweredQuota: job j was enqueued with 4 cards. While the quota is 1, it reserves nothing,
-// since it cannot start. When the quota is raised again, it has its reservation again, ahead of later jobs. Each
-// quota lasts three sessions.
+// TestReservationSurvivesALoweredQuota: job j was enqueued with 4 cards. While the quota is 1, j reserves nothing,
+// since it cannot start. When the quota is raised again, j has its reservation again, ahead of later jobs. Each
+// quota lasts three sessions, more than the one after which the scheduler forgets a job that does not wait.
 func TestReservationSurvivesALoweredQuota(t *testing.T) {
 	s := newScene(t, quotaOfFour+checkedJob("j", 4)).enqueueAndAllocate()
 	for _, step := range []struct{ quota, wantReserved int }{{4, 4}, {1, 0}, {5, 4}} {
@@ -189,7 +190,7 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 
 	last := s.Job("j")
 	clear(s.Ssn.Jobs)
-	for range 3 {
+	for range 3 { // the others are forgotten after two sessions without them
 		s.reopen().p.podGroupRequestFor(last)
 		s.p.cache.removeStalePodGroupRequests()
 	}
