@@ -128,7 +128,7 @@ func TestMissingBinariesAreNamed(t *testing.T) {
 
 // TestAClusterBesideAnother: two clusters on one machine have addresses and nodes of their own. Stop ends all
 // processes of a cluster, with the children of processes that a test has started, and removes the cluster's
-// folder. A second Stop has no effect. A client that does not answer does not delay it.
+// folder. A second Stop has no effect. A client that does not answer does not delay Stop.
 func TestAClusterBesideAnother(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	first := sharedCluster(t)

@@ -29,9 +29,9 @@ func (s *scene) notAllowedMessage(queue string) string {
 }
 
 // TestAQueueAllowsOnlySelectedNamespaces: any pod may name any queue, and only the scheduler keeps a namespace out,
-// for every kind of workload. The queue is for team chat. Without the label, and with that of another team, nothing
-// runs and nothing shows in the status. With it all run. When it is removed, running pods stay, and no new one
-// starts.
+// for every kind of workload. The queue is for team chat. While the namespace has no team label, or that of another
+// team, nothing runs and the status of the CardQuota shows nothing. With label chat all workloads run. When the label is
+// removed, running pods stay, and no new one starts. Pod nameless names no card, and pod cpu requests none.
 func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 	s := newScene(t, "tenancy")
 	s.createAndAwaitOpen(builder.CardQuota("tenancy").Card(h200, 8).With(func(q *api.CardQuota) { q.Spec.NamespaceSelector = chatNamespaces }).Obj())
@@ -65,7 +65,7 @@ func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 
 	in := map[string]string{"bare": runningAndWaiting(1, 0), "web": runningAndWaiting(2, 0), "gang": runningAndWaiting(2, 0), "nameless": runningAndWaiting(1, 0)}
 	s.wantPods(in)
-	s.wantUsedPendingAndOver("tenancy", h200, 6, 0, 0)
+	s.wantUsedPendingAndOver("tenancy", h200, 1+2+2+1, 0, 0)
 
 	// Without the label nothing new starts, and running pods stay and count.
 	s.mergePatch(builder.Namespace(s.namespace), `{"metadata":{"labels":{%q:null}}}`, team)
@@ -88,9 +88,9 @@ func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 	s.wantPods(in)
 }
 
-// TestASelectorWrittenByHandIsEnforced: a Queue without a CardQuota may select namespaces by an annotation. One
-// that selects this namespace runs its pod, and one of another team does not. One that cannot be read allows no
-// namespace, and says so, until it is corrected.
+// TestASelectorWrittenByHandIsEnforced: a Queue without a CardQuota may select namespaces by an annotation. Queue
+// "mine", which selects this namespace, runs its pod. Queue "theirs", which selects another team, does not. Queue
+// "broken", whose selector cannot be read, allows no namespace until the selector is corrected. An event says why.
 func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 	s := newScene(t, "handmade")
 	const mine = `{"matchLabels":{"kubernetes.io/metadata.name":"handmade"}}`

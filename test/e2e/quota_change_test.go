@@ -10,8 +10,8 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 )
 
-// TestTwoQueuesDoNotDisturbEachOther: queue a requests ten times its quota of 2 before queue b comes. Queue b gets
-// all of its cards all the same, and a gets none that b releases.
+// TestTwoQueuesDoNotDisturbEachOther: 20 pods request ten times the quota of queue a, which is 2, before queue b has
+// work. Queue b gets all of its cards all the same. Queue a gets none of the cards that b releases.
 func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 	s := newScene(t, "neighbours")
 	s.createQuota("neighbours-a", cardList(h200, 2))
@@ -35,8 +35,8 @@ func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 	s.wantUsedPendingAndOver("neighbours-a", h200, 2, 18, 0)
 }
 
-// TestRaisingAQuotaReleasesWhatWaits: a queue with a quota of 1 has a Deployment of 3 pods and a gang of 4. When
-// the quota is 7, all of them run.
+// TestRaisingAQuotaReleasesWhatWaits: a queue with a quota of 1 has a Deployment of 3 pods and a gang of 4. One pod of
+// the Deployment runs; the gang has no pods while it waits. When the quota is 7, all 7 pods run.
 func TestRaisingAQuotaReleasesWhatWaits(t *testing.T) {
 	s := newScene(t, "raising")
 	s.createQuota("raising", cardList(h200, 1))
@@ -70,7 +70,7 @@ func TestLoweringAQuotaBelowUseKillsNothingAndStartsNothing(t *testing.T) {
 	s.wantRunningAndWaiting("web", 4, 0)
 	s.Expect(s.runningPods("web")).To(Equal(first), "nothing was replaced")
 
-	// Still over the quota, then exactly full, then room for one.
+	// With 3 pods the queue is still over its quota of 2, with 2 it is full, and with 1 there is a card for "more".
 	s.scaleDeployment("web", 3)
 	s.wantRunningAndWaiting("web", 3, 0)
 	s.wantRunningAndWaiting("more", 0, 1)

@@ -82,7 +82,7 @@ func TestAlternativesShareTheQuotasOfTheirCards(t *testing.T) {
 	s.createQuota("either", cardList(rtx4090d, 1, rtx4090, 2))
 	s.createPods(podSet{name: "either", queue: "either", card: rtx4090d + "|" + rtx4090, count: 1, pods: 5})
 	s.wantRunningAndWaiting("either", 3, 2)
-	s.wantUsedPendingAndOver("either", rtx4090d, 1, 2, 0)
+	s.wantUsedPendingAndOver("either", rtx4090d, 1, 2, 0) // pending pods count for the first card that they name
 	s.wantUsedPendingAndOver("either", rtx4090, 2, 0, 0)
 
 	// A pod that names one of them cannot have the other.

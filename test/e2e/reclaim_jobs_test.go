@@ -91,7 +91,7 @@ func aJobAtItsBackoffLimitStays(t *reclaimTest) {
 	t.createObjects(t.batchJob("job", 4, 1))
 	t.waitUntilRunning("job", 4)
 	start := t.lastPodStart("job")
-	t.Eventually(func() time.Duration { return time.Since(start) }).Should(BeNumerically(">", 3*time.Second))
+	t.Eventually(func() time.Duration { return time.Since(start) }).Should(BeNumerically(">", 3*time.Second)) // so that the gang is younger
 	t.startJob(t.trainingJob("gang", 4))
 
 	t.createInference("service", 1)

@@ -17,13 +17,13 @@ import (
 
 // TestWhatWasHandedOutStaysCharged: a placed pod stays charged to its queue, here handed-out with a quota of one
 // card. A tenant can make Kubernetes and Volcano delete its PodGroup, and create it again in queue handed-to. The
-// pod itself records the charged queue, so neither a restarted scheduler nor a status forgets it: a second pod does
-// not fit. The tenant cannot change the record.
+// scheduler records the charged queue in an annotation of the pod. So neither a restarted scheduler nor a status forgets
+// it: a second pod does not fit. The tenant (user tess, with role edit in the namespace) cannot change the record.
 func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	createReadyQuota(t, newCardQuota("handed-out", nil))
 	createReadyQuota(t, newCardQuota("handed-to", nil))
 	first := newPod("holder", "handed-out", func(p *corev1.Pod) {
-		p.Annotations[v1alpha1.AnnotationChargedQueue] = "handed-to" // its maker's word
+		p.Annotations[v1alpha1.AnnotationChargedQueue] = "handed-to" // the scheduler replaces what a user writes
 	})
 	second := newPod("holder-2", "handed-out", nil)
 
@@ -72,7 +72,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 
 	suite.deployment.Scheduler.Kill()
 	g.Expect(suite.deployment.StartScheduler(context.WithoutCancel(t.Context()))).To(Succeed())
-	next := newPod("holder-3", "handed-to", nil) // the other queue has its quota whole
+	next := newPod("holder-3", "handed-to", nil) // no pod is charged to this queue
 	createAsTenant(t, next)
 	g.Eventually(nodeOf(t, next)).ShouldNot(BeEmpty(), "the new scheduler works")
 

@@ -51,8 +51,8 @@ func withoutWebhooks(t *testing.T, do func()) {
 }
 
 // TestALabelDoesNotStopTheScheduler: our scheduler stops while a pod with the label of Volcano's own scheduler
-// runs. A tenant's pod with that label, in the tenant's namespace, must not stop it: it places later pods and sends
-// its heartbeat.
+// runs in its namespace. A tenant's pod with that label, in the tenant's namespace, must not stop our scheduler. It
+// places later pods and sends its heartbeat.
 func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 	stranger := newPod("stranger", "default", func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": "volcano-scheduler"}
@@ -65,7 +65,7 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 	g.Eventually(func() (corev1.PodPhase, error) {
 		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger)
 		return stranger.Status.Phase, err
-	}).Should(Equal(corev1.PodRunning), "as a scheduler would")
+	}).Should(Equal(corev1.PodRunning), "the pod with the label runs, as Volcano's scheduler would")
 
 	beat := framework.Read(t.Context(), suite.admin, client.ObjectKey{Namespace: system, Name: enforcement.LeaseName}, func(lease *coordinationv1.Lease) time.Time {
 		return lease.Spec.RenewTime.Time

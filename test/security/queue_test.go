@@ -24,9 +24,9 @@ func asNeighbour(q *v1alpha1.CardQuota) {
 }
 
 // TestAQueueOfOthersIsRefusedByTheScheduler: a pod of namespace tenant was created in a queue before the queue was
-// restricted to another namespace, so no webhook refused it. First it waits for a quota of 0. Then asNeighbour
+// restricted to another namespace, so no webhook refused it. At first the quota is 0, so the pod waits. Then asNeighbour
 // gives the queue 8 cards and restricts it to namespace neighbour: the scheduler refuses the pod although cards are
-// free. It places the pod when the restriction is removed.
+// free. The scheduler places the pod when the restriction is removed.
 func TestAQueueOfOthersIsRefusedByTheScheduler(t *testing.T) {
 	q := newCardQuota("got-past", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(0)) })
 	createReadyQuota(t, q)
@@ -38,7 +38,7 @@ func TestAQueueOfOthersIsRefusedByTheScheduler(t *testing.T) {
 	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Namespace <tenant> may not use queue <got-past>"))
 	checkStaysWaiting(t, "the quota has room, the queue is not for it", waiting)
 	updateCardQuota(t, q, func() { q.Spec.NamespaceSelector = nil })
-	g.Eventually(nodeOf(t, waiting)).ShouldNot(BeEmpty(), "nothing else kept it")
+	g.Eventually(nodeOf(t, waiting)).ShouldNot(BeEmpty(), "the pod waits without the restriction")
 }
 
 // TestLeavingOutTheCardIsNoWayAround: a pod that names no card gets one that its queue has a quota for, and counts
@@ -57,13 +57,13 @@ func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
 }
 
 // TestAServiceTypeCannotBeClaimed: only inference takes cards back from training. A pod in a training queue that
-// claims to be inference by its annotation takes none: 16 training pods of others hold all 16 cards, and none is
-// evicted.
+// claims to be inference by its annotation takes none: 16 training pods of another tenant hold all 16 cards, and none
+// is evicted. The webhooks, which would refuse the pod, are off while it is created.
 func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 	createReadyQuota(t, newCardQuota("claimed", nil))
 	claim := func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationServiceType] = "inference" }
 
-	// Past admission it reclaims nothing: training of others holds all cards.
+	// The pods of the neighbour hold all cards.
 	createReadyQuota(t, newCardQuota("holders", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(16)) }))
 	holders := builder.Deployment(neighbour, "holders", 16, builder.Pod("", "").Queue("holders").Card(h200).GPUs(1))
 	createForTest(t, holders)

@@ -20,8 +20,9 @@ const (
 	system         = "volcano-system"
 )
 
-// TestTheProgramsMayDoTheirWork: the roles allow rights whose absence would go unnoticed for long. Every other
-// end-to-end test shows that the rest suffices.
+// TestTheProgramsMayDoTheirWork: the roles allow rights whose absence would go unnoticed for long. All other
+// end-to-end tests show that the rest suffices. A line has verbs, resources as resource.group/subresource, and
+// namespace/name.
 func TestTheProgramsMayDoTheirWork(t *testing.T) {
 	newCaller(t, system, manager).expectAllowed(t, parsePermissions(`
 		patch queues.scheduling.volcano.sh,cardquotas.cardquota.dev/status /any
@@ -183,8 +184,8 @@ func TestTheProgramsMayNothingElse(t *testing.T) {
 }
 
 // TestTheAccountOfVolcanosDeployment: an administrator may put our image into Volcano's own Deployment, which keeps
-// Volcano's account. With the overlay's binding that has what our scheduler needs. It also keeps Volcano's wider
-// rights, exactly those that docs/security.md states.
+// Volcano's account. With the RoleBinding of our overlay this account has what our scheduler needs. It also keeps
+// Volcano's wider rights, exactly those that docs/security.md states. A line has verbs, resources and namespace/name.
 func TestTheAccountOfVolcanosDeployment(t *testing.T) {
 	applyForTest(t, "../../config/overlays/scheduler-image/rolebinding.yaml")
 	caller := newCaller(t, system, volcanoAccount)

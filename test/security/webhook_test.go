@@ -25,7 +25,8 @@ import (
 
 // TestTheOpenPortOfTheWebhooks: as installed, the port of the webhooks answers any client of the cluster, without a
 // certificate. With a forged review such a client can read who has a queue, and how much is granted. It cannot
-// change anything. Tests of cmd/manager show how to close the port.
+// change anything. CardQuota readable grants 8 cards to namespace neighbour (asNeighbour). Tests of cmd/manager show how
+// to close the port.
 func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 	createReadyQuota(t, newCardQuota("readable", asNeighbour))
 	for t, tc := range check.Cases(t, map[string]struct {

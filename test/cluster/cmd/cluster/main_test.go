@@ -78,7 +78,7 @@ func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T
 
 	command("start")
 	again, _ := cluster.Owner(dir)
-	g.Expect(again).To(Equal(first), "it runs already")
+	g.Expect(again).To(Equal(first), "a second start finds the first cluster")
 
 	c := check.Value(cluster.Attach(t.Context(), dir))(t)
 
@@ -106,6 +106,6 @@ func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T
 	for _, want := range []string{
 		`msg=ready component=etcd`, `msg="nodes ready" count=10`, "export KUBECONFIG=" + dir + "/kubeconfig", `msg="cluster stopped"`,
 	} {
-		check.Contains(t, "what up says", string(said), want)
+		check.Contains(t, "log of the cluster", string(said), want)
 	}
 }
