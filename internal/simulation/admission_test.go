@@ -15,15 +15,15 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// volcanoJob is a manifest of a Volcano job of queue q with 2 replicas of task worker, with more lines in its spec, and in
-// its task.
+// volcanoJob is a manifest of a Volcano job of queue q with 2 replicas of task worker, with more lines in its spec, and
+// in its task.
 func volcanoJob(spec, task string) string {
 	return "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec:\n  queue: q\n" + spec +
 		"  tasks:\n  - name: worker\n    replicas: 2\n" + task + "    template:\n" + podTemplate("      ")
 }
 
-// newClusterWithPolicy is a small cluster with a ServiceTypePolicy: webhooks refuse workloads that bypass the scheduler, and
-// let Volcano jobs of training restart on evictions. Queue q is of training.
+// newClusterWithPolicy is a small cluster with a ServiceTypePolicy: webhooks refuse workloads that bypass the
+// scheduler, and let Volcano jobs of training restart on evictions. Queue q is of training.
 func newClusterWithPolicy() *Cluster {
 	c := newSmallCluster()
 	c.Policy = &v1alpha1.ServiceTypePolicy{}
@@ -81,8 +81,9 @@ func TestNewWorkloadsRefusesWhatAdmissionWouldRefuse(t *testing.T) {
 	}
 }
 
-// TestNewWorkloadsSetsTheDefaultsOfAdmission: the policy lets webhooks add to a Volcano job of training that it restarts
-// when a pod is evicted. Without the policy the job stays as written.
+// TestNewWorkloadsSetsTheDefaultsOfAdmission: the ServiceTypePolicy says that Volcano jobs of training restart when a
+// pod is evicted (RestartOnEviction). The webhooks write that into each new job of queue q, which is of training, and
+// so does whatif. Without a ServiceTypePolicy the job stays as written.
 func TestNewWorkloadsSetsTheDefaultsOfAdmission(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*Cluster)
@@ -99,8 +100,8 @@ func TestNewWorkloadsSetsTheDefaultsOfAdmission(t *testing.T) {
 	}
 }
 
-// TestNewWorkloadsKnowsAllSchedulerNames: the scheduler of the cluster serves pods of the schedulerNames first and second.
-// A pod of another name is refused.
+// TestNewWorkloadsKnowsAllSchedulerNames: the scheduler of the cluster serves pods of the schedulerNames first and
+// second. A pod of another name is refused.
 func TestNewWorkloadsKnowsAllSchedulerNames(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ schedulerName, wantError string }{
 		"first":                {"first", ""},
@@ -115,18 +116,18 @@ func TestNewWorkloadsKnowsAllSchedulerNames(t *testing.T) {
 	}
 }
 
-// TestMissingPodsOfAJobAreThoseThatVolcanoCreates: a Volcano job has 3 replicas. The pod of replica 0 runs, that of replica
-// 1 is terminating, and there is none of replica 2. Volcano creates the last two, unless the job has finished or is about
-// to. They wait until the PodGroup of the job is enqueued.
+// TestMissingPodsOfAJobAreThoseThatVolcanoCreates: a Volcano job has 3 replicas. The pod of replica 0 runs, that of
+// replica 1 is terminating, and there is none of replica 2. Volcano creates the last two, unless the job has finished
+// or is about to. They wait until the PodGroup of the job is enqueued.
 func TestMissingPodsOfAJobAreThoseThatVolcanoCreates(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		phase batch.JobPhase
 		want  string
 	}{
-		"a job without a phase yet": {"", "train-worker-1 train-worker-2"},
-		"phase Restarting":          {batch.Restarting, "train-worker-1 train-worker-2"},
-		"phase Completed: none":     {batch.Completed, ""},
-		"phase Aborting: none":      {batch.Aborting, ""},
+		"a job without a phase yet: pods 1 and 2": {"", "train-worker-1 train-worker-2"},
+		"phase Restarting: pods 1 and 2":          {batch.Restarting, "train-worker-1 train-worker-2"},
+		"phase Completed: none":                   {batch.Completed, ""},
+		"phase Aborting: none":                    {batch.Aborting, ""},
 	}) {
 		job := builder.Gang("lab", "train", 3, builder.Pod("lab", "train").Scheduler("volcano").GPUs(1)).Queue("q").Obj()
 		job.Status.State.Phase = tc.phase
@@ -148,9 +149,9 @@ func TestMissingPodsOfAJobAreThoseThatVolcanoCreates(t *testing.T) {
 	}
 }
 
-// TestDrainFollowsThePolicyOfAVolcanoJob: a Volcano job has one pod on node a, which is drained, and one on node small. Its
-// policy on evicted pods decides what happens to both pods. Nothing is missing after that, because a pod that waits exists
-// in the snapshot.
+// TestDrainFollowsThePolicyOfAVolcanoJob: a Volcano job has one pod on node a, which is drained, and one on node small.
+// The job's policy for evicted pods decides what happens to both pods. Afterwards the simulation has no missing pods to
+// create: the pods that wait are in the snapshot, and those that ended are not created again.
 func TestDrainFollowsThePolicyOfAVolcanoJob(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		action    bus.Action
@@ -190,8 +191,8 @@ func TestDrainFollowsThePolicyOfAVolcanoJob(t *testing.T) {
 	}
 }
 
-// TestAWorkloadGetsTheQueueOfItsNamespace: namespace lab names queue q. Volcano's webhook writes that into PodGroups that
-// would be in the default queue. A pod that names its queue keeps it.
+// TestAWorkloadGetsTheQueueOfItsNamespace: namespace lab names queue q. Volcano's webhook writes that into PodGroups
+// that would be in the default queue. A pod that names its queue keeps it.
 func TestAWorkloadGetsTheQueueOfItsNamespace(t *testing.T) {
 	const group = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: g}\nspec: {minMember: 1}\n"
 	const job = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\n" +

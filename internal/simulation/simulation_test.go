@@ -22,9 +22,9 @@ import (
 
 const h200 = "NVIDIA-H200"
 
-// newSmallCluster has node a with 8 cards and the cordoned node small with 2. The queues are q with a quota of 8, bad with a
-// quota that cannot be read, and default. There are the pod taken and a pod of Deployment runs in namespace lab, and
-// PriorityClass high with value 1000.
+// newSmallCluster has node a with 8 cards and the cordoned node small with 2. The queues are q with a quota of 8, bad
+// with a quota that cannot be read, and default. There are the pod taken and a pod of Deployment runs in namespace lab,
+// and PriorityClass high with value 1000.
 func newSmallCluster() *Cluster {
 	return &Cluster{
 		Namespaces:      []*corev1.Namespace{builder.Namespace("lab")},
@@ -140,7 +140,8 @@ func TestNewWorkloadsRefusesWhatItCannotSimulate(t *testing.T) {
 }
 
 // TestSetQuotaChangesOneCardOfAQueue: the quota of queue q gets an entry for H800 beside that of H200. The Queue of the
-// snapshot is not changed, because others read it. A queue that does not exist, or whose quota cannot be read, is refused.
+// snapshot is not changed, because others read it. A queue that does not exist, or whose quota cannot be read, is
+// refused.
 func TestSetQuotaChangesOneCardOfAQueue(t *testing.T) {
 	c := newSmallCluster()
 	before := c.Queues[0]
@@ -187,14 +188,16 @@ func TestSetQuotaLeavesDeservedThatIsWritten(t *testing.T) {
 	}
 }
 
-// TestSetQuotaRefusesDeservedThatCannotBeRead: the annotation of what the queue deserves is no JSON.
+// TestSetQuotaRefusesDeservedThatCannotBeRead: the annotation of what queue q deserves is no JSON. So a new quota of the
+// queue is refused, and the error names annotation and queue.
 func TestSetQuotaRefusesDeservedThatCannotBeRead(t *testing.T) {
 	c := &Cluster{Queues: []*v1beta1.Queue{builder.Queue("q").Annotation(v1alpha1.AnnotationCardDeserved, "{").Obj()}}
 	check.Refused(t, c.SetQuota("q", h200, 1, false), "annotation volcano.sh/card.deserved of queue q")
 }
 
-// TestAddedNodesAreCopiesOfTheLargestNodeWithTheCard: node a has 8 cards and node small has 2, which is cordoned. 2 and 1
-// new nodes get names of their own, and have 8 cards each. A card that no node has, and a number below one, are refused.
+// TestAddedNodesAreCopiesOfTheLargestNodeWithTheCard: node a has 8 cards, and the cordoned node small has 2. First 2 and
+// then 1 new nodes are added. They get names of their own, and have 8 cards each, like node a. A card that no node has,
+// and a number below one, are refused.
 func TestAddedNodesAreCopiesOfTheLargestNodeWithTheCard(t *testing.T) {
 	c := newSmallCluster()
 	check.NoError(t, c.AddNodes(2, h200))
@@ -210,9 +213,9 @@ func TestAddedNodesAreCopiesOfTheLargestNodeWithTheCard(t *testing.T) {
 	check.Refused(t, c.AddNodes(0, h200), "write a number from 1")
 }
 
-// TestDrainEvictsThePodsOfANode: a drain cordons the node and evicts its pods, as kubectl drain --force does. A pod of a
-// ReplicaSet waits for another node, and its successor has a new UID. A pod without controller ends. A pod of a DaemonSet
-// stays, and so does a pod of another node.
+// TestDrainEvictsThePodsOfANode: a drain cordons the node and evicts its pods, as kubectl drain --force does. For a pod
+// of a ReplicaSet, a successor of the same name waits for another node. A pod without a controller ends and has no
+// successor. A pod of a DaemonSet stays, and so does a pod of another node.
 func TestDrainEvictsThePodsOfANode(t *testing.T) {
 	c := newSmallCluster()
 	c.Pods = []*corev1.Pod{
@@ -239,11 +242,11 @@ func podOf(kind, name string) *corev1.Pod {
 	return pod
 }
 
-// TestTheLatestOfAllCheckpointsCounts: of four sets of annotations of a PodGroup and its pods two name a checkpoint.
-// The last one has a text that is no time.
+// TestTheLatestOfAllCheckpointsCounts: a PodGroup and its pods may each have an annotation with the time of the last
+// checkpoint. The latest of these times counts. Missing annotations and texts that are no time do not count.
 func TestTheLatestOfAllCheckpointsCounts(t *testing.T) {
 	at := func(text string) map[string]string { return map[string]string{v1alpha1.AnnotationCheckpointTime: text} }
 	latest := LatestCheckpoint(nil, at("2026-11-23T10:00:00Z"), at("2026-11-23T11:00:00Z"), at("tomorrow"))
 	check.Equal(t, "latest checkpoint", time.Date(2026, 11, 23, 11, 0, 0, 0, time.UTC), latest)
-	check.That(t, LatestCheckpoint(at("")).IsZero(), "a checkpoint without a time")
+	check.That(t, LatestCheckpoint(at("")).IsZero(), "an annotation without a time counts as a checkpoint")
 }

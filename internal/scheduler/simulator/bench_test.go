@@ -18,8 +18,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// newFleet has nodes of 8 cards and ten pods for each. Volcano jobs of training, with 8 pods of one card, use all cards on
-// so many nodes. The rest are pods without cards. There is a queue for five nodes.
+// newFleet has nodes of 8 cards and ten pods for each. Volcano jobs of training, with 8 pods of one card, use all cards
+// on so many nodes. The rest are pods without cards. There is a queue for five nodes.
 func newFleet(nodes, inUse int) *simulation.Cluster {
 	pods := 10 * nodes
 	queues := nodes / 5
@@ -86,9 +86,9 @@ func BenchmarkRun(b *testing.B) { benchmarkAnswers(b, 1000) }
 // BenchmarkRunOnALargeCluster measures the answers of whatif on 5,000 nodes with 50,000 pods. It fails if one is wrong.
 func BenchmarkRunOnALargeCluster(b *testing.B) { benchmarkAnswers(b, 5000) }
 
-// benchmarkAnswers asks about a gang of 8 pods with 8 cards each, in clusters of which a tenth of the nodes, or none, is
-// free. Queue team-0 is of training. Queue chat has a quota of 12 cards, too little for the gang. Queue serve of inference
-// has 64 and reclaims.
+// benchmarkAnswers asks about a gang of 8 pods with 8 cards each, in clusters of which a tenth of the nodes, or none,
+// is free. Queue team-0 is of training. Queue chat has a quota of 12 cards, too little for the gang. Queue serve of
+// inference has 64 and reclaims.
 func benchmarkAnswers(b *testing.B, nodes int) {
 	configuration := readShippedConfiguration(b)
 	for _, tc := range []struct {

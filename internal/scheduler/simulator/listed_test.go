@@ -14,8 +14,8 @@ import (
 )
 
 // TestTheSchedulerReadsTheSameOfAListedPod: to save memory the CLI keeps all containers of a listed pod as one. Volcano
-// must compute the same requests from it as from the whole pod. An init container counts only while it is larger than the
-// containers, and a sidecar (an init container that restarts) counts beside them.
+// must compute the same requests from it as from the whole pod. An init container counts only while it is larger than
+// the containers, and a sidecar (an init container that restarts) counts beside them.
 func TestTheSchedulerReadsTheSameOfAListedPod(t *testing.T) {
 	for t, whole := range check.Cases(t, map[string]*corev1.Pod{
 		"one container":      builder.Pod("lab", "p").GPUs(2).CPU("4").Obj(),

@@ -126,8 +126,8 @@ func simulateWith(t *testing.T, configuration string, c *simulation.Cluster, obj
 	return result
 }
 
-// summarize returns a result in one line: "POD@NODE" for each new pod, without a node for one that waits. Victims follow as
-// "- QUEUE/JOB N pods CARDS for RECLAIMER".
+// summarize returns a result in one line: "POD@NODE" for each new pod, without a node for one that waits. Victims
+// follow as "- QUEUE/JOB N pods CARDS for RECLAIMER".
 func summarize(r simulation.Result) string {
 	var words []string
 	for _, p := range r.Pods {
@@ -150,8 +150,8 @@ func TestRunPlacesWhatFits(t *testing.T) {
 	check.Equal(t, "cards of the first pod", []card.Amount{{Name: h200, Count: 4}}, r.Pods[0].Cards)
 }
 
-// TestRunSaysWhyAPodWaits: queue research uses 8 cards, and its quota is 10. A gang of 2 × 4 cards waits as a whole. The
-// message names the queue and the card.
+// TestRunSaysWhyAPodWaits: queue research uses 8 cards, and its quota is 10. So a new gang of 2 × 4 cards waits as a
+// whole, although node h200-1 has 8 free cards. The message of its first pod names the queue and the card.
 func TestRunSaysWhyAPodWaits(t *testing.T) {
 	c := newClusterWithOneFullNode()
 	check.NoError(t, c.SetQuota("research", h200, 10, false))
@@ -174,7 +174,8 @@ func TestRunEvictsAsTheSchedulerDoes(t *testing.T) {
 	check.Equal(t, "pods of the victim that start again", 0, r.Victims[0].Restarted)
 }
 
-// TestRunIsRepeatable: two simulations on one snapshot have the same answer, and change nothing in the snapshot.
+// TestRunIsRepeatable: two simulations on one snapshot, in which an inference gang evicts a training gang, have the same
+// answer. They do not change the first pod, node and PodGroup of the snapshot.
 func TestRunIsRepeatable(t *testing.T) {
 	c := newClusterWithOneFullNode()
 	before := fmt.Sprint(c.Pods[0], c.Nodes[0], c.PodGroups[0])
@@ -183,15 +184,17 @@ func TestRunIsRepeatable(t *testing.T) {
 	check.Equal(t, "snapshot", before, fmt.Sprint(c.Pods[0], c.Nodes[0], c.PodGroups[0]))
 }
 
-// TestRunEvictsNothingWithAnAddedNode: a gang of inference needs 3 × 4 cards. 8 are free, and a third node adds 8.
+// TestRunEvictsNothingWithAnAddedNode: a gang of inference needs 3 × 4 cards. 8 are free, and a third node adds 8. So
+// the gang needs no card of the training gang.
 func TestRunEvictsNothingWithAnAddedNode(t *testing.T) {
 	c := newClusterWithOneFullNode()
 	check.NoError(t, c.AddNodes(1, h200))
 	check.Equal(t, "victims", 0, len(simulate(t, c, newGang("serve", "chat", 3, 4)).Victims))
 }
 
-// TestRunPlacesDrainedPodsOnOtherNodes: after a drain of node h200-0 the node h200-1 has 8 cards for two jobs: the drained
-// gang of 2 × 4 cards, and a new pod of 8. One of them runs there, and the result says of each drained pod that waits why.
+// TestRunPlacesDrainedPodsOnOtherNodes: after a drain of node h200-0 the node h200-1 has 8 cards for two jobs: the
+// drained gang of 2 × 4 cards, and a new pod of 8. One of them runs there, and the result says of each drained pod that
+// waits why.
 func TestRunPlacesDrainedPodsOnOtherNodes(t *testing.T) {
 	c := newClusterWithOneFullNode()
 	check.NoError(t, c.Drain("h200-0"))
@@ -208,8 +211,8 @@ func TestRunPlacesDrainedPodsOnOtherNodes(t *testing.T) {
 }
 
 // TestRunSaysWhatADrainCosts: the nodes h200-0 and h200-1 are drained, and node h200-2 is free. The gang train loses 8
-// cards × one hour, and both its pods start again on h200-2. The pod alone, of 2 cards and without a controller, ends for
-// good, and loses the minute since its checkpoint. The pod web uses no cards, so it is no victim, but ends as well.
+// cards × one hour, and both its pods start again on h200-2. The pod alone, of 2 cards and without a controller, ends
+// for good, and loses the minute since its checkpoint. The pod web uses no cards, so it is no victim, but ends as well.
 func TestRunSaysWhatADrainCosts(t *testing.T) {
 	c := newClusterWithOneFullNode()
 	aMinuteAgo := time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
@@ -222,6 +225,7 @@ func TestRunSaysWhatADrainCosts(t *testing.T) {
 
 	r := simulate(t, c)
 	check.Equal(t, "outcome", "- research/train 2 pods map[NVIDIA-H200:8] - research/alone 1 pods map[NVIDIA-H200:2]", summarize(r))
+	// Those that need a new node (both of train), that got one, and that ended for good (alone and web).
 	check.Equal(t, "drained, placed again, and ended pods", []int{2, 2, 2}, []int{r.DrainedPods, r.DrainedPlaced, r.DrainedEnded})
 	for i, want := range []struct {
 		restarted   int
@@ -250,9 +254,10 @@ func (c endingContext) Err() error {
 	return nil
 }
 
-// TestRunEndsWithItsContext: the context ends after no call of its Err, in the next simulation after one, and so on. In
-// the end a simulation comes to its end. All before return an error and no half of an answer, and leave nothing behind
-// that makes the last answer wrong.
+// TestRunEndsWithItsContext: a simulation asks its context again and again whether the user has cancelled it. The test
+// runs one simulation after the other. The context of the first is cancelled when it is first asked, that of the second
+// when it is asked a second time, and so on. Each returns an error and no pods, until one is not cancelled before it has
+// finished. Its answer is right, so the cancelled ones left nothing behind. It asked more than three times per pod.
 func TestRunEndsWithItsContext(t *testing.T) {
 	configuration := readShippedConfiguration(t)
 	c := newClusterWithOneFullNode()
@@ -263,7 +268,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		r, err := Run(endingContext{t.Context(), &callsLeft}, c, workloads, configuration, time.Now())
 		if err == nil {
 			check.Contains(t, "outcome", summarize(r), "- research/train 2 pods map[NVIDIA-H200:8] for serve")
-			check.That(t, calls > 3*len(r.Pods), "only %d calls of Err", calls)
+			check.That(t, calls > 3*len(r.Pods), "the simulation asked its context only %d times", calls)
 			return
 		}
 
@@ -272,8 +277,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestRunRefusesAConfigurationWithoutThePlugin: without the plugin capacity-card the answer would not be that of our
-// scheduler.
+// TestRunRefusesAConfigurationWithoutThePlugin: without the plugin capacity-card no quota of cards is enforced, so the
+// answer would not be that of this project's scheduler. The error names the plugin.
 func TestRunRefusesAConfigurationWithoutThePlugin(t *testing.T) {
 	_, err := Run(t.Context(), newClusterWithOneFullNode(), nil, "actions: \"allocate\"\ntiers: []\n", time.Now())
 	check.Says(t, err, "capacity-card")
@@ -305,8 +310,8 @@ func countFlags() (n int) {
 }
 
 // TestAllPodsMayBePlacedAtOnce: Volcano's cache passes placements on through a channel, and blocks for ever if that is
-// full. A waiting job of the cluster and a new one have the largest number of pods each. The channel has a place for
-// every pod.
+// full. A waiting job of the cluster and a new one have the largest number of pods each (MaxPods). The channel has a
+// place for every pod.
 func TestAllPodsMayBePlacedAtOnce(t *testing.T) {
 	setOptions()
 	c := newClusterWithOneFullNode()

@@ -22,8 +22,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestRunNamesTheReasonOfEachPod: a pod that waits has a reason from the API, and one that runs has none. The node h200-0
-// is full, h200-1 has 8 free cards. Queue research uses 8 cards.
+// TestRunNamesTheReasonOfEachPod: a pod that waits has one of the reasons that the API defines, and a pod that runs has
+// none. Node h200-0 is full, h200-1 has 8 free cards. Queue research uses 8 cards.
 func TestRunNamesTheReasonOfEachPod(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue       string
@@ -72,12 +72,12 @@ func addWaitingJob(c *simulation.Cluster, hasPodGroup bool) {
 	}
 }
 
-// TestRunServesJobsOfTheClusterFirst: 8 cards are free, for a job of the cluster that waits without pods, or for a new one
-// of the same size. The job of the cluster is older, so its two pods run, and the new ones wait.
+// TestRunServesJobsOfTheClusterFirst: 8 cards are free, for a job of the cluster that waits without pods, or for a new
+// one of the same size. The job of the cluster is older, so its two pods run, and the new ones wait.
 func TestRunServesJobsOfTheClusterFirst(t *testing.T) {
 	for t, hasPodGroup := range check.Cases(t, map[string]bool{
-		"Volcano has created its PodGroup": true,
-		"it has no PodGroup yet":           false,
+		"the older job has a PodGroup":      true,
+		"the older job has no PodGroup yet": false,
 	}) {
 		c := newClusterWithOneFullNode()
 		addWaitingJob(c, hasPodGroup)
@@ -87,8 +87,8 @@ func TestRunServesJobsOfTheClusterFirst(t *testing.T) {
 	}
 }
 
-// TestRunLeavesOutFinishedJobs: an older job of the cluster is aborted. It gets no pods any more, so both pods of the new
-// job run on the 8 free cards.
+// TestRunLeavesOutFinishedJobs: an older job of the cluster, of 2 pods with 4 cards, is aborted. Volcano creates no pods
+// for it any more. So both pods of a new job of the same size run on the 8 free cards.
 func TestRunLeavesOutFinishedJobs(t *testing.T) {
 	c := newClusterWithOneFullNode()
 	addWaitingJob(c, false)
@@ -97,8 +97,9 @@ func TestRunLeavesOutFinishedJobs(t *testing.T) {
 	check.Equal(t, "outcome", "a-newer-worker-0@h200-1 a-newer-worker-1@h200-1", summarize(r))
 }
 
-// TestRunIgnoresPodsOfOtherSchedulers: the configuration names the schedulers volcano and second. A waiting pod of 4 cards
-// of the cluster is placed beside the new one if one of these schedules it.
+// TestRunIgnoresPodsOfOtherSchedulers: the scheduler of the cluster serves pods of the schedulerNames volcano and
+// second. The simulation places a waiting pod of the cluster, of 4 cards, only if it has one of these names. The new
+// pod of 4 cards runs in both cases, because 8 cards are free.
 func TestRunIgnoresPodsOfOtherSchedulers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scheduler  string
@@ -118,9 +119,9 @@ func TestRunIgnoresPodsOfOtherSchedulers(t *testing.T) {
 	}
 }
 
-// TestRunCreatesPodsOfAStatefulSetInOrder: its controller creates the second pod after the first one runs, unless
-// podManagementPolicy is Parallel. If the PodGroup needs both (min-member 2), the first one never runs. 8 cards are free
-// for 2 pods of 2.
+// TestRunCreatesPodsOfAStatefulSetInOrder: the controller of a StatefulSet creates the second pod after the first one
+// runs, unless podManagementPolicy is Parallel. If the PodGroup needs both pods (min-member 2), the first one never
+// runs. 8 cards are free for 2 pods of 2 cards.
 func TestRunCreatesPodsOfAStatefulSetInOrder(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ minMember, podManagementPolicy, want string }{
 		"min-member 1: both run":              {"1", "OrderedReady", "x-0@h200-1 x-1@h200-1"},
@@ -146,8 +147,8 @@ spec:
 	}
 }
 
-// TestRunWorksOnAnInconsistentSnapshot: objects of a snapshot are read one after the other, so a pod may be on a node that
-// is not in it. A node that is not Ready has a pod as well. Neither keeps the new pod from node h200-1.
+// TestRunWorksOnAnInconsistentSnapshot: objects of a snapshot are read one after the other, so a pod may be on a node
+// that is not in it. A node that is not Ready has a pod as well. Neither keeps the new pod from node h200-1.
 func TestRunWorksOnAnInconsistentSnapshot(t *testing.T) {
 	c := newClusterWithOneFullNode()
 	notReady := newNode("h200-2", 8)
@@ -162,14 +163,16 @@ func TestRunWorksOnAnInconsistentSnapshot(t *testing.T) {
 	check.Equal(t, "outcome", "new-worker-0@h200-1", summarize(r))
 }
 
-// TestRunNamesAMissingQueue: Volcano leaves out a job of an unknown queue and says nothing. The simulation names it.
+// TestRunNamesAMissingQueue: Volcano leaves out a job of queue none, which does not exist, and gives no reason. The
+// simulation gives one, and its message names the queue.
 func TestRunNamesAMissingQueue(t *testing.T) {
 	r := simulate(t, newClusterWithOneFullNode(), unstructuredOf(newPod("alone", 1).Queue("none").Obj()))
 	check.Equal(t, "reason", v1alpha1.BlockedQueueNotFound, r.Pods[0].Reason)
 	check.Contains(t, "message", r.Pods[0].Message, "<none>")
 }
 
-// TestRunSaysThatAPodIsGated: no scheduler places a pod with a scheduling gate, although 8 cards are free.
+// TestRunSaysThatAPodIsGated: no scheduler places a pod with a scheduling gate, although 8 cards are free. The message
+// says so.
 func TestRunSaysThatAPodIsGated(t *testing.T) {
 	pod := newPod("gated", 1).Queue("research").Obj()
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/gate"}}
@@ -197,8 +200,8 @@ func TestRunPreemptsIfTheActionIsConfigured(t *testing.T) {
 	check.Contains(t, "outcome", outcome, "- research/train 1 pods map[NVIDIA-H200:4] for urgent", "urgent-worker-0@h200-0")
 }
 
-// TestRunNamesTheOtherJobs: without new workloads the result names the jobs of the cluster that start, and those that wait.
-// Job z-older needs 2 × 4 cards, and 8 are free. It starts within the quota of 16, and waits without a quota.
+// TestRunNamesTheOtherJobs: without new workloads the result names the jobs of the cluster that start, and those that
+// wait. Job z-older needs 2 × 4 cards, and 8 are free. It starts within the quota of 16, and waits without a quota.
 func TestRunNamesTheOtherJobs(t *testing.T) {
 	c := newClusterWithOneFullNode()
 	addWaitingJob(c, true)
