@@ -28,17 +28,21 @@ func ownByVCJob(p *corev1.Pod) {
 // markOutOfSync sets the annotation by which Volcano's job controller deletes a pod and creates it again.
 func markOutOfSync(p *corev1.Pod) { annotate("volcano.sh/controller-out-of-sync", "true")(p) }
 
-// TestOutOfSyncPodsAreReleasing: the action cardreclaim evicts a pod of a Volcano job by an annotation, the mark. Volcano's
-// job controller deletes marked pods a moment later. Until then the plugin gives the pod the status Releasing, which
-// Volcano gives to deleted pods. So its card can be promised to another pod, and it is no victim again. The pod keeps its
-// charge until it is deleted.
+// TestOutOfSyncPodsAreReleasing: the action cardreclaim requests the eviction of a pod of a Volcano job by an annotation, the
+// mark. Volcano's job controller deletes marked pods a moment later. From the request on the plugin gives the pod the
+// status Releasing, which Volcano gives to deleted pods. So Volcano can promise the pod's card to another pod, and the pod
+// is no victim again. The pod keeps its charge until it is deleted.
 //
-// The mark counts only where it leads to a deletion. Its pod must be one of a Volcano job, and cardreclaim must run, which
-// deletes marked pods that stay. Otherwise a user could protect cards from eviction with it.
+// The mark counts only where it leads to a deletion: on a pod of a Volcano job, while cardreclaim runs, as that deletes
+// marked pods that stay. Otherwise a user could protect cards from eviction with the mark.
 //
-// Each script says what happens to the four pods of gang t, which use a card each on node a. A "want" line without pods
-// wants none. wantOverdueAfter are pods that are still not deleted so long after the request, and wantRequested is how many
-// requests the plugin remembers.
+// Each script says what happens to the four pods of gang t, which use a card each on node a. "session" opens a session in
+// which cardreclaim runs, requestEviction is the request of cardreclaim, and mark writes the annotation. delete lets a
+// pod terminate, fail lets it fail, remove removes it at once, and restart starts a new scheduler.
+//
+// The other lines compare: the pods that are Releasing, the cards that are charged, and the pods that Volcano counts as
+// ready for the gang. wantOverdueAfter are the pods whose eviction was requested longer ago than that, and that are not
+// deleted. wantRequested is how many requests the plugin remembers. A line without pods wants none.
 func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		owner, mark func(*corev1.Pod)
@@ -59,10 +63,10 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 			session
 			wantReleasing t-1
 			wantCharged 4
-			# The time counts from the request, not from the mark.
 			wantOverdueAfter 20s
 			wait 11s
 			session
+			# The time counts from the request, 31 seconds ago, not from the mark, 11 seconds ago.
 			wantOverdueAfter 30s t-1
 			delete t-1
 			session
@@ -70,7 +74,7 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 			wantCharged 3
 			wantOverdueAfter 0s
 			wantRequested 0`},
-		"requested evictions are forgotten when the pods are gone or have failed": {owner: ownByVCJob, script: `
+		"the plugin forgets requested evictions when the pods are gone or have failed": {owner: ownByVCJob, script: `
 			session
 			requestEviction t-1
 			session
@@ -84,7 +88,7 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 			wantReleasing
 			wantCharged 2
 			wantRequested 0`},
-		"a new process knows the mark, and counts its time from the start": {owner: ownByVCJob, mark: changePod("t-3", markOutOfSync), script: `
+		"a new scheduler sees the mark, and counts the time from its own first session": {owner: ownByVCJob, mark: changePod("t-3", markOutOfSync), script: `
 			session
 			wantReleasing t-3
 			wantCharged 4
@@ -113,7 +117,7 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 			wantCharged 4
 			wait 1h
 			wantOverdueAfter 0s`},
-		"a mark means nothing on pods that only name a Volcano job as owner": {
+		"a mark means nothing on pods with a Volcano job as owner, but without its annotation job-name": {
 			owner: func(p *corev1.Pod) {
 				ownByVCJob(p)
 				delete(p.Annotations, "volcano.sh/job-name")
@@ -134,8 +138,9 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 			wantReleasing
 			wantCharged 4
 			wantOverdueAfter 0s`},
-		"a mark means nothing without cardreclaim, which is unknown in the first session of a process": {owner: ownByVCJob, mark: markOutOfSync, script: `
+		"a mark counts in the first session of a scheduler, then means nothing while cardreclaim does not run": {owner: ownByVCJob, mark: markOutOfSync, script: `
 			sessionWithoutCardreclaim
+			# The first session does not know yet whether cardreclaim runs.
 			wantReleasing t-0 t-1 t-2 t-3
 			wantCharged 4
 			wait 1h
@@ -148,8 +153,8 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 			wantReleasing
 			wantCharged 4
 			wantRequested 0
-			# A session knows only whether cardreclaim ran in the session before.
 			session
+			# A session knows only whether cardreclaim ran in the session before. There it did not run.
 			wantReleasing
 			wantCharged 4
 			session
@@ -225,8 +230,8 @@ func mustParseDuration(text string) time.Duration {
 	return d
 }
 
-// TestOutOfSyncPodOnAnUnknownNodeIsReleasing: a marked pod of a Volcano job is Releasing also if its node, here lost, is
-// not in the session.
+// TestOutOfSyncPodOnAnUnknownNodeIsReleasing: a pod of a Volcano job that is marked for deletion has the status Releasing. Pod
+// t-4 has it although its node "lost" does not exist in the session.
 func TestOutOfSyncPodOnAnUnknownNodeIsReleasing(t *testing.T) {
 	s := newReclaimScene(t, "job t queue=tra min=4 running=a*4,lost", ownByVCJob, changePod("t-4", markOutOfSync)).openSession()
 	check.Equal(t, "status of the pod on node lost", api.Releasing, s.Task("t-4").Status)
@@ -235,10 +240,13 @@ func TestOutOfSyncPodOnAnUnknownNodeIsReleasing(t *testing.T) {
 // TestPodsBoundByAnotherSchedulerAreReported: two schedulers of one name would exceed quotas together. The plugin detects
 // the other one by a pod that a session saw pending, and that later has a node where this process never placed it.
 //
-// In the scripts "settle" passes the 30 seconds in which a binding may still be that of the process before. "see" is a
-// session: it sees the pod pending, on a node, or not at all. "same" is the object that the session before saw, else it
-// is a new one. In the session the process places the pod, and may undo that. After "changeCards" the plugin reads each pod
-// again, because cards of nodes have changed. The pod is reported as ns/p.
+// In the scripts "settle" waits the 30 seconds in which a binding may still be that of the process before. "see" is a
+// session that sees pod ns/p: pending, on node n1 or n2, or not at all ("nothing"). "see same" sees the same object as the
+// session before, every other "see" a new one. After that word stands what this process does in the session: it places
+// the pod (place=n1), undoes that (undo=n1), or Volcano writes a node into the object (write=n1).
+//
+// After "changeCards" the plugin reads each pod again, because cards of nodes have changed. "unsync" means that Volcano's
+// cache is not synced. wantReported is the name of the pod if the plugin reports it.
 func TestPodsBoundByAnotherSchedulerAreReported(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ script, wantReported string }{
 		"pending, then bound without a placement":                                  {"settle; see pending; see n1", "ns/p"},
@@ -249,13 +257,13 @@ func TestPodsBoundByAnotherSchedulerAreReported(t *testing.T) {
 		"bound where this process placed it 24 hours before":                       {"settle; see pending place=n1; wait 24h; see pending; see n1", ""},
 		"placed on two nodes in two sessions, bound to the first":                  {"settle; see pending place=n1; see pending place=n2; see n1", ""},
 		"placed on two nodes in one session, bound to the first":                   {"settle; see pending place=n1 place=n2; see n1", ""},
-		"placed twice on a node, the second time undone, and bound to it":          {"settle; see pending place=n1; see pending place=n1 undo=n1; see n1", ""},
+		"placed twice on n1, the second time undone, and bound to n1":              {"settle; see pending place=n1; see pending place=n1 undo=n1; see n1", ""},
 		"placed on n2 after n1 was undone, with a repeated event, and bound to n2": {"settle; see pending place=n1 undo=n1 place=n2 place=n2; see n2", ""},
 		"not seen in a session between placement and binding":                      {"settle; see pending place=n1; see nothing; see pending; see n1", ""},
-		"Volcano wrote a node into the object and gave up": {
+		"Volcano wrote a node into the object of the pod, and then undid the placement": {
 			"settle; see pending write=n1 place=n1 undo=n1; changeCards; see same; see pending", ""},
-		"bound when it is seen first":                             {"settle; see n1; see n1", ""},
-		"an old object shows it pending after it was bound":       {"settle; see n1; see pending; see n1", ""},
+		"bound already when a session sees it first":              {"settle; see n1; see n1", ""},
+		"an old object shows the pod pending after it was bound":  {"settle; see n1; see pending; see n1", ""},
 		"a pod with another scheduler's name":                     {"useSchedulerName other; settle; see pending; see n1", ""},
 		"pending only before the 30 seconds are over":             {"see pending; wait 29s; see pending; wait 1h; see n1", ""},
 		"pending once the 30 seconds are over":                    {"see pending; wait 30s; see pending; see n1", "ns/p"},
@@ -341,7 +349,8 @@ func (s *bindingScript) runSession(pod *corev1.Pod, does []words.Word) {
 	s.closeOtherBindings()
 }
 
-// TestAtMostFivePodsBoundByOthersAreReported: a report names the first five pods in the order of their names, here of seven.
+// TestAtMostFivePodsBoundByOthersAreReported: another scheduler bound seven pods, from ns/1 to ns/7. The report names only the
+// first five, in the order of their names.
 func TestAtMostFivePodsBoundByOthersAreReported(t *testing.T) {
 	s := newOtherBindings()
 	for _, n := range []int{6, 2, 7, 4, 1, 3, 5} {
@@ -350,21 +359,24 @@ func TestAtMostFivePodsBoundByOthersAreReported(t *testing.T) {
 	check.Equal(t, "reported pods", "[ns/1 ns/2 ns/3 ns/4 ns/5]", fmt.Sprint(s.boundByOthersNames()))
 }
 
-// TestBindingsOfDeletedPodsAreForgotten: the plugin remembers where it placed a pod until the pod shows its node. If the
-// pod is deleted before that, it forgets the node after more than ten minutes.
+// TestBindingsOfDeletedPodsAreForgotten: the plugin remembers where it placed a pod until a session sees the pod on its node.
+// If the pod is deleted before that, the plugin forgets the placement after more than ten minutes.
+//
+// In the script "see" is a session. The first one sees a pending pod and places it on node n1. The others do not see it.
 func TestBindingsOfDeletedPodsAreForgotten(t *testing.T) {
 	s := newBindingScript()
 	s.runScript("see pending place=n1; see nothing; wait 10m; see nothing")
-	check.Equal(t, "remembered after ten minutes", 1, len(s.otherBindings.pending))
+	check.Equal(t, "placements that the plugin remembers after ten minutes", 1, len(s.otherBindings.pending))
 
 	s.runScript("wait 1s; see nothing")
-	check.Equal(t, "remembered after more than ten minutes", 0, len(s.otherBindings.pending))
-	check.Equal(t, "placements of the session", 0, len(s.otherBindings.assumed))
+	check.Equal(t, "placements that the plugin remembers after more than ten minutes", 0, len(s.otherBindings.pending))
+	check.Equal(t, "placements in the last session", 0, len(s.otherBindings.assumed))
 }
 
 // TestEvictedPodsCountAsUsed: the cards of a pod whose eviction was requested count as used until the pod is deleted,
-// because the eviction may fail. Only while cardreclaim searches further victims, they count as terminating: what these
-// pods release needs no other eviction. Here that is one of four pods with a card each, in flat queues and in a tree.
+// because the eviction may fail. Only while cardreclaim searches further victims these cards count as terminating: it need
+// not evict other pods for them. Four pods use a card each, and the eviction of j-1 is requested. Flat queues and a tree
+// do the same.
 func TestEvictedPodsCountAsUsed(t *testing.T) {
 	for _, hierarchy := range []string{"Tree", "Flat"} {
 		s := newScene(t, `node a model=A cards=8
@@ -374,7 +386,7 @@ func TestEvictedPodsCountAsUsed(t *testing.T) {
 			job j queue=q min=1 running=a*4`)
 		s.withArguments(framework.Arguments{"queueHierarchy": hierarchy, "cardUnlimitedCpuMemory": true}).openSession()
 		s.reclaimPolicy().MarkEvicting(s.Task("j-1"))
-		s.openSession()
+		s.openSession() // the session after the request
 
 		expectUsage := func(when, want string) {
 			terminating, _ := s.p.ledger.Terminating("q", "A")

@@ -15,8 +15,8 @@ import (
 
 // TestFailedEvictionIsRetried: Volcano writes the condition DisruptionTarget to a pod before it deletes the pod, and retries
 // the deletion for a while. So a pod that got the condition less than a minute ago is no victim. If it still runs after
-// that, the eviction has failed, and the pod may be evicted again. All 8 pods on node a got the condition 10 seconds ago,
-// and the pending pod needs one card.
+// that minute, the eviction has failed, and the pod may be evicted again. All 8 pods on node a got the condition 10 seconds
+// ago, and the pending pod needs one card.
 func TestFailedEvictionIsRetried(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		action framework.Action
@@ -32,15 +32,15 @@ func TestFailedEvictionIsRetried(t *testing.T) {
 		began := time.Now().Add(-10 * time.Second)
 		s := newReclaimScene(t, tc.jobs, func(p *corev1.Pod) {
 			if p.Spec.NodeName != "" {
-				evictedSince(began)(p)
+				evictedSince(began)(p) // adds the condition
 			}
 		}).useClock()
 
 		s.evict(tc.action)
-		check.Equal(t, "pods that are evicted after 10 seconds", 0, len(s.In(api.Releasing)))
+		check.Equal(t, "pods that are evicted 10 seconds after they got the condition", 0, len(s.In(api.Releasing)))
 
 		s.clock = s.clock.Add(time.Minute)
 		s.evict(tc.action)
-		check.Equal(t, "pods that are evicted after 70 seconds", 1, len(s.In(api.Releasing)))
+		check.Equal(t, "pods that are evicted 70 seconds after they got the condition", 1, len(s.In(api.Releasing)))
 	}
 }

@@ -74,7 +74,8 @@ func countByState(tasks []*api.TaskInfo) string {
 //
 // Node a has 8 cards A and node b 8 cards B. PriorityClass low is below high. A pod requests one card A unless its job says
 // otherwise, and running=a*4 are 4 pods on node a. Pods of job other use cards of a node, but no quota. Wanted are the
-// numbers of pods: "old:1" is one of job old, and "new@a:1" one of job new, which gets its place on node a.
+// numbers of pods: "old:1" is one evicted pod of job old, and "new@a:1" one of job new, which gets its place on node a.
+// Preempt can search the nodes by default or topology-aware. Each row runs in both ways, unless isDefaultOnly is set.
 func TestPreemptEvictsOnlyWhatQuotaAndNodeLack(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, jobs, wantEvicted, wantPipelined string
@@ -82,13 +83,13 @@ func TestPreemptEvictsOnlyWhatQuotaAndNodeLack(t *testing.T) {
 		// isDefaultOnly: a pod is pipelined that needs no eviction of its own. Topology-aware preempt does not do that.
 		isDefaultOnly bool
 	}{
-		"the quota of 4 is full, the node has 4 free cards: one pod makes place in the quota": {
+		"the quota of 4 is full, node a has 4 free cards: one evicted pod makes place in the quota": {
 			quota: `{"A":4}`,
 			jobs: `job old queue=q min=1 running=a*4 priorityClass=low
 				job new queue=q min=1 pending=1 priorityClass=high`,
 			wantEvicted: "old:1", wantPipelined: "new@a:1",
 		},
-		"no card of B is free, but 2 of its quota: cards of A are freed for a pod that may use A or B": {
+		"B has 2 cards of free quota, but no free card: cards of A are freed for a pod that may use A or B": {
 			quota: `{"A":4,"B":2}`,
 			jobs: `job old queue=q min=1 running=a*4 priorityClass=low
 				job other queue=none min=1 running=b*8 card=B
@@ -163,7 +164,7 @@ func TestPreemptEvictsOnlyWhatQuotaAndNodeLack(t *testing.T) {
 			change:      changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10 }),
 			wantEvicted: "j:1", wantPipelined: "j@a:1",
 		},
-		"that pod needs 4 CPU, beyond the CPU limit of 2: no eviction for cards helps": {
+		"a pod of the same job with a higher priority needs 4 CPU, beyond the limit of 2: no eviction for cards helps": {
 			quota:  `{"A":2} cpu=2`,
 			jobs:   "job j queue=q min=1 running=a*2 pending=1 priority=1",
 			change: changePod("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10; requests("cpu", "4")(p) }),
@@ -186,9 +187,12 @@ func deleteEnded(p *corev1.Pod) {
 }
 
 // TestPreemptEvictsOnlyIfThePreemptorCanRun: terminating pods use no quota, but a queue places no pod while more of its
-// cards terminate than its quota has. So preempt evicts nothing that would exceed that, here 2 cards of queue q. The
-// two pods of job old use the whole quota. Pods of job ended are terminating already, with one card each. Each row sums
-// up the cards that would terminate with the evictions for job new. "old:2" are two evicted pods of job old.
+// cards terminate than its quota has. So preempt evicts no pod with which more cards would terminate than the quota of
+// queue q, here 2. The two pods of job old use the whole quota. Pods of job ended are terminating already, with one card
+// each. A row name sums up the cards that would terminate with the evictions for job new.
+//
+// wantEvicted lists the terminating pods as well: "ended:1 old:1" is one pod of job ended, and one evicted pod of job old.
+// "new@a:1" is one pod of job new, which gets its place on node a.
 func TestPreemptEvictsOnlyIfThePreemptorCanRun(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ queue, jobs, wantEvicted, wantPipelined string }{
 		"0 cards terminate, a pod needs 2: 2 would terminate": {
@@ -227,9 +231,10 @@ func newReclaimScene(t testing.TB, text string, changes ...func(*corev1.Pod)) *s
 // queue of the victims must be reclaimable and have a lower priority. The cards must be ones that the reclaimer may use,
 // within the quota of its queue.
 //
-// Node a has 8 cards A and node b 8 cards B. Unless a row says otherwise, queue inf is inference of priority 80000 and queue
-// tra training of priority 20000, each with quota for all cards of both nodes. A pod of job i wants cards A, or those of
-// card=. It is "i-0@b" once it has a place on node b, and wantEvicted are the pods that go for it.
+// Node a has 8 cards A and node b 8 cards B. Queue inf is inference of priority 80000 and queue tra training of priority
+// 20000, each with quota for all cards of both nodes. A queue line in a row replaces the queue of its name. Pod i-0 of queue
+// inf requests one card A, or what cards= and card= say. In wantPipelined "i-0@b" is pod i-0 with a place on node b.
+// wantEvicted are the pods that are evicted for it: among equal pods the youngest, which have the highest numbers.
 func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 	const (
 		trainingIsFull = `
@@ -248,21 +253,21 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 			text:        trainingIsFull + "; job i queue=inf min=1 pending=1 cards=2 card=B",
 			wantEvicted: "t2-6 t2-7", wantPipelined: "i-0@b",
 		},
-		"training reclaims from no queue": {
+		"the reclaimer's queue is training, which reclaims from no queue": {
 			text: trainingIsFull + `; job i queue=inf min=1 pending=1
 				queue inf quota={"A":8,"B":8} priority=80000 serviceType=training reclaimable=false`,
 		},
-		"no queue reclaims from inference": {
+		"the victims' queue is inference, from which no queue reclaims": {
 			text: trainingIsFull + `; job i queue=inf min=1 pending=1
 				queue tra quota={"A":8,"B":8} priority=20000 serviceType=inference reclaimable=true`,
 		},
-		"pods without a service type reclaim nothing": {
+		"neither queues nor pods have a service type: pods without one reclaim nothing": {
 			text: queuesWithoutType + trainingIsFull + "; job i queue=inf min=1 pending=1",
 		},
-		"no pod reclaims from pods without a service type": {
+		"only the reclaimer has a service type, inference: it does not reclaim from pods without one": {
 			text: queuesWithoutType + trainingIsFull + "; job i queue=inf min=1 pending=1 serviceType=inference",
 		},
-		"queues without a service type: that of the pods counts": {
+		"the queues have no service type: that of the pods counts": {
 			text: queuesWithoutType + `
 				job t1 queue=tra min=1 running=a*8 serviceType=training
 				job t2 queue=tra min=1 running=b*8 card=B serviceType=training
@@ -290,7 +295,7 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 				queue inf quota={"B":2} priority=80000 serviceType=inference`,
 			wantEvicted: "t2-7", wantPipelined: "i-0@b",
 		},
-		"and the 4 free cards A, for which it has no quota, do not prevent that": {
+		"4 cards A are free, but a reclaimer that may use A or B has quota for B only: B is reclaimed": {
 			text: `job t1 queue=tra min=1 running=a*4; job t2 queue=tra min=1 running=b*8 card=B
 				job i queue=inf min=1 pending=1 card=A|B
 				queue inf quota={"B":2} priority=80000 serviceType=inference`,
@@ -311,7 +316,7 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 				job i queue=inf min=1 pending=1`,
 			wantEvicted: "t1-7", wantPipelined: "i-0@a",
 		},
-		"5 cards are needed on A, but 4 of its 8 are of the reclaimer's own queue: no pod is evicted": {
+		"5 cards A are needed, but the reclaimer's own queue uses 4 of the 8: no pod is evicted": {
 			text: `job t1 queue=tra min=1 running=a*4; job own queue=inf min=1 running=a cards=4
 				job i queue=inf min=1 pending=1 cards=5
 				queue inf quota={"A":16} priority=80000 serviceType=inference`,
@@ -330,7 +335,7 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 			text:   trainingIsFull + "; job i queue=inf min=1 pending=1",
 			change: changePod("i-0", requests("cpu", "65")),
 		},
-		"cards are free and the CPU of the node is used: a pod without cards stays all the same": {
+		"8 cards are free, but job cpu uses all CPU of node a: its pod without cards stays, as only cards are reclaimed": {
 			text:   "job cpu queue=tra min=1 running=a cards=0; job i queue=inf min=1 pending=1",
 			change: changePod("cpu-0", requests("cpu", "64")),
 		},
@@ -346,7 +351,8 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 // TestReclaimEvictsTheLowestPriorityFirst: inference needs 2 of the 8 cards that training uses on node a. With victimOrder
 // Priority the pods of the lowest priority lose them: first the queue's priority counts, then the PriorityClass. A class
 // that the policy does not list counts as its lowest, pc-low. Only among equals, or with victimOrder Loss, the smaller
-// loss decides: an elastic pod costs less than a gang of 4, which breaks.
+// loss decides: an elastic pod (min=1) costs less than a pod of a gang of 4 (min=4), which breaks and loses its work of 9
+// hours (age=9h). classOfJob has the PriorityClass of each job. "low:2" are 2 evicted pods of job low.
 func TestReclaimEvictsTheLowestPriorityFirst(t *testing.T) {
 	classOfJob := map[string]string{"low": "pc-low", "elastic": "pc-low", "high": "pc-high", "unlisted": "own-class"}
 	setClass := func(p *corev1.Pod) {
@@ -392,9 +398,9 @@ func TestOwnerKindSetsTheServiceType(t *testing.T) {
 	s.expectEvictions("t-7", "i-0@a")
 }
 
-// TestReclaimRespectsTheMinimumRuntime: a service type can have a minimumRuntime. Until a job has run that long, Volcano's
-// action reclaim gets none of its pods. Jobs old and new of training use 4 of the 8 cards each, and inference needs one.
-// Without a minimum the younger job loses its youngest pod, because that loses the least work.
+// TestReclaimRespectsTheMinimumRuntime: a service type can have a minimumRuntime. Until a job has run that long, the plugin
+// gives Volcano's action reclaim none of its pods. Jobs old and new of training use 4 of the 8 cards each, and pod i-0 of
+// inference needs one. Without a minimum the younger job loses its youngest pod, because that loses the least work.
 func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 	oneHour := framework.Arguments{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}},
@@ -413,11 +419,11 @@ func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 			args: oneHour, oldAge: "61m", newAge: "59m", wantEvicted: "old-3", wantPipelined: "i-0@a"},
 		"1h: neither job has run that long, and no pod is evicted": {
 			args: oneHour, oldAge: "59m", newAge: "1m"},
-		"1h: the job counts from its oldest pod, which runs for 2 hours": {
+		"1h: job new counts from its oldest pod, new-0, which has run for 2 hours": {
 			args: oneHour, oldAge: "59m", newAge: "1m",
 			change:      changePod("new-0", func(p *corev1.Pod) { p.Status.StartTime.Time = p.Status.StartTime.Add(-2 * time.Hour) }),
 			wantEvicted: "new-3", wantPipelined: "i-0@a"},
-		"1h: pods without a start time have not run, however old they are": {
+		"1h: pods without a start time have not run, though they were created 2 hours ago": {
 			args: oneHour, oldAge: "2h", newAge: "2h",
 			change: func(p *corev1.Pod) { p.Status.StartTime = nil }},
 	}) {
@@ -429,9 +435,10 @@ func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 	}
 }
 
-// TestReclaimWaitsForTerminatingPods: a queue places no pod while more of its cards terminate than its quota has. So it
-// reclaims nothing then, and has no free quota. Queue inf has a quota of 2, and its job ended terminates with one card a
-// node. Each of these nodes has one card only, too few for the pending pod of 2 cards.
+// TestReclaimWaitsForTerminatingPods: terminating pods use no quota, but a queue places no pod while more of its cards
+// terminate than its quota has. So it reclaims nothing then, and has no free quota. Queue inf has a quota of 2. The pods of
+// its job ended terminate, with one card on each of the nodes endedOn. These nodes have one card only, too few for the
+// pending pod of 2 cards, which can reclaim the cards of job t on node a. "ended:2 t:2" are 2 pods of each job.
 func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		endedOn     string
@@ -455,8 +462,9 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 }
 
 // TestReclaimEvictsConflictingPods: the pending pod high-0 of inference has an anti-affinity against app=x, the label of
-// all training pods on node a. It can run there only if all of them go. Volcano evicts just as many as the missing
-// cards need, but at least one. So the plugin gives it no victim if a conflicting pod would stay.
+// all training pods on node a. So high-0 can run there only if all of them go. Volcano evicts just as many pods as the
+// missing cards need, but at least one. So the plugin gives Volcano no victim if a conflicting pod would stay. "t:1" is
+// one evicted pod of job t.
 func TestReclaimEvictsConflictingPods(t *testing.T) {
 	protected := annotate("volcano.sh/preemptable", "false")
 	conflict := func(p *corev1.Pod) {
@@ -471,7 +479,7 @@ func TestReclaimEvictsConflictingPods(t *testing.T) {
 		change      func(*corev1.Pod)
 		wantEvicted string
 	}{
-		"one pod conflicts, 7 cards are free: it is evicted": {
+		"one pod conflicts, 7 cards are free: that pod is evicted": {
 			"job t queue=tra min=1 running=a; job high queue=inf min=1 pending=1 cards=1", nil, "t:1"},
 		"one pod conflicts and may not be evicted": {
 			"job t queue=tra min=1 running=a; job high queue=inf min=1 pending=1 cards=1", changePod("t-0", protected), ""},
