@@ -68,8 +68,9 @@ func (m *minuteScene) group(job string) *v1beta1.PodGroup {
 // TestReservationKeepsCards: an enqueued gang that lacks cards reserves its part of the quota, so that smaller jobs do not
 // get it piece by piece. The reservation ends after five minutes, and begins again when more cards are free than before.
 //
-// A session runs each minute. In minutesWithout of them no pod is bound to a node, and in the next one wantBound are.
-// phase=Pending is a job that is not enqueued yet: it may not even wait for cards until quota is free for it.
+// A session runs each minute. The first minutesWithout of these sessions bind no pod, and the next one binds wantBound.
+// Job small has phase=Pending: it is not enqueued until quota is free for it, and a session places only enqueued jobs. The
+// other jobs are enqueued. minCards are the cards in the minResources of a PodGroup.
 func TestReservationKeepsCards(t *testing.T) {
 	const allOfGang = "gang-0@a gang-1@a gang-2@a gang-3@a gang-4@a gang-5@a gang-6@a gang-7@a"
 
@@ -82,7 +83,7 @@ func TestReservationKeepsCards(t *testing.T) {
 		minutesWithout int
 		wantBound      string
 	}{
-		"2 of 8 cards are free: the small job gets one when the gang's reservation of the whole quota has ended": {
+		"2 of 8 cards are free: job small gets one when the gang's reservation of the whole quota has ended": {
 			text: `node a model=A cards=8
 				queue q quota={"A":8}; queue o quota={"A":8}
 				job runs queue=o min=1 running=a*6
@@ -90,7 +91,7 @@ func TestReservationKeepsCards(t *testing.T) {
 				job small queue=q min=1 pending=1 minCards=1 phase=Pending`,
 			minutesWithout: 5, wantBound: "small-0@a",
 		},
-		"one more card is free each minute: the gang has all 8 after 8 minutes": {
+		"one more card is free each minute: the reservation begins again, and the gang has all 8 after 8 minutes": {
 			text: `node a model=A cards=8
 				queue q quota={"A":8}; queue o quota={"A":8}
 				job runs queue=o min=1 running=a*8
@@ -98,7 +99,7 @@ func TestReservationKeepsCards(t *testing.T) {
 				job small queue=q min=1 pending=1 minCards=1 phase=Pending`,
 			freesCards: true, minutesWithout: 8, wantBound: allOfGang,
 		},
-		"two gangs reserve the quota of 16: free cards prolong only the first, and the second loses its part": {
+		"two gangs reserve the quota of 16: free cards prolong only the first one's reservation, and small gets quota of the second": {
 			text: `node a model=A cards=8
 				queue q quota={"A":16} priority=80000 serviceType=inference; queue o quota={"A":8} priority=80000 serviceType=inference
 				job runs queue=o min=1 running=a*8
@@ -107,7 +108,7 @@ func TestReservationKeepsCards(t *testing.T) {
 				job small queue=q min=1 pending=1 minCards=1 phase=Pending`,
 			freesCards: true, minutesWithout: 5, wantBound: "small-0@a",
 		},
-		"a running job reserves the fifth card of the quota for its role ps, which fits no node": {
+		"job j runs with 4 cards, and reserves the fifth of the quota for its pod of role ps, which fits no node": {
 			text: `node a model=A cards=8
 				queue q quota={"A":5}
 				job j queue=q min=4 running=a*4 pending=1 task=w,pods:4,min:3 task=ps,pods:1,min:1
@@ -163,8 +164,8 @@ func (m *minuteScene) runChangingMinute() {
 }
 
 // TestFreeCardsProlongAReservationForAnHour: a reservation lasts five minutes, and begins again when more cards are free
-// than before. The argument maxReservation bounds that, so that a gang that never starts does not keep others waiting:
-// by default to an hour.
+// than before. The argument maxReservation, by default an hour, is the most time for which that prolongs a reservation.
+// So a gang that never starts does not keep others waiting.
 //
 // The gang needs all 8 cards of node a. Job r uses 7 of them, and job f uses the eighth in every other minute, so a card
 // becomes free again and again. Job small waits until the gang no longer reserves the whole quota.
@@ -178,7 +179,7 @@ func TestFreeCardsProlongAReservationForAnHour(t *testing.T) {
 		"maxReservation 20m":  {framework.Arguments{"maxReservation": "20m"}, 18, 22},
 	}) {
 		s := newChangingScene(t, tc.args)
-		for s.bound == "" && s.minute < 100 {
+		for s.bound == "" && s.minute < 100 { // 100 minutes if no pod is ever bound
 			s.runChangingMinute()
 		}
 
@@ -187,10 +188,10 @@ func TestFreeCardsProlongAReservationForAnHour(t *testing.T) {
 	}
 }
 
-// TestTheNextGangHasItsTimeAfterTheFirst: two gangs of queue q wait for 8 cards each, and a card becomes free in every other
-// minute, when job f ends. That prolongs the reservation of the older gang for maxReservation, 20 minutes, then that of
-// the younger one for as long. So in minute 12 the older one has its reservation, in minute 32 the younger one, and in
-// minute 60 neither.
+// TestTheNextGangHasItsTimeAfterTheFirst: two gangs of queue q wait for 8 cards each, within its quota of 16. A card becomes
+// free in every other minute, when job f ends. That prolongs the reservation of the older gang for maxReservation, 20
+// minutes, then that of the younger gang for as long. So in minute 12 the older gang has its reservation, in minute 32
+// the younger one, and in minute 60 neither.
 func TestTheNextGangHasItsTimeAfterTheFirst(t *testing.T) {
 	s := newMinuteScene(newScene(t, `node a model=A cards=8
 		queue q quota={"A":16}; queue o quota={"A":8}
@@ -222,12 +223,12 @@ func TestTheNextGangHasItsTimeAfterTheFirst(t *testing.T) {
 }
 
 // TestJobWithoutReservationComesAfterItsEquals: a gang of 8 has had its reservation for as long as maxReservation allows,
-// here 6 minutes: in every other minute a card became free, but never all 8 that it needs. After that it comes behind
-// younger jobs of its priority, so that it does not block them. It comes first again when it requests something else,
-// here 7 cards.
+// here 6 minutes. It needs all 8 cards, but job r uses 7 of them and job f the eighth in every other minute
+// (runChangingMinute). After that the gang comes after a younger job of its priority, so that it does not block that job.
+// The gang comes first again when it requests something else, here 7 cards.
 func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 	s := newChangingScene(t, framework.Arguments{"maxReservation": "6m"})
-	for range 20 {
+	for range 20 { // minutes, far more than the 6 of maxReservation
 		s.runChangingMinute()
 	}
 	check.That(t, s.m.reservations[s.group("gang").UID].isExhausted, "the gang still has a reservation after 20 minutes")
@@ -240,7 +241,7 @@ func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 	s.Close()
 
 	s.Cache = nil
-	s.Pods = slices.DeleteFunc(s.Pods, func(p *corev1.Pod) bool { return p.Name == "gang-7" })
+	s.Pods = slices.DeleteFunc(s.Pods, func(p *corev1.Pod) bool { return p.Name == "gang-7" }) // the eighth pod
 	s.group("gang").Spec.MinMember = 7
 	s.openSession()
 	check.That(t, s.Ssn.JobOrderFn(s.Job("gang"), s.Job("young")), "the gang of 7 comes after the younger job")
@@ -248,12 +249,13 @@ func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 }
 
 // TestJobWithoutReservationGetsItAgain: a gang of 8 lost its reservation after the 6 minutes of maxReservation, because jobs r
-// and f use the cards that it needs. Then all their pods are deleted, and the pods of the gang are pipelined: Volcano
-// promises them the cards of the terminating pods. With that the gang has a reservation again.
+// and f use the cards that the gang needs. Then all pods of r and f are deleted, and the pods of the gang are pipelined:
+// Volcano promises them the cards of the terminating pods. With that the gang has a reservation again.
 func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 	s := newChangingScene(t, framework.Arguments{"maxReservation": "6m"})
+	// Job small would take the card of job f.
 	s.Pods = slices.DeleteFunc(s.Pods, func(p *corev1.Pod) bool { return p.Name == "small-0" })
-	for range 20 {
+	for range 20 { // minutes, far more than the 6 of maxReservation
 		s.runChangingMinute()
 	}
 	check.That(t, s.m.reservations[s.group("gang").UID].isExhausted, "the gang still has a reservation after 20 minutes")
@@ -265,14 +267,16 @@ func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 	}
 
 	s.runMinute()
-	s.runMinute()
+	s.runMinute() // the gang still has its reservation in the second session
 	check.That(t, !s.m.reservations[s.group("gang").UID].isExhausted, "the gang has no reservation, although it waits for terminating pods only")
 }
 
-// TestJobBelowItsMinimumComesFirst: a gang that lost a pod holds cards with which it cannot work. So it gets the next free
-// card before jobs of equal priority that do not run yet, even older ones. That lasts beyond its reservation of five
-// minutes: the card of job r becomes free after 3 minutes, or after 7. Gang g needs 8 pods and runs 7; Volcano's phase for
-// that is Unknown. Job other is an hour older.
+// TestJobBelowItsMinimumComesFirst: a gang that lost a pod uses cards with which it cannot work. So the gang gets the next
+// free card before jobs of equal priority that do not run yet, even older ones. That is so also after its reservation of
+// five minutes has ended: the card of job r becomes free after 3 minutes, or after 7.
+//
+// Gang g needs 8 pods and runs 7; Volcano's phase for that is Unknown. Job other is an hour older. A row says where g comes
+// in the order. Queues have the same priority unless a row states one.
 func TestJobBelowItsMinimumComesFirst(t *testing.T) {
 	const (
 		queues = `node a model=A cards=8; queue q quota={"A":8}; queue o quota={"A":8}
@@ -282,14 +286,14 @@ func TestJobBelowItsMinimumComesFirst(t *testing.T) {
 	)
 
 	for t, tc := range check.Cases(t, map[string]struct{ text, wantBound string }{
-		"before a job of its queue":     {queues + gang + "job other queue=q min=1 pending=1 minCards=1 phase=Pending", "g-7@a"},
+		"before a job of its own queue": {queues + gang + "job other queue=q min=1 pending=1 minCards=1 phase=Pending", "g-7@a"},
 		"before a job of another queue": {queues + gang + "job other queue=o min=1 pending=1", "g-7@a"},
 		"before a job of a queue that uses nothing of a quota of 80": {
 			queues + gang + `queue p quota={"A":80}; job other queue=p min=1 pending=1`, "g-7@a"},
 		"after a job of a queue of higher priority": {
 			queues + gang + `queue p quota={"A":8} priority=30000; job other queue=p min=1 pending=1`, "other-0@a"},
-		"after a job of its queue of higher priority": {queues + gang + "job other queue=q min=1 pending=1 priorityClass=high", "other-0@a"},
-		"not on a node with cards B, which it cannot use": {
+		"after a job of higher priority in its own queue": {queues + gang + "job other queue=q min=1 pending=1 priorityClass=high", "other-0@a"},
+		"a free card B, which g cannot use, goes to a job that needs B": {
 			queues + gang + `node b model=B cards=1; queue o quota={"A":8,"B":8}; job other queue=o min=1 pending=1 card=B`, "other-0@b"},
 	}) {
 		for _, freeAfter := range []int{3, 7} {
@@ -300,7 +304,7 @@ func TestJobBelowItsMinimumComesFirst(t *testing.T) {
 			s.group("other").CreationTimestamp = metav1.NewTime(s.clock.Add(-time.Hour))
 			s.group("g").Status.Phase = v1beta1.PodGroupUnknown
 
-			for s.bound == "" && s.minute < 12 {
+			for s.bound == "" && s.minute < 12 { // 12 minutes if no pod is ever bound
 				if s.minute+1 == freeAfter {
 					s.endPodOf("r")
 				}
@@ -313,11 +317,12 @@ func TestJobBelowItsMinimumComesFirst(t *testing.T) {
 }
 
 // TestWhatIsDeservedComesBeforeAJobBelowItsMinimum: in a tree of queues a card goes first to a queue that deserves it, and
-// then to one that borrows it. That counts more than a gang which lost its eighth pod. Queue o deserves the free card.
+// then to one that borrows it. That rule comes before another: a gang below its minimum comes before jobs that do not run.
+// Gang g of queue q lost one of its 8 pods, and job other of queue o does not run. Queue o deserves the only free card.
 func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ deserved, wantBound string }{
 		"queue q deserves 7 and would borrow the eighth card": {"7", "other-0@a"},
-		"queue q deserves 8: the gang comes first":            {"8", "g-7@a"},
+		"queue q deserves 8, too: the gang comes first":       {"8", "g-7@a"},
 	}) {
 		s := newMinuteScene(newTreeScene(t, `node a model=A cards=8
 			queue q quota={"A":8} serviceType=training deserved={"A":`+tc.deserved+`}
@@ -331,9 +336,10 @@ func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
 	}
 }
 
-// TestCardsForAJobBelowItsMinimum: gang g needs 8 pods and lost some, and jobs of queue o want cards, too. For some minutes
-// no card is free. Then a pod of job r, if it has one, ends before each of two sessions, and wantBound are the pods that
-// these sessions bind.
+// TestCardsForAJobBelowItsMinimum: gang g needs 8 pods and lost some, and other jobs request cards, too. For minutesWithout
+// sessions, one each minute, no card is free. Then two more sessions follow. Before each of them a pod of job r ends, if r
+// still has one, so that a card is free. wantBound are the pods that each of the two binds. In the last row minutesWithout
+// is longer than the five minutes of a reservation.
 func TestCardsForAJobBelowItsMinimum(t *testing.T) {
 	const queues = `node a model=A cards=8; queue q quota={"A":8}; queue o quota={"A":8}
 		`
@@ -342,16 +348,16 @@ func TestCardsForAJobBelowItsMinimum(t *testing.T) {
 		minutesWithout int
 		wantBound      []string
 	}{
-		"the gang lacks 2 pods: the first free card is kept for it, from jobs that do not run": {queues + `
+		"the gang lacks 2 pods: the first free card is kept for it from jobs that do not run, until the second is free": {queues + `
 			job g queue=q min=8 running=a*6 pending=2 minCards=8
 			job r queue=o min=1 running=a*2
 			job other queue=o min=1 pending=1
 			job another queue=o min=1 pending=1`, 1, []string{"", "g-6@a g-7@a"}},
-		"the gang lacks 2 pods: a job that runs gets the card, for a pod above its minimum": {queues + `
+		"the gang lacks 2 pods, and only one card gets free: a job that runs gets it, for a pod above its minimum": {queues + `
 			job g queue=q min=8 running=a*6 pending=2 minCards=8
 			job runs queue=o min=1 running=a pending=1
 			job r queue=o min=1 running=a`, 1, []string{"runs-1@a", ""}},
-		"the queue of the gang does not come first if a job of higher priority in it would get the card": {queues + `
+		"the gang's queue does not come first if job high in this queue would get the card before the gang": {queues + `
 			job g queue=q min=8 running=a*7 pending=1 minCards=8
 			job r queue=o min=1 running=a
 			job high queue=q min=1 pending=1 priorityClass=high
@@ -373,8 +379,8 @@ func TestCardsForAJobBelowItsMinimum(t *testing.T) {
 }
 
 // TestCardsAreKeptFromReclaimableJobs: 2 of 4 cards are free, and gang g of inference needs all 4. The free cards are kept
-// for it from job t only if g could reclaim cards from t: t is training, in a queue of lower priority. It would take the
-// cards only to be evicted again. Any other job t gets a card.
+// for g from job t only if g could reclaim cards from t: t is training, in a queue of lower priority. Such a job t would
+// only be evicted again. Any other job t gets a card. A row says what t is.
 func TestCardsAreKeptFromReclaimableJobs(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, wantBound string }{
 		"training in a queue of priority 20000: kept from it": {"job t queue=tra min=1 pending=1", ""},
@@ -402,8 +408,9 @@ func TestCardsAreKeptFromReclaimableJobs(t *testing.T) {
 }
 
 // TestCardsAreKeptOnlyForAGangThatFitsTheNodes: free cards are kept from training for gang g of inference only if all pods
-// of g fit the nodes once the pods are gone from which it may reclaim. Otherwise the cards would be idle in vain. Nodes a
-// and b have 4 cards each, training uses 2 of node a, and its pending job t needs 2. It gets them unless they are kept.
+// of g fit the nodes once the pods are gone from which g may reclaim. Otherwise the cards would be idle in vain. Nodes a
+// and b have 4 cards each. Training uses 2 cards of node a, and its pending job t needs the 2 free ones. Job t gets them
+// unless they are kept for g. A row says which pods g needs.
 func TestCardsAreKeptOnlyForAGangThatFitsTheNodes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		jobs string
@@ -443,7 +450,7 @@ func TestCardsAreKeptOnlyForAGangThatFitsTheNodes(t *testing.T) {
 			job r queue=tra min=1 running=a*2
 			`+tc.jobs, func(p *corev1.Pod) {
 			if tc.hasHostPort && strings.HasPrefix(p.Name, "g-") {
-				wantsPort(p)
+				wantsPort(p) // the same for all pods
 			}
 		}))
 
@@ -453,8 +460,8 @@ func TestCardsAreKeptOnlyForAGangThatFitsTheNodes(t *testing.T) {
 	}
 }
 
-// TestNoCardIsKeptWithoutQuota: gang g of inference may run on A or B. The 2 free cards A are kept for it from training only
-// if its queue has quota for A.
+// TestNoCardIsKeptWithoutQuota: gang g of inference may run on A or B. The 2 free cards A are kept for g from job t of
+// training only if the queue of g has quota for A.
 func TestNoCardIsKeptWithoutQuota(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ quota, wantBound string }{
 		"quota for B only: training gets both cards A": {`{"B":8}`, "t-0@a t-1@a"},

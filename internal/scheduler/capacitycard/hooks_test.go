@@ -16,8 +16,10 @@ import (
 )
 
 // TestReclaimHooksEnforceQuotaAlone: Volcano's action reclaim asks the hook preemptive whether a pod may reclaim, then the
-// hook reclaimable which pods of a node to evict. Volcano's actions prevent some wrong questions, but each hook is right
-// without that. Pod i-0 of queue inf asks for cards of node a, all 8 of which are used by pods of queue tra.
+// hook reclaimable which pods of a node to evict. Here the test calls both hooks itself, without the action: each hook
+// enforces the quota alone. The hook preemptive also says no without a queue, and for a list of pods instead of a pod.
+//
+// Pod i-0 of queue inf requests the cards of a row. The pods of queue tra use all 8 cards of node a.
 func TestReclaimHooksEnforceQuotaAlone(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, reclaimable string
@@ -25,10 +27,10 @@ func TestReclaimHooksEnforceQuotaAlone(t *testing.T) {
 		wantPreemptive     bool
 		wantVictims        int
 	}{
-		"3 cards within the quota of 8: 3 victims":                   {`{"A":8}`, "true", 3, true, 3},
-		"queue tra is not reclaimable: a reclaimer, but no victims":  {`{"A":8}`, "false", 1, true, 0},
-		"2 cards, beyond the quota of 1: no reclaimer and no victim": {`{"A":1}`, "true", 2, false, 0},
-		"2 cards, all of the quota: 2 victims":                       {`{"A":2}`, "true", 2, true, 2},
+		"3 cards, within the quota of 8: 3 victims":                                {`{"A":8}`, "true", 3, true, 3},
+		"1 card, but queue tra is not reclaimable: i-0 may reclaim, but no victim": {`{"A":8}`, "false", 1, true, 0},
+		"2 cards, beyond the quota of 1: i-0 may not reclaim, and no victim":       {`{"A":1}`, "true", 2, false, 0},
+		"2 cards, all of the quota of 2: 2 victims":                                {`{"A":2}`, "true", 2, true, 2},
 	}) {
 		s := newReclaimScene(t, fmt.Sprintf(`
 			queue inf quota=%s priority=80000 serviceType=inference
@@ -41,15 +43,15 @@ func TestReclaimHooksEnforceQuotaAlone(t *testing.T) {
 		victims, _ := s.p.reclaimable(reclaimer, slices.Collect(maps.Values(s.Job("t").Tasks)))
 		check.Equal(t, "victims", tc.wantVictims, len(victims))
 
-		check.That(t, !s.p.preemptive(nil, reclaimer), "preemptive without a queue")
-		check.That(t, !s.p.preemptive(s.Ssn.Queues["inf"], []*api.TaskInfo{reclaimer}), "preemptive for a list instead of a pod")
+		check.That(t, !s.p.preemptive(nil, reclaimer), "preemptive says yes without a queue")
+		check.That(t, !s.p.preemptive(s.Ssn.Queues["inf"], []*api.TaskInfo{reclaimer}), "preemptive says yes to a list instead of a pod")
 	}
 }
 
 // TestRestartedGangDoesNotCountPodsOfItsLastRun: Volcano counts pods that succeeded as ready, also the terminating ones of
-// the last run of a gang. So it would start a restarted gang with too few pods. The plugin delays such a gang until the
-// old pods are gone, unless it has its minimum without them. Pod j-0 is of the last run: it has succeeded on node a and
-// is terminating.
+// the last run of a gang. So Volcano would start a restarted gang with too few pods. The plugin delays such a gang until
+// the old pods are gone, unless its running pods are its minimum without them. Pod j-0 is of the last run: it has succeeded
+// on node a and is terminating. wantPlaced "a:1" is one running or newly placed pod on node a, besides j-0.
 func TestRestartedGangDoesNotCountPodsOfItsLastRun(t *testing.T) {
 	ended := changePod("j-0", func(pod *corev1.Pod) { deleted(pod); pod.Status.Phase = corev1.PodSucceeded })
 
@@ -57,7 +59,7 @@ func TestRestartedGangDoesNotCountPodsOfItsLastRun(t *testing.T) {
 		"a gang of 4 with 3 new pods is delayed":                  {"min=4 running=a pending=3", ""},
 		"a gang of 4 with 4 new pods is delayed":                  {"min=4 running=a pending=4", ""},
 		"a job with a minimum of 1 is no gang: its pod is placed": {"min=1 running=a pending=1", "a:1"},
-		"a gang of 2 runs 2 other pods: a third one is placed":    {"min=2 running=a*3 pending=1", "a:3"},
+		"a gang of 2 runs 2 pods besides j-0: a third is placed":  {"min=2 running=a*3 pending=1", "a:3"},
 	}) {
 		s := newScene(t, `node a model=A cards=8; queue q quota={"A":8}; job j queue=q `+tc.job, ended).enqueueAndAllocate()
 		check.Equal(t, "placed", tc.wantPlaced, s.podsByNode("j"))
@@ -65,27 +67,28 @@ func TestRestartedGangDoesNotCountPodsOfItsLastRun(t *testing.T) {
 }
 
 // TestPlacementOverQuotaIsUndone: actions and plugins of Volcano can place a pod without asking the predicate. The plugin
-// hears of each placement by an event, and refuses one that breaks a rule. Queue q has a quota of 2 cards A, and its gang
-// of 3 was never enqueued.
+// gets an event for each placement. It answers with an error if the placement breaks a rule, and Volcano undoes it. Queue q
+// has a quota of 2 cards A. Its gang j of 3 pods, which need cards A, is not enqueued, so the session itself places none.
 func TestPlacementOverQuotaIsUndone(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8; node b model=B cards=8
 		queue q quota={"A":2}
 		job j queue=q min=3 pending=3 phase=Pending minCards=3`).enqueueAndAllocate()
-	check.Says(t, s.allocateTask("j-0", "b", api.Allocated), "card of node b")
+	check.Says(t, s.allocateTask("j-0", "b", api.Allocated), "card of node b") // node b has cards B
 
-	// Two pods fit the quota, and a repeated event counts once.
+	// Two pods fit the quota, and the repeated event for pod j-1 counts once.
 	for _, pod := range []string{"j-1", "j-2", "j-1"} {
 		check.NoError(t, s.allocateTask(pod, "a", api.Pipelined))
 	}
 	check.Says(t, s.allocateTask("j-0", "a", api.Allocated), "requested <1>, total would be <3>, but capability is <2>")
 
-	// A pod that runs again, because its eviction failed, was placed before, so it is never refused.
+	// The status Running is that of a pod whose eviction failed. It was placed before, so it is never refused.
 	check.NoError(t, s.allocateTask("j-0", "a", api.Running))
 }
 
-// TestBindingCarriesTheChargedQueue: the binding of a pod writes the queue that is charged for it into an annotation, because
-// the owner of a PodGroup may move it to another queue later. It replaces what the pod's creator wrote there. The pod
-// object is shared with Volcano's informer and stays unchanged. Pod j-0 is charged to queue q.
+// TestBindingCarriesTheChargedQueue: the binding of a pod writes the queue that is charged for the pod into an annotation,
+// because the owner of a PodGroup may move the PodGroup to another queue later. The binding replaces what the pod's creator
+// wrote there. It changes a copy: the pod object is shared with Volcano's informer and stays as it is. Pod j-0 is charged
+// to queue q.
 func TestBindingCarriesTheChargedQueue(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8
 		queue q quota={"A":4}; queue second quota={"A":4}
@@ -108,7 +111,7 @@ func TestBindingCarriesTheChargedQueue(t *testing.T) {
 
 		binding := &cache.BindContext{TaskInfo: task}
 		s.p.SetupBindContextExtension(nil, binding)
-		check.Equal(t, "the pod of the informer", before, task.Pod)
+		check.Equal(t, "the pod object of the informer", before, task.Pod)
 
 		bound := binding.TaskInfo
 		check.Equal(t, "queue of the binding", tc.wantQueue, bound.Pod.Annotations["cardquota.dev/charged-queue"])
@@ -131,9 +134,9 @@ func TestEvictionReleasesTheChargedQueue(t *testing.T) {
 	check.Equal(t, "memory released of another queue", 0, released[quotaMemory])
 }
 
-// TestClosedSessionReports: each session reports once when it closes, which proves to the operator with which configuration
-// the scheduler enforces quotas. So it names the hash of its configuration, none if it could not read the arguments, and
-// pods that another scheduler bound.
+// TestClosedSessionReports: each session reports once when it closes, to the observer that is set. The report proves to the
+// operator with which configuration the scheduler enforces quotas. So it has the hash of the configuration, or a problem
+// instead if the arguments are invalid. It also names pods that another scheduler bound.
 func TestClosedSessionReports(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
@@ -142,15 +145,15 @@ func TestClosedSessionReports(t *testing.T) {
 		change     func(*plugin)
 		wantReport SessionReport
 	}{
-		"the hash of its configuration": {
+		"valid arguments: the hash of the configuration": {
 			framework.Arguments{"configHash": "abc"}, func(*plugin) {}, SessionReport{ConfigHash: "abc", At: noon}},
-		"the hash also while the cache is not synced and it places nothing": {
+		"the cache is not synced, so that the session places nothing: the hash as well": {
 			framework.Arguments{"configHash": "abc"}, func(p *plugin) { p.notReadyReason = "not all was seen" },
 			SessionReport{ConfigHash: "abc", At: noon}},
-		"no hash, but the problem, with invalid arguments": {
+		"invalid arguments: no hash, but the problem": {
 			framework.Arguments{"configHash": "abc", "overCommitFactor": 0}, func(*plugin) {},
 			SessionReport{Problem: "argument overCommitFactor is 0: write a number from 1 to 100", At: noon}},
-		"a pod that another scheduler bound": {
+		"another scheduler bound a pod: its name": {
 			framework.Arguments{"configHash": "abc"}, func(p *plugin) { p.cache.otherBindings.boundByOthers["u"] = "ns/p" },
 			SessionReport{ConfigHash: "abc", BoundByOthers: []string{"ns/p"}, At: noon}},
 	}) {
@@ -167,13 +170,13 @@ func TestClosedSessionReports(t *testing.T) {
 
 		s.m.SetSessionObserver(nil)
 		s.enqueueAndAllocate().Close()
-		check.Equal(t, "reports after the observer was removed", 1, len(reports))
+		check.Equal(t, "reports after one more session, without an observer", 1, len(reports))
 	}
 }
 
 // TestLongSessionReportsBeforeItCloses: without a report for 20 seconds the operator takes quotas for unenforced. A session
-// that places many pods can last longer. So it also reports every 5 seconds while it decides about pods, here for 60
-// seconds, with a pod each second.
+// that places many pods can last longer. So the session also reports every 5 seconds while it decides about pods, here for
+// 60 seconds, with a pod each second.
 func TestLongSessionReportsBeforeItCloses(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8; queue q quota={"A":8}; job j queue=q min=1 pending=8`)
 	s.withArguments(framework.Arguments{"configHash": "abc"}).useClock().openSession()
@@ -195,8 +198,8 @@ func TestLongSessionReportsBeforeItCloses(t *testing.T) {
 }
 
 // TestPlacementsOfASessionAreStored: a closed session remembers where it placed pods, so that the plugin does not take them
-// for pods that another scheduler bound. With a quota of 2, job j gets a card. Of gang, one more pod would fit, so its
-// placement is undone and not remembered.
+// for pods that another scheduler bound. With a quota of 2, job j gets a card. One pod of job gang would fit as well, but
+// the gang needs 3. So the session undoes the placement of this pod, and does not remember it.
 func TestPlacementsOfASessionAreStored(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8; queue q quota={"A":2}
 		job j queue=q min=1 pending=1
@@ -209,9 +212,9 @@ func TestPlacementsOfASessionAreStored(t *testing.T) {
 	check.Equal(t, "nodes of pod j-0", []string{"a"}, remembered[s.Pod("j-0").UID].nodes)
 }
 
-// TestOrphanQueuesAreReparented: Volcano panics, or never returns, on a queue whose ancestors do not end at queue root. For
-// the session the plugin makes root the parent of such a queue, and of each queue of a circle. All other queues keep
-// their parents, and root has none. The pod of each queue is placed, within its quota of 1.
+// TestOrphanQueuesAreReparented: Volcano panics, or never returns, on a queue whose ancestors do not end at queue root. So for
+// the session the plugin makes root the parent of a queue whose parent does not exist, and of each queue of a cycle. All
+// other queues keep their parents, and root has none. Then the one pod of each queue below root is placed, on node a.
 func TestOrphanQueuesAreReparented(t *testing.T) {
 	type parents map[string]string // by queue
 
@@ -219,10 +222,10 @@ func TestOrphanQueuesAreReparented(t *testing.T) {
 		"the parent does not exist":                   {parents{"a": "gone"}, parents{"a": "root"}},
 		"a queue is its own parent":                   {parents{"a": "a"}, parents{"a": "root"}},
 		"two queues are parents of each other":        {parents{"a": "b", "b": "a"}, parents{"a": "root", "b": "root"}},
-		"a is below a circle of b and c: a stays":     {parents{"a": "b", "b": "c", "c": "b"}, parents{"a": "b", "b": "root", "c": "root"}},
+		"a is below a cycle of b and c: a stays":      {parents{"a": "b", "b": "c", "c": "b"}, parents{"a": "b", "b": "root", "c": "root"}},
 		"a is below b, whose parent is gone: a stays": {parents{"a": "b", "b": "gone"}, parents{"a": "b", "b": "root"}},
-		"all is well, and c has no parent":            {parents{"a": "b", "b": "root", "c": ""}, parents{"a": "b", "b": "root", "c": ""}},
-		"all is well in a chain of four": {
+		"nothing is wrong, and c has no parent":       {parents{"a": "b", "b": "root", "c": ""}, parents{"a": "b", "b": "root", "c": ""}},
+		"nothing is wrong in a chain of four": {
 			parents{"a": "b", "b": "c", "c": "d", "d": "root"}, parents{"a": "b", "b": "c", "c": "d", "d": "root"}},
 		"root has a parent": {parents{"root": "nowhere", "a": "root"}, parents{"root": "", "a": "root"}},
 	}) {

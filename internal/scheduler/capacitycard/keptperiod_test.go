@@ -15,12 +15,14 @@ import (
 )
 
 // TestFreedCardsAreKeptUntilAllVictimsEnd: evictions for a gang free cards one after the other. The cards that are free
-// already are kept for it for five minutes, counted from the last session in which a victim was still ending as it
-// should. So a victim keeps cards while its grace period lasts, and for a minute until it is deleted, but not for ever.
+// already are kept for the gang, until five minutes after the last session that counts. A session counts if a victim is
+// still there, and is not overdue. A victim is overdue when its grace period is over, or if it is not deleted a minute
+// after the eviction. So a victim that never ends does not keep cards for ever. Minute 0, that of the eviction, counts
+// always. The rule is the same for cardreclaim and for preempt.
 //
-// A card of node a is free at once, the victim old-0 on node b has the second one. A session runs each minute, from minute
-// 0 on. Pod v-0 of training waits for the card of node a, and gets it in minute wantBound. For each victim the comment
-// names the last minute that counts; the rule holds for cardreclaim and for preempt.
+// The card of node a is free at once, and the victim old-0 on node b has the second card of the gang. A session runs each
+// minute, from minute 0 on. Pod v-0 of training waits for the card of node a. It gets the card in minute wantBound, which
+// is 5 minutes after the last minute that counts. A row says what happens to the victim; its numbers are minutes.
 func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
 	const never = 100
 
@@ -28,20 +30,14 @@ func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
 		victim    victim
 		wantBound int
 	}{
-		// Minute 0, in which it is gone.
-		"the victim is deleted and gone at once": {victim{deletedIn: 0, grace: 10, goneIn: 0}, 5},
-		// Minute 2, in which it is seen last.
-		"the victim is gone after 3 minutes, within its grace period": {victim{deletedIn: 0, grace: 10, goneIn: 3}, 7},
-		// Minute 9, before the grace period of 10 minutes is over.
-		"the victim is gone when its grace period ends": {victim{deletedIn: 0, grace: 10, goneIn: 10}, 14},
-		"the victim stays beyond its grace period":      {victim{deletedIn: 0, grace: 10, goneIn: never}, 14},
-		// Minute 0, in which it should be gone.
-		"the victim has no grace period, and stays": {victim{deletedIn: 0, grace: 0, goneIn: never}, 5},
-		// Minute 5: deleted in minute 4, seen last in minute 5.
-		"the victim is deleted after 4 minutes, while the card is kept": {victim{deletedIn: 4, grace: 3, goneIn: 6}, 10},
-		// Minute 0: it is not deleted within a minute.
-		"the victim is never deleted":                                     {victim{deletedIn: never, grace: 0, goneIn: never}, 5},
-		"the victim is deleted after 6 minutes, when nothing is kept now": {victim{deletedIn: 6, grace: 30, goneIn: never}, 5},
+		"deleted and gone at once: minute 0 counts last":                               {victim{deletedIn: 0, grace: 10, goneIn: 0}, 0 + 5},
+		"gone in minute 3, within its grace period: minute 2 counts last":              {victim{deletedIn: 0, grace: 10, goneIn: 3}, 2 + 5},
+		"gone when its grace period of 10 ends: minute 9 counts last":                  {victim{deletedIn: 0, grace: 10, goneIn: 10}, 9 + 5},
+		"stays beyond its grace period of 10: minute 9 counts last":                    {victim{deletedIn: 0, grace: 10, goneIn: never}, 9 + 5},
+		"has no grace period, and stays: minute 0 counts last":                         {victim{deletedIn: 0, grace: 0, goneIn: never}, 0 + 5},
+		"deleted in minute 4, while the card is kept, gone in 6: minute 5 counts last": {victim{deletedIn: 4, grace: 3, goneIn: 6}, 5 + 5},
+		"never deleted, so overdue after a minute: minute 0 counts last":               {victim{deletedIn: never, grace: 0, goneIn: never}, 0 + 5},
+		"deleted in minute 6, when the card is no longer kept: minute 0 counts last":   {victim{deletedIn: 6, grace: 30, goneIn: never}, 0 + 5},
 	}) {
 		for _, action := range []string{"cardreclaim", "preempt"} {
 			bound := newKeptScene(t, action, onePlan).runUntilBound(tc.victim)
@@ -50,13 +46,14 @@ func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
 	}
 }
 
-// TestASecondPlanKeepsWhatTheFirstOneFreed: when a gang loses the node of its second pod, it gets a second plan, with other
-// victims. The card on node a stays kept for the first pod as by the first plan, whose victim is gone after 3 minutes:
-// it was seen last in minute 2, and five minutes later the card is free for training.
+// TestASecondPlanKeepsWhatTheFirstOneFreed: a first plan of evictions freed the card of node a for pod i-0, and evicts old-0
+// on node b. Before minute 0 a second plan for i-0 follows (twoPlans), here without victims. The card of node a stays kept
+// as by the first plan, whose victim is gone in minute 3. A session sees the victim last in minute 2. Five minutes later
+// pod v-0 of training gets the card.
 func TestASecondPlanKeepsWhatTheFirstOneFreed(t *testing.T) {
 	for _, action := range []string{"cardreclaim", "preempt"} {
 		bound := newKeptScene(t, action, twoPlans).runUntilBound(victim{deletedIn: 0, grace: 10, goneIn: 3})
-		check.Equal(t, fmt.Sprintf("the minute in which training gets what %s freed", action), 7, bound)
+		check.Equal(t, fmt.Sprintf("the minute in which training gets what %s freed", action), 2+5, bound)
 	}
 }
 

@@ -45,9 +45,9 @@ func startAPIServer(t *testing.T) *rest.Config {
 }
 
 // TestLoaderFollowsAConfigMapThroughItsLife: the loader watches one ConfigMap of a real API server, with the rights of the
-// scheduler. Until the ConfigMap has a valid text, the loader is not ready and says why. From then on the last valid text
-// stays in force, in the private file that Volcano reads, whatever happens to the ConfigMap. Each change of the state has an
-// event on the ConfigMap.
+// scheduler. Until the ConfigMap has a valid text, the loader is not ready, and its status says why. From then on the last
+// valid text stays in force, in the private file that Volcano reads, whatever happens to the ConfigMap. The ConfigMap gets
+// an event when a text is loaded or rejected, when it has never been valid, and when it is deleted.
 func TestLoaderFollowsAConfigMapThroughItsLife(t *testing.T) {
 	config := startAPIServer(t)
 	g := newPatientGomega(t)
@@ -86,12 +86,12 @@ func TestLoaderFollowsAConfigMapThroughItsLife(t *testing.T) {
 		}).Should(Succeed())
 	}
 
-	// No right to read it, then no ConfigMap.
+	// The loader has no right to read the ConfigMap. Then it has the right, but the ConfigMap does not exist.
 	g.Eventually(status).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("forbidden")))
 	allowReading(t, admin)
 	g.Eventually(status).Should(Equal("NotConfigured: ConfigMap default/scheduler does not exist"))
 
-	// A ConfigMap without the key, then with a text that lacks our plugin.
+	// The ConfigMap has no key volcano-scheduler.conf. Then it has the key, with a text without our plugin.
 	create(&corev1.ConfigMap{ObjectMeta: newConfigMap("").ObjectMeta})
 	g.Eventually(status).Should(Equal("NotConfigured: ConfigMap default/scheduler has no key " + key))
 	update(withoutPlugin)

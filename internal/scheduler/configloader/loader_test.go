@@ -89,9 +89,10 @@ func expectInForce(g Gomega, loader *Loader, text string) {
 	g.Expect(testutil.CollectAndCount(configInfo)).To(Equal(1))
 }
 
-// TestLoaderFollowsAFileThroughItsLife: the loader watches a file. Until that has a valid text, it is not ready, and the
-// private file that Volcano reads does not exist. From then on the last valid text stays in force, whatever happens to the
-// file. The metric configValid is 1 only while the text of the file is in force.
+// TestLoaderFollowsAFileThroughItsLife: the loader watches a file. Until the file has a valid text, the loader is not ready,
+// and the private file that Volcano reads does not exist. From then on the last valid text stays in force in the private
+// file, whatever happens to the watched file. The metric configValid is 1 only while the text of the watched file is in
+// force.
 func TestLoaderFollowsAFileThroughItsLife(t *testing.T) {
 	g := newPatientGomega(t)
 	path := filepath.Join(t.TempDir(), "volcano-scheduler.conf")
@@ -116,14 +117,14 @@ func TestLoaderFollowsAFileThroughItsLife(t *testing.T) {
 	g.Expect(loader.Status().Reason).To(Equal(ReasonLoaded))
 	g.Expect(testutil.ToFloat64(configValid)).To(Equal(1.0))
 
-	// Invalid, incomplete, empty and unreadable texts are rejected, and the valid one stays in force.
+	// Texts with an unknown action, without the plugin, empty, and that are no YAML are rejected. The valid one stays in force.
 	for _, text := range []string{invalid, withoutPlugin, "", "\""} {
 		writeFile(t, path, text)
 		g.Eventually(func() float64 { return testutil.ToFloat64(configValid) }).Should(BeZero())
 		g.Expect(loader.Status().Reason).To(Equal(ReasonRejected))
 		expectInForce(g, loader, valid)
 
-		writeFile(t, path, valid)
+		writeFile(t, path, valid) // so that the next text is a change again
 		g.Eventually(func() string { return loader.Status().Reason }).Should(Equal(ReasonLoaded))
 	}
 
@@ -139,8 +140,8 @@ func TestLoaderFollowsAFileThroughItsLife(t *testing.T) {
 }
 
 // TestLoaderFollowsAMountedConfigMap: a kubelet writes each version of a mounted ConfigMap to a new directory, and then
-// replaces the link "..data" to it. The file itself is a link through ..data, so no event names it. The loader loads the
-// second version all the same.
+// replaces the link "..data" to that directory. The watched file is a link through ..data, so no event of the file system
+// names the file. The loader loads the second version all the same.
 func TestLoaderFollowsAMountedConfigMap(t *testing.T) {
 	g := newPatientGomega(t)
 	dir := t.TempDir()
@@ -169,7 +170,8 @@ func TestLoaderEndsIfTheDirectoryOfItsFileDoesNotExist(t *testing.T) {
 }
 
 // TestATextThatVolcanoRefusesIsNotLoaded: the loader validates a text, adds its hash, and then asks Volcano's own parser
-// (Accept). Here that refuses texts with the plugin gang, which the first text has and the second has not.
+// through Accept. Here Accept stands for a parser that refuses texts with the plugin gang. The first text has this plugin
+// and is not loaded, the second has it not and is loaded.
 func TestATextThatVolcanoRefusesIsNotLoaded(t *testing.T) {
 	g := newPatientGomega(t)
 	path := filepath.Join(t.TempDir(), "scheduler.conf")
@@ -190,8 +192,9 @@ func TestATextThatVolcanoRefusesIsNotLoaded(t *testing.T) {
 	g.Eventually(func(g Gomega) { expectInForce(g, loader, otherValid) }).Should(Succeed())
 }
 
-// TestAFailedWriteOfThePrivateFileIsRepeated: the text of the file does not change, but the private file could not be
-// written, because its stage directory was missing. The next reload writes it.
+// TestAFailedWriteOfThePrivateFileIsRepeated: the loader has a valid text, but cannot write the private file that Volcano
+// reads, because the stage directory is missing in which it prepares the file. The next reload writes the private file,
+// although the text has not changed.
 func TestAFailedWriteOfThePrivateFileIsRepeated(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	path := filepath.Join(t.TempDir(), "scheduler.conf")
@@ -206,8 +209,9 @@ func TestAFailedWriteOfThePrivateFileIsRepeated(t *testing.T) {
 	expectInForce(g, loader, valid)
 }
 
-// TestThePrivateFileIsReadableByItsUserOnly: another user of the machine could change the scheduler through it. After a
-// replacement the stage directory, in which the next text is written, is empty again.
+// TestThePrivateFileIsReadableByItsUserOnly: Volcano reads its configuration from the private file. So only the user of the
+// scheduler may read and write the file, and use its directories: another user could change the scheduler through them.
+// After a replacement the stage directory, in which the loader writes the next text first, is empty again.
 func TestThePrivateFileIsReadableByItsUserOnly(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	file := check.Value(newPrivateFile(t.TempDir()))(t)
@@ -221,8 +225,8 @@ func TestThePrivateFileIsReadableByItsUserOnly(t *testing.T) {
 }
 
 // TestVolcanoSeesEveryReplacement: Volcano watches the directory of the private file, and reads the file after an event
-// Create or Write. Each of 200 replacements must raise exactly one event Create. A reader that reads all the time must
-// always find one of the two whole texts, never a part.
+// Create or Write. Each of 200 replacements of its text must raise exactly one event Create. A reader that reads the file
+// all the time must always find one of the two whole texts, never a part of a text.
 func TestVolcanoSeesEveryReplacement(t *testing.T) {
 	g := newPatientGomega(t)
 	file := check.Value(newPrivateFile(t.TempDir()))(t)
@@ -262,7 +266,7 @@ func TestVolcanoSeesEveryReplacement(t *testing.T) {
 
 	g.Consistently(watcher.Events(), "50ms").ShouldNot(Receive(), "one replacement is one event")
 	close(stop)
-	g.Expect(<-partOfText).To(BeEmpty())
+	g.Expect(<-partOfText).To(BeEmpty()) // the closed channel gives "" if the reader found no part
 }
 
 // fixedSource is a source that never changes.

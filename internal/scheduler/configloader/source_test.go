@@ -16,8 +16,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAConfigMapThatCannotBeReadYetIsReadLater: the API server first forbids to list ConfigMaps. The status says so, and the
-// loader tries again. Once the API server answers, it loads the text.
+// TestAConfigMapThatCannotBeReadYetIsReadLater: the API server, here a test server, first forbids the loader to read its
+// ConfigMap. The status of the loader says so, and the loader tries again. Once the API server answers with the ConfigMap,
+// the loader loads the text.
 func TestAConfigMapThatCannotBeReadYetIsReadLater(t *testing.T) {
 	var isAllowed atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

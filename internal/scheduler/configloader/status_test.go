@@ -13,8 +13,9 @@ import (
 )
 
 // TestEventsAreCutAtTheLimitOfTheAPI: the API server refuses an event whose note has more than 1024 bytes (maxEventNote).
-// A longer message is cut after a whole character, and ends with "…". A Chinese character has three bytes, so the three
-// rows with it put each of its bytes at the cut. A percent sign in a message is no format.
+// The loader cuts a longer message after a whole character, and ends it with "…", which has three bytes. A Chinese character
+// has three bytes as well, so each of the three rows with it has another byte of the character at the limit. A "%d" in a
+// message is no format; otherwise the note would be longer.
 func TestEventsAreCutAtTheLimitOfTheAPI(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		message   string
@@ -37,8 +38,8 @@ func TestEventsAreCutAtTheLimitOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestArgumentsWithoutEffectHaveAWarning: Volcano ignores the argument enableTopologyAwarePreemption of the action preempt
-// here. The text is loaded all the same, and a second event warns of the argument.
+// TestArgumentsWithoutEffectHaveAWarning: Volcano ignores the argument enableTopologyAwarePreemption of the action preempt if
+// its value is in quotes, as here. The loader loads the text all the same, and a second event warns of the argument.
 func TestArgumentsWithoutEffectHaveAWarning(t *testing.T) {
 	recorder := record.NewFakeRecorder(10)
 	text := valid + "configurations:\n- name: preempt\n  arguments:\n    enableTopologyAwarePreemption: \"true\"\n"

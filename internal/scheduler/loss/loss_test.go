@@ -83,10 +83,12 @@ func naivePrice(pods []drawnPod, saved int, limits map[string]int) (whole int64,
 	return whole, left, fails
 }
 
-// TestAPriceIsWhatIsLost: the price of evicting a job is the work that is lost. For random jobs it equals a naive count of
-// hours of each pod: those since the last checkpoint, or all hours of a Kubernetes Job that fails. A Job fails if it has
-// more pods to lose than its backoffLimit, less the pods that ended before. Then also the work of its succeeded pods is
-// lost.
+// TestAPriceIsWhatIsLost: the price of evicting all pods of a job is the work that is lost. Random pods belong to Kubernetes
+// Job a, to Job b, or to no Job. naivePrice counts their hours one by one, and the price must agree with that count.
+//
+// A running pod loses the hours since the last checkpoint, "saved" hours ago. A Kubernetes Job fails if more of its pods run
+// than it may lose: its backoffLimit, less the pods that ended before. If it fails, all hours of its running and succeeded
+// pods are lost. The test also compares how many evictions all Jobs survive, and the price of each pod alone.
 func TestAPriceIsWhatIsLost(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		saved := rapid.IntRange(0, 6).Draw(t, "saved") // hours ago
@@ -123,9 +125,10 @@ func TestAPriceIsWhatIsLost(t *testing.T) {
 	})
 }
 
-// TestAnUnknownJobFailsByAnyEviction: a pod belongs to Kubernetes Job a, whose backoffLimit the scheduler does not know: it
-// may not read Jobs, or has not read this one yet. So it assumes that one eviction ends the Job, and all its work is lost.
-// The pod has used 2 cards for 3 hours. Once a pod of the Job has ended by an eviction, the Job counts as failing.
+// TestAnUnknownJobFailsByAnyEviction: a pod belongs to Kubernetes Job a, whose backoffLimit the scheduler does not know. The
+// scheduler may not read Jobs, or has not read this one yet. So it assumes that the Job survives no eviction (Fails), and
+// that an eviction loses all its work: the pod has used 2 cards for 3 hours. Once a pod of the Job has ended by an
+// eviction, the Job fails already (IsFailing).
 func TestAnUnknownJobFailsByAnyEviction(t *testing.T) {
 	running := (&drawnPod{state: Placed, job: "a", cards: 2, started: 3}).pod(0)
 	ended := (&drawnPod{state: Ended, job: "a"}).pod(1)
@@ -136,24 +139,24 @@ func TestAnUnknownJobFailsByAnyEviction(t *testing.T) {
 		"the scheduler has not read this Job": unknown,
 	}) {
 		price := PriceOf("ns", []Pod{running}, now, now, limits)
-		check.That(t, price.Fails && !price.IsFailing, "before an eviction: fails %v, is failing %v", price.Fails, price.IsFailing)
+		check.That(t, price.Fails && !price.IsFailing, "before an eviction: Fails is %v, IsFailing is %v", price.Fails, price.IsFailing)
 		check.Equal(t, "evictions that the Job survives", 0, price.EvictionsLeft)
 		check.Equal(t, "loss in card-seconds", 2*3*3600, price.Whole())
 
 		price = PriceOf("ns", []Pod{running, ended}, now, now, limits)
-		check.That(t, price.IsFailing, "the Job is not failing after an eviction: %+v", price)
+		check.That(t, price.IsFailing, "the Job does not fail after an eviction: %+v", price)
 	}
 }
 
-// TestLossIsInCardSecondsOrCoreSeconds: the loss of a pod is cards × time since its last checkpoint or start. A pod
-// without cards counts its CPU cores instead. CPU and memory are reclaimed only if the policy says so; otherwise MilliCPU
-// is 0. The pod has run for an hour, 3600 seconds.
+// TestLossIsInCardSecondsOrCoreSeconds: the loss of a pod is its cards × the time since its start, here an hour or 3600
+// seconds without a checkpoint. For a pod without cards, its CPU cores count instead. If the policy does not reclaim CPU
+// and memory, the pod is passed with MilliCPU 0.
 func TestLossIsInCardSecondsOrCoreSeconds(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ cards, milliCPU, want int64 }{
-		"2 cards, CPU is not reclaimed: card-seconds": {2, 0, 2 * 3600},
-		"2 cards and 4 cores: card-seconds":           {2, 4000, 2 * 3600},
-		"no cards, 4 cores: core-seconds":             {0, 4000, 4 * 3600},
-		"no cards, CPU is not reclaimed: nothing":     {0, 0, 0},
+		"2 cards, and CPU is not reclaimed: card-seconds": {2, 0, 2 * 3600},
+		"2 cards and 4 cores: card-seconds":               {2, 4000, 2 * 3600},
+		"no cards, 4 cores: core-seconds":                 {0, 4000, 4 * 3600},
+		"no cards, and CPU is not reclaimed: no loss":     {0, 0, 0},
 	}) {
 		pod := (&drawnPod{started: 1}).pod(0)
 		pod.Cards = tc.cards
