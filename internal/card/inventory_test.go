@@ -172,8 +172,9 @@ func TestInventoryAddsUpTheCardsOfAllNodes(t *testing.T) {
 	}
 }
 
-// TestOneCardUnderTwoResources: two device plugins may offer the same model under two resources, 8 cards on each of two
-// nodes. Both resources are found for the name, because a pod may request either, and the 16 cards are one sum.
+// TestOneCardUnderTwoResources: two device plugins may offer the same model under two resources. Here the label npu
+// names Ascend-910B on two nodes, with 8 cards each. Both resources are found for the name, because a pod may request
+// either, and the 16 cards are one sum.
 func TestOneCardUnderTwoResources(t *testing.T) {
 	inventory := inventoryOf(map[string]string{
 		"own":     npu + "huawei.com/Ascend910:8",

@@ -86,7 +86,7 @@ func TestWrongMappingsAreRefusedWithTheEntry(t *testing.T) {
 			mappings:   Mappings{{Resource: "a.b/c", Model: "X", MemoryLabel: "m"}},
 			wantErrors: []string{"entry 1, memoryLabel: has no effect"},
 		},
-		"shares lack memoryLabel": {
+		"shares without memoryLabel": {
 			mappings:   Mappings{{Resource: "a.b/c.shared", Model: "X"}},
 			wantErrors: []string{"entry 1, memoryLabel: is missing"},
 		},

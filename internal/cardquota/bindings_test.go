@@ -57,7 +57,7 @@ func TestNewBindings(t *testing.T) {
 		schedulers []string
 		wantWaited []time.Duration
 	}{
-		"scheduler volcano: the pods new and clock went back": {
+		"scheduler volcano: pod new, and the pod whose clock went back": {
 			schedulers: []string{"volcano"},
 			wantWaited: []time.Duration{time.Minute, 0},
 		},

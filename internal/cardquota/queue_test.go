@@ -58,9 +58,9 @@ func managedFields(manager string, operation metav1.ManagedFieldsOperationType, 
 }
 
 // TestTheOperatorAppliesTheFieldsOfTheCardQuota: the operator writes the Queue of a CardQuota by server-side apply.
-// It owns exactly the fields that the CardQuota decides. Weight, parent, label managed-by and annotation
-// closed-by-parent stay as another manager wrote them. Each row has the CardQuota, the live Queue if there is one,
-// and what the operator applies.
+// It owns exactly the fields that the CardQuota decides. If another manager wrote another weight, parent, label
+// managed-by or annotation closed-by-parent, the operator leaves that field. Each row has the CardQuota, the live
+// Queue if there is one, and what the operator applies.
 func TestTheOperatorAppliesTheFieldsOfTheCardQuota(t *testing.T) {
 	annotations := func(extra map[string]string) map[string]string {
 		all := map[string]string{

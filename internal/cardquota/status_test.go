@@ -153,7 +153,7 @@ func TestConditionsSayWhatKeepsAQueueFromWork(t *testing.T) {
 			"WithinQuota": {"True", "WithinQuota", "no card is used beyond its quota"},
 			"Ready":       {"True", "Ready", "queue team carries this quota and starts pods"},
 		}},
-		"5 H800 are used, 2 are the quota: over quota, and Ready": {
+		"5 H800 are used of a quota of 2: over quota, and still Ready": {
 			change: func(f *StatusInput) { f.Usage.Used = cards{"NVIDIA-H800": 5} },
 			want: map[string]condition{
 				"WithinQuota": {"False", "OverQuota", "3 NVIDIA-H800 too many (5 used, quota 2): running pods continue, and no " +
@@ -210,7 +210,7 @@ func TestConditionsSayWhatKeepsAQueueFromWork(t *testing.T) {
 			change: func(f *StatusInput) { f.Usage = nil },
 			want:   map[string]condition{"WithinQuota": {"Unknown", "NotCounted", "pods have not been counted yet"}},
 		},
-		"pods were counted before the operator restarted: as before": {
+		"pods were counted before the operator restarted: the condition stays": {
 			change: func(f *StatusInput) {
 				f.Usage = nil
 				f.Quota.Status.Conditions = []metav1.Condition{{
@@ -278,8 +278,8 @@ func TestADeletedCardQuotaHasNoQuota(t *testing.T) {
 }
 
 // TestQueueSyncedNamesOtherManagers: when the operator replaces a field that another manager changed, condition
-// QueueSynced says who wrote what, and keeps it until the spec changes. A weight that another manager keeps is in the
-// condition, too.
+// QueueSynced says who wrote what. The message stays until the spec, which is at generation 3, changes. A weight that
+// another manager keeps is in the condition, too.
 func TestQueueSyncedNamesOtherManagers(t *testing.T) {
 	quotaByKubectl := []FieldConflict{{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"}}
 	replaced := metav1.Condition{
@@ -311,7 +311,7 @@ func TestQueueSyncedNamesOtherManagers(t *testing.T) {
 			wantReason:  "ForeignChangeReplaced",
 			wantMessage: "before",
 		},
-		"a change was replaced before generation 3 of the spec: forgotten": {
+		"a change was replaced for generation 2 of the spec, now it is 3: the message goes": {
 			before:     metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2},
 			wantReason: "Synced",
 		},

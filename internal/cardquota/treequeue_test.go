@@ -317,10 +317,10 @@ func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
 	}
 }
 
-// TestTheParentIsLeftToOtherManagers: the last field manager of spec.parent decides it. The operator sets spec.parent
-// where it owns the field, where no manager set it, or where Volcano's queue controller filled in the default root.
-// It leaves another value of any other manager. Each row has the parent in the live Queue, its manager, and the
-// parent that the operator wants.
+// TestTheParentIsLeftToOtherManagers: the operator sets spec.parent of a Queue where it owns the field, or where the
+// field is empty. It also replaces the default root that has no manager, or that Volcano's queue controller filled
+// in. Otherwise it leaves a parent other than the wanted one to its manager, or to "another client" if no manager is
+// known. Each row has the parent in the live Queue, its manager, and the parent that the operator wants.
 func TestTheParentIsLeftToOtherManagers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		live, manager, want string

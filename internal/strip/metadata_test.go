@@ -140,7 +140,7 @@ func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
 		},
 		"a card name of 200 KiB": {
 			annotations: map[string]string{"volcano.sh/card.name": strings.Repeat("A|", 100<<10)},
-			maxWeight:   6000,
+			maxWeight:   6000, // 4096 bytes of card names are valid, and one more is kept, so that it stays refused
 			wantRefused: true,
 		},
 		"a queue name of 200 KiB": {
