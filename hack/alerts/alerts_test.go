@@ -66,9 +66,12 @@ func anomalies(reason string) (series []string) {
 }
 
 // TestAlertsFireWithinHalfAnHour: Prometheus evaluates the alerts of config/prometheus every 30 s, on what both
-// programs serve for half an hour. Each row has the series of one situation, and wants the alerts that fire at
-// any time in it. Names such as operatorDies are series of the constants above: in this one the operator is
-// scraped until it dies after ten minutes. Where no row says otherwise, the operator counts the pods each time.
+// programs serve for half an hour. Each row has the series of one situation, and wants the alerts that fire at any
+// time in it. A series has one value per scrape, every 30 s. "1x19 0x40" changes from 1 to 0 after ten minutes, and
+// "0+30x60" grows by 30. "_x19" has no value yet, and "stale" ends the series. Names such as operatorDies are series
+// of the constants above: in this one the operator is scraped until it dies after ten minutes. anomalies(reason) are
+// series with one anomaly of that reason. In rows without a series cardquota_last_recount_timestamp_seconds, the
+// operator counts the pods all the time.
 func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 	for name, tc := range map[string]struct {
 		series []string
@@ -280,9 +283,10 @@ func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 	}
 }
 
-// TestAlertsThatWaitForLongFireWithinTwoHours: some alerts wait for more than half an hour, so that a node that
-// is down or a tide does not fire them. Each row has the series of one situation of two hours, in which the
-// operator counts and queue q exists, and wants the alerts that fire.
+// TestAlertsThatWaitForLongFireWithinTwoHours: some alerts wait for more than half an hour, so that a node that is
+// down or a tide does not fire them. Each row has the series of one situation of two hours, in which the operator
+// counts and queue q exists, and wants the alerts that fire. A series has one value per scrape, every 30 s. "0x20
+// 2x60" is 0 for ten minutes and then 2 for half an hour, "0+2x240" grows by 2.
 func TestAlertsThatWaitForLongFireWithinTwoHours(t *testing.T) {
 	for name, tc := range map[string]struct {
 		series []string
@@ -393,7 +397,8 @@ func TestSummariesNameWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestEachAlertFiresInATest: an alert that is not in this list fires in no row above, and is not tested.
+// TestEachAlertFiresInATest: the list has the alerts that the rows of the tests above want. config/prometheus has
+// exactly these, in this order. So a new alert fails this test until a row and the list have it.
 func TestEachAlertFiresInATest(t *testing.T) {
 	var names []string
 	for _, rule := range parsedRules(t) {

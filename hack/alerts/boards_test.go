@@ -58,9 +58,10 @@ func readBoards(t *testing.T) map[string]board {
 	return all
 }
 
-// TestBoardsKeepTheRulesOfGrafanasLinter: those of dashboard-linter that fit. A board cannot be edited in
-// Grafana, where changes would be lost. Its variables are refreshed with the time. Each panel has a number of
-// its own, a title, a description, a unit and the data source that the user chose; so has each query.
+// TestBoardsKeepTheRulesOfGrafanasLinter: the boards keep those rules of Grafana's dashboard-linter that fit here. A
+// board cannot be edited in Grafana, where changes would be lost. Variables that come from a query are refreshed when
+// the range of time changes. Each panel has a number of its own, a title, a description and a unit. Each query has a
+// name of its own in its panel. Panels and queries use the data source that the user chose.
 func TestBoardsKeepTheRulesOfGrafanasLinter(t *testing.T) {
 	for name, b := range readBoards(t) {
 		ids := map[int]bool{}
@@ -86,7 +87,7 @@ func checkQueries(t *testing.T, name string, p boardPanel) {
 	t.Helper()
 	refs := map[string]bool{}
 	for _, target := range p.Targets {
-		expectThat(t, target.RefID != "" && !refs[target.RefID] && target.Datasource.UID == boardSource, "%s: panel %q: query %q lacks something", name, p.Title, target.RefID)
+		expectThat(t, target.RefID != "" && !refs[target.RefID] && target.Datasource.UID == boardSource, "%s: panel %q: query %q has no name of its own, or another data source", name, p.Title, target.RefID)
 		refs[target.RefID] = true
 	}
 }
@@ -98,9 +99,10 @@ func checkVariables(t *testing.T, name string, b board) {
 	}
 }
 
-// TestBoardsQueryMetricsThatTheProgramsExport: each query of a board parses, and uses at least one metric,
-// which docs/metrics.md explains. Counters (_total, _bucket) are read by their increase over a range, and
-// gauges as they are. TestBoardsAndAlertsUseLabelsThatTheirMetricsHave checks the labels.
+// TestBoardsQueryMetricsThatTheProgramsExport: each query of a board parses, and uses at least one metric, which
+// docs/metrics.md explains. Counters (_total, _bucket) are read by their increase over a range, and gauges as they
+// are. Two exceptions: a counter before "unless" counts whole, as it is new, and "up" may be read in both ways.
+// TestBoardsAndAlertsUseLabelsThatTheirMetricsHave checks the labels.
 func TestBoardsQueryMetricsThatTheProgramsExport(t *testing.T) {
 	known := documentedNames(t)
 	known["up"] = true
@@ -139,11 +141,12 @@ func isNewSeries(path []promql.Node) bool {
 	return ok && parent.Op == promql.LUNLESS
 }
 
-// TestTheBoardCountsTheFirstValueOfACounter: Prometheus sees no increase when a counter begins with 5, as it
-// has no value before. The panel "Evicted pods" of the board tide counts these 5, if the program could be
-// scraped just before. It counts them once, for the five minutes of its range. After a pause of the scrapes the
-// same value is no increase. Scrapes are 30 s apart: a counter with "_x20 5x20" begins after ten minutes. The
-// rows want the sum of the panel at some times.
+// TestTheBoardCountsTheFirstValueOfACounter: Prometheus sees no increase when a counter begins with 5, as it has no
+// value before. The panel "Evicted pods" of the board tide counts these 5, if the program could be scraped just
+// before. It counts them once, for the five minutes of its range. After a pause of the scrapes the same value is no
+// increase. Scrapes are 30 s apart. A counter with "_x20 5x20" has no value in 20 of them and begins with 5 after ten
+// minutes. "stale" ends a series. A process_start_time of -90000 is 25 hours before. The rows want the sum of the
+// panel at some times.
 func TestTheBoardCountsTheFirstValueOfACounter(t *testing.T) {
 	const program = `job="s",instance="s"`
 	counter := func(values string) string {
@@ -195,10 +198,11 @@ func queryOf(t *testing.T, file, title string) string {
 	return ""
 }
 
-// TestAMetricOfTwoLeadersCountsOnce: while another replica of a program becomes the leader, both serve series
-// for a moment. Boards and alerts must not add them up. Around ten minutes, for two scrapes, the old replica
-// still serves its values, and the new one already serves others. Queue moved changes its tenant and service
-// type meanwhile.
+// TestAMetricOfTwoLeadersCountsOnce: while another replica of a program becomes the leader, both serve series for a
+// moment. Boards and alerts must not add them up. A scrape is every 30 s. The old replica serves its value until
+// 10:30 ("2x21": 2 and 21 times more), and then ends ("stale"). The new one has no value in 19 scrapes ("_x19") and
+// serves its own from 9:30. So at 9:30, 10:00 and 10:30 both serve. The test asks at 10:00. Queue moved is of lab's
+// training for the old replica, and of shop's inference for the new one.
 func TestAMetricOfTwoLeadersCountsOnce(t *testing.T) {
 	ofBothReplicas := func(series, old, now string) []string {
 		name, labels, _ := strings.Cut(series, "{")
@@ -230,19 +234,20 @@ func TestAMetricOfTwoLeadersCountsOnce(t *testing.T) {
 		file, panel string
 		want        map[string]float64
 	}{
-		{"fleet.json", "Online and offline", map[string]float64{`{card="A", service_type="training"}`: 4}},
-		{"fleet.json", "Allocated and healthy cards", map[string]float64{`{card="A"}`: 4}},
-		{"tenant.json", "Waiting by reason", map[string]float64{`{queue="q", reason="NoFreeCard"}`: 1}},
-		{"tenant.json", "Pending cards", map[string]float64{`{card="A", queue="q"}`: 1}},
-		{"tide.json", "Pending by service type", map[string]float64{`{service_type="training"}`: 1}},
-		{"health.json", "Cards out of reach", map[string]float64{`{}`: 2}},
+		{"fleet.json", "Online and offline", map[string]float64{`{card="A", service_type="training"}`: 4}}, // the quota of q
+		{"fleet.json", "Allocated and healthy cards", map[string]float64{`{card="A"}`: 4}},                 // the larger of 3 and 4 allocated
+		{"tenant.json", "Waiting by reason", map[string]float64{`{queue="q", reason="NoFreeCard"}`: 1}},    // the blocked card of q
+		{"tenant.json", "Pending cards", map[string]float64{`{card="A", queue="q"}`: 1}},                   // the pending card of q
+		{"tide.json", "Pending by service type", map[string]float64{`{service_type="training"}`: 1}},       // the pending card of q
+		{"health.json", "Cards out of reach", map[string]float64{`{}`: 2}},                                 // the unowned cards
 		{"health.json", "Quotas enforced", map[string]float64{`{}`: 1}},
 		{"health.json", "Scheduler places pods", map[string]float64{`{}`: 1}},
 	} {
-		equal(t, tc.file+": "+tc.panel+" (-want +got)", tc.want, scene.valuesOf(queryOf(t, tc.file, tc.panel), overlap))
+		query := queryOf(t, tc.file, tc.panel) // the first of the panel
+		equal(t, tc.file+": "+tc.panel+" (-want +got)", tc.want, scene.valuesOf(query, overlap))
 	}
 
-	// Queue moved counts once, with either type: 3 + 1 cards are used.
+	// Of q's 2 and 3 used cards the larger counts. Queue moved counts once, as training or inference: 3 + 1.
 	sum := 0.0
 	for _, value := range scene.valuesOf(queryOf(t, "fleet.json", "Used by service type"), overlap) {
 		sum += value
@@ -252,9 +257,9 @@ func TestAMetricOfTwoLeadersCountsOnce(t *testing.T) {
 	for _, rule := range parsedRules(t) {
 		answer := scene.runQuery(rule.Expr, overlap)
 		switch rule.Alert {
-		case queueOverQuota: // 4 used of the old replica, and a quota of 4 of the new one
+		case queueOverQuota: // the larger values count: 4 used of the old replica, and a quota of 4 of the new one
 			equal(t, "queues over their quota", 0, len(answer))
-		case tenantStarving:
+		case tenantStarving: // q has waited since -4000 s, and it is 600 s
 			requireThat(t, len(answer) == 1 && answer[0].F == 4600, "queues that starve: %v, want one for 4600 s", answer)
 			equal(t, "tenant and project", "lab llm", answer[0].Metric.Get("tenant")+" "+answer[0].Metric.Get("project"))
 		}
@@ -270,10 +275,10 @@ func (w *scrapedSeries) valuesOf(expression string, at time.Duration) map[string
 	return values
 }
 
-// TestSeriesThatEndCountAsZero: the operator ends the series of a queue and card when all their numbers are 0.
-// Sums of a board are then 0, rows of tables are gone, and alerts end. Queue left uses 2 cards without a quota,
-// has one pending, and a pod that starves. Between eight and ten minutes its series end. Queue kept has a quota
-// of 4 all the time.
+// TestSeriesThatEndCountAsZero: the operator ends the series of a queue and card when all their numbers are 0. Sums
+// of a board are then 0, series by queue are gone, and alerts end. Queue left has a quota of 0, uses 2 cards, has one
+// pending, and a pod that starves. A scrape is every 30 s. The series of left have a value until 9:00 ("2x18": 2 and
+// 18 times more) and then end ("stale"). Queue kept has a quota of 4 all the time.
 func TestSeriesThatEndCountAsZero(t *testing.T) {
 	const (
 		before = 8 * time.Minute

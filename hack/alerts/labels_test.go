@@ -180,9 +180,10 @@ func TestBoardsAndAlertsUseLabelsThatTheirMetricsHave(t *testing.T) {
 	}
 }
 
-// TestLabelsThatAMetricDoesNotHaveAreFound: the check of TestBoardsAndAlertsUseLabelsThatTheirMetricsHave must find a wrong
-// label, and accept a right one. Metric a has the labels queue and card, metric info has queue and tenant; Prometheus adds
-// job. Each row is a query and the number of faults in it.
+// TestLabelsThatAMetricDoesNotHaveAreFound: the check of TestBoardsAndAlertsUseLabelsThatTheirMetricsHave must find a
+// wrong label, and accept a right one. Metric a has the labels queue and card, metric info has queue and tenant;
+// Prometheus adds job. Metric b does not exist, and a quantile needs the label le. Each row is a query and the number
+// of faults in it.
 func TestLabelsThatAMetricDoesNotHaveAreFound(t *testing.T) {
 	known := map[string][]string{"a": {"queue", "card"}, "info": {"queue", "tenant"}}
 

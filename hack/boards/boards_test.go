@@ -114,8 +114,8 @@ func TestConfigMapsOfBoardsHaveTheLabelOfGrafanasSidecar(t *testing.T) {
 	}
 }
 
-// TestEachPanelSaysWhatItShows: a panel has a title of its own on its board, a description that is a sentence,
-// and a unit. It has at most 24 columns, and queries with a legend each.
+// TestEachPanelSaysWhatItShows: a panel has a title of its own on its board, a description that is a sentence, and a
+// unit. It is at most 24 columns wide, and has queries with a legend each.
 func TestEachPanelSaysWhatItShows(t *testing.T) {
 	for _, b := range boards {
 		seen := map[string]bool{}

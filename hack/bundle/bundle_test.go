@@ -136,7 +136,8 @@ func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 		want        string
 	}{
 		"no icon": {func(b *manifests.Bundle) { b.CSV.Spec.Icon = nil }, "Icon not specified"},
-		"PodDisruptionBudgets without a version": {func(b *manifests.Bundle) {
+		// A permission names no version, so it may be for one that Kubernetes has removed, unless the CSV lists one.
+		"a permission for PodDisruptionBudgets, and no version of them in the CSV": {func(b *manifests.Bundle) {
 			for i := range b.CSV.Spec.CustomResourceDefinitions.Owned {
 				b.CSV.Spec.CustomResourceDefinitions.Owned[i].Resources = nil
 			}
@@ -225,7 +226,7 @@ func TestTextsOfTheBundleFitACatalog(t *testing.T) {
 }
 
 // TestTheOperatorIsInstalledForAllNamespacesOnly: queues and nodes belong to the whole cluster, so the operator
-// cannot be limited to some namespaces. Of OLM's four install modes the bundle supports this one.
+// cannot be limited to some namespaces. Of OLM's four install modes the bundle supports AllNamespaces only.
 func TestTheOperatorIsInstalledForAllNamespacesOnly(t *testing.T) {
 	got := map[v1alpha1.InstallModeType]bool{}
 	for _, mode := range loadBundle(t).CSV.Spec.InstallModes {

@@ -263,7 +263,8 @@ func TestAReleaseReplacesTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestTheFirstReleaseReplacesNone: it has no version before it, and skips none.
+// TestTheFirstReleaseReplacesNone: the first release has no version before it. So its CSV replaces none, and has no
+// annotation with a range of versions to skip.
 func TestTheFirstReleaseReplacesNone(t *testing.T) {
 	first := newCSV("0.1.0", "")
 	noError(t, (releaseOptions{}).setVersion(first))

@@ -46,7 +46,7 @@ func TestTheBundleHasTheWebhooksOfConfig(t *testing.T) {
 	expectThat(t, len(got) >= 5, "the bundle has only %d webhooks: is config/webhook read right?", len(got))
 }
 
-// TestTheBundleHasNoServiceForWebhooks: OLM creates its own Service for them. The bundle has only the two
+// TestTheBundleHasNoServiceForWebhooks: OLM creates its own Service for webhooks. The bundle has only the two
 // Services by which Prometheus scrapes the programs.
 func TestTheBundleHasNoServiceForWebhooks(t *testing.T) {
 	names := map[string]bool{}

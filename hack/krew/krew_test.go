@@ -102,7 +102,7 @@ func TestEqualProgramsGiveEqualArchives(t *testing.T) {
 		dist := newBuild(t)
 		check.NoError(t, run(options{root: "../..", dist: dist, version: "v1"}, io.Discard))
 		_, err := os.Stat(filepath.Join(dist, "cardquota.yaml"))
-		check.That(t, os.IsNotExist(err), "without -url there is no manifest")
+		check.That(t, os.IsNotExist(err), "a manifest was written without -url")
 		return string(readFile(t, dist, "checksums.txt"))
 	}
 	check.Equal(t, "checksums", checksums(), checksums())

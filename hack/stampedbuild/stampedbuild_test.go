@@ -277,8 +277,8 @@ func TestAResultThatLostAFileIsBuiltAgain(t *testing.T) {
 	check.Equal(t, "builds", 3, e.countBuilds())
 }
 
-// TestResultsThatWereNotUsedForThirtyDaysAreRemoved: each build removes them from the cache. One result was
-// last used 32 days ago, another one 29 days ago. Then a new source is built.
+// TestResultsThatWereNotUsedForThirtyDaysAreRemoved: each build removes from the cache the results that were not used
+// for 30 days. One result was last used 32 days ago, another one 29 days ago. Then a new source is built.
 func TestResultsThatWereNotUsedForThirtyDaysAreRemoved(t *testing.T) {
 	e := newBuildEnv(t)
 	c := e.newClone()

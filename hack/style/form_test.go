@@ -121,8 +121,9 @@ func TestAFunctionOfTwelveLinesNeedsAParagraph(t *testing.T) {
 	}
 }
 
-// TestAFunctionLiteralOfTwelveLinesNeedsAParagraph: its body counts for itself. The blank line of the function around it
-// does not help it. The literal begins in the third line of the body, which is line 4 of the file.
+// TestAFunctionLiteralOfTwelveLinesNeedsAParagraph: the body of a function literal counts by itself. A blank line in
+// the function around the literal does not help. The literal begins in the third line of the body, which is line 4 of
+// the file.
 func TestAFunctionLiteralOfTwelveLinesNeedsAParagraph(t *testing.T) {
 	found := findingsInBody(t, "f()\n\ngo func() {\n"+strings.Repeat("f()\n", 12)+"}()")
 	expectFindings(t, "4: a function of 12 lines without a paragraph: put a blank line between the steps", found)

@@ -127,7 +127,8 @@ func TestSentencesOfMoreThanFortyWordsAreFound(t *testing.T) {
 	}
 }
 
-// TestAPageHasAtMostEighteenWordsASentence: on average. Three sentences of 19 words each are too many.
+// TestAPageHasAtMostEighteenWordsASentence: the sentences of a page have at most 18 words on average. So a page of
+// three sentences with 19 words each is refused.
 func TestAPageHasAtMostEighteenWordsASentence(t *testing.T) {
 	sentence := strings.TrimSpace(strings.Repeat("word ", 19)) + ". "
 	found := findingsOf(t, map[string]string{"page.md": strings.Repeat(sentence, 3)})

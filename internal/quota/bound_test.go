@@ -102,15 +102,16 @@ func TestRefusalNamesInventedCardsAsWritten(t *testing.T) {
 }
 
 // TestManyChoicesAreBoundedWork: 16 card names allow 65,519 different lists of alternatives, and users choose them.
-// Reservations keep at most maxChoices (64) of them apart. Beyond that each request reserves all of its cards, which
-// is more than it needs, so there are only 16 reservations: one for each card.
+// Reservations keep at most maxChoices (64) of them apart. Beyond that a request reserves its count of each of its
+// alternatives, which is more than it needs. So there are only 16 reservations, one for each card. The check of a job
+// with 2000 choices is bounded too.
 func TestManyChoicesAreBoundedWork(t *testing.T) {
 	names := cardNames("M", 16)
 	l := newLedgerWithQuota(names, 10_000)
 
 	var reservations Reservations
 	reservations.addEach(newJobOfChoices(names, maxChoices, 1))
-	check.That(t, !reservations.split, "as many choices as are allowed reserve all of their cards")
+	check.That(t, !reservations.split, "requests with as many choices as are allowed reserve each of their alternatives")
 	check.Equal(t, "reservations for as many choices as are allowed", maxChoices, len(reservations.Cards))
 
 	m, insufficient := matchInQueue(l, &reservations, newJobOfChoices(names, 2000, 1))
@@ -118,7 +119,7 @@ func TestManyChoicesAreBoundedWork(t *testing.T) {
 	checkWork(t, m, 1+16+maxChoices+maxJobChoices, 2*16*(1+maxChoices+maxJobChoices), 1_000_000)
 
 	reservations.Add(newJobOfChoices(names, 2000, 1))
-	check.That(t, reservations.split, "2000 choices do not reserve all of their cards")
+	check.That(t, reservations.split, "requests with 2000 choices do not reserve each of their alternatives")
 	check.Equal(t, "reservations for 2000 choices among 16 cards", 16, len(reservations.Cards))
 
 	for range 3 { // as in a queue without limits, where users may request any card
@@ -175,9 +176,9 @@ func BenchmarkCheckEnqueue(b *testing.B) {
 	}
 }
 
-// TestTooManyChoicesReserveNeverTooLittle: when there are too many choices, each request reserves all of its cards.
-// That may refuse a job that would fit, but must never accept one that does not: what fits beside such reservations
-// also fits beside the original ones, as brute force finds. Quotas, reservations and the job are random.
+// TestTooManyChoicesReserveNeverTooLittle: when there are too many choices, a request reserves each of its
+// alternatives. That may refuse a job that would fit, but must never accept one that does not: what fits beside such
+// reservations also fits beside the original ones, as brute force finds. Quotas, reservations and the job are random.
 func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 	names := []card.Name{"A", "B", "C"}
 	seed.Check(t, func(t *rapid.T) {
@@ -245,7 +246,8 @@ func TestReservationsDoNotDependOnTheOrder(t *testing.T) {
 
 // TestExcessIsWhatAnotherRequestDoesNotCover: Excess returns the part of one request that another does not cover,
 // nothing if it covers all. A request for A is covered by one for A. One for A or B is covered by one for A, because
-// A satisfies it; one for A is not covered by one for A or B, which may get B.
+// A satisfies it; one for A is not covered by one for A or B, which may get B. The row "5 A by 4 A" asks whether a
+// request for 4 A covers one for 5 A. There "whole" is the 4 A, and "part" the 5 A.
 func TestExcessIsWhatAnotherRequestDoesNotCover(t *testing.T) {
 	newJob := func(milliCPU int64, requests ...CardRequest) JobRequest {
 		return JobRequest{Cards: requests, MilliCPU: milliCPU}

@@ -24,7 +24,7 @@ func drawUsage(r *rand.Rand) (elastic, all ElasticUsage) {
 
 // TestReplacedElasticUsageIsExact: usually a running job gives only its elastic pods, those above its minimum.
 // ReplaceElastic returns a copy of the reservations in which some jobs give all they use. The copy must equal
-// reservations to which these jobs were added so from the start, and the original must not change. Jobs are random.
+// reservations to which these jobs were added with all they use. The original must not change. Jobs are random.
 func TestReplacedElasticUsageIsExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(27, 1))
 	for range 500 {

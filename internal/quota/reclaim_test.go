@@ -29,7 +29,8 @@ func drawHistory(t *rapid.T) *treeTest {
 // TestMayUseIsWhatFits: MayUse says for each level of a queue's path, up to root, how much more the queue may use
 // while it reclaims cards. A request fits exactly if it is at most that at each level. A queue reclaims only within
 // what it deserves; a larger request may not fit. There is one exception: the checks of quota leave physical cards to
-// the nodes. So a request beyond the free inventory fits them if no guarantee is unused. Trees and pods are random.
+// the nodes. So a request beyond the free inventory fits them if no guarantee is unused. MayUse also says how much
+// more each level deserves, which is deserved less used. Trees and pods are random.
 func TestMayUseIsWhatFits(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)
@@ -121,9 +122,10 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 	})
 }
 
-// TestFitsDeservedIsNeverToBorrow: a queue may reclaim cards from others for a request only if it deserves them. It may
-// not evict others' pods to borrow. The request must fit what the queue deserves, of one of its cards. CPU and memory
-// must fit that too if they are reclaimed, and else the quota of the queue. Trees, pods and requests are random.
+// TestFitsDeservedIsNeverToBorrow: a queue may reclaim cards from others for a request only if it deserves them. It
+// may not evict others' pods to borrow. The request must fit what the queue deserves, of one of its cards. CPU and
+// memory must fit that too if they are reclaimed, and else the quota of the queue. AboveDeserved and AboveGuarantee,
+// what a queue uses beyond both, must equal a recount. Trees, pods and requests are random.
 func TestFitsDeservedIsNeverToBorrow(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)
@@ -407,9 +409,9 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 	checkEnqueue(5, refusedBy("tenant", Cards, 5, 5+4))
 }
 
-// TestReclaimByExample: an example in numbers of what the queue "serving" may use and reclaim. The nodes have 8 A, all
-// quotas are 8. "batch", the sibling of serving under "tenant", uses 5 A. Guaranteed are 2 A to serving, which its
-// tenant has in turn, and 1 A to other. So all 3 free cards are guaranteed: serving may use 2 of them, batch none.
+// TestReclaimByExample: an example in numbers of what the queue "serving" may use and reclaim. The nodes have 8 A,
+// all quotas are 8. "batch", the sibling of serving under "tenant", uses 5 A. Serving is guaranteed 2 A, its tenant
+// the same 2 A, and queue "other" 1 A. So all 3 free cards are guaranteed: serving may use 2 of them, batch none.
 func TestReclaimByExample(t *testing.T) {
 	tree := map[string]Position{"tenant": {}, "serving": {Parent: "tenant"}, "batch": {Parent: "tenant"}, "other": {}}
 	l := newTreeLedger(tree, map[string]Limits{
@@ -437,5 +439,5 @@ func TestReclaimByExample(t *testing.T) {
 
 	check.Equal(t, "insufficient to reclaim 3 A, which serving deserves", nil, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 3}, false))
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 4}, false) != nil, "serving reclaims a fourth A, which it does not deserve")
-	check.Equal(t, "queues in the ledger", []string{"batch", "other", "serving", "tenant"}, slices.Sorted(maps.Keys(l.queues)))
+	check.Equal(t, "queues in the ledger", []string{"batch", "other", "serving", "tenant"}, slices.Sorted(maps.Keys(l.queues))) // the checks above have added none
 }

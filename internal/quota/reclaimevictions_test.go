@@ -85,9 +85,10 @@ func (h *treeTest) checkAfterEviction(t *rapid.T, b mayUseBefore, p naivePod) {
 }
 
 // TestSiblingsGiveTheGuaranteeOfTheirParentBack: of 5 cards, queue "batch" uses the one that its parent "tenant" is
-// guaranteed, and "third" uses 4. "other" is guaranteed one. So "serving", the sibling of batch, fits only in the
-// place of batch's pod, whose eviction opens the guarantee of their parent. Beside that pod, "top" leaves serving its
-// quota less the one card in use, and without a free card there the request does not fit even after the eviction.
+// guaranteed, and "third" uses 4. "other" is guaranteed one. So a pod of "serving", the sibling of batch, fits only
+// in the place of batch's pod, whose eviction opens the guarantee of their parent. Before the eviction, "top", the
+// parent of tenant, leaves serving its quota less the one card in use. If top has a quota of 0, the pod does not fit
+// even after the eviction.
 func TestSiblingsGiveTheGuaranteeOfTheirParentBack(t *testing.T) {
 	const tenantLevel, topLevel, rootLevel = 1, 2, 3
 

@@ -233,9 +233,10 @@ func TestScalingKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// TestResolveTreeByExample: an example in numbers of the amounts that count. "chat" deserves 6 H200 and is guaranteed 2.
-// Its children deserve 4 each and are guaranteed 2 and 1, so both are scaled down: to 3 and 3, and to 1⅓ and ⅔,
-// rounded to 1 and 1. The third number of each list below is the guarantee, the first the quota.
+// TestResolveTreeByExample: an example in numbers of the amounts that count. "chat" deserves 6 H200 and is guaranteed
+// 2. Its children deserve 4 each and are guaranteed 2 and 1, so both are scaled down: to 3 and 3, and to 1⅓ and ⅔,
+// rounded to 1 and 1. A list such as [8 3 1] is quota, deserved and guarantee. The other queues show a quota of MIG
+// slices that the parent does not have, and a parent that does not exist.
 func TestResolveTreeByExample(t *testing.T) {
 	resolved := ResolveTree(map[string]TreeQueue{
 		"chat":     {Quota: Amounts{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, Deserved: Amounts{"H200": 6}, Guarantee: Amounts{"H200": 2}},

@@ -46,10 +46,12 @@ func newWantOfHi(since time.Duration, preempts bool) *want {
 	return &want{reclaimRecord: record, group: "hi", preempts: preempts, nodes: map[string]string{"hi-0": "n"}}
 }
 
-// TestAJobThatTakesCardsKeptForAnotherIsFound: a card that an eviction frees is kept for the pod for which it was freed,
-// for five minutes. What preempt freed is kept from all but jobs of higher priority in its queue, what cardreclaim freed
-// only from jobs from which it may reclaim. Job hi (queue q of inference, priority 9) waits for the card of node n.
-// Between two sessions, the job of the row is placed there.
+// TestAJobThatTakesCardsKeptForAnotherIsFound: a check of the random sequences must find a job that takes a card
+// which is kept for another. An eviction frees a card for a pod, and the scheduler keeps the card for it for five
+// minutes. What preempt freed is kept from all but jobs of higher priority in the queue of the pod, and jobs for
+// which cards were freed too. What cardreclaim freed is kept only from jobs from which the pod may reclaim. Job hi
+// (queue q of inference, priority 9) waits for the card of node n. Between two sessions, the job of the row is placed
+// there: placedGroup("x", "tra", 9) is job x of queue tra, of training, with priority 9.
 func TestAJobThatTakesCardsKeptForAnotherIsFound(t *testing.T) {
 	const tookIt = "took what was freed for another"
 
@@ -77,9 +79,9 @@ func TestAJobThatTakesCardsKeptForAnotherIsFound(t *testing.T) {
 	}
 }
 
-// TestAJobOfHigherPriorityMayTakeKeptCardsBesideAnother: node n has two cards, one of them freed for hi of priority 9.
-// Between two sessions both are taken: one by job x of another queue, one by job y of the queue of hi with priority 10.
-// Then y may be the one that took the kept card.
+// TestAJobOfHigherPriorityMayTakeKeptCardsBesideAnother: node n has two cards, one of them freed for job hi of
+// priority 9. Between two sessions both are taken: one by job x of another queue, one by job y of hi's queue with
+// priority 10. Then y may be the one that took the card which is kept for hi, so the check reports nothing.
 func TestAJobOfHigherPriorityMayTakeKeptCardsBesideAnother(t *testing.T) {
 	w := &sequenceRun{sessionMemory: newSessionMemory()}
 	w.wants["hi"] = newWantOfHi(time.Second, true)
@@ -90,8 +92,9 @@ func TestAJobOfHigherPriorityMayTakeKeptCardsBesideAnother(t *testing.T) {
 	check.Equal(t, "failure", "", failureKind(w.checkKeptCards(viewWithWaitingHi(), after)))
 }
 
-// TestASecondEvictionForTheSamePodIsFound: once a card was freed for pod hi-0, no other job is evicted for it, unless five
-// minutes are over or its node takes no pods any more. Now job lo is evicted for the pod of the row.
+// TestASecondEvictionForTheSamePodIsFound: a check of the random sequences must find a second eviction for the same
+// pod. A card was freed for pod hi-0. So no other job may be evicted for hi-0 until five minutes are over, or the
+// node of the card takes no pods any more. Now job lo is evicted for the pod of the row.
 func TestASecondEvictionForTheSamePodIsFound(t *testing.T) {
 	const twice = "evicted twice for the same"
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -115,11 +118,11 @@ func TestASecondEvictionForTheSamePodIsFound(t *testing.T) {
 	}
 }
 
-// TestAGangThatNeverGetsItsTurnIsFound: a gang of inference that may reclaim from the others must start after a
-// bounded number of ends of their pods, although new pods would take each card. The bound is the pods that run
-// on its nodes, plus the cards that it lacks. Node n has two cards, and gang w needs both, so it may wait for 2
-// + 2 ends. A session is the list of pods that run, with a card each. From "a b" to "b c" pod a has ended, and
-// c took its card.
+// TestAGangThatNeverGetsItsTurnIsFound: a gang of inference that may reclaim from all others must start after a
+// bounded number of ends of their pods, although new pods would take each card. A check of the random sequences must
+// find one that does not. The bound is the pods that run on its nodes, plus the cards that it lacks. Node n has two
+// cards, and gang w needs both, so it may wait for 2 + 2 ends. A session is the list of pods that run, with a card
+// each. From "a b" to "b c" pod a has ended, and c took its card.
 func TestAGangThatNeverGetsItsTurnIsFound(t *testing.T) {
 	// view is one session, in which the given pods of a queue of this service type run.
 	view := func(serviceType string, running []string) *sessionView {

@@ -70,15 +70,16 @@ func (m *schedulerCache) playSequence(s sequence) (wrong string, trace []string)
 // checked. A failure is shortened to the fewest lines that still fail.
 func TestWhatFitsStarts(t *testing.T) { playRandomSequences(t, *sequences, generateSequence) }
 
-// TestWhatFitsStartsBesidePreemption: as TestWhatFitsStarts, in random sequences in which jobs of several
-// queues preempt: a job of higher priority evicts others of its queue.
+// TestWhatFitsStartsBesidePreemption: random sequences of scheduling sessions in which jobs of several queues
+// preempt: a job of higher priority evicts others of its queue. After the last change of a sequence, every gang or
+// pod that fits must start. All other checks of the package comment must hold too, those of preemption among them.
 func TestWhatFitsStartsBesidePreemption(t *testing.T) {
 	playRandomSequences(t, *sequences/4, generatePreempting)
 }
 
-// TestWhatFitsStartsWhenOtherPodsEnd: as TestWhatFitsStarts, in random sequences in which a gang gets its cards
-// one by one, as pods of others end. It must start after a bounded number of such ends, although new pods would
-// take the cards.
+// TestWhatFitsStartsWhenOtherPodsEnd: random sequences of scheduling sessions in which a gang gets its cards one by
+// one, as pods of other jobs end. The gang must start after a bounded number of such ends, although new pods would
+// take the cards. All other checks of the package comment must hold too.
 func TestWhatFitsStartsWhenOtherPodsEnd(t *testing.T) {
 	playRandomSequences(t, *sequences/10, generateTurns)
 }
@@ -115,9 +116,12 @@ func playAndExpectFailures(t *testing.T, sequences map[string]sequenceCase) {
 }
 
 // TestASchedulerThatDoesLessThanItMustIsFound: the checks of the random sequences must find a scheduler that lacks a
-// part. "policy without=allocate" is one that starts nothing, "without=cardreclaim" one that takes nothing back. Node n
-// has 2 cards A. Queues inf (inference) and tra (training) have a quota of 2 each, and inference may reclaim from
-// training. "job i queue=inf min=2 pending=2" is a gang of two pods that waits, with a card each.
+// part. "policy without=allocate" is one that starts nothing, "without=cardreclaim" one that takes nothing back. Node
+// n has 2 cards A. Queues inf (inference) and tra (training) have a quota of 2 each, and inference may reclaim from
+// training. "job i queue=inf min=2 pending=2" is a gang of two pods that waits, with a card each; "running=n*2" are
+// two pods that run on n. A line "session 2: job b" adds job b before the second session. Each row wants the failure
+// that the checks find. "fits and waits" is found after a few sessions in which nothing else waits, and "… for ever"
+// once the cluster is at rest. "promised" is a gang for which sessions keep nodes, but never bind it.
 func TestASchedulerThatDoesLessThanItMustIsFound(t *testing.T) {
 	const fleet = `
 		node n model=A cards=2

@@ -2,26 +2,31 @@ package liveness
 
 import "testing"
 
-// TestWhatFitsStartsInATree: as TestWhatFitsStarts, in random sequences with trees of queues. There the quotas
-// of all ancestors count, and queues borrow from each other and take cards back.
+// TestWhatFitsStartsInATree: random sequences of scheduling sessions with trees of queues. There the quotas of all
+// ancestors count, and queues borrow from each other and take cards back. After the last change of a sequence, every
+// gang or pod that fits must start. All other checks of the package comment must hold too.
 func TestWhatFitsStartsInATree(t *testing.T) { playRandomSequences(t, *treeSequences, generateTree) }
 
-// TestWhatFitsStartsInATreeBesidePreemption: as TestWhatFitsStartsInATree, in random sequences in which jobs of
-// several queues of a tree preempt others of their queue.
+// TestWhatFitsStartsInATreeBesidePreemption: random sequences of scheduling sessions in which jobs of several queues
+// of a tree preempt others of their queue. After the last change of a sequence, every gang or pod that fits must
+// start. All other checks of the package comment must hold too.
 func TestWhatFitsStartsInATreeBesidePreemption(t *testing.T) {
 	playRandomSequences(t, *treeSequences/4, generatePreemptingTree)
 }
 
-// TestWhatFitsStartsInATreeWhenOtherPodsEnd: as TestWhatFitsStartsInATree, in random sequences in which a gang
-// gets its cards one by one, as pods end with which other queues borrow.
+// TestWhatFitsStartsInATreeWhenOtherPodsEnd: random sequences of scheduling sessions in which a gang gets its cards
+// one by one, as pods end with which other queues of the tree borrow. The gang must start after a bounded number of
+// such ends. All other checks of the package comment must hold too.
 func TestWhatFitsStartsInATreeWhenOtherPodsEnd(t *testing.T) {
 	playRandomSequences(t, *treeSequences/10, generateTreeTurns)
 }
 
-// TestASchedulerThatDoesNotKnowTheTreeIsFound: the checks of the random sequences must find a scheduler that breaks the
-// rules of a tree. "flat" is one that schedules flat queues, while the checks know the tree. Node n has 4 cards A. Queue
-// top has a quota of 3 and deserves 2, its leaves a and b have quota 4 and deserve 1 each; queue c has quota 4 and
-// deserves 2. "job x queue=a min=3 pending=3" is a gang of three pods that waits, with a card each.
+// TestASchedulerThatDoesNotKnowTheTreeIsFound: the checks of the random sequences must find a scheduler that breaks
+// the rules of a tree. "flat" is one that schedules flat queues, while the checks know the tree. Node n has 4 cards
+// A. Queue top has a quota of 3 and deserves 2, its leaves a and b have quota 4 and deserve 1 each; queue c has quota
+// 4 and deserves 2. "job x queue=a min=3 pending=3" is a gang of three pods that waits, with a card each;
+// "running=n*4" are four pods that run on n. "policy without=cardreclaim" is a scheduler that takes nothing back.
+// Each row wants the failure that the checks find.
 func TestASchedulerThatDoesNotKnowTheTreeIsFound(t *testing.T) {
 	const queues = `
 		node n model=A cards=4

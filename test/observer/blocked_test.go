@@ -5,10 +5,12 @@ import (
 	"testing"
 )
 
-// TestBlockedReasonsAndHoldersAreTrue: each entry of status.blocked must have a reason and holders that a recount of
-// the cluster confirms, and may be wrong for 10 s. Node h200-0 has 8 H200 and rtx4090-0 has 8 RTX4090; queue q has a
-// quota of 2 H200. Pod a waits in q by the entry of the row. Pod x, which is there in some rows, uses 7 H200 in queue r,
-// so that 1 is free. "truth" is the violation of a wrong entry.
+// TestBlockedReasonsAndHoldersAreTrue: the observer reports violation "truth" if an entry of status.blocked is wrong
+// for 10 s. A recount of the cluster must confirm its reason and its holders. Holders are the pods that use the card,
+// the largest first. For QuotaExhausted they are only those of queue q. "tolerated" is an entry that is wrong, but
+// not yet for 10 s. Node h200-0 has 8 H200 and rtx4090-0 has 8 RTX4090; queue q has a quota of 2 H200. The entry of a
+// row states for what pod a of q waits ("count" cards), and why. Pod x, which is there in some rows, uses 7 H200 in
+// queue r, so that 1 is free.
 func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 	const xUsesSeven = `
 		load queue r quota=H200:99
@@ -102,7 +104,7 @@ func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 		"holders: x is missing": {
 			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard`), "truth",
 		},
-		"holders: QuotaExhausted names x, which is of another queue": {
+		"holders: QuotaExhausted names x, which is of queue r": {
 			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:QuotaExhausted`, `holder=pod:x,queue:r,count:7`), "truth",
 		},
 		"holders: x is said to be of training, and its queue has no type": {
@@ -119,7 +121,7 @@ func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 			),
 			"",
 		},
-		"holders: QuotaExhausted names none, and the queue uses no card": {
+		"holders: QuotaExhausted names no holder, and queue q uses no card": {
 			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:QuotaExhausted`), "",
 		},
 		"holders: y with 1 card is named, x with 7 is not": {xUsesSeven + `
@@ -144,9 +146,10 @@ func newSceneThatIgnoresWaiting() *scene {
 	return s
 }
 
-// TestEntriesAreNotCheckedWhileAnInvariantOfThemIsExcused: a test may excuse an invariant for a while. A wrong
-// entry of status.blocked is a matter of three of them, so it is not reported while any of these is excused.
-// Here pod a does not exist, and UnknownCard is wrong, as node h200-0 has H200.
+// TestEntriesAreNotCheckedWhileAnInvariantOfThemIsExcused: a test may excuse an invariant for a while. An entry of
+// status.blocked belongs to three invariants: Status, Reason and Truth. While one of the three is excused, the
+// observer does not report a wrong entry. Here pod a does not exist, and UnknownCard is wrong, as node h200-0 has
+// H200.
 func TestEntriesAreNotCheckedWhileAnInvariantOfThemIsExcused(t *testing.T) {
 	for _, invariant := range []Invariant{Status, Reason, Truth} {
 		s := newSceneWithQuotaOfTwo()

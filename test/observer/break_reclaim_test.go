@@ -34,10 +34,11 @@ spec: {weight: 1, priority: %d, reclaimable: %t}}`, name, serviceType, priority,
 	return createQueue("training", 20000, true), createQueue("inference", 80000, false)
 }
 
-// TestOnlyReclaimsOutsideTheRulesAreFound: inference may reclaim from training, if the pod for which it evicts
-// is then placed. Three evictions follow. Pod first goes for service, which is placed: that is right. Pod
-// service of inference goes for a pod of training, which may not reclaim. Pod second goes for late, which is
-// never placed within 2 s. The last two violate invariant I4.
+// TestOnlyReclaimsOutsideTheRulesAreFound: the observer reports evictions that the rules do not allow (invariant I4).
+// Inference may reclaim from training, if the pod for which it evicts is then placed. Three pods are evicted. Pod
+// first of training is evicted for service, which is placed: that is right. Pod service of inference is evicted for
+// pod waiting of training, but training may not reclaim. Pod second of training is evicted for late, which is not
+// placed within 2 s. The last two are violations.
 func TestOnlyReclaimsOutsideTheRulesAreFound(t *testing.T) {
 	s := newSceneOnCluster(t, "break-tide")
 	training, inference := s.createReclaimQueues()

@@ -24,10 +24,11 @@ func newTreeOf64Cores() *scene {
 		wait 1m`)
 }
 
-// TestPlacementsOfCPUInATreeRespectGuaranteesAndDeserved: with reclaimResources All the rules of a tree hold
-// for CPU as for cards. What is free must cover unused guarantees of other queues, and what cannot be reclaimed
-// stays within what its queue deserves. Scene: one node has 64 cores; leaves a and b deserve 16 cores each,
-// queue other deserves 32. "quota" is the violation that each row wants.
+// TestPlacementsOfCPUInATreeRespectGuaranteesAndDeserved: with reclaimResources All the observer checks the rules of
+// a tree for CPU as for cards. It reports violation "quota" if a placement breaks one of three rules. What is free on
+// usable nodes must cover the unused guarantees of other queues, 10 s after they were written. Pods that are not
+// preemptable stay within what their queue deserves. A queue on hold places nothing. Scene: one node has 64 cores;
+// leaves a and b deserve 16 cores each, queue other deserves 32.
 func TestPlacementsOfCPUInATreeRespectGuaranteesAndDeserved(t *testing.T) {
 	// Queue a uses 32 of 64 cores, and other is guaranteed the rest.
 	const guarantee = `
@@ -62,7 +63,7 @@ func TestPlacementsOfCPUInATreeRespectGuaranteesAndDeserved(t *testing.T) {
 			`place x node=h200-0 cpu=17 queue=a volcano.sh/preemptable=false`, "quota",
 		},
 		"a preemptable pod uses 17 cores, a deserves 16": {`place x node=h200-0 cpu=17 queue=a`, ""},
-		"a queue on hold": {`
+		"a pod is placed in queue a, which is on hold": {`
 			write queue a stopPolicy=Hold
 			wait 1m
 			place x node=h200-0 cpu=1 queue=a`, "quota"},
@@ -75,12 +76,12 @@ func TestPlacementsOfCPUInATreeRespectGuaranteesAndDeserved(t *testing.T) {
 	})
 }
 
-// TestAQueueOfATreeReclaimsCPU: with reclaimResources All the rules of reclaiming hold for CPU too; with Cards
-// no pod is evicted for CPU. By the tree a queue below what it deserves takes what others borrow. By the
-// service types ("by type") inference takes from training down to the guarantee. Scene: 64 cores and 8 H200.
-// Tenant top deserves 32 cores, its leaves a and b deserve 16 cores and 2 H200 each. Queues other and inf
-// deserve 32 cores and 4 H200. Pod n waits; its victims have 8 cores each. "eviction" is the violation that
-// each row wants.
+// TestAQueueOfATreeReclaimsCPU: with reclaimResources All the observer allows evictions for CPU by the rules of
+// reclaiming, and reports violation "eviction" for others. With Cards no pod may be evicted for CPU, so each row has
+// a violation then. By the tree a queue below what it deserves takes what others borrow, and of each resource of a
+// victim. By the service types ("by type") inference takes from training down to the guarantee. Scene: 64 cores and 8
+// H200. Tenant top deserves 32 cores, its leaves a and b deserve 16 cores and 2 H200 each. Queues other and inf
+// deserve 32 cores and 4 H200. Pod n waits; its victims have 8 cores each where a row says nothing else.
 func TestAQueueOfATreeReclaimsCPU(t *testing.T) {
 	// Queue b uses 24 cores and deserves 16, so it borrows 8.
 	const bBorrows = `
@@ -201,10 +202,10 @@ func TestAQueueOfATreeReclaimsCPU(t *testing.T) {
 	}
 }
 
-// TestAPodIsEvictedForCPUOnANodeWithTheCard: a Volcano without limits of CPU does not count the CPU of pods
-// with cards in their queues, but the node still lacks it. Pod n of inference wants 1 H200 and 60 cores. Node
-// h200-0 has 64 cores, of which o1 uses 8. Node rtx4090-0 has 64 cores too, of which o2 uses 8, but no H200. So
-// only the eviction of o1 helps.
+// TestAPodIsEvictedForCPUOnANodeWithTheCard: the observer reports an eviction that frees CPU on the wrong node. A
+// Volcano without limits of CPU does not count the CPU of pods with cards in their queues, but the node still lacks
+// it. Pod n of inference wants 1 H200 and 60 cores. Node h200-0 has 64 cores, of which o1 uses 8. Node rtx4090-0 has
+// 64 cores too, of which o2 uses 8, but no H200. So only the eviction of o1 helps.
 func TestAPodIsEvictedForCPUOnANodeWithTheCard(t *testing.T) {
 	begin := func() *scene {
 		s := newTreeOf64Cores()
@@ -227,9 +228,10 @@ func TestAPodIsEvictedForCPUOnANodeWithTheCard(t *testing.T) {
 	})
 }
 
-// TestInferenceReclaimsCPUFromTrainingWithReclaimResourcesAll: with reclaimResources All, inference takes CPU back
-// from training, also for pods without cards. With Cards it takes only cards. Training never takes from training.
-// The victim of training uses 8 cores, and pod n waits for as many.
+// TestInferenceReclaimsCPUFromTrainingWithReclaimResourcesAll: with reclaimResources All, inference may take CPU back
+// from training, also for pods without cards. With Cards it takes only cards. Training never takes from training. The
+// observer reports violation "eviction" for other evictions. The victim of training uses 8 cores, and pod n waits for
+// as many.
 func TestInferenceReclaimsCPUFromTrainingWithReclaimResourcesAll(t *testing.T) {
 	const evictVictimForN = `
 		evict victim by=cardreclaim

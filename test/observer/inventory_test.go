@@ -34,12 +34,12 @@ func newInventory() *v1alpha1.CardInventory {
 	return inventory
 }
 
-// TestTheCardInventoryEqualsARecount: the CardInventory has the cards of all nodes, and the sums of quotas,
-// used and pending cards for each service type. It lists each node or resource that is not recognised as an
-// anomaly. It may lag 6 s behind. Scene: node h200-0 has 8 H200, rtx4090-0 has 8 RTX4090, and unnamed-0 has 8
-// cards without a label, which is the one anomaly. CardQuota q of training has a quota of 2 H200. Each row
-// plays steps, and changes the right inventory of the scene before them. "status" is the violation of a wrong
-// inventory.
+// TestTheCardInventoryEqualsARecount: the CardInventory has the cards of all nodes, and the sums of quotas, used and
+// pending cards for each service type. It lists each node or resource that is not recognised as an anomaly. It may
+// lag 6 s behind. Scene: node h200-0 has 8 H200, rtx4090-0 has 8 RTX4090, and unnamed-0 has 8 cards without a label,
+// which is the one anomaly. CardQuota q of training has a quota of 2 H200. Each row plays steps, and then writes an
+// inventory: the one that is right before the steps, with a change. "status" is the violation of a wrong inventory. A
+// pod of a queue that does not exist is by itself the violation "quota".
 func TestTheCardInventoryEqualsARecount(t *testing.T) {
 	type status = v1alpha1.CardInventoryStatus
 	type entry = v1alpha1.InventoryCard
@@ -112,7 +112,7 @@ func TestTheCardInventoryEqualsARecount(t *testing.T) {
 			s.Cards[1].Allocated = 3
 			s.Cards[1].ServiceTypes = []v1alpha1.InventoryServiceType{{Name: "none", Used: 3}, {Name: "training", Quota: 2}}
 		}, "quota"},
-		"another scheduler placed a pod of no queue, and nothing changes": {noQueue, func(*status) {}, "quota status status"},
+		"another scheduler placed a pod of no queue, and nothing changes": {noQueue, func(*status) {}, "quota status status"}, // the entry of H200 and the anomaly
 
 		"the anomaly is missing": {"", func(s *status) {
 			s.Anomalies = nil
@@ -158,6 +158,7 @@ func TestTheCardInventoryEqualsARecount(t *testing.T) {
 		s.applyObject(inventory, false)
 
 		s.playScript(`check; wait 5s; check`)
+		// Only "quota" is reported at once.
 		check.That(t, len(s.observed.violations) <= 1, "reported before 6 s are over: %v", s.observed.violations)
 		s.playScript(`wait 2s`).expectViolations(t, tc.wantViolations)
 	}
@@ -170,8 +171,9 @@ func (s *scene) markQuotasReady() {
 	}
 }
 
-// TestAMissingCardInventoryIsFoundWhereAnOperatorRan: the operator creates the CardInventory. Where no CardQuota has a
-// condition, no operator ran, and none is missing. It is a violation as soon as one ran, and again after it was deleted.
+// TestAMissingCardInventoryIsFoundWhereAnOperatorRan: the operator creates the CardInventory. Where no CardQuota has
+// a condition, no operator ran, and no CardInventory is missing. As soon as an operator ran, the observer reports
+// that there is no CardInventory. After one was created and deleted, it reports that again.
 func TestAMissingCardInventoryIsFoundWhereAnOperatorRan(t *testing.T) {
 	s := newSceneWithQuotaOfTwo().playScript(`load quota q used=0 free=2; check; wait 1m; check`)
 	s.expectViolations(t, "")
@@ -203,7 +205,7 @@ func TestAnEntryThatWasRightOnceSinceSettleIsNotWrong(t *testing.T) {
 
 	s.observed.settling = s.clock.Add(time.Second) // called again: the entry was not right since
 	check.Equal(t, "wrong entries since the second Settle", 1, len(s.checkNow()))
-	s.playScript(`wait 21s`).expectViolations(t, "status")
+	s.playScript(`wait 21s`).expectViolations(t, "status") // longer than the 6 s that the inventory may lag
 }
 
 // TestTheCardInventoryHasCardsOfAMapping: a mapping of the policy gives the cards of a resource a model, on
@@ -238,8 +240,9 @@ func TestTheCardInventoryHasCardsOfAMapping(t *testing.T) {
 	s.playScript(`check; wait 1m`).expectViolations(t, "status status")
 }
 
-// TestNodesThatAreNotRecognisedAreAnomalies: the observer's own rule of anomalies. A resource of cards is one if no
-// label or mapping names its model, if several do, or if the label is invalid. The mappings name amd.com/gpu by the
+// TestNodesThatAreNotRecognisedAreAnomalies: the observer finds anomalies by a rule of its own. A resource of cards
+// is an anomaly if no label or mapping names its model, if several do, or if the label is invalid. A node is one if
+// its label names a model and two resources may be its cards. Two mappings name the model of amd.com/gpu: by the
 // label amd.com/model, and as MI300X on nodes with zone=a.
 func TestNodesThatAreNotRecognisedAreAnomalies(t *testing.T) {
 	const (

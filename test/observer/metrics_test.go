@@ -91,8 +91,10 @@ func cardSecondsOfQ(seconds float64) string {
 }
 
 // TestNoProgramHasSeriesOfAQueueThatDoesNotExist: the series of a queue must end with it, at the operator that leads
-// and at the scheduler that decides. Card-seconds stay for the bill, but only with labels that the queue had. The pages
-// are read once; queue q exists, queue "gone" does not. "metrics" is the violation of a series that is wrong for 20 s.
+// and at the scheduler that decides. Card-seconds stay for the bill, but only with labels that the queue had. The
+// pages are read once; queue q exists, queue "gone" does not. An operator leads if it serves last_recount, and a
+// scheduler decides if it serves cardquota_ready 1, as on the right pages. The observer reports violation "metrics"
+// if a series is wrong for 20 s, or if no operator leads.
 func TestNoProgramHasSeriesOfAQueueThatDoesNotExist(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ changedPages, wantViolation string }{
 		"no series of a queue":                        {"", ""},
@@ -137,9 +139,9 @@ func TestTheOperatorCountsEachBindingOnce(t *testing.T) {
 		"bound 10 s ago, and counted twice":       {aIsBound + `wait 10s`, boundPods(h200, 7), 1, "metrics"},
 		"bound 2 s ago, and not counted yet":      {aIsBound + `wait 2s`, boundPods(h200, 5), 1, ""},
 		"another operator leads, and begins at 0": {aIsBound + `wait 10s`, boundPods(h200, 0), 2, ""},
-		"bound and removed at once, not counted":  {aIsBound + aEnds + `wait 10s`, boundPods(h200, 5), 1, ""},
-		"none was bound, and one counted":         {`wait 10s`, boundPods(h200, 6), 1, "metrics"},
-		"none was bound, and one of another card counted": {
+		"bound, removed at once, and not counted": {aIsBound + aEnds + `wait 10s`, boundPods(h200, 5), 1, ""},
+		"none was bound, and one is counted":      {`wait 10s`, boundPods(h200, 6), 1, "metrics"},
+		"none was bound, and one of another card is counted": {
 			`wait 10s`, boundPods(h200, 5) + boundPods("NVIDIA-H800", 1), 1, "metrics",
 		},
 	}) {
@@ -178,11 +180,11 @@ func TestCardSecondsEqualWhatPodsUsed(t *testing.T) {
 	}
 }
 
-// TestARestartOfTheOperatorLosesAtMostAMinuteOfCardSeconds: an operator that restarts goes on from the stored sum, and
-// credits pods with a dated binding for the time in which no operator counted. Other pods, and those that end
-// meanwhile, may lose a minute before the restart and 5 s after it. Pod a uses one H200. The operator restarts between
-// 600 s and 605 s, as its process is 2 then. At 900 s the page is read. Without a restart at least 900 - 60 - 5 = 835
-// must be on it.
+// TestARestartOfTheOperatorLosesAtMostAMinuteOfCardSeconds: an operator that restarts goes on from the stored sum,
+// and credits pods with a dated binding for the time in which no operator counted. Other pods, and those that end
+// meanwhile, may lose a minute before the restart and 5 s after it. Pod a uses one H200. In rows "dated" the API
+// server dated its binding. The operator restarts between 600 s and 605 s, as its process is 2 then. At 900 s the
+// page is read. Without a restart at least 900 - 60 - 5 = 835 must be on it.
 func TestARestartOfTheOperatorLosesAtMostAMinuteOfCardSeconds(t *testing.T) {
 	const bindingIsDated = `write pod a scheduled=0`
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -216,8 +218,9 @@ func TestARestartOfTheOperatorLosesAtMostAMinuteOfCardSeconds(t *testing.T) {
 	}
 }
 
-// TestCardSecondsNameTheTenantOfTheQueue: bills are made from the labels of card-seconds. Queue q is of tenant "team",
-// and the page says "other". Its sum is right: a was placed just now.
+// TestCardSecondsNameTheTenantOfTheQueue: bills are made from the labels of card-seconds. Queue q is of tenant
+// "team", and the page says "other", which the observer must report. The sum of the page is right: pod a was placed
+// just now.
 func TestCardSecondsNameTheTenantOfTheQueue(t *testing.T) {
 	s := newSceneWithMetrics().playScript(placeA)
 	s.servePages(t, 1, strings.Replace(cardSecondsOfQ(0), "team", "other", 1))

@@ -6,11 +6,12 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestPodsArePlacedWithinTheQuotaAndOnTheirCard: no placement takes a queue above its quota of a card, and a
-// pod runs only on a card that it names. Queue q has a quota of 2 H200; node h200-0 has 8 H200, rtx4090-0 has 8
-// RTX4090, and the label of unnamed-0 is missing. Pods are of queue q and want H200 unless the step says other.
-// A quota of less than 10 s ago may be all that the scheduler knows, so it counts too. "quota" and "card" are
-// the violations.
+// TestPodsArePlacedWithinTheQuotaAndOnTheirCard: the observer reports violation "quota" if a placement takes a queue
+// above its quota of a card. It reports "card" if a pod runs on a card that the pod does not name. A pod with cards
+// of two resources has no right card. A pod that names no queue has no quota to keep. Queue q has a quota of 2 H200;
+// node h200-0 has 8 H200, rtx4090-0 has 8 RTX4090, and the label of unnamed-0 is missing. Pods are of queue q and
+// want H200 unless the step says something else. The scheduler may not know a change of the last 10 s, so the quota
+// or state before it counts too.
 func TestPodsArePlacedWithinTheQuotaAndOnTheirCard(t *testing.T) {
 	playAndExpectViolations(t, newSceneWithQuotaOfTwo, map[string]scriptCase{
 		"2 of 2 cards": {`place a node=h200-0 cards=2`, ""},
@@ -136,10 +137,11 @@ func TestAViolationOfAQuotaSaysWhatIsWrong(t *testing.T) {
 	check.Equal(t, "message", want, s.observed.violations[0].Message)
 }
 
-// TestUsedAndTerminatingCardsStayWithinTwiceTheQuota: a pod that is being deleted no longer counts as usage,
-// but it may still hold its cards. So a queue could restart all pods again and again. Used and terminating
-// cards together stay within twice the quota, which is 2 for queue q. Pods on a node that is gone or not ready
-// do not count, as they may never end.
+// TestUsedAndTerminatingCardsStayWithinTwiceTheQuota: a pod that is being deleted no longer counts as usage, but it
+// may still hold its cards. So a queue could restart all pods again and again. The observer reports a placement if
+// used and terminating cards of a model are then more than twice the quota. Queue q has a quota of 2, so more than 4
+// are too many. Terminating pods do not count on a node that is gone, or was not ready within the last 10 s, as they
+// may never end.
 func TestUsedAndTerminatingCardsStayWithinTwiceTheQuota(t *testing.T) {
 	const p1Terminates = `
 		place p1 node=h200-0 cards=2
@@ -186,10 +188,10 @@ func TestUsedAndTerminatingCardsStayWithinTwiceTheQuota(t *testing.T) {
 	})
 }
 
-// TestAQueueGivesCardsOnlyToNamespacesThatItSelects: a queue with a namespaceSelector gives cards to pods of
-// the selected namespaces only. Queue q selects namespaces with team=chat in most rows, and all pods are in
-// namespace test. A selector or label of less than 10 s ago may not be known to the scheduler. "tenancy" is the
-// violation.
+// TestAQueueGivesCardsOnlyToNamespacesThatItSelects: a queue with a namespaceSelector gives cards to pods of the
+// selected namespaces only. The observer reports others as violation "tenancy". Queue q selects namespaces with
+// team=chat in most rows, and all pods are in namespace test. The scheduler may not know a selector or label of the
+// last 10 s, so the one before it counts too.
 func TestAQueueGivesCardsOnlyToNamespacesThatItSelects(t *testing.T) {
 	const selectsChat = `load queue q namespaceSelector={"matchLabels":{"team":"chat"}};`
 	const isChat = selectsChat + `load namespace test team=chat; wait 1m;`

@@ -12,11 +12,12 @@ import (
 // pWaits makes a pod p of inference wait for a card.
 const pWaits = `write pod p queue=inference cards=1 priority=0 unschedulable=waits;`
 
-// TestEveryVictimHasAPodThatIsPlacedForIt: a pod is evicted only for a pod that waits and may evict it. That
-// pod must be placed, on any node, within 20 s after the victim is gone. One pod justifies no more victims than
-// it needs, but a gang goes as a whole. Pod p of inference waits for one H200. Pods a, b, c of training run
-// with one H200 each; "run g min=2 pods=a,b" is a gang that needs both. An eviction without such a pod is an
-// "eviction" violation, "tolerated" while there is time.
+// TestEveryVictimHasAPodThatIsPlacedForIt: the observer reports violation "eviction" if a pod is evicted, and no pod
+// that waits and may evict it is placed for it. That pod must be placed, on any node, within 20 s after the victim is
+// gone, or be deleted. The observer may see the placement up to 3 s before the eviction. Until then the eviction is
+// "tolerated". One pod justifies no more victims than it needs, but preempt and cardreclaim evict a gang as a whole.
+// If a pod lacks CPU too, the observer does not count its victims. pWaits: pod p of inference waits for one H200.
+// Pods a, b, c of training run with one H200 each; "run g min=2 pods=a,b" is a gang that needs both.
 func TestEveryVictimHasAPodThatIsPlacedForIt(t *testing.T) {
 	const (
 		abRun     = `run g min=1 pods=a,b;`
@@ -48,7 +49,7 @@ func TestEveryVictimHasAPodThatIsPlacedForIt(t *testing.T) {
 			run g min=1 pods=a
 			write pod a gracePeriod=30s evictedBy=reclaim
 			wait 51s`, "eviction"},
-		"p was placed 5 minutes before its victim is to be gone": {pWaits + `
+		"p is placed, and its victim with 60 s of grace still runs 5 minutes later": {pWaits + `
 			run g min=1 pods=a
 			write pod p node=h200-0
 			write pod a gracePeriod=60s evictedBy=reclaim
@@ -190,8 +191,8 @@ func TestAnExcusedEvictionHasItsWholeTimeAfterwards(t *testing.T) {
 	s.playScript(`wait 2s`).expectViolations(t, "eviction")
 }
 
-// TestAPodWithoutCardsIsEvictedOnlyWithItsGang: cardreclaim evicts gangs as a whole, so a pod without cards
-// goes with the pods of its gang. By itself it frees nothing that p needs, which waits for one H200. Pod a of
+// TestAPodWithoutCardsIsEvictedOnlyWithItsGang: cardreclaim evicts gangs as a whole, so a pod without cards goes with
+// the pods of its gang. By itself such a pod frees nothing for pod p of inference, which waits for one H200. Pod a of
 // gang g has one H200, and pod b has none; both are evicted.
 func TestAPodWithoutCardsIsEvictedOnlyWithItsGang(t *testing.T) {
 	const pIsPlaced = `
@@ -210,10 +211,10 @@ func TestAPodWithoutCardsIsEvictedOnlyWithItsGang(t *testing.T) {
 	})
 }
 
-// TestPodsOfAnEvictedGangMayEndOneByOne: Volcano's job controller deletes the pods that cardreclaim has marked
-// one after the other, and each ends at its own time. So a gang that ends is not one that was left below its
-// minimum. It is one when its pods outlive the 60 s of grace and 20 s more. Gang g has pods a, b and c; a is
-// gone, b and c run on.
+// TestPodsOfAnEvictedGangMayEndOneByOne: Volcano's job controller deletes the pods that cardreclaim has marked one
+// after the other, and each ends at its own time. So a gang that ends is not one that was left below its minimum. The
+// observer reports it if its pods outlive the 60 s of grace and 20 s more, and 10 s later still run. Gang g has pods
+// a, b and c; a is gone, b and c run on. Pod p, for which they are evicted, is placed.
 func TestPodsOfAnEvictedGangMayEndOneByOne(t *testing.T) {
 	s := newSceneOfTrainingAndInference().playScript(pWaits + `
 		run g min=3 pods=a,b,c
@@ -232,9 +233,9 @@ func TestPodsOfAnEvictedGangMayEndOneByOne(t *testing.T) {
 		wait 11s`).expectViolations(t, "eviction")
 }
 
-// TestNoTaskIsLeftBelowItsMinimum: a task of a Volcano job, such as its workers, may have a minimum too. The
-// job has a leader and two workers, needs two pods, and its leader is evicted. As in Volcano, the minimums of
-// tasks count only if their sum is at most that of the job.
+// TestNoTaskIsLeftBelowItsMinimum: a task of a Volcano job, such as its workers, may have a minimum too. The job has
+// a leader and two workers, needs two pods, and its leader is evicted. The observer reports that as "eviction" if the
+// job needs a leader. As in Volcano, the minimums of tasks count only if their sum is at most that of the job.
 func TestNoTaskIsLeftBelowItsMinimum(t *testing.T) {
 	const gang = pWaits + `
 		run g min=2 pods=leader,worker-0,worker-1

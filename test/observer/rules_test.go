@@ -28,7 +28,7 @@ func TestTheStatusOfACardQuotaEqualsARecount(t *testing.T) {
 		"one used, the status reads one, the Queue none": {oneUsed + readsOneUsed + `wait 1m`, "status"},
 		"none used, the Queue reads 0":                   {readsNoneUsed + `write queue q allocated=H200:0; wait 1m`, ""},
 		"no CardQuota, none used, and the Queue reads 1": {`write queue q allocated=H200:1; check; wait 1m`, "status"},
-		"no CardQuota, one used since 4 s, the Queue reads none": {`
+		"no CardQuota, one used for 4 s, the Queue reads none": {`
 			write queue q allocated={}
 			check
 			wait 1m
@@ -92,9 +92,10 @@ func TestTheStatusOfACardQuotaEqualsARecount(t *testing.T) {
 	})
 }
 
-// TestAWorkloadThatWaitsSaysWhy: a pod that waits for cards states a reason after 10 s at the latest, itself or
-// by its PodGroup. So does a PodGroup without pods; with pods, these say it. The reason is in the condition
-// that "unschedulable" writes. "reason" is the violation, "tolerated" before 10 s are over.
+// TestAWorkloadThatWaitsSaysWhy: a pod that waits for cards states a reason after 10 s at the latest, itself or by
+// its PodGroup. So does a PodGroup without pods; a PodGroup with pods need not, as its pods do. The step
+// "unschedulable" writes the condition with the reason. "reason" is the violation that the observer reports, and
+// "tolerated" a missing reason before 10 s are over.
 func TestAWorkloadThatWaitsSaysWhy(t *testing.T) {
 	playAndExpectViolations(t, newSceneWithQuotaOfTwo, map[string]scriptCase{
 		"a pod has no reason for 9 s":  {`write pod a cards=1; wait 9s`, "tolerated"},

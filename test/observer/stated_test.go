@@ -11,10 +11,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAPodGroupWithoutPodsRequestsWhatTheSchedulerStates: minResources of a PodGroup names no card model, and that of a
-// Volcano job may miss cards that its templates write as limits only. So the message of the scheduler counts for the
-// cards that it names. In most rows minResources requests 7 of cards A or B, "{[A B] 7}". The message is about B with a
-// quota of 3.
+// TestAPodGroupWithoutPodsRequestsWhatTheSchedulerStates: minResources of a PodGroup names no card model, and that of
+// a Volcano job may miss cards that its templates write as limits only. So the message of the scheduler counts for
+// the cards that it names. Without minResources it counts only for the PodGroup of a Volcano job. In most rows
+// minResources requests 7 of cards A or B, "{[A B] 7}". The message is about B with a quota of 3.
 func TestAPodGroupWithoutPodsRequestsWhatTheSchedulerStates(t *testing.T) {
 	refused := func(card string, requested, quota int) string {
 		return fmt.Sprintf("Queue <q> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>", card, requested, requested, quota)

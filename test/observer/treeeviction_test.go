@@ -2,12 +2,13 @@ package observer
 
 import "testing"
 
-// TestAQueueOfATreeReclaimsWhatIsBorrowed: by the tree a queue below what it deserves takes cards back from
-// queues above what they deserve, with all their ancestors below the common one. By the service types ("by
-// type") inference takes cards from training down to the guarantee. The observer must report every other
-// eviction, as "eviction". Scene: node h200-0 has 8 H200. Tenant top deserves 4, and its leaves a and b deserve
-// 2 each; tenant other deserves 4; queue inf of inference deserves 4. Pod n waits, and victims are evicted for
-// it.
+// TestAQueueOfATreeReclaimsWhatIsBorrowed: by the tree a queue below what it deserves takes cards back from queues
+// above what they deserve, with all their ancestors below the common one. By the service types ("by type") inference
+// takes cards from training down to the guarantee. The observer must report every other eviction, as "eviction", and
+// one for a pod that is not placed in 20 s. The scheduler may not know a change of the last 10 s, so what was right
+// before it counts too. "quota" is a placement of a queue that cannot be reclaimed, beyond what the queue deserves.
+// Scene: node h200-0 has 8 H200. Tenant top deserves 4, and its leaves a and b deserve 2 each; tenant other deserves
+// 4; queue inf of inference deserves 4. Pod n waits, and victims are evicted for n.
 func TestAQueueOfATreeReclaimsWhatIsBorrowed(t *testing.T) {
 	// Queue b uses 4 and deserves 2, so it borrows 2.
 	const bBorrowsTwo = `
@@ -113,7 +114,7 @@ func TestAQueueOfATreeReclaimsWhatIsBorrowed(t *testing.T) {
 			write pod n cards=1 queue=inf
 			evict o by=cardreclaim
 			place n node=h200-0`, "eviction"},
-		"by type: inf takes a card, and deserves none": {`
+		"by type: inf takes a card and places n, and deserves none": {`
 			load queue inf deserved=H200:0
 			wait 1m
 			place o node=h200-0 cards=1 queue=other
@@ -174,7 +175,7 @@ func TestAQueueOfATreeReclaimsWhatIsBorrowed(t *testing.T) {
 			write pod o2 phase=Succeeded
 			evict o1 by=cardreclaim
 			place n node=h200-0`, ""},
-		"the pod for which a pod was evicted is not placed": {otherBorrowsTwo + `
+		"o1 is evicted for n, and n is not placed for a minute": {otherBorrowsTwo + `
 			write pod n cards=2 queue=a
 			evict o1 by=cardreclaim
 			write pod n unschedulable=full
@@ -205,10 +206,10 @@ func TestFlatQueuesReclaimNothingByTheTree(t *testing.T) {
 	s.expectViolations(t, "eviction")
 }
 
-// TestADrainEvictsWholeGangsOfStoppedQueues: stopPolicy HoldAndDrain evicts all pods of a queue and of those
-// below it, also pods that are not preemptable, but none that are critical to the system. Hold evicts none.
-// Queue a, below top, has a gang of g1 and g2, which needs both. "eviction" is a wrong eviction, or a part of a
-// gang that is left running.
+// TestADrainEvictsWholeGangsOfStoppedQueues: stopPolicy HoldAndDrain evicts all pods of a queue and of those below
+// it, also pods that are not preemptable, but none that are critical to the system. Hold evicts none. Queue a, below
+// top, has a gang of g1 and g2, which needs both. The observer reports violation "eviction" for a wrong eviction, or
+// if a part of a gang is left running while the drain goes on.
 func TestADrainEvictsWholeGangsOfStoppedQueues(t *testing.T) {
 	const gangRuns = `
 		write group g queue=a min=2
@@ -239,7 +240,7 @@ func TestADrainEvictsWholeGangsOfStoppedQueues(t *testing.T) {
 			wait 5s
 			check
 			wait 20s`, "eviction"},
-		"one pod of a gang of two, before the drain ends": {gangDrains + `
+		"one pod of a gang of two, and then the drain ends": {gangDrains + `
 			evict g1 by=drain
 			write queue a stopPolicy=
 			wait 11s

@@ -2,8 +2,8 @@ package observer
 
 import "testing"
 
-// aEndsForP evicts pod a of training for pod p, which has priority 7 in the same queue. The other seven cards of
-// h200-0 are used.
+// aEndsForP: preempt evicts pod a of queue training for pod p, of priority 7 in the same queue, and nominates p to
+// node h200-0. Pod "full" uses the other seven cards of the node.
 const aEndsForP = `
 	load group full queue=inference
 	load pod full queue=inference cards=7 priority=0 node=h200-0 group=full
@@ -13,20 +13,23 @@ const aEndsForP = `
 	write pod p nominatedNode=h200-0
 `
 
-// pIsPlaced places p within the time that it has.
+// pIsPlaced: a ends and p is placed, within the 20 s that the observer gives it.
 const pIsPlaced = `
 	remove pod a
 	write pod p node=h200-0
 	wait 1m`
 
-// TestFreedCardsAreKeptForThePreemptor: the scheduler keeps a card that an eviction frees for the pod for which
-// it evicted, for five minutes. It nominates that pod to the node. What preempt freed, only a job of higher
-// priority in the same queue takes. What cardreclaim freed, also jobs take from which the pod may not reclaim.
-// The observer must report any other. Scene: node h200-0 has 8 H200, of which pod "full" uses 7. Pod a of queue
-// training uses the last one and is evicted for p. Pod q then takes the card, and p is placed later, on node
-// h200-1. Queue other is of training too, queue first is of inference and has the highest priority.
+// TestFreedCardsAreKeptForThePreemptor: the observer reports violation "eviction" if pod q takes a card that the
+// scheduler freed for pod p by an eviction. The scheduler keeps such a card for p for five minutes. Two kinds of pods
+// may take it nevertheless. After an eviction by preempt, it is a pod of higher priority in p's queue. After one by
+// cardreclaim, it is a pod of a queue from which p may not reclaim. Nor does the observer report q if a card is left
+// for p, or p cannot use the card any more. It does not report q either if p needs the card no longer: p is placed,
+// deleted or nominated to another node within 3 s after q. Scene: node h200-0 has 8 H200, of which pod "full" uses 7.
+// Pod a of queue training uses the last one. aEndsForP evicts a by preempt for p, of queue training and priority 7,
+// and nominates p to h200-0. After a has ended, q takes its card. Queue other is of training too. Queue first is of
+// inference and has the highest priority.
 func TestFreedCardsAreKeptForThePreemptor(t *testing.T) {
-	// The same, but p is a pod of inference, and cardreclaim evicts a.
+	// Here p is a pod of queue inference. Cardreclaim evicts a for p, and a ends.
 	const aIsReclaimedForP = `
 		load group full queue=inference
 		load pod full queue=inference cards=7 priority=0 node=h200-0 group=full
@@ -38,6 +41,7 @@ func TestFreedCardsAreKeptForThePreemptor(t *testing.T) {
 		wait 1s
 	`
 	const aEndedForP = aEndsForP + `remove pod a; wait 1s;`
+	// The first check only suspects q. The second one, more than 3 s later, reports q, as p still waits.
 	const pIsPlacedElsewhereLate = `
 		check
 		wait 4s
@@ -54,24 +58,24 @@ func TestFreedCardsAreKeptForThePreemptor(t *testing.T) {
 
 	playAndExpectViolations(t, begin, map[string]scriptCase{
 		"p takes the card": {aEndsForP + pIsPlaced, ""},
-		"q takes the card, of another queue of training": {
+		"q of another queue of training takes the card": {
 			aEndedForP + `place q node=h200-0 queue=other cards=1 priority=0;` + pIsPlacedElsewhereLate, "eviction",
 		},
-		"q takes the card, of a queue of higher priority": {
+		"q of a queue of higher priority takes the card": {
 			aEndedForP + `place q node=h200-0 queue=first cards=1 priority=0;` + pIsPlacedElsewhereLate, "eviction",
 		},
-		"q takes the card, of the same queue and priority 7 as p": {
+		"q of p's queue takes the card, with the same priority 7": {
 			aEndedForP + `place q node=h200-0 queue=training cards=1 priority=7;` + pIsPlacedElsewhereLate, "eviction",
 		},
-		"q takes the card, of the same queue and priority 8": {
+		"q of p's queue takes the card, with the higher priority 8": {
 			aEndedForP + `place q node=h200-0 queue=training cards=1 priority=8;` + pIsPlacedElsewhereLate, "",
 		},
-		"q takes the card, and p is nominated to another node meanwhile": {aEndedForP + `
+		"q takes the card, and p is nominated to another node within 3 s": {aEndedForP + `
 			place q node=h200-0 queue=other cards=1 priority=0
 			write pod p nominatedNode=h200-1
 			wait 1s
 		` + pIsPlacedElsewhereLate, ""},
-		"q takes the card, and p is placed elsewhere at once": {aEndedForP + `
+		"q takes the card, and p is placed on another node at once": {aEndedForP + `
 			place q node=h200-0 queue=other cards=1 priority=0
 			write pod p node=h200-1
 			wait 1m`, ""},
@@ -105,21 +109,25 @@ func TestFreedCardsAreKeptForThePreemptor(t *testing.T) {
 			check
 			write pod p node=h200-1
 			wait 1m`, ""},
-		"cardreclaim: q takes the card, of a queue from which p may reclaim": {
+		"cardreclaim: q of training takes the card, from whose queue p may reclaim": {
 			aIsReclaimedForP + `place q node=h200-0 queue=other cards=1 priority=0;` + pIsPlacedElsewhereLate, "eviction",
 		},
-		"cardreclaim: q takes the card, of inference, from which p may not reclaim": {
+		"cardreclaim: q of inference takes the card, from whose queue p may not reclaim": {
 			aIsReclaimedForP + `place q node=h200-0 queue=first cards=1 priority=0;` + pIsPlacedElsewhereLate, "",
 		},
 	})
 }
 
-// TestNoPodIsEvictedForAPodThatAlreadyHasItsVictim: while the first victim ends, or its card is kept, the
-// scheduler evicts no other pod for the same preemptor. Scene: node h200-0 has 9 H200 and 100 cores. Pod "full"
-// uses 7 cards, a and b of training use one each. Pod p has priority 7, wants 1 card and 8 cores, and a is
-// evicted for it. In most rows b is evicted 5 s later. a and b free no CPU, so the observer cannot excuse b as
-// a victim for the cores of p.
+// TestNoPodIsEvictedForAPodThatAlreadyHasItsVictim: the scheduler evicts pod a for pod p. While a ends, or its card
+// is kept for p, the observer reports a further eviction for p, here of pod b, as violation "eviction". It does not
+// report b if another pod needs b's card, or if p cannot get the card of a any more. That is so when another pod uses
+// it, the node is cordoned, or the quota of p's queue changed. Nor does it report b within 3 s after a, as one
+// session may have evicted both, or if both are one gang. Scene: node h200-0 has 9 H200 and 100 cores. Pod "full"
+// uses 7 cards, a and b of queue training use one each. Pod p of training has priority 7 and wants 1 card and 8
+// cores. aEndsForP evicts a for p by preempt. a and b have no CPU, so the observer cannot excuse b as a victim for
+// the cores of p. In most rows b is evicted 5 s after what the row says.
 func TestNoPodIsEvictedForAPodThatAlreadyHasItsVictim(t *testing.T) {
+	// The first check only suspects b, the second one, 4 s later, reports it.
 	const bIsEvictedToo = `
 		wait 5s
 		write pod b gracePeriod=30s evictedBy=preempt
@@ -158,7 +166,7 @@ func TestNoPodIsEvictedForAPodThatAlreadyHasItsVictim(t *testing.T) {
 		"b is evicted after the quota of the queue was changed": {
 			aOfTwoEnds + `write queue training quota=H200:7;` + bIsEvictedToo + bEndsAndPIsPlaced, "",
 		},
-		"b is evicted after a did not end for 60 s; only the eviction of a is wrong, as p was not placed in time": {aOfTwoEnds + `
+		"a does not end for 60 s, so b may be evicted; only a's eviction is wrong, as p is not placed in time": {aOfTwoEnds + `
 			wait 50s
 			check
 			wait 10s
@@ -169,9 +177,9 @@ func TestNoPodIsEvictedForAPodThatAlreadyHasItsVictim(t *testing.T) {
 			wait 9s
 			check
 		` + bEndsAndPIsPlaced, ""},
-		"b is evicted while a still ends, and c of its job stays": {aOfTwoEnds + `load pod c queue=training cards=1 priority=0 node=h200-0 group=h;` +
+		"b is evicted while a still ends, and pod c of b's job stays": {aOfTwoEnds + `load pod c queue=training cards=1 priority=0 node=h200-0 group=h;` +
 			`write node h200-0 cards=10;` + bIsEvictedToo + bEndsAndPIsPlaced, "eviction"},
-		"b is evicted after a, of whose gang of two it is": {`
+		"b is evicted after a, and both are one gang of two": {`
 			write node h200-0 cards=9 cpu=100
 			make pod p cpu=8
 			run g min=2 pods=a,b

@@ -67,7 +67,7 @@ func TestFirstPlanIsLinear(t *testing.T) {
 			f.gangs = nodes
 			p := f.kinds(kinds)
 			first := Solve(p, 0)
-			check.Must(t, first.Plan != nil, "%d nodes, %d kinds: there is a plan", nodes, kinds)
+			check.Must(t, first.Plan != nil, "%d nodes, %d kinds: there is no plan", nodes, kinds)
 			mustBeValid(t, p, first.Plan)
 			return float64(first.Work)
 		}
@@ -94,7 +94,7 @@ func TestFirstPlanIsBoundedForManyRanks(t *testing.T) {
 		f := fleet{size: 8, spread: true, nodes: size.nodes, gangs: size.nodes, ranks: size.ranks}
 		p := f.kinds(size.kinds)
 		first := Solve(p, 0)
-		check.Must(t, first.Plan != nil, "%+v: there is a plan", size)
+		check.Must(t, first.Plan != nil, "%+v: there is no plan", size)
 		mustBeValid(t, p, first.Plan)
 		maxWork := (rankVisits + 5*pruneVisits) * workPerVisit * (size.nodes*(1+f.size) + minProblemSize) * size.kinds
 
@@ -140,8 +140,9 @@ func TestSearchOfAllSetsHasABound(t *testing.T) {
 	check.That(t, got.OutOfBudget, "the search does not report that it was cut")
 }
 
-// TestSolveRefusesMoreThanAllQuotas: 41 pods of one card each are pending, and the quota allows 40. The solver refuses
-// that at once, with at most a look at each node for each pod set. With a quota of 41 all of them are placed.
+// TestSolveRefusesMoreThanAllQuotas: 41 pods of one card each are pending, and the quota allows 40. The solver
+// refuses that at once, with at most 200 looks for each of 41 pod sets, two at each of the 100 nodes. With a quota of
+// 41 all of them are placed.
 func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 	p := fleet{nodes: 100, gangs: 100, size: 8}.problem(1, 1)
 	for range 40 {
@@ -151,7 +152,7 @@ func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 	p.Quotas[0] = flatQuota(40)
 	got := Solve(p, maxRefineWork)
 	checkNoPlan(t, "a quota of 40", got)
-	check.That(t, got.Work <= 41*200*workPerVisit, "work %d, want at most a look at each node", got.Work)
+	check.That(t, got.Work <= 41*200*workPerVisit, "work %d, want at most 200 looks for each pod set", got.Work)
 
 	p.Quotas[0] = flatQuota(41)
 	check.Equal(t, "placed pods", 41, mustSolve(t, p).Placed())

@@ -8,8 +8,10 @@ import (
 )
 
 // TestSolveEvictsElasticPods: a job with elastic pods, those above its minimum, can lose so many pods and goes on. It
-// may also be evicted as a whole, but elastic pods of any job go first. Here all pods run on one full node unless a
-// row says otherwise. The pods of a role have a minimum of their own.
+// may also be evicted as a whole, unless it has whole=false, but elastic pods of any job go first. Here all pods run
+// on one full node unless a row says otherwise; running=n*3 are three pods of one card on node n. The pods of a role
+// have a minimum of their own: roleElastic= is by role how many it can lose, roles= is the role of each pod. Each row
+// wants the victims: "gang" is a whole job, "elastic-0" is pod 0 of job elastic.
 func TestSolveEvictsElasticPods(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"2 pods, one elastic pod: that one, and a gang that loses less than the rest of the elastic job": {want: "elastic-0 gang", scene: `
@@ -65,8 +67,10 @@ func TestSolveEvictsElasticPods(t *testing.T) {
 	})
 }
 
-// TestSolveBreaksTiesByOrder: where several choices lose as much, the plan evicts the fewest jobs, and among those the
-// ones that its caller lists first. So equal scenes have equal plans.
+// TestSolveBreaksTiesByOrder: where several choices lose as much, the plan evicts the fewest jobs, and among those
+// the ones that its caller lists first. So equal scenes have equal plans. running=n*3 are three pods of one card on
+// node n, and loss= is that of each pod. Each row wants the victims: "large" is a whole job, "elastic-0" is pod 0 of
+// job elastic.
 func TestSolveBreaksTiesByOrder(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"the first of equal jobs": {want: "first", scene: `
@@ -112,9 +116,10 @@ func TestSolveBreaksTiesByOrder(t *testing.T) {
 	})
 }
 
-// TestPlanStatesItsLoss: the loss of a plan is the sum of its victims' card-seconds, apart for jobs that are evicted as a
-// whole (JobSeconds) and for elastic pods (PodSeconds). loss= is that of each pod, wholeLoss= what a job loses beside
-// it if it is evicted as a whole.
+// TestPlanStatesItsLoss: the loss of a plan is the sum of its victims' card-seconds, apart for jobs that are evicted
+// as a whole (JobSeconds) and for elastic pods (PodSeconds). Jobs counts the former. loss= is that of each pod,
+// wholeLoss= what a job loses beside it if it is evicted as a whole. running=n*3 are three pods of one card on node
+// n, of which a job can lose elastic= pods alone.
 func TestPlanStatesItsLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene string

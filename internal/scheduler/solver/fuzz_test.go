@@ -155,7 +155,8 @@ func FuzzSolve(f *testing.F) {
 	f.Fuzz(rapid.MakeFuzz(checkExtremeProblem))
 }
 
-// TestSolveOddProblems: the solver copes with problems that its caller hardly sends.
+// TestSolveOddProblems: the solver copes with problems that its caller hardly sends. Each row wants the jobs that are
+// evicted; running=n*2 are two pods of one card on the full node n.
 func TestSolveOddProblems(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"nothing at all: no victims": {want: "", scene: ""},

@@ -36,13 +36,14 @@ func TestGreedyClearsNoNodeBeyondQuota(t *testing.T) {
 		greedy := m.initialState()
 		m.allowPruning()
 		check.That(t, greedy.chooseGreedily(), "%s: the greedy search finds no victims", name)
-		check.Equal(t, name+": the greedy search evicts pods 0 and 1 of elastic", []bool{false, true}, greedy.isVictim[:2])
+		check.Equal(t, name+": whether the greedy search evicts pod 0 and pod 1 of elastic", []bool{false, true}, greedy.isVictim[:2])
 	}
 }
 
-// TestClearNodeEvictsOnlyWhatIsNeeded: a pod of 3 cards is pending on a full node. clearNode looks for a set of victims
-// that together make room there, without superfluous ones. It has none where each victim suffices alone: the search
-// tries those anyway. A job here can lose only its one pod.
+// TestClearNodeEvictsOnlyWhatIsNeeded: a pod of 3 cards is pending on a full node. clearNode looks for a set of
+// victims that together make room there, without superfluous ones. It has none where each victim suffices alone: the
+// search tries those anyway. clearNode changes nothing: the state still has no loss. A job here can lose only its one
+// pod.
 func TestClearNodeEvictsOnlyWhatIsNeeded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, second string

@@ -99,9 +99,9 @@ func TestSearchTriesMoreSetsInTrees(t *testing.T) {
 	check.Equal(t, "loss", optimum, got.Plan.Loss)
 }
 
-// TestNeighborhoodBeginsWithSharedNodes: to improve a plan, the search exchanges a victim for its neighborhood, a bounded
-// list of other pods. Job 0 is the victim, on node 0. Job 1 also runs there, with a pod on node 1 where job 2 runs. These
-// four pods come first, although 60 further jobs on other nodes lose less.
+// TestNeighborhoodBeginsWithSharedNodes: to improve a plan, the search exchanges a victim for its neighborhood, a
+// bounded list of pods. Job 0 is the victim, on node 0. Job 1 also runs there, with a second pod on node 1, where job
+// 2 runs. The pods of these jobs, four in all, come first, although 60 further jobs on other nodes lose less.
 func TestNeighborhoodBeginsWithSharedNodes(t *testing.T) {
 	jobs := []Job{podsOf(1, podOn(0, 100)), podsOf(2, podOn(0, 900), podOn(1, 900)), podsOf(1, podOn(1, 900))}
 

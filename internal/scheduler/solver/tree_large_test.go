@@ -88,8 +88,9 @@ func TestSolveLargeTreesForPodsOfManyCards(t *testing.T) {
 	}
 }
 
-// TestSolveProvesThatLimitsForbid: 64 pods of 8 cards need 512 cards. Ten queues use 4000, and of each of them at most 5 %
-// may be taken, 20 cards. The solver proves that there is no plan with little work, without trying sets of victims.
+// TestSolveProvesThatLimitsForbid: 64 pods of 8 cards need 512 cards. Ten queues use 4000, and of each of them at
+// most 5 % may be taken: 20 cards, so 200 in all. The solver proves that there is no plan with little work, without
+// trying sets of victims.
 func TestSolveProvesThatLimitsForbid(t *testing.T) {
 	for name, f := range map[string]fleet{"gangs": trees["gangs spread"], "elastic": {nodes: 500, gangs: 500, size: 8, elastic: true}} {
 		for _, nodesHaveRoom := range []bool{true, false} {

@@ -2,10 +2,12 @@ package solver
 
 import "testing"
 
-// TestSolveForQuotasByLevel: in a tree of queues the pending pods need quota in their own queue, in its parent, and so on
-// up to root: "left" has what is left at each level. A victim releases quota from its level upward: a job of level 1
-// is a sibling's, which counts in the parent; a job of level 2 counts in root only. The pending pods run on node
-// "free"; the jobs run on node "full", so they are evicted only for their quota.
+// TestSolveForQuotasByLevel: in a tree of queues the pending pods need quota in their own queue, in its parent, and
+// so on up to root: "left" has what is left at each level. A victim releases quota from its level upward: a job of
+// level 1 is a sibling's, which counts in the parent; a job of level 2 counts in root only. "left=5,0,0" is 5 in the
+// own queue and none in its parent and root. Each pod of a job with releases=A*2 releases 2 of quota A, and loses
+// loss=. The pending pods run on node "free"; the jobs run on node "full", so they are evicted only for their quota.
+// Each row wants the victims: "gang" is a whole job, "elastic-0" is pod 0 of job elastic.
 func TestSolveForQuotasByLevel(t *testing.T) {
 	const nodes = "node free cards=100; node full\n"
 
@@ -84,8 +86,9 @@ func TestSolveForQuotasByLevel(t *testing.T) {
 	})
 }
 
-// TestSolveForQuotasOfAllNodes: quotas of CPU count a pod on whichever node it runs. Each pending pod uses 3 CPU. The jobs
-// run on node "full", so they are evicted only for their quotas, which they release in the parent (level 1).
+// TestSolveForQuotasOfAllNodes: quotas of CPU count a pod on whichever node it runs. Each pending pod uses 3 CPU. The
+// jobs run on node "full", so they are evicted only for their quotas, which they release in the parent (level 1).
+// "left=5,0" is 5 in the own queue and none in its parent. Each row wants the jobs that are evicted.
 func TestSolveForQuotasOfAllNodes(t *testing.T) {
 	const nodes = "node free cards=100; node full\n"
 
@@ -113,10 +116,13 @@ func TestSolveForQuotasOfAllNodes(t *testing.T) {
 	})
 }
 
-// TestSolveWithinTakeLimits: a limit bounds what is taken from a queue and all below it. The limit of a guarantee, here
-// "guarantee", is strict. That of what a queue has borrowed, "borrowed", may be exceeded by its last victim, so that a
-// gang larger than the rest can go: it only has to be below before that victim. "counts" has the limits against which
-// each pod of a job counts, one card each. Node n is full, and all jobs run on it.
+// TestSolveWithinTakeLimits: a limit bounds what is taken from a queue and all below it. The limit of a guarantee,
+// here "guarantee", is strict. That of what a queue has borrowed, "borrowed", may be exceeded by its last victim, so
+// that a gang larger than the rest can go. Before that victim, less than the limit must be taken. "counts" has the
+// limits against which each pod of a job counts, one card each. A job with onlyCounts=true is taken by another rule,
+// before other jobs. A limit of what is borrowed does not refuse such a job, but the job uses it up. The limit of a
+// guarantee refuses it too. Node n is full, and all jobs run on it; n*3 are three pods. Each row wants the victims:
+// "gang" is a whole job, "elastic-0" a pod.
 func TestSolveWithinTakeLimits(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"2 cards above the guarantee: a gang of 2": {want: "gang", scene: `

@@ -9,6 +9,8 @@ import (
 // TestSolveChoosesVictims: the solver evicts running pods so that all pending pods can run, and loses as little work
 // as possible. A job is a gang, which is evicted as a whole or not at all, or has elastic pods above its minimum,
 // which go before any gang. Loss is in card-seconds of work, here for each pod. Without cards= a node is full.
+// running=n*3 are three pods of one card on node n, of which the job can lose elastic= alone. Each row wants the
+// victims: "gang" is a whole job, "elastic-0" is pod 0 of job elastic.
 func TestSolveChoosesVictims(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"no pod is pending: no victims": {want: "", scene: `
@@ -146,8 +148,9 @@ func TestSolveChoosesVictims(t *testing.T) {
 	})
 }
 
-// TestSolveWithTwoQuotas: each node has cards of one name, and the queue of the pending pods has a quota for each name.
-// A victim helps only while there is quota for the card of its node. Nodes a and b have cards with a quota each.
+// TestSolveWithTwoQuotas: each node has cards of one name, and the queue of the pending pods has a quota for each
+// name. A victim helps only while there is quota for the card of its node. Node a has cards of quota A, node b of
+// quota B; left= is what is left of a quota. Each row wants the jobs that are evicted.
 func TestSolveWithTwoQuotas(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"the quota of A allows 2 of 3 pods: the two cheapest on a, then one on b": {want: "a1 a2 b1", scene: `
@@ -193,8 +196,9 @@ func TestPodsWithoutCardsNeedNoQuotaOfCards(t *testing.T) {
 	check.Equal(t, "victims", "gang", s.formatVictims(mustSolve(t, s.Problem)))
 }
 
-// TestSolveWithTwoPodSets: a pending job can have pods of different kinds, here workers and a master. All of them must
-// find a place together.
+// TestSolveWithTwoPodSets: a pending job can have pods of different kinds, here workers (the first line "pending")
+// and a master (the second). All of them must find a place together. loss= is that of each pod, a*2 are two pods on
+// node a. Each row wants the jobs that are evicted.
 func TestSolveWithTwoPodSets(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"2 workers anywhere and a master on b: one gang on both nodes loses 9, three single ones 12": {want: "wide", scene: `

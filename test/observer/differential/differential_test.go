@@ -44,10 +44,10 @@ func cardSums(charge quota.Charge) string {
 	return rule.Charge{Queue: charge.Queue, Cards: sum, MilliCPU: charge.MilliCPU, Memory: charge.Memory}.String()
 }
 
-// TestProductAndObserverReadNodesAlike: the observer has the rules of the documents a second time, and both
-// must come to the same result. Here they read random nodes, valid and invalid. They must agree which cards of
-// which resource each has, and which have no name or are withheld. They must also agree whether that is an
-// anomaly, and whether the node is ready.
+// TestProductAndObserverReadNodesAlike: the observer, a tool of the tests, has the rules of the documents a second
+// time. It must come to the same result as the product. Here both read random nodes, valid and invalid. They must
+// agree which cards of which resource each has, and which have no name or are withheld. They must also agree whether
+// that is an anomaly, and whether the node is ready.
 func TestProductAndObserverReadNodesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
@@ -99,8 +99,9 @@ func TestProductAndObserverReadNodesAlike(t *testing.T) {
 	})
 }
 
-// TestProductAndObserverSumUpNodesAlike: of some random nodes, product and observer must find the same cards
-// for each resource, the same resources for each card, the same card on each node, and the same sums.
+// TestProductAndObserverSumUpNodesAlike: the observer, a tool of the tests, has the rules of the documents a second
+// time. Of some random nodes, product and observer must find the same cards for each resource, the same resources for
+// each card, the same card on each node, and the same sums.
 func TestProductAndObserverSumUpNodesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		inv := drawInventory(t)
@@ -133,9 +134,9 @@ func sortAndJoin(in []string) string {
 	return out
 }
 
-// TestProductAndObserverReadPodsAlike: of random pods, product and observer must find the same request
-// (resource, count, CPU, memory, cards), and whether it is refused. They must also agree whether the pod waits,
-// counts, terminates or may be evicted.
+// TestProductAndObserverReadPodsAlike: the observer, a tool of the tests, has the rules of the documents a second
+// time. Of random pods, product and observer must find the same request (resource, count, CPU, memory, cards), and
+// whether it is refused. They must also agree whether the pod waits, counts, terminates or may be evicted.
 func TestProductAndObserverReadPodsAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		inv := drawInventory(t)
@@ -182,11 +183,11 @@ func lastCharge(t *rapid.T) (*quota.Charge, *rule.Charge) {
 	return product, observed
 }
 
-// TestProductAndObserverChargePodsAlike: a placed pod is charged to a queue with its cards, CPU and memory, and
-// a terminating pod still holds them. Both sides must charge the same for random pods with a PodGroup and a
-// former charge. The creator of a pod can write any queue into it. So the queue of a pod of another scheduler
-// counts only if it takes the namespace, as queue q takes lab only. Scheduler "volcano" has checked that for
-// its pods.
+// TestProductAndObserverChargePodsAlike: a placed pod is charged to a queue with its cards, CPU and memory, and a
+// terminating pod still holds them. The product and the observer, a tool of the tests, must charge the same for
+// random pods with a PodGroup and a former charge. The creator of a pod can write any queue into the pod. So for a
+// pod of another scheduler the queue counts only if it takes the namespace of the pod; queue q takes lab only.
+// Scheduler "volcano" has checked that for its own pods.
 func TestProductAndObserverChargePodsAlike(t *testing.T) {
 	allowsNamespace := func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }
 	seed.Check(t, func(t *rapid.T) {
@@ -227,9 +228,10 @@ func TestProductAndObserverChargePodsAlike(t *testing.T) {
 	})
 }
 
-// TestProductAndObserverReadQueuesAlike: of random queues, product and observer must find the same limits of
-// cards, CPU and memory, whether the queue refuses all, and whether its selector takes namespace lab. A queue
-// without a quota is treated by one of three policies.
+// TestProductAndObserverReadQueuesAlike: the observer, a tool of the tests, has the rules of the documents a second
+// time. Of random queues, product and observer must find the same limits of cards, CPU and memory, whether the queue
+// refuses all, and whether its selector takes namespace lab. A queue without a quota is treated by one of three
+// policies.
 func TestProductAndObserverReadQueuesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
@@ -284,9 +286,9 @@ func drawQueue(t *rapid.T) *v1beta1.Queue {
 	return queue
 }
 
-// TestProductAndObserverFindServiceTypesAlike: the service type of a pod is that of its queue, else of itself,
-// of its PodGroup or of the kind of its owner. It decides from whom the pod may reclaim, by the matrix of the
-// policy. Both sides must agree for random annotations, owners and matrices.
+// TestProductAndObserverFindServiceTypesAlike: the service type of a pod is that of its queue, else of itself, of its
+// PodGroup or of the kind of its owner. The type decides from whom the pod may reclaim, by the matrix of the policy.
+// The product and the observer, a tool of the tests, must agree for random annotations, owners and matrices.
 func TestProductAndObserverFindServiceTypesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
@@ -314,9 +316,9 @@ func TestProductAndObserverFindServiceTypesAlike(t *testing.T) {
 	})
 }
 
-// TestProductAndObserverHaveTheSameDefaultServiceTypes: without a policy of the administrator, product and
-// observer must have the same service types, with the same priority and reclaimability of their queues. They
-// must also agree which type reclaims from which.
+// TestProductAndObserverHaveTheSameDefaultServiceTypes: the administrator has written no policy. Then the product and
+// the observer, a tool of the tests, must have the same service types, with the same priority and reclaimability of
+// their queues. They must also agree which type reclaims from which.
 func TestProductAndObserverHaveTheSameDefaultServiceTypes(t *testing.T) {
 	for _, name := range types {
 		for _, from := range types {

@@ -64,9 +64,9 @@ func drawLimits(t *rapid.T) (quota.Limits, rule.Limits) {
 	return product, observed
 }
 
-// TestTheLedgerEqualsARecount: the product keeps running sums of what each queue uses, and the observer counts
-// all pods again. After each of many random steps (charge a pod, let it terminate, release it, change limits)
-// both must have the same sums, and allow the same random requests.
+// TestTheLedgerEqualsARecount: the product's ledger keeps running sums of what each queue uses. The observer, a tool
+// of the tests, counts all pods again. After each of many random steps (charge a pod, let it terminate, release it,
+// change limits) both must have the same sums, and allow the same random requests.
 func TestTheLedgerEqualsARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		ledger := quota.New(0)

@@ -30,9 +30,9 @@ func drawMapping(t *rapid.T) card.Mapping {
 	return m
 }
 
-// TestProductAndObserverReadMappedNodesAlike: mappings of the policy name the cards of a resource, by a model
-// or by a label, on selected nodes. With random mappings and nodes, both sides must find the same cards, and
-// the same resources without a name.
+// TestProductAndObserverReadMappedNodesAlike: mappings of the policy name the cards of a resource, by a model or by a
+// label, on selected nodes. With random mappings and nodes, the product and the observer, a tool of the tests, must
+// find the same cards, and the same resources without a name.
 func TestProductAndObserverReadMappedNodesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {

@@ -90,9 +90,9 @@ func drawKey(t *rapid.T) string {
 	return drawName(t)
 }
 
-// TestProductAndObserverParseTextsAlike: users write card names, requests such as "H200|4090", quotas and
-// totals as texts. Both sides must accept the same of random texts, valid and invalid, and read the same from
-// them.
+// TestProductAndObserverParseTextsAlike: users write card names, requests such as "H200|4090", quotas and totals as
+// texts. The product and the observer, a tool of the tests, must accept the same of random texts, valid and invalid,
+// and read the same from them.
 func TestProductAndObserverParseTextsAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {

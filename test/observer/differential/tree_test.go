@@ -93,10 +93,11 @@ func newTrees(queues map[string]*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueu
 	return quota.ResolveTree(written), rule.NewTree(queues, string(unmanaged))
 }
 
-// TestProductAndObserverResolveATreeAlike: in a tree the amounts in force follow from what all queues write: a
-// quota may be inherited, and what children deserve is scaled to what their parent does. For random trees, some
-// with faults such as missing parents or cycles, both sides must find the same amounts of cards, CPU and
-// memory. They must also agree which queues have no path to the root, take no work or keep no guarantee.
+// TestProductAndObserverResolveATreeAlike: in a tree the amounts in force follow from what all queues write: a quota
+// may be inherited, and what children deserve is scaled to what their parent does. Trees are random, some with faults
+// such as missing parents or cycles. The product and the observer, a tool of the tests, must find the same amounts of
+// cards, CPU and memory. They must also agree which queues have no path to the root, take no work or keep no
+// guarantee.
 func TestProductAndObserverResolveATreeAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		unmanaged := oneOf(t, "unmanaged queues", v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny)
@@ -160,10 +161,10 @@ func treeUse(pods map[string]treePod, card string, counts func(treePod) bool) ru
 	return use
 }
 
-// TestTheLedgerOfATreeAllowsWhatARecountAllows: a request fits a tree if the quotas of its queue and all
-// ancestors suffice, unused guarantees of others stay free, and what cannot be reclaimed stays within deserved.
-// The product's ledger keeps running sums for that; the observer counts all pods again. After each random step
-// (charge or release a pod) both must say the same of a random request.
+// TestTheLedgerOfATreeAllowsWhatARecountAllows: a request fits a tree if the quotas of its queue and all ancestors
+// suffice, unused guarantees of others stay free, and what cannot be reclaimed stays within deserved. The product's
+// ledger keeps running sums for that; the observer, a tool of the tests, counts all pods again. After each random
+// step (charge or release a pod) both must say the same of a random request.
 func TestTheLedgerOfATreeAllowsWhatARecountAllows(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		product, observed := newTrees(drawTree(t, false, v1alpha1.UnmanagedEnforce), v1alpha1.UnmanagedEnforce)

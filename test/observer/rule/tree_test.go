@@ -108,10 +108,11 @@ func TestAQueueOfATreeTakesWorkOnlyIfItIsAnOpenLeaf(t *testing.T) {
 	}
 }
 
-// TestAPlacementLeavesUnusedGuaranteesOfOthersFree: after queue q has placed a pod with one card A, the free cards of the
-// nodes must still cover what others are guaranteed and do not use. Its own guarantee it may use. "use" has the placed
-// pod already: "q:5 r:3" means that q uses 5 and r uses 3. In flat trees q and r have no parent, and r is guaranteed 4.
-// In the family, parent top is guaranteed 4, its children q 1 and r 3.
+// TestAPlacementLeavesUnusedGuaranteesOfOthersFree: after queue q has placed a pod with one card A, the free cards of
+// the nodes must still cover what others are guaranteed and do not use. So must what is left of the quota of q's
+// parent, for q's siblings. q may use its own guarantee. "use" has the placed pod already: "q:5 r:3" means that q
+// uses 5 and r uses 3. In "flat" q and r have no parent, and r is guaranteed 4. In "family" parent top has a quota of
+// 8 and is guaranteed 4, its children q 1 and r 3. The last number of a row is the cards of all nodes.
 func TestAPlacementLeavesUnusedGuaranteesOfOthersFree(t *testing.T) {
 	const flat = "q quota=A:8; r quota=A:8 deserved=A:4 guarantee=A:4;"
 	const family = "top quota=A:8 deserved=A:8 guarantee=A:4; q parent=top quota=A:8 guarantee=A:1; r parent=top quota=A:8 guarantee=A:3;"

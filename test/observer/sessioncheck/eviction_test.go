@@ -7,9 +7,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestPreemptEvictsNoMoreThanIsNeeded: preempt evicts only as many pods as the waiting pod needs, but a gang goes as a
-// whole. Pods low-0, low-1 and low-2 run with one H200 each, as jobs of their own or as one gang. Pod waiting needs one
-// card, so the first eviction is right, and each more is wrong.
+// TestPreemptEvictsNoMoreThanIsNeeded: the observer reports each pod that preempt evicts beyond what the waiting pod
+// needs, but a gang goes as a whole. Pods low-0, low-1 and low-2 run with one H200 each, as jobs of their own or as
+// one gang. Pod waiting needs one card, so the first eviction is right, and each more is wrong.
 func TestPreemptEvictsNoMoreThanIsNeeded(t *testing.T) {
 	const threeRunAndOneWaits = `
 		write pod low-0 node=h200-0
@@ -34,7 +34,7 @@ func TestPreemptEvictsNoMoreThanIsNeeded(t *testing.T) {
 		"a gang that needs only one of its three": {
 			ofOneGang + `write group low min=1;` + evictAll("preempt"), "pod/test/low-1 pod/test/low-2",
 		},
-		"all three jobs, by reclaim: not checked here": {ofThreeJobs + evictAll("reclaim"), ""},
+		"all three jobs, by reclaim: this check is of preempt only": {ofThreeJobs + evictAll("reclaim"), ""},
 	}) {
 		newSceneWithQuotaOfFour(t, Options{}).playScript(tc.steps).expectViolations(Eviction, strings.Fields(tc.wantObjects)...)
 	}

@@ -10,11 +10,12 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAWorkloadThatFitsAndDoesNotStartIsFound: a pod or job that fits the quota of its queue and the nodes must
-// start within three sessions of the scheduler. Here sessions close and decide nothing. Queue q has a quota of
-// 4 H200; nodes h200-0 and rtx4090-0 have 8 cards each. "single" is a pod with a PodGroup of its own. PodGroup
-// phase Inqueue means that Volcano lets the job place its pods. A job that fits may not stay in phase Pending
-// either. Each object must be reported once, and not again after many more sessions.
+// TestAWorkloadThatFitsAndDoesNotStartIsFound: a pod or job that fits the quota of its queue and the nodes must start
+// within three sessions of the scheduler. Otherwise the observer reports it. Here sessions close and decide nothing;
+// "nothingFound" checks that nothing is reported so far. Queue q has a quota of 4 H200; nodes h200-0 and rtx4090-0
+// have 8 cards each. "single" is a pod with a PodGroup of its own. PodGroup phase Inqueue means that Volcano lets the
+// job place its pods. A job that fits may not stay in phase Pending either. Each object must be reported once, and
+// not again after many more sessions.
 func TestAWorkloadThatFitsAndDoesNotStartIsFound(t *testing.T) {
 	// A quota of 16, and a gang of 2 pods with 8 cards each, of which only one fits on the node. The small job waits too.
 	const gangFitsPartly = `
@@ -67,9 +68,10 @@ func TestAWorkloadThatFitsAndDoesNotStartIsFound(t *testing.T) {
 	}
 }
 
-// TestAWorkloadThatDoesNotFitMayWait: the observer must not report a workload that does not fit, or that may not start.
-// Queue q has a quota of 4 H200, 10 cores and 10 GiB; nodes h200-0 and rtx4090-0 have 8 cards and 16 cores each. Each row
-// has one reason to wait. Then many sessions close, and nothing is reported.
+// TestAWorkloadThatDoesNotFitMayWait: the observer must not report a workload that does not fit, or that may not
+// start. Queue q has a quota of 4 H200, 10 cores and 10 GiB; nodes h200-0 and rtx4090-0 have 8 cards and 16 cores
+// each. Each row has one reason to wait, or the pod starts or no longer fits in time. Then many sessions close, and
+// nothing is reported. "single" is a pod with a PodGroup of its own.
 func TestAWorkloadThatDoesNotFitMayWait(t *testing.T) {
 	const fivePodsTerminate = `
 		write pod old-0 group=g cards=1 card=H200 node=h200-0 charged=q deleted=true
@@ -80,7 +82,7 @@ func TestAWorkloadThatDoesNotFitMayWait(t *testing.T) {
 	`
 
 	for t, steps := range check.Cases(t, map[string]string{
-		"a starts in the third session": `
+		"a is placed after four sessions, of which the first may not know a yet": `
 			single a queue=q cards=1
 			sessions 4
 			write pod a node=h200-0`,

@@ -8,9 +8,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAPodStatesTheTruthAboutItsQueue: a pod that waits states why, by a message of the scheduler. The queue, request,
-// total and quota that it names must have been true when it was written. Pod b of queue q uses 3 of its 4 H200. Pod a
-// requests 2, so the total would be 5. The queue is open, and has 10 cores and 10 GiB, of which b uses one each.
+// TestAPodStatesTheTruthAboutItsQueue: a pod that waits states why, by a message of the scheduler. The observer
+// reports violation "truth" if the queue, request, total or quota in a message was not true when it was written. Pod
+// b of queue q uses 3 of its 4 H200. Pod a requests 2, so the total would be 5. The queue is open, and has 10 cores
+// and 10 GiB, of which b uses one each.
 func TestAPodStatesTheTruthAboutItsQueue(t *testing.T) {
 	const isTrue = "Queue <q> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <5>, but capability is <4>"
 	change := func(old, changed string) string { return strings.Replace(isTrue, old, changed, 1) }
@@ -100,10 +101,12 @@ func TestPodGroupsAndCardQuotasStateTheTruth(t *testing.T) {
 	s.expectViolations(Truth, "podgroup/test/g", "cardquota/q")
 }
 
-// TestPodsArePlacedWithinCPUMemoryAndTheNode: no placement exceeds the CPU and memory of its queue, or what its
-// node has. Queue q has 10 cores and 10 GiB. Node h200-0 has 8 H200 and 16 cores; a pod requests 1 core and 1
-// GiB unless the step says other. "unlimited" is the plugin argument cardUnlimitedCpuMemory: the CPU and memory
-// of pods with cards do not count in queues. Pod a is placed on h200-0 at the end.
+// TestPodsArePlacedWithinCPUMemoryAndTheNode: the observer reports a placement that exceeds the CPU or memory of its
+// queue, or what its node has. The scheduler may not know a change within its last session, or a pod that another
+// scheduler places at the same time, so these are no violation. Queue q has 10 cores and 10 GiB. Node h200-0 has 8
+// H200 and 16 cores; a pod requests 1 core and 1 GiB unless the step says other. "unlimited" is the plugin argument
+// cardUnlimitedCpuMemory: the CPU and memory of pods with cards do not count in queues. Pod a is placed on h200-0 at
+// the end.
 func TestPodsArePlacedWithinCPUMemoryAndTheNode(t *testing.T) {
 	const aIsPlaced = `
 		write pod a node=h200-0`

@@ -46,16 +46,17 @@ const (
 	`
 )
 
-// TestAWorkloadThatFitsATreeAndDoesNotStartIsFound: in a tree a pod fits if its queue and every ancestor have
-// quota for it, and unused guarantees of others stay free, or if it may reclaim. Then it must start within
-// three sessions; here sessions close and decide nothing. The node has 8 H200. Tenant top has quota 6 and
-// deserves 4. Its leaf a has quota 4 and deserves 2, its leaf b has quota 6 and deserves 2. Tenant other has
-// quota 8 and deserves 4. "single p" is a pod p with a PodGroup of its own.
+// TestAWorkloadThatFitsATreeAndDoesNotStartIsFound: in a tree a pod fits if its queue and every ancestor have quota
+// for it, and unused guarantees of others stay free, or if it may reclaim. Then it must start within three sessions;
+// here sessions close and decide nothing. The node has 8 H200. Tenant top has quota 6 and deserves 4. Its leaf a has
+// quota 4 and deserves 2, its leaf b has quota 6 and deserves 2. Tenant other has quota 8 and deserves 4. "single p"
+// is a pod p with a PodGroup of its own. otherGaveBackSix: cardreclaim took 6 cards back from other, which may not
+// borrow for five minutes then.
 func TestAWorkloadThatFitsATreeAndDoesNotStartIsFound(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ steps, wantObjects string }{
-		"1 card in a":                              {`single p queue=a cards=1`, "pod/test/p"},
-		"4 cards in a, which is its quota":         {`single p queue=a cards=4`, "pod/test/p"},
-		"5 cards in a, which has the quota of top": {`write queue a quota=RTX4090:1; single p queue=a cards=5`, "pod/test/p"},
+		"1 card in a":                      {`single p queue=a cards=1`, "pod/test/p"},
+		"4 cards in a, which is its quota": {`single p queue=a cards=4`, "pod/test/p"},
+		"5 cards in a, which has no quota of H200 itself, so that of top": {`write queue a quota=RTX4090:1; single p queue=a cards=5`, "pod/test/p"},
 		"2 cards in a, which is guaranteed them, beside 6 that other is guaranteed": {`
 			write queue top guarantee=H200:2
 			write queue a guarantee=H200:2
@@ -93,8 +94,10 @@ func TestAWorkloadThatFitsATreeAndDoesNotStartIsFound(t *testing.T) {
 }
 
 // TestAWorkloadThatDoesNotFitATreeMayWait: each row has one reason to wait in a tree, and nothing is reported
-// although many sessions close. The node has 8 H200. Tenant top has quota 6 and deserves 4. Its leaf a has
-// quota 4 and deserves 2, its leaf b has quota 6 and deserves 2. Tenant other has quota 8 and deserves 4.
+// although many sessions close. The node has 8 H200. Tenant top has quota 6 and deserves 4. Its leaf a has quota 4
+// and deserves 2, its leaf b has quota 6 and deserves 2. Tenant other has quota 8 and deserves 4. "single p" is a pod
+// p with a PodGroup of its own. otherGaveBackSix: cardreclaim took 6 cards back from other, which may not borrow for
+// five minutes then. otherUsesSix: three jobs of other use 2 cards each.
 func TestAWorkloadThatDoesNotFitATreeMayWait(t *testing.T) {
 	for t, steps := range check.Cases(t, map[string]string{
 		"3 cards in a, and b uses 4 of the 6 of top": bUsesFour + `single p queue=a cards=3`,
