@@ -53,9 +53,9 @@ func newRequest(count card.Count, names ...card.Name) Request {
 }
 
 // TestTheSchedulersReasonIsShownBeforeAnyCount: what the scheduler states about a pod decides why it waits. The cards
-// of nodes matter only where they make the reason more precise: a card without quota may be one that no node has,
-// thus a wrong name. The scheduler repeats a refusal for all pods of a gang. A refusal of cards that this request
-// does not name is about other pods, so this pod waits for its gang.
+// of nodes matter only where they make the reason more precise. For example, a card without quota may be one that no
+// node has, thus a wrong name. The scheduler repeats a refusal for all pods of a gang. A refusal of cards that this
+// request does not name is about other pods, so this pod waits for its gang.
 //
 // A row has no fleet (nil) where ReasonFor must not count free cards, because that takes time. It would panic.
 func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {

@@ -19,8 +19,8 @@ func deployment(name string) v1alpha1.WorkloadReference {
 }
 
 // TestTheLargestHoldersOfCardsComeFirst: a user whose pod waits wants to know which workloads hold the cards. Holders
-// adds up the cards of all pods of a workload, and returns the three largest of one queue, of a subtree of queues, or
-// of the cluster. A pod without cards is no holder.
+// adds up the cards of all pods of a workload. It returns the three largest holders of one queue, of a subtree of
+// queues, or of the cluster. A pod without cards is no holder.
 func TestTheLargestHoldersOfCardsComeFirst(t *testing.T) {
 	var h Holders
 	check.Equal(t, "without pods", nil, h.Anywhere([]card.Name{h200}))
@@ -119,7 +119,7 @@ func TestASubtreeIsSearchedOncePerCard(t *testing.T) {
 }
 
 // TestHoldersOfOtherNamespacesAreHiddenInASum: a tenant may not see names of other tenants. It sees its own workload
-// with 4 cards, and for the others one sum by service type and card: 3 + 2 = 5, without queue and name. The sum is
+// with 4 cards. For the others it sees one sum by service type and card, 3 + 2 = 5, without queue and name. The sum is
 // larger than 4, so it comes first. The operator shows the given list elsewhere, so HideOthers does not change it.
 func TestHoldersOfOtherNamespacesAreHiddenInASum(t *testing.T) {
 	holder := func(namespace, name string, count int64) v1alpha1.CardHolder {

@@ -187,8 +187,8 @@ func TestManyViewsAreNotWrittenInTheSameMinute(t *testing.T) {
 }
 
 // TestAViewIsAtMostTwoHoursOldAndRefreshedOnceAnHour: the queue uses 8 cards all the time. The operator looks at the
-// view when Next says so, and whenever it writes the status for another reason. At each write the shown hours are
-// less than two hours old and of the current month, and two refreshes in one month are at least an hour apart.
+// view when Next says so, and whenever it writes the status for another reason. At each write the shown hours are less
+// than two hours old and of the current month. Two refreshes in one month are at least an hour apart.
 func TestAViewIsAtMostTwoHoursOldAndRefreshedOnceAnHour(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		at := november.Add(time.Duration(rapid.IntRange(0, 30*24*60).Draw(t, "minutes")) * time.Minute)

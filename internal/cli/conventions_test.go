@@ -144,8 +144,9 @@ func TestWrongFormatsAreRefusedWithAHint(t *testing.T) {
 	execute(t, fleetWithFaults(), mayReadAll, "inventory -o name").reports("--output name is for lists of objects, such as top and inventory --nodes")
 }
 
-// TestTopOfAllNamespacesShowsEachLocalCardQuota: a user of several namespaces who may not list CardQuotas sees the
-// LocalCardQuotas llm of namespaces lab and other, of one namespace with -n and of both with -A.
+// TestTopOfAllNamespacesShowsEachLocalCardQuota: a user of several namespaces may not list CardQuotas, and sees
+// LocalCardQuotas instead. Namespaces lab and other have one each, both with name llm. With -n top shows that of one
+// namespace, and with -A both.
 func TestTopOfAllNamespacesShowsEachLocalCardQuota(t *testing.T) {
 	inOther := localQuota()
 	inOther.Namespace = "other"

@@ -58,9 +58,9 @@ func writeFile(t *testing.T, name, text string) (path string) {
 	return path
 }
 
-// TestDoctorAssumesThatTheFileIsApplied: queue research has no CardQuota, and its pods hold 4 H200. A file has one for it with a
-// quota of 2. With -f doctor finds what would be wrong after kubectl apply: 4 of a quota of 2 are used, and the pod that
-// waits for 8 would never be placed. That the queue has no quota is wrong only without the file.
+// TestDoctorAssumesThatTheFileIsApplied: queue research has no CardQuota, and its pods hold 4 H200. A file has one for it with
+// a quota of 2. With -f doctor finds what would be wrong after kubectl apply: 4 of a quota of 2 are used, and the pod that
+// waits for 8 never gets them. Only without the file doctor reports that the queue has no quota.
 func TestDoctorAssumesThatTheFileIsApplied(t *testing.T) {
 	imported := execute(t, clusterWithoutCardQuotas(), mayReadAll, "import").out
 	path := writeFile(t, "quotas.yaml", strings.ReplaceAll(imported, "quota: 4", "quota: 2"))

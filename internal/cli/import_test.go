@@ -42,7 +42,8 @@ func clusterWithoutCardQuotas() []client.Object {
 }
 
 // TestImportPrintsCardQuotasForQueues: the golden files have the CardQuotas that import prints for research and chat, or for
-// the queue that the user names, and the notes on the error stream. A user who may not list pods gets what annotations say.
+// the queue that the user names. They also have the notes on the error stream. For a user who may not list pods, import only
+// knows the annotations of Queues.
 func TestImportPrintsCardQuotasForQueues(t *testing.T) {
 	noPods := forbid(schema.GroupResource{Resource: "pods"}, &corev1.PodList{})
 

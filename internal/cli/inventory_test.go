@@ -155,9 +155,9 @@ func TestAMappingThatIsNotKnownIsSaid(t *testing.T) {
 	}
 }
 
-// TestMappingsAreInferredFromTheInventory: without the policy, the CardInventory shows which card a resource is, if it lists one
-// card for all that nodes without labels offer of the resource. With two cards, or fewer cards than the nodes offer, the
-// mapping is unknown. Nodes with labels need none.
+// TestMappingsAreInferredFromTheInventory: without the policy, the CardInventory may show which card a resource is. It does if
+// it lists one card for all that nodes without labels offer of the resource. With two cards, or fewer cards than the nodes
+// offer, the mapping is unknown. Nodes with labels need none.
 func TestMappingsAreInferredFromTheInventory(t *testing.T) {
 	amd := func(name string) *builder.NodeBuilder { return builder.Node(name).Resource("amd.com/gpu", "8") }
 	labelled := func(name string) *builder.NodeBuilder {

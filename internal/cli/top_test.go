@@ -65,8 +65,8 @@ func treeQuotas() []client.Object {
 	}
 }
 
-// TestTopShowsTheUseOfCardQuotas: the golden files have all CardQuotas or the named ones, of flat queues or of a tree, where a
-// parent is shown with its children. Tables fit a terminal, except with -o wide.
+// TestTopShowsTheUseOfCardQuotas: the golden files have all CardQuotas or the named ones, of flat queues or of a tree. In a
+// tree a parent is shown with its children. Tables fit a terminal, except with -o wide.
 func TestTopShowsTheUseOfCardQuotas(t *testing.T) {
 	for name, tc := range map[string]struct {
 		objects []client.Object
@@ -231,8 +231,9 @@ func availableCards(r result) map[string]string {
 	return found
 }
 
-// TestFreeCardsAreThoseThatPodsCanGet: a quota is no promise. Column FREE has the least of what is free of the quota, of the quotas
-// above it, and of the nodes, and 0 for a queue that is held.
+// TestFreeCardsAreThoseThatPodsCanGet: a quota is no promise. Column FREE has the least of what is free of the quota, of the
+// quotas above it, and of the nodes. It has 0 for a queue that is held. Without a CardInventory the free cards of the nodes are
+// not known.
 func TestFreeCardsAreThoseThatPodsCanGet(t *testing.T) {
 	cordonedNode := []client.Object{
 		inventoryWith(v1alpha1.InventoryCard{Name: "NVIDIA-H800", Total: 16, Healthy: 16, Cordoned: 8, Allocated: 8}),

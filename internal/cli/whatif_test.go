@@ -113,8 +113,8 @@ func TestWhatIfADrainedNodeIsMissed(t *testing.T) {
 	}
 }
 
-// TestWhatIfNamesWhatADrainCosts: a drain evicts the two pods of job train, which lose the work since the checkpoint 90 minutes
-// ago: 8 cards * 5,400 s = 43,200 card-seconds, or 12 card-hours.
+// TestWhatIfNamesWhatADrainCosts: a drain of node h200-0 evicts the two pods of job train. They lose the work since the
+// checkpoint 90 minutes ago: 8 cards * 5,400 s = 43,200 card-seconds, or 12 card-hours.
 func TestWhatIfNamesWhatADrainCosts(t *testing.T) {
 	execute(t, twoNodesWithTraining(), mayReadAll, "whatif --drain h200-0 -o json").
 		prints(`"drained": true`, `"cardSeconds": 43200`, `"lostCardSeconds": 43200`, `"restarted": 2`)
@@ -315,7 +315,7 @@ func TestWhatIfNeedsTheScheduler(t *testing.T) {
 	check.Says(t, err, errNoSimulator.Error())
 }
 
-// waitingFor is a pod of a queue that waits for cards since an hour.
+// waitingFor is a pod of a queue that has waited for cards for an hour.
 func waitingFor(name, queue string, count int) []client.Object {
 	group := builder.PodGroup("lab", name).Queue(queue).Phase(v1beta1.PodGroupInqueue).Created(at.Add(-time.Hour)).Obj()
 	pod := builder.Pod("lab", name).Scheduler("volcano").Card("NVIDIA-H200").GPUs(count).CPU("1").Memory("1Gi").PodGroup(name).Obj()

@@ -163,9 +163,10 @@ func TestWhyFindsTheReplicaSetOfADeployment(t *testing.T) {
 	execute(t, objects, mayReadAll, "why -n lab rs/web").reports("has no pod and no PodGroup of ReplicaSet web")
 }
 
-// TestWhyExplainsTheWorkloadThatWaits: a name may stand for several workloads of the namespace: job/x for a Job of Kubernetes and a
-// Volcano job, pg/shared for all workloads with pods in this PodGroup. If exactly one of them waits, the user means that one.
-// If both or none wait, the user must name the kind of job; of a PodGroup the first one is explained, and the others named.
+// TestWhyExplainsTheWorkloadThatWaits: a name may stand for several workloads of the namespace: job/x for a Job of Kubernetes
+// and a Volcano job, pg/shared for all workloads with pods in this PodGroup. If exactly one of them waits, the user means that
+// one. If both or none of two jobs wait, the user must name the kind of job. Of a PodGroup the first workload is explained, and
+// the others are named.
 func TestWhyExplainsTheWorkloadThatWaits(t *testing.T) {
 	const (
 		ofKubernetes = "batch/v1"

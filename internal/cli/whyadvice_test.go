@@ -17,7 +17,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// clusterFullOfTraining has node h200-0 with 8 H200, which two pods of job train hold: train-0 since one minute, train-1 since six.
+// clusterFullOfTraining has node h200-0 with 8 H200, which two pods of job train hold: train-0 for one minute now, train-1 for six.
 // Policy: inference reclaims from training, and training keeps its cards for ten minutes at least. Pod ads/chat-0 of inference
 // waits for 2 H200, with this message.
 func clusterFullOfTraining(group *builder.PodGroupBuilder, message string, further ...client.Object) []client.Object {
@@ -68,8 +68,8 @@ func TestWhyNamesTaintsAndCordons(t *testing.T) {
 
 // TestWhyNamesNoCommandThatItsReaderMayNotRun: some users may read everything and change nothing. Why asks the API
 // server whether the user has the right that a command takes (a SelfSubjectAccessReview). Without the right, or if the
-// API server does not answer, the advice is to ask the administrator. Three pods wait: quota-0 lacks 1 card of the
-// quota of llm, x is in a queue without CardQuota, and chat-0 could run on a cordoned node.
+// API server does not answer, the advice is to ask the administrator. Pod quota-0 lacks 1 card of the quota of llm. Pod
+// x is in a queue without CardQuota. Pod chat-0 could run on a cordoned node.
 func TestWhyNamesNoCommandThatItsReaderMayNotRun(t *testing.T) {
 	cordoned := clusterFullOfTraining(builder.PodGroup("lab", "train").Queue("lab"),
 		"0/2 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 1 node(s) were unschedulable.",

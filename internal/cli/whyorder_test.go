@@ -73,7 +73,7 @@ func TestWhyKnowsTheOrderOfTheQueue(t *testing.T) {
 	ended[0].(*v1beta1.PodGroup).Status.Phase = v1beta1.PodGroupCompleted
 	objects = slices.Concat(objects, runs, ofOtherQueue, ofOtherScheduler, ended)
 
-	const gate = "order in the queue Yes "
+	const gate = "order in the queue Yes " // a line of the explanation: what a pod must pass, and whether it does
 	for job, want := range map[string]string{
 		"own":            gate + "priority 0, 2 workloads of higher priority and 3 older than it come first ",
 		"higher-podless": gate + "priority 1000 (high), nothing in the queue comes first",
@@ -191,8 +191,9 @@ func TestWhyAnotherJobComesFirst(t *testing.T) {
 	}
 }
 
-// TestWhichPodsCountForAMinimum: Volcano counts a pod for the minimum of its PodGroup if it has a node or has succeeded, or if it
-// requests nothing, so that it may run anywhere. A pod that has failed, terminates or has a scheduling gate does not count.
+// TestWhichPodsCountForAMinimum: Volcano counts a pod for the minimum of its PodGroup if it has a node or has succeeded. It
+// also counts a pod that requests nothing, because that may run anywhere. A pod that has failed, terminates or has a scheduling
+// gate does not count.
 func TestWhichPodsCountForAMinimum(t *testing.T) {
 	pod := func() *builder.PodBuilder { return builder.Pod("lab", "p").CPU("1") }
 

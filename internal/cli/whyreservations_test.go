@@ -68,9 +68,9 @@ func TestOnlyTheMinimumIsReserved(t *testing.T) {
 	check.Contains(t, "one pod of works runs", whyInLab(t, objects, "next-0"), "(PodGroup works) waits for 1 NVIDIA-H200.")
 }
 
-// TestAGangIsCountedWithAllItsPods: a gang needs four pods, and each requests one card. The user names one of them, or the PodGroup.
-// If all four exist, why does not say that pods are missing. If two exist and one has succeeded, there are three: the
-// PodGroup counts the pod that has succeeded, and the pod itself still exists, which must not count twice.
+// TestAGangIsCountedWithAllItsPods: a gang needs four pods, and each requests one card. The user names one of them, or the
+// PodGroup. If all four exist, why does not say that pods are missing. If two wait and one has succeeded, there are three. The
+// PodGroup counts the succeeded pod, which also still exists and must not count twice.
 func TestAGangIsCountedWithAllItsPods(t *testing.T) {
 	const message = "pod group is not ready, 4 Pending, 4 minAvailable; Pending: 1 Unschedulable, 3 Schedulable"
 	gang := func(succeeded int32, pods []*corev1.Pod) []client.Object {

@@ -46,12 +46,12 @@ func TestAFreeCardIsAdvisedAsAnAlternative(t *testing.T) {
 }
 
 // TestRequestWithoutCardNameWaitsForCardsOfItsQueue: the waiting pods of job train name no card, so they may run on each of
-// the five cards of the fleet. Their queue llm has quota for two of them, unless the row says otherwise: it has used 7 of
-// 8 H200 and none of 4 H800. So the explanation names only these two. Its advice is about the one of which the queue
-// lacks least. Where why cannot read the quota or the pod template, the message of the scheduler names the card.
+// the five cards of the fleet. Their queue llm has quota for two of them: it has used 7 of 8 H200 and none of 4 H800. So
+// the explanation names only these two. Its advice is about the one of which the queue lacks least. Some rows change the
+// quota. Where why cannot read the quota or the pod template, the message of the scheduler names the card.
 //
-// A gate is a line of the explanation about one thing that a pod must pass, such as the quota of a queue or free cards.
-// Gates list each card for which the pod waits.
+// A gate is a line of the explanation about one thing that a pod must pass, such as the quota of a queue. Gates list each
+// card for which the pod waits.
 func TestRequestWithoutCardNameWaitsForCardsOfItsQueue(t *testing.T) {
 	const anyOfFive = "A-4090, B-4090, NVIDIA-H200 and 2 more"
 	h800 := func(quota int64) []v1alpha1.CardStatus {

@@ -240,10 +240,12 @@ var cases = map[string]func() Input{
 	},
 }
 
-// TestEachReasonIsExplained: why explains each reason for which a workload can wait in a summary, with gates (what is
-// asked one after the other, and whether it holds) and advice. Each entry of cases is one input, named by its reason and
-// after a dash what is special, or none. Other reasons have the plain newWaitingJob. The golden file of that name has
-// the text. No user reads the name of a workload that is hidden from them (secret), and no line exceeds a terminal.
+// TestEachReasonIsExplained: why explains each reason for which a workload can wait in a summary, with gates and with advice.
+// A gate is a line about one thing that a pod must pass, and whether it does.
+//
+// Each entry of cases is one input. Its name is the reason, and after a dash what is special. A name that begins with none is
+// of an input for which only the text matters. Reasons without an entry have the plain newWaitingJob. The golden file of the
+// name has the text. No user reads the name of a workload that is hidden from them (secret), and no line exceeds a terminal.
 func TestEachReasonIsExplained(t *testing.T) {
 	all := map[string]Input{}
 	for name, newInput := range cases {
@@ -463,9 +465,9 @@ func TestAWorkloadNeverWaitsForLessThanNothing(t *testing.T) {
 	check.Contains(t, "summary", Explain(in).Summary, "in queue llm for 0s (QuotaExhausted)")
 }
 
-// TestAGateIsClosedForEachReason: a gate is a line of the explanation about one thing that a pod must pass, and a user looks
-// for the gate with answer No. So each reason has one with No, even where quota (6 of 8 are free) and cards (4 on a node)
-// would do for the 2 requested ones. The exception is reason Other, of which no gate knows.
+// TestAGateIsClosedForEachReason: a gate is a line of the explanation about one thing that a pod must pass. A user looks for
+// the gate with answer No. So there is one for each reason, even where quota and cards would do for the 2 requested ones: 6
+// of 8 of the quota are free, and 4 on a node. The exception is reason Other, of which no gate knows.
 func TestAGateIsClosedForEachReason(t *testing.T) {
 	for _, reason := range blockedReasons(t) {
 		for name, change := range map[string]func(*Input){
@@ -483,9 +485,9 @@ func TestAGateIsClosedForEachReason(t *testing.T) {
 	}
 }
 
-// TestCPUAndMemoryHaveAGateWhereTheyMatter: queue llm has used 13 of 16 CPU and 14 of 16 GiB, and a pod requests 4 CPU and
-// 2 GiB, so CPU is exhausted. A gate is a line of the explanation about one thing that a pod must pass. For a pod with
-// cards only the exhausted resource has a gate. For a pod without cards memory has one too, although enough is free.
+// TestCPUAndMemoryHaveAGateWhereTheyMatter: queue llm has used 13 of 16 CPU and 14 of 16 GiB. A pod requests 4 CPU and 2
+// GiB, so CPU is exhausted. A gate is a line of the explanation about one thing that a pod must pass. For a pod with cards
+// only the exhausted resource has a gate. For a pod without cards memory has one too, although enough is free.
 func TestCPUAndMemoryHaveAGateWhereTheyMatter(t *testing.T) {
 	in := newWaitingJob(v1alpha1.BlockedCPUQuotaExhausted, "")
 	in.Request.MilliCPU = 4000

@@ -9,7 +9,7 @@ import (
 )
 
 // newWaitingInference waits for cards. Policy: inference reclaims cards from training, and training keeps them for ten
-// minutes at least. Job early of training holds 6 H200 since 6 minutes, late since 2, and old since an hour.
+// minutes at least. Job early of training has run for 6 minutes, late for 2, and old for an hour. Job early holds 6 H200.
 func newWaitingInference() Input {
 	in := newWaitingJob(v1alpha1.BlockedNoFreeCard, "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.")
 	in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 2)}
@@ -28,9 +28,9 @@ func newWaitingInference() Input {
 	return in
 }
 
-// TestTheEndOfAMinimumRuntimeIsNamed: a job of inference waits for cards that job early of training holds. The minimum
-// runtime of early ends in 10 - 6 = 4 minutes, and from then on the scheduler may reclaim its cards, so the advice says
-// when that is.
+// TestTheEndOfAMinimumRuntimeIsNamed: a job of inference waits for cards that job early of training holds. Training
+// keeps its cards for ten minutes at least, and early has run for 6. So its minimum runtime ends in 10 - 6 = 4 minutes.
+// From then on the scheduler may reclaim its cards, so the advice says when that is.
 func TestTheEndOfAMinimumRuntimeIsNamed(t *testing.T) {
 	check.Contains(t, "explanation", textOf(newWaitingInference()),
 		"Job lab/early holds 6 NVIDIA-H200 and ends its minimum runtime in 4m. It may then be reclaimed: inference takes cards back from training.")

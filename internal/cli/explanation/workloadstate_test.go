@@ -64,8 +64,9 @@ func TestTheSummarySaysInWhichWayAQuotaIsExhausted(t *testing.T) {
 	}
 }
 
-// TestARequestOfTwoCardsMayFitTheQuotaOfEither: 6 H200 or H800 are requested. The quota of H800 is 4, but that of H200 is 8, so
-// the request is not larger than the whole quota, although more H800 are free.
+// TestARequestOfTwoCardsMayFitTheQuotaOfEither: a pod requests 6 cards, H200 or H800. The quota of H800 is 4, of which all are
+// free, and that of H200 is 8, of which 1 is free. 6 fit into the whole quota of H200, so the request is not larger than the
+// whole quota.
 func TestARequestOfTwoCardsMayFitTheQuotaOfEither(t *testing.T) {
 	in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "")
 	in.Request.Names = []card.Name{"NVIDIA-H200", "NVIDIA-H800"}
@@ -73,9 +74,9 @@ func TestARequestOfTwoCardsMayFitTheQuotaOfEither(t *testing.T) {
 	check.Text(t, "explanation", textOf(in)).Lacks("more than the whole quota")
 }
 
-// TestNoGateContradictsTheReason: the scheduler has refused a job for the quota of its queue, but 2 cards are requested, and
-// the status says that enough are free. A gate is a line of the explanation about one thing that a pod must pass. Its
-// answer Yes beside reason QuotaExhausted would confuse, so the gate of the quota says No or Unknown, and why.
+// TestNoGateContradictsTheReason: the scheduler has refused a job for the quota of its queue. But 2 cards are requested, and
+// the status says that enough are free. A gate is a line of the explanation about one thing that a pod must pass. Its answer
+// Yes beside reason QuotaExhausted would confuse, so the gate of the quota says No or Unknown, and why.
 func TestNoGateContradictsTheReason(t *testing.T) {
 	const refusedFor5of3 = "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>"
 
@@ -270,7 +271,7 @@ func TestJobsThatReserveTheQuotaAreNamed(t *testing.T) {
 			"PodGroup lab/flow waits for 4 NVIDIA-H200 and has no pods. If nothing creates them, delete it: "+
 				"kubectl -n lab delete podgroup.scheduling.volcano.sh flow.",
 					"Job secret/gang (PodGroup gang-1) waits for 3 NVIDIA-H200 or NVIDIA-H800.").
-		Lacks("five minutes") // after which a reservation is lost by default: the cluster may have another time
+		Lacks("five minutes") // after which a job without progress loses its reservation: it may also last longer
 
 	in.NamesOthers = false
 	check.Text(t, "to a tenant", textOf(in)).
@@ -430,8 +431,8 @@ func TestAnAnomalyOfAnotherCardDoesNotMakeANameRight(t *testing.T) {
 	check.Text(t, "explanation", textOf(in)).Lacks(" is right: ")
 }
 
-// TestATenantWithoutInventoryComparesTheName: no node has the card that the pod names. A user who may not read the
-// CardInventory cannot know whether the name is wrong or the labels of a node are missing, so the advice has both.
+// TestATenantWithoutInventoryComparesTheName: no node has the card that the pod names. Either the name is wrong, or the
+// labels of a node are missing. A user who may not read the CardInventory cannot know which, so the advice has both.
 func TestATenantWithoutInventoryComparesTheName(t *testing.T) {
 	in := newUnknownCard("NVIDIA-H20")
 	in.Inventory = nil
@@ -566,8 +567,8 @@ func TestAdviceOnPodsThatCouldNotBeCreated(t *testing.T) {
 	}
 }
 
-// TestTheLastEvictionIsInTheSummary: a job was evicted 12 and 50 minutes ago. A user wants to know why its pods wait, or have
-// begun again, so the summary has the message of the last eviction, and how many more there were.
+// TestTheLastEvictionIsInTheSummary: a job was evicted 12 and 50 minutes ago. A user wants to know why its pods wait, or why
+// they have begun again. So the summary has the message of the last eviction, and how many more there were.
 func TestTheLastEvictionIsInTheSummary(t *testing.T) {
 	evictions := []Eviction{
 		{at.Add(-12 * time.Minute), "2 card(s) are reclaimed for 1 job of service type inference."},

@@ -90,8 +90,8 @@ func TestListsAreNeverNull(t *testing.T) {
 
 // TestSharesOfDifferentKindsAreShownApart: with MPS or time slicing the device plugin offers each card several times,
 // here four times. The names of these cards are alike, so a table has column SHARING. In the table of nodes it says how
-// the node shares its cards, and in the table of cards it has all ways of the card. Without shared cards there is no
-// such column.
+// the node shares its cards. In the table of cards it has all ways in which nodes share the card. Without shared cards
+// there is no such column.
 func TestSharesOfDifferentKindsAreShownApart(t *testing.T) {
 	var tracker card.Tracker
 	tracker.Update(builder.Node("mps").GPUs("NVIDIA-H200", 8).MPS(4).Obj())

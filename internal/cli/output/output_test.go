@@ -39,9 +39,9 @@ func TestABarShowsUsedBorrowedAndFreeCards(t *testing.T) {
 	}
 }
 
-// TestABarIsFullOnlyAtTheQuota: a user must see whether one card is left. For any numbers and width a bar shows a free
-// part (.) exactly below the quota, ! exactly above it, and some use exactly if there is some. A queue without quota
-// and use has an empty bar. A bar of one character has no place for two parts.
+// TestABarIsFullOnlyAtTheQuota: a user must see whether one card is left. For any numbers and width, a bar shows a free
+// part (.) exactly below the quota, and ! exactly above it. It shows used cards (#, + or !) exactly if there are some.
+// A queue without quota and use has an empty bar. A bar of one character has no place for two parts.
 func TestABarIsFullOnlyAtTheQuota(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		share := Share{Used: rapid.Int64Range(0, 1_000_000).Draw(t, "used"), Quota: rapid.Int64Range(0, 1_000_000).Draw(t, "quota")}

@@ -194,10 +194,12 @@ func drawQueue(t *rapid.T, name, parent string) *v1beta1.Queue {
 }
 
 // TestTheAPIServerTakesThePlan: a user applies the CardQuotas one after the other, and the webhook of the operator must
-// refuse none. The exception is a CardQuota below a Queue whose own numbers are too small for its children: the plan
-// keeps them, and a comment at that CardQuota says so. Four random queues with random parents, quotas and usage are
-// planned. The webhook sees them once without and once with the numbers that the Queues have already. Without these
-// numbers there is such a comment only where the webhook refuses.
+// refuse none. The exception is a CardQuota below a Queue whose own numbers are too small for its children. The plan
+// keeps these numbers, and a comment at the CardQuota of that Queue says so.
+//
+// Four random queues with random parents, quotas and usage are planned. The webhook sees them once without and once
+// with the numbers that the Queues have already. Without these numbers there is such a comment only where the webhook
+// refuses.
 func TestTheAPIServerTakesThePlan(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		in := Input{ServiceType: "training", Usage: map[string]cardquota.Usage{}, IsTree: rapid.Bool().Draw(t, "tree")}
