@@ -51,9 +51,11 @@ func isOfKubernetes(path string) bool {
 	return strings.Contains(path, ".conditions[]") || strings.Contains(path, ".namespaceSelector")
 }
 
-// TestEveryFieldIsExplainedAndBounded: kubectl explain prints the description of a field, and a field without a bound could
-// make an object too large for a cache or a scheduler. So each field of spec and status of our kinds has a description of
-// at least 20 characters, each list and text a largest length, and each number a range. Fractions are not allowed.
+// TestEveryFieldIsExplainedAndBounded: kubectl explain prints the description of a field, and a field without a bound
+// could make an object too large for a cache or a scheduler. So each field of spec and status of our kinds has a
+// description of at least 20 characters, and no fraction is a field. A list has a largest number of entries. A text has
+// a largest length, listed values or the format of a date. A number has a least value, and in a spec also a largest
+// one. Quantities have their pattern. Fields that Kubernetes defines are left out.
 func TestEveryFieldIsExplainedAndBounded(t *testing.T) {
 	for _, plural := range []string{"cardinventories", "cardquotas", "localcardquotas", "servicetypepolicies"} {
 		root := schemaOf(t, plural)
@@ -109,8 +111,8 @@ func isBoundedNumber(path string, s schema) bool {
 // maxSummaryLength is the most bytes of a summary. A test of package cardquota checks that the operator's are shorter.
 const maxSummaryLength = 1024
 
-// TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps: the operator cuts lists and texts of the status by its own constants. If the
-// schema allowed less, the API server would refuse the whole status.
+// TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps: the operator cuts lists and texts of the status by its own
+// constants. The schema has the same bounds: if it allowed less, the API server would refuse the whole status.
 func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 	status := cardQuotaSchema(t).Properties["status"]
 
@@ -142,8 +144,9 @@ func checkBounds(t *testing.T, bounds map[string]bound) {
 	}
 }
 
-// TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps: as TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps, for the status of
-// the CardInventory, which lists the cards of all nodes and their anomalies.
+// TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps: the operator cuts lists and texts in the status of the
+// CardInventory by its own constants. The schema has the same bounds: if it allowed less, the API server would refuse
+// the whole status.
 func TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps(t *testing.T) {
 	status := schemaOf(t, "cardinventories").Properties["status"]
 	entry := *status.Properties["cards"].Items.Schema
@@ -200,9 +203,9 @@ func TestQueueIsNamedLikeItsCardQuota(t *testing.T) {
 	check.Equal(t, "queue with queueName", "other", quota.QueueName())
 }
 
-// TestStatusOfAnOlderVersionIsRead: in an earlier version the workload of a blocked entry was a text, and now it is an object. A
-// status that could not be decoded would keep the operator from listing any CardQuota. So the text is read as no
-// workload, and the rest of the entry as ever.
+// TestStatusOfAnOlderVersionIsRead: in an earlier version the workload of a blocked entry was a text, and now it is an
+// object. A status that could not be decoded would keep the operator from listing any CardQuota. So the text is read as
+// no workload, and the rest of the entry, here its count, is kept.
 func TestStatusOfAnOlderVersionIsRead(t *testing.T) {
 	var status v1alpha1.CardQuotaStatus
 	check.NoError(t, json.Unmarshal([]byte(`{"blocked":[{"workload":"vcjob/lab/train","count":1},{"workload":{"kind":"Pod","name":"a"}}]}`), &status))

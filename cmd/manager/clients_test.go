@@ -26,9 +26,9 @@ const (
 	namespace = "volcano-system"
 )
 
-// TestOnlyClientsOfTheAuthorityAreAnswered: with --webhook-client-ca-file the webhook server answers only clients whose certificate
-// for clients is of that authority; without the flag it answers every client. The API server has such a certificate
-// with the kubeconfig that docs/admission.md shows.
+// TestOnlyClientsOfTheAuthorityAreAnswered: with --webhook-client-ca-file the webhook server answers only clients whose
+// certificate for clients was signed by the authority in that file. Without the flag it answers every client. The API
+// server has such a certificate with the kubeconfig that docs/admission.md shows.
 func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 	dir := t.TempDir()
 	ours := newAuthority(t, dir, "ours")
@@ -91,10 +91,10 @@ func TestAuthoritiesOfClientsFollowTheirFile(t *testing.T) {
 	replacement := filepath.Join(dir, "replacement")
 	check.NoError(t, os.Symlink(filepath.Join(dir, "next.crt"), replacement))
 	check.NoError(t, os.Rename(replacement, file))
-	check.NoError(t, os.Remove(filepath.Join(dir, "ours.crt")))
+	check.NoError(t, os.Remove(filepath.Join(dir, "ours.crt"))) // as the kubelet removes the old file; the clients still need it
 	check.NoError(t, os.WriteFile(filepath.Join(dir, "ours.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ours.certificate.Raw}), 0o600))
 
-	for range 300 {
+	for range 300 { // for at most 6 seconds, until the server has read the new file
 		if isAnswered("newclient") {
 			break
 		}

@@ -48,12 +48,13 @@ func TestFlagsAreParsed(t *testing.T) {
 	}
 }
 
-// TestInvalidFlagsAreRefused: an operator that ignored one would run in another way than the administrator wrote.
+// TestInvalidFlagsAreRefused: an operator that ignored an invalid flag would run in another way than the administrator
+// wrote. So it ends with what is wrong.
 func TestInvalidFlagsAreRefused(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ arg, want string }{
-		"an unknown source of certificates":   {"--webhook-certificates=self", "write Self, Files or Off"},
-		"0 requests a second, which is never": {"--kube-api-qps=0", "must be more than 0"},
-		"a misspelt flag":                     {"--kube-qps=1", "not defined: -kube-qps"},
+		"an unknown source of certificates": {"--webhook-certificates=self", "write Self, Files or Off"},
+		"0 requests a second":               {"--kube-api-qps=0", "must be more than 0"},
+		"a misspelt flag":                   {"--kube-qps=1", "not defined: -kube-qps"},
 	}) {
 		_, err := parseFlags([]string{tc.arg})
 		check.Says(t, err, tc.want)

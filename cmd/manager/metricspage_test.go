@@ -47,9 +47,9 @@ func newTestPage(t *testing.T, collector prometheus.Collector) http.Handler {
 	return newMetricsPage(registry)
 }
 
-// TestOnePageIsRenderedAtATime: rendering the page of metrics takes memory, so one reader is answered after the other. maxPages
-// readers may wait for their turn, and one more is refused with status 503. The collector waits in the first page until the
-// test lets it go on.
+// TestOnePageIsRenderedAtATime: rendering the page of metrics takes memory, so one reader is answered after the other.
+// At most maxPages readers are there at a time, one that is answered and others that wait, and one more is refused with
+// status 503. The collector waits in the first page until the test closes begin.
 func TestOnePageIsRenderedAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		collector := &slowCollector{begin: make(chan struct{}), queues: []string{"q"}}
@@ -78,8 +78,9 @@ func TestOnePageIsRenderedAtATime(t *testing.T) {
 	})
 }
 
-// TestAReaderThatDoesNotReadDelaysNoOther: a client requests the page of 64 MB and reads none of it, so its connection takes only
-// a part. Its turn ends all the same, and the next reader gets the page before the timeout.
+// TestAReaderThatDoesNotReadDelaysNoOther: a client requests a page of 64 MB (1,000 series with a label of 64 kB) and
+// reads none of it. So its connection takes only a part of the page. Its turn ends all the same, and the next reader
+// gets the page before the timeout.
 func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
 	collector := &slowCollector{begin: make(chan struct{})}
 	close(collector.begin)
@@ -95,7 +96,7 @@ func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
 
 	check.Value(io.WriteString(silent, "GET /metrics HTTP/1.1\r\nHost: operator\r\n\r\n"))(t)
 
-	for collector.asked.Load() == 0 {
+	for collector.asked.Load() == 0 { // until the page of the silent client is rendered
 		time.Sleep(time.Millisecond)
 	}
 

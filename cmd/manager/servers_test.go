@@ -66,9 +66,9 @@ func startManager(t *testing.T, add func(mgr ctrl.Manager, address string) error
 	}
 }
 
-// TestProbesAreServedWithinLimits: the kubelet probes /healthz and /readyz. Check "bad" fails, so /readyz does. A client that
-// connects and sends nothing loses its connection within 4 seconds, so that such clients cannot take all connections from
-// the kubelet.
+// TestProbesAreServedWithinLimits: the kubelet probes /healthz and /readyz. Check "bad" fails, so /readyz does. Each
+// check has a page of its own, and metrics are not served here. A client that connects and sends nothing loses its
+// connection within 4 seconds, so that such clients cannot take all connections from the kubelet.
 func TestProbesAreServedWithinLimits(t *testing.T) {
 	check.NoError(t, streamLists())
 	ready := map[string]healthz.Checker{"good": healthz.Ping, "bad": func(*http.Request) error { return errors.New("not yet") }}

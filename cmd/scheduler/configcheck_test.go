@@ -50,8 +50,8 @@ func shippedConfiguration(t *testing.T) string {
 	return object.Data[defaults.configMapKey]
 }
 
-// TestPreemptAndReclaimMayBeAddedToTheShippedConfiguration: administrators may add Volcano's actions preempt and reclaim to the shipped
-// configuration. Actions that would break quotas are refused by name.
+// TestPreemptAndReclaimMayBeAddedToTheShippedConfiguration: administrators may add Volcano's actions preempt and
+// reclaim to the shipped configuration. Actions that would break quotas are refused, and the error names them.
 func TestPreemptAndReclaimMayBeAddedToTheShippedConfiguration(t *testing.T) {
 	validateWith := func(actions string) error {
 		text := strings.Replace(shippedConfiguration(t), "allocate,", "allocate, "+actions+",", 1)
@@ -94,9 +94,10 @@ func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 	}
 }
 
-// TestTheSchedulerAcceptsWhatPoliciesRender: the operator renders the configuration of the scheduler from a ServiceTypePolicy. Both
-// our check and Volcano's parser accept each value that a policy may have, and the values reach plugin capacity-card.
-// A base with enableHierarchy is for a tree only: with flat queues the limits of its parents would no longer hold.
+// TestTheSchedulerAcceptsWhatPoliciesRender: the operator renders the configuration of the scheduler from a
+// ServiceTypePolicy. Each row is a policy. Our check and Volcano's parser accept what is rendered, and queueHierarchy
+// and reclaimResources reach plugin capacity-card. A tree is rendered from a base that has enableHierarchy. Flat queues
+// have Volcano's default as their base: in them the limits of that hierarchy would no longer hold.
 func TestTheSchedulerAcceptsWhatPoliciesRender(t *testing.T) {
 	hierarchical := schedulerconfig.BuiltIn + "  - name: capacity\n    enableHierarchy: true\n"
 	base := &corev1.ConfigMap{Data: map[string]string{policy.ConfigMapKey: hierarchical}}
@@ -171,8 +172,9 @@ func TestKnownNamesAreThoseOfVolcano(t *testing.T) {
 	check.Equal(t, "switches", slices.Sorted(slices.Values(schedulerconfig.Switches())), switches)
 }
 
-// TestConfigurationsThatEndVolcanoAreRefused: Volcano's parser refuses some texts, and its plugins panic or exit on arguments of the
-// wrong type. Such a configuration is refused instead, with the name of the argument.
+// TestConfigurationsThatEndVolcanoAreRefused: Volcano's parser refuses some texts, and its plugins panic or exit on
+// arguments of the wrong type. Our check refuses such a configuration instead, with the error of the parser or the name
+// of the argument.
 func TestConfigurationsThatEndVolcanoAreRefused(t *testing.T) {
 	with := func(plugin, argument string) string {
 		return "actions: allocate\ntiers:\n- plugins:\n  - name: capacity-card\n  - name: " + plugin + "\n    arguments:\n      " + argument + "\n"
@@ -186,7 +188,7 @@ func TestConfigurationsThatEndVolcanoAreRefused(t *testing.T) {
 		"a negative timeout":               {with("predicates", "volumebinding.bindTimeoutSeconds: -1"), "bindTimeoutSeconds"},
 		"a shape that is no list of pairs": {with("predicates", "volumebinding.shape: [1]"), "volumebinding.shape"},
 		"resources that are a word":        {with("resource-strategy-fit", "resources: cpu"), "argument resources of plugin resource-strategy-fit"},
-		"an sra that is a list":            {with("resource-strategy-fit", "sra: [cpu]"), "argument sra of plugin resource-strategy-fit"},
+		"an argument sra that is a list":   {with("resource-strategy-fit", "sra: [cpu]"), "argument sra of plugin resource-strategy-fit"},
 		"proportions that are words":       {with("resource-strategy-fit", "proportional: {resourceProportion: {a: b}}"), "argument proportional"},
 		"managed resources as numbers":     {with("extender", "extender.managedResources: [1]"), "extender.managedResources"},
 		"two ways to share a GPU":          {with("deviceshare", "{deviceshare.GPUSharingEnable: true, deviceshare.VGPUEnable: true}"), "deviceshare.GPUSharingEnable and deviceshare.VGPUEnable exclude each other"},

@@ -55,8 +55,9 @@ func TestLeaseRunsOutWhenAWriteDoesNotEnd(t *testing.T) {
 	})
 }
 
-// TestAnotherHolderEndsTheTermAtOnce: another client has taken the Lease. client-go alone would try to renew it for its whole
-// deadline of 40 seconds, in which two schedulers could place pods. Our scheduler ends within 10 seconds.
+// TestAnotherHolderEndsTheTermAtOnce: another client has taken the Lease. client-go alone would try to renew it for its
+// whole deadline of 40 seconds, in which two schedulers could place pods. Our scheduler ends within 10 seconds, and the
+// fence, which all its writes pass, refuses a write.
 func TestAnotherHolderEndsTheTermAtOnce(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		s := newFakeAPIServer(t)
@@ -86,8 +87,9 @@ func TestFailedStartFreesTheLease(t *testing.T) {
 	})
 }
 
-// TestAReplicaThatNeverLedWritesNoFinalHeartbeat: the heartbeat belongs to the leader. A replica that waits for the Lease and is
-// stopped must not end it, and leaves the Lease to its holder.
+// TestAReplicaThatNeverLedWritesNoFinalHeartbeat: the heartbeat belongs to the leader. A replica waits for the Lease
+// and is stopped. It must not write a final heartbeat, which says that the scheduler has ended, and it leaves the Lease
+// to its holder.
 func TestAReplicaThatNeverLedWritesNoFinalHeartbeat(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		e := newElectionFixture(newOtherSchedulersFixture(), leaseHeldBy("leader"))
@@ -102,9 +104,10 @@ func TestAReplicaThatNeverLedWritesNoFinalHeartbeat(t *testing.T) {
 	})
 }
 
-// TestFinalHeartbeatPrecedesTheReleaseOfTheLease: a leader that stops writes a final heartbeat, so that the operator need not wait
-// until the last one is stale. It does so once, after its last other write, and while it still has the Lease: later it could
-// overwrite the heartbeat of the next leader.
+// TestFinalHeartbeatPrecedesTheReleaseOfTheLease: a leader that stops writes a final heartbeat, so that the operator
+// need not wait until the last one is stale. The leader writes it once, after its last other write, and while it still
+// has the Lease. All other writes pass a fence, which is closed by then. Later the final heartbeat could overwrite the
+// heartbeat of the next leader. Without election there is no Lease, so it has no holder.
 func TestFinalHeartbeatPrecedesTheReleaseOfTheLease(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		elect      bool
@@ -134,8 +137,9 @@ func TestFinalHeartbeatPrecedesTheReleaseOfTheLease(t *testing.T) {
 	}
 }
 
-// TestNoElectionWhileAnotherSchedulerRuns: pod "one" of Volcano's own scheduler runs, which places pods without quotas. Two schedulers
-// must not place pods at the same time, so ours waits and does not even take the Lease. It leads when that pod is gone.
+// TestNoElectionWhileAnotherSchedulerRuns: pod "one" of Volcano's own scheduler runs, which places pods without quotas.
+// Two schedulers must not place pods at the same time, so ours waits and does not even take the Lease. It leads when
+// that pod is gone. This also holds without election, when there is no Lease.
 func TestNoElectionWhileAnotherSchedulerRuns(t *testing.T) {
 	for t, elect := range check.Cases(t, map[string]bool{"with a Lease": true, "without election": false}) {
 		inFakeTime(t, func(t *testing.T, g *WithT) {
@@ -154,9 +158,10 @@ func TestNoElectionWhileAnotherSchedulerRuns(t *testing.T) {
 	}
 }
 
-// TestLeaderStopsWhenAnotherSchedulerAppears: our scheduler leads when an administrator starts Volcano's own. A pod without a node
-// cannot place pods yet, so ours goes on. When pod "other" has a node, ours ends with an error that names it, and frees the
-// Lease.
+// TestLeaderStopsWhenAnotherSchedulerAppears: our scheduler leads when an administrator starts Volcano's own. A pod
+// without a node cannot place pods yet, so ours goes on. When pod "other" has a node, ours ends with an error that
+// names it, and frees the Lease. Its fence, which all writes pass, is closed. This also holds without election, when
+// there is no Lease.
 func TestLeaderStopsWhenAnotherSchedulerAppears(t *testing.T) {
 	for t, elect := range check.Cases(t, map[string]bool{"with a Lease": true, "without election": false}) {
 		inFakeTime(t, func(t *testing.T, g *WithT) {
@@ -209,9 +214,9 @@ func TestLeaderChecksForOtherSchedulersBeforeItStarts(t *testing.T) {
 	check.Says(t, work.leadBehind(newFence())(t.Context()), "another scheduler runs in pod ns/late,")
 }
 
-// TestWaitingProcessStopsOnSignal: a scheduler that waits because another one runs, pod "one", ends without an
-// error when Kubernetes stops it, and has begun no election. While it waits it has a message for /readyz, and each
-// election would have a fence.
+// TestWaitingProcessStopsOnSignal: a scheduler that waits because another one runs, pod "one", ends without an error
+// when Kubernetes stops it, and has begun no election. While it waits it has a message for /readyz, and each election
+// would have made a fence, of which there is none.
 func TestWaitingProcessStopsOnSignal(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		e := newElectionFixture(newOtherSchedulersFixture(otherSchedulerPod("one", "n", "Running"))).startRunElections(t)
@@ -239,19 +244,21 @@ func TestErrorEndsTheWaiting(t *testing.T) {
 	})
 }
 
-// TestOwnPodIsNamedByTheEnvironment: the Deployment puts the name of the pod into POD_NAME, by which the scheduler knows that its own
-// pod is no other scheduler. Without it the name of the host is the one, as Kubernetes sets it.
+// TestOwnPodIsNamedByTheEnvironment: the Deployment puts the name of the pod into POD_NAME, by which the scheduler
+// knows that its own pod is no other scheduler. Without it the scheduler takes the name of the host, which Kubernetes
+// sets to the name of the pod.
 func TestOwnPodIsNamedByTheEnvironment(t *testing.T) {
 	t.Setenv("POD_NAME", "mine")
 	check.Equal(t, "own pod", "mine", ownPodName())
 
 	t.Setenv("POD_NAME", "")
-	check.That(t, ownPodName() != "", "the host has no name")
+	check.That(t, ownPodName() != "", "without POD_NAME the own pod has no name")
 }
 
-// TestLeaderWaitsForTheAPIServer: an elected replica lists the pods of other schedulers before it places any. If the API server does
-// not answer, it tries again until its term ends, a minute here. Else every replica would end as soon as it is elected. The
-// API server answers after another minute.
+// TestLeaderWaitsForTheAPIServer: an elected replica lists the pods of other schedulers before it places any. If the
+// API server does not answer, it tries again until its term ends, a minute here. Else every replica would end as soon
+// as it is elected. Then the same check, without the end of a term, succeeds when the API server answers after another
+// minute.
 func TestLeaderWaitsForTheAPIServer(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		l := newOtherSchedulersFixture()

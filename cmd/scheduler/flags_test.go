@@ -21,8 +21,9 @@ func parse(t *testing.T, args ...string) *flags {
 	return f
 }
 
-// TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs: our scheduler replaces Volcano's image, with the arguments of its Deployment. So it
-// has each flag of Volcano's scheduler, and of Kubernetes' leader election. Defaults differ only where ourDefaults says so.
+// TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs: our scheduler replaces Volcano's image, with the arguments of its
+// Deployment. So it has each flag of Volcano's scheduler, of Kubernetes' leader election, and two that Volcano's main
+// function adds. Defaults differ only where ourDefaults says so.
 func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 	stock := pflag.NewFlagSet("stock", pflag.ContinueOnError)
 	options.NewServerOption().AddFlags(stock)
@@ -51,10 +52,11 @@ func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 	}
 }
 
-// TestFlagsDecideLeaseElectionAndHeartbeat: by default our scheduler elects its leader by the Lease of Volcano's own scheduler, so that
-// the two never schedule at the same time. Pods of that one are found by a label. Volcano's installer sets
-// --leader-elect=false, which counts only outside of a cluster. The heartbeat is in the namespace of the ConfigMap that
-// configures the scheduler. With a file it is in that of the Lease.
+// TestFlagsDecideLeaseElectionAndHeartbeat: by default our scheduler elects its leader by the Lease of Volcano's own
+// scheduler, so that the two never schedule at the same time. Pods of that one are found by a label. Volcano's
+// installer sets --leader-elect=false, which counts only outside of a cluster. The heartbeat is in the namespace of the
+// ConfigMap that configures the scheduler. With a file it is in that of the Lease. The times of the Lease are the same
+// in each row.
 func TestFlagsDecideLeaseElectionAndHeartbeat(t *testing.T) {
 	type settings struct{ lease, elects, otherSchedulers, heartbeatNamespace string }
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -112,8 +114,8 @@ func TestFlagsDecideLeaseElectionAndHeartbeat(t *testing.T) {
 	}
 }
 
-// TestDefaultConfigurationCannotBeSwitchedOn: without a configuration Volcano would fall back to its default, which has no card
-// quotas. So the scheduler ignores the flag that switches the default on, and waits for a configuration.
+// TestDefaultConfigurationCannotBeSwitchedOn: without a configuration Volcano would fall back to its default, which has
+// no card quotas. So the scheduler ignores the flag that switches the default on, and the default stays disabled.
 func TestDefaultConfigurationCannotBeSwitchedOn(t *testing.T) {
 	f := parse(t, "--disable-default-scheduler-config=false")
 	check.NoError(t, f.complete())
@@ -143,8 +145,9 @@ func TestVersionNamesVolcano(t *testing.T) {
 	check.Contains(t, "version", versionLine(), "Volcano ")
 }
 
-// TestVersionsOfCloudProvidersAreUnderstood: an API server states its version as major and minor, to which providers add "+" or a
-// suffix. The scheduler needs "major.minor" to decide which APIs exist.
+// TestVersionsOfCloudProvidersAreUnderstood: an API server states its version as major and minor, to which providers
+// add "+" or a suffix. The scheduler needs "major.minor" to decide which APIs exist. The parser of versions panics on a
+// "+" at the end, so the scheduler drops it. A suffix such as "-gke.100" ends with a digit and stays.
 func TestVersionsOfCloudProvidersAreUnderstood(t *testing.T) {
 	for _, tc := range []struct{ major, minor, want string }{
 		{"1", "34", "1.34"},

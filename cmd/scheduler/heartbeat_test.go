@@ -107,9 +107,10 @@ func (h *heartbeatFixture) countWrites() int {
 	return n
 }
 
-// TestHeartbeatReportsTheConfigurationOfTheSession: the heartbeat states the hash of the configuration with which a session (scheduling
-// cycle) ran, and pods that another scheduler bound. A problem is reported at once: first one of the text, else one that the
-// plugin found. Labels that other clients write on the Lease stay.
+// TestHeartbeatReportsTheConfigurationOfTheSession: the heartbeat states the hash of the configuration with which a
+// session (scheduling cycle) ran, and pods that another scheduler bound. A problem is reported at once, a millisecond
+// or a second later. A problem of the text comes before one that the plugin found in its arguments. Labels that other
+// clients write on the Lease stay.
 func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	b := newHeartbeatFixture()
@@ -120,7 +121,7 @@ func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 
 	check.Value(b.client.CoordinationV1().Leases("ns").Patch(t.Context(), enforcement.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{}))(t)
 
-	b.lease = nil // the API server would answer with a conflict
+	b.lease = nil // it has no label; a real API server would answer its update with a conflict
 	b.faulty.Store("the text is bad")
 	session := b.session("a", time.Millisecond)
 	session.Problem = "an argument is bad"
@@ -170,9 +171,10 @@ func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
 	})
 }
 
-// TestHeartbeatIsWrittenAgainAfterFailures: the heartbeat must reach the API server in spite of failures. After one it is tried again
-// with the first session that is 2 seconds later. A conflict, because another client changed the Lease, is repeated at once.
-// A Lease that another client deleted is created again.
+// TestHeartbeatIsWrittenAgainAfterFailures: the heartbeat must reach the API server in spite of failures. After a
+// failure it is written with the first session that is 2 seconds later (heartbeatInterval). A write that ends in a
+// conflict, because another client changed the Lease, is repeated at once. A Lease that another client deleted is
+// created again.
 func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	b := newHeartbeatFixture()
@@ -197,7 +199,7 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 
 	for _, verb := range []string{"get", "create"} {
 		failing[verb] = errors.New("not now")
-		g.Expect(reportAfter(heartbeatInterval, "a")).To(BeEmpty())
+		g.Expect(reportAfter(heartbeatInterval, "a")).To(BeEmpty(), "a failure to "+verb+" the Lease")
 		delete(failing, verb)
 	}
 	tries := b.countWrites()
@@ -211,7 +213,7 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 	g.Expect(reportAfter(heartbeatInterval, "b")).To(Equal("b"), "another client deleted the Lease")
 
 	failing["update"] = errors.New("not now")
-	g.Expect(reportAfter(time.Millisecond, "c")).To(Equal("b"))
+	g.Expect(reportAfter(time.Millisecond, "c")).To(Equal("b"), "a failure to update the Lease")
 	delete(failing, "update")
 	g.Expect(reportAfter(heartbeatInterval, "c")).To(Equal("c"))
 }
@@ -241,14 +243,14 @@ func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 	g.Expect(reads.Load()).To(BeNumerically(">", 0))
 	g.Expect(writes.Load()).To(BeZero())
 
-	fence.extend(time.Now().Add(time.Hour))
+	fence.extend(time.Now().Add(time.Hour)) // the process has the Lease now
 	b.reportSession(t.Context(), &capacitycard.SessionReport{At: time.Now().Add(heartbeatInterval)})
 	g.Expect(writes.Load()).To(BeNumerically(">", 0))
 }
 
-// TestAStoppedSchedulerEndsOnlyItsOwnHeartbeat: the final heartbeat says that the scheduler has ended, so that the operator need not
-// wait until it is stale. It is written into the Lease only if that has the heartbeat of this process, and after a conflict
-// again. Without a heartbeat there is nothing to end.
+// TestAStoppedSchedulerEndsOnlyItsOwnHeartbeat: the final heartbeat says that the scheduler has ended, so that the
+// operator need not wait until it is stale. It is written into the Lease only if that has the heartbeat of this
+// process. A write that ends in a conflict is repeated. Without a heartbeat there is nothing to end.
 func TestAStoppedSchedulerEndsOnlyItsOwnHeartbeat(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	b := newHeartbeatFixture()

@@ -28,13 +28,13 @@ func TestOnlyReadsPassAClosedFence(t *testing.T) {
 	s := newFakeAPIServer(t)
 	s.release()
 	for t, set := range check.Cases(t, map[string]func(*fence){
-		"the process has not led yet":          func(*fence) {},
-		"the term ended a second ago":          func(f *fence) { f.extend(f.now().Add(-time.Second)) },
-		"closed, and a renewal of before came": func(f *fence) { f.extend(f.now().Add(time.Hour)); f.close(); f.extend(f.now().Add(2 * time.Hour)) },
+		"the process has not led yet":             func(*fence) {},
+		"the term ended a second ago":             func(f *fence) { f.extend(f.now().Add(-time.Second)) },
+		"closed, and then an old renewal arrives": func(f *fence) { f.extend(f.now().Add(time.Hour)); f.close(); f.extend(f.now().Add(2 * time.Hour)) },
 	}) {
 		f := newFence()
 		set(f)
-		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "ODD"} {
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "ODD"} { // an unknown method may write
 			err := s.send(f, method)
 			check.That(t, errors.Is(err, errFenced), "%s: got %v, want it refused", method, err)
 		}
@@ -47,7 +47,8 @@ func TestOnlyReadsPassAClosedFence(t *testing.T) {
 	}
 }
 
-// TestRefusedWriteClosesItsBody: a transport must close the body of a request also when it fails (net/http.RoundTripper).
+// TestRefusedWriteClosesItsBody: a closed fence refuses a write. As a transport (net/http.RoundTripper) it must close
+// the body of a request also when it fails.
 func TestRefusedWriteClosesItsBody(t *testing.T) {
 	body := &closeable{Reader: strings.NewReader("{}")}
 	request := httptest.NewRequest(http.MethodPost, "http://127.0.0.1", nil)
@@ -64,8 +65,9 @@ type closeable struct {
 
 func (c *closeable) Close() error { c.closed = true; return nil }
 
-// TestTermEndsByItself: a process that cannot renew its Lease must stop writing when the Lease ends, after 10 seconds here,
-// because another one may lead then. A renewal that ends earlier shortens nothing: answers may come in any order.
+// TestTermEndsByItself: a process that cannot renew its Lease must stop writing when the Lease ends, after 10 seconds
+// here, because another process may lead then. A later renewal that ends after 5 seconds does not shorten the term:
+// answers may come in any order.
 func TestTermEndsByItself(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		s := newFakeAPIServer(t)
@@ -81,8 +83,9 @@ func TestTermEndsByItself(t *testing.T) {
 	})
 }
 
-// TestDrainWaitsForWritesInFlight: before a leader releases its Lease it drains its fence: no write begins any more, and two that the
-// API server has not answered end. A drain that takes too long returns false, and may be repeated.
+// TestDrainWaitsForWritesInFlight: before a leader releases its Lease it drains its fence, which all writes pass. No
+// write begins any more, and the drain waits for two writes that the API server has not answered. A drain that takes
+// too long returns false, and may be repeated.
 func TestDrainWaitsForWritesInFlight(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		s := newFakeAPIServer(t)
@@ -105,7 +108,8 @@ func TestDrainWaitsForWritesInFlight(t *testing.T) {
 	})
 }
 
-// TestIdleFenceDrainsAtOnce: a leader without a write in flight releases its Lease without a delay.
+// TestIdleFenceDrainsAtOnce: a leader drains its fence before it releases the Lease. Without a write in flight the
+// drain succeeds.
 func TestIdleFenceDrainsAtOnce(t *testing.T) {
 	check.Equal(t, "drained", true, newFence().drain(time.Minute))
 }

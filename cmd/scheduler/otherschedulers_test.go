@@ -41,8 +41,8 @@ func TestAPodOfTheStockSchedulerCountsWhileItMayPlacePods(t *testing.T) {
 	}
 }
 
-// TestMessagesNameThreePodsAtMost: the message about other schedulers names the first three pods by name, and how many more there are.
-// Without such a pod there is no message.
+// TestMessagesNameThreePodsAtMost: the message about other schedulers names three pods, the first ones in the order of
+// names, and how many more there are. Without such a pod there is no message.
 func TestMessagesNameThreePodsAtMost(t *testing.T) {
 	for _, tc := range []struct{ pods, want string }{
 		{"d", "in pod ns/d,"},
@@ -99,8 +99,9 @@ func TestPodsInTenantNamespacesAreIgnored(t *testing.T) {
 	check.Equal(t, "namespaces", []string{"cards", "volcano-system"}, others.namespaces)
 }
 
-// TestWaitsUntilTheLastOtherSchedulerIsGone: pods one and two of Volcano's own scheduler run. Ours names them on /readyz and in an event,
-// with what the administrator can do. It goes on when one is deleted and two has failed. Its own pod is no reason to wait.
+// TestWaitsUntilTheLastOtherSchedulerIsGone: pods one and two of Volcano's own scheduler run. Ours names them on
+// /readyz and in an event, with what the administrator can do. It goes on when pod one is deleted and pod two has
+// failed. Its own pod is no reason to wait.
 func TestWaitsUntilTheLastOtherSchedulerIsGone(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		l := newOtherSchedulersFixture(otherSchedulerPod("one", "n", corev1.PodRunning), otherSchedulerPod("two", "n", corev1.PodPending), otherSchedulerPod("own", "n", corev1.PodRunning))
@@ -119,8 +120,9 @@ func TestWaitsUntilTheLastOtherSchedulerIsGone(t *testing.T) {
 	})
 }
 
-// TestWaitsWhilePodsCannotBeListed: while the API server forbids to list the pods, another scheduler may run, so ours waits and says why.
-// An earlier list that found none proves nothing now. It goes on as soon as the list succeeds.
+// TestWaitsWhilePodsCannotBeListed: while the API server forbids to list the pods, another scheduler may run, so ours
+// waits and says why. An earlier list that found no pod proves nothing now. Our scheduler goes on as soon as the list
+// succeeds.
 func TestWaitsWhilePodsCannotBeListed(t *testing.T) {
 	forbidden := errors.New("pods is forbidden")
 	for t, isListedBefore := range check.Cases(t, map[string]bool{

@@ -56,8 +56,8 @@ func TestMetricsAndProfilesAreServedByTheirFlags(t *testing.T) {
 	}
 }
 
-// TestServersThatCannotStartAreAnError: the page for probes starts at a free port. An address that does not exist and a
-// certificate that is none end the scheduler with an error, so that the administrator sees it.
+// TestServersThatCannotStartAreAnError: the page for probes starts at a free port. An address that does not exist, or a
+// text "x" in place of the certificate, is an error, with which the scheduler ends.
 func TestServersThatCannotStartAreAnError(t *testing.T) {
 	start := func(opt options.ServerOption) error {
 		opt.EnableHealthz = true

@@ -23,9 +23,10 @@ func newQuotaFor(selector *metav1.LabelSelector) *v1alpha1.CardQuota {
 	return builder.CardQuota("chat").With(func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = selector }).Obj()
 }
 
-// TestSelectedNamespacesSeeTheirCardQuota: tenants see a CardQuota as a LocalCardQuota in each namespace that it selects by
-// labels. One that takes every namespace is shown in none, because it belongs to no tenant. A CardQuota whose queue
-// belongs to another one shows nothing either. Namespaces a, b and deleted have the label team=chat.
+// TestSelectedNamespacesSeeTheirCardQuota: tenants see a CardQuota as a LocalCardQuota in each namespace that it
+// selects by labels. One that takes every namespace is shown in none, because it belongs to no tenant. A CardQuota
+// whose queue belongs to another one shows nothing either. Namespaces a, b and deleted have the label team=chat, but
+// "deleted" is being deleted, so it gets no view.
 func TestSelectedNamespacesSeeTheirCardQuota(t *testing.T) {
 	deleted := builder.Namespace("deleted", "team", "chat")
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
@@ -124,9 +125,10 @@ func TestStatusOfAViewHidesOtherTenants(t *testing.T) {
 	check.Equal(t, "blocked elsewhere, with 3 here and 1 in all by an older count", 0, NewStatus(q, "chat-1", Waiting{Total: 3}, 1).BlockedElsewhere)
 }
 
-// TestStateOfAViewSaysWhetherWorkStarts: Volcano calls a queue Open although a stop policy holds it, or its place in the tree
-// closes it. Its tenants would wait without knowing why, so the view says Held or Draining. A queue that Volcano closes
-// has Volcano's state.
+// TestStateOfAViewSaysWhetherWorkStarts: Volcano calls a queue Open although a stop policy holds it, or its place in
+// the tree closes it. Its tenants would wait without knowing why, so the view says Held, or Draining while the
+// CardQuota is deleted. A queue that Volcano closes has Volcano's state. In each row the condition is False with the
+// given reason.
 func TestStateOfAViewSaysWhetherWorkStarts(t *testing.T) {
 	const (
 		ready     = v1alpha1.ConditionReady
@@ -163,7 +165,7 @@ func TestStateOfAViewSaysWhetherWorkStarts(t *testing.T) {
 
 	for policy, want := range map[v1alpha1.StopPolicy]string{v1alpha1.StopPolicyNone: "Open", v1alpha1.StopPolicyHold: "Held", v1alpha1.StopPolicyHoldAndDrain: "Held"} {
 		q := builder.CardQuota("chat").Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWaitingForChildren, "said").Obj()
-		q.Spec.StopPolicy = policy
+		q.Spec.StopPolicy = policy // it counts also when condition Ready has another reason
 		q.Status.Queue = &v1alpha1.QueueStatus{Name: "chat", State: "Open"}
 		check.Equal(t, "state with stop policy "+string(policy), want, NewStatus(q, "chat-1", Waiting{}, 0).State)
 	}
@@ -171,9 +173,9 @@ func TestStateOfAViewSaysWhetherWorkStarts(t *testing.T) {
 	check.Equal(t, "state without a status", "", NewStatus(newQuotaFor(nil), "chat-1", Waiting{}, 0).State)
 }
 
-// TestViewsNameOnlyTheirOwnWorkloads: in the view of namespace "mine" every holder of cards either is a workload of it, or has
-// neither a name nor a queue. The cards by name and service type add up to those of all holders, and the largest come
-// first. Holders are random.
+// TestViewsNameOnlyTheirOwnWorkloads: in the view of namespace "mine" every holder of cards either is a workload of it,
+// or has neither a name nor a queue. The numbers of cards by card name and service type add up to those of all holders,
+// and the largest come first. Holders are random.
 func TestViewsNameOnlyTheirOwnWorkloads(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var entry v1alpha1.BlockedStatus

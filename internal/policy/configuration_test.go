@@ -107,10 +107,11 @@ func TestPolicyBecomesArgumentsOfThePlugin(t *testing.T) {
 	}
 }
 
-// TestConfigurationIsRenderedFromItsBase: the operator renders the scheduler's configuration from a base, a ConfigMap with
-// Volcano's configuration, and the policy. Condition ConfigSynced says from what, and what of the base was replaced. If
-// the base is missing or invalid, nothing is rendered, and what was rendered last stays. Only if there never was a base,
-// Volcano's built-in default takes its place.
+// TestConfigurationIsRenderedFromItsBase: the operator renders the scheduler's configuration from a base, a ConfigMap
+// with Volcano's configuration, and the policy. Condition ConfigSynced says from what, and what of the base was
+// replaced. If the base is missing or invalid, nothing is rendered, and what was rendered last stays. Only if there
+// never was a base, Volcano's built-in default takes its place. What was rendered last shows that: it was rendered from
+// the default, or has the hash of the default. "x" is another hash.
 func TestConfigurationIsRenderedFromItsBase(t *testing.T) {
 	const (
 		from     = "ConfigMap volcano-system/scheduler, key conf"

@@ -50,8 +50,9 @@ func TestEmptySpecHasTheDefaults(t *testing.T) {
 	check.Equal(t, "effective spec of the effective spec", got, Effective(got))
 }
 
-// TestWrittenFieldsAreKept: a field that the administrator has written is never replaced by a default. Service types and what
-// they reclaim from are sorted by name, and a type without reclaimPolicy is never reclaimed from. The spec itself stays.
+// TestWrittenFieldsAreKept: a field that the administrator has written is never replaced by a default. Service types
+// and what they reclaim from are sorted by name, and a type without reclaimPolicy is never reclaimed from. The given
+// spec is not changed.
 func TestWrittenFieldsAreKept(t *testing.T) {
 	spec := v1alpha1.ServiceTypePolicySpec{
 		ServiceTypes: []v1alpha1.ServiceType{
@@ -98,7 +99,8 @@ func TestWrittenFieldsAreKept(t *testing.T) {
 }
 
 // TestListedTypesReplaceDefaultsOfTheirNameOnly: a policy that lists notebook and training still has inference with its
-// defaults. If the listed training is not reclaimable any more, inference contradicts it, and the policy is invalid.
+// defaults. If the policy lists a training that is not reclaimable, the policy is invalid, since inference reclaims
+// from training.
 func TestListedTypesReplaceDefaultsOfTheirNameOnly(t *testing.T) {
 	got := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{
 		{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded"}, {Name: "training", Priority: 7, ReclaimPolicy: "WhenNeeded"},
@@ -168,8 +170,9 @@ func TestQueuesUseTheTypesInForce(t *testing.T) {
 	}
 }
 
-// TestBandsFollowTheTypesInForce: the priority of a queue stays in the band of its service type, below the next higher type.
-// PriorityBands has the bands of the types in force, WrittenBands those of a spec that is not in force yet.
+// TestBandsFollowTheTypesInForce: the priority of a queue stays in the band of its service type: at most 9,999 above
+// the priority of the type, and below the next higher type. PriorityBands has the bands of the types in force,
+// WrittenBands those of a spec that is not in force yet.
 func TestBandsFollowTheTypesInForce(t *testing.T) {
 	policy := newPolicyInForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 20000}, v1alpha1.ServiceTypeStatus{Name: "batch", Priority: 20100})
 	written := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "notebook", Priority: 79000}}})

@@ -57,9 +57,9 @@ func formatCondition(status v1alpha1.ServiceTypePolicyStatus, kind string) strin
 	return string(c.Status) + "/" + c.Reason + ": " + c.Message
 }
 
-// TestStatusSaysWhatIsInForce: once the scheduler's configuration has the spec, the status lists its service types with the
-// number of their CardQuotas, the modes, the cards, and the hash of the configuration. While a later spec is invalid,
-// the cards in force stay.
+// TestStatusSaysWhatIsInForce: once the scheduler's configuration has the spec, the status lists its service types with
+// the number of their CardQuotas. It also has the modes, the cards, and the hash of the configuration. newStatusInput
+// has generation 3, hash abc and 2 CardQuotas of type training. While a later spec is invalid, the cards in force stay.
 func TestStatusSaysWhatIsInForce(t *testing.T) {
 	f := newStatusInput(func(f *StatusInput) { f.Enforced.Scheduler = &v1alpha1.SchedulerStatus{Version: "v1"} })
 	f.Effective.ServiceTypes[1].MinimumRuntimeSeconds = 60
@@ -119,9 +119,9 @@ func TestCardsOfAPolicy(t *testing.T) {
 	}
 }
 
-// TestInvalidSpecLeavesWhatIsInForce: a policy that is in force gets an invalid spec, generation 4. Its status keeps the service
-// types, modes and hash of what is still in force. Only the numbers of CardQuotas follow. The conditions say that this
-// spec is not applied, and why.
+// TestInvalidSpecLeavesWhatIsInForce: a policy that is in force gets an invalid spec, generation 4. Its status keeps
+// the service types, modes and hash (abc) of what is still in force. Only the numbers of CardQuotas follow. The
+// conditions say that this spec is not applied, and why.
 func TestInvalidSpecLeavesWhatIsInForce(t *testing.T) {
 	before := StatusFor(newStatusInput())
 	got := StatusFor(newStatusInput(func(f *StatusInput) {
@@ -149,8 +149,9 @@ func TestInvalidSpecLeavesWhatIsInForce(t *testing.T) {
 	}
 }
 
-// TestReadySaysTheFirstThingThatIsMissing: condition Ready is True if the configuration is rendered and the scheduler proves it.
-// Otherwise it has the reason of that condition, of the configuration first: without it the other one means nothing.
+// TestReadySaysTheFirstThingThatIsMissing: condition Ready is True if the configuration is rendered and the scheduler
+// proves it. Otherwise it has the reason of the condition that is not True, ConfigSynced or Enforced. ConfigSynced
+// comes first: without a configuration, Enforced means nothing.
 func TestReadySaysTheFirstThingThatIsMissing(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*StatusInput)
@@ -172,8 +173,8 @@ func TestReadySaysTheFirstThingThatIsMissing(t *testing.T) {
 	}
 }
 
-// TestMessagesOfConditionsAreBounded: errors of the API server and of a spec can be long and have several lines. In a condition
-// they are cut to what it may have, and on one line.
+// TestMessagesOfConditionsAreBounded: errors of the API server and of a spec can be long and have several lines. In a
+// condition they are cut to the largest length of a message. Their lines are joined to one line.
 func TestMessagesOfConditionsAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	for _, condition := range []metav1.Condition{
@@ -185,9 +186,9 @@ func TestMessagesOfConditionsAreBounded(t *testing.T) {
 	check.Contains(t, "message of a refused write", RefusedCondition(errors.New("forbidden\nhere"), true).Message, "forbidden; here: as shipped, cardquota-manager may read")
 }
 
-// TestGuardOfADeletedPolicyIsNotReported: BypassGuarded says whether admission policies keep pods from bypassing the scheduler.
-// What the operator found for a deleted policy is not a condition of a new one of the same name. Their UIDs tell them
-// apart.
+// TestGuardOfADeletedPolicyIsNotReported: BypassGuarded says whether admission policies keep pods from bypassing the
+// scheduler. What the operator found for a deleted policy is not a condition of a new one of the same name. Their UIDs
+// tell the two policies apart. The condition has the generation for which it was found, here 2.
 func TestGuardOfADeletedPolicyIsNotReported(t *testing.T) {
 	denied := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonBypassDenied, Message: "stands"}
 	for uid, want := range map[types.UID]string{"this": "True/Denied: stands", "the one before": ""} {
@@ -202,8 +203,9 @@ func TestGuardOfADeletedPolicyIsNotReported(t *testing.T) {
 	}
 }
 
-// TestEventsSayWhatChanged: an event is written when a condition becomes True, or gets another reason for False. A status like
-// the last one causes none.
+// TestEventsSayWhatChanged: an event is written when a condition becomes True, or gets another reason for False.
+// Condition Ready that becomes False has no event of its own, since it has the reason of another condition. A status
+// like the last one causes no event.
 func TestEventsSayWhatChanged(t *testing.T) {
 	good := StatusFor(newStatusInput())
 	missing := StatusFor(newStatusInput(func(f *StatusInput) {

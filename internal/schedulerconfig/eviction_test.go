@@ -30,11 +30,12 @@ func newText(actions string, plugins ...string) string {
 	return b.String()
 }
 
-// TestActionsThatEvictNeedCapacityCardAlone: Volcano asks all plugins which pods an action may evict. If another plugin removes
-// some of them, Volcano evicts the rest, although that frees too little quota. So with an action that evicts, only
-// capacity-card may choose victims: other plugins have enablePreemptable (for preempt) or enableReclaimable (for reclaim) off.
-// Such an action stands behind allocate, which would otherwise give away cards that were freed for others. In a tree of
-// queues only cardreclaim knows what each level deserves.
+// TestActionsThatEvictNeedCapacityCardAlone: Volcano asks all plugins which pods an action may evict. If another plugin
+// removes some of them, Volcano evicts the rest, although that frees too little quota. So with an action that evicts,
+// only capacity-card may choose victims: other plugins have enablePreemptable (for preempt) or enableReclaimable (for
+// reclaim) off. Such an action stands behind allocate, which would otherwise give away cards that were freed for
+// others. In a tree of queues only cardreclaim knows what each level deserves. newText makes a text from its actions
+// and plugins: "-" begins another tier.
 func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 	const (
 		gangOff        = "gang enablePreemptable=false enableReclaimable=false"

@@ -91,7 +91,8 @@ func TestWithHashRefusesWhatItCannotStamp(t *testing.T) {
 	}
 }
 
-// TestHashIsTheSHA256OfTheBytes: one more line end makes another hash. The hash of the empty text is that of SHA-256.
+// TestHashIsTheSHA256OfTheBytes: one more line end makes another hash. The hash of the empty text is the known SHA-256
+// of no bytes.
 func TestHashIsTheSHA256OfTheBytes(t *testing.T) {
 	text := withPlugins("  - name: capacity-card")
 	check.That(t, Hash(text) != Hash(text+"\n"), "a line end more has the same hash")

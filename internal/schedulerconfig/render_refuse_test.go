@@ -7,9 +7,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestRenderRefusesTextsItCannotBuildOn: beside what TestValidateRefusesTextsThatVolcanoMisreads has. From such a base the
-// scheduler would not work as its author or the policy means it, so nothing is rendered. The overlay is that of the
-// default policy, with action cardreclaim.
+// TestRenderRefusesTextsItCannotBuildOn: with these bases the scheduler would not work as their author or the policy
+// means it, so nothing is rendered. More such texts are in TestValidateRefusesTextsThatVolcanoMisreads. The overlay,
+// which is what the policy adds, is that of the default policy, with action cardreclaim.
 func TestRenderRefusesTextsItCannotBuildOn(t *testing.T) {
 	const wantHierarchy = "plugin capacity has enableHierarchy: true, and with queueHierarchy: Flat the CPU and memory limits of parent queues would " +
 		"no longer hold. Set queueHierarchy: Tree in the policy"
@@ -57,8 +57,8 @@ func assertRenderRefuses(t *testing.T, text, want string) {
 	check.Equal(t, "what was replaced", nil, replaced)
 }
 
-// TestRenderRefusesOverlaysItCannotWrite: preempt is no action that reclaims cards, configHash belongs to the scheduler, and a text
-// that is not UTF-8 is none in YAML.
+// TestRenderRefusesOverlaysItCannotWrite: the overlay is what a policy adds to a base. Preempt is no action that
+// reclaims cards, configHash belongs to the scheduler, and a text that is not UTF-8 is none in YAML.
 func TestRenderRefusesOverlaysItCannotWrite(t *testing.T) {
 	for want, overlay := range map[string]Overlay{
 		`"preempt" is no action that takes cards back: known are reclaim, cardreclaim`: {Reclaim: "preempt"},

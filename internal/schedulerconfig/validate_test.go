@@ -45,8 +45,8 @@ func corpus(t testing.TB) map[string]string {
 	return texts
 }
 
-// TestValidateAcceptsWorkingConfigurations: each text of testdata/valid is one that Volcano reads as its author means it, in many
-// ways to write YAML.
+// TestValidateAcceptsWorkingConfigurations: Volcano reads each text of testdata/valid as its author means it. The texts
+// have many ways to write YAML. Validate accepts them all.
 func TestValidateAcceptsWorkingConfigurations(t *testing.T) {
 	for t, text := range check.Cases(t, corpus(t)) {
 		check.NoError(t, Validate(text, known()))
@@ -82,10 +82,13 @@ const (
 	mended    = "" // Render replaces what is wrong
 )
 
-// TestValidateRefusesTextsThatVolcanoMisreads: Volcano ignores what it does not know in its configuration, or exits. Both would
-// leave quotas without enforcement, and the author would not notice. So Validate refuses a text in which a word has no
-// effect, and names all faults in their order, each with its line and what to write. Render, which makes the configuration
-// from such a text, refuses it too, unless the fault is in what it replaces: shuffle, capacity, proportion, capacity-card.
+// TestValidateRefusesTextsThatVolcanoMisreads: Volcano ignores what it does not know in its configuration, or exits.
+// Both would leave quotas without enforcement, and the author would not notice. So Validate refuses a text in which a
+// word has no effect. It names all faults in their order, each with its line and what to write. Render, which makes the
+// configuration from such a text, refuses it too, unless the fault is in what it replaces: shuffle, capacity,
+// proportion, capacity-card. Such rows have "mended", and their rendering is not tested here. Rows with "sameFault"
+// want the first fault from Render too. In the others Render has its own message. The scheduler of this test refuses
+// action shuffle, and an overCommitFactor below 1.
 func TestValidateRefusesTextsThatVolcanoMisreads(t *testing.T) {
 	const card = "  - name: capacity-card"
 
