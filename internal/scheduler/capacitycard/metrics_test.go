@@ -65,10 +65,10 @@ func newBusyScene(t testing.TB) *scene {
 // and of its requests.
 //
 // Queue busy has a quota of 2 cards A and none of B, and its job runs uses both cards. Its other jobs were enqueued
-// under a larger quota and wait: waits with 3 pods of one card A, chooses with 2 pods of 2 cards A or B, wrong with a
-// card name that cannot be read, and gated with 3 pods that have a scheduling gate. Queue idle has a quota of 4 cards
-// B, queue cpu none. Node a has 8 cards A, node b 8 cards B, and the cards of a third node have no model. Each pod
-// requests 1 CPU and 1 GiB.
+// under a larger quota and wait. Job waits has 3 pods of one card A, job chooses 2 pods of 2 cards A or B. Job wrong
+// has a card name that cannot be read, and job gated has 3 pods with a scheduling gate. Queue idle has a quota of 4
+// cards B, queue cpu none. Node a has 8 cards A, node b 8 cards B, and the cards of a third node have no model. Each
+// pod requests 1 CPU and 1 GiB.
 func TestMetricsShowTheSnapshot(t *testing.T) {
 	s := newBusyScene(t).enqueueAndAllocate()
 	for _, job := range s.Ssn.Jobs {

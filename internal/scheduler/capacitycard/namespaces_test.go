@@ -24,10 +24,10 @@ import (
 const chat = ` namespaceSelector={"matchLabels":{"team":"chat"}};`
 
 // TestQueueAllowsSelectedNamespaces: a queue with a namespace selector is only for pods of the namespaces that it
-// selects, by their labels. A queue without a selector is for all. Job j is in namespace ns. Each row runs three times:
-// the job is not enqueued and has no pods yet, it is not enqueued and has two pods, or it was enqueued before and has
-// two pods. If the namespace is allowed, the job is enqueued and its pods run. Otherwise the session neither
-// enqueues the job nor places a pod, and the reason says why.
+// selects, by their labels. A queue without a selector is for all. Job j is in namespace ns. Each row runs with three
+// states of the job: not enqueued and without pods, not enqueued and with two pods, or enqueued before and with two
+// pods. If the namespace is allowed, the job is enqueued and its pods run. Otherwise the session neither enqueues the
+// job nor places a pod, and the reason says why.
 func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 	const refused = "Namespace <ns> may not use queue <q>: ask an administrator"
 

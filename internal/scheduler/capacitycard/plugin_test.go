@@ -312,10 +312,10 @@ func TestPredicateRefusesPodsBeyondTheQuota(t *testing.T) {
 	}
 }
 
-// TestJobIsEnqueuedIfTheQuotaCoversWhatItNeeds: a PodGroup in phase Pending waits until Volcano enqueues it; only
-// then are its pods created or scheduled. A job without pods needs the larger of its minimum (minCards) and its total
-// (request, annotation card.request). Without card.request it may use each card of the nodes, A or B. Pods that exist
-// are counted instead of minimum and total. What other jobs of the queue use, or reserve since they were enqueued
+// TestJobIsEnqueuedIfTheQuotaCoversWhatItNeeds: a PodGroup in phase Pending waits until Volcano enqueues it; only then
+// are its pods created or scheduled. A job without pods needs the larger of its minimum (minCards) and its total
+// (request, annotation card.request). Without card.request it may use each card of the nodes, A or B. Once pods exist,
+// those of the minimum are counted instead. What other jobs of the queue use, or reserve since they were enqueued
 // (those without phase=Pending), counts too. Elastic pods, those above a job's minimum, do not count. Each pod requests
 // 1 CPU. A refused job gets the reason as a condition of its PodGroup.
 func TestJobIsEnqueuedIfTheQuotaCoversWhatItNeeds(t *testing.T) {

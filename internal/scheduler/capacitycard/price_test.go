@@ -237,11 +237,11 @@ func (j *pricedJob) cost() [3]int {
 	}
 }
 
-// TestPreemptEvictsWhatCostsLeast draws jobs that use all nine cards of the nodes a, b and c. Some are Kubernetes
-// Jobs. A pod waits for one card. The victims cost least by priority, by whether a whole job goes, and by lost hours.
-// A whole job or one of higher priority goes only if no cheaper victim is on any node; a single elastic pod of the
-// lowest priority need be the cheapest of its node only, because preempt stops at the first such node. pricedJob.cost
-// is the oracle.
+// TestPreemptEvictsWhatCostsLeast draws jobs that use all nine cards of the nodes a, b and c. Some are Kubernetes Jobs.
+// A pod waits for one card. The victims cost least by priority, by whether a whole job goes, and by lost hours. A whole
+// job, or a job of higher priority, goes only if no cheaper victim is on any node. But preempt stops at the first node
+// with an elastic pod of the lowest priority. So such a victim need only be the cheapest of its node. pricedJob.cost is
+// the oracle.
 func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 	seed.Check(t, func(rt *rapid.T) {
 		text := `queue q quota={"A":99} cpu=1000

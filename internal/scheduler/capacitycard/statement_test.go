@@ -249,10 +249,10 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 }
 
 // TestOnlyOtherBindingsAreReported: two schedulers that bind the same pods break quotas, so the plugin reports pods
-// that another one bound. The test draws sequences of Volcano's own steps, while another scheduler binds waiting
-// pods. The report has exactly the pods that this process saw waiting and later sees on a node where it has not placed
-// them, until they are gone. It names at most five. A process reports only what it sees after its first two sessions,
-// an hour each here, because the process before it may have sent bindings that arrive late.
+// that another one bound. The test draws sequences of Volcano's own steps, while another scheduler binds waiting pods.
+// The report has exactly the pods that this process saw waiting and later sees on a node where it has not placed them.
+// Pods that are gone are no longer in it. It names at most five. In its first two sessions, which take an hour each
+// here, a process reports nothing: bindings of the process before it may arrive late.
 func TestOnlyOtherBindingsAreReported(t *testing.T) {
 	conf.EnabledActionMap = map[string]bool{allocate.New().Name(): true}
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})

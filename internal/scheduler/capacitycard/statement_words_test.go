@@ -32,9 +32,9 @@ var refusedOtherwise = blocked.StatedReason{RefusedByNodes: true, RefusedOtherwi
 
 // TestReasonsOfNodesAreReadAgain: the plugin's predicate refuses a node with a reason in words, and Volcano makes one
 // message of the reasons of all nodes. The operator and kubectl cardquota have only that message. So package blocked
-// must read each reason back from it: the queue is stopped, its quota is exhausted (1 card beyond 8 of 8), its cards
-// terminate, the node has no such card, or something else than cards and quota (refusedOtherwise). Two nodes refuse for
-// the reason. A third node lacks free cards, which must not change what is read.
+// must read each reason back from it. The queue is stopped, its quota is exhausted (1 card beyond 8 of 8), its cards
+// terminate, or the node has no such card. All other reasons are refusedOtherwise. Two nodes refuse for the reason. A
+// third node lacks free cards, which must not change what is read.
 func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 	cardsOnly := blocked.StatedReason{RefusedByNodes: true}
 	exhausted := blocked.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{{

@@ -173,9 +173,9 @@ func TestPodsOfADeletedQueueCountInItsParent(t *testing.T) {
 }
 
 // TestCordonedNodesAreNoInventory: cards of a cordoned node are not part of the inventory that guarantees are taken
-// from, and neither are the charges of its pods. Nodes a and c have 4 cards each, and c, which is cordoned, is in
-// use. Of the 4 cards of a, queue r is guaranteed 2, so q gets 2. When a is cordoned instead of c, the charges
-// of the pods on c count in the inventory, and those of the pods on a do not.
+// from, and neither are the charges of its pods. Nodes a and c have 4 cards each, and c, which is cordoned, is in use.
+// Of the 4 cards of a, queue r is guaranteed 2, so q gets 2. Then a is cordoned instead of c. The charges of the pods
+// on c count in the inventory now, and those of the pods on a do not.
 func TestCordonedNodesAreNoInventory(t *testing.T) {
 	s := newTreeScene(t, `node a,c model=A cards=4
 		queue q quota={"A":8} serviceType=training

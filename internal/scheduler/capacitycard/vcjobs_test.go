@@ -121,11 +121,10 @@ func TestEnqueueOfVCJob(t *testing.T) {
 	}
 }
 
-// TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt: queue q has a quota of 8 A, all used by a gang of
-// lower priority. Job j has no pods yet. It is enqueued only if its pods will be able to preempt that gang. Their
-// preemption policy is that of the pod template, else of the PriorityClass that the template names, else of the
-// PodGroup's class, else of the default class. Pods of class "high" or of no class preempt, those of class "polite"
-// never do.
+// TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt: queue q has a quota of 8 A, all used by a gang of lower
+// priority. Job j has no pods yet. It is enqueued only if its pods will be able to preempt that gang. The first of
+// these that is given decides: the preemption policy of the pod template, its PriorityClass, the class of the PodGroup,
+// the default class. Pods of class "high" or of no class preempt, those of class "polite" never do.
 func TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt(t *testing.T) {
 	never := corev1.PreemptNever
 	lower := corev1.PreemptLowerPriority

@@ -73,9 +73,9 @@ func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 
 // TestRunKeepsTheRulesOnRandomClusters: on a random cluster with new gangs, no queue uses more than its quota and no
 // node more than its cards. A new gang runs whole or not at all, and only pods of training queues are evicted. A new
-// job of one pod does not wait while a node and its queue have enough cards left, unless another gang of the queue
-// waits: that gang reserves quota. The reason of such a pod that waits is NoQuota exactly if the quota of its queue is
-// 0.
+// job of one pod does not wait while a node and its queue have enough cards left. The exception is a queue in which
+// another gang waits, which reserves quota. The reason of such a pod that waits is NoQuota exactly if the quota of its
+// queue is 0.
 func TestRunKeepsTheRulesOnRandomClusters(t *testing.T) {
 	configuration := readShippedConfiguration(t)
 	seed.Check(t, func(t *rapid.T) {
