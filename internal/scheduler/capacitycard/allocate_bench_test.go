@@ -19,10 +19,11 @@ import (
 // what it costs with Volcano's capacity.
 const mostAllocateTime = 1.2
 
-// BenchmarkAllocate compares how much processor time the action allocate takes for a pod with this plugin and with Volcano's
-// plugin capacity, beside the other plugins of the shipped configuration. It fails if ours takes more than 1.2 times as
-// much, in the median. Both place the same 25 gangs of 8 pods with a card each on empty nodes, in turns. Each turn of ours
-// is compared with the turn of capacity just before it, because other work of the machine slows both.
+// BenchmarkAllocate compares how much processor time the action allocate takes for a pod with this plugin and with
+// Volcano's plugin capacity. The other plugins are those of the shipped configuration. It fails if this plugin takes more
+// than 1.2 times as much, in the median. Both place the same 25 gangs of 8 pods with a card each on empty nodes, in turns.
+// Each turn of this plugin is compared with the turn of capacity just before it, because other work of the machine slows
+// both.
 func BenchmarkAllocate(b *testing.B) {
 	framework.RegisterPluginBuilder(capacity.PluginName, capacity.New)
 	for _, nodes := range []int{1000, 5000} {

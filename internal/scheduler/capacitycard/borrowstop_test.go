@@ -9,14 +9,14 @@ import (
 )
 
 // TestCooldownGrows: after others reclaimed cards that a queue borrowed, the queue may not borrow such cards for a cooldown.
-// Otherwise it would borrow and lose them again and again. The first cooldown lasts 5 minutes. The next reclaim
-//   - after the cooldown doubles it, up to an hour,
-//   - after the queue has borrowed for at least as long as the last cooldown lasted begins one of 5 minutes,
-//   - an hour or more after the end of the last cooldown begins one of 5 minutes,
-//   - during the cooldown begins one of the same length.
+// Otherwise it would borrow and lose them again and again. The first cooldown lasts 5 minutes. A reclaim during a cooldown
+// begins another one of the same length. A reclaim after a cooldown begins one of twice its length, up to an hour.
+//
+// In two cases a reclaim after a cooldown begins one of 5 minutes again: if the queue has borrowed since for at least as
+// long as the cooldown lasted, or if the cooldown ended an hour ago or earlier.
 //
 // All numbers are minutes. reclaims are the minutes in which others reclaim. wantEnds are the ends of the cooldowns that
-// begin then: the first reclaim in minute 0 has a cooldown until 0 + 5 = 5.
+// begin then: after the first reclaim in minute 0 it is 0 + 5 = 5. A row name ends with the length of the last cooldown.
 func TestCooldownGrows(t *testing.T) {
 	began := time.Unix(0, 0)
 	minutes := func(n int) time.Time { return began.Add(time.Duration(n) * time.Minute) }
@@ -29,7 +29,7 @@ func TestCooldownGrows(t *testing.T) {
 		borrows            interval
 		reclaims, wantEnds []int
 	}{
-		"reclaimed as soon as each cooldown ends: it doubles up to an hour": {
+		"reclaimed as soon as each cooldown ends: it doubles up to 60 minutes": {
 			always, []int{0, 5, 15, 35, 75, 135}, []int{5, 15, 35, 75, 135, 195}},
 		"borrowed for 4 minutes after a cooldown of 5: 10 minutes":           {always, []int{0, 9}, []int{5, 19}},
 		"borrowed for 5 minutes after a cooldown of 5: 5 minutes again":      {always, []int{0, 10}, []int{5, 15}},

@@ -136,8 +136,8 @@ func TestEachCheckRefusesAPod(t *testing.T) {
 }
 
 // TestEachCheckOfNodesRefusesANode: the predicate asks a list of checks whether pod i-0 may run on node a. In each row one
-// check refuses the node with its reason. Every check has a row. If 7 cards of node a are free and nothing else is
-// special, no check refuses it.
+// check refuses the node with its reason. Every check has a row. In the scene free, in which i-0 fits beside a training pod
+// with one card, no check refuses node a.
 //
 // Node a has 8 cards A, and i-0 requests one. Queue inf is inference of priority 80000, queue tra training of priority
 // 20000, each with a quota of 8 cards A and 8 cards B.
@@ -231,13 +231,13 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 	free := newReclaimScene(t, "job t queue=tra min=1 running=a; job i queue=inf min=1 pending=1").openSession()
 	for _, each := range nodeChecks {
 		check.That(t, tested[nameOf(each)], "check %s has no row", nameOf(each))
-		check.Equal(t, "reason of "+nameOf(each)+" against a pod that fits", nodeFits, each(free.p, free.checkInputFor("i-0", "a"), free.Ssn.Nodes["a"]))
+		check.Equal(t, "reason of "+nameOf(each)+" against node a, on which i-0 fits", nodeFits, each(free.p, free.checkInputFor("i-0", "a"), free.Ssn.Nodes["a"]))
 	}
 }
 
-// TestQuotaIsIgnoredUntilTheLastCheckEnds: preempt asks whether anything but quota keeps a pod from a node. While such a check
-// of a node runs, the predicate ignores the quota for this pod. Topology-aware preempt checks several nodes for a pod at
-// the same time. So with two checks the quota is ignored until both have ended.
+// TestQuotaIsIgnoredUntilTheLastCheckEnds: preempt asks whether anything but quota keeps a pod from a node. While such a
+// check of a node runs, the predicate ignores the quota for this pod. Topology-aware preempt checks several nodes for a pod
+// at the same time. So with two checks the predicate ignores the quota until both have ended.
 func TestQuotaIsIgnoredUntilTheLastCheckEnds(t *testing.T) {
 	s := newScene(t, `node a model=A cards=2; queue q quota={"A":1}; job j queue=q min=1 pending=1`).openSession()
 	task := s.Task("j-0")

@@ -28,8 +28,8 @@ func ownByVCJob(p *corev1.Pod) {
 // markOutOfSync sets the annotation by which Volcano's job controller deletes a pod and creates it again.
 func markOutOfSync(p *corev1.Pod) { annotate("volcano.sh/controller-out-of-sync", "true")(p) }
 
-// TestOutOfSyncPodsAreReleasing: the action cardreclaim requests the eviction of a pod of a Volcano job by an annotation, the
-// mark. Volcano's job controller deletes marked pods a moment later. From the request on the plugin gives the pod the
+// TestOutOfSyncPodsAreReleasing: the action cardreclaim requests the eviction of a pod of a Volcano job by an annotation,
+// the mark. Volcano's job controller deletes marked pods a moment later. From the request on the plugin gives the pod the
 // status Releasing, which Volcano gives to deleted pods. So Volcano can promise the pod's card to another pod, and the pod
 // is no victim again. The pod keeps its charge until it is deleted.
 //
@@ -230,20 +230,20 @@ func mustParseDuration(text string) time.Duration {
 	return d
 }
 
-// TestOutOfSyncPodOnAnUnknownNodeIsReleasing: a pod of a Volcano job that is marked for deletion has the status Releasing. Pod
-// t-4 has it although its node "lost" does not exist in the session.
+// TestOutOfSyncPodOnAnUnknownNodeIsReleasing: Volcano's job controller deletes a pod of a Volcano job that has a certain
+// annotation, the mark. Such a pod has the status Releasing, here pod t-4, although the session has no node "lost".
 func TestOutOfSyncPodOnAnUnknownNodeIsReleasing(t *testing.T) {
 	s := newReclaimScene(t, "job t queue=tra min=4 running=a*4,lost", ownByVCJob, changePod("t-4", markOutOfSync)).openSession()
 	check.Equal(t, "status of the pod on node lost", api.Releasing, s.Task("t-4").Status)
 }
 
 // TestPodsBoundByAnotherSchedulerAreReported: two schedulers of one name would exceed quotas together. The plugin detects
-// the other one by a pod that a session saw pending, and that later has a node where this process never placed it.
+// the other scheduler by a pod that a session saw pending. Later the pod has a node on which this process never placed it.
 //
 // In the scripts "settle" waits the 30 seconds in which a binding may still be that of the process before. "see" is a
 // session that sees pod ns/p: pending, on node n1 or n2, or not at all ("nothing"). "see same" sees the same object as the
-// session before, every other "see" a new one. After that word stands what this process does in the session: it places
-// the pod (place=n1), undoes that (undo=n1), or Volcano writes a node into the object (write=n1).
+// session before, every other "see" a new one. The words after it say what this process does in that session: it places the
+// pod (place=n1), undoes that (undo=n1), or Volcano writes a node into the object (write=n1).
 //
 // After "changeCards" the plugin reads each pod again, because cards of nodes have changed. "unsync" means that Volcano's
 // cache is not synced. wantReported is the name of the pod if the plugin reports it.
@@ -349,8 +349,8 @@ func (s *bindingScript) runSession(pod *corev1.Pod, does []words.Word) {
 	s.closeOtherBindings()
 }
 
-// TestAtMostFivePodsBoundByOthersAreReported: another scheduler bound seven pods, from ns/1 to ns/7. The report names only the
-// first five, in the order of their names.
+// TestAtMostFivePodsBoundByOthersAreReported: another scheduler bound seven pods, from ns/1 to ns/7. The report names only
+// the first five, in the order of their names.
 func TestAtMostFivePodsBoundByOthersAreReported(t *testing.T) {
 	s := newOtherBindings()
 	for _, n := range []int{6, 2, 7, 4, 1, 3, 5} {
@@ -359,8 +359,8 @@ func TestAtMostFivePodsBoundByOthersAreReported(t *testing.T) {
 	check.Equal(t, "reported pods", "[ns/1 ns/2 ns/3 ns/4 ns/5]", fmt.Sprint(s.boundByOthersNames()))
 }
 
-// TestBindingsOfDeletedPodsAreForgotten: the plugin remembers where it placed a pod until a session sees the pod on its node.
-// If the pod is deleted before that, the plugin forgets the placement after more than ten minutes.
+// TestBindingsOfDeletedPodsAreForgotten: the plugin remembers where it placed a pod until a session sees the pod on its
+// node. If the pod is deleted before that, the plugin forgets the placement after more than ten minutes.
 //
 // In the script "see" is a session. The first one sees a pending pod and places it on node n1. The others do not see it.
 func TestBindingsOfDeletedPodsAreForgotten(t *testing.T) {

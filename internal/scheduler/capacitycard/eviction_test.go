@@ -438,7 +438,7 @@ func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 // TestReclaimWaitsForTerminatingPods: terminating pods use no quota, but a queue places no pod while more of its cards
 // terminate than its quota has. So it reclaims nothing then, and has no free quota. Queue inf has a quota of 2. The pods of
 // its job ended terminate, with one card on each of the nodes endedOn. These nodes have one card only, too few for the
-// pending pod of 2 cards, which can reclaim the cards of job t on node a. "ended:2 t:2" are 2 pods of each job.
+// pending pod of 2 cards. It needs 2 cards of job t on node a. "ended:2 t:2" are 2 terminating or evicted pods of each.
 func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		endedOn     string

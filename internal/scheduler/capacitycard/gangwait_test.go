@@ -407,10 +407,12 @@ func TestCardsAreKeptFromReclaimableJobs(t *testing.T) {
 	}
 }
 
-// TestCardsAreKeptOnlyForAGangThatFitsTheNodes: free cards are kept from training for gang g of inference only if all pods
-// of g fit the nodes once the pods are gone from which g may reclaim. Otherwise the cards would be idle in vain. Nodes a
-// and b have 4 cards each. Training uses 2 cards of node a, and its pending job t needs the 2 free ones. Job t gets them
-// unless they are kept for g. A row says which pods g needs.
+// TestCardsAreKeptOnlyForAGangThatFitsTheNodes: free cards are kept from training for gang g of inference only if g fits
+// the nodes. All pods of g must fit once the pods are gone from which g may reclaim. Otherwise the cards would be idle in
+// vain.
+//
+// Nodes a and b have 4 cards each. Training uses 2 cards of node a, and its pending job t needs the 2 free ones. Job t gets
+// them unless they are kept for g. A row says which pods g needs.
 func TestCardsAreKeptOnlyForAGangThatFitsTheNodes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		jobs string

@@ -85,10 +85,10 @@ func TestPlacementOverQuotaIsUndone(t *testing.T) {
 	check.NoError(t, s.allocateTask("j-0", "a", api.Running))
 }
 
-// TestBindingCarriesTheChargedQueue: the binding of a pod writes the queue that is charged for the pod into an annotation,
-// because the owner of a PodGroup may move the PodGroup to another queue later. The binding replaces what the pod's creator
-// wrote there. It changes a copy: the pod object is shared with Volcano's informer and stays as it is. Pod j-0 is charged
-// to queue q.
+// TestBindingCarriesTheChargedQueue: the binding of a pod writes the queue that is charged for the pod into an annotation.
+// The owner of its PodGroup may move the PodGroup to another queue later. The binding replaces what the pod's creator wrote
+// there. It changes a copy: the pod object is shared with Volcano's informer and stays as it is. Pod j-0 is charged to
+// queue q.
 func TestBindingCarriesTheChargedQueue(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8
 		queue q quota={"A":4}; queue second quota={"A":4}

@@ -65,7 +65,8 @@ type victim struct{ deletedIn, grace, goneIn int }
 type keptScene struct{ *scene }
 
 // plans are the plans before minute 0. With two, the second one evicts no pod. The queue of training then has a higher
-// priority than inference, so that the card is kept from it only because training lost it by the first plan.
+// priority than inference, so inference cannot reclaim from it. The card is kept from training only because training lost
+// it by the first plan.
 type plans struct{ count, trainingPriority int }
 
 var (
@@ -93,7 +94,7 @@ func newKeptScene(t *testing.T, action string, made plans) *keptScene {
 	}
 
 	s.Close()
-	// A gate keeps i-0 itself from using the card.
+	// A scheduling gate keeps i-0 itself from using the card.
 	s.Pod("i-0").Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}}
 	return &keptScene{s}
 }

@@ -117,7 +117,8 @@ func TestLoaderFollowsAFileThroughItsLife(t *testing.T) {
 	g.Expect(loader.Status().Reason).To(Equal(ReasonLoaded))
 	g.Expect(testutil.ToFloat64(configValid)).To(Equal(1.0))
 
-	// Texts with an unknown action, without the plugin, empty, and that are no YAML are rejected. The valid one stays in force.
+	// A text with an unknown action, one without the plugin, an empty one, and one that is no YAML are rejected.
+	// The valid text stays in force.
 	for _, text := range []string{invalid, withoutPlugin, "", "\""} {
 		writeFile(t, path, text)
 		g.Eventually(func() float64 { return testutil.ToFloat64(configValid) }).Should(BeZero())
@@ -193,7 +194,7 @@ func TestATextThatVolcanoRefusesIsNotLoaded(t *testing.T) {
 }
 
 // TestAFailedWriteOfThePrivateFileIsRepeated: the loader has a valid text, but cannot write the private file that Volcano
-// reads, because the stage directory is missing in which it prepares the file. The next reload writes the private file,
+// reads. The stage directory, in which the loader prepares that file, is missing. The next reload writes the private file
 // although the text has not changed.
 func TestAFailedWriteOfThePrivateFileIsRepeated(t *testing.T) {
 	g := NewWithT(check.Trail(t))
