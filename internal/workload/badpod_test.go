@@ -22,8 +22,8 @@ func expectRefusal(t *testing.T, refusal *Refusal, reason string, wants ...strin
 // TestRequestForRefusesPodsThatCannotBePlaced: some pods can never be placed: their card name is not valid, it is no
 // card of the resource that they request, they request two card resources, or more than a million cards. The request
 // is refused with the reason, so that the pod does not wait for ever. The cluster has H200, 4090 and slices of
-// NVIDIA, 910B of Huawei, and vendor.example/ppu, whose card no label names. The observer, which the tests have as a
-// second form of the rules, agrees with each row.
+// NVIDIA, 910B of Huawei, and vendor.example/ppu, whose card no label names. The observer, a second
+// implementation of the rules from the documents alone, agrees with each row.
 func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
 	const (
 		slice = "nvidia.com/mig-1g.18gb"

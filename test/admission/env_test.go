@@ -179,9 +179,9 @@ func dryRun(t *testing.T, as client.Client, object client.Object) error {
 	return as.Create(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll)
 }
 
-// TestAdmission runs on one cluster, in this order. Package validation tests the rules. This test checks that the
-// API server calls the webhooks and evaluates the admission policies, and what happens when the operator does not
-// answer.
+// TestAdmission: the tests of package validation check the rules. This test checks on one cluster that the API server
+// calls the webhooks and evaluates the admission policies, and what happens when the operator does not answer. Each
+// subtest is a function with its scene in its comment. They run in this order, because each changes the policy.
 func TestAdmission(t *testing.T) {
 	w := newEnv(t)
 	t.Run("bypass", func(t *testing.T) { bypassTests(t, w) })

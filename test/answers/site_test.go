@@ -156,8 +156,8 @@ func writeGolden(t *testing.T, path string, answer func() string) {
 }
 
 // TestAnAnswerIsTheSameForAnAgeOfAnyLength: golden files hold in any run, although "9s" and "3h59m" break the lines
-// of the first paragraph at other words. normalise replaces the age and joins the lines of that paragraph; a table
-// below stays as it is.
+// of the first paragraph at other words. normalise replaces the age and joins the lines of that paragraph. The table
+// below it, which says what the pod must pass (gates), stays as it is.
 func TestAnAnswerIsTheSameForAnAgeOfAnyLength(t *testing.T) {
 	answer := func(age string) string {
 		return "$ kubectl cardquota why\n" + output.Indent("Pod crowd/waits waits for 1 NVIDIA-CROWD in queue crowd for "+age+" (QuotaExhausted): the quota of the queue is in use.", "", "") + "\nGATE   OPEN\nqueue  Yes\n"

@@ -47,7 +47,7 @@ func checkMeasurement(t *testing.T, name, program string, d measurement) {
 // gangs than nodes have cards for. A node has the 8 cards of one gang.
 func TestImpossibleSizesAreRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	cancel() // so that no cluster starts if a size is accepted
 	for t, s := range check.Cases(t, map[string]size{
 		"no node":                    {gangs: 1, runs: 1},
 		"no gang":                    {nodes: 1, runs: 1},

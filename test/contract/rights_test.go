@@ -66,8 +66,8 @@ var liveGets = map[string]string{
 // libraryRights are those that libraries use: the leader election and the recorder of events.
 const libraryRights = "leases create,get,update; events create,patch"
 
-// TestEveryRightIsUsed: the operator may do what its code does, and no more: an unused right would only serve who
-// steals its token. writingCalls and liveGets list the calls of the code with the rights that each needs. A call
+// TestEveryRightIsUsed: the operator may do what its code does, and no more: an unused right would only help an
+// attacker who steals its token. writingCalls and liveGets list the calls of the code with the rights that each needs. A call
 // that is not listed, a listed one that no code has, a right without a call, and a call without its right fail.
 // Rights to list and watch are for the caches.
 func TestEveryRightIsUsed(t *testing.T) {

@@ -35,7 +35,7 @@ func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 	for file, prefix := range map[string]string{"api/v1alpha1/conditions.go": "Reason", "internal/workload/refusal.go": "Reason", "api/v1alpha1/blocked_types.go": "Blocked"} {
 		reasons := constantsOf(t, file, prefix)
 		for name, reason := range reasons {
-			check.That(t, slices.Contains(inOrder, name) || strings.Contains(document, "`"+reason+"`"), "docs/troubleshooting.md does not tell of %s (%s of %s)", reason, name, file)
+			check.That(t, slices.Contains(inOrder, name) || strings.Contains(document, "`"+reason+"`"), "docs/troubleshooting.md does not have %s (%s of %s)", reason, name, file)
 		}
 
 		check.That(t, len(reasons) >= 4, "%s has the reasons %v only", file, reasons)
@@ -43,7 +43,7 @@ func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 
 	anomalies := constantsOf(t, "api/v1alpha1/cardinventory_types.go", "Anomaly")
 	for name, reason := range anomalies {
-		check.That(t, strings.Contains(document, "| `"+reason+"` |"), "docs/troubleshooting.md does not tell of the anomaly %s (%s)", reason, name)
+		check.That(t, strings.Contains(document, "| `"+reason+"` |"), "docs/troubleshooting.md does not have the anomaly %s (%s)", reason, name)
 	}
 
 	check.That(t, len(anomalies) >= 7, "the anomalies are %v only", anomalies)
@@ -94,9 +94,9 @@ func TestBreakGlassUsesCommandsOfAdopting(t *testing.T) {
 	}
 }
 
-// TestAdoptingEndsWithThePolicy: who follows docs/adopt.md to its end has the policy of the README. Its first
-// policy, config/samples/adopt.yaml, differs from config/samples/policy.yaml only in the three fields that the
-// steps change.
+// TestAdoptingEndsWithThePolicy: an administrator who follows docs/adopt.md to its end has the policy of the README.
+// The first policy of docs/adopt.md, config/samples/adopt.yaml, differs from config/samples/policy.yaml only in the
+// three fields that the steps change.
 func TestAdoptingEndsWithThePolicy(t *testing.T) {
 	var adopt, policy map[string]any
 	for name, into := range map[string]*map[string]any{"adopt": &adopt, "policy": &policy} {

@@ -90,9 +90,9 @@ func checkPostRenderer(t *testing.T, document, text string) {
 	check.That(t, plugin.Type == "postrenderer/v1" && strings.Contains(readDocument(t, document), "--post-renderer "+plugin.Name+"`") && plugin.RuntimeConfig.PlatformCommand[0].Command == "${HELM_PLUGIN_DIR}/render.sh", "the plugin is %+v", plugin)
 }
 
-// TestPostRendererChangesTheOneImage: who installs Volcano with Helm gets our scheduler with the post-renderer of
-// docs/helm.md, a script that Helm pipes all manifests through. Given Volcano's installer, it changes the image and
-// the ConfigMap of Deployment volcano-scheduler, and the image of no other Deployment.
+// TestPostRendererChangesTheOneImage: an administrator who installs Volcano with Helm gets our scheduler with the
+// post-renderer of docs/helm.md, a script that Helm pipes all manifests through. Given Volcano's installer, the script
+// changes the image and the ConfigMap of Deployment volcano-scheduler, and the image of no other Deployment.
 func TestPostRendererChangesTheOneImage(t *testing.T) {
 	const (
 		document = "docs/helm.md"

@@ -79,7 +79,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.checkStillRunning(held)
 	e.checkQuotasHold(turns)
 	e.checkExceededOnlyByStock(watched, turns)
-	turns.checkNeverTwo(e, 3)
+	turns.checkNeverTwo(e, 3) // the stock scheduler has run three times
 
 	held = e.runningPods(trainer)
 	e.typeCommands(e.sectionCommands(install, "## Remove it")[0]) // the second is for OLM: test/olm

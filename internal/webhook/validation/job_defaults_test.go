@@ -57,7 +57,7 @@ func withRules(rules ...batchv1.PodFailurePolicyRule) func(*batchv1.Job) {
 // than backoffLimit have failed. So for Jobs with cards the webhook adds the rule to podFailurePolicy that evicted pods
 // do not count, where the policy says jobEvictionPolicy IgnoreEvictions and the Job has no rule for them. The validating
 // webhook warns of a Job that arrives without the rule, here as if the other webhook had not added it. It warns at the
-// creation only, and not for a Job of a controller. Each Job has 4 NVIDIA-H200 and backoffLimit 6 unless a row changes it.
+// creation only, and neither for a Job of a controller nor without a ServiceTypePolicy. Each Job has 4 NVIDIA-H200 and backoffLimit 6 unless a row changes it.
 func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 	const help = "write first in podFailurePolicy.rules: {action: Ignore"
 	own := workload.EvictionRule()

@@ -21,8 +21,8 @@ import (
 var smallest = size{nodes: 40, pods: 240, quotas: 10, cards: 4, views: 2, changes: 40, duration: 4 * time.Second, restQuotas: 20, rest: 2 * time.Second, lowerings: 2, settle: 5 * time.Second}
 
 // TestGangsOfTheSmallBenchmarkWait: the benchmark of the operator has gangs that wait, so that statuses have
-// reasons. They wait for models of which other gangs hold cards, in more than one model. The gangs that hold cards
-// fit the nodes of their model, one gang per node, in any order.
+// reasons. The small size has 40 nodes of 4 card models, 10 each. Gangs wait for more than one of the models. Of each
+// model other gangs hold cards, at most as many gangs as it has nodes, because a gang fills a node.
 func TestGangsOfTheSmallBenchmarkWait(t *testing.T) {
 	p := plan{smallest}
 	waiting := map[int]int{}
@@ -99,8 +99,8 @@ func TestImpossibleSizesAreRefused(t *testing.T) {
 }
 
 // TestHistoryMeasuresHowLateAnObjectIs: a status is late from the moment when pods change what it should say until
-// it says so. expect tells what it should say from now on, observe what it says. The status says "a" at 0 s, as it
-// should. A row has what follows, the lags in seconds, and how late the status is at 10 s.
+// it says so. h.expect notes what the status should say from a moment on, h.observe what it says. At 0 s the status
+// says "a", as it should. A row plays what follows. wantLags are how late each change was written, in seconds.
 func TestHistoryMeasuresHowLateAnObjectIs(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
@@ -153,9 +153,9 @@ func TestHistoryMeasuresHowLateAnObjectIs(t *testing.T) {
 	}
 }
 
-// TestRecountFollowsPods: the recount has the numbers that statuses should have, from the pods alone: for each
-// model "used+waiting". The one pod with a card waits, is placed, runs, and is gone. A CardQuota without a status
-// is wrong. What a Queue says comes from its annotation: 3 cards of the second model.
+// TestRecountFollowsPods: the recount has the numbers that statuses should have, from the pods alone: for each of
+// four models "used+waiting" cards. The one pod with a card waits, is placed, runs, and is gone. A CardQuota without
+// a status is wrong. What a Queue says comes from its annotation, used cards by model: 3 of the second model.
 func TestRecountFollowsPods(t *testing.T) {
 	p := plan{smallest}
 	c := newRecount(p)
@@ -189,7 +189,8 @@ func TestRecountFollowsPods(t *testing.T) {
 
 // TestExceededLimitsFail: the benchmark fails if the operator exceeds a limit, and the report names it after
 // "FAILED:". Each row exceeds one limit of a report that keeps all. A machine that was too busy to make the 40
-// changes of pods proves nothing, which is another error. But a limit that is exceeded then is still reported.
+// changes of pods proves nothing, which is another error. But a limit that is exceeded then is still reported. The key
+// of a row is a part of the line after FAILED.
 func TestExceededLimitsFail(t *testing.T) {
 	r := &report{size: smallest, loadTime: time.Second, changes: 40, load: usage{cpu: 0.5}}
 	var out strings.Builder
