@@ -239,12 +239,12 @@ func TestRefusedRequestStaysRefused(t *testing.T) {
 	}
 
 	first := refusalOf("j")
-	check.Must(t, first != nil, "a request beyond the quota is admitted")
-	check.That(t, refusalOf("k") == first, "an equal request is checked again")
-	check.That(t, refusalOf("l") == nil, "a smaller request is refused")
+	check.Must(t, first != nil, "the 4 cards of job j are not refused")
+	check.That(t, refusalOf("k") == first, "the equal request of job k is checked again")
+	check.That(t, refusalOf("l") == nil, "the 3 cards of job l are refused")
 
 	s.p.reserve("q", quota.JobRequest{Cards: []quota.CardRequest{{Names: []card.Name{"A"}, Count: 2}}})
-	check.That(t, refusalOf("l") != nil, "the smaller request is admitted beside a reservation of 2")
+	check.That(t, refusalOf("l") != nil, "the 3 cards of job l are not refused beside a reservation of 2")
 	check.NoError(t, framework.NewStatement(s.Ssn).Evict(s.Task("t-0"), "test"))
-	check.That(t, refusalOf("k") != first, "an equal request is not checked again after an eviction")
+	check.That(t, refusalOf("k") != first, "the equal request of job k is not checked again after an eviction")
 }

@@ -59,7 +59,7 @@ func BenchmarkVotes(b *testing.B) {
 	runtime.GC()
 	began := time.Now()
 	for range checks {
-		check.Must(b, s.p.ledger.CheckEnqueue("q", s.p.reservationsOf, request, 1) != nil, "the request is admitted")
+		check.Must(b, s.p.ledger.CheckEnqueue("q", s.p.reservationsOf, request, 1) != nil, "the request is not refused")
 	}
 
 	oneCheck := time.Since(began) / checks
@@ -72,7 +72,7 @@ func BenchmarkVotes(b *testing.B) {
 	began = time.Now()
 	for _, waiting := range s.Ssn.Jobs {
 		_, refusal := s.p.checkEnqueue(waiting)
-		check.Must(b, refusal != nil, "a job is admitted")
+		check.Must(b, refusal != nil, "a job is not refused")
 	}
 
 	took := time.Since(began)
