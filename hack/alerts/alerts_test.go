@@ -377,9 +377,10 @@ func TestAlertsThatWaitForLongFireWithinTwoHours(t *testing.T) {
 	}
 }
 
-// TestSummariesNameWhatIsWrong: the summary of an alert names the reason, or the queue with its numbers or its tenant, so
-// that an administrator knows where to look. Volcano's own scheduler runs, queue research uses 6 of 4 H200, and a pod of
-// queue q waits for an hour before the scrapes begin. Its alert waits for a quarter of an hour more.
+// TestSummariesNameWhatIsWrong: the summary of an alert names the reason, or the queue with its numbers or its
+// tenant, so that an administrator knows where to look. Volcano's own scheduler runs, queue research uses 6 of 4
+// H200, and a pod of queue q waits for an hour before the scrapes begin. The alert for this pod waits for a quarter
+// of an hour more.
 func TestSummariesNameWhatIsWrong(t *testing.T) {
 	summaries := newScene(t, operator, waitingQueue,
 		`cardquota_enforced{reason="StockScheduler"} 0x60`,
@@ -398,7 +399,8 @@ func TestSummariesNameWhatIsWrong(t *testing.T) {
 }
 
 // TestEachAlertFiresInATest: the list has the alerts that the rows of the tests above want. config/prometheus has
-// exactly these, in this order. So a new alert fails this test until a row and the list have it.
+// exactly these, in this order. So a new alert fails this test until it is in the list, and it needs a row that fires
+// it.
 func TestEachAlertFiresInATest(t *testing.T) {
 	var names []string
 	for _, rule := range parsedRules(t) {

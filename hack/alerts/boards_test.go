@@ -144,9 +144,9 @@ func isNewSeries(path []promql.Node) bool {
 // TestTheBoardCountsTheFirstValueOfACounter: Prometheus sees no increase when a counter begins with 5, as it has no
 // value before. The panel "Evicted pods" of the board tide counts these 5, if the program could be scraped just
 // before. It counts them once, for the five minutes of its range. After a pause of the scrapes the same value is no
-// increase. Scrapes are 30 s apart. A counter with "_x20 5x20" has no value in 20 of them and begins with 5 after ten
-// minutes. "stale" ends a series. A process_start_time of -90000 is 25 hours before. The rows want the sum of the
-// panel at some times.
+// increase. Scrapes are 30 s apart. A counter with "_x20 5x20" has no value in the first 20 of them, and begins with
+// 5 after ten minutes. "stale" ends a series. A process_start_time of -90000 is 25 hours before. The rows want the
+// sum of the panel at some times.
 func TestTheBoardCountsTheFirstValueOfACounter(t *testing.T) {
 	const program = `job="s",instance="s"`
 	counter := func(values string) string {
@@ -200,9 +200,9 @@ func queryOf(t *testing.T, file, title string) string {
 
 // TestAMetricOfTwoLeadersCountsOnce: while another replica of a program becomes the leader, both serve series for a
 // moment. Boards and alerts must not add them up. A scrape is every 30 s. The old replica serves its value until
-// 10:30 ("2x21": 2 and 21 times more), and then ends ("stale"). The new one has no value in 19 scrapes ("_x19") and
-// serves its own from 9:30. So at 9:30, 10:00 and 10:30 both serve. The test asks at 10:00. Queue moved is of lab's
-// training for the old replica, and of shop's inference for the new one.
+// 10:30 ("2x21": 2 and 21 times more), and then ends ("stale"). The new one has no value in the first 19 scrapes
+// ("_x19") and serves its own from 9:30. So at 9:30, 10:00 and 10:30 both serve. The test asks at 10:00. Queue moved
+// is of lab's training for the old replica, and of shop's inference for the new one.
 func TestAMetricOfTwoLeadersCountsOnce(t *testing.T) {
 	ofBothReplicas := func(series, old, now string) []string {
 		name, labels, _ := strings.Cut(series, "{")

@@ -146,10 +146,10 @@ func TestABindingBeyondTheQuotaIsFound(t *testing.T) {
 	s.settleAndExpect(o, "I1 quota pod/break-quota/third")
 }
 
-// TestNoFalseAlarmWhenEachPodIsDeletedBeforeTheNextIsBound: deletions, bindings and changes of the quota follow
-// each other as fast as the API server accepts them. Each pod uses 2 H200, which is within the largest quota of
-// the last 10 s. The watches deliver these changes in any order, and the observer must not be wrong. Finally
-// one card more is a violation.
+// TestNoFalseAlarmWhenEachPodIsDeletedBeforeTheNextIsBound: deletions, bindings and changes of the quota follow each
+// other as fast as the API server accepts them, 60 times. The quota alternates between 2 and 1. Each pod uses 2 H200,
+// which is within the largest quota of the last 10 s. The watches deliver these changes in any order, and the
+// observer must not be wrong. Finally one card more is a violation.
 func TestNoFalseAlarmWhenEachPodIsDeletedBeforeTheNextIsBound(t *testing.T) {
 	s := newSceneOnCluster(t, "break-rush")
 	// No scheduler says why pods wait, and a busy machine takes long.
@@ -252,16 +252,16 @@ func TestAnEvictionByTheAPIIsFound(t *testing.T) {
 // violate invariant I5, and nothing does before.
 func TestAProcessThatPanicsIsFoundOnTheCluster(t *testing.T) {
 	s := newSceneOnCluster(t, "break-process")
-	gate := filepath.Join(t.TempDir(), "gate")
+	goOn := filepath.Join(t.TempDir(), "go-on")
 	process, err := s.cluster.StartProcess(t.Context(), cluster.ProcessSpec{
 		Name: "break-process", Path: "/bin/sh",
-		Args: []string{"-c", "until [ -e " + gate + " ]; do sleep 0.1; done; echo 'panic: runtime error' >&2; exit 2"},
+		Args: []string{"-c", "until [ -e " + goOn + " ]; do sleep 0.1; done; echo 'panic: runtime error' >&2; exit 2"},
 	})
 
 	s.Expect(err).NotTo(HaveOccurred())
 	o := s.startObserver(observer.Options{Processes: []observer.Followed{process}})
 	s.settleAndExpect(o)
-	s.Expect(os.WriteFile(gate, nil, 0o600)).To(Succeed())
+	s.Expect(os.WriteFile(goOn, nil, 0o600)).To(Succeed())
 	s.Eventually(process.Done(), "10s").Should(BeClosed())
 	s.settleAndExpect(o, "I5 process break-process", "I5 process break-process")
 }

@@ -78,10 +78,11 @@ func TestPlacementsOfCPUInATreeRespectGuaranteesAndDeserved(t *testing.T) {
 
 // TestAQueueOfATreeReclaimsCPU: with reclaimResources All the observer allows evictions for CPU by the rules of
 // reclaiming, and reports violation "eviction" for others. With Cards no pod may be evicted for CPU, so each row has
-// a violation then. By the tree a queue below what it deserves takes what others borrow, and of each resource of a
-// victim. By the service types ("by type") inference takes from training down to the guarantee. Scene: 64 cores and 8
-// H200. Tenant top deserves 32 cores, its leaves a and b deserve 16 cores and 2 H200 each. Queues other and inf
-// deserve 32 cores and 4 H200. Pod n waits; its victims have 8 cores each where a row says nothing else.
+// a violation then. By the tree a queue below what it deserves takes what others borrow. The queue of a victim must
+// borrow of each resource that the victim has. By the service types ("by type") inference takes from training down to
+// the guarantee. Scene: 64 cores and 8 H200. Tenant top deserves 32 cores, its leaves a and b deserve 16 cores and 2
+// H200 each. Queues other and inf deserve 32 cores and 4 H200. Pod n waits; its victims have 8 cores each where a row
+// says nothing else.
 func TestAQueueOfATreeReclaimsCPU(t *testing.T) {
 	// Queue b uses 24 cores and deserves 16, so it borrows 8.
 	const bBorrows = `

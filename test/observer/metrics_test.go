@@ -123,6 +123,7 @@ func TestTheOperatorCountsEachBindingOnce(t *testing.T) {
 		return fmt.Sprintf("operator cardquota_pod_bound_seconds_count{service_type=\"training\",card=%q} %d\n", card, pods)
 	}
 
+	// The operator must count a pod only if the API server dated its binding: scheduled= is the second of that date.
 	const aIsBound = `
 		wait 10s
 	` + placeA + `
