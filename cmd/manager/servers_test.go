@@ -20,8 +20,9 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// TestMetricsAreServedWithinLimits: the page of metrics is served over HTTP/1.1 only, because one HTTP/2 connection could open many
-// streams. With --secure-metrics it needs TLS and a token, which this client has not, so the answer is 401.
+// TestMetricsAreServedWithinLimits: the page of metrics is served over HTTP/1.1 only, because one HTTP/2 connection
+// could open many streams. With --secure-metrics it needs TLS and a token, which this client does not have, so the
+// answer is 401.
 func TestMetricsAreServedWithinLimits(t *testing.T) {
 	check.NoError(t, streamLists()) // as main does before its first client: client-go asks for it once
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "cardquota_ready 1") })

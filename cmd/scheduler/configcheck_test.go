@@ -67,9 +67,9 @@ func TestPreemptAndReclaimMayBeAddedToTheShippedConfiguration(t *testing.T) {
 	}
 }
 
-// TestVolcanoAcceptsWhatValidateAccepts: the scheduler checks a configuration before Volcano parses it, and adds the hash of the
-// text as an argument of plugin capacity-card, which the heartbeat states later. Volcano must accept each text that our check
-// accepts, and read nothing else from it than without the hash.
+// TestVolcanoAcceptsWhatValidateAccepts: the scheduler checks a configuration before Volcano parses it. It adds the
+// hash of the text as an argument of plugin capacity-card, which the heartbeat states later. Volcano must accept each
+// text that our check accepts, and read the same from it as without the hash.
 func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 	for t, text := range check.Cases(t, validTexts(t)) {
 		known := registeredNames("")

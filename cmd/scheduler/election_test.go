@@ -183,9 +183,9 @@ func TestLeaderStopsWhenAnotherSchedulerAppears(t *testing.T) {
 	}
 }
 
-// TestACandidateWithdrawsWhileAnotherSchedulerRuns: a replica tries every 2 seconds to take the Lease that "leader" has. When pod
-// "one" of Volcano's own scheduler runs, it stops trying, and does not take the Lease although it is deleted. It leads
-// when the pod is gone.
+// TestACandidateWithdrawsWhileAnotherSchedulerRuns: a replica tries every 2 seconds to take the Lease that "leader"
+// has. When pod "one" of Volcano's own scheduler runs, the replica stops trying. It does not take the Lease even when
+// the Lease is deleted. It leads when the pod is gone.
 func TestACandidateWithdrawsWhileAnotherSchedulerRuns(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		e := newElectionFixture(newOtherSchedulersFixture(), leaseHeldBy("leader")).startRunElections(t)
@@ -207,8 +207,9 @@ func TestACandidateWithdrawsWhileAnotherSchedulerRuns(t *testing.T) {
 	})
 }
 
-// TestLeaderChecksForOtherSchedulersBeforeItStarts: Volcano's own scheduler may have started while ours waited for the Lease, and the
-// watch may not have reported its pod "late" yet. So a new leader lists the pods before it places any, and ends.
+// TestLeaderChecksForOtherSchedulersBeforeItStarts: Volcano's own scheduler may have started while ours waited for the
+// Lease, and the watch may not have reported its pod "late" yet. So a new leader lists the pods of schedulers before it
+// places any pod. Here it finds "late", and ends with an error that names it.
 func TestLeaderChecksForOtherSchedulersBeforeItStarts(t *testing.T) {
 	work := &leader{others: newOtherSchedulersFixture(otherSchedulerPod("late", "n", "Running")).otherSchedulers}
 	check.Says(t, work.leadBehind(newFence())(t.Context()), "another scheduler runs in pod ns/late,")

@@ -122,7 +122,7 @@ func TestDefaultConfigurationCannotBeSwitchedOn(t *testing.T) {
 	check.Equal(t, "the default configuration is disabled", true, f.volcano.DisableDefaultSchedulerConfig)
 }
 
-// TestInvalidFlagsAreRefused: the scheduler ends at its start with the flag and what is wrong with it.
+// TestInvalidFlagsAreRefused: the scheduler ends at its start with an error that says what is wrong with a flag.
 func TestInvalidFlagsAreRefused(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		args []string

@@ -121,7 +121,7 @@ func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 
 	check.Value(b.client.CoordinationV1().Leases("ns").Patch(t.Context(), enforcement.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{}))(t)
 
-	b.lease = nil // it has no label; a real API server would answer its update with a conflict
+	b.lease = nil // it lacks the label; a real API server would answer its update with a conflict
 	b.faulty.Store("the text is bad")
 	session := b.session("a", time.Millisecond)
 	session.Problem = "an argument is bad"
@@ -138,9 +138,10 @@ func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 	g.Expect(lease.Labels).To(HaveKeyWithValue("team", "infra"))
 }
 
-// TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport: the API server does not answer the first write of a heartbeat. Four sessions
-// end meanwhile, and none waits. When the answer comes, the report of the newest one is written, and those between are
-// dropped: 2 writes. Without another session there is no further heartbeat.
+// TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport: the API server does not answer the first write of a
+// heartbeat. Four sessions end meanwhile, and none waits. When the answer comes, the report of the newest session is
+// written, and the reports of the three before it are dropped: 2 writes. Without another session there is no further
+// heartbeat.
 func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		b := newHeartbeatFixture()

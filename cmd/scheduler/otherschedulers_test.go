@@ -60,9 +60,9 @@ func TestMessagesNameThreePodsAtMost(t *testing.T) {
 	check.Equal(t, "message without a pod", "", describePods(podsOfOtherSchedulers(nil, "")))
 }
 
-// TestReplicasOfOneReplicaSetAreNotOtherSchedulers: an administrator may put our image into Volcano's own Deployment, and then our
-// replicas have the label of Volcano's scheduler too. Pods of the ReplicaSet of this process, "own", are ours. Any other pod
-// with the label is another scheduler, and the message names it.
+// TestReplicasOfOneReplicaSetAreNotOtherSchedulers: an administrator may put our image into Volcano's own Deployment,
+// and then our replicas have the label of Volcano's scheduler too. Pod "own" is that of this process, and the other
+// pods of its ReplicaSet are ours too. Any other pod with the label is another scheduler, and the message names it.
 func TestReplicasOfOneReplicaSetAreNotOtherSchedulers(t *testing.T) {
 	withoutOwner := func(name string) *corev1.Pod { return otherSchedulerPod(name, "n", corev1.PodRunning).Obj() }
 	replica := func(name, replicaSet string) *corev1.Pod {
@@ -85,8 +85,9 @@ func TestReplicasOfOneReplicaSetAreNotOtherSchedulers(t *testing.T) {
 	}
 }
 
-// TestPodsInTenantNamespacesAreIgnored: a tenant could stop the scheduler by a pod with the label of Volcano's. So only pods in the
-// namespaces of the scheduler (cards) and of Volcano count. A namespace that is given twice is listed once.
+// TestPodsInTenantNamespacesAreIgnored: a tenant could stop the scheduler by a pod with the label of Volcano's
+// scheduler; here every pod matches. So only pods in the namespaces of the scheduler (cards) and of Volcano count. A
+// namespace that is given twice is listed once.
 func TestPodsInTenantNamespacesAreIgnored(t *testing.T) {
 	client := fake.NewClientset()
 	for _, namespace := range []string{"cards", "tenant", "volcano-system"} {

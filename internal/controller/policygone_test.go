@@ -130,9 +130,9 @@ func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
 	check.That(t, first.PolicyInForce(nil) == nil, "a policy is in force although there is no ConfigMap")
 }
 
-// TestAnOperatorWithEarlierRightsStarts: the ClusterRole of an earlier version does not allow to read the ConfigMap that keeps the
-// policy in force. That version wrote none, so the operator starts without it. After any other error it may lack what
-// is in force, so it ends, and Kubernetes starts it again.
+// TestAnOperatorWithEarlierRightsStarts: the ClusterRole of an earlier version does not allow to read the ConfigMap
+// that keeps the policy in force. That version wrote no such ConfigMap, so the operator starts without it. After any
+// other error it may lack what is in force, so it ends, and Kubernetes starts it again.
 func TestAnOperatorWithEarlierRightsStarts(t *testing.T) {
 	restore := func(answer error) error {
 		fails := interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {

@@ -87,8 +87,9 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 	check.Equal(t, "cards while the spec is invalid", got.Cards, StatusFor(f).Cards)
 }
 
-// TestCardsOfAPolicy: entries of spec.cards name the cards of nodes. Those in the status are in force. Until the first policy is
-// in force, a program that waits for it expects the written ones. An invalid spec has none.
+// TestCardsOfAPolicy: entries of spec.cards name the cards of nodes. The entries in the status are in force
+// (CardMappings). Until the first policy is in force, a program that waits for it expects the entries of the spec
+// (ExpectedMappings). From an invalid spec it expects none.
 func TestCardsOfAPolicy(t *testing.T) {
 	f := newStatusInput()
 	f.Effective.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI210"}}

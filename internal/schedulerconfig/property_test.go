@@ -85,8 +85,8 @@ func comment(t *rapid.T) string {
 	return rapid.SampledFrom([]string{"", "", " # note", "\n    # below"}).Draw(t, "comment")
 }
 
-// TestStampingKeepsTheMeaning: WithHash writes the whole text again. For random valid texts, with comments, quotes, switches and
-// arguments in any order, nothing but the hash is another value then.
+// TestStampingKeepsTheMeaning: WithHash writes the whole text again. The texts are random and valid, with comments,
+// quotes, switches and arguments in any order. The new text has the hash, and all other values are the same.
 func TestStampingKeepsTheMeaning(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		text := texts().Draw(t, "text")

@@ -6,8 +6,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// FuzzRender: from any text Render makes what assertRendered computes by rules that are written a second time, or refuses it and
-// returns nothing. The mode draws the reclaim action of the policy.
+// FuzzRender: from any text Render makes what assertRendered computes by rules that are written a second time, or
+// refuses it and returns nothing. The mode selects the reclaim action of the policy: cardreclaim, reclaim or none.
 func FuzzRender(f *testing.F) {
 	texts, _ := goldens(f)
 	for _, text := range texts {

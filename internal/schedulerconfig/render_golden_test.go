@@ -76,8 +76,8 @@ func assertReadAlike(t *testing.T, text string) {
 	check.Equal(t, "two readers disagree", same, old)
 }
 
-// TestBasesAreTheConfigurationsOfTheirNames: bases ours and ours_pods are the configuration that this project ships, and
-// built_in_1_14 the one that Volcano 1.14 uses without any.
+// TestBasesAreTheConfigurationsOfTheirNames: bases ours and ours_pods are the configuration that this project ships,
+// and built_in_1_14 is the one that Volcano 1.14 has built in.
 func TestBasesAreTheConfigurationsOfTheirNames(t *testing.T) {
 	raw := check.Value(os.ReadFile(filepath.Join("..", "..", "config", "scheduler", "configmap.yaml")))(t)
 	var shipped struct{ Data map[string]string }

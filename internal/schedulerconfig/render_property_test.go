@@ -62,9 +62,9 @@ func TestRenderIsExactOnAnyBase(t *testing.T) {
 	})
 }
 
-// TestRenderingForgetsAnEarlierPolicy: a base may be a text that was rendered for an earlier policy. Rendered for the current one,
-// it is the same as from the base of before, and capacity-card of the earlier policy is named as replaced. Both policies
-// want the same actions, because what Render writes there looks like the author's.
+// TestRenderingForgetsAnEarlierPolicy: a base may be a text that was rendered for an earlier policy. Rendered for the
+// current policy, it gives the same text as the first base does, and capacity-card of the earlier policy is named as
+// replaced. Both policies want the same actions here, because Render takes the actions that it wrote for the author's.
 func TestRenderingForgetsAnEarlierPolicy(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		base := configurations(false).Draw(t, "base")

@@ -167,7 +167,7 @@ func TestBypassGuardedNamesMissingCardsAndRefusedWrites(t *testing.T) {
 }
 
 // TestRememberedResourcesAreReadSortedAndOnce: the annotation on the bypass policy lists the card resources, and a user
-// may have edited it. Blanks and repetitions are dropped.
+// may have edited it. The names are sorted. Blanks, empty names and repetitions are dropped.
 func TestRememberedResourcesAreReadSortedAndOnce(t *testing.T) {
 	for text, want := range map[string][]corev1.ResourceName{
 		"": nil, ",": nil, "b,a": {"a", "b"}, " a , a": {"a"},

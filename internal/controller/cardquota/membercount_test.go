@@ -89,10 +89,11 @@ func (r *Reconciler) members(ctx context.Context, queue string) (members cardquo
 	})
 }
 
-// TestManyDeletedCardQuotasShareTheListsOfMembers: before the operator deletes the queue of a deleted CardQuota, it lists
-// all PodGroups and pods from the API server, since one may be in the queue that the cache does not have yet. With 200 deleted
-// CardQuotas, one count answers all that wait for it. Eight workers need at most three counts: one for the first worker,
-// one for the other seven, and one for all that those put off. Each lists 3,000 pods and 375 PodGroups in pages.
+// TestManyDeletedCardQuotasShareTheListsOfMembers: before the operator deletes the queue of a deleted CardQuota, it
+// lists all PodGroups and pods from the API server. The cache may lack a new one of that queue. One count answers all
+// CardQuotas that wait for it. Eight workers need at most three counts for 200 deleted CardQuotas: one for that of the
+// first worker, one for those of the other seven, and one for all that were put off. Each lists 3,000 pods and 375
+// PodGroups in pages.
 func TestManyDeletedCardQuotasShareTheListsOfMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const (

@@ -113,8 +113,8 @@ func TestCardsWithoutNumbersHaveNoSeries(t *testing.T) {
 	}
 }
 
-// TestSeriesEndWithTheirNumbers: queue q uses 2 cards without quota, and then none. Its series end, so that no alert goes
-// on for their last value. Only the information about the queue stays.
+// TestSeriesEndWithTheirNumbers: queue q uses 2 cards without quota, and then no card. The series of its cards end, so
+// that no alert goes on for their last value. Only the information about the queue stays.
 func TestSeriesEndWithTheirNumbers(t *testing.T) {
 	s := newMetricsCollector()
 	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Physical: 8, Used: 2, OverQuotaBy: 2}}})

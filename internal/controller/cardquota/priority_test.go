@@ -64,8 +64,8 @@ func TestALoweredQuotaOvertakesTenThousandStatuses(t *testing.T) {
 	check.That(t, priority < 0, "priority of what a count woke: %d", priority)
 }
 
-// TestChangesThatTakeCardsAwayOvertake: only a change by which a queue may use fewer cards is urgent, since more pods could
-// start under the old quota. A change of the status alone keeps the generation.
+// TestChangesThatTakeCardsAwayOvertake: only a change by which a queue may use fewer cards is urgent and overtakes
+// other reconciles. Under the old quota more pods could start. A change of the status alone keeps the generation.
 func TestChangesThatTakeCardsAwayOvertake(t *testing.T) {
 	deleted := changeQuota(8, 8)
 	deleted.ObjectNew.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
@@ -188,8 +188,9 @@ func TestUrgentQueuesDoNotWait(t *testing.T) {
 	check.Equal(t, "delays", map[string]time.Duration{"a": 0, "c": 100 * time.Millisecond}, spreadOver(refreshed, urgent))
 }
 
-// TestOldNumbersAreCountedOnce: six counts within no time put off the numbers of 1, 101, … 501 CardQuotas, each for as long
-// as so many statuses take. One count follows for all of them, in the two minutes that the test waits.
+// TestOldNumbersAreCountedOnce: six counts at the same moment put off the numbers of 1, 101, … 501 CardQuotas. Each
+// puts them off for as long as the writes of so many statuses take. One later count is for all of them: within the two
+// minutes that the test waits there is no second one.
 func TestOldNumbersAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, nodes := podsOfScheduler(16, "volcano")

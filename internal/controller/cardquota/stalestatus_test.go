@@ -187,8 +187,9 @@ func TestAChangeOfAnotherManagerIsReportedDespiteALateStatus(t *testing.T) {
 	check.Equal(t, "reason after the change", v1alpha1.ReasonForeignChangeReplaced, reason())
 }
 
-// TestAFailedApplyForgetsTheLastWrite: an apply that fails may have been stored all the same, when only the answer was lost. Then
-// the last version that the operator knows is too old, and it must read the Queue from the API server next time.
+// TestAFailedApplyForgetsTheLastWrite: an apply that fails may have been stored all the same, when only the answer was
+// lost. Then the last version that the operator knows is too old, so it is forgotten: the operator must read the Queue
+// from the API server next time.
 func TestAFailedApplyForgetsTheLastWrite(t *testing.T) {
 	r, api := newLLMReconciler(t)
 	r.reconcileAll(t)

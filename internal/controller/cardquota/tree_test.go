@@ -123,9 +123,9 @@ func TestAPartOfTheTreeHasTheNumbersOfTheWholeTree(t *testing.T) {
 	}
 }
 
-// TestQueuesWithoutCardQuotasCountAtEveryLevel: a Queue that an administrator writes by hand has no CardQuota, but its numbers
-// count in the queues above it. Such Queues may have others below them, and even form a cycle: "by-hand" is above
-// "deeper", and below it. Each is found once or more, and the search ends.
+// TestQueuesWithoutCardQuotasCountAtEveryLevel: a Queue that an administrator writes by hand has no CardQuota, but its
+// numbers count in the queues above it. Such Queues may have others below them, and even form a cycle: "by-hand" is
+// above "deeper", and below it. The search finds each Queue at least once, and ends.
 func TestQueuesWithoutCardQuotasCountAtEveryLevel(t *testing.T) {
 	below := map[string][]string{
 		"team":    {"by-hand", "other"},

@@ -254,9 +254,10 @@ func TestMetricOfCardSecondsIsWellFormed(t *testing.T) {
 	check.Equal(t, "problems that Prometheus' linter finds", nil, check.Value(testutil.CollectAndLint(s.k))(t))
 }
 
-// TestOnePartThatCannotBeWrittenStopsNoOther: tenants a and b have 10 card-seconds each, in two ConfigMaps. An administrator made
-// that of a immutable. Both use a card for an hour, and the sum of b grows meanwhile. The leader adds nothing for the first
-// minute, before its first count. A gauge says until when all sums are stored, for an alert.
+// TestOnePartThatCannotBeWrittenStopsNoOther: tenants a and b have 10 card-seconds each, in two ConfigMaps. An
+// administrator made the ConfigMap of tenant a immutable. Both use a card for an hour, and the sum of b grows
+// meanwhile. The leader adds nothing for the first minute, before its first count. A gauge says until when all sums are
+// stored, for an alert.
 func TestOnePartThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	s := newScene(t)
 	s.storeTwoParts()

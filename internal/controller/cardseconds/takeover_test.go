@@ -17,8 +17,9 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestAReplicaThatNoLongerLeadsStoresNothing: a replica that stood still past its lease goes on while another one leads. Its
-// store fails, or 2 cards would count twice. The sum is 60 of the first leader and 2 × 20 seconds of the second one.
+// TestAReplicaThatNoLongerLeadsStoresNothing: a replica that stood still past its lease goes on while another one
+// leads. Its store must fail: else 2 cards would count twice. The sum is 60 of the first leader and 2 × 20 seconds of
+// the second one.
 func TestAReplicaThatNoLongerLeadsStoresNothing(t *testing.T) {
 	s := newScene(t)
 	s.use(2)
@@ -251,8 +252,8 @@ func TestADeletedPartIsWrittenAgain(t *testing.T) {
 	s.expectServedAfter(30*time.Second, "half a minute later", 90)
 }
 
-// TestAReplicaThatLeadsAgainGoesOnWithWhatIsStored: the second replica led for a moment and gave up. The first one finds by a
-// conflict that the sums belong to the other, loads them, and counts from then on.
+// TestAReplicaThatLeadsAgainGoesOnWithWhatIsStored: the second replica led for a moment and gave up. The first replica
+// finds by a conflict that the sums belong to the second one. It loads them, and counts from then on.
 func TestAReplicaThatLeadsAgainGoesOnWithWhatIsStored(t *testing.T) {
 	s := newScene(t)
 	s.use(1)

@@ -196,9 +196,9 @@ func TestALeaderWithoutAHeartbeatIsTheStockScheduler(t *testing.T) {
 	}
 }
 
-// TestPodsOfTheStockSchedulerEndEnforcement: a pod with the label of Volcano's scheduler that may run places pods without
-// quotas. It counts in the namespaces of the scheduler and of Volcano, so that no tenant ends enforcement by a label. A pod
-// without a node, or one that has ended, places none.
+// TestPodsOfTheStockSchedulerEndEnforcement: a pod with the label of Volcano's scheduler that may run places pods
+// without quotas. Such a pod counts in the namespaces of the scheduler and of Volcano, so that no tenant ends
+// enforcement by a label. A pod without a node, or one that has ended, places no pods.
 func TestPodsOfTheStockSchedulerEndEnforcement(t *testing.T) {
 	s := newEnforcedScene(t)
 	pod := func(namespace, name, app string) *builder.PodBuilder {

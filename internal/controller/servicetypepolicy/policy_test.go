@@ -57,8 +57,8 @@ func TestTheConfigurationIsRendered(t *testing.T) {
 	check.Equal(t, "events after a change of the base", 0, len(w.takeEvents()))
 }
 
-// TestPriorityClassesFollowThePolicy: a policy that lists one class, gold, has that one. The four of the defaults, which the
-// operator created, are deleted.
+// TestPriorityClassesFollowThePolicy: the operator created the four PriorityClasses of the defaults. Then the policy
+// lists one class, gold: the operator creates it, and deletes the four.
 func TestPriorityClassesFollowThePolicy(t *testing.T) {
 	w := newSettledScene(t)
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) {
@@ -68,8 +68,9 @@ func TestPriorityClassesFollowThePolicy(t *testing.T) {
 	check.Equal(t, "PriorityClasses", []string{"gold"}, w.classNames())
 }
 
-// TestAPolicyThatIsBeingDeletedCreatesNothing: another client's finalizer keeps a deleted policy for a while. The operator does not
-// create the ConfigMap again that was deleted too: no owner would take it away later.
+// TestAPolicyThatIsBeingDeletedCreatesNothing: another client's finalizer keeps a deleted policy for a while. A user
+// has deleted the rendered ConfigMap too. The operator does not create it again, since its owner, the policy, is about
+// to go.
 func TestAPolicyThatIsBeingDeletedCreatesNothing(t *testing.T) {
 	w := newSettledScene(t)
 	w.must(w.client.Delete(w.Context(), w.rendered()))
