@@ -281,7 +281,7 @@ func TestAReleaseMustBeNewerThanTheOneThatItReplaces(t *testing.T) {
 }
 
 // TestWritingABundleRemovesTheFilesOfTheOneBefore: a file that is no longer generated must not stay in bundle/. The second
-// bundle lacks a.yaml, changes b.yaml and adds c.yaml.
+// bundle has no a.yaml, another b.yaml and a new c.yaml.
 func TestWritingABundleRemovesTheFilesOfTheOneBefore(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "bundle")
 	first := map[string][]byte{"manifests/a.yaml": []byte("a"), "manifests/b.yaml": []byte("b")}

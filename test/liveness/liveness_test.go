@@ -115,13 +115,14 @@ func playAndExpectFailures(t *testing.T, sequences map[string]sequenceCase) {
 	})
 }
 
-// TestASchedulerThatDoesLessThanItMustIsFound: the checks of the random sequences must find a scheduler that lacks a
-// part. "policy without=allocate" is one that starts nothing, "without=cardreclaim" one that takes nothing back. Node
-// n has 2 cards A. Queues inf (inference) and tra (training) have a quota of 2 each, and inference may reclaim from
-// training. "job i queue=inf min=2 pending=2" is a gang of two pods that waits, with a card each; "running=n*2" are
-// two pods that run on n. A line "session 2: job b" adds job b before the second session. Each row wants the failure
-// that the checks find. "fits and waits" is found after a few sessions in which nothing else waits, and "… for ever"
-// once the cluster is at rest. "promised" is a gang for which sessions keep nodes, but never bind it.
+// TestASchedulerThatDoesLessThanItMustIsFound: the checks of the random sequences must find a scheduler without one
+// of its actions. "policy without=allocate" is one that starts nothing, "without=cardreclaim" one that takes nothing
+// back. Node n has 2 cards A. Queues inf (inference) and tra (training) have a quota of 2 each, and inference may
+// reclaim from training. "job i queue=inf min=2 pending=2" is a gang of two pods that waits, with a card each;
+// "running=n*2" are two pods that run on n. A line "session 2: job b" adds job b before the second session. Each row
+// wants the failure that the checks find. "fits and waits" is found after a few sessions in which nothing else waits,
+// and "… for ever" once the cluster is at rest. "promised" is a gang for which sessions keep nodes, but never bind
+// it.
 func TestASchedulerThatDoesLessThanItMustIsFound(t *testing.T) {
 	const fleet = `
 		node n model=A cards=2

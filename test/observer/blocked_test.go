@@ -98,7 +98,7 @@ func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 		"QueueNotFound: queue q exists": {
 			after11s(`blocked=pod:a,card:H200,count:1,reason:QueueNotFound`), "truth",
 		},
-		"holders: x is said to use 8, and uses 7": {
+		"holders: the entry says that x uses 8, and x uses 7": {
 			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard`, `holder=pod:x,queue:r,count:8`), "truth",
 		},
 		"holders: x is missing": {
@@ -107,14 +107,14 @@ func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 		"holders: QuotaExhausted names x, which is of queue r": {
 			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:QuotaExhausted`, `holder=pod:x,queue:r,count:7`), "truth",
 		},
-		"holders: x is said to be of training, and its queue has no type": {
+		"holders: the entry says that x is of training, and the queue of x has no type": {
 			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard`, `holder=pod:x,queue:r,serviceType:training,count:7`),
 			"truth",
 		},
-		"holders: x is said to have no type, and its queue is of training": {
+		"holders: the entry says no type of x, and the queue of x is of training": {
 			xOfTrainingUsesSeven + after11s(`blocked=pod:a,card:H200,count:2,reason:NoFreeCard`, `holder=pod:x,queue:r,count:7`), "truth",
 		},
-		"holders: x is said to be of training, as its queue is": {
+		"holders: the entry says that x is of training, as the queue of x is": {
 			xOfTrainingUsesSeven + after11s(
 				`blocked=pod:a,card:H200,count:2,reason:NoFreeCard`,
 				`holder=pod:x,queue:r,serviceType:training,count:7`,

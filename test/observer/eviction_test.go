@@ -17,11 +17,12 @@ func newSceneOfTrainingAndInference() *scene {
 		load queue training quota=H200:8 serviceType=training priority=20000 reclaimable=true`)
 }
 
-// TestWhoMayBeEvictedForWhom: preempt evicts pods of lower priority in the same queue. Reclaim and cardreclaim
-// evict pods of other queues, of a service type from which theirs may reclaim, if that queue is reclaimable and
-// has a lower priority. Queue inference has priority 80000, queue training 20000 and is reclaimable. A row
-// describes ("make") the pods victim and waiting. Then victim runs on node h200-0 of 8 H200, waiting waits,
-// victim is evicted and waiting is placed. "eviction" is an eviction outside these rules.
+// TestWhoMayBeEvictedForWhom: preempt evicts pods of lower priority in the same queue. Reclaim and cardreclaim evict
+// pods of other queues, of a service type from which theirs may reclaim, if that queue is reclaimable and has a lower
+// priority. Queue inference has priority 80000, queue training 20000 and is reclaimable. A row describes ("make") the
+// pods victim and waiting. Then victim runs on node h200-0 of 8 H200, waiting waits, victim is evicted and waiting is
+// placed. The observer reports violation "eviction" for an eviction outside these rules; "tolerated" is one that it
+// does not report yet.
 func TestWhoMayBeEvictedForWhom(t *testing.T) {
 	const ofOneQueue = `
 		make pod victim queue=training cards=1 priority=1

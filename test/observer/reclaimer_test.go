@@ -140,10 +140,10 @@ func TestEveryVictimHasAPodThatIsPlacedForIt(t *testing.T) {
 	})
 }
 
-// TestNoGangIsLeftBelowItsMinimum: cardreclaim and preempt evict a gang as a whole, or only what is above its minimum.
-// The observer reports a gang that runs below its minimum for 10 s. Volcano's own reclaim evicts single pods,
-// and leaves the rest to the policies of the job. Pods a, b and c of training run; the evictions are for p,
-// which is placed.
+// TestNoGangIsLeftBelowItsMinimum: cardreclaim and preempt evict a gang as a whole, or only what is above its
+// minimum. The observer reports a gang that runs below its minimum for 10 s; before, the gang is "tolerated".
+// Volcano's own reclaim evicts single pods, and leaves the rest to the policies of the job. Pods a, b and c of
+// training run; the evictions are for p, which is placed.
 func TestNoGangIsLeftBelowItsMinimum(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ steps, wantAfter9s, wantAfter11s string }{
 		"cardreclaim evicts 1 of 3 pods, the gang needs 3": {`run g min=3 pods=a,b,c; evict a by=cardreclaim`, "tolerated", "eviction"},

@@ -16,26 +16,26 @@ func TestSolveForQuotasByLevel(t *testing.T) {
 			quota A left=2,3,2
 			pending pods=2 cards=1 nodes=free
 			job gang running=full*2 level=1 releases=A loss=1`},
-		"root lacks quota: the cheaper job, that of level 2": {want: "other", scene: nodes + `
+		"root has no quota left: the cheaper job, that of level 2": {want: "other", scene: nodes + `
 			quota A left=5,5,0
 			pending pods=1 cards=1 nodes=free
 			job sibling running=full level=1 releases=A loss=9
 			job other running=full level=2 releases=A loss=5`},
-		"the parent lacks quota too: the sibling, although it loses more": {want: "sibling", scene: nodes + `
+		"the parent has no quota left either: the sibling, although it loses more": {want: "sibling", scene: nodes + `
 			quota A left=5,0,0
 			pending pods=1 cards=1 nodes=free
 			job sibling running=full level=1 releases=A loss=9
 			job other running=full level=2 releases=A loss=5`},
-		"the parent lacks quota, and the only job releases it in root": {want: "no plan", scene: nodes + `
+		"the parent has no quota left, and the only job releases it in root": {want: "no plan", scene: nodes + `
 			quota A left=5,0,0
 			pending pods=1 cards=1 nodes=free
 			job other running=full level=2 releases=A loss=5`},
-		"the own queue lacks quota, which no job of other queues releases": {want: "no plan", scene: nodes + `
+		"the own queue has no quota left, which no job of other queues releases": {want: "no plan", scene: nodes + `
 			quota A left=0,5,5
 			pending pods=1 cards=1 nodes=free
 			job sibling running=full level=1 releases=A loss=5
 			job other running=full level=2 releases=A loss=5`},
-		"3 cards: the parent lacks 1, root 3": {want: "sibling other1 other2", scene: nodes + `
+		"3 cards: the parent has 1 too few, root 3": {want: "sibling other1 other2", scene: nodes + `
 			quota A left=5,2,0
 			pending pods=3 cards=1 nodes=free
 			job costlySibling running=full level=1 releases=A loss=9
@@ -49,7 +49,7 @@ func TestSolveForQuotasByLevel(t *testing.T) {
 			job second running=full level=1 releases=A loss=2
 			job third running=full level=1 releases=A loss=3
 			job fourth running=full level=1 releases=A loss=4`},
-		"a pod of 4 cards, the parent lacks 3: 1 + 2 cards for a loss of 6": {want: "one two", scene: nodes + `
+		"a pod of 4 cards, the parent has 3 too few: 1 + 2 cards for a loss of 6": {want: "one two", scene: nodes + `
 			quota A left=9,1
 			pending pods=1 cards=4 nodes=free
 			job one running=full level=1 releases=A loss=1
@@ -97,18 +97,18 @@ func TestSolveForQuotasOfAllNodes(t *testing.T) {
 			quota A left=5; quota cpu left=6
 			pending pods=2 cards=1 nodes=free uses=cpu*3
 			job gang running=full level=1 releases=cpu loss=1`},
-		"the parent lacks 3 CPU: the cheaper of two jobs that release as much": {want: "cheaper", scene: nodes + `
+		"the parent has 3 CPU too few: the cheaper of two jobs that release as much": {want: "cheaper", scene: nodes + `
 			quota A left=5,5; quota cpu left=6,3
 			pending pods=2 cards=1 nodes=free uses=cpu*3
 			job cheaper running=full level=1 releases=cpu*4 loss=4
 			job costlier running=full level=1 releases=cpu*3 loss=5`},
-		"the parent lacks a card and CPU: one job that releases both loses 5, two jobs 6": {want: "both", scene: nodes + `
+		"the parent has no card and no CPU left: one job that releases both loses 5, two jobs 6": {want: "both", scene: nodes + `
 			quota A left=5,0; quota cpu left=5,0
 			pending pods=1 cards=1 nodes=free uses=cpu*3
 			job onlyCard running=full level=1 releases=A loss=3
 			job onlyCPU running=full level=1 releases=cpu*3 loss=3
 			job both running=full level=1 releases=A,cpu*3 loss=5`},
-		"the parent lacks 3 CPU, and all jobs together release 2": {want: "no plan", scene: nodes + `
+		"the parent has 3 CPU too few, and all jobs together release 2": {want: "no plan", scene: nodes + `
 			quota A left=5,5; quota cpu left=6,3
 			pending pods=2 cards=1 nodes=free uses=cpu*3
 			job first running=full level=1 releases=cpu loss=4

@@ -140,7 +140,7 @@ func TestSolveChoosesVictims(t *testing.T) {
 			job a1 running=a cpu=2 loss=1
 			job a2 running=a cpu=6 loss=3
 			job b1 running=b cpu=8 loss=9`},
-		"only CPU lacks: the gang with 8 CPU and no card": {want: "cpus", scene: `
+		"only CPU is missing: the gang with 8 CPU and no card": {want: "cpus", scene: `
 			node n cards=4
 			pending pods=1 cards=1 cpu=8
 			job cards running=n cpu=4 loss=1
