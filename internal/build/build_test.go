@@ -14,9 +14,9 @@ func TestShippedProgramsWaitAsLongAsWritten(t *testing.T) {
 	check.That(t, testClocks != "" || Wait(20*time.Second) == 20*time.Second, "20 s became %s", Wait(20*time.Second))
 }
 
-// TestLinkerSetsTheDivisorOfWaitingTimes: for tests the linker sets a name and the number by which waiting times are divided, such
-// as fast:4. Without a text they are not divided. A program with another text ends at once, because it would otherwise
-// test something else.
+// TestLinkerSetsTheDivisorOfWaitingTimes: for tests the linker sets a name and the number by which waiting times are
+// divided, such as fast:4. Without a text they are not divided. A program with another text ends at once, because it
+// would otherwise test something else.
 func TestLinkerSetsTheDivisorOfWaitingTimes(t *testing.T) {
 	for text, want := range map[string]time.Duration{"": 1, "x:1": 1, "fast:4": 4} {
 		check.Equal(t, fmt.Sprintf("divisor of %q", text), want, parseDivisor(text))

@@ -10,10 +10,10 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestEntriesFillTheFullestSlotWithRoom: closed days and months are entries in ConfigMaps, the slots. An entry goes
-// to the fullest slot that has room: with 500 KiB in slot 3 and 700 KiB in slot 5 of 800 KiB each, 50 KiB go to slot
-// 5 and 200 KiB to slot 3. An entry beyond the size of a slot goes nowhere. The key of an entry is its period, and the
-// part (0 to 15) of the sums that it has.
+// TestEntriesFillTheFullestSlotWithRoom: closed days and months are entries in ConfigMaps, the slots. A slot has 800
+// KiB. An entry goes to the fullest slot that has room. With 500 KiB in slot 3 and 700 KiB in slot 5, 50 KiB go to
+// slot 5 and 200 KiB to slot 3. An entry beyond the size of a slot goes nowhere. The key of an entry is its period,
+// and the part (0 to 15) of the sums that it has.
 func TestEntriesFillTheFullestSlotWithRoom(t *testing.T) {
 	var a Archive
 	check.Equal(t, "slots of an empty archive", Slots, len(a.SlotsFor(MaxPartSize)))

@@ -285,7 +285,7 @@ func TestTenThousandQueuesHaveRoom(t *testing.T) {
 }
 
 // TestAFullPartKeepsRoomForItsRows: sums get their part while their numbers are small, and a ConfigMap holds 1 MiB.
-// 20,000 queues fill a part, and then their numbers grow from 1 to a million cards, while a month begins and the one
+// 20,000 queues fill a part. Then their numbers grow from 1 to a million cards, while a month begins and the one
 // before is not closed. The largest part stays below 1 MiB with room for its metadata.
 func TestAFullPartKeepsRoomForItsRows(t *testing.T) {
 	few := map[Series]card.Count{}

@@ -28,9 +28,10 @@ func entry(manager, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
 }
 
-// TestProvenanceIsReadFromManagedFields: the API server records which client has set which field of a pod. A scheduler binds a
-// pod by another request, which leaves no record, so a record of nodeName means that its creator chose the node. A
-// record without the pod's spec was removed. The operator keeps only a reduced record, which must say the same.
+// TestProvenanceIsReadFromManagedFields: the API server records which client has set which field of a pod. A
+// scheduler binds a pod by another request, which leaves no record, so a record of nodeName means that its creator
+// chose the node. A record without the pod's spec was removed. The operator keeps only a reduced record, which must
+// say the same.
 func TestProvenanceIsReadFromManagedFields(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		record []metav1.ManagedFieldsEntry
@@ -68,11 +69,12 @@ func TestProvenanceIsReadFromManagedFields(t *testing.T) {
 	}
 }
 
-// TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses: such pods hold cards without a check of quotas. A pod is one if it
-// names another scheduler, if its creator chose its node, or if the record (managedFields) of who chose the node was removed
-// and our scheduler left no annotation with the charged queue. Only pods that run and are not terminating count, and only
-// with cards. The bypass has the cards of the charge, or the requested resource where the charge has none. In each row the
-// pod requests 2 NVIDIA-H200 and runs on node h200, placed by our scheduler, unless the row says otherwise.
+// TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses: such pods hold cards without a check of quotas. A pod is
+// one if it names another scheduler, or if its creator chose its node, by its record (managedFields). A pod whose
+// record was removed is one, too, unless it has the annotation of our scheduler with the charged queue. Only pods
+// that run and are not terminating count, and only with cards. The bypass has the cards of the charge, or the
+// requested resource where the charge has none. In each row the pod requests 2 NVIDIA-H200 and runs on node h200,
+// placed by our scheduler, unless the row says otherwise.
 func TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses(t *testing.T) {
 	inv := card.NewInventory(map[string]card.Node{
 		"h200":    {Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}},
@@ -223,9 +225,9 @@ func TestBypassesAreSortedByPod(t *testing.T) {
 	check.Equal(t, "order", []string{"lab/a", "lab/b", "lab/c"}, names)
 }
 
-// TestNodeNameSetByItsCreatorIsRemembered: a user who may patch the pod can rewrite the record as if a scheduler had bound it.
-// The operator remembers which record it read first, so the pod stays a bypass. It forgets a pod that is gone: another pod
-// with the same name is judged by its own record.
+// TestNodeNameSetByItsCreatorIsRemembered: a user who may patch the pod can rewrite the record as if a scheduler had
+// bound it. The operator remembers which record it read first, so the pod stays a bypass. It forgets a pod that is
+// gone: another pod with the same name is judged by its own record.
 func TestNodeNameSetByItsCreatorIsRemembered(t *testing.T) {
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}},
@@ -242,10 +244,11 @@ func TestNodeNameSetByItsCreatorIsRemembered(t *testing.T) {
 	check.Equal(t, "bypasses, a new pod with the rewritten record", 0, countBypasses(pod))
 }
 
-// TestTheFirstProvenanceDecides: a user who may patch a pod can rewrite or remove its record. That neither hides that its
-// creator chose the node, nor makes a bypass of a pod that a scheduler bound: the record that the operator read first
-// counts. Only if that one was removed, a later record of a chosen node counts. The record says that a scheduler bound the
-// pod (bound), that its creator chose the node (preset), or it was removed (erased). Each row reads two records in turn.
+// TestTheFirstProvenanceDecides: a user who may patch a pod can rewrite or remove its record. That neither hides that
+// its creator chose the node, nor makes a bypass of a pod that a scheduler bound. The record that the operator read
+// first counts. Only if that one was removed, a later record of a chosen node counts. The record says that a
+// scheduler bound the pod (bound), that its creator chose the node (preset), or it was removed (erased). Each row
+// reads two records in turn.
 func TestTheFirstProvenanceDecides(t *testing.T) {
 	const (
 		bound  = "bound"

@@ -106,12 +106,13 @@ func newBypass(pod, queue string, count card.Count) Bypass {
 	return Bypass{Pod: pod, Queue: queue, Cards: []card.Amount{{Name: "NVIDIA-H200", Count: count}}, Reason: "schedulerName is default-scheduler"}
 }
 
-// TestEnforcedIsTrueOnlyIfProven: condition Enforced of the policy says whether quotas are proven to hold. The proof is the
-// heartbeat, a Lease that our scheduler renews after each session with the hash of its configuration. It must be younger
-// than 20 seconds (StaleAfter), and no other scheduler and no pod with cards that bypassed ours may be known. Of
-// several reasons the message has the most specific. wantNextCheck is when the answer can change without a new heartbeat:
-// when the leader's Lease expires (in 14 seconds; in 10 with setLeader), when the heartbeat, which is a second old, becomes
-// stale, or 10 seconds after the configuration was written, in which the scheduler loads it (configLoadTimeout).
+// TestEnforcedIsTrueOnlyIfProven: condition Enforced of the policy says whether quotas are proven to hold. The proof
+// is the heartbeat, a Lease that our scheduler renews after each session with the hash of its configuration. It must
+// be younger than 20 seconds (StaleAfter), and no other scheduler and no pod with cards that bypassed ours may be
+// known. Of several reasons the message has the most specific. wantNextCheck is when the answer can change without a
+// new heartbeat. That is when the leader's Lease expires: in 14 seconds, with setLeader in 10. It is earlier when the
+// heartbeat, here a second old, becomes stale before. A new configuration has 10 seconds to be loaded
+// (configLoadTimeout).
 func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 	const stale = 20 * time.Second
 
@@ -394,9 +395,10 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 	}
 }
 
-// TestBypassCountsAgainstItsQueueOnly: pod lab/a of queue team, with 2 cards, and lab/b without a queue bypassed our scheduler.
-// The heartbeat also lists both pods as bound by a second scheduler. Enforced of the policy is False because of both. Enforced
-// of a CardQuota is False only because of pods in its own queue, and its message does not name the pod of no queue.
+// TestBypassCountsAgainstItsQueueOnly: pod lab/a of queue team, with 2 cards, and lab/b without a queue bypassed our
+// scheduler. The heartbeat also lists both pods as bound by a second scheduler. Enforced of the policy is False
+// because of both. Enforced of a CardQuota is False only because of pods in its own queue, and its message does not
+// name the pod of no queue.
 func TestBypassCountsAgainstItsQueueOnly(t *testing.T) {
 	f := newObservation()
 	f.Bypasses = []Bypass{newBypass("lab/a", "team", 2), newBypass("lab/b", "", 1)}
@@ -420,8 +422,8 @@ func TestBypassCountsAgainstItsQueueOnly(t *testing.T) {
 	check.Equal(t, "changed queues, the bypasses stay", nil, ChangedQueues(found, GroupByQueue(f.Bypasses)))
 }
 
-// TestOtherReasonsCountAgainstAllQueues: a pod that another scheduler has bound proves that a second scheduler runs. That counts
-// against every queue. Without a policy the condition of every queue is Unknown.
+// TestOtherReasonsCountAgainstAllQueues: a pod that another scheduler has bound proves that a second scheduler runs.
+// That counts against every queue. Without a policy the condition of every queue is Unknown.
 func TestOtherReasonsCountAgainstAllQueues(t *testing.T) {
 	ofPolicy := Evaluate(observe(addBoundByOthers("lab/c")))
 	got := EvaluateQueue("other", &ofPolicy, nil)

@@ -44,8 +44,8 @@ func TestReportIsWrittenToALease(t *testing.T) {
 	check.Equal(t, "Lease", want, newFullReport().Lease("ns"))
 }
 
-// TestWriteKeepsFieldsOfOthers: the scheduler writes into an existing Lease. Annotations and labels of others stay, and its own
-// annotations about problems go when there are none any more.
+// TestWriteKeepsFieldsOfOthers: the scheduler writes into an existing Lease. Annotations and labels of others stay,
+// and its own annotations about problems go when there are none any more.
 func TestWriteKeepsFieldsOfOthers(t *testing.T) {
 	lease := newFullReport().Lease("ns")
 	lease.ResourceVersion = "7"
@@ -62,8 +62,8 @@ func TestWriteKeepsFieldsOfOthers(t *testing.T) {
 	check.Equal(t, "labels", map[string]string{"a": "b"}, lease.Labels)
 }
 
-// TestTextsOfTheLeaseAreBounded: the operator shows the texts of the heartbeat in conditions and in terminals. So they are one
-// line without control characters, of bounded length, and at most five pods are named.
+// TestTextsOfTheLeaseAreBounded: the operator shows the texts of the heartbeat in conditions and in terminals. So
+// they are one line without control characters, of bounded length, and at most five pods are named.
 func TestTextsOfTheLeaseAreBounded(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		key   string
@@ -166,8 +166,8 @@ func TestIncompleteLeaseIsNoReport(t *testing.T) {
 	}
 }
 
-// TestMalformedReportsAreBounded: a client that may write the Lease must not get control characters or long texts into a status.
-// So a report is cleaned and cut when it is read, too.
+// TestMalformedReportsAreBounded: a client that may write the Lease must not get control characters or long texts
+// into a status. So a report is cleaned and cut when it is read, too.
 func TestMalformedReportsAreBounded(t *testing.T) {
 	lease := newFullReport().Lease("ns")
 	lease.Spec.HolderIdentity = ptr.To("a\nb")

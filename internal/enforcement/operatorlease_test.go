@@ -12,10 +12,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestOperatorLeadsWhileItsLeaseIsRenewed: kubectl cardquota finds out from the Lease of the operator's leader election whether
-// an operator leads, and from a label of the Lease also its version. An operator leads while the Lease has a holder and was
-// renewed less than a minute ago. A label value has no plus sign, so it becomes an underscore. A version that no label can
-// have is not written.
+// TestOperatorLeadsWhileItsLeaseIsRenewed: kubectl cardquota finds out from the Lease of the operator's leader
+// election whether an operator leads. A label of the Lease has the operator's version. An operator leads while the
+// Lease has a holder and was renewed less than a minute ago. A label value has no plus sign, so it becomes an
+// underscore. A version that no label can have is not written.
 func TestOperatorLeadsWhileItsLeaseIsRenewed(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	lease := func(holder string, age time.Duration) *coordinationv1.Lease {

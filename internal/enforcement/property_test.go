@@ -139,8 +139,8 @@ func TestRenewedHeartbeatsChangeNoCondition(t *testing.T) {
 	})
 }
 
-// TestEvaluateDoesNotChangeTheObservation: the operator evaluates one observation for the policy and for each queue, so none of
-// these calls may change it. Observations are random.
+// TestEvaluateDoesNotChangeTheObservation: the operator evaluates one observation for the policy and for each queue,
+// so none of these calls may change it. Observations are random.
 func TestEvaluateDoesNotChangeTheObservation(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawObservation(t)

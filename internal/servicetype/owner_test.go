@@ -32,10 +32,11 @@ func withTemplateHash(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// TestServiceTypeIsThatOfTheOwnersKind: the policy can give pods a service type by the kind of their controller. A key is a
-// kind, or a kind with its group: "Job" is Volcano's and Kubernetes', "Job.batch" only Kubernetes'. Where both keys fit, the
-// one with the group counts. A ReplicaSet controls the pods of a Deployment. The label pod-template-hash shows that the pod
-// is of a Deployment, and then a key of the Deployment comes before one of the ReplicaSet.
+// TestServiceTypeIsThatOfTheOwnersKind: the policy can give pods a service type by the kind of their controller. A
+// key is a kind, or a kind with its group: "Job" is Volcano's and Kubernetes', "Job.batch" only Kubernetes'. Where
+// both keys fit, the one with the group counts. A ReplicaSet controls the pods of a Deployment. The label
+// pod-template-hash shows that the pod is of a Deployment. Then the key of the Deployment comes before that of the
+// ReplicaSet.
 func TestServiceTypeIsThatOfTheOwnersKind(t *testing.T) {
 	vcjob := newController("batch.volcano.sh/v1alpha1", "Job")
 	batch := newController("batch/v1", "Job")

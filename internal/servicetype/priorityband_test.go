@@ -68,9 +68,9 @@ func TestBandEndsBelowTheNextHigherType(t *testing.T) {
 	check.That(t, !defined, "a type that is not defined has a band")
 }
 
-// TestPriorityIsCutToItsBand: notebook has priority 75,000, and the next type, inference, 80,000. So a CardQuota of notebook may
-// add 0 to 4999. Check refuses more, with a hint, for the webhook. PriorityFor cuts it, for CardQuotas that are older
-// than the policy.
+// TestPriorityIsCutToItsBand: notebook has priority 75,000, and the next type, inference, 80,000. So a CardQuota of
+// notebook may add 0 to 4999. Check refuses more, with a hint, for the webhook. PriorityFor cuts it, for CardQuotas
+// that are older than the policy.
 func TestPriorityIsCutToItsBand(t *testing.T) {
 	types := map[string]Type{"notebook": {Priority: 75000}, "inference": {Priority: 80000}}
 	notebook, _ := BandFor("notebook", types)

@@ -42,9 +42,9 @@ func TestUsualWorkloadsAreNotTooLarge(t *testing.T) {
 	}
 }
 
-// TestConcurrentValidationsAreBounded: any tenant can send requests, and dry runs of them, so at most 4 of them (maxConcurrent)
-// are validated at a time. Of 20 requests, 16 wait until the webhook is done with another one. A request whose caller has
-// gone is allowed without validation, with a warning.
+// TestConcurrentValidationsAreBounded: any tenant can send requests, and dry runs of them, so at most 4 of them
+// (maxConcurrent) are validated at a time. Of 20 requests, 16 wait until the webhook is done with another one. A
+// request whose caller has gone is allowed without validation, with a warning.
 func TestConcurrentValidationsAreBounded(t *testing.T) {
 	var now, most atomic.Int32
 	begun := make(chan struct{}, 100)
@@ -81,10 +81,10 @@ func TestConcurrentValidationsAreBounded(t *testing.T) {
 	check.That(t, answer.Result.Message != "validated", "a request is validated although its caller has gone")
 }
 
-// TestLargeRequestsWaitBeforeTheyAreRead: of requests of 64 KiB and more (largeBodyBytes) at most two are in memory. A third one
-// waits before its body is read, as long as the API server waits for its answer, and is then refused. The URL states this
-// timeout. The webhook takes 10 seconds (defaultTimeout) instead if the timeout is missing, negative or longer than that.
-// Small requests do not wait for large ones.
+// TestLargeRequestsWaitBeforeTheyAreRead: of requests of 64 KiB and more (largeBodyBytes) at most two are in memory.
+// A third one waits before its body is read, as long as the API server waits for its answer, and is then refused. The
+// URL states this timeout. The webhook takes 10 seconds (defaultTimeout) instead if the timeout is missing, negative
+// or longer than that. Small requests do not wait for large ones.
 func TestLargeRequestsWaitBeforeTheyAreRead(t *testing.T) {
 	l := newLimiter()
 	var read atomic.Int32

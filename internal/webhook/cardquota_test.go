@@ -68,8 +68,9 @@ func TestDenyCountsWhatTheCacheDoesNotHaveYet(t *testing.T) {
 	}
 }
 
-// TestRaisedParentCountsBeforeTheCacheHasIt: a user raises parent chat from 8 to 16 cards and then its child search. Before the
-// webhook refuses the child, it reads the parent from the API server, because the cache still has the old one.
+// TestRaisedParentCountsBeforeTheCacheHasIt: a user raises parent chat from 8 to 16 cards and then its child search.
+// Before the webhook refuses the child, it reads the parent from the API server, because the cache still has the old
+// one.
 func TestRaisedParentCountsBeforeTheCacheHasIt(t *testing.T) {
 	newTree := func(t *testing.T) *handlers { return newTreeHandlers(t, v1alpha1.QueueHierarchyTree) }
 	h := newHandlersWithLateCache(t, newTree, newTreeQuota("chat", "", 16))
@@ -106,9 +107,9 @@ func (c cachedReader) List(ctx context.Context, list client.ObjectList, options 
 	return err
 }
 
-// TestListsOfTheCacheAreNotContinued: a list from the API server may have a token, with which the next page is read. The cache
-// returns everything at once, and always a token with which nothing can be continued. If the webhook continued such a list,
-// it would never end.
+// TestListsOfTheCacheAreNotContinued: a list from the API server may have a token, with which the next page is read.
+// The cache returns everything at once, and always a token with which nothing can be continued. If the webhook
+// continued such a list, it would never end.
 func TestListsOfTheCacheAreNotContinued(t *testing.T) {
 	h := newHandlers(t, &v1alpha1.ServiceTypePolicy{})
 	h.inventory = eightCards{}

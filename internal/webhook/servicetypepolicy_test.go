@@ -19,11 +19,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWarningOfAMissingBaseDependsOnWhatWasRendered: the operator renders the scheduler's configuration from the policy and a
-// base, a ConfigMap of Volcano in namespace volcano. If the base is missing and our own ConfigMap, in namespace cards, says
-// that it was rendered from Volcano's default, there never was a base, and the operator uses the default again. If our
-// ConfigMap was rendered from a base, or does not exist, the operator waits for the base. The webhook warns of both. If
-// it cannot read one of the ConfigMaps, it does not warn.
+// TestWarningOfAMissingBaseDependsOnWhatWasRendered: the operator renders the scheduler's configuration from the
+// policy and a base, a ConfigMap of Volcano in namespace volcano. Here the base is missing. Our own ConfigMap, in
+// namespace cards, says from what it was rendered. From Volcano's default: there never was a base, and the operator
+// uses the default again. From a base, or without our ConfigMap: the operator waits for the base. The webhook warns
+// of both. If it cannot read one of the ConfigMaps, it does not warn.
 func TestWarningOfAMissingBaseDependsOnWhatWasRendered(t *testing.T) {
 	configMap := func(namespace, from string) client.Object {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: policy.ConfigMapName, Annotations: map[string]string{v1alpha1.AnnotationRenderedFrom: from}}}

@@ -42,10 +42,10 @@ func newTreeQuota(name, parent string, count int64) *v1alpha1.CardQuota {
 	return c
 }
 
-// TestWebhookOfCardQuotasKnowsTheTree: the webhook passes to the rules which parent and which siblings a CardQuota has. Parent
-// chat and its child search have a quota of 8 A each and deserve 4. A second child, ads, has 9 A and deserves 4. It is
-// refused for two reasons: chat has 8 A only, and both children together deserve 8, but chat 4. The user who deletes
-// chat reads that search is its child.
+// TestWebhookOfCardQuotasKnowsTheTree: the webhook passes to the rules which parent and which siblings a CardQuota
+// has. Parent chat and its child search have a quota of 8 A each and deserve 4. A second child, ads, has 9 A and
+// deserves 4. It is refused for two reasons: chat has 8 A only, and both children together deserve 8, but chat 4. The
+// user who deletes chat reads that search is its child.
 func TestWebhookOfCardQuotasKnowsTheTree(t *testing.T) {
 	h := newTreeHandlers(t, v1alpha1.QueueHierarchyTree)
 	result := check.Value(h.validateCardQuota(t.Context(), newTreeQuota("ads", "chat", 9), nil))(t)
@@ -86,10 +86,10 @@ func (k policyKept) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.Se
 	return policy.InForce(read, k.last)
 }
 
-// TestATreeOutlivesItsPolicyInWebhooks: a policy that is deleted by mistake must not lift the limits of parents. So the operator
-// keeps the tree, and the webhook asks the operator which policy is in force. There is no policy now. A child of 9 below a
-// parent of 8 is accepted if there never was a tree. After a policy with a tree it is refused, for two reasons as in
-// TestWebhookOfCardQuotasKnowsTheTree. The webhook of workloads then knows that chat is a parent.
+// TestATreeOutlivesItsPolicyInWebhooks: a policy that is deleted by mistake must not lift the limits of parents. So
+// the operator keeps the tree, and the webhook asks the operator which policy is in force. There is no policy now. A
+// child of 9 below a parent of 8 is accepted if there never was a tree. After a policy with a tree it is refused, for
+// two reasons as in TestWebhookOfCardQuotasKnowsTheTree. The webhook of workloads then knows that chat is a parent.
 func TestATreeOutlivesItsPolicyInWebhooks(t *testing.T) {
 	h := newTreeHandlers(t, v1alpha1.QueueHierarchyFlat)
 	check.NoError(t, h.cached.(client.Client).Delete(t.Context(), &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}))

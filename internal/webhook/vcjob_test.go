@@ -38,8 +38,8 @@ func TestCompleteJobKeepsOtherFields(t *testing.T) {
 	check.That(t, err != nil, "completed a job without a spec")
 }
 
-// TestResponseHasEveryErrorAndWarning: the API server shows the message of a refusal and sends each warning as an HTTP header.
-// So the message has all errors, they are also causes for programs, and a warning is one line.
+// TestResponseHasEveryErrorAndWarning: the API server shows the message of a refusal and sends each warning as an
+// HTTP header. So the message has all errors, they are also causes for programs, and a warning is one line.
 func TestResponseHasEveryErrorAndWarning(t *testing.T) {
 	path := field.NewPath("spec")
 	answer := responseFor(admission.Request{}, rules.Result{Errors: field.ErrorList{field.Forbidden(path, "one"), field.Forbidden(path, "two")}, Warnings: []string{"a\nb"}})

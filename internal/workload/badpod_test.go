@@ -19,11 +19,11 @@ func expectRefusal(t *testing.T, refusal *Refusal, reason string, wants ...strin
 	check.Refused(t, errors.New(refusal.Message), wants...)
 }
 
-// TestRequestForRefusesPodsThatCannotBePlaced: some pods can never be placed: their card name is not valid, it is no
-// card of the resource that they request, they request two card resources, or more than a million cards. The request
-// is refused with the reason, so that the pod does not wait for ever. The cluster has H200, 4090 and slices of
-// NVIDIA, 910B of Huawei, and vendor.example/ppu, whose card no label names. The observer, a second
-// implementation of the rules from the documents alone, agrees with each row.
+// TestRequestForRefusesPodsThatCannotBePlaced: some pods can never be placed. Their card name is not valid or no card
+// of the requested resource, or they request two card resources or more than a million cards. The request is refused
+// with the reason, so that the pod does not wait for ever. The cluster has H200, 4090 and slices of NVIDIA, 910B of
+// Huawei, and vendor.example/ppu, whose card no label names. The observer, a second implementation of the rules from
+// the documents alone, agrees with each row.
 func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
 	const (
 		slice = "nvidia.com/mig-1g.18gb"
@@ -207,8 +207,8 @@ func TestRequestRefusalFitsIntoEvent(t *testing.T) {
 }
 
 // TestRequestForReadsOddQuantities: the API accepts parts of cards, negative quantities and numbers beyond 64 bits.
-// No sum is counted too low: parts of a card, of a thousandth of a CPU and of a byte are rounded up, after the containers
-// were added. A negative sum counts as 0. Sums are bounded: cards by a million and one, CPU and memory by 2^53.
+// The requests of containers are added first. Then parts of a card, of a thousandth of a CPU and of a byte are
+// rounded up. A negative sum counts as 0. Sums are bounded: cards by a million and one, CPU and memory by 2^53.
 func TestRequestForReadsOddQuantities(t *testing.T) {
 	const most = int64(1 << 53)
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -46,11 +46,12 @@ func withCapabilities(list corev1.ResourceList) func(*v1beta1.Queue) {
 }
 
 // TestWhatAQueueAllows: a Queue with a quota allows those cards, and the CPU and memory of its capability, 0 where it
-// has none. A Queue without a quota, and queue root always, follow unmanagedQueues: Enforce allows no cards, Ignore any, and
-// Deny only the CPU and memory of the capability. With Enforce and Ignore a missing or negative capability is no limit. A
-// Queue that is not open, or whose quota is not valid, refuses. Parts of a unit are rounded up; an amount beyond the largest
-// number is no limit. Rows without a mode are the same in all three. newQueue has a capability of 4 CPU and 4 Gi. The
-// observer, a second implementation of the rules from the documents alone, agrees with each row.
+// has none. A Queue without a quota, and queue root always, follow unmanagedQueues. Enforce allows no cards, Ignore
+// any, and Deny only the CPU and memory of the capability. With Enforce and Ignore a missing or negative capability
+// is no limit. A Queue that is not open, or whose quota is not valid, refuses. Parts of a unit are rounded up; an
+// amount beyond the largest number is no limit. Rows without a mode are the same in all three. newQueue has a
+// capability of 4 CPU and 4 Gi. The observer, a second implementation of the rules from the documents alone, agrees
+// with each row.
 func TestWhatAQueueAllows(t *testing.T) {
 	const (
 		cpu     = int64(4000)

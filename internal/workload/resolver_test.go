@@ -15,10 +15,10 @@ import (
 
 // TestUsageOfPodsThatBypassedAdmission: pods can reach a node without our webhooks, which check the namespace of a
 // queue. Queue q selects namespace lab, queue open all of them, and "evil" is another namespace. A pod of evil is
-// charged to q only if it was charged before, or if our scheduler bound it, which checked the queue of its PodGroup
-// or wrote the record charged-queue. Otherwise any tenant could fill the quota of another one. A resource that is a
-// card on no node counts only with that record of our scheduler, or as the card of the last charge. The pod runs on
-// node h200. It requests 1 GPU, or 1000 evil.example/x and names H200 (podWithUnknownCard).
+// charged to q only if it was charged before, or if our scheduler bound it. Our scheduler checked the queue of its
+// PodGroup, or wrote the record charged-queue. Otherwise any tenant could fill the quota of another one. A resource
+// that is a card on no node counts only with that record of our scheduler, or as the card of the last charge. The pod
+// runs on node h200. It requests 1 GPU, or 1000 evil.example/x and names H200 (podWithUnknownCard).
 func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 	podWithUnknownCard := func(namespace string) *builder.PodBuilder {
 		return runningPodIn(namespace).Requests("evil.example/x", "1000").Card("H200")

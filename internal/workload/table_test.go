@@ -74,11 +74,11 @@ func amounts(name card.Name, count card.Count) []card.Amount {
 	return []card.Amount{{Name: name, Count: count}}
 }
 
-// TestWhatAPodIsCharged: a placed pod is charged for the cards of its node, to its queue. Nodes of the cluster are
-// h200, 4090 and ascend with one model each, mig with H200 and slices, sliced with slices of H200 alone, and unnamed,
-// whose card no label names. A pod runs on node h200 unless the row names another node. The queue is that of the record
-// of the binding, of the PodGroup, of the last charge, or of an annotation, in this order. The observer, a second
-// implementation of the rules from the documents alone, agrees with each row.
+// TestWhatAPodIsCharged: a placed pod is charged for the cards of its node, to its queue. Nodes h200, 4090 and ascend
+// have one model each. Node mig has H200 and slices, sliced has slices of H200 alone. No label names the card of node
+// unnamed. A pod runs on node h200 unless the row names another node. The queue is that of the record of the binding,
+// of the PodGroup, of the last charge, or of an annotation, in this order. The observer, a second implementation of
+// the rules from the documents alone, agrees with each row.
 func TestWhatAPodIsCharged(t *testing.T) {
 	last := func(queue string, name card.Name, count card.Count) *quota.Charge {
 		return &quota.Charge{Queue: queue, Cards: amounts(name, count)}

@@ -180,8 +180,9 @@ func dryRun(t *testing.T, as client.Client, object client.Object) error {
 }
 
 // TestAdmission: the tests of package validation check the rules. This test checks on one cluster that the API server
-// calls the webhooks and evaluates the admission policies, and what happens when the operator does not answer. Each
-// subtest is a function with its scene in its comment. They run in this order, because each changes the policy.
+// calls the webhooks and evaluates the admission policies. It also checks what happens when the operator does not
+// answer. Each subtest is a function with its scene in its comment. They run in this order, because each changes the
+// policy.
 func TestAdmission(t *testing.T) {
 	w := newEnv(t)
 	t.Run("bypass", func(t *testing.T) { bypassTests(t, w) })

@@ -44,9 +44,10 @@ func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
 	}
 }
 
-// TestBadWorkloadsDoNotDisturbOthers: pods and jobs with an invalid card name or request, or with a card for which the
-// queue has no quota, wait, and events say why. A Deployment in the same queue, with a quota of 8 H200, runs. A bare
-// pod takes its request from its containers alone, so a damaged request of a job in its annotation does not matter.
+// TestBadWorkloadsDoNotDisturbOthers: pods and jobs with an invalid card name or request wait, and events say why. So
+// does a pod whose card has no quota in its queue. A Deployment in the same queue, with a quota of 8 H200, runs. A
+// bare pod takes its request from its containers alone, so a damaged request of a job in its annotation does not
+// matter.
 func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
 	s := newScene(t, "badwork")
 	s.createQuota("badwork", cardList(h200, 8))

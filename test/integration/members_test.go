@@ -13,9 +13,9 @@ import (
 )
 
 // TestOnlyOwnWorkloadsDelayDeletion: any pod and PodGroup may name any queue, so not each of them may delay the
-// deletion of a CardQuota. These do not: a pod of another scheduler without cards, a pod that waits for another
-// scheduler, and a pod and PodGroup of a namespace that the queue does not allow. A pod of our scheduler that waits for
-// 2 cards delays it.
+// deletion of a CardQuota. A pod of another scheduler without cards does not, nor one that waits for another
+// scheduler. Neither do a pod and a PodGroup of a namespace that the queue does not allow. A pod of our scheduler
+// that waits for 2 cards delays it.
 func TestOnlyOwnWorkloadsDelayDeletion(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")

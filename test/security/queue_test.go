@@ -57,8 +57,8 @@ func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
 }
 
 // TestAServiceTypeCannotBeClaimed: only inference takes cards back from training. A pod in a training queue that
-// claims to be inference by its annotation takes none: 16 training pods of another tenant hold all 16 cards, and none
-// is evicted. The webhooks, which would refuse the pod, are off while it is created.
+// claims to be inference by its annotation takes none. All 16 cards are held by 16 training pods of another tenant,
+// and none of these is evicted. The webhooks, which would refuse the pod, are off while it is created.
 func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 	createReadyQuota(t, newCardQuota("claimed", nil))
 	claim := func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationServiceType] = "inference" }

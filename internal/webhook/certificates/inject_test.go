@@ -11,9 +11,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestCAOfCertManagerIsNotOverwritten: the operator writes the CA of its own certificate into the webhook configuration. If the
-// configuration has the annotation of cert-manager, cert-manager's cainjector writes the CA, and both would overwrite each
-// other. Then the operator leaves it and returns an error.
+// TestCAOfCertManagerIsNotOverwritten: the operator writes the CA of its own certificate into the webhook
+// configuration. If the configuration has the annotation of cert-manager, cert-manager's cainjector writes the CA,
+// and both would overwrite each other. Then the operator leaves it and returns an error.
 func TestCAOfCertManagerIsNotOverwritten(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		annotations       map[string]string

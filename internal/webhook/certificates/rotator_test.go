@@ -40,9 +40,10 @@ func verify(t *testing.T, data map[string][]byte, now time.Time) error {
 }
 
 // TestCertificateIsRenewedInTime: the webhooks' certificate is valid for a year and renewed 90 days before its end.
-// Its authority lives ten years and is kept, so that the API server trusts old and new certificates meanwhile. Both are
-// valid from one hour before they are made, because clocks differ. Whatever is missing, too old, not valid yet or of another
-// namespace is made again. Without the key of the authority both are made again. The API server trusts the result in every row.
+// Its authority lives ten years and is kept, so that the API server trusts old and new certificates meanwhile. Both
+// are valid from one hour before they are made, because clocks differ. Whatever is missing, too old, not valid yet or
+// of another namespace is made again. Without the key of the authority both are made again. The API server trusts the
+// result in every row.
 func TestCertificateIsRenewedInTime(t *testing.T) {
 	const day = 24 * time.Hour
 
@@ -118,8 +119,9 @@ func TestNotReadyWithoutATrustedCertificate(t *testing.T) {
 	check.That(t, bytes.Equal(served.Certificate[0], certificate.Leaf.Raw), "another certificate is served")
 }
 
-// TestNotReadyOutsideOfTheCertificatesTime: the API server refuses a certificate that is not valid yet, or has expired, by its
-// clock. So a replica with such a certificate is not ready. A certificate is valid from one hour before it is made.
+// TestNotReadyOutsideOfTheCertificatesTime: the API server refuses a certificate that is not valid yet, or has
+// expired, by its clock. So a replica with such a certificate is not ready. A certificate is valid from one hour
+// before it is made.
 func TestNotReadyOutsideOfTheCertificatesTime(t *testing.T) {
 	made := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	data, _ := renewAt(t, made, "cards", nil)

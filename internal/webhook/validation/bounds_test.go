@@ -16,9 +16,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestLongResultsAreTruncated: the API server limits what it shows. There are 5000 errors, 2500 distinct ones twice each, and
-// 5000 warnings of 3 KB. A user gets the first 20 distinct errors and warnings (maxShown), cut to at most 2 KiB each, and
-// reads how many more there are: the first warning counts the errors, the last one the warnings.
+// TestLongResultsAreTruncated: the API server limits what it shows. There are 5000 errors, 2500 distinct ones twice
+// each, and 5000 warnings of 3 KB. A user gets the first 20 distinct errors and warnings (maxShown), cut to at most 2
+// KiB each. The first warning says how many more errors there are, the last one how many more warnings.
 func TestLongResultsAreTruncated(t *testing.T) {
 	var result Result
 	for i := range 5_000 {

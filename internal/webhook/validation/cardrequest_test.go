@@ -169,8 +169,8 @@ func TestOtherKindsAreNoWorkloads(t *testing.T) {
 	check.That(t, !ok, "a Service is a workload")
 }
 
-// TestWarningOfAnUnknownCardSuggestsAName: a pod whose card no node offers waits. The warning says what is likely: the name
-// is misspelt and similar to an offered one, a node withholds the card, or no label names the cards of a new node yet.
+// TestWarningOfAnUnknownCardSuggestsAName: a pod whose card no node offers waits. The warning says what is likely.
+// The name is misspelt and similar to an offered one, a node withholds the card, or a new node has no labels yet.
 func TestWarningOfAnUnknownCardSuggestsAName(t *testing.T) {
 	named := card.Node{Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: gpu, Count: 8}}}
 	unnamed := card.Node{Unnamed: []corev1.ResourceName{gpu}, Anomalies: []card.Anomaly{{Reason: card.NoModelLabel, Resource: gpu, Message: "offers nvidia.com/gpu but no label names it"}}}

@@ -93,10 +93,10 @@ func isRightlyRefused(result Result, all quotas) bool {
 }
 
 // TestAdmittedTreesAreSound: the webhook and the operator must agree on what is wrong in a tree of CardQuotas. Random
-// CardQuotas are created one by one, in any order. In the tree of those that the webhook accepts, the operator finds nothing
-// wrong but missing parents. Where the webhook refuses one, the operator finds a fault, or a parent is missing, or a card
-// has no deserved, which only the webhook requires. Then one CardQuota changes at random. The webhook refuses the change, or warns of each
-// other CardQuota in which the operator then finds a fault (checkEdit).
+// CardQuotas are created one by one, in any order. In the tree of those that the webhook accepts, the operator finds
+// nothing wrong but missing parents. Where the webhook refuses one, the operator finds a fault, or a parent is
+// missing. Or a card has no deserved, which only the webhook requires. Then one CardQuota changes at random. The
+// webhook refuses the change, or warns of each other CardQuota in which the operator then finds a fault (checkEdit).
 func TestAdmittedTreesAreSound(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var all quotas

@@ -133,12 +133,12 @@ func newQueueWithPods(name string, pods string) []*v1beta1.Queue {
 
 type quotas = []*v1alpha1.CardQuota
 
-// TestCardQuotaMustFitItsTree: in a tree a child has at most what its parent has, and all children together deserve and are
-// guaranteed at most what the parent deserves and is guaranteed. The webhook refuses a CardQuota that breaks this, and
-// a change only for what it makes worse. An existing parent may be lowered: the webhook only warns of the children that
-// this cuts. A parent has no service type and takes no work. Parents and children may be
-// created in any order. Unless a row says otherwise, parent chat has 8 H200 (deserved 6, guaranteed 2), and its child
-// search deserves 4 and is guaranteed 1. Cards are written "name quota deserved guarantee".
+// TestCardQuotaMustFitItsTree: in a tree a child has at most the quota of its parent. All children together deserve
+// at most what the parent deserves; the same holds for guarantees. The webhook refuses a CardQuota that breaks this,
+// and a change only for what it makes worse. An existing parent may be lowered: the webhook only warns of the
+// children that this cuts. A parent has no service type and takes no work. Parents and children may be created in any
+// order. Unless a row says otherwise, parent chat has 8 H200 (deserved 6, guaranteed 2), and its child search
+// deserves 4 and is guaranteed 1. Cards are written "name quota deserved guarantee".
 func TestCardQuotaMustFitItsTree(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, before            *v1alpha1.CardQuota
@@ -449,8 +449,9 @@ func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 	}
 }
 
-// TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat: while the policy says that queues are flat, the webhook warns of fields that
-// only a tree uses. What only a tree allows is refused: a card without a quota, and a CardQuota without a service type.
+// TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat: while the policy says that queues are flat, the webhook warns of
+// fields that only a tree uses. What only a tree allows is refused: a card without a quota, and a CardQuota without a
+// service type.
 func TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat(t *testing.T) {
 	typeless := withServiceType("")
 
@@ -522,9 +523,9 @@ func TestPriorityOfACardQuotaStaysBelowTheNextServiceType(t *testing.T) {
 	}
 }
 
-// TestOnlyTopLevelQuotasCountAsGranted: the nodes have 8 H200, and parent chat has a quota of 8. What its children have is part
-// of that: search with 8, even with overAllocation Deny, and a Queue with 4 that has no CardQuota. A further CardQuota at
-// the top level grants a ninth card.
+// TestOnlyTopLevelQuotasCountAsGranted: the nodes have 8 H200, and parent chat has a quota of 8. What its children
+// have is part of that: search with 8, even with overAllocation Deny, and a Queue with 4 that has no CardQuota. A
+// further CardQuota at the top level grants a ninth card.
 func TestOnlyTopLevelQuotasCountAsGranted(t *testing.T) {
 	withOverAllocation := func(policy v1alpha1.OverAllocation) change {
 		return func(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = policy }

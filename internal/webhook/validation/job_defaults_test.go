@@ -53,11 +53,12 @@ func withRules(rules ...batchv1.PodFailurePolicyRule) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: rules} }
 }
 
-// TestJobsWithCardsGetARuleForEvictions: Kubernetes counts each evicted pod of a Job as failed, and ends the Job when more
-// than backoffLimit have failed. So for Jobs with cards the webhook adds the rule to podFailurePolicy that evicted pods
-// do not count, where the policy says jobEvictionPolicy IgnoreEvictions and the Job has no rule for them. The validating
-// webhook warns of a Job that arrives without the rule, here as if the other webhook had not added it. It warns at the
-// creation only, and neither for a Job of a controller nor without a ServiceTypePolicy. Each Job has 4 NVIDIA-H200 and backoffLimit 6 unless a row changes it.
+// TestJobsWithCardsGetARuleForEvictions: Kubernetes counts each evicted pod of a Job as failed, and ends the Job when
+// more than backoffLimit have failed. With jobEvictionPolicy IgnoreEvictions the webhook adds a rule to the
+// podFailurePolicy of Jobs with cards: evicted pods do not count. It adds none to a Job that has a rule for evicted
+// pods. The validating webhook warns of a Job that arrives without the rule, here as if the other webhook had not
+// added it. It warns at the creation only, and neither for a Job of a controller nor without a ServiceTypePolicy.
+// Each Job has 4 NVIDIA-H200 and backoffLimit 6 unless a row changes it.
 func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 	const help = "write first in podFailurePolicy.rules: {action: Ignore"
 	own := workload.EvictionRule()
@@ -222,10 +223,10 @@ func addEvictionRule(job *batchv1.Job) *batchv1.Job {
 	return out
 }
 
-// TestApplyingTheFileAgainKeepsTheEvictionRule: podFailurePolicy of a Job cannot be changed. So a user's file without the
-// rule, applied to the Job to which the webhook added the rule, would be refused. The webhook then keeps the stored policy:
-// it copies it into the applied Job. It does so only if the file differs from the stored Job by what the webhook added:
-// the rule at the first place, or podReplacementPolicy Failed. Without a difference there is nothing to keep.
+// TestApplyingTheFileAgainKeepsTheEvictionRule: podFailurePolicy of a Job cannot be changed. So a user's file without
+// the rule, applied to the Job to which the webhook added the rule, would be refused. The webhook then keeps the
+// stored policy: it copies it into the applied Job. It does so only if the two differ by what the webhook added: the
+// rule at the first place, or podReplacementPolicy Failed. Without a difference there is nothing to keep.
 func TestApplyingTheFileAgainKeepsTheEvictionRule(t *testing.T) {
 	similar := workload.EvictionRule()
 	similar.OnPodConditions[0].Status = corev1.ConditionFalse

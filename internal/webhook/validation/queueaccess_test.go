@@ -26,12 +26,13 @@ func newPodGroup(queue string) *v1beta1.PodGroup {
 	return builder.PodGroup("chat", "g").Queue(queue).Obj()
 }
 
-// TestWorkloadsInQueuesThatTheyMayNotUseAreRefused: a queue may select namespaces and have a service type. The webhook
-// refuses a workload that names a queue which does not select its namespace, or another service type than that of its
-// queue. It only warns where the workload may start later, because the queue or the namespace is not known yet, or its quota
-// is too small, and where an annotation has no effect. A pod of a ReplicaSet gets only a warning, except for its namespace. Queue training selects namespaces of
-// team chat, and has service type training and a quota of 8 NVIDIA-H200; queue open has no rules. "Another namespace"
-// (setOtherTeam) means that the namespace of the workload has the label of team search.
+// TestWorkloadsInQueuesThatTheyMayNotUseAreRefused: a queue may select namespaces and have a service type. The
+// webhook refuses a workload that names a queue which does not select its namespace, or another service type than
+// that of its queue. It only warns while the queue or the namespace is not known, of a request above the quota, and
+// of an annotation without an effect. A pod of a ReplicaSet gets only a warning, except for its namespace. Queue
+// training selects namespaces of team chat, and has service type training and a quota of 8 NVIDIA-H200; queue open
+// has no rules. "Another namespace" (setOtherTeam) means that the namespace of the workload has the label of team
+// search.
 func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 	const mayNotUse = "Namespace <chat> may not use queue <training>: ask an administrator"
 	inQueue := func(queue string) annotationMap { return annotationMap{queueName: queue} }

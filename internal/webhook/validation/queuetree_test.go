@@ -179,8 +179,9 @@ func findTreeQueueWithoutHold(name string) *v1beta1.Queue {
 	return q
 }
 
-// TestFlatQueuesHaveNoParents: while the policy says that queues are flat, the parent that a Queue names decides nothing. In a
-// tree the webhook refuses a pod in each of these queues, or warns of it. While queues are flat it does neither.
+// TestFlatQueuesHaveNoParents: while the policy says that queues are flat, the parent that a Queue names decides
+// nothing. In a tree the webhook refuses a pod in each of these queues, or warns of it. While queues are flat it does
+// neither.
 func TestFlatQueuesHaveNoParents(t *testing.T) {
 	for _, queue := range []string{"tenant", "below-drained", "orphan", "a", "deep7"} {
 		checkNewWorkload(t, newPod(annotationMap{queueName: queue}, nil), newInput(func(w *WorkloadInput) { w.Queue = findTreeQueue }), "", "")

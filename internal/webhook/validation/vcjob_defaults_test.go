@@ -12,11 +12,12 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// TestVCJobsGetDefaultsForEvictions: reclaim evicts pods of a gang. By default Volcano's job controller then ends the job
-// after 3 retries, or leaves it with too few pods. With vcjobEvictionPolicy RestartOnEviction the webhook adds to a new
-// gang in a reclaimable queue that it restarts as a whole when a pod is evicted, and maxRetry 100. It changes nothing that
-// the user has decided. The job is in queue training, with 2 pods of 4 cards each. Rows that do not say what the job gets
-// are of jobs that get only maxRetry: their user has a policy for evicted pods, or an evicted pod does not stop them.
+// TestVCJobsGetDefaultsForEvictions: reclaim evicts pods of a gang. By default Volcano's job controller then ends the
+// job after 3 retries, or leaves it with too few pods. With vcjobEvictionPolicy RestartOnEviction the webhook adds
+// two things to a new gang in a reclaimable queue. These are a policy to restart it as a whole after an eviction, and
+// maxRetry 100. It changes nothing that the user has decided. The job is in queue training, with 2 pods of 4 cards
+// each. In rows that do not say what the job gets, it gets only maxRetry. The user has a policy for evicted pods
+// there, or an evicted pod does not stop the job.
 func TestVCJobsGetDefaultsForEvictions(t *testing.T) {
 	restart := []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
 	both := JobDefaults{DefaultMaxRetry, restart}

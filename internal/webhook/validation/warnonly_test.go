@@ -9,9 +9,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestNothingIsRefusedBeforeThePolicySaysSo: workloads that ran before the installation of Cardquota must still be created
-// until an administrator writes a policy that refuses. Until then, and with schedulerBypassPolicy Warn, the webhook only
-// warns of the two invalid pods here: one in a queue with a broken selector, one with cards and slices.
+// TestNothingIsRefusedBeforeThePolicySaysSo: workloads that ran before the installation of Cardquota must still be
+// created until an administrator writes a policy that refuses. Until then, and with schedulerBypassPolicy Warn, the
+// webhook only warns of the two invalid pods here. One is in a queue with a broken selector, the other requests cards
+// and slices.
 func TestNothingIsRefusedBeforeThePolicySaysSo(t *testing.T) {
 	mode := func(mode v1alpha1.SchedulerBypassPolicy) *v1alpha1.ServiceTypePolicy {
 		return &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: mode}}}
