@@ -141,8 +141,9 @@ func TestCompareSharesOrdersAllQueues(t *testing.T) {
 	})
 }
 
-// TestPathLimitsAreTheSmallestOnThePath: a queue in a tree can use at most the smallest quota of all queues from itself
-// up to root. It may use any card exactly if none of them has a quota. Trees are random.
+// TestPathLimitsAreTheSmallestOnThePath: a queue in a tree can use at most the smallest quota of all queues from
+// itself up to root. It may use any card exactly if none of them has a quota. A job that requests nothing always
+// fits. Trees are random.
 func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)

@@ -264,7 +264,7 @@ func (h *treeTest) checkFits(t *rapid.T) {
 // TestTheLedgerCountsATreeLikeARecount: the ledger changes its sums with each event, because it answers thousands of
 // requests in a session. After each event of a random history, in a random tree of queues, every sum must equal a
 // recount of the pods. At the end every request is accepted or refused as by the rules of the documents, which the
-// naive ledger has once more.
+// naive ledger has once more. A refusal must name the right queue, and numbers that exceed its limit.
 func TestTheLedgerCountsATreeLikeARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
@@ -276,9 +276,10 @@ func TestTheLedgerCountsATreeLikeARecount(t *testing.T) {
 	})
 }
 
-// TestPermittedPodsKeepQuotasAndGuarantees: if the nodes have at least what all queues are guaranteed, and only
-// pods are placed that the ledger permits, then no queue exceeds its quota and every unused guarantee stays free.
-// A pod within the guarantee of its own queue is never refused for the guarantees of others. Trees and pods are random.
+// TestPermittedPodsKeepQuotasAndGuarantees: if the nodes have at least what all queues are guaranteed, and only pods
+// are placed that the ledger permits, then no queue exceeds its quota and every unused guarantee stays free. Nor does
+// a queue use more than it deserves with pods from which others cannot reclaim. A pod within the guarantee of its own
+// queue is never refused for the guarantees of others. Trees and pods are random.
 func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
