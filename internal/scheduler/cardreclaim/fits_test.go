@@ -230,8 +230,9 @@ func TestAPlanThatFailsChangesNothing(t *testing.T) {
 		owner, waiting string
 		change         podChange
 	}{
-		"the neighbor avoids the only pod":                             {"", "min=1 pending=1", onePodAvoided},
-		"the neighbor avoids one of a gang":                            {"", "min=3 pending=3", applyAll(neighborAvoids, onPod("waiting-2", withLabel("api")))},
+		"the neighbor avoids the only pod": {"", "min=1 pending=1", onePodAvoided},
+		"the neighbor avoids one of a gang": {
+			"", "min=3 pending=3", applyAll(neighborAvoids, onPod("waiting-2", withLabel("api")))},
 		"the neighbor avoids the only pod, the victims are of a vcjob": {"owner=vcjob", "min=1 pending=1", onePodAvoided},
 		"a scheduling gate stops one pod of a gang of two":             {"", "min=2 pending=2", onPod("waiting-1", gated)},
 	}) {

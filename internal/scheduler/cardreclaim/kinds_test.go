@@ -65,7 +65,7 @@ func TestAGangOfManyKindsIsPlacedOnALargeCluster(t *testing.T) {
 }
 
 // TestASearchThatWasCutShortHasAnEvent: 5 pods of 8 cards wait, and 4 nodes have 8 cards each. Each pod has another host
-// port, so each is a kind of its own, and the budget of 100,000 units of work is too small for that search. So job i
+// port, so each is a kind of its own. The budget of 100,000 units of work is too small for that search. So job i
 // gets no card. An event says that the search was cut short, else the job would wait without a reason. "w%d-i" is the
 // UID of PodGroup i, with the number of the scene.
 func TestASearchThatWasCutShortHasAnEvent(t *testing.T) {

@@ -127,15 +127,15 @@ func TestNoJobIsEvictedBeforeItsMinimumRuntime(t *testing.T) {
 		change      podChange
 		wantEvicted string
 	}{
-		"a gang of 59 minutes stays":                                    {job: "min=4 age=59m"},
-		"elastic pods of 59 minutes stay":                               {job: "min=1 age=59m"},
-		"a gang of 61 minutes is evicted":                               {job: "min=4 age=61m", wantEvicted: "a*4"},
-		"pods of 5 minutes, one of them of 125: evicted":                {job: "min=4 age=5m", change: onPod("a-2", startedEarlier), wantEvicted: "a*4"},
-		"no pod has started, and none says when it got its node: stays": {job: "min=4 age=9h", change: onJob("a", notStarted)},
-		"init containers run for 2 hours: evicted":                      {job: "min=4 age=2h", change: onJob("a", inInitContainers), wantEvicted: "a*4"},
-		"init containers run for 59 minutes: stays":                     {job: "min=4 age=59m", change: onJob("a", inInitContainers)},
-		"the pods have had their node for 61 minutes: evicted":          {job: "min=4 age=9h", change: onJob("a", boundFor(61*time.Minute)), wantEvicted: "a*4"},
-		"the pods have had their node for one minute: stays":            {job: "min=4 age=9h", change: onJob("a", boundFor(time.Minute))},
+		"a gang of 59 minutes stays":                           {job: "min=4 age=59m"},
+		"elastic pods of 59 minutes stay":                      {job: "min=1 age=59m"},
+		"a gang of 61 minutes is evicted":                      {job: "min=4 age=61m", wantEvicted: "a*4"},
+		"pods of 5 minutes, one of them of 125: evicted":       {job: "min=4 age=5m", change: onPod("a-2", startedEarlier), wantEvicted: "a*4"},
+		"no pod says when it started or got its node: stays":   {job: "min=4 age=9h", change: onJob("a", notStarted)},
+		"init containers run for 2 hours: evicted":             {job: "min=4 age=2h", change: onJob("a", inInitContainers), wantEvicted: "a*4"},
+		"init containers run for 59 minutes: stays":            {job: "min=4 age=59m", change: onJob("a", inInitContainers)},
+		"the pods have had their node for 61 minutes: evicted": {job: "min=4 age=9h", change: onJob("a", boundFor(61*time.Minute)), wantEvicted: "a*4"},
+		"the pods have had their node for one minute: stays":   {job: "min=4 age=9h", change: onJob("a", boundFor(time.Minute))},
 	}) {
 		s := newInferenceAndTrainingScene(`
 			node n model=A cards=8

@@ -55,8 +55,8 @@ func TestEmptyTextsLeaveFieldsOut(t *testing.T) {
 	check.Equal(t, "annotations", map[string]string{"key": ""}, Pod("ns", "p").Annotation("key", "").Obj().Annotations)
 }
 
-// TestNodesHaveTheResourcesOfTheirDevicePlugins: NVIDIA's device plugin offers whole cards, each MIG profile as
-// a resource of its own, and cards that MPS shares in two as 8 × 2 = 16 shared ones. Huawei's offers its own
+// TestNodesHaveTheResourcesOfTheirDevicePlugins: NVIDIA's device plugin offers whole cards, and each MIG profile
+// as a resource of its own. It offers 8 cards that MPS shares in two as 8 × 2 = 16 shared ones. Huawei's offers its own
 // resource. Capacity is what is allocatable.
 func TestNodesHaveTheResourcesOfTheirDevicePlugins(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
