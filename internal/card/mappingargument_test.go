@@ -11,7 +11,8 @@ import (
 )
 
 // TestAWrittenArgumentIsReadBack: the operator writes spec.cards of the policy into the scheduler's configuration, as
-// argument "cards" of the plugin. The plugin reads the same mappings.
+// argument "cards" of the plugin. The plugin must read the same mappings. Random mappings that are valid are read as
+// they were written.
 func TestAWrittenArgumentIsReadBack(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		_, mappings := drawNodeAndMappings(t)
@@ -38,8 +39,8 @@ func TestParseMappingsReadsListsOfEntries(t *testing.T) {
 	check.Equal(t, "mappings of an empty list", nil, check.Value(ParseMappings([]any{}))(t), cmpopts.EquateEmpty())
 }
 
-// TestParseMappingsRefusesAndSaysWhy: administrators may write argument "cards" by hand. An error names the entry, and
-// says what to write. YAML turns a number or a switch without quotes into something else than a text, so both are
+// TestParseMappingsRefusesAndSaysWhy: administrators may write argument "cards" by hand. An error names the entry,
+// and says what to write. YAML reads a number, or true, without quotes as something else than a text, so both are
 // refused.
 func TestParseMappingsRefusesAndSaysWhy(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -62,7 +63,7 @@ func TestParseMappingsRefusesAndSaysWhy(t *testing.T) {
 			argument: []any{map[any]any{"resource": "amd.com/gpu", "model": 210}},
 			want:     "entry 1: model: write a text, in quotes",
 		},
-		"a nodeSelector with a switch as a value": {
+		"a nodeSelector with true as a value": {
 			argument: []any{map[any]any{"resource": "amd.com/gpu", "model": "X", "nodeSelector": map[any]any{"gpu": true}}},
 			want:     `entry 1: nodeSelector: write the value of "gpu" in quotes`,
 		},

@@ -9,8 +9,9 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestParseQuotaReadsWholeCounts: a quota is any JSON object of card names and whole numbers from 0 to a million. It
-// may be spelled in unusual ways: with white space, with escaped letters, or with -0. Names differ by case and form.
+// TestParseQuotaReadsWholeCounts: a quota is any JSON object of card names and whole numbers from 0 to a million,
+// with up to 256 entries. It may be spelled in unusual ways: with white space, with escaped letters, or with -0.
+// Names differ by case and form.
 func TestParseQuotaReadsWholeCounts(t *testing.T) {
 	for text, want := range map[string]Quota{
 		`{"NVIDIA-H200":8,"NVIDIA-H800/mps-80g*1/2":2,"NVIDIA-H200/mig-1g.18gb-mixed":0}`: {
