@@ -37,9 +37,10 @@ func newSyncedQueue() (*v1alpha1.CardQuota, *v1beta1.Queue) {
 	return quota, live
 }
 
-// TestDriftIsAnotherValueOfAnOwnField: a Queue is in sync if each field of the CardQuota has its value and the
-// operator owns it by Apply. Otherwise the operator applies the Queue again. Drift are the fields that the operator
-// owns and that have another value: another manager changed them, which is reported.
+// TestDriftIsAnotherValueOfAnOwnField: a Queue is in sync if each field of the CardQuota has its value, and the
+// operator owns exactly these fields by Apply. Otherwise the operator applies the Queue again. Drift are the fields
+// of the CardQuota that have another value in the Queue. The operator reports them as the change of another manager.
+// The label managed-by is never drift.
 func TestDriftIsAnotherValueOfAnOwnField(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change     func(*v1beta1.Queue)
@@ -84,7 +85,8 @@ func TestDriftIsAnotherValueOfAnOwnField(t *testing.T) {
 	}
 }
 
-// TestAnotherNamespaceSelectorIsDrift: the CardQuota selects namespaces of team chat, and the Queue all namespaces.
+// TestAnotherNamespaceSelectorIsDrift: the CardQuota selects namespaces of team chat, and its Queue selects all
+// namespaces ({}). So the Queue is not in sync, and the annotation is drift.
 func TestAnotherNamespaceSelectorIsDrift(t *testing.T) {
 	quota, live := newSyncedQueue()
 	quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
@@ -95,7 +97,8 @@ func TestAnotherNamespaceSelectorIsDrift(t *testing.T) {
 	check.That(t, !desired.InSync(live), "the Queue is in sync")
 }
 
-// TestAMissingQueueIsNotInSync: the operator must create it.
+// TestAMissingQueueIsNotInSync: a CardQuota whose Queue does not exist is not in sync, so that the operator creates
+// the Queue.
 func TestAMissingQueueIsNotInSync(t *testing.T) {
 	quota, _ := newSyncedQueue()
 	desired := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
@@ -305,8 +308,8 @@ func TestTheOldestCardQuotaOwnsTheQueue(t *testing.T) {
 	check.Equal(t, "owner of a queue without a CardQuota", nil, QueueOwner(nil))
 }
 
-// TestQueueOwnerDoesNotDependOnTheOrder: watches list CardQuotas in any order. The owner among random candidates,
-// some of the same age, is the same in another order.
+// TestQueueOwnerDoesNotDependOnTheOrder: watches list CardQuotas in any order. Among random candidates, some of the
+// same age, the owner of the queue is the same when they are listed in another order.
 func TestQueueOwnerDoesNotDependOnTheOrder(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		candidates := make([]*v1alpha1.CardQuota, rapid.IntRange(1, 6).Draw(t, "candidates"))

@@ -36,8 +36,9 @@ func liveQueueBelow(parent string, q *v1alpha1.CardQuota, changes ...func(*v1bet
 
 // TestQueueOfATreeCarriesItsFields: in a tree, the Queue of a CardQuota carries its parent, the quota as written,
 // what it deserves and its guarantee. CPU and memory are those in force: web writes 64 CPU, and tenant has 32, so 32
-// are in force. Web writes no deserved memory, so it deserves its limit. The scheduler computes an inherited quota of
-// cards itself, so it is not written. Training has priority 20000.
+// are in force. Web writes no deserved memory, so it deserves its limit. No CardQuota writes deserved or guaranteed
+// CPU, so no Queue carries any. The scheduler computes an inherited quota of cards itself, so it is not written.
+// Training has priority 20000.
 func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 	all := newTenantTree(func(all map[string]*v1alpha1.CardQuota) {
 		all["web"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("64")), Memory: ptr(resource.MustParse("1Ti"))}
