@@ -7,8 +7,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestPriorityIsThatOfTheListedClass: the policy lists PriorityClasses with values, which order work inside a queue. A pod
-// with another class, such as one that a tenant created, or with none has the lowest of them.
+// TestPriorityIsThatOfTheListedClass: the policy lists PriorityClasses with values, which order work inside a queue.
+// A pod with another class, such as one that a tenant created, or with none has the lowest of these values. With an
+// empty list it has 0.
 func TestPriorityIsThatOfTheListedClass(t *testing.T) {
 	listed := NewPriorityClasses(map[string]int32{"high": 900, "low": -5})
 
@@ -17,21 +18,22 @@ func TestPriorityIsThatOfTheListedClass(t *testing.T) {
 		class   string
 		want    int32
 	}{
-		"a listed class":                     {listed, "high", 900},
-		"the lowest listed class":            {listed, "low", -5},
-		"a class that is not listed":         {listed, "mine", -5},
-		"no class":                           {classes: listed, want: -5},
-		"an empty list":                      {NewPriorityClasses(nil), "high", 0},
-		"a class beside the only listed one": {NewPriorityClasses(map[string]int32{"only": 7}), "high", 7},
-		"a class of the default list":        {DefaultPriorityClasses(), "pc-medium", 60000},
-		"a class beside the default list":    {DefaultPriorityClasses(), "other", 20000}, // the lowest of that list
+		"a listed class":                          {listed, "high", 900},
+		"the lowest listed class":                 {listed, "low", -5},
+		"a class that is not listed":              {listed, "mine", -5},
+		"no class":                                {classes: listed, want: -5},
+		"an empty list":                           {NewPriorityClasses(nil), "high", 0},
+		"a class that is not the only listed one": {NewPriorityClasses(map[string]int32{"only": 7}), "high", 7},
+		"a class of the default list":             {DefaultPriorityClasses(), "pc-medium", 60000},
+		"a class that is not in the default list": {DefaultPriorityClasses(), "other", 20000}, // the lowest of that list
 	}) {
 		check.Equal(t, "priority", tc.want, tc.classes.Priority(tc.class))
 	}
 }
 
-// TestPriorityOfAJobIsAtMostThatOfItsPods: Kubernetes limits which PriorityClasses the pods of a namespace may use, but not
-// the class that a PodGroup names. So a PodGroup can lower the priority of its job, and cannot raise it above its pods.
+// TestPriorityOfAJobIsAtMostThatOfItsPods: Kubernetes limits which PriorityClasses the pods of a namespace may use,
+// but not the class that a PodGroup names. So a PodGroup can lower the priority of its job, and cannot raise it above
+// its pods. Class high has 900, low -5. A class that is not listed counts as the lowest.
 func TestPriorityOfAJobIsAtMostThatOfItsPods(t *testing.T) {
 	classes := NewPriorityClasses(map[string]int32{"high": 900, "low": -5})
 

@@ -274,7 +274,7 @@ func TestStripVCJobKeepsWhatDecides(t *testing.T) {
 
 	want := batch.TaskSpec{Replicas: 2, MinAvailable: ptr.To(int32(1)), Policies: task.Policies}
 	want.Template.Annotations = map[string]string{v1alpha1.AnnotationCardName: "A"}
-	requests := corev1.ResourceList{gpu: resource.MustParse("4"), "cpu": resource.MustParse("3")}
+	requests := corev1.ResourceList{gpu: resource.MustParse("4"), "cpu": resource.MustParse("3")} // of the limits
 	want.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}
 	check.Equal(t, "kept", &batch.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7"},

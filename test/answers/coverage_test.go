@@ -43,8 +43,8 @@ func TestEveryReasonHasAGolden(t *testing.T) {
 	}
 }
 
-// TestEveryFindingHasAGolden: each rule of doctor has a golden file, testdata/doctor/RULE.golden, whose finding
-// ends its first line with the rule. So a new rule needs a cluster in which it finds something.
+// TestEveryFindingHasAGolden: each rule of kubectl cardquota doctor has a golden file, testdata/doctor/RULE.golden,
+// whose finding ends its first line with the rule. So a new rule needs a cluster in which it finds something.
 func TestEveryFindingHasAGolden(t *testing.T) {
 	for _, rule := range diagnosis.RuleNames() {
 		text := check.Value(os.ReadFile(filepath.Join("testdata", "doctor", rule+".golden")))(t)

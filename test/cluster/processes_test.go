@@ -70,7 +70,7 @@ func TestAnAPIServerAlone(t *testing.T) {
 		}
 	}
 
-	g.Eventually(reports, "20s").Should(Receive(ContainSubstring("component ended")), "before the first request")
+	g.Eventually(reports, "20s").Should(Receive(ContainSubstring("component ended")), "report that the API server was killed")
 	g.Expect(c.Stop()).To(MatchError(ContainSubstring("kube-apiserver ended by itself (signal: killed)")))
 }
 

@@ -411,9 +411,9 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfCreationDoesNotMatter: users apply a directory of CardQuotas in any order. Of three CardQuotas that do not
-// fit together, one is refused in every order. Of three that fit, none is refused in any order. Parent chat has 8
-// H200 and deserves 6; search deserves 4.
+// TestTheOrderOfCreationDoesNotMatter: users apply a directory of CardQuotas in any order. Of three CardQuotas that
+// do not fit together, one is refused in every order. Of three that fit, none is refused in any order. Parent chat
+// has 8 H200 and deserves 6; search deserves 4. Cards are written "name quota deserved guarantee".
 func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 	for name, tc := range map[string]struct {
 		quotas  quotas
@@ -451,7 +451,7 @@ func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 
 // TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat: while the policy says that queues are flat, the webhook warns of
 // fields that only a tree uses. What only a tree allows is refused: a card without a quota, and a CardQuota without a
-// service type.
+// service type. Cards are written "name quota deserved guarantee"; "-" is no quota.
 func TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat(t *testing.T) {
 	typeless := withServiceType("")
 
@@ -489,9 +489,10 @@ func TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat(t *testing.T) {
 	}
 }
 
-// TestPriorityOfACardQuotaStaysBelowTheNextServiceType: the priority of a queue is that of its service type plus that of its
-// CardQuota. Type low has priority 100 and type high 105. So a CardQuota of type low may write at most 4: with 5 its
-// queue would be among those of the next type. A change is refused only if it makes that worse.
+// TestPriorityOfACardQuotaStaysBelowTheNextServiceType: the priority of a queue is that of its service type plus that
+// of its CardQuota. Type low has priority 100 and type high 105. So a CardQuota of type low may write at most 4: with
+// 5 its queue would be among those of the next type. A change is refused only if it makes that worse. The cards of
+// all rows are 2 H200.
 func TestPriorityOfACardQuotaStaysBelowTheNextServiceType(t *testing.T) {
 	policy := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "low", Priority: 100}, {Name: "high", Priority: 105}}}}
 	low := func(changes ...change) *v1alpha1.CardQuota {
