@@ -64,9 +64,9 @@ func TestDrainReachesAllQueuesBelowTheStopPolicy(t *testing.T) {
 	}
 }
 
-// TestDrainEvictsNoMorePodsThanASessionMay: a session drains whole jobs. So that it does not flood the API server, it begins
-// no other job once it has evicted 256 pods (maxDrainedPods). Five jobs of 100 pods run. The first session drains
-// three of them, the second the other two, and no session evicts a pod twice.
+// TestDrainEvictsNoMorePodsThanASessionMay: a session drains whole jobs. So that it does not flood the API server, it
+// begins no other job once it has evicted 256 pods (maxDrainedPods). Five jobs of 100 pods run. The first session
+// drains three of them, the second the other two, and no session evicts a pod twice.
 func TestDrainEvictsNoMorePodsThanASessionMay(t *testing.T) {
 	text := "queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain cpu=10000\n"
 	for i := range 5 {

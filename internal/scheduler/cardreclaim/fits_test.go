@@ -14,7 +14,8 @@ import (
 
 // TestNoEvictionOnANodeOnWhichThePodCannotRun: an eviction frees cards, but not everything else that keeps a pod off a
 // node. The gang on node "unfit" has run for one hour, that on node "other" for 24 hours. So the scheduler would evict
-// the first one, which loses less work, if the pod could run there. In each row it cannot, and gets a card of "other".
+// the first one, which loses less work, if the pod could run there. In each row the pod cannot, and gets a card of
+// "other".
 func TestNoEvictionOnANodeOnWhichThePodCannotRun(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		unfit, other nodeChange
@@ -192,9 +193,9 @@ func TestLabelsDecideWhichPodsConflict(t *testing.T) {
 	}
 }
 
-// TestSearchFindsTheLastNodeWithoutAConflictingPod: 12 nodes have 4 cards each. On 11 of them a pod of the job already
-// runs, and no two of its pods can share a node. So the 12th pod gets a card of node "free", although its gang has run
-// for 24 hours and the others for one.
+// TestSearchFindsTheLastNodeWithoutAConflictingPod: 12 nodes have 4 cards each. On 11 of them a pod of job spread
+// already runs, and no two pods of this job can share a node. So its 12th pod gets a card of node "free", although the
+// training gang there has run for 24 hours, and the gangs of the other nodes for one.
 func TestSearchFindsTheLastNodeWithoutAConflictingPod(t *testing.T) {
 	for t, change := range check.Cases(t, map[string]podChange{
 		"the pods have the same host port": withHostPort(80),

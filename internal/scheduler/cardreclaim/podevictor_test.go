@@ -173,8 +173,9 @@ func patchPurpose(patch clienttesting.PatchAction) string {
 	return "condition"
 }
 
-// TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted: if the scheduler ends in between, the next one completes
-// the eviction. It sees from the conditions that the whole gang of 4 was to go.
+// TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted: the scheduler writes the condition to all 4 pods of a
+// gang, and then evicts them. If it ends in between, the next scheduler sees from the conditions that the whole gang was
+// to be evicted, and completes that.
 func TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4

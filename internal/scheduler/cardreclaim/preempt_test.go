@@ -96,9 +96,10 @@ func TestPreemptedPodsSayWhy(t *testing.T) {
 	check.Equal(t, "events", map[string]int{"Warning Evict Pod is evicted, because of preempt": 4}, events)
 }
 
-// TestPartialPreemptionIsCompleted: a scheduler ended while it evicted a gang of 4 pods, and left three of them with the
-// condition of an eviction. The next scheduler evicts these too, also in a queue from which others may not reclaim. A
-// condition of yesterday means nothing, because kubelets never remove it.
+// TestPartialPreemptionIsCompleted: a scheduler ended while it evicted a gang of 4 pods, and left three of them with
+// the condition of an eviction. The fourth pod is pending again. The next scheduler evicts the three pods too, also in
+// a queue from which others may not reclaim. A condition that is a day old counts for nothing, because kubelets never
+// remove it.
 func TestPartialPreemptionIsCompleted(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		reclaimable    string
@@ -124,9 +125,10 @@ func TestPartialPreemptionIsCompleted(t *testing.T) {
 	}
 }
 
-// TestAPreemptedPodIsDeletedAfterFailedWrites: the API server refuses all writes to the evicted pod, so that it runs on.
-// The following sessions still treat it as evicted and choose no other pod. Once the API server accepts writes again,
-// and the time after which pods are deleted again is over, the pod is deleted.
+// TestAPreemptedPodIsDeletedAfterFailedWrites: job high needs one card, so preempt evicts one pod of the elastic job
+// low. The API server refuses all writes to that pod, so the pod runs on. The next session still treats it as evicted
+// and chooses no other pod. Once the API server accepts writes again and deletionTimeout is over, a session deletes the
+// pod.
 func TestAPreemptedPodIsDeletedAfterFailedWrites(t *testing.T) {
 	s, preempt := newPreemptScene(t, `
 		queue q quota=1000 cpu=1000

@@ -90,8 +90,8 @@ func TestPreemptWaitsForDeletion(t *testing.T) {
 
 // TestAQueueReclaimsInItsOwnNodeGroup: with Volcano's plugin nodegroup the pods of a queue run only in the node group
 // of the queue. Group g1 has node n1, whose training is protected. Job y of queue inference2 reclaims in its group g2.
-// It does so while a job of higher priority waits in vain for group g1. In ten sessions package sessioncheck finds no
-// pod that should have started and no needless eviction.
+// In one row job x, of a queue of higher priority, waits in vain for group g1 meanwhile. In ten sessions package
+// sessioncheck finds no pod that should have started and no needless eviction.
 func TestAQueueReclaimsInItsOwnNodeGroup(t *testing.T) {
 	for t, other := range check.Cases(t, map[string]string{
 		"y waits alone":                     "",
@@ -125,9 +125,9 @@ func TestAQueueReclaimsInItsOwnNodeGroup(t *testing.T) {
 }
 
 // TestAPodReclaimsBesideManyNodesThatRefuseIt: on each of 40 nodes a pod that may not be evicted avoids pods of label
-// i, on its node or in its zone. So the waiting pod cannot run there. Their training gangs have run for one hour. The
-// pod reclaims on the only other node, although the gang there has run for 24 hours. Package sessioncheck finds no
-// violation.
+// i, on its node or in its zone. So the waiting pod cannot run there. The training gangs of these nodes have run for
+// one hour. The pod reclaims on the only other node, although the gang there has run for 24 hours. Package sessioncheck
+// finds no violation.
 func TestAPodReclaimsBesideManyNodesThatRefuseIt(t *testing.T) {
 	for t, topologyKey := range check.Cases(t, map[string]string{
 		"on the same node":                          corev1.LabelHostname,

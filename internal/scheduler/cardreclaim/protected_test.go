@@ -11,8 +11,8 @@ import (
 )
 
 // TestProtectedPodsStay: the annotation preemptable=false protects a pod or a PodGroup, and Kubernetes protects its
-// critical pods. A gang with one protected pod stays as a whole. An elastic job loses its other pods. Node n has 4
-// cards, all used by job t.
+// critical pods. A gang with one protected pod stays as a whole. An elastic job loses its other pods. A Volcano job also
+// stays while its policies are not read. Node n has 4 cards, all used by job t, and one pod of inference waits.
 func TestProtectedPodsStay(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		job         string
@@ -37,8 +37,9 @@ func TestProtectedPodsStay(t *testing.T) {
 	}
 }
 
-// TestAGangWithAPodOnItsWayStays: allocate binds the fourth pod of the gang to node m in the same session. The pod is
-// on its way to the node and cannot be evicted yet, so the gang would be evicted in part only.
+// TestAGangWithAPodOnItsWayStays: allocate binds the fourth pod of the gang to node m in the same session. That pod is
+// on its way to node m and cannot be evicted yet, so the gang would be evicted in part only. So job waiting, which
+// needs all 4 cards of node n, gets none.
 func TestAGangWithAPodOnItsWayStays(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4
@@ -95,8 +96,8 @@ func TestWhichQueuesReclaimFromWhich(t *testing.T) {
 	}
 }
 
-// TestNoJobReclaimsFromItsOwnQueue: cardreclaim takes cards from other queues only. In the own queue Volcano's action
-// preempt evicts pods of lower priority.
+// TestNoJobReclaimsFromItsOwnQueue: cardreclaim takes cards from other queues only. Both jobs are in queue inference.
+// In its own queue a job may get cards by the action preempt, which does not run here.
 func TestNoJobReclaimsFromItsOwnQueue(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4

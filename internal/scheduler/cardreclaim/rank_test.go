@@ -56,8 +56,9 @@ func TestAHigherPriorityIsEvictedWhereNoLowerOneHelps(t *testing.T) {
 	s.runSession(t).expectEvictedAndPlaced(t, "a*4", "i@n*4")
 }
 
-// TestTheQueueOfLowerPriorityComesBeforeThePriorityClass: gang a has the higher class, but its queue has priority
-// 10000 and that of b has 20000.
+// TestTheQueueOfLowerPriorityComesBeforeThePriorityClass: the priority of the queue decides before the
+// PriorityClass. Gang a has the higher class, but its queue has priority 10000 and that of b has 20000. So a is evicted,
+// although it loses more work.
 func TestTheQueueOfLowerPriorityComesBeforeThePriorityClass(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue low quota=1000 priority=10000 serviceType=training

@@ -299,7 +299,7 @@ func TestReclaimedCardsServeJobsInTheOrderOfPriority(t *testing.T) {
 }
 
 // TestOnlyPodsOfInferenceReclaim: queue mixed has no service type, so its pods name their own. Pod i-1 is of training
-// and reclaims nothing. Node n has 4 cards, which a training gang uses.
+// and reclaims nothing, the other pods of job i are of inference. Node n has 4 cards, which a training gang uses.
 func TestOnlyPodsOfInferenceReclaim(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ waiting, wantEvicted, wantPlaced string }{
 		"a gang of 2, one of them training: none":            {"min=2 pending=2", "", ""},

@@ -340,8 +340,9 @@ func TestCardsThatANodeDoesNotOfferAreNotReclaimedInFlatQueues(t *testing.T) {
 }
 
 // TestAQueueWithoutQuotaDeservesNothing: with unmanagedQueues=Ignore a queue without quota may use any free cards. But
-// its pods evict none, whatever service type they name. They come after the pods of queues that deserve cards, although
-// queue free has the higher priority.
+// its pods evict none, whatever service type they name. Its pods come after those of queues that deserve cards, although
+// queue free has the higher priority. In the first scene ya has borrowed 4 of its 8 cards, and keeps them. In the second
+// one 4 cards are free: 3 for ya, and the last for a pod of queue free.
 func TestAQueueWithoutQuotaDeservesNothing(t *testing.T) {
 	const queues = `
 		queue y quota=8 deserved=4
@@ -363,7 +364,7 @@ func TestAQueueWithoutQuotaDeservesNothing(t *testing.T) {
 			job deserving queue=ya min=1 pending=3
 			job r queue=free min=1 pending=6 serviceType=` + serviceType)
 		s.arguments["unmanagedQueues"] = "Ignore"
-		bound := session.Names(s.runSession(t).In(api.Binding)) // 4 cards: 3 for ya, one is left for any pod of r
+		bound := session.Names(s.runSession(t).In(api.Binding))
 		check.That(t, strings.HasPrefix(bound, "deserving-0@n deserving-1@n deserving-2@n r-"), "%q are bound", bound)
 	}
 }
