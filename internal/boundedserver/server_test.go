@@ -95,8 +95,8 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	check.That(t, time.Since(began) < 4*time.Second, "answered after %s", time.Since(began))
 }
 
-// TestConnectionsAreLimited: with 2 connections the server serves 2 requests at a time. Of 3 requests that each take until
-// they are released, the third is not begun before.
+// TestConnectionsAreLimited: with 2 connections the server serves 2 requests at a time. Of 3 requests that each take
+// until they are released, the server does not begin the third while the other two are running.
 func TestConnectionsAreLimited(t *testing.T) {
 	const connections = 2
 	running := make(chan struct{}, 10)

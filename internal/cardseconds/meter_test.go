@@ -54,12 +54,12 @@ func TestAReplicaThatStoodStillAddsTwoMinutes(t *testing.T) {
 }
 
 // TestCountsAreNotInWholeMilliseconds: counts come every 1.0009 seconds, and sums are in whole milliseconds. What is
-// left of a millisecond is in the next sum, so 1000 counts of 8 cards lose nothing: 1000.9 seconds. A clock that is
-// set back starts again.
+// left of a millisecond is in the next sum, so 1000 counts of 8 cards lose nothing: 1000.9 seconds. After the clock
+// is set back, counting goes on from the earlier time.
 func TestCountsAreNotInWholeMilliseconds(t *testing.T) {
 	m := &Meter{}
 	now := start
-	for range 1001 {
+	for range 1001 { // between 1001 counts are 1000 times 1.0009 seconds
 		m.SetCounts(now, map[Series]card.Count{seriesOf("q"): 8})
 		now = now.Add(time.Second + 900*time.Microsecond)
 	}

@@ -398,7 +398,8 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 // TestBypassCountsAgainstItsQueueOnly: pod lab/a of queue team, with 2 cards, and lab/b without a queue bypassed our
 // scheduler. The heartbeat also lists both pods as bound by a second scheduler. Enforced of the policy is False
 // because of both. Enforced of a CardQuota is False only because of pods in its own queue, and its message does not
-// name the pod of no queue.
+// name lab/b. That condition is right even if a bypass began or ended after the policy was evaluated. ChangedQueues
+// names the queues whose bypasses differ.
 func TestBypassCountsAgainstItsQueueOnly(t *testing.T) {
 	f := newObservation()
 	f.Bypasses = []Bypass{newBypass("lab/a", "team", 2), newBypass("lab/b", "", 1)}

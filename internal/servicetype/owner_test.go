@@ -133,8 +133,9 @@ func TestServiceTypeIsThatOfTheOwnersKind(t *testing.T) {
 	}
 }
 
-// TestOwnerKindsAreValidated: keys must be kinds, with or without a group, and values names of service types. The error says
-// how to write them.
+// TestOwnerKindsAreValidated: keys must be kinds, with or without a group, and values must be names of service types.
+// A kind begins with an upper-case letter. Both have at most 63 characters, the group aside. The error says how to
+// write them.
 func TestOwnerKindsAreValidated(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		owners OwnerKinds
@@ -143,11 +144,11 @@ func TestOwnerKindsAreValidated(t *testing.T) {
 		"a kind":                  {OwnerKinds{"Job": "training"}, ""},
 		"a kind with its group":   {OwnerKinds{"Job.batch.volcano.sh": "training"}, ""},
 		"a kind of 63 characters": {OwnerKinds{"K" + strings.Repeat("x", 62): "t"}, ""},
-		"a name of 63 characters": {OwnerKinds{"Job": strings.Repeat("t", 63)}, ""},
-		"a name of one digit":     {OwnerKinds{"Job": "1"}, ""},
+		"a type of 63 characters": {OwnerKinds{"Job": strings.Repeat("t", 63)}, ""},
+		"a type of one digit":     {OwnerKinds{"Job": "1"}, ""},
 		"nothing":                 {OwnerKinds{}, ""},
 		"a kind of 64 characters": {OwnerKinds{"K" + strings.Repeat("x", 63): "t"}, "is no kind"},
-		"a name of 64 characters": {OwnerKinds{"Job": strings.Repeat("t", 64)}, "is no name"},
+		"a type of 64 characters": {OwnerKinds{"Job": strings.Repeat("t", 64)}, "is no name"},
 		"a resource": {
 			owners: OwnerKinds{"jobs": "training"},
 			want:   `"jobs" is no kind: write for example Job or Job.batch.volcano.sh`,
@@ -166,7 +167,7 @@ func TestOwnerKindsAreValidated(t *testing.T) {
 		"a type that ends with a dash": {OwnerKinds{"Job": "training-"}, "is no name"},
 		"a type with a line break":     {OwnerKinds{"Job": "training\n"}, `"training\n" is no name`},
 		"no type":                      {OwnerKinds{"Job": ""}, `service type "" is no name`},
-		"two faults, in the order of their keys": {
+		"two kinds in lower case: two errors, sorted by kind": {
 			owners: OwnerKinds{"b": "x", "a": "x"},
 			want:   "\"a\" is no kind: write for example Job or Job.batch.volcano.sh\n\"b\"",
 		},

@@ -329,7 +329,8 @@ func TestAJobSurvivesAsManyEvictionsAsAreLeft(t *testing.T) {
 
 // TestAJobFailsWithTheLastPodOfAnIndex: a Job with a backoffLimitPerIndex of 1 lets each index fail once. It survives
 // the eviction of a pod whose index has not failed, not of one whose index failed once. An index that failed for good
-// before, and was counted, ends no other.
+// before, and that Kubernetes has counted, does not end the Job. failures("1") is a pod whose index failed once
+// before.
 func TestAJobFailsWithTheLastPodOfAnIndex(t *testing.T) {
 	limit := FailureLimitFor(&batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](9), BackoffLimitPerIndex: ptr.To[int32](1)}})
 	check.That(t, limit.Survives([]*corev1.Pod{batchPod("a", failures("0"))}), "the Job fails though the index may fail once")

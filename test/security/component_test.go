@@ -70,7 +70,7 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 		}
 
 		authority := `[{"op":"replace","path":"/webhooks/0/clientConfig/caBundle","value":"` + other + `"}]`
-		g.Expect(change(operator, object, authority)).To(Succeed(), "what it is there for")
+		g.Expect(change(operator, object, authority)).To(Succeed(), "the operator changes the CA, as it must")
 		g.Expect(change(suite.admin, object, secrets)).To(Succeed(), "an administrator changes what they want")
 	}
 
@@ -112,7 +112,7 @@ func TestTheOperatorWritesOnlyFinalizersOfCardQuotas(t *testing.T) {
 	g.Expect(patch(operator, `{"metadata":{"labels":{"a":"b"}}}`)).To(refused)
 	g.Expect(patch(operator, `{"metadata":{"annotations":{"a":"b"}}}`)).To(refused)
 	g.Expect(patch(operator, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`)).To(refused)
-	g.Expect(patch(operator, `{"metadata":{"finalizers":["example.com/another"]}}`)).To(Succeed(), "what it is there for")
+	g.Expect(patch(operator, `{"metadata":{"finalizers":["example.com/another"]}}`)).To(Succeed(), "the operator changes finalizers, as it must")
 	g.Expect(patch(suite.admin, otherTenant)).To(Succeed(), "an administrator changes what they want")
 
 	foreign := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Value: 7}

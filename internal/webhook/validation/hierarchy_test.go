@@ -412,8 +412,8 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 }
 
 // TestTheOrderOfCreationDoesNotMatter: users apply a directory of CardQuotas in any order. Of three CardQuotas that
-// do not fit together, one is refused in every order. Of three that fit, none is refused in any order. Parent chat
-// has 8 H200 and deserves 6; search deserves 4. Cards are written "name quota deserved guarantee".
+// do not fit together, at least one is refused in every order. Of three that fit, none is refused in any order.
+// Parent chat has 8 H200 and deserves 6; search deserves 4. Cards are written "name quota deserved guarantee".
 func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 	for name, tc := range map[string]struct {
 		quotas  quotas
@@ -441,7 +441,7 @@ func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 			for _, i := range order {
 				result := ValidateCardQuota(tc.quotas[i], nil, CardQuotaInput{All: all, Policy: treePolicy, Healthy: map[card.Name]card.Count{h200: 16}})
 				refused = refused || len(result.Errors) > 0
-				all = append(all, tc.quotas[i])
+				all = append(all, tc.quotas[i]) // even if it was refused
 			}
 
 			check.That(t, refused == tc.refused, "%s in order %v: refused %v, want %v", name, order, refused, tc.refused)
