@@ -9,7 +9,8 @@ import (
 )
 
 // TestRefusalForExcessWordsTheFirstAndCountsTheRest: some amounts of queue chat do not count, because its parent web
-// has less. The refusal explains the first of them and says how many others there are.
+// has less, or because there is no quota to inherit. CPU is in millicores. The refusal explains the first of them and
+// says how many others there are.
 func TestRefusalForExcessWordsTheFirstAndCountsTheRest(t *testing.T) {
 	above := quota.Excess{Kind: quota.QuotaAboveParent, Name: "H200", Parent: "web", Written: 8, Limit: 6, Allowed: 6}
 	scaled := quota.Excess{

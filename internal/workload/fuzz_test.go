@@ -160,7 +160,8 @@ func larger(a, b *big.Rat) *big.Rat {
 }
 
 // FuzzRulesOf: a Queue is refused exactly when it is not open or its quota is not valid. Its limits are the numbers
-// of exact arithmetic, and never below zero. One with an invalid quota allows nothing.
+// of exact arithmetic, and never below zero. One with an invalid quota allows nothing. A Queue with the annotation of
+// a quota is managed. ignore means that the policy ignores all other Queues.
 func FuzzRulesOf(f *testing.F) {
 	f.Add(`{"H200":8}`, true, "4", "4Gi", false, uint8(0))
 	f.Add(`{"H200":8,"H200":4}`, true, "1u", "1500m", true, uint8(0))

@@ -79,5 +79,5 @@ func TestLoweringAQuotaBelowUseKillsNothingAndStartsNothing(t *testing.T) {
 	s.waitForCondition("lowering", api.ConditionWithinQuota, metav1.ConditionTrue)
 	s.scaleDeployment("web", 1)
 	s.wantRunningAndWaiting("more", 1, 0)
-	s.wantUsedPendingAndOver("lowering", h200, 2, 0, 0)
+	s.wantUsedPendingAndOver("lowering", h200, 2, 0, 0) // one pod of web, and "more"
 }

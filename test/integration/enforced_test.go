@@ -133,8 +133,8 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 
 // TestCardsTakenWithoutTheSchedulerAreReported: a pod that names another scheduler, or that was created with a node
 // name, takes 2 cards uncharged: a bypass. Condition Enforced of its queue says which pod, and what to do. Another
-// queue is not affected. A pod that a scheduler bound is no bypass: its managed fields, which
-// the API server records, do not have the node name.
+// queue is not affected. A pod that a scheduler bound is no bypass: its managed fields, which the API server records,
+// do not have the node name.
 func TestCardsTakenWithoutTheSchedulerAreReported(t *testing.T) {
 	name := uniqueName(t, "")
 	other := name + "-2"

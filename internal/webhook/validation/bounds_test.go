@@ -35,8 +35,9 @@ func TestLongResultsAreTruncated(t *testing.T) {
 	check.That(t, size <= maxShown*maxShownBytes+100, "the warnings have %d bytes, want at most 2 KiB each", size)
 }
 
-// TestTruncatedErrorsAreStillCompared: more errors than are shown must not hide a new one. An object had 60 errors before
-// a change, and has 61 after it. The change is refused for the new error alone; the others are warnings.
+// TestTruncatedErrorsAreStillCompared: more errors than are shown must not hide a new one. An object had 60 errors,
+// three times as many as are shown, before a change, and has 61 after it. The change is refused for the new error
+// alone; the others are warnings.
 func TestTruncatedErrorsAreStillCompared(t *testing.T) {
 	var before, after Result
 	for i := range 3 * maxShown {

@@ -129,7 +129,7 @@ func TestHistoryMeasuresHowLateAnObjectIs(t *testing.T) {
 			h.expect(at(1), "b")
 			h.expect(at(2), "a")
 		}, wantLags: []int{2 - 1, 0}},
-		"a change at 1 s is never written, and another one neither": {play: func(h *history) {
+		"changes at 1 s and 9 s, none is written, but a wrong text at 9 s": {play: func(h *history) {
 			h.expect(at(1), "b")
 			h.expect(at(9), "c")
 			h.observe(at(9), "x")
