@@ -165,9 +165,10 @@ func TestValidateSaysWhatContradictsItself(t *testing.T) {
 	}
 }
 
-// TestValidateAcceptsExactlyWhatCanComeToRest: a matrix is valid if each entry has an effect, and no type can take cards from
-// itself through others. The test finds that out in another way: it computes which types reach which, step by step.
-// Matrices are random, and both valid and invalid ones must occur.
+// TestValidateAcceptsExactlyWhatCanComeToRest: a matrix is valid if each type in a ReclaimFrom is there once, is
+// defined and is reclaimable. Also, no type may take cards from itself through others. The test finds that out in
+// another way: it computes which types reach which, step by step. Matrices are random, and both valid and invalid
+// ones must occur.
 func TestValidateAcceptsExactlyWhatCanComeToRest(t *testing.T) {
 	all := []string{"a", "b", "c", "d", "e"}
 	drawn := map[bool]int{} // by whether they are valid

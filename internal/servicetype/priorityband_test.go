@@ -69,8 +69,8 @@ func TestBandEndsBelowTheNextHigherType(t *testing.T) {
 }
 
 // TestPriorityIsCutToItsBand: notebook has priority 75,000, and the next type, inference, 80,000. So a CardQuota of
-// notebook may add 0 to 4999. Check refuses more, with a hint, for the webhook. PriorityFor cuts it, for CardQuotas
-// that are older than the policy.
+// notebook may add 0 to 4999. inference is the highest type, and its CardQuotas may add up to 9999. Check refuses
+// more, with a hint, for the webhook. PriorityFor cuts it, for CardQuotas that are older than the policy.
 func TestPriorityIsCutToItsBand(t *testing.T) {
 	types := map[string]Type{"notebook": {Priority: 75000}, "inference": {Priority: 80000}}
 	notebook, _ := BandFor("notebook", types)

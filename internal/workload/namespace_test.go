@@ -169,8 +169,8 @@ func TestAQueueWithoutASelectorIsForAllNamespaces(t *testing.T) {
 }
 
 // TestAnUnreadableSelectorClosesAnyQueue: a selector that is not valid closes a queue with or without a quota, root,
-// and a closed one, whatever unmanagedQueues says. The limits stay as without the selector, because running pods are
-// charged by them.
+// and a closed one, whatever unmanagedQueues says. Its limit of CPU and its number of cards with a quota stay as
+// without the selector, because running pods are charged by them.
 func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 	for name, q := range map[string]*v1beta1.Queue{
 		"with a quota": newQueue(`{"H200":8}`, withNamespaceSelector("?")),

@@ -313,7 +313,8 @@ func TestWhatAPodIsCharged(t *testing.T) {
 }
 
 // TestRequestForReadsWaitingPods: a pod that waits requests the cards that it names, in its order, or each card of
-// the resource. What is refused is in TestRequestForRefusesPodsThatCannotBePlaced.
+// the resource. The GPUs of the cluster are H200 and 4090. What is refused is in
+// TestRequestForRefusesPodsThatCannotBePlaced.
 func TestRequestForReadsWaitingPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod  *builder.PodBuilder
@@ -449,7 +450,7 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 func textOf(r *Refusal) Refusal { return Refusal{Reason: r.Reason, Message: r.Message} }
 
 // TestRefusalsOfADeniedQueue: a queue without a quota is denied under unmanagedQueues: Deny. Its refusal says so, and
-// where to submit instead. Queue root has no CardQuota at all, so it says only that.
+// where to submit instead. Queue root can have no CardQuota, so its refusal only says where to submit.
 func TestRefusalsOfADeniedQueue(t *testing.T) {
 	insufficient := &quota.InsufficientQuota{Kind: quota.Memory, Queue: "q", Requested: 1, Total: 1}
 	const empty = "Queue <q> has no memory capability and may use none: set spec.capability.memory (spec.resources.memory of its CardQuota)"

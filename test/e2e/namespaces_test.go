@@ -97,7 +97,7 @@ func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 	for name, selector := range map[string]string{
 		"mine":   mine,
 		"theirs": `{"matchLabels":{"example.com/team":"chat"}}`,
-		"broken": `{"matchLabel":{"kubernetes.io/metadata.name":"handmade"}}`,
+		"broken": `{"matchLabel":{"kubernetes.io/metadata.name":"handmade"}}`, // matchLabels without its s
 	} {
 		s.createAndAwaitOpen(builder.Queue("handmade-"+name).Quota(`{"NVIDIA-H200":2}`).Annotation(api.AnnotationNamespaceSelector, selector).Obj())
 		s.createPods(podSet{name: name, queue: "handmade-" + name, card: h200, count: 1, pods: 1})
