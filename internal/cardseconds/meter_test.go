@@ -71,7 +71,7 @@ func TestCountsAreNotInWholeMilliseconds(t *testing.T) {
 }
 
 // TestAnOldCountIsNotTakenAsTrue: a replica stores its sums each half a minute, and does not count for an hour. It
-// adds two minutes, for which the last count is true. After the next count it goes on.
+// adds two minutes (maxCountAge), for which the last count is taken as true. After the next count it goes on.
 func TestAnOldCountIsNotTakenAsTrue(t *testing.T) {
 	m := counting(start, map[Series]card.Count{seriesOf("q"): 2})
 	for at := range 120 {
@@ -180,8 +180,8 @@ func openOf(m *Meter, period Period) map[Series]Milli {
 }
 
 // TestSumsOfAnEarlierVersionAreTakenOver: an earlier version stored a total without days and months, with the time
-// until which it was counted. The total of 345.6 goes on with the minute since then, 60 card-seconds, which are also
-// those of the day and the month.
+// until which it was counted. The pod has held its card for longer. The total of 345.6 goes on with the minute since
+// then, 60 card-seconds, which are also those of the day and the month.
 func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
 	m := &Meter{}
 	old := fmt.Sprintf(`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":345.6,"at":%d}`+"\n",

@@ -207,7 +207,8 @@ func TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses(t *testing.T) {
 	}
 }
 
-// TestBypassesAreSortedByPod: conditions name the first pods, so the order must not change from one evaluation to the next.
+// TestBypassesAreSortedByPod: conditions name the first pods, so the order must not change from one evaluation to the
+// next. Pods c, a and b name no scheduler, so they are bypasses.
 func TestBypassesAreSortedByPod(t *testing.T) {
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
 	var pods []*corev1.Pod

@@ -128,8 +128,9 @@ func TestLastReportSaysThatTheSchedulerStopped(t *testing.T) {
 	check.Equal(t, "report of the next leader", next, check.Value(ReadReport(lease))(t))
 }
 
-// TestIncompleteLeaseIsNoReport: a Lease that lacks what proves something, or that another client has written, is not read as
-// a report. The error names the Lease and what is missing.
+// TestIncompleteLeaseIsNoReport: a Lease without a holder, a renewal, a version or a hash proves nothing, and is not
+// read as a report. The same holds for a list of pods that our scheduler cannot have written. The error names the
+// Lease and what is missing.
 func TestIncompleteLeaseIsNoReport(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*coordinationv1.Lease)

@@ -42,9 +42,9 @@ func TestTheEvictionRuleIsAddedFirst(t *testing.T) {
 	}
 }
 
-// TestTheStoredFailurePolicyIsCopied: podFailurePolicy of a stored Job cannot be changed. A user who applies the own file
-// again, which does not have the added rule, would be refused. So the webhook copies the stored podFailurePolicy and
-// podReplacementPolicy into the changed Job. Other changes stay. A stored Job without a spec is an error.
+// TestTheStoredFailurePolicyIsCopied: podFailurePolicy of a stored Job cannot be changed. A user who applies the same
+// file again, which does not have the added rule, would be refused. So the webhook copies the stored podFailurePolicy
+// and podReplacementPolicy into the changed Job. Other changes stay. A stored Job without a spec is an error.
 func TestTheStoredFailurePolicyIsCopied(t *testing.T) {
 	const stored = `{"spec":{"podFailurePolicy":{"rules":[` + evictionRule + `]},"podReplacementPolicy":"Failed","parallelism":1}}`
 	for t, tc := range check.Cases(t, map[string]struct{ job, stored, want string }{

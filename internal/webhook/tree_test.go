@@ -88,8 +88,9 @@ func (k policyKept) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.Se
 
 // TestATreeOutlivesItsPolicyInWebhooks: a policy that is deleted by mistake must not lift the limits of parents. So
 // the operator keeps the tree, and the webhook asks the operator which policy is in force. There is no policy now. A
-// child of 9 below a parent of 8 is accepted if there never was a tree. After a policy with a tree it is refused, for
-// two reasons as in TestWebhookOfCardQuotasKnowsTheTree. The webhook of workloads then knows that chat is a parent.
+// child of 9 below a parent of 8 is accepted if there never was a tree. After a policy with a tree it is refused for
+// two reasons: its quota, and that the children deserve 8 of 4. The webhook of workloads then knows that chat is a
+// parent.
 func TestATreeOutlivesItsPolicyInWebhooks(t *testing.T) {
 	h := newTreeHandlers(t, v1alpha1.QueueHierarchyFlat)
 	check.NoError(t, h.cached.(client.Client).Delete(t.Context(), &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}))

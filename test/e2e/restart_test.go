@@ -105,7 +105,8 @@ func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *testClu
 }
 
 // TestAQuotaThatChangesAllTheTimeIsNeverExceeded: the quota changes between 1 and 9 while pods come and go. A stale
-// number anywhere would let a pod too many start, and the observer would see it. In the end 5 of 8 pods run.
+// number anywhere would let one pod too many start, and the observer of the test cluster would report it. In the end
+// 5 of 8 pods run.
 func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
 	s := newScene(t, "restless")
 	s.createQuota("restless", cardList(h200, 4))
@@ -117,7 +118,7 @@ func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
 		s.Eventually(func() string { return s.quotaOfQueue("restless") }).Should(Equal(fmt.Sprintf(`{"NVIDIA-H200":%d}`, n)))
 		s.scaleDeployment("web", []int{12, 2, 10}[i%3])
 		s.Eventually(func() int { return len(s.podsOf("web")) }).Should(Equal([]int{12, 2, 10}[i%3]))
-		if i == 6 || i == 8 { // so long that the observer forgives no higher quota of before, while pods wait
+		if i == 6 || i == 8 { // after 12 sessions the observer no longer allows what an earlier, higher quota did
 			s.Expect(s.deployment.AwaitSessions(s.ctx, 12)).To(Succeed())
 			s.scaleDeployment("web", 12)
 		}
@@ -126,7 +127,7 @@ func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
 	s.setQuota("restless", cardList(h200, 5))
 	s.scaleDeployment("web", 0)
 	s.Eventually(func() int { return len(s.podsOf("web")) }).Should(BeZero())
-	s.Eventually(func() int { // Volcano, when late, would take the new pods' group along
+	s.Eventually(func() int { // a late Volcano would delete the PodGroup that the new pods get
 		groups := &v1beta1.PodGroupList{}
 		s.listObjects(groups, client.InNamespace(s.namespace))
 		return len(groups.Items)

@@ -117,9 +117,9 @@ func TestTheSelectorReachesTheQueueAndLeavesIt(t *testing.T) {
 	g.Expect(queueAnnotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 }
 
-// TestOtherWritersAreReplacedAndNamed: the Queue of a CardQuota belongs to the operator. It replaces
-// what another field manager writes there, and condition QueueSynced names the manager and the fields. Server-side
-// apply does not record who removed a field, so that one is "another client".
+// TestOtherWritersAreReplacedAndNamed: the Queue of a CardQuota belongs to the operator. It replaces what another
+// field manager writes there, and condition QueueSynced names the manager and the fields. Server-side apply does not
+// record who removed a field, so that one is "another client".
 func TestOtherWritersAreReplacedAndNamed(t *testing.T) {
 	startParallelTest(t)
 	edit := func(change func(map[string]string)) func(*testing.T, string) {
