@@ -90,8 +90,9 @@ func TestAmountsAreExact(t *testing.T) {
 }
 
 // TestRowsAreSumsOfTheirGroup: seven series have used one card for one hour each, and one tenant has used nothing. By
-// tenant, rows add up what has the same tenant, service type and card; by project also the same project, and so on.
-// Pods without a queue belong to no tenant, and their namespace is named. A series without use has no row.
+// tenant, a row adds up what has the same tenant, service type and card. By project the project must be the same too,
+// and by queue also the queue. Pods without a queue belong to no tenant, and their namespace is named. A series without
+// use has no row.
 func TestRowsAreSumsOfTheirGroup(t *testing.T) {
 	const oneHour = 3600 * 1000
 	use := map[cardseconds.Series]cardseconds.Milli{

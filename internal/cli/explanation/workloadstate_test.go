@@ -346,8 +346,8 @@ func TestACardThatIsNotNamedYetMayHaveTheRightName(t *testing.T) {
 		Lacks("Correct the name", "npu", "Did you mean")
 }
 
-// TestAWrongNameIsCorrected: nodes have NVIDIA-H200 and NVIDIA-H800, all with right labels. A name that is near to one of
-// them is corrected, for any other the advice lists both.
+// TestAWrongNameIsCorrected: nodes have NVIDIA-H200 and NVIDIA-H800, all with right labels. If the requested name is near to
+// one of these, the advice corrects the name. Otherwise it lists both.
 func TestAWrongNameIsCorrected(t *testing.T) {
 	check.Contains(t, "a name that is far from both", textOf(newUnknownCard("NVIDIA-B300")), "Correct the name. Nodes have NVIDIA-H200, NVIDIA-H800.")
 	check.Contains(t, "a name without the vendor", textOf(newUnknownCard("H200")),
