@@ -52,11 +52,11 @@ func TestWhichPodsMayBeEvicted(t *testing.T) {
 			group: map[string]string{},
 			want:  true,
 		},
-		"an annotation in another spelling, which has no effect, forbids it": {
+		"an annotation in another spelling forbids it, without effect": {
 			pod:  runningPod().Annotation("volcano.sh/Preemptable", "false"),
 			want: true,
 		},
-		"an annotation with a longer name, which has no effect, forbids it": {
+		"an annotation with a longer name forbids it, without effect": {
 			pod:  runningPod().Annotation("volcano.sh/preemptable-by", "false"),
 			want: true,
 		},

@@ -55,7 +55,7 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	}) {
 		g := newGomega(t)
 		g.Eventually(func() error { return change(operator, object, secrets) }).Should(refused, "until the API server knows the policy")
-		for what, patch := range map[string]string{
+		for what, patch := range map[string]string{ // what the first webhook becomes, or the list of webhooks
 			"to another server":                  `[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://example.com/"}]`,
 			"to another Service":                 `[{"op":"replace","path":"/webhooks/0/clientConfig/service/namespace","value":"tenant"}]`,
 			"for other resources":                `[{"op":"replace","path":"/webhooks/0/rules/0/resources/0","value":"*"}]`,
