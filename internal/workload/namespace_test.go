@@ -127,8 +127,8 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 }
 
 // TestASelectorThatCannotBeRead: a selector that is not valid selects no namespace, so that no tenant gets in by a
-// mistake. The refusal says what of the text is wrong. The keys of the table are parts of it; for the
-// texts of key "" only the begin of the refusal is checked.
+// mistake. The refusal says what of the text is wrong. The keys of the table are parts of it; for the texts of key ""
+// only the beginning of the refusal is checked.
 func TestASelectorThatCannotBeRead(t *testing.T) {
 	const invalid = "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it: "
 	for part, texts := range map[string][]string{
