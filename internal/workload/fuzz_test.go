@@ -52,8 +52,8 @@ func roundedUp(value *big.Rat) *big.Int {
 
 // FuzzRequestFor: whatever a pod requests, the number of its cards is exact, rounded up to whole cards. More than a
 // million count as a million and one. A pod that requests cards may use at least one name, or is refused with a
-// message that fits an event. CPU and memory are between 0 and 2^53. first and second are amounts of GPUs in two
-// containers, and shape makes the second an ordinary one, a sidecar or an init container.
+// message that fits an event. CPU and memory are between 0 and 2^53. Two containers request the amounts first and
+// second of GPUs. The parameter shape makes the second an ordinary one, a sidecar or an init container.
 func FuzzRequestFor(f *testing.F) {
 	f.Add("H200|4090", true, "1", "0", uint8(0))
 	f.Add("H200/mig-1g.18gb-mixed", true, "500m", "1.5", uint8(4))
