@@ -194,8 +194,8 @@ func TestLabelsDecideWhichPodsConflict(t *testing.T) {
 }
 
 // TestSearchFindsTheLastNodeWithoutAConflictingPod: 12 nodes have 4 cards each. On 11 of them a pod of job spread
-// already runs, and no two pods of this job can share a node. So its 12th pod gets a card of node "free", although the
-// training gang there has run for 24 hours, and the gangs of the other nodes for one.
+// already runs, and no two pods of this job can share a node. So its 12th pod gets a card of node "free".
+// The training gang there has run for 24 hours, the gangs of the other nodes for one hour.
 func TestSearchFindsTheLastNodeWithoutAConflictingPod(t *testing.T) {
 	for t, change := range check.Cases(t, map[string]podChange{
 		"the pods have the same host port": withHostPort(80),

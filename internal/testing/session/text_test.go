@@ -12,9 +12,9 @@ import (
 )
 
 // TestAddDescribesACluster: each line of the text adds an object, with the values of its words. Words that are left out
-// have the defaults that the comments of Add document: a queue of inference is not reclaimable, a job with running pods has
-// phase Running, and one without is enqueued (Inqueue). running=n*2,o pending=1 are the pods j-0 and j-1 on node n, j-2 on o,
-// and j-3 without a node. The tasks of job k take its two pods in turn, and a pod of no cards names no card.
+// have the defaults that the comments of Add document: a queue of inference is not reclaimable, a job with running pods
+// has phase Running, and one without is enqueued (Inqueue). running=n*2,o pending=1 are the pods j-0 and j-1 on node n,
+// j-2 on o, and j-3 without a node. The tasks of job k take its two pods in turn, and a pod of no cards names no card.
 func TestAddDescribesACluster(t *testing.T) {
 	c := New(`
 		# one node with slices, two with whole cards
@@ -43,8 +43,8 @@ func TestAddDescribesACluster(t *testing.T) {
 	check.That(t, !hasCardName, "k-0 has no cards, and names one")
 }
 
-// TestAddRefusesWrongTexts: a mistake in a text must fail its test, else the test would check another scene. The error has
-// the line and what to write.
+// TestAddRefusesWrongTexts: a mistake in a text must fail its test, else the test would check another scene. The error
+// has the line and what to write.
 func TestAddRefusesWrongTexts(t *testing.T) {
 	const jobWith = "job j queue=q min=1 "
 
