@@ -20,7 +20,7 @@ var tables = []table{
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestAQueueOfATree.*|TestATreeReclaims.*|TestAVictimQueueOfATree.*|TestCardsThatTheInventoryLacks.*|TestDrain.*|TestTenants.*|TestTheMatrixAndTheTree.*)$", mutants: treeReclaimMutants},
 	{tests: "./internal/workload", run: "^(TestEvictionsThatAJobSurvives|TestAnyOrderOfCountingIsTheSame|TestAJobSurvives.*)$", mutants: jobFailureMutants},
 	{tests: "./internal/deviceclaim", mutants: claimMutants},
-	{tests: "./internal/card", run: "^Test(CardsAreKnown|Network|WhichDrivers|MoreCards|SharesOfSlices|OtherDevices|Missing|LabelsMake|AMissing|SharingSoftware).*$", mutants: vendorMutants},
+	{tests: "./internal/card", run: "^Test(CardsAreKnown|Network|WhichDrivers|MoreCards|SharesOfSlices|OtherDevices|Missing|AMissing|SharingSoftware).*$", mutants: vendorMutants},
 	{tests: "./internal/cardinventory", mutants: anomalyMutants},
 	{tests: "./internal/controller/resourceslices", mutants: sliceRecordMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestClaims", mutants: claimCheckMutants},

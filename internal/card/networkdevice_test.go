@@ -8,11 +8,12 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestLabelsMakeNoNetworkDeviceACard: pods request network devices together with cards, and no quota limits them. A
+// TestNetworkDevicesBesideCardsAreNoCards: pods request network devices together with cards, and no quota limits them. A
 // network device of the card's vendor is no card itself. It also does not make it unclear which resource is the card.
-// It is a card only if a mapping or labels have its very name. The label npu names Ascend-910B for huawei.com; ascend
+// It is a card only if a mapping, or labels of product and memory, have its very name. A resource in wantResources
+// without a count in wantCards is withheld: it is known as a card, but no pod may get it. The label npu names Ascend-910B for huawei.com; ascend
 // is an entry of spec.cards that does the same.
-func TestLabelsMakeNoNetworkDeviceACard(t *testing.T) {
+func TestNetworkDevicesBesideCardsAreNoCards(t *testing.T) {
 	ascend := Mappings{{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}}
 	eightAscends := map[Name]Count{"Ascend-910B": 8}
 

@@ -86,7 +86,8 @@ func TestStatusHasTheNumbersOfEachCard(t *testing.T) {
 }
 
 // TestSummaryListsAsManyCardsAsFit: the summary is one line of kubectl get: used/quota of each card, those over quota
-// first. It has at most 100 characters, and counts the cards that do not fit. Each card here has a quota of 2.
+// first. A summary of several cards has at most 100 characters, and counts the cards that do not fit. One name alone
+// is never cut. Each card here has a quota of 2.
 func TestSummaryListsAsManyCardsAsFit(t *testing.T) {
 	// quotasOfTwo are cards with a quota of 2, none used.
 	quotasOfTwo := func(names ...string) (cards []v1alpha1.CardStatus) {

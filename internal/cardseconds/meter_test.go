@@ -315,8 +315,9 @@ func TestAFullPartKeepsRoomForItsRows(t *testing.T) {
 	check.That(t, largest > MaxPartSize/2 && largest < 1<<20-16<<10, "the largest part has %d bytes", largest)
 }
 
-// TestSumsWithoutRoomAreCounted: each of 48 sums takes half a part, and there are 16 parts. One sum fits each part,
-// so 32 have no room, which an anomaly reports.
+// TestSumsWithoutRoomAreCounted: the card-seconds of each series are stored in one of 16 parts, a ConfigMap each. The
+// name of the tenant alone takes half of a part, so a series takes a little more. Each part has room for one of the
+// 48 series, and Place returns how many are left: 32.
 func TestSumsWithoutRoomAreCounted(t *testing.T) {
 	counts := map[Series]card.Count{}
 	long := strings.Repeat("x", MaxPartSize/2)

@@ -29,18 +29,20 @@ func TestPreemptionInsideAQueue(t *testing.T) {
 	}
 }
 
-// TestPreemptionByThePolicy: a ServiceTypePolicy may enable preempt. Jobs survive the preemption of their gangs,
-// pods of a job have priorities of their own, and gangs survive a drained node.
+// TestPreemptionByThePolicy: a ServiceTypePolicy may enable preempt. Jobs survive the preemption of their gangs, and
+// pods of a job have priorities of their own. The last scene shares the cluster, and preempts nothing.
 func TestPreemptionByThePolicy(t *testing.T) {
 	t.Parallel()
 	st := startPolicyCluster(t)
 
 	for name, play := range map[string]func(*scene){
-		// A gang of 10 pods is preempted as a whole for 2 pods, 4 times, and restarts each time.
+		// A gang of 10 pods is preempted as a whole for 2 pods, 4 times, and restarts each time: once more than the 3
+		// retries of its vcjob, because an eviction counts as none.
 		"gangs": gangsSurvivePreemption,
 		// Inside a job, annotation volcano.sh/task-priority decides as a PriorityClass does.
 		"task-priority": preemptsByTaskPriority,
-		// A gang of 2 pods on 2 nodes gets its node back after a drain, although another pod waits longer for it.
+		// A gang of 2 pods on 2 nodes loses one to a drain. Below its minimum it is served before a pod that waits
+		// longer, so it gets its node back.
 		"drained": drainedGangsReturn,
 	} {
 		t.Run(name, func(t *testing.T) { play(newSceneOn(t, name, st)) })

@@ -67,12 +67,12 @@ func (s *scene) changePodGroups(change func(*v1beta1.PodGroup)) *scene {
 	return s
 }
 
-// TestPluginsWithHigherWeightDecideBeforePacking: this plugin packs. It scores the node higher on which more cards
-// are in use: n2 with 2 or 5 used cards, beside n1 with at most 1. An administrator may give the score of another
-// plugin a higher weight, or load a plugin that scores nodes. Then pods go where they go with Volcano's plugin
-// capacity, which scores no node. Two rows need no such change: a pod that prefers a node itself, and the order in
-// which plugin drf serves jobs, which packing leaves as it is.
-func TestPluginsWithHigherWeightDecideBeforePacking(t *testing.T) {
+// TestOtherPluginsMayDecideBeforePacking: this plugin packs. It scores the node higher on which more cards are in
+// use: n2 with 2 or 5 used cards, beside n1 with at most 1. The score of another plugin decides if its weight is
+// high enough. Beside a preference, which is one of the pod, of its task-topology annotations or of its queue's node
+// groups, packing counts only a fifth. Pods then go where they go with Volcano's plugin capacity, which scores no
+// node. The last row has no such score: packing does not change the order in which plugin drf serves jobs.
+func TestOtherPluginsMayDecideBeforePacking(t *testing.T) {
 	preferN1 := func(p *corev1.Pod) {
 		if !strings.HasPrefix(p.Name, "j") {
 			return
@@ -139,7 +139,7 @@ func TestPluginsWithHigherWeightDecideBeforePacking(t *testing.T) {
 			args:        map[string]framework.Arguments{"task-topology": {"task-topology.weight": 20}},
 			want:        "j-0@n2 j-1@n1", wantShipped: "j-0@n2 j-1@n2",
 		},
-		"nodegroup scores n1, which the queue requires, above n2, which it only prefers: n1": {
+		"the queue requires node group n1 and only prefers n2, which leaves packing a fifth: n1": {
 			scene:       groups,
 			morePlugins: []string{"nodegroup"},
 			want:        "j-0@n1", wantShipped: "j-0@n2",

@@ -62,7 +62,9 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 		keptForPreemptors:           refusedOtherwise,
 		quotaKeptForPreemptors:      refusedOtherwise,
 
-		keptForPreemptorsWithoutVictims: refusedOtherwise,
+		keptForPreemptorsWithoutVictims:    refusedOtherwise,
+		cardsAwaitedByOthers:               refusedOtherwise,
+		cardsAwaitedByOthersWithoutVictims: refusedOtherwise,
 	}
 	texts := map[int]string{ // the detail in the words of some reasons
 		podRefused:     workload.RefusalForFault("q", quota.Fault{Kind: quota.IsHeld, Queue: "q"}).Message,
@@ -71,7 +73,7 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 	}
 
 	lacksCards := &api.Status{Code: api.Unschedulable, Reason: api.WrapInsufficientResourceReason([]string{string(gpu)})}
-	for reason := jobNotFound; reason <= quotaKeptForPreemptors; reason++ {
+	for reason := jobNotFound; reason <= cardsAwaitedByOthersWithoutVictims; reason++ {
 		refused := fitErrorKey{reason: reason, queue: "q", name: "A", count: 1, limit: 8, text: texts[reason]}
 		message := messageOfNodes(refused.newStatus(8, nil), refused.newStatus(8, nil), lacksCards)
 

@@ -126,16 +126,17 @@ func TestElasticPodsAreCountedForEachTask(t *testing.T) {
 }
 
 // TestPodsThatSucceededCountForTheMinimum: the pod t-0 has succeeded and 7 pods of t run. So 7 + 1 - 5 = 3 pods are
-// above the minimum of 5. Job other has the card of t-0.
+// above the minimum of 5, and the 3 that wait for inference replace them. If t-0 did not count, only 2 would be
+// above the minimum. Job other fills the card of t-0. It has run for 24 hours, so it is the dearer victim.
 func TestPodsThatSucceededCountForTheMinimum(t *testing.T) {
 	succeeded := onPod("t-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=8
 		job t queue=training min=5 running=n*8
 		job other queue=training min=1 running=n age=24h
-		job waiting queue=inference min=2 pending=2`, succeeded)
+		job waiting queue=inference min=3 pending=3`, succeeded)
 
-	s.runSession(t).expectEvictedAndPlaced(t, "t-1 t-2", "waiting@n*2")
+	s.runSession(t).expectEvictedAndPlaced(t, "t-1 t-2 t-3", "waiting@n*3")
 }
 
 // TestOnlyCardsThatThePodRequestsAreReclaimed: the pod requests card A. The gang with card B has run for less time,

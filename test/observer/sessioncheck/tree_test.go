@@ -97,7 +97,8 @@ func TestAWorkloadThatFitsATreeAndDoesNotStartIsFound(t *testing.T) {
 // although many sessions close. The node has 8 H200. Tenant top has quota 6 and deserves 4. Its leaf a has quota 4
 // and deserves 2, its leaf b has quota 6 and deserves 2. Tenant other has quota 8 and deserves 4. "single p" is a pod
 // p with a PodGroup of its own. otherGaveBackSix: cardreclaim took 6 cards back from other, which may not borrow for
-// five minutes then. otherUsesSix: three jobs of other use 2 cards each.
+// five minutes then. otherUsesSix: three jobs of other use 2 cards each. Pods that are not preemptable, or of a
+// service type that the policy does not have, do not borrow. A queue without "deserved" deserves its quota.
 func TestAWorkloadThatDoesNotFitATreeMayWait(t *testing.T) {
 	for t, steps := range check.Cases(t, map[string]string{
 		"3 cards in a, and b uses 4 of the 6 of top": bUsesFour + `single p queue=a cards=3`,
@@ -142,6 +143,7 @@ func TestAWorkloadThatDoesNotFitATreeMayWait(t *testing.T) {
 			single p queue=a cards=1`,
 		"1 card in a, which uses the 2 that it deserves; other borrows 2": otherUsesSix + aUsesTwo + `single p queue=a cards=1`,
 		"2 cards in b, and top would use 4 and deserves 3; other borrows 2": otherUsesSix + aUsesTwo + `
+			# so that b cannot take this card back from a
 			write pod a1-0 volcano.sh/preemptable=false
 			write queue b deserved=H200:3
 			write queue top deserved=H200:3
@@ -160,7 +162,7 @@ func TestAWorkloadThatDoesNotFitATreeMayWait(t *testing.T) {
 			write pod o3-0 volcano.sh/preemptable=false
 		` + aUsesTwo + `
 			single p queue=b cards=2`,
-		"2 cards in b; other borrows only 2, and pods r and s may reclaim first": otherUsesSix + aUsesTwo + `
+		"2 cards in b; other borrows only 2; r and s wait as well, and which of the three is first is open": otherUsesSix + aUsesTwo + `
 			single p queue=b cards=2
 			single r queue=a cards=1
 			single s queue=b cards=1`,
