@@ -134,13 +134,13 @@ func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 
 // bound is what the schema says of the length of a field, and what the operator keeps.
 type bound struct {
-	schema   *int64
-	operator int64
+	inSchema   *int64 `json:"-"`
+	ofOperator int64  `json:"-"`
 }
 
 func checkBounds(t *testing.T, bounds map[string]bound) {
 	for name, b := range bounds {
-		check.Equal(t, "bound of "+name+" in the schema", &b.operator, b.schema)
+		check.Equal(t, "bound of "+name+" in the schema", &b.ofOperator, b.inSchema)
 	}
 }
 

@@ -435,7 +435,7 @@ func TestReclaimByExample(t *testing.T) {
 		Coverable:  []int64{2, 2 - 5, 2 - 5 - 3},     // guarantees less usage: batch uses more than tenant is guaranteed
 	}, l.MayUseByLevel("serving", "A"))
 	check.Equal(t, "what batch may use in batch, tenant and root, beside the guarantees of serving and other",
-		[]int64{8 - 5, 3 - 2, 3 - 3}, l.MayUseByLevel("batch", "A").Quota)
+		[]int64{8 - 5, 3 - 2, 0}, l.MayUseByLevel("batch", "A").Quota)
 
 	check.Equal(t, "insufficient to reclaim 3 A, which serving deserves", nil, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 3}, false))
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 4}, false) != nil, "serving reclaims a fourth A, which it does not deserve")

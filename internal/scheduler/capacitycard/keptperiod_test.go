@@ -102,11 +102,11 @@ func newKeptScene(t *testing.T, action string, made plans) *keptScene {
 // changeVictim deletes the victim in its minute, or removes it. Then another pod uses the card of node b.
 func (k *keptScene) changeVictim(minute int, of victim) {
 	isVictim := func(pod *corev1.Pod) bool { return pod.Name == "old-0" }
-	switch {
-	case minute == of.goneIn:
+	switch minute {
+	case of.goneIn:
 		k.Pods = slices.DeleteFunc(k.Pods, isVictim)
 		k.addObjects("job blocks queue=inf min=1 running=b")
-	case minute == of.deletedIn:
+	case of.deletedIn:
 		end := k.Now.Add(time.Duration(of.deletedIn+of.grace) * time.Minute)
 		k.Pod("old-0").DeletionTimestamp = ptr.To(metav1.NewTime(end))
 	}

@@ -20,9 +20,6 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// chat is the word of a queue that selects the namespaces of team chat.
-const chat = ` namespaceSelector={"matchLabels":{"team":"chat"}};`
-
 // TestQueueAllowsSelectedNamespaces: a queue with a namespace selector is only for pods of the namespaces that it
 // selects, by their labels. A queue without a selector is for all. Job j is in namespace ns. Each row runs with three
 // states of the job: not enqueued and without pods, not enqueued and with two pods, or enqueued before and with two

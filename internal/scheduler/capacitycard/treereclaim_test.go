@@ -196,7 +196,7 @@ func TestReclaimPolicyAnswersForTrees(t *testing.T) {
 
 	mayUse := p.ledger.MayUseByLevel("q", "A")
 	check.Equal(t, "limits on the way up from q: q, t and the inventory", 3, len(mayUse.Quota))
-	check.Equal(t, "cards that q may use until it and t have what they deserve", []int64{2 - 1, 4 - 4}, mayUse.Deserved[:2])
+	check.Equal(t, "cards that q may use until it and t have what they deserve", []int64{2 - 1, 0}, mayUse.Deserved[:2])
 	check.Equal(t, "free quota of q", 2-1, int(p.FreeQuota("q", "A"))) // in a tree, of what it deserves
 	check.Equal(t, "the queues form a tree", true, p.IsTree())
 	check.Equal(t, "pods without cards reclaim CPU", false, p.ReclaimsAll())
