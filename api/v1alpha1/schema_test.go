@@ -134,8 +134,8 @@ func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 
 // bound is what the schema says of the length of a field, and what the operator keeps.
 type bound struct {
-	inSchema   *int64 `json:"-"`
-	ofOperator int64  `json:"-"`
+	inSchema   *int64
+	ofOperator int64
 }
 
 func checkBounds(t *testing.T, bounds map[string]bound) {
