@@ -30,8 +30,8 @@ func entry(manager, fields string) metav1.ManagedFieldsEntry {
 
 // TestProvenanceIsReadFromManagedFields: the API server records which client has set which field of a pod. A
 // scheduler binds a pod by another request, which leaves no record, so a record of nodeName means that its creator
-// chose the node. A record without the pod's spec was removed. The operator keeps only a reduced record, which must
-// say the same.
+// chose the node. A record that lacks the pod's spec, or cannot be read, counts as removed. The operator keeps only a
+// reduced record, which must say the same.
 func TestProvenanceIsReadFromManagedFields(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		record []metav1.ManagedFieldsEntry
@@ -73,8 +73,8 @@ func TestProvenanceIsReadFromManagedFields(t *testing.T) {
 // one if it names another scheduler, or if its creator chose its node, by its record (managedFields). A pod whose
 // record was removed is one, too, unless it has the annotation of our scheduler with the charged queue. Only pods
 // that run and are not terminating count, and only with cards. The bypass has the cards of the charge, or the
-// requested resource where the charge has none. In each row the pod requests 2 NVIDIA-H200 and runs on node h200,
-// placed by our scheduler, unless the row says otherwise.
+// requested resource where the charge has none. Our scheduler has two names, volcano and volcano-batch. In each row
+// pod a requests 2 nvidia.com/gpu, runs on node h200 and was bound by volcano, unless the row says otherwise.
 func TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses(t *testing.T) {
 	inv := card.NewInventory(map[string]card.Node{
 		"h200":    {Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}},
@@ -169,13 +169,13 @@ func TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses(t *testing.T) {
 			want:    "schedulerName is default-scheduler",
 			cards:   chargeOf2.Cards,
 		},
-		"another scheduler, on a node whose cards have no name": {
+		"another scheduler, requests cards that no label names: the resource stands for the card": {
 			changes: []func(*corev1.Pod){setOtherScheduler, requestInstead("huawei.com/Ascend910")},
 			charge:  quota.Charge{Queue: "team"},
 			want:    "schedulerName is default-scheduler",
 			cards:   []card.Amount{{Name: "huawei.com/Ascend910", Count: 2}},
 		},
-		"another scheduler, an init container requests the cards": {
+		"another scheduler, only an init container requests cards, the charge has none: the resource": {
 			changes: []func(*corev1.Pod){setOtherScheduler, func(p *corev1.Pod) {
 				p.Spec.InitContainers = p.Spec.Containers
 				p.Spec.Containers = []corev1.Container{{}}
@@ -247,9 +247,9 @@ func TestNodeNameSetByItsCreatorIsRemembered(t *testing.T) {
 
 // TestTheFirstProvenanceDecides: a user who may patch a pod can rewrite or remove its record. That neither hides that
 // its creator chose the node, nor makes a bypass of a pod that a scheduler bound. The record that the operator read
-// first counts. Only if that one was removed, a later record of a chosen node counts. The record says that a
+// first counts. If that one was removed, only a later record of a chosen node replaces it. The record says that a
 // scheduler bound the pod (bound), that its creator chose the node (preset), or it was removed (erased). Each row
-// reads two records in turn.
+// reads two records in turn; want is the one that counts.
 func TestTheFirstProvenanceDecides(t *testing.T) {
 	const (
 		bound  = "bound"
@@ -296,7 +296,7 @@ func TestTheFirstProvenanceDecides(t *testing.T) {
 				return ""
 			}
 
-			findReason(tc.first, tc.first == preset) // the other pods are pending at first
+			findReason(tc.first, tc.first == preset) // a pod whose creator chose no node is pending at first
 			for range 2 {                            // the second evaluation must not remember the changed record
 				check.Equal(t, "reason", reasons[tc.want], findReason(tc.then, true))
 			}

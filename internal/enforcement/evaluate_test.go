@@ -108,11 +108,11 @@ func newBypass(pod, queue string, count card.Count) Bypass {
 
 // TestEnforcedIsTrueOnlyIfProven: condition Enforced of the policy says whether quotas are proven to hold. The proof
 // is the heartbeat, a Lease that our scheduler renews after each session with the hash of its configuration. It must
-// be younger than 20 seconds (StaleAfter), and no other scheduler and no pod with cards that bypassed ours may be
-// known. Of several reasons the message has the most specific. wantNextCheck is when the answer can change without a
-// new heartbeat. That is when the leader's Lease expires: in 14 seconds, with setLeader in 10. It is earlier when the
-// heartbeat, here a second old, becomes stale before. A new configuration has 10 seconds to be loaded
-// (configLoadTimeout).
+// be younger than 20 seconds (StaleAfter), by its own time and by its arrival. No other scheduler and no pod with
+// cards that bypassed ours may be known. A leader counts as another scheduler if it sends no heartbeat for 20 seconds.
+// wantNextCheck is the next time at which the answer can change without a new heartbeat. The leader's Lease expires
+// in 14 seconds, with setLeader in 10. The heartbeat is a second old, and is stale 20 seconds after its time or
+// arrival. A new configuration has 10 seconds to be loaded (configLoadTimeout).
 func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 	const stale = 20 * time.Second
 
@@ -150,7 +150,7 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			wantMessage:   []string{otherIdentity},
 			wantNextCheck: 10 * time.Second,
 		},
-		"a scheduler was elected 19 seconds ago: it may be ours": {
+		"another leader was elected 19 seconds ago and sent no heartbeat: it may be ours for a second more": {
 			changes:       []change{setHeartbeatAge(time.Minute), setLeader(otherIdentity, stale-time.Second)},
 			want:          "False/NoHeartbeat",
 			wantNextCheck: time.Second,
@@ -161,7 +161,7 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			}},
 			want: "False/NoHeartbeat",
 		},
-		"our scheduler stopped cleanly a second ago: a replica may take over": {
+		"our scheduler stopped cleanly a second ago: a replica has 20 seconds to take over": {
 			changes:       []change{stopCleanly, removeLeader},
 			want:          "True/Enforced",
 			wantNextCheck: stale - time.Second,
@@ -171,7 +171,7 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			want:        "False/NoHeartbeat",
 			wantMessage: []string{ourIdentity + " stopped cleanly after its session of 2026-01-02T11:59:40Z, and none has taken over"},
 		},
-		"our scheduler stopped cleanly before the operator started": {
+		"our scheduler stopped cleanly before the operator started: no time to take over": {
 			changes:       []change{stopCleanly, receiveNever, removeLeader},
 			want:          "False/NoHeartbeat",
 			wantMessage:   []string{"stopped cleanly"},
@@ -244,12 +244,12 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			want:          "False/NoHeartbeat",
 			wantNextCheck: 14 * time.Second,
 		},
-		"the heartbeat is older than the operator": {
+		"the heartbeat is older than the operator, so its arrival is not known: its time alone counts": {
 			changes:       []change{receiveNever},
 			want:          "True/Enforced",
 			wantNextCheck: 14 * time.Second,
 		},
-		"the heartbeat is stale, but arrived a second late": {
+		"the heartbeat is stale by its time, but arrived only 19 seconds ago": {
 			changes:       []change{setHeartbeatAge(stale), func(f *Observation) { f.ReceivedAt = f.ReceivedAt.Add(time.Second) }},
 			want:          "False/NoHeartbeat",
 			wantMessage:   []string{"has finished a session since 2026-01-02T11:59:40Z"},
@@ -295,23 +295,23 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			want:          "True/Enforced",
 			wantNextCheck: 14 * time.Second,
 		},
-		"another replica of our scheduler has the label of the stock scheduler": {
+		"our pod and a replica of the same template have the label of the stock scheduler": {
 			changes:       []change{setSchedulerPods(SchedulerPod{ourPod, "template"}, SchedulerPod{ourOtherPod, "template"})},
 			want:          "True/Enforced",
 			wantNextCheck: 14 * time.Second,
 		},
-		"only another replica is left, with the label of the stock scheduler": {
+		"only a replica of our template is left, with the label of the stock scheduler": {
 			changes:       []change{setSchedulerPods(SchedulerPod{ourOtherPod, "template"})},
 			want:          "True/Enforced",
 			wantNextCheck: 14 * time.Second,
 		},
-		"a pod with the label of the stock scheduler and of another owner": {
+		"a pod with the label of the stock scheduler, of another template than ours": {
 			changes:       []change{setSchedulerPods(SchedulerPod{stockPod, "theirs"})},
 			want:          "False/SecondScheduler",
 			wantMessage:   []string{stockPod},
 			wantNextCheck: 14 * time.Second,
 		},
-		"a pod whose name is the begin of ours": {
+		"a pod of the stock scheduler whose name is the beginning of ours": {
 			changes:       []change{addOtherSchedulers("volcano-system/cardquota")},
 			want:          "False/SecondScheduler",
 			wantNextCheck: 14 * time.Second,
@@ -322,7 +322,7 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			wantMessage:   []string{"pods lab/a, lab/b", "stop it"},
 			wantNextCheck: 14 * time.Second,
 		},
-		"a pod that was created with its node is bound by no second scheduler": {
+		"the heartbeat lists a pod that was created with its node: no second scheduler bound it": {
 			changes:       []change{addBoundByOthers("lab/a"), addBypasses(newBypass("lab/a", "team", 2))},
 			want:          "False/CardBypass",
 			wantNextCheck: 14 * time.Second,
@@ -345,7 +345,7 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			wantMessage:   []string{"has not loaded", "--scheduler-configmap"},
 			wantNextCheck: 14 * time.Second,
 		},
-		"the configuration is older than the operator and is not loaded": {
+		"the configuration was written before the operator started and is not loaded": {
 			changes:       []change{loadConfiguration(otherHash)},
 			want:          "False/ConfigNotLoaded",
 			wantMessage:   []string{"has not loaded"},
@@ -375,7 +375,7 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			wantMessage:   []string{"1 pod holds 2 NVIDIA-H200", "create again", "lab/a (2 NVIDIA-H200: schedulerName is default-scheduler)"},
 			wantNextCheck: 14 * time.Second,
 		},
-		"five pods bypassed our scheduler": {
+		"five pods bypassed our scheduler: three are named": {
 			changes:       []change{addBypasses(newBypass("lab/a", "team", 2), newBypass("lab/b", "", 1), newBypass("lab/c", "x", 8), newBypass("lab/d", "x", 1), newBypass("lab/e", "x", 1))},
 			want:          "False/CardBypass",
 			wantMessage:   []string{"5 pods hold 13 NVIDIA-H200", "lab/c (8", "and 2 more"},
@@ -397,9 +397,9 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 
 // TestBypassCountsAgainstItsQueueOnly: pod lab/a of queue team, with 2 cards, and lab/b without a queue bypassed our
 // scheduler. The heartbeat also lists both pods as bound by a second scheduler. Enforced of the policy is False
-// because of both. Enforced of a CardQuota is False only because of pods in its own queue, and its message does not
+// because of them. Enforced of a CardQuota is False only because of pods in its own queue, and its message does not
 // name lab/b. That condition is right even if a bypass began or ended after the policy was evaluated. ChangedQueues
-// names the queues whose bypasses differ.
+// names the queues whose bypasses differ; a pod without a queue is in none.
 func TestBypassCountsAgainstItsQueueOnly(t *testing.T) {
 	f := newObservation()
 	f.Bypasses = []Bypass{newBypass("lab/a", "team", 2), newBypass("lab/b", "", 1)}

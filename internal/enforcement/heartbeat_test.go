@@ -63,7 +63,8 @@ func TestWriteKeepsFieldsOfOthers(t *testing.T) {
 }
 
 // TestTextsOfTheLeaseAreBounded: the operator shows the texts of the heartbeat in conditions and in terminals. So
-// they are one line without control characters, of bounded length, and at most five pods are named.
+// they are one line without control characters, and at most five pods are named. A problem has at most 1024 bytes, a
+// version or hash 256, with "…" (3 bytes) at the end of a cut text.
 func TestTextsOfTheLeaseAreBounded(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		key   string
@@ -168,7 +169,9 @@ func TestIncompleteLeaseIsNoReport(t *testing.T) {
 }
 
 // TestMalformedReportsAreBounded: a client that may write the Lease must not get control characters or long texts
-// into a status. So a report is cleaned and cut when it is read, too.
+// into a status. So a report is cleaned and cut when it is read, too. A line break becomes "; ", other control
+// characters become spaces. A problem has at most 1024 bytes, with "…" at its end. Of the pods, the first five in
+// sorted order stay, and texts that are not namespace/name are left out.
 func TestMalformedReportsAreBounded(t *testing.T) {
 	lease := newFullReport().Lease("ns")
 	lease.Spec.HolderIdentity = ptr.To("a\nb")
@@ -193,7 +196,7 @@ func TestReportIsFreshForTwentySeconds(t *testing.T) {
 		-20 * time.Second:  false,
 		-time.Hour:         false,
 	} {
-		check.Equal(t, fmt.Sprint("fresh after ", age), want, (Report{At: sessionEnd}).Fresh(sessionEnd.Add(age)))
+		check.Equal(t, fmt.Sprint("fresh at an age of ", age), want, (Report{At: sessionEnd}).Fresh(sessionEnd.Add(age)))
 	}
 }
 

@@ -50,8 +50,9 @@ func batchPod(uid string, changes ...func(*corev1.Pod)) *corev1.Pod {
 // TestEvictionsThatAJobSurvives: each evicted pod of a Kubernetes Job counts as a failure, and more failures than
 // backoffLimit end the Job, here more than 4. EvictionsLeft is how many pods may still be evicted. Failures that the
 // Job controller has counted are in the status. Those that it counts later are listed there as uncounted, or are pods
-// that end and still have its finalizer. A podFailurePolicy may ignore evictions, count them, or fail the Job; its
-// rules apply in their order. All evictions are left where they are ignored. The number of a row is how many are left.
+// that end and still have its finalizer. A podFailurePolicy may ignore evictions, count them, or fail the Job. Its
+// first rule that fits an eviction decides: by condition DisruptionTarget, or by exit code 143 or 137, each of which
+// is enough. All evictions are left where they are ignored. The number of a row is how many are left.
 // CompactFailurePolicy, which saves memory, keeps the one rule that decides, and must leave the same number.
 func TestEvictionsThatAJobSurvives(t *testing.T) {
 	const (
@@ -264,8 +265,8 @@ func appendUncounted(job *batchv1.Job, uid types.UID) {
 	job.Status.UncountedTerminatedPods.Failed = append(job.Status.UncountedTerminatedPods.Failed, uid)
 }
 
-// TestBatchJobOwner: only a Kubernetes Job that controls a pod counts its evictions, by API group, kind, and the flag
-// controller.
+// TestBatchJobOwner: evictions of a pod count against the Kubernetes Job that controls it. BatchJobOwner finds that
+// Job by the API group, kind and flag controller of the owner reference.
 func TestBatchJobOwner(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		apiVersion, kind string

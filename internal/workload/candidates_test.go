@@ -9,9 +9,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestCandidatesAreChargedAndHeldOnce: node bare offers 8 GPUs without a label, so a pod there may hold H200 or H800.
-// The quota is charged for both, so that none is exceeded. Card-seconds count what the pod holds, and that is one card: the
-// first. Only one card is possible on node b, which has a label (H800), and after a charge of one card before.
+// TestCandidatesAreChargedAndHeldOnce: nodes a, b and c have labels: H200, H800 and 910B. Node bare offers 8 GPUs
+// without a label, so a pod there may hold H200 or H800. The quota is charged for both, so that none is exceeded.
+// Card-seconds count what the pod holds: of each resource only the first card, in the order of the pod's names, else
+// of the alphabet. Only one card is possible on node b, and on node bare after a charge of one card before.
 func TestCandidatesAreChargedAndHeldOnce(t *testing.T) {
 	var tracker card.Tracker
 	tracker.Update(builder.Node("a").GPUs("H200", 8).Obj())

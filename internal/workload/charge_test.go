@@ -59,9 +59,9 @@ func drawRequest(t *rapid.T) *Request {
 	return request
 }
 
-// TestAChargeStays: a running pod keeps its cards while nodes change: a label is lost, a node is gone. After random
-// changes, counting it again on the same nodes, with its own last charge, gives the same charge, also for several
-// card resources.
+// TestAChargeStays: the operator charges a running pod again and again, with its last charge as the input. Whatever
+// has changed before, a lost label or a node that is gone, the charge stays while the nodes stay as they are. The
+// request, of no, one or several card resources, and the nodes are random.
 func TestAChargeStays(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		request := drawRequest(t)

@@ -18,9 +18,9 @@ func withNamespaceSelector(selector string) func(*v1beta1.Queue) {
 }
 
 // TestWhichNamespacesMayUseAQueue: the annotation namespace-selector of a Queue says which namespaces may use it, by
-// their labels. Namespace chat-1 has team=chat and stage=test. Where it may not, the refusal does not say which
-// labels the queue wants, because a tenant without access reads it. A namespace that the scheduler does not know yet
-// waits. The name of a row says what the selector requires.
+// their labels. Namespace chat-1 has team=chat and stage=test. If a namespace may not use the queue, the refusal does
+// not say which labels the queue wants, because a tenant without access reads it. A namespace that the scheduler does
+// not know yet waits, unless the queue takes all namespaces. The name of a row says what the selector requires.
 func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 	chat := map[string]string{"kubernetes.io/metadata.name": "chat-1", "team": "chat", "stage": "test"}
 

@@ -37,8 +37,9 @@ func jobRequest(list ...quota.CardRequest) quota.JobRequest { return quota.JobRe
 // TestAPodGroupRequestsTheLargerOfTotalAndMinimum: before its pods exist, a job's PodGroup says what it requests:
 // annotation card.request has the cards of the whole job by name, minResources what its minimum needs by resource.
 // The larger counts. Where minResources of a resource is more than the cards named for it, each of these gets its
-// part of the difference, rounded up. A resource without a name may be any of its cards: 4090 or H200 for
-// nvidia.com/gpu.
+// part of the difference. A resource without a named card may be any of its cards: 4090 or H200 for nvidia.com/gpu,
+// 910B for Huawei's. Amounts are rounded up to whole cards, and bounded by a million and one (card.MaxCount + 1), CPU
+// and memory by 2^53. Below 0 counts as 0.
 func TestAPodGroupRequestsTheLargerOfTotalAndMinimum(t *testing.T) {
 	const (
 		gpu   = "nvidia.com/gpu"
@@ -213,7 +214,7 @@ func TestAPodGroupRequestsTheLargerOfTotalAndMinimum(t *testing.T) {
 			minimum: minResources(gpu, "-1"),
 			want:    jobRequest(cardRequest(8, "H200")),
 		},
-		"card.request of 1, minResources of 1.2": {
+		"card.request of 1, minResources of 1.2: rounded up": {
 			request: `{"H200":1}`,
 			minimum: minResources(gpu, "1200m"),
 			want:    jobRequest(cardRequest(2, "H200")),

@@ -46,12 +46,11 @@ func withCapabilities(list corev1.ResourceList) func(*v1beta1.Queue) {
 }
 
 // TestWhatAQueueAllows: a Queue with a quota allows those cards, and the CPU and memory of its capability, 0 where it
-// has none. A Queue without a quota, and queue root always, follow unmanagedQueues. Enforce allows no cards, Ignore
-// any, and Deny only the CPU and memory of the capability. With Enforce and Ignore a missing or negative capability
-// is no limit. A Queue that is not open, or whose quota is not valid, refuses. Parts of a unit are rounded up; an
-// amount beyond the largest number is no limit. Rows without a mode are the same in all three. newQueue has a
-// capability of 4 CPU and 4 Gi. The observer, a second implementation of the rules from the documents alone, agrees
-// with each row.
+// has none. A Queue without a quota follows unmanagedQueues. Enforce allows no cards, Ignore any, and Deny only the
+// CPU and memory of the capability. With Enforce and Ignore a capability that is missing, 0 or negative is no limit.
+// Queue root follows unmanagedQueues, too, as if it had neither quota nor capability; Deny gives it nothing. newQueue
+// has a capability of 4 CPU and 4 Gi. Rows without a mode are the same in all three. The observer, a second
+// implementation of the rules from the documents alone, agrees with each row.
 func TestWhatAQueueAllows(t *testing.T) {
 	const (
 		cpu     = int64(4000)
@@ -165,7 +164,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 			wantLimits: limits(0, 0),
 		},
 
-		// its state
+		// its state: a Queue that is not open, or is being deleted, refuses, and its limits stay; queue root needs no state
 		"closed": {
 			queue:       newQueue(`{}`, inState("Closed")),
 			wantLimits:  limits(cpu, memory),
@@ -219,7 +218,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 			wantRefusal: notOpen("Queue <root> is being deleted"),
 		},
 
-		// its quota
+		// its quota: one that is not valid refuses, whatever the state is, and leaves no limits in force
 		"a quota of 1.5 cards": {
 			queue:       newQueue(`{"H200":1.5}`),
 			wantLimits:  quota.Limits{},
@@ -235,7 +234,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 			wantLimits:  quota.Limits{},
 			wantRefusal: invalid("is not a JSON object"),
 		},
-		"a quota without text": {
+		"a quota annotation without text": {
 			queue:       newQueue(""),
 			wantLimits:  quota.Limits{},
 			wantRefusal: invalid(`write it like {"NVIDIA-H200":8}`),
@@ -256,7 +255,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 			wantRefusal: invalid(`\x00`, "must be a label value"),
 		},
 
-		// its capability
+		// its capability: parts of a unit are rounded up, and an amount beyond the largest number is no limit
 		"1e30 CPU and memory: no limit": {
 			queue:      newQueue(`{}`, withCapabilities(builder.Resources("1e30", "1e30"))),
 			wantLimits: limits(endless, endless),
@@ -305,7 +304,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 			queue:      newQueue(`{}`, withCapability("memory", "8192Pi")),
 			wantLimits: limits(cpu, endless),
 		},
-		"8 GPUs in the capability: no quota": {
+		"an empty quota, 8 GPUs in the capability: no cards": {
 			queue:      newQueue(`{}`, withCapability(gpu, "8")),
 			wantLimits: limits(cpu, memory),
 		},

@@ -18,7 +18,8 @@ import (
 // charged to q only if it was charged before, or if our scheduler bound it. Our scheduler checked the queue of its
 // PodGroup, or wrote the record charged-queue. Otherwise any tenant could fill the quota of another one. A resource
 // that is a card on no node counts only with that record of our scheduler, or as the card of the last charge. The pod
-// runs on node h200. It requests 1 GPU, or 1000 evil.example/x and names H200 (podWithUnknownCard).
+// runs on node h200, which has H200. It requests 1 GPU, or 1000 evil.example/x and names H200 (podWithUnknownCard). A
+// row says "our scheduler" if that bound the pod (ours); last is the charge before.
 func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 	podWithUnknownCard := func(namespace string) *builder.PodBuilder {
 		return runningPodIn(namespace).Requests("evil.example/x", "1000").Card("H200")
@@ -95,7 +96,7 @@ func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 			wantQueue: "q",
 			wantCards: amounts("H200", 1),
 		},
-		"another scheduler, charged to no queue before": {
+		"another scheduler, queue annotation, charged to no queue before": {
 			pod:       runningPodIn("evil").GPUs(1).Queue("q"),
 			last:      last("", amounts("H200", 1)...),
 			wantCards: amounts("H200", 1),
@@ -123,7 +124,7 @@ func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 			wantQueue: "q",
 		},
 		"another scheduler, charged-queue annotation, namespace not selected: nothing": {pod: podWithUnknownCard("evil").ChargedQueue("q")},
-		"another scheduler, charged before: what it was charged": {
+		"another scheduler, charged for 2 MI300X before: 1000 of this card": {
 			pod:       podWithUnknownCard("lab"),
 			last:      last("q", amounts("MI300X", 2)...),
 			wantQueue: "q",

@@ -91,18 +91,18 @@ func TestATerminatingPodStillHasItsCards(t *testing.T) {
 }
 
 // TestTerminationGracePeriod: how long a terminating pod may take: the grace period of its deletion, else of its
-// spec, else 30 seconds. Odd values are bounded.
+// spec, else 30 seconds. Odd values are bounded, from 0 to about 100 years.
 func TestTerminationGracePeriod(t *testing.T) {
 	seconds := func(n int64) *int64 { return &n }
 	for name, tc := range map[string]struct {
 		spec, deletion *int64
 		want           time.Duration
 	}{
-		"5 seconds by the deletion, an hour by the spec": {seconds(3600), seconds(5), 5 * time.Second},
-		"an hour by the spec":                            {seconds(3600), nil, time.Hour},
-		"none":                                           {nil, nil, 30 * time.Second},
+		"5 seconds by the deletion, an hour by the spec":  {seconds(3600), seconds(5), 5 * time.Second},
+		"an hour by the spec":                             {seconds(3600), nil, time.Hour},
+		"no grace period in either":                       {nil, nil, 30 * time.Second},
 		"more seconds than any time has: about 100 years": {seconds(1 << 62), nil, 100 * 366 * 24 * time.Hour},
-		"-1 by the spec": {seconds(-1), nil, 0},
+		"-1 by the spec":                                  {seconds(-1), nil, 0},
 	} {
 		p := runningPod().Deleted(noon).Obj()
 		p.Spec.TerminationGracePeriodSeconds = tc.spec

@@ -51,9 +51,10 @@ func writeJobRequest(request quota.JobRequest) string {
 }
 
 // TestVCJobRequest: before its pods exist, a Volcano job requests the cards of as many pods as it needs to start:
-// minAvailable of the job. Each task adds the pods of its own minimum first, then others, the task of highest
-// priority first. A task is vcTask(replicas, minimum, card name, cards of a pod). Cards A and B are both of
-// nvidia.com/gpu.
+// minAvailable of the job. Each task adds the pods of its own minimum first, then others. Where the job needs fewer
+// than these minimums together, they do not count. The task of highest priority comes first, else the first one
+// written. card.request counts where it is more. A task is vcTask(replicas, minimum, card name, cards of a pod). Cards
+// A and B are both of nvidia.com/gpu. A card name that is not valid for the request counts as none.
 func TestVCJobRequest(t *testing.T) {
 	const slice = "nvidia.com/mig-1g.10gb"
 	resolver := &Resolver{Inventory: card.NewInventory(map[string]card.Node{
@@ -127,12 +128,12 @@ func TestVCJobRequest(t *testing.T) {
 			tasks:        []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 2, "B", "1")},
 			want:         "A:3 B:2",
 		},
-		"the job needs 2, the tasks 1 and 4: 2 of the first": {
+		"the job needs 2, the tasks 1 and 4, which is more: 2 of the first": {
 			minAvailable: 2,
 			tasks:        []batch.TaskSpec{vcTask(5, 1, "A", "1"), vcTask(5, 4, "B", "1")},
 			want:         "A:2",
 		},
-		"the job needs 2, and the second task has higher priority: 2 of the second": {
+		"the job needs 2, the tasks 1 and 4, and the second has higher priority: 2 of the second": {
 			minAvailable: 2,
 			tasks:        []batch.TaskSpec{vcTask(5, 1, "A", "1"), withClass(vcTask(5, 4, "B", "1"), "high")},
 			want:         "B:2",
@@ -172,7 +173,7 @@ func TestVCJobRequest(t *testing.T) {
 			tasks:        []batch.TaskSpec{vcTask(1, 1, "|", "1")},
 			want:         "A|B:1",
 		},
-		"2^30 pods with 9E cards each, which is not valid: A or B, without an overflow": {
+		"2^30 pods with 9E cards each, which is not valid: a million and one each of A or B": {
 			minAvailable: 1 << 30,
 			tasks:        []batch.TaskSpec{vcTask(1<<30, 1<<30, "A", "9E")},
 			want:         fmt.Sprintf("A|B:%d", (int64(card.MaxCount)+1)<<30),

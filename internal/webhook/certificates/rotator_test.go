@@ -41,9 +41,9 @@ func verify(t *testing.T, data map[string][]byte, now time.Time) error {
 
 // TestCertificateIsRenewedInTime: the webhooks' certificate is valid for a year and renewed 90 days before its end.
 // Its authority lives ten years and is kept, so that the API server trusts old and new certificates meanwhile. Both
-// are valid from one hour before they are made, because clocks differ. Whatever is missing, too old, not valid yet or
-// of another namespace is made again. Without the key of the authority both are made again. The API server trusts the
-// result in every row.
+// are valid from one hour before they are made, because clocks differ. Whatever is missing, unreadable, too old, not
+// valid yet or of another namespace is made again. Without the authority's key, or near the authority's end, both are
+// made again. The API server trusts the result in every row.
 func TestCertificateIsRenewedInTime(t *testing.T) {
 	const day = 24 * time.Hour
 

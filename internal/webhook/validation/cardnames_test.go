@@ -78,7 +78,7 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 				"(l4, own-1, own-2 and 2 more; it was NVIDIA-H200, NVIDIA-L4)", "no new pod gets a card there", "write into nodeSelector the labels of the nodes that the entry is for"},
 		},
 		"the label of a cloud, for the nodes of the cloud": {nodes: fleet, written: []v1alpha1.CardMapping{selective}},
-		"a nodeSelector for an entry in force": {
+		"an entry in force gets a nodeSelector: the other nodes get their names back": {
 			nodes:   fleet,
 			inForce: []v1alpha1.CardMapping{byCloud},
 			written: []v1alpha1.CardMapping{selective},
@@ -99,22 +99,22 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 			written: []v1alpha1.CardMapping{byModel},
 			want:    []string{": 5 nodes change the name of this card (l4, own-1, own-2 and 2 more; NVIDIA-H200 becomes T4, NVIDIA-L4 becomes T4), and quotas for the old name do not count there"},
 		},
-		"an entry for all nodes beside another": {
+		"an entry for all nodes, and one for own nodes was in force: both match these and name nothing": {
 			nodes:   fleet,
 			inForce: []v1alpha1.CardMapping{ownModel},
 			written: []v1alpha1.CardMapping{byModel, ownModel},
 			want:    []string{": 4 nodes lose the name of this card (own-1, own-2, own-3 and 1 more; it was Own)", "; 1 node changes the name of this card (l4; NVIDIA-L4 becomes T4)"},
 		},
-		"a nodeSelector for nodes with a name": {
+		"an entry for the four own nodes, whose cards have a name": {
 			nodes:   fleet,
 			written: []v1alpha1.CardMapping{ownModel},
 			want:    []string{": the entries change the name of this card: 4 nodes change the name of this card", "NVIDIA-H200 becomes Own", "correct modelLabel, model or nodeSelector"},
 		},
-		"another resource of the same vendor": {
+		"an entry for another resource of the same vendor, and its nodeSelector matches no node": {
 			nodes:   []*builder.NodeBuilder{builder.Node("ascend").NPUs("Ascend-910B", 8).Label("on", "910")},
 			written: []v1alpha1.CardMapping{oneAscend},
 		},
-		"no card has a name yet": {
+		"no card has a name yet: node ascend offers two resources, and its label could mean either": {
 			nodes:   []*builder.NodeBuilder{cloud("cloud-1"), ascend},
 			written: []v1alpha1.CardMapping{byCloud, oneAscend},
 		},
@@ -136,7 +136,7 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 			inForce: []v1alpha1.CardMapping{byModel},
 			want:    []string{"spec.cards: no entry names nvidia.com/gpu, which is in force as a card"},
 		},
-		"an entry replaces the label of another": {
+		"an entry for all nodes replaces the label of another resource of its vendor": {
 			nodes:   []*builder.NodeBuilder{builder.Node("ascend").NPUs("Ascend-910B", 8).Resource("huawei.com/rdma", "1")},
 			written: []v1alpha1.CardMapping{{Resource: "huawei.com/rdma", Model: "X", NodeSelector: map[string]string{}}},
 			want:    []string{"spec.cards[huawei.com/Ascend910]: no entry names this resource, and entries for other resources of its vendor replace the labels: 1 node loses the name of this card (ascend; it was Ascend-910B)", "; write an entry for it as well"},

@@ -61,7 +61,7 @@ func TestCardRequestsAreValidated(t *testing.T) {
 			object:      newPod(annotationMap{cardName: "NVIDIA-B300"}, one),
 			wantWarning: "names card NVIDIA-B300, which no node offers now: nodes offer NVIDIA-H200, ",
 		},
-		"a resource that no node offers": {
+		"a card and a resource that no node offers": {
 			object:      newPod(annotationMap{cardName: "NVIDIA-B300"}, amounts{"example.com/card": "1"}),
 			wantWarning: "which no node offers as a card; it waits until one does",
 		},
@@ -208,7 +208,7 @@ func TestWarningOfAnUnknownCardSuggestsAName(t *testing.T) {
 			inventory:   withNew,
 			wantWarning: "names card NVIDIA-H20, which no node offers now: did you mean NVIDIA-H200?; or it is not named yet",
 		},
-		"a label of an unnamed node has the name": {
+		"a label of an unnamed node has the name: only this node is suggested": {
 			name:        "NVIDIA-H20",
 			inventory:   card.NewInventory(map[string]card.Node{"h200": named, "a": unnamed, "b": twoModels}),
 			wantWarning: "names card NVIDIA-H20, which no node offers now: it is not named yet (1 node: names more than one card model: NVIDIA-H20, Tesla-T4)",
@@ -218,12 +218,12 @@ func TestWarningOfAnUnknownCardSuggestsAName(t *testing.T) {
 			inventory:   card.NewInventory(map[string]card.Node{"new": unnamed}),
 			wantWarning: "names card NVIDIA-H20, which no node offers now: it is not named yet (1 node: offers nvidia.com/gpu but no label names it), then it waits",
 		},
-		"a node with labels of several models": {
+		"the only unnamed node has labels of several models, one with the name": {
 			name:        "NVIDIA-H20",
 			inventory:   card.NewInventory(map[string]card.Node{"h200": named, "new": twoModels}),
 			wantWarning: "it is not named yet (1 node: names more than one card model",
 		},
-		"the first of two alternatives is offered": {
+		"the first of two alternatives is offered, the second is misspelt": {
 			name:        "NVIDIA-H200|h200",
 			inventory:   all,
 			wantWarning: "names card h200, which no node offers now: did you mean NVIDIA-H200?",

@@ -137,8 +137,9 @@ type quotas = []*v1alpha1.CardQuota
 // at most what the parent deserves; the same holds for guarantees. The webhook refuses a CardQuota that breaks this,
 // and a change only for what it makes worse. An existing parent may be lowered: the webhook only warns of the
 // children that this cuts. A parent has no service type and takes no work. Parents and children may be created in any
-// order. Unless a row says otherwise, parent chat has 8 H200 (deserved 6, guaranteed 2), and its child search
-// deserves 4 and is guaranteed 1. Cards are written "name quota deserved guarantee".
+// order. Unless a row says otherwise, parent chat has 8 H200 (deserved 6, guaranteed 2). newSearch and newAds are its
+// children; search has 8 H200, deserves 4 and is guaranteed 1. Cards are written "name quota deserved guarantee", and
+// a quota of "-" is inherited. all are the CardQuotas that exist before.
 func TestCardQuotaMustFitItsTree(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, before            *v1alpha1.CardQuota
@@ -161,7 +162,7 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			all:         quotas{newChat(setDeleting)},
 			wantWarning: "spec.parent: CardQuota chat is being deleted, and waits until this one is gone",
 		},
-		"a leaf without a parent": {quota: newTreeQuota("a", "", "training", []string{h200 + " 8"})},
+		"a leaf without a parent, which needs no deserved": {quota: newTreeQuota("a", "", "training", []string{h200 + " 8"})},
 		"a child without a service type": {
 			quota:       newTreeQuota("a", "chat", "", []string{h200 + " 1 1"}),
 			all:         quotas{newChat()},
@@ -223,7 +224,7 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			all:         quotas{newTreeQuota("chat", "", "", []string{h200 + " 6 6"}), newTreeQuota("ads", "chat", "", []string{h200 + " - 2"})},
 			wantRefusal: "is 7, but parent ads has 6",
 		},
-		"a child of a queue whose parent does not exist yet": {
+		"a child of a queue whose parent does not exist yet: its numbers are not compared": {
 			quota: newTreeQuota("x", "ads", "training", []string{h200 + " 70 70"}),
 			all:   quotas{newTreeQuota("ads", "chat", "", []string{h200 + " - 99"})},
 		},
@@ -243,8 +244,8 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			queues:      []*v1beta1.Queue{builder.Queue("by-hand").Quota(`{"NVIDIA-H200":8}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":4}`).Parent("chat").Obj()},
 			wantRefusal: "the children of chat have 7 together (3 here, 4 by queue by-hand), but chat has 6, 1 too many",
 		},
-		"deserved 6 beside a sibling that is being deleted": {quota: newAds(h200 + " 8 6"), all: quotas{newChat(), newSearch(setDeleting)}},
-		"a card without deserved: refused": {
+		"deserved 6 beside a sibling that is being deleted and does not count": {quota: newAds(h200 + " 8 6"), all: quotas{newChat(), newSearch(setDeleting)}},
+		"a child's card without deserved: refused": {
 			quota:       newAds(h200 + " 2"),
 			all:         quotas{newChat()},
 			wantRefusal: "spec.cards[NVIDIA-H200].deserved: Forbidden: is not set: in a tree it says how much the queue takes back from others, so write it; 2, its quota, means what it means to a flat queue",
@@ -273,7 +274,7 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			all:         quotas{newChat(withCPU("8", "2", "")), newSearch(withCPU("8", "500m", ""))},
 			wantRefusal: "spec.resources.deserved.cpu: Forbidden: the children of chat have 2500m together (2 here, 500m by search), but chat has 2, 500m too many",
 		},
-		"8 CPU each of two children, only as ceilings": {
+		"8 CPU each of two children, without deserved, so only as ceilings": {
 			quota: newAds(h200+" 1 1", withCPU("8", "", "")),
 			all:   quotas{newChat(withCPU("8", "", "")), newSearch(withCPU("8", "", ""))},
 		},
@@ -299,7 +300,7 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			queues:      newQueueWithPods("chat", "3"),
 			wantRefusal: "spec.parent: Forbidden: queue chat of CardQuota chat has 3 pods, and a queue with pods cannot become a parent",
 		},
-		"the second child of a queue with 3 pods": {
+		"the second child of a queue with 3 pods, which is a parent already": {
 			quota:  newAds(h200 + " 2 2"),
 			all:    quotas{newChat(), newSearch()},
 			queues: newQueueWithPods("chat", "3"),
@@ -355,7 +356,7 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			all:         quotas{newSearch()},
 			wantWarning: "changes what counts in CardQuota search: NVIDIA-H200: quota is 8, but parent chat grants none, so it is 0",
 		},
-		"the grandparent deserves 3 instead of 6, and so do all below": {
+		"the grandparent deserves 3 instead of 6, and all below deserve 3 already": {
 			quota:  newTreeQuota("top", "", "", []string{h200 + " 8 3 1"}),
 			before: newTreeQuota("top", "", "", []string{h200 + " 8 6 2"}),
 			all:    quotas{newTreeQuota("chat", "top", "", []string{h200 + " 8 3 1"}), newSearch(deserving(3))},
@@ -401,7 +402,7 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			all:         quotas{newSearch()},
 			wantWarning: "as before: spec.serviceType",
 		},
-		"an invalid child that is being deleted": {
+		"an invalid child that is being deleted: not validated": {
 			quota:  newAds(h200+" 99 99", setDeleting),
 			before: newAds(h200 + " 9 9"),
 			all:    quotas{newChat()},
@@ -413,7 +414,8 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 
 // TestTheOrderOfCreationDoesNotMatter: users apply a directory of CardQuotas in any order. Of three CardQuotas that
 // do not fit together, at least one is refused in every order. Of three that fit, none is refused in any order.
-// Parent chat has 8 H200 and deserves 6; search deserves 4. Cards are written "name quota deserved guarantee".
+// Parent chat has 8 H200, deserves 6 and is guaranteed 2; its child search deserves 4 and is guaranteed 1. Child ads
+// has the cards of the row, written "name quota deserved guarantee".
 func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 	for name, tc := range map[string]struct {
 		quotas  quotas
@@ -450,8 +452,9 @@ func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 }
 
 // TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat: while the policy says that queues are flat, the webhook warns of
-// fields that only a tree uses. What only a tree allows is refused: a card without a quota, and a CardQuota without a
-// service type. Cards are written "name quota deserved guarantee"; "-" is no quota.
+// fields that only a tree uses: parent, deserved and guarantee. What only a tree allows is refused: a card without a
+// quota, and a CardQuota without a service type. A fault from before the change gets only a warning. Cards are written
+// "name quota deserved guarantee"; "-" is no quota.
 func TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat(t *testing.T) {
 	typeless := withServiceType("")
 
@@ -464,7 +467,11 @@ func TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat(t *testing.T) {
 			quota:       newSearch(),
 			wantWarning: "spec: parent, cards[].deserved, cards[].guarantee: unused while queueHierarchy of the ServiceTypePolicy is Flat; set it to Tree",
 		},
-		"a quota above that of the parent": {quota: newAds(h200 + " 9"), all: quotas{newChat()}, wantWarning: "spec: parent: unused"},
+		"a quota of 9, the parent's is 8: only the unused parent is warned of": {
+			quota:       newAds(h200 + " 9"),
+			all:         quotas{newChat()},
+			wantWarning: "spec: parent: unused",
+		},
 		"a card without a quota: refused": {
 			quota:       newTreeQuota("a", "", "training", []string{h200 + " - 2"}),
 			wantRefusal: "spec.cards[NVIDIA-H200].quota: Forbidden: is not set: only a child in a tree of quotas inherits one, and queueHierarchy of the ServiceTypePolicy is Flat: write it",

@@ -153,8 +153,9 @@ func TestPolicyThatIsCreatedAgainIsComparedWithTheOneInForce(t *testing.T) {
 }
 
 // TestPolicyWarnsOfPrioritiesThatReachTheNextType: the priority of a queue is that of its service type plus that of its
-// CardQuota, and stays below the next service type, here inference with 80,000. A policy that moves training closer cuts
-// the priorities of CardQuotas, so the webhook warns and names them.
+// CardQuota, and stays below the next service type, here the built-in inference with 80,000. A policy that moves
+// training closer cuts the priorities of CardQuotas, so the webhook warns and names them. Where the policy does not
+// define a CardQuota's type, the webhook warns of that instead. CardQuota none has no priority.
 func TestPolicyWarnsOfPrioritiesThatReachTheNextType(t *testing.T) {
 	training := func(priority int32) *v1alpha1.ServiceTypePolicySpec {
 		return &v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "training", Priority: priority, ReclaimPolicy: "WhenNeeded"}}}
@@ -182,8 +183,8 @@ func TestPolicyWarnsOfPrioritiesThatReachTheNextType(t *testing.T) {
 			quotas: []*v1alpha1.CardQuota{prior("a", "training", 10), prior("b", "training", 9), none},
 			want:   "spec.serviceTypes: 1 CardQuotas have a priority that reaches the next service type: a (training: 79990 + 10, inference: 80000); the operator cuts it below that type: set the priorities of the types further apart, or lower spec.priority of these CardQuotas",
 		},
-		"a priority of the highest type": {after: training(79990), quotas: []*v1alpha1.CardQuota{prior("a", "inference", 9999)}},
-		"a service type that is not defined": {
+		"a priority of inference, the highest type": {after: training(79990), quotas: []*v1alpha1.CardQuota{prior("a", "inference", 9999)}},
+		"a CardQuota of a service type that is not defined": {
 			after:  training(79990),
 			quotas: []*v1alpha1.CardQuota{prior("a", "batch", 9999)},
 			want:   "1 CardQuotas have a service type that this policy does not define: a (batch)",

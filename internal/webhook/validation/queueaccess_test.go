@@ -30,9 +30,9 @@ func newPodGroup(queue string) *v1beta1.PodGroup {
 // webhook refuses a workload that names a queue which does not select its namespace, or another service type than
 // that of its queue. It only warns while the queue or the namespace is not known, of a request above the quota, and
 // of an annotation without an effect. A pod of a ReplicaSet gets only a warning, except for its namespace. Queue
-// training selects namespaces of team chat, and has service type training and a quota of 8 NVIDIA-H200; queue open
-// has no rules. "Another namespace" (setOtherTeam) means that the namespace of the workload has the label of team
-// search.
+// training selects namespaces of team chat, and has service type training and a quota of 8 NVIDIA-H200. Queue open has
+// no rules, and so has queue default, which counts where a workload names none. "Another namespace" (setOtherTeam)
+// means that the namespace of the workload has the label of team search.
 func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 	const mayNotUse = "Namespace <chat> may not use queue <training>: ask an administrator"
 	inQueue := func(queue string) annotationMap { return annotationMap{queueName: queue} }
@@ -77,7 +77,7 @@ func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 			},
 			wantRefusal: mayNotUse,
 		},
-		"a queue without a selector": {object: newPod(inQueue("open"), nil), changeInput: setOtherTeam},
+		"another namespace, a queue without a selector": {object: newPod(inQueue("open"), nil), changeInput: setOtherTeam},
 		"a queue whose selector cannot be read: refused": {
 			object:      newPod(inQueue("broken"), nil),
 			wantRefusal: "Queue <broken> has an invalid volcano.sh/namespace-selector",
@@ -92,12 +92,12 @@ func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 			wantWarning: "there is no queue nowhere: the pods wait until an administrator creates it",
 		},
 		"a PodGroup that names no queue": {object: newPodGroup("")},
-		"a vcjob that names no queue, its task does": {
+		"another namespace, a vcjob names no queue but its task does, which is not read": {
 			object:      newVCJob("", nil, newTask(1, inQueue("training"), nil)),
 			changeInput: setOtherTeam,
 		},
-		"a pod that names no queue": {object: newPod(nil, nil), changeInput: setOtherTeam},
-		"a pod of another scheduler": {
+		"another namespace, a pod that names no queue": {object: newPod(nil, nil), changeInput: setOtherTeam},
+		"a pod of another scheduler in another namespace: its queue does not matter": {
 			object:      newPod(inQueue("training"), nil, func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }),
 			changeInput: setOtherTeam,
 		},

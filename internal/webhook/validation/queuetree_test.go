@@ -158,7 +158,7 @@ func TestWorkloadsInATreeOfQueues(t *testing.T) {
 		},
 		"5 cards, the queue has a quota of 8, its parent of 4": {
 			object: newPod(annotationMap{queueName: "drained", cardName: "NVIDIA-H200"}, amounts{gpu: "5"}),
-			changeInput: func(w *WorkloadInput) {
+			changeInput: func(w *WorkloadInput) { // drained without children and without its stop policy
 				setNoChildren(w)
 				w.Queue = findTreeQueueWithoutHold
 			},
@@ -181,7 +181,8 @@ func findTreeQueueWithoutHold(name string) *v1beta1.Queue {
 
 // TestFlatQueuesHaveNoParents: while the policy says that queues are flat, the parent that a Queue names decides
 // nothing. In a tree the webhook refuses a pod in each of these queues, or warns of it. While queues are flat it does
-// neither.
+// neither. tenant is a parent, below-drained is below a held queue, orphan names a parent that does not exist, a is in a
+// cycle, and deep7 is too deep.
 func TestFlatQueuesHaveNoParents(t *testing.T) {
 	for _, queue := range []string{"tenant", "below-drained", "orphan", "a", "deep7"} {
 		checkNewWorkload(t, newPod(annotationMap{queueName: queue}, nil), newInput(func(w *WorkloadInput) { w.Queue = findTreeQueue }), "", "")

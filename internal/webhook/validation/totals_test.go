@@ -12,8 +12,9 @@ import (
 )
 
 // TestTotalOfAJobMustFitItsPods: the annotation card.request states how many cards a job needs in total, before its pods
-// exist. The webhook refuses a total of cards that the job's pods cannot use, and warns of another number. The vcjob
-// here has 2 pods with 4 cards each, 8 in all, unless the row says otherwise.
+// exist. The webhook refuses a total of cards that the job's pods cannot use, and warns of another number. A total of a
+// workload whose number of pods is not fixed is not compared. The vcjob here has 2 pods with 4 cards each, 8 in all,
+// and they name NVIDIA-H200, unless the row says otherwise.
 func TestTotalOfAJobMustFitItsPods(t *testing.T) {
 	worker := func(cards string) []annotationMap { return []annotationMap{{cardName: cards}} }
 	job := func(text string, cards []annotationMap, limits amounts) runtime.Object {
@@ -47,8 +48,8 @@ func TestTotalOfAJobMustFitItsPods(t *testing.T) {
 			object:      job(`{"NVIDIA-H800":8}`, h200, four),
 			wantRefusal: "requests 8 NVIDIA-H800, but its pods name other cards in volcano.sh/card.name (NVIDIA-H200): write the same cards in both",
 		},
-		"one of the alternatives of its pods": {object: job(`{"NVIDIA-H800":8}`, worker("NVIDIA-H200|NVIDIA-H800"), four)},
-		"a card, its pods name none":          {object: job(`{"NVIDIA-H800":8}`, nil, four)},
+		"one of the alternatives of its pods":  {object: job(`{"NVIDIA-H800":8}`, worker("NVIDIA-H200|NVIDIA-H800"), four)},
+		"8 NVIDIA-H800, its pods name no card": {object: job(`{"NVIDIA-H800":8}`, nil, four)},
 		"4 cards, its pods request 8": {
 			object:      job(`{"NVIDIA-H200":4}`, h200, four),
 			wantWarning: "says 4 nvidia.com/gpu in total, but its pods request 8",
@@ -57,11 +58,11 @@ func TestTotalOfAJobMustFitItsPods(t *testing.T) {
 			object: job(`{"NVIDIA-H200":4,"NVIDIA-H800":4}`, worker("NVIDIA-H200|NVIDIA-H800"), four),
 		},
 		"0 of another card": {object: job(`{"NVIDIA-H800":0,"NVIDIA-H200":8}`, h200, four)},
-		"a card that no node offers": {
+		"a card that no node offers, its pods name no card": {
 			object:      job(`{"NVIDIA-B300":8}`, nil, four),
 			wantWarning: "names NVIDIA-B300, which no node offers now",
 		},
-		"a task whose card no label names": {
+		"a task whose card no label names: the total cannot be compared": {
 			object:      newVCJob("open", annotationMap{cardRequest: `{"NVIDIA-H200":8}`}, newTask(1, nil, amounts{ascend: "1"})),
 			wantWarning: "no node says which card that is",
 		},
