@@ -83,8 +83,8 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 		wantTypes       = "write service types with reclaimable and reclaimFrom"
 		wantTypeName    = "is no name: write lower-case letters"
 		letters64       = "tttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt"
-		longKind        = "Kttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt" // 64 letters
-		cyrillicJob     = "Јоb"
+		longKind        = "Kttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt" // 64 letters, one more than allowed
+		cyrillicJob     = "Јоb"                                                              // its J and o are Cyrillic
 		reclaimTraining = "inference: {reclaimFrom: [training]}"
 	)
 
@@ -175,7 +175,7 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 			"podOwnerReferenceToServiceType: %", []string{"", "Job=training", "[Job, training]", "[{Job: training}]"},
 			[]string{wantOwners, "not a mapping"},
 		},
-		"owners: no kind": {
+		"owners: no kind: lower-case, with a version, empty, too long, not in Latin letters": {
 			"podOwnerReferenceToServiceType: {%: training}", []string{"jobs", "batch/v1/Job", `""`, longKind, cyrillicJob},
 			[]string{"is no kind: write for example Job or Job.batch.volcano.sh"},
 		},
@@ -423,7 +423,7 @@ priorityClasses:
   lead: "-2147483648"
   iron.v2: 0`, func(a *arguments) {
 			values := map[string]int32{"gold": 1000000000, "lead": -2147483648, "iron.v2": 0}
-			a.priorityClasses = servicetype.PriorityClasses{Values: values, Lowest: -2147483648}
+			a.priorityClasses = servicetype.PriorityClasses{Values: values, Lowest: -2147483648} // the smallest of them
 		}},
 		"podOwnerReferenceToServiceType, with and without the API group": {`
 podOwnerReferenceToServiceType:
@@ -490,8 +490,9 @@ podOwnerReferenceToServiceType: {Job: a}`, func(a *arguments) {
 	}
 }
 
-// TestMinimumRuntimeIsReadByBothReaders: the minimumRuntime of a service type, here training, is a duration as Go writes it.
-// Volcano and our configuration loader read it with different YAML libraries (readers), and get the same duration.
+// TestMinimumRuntimeIsReadByBothReaders: the minimumRuntime of a service type, here training, is a duration as Go reads it,
+// in which 0 needs no unit. Volcano and our configuration loader read it with different YAML libraries (readers), and get
+// the same duration.
 func TestMinimumRuntimeIsReadByBothReaders(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"10m": 10 * time.Minute, `"10m"`: 10 * time.Minute, "10m0s": 10 * time.Minute, "1h30m": 90 * time.Minute, "1.5h": 90 * time.Minute,

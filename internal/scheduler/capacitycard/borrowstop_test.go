@@ -39,8 +39,8 @@ func TestCooldownGrows(t *testing.T) {
 		"could not borrow until minute 20, then for 4 minutes: 10 minutes":   {interval{20, 1000}, []int{0, 24}, []int{5, 34}},
 		"could not borrow until minute 20, then for 5 minutes: 5 again":      {interval{20, 1000}, []int{0, 25}, []int{5, 30}},
 		"borrowed for 2 minutes only, reclaimed 55 after the cooldown: 10":   {interval{0, 7}, []int{0, 60}, []int{5, 70}},
-		"never borrowed, reclaimed 60 minutes after the cooldown: 5 again":   {never, []int{0, 65}, []int{5, 70}},
-		"never borrowed, reclaimed 59 minutes after the cooldown: 10":        {never, []int{0, 64}, []int{5, 74}},
+		"borrowed no more, reclaimed 60 minutes after the cooldown: 5 again": {never, []int{0, 65}, []int{5, 70}},
+		"borrowed no more, reclaimed 59 minutes after the cooldown: 10":      {never, []int{0, 64}, []int{5, 74}},
 	}) {
 		var stop borrowStop
 		reclaimed := 0

@@ -181,7 +181,7 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 			change:     func(s *scene, r *checkInput) { s.keepForPreemptor(r, "tra", 8) },
 			wantReason: keptForPreemptors,
 		},
-		"preempt freed all 8 cards for a pod of another queue; it runs again, for i-0, and can evict no pod": {
+		"preempt freed all 8 cards for a pod of another queue; now preempt runs for i-0, and finds no victim": {
 			check: preemptedCardsStayFree, jobs: "job i queue=inf min=1 pending=1",
 			change: func(s *scene, r *checkInput) {
 				s.keepForPreemptor(r, "tra", 8)

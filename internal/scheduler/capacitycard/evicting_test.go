@@ -30,22 +30,19 @@ func markOutOfSync(p *corev1.Pod) { annotate("volcano.sh/controller-out-of-sync"
 
 // TestOutOfSyncPodsAreReleasing: the action cardreclaim requests the eviction of a pod of a Volcano job by an annotation,
 // the mark. Volcano's job controller deletes marked pods a moment later. From the request on the plugin gives the pod the
-// status Releasing, which Volcano gives to deleted pods. So Volcano can promise the pod's card to another pod, and the pod
-// is no victim again. The pod keeps its charge until it is deleted.
+// status Releasing, as Volcano does for deleted pods, so that its card can be promised to another pod. The pod keeps its
+// charge until it is deleted.
 //
 // The mark counts only where it leads to a deletion: on a pod of a Volcano job, while cardreclaim runs, as that deletes
 // marked pods that stay. Otherwise a user could protect cards from eviction with the mark.
 //
-// Each script says what happens to the four pods of gang t, which use a card each on node a. "session" opens a session in
-// which cardreclaim runs, requestEviction is the request of cardreclaim, and mark writes the annotation. delete lets a
-// pod terminate, fail lets it fail, remove removes it at once, and restart starts a new scheduler.
-//
-// The other lines compare: the pods that are Releasing, the cards that are charged, and the pods that Volcano counts as
-// ready for the gang. wantOverdueAfter are the pods whose eviction was requested longer ago than that, and that are not
-// deleted. wantRequested is how many requests the plugin remembers. A line without pods wants none.
+// A script is about the four pods of gang t, which use a card each on node a. "session" opens a session in which
+// cardreclaim runs. delete lets a pod terminate, remove removes it at once, and restart starts a new scheduler.
+// wantOverdueAfter are the pods whose eviction was requested longer ago than that, and that are not deleted.
+// wantRequested is how many requests the plugin remembers. A line without pods wants none.
 func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		owner, mark func(*corev1.Pod)
+		owner, mark func(*corev1.Pod) // of the pods when the script begins
 		script      string
 	}{
 		"one pod is evicted: its eviction is requested, it is marked, then deleted": {owner: ownByVCJob, script: `
@@ -56,6 +53,7 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 			session
 			wantReleasing t-1
 			wantCharged 4
+			# Volcano counts 3 pods as ready for the gang.
 			wantReady 3
 			wantOverdueAfter 30s
 			wait 20s
@@ -239,6 +237,7 @@ func TestOutOfSyncPodOnAnUnknownNodeIsReleasing(t *testing.T) {
 
 // TestPodsBoundByAnotherSchedulerAreReported: two schedulers of one name would exceed quotas together. The plugin detects
 // the other scheduler by a pod that a session saw pending. Later the pod has a node on which this process never placed it.
+// A placement that was undone does not count. Only the first node that a pod has is checked.
 //
 // In the scripts "settle" waits the 30 seconds in which a binding may still be that of the process before. "see" is a
 // session that sees pod ns/p: pending, on node n1 or n2, or not at all ("nothing"). "see same" sees the same object as the
@@ -260,7 +259,7 @@ func TestPodsBoundByAnotherSchedulerAreReported(t *testing.T) {
 		"placed twice on n1, the second time undone, and bound to n1":              {"settle; see pending place=n1; see pending place=n1 undo=n1; see n1", ""},
 		"placed on n2 after n1 was undone, with a repeated event, and bound to n2": {"settle; see pending place=n1 undo=n1 place=n2 place=n2; see n2", ""},
 		"not seen in a session between placement and binding":                      {"settle; see pending place=n1; see nothing; see pending; see n1", ""},
-		"Volcano wrote a node into the object of the pod, and then undid the placement": {
+		"Volcano wrote a node into the object of the pod, which is no binding, and then undid the placement": {
 			"settle; see pending write=n1 place=n1 undo=n1; changeCards; see same; see pending", ""},
 		"bound already when a session sees it first":              {"settle; see n1; see n1", ""},
 		"an old object shows the pod pending after it was bound":  {"settle; see n1; see pending; see n1", ""},
@@ -374,9 +373,9 @@ func TestBindingsOfDeletedPodsAreForgotten(t *testing.T) {
 }
 
 // TestEvictedPodsCountAsUsed: the cards of a pod whose eviction was requested count as used until the pod is deleted,
-// because the eviction may fail. Only while cardreclaim searches further victims these cards count as terminating: it need
-// not evict other pods for them. Four pods use a card each, and the eviction of j-1 is requested. Flat queues and a tree
-// do the same.
+// because the eviction may fail. Only while cardreclaim searches further victims, these cards count as terminating, so that
+// it evicts no other pods for the same cards. Four pods use a card each, and the eviction of j-1 is requested. The rule is
+// the same for flat queues and in a tree.
 func TestEvictedPodsCountAsUsed(t *testing.T) {
 	for _, hierarchy := range []string{"Tree", "Flat"} {
 		s := newScene(t, `node a model=A cards=8

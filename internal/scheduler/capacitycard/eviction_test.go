@@ -106,7 +106,7 @@ func TestPreemptEvictsOnlyWhatQuotaAndNodeLack(t *testing.T) {
 			jobs: `job old queue=q min=1 running=a*4 priorityClass=low
 				job new queue=q min=1 pending=1 priorityClass=high cards=5`,
 		},
-		"pods with cards B are no victims for a pod that needs A": {
+		"pods with cards B are no victims for a pod that needs A, of which the quota is 0": {
 			quota: `{"A":0,"B":4}`,
 			jobs: `job old queue=q min=1 running=b*4 card=B priorityClass=low
 				job new queue=q min=1 pending=1 priorityClass=high`,
@@ -188,8 +188,9 @@ func deleteEnded(p *corev1.Pod) {
 
 // TestPreemptEvictsOnlyIfThePreemptorCanRun: terminating pods use no quota, but a queue places no pod while more of its
 // cards terminate than its quota has. So preempt evicts no pod with which more cards would terminate than the quota of
-// queue q, here 2. The two pods of job old use the whole quota. Pods of job ended are terminating already, with one card
-// each. A row name sums up the cards that would terminate with the evictions for job new.
+// queue q, here 2. A pod without cards does not wait for terminating cards. The two pods of job old use the whole quota.
+// Pods of job ended are terminating already, with one card each. A row name sums up the cards that would terminate with
+// the evictions for job new.
 //
 // wantEvicted lists the terminating pods as well: "ended:1 old:1" is one pod of job ended, and one evicted pod of job old.
 // "new@a:1" is one pod of job new, which gets its place on node a.
@@ -207,7 +208,7 @@ func TestPreemptEvictsOnlyIfThePreemptorCanRun(t *testing.T) {
 			`quota={"A":2}`, "job new queue=q min=1 pending=1 priorityClass=high; job ended queue=q min=1 running=a*2", "ended:2", ""},
 		"3 terminate already": {
 			`quota={"A":2}`, "job new queue=q min=1 pending=1 priorityClass=high; job ended queue=q min=1 running=a*3", "ended:3", ""},
-		"3 terminate, but a pod needs only CPU, of which old uses both cores of the queue": {
+		"3 terminate, but a pod needs no card, only CPU, of which old uses both cores of the queue": {
 			`quota={"A":2} cpu=2`, "job new queue=q min=1 pending=1 cards=0 priorityClass=high; job ended queue=q min=1 running=a*3",
 			"ended:3 old:1", "new@a:1"},
 	}) {
@@ -380,8 +381,8 @@ func TestReclaimEvictsTheLowestPriorityFirst(t *testing.T) {
 }
 
 // TestOwnerKindSetsTheServiceType: the argument podOwnerReferenceToServiceType gives pods of a kind of owner a service
-// type, without an annotation of queue or pod. Here a Deployment's pod is inference. So it reclaims a card from a Volcano
-// job, which is training. The pod i-0 has the label and the ReplicaSet by which a Deployment is recognised.
+// type, without an annotation of queue or pod. Pod i-0 has the label and the ReplicaSet by which a Deployment is
+// recognised, so it is inference. It reclaims a card from a Volcano job, which is training: from the youngest pod, t-7.
 func TestOwnerKindSetsTheServiceType(t *testing.T) {
 	serviceTypes := map[any]any{"Deployment": "inference", "Job.batch.volcano.sh": "training"}
 	ownByDeployment := changePod("i-0", func(p *corev1.Pod) {

@@ -108,7 +108,7 @@ func TestReservationKeepsCards(t *testing.T) {
 				job small queue=q min=1 pending=1 minCards=1 phase=Pending`,
 			freesCards: true, minutesWithout: 5, wantBound: "small-0@a",
 		},
-		"job j runs with 4 cards, and reserves the fifth of the quota for its pod of role ps, which fits no node": {
+		"job j runs with 4 cards, and reserves the fifth of the quota for the one pod that role ps needs, which fits no node": {
 			text: `node a model=A cards=8
 				queue q quota={"A":5}
 				job j queue=q min=4 running=a*4 pending=1 task=w,pods:4,min:3 task=ps,pods:1,min:1
@@ -222,10 +222,10 @@ func TestTheNextGangHasItsTimeAfterTheFirst(t *testing.T) {
 	}
 }
 
-// TestJobWithoutReservationComesAfterItsEquals: a gang of 8 has had its reservation for as long as maxReservation allows,
-// here 6 minutes. It needs all 8 cards, but job r uses 7 of them and job f the eighth in every other minute
-// (runChangingMinute). After that the gang comes after a younger job of its priority, so that it does not block that job.
-// The gang comes first again when it requests something else, here 7 cards.
+// TestJobWithoutReservationComesAfterItsEquals: a gang needs all 8 cards, but job r uses 7 of them and job f the eighth in
+// every other minute (runChangingMinute). So the gang never starts, and its reservation ends after the 6 minutes of
+// maxReservation. From then on the gang comes after a younger job of its priority, so that it does not block that job. The
+// gang comes first again when it requests something else, here 7 cards.
 func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 	s := newChangingScene(t, framework.Arguments{"maxReservation": "6m"})
 	for range 20 { // minutes, far more than the 6 of maxReservation
@@ -233,7 +233,7 @@ func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 	}
 	check.That(t, s.m.reservations[s.group("gang").UID].isExhausted, "the gang still has a reservation after 20 minutes")
 
-	s.Cache = nil
+	s.Cache = nil // the next session reads the changed objects
 	s.addObjects("job young queue=q min=1 pending=1")
 	s.group("young").CreationTimestamp = metav1.NewTime(s.clock)
 	s.openSession()
@@ -276,7 +276,7 @@ func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 // five minutes has ended: the card of job r becomes free after 3 minutes, or after 7.
 //
 // Gang g needs 8 pods and runs 7; Volcano's phase for that is Unknown. Job other is an hour older. A row says where g comes
-// in the order. Queues have the same priority unless a row states one.
+// in the order. Queues have priority 0 unless a row states one.
 func TestJobBelowItsMinimumComesFirst(t *testing.T) {
 	const (
 		queues = `node a model=A cards=8; queue q quota={"A":8}; queue o quota={"A":8}
@@ -336,10 +336,11 @@ func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
 	}
 }
 
-// TestCardsForAJobBelowItsMinimum: gang g needs 8 pods and lost some, and other jobs request cards, too. For minutesWithout
-// sessions, one each minute, no card is free. Then two more sessions follow. Before each of them a pod of job r ends, if r
-// still has one, so that a card is free. wantBound are the pods that each of the two binds. In the last row minutesWithout
-// is longer than the five minutes of a reservation.
+// TestCardsForAJobBelowItsMinimum: gang g lost some of its 8 pods. Free cards are kept for g from jobs that do not run, until
+// its reservation ends after five minutes. Other jobs request cards, too.
+//
+// For minutesWithout sessions, one each minute, no card is free. Then two more sessions follow. Before each of them a pod of
+// job r ends, if r still has one, so that a card is free. wantBound are the pods that each of the two sessions binds.
 func TestCardsForAJobBelowItsMinimum(t *testing.T) {
 	const queues = `node a model=A cards=8; queue q quota={"A":8}; queue o quota={"A":8}
 		`
@@ -357,7 +358,7 @@ func TestCardsForAJobBelowItsMinimum(t *testing.T) {
 			job g queue=q min=8 running=a*6 pending=2 minCards=8
 			job runs queue=o min=1 running=a pending=1
 			job r queue=o min=1 running=a`, 1, []string{"runs-1@a", ""}},
-		"the gang's queue does not come first if job high in this queue would get the card before the gang": {queues + `
+		"after the reservation, with job high before the gang in its queue: queue o, which uses less, gets the card": {queues + `
 			job g queue=q min=8 running=a*7 pending=1 minCards=8
 			job r queue=o min=1 running=a
 			job high queue=q min=1 pending=1 priorityClass=high
@@ -411,8 +412,9 @@ func TestCardsAreKeptFromReclaimableJobs(t *testing.T) {
 // the nodes. All pods of g must fit once the pods are gone from which g may reclaim. Otherwise the cards would be idle in
 // vain.
 //
-// Nodes a and b have 4 cards each. Training uses 2 cards of node a, and its pending job t needs the 2 free ones. Job t gets
-// them unless they are kept for g. A row says which pods g needs.
+// Nodes a and b have 4 cards each, and training uses 2 cards of node a. Job t of training needs 2 cards. The plugin fills
+// used nodes first, so t gets the 2 free cards of node a. If cards are kept for g, no node has 2 cards for t. A row says
+// which pods g needs.
 func TestCardsAreKeptOnlyForAGangThatFitsTheNodes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		jobs string
@@ -426,7 +428,7 @@ func TestCardsAreKeptOnlyForAGangThatFitsTheNodes(t *testing.T) {
 			"job g queue=inf min=2 pending=2 cards=3", true, ""},
 		"3 pods of 2 cards on different nodes do not fit": {
 			"job g queue=inf min=3 pending=3 cards=2", true, "t-0@a"},
-		"3 pods of 2 cards fit, 2 on a node, once the training on node b is gone: kept": {
+		"3 pods of 2 cards fit, 2 on node a and 1 beside the training on node b: kept": {
 			"job s queue=tra min=1 running=b; job g queue=inf min=3 pending=3 cards=2", false, ""},
 		"5 pods of 2 cards do not fit, since the nodes have 8": {
 			"job g queue=inf min=5 pending=5 cards=2", false, "t-0@a"},
@@ -440,7 +442,7 @@ func TestCardsAreKeptOnlyForAGangThatFitsTheNodes(t *testing.T) {
 			"job s queue=inf min=1 running=b*2; job g queue=inf min=3 pending=3 cards=2", false, ""},
 		"3 pods of 3 cards fit with a third node: kept": {
 			"node c model=A cards=4; job g queue=inf min=3 pending=3 cards=3", false, ""},
-		"a pod of g runs on node b, and 2 more fit once the training there is gone: kept": {
+		"a pod of g runs on node b, and 2 more fit on node a once its training is gone: kept": {
 			"job s queue=tra min=1 running=b; job g queue=inf min=3 running=b pending=2 cards=2", false, ""},
 		"a pod of g runs on node b, and 2 more do not fit on different nodes": {
 			"job g queue=inf min=3 running=b pending=2 cards=2", true, "t-0@a"},

@@ -68,10 +68,10 @@ func newBusyScene(t testing.TB) *scene {
 // under a larger quota and wait. Job waits has 3 pods of one card A, job chooses 2 pods of 2 cards A or B. Job wrong
 // has a card name that cannot be read, and job gated has 3 pods with a scheduling gate. Queue idle has a quota of 4
 // cards B, queue cpu none. Node a has 8 cards A, node b 8 cards B, and the cards of a third node have no model. Each
-// pod requests 1 CPU and 1 GiB.
+// queue may use 100 CPU and 1 TiB, and each pod requests 1 CPU and 1 GiB.
 func TestMetricsShowTheSnapshot(t *testing.T) {
 	s := newBusyScene(t).enqueueAndAllocate()
-	for _, job := range s.Ssn.Jobs {
+	for _, job := range s.Ssn.Jobs { // as when each job was enqueued
 		if request, refusal := s.p.missingMinimum(job); refusal == nil {
 			s.m.reservations.recordEnqueued(job, request)
 		}
