@@ -34,7 +34,8 @@ func inventoryOfFiles(t *testing.T, files map[string]string, known ...corev1.Res
 
 // TestInventoryAddsUpTheCardsOfAllNodes: an inventory sums the cards of all nodes by name. A resource that is a card on
 // one node is a card on each, so that no quota misses it: on a node that does not name it, it is a card without a
-// name. A resource that was a card stays one when its last node is gone.
+// name. A resource that was a card stays one when its last node is gone. The table fleet (fleet_test.go) has the cards
+// of each file.
 func TestInventoryAddsUpTheCardsOfAllNodes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		files         map[string]string     // node → file of testdata/nodes
@@ -225,12 +226,12 @@ func TestSameNamesIgnoresCounts(t *testing.T) {
 		nodes map[string]string
 		want  bool
 	}{
-		"a card fails":                          {map[string]string{"a": sevenH200, "b": eightH200}, true},
-		"another node of the model comes":       {map[string]string{"a": eightH200, "b": eightH200, "c": eightH200}, true},
-		"one node of the model leaves":          {map[string]string{"a": eightH200}, true},
-		"a node has another model now":          {map[string]string{"a": eightH200, "b": eightH20}, false},
-		"a node offers slices under a resource": {map[string]string{"a": eightH200, "b": sevenSlices}, false},
-		"all nodes leave":                       {nil, false},
+		"a card fails":                                {map[string]string{"a": sevenH200, "b": eightH200}, true},
+		"another node of the model comes":             {map[string]string{"a": eightH200, "b": eightH200, "c": eightH200}, true},
+		"one node of the model leaves":                {map[string]string{"a": eightH200}, true},
+		"a node has another model now":                {map[string]string{"a": eightH200, "b": eightH20}, false},
+		"a node offers slices under another resource": {map[string]string{"a": eightH200, "b": sevenSlices}, false},
+		"all nodes leave":                             {nil, false},
 	}) {
 		check.Equal(t, "same names", tc.want, inventoryOf(tc.nodes).SameNames(before))
 	}

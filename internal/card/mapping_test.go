@@ -28,7 +28,8 @@ var (
 
 // TestMappingsNameTheNodesOfOtherVendors: device plugins of these vendors write no label <type>.product, so an
 // administrator maps the resource to a model by name, or by a label that the vendor writes. The nodes are files of
-// testdata/nodes. All allocatable units of the resource become cards.
+// testdata/nodes. All allocatable units of the resource become cards. amdByLabel reads label amd.com/gpu.product-name;
+// intelFlex names Flex-170 on nodes with a certain label.
 func TestMappingsNameTheNodesOfOtherVendors(t *testing.T) {
 	for file, tc := range map[string]struct {
 		mapping Mapping
@@ -69,7 +70,8 @@ func mapPoolX(resource corev1.ResourceName, model string) Mapping {
 // TestAMappingDecidesAboutItsResourceAlone: an entry of spec.cards names the card of its resource on the nodes that it
 // selects, in place of the labels <type>.product and <type>.memory. The labels still decide about other resources.
 // A resource that neither names, or two entries name differently, is withheld: no new pod gets it. The labels h800
-// and npu name NVIDIA-H800 for nvidia.com and Ascend-910B for huawei.com; amdByLabel is an entry by label.
+// and npu name NVIDIA-H800 for nvidia.com and Ascend-910B for huawei.com. amdByLabel reads the model from label
+// amd.com/gpu.product-name; mapPoolX(resource, model) is an entry for the nodes with label pool=x.
 func TestAMappingDecidesAboutItsResourceAlone(t *testing.T) {
 	share := Mapping{Resource: "a.b/c.shared", Model: "X", MemoryLabel: "mem"}
 

@@ -14,6 +14,7 @@ import (
 
 // TestWrongMappingsAreRefusedWithTheEntry: spec.cards has up to 64 entries. Each names an extended resource of a device
 // plugin and one model, by name or by label. An error says which entry and field is wrong, and what to write.
+// amdByLabel is an entry for amd.com/gpu without nodeSelector, and intelFlex one for gpu.intel.com/i915; both are valid.
 func TestWrongMappingsAreRefusedWithTheEntry(t *testing.T) {
 	labels := func(n int) map[string]string {
 		out := map[string]string{}

@@ -13,7 +13,7 @@ import (
 // TestNearestIgnoresVendorsAndCase: a user who asks for a card that no node has reads the nearest name. Case,
 // separators and words of vendors make no difference. A part of a name finds the whole name, and a longer name finds
 // a card whose parts it has. But a part without a digit, such as GeForce, finds none. A misspelt name finds the card
-// with the smallest edit distance, up to a third of its length.
+// with the smallest edit distance, up to a third of the length that it has without its vendor.
 func TestNearestIgnoresVendorsAndCase(t *testing.T) {
 	cardsOfNodes := []Name{
 		"Ascend-910B", "NVIDIA-A10", "NVIDIA-A100-SXM4-40GB", "NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D",
@@ -25,7 +25,7 @@ func TestNearestIgnoresVendorsAndCase(t *testing.T) {
 		"h200":                    "NVIDIA-H200",
 		"nvidia-h200":             "NVIDIA-H200",
 		"NvidiaH200":              "NVIDIA-H200",
-		"NVIDIA-H20O":             "NVIDIA-H200", // the last letter is an O
+		"NVIDIA-H20O":             "NVIDIA-H200", // the last letter is an O, read as 0
 		"NVIDA-H200":              "NVIDIA-H200", // the vendor is misspelt
 		"NVIDIA-H200-141GB":       "NVIDIA-H200",
 		"NVIDIA-H200-MIG-1g.18gb": "NVIDIA-H200/mig-1g.18gb-mixed",
@@ -36,12 +36,12 @@ func TestNearestIgnoresVendorsAndCase(t *testing.T) {
 		"RTX4090D":                "NVIDIA-GeForce-RTX-4090-D",
 		"A100":                    "NVIDIA-A100-SXM4-40GB",
 		"A100-40GB":               "NVIDIA-A100-SXM4-40GB",
-		"A100-SXM4-80GB":          "NVIDIA-A100-SXM4-40GB",
+		"A100-SXM4-80GB":          "NVIDIA-A100-SXM4-40GB", // one character differs
 		"T4":                      "Tesla-T4",
 		"NVIDIA-T4":               "Tesla-T4",
 		"910B":                    "Ascend-910B",
 		"ascend_910b":             "Ascend-910B",
-		"NVIDIA-B300":             "",
+		"NVIDIA-B300":             "", // B300 differs from H200 in two of four characters
 		"B300":                    "",
 		"NVIDIA":                  "",
 		"GeForce":                 "",
@@ -55,7 +55,7 @@ func TestNearestIgnoresVendorsAndCase(t *testing.T) {
 }
 
 // TestNearestComparesModelsWithoutTheirVendor: NVIDIA-C27-SXM4-40GB is the model C27-SXM4-40GB with its vendor, so
-// that is the nearest. A-SXM4-40GB comes first in the list, and is not.
+// that is the nearest. A-SXM4-40GB comes first in the list, but is another model.
 func TestNearestComparesModelsWithoutTheirVendor(t *testing.T) {
 	got, _ := Nearest("NVIDIA-C27-SXM4-40GB", []Name{"A-SXM4-40GB", "C27-SXM4-40GB"})
 	check.Equal(t, "nearest", "C27-SXM4-40GB", got)
@@ -74,8 +74,8 @@ func distanceByDefinition(a, b string) int {
 	return 1 + min(distanceByDefinition(a[1:], b), distanceByDefinition(a, b[1:]), distanceByDefinition(a[1:], b[1:]))
 }
 
-// TestEditDistanceFollowsItsDefinition: editDistance is quick, and equals the definition on random texts, up to a
-// random limit.
+// TestEditDistanceFollowsItsDefinition: editDistance is quick, and equals the definition on random texts. A distance
+// above a random limit is returned as the limit.
 func TestEditDistanceFollowsItsDefinition(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[ab]{0,6}`)
@@ -96,16 +96,16 @@ func TestMentionsCard(t *testing.T) {
 		"NVIDIA-H200":          true,
 		"A10/mig-1g.5gb-mixed": true,
 		"NVIDIA-GB1":           false, // a part of NVIDIA-GB10
-		"GB10":                 false,
-		"NVIDIA-H20":           false,
-		"A10":                  false,
-		"nvidia-gb10":          false,
+		"GB10":                 false, // a part of NVIDIA-GB10
+		"NVIDIA-H20":           false, // a part of NVIDIA-H200
+		"A10":                  false, // a part of A10/mig-1g.5gb-mixed
+		"nvidia-gb10":          false, // in another case
 	} {
 		check.Equal(t, string(name), want, MentionsCard(message, name))
 	}
 }
 
-// TestNearestNameIsWithinAThird: among random names of letters, which have no vendor and no parts, the nearest has the
+// TestNearestNameIsWithinAThird: among random names of letters, which have no vendor and no digit, the nearest has the
 // smallest edit distance. It is found if that is at most a third of the wanted name's length.
 func TestNearestNameIsWithinAThird(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {

@@ -8,11 +8,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestNetworkDevicesBesideCardsAreNoCards: pods request network devices together with cards, and no quota limits them. A
-// network device of the card's vendor is no card itself. It also does not make it unclear which resource is the card.
-// It is a card only if a mapping, or labels of product and memory, have its very name. A resource in wantResources
-// without a count in wantCards is withheld: it is known as a card, but no pod may get it. The label npu names Ascend-910B for huawei.com; ascend
-// is an entry of spec.cards that does the same.
+// TestNetworkDevicesBesideCardsAreNoCards: pods request network devices together with cards, and no quota limits them.
+// Labels of product and memory name the one resource of their vendor that is no network device. A network device is
+// a card only if a mapping, or these labels, have its very name. A resource in wantResources without a count in
+// wantCards is withheld: it is known as a card, but no pod may get it. npu are labels that name Ascend-910B for
+// huawei.com; ascend is an entry of spec.cards that does the same.
 func TestNetworkDevicesBesideCardsAreNoCards(t *testing.T) {
 	ascend := Mappings{{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}}
 	eightAscends := map[Name]Count{"Ascend-910B": 8}
@@ -51,7 +51,7 @@ func TestNetworkDevicesBesideCardsAreNoCards(t *testing.T) {
 			wantResources: resources("a.b/c"),
 			wantCards:     map[Name]Count{},
 		},
-		"only a label of its speed has the name of the network device": {
+		"a label with its name, here .speed, makes no network device a card": {
 			node:      "huawei.com/rdma_nic.speed=200 huawei.com/rdma_nic:8",
 			wantCards: map[Name]Count{},
 		},
@@ -65,7 +65,7 @@ func TestNetworkDevicesBesideCardsAreNoCards(t *testing.T) {
 			wantResources: resources("v.w/ai-processor"),
 			wantCards:     map[Name]Count{"X": 4},
 		},
-		"ai-processor without a product is withheld as a card": {
+		"any label with its name, here .family, makes ai-processor a card: withheld without a product": {
 			node:          "v.w/ai-processor.family=X v.w/ai-processor:4",
 			wantResources: resources("v.w/ai-processor"),
 			wantCards:     map[Name]Count{},

@@ -115,7 +115,7 @@ func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 			"nvidia.com/mig-1G.10GB",
 			"after the model write",
 		},
-		"a MIG profile of 42 characters": {
+		"a MIG profile of 42 characters, of which a card name may have 41": {
 			h800 + "nvidia.com/mig-" + strings.Repeat("1", 42) + ":7",
 			"nvidia.com/mig-" + strings.Repeat("1", 42),
 			"which makes no card name",
@@ -130,6 +130,7 @@ func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 		}
 	}
 
+	// A card name has room for six digits of GiB; 85520809984 are bytes.
 	for _, value := range []string{"", "0", "much", "80Gi", "81559.5", "8e4", "85520809984", "99999999999999999999", "9223372036854775807"} {
 		nodes["label memory="+value+" of shares"] = wrongNode{
 			"nvidia.com/gpu.product=NVIDIA-H800 nvidia.com/gpu.replicas=2 nvidia.com/gpu.shared:16 nvidia.com/gpu.memory=" + value,
@@ -245,7 +246,8 @@ func TestATypeMayHaveADashAndADot(t *testing.T) {
 }
 
 // TestRecogniseNeverCountsBelowZeroOrBeyondReason: a broken device plugin may report any quantity. Negative ones count
-// as 0, parts of a card are rounded up, and more than a million become a million and one, which fits no quota.
+// as 0, and parts of a card are rounded up. More than a million (MaxCount) become a million and one, which fits no
+// quota.
 func TestRecogniseNeverCountsBelowZeroOrBeyondReason(t *testing.T) {
 	for quantity, want := range map[string]Count{
 		"-1":                   0,

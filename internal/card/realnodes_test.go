@@ -96,7 +96,8 @@ func TestRealNodesAreRecognised(t *testing.T) {
 
 // TestAMissingMemoryLabelIsNamed: a label <type>.product names a model only beside <type>.memory, and feature
 // discovery writes no memory for NVIDIA-GB10. So the message names the one label that is missing, beside the product.
-// Without a product it asks for both labels.
+// Without a product of the whole card it asks for both labels. If nothing but an entry of spec.cards for other nodes
+// makes the resource a card, the message says so, too.
 func TestAMissingMemoryLabelIsNamed(t *testing.T) {
 	const gb10 = "nvidia.com/gpu.product=NVIDIA-GB10 "
 	elsewhere := Mappings{mapPoolX("nvidia.com/gpu", "X"), mapPoolX("a.b/card", "Y")} // the nodes below lack label pool=x
@@ -119,7 +120,7 @@ func TestAMissingMemoryLabelIsNamed(t *testing.T) {
 			want: "offers nvidia.com/mig-1g.10gb but no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10",
 		},
 		"whole cards that are mapped on other nodes": {
-			node:     gb10 + "nvidia.com/gpu:1",
+			node:     gb10 + "nvidia.com/gpu:1", // a card by its name, too
 			mappings: elsewhere,
 			want:     "no label nvidia.com/gpu.memory beside nvidia.com/gpu.product=NVIDIA-GB10 names the card",
 		},

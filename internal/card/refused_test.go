@@ -39,7 +39,8 @@ const (
 
 // TestParseNameRefusesAndSaysWhy: users write card names into quotas and pods. A name has the model as the node's
 // label spells it, and behind a slash the MIG slice or MPS share. Any other text is refused with the reason, and
-// with look-alike letters escaped, so that the user sees them.
+// with look-alike letters escaped, so that the user sees them. The texts stand below a part of their error; further
+// parts of it follow the text in its braces.
 func TestParseNameRefusesAndSaysWhy(t *testing.T) {
 	expectRefused(t, ParseName, textsByError{
 		"card name is empty": {{"", "for example NVIDIA-H200"}},
@@ -170,7 +171,8 @@ func quotaText(n int) string {
 
 // TestOnlyTotalsMayNameAlternatives: a card.request (ParseTotals) may name alternatives "A|B", with spaces around the
 // names. A quota is for one card, so ParseQuota refuses alternatives and spaces. Alternatives must be different cards
-// of one resource, because a whole card, a slice and a share are requested in different ways.
+// of one resource, because a whole card, a slice and a share are requested in different ways. The texts stand below a
+// part of their error; further parts of it follow the text in its braces.
 func TestOnlyTotalsMayNameAlternatives(t *testing.T) {
 	expectRefused(t, ParseQuota, textsByError{noLabelValue: {
 		{`{"A|B":1}`}, {`{" NVIDIA-H200":8}`, `" NVIDIA-H200"`}, {`{"NVIDIA-H200\n":8}`, `"NVIDIA-H200\n"`},
@@ -189,7 +191,8 @@ func TestOnlyTotalsMayNameAlternatives(t *testing.T) {
 }
 
 // TestParseRequestRefusesAndSaysWhy: a pod's annotation card.name has one card or alternatives, "A|B". At most 16
-// different ones are allowed, all of one resource. Anything else is refused with the reason.
+// different ones are allowed, all of one resource. Anything else is refused with the reason. The texts stand below a
+// part of their error; further parts of it follow the text in its braces.
 func TestParseRequestRefusesAndSaysWhy(t *testing.T) {
 	longest := strings.Repeat("A", 63) + "/mig-" + strings.Repeat("x", 41) + "-mixed"
 
@@ -222,8 +225,8 @@ func TestParseRequestRefusesAndSaysWhy(t *testing.T) {
 	})
 }
 
-// TestAnErrorListsMistakesInTheirOrderAndCountsTheRest: the mistakes are listed as the text has them. An
-// error must fit an event of 1024 bytes, and a mistake takes about 100: of 100 wrong names it lists 6 and counts 94.
+// TestAnErrorListsMistakesInTheirOrderAndCountsTheRest: the mistakes are listed as the text has them. An error must fit
+// an event, so it lists 600 bytes of mistakes. One takes about 100: of 100 wrong names it lists 6 and counts 94.
 func TestAnErrorListsMistakesInTheirOrderAndCountsTheRest(t *testing.T) {
 	_, err := ParseQuota(`{"B 1":1,"A 2":1,"C":1.5}`)
 	check.Equal(t, "error", `card name "B 1": the model "B 1" must be a label value (letters, digits, '-', '_', '.', at most 63); `+

@@ -11,7 +11,8 @@ import (
 // name, with -SHARED. NVIDIA's GPU feature discovery says that slices are shared by the label of the product or of
 // the replicas. A node offers 7 slices, or 28 shares: 4 of each slice. A mapping (an entry of spec.cards) gives only
 // the model; the labels still say whether slices are shared. Shares under a resource of their own (slice.shared) have
-// another name, without -SHARED.
+// another name, without -SHARED. If such shares are mapped, the name has the card's memory, here 80 GiB, and the
+// replicas. The constant h800 labels NVIDIA-H800 with this memory.
 func TestSharesOfSlicesAreACardOfTheirOwn(t *testing.T) {
 	const (
 		slice           = "nvidia.com/mig-1g.10gb"
@@ -215,7 +216,7 @@ func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 			wantMessage:  "more than the 16 of labels",
 		},
 		"8 cards whose shares have a resource of their own, the node offers 16 whole: withheld": {
-			node:         counted + twoEach + gpu + ":16 " + shared + ":0",
+			node:         counted + twoEach + gpu + ":16 " + shared + ":0", // the replicas count for the shares alone
 			wantCards:    []NodeCard{{"NVIDIA-H800/mps-80g*1/2", shared, 0}},
 			wantWithheld: []NodeCard{{"NVIDIA-H800", gpu, 16}},
 			wantMessage:  "more than label nvidia.com/gpu.count=8 says",

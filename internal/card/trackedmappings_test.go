@@ -122,7 +122,7 @@ func TestWhatANodeWithholdsBesideAMappingStaysACard(t *testing.T) {
 		wantLasting  []corev1.ResourceName
 	}{
 		"no mapping: NVIDIA's cards are no cards": {
-			mappings:    nil,
+			mappings:    nil, // the labels name the one model of the node, which is not NVIDIA's
 			wantLasting: resources("huawei.com/Ascend910"),
 		},
 		"a mapping of the Ascend cards: NVIDIA's are lasting": {

@@ -41,7 +41,8 @@ func cordon(n *corev1.Node) { n.Spec.Unschedulable = true }
 
 // TestTrackerReportsWhatChangesCards: the scheduler and the operator recount only when Update reports a change: of
 // the cards of a node, of its readiness, or of its cordon. Cards of a node that is not ready are not healthy, and
-// still physical. Each row updates node a, which has 8 H200 and is ready; node b keeps its 8 H800.
+// still physical. Each row updates node a, which has 8 H200 and is ready; node b keeps its 8 H800. The inventory is
+// built again only if the physical cards change.
 func TestTrackerReportsWhatChangesCards(t *testing.T) {
 	const eightH200 = "nvidia.com/gpu.product=H200 nvidia.com/gpu.memory=1024 nvidia.com/gpu:8"
 	all := map[Name]Count{"H200": 8, "H800": 8}

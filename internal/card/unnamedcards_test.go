@@ -25,7 +25,7 @@ func TestUnnamedCardsListNodesWithoutAName(t *testing.T) {
 
 	// The device plugin of npu-1 starts, and reports 8 cards before the node has labels.
 	tracker.Update(newNamedNode("npu-1", ascend+":8"))
-	check.Equal(t, "unnamed cards of NVIDIA", 1, len(tracker.Inventory().UnnamedCardsFor("nvidia.com/gpu")))
+	check.Equal(t, "entries for unnamed NVIDIA cards", 1, len(tracker.Inventory().UnnamedCardsFor("nvidia.com/gpu")))
 	ascends := tracker.Inventory().UnnamedCardsFor(ascend)
 	check.Must(t, len(ascends) == 1, "unnamed are %+v", ascends)
 	check.Equal(t, "nodes with unnamed Ascend cards", []string{"npu-1"}, ascends[0].Nodes)
@@ -52,7 +52,7 @@ func TestOtherDevicesAreNoChange(t *testing.T) {
 	check.That(t, !changed && tracker.Inventory() == before, "devices that are no cards changed the inventory")
 
 	tracker.Update(newNamedNode("b", novel+".product=X "+novel+".memory=1 "+novel+":1"))
-	check.Equal(t, "unnamed cards", 1, len(tracker.Inventory().UnnamedCardsFor(novel)))
+	check.Equal(t, "entries for unnamed novel cards", 1, len(tracker.Inventory().UnnamedCardsFor(novel)))
 
 	tracker.Update(newNamedNode("a", eightH200+novel+".product=X "+novel+":1"))
 	unnamed := tracker.Inventory().UnnamedCardsFor(novel)

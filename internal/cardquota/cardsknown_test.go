@@ -46,7 +46,7 @@ func TestCardsKnown(t *testing.T) {
 			spec:     []string{"nvidia-h200"},
 			want:     "False/UnknownCard: no node has nvidia-h200; did you mean NVIDIA-H200?",
 		},
-		"A-21 and A-22 are equally near A-2": {
+		"A-21 and A-22 are equally near A-2: the first by name": {
 			physical: cards{"A-22": 1, "A-21": 1},
 			spec:     []string{"A-2"},
 			want:     "False/UnknownCard: no node has A-2; did you mean A-21?",
@@ -72,7 +72,7 @@ func TestCardsKnown(t *testing.T) {
 			spec:     []string{"NVIDIA-H200"},
 			want:     "False/UnknownCard: no node has NVIDIA-H200; no node offers a card yet",
 		},
-		"the near card is shared now, so nodes have 0 of it": {
+		"the near card is shared now, so nodes have 0 of it: the cards of nodes are listed, too": {
 			physical: cards{"NVIDIA-H100": 0, "NVIDIA-H100/mps-80g*1/4": 4},
 			spec:     []string{"NVIDIA-H100-SHARED"},
 			want: "False/UnknownCard: no node has NVIDIA-H100-SHARED; did you mean NVIDIA-H100, of which no node has a card " +

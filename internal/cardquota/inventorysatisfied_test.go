@@ -13,7 +13,7 @@ import (
 // TestInventorySatisfiedComparesGrantsWithHealthyCards: condition InventorySatisfied compares what all CardQuotas
 // grant with the healthy cards: 8 H200 of team and 5 of b with 13 or 10. It is False with a warning event if the
 // cards are too few, unless team has overAllocation: Allow. Ready stays True, because the quotas are enforced as
-// written. CardQuota b has overAllocation: Deny in each row.
+// written. CardQuota b is younger than team, and has overAllocation: Deny in each row. The rows say what team has.
 func TestInventorySatisfiedComparesGrantsWithHealthyCards(t *testing.T) {
 	others := []*v1alpha1.CardQuota{
 		newTeamQuota(),
@@ -102,8 +102,8 @@ func TestInventorySatisfiedNeedsACount(t *testing.T) {
 		describeCondition(NewStatus(f), "InventorySatisfied"))
 }
 
-// TestALongListOfCardsLeavesTheAdvice: 64 cards with long names are over-allocated, more than fits into the message
-// of a condition. The message lists fewer of them, and still ends with what would help.
+// TestALongListOfCardsLeavesTheAdvice: 64 cards with long names are over-allocated, because no node has any. They are
+// more than fits into the message of a condition. It lists fewer of them, and still ends with what would help.
 func TestALongListOfCardsLeavesTheAdvice(t *testing.T) {
 	f := newStatusInput(nil, nil)
 	f.Quota.Spec.Cards = nil

@@ -196,7 +196,7 @@ func TestOverAllocationNamesTheSumAndItsParts(t *testing.T) {
 }
 
 // TestOtherGrantsAreTheLargest: of random CardQuotas, the others that a message names are the first of all others
-// sorted by count and name, and the rest is counted.
+// sorted by count and name, at most three, and the rest is counted. No card is healthy, so any grant is too many.
 func TestOtherGrantsAreTheLargest(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var quotas []*v1alpha1.CardQuota

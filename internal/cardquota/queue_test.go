@@ -60,7 +60,8 @@ func managedFields(manager string, operation metav1.ManagedFieldsOperationType, 
 // TestTheOperatorAppliesTheFieldsOfTheCardQuota: the operator writes the Queue of a CardQuota by server-side apply.
 // It owns exactly the fields that the CardQuota decides. If another manager wrote another weight, parent, label
 // managed-by or annotation closed-by-parent, the operator leaves that field. Each row has the CardQuota, the live
-// Queue if there is one, and what the operator applies.
+// Queue if there is one, and what the operator applies. A live Queue has weight 1 and parent root if the row says
+// nothing else. A notebook has no priority; the built-in ones are 80000 for inference and 20000 for training.
 func TestTheOperatorAppliesTheFieldsOfTheCardQuota(t *testing.T) {
 	annotations := func(extra map[string]string) map[string]string {
 		all := map[string]string{
@@ -159,7 +160,7 @@ func TestTheOperatorAppliesTheFieldsOfTheCardQuota(t *testing.T) {
 			live:  liveQueue(func(q *v1beta1.Queue) { q.Labels = map[string]string{"app.kubernetes.io/managed-by": "Helm"} }),
 			want:  config(),
 		},
-		"a Queue that stays below another parent: spec as a whole is not owned": {
+		"a Queue that another client put below a parent: spec as a whole is not owned": {
 			quota: newNotebookQuota(),
 			live:  liveQueue(func(q *v1beta1.Queue) { q.Spec.Parent = "department" }),
 			want:  apply.Queue("team").WithAnnotations(annotations(nil)),
@@ -184,7 +185,7 @@ var createdBy = managedFields("cardquota", "Apply", `{"f:metadata":{"f:annotatio
 // TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue: the operator deletes a Queue with its CardQuota only if
 // it created the Queue. It knows that from annotation created-by, which counts only while the operator itself owns
 // it: a user may copy or write the annotation. Later applies keep it, so that server-side apply does not remove it,
-// and never add it.
+// and never add it. createdBy is the operator's entry for the annotation; plannedFields are its other fields.
 func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
 	hasAnnotation := func(q *v1beta1.Queue) {
 		q.UID = "1-2-3"

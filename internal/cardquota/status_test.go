@@ -49,7 +49,8 @@ var train = v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job"
 
 // TestStatusHasTheNumbersOfEachCard: the status shows quota, used, pending and free of each card, in the order of the
 // spec, then cards without quota by name. The summary begins with cards over quota. The team has 2 H800, 8 H200 and
-// 64 CPU. Its pods use 3 H800, so 1 is over quota, 6 H200, so 2 are free, and an Ascend-910B without quota.
+// 64 CPU. Its pods use 3 H800, so 1 is over quota, 6 H200, so 2 are free, and an Ascend-910B without quota. 4 H200 and
+// 2 L40S are pending. The nodes have 16 H200 (Physical).
 func TestStatusHasTheNumbersOfEachCard(t *testing.T) {
 	f := newStatusInput(cards{"NVIDIA-H200": 6, "NVIDIA-H800": 3, "Ascend-910B": 1}, cards{"NVIDIA-H200": 4, "NVIDIA-L40S": 2})
 	f.Usage.MilliCPU = 1500

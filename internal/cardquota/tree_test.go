@@ -402,16 +402,18 @@ func TestOnlyQueuesWithOtherNumbersChange(t *testing.T) {
 			after:  treeOf(newTenantTree(changeIn("web", withStopPolicy("Hold")))),
 			want:   []string{"chat", "search", "web"},
 		},
-		"search moves from web to tenant: both have other children, and lab has a new sibling": {
+		"search moves from web to tenant, whose children then deserve 20 of its 16: lab and web are scaled": {
 			before: before,
 			after:  treeOf(newTenantTree(changeIn("search", withParent("tenant")))),
 			want:   []string{"lab", "search", "tenant", "web"},
 		},
 		"tenant gets quota 20 in place of 16, and bounds all below": {before, treeOf(newTenantTree(changeIn("tenant", withQuota(20)))),
 			[]string{"chat", "lab", "search", "tenant", "web"}},
-		"tenant was held and drains now: the queues below it follow": {treeOf(newTenantTree(changeIn("tenant", withStopPolicy("Hold")))),
-			treeOf(newTenantTree(changeIn("tenant", withStopPolicy("HoldAndDrain")))),
-			[]string{"chat", "lab", "search", "web"}},
+		"tenant was held and drains now: it stays held, and the queues below it follow": {
+			before: treeOf(newTenantTree(changeIn("tenant", withStopPolicy("Hold")))),
+			after:  treeOf(newTenantTree(changeIn("tenant", withStopPolicy("HoldAndDrain")))),
+			want:   []string{"chat", "lab", "search", "web"},
+		},
 		"chat is deleted": {before, treeOf(newTenantTree(without("chat"))), []string{"chat", "web"}},
 	}) {
 		check.Equal(t, "changed", tc.want, tc.after.ChangedQueues(tc.before))
@@ -419,9 +421,9 @@ func TestOnlyQueuesWithOtherNumbersChange(t *testing.T) {
 }
 
 // TestOnlyTheTopLevelCountsForTheInventory: in a tree, quotas are compared with the cards of the nodes at the top
-// level only, because the quotas of children are part of their parent's. Here tenant grants 16 and other 4, and 18 cards are
-// healthy. While queues are flat the leaves count instead: chat 8, search 8, lab 8, which is what it deserves, and
-// other 4.
+// level only, because the quotas of children are part of their parent's. Here tenant grants 16 and other 4, and 18
+// cards are healthy. While queues are flat the leaves count instead: chat 8, search 8, lab 8, which is what it
+// deserves, and other 4.
 func TestOnlyTheTopLevelCountsForTheInventory(t *testing.T) {
 	all := slices.Collect(maps.Values(newTenantTree()))
 	totals := NewTreeTotals(all, nil, cards{"H200": 18})

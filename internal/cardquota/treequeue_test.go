@@ -38,7 +38,8 @@ func liveQueueBelow(parent string, q *v1alpha1.CardQuota, changes ...func(*v1bet
 // what it deserves and its guarantee. CPU and memory are those in force: web writes 64 CPU, and tenant has 32, so 32
 // are in force. Web writes no deserved memory, so it deserves its limit. No CardQuota writes deserved or guaranteed
 // CPU, so no Queue carries any. The scheduler computes an inherited quota of cards itself, so it is not written.
-// Training has priority 20000.
+// Training has priority 20000. The H200 of the tree are, as quota, deserved and guarantee: tenant 16, 16, 8 > web 12,
+// 8, 4 > chat 8, 4, 4; tenant > lab none, 8, none; other 4, 4, none.
 func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 	all := newTenantTree(func(all map[string]*v1alpha1.CardQuota) {
 		all["web"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("64")), Memory: ptr(resource.MustParse("1Ti"))}
@@ -113,7 +114,8 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 
 // TestFlatQueueCarriesNoFieldOfATree: while queues are flat, the Queue of a CardQuota with a parent, deserved and
 // guarantee is below the root. It carries quota, limits, service type and stop policy, but no deserved, guarantee or
-// parent, which do not count. A CardQuota without a service type is a parent, and its Queue takes no jobs.
+// parent, which do not count. A CardQuota without a service type is a parent, and its Queue takes no jobs. noTypes is a
+// policy without priorities of service types.
 func TestFlatQueueCarriesNoFieldOfATree(t *testing.T) {
 	q := newTreeQuota("team", "tenant", 8, 4, 2, withStopPolicy("HoldAndDrain"), func(q *v1alpha1.CardQuota) {
 		q.Spec.Resources = &v1alpha1.Resources{
@@ -321,7 +323,8 @@ func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
 // TestTheParentIsLeftToOtherManagers: the operator sets spec.parent of a Queue where it owns the field, or where the
 // field is empty. It also replaces the default root that has no manager, or that Volcano's queue controller filled
 // in. Otherwise it leaves a parent other than the wanted one to its manager, or to "another client" if no manager is
-// known. Each row has the parent in the live Queue, its manager, and the parent that the operator wants.
+// known. Each row has the parent in the live Queue, its manager, and the parent that the operator wants. wantManager is
+// the manager that keeps its parent, "" if the operator may set the field or need not.
 func TestTheParentIsLeftToOtherManagers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		live, manager, want string
@@ -384,7 +387,7 @@ func TestTheParentIsLeftToOtherManagers(t *testing.T) {
 			want:        "root",
 			wantManager: "vc-controller-manager",
 		},
-		"the operator gives the Queue up and wants no parent": {live: "department", manager: "helm", want: ""},
+		"the operator gives the Queue up and wants no parent: nothing to set": {live: "department", manager: "helm", want: ""},
 	}) {
 		operation := "Update"
 		if tc.manager == v1alpha1.FieldManager {

@@ -46,7 +46,8 @@ func group() *builder.PodGroupBuilder { return builder.PodGroup("lab", "g") }
 // TestUsageCountsRunningAndPendingCards: the operator counts what pods of a queue use, and what waits for cards. A
 // running pod counts for the card of its node. Nodes h200, h800, 4090 and 4090d have 8 cards each, of the models that
 // they are named after. A pending pod counts for a card that it requests. A job without pods counts by its PodGroup,
-// g. Members are its unfinished pods and PodGroups. Each row has the usage of queue q.
+// g; its minResources name no card, so they count for a card that the queue has quota for. Members are the unfinished
+// pods and PodGroups of the queue. Each row has the usage of queue q.
 func TestUsageCountsRunningAndPendingCards(t *testing.T) {
 	const either = "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D"
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -106,7 +107,7 @@ func TestUsageCountsRunningAndPendingCards(t *testing.T) {
 		"a job without pods: card.request, which is 10 cards, more than minResources": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8,"NVIDIA-H800":2}`).MinResource(gpu, "9")},
 			want:   Usage{Pending: cards{"NVIDIA-H200": 8, "NVIDIA-H800": 2}, Members: Members{PodGroups: 1}}},
-		"a job without pods, and minResources of 99: card.request of 8 + 2 in its own proportion, ten times": {
+		"a job without pods, and minResources of 99: these in the proportion of card.request, 8 to 2, rounded up": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8,"NVIDIA-H800":2}`).MinResource(gpu, "99")},
 			want:   Usage{Pending: cards{"NVIDIA-H200": 80, "NVIDIA-H800": 20}, Members: Members{PodGroups: 1}}},
 		"a job without pods whose card.request is not valid: blocked, no cards": {
@@ -253,9 +254,10 @@ func TestATenantDoesNotRaiseTheStarvingAlert(t *testing.T) {
 }
 
 // TestAnnotationsAloneMakeNoMember: a deleted CardQuota keeps its queue until the queue has no members. Any pod or
-// PodGroup can name the queue in an annotation, so a member is only one that holds cards of the queue, or may get
-// some from our scheduler: "volcano" or "volcano-batch". Queue q takes pods of namespace lab; "stranger" is another
-// namespace.
+// PodGroup can name the queue in an annotation, so that alone makes none. A pod of our scheduler, "volcano" or
+// "volcano-batch", is a member if q takes its namespace, or if it runs with the record of its binding to q. A pod of
+// another scheduler is one only while it runs with cards that are charged to q: it is of namespace lab, or was charged
+// before. A PodGroup is one if q takes its namespace, or if its pods run. Queue q takes namespace lab, not stranger.
 func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 	// in sets scheduler and namespace of a pod of queue q.
 	in := func(scheduler, namespace string, b *builder.PodBuilder) *corev1.Pod {
@@ -440,7 +442,7 @@ func TestBlockedListsWorkloadsWithTheirReason(t *testing.T) {
 		groups groups
 		want   []v1alpha1.BlockedStatus
 	}{
-		"two pods of a Deployment, 2 cards each: one entry of 4": {
+		"two pods of a Deployment, 2 cards each: one entry of 4, with the first message by alphabet": {
 			pods: pods{replica("a", "second"), replica("b", "first")},
 			want: []v1alpha1.BlockedStatus{{
 				Workload: workloadReference("apps", "Deployment", "lab", "web"),

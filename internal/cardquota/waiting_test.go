@@ -121,7 +121,7 @@ func TestBlockedNamesReasonAndHolders(t *testing.T) {
 			pods:   pods{onH200("q", 5), podOf("4090", "q").Card("").GPUs(3).Running("4090")},
 			want:   []string{"g NVIDIA-GeForce-RTX-4090 2 GangIncomplete", "g NVIDIA-H200 16 QuotaExhausted: 5 q of q (training)"},
 		},
-		"a job without pods, and no free card": {
+		"a job without pods requests 16 H200, and 8 are free: too few": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":16}`).
 				Unschedulable("1/1 tasks in gang unschedulable: pod group is not ready")},
 			want: []string{"g NVIDIA-H200 16 NoFreeCard"}},
@@ -207,8 +207,8 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 	held := pods{podOf("a", "r").GPUs(6).Running("h200"), podOf("b", "s").GPUs(7).Running("h800"), podOf("c", "q").GPUs(1).Running("h800")}
 
 	const (
-		byH200 = "q NVIDIA-H200|NVIDIA-H800 4 Fragmented: 7 s of s, 6 r of r, 1 q of q"
-		byH800 = "q NVIDIA-H200|NVIDIA-H800 4 NoFreeCard: 7 s of s, 1 q of q"
+		byH200 = "q NVIDIA-H200|NVIDIA-H800 4 Fragmented: 7 s of s, 6 r of r, 1 q of q" // both cards matter
+		byH800 = "q NVIDIA-H200|NVIDIA-H800 4 NoFreeCard: 7 s of s, 1 q of q"           // only H800 matters
 	)
 
 	for t, tc := range check.Cases(t, map[string]struct {
