@@ -232,7 +232,7 @@ func TestArgumentsRefuseTypicalMistakes(t *testing.T) {
 			[]string{"service type", wantTypeName, "at most 63"},
 		},
 
-		"minimumRuntime: not a duration": {
+		"minimumRuntime: not a duration, or longer than one of Go can be": {
 			minimumRuntime,
 			[]string{
 				"600", "", "true", "[10m]", `"600"`, "ten minutes", "10min", "1d", `"10 m"`, "PT10M", `""`, "9999999999h",
