@@ -55,7 +55,7 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 	}) {
 		for when, of := range map[string]struct {
 			job             string
-			placedIfAllowed string
+			placedIfAllowed string // "a:2" is two pods on node a
 		}{
 			"before its pods exist": {"phase=Pending", ""},
 			"with its pods":         {"phase=Pending pending=2", "a:2"},
@@ -83,10 +83,10 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 	}
 }
 
-// TestEachHookChecksTheNamespace: Volcano asks many hooks until it has placed a pod, not always in the same order. So
-// each hook refuses a pod whose namespace its queue does not select, also if it is the only one that is asked. The pod
-// i-0 has nothing else against it: 4 cards of node a are used by training, from which it may reclaim, and 4 by job low,
-// which it may preempt.
+// TestEachHookChecksTheNamespace: Volcano asks many hooks until it has placed a pod, not always in the same order.
+// So each hook refuses a pod whose namespace its queue does not select, also if it is the only one that is asked.
+// Nothing else keeps pod i-0 of namespace ns from running: of the 8 cards of node a, training uses 4, from which
+// i-0 may reclaim, and job low 4, which it may preempt.
 func TestEachHookChecksTheNamespace(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		selectedTeam string
@@ -140,9 +140,9 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 	}
 }
 
-// TestExcludedNamespaceKeepsItsCardsAndGetsNoMore: queue q has a quota of 4 and selects only namespace ns. Namespace
-// lab was excluded later: its running pod keeps its card and stays charged. Its gang of 3 gets nothing, and reserves
-// nothing. So 3 of the 4 pending pods of namespace ns fit beside the running one.
+// TestExcludedNamespaceKeepsItsCardsAndGetsNoMore: queue q has a quota of 4 and selects only namespace ns.
+// Namespace lab was excluded later: its running pod keeps its card and stays charged. Its waiting gang of 3 gets
+// nothing, and reserves nothing. So beside the running pod, 3 of the 4 pods of job j in namespace ns fit.
 func TestExcludedNamespaceKeepsItsCardsAndGetsNoMore(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8
 		queue q quota={"A":4} namespaceSelector={"matchLabels":{"team":"chat"}}
@@ -151,7 +151,7 @@ func TestExcludedNamespaceKeepsItsCardsAndGetsNoMore(t *testing.T) {
 		job waits queue=q min=3 pending=3 namespace=lab minCards=3
 		job j queue=q min=1 pending=4 phase=Pending minCards=1`).enqueueAndAllocate()
 	check.Equal(t, "placed of namespace ns", "a:3", s.podsByNode("j"))
-	check.Equal(t, "used cards", 4, s.usedCards("q", "A"))
+	check.Equal(t, "used cards", 1+3, s.usedCards("q", "A"))
 	check.Equal(t, "placed of the gang of namespace lab", "", s.podsByNode("waits"))
 }
 

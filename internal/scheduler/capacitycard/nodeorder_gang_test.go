@@ -120,7 +120,7 @@ func TestOtherPluginsMayDecideBeforePacking(t *testing.T) {
 		morePlugins []string
 		args        map[string]framework.Arguments
 		want        string
-		// wantShipped is where the pods are with the shipped plugins and weights.
+		// wantShipped is where the pods are without morePlugins and args: with the shipped plugins and weights.
 		wantShipped string
 	}{
 		"binpack, which packs CPU, has 20 times its weight: the node with more CPU in use": {
@@ -130,8 +130,9 @@ func TestOtherPluginsMayDecideBeforePacking(t *testing.T) {
 		},
 		"packing of cards has a hundredth of its weight: the node with more CPU in use": {
 			scene: cpuOnN1(),
-			args:  map[string]framework.Arguments{"binpack": {"binpack.weight": 1}, PluginName: {"nodeOrderWeight": 0.01}},
-			want:  "j-0@n1", wantShipped: "j-0@n2",
+			// The weight 1 of binpack is its default.
+			args: map[string]framework.Arguments{"binpack": {"binpack.weight": 1}, PluginName: {"nodeOrderWeight": 0.01}},
+			want: "j-0@n1", wantShipped: "j-0@n2",
 		},
 		"task-topology keeps the two pods of task w apart: two nodes": {
 			scene:       tasksApart,

@@ -25,8 +25,8 @@ func scoreFor(pod podCards, node placement) float64 {
 // holdsGang: pods of the gang already are there. fitsRest: all waiting pods of the gang fit. pods: so many of them fit.
 // avoided: the node has a PreferNoSchedule taint.
 func TestPackingPrefersFullerNodes(t *testing.T) {
-	single := podCards{pod: 1, gang: 1}
-	gangOfFour := podCards{pod: 2, gang: 8}
+	single := podCards{pod: 1, gang: 1}     // the cards of the pod, and of all waiting pods of its gang
+	gangOfFour := podCards{pod: 2, gang: 8} // 4 pods of 2 cards
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod           podCards

@@ -22,7 +22,7 @@ func TestBestNodeHasTheFirstCardAndThenTheHighestScore(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		running, pod string
 		scored       map[float64]string // nodes by score
-		want         string
+		want         string             // "" if the plugin leaves the choice to Volcano
 	}{
 		"B|A: the B before an A with a higher score": {
 			pod: "card=B|A", scored: map[float64]string{200: "a1 c1", 1: "b1"}, want: "b1",
@@ -78,9 +78,10 @@ func (s *scene) scoreOf(pod, node string) float64 {
 }
 
 // TestScoresFollowTheOrderOfAlternatives: Volcano's action preempt asks no plugin for the best node; it takes the
-// highest score. So the scores too must prefer the first alternative. Pod j-0 accepts "B|A". c1 has neither card and
-// scores 0. a1 is the fullest node, with 7 of 8 cards in use, but has the second alternative. b1 is unused, and b2
-// has 3 cards in use. Job j needs 9999 cards to be enqueued, so j-0 stays pending.
+// highest score. So the scores too must prefer the first alternative. Pod j-0 accepts "B|A". c1 has neither card
+// and scores 0. a1 is the fullest node, with 7 of 8 cards in use, but has the second alternative. How full a node
+// is adds at most packingScore. b1 is unused, and b2 has 3 cards in use. Job j needs 9999 cards to be enqueued, so
+// j-0 stays pending.
 func TestScoresFollowTheOrderOfAlternatives(t *testing.T) {
 	s := newScene(t, `node a1 model=A
 		node b1,b2 model=B

@@ -36,7 +36,7 @@ func TestPreemptWaitsForItsVictims(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene, script string
 		wantEvicted   int    // in all sessions
-		wantPlaced    string // pods of job high after the last session
+		wantPlaced    string // pods of job high after the last session; "a:1" is one pod on node a
 	}{
 		"the API server shows the deletion after three sessions: high-0 starts": {
 			scene:  lowPodsUseTheQuota,
@@ -189,7 +189,7 @@ func TestPreemptDoesNotWaitForStuckPods(t *testing.T) {
 		scene                      string
 		after                      time.Duration // the end of the grace period
 		isWithoutJob               bool          // the PodGroup of hung-0 is deleted
-		wantEvicted, wantPipelined string
+		wantEvicted, wantPipelined string        // "high-0@a": high-0 gets the freed place on node a
 	}{
 		"a minute: high-0 waits for the card of hung-0": {
 			scene: oneCardEach, after: time.Minute, wantEvicted: "hung-0", wantPipelined: "high-0@a",
@@ -276,11 +276,11 @@ func avoidLowPods(p *corev1.Pod) {
 	}
 }
 
-// TestPreemptEvictsConflictingPods: nodes a, b and c have four cards each, all used by single pods of job low. Pods
-// of job high must not be on a node with pods of low (anti-affinity). So preempt evicts all four of a node, on as few
-// nodes as high needs. It evicts none on a node where a conflicting pod must stay. In the last row the conflict is
-// not anti-affinity, but a host port. In three more sessions with an outdated view of the API server preempt evicts no
-// other pod.
+// TestPreemptEvictsConflictingPods: nodes a, b and c have four cards each, all used by single pods of job low. The
+// quota, 12 or 24, is never smaller than what the nodes have. Pods of job high must not be on a node with pods of
+// low (anti-affinity). So preempt evicts all four of a node, on as few nodes as high needs. It evicts none on a
+// node where a conflicting pod must stay. In the last row the conflict is not anti-affinity, but a host port. In
+// three more sessions with an outdated view of the API server preempt evicts no other pod.
 func TestPreemptEvictsConflictingPods(t *testing.T) {
 	// Only the pods on node b may be evicted.
 	avoidLowPodsAndProtectThoseOffB := func(p *corev1.Pod) {

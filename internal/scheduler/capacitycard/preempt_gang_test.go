@@ -25,23 +25,23 @@ const twoNodes = `
 // TestPreemptEvictsOnlyElasticPodsOrWholeGangs: a gang below its minimum (min=) does no work, but uses cards. So
 // preempt evicts elastic pods, which are those above the minimum, or all pods of a gang. Volcano itself selects
 // single pods of a gang; the plugin adds the rest. Pods of a job of lower priority go first; among jobs of equal
-// priority, elastic pods go before gangs. For one pod, preempt evicts only victims that are on one node, and the rest of
-// their gangs.
+// priority, elastic pods go before gangs. For one pod, preempt evicts only victims that are on one node, and the
+// rest of their gangs.
 //
-// Nodes a and b have 8 cards each, all in use, and the quota of q is 19. Job low has a lower priority than job high. A
-// job without priorityClass has the lowest. Job other has high's priority, and stays. A queue or node that a row names
-// again replaces the first one.
+// Nodes a and b have 8 cards each and the quota of q is 19: cards are missing, unless a row says that quota is.
+// Job low has a lower priority than job high. A job without priorityClass has the lowest. Job other has high's
+// priority, and stays. A queue or node that a row names again replaces the first one.
 func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 	const high = `
 		job high queue=q min=1 pending=1 priorityClass=high`
-	urgent := changePod("j-3", annotate("volcano.sh/task-priority", "10"))
+	urgent := changePod("j-3", annotate("volcano.sh/task-priority", "10")) // the pods of j have 1 (priority=1) without it
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene         string
 		change        func(*corev1.Pod)
-		topologyAware bool // preempt runs with its setting enableTopologyAwarePreemption
-		wantEvicted   string
-		areAlike      bool // gangs x and y are, and either may go
-		wantPipelined int  // pods that get the cards of the evicted ones
+		topologyAware bool   // preempt runs with its setting enableTopologyAwarePreemption
+		wantEvicted   string // "low:4" is four pods of job low
+		areAlike      bool   // gangs x and y are, and either may go
+		wantPipelined int    // pods that get the cards of the evicted ones
 	}{
 		"the gang has two pods on each node: all four go for one card": {
 			scene: `job low queue=q min=4 running=a*2,b*2 priorityClass=low
@@ -68,7 +68,7 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 				job high queue=q min=1 pending=1 priorityClass=high cards=2 card=A|B`,
 			wantEvicted: "low:3", wantPipelined: 1,
 		},
-		"quota for four cards is missing, and no node alone has more than two elastic pods: no eviction": {
+		"quota for four cards is missing, and the two pods on each node are elastic, so each node frees two: no eviction": {
 			scene: `queue q quota={"A":4} cpu=1000
 				job low queue=q min=2 running=a*2,b*2 priorityClass=low
 				job high queue=q min=1 pending=1 priorityClass=high cards=4`,
@@ -141,7 +141,7 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 			},
 			wantEvicted: "x:1 y:1", wantPipelined: 2,
 		},
-		"high-0 may only run on b, and all pods of its queue are on a: no eviction": {
+		"quota is missing, high-0 may only run on b, and all pods of its queue are on a: no eviction": {
 			scene: `queue q quota={"A":8} cpu=1000
 				job low queue=q min=1 running=a*8 priorityClass=low
 				job high queue=q min=1 pending=1 priorityClass=high`,
@@ -249,8 +249,9 @@ func TestUndoneEvictionKeepsAnEarlierOneOfTheSameGang(t *testing.T) {
 }
 
 // TestVolcanosOwnPreemptEvictsOnlyElasticPods: here Volcano's action preempt runs by itself, and nothing adds the
-// rest of a gang. It would leave a gang without some of its pods, so the plugin offers it only elastic pods. All 16
-// cards are in use, and only job low has a lower priority than the pod that waits.
+// rest of a gang. It would leave a gang without some of its pods, so the plugin offers it only elastic pods. All
+// 16 cards are in use, and only job low has a lower priority than the pod that waits. "low:1" is one pod of job
+// low.
 func TestVolcanosOwnPreemptEvictsOnlyElasticPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ low, wantEvicted string }{
 		"two pods, a minimum of two: none goes": {"job low queue=q min=2 running=a*2 priorityClass=low", ""},

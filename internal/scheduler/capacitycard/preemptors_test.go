@@ -20,16 +20,17 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob: preempt evicts pods of lower priority in the same queue. A pod
-// of a Volcano job or of a gang preempts other jobs only while its job lacks pods for its minimum (min=): more pods
-// would make it faster, at the cost of others. Each pod of a Deployment counts as a job of its own. Inside a job, the
-// pods' own task priority decides. All 8 cards of node a are in use.
+// TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob: preempt evicts pods of lower priority in the same queue. A
+// pod of a Volcano job or of a gang preempts other jobs only while its job lacks pods for its minimum (min=): more
+// pods would make it faster, at the cost of others. Each pod of a Deployment counts as a job of its own; here that
+// is a job with min=1 that is no Volcano job. Inside a job, the pods' own task priority decides. All 8 cards of
+// node a are in use.
 func TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob(t *testing.T) {
 	urgent := changePod("j-3", annotate("volcano.sh/task-priority", "10"))
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene                      string
 		change                     func(*corev1.Pod)
-		wantEvicted, wantPipelined string
+		wantEvicted, wantPipelined string // "high@a:4": four pods of job high get the freed cards of node a
 	}{
 		"a Volcano job of 8 pods lacks its minimum of 4: 4 pods go": {
 			scene: `job low queue=q min=1 running=a*8 priorityClass=low owner=vcjob
@@ -192,7 +193,7 @@ func TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt(t *testing.T) {
 			scene:  lowGang + high,
 			change: changePod("high-0", func(p *corev1.Pod) { p.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever) }),
 		},
-		"the gang has other cards than the job needs: refused": {
+		"the job needs card B, and the gang has cards A: refused": {
 			scene: lowGang + `
 				job high queue=q min=1 pending=1 card=B minCards=0 request={"B":1} phase=Pending priorityClass=high`,
 		},
@@ -245,7 +246,7 @@ func TestPreemptedCardsAreKeptForTheirPreemptor(t *testing.T) {
 		scene      string
 		after      time.Duration
 		minOfHigh  int    // the minimum of the job of high-0, 1 unless the row says more
-		wantPlaced string // of job v
+		wantPlaced string // pods of job v; "a:1" is one on node a
 	}{
 		"v is in another queue: it waits": {
 			scene: otherQueue, after: time.Minute, wantPlaced: "",
@@ -332,8 +333,8 @@ func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
 // cards that it frees: not the kept ones.
 func TestPreemptTakesNoCardsThatAGangAwaits(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		cards                      int // of the pod with high priority
-		wantEvicted, wantPipelined string
+		cards                      int    // of the pod with high priority
+		wantEvicted, wantPipelined string // "low:2" is two pods of job low, "high@a:1" one of job high that gets its cards on a
 	}{
 		"1 card is needed: 1 pod goes although 2 cards are free":         {1, "low:1", "high@a:1"},
 		"2 cards are needed: 2 pods go":                                  {2, "low:2", "high@a:1"},

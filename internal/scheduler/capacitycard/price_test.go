@@ -40,12 +40,12 @@ func (s *scene) useBackoffLimits(limits map[string]int32) *scene {
 	return s
 }
 
-// TestPreemptSparesAJobAtItsBackoffLimit: each evicted pod of a Kubernetes Job counts as a failure, and more failures
-// than backoffLimit end the Job with all its pods. So preempt evicts only as many of its pods as the limit allows, or
-// the whole Job. A job of lower priority goes first. Of equal priority, elastic pods (above min=) go before gangs. Among
-// each of these the smallest loss goes first: the time that the evicted pods ran, or the time since their checkpoint. If
-// a Job fails as a whole, its checkpoints are lost too. "t" is a Kubernetes Job, and its pods are elastic unless the row
-// says more. All cards are in use.
+// TestPreemptSparesAJobAtItsBackoffLimit: each evicted pod of a Kubernetes Job counts as a failure, and more
+// failures than backoffLimit end the Job with all its pods. So preempt evicts only as many of its pods as the
+// limit allows, or the whole Job. An unknown limit counts as 0. A job of lower priority goes first. Of equal
+// priority, elastic pods (above min=) go before gangs. Among each of these the smallest loss goes first: the time
+// that the evicted pods ran, or the time since their checkpoint. If a Job fails as a whole, its checkpoints are
+// lost too. "t" is a Kubernetes Job, and its pods are elastic unless the row says more. All cards are in use.
 func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 	const (
 		oneCard = `
@@ -60,7 +60,7 @@ func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 		scene         string
 		backoffLimits map[string]int32 // of Kubernetes Jobs
 		change        func(*corev1.Pod)
-		wantEvicted   string
+		wantEvicted   string // "t:2" is two pods of job t
 	}{
 		"limit 1, one card is needed: one pod of the Job": {
 			scene: jobBesideGang + oneCard, backoffLimits: map[string]int32{"t": 1}, wantEvicted: "t:1",
@@ -154,10 +154,11 @@ func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 	}
 }
 
-// TestReclaimSparesAJobAtItsBackoffLimit: Volcano's action reclaim takes pods of training one by one for inference,
-// in the order that the plugin says. Elastic pods of a Kubernetes Job "t" come first as far as its backoffLimit
-// allows, because more failures end the Job. Then comes a pod of gang "g". The two values of victimOrder that an
-// administrator may configure give the same victims here.
+// TestReclaimSparesAJobAtItsBackoffLimit: Volcano's action reclaim takes pods of training one by one for
+// inference, in the order that the plugin says. Elastic pods of a Kubernetes Job "t" come first as far as its
+// backoffLimit allows, because more failures end the Job; an unknown limit counts as 0. Then comes a pod of gang
+// "g". "g:1" is one pod of g. The two values of victimOrder that an administrator may configure give the same
+// victims here.
 func TestReclaimSparesAJobAtItsBackoffLimit(t *testing.T) {
 	const jobBesideGang = `job t queue=tra min=1 running=a*4 age=10h
 		job g queue=tra min=4 running=a*4 age=4h`

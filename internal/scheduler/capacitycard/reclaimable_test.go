@@ -77,9 +77,9 @@ func TestPodWithoutAJobReclaimsNothing(t *testing.T) {
 	check.Equal(t, "service type of a pod without a job", "", rules.ServiceType(withoutJob))
 }
 
-// TestFreeQuotaIsWhatAQueueMayStillUse: queue tra uses 4 cards A. Its free quota of A is the rest of its quota, and 0
-// if the quota is lower, names other cards or cannot be read. A queue without a quota that is not managed may use any
-// number.
+// TestFreeQuotaIsWhatAQueueMayStillUse: queue tra uses 4 cards A. Its free quota of A is the rest of its quota,
+// and 0 if the quota is lower, names other cards or cannot be read. With unmanagedQueues: Ignore, a queue without
+// a quota may use any number.
 func TestFreeQuotaIsWhatAQueueMayStillUse(t *testing.T) {
 	for quota, want := range map[string]card.Count{
 		`quota={"A":8}`:  8 - 4,
@@ -96,9 +96,9 @@ func TestFreeQuotaIsWhatAQueueMayStillUse(t *testing.T) {
 	}
 }
 
-// TestReclaimPolicyKnowsTheCardsOfPods: pod i-0 waits for 5 cards A, t-0 uses one, and cpu-0 runs without cards. Node
-// a has cards A, node b cards B. i-0 may only be on node a. A pod without cards may be on any node, where it uses
-// none.
+// TestReclaimPolicyKnowsTheCardsOfPods: pod i-0 waits for 5 cards A, t-0 uses one, and cpu-0 runs without cards.
+// Node a has cards A, node b cards B, and node "none" does not exist. i-0 may only be on node a. A pod without
+// cards may be on any node, where it uses none.
 func TestReclaimPolicyKnowsTheCardsOfPods(t *testing.T) {
 	s := newScene(t, inferenceWaitsForTraining+"job cpu queue=tra min=1 running=a cards=0").enqueueAndAllocate()
 	rules := s.reclaimPolicy()
@@ -201,10 +201,11 @@ func TestMinimumRuntimeIsThatOfTheServiceType(t *testing.T) {
 	check.Equal(t, "minimum runtime of inference", 0, s.reclaimPolicy().MinimumRuntime(s.Task("i-0")))
 }
 
-// TestPriorityBetweenQueuesIsThatOfListedClasses: the priority protects jobs from other queues. A tenant may name any
-// PriorityClass in a PodGroup, and may create one. So only classes in the argument priorityClasses count, of the pods
-// as well as of the PodGroup: here high 3, middle 2, low 1. A class that is not listed, such as "own", counts as the
-// lowest. A job has at most the priority of its highest pod.
+// TestPriorityBetweenQueuesIsThatOfListedClasses: the priority protects jobs from other queues. A tenant may name
+// any PriorityClass in a PodGroup, and may create one. So only classes in the argument priorityClasses count, of
+// the pods as well as of the PodGroup: here high 3, middle 2, low 1. A class that is not listed, such as "own",
+// counts as the lowest. A job has the priority of its PodGroup, but at most that of its highest pod. If the
+// PodGroup names no class, the highest pod decides.
 func TestPriorityBetweenQueuesIsThatOfListedClasses(t *testing.T) {
 	withClass := func(name string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.PriorityClassName = name }

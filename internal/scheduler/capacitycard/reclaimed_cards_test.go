@@ -38,7 +38,7 @@ func TestReclaimedCardsAreKeptOnANode(t *testing.T) {
 		scene      string
 		after      time.Duration
 		alsoFor    []string          // pods for which cards on a are kept, besides i-0
-		wantPlaced map[string]string // by job
+		wantPlaced map[string]string // by job; "a:4" is four pods on node a
 	}{
 		"after a minute: neither training nor the gang starts": {
 			scene: fourOfTraining, after: time.Minute, wantPlaced: map[string]string{"v": "", "i": ""},

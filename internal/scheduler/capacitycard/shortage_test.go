@@ -12,8 +12,9 @@ import (
 )
 
 // TestPodsSayWhatNodesLack: Volcano's message about a pod that fits no node counts the nodes that refuse it. The
-// plugin puts before it which cards are missing: too few are free, enough are free but on different nodes, or no node
-// has them. Package blocked, which the operator and kubectl use, reads the same reason from that message.
+// plugin puts before it which cards are missing: too few are free, enough are free but on different nodes, or no
+// node has them. A card without enough quota does not count as free, nor do cards that other pods of the gang
+// would take. Package blocked, which the operator and kubectl use, reads the same reason from that message.
 func TestPodsSayWhatNodesLack(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene, pod, wantMessage string

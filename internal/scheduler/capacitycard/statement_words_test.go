@@ -75,7 +75,7 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 	lacksCards := &api.Status{Code: api.Unschedulable, Reason: api.WrapInsufficientResourceReason([]string{string(gpu)})}
 	for reason := jobNotFound; reason <= cardsAwaitedByOthersWithoutVictims; reason++ {
 		refused := fitErrorKey{reason: reason, queue: "q", name: "A", count: 1, limit: 8, text: texts[reason]}
-		message := messageOfNodes(refused.newStatus(8, nil), refused.newStatus(8, nil), lacksCards)
+		message := messageOfNodes(refused.newStatus(8, nil), refused.newStatus(8, nil), lacksCards) // 8 cards are used
 
 		read := blocked.ReadStatedReason("Unschedulable", message, gpu)
 		check.Equal(t, message, want[reason], read, cmpopts.IgnoreFields(workload.StatedRefusal{}, "Cards"))

@@ -93,9 +93,10 @@ func TestQueueOfATenantThatLostCardsBorrowsNothing(t *testing.T) {
 	}
 }
 
-// TestQueueThatLostCardsEnqueuesNoBorrower: another queue has just taken cards A back from queue q or its parent t. A
-// job that would borrow A there could not start for a while, and would only keep a reservation. So it is not
-// enqueued: its PodGroup stays Pending. t deserves 4 A and 4 B, q 2 A and 1 B, and q uses 1 A.
+// TestQueueThatLostCardsEnqueuesNoBorrower: another queue has just taken cards A back from queue q or its parent
+// t. A job that would borrow A there could not start for a while, and would only keep a reservation. So it is not
+// enqueued: its PodGroup stays Pending. t deserves 4 A and 4 B, q 2 A and 1 B, and job i of q uses 1 A. Job k of q
+// uses one more, job x of t two.
 func TestQueueThatLostCardsEnqueuesNoBorrower(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ jobs, reclaimedFrom, wantReason string }{
 		"q uses 2, lost cards, and needs 1 more: refused": {

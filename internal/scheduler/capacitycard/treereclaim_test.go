@@ -41,10 +41,11 @@ func TestVolcanosOwnReclaimEvictsNothingInATree(t *testing.T) {
 	}
 }
 
-// TestQueueBorrowsNothingForFiveMinutesAfterReclaim: cards A were just taken back from queue r. If r borrowed A again
-// at once, they would be taken back again. So for five minutes (borrowCooldown) r gets only the two that it deserves.
-// In lending, node a has 8 cards A, and queues q and r deserve two of them each and may use all. Each job j has four
-// pods of one card. A queue or node that a row names again replaces the first one.
+// TestQueueBorrowsNothingForFiveMinutesAfterReclaim: cards A were just taken back from queue r. If r borrowed A
+// again at once, they would be taken back again. So for five minutes (borrowCooldown) r gets only the two that it
+// deserves. In lending, node a has 8 cards A, and queues q and r deserve two of them each and may use all. Job j
+// has four pods of one card, in the last row none yet. A queue or node that a row names again replaces the first
+// one.
 func TestQueueBorrowsNothingForFiveMinutesAfterReclaim(t *testing.T) {
 	const reason = "Queue <r> cannot borrow <A> for a while, because another queue has just reclaimed them"
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -108,10 +109,11 @@ func (s *scene) keepCards(node string, pods ...string) *scene {
 	return s
 }
 
-// TestReclaimedCardsAreKeptInTheQuotasOfATree: two cards on node a were taken back for the pods i-0 and i-1 of queue
-// q, which cannot start yet. Until they do, no queue may borrow those cards, nor the quota that they need in q and
-// its parent t. q deserves two cards, r one. Job k has pods of one card each. A queue or node that a row names again
-// replaces the first one.
+// TestReclaimedCardsAreKeptInTheQuotasOfATree: two cards on node a were taken back for the pods i-0 and i-1 of
+// queue q, which cannot start yet. Until they do, no queue may borrow those cards, nor the quota that they need in
+// q and its parent t. Node a has four cards A and node b four B. Queues t, q and r have a quota of four A, q
+// deserves two, r one. Job k has pods of one card each. A queue or node that a row names again replaces the first
+// one.
 func TestReclaimedCardsAreKeptInTheQuotasOfATree(t *testing.T) {
 	const nodeKeepsCards = "node(s) reserve cards for pods that reclaimed them"
 	for t, tc := range check.Cases(t, map[string]struct{ scene, wantPlaced, wantReason string }{
@@ -264,11 +266,11 @@ func TestPodsWithoutCardsReclaimCPUIfConfigured(t *testing.T) {
 	}
 }
 
-// TestPreemptInATreeFreesWhatAncestorsLack: preempt evicts pods of lower priority of the same queue, here for job new
-// of queue q. In a tree it frees what the queue and its ancestors lack, and no more. Job old has the lower priority.
-// In lending, t deserves 4 of the 8 cards of node a, and its queues q and r 2 each. But preempt borrows no idle card
-// for which another queue waits within what it deserves. A queue or node that a row names again replaces the first
-// one.
+// TestPreemptInATreeFreesWhatAncestorsLack: preempt evicts pods of lower priority of the same queue, here for job
+// new of queue q. In a tree it frees what the queue and its ancestors lack, and no more. Job old has the lower
+// priority. "old:2" is two of its pods, "new@a:1" one of job new that gets its cards on a. In lending, t deserves
+// 4 of the 8 cards of node a, and its queues q and r 2 each. But preempt borrows no idle card for which another
+// queue waits within what it deserves. A queue or node that a row names again replaces the first one.
 func TestPreemptInATreeFreesWhatAncestorsLack(t *testing.T) {
 	// q deserves 2 cards and uses them, and job k of queue r uses 5. So one of the 8 cards is idle, and job x of r waits for 2.
 	const oneIdle = `queue q quota={"A":8} serviceType=training deserved={"A":2}

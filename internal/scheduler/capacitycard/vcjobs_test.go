@@ -62,10 +62,10 @@ var ownedByVCJob = []metav1.OwnerReference{
 	*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job")),
 }
 
-// TestEnqueueOfVCJob: a Volcano job has no pods until Volcano enqueues its PodGroup. Until then its pod templates say
-// what its minimum needs: limits count as requests, and each template names its card. The PodGroup's minResources
-// have only CPU. While the scheduler does not know the job, it does not enqueue it. Node a has cards A, node b cards
-// B.
+// TestEnqueueOfVCJob: a Volcano job has no pods until Volcano enqueues its PodGroup. Until then its pod templates
+// say what its minimum needs: limits count as requests, and each template names its card. "A:4" is a pod of 4
+// cards A, ":3" one of 3 cards that names none. The PodGroup's minResources have only CPU. While the scheduler
+// does not know the job, it does not enqueue it. Node a has cards A, node b cards B.
 func TestEnqueueOfVCJob(t *testing.T) {
 	const unknown = "the scheduler does not know Volcano job <ns/j>, which decides what the PodGroup requests"
 	withTasks := func(tasks ...string) *knownVCJobs {
@@ -121,10 +121,11 @@ func TestEnqueueOfVCJob(t *testing.T) {
 	}
 }
 
-// TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt: queue q has a quota of 8 A, all used by a gang of lower
-// priority. Job j has no pods yet. It is enqueued only if its pods will be able to preempt that gang. The first of
-// these that is given decides: the preemption policy of the pod template, its PriorityClass, the class of the PodGroup,
-// the default class. Pods of class "high" or of no class preempt, those of class "polite" never do.
+// TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt: queue q has a quota of 8 A, all used by a gang of
+// lower priority. Job j has no pods yet. It is enqueued only if its pods will be able to preempt that gang. The
+// first of these that is given decides: the preemption policy of the pod template, its PriorityClass, the class of
+// the PodGroup, the default class. Of two default classes, Kubernetes uses the one of lower value. Pods of class
+// "high" or of no class preempt, those of class "polite" never do.
 func TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt(t *testing.T) {
 	never := corev1.PreemptNever
 	lower := corev1.PreemptLowerPriority

@@ -12,19 +12,20 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestEventsAreCutAtTheLimitOfTheAPI: the API server refuses an event whose note has more than 1024 bytes (maxEventNote).
-// The loader cuts a longer message after a whole character, and ends it with "…", which has three bytes. A Chinese character
-// has three bytes as well, so each of the three rows with it has another byte of the character at the limit. A "%d" in a
-// message is no format; otherwise the note would be longer.
+// TestEventsAreCutAtTheLimitOfTheAPI: the API server refuses an event whose note has more than 1024 bytes
+// (maxEventNote). The loader cuts a longer message after a whole character, and ends it with "…", which has three
+// bytes. A Chinese character has three bytes as well, so each of the three rows with it has another byte of the
+// character at the limit, and fits 339 or 340 whole ones. A "%d" in a message is no format; otherwise the note
+// would be longer.
 func TestEventsAreCutAtTheLimitOfTheAPI(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		message   string
 		wantBytes int
 	}{
 		"%d and 5000 letters":                     {"%d" + strings.Repeat("x", 5000), maxEventNote},
-		"1000 Chinese characters":                 {strings.Repeat("卡", 1000), 1023},
-		"a letter and 1000 Chinese characters":    {"a" + strings.Repeat("卡", 1000), 1024},
-		"two letters and 1000 Chinese characters": {"ab" + strings.Repeat("卡", 1000), 1022},
+		"1000 Chinese characters":                 {strings.Repeat("卡", 1000), 3*340 + 3},
+		"a letter and 1000 Chinese characters":    {"a" + strings.Repeat("卡", 1000), 1 + 3*340 + 3},
+		"two letters and 1000 Chinese characters": {"ab" + strings.Repeat("卡", 1000), 2 + 3*339 + 3},
 	}) {
 		recorder := record.NewFakeRecorder(1)
 		loader := &Loader{config: Config{Recorder: recorder}, lastContent: content{object: newConfigMap(valid)}}

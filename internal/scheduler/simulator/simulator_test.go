@@ -150,8 +150,9 @@ func TestRunPlacesWhatFits(t *testing.T) {
 	check.Equal(t, "cards of the first pod", []card.Amount{{Name: h200, Count: 4}}, r.Pods[0].Cards)
 }
 
-// TestRunSaysWhyAPodWaits: queue research uses 8 cards, and its quota is 10. So a new gang of 2 × 4 cards waits as a
-// whole, although node h200-1 has 8 free cards. The message of its first pod names the queue and the card.
+// TestRunSaysWhyAPodWaits: queue research uses 8 cards, and its quota is 10. So a new gang of 2 × 4 cards waits as
+// a whole, although node h200-1 has 8 free cards. A pod without a node is "pod@" in the outcome. The message of
+// its first pod names the queue and the card.
 func TestRunSaysWhyAPodWaits(t *testing.T) {
 	c := newClusterWithOneFullNode()
 	check.NoError(t, c.SetQuota("research", h200, 10, false))

@@ -72,8 +72,9 @@ func addWaitingJob(c *simulation.Cluster, hasPodGroup bool) {
 	}
 }
 
-// TestRunServesJobsOfTheClusterFirst: 8 cards are free, for a job of the cluster that waits without pods, or for a new
-// one of the same size. The job of the cluster is older, so its two pods run, and the new ones wait.
+// TestRunServesJobsOfTheClusterFirst: 8 cards are free, for a job of the cluster that waits without pods, or for a
+// new one of the same size. The job of the cluster is older, so its two pods run, and the new ones wait. A pod
+// without a node is "pod@" in the outcome.
 func TestRunServesJobsOfTheClusterFirst(t *testing.T) {
 	for t, hasPodGroup := range check.Cases(t, map[string]bool{
 		"the older job has a PodGroup":      true,
@@ -119,9 +120,9 @@ func TestRunIgnoresPodsOfOtherSchedulers(t *testing.T) {
 	}
 }
 
-// TestRunCreatesPodsOfAStatefulSetInOrder: the controller of a StatefulSet creates the second pod after the first one
-// runs, unless podManagementPolicy is Parallel. If the PodGroup needs both pods (min-member 2), the first one never
-// runs. 8 cards are free for 2 pods of 2 cards.
+// TestRunCreatesPodsOfAStatefulSetInOrder: the controller of a StatefulSet creates the second pod after the first
+// one runs, unless podManagementPolicy is Parallel. If the PodGroup needs both pods (min-member 2), the first one
+// never runs. 8 cards are free for 2 pods of 2 cards. "x-0@" is a pod without a node.
 func TestRunCreatesPodsOfAStatefulSetInOrder(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ minMember, podManagementPolicy, want string }{
 		"min-member 1: both run":              {"1", "OrderedReady", "x-0@h200-1 x-1@h200-1"},
@@ -171,8 +172,8 @@ func TestRunNamesAMissingQueue(t *testing.T) {
 	check.Contains(t, "message", r.Pods[0].Message, "<none>")
 }
 
-// TestRunSaysThatAPodIsGated: no scheduler places a pod with a scheduling gate, although 8 cards are free. The message
-// says so.
+// TestRunSaysThatAPodIsGated: no scheduler places a pod with a scheduling gate, although 8 cards are free. So the
+// outcome is "gated@", without a node, and the message says why.
 func TestRunSaysThatAPodIsGated(t *testing.T) {
 	pod := newPod("gated", 1).Queue("research").Obj()
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/gate"}}
@@ -193,6 +194,7 @@ func TestRunPreemptsIfTheActionIsConfigured(t *testing.T) {
 
 	urgent := newGang("urgent", "research", 1, 4)
 	check.NoError(t, unstructured.SetNestedField(urgent.Object, "high", "spec", "priorityClassName"))
+	// With preempt only capacity-card selects victims, so other plugins need enablePreemptable: false.
 	withPreempt := strings.NewReplacer("cardreclaim\"", "cardreclaim, preempt\"", "name: priority", "name: priority\n        enablePreemptable: false",
 		"name: conformance", "name: conformance\n        enablePreemptable: false").Replace(readShippedConfiguration(t))
 
