@@ -12,10 +12,11 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// TestDeservedCardsComeBeforeBorrowedOnes: in a tree the action allocate first places pods with which their queue stays
-// within deserved, and only then pods with which it borrows. Otherwise a queue would lose the borrowed cards again as
-// soon as their owner asks. Queues x and y deserve 4 of each card. Queue x has the higher priority. The jobs "running"
-// and "running-y" are what the queues use already.
+// TestDeservedCardsComeBeforeBorrowedOnes: in a tree the action allocate first places pods with which their
+// queue stays within deserved, and only then pods with which it borrows. Otherwise a queue would lose the
+// borrowed cards again as soon as their owner asks. Queues x and y deserve 4 of each card. Queue x has the
+// higher priority. The jobs "running" and "running-y" are what the queues use already. "deserving*2" are the
+// pods deserving-0 and deserving-1.
 func TestDeservedCardsComeBeforeBorrowedOnes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, wantPlaced string }{
 		"2 free cards: y gets them, x of higher priority would borrow": {`
@@ -63,10 +64,11 @@ func (s *scene) expectPlacedOnFreeCards(t *testing.T, want string) {
 	check.Equal(t, "placed pods, on node n unless it says so", session.Spell(want), strings.ReplaceAll(placed, "@n", ""))
 }
 
-// TestCardsThatADeservingGangLacksAreNotLent: queue y waits for cards within what it deserves. Free cards are kept for
-// its gang if they suffice together with the cards that x must give back. All other free cards are lent: job "borrower"
-// of x borrows them. Queues x and y deserve 4 of card A. Job "running" is what x uses: what it uses beyond 4 is
-// borrowed.
+// TestCardsThatADeservingGangLacksAreNotLent: queue y waits for cards within what it deserves. Free cards are
+// kept for its gang if they suffice together with the cards that x must give back. All other free cards are
+// lent: job "borrower" of x borrows them. Queues x and y deserve 4 of card A. Job "running" is what x uses: what
+// it uses beyond 4 is borrowed. Placed pods are on node n unless "@m" follows. "borrower*2" are the pods
+// borrower-0 and borrower-1.
 func TestCardsThatADeservingGangLacksAreNotLent(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, wantPlaced string }{
 		"the gang needs 3 cards, 2 are free and x has borrowed one: kept": {`
@@ -95,10 +97,11 @@ func TestCardsThatADeservingGangLacksAreNotLent(t *testing.T) {
 	}
 }
 
-// TestAPodPrefersACardThatItsQueueDeserves: a pod may accept several cards. It gets one with which its queue stays
-// within deserved. If none of those is free, its queue borrows. Queues x and y deserve 4 of card A and 4 of card B each.
-// Job "running" uses the 4 cards A that x deserves, so x would borrow another card A. task=w,pods:1,min:1 says that the
-// pod is the only one of task w of a Volcano job.
+// TestAPodPrefersACardThatItsQueueDeserves: a pod may accept several cards. It gets one with which its queue
+// stays within deserved. If none of those is free, its queue borrows. Queues x and y deserve 4 of card A and 4
+// of card B each. Job "running" uses the 4 cards A that x deserves, so x would borrow another card A.
+// task=w,pods:1,min:1 says that the pod is the only one of task w of a Volcano job. Placed pods are on node n
+// unless "@m" follows. "deserving*4" are the pods deserving-0 to deserving-3.
 func TestAPodPrefersACardThatItsQueueDeserves(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, wantPlaced string }{
 		"card A or B, a card B is free: B": {`
@@ -128,9 +131,9 @@ func TestAPodPrefersACardThatItsQueueDeserves(t *testing.T) {
 	}
 }
 
-// TestAGangKeepsItsTurnInItsQueue: in queue y, which deserves 4 cards, a gang of 6 of high priority waits beside jobs of
-// low priority. If the gang fits, the others do not pass it, although they would not borrow. If it does not fit, they
-// get their cards.
+// TestAGangKeepsItsTurnInItsQueue: in queue y, which deserves 4 cards, a gang of 6 of high priority waits beside
+// jobs of low priority. If the gang fits, the others do not pass it, although they would not borrow. If it does
+// not fit, they get their cards. "gang*6" are the pods gang-0 to gang-5.
 func TestAGangKeepsItsTurnInItsQueue(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, wantPlaced string }{
 		"6 free cards: the gang, which borrows 2": {`

@@ -60,11 +60,12 @@ func newSceneWithKubernetesJob(text string, job *batchv1.Job, changes ...podChan
 	return s
 }
 
-// TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob: each evicted pod of a Kubernetes Job counts as a failure, unless
-// its podFailurePolicy ignores evictions. More failures than backoffLimit end the Job, and all its work is lost. So only
-// as many pods are elastic as the limit allows. A Job that the scheduler does not know has no elastic pods. Job batch has
-// 4 pods of 10 hours, of which its minimum is one. The gang has 4 pods of 5 hours. It is evicted instead if batch would
-// fail, because it loses less than all of batch.
+// TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob: each evicted pod of a Kubernetes Job counts as a failure,
+// unless its podFailurePolicy ignores evictions. More failures than backoffLimit end the Job, and all its work
+// is lost. So only as many pods are elastic as the limit allows. A Job that the scheduler does not know has no
+// elastic pods. Job batch has 4 pods of 10 hours, of which its minimum is one. The gang has 4 pods of 5 hours.
+// Elastic pods go before whole jobs, equal pods in the order of their names. If batch would fail, the gang goes
+// instead: it loses 20 card-hours, all of batch 40. "gang*4" are the pods gang-0 to gang-3.
 func TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob(t *testing.T) {
 	savedNow := onJob("batch", withCheckpoint(time.Now()))
 	failOnEviction := workload.EvictionRule()
@@ -94,10 +95,11 @@ func TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob(t *testing.T) {
 	}
 }
 
-// TestPodsOfAJobThatEndedCountForItsLoss: node n has 7 cards, and the pod batch-3 has ended. A pod that failed counts
-// against backoffLimit. If the Job fails, the work of a pod that succeeded is lost too: the hours that it ran. The 3
-// running pods of batch are 10 hours old. In all rows one more failure ends the Job: backoffLimit is 0, or 1 after one
-// failure. So the scheduler evicts the whole Job or the gang, whichever loses less.
+// TestPodsOfAJobThatEndedCountForItsLoss: node n has 7 cards, and the pod batch-3 has ended. A pod that failed
+// counts against backoffLimit. If the Job fails, the work of a pod that succeeded is lost too: the hours that it
+// ran. The 3 running pods of batch are 10 hours old. In all rows one more failure ends the Job: backoffLimit is
+// 0, or 1 after one failure. So the scheduler evicts the whole Job or the gang, whichever loses less. "gang*4"
+// are the pods gang-0 to gang-3.
 func TestPodsOfAJobThatEndedCountForItsLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		backoffLimit int32
@@ -129,8 +131,9 @@ func TestPodsOfAJobThatEndedCountForItsLoss(t *testing.T) {
 	}
 }
 
-// TestAJobAtItsBackoffLimitIsEvictedWholeIfThatLosesLess: backoffLimit is 0, so the eviction of one pod ends the Job
-// batch. The scheduler evicts all its pods, which loses 4 × 10 card-hours. The gang would lose 4 × 50.
+// TestAJobAtItsBackoffLimitIsEvictedWholeIfThatLosesLess: backoffLimit is 0, so the eviction of one pod ends the
+// Job batch. The scheduler evicts all its pods, which loses 4 × 10 card-hours. The gang would lose 4 × 50.
+// "batch*4" are the pods batch-0 to batch-3.
 func TestAJobAtItsBackoffLimitIsEvictedWholeIfThatLosesLess(t *testing.T) {
 	s := newSceneWithKubernetesJob(`
 		node n model=A cards=8
@@ -141,10 +144,11 @@ func TestAJobAtItsBackoffLimitIsEvictedWholeIfThatLosesLess(t *testing.T) {
 	s.runSession(t).expectEvicted(t, "batch*4")
 }
 
-// TestEvictedPodsCountAgainstTheBackoffLimitAtOnce: each evicted pod of a Kubernetes Job counts as a failure, and more
-// failures than backoffLimit end the Job. The Job controller counts late, so the scheduler itself counts the pods that it
-// has evicted. Inference takes one card, then a second one. An elastic pod of batch is the cheaper victim, until the
-// limit is reached. Then the gang of 4 pods goes.
+// TestEvictedPodsCountAgainstTheBackoffLimitAtOnce: each evicted pod of a Kubernetes Job counts as a failure,
+// and more failures than backoffLimit end the Job. The Job controller counts late, so the scheduler itself
+// counts the pods that it has evicted. Inference takes one card, then a second one. An elastic pod of batch is
+// the cheaper victim, until the limit is reached. Then the gang of 4 pods goes. The second list still has
+// batch-0, which terminates. "gang*4" are the pods gang-0 to gang-3.
 func TestEvictedPodsCountAgainstTheBackoffLimitAtOnce(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		backoffLimit int32
@@ -165,8 +169,9 @@ func TestEvictedPodsCountAgainstTheBackoffLimitAtOnce(t *testing.T) {
 	}
 }
 
-// TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges: with backoffLimit 0 no pod of batch is elastic, and one of them
-// is protected, so the whole Job cannot go either. A user raises the limit to 1, and the next session evicts a pod.
+// TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges: with backoffLimit 0 no pod of batch is elastic, and one
+// of them is protected, so the whole Job cannot go either. A user raises the limit to 1, and the next session
+// evicts batch-0, the first pod by name.
 func TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges(t *testing.T) {
 	job := kubernetesJob(0)
 	s := newSceneWithKubernetesJob(`
@@ -179,9 +184,9 @@ func TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges(t *testing.T) {
 	s.runSession(t).expectEvictedAndPlaced(t, "batch-0", "i-0@n")
 }
 
-// TestEventsSayThatAJobFails: backoffLimit is 0, so the eviction of one pod ends the Job. All of its work is lost, also
-// what the checkpoint of batch-0 has saved: 4 cards × 24 hours = 345600 card-seconds. "w%d-batch" is the UID of PodGroup
-// batch, with the number of the scene.
+// TestEventsSayThatAJobFails: backoffLimit is 0, so the eviction of one pod ends the Job. All of its work is
+// lost, also what the checkpoint of batch-0 has saved: 4 cards × 24 hours = 345600 card-seconds. "w%d-batch" is
+// the UID of PodGroup batch, with the number of the scene. "batch*4" are the pods batch-0 to batch-3.
 func TestEventsSayThatAJobFails(t *testing.T) {
 	s := newSceneWithKubernetesJob(`
 		node n model=A cards=4
@@ -196,8 +201,8 @@ func TestEventsSayThatAJobFails(t *testing.T) {
 	check.Contains(t, "event of the reclaimer", message, "345600 card-seconds of work are lost")
 }
 
-// TestOnlyTheFailuresOfAJobAreCached: the scheduler caches all Jobs of the cluster, so it drops everything that does not
-// decide how many failures a Job survives.
+// TestOnlyTheFailuresOfAJobAreCached: the scheduler caches all Jobs of the cluster, so it keeps only what
+// identifies a Job, and what decides how many failures it survives.
 func TestOnlyTheFailuresOfAJobAreCached(t *testing.T) {
 	whole := kubernetesJob(3, workload.EvictionRule())
 	whole.ObjectMeta = metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7", Labels: map[string]string{"l": "v"}}
@@ -217,9 +222,9 @@ func TestOnlyTheFailuresOfAJobAreCached(t *testing.T) {
 	check.Equal(t, "deletion of a Job", any(deleted), check.Value(keepFailures(deleted))(t))
 }
 
-// TestKubernetesJobsAreWatched: the action reads the Jobs of the API server itself, from the first session on. A Job of
-// the same name with another UID is another Job. The limit of 1 that it reads makes one pod of batch elastic, which goes
-// before the gang.
+// TestKubernetesJobsAreWatched: the action reads the Jobs of the API server itself, from the first session on. A
+// Job of the same name with another UID is another Job. The limit of 1 that it reads makes one pod of batch
+// elastic. So batch-0, the first by name, goes before the gang.
 func TestKubernetesJobsAreWatched(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=8
@@ -250,9 +255,10 @@ func TestKubernetesJobsAreWatched(t *testing.T) {
 	s.expectEvictedAndPlaced(t, "batch-0", "i-0@n")
 }
 
-// TestPreemptRespectsTheBackoffLimit: the action preempt evicts pods of lower priority of the same queue. It takes one
-// pod of batch if the Job survives that. Otherwise the whole Job would fail, and preempt evicts all its pods or the
-// gang, whichever loses less. Job batch has 4 pods of 10 hours.
+// TestPreemptRespectsTheBackoffLimit: the action preempt evicts pods of lower priority of the same queue. It
+// takes one pod of batch if the Job survives that. Otherwise the whole Job would fail, and preempt evicts all
+// its pods or the gang, whichever loses less. Job batch has 4 pods of 10 hours. "batch*1" is any one pod of
+// batch. "gang*4" are the pods gang-0 to gang-3.
 func TestPreemptRespectsTheBackoffLimit(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		backoffLimit int32

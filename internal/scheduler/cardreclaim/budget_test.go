@@ -37,10 +37,11 @@ func TestPodsOfManyKindsArePlacedInPortions(t *testing.T) {
 	}
 }
 
-// TestASessionStaysWithinItsBudget: no pod is scheduled during a search, so a tenant must not be able to make a session
-// long. The 150 pods of job evil are all of different kinds, or have many terms of anti-affinity. Their search ends when
-// the session's budget of 5 million units of work is used up. Its last step may exceed that, so the test allows 10
-// million. Job i of another queue has its turn in the second session.
+// TestASessionStaysWithinItsBudget: no pod is scheduled during a search, so a tenant must not be able to make a
+// session long. The 150 pods of job evil are all of different kinds, or have many terms of anti-affinity. Their
+// search ends when the session's budget of 5 million units of work is used up. Its last step may exceed that, so
+// the test allows 10 million. Queue high has the highest priority, so evil comes first. Job i of queue inference
+// has its turn in the second session.
 func TestASessionStaysWithinItsBudget(t *testing.T) {
 	const most = 5_000_000
 	manyTerms := func(p *corev1.Pod) {
@@ -125,10 +126,10 @@ func TestKindsThatCannotBePlacedTogetherAreTriedOnce(t *testing.T) {
 	s.expectEvictedAndPlaced(t, "", "")
 }
 
-// TestASearchThatWasCutShortIsNotRemembered: a search that ended at its budget does not prove that no eviction helps.
-// So the session does not remember that, neither for a kind of pods nor for several kinds together. Without a budget it
-// tries no pod. With the full budget it places both pods of the gang later. The two pods have different host ports, so
-// they are two kinds, each in a pod set of its own.
+// TestASearchThatWasCutShortIsNotRemembered: a search that ended at its budget does not prove that no eviction
+// helps. So the session does not remember that, neither for a kind of pods nor for several kinds together.
+// Without a budget it searches for no pod. With the full budget it places both pods of the gang later. The two
+// pods have different host ports, so they are two kinds, each in a pod set of its own.
 func TestASearchThatWasCutShortIsNotRemembered(t *testing.T) {
 	s := newSceneWithFullNodes(1, "job i queue=inference min=2 pending=2", withOwnHostPorts())
 	rs := s.openSearch(t)
@@ -142,7 +143,7 @@ func TestASearchThatWasCutShortIsNotRemembered(t *testing.T) {
 	for t, isGang := range check.Cases(t, map[string]bool{"all pods or none": true, "as many pods as possible": false}) {
 		rs.rememberUnsolvable(podSets, isGang)
 		check.Equal(t, "remembered kinds and sets of kinds", 0, len(rs.unsolvable)+len(rs.unsolvableSets))
-		check.Equal(t, "pod sets that are tried without any budget", 0, len(rs.dropUnsolvable(slices.Clone(podSets), isGang)))
+		check.Equal(t, "pod sets that are searched without any budget", 0, len(rs.dropUnsolvable(slices.Clone(podSets), isGang)))
 	}
 
 	rs.jobEnd = endOfFullBudget

@@ -23,10 +23,11 @@ func (s *scene) queue(name string) *v1beta1.Queue {
 	return nil
 }
 
-// TestCPUIsReclaimedIfThePolicySaysSo: by default (reclaimResources Cards) pods without cards take no part. With All,
-// pods that lack CPU or memory reclaim it too, also from pods without cards. Of such victims the loss counts in
-// core-seconds. Node n has 8 cores and 4 cards. cpu is what each pod of a job requests. Each row runs with All, and
-// then with Cards, where no pod is evicted unless the row has wantEvictedByDefault.
+// TestCPUIsReclaimedIfThePolicySaysSo: by default (reclaimResources Cards) pods without cards take no part. With
+// All, pods that lack CPU or memory reclaim it too, also from pods without cards. Within a priority these go
+// first, and their loss counts in core-seconds. Node n has 8 cores and 4 cards. cpu is what each pod of a job
+// requests. Each row runs with All, and then with Cards, where no pod is evicted unless the row has
+// wantEvictedByDefault. "t*4" are the pods t-0 to t-3.
 func TestCPUIsReclaimedIfThePolicySaysSo(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		jobs                    string
@@ -58,7 +59,7 @@ func TestCPUIsReclaimedIfThePolicySaysSo(t *testing.T) {
 			job t queue=training min=1 running=n cards=0 cpu=4 age=1h
 			job u queue=low min=1 running=n cpu=4 age=99h
 			job i queue=inference min=1 pending=1 cards=0 cpu=2`, wantEvicted: "u-0", wantPlaced: "i-0@n"},
-		"t loses 4 cores × 3 hours = 12, u would lose 2 × 9 = 18 and free too little": {jobs: `
+		"t loses 4 cores × 3 hours = 12, u would lose 2 × 9 = 18: t": {jobs: `
 			job t queue=training min=1 running=n cards=0 cpu=4 age=3h
 			job u queue=training min=1 running=n cards=0 cpu=2 age=9h
 			job i queue=inference min=1 pending=1 cards=0 cpu=4`, wantEvicted: "t-0", wantPlaced: "i-0@n"},
@@ -84,9 +85,10 @@ func TestCPUIsReclaimedIfThePolicySaysSo(t *testing.T) {
 	}
 }
 
-// TestReclaimedCPUIsNotBorrowedAgain: with reclaimResources All a tree lends CPU, too. Queue ya deserves 4 cores and uses
-// 6 with a gang. Pod r of xa needs 4 of the 8 cores of node n, so the gang is evicted, and r runs. When r has ended, the
-// gang would fit again. But after a reclaim ya may not borrow for some minutes, so it waits.
+// TestReclaimedCPUIsNotBorrowedAgain: with reclaimResources All a tree lends CPU, too. Queue ya deserves 4 cores
+// and uses 6 with a gang. Pod r of xa needs 4 of the 8 cores of node n, so the gang is evicted, and r runs. When
+// r has ended, the gang would fit again. But after a reclaim ya may not borrow for some minutes, so it waits.
+// "gang*6" are the pods gang-0 to gang-5.
 func TestReclaimedCPUIsNotBorrowedAgain(t *testing.T) {
 	s := newTree(`
 		queue x quota=8 deserved=8

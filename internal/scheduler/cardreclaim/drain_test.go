@@ -15,9 +15,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestDrainEvictsAllPodsOfTheQueue: stopPolicy HoldAndDrain evicts every job of a queue as a whole, also pods that are
-// protected from reclaim. Pods that are critical to the system stay. The pods of a Volcano job (vcjob) are recreated by
-// Volcano's job controller, unless a policy of the job ends it on an eviction. All others are deleted.
+// TestDrainEvictsAllPodsOfTheQueue: stopPolicy HoldAndDrain evicts every job of a queue as a whole, also pods
+// that are protected from reclaim. Pods that are critical to the system stay. The pods of a Volcano job (vcjob)
+// are recreated by Volcano's job controller, unless a policy of the job ends it on an eviction. All others are
+// deleted. "t*4" are the pods t-0 to t-3.
 func TestDrainEvictsAllPodsOfTheQueue(t *testing.T) {
 	critical := onPod("t-3", withPriorityClass("system-node-critical"))
 
@@ -43,8 +44,8 @@ func TestDrainEvictsAllPodsOfTheQueue(t *testing.T) {
 	}
 }
 
-// TestDrainReachesAllQueuesBelowTheStopPolicy: a stop policy holds for its queue and all queues below it, and for no
-// other. Tenant x has the queues xa and xb, with 4 running pods each.
+// TestDrainReachesAllQueuesBelowTheStopPolicy: a stop policy holds for its queue and all queues below it, and
+// for no other. Tenant x has the queues xa and xb, with 4 running pods each. "a*4" are the pods a-0 to a-3.
 func TestDrainReachesAllQueuesBelowTheStopPolicy(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ stopPolicyOfX, stopPolicyOfXA, wantEvicted string }{
 		"xa drains: the job of xa":                 {"None", "HoldAndDrain", "a*4"},
@@ -85,8 +86,8 @@ func TestDrainEvictsNoMorePodsThanASessionMay(t *testing.T) {
 	}
 }
 
-// TestDrainWaitsForAPodOnItsWay: Volcano is binding t-1 to its node. The job is evicted as a whole, so the drain waits
-// until t-1 has arrived.
+// TestDrainWaitsForAPodOnItsWay: Volcano is binding t-1 to its node. The job is evicted as a whole, so the drain
+// waits until t-1 has arrived. "t*2" are the pods t-0 and t-1.
 func TestDrainWaitsForAPodOnItsWay(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain
@@ -103,8 +104,9 @@ func TestDrainWaitsForAPodOnItsWay(t *testing.T) {
 	s.expectEvictedAndPlaced(t, "t*2", "")
 }
 
-// TestDrainGoesOnAfterARestart: the scheduler ended after it had written the condition of an eviction to t-0. The next
-// one evicts all three pods, and each condition that it writes names the action "drain".
+// TestDrainGoesOnAfterARestart: the scheduler ended after it had written the condition of an eviction to t-0.
+// The next scheduler evicts all three pods, and each condition that it writes names the action "drain". "t*3"
+// are the pods t-0 to t-2.
 func TestDrainGoesOnAfterARestart(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain
@@ -123,9 +125,9 @@ func TestDrainGoesOnAfterARestart(t *testing.T) {
 	check.Equal(t, "written conditions", 3, conditions)
 }
 
-// TestDrainNeedsNoActionThatEvicts: the configuration has only allocate, neither preempt nor cardreclaim. The stop
-// policy still evicts the job of its queue, and the scheduler deletes pods that Volcano's job controller does not
-// recreate in time. Job other is in a queue without stop policy.
+// TestDrainNeedsNoActionThatEvicts: the configuration has only allocate, neither preempt nor cardreclaim. The
+// stop policy still evicts the job of its queue, and the scheduler deletes pods that Volcano's job controller
+// does not recreate in time. Job other is in a queue without stop policy. "t*2" are the pods t-0 and t-1.
 func TestDrainNeedsNoActionThatEvicts(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain
@@ -149,8 +151,9 @@ type unreadPolicies struct{ fakePolicies }
 
 func (unreadPolicies) OpenSession(*framework.Session) bool { return false }
 
-// TestDrainWaitsForThePoliciesOfVolcanoJobs: a Volcano job (vcjob) whose own policy ends it must not be recreated. So
-// the drain of vcjobs waits until the scheduler has read their policies. Job plain is no vcjob and does not wait.
+// TestDrainWaitsForThePoliciesOfVolcanoJobs: a Volcano job (vcjob) whose own policy ends it must not be
+// recreated. So the drain of vcjobs waits until the scheduler has read their policies. Job plain is no vcjob and
+// does not wait. "plain*2" are the pods plain-0 and plain-1.
 func TestDrainWaitsForThePoliciesOfVolcanoJobs(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain

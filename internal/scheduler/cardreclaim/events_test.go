@@ -179,9 +179,9 @@ func TestPlacementsOnFreeCardsAreNotCounted(t *testing.T) {
 	check.Equal(t, "queues with counted pods", 0, testutil.CollectAndCount(s.action.counters.pods))
 }
 
-// TestReclaimCountersCountJobsPodsAndLoss: three counters of the victim's queue count jobs that were evicted as a
-// whole, pods, and card-seconds of lost work. They have the service type of the reclaimer. The eviction of an elastic
-// pod counts as no job.
+// TestReclaimCountersCountJobsPodsAndLoss: three counters of the victim's queue count jobs that were evicted as
+// a whole, pods, and card-seconds of lost work. They have the service type of the reclaimer. The eviction of an
+// elastic pod counts as no job. "t*4" are the pods t-0 to t-3, "i@n*2" are i-0 and i-1 on node n.
 func TestReclaimCountersCountJobsPodsAndLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		victim, wantEvicted          string
@@ -208,8 +208,9 @@ func TestReclaimCountersCountJobsPodsAndLoss(t *testing.T) {
 	}
 }
 
-// TestCountersOfADeletedQueueAreDropped: otherwise the number of series would grow as tenants come and go. A gang of the
-// queue is evicted. Its counters stay as long as the queue exists, and the first session without the queue drops them.
+// TestCountersOfADeletedQueueAreDropped: otherwise the number of series would grow as tenants come and go. A
+// gang of the queue is evicted. Its counters stay as long as the queue exists, and the first session without the
+// queue drops them. "t*4" are the pods t-0 to t-3, "i@n*4" are i-0 to i-3 on node n.
 func TestCountersOfADeletedQueueAreDropped(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4

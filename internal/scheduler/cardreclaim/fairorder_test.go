@@ -84,10 +84,10 @@ func TestEveryJobIsServedInTheEnd(t *testing.T) {
 	})
 }
 
-// TestNamespacesTakeTurnsWhileTheBudgetIsScarce: a session has a budget of 10, and each job needs 10. So each session
-// serves one job: of the namespace that was served least, and there the job that was served longest ago. Between
-// namespaces that were served equally the first job by name decides. A session that
-// serves all jobs ends the turns.
+// TestNamespacesTakeTurnsWhileTheBudgetIsScarce: a session has a budget of 10, and each job needs 10. So each
+// session serves one job: of the namespace that was served least, and there the job that was served longest ago.
+// Between namespaces that were served equally the first job by name decides. A session that serves all jobs ends
+// the turns.
 func TestNamespacesTakeTurnsWhileTheBudgetIsScarce(t *testing.T) {
 	a1 := newJob("a", "1")
 	a2 := newJob("a", "2")

@@ -12,10 +12,10 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// TestNoEvictionOnANodeOnWhichThePodCannotRun: an eviction frees cards, but not everything else that keeps a pod off a
-// node. The gang on node "unfit" has run for one hour, that on node "other" for 24 hours. So the scheduler would evict
-// the first one, which loses less work, if the pod could run there. In each row the pod cannot, and gets a card of
-// "other".
+// TestNoEvictionOnANodeOnWhichThePodCannotRun: an eviction frees cards, but not everything else that keeps a pod
+// off a node. The gang on node "unfit" has run for one hour, that on node "other" for 24 hours. So the scheduler
+// would evict the first one, which loses less work, if the pod could run there. In each row the pod cannot, and
+// gets a card of "other". "costly*4" are the pods costly-0 to costly-3.
 func TestNoEvictionOnANodeOnWhichThePodCannotRun(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		unfit, other nodeChange
@@ -46,9 +46,9 @@ func TestNoEvictionOnANodeOnWhichThePodCannotRun(t *testing.T) {
 	}
 }
 
-// TestNoEvictionWithoutANodeOnWhichThePodCanRun: node n is the only node, and the training gang uses its 4 cards. The
-// gang is evicted only if the waiting pod could run there after that ("fits"), beside job neighbor of inference, which
-// stays.
+// TestNoEvictionWithoutANodeOnWhichThePodCanRun: node n is the only node, and the training gang uses its 4
+// cards. The gang is evicted only if the waiting pod could run there after that ("fits"), beside job neighbor of
+// inference, which stays. "gang*4" are the pods gang-0 to gang-3.
 func TestNoEvictionWithoutANodeOnWhichThePodCanRun(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		node        nodeChange
@@ -87,9 +87,11 @@ func TestNoEvictionWithoutANodeOnWhichThePodCanRun(t *testing.T) {
 	}
 }
 
-// TestAGangIsPlacedOnlyIfEachPodFitsBesideTheOthers: pods that conflict with each other cannot share a node. Nodes n
-// and m have 4 cards each, and a training gang on each of them has all four. The gang on n has run for one hour, that
-// on m for 24 hours, so n is the cheaper node. The gang that waits gets nodes for all its pods, or no pod is evicted.
+// TestAGangIsPlacedOnlyIfEachPodFitsBesideTheOthers: pods that conflict with each other cannot share a node.
+// Nodes n and m have 4 cards each, and a training gang on each of them has all four. The gang on n has run for
+// one hour, that on m for 24 hours, so n is the cheaper node. The gang that waits gets nodes for all its pods,
+// or no pod is evicted. "m-gang*4" are the pods m-gang-0 to m-gang-3, "waiting@m*4" are waiting-0 to waiting-3
+// on node m.
 func TestAGangIsPlacedOnlyIfEachPodFitsBesideTheOthers(t *testing.T) {
 	apart := applyAll(withLabel("api"), avoiding("api")) // each pod avoids the others of its job
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -193,9 +195,10 @@ func TestLabelsDecideWhichPodsConflict(t *testing.T) {
 	}
 }
 
-// TestSearchFindsTheLastNodeWithoutAConflictingPod: 12 nodes have 4 cards each. On 11 of them a pod of job spread
-// already runs, and no two pods of this job can share a node. So its 12th pod gets a card of node "free".
-// The training gang there has run for 24 hours, the gangs of the other nodes for one hour.
+// TestSearchFindsTheLastNodeWithoutAConflictingPod: 12 nodes have 4 cards each. On 11 of them a pod of job
+// spread already runs, and no two pods of this job can share a node. So its 12th pod gets a card of node "free".
+// The training gang there has run for 24 hours, the gangs of the other nodes for one hour. "last*4" are the pods
+// last-0 to last-3.
 func TestSearchFindsTheLastNodeWithoutAConflictingPod(t *testing.T) {
 	for t, change := range check.Cases(t, map[string]podChange{
 		"the pods have the same host port": withHostPort(80),
@@ -215,9 +218,10 @@ func TestSearchFindsTheLastNodeWithoutAConflictingPod(t *testing.T) {
 	}
 }
 
-// TestAPlanThatFailsChangesNothing: the action plans by numbers, simulates the evictions in the session, and then asks
-// Volcano's predicates for each pod. If these refuse it, or too few pods exist, the action must undo the simulation
-// and write to no pod. Node n has a gang of 4 pods, of which t-1 has its node and has not started.
+// TestAPlanThatFailsChangesNothing: the action plans by numbers, simulates the evictions in the session, and
+// then asks Volcano's predicates for each pod. If these refuse it, or a scheduling gate leaves too few pods, the
+// action must undo the simulation and write to no pod. Node n has a gang of 4 pods, of which t-1 has its node
+// and has not started.
 func TestAPlanThatFailsChangesNothing(t *testing.T) {
 	notStarted := onPod("t-1", func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodPending
@@ -252,9 +256,10 @@ func TestAPlanThatFailsChangesNothing(t *testing.T) {
 	}
 }
 
-// TestWholeCardsAndSlicesAreDifferentCards: a MIG profile is a card of its own, with its own quota. Node n has 4 whole
-// cards and 4 slices of profile 1g.10gb. Job whole has all cards and job slice all slices. Job i requests what
-// its row says, and the jobs that have these cards are evicted.
+// TestWholeCardsAndSlicesAreDifferentCards: a MIG profile is a card of its own, with its own quota. Node n has 4
+// whole cards and 4 slices of profile 1g.10gb. Job whole has all cards and job slice all slices. Job i requests
+// what its row says, and the jobs that have these cards are evicted. "whole*4" are the pods whole-0 to whole-3,
+// "i@n*2" are i-0 and i-1 on node n.
 func TestWholeCardsAndSlicesAreDifferentCards(t *testing.T) {
 	const mig = corev1.ResourceName("nvidia.com/mig-1g.10gb")
 	slice := func(p *corev1.Pod) {

@@ -10,16 +10,18 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAJobLosesItsElasticPodsOrAllPods: min is the minMember of a job. Without so many pods it cannot work, so the
-// scheduler evicts either pods above the minimum (elastic pods), or the whole job. It chooses what destroys the least
-// work: cards × time since the start. Elastic pods always come before whole jobs. Each pod requests one card.
+// TestAJobLosesItsElasticPodsOrAllPods: min is the minMember of a job. Without so many pods it cannot work, so
+// the scheduler evicts either pods above the minimum (elastic pods), or the whole job. It chooses what destroys
+// the least work: cards × time since the start. Elastic pods always come before whole jobs, equal pods in the
+// order of their names. A job without age has just started. Each pod requests one card. "gang*8" are the pods
+// gang-0 to gang-7, "waiting@n*4" are waiting-0 to waiting-3 on node n.
 func TestAJobLosesItsElasticPodsOrAllPods(t *testing.T) {
 	runScenes(t, map[string]sceneCase{
 		"8 pods of minimum 8, one card is needed: all 8 pods": {scene: `
 			node n model=A cards=8
 			job gang queue=training min=8 running=n*8
 			job waiting queue=inference min=1 pending=1`, wantEvicted: "gang*8", wantPlaced: "waiting-0@n"},
-		"a gang over two nodes, four cards of one node are needed: all 8 pods": {scene: `
+		"a gang over two nodes, four cards are needed, which the first node has: all 8 pods": {scene: `
 			node n,m model=A cards=4
 			job gang queue=training min=8 running=n*4,m*4
 			job waiting queue=inference min=4 pending=4`, wantEvicted: "gang*8", wantPlaced: "waiting@n*4"},
@@ -70,8 +72,9 @@ func TestAJobLosesItsElasticPodsOrAllPods(t *testing.T) {
 	})
 }
 
-// TestAVolcanoJobWithAPolicyOnEvictedPodsIsEvictedWhole: a Volcano job (vcjob) may have a policy that restarts or
-// terminates all of it when one pod is evicted. Then no pod is elastic, although the minimum is 1 of 8 pods.
+// TestAVolcanoJobWithAPolicyOnEvictedPodsIsEvictedWhole: a Volcano job (vcjob) may have a policy that restarts
+// or terminates all of it when one pod is evicted. Then no pod is elastic, although the minimum is 1 of 8 pods.
+// "t*8" are the pods t-0 to t-7.
 func TestAVolcanoJobWithAPolicyOnEvictedPodsIsEvictedWhole(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ evictionPolicy, wantEvicted string }{
 		"no policy: one pod":              {"", "t-0"},
@@ -86,8 +89,8 @@ func TestAVolcanoJobWithAPolicyOnEvictedPodsIsEvictedWhole(t *testing.T) {
 	}
 }
 
-// TestPodsThatFreeNoCardAreEvictedOnlyWithTheirGang: the pod t-0 requests no card, the eight others one each. Its
-// eviction alone helps no pod that waits for a card.
+// TestPodsThatFreeNoCardAreEvictedOnlyWithTheirGang: the pod t-0 requests no card, the eight others one each.
+// Its eviction alone helps no pod that waits for a card. "t*9" are the pods t-0 to t-8.
 func TestPodsThatFreeNoCardAreEvictedOnlyWithTheirGang(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		minimum     int
@@ -105,9 +108,10 @@ func TestPodsThatFreeNoCardAreEvictedOnlyWithTheirGang(t *testing.T) {
 	}
 }
 
-// TestElasticPodsAreCountedForEachTask: a Volcano job has tasks, each with a minimum of its own. A pod is elastic if
-// both its task and the job as a whole have more pods than their minimum. The job has the pods t-0 to t-3 of task ps,
-// and t-4 to t-7 of task worker.
+// TestElasticPodsAreCountedForEachTask: a Volcano job has tasks, each with a minimum of its own. A pod is
+// elastic if both its task and the job as a whole have more pods than their minimum. The job has the pods t-0 to
+// t-3 of task ps, and t-4 to t-7 of task worker. Of equal pods the first by name go. "t*8" are the pods t-0 to
+// t-7, "waiting@n*3" are waiting-0 to waiting-2 on node n.
 func TestElasticPodsAreCountedForEachTask(t *testing.T) {
 	runScenes(t, map[string]sceneCase{
 		"ps has 2 elastic pods, worker 3, the job 5": {scene: `
@@ -125,9 +129,10 @@ func TestElasticPodsAreCountedForEachTask(t *testing.T) {
 	})
 }
 
-// TestPodsThatSucceededCountForTheMinimum: the pod t-0 has succeeded and 7 pods of t run. So 7 + 1 - 5 = 3 pods are
-// above the minimum of 5, and the 3 that wait for inference replace them. If t-0 did not count, only 2 would be
-// above the minimum. Job other fills the card of t-0. It has run for 24 hours, so it is the dearer victim.
+// TestPodsThatSucceededCountForTheMinimum: the pod t-0 has succeeded and 7 pods of t run. So 7 + 1 - 5 = 3 pods
+// are above the minimum of 5, and the 3 that wait for inference replace them. If t-0 did not count, only 2 would
+// be above the minimum. Job other fills the card of t-0. It has run for 24 hours, so it is the dearer victim.
+// "waiting@n*3" are the pods waiting-0 to waiting-2 on node n.
 func TestPodsThatSucceededCountForTheMinimum(t *testing.T) {
 	succeeded := onPod("t-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	s := newInferenceAndTrainingScene(`
@@ -139,8 +144,8 @@ func TestPodsThatSucceededCountForTheMinimum(t *testing.T) {
 	s.runSession(t).expectEvictedAndPlaced(t, "t-1 t-2 t-3", "waiting@n*3")
 }
 
-// TestOnlyCardsThatThePodRequestsAreReclaimed: the pod requests card A. The gang with card B has run for less time,
-// and its eviction would not help.
+// TestOnlyCardsThatThePodRequestsAreReclaimed: the pod requests card A. The gang with card B has run for less
+// time, and its eviction would not help. "a*4" are the pods a-0 to a-3.
 func TestOnlyCardsThatThePodRequestsAreReclaimed(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4
@@ -152,8 +157,9 @@ func TestOnlyCardsThatThePodRequestsAreReclaimed(t *testing.T) {
 	s.runSession(t).expectEvictedAndPlaced(t, "a*4", "waiting-0@n")
 }
 
-// TestACardOfADeletedNodeHelpsNoPod: node "deleted" is not in the cluster any more, but pods are still on it. They are
-// evicted with their gang, and their cards do not become free for other pods.
+// TestACardOfADeletedNodeHelpsNoPod: node "deleted" is not in the cluster any more, but pods are still on it.
+// They are evicted with their gang, and their cards do not become free for other pods. "t*4" are the pods t-0 to
+// t-3, "waiting@n*2" are waiting-0 and waiting-1 on node n.
 func TestACardOfADeletedNodeHelpsNoPod(t *testing.T) {
 	runScenes(t, map[string]sceneCase{
 		"the cluster has no node at all": {scene: `
@@ -189,10 +195,11 @@ func TestPodsWithoutAPodGroupStay(t *testing.T) {
 	s.runSession(t).expectEvictedAndPlaced(t, "", "")
 }
 
-// TestWorkIsLostSinceTheLastCheckpoint: an eviction destroys the work since the last checkpoint, or since the start if
-// there is none. Both gangs have 4 pods. Job "second" runs for 24 hours and has no checkpoint. Job "first" runs for 48
-// hours, so it is evicted only if its checkpoint is younger than 24 hours. A row has up to two checkpoints of job
-// "first": one of its PodGroup and one of its pod first-2.
+// TestWorkIsLostSinceTheLastCheckpoint: an eviction destroys the work since the last checkpoint, or since the
+// start if there is none. Both gangs have 4 pods. Job "second" runs for 24 hours and has no checkpoint. Job
+// "first" runs for 48 hours, so it is evicted only if its checkpoint is younger than 24 hours. A row has up to
+// two checkpoints of job "first": one of its PodGroup and one of its pod first-2. "second*4" are the pods
+// second-0 to second-3.
 func TestWorkIsLostSinceTheLastCheckpoint(t *testing.T) {
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339) }
 
@@ -218,8 +225,9 @@ func TestWorkIsLostSinceTheLastCheckpoint(t *testing.T) {
 	}
 }
 
-// TestOfEqualLossTheLowerQueueThenTheYoungerJobIsEvicted: all gangs have 4 pods and have just saved their work, so
-// no eviction destroys any. Queue low has priority 10000, queue training 20000. In each row job "victim" is evicted.
+// TestOfEqualLossTheLowerQueueThenTheYoungerJobIsEvicted: all gangs have 4 pods and have just saved their work,
+// so no eviction destroys any. Queue low has priority 10000, queue training 20000. In each row job "victim" is
+// evicted. "victim*4" are the pods victim-0 to victim-3.
 func TestOfEqualLossTheLowerQueueThenTheYoungerJobIsEvicted(t *testing.T) {
 	for t, gangs := range check.Cases(t, map[string]string{
 		"the queue of lower priority, although the job is older and its class is high": `

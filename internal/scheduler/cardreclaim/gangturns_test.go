@@ -30,9 +30,9 @@ func TestNoPartOfAGangIsBoundByTheSecondRun(t *testing.T) {
 	s.expectBound(t, "")
 }
 
-// TestElasticPodsFollowInTheSecondRun: in a tree allocate runs twice, first for deserved cards, then for borrowed ones.
-// Queue y deserves 2 cards. The first run binds the minimum of the gang, 2 pods, and the second run the 2 pods with
-// which y borrows.
+// TestElasticPodsFollowInTheSecondRun: in a tree allocate runs twice, first for deserved cards, then for
+// borrowed ones. Queue y deserves 2 cards. The first run binds the minimum of the gang, 2 pods, and the second
+// run the 2 pods with which y borrows. "gang@n*4" are the pods gang-0 to gang-3 on node n.
 func TestElasticPodsFollowInTheSecondRun(t *testing.T) {
 	s := newTree(`
 		queue x quota=8 deserved=4 serviceType=training
@@ -44,10 +44,11 @@ func TestElasticPodsFollowInTheSecondRun(t *testing.T) {
 	s.expectBound(t, "gang@n*4")
 }
 
-// TestWaitingToBorrowDelaysNoOtherCard: queue q deserves 2 cards A and 4 cards B. It uses 3 cards A already, so it
-// borrows one. Its gang "deserving" gets the 4 cards B, although another job of q with higher priority waits for
-// something else: to borrow card A, or for CPU. Each pod requests one core, and q has a limit of 7: 3 + 4 for the gang.
-// So queue r, which deserves nothing, does not borrow the cards B first.
+// TestWaitingToBorrowDelaysNoOtherCard: queue q deserves 2 cards A and 4 cards B. It uses 3 cards A already, so
+// it borrows one. Its gang "deserving" gets the 4 cards B, although another job of q with higher priority waits
+// for something else: to borrow card A, or for CPU. Each pod requests one core, and q has a limit of 7: 3 + 4
+// for the gang. So queue r, which deserves nothing, does not borrow the cards B first. "deserving@m*4" are the
+// pods deserving-0 to deserving-3 on node m.
 func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
 	for t, waiting := range check.Cases(t, map[string]string{
 		"no job of higher priority waits":                        "",
@@ -69,9 +70,10 @@ func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
 	}
 }
 
-// TestJobsOfLowerPriorityDoNotBorrowFirst: in a queue the job of higher priority borrows before one of lower priority.
-// That holds even if the latter could use a card that the queue deserves. Queues x and y deserve 4 cards each. 3 cards
-// are free: one for y, and two for the gang "high" of x, so that nothing is left for job "low" of x.
+// TestJobsOfLowerPriorityDoNotBorrowFirst: in a queue the job of higher priority borrows before one of lower
+// priority. That holds even if the latter could use a card that the queue deserves. Queues x and y deserve 4
+// cards each. 3 cards are free: one for y, and two for the gang "high" of x, so that nothing is left for job
+// "low" of x. "high@n*2" are the pods high-0 and high-1 on node n.
 func TestJobsOfLowerPriorityDoNotBorrowFirst(t *testing.T) {
 	for t, running := range check.Cases(t, map[string]string{
 		"x uses the 4 cards that it deserves, so both pods of the gang borrow": `
@@ -184,10 +186,10 @@ func (tc *churnCase) expectGangStart(t *testing.T, wantSession int) *churn {
 	return c
 }
 
-// TestGangStartsBesideShortJobs: a gang needs 4 cards of node n at once, and may reclaim them. All 8 are in use by pods
-// of one card. Before each session one of them ends, and a new job comes for its card. The pods have not reached the
-// minimum runtime of 10 minutes, so none is evicted. But each free card is kept for the gang, so it starts in the
-// fourth session. Without the action cardreclaim (spec.reclaim: Off) that is the same.
+// TestGangStartsBesideShortJobs: a gang needs 4 cards of node n at once, and may reclaim them. All 8 are in use
+// by pods of one card. Before each session one of them ends, and a new job comes for its card. The pods have not
+// reached the minimum runtime of 10 minutes, so none is evicted. But each free card is kept for the gang, so it
+// starts in the fourth session. It also does so without the action cardreclaim (spec.reclaim: Off).
 func TestGangStartsBesideShortJobs(t *testing.T) {
 	const tree = `
 		queue x quota=8 deserved=4 serviceType=training
@@ -239,9 +241,10 @@ func TestGangStartsNotWhereNoCardIsKept(t *testing.T) {
 	}
 }
 
-// TestIdleCardsAreNotLentBeforeReclaim: 6 of 8 cards are in use, and a gang of 4 lacks 2. Job late waits as well, before
-// the gang. Job late does not get the 2 idle cards, because cardreclaim would evict its pods a moment later. So the gang
-// uses the 2 idle cards, and only 2 running pods are evicted.
+// TestIdleCardsAreNotLentBeforeReclaim: 6 of 8 cards are in use, and a gang of 4 lacks 2. Job late waits as
+// well. It does not get the 2 idle cards, because cardreclaim would evict its pods a moment later. So the gang
+// uses the 2 idle cards, and only 2 running pods are evicted. "gang@n*4" are the pods gang-0 to gang-3 on node
+// n.
 func TestIdleCardsAreNotLentBeforeReclaim(t *testing.T) {
 	t.Run("a tree: late would borrow", func(t *testing.T) {
 		s := newTree(`
@@ -297,7 +300,7 @@ func TestAJobPreemptsBesideKeptCards(t *testing.T) {
 			job t queue=training min=1 running=n*2 age=1m priorityClass=high
 			job low queue=training min=1 running=m age=1m priorityClass=low
 			job gang queue=inference min=4 pending=4`, "low-0", ""},
-		"t has no PriorityClass, so the lowest priority, on node n with the kept cards: t is preempted": {`
+		"t has no PriorityClass, so the lowest priority, on node n with the kept cards: t, a gang of 2, is preempted": {`
 			job t queue=training min=2 running=n*2 age=1m
 			job low queue=training min=1 running=m age=1m priorityClass=low
 			job gang queue=inference min=4 pending=4`, "t-0 t-1", ""},

@@ -81,9 +81,10 @@ func TestAChangeOfOtherCardsRepeatsNoSearch(t *testing.T) {
 	check.Equal(t, "searches in 20 sessions", 5, searches)
 }
 
-// TestAFailedSearchIsRepeatedAfterAChangeThatHelps: the pod of job i waits, and four sessions evict no pod for it.
-// Without a change the fifth session would not search again. Then one thing changes that makes an eviction possible or
-// needless. So the fifth session repeats the search, and the pod gets its card.
+// TestAFailedSearchIsRepeatedAfterAChangeThatHelps: the pod of job i waits, and four sessions evict no pod for
+// it. Without a change the fifth session would not search again. Then one thing changes that makes an eviction
+// possible or needless. So the fifth session repeats the search, and the pod gets its card. "t*4" are the pods
+// t-0 to t-3, "i@n*3" are i-0 to i-2 on node n.
 func TestAFailedSearchIsRepeatedAfterAChangeThatHelps(t *testing.T) {
 	const protectedPods = `
 		node n model=A cards=4
@@ -192,8 +193,9 @@ func TestAFailedSearchIsRepeatedAtTheMinimumRuntime(t *testing.T) {
 }
 
 // TestLeftoverCardsServeAJobWhoseSearchFailed: inference reclaims from training, and urgent from batch. Job a of
-// inference finds no victim, because only the batch gang of 8 runs. Then a job of urgent evicts that gang for 4 pods. One
-// of the 4 cards that are left over goes to job a in the same session, although the search for job a failed before.
+// inference finds no victim, because only the batch gang of 8 runs. Then job c of urgent evicts that gang for
+// its 4 pods. One of the 4 cards that are left over goes to job a in the same session, although the search for
+// job a failed before. "t*8" are the pods t-0 to t-7, "c@n*4" are c-0 to c-3 on node n.
 func TestLeftoverCardsServeAJobWhoseSearchFailed(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue other quota=1000 priority=20000 serviceType=batch

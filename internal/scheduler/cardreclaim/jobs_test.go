@@ -12,9 +12,9 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// TestPoliciesOfVolcanoJobsAreWatched: the action reads the Volcano jobs from the first session on, and follows changes.
-// Job t restarts as a whole when a pod is evicted. So no pod of it is elastic, although its minimum is one of 4, and all
-// four are evicted for one card.
+// TestPoliciesOfVolcanoJobsAreWatched: the action reads the Volcano jobs from the first session on, and follows
+// changes. Job t restarts as a whole when a pod is evicted. So no pod of it is elastic, although its minimum is
+// one of 4, and all four are evicted for one card. "t*4" are the pods t-0 to t-3.
 func TestPoliciesOfVolcanoJobsAreWatched(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4

@@ -45,9 +45,9 @@ func TestQueuesOfOneTypeShareTheListOfVictims(t *testing.T) {
 	check.Equal(t, "lists of victims", 2, len(rs.victimJobs))
 }
 
-// TestQueuesOfOneTypeReclaimNothingFromEachOther: the queues inference and other share the list of victims. It has no job
-// of either queue, nor one of queue equal, which has the same priority. The waiting pods of both get the cards of the two
-// training pods of lower priority.
+// TestQueuesOfOneTypeReclaimNothingFromEachOther: the queues inference and other share the list of victims. It
+// has no job of either queue, nor one of queue equal, which has the same priority. The waiting pods x-0 and y-0
+// get the cards of the two training pods of lower priority.
 func TestQueuesOfOneTypeReclaimNothingFromEachOther(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue other quota=1000 priority=80000 serviceType=inference cpu=1000

@@ -12,9 +12,10 @@ import (
 // chargedTo charges pods to a queue, as the binding of a pod records it.
 func chargedTo(queue string) podChange { return annotated("cardquota.dev/charged-queue", queue) }
 
-// TestAMovedPodGroupStaysAVictimByItsChargedQueue: a pod is charged to the queue in which it was placed, and stays so
-// when a user moves its PodGroup to another queue. So whether it is a victim follows from the charged queue, else a
-// tenant could hide running pods from reclaim. Inference reclaims from training, which uses the 4 cards of node n.
+// TestAMovedPodGroupStaysAVictimByItsChargedQueue: a pod is charged to the queue in which it was placed, and
+// stays so when a user moves its PodGroup to another queue. So whether it is a victim follows from the charged
+// queue, else a tenant could hide running pods from reclaim. Inference reclaims from training, which uses the 4
+// cards of node n. "t*4" are the pods t-0 to t-3.
 func TestAMovedPodGroupStaysAVictimByItsChargedQueue(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ charged, movedTo, wantEvicted string }{
 		"placed in training, and not moved":                        {"training", "training", "t*4"},
@@ -32,9 +33,9 @@ func TestAMovedPodGroupStaysAVictimByItsChargedQueue(t *testing.T) {
 	}
 }
 
-// TestTheChargedQueueRanksAMovedPodGroup: job t was placed in queue training of priority 20000, and moved to queue
-// lower of priority 5000. Its rank is that of queue training, so the pods of queue low, of priority 10000, are evicted
-// before it.
+// TestTheChargedQueueRanksAMovedPodGroup: job t was placed in queue training of priority 20000, and moved to
+// queue lower of priority 5000. Its rank is that of queue training, so the pods of queue low, of priority 10000,
+// are evicted before it. "u*2" are the pods u-0 and u-1.
 func TestTheChargedQueueRanksAMovedPodGroup(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue low quota=1000 priority=10000 serviceType=training cpu=1000
@@ -47,8 +48,8 @@ func TestTheChargedQueueRanksAMovedPodGroup(t *testing.T) {
 	s.runSession(t).expectEvicted(t, "u*2")
 }
 
-// TestADrainEvictsMovedPodGroups: stopPolicy HoldAndDrain of queue drained evicts the pods that are charged to it, also
-// if their PodGroup has moved to queue inference.
+// TestADrainEvictsMovedPodGroups: stopPolicy HoldAndDrain of queue drained evicts the pods that are charged to
+// it, also if their PodGroup has moved to queue inference. "t*4" are the pods t-0 to t-3.
 func TestADrainEvictsMovedPodGroups(t *testing.T) {
 	for t, movedTo := range check.Cases(t, map[string]string{"not moved": "drained", "moved to inference": "inference"}) {
 		s := newInferenceAndTrainingScene(`
@@ -60,9 +61,9 @@ func TestADrainEvictsMovedPodGroups(t *testing.T) {
 	}
 }
 
-// TestNothingIsEvictedOnANodeThatIsNotReady: the kubelet of a node that is not ready cannot end the victims, and starts
-// no other pod.
-// So an eviction would destroy work in vain. The gang of 4 on node n goes only if the node is ready.
+// TestNothingIsEvictedOnANodeThatIsNotReady: the kubelet of a node that is not ready cannot end the victims, and
+// starts no other pod. So an eviction would destroy work in vain. The gang of 4 on node n goes only if the node
+// is ready.
 func TestNothingIsEvictedOnANodeThatIsNotReady(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		ready       corev1.ConditionStatus

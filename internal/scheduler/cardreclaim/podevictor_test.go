@@ -85,9 +85,9 @@ func (s *scene) expectDeletedAndRecreated(t *testing.T, wantDeleted, wantRecreat
 }
 
 // TestPodsOfVolcanoJobsAreRecreatedAndOthersDeleted: an eviction deletes a pod. But for a Volcano job (vcjob) a
-// deletion counts as a retry. So its pods get an annotation instead, with which Volcano's job controller recreates
-// them. If a policy of the vcjob ends it on an eviction, its pods are deleted, so that the policy sees that. Node n has
-// 4 cards.
+// deletion counts as a retry. So its pods get an annotation instead, with which Volcano's job controller
+// recreates them. If a policy of the vcjob ends it on an eviction, its pods are deleted, so that the policy sees
+// that. Node n has 4 cards. "t*4" are the pods t-0 to t-3.
 func TestPodsOfVolcanoJobsAreRecreatedAndOthersDeleted(t *testing.T) {
 	const oneWaits = "\njob waiting queue=inference min=1 pending=1"
 
@@ -173,9 +173,9 @@ func patchPurpose(patch clienttesting.PatchAction) string {
 	return "condition"
 }
 
-// TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted: the scheduler writes the condition to all 4 pods of a
-// gang, and then evicts them. If it ends in between, the next scheduler sees from the conditions that the whole gang was
-// to be evicted, and completes that.
+// TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted: the scheduler writes the condition to all 4 pods
+// of a gang, and then evicts them. If it ends in between, the next scheduler sees from the conditions that the
+// whole gang was to be evicted, and completes that. "t*4" are the pods t-0 to t-3.
 func TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4
@@ -187,9 +187,10 @@ func TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted(t *testing.T) {
 	check.Equal(t, "purposes of the patches", want, purposesOf(podPatches(s.Cache.Client().(*fake.Clientset))))
 }
 
-// TestFailedWritesAreRepeatedUntilThePodIsGone: an eviction that recreates a pod patches it twice: the condition, then
-// the annotation. A failed patch is repeated, unless the pod does not exist any more or another pod has its name. answers
-// are those of the API server to the first patches, nil for success. All later ones succeed. The pod t-0 has UID "old".
+// TestFailedWritesAreRepeatedUntilThePodIsGone: an eviction that recreates a pod patches it twice: the
+// condition, then the annotation. A failed patch is repeated, unless the pod does not exist any more or another
+// pod has its name. answers are those of the API server to the first patches, nil for success. All later ones
+// succeed if the pod exists. The pod t-0 has UID "old".
 func TestFailedWritesAreRepeatedUntilThePodIsGone(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the UID is another one"))
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -244,9 +245,10 @@ func TestAFailedWriteIsRepeatedForHalfAMinute(t *testing.T) {
 	check.That(t, total >= 20*time.Second && total <= deletionTimeout, "a write is tried for %s", total)
 }
 
-// TestEvictedPodsThatStayAreDeleted: the pods of a Volcano job got the annotation with which they are recreated, and
-// still run. After deletionTimeout the scheduler deletes them. It waits for markTimeout, which is longer, if its cache
-// does not show the annotation: a deletion without it counts as a retry.
+// TestEvictedPodsThatStayAreDeleted: the pods of a Volcano job got the annotation with which they are recreated,
+// and still run. After deletionTimeout the scheduler deletes them. It waits for markTimeout, which is longer, if
+// its cache does not show the annotation: a deletion without it counts as a retry. "t*4" are the pods t-0 to
+// t-3.
 func TestEvictedPodsThatStayAreDeleted(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4
@@ -271,9 +273,9 @@ func TestEvictedPodsThatStayAreDeleted(t *testing.T) {
 	eventually(t, "all evicted pods are deleted", func() bool { return len(s.deletedPods(t)) == 4 })
 }
 
-// TestAFailedDeletionIsRepeatedAfterTheTimeout: pods of a Volcano job whose policy ends it are deleted without the
-// annotation. All four deletions fail. After deletionTimeout the next session deletes the pods, without waiting for an
-// annotation.
+// TestAFailedDeletionIsRepeatedAfterTheTimeout: pods of a Volcano job whose policy ends it are deleted without
+// the annotation. All four deletions fail. After deletionTimeout the next session deletes the pods, without
+// waiting for an annotation. "t*4" are the pods t-0 to t-3.
 func TestAFailedDeletionIsRepeatedAfterTheTimeout(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4
@@ -292,8 +294,10 @@ func TestAFailedDeletionIsRepeatedAfterTheTimeout(t *testing.T) {
 	eventually(t, "all pods are deleted", func() bool { return len(s.deletedPods(t)) == 4 })
 }
 
-// TestAllEvictedPodsGoAlthoughWritesFail: a refused deletion or status write leaves no part of a gang running. Three
-// sessions follow the eviction, and none chooses another pod. Job t uses the 4 cards of node n.
+// TestAllEvictedPodsGoAlthoughWritesFail: a refused deletion or status write leaves no part of a gang running.
+// The first of three sessions evicts, and the next two choose no other pod. If all 9 attempts of a write fail, a
+// session deletes the pod after deletionTimeout. Job t uses the 4 cards of node n. "t*4" are the pods t-0 to
+// t-3.
 func TestAllEvictedPodsGoAlthoughWritesFail(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the object has been modified"))
 	torch := ownedBy("kubeflow.org/v1", "PyTorchJob")

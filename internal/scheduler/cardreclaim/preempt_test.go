@@ -42,9 +42,10 @@ func (s *scene) failWrites(verb string, err error, isFailing func() bool) {
 	})
 }
 
-// TestPreemptEvictsAGangAsAWhole: the action preempt evicts pods of lower priority in the own queue. All cards of nodes
-// n and m are in use, and job high needs one. A gang that lost one pod could not work, so all its pods go. Volcano's job
-// controller recreates those of a Volcano job (vcjob), which counts no retry, unless a policy of the job ends it.
+// TestPreemptEvictsAGangAsAWhole: the action preempt evicts pods of lower priority in the own queue. All cards
+// of nodes n and m are in use, and job high needs one. A gang that lost one pod could not work, so all its pods
+// go. Volcano's job controller recreates those of a Volcano job (vcjob), which counts no retry, unless a policy
+// of the job ends it. "low*4" are the pods low-0 to low-3.
 func TestPreemptEvictsAGangAsAWhole(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ low, wantDeleted, wantRecreated string }{
 		"a vcjob without policies: recreated":                      {"min=4 owner=vcjob", "", "low*4"},
@@ -96,10 +97,10 @@ func TestPreemptedPodsSayWhy(t *testing.T) {
 	check.Equal(t, "events", map[string]int{"Warning Evict Pod is evicted, because of preempt": 4}, events)
 }
 
-// TestPartialPreemptionIsCompleted: a scheduler ended while it evicted a gang of 4 pods, and left three of them with
-// the condition of an eviction. The fourth pod is pending again. The next scheduler evicts the three pods too, also in
-// a queue from which others may not reclaim. A condition that is a day old counts for nothing, because kubelets never
-// remove it.
+// TestPartialPreemptionIsCompleted: a scheduler ended while it evicted a gang of 4 pods, and left three of them
+// with the condition of an eviction. The fourth pod is pending again. The next scheduler evicts the three pods
+// too, also in a queue from which others may not reclaim. A condition that is a day old counts for nothing,
+// because kubelets never remove it. "low*3" are the pods low-0 to low-2.
 func TestPartialPreemptionIsCompleted(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		reclaimable    string

@@ -209,9 +209,9 @@ func TestHopelessPreemptorsAreRemembered(t *testing.T) {
 	check.Equal(t, "searches in each session", []int{1, 0, 1, 0, 0}, searches)
 }
 
-// TestAPodPreemptsInsideItsJobAfterASearchInOthers: Volcano first searches victims in other jobs, then in the pod's own
-// job. No other job helps: full is protected and cheap has no card. The jobs x and y have a pending pod of higher task
-// priority each. It takes the place of a running pod of its own job.
+// TestAPodPreemptsInsideItsJobAfterASearchInOthers: Volcano first searches victims in other jobs, then in the
+// pod's own job. No other job helps: full is protected and cheap has no card. The jobs x and y have a pending
+// pod of higher task priority each: x-4 and y-4. Each takes the place of a running pod of its own job.
 func TestAPodPreemptsInsideItsJobAfterASearchInOthers(t *testing.T) {
 	pendingFirst := func(p *corev1.Pod) {
 		if p.Spec.NodeName == "" {
@@ -230,8 +230,9 @@ func TestAPodPreemptsInsideItsJobAfterASearchInOthers(t *testing.T) {
 	check.Equal(t, "pods that wait for cards on a node", "x-4@n y-4@n", session.Names(s.In(api.Pipelined)))
 }
 
-// TestANominationWithoutEvictionsKeepsNoPodFromPreempting: Volcano wrote nominatedNodeName m to the pods of gang high
-// when it tried node m in vain. No pod leaves node m for them, so they do not wait there, and preempt on node n.
+// TestANominationWithoutEvictionsKeepsNoPodFromPreempting: Volcano wrote nominatedNodeName m to the pods of gang
+// high when it tried node m in vain. No pod leaves node m for them, so they do not wait there, and preempt on
+// node n. "low*2" are the pods low-0 and low-1, "high@n*2" are high-0 and high-1 on node n.
 func TestANominationWithoutEvictionsKeepsNoPodFromPreempting(t *testing.T) {
 	nominated := onJob("high", func(p *corev1.Pod) { p.Status.NominatedNodeName = "m" })
 	s, preempt := newPreemptScene(t, `

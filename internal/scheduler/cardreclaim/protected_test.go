@@ -10,9 +10,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestProtectedPodsStay: the annotation preemptable=false protects a pod or a PodGroup, and Kubernetes protects its
-// critical pods. A gang with one protected pod stays as a whole. An elastic job loses its other pods. A Volcano job also
-// stays while its policies are not read. Node n has 4 cards, all used by job t, and one pod of inference waits.
+// TestProtectedPodsStay: the annotation preemptable=false protects a pod or a PodGroup, and Kubernetes protects
+// its critical pods. A gang with one protected pod stays as a whole. An elastic job loses its other pods. A
+// Volcano job also stays while its policies are not read. Node n has 4 cards, all used by job t, and one pod of
+// inference waits. "t*4" are the pods t-0 to t-3.
 func TestProtectedPodsStay(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		job         string
@@ -23,10 +24,10 @@ func TestProtectedPodsStay(t *testing.T) {
 		"one pod of an elastic job is protected: another one": {"min=1 running=n*4", onPod("t-0", protect), "t-1"},
 		"the only elastic pod, of task ps, is protected: none": {
 			"min=3 running=n*4 task=ps,pods:1,min:0 task=w,pods:3,min:3", onPod("t-0", protect), ""},
-		"the PodGroup is protected: none":                        {"min=4 running=n*4 groupPreemptable=false", nil, ""},
-		"the pods are critical to the node: none":                {"min=4 running=n*4", withPriorityClass("system-node-critical"), ""},
-		"the policies of the Volcano job are not read yet: none": {"min=4 running=n*4 owner=vcjob evictionPolicy=Unknown", nil, ""},
-		"the pods belong to a Kubernetes Job, not to Volcano":    {"min=4 running=n*4", ownedBy("batch/v1", "Job"), "t*4"},
+		"the PodGroup is protected: none":                          {"min=4 running=n*4 groupPreemptable=false", nil, ""},
+		"the pods are critical to the node: none":                  {"min=4 running=n*4", withPriorityClass("system-node-critical"), ""},
+		"the policies of the Volcano job are not read yet: none":   {"min=4 running=n*4 owner=vcjob evictionPolicy=Unknown", nil, ""},
+		"the pods belong to a Kubernetes Job, not to Volcano: all": {"min=4 running=n*4", ownedBy("batch/v1", "Job"), "t*4"},
 	}) {
 		s := newInferenceAndTrainingScene(`
 			node n model=A cards=4
@@ -50,9 +51,10 @@ func TestAGangWithAPodOnItsWayStays(t *testing.T) {
 	s.expectEvictedAndPlaced(t, "", "")
 }
 
-// TestWhichQueuesReclaimFromWhich: by the shipped reclaim matrix only inference reclaims, and only from training, in
-// queues that are reclaimable and have a lower priority. Queue "victim" fills node n with a gang of 4 pods, and one
-// pod waits in queue "reclaimer". What a row adds to a queue replaces the earlier word of the same key.
+// TestWhichQueuesReclaimFromWhich: by the shipped reclaim matrix only inference reclaims, and only from
+// training, in queues that are reclaimable and have a lower priority. Queue "victim" fills node n with a gang of
+// 4 pods, and one pod waits in queue "reclaimer". What a row adds to a queue replaces the earlier word of the
+// same key. "t*4" are the pods t-0 to t-3.
 func TestWhichQueuesReclaimFromWhich(t *testing.T) {
 	const (
 		reclaimer = "queue reclaimer quota=1000 priority=80000 serviceType=inference"
@@ -106,9 +108,9 @@ func TestNoJobReclaimsFromItsOwnQueue(t *testing.T) {
 	s.expectEvictedAndPlaced(t, "", "")
 }
 
-// TestNoJobIsEvictedBeforeItsMinimumRuntime: training has a minimumRuntime of one hour, so that it does some work
-// between evictions. A job counts from its oldest pod, and a pod from when it started or got its node. Job b has run
-// for 30 minutes and stays in every row.
+// TestNoJobIsEvictedBeforeItsMinimumRuntime: training has a minimumRuntime of one hour, so that it does some
+// work between evictions. A job counts from its oldest pod, and a pod from when it started or got its node. Job
+// b has run for 30 minutes and stays in every row. "a*4" are the pods a-0 to a-3.
 func TestNoJobIsEvictedBeforeItsMinimumRuntime(t *testing.T) {
 	notStarted := func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodPending
@@ -150,7 +152,7 @@ func TestNoJobIsEvictedBeforeItsMinimumRuntime(t *testing.T) {
 }
 
 // TestAJobMayBeEvictedBeforeItStarts: the shipped policy has no minimumRuntime. Job a has its nodes and has not
-// started, so its eviction destroys no work.
+// started, so its eviction destroys no work. "a*4" are the pods a-0 to a-3.
 func TestAJobMayBeEvictedBeforeItStarts(t *testing.T) {
 	notStarted := onJob("a", func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodPending

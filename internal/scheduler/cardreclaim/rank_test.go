@@ -11,10 +11,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestPodsOfLowerPriorityAreEvictedFirst: victimOrder Priority, the default, evicts pods of a lower PriorityClass
-// before others, even if that loses more work. Gang a has run for 24 hours on node n and gang b for one hour on node
-// m, so a loses more. The order of the classes is pc-high, pc-medium, pc-normal, pc-low. A class that the policy does
-// not list counts as the lowest.
+// TestPodsOfLowerPriorityAreEvictedFirst: victimOrder Priority, the default, evicts pods of a lower
+// PriorityClass before others, even if that loses more work. Gang a has run for 24 hours on node n and gang b
+// for one hour on node m, so a loses more. The order of the classes is pc-high, pc-medium, pc-normal, pc-low. A
+// class that the policy does not list counts as the lowest. "b*4" are the pods b-0 to b-3.
 func TestPodsOfLowerPriorityAreEvictedFirst(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		classOfA, classOfB string
@@ -45,8 +45,8 @@ func TestPodsOfLowerPriorityAreEvictedFirst(t *testing.T) {
 	}
 }
 
-// TestAHigherPriorityIsEvictedWhereNoLowerOneHelps: gang a is the only one that may be evicted, so its high class does
-// not protect it.
+// TestAHigherPriorityIsEvictedWhereNoLowerOneHelps: gang a is the only one that may be evicted, so its high
+// class does not protect it. "a*4" are the pods a-0 to a-3, "i@n*4" are i-0 to i-3 on node n.
 func TestAHigherPriorityIsEvictedWhereNoLowerOneHelps(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4
@@ -57,8 +57,8 @@ func TestAHigherPriorityIsEvictedWhereNoLowerOneHelps(t *testing.T) {
 }
 
 // TestTheQueueOfLowerPriorityComesBeforeThePriorityClass: the priority of the queue decides before the
-// PriorityClass. Gang a has the higher class, but its queue has priority 10000 and that of b has 20000. So a is evicted,
-// although it loses more work.
+// PriorityClass. Gang a has the higher class, but its queue has priority 10000 and that of b has 20000. So a is
+// evicted, although it loses more work. "a*4" are the pods a-0 to a-3, "i@n*4" are i-0 to i-3 on node n.
 func TestTheQueueOfLowerPriorityComesBeforeThePriorityClass(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue low quota=1000 priority=10000 serviceType=training
@@ -70,8 +70,9 @@ func TestTheQueueOfLowerPriorityComesBeforeThePriorityClass(t *testing.T) {
 	s.runSession(t).expectEvictedAndPlaced(t, "a*4", "i@n*4")
 }
 
-// TestPriorityDecidesBetweenElasticPodsAndGangs: job a has 4 pods of minimum 3, so it can lose one pod. Gang b needs
-// its 4 pods. One card is needed. Of equal priority the elastic pod goes, as a stays able to work.
+// TestPriorityDecidesBetweenElasticPodsAndGangs: job a has 4 pods of minimum 3, so it can lose one pod. Gang b
+// needs its 4 pods. One card is needed. Of equal priority an elastic pod goes, as a stays able to work: that of
+// the lowest class, then of the lowest task priority, then the first by name. "b*4" are the pods b-0 to b-3.
 func TestPriorityDecidesBetweenElasticPodsAndGangs(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change      podChange
@@ -96,10 +97,10 @@ func TestPriorityDecidesBetweenElasticPodsAndGangs(t *testing.T) {
 	}
 }
 
-// TestPodsWithoutDisruptionsAllowedComeLastOfTheirPriority: a PodDisruptionBudget says how many of its pods may be
-// evicted now. The scheduler prefers other victims to pods of which the budget does not allow the eviction. Priority
-// comes first, and the loss of work last. Gang a has run for 24 hours, gang b for one hour, so b loses less. With
-// minimum 3, job a can lose one of its 4 pods.
+// TestPodsWithoutDisruptionsAllowedComeLastOfTheirPriority: a PodDisruptionBudget says how many of its pods may
+// be evicted now. The scheduler prefers other victims to pods of which the budget does not allow the eviction.
+// Priority comes first, and the loss of work last. Gang a has run for 24 hours, gang b for one hour, so b loses
+// less. With minimum 3, job a can lose one of its 4 pods. "a*4" are the pods a-0 to a-3.
 func TestPodsWithoutDisruptionsAllowedComeLastOfTheirPriority(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		minimumOfA  int
@@ -151,9 +152,9 @@ func podDisruptionBudget(app string, allowed int32) *policyv1.PodDisruptionBudge
 	}
 }
 
-// TestHigherPrioritiesAreEvictedOnlyForMoreCards: three gangs of 4 cards have the classes low, normal and medium, and
-// the lowest has run longest. For up to 4 pods the low gang suffices, for up to 8 the normal one goes as well, and for
-// more all three.
+// TestHigherPrioritiesAreEvictedOnlyForMoreCards: three gangs of 4 cards have the classes low, normal and
+// medium, and the lowest has run longest. For up to 4 pods the low gang suffices, for up to 8 the normal one
+// goes as well, and for more all three. "low*4" are the pods low-0 to low-3.
 func TestHigherPrioritiesAreEvictedOnlyForMoreCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods        int

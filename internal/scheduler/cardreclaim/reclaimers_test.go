@@ -15,9 +15,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAGangReclaimsCardsForAllItsPodsOrNone: a gang cannot work with fewer pods than its minimum, so the scheduler
-// evicts no pod for a part of a gang. Node n has 8 cards A, which the training gangs a and b use with 4 pods each.
-// Gang i of inference waits; its min is its minMember.
+// TestAGangReclaimsCardsForAllItsPodsOrNone: a gang cannot work with fewer pods than its minimum, so the
+// scheduler evicts no pod for a part of a gang. Node n has 8 cards A, which the training gangs a and b use with
+// 4 pods each. They are equal, so a goes first, by name. A queue of a row replaces queue inference, which has a
+// quota of 1000. Gang i of inference waits; its min is its minMember. "a*4" are the pods a-0 to a-3, "i@n*8" are
+// i-0 to i-7 on node n.
 func TestAGangReclaimsCardsForAllItsPodsOrNone(t *testing.T) {
 	const queue = "queue inference priority=80000 serviceType=inference "
 
@@ -40,7 +42,7 @@ func TestAGangReclaimsCardsForAllItsPodsOrNone(t *testing.T) {
 			job i queue=inference min=4 pending=4`, wantEvicted: "a*4", wantPlaced: "i@n*4"},
 		"2 pods exist of a minimum of 3: none":      {text: "job i queue=inference min=3 pending=2"},
 		"one of 4 pods never preempts others: none": {text: "job i queue=inference min=4 pending=4", change: onPod("i-2", neverPreempting)},
-		"one of 4 pods is gated: none":              {text: "job i queue=inference min=4 pending=4", change: onPod("i-2", gated)},
+		"one of 4 pods has a scheduling gate: none": {text: "job i queue=inference min=4 pending=4", change: onPod("i-2", gated)},
 		"one of 4 pods has an unbound volume: none": {text: "job i queue=inference min=4 pending=4", change: onPod("i-1", withUnboundVolume)},
 		"one of 3 pods requests no card": {
 			text: "job i queue=inference min=3 pending=3", change: onPod("i-0", withoutCards), wantEvicted: "a*4", wantPlaced: "i@n*3"},
@@ -61,7 +63,7 @@ func TestAGangReclaimsCardsForAllItsPodsOrNone(t *testing.T) {
 }
 
 // TestRunningPodsCountForTheMinimumOfAGang: two pods of gang i run. So it needs cards only for the rest of its
-// minimum, and none if it cannot get the whole rest.
+// minimum, and none if it cannot get the whole rest. "t*6" are the pods t-0 to t-5.
 func TestRunningPodsCountForTheMinimumOfAGang(t *testing.T) {
 	runScenes(t, map[string]sceneCase{
 		"2 of 4 run, 3 wait: cards for all three": {scene: `
@@ -76,8 +78,8 @@ func TestRunningPodsCountForTheMinimumOfAGang(t *testing.T) {
 	})
 }
 
-// TestPodsOfAGangMayRequestDifferentCards: two pods of gang i request card A, and i-1 and i-3 card B. Node n has 4
-// cards A, node m 4 cards B. The gang gets both cards or none.
+// TestPodsOfAGangMayRequestDifferentCards: two pods of gang i request card A, and i-1 and i-3 card B. Node n has
+// 4 cards A, node m 4 cards B. The gang gets both cards or none. "a*4" are the pods a-0 to a-3.
 func TestPodsOfAGangMayRequestDifferentCards(t *testing.T) {
 	requestingB := applyAll(onPod("i-1", requestingCard("B")), onPod("i-3", requestingCard("B")))
 
@@ -98,8 +100,10 @@ func TestPodsOfAGangMayRequestDifferentCards(t *testing.T) {
 	})
 }
 
-// TestAJobOfMinimumOneReclaimsForAsManyPodsAsPossible: the pods of a Deployment work alone, so each of them gets a
-// card as far as cards, quota and CPU go. Node n has 8 cards, which the training gangs a and b use with 4 pods each.
+// TestAJobOfMinimumOneReclaimsForAsManyPodsAsPossible: the pods of a Deployment work alone, so each of them gets
+// a card as far as cards, quota and CPU go. Node n has 8 cards, which the training gangs a and b use with 4 pods
+// each. They are equal, so a goes first, by name. A queue of a row replaces queue inference, which has a quota
+// of 1000. "a*4" are the pods a-0 to a-3, "i@n*3" are i-0 to i-2 on node n.
 func TestAJobOfMinimumOneReclaimsForAsManyPodsAsPossible(t *testing.T) {
 	const queue = "queue inference priority=80000 serviceType=inference "
 
@@ -117,7 +121,7 @@ func TestAJobOfMinimumOneReclaimsForAsManyPodsAsPossible(t *testing.T) {
 			job i queue=inference min=1 pending=9`, wantEvicted: "a*4", wantPlaced: "i@n*3"},
 		"one of 4 pods has an unbound volume: the other 3": {text: "job i queue=inference min=1 pending=4",
 			change: onPod("i-1", withUnboundVolume), wantEvicted: "a*4", wantPlaced: "i-0@n i-2@n i-3@n"},
-		"one of 3 pods is gated: the other 2": {text: "job i queue=inference min=1 pending=3",
+		"one of 3 pods has a scheduling gate: the other 2": {text: "job i queue=inference min=1 pending=3",
 			change: onPod("i-1", gated), wantEvicted: "a*4", wantPlaced: "i-0@n i-2@n"},
 		"no pod preempts others: none": {text: "job i queue=inference min=1 pending=2", change: onJob("i", neverPreempting)},
 	}) {
@@ -130,9 +134,10 @@ func TestAJobOfMinimumOneReclaimsForAsManyPodsAsPossible(t *testing.T) {
 	}
 }
 
-// TestAJobOfMinimumOneUsesWhatCanBeReclaimed: the pods of a Deployment work alone. Each row has another reason why only
-// some of them get a card, or why one victim is chosen and not another. One row has gangs of equal pods: that the larger
-// gangs get nothing must not stop the smaller one.
+// TestAJobOfMinimumOneUsesWhatCanBeReclaimed: the pods of a Deployment work alone. Each row has another reason
+// why only some of them get a card, or why one victim is chosen and not another. One row has gangs of equal
+// pods: that the larger gangs get nothing must not stop the smaller one. "a*4" are the pods a-0 to a-3, "i@n*4"
+// are i-0 to i-3 on node n.
 func TestAJobOfMinimumOneUsesWhatCanBeReclaimed(t *testing.T) {
 	lastFiveRequestB := onJob("i", func(p *corev1.Pod) {
 		if p.Name > "i-4" {
@@ -171,8 +176,10 @@ func TestAJobOfMinimumOneUsesWhatCanBeReclaimed(t *testing.T) {
 	})
 }
 
-// TestAPodGetsOneOfTheCardsThatItAccepts: card=A|B accepts card A, else card B. Node n has 4 cards A and node m 4
-// cards B; the training gangs a and b have used them for 24 hours. So both evictions would lose as much work.
+// TestAPodGetsOneOfTheCardsThatItAccepts: card=A|B accepts card A, else card B. Node n has 4 cards A and node m
+// 4 cards B; the training gangs a and b have used them for 24 hours. So both evictions would lose as much work.
+// A queue of a row replaces queue inference, which has a quota of 1000. "b*4" are the pods b-0 to b-3, "i@m*2"
+// are i-0 and i-1 on node m.
 func TestAPodGetsOneOfTheCardsThatItAccepts(t *testing.T) {
 	const queue = "queue inference priority=80000 serviceType=inference "
 
@@ -197,8 +204,9 @@ func TestAPodGetsOneOfTheCardsThatItAccepts(t *testing.T) {
 	}
 }
 
-// TestTheVictimsDecideBetweenCardsThatAPodAccepts: where a pod may get cards of two nodes, the quota of its queue and
-// the work that would be lost decide. If both evictions lose the same, the first gang by name is evicted.
+// TestTheVictimsDecideBetweenCardsThatAPodAccepts: where a pod may get cards of two nodes, the quota of its
+// queue and the work that would be lost decide. If both evictions lose the same, the first gang by name is
+// evicted. "a*4" are the pods a-0 to a-3, "i@n*2" are i-0 and i-1 on node n.
 func TestTheVictimsDecideBetweenCardsThatAPodAccepts(t *testing.T) {
 	runScenes(t, map[string]sceneCase{
 		"card A or B, the gang with A has run for less time: A": {scene: `
@@ -245,9 +253,9 @@ func TestAPodGetsTheFirstOfItsCardsThatIsFree(t *testing.T) {
 	}
 }
 
-// TestFreeCardsAreUsedBeforeOthersAreReclaimed: node n is full, node m has 8 cards of which 4 are free. The action
-// cardreclaim runs without allocate before it, and still evicts no pod while free cards suffice. Gang c on node m is the
-// cheapest victim.
+// TestFreeCardsAreUsedBeforeOthersAreReclaimed: node n is full, node m has 8 cards of which 4 are free. The
+// action cardreclaim runs without allocate before it, and still evicts no pod while free cards suffice. Gang c
+// on node m is the cheapest victim. "c*4" are the pods c-0 to c-3, "i@m*4" are i-0 to i-3 on node m.
 func TestFreeCardsAreUsedBeforeOthersAreReclaimed(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ waiting, wantEvicted, wantPlaced string }{
 		"a gang of 4":                      {"job i queue=inference min=4 pending=4", "", "i@m*4"},
@@ -267,8 +275,9 @@ func TestFreeCardsAreUsedBeforeOthersAreReclaimed(t *testing.T) {
 	}
 }
 
-// TestReclaimedCardsServeJobsInTheOrderOfPriority: an eviction of a gang may free more cards than one job needs. Jobs
-// of a queue of higher priority, and of higher priority in a queue, choose first. What is left serves the next job.
+// TestReclaimedCardsServeJobsInTheOrderOfPriority: an eviction of a gang may free more cards than one job needs.
+// Jobs of a queue of higher priority, and of higher priority in a queue, choose first. What is left serves the
+// next job. "t*8" are the pods t-0 to t-7, "i@n*3" are i-0 to i-2 on node n.
 func TestReclaimedCardsServeJobsInTheOrderOfPriority(t *testing.T) {
 	runScenes(t, map[string]sceneCase{
 		"8 cards of one gang serve three jobs with 3, 4 and 1 pods": {scene: `
@@ -298,8 +307,9 @@ func TestReclaimedCardsServeJobsInTheOrderOfPriority(t *testing.T) {
 	})
 }
 
-// TestOnlyPodsOfInferenceReclaim: queue mixed has no service type, so its pods name their own. Pod i-1 is of training
-// and reclaims nothing, the other pods of job i are of inference. Node n has 4 cards, which a training gang uses.
+// TestOnlyPodsOfInferenceReclaim: queue mixed has no service type, so its pods name their own. Pod i-1 is of
+// training and reclaims nothing, the other pods of job i are of inference. Node n has 4 cards, which a training
+// gang uses. "t*4" are the pods t-0 to t-3.
 func TestOnlyPodsOfInferenceReclaim(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ waiting, wantEvicted, wantPlaced string }{
 		"a gang of 2, one of them training: none":            {"min=2 pending=2", "", ""},
@@ -346,10 +356,10 @@ func TestWhichJobsReclaimNothing(t *testing.T) {
 	}
 }
 
-// TestShardingLimitsTheNodesOfAScheduler: with Volcano's sharding several schedulers share a cluster, and each has a
-// shard of the nodes. With hard sharding a scheduler uses no other nodes. With soft sharding it prefers free cards of
-// its shard, and reclaims wherever the least work is lost. The gang on node n has run for one hour, that on m for 24
-// hours, so n is the cheaper node.
+// TestShardingLimitsTheNodesOfAScheduler: with Volcano's sharding several schedulers share a cluster, and each
+// has a shard of the nodes. With hard sharding a scheduler uses no other nodes. With soft sharding it prefers
+// free cards of its shard, and reclaims wherever the least work is lost. The gang on node n has run for one
+// hour, that on m for 24 hours, so n is the cheaper node. "t*4" are the pods t-0 to t-3.
 func TestShardingLimitsTheNodesOfAScheduler(t *testing.T) {
 	before := options.ServerOpts.ShardingMode
 	t.Cleanup(func() { options.ServerOpts.ShardingMode = before })

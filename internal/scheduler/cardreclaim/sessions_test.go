@@ -7,9 +7,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestLaterSessionsEvictNoPodTwice: the API server takes time to delete evicted pods. Until they are gone, every new
-// session treats them as evicted, and gives their cards to the pods for which they were evicted. Gang cheap has run for
-// one hour, gang costly for 24.
+// TestLaterSessionsEvictNoPodTwice: the API server takes time to delete evicted pods. Until they are gone, every
+// new session treats them as evicted, and gives their cards to the pods for which they were evicted. Gang cheap
+// has run for one hour, gang costly for 24. "cheap*4" are the pods cheap-0 to cheap-3, "i@n*3" are i-0 to i-2 on
+// node n.
 func TestLaterSessionsEvictNoPodTwice(t *testing.T) {
 	for t, owner := range check.Cases(t, map[string]string{
 		"the evicted pods are deleted":   "",
@@ -34,9 +35,10 @@ func TestLaterSessionsEvictNoPodTwice(t *testing.T) {
 	}
 }
 
-// TestAPodThatOnlyTerminatingPodsKeepOffItsNodeWaits: the gang on node n is evicted for the pod of job i. While its pods
-// terminate, they still conflict with the pod, so the next sessions cannot place it there. It must wait, and not evict
-// the gang on node m as well.
+// TestAPodThatOnlyTerminatingPodsKeepOffItsNodeWaits: the gang on node n is evicted for the pod of job i. While
+// its pods terminate, they still conflict with the pod, so the next sessions cannot place it there. It must
+// wait, and not evict the gang on node m as well. A host port that only job i has conflicts with no pod.
+// "cheap*4" are the pods cheap-0 to cheap-3.
 func TestAPodThatOnlyTerminatingPodsKeepOffItsNodeWaits(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		podsPerNode         string
@@ -62,9 +64,10 @@ func TestAPodThatOnlyTerminatingPodsKeepOffItsNodeWaits(t *testing.T) {
 	}
 }
 
-// TestANewPodReclaimsBesideOneThatWaitsForItsNode: all pods of the scene have the same host port, so each pod of job i
-// needs a node of its own. The gang on node n is evicted for i-1. Then i-2 comes. It cannot share node n with i-1, and
-// reclaims node m. Meanwhile the terminating pods still have the port on node n, so i-1 is not placed yet.
+// TestANewPodReclaimsBesideOneThatWaitsForItsNode: all pods of the scene have the same host port, so each pod of
+// job i needs a node of its own. The gang on node n is evicted for i-1. Then i-2 comes. It cannot share node n
+// with i-1, and reclaims node m. Meanwhile the terminating pods still have the port on node n, so i-1 is not
+// placed yet. "cheap*4" are the pods cheap-0 to cheap-3.
 func TestANewPodReclaimsBesideOneThatWaitsForItsNode(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n,m model=A cards=4
@@ -73,7 +76,7 @@ func TestANewPodReclaimsBesideOneThatWaitsForItsNode(t *testing.T) {
 		job costly queue=training min=4 running=m*4 age=24h
 		job i queue=inference min=1 running=o pending=2 age=24h`, withHostPort(80))
 	last := len(s.Pods) - 1
-	newPod := s.Pods[last]
+	newPod := s.Pods[last] // i-2 comes later
 	s.Pods = s.Pods[:last]
 	s.runSession(t).expectEvictedAndPlaced(t, "cheap*4", "i-1@n")
 
@@ -114,9 +117,10 @@ func TestASessionIsReproducible(t *testing.T) {
 	}
 }
 
-// TestAFailedSearchOfOneServiceTypeIsNotThatOfAnother: inference reclaims from training, whose pods are protected, and
-// urgent reclaims from batch. Within a session the action remembers that no eviction helps the pods a-0 and b-0 of
-// inference. The equal pod c-0 of urgent is in the same queue, and gets its card nevertheless.
+// TestAFailedSearchOfOneServiceTypeIsNotThatOfAnother: inference reclaims from training, whose pods are
+// protected, and urgent reclaims from batch. Within a session the action remembers that no eviction helps the
+// pods a-0 and b-0 of inference. The equal pod c-0 of urgent is in the same queue, and gets its card
+// nevertheless. "t*4" are the pods t-0 to t-3.
 func TestAFailedSearchOfOneServiceTypeIsNotThatOfAnother(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue other quota=1000 priority=20000 serviceType=batch
@@ -152,9 +156,10 @@ func TestNoPodWaitsForAPodThatDoesNotTerminate(t *testing.T) {
 	})
 }
 
-// TestReclaimedCardsAreKeptForTheirGang: a gang of 2 pods reclaims all cards of the nodes n and m. Then node m is
-// cordoned for a while, so the gang cannot start. The free cards of node n are kept for it: the training job
-// waiting-again of 4 pods does not get them. When node m is back, the gang starts.
+// TestReclaimedCardsAreKeptForTheirGang: a gang of 2 pods reclaims all cards of the nodes n and m. Then node m
+// is cordoned for a while, so the gang cannot start. The free cards of node n are kept for it: the training job
+// waiting-again of 4 pods does not get them. When node m is back, the gang starts. "on-m*4" are the pods on-m-0
+// to on-m-3.
 func TestReclaimedCardsAreKeptForTheirGang(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n,m model=A cards=4

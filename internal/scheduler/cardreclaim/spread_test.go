@@ -36,10 +36,11 @@ func spreadOver(topologyKey string) podChange {
 	}
 }
 
-// TestPodsThatSpreadReclaimOnSeveralNodes: only Volcano's predicates know what a pod requires of other pods, and only
-// after an eviction is simulated. If they refuse a node, the search goes on with others. 12 nodes have two cards each,
-// used by gangs of two pods, so each node on which a card is needed costs two pods. zones "a" puts all nodes into zone a,
-// "ab" the nodes into zone a and b in turn.
+// TestPodsThatSpreadReclaimOnSeveralNodes: only Volcano's predicates know what a pod requires of other pods, and
+// only after an eviction is simulated. If they refuse a node, the search goes on with others. 12 nodes have two
+// cards each, used by gangs of two pods, so each node on which a card is needed costs two pods. zones "a" puts
+// all nodes into zone a, "ab" the nodes into zone a and b in turn. With a spread, a node or zone has at most one
+// pod of job i more than another.
 func TestPodsThatSpreadReclaimOnSeveralNodes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods, minimum           int
@@ -48,9 +49,15 @@ func TestPodsThatSpreadReclaimOnSeveralNodes(t *testing.T) {
 		wantEvicted, wantPlaced int
 		wantNodes               int
 	}{
-		"12 pods of minimum one, spread over nodes": {12, 1, "a", spreadOver(corev1.LabelHostname), 24, 12, 12},
-		"a gang of 12 pods, spread over nodes":      {12, 12, "a", spreadOver(corev1.LabelHostname), 24, 12, 12},
-		"a gang of 4 pods, spread over two zones":   {4, 4, "ab", spreadOver(zone), 4, 4, 2},
+		"12 pods of minimum one, spread over nodes": {
+			pods: 12, minimum: 1, zones: "a", spread: spreadOver(corev1.LabelHostname),
+			wantEvicted: 24, wantPlaced: 12, wantNodes: 12},
+		"a gang of 12 pods, spread over nodes": {
+			pods: 12, minimum: 12, zones: "a", spread: spreadOver(corev1.LabelHostname),
+			wantEvicted: 24, wantPlaced: 12, wantNodes: 12},
+		"a gang of 4 pods, spread over two zones": {
+			pods: 4, minimum: 4, zones: "ab", spread: spreadOver(zone),
+			wantEvicted: 4, wantPlaced: 4, wantNodes: 2},
 	}) {
 		s := newSceneWithTwelveFullNodes(tc.zones, fmt.Sprintf("job i queue=inference min=%d pending=%d", tc.minimum, tc.pods), tc.spread).runSession(t)
 		nodes := map[string]bool{}
@@ -64,8 +71,8 @@ func TestPodsThatSpreadReclaimOnSeveralNodes(t *testing.T) {
 	}
 }
 
-// TestAPodReclaimsInTheOnlyZoneThatItMayUse: 11 of the 12 nodes are in zone a, which has a pod that i avoids. So the gang
-// of node n11, the only one in zone b, is evicted.
+// TestAPodReclaimsInTheOnlyZoneThatItMayUse: 11 of the 12 nodes are in zone a, which has a pod that i avoids. So
+// the gang of node n11, the only one in zone b, is evicted. "tn11*2" are the pods tn11-0 and tn11-1.
 func TestAPodReclaimsInTheOnlyZoneThatItMayUse(t *testing.T) {
 	s := newSceneWithTwelveFullNodes("aaaaaaaaaaab", `
 		job avoided queue=inference min=1 running=n00 cards=0

@@ -69,7 +69,7 @@ func TestAQueueOfATreeReclaimsOnlyWhatItDeserves(t *testing.T) {
 			job b queue=xb min=1 running=n*4 age=1h
 			job c queue=ya min=1 running=n*4 age=1h
 			job r queue=xa min=1 pending=3`, wantVictims: "xb 2", wantPlaced: 2},
-		"y has a guarantee of 4 of 8 cards, xa one of 6, of which it uses 4: two of its 4 pods": {text: `
+		"xa uses 4 of its guarantee of 6, and the cards beyond that stay for the guarantee of y, 4: two of 4 pods": {text: `
 			queue x quota=8 deserved=8 guarantee=6
 			queue xa parent=x quota=8 deserved=8 guarantee=6 serviceType=training
 			queue xb parent=x quota=8 deserved=0 serviceType=training
@@ -250,10 +250,11 @@ func TestAVictimQueueOfATreeKeepsWhatItIsDue(t *testing.T) {
 	})
 }
 
-// TestATreeReclaimsOnlyWhatIsInsufficient: pods are evicted only if free cards, or the quotas of the ancestors, do not
-// suffice. If a quota is insufficient, only victims below the same ancestor release it, on whatever node. Each row has
-// its own nodes. Tenants x and y deserve 4 cards and have a quota of 8, and job r reclaims. In a row, a queue replaces
-// the one of the same name, and wantVictims "xb 2" means two pods of queue xb.
+// TestATreeReclaimsOnlyWhatIsInsufficient: pods are evicted only if free cards, or the quotas of the ancestors,
+// do not suffice. If a quota is insufficient, only victims below the same ancestor release it, on whatever node.
+// Each row has its own nodes. Tenants x and y deserve 4 and have a quota of 8, of card A and of card B each. Job
+// r reclaims. In a row, a queue replaces the one of the same name, and wantVictims "xb 2" means two pods of
+// queue xb.
 func TestATreeReclaimsOnlyWhatIsInsufficient(t *testing.T) {
 	const tenants = `
 		queue x quota=8 deserved=4
@@ -302,9 +303,10 @@ func TestATreeReclaimsOnlyWhatIsInsufficient(t *testing.T) {
 	})
 }
 
-// TestCardsThatTheInventoryLacksServeNoGuarantee: the 2 free cards of node n stay for the guarantee of tenant y, 2. So
-// xa must reclaim 2 cards. Job cheap on node m has run for one hour, job costly on node n for 9 hours. The cards of m
-// are not in the inventory, so an eviction there does not help although it loses less.
+// TestCardsThatTheInventoryLacksServeNoGuarantee: the 2 free cards of node n stay for the guarantee of tenant y,
+// 2. So xa must reclaim 2 cards. Job cheap on node m has run for one hour, job costly on node n for 9 hours. The
+// cards of m are not in the inventory, so an eviction there does not help although it loses less. "costly*2" are
+// the pods costly-0 and costly-1, "r@n*2" are r-0 and r-1 on node n.
 func TestCardsThatTheInventoryLacksServeNoGuarantee(t *testing.T) {
 	for t, change := range check.Cases(t, map[string]nodeChange{
 		"node m is cordoned": func(n *corev1.Node) { n.Spec.Unschedulable = true },
@@ -326,9 +328,10 @@ func TestCardsThatTheInventoryLacksServeNoGuarantee(t *testing.T) {
 	}
 }
 
-// TestCardsThatANodeDoesNotOfferAreNotReclaimedInFlatQueues: node m has 2 cards, but its label says one, so new pods
-// get none of them. Both gangs have run for one hour, so their evictions would lose the same. Job r gets the cards of
-// node n, as those of m would not help it.
+// TestCardsThatANodeDoesNotOfferAreNotReclaimedInFlatQueues: node m has 2 cards, but its label says one, so new
+// pods get none of them. Both gangs have run for one hour, so their evictions would lose the same. Job r gets
+// the cards of node n, as those of m would not help it. "a*2" are the pods a-0 and a-1, "r@n*2" are r-0 and r-1
+// on node n.
 func TestCardsThatANodeDoesNotOfferAreNotReclaimedInFlatQueues(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n,m model=A cards=2
@@ -397,10 +400,11 @@ func TestTheMatrixAndTheTreeDoNotTakeTheSameBorrowedCard(t *testing.T) {
 	}
 }
 
-// TestQueuesWithoutTheirTreeEvictNothing: if the operator restarts while the ServiceTypePolicy is deleted, it puts
-// every queue under root and removes deserved. The scheduler still has the arguments of the tree. A queue without
-// deserved deserves its quota, so no queue reclaims what was borrowed. Queue a uses all 8 cards. With the tree queue b
-// takes 4 back, without it none.
+// TestQueuesWithoutTheirTreeEvictNothing: if the operator restarts while the ServiceTypePolicy is deleted, it
+// puts every queue under root and removes deserved. The scheduler still has the arguments of the tree. A queue
+// without deserved deserves its quota, so no queue reclaims what was borrowed. Queue a uses all 8 cards. With
+// the tree queue b takes 4 back, without it none. "new*4" are the pods new-0 to new-3, "r@n*4" are r-0 to r-3 on
+// node n.
 func TestQueuesWithoutTheirTreeEvictNothing(t *testing.T) {
 	const jobs = `
 		node n model=A cards=8

@@ -27,7 +27,7 @@ func TestAFailedSearchIsRepeatedAfterAChangeOnOtherNodes(t *testing.T) {
 		change      func(s *scene)
 		wantVictims string
 	}{
-		"y deserves 4 and uses 4, then a fifth on node m: y has borrowed one": {
+		"y deserves 4 and uses 4, then a fifth on node m: y has borrowed one, so a pod of 2 cards goes": {
 			scene: `
 				queue x quota=8 deserved=4
 				queue xa parent=x quota=8 deserved=2 serviceType=training
@@ -129,9 +129,10 @@ func (s *scene) settle() {
 	}
 }
 
-// TestReclaimedCardsAreNotBorrowedAgain: queue ya deserves 4 cards and has borrowed 2 with its gang of 6. The gang is
-// evicted for the one card that xa lacks, and waits again. After a reclaim ya may not borrow for some minutes. So its
-// job small, of 2 pods, starts within what ya deserves. The gang does not, even when 6 cards are free for it.
+// TestReclaimedCardsAreNotBorrowedAgain: queue ya deserves 4 cards and has borrowed 2 with its gang of 6. The
+// gang is evicted for the one card that xa lacks, and waits again. After a reclaim ya may not borrow for some
+// minutes. So its job small, of 2 pods, starts within what ya deserves. The gang does not, even when 6 cards are
+// free for it. "gang*6" are the pods gang-0 to gang-5.
 func TestReclaimedCardsAreNotBorrowedAgain(t *testing.T) {
 	s := newTree(`
 		queue x quota=8 deserved=4
