@@ -28,7 +28,8 @@ func TestEntriesFillTheFullestSlotWithRoom(t *testing.T) {
 }
 
 // TestDaysAreDroppedBeforeMonths: when the archive is full, the oldest day is dropped from all slots, then the next.
-// Months stay, because bills need them longest. On 2026-11-23 the days up to 2025-10-18 expire. The key of an entry is
+// Months stay, because bills need them longest. Days are kept for 400 days, so on 2026-11-23 those up to 2025-10-18
+// expire. The key of an entry is
 // its day or month, and the part of the sums that it has.
 func TestDaysAreDroppedBeforeMonths(t *testing.T) {
 	var a Archive

@@ -145,8 +145,9 @@ func TestTimeInWhichALeaderCountedIsNotCredited(t *testing.T) {
 	check.Equal(t, "credit", milli(8, time.Minute), totalOf(next, "q"))
 }
 
-// TestEachPartIsCreditedSinceItsOwnTime: a leader stored part 0 with queue a an hour later than part 1 with queue b,
-// and then ended. So the next leader, after two hours, credits each queue since the time of its own part.
+// TestEachPartIsCreditedSinceItsOwnTime: a leader stored part 1 with queue b after a minute, and part 0 with queue a
+// after an hour, and then ended. It had counted 1 minute for b. For a it had counted 2, because a count is taken as true
+// for two minutes. The next leader, two hours after the start, credits each queue since the time of its own part.
 func TestEachPartIsCreditedSinceItsOwnTime(t *testing.T) {
 	letPartsTakeOneSum(t)
 	both := map[Series]card.Count{seriesOf("a"): 1, seriesOf("b"): 1}

@@ -52,9 +52,10 @@ func commandArguments(t *testing.T) map[string][]string {
 	return map[string][]string{"why": {"waits"}, "whatif": {"-f", job}}
 }
 
-// TestEveryCommandSaysThatTheServerIsBad: each command reads from each of badServers: one that is silent, refuses all
-// credentials, has an error of its own, shows a login page, or ends in the middle. It prints one plain sentence about
-// that, and ends with exit code 1. Only version knows something without a server, its own version.
+// TestEveryCommandSaysThatTheServerIsBad: each command that asks a server reads from each of badServers: one that is
+// silent, refuses all credentials, has an error of its own, shows a login page, or breaks off its answer. The command
+// reports one plain sentence about that, in one line for scripts, and ends with exit code 1. Only version also prints
+// something: its own version.
 func TestEveryCommandSaysThatTheServerIsBad(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(empty, nil, 0o600))
@@ -72,7 +73,7 @@ func TestEveryCommandSaysThatTheServerIsBad(t *testing.T) {
 				args := append([]string{command.Name(), "--kubeconfig", empty, "--server", server.URL}, arguments[command.Name()]...)
 				r := runProgram(t.Context(), t, func(p *program) {
 					p.simulate = simulator.Run
-					if name == silentServer { // the others answer, on a busy machine later
+					if name == silentServer { // the other servers answer, but late on a busy machine
 						p.requestTimeout = 200 * time.Millisecond
 					}
 				}, args...)

@@ -28,7 +28,7 @@ func TestTheTabKeyCompletesWordsAndNames(t *testing.T) {
 		"a CardQuota behind another":     {[]string{"top", "ads", ""}, "llm-chat llm-training new"},
 		"a format of top":                {[]string{"top", "-o", ""}, formats},
 		"a format of import, for a file": {[]string{"import", "-o", ""}, "yaml json"},
-		"the namespace of Volcano":       {[]string{"version", "--system-namespace", ""}, "chat"},
+		"the namespace of Cardquota":     {[]string{"version", "--system-namespace", ""}, "chat"},
 		"a namespace":                    {[]string{"top", "--namespace", ""}, "chat"},
 	}) {
 		r := execute(t, objects, mayReadAll, "__complete", tc.args...).exits(exitOK)

@@ -70,7 +70,7 @@ func TestErrorsOfTheConnectionAreExplained(t *testing.T) {
 		wantCode int
 		want     string
 	}{
-		"CardQuotas of another version": {
+		"CardQuota llm is of another version, so its status is not known": {
 			served:   map[string]string{"/api": coreVersions, "/apis": ourGroup, group: ourKinds, quotas: quotasOfOtherVersion},
 			wantCode: exitOK, want: "llm not ready: NotObserved",
 		},

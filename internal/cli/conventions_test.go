@@ -78,7 +78,8 @@ func TestAForbiddenWatchEndsWithAnError(t *testing.T) {
 }
 
 // TestListsArePrintedAsKubectlGetDoes: users have scripts for kubectl get, so all its formats work, with the fields of
-// -o json. The CardQuotas are llm-training and llm-chat of tenant llm, ads of ads, and new of vision.
+// -o json. The CardQuotas are llm-training and llm-chat of tenant llm, ads of ads, and new of vision. The quotas
+// of their first cards are 8, 8, 4 and 2. Of the nodes of fleetWithFaults, cpu-0 has no cards.
 func TestListsArePrintedAsKubectlGetDoes(t *testing.T) {
 	template := filepath.Join(t.TempDir(), "template")
 	check.NoError(t, os.WriteFile(template, []byte("{{range .items}}{{.tenant}} {{end}}"), 0o600))
@@ -93,18 +94,18 @@ func TestListsArePrintedAsKubectlGetDoes(t *testing.T) {
 		"names of CardQuotas": {
 			flatQuotas(), "top llm-chat ads -o name", nil, "cardquota.cardquota.dev/ads\ncardquota.cardquota.dev/llm-chat\n",
 		},
-		"names of nodes": {
+		"names of nodes with cards": {
 			fleetWithFaults(), "inventory --nodes -o name", nil, "node/h200-0\nnode/h200-1\nnode/mig-0\nnode/new-0\n",
 		},
 		"a path": {
 			flatQuotas(), "top -o", []string{"jsonpath={range .items[*]}{.name}={.cards[0].quota} {end}"}, "ads=4 llm-chat=8 llm-training=8 new=2 ",
 		},
-		"a path, as JSON":          {flatQuotas(), "top ads -o jsonpath-as-json={.items[*].name}", nil, "[\n    \"ads\"\n]\n"},
-		"a path to a large number": {million, "top -o jsonpath={.items[0].cards[0].quota}", nil, "1000000"},
-		"a template":               {flatQuotas(), "top -o", []string{"go-template={{len .items}}"}, "4"},
-		"a template in a flag":     {flatQuotas(), "top --template {{.kind}}", nil, "CardUsageList"},
-		"a template in a file":     {flatQuotas(), "top -o go-template-file=" + template, nil, "ads llm llm vision "},
-		"columns": {
+		"a path, as JSON": {flatQuotas(), "top ads -o jsonpath-as-json={.items[*].name}", nil, "[\n    \"ads\"\n]\n"},
+		"a path to a large number, which is not 1e+06": {million, "top -o jsonpath={.items[0].cards[0].quota}", nil, "1000000"},
+		"a template":           {flatQuotas(), "top -o", []string{"go-template={{len .items}}"}, "4"},
+		"a template in a flag": {flatQuotas(), "top --template {{.kind}}", nil, "CardUsageList"},
+		"a template in a file": {flatQuotas(), "top -o go-template-file=" + template, nil, "ads llm llm vision "},
+		"columns: llm-training uses 6 H200 and 3 slices": {
 			flatQuotas(), "top llm-training -o custom-columns=NAME:.name,USED:.cards[*].used", nil, "NAME           USED\nllm-training   6,3\n",
 		},
 		"columns without headers, of a field that does not exist": {

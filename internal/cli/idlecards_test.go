@@ -15,10 +15,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWatchListsNodesSeldom: some H200 are cordoned, so the CardInventory does not say which cards are free, and top --watch has to
-// list all nodes and pods. That is much work for a large cluster, so it does so at most every ten seconds. A change in
-// between is not lost: the reader says when to read again. Node a has 8 H200, node b has 8 and is cordoned. A pod of 3
-// cards is bound to a, so 8 - 3 = 5 are free.
+// TestWatchListsNodesSeldom: some H200 are cordoned, so the CardInventory does not say which cards are free, and top
+// --watch has to list all nodes and pods. That is much work for a large cluster, so it does so at most every ten
+// seconds. A change in between is not lost: the reader says when to read again. Node a has 8 H200, node b has 8 and is
+// cordoned. A pod of 3 cards is bound to a, so 8 - 3 = 5 are free.
 func TestWatchListsNodesSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := []client.Object{
@@ -55,7 +55,7 @@ func TestWatchListsNodesSeldom(t *testing.T) {
 		readFree() // does not put off the next list
 		began := time.Now()
 		<-r.due
-		check.Equal(t, "wait until the next list", 9*time.Second, time.Since(began))
+		check.Equal(t, "wait until the next list", 9*time.Second, time.Since(began)) // 10 s after the first list, of which 1 s has passed
 		check.Equal(t, "free cards after ten seconds", 5, readFree())
 		check.Equal(t, "lists after ten seconds", 2, lists)
 	})

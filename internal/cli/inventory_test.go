@@ -146,8 +146,9 @@ func amdInventory(models ...string) *v1alpha1.CardInventory {
 	return inventory
 }
 
-// TestAMappingThatIsNotKnownIsSaid: the policy is deleted, and the CardInventory has 8 MI210 and 8 MI300X of amd.com/gpu. Two nodes
-// offer 8 each, and nothing says which node has which card. So each command says that, and what helps.
+// TestAMappingThatIsNotKnownIsSaid: the policy is deleted, and the CardInventory has 8 MI210 and 8 MI300X of
+// amd.com/gpu. Two nodes offer 8 each, and nothing says which node has which card. So each command says that, and what
+// helps.
 func TestAMappingThatIsNotKnownIsSaid(t *testing.T) {
 	objects := append(clusterWithUnnamedCards(), builder.Node("b").Resource("amd.com/gpu", "8").Obj(), amdInventory("MI210", "MI300X"))
 	for _, command := range []string{"inventory --nodes", "import research", "why waits -n lab", "doctor"} {
@@ -157,7 +158,7 @@ func TestAMappingThatIsNotKnownIsSaid(t *testing.T) {
 
 // TestMappingsAreInferredFromTheInventory: without the policy, the CardInventory may show which card a resource is. It does if
 // it lists one card for all that nodes without labels offer of the resource. With two cards, or fewer cards than the nodes
-// offer, the mapping is unknown. Nodes with labels need none.
+// offer, the mapping is unknown. A resource of which it lists no card gets no mapping. Nodes with labels need none.
 func TestMappingsAreInferredFromTheInventory(t *testing.T) {
 	amd := func(name string) *builder.NodeBuilder { return builder.Node(name).Resource("amd.com/gpu", "8") }
 	labelled := func(name string) *builder.NodeBuilder {
@@ -205,7 +206,7 @@ func TestMappingsAreInferredFromTheInventory(t *testing.T) {
 		"the user may not list nodes": {
 			cards: []v1alpha1.InventoryCard{listed("MI300X", "amd.com/gpu", 8)},
 		},
-		"one node has labels for MI210, the other has none": {
+		"one node has labels for MI210, the other has none: a mapping would make all 16 cards MI300X": {
 			nodes:       []*builder.NodeBuilder{amd("a"), labelled("b")},
 			cards:       []v1alpha1.InventoryCard{listed("MI210", "amd.com/gpu", 8), listed("MI300X", "amd.com/gpu", 8)},
 			wantUnknown: unknown,

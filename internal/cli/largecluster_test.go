@@ -73,8 +73,9 @@ func TestLongListsComeInPages(t *testing.T) {
 	check.Contains(t, "output", out, "q0 ", "q4999 ", "q9999 ")
 }
 
-// TestAListThatExpiresIsReadAgain: an API server forgets the state of a first page after some minutes. Then the program reads
-// the list again, without pages, and shows each CardQuota once, also those of the first page.
+// TestAListThatExpiresIsReadAgain: an API server forgets the state of a first page after some minutes. Here it refuses the
+// page after the first 500 of 1200 CardQuotas. Then the program reads the list again, without pages, and shows each
+// CardQuota once, also those of the first page.
 func TestAListThatExpiresIsReadAgain(t *testing.T) {
 	const (
 		all     = 1200

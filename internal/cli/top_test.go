@@ -262,7 +262,7 @@ func TestFreeCardsAreThoseThatPodsCanGet(t *testing.T) {
 			treeQuotas(), "top", map[string]string{"institute NVIDIA-H800": "0", "astronomy NVIDIA-H800": "0", "biology NVIDIA-H800": "0"},
 		},
 		"institute has used its 8 H800, and top shows only its child biology": {treeQuotas(), "top biology", map[string]string{"biology NVIDIA-H800": "0"}},
-		"16 - 13 = 3 H200 are free on nodes, of the quotas 8 and 2": {
+		"16 - 13 = 3 H200 are free on nodes, 8 and 2 of the quotas, and no slice of its quota": {
 			append(flatQuotas(), inventoryWith(v1alpha1.InventoryCard{Name: "NVIDIA-H200", Total: 16, Healthy: 16, Allocated: 13})),
 			"top llm-chat llm-training",
 			map[string]string{"llm-chat NVIDIA-H200": "3", "llm-training NVIDIA-H200": "2", "llm-training NVIDIA-H200/mig-1g.18gb-mixed": "0"},

@@ -57,7 +57,7 @@ func TestVersionShowsWhichProgramsFit(t *testing.T) {
 		"fits":    {fits, mayReadAll, "version"},
 		"json":    {fits, mayReadAll, "version -o json"},
 		"differs": {differs, mayReadAll, "version"},
-		"unknown": {digest, mayReadAll, "version"},
+		"unknown": {digest, mayReadAll, "version"}, // an image with a digest states no version
 		"tenant":  {fits, forbid(deployments, &appsv1.DeploymentList{}), "version"},
 		"lab":     {nil, forbidCluster("lab"), "version"}, // a user of namespace lab alone
 		"client":  {nil, mayReadAll, "version --client"},

@@ -26,9 +26,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// twoNodesWithTraining has nodes h200-0 and h200-1 of 8 H200. On h200-0 runs job train of queue research: two pods of 4 cards, with
-// a checkpoint 90 minutes ago. Queue research has a quota of 16 and is reclaimable. Queue chat, of inference, has a quota of
-// 12, uses nothing, and is not reclaimable.
+// twoNodesWithTraining has nodes h200-0 and h200-1 of 8 H200. On h200-0 runs job train of queue research: two pods of 4
+// cards, with a checkpoint 90 minutes ago. Queue research has a quota of 16 and is reclaimable. Queue chat, of
+// inference, has a quota of 12, uses nothing, and is not reclaimable.
 func twoNodesWithTraining() []client.Object {
 	chat := builder.Queue("chat-queue").Quota(`{"NVIDIA-H200":12}`).ServiceType("inference").Capability("64", "1Ti").Priority(80000).Obj()
 	research := builder.Queue("research").Quota(`{"NVIDIA-H200":16}`).ServiceType("training").Capability("64", "1Ti").Priority(20000).Obj()
@@ -74,19 +74,21 @@ func twoNodesWithTraining() []client.Object {
 }
 
 // TestWhatIfAnswersFromASimulation: the scheduler runs on a copy of the cluster and nothing is changed. testdata/serve.yaml is a
-// Deployment of inference. The golden files have what would happen if it were created, with another quota, with one more
-// node, or if node h200-0 were drained. If the workload would wait, the exit code says so.
+// Volcano job of queue chat, of inference: a gang of 3 pods of 4 H200 each. The golden file of each row has what would
+// happen if it were created, with another quota, with one more node, or if node h200-0 were drained. If the gang would
+// wait, the exit code says so.
 func TestWhatIfAnswersFromASimulation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		command  string
 		wantCode int
 	}{
-		"displaces": {"whatif -n lab -f testdata/serve.yaml -o wide", exitOK},
-		"waits":     {"whatif -n lab -f testdata/serve.yaml --quota chat:NVIDIA-H200=4", exitWaits},
-		"nodes":     {"whatif -n lab -f testdata/serve.yaml --add-nodes 1:NVIDIA-H200", exitOK},
-		"drain":     {"whatif -n lab --drain h200-0", exitOK},
-		"quota":     {"whatif -n lab -f testdata/serve.yaml --drain h200-0 --quota research-quota:NVIDIA-H200=0", exitWaits},
-		"yaml":      {"whatif -n lab -f testdata/serve.yaml -o yaml", exitOK},
+		"displaces": {"whatif -n lab -f testdata/serve.yaml -o wide", exitOK},                       // 12 cards requested, 8 free
+		"waits":     {"whatif -n lab -f testdata/serve.yaml --quota chat:NVIDIA-H200=4", exitWaits}, // 12 cards requested of a quota of 4
+		"nodes":     {"whatif -n lab -f testdata/serve.yaml --add-nodes 1:NVIDIA-H200", exitOK},     // 8 + 8 cards are free
+		"drain":     {"whatif -n lab --drain h200-0", exitOK},                                       // job train moves to h200-1
+		// 12 cards are requested, and the only other node has 8. The drained pods of research have no quota any more.
+		"quota": {"whatif -n lab -f testdata/serve.yaml --drain h200-0 --quota research-quota:NVIDIA-H200=0", exitWaits},
+		"yaml":  {"whatif -n lab -f testdata/serve.yaml -o yaml", exitOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := execute(t, twoNodesWithTraining(), mayReadAll, tc.command).exits(tc.wantCode)
@@ -151,15 +153,15 @@ func TestWhatIfEndsAtOnce(t *testing.T) {
 }
 
 // TestWhatIfSaysThatItSimulates: if the simulation takes long, a person on a terminal reads what happens, once. A script does not,
-// and nothing is said if the simulation ends before that.
+// and nothing is said of a short simulation. The cluster is twoNodesWithTraining, with 2 nodes and 2 pods.
 func TestWhatIfSaysThatItSimulates(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		isTerminal, takesLong bool
 		want                  string
 	}{
-		"a long simulation, on a terminal": {true, true, "The scheduler runs on a snapshot of 2 nodes and 2 pods. Ctrl-C ends it.\n"},
-		"a long simulation, in a script":   {false, true, ""},
-		"a short simulation":               {true, false, ""},
+		"a long simulation, on a terminal":  {true, true, "The scheduler runs on a snapshot of 2 nodes and 2 pods. Ctrl-C ends it.\n"},
+		"a long simulation, in a script":    {false, true, ""},
+		"a short simulation, on a terminal": {true, false, ""},
 	}) {
 		after := make(chan time.Time)
 		r := runWhatIf(t.Context(), t, tc.isTerminal, after, func() simulation.Result {
@@ -206,8 +208,8 @@ func TestWhatIfRefusesWhatItCannotSimulate(t *testing.T) {
 	}
 }
 
-// TestWhatIfNamesMissingRights: a simulation without all nodes and pods would be wrong, so there is no answer. The error names each
-// right that the user lacks, here two.
+// TestWhatIfNamesMissingRights: a simulation without all nodes and pods would be wrong, so there is no answer. The
+// error names each right that the user lacks, here two.
 func TestWhatIfNamesMissingRights(t *testing.T) {
 	refuse := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		switch list.(type) {
@@ -235,8 +237,9 @@ func newConfiguration(namespace, text string) client.Object {
 }
 
 // TestWhatIfFindsTheConfiguration: the simulated scheduler has the configuration of the cluster, which is in a ConfigMap in the
-// namespace of the operator. If it is not found there, the simulation takes what the operator would write, and a note says so.
-// Before the installation there is no ConfigMap to find, so there is no note.
+// namespace of the operator. Whatif looks for it in volcano-system, or in the namespace that the user names, and then beside
+// the Deployment of the operator. If it finds none, the simulation takes what the operator would write, and a note says so.
+// Before the installation, when there is no policy, there is no note.
 func TestWhatIfFindsTheConfiguration(t *testing.T) {
 	const note = "note: namespace volcano-system has no ConfigMap cardquota-scheduler-configmap, so the answer is that of the " +
 		"configuration that the operator would write. If Cardquota is in another namespace, write --system-namespace"
@@ -247,8 +250,8 @@ func TestWhatIfFindsTheConfiguration(t *testing.T) {
 	}
 
 	written := defaultConfiguration()
-	changed := written + "# changed\n"
-	installed := policyWithScheduler("")
+	changed := written + "# changed\n"   // what the ConfigMap has
+	installed := policyWithScheduler("") // the policy
 	noDeployments := forbid(schema.GroupResource{Group: "apps", Resource: "deployments"}, &appsv1.DeploymentList{})
 	for t, tc := range check.Cases(t, map[string]struct {
 		objects        []client.Object
@@ -263,15 +266,15 @@ func TestWhatIfFindsTheConfiguration(t *testing.T) {
 		"operator and ConfigMap are in namespace cards": {
 			objects: []client.Object{installed, managerIn("cards"), newConfiguration("cards", changed)}, want: changed,
 		},
-		"in namespace cards, which the user names": {
+		"the ConfigMap is in namespace cards, which the user names": {
 			objects: []client.Object{installed, newConfiguration("cards", changed)}, intercept: noDeployments,
 			args: []string{"--system-namespace", "cards"}, want: changed,
 		},
-		"in namespace cards, and the user may not list Deployments": {
+		"the ConfigMap is in namespace cards, and the user may not list Deployments": {
 			objects: []client.Object{installed, managerIn("cards"), newConfiguration("cards", changed)}, intercept: noDeployments,
 			want: written, wantNote: note,
 		},
-		"the operator has not written it yet": {
+		"the operator has not written the ConfigMap yet": {
 			objects: []client.Object{installed, managerIn("volcano-system")}, want: written, wantNote: note,
 		},
 	}) {
@@ -291,7 +294,7 @@ func TestWhatIfFindsTheConfiguration(t *testing.T) {
 }
 
 // TestWhatIfSaysThatTheSchedulerIsAnotherRelease: whatif v0.2.1 simulates with its own scheduler. If the one of the cluster is of
-// another minor version, a note says that the answer may differ.
+// another minor version, a note says that the answer may differ. A version that is unknown is not compared.
 func TestWhatIfSaysThatTheSchedulerIsAnotherRelease(t *testing.T) {
 	defer func(version string) { build.Version = version }(build.Version)
 	build.Version = "v0.2.1"
@@ -322,8 +325,10 @@ func waitingFor(name, queue string, count int) []client.Object {
 	return []client.Object{group, pod}
 }
 
-// TestWhatIfNamesTheWaitingWorkloadsThatWouldRun: pods first and second of queue chat wait for 8 H200 each. The quota of chat is 12,
-// and node h200-1 has 8 cards free. A question without a file is about what waits already; with a file, others are named too.
+// TestWhatIfNamesTheWaitingWorkloadsThatWouldRun: pods first and second of queue chat wait for 8 H200 each. The quota
+// of chat is 12, and node h200-1 has 8 cards free. A question without a file is about what waits already. With a file,
+// the answer adds what of that would run too. RUNS and WAITS are columns of the tables of what would run, and of what
+// would still wait.
 func TestWhatIfNamesTheWaitingWorkloadsThatWouldRun(t *testing.T) {
 	wait := append(waitingFor("first", "chat", 8), waitingFor("second", "chat", 8)...)
 	for t, tc := range check.Cases(t, map[string]struct {

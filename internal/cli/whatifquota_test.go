@@ -49,7 +49,9 @@ func quotaTree() []client.Object {
 }
 
 // TestWhatIfQuotaChangesWhatAUserWouldChange: --quota simulates that a user edits the quota of a CardQuota. That does not change
-// deserved where it is written. Admission is asked whether it would accept the quota, if the user may read what that takes.
+// deserved where the spec has it, such as 8 in chat. The spec of free leaves it out, so free deserves its quota. Both have
+// parent top with a quota of 12. If admission would refuse the new quota, or if the user may not read enough to know, a
+// note says so.
 func TestWhatIfQuotaChangesWhatAUserWouldChange(t *testing.T) {
 	noList := forbid(cardQuotas, &v1alpha1.CardQuotaList{})
 

@@ -70,9 +70,10 @@ func whyInLab(t *testing.T, objects []client.Object, workload string) string {
 	return execute(t, objects, mayReadAll, "why -n lab "+workload).oneLine()
 }
 
-// TestWhyExplainsPodsJobsAndPodGroups: the golden files have the explanations of what waits in clusterWithOneFreeCard, by the name
-// of a pod, a job or a PodGroup. The exit code says whether the workload waits. A tenant, who may not list nodes, reads no
-// name of a workload of another namespace (secret).
+// TestWhyExplainsPodsJobsAndPodGroups: the golden files have the explanations of what waits in clusterWithOneFreeCard,
+// by the name of a pod, a job or a PodGroup. Pod elsewhere names another scheduler, and pod gated has a scheduling
+// gate. The exit code says whether the workload waits. A tenant, who may not list nodes, reads no name of a workload of
+// another namespace (secret).
 func TestWhyExplainsPodsJobsAndPodGroups(t *testing.T) {
 	noNodes := forbid(schema.GroupResource{Resource: "nodes"}, &corev1.NodeList{})
 
@@ -107,8 +108,8 @@ func TestWhyExplainsPodsJobsAndPodGroups(t *testing.T) {
 	}
 }
 
-// TestWhyReadsTheFleetOnlyForWhatWaits: all nodes and the pods of all namespaces are many objects. Why lists them only for a workload
-// that waits for cards: not for one that runs, has another scheduler, or has a scheduling gate.
+// TestWhyReadsTheFleetOnlyForWhatWaits: all nodes and the pods of all namespaces are many objects. Why lists them only
+// for a workload that waits for cards: not for one that runs, has another scheduler, or has a scheduling gate.
 func TestWhyReadsTheFleetOnlyForWhatWaits(t *testing.T) {
 	for asked, want := range map[string]bool{
 		"job.batch.volcano.sh/runs": false,
@@ -148,8 +149,8 @@ func TestWhyWithoutThePolicyKnowsMappedCards(t *testing.T) {
 		lacks("UnknownCard")
 }
 
-// TestWhyFindsTheReplicaSetOfADeployment: pods of a Deployment belong to its ReplicaSets, here web-abc and web-def, but status.blocked
-// has the Deployment. A user may name either. ReplicaSet web does not exist.
+// TestWhyFindsTheReplicaSetOfADeployment: pods of a Deployment belong to its ReplicaSets, here web-abc and web-def, but
+// status.blocked has the Deployment. A user may name either. ReplicaSet web does not exist.
 func TestWhyFindsTheReplicaSetOfADeployment(t *testing.T) {
 	podOf := func(hash string) client.Object {
 		pod := newPod("web-"+hash+"-0", "roomy", 2).Owner("apps/v1", "ReplicaSet", "web-"+hash).Label("pod-template-hash", hash)
@@ -313,9 +314,9 @@ func TestWhyOfAGangShowsWhatItLacks(t *testing.T) {
 	}
 }
 
-// TestWhyOfATenantUsesItsLocalCardQuota: a user with a RoleBinding in namespace lab may read no CardQuota, but the LocalCardQuota of
-// its queue. If that lists the job, why shows the entry, else what the scheduler states about the pod. Both say that
-// the quota is exhausted.
+// TestWhyOfATenantUsesItsLocalCardQuota: a user with a RoleBinding in namespace lab may read no CardQuota, but the
+// LocalCardQuota of its queue. If that lists the job, why shows the entry, else what the scheduler states about the
+// pod. Both say that the quota is exhausted.
 func TestWhyOfATenantUsesItsLocalCardQuota(t *testing.T) {
 	unlisted := localQuota()
 	listed := localQuota()

@@ -17,9 +17,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// clusterFullOfTraining has node h200-0 with 8 H200, which two pods of job train hold: train-0 for one minute now, train-1 for six.
-// Policy: inference reclaims from training, and training keeps its cards for ten minutes at least. Pod ads/chat-0 of inference
-// waits for 2 H200, with this message.
+// clusterFullOfTraining has node h200-0 with 8 H200, which two pods of job train hold: train-0 for one minute now,
+// train-1 for six. Policy: inference reclaims from training, and training keeps its cards for ten minutes at least. Pod
+// ads/chat-0 of inference waits for 2 H200, with this message.
 func clusterFullOfTraining(group *builder.PodGroupBuilder, message string, further ...client.Object) []client.Object {
 	policy := policyWithScheduler("v0.2.0")
 	policy.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{
@@ -51,8 +51,8 @@ func TestWhyNamesTheEndOfAMinimumRuntime(t *testing.T) {
 	execute(t, clusterFullOfTraining(protected, saysFull), mayReadAll, "why -n ads chat-0").lacks("minimum runtime")
 }
 
-// TestWhyNamesTaintsAndCordons: nodes h200-1 and h200-2 have 8 H200 free each. The first is cordoned and the second has a taint, so
-// the pod waits for them and not for cards. Why names both, and what lifts the cordon.
+// TestWhyNamesTaintsAndCordons: nodes h200-1 and h200-2 have 8 H200 free each. The first is cordoned and the second has
+// a taint, so the pod waits for them and not for cards. Why names both, and what lifts the cordon.
 func TestWhyNamesTaintsAndCordons(t *testing.T) {
 	objects := clusterFullOfTraining(builder.PodGroup("lab", "train").Queue("lab"),
 		"0/3 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint {dedicated: infra}, 1 node(s) were unschedulable.",
@@ -138,8 +138,8 @@ func TestWhyIsAboutTheNamedPod(t *testing.T) {
 		"waits to start in queue llm for 5m (NodesUnsuitable): every node refuses the pod.")
 }
 
-// TestWhySaysThatAJobRunsBelowItsMinimum: job tf needs two pods to run. One runs and holds cards with which the job cannot work, and
-// the other one waits for cards.
+// TestWhySaysThatAJobRunsBelowItsMinimum: job tf needs two pods to run. One runs and holds cards with which the job
+// cannot work, and the other one waits for cards.
 func TestWhySaysThatAJobRunsBelowItsMinimum(t *testing.T) {
 	const saysFew = "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."
 	group := groupOfTF().MinMember(2).Phase(v1beta1.PodGroupRunning).Obj()
@@ -199,7 +199,7 @@ func TestWhyCountsTheWholeGangUntilItIsEnqueued(t *testing.T) {
 		"Pending, and its minimum is 4 cards": {
 			v1beta1.PodGroupPending, "4", []string{"free cards No 1 of 8 healthy NVIDIA-H200; its gang needs 4 to start"}, nil,
 		},
-		"Inqueue": {
+		"Inqueue: the quota is checked for each pod, not for the whole gang": {
 			v1beta1.PodGroupInqueue, "10",
 			[]string{"quota of roomy No 0/8 NVIDIA-H200 used, 8 free; the scheduler refuses 10 at once"}, []string{"the whole gang"},
 		},

@@ -46,7 +46,8 @@ func (q waitingJob) objects() []client.Object {
 // TestWhyKnowsTheOrderOfTheQueue: Volcano tries the PodGroups of a queue by their PriorityClass, then by age. Job own
 // has priority 0 and is 5 minutes old. Before it come 2 jobs of class high and 3 older ones. Of these one has no pods,
 // and one has a class that does not exist, which counts as 0. Jobs of class high that run, have ended, or are of
-// another queue or scheduler are not in the order. Without PriorityClasses only status.blocked says who waits longer.
+// another queue or scheduler are not in the order. Without PriorityClasses only status.blocked, which is empty here,
+// says who waits longer.
 func TestWhyKnowsTheOrderOfTheQueue(t *testing.T) {
 	roomy := countedQuota("roomy", "llm", "training", v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Free: 8, Physical: 8}).Obj()
 	objects := append(clusterWithOneFreeCard()[:4], roomy, builder.PriorityClass("high", 1000), builder.PriorityClass("low", -5))
@@ -87,10 +88,10 @@ func TestWhyKnowsTheOrderOfTheQueue(t *testing.T) {
 		prints(gate+"priority 0, nothing in the queue waits longer", "may not list priorityclasses.scheduling.k8s.io")
 }
 
-// TestAheadIsThePlaceInTheOrderOfVolcano: up to six jobs of a queue wait, with random PriorityClasses, minimums and running pods, each
-// of another age. For each job why counts what comes first. The oracle opens a session of Volcano with its plugins priority
-// and gang, and counts the jobs that its JobOrderFn places before. The cluster is written as a text: "min=2 running=n*3
-// pending=1" is a gang that needs 2 pods, of which 3 run on node n and 1 waits.
+// TestAheadIsThePlaceInTheOrderOfVolcano: up to six jobs of a queue wait, with random PriorityClasses, minimums and
+// running pods, each of another age. For each job why counts what comes first. The oracle opens a session of Volcano
+// with its plugins priority and gang, and counts the jobs that its JobOrderFn places before. The cluster is written as
+// a text: "min=2 running=n*3 pending=1" is a gang that needs 2 pods, of which 3 run on node n and 1 waits.
 func TestAheadIsThePlaceInTheOrderOfVolcano(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		standard := rapid.Int32Range(-1, 1).Draw(t, "standard")
@@ -152,8 +153,9 @@ func TestAheadIsThePlaceInTheOrderOfVolcano(t *testing.T) {
 	})
 }
 
-// TestWhyAnotherJobComesFirst: Volcano orders jobs by priority, then those whose minimum of pods is not ready (plugin gang), then by
-// age. The explanation counts another job by the first of these reasons for which it comes before the own one, or not at all.
+// TestWhyAnotherJobComesFirst: Volcano orders jobs by priority, then those whose minimum of pods is not ready (plugin
+// gang), then by age. The explanation counts another job by the first of these reasons for which it comes before the
+// own one, or not at all.
 func TestWhyAnotherJobComesFirst(t *testing.T) {
 	const (
 		isReady    = true // its minimum runs
@@ -214,9 +216,9 @@ func TestWhichPodsCountForAMinimum(t *testing.T) {
 	}
 }
 
-// TestAPodGroupWithoutAClassHasTheDefaultPriority: PriorityClass standard, with priority 7, is the default of the cluster. It counts
-// for a PodGroup without a class, or with one that does not exist. The PodGroup needs 2 pods, so with 2 ready pods its
-// minimum runs, and with 1 it does not.
+// TestAPodGroupWithoutAClassHasTheDefaultPriority: PriorityClass standard, with priority 7, is the default of the
+// cluster. It counts for a PodGroup without a class, or with one that does not exist. The PodGroup needs 2 pods, so
+// with 2 ready pods its minimum runs, and with 1 it does not.
 func TestAPodGroupWithoutAClassHasTheDefaultPriority(t *testing.T) {
 	standard := builder.PriorityClass("standard", 7)
 	standard.GlobalDefault = true

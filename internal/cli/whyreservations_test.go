@@ -59,7 +59,8 @@ func TestAJobWithPodsIsNotCalledEmpty(t *testing.T) {
 }
 
 // TestOnlyTheMinimumIsReserved: job works has ten pods of one card each, and starts with two. So it waits for 2 cards with its
-// reservation, and for 1 when one more of its pods runs already. Pod next-0 waits for 7 cards.
+// reservation, and for 1 when one more of its pods runs already. Why of pod next-0, which waits for 7 cards of the same quota
+// of 8, names job works with this number.
 func TestOnlyTheMinimumIsReserved(t *testing.T) {
 	objects := slices.Concat(clusterWithOneFreeCard(), []client.Object{groupOfWorks().Obj()}, podsOfWorks(10, 1), nextOfRoomy(7, 9)) // 9 = 2 reserved + 7
 	check.Contains(t, "no pod of works runs", whyInLab(t, objects, "next-0"), "Job lab/works (PodGroup works) waits for 2 NVIDIA-H200.")
@@ -68,9 +69,10 @@ func TestOnlyTheMinimumIsReserved(t *testing.T) {
 	check.Contains(t, "one pod of works runs", whyInLab(t, objects, "next-0"), "(PodGroup works) waits for 1 NVIDIA-H200.")
 }
 
-// TestAGangIsCountedWithAllItsPods: a gang needs four pods, and each requests one card. The user names one of them, or the
-// PodGroup. If all four exist, why does not say that pods are missing. If two wait and one has succeeded, there are three. The
-// PodGroup counts the succeeded pod, which also still exists and must not count twice.
+// TestAGangIsCountedWithAllItsPods: a gang needs four pods, and each requests one card. The user, who may not list
+// nodes, names one of them, or the PodGroup. If all four exist, why does not say that pods are missing. If two wait and
+// one has succeeded, there are three. The PodGroup counts the succeeded pod, which also still exists and must not count
+// twice.
 func TestAGangIsCountedWithAllItsPods(t *testing.T) {
 	const message = "pod group is not ready, 4 Pending, 4 minAvailable; Pending: 1 Unschedulable, 3 Schedulable"
 	gang := func(succeeded int32, pods []*corev1.Pod) []client.Object {

@@ -109,8 +109,8 @@ func TestWhySaysThatPodsCouldNotBeCreated(t *testing.T) {
 
 // TestWhyForgetsAFailureAfterWhichPodsCame: events stay for an hour, and an ordered StatefulSet, or a Job between two
 // attempts, always has fewer pods than it wants. So a failure to create pods is shown only if it is newer than all
-// pods and than the workload. Pods must be missing, and the user must ask about the workload, not about a pod. Pods
-// and failures are 1 or 9 minutes old.
+// pods and than the workload. Pods must be missing, and the user must ask about the workload, not about a pod. In the
+// rows "failed" is the creation of a pod, 1 or 9 minutes ago.
 func TestWhyForgetsAFailureAfterWhichPodsCame(t *testing.T) {
 	const refused = "pods are forbidden: write schedulerName: volcano"
 	failedAgo := func(kind, name string, minutes time.Duration) client.Object {
@@ -144,7 +144,7 @@ func TestWhyForgetsAFailureAfterWhichPodsCame(t *testing.T) {
 		"failed 1 minute ago, and the user asks about a pod": {
 			[]client.Object{statefulSet(2), podOfSet("db-0", 9), podOfSet("db-1", 9), failedAgo("StatefulSet", "db", 1)}, "db-0", false,
 		},
-		"failed 9 minutes ago, an attempt of the Job failed 1 minute ago": {
+		"failed 9 minutes ago, a pod of the Job was created 1 minute ago and has ended": {
 			[]client.Object{inLab(&batchv1.Job{}, "a6"), failedPod, failedAgo("Job", "a6", 9)}, "job.batch/a6", false,
 		},
 		"failed 9 minutes ago, the job was created again 1 minute ago": {
@@ -296,8 +296,8 @@ func TestWhyNamesTheJobThatReservesTheCards(t *testing.T) {
 		Lacks("other-queue waits", "pending waits", "next waits for 4 NVIDIA-H200 and")
 }
 
-// TestAReservationNamesTheCardsOfTheRequest: PodGroup any has reserved 8 cards and names none, so it may have any card of the fleet.
-// To pod next-0, which requests H200, it is named as a reservation of H200.
+// TestAReservationNamesTheCardsOfTheRequest: PodGroup any has reserved 8 cards and names none, so it may have any card
+// of the fleet. To pod next-0, which requests H200, it is named as a reservation of H200.
 func TestAReservationNamesTheCardsOfTheRequest(t *testing.T) {
 	const saysReserved = "Queue <roomy> has insufficient <NVIDIA-H200> quota: requested <4>, total would be <12>, but capability is <8>"
 	objects := append(clusterWithOneFreeCard(),
@@ -306,9 +306,9 @@ func TestAReservationNamesTheCardsOfTheRequest(t *testing.T) {
 	check.Contains(t, "why", whyInLab(t, objects, "next-0"), "PodGroup lab/any waits for 8 NVIDIA-H200 and has no pods.")
 }
 
-// TestWhyShowsTheLastEviction: job train waits, because it was evicted 12 minutes ago. The event of a reclaim on the job says most.
-// Without it, the event on its pod does, also if the pod was created again with another UID. Events of another job are not
-// shown.
+// TestWhyShowsTheLastEviction: job train waits, because it was evicted 12 minutes ago. The event of a reclaim on the
+// job says most. Without it, the event on its pod does, also if the pod was created again with another UID. Events of
+// another job are not shown.
 func TestWhyShowsTheLastEviction(t *testing.T) {
 	const message = "4 card(s) are reclaimed for 1 job of service type inference: the whole job is evicted; 52 card-seconds of work are lost"
 	reclaimed := eventOf("Job", "train", "CardsReclaimed", message, 12*time.Minute)
@@ -326,8 +326,8 @@ func TestWhyShowsTheLastEviction(t *testing.T) {
 	check.Text(t, "with an event on job other", why(ofOther)).Lacks("eviction")
 }
 
-// TestWhyCountsThePodsOfAGang: PodGroup g needs 2 pods, and one exists. The scheduler cannot create it, so the user creates one more
-// or lowers the minimum.
+// TestWhyCountsThePodsOfAGang: PodGroup g needs 2 pods, and one exists. The scheduler cannot create the second, so the user
+// creates it or lowers the minimum.
 func TestWhyCountsThePodsOfAGang(t *testing.T) {
 	objects := append(clusterWithOneFreeCard(), builder.PodGroup("lab", "g").Queue("roomy").MinMember(2).Phase(v1beta1.PodGroupInqueue).Obj(),
 		newPod("g-0", "roomy", 1).PodGroup("g").Unschedulable("pod group is not ready, 1 Pending, 2 minAvailable; Pending: 1 Unschedulable").Obj())
@@ -335,8 +335,10 @@ func TestWhyCountsThePodsOfAGang(t *testing.T) {
 		"(GangIncomplete): the gang needs 2 pods, 1 exists.", "Create 1 pod more of PodGroup g, or lower its minMember to 1.")
 }
 
-// TestWhyOfAGangKnowsItsController: a gang needs 4 pods, and one exists. If its controller wants fewer than 4, why names the field to
-// raise. If it wants 4, it has not created them yet, and its events say why.
+// TestWhyOfAGangKnowsItsController: a gang needs 4 pods, and one exists. If its controller wants fewer than 4, why
+// names the field to raise; a DaemonSet has none, so there the user lowers the minimum. A StatefulSet that creates a
+// pod only when the one before is ready never completes the gang. Any other controller that wants 4 has not created
+// them yet, and its events say why.
 func TestWhyOfAGangKnowsItsController(t *testing.T) {
 	four := ptr.To(int32(4))
 	inParallel := appsv1.StatefulSetSpec{Replicas: four, PodManagementPolicy: appsv1.ParallelPodManagement}
@@ -377,7 +379,8 @@ func TestWhyOfAGangKnowsItsController(t *testing.T) {
 	}
 }
 
-// TestWhyOfAGangWithoutTheRightToReadIt: the user may not list PodGroups. The message of the scheduler has the numbers: 1 pod of 3.
+// TestWhyOfAGangWithoutTheRightToReadIt: the user may not list PodGroups. The message of the scheduler has the numbers:
+// 1 pod of 3.
 func TestWhyOfAGangWithoutTheRightToReadIt(t *testing.T) {
 	objects := append(clusterWithOneFreeCard(),
 		newPod("g-0", "roomy", 1).PodGroup("g").Unschedulable("pod group is not ready, 1 Pending, 3 minAvailable; Pending: 1 Unschedulable").Obj())
@@ -385,9 +388,9 @@ func TestWhyOfAGangWithoutTheRightToReadIt(t *testing.T) {
 	execute(t, objects, noPodGroups, "why -n lab g-0").prints("(GangIncomplete): the gang needs 3 pods, 1 exists.", "Create 2 pods more of PodGroup g")
 }
 
-// TestWhyIsAboutThePodThatIsRefused: of job tf, pod tf-a-0 requests 1 H200 and would fit, and tf-b-0 requests 5. Queue llm has a quota
-// of 4 and uses 3, so tf-b-0 never fits, and the gang waits for ever. So why explains tf-b-0: it lacks 3 + 5 - 4 = 4 cards,
-// and both pods together 5. It does not advise to ask again later.
+// TestWhyIsAboutThePodThatIsRefused: of job tf, pod tf-a-0 requests 1 H200 and would fit, and tf-b-0 requests 5. Queue
+// llm has a quota of 4 and uses 3, so tf-b-0 never fits, and the gang waits for ever. So why explains tf-b-0: it lacks
+// 3 + 5 - 4 = 4 cards, and both pods together 5. It does not advise to ask again later.
 func TestWhyIsAboutThePodThatIsRefused(t *testing.T) {
 	const refused = "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <8>, but capability is <4>"
 	const ofGang = "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable. Origin reason is tf-b-0: " + refused
@@ -401,8 +404,9 @@ func TestWhyIsAboutThePodThatIsRefused(t *testing.T) {
 		Lacks("Ask again")
 }
 
-// TestWhyOfACardWithoutLabels: node new offers 8 nvidia.com/gpu, and no label says which card that is. It may be the NVIDIA-B300 that a
-// pod requests, so why does not say that this name is wrong. A pod that requests H200 may also have meant NVIDIA-H200.
+// TestWhyOfACardWithoutLabels: node new offers 8 nvidia.com/gpu, and no label says which card that is. It may be the
+// NVIDIA-B300 that a pod requests, so why does not say that this name is wrong. A pod that requests H200 may also have
+// meant NVIDIA-H200.
 func TestWhyOfACardWithoutLabels(t *testing.T) {
 	objects := append(clusterWithOneFreeCard(), builder.Node("new").Resource(builder.GPU, "8").Obj(),
 		newPod("b300", "roomy", 4).Card("NVIDIA-B300").
@@ -420,8 +424,8 @@ func TestWhyOfACardWithoutLabels(t *testing.T) {
 	check.Contains(t, "why of H200", whyInLab(t, objects, "bare"), "Or did you mean NVIDIA-H200?")
 }
 
-// TestWhyOfADeletedCardQuota: CardQuota llm is being deleted, and its finalizer keeps it until its pods have ended. Its queue gives no
-// more cards, and an edit would have no effect.
+// TestWhyOfADeletedCardQuota: CardQuota llm is being deleted, and its finalizer keeps it until its pods have ended. Its
+// queue gives no more cards, and an edit would have no effect.
 func TestWhyOfADeletedCardQuota(t *testing.T) {
 	objects := append(clusterWithOneFreeCard(), newPod("next", "llm", 1).
 		Unschedulable("Queue <llm> has insufficient <NVIDIA-H200> quota: requested <1>, total would be <4>, but capability is <0>").Obj())

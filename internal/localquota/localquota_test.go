@@ -156,7 +156,7 @@ func TestStateOfAViewSaysWhetherWorkStarts(t *testing.T) {
 			reason:    v1alpha1.ReasonParentNotFound,
 			want:      "Closing",
 		},
-		"no state yet, its parent does not exist": {condition: hierarchy, reason: v1alpha1.ReasonParentNotFound},
+		"no state yet, its parent does not exist: none": {condition: hierarchy, reason: v1alpha1.ReasonParentNotFound},
 	}) {
 		q := builder.CardQuota("chat").Condition(tc.condition, metav1.ConditionFalse, tc.reason, "said").Obj()
 		q.Status.Queue = &v1alpha1.QueueStatus{Name: "chat", State: tc.queue}

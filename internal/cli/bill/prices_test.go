@@ -18,8 +18,9 @@ prices:
 `
 
 // TestTheNarrowestPriceCounts: a file of prices can name a card for all, for a service type, for a tenant, or for both.
-// The price with most of these names counts, and that of the tenant goes before that of the service type. A price
-// has at least the two decimals of the currency. A card that is not in samplePrices, such as NVIDIA-H800, has no price.
+// The price with most of these names counts. In samplePrices an H200 costs 4.20 for all, 2.10 for training, 3 for tenant
+// lab, and 0.000000001 for training of lab; a MIG slice costs 0. NVIDIA-H800 is not in the file, so it has no price. A
+// price has at least the two decimals of the currency.
 func TestTheNarrowestPriceCounts(t *testing.T) {
 	prices := check.Value(ParsePrices([]byte(samplePrices)))(t)
 	check.Equal(t, "currency", "EUR", prices.Currency)
@@ -74,7 +75,7 @@ func TestWrongPricesAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzPrices: the first price of any file that is accepted counts for the card, tenant and service type that it names.
+// FuzzPrices: any file that is accepted has a price for the card, tenant and service type that its first price names.
 func FuzzPrices(f *testing.F) {
 	f.Add(samplePrices)
 	f.Fuzz(func(t *testing.T, text string) {

@@ -92,7 +92,8 @@ func TestAmountsAreExact(t *testing.T) {
 // TestRowsAreSumsOfTheirGroup: seven series have used one card for one hour each, and one tenant has used nothing. By
 // tenant, a row adds up what has the same tenant, service type and card. By project the project must be the same too,
 // and by queue also the queue. Pods without a queue belong to no tenant, and their namespace is named. A series without
-// use has no row.
+// use has no row. A wanted row has the tenant, then its project, queue, namespace, service type and card, as far as it
+// has them. A row without a tenant begins with a space.
 func TestRowsAreSumsOfTheirGroup(t *testing.T) {
 	const oneHour = 3600 * 1000
 	use := map[cardseconds.Series]cardseconds.Milli{

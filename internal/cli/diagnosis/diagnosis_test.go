@@ -444,7 +444,7 @@ func TestTheDeploymentOfTheOtherSchedulerIsStopped(t *testing.T) {
 		"a pod without an owner": {
 			[]*corev1.Pod{builder.Pod("volcano", "bare").Obj()}, "-n volcano scale deployment -l app=volcano-scheduler",
 		},
-		"no pod is found": {nil, "-n volcano-system scale deployment -l app=volcano-scheduler"},
+		"no pod is found: the namespace is that of Cardquota": {nil, "-n volcano-system scale deployment -l app=volcano-scheduler"},
 	}) {
 		c := newHealthyCluster(t)
 		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "another schedules instead")

@@ -435,7 +435,7 @@ func TestAHiddenQueueLacksAtLeastOne(t *testing.T) {
 // TestAGangNeedsFreeCardsForItsMinimum: the quota must have all cards of a gang, but the nodes only those of the pods
 // without which it does not start. A node has 3 of 16 H200 free. A gate is a line of the explanation about one thing
 // that a pod must pass, here free cards. If the minimum of the gang needs more than 3, the gate says No. Then the advice
-// adds that more quota alone does not help.
+// adds that more quota alone does not help. A pod requests 2, and the gate only names a minimum that is more.
 func TestAGangNeedsFreeCardsForItsMinimum(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		gang, minimum card.Count
@@ -465,9 +465,10 @@ func TestAWorkloadNeverWaitsForLessThanNothing(t *testing.T) {
 	check.Contains(t, "summary", Explain(in).Summary, "in queue llm for 0s (QuotaExhausted)")
 }
 
-// TestAGateIsClosedForEachReason: a gate is a line of the explanation about one thing that a pod must pass. A user looks for
-// the gate with answer No. So there is one for each reason, even where quota and cards would do for the 2 requested ones: 6
-// of 8 of the quota are free, and 4 on a node. The exception is reason Other, of which no gate knows.
+// TestAGateIsClosedForEachReason: a gate is a line of the explanation about one thing that a pod must pass. A user
+// looks for the gate with answer No. So there is one for each reason, for pods that request 2 cards or only CPU. That
+// holds even where 6 of 8 cards of the quota are free, and 4 on a node. The exception is reason Other, of which no gate
+// knows.
 func TestAGateIsClosedForEachReason(t *testing.T) {
 	for _, reason := range blockedReasons(t) {
 		for name, change := range map[string]func(*Input){

@@ -44,7 +44,7 @@ func TestWhatKeepsAPodFromANode(t *testing.T) {
 		"24 CPU requested, 64 - 40 = 24":    {plain().CPU("24").Memory("1Ti"), builder.Node("n").Obj(), ""},
 		"24.001 CPU requested, 24 are left": {plain().CPU("24001m"), builder.Node("n").Obj(), "has too little left: 24 cpu of 24001m requested"},
 		"3 TiB requested, and the node takes 1 pod, which runs there": {
-			plain().Memory("3Ti"), builder.Node("n").Resource(corev1.ResourcePods, "-109").Obj(),
+			plain().Memory("3Ti"), builder.Node("n").Resource(corev1.ResourcePods, "-109").Obj(), // 110 - 109 = 1
 			"has too little left: 1Ti memory of 3Ti requested, 0 pods of 1 requested",
 		},
 		"the node is cordoned and has too little CPU": {plain().CPU("65"), builder.Node("n").Cordoned().Obj(), "is cordoned"},
@@ -61,11 +61,12 @@ func TestWhatKeepsAPodFromANode(t *testing.T) {
 	}
 }
 
-// TestOneNodeWithoutObstacleIsEnough: nodes a, b and c have 4, 2 and 1 H200 free, and the pod requests 2 unless the row says
-// otherwise. A gate is a line of the explanation about one thing that a pod must pass. If a node with enough cards has no
-// obstacle, the gate "taints and labels" says Yes. If all have one, it says No and lists the first three, cordoned nodes
-// last, and the advice has the remedies. Too little CPU or memory of a node has a gate of its own instead. If no node has
-// enough cards, or the obstacles are not known, there is no gate.
+// TestOneNodeWithoutObstacleIsEnough: nodes a, b and c have 4, 2 and 1 H200 free, and the pod requests 2 unless the row
+// says otherwise. A gate is a line of the explanation about one thing that a pod must pass. If a node with enough cards
+// has no obstacle, the gate "taints and labels" says Yes. If all have one, it says No and lists the first three by
+// their free cards, and the advice has the remedies. Node d comes last, because Input.Nodes has it as cordoned. Too
+// little CPU or memory of a node has a gate of its own instead. If no node has enough cards, or the obstacles are not
+// known, there is no gate.
 func TestOneNodeWithoutObstacleIsEnough(t *testing.T) {
 	cordon := Obstacle{Detail: "is cordoned", Remedy: "uncordon it"}
 	taint := Obstacle{Detail: "has taint x", Remedy: "tolerate it"}

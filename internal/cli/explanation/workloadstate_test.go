@@ -220,8 +220,8 @@ func TestARolloutMayWaitForItsOwnOldPods(t *testing.T) {
 	}{
 		"waits for quota of cards":     {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, true},
 		"waits for cards of nodes":     {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedNoFreeCard, true},
-		"waits for quota of CPU":       {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedCPUQuotaExhausted, true},
 		"the strategy is not readable": {Rollout{OldPods: 2, CardPods: 2, OldCards: 2}, v1alpha1.BlockedQuotaExhausted, true},
+		"waits for CPU of old pods":    {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedCPUQuotaExhausted, true},
 		"maxUnavailable 1: it ends an old pod first": {
 			Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxUnavailable: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false,
 		},
@@ -253,9 +253,9 @@ func TestARolloutWithTooLargePodsAwaitsNoOldOnes(t *testing.T) {
 	}
 }
 
-// TestJobsThatReserveTheQuotaAreNamed: the quota of 8 is not used, but reserved by two jobs that the scheduler has
-// enqueued. PodGroup flow has reserved 4 cards and has no pods. Job gang of another namespace has pods that wait. A
-// user who may not read that namespace does not see its name.
+// TestJobsThatReserveTheQuotaAreNamed: the quota of 8 is not used, but reserved by jobs that the scheduler has enqueued.
+// Two of them are known: PodGroup flow with 4 cards and no pods, and job gang of namespace secret with 3 cards and pods
+// that wait. A user who may not read that namespace does not see its name.
 func TestJobsThatReserveTheQuotaAreNamed(t *testing.T) {
 	gang := ofJob("gang")
 	gang.Namespace = "secret"
@@ -539,7 +539,7 @@ func TestAdviceOnPodsThatCouldNotBeCreated(t *testing.T) {
 			group: "batch.volcano.sh", kind: "Job", failure: notAnswering(cardquota, "context deadline exceeded"),
 			want: "kubectl cardquota doctor says why",
 		},
-		"another webhook does not answer": {
+		"another webhook does not answer, because of a quota of its own": {
 			group: "apps", kind: "StatefulSet", failure: notAnswering(other, "exceeded quota of connections"),
 			want: "Webhook inject.example.com does not answer: ask the administrator to see why.",
 		},

@@ -118,8 +118,8 @@ func TestColorsAreOnTerminalsOnly(t *testing.T) {
 	}
 }
 
-// TestWidthCountsTheColumnsOfATerminal: a terminal shows a Chinese character in two columns, and an accent that is a
-// character of its own in none.
+// TestWidthCountsTheColumnsOfATerminal: a terminal shows a Chinese character in two columns, a halfwidth Japanese one in
+// one, and an accent that is a character of its own in none.
 func TestWidthCountsTheColumnsOfATerminal(t *testing.T) {
 	for text, columns := range map[string]int{"abc": 3, "显卡": 4, "e\u0301": 1, "ﾊ": 1, "": 0} {
 		check.Equal(t, "width of "+text, columns, Width(text))

@@ -126,7 +126,8 @@ func TestACardQuotaTakesTheFieldsOfItsQueue(t *testing.T) {
 
 // TestATreeOfQueuesIsImportedWithItsParents: pods of queue a hold 2 cards, and b has a quota of 3, so their parent top
 // gets 5. A parent has no service type, and its children inherit its limit of 100 CPU. Parents come before children,
-// because the API server would refuse a child without its parent. Queue other is its own parent, which is ignored.
+// because the API server would refuse a child without its parent. If the user names only top, it is still a parent,
+// without service type. Queue other is its own parent, which must not disturb the others.
 func TestATreeOfQueuesIsImportedWithItsParents(t *testing.T) {
 	in := Input{
 		IsTree: true,
@@ -197,9 +198,9 @@ func drawQueue(t *rapid.T, name, parent string) *v1beta1.Queue {
 // refuse none. The exception is a CardQuota below a Queue whose own numbers are too small for its children. The plan
 // keeps these numbers, and a comment at the CardQuota of that Queue says so.
 //
-// Four random queues with random parents, quotas and usage are planned. The webhook sees them once without and once
-// with the numbers that the Queues have already. Without these numbers there is such a comment only where the webhook
-// refuses.
+// Four random queues with random parents, quotas and usage are planned. Of numbers that the Queues have already, the
+// webhook only warns. So without the Queues it refuses children of exactly those CardQuotas that have the comment. With
+// the Queues it refuses children of no others.
 func TestTheAPIServerTakesThePlan(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		in := Input{ServiceType: "training", Usage: map[string]cardquota.Usage{}, IsTree: rapid.Bool().Draw(t, "tree")}
@@ -270,9 +271,9 @@ func TestThePlanSaysWhetherAllQueuesWithCardsAreCovered(t *testing.T) {
 	}
 }
 
-// TestAnExistingParentThatIsTooSmallIsCommented: import never changes a CardQuota that exists. Here CardQuota above has
-// 3 of card A, and pods of its children a and b hold 2 each, so 4 is too much. One comment says so, at the first child.
-// The quota of B is inherited from further above, and not known here, so there is no comment on B.
+// TestAnExistingParentThatIsTooSmallIsCommented: import never changes a CardQuota that exists. Here CardQuota above, of
+// Queue top, has 3 of card A, and pods of its children a and b hold 2 each, so 4 is too much. One comment says so, at
+// the first child. The quota of B is inherited from further above, and not known here, so there is no comment on B.
 func TestAnExistingParentThatIsTooSmallIsCommented(t *testing.T) {
 	queues := []*v1beta1.Queue{builder.Queue("top").Obj(), below("top", builder.Queue("a")), below("top", builder.Queue("b"))}
 	above := builder.CardQuota("above").Queue("top").ServiceType("").Resources("1000000", "1Ei").With(func(q *v1alpha1.CardQuota) {
@@ -302,8 +303,9 @@ func TestQueuesWithLongNamesAreNotImported(t *testing.T) {
 
 // TestThePlanIsAFileToApply: the CardQuotas are YAML documents for kubectl apply. An annotation that cannot be read must
 // not add a document of its own, so it is only in a comment. What a CardQuota cannot say of a Queue is in comments too:
-// a limit of nvidia.com/gpu, a priority, reclaimable, a closed state. Queue default takes every workload that names no
-// queue, so a CardQuota has to name it in queueName.
+// a limit of nvidia.com/gpu, a priority, reclaimable, a closed state. Where a Queue has no limit of CPU, the CardQuota
+// gets a large one, because it would be 0 if left out. Queue default takes every workload that names no queue, so a
+// CardQuota has to name it in queueName.
 func TestThePlanIsAFileToApply(t *testing.T) {
 	queues := []*v1beta1.Queue{
 		builder.Queue("bad").Quota("{\n---\nevil: true").Obj(),
@@ -386,7 +388,8 @@ func isAbove(queues []*v1beta1.Queue, name string) bool {
 	return slices.ContainsFunc(queues, func(q *v1beta1.Queue) bool { return q.Name != name && q.Spec.Parent == name })
 }
 
-// TestNotesNameQueuesByReason: queues that are left out for the same reason share a note, which names eight of them.
+// TestNotesNameQueuesByReason: queues that are left out for the same reason share a note, which names the first eight
+// and counts the others.
 func TestNotesNameQueuesByReason(t *testing.T) {
 	plan := Plan{LeftOut: []LeftOut{{"root", "it belongs to Volcano"}}}
 	for i := range 10 {

@@ -11,8 +11,8 @@ import (
 )
 
 // TestAQueueWithoutAPathTakesNoPods: in a tree of queues, the operator cannot know the quotas above a CardQuota whose
-// parents do not lead to a root. So nothing new starts in its queue, whatever its quota is. Other faults of the tree
-// do not keep pods away.
+// parents do not lead to a root within six levels. So nothing new starts in its queue, whatever its quota is. Other
+// faults of the tree do not keep pods away.
 func TestAQueueWithoutAPathTakesNoPods(t *testing.T) {
 	for reason, wantNoPods := range map[string]bool{
 		v1alpha1.ReasonParentNotFound: true,
