@@ -107,10 +107,11 @@ func topologyAwarePreempt(isEnabled bool) conf.Configuration {
 	return conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: isEnabled}}
 }
 
-// TestEveryQueuePreemptsInEachSession: in a session (one scheduling cycle) Volcano's preempt alone serves one queue,
-// and passes over pods of the others. The plugin runs preempt once for each queue, and shows it only the jobs of that
-// queue. Afterwards the session has all 16 jobs again. In each of 8 queues a pod of high priority
-// waits for the one card of its node, which a pod of low priority uses. So 8 pods are evicted, and 8 get their cards.
+// TestEveryQueuePreemptsInEachSession: in a session (one scheduling cycle) Volcano's preempt alone serves one
+// queue, and passes over pods of the others. The plugin runs preempt once for each queue, and shows it only the
+// jobs of that queue. Afterwards the session has all 16 jobs again. In each of 8 queues a pod of high priority
+// waits for the one card of its node, which a pod of low priority uses. So 8 pods are evicted, and 8 get their
+// cards.
 func TestEveryQueuePreemptsInEachSession(t *testing.T) {
 	s := newScene(t, "")
 	for i := range 8 {
@@ -314,6 +315,7 @@ func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
 	s.evict(preempt.New())
 	check.Equal(t, "evicted pods of the first session", 1, len(s.In(api.Releasing)))
 
+	// The second session: the victim of the first one still runs, and late-0 waits as well.
 	for _, task := range slices.Concat(s.preempted...) {
 		s.reclaimPolicy().MarkEvicting(task)
 	}

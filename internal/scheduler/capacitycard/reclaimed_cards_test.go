@@ -20,11 +20,11 @@ import (
 )
 
 // TestReclaimedCardsAreKeptOnANode: four cards on node a were taken back from training for pod i-0 of an inference
-// gang. The gang has two pods of four cards and cannot start yet, because node b, where the second one would be, is
-// away. Until it starts, and for five minutes at most, job v of training gets none of those cards. Otherwise they
-// would have to be taken back again. They are free for all when the quota of inference no longer suffices for the
-// gang. Node a has four cards unless the row says more. A queue or node that a row names again replaces the first
-// one.
+// gang. The gang has two pods of four cards and cannot start yet, because node b, where the second one would be,
+// is away. Until it starts, and for five minutes at most, job v of training gets none of those cards. Otherwise
+// they would have to be taken back again. They are free for all when the quota of inference no longer suffices for
+// the gang, or its queue is closed. Node a has four cards unless the row says more. A queue or node that a row
+// names again replaces the first one.
 func TestReclaimedCardsAreKeptOnANode(t *testing.T) {
 	const (
 		fourOfTraining = `

@@ -220,13 +220,13 @@ func TestCardsThatNodesDoNotOfferAreNoInventory(t *testing.T) {
 		wantReason string // "" if the job that borrows is enqueued
 	}{
 		"the label says fewer cards: enqueued": {
-			change: withhold, wantUsed: 44,
+			change: withhold, wantUsed: 40 + 4,
 		},
 		"the label with the model is gone: enqueued": {
-			change: func(n *corev1.Node) { delete(n.Labels, "nvidia.com/gpu.product") }, wantUsed: 44,
+			change: func(n *corev1.Node) { delete(n.Labels, "nvidia.com/gpu.product") }, wantUsed: 40 + 4,
 		},
 		"the label says fewer cards, and r uses a fifth card on a: refused": {
-			change: withhold, otherJob: "job x queue=r min=1 running=a", wantUsed: 45, wantReason: tooMany,
+			change: withhold, otherJob: "job x queue=r min=1 running=a", wantUsed: 40 + 4 + 1, wantReason: tooMany,
 		},
 	}) {
 		s := newTreeScene(t, scene+tc.otherJob).openSession()

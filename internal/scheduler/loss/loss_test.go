@@ -125,10 +125,10 @@ func TestAPriceIsWhatIsLost(t *testing.T) {
 	})
 }
 
-// TestAnUnknownJobFailsByAnyEviction: a pod belongs to Kubernetes Job a, whose backoffLimit the scheduler does not know. The
-// scheduler may not read Jobs, or has not read this one yet. So it assumes that the Job survives no eviction (Fails), and
-// that an eviction loses all its work: the pod has used 2 cards for 3 hours. Once a pod of the Job has ended by an
-// eviction, the Job fails already (IsFailing).
+// TestAnUnknownJobFailsByAnyEviction: a pod belongs to Kubernetes Job a, whose backoffLimit the scheduler does not
+// know. The scheduler may not read Jobs, or has not read this one yet. So it assumes that the Job survives no
+// eviction (Fails), and that an eviction loses all its work, although a checkpoint was just saved: the pod has
+// used 2 cards for 3 hours. Once a pod of the Job has ended by an eviction, the Job fails already (IsFailing).
 func TestAnUnknownJobFailsByAnyEviction(t *testing.T) {
 	running := (&drawnPod{state: Placed, job: "a", cards: 2, started: 3}).pod(0)
 	ended := (&drawnPod{state: Ended, job: "a"}).pod(1)

@@ -182,8 +182,9 @@ func TestRunSaysThatAPodIsGated(t *testing.T) {
 	check.Contains(t, "message", r.Pods[0].Message, "scheduling gates")
 }
 
-// TestRunPreemptsIfTheActionIsConfigured: queue research uses its whole quota of 8. Job train has two pods and is
-// elastic here. With Volcano's action preempt a new pod of PriorityClass high takes the place of one of them.
+// TestRunPreemptsIfTheActionIsConfigured: queue research uses its whole quota of 8. Job train has two pods of 4
+// cards and is elastic here. With Volcano's action preempt a new pod of PriorityClass high takes the place of one
+// of them.
 func TestRunPreemptsIfTheActionIsConfigured(t *testing.T) {
 	c := newClusterWithOneFullNode()
 	check.NoError(t, c.SetQuota("research", h200, 8, false))
