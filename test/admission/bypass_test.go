@@ -33,8 +33,9 @@ func podOf(namespace string, spec corev1.PodSpec) *corev1.Pod {
 
 // bypassTests: a pod that requests cards under another scheduler, or that sets its own node, would take them
 // uncharged. With a ServiceTypePolicy the API server refuses such pods by an admission policy, which needs no
-// running operator. Exempt are kubelets' static pods and one service account, search/validator. A pod may also not
-// carry a record of the queue that was charged, which only our scheduler writes when it places the pod.
+// running operator. Exempt are kubelets' static pods and one service account, search/validator, but no administrator
+// (w). A pod with cards has at most 512 containers. A pod may also not carry a record of the queue that was charged,
+// which only our scheduler writes when it places the pod. A copy of a pod for our scheduler, without a node, may.
 func bypassTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	tenant := w.tenantClient(t, "chat")
@@ -105,7 +106,7 @@ func bypassTests(t *testing.T, w *env) {
 		"513 containers with cards":                                              {tenant, ofContainers(513, 1), []string{"requests nvidia.com/gpu and has 513 containers", "at most 512"}},
 		"513 containers without cards":                                           {tenant, ofContainers(513, 0), nil},
 		"a record of the charge, another scheduler":                              {tenant, charged("", "", 0), []string{"has the annotation cardquota.dev/charged-queue and names schedulerName default-scheduler", "only the scheduler volcano writes it", leaveOut}},
-		"a record of the charge, and a node":                                     {tenant, charged("", "h200-0", 0), []string{"and sets spec.nodeName h200-0", leaveOut}},
+		"a record of the charge, another scheduler, and a node":                  {tenant, charged("", "h200-0", 0), []string{"and sets spec.nodeName h200-0", leaveOut}},
 		"a record of the charge, a node, and our scheduler":                      {tenant, charged("volcano", "h200-0", 0), []string{"and sets spec.nodeName h200-0", leaveOut}},
 		"a record of the charge, by an administrator":                            {w, charged("", "h200-0", 0), []string{leaveOut}},
 		"a record of the charge, by an exempt account":                           {validator, exempted, nil},

@@ -212,8 +212,9 @@ func groupTests(t *testing.T, p chargeClients, placed, waiting *v1beta1.PodGroup
 }
 
 // annotationTests: annotations of a pod say which PodGroup and queue it belongs to. Of a placed pod with cards
-// ("on") a tenant may not change them. A pod that waits ("off") may change its queue. The record of the charged
-// queue is the scheduler's alone, also before the binding.
+// ("on") a tenant may not change them; of one without cards ("free") it may. A pod that waits ("off") may change its
+// queue. The record of the charged queue is the scheduler's alone, also before the binding. Pod "past" waits for
+// another scheduler, and "again" was created from a copy with a record.
 func annotationTests(t *testing.T, w *env, p chargeClients, exempt client.Client) {
 	on := w.createPlacedPod(t, exempt, "on", podSpecWith("volcano", gpu, 1), "h200-0")
 	off := w.createPlacedPod(t, exempt, "off", podSpecWith("volcano", gpu, 1), "")

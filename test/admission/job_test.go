@@ -63,8 +63,9 @@ func rulesOf(job *batchv1.Job) []batchv1.PodFailurePolicyRule {
 }
 
 // jobTests: evicted pods of a Kubernetes Job count as failed, unless its podFailurePolicy ignores evictions as
-// first rule. With jobEvictionPolicy IgnoreEvictions the webhook adds that rule to new Jobs with cards, where
-// Kubernetes allows it: restartPolicy Never, our scheduler, fewer than 20 rules. Otherwise the user gets a warning.
+// first rule. With jobEvictionPolicy IgnoreEvictions the webhook adds that rule to new Jobs with cards of our
+// scheduler, where Kubernetes allows it: restartPolicy Never, fewer than 20 rules. Otherwise the user gets a warning.
+// In the table, rules is how many rules the created Job has, and gets whether the added one is its first.
 func jobTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	g.Eventually(w.warningsOf(t, batchJob("none", nil))).ShouldNot(gomega.ContainSubstring("backoffLimit"), "without a policy")
@@ -244,7 +245,7 @@ func cronJobTests(t *testing.T, w *env) {
 var jobRequests = regexp.MustCompile(`(?m)^apiserver_admission_webhook_admission_duration_seconds_count\{.*name="jobs\.cardquota\.dev".*\} (\d+)$`)
 
 // jobCostTests: each call of a webhook delays a request. So the API server calls it only for Jobs that the webhook
-// may change: no call for the first four requests, and one call for the last.
+// may change: no call for the four requests of the table, and one call for the usual Job after them.
 func jobCostTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	asked := func() (sum int) {

@@ -56,9 +56,9 @@ func quotaTests(t *testing.T, w *env) {
 	})).Should(gomega.ContainSubstring("odd (batch)"), "a type may go while CardQuotas are of it")
 }
 
-// vcjobTests: a vcjob with VCJobEvictionPolicy gets a rule to restart after an eviction, and 100 retries instead of
-// Volcano's 3, before Volcano's own webhook adds its defaults. This is for queues from which cards are reclaimed
-// (training), not for inference.
+// vcjobTests: with vcjobEvictionPolicy RestartOnEviction a vcjob gets a rule to restart after an eviction, and 100
+// retries instead of Volcano's 3, before Volcano's own webhook adds its defaults. This is for queues from which cards
+// are reclaimed, here nights (training), not for days (inference).
 func vcjobTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	for name, serviceType := range map[string]string{"nights": "training", "days": "inference"} {

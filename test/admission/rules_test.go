@@ -141,7 +141,7 @@ func workloadTests(t *testing.T, w *env) {
 		w.waitUntilDenied(t, kinds["Deployment"](claim), "requests service type inference, but queue chat-training has training")
 	})
 
-	t.Run("a template that passes the scheduler by", func(t *testing.T) { // no user reads the answer to a controller
+	t.Run("a template that passes the scheduler by", func(t *testing.T) { // its pods would be refused later, unseen by the user
 		w.waitUntilDenied(t, deploymentOf("past", podSpecWith("default-scheduler", gpu, 1), good), "schedulerName: volcano")
 	})
 

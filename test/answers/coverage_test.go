@@ -52,8 +52,8 @@ func TestEveryFindingHasAGolden(t *testing.T) {
 	}
 }
 
-// TestEveryGoldenIsCompared: each golden file is of a state or of a rule of doctor that there is. The file of a
-// deleted one would stay, and nothing would compare it.
+// TestEveryGoldenIsCompared: each golden file is of an existing state, of a rule of doctor, or of the anomaly
+// NoModelLabel. The file of a deleted state or rule would stay, and nothing would compare it.
 func TestEveryGoldenIsCompared(t *testing.T) {
 	known := append(diagnosis.RuleNames(), string(api.AnomalyNoModelLabel)) // an Anomaly with a command of its own
 	for _, s := range states() {

@@ -119,9 +119,9 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 // could wait for each other without end.
 func TestFirstClustersLeaveAPlaceForSecondOnes(t *testing.T) {
 	isolateLocks(t, "3")
-	startHolder(t) // another process with its first cluster
-	first := check.Value(acquireWithin50ms(t))(t)
-	second := check.Value(acquireWithin50ms(t))(t)
+	startHolder(t)                                 // another process with its first cluster
+	first := check.Value(acquireWithin50ms(t))(t)  // the second of the two permits for first clusters
+	second := check.Value(acquireWithin50ms(t))(t) // permit 0, because this process runs a cluster already
 
 	_, err := acquireWithin50ms(t)
 	check.Says(t, err, "at most 3 run on this machine")

@@ -17,8 +17,8 @@ var (
 	htmlTag  = regexp.MustCompile(`<[A-Za-z][^ >]*>?`)
 )
 
-// TestPlaceholdersSurviveMarkdown: a reader of docs/api.md sees <vendor> only in a code span. Elsewhere
-// it is taken for HTML and vanishes.
+// TestPlaceholdersSurviveMarkdown: users see a placeholder such as <vendor> in a page of docs only if it is in a code
+// span or block. Elsewhere it is taken for HTML and vanishes. Four tags are meant as HTML: br, details, summary, img.
 func TestPlaceholdersSurviveMarkdown(t *testing.T) {
 	pages := check.Value(filepath.Glob(filepath.Join("..", "..", "docs", "*.md")))(t)
 	for _, page := range pages {

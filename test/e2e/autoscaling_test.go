@@ -42,7 +42,7 @@ func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
 	s.wantBlocked(queue, "insufficient <"+h200+"> quota", "Deployment/chat")
 	s.Eventually(func() string { return s.describeView(queue) }).Should(Equal("used 4/4, pending 2, Deployment/chat QuotaExhausted"))
 	text, code := s.askWhy("deployment/chat")
-	s.Expect(code).To(Equal(2), text)
+	s.Expect(code).To(Equal(2), text) // exit code 2: some of it waits
 	s.Expect(text).To(ContainSubstring("quota"))
 
 	// Other work of the tenant waits for the same quota.

@@ -7,8 +7,9 @@ import (
 )
 
 // TestQuotaHoldsForVCJobs: a queue has quotas of 3 H200 and 8 H800. Volcano's jobs start within them: each model
-// counts for itself, and a gang starts as a whole or has no pods. A job that states limits alone, or no request
-// annotation, is held back in the same way. Reasons say how many cards are missing.
+// counts for itself, and a gang starts as a whole or has no pods. A job that states limits alone, without the
+// annotation card.request, is held back in the same way. Reasons say how many cards were requested, and the quota:
+// insufficientMessage has these two numbers last.
 func TestQuotaHoldsForVCJobs(t *testing.T) {
 	s := newScene(t, "vcjobs")
 	s.createQuota("vcjobs", cardList(h200, 3, h800, 8))
@@ -48,7 +49,8 @@ func TestQuotaHoldsForVCJobs(t *testing.T) {
 }
 
 // TestQuotaHoldsForBarePods: pods without a controller count like all others. Of the quotas of 3 H200, 8 H800 and 4
-// Ascend cards, pods use no more. A card without a quota may not be used at all.
+// Ascend cards, pods use no more. A card without a quota may not be used at all. The last two numbers of
+// insufficientMessage are the cards that one pod requests, and the quota.
 func TestQuotaHoldsForBarePods(t *testing.T) {
 	s := newScene(t, "bare")
 	s.createQuota("bare", cardList(h200, 3, h800, 8, ascend, 4))

@@ -151,7 +151,7 @@ func TestAPIDefaultsAreVisible(t *testing.T) {
 
 // TestQueueNameCannotBeChanged: spec.queueName names the Queue of a CardQuota, by default the one with its own
 // name, here "rename". A change would leave the old Queue without an owner, so the API server refuses it. To write
-// the default out, or to leave it out again, is no change.
+// the default out, or to leave it out again, is no change. Each row also changes the project, which is allowed.
 func TestQueueNameCannotBeChanged(t *testing.T) {
 	startParallelTest(t)
 	const refusal = "spec.queueName cannot be changed"
@@ -159,12 +159,12 @@ func TestQueueNameCannotBeChanged(t *testing.T) {
 		before, after string
 		wantError     string
 	}{
-		"from one queue to another":          {before: "rename-a", after: "rename-b", wantError: refusal},
-		"from the default to another queue":  {after: "rename-b", wantError: refusal},
-		"from another queue to the default":  {before: "rename-a", wantError: refusal},
-		"the default is written out":         {after: "rename"},
-		"the default is left out again":      {before: "rename"},
-		"the same queue and another project": {before: "rename-a", after: "rename-a"},
+		"from one queue to another":         {before: "rename-a", after: "rename-b", wantError: refusal},
+		"from the default to another queue": {after: "rename-b", wantError: refusal},
+		"from another queue to the default": {before: "rename-a", wantError: refusal},
+		"the default is written out":        {after: "rename"},
+		"the default is left out again":     {before: "rename"},
+		"the same queue, not the default":   {before: "rename-a", after: "rename-a"},
 	}) {
 		quota := newQuota("rename", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = tc.before })
 		admin.CreateWithCleanup(t, quota)
@@ -195,7 +195,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 	g, _ := startParallelTest(t)
 	files := check.Value(filepath.Glob(filepath.Join(root, "config", "samples", "*.yaml")))(t)
 
-	trees := check.Value(filepath.Glob(filepath.Join(root, "config", "samples", "tree", "[^k]*.yaml")))(t)
+	trees := check.Value(filepath.Glob(filepath.Join(root, "config", "samples", "tree", "[^k]*.yaml")))(t) // all but kustomization.yaml
 	g.Expect(trees).To(gomega.HaveLen(2))
 
 	files = append(files, trees...)

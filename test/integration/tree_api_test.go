@@ -8,8 +8,10 @@ import (
 )
 
 // TestFieldsOfTreesThatTheAPIRefuses: in a tree, a CardQuota has a quota (the most), deserved cards (its fair part,
-// beyond which others may take cards back) and a guarantee. The API server refuses what one object alone
-// contradicts: guarantee ≤ deserved ≤ quota. Rules between parent and child are the operator's.
+// beyond which others may take cards back) and a guarantee. The API server refuses what one object alone contradicts:
+// guarantee ≤ deserved ≤ quota. A quota is inherited where deserved is written. A limit of CPU is inherited, too, where
+// deserved is written and memory has no limit either, and the same for memory. Rules between parent and child are the
+// operator's.
 func TestFieldsOfTreesThatTheAPIRefuses(t *testing.T) {
 	startParallelTest(t)
 	card := func(numbers map[string]any) map[string]any {
@@ -51,24 +53,24 @@ func TestFieldsOfTreesThatTheAPIRefuses(t *testing.T) {
 		"deserved with the parent's quota": {spec: card(amounts{"deserved": int64(4)})},
 		"a guarantee alone":                {spec: card(amounts{"guarantee": int64(4)}), wantError: "write quota, or in a tree deserved"},
 		"deserved above quota":             {spec: card(amounts{"quota": int64(3), "deserved": int64(4)}), wantError: "deserved must be at most quota"},
-		"guarantee too large":              {spec: card(amounts{"deserved": int64(3), "guarantee": int64(4)}), wantError: "guarantee must be at most deserved"},
+		"guarantee above deserved":         {spec: card(amounts{"deserved": int64(3), "guarantee": int64(4)}), wantError: "guarantee must be at most deserved"},
 		"guarantee above quota":            {spec: card(amounts{"quota": int64(3), "guarantee": int64(4)}), wantError: "guarantee must be at most quota"},
 		"negative deserved":                {spec: card(amounts{"quota": int64(3), "deserved": int64(-1)}), wantError: "should be greater than or equal to 0"},
 
 		"all of CPU and memory":                    {spec: resources(amounts{"cpu": "8", "memory": "8Gi"}, amounts{"cpu": "4", "memory": "4Gi"}, amounts{"cpu": "2", "memory": "2Gi"})},
-		"deserved CPU without a limit of anything": {spec: resources(nil, amounts{"cpu": "4"}, nil)},
-		"guaranteed CPU without a limit":           {spec: resources(nil, amounts{"cpu": "4"}, amounts{"cpu": "1"})},
+		"deserved CPU, no limit of CPU and memory": {spec: resources(nil, amounts{"cpu": "4"}, nil)},
+		"guaranteed and deserved CPU, no limit":    {spec: resources(nil, amounts{"cpu": "4"}, amounts{"cpu": "1"})},
 		"guaranteed CPU, not deserved":             {spec: resources(amounts{"cpu": "8"}, nil, amounts{"cpu": "8"})},
 		"deserved CPU, a limit of memory alone":    {spec: resources(amounts{"memory": "8Gi"}, amounts{"cpu": "4"}, nil), wantError: "deserved.cpu needs cpu"},
 		"deserved memory, a limit of CPU alone":    {spec: resources(amounts{"cpu": "8"}, amounts{"memory": "4Gi"}, nil), wantError: "deserved.memory needs memory"},
-		"a guarantee without limit and deserved":   {spec: resources(nil, nil, amounts{"memory": "4Gi"}), wantError: "guarantee.memory needs memory"},
-		"deserved CPU too large":                   {spec: resources(amounts{"cpu": "8"}, amounts{"cpu": "8001m"}, nil), wantError: "deserved.cpu must be at most cpu"},
-		"deserved memory too large":                {spec: resources(amounts{"memory": "8Gi"}, amounts{"memory": "9Gi"}, nil), wantError: "deserved.memory must be at most memory"},
-		"guaranteed CPU too large":                 {spec: resources(amounts{"cpu": "8"}, amounts{"cpu": "4"}, amounts{"cpu": "5"}), wantError: "guarantee.cpu must be at most deserved.cpu"},
-		"guaranteed memory above":                  {spec: resources(amounts{"memory": "8Gi"}, nil, amounts{"memory": "9Gi"}), wantError: "guarantee.memory must be at most memory"},
-		"an empty deserved":                        {spec: resources(amounts{"cpu": "8"}, amounts{}, nil), wantError: "should have at least 1 properties"},
+		"guaranteed memory, no limit, no deserved": {spec: resources(nil, nil, amounts{"memory": "4Gi"}), wantError: "guarantee.memory needs memory"},
+		"deserved CPU above the limit":             {spec: resources(amounts{"cpu": "8"}, amounts{"cpu": "8001m"}, nil), wantError: "deserved.cpu must be at most cpu"},
+		"deserved memory above the limit":          {spec: resources(amounts{"memory": "8Gi"}, amounts{"memory": "9Gi"}, nil), wantError: "deserved.memory must be at most memory"},
+		"guaranteed CPU above deserved":            {spec: resources(amounts{"cpu": "8"}, amounts{"cpu": "4"}, amounts{"cpu": "5"}), wantError: "guarantee.cpu must be at most deserved.cpu"},
+		"guaranteed memory above the limit":        {spec: resources(amounts{"memory": "8Gi"}, nil, amounts{"memory": "9Gi"}), wantError: "guarantee.memory must be at most memory"},
+		"deserved without CPU and memory":          {spec: resources(amounts{"cpu": "8"}, amounts{}, nil), wantError: "should have at least 1 properties"},
 		"negative deserved CPU":                    {spec: resources(amounts{"cpu": "8"}, amounts{"cpu": "-1"}, nil), wantError: "cpu must be between 0 and 1000000000"},
-		"too much deserved memory":                 {spec: resources(nil, amounts{"memory": "5Ei"}, nil), wantError: "memory must be between 0 and 4Ei"},
+		"5Ei of deserved memory":                   {spec: resources(nil, amounts{"memory": "5Ei"}, nil), wantError: "memory must be between 0 and 4Ei"},
 	}) {
 		expectAPIAnswer(t, cardQuotaObject("rule", tc.spec), tc.wantError)
 	}

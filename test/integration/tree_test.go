@@ -282,9 +282,10 @@ func testAdoption(t *testing.T, e *treeEnv) {
 	e.expectPlaced(t, []branch{child})
 }
 
-// testExcessIsScaledDown: the quota of web falls to 6, deserved to 6, guarantee to 3. Its child chat still writes a
-// quota of 8, and 4 deserved and 4 guaranteed, as its sibling has. What their parent does not allow is scaled for
-// the scheduler and reported, and Volcano accepts the numbers.
+// testExcessIsScaledDown: the quota of web falls to 6, deserved to 6, guarantee to 3, of cards and of CPU. Its child
+// chat still writes a quota of 8, and 4 deserved and 4 guaranteed. Its sibling deserves 4, too, but has no guarantee.
+// The Queue of chat keeps its numbers of cards, which our scheduler scales, and has 6, 3 and 3 CPU, which Volcano
+// accepts. A condition reports that. describeQueue has quota, deserved and guarantee of cards, and then of CPU.
 func testExcessIsScaledDown(t *testing.T, e *treeEnv) {
 	branches := tenantBranches("excess-")
 	e.create(t, branches)

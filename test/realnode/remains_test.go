@@ -42,9 +42,9 @@ func realNodeOptions(dir string) cluster.Options {
 	return cluster.Options{Dir: dir, WithoutVolcano: true, WithoutKwok: true, WithKubeScheduler: true, RealNode: cardNode()}
 }
 
-// TestStopLeavesNothingBehind: a stopped cluster leaves nothing on the machine: no network link, process, cgroup or
-// mount of its node, and no change of the firewall. All five traces that findTraces looks for are there while it
-// runs.
+// TestStopLeavesNothingBehind: a stopped cluster leaves nothing on the machine, and no change of the firewall.
+// findTraces looks for five traces: a network link, processes of the cluster and on its node, cgroups and mounts. All
+// five are there while the cluster runs.
 func TestStopLeavesNothingBehind(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	if err := cluster.CanRunRealNode(); err != nil {
@@ -104,7 +104,7 @@ func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 
 	client := check.Value(kubernetes.NewForConfig(config))(t)
 	left := findTraces(t, client, dir)
-	g.Expect(left()).To(HaveLen(5))
+	g.Expect(left()).To(HaveLen(5), "a network link, processes of the cluster and on its node, cgroups and mounts")
 
 	g.Expect(parent.Process.Kill()).To(Succeed())
 	<-ended

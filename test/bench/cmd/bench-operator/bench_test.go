@@ -100,7 +100,8 @@ func TestImpossibleSizesAreRefused(t *testing.T) {
 
 // TestHistoryMeasuresHowLateAnObjectIs: a status is late from the moment when pods change what it should say until
 // it says so. h.expect notes what the status should say from a moment on, h.observe what it says. At 0 s the status
-// says "a", as it should. A row plays what follows. wantLags are how late each change was written, in seconds.
+// says "a", as it should. A row plays what follows. wantLags are how long the status was wrong because of each change,
+// in seconds: 0 for a change after which it is right at once. A wrong text that is written counts like a change.
 func TestHistoryMeasuresHowLateAnObjectIs(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
