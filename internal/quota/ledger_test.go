@@ -31,7 +31,7 @@ func TestRequestFitsUntilALimitIsExceeded(t *testing.T) {
 			want: &InsufficientQuota{Kind: Cards, Requested: 2, Total: 4, Limit: 3},
 		},
 		"C has no quota, its alternative B is free": {"q", Request{Names: []card.Name{"C", "B"}, Count: 1}, nil},
-		"2 cards, 1 A and 1 B are free: both must be of one name": {
+		"2 cards of one name, 1 A and 1 B are free: refused with the numbers of A, the larger quota": {
 			queue: "q", request: Request{Names: []card.Name{"C", "A", "B"}, Count: 2},
 			want: &InsufficientQuota{Kind: Cards, Requested: 2, Total: 4, Limit: 3},
 		},

@@ -378,6 +378,7 @@ func (h *treeTest) guaranteedToOthers(ancestor, queue string, name card.Name) in
 //	                      └─ far (2)
 //
 // At "team" a job of "own" leaves 2 to cousin, so 6 fit. At "tenant" it leaves 2 to cousin and 2 to far, so 4 fit.
+// The nearest level that refuses is reported.
 func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 	limits := map[string]Limits{}
 	for name, guarantee := range map[string]int64{"tenant": 6, "team": 4, "own": 2, "cousin": 2, "far": 2} {
@@ -429,13 +430,13 @@ func TestReclaimByExample(t *testing.T) {
 
 	check.Equal(t, "what serving may use in serving, tenant and root", MayUse{
 		Quota:      []int64{8, 8 - 5, 3 - 1},         // root leaves 3 cards, one of them is guaranteed to other
-		Covered:    []int64{0, 2, 2},                 // by its own guarantee
+		Covered:    []int64{0, 2, 2},                 // by its own guarantee, at the levels that have other queues too
 		Deserved:   []int64{3, 0, Unlimited},         // tenant deserves 4 and uses 5
-		BesideKept: []int64{Unlimited, 3, Unlimited}, // no card is held for a pod that has reclaimed
-		Coverable:  []int64{2, 2 - 5, 2 - 5 - 3},     // guarantees less usage: batch uses more than tenant is guaranteed
+		BesideKept: []int64{Unlimited, 3, Unlimited}, // only for tenant: quota less usage, as no card is held for a pod
+		Coverable:  []int64{2, 2 - 5, 2 - 5 - 3},     // guarantee of serving, less usage by batch, less all 3 unused guarantees
 	}, l.MayUseByLevel("serving", "A"))
 	check.Equal(t, "what batch may use in batch, tenant and root, beside the guarantees of serving and other",
-		[]int64{8 - 5, 3 - 2, 0}, l.MayUseByLevel("batch", "A").Quota)
+		[]int64{8 - 5, 3 - 2, 3 - 2 - 1}, l.MayUseByLevel("batch", "A").Quota)
 
 	check.Equal(t, "insufficient to reclaim 3 A, which serving deserves", nil, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 3}, false))
 	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 4}, false) != nil, "serving reclaims a fourth A, which it does not deserve")

@@ -107,7 +107,7 @@ func TestSiblingsGiveTheGuaranteeOfTheirParentBack(t *testing.T) {
 		l.Charge("pod of third", newCharge("third", "A", 4))
 		m := l.MayUseByLevel("serving", "A")
 		check.Equal(t, fmt.Sprintf("free at top with a quota of %d", quotaOfTop), wantOfTop, m.Limit(topLevel, 1, tenantLevel))
-		check.Equal(t, "free at root beside what siblings release", 0, m.Limit(rootLevel, 1, tenantLevel))
+		check.Equal(t, "free at root beside what siblings release: 1 guaranteed to tenant - 1 used by batch", 0, m.Limit(rootLevel, 1, tenantLevel))
 		check.Equal(t, "free at root beside what others release: 5 - 5 used - 1 guaranteed to other", -1, m.Limit(rootLevel, 1, rootLevel))
 
 		l.Release("pod of batch")

@@ -30,8 +30,9 @@ func (l *Ledger) fitsReclaimable(queue string, name card.Name, count card.Count)
 	return l.FitsCard(queue, name, count, false)
 }
 
-// TestHoldOfADeletedQueueEnds: Hold keeps free cards for a pod that has reclaimed them and is not placed yet. The
-// hold ends when the pod's queue x is deleted, so y gets the 4 A that were held, and all others.
+// TestHoldOfADeletedQueueEnds: Hold keeps free cards for a pod that has reclaimed them and is not placed yet. Here it
+// keeps 4 of the 8 A of the nodes for a pod of queue x, which is guaranteed 4. Hold and guarantee end when x is
+// deleted, so all 8 fit y. A later EndKeeping of the pod changes nothing.
 func TestHoldOfADeletedQueueEnds(t *testing.T) {
 	l := newTreeWithGuaranteeOfX()
 	l.Hold("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
@@ -42,7 +43,8 @@ func TestHoldOfADeletedQueueEnds(t *testing.T) {
 }
 
 // TestRequestBeyondTheGuaranteesOfOthersNeverFits: a queue waits in vain for cards that are guaranteed to others,
-// because no eviction frees them. Its own guarantee does not limit a queue.
+// because no eviction frees them. Its own guarantee does not limit a queue. The nodes have 8 A, and queue x is
+// guaranteed 4 of them. Without a tree nothing is guaranteed.
 func TestRequestBeyondTheGuaranteesOfOthersNeverFits(t *testing.T) {
 	l := newTreeWithGuaranteeOfX()
 	check.Equal(t, "A that could fit queue y", 8-4, mostA(l.CouldFit, "y"))
@@ -53,8 +55,10 @@ func TestRequestBeyondTheGuaranteesOfOthersNeverFits(t *testing.T) {
 	check.Equal(t, "A that could fit queue y without a tree: its quota", 5, mostA(l.CouldFit, "y"))
 }
 
-// TestGuaranteeThatIsNotFreeMustBeReleased: queue y uses all 8 A, and 4 of them are guaranteed to x. MayUse says
-// how many more cards a queue may use at each level, here at root (level 1). What victims release adds to it.
+// TestGuaranteeThatIsNotFreeMustBeReleased: MayUse says how many more cards a queue may use at each level, here at
+// root (level 1). What victims release adds to it. Queue y uses all 8 A of the nodes, and 4 of them are guaranteed
+// to x. So 4 must be released before y fits again. x may use its guarantee in full, because each node checks its
+// own free cards. A larger request of x is limited by what is free.
 func TestGuaranteeThatIsNotFreeMustBeReleased(t *testing.T) {
 	const root = 1
 

@@ -32,8 +32,11 @@ func newClusterWithPolicy() *Cluster {
 	return c
 }
 
-// TestNewWorkloadsRefusesWhatAdmissionWouldRefuse: the API server would refuse these manifests, by the webhooks of
-// Cardquota or of Volcano. whatif says so, and gives no answer about objects that cannot exist.
+// TestNewWorkloadsRefusesWhatAdmissionWouldRefuse: the API server would refuse these manifests: by the webhooks of
+// Cardquota or of Volcano, or because an object that they name is missing. whatif says so, and gives no answer
+// about objects that cannot exist. It also refuses two fields that it cannot simulate, dependsOn and
+// partitionPolicy. All rows but those of a pod or a PodGroup have a Volcano job of queue q, with 2 replicas of
+// task worker.
 func TestNewWorkloadsRefusesWhatAdmissionWouldRefuse(t *testing.T) {
 	const podGroup = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: x}\nspec: {queue: none}\n"
 	podWith := func(annotation string) string {
@@ -58,9 +61,9 @@ func TestNewWorkloadsRefusesWhatAdmissionWouldRefuse(t *testing.T) {
 			want: "queue q has queues below it"},
 		"minAvailable 3 of 2 replicas":             {manifest: volcanoJob("  minAvailable: 3\n", ""), want: "minAvailable is 3, and its tasks have 2 replicas"},
 		"minAvailable 3 of a task with 2 replicas": {manifest: volcanoJob("", "    minAvailable: 3\n"), want: "minAvailable of task worker is 3"},
-		"dependsOn, which whatif does not know": {manifest: volcanoJob("", "    dependsOn: {name: [other]}\n"),
+		"dependsOn, which whatif cannot simulate": {manifest: volcanoJob("", "    dependsOn: {name: [other]}\n"),
 			want: "leave out dependsOn of task worker"},
-		"partitionPolicy, which whatif does not know": {manifest: volcanoJob("", "    partitionPolicy: {totalPartitions: 2, partitionSize: 1}\n"),
+		"partitionPolicy, which whatif cannot simulate": {manifest: volcanoJob("", "    partitionPolicy: {totalPartitions: 2, partitionSize: 1}\n"),
 			want: "leave out partitionPolicy of task worker"},
 		"a Volcano job without tasks": {manifest: "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec: {queue: q}\n",
 			want: "it has no tasks"},
@@ -149,9 +152,10 @@ func TestMissingPodsOfAJobAreThoseThatVolcanoCreates(t *testing.T) {
 	}
 }
 
-// TestDrainFollowsThePolicyOfAVolcanoJob: a Volcano job has one pod on node a, which is drained, and one on node small.
-// The job's policy for evicted pods decides what happens to both pods. Afterwards the simulation has no missing pods to
-// create: the pods that wait are in the snapshot, and those that ended are not created again.
+// TestDrainFollowsThePolicyOfAVolcanoJob: a Volcano job has one pod on node a, which is drained, and one on node
+// small. The job's policy for evicted pods decides what happens to both pods. Afterwards the simulation has no
+// missing pods to create: the pods that wait are in the snapshot, and those that ended are not created again.
+// "g-worker-0@" is a pod without a node, "g-worker-1@small" one on node small.
 func TestDrainFollowsThePolicyOfAVolcanoJob(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		action    bus.Action
@@ -192,7 +196,7 @@ func TestDrainFollowsThePolicyOfAVolcanoJob(t *testing.T) {
 }
 
 // TestAWorkloadGetsTheQueueOfItsNamespace: namespace lab names queue q. Volcano's webhook writes that into PodGroups
-// that would be in the default queue. A pod that names its queue keeps it.
+// that would be in the default queue, and so does whatif. A pod that names its queue, here queue bad, keeps it.
 func TestAWorkloadGetsTheQueueOfItsNamespace(t *testing.T) {
 	const group = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: g}\nspec: {minMember: 1}\n"
 	const job = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\n" +

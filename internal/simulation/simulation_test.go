@@ -69,11 +69,12 @@ func podsWithNodes(c *Cluster) string {
 	return strings.Join(names, " ")
 }
 
-// TestNewWorkloadsCreatesWhatTheControllersWould: whatif reads manifests, and creates the PodGroup and the pods that
-// the controllers would create. Each pod requests 2 cards. The minResources of the PodGroup are those of its minimum.
-// That is one pod, unless an annotation or the tasks of a Volcano job say more. A Job creates no more pods than
-// completions. Pods of a StatefulSet come one after the other, so only the first is created. Only pods of a Volcano job
-// wait until Volcano enqueues their PodGroup.
+// TestNewWorkloadsCreatesWhatTheControllersWould: whatif reads manifests, and creates the PodGroup and the pods
+// that the controllers would create. Each pod requests 2 cards. The minResources of the PodGroup are those of its
+// minimum. That is one pod, unless an annotation or the tasks of a Volcano job say more. A Job creates no more
+// pods than completions. Pods of a StatefulSet come one after the other, so only the first is created. Only pods
+// of a Volcano job wait until Volcano enqueues their PodGroup. Each row wants name and queue of the PodGroup, its
+// minimum and cards, and the pods. whatif makes up the names that contain "whatif" or "new".
 func TestNewWorkloadsCreatesWhatTheControllersWould(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ manifest, want string }{
 		"a Deployment with 2 replicas": {
@@ -171,7 +172,7 @@ func TestSetQuotaLeavesDeservedThatIsWritten(t *testing.T) {
 			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 16, isLeftOut: true, wantQuota: `{"NVIDIA-H200":16}`, wantDeserved: `{"NVIDIA-H200":16}`},
 		"deserved is left out, the quota is lowered: follows": {
 			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 4, isLeftOut: true, wantQuota: `{"NVIDIA-H200":4}`, wantDeserved: `{"NVIDIA-H200":4}`},
-		"deserved is left out, a quota for another card: its entry follows": {
+		"deserved is left out, a quota for another card: only the entry of that card follows": {
 			deserved: `{"NVIDIA-H200":6}`, card: "NVIDIA-H800", newQuota: 3, isLeftOut: true,
 			wantQuota: `{"NVIDIA-H200":8,"NVIDIA-H800":3}`, wantDeserved: `{"NVIDIA-H200":6,"NVIDIA-H800":3}`},
 		"flat queues have no deserved": {card: h200, newQuota: 16, isLeftOut: true, wantQuota: `{"NVIDIA-H200":16}`},
@@ -213,9 +214,10 @@ func TestAddedNodesAreCopiesOfTheLargestNodeWithTheCard(t *testing.T) {
 	check.Refused(t, c.AddNodes(0, h200), "write a number from 1")
 }
 
-// TestDrainEvictsThePodsOfANode: a drain cordons the node and evicts its pods, as kubectl drain --force does. For a pod
-// of a ReplicaSet, a successor of the same name waits for another node. A pod without a controller ends and has no
-// successor. A pod of a DaemonSet stays, and so does a pod of another node.
+// TestDrainEvictsThePodsOfANode: a drain cordons the node and evicts its pods, as kubectl drain --force does. For
+// a pod of a ReplicaSet, a successor of the same name waits for another node. A pod without a controller ends and
+// has no successor. A pod of a DaemonSet stays, and so does a pod of another node. "agent@a" is pod agent on node
+// a, "moves@" a pod without a node.
 func TestDrainEvictsThePodsOfANode(t *testing.T) {
 	c := newSmallCluster()
 	c.Pods = []*corev1.Pod{

@@ -51,7 +51,7 @@ func TestASchedulerThatDoesNotKnowTheTreeIsFound(t *testing.T) {
 			queue c quota={"A":4} priority=20000 serviceType=training deserved={"A":2} guarantee={"A":2}
 			job x queue=a min=3 pending=3`, "took a guarantee"},
 		"flat: a job starts in top, which is a parent": {flat + "job x queue=top min=1 pending=1", "placed in a closed queue"},
-		"flat: c borrows 1 with a job that is not preemptable": {
+		"flat: c borrows 1 with a job that is not preemptable, so no queue gets it back": {
 			flat + "job x queue=c min=3 pending=3 preemptable=false", "borrowed for good",
 		},
 		"c borrows 2, and a gets its card back": {tree + cBorrows + "job x queue=a min=1 pending=1", ""},

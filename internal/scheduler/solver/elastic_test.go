@@ -14,7 +14,7 @@ import (
 // wants the victims: "gang" is a whole job, "elastic-0" is pod 0 of job elastic.
 func TestSolveEvictsElasticPods(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
-		"2 pods, one elastic pod: that one, and a gang that loses less than the rest of the elastic job": {want: "elastic-0 gang", scene: `
+		"2 pods, one elastic pod: that one, and a gang that loses 90, as the elastic job as a whole loses 120": {want: "elastic-0 gang", scene: `
 			node n
 			pending pods=2 cards=1
 			job elastic running=n*3 elastic=1 loss=40
@@ -88,7 +88,7 @@ func TestSolveBreaksTiesByOrder(t *testing.T) {
 			pending pods=1 cards=1
 			job first running=b loss=3
 			job second running=a loss=3`},
-		"a pod of 2 cards on equal nodes: the first node": {want: "a1 a2", scene: `
+		"a pod of 2 cards on equal nodes: the first node, although b1 is listed first": {want: "a1 a2", scene: `
 			node a; node b
 			pending pods=1 cards=2
 			job b1 running=b loss=3

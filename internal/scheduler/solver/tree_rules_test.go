@@ -97,7 +97,7 @@ func TestSolveForQuotasOfAllNodes(t *testing.T) {
 			quota A left=5; quota cpu left=6
 			pending pods=2 cards=1 nodes=free uses=cpu*3
 			job gang running=full level=1 releases=cpu loss=1`},
-		"the parent has 3 CPU too few: the cheaper of two jobs that release as much": {want: "cheaper", scene: nodes + `
+		"the parent has 3 CPU too few: the cheaper of two jobs that each release enough": {want: "cheaper", scene: nodes + `
 			quota A left=5,5; quota cpu left=6,3
 			pending pods=2 cards=1 nodes=free uses=cpu*3
 			job cheaper running=full level=1 releases=cpu*4 loss=4
@@ -192,7 +192,7 @@ func TestSolveWithinTakeLimits(t *testing.T) {
 			job x1 running=n counts=guaranteeOfX loss=1
 			job x2 running=n counts=guaranteeOfX loss=2
 			job y1 running=n counts=guaranteeOfY loss=8`},
-		"two queues with 5 cards each, their parent with 1: one gang of both": {want: "x other", scene: `
+		"two queues with 5 cards each, their parent with 1: the gang of either queue, not both": {want: "x other", scene: `
 			node n
 			limit guaranteeOfX most=5
 			limit guaranteeOfY most=5

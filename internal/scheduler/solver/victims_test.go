@@ -80,7 +80,7 @@ func TestSolveChoosesVictims(t *testing.T) {
 			job large running=n*3 loss=3
 			job small1 running=n loss=4
 			job small2 running=n loss=4`},
-		"4 pods: three and two lose 52, two and costlier as much, so the first ones": {want: "three two", scene: `
+		"4 pods: jobs three and two lose 52, two and costlier too, so those listed first": {want: "three two", scene: `
 			node n
 			pending pods=4 cards=1
 			job three running=n*3 loss=10
@@ -107,7 +107,7 @@ func TestSolveChoosesVictims(t *testing.T) {
 			pending pods=1 cards=1 nodes=a
 			job wide running=a,b*2 loss=5
 			job onA running=a loss=12`},
-		"a pod of 4 cards: all jobs on a lose 6, those on b 19": {want: "a1 a2 a3", scene: `
+		"a pod of 4 cards: all jobs on a free 4, those on b only 3": {want: "a1 a2 a3", scene: `
 			node a
 			node b
 			pending pods=1 cards=4
@@ -168,7 +168,7 @@ func TestSolveWithTwoQuotas(t *testing.T) {
 			job a1 running=a loss=1
 			job a2 running=a loss=2
 			job b1 running=b loss=3`},
-		"a quota of 3 A is enough for one pod of 2 cards, not for two": {want: "a1 b1", scene: `
+		"a quota of 3 A is enough for one pod of 2 cards: equal a1 and a2, so the first": {want: "a1 b1", scene: `
 			quota A left=3; quota B left=2
 			node a quota=A; node b quota=B
 			pending pods=2 cards=2
@@ -250,9 +250,10 @@ func TestTwoPodSetsShareFreeCards(t *testing.T) {
 	check.Equal(t, "victims", nil, mustSolve(t, p).Victims)
 }
 
-// TestResourceThatNoPodRequestsChangesNothing: nodes have further resources beside cards and CPU, here one of which nothing
-// is free and no pod requests any. It does not keep 3 workers of 2 cards from node a, and the master from b. The plan
-// avoids the two pods that lose anything.
+// TestResourceThatNoPodRequestsChangesNothing: nodes have further resources beside cards and CPU, here one of
+// which nothing is free and no pod requests any. It does not keep 3 workers of 2 cards from node a, and the master
+// from b. Elastic pods go first. Then the fewest jobs go, the first listed among equals. The plan avoids the two
+// pods that lose anything.
 func TestResourceThatNoPodRequestsChangesNothing(t *testing.T) {
 	s := newScene(`
 		node a; node b; node c
