@@ -244,6 +244,7 @@ func TestKubernetesJobsAreWatched(t *testing.T) {
 	}
 	check.That(t, !isKnown("batch", "uid-of-batch"), "the Job is known before the first session")
 
+	// The first session starts to watch Jobs.
 	s.action = New(cards, nil)
 	s.action.jobPolicies = informer
 	informer.OpenSession(s.openSession().Ssn)

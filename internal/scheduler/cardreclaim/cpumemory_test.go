@@ -85,10 +85,10 @@ func TestCPUIsReclaimedIfThePolicySaysSo(t *testing.T) {
 	}
 }
 
-// TestReclaimedCPUIsNotBorrowedAgain: with reclaimResources All a tree lends CPU, too. Queue ya deserves 4 cores
-// and uses 6 with a gang. Pod r of xa needs 4 of the 8 cores of node n, so the gang is evicted, and r runs. When
-// r has ended, the gang would fit again. But after a reclaim ya may not borrow for some minutes, so it waits.
-// "gang*6" are the pods gang-0 to gang-5.
+// TestReclaimedCPUIsNotBorrowedAgain: with reclaimResources All a tree lends CPU, too. Each queue deserves 4
+// cores, and ya uses 6 with a gang. Pod r of xa needs 4 of the 8 cores of node n, so the gang is evicted, and r
+// runs. When r has ended, the gang would fit again. But after a reclaim ya may not borrow for some minutes, so
+// it waits. "gang*6" are the pods gang-0 to gang-5.
 func TestReclaimedCPUIsNotBorrowedAgain(t *testing.T) {
 	s := newTree(`
 		queue x quota=8 deserved=8

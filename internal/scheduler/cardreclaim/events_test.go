@@ -99,10 +99,10 @@ func TestReclaimEventsNameTheLossOnBothSides(t *testing.T) {
 	}
 }
 
-// TestEventsNameNoJobsOfOtherNamespaces: names of jobs and queues in other namespaces belong to other tenants. A gang in
-// namespace shop reclaims 4 cards: of one job in shop, which its event names, and of two jobs in namespace ns, which it
-// counts by service type. The victims name the reclaimer in the same way. "w%d-i" is the UID of PodGroup i, with the
-// number of the scene.
+// TestEventsNameNoJobsOfOtherNamespaces: names of jobs and queues in other namespaces belong to other tenants. A
+// gang in namespace shop reclaims 4 cards: of one job in shop, which its event names, and of two jobs in
+// namespace ns, which it counts by service type. The victims name the reclaimer in the same way. "w%d-i" is the
+// UID of PodGroup i, with the number of the scene. The names of the victims end in this number.
 func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4

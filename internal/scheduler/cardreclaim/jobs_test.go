@@ -35,6 +35,7 @@ func TestPoliciesOfVolcanoJobsAreWatched(t *testing.T) {
 	}
 	check.That(t, !isKnown("ns", "t"), "the job is known before the first session")
 
+	// The first session starts to watch Volcano jobs.
 	s.action = New(cards, nil)
 	s.action.jobPolicies = informer
 	eventually(t, "all jobs are read", func() bool { return informer.OpenSession(s.openSession().Ssn) })
@@ -45,6 +46,7 @@ func TestPoliciesOfVolcanoJobsAreWatched(t *testing.T) {
 	s.runActions()
 	s.expectEvictedAndPlaced(t, "t*4", "i-0@n")
 
+	// A user removes the policy, and then the job.
 	created.Spec.Policies = nil
 	check.Value(jobs.Update(t.Context(), created, metav1.UpdateOptions{}))(t)
 	eventually(t, "the job has no policy any more", func() bool {

@@ -196,9 +196,10 @@ func TestEvictorRepeatsFailedWrites(t *testing.T) {
 	check.Says(t, preempt.Evictor().Evict(s.Pods[0], "reclaim"), "timed out")
 }
 
-// TestReclaimCountsNoCardsThatPreemptFreedForOthers: in queue q a gang of 2 pods preempts the jobs on nodes n and m. Then
-// node m is cordoned, so the gang cannot start yet. The card that it got on node n is kept for it. A job of inference
-// that needs 2 cards of node n must not count that card, and reclaims two of training.
+// TestReclaimCountsNoCardsThatPreemptFreedForOthers: in queue q a gang of 2 pods preempts the jobs on nodes n
+// and m. Then node m is cordoned, so the gang cannot start yet. The card that it got on node n, the only free
+// one there, is kept for it. A job of inference that needs 2 cards of node n must not count that card, and
+// reclaims two of training.
 func TestReclaimCountsNoCardsThatPreemptFreedForOthers(t *testing.T) {
 	s, preempt := newPreemptScene(t, `
 		queue q quota={"A":2} priority=50000 cpu=1000
@@ -211,6 +212,7 @@ func TestReclaimCountsNoCardsThatPreemptFreedForOthers(t *testing.T) {
 	s.playSession(preempt)
 	s.expectEvicted(t, "low-m-0 low-n-0")
 
+	// The evicted pods end, and node m is cordoned.
 	s.Close()
 	s.Cache.DeletePod(s.Pod("low-n-0").DeepCopy())
 	s.Cache.DeletePod(s.Pod("low-m-0").DeepCopy())

@@ -169,16 +169,18 @@ func TestReclaimedCardsAreKeptForTheirGang(t *testing.T) {
 		job gang queue=inference min=2 pending=2 cards=4`)
 	s.runSession(t).expectEvictedAndPlaced(t, "on-m*4 on-n*4", "gang-0@n gang-1@m")
 
+	// The evicted pods of node n end, and node m is cordoned.
 	for _, pod := range s.podsOf("on-n") {
 		s.Cache.DeletePod(pod)
 	}
 	cordoned := s.Nodes[1].DeepCopy()
 	cordoned.Spec.Unschedulable = true
 	check.NoError(t, s.Cache.AddOrUpdateNode(cordoned))
-	for range 3 { // while node m is cordoned
+	for range 3 { // no pod starts, neither of the gang nor of waiting-again
 		s.runSession(t).expectBound(t, "")
 	}
 
+	// The evicted pods of node m end, and node m is back.
 	for _, pod := range s.podsOf("on-m") {
 		s.Cache.DeletePod(pod)
 	}
