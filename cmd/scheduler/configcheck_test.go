@@ -95,21 +95,26 @@ func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 }
 
 // TestTheSchedulerAcceptsWhatPoliciesRender: the operator renders the configuration of the scheduler from a
-// ServiceTypePolicy. Each row is a policy. Our check and Volcano's parser accept what is rendered, and queueHierarchy
-// and reclaimResources reach plugin capacity-card. A tree is rendered from a base that has enableHierarchy. Flat queues
-// have Volcano's default as their base: in them the limits of that hierarchy would no longer hold.
+// ServiceTypePolicy. Each row is a policy. Our check and Volcano's parser accept what is rendered, and
+// queueHierarchy and reclaimResources reach plugin capacity-card if the row sets them. A tree is rendered from
+// a base that has enableHierarchy. Flat queues have Volcano's default as their base: in them the limits of that
+// hierarchy would no longer hold.
 func TestTheSchedulerAcceptsWhatPoliciesRender(t *testing.T) {
 	hierarchical := schedulerconfig.BuiltIn + "  - name: capacity\n    enableHierarchy: true\n"
 	base := &corev1.ConfigMap{Data: map[string]string{policy.ConfigMapKey: hierarchical}}
 	ref := v1alpha1.ConfigMapKeyReference{Namespace: "volcano-system", Name: "base", Key: policy.ConfigMapKey}
 
 	for t, spec := range check.Cases(t, map[string]v1alpha1.ServiceTypePolicySpec{
-		"an empty policy, with flat queues":      {},
-		"flat, reclaim of all resources by loss": {ReclaimResources: v1alpha1.ReclaimResourcesAll, VictimOrder: v1alpha1.VictimsByLoss, UnmanagedQueues: v1alpha1.UnmanagedDeny},
-		"flat, reclaim of pods":                  {Reclaim: v1alpha1.ReclaimPods},
-		"a tree":                                 {QueueHierarchy: v1alpha1.QueueHierarchyTree},
-		"a tree, reclaim of all resources":       {QueueHierarchy: v1alpha1.QueueHierarchyTree, ReclaimResources: v1alpha1.ReclaimResourcesAll, Preempt: v1alpha1.PreemptInQueue},
-		"a tree without reclaim":                 {QueueHierarchy: v1alpha1.QueueHierarchyTree, Reclaim: v1alpha1.ReclaimOff, UnmanagedQueues: v1alpha1.UnmanagedIgnore},
+		"an empty policy, with flat queues": {},
+		"flat, reclaim of all resources by loss, unmanaged queues denied": {
+			ReclaimResources: v1alpha1.ReclaimResourcesAll, VictimOrder: v1alpha1.VictimsByLoss, UnmanagedQueues: v1alpha1.UnmanagedDeny,
+		},
+		"flat, reclaim of pods": {Reclaim: v1alpha1.ReclaimPods},
+		"a tree":                {QueueHierarchy: v1alpha1.QueueHierarchyTree},
+		"a tree, reclaim of all resources, preempt within queues": {
+			QueueHierarchy: v1alpha1.QueueHierarchyTree, ReclaimResources: v1alpha1.ReclaimResourcesAll, Preempt: v1alpha1.PreemptInQueue,
+		},
+		"a tree without reclaim, unmanaged queues ignored": {QueueHierarchy: v1alpha1.QueueHierarchyTree, Reclaim: v1alpha1.ReclaimOff, UnmanagedQueues: v1alpha1.UnmanagedIgnore},
 	}) {
 		baseOfPolicy := base
 		if spec.QueueHierarchy != v1alpha1.QueueHierarchyTree {
@@ -153,8 +158,9 @@ func parseByVolcano(t *testing.T, text string) parsed {
 	return p
 }
 
-// TestKnownNamesAreThoseOfVolcano: the operator and kubectl check configurations too, without Volcano's code. Their lists of actions,
-// plugins and switches must be those of the Volcano that is compiled into the scheduler.
+// TestKnownNamesAreThoseOfVolcano: the operator and kubectl check configurations too, without Volcano's code.
+// Their lists of actions, plugins and switches (boolean options of a plugin) must be those of the Volcano that
+// is compiled into the scheduler.
 func TestKnownNamesAreThoseOfVolcano(t *testing.T) {
 	known := registeredNames("")
 	check.Equal(t, "actions", append(schedulerconfig.VolcanoActions(), schedulerconfig.CardReclaim), known.Actions)

@@ -12,10 +12,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight: when a leader stops, a write that the API server has not answered
-// may still place a pod. If another replica led by then, both would place pods. So the leader keeps the Lease until
-// the write ends, and begins no other one: all its requests pass a fence, which is closed then. The write may take
-// 20 seconds (writeEnds).
+// TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight: when a leader stops, a write that the API server has not
+// answered may still place a pod. If another replica led by then, both would place pods. So the leader keeps
+// the Lease until the write ends, and begins no other write: all its requests pass a fence, which is closed
+// then. The write may take 20 seconds (writeEnds).
 func TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		s := newFakeAPIServer(t)

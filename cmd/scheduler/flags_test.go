@@ -52,11 +52,12 @@ func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 	}
 }
 
-// TestFlagsDecideLeaseElectionAndHeartbeat: by default our scheduler elects its leader by the Lease of Volcano's own
-// scheduler, so that the two never schedule at the same time. Pods of that one are found by a label. Volcano's
-// installer sets --leader-elect=false, which counts only outside of a cluster. The heartbeat is in the namespace of the
-// ConfigMap that configures the scheduler. With a file it is in that of the Lease. The times of the Lease are the same
-// in each row.
+// TestFlagsDecideLeaseElectionAndHeartbeat: by default our scheduler elects its leader by the Lease of
+// Volcano's own scheduler, so that the two never schedule at the same time. Pods of Volcano's scheduler are
+// found by a label. Volcano's installer sets --leader-elect=false, which counts only outside of a cluster. The
+// heartbeat is in the namespace of the ConfigMap that configures the scheduler, by default volcano-system. With
+// a file instead of the ConfigMap it is in the namespace of the Lease. The times of the Lease are the same in
+// each row.
 func TestFlagsDecideLeaseElectionAndHeartbeat(t *testing.T) {
 	type settings struct{ lease, elects, otherSchedulers, heartbeatNamespace string }
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -66,7 +67,7 @@ func TestFlagsDecideLeaseElectionAndHeartbeat(t *testing.T) {
 		"no flag": {
 			nil, settings{"volcano-system/volcano", "true", "app=volcano-scheduler", "volcano-system"},
 		},
-		"another name of the scheduler": {
+		"another name of the scheduler, which decides none of these": {
 			[]string{"--scheduler-name=cards"}, settings{"volcano-system/volcano", "true", "app=volcano-scheduler", "volcano-system"},
 		},
 		"another Lease": {
@@ -128,13 +129,13 @@ func TestInvalidFlagsAreRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a ConfigMap without namespace":     {[]string{"--scheduler-configmap=conf"}, "--scheduler-configmap=conf: write namespace/name"},
-		"a ConfigMap without name":          {[]string{"--scheduler-configmap=a/"}, "write namespace/name"},
-		"a ConfigMap with three parts":      {[]string{"--scheduler-configmap=a/b/c"}, "write namespace/name"},
-		"an empty key of the ConfigMap":     {[]string{"--scheduler-configmap-key="}, "--scheduler-configmap-key is empty"},
-		"a lease shorter than its deadline": {[]string{"--leader-elect-lease-duration=5s"}, "leaderElection.leaseDuration"},
-		"an invalid label selector":         {[]string{"--foreign-scheduler-selector=app in"}, "--foreign-scheduler-selector=app in is no label selector"},
-		"a certificate that does not exist": {[]string{"--ca-cert-file=x", "--tls-cert-file=x", "--tls-private-key-file=x"}, "read the serving certificate"},
+		"a ConfigMap without namespace":                           {[]string{"--scheduler-configmap=conf"}, "--scheduler-configmap=conf: write namespace/name"},
+		"a ConfigMap without name":                                {[]string{"--scheduler-configmap=a/"}, "write namespace/name"},
+		"a ConfigMap with three parts":                            {[]string{"--scheduler-configmap=a/b/c"}, "write namespace/name"},
+		"an empty key of the ConfigMap":                           {[]string{"--scheduler-configmap-key="}, "--scheduler-configmap-key is empty"},
+		"a lease of 5 s, shorter than the renew deadline of 10 s": {[]string{"--leader-elect-lease-duration=5s"}, "leaderElection.leaseDuration"},
+		"an invalid label selector":                               {[]string{"--foreign-scheduler-selector=app in"}, "--foreign-scheduler-selector=app in is no label selector"},
+		"a certificate that does not exist":                       {[]string{"--ca-cert-file=x", "--tls-cert-file=x", "--tls-private-key-file=x"}, "read the serving certificate"},
 	}) {
 		check.Says(t, parse(t, tc.args...).complete(), tc.want)
 	}

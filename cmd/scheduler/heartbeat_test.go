@@ -24,9 +24,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAHeartbeatIsDueAfterTwoSecondsOrAChange: after each session (scheduling cycle) the leader reports with which configuration it runs. It
-// writes an unchanged report every 2 seconds, and a changed one at once. After a failed write it waits for 2 seconds,
-// so that it does not burden an API server in trouble. The last report has configuration "a".
+// TestAHeartbeatIsDueAfterTwoSecondsOrAChange: after each session (scheduling cycle) the leader reports with
+// which configuration it runs. It writes an unchanged report every 2 seconds, and a changed one at once. After
+// a failed write it waits for 2 seconds, so that it does not burden an API server in trouble. The last report
+// has configuration "a".
 func TestAHeartbeatIsDueAfterTwoSecondsOrAChange(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	report := func(hash string, after time.Duration) enforcement.Report {
@@ -40,12 +41,12 @@ func TestAHeartbeatIsDueAfterTwoSecondsOrAChange(t *testing.T) {
 		lastFailed bool
 		wantDue    bool
 	}{
-		"the first report":                          {report: report("a", 0), wantDue: true},
-		"the same after a second":                   {report: report("a", time.Second), last: &last},
-		"the same after 2 seconds":                  {report: report("a", 2*time.Second), last: &last, wantDue: true},
-		"another configuration after a millisecond": {report: report("b", time.Millisecond), last: &last, wantDue: true},
-		"another one, a second after a failure":     {report: report("b", time.Second), last: &last, lastFailed: true},
-		"the same, 2 seconds after a failure":       {report: report("a", 2*time.Second), last: &last, lastFailed: true, wantDue: true},
+		"the first report":                                {report: report("a", 0), wantDue: true},
+		"the same report after a second":                  {report: report("a", time.Second), last: &last},
+		"the same report after 2 seconds":                 {report: report("a", 2*time.Second), last: &last, wantDue: true},
+		"another configuration after a millisecond":       {report: report("b", time.Millisecond), last: &last, wantDue: true},
+		"another configuration, a second after a failure": {report: report("b", time.Second), last: &last, lastFailed: true},
+		"the same report, 2 seconds after a failure":      {report: report("a", 2*time.Second), last: &last, lastFailed: true, wantDue: true},
 	}) {
 		check.Equal(t, "due", tc.wantDue, isDue(tc.report, tc.last, tc.lastFailed))
 	}
@@ -249,8 +250,8 @@ func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 	g.Expect(writes.Load()).To(BeNumerically(">", 0))
 }
 
-// TestAStoppedSchedulerEndsOnlyItsOwnHeartbeat: the final heartbeat says that the scheduler has ended, so that the
-// operator need not wait until it is stale. It is written into the Lease only if that has the heartbeat of this
+// TestAStoppedSchedulerEndsOnlyItsOwnHeartbeat: the final heartbeat says that the scheduler has ended, so that
+// the operator need not wait until it is stale. It is written only while the Lease has the heartbeat of this
 // process. A write that ends in a conflict is repeated. Without a heartbeat there is nothing to end.
 func TestAStoppedSchedulerEndsOnlyItsOwnHeartbeat(t *testing.T) {
 	g := NewWithT(check.Trail(t))

@@ -66,12 +66,12 @@ func anomalies(reason string) (series []string) {
 }
 
 // TestAlertsFireWithinHalfAnHour: Prometheus evaluates the alerts of config/prometheus every 30 s, on what both
-// programs serve for half an hour. Each row has the series of one situation, and wants the alerts that fire at any
-// time in it. A series has one value per scrape, every 30 s. "1x19 0x40" changes from 1 to 0 after ten minutes, and
-// "0+30x60" grows by 30. "_x19" has no value yet, and "stale" ends the series. Names such as operatorDies are series
-// of the constants above: in this one the operator is scraped until it dies after ten minutes. anomalies(reason) are
-// series with one anomaly of that reason. In rows without a series cardquota_last_recount_timestamp_seconds, the
-// operator counts the pods all the time.
+// programs serve for half an hour. Each row has the series of one situation, and wants the alerts that fire at
+// any time in it. An alert fires when its cause has lasted for 2 to 15 minutes. A series has one value per
+// scrape, every 30 s. "1x19 0x40" changes from 1 to 0 after ten minutes, "0+30x60" grows by 30, "_x19" has no
+// value yet, and "stale" ends the series. Constants such as operatorDies are series too: in this one the
+// operator dies after ten minutes. anomalies(reason) are series with one anomaly of that reason. In rows
+// without a series cardquota_last_recount_timestamp_seconds, the operator counts the pods all the time.
 func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 	for name, tc := range map[string]struct {
 		series []string
@@ -123,7 +123,7 @@ func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 			[]string{operatorGone, enforcedEnds, sessionsGone, configuredGone},
 			[]string{operatorAbsent, schedulingStands},
 		},
-		"the scheduler is not scraped": {[]string{operator, enforced}, nil},
+		"the scheduler is not scraped": {[]string{operator, enforced}, nil}, // its heartbeat says that quotas are enforced
 		"a new leader of the scheduler begins a minute later": {
 			[]string{
 				operator,
@@ -149,7 +149,7 @@ func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 				sessions,
 				configured,
 			},
-			nil,
+			nil, // the alert waits for 3 minutes
 		},
 		"quotas are not enforced, for two reasons in turn": {
 			[]string{operator, oneReason, anotherReason, sessions, configured},
@@ -197,6 +197,7 @@ func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 			},
 			nil,
 		},
+		// Cards that no pod gets are out of reach, and cards that no quota limits are without quota.
 		"an anomaly: a node without labels": {
 			append(anomalies("NoModelLabel"), operator),
 			[]string{cardsOutOfReach},
@@ -264,7 +265,7 @@ func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 				counted,
 				`cardquota_reclaimed_pods_total{queue="q",reclaimer_service_type="inference"} 0x10 0+30x9 300x39`,
 			},
-			nil,
+			nil, // an eviction storm is more than 20 pods in each of two hours
 		},
 		"the scheduler alone knows a pod of no queue": {
 			[]string{operator, `cardquota_card_unowned{card="A"} 1x60`},
@@ -296,30 +297,30 @@ func TestAlertsThatWaitForLongFireWithinTwoHours(t *testing.T) {
 			[]string{`cardquota_over_allocated_cards{card="A"} 2x240`},
 			[]string{overAllocated},
 		},
-		"quotas exceed them by 2, and all CardQuotas allow that": {
+		"quotas exceed the healthy cards by 2, and all CardQuotas allow that": {
 			[]string{
 				`cardquota_over_allocated_cards{card="A"} 2x240`,
 				`cardquota_over_allocation_allowed{card="A"} 1x240`,
 			},
 			nil,
 		},
-		"quotas exceed them by 2, and one CardQuota does not allow that": {
+		"quotas exceed the healthy cards by 2, and one CardQuota does not allow that": {
 			[]string{
 				`cardquota_over_allocated_cards{card="A"} 2x240`,
 				`cardquota_over_allocation_allowed{card="A"} 0x240`,
 			},
 			[]string{overAllocated},
 		},
-		"quotas exceed them by 2, and that is allowed for another card": {
+		"quotas exceed the healthy cards by 2, and that is allowed for another card": {
 			[]string{
 				`cardquota_over_allocated_cards{card="A"} 2x240`,
 				`cardquota_over_allocation_allowed{card="B"} 1x240`,
 			},
 			[]string{overAllocated},
 		},
-		"quotas exceed them by 2 for half an hour": {
+		"quotas exceed the healthy cards by 2 for half an hour": {
 			[]string{`cardquota_over_allocated_cards{card="A"} 0x20 2x60 0x160`},
-			nil,
+			nil, // the alert waits for an hour
 		},
 		"card-seconds were last stored two hours ago": {
 			[]string{`cardquota_card_seconds_stored_timestamp_seconds{pod="m"} 0x240`},
@@ -333,7 +334,7 @@ func TestAlertsThatWaitForLongFireWithinTwoHours(t *testing.T) {
 		},
 		"a pod waits, and quota is left for it": {
 			[]string{waitsForAnHour, waitsWithinQuota},
-			[]string{tenantStarving},
+			[]string{tenantStarving}, // after an hour and a quarter
 		},
 		"pods wait, and no quota is left for them": {
 			[]string{
@@ -349,11 +350,11 @@ func TestAlertsThatWaitForLongFireWithinTwoHours(t *testing.T) {
 				waitsForAnHour,
 				`cardquota_oldest_pending_within_quota_timestamp_seconds{pod="m",queue="q"} 0x59 1800x60 3600x60 5400x60`,
 			},
-			nil,
+			nil, // none of them waits for an hour
 		},
 		"evictions go on, 2 each 30 s": {
 			[]string{`cardquota_reclaimed_pods_total{pod="s",queue="q",reclaimer_service_type="inference"} 0+2x240`},
-			[]string{evictionStorm},
+			[]string{evictionStorm}, // more than 20 pods in each of two hours
 		},
 		"a gang of 64 pods is evicted every 16 minutes": {
 			[]string{
@@ -365,7 +366,7 @@ func TestAlertsThatWaitForLongFireWithinTwoHours(t *testing.T) {
 			[]string{
 				`cardquota_reclaimed_pods_total{pod="s",queue="q",reclaimer_service_type="inference"} 0x60 0+20x10 200x170`,
 			},
-			nil,
+			nil, // all within one hour
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

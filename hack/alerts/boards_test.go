@@ -158,7 +158,7 @@ func TestTheBoardCountsTheFirstValueOfACounter(t *testing.T) {
 		series []string
 		want   map[time.Duration]float64
 	}{
-		"a program runs for 25 hours, and its counter begins with 5 after 10 minutes": {
+		"a program runs for 25 hours, its counter begins with 5 after 10 minutes, and pauses from 20:30 to 26:00": {
 			[]string{counter(`_x20 5x20 stale _x10 5x30`), process("up", `1x90`), process("process_start_time_seconds", `-90000x90`)},
 			map[time.Duration]float64{11 * time.Minute: 5, 14 * time.Minute: 5, 17 * time.Minute: 0, 28 * time.Minute: 0},
 		},

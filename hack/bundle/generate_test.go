@@ -38,8 +38,8 @@ func TestADescriptorHasTheFirstSentenceOfAField(t *testing.T) {
 	}
 }
 
-// TestTheNameOfAFieldIsWrittenInWords: a console shows the last part of a path, and words of its own for its
-// parents, with capitals. Abbreviations such as CPU keep theirs.
+// TestTheNameOfAFieldIsWrittenInWords: a console shows the path of a field in words with capitals. CPU stays in
+// capitals, and vcjob becomes Volcano Job.
 func TestTheNameOfAFieldIsWrittenInWords(t *testing.T) {
 	for path, want := range map[string]string{
 		"tenant":               "Tenant",

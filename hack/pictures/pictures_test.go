@@ -136,8 +136,8 @@ func TestATableHasARowForEachQueueAndAColumnForEachQuery(t *testing.T) {
 	expectThat(t, rows[1].values[1].value == 3, "used of b is %v, want 3", rows[1].values[1])
 }
 
-// TestValuesHaveAtMostThreeDigitsAndAUnit: a panel has little space. Large numbers get a K, short times are in ms and long
-// ones in min, and a yes or no is written as such.
+// TestValuesHaveAtMostThreeDigitsAndAUnit: a panel has little space. Large numbers get a K, short times are in
+// ms and long ones in min, and a yes or no is written as such.
 func TestValuesHaveAtMostThreeDigitsAndAUnit(t *testing.T) {
 	for _, c := range []struct {
 		value      float64
@@ -160,10 +160,11 @@ func TestValuesHaveAtMostThreeDigitsAndAUnit(t *testing.T) {
 	}
 }
 
-// TestAnAxisReachesTheGreatestValueInAtMostFiveSteps: an axis begins at 0. Its steps are 1, 2 or 5 times a
-// power of ten, of minutes for long times, and whole where things are counted. Each row is the greatest value
-// in seconds, and the axis as {step, number of steps}. 48 s give 5 steps of 10 s, and 36,000 s, which are 600
-// min, give 3 steps of 200 min.
+// TestAnAxisReachesTheGreatestValueInAtMostFiveSteps: an axis begins at 0, and has the smallest step with which
+// at most five reach the greatest value. A step is 1, 2 or 5 times a power of ten, of minutes from 90 s on, and
+// whole where things are counted. Without a value above 0 there is one step of 1. Each row is the greatest
+// value in seconds, and the axis as {step, number of steps}. 48 s give 5 steps of 10 s, and 36,000 s, which are
+// 600 min, give 3 steps of 200 min.
 func TestAnAxisReachesTheGreatestValueInAtMostFiveSteps(t *testing.T) {
 	for greatest, want := range map[float64]axis{
 		0:     {1, 1},

@@ -18,8 +18,11 @@ import (
 var checkout = sync.OnceValues(func() (*project, error) { return loadProject(context.Background()) })
 
 // TestAFileDecidesTheGroupsThatReadIt: make test runs a group of slow tests only if one of its inputs has
-// changed. Each row is a file and the groups that must run after a change of it. A file that no list knows runs
-// every group. Files that no group reads run none; stages such as lint always run, and need no list.
+// changed. Each row is a file and the groups that must run after a change of it. A file of a Go package runs
+// the groups whose tests or programs depend on the package. Its own tests and fuzz data do not count, except in
+// packages of the group. For other files, lists in groups.go and stages.go name the groups that read them. A
+// file that no list knows runs every group. Files that no group reads run none; stages such as lint always run,
+// and need no list.
 func TestAFileDecidesTheGroupsThatReadIt(t *testing.T) {
 	p := check.Value(checkout())(t)
 
@@ -120,7 +123,7 @@ func TestAChangedInputRunsItsGroup(t *testing.T) {
 		"rm -r dist # no record":                                     true,
 		"echo broken >dist/passed.json":                              true,
 		"sed -i 's/go1/go0/' dist/passed.json # another Go":          true,
-		"sed -i 's/Tree\": \"..../Tree\": \"0000/' dist/passed.json": true,
+		"sed -i 's/Tree\": \"..../Tree\": \"0000/' dist/passed.json": true, // a record of a state that git does not have
 	} {
 		t.Run(command, func(t *testing.T) {
 			p := newProject(t, inputFiles)

@@ -46,8 +46,9 @@ func TestTheVerdictSaysWhatFailedWasSkippedOrNotRun(t *testing.T) {
 	}
 }
 
-// TestAFailureShowsItsAssertionFirst: a long test logs much before and after it fails. The verdict shows a bounded number of
-// lines, and begins with the assertion of gomega if there is one.
+// TestAFailureShowsItsAssertionFirst: a long test logs much before and after it fails. The verdict shows 12
+// lines (maxFailureLines), and begins with the assertion of gomega. If fewer than 12 are left from there on, it
+// shows the last 12. Without an assertion it shows the first 12.
 func TestAFailureShowsItsAssertionFirst(t *testing.T) {
 	const assertion = "    day_test.go:9: \n        Expected\n            <int>: 1\n"
 	const shownAssertion = "        day_test.go:9:\n            Expected\n                <int>: 1\n"
@@ -57,7 +58,7 @@ func TestAFailureShowsItsAssertionFirst(t *testing.T) {
 		"an assertion between 20 lines before and after": {
 			twentyLines + assertion + twentyLines, shownAssertion + "        day_test.go:1: a command\n",
 		},
-		"an assertion after 20 lines, at the end": {twentyLines + assertion, shownAssertion + "    … 11 more"},
+		"an assertion after 20 lines, at the end": {twentyLines + assertion, shownAssertion + "    … 11 more"}, // of 23
 		"no assertion: the first lines":           {twentyLines, "FAIL test/docs TestX\n        day_test.go:1: a command\n"},
 	}) {
 		var out bytes.Buffer

@@ -26,9 +26,10 @@ const (
 	manyParts    = "2: a condition of more than 3 operators: give it, or a part of it, a name"
 )
 
-// TestStatementsAssignOneValueAndHaveShortConditions: a statement assigns one value, except a swap, the results
-// of one call, and a for loop. The head of an if or switch takes := only. && beside || has brackets. A
-// condition has at most three operators, unless a variable or a function gives it a name. Each row is a
+// TestStatementsAssignOneValueAndHaveShortConditions: a statement assigns one value. Exceptions are the results
+// of one expression, the head of a for loop, and a swap, where a value reads what is assigned before it. The
+// head of an if or switch takes := only. && beside || has brackets. A condition has at most three operators.
+// More of one kind are allowed if a variable or a function gives the condition its name. Each row is a
 // statement and what the linter finds in it, "" for nothing.
 func TestStatementsAssignOneValueAndHaveShortConditions(t *testing.T) {
 	for _, c := range []struct{ code, want string }{

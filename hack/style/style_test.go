@@ -99,8 +99,9 @@ func TestSomePhrasesAreAvoidedOnlyInTestsAndTheirNames(t *testing.T) {
 a_test.go:3: the string says %q: name the actor and what it does`, phrase, phrase), found)
 }
 
-// TestSentencesOfMoreThanFortyWordsAreFound: a sentence of a page has at most 40 words, also in a list and with a link.
-// Code, tables, quotes and headings are no sentences. LONG stands for 41 words, SHORT for twenty sentences of two.
+// TestSentencesOfMoreThanFortyWordsAreFound: a sentence of a page has at most 40 words, also in a list and with
+// a link. Code, tables, quotes and headings are no sentences. LONG stands for 41 words, SHORT for twenty
+// sentences of two, which keep the average of the page low.
 func TestSentencesOfMoreThanFortyWordsAreFound(t *testing.T) {
 	const tooLong = "a sentence of 41 words"
 	for name, tc := range map[string]struct{ page, want string }{

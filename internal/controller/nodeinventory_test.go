@@ -50,10 +50,10 @@ func TestInventoryRemembersCardResources(t *testing.T) {
 	expect("the same annotation again", 0, npu, gpu)
 }
 
-// TestNodeChangesAreSignalledButNoHeartbeats: the CardInventory shows readiness, cordons, broken cards and unknown
-// resources of nodes, so each change of them calls the listener. A heartbeat also changes the node, and so does its
-// storage: neither calls the listener. Before the change, the node has 8 H200. Its creation and its deletion are one
-// call each.
+// TestNodeChangesAreSignalledButNoHeartbeats: the CardInventory depends on labels about cards, on resources
+// that are cards or may be, on readiness and on cordons. Each change of them calls the listener. A heartbeat,
+// or a change of the storage, does not. Before the change, the node has 8 H200. Its creation and its deletion
+// are one call each.
 func TestNodeChangesAreSignalledButNoHeartbeats(t *testing.T) {
 	const gpu = "nvidia.com/gpu"
 	h200 := func() *builder.NodeBuilder { return builder.Node("a").GPUs("NVIDIA-H200", 8) }

@@ -94,9 +94,10 @@ func TestMappedChargesOutliveThePolicy(t *testing.T) {
 }
 
 // TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy: an administrator deletes the ServiceTypePolicy in an
-// emergency (the first command of break-glass.md), and a drained node restarts the operator. The scheduler keeps its
-// configuration. So the operator reads from a ConfigMap that a tree and the mapping to K100 are in force, until a
-// policy in force says Flat. A ConfigMap whose text is no policy, or none at all, means that no policy is in force.
+// emergency (the first command of break-glass.md), and a drained node restarts the operator. The scheduler
+// keeps its configuration. So the operator reads from a ConfigMap that a tree and the mapping to K100 are in
+// force, until a policy in force says Flat. If the ConfigMap has no policy, or does not exist, no policy is in
+// force.
 func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
 	last := policyInForce(v1alpha1.CardMapping{Resource: "hygon.com/dcu", Model: "K100"})
 	last.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
@@ -130,9 +131,10 @@ func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
 	check.That(t, first.PolicyInForce(nil) == nil, "a policy is in force although there is no ConfigMap")
 }
 
-// TestAnOperatorWithEarlierRightsStarts: the ClusterRole of an earlier version does not allow to read the ConfigMap
-// that keeps the policy in force. That version wrote no such ConfigMap, so the operator starts without it. After any
-// other error it may lack what is in force, so it ends, and Kubernetes starts it again.
+// TestAnOperatorWithEarlierRightsStarts: the ClusterRole of an earlier version does not allow to read the
+// ConfigMap that keeps the policy in force. That version wrote no such ConfigMap, so the operator starts
+// without it. After another error, here an API server that is away, the operator may lack what is in force. So
+// it ends, and Kubernetes starts it again.
 func TestAnOperatorWithEarlierRightsStarts(t *testing.T) {
 	restore := func(answer error) error {
 		fails := interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {

@@ -63,9 +63,10 @@ func TestACacheHasAWriteOnlyIfItsVersionProvesIt(t *testing.T) {
 	check.Equal(t, "version 1000 has the write after Forget", false, writes.CacheHasWrite("a", "1000"))
 }
 
-// TestARestoredEtcdDelaysNoStatus: the last write made version 1000. After a restore of etcd, resource versions begin
-// again below it, here at 900. The cache counts as stale for at most maxCacheLag after the write, since it cannot be
-// later than that. The next write makes version 901, and from then on 900 is stale again.
+// TestARestoredEtcdDelaysNoStatus: the last write made version 1000. After a restore of etcd, resource versions
+// begin again below it, here at 900. The cache counts as stale for at most maxCacheLag (a minute) after the
+// write, since it cannot be later than that. The next write makes version 901, and from then on 900 is stale
+// again.
 func TestARestoredEtcdDelaysNoStatus(t *testing.T) {
 	now := time.Unix(0, 0)
 	throttle := NewStatusThrottle(time.Second)

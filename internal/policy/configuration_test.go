@@ -303,9 +303,10 @@ func TestBaseIsVolcanosConfigMapUnlessThePolicyNamesOne(t *testing.T) {
 	check.Equal(t, "base of the policy", baseRef, BaseFor(spec, "volcano"))
 }
 
-// TestDriftIsAnotherWriterOfTheConfiguration: managed fields say which client has written the text of the scheduler's
-// ConfigMap. If that is not the operator, the operator reports who, and writes its own text again. If two clients have
-// written the same text, it is still the operator's.
+// TestDriftIsAnotherWriterOfTheConfiguration: managed fields say which client has written the text of the
+// scheduler's ConfigMap. If that is not the operator ("cardquota"), the operator reports who, and writes its
+// own text again. If two clients have written the same text, it is still the operator's. If no entry names the
+// text, an unknown client has written it.
 func TestDriftIsAnotherWriterOfTheConfiguration(t *testing.T) {
 	const field = `{"f:data":{".":{},"f:volcano-scheduler.conf":{}}}`
 	writtenBy := func(manager, fields string) metav1.ManagedFieldsEntry {

@@ -120,9 +120,10 @@ func newPolicyInForce(rows ...v1alpha1.ServiceTypeStatus) *v1alpha1.ServiceTypeP
 	return &v1alpha1.ServiceTypePolicy{Status: v1alpha1.ServiceTypePolicyStatus{ServiceTypes: rows}}
 }
 
-// TestQueuesUseTheTypesInForce: a spec counts once the scheduler's configuration has it. Then its service types are in the
-// status. Queues get their priority and whether they are reclaimable from there, and from the built-in types before any
-// policy was in force.
+// TestQueuesUseTheTypesInForce: a spec counts once the scheduler's configuration has it. Then its service types
+// are in the status. Queues get their priority and whether they are reclaimable from there. A type is
+// reclaimable if its reclaimPolicy is WhenNeeded. Before any policy was in force, queues use the built-in
+// types: inference with 80000, and training with 20000, which is reclaimable.
 func TestQueuesUseTheTypesInForce(t *testing.T) {
 	refused := newPolicyInForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 5})
 	refused.Spec.ServiceTypes = []v1alpha1.ServiceType{{Name: "training", Priority: 99}}

@@ -150,9 +150,10 @@ func TestInvalidSpecLeavesWhatIsInForce(t *testing.T) {
 	}
 }
 
-// TestReadySaysTheFirstThingThatIsMissing: condition Ready is True if the configuration is rendered and the scheduler
-// proves it. Otherwise it has the reason of the condition that is not True, ConfigSynced or Enforced. ConfigSynced
-// comes first: without a configuration, Enforced means nothing.
+// TestReadySaysTheFirstThingThatIsMissing: condition Ready is True if the configuration is rendered and the
+// scheduler proves it. Otherwise it has the reason of the condition that is not True, ConfigSynced or Enforced.
+// ConfigSynced comes first: without a configuration, Enforced means nothing. Before the scheduler is observed,
+// Enforced is Unknown with reason NotConfigured.
 func TestReadySaysTheFirstThingThatIsMissing(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*StatusInput)
@@ -204,9 +205,10 @@ func TestGuardOfADeletedPolicyIsNotReported(t *testing.T) {
 	}
 }
 
-// TestEventsSayWhatChanged: an event is written when a condition becomes True, or gets another reason for False.
-// Condition Ready that becomes False has no event of its own, since it has the reason of another condition. A status
-// like the last one causes no event.
+// TestEventsSayWhatChanged: an event is written when a condition becomes True, or gets another reason for
+// False. The event of True has the name of the condition. That of a False ConfigSynced has its reason, that of
+// a False Enforced is NotEnforced. Condition Ready that becomes False has no event of its own, since it has the
+// reason of another condition. A status like the last one causes no event.
 func TestEventsSayWhatChanged(t *testing.T) {
 	good := StatusFor(newStatusInput())
 	missing := StatusFor(newStatusInput(func(f *StatusInput) {
@@ -246,9 +248,9 @@ func TestEventsSayWhatChanged(t *testing.T) {
 	}
 }
 
-// TestInForceIsTheReadPolicyOrTheLastOne: the policy may be deleted, or created again and not be in force yet. Then the tree of
-// the last one stays in force, as the operator keeps it. What only the spec says, such as unmanagedQueues, is that of
-// the policy that exists.
+// TestInForceIsTheReadPolicyOrTheLastOne: the policy may be deleted, or created again and not be in force yet.
+// Then the tree of the last one stays in force, as the operator keeps it. What only the spec says, such as
+// unmanagedQueues, is that of the policy that exists, or else of the last one.
 func TestInForceIsTheReadPolicyOrTheLastOne(t *testing.T) {
 	newPolicy := func(unmanaged v1alpha1.UnmanagedQueues, hierarchy v1alpha1.QueueHierarchy) *v1alpha1.ServiceTypePolicy {
 		p := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: unmanaged}}

@@ -76,8 +76,9 @@ func dropEmptyArguments(text map[string]any) {
 	}
 }
 
-// TestWithHashRefusesWhatItCannotStamp: a text without capacity-card has no place for the hash. A hash that a text
-// already has must be a SHA-256 in 64 hexadecimal digits.
+// TestWithHashRefusesWhatItCannotStamp: a text without capacity-card has no place for the hash. A hash that a
+// text already has must be a SHA-256 in 64 hexadecimal digits. Helper withArguments writes an argument of
+// capacity-card into line 6.
 func TestWithHashRefusesWhatItCannotStamp(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
 		"a text that is not YAML":      {"\"", "not YAML"},

@@ -7,9 +7,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestRenderRefusesTextsItCannotBuildOn: with these bases the scheduler would not work as their author or the policy
-// means it, so nothing is rendered. More such texts are in TestValidateRefusesTextsThatVolcanoMisreads. The overlay,
-// which is what the policy adds, is that of the default policy, with action cardreclaim.
+// TestRenderRefusesTextsItCannotBuildOn: with these bases the scheduler would not work as their author or the
+// policy means it, so nothing is rendered. More such texts are in TestValidateRefusesTextsThatVolcanoMisreads.
+// The overlay, which is what the policy adds, is that of the default policy, with action cardreclaim. Helper
+// withPlugins writes its lines from line 4 of the text on.
 func TestRenderRefusesTextsItCannotBuildOn(t *testing.T) {
 	const wantHierarchy = "plugin capacity has enableHierarchy: true, and with queueHierarchy: Flat the CPU and memory limits of parent queues would " +
 		"no longer hold. Set queueHierarchy: Tree in the policy"

@@ -82,13 +82,14 @@ const (
 	mended    = "" // Render replaces what is wrong
 )
 
-// TestValidateRefusesTextsThatVolcanoMisreads: Volcano ignores what it does not know in its configuration, or exits.
-// Both would leave quotas without enforcement, and the author would not notice. So Validate refuses a text in which a
-// word has no effect. It names all faults in their order, each with its line and what to write. Render, which makes the
-// configuration from such a text, refuses it too, unless the fault is in what it replaces: shuffle, capacity,
-// proportion, capacity-card. Such rows have "mended", and their rendering is not tested here. Rows with "sameFault"
-// want the first fault from Render too. In the others Render has its own message. The scheduler of this test refuses
-// action shuffle, and an overCommitFactor below 1.
+// TestValidateRefusesTextsThatVolcanoMisreads: Volcano ignores what it does not know in its configuration, or
+// exits. Both would leave quotas without enforcement, and the author would not notice. So Validate refuses a
+// text in which a word has no effect. It names all faults in their order, each with its line and what to write.
+// Helper withPlugins writes its lines from line 4 on, withLines from line 5 on, withArguments line 6. Render,
+// which makes the configuration from such a text, refuses it too, unless the fault is in what it replaces:
+// shuffle, capacity, proportion, capacity-card. Such rows have "mended", and their rendering is not tested
+// here. Rows with "sameFault" want the first fault from Render too. In the others Render has its own message.
+// The scheduler of this test refuses action shuffle, and an overCommitFactor below 1.
 func TestValidateRefusesTextsThatVolcanoMisreads(t *testing.T) {
 	const card = "  - name: capacity-card"
 

@@ -118,10 +118,11 @@ func weightOf(meta metav1.ObjectMeta) int {
 	return n + 100*(len(meta.OwnerReferences)+len(meta.Finalizers)+len(meta.ManagedFields))
 }
 
-// TestAHeavyPodWeighsLittleInTheCache: the operator keeps all pods in its memory, and a tenant can write a megabyte
-// into the metadata of each. A stripped pod keeps only what counts, within a bound of bytes. Names of cards or of a
-// queue that are too long are cut. The stripped pod is refused, has its queue and its owner as the whole pod. Queue
-// names that are too long to exist may differ.
+// TestAHeavyPodWeighsLittleInTheCache: the operator keeps all pods in its memory, and a tenant can write a
+// megabyte into the metadata of each. A stripped pod keeps only what counts, in 1,000 bytes, or 6,000 with a
+// card name that is too long. Names of cards or of a queue that are too long are cut. The stripped pod has the
+// owner and the queue of the whole pod, and is refused like it. Queue names that are too long to exist may
+// differ.
 func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
 	inventory := newInventory()
 	for t, tc := range check.Cases(t, map[string]struct {

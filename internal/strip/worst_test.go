@@ -80,8 +80,8 @@ func worstPods() map[string]*corev1.Pod {
 }
 
 // TestTwoHundredOfTheWorstPodsTakeLittle: any tenant may create the largest pods that the API accepts, and the
-// operator keeps all pods. Each takes at most 64 KiB of the operator's heap, so that 200 of them take at most 100
-// MiB. In the list of a command each takes at most 256 KiB.
+// operator keeps all pods. Each takes at most 64 KiB of the operator's heap. So 200 of them need far less than
+// the 100 MiB that are left for them. In the list of a command each takes at most 256 KiB.
 func TestTwoHundredOfTheWorstPodsTakeLittle(t *testing.T) {
 	for t, whole := range check.Cases(t, worstPods()) {
 		each := heapPerObject(func() *corev1.Pod { return Pod(whole.DeepCopy()) })

@@ -153,7 +153,7 @@ func TestFieldsAndLocalNamesAreNoArrows(t *testing.T) {
 }
 
 // TestOneArrowOfACircleRunsAgainstEveryOrder: a uses b and c, b uses c, and c uses a. In the order d, a, b, c
-// only the last one runs back. There are 2 + 1 + 1 + 3 arrows.
+// only the arrow from c to a runs back. There are 2 + 1 + 1 + 3 arrows.
 func TestOneArrowOfACircleRunsAgainstEveryOrder(t *testing.T) {
 	measured := measureFiles(t, map[string]string{
 		"internal/quota/a.go": "package quota\n\nfunc a() { b(); c() }\n",

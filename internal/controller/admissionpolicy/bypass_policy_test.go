@@ -43,9 +43,10 @@ func exemptAccounts(names ...string) func(*v1alpha1.ServiceTypePolicySpec) {
 	}
 }
 
-// TestBypassPolicyQuotesCardsAndSchedulers: the bypass policy is a ValidatingAdmissionPolicy that refuses pods with
-// cards under a scheduler that is not in the ServiceTypePolicy. Its CEL expressions contain the names of cards
-// and schedulers, and a hostile name with quotes, a backslash or a newline must stay a string there.
+// TestBypassPolicyQuotesCardsAndSchedulers: the bypass policy is a ValidatingAdmissionPolicy that refuses pods
+// with cards under a scheduler that is not in the ServiceTypePolicy. Its CEL expressions contain the names of
+// cards and schedulers. A hostile name with quotes, a backslash, a newline or a letter beyond ASCII must stay a
+// string there.
 func TestBypassPolicyQuotesCardsAndSchedulers(t *testing.T) {
 	hostile := specWith(func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.Names = []string{`vol"cano`, "a\\b\n", "é"} })
 	expressions := map[string]string{}

@@ -54,9 +54,10 @@ func checkVariables(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) {
 	}
 }
 
-// TestGracePeriodsOfPodsWithCardsAreBounded: a terminating pod holds cards that no queue is charged for, so a long grace
-// period would be free cards. maxTerminationGracePeriodSeconds is one hour unless it is set. It bounds new pods, and
-// the grace period of a deletion or an eviction that prolongs the pod's own one.
+// TestGracePeriodsOfPodsWithCardsAreBounded: a terminating pod holds cards that no queue is charged for, so a
+// long grace period would be free cards. maxTerminationGracePeriodSeconds is one hour unless it is set. It
+// bounds the grace period of new pods, of evictions, and of deletions that prolong the pod's own. A "$" marks
+// the end of an expression.
 func TestGracePeriodsOfPodsWithCardsAreBounded(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		seconds int64

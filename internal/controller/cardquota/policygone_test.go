@@ -100,11 +100,13 @@ func policyInForce(hierarchy v1alpha1.QueueHierarchy, priority int32) *v1alpha1.
 	}).Obj()
 }
 
-// TestTreeOutlivesItsPolicy: while the ServiceTypePolicy is deleted or created again, the scheduler keeps the tree of
-// queues and the priority 500 of training. So do the Queues. Only a policy in force that says Flat ends the tree. Then
-// a parent has no quota, leaves are below root with priority 700, and the fields of the tree are reported as unused.
-// The texts of the checks are: parent, quota, deserved cards and priority of a Queue; condition QueueSynced of its
-// CardQuota; whether the CardQuota has condition HierarchyValid.
+// TestTreeOutlivesItsPolicy: while the ServiceTypePolicy is deleted or created again, the scheduler keeps the
+// tree of queues and the priority 500 of training. So do the Queues. CardQuota tenant deserves 8 H200, and has
+// priority 0, as it has no service type. Its leaves web and lab are of training, and deserve 4 each. Only a
+// policy in force that says Flat ends the tree. Then a parent has no quota, leaves are below root with priority
+// 700, and the fields of the tree are reported as unused. The texts of the checks have parent, quota, deserved
+// cards and priority of a Queue. Then come condition QueueSynced of its CardQuota, and whether that has
+// condition HierarchyValid.
 func TestTreeOutlivesItsPolicy(t *testing.T) {
 	policy := policyInForce(v1alpha1.QueueHierarchyTree, 500)
 	r := newFakeReconciler(t, append(newFamily(), policy)...)
@@ -133,10 +135,11 @@ func TestTreeOutlivesItsPolicy(t *testing.T) {
 	}
 }
 
-// TestQueuesAreFlatBeforeAnyPolicy: before a policy takes effect the scheduler has no configuration, or one without a
-// tree. A tree in the Queues would then be wrong. Training has the default priority 20000. The texts of the checks are:
-// parent, quota, deserved cards (none) and priority of a Queue; condition QueueSynced of its CardQuota; whether the
-// CardQuota has condition HierarchyValid.
+// TestQueuesAreFlatBeforeAnyPolicy: before a policy takes effect the scheduler has no configuration, or one
+// without a tree. A tree in the Queues would then be wrong. CardQuota web states the parent tenant and a quota
+// of 8 H200. It is of training, which has the default priority 20000. The texts of the checks have parent,
+// quota, deserved cards (none) and priority of a Queue. Then come condition QueueSynced of its CardQuota, and
+// whether that has condition HierarchyValid.
 func TestQueuesAreFlatBeforeAnyPolicy(t *testing.T) {
 	const flat = `below root: {"H200":8} , priority 20000, True/TreeFieldsUnused, hierarchy false`
 	r := newFakeReconciler(t, newFamily()...)

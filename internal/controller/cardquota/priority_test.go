@@ -64,8 +64,9 @@ func TestALoweredQuotaOvertakesTenThousandStatuses(t *testing.T) {
 	check.That(t, priority < 0, "priority of what a count woke: %d", priority)
 }
 
-// TestChangesThatTakeCardsAwayOvertake: only a change by which a queue may use fewer cards is urgent and overtakes
-// other reconciles. Under the old quota more pods could start. A change of the status alone keeps the generation.
+// TestChangesThatTakeCardsAwayOvertake: only a change by which a queue may use fewer cards is urgent and
+// overtakes other reconciles. Under the old quota more pods could start. An event with the same generation is a
+// change of the status alone, so it is not urgent.
 func TestChangesThatTakeCardsAwayOvertake(t *testing.T) {
 	deleted := changeQuota(8, 8)
 	deleted.ObjectNew.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
@@ -78,13 +79,13 @@ func TestChangesThatTakeCardsAwayOvertake(t *testing.T) {
 		change       event.UpdateEvent
 		wantOvertake bool
 	}{
-		"the quota falls from 8 to 7":       {changeQuota(8, 7), true},
-		"the quota falls from 8 to 0":       {changeQuota(8, 0), true},
-		"the quota rises from 7 to 8":       {changeQuota(7, 8), false},
-		"the quota stays":                   {changeQuota(8, 8), false},
-		"the CardQuota is deleted":          {deleted, true},
-		"the spec has the same generation":  {sameGeneration, false},
-		"the card is removed from the spec": {removed, true},
+		"the quota falls from 8 to 7":                       {changeQuota(8, 7), true},
+		"the quota falls from 8 to 0":                       {changeQuota(8, 0), true},
+		"the quota rises from 7 to 8":                       {changeQuota(7, 8), false},
+		"the quota stays":                                   {changeQuota(8, 8), false},
+		"the CardQuota is deleted":                          {deleted, true},
+		"the quota falls from 8 to 0, the generation stays": {sameGeneration, false},
+		"the card is removed from the spec":                 {removed, true},
 	}) {
 		check.Equal(t, "overtakes", tc.wantOvertake, isLowered.Update(tc.change))
 	}
@@ -171,7 +172,7 @@ func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 			time.Sleep(tc.maxAge - time.Second)
 			check.Equal(t, "woken before the numbers are old", 0, flap(8))
 			time.Sleep(time.Second)
-			check.Equal(t, "woken by old numbers", tc.quotas, flap(4))
+			check.Equal(t, "woken by old numbers", tc.quotas, flap(4)) // 12 healthy cards, which no status shows yet
 
 			latest := slices.Max(slices.Collect(maps.Values(u.delays)))
 			check.Equal(t, "delay of the last one, at 20 a second", time.Duration(tc.quotas-1)*time.Second/20, latest)

@@ -12,11 +12,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAQueueAllowsTheNamespacesOfItsSelector: pods of a namespace that the selector of a CardQuota does not select
-// cannot use its queue. In case of doubt a namespace is allowed, so that its pods count and the operator deletes no
-// queue in use. A queue without a CardQuota, or without a valid selector, is such a case. Namespaces chat and lab have
-// the labels team=chat and team=lab. A namespace that does not exist has no label, so no selector selects it. Queue
-// without-cardquota has no CardQuota.
+// TestAQueueAllowsTheNamespacesOfItsSelector: pods of a namespace that the selector of a CardQuota does not
+// select cannot use its queue. Without a CardQuota, or with a selector that is missing, empty or invalid, a
+// queue allows all namespaces. So their pods count, and the operator deletes no queue in use. Namespaces chat
+// and lab have the labels team=chat and team=lab. A namespace that does not exist has no label, so no selector
+// selects it. Queue without-cardquota has no CardQuota.
 func TestAQueueAllowsTheNamespacesOfItsSelector(t *testing.T) {
 	quotaWith := func(selector *metav1.LabelSelector) *v1alpha1.CardQuota {
 		return &v1alpha1.CardQuota{Spec: v1alpha1.CardQuotaSpec{NamespaceSelector: selector}}

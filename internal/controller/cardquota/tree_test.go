@@ -19,9 +19,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestRetryDelayGrows: Volcano's webhook may refuse the write of a Queue because it does not know the last writes yet. So the
-// operator retries soon at first, and then after as long as condition QueueSynced has been False: what never succeeds
-// costs little. The delay is at least waitingRetry and at most RefusedRetry.
+// TestRetryDelayGrows: Volcano's webhook may refuse the write of a Queue because it does not know the last
+// writes yet. So the operator retries soon at first, and then after as long as condition QueueSynced has been
+// False: what never succeeds costs little. The delay is at least waitingRetry and at most RefusedRetry, both
+// less than an hour.
 func TestRetryDelayGrows(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	between := (waitingRetry + shared.RefusedRetry) / 2

@@ -38,7 +38,7 @@ func TestAPartThatCannotBeWrittenIsReported(t *testing.T) {
 		s.store.refused[part] = immutable(cardseconds.ConfigMapName(part))
 	}
 
-	s.useOneCard(2)
+	s.useOneCard(2) // minutes: the first write is refused after one
 	s.expectRefused("for a minute", nothing)
 	s.useOneCard(1)
 	part0 := map[string]metav1.StatusReason{"volcano-system/cardquota-card-seconds-0": metav1.StatusReasonInvalid}
@@ -70,7 +70,7 @@ func TestAConfigMapThatCannotBeReadIsReported(t *testing.T) {
 		s.k.namespace = "volcano-system"
 		s.store.unreadable = map[int]error{number: apierrors.NewInternalError(errors.New("no key to decrypt it"))}
 
-		s.useOneCard(2)
+		s.useOneCard(2) // minutes: the first read fails after one
 		s.expectRefused("for a minute", nothing)
 		s.useOneCard(1)
 		s.expectRefused("for two minutes", map[string]metav1.StatusReason{"volcano-system/" + cardseconds.ConfigMapName(number): metav1.StatusReasonInternalError})

@@ -55,7 +55,7 @@ func TestGapWithoutALeaderIsCredited(t *testing.T) {
 		_ = s.k.storeSums(t.Context())
 
 		s.store.fails = nil
-		s.expectServedAfter(30*time.Second, "of the new leader", 2*(30+300+60))
+		s.expectServedAfter(30*time.Second, "of the new leader", 2*(30+300+60)) // 2 cards: 30 s before the gap, 300 s in it, 60 s after it
 		s.useSince(2, begun)
 		s.expectServedAfter(30*time.Second, "of the new leader later", 2*(30+300+90))
 	}

@@ -84,10 +84,11 @@ func (s *evidenceScene) expectCondition(when, want string, parts ...string) {
 	check.Contains(s.T, when, got.Message, parts...)
 }
 
-// TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration: condition Enforced is True only if the heartbeat of our
-// scheduler proves that it runs with the configuration that the operator wrote, here "aa". And no pod may have got
-// cards without our scheduler. Each row changes one thing of a cluster whose quotas are enforced. The texts are the
-// "status/reason" of the condition, and a part of its message.
+// TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration: condition Enforced is True only if the heartbeat of
+// our scheduler proves that it runs with the configuration that the operator wrote, here "aa". And no pod may
+// have got cards without our scheduler. Before pods are counted, the stored condition stays; without one it is
+// Unknown, with reason NotConfigured. Each row changes one thing of a cluster whose quotas are enforced. The
+// texts are the "status/reason" of the condition, and a part of its message.
 func TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change      func(*evidenceScene)
@@ -96,7 +97,7 @@ func TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration(t *testing.T) {
 	}{
 		"no change": {func(*evidenceScene) {}, "True/Enforced", "the scheduler enforces the quotas"},
 		"configuration bb was written now": {func(s *evidenceScene) {
-			s.evaluate()
+			s.evaluate() // so the operator sees bb arrive, and gives the scheduler time to load it
 			s.hash = "bb"
 		}, "False/ConfigNotLoaded", "bb was written and is being loaded"},
 		"configuration bb was written before the operator started": {func(s *evidenceScene) {
@@ -126,10 +127,11 @@ func TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration(t *testing.T) {
 	}
 }
 
-// TestAHeartbeatProvesEnforcementForAWhile: a heartbeat that was there before the operator started counts until it is
-// older than StaleAfter by the clock of the scheduler. One that the operator saw arrive counts for StaleAfter from then
-// on as well, also if the clock of the scheduler is 15 seconds ahead. The metric has the reason of the condition as a
-// label, and value 1 if quotas are enforced, else 0.
+// TestAHeartbeatProvesEnforcementForAWhile: a heartbeat that was there before the operator started counts until
+// it is older than StaleAfter by the clock of the scheduler. At noon the first one is a second old. One that
+// the operator saw arrive counts for StaleAfter from then on as well, also if the clock of the scheduler is 15
+// seconds ahead. The metric has the reason of the condition as a label, and value 1 if quotas are enforced,
+// else 0.
 func TestAHeartbeatProvesEnforcementForAWhile(t *testing.T) {
 	s := newEnforcedScene(t)
 	check.Equal(t, "the condition is evaluated again after", enforcement.StaleAfter-time.Second, s.evaluate().Until.Sub(noon))

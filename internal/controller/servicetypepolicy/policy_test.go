@@ -231,9 +231,9 @@ func TestAManualConfigurationIsAdopted(t *testing.T) {
 	check.Contains(t, "events", strings.Join(w.takeEvents(), "\n"), "Warning ConfigCorrected")
 }
 
-// TestAPersistentWriterCostsOneWriteASecond: another client, here a GitOps tool, writes its own text every 100 ms for ten
-// seconds. The operator replaces it once a second, so that the two do not write as fast as they can. When the other stops, the
-// text of the operator stays.
+// TestAPersistentWriterCostsOneWriteASecond: another client, here a GitOps tool, writes its own text every 100
+// ms for ten seconds. The operator replaces that text only once a second, so that both do not write as fast as
+// they can. When the tool stops, the text of the operator stays.
 func TestAPersistentWriterCostsOneWriteASecond(t *testing.T) {
 	w := newSettledScene(t)
 	corrections := 0
