@@ -35,8 +35,7 @@ func newClusterWithPolicy() *Cluster {
 // TestNewWorkloadsRefusesWhatAdmissionWouldRefuse: the API server would refuse these manifests: by the webhooks of
 // Cardquota or of Volcano, or because an object that they name is missing. whatif says so, and gives no answer
 // about objects that cannot exist. It also refuses two fields that it cannot simulate, dependsOn and
-// partitionPolicy. All rows but those of a pod or a PodGroup have a Volcano job of queue q, with 2 replicas of
-// task worker.
+// partitionPolicy. volcanoJob is a Volcano job of queue q, with 2 replicas of task worker.
 func TestNewWorkloadsRefusesWhatAdmissionWouldRefuse(t *testing.T) {
 	const podGroup = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: x}\nspec: {queue: none}\n"
 	podWith := func(annotation string) string {

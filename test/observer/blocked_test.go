@@ -6,11 +6,11 @@ import (
 )
 
 // TestBlockedReasonsAndHoldersAreTrue: the observer reports violation "truth" if an entry of status.blocked is wrong
-// for 10 s. A recount of the cluster must confirm its reason and its holders. Holders are the pods that use the card,
-// the largest first. For QuotaExhausted they are only those of queue q. "tolerated" is an entry that is wrong, but
-// not yet for 10 s. Node h200-0 has 8 H200 and rtx4090-0 has 8 RTX4090; queue q has a quota of 2 H200. The entry of a
-// row states for what pod a of q waits ("count" cards), and why. Pod x, which is there in some rows, uses 7 H200 in
-// queue r, so that 1 is free.
+// for 10 s. A recount of the cluster must confirm its reason, except QuotaExhausted. It must also confirm the holders
+// of NoFreeCard, Fragmented and QuotaExhausted: the pods that use the card, the largest first. For QuotaExhausted
+// they are only those of queue q. "tolerated" is an entry that is wrong, but not yet for 10 s. Node h200-0 has 8 H200
+// and rtx4090-0 has 8 RTX4090; queue q has a quota of 2 H200. The entry of a row states for what pod a of q waits
+// ("count" cards), and why. Pod x, which is there in some rows, uses 7 H200 in queue r, so that 1 is free.
 func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 	const xUsesSeven = `
 		load queue r quota=H200:99
@@ -43,7 +43,7 @@ func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 		"NoFreeCard: 1 wanted, 1 free": {
 			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`, `holder=pod:x,queue:r,count:7`), "truth",
 		},
-		"NoFreeCard: 1 wanted, 1 free, but other pods of the gang wait too": {
+		"NoFreeCard: 1 wanted, 1 free; a second entry says that a waits for 1 more, with its gang": {
 			xUsesSeven + after11s(
 				`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`,
 				`holder=pod:x,queue:r,count:7`,
@@ -57,7 +57,7 @@ func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 		"NoFreeCard: 8 free, on a node that is not ready": {`
 			load node h200-0 ready=False
 		` + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`), ""},
-		"NoFreeCard: 1 free, and 7 more when a terminating pod has ended": {`
+		"NoFreeCard: 1 wanted, 1 free, perhaps pledged to a pod that waits for the 7 of terminating x": {`
 			load queue r quota=H200:99
 			load pod x queue=r cards=7 node=h200-0 deleted=true
 		` + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`), ""},

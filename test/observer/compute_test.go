@@ -78,11 +78,12 @@ func TestPlacementsOfCPUInATreeRespectGuaranteesAndDeserved(t *testing.T) {
 
 // TestAQueueOfATreeReclaimsCPU: with reclaimResources All the observer allows evictions for CPU by the rules of
 // reclaiming, and reports violation "eviction" for others. With Cards no pod may be evicted for CPU, so each row has
-// a violation then. By the tree a queue below what it deserves takes what others borrow. The queue of a victim must
-// borrow of each resource that the victim has. By the service types ("by type") inference takes from training down to
-// the guarantee. Scene: 64 cores and 8 H200. Tenant top deserves 32 cores, its leaves a and b deserve 16 cores and 2
-// H200 each. Queues other and inf deserve 32 cores and 4 H200. Pod n waits; its victims have 8 cores each where a row
-// says nothing else.
+// a violation then. By the tree a queue takes what others borrow: the victim's queue, and its ancestors below the one
+// that both queues share, must borrow of each resource that the victim has. By the service types ("by type")
+// inference takes from training down to the guarantee. In both cases the taking queue stays within what it deserves.
+// Scene: 64 cores and 8 H200. Tenant top deserves 32 cores, its leaves a and b deserve 16 cores and 2 H200 each.
+// Queues other and inf deserve 32 cores and 4 H200. Pod n waits; its victims have 8 cores each where a row says
+// nothing else.
 func TestAQueueOfATreeReclaimsCPU(t *testing.T) {
 	// Queue b uses 24 cores and deserves 16, so it borrows 8.
 	const bBorrows = `

@@ -64,7 +64,7 @@ func TestWhoMayBeEvictedForWhom(t *testing.T) {
 		"preempt: the waiting pod wants another card than the node has": {
 			ofOneQueue + `make pod waiting card=RTX4090`, "preempt", "eviction",
 		},
-		"preempt: the waiting pod wants no cards, so it may lack CPU": {
+		"preempt: the waiting pod wants no cards: it may lack CPU, but when placed it does not use the freed card": {
 			ofOneQueue + `make pod waiting cards=`, "preempt", "tolerated",
 		},
 		"inference reclaims from training, although the pods have priority 0 and 9": {ofTwoQueues, "reclaim", ""},
@@ -125,10 +125,10 @@ func TestWhoMayBeEvictedForWhom(t *testing.T) {
 	}
 }
 
-// TestOnlyVolcanoMayEvictPods: an eviction by another program than Volcano is a violation. Kubernetes marks
-// such a pod by a condition or by its reason before it deletes it. A pod that is only deleted, or not ready,
-// was not evicted. Pod a runs with one H200, gets the status of the row and is deleted. Another pod waits for
-// its card, so that Volcano would have a reason.
+// TestOnlyVolcanoMayEvictPods: the observer reports an eviction by another program than Volcano, and one by
+// Volcano that names no action. Kubernetes marks such a pod by a condition or by its reason before it deletes it.
+// A pod that is only deleted, or not ready, was not evicted. Pod a runs with one H200, gets the status of the row
+// and is deleted. Another pod waits for its card, so that Volcano would have a reason.
 func TestOnlyVolcanoMayEvictPods(t *testing.T) {
 	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) corev1.PodStatus {
 		return corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: kind, Status: status, Reason: reason}}}

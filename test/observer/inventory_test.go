@@ -131,11 +131,11 @@ func TestTheCardInventoryEqualsARecount(t *testing.T) {
 		"a network device, as an anomaly, which it is not": {
 			`write node h200-0 resource:nvidia.com/hostdev=4`, addAnomaly("h200-0", v1alpha1.AnomalyUnmappedResource, "", "nvidia.com/hostdev", 4), "status",
 		},
-		"cards of a ResourceClaim on a node that the recount does not know": {"", func(s *status) {
+		"cards of a ResourceClaim, as an anomaly of a further node: the recount does not see claims": {"", func(s *status) {
 			addAnomaly("only-dra", v1alpha1.AnomalyResourceClaimCards, "", "", 8)(s)
 			s.Nodes++
 		}, ""},
-		"a resource of an unknown vendor, as an anomaly": {
+		"a resource of a vendor that the recount does not know, as an anomaly": {
 			`write node h200-0 resource:new.example/npu=4`, addAnomaly("h200-0", v1alpha1.AnomalyUnmappedResource, "", "new.example/npu", 4), "",
 		},
 		"two models on a node: it has no recognised card, and an anomaly": {twoModels, func(s *status) {

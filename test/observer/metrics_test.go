@@ -197,13 +197,13 @@ func TestARestartOfTheOperatorLosesAtMostAMinuteOfCardSeconds(t *testing.T) {
 		wantViolations     string
 	}{
 		"all is kept":                                        {"", "", 2, 600, 900, ""},
-		"not dated: 125 s are missing":                       {"", "", 2, 600, 775, ""}, // at least 835 - 70
+		"not dated: 125 s are missing":                       {"", "", 2, 600, 775, ""}, // at least 835 - 60 - 5 - 5 of the restart itself
 		"not dated: 260 s are missing":                       {"", "", 2, 600, 640, "metrics"},
 		"not dated: 125 s are missing, and no restart":       {"", "", 1, 600, 775, "metrics"},
 		"not dated: begun again, so it falls and is too low": {"", "", 2, 600, 300, "metrics metrics"},
 		"dated: all is kept":                                 {bindingIsDated, "", 2, 600, 900, ""},
 		"dated: 125 s are missing":                           {bindingIsDated, "", 2, 600, 775, "metrics"},
-		"dated, and a ends at 600 s: 55 s are missing":       {bindingIsDated, aEnds, 2, 470, 545, ""}, // at least 595 - 60
+		"dated, and a ends at 600 s: 55 s are missing":       {bindingIsDated, aEnds, 2, 470, 545, ""}, // at least 600 - 60 - 5
 		"dated, and a ends at 600 s: 120 s are missing":      {bindingIsDated, aEnds, 2, 470, 480, "metrics"},
 	}) {
 		s := newSceneWithMetrics().playScript(placeA).playScript(tc.steps).playScript(`wait 600s`)

@@ -85,7 +85,7 @@ func TestTheStatusOfACardQuotaEqualsARecount(t *testing.T) {
 			readsNoneUsed + `load quota late quota=7 queue=q created=1; wait 1m`, "",
 		},
 		"a CardQuota that is being deleted reads nothing": {`load quota q deleted=true; wait 1m`, ""},
-		"the queue of the CardQuota does not exist": {`
+		"the queue of the CardQuota, which the operator should create, does not exist": {`
 			load quota nowhere
 			check
 			wait 1m`, "status"},

@@ -179,7 +179,7 @@ func TestAQueueOfATreeTakesOnlyNamespacesOfItsAncestors(t *testing.T) {
 			load namespace test team=lab
 			wait 1m
 			place x node=h200-0 cards=1 queue=a`, "tenancy"},
-		"the parent does not select the namespace since 9 s": {`
+		"the parent no longer selects the namespace, for 9 s": {`
 			load namespace test team=lab
 			write queue top namespaceSelector={"matchLabels":{"team":"chat"}}
 			wait 9s

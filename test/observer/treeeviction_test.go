@@ -4,11 +4,12 @@ import "testing"
 
 // TestAQueueOfATreeReclaimsWhatIsBorrowed: by the tree a queue below what it deserves takes cards back from queues
 // above what they deserve, with all their ancestors below the common one. By the service types ("by type") inference
-// takes cards from training down to the guarantee. The observer must report every other eviction, as "eviction", and
-// one for a pod that is not placed in 20 s. The scheduler may not know a change of the last 10 s, so what was right
-// before it counts too. "quota" is a placement of a queue that cannot be reclaimed, beyond what the queue deserves.
-// Scene: node h200-0 has 8 H200. Tenant top deserves 4, and its leaves a and b deserve 2 each; tenant other deserves
-// 4; queue inf of inference deserves 4. Pod n waits, and victims are evicted for n.
+// takes cards from training down to the guarantee, and stays within what it deserves. The observer must report every
+// other eviction, as "eviction", and one for a pod that is not placed in 20 s. The scheduler may not know a change of
+// the last 10 s, so what was right before it counts too. "quota" is a placement of a queue that cannot be reclaimed,
+// beyond what the queue deserves. Scene: node h200-0 has 8 H200. Tenant top deserves 4, and its leaves a and b
+// deserve 2 each; tenant other deserves 4; queue inf of inference deserves 4. Pod n waits, and victims are evicted
+// for n.
 func TestAQueueOfATreeReclaimsWhatIsBorrowed(t *testing.T) {
 	// Queue b uses 4 and deserves 2, so it borrows 2.
 	const bBorrowsTwo = `

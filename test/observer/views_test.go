@@ -73,12 +73,12 @@ func TestLocalCardQuotasShowTheirNamespaceOnly(t *testing.T) {
 		"a limit of CPU that the CardQuota does not have": {"", viewWith(func(s *status) {
 			s.CPU = &v1alpha1.ResourceStatus{Quota: ptr.To(resource.MustParse("1"))}
 		}), "status"},
-		"the queue is closed, and the view reads Closed":     {`write queue q state=Closed`, inState("Closed"), ""},
-		"the queue is closed, and the view reads Open":       {`write queue q state=Closed`, inState("Open"), "status"},
-		"the queue is on hold, and the view reads Held":      {`write queue q stopPolicy=Hold`, inState("Held"), ""},
-		"the queue is on hold, and the view reads Open":      {`write queue q stopPolicy=Hold`, inState("Open"), "status"},
-		"the queue is open, and the view reads Held":         {"", inState("Held"), "status"},
-		"wrong numbers of a CardQuota that is being deleted": {`write quota q deleted=true`, views(viewOf("mine", 1)), ""},
+		"the queue is closed, and the view reads Closed":             {`write queue q state=Closed`, inState("Closed"), ""},
+		"the queue is closed, and the view reads Open":               {`write queue q state=Closed`, inState("Open"), "status"},
+		"the queue is on hold, and the view reads Held":              {`write queue q stopPolicy=Hold`, inState("Held"), ""},
+		"the queue is on hold, and the view reads Open":              {`write queue q stopPolicy=Hold`, inState("Open"), "status"},
+		"the queue is open, and the view reads Held":                 {"", inState("Held"), "status"},
+		"a wrong view of a CardQuota that is being deleted: ignored": {`write quota q deleted=true`, views(viewOf("mine", 1)), ""},
 	}) {
 		s := newSceneThatIgnoresWaiting().playScript(`
 			load namespace mine team=chat

@@ -41,7 +41,7 @@ func TestAStatusListsEveryWorkloadThatWaits(t *testing.T) {
 		"a is listed for another card model": {
 			abWait + statusLists("blocked=pod:a,card:RTX4090,count:2,reason:QuotaExhausted", bForOne), "status",
 		},
-		"a is listed twice, for 1 card each": {
+		"a is listed twice, for 1 card each, in all for its 2": {
 			abWait + statusLists(
 				"blocked=pod:a,card:H200,count:1,reason:QuotaExhausted",
 				"blocked=pod:a,card:H200,count:1,reason:GangIncomplete",

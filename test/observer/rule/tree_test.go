@@ -110,9 +110,10 @@ func TestAQueueOfATreeTakesWorkOnlyIfItIsAnOpenLeaf(t *testing.T) {
 
 // TestAPlacementLeavesUnusedGuaranteesOfOthersFree: after queue q has placed a pod with one card A, the free cards of
 // the nodes must still cover what others are guaranteed and do not use. So must what is left of the quota of q's
-// parent, for q's siblings. q may use its own guarantee. "use" has the placed pod already: "q:5 r:3" means that q
-// uses 5 and r uses 3. In "flat" q and r have no parent, and r is guaranteed 4. In "family" parent top has a quota of
-// 8 and is guaranteed 4, its children q 1 and r 3. The last number of a row is the cards of all nodes.
+// parent, for q's siblings. q may use its own guarantee, and that of its parent. "use" has the placed pod already:
+// "q:5 r:3" means that q uses 5 and r uses 3. In "flat" q and r have no parent, and r is guaranteed 4. In "family"
+// parent top has a quota of 8 and is guaranteed 4, its children q 1 and r 3. The last number of a row is the cards of
+// all nodes.
 func TestAPlacementLeavesUnusedGuaranteesOfOthersFree(t *testing.T) {
 	const flat = "q quota=A:8; r quota=A:8 deserved=A:4 guarantee=A:4;"
 	const family = "top quota=A:8 deserved=A:8 guarantee=A:4; q parent=top quota=A:8 guarantee=A:1; r parent=top quota=A:8 guarantee=A:3;"
@@ -130,7 +131,7 @@ func TestAPlacementLeavesUnusedGuaranteesOfOthersFree(t *testing.T) {
 		"q uses 6 of the 8 of top, and its sibling r is guaranteed 3":          {family, "q:6", 20, true},
 		"q uses 5 of the 8 of top, and its sibling r is guaranteed 3":          {family, "q:5", 20, false},
 		"6 - 2 - 1 = 3 free; r is guaranteed 2 more, and s outside 2":          {family + "s quota=A:8 guarantee=A:2", "q:2 r:1", 6, true},
-		"9 - 5 = 4 free; top is guaranteed 8, of which q uses 5; s outside 2": {
+		"9 - 5 = 4 free; r is guaranteed 3, s outside 2, but the pod uses only the 8 guaranteed to top": {
 			strings.Replace(family, "guarantee=A:4", "guarantee=A:8", 1) + "s quota=A:8 guarantee=A:2", "q:5", 9, false,
 		},
 		"0 free; r is guaranteed 4, and on hold": {

@@ -55,7 +55,7 @@ func TestAWorkloadThatFitsAndDoesNotStartIsFound(t *testing.T) {
 		"a small job beside a gang that fits only partly, whose reservation ends after 5 minutes": {gangFitsPartly + `
 			sessions 300
 			nothingFound`, "podgroup/test/small"},
-		"a small job beside a gang of 4 that has no node, after the quota is lowered to 2": {`
+		"a small job beside a gang of 4 without a node, which reserves nothing once the quota is lowered to 2": {`
 			gang g queue=q pods=4 cards=1 nodeSelector=zone=nowhere
 			write group small queue=q request=H200:1 phase=Pending
 			manySessions

@@ -63,7 +63,7 @@ func TestAWorkloadThatFitsATreeAndDoesNotStartIsFound(t *testing.T) {
 			write queue other guarantee=H200:6 deserved=H200:8
 			single p queue=a cards=2`, "pod/test/p"},
 		"4 cards in a, beside 4 that other is guaranteed": {`write queue other guarantee=H200:4; single p queue=a cards=4`, "pod/test/p"},
-		"6 cards in a; other is guaranteed 4, and on hold": {`
+		"6 cards in a; other is guaranteed 4, but on hold, so it keeps none": {`
 			write queue other guarantee=H200:4 stopPolicy=Hold
 			write queue a quota=H200:6
 			single p queue=a cards=6`, "pod/test/p"},
