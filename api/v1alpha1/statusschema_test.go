@@ -59,7 +59,10 @@ func validate(t *testing.T, plural string) func(any) error {
 func TestEveryStatusIsValid(t *testing.T) {
 	isValid := validate(t, "cardquotas")
 	isValidView := validate(t, "localcardquotas")
-	wrong := []v1alpha1.BlockedStatus{{Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "lab", Name: "a"}, Holders: []v1alpha1.CardHolder{{Card: "NVIDIA-H200"}}}}
+	wrong := []v1alpha1.BlockedStatus{{
+		Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "lab", Name: "a"},
+		Holders:  []v1alpha1.CardHolder{{Card: "NVIDIA-H200"}},
+	}}
 	check.That(t, isValid(v1alpha1.CardQuotaStatus{Blocked: wrong}) != nil, "a CardQuota with a holder of 0 cards is valid")
 	check.That(t, isValidView(v1alpha1.LocalCardQuotaStatus{Blocked: wrong}) != nil, "a view with a holder of 0 cards is valid")
 
@@ -67,39 +70,58 @@ func TestEveryStatusIsValid(t *testing.T) {
 	quota := builder.CardQuota("q").ServiceType("training").Card("NVIDIA-H200", 8).Obj()
 	seed.Check(t, func(t *rapid.T) {
 		many := rapid.SampledFrom([]int{1, 1, 300}).Draw(t, "repeated")
-		words := rapid.SampledFrom([]string{"", "NVIDIA-H200", "Queue <q> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>",
+		words := rapid.SampledFrom([]string{
+			"",
+			"NVIDIA-H200",
+			"Queue <q> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>",
 			"Queue <top>, an ancestor of <q>, has insufficient <NVIDIA-H200> quota: requested <2>, total would be <9>, but capability is <8>",
-			"0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.", "Pod lab/a can possibly be assigned to a, once minAvailable is satisfied"})
+			"0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu.",
+			"Pod lab/a can possibly be assigned to a, once minAvailable is satisfied",
+		})
 
 		input := cardquota.CountInput{
-			Inventory: card.NewInventory(map[string]card.Node{"a": node}), Nodes: []card.NodeState{{Name: "a", Node: node, IsReady: true}},
+			Inventory:   card.NewInventory(map[string]card.Node{"a": node}),
+			Nodes:       []card.NodeState{{Name: "a", Node: node, IsReady: true}},
 			LocalQueues: map[string]bool{"q": true},
 		}
 
 		for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
-			b := builder.Pod(rapid.SampledFrom([]string{"lab", "other"}).Draw(t, "namespace"), fmt.Sprint("p", i)).Queue(rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")).
-				GPUs(rapid.IntRange(0, 4).Draw(t, "count")).Card(rapid.OneOf(words, rapid.String()).Draw(t, "card")).ServiceType(strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "type"), many)).
+			b := builder.Pod(rapid.SampledFrom([]string{"lab", "other"}).Draw(t, "namespace"), fmt.Sprint("p", i)).
+				Queue(rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")).
+				GPUs(rapid.IntRange(0, 4).Draw(t, "count")).
+				Card(rapid.OneOf(words, rapid.String()).Draw(t, "card")).
+				ServiceType(strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "type"), many)).
 				Created(time.Unix(0, 0))
 
 			if owner := strings.Repeat(rapid.String().Draw(t, "owner"), many); owner != "" {
 				b.Owner(owner+"/v1", owner, owner)
 			}
 
-			b.Condition(corev1.PodScheduled, corev1.ConditionFalse, rapid.String().Draw(t, "reason"), strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "message"), many))
+			b.Condition(corev1.PodScheduled, corev1.ConditionFalse, rapid.String().Draw(t, "reason"),
+				strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "message"), many))
 			if rapid.Bool().Draw(t, "runs") {
 				b.Running("a")
 			}
 			input.Pods = append(input.Pods, b.Obj())
 		}
 
+		// The status of the CardQuota.
 		usage := cardquota.CountUsage(input)["q"]
 		quota := quota.DeepCopy()
-		quota.Status = cardquota.NewStatus(cardquota.StatusInput{Quota: quota, Usage: &usage, Own: &usage, Sync: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced}, Now: time.Unix(0, 0)})
+		quota.Status = cardquota.NewStatus(cardquota.StatusInput{
+			Quota: quota,
+			Usage: &usage,
+			Own:   &usage,
+			Sync:  metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced},
+			Now:   time.Unix(0, 0),
+		})
 		check.NoError(t, isValid(quota.Status))
 
+		// Its views in namespaces with pods, and in one without.
 		month := cardseconds.QueueMonth{Month: "2026-11", Cards: map[string]cardseconds.Milli{}}
 		for range rapid.SampledFrom([]int{0, 1, 300}).Draw(t, "used cards") {
-			month.Cards[strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "used card"), many)] = cardseconds.Milli(rapid.Int64Range(0, 1e18).Draw(t, "used"))
+			name := strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "used card"), many)
+			month.Cards[name] = cardseconds.Milli(rapid.Int64Range(0, 1e18).Draw(t, "used"))
 		}
 
 		for _, namespace := range []string{"lab", "other", "third"} {

@@ -48,8 +48,8 @@ type wrongNode struct{ node, wantWithheld, wantMessage string }
 
 // TestRecogniseReportsWhatIsWrongWithANode: a card has a name if exactly one label <type>.product beside
 // <type>.memory names it, and the numbers of its shares are valid. Otherwise the resource that the mistake is about
-// is withheld from new pods, never guessed, and the message says why. The message fits an event. The labels h800 and
-// npu name NVIDIA-H800 for nvidia.com and Ascend-910B for huawei.com.
+// is withheld from new pods, never guessed, and the message says why. It fits an event, and lists models in the order
+// of their labels. The labels h800 and npu name NVIDIA-H800 for nvidia.com and Ascend-910B for huawei.com.
 func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 	const (
 		gpu           = "nvidia.com/gpu"

@@ -111,7 +111,7 @@ func TestSharingSoftwareIsOfNoVendor(t *testing.T) {
 		"tencent.com/vcuda-core":          true,
 		"tke.cloud.tencent.com/qgpu-core": true,
 		"aliyun.com/gpu-count":            true,
-		"alibabacloud.com/ppu":            true,
+		"alibabacloud.com/ppu":            true, // a cloud whose software shares cards
 		"vke.volcengine.com/mgpu-core":    true,
 		"baidu.com/a100_80g_cgpu":         true,
 		"koordinator.sh/gpu":              true,

@@ -41,7 +41,8 @@ func withStaleCapacity(name corev1.ResourceName) func(*corev1.Node) {
 // anomalies. Each has a reason, the resource or card, how many, on which nodes, and in the message what would help.
 // Each row is a cluster with exactly one anomaly. nodeWithEightH200 has 8 H200 and right labels. withStaleCapacity is
 // a resource with 0 allocatable and a capacity of 4, which the kubelet keeps when a device plugin no longer offers
-// it.
+// it. Such cards are unhealthy, unless the node offers them in another form: by software that shares cards, or by the
+// same vendor while the labels count and replicas do not say that it has the old form.
 func TestAnomaliesSayWhatIsWrongAndWhatHelps(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene
@@ -477,7 +478,7 @@ func TestAHealthyNodeHasNoAnomaly(t *testing.T) {
 
 // TestAnomaliesAreSortedAndBounded: the API bounds the list of anomalies, and the nodes of each. Here 2 x
 // MaxAnomalies nodes have a resource each that nothing names. 2 x MaxAnomalyNodes nodes have one anomaly together.
-// Both lists are cut and sorted, and the totals and the message count all.
+// Both lists are cut and sorted, and the totals and the message count all. MaxAnomalyNodes is 20.
 func TestAnomaliesAreSortedAndBounded(t *testing.T) {
 	var s scene
 	for i := range 2 * MaxAnomalies {
@@ -496,7 +497,7 @@ func TestAnomaliesAreSortedAndBounded(t *testing.T) {
 	first := s.status().Anomalies[0]
 	check.Equal(t, "nodes of the first", [2]int{MaxAnomalyNodes, 2 * MaxAnomalyNodes}, [2]int{len(first.Nodes), int(first.NodesTotal)})
 	check.That(t, slices.IsSorted(first.Nodes), "the nodes are %v", first.Nodes)
-	check.Contains(t, "message", first.Message, "nodes m000, m001, m002 and 37 more: ")
+	check.Contains(t, "message", first.Message, "nodes m000, m001, m002 and 37 more: ") // 2 x 20 nodes - 3
 
 	names := make([]string, len(status.Anomalies))
 	for i, anomaly := range status.Anomalies {

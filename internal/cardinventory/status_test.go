@@ -20,8 +20,9 @@ import (
 
 // TestStatusSumsUpEachCard: the status sums up each card of the cluster. Of 3 nodes with 8 H200 each, one is cordoned
 // and one not ready: 24 in total, 16 healthy, 8 cordoned. Pods hold 3 + 2 + 1 of them. Quotas of H200 are 10 + 8, 2
-// more than are healthy; no node has the 1 NVIDIA-A100. Cards on nodes come first, then those with a quota, then
-// those that pods only name. The one anomaly is pod outside, which has no queue.
+// more than are healthy; no node has the 1 NVIDIA-A100. Queue old has no CardQuota, so its 2 Ascend-910B count for no
+// service type. Cards on nodes come first, then those with a quota, then those that pods only name. The one anomaly is
+// pod outside, which has no queue.
 func TestStatusSumsUpEachCard(t *testing.T) {
 	status := scene{
 		nodes: []*corev1.Node{
@@ -62,7 +63,7 @@ func TestStatusSumsUpEachCard(t *testing.T) {
 		{Name: "NVIDIA-H2000", ServiceTypes: []v1alpha1.InventoryServiceType{{Name: "training", Pending: 1}}},
 	}, status.Cards)
 	check.Equal(t, "summary", "6/24 NVIDIA-H200, 0/8 Ascend-910B", status.Summary)
-	check.Equal(t, "nodes, over-allocated cards and anomalies", [3]int32{4, 2, 1}, [3]int32{
+	check.Equal(t, "nodes with cards, over-allocated cards and anomalies", [3]int32{4, 2, 1}, [3]int32{
 		status.Nodes,
 		status.OverAllocatedCards,
 		status.AnomaliesTotal,

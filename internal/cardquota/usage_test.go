@@ -54,8 +54,8 @@ func TestUsageCountsRunningAndPendingCards(t *testing.T) {
 		pods   pods
 		groups groups
 		quotas map[string]card.Quota
-		last   map[types.UID]quota.Charge
-		want   Usage // of queue q, if anything
+		last   map[types.UID]quota.Charge // of the count before, by the UID of the pod
+		want   Usage                      // of queue q, if anything
 	}{
 		"a running pod with alternatives: the card of its node": {
 			pods: pods{pod("a").Queue("q").Card(either).GPUs(2).Running("4090d")},
@@ -170,8 +170,13 @@ func TestAPodGroupWithoutAQueueIsInDefault(t *testing.T) {
 // runs has a node, and other is of another queue. A job without pods, created at 9 o'clock, counts too.
 func TestOldestPendingIsTheOldestThatWaits(t *testing.T) {
 	at := func(hour int) metav1.Time { return metav1.NewTime(time.Date(2026, 11, 23, hour, 0, 0, 0, time.UTC)) }
-	pods := pods{pod("noon").Queue("q"), pod("ten").Queue("q").Card("NVIDIA-H200").GPUs(1), pod("gated").Queue("q").
-		Gated(), pod("runs").Queue("q").Running("h200"), pod("other").Queue("other")}.objects()
+	pods := pods{
+		pod("noon").Queue("q"),
+		pod("ten").Queue("q").Card("NVIDIA-H200").GPUs(1),
+		pod("gated").Queue("q").Gated(),
+		pod("runs").Queue("q").Running("h200"),
+		pod("other").Queue("other"),
+	}.objects()
 	for i, hour := range []int{12, 10, 1, 2, 3} {
 		pods[i].CreationTimestamp = at(hour)
 	}
@@ -219,9 +224,13 @@ func TestOldestWithinQuotaIsTheOldestThatLacksNoQuota(t *testing.T) {
 		return pod(name).Queue("q").Card("NVIDIA-H200").GPUs(8).Unschedulable(message)
 	}
 
-	pods := pods{waiting("large", exhausted("q", 10)), pod("cpu").Queue("q").
-		Unschedulable("0/4 nodes are unavailable: 4 Insufficient cpu."),
-		waiting("full", full), waiting("younger", full), pod("runs").Queue("q").GPUs(8).Running("h200")}.objects()
+	pods := pods{
+		waiting("large", exhausted("q", 10)),
+		pod("cpu").Queue("q").Unschedulable("0/4 nodes are unavailable: 4 Insufficient cpu."),
+		waiting("full", full),
+		waiting("younger", full),
+		pod("runs").Queue("q").GPUs(8).Running("h200"),
+	}.objects()
 	for i, hour := range []int{1, 2, 10, 11, 3} {
 		pods[i].CreationTimestamp = at(hour)
 	}
@@ -411,8 +420,11 @@ func TestBlockedListsTheLongestWait(t *testing.T) {
 	}
 
 	old := pod("web-old").Queue("q").Unschedulable("full").Owner("apps/v1", "ReplicaSet", "web-abc").Label("pod-template-hash", "abc")
-	all = append(all, old.Created(noon.Add(-time.Hour)), pod("web-new").Queue("q").Unschedulable("full").
-		Owner("apps/v1", "ReplicaSet", "web-abc").Label("pod-template-hash", "abc").Created(noon))
+	all = append(all,
+		old.Created(noon.Add(-time.Hour)),
+		pod("web-new").Queue("q").Unschedulable("full").Created(noon).
+			Owner("apps/v1", "ReplicaSet", "web-abc").Label("pod-template-hash", "abc"),
+	)
 
 	for range 2 {
 		got := CountUsage(CountInput{Pods: all.objects(), Inventory: newInventory()})["q"]

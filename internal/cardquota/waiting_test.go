@@ -112,9 +112,12 @@ func TestBlockedNamesReasonAndHolders(t *testing.T) {
 			pods: pods{waits("a", full), waits("b", exhausted("q", 8)), onH200("r", 8)},
 			want: []string{"q NVIDIA-H200 2 NoFreeCard: 8 r of r", "q NVIDIA-H200 2 QuotaExhausted"}},
 		"a gang of three: two would have a place, one finds no free card": {
-			pods: pods{gang("a").Unschedulable("Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied"),
-				gang("b").Unschedulable("Pod lab/b can possibly be assigned to h200, once minAvailable is satisfied"), gang("c").Unschedulable(full), onH200("r",
-					4)},
+			pods: pods{
+				gang("a").Unschedulable("Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied"),
+				gang("b").Unschedulable("Pod lab/b can possibly be assigned to h200, once minAvailable is satisfied"),
+				gang("c").Unschedulable(full),
+				onH200("r", 4),
+			},
 			want: []string{"train NVIDIA-H200 4 GangIncomplete", "train NVIDIA-H200 2 NoFreeCard: 4 r of r"}},
 		"a job without pods for two cards: the quota of one is used": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":16,"NVIDIA-GeForce-RTX-4090":2}`).Unschedulable(exhausted("q", 8))},
@@ -169,12 +172,13 @@ func TestGangIncompleteComesLast(t *testing.T) {
 			Inventory: newInventory(),
 			Nodes:     newNodes(),
 			Pods: pods{
-				gang("j-0", placed("j-0"), 20*time.Second-age), gang("j-1", placed("j-1"), 20*time.Second), gang("j-2", full,
-					10*time.Second+age),
+				gang("j-0", placed("j-0"), 20*time.Second-age),
+				gang("j-1", placed("j-1"), 20*time.Second),
+				gang("j-2", full, 10*time.Second+age),
 				gang("j-3", "pod group is not ready, 4 Pending, 4 minAvailable; Pending: 2 Schedulable, 2 Unschedulable. Origin "+
 					"reason is j-2: "+full, 0),
-				pod("newer").Queue("q").GPUs(1).Unschedulable(full).Created(noon.Add(-5 * time.Second)), podOf("runs", "r").
-					GPUs(4).Running("h200"),
+				pod("newer").Queue("q").GPUs(1).Unschedulable(full).Created(noon.Add(-5 * time.Second)),
+				podOf("runs", "r").GPUs(4).Running("h200"),
 			}.objects(),
 		})["q"]
 
@@ -416,10 +420,17 @@ func describeBlocked(all []v1alpha1.BlockedStatus) (lines []string) {
 // message of the scheduler, running or not, count the same in another order. Each entry has a reason, and at most
 // three holders.
 func TestWaitingDoesNotDependOnTheOrderOfPods(t *testing.T) {
-	messages := []string{"", "full", "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.", "0/4 nodes are unavailable: 4 " +
-		"node(s) were unschedulable.", exhausted("q", 8), exhausted("q", 0),
-		"Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied", "Queue <top>, an ancestor of <q>, " + exhausted("q",
-			8)[len("Queue <q> "):], exhausted("r", 8)}
+	messages := []string{
+		"",
+		"full",
+		"0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.",
+		"0/4 nodes are unavailable: 4 node(s) were unschedulable.",
+		exhausted("q", 8),
+		exhausted("q", 0),
+		"Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied",
+		"Queue <top>, an ancestor of <q>, " + exhausted("q", 8)[len("Queue <q> "):],
+		exhausted("r", 8),
+	}
 
 	seed.Check(t, func(t *rapid.T) {
 		input := CountInput{

@@ -17,7 +17,8 @@ import (
 var someNames = []string{Inference, Training, "notebook", "", "Training"}
 
 // TestByDefaultInferenceReclaimsFromTrainingAndNothingElse: the reclaim matrix says which service type takes cards back from
-// which. Without a policy, inference does from training. No other pair of the five names here may.
+// which. Without a policy, inference does from training. No other pair of inference, training, notebook, "" and
+// "Training" may.
 func TestByDefaultInferenceReclaimsFromTrainingAndNothingElse(t *testing.T) {
 	matrix := DefaultMatrix()
 	for _, by := range someNames {

@@ -126,8 +126,8 @@ func TestServiceTypeIsThatOfTheOwnersKind(t *testing.T) {
 			owners: OwnerKinds{"Deployments": "inference", "Replicaset": "inference"},
 			pod:    withTemplateHash(newPod(replicas)),
 		},
-		"an owner with an invalid API version": {OwnerKinds{"Job": "training"}, newPod(newController("a/b/c", "Job")), "training"},
-		"no keys":                              {pod: newPod(batch)},
+		"an invalid API version, and a key without a group: the kind fits": {OwnerKinds{"Job": "training"}, newPod(newController("a/b/c", "Job")), "training"},
+		"no keys": {pod: newPod(batch)},
 	}) {
 		check.Equal(t, "service type", tc.want, tc.owners.TypeFor(tc.pod))
 	}

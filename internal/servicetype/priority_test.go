@@ -9,7 +9,7 @@ import (
 
 // TestPriorityIsThatOfTheListedClass: the policy lists PriorityClasses with values, which order work inside a queue.
 // A pod with another class, such as one that a tenant created, or with none has the lowest of these values. With an
-// empty list it has 0.
+// empty list it has 0. The default list has 60000 for pc-medium, and 20000 as its lowest.
 func TestPriorityIsThatOfTheListedClass(t *testing.T) {
 	listed := NewPriorityClasses(map[string]int32{"high": 900, "low": -5})
 
@@ -33,7 +33,8 @@ func TestPriorityIsThatOfTheListedClass(t *testing.T) {
 
 // TestPriorityOfAJobIsAtMostThatOfItsPods: Kubernetes limits which PriorityClasses the pods of a namespace may use,
 // but not the class that a PodGroup names. So a PodGroup can lower the priority of its job, and cannot raise it above
-// its pods. Class high has 900, low -5. A class that is not listed counts as the lowest.
+// its pods. Class high has 900, low -5. A class that is not listed counts as the lowest. Without a class the job has
+// the priority of its pods.
 func TestPriorityOfAJobIsAtMostThatOfItsPods(t *testing.T) {
 	classes := NewPriorityClasses(map[string]int32{"high": 900, "low": -5})
 
