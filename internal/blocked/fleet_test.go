@@ -58,6 +58,7 @@ func newRequest(count card.Count, names ...card.Name) Request {
 // request does not name is about other pods, so this pod waits for its gang.
 //
 // A row has no fleet (nil) where ReasonFor must not count free cards, because that takes time. It would panic.
+// freeH200(0) is a fleet of one node of H200, none of which is free.
 func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {
 	refusedFor := func(reason v1alpha1.BlockedReason, cards ...card.Name) StatedReason {
 		return StatedReason{Refusal: refused(reason, cards...)}
@@ -106,14 +107,11 @@ func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {
 // TestFreeCardsOfNodesDecideWhyAPodWaits: the scheduler states that no node takes a pod, for cards (Insufficient
 // nvidia.com/gpu) or otherwise (a taint, CPU), or it has not tried the pod yet. The free cards of the nodes then say
 // what is missing. NoFreeCard: too few are free in all. Fragmented: enough are free, but not on one node.
-// NodesUnsuitable: a node has enough, and refuses the pod for something else. The scheduler tries a cordoned node too,
-// but its cards do not count as free.
+// NodesUnsuitable: a node has enough, and refuses the pod for something else. Other: a node has enough, and the
+// scheduler has not tried the pod yet. If it has refused the pod for cards, the reason is NoFreeCard until it tries
+// again. It tries a cordoned node too, but the cards of such a node do not count as free.
 //
-// If a node has enough and nothing else refuses the pod, the reason is Other before the scheduler tries the pod. After
-// it has refused the pod for cards, the reason stays NoFreeCard until it tries again. A node may also refuse the pod
-// because the queue has no quota of the card of the node: such a card does not count.
-//
-// "1 + 2 free" is 1 on node h200-0 and 2 on node h200-1. Other pods of the gang take their cards from h200-0.
+// "1 + 2 free" is 1 on node h200-0 and 2 on node h200-1.
 func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 	notTried := StatedReason{}
 	lacksCards := StatedReason{RefusedByNodes: true}
@@ -125,7 +123,6 @@ func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 
 	isCordoned := newFleet(nil, newNode("a", h200, cordoned))
 	job := func(count card.Count) Request { return Request{Names: []card.Name{h200}, Count: count, IsJob: true} }
-	// The other pods of the gang take cards of the first node.
 	gangPod := func(count, othersTake card.Count) Request {
 		return Request{Names: []card.Name{h200}, Count: count, Taken: NewTaken(map[string]card.Count{"h200-0": othersTake})}
 	}
@@ -167,6 +164,8 @@ func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 			refusedOtherwise, newRequest(9, h200), newFleet(nil, newNode("a", h200, cordoned), newNode("b", h200, cordoned)), "NoFreeCard",
 		},
 
+		// A node refuses the pod because the queue has no quota of its card. Such a card does not count. If the pod has
+		// no other card, this refusal is the reason.
 		"no quota of the ancestor for the only card": {
 			lacksQuotaOf("AncestorQuotaExhausted", h200), newRequest(1, h200), freeH200(8), "AncestorQuotaExhausted",
 		},
@@ -178,6 +177,7 @@ func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 			lacksQuotaOf("AncestorQuotaExhausted", h200), newRequest(1, h200, h800), freeH200(8), "AncestorQuotaExhausted",
 		},
 
+		// The other pods of the gang take their cards from h200-0.
 		"2 requested, 6 + 1 free, the gang takes 6: 0 + 1 left":                    {lacksCards, gangPod(2, 6), freeH200(6, 1), "NoFreeCard"},
 		"2 requested, 6 + 1 free, the gang takes 5: 1 + 1 left":                    {lacksCards, gangPod(2, 5), freeH200(6, 1), "Fragmented"},
 		"2 requested, 6 + 2 free, the gang takes 6: 0 + 2 left, refused otherwise": {refusedOtherwise, gangPod(2, 6), freeH200(6, 2), "NodesUnsuitable"},

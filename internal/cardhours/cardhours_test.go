@@ -62,8 +62,8 @@ func TestAViewShowsWholeCardHours(t *testing.T) {
 	check.Equal(t, "status", want, NewStatus(use))
 }
 
-// TestAViewShowsThe128CardsWithMostHours: the API server accepts no more in a status, and no summary above 1024
-// bytes. Of 200 cards, card-N with N hours, those from 199 down to 72 are shown.
+// TestAViewShowsThe128CardsWithMostHours: the API server accepts at most 128 cards in a status, and a summary of at
+// most 1024 bytes. Of 200 cards, card-N with N hours, those from 199 down to 72 are shown.
 func TestAViewShowsThe128CardsWithMostHours(t *testing.T) {
 	used := map[string]cardseconds.Milli{}
 	for i := range 200 {

@@ -41,6 +41,7 @@ func TestWatchListsNodesSeldom(t *testing.T) {
 		check.Equal(t, "free cards at first", 8, readFree())
 		check.That(t, r.due == nil, "the reader has to read again, although nothing has changed")
 
+		// The pod is bound to node a, and uses 3 cards from now on.
 		starts := &corev1.Pod{}
 		check.NoError(t, cluster.Get(t.Context(), client.ObjectKey{Namespace: "lab", Name: "starts"}, starts))
 		starts.Spec.NodeName = "a"
@@ -51,6 +52,7 @@ func TestWatchListsNodesSeldom(t *testing.T) {
 		check.Equal(t, "lists within ten seconds", 1, lists)
 		check.That(t, r.due != nil, "the reader does not say when to read again")
 
+		// After ten seconds the reader lists again.
 		time.Sleep(time.Second)
 		readFree() // does not put off the next list
 		began := time.Now()

@@ -106,9 +106,10 @@ func TestImportMakesATreeIfThePolicyOrTheUserSaysSo(t *testing.T) {
 	execute(t, append(objects, treePolicy), mayReadAll, "import team").prints("parent: research", "deserved: 2")
 }
 
-// TestImportClaimsOnlyWhatItKnows: "nothing to import" is true only if the user may read all and asks for all queues. Without
-// the right to list pods, import prints only queues that the user names: a queue without annotation may be in use. Without
-// the right to list CardQuotas it prints none, since a Queue could get a second CardQuota.
+// TestImportClaimsOnlyWhatItKnows: "nothing to import" is true only if the user may read all and asks for all queues.
+// Without the right to list pods, it is not known which queues are in use. So import leaves out queue used, which has
+// no annotation, and prints queue default only because the user names it. Without the right to list CardQuotas it
+// prints none, since a Queue could get a second CardQuota.
 func TestImportClaimsOnlyWhatItKnows(t *testing.T) {
 	const nothing = "There is nothing to import"
 	owned := []client.Object{builder.Queue("q").Quota(`{"A":1}`).Obj(), builder.CardQuota("q").Obj()}

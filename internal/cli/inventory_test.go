@@ -203,7 +203,7 @@ func TestMappingsAreInferredFromTheInventory(t *testing.T) {
 			nodes: []*builder.NodeBuilder{amd("a")},
 			cards: []v1alpha1.InventoryCard{{Name: "MI300X", Quota: 8}},
 		},
-		"the user may not list nodes": {
+		"the user may not list nodes, so no resource is known": {
 			cards: []v1alpha1.InventoryCard{listed("MI300X", "amd.com/gpu", 8)},
 		},
 		"one node has labels for MI210, the other has none: a mapping would make all 16 cards MI300X": {

@@ -39,7 +39,7 @@ func clusterFullOfTraining(group *builder.PodGroupBuilder, message string, furth
 		builder.Pod("ads", "chat-0").Queue("chat").Card("NVIDIA-H200").GPUs(2).Unschedulable(message).Obj())
 }
 
-// TestWhyNamesTheEndOfAMinimumRuntime: pod chat-0 of inference may have cards of job train when its minimum runtime of ten minutes
+// TestWhyNamesTheEndOfAMinimumRuntime: pod chat-0 of inference may have the 8 H200 of job train when its minimum runtime of ten minutes
 // ends. The first pod of the job to run began six minutes ago, so that is in 4 minutes. A protected job (annotation
 // volcano.sh/preemptable: false) is never reclaimed, so its minimum runtime is not named.
 func TestWhyNamesTheEndOfAMinimumRuntime(t *testing.T) {

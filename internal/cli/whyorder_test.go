@@ -99,6 +99,7 @@ func TestAheadIsThePlaceInTheOrderOfVolcano(t *testing.T) {
 		jobs := rapid.IntRange(1, 6).Draw(t, "jobs")
 		ages := rapid.Permutation([]int{0, 1, 2, 3, 4, 5}).Draw(t, "ages") // Volcano orders jobs of one age by their uid
 
+		// the cluster
 		text := "node n model=A cards=100; queue q"
 		for i := range jobs {
 			pods := rapid.IntRange(0, 4).Draw(t, "pods")
@@ -121,6 +122,7 @@ func TestAheadIsThePlaceInTheOrderOfVolcano(t *testing.T) {
 			group.OwnerReferences = []metav1.OwnerReference{owner}
 		}
 
+		// the PriorityClasses
 		c.Begin()
 		ofAll := builder.PriorityClass("standard", standard)
 		ofAll.GlobalDefault = true
@@ -130,12 +132,14 @@ func TestAheadIsThePlaceInTheOrderOfVolcano(t *testing.T) {
 			c.Cache.AddPriorityClass(builder.PriorityClass(name, classes.values[name]))
 		}
 
+		// the session of Volcano, and what why reads of the same cluster
 		ssn := c.Open([][]string{{"priority", "gang"}}, nil)
 		defer c.Close()
 
 		w := &whyReader{reader: &reader{}, resolver: workload.Resolver{}, loaded: workloads{pods: c.Pods, podGroups: c.Groups}}
 		w.input.Queue = "q"
 
+		// the comparison for each job
 		turns := w.waitingTurns(classes)
 		check.Equal(t, "jobs that wait", jobs, len(turns))
 		for reference := range turns {

@@ -336,7 +336,8 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 	},
 }
 
-// TestNothingIsWrongWithAHealthyCluster: doctor says so, ends with exit code 0, and has applied all rules.
+// TestNothingIsWrongWithAHealthyCluster: doctor applies all its rules to newHealthyCluster and finds nothing. It says so,
+// and ends with exit code 0.
 func TestNothingIsWrongWithAHealthyCluster(t *testing.T) {
 	report := Diagnose(newHealthyCluster(t))
 	check.Equal(t, "findings", []Finding{}, report.Items)

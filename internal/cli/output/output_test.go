@@ -29,7 +29,7 @@ func TestABarShowsUsedBorrowedAndFreeCards(t *testing.T) {
 		"..........": {Quota: 8},
 		"#.........": {Used: 1, Quota: 1000},
 		"#####.....": {Used: 4, Quota: 8},
-		"##+++.....": {Used: 4, Borrowed: 2, Quota: 8}, // borrowed cards are some of the used ones
+		"##+++.....": {Used: 4, Borrowed: 2, Quota: 8}, // 4 of 8 used: 5 characters; half of these is borrowed: 2.5, rounded up
 		"#########.": {Used: 999, Quota: 1000},
 		"##########": {Used: 8, Quota: 8},
 		"#########!": {Used: 9, Quota: 8},
@@ -143,21 +143,21 @@ func TestWhereTextsAreBroken(t *testing.T) {
 		split   func(text string, columns int) []string
 		want    []string
 	}{
-		"a cell that fits":                       {"abc", 3, Break, []string{"abc"}},
-		"a cell between words":                   {"ab cd efg", 5, Break, []string{"ab cd", "efg"}},
-		"a cell after marks":                     {"NVIDIA-H200/mig-1g", 7, Break, []string{"NVIDIA-", "H200/", "mig-1g"}},
-		"a cell that is indented":                {"  ab-cd", 5, Break, []string{"  ab-", "  cd"}},
-		"a cell without spaces and marks":        {"显卡配额", 5, Break, []string{"显卡", "配额"}},
-		"a cell of one column for wide runes":    {"显卡", 1, Break, []string{"显", "卡"}},
-		"a sentence with a word of six columns":  {"a  bb cccccc\nd", 4, Wrap, []string{"a bb", "cccccc", "d"}},
-		"a sentence without spaces":              {"a 配额已用完", 4, Wrap, []string{"a", "配额", "已用", "完"}},
-		"a sentence in one column of wide runes": {"配额", 1, Wrap, []string{"配", "额"}},
+		"a cell that fits":                                                   {"abc", 3, Break, []string{"abc"}},
+		"a cell between words":                                               {"ab cd efg", 5, Break, []string{"ab cd", "efg"}},
+		"a cell after marks":                                                 {"NVIDIA-H200/mig-1g", 7, Break, []string{"NVIDIA-", "H200/", "mig-1g"}},
+		"a cell that is indented: so is each line":                           {"  ab-cd", 5, Break, []string{"  ab-", "  cd"}},
+		"a cell without spaces and marks":                                    {"显卡配额", 5, Break, []string{"显卡", "配额"}},
+		"a cell of one column for wide runes":                                {"显卡", 1, Break, []string{"显", "卡"}},
+		"a sentence with a word of six columns, spaces and a line end":       {"a  bb cccccc\nd", 4, Wrap, []string{"a bb", "cccccc", "d"}},
+		"a Chinese word that does not fit behind a: it has lines of its own": {"a 配额已用完", 4, Wrap, []string{"a", "配额", "已用", "完"}},
+		"a sentence in one column of wide runes":                             {"配额", 1, Wrap, []string{"配", "额"}},
 	}) {
 		check.Equal(t, "lines", tc.want, tc.split(tc.text, tc.columns))
 	}
 }
 
-// TestJoinWordsWritesAnAlternative: as in "write table, wide or json".
+// TestJoinWordsWritesAnAlternative: JoinWords lists words for a sentence, as in "write table, wide or json".
 func TestJoinWordsWritesAnAlternative(t *testing.T) {
 	check.Equal(t, "three words", "a, b or c", JoinWords([]string{"a", "b", "c"}, "or"))
 	check.Equal(t, "one word", "a", JoinWords([]string{"a"}, "or"))

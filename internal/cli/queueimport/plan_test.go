@@ -67,8 +67,8 @@ func TestQueuesWithCardsAreImported(t *testing.T) {
 	usage := map[string]cardquota.Usage{
 		"used":    uses("A", 2),
 		"waiting": {Pending: map[card.Name]card.Count{"A": 1}},
-		"default": uses("A", 0),
-		"above":   {Members: cardquota.Members{PodGroups: 1}},
+		"default": uses("A", 0),                               // none
+		"above":   {Members: cardquota.Members{PodGroups: 1}}, // a workload without cards
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
