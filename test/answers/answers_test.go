@@ -28,7 +28,7 @@ func TestWaitingPodsAndFindingsAreExplainedAtEachStep(t *testing.T) {
 	}
 	s := newSite(t, nodes)
 
-	// A build without a release fits every other version.
+	// Definitions of another version do not fit this one. A build without a release number would fit all.
 	version := build.Version
 	build.Version = "v1.0.0"
 	t.Cleanup(func() { build.Version = version })

@@ -45,8 +45,8 @@ func (e *engineer) checkQuotasHold(turns *schedulerRuns) {
 	e.typeCommands(`kubectl -n ` + team + ` delete pods -l 'app in (patient, trainer)'`)
 	granted := map[string]int{patient: 1, trainer: 3}
 	e.Eventually(e.runningCounts(patient, trainer)).Should(Equal(granted))
-	told := turns.countHeartbeats()
-	e.Eventually(turns.countHeartbeats).Should(BeNumerically(">=", told+2), "several sessions later")
+	before := turns.countHeartbeats()
+	e.Eventually(turns.countHeartbeats).Should(BeNumerically(">=", before+2), "several sessions later")
 	e.Expect(e.runningCounts(patient, trainer)()).To(Equal(granted))
 }
 

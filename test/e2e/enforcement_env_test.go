@@ -115,8 +115,8 @@ func (p *enforcementTest) editConfigMap(of metav1.ObjectMeta, text string) {
 // eventTime returns when an event of an object first had a message of this form.
 func (p *enforcementTest) eventTime(object, reason, form string) time.Time {
 	kind, name, _ := strings.Cut(object, "/")
-	var told []corev1.Event
+	var found []corev1.Event
 	p.Eventually(func() []corev1.Event { return p.eventsOn("", kind, name, reason) }).
-		Should(ContainElement(HaveField("Message", MatchRegexp(form)), &told), object)
-	return told[0].FirstTimestamp.Time
+		Should(ContainElement(HaveField("Message", MatchRegexp(form)), &found), object)
+	return found[0].FirstTimestamp.Time
 }

@@ -53,7 +53,7 @@ func (s *scene) countTerminating() int {
 	n := 0
 	s.listObjects(list, client.InNamespace(s.namespace))
 	for _, pod := range list.Items {
-		if _, told := pod.Annotations[workload.AnnotationOutOfSync]; told || pod.DeletionTimestamp != nil {
+		if _, isOutOfSync := pod.Annotations[workload.AnnotationOutOfSync]; isOutOfSync || pod.DeletionTimestamp != nil {
 			n++
 		}
 	}
@@ -62,8 +62,8 @@ func (s *scene) countTerminating() int {
 
 // restartSchedulerAfter kills the scheduler as soon as the given number of pods is evicted, and
 // starts another one.
-func (t *reclaimTest) restartSchedulerAfter(told int) {
-	t.Eventually(t.countTerminating, soon, 5*time.Millisecond).Should(BeNumerically(">=", told))
+func (t *reclaimTest) restartSchedulerAfter(evicted int) {
+	t.Eventually(t.countTerminating, soon, 5*time.Millisecond).Should(BeNumerically(">=", evicted))
 	t.killScheduler()
 	t.startScheduler()
 }

@@ -20,7 +20,7 @@ func TestPreemptionInsideAQueue(t *testing.T) {
 	for name, play := range map[string]func(*scene){
 		// The quota of 4 is full of pods of low priority; a job of 2 pods of high priority preempts 2 of them.
 		"jobs": preemptsBetweenJobs,
-		// A pod accepts 2 H800 or H200. Other queues fill the H800, so it preempts 2 pods of its queue on H200.
+		// A pod needs 2 cards, H800 or H200. Another queue fills the H800, so it preempts 2 pods of its queue on H200.
 		"cards": preemptsOnTheScarceCard,
 		// Inside a job, a task of higher priority preempts the pods of the other one.
 		"pods": preemptsBetweenPods,
@@ -30,7 +30,7 @@ func TestPreemptionInsideAQueue(t *testing.T) {
 }
 
 // TestPreemptionByThePolicy: a ServiceTypePolicy may enable preempt. Jobs survive the preemption of their gangs, and
-// pods of a job have priorities of their own. The last scene shares the cluster, and preempts nothing.
+// pods of a job have priorities of their own. Scene drained shares the cluster, and preempts nothing.
 func TestPreemptionByThePolicy(t *testing.T) {
 	t.Parallel()
 	st := startPolicyCluster(t)
@@ -50,8 +50,8 @@ func TestPreemptionByThePolicy(t *testing.T) {
 }
 
 // TestMappedCardsCountAsAnyOther: the policy maps resources of AMD and Hygon to cards, because no label of their
-// nodes names one. Then operator, scheduler and webhook count them as any card. Of 4 AMD pods 3 run, which is the
-// quota, and of 4 Hygon pods 2.
+// nodes names one. Then operator, scheduler and webhook count them as any card. Of 4 AMD pods and 4 Hygon pods with one
+// card each, 3 and 2 run, as the quotas allow.
 func TestMappedCardsCountAsAnyOther(t *testing.T) {
 	t.Parallel()
 	quotasHoldForMappedCards(newSceneOn(t, "mapped", startMappedCluster(t)))

@@ -151,7 +151,7 @@ func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 // this CardQuota is deleted, the Queue stays, because it was retained once.
 func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
-	patchAs(t, builder.Queue(name).UID("").Obj(), "somebody", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
+	patchAs(t, builder.Queue(name).UID("").Obj(), "tuning-tool", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
 	before := check.Value(queueOf(t, name)())(t)
 
 	t.Cleanup(func() { admin.DeleteAndWait(t, before) })
@@ -166,12 +166,12 @@ func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 
 	for _, fields := range after.ManagedFields {
 		if fields.Subresource == "" {
-			g.Expect(fields.Manager).To(gomega.Equal("somebody"))
+			g.Expect(fields.Manager).To(gomega.Equal("tuning-tool"))
 		}
 		g.Expect(fields.Manager).NotTo(gomega.Equal("cardquota"))
 	}
 
-	g.Expect(after.ManagedFields).To(gomega.ContainElement(gomega.HaveField("Manager", "somebody")))
+	g.Expect(after.ManagedFields).To(gomega.ContainElement(gomega.HaveField("Manager", "tuning-tool")))
 	unowned := metricSeries("cardquota_unowned_quota_cards", "card", name)
 	g.Eventually(unowned).Should(gomega.Equal(map[string]float64{"NVIDIA-H200": 8}), "it has no CardQuota, and counts")
 

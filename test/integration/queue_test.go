@@ -90,7 +90,7 @@ func TestQueueIsCreatedFromCardQuota(t *testing.T) {
 // so it does not own the annotation of one.
 func TestForeignFieldsAreLeftAlone(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
-	patchAs(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "somebody", func(q *v1beta1.Queue) {
+	patchAs(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "tuning-tool", func(q *v1beta1.Queue) {
 		q.Annotations["example.com/cost-centre"] = "42"
 		q.Spec.Capability["example.com/fpga"] = *parseQuantity("3")
 		q.Annotations[selectorKey] = `{}` // a CardQuota without a selector only removes it

@@ -95,7 +95,7 @@ func TestCardQuotaIsValidated(t *testing.T) {
 			quota:       newQuotaOf8H200("a", selecting(nil)),
 			wantWarning: "spec.namespaceSelector: is not set: pods of every namespace may use queue a and its quota; select the namespaces of tenant a, or write {}",
 		},
-		"another change, still no namespaceSelector": {
+		"another change, still no namespaceSelector: warned of each time": {
 			quota:       newQuotaOf8H200("a", selecting(nil), setProject),
 			before:      newQuotaOf8H200("a", selecting(nil)),
 			wantWarning: "spec.namespaceSelector: is not set",
@@ -135,16 +135,16 @@ func TestCardQuotaIsValidated(t *testing.T) {
 			quota:  newQuotaOf8H200("a", withQuota(18, v1alpha1.OverAllocationDeny)),
 			before: newQuotaOf8H200("a", withQuota(18, v1alpha1.OverAllocationWarn)),
 		},
-		"another change, 18 of 16 cards as before": {
+		"another change, 18 of 16 cards as before: warned of only when cards change": {
 			quota:  newQuotaOf8H200("a", withQuota(18, v1alpha1.OverAllocationWarn), setProject),
 			before: newQuotaOf8H200("a", withQuota(18, v1alpha1.OverAllocationWarn)),
 		},
-		"only a finalizer of an invalid CardQuota changes": {
+		"only a finalizer of an invalid CardQuota changes: not validated": {
 			quota:  newQuotaOf8H200("a", withServiceType("batch"), selecting(invalidSelector)),
 			before: newQuotaOf8H200("a", withServiceType("batch"), selecting(invalidSelector), setFinalizer),
 			policy: policy,
 		},
-		"an invalid CardQuota that is being deleted": {
+		"an invalid CardQuota that is being deleted: not validated": {
 			quota:  newQuotaOf8H200("a", withServiceType("batch"), setDeleting),
 			before: newQuotaOf8H200("a", setDeleting),
 			policy: policy,
@@ -222,7 +222,7 @@ func TestDeletionOfACardQuotaWarnsOfItsPods(t *testing.T) {
 
 // TestQueueAnnotationsAreValidated: users may write quotas into Queues themselves. The webhook refuses annotations for which
 // the scheduler would withhold every card, and warns of those that have no effect. A change is not refused for what was
-// wrong before.
+// wrong before, which becomes a warning.
 func TestQueueAnnotationsAreValidated(t *testing.T) {
 	queue := func(annotations annotationMap) *v1beta1.Queue {
 		return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q", Annotations: annotations}}

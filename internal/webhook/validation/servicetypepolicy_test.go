@@ -13,10 +13,10 @@ import (
 )
 
 // TestServiceTypePolicyIsValidated: the webhook refuses a policy that contradicts itself, a change only for what it
-// makes worse. It warns of deprecated fields, of CardQuotas that lose their service type, and where the operator
-// cannot render the scheduler's configuration. The operator merges the policy with a base, a ConfigMap of Volcano,
-// and writes the result into the rendered ConfigMap. Without a base it uses Volcano's default, if the policy is new
-// or was rendered from that default.
+// makes worse. It warns of deprecated fields, of CardQuotas that lose their service type (inference and training are
+// built in), and where the operator cannot render the scheduler's configuration. The operator merges the policy with
+// a base, a ConfigMap of Volcano, and writes the result into the rendered ConfigMap. Without a base it uses Volcano's
+// default, if the policy is new or was rendered from that default.
 func TestServiceTypePolicyIsValidated(t *testing.T) {
 	newPolicy := func(changes ...func(*v1alpha1.ServiceTypePolicySpec)) *v1alpha1.ServiceTypePolicy {
 		p := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -81,12 +81,12 @@ func TestServiceTypePolicyIsValidated(t *testing.T) {
 			wantRefusal: `takes from "c"`,
 			wantWarning: "as before: ",
 		},
-		"only metadata of an invalid policy changes": {
+		"only metadata of an invalid policy changes: not validated": {
 			policy: newPolicy(reclaimingFromB),
 			before: newPolicy(reclaimingFromB),
 			base:   validBase,
 		},
-		"an invalid policy that is being deleted": {policy: deleted, before: newPolicy(), base: validBase},
+		"an invalid policy that is being deleted: not validated": {policy: deleted, before: newPolicy(), base: validBase},
 		"overCommitPercent 50: refused": {
 			policy:      newPolicy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }),
 			base:        validBase,
