@@ -48,11 +48,11 @@ func TestPlacementsInATreeStayWithinQuotasAndGuarantees(t *testing.T) {
 			write queue top quota=H200:2
 			wait 11s
 			place x node=h200-0 cards=3 queue=a`, "quota"},
-		"a has no quota of H200 itself, and uses all 6 of top": {`
+		"a writes no quota of H200, so it has that of top, and uses all 6": {`
 			write queue a quota=RTX4090:1
 			wait 1m
 			place x node=h200-0 cards=6 queue=a`, ""},
-		"a has no quota of H200 itself, and uses 7 of the 6 of top": {`
+		"a writes no quota of H200, so it has the 6 of top, and uses 7": {`
 			write queue a quota=RTX4090:1
 			wait 1m
 			place x node=h200-0 cards=7 queue=a`, "quota"},
@@ -236,7 +236,7 @@ func TestTheStatusOfAParentSumsItsSubtree(t *testing.T) {
 			load quota a quota=4 used=3 free=1 deserved=2
 			check
 			wait 1m`, "status"},
-		"a has no quota of H200 itself, and reads the 6 of top": {`
+		"a writes no quota of H200, so it has and reads the 6 of top": {`
 			load queue a quota=RTX4090:1
 			load quota a quota=6 used=0 free=6 deserved=2
 			check

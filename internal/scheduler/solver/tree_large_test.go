@@ -79,9 +79,9 @@ func TestSolveLargeTreesEvictsGangsOfLeastLoss(t *testing.T) {
 	}
 }
 
-// TestSolveLargeTreesForPodsOfManyCards: 20 pods of 8 cards are pending, and each victim frees a single card. The root of
-// the tree has no quota left, and each of ten queues may lose half of what it uses. There is a valid plan, whether the
-// nodes have room or are full.
+// TestSolveLargeTreesForPodsOfManyCards: on fleets of 500 nodes 20 pods of 8 cards are pending, and each running pod
+// has a single card. The root of the tree has no quota left, and each of ten queues may lose half of what it uses.
+// There is a valid plan, whether the nodes have room or are full.
 func TestSolveLargeTreesForPodsOfManyCards(t *testing.T) {
 	for t, f := range check.Cases(t, trees) {
 		mustSolve(t, f.tree(treeScene{pending: 20, cards: 8, mayLose: 0.5, nodesHaveRoom: true}))
