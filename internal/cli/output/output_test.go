@@ -134,8 +134,9 @@ func TestCleanLeavesNoCharacterThatControlsATerminal(t *testing.T) {
 }
 
 // TestWhereTextsAreBroken: Break breaks a cell after a space or a mark such as - and /, and inside a word only where
-// nothing else fits. Wrap breaks sentences at spaces, and lets a Latin word be longer than the line. Chinese has no
-// spaces and is broken between any two characters, which have two columns each.
+// nothing else fits. Wrap breaks sentences at spaces and line ends, and lets a Latin word be longer than the line.
+// A Chinese word that does not fit begins a new line. If it is longer than a line, Wrap breaks it between any two
+// characters, which have two columns each.
 func TestWhereTextsAreBroken(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		text    string
@@ -143,15 +144,15 @@ func TestWhereTextsAreBroken(t *testing.T) {
 		split   func(text string, columns int) []string
 		want    []string
 	}{
-		"a cell that fits":                                                   {"abc", 3, Break, []string{"abc"}},
-		"a cell between words":                                               {"ab cd efg", 5, Break, []string{"ab cd", "efg"}},
-		"a cell after marks":                                                 {"NVIDIA-H200/mig-1g", 7, Break, []string{"NVIDIA-", "H200/", "mig-1g"}},
-		"a cell that is indented: so is each line":                           {"  ab-cd", 5, Break, []string{"  ab-", "  cd"}},
-		"a cell without spaces and marks":                                    {"显卡配额", 5, Break, []string{"显卡", "配额"}},
-		"a cell of one column for wide runes":                                {"显卡", 1, Break, []string{"显", "卡"}},
-		"a sentence with a word of six columns, spaces and a line end":       {"a  bb cccccc\nd", 4, Wrap, []string{"a bb", "cccccc", "d"}},
-		"a Chinese word that does not fit behind a: it has lines of its own": {"a 配额已用完", 4, Wrap, []string{"a", "配额", "已用", "完"}},
-		"a sentence in one column of wide runes":                             {"配额", 1, Wrap, []string{"配", "额"}},
+		"a cell that fits":                                 {"abc", 3, Break, []string{"abc"}},
+		"a cell between words":                             {"ab cd efg", 5, Break, []string{"ab cd", "efg"}},
+		"a cell after marks":                               {"NVIDIA-H200/mig-1g", 7, Break, []string{"NVIDIA-", "H200/", "mig-1g"}},
+		"a cell that is indented: so is each line":         {"  ab-cd", 5, Break, []string{"  ab-", "  cd"}},
+		"a cell without spaces and marks":                  {"显卡配额", 5, Break, []string{"显卡", "配额"}},
+		"a cell of one column for wide runes":              {"显卡", 1, Break, []string{"显", "卡"}},
+		"a word of six columns, two spaces and a line end": {"a  bb cccccc\nd", 4, Wrap, []string{"a bb", "cccccc", "d"}},
+		"a Chinese word that does not fit behind a":        {"a 配额已用完", 4, Wrap, []string{"a", "配额", "已用", "完"}},
+		"a sentence in one column of wide runes":           {"配额", 1, Wrap, []string{"配", "额"}},
 	}) {
 		check.Equal(t, "lines", tc.want, tc.split(tc.text, tc.columns))
 	}
