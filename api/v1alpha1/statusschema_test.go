@@ -120,8 +120,8 @@ func TestEveryStatusIsValid(t *testing.T) {
 		// Its views in namespaces with pods, and in one without.
 		month := cardseconds.QueueMonth{Month: "2026-11", Cards: map[string]cardseconds.Milli{}}
 		for range rapid.SampledFrom([]int{0, 1, 300}).Draw(t, "used cards") {
-			name := strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "used card"), many)
-			month.Cards[name] = cardseconds.Milli(rapid.Int64Range(0, 1e18).Draw(t, "used"))
+			month.Cards[strings.Repeat(rapid.OneOf(words, rapid.String()).Draw(t, "used card"), many)] =
+				cardseconds.Milli(rapid.Int64Range(0, 1e18).Draw(t, "used"))
 		}
 
 		for _, namespace := range []string{"lab", "other", "third"} {

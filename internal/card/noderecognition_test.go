@@ -49,7 +49,8 @@ type wrongNode struct{ node, wantWithheld, wantMessage string }
 // TestRecogniseReportsWhatIsWrongWithANode: a card has a name if exactly one label <type>.product beside
 // <type>.memory names it, and the numbers of its shares are valid. Otherwise the resource that the mistake is about
 // is withheld from new pods, never guessed, and the message says why. It fits an event, and lists models in the order
-// of their labels. The labels h800 and npu name NVIDIA-H800 for nvidia.com and Ascend-910B for huawei.com.
+// of their labels. The labels h800 and npu name NVIDIA-H800 for nvidia.com and Ascend-910B for huawei.com. Each row has
+// the node, what it withholds, and a part of the message.
 func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 	const (
 		gpu           = "nvidia.com/gpu"
@@ -59,11 +60,19 @@ func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 	)
 
 	nodes := map[string]wrongNode{
-		"only another type of card has replicas": {h800 + "nvidia.com/vgpu.replicas=2 nvidia.com/gpu.shared:16", shared, "has no label nvidia.com/gpu.replicas"},
+		"only another type of card has replicas": {
+			h800 + "nvidia.com/vgpu.replicas=2 nvidia.com/gpu.shared:16",
+			shared,
+			"has no label nvidia.com/gpu.replicas",
+		},
 
 		"no label names the cards and shares": {"nvidia.com/gpu:8 nvidia.com/gpu.shared:2", gpu + " " + shared, "offers nvidia.com/gpu" + noLabel},
 		"there is no label of the product":    {"nvidia.com/gpu.memory=81559 nvidia.com/gpu:8", gpu, "offers nvidia.com/gpu" + noLabel},
-		"the label of the product is empty":   {"nvidia.com/gpu.product= nvidia.com/gpu.memory=81559 nvidia.com/gpu:8", gpu, "offers nvidia.com/gpu" + noLabel},
+		"the label of the product is empty": {
+			"nvidia.com/gpu.product= nvidia.com/gpu.memory=81559 nvidia.com/gpu:8",
+			gpu,
+			"offers nvidia.com/gpu" + noLabel,
+		},
 		"the label is Product with a capital": {"nvidia.com/gpu.Product=NVIDIA-H800 nvidia.com/gpu.memory=81559 nvidia.com/gpu:8", gpu, noLabel},
 		"the labels are without the vendor":   {"gpu.product=NVIDIA-H800 gpu.memory=81559 nvidia.com/gpu:8", gpu, noLabel},
 		"the labels are without the type":     {"nvidia.com/product=NVIDIA-H800 nvidia.com/memory=81559 nvidia.com/gpu:8", gpu, noLabel},

@@ -109,7 +109,7 @@ func TestAMissingQueueIsNotInSync(t *testing.T) {
 // Here the Queue has priority 7 and is not reclaimable. If the operator owns a field with another value, the policy
 // changed the service type, and no other manager is overridden. A policy that first defines the type, or no longer
 // does, is a change, too. Where another manager owns a field, or removed the fields of the operator, the difference
-// is drift. The policy of each row that names a priority says not reclaimable, as the Queue.
+// is drift. A policy that says 7 or 8 also says not reclaimable, as the Queue has it.
 func TestADifferenceOfAnOwnPriorityIsAChangeOfThePolicy(t *testing.T) {
 	withoutType := plannedFields
 	withType := strings.Replace(withoutType, `"f:parent":{}`, `"f:parent":{},"f:priority":{},"f:reclaimable":{}`, 1)

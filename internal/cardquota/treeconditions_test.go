@@ -60,17 +60,20 @@ func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 		"the parent of chat is missing": {
 			name:   "chat",
 			change: without("web"),
-			want:   "False/ParentNotFound: spec.parent names CardQuota web, which does not exist or does not own its queue" + closed + "create it, or name another parent",
+			want: "False/ParentNotFound: spec.parent names CardQuota web, which does not exist or does not own its queue" + closed +
+				"create it, or name another parent",
 		},
 		"the parent of chat's parent is missing": {
 			name:   "chat",
 			change: without("tenant"),
-			want:   "False/ParentNotFound: its ancestor web names CardQuota tenant, which does not exist or does not own its queue" + closed + "create it, or name another parent",
+			want: "False/ParentNotFound: its ancestor web names CardQuota tenant, which does not exist or does not own its queue" +
+				closed + "create it, or name another parent",
 		},
 		"chat and web are each other's parents": {
 			name:   "chat",
 			change: changeIn("web", withParent("chat")),
-			want:   "False/ParentCycle: its ancestor web names CardQuota chat, and these parents form a cycle" + closed + "give one of them another parent",
+			want: "False/ParentCycle: its ancestor web names CardQuota chat, and these parents form a cycle" + closed +
+				"give one of them another parent",
 		},
 		"n7 is seven levels deep": {
 			name: "n7",

@@ -535,7 +535,7 @@ func TestBlockedListsWorkloadsWithTheirReason(t *testing.T) {
 }
 
 // TestUsageEqualSeesEachField: the operator writes a status only if the usage differs, so Equal must see a change of
-// each field.
+// each of these fields. TestBlockedCardsCountAllEntries shows it for BlockedCards.
 func TestUsageEqualSeesEachField(t *testing.T) {
 	base := func() Usage {
 		return Usage{

@@ -182,10 +182,13 @@ func TestGangIncompleteComesLast(t *testing.T) {
 			}.objects(),
 		})["q"]
 
-		check.Equal(t, "blocked", []string{"j NVIDIA-H200 4 NoFreeCard: 4 r of r", "j NVIDIA-H200 4 GangIncomplete", "newer nvidia.com/gpu 1 NoFreeCard: 4 r of r"},
-			describeBlocked(got.Blocked))
+		check.Equal(t, "blocked", []string{
+			"j NVIDIA-H200 4 NoFreeCard: 4 r of r",
+			"j NVIDIA-H200 4 GangIncomplete",
+			"newer nvidia.com/gpu 1 NoFreeCard: 4 r of r",
+		}, describeBlocked(got.Blocked))
 		check.Equal(t, "message", full, got.Blocked[0].Message)
-		check.Equal(t, "total", 2, got.BlockedTotal)
+		check.Equal(t, "number of workloads", 2, got.BlockedTotal)
 		for _, entry := range got.Blocked[:2] {
 			check.That(t, entry.Since.Equal(&metav1.Time{Time: noon.Add(-20 * time.Second)}), "it waits since %s", entry.Since)
 		}

@@ -126,7 +126,11 @@ func TestServiceTypeIsThatOfTheOwnersKind(t *testing.T) {
 			owners: OwnerKinds{"Deployments": "inference", "Replicaset": "inference"},
 			pod:    withTemplateHash(newPod(replicas)),
 		},
-		"an invalid API version, and a key without a group: the kind fits": {OwnerKinds{"Job": "training"}, newPod(newController("a/b/c", "Job")), "training"},
+		"an invalid API version, and a key without a group: the kind fits": {
+			owners: OwnerKinds{"Job": "training"},
+			pod:    newPod(newController("a/b/c", "Job")),
+			want:   "training",
+		},
 		"no keys": {pod: newPod(batch)},
 	}) {
 		check.Equal(t, "service type", tc.want, tc.owners.TypeFor(tc.pod))

@@ -84,10 +84,11 @@ func TestPriorityIsCutToItsBand(t *testing.T) {
 		"nothing":                      {band: notebook, want: 75000},
 		"the most below the next type": {band: notebook, add: 4999, want: 79999},
 		"as much as the next type": {
-			band:    notebook,
-			add:     5000,
-			want:    79999,
-			refusal: `priority 5000 puts a queue of service type "notebook" (priority 75000) at 80000, into the priorities of service type "inference", which begin at 80000: write 0 to 4999, or set the priorities of the two types further apart`,
+			band: notebook,
+			add:  5000,
+			want: 79999,
+			refusal: `priority 5000 puts a queue of service type "notebook" (priority 75000) at 80000, into the priorities of ` +
+				`service type "inference", which begin at 80000: write 0 to 4999, or set the priorities of the two types further apart`,
 		},
 		"above the next type": {
 			band:    notebook,
