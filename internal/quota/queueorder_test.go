@@ -13,7 +13,7 @@ import (
 )
 
 // TestBorrowersDivideIdleCardsByWeight: queues that deserve no cards borrow idle ones in proportion to their weights.
-// Here two queues with endless jobs divide 24 cards by weights 1 and 2, so they get 8 and 16 cards on average over an
+// Here two queues with endless jobs divide 24 cards by weights 1 and 2. So they get 8 and 16 cards on average over an
 // hour, within one card. Their jobs have different sizes and end at different times, both drawn from the seed.
 func TestBorrowersDivideIdleCardsByWeight(t *testing.T) {
 	const seconds = 3600

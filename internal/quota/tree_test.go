@@ -18,10 +18,10 @@ func amountsOf(l Limits, name card.Name) [3]int64 {
 	return [3]int64{l.quota(name), l.deserved(name), l.Guarantee[name]}
 }
 
-// TestEachQueueHasTheFaultOfItsPath: a queue takes no work if its path to root is broken (a missing parent, a cycle,
-// more than six queues), if a queue on the path is held, or if it is a parent. The fault and the parent of each queue
-// of a random tree must be those of the path as it is written. An unused guarantee is dropped (IsHeld) if the queue
-// has no path, is held, or can never take work. Package differential compares the amounts.
+// TestEachQueueHasTheFaultOfItsPath: a queue takes no work if its path to root is broken: by a missing parent, a
+// cycle, or more than six queues. Nor does it if a queue on the path is held, or if it is a parent. The fault and the
+// parent of each queue of a random tree must be those of the path as it is written. An unused guarantee is dropped
+// (IsHeld) if the queue has no path, is held, or can never take work. Package differential compares the amounts.
 func TestEachQueueHasTheFaultOfItsPath(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)

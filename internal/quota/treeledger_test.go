@@ -276,8 +276,8 @@ func TestTheLedgerCountsATreeLikeARecount(t *testing.T) {
 	})
 }
 
-// TestPermittedPodsKeepQuotasAndGuarantees: if the nodes have at least what all queues are guaranteed, and only pods
-// are placed that the ledger permits, then no queue exceeds its quota and every unused guarantee stays free. Nor does
+// TestPermittedPodsKeepQuotasAndGuarantees: the nodes have at least what all queues are guaranteed, and only pods
+// are placed that the ledger permits. Then no queue exceeds its quota, and every unused guarantee stays free. Nor does
 // a queue use more than it deserves with pods from which others cannot reclaim. A pod within the guarantee of its own
 // queue is never refused for the guarantees of others. Trees and pods are random.
 func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {

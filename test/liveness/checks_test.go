@@ -118,11 +118,11 @@ func TestASecondEvictionForTheSamePodIsFound(t *testing.T) {
 	}
 }
 
-// TestAGangThatNeverGetsItsTurnIsFound: a gang of inference that may reclaim from all others must start after a
-// bounded number of ends of their pods, although new pods would take each card. A check of the random sequences must
-// find one that does not. The bound is the pods that run on its nodes, plus the cards that it lacks. Node n has two
-// cards, and gang w needs both, so it may wait for 2 + 2 ends. A session is the list of pods that run, with a card
-// each. From "a b" to "b c" pod a has ended, and c took its card.
+// TestAGangThatNeverGetsItsTurnIsFound: pods of other jobs end one by one, and new pods would take each card. A gang
+// of inference that may reclaim from all of them must start after a bounded number of such ends. A check of the
+// random sequences must find one that does not. The bound is the pods that run on its nodes, plus the cards that it
+// lacks. Node n has two cards, and gang w needs both, so it may wait for 2 + 2 ends. A session is the list of pods
+// that run, with a card each. From "a b" to "b c" pod a has ended, and c took its card.
 func TestAGangThatNeverGetsItsTurnIsFound(t *testing.T) {
 	// view is one session, in which the given pods of a queue of this service type run.
 	view := func(serviceType string, running []string) *sessionView {

@@ -6,9 +6,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestGreedyClearsNoNodeBeyondQuota: two pods are pending. The free node "free" uses the only card that is left in quota
-// A. So a victim on "full", a node of A, would make no room, and the elastic job could not lose its pod on nodeOfB any
-// more, which is the only one that helps. The greedy search, which finds the first plan, must evict that pod.
+// TestGreedyClearsNoNodeBeyondQuota: two pods are pending. The free node "free" uses the only card that is left in
+// quota A. So a victim on "full", a node of A, would make no room. The elastic job can lose only one pod, and only
+// that on nodeOfB helps. The greedy search, which finds the first plan, must evict that pod.
 func TestGreedyClearsNoNodeBeyondQuota(t *testing.T) {
 	for name, jobs := range map[string]string{
 		"one victim would clear full": `

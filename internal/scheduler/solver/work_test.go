@@ -7,10 +7,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWorkStaysWithinLimits: the solver counts the nodes and pods that it looks at, its work, which is the same on every
-// machine. On full fleets of 500 nodes with 8 cards each, it needs at most about twice as many looks as were measured.
-// A failure means that a change made the solver slower. The fleets have gangs of 8 pods on one node each, gangs spread
-// over 8 nodes, gangs of 1 to 16 pods, or one job with only elastic pods.
+// TestWorkStaysWithinLimits: the solver counts the nodes and pods that it looks at, its work, which is the same on
+// every machine. On full fleets of 500 nodes with 8 cards each, it needs at most about twice as many looks as were
+// measured. A failure means that a change made the solver slower. The fleets have gangs of 8 pods on one node each,
+// or spread over 8 nodes. Others have gangs of 1 to 16 pods, or one job with only elastic pods.
 func TestWorkStaysWithinLimits(t *testing.T) {
 	gangs := fleet{nodes: 500, gangs: 500, size: 8}
 	spread := fleet{nodes: 500, gangs: 500, size: 8, spread: true}

@@ -65,8 +65,8 @@ func drawLimits(t *rapid.T) (quota.Limits, rule.Limits) {
 }
 
 // TestTheLedgerEqualsARecount: the product's ledger keeps running sums of what each queue uses. The observer, a tool
-// of the tests, counts all pods again. After each of many random steps (charge a pod, let it terminate, release it,
-// change limits) both must have the same sums, and allow the same random requests.
+// of the tests, counts all pods again. Random steps charge a pod, let it terminate, release it, or change limits.
+// After each step both must have the same sums, and allow the same random requests.
 func TestTheLedgerEqualsARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		ledger := quota.New(0)
