@@ -101,10 +101,10 @@ func TestWhatIfAnswersFromASimulation(t *testing.T) {
 	}
 }
 
-// TestWhatIfADrainedNodeIsMissed: a script must not drain a node whose pods find no other place, so the exit code is that of a
-// workload that waits. Without any node the pods of job train find none. Pod alone on h200-1 has no controller that would
-// create it again, so it ends.
-func TestWhatIfADrainedNodeIsMissed(t *testing.T) {
+// TestWhatIfSaysThatDrainedPodsFindNoPlace: a script must not drain a node whose pods find no other place, so the exit
+// code is that of a workload that waits. Without any node the pods of job train find none. Pod alone on h200-1 has no
+// controller that would create it again, so it ends.
+func TestWhatIfSaysThatDrainedPodsFindNoPlace(t *testing.T) {
 	objects := append(twoNodesWithTraining(), builder.Pod("lab", "alone").Scheduler("volcano").Running("h200-1").Obj())
 	for command, want := range map[string]string{
 		"whatif --drain h200-0 --drain h200-1": `"drainedPlaced": 0`,

@@ -418,10 +418,10 @@ func TestAReservedQuotaIsNotFree(t *testing.T) {
 	}
 }
 
-// TestAHiddenQueueLacksAtLeastOne: the job requests 2 H200, and the quota of ancestor institute, which the user may not
-// read, is exhausted. The message of the scheduler has the numbers of institute: 13 in all of 12, so 1 is lacking. A
-// message about 8 cards is about an earlier, larger request, so the advice names no number.
-func TestAHiddenQueueLacksAtLeastOne(t *testing.T) {
+// TestTheMessageSaysWhatAHiddenQueueLacks: the job requests 2 H200, and the quota of ancestor institute, which the user
+// may not read, is exhausted. The message of the scheduler has the numbers of institute: 13 in all of 12, so 1 is
+// lacking. A message about 8 cards is about an earlier, larger request, so the advice names no number.
+func TestTheMessageSaysWhatAHiddenQueueLacks(t *testing.T) {
 	for text, want := range map[string]string{
 		"requested <2>, total would be <13>, but capability is <12>": "Queue institute, which is above llm, lacks 1 NVIDIA-H200 ",
 		"requested <8>, total would be <13>, but capability is <12>": "Ask the administrator for quota of the queues above llm, ",
