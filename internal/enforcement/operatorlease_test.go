@@ -14,8 +14,9 @@ import (
 
 // TestOperatorLeadsWhileItsLeaseIsRenewed: kubectl cardquota finds out from the Lease of the operator's leader
 // election whether an operator leads. A label of the Lease has the operator's version. An operator leads while the
-// Lease has a holder and was renewed less than a minute from now, in the past or the future, since clocks differ. A
-// label value has no plus sign, so it becomes an underscore. A version that no label can have is not written.
+// Lease has a holder and was renewed less than a minute ago. A renewal less than a minute ahead counts, too, since
+// clocks differ. A label value has no plus sign, so it becomes an underscore. A version that no label can have is not
+// written.
 func TestOperatorLeadsWhileItsLeaseIsRenewed(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	lease := func(holder string, age time.Duration) *coordinationv1.Lease {

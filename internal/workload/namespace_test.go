@@ -194,8 +194,8 @@ func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 	}
 }
 
-// FuzzNamespaceSelector: whatever the annotation says, it is refused with a message that fits an event and selects
-// nothing, or it is valid and refuses a namespace that is not known. Only a selector of all namespaces allows that one.
+// FuzzNamespaceSelector: an annotation with any text is refused or valid. One that is refused selects nothing. A valid
+// one refuses a namespace that is not known, unless it selects all namespaces. Each message fits an event.
 func FuzzNamespaceSelector(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"matchLabels":{"team":"chat"}}`, `{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}`, `null`, `{"<<":{}}`, "{\"a\":\"\ufeff\"}", `[[[`} {
 		f.Add(seed, "chat")

@@ -166,7 +166,7 @@ func TestAPodGroupRequestsTheLargerOfTotalAndMinimum(t *testing.T) {
 			minimum: minResources("cpu", "1"),
 			want:    quota.JobRequest{Cards: []quota.CardRequest{cardRequest(8, "H200")}, MilliCPU: 1000},
 		},
-		"card.request of 8 B300, which no node has, minResources of 2 GPUs": {
+		"card.request of 8 B300, which no node has, so they are not these 2 GPUs of minResources": {
 			request: `{"B300":8}`,
 			minimum: minResources(gpu, "2"),
 			want:    jobRequest(cardRequest(8, "B300"), cardRequest(2, "4090", "H200")),
@@ -264,7 +264,7 @@ func TestAPodGroupRequestsTheLargerOfTotalAndMinimum(t *testing.T) {
 			minimum: minResources(gpu, "2", slice, "5"),
 			want:    jobRequest(cardRequest(8, "H200"), cardRequest(5, "H200/mig-1g.18gb-mixed")),
 		},
-		"card.request of 8 H200 and of 8 B300, which no node has, minResources of 16 GPUs": {
+		"card.request of 8 H200 and of 8 B300, which no node has, minResources of 16 GPUs: all are H200": {
 			request: `{"B300":8,"H200":8}`,
 			minimum: minResources(gpu, "16"),
 			want:    jobRequest(cardRequest(8, "B300"), cardRequest(16, "H200")),

@@ -46,8 +46,8 @@ func blockedReasonOf(s quota.InsufficientQuota) v1alpha1.BlockedReason {
 }
 
 // TestEveryInsufficientQuotaIsReadAgain: the scheduler states refusals as messages in conditions, and the operator
-// reads them again to say why a workload waits. Whatever limit a random refusal is about, its reason, cards, numbers
-// and queue are read, also as one of the reasons of nodes, which begin with a small letter.
+// reads them again to say why a workload waits. Refusals are random. The reason of each is read. Where the limit has
+// them, its cards, numbers and queue are read as well. Reasons of nodes, which begin with a small letter, are read alike.
 func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		s := quota.InsufficientQuota{

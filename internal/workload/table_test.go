@@ -377,7 +377,7 @@ func TestServiceTypePrecedence(t *testing.T) {
 
 // TestRefusalsAreWrittenInWholeNumbers: a refusal names the queue, what is insufficient, and the numbers in whole
 // cards, millicores or MiB. Its topic stays the same while only the total of what is used changes, so that users get
-// no new event, and differs once the limit changes.
+// no new event. The topic differs once the limit changes.
 func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		insufficient quota.InsufficientQuota

@@ -77,8 +77,8 @@ func acquireWithin50ms(t *testing.T) (*permit, error) {
 }
 
 // TestKilledProcessLeavesNothingBehind: a process with a running cluster holds a permit, a port and a temporary
-// state folder, all by file locks that the kernel releases when the process dies. While process "holder" lives,
-// others get none of them. With a limit of 2 and permit 0 kept for second clusters, its permit is the only one
+// state folder by file locks. The kernel releases these when the process dies. While process "holder" lives,
+// others get none of the three. With a limit of 2 and permit 0 kept for second clusters, its permit is the only one
 // for a first cluster. Once it is killed, others get all three, and its folder is removed. A folder whose owner
 // lives stays.
 func TestKilledProcessLeavesNothingBehind(t *testing.T) {

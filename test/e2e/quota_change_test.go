@@ -52,7 +52,7 @@ func TestRaisingAQuotaReleasesWhatWaits(t *testing.T) {
 }
 
 // TestLoweringAQuotaBelowUseKillsNothingAndStartsNothing: a queue uses 4 cards when its quota falls to 2. No pod is
-// evicted, the status says that it is over its quota, and no new pod starts until pods end and only 1 card is used.
+// evicted, and the status says that the queue is over its quota. No new pod starts until only 1 card is used.
 func TestLoweringAQuotaBelowUseKillsNothingAndStartsNothing(t *testing.T) {
 	s := newScene(t, "lowering")
 	s.createQuota("lowering", cardList(h200, 4))

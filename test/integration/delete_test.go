@@ -93,8 +93,8 @@ func TestQueueIsNotDeletedUnderAPodGroupThatWasNotCountedYet(t *testing.T) {
 }
 
 // TestQueueInUseIsDrainedFirst: a CardQuota is deleted while a pod runs on 4 of its 8 cards. Its Queue gets a quota
-// of 0, so that no more pods start, and stays until its last pod has finished and its last PodGroup is gone. The
-// status then shows 4 used of 0, but there is no event OverQuota, because that is what the user wanted.
+// of 0, so that no more pods start. The Queue stays until its last pod has finished and its last PodGroup is gone. The
+// status shows 4 used of 0 meanwhile, but there is no event OverQuota, because the user wanted that.
 func TestQueueInUseIsDrainedFirst(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
 	newNode(t, name, "NVIDIA-H200")

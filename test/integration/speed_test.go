@@ -20,8 +20,8 @@ import (
 )
 
 // TestTwoHundredCardQuotas creates 200 CardQuotas and changes them 300 times. In 99 of 100 cases a change must be
-// on the Queue within a second. On a machine that is too busy, the limit is twelve times the time in which a plain
-// client sees the same change of the CardQuota. The last change of each CardQuota must arrive. Measured on two
+// on the Queue within a second. On a machine that is too busy, the limit is twelve times as long as a plain client
+// waits for the same change of the CardQuota. The last change of each CardQuota must arrive. Measured on two
 // cores: p99 107 to 130 ms; 385 ms at a load of 11.
 func TestTwoHundredCardQuotas(t *testing.T) {
 	g := requireControlPlane(t)

@@ -35,12 +35,13 @@ func statusSummary(t *testing.T, name string) func() (string, error) {
 }
 
 // TestStatusFollowsPods: the status counts used and pending cards, CPU and memory of the queue's pods, and lists
-// blocked workloads. Nodes have 8 A1 and 8 A2; the quota is 8 and 4. Pods use 3 A1 and 1 A2, and one waits for 2 of
-// either. Finished and failed pods release their cards. Each pod requests 2 CPU and 4Gi.
+// blocked workloads. Nodes have 8 A1 and 8 A2; the quota is 8 and 4, and 64 CPU. Pods use 3 A1 and 1 A2. One waits for
+// 2 of either, and counts as pending for the first card that it names. Finished and failed pods release their cards.
+// Each pod requests 2 CPU and 4Gi.
 func TestStatusFollowsPods(t *testing.T) {
 	g, name := startParallelTest(t)
-	newNode(t, name+"-h200", "NVIDIA-A1")
-	newNode(t, name+"-h800", "NVIDIA-A2")
+	newNode(t, name+"-a1", "NVIDIA-A1")
+	newNode(t, name+"-a2", "NVIDIA-A2")
 
 	quota := newQuota(name, func(q *v1alpha1.CardQuota) {
 		q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-A1", Quota: ptr.To(int64(8))}, {Name: "NVIDIA-A2", Quota: ptr.To(int64(4))}} // of this test alone
@@ -48,8 +49,8 @@ func TestStatusFollowsPods(t *testing.T) {
 	createReady(t, quota)
 	g.Expect(statusSummary(t, name)()).To(gomega.Equal("0/8 NVIDIA-A1, 0/4 NVIDIA-A2"))
 
-	first := newPod(name+"-1", name, name+"-h200", 3)
-	second := newPod(name+"-2", name, name+"-h800", 1)
+	first := newPod(name+"-1", name, name+"-a1", 3)
+	second := newPod(name+"-2", name, name+"-a2", 1)
 	waiting := newPod(name+"-3", name, "", 2)
 	for _, pod := range []*corev1.Pod{first, second, waiting} {
 		pod.Annotations[v1alpha1.AnnotationCardName] = "NVIDIA-A1|NVIDIA-A2"

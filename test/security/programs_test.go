@@ -78,7 +78,7 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 }
 
 // TestWorkloadsRunWithoutTheOperator: with the operator stopped, pods are created and placed within their quota of
-// one card, and the admission policy still refuses a pod with its own node. A new CardQuota is refused, because no
+// one card. The admission policy still refuses a pod with its own node. A new CardQuota is refused, because no
 // webhook can check it.
 func TestWorkloadsRunWithoutTheOperator(t *testing.T) {
 	createReadyQuota(t, newCardQuota("orphaned", nil))

@@ -22,10 +22,10 @@ func newQuotaOf8H200(name string, changes ...func(*v1alpha1.CardQuota)) *v1alpha
 	return b.Obj()
 }
 
-// TestCardQuotaIsValidated: the webhook refuses a CardQuota that would have no effect, or that takes what others have, and
+// TestCardQuotaIsValidated: the webhook refuses a CardQuota that would have no effect, or that takes what others have. It
 // warns of one that probably does not do what its author means. A change is refused only for what it makes worse. Each
-// CardQuota has 8 NVIDIA-H200 and service type training unless its row says otherwise; the nodes have 16. The policy
-// defines serving and training beside the built-in type inference; of these two only training is in force yet.
+// CardQuota has 8 NVIDIA-H200 and service type training unless its row says otherwise; the nodes have 16. Where a row has
+// the policy, this defines serving and training beside the built-in type inference. Serving is not in force yet.
 func TestCardQuotaIsValidated(t *testing.T) {
 	setFinalizer := func(q *v1alpha1.CardQuota) { q.Finalizers = []string{"x"} }
 	forQueue := func(queue string) func(*v1alpha1.CardQuota) {

@@ -139,7 +139,7 @@ type quotas = []*v1alpha1.CardQuota
 // children that this cuts. A parent has no service type and takes no work. Parents and children may be created in any
 // order. Unless a row says otherwise, parent chat has 8 H200 (deserved 6, guaranteed 2). newSearch and newAds are its
 // children; search has 8 H200, deserves 4 and is guaranteed 1. Cards are written "name quota deserved guarantee", and
-// a quota of "-" is inherited. all are the CardQuotas that exist before.
+// a quota of "-" is inherited; withCPU has these three amounts of CPU. all are the CardQuotas that exist before.
 func TestCardQuotaMustFitItsTree(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, before            *v1alpha1.CardQuota

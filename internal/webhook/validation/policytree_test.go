@@ -153,7 +153,7 @@ func TestPolicyThatIsCreatedAgainIsComparedWithTheOneInForce(t *testing.T) {
 }
 
 // TestPolicyWarnsOfPrioritiesThatReachTheNextType: the priority of a queue is that of its service type plus that of its
-// CardQuota, and stays below the next service type, here the built-in inference with 80,000. A policy that moves
+// CardQuota. It stays below the next service type, here the built-in inference with 80,000. A policy that moves
 // training closer cuts the priorities of CardQuotas, so the webhook warns and names them. Where the policy does not
 // define a CardQuota's type, the webhook warns of that instead. CardQuota none has no priority.
 func TestPolicyWarnsOfPrioritiesThatReachTheNextType(t *testing.T) {

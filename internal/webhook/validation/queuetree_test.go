@@ -181,8 +181,8 @@ func findTreeQueueWithoutHold(name string) *v1beta1.Queue {
 
 // TestFlatQueuesHaveNoParents: while the policy says that queues are flat, the parent that a Queue names decides
 // nothing. In a tree the webhook refuses a pod in each of these queues, or warns of it. While queues are flat it does
-// neither. tenant is a parent, below-drained is below a held queue, orphan names a parent that does not exist, a is in a
-// cycle, and deep7 is too deep.
+// neither. Queue tenant is a parent, and below-drained is below a held queue. The parent of orphan does not exist, a is in
+// a cycle, and deep7 is too deep.
 func TestFlatQueuesHaveNoParents(t *testing.T) {
 	for _, queue := range []string{"tenant", "below-drained", "orphan", "a", "deep7"} {
 		checkNewWorkload(t, newPod(annotationMap{queueName: queue}, nil), newInput(func(w *WorkloadInput) { w.Queue = findTreeQueue }), "", "")

@@ -13,10 +13,10 @@ import (
 )
 
 // TestServiceTypePolicyIsValidated: the webhook refuses a policy that contradicts itself, a change only for what it
-// makes worse. It warns of deprecated fields, of CardQuotas that lose their service type (inference and training are
-// built in), and where the operator cannot render the scheduler's configuration. The operator merges the policy with
-// a base, a ConfigMap of Volcano, and writes the result into the rendered ConfigMap. Without a base it uses Volcano's
-// default, if the policy is new or was rendered from that default.
+// makes worse. It warns of deprecated fields, of CardQuotas that lose their service type, and where the operator
+// cannot render the scheduler's configuration. Types inference and training are built in. The operator merges the
+// policy with a base, a ConfigMap of Volcano, and writes the result into the rendered ConfigMap. Without a base it
+// uses Volcano's default, if the policy is new or was rendered from that default.
 func TestServiceTypePolicyIsValidated(t *testing.T) {
 	newPolicy := func(changes ...func(*v1alpha1.ServiceTypePolicySpec)) *v1alpha1.ServiceTypePolicy {
 		p := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
