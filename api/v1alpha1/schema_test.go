@@ -163,9 +163,9 @@ func TestBoundsOfTheInventoryAreThoseThatTheOperatorKeeps(t *testing.T) {
 	})
 }
 
-// TestCardNamesOfTheSchemaAreThoseOfTheScheduler: the schema has a pattern for card names, and the scheduler parses them. If the
-// API server accepted a name that the scheduler cannot parse, the scheduler would withhold all cards of the queue. Both
-// must agree on a list of names and on random ones.
+// TestCardNamesOfTheSchemaAreThoseOfTheScheduler: the schema has a pattern for card names, and the scheduler parses
+// them. If the API server accepted a name that the scheduler cannot parse, the scheduler would withhold all cards
+// of the queue. Both must agree on a list of names and on random ones.
 func TestCardNamesOfTheSchemaAreThoseOfTheScheduler(t *testing.T) {
 	name := cardQuotaSchema(t).Properties["spec"].Properties["cards"].Items.Schema.Properties["name"]
 	pattern := regexp.MustCompile(name.Pattern)

@@ -10,8 +10,8 @@ import (
 )
 
 // TestBlockedCardsCountAllEntries: a metric counts blocked cards by reason. It includes pods beyond the ten
-// (MaxBlocked) that a status lists. 13 pods wait for 2 cards each because the quota of q is used. One pod waits for 5 of a card that no
-// node has. A pod without cards, and one that the scheduler has not tried, count for nothing.
+// (MaxBlocked) that a status lists. 13 pods wait for 2 cards each because the quota of q is used. One pod waits for
+// 5 of a card that no node has. A pod without cards, and one that the scheduler has not tried, count for nothing.
 func TestBlockedCardsCountAllEntries(t *testing.T) {
 	var waits pods
 	for i := range MaxBlocked + 3 {

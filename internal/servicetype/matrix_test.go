@@ -16,9 +16,9 @@ import (
 // someNames are the types of the default matrix, one that it does not name, and one that only looks like another.
 var someNames = []string{Inference, Training, "notebook", "", "Training"}
 
-// TestByDefaultInferenceReclaimsFromTrainingAndNothingElse: the reclaim matrix says which service type takes cards back from
-// which. Without a policy, inference does from training. No other pair of inference, training, notebook, "" and
-// "Training" may.
+// TestByDefaultInferenceReclaimsFromTrainingAndNothingElse: the reclaim matrix says which service type takes cards
+// back from which. Without a policy, inference does from training. No other pair of inference, training, notebook,
+// "" and "Training" may.
 func TestByDefaultInferenceReclaimsFromTrainingAndNothingElse(t *testing.T) {
 	matrix := DefaultMatrix()
 	for _, by := range someNames {
@@ -47,8 +47,8 @@ func TestCallersCannotChangeTheDefaultMatrix(t *testing.T) {
 	check.That(t, again.CanReclaim(Inference, Training), "the next copy lacks what the change replaced: %v", again)
 }
 
-// TestReclaimNeedsBothTypes: type a may take cards back from type b only if a lists b in reclaimFrom, and b is reclaimable.
-// Reclaims says whether a lists any type at all.
+// TestReclaimNeedsBothTypes: type a may take cards back from type b only if a lists b in reclaimFrom, and b is
+// reclaimable. Reclaims says whether a lists any type at all.
 func TestReclaimNeedsBothTypes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		matrix                       Matrix
@@ -103,8 +103,9 @@ func TestReclaimNeedsBothTypes(t *testing.T) {
 	}
 }
 
-// TestValidateSaysWhatContradictsItself: a matrix in which types take the same cards from each other in turn would never come
-// to rest, and an entry that has no effect is a mistake. Validate says all such faults, each short enough for an event.
+// TestValidateSaysWhatContradictsItself: a matrix in which types take the same cards from each other in turn would
+// never come to rest, and an entry that has no effect is a mistake. Validate says all such faults, each short
+// enough for an event.
 func TestValidateSaysWhatContradictsItself(t *testing.T) {
 	reclaimFrom := func(from ...string) Rule { return Rule{Reclaimable: true, ReclaimFrom: from} }
 	ring := Matrix{}
@@ -234,8 +235,8 @@ func addIndirect(reaches map[[2]string]bool, all []string) {
 	}
 }
 
-// TestManyTypesAreValidatedFast: 300 types that reclaim from all types after them have 2^298 paths, too many to walk. The
-// validation looks at each entry once, so it accepts them at once.
+// TestManyTypesAreValidatedFast: 300 types that reclaim from all types after them have 2^298 paths, too many to
+// walk. The validation looks at each entry once, so it accepts them at once.
 func TestManyTypesAreValidatedFast(t *testing.T) {
 	matrix := Matrix{}
 	const types = 300

@@ -53,8 +53,8 @@ func TestPriorityOfAJobIsAtMostThatOfItsPods(t *testing.T) {
 	}
 }
 
-// TestPriorityClassesAreValidated: the operator creates the listed classes, so Kubernetes must accept their names and values:
-// values above 1,000,000,000 are those of system classes.
+// TestPriorityClassesAreValidated: the operator creates the listed classes, so Kubernetes must accept their names
+// and values: values above 1,000,000,000 are those of system classes.
 func TestPriorityClassesAreValidated(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		values map[string]int32

@@ -20,9 +20,10 @@ func newTypes(values ...int32) map[string]Type {
 	return types
 }
 
-// TestBandEndsBelowTheNextHigherType: the priority of a queue is that of its service type, plus up to 9999 of its CardQuota.
-// This band of type a ends below the next higher type, so that no queue of type a comes before one of that type. newTypes
-// gives its numbers as priorities to types a, b and c. The band is always that of type a.
+// TestBandEndsBelowTheNextHigherType: the priority of a queue is that of its service type, plus up to 9999 of its
+// CardQuota. This band of type a ends below the next higher type, so that no queue of type a comes before one of
+// that type. Next is that type, if it cuts the band. newTypes gives its numbers as priorities to types a, b and c.
+// The band is always that of type a.
 func TestBandEndsBelowTheNextHigherType(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		types map[string]Type
@@ -119,9 +120,9 @@ func TestPriorityIsCutToItsBand(t *testing.T) {
 	}
 }
 
-// TestBandsKeepTypesApart: whatever the priorities of types and of CardQuotas, a queue of a higher type has a higher
-// priority than each queue of a lower type. A priority is cut exactly if it is negative, above 9999, as high as a higher
-// type, or beyond int32; and exactly then Check refuses it. Types and priorities are random.
+// TestBandsKeepTypesApart: whatever the priorities of types and of CardQuotas, a queue of a higher type has a
+// higher priority than each queue of a lower type. A priority is cut exactly if it is negative, above 9999, as high
+// as a higher type, or beyond int32; and exactly then Check refuses it. Types and priorities are random.
 func TestBandsKeepTypesApart(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		types := map[string]Type{}

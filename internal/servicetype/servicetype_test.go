@@ -6,8 +6,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestInferenceAndTrainingAreBuiltIn: without a policy two service types have a meaning. Queues of inference have the higher
-// priority, and no other queue takes their cards back. Queues of training are reclaimable. Any other name has none.
+// TestInferenceAndTrainingAreBuiltIn: without a policy two service types have a meaning. Queues of inference have
+// the higher priority, and no other queue takes their cards back. Queues of training are reclaimable. Any other
+// name has none.
 func TestInferenceAndTrainingAreBuiltIn(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		name      string
