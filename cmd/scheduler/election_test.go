@@ -215,9 +215,9 @@ func TestLeaderChecksForOtherSchedulersBeforeItStarts(t *testing.T) {
 	check.Says(t, work.leadBehind(newFence())(t.Context()), "another scheduler runs in pod ns/late,")
 }
 
-// TestWaitingProcessStopsOnSignal: a scheduler that waits because another one runs, pod "one", ends without an error
-// when Kubernetes stops it, and has begun no election. While it waits it has a message for /readyz, and each election
-// would have made a fence, of which there is none.
+// TestWaitingProcessStopsOnSignal: a scheduler that waits because another one runs, pod "one", ends without an
+// error when Kubernetes stops it, and has begun no election. While it waits it has a message for /readyz, and
+// there is no fence, which each election makes.
 func TestWaitingProcessStopsOnSignal(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		e := newElectionFixture(newOtherSchedulersFixture(otherSchedulerPod("one", "n", "Running"))).startRunElections(t)

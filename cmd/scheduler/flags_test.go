@@ -53,8 +53,8 @@ func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 }
 
 // TestFlagsDecideLeaseElectionAndHeartbeat: by default our scheduler elects its leader by the Lease of
-// Volcano's own scheduler, so that the two never schedule at the same time. Pods of Volcano's scheduler are
-// found by a label. Volcano's installer sets --leader-elect=false, which counts only outside of a cluster. The
+// Volcano's own scheduler, so that only one of them schedules at a time. Pods of Volcano's scheduler are found
+// by a label. Volcano's installer sets --leader-elect=false, which counts only outside of a cluster. The
 // heartbeat is in the namespace of the ConfigMap that configures the scheduler, by default volcano-system. With
 // a file instead of the ConfigMap it is in the namespace of the Lease. The times of the Lease are the same in
 // each row.

@@ -37,7 +37,8 @@ func TestHealthPagesAreOKInAnyState(t *testing.T) {
 	}
 }
 
-// TestMetricsAndProfilesAreServedByTheirFlags: --enable-metrics and --enable-pprof switch their pages on, each without the other.
+// TestMetricsAndProfilesAreServedByTheirFlags: --enable-metrics and --enable-pprof each switch on their own
+// page alone.
 func TestMetricsAndProfilesAreServedByTheirFlags(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		opt          options.ServerOption

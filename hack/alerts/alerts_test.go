@@ -284,10 +284,10 @@ func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 	}
 }
 
-// TestAlertsThatWaitForLongFireWithinTwoHours: some alerts wait for more than half an hour, so that a node that is
-// down or a tide does not fire them. Each row has the series of one situation of two hours, in which the operator
-// counts and queue q exists, and wants the alerts that fire. A series has one value per scrape, every 30 s. "0x20
-// 2x60" is 0 for ten minutes and then 2 for half an hour, "0+2x240" grows by 2.
+// TestAlertsThatWaitForLongFireWithinTwoHours: some alerts wait for more than half an hour, so that a node that
+// is down or a tide does not fire them. Each row has the series of one situation of two hours, and wants the
+// alerts that fire. In each the operator counts, and queue q exists. A series has one value per scrape, every
+// 30 s. "0x20 2x60" is 0 for ten minutes and then 2 for half an hour, "0+2x240" grows by 2.
 func TestAlertsThatWaitForLongFireWithinTwoHours(t *testing.T) {
 	for name, tc := range map[string]struct {
 		series []string

@@ -192,8 +192,8 @@ func TestConfigurationsThatABundleCannotInstallAreRefused(t *testing.T) {
 	}
 }
 
-// TestScorecardRunsTheImageOfTheOption: operator-sdk's scorecard runs six tests as pods. -scorecard-image is
-// the image of all of them, as clusters may pull from a registry of their own only.
+// TestScorecardRunsTheImageOfTheOption: operator-sdk's scorecard runs six tests as pods. Option
+// -scorecard-image is the image of all of them, as clusters may pull from a registry of their own only.
 func TestScorecardRunsTheImageOfTheOption(t *testing.T) {
 	chosen := defaultRelease()
 	chosen.scorecard = "registry.example/scorecard-test:v1.41.1"
@@ -239,8 +239,9 @@ func newCSV(version, replaces string) *v1alpha1.ClusterServiceVersion {
 	return csv
 }
 
-// TestAReleaseReplacesTheOneBefore: OLM upgrades along a channel, by the version that a CSV replaces and by the range of
-// versions that it may skip. The base has version 0.2.0, which replaces 0.1.0. Options may change both.
+// TestAReleaseReplacesTheOneBefore: OLM upgrades along a channel, by the version that a CSV replaces and by the
+// range of versions that it may skip. The base has version 0.2.0, which replaces 0.1.0. Options may change its
+// version, and what it replaces.
 func TestAReleaseReplacesTheOneBefore(t *testing.T) {
 	for name, tc := range map[string]struct {
 		options                           releaseOptions

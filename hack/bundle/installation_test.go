@@ -150,8 +150,8 @@ func (all installation) scrapeTargets(t *testing.T) []scrapeTarget {
 }
 
 // TestPrometheusScrapesBothProgramsOverTLS: each Deployment is scraped once by a ServiceMonitor, over https and
-// with a token, as both programs serve their metrics only so. They make their certificates themselves, so
-// Prometheus cannot verify them.
+// with a token, as both programs serve their metrics only so. The programs make their certificates themselves,
+// so Prometheus cannot verify them.
 func TestPrometheusScrapesBothProgramsOverTLS(t *testing.T) {
 	scraped := map[string]int{}
 	for _, target := range fullInstallation(t).scrapeTargets(t) {

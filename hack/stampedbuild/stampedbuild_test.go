@@ -186,7 +186,7 @@ func TestABuildThatIsKilledLeavesNoResult(t *testing.T) {
 			c := e.newClone()
 			e.letBuildsHang()
 			command, out := c.startScript()
-			eventually(t, "the build writes", func() bool { return len(findEntries(t, e.cacheDir(), "program")) > 1 })
+			eventually(t, "the build writes", func() bool { return len(findEntries(t, e.cacheDir(), "program")) > 1 }) // the folder programs, and a file program
 
 			check.NoError(t, syscall.Kill(-command.Process.Pid, signal))
 			check.That(t, command.Wait() != nil, "a build that was %s ends as if it had succeeded: %s", name, out)

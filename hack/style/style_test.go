@@ -67,9 +67,9 @@ func TestOnlyFunctionsOfTheProgramsCountAsOneWord(t *testing.T) {
 	}))
 }
 
-// TestAvoidedPhrasesAreFoundInCommentsStringsAndPages: some phrases hide who does what, and the linter refuses them in
-// comments, in strings of several words and in the text of pages. A string that is only the phrase may be a key, code
-// is no text, and a longer word that ends in the phrase is another word.
+// TestAvoidedPhrasesAreFoundInCommentsStringsAndPages: some phrases hide who does what, and the linter refuses
+// them in comments, in strings of several words and in the text of pages. A string that is only the phrase is
+// allowed, as it may be a key. So are code in a page, and a longer word that ends in the phrase.
 func TestAvoidedPhrasesAreFoundInCommentsStringsAndPages(t *testing.T) {
 	files := map[string]string{
 		"a.go":    "package a\n\n// A PHRASE reads it.\nvar A, B = \"PHRASE\", \"PHRASE reads it\"\n",

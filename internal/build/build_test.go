@@ -8,8 +8,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestShippedProgramsWaitAsLongAsWritten: only programs that are built for tests wait a part of the time in the source. The
-// linker sets testClocks in them, and then this test checks nothing. In all others Wait returns the 20 s that it gets.
+// TestShippedProgramsWaitAsLongAsWritten: only programs that are built for tests wait a part of the time in the
+// source. The linker sets testClocks in them, and then this test checks nothing. In all other programs Wait
+// returns the 20 s that it gets.
 func TestShippedProgramsWaitAsLongAsWritten(t *testing.T) {
 	check.That(t, testClocks != "" || Wait(20*time.Second) == 20*time.Second, "20 s became %s", Wait(20*time.Second))
 }

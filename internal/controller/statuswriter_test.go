@@ -73,9 +73,9 @@ func TestStatusWriterEmitsEventsAfterTheWrite(t *testing.T) {
 	check.Equal(t, "events for the same status", 0, len(w.events))
 }
 
-// TestStatusWriterWritesNothingToAGoneObject: that an object was deleted meanwhile is no error, and no event may report
-// a status that was not stored. No interval of the throttle begins either, so the status of an object that is created
-// under the same name is written at once.
+// TestStatusWriterWritesNothingToAGoneObject: a write to an object that was deleted meanwhile is no error. No
+// event reports its status, which was not stored. No interval of the throttle begins either, so the status of
+// an object that is created under the same name is written at once.
 func TestStatusWriterWritesNothingToAGoneObject(t *testing.T) {
 	w := newStatusWriter(t, nil)
 	check.NoError(t, w.Client.(client.Client).Delete(t.Context(), w.quota.DeepCopy()))
@@ -95,9 +95,9 @@ func TestStatusWriterReturnsTheErrorOfAWrite(t *testing.T) {
 	check.Equal(t, "wait of the next write", 0, w.Throttle.Wait("llm"))
 }
 
-// TestStatusWriterWaitsForTheCacheAndItsDelay: while the cache lacks the last write, version 999999, the writer cannot know what
-// changed, so it writes nothing and asks to be called again after StaleRetry. A Delay puts a changed status off. The longer
-// wait counts. Summary "" is the stored status.
+// TestStatusWriterWaitsForTheCacheAndItsDelay: while the cache lacks the last write, version 999999, the writer
+// cannot know what changed. So it writes nothing and asks to be called again after StaleRetry (250 ms). A Delay
+// puts a changed status off. The longer wait counts. Summary "" is the stored status.
 func TestStatusWriterWaitsForTheCacheAndItsDelay(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		lastWrite string

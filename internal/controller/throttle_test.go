@@ -45,9 +45,10 @@ func TestACacheWithAnOlderVersionThanTheLastWriteIsStale(t *testing.T) {
 	check.Equal(t, "an object that was never written is stale", false, throttle.CacheIsStale("b", "1"))
 }
 
-// TestACacheHasAWriteOnlyIfItsVersionProvesIt: the last write of object a made version 1000. An object from the cache
-// has this write if its version is 1000 or later. A lower version never proves it, also not after twice maxCacheLag (a
-// minute): then CacheIsStale trusts the cache again, but here the operator reads the API server.
+// TestACacheHasAWriteOnlyIfItsVersionProvesIt: the last write of object a made version 1000. An object from the
+// cache has this write if its version is 1000 or later. A lower version never proves it, also not after twice
+// maxCacheLag (a minute). CacheIsStale would trust the cache again by then. Here the operator reads the API
+// server.
 func TestACacheHasAWriteOnlyIfItsVersionProvesIt(t *testing.T) {
 	writes := NewLastWrites()
 	check.Equal(t, "before a write is known", false, writes.CacheHasWrite("a", "1000"))

@@ -45,9 +45,10 @@ func render(base *corev1.ConfigMap, from, hash string) Configuration {
 	return RenderConfiguration(Effective(v1alpha1.ServiceTypePolicySpec{}), baseRef, base, live, hash)
 }
 
-// TestPolicyBecomesArgumentsOfThePlugin: the operator writes the policy into the scheduler's configuration: which action
-// reclaims, whether preempt is an action, and the arguments of plugin capacity-card. Percentages become factors, seconds
-// and minutes durations. Entries of cards are sorted by resource.
+// TestPolicyBecomesArgumentsOfThePlugin: the operator writes the policy into the scheduler's configuration:
+// which action reclaims, whether preempt is an action, and the arguments of plugin capacity-card. With
+// computeQuota: Enforce, cardUnlimitedCpuMemory is false. Percentages become factors, seconds and minutes
+// durations. Entries of cards are sorted by resource.
 func TestPolicyBecomesArgumentsOfThePlugin(t *testing.T) {
 	spec := v1alpha1.ServiceTypePolicySpec{
 		ServiceTypes: []v1alpha1.ServiceType{

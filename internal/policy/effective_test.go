@@ -171,9 +171,9 @@ func TestQueuesUseTheTypesInForce(t *testing.T) {
 	}
 }
 
-// TestBandsFollowTheTypesInForce: the priority of a queue stays in the band of its service type: at most 9,999 above
-// the priority of the type, and below the next higher type. PriorityBands has the bands of the types in force,
-// WrittenBands those of a spec that is not in force yet.
+// TestBandsFollowTheTypesInForce: the priority of a queue stays in the band of its service type. It is at most
+// 9,999 above the priority of the type, and below that of the next higher type. PriorityBands has the bands of
+// the types in force, WrittenBands those of a spec that is not in force yet.
 func TestBandsFollowTheTypesInForce(t *testing.T) {
 	policy := newPolicyInForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 20000}, v1alpha1.ServiceTypeStatus{Name: "batch", Priority: 20100})
 	written := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "notebook", Priority: 79000}}})

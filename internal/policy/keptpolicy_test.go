@@ -19,9 +19,10 @@ func newTreePolicy() *v1alpha1.ServiceTypePolicy {
 	return p
 }
 
-// TestPolicyInForceIsKeptAsText: the operator keeps what is in force of a policy in a ConfigMap, so that a tree and the entries
-// of cards survive the deletion of the policy and a restart. The text has the tree, the entries and the names of
-// schedulers. It changes with these only, so the operator does not write it at each change of the status.
+// TestPolicyInForceIsKeptAsText: the operator keeps in a ConfigMap what is in force of a policy. So a tree and
+// the entries of cards survive the deletion of the policy and a restart. The text has the tree, the entries and
+// the names of schedulers. It changes with these only, so the operator does not write it at each change of the
+// status.
 func TestPolicyInForceIsKeptAsText(t *testing.T) {
 	p := newTreePolicy()
 	text := check.Value(EncodeKept(p))(t)

@@ -24,11 +24,12 @@ func class(name string, value int32, mark, manager string) schedulingv1.Priority
 	return c
 }
 
-// TestOnlyOwnPriorityClassesAreReplaced: the operator creates the PriorityClasses that the policy lists, replaces its
-// own if their value is another one, and deletes its own that are not listed. It never touches those of other clients:
-// a class is its own only if the operator itself has written the mark, as managed fields say. A class cannot be
-// changed, so to replace it means to delete and create it. A listed class of another client with another value is a
-// conflict. Helper class gets the name, the value, the mark and who wrote the mark: "cardquota" is the operator.
+// TestOnlyOwnPriorityClassesAreReplaced: the operator creates the PriorityClasses that the policy lists. It
+// replaces its own if their value is another one, and deletes its own that are not listed. It never touches
+// those of other clients: a class is its own only if the operator itself has written the mark, as managed
+// fields say. A class cannot be changed, so to replace it means to delete and create it. A listed class of
+// another client with another value is a conflict. Helper class gets the name, the value, the mark and who
+// wrote the mark: "cardquota" is the operator.
 func TestOnlyOwnPriorityClassesAreReplaced(t *testing.T) {
 	owner := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "this"}}
 	high := []v1alpha1.PriorityClass{{Name: "pc-high", Value: 80000}}

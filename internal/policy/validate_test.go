@@ -16,9 +16,10 @@ func newType(name string, priority int32, reclaimable bool, from ...string) v1al
 	return out
 }
 
-// TestContradictionsOfASpecAreFaults: Validate says everything that is wrong in a spec and what to write: service types that
-// take cards from each other in turn or from a higher priority, numbers out of their bounds, and entries that mean
-// nothing. newType names a type, its priority, whether it is reclaimable, and from which types it reclaims.
+// TestContradictionsOfASpecAreFaults: Validate says everything that is wrong in a spec and what to write.
+// Service types must not take cards from each other in turn, or from an equal or higher priority. Numbers have
+// bounds, and each entry must mean something. Helper newType names a type, its priority, whether it is
+// reclaimable, and from which types it reclaims.
 func TestContradictionsOfASpecAreFaults(t *testing.T) {
 	runtime := func(seconds int32) v1alpha1.ServiceType {
 		training := newType("training", 1, true)

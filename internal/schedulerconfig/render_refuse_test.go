@@ -58,8 +58,8 @@ func assertRenderRefuses(t *testing.T, text, want string) {
 	check.Equal(t, "what was replaced", nil, replaced)
 }
 
-// TestRenderRefusesOverlaysItCannotWrite: the overlay is what a policy adds to a base. Preempt is no action that
-// reclaims cards, configHash belongs to the scheduler, and a text that is not UTF-8 is none in YAML.
+// TestRenderRefusesOverlaysItCannotWrite: the overlay is what a policy adds to a base. Preempt is no action
+// that reclaims cards, configHash belongs to the scheduler, and YAML has no text that is not UTF-8.
 func TestRenderRefusesOverlaysItCannotWrite(t *testing.T) {
 	for want, overlay := range map[string]Overlay{
 		`"preempt" is no action that takes cards back: known are reclaim, cardreclaim`: {Reclaim: "preempt"},

@@ -88,8 +88,8 @@ const (
 // Helper withPlugins writes its lines from line 4 on, withLines from line 5 on, withArguments line 6. Render,
 // which makes the configuration from such a text, refuses it too, unless the fault is in what it replaces:
 // shuffle, capacity, proportion, capacity-card. Such rows have "mended", and their rendering is not tested
-// here. Rows with "sameFault" want the first fault from Render too. In the others Render has its own message.
-// The scheduler of this test refuses action shuffle, and an overCommitFactor below 1.
+// here. Rows with "sameFault" want the first fault from Render too. In all other rows Render has a message of
+// its own. The scheduler of this test refuses action shuffle, and an overCommitFactor below 1.
 func TestValidateRefusesTextsThatVolcanoMisreads(t *testing.T) {
 	const card = "  - name: capacity-card"
 

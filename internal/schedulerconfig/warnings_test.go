@@ -9,9 +9,9 @@ import (
 
 // TestWarningsNameWhatVolcanoIgnores: Volcano reads some arguments of its plugins and actions as numbers or
 // booleans, and silently ignores them in quotes. Such a text is valid, so the author gets a warning.
-// Capacity-card reads quoted values too, and a quoted word may be meant as a text, so neither is warned of. A
-// text that is not valid, such as an empty one, has no warnings. Helper withPlugins writes its lines from line
-// 4 of the text on, withLines from line 5 on.
+// Capacity-card reads quoted values too, and a quoted word may be meant as a text, so these two have no
+// warning. A text that is not valid, such as an empty one, has no warnings. Helper withPlugins writes its lines
+// from line 4 of the text on, withLines from line 5 on.
 func TestWarningsNameWhatVolcanoIgnores(t *testing.T) {
 	const card = "  - name: capacity-card"
 

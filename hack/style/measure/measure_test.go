@@ -36,9 +36,9 @@ func expectEqual[V comparable](t *testing.T, what string, want, got V) {
 }
 
 // TestEachAssignedValueCountsAsAStatement: a statement that assigns two values counts twice, so nothing is won
-// by writing them in one. Function literals outside of functions do not count. The body of f has 10 statements
-// in 10 lines, one of them blank: a, b, c with err, if, d, e, return, switch, case, and c++. Two of its lines
-// assign two values.
+// by writing them in one. Function literals outside of functions do not count. The body of f has 10 lines, one
+// of them blank, and 10 statements. These are a, b, c with err, if, d, e, return, switch, case, and c++. Two of
+// its lines assign two values.
 func TestEachAssignedValueCountsAsAStatement(t *testing.T) {
 	measured := measureFiles(t, map[string]string{"internal/a/a.go": `package a
 
@@ -183,8 +183,8 @@ func TestTheBestOrderOfAFewFilesIsFound(t *testing.T) {
 }
 
 // TestTheSearchFindsTheBestOrderOfSixteenFiles: packages with many files have no time for the exact way, so
-// they are searched. For five draws of random arrows between 16 files, both find as few arrows against the
-// order.
+// they are searched. For five draws of random arrows between 16 files, the search finds an order with as few
+// arrows against it as the exact way.
 func TestTheSearchFindsTheBestOrderOfSixteenFiles(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 8))
 	for range 5 {

@@ -24,9 +24,9 @@ func (oneNode) Inventory() (*card.Inventory, bool) {
 	return card.NewInventory(map[string]card.Node{"a": card.Recognise(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj(), nil)}), true
 }
 
-// TestGuardConditionIsPassedToTheWriterOfTheStatus: all conditions of the ServiceTypePolicy are one list, which another
-// controller writes. So this controller writes no status. It passes condition BypassGuarded to the other one, with the
-// UID and generation of the policy, and signals each change once.
+// TestGuardConditionIsPassedToTheWriterOfTheStatus: all conditions of the ServiceTypePolicy are one list, which
+// another controller writes. So this controller writes no status. It passes condition BypassGuarded to that
+// controller, with the UID and generation of the policy, and signals each change once.
 func TestGuardConditionIsPassedToTheWriterOfTheStatus(t *testing.T) {
 	owner := builder.ServiceTypePolicy().Obj()
 

@@ -51,9 +51,10 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	check.Equal(t, "allocated cards of the CardInventory: 8 of p and 2 of the other pod", map[string]int64{"H200": 10, "H800": 0}, allocated)
 }
 
-// TestBillsDateCardsByTheBindingOfThePod: a pod holds its cards from its binding, one minute before its start. Pod
-// undated states neither, so it is no holding: after a change of the leader nothing proves since when it held its
-// cards. A pod may name any queue, so the cards of a queue that does not exist are billed to the namespace of the pod.
+// TestBillsDateCardsByTheBindingOfThePod: a pod holds its cards from its binding, one minute before its start.
+// Pod undated states no binding and no start, so it is no holding. After a change of the leader nothing proves
+// since when it held its cards. A pod may name any queue, so the cards of a queue that does not exist are
+// billed to the namespace of the pod.
 func TestBillsDateCardsByTheBindingOfThePod(t *testing.T) {
 	bound := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	started := metav1.NewTime(bound.Add(time.Minute))
@@ -81,8 +82,8 @@ func TestBillsDateCardsByTheBindingOfThePod(t *testing.T) {
 	check.Equal(t, "holdings of a queue that does not exist", []cardseconds.Holding{{Series: ofNamespace, Count: 2, Since: bound.Time}}, u.Holdings())
 }
 
-// TestATerminatingPodIsBilled: a deleted pod no longer counts against the quota of its queue, but it computes on its 8
-// cards until its grace period of an hour ends. So the bill has them.
+// TestATerminatingPodIsBilled: a deleted pod no longer counts against the quota of its queue. But it computes
+// on its 8 cards until its grace period of an hour ends. So the bill has them.
 func TestATerminatingPodIsBilled(t *testing.T) {
 	u := newUsageCollector(nil, 0, trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
 	s := newObjectStores()

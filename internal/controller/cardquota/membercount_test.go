@@ -89,11 +89,11 @@ func (r *Reconciler) members(ctx context.Context, queue string) (members cardquo
 	})
 }
 
-// TestManyDeletedCardQuotasShareTheListsOfMembers: before the operator deletes the queue of a deleted CardQuota, it
-// lists all PodGroups and pods from the API server. The cache may lack a new one of that queue. One count answers all
-// CardQuotas that wait for it. Eight workers need at most three counts for 200 deleted CardQuotas: one for that of the
-// first worker, one for those of the other seven, and one for all that were put off. Each lists 3,000 pods and 375
-// PodGroups in pages.
+// TestManyDeletedCardQuotasShareTheListsOfMembers: before the operator deletes the queue of a deleted
+// CardQuota, it lists all PodGroups and pods from the API server. The cache may lack a new one of that queue.
+// One count answers all CardQuotas that wait for it. Eight workers need at most three counts for 200 deleted
+// CardQuotas. The first count is for the CardQuota of the first worker, the second for those of seven others.
+// The third is for all that were put off. Each lists 3,000 pods and 375 PodGroups in pages.
 func TestManyDeletedCardQuotasShareTheListsOfMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const (
@@ -144,10 +144,10 @@ func TestManyDeletedCardQuotasShareTheListsOfMembers(t *testing.T) {
 	})
 }
 
-// TestMembersAreCountedOnTheAPIServer: the queue of a deleted CardQuota stays while it has members: PodGroups that have
-// not completed, and pods that name the queue or belong to one of its PodGroups. The PodGroup decides before the
-// annotation of a pod. The objects of a row are on the API server alone, as if they were created a moment ago. The
-// cache has PodGroup of-other, of another queue.
+// TestMembersAreCountedOnTheAPIServer: the queue of a deleted CardQuota stays while it has members. These are
+// PodGroups that have not completed, and pods that name the queue or belong to one of its PodGroups. The
+// PodGroup decides before the annotation of a pod. The objects of a row are on the API server alone, as if they
+// were created a moment ago. The cache has PodGroup of-other, of another queue.
 func TestMembersAreCountedOnTheAPIServer(t *testing.T) {
 	ofOther := builder.PodGroup("lab", "of-other").Queue("other").Obj()
 	completed := builder.PodGroup("lab", "g").Queue("q").Phase(v1beta1.PodGroupCompleted).Obj()

@@ -160,9 +160,9 @@ func TestSeriesComeInTheOrderOfThePage(t *testing.T) {
 	check.Equal(t, "series by card", 20*listedCards*4, compared)
 }
 
-// TestAScrapeSeesOneCount: each count of the pods replaces the numbers of a queue. A scrape at the same time must see
-// those of one count, so here all 6 values of a scrape are equal: quota, used and pending of cards A and B. One
-// goroutine replaces them a thousand times.
+// TestAScrapeSeesOneCount: each count of the pods replaces the numbers of a queue. A scrape at the same time
+// must see the numbers of one count. Here all 6 values of a count are equal: quota, used and pending of cards A
+// and B. One goroutine replaces them a thousand times.
 func TestAScrapeSeesOneCount(t *testing.T) {
 	s := newMetricsCollector()
 	replace := func(count int64) {
@@ -226,8 +226,9 @@ func TestACardNamedUnknownIsNoSecondSeries(t *testing.T) {
 	check.Contains(t, "series", seriesOf(t, s), `cardquota_pending_cards{card="unknown",queue="q"} 4`+"\n")
 }
 
-// TestSeriesOfAQueueAreBounded: docs/metrics.md states the bound by which users plan Prometheus: 4 series for each queue, one
-// for each reason for which pods are blocked (here 2), and 5 for each card. Each number here has a series.
+// TestSeriesOfAQueueAreBounded: docs/metrics.md states the bound by which users plan Prometheus. It is 4 series
+// for each queue, one for each reason for which pods are blocked (here 2), and 5 for each card. Each number
+// here has a series.
 func TestSeriesOfAQueueAreBounded(t *testing.T) {
 	for _, cards := range []int{0, 1, 20, cardquota.MaxStatusCards} {
 		numbers := queueMetrics{
@@ -245,9 +246,10 @@ func TestSeriesOfAQueueAreBounded(t *testing.T) {
 	}
 }
 
-// TestACountRecordsItsTimeAndHowLongPodsWaited: a pod that is bound since the last count is one observation of how long
-// it waited, here 20 seconds. Pods that were bound before the first count are none: the operator that ran then observed
-// them. A count of the same pods observes nothing more. A count also records when it was, and which cards are in use.
+// TestACountRecordsItsTimeAndHowLongPodsWaited: a pod that is bound since the last count is one observation of
+// how long it waited, here 20 seconds. A pod that was bound before the first count is no observation: the
+// operator that ran at that time observed it. A count of the same pods observes nothing more. A count also
+// records when it was, and which cards are in use.
 func TestACountRecordsItsTimeAndHowLongPodsWaited(t *testing.T) {
 	created := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	boundAfter := func(name string, waited time.Duration) *corev1.Pod {

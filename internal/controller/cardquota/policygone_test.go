@@ -154,10 +154,10 @@ func TestQueuesAreFlatBeforeAnyPolicy(t *testing.T) {
 	check.Equal(t, "Queue web with a policy of a tree that has not taken effect", flat, r.describe(t, "web"))
 }
 
-// TestCountsOutliveThePolicy: a count uses the tree of the last policy in force, and the scheduler names of the present
-// or the last policy. Pod p of queue web requests 2 cards under schedulerName "other". Its cards are pending as long as
-// no policy says which schedulers are ours. Once a policy names our schedulers, they are not pending, because our
-// scheduler will not place the pod.
+// TestCountsOutliveThePolicy: a count uses the tree of the last policy in force, and the scheduler names of the
+// present or the last policy. Pod p of queue web requests 2 cards under schedulerName "other". Its cards are
+// pending as long as no policy says which schedulers are ours. Once there is a policy, our scheduler is
+// volcano, as none of these policies names another one. It will not place the pod, so no card is pending.
 func TestCountsOutliveThePolicy(t *testing.T) {
 	s := newObjectStores()
 	s.quotas = newStore(builder.CardQuota("web").Card("H200", 8).Obj())

@@ -172,7 +172,7 @@ func TestAChangeOfAnotherManagerIsReportedDespiteALateStatus(t *testing.T) {
 	check.Value(r.Reconcile(t.Context(), llm))(t)
 	late := llmOf(t, api)
 	late.Status = v1alpha1.CardQuotaStatus{}
-	late.ResourceVersion = "1"
+	late.ResourceVersion = "1" // older than each write
 	r.reconcileAll(t)
 	check.Equal(t, "reason before the change", v1alpha1.ReasonSynced, reason())
 
@@ -187,9 +187,9 @@ func TestAChangeOfAnotherManagerIsReportedDespiteALateStatus(t *testing.T) {
 	check.Equal(t, "reason after the change", v1alpha1.ReasonForeignChangeReplaced, reason())
 }
 
-// TestAFailedApplyForgetsTheLastWrite: an apply that fails may have been stored all the same, when only the answer was
-// lost. Then the last version that the operator knows is too old, so it is forgotten: the operator must read the Queue
-// from the API server next time.
+// TestAFailedApplyForgetsTheLastWrite: an apply that fails may have been stored all the same, when only the
+// answer was lost. Then the last version that the operator knows is too old, so it is forgotten. The operator
+// must read the Queue from the API server next time.
 func TestAFailedApplyForgetsTheLastWrite(t *testing.T) {
 	r, api := newLLMReconciler(t)
 	r.reconcileAll(t)
@@ -236,8 +236,9 @@ func TestTheWritesOfAGoneCardQuotaAreForgotten(t *testing.T) {
 	}
 }
 
-// TestAnApplyRecordsTheVersionOfTheAnswer: the real client decodes the answer of an apply in another way than the fake one,
-// so this test has an HTTP server that answers with version 1234. A cache with that version has the write.
+// TestAnApplyRecordsTheVersionOfTheAnswer: the real client decodes the answer of an apply in another way than
+// the fake one. So this test has an HTTP server that answers with version 1234. A cache with that version has
+// the write.
 func TestAnApplyRecordsTheVersionOfTheAnswer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		check.Equal(t, "request", "PATCH /apis/scheduling.volcano.sh/v1beta1/queues/llm", request.Method+" "+request.URL.Path)

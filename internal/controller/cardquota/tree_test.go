@@ -81,9 +81,10 @@ func TestNeighborsWakeUpOnlyForWhatTheyWaitFor(t *testing.T) {
 	}
 }
 
-// TestAPartOfTheTreeHasTheNumbersOfTheWholeTree: before the next count the operator reads only the CardQuotas around the one
-// that it reconciles: those above it, their children, and all below. Each Queue must get the same CPU from that part as
-// from the whole tree, though what is deserved below decides whether a limit is divided among children.
+// TestAPartOfTheTreeHasTheNumbersOfTheWholeTree: before the next count the operator reads only the CardQuotas
+// around the one that it reconciles: those above it, their children, and all below. Each Queue must get the
+// same CPU from that part as from the whole tree. This is not obvious: what is deserved below decides whether a
+// limit is divided among children.
 func TestAPartOfTheTreeHasTheNumbersOfTheWholeTree(t *testing.T) {
 	all := map[string]*v1alpha1.CardQuota{}
 	for _, quota := range []struct{ name, parent, limit, deserved string }{

@@ -237,8 +237,9 @@ func TestSlotsThatMayNotBeReadAreNotUsed(t *testing.T) {
 	check.Equal(t, "the use of months is known", false, known)
 }
 
-// TestMonthlyUseIsLessThanAMinuteOld: views of tenants show the use of this month and the last one. Over a change of the month,
-// with a store every 20 seconds, the sum of both is the time since the pod got its one card, less than a minute ago.
+// TestMonthlyUseIsLessThanAMinuteOld: views of tenants show the use of this month and the last one. The leader
+// stores every 20 seconds, over a change of the month. At any time the use is counted until less than a minute
+// ago. The sum of both months is the time from 23:50, when a pod got one card, until then.
 func TestMonthlyUseIsLessThanAMinuteOld(t *testing.T) {
 	begin := time.Date(2026, 11, 30, 23, 50, 0, 0, time.UTC)
 	s := newSceneAt(t, begin)
@@ -257,10 +258,10 @@ func TestMonthlyUseIsLessThanAMinuteOld(t *testing.T) {
 	check.Equal(t, "months", []cardseconds.Period{"2026-12", "2026-11"}, []cardseconds.Period{use.This.Month, use.Last.Month})
 }
 
-// TestTheZoneOfThePolicyCutsDays: a day ends at midnight in the time zone of the policy, and a change of the zone loses
-// nothing. It is 22:00 UTC. The change at 22:10 to a zone 3 hours east ends 29 November at the next count, a minute
-// later: 11 minutes count on the 29th, 9 on the 30th. When the zone is UTC again, the closed day does not go on: the
-// last 10 minutes also count on the 30th.
+// TestTheZoneOfThePolicyCutsDays: a day ends at midnight in the time zone of the policy, and a change of the
+// zone loses nothing. It is 22:00 UTC. The change at 22:10 to a zone 3 hours east ends 29 November at the next
+// count, a minute later. So 11 minutes count on the 29th, and 9 on the 30th. When the zone is UTC again, the
+// closed day does not go on: the last 10 minutes also count on the 30th.
 func TestTheZoneOfThePolicyCutsDays(t *testing.T) {
 	s := newSceneAt(t, time.Date(2026, 11, 29, 22, 0, 0, 0, time.UTC))
 	s.useOneCard(10)

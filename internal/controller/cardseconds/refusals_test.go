@@ -81,10 +81,10 @@ func TestAConfigMapThatCannotBeReadIsReported(t *testing.T) {
 	}
 }
 
-// TestASlotThatCannotBeWrittenIsReportedWhileAnEntryWaits: the first slot, ConfigMap 16, refuses the entry of 29
-// November. The next slot takes it, so nothing is lost and nothing is reported. The next night all slots refuse: then
-// the entry of 30 November waits, and at least two slots, among them ConfigMap 17, are reported until the entry is
-// written.
+// TestASlotThatCannotBeWrittenIsReportedWhileAnEntryWaits: the first slot, ConfigMap 16, refuses the entry of
+// 29 November. The next slot takes it, so nothing is lost and nothing is reported. The next night all slots
+// refuse, so the entry of 30 November waits. At least two slots, among them ConfigMap 17, are reported until
+// the entry is written.
 func TestASlotThatCannotBeWrittenIsReportedWhileAnEntryWaits(t *testing.T) {
 	s := newScene(t)
 	s.at = beforeMidnight

@@ -35,9 +35,9 @@ func TestAReplicaThatNoLongerLeadsStoresNothing(t *testing.T) {
 	s.expectServedAfter(10*time.Second, "of the second leader, which counted for 20 seconds", 100)
 }
 
-// TestGapWithoutALeaderIsCredited: the node of the leader is lost, and no replica counts for five minutes. Pods that still run
-// then held their 2 cards all the time, so the new leader credits the gap once, also if it cannot load the sums at
-// first.
+// TestGapWithoutALeaderIsCredited: the node of the leader is lost, and no replica counts for five minutes. Pods
+// that still run then held their 2 cards all the time. So the new leader credits the gap once, also if it
+// cannot load the sums at first.
 func TestGapWithoutALeaderIsCredited(t *testing.T) {
 	for t, loading := range check.Cases(t, map[string]error{
 		"the sums are loaded at once": nil,
@@ -240,8 +240,8 @@ func TestAWriteWithALostAnswerCountsOnce(t *testing.T) {
 	s.expectServedAfter(30*time.Second, "afterwards", 90)
 }
 
-// TestADeletedPartIsWrittenAgain: a user deletes the ConfigMaps. The next store fails and finds them missing; the one after it
-// writes the sums that the leader still has: 3 × 30 seconds of one card.
+// TestADeletedPartIsWrittenAgain: a user deletes the ConfigMaps. The next store fails and finds them missing.
+// The store after it writes the sums that the leader still has: 3 × 30 seconds of one card.
 func TestADeletedPartIsWrittenAgain(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
@@ -252,8 +252,9 @@ func TestADeletedPartIsWrittenAgain(t *testing.T) {
 	s.expectServedAfter(30*time.Second, "half a minute later", 90)
 }
 
-// TestAReplicaThatLeadsAgainGoesOnWithWhatIsStored: the second replica led for a moment and gave up. The first replica
-// finds by a conflict that the sums belong to the second one. It loads them, and counts from then on.
+// TestAReplicaThatLeadsAgainGoesOnWithWhatIsStored: the second replica led for a moment and gave up. The first
+// replica finds by a conflict that the sums belong to the second one. It loads them, and counts from then on.
+// The minute before that is lost.
 func TestAReplicaThatLeadsAgainGoesOnWithWhatIsStored(t *testing.T) {
 	s := newScene(t)
 	s.use(1)

@@ -177,9 +177,9 @@ func TestAViewFollowsTheNextCount(t *testing.T) {
 	check.Equal(t, "delay without a change", 0, f.reconcile(1))
 }
 
-// TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed: the status of a CardQuota lists at most MaxBlocked blocked
-// workloads. A change of the workloads that it does not list causes no event. So the view is reconciled again after a
-// minute, though nothing was written.
+// TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed: the status of a CardQuota lists at most MaxBlocked
+// blocked workloads. A change of the workloads that it does not list causes no event. A full list may lack
+// some. So the view is reconciled again after a minute, though nothing was written.
 func TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed(t *testing.T) {
 	for t, usage := range check.Cases(t, map[string]cardquota.Usage{
 		"one workload more than is listed":                     {BlockedTotal: cardquota.MaxBlocked + 1},
@@ -272,19 +272,19 @@ func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 	}
 
 	refused = "create"
-	expectViews(refusal, "b/chat chat 0+0", "c/chat chat 0+0")
+	expectViews(refusal, "b/chat chat 0+0", "c/chat chat 0+0") // a has no view
 	refused = "patch"
 	f.reconciler.usage = counted{"chat": {BlockedTotal: 1}}
-	expectViews(refusal, "a/chat  0+0", "b/chat chat 0+1", "c/chat chat 0+1")
+	expectViews(refusal, "a/chat  0+0", "b/chat chat 0+1", "c/chat chat 0+1") // a has a view without a status
 	refused = ""
 	expectViews(nil, "a/chat chat 0+1", "b/chat chat 0+1", "c/chat chat 0+1")
 	refused = "delete"
 	check.NoError(t, f.Delete(t.Context(), chatQuota(nil)))
-	expectViews(refusal, "a/chat chat 0+1")
+	expectViews(refusal, "a/chat chat 0+1") // the view of a is left
 }
 
-// TestErrorsAreRetriedWithinTheInterval: a namespace may refuse its view for ever, and each retry also reconciles the views of
-// the other namespaces. So the delay grows to the interval of 10 seconds at most.
+// TestErrorsAreRetriedWithinTheInterval: a namespace may refuse its view for ever, and each retry also
+// reconciles the views of the other namespaces. So the delay grows to at most the interval, 10 seconds here.
 func TestErrorsAreRetriedWithinTheInterval(t *testing.T) {
 	limiter := newRateLimiter(10 * time.Second)
 	for range 50 {

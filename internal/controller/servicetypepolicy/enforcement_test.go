@@ -221,10 +221,11 @@ func TestPodsOfTheStockSchedulerEndEnforcement(t *testing.T) {
 	s.expectCondition("Volcano is in namespace lab", "False/SecondScheduler", "lab/of-a-tenant, "+system+"/a, "+system+"/z")
 }
 
-// TestReplicasOfTheHeartbeatsReplicaSetAreOurs: an administrator may put our image into Volcano's own Deployment, and then every
-// replica has the label of the stock scheduler. The pod that sent the heartbeat is ours, and so are those of its ReplicaSet
-// "swapped", also after that pod is gone. Pods of ReplicaSet "before" run the stock image. When a scheduler elsewhere
-// sends the heartbeat, the replicas of "swapped" are others again.
+// TestReplicasOfTheHeartbeatsReplicaSetAreOurs: an administrator may put our image into Volcano's own
+// Deployment, and then every replica has the label of the stock scheduler. The pod that sent the heartbeat,
+// here pod ours with identity ours_1, is ours. So are the pods of its ReplicaSet "swapped", also after pod ours
+// is gone. Pods of ReplicaSet "before" run the stock image. When a scheduler elsewhere sends the heartbeat, the
+// replicas of "swapped" count as other schedulers again.
 func TestReplicasOfTheHeartbeatsReplicaSetAreOurs(t *testing.T) {
 	s := newEnforcedScene(t)
 	replica := func(name, replicaSet string) client.Object {

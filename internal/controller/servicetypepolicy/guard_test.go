@@ -21,9 +21,10 @@ type guardSource struct{ last *policy.Guard }
 func (g *guardSource) Latest() *policy.Guard                         { return g.last }
 func (*guardSource) Changed() <-chan event.TypedGenericEvent[string] { return nil }
 
-// TestGuardConditionIsWrittenByThePolicyController: condition BypassGuarded comes from the controller of the admission policies,
-// and this controller writes it with the others. No write loses the condition: not the correction of the configuration,
-// not a write that the API server refuses, and not one of a restarted operator that has not found it yet.
+// TestGuardConditionIsWrittenByThePolicyController: condition BypassGuarded comes from the controller of the
+// admission policies, and this controller writes it with the other conditions. The condition outlives a
+// correction of the configuration, and a write that the API server refuses. It also outlives a restart of an
+// operator that has not found it yet.
 func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
 	s := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	guard := &guardSource{}
