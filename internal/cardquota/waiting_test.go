@@ -91,12 +91,12 @@ func TestBlockedNamesReasonAndHolders(t *testing.T) {
 			change: cordonH200,
 			want:   []string{"q NVIDIA-H200 2 NodesUnsuitable"},
 		},
-		"the node is cordoned, and the scheduler still says that its cards are used": {
+		"the node is cordoned, and the scheduler still says that its cards are used: the message decides": {
 			pods:   pods{waits("a", full)},
 			change: cordonH200,
 			want:   []string{"q NVIDIA-H200 2 NoFreeCard"},
 		},
-		"no node has the card": {
+		"no node has the card, and the scheduler only says that quota is missing: UnknownCard": {
 			pods: pods{podOf("a", "q").Card("NVIDIA-H2000").GPUs(1).
 				Unschedulable("Queue <q> has insufficient <NVIDIA-H2000> quota: requested <1>, total would be <1>, but capability is <0>")},
 			want: []string{"q NVIDIA-H2000 1 UnknownCard"}},
@@ -119,7 +119,7 @@ func TestBlockedNamesReasonAndHolders(t *testing.T) {
 				onH200("r", 4),
 			},
 			want: []string{"train NVIDIA-H200 4 GangIncomplete", "train NVIDIA-H200 2 NoFreeCard: 4 r of r"}},
-		"a job without pods for two cards: the quota of one is used": {
+		"a job without pods for two cards: the quota of one is used, the other one waits with it": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":16,"NVIDIA-GeForce-RTX-4090":2}`).Unschedulable(exhausted("q", 8))},
 			pods:   pods{onH200("q", 5), podOf("4090", "q").Card("").GPUs(3).Running("4090")},
 			want:   []string{"g NVIDIA-GeForce-RTX-4090 2 GangIncomplete", "g NVIDIA-H200 16 QuotaExhausted: 5 q of q (training)"},
