@@ -254,7 +254,7 @@ func drawVCJob(t *rapid.T) *batch.Job {
 
 // TestStripVCJobKeepsWhatDecides: the scheduler keeps thousands of jobs, whose templates are large. StripVCJob keeps
 // only what decides: the minimums, policies, priorities, card name, and what a pod requests. The job itself does not
-// change.
+// change. Its task is vcTask(replicas, minimum, card name, cards of a pod).
 func TestStripVCJobKeepsWhatDecides(t *testing.T) {
 	task := vcTask(2, 1, "A", "4")
 	task.Name = "w"

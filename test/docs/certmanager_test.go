@@ -33,7 +33,7 @@ func TestCertManagerRenewsWithoutARefusedWrite(t *testing.T) {
 	e.Eventually(func(g Gomega) {
 		g.Expect(e.caBundle()).To(Equal(e.readSecret("cardquota-webhook-tls")["ca.crt"]), "in both configurations")
 	}).Should(Succeed())
-	e.Eventually(func() error { return e.dryRunCardQuota(e.ctx, 1000) }).Should(MatchError(ContainSubstring("spec.cards: Forbidden: spec.overAllocation is Deny: NVIDIA-H200: 1000 granted, 8 healthy")))
+	e.Eventually(func() error { return e.dryRunCardQuota(e.ctx, 1000) }).Should(MatchError(ContainSubstring("spec.cards: Forbidden: spec.overAllocation is Deny: NVIDIA-H200: 1000 granted, 8 healthy"))) // by the webhook alone
 	e.Expect(e.dryRunCardQuota(e.ctx, 8)).To(Succeed())
 	first := check.Value(e.servingCertificate(e.ctx))(t)
 	authority := e.readSecret("cardquota-webhook-tls")["ca.crt"]

@@ -52,8 +52,8 @@ func parseDeployments(t *testing.T, manifests string) map[string]*appsv1.Deploym
 }
 
 // TestOtherNamesReachThePrograms: an administrator whose Volcano has other names adds the patches of
-// docs/install.md. kustomize accepts all in one list. Both programs then look for Volcano in "<namespace>", and the
-// scheduler takes the pods of scheduler "<name>".
+// docs/install.md. kustomize accepts all in one list. Both programs then look for Volcano in "<namespace>". The
+// scheduler takes the pods of scheduler "<name>", and still reads the ConfigMap of its own namespace.
 func TestOtherNamesReachThePrograms(t *testing.T) {
 	patches := "\npatches:\n"
 	for _, block := range sectionBlocks(t, install, "### Where Volcano is called otherwise", "yaml") {

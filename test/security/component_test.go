@@ -136,7 +136,8 @@ func TestTheOperatorWritesOnlyFinalizersOfCardQuotas(t *testing.T) {
 }
 
 // TestSharedDevicesNeedAComponent: Volcano's plugin deviceshare writes nodes, which our scheduler needs for nothing
-// else. So its shipped role does not allow that, and the component deviceshare adds exactly those rights.
+// else. So its shipped role does not allow that, and the component deviceshare adds exactly those rights. A right is
+// written as verbs, resources and namespace/name.
 func TestSharedDevicesNeedAComponent(t *testing.T) {
 	caller := newCaller(t, system, scheduler)
 	shared := parsePermissions("update,patch nodes /any\nget configmaps kube-system/volcano-vgpu-device-config")

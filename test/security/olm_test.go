@@ -28,7 +28,8 @@ type csvPermissions struct {
 }
 
 // TestTheProgramsAsOLMInstallsThem: OLM turns the rights of the bundle into ClusterRoles for all namespaces. They
-// allow what docs/security.md states as wider rights, but no Secret and nothing of the list of denied rights.
+// allow what docs/security.md states as wider rights, but no Secret and nothing of the list of denied rights. A right
+// is written as verbs, resources and namespace/name.
 func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
 	text := check.Value(os.ReadFile("../../bundle/manifests/cardquota.clusterserviceversion.yaml"))(t)
 

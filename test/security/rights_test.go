@@ -148,14 +148,15 @@ var deniedToTenants = parsePermissions(`
 	get pods/log volcano-system/any`)
 
 // TestATenantCannotGrantItselfCards: a tenant with role edit in its namespace may do nothing that grants cards, or
-// that reveals what others use. It may create pods, or the test would show nothing.
+// that reveals what others use (deniedToTenants). It may create pods, or the test would show nothing. A right is
+// written as verbs, resources and namespace/name.
 func TestATenantCannotGrantItselfCards(t *testing.T) {
 	newUser(tess).expectDenied(t, deniedToTenants)
 	newUser(tess).expectAllowed(t, parsePermissions("create,list pods tenant/"))
 }
 
-// TestWhoMayViewTheClusterReadsCardQuotas: CardQuotas belong to Kubernetes' role view: such a user reads them and
-// changes none.
+// TestWhoMayViewTheClusterReadsCardQuotas: CardQuotas belong to Kubernetes' role view: a user with that role reads all
+// of them and changes none. A right is written as verbs, resources and namespace/name.
 func TestWhoMayViewTheClusterReadsCardQuotas(t *testing.T) {
 	createForTest(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "view-everything"},

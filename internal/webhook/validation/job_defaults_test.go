@@ -274,8 +274,8 @@ func TestApplyingTheFileAgainKeepsTheEvictionRule(t *testing.T) {
 			stored:  file(exitCodeRules(2)...),
 			changed: file(exitCodeRules(1)...),
 		},
-		"stored without rules, applied without":       {file(), file(), false},
-		"stored with a similar rule, applied without": {file(similar), file(), false},
+		"stored without rules, applied without":                {file(), file(), false},
+		"stored with a rule for status False, applied without": {file(similar), file(), false},
 		"stored with the rule behind another one, applied without it": {
 			stored:  file(append(exitCodeRules(1), workload.EvictionRule())...),
 			changed: file(exitCodeRules(1)...),

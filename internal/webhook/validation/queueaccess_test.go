@@ -153,7 +153,8 @@ func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 
 // TestTemplatesThatBypassTheSchedulerAreRefused: pods with cards that another scheduler places, or that name their node,
 // would not count against a quota. An admission policy of the API server refuses the pods; this webhook refuses
-// templates, so that the user reads it at once. The policy can lower that to a warning, and exempt ServiceAccounts.
+// templates, so that the user reads it at once. The policy can lower that to a warning. It can exempt ServiceAccounts,
+// which create a workload or which its pods run as. Without a policy, any scheduler is allowed, as with Allow.
 func TestTemplatesThatBypassTheSchedulerAreRefused(t *testing.T) {
 	oneCard := amounts{gpu: "1"}
 	withOtherScheduler := func(d *appsv1.Deployment) { d.Spec.Template.Spec.SchedulerName = "default-scheduler" }
