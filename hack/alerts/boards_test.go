@@ -204,6 +204,7 @@ func queryOf(t *testing.T, file, title string) string {
 // ("_x19") and serves its own from 9:30. So at 9:30, 10:00 and 10:30 both serve. The test asks at 10:00. Queue moved
 // is of lab's training for the old replica, and of shop's inference for the new one.
 func TestAMetricOfTwoLeadersCountsOnce(t *testing.T) {
+	// ofBothReplicas returns a series of the old replica, with value old, and one of the new replica, with value now.
 	ofBothReplicas := func(series, old, now string) []string {
 		name, labels, _ := strings.Cut(series, "{")
 		return []string{name + `{pod="old",` + labels + ` ` + old + `x21 stale`, name + `{pod="new",` + labels + ` _x19 ` + now + `x40`}

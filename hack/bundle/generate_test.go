@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestADescriptorHasTheFirstSentenceOfAField: the CSV describes each field in one sentence, the first one of
-// its comment in the API. A sentence ends with a full stop before a word or number, but not after an
-// abbreviation or within a word. Lines are joined, and an empty line ends the sentence too.
+// TestADescriptorHasTheFirstSentenceOfAField: the CSV (ClusterServiceVersion) describes each field in one
+// sentence, the first one of its comment in the API. A sentence ends with a full stop before a word or number,
+// but not after an abbreviation or within a word. Lines are joined, and an empty line ends the sentence too.
 func TestADescriptorHasTheFirstSentenceOfAField(t *testing.T) {
 	for name, tc := range map[string]struct{ description, want string }{
 		"one sentence": {"tenant is who the cards are for.", "tenant is who the cards are for."},
@@ -54,9 +54,9 @@ func TestTheNameOfAFieldIsWrittenInWords(t *testing.T) {
 	}
 }
 
-// TestFieldsInsideOfConditionsAreNotListed: the CSV describes each field of a status, but the fields of a
-// condition are the same everywhere. A list with a key, such as conditions by their type, is one field. The
-// schema has fields a and z, a list whose items have b, and conditions with a type.
+// TestFieldsInsideOfConditionsAreNotListed: the CSV (ClusterServiceVersion) describes each field of a status,
+// but the fields of a condition are the same everywhere. A list with a key, such as conditions by their type,
+// is one field. The schema has fields a and z, a list whose items have b, and conditions with a type.
 func TestFieldsInsideOfConditionsAreNotListed(t *testing.T) {
 	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
 	schema := apiextensionsv1.JSONSchemaProps{
@@ -211,8 +211,8 @@ func TestScorecardRunsTheImageOfTheOption(t *testing.T) {
 
 // TestImagesCanBeReplacedByDigestAndRegistry: clusters without access to the internet have a mirror. An image
 // of an option, here with a digest, is used as it is, and the others come from the registry of the option. Each
-// stands twice in the CSV: in a container and in relatedImages, by which a mirror is filled. An option without
-// a name or an image is refused.
+// stands twice in the CSV (ClusterServiceVersion): in a container and in relatedImages, by which a mirror is
+// filled. An option without a name or an image is refused.
 func TestImagesCanBeReplacedByDigestAndRegistry(t *testing.T) {
 	const digest = "registry.example/mirror/cardquota-scheduler@sha256:0123"
 	chosen := defaultRelease()
@@ -239,9 +239,9 @@ func newCSV(version, replaces string) *v1alpha1.ClusterServiceVersion {
 	return csv
 }
 
-// TestAReleaseReplacesTheOneBefore: OLM upgrades along a channel, by the version that a CSV replaces and by the
-// range of versions that it may skip. The base has version 0.2.0, which replaces 0.1.0. Options may change its
-// version, and what it replaces.
+// TestAReleaseReplacesTheOneBefore: OLM upgrades along a channel, by the version that a CSV
+// (ClusterServiceVersion) replaces and by the range of versions that it may skip. The base has version 0.2.0,
+// which replaces 0.1.0. Options may change its version, and what it replaces.
 func TestAReleaseReplacesTheOneBefore(t *testing.T) {
 	for name, tc := range map[string]struct {
 		options                           releaseOptions
@@ -264,8 +264,8 @@ func TestAReleaseReplacesTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestTheFirstReleaseReplacesNone: the first release has no version before it. So its CSV replaces none, and has no
-// annotation with a range of versions to skip.
+// TestTheFirstReleaseReplacesNone: the first release has no version before it. So its CSV
+// (ClusterServiceVersion) replaces none, and has no annotation with a range of versions to skip.
 func TestTheFirstReleaseReplacesNone(t *testing.T) {
 	first := newCSV("0.1.0", "")
 	noError(t, (releaseOptions{}).setVersion(first))

@@ -76,10 +76,10 @@ func sortedCopy(list []string) []string {
 	return slices.Compact(list)
 }
 
-// TestTheBundleGrantsThePermissionsOfConfig: OLM creates roles from the CSV. Each account must have the same
-// verbs on the same resources as by the roles and bindings of config/rbac. OLM creates the certificate of the
-// webhooks, so the bundle does not request the permissions for it. Roles without a binding are for people, and
-// not in the bundle.
+// TestTheBundleGrantsThePermissionsOfConfig: OLM creates roles from the CSV (ClusterServiceVersion). Each
+// account must have the same verbs on the same resources as by the roles and bindings of config/rbac. OLM
+// creates the certificate of the webhooks, so the bundle does not request the permissions for it. Roles without
+// a binding are for people, and not in the bundle.
 func TestTheBundleGrantsThePermissionsOfConfig(t *testing.T) {
 	roles := map[string][]rbacv1.PolicyRule{}
 	bound := map[string][]string{}
@@ -123,9 +123,10 @@ func TestTheBundleGrantsThePermissionsOfConfig(t *testing.T) {
 	equal(t, "permissions (-config +bundle)", sortedCopy(want), sortedCopy(got))
 }
 
-// TestTheBundleHasTheDeploymentsOfConfig: the Deployments of the CSV are those of operator and scheduler in
-// config/, except for two things. Images have their registry and version, as a bundle has no kustomization that
-// adds them. The operator reads the certificate of its webhooks from files, which OLM mounts.
+// TestTheBundleHasTheDeploymentsOfConfig: the Deployments of the CSV (ClusterServiceVersion) are those of
+// operator and scheduler in config/, except for two things. Images have their registry and version, as a bundle
+// has no kustomization that adds them. The operator reads the certificate of its webhooks from files, which OLM
+// mounts.
 func TestTheBundleHasTheDeploymentsOfConfig(t *testing.T) {
 	csv := loadBundle(t).CSV
 	want := map[string]any{}
@@ -165,8 +166,8 @@ func TestTheBundleHasTheDeploymentsOfConfig(t *testing.T) {
 }
 
 // TestRelatedImagesAreThoseThatContainersRun: a mirror for clusters without internet is filled from
-// relatedImages of the CSV. So it must list each image that a container runs, and no other. The annotation
-// containerImage is the operator's.
+// relatedImages of the CSV (ClusterServiceVersion). So it must list each image that a container runs, and no
+// other. The annotation containerImage is the operator's.
 func TestRelatedImagesAreThoseThatContainersRun(t *testing.T) {
 	csv := loadBundle(t).CSV
 	var run, related []string
@@ -185,8 +186,9 @@ func TestRelatedImagesAreThoseThatContainersRun(t *testing.T) {
 	expectThat(t, strings.Contains(got, "/cardquota-manager:"), "containerImage is %s, want the operator's", got)
 }
 
-// TestTheExamplesOfTheBundleAreTheSamples: a console offers the examples of the CSV, alm-examples, when a user
-// creates an object. They are the objects of config/samples, and those that the operator creates itself.
+// TestTheExamplesOfTheBundleAreTheSamples: a console offers the examples of the CSV (ClusterServiceVersion),
+// alm-examples, when a user creates an object. They are the objects of config/samples, and those that the
+// operator creates itself.
 func TestTheExamplesOfTheBundleAreTheSamples(t *testing.T) {
 	byName := func(list []map[string]any) map[string]any {
 		named := map[string]any{}
@@ -256,9 +258,9 @@ func checkStatusDescriptors(t *testing.T, descriptors []v1alpha1.StatusDescripto
 	}
 }
 
-// TestEachCustomResourceDefinitionIsDescribed: the CSV owns each definition of config/crd/bases, with a name, a
-// description, resources, and the fields of its status. It does not offer fields of spec that admission
-// refuses: their descriptions say that they are reserved or not supported.
+// TestEachCustomResourceDefinitionIsDescribed: the CSV (ClusterServiceVersion) owns each definition of
+// config/crd/bases, with a name, a description, resources, and the fields of its status. It does not offer
+// fields of spec that admission refuses: their descriptions say that they are reserved or not supported.
 func TestEachCustomResourceDefinitionIsDescribed(t *testing.T) {
 	owned := loadBundle(t).CSV.Spec.CustomResourceDefinitions.Owned
 	want := len(configObjects(t, "crd/bases/*.yaml"))

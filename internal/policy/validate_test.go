@@ -27,6 +27,7 @@ func TestContradictionsOfASpecAreFaults(t *testing.T) {
 		return training
 	}
 
+	// Each of these functions returns a spec with one list.
 	types := func(types ...v1alpha1.ServiceType) v1alpha1.ServiceTypePolicySpec {
 		return v1alpha1.ServiceTypePolicySpec{ServiceTypes: types}
 	}

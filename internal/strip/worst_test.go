@@ -97,8 +97,8 @@ func TestTwoHundredOfTheWorstPodsTakeLittle(t *testing.T) {
 	}
 }
 
-// TestALargeListedPodKeepsWhatCounts: a listed pod loses its 4,000 labels. It keeps its charge, its priority and its
-// priority class.
+// TestALargeListedPodKeepsWhatCounts: a pod that a command lists loses its 4,000 labels. It keeps its charge,
+// its priority and its priority class.
 func TestALargeListedPodKeepsWhatCounts(t *testing.T) {
 	whole := builder.Pod("lab", "p").Queue("q").Card("NVIDIA-H200").GPUs(2).Priority(7).PriorityClass("high").Running("node").Obj()
 	whole.Labels = map[string]string{}
@@ -194,8 +194,8 @@ func TestAForeignLocalCardQuotaIsKeptAsItsName(t *testing.T) {
 	}
 }
 
-// TestALargeListedPodGroupTakesLittle: a tenant can write any annotations and conditions into a PodGroup. A listed
-// one keeps annotation card.request and the newest condition, and takes at most 64 KiB.
+// TestALargeListedPodGroupTakesLittle: a tenant can write any annotations and conditions into a PodGroup. One
+// that a command lists keeps annotation card.request and the newest condition, and takes at most 64 KiB.
 func TestALargeListedPodGroupTakesLittle(t *testing.T) {
 	newest := v1beta1.PodGroupCondition{
 		Type:    v1beta1.PodGroupUnschedulableType,

@@ -101,6 +101,7 @@ func TestManyDeletedCardQuotasShareTheListsOfMembers(t *testing.T) {
 			pods   = 3000
 		)
 
+		// The pods and PodGroups that the API server lists.
 		api := &pages{}
 		for i := range pods {
 			group := builder.PodGroup("lab", fmt.Sprint("g", i/8)).Queue("other").Obj()
@@ -110,6 +111,7 @@ func TestManyDeletedCardQuotasShareTheListsOfMembers(t *testing.T) {
 			api.pods = append(api.pods, metav1.PartialObjectMetadata{ObjectMeta: builder.Pod("lab", fmt.Sprint("p", i)).PodGroup(group.Name).Obj().ObjectMeta})
 		}
 
+		// Each worker asks for the members of a queue, and again later when they are not known yet.
 		r := newCounter(t, api)
 		waiting := make(chan string, quotas)
 		for i := range quotas {

@@ -144,9 +144,9 @@ func TestANodeMoreIsShownWithTheNextChange(t *testing.T) {
 
 // TestAFlappingNodeRefreshesOverAllocationRarely: the healthy cards are a number in condition
 // InventorySatisfied of every CardQuota of an over-allocated card. A node that flaps changes that number again
-// and again. At most 20 statuses a second follow it. So with 1,000 CardQuotas the number may be 50 seconds old,
-// and with few CardQuotas 10 seconds. There are 16 cards, and each CardQuota grants 8. The node with 8 of the
-// 16 flaps.
+// and again, and a count wakes (reconciles) the CardQuotas. At most 20 statuses a second follow it. So with
+// 1,000 CardQuotas the number may be 50 seconds old, and with few CardQuotas 10 seconds. There are 16 cards,
+// and each CardQuota grants 8. The node with 8 of the 16 flaps.
 func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 	for _, tc := range []struct {
 		quotas int

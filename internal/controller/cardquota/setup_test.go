@@ -49,8 +49,8 @@ func TestACardQuotaIsNotWokenByItsOwnStatus(t *testing.T) {
 	}
 }
 
-// TestACountWakesQueuesWhoseUsageDiffers: two counts of the pods are compared queue by queue. The status of each queue that
-// is new, gone or uses another number of cards must follow.
+// TestACountWakesQueuesWhoseUsageDiffers: two counts of the pods are compared queue by queue. The status of
+// each queue that is new, gone or uses another number of cards must follow, so the count wakes (reconciles) it.
 func TestACountWakesQueuesWhoseUsageDiffers(t *testing.T) {
 	used := func(n card.Count) cardquota.Usage { return cardquota.Usage{Used: map[card.Name]card.Count{"A": n}} }
 	got := changedKeys(

@@ -72,11 +72,11 @@ func (f *fixture) block(workloads int) {
 
 var november = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 
-// TestCardHoursAreRefreshedOnceAnHour: card-hours grow every second, but a view shows new ones only when the
-// shown ones are an hour old. A view that is written for another reason, here a blocked workload, then gets new
-// ones at once. Without another reason a view is written after 60 to 90 minutes, since each has a delay of its
-// own. Queue chat always holds 2 cards: 2 card-hours each hour. "a/chat chat 0+1" is the view of queue chat in
-// namespace a: no workload is blocked there, and 1 elsewhere.
+// TestCardHoursAreRefreshedOnceAnHour: card-hours grow every second, but a view (LocalCardQuota) shows new ones
+// only when the shown ones are an hour old. A view that is written for another reason, here a blocked workload,
+// then gets new ones at once. Without another reason a view is written after 60 to 90 minutes, since each has a
+// delay of its own. Queue chat always holds 2 cards: 2 card-hours each hour. "a/chat chat 0+1" is the view of
+// queue chat in namespace a: no workload is blocked there, and 1 elsewhere.
 func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 	f, bills := newBilledView(t, november)
 	f.expectCardHours("of a new view", "2026-11: 2 A, 2026-10: none")
@@ -105,10 +105,10 @@ func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 	f.expectCardHours("two hours later, without another change", "2026-11: 8 A, 2026-10: none")
 }
 
-// TestANewLeaderLosesNoCardHours: a new leader does not know the card-hours before it has loaded them. Until then a
-// view keeps the card-hours of the last leader, also when it is written because a workload is blocked. It is reconciled
-// again after unknownRetry (30 s). "a/chat chat 0+1" is the view of queue chat in namespace a: no workload is blocked
-// there, and 1 elsewhere.
+// TestANewLeaderLosesNoCardHours: a new leader does not know the card-hours before it has loaded them. Until
+// then a view (LocalCardQuota) keeps the card-hours of the last leader, also when it is written because a
+// workload is blocked. It is reconciled again after unknownRetry (30 s). "a/chat chat 0+1" is the view of queue
+// chat in namespace a: no workload is blocked there, and 1 elsewhere.
 func TestANewLeaderLosesNoCardHours(t *testing.T) {
 	f, bills := newBilledView(t, november)
 	f.reconciler.bills = &leader{meter: &cardseconds.Meter{}, at: bills.at} // isKnown is false
@@ -125,9 +125,9 @@ func TestANewLeaderLosesNoCardHours(t *testing.T) {
 	f.expectCardHours("once the new leader has loaded the same ones", "2026-11: 2 A, 2026-10: none")
 }
 
-// TestCardHoursFollowTheMonthAtOnce: at 23:50 on 30 November the view has 2 card-hours, and is reconciled again
-// within a minute after the month ends. The queue then holds 6 cards for an hour: 10 minutes of November, 1
-// card-hour, and 50 minutes of December, 5.
+// TestCardHoursFollowTheMonthAtOnce: at 23:50 on 30 November the view (LocalCardQuota) of queue chat has 2
+// card-hours. It is reconciled again within a minute after the month ends. The queue then holds 6 cards for an
+// hour: 10 minutes of November, 1 card-hour, and 50 minutes of December, 5.
 func TestCardHoursFollowTheMonthAtOnce(t *testing.T) {
 	f, bills := newBilledView(t, time.Date(2026, 11, 30, 22, 50, 0, 0, time.UTC))
 	again := f.reconcile(1)
@@ -138,9 +138,9 @@ func TestCardHoursFollowTheMonthAtOnce(t *testing.T) {
 	f.expectCardHours("in the next month", "2026-12: 5 A, 2026-11: 3 A")
 }
 
-// TestAParentShowsTheCardHoursOfTheQueuesBelow: the usage of a queue includes that of the queues below it, and so do
-// its card-hours. Queue chat-below is below chat and held 3 cards for an hour. Queue other, which held 9, is not below
-// chat.
+// TestAParentShowsTheCardHoursOfTheQueuesBelow: the usage of a queue includes that of the queues below it, and
+// so do the card-hours in its view (LocalCardQuota). Queue chat-below is below chat and held 3 cards for an
+// hour. Queue other, which held 9, is not below chat.
 func TestAParentShowsTheCardHoursOfTheQueuesBelow(t *testing.T) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	bills := newLeader(november)

@@ -86,10 +86,10 @@ func chatQuota(selector *metav1.LabelSelector) *v1alpha1.CardQuota {
 
 var chatNamespaces = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 
-// TestViewsFollowTheSelector: each namespace that the selector team=chat of CardQuota chat selects has a view. It shows
-// how many of the 3 blocked workloads are in that namespace, and how many elsewhere. Then b leaves the team, c joins
-// it, and nothing is blocked. In the end the CardQuota is deleted. A view such as "a/chat chat 1+2" is that of queue
-// chat in namespace a: 1 workload is blocked there, and 2 elsewhere.
+// TestViewsFollowTheSelector: each namespace that the selector team=chat of CardQuota chat selects has a view
+// (LocalCardQuota). It shows how many of the 3 blocked workloads are in that namespace, and how many elsewhere.
+// Then b leaves the team, c joins it, and nothing is blocked. In the end the CardQuota is deleted. A view such
+// as "a/chat chat 1+2" is that of queue chat in namespace a: 1 workload is blocked there, and 2 elsewhere.
 func TestViewsFollowTheSelector(t *testing.T) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"), builder.Namespace("b", "team", "chat"), builder.Namespace("c"))
 	f.reconciler.usage = counted{"chat": {BlockedTotal: 3, Local: map[string]localquota.Waiting{"a": {Total: 1}}}}
@@ -99,7 +99,7 @@ func TestViewsFollowTheSelector(t *testing.T) {
 	check.NoError(t, f.Update(f.Context(), builder.Namespace("b", "team", "search")))
 	check.NoError(t, f.Update(f.Context(), builder.Namespace("c", "team", "chat")))
 	f.reconciler.usage = counted{}
-	check.Equal(t, "delay when nothing is blocked", time.Duration(0), f.reconcile(3))
+	check.Equal(t, "delay when nothing is blocked", time.Duration(0), f.reconcile(3)) // the last one changes nothing
 	check.Equal(t, "views of a and c", []string{"a/chat chat 0+0", "c/chat chat 0+0"}, f.views())
 
 	check.NoError(t, f.Delete(f.Context(), chatQuota(nil)))
@@ -107,9 +107,10 @@ func TestViewsFollowTheSelector(t *testing.T) {
 	check.Equal(t, "views without a CardQuota", nil, f.views())
 }
 
-// TestViewsAreReplacedWithTheirCardQuota: CardQuota chat was deleted and created again. The view of namespace b belongs
-// to the deleted CardQuota. The view of namespace a belongs to none, since a tenant created it. The controller replaces
-// both by views that belong to the present CardQuota, with which Kubernetes deletes them.
+// TestViewsAreReplacedWithTheirCardQuota: CardQuota chat was deleted and created again. The view
+// (LocalCardQuota) of namespace b belongs to the deleted CardQuota. The view of namespace a belongs to none,
+// since a tenant created it. The controller replaces both by views that belong to the present CardQuota, with
+// which Kubernetes deletes them.
 func TestViewsAreReplacedWithTheirCardQuota(t *testing.T) {
 	before := chatQuota(chatNamespaces)
 	before.UID = "before"
@@ -129,9 +130,9 @@ func TestViewsAreReplacedWithTheirCardQuota(t *testing.T) {
 	}
 }
 
-// TestACardQuotaHasAtMostFiftyViews: a selector may select any number of namespaces, and each view is written after
-// each count. Of 60 namespaces the first 50 by name, n00 to n49, have a view. "n49/chat chat 0+0" is the view of queue
-// chat in namespace n49, with no blocked workload there or elsewhere.
+// TestACardQuotaHasAtMostFiftyViews: a selector may select any number of namespaces, and each view
+// (LocalCardQuota) is written after each count. Of 60 namespaces the first 50 by name, n00 to n49, have a view.
+// "n49/chat chat 0+0" is the view of queue chat in namespace n49, with no blocked workload there or elsewhere.
 func TestACardQuotaHasAtMostFiftyViews(t *testing.T) {
 	objects := []client.Object{chatQuota(chatNamespaces)}
 	for i := range 60 {
@@ -145,9 +146,9 @@ func TestACardQuotaHasAtMostFiftyViews(t *testing.T) {
 	check.Equal(t, "the last view", "n49/chat chat 0+0", views[49])
 }
 
-// TestAViewIsWrittenOncePerInterval: the view was written in this interval of an hour. Then a workload is blocked. The
-// view in namespace a still shows 0 blocked workloads there and 0 elsewhere ("0+0"), and is reconciled again when the
-// interval ends.
+// TestAViewIsWrittenOncePerInterval: the view (LocalCardQuota) of queue chat was written in this interval of an
+// hour. Then a workload is blocked. The view in namespace a still shows 0 blocked workloads there and 0
+// elsewhere ("0+0"), and is reconciled again when the interval ends.
 func TestAViewIsWrittenOncePerInterval(t *testing.T) {
 	f := newFixture(t, time.Hour, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	f.reconcile(2)
@@ -159,10 +160,11 @@ func TestAViewIsWrittenOncePerInterval(t *testing.T) {
 	check.That(t, again > 0 && again <= time.Hour, "the view is reconciled again after %s", again)
 }
 
-// TestAViewFollowsTheNextCount: a CardQuota that gets a selector has views before a count has found which of its 3
-// blocked workloads are in their namespaces. That count changes nothing in the status of the CardQuota, so no event
-// follows. So after each write of a view the CardQuota is reconciled again a minute later, until nothing changes.
-// "a/chat chat 2+1" is the view of queue chat in namespace a: 2 workloads are blocked there, and 1 elsewhere.
+// TestAViewFollowsTheNextCount: a CardQuota that gets a selector has views (LocalCardQuotas) before a count has
+// found which of its 3 blocked workloads are in their namespaces. That count changes nothing in the status of
+// the CardQuota, so no event follows. So after each write of a view the CardQuota is reconciled again a minute
+// later, until nothing changes. "a/chat chat 2+1" is the view of queue chat in namespace a: 2 workloads are
+// blocked there, and 1 elsewhere.
 func TestAViewFollowsTheNextCount(t *testing.T) {
 	quota := chatQuota(chatNamespaces)
 	quota.Status.BlockedTotal = 3
@@ -179,7 +181,7 @@ func TestAViewFollowsTheNextCount(t *testing.T) {
 
 // TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed: the status of a CardQuota lists at most MaxBlocked
 // blocked workloads. A change of the workloads that it does not list causes no event. A full list may lack
-// some. So the view is reconciled again after a minute, though nothing was written.
+// some. So the view (LocalCardQuota) is reconciled again after a minute, though nothing was written.
 func TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed(t *testing.T) {
 	for t, usage := range check.Cases(t, map[string]cardquota.Usage{
 		"one workload more than is listed":                     {BlockedTotal: cardquota.MaxBlocked + 1},
@@ -194,9 +196,9 @@ func TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed(t *testing.T) {
 	}
 }
 
-// TestADeletedViewIsForgotten: a view is also deleted with its namespace, without a deletion by the controller. The
-// event of the deletion ends the interval of the view, so that a new one is written at once. It also asks for a
-// reconcile of the CardQuota.
+// TestADeletedViewIsForgotten: a view (LocalCardQuota) is also deleted with its namespace, without a deletion
+// by the controller. The event of the deletion ends the interval of the view, so that a new one is written at
+// once. It also asks for a reconcile of the CardQuota.
 func TestADeletedViewIsForgotten(t *testing.T) {
 	f := newFixture(t, time.Hour, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	f.reconcile(2)
@@ -212,8 +214,8 @@ func TestADeletedViewIsForgotten(t *testing.T) {
 	check.Equal(t, "requests", 1, queue.Len())
 }
 
-// TestNothingIsWrittenBeforeTheFirstCount: before the first count of the pods the controller does not know what is blocked. It
-// creates the view, leaves its status empty, and tries again after a second.
+// TestNothingIsWrittenBeforeTheFirstCount: before the first count of the pods the controller does not know what
+// is blocked. It creates the view (LocalCardQuota), leaves its status empty, and tries again after a second.
 func TestNothingIsWrittenBeforeTheFirstCount(t *testing.T) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	f.reconciler.usage = counted(nil)
@@ -221,8 +223,9 @@ func TestNothingIsWrittenBeforeTheFirstCount(t *testing.T) {
 	check.Equal(t, "the view chat of namespace a, without a queue and with no blocked workload", []string{"a/chat  0+0"}, f.views())
 }
 
-// TestANamespaceReconcilesTheCardQuotasThatSelectIt: a new or changed namespace may need a view. CardQuota chat selects the
-// namespaces of team chat. CardQuota all has no selector, so it has no views.
+// TestANamespaceReconcilesTheCardQuotasThatSelectIt: a new or changed namespace may need a view
+// (LocalCardQuota). CardQuota chat selects the namespaces of team chat. CardQuota all has no selector, so it
+// has no views.
 func TestANamespaceReconcilesTheCardQuotasThatSelectIt(t *testing.T) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.CardQuota("all").Obj())
 
@@ -233,11 +236,11 @@ func TestANamespaceReconcilesTheCardQuotasThatSelectIt(t *testing.T) {
 	check.Equal(t, "requests for a namespace of another team", 0, len(ofOther))
 }
 
-// TestANamespaceThatRefusesItsViewDelaysNoOther: namespaces a, b and c are of team chat. In namespace a, the API server
-// refuses creates, then writes of the status, then deletes, as a ResourceQuota or a webhook of the tenant may.
-// Namespaces b and c get, keep and lose their views all the same, and the error makes the controller try again. "b/chat
-// chat 0+1" is the view of queue chat in b: no workload is blocked there, and 1 elsewhere. A view without a status has
-// no queue: "a/chat 0+0".
+// TestANamespaceThatRefusesItsViewDelaysNoOther: namespaces a, b and c are of team chat. In namespace a, the
+// API server refuses creates, then writes of the status, then deletes, as a ResourceQuota or a webhook of the
+// tenant may. Namespaces b and c get, keep and lose their views (LocalCardQuotas) all the same, and the error
+// makes the controller try again. "b/chat chat 0+1" is the view of queue chat in b: no workload is blocked
+// there, and 1 elsewhere. A view without a status has no queue: "a/chat 0+0".
 func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 	team := []string{"team", "chat"}
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", team...), builder.Namespace("b", team...), builder.Namespace("c", team...))
@@ -283,8 +286,9 @@ func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 	expectViews(refusal, "a/chat chat 0+1") // the view of a is left
 }
 
-// TestErrorsAreRetriedWithinTheInterval: a namespace may refuse its view for ever, and each retry also
-// reconciles the views of the other namespaces. So the delay grows to at most the interval, 10 seconds here.
+// TestErrorsAreRetriedWithinTheInterval: a namespace may refuse its view (LocalCardQuota) for ever, and each
+// retry also reconciles the views of the other namespaces. So the delay grows to at most the interval, 10
+// seconds here.
 func TestErrorsAreRetriedWithinTheInterval(t *testing.T) {
 	limiter := newRateLimiter(10 * time.Second)
 	for range 50 {

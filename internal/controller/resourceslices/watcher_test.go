@@ -151,6 +151,7 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 				kinds[resourceIn(known)] = "ResourceSliceList"
 			}
 
+			// A client that says when its watch has begun.
 			client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
 			watching := make(chan struct{}, 10)
 			client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
@@ -159,6 +160,7 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 				return true, started, err
 			})
 
+			// The watcher starts while the API server does not answer.
 			api := &server{}
 			api.fails.Store(true)
 			w := newWatcher(api, client, time.Millisecond)

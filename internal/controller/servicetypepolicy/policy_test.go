@@ -110,8 +110,8 @@ func TestABaseThatAnEarlierVersionChangedRendersTheSame(t *testing.T) {
 	check.Equal(t, "text of the base", merged, w.base().Data[key])
 }
 
-// TestWithoutABaseTheDefaultOfVolcanoIsRendered: a cluster may have no ConfigMap of Volcano. Then the operator renders Volcano's
-// built-in default, also after a user deleted the text, until the base exists.
+// TestWithoutABaseTheDefaultOfVolcanoIsRendered: a cluster may have no base, which is Volcano's ConfigMap. Then
+// the operator renders Volcano's built-in default, also after a user deleted the text, until the base exists.
 func TestWithoutABaseTheDefaultOfVolcanoIsRendered(t *testing.T) {
 	w := newScene(t, newPolicy())
 	w.settleTo("True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap")
