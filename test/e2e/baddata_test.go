@@ -12,8 +12,8 @@ import (
 )
 
 // TestAQuotaThatCannotBeReadStopsItsQueueOnly: the quota annotation of a Queue may be damaged by hand. A queue with
-// an unreadable quota starts no pod with cards, because any number could be wrong, and events say why. Each row has
-// such a queue with one pod. A good queue beside them runs its 8 pods.
+// an unreadable quota starts no pod with cards, because any number could be wrong, and events say why. Each text has
+// a queue of its own with one pod. A good queue beside them runs its 8 pods.
 func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
 	s := newScene(t, "badtext")
 	s.createQuota("badtext-good", cardList(h200, 8))

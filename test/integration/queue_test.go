@@ -36,9 +36,9 @@ func startQuotaTest(t *testing.T, changes ...func(*v1alpha1.CardQuota)) (g *gome
 	return g, name, quota
 }
 
-// TestQueueIsCreatedFromCardQuota: a CardQuota of 8 H200 with weight 7 has a Queue with these numbers, and with the
-// priority of its service type. The operator is the only field manager. It creates the Queue again after a user
-// deleted it, and follows changes of the spec. A limit that is no longer in the spec is removed.
+// TestQueueIsCreatedFromCardQuota: a CardQuota of 8 H200, 64 CPU and 256Gi with weight 7 has a Queue with these numbers,
+// and with the priority of its service type. The operator is the only field manager. It creates the Queue again after a
+// user deleted it, and follows changes of the spec. A limit that is no longer in the spec is removed.
 func TestQueueIsCreatedFromCardQuota(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(7)) })
 	queue := check.Value(queueOf(t, name)())(t)
@@ -142,8 +142,8 @@ func TestQueueDriftIsRevertedAndTheWriterNamed(t *testing.T) {
 }
 
 // TestRepeatedDriftIsRevertedOnceASecond: another writer changes the quota in the Queue four times. The operator
-// writes its own value again at most once a second, with one event and few writes of the status. A change of the
-// spec is written at once all the same.
+// writes its own value again at most once a second, with one event. It writes the status once a second and twice more at
+// most (mostWrites). A change of the spec is written at once all the same.
 func TestRepeatedDriftIsRevertedOnceASecond(t *testing.T) {
 	const model = "NVIDIA-WAR" // of this test alone: other tests change what there is of a model
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })

@@ -12,9 +12,9 @@ import (
 )
 
 // TestTotalOfAJobMustFitItsPods: the annotation card.request states how many cards a job needs in total, before its pods
-// exist. The webhook refuses a total of cards that the job's pods cannot use, and warns of another number. A total of a
-// workload whose number of pods is not fixed is not compared. The vcjob here has 2 pods with 4 cards each, 8 in all,
-// and they name NVIDIA-H200, unless the row says otherwise.
+// exist. The webhook refuses a total of cards that the job's pods cannot use, and warns of another number, except for
+// workloads that can be scaled. The vcjob here has 2 pods with 4 cards each, 8 in all, and they name NVIDIA-H200, unless
+// the row says otherwise.
 func TestTotalOfAJobMustFitItsPods(t *testing.T) {
 	worker := func(cards string) []annotationMap { return []annotationMap{{cardName: cards}} }
 	job := func(text string, cards []annotationMap, limits amounts) runtime.Object {
