@@ -97,8 +97,8 @@ func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 // TestTheSchedulerAcceptsWhatPoliciesRender: the operator renders the configuration of the scheduler from a
 // ServiceTypePolicy. Each row is a policy. Our check and Volcano's parser accept what is rendered, and
 // queueHierarchy and reclaimResources reach plugin capacity-card if the row sets them. A tree is rendered from
-// a base that has enableHierarchy. Flat queues have Volcano's default as their base: in them the limits of that
-// hierarchy would no longer hold.
+// a base that has enableHierarchy. For flat queues such a base would be refused, so they have Volcano's default
+// as their base.
 func TestTheSchedulerAcceptsWhatPoliciesRender(t *testing.T) {
 	hierarchical := schedulerconfig.BuiltIn + "  - name: capacity\n    enableHierarchy: true\n"
 	base := &corev1.ConfigMap{Data: map[string]string{policy.ConfigMapKey: hierarchical}}

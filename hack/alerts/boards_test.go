@@ -310,7 +310,7 @@ func TestSeriesThatEndCountAsZero(t *testing.T) {
 			map[string]float64{`{service_type="training"}`: 0},
 		},
 		{
-			"fleet.json", "Online and offline",
+			"fleet.json", "Online and offline", // the quota of kept
 			map[string]float64{`{card="A", service_type="training"}`: 4},
 			map[string]float64{`{card="A", service_type="training"}`: 4},
 		},

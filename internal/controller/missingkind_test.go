@@ -107,8 +107,9 @@ func TestControllersWaitForTheirKind(t *testing.T) {
 	}
 }
 
-// TestEachChangeOfWhatIsMissingIsLoggedOnce: first the kind is missing, and then the right to list its objects, each in two
-// lookups. Each is one line that says what the administrator must apply. The last line says that nothing is missing.
+// TestEachChangeOfWhatIsMissingIsLoggedOnce: first the kind is missing, and then the right to list its objects,
+// each in two lookups. Each missing thing is one line, which says what the administrator must apply. The last
+// line says that nothing is missing.
 func TestEachChangeOfWhatIsMissingIsLoggedOnce(t *testing.T) {
 	server := &kindServer{answers: []error{errNoKind, errNoKind, errNoRight, errNoRight, nil}}
 	check.NoError(t, setUpWithKind(server, "LocalCardQuota", time.Millisecond, func() error { return nil }))

@@ -26,9 +26,9 @@ func dropSpec(object any) (any, error) {
 	return nil, errors.New("no pod")
 }
 
-// TestObjectsOfAListAreTransformed: the caches keep stripped objects, to save memory. The operator strips each page of
-// a list before the cache collects the next one. The version of the list and the token of the next page stay. An error
-// of the list is returned.
+// TestObjectsOfAListAreTransformed: the caches keep stripped objects, to save memory; here dropSpec drops the
+// spec of pods, and with it the node. The operator strips each page of a list before the cache collects the
+// next one. The version of the list and the token of the next page stay. An error of the list is returned.
 func TestObjectsOfAListAreTransformed(t *testing.T) {
 	fail := false
 	source := &toolscache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -53,8 +53,9 @@ func TestObjectsOfAListAreTransformed(t *testing.T) {
 	check.Says(t, err, "gone")
 }
 
-// TestObjectsOfAWatchAreTransformed: pods of events are stripped, whatever the event. A bookmark, which only has a version,
-// passes unchanged. The transformed watch ends with its source.
+// TestObjectsOfAWatchAreTransformed: pods of events are stripped, whatever the event. Here dropSpec drops their
+// spec, and with it the node. A bookmark, which only has a version, passes unchanged. The transformed watch
+// ends with its source.
 func TestObjectsOfAWatchAreTransformed(t *testing.T) {
 	source := watch.NewFakeWithChanSize(4, false)
 	transformed := check.Value(toolscache.ToListerWatcherWithContext(transformedListerWatcher(&toolscache.ListWatch{
@@ -82,8 +83,8 @@ func TestObjectsOfAWatchAreTransformed(t *testing.T) {
 	check.Equal(t, "the watch is open after its source", false, isOpen)
 }
 
-// TestAnObjectThatCannotBeTransformedIsAnError: a node is no pod, so the transform fails. The cache gets an event with the
-// error, after which it lists and watches again.
+// TestAnObjectThatCannotBeTransformedIsAnError: transform dropSpec takes pods alone, so it fails for a node.
+// The cache gets an event with the error, after which it lists and watches again.
 func TestAnObjectThatCannotBeTransformedIsAnError(t *testing.T) {
 	source := watch.NewFakeWithChanSize(1, false)
 	transformed := newTransformedWatch(source, dropSpec)
@@ -109,9 +110,9 @@ func TestAStoppedWatchEnds(t *testing.T) {
 	check.Equal(t, "the source is stopped", true, source.IsStopped())
 }
 
-// TestTheCacheTransformsOnce: controller-runtime would transform each object that a list returned a second time. So the
-// transform that it knows changes nothing, and the one of the kind works in lists and watches. Nodes have no transform
-// at all here.
+// TestTheCacheTransformsOnce: controller-runtime would transform each object that a list returned a second
+// time. So the transform that it knows changes nothing, and the transform of the kind, here dropSpec for pods,
+// works in lists and watches. Nodes have no transform at all here.
 func TestTheCacheTransformsOnce(t *testing.T) {
 	pod := &corev1.Pod{}
 	node := &corev1.Node{}

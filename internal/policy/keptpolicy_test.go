@@ -67,8 +67,9 @@ func TestOnlyAWrittenFlatEndsTheTree(t *testing.T) {
 	}
 }
 
-// TestATextThatIsNoPolicyIsRefused: a user who may write the ConfigMap may have written anything. A text that is not a policy
-// in force is an error, and not an empty policy.
+// TestATextThatIsNoPolicyIsRefused: a user who may write the ConfigMap that keeps the policy in force may have
+// written anything. A text that is not a policy in force is an error, and not an empty policy. The last text is
+// a policy, but is not in force.
 func TestATextThatIsNoPolicyIsRefused(t *testing.T) {
 	for _, text := range []string{"", "{", "[]", "{}", `{"metadata":{"name":"default"}}`} {
 		_, err := DecodeKept(text)

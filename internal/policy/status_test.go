@@ -70,7 +70,7 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 		{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
 		{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", CardQuotas: 2, MinimumRuntimeSeconds: 60},
 	}, got.ServiceTypes)
-	check.Equal(t, "modes", "Gangs Cards Flat", fmt.Sprint(got.Reclaim, " ", got.ReclaimResources, " ", got.QueueHierarchy))
+	check.Equal(t, "modes: reclaim, reclaimResources and queueHierarchy", "Gangs Cards Flat", fmt.Sprint(got.Reclaim, " ", got.ReclaimResources, " ", got.QueueHierarchy))
 	check.Equal(t, "hash", "abc", got.ConfigHash)
 	check.Equal(t, "generation", 3, got.ObservedGeneration)
 	check.Equal(t, "version of the scheduler", "v1", got.Scheduler.Version)
@@ -140,7 +140,7 @@ func TestInvalidSpecLeavesWhatIsInForce(t *testing.T) {
 	want[0].CardQuotas = 9
 	want[1].CardQuotas = 0
 	check.Equal(t, "service types", want, got.ServiceTypes)
-	check.Equal(t, "modes", "Gangs All Tree", fmt.Sprint(got.Reclaim, " ", got.ReclaimResources, " ", got.QueueHierarchy))
+	check.Equal(t, "modes: reclaim, reclaimResources and queueHierarchy", "Gangs All Tree", fmt.Sprint(got.Reclaim, " ", got.ReclaimResources, " ", got.QueueHierarchy))
 	check.Equal(t, "hash", "abc", got.ConfigHash)
 	check.Equal(t, "generation", 4, got.ObservedGeneration)
 

@@ -34,8 +34,8 @@ func TestQueuesWakeTheirCardQuotaExceptForNumbers(t *testing.T) {
 	}
 }
 
-// TestACardQuotaIsNotWokenByItsOwnStatus: each reconcile may write the status, which must not cause the next reconcile.
-// A new spec (generation) and a deletion do.
+// TestACardQuotaIsNotWokenByItsOwnStatus: each reconcile may write the status, which must not wake (reconcile)
+// the CardQuota again. A new spec (generation) and a deletion wake it.
 func TestACardQuotaIsNotWokenByItsOwnStatus(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		after    v1alpha1.CardQuota

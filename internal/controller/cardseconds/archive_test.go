@@ -132,13 +132,13 @@ func TestALeaderThatEndsAfterAnEntryCountsNothingTwice(t *testing.T) {
 // midnight; then all 5 minutes are there.
 func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
-	s.useOneCard(1)
+	s.useOneCard(1)                    // 23:59
 	s.store.refused[0] = errors.New("ConfigMap is immutable")
-	s.useOneCard(2)
+	s.useOneCard(2) // until 0:01
 	check.Equal(t, "entries while the part cannot be written", 0, len(s.entries()))
 
 	delete(s.store.refused, 0)
-	s.useOneCard(2)
+	s.useOneCard(2) // until 0:03
 	// 2 minutes before midnight, 3 after it
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300"}, s.sums())
 	check.Equal(t, "entries", 1, len(s.entries()))
@@ -148,14 +148,14 @@ func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
 // of the day goes into slot 17. The API server loses the answer of that write. The leader may write the entry again,
 // but the day counts once.
 func TestAnEntryGoesIntoTheNextSlotWhenAWriteFails(t *testing.T) {
-	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
-	s.useOneCard(1)
+	s := newSceneAt(t, beforeMidnight)                                        // 29 November, 23:58
+	s.useOneCard(1)                                                           // 23:59
 	s.store.refused[cardseconds.Parts] = errors.New("ConfigMap is immutable") // 16
-	s.useOneCard(1)
+	s.useOneCard(1)                                                           // 0:00
 	s.store.losesAnswers = true
-	s.useOneCard(1)
+	s.useOneCard(1) // 0:01
 	s.store.losesAnswers = false
-	s.useOneCard(2)
+	s.useOneCard(2) // until 0:03
 
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300"}, s.sums())
 	check.Contains(t, "entries", strings.Join(slices.Collect(maps.Keys(s.entries())), ", "), "17 2026-11-29.0")
@@ -208,8 +208,8 @@ func TestAMonthStaysInItsRunningPartWhenMonthsFillAllSlots(t *testing.T) {
 	check.Equal(t, "last day that is dropped", cardseconds.Period("2026-10-31"), s.report().Coverage().DaysDropped)
 }
 
-// TestDaysExpire: it is November 2026. The entry of a day is dropped after more than a year, here that of 1 January
-// 2024, and that of a month is kept. The report says so, but not that slots were full.
+// TestDaysExpire: it is November 2026. The entry of a day is dropped after more than a year, here that of 1
+// January 2024. The entry of its month is kept. The report says so, but not that slots were full.
 func TestDaysExpire(t *testing.T) {
 	s := newScene(t)
 	s.store.objects[20] = object{version: "1", entries: map[string][]byte{"2024-01-01.0": {1}, "2024-01.0": {1}}}

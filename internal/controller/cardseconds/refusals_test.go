@@ -87,17 +87,17 @@ func TestAConfigMapThatCannotBeReadIsReported(t *testing.T) {
 // the entry is written.
 func TestASlotThatCannotBeWrittenIsReportedWhileAnEntryWaits(t *testing.T) {
 	s := newScene(t)
-	s.at = beforeMidnight
+	s.at = beforeMidnight // 29 November, 23:58
 	s.useOneCard(1)
 	s.store.refused[cardseconds.Parts] = errors.New("refused")
-	s.useOneCard(10)
+	s.useOneCard(10) // until 0:09
 	s.expectRefused("where the next slot took the entry", nothing)
 
 	s.at = beforeMidnight.AddDate(0, 0, 1)
 	for slot := range cardseconds.Slots {
 		s.store.refused[slotNumber(slot)] = immutable("x")
 	}
-	s.useOneCard(5)
+	s.useOneCard(5) // from 23:58 on 30 November until 0:03
 	refused := s.k.StorageProblems().Refused
 	check.That(t, len(refused) >= 2, "refused %v, want at least two slots", refused)
 	check.Equal(t, "reason of ConfigMap 17", metav1.StatusReasonInvalid, refused["/cardquota-card-seconds-17"]) // the namespace is not set

@@ -179,10 +179,11 @@ func (l *leaders) takeOver(now time.Time) {
 	}
 }
 
-// TestStoredSumsAreThoseOfThePresentLeader: leaders of one card in use follow each other in random steps, and earlier
-// ones wake up and try to store. In the end the stored sum is the naive count of the present leader, and no earlier
-// leader that wakes up changes it. A new leader credits the time since the last store if the pod states since when it
-// holds the card. Else that time is lost. Nothing counts twice.
+// TestStoredSumsAreThoseOfThePresentLeader: leaders of one card in use follow each other in random steps, and
+// earlier ones wake up and try to store. In the end the stored sum is the naive count of the present leader,
+// and no earlier leader that wakes up changes it. A new leader credits the time since the last store if the pod
+// states since when it holds the card. Else that time is lost. A count is taken as true for two minutes.
+// Nothing counts twice.
 func TestStoredSumsAreThoseOfThePresentLeader(t *testing.T) {
 	seed.Check(t, func(r *rapid.T) {
 		s := newScene(t)

@@ -41,10 +41,10 @@ func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
 	expectCondition("before it was found", "/") // there is no condition
 	find(metav1.ConditionTrue, v1alpha1.ReasonBypassDenied)
 	expectCondition("once it was found", "True/"+v1alpha1.ReasonBypassDenied)
-	s.write(s.rendered(), "kubectl-edit", plain) // a user changes it, and the operator corrects that
+	s.write(s.rendered(), "kubectl-edit", plain) // a user changes the configuration, and the operator corrects it
 	expectCondition("after the configuration was corrected", "True/"+v1alpha1.ReasonBypassDenied)
 
-	// It changes while the status cannot be written.
+	// The condition changes while the status cannot be written.
 	timeout := errors.New("etcdserver: request timed out")
 	s.refuse = func(object client.Object) error {
 		if _, ok := object.(*v1alpha1.ServiceTypePolicy); ok {
