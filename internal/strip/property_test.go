@@ -269,8 +269,9 @@ func TestPodsWithEqualRequestsShareThem(t *testing.T) {
 	}
 }
 
-// TestReadersFindTheSameInAListedPod: commands and the simulated scheduler strip the pods that they list. They need
-// host ports and scheduling gates, too, which ListedPod keeps. In random pods they find the same before and after.
+// TestReadersFindTheSameInAListedPod: commands and the simulated scheduler strip the pods that they list. They
+// need host ports and scheduling gates, too, which ListedPod keeps. In random pods these readers find the same
+// before and after.
 func TestReadersFindTheSameInAListedPod(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		whole := drawPod(t)

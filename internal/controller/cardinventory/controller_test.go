@@ -147,10 +147,10 @@ func (d *devices) DeviceSlices() ([]cardinventory.DeviceSlice, bool) {
 
 func (*devices) OnChange(func()) {}
 
-// TestNothingIsWrittenBeforeTheDevicesAreRead: cards that a driver offers by dynamic resource allocation are an anomaly
-// of the inventory. A new leader that writes a status before it has read them would end the anomaly of the last leader.
-// Its alert would start again. So there are no metrics before either. When the devices are read, the status counts the
-// 8 of the driver.
+// TestNothingIsWrittenBeforeTheDevicesAreRead: cards that a driver offers by dynamic resource allocation are an
+// anomaly of the inventory. A new leader that writes a status before it has read the devices would end the
+// anomaly of the last leader. Its alert would start again. So there are no metrics before either. When the
+// devices are read, the status counts the 8 devices of the driver.
 func TestNothingIsWrittenBeforeTheDevicesAreRead(t *testing.T) {
 	ofLastLeader := []v1alpha1.InventoryAnomaly{{Reason: v1alpha1.AnomalyResourceClaimCards}}
 	s := newScene(t, &v1alpha1.CardInventory{

@@ -246,7 +246,8 @@ func TestStopStoresOnceMore(t *testing.T) {
 	s.expectServed("of the next replica", 20)
 }
 
-// TestMetricOfCardSecondsIsWellFormed: its name and help text follow the rules of Prometheus. One card is used for a second.
+// TestMetricOfCardSecondsIsWellFormed: name and help text of the metric follow the rules of Prometheus. One
+// card is used for a second.
 func TestMetricOfCardSecondsIsWellFormed(t *testing.T) {
 	s := newScene(t)
 	s.use(1)

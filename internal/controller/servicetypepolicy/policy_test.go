@@ -83,8 +83,9 @@ func TestAPolicyThatIsBeingDeletedCreatesNothing(t *testing.T) {
 	check.Equal(t, "rendered text", "", w.text())
 }
 
-// TestAPolicyDeletedBeforeTheFirstReconcileHasNoStatus: another client's finalizer keeps the policy. The operator has written no
-// condition that it could repeat, and the API server would refuse one without a status. So it writes no status.
+// TestAPolicyDeletedBeforeTheFirstReconcileHasNoStatus: another client's finalizer keeps the policy. The
+// operator has written no condition that it could repeat, and the API server would refuse a condition without a
+// status. So it writes no status.
 func TestAPolicyDeletedBeforeTheFirstReconcileHasNoStatus(t *testing.T) {
 	leaving := newPolicy()
 	leaving.Finalizers = []string{"example.com/waits"}
