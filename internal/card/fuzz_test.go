@@ -17,8 +17,8 @@ import (
 )
 
 // FuzzParseName: ParseName returns the text that it accepts unchanged. The name fits a pod's request, a quota and
-// an event, and its form follows from what stands behind the model. A refused text gives "", and an error that fits
-// an event.
+// an event. Its model is a label value, and its form follows from what stands behind the model. Only a MIG slice has
+// a profile. A refused text gives "", and an error that fits an event.
 func FuzzParseName(f *testing.F) {
 	for _, seed := range []string{
 		"NVIDIA-H200", "NVIDIA-H200/mig-1g.18gb-mixed", "NVIDIA-H800/mps-80g*1/2", "A/mig-x-mixed-mixed", "A/mps-0g*1/9999",
@@ -177,7 +177,7 @@ func FuzzRecognise(f *testing.F) {
 
 		n.Labels["team"] = "a"
 		n.Status.Allocatable["rdma/hca"] = resource.MustParse("8")
-		if !strings.Contains(text, "rdma/") {
+		if !strings.Contains(text, "rdma/") { // whose labels make rdma/hca a card, or whose count changes
 			check.Equal(t, "with a network device and a label of a team", got, Recognise(n, nil))
 		}
 	})

@@ -256,7 +256,7 @@ func TestATypeMayHaveADashAndADot(t *testing.T) {
 
 // TestRecogniseNeverCountsBelowZeroOrBeyondReason: a broken device plugin may report any quantity. Negative ones count
 // as 0, and parts of a card are rounded up. More than a million (MaxCount) become a million and one, which fits no
-// quota.
+// quota. The node has halves of an NVIDIA-H800 of 80 GiB.
 func TestRecogniseNeverCountsBelowZeroOrBeyondReason(t *testing.T) {
 	for quantity, want := range map[string]Count{
 		"-1":                   0,

@@ -12,7 +12,7 @@ import (
 // the replicas. A node offers 7 slices, or 28 shares: 4 of each slice. A mapping (an entry of spec.cards) gives only
 // the model; the labels still say whether slices are shared. Shares under a resource of their own (slice.shared) have
 // another name, without -SHARED. If such shares are mapped, the name has the card's memory, here 80 GiB, and the
-// replicas. The constant h800 labels NVIDIA-H800 with this memory.
+// replicas. The constant h800 labels NVIDIA-H800 with this memory. A quota can be written for each of the names.
 func TestSharesOfSlicesAreACardOfTheirOwn(t *testing.T) {
 	const (
 		slice           = "nvidia.com/mig-1g.10gb"
@@ -115,7 +115,7 @@ func TestSharesOfSlicesAreACardOfTheirOwn(t *testing.T) {
 }
 
 // TestASliceAndItsShareAreAlternatives: alternatives must be requested by one resource. A slice and a share of it are
-// under the same resource, so they are alternatives. A slice and a share of two MIG profiles are not.
+// under the same resource, so they are alternatives. A slice of one MIG profile and a share of another one are not.
 func TestASliceAndItsShareAreAlternatives(t *testing.T) {
 	check.Equal(t, "alternatives", 2, len(check.Value(ParseRequest("A/mig-1g.10gb-mixed|A/mig-1g.10gb-mixed-SHARED"))(t).Names()))
 
@@ -124,10 +124,10 @@ func TestASliceAndItsShareAreAlternatives(t *testing.T) {
 }
 
 // TestMoreCardsThanTheLabelsSay: label <type>.count says how many cards a node has, and label replicas how many
-// shares each is cut into. A node that offers twice as many or more probably shares its cards without a label. A
-// tenant with quota for whole cards would get parts, so the node withholds them from new pods. Fewer than twice as
-// many are offered, with an anomaly. An entry of spec.cards for the node is trusted instead. The label h800 names
-// NVIDIA-H800.
+// shares each is cut into. A node that offers twice count x replicas, or more, probably shares its cards without a
+// label. A tenant with quota for whole cards would get parts, so the node withholds them from new pods. Fewer, but
+// more than count x replicas, are offered. Both are an anomaly. Without a label of the count, any number is offered.
+// An entry of spec.cards for the node is trusted in place of the labels. The label h800 names NVIDIA-H800.
 func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 	const (
 		gpu      = "nvidia.com/gpu"
@@ -309,7 +309,7 @@ func TestSharesWhoseNameIsTooLong(t *testing.T) {
 
 // TestWithheldCardsKeepTheirName: node eighty has a label of 8 cards and offers 80, so it withholds them, and the
 // inventory counts none of them. Pods that run on the node already are still charged by the card's name. Node nine
-// offers 9 beside a label of 8, and these are not withheld.
+// offers 9 beside a label of 8, and these are not withheld. A pod of an unknown node holds no card.
 func TestWithheldCardsKeepTheirName(t *testing.T) {
 	inventory := inventoryOf(map[string]string{
 		"eighty": h800 + "nvidia.com/gpu.count=8 nvidia.com/gpu:80",
@@ -330,8 +330,8 @@ func TestWithheldCardsKeepTheirName(t *testing.T) {
 }
 
 // TestSharingStrategy: label sharing-strategy says how shares are made: "time-slicing", "mps", or "none". It counts
-// only where the node offers shares, which have a resource of their own (gpu.shared) or a name with -SHARED. Shares
-// of slices have labels of their own, named after the slice.
+// only where the node offers shares: under a resource of their own (gpu.shared), or as a card named -SHARED, by its
+// product or because label replicas is above 1. Shares of slices have labels of their own, named after the slice.
 func TestSharingStrategy(t *testing.T) {
 	const (
 		gpu   = "nvidia.com/gpu"

@@ -42,7 +42,7 @@ func cordon(n *corev1.Node) { n.Spec.Unschedulable = true }
 // TestTrackerReportsWhatChangesCards: the scheduler and the operator recount only when Update reports a change: of
 // the cards of a node, of its readiness, or of its cordon. Cards of a node that is not ready are not healthy, and
 // still physical. Each row updates node a, which has 8 H200 and is ready; node b keeps its 8 H800. The inventory is
-// built again only if the physical cards change.
+// built again exactly if the physical cards change. The same update once more, or a copy of it, is no change.
 func TestTrackerReportsWhatChangesCards(t *testing.T) {
 	const eightH200 = "nvidia.com/gpu.product=H200 nvidia.com/gpu.memory=1024 nvidia.com/gpu:8"
 	all := map[Name]Count{"H200": 8, "H800": 8}
@@ -162,7 +162,7 @@ func nodeStates(tracker *Tracker) (states []string) {
 
 // TestACardStaysOneWithoutNodes: a resource that was a card once stays one when its last node is deleted, or is
 // missing in a new list of nodes. Otherwise no quota would limit its pods until the tracker knows the next node with
-// it.
+// it. The first removal is a change, a second one is none.
 func TestACardStaysOneWithoutNodes(t *testing.T) {
 	noCards := map[Name]Count{}
 	for t, removeNode := range check.Cases(t, map[string]func(*Tracker) bool{

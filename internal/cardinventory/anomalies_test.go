@@ -510,7 +510,7 @@ func TestAnomaliesAreSortedAndBounded(t *testing.T) {
 
 // TestAnomaliesWithoutALimitAreFirst: the list is bounded, so cards that no quota limits come first. Here these are
 // the card of pod z, which has no queue, and resource gpu.intel.com/xe, which nothing names. Then come the many nodes
-// whose device plugin stopped.
+// whose device plugin stopped. The card of node unlabelled is withheld, so it is none of the first.
 func TestAnomaliesWithoutALimitAreFirst(t *testing.T) {
 	s := scene{pods: []*corev1.Pod{runningPod("z", "", "unlimited", 1)}}
 	for i := range 2 * MaxAnomalies {

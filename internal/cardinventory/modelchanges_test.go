@@ -54,7 +54,7 @@ func newStation(model string) *corev1.Node { return builder.Node("station").GPUs
 // TestAChangedModelIsAnAnomalyWhileItsPodsRun: a node's label changes from A100 to Display while pod old holds 4 of
 // its cards. The pod then counts as Display, so its queue may use more than its quota, and nothing else says why. So
 // there is an anomaly until pod old ends, also when the label changes back. Pod younger starts after the change, and
-// has none.
+// has none. Pods that have ended are forgotten.
 func TestAChangedModelIsAnAnomalyWhileItsPodsRun(t *testing.T) {
 	var o operatorCounts
 	o.tracker.Update(newStation("A100"))

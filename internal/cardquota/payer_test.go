@@ -19,6 +19,7 @@ import (
 // that of the record of its binding (annotation charged-queue) counts, then that of its PodGroup, then its annotation
 // queue-name. Queue lab's takes pods of namespace lab only. It is charged for other pods if they were charged before,
 // or if our scheduler, volcano, bound them by record or PodGroup. On other pods a tenant could write the annotations.
+// No other queue uses the card or has the pod as a member.
 func TestChargedQueueFollowsTheOrderOfItsSources(t *testing.T) {
 	queues := rapid.SampledFrom([]string{"", "open", "lab's"})
 	takesNamespace := func(queue, namespace string) bool { return queue != "lab's" || namespace == "lab" }
@@ -39,6 +40,7 @@ func TestChargedQueueFollowsTheOrderOfItsSources(t *testing.T) {
 		}
 		ofGroup := queues.Draw(t, "PodGroup")
 		if ofGroup != "" {
+			// A completed PodGroup is no member of its queue, so that the pod is the only one.
 			scene.PodGroups = []*v1beta1.PodGroup{builder.PodGroup(namespace, "g").Queue(ofGroup).Phase(v1beta1.PodGroupCompleted).Obj()}
 			b.PodGroup("g")
 		}

@@ -29,7 +29,7 @@ func withWeight(weight int32) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) { q.Spec.Weight = &weight }
 }
 
-// limiting sets the quota of CPU and memory, "" for none.
+// withResources sets the quota of CPU and memory, "" for none.
 func withResources(cpu, memory string) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) {
 		q.Spec.Resources = builder.CardQuota("").Resources(cpu, memory).Obj().Spec.Resources
@@ -185,7 +185,8 @@ var createdBy = managedFields("cardquota", "Apply", `{"f:metadata":{"f:annotatio
 // TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue: the operator deletes a Queue with its CardQuota only if
 // it created the Queue. It knows that from annotation created-by, which counts only while the operator itself owns
 // it: a user may copy or write the annotation. Later applies keep it, so that server-side apply does not remove it,
-// and never add it. createdBy is the operator's entry for the annotation; plannedFields are its other fields.
+// and never add it. They are for the Queue that exists, by its UID, and create none. createdBy is the operator's entry
+// for the annotation; plannedFields are its other fields.
 func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
 	hasAnnotation := func(q *v1beta1.Queue) {
 		q.UID = "1-2-3"

@@ -127,7 +127,8 @@ func treeOf(all map[string]*v1alpha1.CardQuota) *Tree {
 }
 
 // TestOnlyTheOwnerOfAQueueIsInTheTree: CardQuota late names the queue of the older chat, so chat owns it, and late is
-// no part of the tree: web has the children chat and search. Above chat are web and tenant.
+// no part of the tree: web has the children chat and search. Above chat are web and tenant, and nothing is above an
+// unknown one. Flat queues have no children.
 func TestOnlyTheOwnerOfAQueueIsInTheTree(t *testing.T) {
 	all := newTenantTree()
 	all["late"] = newTreeQuota("late", "web", 8, 4, unset, withQueueName("chat"))
@@ -180,9 +181,9 @@ func TestQuotaWhileFlat(t *testing.T) {
 
 // TestQueuesWithoutACardQuotaCountInTheTree: the scheduler enforces each Queue of the tree, also one without a
 // CardQuota, such as byhand below web. Byhand deserves 8, chat and search deserve 4 each. These are 16, and web has
-// 8, so chat gets half of its 4. Queue inleaf makes CardQuota lab its parent. Usage of byhand and below counts for
-// web and tenant. The parent of lost is missing, so lost counts for itself. CardQuota chat decides its parent, not
-// the Queue chat.
+// 8, so chat gets half of its 4. Queue inleaf makes lab a parent, which must have no work of its own (WorkInParent).
+// Usage of byhand and below counts for web and tenant. The parent of lost is missing, so lost counts for itself.
+// CardQuota chat decides its parent, not the Queue chat.
 func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 	all := newTenantTree()
 	queue := func(name, parent, quota, deserved string) *v1beta1.Queue {

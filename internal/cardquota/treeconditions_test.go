@@ -228,7 +228,8 @@ func TestStatusOfLeavesAndParents(t *testing.T) {
 }
 
 // TestADeletedParentKeepsItsQuotaWhileItWaits: a CardQuota that is being deleted gives up its quota at once, so that
-// nothing new starts. A parent keeps its 16 while queues below it still exist, because their quotas are part of it.
+// nothing new starts. A parent keeps its 16 while it waits for the queues below it, because their quotas are part of
+// it. Once it drains it has 0.
 func TestADeletedParentKeepsItsQuotaWhileItWaits(t *testing.T) {
 	all := newTenantTree(changeIn("tenant", beingDeleted))
 	tree := treeOf(all)
@@ -248,7 +249,8 @@ func TestADeletedParentKeepsItsQuotaWhileItWaits(t *testing.T) {
 
 // TestReadyNamesTheStopPolicyThatHolds: stop policy Hold lets nothing new start in a queue and in those below it;
 // HoldAndDrain also evicts running jobs. Condition Ready of leaf chat, below web and tenant, names the CardQuota
-// whose policy holds it. While queues are flat, only the policy of chat itself counts.
+// whose policy holds it, and how many workloads wait, here 2. While queues are flat, only the policy of chat itself
+// counts.
 func TestReadyNamesTheStopPolicyThatHolds(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		policies map[string]v1alpha1.StopPolicy

@@ -506,7 +506,7 @@ func TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree(t *testing.T) {
 
 // TestAPriorityStaysInTheBandOfItsServiceType: spec.priority of a CardQuota counts on top of its service type's
 // priority, and stays below that of the next type, so that no training overtakes inference. Training has 100 and the
-// next type 150, so its band ends at 149.
+// next type 150, so its band ends at 149. Without a service type nothing is cut.
 func TestAPriorityStaysInTheBandOfItsServiceType(t *testing.T) {
 	types := map[string]servicetype.Type{"training": {Priority: 100}, "inference": {Priority: 150}}
 	input := PolicyInput{

@@ -33,7 +33,7 @@ func exhausted(queue string, limit int) string {
 // scheduler and the state of the nodes. It names who holds the cards that the workload waits for: at most three,
 // those with most cards first. Nodes h200, h800, 4090 and 4090d have 8 cards each. Queues q, for training, and r are
 // below queue top. Pods of a queue are of a Deployment with its name. A line of want is workload, card, count,
-// reason: holders. A holder is count, workload "of" queue (service type).
+// reason: holders. A holder is count, workload "of" queue (service type). The total counts workloads, not entries.
 func TestBlockedNamesReasonAndHolders(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>."
 	const skipped = "Task worker-1 with role spec worker has already predicated failed, skip"
@@ -111,7 +111,7 @@ func TestBlockedNamesReasonAndHolders(t *testing.T) {
 		"two pods with two reasons: two entries": {
 			pods: pods{waits("a", full), waits("b", exhausted("q", 8)), onH200("r", 8)},
 			want: []string{"q NVIDIA-H200 2 NoFreeCard: 8 r of r", "q NVIDIA-H200 2 QuotaExhausted"}},
-		"a gang of three: two would have a place, one finds no free card": {
+		"a gang of three, r leaves 4 cards: two pods would have a place, one finds no free card": {
 			pods: pods{
 				gang("a").Unschedulable("Pod lab/a can possibly be assigned to h200, once minAvailable is satisfied"),
 				gang("b").Unschedulable("Pod lab/b can possibly be assigned to h200, once minAvailable is satisfied"),
@@ -286,8 +286,8 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 }
 
 // TestHoldersHaveTheTypeOfTheirQueue: a holder has the service type of its queue, because a pod may state any: here
-// all pods state inference. The type of queue untyped, and of queue odd, whose type is no valid name, is shown as
-// none.
+// all pods that hold cards state inference. The type of queue untyped, and of queue odd, whose type is no valid name,
+// is shown as none.
 func TestHoldersHaveTheTypeOfTheirQueue(t *testing.T) {
 	held := func(queue string, count int) *builder.PodBuilder {
 		return podOf("in-"+queue, queue).ServiceType("inference").GPUs(count).Running("h200")
@@ -377,8 +377,8 @@ func TestForgedAncestorNamesNoHolders(t *testing.T) {
 }
 
 // TestEachNamespaceHasTenEntriesOfItsOwn: a tenant sees what waits in its own namespace: at most ten entries in each,
-// also of pods that are not among the ten of the queue. 12 pods wait in each of namespaces old and new in queue q. No
-// tenant sees queue r.
+// also of pods that are not among the ten of the queue. In queue q, 12 pods wait in namespace old, and 12 younger ones
+// in namespace new. No tenant sees queue r.
 func TestEachNamespaceHasTenEntriesOfItsOwn(t *testing.T) {
 	input := CountInput{Inventory: newInventory(), Nodes: newNodes(), LocalQueues: map[string]bool{"q": true}}
 	for i := range 12 {

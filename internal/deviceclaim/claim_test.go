@@ -129,7 +129,7 @@ func podWith(namespace string, names ...string) *corev1.Pod {
 // decide. Drivers gpu.nvidia.com and gpu.amd.com hand out cards, dra.net and compute-domain.nvidia.com do not. A
 // class that names no driver may get cards; gpu.amd.com is the first driver of the cluster that hands some out. A
 // claim or class that does not exist yet makes the pod wait. Of two claims the first that is refused counts. The
-// operator reads the reason again from the message.
+// operator reads the reason again from the message: UnmanagedClaim, or Other while the pod waits for an object.
 func TestClaimsForCardsAreRefused(t *testing.T) {
 	const (
 		cards   = "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits (unmanagedQueues: Enforce): "

@@ -23,7 +23,7 @@ func TestPriorityIsThatOfTheListedClass(t *testing.T) {
 		"a class that is not listed":              {listed, "mine", -5},
 		"no class":                                {classes: listed, want: -5},
 		"an empty list":                           {NewPriorityClasses(nil), "high", 0},
-		"a class that is not the only listed one": {NewPriorityClasses(map[string]int32{"only": 7}), "high", 7},
+		"another class than the only listed one":  {NewPriorityClasses(map[string]int32{"only": 7}), "high", 7},
 		"a class of the default list":             {DefaultPriorityClasses(), "pc-medium", 60000},
 		"a class that is not in the default list": {DefaultPriorityClasses(), "other", 20000}, // the lowest of that list
 	}) {
