@@ -100,8 +100,8 @@ func TestCardsThatADeservingGangLacksAreNotLent(t *testing.T) {
 // TestAPodPrefersACardThatItsQueueDeserves: a pod may accept several cards. It gets one with which its queue
 // stays within deserved. If none of those is free, its queue borrows. Queues x and y deserve 4 of card A and 4
 // of card B each. Job "running" uses the 4 cards A that x deserves, so x would borrow another card A.
-// task=w,pods:1,min:1 says that the pod is the only one of task w of a Volcano job. Placed pods are on node n
-// unless "@m" follows. "deserving*4" are the pods deserving-0 to deserving-3.
+// card=none names no card. task=w,pods:1,min:1 says that the pod is the only one of task w of a Volcano job.
+// Placed pods are on node n unless "@m" follows. "deserving*4" are the pods deserving-0 to deserving-3.
 func TestAPodPrefersACardThatItsQueueDeserves(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, wantPlaced string }{
 		"card A or B, a card B is free: B": {`

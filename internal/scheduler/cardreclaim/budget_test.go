@@ -59,7 +59,7 @@ func TestASessionStaysWithinItsBudget(t *testing.T) {
 			queue high quota=1000 priority=90000 serviceType=inference cpu=1000
 			job evil queue=high min=1 pending=150`, change).add("job i queue=inference min=3 pending=3")
 		s.startCache()
-		s.withoutAllocate = true
+		s.withoutAllocate = true // no card is free, so it would place no pod
 		s.action.budget = budget{maxPerJob: most, maxPerSession: most}
 
 		s.runSession(t)
@@ -91,7 +91,7 @@ func TestAJobBeginsWithItsFullBudget(t *testing.T) {
 
 	s := newSceneWithFullNodes(4, jobs)
 	s.startCache()
-	s.withoutAllocate = true
+	s.withoutAllocate = true // no card is free, so it would place no pod
 	s.action.budget = budget{maxPerJob: rs.totalWork() + 1, maxPerSession: 2 * rs.totalWork()}
 	s.runSession(t)
 	check.Equal(t, "pods of the first job that get a card", 3, s.countPlaced("first"))
@@ -103,8 +103,9 @@ func TestAJobBeginsWithItsFullBudget(t *testing.T) {
 
 // TestKindsThatCannotBePlacedTogetherAreTriedOnce: each of the gangs i and j has 4 pods with host port 80, and 4 with
 // port 81. So each gang has two kinds of pods. A node accepts one pod of each port, and there is one node, so no eviction
-// helps. The search for i finds that, and the session remembers this set of two kinds. For the equal gang j the session
-// does not search again: it only looks at the needs of the 8 pods.
+// helps. Job t uses half of its cards, job protected the other half. The search for i finds that no eviction helps, and
+// the session remembers this set of two kinds. For the equal gang j the session does not search again: it only looks at
+// the needs of the 8 pods.
 func TestKindsThatCannotBePlacedTogetherAreTriedOnce(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=8

@@ -76,7 +76,7 @@ func TestCPUIsReclaimedIfThePolicySaysSo(t *testing.T) {
 		run := func(reclaimResources string) *scene {
 			s := newInferenceAndTrainingScene("node n model=A cards=4\n" + tc.jobs).changeNodes(allocatable("cpu", "8"))
 			s.arguments = framework.Arguments{"reclaimResources": reclaimResources}
-			s.withoutAllocate = true
+			s.withoutAllocate = true // cardreclaim itself places pods that need no eviction
 			return s.runSession(t)
 		}
 
@@ -151,7 +151,7 @@ func TestAQueueReclaimsTheCPUThatItDeserves(t *testing.T) {
 		s.queue("xb").Spec.Guarantee.Resource = corev1.ResourceList{"cpu": amount(tc.guaranteeXB)}
 
 		s.arguments["reclaimResources"] = "All"
-		s.withoutAllocate = true
+		s.withoutAllocate = true // no core is free, so it would place no pod
 		s.runSession(t)
 		check.Equal(t, "evicted pods by queue", tc.wantVictims, s.evictedByQueue())
 	}
@@ -173,7 +173,7 @@ func TestAnEvictionFreesCPUOfAnAncestor(t *testing.T) {
 			job b queue=xb min=1 running=n*8 cpu=1 age=1h
 			job r queue=xa min=1 pending=1 cpu=1`)
 		s.arguments["cardUnlimitedCpuMemory"] = isUnlimited
-		s.withoutAllocate = true
+		s.withoutAllocate = true // no card is free, so it would place no pod
 		s.runSession(t)
 
 		check.Equal(t, "evicted pods by queue", "xb 1", s.evictedByQueue())

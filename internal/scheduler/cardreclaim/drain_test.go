@@ -65,10 +65,10 @@ func TestDrainReachesAllQueuesBelowTheStopPolicy(t *testing.T) {
 	}
 }
 
-// TestDrainEvictsNoMorePodsThanASessionMay: a session drains whole jobs. So that it does not flood the API server, it
+// TestDrainBeginsNoJobAfter256Pods: a session drains whole jobs. So that it does not flood the API server, it
 // begins no other job once it has evicted 256 pods (maxDrainedPods). Five jobs of 100 pods run. The first session
-// drains three of them, the second the other two, and no session evicts a pod twice.
-func TestDrainEvictsNoMorePodsThanASessionMay(t *testing.T) {
+// drains three of them, the second the other two, and the third finds none. Evicted pods do not end meanwhile.
+func TestDrainBeginsNoJobAfter256Pods(t *testing.T) {
 	text := "queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain cpu=10000\n"
 	for i := range 5 {
 		text += fmt.Sprintf("node n%[1]d model=A cards=100; job t%[1]d queue=drained min=100 running=n%[1]d*100 age=1h owner=vcjob\n", i)

@@ -167,13 +167,13 @@ func TestAnEventNamesThreeJobs(t *testing.T) {
 	check.Equal(t, "named jobs", 3, strings.Count(message, "ns/"))
 }
 
-// TestPlacementsOnFreeCardsAreNotCounted: cardreclaim places the pod on a free card, and evicts none. So no counter of
-// evictions has a series.
+// TestPlacementsOnFreeCardsAreNotCounted: cardreclaim places the pod on a free card, and evicts none. So the counter of
+// evicted pods has no series.
 func TestPlacementsOnFreeCardsAreNotCounted(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4
 		job i queue=inference min=1 pending=1`)
-	s.withoutAllocate = true
+	s.withoutAllocate = true // else allocate would place it
 	s.runSession(t).expectEvictedAndPlaced(t, "", "i-0@n")
 
 	check.Equal(t, "queues with counted pods", 0, testutil.CollectAndCount(s.action.counters.pods))

@@ -41,8 +41,8 @@ func (f *fairOrder) serve(jobs []*api.JobInfo, budget int, work func(*api.JobInf
 }
 
 // TestEveryJobIsServedInTheEnd: namespace evil brings a new job into every session. Each of these needs the whole
-// budget of 100. The jobs of the honest namespaces need less. A session that cannot serve all jobs serves the namespace
-// that was served least. So after two sessions for each honest job and namespace, every honest job was served.
+// budget of 100. The jobs of the honest namespaces need at most that. A session that cannot serve all jobs serves the
+// namespace that was served least. So after two sessions for each honest job and namespace, every honest job was served.
 func TestEveryJobIsServedInTheEnd(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		const budget = 100

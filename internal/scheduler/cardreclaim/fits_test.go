@@ -181,7 +181,7 @@ func TestLabelsDecideWhichPodsConflict(t *testing.T) {
 			job first queue=inference min=1 pending=1
 			job second queue=inference min=1 pending=1`,
 			applyAll(onJob("fixed", avoiding("web")), onJob("first", withLabel("web")), onJob("second", changeSecond)))
-		s.withoutAllocate = true
+		s.withoutAllocate = true // no card is free, so it would place no pod
 
 		for range 3 { // the action may serve one job after the other
 			s.runSession(t)
@@ -196,9 +196,9 @@ func TestLabelsDecideWhichPodsConflict(t *testing.T) {
 }
 
 // TestSearchFindsTheLastNodeWithoutAConflictingPod: 12 nodes have 4 cards each. On 11 of them a pod of job
-// spread already runs, and no two pods of this job can share a node. So its 12th pod gets a card of node "free".
-// The training gang there has run for 24 hours, the gangs of the other nodes for one hour. "last*4" are the pods
-// last-0 to last-3.
+// spread already runs, and no two pods of this job can share a node. Node "free" has no pod of it, so the 12th one
+// gets a card there. The training gang of that node has run for 24 hours, those of the other nodes for one hour.
+// "last*4" are the pods last-0 to last-3.
 func TestSearchFindsTheLastNodeWithoutAConflictingPod(t *testing.T) {
 	for t, change := range check.Cases(t, map[string]podChange{
 		"the pods have the same host port": withHostPort(80),

@@ -130,7 +130,7 @@ func TestElasticPodsAreCountedForEachTask(t *testing.T) {
 }
 
 // TestPodsThatSucceededCountForTheMinimum: the pod t-0 has succeeded and 7 pods of t run. So 7 + 1 - 5 = 3 pods
-// are above the minimum of 5, and the 3 that wait for inference replace them. If t-0 did not count, only 2 would
+// are above the minimum of 5, and the 3 waiting pods of inference replace them. If t-0 did not count, only 2 would
 // be above the minimum. Job other fills the card of t-0. It has run for 24 hours, so it is the dearer victim.
 // "waiting@n*3" are the pods waiting-0 to waiting-2 on node n.
 func TestPodsThatSucceededCountForTheMinimum(t *testing.T) {

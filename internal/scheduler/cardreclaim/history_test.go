@@ -63,7 +63,7 @@ func TestAFailedSearchIsRepeatedLessAndLessOften(t *testing.T) {
 }
 
 // TestAChangeOfOtherCardsRepeatsNoSearch: job i requests card A, whose pods are protected. One pod with card B ends
-// before each session. That does not help the job, so it searches only in the sessions 0, 2, 5, 10 and 19.
+// after each session. That does not help the job, so it searches only in the sessions 0, 2, 5, 10 and 19.
 func TestAChangeOfOtherCardsRepeatsNoSearch(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4
@@ -166,7 +166,7 @@ func TestAFailedSearchIsRepeatedAfterAChangeThatHelps(t *testing.T) {
 			change:    func(s *scene) { s.updatePods("web", withLabel("web")) }, wantEvicted: "t*4", wantPlaced: "i-0@n"},
 	}) {
 		s := newInferenceAndTrainingScene(tc.scene, tc.podChange)
-		s.withoutAllocate = true
+		s.withoutAllocate = true // cardreclaim itself places pods that need no eviction
 		for range 4 {
 			s.runSession(t).expectEvictedAndPlaced(t, "", "")
 		}
@@ -205,7 +205,7 @@ func TestLeftoverCardsServeAJobWhoseSearchFailed(t *testing.T) {
 		job t queue=other min=8 running=n*8 age=24h
 		job a queue=mixed min=1 pending=1 serviceType=inference`)
 	s.arguments = urgentReclaimsFromBatch()
-	s.withoutAllocate = true
+	s.withoutAllocate = true // no card is free, so it would place no pod
 	s.runSession(t).expectEvictedAndPlaced(t, "", "")
 
 	s.addToCache("job c queue=top min=4 pending=4 serviceType=urgent")
@@ -292,7 +292,7 @@ func (s *scene) countRests(took time.Duration, run func()) int {
 }
 
 // TestSearchIgnoresPodsBeyondTheQuota: 2000 pods wait, and the quota allows 3. The search must not look at all of them:
-// its work stays below a bound for 20 pods and as many evictions. 3 pods get a card.
+// its work stays below a bound for 20 pods, 20 evictions and 100,000 units more. 3 pods get a card.
 func TestSearchIgnoresPodsBeyondTheQuota(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue inference quota={"A":3} priority=80000 serviceType=inference cpu=100000
@@ -301,7 +301,6 @@ func TestSearchIgnoresPodsBeyondTheQuota(t *testing.T) {
 		job b queue=training min=4 running=n*4 age=24h
 		job c queue=training min=8 running=m*8 age=24h
 		job i queue=inference min=1 pending=2000`)
-	s.withoutAllocate = true
 
 	rs := s.openSearch(t)
 	rs.placeWithFullBudget(s.Job("i"))

@@ -59,19 +59,19 @@ func newLargeScene(l largeScene) *scene {
 // search has 16 kinds of pods. It stays within the budget of one session, and all 32 get their cards.
 func TestAGangOfManyKindsIsPlacedOnALargeCluster(t *testing.T) {
 	s := newLargeScene(largeScene{nodes: 1000, podsOfGang: 8, priorities: 1, waiting: 32, kinds: 16})
-	s.withoutAllocate = true
+	s.withoutAllocate = true // no card is free, so it would place no pod
 	s.runSession(t)
 	check.Equal(t, "placed pods", 32, len(s.In(api.Pipelined)))
 }
 
-// TestASearchThatWasCutShortHasAnEvent: 5 pods of 8 cards wait, and 4 nodes have 8 cards each. Each pod has another host
-// port, so each is a kind of its own. The budget of 100,000 units of work is too small for that search. So job i
-// gets no card. An event says that the search was cut short, else the job would wait without a reason. "w%d-i" is the
-// UID of PodGroup i, with the number of the scene.
+// TestASearchThatWasCutShortHasAnEvent: a gang of 5 pods of 8 cards waits, and 4 nodes have 8 cards each. So job i gets
+// no card whatever is evicted. Each pod has another host port, so each is a kind of its own. The budget of 100,000 units
+// of work is too small to find out that no eviction helps. An event says that the search was cut short, else the job
+// would wait without a reason. "w%d-i" is the UID of PodGroup i, with the number of the scene.
 func TestASearchThatWasCutShortHasAnEvent(t *testing.T) {
 	s := newSceneWithFullNodes(4, "job i queue=inference min=5 pending=5 cards=8", withOwnHostPorts())
 	s.startCache()
-	s.withoutAllocate = true
+	s.withoutAllocate = true // no card is free, so it would place no pod
 	s.action.budget = budget{maxPerJob: 100_000, maxPerSession: 10_000_000}
 	s.runSession(t).expectEvictedAndPlaced(t, "", "")
 

@@ -39,7 +39,7 @@ func TestPartialEvictionIsCompleted(t *testing.T) {
 		s := newInferenceAndTrainingScene(`
 			node n model=A cards=4
 			job t running=n*3 pending=1 age=192h `+tc.job, onJob("t", tc.condition)).addToAPI(t)
-		s.withoutAllocate = true
+		s.withoutAllocate = true // else the pending pod t-3 would get the free card
 		s.runSession(t).expectEvicted(t, tc.wantDeleted+" "+tc.wantRecreated)
 		s.expectDeletedAndRecreated(t, tc.wantDeleted, tc.wantRecreated)
 

@@ -87,7 +87,8 @@ func (s *scene) expectDeletedAndRecreated(t *testing.T, wantDeleted, wantRecreat
 // TestPodsOfVolcanoJobsAreRecreatedAndOthersDeleted: an eviction deletes a pod. But for a Volcano job (vcjob) a
 // deletion counts as a retry. So its pods get an annotation instead, with which Volcano's job controller
 // recreates them. If a policy of the vcjob ends it on an eviction, its pods are deleted, so that the policy sees
-// that. Node n has 4 cards. "t*4" are the pods t-0 to t-3.
+// that. Training uses all 4 cards of node n, and job waiting of inference takes cards from it: one pod of a job that
+// keeps its minimum then, else the whole job. "t*4" are the pods t-0 to t-3.
 func TestPodsOfVolcanoJobsAreRecreatedAndOthersDeleted(t *testing.T) {
 	const oneWaits = "\njob waiting queue=inference min=1 pending=1"
 
@@ -117,9 +118,10 @@ func TestPodsOfVolcanoJobsAreRecreatedAndOthersDeleted(t *testing.T) {
 	}
 }
 
-// TestAnEvictedPodSaysWhyBeforeItGoes: the scheduler first writes to a pod the conditions of Volcano's own eviction, then
-// the annotation with which it is recreated. Both are patches of the status, so the scheduler needs no permission to
-// change the spec of pods. Each has the UID of the pod, so that it cannot hit another pod of that name.
+// TestAnEvictedPodSaysWhyBeforeItGoes: the scheduler first writes to a pod the conditions of Volcano's own eviction.
+// Then a second patch, "recreation", writes the annotation with which Volcano recreates the pod of a Volcano job. Both
+// are patches of the status, so the scheduler needs no permission to change the spec of pods. Each has the UID of the
+// pod, so that it cannot hit another pod of that name.
 func TestAnEvictedPodSaysWhyBeforeItGoes(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=1
@@ -175,7 +177,8 @@ func patchPurpose(patch clienttesting.PatchAction) string {
 
 // TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted: the scheduler writes the condition to all 4 pods
 // of a gang, and then evicts them. If it ends in between, the next scheduler sees from the conditions that the
-// whole gang was to be evicted, and completes that. "t*4" are the pods t-0 to t-3.
+// whole gang was to be evicted, and completes that. A pod of a Volcano job (vcjob) is not deleted: its eviction is
+// the patch "recreation", an annotation with which Volcano recreates it. "t*4" are the pods t-0 to t-3.
 func TestAllPodsOfAGangGetTheirConditionBeforeTheFirstIsEvicted(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4
@@ -226,11 +229,11 @@ func TestFailedWritesAreRepeatedUntilThePodIsGone(t *testing.T) {
 				return true, nil, tc.answers[patches-1]
 			}
 			patch, _ := action.(clienttesting.PatchAction)
-			return tc.currentUID != "" && patchPurpose(patch) == "condition", old, nil
+			return tc.currentUID != "" && patchPurpose(patch) == "condition", old, nil // the fake client applies the annotation
 		})
 
-		evictor := newPodEvictor(1)
-		evictor.evictPods(client, []*api.TaskInfo{{Pod: old}}, true, Name)
+		evictor := newPodEvictor(1)                                        // one write at a time
+		evictor.evictPods(client, []*api.TaskInfo{{Pod: old}}, true, Name) // true: the pod is to be recreated
 		check.Equal(t, "patches", tc.wantPatches, patches)
 		pod, err := client.CoreV1().Pods("ns").Get(t.Context(), "t-0", metav1.GetOptions{})
 		check.Equal(t, "the pod has the annotation", tc.isAnnotated, err == nil && pod.Annotations[annotationRecreate] == "true")
@@ -318,7 +321,7 @@ func TestAllEvictedPodsGoAlthoughWritesFail(t *testing.T) {
 		"one deletion fails, of a gang":     {job: "min=4", change: torch, verb: "delete", failures: 1, wantEvicted: "t*4"},
 		"two deletions fail, of a vcjob that ends": {
 			job: "min=4 owner=vcjob evictionPolicy=TerminateJob", verb: "delete", failures: 2, wantEvicted: "t*4"},
-		"pod t-0 has its conditions already, so only its deletion is left": {
+		"no write fails, and pod t-0 already has its conditions: it is deleted too": {
 			job: "min=1", change: applyAll(deployment, onPod("t-0", hasConditions)), verb: "delete", wantEvicted: "t-0"},
 		"all 9 attempts of a deletion fail": {job: "min=1", change: deployment, verb: "delete", failures: 9, isGivenUp: true, wantEvicted: "t-0"},
 	}) {

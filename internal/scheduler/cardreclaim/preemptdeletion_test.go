@@ -124,10 +124,10 @@ func TestAQueueReclaimsInItsOwnNodeGroup(t *testing.T) {
 	}
 }
 
-// TestAPodReclaimsBesideManyNodesThatRefuseIt: on each of 40 nodes a pod that may not be evicted avoids pods of label
-// i, on its node or in its zone. So the waiting pod cannot run there. The training gangs of these nodes have run for
-// one hour. The pod reclaims on the only other node, although the gang there has run for 24 hours. Package sessioncheck
-// finds no violation.
+// TestAPodReclaimsBesideManyNodesThatRefuseIt: on each of 40 nodes a pod of queue cpu avoids pods of label i, on its
+// node or in its zone. That queue has no service type, so its pods may not be evicted, and the waiting pod cannot run
+// there. The training gangs of these nodes have run for one hour. The pod reclaims on the only other node, although the
+// gang there has run for 24 hours. In ten sessions package sessioncheck finds no violation.
 func TestAPodReclaimsBesideManyNodesThatRefuseIt(t *testing.T) {
 	for t, topologyKey := range check.Cases(t, map[string]string{
 		"on the same node":                          corev1.LabelHostname,

@@ -283,7 +283,8 @@ func (s *scene) checkVictimJob(t *rapid.T, name string, gone []string, before ma
 // TestReclaimKeepsItsRulesOnRandomScenes: on random small clusters a session of cardreclaim evicts only pods of
 // reclaimable training queues that are not protected. It evicts them only for pods of a queue of higher priority. It
 // leaves each job with its minimum or without pods, and places pods only on cards that they name. No queue of inference
-// exceeds its quota, and no node its cards, CPU and memory. It evicts nothing if free cards suffice.
+// exceeds its quota, and no node its cards, CPU and memory. It evicts nothing if free cards and cores suffice for all
+// waiting pods, wherever each is placed.
 func TestReclaimKeepsItsRulesOnRandomScenes(t *testing.T) {
 	scenes := 0
 	victims := 0

@@ -382,7 +382,7 @@ func TestShardingLimitsTheNodesOfAScheduler(t *testing.T) {
 			job u queue=training min=4 running=m*4 age=24h
 			job i queue=inference min=1 pending=1`, tc.cards))
 		options.ServerOpts.ShardingMode = tc.mode
-		s.withoutAllocate = true
+		s.withoutAllocate = true // cardreclaim itself places pods that need no eviction
 		s.openSession()
 		t.Cleanup(s.Close)
 

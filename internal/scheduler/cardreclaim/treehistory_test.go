@@ -82,7 +82,7 @@ func TestAFailedSearchIsRepeatedAfterAChangeOnOtherNodes(t *testing.T) {
 	}) {
 		// Job late waits until the test starts it.
 		s := newTree(tc.scene, onJob("late", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "node"} }))
-		s.withoutAllocate = true
+		s.withoutAllocate = true // cardreclaim itself places pods that need no eviction
 		for range 4 {
 			s.runSession(t).expectEvictedAndPlaced(t, "", "")
 		}

@@ -264,12 +264,13 @@ func (f *forest) fitsAfter(leaf, job string, unit int, had map[string]int) bool 
 	return true
 }
 
-// TestReclaimInATreeComesToRest: a random tree of queues gets random jobs, some of them later than others. A
-// session evicts only if pods get cards by it. Each victim job keeps its minimum or no pod. A queue that only
-// loses pods keeps its guarantee. No leaf that reclaims uses more than it deserves. In the end no session
-// changes anything, even after a restart of the scheduler. After a restart the scheduler does not know any more
-// which cards it keeps for which pods, and which queues may not borrow. In the end no pod of one card waits,
-// within what its queues deserve, for a card that could be reclaimed.
+// TestReclaimInATreeComesToRest: a random tree of queues gets random jobs, some of them later than others. For each
+// session: (1) It evicts only if pods get cards by it, and no pod of inference, which is not reclaimable. (2) Each
+// victim job keeps its minimum or no pod. (3) A queue that only loses pods keeps its guarantee. (4) A leaf that
+// reclaims uses no more than it deserves, and loses pods only if inference reclaims. In the end: (5) No session
+// changes anything, even after a restart. The scheduler then does not know any more which cards it keeps for which
+// pods, and which queues may not borrow. (6) No pod of one card that could start alone waits, within what its queues
+// deserve, for a card that could be reclaimed. The rules are computed without the ledger of the scheduler.
 func TestReclaimInATreeComesToRest(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawForest(t)
