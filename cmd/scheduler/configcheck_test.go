@@ -51,7 +51,8 @@ func shippedConfiguration(t *testing.T) string {
 }
 
 // TestPreemptAndReclaimMayBeAddedToTheShippedConfiguration: administrators may add Volcano's actions preempt and
-// reclaim to the shipped configuration. Actions that would break quotas are refused, and the error names them.
+// reclaim to the shipped configuration. An action that evicts pods without placing others (shuffle) is refused, and
+// the error names it.
 func TestPreemptAndReclaimMayBeAddedToTheShippedConfiguration(t *testing.T) {
 	validateWith := func(actions string) error {
 		text := strings.Replace(shippedConfiguration(t), "allocate,", "allocate, "+actions+",", 1)
@@ -68,13 +69,11 @@ func TestPreemptAndReclaimMayBeAddedToTheShippedConfiguration(t *testing.T) {
 }
 
 // TestVolcanoAcceptsWhatValidateAccepts: the scheduler checks a configuration before Volcano parses it. It adds the
-// hash of the text as an argument of plugin capacity-card, which the heartbeat states later. Volcano must accept each
-// text that our check accepts, and read the same from it as without the hash.
+// hash of the text as an argument of plugin capacity-card, which the heartbeat states later. Each row is a text that
+// our check accepts. Volcano must accept it with the hash, and read the same from it as without the hash.
 func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 	for t, text := range check.Cases(t, validTexts(t)) {
-		known := registeredNames("")
-		known.RefusedActions = nil // Volcano's parser knows actions that this scheduler does not run
-		check.NoError(t, schedulerconfig.Validate(text, known))
+		check.NoError(t, schedulerconfig.Validate(text, registeredNames("")))
 
 		stamped, hash, err := schedulerconfig.WithHash(text)
 		check.NoError(t, err)
@@ -87,7 +86,7 @@ func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 		delete(after.card.Arguments, schedulerconfig.HashArgument)
 		for _, plugin := range []*conf.PluginOption{before.card, after.card} {
 			if len(plugin.Arguments) == 0 {
-				plugin.Arguments = nil
+				plugin.Arguments = nil // without the hash the arguments are unset or an empty map
 			}
 		}
 		check.Equal(t, "configuration without the hash", before.all, after.all)
@@ -159,10 +158,11 @@ func parseByVolcano(t *testing.T, text string) parsed {
 }
 
 // TestKnownNamesAreThoseOfVolcano: the operator and kubectl check configurations too, without Volcano's code.
-// Their lists of actions, plugins and switches (boolean options of a plugin) must be those of the Volcano that
-// is compiled into the scheduler.
+// Volcano, compiled into the scheduler, must know each action and plugin of their lists. The scheduler itself
+// leaves out those that Volcano lacks, so the lists must equal its own. Their switches (boolean options of a
+// plugin) must be exactly those of Volcano.
 func TestKnownNamesAreThoseOfVolcano(t *testing.T) {
-	known := registeredNames("")
+	known := registeredNames("") // our lists, without the names that Volcano has not registered
 	check.Equal(t, "actions", append(schedulerconfig.VolcanoActions(), schedulerconfig.CardReclaim), known.Actions)
 	want := append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard)
 	check.Equal(t, "plugins", want, known.Plugins)

@@ -111,7 +111,7 @@ func TestFlagsDecideLeaseElectionAndHeartbeat(t *testing.T) {
 		check.Equal(t, "lease duration", 15*time.Second, election.LeaseDuration.Duration)
 		check.Equal(t, "renew deadline", 10*time.Second, election.RenewDeadline.Duration)
 		check.Equal(t, "retry period", 2*time.Second, election.RetryPeriod.Duration)
-		check.That(t, options.ServerOpts == f.volcano, "Volcano does not know the options")
+		check.That(t, options.ServerOpts == f.volcano, "Volcano does not know the options") // its code reads this variable
 	}
 }
 
@@ -123,7 +123,8 @@ func TestDefaultConfigurationCannotBeSwitchedOn(t *testing.T) {
 	check.Equal(t, "the default configuration is disabled", true, f.volcano.DisableDefaultSchedulerConfig)
 }
 
-// TestInvalidFlagsAreRefused: the scheduler ends at its start with an error that says what is wrong with a flag.
+// TestInvalidFlagsAreRefused: complete, which the scheduler calls at its start, returns an error that says what is
+// wrong with a flag.
 func TestInvalidFlagsAreRefused(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		args []string

@@ -52,7 +52,8 @@ func TestAHeartbeatIsDueAfterTwoSecondsOrAChange(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsReportEveryProblemOfTheConfiguration: the heartbeat has the message of the loader unless the configuration is loaded.
+// TestHeartbeatsReportEveryProblemOfTheConfiguration: the heartbeat has the message of the loader unless the
+// configuration is loaded.
 func TestHeartbeatsReportEveryProblemOfTheConfiguration(t *testing.T) {
 	for reason, want := range map[string]string{
 		configloader.ReasonLoaded:        "",
@@ -110,8 +111,8 @@ func (h *heartbeatFixture) countWrites() int {
 
 // TestHeartbeatReportsTheConfigurationOfTheSession: the heartbeat states the hash of the configuration with which a
 // session (scheduling cycle) ran, and pods that another scheduler bound. A problem is reported at once, a millisecond
-// or a second later. A problem of the text comes before one that the plugin found in its arguments. Labels that other
-// clients write on the Lease stay.
+// or a second later. A problem of the text comes before one that the plugin found in its arguments. Session "" is one
+// whose arguments are invalid. Labels that other clients write on the Lease stay.
 func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	b := newHeartbeatFixture()
@@ -189,7 +190,8 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 		return err != nil, nil, err
 	})
 
-	// reportAfter reports a session with a configuration some time after the last one, and returns the configuration in the Lease.
+	// reportAfter reports a session with a configuration some time after the last one, and returns the configuration
+	// in the Lease.
 	at := time.Duration(0)
 	reportAfter := func(passed time.Duration, hash string) string {
 		at += passed
@@ -220,8 +222,8 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 	g.Expect(reportAfter(heartbeatInterval, "c")).To(Equal("c"))
 }
 
-// TestOnlyTheLeaderWritesHeartbeats: heartbeats pass the same fence as all writes of the scheduler. So a process that does not have
-// the Lease reads the heartbeat, but writes none.
+// TestOnlyTheLeaderWritesHeartbeats: heartbeats pass the same fence as all writes of the scheduler. So a process that
+// does not have the Lease reads the heartbeat, but writes none.
 func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	var reads, writes atomic.Int32

@@ -17,8 +17,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAPodOfTheStockSchedulerCountsWhileItMayPlacePods: two schedulers must not place pods at the same time. A pod with the label of
-// Volcano's own scheduler may place pods from when it has a node until it has ended. The pod of this process is "own".
+// TestAPodOfTheStockSchedulerCountsWhileItMayPlacePods: two schedulers must not place pods at the same time. A pod
+// with the label of Volcano's own scheduler may place pods from when it has a node until it has ended. The pod of
+// this process is "own".
 func TestAPodOfTheStockSchedulerCountsWhileItMayPlacePods(t *testing.T) {
 	now := time.Now()
 
@@ -100,9 +101,9 @@ func TestPodsInTenantNamespacesAreIgnored(t *testing.T) {
 	check.Equal(t, "namespaces", []string{"cards", "volcano-system"}, others.namespaces)
 }
 
-// TestWaitsUntilTheLastOtherSchedulerIsGone: pods one and two of Volcano's own scheduler run. Ours names them on
-// /readyz and in an event, with what the administrator can do. It goes on when pod one is deleted and pod two has
-// failed. Its own pod is no reason to wait.
+// TestWaitsUntilTheLastOtherSchedulerIsGone: pod one of Volcano's own scheduler runs, and pod two starts on its node.
+// Ours names both on /readyz, with what the administrator can do, and an event says that it waits. It goes on when
+// pod one is deleted and pod two has failed. Its own pod is no reason to wait.
 func TestWaitsUntilTheLastOtherSchedulerIsGone(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		l := newOtherSchedulersFixture(otherSchedulerPod("one", "n", corev1.PodRunning), otherSchedulerPod("two", "n", corev1.PodPending), otherSchedulerPod("own", "n", corev1.PodRunning))
@@ -149,8 +150,8 @@ func TestWaitsWhilePodsCannotBeListed(t *testing.T) {
 	}
 }
 
-// TestWithoutASelectorNoPodsAreListed: --foreign-scheduler-selector= switches the search for other schedulers off. Then pod "one" of
-// Volcano's own scheduler delays nothing, ends no leader, and the API server gets no request.
+// TestWithoutASelectorNoPodsAreListed: --foreign-scheduler-selector= switches the search for other schedulers off.
+// Then pod "one" of Volcano's own scheduler delays nothing, ends no leader, and the API server gets no request.
 func TestWithoutASelectorNoPodsAreListed(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		l := newOtherSchedulersFixture(otherSchedulerPod("one", "n", corev1.PodRunning))

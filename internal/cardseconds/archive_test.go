@@ -29,8 +29,7 @@ func TestEntriesFillTheFullestSlotWithRoom(t *testing.T) {
 
 // TestDaysAreDroppedBeforeMonths: when the archive is full, the oldest day is dropped from all slots, then the next.
 // Months stay, because bills need them longest. Days are kept for 400 days, so on 2026-11-23 those up to 2025-10-18
-// expire. The key of an entry is
-// its day or month, and the part of the sums that it has.
+// expire. The key of an entry is its day or month, and the part of the sums that it has.
 func TestDaysAreDroppedBeforeMonths(t *testing.T) {
 	var a Archive
 	check.Equal(t, "oldest day of an empty archive", Period(""), a.OldestDay())
@@ -69,8 +68,8 @@ func TestParseEntryKeyAcceptsOnlyItsOwnForm(t *testing.T) {
 	}
 }
 
-// TestPeriodsAreDaysAndMonths: a period is a day or a month of the calendar, with its neighbors across months and years.
-// Other texts are none.
+// TestPeriodsAreDaysAndMonths: a period is a day or a month of the calendar, with its neighbors across months and
+// years. Other texts are none.
 func TestPeriodsAreDaysAndMonths(t *testing.T) {
 	check.Equal(t, "the day after", Period("2026-03-01"), Period("2026-02-28").Add(1))
 	check.Equal(t, "the month before", Period("2025-12"), Period("2026-01").Add(-1))

@@ -236,7 +236,7 @@ func (h *history) reported(months bool) map[string]Milli {
 // TestSumsOfDaysAndMonthsAreThoseOfEachSecond: bills add up the card-seconds of each queue by day and month, in the
 // time zone of the cluster. On random histories they equal a sum second by second: over days on which clocks change,
 // writes that fail for a part or its entries, and changes of the leader. A new leader credits what its pods held
-// since the part of their sum was stored, at most a day.
+// since the part of their sum was stored, at most a day. The total of each queue, over all days, equals that sum too.
 func TestSumsOfDaysAndMonthsAreThoseOfEachSecond(t *testing.T) {
 	letPartsTakeOneSum(t)
 	seed.Check(t, func(t *rapid.T) {

@@ -129,9 +129,10 @@ func TestTheCreditOfAGapIsBounded(t *testing.T) {
 	check.Equal(t, "credit after a long time", milli(2, maxGap), totalOf(m, "q"))
 }
 
-// TestTimeInWhichALeaderCountedIsNotCredited: for ten hours a leader counted that no queue held cards, and stored the
-// time of its last count. A pod has held 8 cards since before, and was in no queue then. The next leader, a minute
-// later, finds the pod in queue q. So it credits the queue only that minute.
+// TestTimeInWhichALeaderCountedIsNotCredited: a leader counted a card of queue other for a minute. For ten hours it
+// counted that no queue held cards, and then stored the time of its last count. A pod has held 8 cards since before,
+// and was in no queue then. The next leader, a minute later, finds the pod in queue q. So it credits the queue only
+// that minute.
 func TestTimeInWhichALeaderCountedIsNotCredited(t *testing.T) {
 	m := counting(start, map[Series]card.Count{seriesOf("other"): 1})
 	m.CreditGap(nil)
@@ -146,8 +147,9 @@ func TestTimeInWhichALeaderCountedIsNotCredited(t *testing.T) {
 }
 
 // TestEachPartIsCreditedSinceItsOwnTime: a leader stored part 1 with queue b after a minute, and part 0 with queue a
-// after an hour, and then ended. It had counted 1 minute for b. For a it had counted 2, because a count is taken as true
-// for two minutes. The next leader, two hours after the start, credits each queue since the time of its own part.
+// after an hour, and then ended. It had counted 1 minute for b. For a it had counted 2, because a count is taken as
+// true for two minutes. The next leader, two hours after the start, credits each queue since the time of its own
+// part.
 func TestEachPartIsCreditedSinceItsOwnTime(t *testing.T) {
 	letPartsTakeOneSum(t)
 	both := map[Series]card.Count{seriesOf("a"): 1, seriesOf("b"): 1}
@@ -182,7 +184,8 @@ func openOf(m *Meter, period Period) map[Series]Milli {
 
 // TestSumsOfAnEarlierVersionAreTakenOver: an earlier version stored a total without days and months, with the time
 // until which it was counted. The pod has held its card for longer. The total of 345.6 goes on with the minute since
-// then, 60 card-seconds, which are also those of the day and the month.
+// then, 60 card-seconds, which are also those of the day and the month. The header of the part says until when it is
+// counted, in which time zone, and since when days and months are counted.
 func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
 	m := &Meter{}
 	old := fmt.Sprintf(`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":345.6,"at":%d}`+"\n",

@@ -55,7 +55,6 @@ func TestFieldsThatTheSpecDoesNotHaveAreListed(t *testing.T) {
 		},
 	}) {
 		object := &metav1.ObjectMeta{
-			Generation:    3,
 			ManagedFields: []metav1.ManagedFieldsEntry{{}, {FieldsV1: &metav1.FieldsV1{Raw: []byte(tc.managedFields)}}},
 		}
 		check.Equal(t, "unknown fields", tc.want, UnknownFields(object, tc.spec))

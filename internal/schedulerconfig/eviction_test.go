@@ -8,8 +8,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// newText writes a text from its actions and plugins: "-" begins a tier, and switches may follow the name of a plugin, "gang
-// enableReclaimable=false".
+// newText writes a text from its actions and plugins: "-" begins a tier, and switches may follow the name of a
+// plugin, "gang enableReclaimable=false".
 func newText(actions string, plugins ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "actions: %q\ntiers:\n- plugins:\n", actions)
@@ -33,9 +33,10 @@ func newText(actions string, plugins ...string) string {
 // TestActionsThatEvictNeedCapacityCardAlone: Volcano asks all plugins which pods an action may evict. If another plugin
 // removes some of them, Volcano evicts the rest, although that frees too little quota. So with an action that evicts,
 // only capacity-card may choose victims: other plugins have enablePreemptable (for preempt) or enableReclaimable (for
-// reclaim) off. Such an action stands behind allocate, which would otherwise give away cards that were freed for
-// others. In a tree of queues only cardreclaim knows what each level deserves. newText makes a text from its actions
-// and plugins: "-" begins another tier.
+// reclaim) off. Capacity-card has them on, and enablePreemptive too, by which it checks who reclaims. Such an action
+// stands behind allocate, which would otherwise give away cards that were freed for others. Only one of reclaim and
+// cardreclaim may run. In a tree of queues that is cardreclaim, which alone knows what each level deserves. newText
+// makes a text from its actions and plugins: "-" begins another tier.
 func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 	const (
 		gangOff        = "gang enablePreemptable=false enableReclaimable=false"

@@ -87,6 +87,7 @@ func comment(t *rapid.T) string {
 
 // TestStampingKeepsTheMeaning: WithHash writes the whole text again. The texts are random and valid, with comments,
 // quotes, switches and arguments in any order. The new text has the hash, and all other values are the same.
+// WithHash changes nothing in the new text.
 func TestStampingKeepsTheMeaning(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		text := texts().Draw(t, "text")
@@ -100,7 +101,8 @@ func TestStampingKeepsTheMeaning(t *testing.T) {
 	})
 }
 
-// FuzzValidate: no text makes Validate panic. A text that it accepts gets a hash and means the same, or WithHash refuses it.
+// FuzzValidate: no text makes Validate panic. A text that it accepts gets a hash and means the same, or WithHash
+// refuses it.
 func FuzzValidate(f *testing.F) {
 	for _, text := range corpus(f) {
 		f.Add(text)

@@ -6,8 +6,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// FuzzRender: from any text Render makes what assertRendered computes by rules that are written a second time, or
-// refuses it and returns nothing. The mode selects the reclaim action of the policy: cardreclaim, reclaim or none.
+// FuzzRender: what Render makes of any text follows the five rules of assertRendered, which are written without the
+// code under test. Or Render refuses the text and returns nothing. The mode selects the reclaim action of the policy:
+// cardreclaim, reclaim or none.
 func FuzzRender(f *testing.F) {
 	texts, _ := goldens(f)
 	for _, text := range texts {

@@ -52,7 +52,7 @@ func goldens(t testing.TB) (texts map[string]string, wanted map[string]Overlay) 
 // TestRenderLaysThePolicyOverABase: each folder of testdata/render has a base, such as the configuration of a
 // release of Volcano's chart. It also has what is rendered from the base for a policy. That is the default
 // policy, unless the folder has a file wanted.yaml. The last line names what was replaced. The result follows
-// the rules of assertRendered, and means the same to readers of YAML 1.1 and 1.2.
+// the five rules of assertRendered, and means the same to readers of YAML 1.1 and 1.2.
 func TestRenderLaysThePolicyOverABase(t *testing.T) {
 	texts, wanted := goldens(t)
 	for name, text := range texts {

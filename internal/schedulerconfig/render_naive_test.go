@@ -12,20 +12,29 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// assertRendered checks what was made of a base with the plain decoder and the rules written
-// down a second time, not with the code under test.
+// assertRendered checks what Render made of a base, with the plain decoder and the rules written
+// down a second time, not with the code under test:
+//
+//  1. The text is valid for the scheduler, and begins with the header.
+//  2. Actions: reclaim, cardreclaim and shuffle are replaced by the wanted one behind the last allocate, and a wanted
+//     preempt is there too. The others stay in their order.
+//  3. Capacity-card, with the wanted arguments, stands in the first tier before predicates. The plugins that it
+//     replaces are gone, and other plugins have off the switches by which they would choose victims. All else means
+//     the same as in the base.
+//  4. What was replaced is exactly what the base had and the text has not.
+//  5. Rendering the text again changes nothing.
 func assertRendered(t check.T, base, rendered string, replaced []string, want Overlay) {
-	err := Validate(rendered, Shipped())
+	err := Validate(rendered, Shipped()) // rule 1
 	check.Must(t, err == nil, "not valid: %v\n%s", err, rendered)
 	check.Must(t, strings.HasPrefix(rendered, "# "+strings.ReplaceAll(header, "\n", "\n# ")+"\n"), "no comment above:\n%s", rendered)
 
-	before := decode(t, base)
+	before := decode(t, base) // rules 2 and 3
 	after := decode(t, rendered)
 	assertActions(t, before["actions"].(string), after["actions"].(string), want)
 	diff := cmp.Diff(expected(t, base, after["actions"].(string), want), after)
 	check.Must(t, diff == "", "meaning (-want +got):\n%s\nfrom\n%s\nto\n%s", diff, base, rendered)
 
-	assertNamed(t, before, after, replaced)
+	assertNamed(t, before, after, replaced) // rules 4 and 5
 	again, _, err := Render(rendered, header, want)
 	check.Must(t, err == nil && again == rendered, "rendered again: error %v\n%s", err, cmp.Diff(rendered, again))
 }

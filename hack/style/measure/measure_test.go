@@ -124,7 +124,7 @@ func TestAnArrowLeadsFromTheFileThatUsesANameToTheOneThatDeclaresIt(t *testing.T
 		"a type":     {"var v T", "type T int"},
 		"a constant": {"var v = c", "const c = 1"},
 		"a receiver": {"func (T) m() {}", "type T int"},
-		"a method of a local variable": {
+		"a function, and a method of its result": {
 			"func f() { g().m() }\nfunc g() (t interface{ m() }) { return t }\nfunc h() { v().m() }",
 			"type T int\n\nfunc (T) m() {}\nfunc v() (t T) { return t }",
 		},

@@ -79,9 +79,10 @@ func (s *scene) summary() string {
 	return s.inventory().Status.Summary
 }
 
-// TestTheInventoryIsCreatedAndWrittenOncePerInterval: the operator writes the one CardInventory, its creation included, at
-// most once per interval, because nodes change often. In between it does not even read the nodes, which is costly in
-// a large fleet. The summary counts allocated and all cards: nodes a and b have 8 cards each, and no pod uses one.
+// TestTheInventoryIsCreatedAndWrittenOncePerInterval: the operator writes the one CardInventory, its creation
+// included, at most once per interval (by default a second), because nodes change often. In between it does not even
+// read the nodes, which is costly in a large fleet. The summary counts allocated and all cards: nodes a and b have 8
+// cards each, and no pod uses one.
 func TestTheInventoryIsCreatedAndWrittenOncePerInterval(t *testing.T) {
 	check.Equal(t, "interval by default", time.Second, DefaultOptions().Interval)
 
@@ -172,8 +173,8 @@ func TestNothingIsWrittenBeforeTheDevicesAreRead(t *testing.T) {
 	check.Equal(t, "devices of the anomaly", 8, anomalies[0].Count)
 }
 
-// TestAnInventoryOfAnotherNameIsLeftAlone: there is one CardInventory, whose name is fixed. The operator writes no status to
-// one that a user created under another name, and creates none because of it.
+// TestAnInventoryOfAnotherNameIsLeftAlone: there is one CardInventory, whose name is fixed. The operator writes no
+// status to one that a user created under another name, and creates none because of it.
 func TestAnInventoryOfAnotherNameIsLeftAlone(t *testing.T) {
 	s := newScene(t, &v1alpha1.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
 

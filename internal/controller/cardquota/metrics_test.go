@@ -108,6 +108,7 @@ func TestCardsWithoutNumbersHaveNoSeries(t *testing.T) {
 		s := newMetricsCollector()
 		tc.h200.Name = "NVIDIA-H200"
 
+		// In a tree queues deserve cards.
 		s.setQueue("q", queueMetrics{isInTree: true, cards: []v1alpha1.CardStatus{tc.h200, {Name: "NVIDIA-H800", Physical: 8}}})
 		check.Equal(t, "series of cards", tc.wantSeries, testutil.CollectAndCount(s)-testutil.CollectAndCount(s, "cardquota_queue_info"))
 	}
@@ -124,8 +125,8 @@ func TestSeriesEndWithTheirNumbers(t *testing.T) {
 	check.Equal(t, "series of a queue that uses no card", 1, testutil.CollectAndCount(s))
 }
 
-// TestAnInvalidNameLosesOnlyItsOwnSeries: Prometheus refuses a page with a label that is no UTF-8, such as "\xff". So the
-// collector leaves out the series with the tenant and the card of that name, and shows those of H200.
+// TestAnInvalidNameLosesOnlyItsOwnSeries: Prometheus refuses a page with a label that is no UTF-8, such as "\xff". So
+// the collector leaves out the series with the tenant and the card of that name, and shows those of H200.
 func TestAnInvalidNameLosesOnlyItsOwnSeries(t *testing.T) {
 	s := newMetricsCollector()
 	s.setQueue("q", queueMetrics{tenant: "\xff", cards: []v1alpha1.CardStatus{{Name: "\xff", Quota: 1}, {Name: "NVIDIA-H200", Quota: 1}}})
@@ -136,8 +137,9 @@ cardquota_used_cards{card="NVIDIA-H200",queue="q"} 0
 `, seriesOf(t, s))
 }
 
-// TestSeriesComeInTheOrderOfThePage: the client library sorts the series of a page, which takes most of the time of a scrape
-// unless they come in order. Here 20 CardQuotas have 20 cards with 4 series each.
+// TestSeriesComeInTheOrderOfThePage: the client library sorts the series of a page, which takes most of the time of a
+// scrape unless they come in order. So those of each metric come by card, and for a card by queue. Here 20 CardQuotas
+// have 20 cards with 4 series each.
 func TestSeriesComeInTheOrderOfThePage(t *testing.T) {
 	sent := make(chan prometheus.Metric, 10_000)
 	newFleet(20, listedCards).Collect(sent)
@@ -218,8 +220,8 @@ cardquota_queue_info`)
 	check.Equal(t, "series of quota and use of the first three cards", 6, testutil.CollectAndCount(s, "cardquota_quota_cards", "cardquota_used_cards"))
 }
 
-// TestACardNamedUnknownIsNoSecondSeries: Prometheus refuses a page that has one series twice. A CardQuota may grant a card
-// with the name "unknown", so its pending card adds to the 3 of the made-up name.
+// TestACardNamedUnknownIsNoSecondSeries: Prometheus refuses a page that has one series twice. A CardQuota may grant a
+// card with the name "unknown", so its pending card adds to the 3 of the made-up name.
 func TestACardNamedUnknownIsNoSecondSeries(t *testing.T) {
 	s := newMetricsCollector()
 	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "unknown", Quota: 2, Pending: 1}, {Name: "made-up", Pending: 3}}})
@@ -227,8 +229,8 @@ func TestACardNamedUnknownIsNoSecondSeries(t *testing.T) {
 }
 
 // TestSeriesOfAQueueAreBounded: docs/metrics.md states the bound by which users plan Prometheus. It is 4 series
-// for each queue, one for each reason for which pods are blocked (here 2), and 5 for each card. Each number
-// here has a series.
+// for each queue (this collector has 3), one for each reason for which pods are blocked (here 2), and 5 for
+// each card. Each number here has a series.
 func TestSeriesOfAQueueAreBounded(t *testing.T) {
 	for _, cards := range []int{0, 1, 20, cardquota.MaxStatusCards} {
 		numbers := queueMetrics{
@@ -249,7 +251,7 @@ func TestSeriesOfAQueueAreBounded(t *testing.T) {
 // TestACountRecordsItsTimeAndHowLongPodsWaited: a pod that is bound since the last count is one observation of
 // how long it waited, here 20 seconds. A pod that was bound before the first count is no observation: the
 // operator that ran at that time observed it. A count of the same pods observes nothing more. A count also
-// records when it was, and which cards are in use.
+// records when it was, and which cards are in use. All metrics pass Prometheus' linter.
 func TestACountRecordsItsTimeAndHowLongPodsWaited(t *testing.T) {
 	created := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	boundAfter := func(name string, waited time.Duration) *corev1.Pod {
@@ -272,6 +274,7 @@ func TestACountRecordsItsTimeAndHowLongPodsWaited(t *testing.T) {
 	check.That(t, last >= float64(before.Unix()) && last <= float64(time.Now().Unix()+1), "the last count was at %v", last)
 
 	check.NoError(t, s.pods.Add(boundAfter("new", 20*time.Second)))
+	// This pod has no condition PodScheduled, so it is no observation.
 	check.NoError(t, s.pods.Add(builder.Pod("lab", "in-a-missing-queue").Queue("missing").GPUs(2).Running("a").Obj()))
 	u.countUsage(s)
 	u.countUsage(s)
@@ -298,8 +301,9 @@ func TestAQueueWithoutCardsHasMetrics(t *testing.T) {
 	check.Equal(t, "series without a queue", 0, testutil.CollectAndCount(r.metrics))
 }
 
-// TestMetricsShowTheStatusOfALeaf: CardQuota leaf asks to deserve 8 cards, and its status has the 3 that are in force, so
-// the metric is 3. A parent has no series of cards, since those of the queues below it would be in sums twice.
+// TestMetricsShowTheStatusOfALeaf: CardQuota leaf asks to deserve 8 cards, and its status has the 3 that are in
+// force, so the metric is 3. A parent has no series of cards, since those of the queues below it would be in sums
+// twice.
 func TestMetricsShowTheStatusOfALeaf(t *testing.T) {
 	quota := builder.CardQuota("leaf").Tenant("lab").Parent("top").Card("H200", 8).Deserves(8).Obj()
 	status := v1alpha1.CardQuotaStatus{

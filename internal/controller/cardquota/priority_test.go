@@ -61,7 +61,7 @@ func TestALoweredQuotaOvertakesTenThousandStatuses(t *testing.T) {
 	queue.Done(first)
 	queue.Done(next)
 	_, priority, _ = queue.GetWithPriority()
-	check.That(t, priority < 0, "priority of what a count woke: %d", priority)
+	check.That(t, priority < 0, "priority of what a count woke: %d", priority) // other changes have 0
 }
 
 // TestChangesThatTakeCardsAwayOvertake: only a change by which a queue may use fewer cards is urgent and
@@ -153,7 +153,7 @@ func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 		maxAge time.Duration
 	}{{10, 10 * time.Second}, {1000, 50 * time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
-			s, nodes := podsOfScheduler(16, "volcano")
+			s, nodes := podsOfScheduler(16, "volcano") // 16 pods hold a card each, 8 on node n0 and 8 on n1
 			for i := range tc.quotas {
 				_ = s.quotas.Add(builder.CardQuota(fmt.Sprint("quota-", i)).Card("NVIDIA-H200", 8).Obj())
 			}

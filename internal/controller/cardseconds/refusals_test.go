@@ -83,8 +83,8 @@ func TestAConfigMapThatCannotBeReadIsReported(t *testing.T) {
 
 // TestASlotThatCannotBeWrittenIsReportedWhileAnEntryWaits: the first slot, ConfigMap 16, refuses the entry of
 // 29 November. The next slot takes it, so nothing is lost and nothing is reported. The next night all slots
-// refuse, so the entry of 30 November waits. At least two slots, among them ConfigMap 17, are reported until
-// the entry is written.
+// refuse, so the entry of 30 November waits. The leader tries three slots at a time (maxTries). At least two
+// of them, ConfigMap 17 and another one, are reported until the entry is written.
 func TestASlotThatCannotBeWrittenIsReportedWhileAnEntryWaits(t *testing.T) {
 	s := newScene(t)
 	s.at = beforeMidnight // 29 November, 23:58

@@ -61,12 +61,13 @@ func TestGapWithoutALeaderIsCredited(t *testing.T) {
 	}
 }
 
-// TestACreditedSumIsServedAtZeroFirst: Prometheus counts no increase for the value with which a series begins. The pod got its
-// card while no replica led, so the new leader credits a minute for a series that was never served. It serves 0 for two
-// minutes, and then 60 + 120 seconds.
+// TestACreditedSumIsServedAtZeroFirst: Prometheus counts no increase for the value with which a series begins. The
+// pod got its card while no replica led, so the new leader credits a minute for a series that was never served. It
+// serves 0 for two minutes, and then 60 + 120 seconds.
 func TestACreditedSumIsServedAtZeroFirst(t *testing.T) {
 	s := newScene(t)
 	zeroTime = 2 * time.Minute
+	// Queue a, of another tenant, uses a card: where nothing is stored, no gap is credited.
 	s.k.setCounts(map[cardseconds.Series]card.Count{seriesA: 1}, noHoldings, nil)
 	s.storeAfter(30 * time.Second)
 	s.at = s.at.Add(time.Minute)
@@ -228,8 +229,8 @@ func TestStoredSumsAreThoseOfThePresentLeader(t *testing.T) {
 	})
 }
 
-// TestAWriteWithALostAnswerCountsOnce: the API server stores the sum, but its answer is lost. The leader serves the last sum of
-// which it knows, and finds its own write at the next store: 3 × 30 seconds in all.
+// TestAWriteWithALostAnswerCountsOnce: the API server stores the sum, but its answer is lost. The leader serves the
+// last sum of which it knows, and finds its own write at the next store: 3 × 30 seconds in all.
 func TestAWriteWithALostAnswerCountsOnce(t *testing.T) {
 	s := newScene(t)
 	s.use(1)

@@ -38,14 +38,14 @@ func (l *leader) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 	return l.meter.MonthlyUse(closed).Queues(queues...), l.isKnown
 }
 
-// newBilledView returns a view (LocalCardQuota) of queue chat in namespace a that was written, and its leader. The queue has
-// held 2 cards for an hour since the given time.
+// newBilledView returns a view (LocalCardQuota) of queue chat in namespace a that was written, and its leader. The
+// queue has held 2 cards for an hour since the given time.
 func newBilledView(t *testing.T, at time.Time) (*fixture, *leader) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	bills := newLeader(at)
 	bills.hold("chat", 2, time.Hour)
 	f.reconciler.bills = bills
-	f.reconcile(2)
+	f.reconcile(2) // creates the view, and writes it
 	return f, bills
 }
 
@@ -147,6 +147,6 @@ func TestAParentShowsTheCardHoursOfTheQueuesBelow(t *testing.T) {
 	bills.hold("chat-below", 3, time.Hour)
 	bills.hold("other", 9, time.Hour)
 	f.reconciler.bills = bills
-	f.reconcile(2)
+	f.reconcile(2) // creates the view, and writes it
 	f.expectCardHours("of the queue below", "2026-11: 3 A, 2026-10: none")
 }

@@ -41,8 +41,8 @@ func (c counted) QueuesBelow(name string) []string {
 	return []string{name}
 }
 
-// fixture is an API server and the controller of the views, the LocalCardQuotas that show tenants their CardQuota in each
-// namespace that it selects.
+// fixture is an API server and the controller of the views, the LocalCardQuotas that show tenants their CardQuota in
+// each namespace that it selects.
 type fixture struct {
 	*testing.T
 	client.Client
@@ -58,8 +58,8 @@ func newFixture(t *testing.T, interval time.Duration, objects ...client.Object) 
 	return &fixture{t, c, &Reconciler{client: c, usage: counted{}, interval: time.Minute, throttle: shared.NewStatusThrottle(interval), selectors: shared.NewQuotaSelectors()}}
 }
 
-// reconcile reconciles CardQuota chat some times, since a view is created and then written. It returns after which time the
-// last one asks for another.
+// reconcile reconciles CardQuota chat some times, since a view is created and then written. It returns after which
+// time the last one asks for another.
 func (f *fixture) reconcile(times int) time.Duration {
 	var again time.Duration
 	for range times {
@@ -139,7 +139,7 @@ func TestACardQuotaHasAtMostFiftyViews(t *testing.T) {
 		objects = append(objects, builder.Namespace(fmt.Sprintf("n%02d", i), "team", "chat"))
 	}
 	f := newFixture(t, 0, objects...)
-	f.reconcile(2)
+	f.reconcile(2) // creates the views, and writes them
 
 	views := f.views()
 	check.Must(t, len(views) == 50, "%d views: %v", len(views), views)
@@ -151,7 +151,7 @@ func TestACardQuotaHasAtMostFiftyViews(t *testing.T) {
 // elsewhere ("0+0"), and is reconciled again when the interval ends.
 func TestAViewIsWrittenOncePerInterval(t *testing.T) {
 	f := newFixture(t, time.Hour, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
-	f.reconcile(2)
+	f.reconcile(2) // creates the view, and writes it
 
 	f.reconciler.usage = counted{"chat": {BlockedTotal: 1}}
 	again := f.reconcile(1)
@@ -191,7 +191,7 @@ func TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed(t *testing.T) {
 		quota.Status.BlockedTotal = int32(usage.BlockedTotal)
 		f := newFixture(t, 0, quota, builder.Namespace("a", "team", "chat"))
 		f.reconciler.usage = counted{"chat": usage}
-		f.reconcile(2)                                       // writes the view
+		f.reconcile(2)                                       // creates the view, and writes it
 		check.Equal(t, "delay", time.Minute, f.reconcile(1)) // writes nothing
 	}
 }
@@ -201,7 +201,7 @@ func TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed(t *testing.T) {
 // once. It also asks for a reconcile of the CardQuota.
 func TestADeletedViewIsForgotten(t *testing.T) {
 	f := newFixture(t, time.Hour, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
-	f.reconcile(2)
+	f.reconcile(2) // creates the view, and writes it
 	var view v1alpha1.LocalCardQuota
 	check.NoError(t, f.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "chat"}, &view))
 	check.That(t, f.reconciler.throttle.Wait(shared.ThrottleKey(&view)) > 0, "the write was not recorded")

@@ -48,8 +48,8 @@ type evidenceScene struct {
 	now                 time.Time
 }
 
-// newEnforcedScene is a cluster at noon whose quotas are enforced: scheduler ours_1 reported by its heartbeat a second ago
-// that it runs with configuration "aa", which is the one that the operator wrote.
+// newEnforcedScene is a cluster at noon whose quotas are enforced: scheduler ours_1 reported by its heartbeat a
+// second ago that it runs with configuration "aa", which is the one that the operator wrote.
 func newEnforcedScene(t *testing.T) *evidenceScene {
 	api := fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, coordinationv1.AddToScheme)).Build()
 	s := &evidenceScene{T: t, client: api, now: noon, hash: "aa", policy: &v1alpha1.ServiceTypePolicy{}}
@@ -130,8 +130,9 @@ func TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration(t *testing.T) {
 // TestAHeartbeatProvesEnforcementForAWhile: a heartbeat that was there before the operator started counts until
 // it is older than StaleAfter by the clock of the scheduler. At noon the first one is a second old. One that
 // the operator saw arrive counts for StaleAfter from then on as well, also if the clock of the scheduler is 15
-// seconds ahead. The metric has the reason of the condition as a label, and value 1 if quotas are enforced,
-// else 0.
+// seconds ahead. Without a heartbeat the operator looks again within leaderPollInterval which scheduler leads.
+// The metric has the reason of the condition as a label, and value 1 if quotas are enforced, else 0. Without a
+// policy it has no series.
 func TestAHeartbeatProvesEnforcementForAWhile(t *testing.T) {
 	s := newEnforcedScene(t)
 	check.Equal(t, "the condition is evaluated again after", enforcement.StaleAfter-time.Second, s.evaluate().Until.Sub(noon))

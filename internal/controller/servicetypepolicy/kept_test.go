@@ -19,9 +19,10 @@ func (w *scene) kept() *v1alpha1.ServiceTypePolicy {
 	return check.Value(policy.DecodeKept(stored.Data[policy.KeptConfigMapKey]))(w.T)
 }
 
-// TestThePolicyInForceIsKeptInAConfigMap: an operator that restarts while the ServiceTypePolicy is deleted reads from a ConfigMap
-// that a tree of queues and a mapped card are in force. The tree is stored when it takes effect. It stays with a new policy that
-// does not mention the hierarchy, and ends only with one that says Flat.
+// TestThePolicyInForceIsKeptInAConfigMap: an operator that restarts while the ServiceTypePolicy is deleted reads from a
+// ConfigMap that a tree of queues and a mapped card are in force. The ConfigMap has no owner, so that it outlives the
+// policy. The tree is stored when it takes effect. It stays with a new policy that does not mention the hierarchy, and
+// ends only with one that says Flat.
 func TestThePolicyInForceIsKeptInAConfigMap(t *testing.T) {
 	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) {

@@ -97,9 +97,10 @@ func TestAPolicyDeletedBeforeTheFirstReconcileHasNoStatus(t *testing.T) {
 	check.Equal(t, "rendered text", "", w.text())
 }
 
-// TestABaseThatAnEarlierVersionChangedRendersTheSame: an earlier version merged plugin capacity-card and action cardreclaim into
-// Volcano's own ConfigMap. From that base the operator renders the same text as from the one without them, and the
-// condition says what it left out. It does not write the base.
+// TestABaseThatAnEarlierVersionChangedRendersTheSame: an earlier version merged plugin capacity-card, action
+// cardreclaim and a switch of plugin gang into Volcano's own ConfigMap. From that base the operator renders the same
+// text as from the one without them. The condition says which plugin and action of the base it replaced. It does not
+// write the base.
 func TestABaseThatAnEarlierVersionChangedRendersTheSame(t *testing.T) {
 	clean := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	clean.settle()
@@ -186,8 +187,8 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	check.Equal(t, "rendered text with the base", good, w.text())
 }
 
-// TestManualChangesAreReverted: the text that our scheduler reads is the policy's. The operator replaces a change by another
-// client, and an event says who made it. Without another text it repairs owner and annotations silently.
+// TestManualChangesAreReverted: the text that our scheduler reads is the policy's. The operator replaces a change by
+// another client, and an event says who made it. Without another text it repairs owner and annotations silently.
 func TestManualChangesAreReverted(t *testing.T) {
 	w := newSettledScene(t)
 	good := w.text()
@@ -263,8 +264,8 @@ func (w *scene) refuseConfigMaps(answer error) {
 	}
 }
 
-// TestARefusedWriteIsReportedAndRetried: the operator lacks the right to write the ConfigMap. It reports that and tries again
-// after RefusedRetry, since no watch says when the right comes.
+// TestARefusedWriteIsReportedAndRetried: the operator lacks the right to write the ConfigMap. It reports that and
+// tries again after RefusedRetry, since no watch says when the right comes.
 func TestARefusedWriteIsReportedAndRetried(t *testing.T) {
 	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	w.refuseConfigMaps(apierrors.NewForbidden(corev1.Resource("configmaps"), "x", nil))
@@ -277,8 +278,8 @@ func TestARefusedWriteIsReportedAndRetried(t *testing.T) {
 	w.settleTo("True/Synced: ")
 }
 
-// TestAnErrorIsReportedAndRetried: a webhook that does not answer must not freeze the status. The condition is Unknown, since the
-// write may have been stored, and names the error. The error makes the controller try again.
+// TestAnErrorIsReportedAndRetried: a webhook that does not answer must not freeze the status. The condition is
+// Unknown, since the write may have been stored, and names the error. The error makes the controller try again.
 func TestAnErrorIsReportedAndRetried(t *testing.T) {
 	w := newSettledScene(t)
 	w.refuseConfigMaps(apierrors.NewInternalError(errors.New("no answer of a webhook")))
@@ -292,8 +293,9 @@ func TestAnErrorIsReportedAndRetried(t *testing.T) {
 	w.settleTo("True/Synced")
 }
 
-// TestReconcileResumesAfterACrashAnywhere: the operator may die after any write. A new one then reaches the same objects and the
-// same status as an operator that did not die. The test counts the writes of a change, and lets the operator die after each.
+// TestReconcileResumesAfterACrashAnywhere: the operator may die after any write. A new one then reaches the same
+// objects and the same status as an operator that did not die. The test counts the writes of a change, and lets the
+// operator die after each.
 func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 	other := newConfigMap("other", strings.Replace(plain, "nodeorder", "binpack", 1))
 	for t, change := range check.Cases(t, map[string]func(*v1alpha1.ServiceTypePolicySpec){
@@ -304,8 +306,8 @@ func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 		},
 		"the spec names another base": func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.BaseConfigMap.Name = "other" },
 	}) {
-		// run makes the change with an operator that dies after some writes, -1 for never. It returns what exists in the end,
-		// and the number of writes.
+		// run makes the change with an operator that dies after some writes, -1 for never. It returns what exists in
+		// the end, and the number of writes.
 		run := func(dieAfter int) (string, int) {
 			w := newScene(t, newConfigMap(place.Name, plain), other.DeepCopy(), newPolicy())
 			if change != nil {
