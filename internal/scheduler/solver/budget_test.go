@@ -12,8 +12,8 @@ import (
 )
 
 // TestSmallBudgetKeepsPlansValid: a budget bounds the work of a search. A search that ends at its budget reports that, and
-// has a valid plan without needless victims, which may lose more. It finds a plan whenever a search without that budget
-// does. A search that stays within its budget has the same answer as one with the largest budget. Problems are random.
+// has a valid plan without needless victims, which may lose more. It finds a plan exactly if a search with the largest
+// budget does. A search that stays within its budget has the same answer as that one. Problems are random.
 func TestSmallBudgetKeepsPlansValid(t *testing.T) {
 	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": smallProblem, "middling": midsizeProblem, "tree": smallTree}) {
 		seed.Check(t, func(t *rapid.T) {
@@ -82,7 +82,7 @@ func TestFirstPlanIsLinear(t *testing.T) {
 
 // TestFirstPlanIsBoundedForManyRanks: jobs of lower ranks are evicted first, so each rank that loses anything needs a plan
 // of its own. The work of all of them is bounded by the nodes with their pods and the kinds of pending pods, however
-// many ranks there are.
+// many ranks there are. The constants say how often each step may visit all nodes and pods for each kind.
 func TestFirstPlanIsBoundedForManyRanks(t *testing.T) {
 	for _, size := range []struct{ nodes, kinds, ranks int }{
 		{nodes: 250, kinds: 8, ranks: 6},

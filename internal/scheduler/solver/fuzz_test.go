@@ -140,8 +140,9 @@ func checkExtremeProblem(t *rapid.T) {
 }
 
 // TestSolveExtremeProblems: users write amounts, so they may be as large, small or odd as the API server accepts. The
-// solver neither panics nor makes a wrong plan of such random problems: each pod of its plan has a place, no protected
-// pod and no more elastic pods than allowed are evicted, limits hold, and no loss overflows.
+// solver neither panics nor makes a wrong plan of such random problems: each pod of its plan has a place. It evicts no
+// protected pod, no more elastic pods than allowed, and no job as a whole that forbids it. Limits hold; only a limit of
+// borrowed cards above 0 may be exceeded. No loss overflows.
 func TestSolveExtremeProblems(t *testing.T) { seed.Check(t, checkExtremeProblem) }
 
 // FuzzSolve checks the same as TestSolveExtremeProblems. Its inputs are the draws of a problem, hundreds of eight bytes.

@@ -6,9 +6,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestPlacesInReverseOrderOfPodSets: 120 workers of 8 cards fit on each of 5,000 free nodes. 120 masters need 60 CPU, which
-// only the first 120 nodes have. If the workers, which come first, took those nodes, the masters would have no place.
-// So pod sets are placed in reverse order, and all pods run without victims.
+// TestPlacesInReverseOrderOfPodSets: each of 5,000 free nodes has the 8 cards that one of 120 workers needs. 120 masters
+// need 60 CPU each, which only the first 120 nodes have. If the workers, which come first, took those nodes, the masters
+// would have no place. So pod sets are placed in reverse order, and all pods run without victims.
 func TestPlacesInReverseOrderOfPodSets(t *testing.T) {
 	const (
 		nodes = 5_000
