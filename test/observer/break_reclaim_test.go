@@ -38,7 +38,7 @@ spec: {weight: 1, priority: %d, reclaimable: %t}}`, name, serviceType, priority,
 // Inference may reclaim from training, if the pod for which it evicts is then placed. Three pods are evicted. Pod
 // first of training is evicted for service, which is placed: that is right. Pod service of inference is evicted for
 // pod waiting of training, but training may not reclaim. Pod second of training is evicted for late, which is not
-// placed within 2 s. The last two are violations.
+// placed within 2 s. The last two are violations. Pod third of training runs on.
 func TestOnlyReclaimsOutsideTheRulesAreFound(t *testing.T) {
 	s := newSceneOnCluster(t, "break-tide")
 	training, inference := s.createReclaimQueues()

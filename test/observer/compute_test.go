@@ -183,6 +183,7 @@ func TestAQueueOfATreeReclaimsCPU(t *testing.T) {
 			evict b2 by=cardreclaim
 			place n node=h200-0`, ""},
 		"three victims of 8 cores for a pod of 16": {bBorrows + `
+			# b4 and b5 are jobs of their own, so cardreclaim did not evict them together with b1
 			write group g queue=b
 			write group h queue=b
 			place b4 node=h200-0 cpu=8 queue=b group=g

@@ -147,7 +147,7 @@ func TestTheCardInventoryEqualsARecount(t *testing.T) {
 	}) {
 		s := newSceneWithQuotaOfTwo().playScript(`load quota q used=0 free=2`).playScript(tc.steps)
 		s.markQuotasReady()
-		for _, state := range s.observed.quotas {
+		for _, state := range s.observed.quotas { // the status of the CardQuota stays right if the steps change nodes
 			if len(state.quota.Status.Cards) > 0 {
 				state.quota.Status.Cards[0].Physical = s.observed.inventory.Totals()[h200]
 			}

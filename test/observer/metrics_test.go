@@ -123,7 +123,8 @@ func TestTheOperatorCountsEachBindingOnce(t *testing.T) {
 		return fmt.Sprintf("operator cardquota_pod_bound_seconds_count{service_type=\"training\",card=%q} %d\n", card, pods)
 	}
 
-	// The operator must count a pod only if the API server dated its binding: scheduled= is the second of that date.
+	// The operator must count a pod only if the API server dated its binding, as scheduled= does. Which date it is does
+	// not matter here.
 	const aIsBound = `
 		wait 10s
 	` + placeA + `

@@ -8,10 +8,11 @@ import (
 
 // TestPodsArePlacedWithinTheQuotaAndOnTheirCard: the observer reports violation "quota" if a placement takes a queue
 // above its quota of a card. It reports "card" if a pod runs on a card that the pod does not name. A pod with cards
-// of two resources has no right card. A pod that names no queue has no quota to keep. A pod that has ended, or is
-// being deleted, does not count. Queue q has a quota of 2 H200; node h200-0 has 8 H200, rtx4090-0 has 8 RTX4090, and
-// the label of unnamed-0 is missing. Pods are of queue q and want H200 unless the step says something else. The
-// scheduler may not know a change of the last 10 s, so the quota or state before it counts too.
+// of two resources has no right card. A pod that names no queue has no quota to keep. A queue that is closed, does not
+// exist, or has no readable quota may use no card. A pod that has ended, or is being deleted, does not count. Queue q
+// has a quota of 2 H200; node h200-0 has 8 H200, rtx4090-0 has 8 RTX4090, and the label of unnamed-0 is missing. Pods
+// are of queue q and want H200 unless the step says something else. The scheduler may not know a change of the last
+// 10 s, so the quota or state before it counts too.
 func TestPodsArePlacedWithinTheQuotaAndOnTheirCard(t *testing.T) {
 	playAndExpectViolations(t, newSceneWithQuotaOfTwo, map[string]scriptCase{
 		"2 of 2 cards": {`place a node=h200-0 cards=2`, ""},

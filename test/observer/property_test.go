@@ -142,8 +142,8 @@ func violationKeys(found []Violation) []string {
 // TestTheObserverFindsThePlacementsBeyondTheQuotaThatAnOracleFinds: random steps create, bind, delete, finish
 // and remove pods, and change the quotas of queues q and r. The oracle keeps plain numbers of that. It knows
 // each pod whose placement took its queue above its largest quota of the last 10 s, or with terminating pods
-// above twice that. The observer must report exactly these pods, and the same if its watches deliver the
-// changes out of order.
+// above twice that. The observer must report exactly these pods. It must report the same if its watches deliver
+// the changes out of order, unless it notices that a change came too late.
 func TestTheObserverFindsThePlacementsBeyondTheQuotaThatAnOracleFinds(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		s := newSceneWithQuotaOfTwo()
@@ -161,8 +161,7 @@ func TestTheObserverFindsThePlacementsBeyondTheQuotaThatAnOracleFinds(t *testing
 		want := fmt.Sprint(o.beyondQuota)
 		check.Equal(t, "pods that the observer reports", want, fmt.Sprint(violationKeys(s.observed.violations)))
 
-		// The same changes give the same violations, whatever the order in which two watches deliver them and whenever
-		// the observer checks. The exception is a change that arrives too late, which the observer notices.
+		// Two watches deliver the same changes in a random order, and the observer checks at random times.
 		found, late := replayDelayed(t, s.log)
 		check.That(t, late || fmt.Sprint(violationKeys(found)) == want, "out of order the observer reports %v, the oracle %s", violationKeys(found), want)
 	})

@@ -93,9 +93,9 @@ func TestTheStatusOfACardQuotaEqualsARecount(t *testing.T) {
 }
 
 // TestAWorkloadThatWaitsSaysWhy: a pod that waits for cards states a reason after 10 s at the latest, itself or by
-// its PodGroup. So does a PodGroup without pods; a PodGroup with pods need not, as its pods do. The step
-// "unschedulable" writes the condition with the reason. "reason" is the violation that the observer reports, and
-// "tolerated" a missing reason before 10 s are over.
+// its PodGroup. So does a PodGroup without pods; a PodGroup with pods need not, as its pods do. "unschedulable=" in a
+// step writes the condition with the reason. "reason" is the violation that the observer reports, and "tolerated" a
+// missing reason before 10 s are over.
 func TestAWorkloadThatWaitsSaysWhy(t *testing.T) {
 	playAndExpectViolations(t, newSceneWithQuotaOfTwo, map[string]scriptCase{
 		"a pod has no reason for 9 s":  {`write pod a cards=1; wait 9s`, "tolerated"},

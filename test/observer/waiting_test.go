@@ -12,7 +12,7 @@ import (
 )
 
 // TestAStatusListsEveryWorkloadThatWaits: status.blocked of a CardQuota lists each workload of its queue that states
-// why it waits, with all cards for which it waits. It lists nothing else, and may lag 5 s behind. Queue q has 2 H200,
+// why it waits, with all cards for which it waits. It lists nothing else, and may lag 10 s behind. Queue q has 2 H200,
 // all free. In the first rows pod a waits for 2, and pod b for 1, and both say why ("unschedulable"). The observer
 // reports a wrong list as violation "status", and a pod that waits for 10 s and does not say why as "reason".
 // "tolerated" is what it does not report yet.

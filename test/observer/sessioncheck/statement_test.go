@@ -73,7 +73,7 @@ func TestAMessageMayBeAsOldAsItsSession(t *testing.T) {
 			single a queue=q cards=2
 			sessions 5
 			write queue q quota=H200:4`).playScript(tc.sinceTheChange)
-		s.checker.TakeViolations()
+		s.checker.TakeViolations() // a fits the quota of 4, and these sessions do not start it
 
 		s.applyObject(s.Pod("a", "unschedulable="+quotaIsOne), false)
 		s.expectViolations(Truth, strings.Fields(tc.wantObjects)...)
