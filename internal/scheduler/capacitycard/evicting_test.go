@@ -38,6 +38,7 @@ func markOutOfSync(p *corev1.Pod) { annotate("volcano.sh/controller-out-of-sync"
 //
 // A script is about the four pods of gang t, which use a card each on node a. "session" opens a session in which
 // cardreclaim runs. delete lets a pod terminate, remove removes it at once, and restart starts a new scheduler.
+// wantReleasing are the pods with that status, and wantCharged is how many cards are charged to the queue.
 // wantOverdueAfter are the pods whose eviction was requested longer ago than that, and that are not deleted.
 // wantRequested is how many requests the plugin remembers. A line without pods wants none.
 func TestOutOfSyncPodsAreReleasing(t *testing.T) {

@@ -337,7 +337,8 @@ func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
 }
 
 // TestCardsForAJobBelowItsMinimum: gang g lost some of its 8 pods. Free cards are kept for g from jobs that do not run, until
-// its reservation ends after five minutes. Other jobs request cards, too.
+// its reservation ends after five minutes. From then on its queue is still served first, unless a job of higher priority
+// waits in this queue: that job would get the card. Other jobs request cards, too.
 //
 // For minutesWithout sessions, one each minute, no card is free. Then two more sessions follow. Before each of them a pod of
 // job r ends, if r still has one, so that a card is free. wantBound are the pods that each of the two sessions binds.
@@ -358,7 +359,7 @@ func TestCardsForAJobBelowItsMinimum(t *testing.T) {
 			job g queue=q min=8 running=a*6 pending=2 minCards=8
 			job runs queue=o min=1 running=a pending=1
 			job r queue=o min=1 running=a`, 1, []string{"runs-1@a", ""}},
-		"after the reservation, with job high before the gang in its queue: queue o, which uses less, gets the card": {queues + `
+		"after the reservation, and job high waits in the queue of g: queue o, which uses less, gets the card": {queues + `
 			job g queue=q min=8 running=a*7 pending=1 minCards=8
 			job r queue=o min=1 running=a
 			job high queue=q min=1 pending=1 priorityClass=high

@@ -215,6 +215,7 @@ func TestPlacementsOfASessionAreStored(t *testing.T) {
 // TestOrphanQueuesAreReparented: Volcano panics, or never returns, on a queue whose ancestors do not end at queue root. So for
 // the session the plugin makes root the parent of a queue whose parent does not exist, and of each queue of a cycle. All
 // other queues keep their parents, and root has none. Then the one pod of each queue below root is placed, on node a.
+// queueHierarchy is Flat, the default: the quota of one A of a queue does not limit the queues below it.
 func TestOrphanQueuesAreReparented(t *testing.T) {
 	type parents map[string]string // by queue
 

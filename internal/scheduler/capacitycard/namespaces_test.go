@@ -246,7 +246,7 @@ func podsAsTenantsMayWrite(s *scene) (all []*corev1.Pod) {
 // TestOperatorChargesTheSameQueue: the operator shows in a quota's status what the scheduler enforces. So both charge
 // the same queue with the same cards for a pod, whatever its creator wrote into it. The pods are all combinations of
 // two schedulers, two namespaces, three values of charged-queue, three queue names and three resources. Both sides
-// count twice: first queue q selects namespace ns, then namespace evil. Pods that were charged keep their queue then.
+// count twice: first queue q selects namespace ns, then namespace evil. The second time both know their first charges.
 func TestOperatorChargesTheSameQueue(t *testing.T) {
 	s := newNamespaceScene(t, "")
 	pods := podsAsTenantsMayWrite(s)

@@ -109,7 +109,7 @@ func TestScoreStepsDoNotOverlap(t *testing.T) {
 			total := rapid.IntRange(0, 80).Draw(t, label+" total")
 			return placement{
 				total:     float64(total),
-				idle:      float64(rapid.IntRange(-1, total).Draw(t, label+" idle")),
+				idle:      float64(rapid.IntRange(-1, total).Draw(t, label+" idle")), // -1: more are used than there are
 				holdsGang: rapid.Bool().Draw(t, label+" holds"),
 				fitsRest:  rapid.Bool().Draw(t, label+" fits"),
 				pods:      rapid.IntRange(0, 80).Draw(t, label+" pods"),

@@ -16,8 +16,8 @@ import (
 // TestBestNodeHasTheFirstCardAndThenTheHighestScore: Volcano scores the nodes on which a pod fits, and asks this
 // plugin for the best one. The plugin takes a node with the first card of the pod's alternatives that any scored node
 // has. Among those it takes the highest score, and among equal scores the first name. Nodes a1 to a3 have card A, b1
-// and b2 card B, c1 card C. The row gives Volcano's scores. Pod j-0 is not placed: its job needs 9999 cards to be
-// enqueued.
+// and b2 card B, c1 card C. The row gives Volcano's scores. How full a node is (running) does not count here. Pod j-0
+// is not placed: its job needs 9999 cards to be enqueued.
 func TestBestNodeHasTheFirstCardAndThenTheHighestScore(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		running, pod string

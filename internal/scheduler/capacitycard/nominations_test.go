@@ -88,8 +88,8 @@ func TestPreemptWaitsForItsVictims(t *testing.T) {
 						evicted = append(evicted, task.Name)
 					}
 				}
-				goes := fmt.Sprint(len(s.In(api.Releasing)))
-				check.Equal(t, fmt.Sprintf("pods that are being evicted after %q of %q", step, tc.script), object, goes)
+				releasing := fmt.Sprint(len(s.In(api.Releasing)))
+				check.Equal(t, fmt.Sprintf("pods that are being evicted after %q of %q", step, tc.script), object, releasing)
 			case "after":
 				s.clock = s.clock.Add(mustParseDuration(object))
 			case "gone":

@@ -237,8 +237,8 @@ func oneJob(t testing.TB) *scene {
 
 // TestQuotaIsEnforcedForTheCardOfTheNode: a queue has a quota for each card model, and a pod is charged for the cards
 // of the node where it is placed. Pods beyond the quota wait although cards are free, and the reason says what is
-// missing. Node a has 8 cards A, node b 8 cards B. A pod's card.name says which models it accepts, "A" unless the row
-// says more.
+// missing. Node a has 8 cards A, node b 8 cards B. A pod's card.name says which models it accepts. A pod requests one
+// card A unless the row says more.
 func TestQuotaIsEnforcedForTheCardOfTheNode(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, job             string

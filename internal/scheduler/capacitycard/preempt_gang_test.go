@@ -60,7 +60,7 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 				job high queue=q min=1 pending=1 priorityClass=high cards=4`,
 			wantEvicted: "low:4", wantPipelined: 1,
 		},
-		"quota for two cards is missing, and only one pod is elastic: the whole job of three goes": {
+		"quota for two A is missing, no node has B, and only one pod is elastic: the whole job of three goes": {
 			scene: `queue q quota={"A":3,"B":4} cpu=1000
 				queue r quota={"A":8}
 				job k queue=r min=1 running=b*7
@@ -68,7 +68,7 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 				job high queue=q min=1 pending=1 priorityClass=high cards=2 card=A|B`,
 			wantEvicted: "low:3", wantPipelined: 1,
 		},
-		"quota for four cards is missing, and the two pods on each node are elastic, so each node frees two: no eviction": {
+		"quota for four cards is missing, and two of four pods are elastic: those of one node free only two, so no eviction": {
 			scene: `queue q quota={"A":4} cpu=1000
 				job low queue=q min=2 running=a*2,b*2 priorityClass=low
 				job high queue=q min=1 pending=1 priorityClass=high cards=4`,

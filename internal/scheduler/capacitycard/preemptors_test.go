@@ -128,8 +128,8 @@ func TestEveryQueuePreemptsInEachSession(t *testing.T) {
 }
 
 // TestPreemptLooksAtAllNodes: of more than a hundred nodes Volcano looks at a sample. The plugin has it look at all,
-// because the best victim may be outside. Each node has two cards and a gang of two, but the middle node has two
-// elastic pods. One of those is evicted for the one card that is needed, and no gang.
+// because the best victim may be outside. Each node has two cards and a gang of two. Only the job on the middle node
+// has a minimum of one, so one of its two pods is elastic. That one is evicted for the one card that is needed.
 func TestPreemptLooksAtAllNodes(t *testing.T) {
 	for _, nodes := range []int{99, 101, 250} {
 		s := newScene(t, `queue q quota={"A":1000} cpu=1000
@@ -147,9 +147,9 @@ func TestPreemptLooksAtAllNodes(t *testing.T) {
 	}
 }
 
-// TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt: a job with the PodGroup phase Pending gets no pods; Volcano enqueues
-// it when its queue has quota. Queue q has a quota of 8 A and uses all. If job high were not enqueued, its pods could
-// never preempt. So it is enqueued if it may preempt jobs of lower priority for its minimum. Pods that may not be
+// TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt: no pod of a job with the PodGroup phase Pending is scheduled; Volcano
+// enqueues the job when its queue has quota. Queue q has a quota of 8 A and uses all. If job high were not enqueued, its
+// pods could never preempt. So it is enqueued if it may preempt jobs of lower priority for its minimum. Pods that may not be
 // evicted do not count. Only the action enqueue runs; preempt is configured, but evicts no pod.
 func TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt(t *testing.T) {
 	const (
@@ -166,7 +166,7 @@ func TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt(t *testing.T) {
 	}{
 		"a gang of lower priority: enqueued":                                          {scene: lowGang + high, wantEnqueued: 1},
 		"a gang of lower priority, and the action preempt is not configured: refused": {scene: lowGang + high, withoutAction: true},
-		"one elastic pod of lower priority: enqueued": {
+		"a job of one pod of lower priority: enqueued": {
 			scene: `job l queue=q min=1 running=a*1 priorityClass=low
 				job low queue=q min=7 running=a*7 priorityClass=high` + high,
 			wantEnqueued: 1,
@@ -326,7 +326,7 @@ func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
 	defer s.reclaimPolicy().AssumeEvicted()()
 	s.reclaimPolicy().Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
 
-	check.Equal(t, "evicted pods in the second session", 2, len(s.In(api.Releasing)))
+	check.Equal(t, "pods that are being evicted, with that of the first session", 2, len(s.In(api.Releasing)))
 	check.Equal(t, "pipelined pods", "late-0@a", session.Names(s.In(api.Pipelined)))
 }
 

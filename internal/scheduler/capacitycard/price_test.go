@@ -239,10 +239,13 @@ func (j *pricedJob) cost() [3]int {
 }
 
 // TestPreemptEvictsWhatCostsLeast draws jobs that use all nine cards of the nodes a, b and c. Some are Kubernetes Jobs.
-// A pod waits for one card. The victims cost least by priority, by whether a whole job goes, and by lost hours. A whole
-// job, or a job of higher priority, goes only if no cheaper victim is on any node. But preempt stops at the first node
-// with an elastic pod of the lowest priority. So such a victim need only be the cheapest of its node. pricedJob.cost is
-// the oracle.
+// A pod of higher priority waits for one card. The oracle, pricedJob.cost, compares costs by the priority of the job,
+// then by whether the whole job goes, then by lost hours. The test shows:
+//
+// (1) One elastic pod goes, or all pods of one job.
+// (2) A whole job goes only if no other job costs less.
+// (3) An elastic pod goes only if no job of lower priority is on any node, and no job with a pod on its node costs less.
+// On other nodes jobs of its priority may cost less, since preempt stops at the first node with such an elastic pod.
 func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 	seed.Check(t, func(rt *rapid.T) {
 		text := `queue q quota={"A":99} cpu=1000

@@ -20,8 +20,7 @@ const whatHelps = "; it has no card quota, and such queues are denied (unmanaged
 
 // TestDeniedQueueStartsNoPods: with unmanagedQueues: Deny a queue without a card quota gets no cards, and no CPU
 // and memory beyond what it states (cpu=). That holds for Volcano's queues default and root as well. A queue with
-// any quota, even an empty one, is not denied. Without Deny the pods without cards would start. Each pod requests
-// 1 CPU, and "a:1" is one pod on node a.
+// any quota, even an empty one, is not denied. Each pod requests 1 CPU, and "a:1" is one pod on node a.
 func TestDeniedQueueStartsNoPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ scene, wantPlaced, wantReason string }{
 		"a pod without cards, and the queue states no CPU: waits": {

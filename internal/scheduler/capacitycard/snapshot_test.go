@@ -169,8 +169,8 @@ func TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges(t *testing.T) {
 }
 
 // TestRepeatedEventsChangeTheLedgerOnce: Volcano sends an event for each placement and eviction, and may send it
-// twice, with a copy of the task. Two pods run and use two cards. The test sends events
-// of pod j-0: it is placed again, evicted twice, and its eviction is undone.
+// twice, with a copy of the task. Two pods run and use two cards. The test sends events of pod j-0: it is placed again,
+// evicted twice, and its eviction is undone.
 func TestRepeatedEventsChangeTheLedgerOnce(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	task := s.Task("j-0").Clone()

@@ -169,11 +169,17 @@ func (l *lifecycle) recover(t *rapid.T, saved *draft) {
 }
 
 // TestLedgerFollowsVolcanosStatements: the ledger has the charge of each pod, and quota is only as right as the
-// ledger. Volcano places and evicts pods in statements, which it may discard, replay or commit, and tells the plugin
-// by events. The test draws sequences of such steps with Volcano's own sessions and cache, for jobs one, two and
+// ledger. Volcano places and evicts pods in statements, which it may discard, replay or commit. The plugin follows
+// their events. The test draws sequences of such steps with Volcano's own sessions and cache, for jobs one, two and
 // three on three nodes of five cards. Commits, bindings and evictions may fail. Between sessions pods come and go,
-// nodes get other labels, quotas change, and the process restarts. After every step (l.check) the ledger equals a
-// recount of the pods. A placement succeeds exactly if the quota of its queue has cards left for it.
+// nodes get other labels, quotas change, and the process restarts. A recount (l.used) sums the cards of all pods.
+//
+// (1) After every step the ledger equals the recount: which pods are charged, and what each queue uses and has
+// terminating. It limits as many cards as the quota of the queue names (l.check).
+// (2) A placement or a replay succeeds exactly if the pod may use the node's card, and the quota of its queue covers
+// what is used with this pod, and what is terminating. A pod without cards needs only a readable quota (l.mayUse).
+// (3) Usage grows only within quotas, also when Volcano's own action allocate runs (l.grewWithinQuota).
+// (4) A binding names the charged queue. When a session opens, its metrics equal the recount.
 func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 	allocation := allocate.New()
 	conf.EnabledActionMap = map[string]bool{allocation.Name(): true}
@@ -251,8 +257,8 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 // TestOnlyOtherBindingsAreReported: two schedulers that bind the same pods break quotas, so the plugin reports pods
 // that another one bound. The test draws sequences of Volcano's own steps, while another scheduler binds waiting pods.
 // The report has exactly the pods that this process saw waiting and later sees on a node where it has not placed them.
-// Pods that are gone are no longer in it. It names at most five. In its first two sessions, which take an hour each
-// here, a process reports nothing: bindings of the process before it may arrive late.
+// Pods that are gone are no longer in it. It names at most five. A process ignores bindings of pods that it saw waiting
+// only in its first two sessions: bindings of the process before it may arrive late. A session takes an hour here.
 func TestOnlyOtherBindingsAreReported(t *testing.T) {
 	conf.EnabledActionMap = map[string]bool{allocate.New().Name(): true}
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})

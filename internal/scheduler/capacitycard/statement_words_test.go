@@ -101,7 +101,7 @@ func TestWordsOfVolcanoAreRead(t *testing.T) {
 		return blocked.ReadStatedReason(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu)
 	}
 
-	check.Equal(t, "the pod has node n, and its gang lacks others", blocked.StatedReason{Node: "n"}, readOfPod(newGang(api.Allocated, "n")))
+	check.Equal(t, "Volcano chose node n, and waits for the pod's gang", blocked.StatedReason{Node: "n"}, readOfPod(newGang(api.Allocated, "n")))
 	check.Equal(t, "the pod awaits cards that are released", blocked.StatedReason{AwaitsRelease: true}, readOfPod(newGang(api.Pipelined, "n")))
 
 	job, task := newGang(api.Pending, "")

@@ -167,9 +167,15 @@ func (g *drawnTree) unusedBelow(placed map[string]int, queue string, s *scene) (
 	return n
 }
 
-// TestPodsOfRandomTreesAreWithinEachLimit draws trees of queues with jobs, and places their pods. No queue and no
-// ancestor uses more than its quota. Pods that may not be evicted use at most what each queue on their path deserves,
-// and unused guarantees stay free. Every pod that still fits all of that is placed.
+// TestPodsOfRandomTreesAreWithinEachLimit draws trees of queues with jobs, whose pods request one card each, and one
+// node. A session places the pods. drawnTree then sums the cards of each queue and all queues below it, naively.
+//
+// (1) The placed pods use at most the cards of the node, and in each queue at most its quota. In that quota stays free
+// what queues below are guaranteed and do not use. Protected pods, which may not be evicted, use at most what the queue
+// deserves.
+//
+// (2) Of each job that has waiting pods, one more pod would use more than (1) allows. Or it would take a card, of the
+// node or of a quota, that other queues are guaranteed.
 func TestPodsOfRandomTreesAreWithinEachLimit(t *testing.T) {
 	seed.Check(t, func(rt *rapid.T) {
 		g := drawTree(rt)

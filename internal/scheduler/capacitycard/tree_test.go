@@ -18,8 +18,8 @@ func newTreeScene(t testing.TB, text string, changes ...func(*corev1.Pod)) *scen
 	return newScene(t, text, changes...).withArguments(framework.Arguments{"queueHierarchy": "Tree", "cardUnlimitedCpuMemory": true})
 }
 
-// tenant is a tenant t with a quota of four cards A and two queues q and r below it, which deserve two each. Each may
-// use all four, so it may borrow two. Node a has 8 cards A, node b 8 cards B.
+// tenant is a tenant t with a quota of four cards A and a guarantee of two. The queues q and r below it deserve two each.
+// Each may use all four, so it may borrow two. Node a has 8 cards A, node b 8 cards B.
 const tenant = `node a model=A
 	node b model=B
 	queue t quota={"A":4} guarantee={"A":2}

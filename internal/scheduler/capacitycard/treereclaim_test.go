@@ -86,8 +86,8 @@ func TestQueueBorrowsNothingForFiveMinutesAfterReclaim(t *testing.T) {
 	}
 }
 
-// TestFlatQueueMayUseItsQuotaAfterReclaim: without a tree no queue borrows. So the queue gets all cards of its quota
-// of 8 although cards were just taken back from it.
+// TestFlatQueueMayUseItsQuotaAfterReclaim: without a tree no queue borrows. So all 4 pods start within the quota of 8,
+// although cards were just taken back from the queue.
 func TestFlatQueueMayUseItsQuotaAfterReclaim(t *testing.T) {
 	s := newScene(t, `node a model=A
 		queue q quota={"A":8}

@@ -46,7 +46,7 @@ func votesScene(b *testing.B, jobs int) *scene {
 }
 
 // BenchmarkVotes votes on 10,000 jobs that their queue has no quota for. Volcano asks about each of them
-// in every session. It fails if a vote costs more than it may, compared with one check of the quota.
+// in every session. It fails if a vote costs more than half of one check of the quota (mostOfCheck).
 func BenchmarkVotes(b *testing.B) {
 	const (
 		jobs   = 10_000

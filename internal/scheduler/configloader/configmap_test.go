@@ -44,10 +44,10 @@ func startAPIServer(t *testing.T) *rest.Config {
 	return server.Config()
 }
 
-// TestLoaderFollowsAConfigMapThroughItsLife: the loader watches one ConfigMap of a real API server, with the rights of the
-// scheduler. Until the ConfigMap has a valid text, the loader is not ready, and its status says why. From then on the last
-// valid text stays in force, in the private file that Volcano reads, whatever happens to the ConfigMap. The ConfigMap gets
-// an event when a text is loaded or rejected, when it has never been valid, and when it is deleted.
+// TestLoaderFollowsAConfigMapThroughItsLife: the loader watches one ConfigMap of a real API server. It may get, list and
+// watch only that one. Until the ConfigMap has a valid text, the loader is not ready, and its status says why. From then
+// on the last valid text stays in force, in the private file that Volcano reads, whatever happens to the ConfigMap. The
+// ConfigMap gets an event when a text is loaded or rejected, when it has never been valid, and when it is deleted.
 func TestLoaderFollowsAConfigMapThroughItsLife(t *testing.T) {
 	config := startAPIServer(t)
 	g := newPatientGomega(t)

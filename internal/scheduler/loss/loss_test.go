@@ -88,7 +88,8 @@ func naivePrice(pods []drawnPod, saved int, limits map[string]int) (whole int64,
 //
 // A running pod loses the hours since the last checkpoint, "saved" hours ago. A Kubernetes Job fails if more of its pods run
 // than it may lose: its backoffLimit, less the pods that ended before. If it fails, all hours of its running and succeeded
-// pods are lost. The test also compares how many evictions all Jobs survive, and the price of each pod alone.
+// pods are lost. The test also compares whether a Job fails, and how many evictions go before the first Job fails. The
+// price of a running pod alone is that of its hours since the checkpoint.
 func TestAPriceIsWhatIsLost(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		saved := rapid.IntRange(0, 6).Draw(t, "saved") // hours ago
@@ -116,7 +117,7 @@ func TestAPriceIsWhatIsLost(t *testing.T) {
 		price := PriceOf("ns", pods, hoursAgo(saved), now, known)
 		whole, left, fails := naivePrice(drawn, saved, limits)
 		check.Equal(t, "price of all pods", whole, price.Whole())
-		check.Equal(t, "evictions that all Jobs survive", left, price.EvictionsLeft)
+		check.Equal(t, "evictions before the first Job fails", left, price.EvictionsLeft)
 		check.Equal(t, "a Job fails", fails, price.Fails)
 		for i, d := range drawn {
 			single, _, _ := naivePrice([]drawnPod{d}, saved, nil)

@@ -71,11 +71,15 @@ func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 	return c, queues
 }
 
-// TestRunKeepsTheRulesOnRandomClusters: on a random cluster with new gangs, no queue uses more than its quota and no
-// node more than its cards. A new gang runs whole or not at all, and only pods of training queues are evicted. A new
-// job of one pod does not wait while a node and its queue have enough cards left. The exception is a queue in which
-// another gang waits, which reserves quota. The reason of such a pod that waits is NoQuota exactly if the quota of its
-// queue is 0.
+// TestRunKeepsTheRulesOnRandomClusters simulates random clusters with one to three new gangs until nothing changes any
+// more (IsSettled). Then it counts the cards in use (countState):
+//
+// (1) No queue uses more than its quota, and no node more than its cards (checkBounds).
+// (2) A new gang runs whole or not at all.
+// (3) Only pods of training queues are evicted.
+// (4) A new job of one pod that waits lacks cards on each node or in its quota (checkNothingFits). Its reason is NoQuota
+// exactly if the quota of its queue is 0. Jobs beside another waiting gang of their queue, which reserves quota, are not
+// checked.
 func TestRunKeepsTheRulesOnRandomClusters(t *testing.T) {
 	configuration := readShippedConfiguration(t)
 	seed.Check(t, func(t *rapid.T) {
