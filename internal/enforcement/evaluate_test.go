@@ -109,7 +109,8 @@ func newBypass(pod, queue string, count card.Count) Bypass {
 // TestEnforcedIsTrueOnlyIfProven: condition Enforced of the policy says whether quotas are proven to hold. The proof
 // is the heartbeat, a Lease that our scheduler renews after each session with the hash of its configuration. It must
 // be younger than 20 seconds (StaleAfter), by its own time and by its arrival. No other scheduler and no pod with
-// cards that bypassed ours may be known. A leader counts as another scheduler if it sends no heartbeat for 20 seconds.
+// cards that bypassed ours may be known. Reason StockScheduler is another scheduler in place of ours, SecondScheduler
+// one beside ours. A leader counts as another scheduler if it sends no heartbeat for 20 seconds.
 // wantNextCheck is the next time at which the answer can change without a new heartbeat. The leader's Lease expires
 // in 14 seconds, with setLeader in 10. The heartbeat is a second old, and is stale 20 seconds after its time or
 // arrival. A new configuration has 10 seconds to be loaded (configLoadTimeout).

@@ -26,7 +26,8 @@ func newFullReport() Report {
 }
 
 // TestReportIsWrittenToALease: the heartbeat is a Lease, so that the operator and users can read it with ordinary rights. Its
-// holder and its renewal are those of the report; the rest is in annotations. Leases have microseconds.
+// holder and its renewal are those of the report; the rest is in annotations. It is valid for 20 seconds (StaleAfter).
+// Leases have microseconds.
 func TestReportIsWrittenToALease(t *testing.T) {
 	want := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cardquota-scheduler", Annotations: map[string]string{

@@ -202,7 +202,7 @@ func TestConfigurationIsRenderedFromItsBase(t *testing.T) {
 			hash:          "x",
 			wantCondition: `False/BaseInvalid: ConfigMap volcano-system/scheduler, key conf: line 5: unknown plugin "gank": known are `,
 		},
-		"the base has Volcano's hierarchy of queues": {
+		"the base has Volcano's hierarchy of queues, and the policy says Flat": {
 			base:          newBase(strings.Replace(plainBase, "- name: gang", "- name: capacity\n    enableHierarchy: true", 1)),
 			from:          from,
 			hash:          "x",

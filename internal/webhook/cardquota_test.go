@@ -70,7 +70,7 @@ func TestDenyCountsWhatTheCacheDoesNotHaveYet(t *testing.T) {
 
 // TestRaisedParentCountsBeforeTheCacheHasIt: a user raises parent chat from 8 to 16 cards and then its child search.
 // Before the webhook refuses the child, it reads the parent from the API server, because the cache still has the old
-// one.
+// one. So search may have 16 cards, but not 17.
 func TestRaisedParentCountsBeforeTheCacheHasIt(t *testing.T) {
 	newTree := func(t *testing.T) *handlers { return newTreeHandlers(t, v1alpha1.QueueHierarchyTree) }
 	h := newHandlersWithLateCache(t, newTree, newTreeQuota("chat", "", 16))

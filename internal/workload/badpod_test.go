@@ -36,147 +36,147 @@ func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
 		wantMessages []string
 	}{
 		"a card name with a space": {
-			pod:          runningPod().GPUs(1).Card("H 200"),
+			pod:          waitingPod().GPUs(1).Card("H 200"),
 			wantMessages: []string{"must be a label value"},
 		},
 		"an empty card name": {
-			pod:          runningPod().GPUs(1).Annotation("volcano.sh/card.name", ""),
+			pod:          waitingPod().GPUs(1).Annotation("volcano.sh/card.name", ""),
 			wantMessages: []string{"card name is empty"},
 		},
 		"a card name in the form of card.request": {
-			pod:          runningPod().GPUs(1).Card(`{"H200":1}`),
+			pod:          waitingPod().GPUs(1).Card(`{"H200":1}`),
 			wantMessages: []string{"Pod annotation volcano.sh/card.name", "must be a label value"},
 		},
 		"a card and its own slice": {
-			pod:          runningPod().GPUs(1).Card("H200|H200/mig-1g.18gb-mixed"),
+			pod:          waitingPod().GPUs(1).Card("H200|H200/mig-1g.18gb-mixed"),
 			wantMessages: []string{"one resource request cannot mean either"},
 		},
 		"an annotation of 1 MiB": {
-			pod:          runningPod().GPUs(1).Card(strings.Repeat("H", 1<<20)),
+			pod:          waitingPod().GPUs(1).Card(strings.Repeat("H", 1<<20)),
 			wantMessages: []string{"is longer than 160 characters"},
 		},
 		"a card name with a space, and a resource that no node offers": {
-			pod:          runningPod().Requests("amd.com/gpu", "1").Card("MI 300X"),
+			pod:          waitingPod().Requests("amd.com/gpu", "1").Card("MI 300X"),
 			wantMessages: []string{`"MI 300X"`, "must be a label value"},
 		},
 
 		"names the card, requests a slice": {
-			pod:          runningPod().Requests(slice, "1").Card("H200"),
+			pod:          waitingPod().Requests(slice, "1").Card("H200"),
 			wantMessages: []string{"is requested as nvidia.com/gpu"},
 		},
 		"names 910B, requests an NVIDIA card": {
-			pod:          runningPod().GPUs(1).Card("910B"),
+			pod:          waitingPod().GPUs(1).Card("910B"),
 			wantMessages: []string{"is requested as huawei.com/Ascend910, but requests nvidia.com/gpu"},
 		},
 		"names a slice, requests the card": {
-			pod: runningPod().GPUs(1).Card("H200/mig-1g.18gb-mixed"),
+			pod: waitingPod().GPUs(1).Card("H200/mig-1g.18gb-mixed"),
 			wantMessages: []string{"names card <H200/mig-1g.18gb-mixed>, which is requested as nvidia.com/mig-1g.18gb, but requests " +
 				"nvidia.com/gpu"},
 		},
 		"names H200, requests an Ascend": {
-			pod:          runningPod().Requests(npu, "8").Card("H200"),
+			pod:          waitingPod().Requests(npu, "8").Card("H200"),
 			wantMessages: []string{"names card <H200>, which is requested as nvidia.com/gpu, but requests huawei.com/Ascend910"},
 		},
 		"names two cards, the second of another vendor": {
-			pod:          runningPod().GPUs(1).Card("B300|910B"),
+			pod:          waitingPod().GPUs(1).Card("B300|910B"),
 			wantMessages: []string{"names card <910B>, which is requested as huawei.com/Ascend910"},
 		},
 		"names H200, requests a card that no label names": {
-			pod:          runningPod().Requests(ppu, "1").Card("H200"),
+			pod:          waitingPod().Requests(ppu, "1").Card("H200"),
 			wantMessages: []string{"is requested as nvidia.com/gpu, but requests vendor.example/ppu"},
 		},
 		"names H200, requests nvidia.com/gpus": {
-			pod:          runningPod().Requests("nvidia.com/gpus", "1").Card("H200"),
+			pod:          waitingPod().Requests("nvidia.com/gpus", "1").Card("H200"),
 			wantMessages: []string{"names card <H200> but requests nvidia.com/gpus, which no node offers as a card"},
 		},
 		"names H200, requests nvidia.com/GPU": {
-			pod:          runningPod().Requests("nvidia.com/GPU", "1").Card("H200"),
+			pod:          waitingPod().Requests("nvidia.com/GPU", "1").Card("H200"),
 			wantMessages: []string{"requests nvidia.com/GPU, which no node offers as a card"},
 		},
 		"names H200, requests only a network device": {
-			pod:          runningPod().Requests("rdma/hca", "1").Card("H200"),
+			pod:          waitingPod().Requests("rdma/hca", "1").Card("H200"),
 			wantMessages: []string{"names card <H200> but requests rdma/hca, which no node offers as a card"},
 		},
 		"names a card, requests two resources that are cards on no node": {
-			pod:          runningPod().Requests("amd.com/gpu", "1").Requests("intel.com/gpu", "1").Card("MI300X"),
+			pod:          waitingPod().Requests("amd.com/gpu", "1").Requests("intel.com/gpu", "1").Card("MI300X"),
 			wantMessages: []string{"requests amd.com/gpu, intel.com/gpu, which no node offers as a card"},
 		},
 		"names two cards, requests a resource that is a card on no node": {
-			pod:          runningPod().Requests("amd.com/gpu", "1").Card("MI300X|MI250X"),
+			pod:          waitingPod().Requests("amd.com/gpu", "1").Card("MI300X|MI250X"),
 			wantMessages: []string{"names card <MI300X|MI250X> but requests amd.com/gpu"},
 		},
 		"requests a card that no label names": {
-			pod:          runningPod().Requests(ppu, "1"),
+			pod:          waitingPod().Requests(ppu, "1"),
 			wantMessages: []string{"requests vendor.example/ppu, but no node says which card that is", "<vendor>/<type>.product and .memory"},
 		},
 		"requests a card that no label names in an init container": {
-			pod:          runningPod().InitContainer(ppu, "1"),
+			pod:          waitingPod().InitContainer(ppu, "1"),
 			wantMessages: []string{"requests vendor.example/ppu, but no node says which card that is"},
 		},
 
 		"two containers with cards of two vendors": {
-			pod:          runningPod().GPUs(1).Container(npu, "1"),
+			pod:          waitingPod().GPUs(1).Container(npu, "1"),
 			wantMessages: []string{"requests two card resources, huawei.com/Ascend910 and nvidia.com/gpu"},
 		},
 		"an init container with a card of another vendor": {
-			pod:          runningPod().GPUs(1).InitContainer(npu, "1"),
+			pod:          waitingPod().GPUs(1).InitContainer(npu, "1"),
 			wantMessages: []string{"requests two card resources"},
 		},
 		"a sidecar with a slice": {
-			pod:          runningPod().GPUs(1).Sidecar(slice, "1").Card("H200"),
+			pod:          waitingPod().GPUs(1).Sidecar(slice, "1").Card("H200"),
 			wantMessages: []string{"requests two card resources, nvidia.com/gpu and nvidia.com/mig-1g.18gb", "a pod may request only one card resource"},
 		},
 		"three card resources": {
-			pod:          runningPod().GPUs(1).Requests(slice, "1").Requests(npu, "1"),
+			pod:          waitingPod().GPUs(1).Requests(slice, "1").Requests(npu, "1"),
 			wantMessages: []string{"requests two card resources, huawei.com/Ascend910 and nvidia.com/gpu"},
 		},
 		"a card that labels name, and one that none names": {
-			pod:          runningPod().GPUs(1).Requests(ppu, "1").Card("H200"),
+			pod:          waitingPod().GPUs(1).Requests(ppu, "1").Card("H200"),
 			wantMessages: []string{"requests two card resources, nvidia.com/gpu and vendor.example/ppu"},
 		},
 		"two card resources, and a card name with a space": {
-			pod:          runningPod().GPUs(1).Requests(npu, "1").Card("H 200"),
+			pod:          waitingPod().GPUs(1).Requests(npu, "1").Card("H 200"),
 			wantMessages: []string{"Pod annotation volcano.sh/card.name", "must be a label value"},
 		},
 
 		"1,000,001 cards": {
-			pod:          runningPod().GPUs(1000001),
+			pod:          waitingPod().GPUs(1000001),
 			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
 		"2^63-1 cards": {
-			pod:          runningPod().Requests(gpu, "9223372036854775807").Card("H200"),
+			pod:          waitingPod().Requests(gpu, "9223372036854775807").Card("H200"),
 			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
 		"1e30 cards": {
-			pod:          runningPod().Requests(gpu, "1e30"),
+			pod:          waitingPod().Requests(gpu, "1e30"),
 			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
 		"2^64-1 cards": {
-			pod:          runningPod().Requests(gpu, "18446744073709551615"),
+			pod:          waitingPod().Requests(gpu, "18446744073709551615"),
 			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
 		"two containers, whose sum is beyond 64 bits": {
-			pod:          runningPod().Requests(gpu, "9223372036854775807").Container(gpu, "9223372036854775807"),
+			pod:          waitingPod().Requests(gpu, "9223372036854775807").Container(gpu, "9223372036854775807"),
 			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
 		"a sidecar whose sum is beyond 64 bits": {
-			pod:          runningPod().Requests(gpu, "9223372036854775807").Sidecar(gpu, "1"),
+			pod:          waitingPod().Requests(gpu, "9223372036854775807").Sidecar(gpu, "1"),
 			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
 		"2 million cards in an init container": {
-			pod:          runningPod().GPUs(1).InitContainer(gpu, "2M"),
+			pod:          waitingPod().GPUs(1).InitContainer(gpu, "2M"),
 			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
 		"80Gi of cards": {
-			pod:          runningPod().Requests(gpu, "80Gi"),
+			pod:          waitingPod().Requests(gpu, "80Gi"),
 			wantMessages: []string{"requests more than 1000000 of nvidia.com/gpu"},
 		},
 		"1e30 of a resource that no node offers": {
-			pod:          runningPod().Requests("amd.com/gpu", "1e30").Card("MI300X"),
+			pod:          waitingPod().Requests("amd.com/gpu", "1e30").Card("MI300X"),
 			wantMessages: []string{"requests amd.com/gpu, which no node offers as a card"},
 		},
 		"1e30 of a card that no label names": {
-			pod:          runningPod().Requests(ppu, "1e30"),
+			pod:          waitingPod().Requests(ppu, "1e30"),
 			wantMessages: []string{"requests more than 1000000 of vendor.example/ppu"},
 		},
 	}) {
@@ -191,7 +191,7 @@ func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
 // TestRequestRefusalFitsIntoEvent: the pod requests 40 resources with long names that are cards on no node, and names
 // as many alternatives as it may. The refusal still fits an event, with room for what the scheduler adds.
 func TestRequestRefusalFitsIntoEvent(t *testing.T) {
-	many := runningPod()
+	many := waitingPod()
 	for i := range 40 {
 		many.Requests(corev1.ResourceName("example.com/"+strings.Repeat("r", 50)+string(rune('a'+i%26))+string(rune('a'+i/26))), "1")
 	}
@@ -217,26 +217,26 @@ func TestRequestForReadsOddQuantities(t *testing.T) {
 		wantMilliCPU int64
 		wantMemory   int64
 	}{
-		"500m cards":                           {pod: runningPod().Requests(gpu, "500m"), wantCards: 1},
-		"1.5 cards":                            {pod: runningPod().Requests(gpu, "1.5"), wantCards: 2},
-		"0 cards":                              {pod: runningPod().Requests(gpu, "0")},
-		"-8 cards":                             {pod: runningPod().Requests(gpu, "-8")},
-		"1k cards":                             {pod: runningPod().Requests(gpu, "1k"), wantCards: 1000},
-		"a million cards":                      {pod: runningPod().Requests(gpu, "1000000"), wantCards: card.MaxCount},
-		"1e30 cards":                           {pod: runningPod().Requests(gpu, "1e30"), wantCards: card.MaxCount + 1},
-		"500m cards in each of two containers": {pod: runningPod().Requests(gpu, "500m").Container(gpu, "500m"), wantCards: 1},
-		"-1 cards beside a container of 3":     {pod: runningPod().GPUs(-1).Container(gpu, "3"), wantCards: 2},
-		"only a card name":                     {pod: runningPod().Card("H200")},
-		"only a wrong card name, and 1 CPU":    {pod: runningPod().Card("H 200").CPU("1"), wantMilliCPU: 1000},
-		"2^63-1 CPU":                           {pod: runningPod().CPU("9223372036854775807"), wantMilliCPU: most},
-		"1e30 CPU":                             {pod: runningPod().CPU("1e30"), wantMilliCPU: most},
-		"a millionth of a CPU":                 {pod: runningPod().CPU("1u"), wantMilliCPU: 1},
-		"-1 CPU":                               {pod: runningPod().CPU("-1")},
-		"1e30 of memory":                       {pod: runningPod().Memory("1e30"), wantMemory: most},
-		"1.5 bytes of memory":                  {pod: runningPod().Memory("1500m"), wantMemory: 2},
-		"12 Ti of memory":                      {pod: runningPod().Memory("12Ti"), wantMemory: 12 << 40},
+		"500m cards":                           {pod: waitingPod().Requests(gpu, "500m"), wantCards: 1},
+		"1.5 cards":                            {pod: waitingPod().Requests(gpu, "1.5"), wantCards: 2},
+		"0 cards":                              {pod: waitingPod().Requests(gpu, "0")},
+		"-8 cards":                             {pod: waitingPod().Requests(gpu, "-8")},
+		"1k cards":                             {pod: waitingPod().Requests(gpu, "1k"), wantCards: 1000},
+		"a million cards":                      {pod: waitingPod().Requests(gpu, "1000000"), wantCards: card.MaxCount},
+		"1e30 cards":                           {pod: waitingPod().Requests(gpu, "1e30"), wantCards: card.MaxCount + 1},
+		"500m cards in each of two containers": {pod: waitingPod().Requests(gpu, "500m").Container(gpu, "500m"), wantCards: 1},
+		"-1 cards beside a container of 3":     {pod: waitingPod().GPUs(-1).Container(gpu, "3"), wantCards: 2},
+		"only a card name":                     {pod: waitingPod().Card("H200")},
+		"only a wrong card name, and 1 CPU":    {pod: waitingPod().Card("H 200").CPU("1"), wantMilliCPU: 1000},
+		"2^63-1 CPU":                           {pod: waitingPod().CPU("9223372036854775807"), wantMilliCPU: most},
+		"1e30 CPU":                             {pod: waitingPod().CPU("1e30"), wantMilliCPU: most},
+		"a millionth of a CPU":                 {pod: waitingPod().CPU("1u"), wantMilliCPU: 1},
+		"-1 CPU":                               {pod: waitingPod().CPU("-1")},
+		"1e30 of memory":                       {pod: waitingPod().Memory("1e30"), wantMemory: most},
+		"1.5 bytes of memory":                  {pod: waitingPod().Memory("1500m"), wantMemory: 2},
+		"12 Ti of memory":                      {pod: waitingPod().Memory("12Ti"), wantMemory: 12 << 40},
 		"2^63-1 of memory in each of two containers": {
-			pod:        runningPod().Memory("9223372036854775807").Container("memory", "9223372036854775807"),
+			pod:        waitingPod().Memory("9223372036854775807").Container("memory", "9223372036854775807"),
 			wantMemory: most,
 		},
 	}) {

@@ -52,7 +52,8 @@ func batchPod(uid string, changes ...func(*corev1.Pod)) *corev1.Pod {
 // Job controller has counted are in the status. Those that it counts later are listed there as uncounted, or are pods
 // that end and still have its finalizer. A podFailurePolicy may ignore evictions, count them, or fail the Job. Its
 // first rule that fits an eviction decides: by condition DisruptionTarget, or by exit code 143 or 137, each of which
-// is enough. All evictions are left where they are ignored. The number of a row is how many are left.
+// is enough. All evictions are left where they are ignored. With a limit for each index, none are left once a running
+// pod's index has reached it: that pod may be the next. The number of a row is how many are left.
 // CompactFailurePolicy, which saves memory, keeps the one rule that decides, and must leave the same number.
 func TestEvictionsThatAJobSurvives(t *testing.T) {
 	const (

@@ -23,7 +23,7 @@ import (
 // such quantities, which has nothing to do with cards.
 var hugeExponent = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
 
-// fuzzedQuantity reads a quantity; it is false for a text that is none.
+// parseQuantity reads a quantity; it is false for a text that is none.
 func parseQuantity(text string) (resource.Quantity, bool) {
 	if hugeExponent.MatchString(text) {
 		return resource.Quantity{}, false
@@ -53,7 +53,8 @@ func roundedUp(value *big.Rat) *big.Int {
 // FuzzRequestFor: whatever a pod requests, the number of its cards is exact, rounded up to whole cards. More than a
 // million count as a million and one. A pod that requests cards may use at least one name, or is refused with a
 // message that fits an event. CPU and memory are between 0 and 2^53. Two containers request the amounts first and
-// second of GPUs. The parameter shape makes the second an ordinary one, a sidecar or an init container.
+// second of GPUs. The parameter shape makes the second an ordinary one, a sidecar or an init container, and may add 1
+// of another resource. The pod has annotation card.name if named is set. The same pod is always read in the same way.
 func FuzzRequestFor(f *testing.F) {
 	f.Add("H200|4090", true, "1", "0", uint8(0))
 	f.Add("H200/mig-1g.18gb-mixed", true, "500m", "1.5", uint8(4))
@@ -120,7 +121,7 @@ func newFuzzedPod(annotation string, named bool, first, second string, shape uin
 		return nil, 0, false
 	}
 
-	built := runningPod().Requests(gpu, first).Requests("cpu", first).Requests("memory", second)
+	built := waitingPod().Requests(gpu, first).Requests("cpu", first).Requests("memory", second)
 	if named {
 		built.Annotation("volcano.sh/card.name", annotation)
 	}
@@ -161,7 +162,8 @@ func larger(a, b *big.Rat) *big.Rat {
 
 // FuzzRulesOf: a Queue is refused exactly when it is not open or its quota is not valid. Its limits are the numbers
 // of exact arithmetic, and never below zero. One with an invalid quota allows nothing. A Queue with the annotation of
-// a quota is managed. ignore means that the policy ignores all other Queues.
+// a quota is managed. In another one a capability of 0 or less is no limit (limitOf). ignore means that the policy
+// ignores all Queues that are not managed.
 func FuzzRulesOf(f *testing.F) {
 	f.Add(`{"H200":8}`, true, "4", "4Gi", false, uint8(0))
 	f.Add(`{"H200":8,"H200":4}`, true, "1u", "1500m", true, uint8(0))

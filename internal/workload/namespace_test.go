@@ -105,7 +105,7 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 		},
 		"team does not exist, and the namespace is not known: waits": {
 			selector: `{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}`,
-			want:     "Namespace <chat-1> is not known yet",
+			want:     "Namespace <chat-1> is not known yet, and queue <q> is only for certain namespaces: wait, or name another queue",
 		},
 	}) {
 		q := newQueue(`{"H200":8}`, withNamespaceSelector(tc.selector))
@@ -121,7 +121,8 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 		if got := CheckNamespace("q", selector, "chat-1", namespace); tc.want == "" {
 			check.Equal(t, "refusal", nil, got)
 		} else {
-			expectRefusal(t, got, ReasonNamespaceNotAllowed, tc.want)
+			expectRefusal(t, got, ReasonNamespaceNotAllowed)
+			check.Equal(t, "the whole message", tc.want, got.Message)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// least makes minResources from names and quantities in turn.
+// minResources makes a list from names and quantities in turn.
 func minResources(pairs ...string) *corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -313,8 +313,9 @@ func TestAnInvalidCardRequestIsRefused(t *testing.T) {
 	}
 }
 
-// TestPodGroupRequestEqualsExactFractions: for random card.request and minResources, the request equals the rule
-// worked out in exact fractions, one card request after the other.
+// TestPodGroupRequestEqualsExactFractions: card.request and minResources are random. The request equals the rule of
+// TestAPodGroupRequestsTheLargerOfTotalAndMinimum, which the test computes in exact fractions. The count of each entry
+// of card.request is the larger of two: what it says, and its part of minResources. What no entry names is any card.
 func TestPodGroupRequestEqualsExactFractions(t *testing.T) {
 	// The resource of each request, and the cards of each resource in the cluster.
 	resources := map[string]string{

@@ -40,7 +40,7 @@ func withCapability(name corev1.ResourceName, quantity string) func(*v1beta1.Que
 
 func withoutQuota(q *v1beta1.Queue) { q.Annotations = nil }
 
-// capability sets all that a queue may use, nil for nothing.
+// withCapabilities sets all CPU and memory that a queue may use, nil for nothing.
 func withCapabilities(list corev1.ResourceList) func(*v1beta1.Queue) {
 	return func(q *v1beta1.Queue) { q.Spec.Capability = list }
 }

@@ -19,7 +19,8 @@ import (
 // PodGroup, or wrote the record charged-queue. Otherwise any tenant could fill the quota of another one. A resource
 // that is a card on no node counts only with that record of our scheduler, or as the card of the last charge. The pod
 // runs on node h200, which has H200. It requests 1 GPU, or 1000 evil.example/x and names H200 (podWithUnknownCard). A
-// row says "our scheduler" if that bound the pod (ours); last is the charge before.
+// row says "our scheduler" if that bound the pod (ours); last is the charge before. The observer, a second
+// implementation of the rules from the documents alone, agrees with each row.
 func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 	podWithUnknownCard := func(namespace string) *builder.PodBuilder {
 		return runningPodIn(namespace).Requests("evil.example/x", "1000").Card("H200")

@@ -65,6 +65,9 @@ func runningPodIn(namespace string) *builder.PodBuilder {
 	return builder.Pod(namespace, "pod").Running("h200")
 }
 
+// waitingPod has no node.
+func waitingPod() *builder.PodBuilder { return builder.Pod("lab", "pod") }
+
 func newPodGroup(queue string) *v1beta1.PodGroup {
 	return builder.PodGroup("lab", "group").Queue(queue).Obj()
 }
@@ -320,11 +323,11 @@ func TestRequestForReadsWaitingPods(t *testing.T) {
 		pod  *builder.PodBuilder
 		want []card.Name
 	}{
-		"names one card":                             {runningPod().GPUs(1).Card("H200"), []card.Name{"H200"}},
-		"names two cards: in its order":              {runningPod().GPUs(1).Card("H200|4090"), []card.Name{"H200", "4090"}},
-		"names none: each card of nvidia.com/gpu":    {runningPod().GPUs(1), []card.Name{"4090", "H200"}},
-		"names a card that no node has: it may come": {runningPod().GPUs(1).Card("B300"), []card.Name{"B300"}},
-		"requests no cards":                          {runningPod().CPU("1"), nil},
+		"names one card":                             {waitingPod().GPUs(1).Card("H200"), []card.Name{"H200"}},
+		"names two cards: in its order":              {waitingPod().GPUs(1).Card("H200|4090"), []card.Name{"H200", "4090"}},
+		"names none: each card of nvidia.com/gpu":    {waitingPod().GPUs(1), []card.Name{"4090", "H200"}},
+		"names a card that no node has: it may come": {waitingPod().GPUs(1).Card("B300"), []card.Name{"B300"}},
+		"requests no cards":                          {waitingPod().CPU("1"), nil},
 	}) {
 		pod := tc.pod.Obj()
 		got := requestFor(pod)

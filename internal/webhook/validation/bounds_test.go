@@ -53,8 +53,9 @@ func TestTruncatedErrorsAreStillCompared(t *testing.T) {
 }
 
 // TestJobsWithMoreThan256TasksAreRefused: the webhook must answer in time, so it validates at most 256 pod templates of a
-// workload (MaxTemplates). The rest could request anything, so a job with more of them is refused in one sentence. It gets
-// only a warning if it had too many before, or if no ServiceTypePolicy exists. A CronJob is cut to 256 templates, too.
+// workload (MaxTemplates). The rest could request anything, so a job with more of them is refused in one sentence, also
+// where it has a total of cards. It gets only a warning if it had too many before, or if no ServiceTypePolicy exists. An
+// owner, which lifts other refusals, does not lift this one. A CronJob is cut to 256 templates, too.
 func TestJobsWithMoreThan256TasksAreRefused(t *testing.T) {
 	newJobOfTasks := func(n int, change func(*vcbatch.Job)) Workload {
 		tasks := make([]vcbatch.TaskSpec, n)

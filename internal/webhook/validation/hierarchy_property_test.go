@@ -95,8 +95,9 @@ func isRightlyRefused(result Result, all quotas) bool {
 // TestAdmittedTreesAreSound: the webhook and the operator must agree on what is wrong in a tree of CardQuotas. Random
 // CardQuotas are created one by one, in any order. In the tree of those that the webhook accepts, the operator finds
 // nothing wrong but missing parents. Where the webhook refuses one, the operator finds a fault, or a parent is
-// missing. Or a card has no deserved, which only the webhook requires. Then one CardQuota changes at random. The
-// webhook refuses the change, or warns of each other CardQuota in which the operator then finds a fault (checkEdit).
+// missing. Or a card has no deserved, which only the webhook requires. Then one CardQuota changes at random. A refusal
+// needs the same reasons. If the webhook accepts the change, the operator finds nothing wrong with this CardQuota but a
+// missing parent. The webhook then warns of each other CardQuota in which the operator finds a fault (checkEdit).
 func TestAdmittedTreesAreSound(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var all quotas
@@ -116,8 +117,7 @@ func TestAdmittedTreesAreSound(t *testing.T) {
 	})
 }
 
-// checkEdit edits one CardQuota of a sound tree. What it makes wrong is refused, or said in a warning
-// that names each CardQuota below whose numbers are cut.
+// checkEdit edits one CardQuota of a sound tree at random, and checks the refusal or the warnings.
 func checkEdit(t *rapid.T, all quotas) {
 	if len(all) == 0 {
 		return

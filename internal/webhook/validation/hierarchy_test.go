@@ -305,7 +305,7 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			all:    quotas{newChat(), newSearch()},
 			queues: newQueueWithPods("chat", "3"),
 		},
-		"the largest priority without another service type above": {
+		"priority 9999 of type training with 20,000, below type inference with 80,000": {
 			quota: newTreeQuota("a", "", "training", []string{h200 + " 8"}, withPriority(9999)),
 		},
 		"no namespace has the labels of both child and parent": {
@@ -497,9 +497,9 @@ func TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat(t *testing.T) {
 }
 
 // TestPriorityOfACardQuotaStaysBelowTheNextServiceType: the priority of a queue is that of its service type plus that
-// of its CardQuota. Type low has priority 100 and type high 105. So a CardQuota of type low may write at most 4: with
-// 5 its queue would be among those of the next type. A change is refused only if it makes that worse. The cards of
-// all rows are 2 H200.
+// of its CardQuota. Type low has priority 100, type high 105, and the built-in type training 20,000. So a CardQuota of
+// type low may write at most 4: with 5 its queue would be among those of the next type. A change is refused only if it
+// makes that worse. The cards of all rows are 2 H200.
 func TestPriorityOfACardQuotaStaysBelowTheNextServiceType(t *testing.T) {
 	policy := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "low", Priority: 100}, {Name: "high", Priority: 105}}}}
 	low := func(changes ...change) *v1alpha1.CardQuota {
@@ -525,7 +525,7 @@ func TestPriorityOfACardQuotaStaysBelowTheNextServiceType(t *testing.T) {
 			before:      low(withPriority(6)),
 			wantRefusal: "spec.priority",
 		},
-		"a priority of type high, with no type above": {quota: newTreeQuota("a", "", "high", []string{h200 + " 2"}, withPriority(9999))},
+		"priority 9999 of type high, 105 + 9999": {quota: newTreeQuota("a", "", "high", []string{h200 + " 2"}, withPriority(9999))},
 	}) {
 		checkAnswer(t, ValidateCardQuota(tc.quota, tc.before, CardQuotaInput{Policy: policy, Healthy: map[card.Name]card.Count{h200: 16}}), tc.wantRefusal, tc.wantWarning)
 	}

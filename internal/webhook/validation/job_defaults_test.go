@@ -55,9 +55,9 @@ func withRules(rules ...batchv1.PodFailurePolicyRule) func(*batchv1.Job) {
 
 // TestJobsWithCardsGetARuleForEvictions: Kubernetes counts each evicted pod of a Job as failed, and ends the Job when
 // more than backoffLimit have failed. With jobEvictionPolicy IgnoreEvictions the webhook adds a rule to the
-// podFailurePolicy of Jobs with cards: evicted pods do not count. It adds none to a Job that has a rule for evicted
-// pods. The validating webhook warns of a Job that arrives without the rule, here as if the other webhook had not
-// added it. It warns at the creation only, and neither for a Job of a controller nor without a ServiceTypePolicy.
+// podFailurePolicy of Jobs with cards: evicted pods do not count. It adds none to a Job of another scheduler, or with a
+// rule for evicted pods. The validating webhook warns of a Job that arrives without the rule, here as if the other webhook
+// had not added it. It warns at the creation only, and neither for a Job of a controller nor without a ServiceTypePolicy.
 // Each Job has 4 NVIDIA-H200 and backoffLimit 6 unless a row changes it.
 func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 	const help = "write first in podFailurePolicy.rules: {action: Ignore"
@@ -286,8 +286,8 @@ func TestApplyingTheFileAgainKeepsTheEvictionRule(t *testing.T) {
 }
 
 // TestTheUsersFileCanAlwaysBeAppliedAgain: whatever rules a user's file has, it can be applied to the Job that the webhook
-// completed. The completed Job is valid, its evicted pods do not count, and it is never completed twice. Rules and
-// restart policy are random.
+// completed (addEvictionRule). Kubernetes allows the completed Job: it has at most 20 rules and restartPolicy Never. Its
+// evicted pods do not count, and no Job is completed twice. Rules and restart policy of the file are random.
 func TestTheUsersFileCanAlwaysBeAppliedAgain(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		file := newJob()
@@ -309,6 +309,7 @@ func TestTheUsersFileCanAlwaysBeAppliedAgain(t *testing.T) {
 			check.That(t, MustKeepEvictionRule(file, stored), "the file is refused")
 			check.That(t, workload.FailureLimitFor(stored).IgnoresEvictions, "evictions of the completed Job count")
 			check.That(t, len(stored.Spec.PodFailurePolicy.Rules) <= 20, "Kubernetes refuses %d rules", len(stored.Spec.PodFailurePolicy.Rules))
+			check.Equal(t, "restartPolicy of a completed Job", corev1.RestartPolicyNever, stored.Spec.Template.Spec.RestartPolicy)
 		}
 
 		check.That(t, !JobNeedsEvictionRule(stored, newInput(setJobIgnoreEvictions)), "the webhook would complete the stored Job again")

@@ -12,15 +12,17 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// policyWarnings are the warnings of a change of the policy from one spec to another, with a base
-// that is not known.
-func policyWarnings(before, after *v1alpha1.ServiceTypePolicySpec, quotas ...*v1alpha1.CardQuota) []string {
+// policyWarnings returns the warnings of a change of the policy from one spec to another, and checks that nothing is
+// refused. The base is not known.
+func policyWarnings(t *testing.T, before, after *v1alpha1.ServiceTypePolicySpec, quotas ...*v1alpha1.CardQuota) []string {
 	object := &v1alpha1.ServiceTypePolicy{Spec: *after}
 	old := (*v1alpha1.ServiceTypePolicy)(nil)
 	if before != nil {
 		old = &v1alpha1.ServiceTypePolicy{Spec: *before}
 	}
-	return ValidateServiceTypePolicy(object, old, PolicyInput{Quotas: quotas, BaseUnknown: true}).Warnings
+	result := ValidateServiceTypePolicy(object, old, PolicyInput{Quotas: quotas, BaseUnknown: true})
+	check.Must(t, len(result.Errors) == 0, "refused: %v", result.Errors)
+	return result.Warnings
 }
 
 // newQuotaInTree returns a CardQuota with a parent, "" for none, and one card.
@@ -118,7 +120,7 @@ func TestChangeOfTheHierarchyWarnsOfCardQuotas(t *testing.T) {
 			want: []string{"7 CardQuotas name a parent: a (parent top), b (parent top), c (parent top), d (parent top), e (parent top) and 2 more; " + under},
 		},
 	}) {
-		got := policyWarnings(tc.before, tc.after, tc.quotas...)
+		got := policyWarnings(t, tc.before, tc.after, tc.quotas...)
 		check.Must(t, len(got) == len(tc.want), "%d warnings, want %d: %q", len(got), len(tc.want), got)
 		for i, want := range tc.want {
 			check.That(t, strings.HasPrefix(got[i], "spec.queueHierarchy: "+want), "warns\n%s, want\n%s", got[i], want)
@@ -190,6 +192,6 @@ func TestPolicyWarnsOfPrioritiesThatReachTheNextType(t *testing.T) {
 			want:   "1 CardQuotas have a service type that this policy does not define: a (batch)",
 		},
 	}) {
-		checkOnlyText(t, "warnings", policyWarnings(&v1alpha1.ServiceTypePolicySpec{}, tc.after, tc.quotas...), tc.want)
+		checkOnlyText(t, "warnings", policyWarnings(t, &v1alpha1.ServiceTypePolicySpec{}, tc.after, tc.quotas...), tc.want)
 	}
 }

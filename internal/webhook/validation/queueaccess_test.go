@@ -233,8 +233,8 @@ func TestWorkloadsOfANamespaceThatIsNoLongerSelected(t *testing.T) {
 	checkOnlyText(t, "refusals", texts(moved.Errors), "Namespace <chat> may not use queue <training>")
 }
 
-// TestARefusalDisclosesNothingOfAnotherTenantsQueue: with a dry run any user can ask the webhook about any queue. For a
-// queue that does not select the user's namespace the answer says only this. It has nothing of the queue's quota of 12,
+// TestARefusalDisclosesNothingOfAnotherTenantsQueue: with a dry run any user can ask the webhook about any queue. Queue
+// theirs does not select the user's namespace. The answer is one text. It has nothing of the queue's quota of 12,
 // service type, selector, parent, stop policy or hold message. The kinds of objects and the states of the webhook vary.
 func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 	const secrets = `{"matchLabels":{"team":"secret-team"}}`

@@ -16,7 +16,8 @@ const stopPolicy = v1alpha1.AnnotationStopPolicy
 
 // findTreeQueue returns a queue of a tree. "tenant" is under root with a quota of 4 H200, for namespaces of team chat. Below
 // it are "open", which inherits its quota, "drained" with a stop policy, and "only-parent". "below-drained" is below
-// drained. "orphan" has no parent, a and b are each other's parents, and deep1, deep2 … are a chain. Their quota is 8.
+// drained. The parent of "orphan" does not exist, a and b are each other's parents, and deep1, deep2 … are a chain. The
+// quota is 8 of all but tenant and open.
 func findTreeQueue(name string) *v1beta1.Queue {
 	const (
 		deserved = v1alpha1.AnnotationCardDeserved

@@ -136,18 +136,13 @@ func TestServiceTypePolicyIsValidated(t *testing.T) {
 			s.NodeOrderWeightPercent = 4
 		}), base: validBase},
 		"the ConfigMaps cannot be read": {policy: newPolicy(), isBaseUnknown: true},
-		"the base ConfigMap is gone": {
+		"the base ConfigMap is gone, and the rendered ConfigMap stays": {
 			policy:            rendered,
 			renderedConfigMap: newRenderedFrom("ConfigMap a/b, key c"),
-			wantWarning:       "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap",
-		},
-		"the base is gone: the rendered configuration stays": {
-			policy:            rendered,
-			renderedConfigMap: newRenderedFrom("ConfigMap a/b, key c"),
-			wantWarning:       "; what was rendered last stays",
+			wantWarning:       "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap…; what was rendered last stays",
 		},
 		"the base and the rendered ConfigMap are gone": {policy: rendered, wantWarning: "; there is no rendered configuration"},
-		"rendered from Volcano's default, and the policy changes": {
+		"no base, and the policy was rendered from Volcano's default": {
 			policy:            rendered,
 			renderedConfigMap: newRenderedFrom("Volcano's built-in default"),
 			wantWarning:       "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap",
@@ -163,19 +158,14 @@ func TestServiceTypePolicyIsValidated(t *testing.T) {
 			wantWarning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: plugin capacity has enableHierarchy: true, and with queueHierarchy: Flat the CPU and memory limits of parent queues would no longer hold. Set queueHierarchy: Tree in the policy",
 		},
 		"the base has Volcano's hierarchy, the policy says Tree": {policy: newPolicy(setTree), base: hierarchicalBase},
-		"an invalid base, and no rendered configuration": {
-			policy:      newPolicy(),
-			base:        newBase("actions: ["),
-			wantWarning: "; there is no rendered configuration",
-		},
-		"there is no base ConfigMap": {
+		"a new policy, and there is no base ConfigMap": {
 			policy:      newPolicy(),
 			wantWarning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/volcano-scheduler-configmap",
 		},
-		"a base that is not YAML": {
+		"a base that is not YAML, and no rendered ConfigMap": {
 			policy:      newPolicy(),
 			base:        newBase("actions: ["),
-			wantWarning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: the text is not YAML",
+			wantWarning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: the text is not YAML…; there is no rendered configuration",
 		},
 	}) {
 		checkAnswer(t, ValidateServiceTypePolicy(tc.policy, tc.before, PolicyInput{Quotas: tc.quotas, Base: tc.base, Rendered: tc.renderedConfigMap, BaseUnknown: tc.isBaseUnknown, Volcano: "volcano-system"}), tc.wantRefusal, tc.wantWarning)

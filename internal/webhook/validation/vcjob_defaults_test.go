@@ -136,6 +136,7 @@ func TestVCJobsGetDefaultsForEvictions(t *testing.T) {
 		check.Must(t, reflect.DeepEqual(got, tc.want), "defaults %+v, want %+v", got, tc.want)
 		check.Equal(t, "the defaults are empty", reflect.DeepEqual(tc.want, none), got.IsEmpty())
 
+		// as the scheduler reads the job with the added policy: all its pods start again
 		tc.job.Spec.Policies = append(tc.job.Spec.Policies, got.Policies...)
 		habit := workload.EvictionPolicyFor(tc.job)
 		check.That(t, len(got.Policies) == 0 || (!habit.Terminates && habit.Inelastic), "the completed job %+v does not start again as a whole", habit)

@@ -10,9 +10,10 @@ import (
 )
 
 // TestNothingIsRefusedBeforeThePolicySaysSo: workloads that ran before the installation of Cardquota must still be
-// created until an administrator writes a policy that refuses. Until then, and with schedulerBypassPolicy Warn, the
-// webhook only warns of the two invalid pods here. One is in a queue with a broken selector, the other requests cards
-// and slices.
+// created until an administrator writes a policy. So without a policy the webhook only warns of invalid pods. With a
+// policy it refuses them. schedulerBypassPolicy says what happens to pods of other schedulers: Deny, Warn or Allow. Warn
+// has a second meaning: then the webhook only warns of everything. Allow tolerates no invalid pod. There are two such
+// pods: one is in queue broken, whose selector cannot be read, the other requests cards and slices.
 func TestNothingIsRefusedBeforeThePolicySaysSo(t *testing.T) {
 	mode := func(mode v1alpha1.SchedulerBypassPolicy) *v1alpha1.ServiceTypePolicy {
 		return &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: mode}}}
@@ -22,10 +23,10 @@ func TestNothingIsRefusedBeforeThePolicySaysSo(t *testing.T) {
 		policy  *v1alpha1.ServiceTypePolicy
 		refused bool
 	}{
-		"no ServiceTypePolicy":       {nil, false},
-		"schedulerBypassPolicy Warn": {mode(v1alpha1.SchedulerBypassWarn), false},
-		"schedulerBypassPolicy Deny": {mode(v1alpha1.SchedulerBypassDeny), true},
-		"schedulerBypassPolicy Allow, which is about other schedulers only": {mode(v1alpha1.SchedulerBypassAllow), true},
+		"no ServiceTypePolicy":                 {nil, false},
+		"schedulerBypassPolicy Warn":           {mode(v1alpha1.SchedulerBypassWarn), false},
+		"schedulerBypassPolicy Deny: refused":  {mode(v1alpha1.SchedulerBypassDeny), true},
+		"schedulerBypassPolicy Allow: refused": {mode(v1alpha1.SchedulerBypassAllow), true},
 	}) {
 		input := newInput(func(w *WorkloadInput) { w.Policy = tc.policy })
 		for _, wrong := range []*Workload{
