@@ -20,7 +20,8 @@ import (
 
 // TestUsualWorkloadsAreNotTooLarge: what an object takes in memory depends on its parts, the objects, lists and nulls of its
 // JSON. An empty task has two bytes and takes 700. So the webhook counts parts, up to 80,000. A job of a hundred tasks
-// with three containers of thirty variables has fewer. Braces in texts count too: an annotation may have 20,000 of them.
+// with three containers of thirty variables has fewer. Braces in texts count too: an annotation may have 20,000 of them,
+// but not 90,000.
 func TestUsualWorkloadsAreNotTooLarge(t *testing.T) {
 	repeat := func(part string, n int) string { return strings.TrimSuffix(strings.Repeat(part+",", n), ",") }
 	variables := repeat(`{"name":"A","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}`, 30)
@@ -34,6 +35,10 @@ func TestUsualWorkloadsAreNotTooLarge(t *testing.T) {
 		"a hundred usual tasks": {`{"spec":{"tasks":[` + repeat(task, 100) + `]}}`, false},
 		"an annotation of 239 KiB with 20,000 braces; Kubernetes allows 256 KiB": {
 			text: `{"metadata":{"annotations":{"a":"` + repeat("{}", 20_000) + strings.Repeat("x", 200<<10) + `"}}}`,
+		},
+		"an annotation of 90,000 braces": {
+			text:       `{"metadata":{"annotations":{"a":"` + strings.Repeat("{", 90_000) + `"}}}`,
+			isTooLarge: true,
 		},
 		"100,000 empty tasks": {`{"spec":{"tasks":[` + repeat(`{}`, 100_000) + `]}}`, true},
 		"100,000 null tasks":  {`{"spec":{"tasks":[` + repeat(`null`, 100_000) + `]}}`, true},

@@ -35,18 +35,19 @@ func podOf(namespace string, spec corev1.PodSpec) *corev1.Pod {
 // uncharged. With a ServiceTypePolicy the API server refuses such pods by an admission policy, which needs no
 // running operator. Exempt are kubelets' static pods and one service account, search/validator, but no administrator
 // (w). A pod with cards has at most 512 containers. A pod may also not carry a record of the queue that was charged,
-// which only our scheduler writes when it places the pod. A copy of a pod for our scheduler, without a node, may.
+// which only our scheduler writes when it places the pod. A copy of a pod for our scheduler, without a node, may. The
+// admission policies go with the ServiceTypePolicy.
 func bypassTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	tenant := w.tenantClient(t, "chat")
-	past := podOf("chat", podSpecWith("default-scheduler", gpu, 2))
+	bypassing := podOf("chat", podSpecWith("default-scheduler", gpu, 2))
 
-	g.Expect(dryRun(t, tenant, past)).To(gomega.Succeed(), "without a policy nothing is guarded")
+	g.Expect(dryRun(t, tenant, bypassing)).To(gomega.Succeed(), "without a policy nothing is guarded")
 	policy := w.applyPolicy(t, v1alpha1.Admission{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "search", Name: "validator"}}})
 	g.Eventually(w.bypassGuarded(t)).Should(gomega.HavePrefix("True/Denied:"))
 
 	// The API server's own view of its policies follows within seconds.
-	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(beDenied(
+	g.Eventually(func() error { return dryRun(t, tenant, bypassing) }).Should(beDenied(
 		"requests nvidia.com/gpu and names schedulerName default-scheduler", "write schedulerName: volcano"))
 
 	preset := podSpecWith("volcano", gpu, 1)
@@ -135,6 +136,7 @@ func bypassTests(t *testing.T, w *env) {
 	}
 
 	t.Run("charge", func(t *testing.T) { chargeTests(t, w, validator) })
+	// Two controllers write conditions into the status of the ServiceTypePolicy. It must stay the same for 3 seconds.
 	t.Run("two writers of one status come to rest", func(t *testing.T) {
 		last := ""
 		since := time.Now()
@@ -155,10 +157,10 @@ func bypassTests(t *testing.T, w *env) {
 	})
 
 	t.Run("the list only grows", func(t *testing.T) { checkCardResourceStays(t, w) })
-	t.Run("modes", func(t *testing.T) { checkBypassModes(t, w, tenant, past) })
+	t.Run("modes", func(t *testing.T) { checkBypassModes(t, w, tenant, bypassing) })
 	t.Run("without an operator", func(t *testing.T) {
 		w.stopOperator(t)
-		gomega.NewWithT(check.Trail(t)).Expect(dryRun(t, tenant, past)).To(beDenied("write schedulerName: volcano"))
+		gomega.NewWithT(check.Trail(t)).Expect(dryRun(t, tenant, bypassing)).To(beDenied("write schedulerName: volcano"))
 		gomega.NewWithT(check.Trail(t)).Expect(dryRun(t, tenant, podOf("chat", podSpecWith("volcano", gpu, 2)))).To(gomega.Succeed())
 	})
 
@@ -222,7 +224,7 @@ func checkCardResourceStays(t *testing.T, w *env) {
 
 // checkBypassModes: with schedulerBypassPolicy Warn the pod is created with a warning, with Allow silently, and
 // with Deny it is refused. Condition BypassGuarded says which.
-func checkBypassModes(t *testing.T, w *env, tenant client.Client, past *corev1.Pod) {
+func checkBypassModes(t *testing.T, w *env, tenant client.Client, bypassing *corev1.Pod) {
 	g := framework.NewGomega(t)
 	set := func(mode v1alpha1.SchedulerBypassPolicy) {
 		policy := framework.Fetch[v1alpha1.ServiceTypePolicy](t, w, client.ObjectKey{Name: v1alpha1.PolicyName})
@@ -233,12 +235,12 @@ func checkBypassModes(t *testing.T, w *env, tenant client.Client, past *corev1.P
 
 	set(v1alpha1.SchedulerBypassWarn)
 	g.Eventually(w.bypassGuarded(t)).Should(gomega.HavePrefix("False/OnlyWarned:"))
-	g.Eventually(w.warningsOf(t, past)).Should(gomega.ContainSubstring("write schedulerName: volcano"))
+	g.Eventually(w.warningsOf(t, bypassing)).Should(gomega.ContainSubstring("write schedulerName: volcano"))
 
 	set(v1alpha1.SchedulerBypassAllow)
 	g.Eventually(w.bypassGuarded(t)).Should(gomega.HavePrefix("False/SwitchedOff:"))
-	g.Eventually(w.warningsOf(t, past)).Should(gomega.BeEmpty())
+	g.Eventually(w.warningsOf(t, bypassing)).Should(gomega.BeEmpty())
 
 	set(v1alpha1.SchedulerBypassDeny)
-	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(beDenied("schedulerName"))
+	g.Eventually(func() error { return dryRun(t, tenant, bypassing) }).Should(beDenied("schedulerName"))
 }

@@ -257,8 +257,8 @@ func annotationTests(t *testing.T, w *env, p chargeClients, exempt client.Client
 }
 
 // templateTests: a StatefulSet or ReplicaSet with cards recreates its pods by its template. A tenant may not change
-// the queue there, because its placed pods would be charged to another one. Without cards, and in a Deployment,
-// which creates a new PodGroup for each template, it may.
+// the queue there, also not together with the cards, because its placed pods would be charged to another one. It may
+// where the template had no cards before, and in a Deployment, which creates a new PodGroup for each template.
 func templateTests(t *testing.T, w *env, p chargeClients) {
 	paying := map[string]string{v1beta1.QueueNameAnnotationKey: "paying"}
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "chat", Name: name} }

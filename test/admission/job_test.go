@@ -155,13 +155,13 @@ func fileAgainTests(t *testing.T, w *env) {
 		first, again []string
 		changes      []func(*batchv1.JobSpec)
 	}{
-		"replace":                          {[]string{"create"}, []string{"replace"}, []func(*batchv1.JobSpec){withSelector}},
-		"replace with rules":               {[]string{"create"}, []string{"replace"}, []func(*batchv1.JobSpec){withSelector, withRules(exitCodeRules(2))}},
-		"server-side apply":                {serverSide, serverSide, nil},
-		"server-side apply with rules":     {serverSide, serverSide, []func(*batchv1.JobSpec){withRules(exitCodeRules(2))}},
-		"server-side apply with a default": {serverSide, serverSide, []func(*batchv1.JobSpec){defaulted}},
-		"apply":                            {[]string{"apply"}, []string{"apply"}, nil},
-		"apply with rules":                 {[]string{"apply"}, []string{"apply"}, []func(*batchv1.JobSpec){withRules(exitCodeRules(2))}},
+		"replace":                      {[]string{"create"}, []string{"replace"}, []func(*batchv1.JobSpec){withSelector}},
+		"replace with rules":           {[]string{"create"}, []string{"replace"}, []func(*batchv1.JobSpec){withSelector, withRules(exitCodeRules(2))}},
+		"server-side apply":            {serverSide, serverSide, nil},
+		"server-side apply with rules": {serverSide, serverSide, []func(*batchv1.JobSpec){withRules(exitCodeRules(2))}},
+		"server-side apply with the default podReplacementPolicy": {serverSide, serverSide, []func(*batchv1.JobSpec){defaulted}},
+		"apply":            {[]string{"apply"}, []string{"apply"}, nil},
+		"apply with rules": {[]string{"apply"}, []string{"apply"}, []func(*batchv1.JobSpec){withRules(exitCodeRules(2))}},
 		"server-side apply of a Job that was created": {[]string{"create"}, []string{"apply", "--server-side", "--force-conflicts"}, []func(*batchv1.JobSpec){withRules(exitCodeRules(1))}},
 	}) {
 		g := framework.NewGomega(t)

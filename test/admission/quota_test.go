@@ -18,7 +18,8 @@ import (
 
 // quotaTests: a CardQuota is refused if the operator would not apply it: for a queue of another one, beyond the 8
 // cards of the fleet when overAllocation is Deny (6 + 3 > 8), or with an undefined service type. A policy is
-// refused when it contradicts itself. It may drop a service type that CardQuotas use, with a warning.
+// refused when it contradicts itself or names an unknown time zone. It may drop a service type that CardQuotas use,
+// with a warning.
 func quotaTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	const card = "NVIDIA-GeForce-RTX-4090" // the fleet has 8

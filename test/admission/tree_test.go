@@ -27,8 +27,9 @@ func newTreeQuota(name, parent string, quota, deserved int64) *v1alpha1.CardQuot
 }
 
 // treeTests: a CardQuota that forms no tree is refused: a quota above its parent's, children with more deserved
-// cards than their parent, a cycle, a parent with a service type, or a slice of a card beside whole cards. Jobs
-// start in leaves only. Children may be created first and parents deleted first, with a warning.
+// cards than their parent, a cycle, a parent with a service type, or slices of a card of which the parent has whole
+// ones. Jobs start in leaves only. With a warning, children may be created first, parents deleted first, and a parent
+// may deserve less than its child.
 func treeTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	policy := builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree }).Obj()

@@ -54,7 +54,7 @@ func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
 	load.set(quota)
 	s.wantRunningAndWaiting("chat", quota, 0)
 	s.Expect(s.countSurvivors(stay)).To(Equal(quota))
-	s.wantUsedPendingAndOver(queue, h200, quota, 2, 0)
+	s.wantUsedPendingAndOver(queue, h200, quota, 2, 0) // pending: the job of 2 pods
 
 	// Then go those with the lowest deletion cost, and their cards serve the other work.
 	for _, pod := range s.podsOf("chat")[:2] {

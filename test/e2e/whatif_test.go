@@ -120,8 +120,9 @@ func whatIfOneChoice(t *whatIfTest) {
 	}})
 }
 
-// whatIfTheQuotaChanges: a job that waits without pods is served before a newer one. What a queue deserves follows
-// its quota (8 instead of 4), so it takes back what another queue has borrowed.
+// whatIfTheQuotaChanges: job older needs 8 cards, and waits without pods while the quota is 4. Of 3 pods with 2 cards
+// each, 2 run beside it. Then another queue borrows all 8 cards. With a quota of 8 the queue deserves 8 and takes them
+// back, and older is served before a newer job.
 func whatIfTheQuotaChanges(t *whatIfTest) {
 	t.createTraining(4)
 	t.createObjects(t.gang(t.of("older", 2, 4)))

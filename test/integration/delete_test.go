@@ -25,8 +25,9 @@ func readError[T any](read func() (T, error)) func() error {
 
 // TestQueueThatWasThereBeforeStays: a Queue exists before its CardQuota. A user copied into it the annotation with which
 // the operator marks Queues that it created. The operator adopts the Queue and writes its fields, and the pod in it
-// counts. When the CardQuota is deleted, the operator removes its own fields and leaves the Queue, since it did not
-// create it. The deletion does not wait for the pod.
+// counts. When the CardQuota is deleted, the operator leaves the Queue, since it did not create it. It empties the quota
+// and removes CPU, memory and priority, so that nothing new starts, and gives up all its fields. The weight of 3 and the
+// annotations of others stay. The deletion does not wait for the pod.
 func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	g, name := startParallelTest(t)
 	newNode(t, name, "NVIDIA-H200")

@@ -155,7 +155,7 @@ func TestCardsTakenWithoutTheSchedulerAreReported(t *testing.T) {
 		why    string
 	}{
 		"another scheduler": {func(p *corev1.Pod) { p.Spec.SchedulerName = corev1.DefaultSchedulerName }, "schedulerName is default-scheduler"},
-		"preset node name":  {func(p *corev1.Pod) { p.Spec.NodeName = name }, "nodeName was set by integration.test"},
+		"preset node name":  {func(p *corev1.Pod) { p.Spec.NodeName = name }, "nodeName was set by integration.test"}, // this test's client
 	}) {
 		pod := newPod(name+"-past", name, "", 2)
 		tc.change(pod)

@@ -18,7 +18,9 @@ import (
 // TestWhatWasHandedOutStaysCharged: a placed pod stays charged to its queue, here handed-out with a quota of one
 // card. A tenant can make Kubernetes and Volcano delete its PodGroup, and create it again in queue handed-to. The
 // scheduler records the charged queue in an annotation of the pod. So neither a restarted scheduler nor a status forgets
-// it: a second pod does not fit. The tenant (user tess, with role edit in the namespace) cannot change the record.
+// it: a second pod does not fit. The tenant (user tess, with role edit in the namespace) cannot change the record, also
+// not of pod launcher without cards. Past the webhooks it still cannot move or delete the PodGroup. In the end each
+// queue has one pod, of a quota of one.
 func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	createReadyQuota(t, newCardQuota("handed-out", nil))
 	createReadyQuota(t, newCardQuota("handed-to", nil))

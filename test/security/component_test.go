@@ -135,14 +135,15 @@ func TestTheOperatorWritesOnlyFinalizersOfCardQuotas(t *testing.T) {
 	}).Should(MatchError(ContainSubstring("not found")))
 }
 
-// TestSharedDevicesNeedAComponent: Volcano's plugin deviceshare writes nodes, which our scheduler needs for nothing
-// else. So its shipped role does not allow that, and the component deviceshare adds exactly those rights. A right is
-// written as verbs, resources and namespace/name.
+// TestSharedDevicesNeedAComponent: Volcano's plugin deviceshare updates and patches nodes, patches pods, and reads a
+// ConfigMap of kube-system. Our scheduler needs that for nothing else, so its shipped role allows none of it. The
+// component deviceshare adds these rights, but neither nodes/status, nor the deletion of nodes, nor another ConfigMap. A
+// right is written as verbs, resources and namespace/name.
 func TestSharedDevicesNeedAComponent(t *testing.T) {
 	caller := newCaller(t, system, scheduler)
-	shared := parsePermissions("update,patch nodes /any\nget configmaps kube-system/volcano-vgpu-device-config")
+	shared := parsePermissions("update,patch nodes /any\npatch pods tenant/any\nget configmaps kube-system/volcano-vgpu-device-config")
 	caller.expectDenied(t, shared)
 	applyForTest(t, "../../config/rbac/deviceshare/role.yaml")
-	caller.expectAllowed(t, append(shared, parsePermissions("patch pods tenant/any")...))
+	caller.expectAllowed(t, shared)
 	caller.expectDenied(t, parsePermissions("patch nodes/status /any\ndelete nodes /any\nget configmaps kube-system/another"))
 }

@@ -27,9 +27,10 @@ type csvPermissions struct {
 	}
 }
 
-// TestTheProgramsAsOLMInstallsThem: OLM turns the rights of the bundle into ClusterRoles for all namespaces. They
-// allow what docs/security.md states as wider rights, but no Secret and nothing of the list of denied rights. A right
-// is written as verbs, resources and namespace/name.
+// TestTheProgramsAsOLMInstallsThem: OLM turns the rights of the bundle into ClusterRoles for all namespaces. So both
+// programs may read the scheduler's ConfigMap and create Leases in any namespace, as docs/security.md states. They may
+// not get the Secret of the webhooks, patch a configuration of theirs, or use a right of the lists of denied ones. A
+// right is written as verbs, resources and namespace/name.
 func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
 	text := check.Value(os.ReadFile("../../bundle/manifests/cardquota.clusterserviceversion.yaml"))(t)
 
