@@ -113,8 +113,10 @@ func (h *treeTest) naiveCompare(left, right string) int {
 	return cmp.Or(cmp.Compare(x.part, y.part), x.created.Compare(y.created), cmp.Compare(x.name, y.name))
 }
 
-// TestCompareSharesOrdersAllQueues: CompareShares decides which of two queues gets cards first. After a random history
-// in a random tree, the order of each two queues is that of the documents, which naiveCompare has once more. It is
+// TestCompareSharesOrdersAllQueues: CompareShares decides which of two queues gets cards first. It compares the siblings
+// below their lowest common ancestor. One that uses less than it deserves comes first; of two such, the smaller
+// used ÷ deserved. Otherwise the smaller borrowed ÷ weight comes first, then the older queue, then the first by name.
+// After a random history in a random tree, the order of each two queues is that of naiveCompare, which recounts. It is
 // also a total order: a sort of the queues never depends on where it begins.
 func TestCompareSharesOrdersAllQueues(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {

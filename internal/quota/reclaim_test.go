@@ -27,10 +27,11 @@ func drawHistory(t *rapid.T) *treeTest {
 }
 
 // TestMayUseIsWhatFits: MayUse says for each level of a queue's path, up to root, how much more the queue may use
-// while it reclaims cards. A request fits exactly if it is at most that at each level. A queue reclaims only within
-// what it deserves; a larger request may not fit. There is one exception: the checks of quota leave physical cards to
-// the nodes. So a request beyond the free inventory fits them if no guarantee is unused. MayUse also says how much
-// more each level deserves, which is deserved less used. Trees and pods are random.
+// while it reclaims cards. It also says how much more each level deserves: deserved less used. What fits comes from a
+// naive ledger, which applies the documented rules to a recount of the pods. Trees and pods are random.
+// (1) A request that is at most what each level says fits, if the queue deserves it: it reclaims nothing else.
+// (2) A request that fits is at most what each level says. There is one exception: the checks of quota leave physical
+// cards to the nodes. If 3 A are free and no guarantee is unused, the quotas accept a request of 5 A, and root says 3.
 func TestMayUseIsWhatFits(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)
@@ -47,26 +48,24 @@ func TestMayUseIsWhatFits(t *testing.T) {
 					check.Must(t, m.Deserved[i] == want, "%s deserves %d more %s, want %d", at, m.Deserved[i], name, want)
 				}
 
-				check.Must(t, m.Deserved[len(path)] == Unlimited, "root deserves %d", m.Deserved[len(path)])
-				h.checkMayUse(t, queue, name, m)
+				root := len(path)
+				check.Must(t, m.Deserved[root] == Unlimited, "root deserves %d", m.Deserved[root])
+
+				for n := int64(1); n <= 8; n++ {
+					refusal := h.naive.refusal(queue, name, n, false)
+					fits := refusal == ""
+					may := true // each level says so
+					for i := range m.Quota {
+						may = may && n <= m.Limit(i, n, i)
+					}
+
+					isDeserved := n <= m.Deserved[0]
+					check.Must(t, !may || !isDeserved || fits, "(1) %d more %s in %s do not fit (%s), and levels %v leave them", n, name, queue, refusal, m.Quota)
+					check.Must(t, !fits || may || h.fitsBeyondInventory(queue, name, n, m.Limit(root, n, root)), "(2) %d more %s in %s fit, and levels leave %v", n, name, queue, m.Quota)
+				}
 			}
 		}
 	})
-}
-
-// checkMayUse compares what each level leaves a queue with what fits by the naive rules.
-func (h *treeTest) checkMayUse(t *rapid.T, queue string, name card.Name, m MayUse) {
-	root := len(m.Quota) - 1
-	for n := int64(1); n <= 8; n++ {
-		refusal := h.naive.refusal(queue, name, n, false)
-		fits := refusal == ""
-		may := true
-		for i := range m.Quota {
-			may = may && n <= m.Limit(i, n, i)
-		}
-		check.Must(t, !may || n > m.Deserved[0] || fits, "%d more %s in %s do not fit (%s), and levels %v leave them", n, name, queue, refusal, m.Quota)
-		check.Must(t, !fits || may || h.fitsBeyondInventory(queue, name, n, m.Limit(root, n, root)), "%d more %s in %s fit, and levels leave %v", n, name, queue, m.Quota)
-	}
 }
 
 // fitsBeyondInventory reports whether a request that fits the quotas is beyond the physical cards,
@@ -95,7 +94,7 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)
 		victim, p := h.drawCharged(t)
-		if p.queue == "" || p.isEnd || p.isOff || p.isNotOffered {
+		if p.queue == "" || p.isEnd || p.isOff || p.isNotOffered { // no pod, or one that uses no cards of the inventory
 			return
 		}
 
@@ -123,9 +122,10 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 }
 
 // TestFitsDeservedIsNeverToBorrow: a queue may reclaim cards from others for a request only if it deserves them. It
-// may not evict others' pods to borrow. The request must fit what the queue deserves, of one of its cards. CPU and
-// memory must fit that too if they are reclaimed, and else the quota of the queue. AboveDeserved and AboveGuarantee,
-// what a queue uses beyond both, must equal a recount. Trees, pods and requests are random.
+// may not evict others' pods to borrow. The request must fit what the queue deserves, of one of its cards. Terminating
+// pods must not exceed a quota of that card on the path. CPU and memory must fit what is deserved too if they are
+// reclaimed, and else the quota of the queue. AboveDeserved and AboveGuarantee, what a queue uses beyond both, must
+// equal a recount. Trees, pods and requests are random.
 func TestFitsDeservedIsNeverToBorrow(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)

@@ -22,15 +22,17 @@ type mayUseBefore struct {
 }
 
 // TestMayUseIsWhatFitsAfterAnEviction: before it evicts, the action that reclaims cards asks how much a queue may use at
-// each level of the tree. It adds what a victim would release. That sum must be right: after the eviction a request
-// fits exactly if it is at most that sum at each level. Nodes check physical cards, so a request beyond those may fit
-// the quotas where no guarantee is unused. Trees, pods and the victim are random. Victims whose eviction would take
-// from the guarantee of their own queues are left out, because reclaim does not evict them.
+// each level of the tree. It adds what a victim would release. A naive ledger, which recounts the pods, says what fits
+// after the eviction. Trees, pods and the victim are random.
+// (1) A request that is at most the sum at each level fits, if the queue deserves it: it reclaims nothing else.
+// (2) A request that fits is at most the sum at each level. There is one exception: nodes check physical cards, so a
+// request beyond those may fit the quotas where no guarantee is unused.
+// Victims whose eviction would take from the guarantee of their own queues are left out: reclaim does not evict them.
 func TestMayUseIsWhatFitsAfterAnEviction(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)
 		victim, p := h.drawCharged(t)
-		if p.queue == "" || p.isEnd || p.isOff || p.isNotOffered {
+		if p.queue == "" || p.isEnd || p.isOff || p.isNotOffered { // no pod, or one that uses no cards of the inventory
 			return
 		}
 
@@ -79,8 +81,9 @@ func (h *treeTest) checkAfterEviction(t *rapid.T, b mayUseBefore, p naivePod) {
 		}
 
 		refusal := h.naive.refusal(b.queue, b.name, n, false)
-		check.Must(t, !may || n > b.m.Deserved[0] || refusal == "", "%d more %s in %s do not fit (%s) after a pod of %s, and levels %+v leave them", n, b.name, b.queue, refusal, p.queue, b.m)
-		check.Must(t, refusal != "" || may || h.fitsBeyondInventory(b.queue, b.name, n, physical), "%d more %s in %s fit after a pod of %s, and levels %+v do not leave them", n, b.name, b.queue, p.queue, b.m)
+		isDeserved := n <= b.m.Deserved[0]
+		check.Must(t, !may || !isDeserved || refusal == "", "(1) %d more %s in %s do not fit (%s) after a pod of %s, and levels %+v leave them", n, b.name, b.queue, refusal, p.queue, b.m)
+		check.Must(t, refusal != "" || may || h.fitsBeyondInventory(b.queue, b.name, n, physical), "(2) %d more %s in %s fit after a pod of %s, and levels %+v do not leave them", n, b.name, b.queue, p.queue, b.m)
 	}
 }
 

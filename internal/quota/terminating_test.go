@@ -158,8 +158,8 @@ func recountCards(pods map[string]*countedPod, queue string, name card.Name) (us
 // TestQueueHoldsAtMostTwiceItsQuota: a deleted pod frees its quota at once and its cards later, so a queue can hold
 // more cards than its quota. The check of terminating cards bounds that to twice the quota. Random pods are placed
 // where the checks accept them, terminate, end, and go on running after a failed eviction. FitsCard and
-// FitsAfterRelease must agree. Every number of the ledger equals a recount, no queue uses more than its quota, or
-// more than twice the quota with its terminating pods.
+// FitsAfterRelease must agree. Every number of the ledger equals a recount. No queue uses more than its quota, and with
+// its terminating pods no more than twice that.
 func TestQueueHoldsAtMostTwiceItsQuota(t *testing.T) {
 	queues := []string{"q", "r"}
 	names := []card.Name{"A", "B"}

@@ -21,7 +21,8 @@ func amountsOf(l Limits, name card.Name) [3]int64 {
 // TestEachQueueHasTheFaultOfItsPath: a queue takes no work if its path to root is broken: by a missing parent, a
 // cycle, or more than six queues. Nor does it if a queue on the path is held, or if it is a parent. The fault and the
 // parent of each queue of a random tree must be those of the path as it is written. An unused guarantee is dropped
-// (IsHeld) if the queue has no path, is held, or can never take work. Package differential compares the amounts.
+// (IsHeld) if the queue has no path, is held, or can never take work: it has no children, and is closed or only for
+// parents. Package differential compares the amounts.
 func TestEachQueueHasTheFaultOfItsPath(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
@@ -54,7 +55,8 @@ func checkFault(t *rapid.T, queues map[string]TreeQueue, name string, r Resolved
 
 // TestResolvedAmountsAreConsistent: whatever users write into a tree, the amounts that count are consistent. A guarantee
 // is at most what the queue deserves, and that at most its quota. The children of a queue together deserve at most
-// what the queue deserves, and are guaranteed at most its guarantee. Trees are random.
+// what the queue deserves, and are guaranteed at most its guarantee. Not counted are cards of queues that may use any,
+// and deserved CPU and memory of children that write neither deserved nor guarantee of it. Trees are random.
 func TestResolvedAmountsAreConsistent(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)

@@ -146,7 +146,7 @@ func TestNewWorkloadsRefusesWhatItCannotSimulate(t *testing.T) {
 func TestSetQuotaChangesOneCardOfAQueue(t *testing.T) {
 	c := newSmallCluster()
 	before := c.Queues[0]
-	check.NoError(t, c.SetQuota("q", "NVIDIA-H800", 3, false))
+	check.NoError(t, c.SetQuota("q", "NVIDIA-H800", 3, false)) // false: deserved is not left out, see the next test
 	check.Equal(t, "quota", `{"NVIDIA-H200":8,"NVIDIA-H800":3}`, c.Queues[0].Annotations[v1alpha1.AnnotationCardQuota])
 	check.Equal(t, "quota of the snapshot", `{"NVIDIA-H200":8}`, before.Annotations[v1alpha1.AnnotationCardQuota])
 
