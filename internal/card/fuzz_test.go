@@ -177,7 +177,7 @@ func FuzzRecognise(f *testing.F) {
 
 		n.Labels["team"] = "a"
 		n.Status.Allocatable["rdma/hca"] = resource.MustParse("8")
-		if !strings.Contains(text, "rdma/") { // whose labels make rdma/hca a card, or whose count changes
+		if !strings.Contains(text, "rdma/") { // labels of the text could make rdma/hca a card
 			check.Equal(t, "with a network device and a label of a team", got, Recognise(n, nil))
 		}
 	})

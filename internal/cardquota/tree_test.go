@@ -228,8 +228,8 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 
 // TestSumsEqualANaiveRecount: the usage of a queue contains that of all queues below it. On random trees it equals a
 // sum over the queues whose chain of parents contains the queue. Some trees have missing parents, cycles or more than
-// six levels. The members and the given usage stay as they are. In a namespace, what waits below counts only for a
-// queue that selects namespaces.
+// six levels; a queue with such a chain counts for itself only. Members are those of the queue alone, and the given
+// usage stays as it is. In a namespace, what waits below counts only for a queue that selects namespaces.
 func TestSumsEqualANaiveRecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
