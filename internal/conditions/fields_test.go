@@ -54,7 +54,7 @@ func TestFieldsThatTheSpecDoesNotHaveAreListed(t *testing.T) {
 			managedFields: `{"f:status":{"f:nothing":{}},"f:metadata":{"f:annotations":{"f:a":{}}}}`,
 		},
 	}) {
-		object := &metav1.ObjectMeta{
+		object := &metav1.ObjectMeta{ // the first field manager has no fields
 			ManagedFields: []metav1.ManagedFieldsEntry{{}, {FieldsV1: &metav1.FieldsV1{Raw: []byte(tc.managedFields)}}},
 		}
 		check.Equal(t, "unknown fields", tc.want, UnknownFields(object, tc.spec))

@@ -18,7 +18,8 @@ import (
 
 // TestMetricsShowTheCardsOfTheInventory: each card in the status has seven gauges, and each reason of an anomaly one
 // series. A card that pods only request has no series: a user could create any number of such names. A card is allowed
-// to be over-allocated if every CardQuota with quota for it says so, as CardQuota a does for card A.
+// to be over-allocated if it has CardQuotas, and each of them says so. CardQuota a says so for card A, b does not for
+// card granted, and card used has no CardQuota. The metrics pass Prometheus' linter.
 func TestMetricsShowTheCardsOfTheInventory(t *testing.T) {
 	m := &metricsCollector{}
 	check.Equal(t, "series before the first count", 0, testutil.CollectAndCount(m))

@@ -230,6 +230,7 @@ func TestTheWritesOfAGoneCardQuotaAreForgotten(t *testing.T) {
 
 		check.Value(r.Reconcile(t.Context(), llm))(t)
 
+		// Version 999999 is newer than all writes, so a write is unknown only if it was forgotten.
 		check.Equal(t, "a write of Queue llm is known", tc.wantKnown, r.queueWrites.CacheHasWrite("llm", "999999"))
 		_, isKnown := r.writtenQueues.Load("llm")
 		check.Equal(t, "the queue of CardQuota llm is known", false, isKnown)

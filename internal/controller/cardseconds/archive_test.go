@@ -145,8 +145,8 @@ func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
 }
 
 // TestAnEntryGoesIntoTheNextSlotWhenAWriteFails: an administrator made the first slot, ConfigMap 16, immutable, so the entry
-// of the day goes into slot 17. The API server loses the answer of that write. The leader may write the entry again,
-// but the day counts once.
+// of the day ("17 2026-11-29.0") goes into slot 17. The API server loses the answer of that write. The leader may
+// write the entry again, but the day counts once: 2 minutes before midnight, and 3 after it.
 func TestAnEntryGoesIntoTheNextSlotWhenAWriteFails(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight)                                        // 29 November, 23:58
 	s.useOneCard(1)                                                           // 23:59
@@ -178,7 +178,7 @@ func (s *scene) fillSlots(first cardseconds.Period, left int) {
 // report never takes the missing day for one without use. No month is lost.
 func TestTheOldestDaysAreDroppedWhenSlotsAreFull(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
-	s.fillSlots("2026-10-01", 0)
+	s.fillSlots("2026-10-01", 0)       // with days, no bytes are left
 	s.useOneCard(2)
 	check.Equal(t, "entries before the day is closed", cardseconds.Slots, len(s.entries()))
 	check.Equal(t, "dropped days before the day is closed", cardseconds.Period(""), s.report().Coverage().DaysDropped)
@@ -209,7 +209,8 @@ func TestAMonthStaysInItsRunningPartWhenMonthsFillAllSlots(t *testing.T) {
 }
 
 // TestDaysExpire: it is November 2026. The entry of a day is dropped after more than a year, here that of 1
-// January 2024. The entry of its month is kept. The report says so, but not that slots were full.
+// January 2024 in ConfigMap 20, a slot. The entry of its month ("20 2024-01.0") is kept. The report says that days
+// were dropped, but not that slots were full.
 func TestDaysExpire(t *testing.T) {
 	s := newScene(t)
 	s.store.objects[20] = object{version: "1", entries: map[string][]byte{"2024-01-01.0": {1}, "2024-01.0": {1}}}

@@ -23,8 +23,8 @@ func (*guardSource) Changed() <-chan event.TypedGenericEvent[string] { return ni
 
 // TestGuardConditionIsWrittenByThePolicyController: condition BypassGuarded comes from the controller of the
 // admission policies, and this controller writes it with the other conditions. The condition outlives a
-// correction of the configuration, and a write that the API server refuses. It also outlives a restart of an
-// operator that has not found it yet.
+// correction of the configuration, and a restart of an operator that has not found it yet. A condition that
+// changes while the API server refuses writes of the status is written later, with its event.
 func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
 	s := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	guard := &guardSource{}
