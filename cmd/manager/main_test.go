@@ -9,7 +9,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestFlagsAreParsed: without flags the operator runs as an installation by the manifests does. Each flag changes its value.
+// TestFlagsAreParsed: without a flag each setting has its default, and each flag changes its value.
 func TestFlagsAreParsed(t *testing.T) {
 	defaults := flags{
 		metricsAddress: ":8080", probeAddress: ":8081", pprofAddress: "0", leaderElect: true, qps: 500,

@@ -111,8 +111,8 @@ func (h *heartbeatFixture) countWrites() int {
 
 // TestHeartbeatReportsTheConfigurationOfTheSession: the heartbeat states the hash of the configuration with which a
 // session (scheduling cycle) ran, and pods that another scheduler bound. A problem is reported at once, a millisecond
-// or a second later. A problem of the text comes before one that the plugin found in its arguments. Session "" is one
-// whose arguments are invalid. Labels that other clients write on the Lease stay.
+// or a second later. A problem of the text comes before one that the plugin found in its arguments. A session whose
+// arguments are invalid has no hash. Labels that other clients write on the Lease stay.
 func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	b := newHeartbeatFixture()

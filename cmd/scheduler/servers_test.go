@@ -20,8 +20,8 @@ type fixedState string
 
 func (s fixedState) String() string { return string(s) }
 
-// TestHealthPagesAreOKInAnyState: a replica that waits for a configuration must not be restarted, and must count as ready so that a
-// rollout goes on. So each page answers 200, and /readyz says what the scheduler waits for.
+// TestHealthPagesAreOKInAnyState: a replica that waits for a configuration must not be restarted, and must count as
+// ready so that a rollout goes on. So each page answers 200, and /readyz says what the scheduler waits for.
 func TestHealthPagesAreOKInAnyState(t *testing.T) {
 	handler := healthHandler(fixedState("NotConfigured: ConfigMap a/b does not exist"))
 	for path, want := range map[string]string{
@@ -64,15 +64,15 @@ func TestServersThatCannotStartAreAnError(t *testing.T) {
 		opt.EnableHealthz = true
 		return startServers(t.Context(), &opt, healthHandler(fixedState("fine")), nil)
 	}
-	none := []byte("x")
+	noCertificate := []byte("x")
 
 	check.NoError(t, start(options.ServerOption{HealthzBindAddress: "127.0.0.1:0"}))
 	check.Says(t, start(options.ServerOption{HealthzBindAddress: "256.0.0.1:1"}), "listen at 256.0.0.1:1")
-	check.Says(t, start(options.ServerOption{HealthzBindAddress: "127.0.0.1:0", CaCertData: none, CertData: none, KeyData: none}), "serving certificate")
+	check.Says(t, start(options.ServerOption{HealthzBindAddress: "127.0.0.1:0", CaCertData: noCertificate, CertData: noCertificate, KeyData: noCertificate}), "serving certificate")
 }
 
-// TestAnIdleConnectionToTheProbesEnds: a client that connects and sends nothing loses its connection within 4 seconds, so that such
-// clients cannot take all connections from the kubelet.
+// TestAnIdleConnectionToTheProbesEnds: a client that connects and sends nothing loses its connection within 4
+// seconds, so that such clients cannot take all connections from the kubelet.
 func TestAnIdleConnectionToTheProbesEnds(t *testing.T) {
 	port := check.Value(cluster.FreePort())(t)
 	opt := &options.ServerOption{EnableHealthz: true, HealthzBindAddress: fmt.Sprintf("127.0.0.1:%d", port)}

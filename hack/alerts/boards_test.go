@@ -286,6 +286,7 @@ func TestSeriesThatEndCountAsZero(t *testing.T) {
 		after  = 10 * time.Minute
 	)
 
+	// The series of the first line fire no alert.
 	scene := newScene(t, operator, enforced, sessions, ready, configured, counted,
 		`cardquota_queue_info{queue="left",tenant="lab",project="llm",service_type="training",cardquota="left",parent=""} 1x60`,
 		`cardquota_queue_info{queue="kept",tenant="lab",project="llm",service_type="training",cardquota="kept",parent=""} 1x60`,

@@ -10,9 +10,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTheVerdictSaysWhatFailedWasSkippedOrNotRun: the last lines of make test count tests, name those that were skipped and
-// the groups that did not run, and repeat failures. A stage that failed fails the run. So do skipped tests in CI, where
-// nothing may be missing. Here group olm has not run, in every row.
+// TestTheVerdictSaysWhatFailedWasSkippedOrNotRun: the last lines of make test count tests, name those that were
+// skipped and the groups that did not run, and repeat failures. A stage that failed fails the run. So do skipped
+// tests in CI, where nothing may be missing. Here group olm has not run, in every row.
 func TestTheVerdictSaysWhatFailedWasSkippedOrNotRun(t *testing.T) {
 	passed := outcome{results: testResults{passed: 3}}
 	skipped := outcome{results: testResults{passed: 3, skipped: []string{"test/olm TestX"}}}
@@ -68,13 +68,13 @@ func TestAFailureShowsItsAssertionFirst(t *testing.T) {
 	}
 }
 
-// TestAStageThatTakesAQuarterMoreThanItsBudgetIsWarnedAbout: stage lint has a budget of 100 s, so 130 s are too long, and
-// 120 s are not.
+// TestAStageThatTakesAQuarterMoreThanItsBudgetIsWarnedAbout: stage lint has a budget of 100 s, so 130 s are too long,
+// and 120 s are not.
 func TestAStageThatTakesAQuarterMoreThanItsBudgetIsWarnedAbout(t *testing.T) {
 	for seconds, wantWarning := range map[int]bool{120: false, 130: true} {
 		var out bytes.Buffer
 		lint := outcome{stage: stage{name: "lint", budget: 100}, wall: time.Duration(seconds) * time.Second}
-		printStages(&out, []outcome{lint}, time.Hour)
+		printStages(&out, []outcome{lint}, time.Hour) // the run took an hour, which has no budget
 		hasWarning := strings.Contains(out.String(), "WARNING: more than 25 % over budget")
 		check.That(t, hasWarning == wantWarning, "after %d s of 100:\n%s", seconds, out.String())
 	}

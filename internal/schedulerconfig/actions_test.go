@@ -11,9 +11,9 @@ import (
 // lists them. An action that evicts must stand behind allocate: before it, it would evict although cards are
 // free. So Render keeps the action that the policy wants where the base has it behind the last allocate. If the
 // base has the other one of reclaim and cardreclaim there, Render replaces it. Else it appends the wanted
-// action. The wanted actions are in Overlay: Reclaim names cardreclaim, reclaim or none, and Preempt adds
-// preempt. Render removes shuffle, which evicts pods within their quota. Rendering the result again changes
-// nothing.
+// action. It removes each reclaim and cardreclaim that the policy does not want, but leaves preempt. The wanted
+// actions are in Overlay: Reclaim names cardreclaim, reclaim or none, and Preempt adds preempt. Render removes
+// shuffle, which evicts pods within their quota. Rendering the result again changes nothing.
 func TestRenderPlacesTheEvictingActions(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		base    string

@@ -13,8 +13,8 @@ import (
 
 // TestPoliciesDefineVariablesBeforeTheirUse: the API server refuses a policy with an expression that uses a variable
 // before its definition. In a match condition no variable is known, and none calls the authorizer, which would slow
-// down each request. All policies fail closed: what cannot be evaluated
-// is refused. Without card resources there are no policies.
+// down each request. All policies fail closed: what cannot be evaluated is refused. Without card resources there are
+// no policies.
 func TestPoliciesDefineVariablesBeforeTheirUse(t *testing.T) {
 	policies := Policies(owner, specWith(), cards)
 	check.Must(t, len(policies) == len(PolicyNames()), "%d policies, want one for each of %v", len(policies), PolicyNames())

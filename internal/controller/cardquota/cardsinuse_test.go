@@ -102,8 +102,7 @@ func TestATerminatingPodIsBilled(t *testing.T) {
 // deletes the pod. So the collector itself counts again when the period ends, here after about a second, and
 // the bill no longer has the cards.
 func TestACountFollowsTheEndOfAPod(t *testing.T) {
-	nodes := trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj(), builder.Node("lost").GPUs("NVIDIA-H200", 8).NotReady().Obj())
-	u := newUsageCollector(nil, 0, nodes)
+	u := newUsageCollector(nil, 0, trackNodes(builder.Node("lost").GPUs("NVIDIA-H200", 8).NotReady().Obj()))
 	s := newObjectStores()
 	s.pods = newStore(builder.Pod("lab", "p").GPUs(8).Running("lost").Deleted(time.Now().Add(time.Second)).Obj())
 	u.countUsage(s)
@@ -119,8 +118,8 @@ func TestACountFollowsTheEndOfAPod(t *testing.T) {
 	check.Equal(t, "series of billed cards after it", 0, len(u.CardsInUse()))
 }
 
-// TestTheCacheKeepsTheStartOfPods: a pod without a dated binding holds its cards from its start, so the cache that strips
-// pods must keep that time.
+// TestTheCacheKeepsTheStartOfPods: a pod without a dated binding holds its cards from its start, so the cache that
+// strips pods must keep that time.
 func TestTheCacheKeepsTheStartOfPods(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	pod := builder.Pod("lab", "p").Running("a").Obj()

@@ -121,7 +121,7 @@ func TestAPartOfTheTreeHasTheNumbersOfTheWholeTree(t *testing.T) {
 
 		check.NoError(t, addBelow(members, addChildren))
 		part := cardquota.NewTree(slices.Collect(maps.Values(members)), nil, v1alpha1.UnmanagedEnforce)
-		check.Equal(t, name, whole.Placement(q, q.Spec.Parent), part.Placement(q, q.Spec.Parent))
+		check.Equal(t, "CPU of Queue "+name, whole.Placement(q, q.Spec.Parent), part.Placement(q, q.Spec.Parent))
 	}
 }
 

@@ -45,8 +45,8 @@ func (s *scene) sum(period cardseconds.Period) string {
 // beforeMidnight is two minutes before 29 November ends.
 var beforeMidnight = time.Date(2026, 11, 29, 23, 58, 0, 0, time.UTC)
 
-// entries returns all entries of closed days and months by "<number of the ConfigMap> <key>". Numbers 0 to 15 are running
-// parts, and 16 to 63 are the slots of entries.
+// entries returns all entries of closed days and months by "<number of the ConfigMap> <key>". Numbers 0 to 15 are
+// running parts, and 16 to 63 are the slots of entries.
 func (s *scene) entries() map[string]string {
 	all := map[string]string{}
 	for i := range s.store.objects {
@@ -57,11 +57,10 @@ func (s *scene) entries() map[string]string {
 	return all
 }
 
-// TestADayAndAMonthAreWrittenOnce: when a day or a month ends in the time zone of the policy, its card-seconds are
-// written once, as an entry of their own. Afterwards only the ConfigMap of the running day is written again, also if
-// leaders change. One pod uses a card: 2 minutes of 29 November, 3 minutes of the 30th, and 1 minute of December. A
-// minute is 60 card-seconds. The key "16 2026-11-29.0" is the entry of that day in ConfigMap 16, the first slot, with
-// the sums of part 0.
+// TestADayAndAMonthAreWrittenOnce: when a day or a month ends in the time zone of the policy, its card-seconds become
+// an entry of their own. The entry stays as it was written, also if leaders change. One pod uses a card: 2 minutes of
+// 29 November, 3 minutes of the 30th, and 1 minute of December. A minute is 60 card-seconds. The key "16
+// 2026-11-29.0" is the entry of that day in ConfigMap 16, the first slot, with the sums of part 0.
 func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 	s := newScene(t)
 	berlin := check.Value(time.LoadLocation("Europe/Berlin"))(t)
@@ -144,9 +143,9 @@ func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
 	check.Equal(t, "entries", 1, len(s.entries()))
 }
 
-// TestAnEntryGoesIntoTheNextSlotWhenAWriteFails: an administrator made the first slot, ConfigMap 16, immutable, so the entry
-// of the day ("17 2026-11-29.0") goes into slot 17. The API server loses the answer of that write. The leader may
-// write the entry again, but the day counts once: 2 minutes before midnight, and 3 after it.
+// TestAnEntryGoesIntoTheNextSlotWhenAWriteFails: an administrator made the first slot, ConfigMap 16, immutable, so
+// the entry of the day ("17 2026-11-29.0") goes into slot 17. The API server loses the answer of that write. The
+// leader may write the entry again, but the day counts once: 2 minutes before midnight, and 3 after it.
 func TestAnEntryGoesIntoTheNextSlotWhenAWriteFails(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight)                                        // 29 November, 23:58
 	s.useOneCard(1)                                                           // 23:59

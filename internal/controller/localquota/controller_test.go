@@ -171,7 +171,7 @@ func TestAViewFollowsTheNextCount(t *testing.T) {
 	f := newFixture(t, 0, quota, builder.Namespace("a", "team", "chat"))
 
 	f.reconciler.usage = counted{"chat": {BlockedTotal: 3}}
-	check.Equal(t, "delay after a write", time.Minute, f.reconcile(2))
+	check.Equal(t, "delay after a write", time.Minute, f.reconcile(2)) // creates the view, and writes it
 
 	f.reconciler.usage = counted{"chat": {BlockedTotal: 3, Local: map[string]localquota.Waiting{"a": {Total: 2}}}}
 	check.Equal(t, "delay after another write", time.Minute, f.reconcile(1))
@@ -219,7 +219,7 @@ func TestADeletedViewIsForgotten(t *testing.T) {
 func TestNothingIsWrittenBeforeTheFirstCount(t *testing.T) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	f.reconciler.usage = counted(nil)
-	check.Equal(t, "delay", time.Second, f.reconcile(2))
+	check.Equal(t, "delay", time.Second, f.reconcile(2)) // creates the view, and cannot write it yet
 	check.Equal(t, "the view chat of namespace a, without a queue and with no blocked workload", []string{"a/chat  0+0"}, f.views())
 }
 
