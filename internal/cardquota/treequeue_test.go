@@ -321,8 +321,8 @@ func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
 }
 
 // TestTheParentIsLeftToOtherManagers: the operator sets spec.parent of a Queue where it owns the field, or where the
-// field is empty. It also replaces the default root that has no manager, or that Volcano's queue controller filled
-// in. Otherwise it leaves a parent other than the wanted one to its manager, or to "another client" if no manager is
+// field is empty. If it wants a parent other than root, it also replaces one that has no manager, or that Volcano's queue
+// controller set. Otherwise it leaves a parent other than the wanted one to its manager, or to "another client" if no manager is
 // known. Each row has the parent in the live Queue, its manager, and the parent that the operator wants. wantManager is
 // the manager that keeps its parent, "" if the operator may set the field or need not.
 func TestTheParentIsLeftToOtherManagers(t *testing.T) {
@@ -357,6 +357,15 @@ func TestTheParentIsLeftToOtherManagers(t *testing.T) {
 		"root without a manager": {
 			live: "root",
 			want: "web",
+		},
+		"another parent without a manager": {
+			live: "department",
+			want: "web",
+		},
+		"Volcano's queue controller set another parent": {
+			live:    "department",
+			manager: "vc-controller-manager",
+			want:    "web",
 		},
 		"kubectl-edit set another parent": {
 			live:        "department",

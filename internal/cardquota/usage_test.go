@@ -540,6 +540,7 @@ func TestUsageEqualSeesEachField(t *testing.T) {
 	base := func() Usage {
 		return Usage{
 			Used:     cards{"A": 1},
+			Repeated: cards{"A": 1},
 			Pending:  cards{"A": 2},
 			MilliCPU: 3,
 			Memory:   4,
@@ -552,6 +553,7 @@ func TestUsageEqualSeesEachField(t *testing.T) {
 
 	for name, change := range map[string]func(*Usage){
 		"used":                func(q *Usage) { q.Used["A"] = 9 },
+		"repeated":            func(q *Usage) { q.Repeated["A"] = 9 },
 		"pending":             func(q *Usage) { q.Pending["B"] = 1 },
 		"cpu":                 func(q *Usage) { q.MilliCPU++ },
 		"memory":              func(q *Usage) { q.Memory++ },

@@ -1,6 +1,7 @@
 package bill
 
 import (
+	"fmt"
 	"testing"
 
 	"cardquota.dev/operator/internal/cardseconds"
@@ -18,11 +19,15 @@ prices:
 `
 
 // TestTheNarrowestPriceCounts: a file of prices can name a card for all, for a service type, for a tenant, or for both.
-// The price with most of these names counts. In samplePrices an H200 costs 4.20 for all, 2.10 for training, 3 for tenant
-// lab, and 0.000000001 for training of lab; a MIG slice costs 0. NVIDIA-H800 is not in the file, so it has no price. A
+// The price with most of these names counts, and that of the tenant before that of the service type. In samplePrices an
+// H200 costs 4.20 for all, 2.10 for training, 3 for tenant lab, and 0.000000001 for training of lab; a MIG slice costs 0.
+// An Ascend-910B costs 5 for training and 6 for lab. NVIDIA-H800 is not in the file, so it has no price. A
 // price has at least the two decimals of the currency.
 func TestTheNarrowestPriceCounts(t *testing.T) {
-	prices := check.Value(ParsePrices([]byte(samplePrices)))(t)
+	const ofAscend = `- {card: Ascend-910B, serviceType: training, perCardHour: 5}
+- {card: Ascend-910B, tenant: lab, perCardHour: 6}
+`
+	prices := check.Value(ParsePrices([]byte(samplePrices + ofAscend)))(t)
 	check.Equal(t, "currency", "EUR", prices.Currency)
 	check.Equal(t, "decimals", 2, prices.Decimals)
 
@@ -31,8 +36,9 @@ func TestTheNarrowestPriceCounts(t *testing.T) {
 		"a price of the service type": {"chat", "training", "NVIDIA-H200", "2.10"},
 		"a price of the tenant":       {"lab", "inference", "NVIDIA-H200", "3.00"},
 		"a price of both":             {"lab", "training", "NVIDIA-H200", "0.000000001"},
-		"a price of zero":             {"chat", "none", "NVIDIA-H200/mig-1g.18gb-mixed", "0.00"},
-		"a card without price":        {"chat", "none", "NVIDIA-H800", ""},
+		"a price of the service type and one of the tenant: that of the tenant": {"lab", "training", "Ascend-910B", "6.00"},
+		"a price of zero":      {"chat", "none", "NVIDIA-H200/mig-1g.18gb-mixed", "0.00"},
+		"a card without price": {"chat", "none", "NVIDIA-H800", ""},
 	}) {
 		got := ""
 		if i := prices.find(cardseconds.Series{Tenant: tc.tenant, ServiceType: tc.serviceType, Card: tc.card}); i >= 0 {
@@ -75,7 +81,8 @@ func TestWrongPricesAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzPrices: any file that is accepted has a price for the card, tenant and service type that its first price names.
+// FuzzPrices: any file that is accepted has one price for a card, tenant and service type. So the first price of the file
+// is the one that counts for the card, tenant and service type that it names.
 func FuzzPrices(f *testing.F) {
 	f.Add(samplePrices)
 	f.Fuzz(func(t *testing.T, text string) {
@@ -85,6 +92,6 @@ func FuzzPrices(f *testing.F) {
 		}
 		first := prices.prices[0]
 		found := prices.find(cardseconds.Series{Card: first.Card, Tenant: first.Tenant, ServiceType: first.ServiceType})
-		check.That(t, found >= 0, "the price %+v is never found", first)
+		check.Equal(t, fmt.Sprintf("index of the price for %+v", first), 0, found)
 	})
 }

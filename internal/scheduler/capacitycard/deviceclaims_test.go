@@ -100,18 +100,19 @@ func TestClaimsForCardsAreJudgedAsUnmanaged(t *testing.T) {
 	}
 }
 
-// TestClaimsForCardsEnqueueNoJob: the pods of job j have a claim for a card, so the plugin refuses them. As j cannot run, it
-// is not enqueued, and reserves no quota. So job k gets the only card of the quota.
+// TestClaimsForCardsEnqueueNoJob: jobs j and k wait to be enqueued, j first. The quota of 2 cards suffices for one of them.
+// The pods of j have a claim for a card, so the plugin refuses them. As j cannot run, it is not enqueued, and reserves no
+// quota. So job k is enqueued and gets both cards.
 func TestClaimsForCardsEnqueueNoJob(t *testing.T) {
-	s := newScene(t, `node a model=A cards=8; queue q quota={"A":1}`)
+	s := newScene(t, `node a model=A cards=8; queue q quota={"A":2}`)
 	s.addObjects("job j queue=q min=2 phase=Pending minCards=2 pending=2", claims("gpu"))
-	s.addObjects("job k queue=q min=1 pending=1")
+	s.addObjects("job k queue=q min=2 phase=Pending minCards=2 pending=2")
 	s.withDevices().enqueueAndAllocate()
 
 	j := s.Job("j")
 	check.Equal(t, "phase of job j", "Pending", string(j.PodGroup.Status.Phase))
 	check.Contains(t, "reason of job j", j.JobFitErrors, "Pod has ResourceClaim <gpu> for devices of driver <gpu.nvidia.com>")
-	check.Equal(t, "placed of job k", "a:1", s.podsByNode("k")) // one pod on node a
+	check.Equal(t, "placed of job k", "a:2", s.podsByNode("k")) // two pods on node a
 }
 
 // TestClaimsOfPlacedPodsChangeNothing: the plugin refuses pending pods with a claim for a card. A pod with such a claim that

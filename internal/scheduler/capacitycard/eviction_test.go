@@ -106,9 +106,10 @@ func TestPreemptEvictsOnlyWhatQuotaAndNodeLack(t *testing.T) {
 			jobs: `job old queue=q min=1 running=a*4 priorityClass=low
 				job new queue=q min=1 pending=1 priorityClass=high cards=5`,
 		},
-		"pods with cards B are no victims for a pod that needs A, of which the quota is 0": {
-			quota: `{"A":0,"B":4}`,
+		"pods with cards B are no victims for a pod that needs A, of which a pod of equal priority has the only one": {
+			quota: `{"A":1,"B":4}`,
 			jobs: `job old queue=q min=1 running=b*4 card=B priorityClass=low
+				job top queue=q min=1 running=a*1 priorityClass=high
 				job new queue=q min=1 pending=1 priorityClass=high`,
 		},
 		"pods without cards stay, because they release none": {

@@ -194,8 +194,10 @@ func TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt(t *testing.T) {
 			scene:  lowGang + high,
 			change: changePod("high-0", func(p *corev1.Pod) { p.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever) }),
 		},
-		"the job needs card B, and the gang has cards A: refused": {
+		"the job needs card B, of which a job of equal priority has the only one, and the gang has cards A: refused": {
 			scene: lowGang + `
+				node c model=B cards=1
+				job top queue=q min=1 running=c card=B priorityClass=high
 				job high queue=q min=1 pending=1 card=B minCards=0 request={"B":1} phase=Pending priorityClass=high`,
 		},
 		"three jobs wait for one card each, and the gang has two: two are enqueued": {
@@ -212,7 +214,7 @@ func TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt(t *testing.T) {
 		},
 	}) {
 		s := newScene(t, `node a,b model=A
-			queue q quota={"A":8} cpu=1000
+			queue q quota={"A":8,"B":1} cpu=1000
 			`+tc.scene, tc.change)
 		s.vcjobPolicies = map[string]workload.EvictionPolicy{"known": {}} // of Volcano jobs
 		s.m.evictionPolicies = s.evictionPolicyOf

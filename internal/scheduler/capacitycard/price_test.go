@@ -90,8 +90,11 @@ func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 				job high queue=q min=1 pending=3 priorityClass=high`,
 			backoffLimits: map[string]int32{"t": 2}, wantEvicted: "t:8",
 		},
-		"limit 0, a pod of the Job has saved its work: the gang, because a failed Job loses all": {
-			scene: jobBesideGang + oneCard, backoffLimits: map[string]int32{"t": 0}, change: savedNow, wantEvicted: "g:4",
+		"limit 0, t-0 has saved its work: the gang loses 4 × 4 hours, and the failed Job would lose 4 × 5, not 3 × 5": {
+			scene: `node a model=A
+				job t queue=q min=1 running=a*4 priorityClass=low age=5h
+				job g queue=q min=4 running=a*4 priorityClass=low age=4h` + oneCard,
+			backoffLimits: map[string]int32{"t": 0}, change: savedNow, wantEvicted: "g:4",
 		},
 		"the limit of the Job is unknown: the gang": {
 			scene: jobBesideGang + oneCard, wantEvicted: "g:4",

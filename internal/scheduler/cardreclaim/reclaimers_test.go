@@ -215,12 +215,12 @@ func TestTheVictimsDecideBetweenCardsThatAPodAccepts(t *testing.T) {
 			job a queue=training min=4 running=n*4 age=1h
 			job b queue=training min=4 running=m*4 card=B age=24h
 			job i queue=inference min=2 pending=2 card=A|B`, wantEvicted: "a*4", wantPlaced: "i@n*2"},
-		"card B or A, both gangs would lose the same work: the first gang by name": {scene: `
+		"card A or B, both gangs would lose the same work: gang a, the first by name, although it has card B": {scene: `
 			node n model=A cards=4
 			node m model=B cards=4
 			job b queue=training min=4 running=n*4 age=24h
 			job a queue=training min=4 running=m*4 card=B age=24h
-			job i queue=inference min=1 pending=1 card=B|A`, wantEvicted: "a*4", wantPlaced: "i-0@m"},
+			job i queue=inference min=1 pending=1 card=A|B`, wantEvicted: "a*4", wantPlaced: "i-0@m"},
 		"cards A are free, but the queue has quota for B only: B": {scene: `
 			queue inference quota={"B":4} priority=80000 serviceType=inference
 			node n model=A cards=8

@@ -330,17 +330,17 @@ func TestCardsThatTheInventoryLacksServeNoGuarantee(t *testing.T) {
 }
 
 // TestCardsThatANodeDoesNotOfferAreNotReclaimedInFlatQueues: node m has 2 cards, but its label says one, so new
-// pods get none of them. Both gangs have run for one hour, so their evictions would lose the same. Job r gets
-// the cards of node n, as those of m would not help it. "a*2" are the pods a-0 and a-1, "r@n*2" are r-0 and r-1
-// on node n.
+// pods get none of them. Both gangs have run for one hour, so their evictions would lose the same, and by name
+// gang a would be first. Job r gets the cards of node n, as those of m would not help it. "b*2" are the pods b-0
+// and b-1, "r@n*2" are r-0 and r-1 on node n.
 func TestCardsThatANodeDoesNotOfferAreNotReclaimedInFlatQueues(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n,m model=A cards=2
-		job a queue=training min=2 running=n*2 age=1h
-		job b queue=training min=2 running=m*2 age=1h
+		job b queue=training min=2 running=n*2 age=1h
+		job a queue=training min=2 running=m*2 age=1h
 		job r queue=inference min=2 pending=2`).changeNodes(nil, withNodeLabel("nvidia.com/gpu.count", "1"))
 
-	s.runSession(t).expectEvictedAndPlaced(t, "a*2", "r@n*2")
+	s.runSession(t).expectEvictedAndPlaced(t, "b*2", "r@n*2")
 }
 
 // TestAQueueWithoutQuotaDeservesNothing: with unmanagedQueues=Ignore a queue without quota may use any free cards. But
