@@ -332,8 +332,9 @@ func (e *enqueueTest) withUsableNames(leaf string, request JobRequest) JobReques
 
 // TestEnqueueInATreeMatchesEachLevel: enqueue is Volcano's step that lets a job create its pods. A job must fit the quota
 // of its queue. It must also fit each ancestor beside what others are guaranteed, unless its queue deserves it: then
-// cards are reclaimed for it. Pods from which others cannot reclaim must fit what each level deserves. The wanted
-// answers are computed by brute force for each level. Trees, pods, reservations and the job are random.
+// cards are reclaimed for it. Pods from which others cannot reclaim must fit what each level deserves. An alternative
+// for which some level has no quota does not count. The wanted answers are computed by brute force for each level.
+// Trees, pods, reservations and the job are random.
 func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		e := drawEnqueue(t)

@@ -56,7 +56,6 @@ func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
 		"5 pods of higher priority, without cards, wait for CPU": "job high queue=q min=5 pending=5 priorityClass=high cards=0",
 	}) {
 		s := newTree(`
-			queue x quota=8 deserved=0 serviceType=training
 			queue q quota={"A":8,"B":4} deserved={"A":2,"B":4} cpu=7 priority=20000 serviceType=training
 			queue r quota={"A":8,"B":8} deserved={"A":0,"B":0} cpu=1000 priority=20000 serviceType=training
 			node n model=A cards=3

@@ -270,6 +270,11 @@ func TestEvictedPodsThatStayAreDeleted(t *testing.T) {
 	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
 	check.Equal(t, "deleted pods", nil, s.deletedPods(t))
 
+	// The cache shows the annotation of t-0.
+	s.Update("t-0", annotated(annotationRecreate, "true"))
+	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
+	eventually(t, "t-0 is deleted", func() bool { return strings.Join(s.deletedPods(t), " ") == "t-0" })
+
 	// Both times are over.
 	markTimeout = -time.Second
 	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")

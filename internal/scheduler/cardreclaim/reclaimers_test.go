@@ -373,6 +373,7 @@ func TestShardingLimitsTheNodesOfAScheduler(t *testing.T) {
 		"hard, the shard has m: m":                               {util.HardShardingMode, "m", 4, "u*4", "i-0@m"},
 		"hard, the shard has no node: none":                      {util.HardShardingMode, "", 4, "", ""},
 		"soft, the shard has n: n, the cheaper node":             {util.SoftShardingMode, "n", 4, "t*4", "i-0@n"},
+		"soft, the shard has m: n, the cheaper node":             {util.SoftShardingMode, "m", 4, "t*4", "i-0@n"},
 		"soft, the shard has n, a card is free on both nodes: n": {util.SoftShardingMode, "n", 5, "", "i-0@n"},
 		"soft, the shard has m, a card is free on both nodes: m": {util.SoftShardingMode, "m", 5, "", "i-0@m"},
 	}) {
