@@ -14,6 +14,7 @@ import (
 // TestCachedNamespacesKeepTheirLabels: the webhooks keep all namespaces in memory, for their labels. Users may write 256 KiB
 // of annotations into their namespaces, which no rule reads. So annotations and managed fields are not kept.
 func TestCachedNamespacesKeepTheirLabels(t *testing.T) {
+	check.Equal(t, "kinds with an option", 1, len(CacheOptions()))
 	for object, by := range CacheOptions() {
 		_, isNamespace := object.(*corev1.Namespace)
 		check.Must(t, isNamespace, "%T is cached", object)

@@ -21,6 +21,7 @@ var (
 // span or block. Elsewhere it is taken for HTML and vanishes. Four tags are meant as HTML: br, details, summary, img.
 func TestPlaceholdersSurviveMarkdown(t *testing.T) {
 	pages := check.Value(filepath.Glob(filepath.Join("..", "..", "docs", "*.md")))(t)
+	check.That(t, len(pages) >= 20, "only %d pages are found", len(pages))
 	for _, page := range pages {
 		for _, tag := range htmlTag.FindAllString(codeSpan.ReplaceAllString(readProse(t, page), ""), -1) {
 			name := strings.Trim(tag, "<>/")

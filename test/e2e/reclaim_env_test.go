@@ -39,9 +39,9 @@ func (s reclaimScene) nodeProfiles() []cluster.NodeProfile {
 // queueName returns the name of one of the scene's queues.
 func (t *reclaimTest) queueName(kind string) string { return t.namespace + "-" + kind }
 
-// createQuotas creates a queue of training that may use everything, and one of inference that
+// createQueuesWithInferenceQuota creates a queue of training that may use everything, and one of inference that
 // may use some of the card.
-func (t *reclaimTest) createQuotas(inference int) {
+func (t *reclaimTest) createQueuesWithInferenceQuota(inference int) {
 	t.createQuotaOfType(t.queueName("training"), "training", cardList(t.card, 8, t.other, 4))
 	t.createQuotaOfType(t.queueName("inference"), "inference", cardList(t.card, inference))
 }

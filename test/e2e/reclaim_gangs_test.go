@@ -12,7 +12,7 @@ import (
 // cannot run with less. The next pods use the remaining cards of that gang before the other one is touched. Both
 // restart when inference leaves.
 func reclaimsWholeGangs(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	t.startJob(t.trainingJob("one", 4))
 	t.startJob(t.trainingJob("two", 4))
 	t.createInference("service", 1)
@@ -80,7 +80,7 @@ func (t *reclaimTest) elasticJob(name string, pods, least int) *batchv1alpha1.Jo
 // after the other, before any gang is broken. The last pod of a Deployment is a smaller loss than two pods of a
 // gang.
 func elasticPodsAreEvictedFirst(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	t.startTraining("web", 2)
 	t.startJob(t.elasticJob("willing", 4, 2))
 	t.startJob(t.trainingJob("gang", 2))
@@ -108,7 +108,7 @@ func (t *reclaimTest) wantJob(name string, phase batchv1alpha1.JobPhase) {
 // aRestartingJobIsEvictedWhole: the job could run with two of its 4 pods, but its own policy would restart all of
 // them when one is evicted. So it is evicted as a whole, and starts again on what is left.
 func aRestartingJobIsEvictedWhole(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	t.occupyCards(4)
 	job := t.elasticJob("job", 4, 2)
 	job.Spec.Policies = []batchv1alpha1.LifecyclePolicy{{Event: v1alpha1.PodEvictedEvent, Action: v1alpha1.RestartJobAction}}
@@ -123,7 +123,7 @@ func aRestartingJobIsEvictedWhole(t *reclaimTest) {
 // everyTaskKeepsItsMinimum: each task of a job has a minimum of its own: of 3 workers two can be evicted, and the
 // one leader cannot.
 func everyTaskKeepsItsMinimum(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	t.occupyCards(4)
 	job := t.elasticJob("job", 3, 2)
 	worker := job.Spec.Tasks[0]

@@ -10,7 +10,7 @@ import (
 // aGrowingDeploymentReclaims: an autoscaler adds pods to a Deployment of inference whose PodGroup needs one pod
 // only. Each added pod takes cards back from training as well, 1, 3 and then 5 of 8.
 func aGrowingDeploymentReclaims(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	t.startTraining("low", 8)
 	t.createInference("service", 1)
 	t.wantPods(map[string]string{"low": runningAndWaiting(7, 1), "service": runningAndWaiting(1, 0)})
@@ -29,7 +29,7 @@ func aGrowingDeploymentReclaims(t *reclaimTest) {
 // aGangReclaimsAllOrNothing: a gang of inference needs 8 cards, more than a node has. While its quota (6) or the
 // reclaimable pods (4 are protected) do not suffice, it evicts nothing. Then it evicts all 8 at once.
 func aGangReclaimsAllOrNothing(t *reclaimTest) {
-	t.createQuotas(6)
+	t.createQueuesWithInferenceQuota(6)
 	t.startTraining("low", 4)
 	t.occupyCards(4)
 

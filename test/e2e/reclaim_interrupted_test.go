@@ -21,7 +21,7 @@ func noEvictionBeforeMinimumRuntime(t *reclaimTest) {
         inference: {reclaimFrom: [training]}
         training: {reclaimable: true, minimumRuntime: 10s}`, 1))
 
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	t.startTraining("low", 8)
 
 	first := t.lastPodStart("low")
@@ -71,7 +71,7 @@ func (t *reclaimTest) restartSchedulerAfter(evicted int) {
 // aCrashEvictsNoOtherGang: the scheduler is killed as soon as the first pod of a gang is evicted. The next
 // scheduler recognises the evicted pods, evicts the others of that gang, and no other gang.
 func aCrashEvictsNoOtherGang(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	for _, name := range []string{"one", "two"} {
 		job := t.trainingJob(name, 4)
 		setSlowTermination(firstTaskTemplate(job))
@@ -89,7 +89,7 @@ func aCrashEvictsNoOtherGang(t *reclaimTest) {
 // aCrashEvictsNoOtherPod: the scheduler is killed after it has evicted 2 pods for 2 of inference. The next
 // scheduler waits for them to end, and evicts no others: 6 of 8 stay.
 func aCrashEvictsNoOtherPod(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	low := t.deploymentOf(t.newWorkload("low", t.queueName("training"), 8))
 	setSlowTermination(&low.Spec.Template)
 	t.createObjects(low)

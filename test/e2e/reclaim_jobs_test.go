@@ -54,7 +54,7 @@ func (t *reclaimTest) completeOnePod(name string) {
 // pod may fail (backoffLimit 0). In each tide a pod completes: until then Kubernetes would wait for up to ten
 // minutes before it creates the next one.
 func aJobSurvivesTenTides(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	t.occupyCards(4)
 	t.createObjects(ignoreEvictions(t.batchJob("job", 4, 0)))
 	t.waitUntilRunning("job", 4)
@@ -87,7 +87,7 @@ func aJobSurvivesTenTides(t *reclaimTest) {
 // aJobAtItsBackoffLimitStays: a Kubernetes Job with backoffLimit 1 loses one pod. The next reclaimer takes the
 // gang, although a pod of the Job would lose less: a second failure would end the Job, and lose all of its work.
 func aJobAtItsBackoffLimitStays(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	t.createObjects(t.batchJob("job", 4, 1))
 	t.waitUntilRunning("job", 4)
 	start := t.lastPodStart("job")

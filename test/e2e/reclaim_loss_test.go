@@ -15,7 +15,7 @@ import (
 // startOneAfterTheOther starts two gangs, far enough apart for times in whole seconds, and lets
 // the younger one run for a while too.
 func (t *reclaimTest) startOneAfterTheOther(older, younger *batchv1alpha1.Job) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	for _, job := range []*batchv1alpha1.Job{older, younger} {
 		t.startJob(job)
 		start := t.lastPodStart(job.Name)

@@ -5,7 +5,7 @@ import "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 // inferenceReclaimsFromTrainingOnly: training fills the nodes. Training, a notebook and untyped work of high
 // priority take nothing back. Inference takes what it has quota for, 2, and no more than it needs.
 func inferenceReclaimsFromTrainingOnly(t *reclaimTest) {
-	t.createQuotas(2)
+	t.createQueuesWithInferenceQuota(2)
 	t.startTraining("low", 8)
 	t.createQuotaOfType(t.queueName("more"), "training", cardList(t.card, 8))
 
@@ -33,7 +33,7 @@ func inferenceReclaimsFromTrainingOnly(t *reclaimTest) {
 // with running pods are reclaimable. Still only training loses cards, and only to inference: the service type
 // decides.
 func onlyTrainingIsReclaimed(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	for name, work := range map[string]podSet{
 		"low-service": t.newWorkload("low-service", t.createUnmanagedQueue("low", "inference", 10000, true), 3),
 		"notebook":    t.newWorkload("notebook", t.createUnmanagedQueue("notebook", "notebook", 10000, true), 2),
@@ -56,7 +56,7 @@ func onlyTrainingIsReclaimed(t *reclaimTest) {
 // one of equal priority, an annotation of pod, PodGroup or job, and a critical PriorityClass. Inference gets the
 // card of the eighth one.
 func protectedPodsStay(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	t.createObjects(
 		t.deploymentOf(t.newWorkload("locked", t.createUnmanagedQueue("locked", "training", 20000, false), 1)),
 		t.deploymentOf(t.newWorkload("equal", t.createUnmanagedQueue("equal", "training", 80000, true), 1)),

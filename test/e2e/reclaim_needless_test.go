@@ -11,7 +11,7 @@ import (
 // reclaimsTheNamedCard: both card models would suit the pod, but its queue has quota for only one of them. It takes
 // that one back from training, and leaves the other.
 func reclaimsTheNamedCard(t *reclaimTest) {
-	t.createQuotas(2)
+	t.createQueuesWithInferenceQuota(2)
 	t.startTraining("low", 8)
 	w := t.newWorkload("else", t.queueName("training"), 4)
 	w.card = t.other
@@ -32,7 +32,7 @@ func reclaimsTheNamedCard(t *reclaimTest) {
 
 // noEvictionWhileCardsAreFree: 2 of 8 cards are free and the gang needs 2, so nothing is evicted.
 func noEvictionWhileCardsAreFree(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	t.startTraining("low", 6)
 	stay := t.runningPods("low")
 	gang := t.newWorkload("gang", t.queueName("inference"), 2)
@@ -111,7 +111,7 @@ func (t *reclaimTest) blockNodes() {
 // noEvictionWithoutEnoughCPU: pods that stay use 60 of 64 CPU on either node, and the pod needs 8. The cards alone
 // are no reason to evict.
 func noEvictionWithoutEnoughCPU(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	t.blockNodes()
 	t.startTraining("low", 8)
 	t.inferencePod("cpu", func(p *corev1.PodSpec) { p.Containers[0].Resources = cpuAndCards("8", 1) })
@@ -121,7 +121,7 @@ func noEvictionWithoutEnoughCPU(t *reclaimTest) {
 // noEvictionWhereAPodBlocks: evictions would free cards on both nodes, but a pod that stays has the same host port,
 // or excludes the new pod by anti-affinity.
 func noEvictionWhereAPodBlocks(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	t.blockNodes()
 	t.startTraining("low", 8)
 	t.inferencePod("port", func(p *corev1.PodSpec) {

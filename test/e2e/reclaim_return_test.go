@@ -22,7 +22,7 @@ func restartedJobSurvives(tides int, ending map[string]string) func(*reclaimTest
 }
 
 func (t *reclaimTest) checkRestartedJob(tides int, ending map[string]string) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	job := t.trainingJob("job", 4)
 	maps.Copy(firstTaskTemplate(job).Annotations, ending)
 
@@ -58,7 +58,7 @@ func (t *reclaimTest) checkRestartedJob(tides int, ending map[string]string) {
 
 // aJobThatAbortsEnds: the job's own policy says that it ends when a pod is evicted. That is respected.
 func aJobThatAbortsEnds(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	t.occupyCards(4)
 	job := t.trainingJob("job", 4)
 	job.Spec.Policies = []batchv1alpha1.LifecyclePolicy{{Event: v1alpha1.PodEvictedEvent, Action: v1alpha1.AbortJobAction}}
@@ -72,7 +72,7 @@ func aJobThatAbortsEnds(t *reclaimTest) {
 // aJobWithoutPoliciesReturnsAndWaits: a job without policies is created again after its eviction, waits while
 // inference runs, and takes nothing back from the pods in its place although its priority is high.
 func aJobWithoutPoliciesReturnsAndWaits(t *reclaimTest) {
-	t.createQuotas(8)
+	t.createQueuesWithInferenceQuota(8)
 	job := t.trainingJob("job", 8)
 	job.Spec.Policies = nil
 	job.Spec.PriorityClassName = "pc-high"

@@ -138,8 +138,9 @@ type quotas = []*v1alpha1.CardQuota
 // and a change only for what it makes worse. An existing parent may be lowered: the webhook only warns of the
 // children that this cuts. A parent has no service type and takes no work. Parents and children may be created in any
 // order. Unless a row says otherwise, parent chat has 8 H200 (deserved 6, guaranteed 2). newSearch and newAds are its
-// children; search has 8 H200, deserves 4 and is guaranteed 1. Cards are written "name quota deserved guarantee", and
-// a quota of "-" is inherited; withCPU has these three amounts of CPU. all are the CardQuotas that exist before.
+// children; search has 8 H200, deserves 4 and is guaranteed 1. newTreeQuota takes name, parent, service type and cards.
+// Cards are written "name quota deserved guarantee", and a quota of "-" is inherited; withCPU has these three amounts of
+// CPU. all are the CardQuotas that exist before.
 func TestCardQuotaMustFitItsTree(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, before            *v1alpha1.CardQuota
@@ -415,7 +416,7 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 // TestTheOrderOfCreationDoesNotMatter: users apply a directory of CardQuotas in any order. Of three CardQuotas that
 // do not fit together, at least one is refused in every order. Of three that fit, none is refused in any order.
 // Parent chat has 8 H200, deserves 6 and is guaranteed 2; its child search deserves 4 and is guaranteed 1. Child ads
-// has the cards of the row, written "name quota deserved guarantee".
+// has the cards of the row, written "name quota deserved guarantee". newTreeQuota takes name, parent, service type, cards.
 func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 	for name, tc := range map[string]struct {
 		quotas  quotas
@@ -453,8 +454,8 @@ func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 
 // TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat: while the policy says that queues are flat, the webhook warns of
 // fields that only a tree uses: parent, deserved and guarantee. What only a tree allows is refused: a card without a
-// quota, and a CardQuota without a service type. A fault from before the change gets only a warning. Cards are written
-// "name quota deserved guarantee"; "-" is no quota.
+// quota, and a CardQuota without a service type. A fault from before the change gets only a warning. newTreeQuota takes
+// name, parent, service type and cards. Cards are written "name quota deserved guarantee"; "-" is no quota.
 func TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat(t *testing.T) {
 	typeless := withServiceType("")
 
