@@ -246,8 +246,8 @@ func TestReservationsDoNotDependOnTheOrder(t *testing.T) {
 
 // TestExcessIsWhatAnotherRequestDoesNotCover: Excess returns the part of one request that another does not cover,
 // nothing if it covers all. A request for A is covered by one for A. One for A or B is covered by one for A, because
-// A satisfies it; one for A is not covered by one for A or B, which may get B. The row "5 A by 4 A" asks whether a
-// request for 4 A covers one for 5 A. There "whole" is the 4 A, and "part" the 5 A.
+// A satisfies it. One for A is not covered by one for A or B, which may get B. The row "5 A by 4 A" asks whether a
+// request for 4 A, "whole", covers one for 5 A, "part". 5 in newJob(5, …) is the CPU of a job.
 func TestExcessIsWhatAnotherRequestDoesNotCover(t *testing.T) {
 	newJob := func(milliCPU int64, requests ...CardRequest) JobRequest {
 		return JobRequest{Cards: requests, MilliCPU: milliCPU}

@@ -72,8 +72,8 @@ func recountUsages(limits map[string]Limits, charges map[string]Charge) map[stri
 
 // TestSnapshotEqualsARecountAndNeverChanges: Snapshot returns what the pods of each queue use at one moment. Other
 // goroutines keep it, so later events must not change it. Random pods are charged and released, and queues change.
-// After each step the snapshot, and the methods for single numbers, equal a recount of the pods, and all earlier
-// snapshots still have their old text.
+// After each step the snapshot, and the methods for single numbers, equal a recount of the pods. All earlier snapshots
+// still have their old text.
 func TestSnapshotEqualsARecountAndNeverChanges(t *testing.T) {
 	queues := []string{"q", "r", "s"}
 	names := []card.Name{"A", "B"}

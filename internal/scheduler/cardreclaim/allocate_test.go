@@ -100,7 +100,8 @@ func TestCardsThatADeservingGangLacksAreNotLent(t *testing.T) {
 // TestAPodPrefersACardThatItsQueueDeserves: a pod may accept several cards. It gets one with which its queue
 // stays within deserved. If none of those is free, its queue borrows. Queues x and y deserve 4 of card A and 4
 // of card B each. Job "running" uses the 4 cards A that x deserves, so x would borrow another card A.
-// card=none names no card. task=w,pods:1,min:1 says that the pod is the only one of task w of a Volcano job.
+// card=none names no card. task=w,pods:1,min:1 says that the pod is the only one of task w of a Volcano job. Volcano
+// skips pods of a task that has found no node, but the second run of allocate, for borrowed cards, tries them again.
 // Placed pods are on node n unless "@m" follows. "deserving*4" are the pods deserving-0 to deserving-3.
 func TestAPodPrefersACardThatItsQueueDeserves(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, wantPlaced string }{
@@ -164,7 +165,7 @@ func TestAGangKeepsItsTurnInItsQueue(t *testing.T) {
 
 // TestReasonOfADeservingPodStays: allocate runs twice, for deserved cards and for borrowed ones. The gang of queue y
 // needs 3 cards, and finds 2 free in the first run. The second run skips it, and must not replace the reason why it
-// waits by "the pod was considered already".
+// waits by that of pods which Volcano skips: their task, here w, "has already predicated failed".
 func TestReasonOfADeservingPodStays(t *testing.T) {
 	s := newTree(`
 		queue x quota=8 deserved=4 serviceType=training priority=20500

@@ -116,10 +116,10 @@ func TestSolveBreaksTiesByOrder(t *testing.T) {
 	})
 }
 
-// TestPlanStatesItsLoss: the loss of a plan is the sum of its victims' card-seconds, apart for jobs that are evicted
-// as a whole (JobSeconds) and for elastic pods (PodSeconds). Jobs counts the former. loss= is that of each pod,
-// wholeLoss= what a job loses beside it if it is evicted as a whole. running=n*3 are three pods of one card on node
-// n, of which a job can lose elastic= pods alone.
+// TestPlanStatesItsLoss: the loss of a plan is the sum of its victims' card-seconds. JobSeconds is that of jobs that
+// are evicted as a whole, which Jobs counts, and PodSeconds that of elastic pods. loss= is that of each pod, wholeLoss=
+// what a job loses beside it if it is evicted as a whole. running=n*3 are three pods of one card on node n, of which a
+// job can lose elastic= pods alone. Each row wants the loss.
 func TestPlanStatesItsLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene string

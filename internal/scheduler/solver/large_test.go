@@ -27,7 +27,7 @@ func leastJobSeconds(p *Problem) int64 {
 	return least[len(least)-1]
 }
 
-// TestSolveEvictsGangsOfLeastLoss: on a full fleet of 500 nodes with 8 cards, the plan for so many pending one-card pods
+// TestSolveEvictsGangsOfLeastLoss: 500 nodes with 8 cards each are full, and 5 to 512 one-card pods are pending. The plan
 // loses at most 1 % more than possible. Each gang frees as many cards as it has pods, so the least loss is that of a
 // knapsack problem, which dynamic programming solves exactly. Gangs run on one node each, are spread over nodes, or
 // have 1 to 16 pods.

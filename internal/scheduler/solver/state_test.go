@@ -25,7 +25,7 @@ func rebuildState(s *state) *state {
 
 // TestStateSumsMatchRecount: the search adds and drops victims millions of times, so its state changes its sums
 // instead of counting again. After random additions and drops the sums must equal those of a fresh state with the
-// same victims, and without victims those of the state at the start.
+// same victims. When all victims are dropped, they must equal those of a fresh state without victims.
 func TestStateSumsMatchRecount(t *testing.T) {
 	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"flat": smallProblem, "tree": smallTree}) {
 		checkStateSums(t, draw)

@@ -105,8 +105,8 @@ func TestSolveProvesThatLimitsForbid(t *testing.T) {
 	}
 }
 
-// TestWorkInTreesStaysWithinLimits: the work that the solver counts is the same on every machine. On fleets of 500 nodes
-// whose queues form a tree, it is at most about twice what was measured, on nodes with room and on full ones. A failure
+// TestWorkInTreesStaysWithinLimits: the work that the solver counts is the same on every machine. The fleets have 500
+// nodes, with room or full, and their queues form a tree. The work is at most about twice what was measured. A failure
 // means that a change made the solver slower.
 func TestWorkInTreesStaysWithinLimits(t *testing.T) {
 	for _, tc := range []struct {

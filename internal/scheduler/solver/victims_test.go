@@ -7,7 +7,7 @@ import (
 )
 
 // TestSolveChoosesVictims: the solver evicts running pods so that all pending pods can run, and loses as little work
-// as possible. A job is a gang, which is evicted as a whole or not at all, or has elastic pods above its minimum,
+// as possible. A job is a gang, which is evicted as a whole or not at all. Or it has elastic pods above its minimum,
 // which go before any gang. Loss is in card-seconds of work, here for each pod. Without cards= a node is full.
 // running=n*3 are three pods of one card on node n, of which the job can lose elastic= alone. Each row wants the
 // victims: "gang" is a whole job, "elastic-0" is pod 0 of job elastic.
