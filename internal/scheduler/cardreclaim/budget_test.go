@@ -38,10 +38,10 @@ func TestPodsOfManyKindsArePlacedInPortions(t *testing.T) {
 }
 
 // TestASessionStaysWithinItsBudget: no pod is scheduled during a search, so a tenant must not be able to make a
-// session long. The 150 pods of job evil are all of different kinds, or have many terms of anti-affinity. Their
-// search ends when the session's budget of 5 million units of work is used up. Its last step may exceed that, so
-// the test allows 10 million. Queue high has the highest priority, so evil comes first. Job i of queue inference
-// has its turn in the second session.
+// session long. 20 nodes of 8 cards are full of training. The 150 pods of job evil are all of different kinds, or
+// have many terms of anti-affinity. Their search ends when the session's budget of 5 million units of work is used
+// up. Its last step may exceed that, so the test allows 10 million. Queue high has the highest priority, so evil
+// comes first. Job i of queue inference has its turn in the second session.
 func TestASessionStaysWithinItsBudget(t *testing.T) {
 	const most = 5_000_000
 	manyTerms := func(p *corev1.Pod) {
@@ -78,7 +78,7 @@ func TestASessionStaysWithinItsBudget(t *testing.T) {
 // TestAJobBeginsWithItsFullBudget: no job begins if the session has less left than the budget of a job. Otherwise the
 // search for this job might be cut short although it is not too large. The next session serves the job. The test first
 // measures the work of the first job. The budget of a job is that work and one unit more, the budget of the session
-// twice that work. So after the first job, one unit is missing for the second one.
+// twice that work. So after the first job, one unit is missing for the second one. 4 nodes are full of training.
 func TestAJobBeginsWithItsFullBudget(t *testing.T) {
 	const jobs = `
 		queue high quota=1000 priority=90000 serviceType=inference cpu=1000
@@ -129,8 +129,9 @@ func TestKindsThatCannotBePlacedTogetherAreTriedOnce(t *testing.T) {
 
 // TestASearchThatWasCutShortIsNotRemembered: a search that ended at its budget does not prove that no eviction
 // helps. So the session does not remember that, neither for a kind of pods nor for several kinds together.
-// Without a budget it searches for no pod. With the full budget it places both pods of the gang later. The two
-// pods have different host ports, so they are two kinds, each in a pod set of its own.
+// Without a budget it searches for no pod. With the full budget it places both pods of the gang later, on the
+// only node, which is full of training. The two pods have different host ports, so they are two kinds, each in a
+// pod set of its own.
 func TestASearchThatWasCutShortIsNotRemembered(t *testing.T) {
 	s := newSceneWithFullNodes(1, "job i queue=inference min=2 pending=2", withOwnHostPorts())
 	rs := s.openSearch(t)

@@ -17,8 +17,8 @@ import (
 
 // TestDrainEvictsAllPodsOfTheQueue: stopPolicy HoldAndDrain evicts every job of a queue as a whole, also pods
 // that are protected from reclaim. Pods that are critical to the system stay. The pods of a Volcano job (vcjob)
-// are recreated by Volcano's job controller, unless a policy of the job ends it on an eviction. All others are
-// deleted. "t*4" are the pods t-0 to t-3.
+// get an annotation with which Volcano's job controller recreates them, unless a policy of the job ends it on an
+// eviction. All others are deleted. "t*4" are the pods t-0 to t-3.
 func TestDrainEvictsAllPodsOfTheQueue(t *testing.T) {
 	critical := onPod("t-3", withPriorityClass("system-node-critical"))
 
@@ -105,8 +105,8 @@ func TestDrainWaitsForAPodOnItsWay(t *testing.T) {
 }
 
 // TestDrainGoesOnAfterARestart: the scheduler ended after it had written the condition of an eviction to t-0.
-// The next scheduler evicts all three pods, and each condition that it writes names the action "drain". "t*3"
-// are the pods t-0 to t-2.
+// The next scheduler evicts all three pods, and each condition that it writes names the action "drain". The pods
+// are of a Volcano job, so an annotation lets Volcano recreate them. "t*3" are the pods t-0 to t-2.
 func TestDrainGoesOnAfterARestart(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain
@@ -126,8 +126,9 @@ func TestDrainGoesOnAfterARestart(t *testing.T) {
 }
 
 // TestDrainNeedsNoActionThatEvicts: the configuration has only allocate, neither preempt nor cardreclaim. The
-// stop policy still evicts the job of its queue, and the scheduler deletes pods that Volcano's job controller
-// does not recreate in time. Job other is in a queue without stop policy. "t*2" are the pods t-0 and t-1.
+// stop policy still evicts the Volcano job of its queue, by an annotation with which Volcano recreates the pods.
+// The scheduler deletes those that are not recreated in time. Job other is in a queue without stop policy. "t*2"
+// are the pods t-0 and t-1.
 func TestDrainNeedsNoActionThatEvicts(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain

@@ -17,6 +17,7 @@ import (
 // TestNoPartOfAGangIsBoundByTheSecondRun: in a tree allocate runs twice, first for deserved cards, then for borrowed
 // ones. Queue q deserves 4 cards A and no card B. Its gang needs two pods: gang-0 gets the idle card A, gang-1 waits for
 // the card A of a terminating pod. The pod gang-2 could borrow a card B, but must not start the gang in place of gang-1.
+// So no pod is bound.
 func TestNoPartOfAGangIsBoundByTheSecondRun(t *testing.T) {
 	s := newTree(`
 		queue x quota=8 deserved=4 serviceType=training

@@ -12,8 +12,8 @@ import (
 // TestPartialEvictionIsCompleted: before an eviction the scheduler writes condition DisruptionTarget to all pods
 // of the job. If it ends before the last eviction, a part of the job runs on. The next scheduler evicts the pods
 // that have the condition, if their job is below its minimum and may be evicted. The condition must be younger
-// than 2.5 minutes. 3 pods of job t run, and a fourth is pending. A second session still treats the same pods as
-// evicted. "t*3" are the pods t-0 to t-2.
+// than 2.5 minutes. 3 pods of job t run, and a fourth is pending. Evicted pods get an annotation with which Volcano
+// recreates them, or are deleted. A second session still treats the same pods as evicted. "t*3" are t-0 to t-2.
 func TestPartialEvictionIsCompleted(t *testing.T) {
 	byScheduler := withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, time.Second)
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -70,9 +70,9 @@ func TestSearchProvesThatElasticPodsReleaseTooLittle(t *testing.T) {
 
 // TestSearchTriesMoreSetsInTrees: in a tree of queues, victims release quotas and count against limits. Then the lower
 // bound of the search excludes few sets of victims. To find the least loss it must try more than maxSearchTries of
-// them. Here the nodes have room, but the parent has no quota left for a pod of 12 cards. Only victims release it, as
-// "releases" says, and at most 8 may be taken of the three elastic jobs. The oracle, which tries all sets, says what
-// the least loss is.
+// them. Here the nodes have room, but the parent has no quota left for a pod of 12 cards (left=1000,0). Only victims of
+// level 1 release it, as "releases" says, and at most 8 may be taken of the three elastic jobs. The oracle, which tries
+// all sets, says what the least loss is.
 func TestSearchTriesMoreSetsInTrees(t *testing.T) {
 	p := newScene(`
 		node a cards=16; node b cards=16; node c cards=16; node d cards=16; node e cards=16; node f cards=16
