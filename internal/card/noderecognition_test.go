@@ -219,6 +219,10 @@ func TestEveryAnomalyHasAReason(t *testing.T) {
 			node: "a.b/c.product=X a.b/c.memory=- a.b/c.replicas=2 a.b/c.shared:2",
 			want: Anomaly{Reason: InvalidLabel, Resource: "a.b/c.shared"},
 		},
+		"9 cards, and a label says 8": {
+			node: h800 + "nvidia.com/gpu.count=8 nvidia.com/gpu:9",
+			want: Anomaly{Reason: MoreThanLabelled, Resource: "nvidia.com/gpu"},
+		},
 	}) {
 		got := Recognise(newNode(tc.node), nil).Anomalies
 

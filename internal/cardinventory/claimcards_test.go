@@ -56,12 +56,10 @@ func TestDriversThatHandOutCardsAreAnAnomaly(t *testing.T) {
 }
 
 // TestResourceClaimsComeFirst: the list of anomalies is bounded. No quota limits the cards of a driver, so its
-// anomaly comes before labels that name two models.
+// anomaly comes before that of a node without labels, whose reason, NoModelLabel, is first by name.
 func TestResourceClaimsComeFirst(t *testing.T) {
 	tracker := &card.Tracker{}
-	tracker.Update(builder.Node("a").Label("vendor.example/card.product", "X").Label("vendor.example/card.memory", "1").
-		Label("other.example/card.product", "Y").
-		Label("other.example/card.memory", "1").Resource("vendor.example/card", "1").Obj())
+	tracker.Update(builder.Node("a").GPUs("", 8).Obj())
 	status := NewStatus(Input{
 		Nodes:        tracker.TrackedNodes(),
 		Cards:        tracker.Inventory(),
