@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/yaml"
 	"volcano.sh/volcano/pkg/scheduler"
 	"volcano.sh/volcano/pkg/scheduler/conf"
@@ -23,8 +22,6 @@ import (
 
 func TestMain(m *testing.M) {
 	registerPlugins(capacitycard.NewCache())
-	// The second handler counts from when the process began, which is the future in a bubble of synctest.
-	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	os.Exit(m.Run())
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -140,6 +141,17 @@ func TestInvalidFlagsAreRefused(t *testing.T) {
 	}) {
 		check.Says(t, parse(t, tc.args...).complete(), tc.want)
 	}
+}
+
+// TestOwnPodIsNamedByTheEnvironment: the Deployment puts the name of the pod into POD_NAME, by which the scheduler
+// knows that its own pod is no other scheduler. Without it the scheduler takes the name of the host, which Kubernetes
+// sets to the name of the pod.
+func TestOwnPodIsNamedByTheEnvironment(t *testing.T) {
+	t.Setenv("POD_NAME", "mine")
+	check.Equal(t, "own pod", "mine", ownPodName())
+
+	t.Setenv("POD_NAME", "")
+	check.Equal(t, "own pod without POD_NAME", check.Value(os.Hostname())(t), ownPodName())
 }
 
 // TestVersionNamesVolcano: --version also says which Volcano is compiled in, because behaviour depends on it.

@@ -31,6 +31,7 @@ import (
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/cardreclaim"
 	"cardquota.dev/operator/internal/scheduler/configloader"
+	"cardquota.dev/operator/internal/scheduler/leader"
 )
 
 // run replaces Volcano's app.Run. The order matters: the process becomes live and ready, then
@@ -51,8 +52,10 @@ func run(signalCtx context.Context, flags *flags) error {
 		return err
 	}
 
-	ctx, end := context.WithCancelCause(signalCtx)
+	// A signal ends ctx without a cause, a fault with one.
+	ctx, end := context.WithCancelCause(context.WithoutCancel(signalCtx))
 	defer end(nil)
+	context.AfterFunc(signalCtx, func() { end(nil) })
 
 	loader, closeLoader, err := newConfigLoader(config, flags)
 	if err != nil {
@@ -78,7 +81,7 @@ func run(signalCtx context.Context, flags *flags) error {
 
 	select {
 	case <-ctx.Done():
-		return stopReason(signalCtx, ctx)
+		return leader.StopReason(ctx)
 	case <-loader.Ready():
 	}
 
@@ -102,19 +105,21 @@ func run(signalCtx context.Context, flags *flags) error {
 	// Kubernetes' scheduler plugins dereference these without looking.
 	metrics.InitKubeSchedulerRelatedMetrics()
 
-	work := &leader{config: config, opt: opt, loader: loader, others: others, heartbeatNamespace: heartbeatNamespace, identity: identity, cache: cache, evictor: preempt.Evictor()}
-	return runElections(signalCtx, ctx, others, func() *election {
-		fence := newFence()
-		return &election{
-			config:        opt.LeaderElection,
-			client:        client,
-			identity:      identity,
-			component:     commonutil.GenerateComponentName(opt.SchedulerNames),
-			fence:         fence,
-			lead:          work.leadBehind(fence),
-			beforeRelease: work.writeFinalHeartbeat,
-		}
-	})
+	recorder, endEvents := newRecorder(client, opt.LeaderElection.ResourceNamespace, commonutil.GenerateComponentName(opt.SchedulerNames))
+	defer endEvents()
+	work := &work{opt: opt, cache: cache, evictor: preempt.Evictor()}
+	candidate := &leader.Candidate{
+		Config:             config,
+		Election:           opt.LeaderElection,
+		Client:             client,
+		Recorder:           recorder,
+		Identity:           identity,
+		Others:             others,
+		HeartbeatNamespace: heartbeatNamespace,
+		ConfigProblem:      func() string { return loader.Status().Problem() },
+		Schedule:           work.schedule,
+	}
+	return candidate.Run(ctx)
 }
 
 // loadCustomPlugins loads the plugins of a directory, "" for none.
@@ -128,19 +133,11 @@ func loadCustomPlugins(dir string) error {
 	return nil
 }
 
-// stopReason returns nil after a signal, otherwise why ctx ended.
-func stopReason(signalCtx, ctx context.Context) error {
-	if signalCtx.Err() == nil {
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
 // readiness is the text of the readiness page: the loader's status and, while another scheduler
 // keeps this process from the election, that.
 type readiness struct {
 	loader *configloader.Loader
-	others *otherSchedulers
+	others *leader.OtherSchedulers
 }
 
 func (r readiness) String() string {
@@ -232,99 +229,18 @@ func majorMinor(major, minor string) string {
 	return strings.TrimRightFunc(major, notDigit) + "." + strings.TrimRightFunc(minor, notDigit)
 }
 
-// leader is what the elected process runs: Volcano's scheduler and its heartbeat.
-type leader struct {
-	config *rest.Config
-	opt    *options.ServerOption
-	loader *configloader.Loader
-	others *otherSchedulers
-	// heartbeatNamespace is the namespace of the heartbeat, identity its holder.
-	heartbeatNamespace string
-	identity           string
-	// cache is that of the plugin; evictor replaces Volcano's.
-	cache   *capacitycard.Cache
-	evictor *cardreclaim.Evictor
-}
+// handoverEventSource is the component of events about the pods of other schedulers.
+const handoverEventSource = "cardquota-scheduler-handover"
 
-// writeFinalHeartbeat records in the heartbeat that this process has stopped. It bypasses the
-// fence, which is closed by then.
-func (l *leader) writeFinalHeartbeat(ctx context.Context) {
-	leases, err := newHeartbeatClient(l.config, l.heartbeatNamespace)
-	if err == nil {
-		err = writeFinalHeartbeat(ctx, leases, l.identity)
-	}
+// watchOtherSchedulers returns what finds other schedulers, and a function that sends its last events.
+func watchOtherSchedulers(config *rest.Config, flags *flags) (*leader.OtherSchedulers, func(), error) {
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "handover"))
 	if err != nil {
-		klog.ErrorS(err, "the heartbeat does not say that this scheduler has stopped: it runs out by itself")
+		return nil, nil, fmt.Errorf("API server: %w", err)
 	}
-}
-
-// leadBehind returns the function that schedules behind a fence until its context ends. It
-// returns earlier only with an error.
-func (l *leader) leadBehind(fence *fence) func(context.Context) error {
-	return func(term context.Context) error {
-		// Another scheduler may have started while this process waited for the lease.
-		if err := l.others.confirmNone(term); err != nil {
-			return err
-		}
-
-		select {
-		case <-term.Done():
-			return nil
-		default:
-		}
-
-		fenced := rest.CopyConfig(l.config)
-		fenced.Wrap(fence.wrapTransport)
-		sched, err := scheduler.NewScheduler(fenced, l.opt)
-		if err != nil {
-			return fmt.Errorf("start the scheduler: %w", err)
-		}
-		if err := replaceEvictor(sched, l.evictor); err != nil {
-			return err
-		}
-
-		problem := func() string { return configProblemOf(l.loader.Status()) }
-		leases, err := newHeartbeatClient(fenced, l.heartbeatNamespace)
-		if err != nil {
-			return err
-		}
-
-		writer := newHeartbeatWriter(leases, l.heartbeatNamespace, l.identity, problem)
-		l.cache.SetSessionObserver(writer.observeSession)
-		go writer.run(term)
-		sched.Run(term.Done())
-		<-term.Done()
-
-		return nil
-	}
-}
-
-// runElections is a candidate whenever no other scheduler runs, until this process has led or
-// ctx ends. Another scheduler that appears ends the election: a process that has not led waits
-// until it is gone. The leader stops, frees the lease and returns an error, because Volcano
-// cannot be started twice. newElection returns an election that was not run yet.
-func runElections(signalCtx, ctx context.Context, others *otherSchedulers, newElection func() *election) error {
-	for {
-		if others.waitUntilNone(ctx) != nil {
-			return stopReason(signalCtx, ctx)
-		}
-
-		term, end := context.WithCancelCause(ctx)
-		go func() {
-			if err := others.waitForAny(term); err != nil {
-				end(err)
-			}
-		}()
-
-		current := newElection()
-		err := current.run(term)
-		cause := stopReason(signalCtx, term)
-		end(nil)
-		if err != nil || cause == nil || current.hasLed || ctx.Err() != nil {
-			return errors.Join(err, cause)
-		}
-		klog.InfoS("withdraws from the election", "reason", cause.Error())
-	}
+	recorder, endEvents := newRecorder(client, "", handoverEventSource)
+	namespaces := append(flags.otherSchedulerNamespaces, flags.volcano.LeaderElection.ResourceNamespace)
+	return leader.NewOtherSchedulers(client, namespaces, flags.otherSchedulerSelector, ownPodName(), recorder), endEvents, nil
 }
 
 // ownPodName returns the name of the pod that this process runs in.
@@ -334,6 +250,31 @@ func ownPodName() string {
 	}
 	name, _ := os.Hostname() // without a name no pod is the own one
 	return name
+}
+
+// work is what the leader does.
+type work struct {
+	opt *options.ServerOption
+	// cache is that of the plugin; evictor replaces Volcano's.
+	cache   *capacitycard.Cache
+	evictor *cardreclaim.Evictor
+}
+
+// schedule runs Volcano's scheduler until ctx ends. It returns earlier only with an error.
+func (w *work) schedule(ctx context.Context, config *rest.Config, observe func(capacitycard.SessionReport)) error {
+	sched, err := scheduler.NewScheduler(config, w.opt)
+	if err != nil {
+		return fmt.Errorf("start the scheduler: %w", err)
+	}
+	if err := replaceEvictor(sched, w.evictor); err != nil {
+		return err
+	}
+
+	w.cache.SetSessionObserver(observe)
+	sched.Run(ctx.Done())
+	<-ctx.Done()
+
+	return nil
 }
 
 // registerPlugins adds our plugin and actions to Volcano's. It returns Volcano's action preempt

@@ -51,6 +51,14 @@ func (s Status) String() string {
 	return fmt.Sprintf("%s: %s (in force: %s)", s.Reason, s.Message, s.Hash)
 }
 
+// Problem returns why the newest configuration is not in force, "" when it is.
+func (s Status) Problem() string {
+	if s.Reason == ReasonLoaded {
+		return ""
+	}
+	return s.Message
+}
+
 // reportChange reports a changed status in the log, in the metrics and on the source's object.
 func (l *Loader) reportChange(before Status) {
 	now := l.status

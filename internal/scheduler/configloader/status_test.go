@@ -51,3 +51,17 @@ func TestArgumentsWithoutEffectHaveAWarning(t *testing.T) {
 	check.Contains(t, "first event", <-recorder.Events, "Normal ConfigurationLoaded")
 	check.Contains(t, "second event", <-recorder.Events, "Warning ArgumentIgnored", "enableTopologyAwarePreemption")
 }
+
+// TestHeartbeatsReportEveryProblemOfTheConfiguration: the heartbeat has the message of the loader unless the
+// configuration is loaded.
+func TestHeartbeatsReportEveryProblemOfTheConfiguration(t *testing.T) {
+	for reason, want := range map[string]string{
+		ReasonLoaded:        "",
+		ReasonRejected:      "message",
+		ReasonMissing:       "message",
+		ReasonNotWritten:    "message",
+		ReasonNotConfigured: "message",
+	} {
+		check.Equal(t, "problem for reason "+reason, want, Status{Reason: reason, Message: "message"}.Problem())
+	}
+}

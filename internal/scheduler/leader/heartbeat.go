@@ -1,4 +1,4 @@
-package main
+package leader
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
-	"cardquota.dev/operator/internal/scheduler/configloader"
 )
 
 // heartbeatInterval is the shortest time between two equal heartbeats, and before a retry.
@@ -168,12 +167,4 @@ func writeFinalHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseIn
 
 		return err
 	})
-}
-
-// configProblemOf returns why the newest configuration is not in force, "" when it is.
-func configProblemOf(status configloader.Status) string {
-	if status.Reason == configloader.ReasonLoaded {
-		return ""
-	}
-	return status.Message
 }

@@ -1,4 +1,4 @@
-package main
+package leader
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
 	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/klog/v2"
 )
@@ -22,11 +23,11 @@ var (
 type election struct {
 	config componentbaseconfig.LeaderElectionConfiguration
 	client kubernetes.Interface
+	// recorder records the election's events.
+	recorder record.EventRecorder
 	// identity is the holder of the lease while this process leads.
 	identity string
-	// component is the source of the election's events.
-	component string
-	fence     *fence
+	fence    *fence
 	// lead schedules until its context ends; it returns earlier only with an error.
 	lead func(context.Context) error
 	// beforeRelease is called after the scheduler's last write, while this process still holds
@@ -48,11 +49,10 @@ func (e *election) run(ctx context.Context) error {
 	term, endTerm := context.WithCancel(context.WithoutCancel(ctx))
 	defer endTerm()
 
-	lock, endEvents, err := e.newLock(endTerm)
+	lock, err := e.newLock(endTerm)
 	if err != nil {
 		return err
 	}
-	defer endEvents()
 
 	failed := make(chan error, 1)
 	over := make(chan struct{})
@@ -150,15 +150,12 @@ func (e *election) callBeforeRelease(ctx context.Context, timeout time.Duration)
 	e.beforeRelease(ctx)
 }
 
-// newLock returns the lease, which the stock scheduler uses as well, and a function that ends
-// the recording of its events.
-func (e *election) newLock(lost func()) (*fencedLock, func(), error) {
-	recorder, endEvents := newRecorder(e.client, e.config.ResourceNamespace, e.component)
+// newLock returns the lease, which the stock scheduler uses as well.
+func (e *election) newLock(lost func()) (*fencedLock, error) {
 	lease, err := resourcelock.New(resourcelock.LeasesResourceLock, e.config.ResourceNamespace, e.config.ResourceName,
-		e.client.CoreV1(), e.client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: e.identity, EventRecorder: recorder})
+		e.client.CoreV1(), e.client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: e.identity, EventRecorder: e.recorder})
 	if err != nil {
-		endEvents()
-		return nil, nil, fmt.Errorf("leader election: %w", err)
+		return nil, fmt.Errorf("leader election: %w", err)
 	}
-	return &fencedLock{Interface: lease, fence: e.fence, writeWindow: e.config.RenewDeadline.Duration, onLost: lost}, endEvents, nil
+	return &fencedLock{Interface: lease, fence: e.fence, writeWindow: e.config.RenewDeadline.Duration, onLost: lost}, nil
 }

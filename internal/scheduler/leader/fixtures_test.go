@@ -1,4 +1,4 @@
-package main
+package leader
 
 import (
 	"context"
@@ -73,10 +73,10 @@ func otherSchedulerPod(name, node string, phase corev1.PodPhase) *builder.PodBui
 	return builder.Pod("ns", name).Label("app", "volcano-scheduler").Node(node).Phase(phase)
 }
 
-// otherSchedulersFixture is an otherSchedulers whose API server answers lists with the error in
+// otherSchedulersFixture is an OtherSchedulers whose API server answers lists with the error in
 // trouble, if there is one.
 type otherSchedulersFixture struct {
-	*otherSchedulers
+	*OtherSchedulers
 	client  *fake.Clientset
 	trouble atomic.Pointer[error]
 	events  *record.FakeRecorder
@@ -95,7 +95,7 @@ func newOtherSchedulersFixture(pods ...*builder.PodBuilder) *otherSchedulersFixt
 		return false, nil, nil
 	})
 
-	l.otherSchedulers = newOtherSchedulers(l.client, []string{"ns"}, labels.SelectorFromSet(labels.Set{"app": "volcano-scheduler"}), "own", l.events)
+	l.OtherSchedulers = NewOtherSchedulers(l.client, []string{"ns"}, labels.SelectorFromSet(labels.Set{"app": "volcano-scheduler"}), "own", l.events)
 	return l
 }
 
@@ -193,7 +193,7 @@ func (e *electionFixture) startElection(t *testing.T) *electionFixture {
 
 // startRunElections runs runElections in the background.
 func (e *electionFixture) startRunElections(t *testing.T) *electionFixture {
-	return e.startFunc(t, func(ctx context.Context) error { return runElections(ctx, ctx, e.otherSchedulers, e.election) })
+	return e.startFunc(t, func(ctx context.Context) error { return runElections(ctx, e.OtherSchedulers, e.election) })
 }
 
 func (e *electionFixture) startFunc(t *testing.T, run func(context.Context) error) *electionFixture {

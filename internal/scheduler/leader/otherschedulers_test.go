@@ -1,4 +1,4 @@
-package main
+package leader
 
 import (
 	"context"
@@ -94,7 +94,7 @@ func TestPodsInTenantNamespacesAreIgnored(t *testing.T) {
 	for _, namespace := range []string{"cards", "tenant", "volcano-system"} {
 		check.NoError(t, client.Tracker().Add(builder.Pod(namespace, "x").Running("n").Obj()))
 	}
-	others := newOtherSchedulers(client, []string{"volcano-system", "cards", "volcano-system"}, labels.Everything(), "own", nil)
+	others := NewOtherSchedulers(client, []string{"volcano-system", "cards", "volcano-system"}, labels.Everything(), "own", nil)
 
 	pods := check.Value(others.listPods(t.Context()))(t)
 	check.Contains(t, "message", describePods(pods), "in pod cards/x, volcano-system/x,")

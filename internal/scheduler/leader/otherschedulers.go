@@ -1,4 +1,4 @@
-package main
+package leader
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
@@ -24,8 +23,6 @@ import (
 )
 
 const (
-	// handoverEventSource is the component of events about the pods of other schedulers.
-	handoverEventSource = "cardquota-scheduler-handover"
 	// reasonForeignScheduler is the reason of those events and on the readiness page.
 	reasonForeignScheduler = "ForeignScheduler"
 	// lookupInterval is the time between two lookups.
@@ -34,10 +31,10 @@ const (
 	lookupTimeout = 5 * time.Second
 )
 
-// otherSchedulers finds pods that run another scheduler. Volcano's installer starts its
+// OtherSchedulers finds pods that run another scheduler. Volcano's installer starts its
 // scheduler without leader election, so the lease does not exclude it: this process is a
 // candidate only while there is no such pod. If the API server does not answer, it waits.
-type otherSchedulers struct {
+type OtherSchedulers struct {
 	client kubernetes.Interface
 	// namespaces are searched, sorted. A pod elsewhere belongs to a tenant, who must not be
 	// able to stop the scheduler with a label.
@@ -54,20 +51,12 @@ type otherSchedulers struct {
 	notified map[types.UID]bool
 }
 
-// watchOtherSchedulers returns an otherSchedulers, and a function that sends its last events.
-func watchOtherSchedulers(config *rest.Config, flags *flags) (*otherSchedulers, func(), error) {
-	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "handover"))
-	if err != nil {
-		return nil, nil, fmt.Errorf("API server: %w", err)
-	}
-	recorder, endEvents := newRecorder(client, "", handoverEventSource)
-	namespaces := append(flags.otherSchedulerNamespaces, flags.volcano.LeaderElection.ResourceNamespace)
-	return newOtherSchedulers(client, namespaces, flags.otherSchedulerSelector, ownPodName(), recorder), endEvents, nil
-}
-
-func newOtherSchedulers(client kubernetes.Interface, namespaces []string, selector labels.Selector, ownPod string, recorder record.EventRecorder) *otherSchedulers {
+// NewOtherSchedulers returns an OtherSchedulers that finds the pods of a selector, nil for none, in
+// some namespaces. ownPod is the name of the pod that this process runs in. The recorder, which may be
+// nil, records events about the pods.
+func NewOtherSchedulers(client kubernetes.Interface, namespaces []string, selector labels.Selector, ownPod string, recorder record.EventRecorder) *OtherSchedulers {
 	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
-	return &otherSchedulers{client: client, namespaces: namespaces, selector: selector, ownPod: ownPod, recorder: recorder, notified: map[types.UID]bool{}}
+	return &OtherSchedulers{client: client, namespaces: namespaces, selector: selector, ownPod: ownPod, recorder: recorder, notified: map[types.UID]bool{}}
 }
 
 // podsOfOtherSchedulers returns the pods in which another scheduler may run, sorted by name.
@@ -108,7 +97,7 @@ func describePods(pods []*corev1.Pod) string {
 }
 
 // waitUntilNone waits until no other scheduler runs, or ctx ends, which is an error.
-func (o *otherSchedulers) waitUntilNone(ctx context.Context) error {
+func (o *OtherSchedulers) waitUntilNone(ctx context.Context) error {
 	defer o.reportObstacle("", nil)
 
 	return wait.PollUntilContextCancel(ctx, lookupInterval, true, func(ctx context.Context) (bool, error) {
@@ -126,7 +115,7 @@ func (o *otherSchedulers) waitUntilNone(ctx context.Context) error {
 
 // confirmNone waits until the API server says whether another scheduler runs, or ctx ends. A
 // running one is an error, the end of ctx is not.
-func (o *otherSchedulers) confirmNone(ctx context.Context) error {
+func (o *OtherSchedulers) confirmNone(ctx context.Context) error {
 	return o.pollForAny(ctx, func(err error) bool {
 		if err != nil {
 			klog.ErrorS(err, "elected, but nothing is scheduled yet")
@@ -137,13 +126,13 @@ func (o *otherSchedulers) confirmNone(ctx context.Context) error {
 
 // waitForAny waits until another scheduler runs and returns it as an error; nil when ctx ends
 // first.
-func (o *otherSchedulers) waitForAny(ctx context.Context) error {
+func (o *OtherSchedulers) waitForAny(ctx context.Context) error {
 	return o.pollForAny(ctx, func(error) bool { return false }) // the leader continues while the API server does not answer
 }
 
 // pollForAny lists pods until it finds another scheduler, which is the error, until isDone
 // accepts a result without one, or until ctx ends.
-func (o *otherSchedulers) pollForAny(ctx context.Context, isDone func(error) bool) error {
+func (o *OtherSchedulers) pollForAny(ctx context.Context, isDone func(error) bool) error {
 	err := wait.PollUntilContextCancel(ctx, lookupInterval, true, func(ctx context.Context) (bool, error) {
 		pods, err := o.listPods(ctx)
 		if len(pods) > 0 {
@@ -158,7 +147,7 @@ func (o *otherSchedulers) pollForAny(ctx context.Context, isDone func(error) boo
 }
 
 // listPods returns the pods of other schedulers, as the API server knows them now.
-func (o *otherSchedulers) listPods(ctx context.Context) ([]*corev1.Pod, error) {
+func (o *OtherSchedulers) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 	if o.selector == nil {
 		return nil, nil
 	}
@@ -185,7 +174,7 @@ func (o *otherSchedulers) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 
 // reportObstacle reports what this process waits for in the log, on the pods and on the
 // readiness page.
-func (o *otherSchedulers) reportObstacle(obstacle string, pods []*corev1.Pod) {
+func (o *OtherSchedulers) reportObstacle(obstacle string, pods []*corev1.Pod) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
@@ -209,7 +198,7 @@ func (o *otherSchedulers) reportObstacle(obstacle string, pods []*corev1.Pod) {
 }
 
 // String returns the line of the readiness page, "" when this process waits for nothing.
-func (o *otherSchedulers) String() string {
+func (o *OtherSchedulers) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.obstacle == "" {

@@ -1,4 +1,4 @@
-package main
+package leader
 
 import (
 	"errors"
@@ -20,7 +20,6 @@ import (
 
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
-	"cardquota.dev/operator/internal/scheduler/configloader"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -49,20 +48,6 @@ func TestAHeartbeatIsDueAfterTwoSecondsOrAChange(t *testing.T) {
 		"the same report, 2 seconds after a failure":      {report: report("a", 2*time.Second), last: &last, lastFailed: true, wantDue: true},
 	}) {
 		check.Equal(t, "due", tc.wantDue, isDue(tc.report, tc.last, tc.lastFailed))
-	}
-}
-
-// TestHeartbeatsReportEveryProblemOfTheConfiguration: the heartbeat has the message of the loader unless the
-// configuration is loaded.
-func TestHeartbeatsReportEveryProblemOfTheConfiguration(t *testing.T) {
-	for reason, want := range map[string]string{
-		configloader.ReasonLoaded:        "",
-		configloader.ReasonRejected:      "message",
-		configloader.ReasonMissing:       "message",
-		configloader.ReasonNotWritten:    "message",
-		configloader.ReasonNotConfigured: "message",
-	} {
-		check.Equal(t, "problem for reason "+reason, want, configProblemOf(configloader.Status{Reason: reason, Message: "message"}))
 	}
 }
 

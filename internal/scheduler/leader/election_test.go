@@ -1,9 +1,8 @@
-package main
+package leader
 
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,7 +212,7 @@ func TestACandidateWithdrawsWhileAnotherSchedulerRuns(t *testing.T) {
 // Lease, and the watch may not have reported its pod "late" yet. So a new leader lists the pods of schedulers before it
 // places any pod. Here it finds "late", and ends with an error that names it.
 func TestLeaderChecksForOtherSchedulersBeforeItStarts(t *testing.T) {
-	work := &leader{others: newOtherSchedulersFixture(otherSchedulerPod("late", "n", "Running")).otherSchedulers}
+	work := &Candidate{Others: newOtherSchedulersFixture(otherSchedulerPod("late", "n", "Running")).OtherSchedulers}
 	check.Says(t, work.leadBehind(newFence())(t.Context()), "another scheduler runs in pod ns/late,")
 }
 
@@ -238,24 +237,13 @@ func TestErrorEndsTheWaiting(t *testing.T) {
 		broken := errors.New("the configuration cannot be watched")
 		ended := make(chan error, 1)
 		ctx, end := context.WithCancelCause(t.Context())
-		go func() { ended <- runElections(t.Context(), ctx, others.otherSchedulers, nil) }()
+		go func() { ended <- runElections(ctx, others.OtherSchedulers, nil) }()
 		synctest.Wait()
 		g.Expect(others.String()).NotTo(BeEmpty(), "message while it waits")
 
 		end(broken)
 		g.Expect(<-ended).To(MatchError(broken))
 	})
-}
-
-// TestOwnPodIsNamedByTheEnvironment: the Deployment puts the name of the pod into POD_NAME, by which the scheduler
-// knows that its own pod is no other scheduler. Without it the scheduler takes the name of the host, which Kubernetes
-// sets to the name of the pod.
-func TestOwnPodIsNamedByTheEnvironment(t *testing.T) {
-	t.Setenv("POD_NAME", "mine")
-	check.Equal(t, "own pod", "mine", ownPodName())
-
-	t.Setenv("POD_NAME", "")
-	check.Equal(t, "own pod without POD_NAME", check.Value(os.Hostname())(t), ownPodName())
 }
 
 // TestLeaderWaitsForTheAPIServer: an elected replica lists the pods of other schedulers before it places any. If the
@@ -267,7 +255,7 @@ func TestLeaderWaitsForTheAPIServer(t *testing.T) {
 		l := newOtherSchedulersFixture()
 		slow := errors.New("etcdserver: request timed out")
 		l.trouble.Store(&slow)
-		work := &leader{others: l.otherSchedulers}
+		work := &Candidate{Others: l.OtherSchedulers}
 		term, end := context.WithTimeout(t.Context(), long)
 		defer end()
 
