@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"testing"
 	"time"
 
@@ -156,7 +157,7 @@ func TestOwnPodIsNamedByTheEnvironment(t *testing.T) {
 
 // TestVersionNamesVolcano: --version also says which Volcano is compiled in, because behaviour depends on it.
 func TestVersionNamesVolcano(t *testing.T) {
-	check.Contains(t, "version", versionLine(), "Volcano ")
+	check.That(t, regexp.MustCompile(`, Volcano v\d+\.\d+\.\d+,`).MatchString(versionLine()), "no version of Volcano in %q", versionLine())
 }
 
 // TestVersionsOfCloudProvidersAreUnderstood: an API server states its version as major and minor, to which providers

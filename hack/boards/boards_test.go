@@ -115,7 +115,7 @@ func TestConfigMapsOfBoardsHaveTheLabelOfGrafanasSidecar(t *testing.T) {
 }
 
 // TestEachPanelSaysWhatItShows: a panel has a title of its own on its board, a description that is a sentence, and a
-// unit. It is at most 24 columns wide, and has queries with a legend each.
+// unit. It is at most as wide as a board, which has 24 columns, and has queries with a legend each.
 func TestEachPanelSaysWhatItShows(t *testing.T) {
 	for _, b := range boards {
 		seen := map[string]bool{}

@@ -64,7 +64,7 @@ func TestACountWakesQueuesWhoseUsageDiffers(t *testing.T) {
 // TestAPolicyWakesCardQuotasOnlyForWhatTheyShow: all CardQuotas show the priority of their service type in force, and
 // what condition Enforced of the ServiceTypePolicy says. Other changes of the ServiceTypePolicy must not reconcile
 // them all. A bypass, a pod that got cards without our scheduler, concerns its queue alone, which the collector of
-// usage reconciles. So a change from Enforced to CardBypass, or of its message, wakes none.
+// usage reconciles. So a change from Enforced to CardBypass, or of the message of CardBypass, wakes none.
 func TestAPolicyWakesCardQuotasOnlyForWhatTheyShow(t *testing.T) {
 	// inForce returns a policy that has taken effect, with the priority of training.
 	inForce := func(priority int32) *v1alpha1.ServiceTypePolicy {
