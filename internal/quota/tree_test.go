@@ -100,7 +100,8 @@ func sumAmounts(queues map[string]TreeQueue, children map[string]Resolved, name 
 
 // TestExcessNamesEveryWrittenAmountThatDoesNotCount: where an amount is above that of its parent, or above another amount
 // of its queue, less of it counts. ResolveTree reports each such amount once, so that the administrator can correct
-// it, and reports no amount that counts as written. Trees are random.
+// it, and reports no amount that counts as written. A guarantee of which less counts needs some report about the same
+// card, CPU or memory: it may be that of a quota or of what is deserved. Trees are random.
 func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)

@@ -130,6 +130,7 @@ func TestOneEvictionServesTwoPreemptors(t *testing.T) {
 	for range 3 { // the evicted pod is still there
 		s.runPreemptAction(preempt)
 		check.Equal(t, "evicted pods of all sessions", 1, len(s.In(api.Releasing)))
+		check.Equal(t, "pods of second that get a card", 1, s.countPlaced("second"))
 	}
 }
 
