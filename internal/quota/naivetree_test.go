@@ -147,7 +147,7 @@ func (n *naiveLedger) heldForOthers(queue, leaf string, name card.Name) int64 {
 // other queues, and of its own queue if that borrows with it.
 func (n *naiveLedger) keptAgainst(after *naiveLedger, queue string, name card.Name, more naivePod) int64 {
 	leaf := more.queue
-	borrows := naiveIsCard(name) && !n.deservesAny(leaf, name) && after.used(leaf, name) > n.deserved(leaf, name)
+	borrows := naiveIsCard(name) && !n.deservesAnyAmount(leaf, name) && after.used(leaf, name) > n.deserved(leaf, name)
 	return n.sum(queue, name, n.holds, func(p naivePod) bool { return p.queue != leaf || borrows })
 }
 
@@ -182,8 +182,8 @@ func (n *naiveLedger) limit(queue string, name card.Name) (int64, bool) {
 	return int64(l.Cards[name]), !l.AnyCard
 }
 
-// deservesAny reports whether a queue deserves any amount of a name.
-func (n *naiveLedger) deservesAny(queue string, name card.Name) bool {
+// deservesAnyAmount reports whether a queue deserves any amount of a name.
+func (n *naiveLedger) deservesAnyAmount(queue string, name card.Name) bool {
 	if name == CPUName || name == MemoryName {
 		return n.deserved(queue, name) == Unlimited
 	}
@@ -231,7 +231,7 @@ func (n *naiveLedger) refusalOfLimits(after *naiveLedger, at string, name card.N
 		return "quota of " + at
 	case n.terminatesOverQuota(at, name):
 		return "terminating in " + at
-	case more.isUnreclaimable && !n.deservesAny(at, name) && after.unreclaimable(at, name) > n.deserved(at, name):
+	case more.isUnreclaimable && !n.deservesAnyAmount(at, name) && after.unreclaimable(at, name) > n.deserved(at, name):
 		return "not reclaimable in " + at
 	}
 
@@ -244,8 +244,8 @@ func (n *naiveLedger) refusalForOthers(after *naiveLedger, at string, name card.
 	used := after.used(at, name)
 	held := n.keptAgainst(after, at, name, more)
 	others := after.unusedBelow(at, name)
-	isStopped := n.stopped[at][name] && !n.deservesAny(at, name) && used > n.deserved(at, name)
-	borrows := n.deservesAny(more.queue, name) || after.used(more.queue, name) > n.deserved(more.queue, name)
+	isStopped := n.stopped[at][name] && !n.deservesAnyAmount(at, name) && used > n.deserved(at, name)
+	borrows := n.deservesAnyAmount(more.queue, name) || after.used(more.queue, name) > n.deserved(more.queue, name)
 
 	switch {
 	case isStopped && borrows:

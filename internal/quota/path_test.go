@@ -44,7 +44,7 @@ func (h *treeTest) orderOf(queue string) naiveOrder {
 	o := naiveOrder{created: position.Created, name: queue, weight: max(1, float64(position.Weight))}
 	o.usesNoCard = limits.AnyCard || len(limits.Cards) == 0
 	names := slices.DeleteFunc(slices.Clone(treeNames), func(name card.Name) bool {
-		return h.naive.deservesAny(queue, name) || (naiveIsCard(name) && o.usesNoCard)
+		return h.naive.deservesAnyAmount(queue, name) || (naiveIsCard(name) && o.usesNoCard)
 	})
 
 	dominant := 0.0

@@ -42,7 +42,7 @@ func TestMayUseIsWhatFits(t *testing.T) {
 				check.Must(t, len(m.Quota) == len(path)+1 && len(m.Deserved) == len(path)+1, "%d levels for the path %v", len(m.Quota), path)
 				for i, at := range path {
 					want := Unlimited
-					if !h.naive.deservesAny(at, name) {
+					if !h.naive.deservesAnyAmount(at, name) {
 						want = max(0, h.naive.deserved(at, name)-h.naive.used(at, name))
 					}
 					check.Must(t, m.Deserved[i] == want, "%s deserves %d more %s, want %d", at, m.Deserved[i], name, want)
@@ -160,7 +160,7 @@ func (n *naiveLedger) isWithinDeserved(queue string, name card.Name, count int64
 	if count > 0 && naiveIsCard(name) && n.limits[queue].AnyCard {
 		return false // a queue without quota deserves nothing
 	}
-	if count <= 0 || n.deservesAny(queue, name) {
+	if count <= 0 || n.deservesAnyAmount(queue, name) {
 		return true
 	}
 	if slices.ContainsFunc(n.path(queue), func(at string) bool { return n.terminatesOverQuota(at, name) }) {
@@ -182,7 +182,7 @@ func (n *naiveLedger) isWithinQuota(queue string, name card.Name, count int64) b
 func (h *treeTest) checkAbove(t *rapid.T, queue string) {
 	for _, name := range treeNames {
 		want := h.naive.used(queue, name) - h.naive.deserved(queue, name)
-		if h.naive.deservesAny(queue, name) {
+		if h.naive.deservesAnyAmount(queue, name) {
 			want = 0
 		}
 		check.Must(t, h.ledger.AboveDeserved(queue, name) == want, "%d above deserved, want %d", h.ledger.AboveDeserved(queue, name), want)
