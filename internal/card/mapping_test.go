@@ -26,8 +26,8 @@ var (
 	}
 )
 
-// TestMappingsNameTheNodesOfOtherVendors: device plugins of these vendors write no label <type>.product, so an
-// administrator maps the resource to a model by name, or by a label that the vendor writes. The nodes are files of
+// TestMappingsNameTheNodesOfOtherVendors: device plugins of these vendors write no label <type>.product. So an
+// administrator maps the resource to a model, by name or by a label that the vendor writes. The nodes are files of
 // testdata/nodes. All allocatable units of the resource become cards. amdByLabel reads label amd.com/gpu.product-name;
 // intelFlex names Flex-170 on nodes with a certain label.
 func TestMappingsNameTheNodesOfOtherVendors(t *testing.T) {

@@ -78,8 +78,9 @@ var publicOthers = []corev1.ResourceName{
 }
 
 // TestCardsAreKnownByTheDomainsOfVendors: a resource that no label and no mapping names may still be a card, which no
-// quota limits. The product warns about it if its domain is one of the vendors or of software that shares cards, and
-// its name is that of a card, or of cores of cards. The lists above have public resources of each listed domain.
+// quota limits. The product warns about it by two things. Its domain is that of a vendor, or of software that shares
+// cards. Its name is that of a card, or of cores of cards. The lists above have public resources of each listed
+// domain.
 func TestCardsAreKnownByTheDomainsOfVendors(t *testing.T) {
 	for _, resource := range publicCards {
 		check.That(t, LooksLikeCard(resource) && !LooksLikeCores(resource), "%s is a card", resource)

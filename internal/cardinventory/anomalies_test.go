@@ -445,8 +445,8 @@ func TestACardThatOtherNodesWithhold(t *testing.T) {
 }
 
 // TestAHealthyNodeHasNoAnomaly: none of these nodes needs an administrator. When cards are divided in another way,
-// the kubelet keeps the old resource with a capacity of 4 and 0 allocatable for a while, which is no broken card as
-// long as the labels say the new way.
+// the kubelet keeps the old resource for a while, with a capacity of 4 and 0 allocatable. These are no broken cards
+// as long as the labels do not say the old way.
 func TestAHealthyNodeHasNoAnomaly(t *testing.T) {
 	for name, node := range map[string]*builder.NodeBuilder{
 		"whole cards":                    nodeWithEightH200("a"),

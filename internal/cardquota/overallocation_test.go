@@ -195,8 +195,9 @@ func TestOverAllocationNamesTheSumAndItsParts(t *testing.T) {
 	}
 }
 
-// TestOtherGrantsAreTheLargest: of random CardQuotas, the others that a message names are the first of all others
-// sorted by count and name, at most three, and the rest is counted. No card is healthy, so any grant is too many.
+// TestOtherGrantsAreTheLargest: beside its own CardQuota, a message names the three largest others, or all if there
+// are fewer. Equal ones are sorted by name, and the rest is counted. CardQuotas are random. No card is healthy, so
+// any grant is too many.
 func TestOtherGrantsAreTheLargest(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var quotas []*v1alpha1.CardQuota

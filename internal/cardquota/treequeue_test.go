@@ -440,10 +440,10 @@ func TestAQueueWithoutItsCardQuotaStaysWhereItIs(t *testing.T) {
 	check.That(t, NewDrainedQueue(q, foreign, "").Config.Spec == nil, "spec.parent of another manager is applied")
 }
 
-// TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree: when the operator finds a Queue that differs from the tree, it
-// must know whether the tree changed since its last write, or whether another field manager changed the Queue, which
-// is drift. It is the tree if the operator still owns the field that differs. The Queue of chat has 8 CPU and
-// deserves 8.
+// TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree: a Queue may differ from the tree because the tree changed since
+// the operator wrote the Queue. Or another field manager changed the Queue, which is drift. It was the tree if the
+// operator still owns the field that differs. The Queue of chat has 8 CPU and deserves 8. A missing Queue is no
+// change.
 func TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree(t *testing.T) {
 	all := newTenantTree(func(all map[string]*v1alpha1.CardQuota) {
 		all["chat"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}

@@ -265,8 +265,9 @@ func TestATenantDoesNotRaiseTheStarvingAlert(t *testing.T) {
 // TestAnnotationsAloneMakeNoMember: a deleted CardQuota keeps its queue until the queue has no members. Any pod or
 // PodGroup can name the queue in an annotation, so that alone makes none. A pod of our scheduler, "volcano" or
 // "volcano-batch", is a member if q takes its namespace, or if it runs with the record of its binding to q. A pod of
-// another scheduler is one only while it runs with cards that are charged to q: it is of namespace lab, or was charged
-// before. A PodGroup is one if q takes its namespace, or if its pods run. Queue q takes namespace lab, not stranger.
+// another scheduler is one only while it runs with cards that are charged to q. They are if it is of namespace lab,
+// or was charged before. A PodGroup is one if q takes its namespace, or if its pods run. Queue q takes namespace lab,
+// not stranger.
 func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 	// in sets scheduler and namespace of a pod of queue q.
 	in := func(scheduler, namespace string, b *builder.PodBuilder) *corev1.Pod {

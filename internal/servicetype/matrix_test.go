@@ -104,8 +104,8 @@ func TestReclaimNeedsBothTypes(t *testing.T) {
 }
 
 // TestValidateSaysWhatContradictsItself: a matrix in which types take the same cards from each other in turn would
-// never come to rest, and an entry that has no effect is a mistake. Validate says all such faults, each short
-// enough for an event.
+// never come to rest. An entry that has no effect is a mistake, too. Validate says all such faults, each short enough
+// for an event.
 func TestValidateSaysWhatContradictsItself(t *testing.T) {
 	reclaimFrom := func(from ...string) Rule { return Rule{Reclaimable: true, ReclaimFrom: from} }
 	ring := Matrix{}

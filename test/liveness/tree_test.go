@@ -23,7 +23,7 @@ func TestWhatFitsStartsInATreeWhenOtherPodsEnd(t *testing.T) {
 
 // TestASchedulerThatDoesNotKnowTheTreeIsFound: the checks of the random sequences must find a scheduler that breaks
 // the rules of a tree. "flat" is one that schedules flat queues, while the checks know the tree. Node n has 4 cards
-// A. Queue top has a quota of 3 and deserves 2, its leaves a and b have quota 4 and deserve 1 each; queue c has quota
+// A. Queue top has a quota of 3 and deserves 2. Its leaves a and b have quota 4 and deserve 1 each. Queue c has quota
 // 4 and deserves 2. "job x queue=a min=3 pending=3" is a gang of three pods that waits, with a card each;
 // "running=n*4" are four pods that run on n. "policy without=cardreclaim" is a scheduler that takes nothing back.
 // Each row wants the failure that the checks find.

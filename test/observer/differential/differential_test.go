@@ -229,9 +229,9 @@ func TestProductAndObserverChargePodsAlike(t *testing.T) {
 }
 
 // TestProductAndObserverReadQueuesAlike: the observer, a tool of the tests, has the rules of the documents a second
-// time. Of random queues, product and observer must find the same limits of cards, CPU and memory, whether the queue
-// refuses all, and whether its selector takes namespace lab. A queue without a quota is treated by one of three
-// policies.
+// time. Of random queues, product and observer must find the same limits of cards, CPU and memory. They must also
+// agree whether the queue refuses all, and whether its selector takes namespace lab. A queue without a quota is
+// treated by one of three policies.
 func TestProductAndObserverReadQueuesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {

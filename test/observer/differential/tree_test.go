@@ -161,11 +161,11 @@ func treeUse(pods map[string]treePod, card string, counts func(treePod) bool) ru
 	return use
 }
 
-// TestTheLedgerOfATreeAllowsWhatARecountAllows: a request fits a tree if the quotas of its queue and all ancestors
-// suffice, unused guarantees of others stay free, and what cannot be reclaimed stays within deserved. The product's
-// ledger keeps running sums for that; the observer, a tool of the tests, counts all pods again. After each random
-// step (charge or release a pod) both must say the same of a random request. Cards of pods that are offline
-// (IsOffInventory) are not in the inventory, and so take none of its free cards.
+// TestTheLedgerOfATreeAllowsWhatARecountAllows: a request fits a tree under three conditions. The quotas of its queue
+// and all ancestors suffice. Unused guarantees of others stay free. What cannot be reclaimed stays within deserved.
+// The product's ledger keeps running sums for that; the observer, a tool of the tests, counts all pods again. After
+// each random step (charge or release a pod) both must say the same of a random request. Cards of pods that are
+// offline (IsOffInventory) are not in the inventory, and so take none of its free cards.
 func TestTheLedgerOfATreeAllowsWhatARecountAllows(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		product, observed := newTrees(drawTree(t, false, v1alpha1.UnmanagedEnforce), v1alpha1.UnmanagedEnforce)

@@ -103,7 +103,7 @@ func TestPodGroupsAndCardQuotasStateTheTruth(t *testing.T) {
 
 // TestPodsArePlacedWithinCPUMemoryAndTheNode: the observer reports a placement that exceeds the CPU or memory of its
 // queue, or what its node has. The scheduler may not know a change within its last session, or a pod that another
-// scheduler places at the same time, so these are no violation. Queue q has 10 cores and 10 GiB. Node h200-0 has 8
+// scheduler places at the same time. These are no violation. Queue q has 10 cores and 10 GiB. Node h200-0 has 8
 // H200 and 16 cores; a pod requests 1 core and 1 GiB unless the step says something else. "unlimited" is the plugin
 // argument cardUnlimitedCpuMemory: the CPU and memory of pods with cards do not count in queues. Pod a is placed on
 // h200-0 at the end.
