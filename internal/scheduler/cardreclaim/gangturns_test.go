@@ -220,8 +220,8 @@ func TestGangStartsBesideShortJobs(t *testing.T) {
 // the new short job gets its card.
 func TestGangStartsNotWhereNoCardIsKept(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]churnCase{
-		"training does not reclaim from training": {queueOfShort: "training", scene: `
-			queue other quota=1000 priority=20000 serviceType=training cpu=1000
+		"training does not reclaim from training of lower priority": {queueOfShort: "training", scene: `
+			queue other quota=1000 priority=30000 serviceType=training cpu=1000
 			node n model=A cards=8
 			job short queue=training min=1 running=n*8 age=1m
 			job gang queue=other min=4 pending=4`},

@@ -77,7 +77,7 @@ func TestWhichQueuesReclaimFromWhich(t *testing.T) {
 		"not from a queue that is not reclaimable":                      {reclaimer, victim + " reclaimable=false", nil, ""},
 		"not from a queue of equal priority":                            {reclaimer, victim + " priority=80000", nil, ""},
 		"not from a queue of higher priority":                           {reclaimer, victim + " priority=90000", nil, ""},
-		"inference not from inference":                                  {reclaimer, victim + " serviceType=inference", nil, ""},
+		"inference not from inference":                                  {reclaimer, victim + " serviceType=inference reclaimable=true", nil, ""},
 		"not from a service type that the matrix does not have":         {reclaimer, victim + " serviceType=batch", nil, ""},
 		"training not from training":                                    {reclaimer + " serviceType=training", victim, nil, ""},
 		"a service type that the matrix does not have reclaims nothing": {reclaimer + " serviceType=batch", victim, nil, ""},
@@ -98,13 +98,15 @@ func TestWhichQueuesReclaimFromWhich(t *testing.T) {
 	}
 }
 
-// TestNoJobReclaimsFromItsOwnQueue: cardreclaim takes cards from other queues only. Both jobs are in queue inference.
-// In its own queue a job may get cards by the action preempt, which does not run here.
+// TestNoJobReclaimsFromItsOwnQueue: cardreclaim takes cards from other queues only. Both jobs are in queue mixed, which
+// has no service type, so that their pods name one: inference, which may reclaim, and training. In its own queue a job
+// may get cards by the action preempt, which does not run here.
 func TestNoJobReclaimsFromItsOwnQueue(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
+		queue mixed quota=1000 priority=80000 reclaimable=true
 		node n model=A cards=4
-		job waiting queue=inference min=1 pending=1
-		job running queue=inference min=4 running=n*4 age=24h`).runSession(t)
+		job waiting queue=mixed min=1 pending=1 serviceType=inference
+		job running queue=mixed min=4 running=n*4 age=24h serviceType=training`).runSession(t)
 	s.expectEvictedAndPlaced(t, "", "")
 }
 
