@@ -263,9 +263,9 @@ func (h *treeTest) checkFits(t *rapid.T) {
 
 // TestTheLedgerCountsATreeLikeARecount: the ledger changes its sums with each event, because it answers thousands of
 // requests in a session. After each event of a random history, in a random tree of queues, every sum must equal a
-// recount of the pods. At the end every request is accepted or refused as by the rules of the documents, which the
-// naive ledger has once more. A refusal of cards must name a queue of the path, and numbers that exceed its limit,
-// unless terminating pods are its reason.
+// recount of the pods. At the end every request is accepted or refused as by the naive ledger, which has the rules of
+// the documents. A refusal of cards must name a queue of the path, and numbers that exceed its limit, unless
+// terminating pods are its reason.
 func TestTheLedgerCountsATreeLikeARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
