@@ -213,8 +213,8 @@ func TestAMetricOfTwoLeadersCountsOnce(t *testing.T) {
 
 	scene := newScene(t, slices.Concat(
 		ofBothReplicas(`cardquota_queue_info{queue="q",tenant="lab",project="llm",service_type="training",cardquota="q",parent=""}`, "1", "1"),
-		ofBothReplicas(`cardquota_queue_info{queue="moved",tenant="lab",project="llm",service_type="training",cardquota="moved",parent=""}`, "1", "1")[:1],
-		ofBothReplicas(`cardquota_queue_info{queue="moved",tenant="shop",project="web",service_type="inference",cardquota="moved",parent=""}`, "1", "1")[1:],
+		ofBothReplicas(`cardquota_queue_info{queue="moved",tenant="lab",project="llm",service_type="training",cardquota="moved",parent=""}`, "1", "1")[:1],   // that of the old replica
+		ofBothReplicas(`cardquota_queue_info{queue="moved",tenant="shop",project="web",service_type="inference",cardquota="moved",parent=""}`, "1", "1")[1:], // that of the new replica
 		ofBothReplicas(`cardquota_used_cards{queue="q",card="A"}`, "2", "3"),
 		ofBothReplicas(`cardquota_used_cards{queue="moved",card="A"}`, "1", "1"),
 		ofBothReplicas(`cardquota_quota_cards{queue="q",card="A"}`, "4", "4"),

@@ -57,10 +57,14 @@ func (t *tracked) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.Serv
 }
 
 // TestACountWakesQueuesWhoseCardsComeOrGo: a driver that is rolled out changes labels of each node several times, and
-// that must not rewrite every status. A count wakes (reconciles) a queue only when no Ready node has its card any more,
-// or one has it again. Node a has 8 H200, node b 8 H800, and CardQuotas h200 and h800 grant one of these each.
-// CardQuota unknown grants NVIDIA-H20-3e, which no node has, so its condition suggests a card that nodes have: it
-// follows which card names exist. A pod in queue unknown requests H200, which changes nothing.
+// that must not rewrite every status. A count wakes (reconciles) a queue for a change of the nodes in three cases:
+//
+//  1. Its status shows a card of which the first node joins, or the last one leaves.
+//  2. The quotas for its card, added up, begin or cease to exceed the healthy cards.
+//  3. It grants a card that no node has, so its condition suggests another one, and the card names of nodes change.
+//
+// Node a has 8 H200, node b 8 H800, and CardQuotas h200 and h800 grant one of these each. CardQuota unknown grants
+// NVIDIA-H20-3e, which no node has. A pod waits in its queue for H200, so its status shows H200 as well.
 func TestACountWakesQueuesWhoseCardsComeOrGo(t *testing.T) {
 	h200 := func() *builder.NodeBuilder { return builder.Node("a").GPUs("NVIDIA-H200", 8) }
 	for t, tc := range check.Cases(t, map[string]struct {
