@@ -50,7 +50,7 @@ func TestInventoryRemembersCardResources(t *testing.T) {
 	expect("the same annotation again", 0, npu, gpu)
 }
 
-// TestNodeChangesAreSignalledButNoHeartbeats: the CardInventory depends on labels about cards, on resources
+// TestNodeChangesAreSignalledButNoHeartbeats: the CardInventory depends on labels, on resources
 // that are cards or may be, on readiness and on cordons. Each change of them calls the listener. A heartbeat,
 // or a change of the storage, does not. Before the change, the node has 8 H200. Its creation and its deletion
 // are one call each.
@@ -85,9 +85,9 @@ func TestNodeChangesAreSignalledButNoHeartbeats(t *testing.T) {
 	}
 }
 
-// TestNodesAreRecognisedByTheMappingsInForce: a mapping of the ServiceTypePolicy makes a resource a card that the operator does
-// not know itself. Node a has 2 of gpu.intel.com/xe, which are no cards until the mapping to B60 is in force. A policy that
-// has not taken effect changes nothing.
+// TestNodesAreRecognisedByTheMappingsInForce: a mapping of the ServiceTypePolicy makes a resource a card that the
+// operator does not know itself. Node a has 2 of gpu.intel.com/xe, which are no cards until the mapping to B60 is in
+// force. A policy that has not taken effect changes nothing.
 func TestNodesAreRecognisedByTheMappingsInForce(t *testing.T) {
 	n := NewNodeInventory(nil)
 	changes := 0

@@ -15,8 +15,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestStrippedNodesKeepWhatCardsDependOn: the cache drops what the operator does not read of a node, such as the list of
-// images, to save memory. It keeps what decides about the cards: labels, resources, readiness, and the cordon.
+// TestStrippedNodesKeepWhatCardsDependOn: the cache drops what the operator does not read of a node, such as the list
+// of images, to save memory. It keeps what decides about the cards: labels, resources, readiness, and the cordon.
 func TestStrippedNodesKeepWhatCardsDependOn(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		node         *builder.NodeBuilder
@@ -49,8 +49,8 @@ func TestStripLetsObjectsOfOtherTypesPass(t *testing.T) {
 
 // TestTheCacheDropsManagedFieldsThatItDoesNotRead: managed fields take much memory. Those of the spec of a CardQuota
 // say which fields this version does not know, so they stay. Those of a Queue say which field manager has its fields,
-// so all of them stay. Those of other kinds are dropped. In each row manager "spec" has written the spec, and manager
-// "status" the status.
+// so all of them stay. Those of a LocalCardQuota are dropped. In each row manager "spec" has written the spec, and
+// manager "status" the status.
 func TestTheCacheDropsManagedFieldsThatItDoesNotRead(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		object       client.Object
