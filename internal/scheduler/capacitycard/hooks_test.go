@@ -66,10 +66,11 @@ func TestRestartedGangDoesNotCountPodsOfItsLastRun(t *testing.T) {
 	}
 }
 
-// TestPlacementOverQuotaIsUndone: actions and plugins of Volcano can place a pod without asking the predicate. The plugin
-// gets an event for each placement. It answers with an error if the placement breaks a rule, and Volcano undoes it. Queue q
-// has a quota of 2 cards A. Its gang j of 3 pods, which need cards A, is not enqueued, so the session itself places none.
-func TestPlacementOverQuotaIsUndone(t *testing.T) {
+// TestPlacementBeyondTheRulesIsRefused: actions and plugins of Volcano can place a pod without asking the predicate. The
+// plugin gets an event for each placement. It answers with an error if the placement breaks a rule. Then Volcano undoes
+// the placement, as allocateTask does here. Queue q has a quota of 2 cards A. Its gang j of 3 pods, which need cards A, is
+// not enqueued, so the session itself places none.
+func TestPlacementBeyondTheRulesIsRefused(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8; node b model=B cards=8
 		queue q quota={"A":2}
 		job j queue=q min=3 pending=3 phase=Pending minCards=3`).enqueueAndAllocate()

@@ -27,11 +27,13 @@ const lowPodsUseTheQuota = `node a model=A
 // TestPreemptWaitsForItsVictims: the scheduler asks the API server to evict a pod, and the answer is late or is a
 // refusal. Until it is known, preempt evicts no second pod for the same preemptor. A deleted pod no longer counts
 // against the quota, so its preemptor starts. In lowPodsUseTheQuota, node a has 8 cards, but four pods of low
-// priority use the quota of 4, and high-0 needs one. Each script plays sessions (scheduling cycles) and what the API
-// server shows between them. "session 1" is one in which one pod is being evicted: preempt has just chosen it, or it
-// is deleted and not gone. A marked pod is neither, so while preempt waits for it the session has 0. "mark first"
-// shows the condition that Volcano writes before it deletes the first victim: preempt waits a minute for the deletion.
-// "delete" shows the deletion, "gone" the end of the pod, "refuse" an unchanged pod. "after 50s" moves the clock.
+// priority use the quota of 4, and high-0 needs one.
+//
+// Each script plays sessions (scheduling cycles) and what the API server shows between them. "session 1" is one in
+// which one pod is being evicted: preempt has just chosen it, or it is deleted and not gone. "mark first" shows the
+// condition that Volcano writes before it deletes the first victim: preempt waits a minute for the deletion. A marked
+// pod is not being evicted, so while preempt waits for it the session has 0. "delete" shows the deletion, "gone" the
+// end of the pod, "refuse" an unchanged pod. "after 50s" moves the clock.
 func TestPreemptWaitsForItsVictims(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene, script string

@@ -247,8 +247,8 @@ func (j *pricedJob) cost() [3]int {
 //
 // (1) One elastic pod goes, or all pods of one job.
 // (2) A whole job goes only if no other job costs less.
-// (3) An elastic pod goes only if no job of lower priority is on any node, and no job with a pod on its node costs less.
-// On other nodes jobs of its priority may cost less, since preempt stops at the first node with such an elastic pod.
+// (3) An elastic pod goes only if there is no job of lower priority, and no job with a pod on its node costs less. On
+// other nodes jobs of its priority may cost less, since preempt stops at the first node with such an elastic pod.
 func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 	seed.Check(t, func(rt *rapid.T) {
 		text := `queue q quota={"A":99} cpu=1000

@@ -42,10 +42,11 @@ func chainOfQueues(levels int) string {
 // TestPodsInATreeStartWithinEachLimit: in a tree of queues a pod counts in its queue and in every ancestor, and
 // starts if each has quota for it. A queue gets back what it deserves; what it uses beyond that is borrowed. What
 // a queue is guaranteed stays free while it does not use it. Pods from which no queue can reclaim never borrow. A
-// queue is at most 6 levels below root. In rows with the constant tenant, queue t has a quota of four cards A and
-// deserves all four. Below it are queues q and r, which deserve two each and may use all four. Node a has 8 cards
-// A. A queue or node that a row names again replaces the first one. Each row checks the session that places pods,
-// and that the next session leaves them there.
+// queue is at most 6 levels below root.
+//
+// In rows with the constant tenant, queue t has a quota of four cards A and deserves all four. Below it are queues q
+// and r, which deserve two each and may use all four. Node a has 8 cards A. A queue or node that a row names again
+// replaces the first one. Each row checks the session that places pods, and that the next session leaves them there.
 func TestPodsInATreeStartWithinEachLimit(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene                  string
@@ -331,9 +332,10 @@ func TestPredicateNamesTheLimitThatIsExceeded(t *testing.T) {
 // enqueues it. It needs its minimum (minCards=) within the limits of its queue and of all ancestors, beside what
 // they use. What enqueued jobs, those without phase=Pending, have reserved counts too. Within what its queue
 // deserves, borrowed cards of others do not count, because they are taken back. A job that may not be evicted
-// never borrows. In rows with the constant tenant, queue t has a quota of four cards A. Below it are queues q and
-// r, which deserve two each unless the row says more. A queue or node that a row names again replaces the first
-// one.
+// never borrows.
+//
+// In rows with the constant tenant, queue t has a quota of four cards A. Below it are queues q and r, which deserve
+// two each unless the row says more. A queue or node that a row names again replaces the first one.
 func TestJobsInATreeAreEnqueuedWithinEachLimit(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene      string

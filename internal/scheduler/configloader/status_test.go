@@ -14,8 +14,8 @@ import (
 
 // TestEventsAreCutAtTheLimitOfTheAPI: the API server refuses an event whose note has more than 1024 bytes
 // (maxEventNote). The loader cuts a longer message after a whole character, and ends it with "…", which has three
-// bytes. A Chinese character has three bytes as well, so each of the three rows with it has another byte of the
-// character at the limit, and fits 339 or 340 whole ones. A "%d" in a message is no format; otherwise the note
+// bytes. A Chinese character has three bytes as well. So in each of the three rows with it another byte of the
+// character is at the limit, and 339 or 340 whole ones fit. A "%d" in a message is no format; otherwise the note
 // would be longer.
 func TestEventsAreCutAtTheLimitOfTheAPI(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {

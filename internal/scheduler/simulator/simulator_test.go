@@ -126,6 +126,11 @@ func simulateWith(t *testing.T, configuration string, c *simulation.Cluster, obj
 	return result
 }
 
+// setQuotaOfResearch sets the quota of queue research for H200. The queue states no deserved cards, which false would keep.
+func setQuotaOfResearch(t *testing.T, c *simulation.Cluster, cards card.Count) {
+	check.NoError(t, c.SetQuota("research", h200, cards, false))
+}
+
 // summarize returns a result in one line: "POD@NODE" for each new pod, without a node for one that waits. Victims
 // follow as "- QUEUE/JOB N pods CARDS for RECLAIMER".
 func summarize(r simulation.Result) string {
@@ -155,7 +160,7 @@ func TestRunPlacesWhatFits(t *testing.T) {
 // its first pod names the queue and the card.
 func TestRunSaysWhyAPodWaits(t *testing.T) {
 	c := newClusterWithOneFullNode()
-	check.NoError(t, c.SetQuota("research", h200, 10, false))
+	setQuotaOfResearch(t, c, 10)
 	r := simulate(t, c, newGang("new", "research", 2, 4))
 	check.Equal(t, "outcome", "new-worker-0@ new-worker-1@", summarize(r))
 	check.Contains(t, "message", r.Pods[0].Message, "research", h200)

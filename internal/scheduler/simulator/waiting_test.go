@@ -45,7 +45,7 @@ func TestRunNamesTheReasonOfEachPod(t *testing.T) {
 		"a pod of one card runs": {queue: "research", pods: 1, cardsOfAPod: 1, quota: 16, want: []v1alpha1.BlockedReason{""}},
 	}) {
 		c := newClusterWithOneFullNode()
-		check.NoError(t, c.SetQuota("research", h200, tc.quota, false))
+		setQuotaOfResearch(t, c, tc.quota)
 		if tc.isFragmented {
 			addRunningGang(c, "research", "more", "h200-1", 1, 5)
 			c.Nodes = append(c.Nodes, newNode("h200-2", 2))
@@ -187,7 +187,7 @@ func TestRunSaysThatAPodIsGated(t *testing.T) {
 // of them.
 func TestRunPreemptsIfTheActionIsConfigured(t *testing.T) {
 	c := newClusterWithOneFullNode()
-	check.NoError(t, c.SetQuota("research", h200, 8, false))
+	setQuotaOfResearch(t, c, 8)
 	c.Jobs[0].Spec.Policies = nil
 	c.Jobs[0].Spec.MinAvailable = 1
 	c.PodGroups[0].Spec.MinMember = 1
@@ -214,7 +214,7 @@ func TestRunNamesTheOtherJobs(t *testing.T) {
 	check.Equal(t, "cards", map[card.Name]card.Count{h200: 8}, r.Others[0].Cards)
 
 	c = newClusterWithOneFullNode()
-	check.NoError(t, c.SetQuota("research", h200, 0, false))
+	setQuotaOfResearch(t, c, 0)
 	addWaitingJob(c, true)
 	r = simulate(t, c)
 	check.Must(t, len(r.Others) == 0 && len(r.Waiting) == 1, "others %+v, waiting %+v", r.Others, r.Waiting)
