@@ -382,7 +382,6 @@ func TestEvictedPodsCountAsUsed(t *testing.T) {
 		s := newScene(t, `node a model=A cards=8
 			queue t quota={"A":4} guarantee={"A":2}
 			queue q quota={"A":4} serviceType=training parent=t deserved={"A":2}
-			queue r quota={"A":4} serviceType=training parent=t deserved={"A":2}
 			job j queue=q min=1 running=a*4`)
 		s.withArguments(framework.Arguments{"queueHierarchy": hierarchy, "cardUnlimitedCpuMemory": true}).openSession()
 		s.reclaimPolicy().MarkEvicting(s.Task("j-1"))

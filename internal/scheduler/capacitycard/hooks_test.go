@@ -36,7 +36,7 @@ func TestReclaimHooksEnforceQuotaAlone(t *testing.T) {
 			queue inf quota=%s priority=80000 serviceType=inference
 			queue tra quota={"A":8} priority=20000 serviceType=training reclaimable=%s
 			job t queue=tra min=1 running=a*8
-			job i queue=inf min=1 pending=1 cards=%d phase=Pending minCards=1`, tc.quota, tc.reclaimable, tc.cards)).enqueueAndAllocate()
+			job i queue=inf min=1 pending=1 cards=%d`, tc.quota, tc.reclaimable, tc.cards)).enqueueAndAllocate()
 		reclaimer := s.Task("i-0")
 		check.Equal(t, "preemptive", tc.wantPreemptive, s.p.preemptive(s.Ssn.Queues["inf"], reclaimer))
 
