@@ -100,6 +100,7 @@ func TestReservationKeepsCards(t *testing.T) {
 			freesCards: true, minutesWithout: 8, wantBound: allOfGang,
 		},
 		"two gangs reserve the quota of 16: free cards prolong only the first one's reservation, and small gets quota of the second": {
+			// They are inference, which reclaims. Of gangs that reclaim nothing the scheduler looks at the first one only.
 			text: `node a model=A cards=8
 				queue q quota={"A":16} priority=80000 serviceType=inference; queue o quota={"A":8} priority=80000 serviceType=inference
 				job runs queue=o min=1 running=a*8
@@ -272,7 +273,7 @@ func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 }
 
 // TestJobBelowItsMinimumComesFirst: a gang that lost a pod uses cards with which it cannot work. So the gang gets the next
-// free card before jobs of equal priority that do not run yet, even older ones. That is so also after its reservation of
+// free card before jobs of equal priority that do not run, even older ones. That is so also after its reservation of
 // five minutes has ended: the card of job r becomes free after 3 minutes, or after 7.
 //
 // Gang g needs 8 pods and runs 7; Volcano's phase for that is Unknown. Job other is an hour older. A row says where g comes

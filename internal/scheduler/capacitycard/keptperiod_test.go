@@ -20,10 +20,10 @@ import (
 // after the eviction. So a victim that never ends does not keep cards for ever. Minute 0, that of the eviction, counts
 // always. The rule is the same for cardreclaim and for preempt.
 //
-// A plan of evictions has freed the card of node a for pod i-0 of inference, which does not take it yet. The plan also evicts
-// old-0 on node b, whose card another pod gets. A session runs each minute, from minute 0 on. Pod v-0 of training waits for
-// the card of node a. It gets the card in minute wantBound, which is 5 minutes after the last minute that counts. A row
-// says what happens to the victim old-0; its numbers are minutes.
+// A plan of evictions has freed the card of node a for pod i-0 of inference. A scheduling gate keeps i-0 from taking it. The
+// plan also evicts old-0 on node b, whose card another pod gets. A session runs each minute, from minute 0 on. Pod v-0 of
+// training waits for the card of node a. It gets the card in minute wantBound, which is 5 minutes after the last minute that
+// counts. A row says what happens to the victim old-0; its numbers are minutes.
 func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
 	const never = 100
 

@@ -77,7 +77,7 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 		}
 	}
 
-	s.reopen().p.jobEnqueued(s.Job("waits")) // which shows in the next session
+	s.reopen().p.jobEnqueued(s.Job("waits")) // after the session has opened, so the metrics do not show it
 	got := s.m.scrape(t)
 	check.That(t, got["cardquota_last_session_timestamp_seconds{}"] != 0, "the time of the last session is missing")
 

@@ -25,7 +25,7 @@ func (s *scene) runSessions(minutes int, change func(minute int)) []sessioncheck
 	for minute := range minutes {
 		change(minute)
 		for _, object := range s.Objects() {
-			j.Apply(object, false, s.clock)
+			j.Apply(object, false, s.clock) // not deleted
 		}
 
 		s.Cache = nil // what a session places is not bound
@@ -98,8 +98,7 @@ func TestFutileReservationBlocksNoOtherJob(t *testing.T) {
 		s := newScene(t, fmt.Sprintf(`node a model=A
 			queue q quota=%s
 			job gang queue=q %s minCards=0
-			job small queue=q min=1 pending=1 minCards=1 phase=Pending`, tc.quota, tc.gang),
-			func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{} })
+			job small queue=q min=1 pending=1 minCards=1 phase=Pending`, tc.quota, tc.gang))
 		violations := s.runSessions(20, func(minute int) { tc.change(s, minute) })
 
 		check.Equal(t, "violations", nil, violations, cmpopts.EquateEmpty())

@@ -139,8 +139,8 @@ func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
 }
 
 // TestReservationSurvivesALoweredQuota: job j was enqueued with 4 cards. While the quota is 1, j reserves nothing,
-// since it cannot start. When the quota is raised again, j has its reservation again, ahead of later jobs. The
-// scheduler forgets a job that did not wait in the last session, so each quota lasts three sessions.
+// since it cannot start. When the quota is raised again, j has its reservation again. The scheduler forgets a job
+// that did not wait in the last session, so each quota lasts three sessions.
 func TestReservationSurvivesALoweredQuota(t *testing.T) {
 	s := newScene(t, quotaOfFour+checkedJob("j", 4)).enqueueAndAllocate()
 	for _, step := range []struct{ quota, wantReserved int }{{4, 4}, {1, 0}, {5, 4}} {

@@ -314,7 +314,7 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 		{what: "the same refusal in the next session", refusal: refusal(3, 0), sessionsEnded: 1, wantText: refusal(3, 0).Message},
 		{
 			what: "the same refusal after two sessions without it", refusal: refusal(3, 0),
-			sessionsEnded: 1 + 2, wantNew: true, wantText: refusal(3, 0).Message,
+			sessionsEnded: 1 + 2, wantNew: true, wantText: refusal(3, 0).Message, // its own session, and two without it
 		},
 	} {
 		for range tc.sessionsEnded {

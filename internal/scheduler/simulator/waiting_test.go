@@ -92,7 +92,7 @@ func TestRunServesJobsOfTheClusterFirst(t *testing.T) {
 // for it any more. So both pods of a new job of the same size run on the 8 free cards.
 func TestRunLeavesOutFinishedJobs(t *testing.T) {
 	c := newClusterWithOneFullNode()
-	addWaitingJob(c, false)
+	addWaitingJob(c, false) // without a PodGroup
 	c.Jobs[len(c.Jobs)-1].Status.State.Phase = batch.Aborted
 	r := simulate(t, c, newGang("a-newer", "research", 2, 4))
 	check.Equal(t, "outcome", "a-newer-worker-0@h200-1 a-newer-worker-1@h200-1", summarize(r))
@@ -207,7 +207,7 @@ func TestRunPreemptsIfTheActionIsConfigured(t *testing.T) {
 // wait. Job z-older needs 2 × 4 cards, and 8 are free. It starts within the quota of 16, and waits without a quota.
 func TestRunNamesTheOtherJobs(t *testing.T) {
 	c := newClusterWithOneFullNode()
-	addWaitingJob(c, true)
+	addWaitingJob(c, true) // with a PodGroup
 	r := simulate(t, c)
 	check.Must(t, len(r.Others) == 1 && len(r.Waiting) == 0, "others %+v, waiting %+v", r.Others, r.Waiting)
 	check.Equal(t, "name, queue and pods", "z-older research 2", fmt.Sprint(r.Others[0].Workload.Name, " ", r.Others[0].Queue, " ", r.Others[0].Pods))
@@ -215,7 +215,7 @@ func TestRunNamesTheOtherJobs(t *testing.T) {
 
 	c = newClusterWithOneFullNode()
 	setQuotaOfResearch(t, c, 0)
-	addWaitingJob(c, true)
+	addWaitingJob(c, true) // with a PodGroup
 	r = simulate(t, c)
 	check.Must(t, len(r.Others) == 0 && len(r.Waiting) == 1, "others %+v, waiting %+v", r.Others, r.Waiting)
 	check.Equal(t, "queue and reason", "research NoQuota", r.Waiting[0].Queue+" "+string(r.Waiting[0].Reason))
