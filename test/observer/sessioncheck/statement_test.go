@@ -125,7 +125,6 @@ func TestPodsArePlacedWithinCPUMemoryAndTheNode(t *testing.T) {
 		"8 cores, of a limit that was lowered to 1 in the same session": {Options{}, `
 			single a queue=q cards=1
 			sessions 1
-			write queue q
 			write queue q cpu=1
 			write pod a cpu=8 node=h200-0`, ""},
 		"8 cores, of a limit that was lowered to 1 six sessions ago": {Options{}, `
