@@ -80,7 +80,7 @@ func isProven(f Observation) bool {
 func isProvenByHeartbeat(f Observation) bool {
 	isFresh := noon.Sub(f.Heartbeat.At).Abs() < StaleAfter
 	isReceivedLately := f.ReceivedAt.IsZero() || noon.Sub(f.ReceivedAt) < StaleAfter
-	// After a scheduler has ended, another replica has until StaleAfter to send, if the operator has received the last heartbeat.
+	// A replica may take over from one that stopped, if the operator received that one's last heartbeat.
 	mayBeTakenOver := !f.Heartbeat.Ended || !f.ReceivedAt.IsZero()
 
 	return len(f.Heartbeat.SecondScheduler) == 0 && f.Heartbeat.ConfigHash == f.WantedHash &&

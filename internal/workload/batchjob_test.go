@@ -237,7 +237,7 @@ func TestAnyOrderOfCountingIsTheSame(t *testing.T) {
 		evicted := rapid.IntRange(0, 9).Draw(t, "evicted")
 		for i := range evicted {
 			pod := batchPod(fmt.Sprint(i))
-			switch rapid.SampledFrom([]string{"seen", "listed", "released", "counted", "counted and there"}).Draw(t, "stage") {
+			switch rapid.SampledFrom([]string{"seen", "listed", "released", "released and there", "counted", "counted and there"}).Draw(t, "stage") {
 			case "seen":
 				ended = append(ended, pod)
 			case "listed":
@@ -245,6 +245,10 @@ func TestAnyOrderOfCountingIsTheSame(t *testing.T) {
 				ended = append(ended, pod)
 			case "released":
 				appendUncounted(job, pod.UID)
+			case "released and there":
+				appendUncounted(job, pod.UID)
+				pod.Finalizers = nil
+				ended = append(ended, pod)
 			case "counted":
 				job.Status.Failed++
 			case "counted and there":

@@ -51,10 +51,11 @@ func roundedUp(value *big.Rat) *big.Int {
 }
 
 // FuzzRequestFor: whatever a pod requests, the number of its cards is exact, rounded up to whole cards. More than a
-// million count as a million and one. A pod that requests cards may use at least one name, or is refused with a
-// message that fits an event. CPU and memory are between 0 and 2^53. Two containers request the amounts first and
-// second of GPUs. The parameter shape makes the second an ordinary one, a sidecar or an init container, and may add 1
-// of another resource. The pod has annotation card.name if named is set. The same pod is always read in the same way.
+// million count as a million and one. A pod is refused with a message that fits an event. Or it may use at least one
+// name of its resource if it requests cards, else none. CPU and memory are between 0 and 2^53. Two containers request
+// the amounts first and second of GPUs. The parameter shape makes the second an ordinary one, a sidecar or an init
+// container, and may add 1 of another resource. The pod has annotation card.name if named is set. The same pod is
+// always read in the same way.
 func FuzzRequestFor(f *testing.F) {
 	f.Add("H200|4090", true, "1", "0", uint8(0))
 	f.Add("H200/mig-1g.18gb-mixed", true, "500m", "1.5", uint8(4))
@@ -162,8 +163,8 @@ func larger(a, b *big.Rat) *big.Rat {
 
 // FuzzRulesOf: a Queue is refused exactly when it is not open or its quota is not valid. Its limits are the numbers
 // of exact arithmetic, and never below zero. One with an invalid quota allows nothing. A Queue with the annotation of
-// a quota is managed. In another one a capability of 0 or less is no limit (limitOf). ignore means that the policy
-// ignores all Queues that are not managed.
+// a quota is managed. In another one a capability of 0 or less is no limit. In both, one of 9 x 10^15 or more may be
+// none, too (limitOf). ignore means that the policy ignores all Queues that are not managed.
 func FuzzRulesOf(f *testing.F) {
 	f.Add(`{"H200":8}`, true, "4", "4Gi", false, uint8(0))
 	f.Add(`{"H200":8,"H200":4}`, true, "1u", "1500m", true, uint8(0))

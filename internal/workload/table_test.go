@@ -79,9 +79,9 @@ func amounts(name card.Name, count card.Count) []card.Amount {
 
 // TestWhatAPodIsCharged: a placed pod is charged for the cards of its node, to its queue. Nodes h200, 4090 and ascend
 // have one model each. Node mig has H200 and slices, sliced has slices of H200 alone. No label names the card of node
-// unnamed. A pod runs on node h200 unless the row names another node. The queue is that of the record of the binding,
-// of the PodGroup, of the last charge, or of an annotation, in this order. The observer, a second implementation of
-// the rules from the documents alone, agrees with each row.
+// unnamed. A pod runs on node h200 unless the row names another node. The queue is that of the record that our
+// scheduler writes at the binding (ChargedQueue), of the PodGroup, of the last charge, or of an annotation, in this
+// order. The observer, a second implementation of the rules from the documents alone, agrees with each row.
 func TestWhatAPodIsCharged(t *testing.T) {
 	last := func(queue string, name card.Name, count card.Count) *quota.Charge {
 		return &quota.Charge{Queue: queue, Cards: amounts(name, count)}
@@ -275,13 +275,13 @@ func TestWhatAPodIsCharged(t *testing.T) {
 			wantCards: append(amounts("H200", 1), amounts("H200/mig-1g.18gb-mixed", 2)...),
 		},
 
-		"a resource that is a card on no node, bound by our scheduler: the card that the pod names": {
+		"a resource that is a card on no node, with the record of the binding: the card that the pod names": {
 			pod:       runningPod().Requests("amd.com/gpu", "1").Node("unnamed").Card("MI300X").ChargedQueue("q"),
 			group:     newPodGroup("q"),
 			wantQueue: "q",
 			wantCards: amounts("MI300X", 1),
 		},
-		"a resource that is a card on no node, bound by another scheduler: no card": {
+		"a resource that is a card on no node, without the record: no card": {
 			pod:       runningPod().Requests("amd.com/gpu", "1").Node("unnamed").Card("H200"),
 			group:     newPodGroup("q"),
 			wantQueue: "q",

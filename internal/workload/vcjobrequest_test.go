@@ -253,13 +253,16 @@ func drawVCJob(t *rapid.T) *batch.Job {
 }
 
 // TestStripVCJobKeepsWhatDecides: the scheduler keeps thousands of jobs, whose templates are large. StripVCJob keeps
-// only what decides: the minimums, policies, priorities, card name, and what a pod requests. The job itself does not
-// change. Its task is vcTask(replicas, minimum, card name, cards of a pod).
+// only what decides: its name and version, the minimums, policies and card name, the PriorityClass and
+// preemptionPolicy of a pod, and what it requests. The job itself does not change. Its task is vcTask(replicas,
+// minimum, card name, cards of a pod).
 func TestStripVCJobKeepsWhatDecides(t *testing.T) {
 	task := vcTask(2, 1, "A", "4")
 	task.Name = "w"
 	task.Template.Labels = map[string]string{"app": "w"}
 	task.Template.Spec.NodeName = "n"
+	task.Template.Spec.PriorityClassName = "high"
+	task.Template.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
 	task.Template.Spec.Containers[0].Resources.Limits["cpu"] = resource.MustParse("3")
 	task.Policies = policies("PodEvicted:RestartTask")
 	job := &batch.Job{
@@ -275,6 +278,8 @@ func TestStripVCJobKeepsWhatDecides(t *testing.T) {
 
 	want := batch.TaskSpec{Replicas: 2, MinAvailable: ptr.To(int32(1)), Policies: task.Policies}
 	want.Template.Annotations = map[string]string{v1alpha1.AnnotationCardName: "A"}
+	want.Template.Spec.PriorityClassName = "high"
+	want.Template.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
 	requests := corev1.ResourceList{gpu: resource.MustParse("4"), "cpu": resource.MustParse("3")} // of the limits
 	want.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}
 	check.Equal(t, "kept", &batch.Job{
