@@ -58,7 +58,7 @@ var tables = []table{
 	{tests: "./internal/workload", run: "^TestVCJob.*$", mutants: announcedMutants},
 	{tests: "./internal/workload", run: "^TestWhatAPodIsCharged$", mutants: rareChargeMutants},
 	{tests: "./internal/blocked", run: "^TestGroupRequestTakes.*$", mutants: statedMutants},
-	{tests: "./internal/scheduler/capacitycard", run: "^(TestEnqueueOfVCJob|TestRefusedRequestStaysRefused)$", mutants: voteMutants},
+	{tests: "./internal/scheduler/capacitycard", run: "^(TestVCJobIsEnqueuedByItsTemplates|TestRefusedRequestStaysRefused)$", mutants: voteMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestLabelsDecideWhichPodsConflict|TestQueuesOfOneType.*|TestActionRestsAfterLongSearch|TestPreemptRestsAfterLongSearch)$", mutants: searchMutants},
 	{tests: "./internal/cardquota", run: "^(TestAPodWithoutItsPodGroupIsBlocked|TestAPodGroupMayCome.*)$", mutants: groupAnswerMutants},
 	{tests: "./internal/card", run: "^(TestNearest|TestMentionsCard)", mutants: nearestMutants},

@@ -505,9 +505,9 @@ func TestMinimumRuntimeIsReadByBothReaders(t *testing.T) {
 	}
 }
 
-// TestNumbersOfEveryWidth: a library for YAML chooses the Go type of a number by its size, and by how wide the machine's
-// integers are. So overCommitFactor is 2 whether the library returns an int, int64, uint64 or float64 of 2.
-func TestNumbersOfEveryWidth(t *testing.T) {
+// TestNumbersOfEveryWidthAreRead: a library for YAML chooses the Go type of a number by its size, and by how wide the
+// machine's integers are. So overCommitFactor is 2 whether the library returns an int, int64, uint64 or float64 of 2.
+func TestNumbersOfEveryWidthAreRead(t *testing.T) {
 	for _, two := range []any{2, int64(2), uint64(2), 2.0} {
 		check.Equal(t, fmt.Sprintf("%T", two), 2, check.Value(parseArguments(map[string]any{"overCommitFactor": two}))(t).overCommitFactor)
 	}

@@ -337,13 +337,14 @@ func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
 	}
 }
 
-// TestCardsForAJobBelowItsMinimum: gang g lost some of its 8 pods. Free cards are kept for g from jobs that do not run, until
-// its reservation ends after five minutes. From then on its queue is still served first, unless a job of higher priority
-// waits in this queue: that job would get the card. Other jobs request cards, too.
+// TestCardsAreKeptForAJobBelowItsMinimum: gang g lost some of its 8 pods. Free cards are kept for g from jobs that do
+// not run, until its reservation ends after five minutes. From then on its queue is still served first, unless a job of
+// higher priority waits in this queue: that job would get the card. Other jobs request cards, too.
 //
-// For minutesWithout sessions, one each minute, no card is free. Then two more sessions follow. Before each of them a pod of
-// job r ends, if r still has one, so that a card is free. wantBound are the pods that each of the two sessions binds.
-func TestCardsForAJobBelowItsMinimum(t *testing.T) {
+// For minutesWithout sessions, one each minute, no card is free. Then two more sessions follow. Before each of them a
+// pod of job r ends, if r still has one, so that a card is free. wantBound are the pods that each of the two sessions
+// binds.
+func TestCardsAreKeptForAJobBelowItsMinimum(t *testing.T) {
 	const queues = `node a model=A cards=8; queue q quota={"A":8}; queue o quota={"A":8}
 		`
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -259,11 +259,11 @@ func TestScrapeReadsOneSession(t *testing.T) {
 	scrapers.Wait()
 }
 
-// TestMetricsOfATree: in a tree each queue shows what it deserves, its guarantee and what it has borrowed, and a parent
-// shows the sums of its subtree. Queue q deserves 2 cards, is guaranteed 1 and uses 3, so it has borrowed one; one more
-// pod is pending. Its parent t has no deserved of its own, so it deserves its quota of 8. Flat queues show none of
-// that.
-func TestMetricsOfATree(t *testing.T) {
+// TestMetricsOfATreeShowWhatIsBorrowed: in a tree each queue shows what it deserves, its guarantee and what it has
+// borrowed, and a parent shows the sums of its subtree. Queue q deserves 2 cards, is guaranteed 1 and uses 3, so it has
+// borrowed one; one more pod is pending. Its parent t has no deserved of its own, so it deserves its quota of 8. Flat
+// queues show none of that.
+func TestMetricsOfATreeShowWhatIsBorrowed(t *testing.T) {
 	const text = `node a model=A cards=8
 		queue t quota={"A":8} guarantee={"A":1}
 		queue q quota={"A":8} serviceType=training parent=t deserved={"A":2} guarantee={"A":1}

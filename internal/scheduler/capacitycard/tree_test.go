@@ -439,12 +439,12 @@ func TestJobsInATreeAreEnqueuedWithinEachLimit(t *testing.T) {
 	}
 }
 
-// TestQueueOrderInATree: Volcano serves queues in the order of queueOrder. Higher priority comes first. Of equal
-// priority, queues that use less than they deserve come first, among them the one that uses the smaller part of it.
-// Then come queues that borrow, among them first the one that borrows less for its weight. Queues of different tenants
-// are compared by their tenants. Tenant t has queues q and r, which deserve 4 cards each, tenant u has queue v, which
-// deserves 8. A queue or node that a row names again replaces the first one.
-func TestQueueOrderInATree(t *testing.T) {
+// TestATreeOrdersQueuesByWhatTheyDeserve: Volcano serves queues in the order of queueOrder. Higher priority comes
+// first. Of equal priority, queues that use less than they deserve come first, among them the one that uses the smaller
+// part of it. Then come queues that borrow, among them first the one that borrows less for its weight. Queues of
+// different tenants are compared by their tenants. Tenant t has queues q and r, which deserve 4 cards each, tenant u
+// has queue v, which deserves 8. A queue or node that a row names again replaces the first one.
+func TestATreeOrdersQueuesByWhatTheyDeserve(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ scene, wantFirst, wantSecond string }{
 		"q has the higher priority and uses what it deserves, r uses nothing: q": {
 			scene: `queue q quota={"A":8} priority=2 serviceType=training parent=t deserved={"A":4}

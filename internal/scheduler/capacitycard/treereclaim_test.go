@@ -353,10 +353,10 @@ func TestPreemptInATreeFreesWhatAncestorsLack(t *testing.T) {
 	}
 }
 
-// TestMissingQuotaInATreeIsTheLeast draws 200 trees of queues t above q beside u, with quotas, deserved and
-// guaranteed cards, and a pod that waits in q. missingAmounts says how much quota evictions in q must free for it, in
-// all and of pods that cannot be reclaimed. That suffices, and one less of either does not: preempt evicts enough,
-// and no pod in vain.
+// TestMissingQuotaInATreeIsTheLeast draws 200 trees with quotas, deserved and guaranteed cards: queue q is below t, and
+// u beside t. A pod waits in q. missingAmounts says how much quota evictions in q must free for it: in all, and of pods
+// that cannot be reclaimed. (1) Both amounts suffice. (2) One less of either does not. So preempt evicts enough, and no
+// pod in vain.
 func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 	r := seed.Rand(t)
 	for range 200 {

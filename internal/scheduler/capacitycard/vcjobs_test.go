@@ -62,11 +62,11 @@ var ownedByVCJob = []metav1.OwnerReference{
 	*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "j", UID: "u"}, batch.SchemeGroupVersion.WithKind("Job")),
 }
 
-// TestEnqueueOfVCJob: a Volcano job has no pods until Volcano enqueues its PodGroup. Until then its pod templates
-// say what its minimum needs: limits count as requests, and each template names its card. "A:4" is a pod of 4
-// cards A, ":3" one of 3 cards that names none. The PodGroup's minResources have only CPU. While the scheduler
-// does not know the job, it does not enqueue it. Node a has cards A, node b cards B.
-func TestEnqueueOfVCJob(t *testing.T) {
+// TestVCJobIsEnqueuedByItsTemplates: a Volcano job has no pods until Volcano enqueues its PodGroup. Until then its pod
+// templates say what its minimum needs: limits count as requests, and each template names its card. "A:4" is a pod of 4
+// cards A, ":3" one of 3 cards that names none. The PodGroup's minResources have only CPU. While the scheduler does not
+// know the job, it does not enqueue it. Node a has cards A, node b cards B.
+func TestVCJobIsEnqueuedByItsTemplates(t *testing.T) {
 	const unknown = "the scheduler does not know Volcano job <ns/j>, which decides what the PodGroup requests"
 	withTasks := func(tasks ...string) *knownVCJobs {
 		return &knownVCJobs{jobs: map[string]*batch.Job{"j": newVCJob("u", tasks...)}}
