@@ -28,6 +28,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/metrics"
 	commonutil "volcano.sh/volcano/pkg/util"
 
+	"cardquota.dev/operator/internal/scheduler/actions"
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/cardreclaim"
 	"cardquota.dev/operator/internal/scheduler/configloader"
@@ -279,14 +280,14 @@ func (w *work) schedule(ctx context.Context, config *rest.Config, observe func(c
 
 // registerPlugins adds our plugin and actions to Volcano's. It returns Volcano's action preempt
 // with the rules of card quota.
-func registerPlugins(cache *capacitycard.Cache) *cardreclaim.Preempt {
+func registerPlugins(cache *capacitycard.Cache) *actions.Preempt {
 	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(cache))
-	reclaim := cardreclaim.New(cache, nil)
-	preempt := cardreclaim.NewPreempt(reclaim)
-	framework.RegisterAction(reclaim)
-	framework.RegisterAction(preempt)                          // in the place of Volcano's
-	framework.RegisterAction(cardreclaim.NewAllocate(reclaim)) // likewise, and drains queues
-	prometheus.MustRegister(append(reclaim.Metrics(), cache.Metrics())...)
+	shared := actions.NewShared(cache, nil)
+	preempt := actions.NewPreempt(shared)
+	framework.RegisterAction(actions.NewCardReclaim(shared))
+	framework.RegisterAction(preempt)                     // in the place of Volcano's
+	framework.RegisterAction(actions.NewAllocate(shared)) // likewise, and drains queues
+	prometheus.MustRegister(append(shared.Search.Metrics(), cache.Metrics())...)
 	return preempt
 }
 

@@ -63,5 +63,5 @@ var replacedElasticMutants = []mutant{
 
 // What a plan of cardreclaim counts as free.
 var keptFromReclaimMutants = []mutant{
-	{"internal/scheduler/cardreclaim/problem.go", `s.policy.IdleFor(first, node)`, `s.policy.FutureIdleOn(node)`, "a plan counts no cards that are kept for others"},
+	{"internal/scheduler/cardreclaim/problem.go", `s.plugin.IdleFor(first, node)`, `s.plugin.FutureIdleOn(node)`, "a plan counts no cards that are kept for others"},
 }

@@ -99,8 +99,8 @@ var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/problem.go", `		p.limitLevels(p.tree.victimLevel)`, `		_ = p.tree`, "a guarantee covers fewer pods if it does not cover all"},
 	{"internal/scheduler/cardreclaim/tree.go", `		byLevel[g.level] = append(byLevel[g.level], g)`, `		byLevel[1] = append(byLevel[1], g)`, "victims of siblings come first"},
 	{"internal/scheduler/cardreclaim/tree.go", `			if i < level {`, `			if i < 0 {`, "no subtree borrows cards that are reclaimed for it"},
-	{"internal/scheduler/cardreclaim/tree.go", `	return max(0, s.policy.Ledger().AboveGuarantee(string(key.queue), key.name))`, `	return max(1, s.policy.Ledger().AboveGuarantee(string(key.queue), key.name)+1)`, "no victim is taken from a guarantee"},
-	{"internal/scheduler/cardreclaim/tree.go", `		return max(0, s.policy.Ledger().AboveDeserved(string(key.queue), key.name))`, `		return max(1, s.policy.Ledger().AboveDeserved(string(key.queue), key.name)+1)`, "the tree takes only what is beyond what is deserved"},
+	{"internal/scheduler/cardreclaim/tree.go", `	return max(0, s.plugin.Ledger().AboveGuarantee(string(key.queue), key.name))`, `	return max(1, s.plugin.Ledger().AboveGuarantee(string(key.queue), key.name)+1)`, "no victim is taken from a guarantee"},
+	{"internal/scheduler/cardreclaim/tree.go", `		return max(0, s.plugin.Ledger().AboveDeserved(string(key.queue), key.name))`, `		return max(1, s.plugin.Ledger().AboveDeserved(string(key.queue), key.name)+1)`, "the tree takes only what is beyond what is deserved"},
 	{"internal/scheduler/cardreclaim/tree.go", `		for _, queue := range g.path {
 			limit, most`, `		for _, queue := range g.path[:1] {
 			limit, most`, "every queue above a victim keeps its guarantee and what it deserves"},
@@ -109,8 +109,8 @@ var treeReclaimMutants = []mutant{
 `, ``, "what is taken by the service types is not refused as what is borrowed"},
 	{"internal/scheduler/capacitycard/treeorder.go", `	for node := turn; node.parent != nil; node = node.parent {`, `	for node := turn; node == turn; node = node.parent {`, "a placement changes the order of all queues of its tenant"},
 	{"internal/scheduler/capacitycard/treereclaim.go", `slices.IndexFunc(path, drains)`, `slices.IndexFunc(path[:1], drains)`, "a stop policy drains the subtree"},
-	{"internal/scheduler/cardreclaim/drain.go", `api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):`, `api.AllocatedStatus(task.Status):`, "a drain leaves system-critical pods"},
-	{"internal/scheduler/cardreclaim/drain.go", `		case !capacitycard.IsOnNode(task.Status):
+	{"internal/scheduler/actions/drain.go", `api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):`, `api.AllocatedStatus(task.Status):`, "a drain leaves system-critical pods"},
+	{"internal/scheduler/actions/drain.go", `		case !capacitycard.IsOnNode(task.Status):
 			return nil
 `, `		case !capacitycard.IsOnNode(task.Status):
 `, "a drain takes whole jobs"},

@@ -22,7 +22,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"cardquota.dev/operator/internal/scheduler/cardreclaim"
+	"cardquota.dev/operator/internal/scheduler/actions"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/words"
 	"cardquota.dev/operator/internal/workload"
@@ -122,11 +122,11 @@ func (w *sequenceRun) loadConfiguration() {
 	}
 
 	// As cmd/scheduler does.
-	reclaim := cardreclaim.New(w.cards, w)
-	preempt := cardreclaim.NewPreempt(reclaim)
-	framework.RegisterAction(reclaim)
+	shared := actions.NewShared(w.cards, w)
+	preempt := actions.NewPreempt(shared)
+	framework.RegisterAction(actions.NewCardReclaim(shared))
 	framework.RegisterAction(preempt)
-	framework.RegisterAction(cardreclaim.NewAllocate(reclaim))
+	framework.RegisterAction(actions.NewAllocate(shared))
 	w.cache.Evictor = preempt.Evictor().Use(w.cache.Client(), w.cache.Recorder)
 
 	text = strings.Replace(text, "minimumRuntime: 10m0s", "minimumRuntime: "+w.minimumRuntime.String(), 1)

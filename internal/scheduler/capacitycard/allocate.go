@@ -21,7 +21,7 @@ import (
 // was tried. In a tree it compares what the queues deserve and borrow. There Allocate serves pods
 // that need not borrow first, whatever this order, and after them the queues below what they
 // deserve: of those, jobs may wait behind one that borrows.
-func (p *plugin) queueOrder(l, r any) int {
+func (p *Plugin) queueOrder(l, r any) int {
 	left := l.(*api.QueueInfo)
 	right := r.(*api.QueueInfo)
 	if p.deservedFirst != nil && p.deservedFirst.borrows {
@@ -49,13 +49,13 @@ func (p *plugin) queueOrder(l, r any) int {
 }
 
 // weightedShare returns the dominant share of a flat queue for its weight.
-func (p *plugin) weightedShare(queue *api.QueueInfo) float64 {
+func (p *Plugin) weightedShare(queue *api.QueueInfo) float64 {
 	return p.ledger.DominantShare(queue.Name) / float64(max(1, queue.Queue.Spec.Weight))
 }
 
 // allocatable checks a pod before Volcano looks for a node: some card of its request, and its
 // CPU and memory, must fit the quota.
-func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
+func (p *Plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	p.step.begin(p) // unless enabledOverused is off, it has begun
 	r, known := p.checkInputFor(task)
 	if !known {
@@ -87,7 +87,7 @@ func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 // gave the pod's own job and may undo. A pod that exceeds the whole quota of each of its cards
 // does not wait for quota. Enqueue counts single cards and lets it pass, but no released card
 // helps it.
-func (p *plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
+func (p *Plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
 	names := request.Names
 	suffices := func(name card.Name) bool { return p.ledger.CouldFit(string(job.Queue), name, request.Count) }
 	if request.Count > 0 && !slices.ContainsFunc(names, suffices) {
@@ -112,7 +112,7 @@ func (p *plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool
 // onAllocate charges a task that was allocated or pipelined. It is the last check before the
 // binding: Volcano undoes a placement that exceeds the quota. A task whose eviction failed was
 // placed before and is never refused.
-func (p *plugin) onAllocate(event *framework.Event) {
+func (p *Plugin) onAllocate(event *framework.Event) {
 	task := event.Task
 	status := event.Task.Status
 	p.prices.forgetJob(task.Job)
@@ -145,7 +145,7 @@ func (p *plugin) onAllocate(event *framework.Event) {
 
 // checkPlacement returns why a pod may not be on a node once released is released, nil if it
 // may.
-func (p *plugin) checkPlacement(task *api.TaskInfo, node string, released quota.Released) error {
+func (p *Plugin) checkPlacement(task *api.TaskInfo, node string, released quota.Released) error {
 	r, known := p.checkInputFor(task)
 	if !known {
 		return fmt.Errorf("job %s is not in this session", task.Job)
@@ -159,7 +159,7 @@ func (p *plugin) checkPlacement(task *api.TaskInfo, node string, released quota.
 }
 
 // checkConflicts returns why a pod conflicts with pods that stay on a node, nil if it does not.
-func (p *plugin) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
+func (p *Plugin) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
 	if !p.hasNoConflicts(task, node) {
 		return fmt.Errorf("pod %s conflicts with another pod on node %s by anti-affinity or host port", klog.KObj(task.Pod), node.Name)
 	}
@@ -168,7 +168,7 @@ func (p *plugin) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
 
 // onDeallocate releases the charge of a task. An evicted pod releases its quota at once, and
 // its cards when it has ended.
-func (p *plugin) onDeallocate(event *framework.Event) {
+func (p *Plugin) onDeallocate(event *framework.Event) {
 	task := event.Task
 	state := p.cache.observePod(event.Task.Pod)
 	p.refusedRequests = nil // quota is released
@@ -221,7 +221,7 @@ func triedEvictionsOf(state fwk.CycleState, node string) *triedEvictions {
 
 // simulationHook returns the hook that removes a pod of the preemptor's queue from a node, or
 // adds it again.
-func (p *plugin) simulationHook(note func(*quota.Released, *quota.Charge)) func(context.Context, fwk.CycleState, *api.TaskInfo, *api.TaskInfo, *api.NodeInfo) error {
+func (p *Plugin) simulationHook(note func(*quota.Released, *quota.Charge)) func(context.Context, fwk.CycleState, *api.TaskInfo, *api.TaskInfo, *api.NodeInfo) error {
 	return func(_ context.Context, state fwk.CycleState, preemptor, task *api.TaskInfo, node *api.NodeInfo) error {
 		if job, ok := p.ssn.Jobs[preemptor.Job]; ok {
 			if charge := p.chargeInQueue(job.Queue, task); charge != nil {
@@ -235,7 +235,7 @@ func (p *plugin) simulationHook(note func(*quota.Released, *quota.Charge)) func(
 // simulateAllocatable checks the node of the simulation. Volcano removes a task before it asks,
 // so without a simulation no pod of this queue was removed and the preemptor still does not
 // fit.
-func (p *plugin) simulateAllocatable(_ context.Context, state fwk.CycleState, _ *api.QueueInfo, task *api.TaskInfo) bool {
+func (p *Plugin) simulateAllocatable(_ context.Context, state fwk.CycleState, _ *api.QueueInfo, task *api.TaskInfo) bool {
 	data, err := state.Read(triedEvictionsKey)
 	if err != nil {
 		return false
@@ -247,7 +247,7 @@ func (p *plugin) simulateAllocatable(_ context.Context, state fwk.CycleState, _ 
 // simulatePredicate refuses a node on which the pod would exceed its quota or conflict with
 // another pod after all evictions. Volcano checks nothing else at the end and simulates no host
 // ports.
-func (p *plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
+func (p *Plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
 	if err := p.checkConflicts(task, node); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ type awaitingPod struct {
 
 // loadAwaitedCards finds the cards that are kept for waiting jobs when allocate begins. It restarts the
 // reservations of those for which more cards are free than before.
-func (p *plugin) loadAwaitedCards() {
+func (p *Plugin) loadAwaitedCards() {
 	p.awaited = nil
 	if !p.hasWaitingReservations() {
 		return
@@ -45,7 +45,7 @@ func (p *plugin) loadAwaitedCards() {
 }
 
 // reloadAwaitedCards finds them again, after the first run of allocate in a tree.
-func (p *plugin) reloadAwaitedCards() {
+func (p *Plugin) reloadAwaitedCards() {
 	if !p.hasWaitingReservations() {
 		return
 	}
@@ -63,7 +63,7 @@ func (p *plugin) reloadAwaitedCards() {
 }
 
 // hasWaitingReservations reports whether some job waits for anything.
-func (p *plugin) hasWaitingReservations() bool {
+func (p *Plugin) hasWaitingReservations() bool {
 	for _, entry := range p.cache.reservations {
 		if entry.isWaiting {
 			return true
@@ -73,7 +73,7 @@ func (p *plugin) hasWaitingReservations() bool {
 }
 
 // keepAwaitedCards keeps free cards for waiting jobs with a reservation.
-func (p *plugin) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
+func (p *Plugin) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
 	now := p.cache.now()
 	kept := &awaitedCards{byNode: map[string][]awaitingPod{}}
 	for _, w := range waiting {
@@ -99,7 +99,7 @@ func (p *plugin) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
 // keepsCards reports whether cards are kept for a pod: in a tree for what its queue deserves, in flat
 // queues if it may reclaim, and if its job runs below its minimum. Of a pod for which cards were
 // reclaimed on a node, these are kept already.
-func (p *plugin) keepsCards(w *waitingJob, task *api.TaskInfo) bool {
+func (p *Plugin) keepsCards(w *waitingJob, task *api.TaskInfo) bool {
 	if p.hasPromisedNode(task) || p.RequestFor(task).Count == 0 {
 		return false
 	}
@@ -112,7 +112,7 @@ func (p *plugin) keepsCards(w *waitingJob, task *api.TaskInfo) bool {
 
 // keepForPod keeps the free cards of the node that lacks the fewest cards for a pod. Of the nodes with the
 // first card that the pod names, it takes the first one.
-func (p *plugin) keepForPod(kept *awaitedCards, w *waitingJob, task *api.TaskInfo, free *freeCards) {
+func (p *Plugin) keepForPod(kept *awaitedCards, w *waitingJob, task *api.TaskInfo, free *freeCards) {
 	r, _ := p.checkInputFor(task)
 	var best *freeNode
 	for _, name := range r.request.Names {
@@ -137,7 +137,7 @@ func (p *plugin) keepForPod(kept *awaitedCards, w *waitingJob, task *api.TaskInf
 
 // nodeToKeep returns the node that has most of the cards for a pod, nil if none of them has a free card and
 // would fit the pod once others leave.
-func (p *plugin) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCards) (best *freeNode) {
+func (p *Plugin) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCards) (best *freeNode) {
 	count := p.RequestFor(task).Count
 	kind := free.kindOf(task)
 	until := p.cache.now().Add(p.args.maxReservation)
@@ -160,7 +160,7 @@ func (p *plugin) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCar
 }
 
 // findRunningJobs returns the jobs that run pods, nil if no job waits below its minimum.
-func (p *plugin) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool {
+func (p *Plugin) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool {
 	running := map[api.JobID]bool{}
 	for _, w := range waiting {
 		if !w.isBelowMinimum {
@@ -180,7 +180,7 @@ func (p *plugin) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool {
 
 // awaitedCardsStayFree: the node has cards beside those that are kept for waiting jobs from this pod.
 // What this session placed is already counted on the node. Evictions of other pods may help.
-func awaitedCardsStayFree(p *plugin, r checkInput, node *api.NodeInfo) int {
+func awaitedCardsStayFree(p *Plugin, r checkInput, node *api.NodeInfo) int {
 	kept := p.awaitedOnNode(r, node)
 	if kept == 0 {
 		return nodeFits
@@ -198,7 +198,7 @@ func awaitedCardsStayFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 }
 
 // awaitedOnNode returns how many cards of a node are kept for waiting jobs from a pod.
-func (p *plugin) awaitedOnNode(r checkInput, node *api.NodeInfo) (kept card.Count) {
+func (p *Plugin) awaitedOnNode(r checkInput, node *api.NodeInfo) (kept card.Count) {
 	if p.awaited == nil || r.request.Count == 0 || len(p.awaited.byNode[node.Name]) == 0 || p.isPromised(r.task, node) {
 		return 0
 	}
@@ -218,21 +218,21 @@ func futureIdleOf(node *api.NodeInfo, resource corev1.ResourceName) float64 {
 }
 
 // isPromised reports whether pods on a node were evicted for a pod.
-func (p *plugin) isPromised(task *api.TaskInfo, node *api.NodeInfo) bool {
+func (p *Plugin) isPromised(task *api.TaskInfo, node *api.NodeInfo) bool {
 	uid := task.Pod.UID
 	nominated := p.cache.nominations[uid]
 	return (nominated.preempts && nominated.node == node.Name) || p.cache.reclaimedCards[uid].node == node.Name || p.cache.preemptedCards[uid].node == node.Name
 }
 
 // hasPromisedNode reports whether freed cards of some node are kept for a pod.
-func (p *plugin) hasPromisedNode(task *api.TaskInfo) bool {
+func (p *Plugin) hasPromisedNode(task *api.TaskInfo) bool {
 	hasReclaimed := p.cache.reclaimedCards[task.Pod.UID].node != ""
 	_, hasPreempted := p.cache.preemptedCards[task.Pod.UID]
 	return hasReclaimed || hasPreempted
 }
 
 // isKeptFrom reports whether the cards of a waiting pod are kept from another pod on a node.
-func (p *plugin) isKeptFrom(a *awaitingPod, r checkInput, node *api.NodeInfo) bool {
+func (p *Plugin) isKeptFrom(a *awaitingPod, r checkInput, node *api.NodeInfo) bool {
 	if a.job == r.job || (a.job.Queue == r.job.Queue && a.job.Priority < r.job.Priority) {
 		return false
 	}
@@ -258,7 +258,7 @@ func (p *plugin) isKeptFrom(a *awaitingPod, r checkInput, node *api.NodeInfo) bo
 
 // comesAfter reports whether a job comes after one that runs below its minimum: it does not run yet, and
 // is of another queue of equal priority, or of the same queue and not of higher priority.
-func (p *plugin) comesAfter(a *awaitingPod, job *api.JobInfo, queue *api.QueueInfo) bool {
+func (p *Plugin) comesAfter(a *awaitingPod, job *api.JobInfo, queue *api.QueueInfo) bool {
 	if !a.isBelowMinimum || p.awaited.running[job.UID] {
 		return false
 	}

@@ -64,7 +64,7 @@ func (s borrowStop) restartedAt(now time.Time) borrowStop {
 
 // RecordReclaimed records that others reclaimed some cards, CPU or memory that a queue had
 // borrowed. The queue may not borrow them again for a cooldown.
-func (p *plugin) RecordReclaimed(queue api.QueueID, names ...card.Name) {
+func (p *Plugin) RecordReclaimed(queue api.QueueID, names ...card.Name) {
 	if !p.IsTree() {
 		return
 	}
@@ -83,7 +83,7 @@ func (p *plugin) RecordReclaimed(queue api.QueueID, names ...card.Name) {
 }
 
 // stopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago.
-func (p *plugin) stopBorrowing() {
+func (p *Plugin) stopBorrowing() {
 	now := p.cache.now()
 	for queue, stops := range p.cache.borrowStops {
 		isKnown := p.hasQueue(string(queue))

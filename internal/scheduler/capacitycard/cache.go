@@ -74,7 +74,7 @@ type Cache struct {
 	otherBindings    otherBindings
 	metrics          *pluginMetrics
 	// openPlugin is the plugin of the open session, nil between sessions.
-	openPlugin *plugin
+	openPlugin *Plugin
 	// sessionObserver receives reports, nil if there is none.
 	sessionObserver func(SessionReport)
 	// lastReport is when the session opened, or reported last.

@@ -34,7 +34,7 @@ type deservedFirst struct {
 // borrows before the pods that need not borrow. If only one kind of pods waits, one run does.
 //
 // Before each run it finds the free cards that are kept for jobs which lack more of them.
-func (p *plugin) Allocate(execute func()) {
+func (p *Plugin) Allocate(execute func()) {
 	p.loadAwaitedCards()
 	defer func() { p.jobsAhead = nil }()
 
@@ -62,7 +62,7 @@ func (p *plugin) Allocate(execute func()) {
 // job with a hard topology would lose the reasons of the first run. A gang of which the first run pipelined pods
 // is not among them: Volcano binds none of its pods yet, and would bind a part of its minimum if the
 // second run completed it.
-func (p *plugin) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
+func (p *Plugin) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
 	jobs := map[api.JobID]*api.JobInfo{}
 	for id := range p.deservedFirst.borrowers {
 		job := p.ssn.Jobs[id]
@@ -77,7 +77,7 @@ func (p *plugin) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
 
 // waitsForDeserved reports whether some pod may be placed with which its queue need not borrow
 // what other queues can take back.
-func (p *plugin) waitsForDeserved() bool {
+func (p *Plugin) waitsForDeserved() bool {
 	for r := range p.podsForAllocate() {
 		if (r.request.Count > 0 || p.ReclaimsAll()) && p.needNotBorrow(r) {
 			return true
@@ -87,7 +87,7 @@ func (p *plugin) waitsForDeserved() bool {
 }
 
 // podsForAllocate returns the pods that allocate may try.
-func (p *plugin) podsForAllocate() iter.Seq[checkInput] {
+func (p *Plugin) podsForAllocate() iter.Seq[checkInput] {
 	return func(yield func(checkInput) bool) {
 		for _, job := range p.ssn.Jobs {
 			if awaitsEnqueue(job) {
@@ -110,13 +110,13 @@ func awaitsEnqueue(job *api.JobInfo) bool {
 }
 
 // needNotBorrow reports whether the queue of a pod stays within what it deserves with some card.
-func (p *plugin) needNotBorrow(r checkInput) bool {
+func (p *Plugin) needNotBorrow(r checkInput) bool {
 	return p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()) == nil
 }
 
 // isTurnOf reports whether the running part of allocate tries a pod. The first one notes whose
 // turn comes later. The second one has only jobs whose turn it is.
-func (p *plugin) isTurnOf(r checkInput) bool {
+func (p *Plugin) isTurnOf(r checkInput) bool {
 	d := p.deservedFirst
 	if d == nil || d.borrows || p.hasPreempted(r) {
 		return true
@@ -166,7 +166,7 @@ func (d *deservedFirst) putOff(r checkInput) {
 }
 
 // listDeservedCards lists the cards of a request that the queue deserves and some node has.
-func (p *plugin) listDeservedCards(r checkInput) {
+func (p *Plugin) listDeservedCards(r checkInput) {
 	d := p.deservedFirst
 	d.tried = r.task.UID
 	d.deserved = d.deserved[:0]
@@ -179,13 +179,13 @@ func (p *plugin) listDeservedCards(r checkInput) {
 
 // hasPreempted reports whether pods of the same queue were evicted for a pod. They must not be
 // placed again before it, although it may borrow what they need not.
-func (p *plugin) hasPreempted(r checkInput) bool {
+func (p *Plugin) hasPreempted(r checkInput) bool {
 	return p.cache.nominations[r.task.Pod.UID].preempts
 }
 
 // cardIsDeserved: in the first run of allocate, the queue of the pod deserves the node's card.
 // Of a request with one card, allocatable knows that already.
-func cardIsDeserved(p *plugin, r checkInput, node *api.NodeInfo) int {
+func cardIsDeserved(p *Plugin, r checkInput, node *api.NodeInfo) int {
 	isFirstRun := p.deservedFirst != nil && !p.deservedFirst.borrows
 	if !isFirstRun || r.request.Count == 0 || len(r.request.Names) == 1 || p.hasPreempted(r) {
 		return nodeFits

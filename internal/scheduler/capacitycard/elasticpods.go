@@ -54,7 +54,7 @@ func ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 
 // elasticPods returns how many pods a job can lose and continue: those above its minimum, and no more than
 // its Kubernetes Jobs survive.
-func (p *plugin) elasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
+func (p *Plugin) elasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 	all, roles = ElasticPods(job)
 	return int32(min(int(all), p.priceFor(job).evictionsLeft)), roles
 }

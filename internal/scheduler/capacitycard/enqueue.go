@@ -26,7 +26,7 @@ import (
 
 // missingMinimum returns what a job still needs for its minMember. It reads the pods once they
 // exist, and before them the annotation card.request and minResources.
-func (p *plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
+func (p *Plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
 	if len(job.Tasks) == 0 {
 		known := p.podGroupRequestFor(job)
 		request := known.jobRequest
@@ -56,7 +56,7 @@ func (p *plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.R
 // missingTasks returns the pending pods that a job lacks for its minimum: first those that a
 // task role requires, then the smallest of the rest. So the plugin never refuses a job for more
 // than it needs.
-func (p *plugin) missingTasks(job *api.JobInfo) []*api.TaskInfo {
+func (p *Plugin) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 	if len(job.TaskStatusIndex[api.Pending]) == 0 {
 		return nil
 	}
@@ -135,7 +135,7 @@ func SelectToMinimum(job *api.JobInfo, have int32, roles map[string]int32, pendi
 // its templates request, else minResources, and card.request. It parses only a changed PodGroup,
 // since the longest card.request takes milliseconds. Callers must not change the requests.
 // Volcano copies the PodGroup in each session, but its strings stay the same.
-func (p *plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
+func (p *Plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 	annotation, hasAnnotation := workload.CardRequestAnnotation(&job.PodGroup.PodGroup)
 	read := podGroupRequest{
 		annotation: annotation, hasAnnotation: hasAnnotation, minResources: job.PodGroup.Spec.MinResources,
@@ -173,7 +173,7 @@ func (p *plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 }
 
 // announcedBy returns what a PodGroup announces, with card.request or only its minimum.
-func (p *plugin) announcedBy(read *podGroupRequest, withTotal bool) (quota.JobRequest, *workload.Refusal) {
+func (p *Plugin) announcedBy(read *podGroupRequest, withTotal bool) (quota.JobRequest, *workload.Refusal) {
 	if read.vcJob != nil {
 		return p.cache.resolver.VCJobRequest(read.annotation, withTotal, read.vcJob, p.classPriority)
 	}
@@ -182,7 +182,7 @@ func (p *plugin) announcedBy(read *podGroupRequest, withTotal bool) (quota.JobRe
 
 // findVCJob returns the Volcano job that controls the PodGroup of a job, nil while it is not known.
 // Another job of the same name does not count.
-func (p *plugin) findVCJob(job *api.JobInfo, name string) *batch.Job {
+func (p *Plugin) findVCJob(job *api.JobInfo, name string) *batch.Job {
 	if !p.cache.vcJobs.OpenSession(p.ssn) {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (p *plugin) findVCJob(job *api.JobInfo, name string) *batch.Job {
 }
 
 // classPriority returns the value of a PriorityClass, 0 for an unknown one.
-func (p *plugin) classPriority(name string) int32 {
+func (p *Plugin) classPriority(name string) int32 {
 	if class := p.priorityClass(name); class != nil {
 		return class.Value
 	}
@@ -202,7 +202,7 @@ func (p *plugin) classPriority(name string) int32 {
 }
 
 // priorityClass returns a PriorityClass, nil for an unknown one.
-func (p *plugin) priorityClass(name string) *schedulingv1.PriorityClass {
+func (p *Plugin) priorityClass(name string) *schedulingv1.PriorityClass {
 	if name == "" {
 		return nil
 	}
@@ -215,7 +215,7 @@ func (p *plugin) priorityClass(name string) *schedulingv1.PriorityClass {
 
 // withTotalHint adds to the refusal of a job without pods that card.request exceeds what the
 // job needs to start. A PodGroup that announces no minimum has one all the same.
-func (p *plugin) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *workload.Refusal {
+func (p *Plugin) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *workload.Refusal {
 	if len(job.Tasks) > 0 || refusal.Reason != workload.ReasonInsufficientScalarQuota {
 		return refusal
 	}
@@ -264,7 +264,7 @@ func jobValid(obj any) *api.ValidateResult {
 
 // jobEnqueueable checks a job before its pods may wait for cards. It only votes. jobEnqueued
 // reserves, after every other plugin has agreed.
-func (p *plugin) jobEnqueueable(obj any) int {
+func (p *Plugin) jobEnqueueable(obj any) int {
 	p.reportLongSession()
 	job := obj.(*api.JobInfo)
 	if _, refusal := p.checkEnqueue(job); refusal != nil {
@@ -275,7 +275,7 @@ func (p *plugin) jobEnqueueable(obj any) int {
 }
 
 // checkEnqueue returns the request of a job, and why it may not be enqueued, nil if it may.
-func (p *plugin) checkEnqueue(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
+func (p *Plugin) checkEnqueue(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
 	if refusal := p.checkQueue(job); refusal != nil {
 		return quota.JobRequest{}, refusal
 	}
@@ -289,7 +289,7 @@ func (p *plugin) checkEnqueue(job *api.JobInfo) (quota.JobRequest, *workload.Ref
 // jobEnqueued reserves the request of a job until its pods are placed. Volcano enqueues a job
 // without minResources unasked, so the check runs here. If it fails, the job waits without a
 // reservation and its pods are checked one by one.
-func (p *plugin) jobEnqueued(obj any) {
+func (p *Plugin) jobEnqueued(obj any) {
 	job := obj.(*api.JobInfo)
 	if request, refusal := p.checkEnqueue(job); refusal == nil {
 		p.cache.reservations.recordEnqueued(job, request)
@@ -299,7 +299,7 @@ func (p *plugin) jobEnqueued(obj any) {
 
 // checkEnqueueQuota returns why the request of a job does not fit the quota now, nil if it
 // does.
-func (p *plugin) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *workload.Refusal {
+func (p *Plugin) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *workload.Refusal {
 	asked := refusedRequest{job.Queue, job.Priority, p.mayPreemptOnceEnqueued(job), request.Key()}
 	if refusal, isRefused := p.refusedRequests[asked]; isRefused {
 		return refusal
@@ -333,7 +333,7 @@ type refusedRequest struct {
 
 // nameOneOfAny shortens the refusal of a pod without a card name, in a queue that has quota for none of
 // the cards that it may use. These are all cards of the fleet, and no list of them would help.
-func (p *plugin) nameOneOfAny(insufficient *quota.InsufficientQuota) {
+func (p *Plugin) nameOneOfAny(insufficient *quota.InsufficientQuota) {
 	names := insufficient.Names
 	if len(names) < 2 || insufficient.Limit > 0 {
 		return
@@ -346,7 +346,7 @@ func (p *plugin) nameOneOfAny(insufficient *quota.InsufficientQuota) {
 }
 
 // reservationsOf returns the reservations of a queue.
-func (p *plugin) reservationsOf(queue string) *quota.Reservations {
+func (p *Plugin) reservationsOf(queue string) *quota.Reservations {
 	return p.inqueue[api.QueueID(queue)]
 }
 

@@ -26,19 +26,19 @@ import (
 )
 
 // RecordEvent emits an event of the plugin.
-func (p *plugin) RecordEvent(object runtime.Object, eventType, reason, message string) {
+func (p *Plugin) RecordEvent(object runtime.Object, eventType, reason, message string) {
 	if recorder := p.cache.messages.recorderFor(p.ssn.KubeClient()); recorder != nil {
 		recorder.Event(object, eventType, reason, message)
 	}
 }
 
-func (p *plugin) recordRefusal(object runtime.Object, refusal *workload.Refusal) {
+func (p *Plugin) recordRefusal(object runtime.Object, refusal *workload.Refusal) {
 	p.RecordEvent(object, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
 }
 
 // recordIfNew emits an event about a refusal if it is new, on the pod, or on the job's PodGroup
 // if pod is nil. It returns the current text. job is nil if it is not known.
-func (p *plugin) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, refusal *workload.Refusal) string {
+func (p *Plugin) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, refusal *workload.Refusal) string {
 	text, isNew := p.cache.messages.currentMessage(uid, refusal)
 	if !isNew || refusal.Reason == workload.ReasonNotReady {
 		return text
@@ -54,7 +54,7 @@ func (p *plugin) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, r
 
 // recordPodUnschedulable reports on a pod why it is refused: by event, and through Volcano in
 // the condition PodScheduled.
-func (p *plugin) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Refusal) {
+func (p *Plugin) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Refusal) {
 	job := p.ssn.Jobs[task.Job]
 	fit := api.NewFitErrors()
 	fit.SetError(p.recordIfNew(task.Pod.UID, job, task.Pod, refusal))
@@ -66,7 +66,7 @@ func (p *plugin) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Re
 
 // recordJobUnschedulable reports on a PodGroup why it is not enqueued. A Volcano job has no
 // pods yet, so its owner sees only the event and the condition of the PodGroup.
-func (p *plugin) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refusal) {
+func (p *Plugin) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refusal) {
 	text := p.recordIfNew(job.PgUID, job, nil, refusal)
 	job.JobFitErrors = text
 
@@ -96,7 +96,7 @@ func PodGroupReference(job *api.JobInfo) runtime.Object {
 
 // reportPodWithoutPodGroup reports on a pending pod that its queue does not exist or accepts no
 // pods. Volcano creates no PodGroup for such a pod, so no session contains it.
-func (p *plugin) reportPodWithoutPodGroup(pod *corev1.Pod) {
+func (p *Plugin) reportPodWithoutPodGroup(pod *corev1.Pod) {
 	if !workload.IsPending(pod) || workload.PodGroupName(pod) != "" || !p.cache.resolver.UsesOurScheduler(pod) {
 		return
 	}
@@ -120,7 +120,7 @@ func (p *plugin) reportPodWithoutPodGroup(pod *corev1.Pod) {
 // session only. Volcano follows the parents when it closes the session, and would panic or loop
 // (pkg/scheduler/framework/session.go, updateQueueStatus). Flat queues lose nothing. In a tree
 // such a queue takes no new work, and loadTree reports why.
-func (p *plugin) reparentOrphanQueues() {
+func (p *Plugin) reparentOrphanQueues() {
 	var orphans []*api.QueueInfo
 	for id, info := range p.ssn.Queues {
 		if isOrphan(p.ssn.Queues, id) {
@@ -174,12 +174,12 @@ func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 }
 
 // recordOnQueue emits an event on a queue, once.
-func (p *plugin) recordOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
+func (p *Plugin) recordOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
 	p.recordNotice(queue, "", refusal)
 }
 
 // recordNotice emits an event on a queue, once. Messages of several kinds are kept apart.
-func (p *plugin) recordNotice(queue *scheduling.Queue, kind types.UID, refusal *workload.Refusal) {
+func (p *Plugin) recordNotice(queue *scheduling.Queue, kind types.UID, refusal *workload.Refusal) {
 	if _, isNew := p.cache.messages.currentMessage(queue.UID+kind, refusal); isNew {
 		// Volcano's cache keeps a Queue without its type, which an event needs.
 		typeMeta := metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Queue"}

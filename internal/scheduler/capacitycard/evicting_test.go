@@ -175,7 +175,7 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 // evictionScript is a scene with a clock, and what its open session gives to cardreclaim.
 type evictionScript struct {
 	*scene
-	policy *ReclaimPolicy
+	policy *Plugin
 }
 
 // evictionSteps are the lines of its scripts by their first word. The other words are pods, a time span or a count.

@@ -14,7 +14,7 @@ import (
 
 // freeCards are the free cards of all nodes that take pods, and which waiting pods could use them.
 type freeCards struct {
-	p      *plugin
+	p      *Plugin
 	byName map[card.Name][]*freeNode
 	// fullByName are the nodes without free cards.
 	fullByName map[card.Name][]*freeNode
@@ -58,7 +58,7 @@ type nodeUse struct {
 const maxFreeCardChecks = 10_000
 
 // newFreeCards lists the nodes with cards.
-func (p *plugin) newFreeCards() *freeCards {
+func (p *Plugin) newFreeCards() *freeCards {
 	f := &freeCards{p: p, byName: map[card.Name][]*freeNode{}, fullByName: map[card.Name][]*freeNode{}, kinds: map[api.JobID][]*podKind{}, checksLeft: maxFreeCardChecks}
 
 	states := p.cache.nodes.Nodes()
@@ -86,7 +86,7 @@ func (p *plugin) newFreeCards() *freeCards {
 }
 
 // promisedCards returns how many cards of a node are kept for pods for which others were evicted.
-func (p *plugin) promisedCards(node *freeNode) (kept card.Count) {
+func (p *Plugin) promisedCards(node *freeNode) (kept card.Count) {
 	add := func(task *api.TaskInfo) {
 		if request := p.RequestFor(task); task.Status == api.Pending && request.Resource == node.resource {
 			kept = kept.Add(request.Count)
@@ -139,7 +139,7 @@ func (f *freeCards) kindOf(task *api.TaskInfo) *podKind {
 }
 
 // fitSameNodes reports whether two pods of a job certainly fit the same nodes.
-func (p *plugin) fitSameNodes(a, b *api.TaskInfo) bool {
+func (p *Plugin) fitSameNodes(a, b *api.TaskInfo) bool {
 	x := &a.Pod.Spec
 	y := &b.Pod.Spec
 	return a.TaskRole == b.TaskRole && a.InitResreq.Equal(b.InitResreq, api.Zero) && p.RequestFor(a).Named.String() == p.RequestFor(b).Named.String() &&
@@ -214,7 +214,7 @@ func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until tim
 
 // leavingTasks returns the pods with cards of a node from which a pod may take cards by the rules, also
 // while they are protected for a time, and those that end before a time.
-func (p *plugin) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Time) (leaving []*api.TaskInfo) {
+func (p *Plugin) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Time) (leaving []*api.TaskInfo) {
 	name, _ := p.inventory.CardOnNode(node.Name, node.resource)
 	taken := map[api.QueueID]int64{}
 	for _, other := range node.Tasks {
@@ -230,7 +230,7 @@ func (p *plugin) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Tim
 
 // mayTake reports whether a pod may take the cards of another one beside what it takes of each queue. In a
 // tree it takes what queues have borrowed, and by the service types what is beyond their guarantee.
-func (p *plugin) mayTake(task, other *api.TaskInfo, name card.Name, taken map[api.QueueID]int64) bool {
+func (p *Plugin) mayTake(task, other *api.TaskInfo, name card.Name, taken map[api.QueueID]int64) bool {
 	rule := p.ReclaimRule(task, other)
 	count := int64(p.RequestFor(other).Count)
 	if rule == NotReclaimable || !p.IsTree() {

@@ -143,19 +143,19 @@ func TestClosedSessionReports(t *testing.T) {
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		args       framework.Arguments
-		change     func(*plugin)
+		change     func(*Plugin)
 		wantReport SessionReport
 	}{
 		"valid arguments: the hash of the configuration": {
-			framework.Arguments{"configHash": "abc"}, func(*plugin) {}, SessionReport{ConfigHash: "abc", At: noon}},
+			framework.Arguments{"configHash": "abc"}, func(*Plugin) {}, SessionReport{ConfigHash: "abc", At: noon}},
 		"the cache is not synced, so that the session places nothing: the hash as well": {
-			framework.Arguments{"configHash": "abc"}, func(p *plugin) { p.notReadyReason = "not all was seen" },
+			framework.Arguments{"configHash": "abc"}, func(p *Plugin) { p.notReadyReason = "not all was seen" },
 			SessionReport{ConfigHash: "abc", At: noon}},
 		"invalid arguments: no hash, but the problem": {
-			framework.Arguments{"configHash": "abc", "overCommitFactor": 0}, func(*plugin) {},
+			framework.Arguments{"configHash": "abc", "overCommitFactor": 0}, func(*Plugin) {},
 			SessionReport{Problem: "argument overCommitFactor is 0: write a number from 1 to 100", At: noon}},
 		"another scheduler bound a pod: its name": {
-			framework.Arguments{"configHash": "abc"}, func(p *plugin) { p.cache.otherBindings.boundByOthers["u"] = "ns/p" },
+			framework.Arguments{"configHash": "abc"}, func(p *Plugin) { p.cache.otherBindings.boundByOthers["u"] = "ns/p" },
 			SessionReport{ConfigHash: "abc", BoundByOthers: []string{"ns/p"}, At: noon}},
 	}) {
 		s := newScene(t, "queue q quota={}").withArguments(tc.args)

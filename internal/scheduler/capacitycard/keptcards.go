@@ -62,7 +62,7 @@ func (w *waitingPreemptor) goesBefore(task *api.TaskInfo, job *api.JobInfo) bool
 // keepPreemptedCards keeps what preempt freed for the pods that it pipelined. victims are the pods that it
 // evicts, by the job for which it does. Without that, pods that may evict nothing would get the cards, and
 // preempt would evict again.
-func (p *plugin) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
+func (p *Plugin) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
 	for id, evicted := range victims {
 		job := p.ssn.Jobs[id]
 		if job == nil || !p.ssn.JobPipelined(job) {
@@ -85,7 +85,7 @@ func (p *plugin) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
 
 // loadPreemptedCards finds the pending pods for which cards are kept, and forgets all others.
 // held is what is held of the quotas of a tree for other pods, to which it adds.
-func (p *plugin) loadPreemptedCards(held map[queueCard]card.Count) {
+func (p *Plugin) loadPreemptedCards(held map[queueCard]card.Count) {
 	p.preemptedCards = preemptedCards{}
 	if len(p.cache.preemptedCards) == 0 {
 		return
@@ -111,7 +111,7 @@ func (p *plugin) loadPreemptedCards(held map[queueCard]card.Count) {
 
 // forgetFreedCards forgets the cards of all pods but those that wait, and those that are being bound: when a
 // binding fails, the pod waits again.
-func (p *plugin) forgetFreedCards(freed map[types.UID]nomination, waiting map[types.UID]bool) {
+func (p *Plugin) forgetFreedCards(freed map[types.UID]nomination, waiting map[types.UID]bool) {
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Binding] {
 			waiting[task.Pod.UID] = true
@@ -122,7 +122,7 @@ func (p *plugin) forgetFreedCards(freed map[types.UID]nomination, waiting map[ty
 
 // keepPreemptedCardsOn keeps cards on a node for a pod. It keeps none if the pod cannot use
 // them any more: the node is gone, the queue accepts no pods, or its quota was lowered.
-func (p *plugin) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.JobInfo, held map[queueCard]card.Count) bool {
+func (p *Plugin) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.JobInfo, held map[queueCard]card.Count) bool {
 	request := p.RequestFor(task)
 	name, allowed := p.cardFor(request, node)
 	couldFit := request.Count == 0 || p.ledger.CouldFit(string(job.Queue), name, request.Count)
@@ -151,7 +151,7 @@ type jobWithFreedCards struct {
 
 // jobsWithFreedCards returns the jobs with pending pods for which cards were freed. Jobs and their
 // pods come in the order in which that happened: a lowered quota ends what was freed last.
-func (p *plugin) jobsWithFreedCards(freed map[types.UID]nomination) []jobWithFreedCards {
+func (p *Plugin) jobsWithFreedCards(freed map[types.UID]nomination) []jobWithFreedCards {
 	compare := func(a, b *api.TaskInfo) int {
 		return cmp.Or(freed[a.Pod.UID].since.Compare(freed[b.Pod.UID].since), cmp.Compare(a.UID, b.UID))
 	}
@@ -186,7 +186,7 @@ func waitingCharge(request *workload.Request, queue api.QueueID, name card.Name)
 }
 
 // keptOnNode returns what is kept on a node from a pod, nil if nothing is.
-func (p *plugin) keptOnNode(task *api.TaskInfo, job *api.JobInfo, node string) (kept *api.Resource) {
+func (p *Plugin) keptOnNode(task *api.TaskInfo, job *api.JobInfo, node string) (kept *api.Resource) {
 	for _, w := range p.preemptedCards.byNode[node] {
 		if !w.keepsCardsFrom(task, job, node) {
 			continue
@@ -201,7 +201,7 @@ func (p *plugin) keptOnNode(task *api.TaskInfo, job *api.JobInfo, node string) (
 
 // fitsBesideKept reports whether a pod fits what a node has idle or will have, beside what is
 // kept from it there.
-func (p *plugin) fitsBesideKept(task *api.TaskInfo, job *api.JobInfo, node *api.NodeInfo) bool {
+func (p *Plugin) fitsBesideKept(task *api.TaskInfo, job *api.JobInfo, node *api.NodeInfo) bool {
 	kept := p.keptOnNode(task, job, node.Name)
 	return kept == nil || kept.Add(task.InitResreq).LessEqual(p.FutureIdleOn(node), api.Zero)
 }
@@ -209,7 +209,7 @@ func (p *plugin) fitsBesideKept(task *api.TaskInfo, job *api.JobInfo, node *api.
 // IdleFor returns what a node has idle or will have for a pod: without the resources of stuck
 // pods, and without what is kept from the pod. Of the cards that are kept for waiting jobs those count that are
 // free now.
-func (p *plugin) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
+func (p *Plugin) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
 	idle := p.FutureIdleOn(node)
 	if kept := p.keptOnNode(task, p.ssn.Jobs[task.Job], node.Name); kept != nil {
 		idle.MilliCPU -= kept.MilliCPU
@@ -231,7 +231,7 @@ func (p *plugin) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
 
 // keepsCardsOn reports whether cards of a node may be kept from a pod. Volcano counts them as free, and would
 // evict too few.
-func (p *plugin) keepsCardsOn(task *api.TaskInfo, node *api.NodeInfo) bool {
+func (p *Plugin) keepsCardsOn(task *api.TaskInfo, node *api.NodeInfo) bool {
 	if len(p.preemptedCards.byNode[node.Name]) > 0 {
 		return true
 	}
@@ -241,7 +241,7 @@ func (p *plugin) keepsCardsOn(task *api.TaskInfo, node *api.NodeInfo) bool {
 
 // preemptedCardsStayFree: the node has room besides the cards that preempt freed for others.
 // Evictions of more pods may help, but Volcano evicts none where it may evict none.
-func preemptedCardsStayFree(p *plugin, r checkInput, node *api.NodeInfo) int {
+func preemptedCardsStayFree(p *Plugin, r checkInput, node *api.NodeInfo) int {
 	switch {
 	case p.fitsBesideKept(r.task, r.job, node):
 		return nodeFits
@@ -254,7 +254,7 @@ func preemptedCardsStayFree(p *plugin, r checkInput, node *api.NodeInfo) int {
 
 // keptInQueue adds to what a check treats as released what is kept in the queue of a pod from
 // the pod, as a negative amount.
-func (p *plugin) keptInQueue(r checkInput, released quota.Released) quota.Released {
+func (p *Plugin) keptInQueue(r checkInput, released quota.Released) quota.Released {
 	isCopy := false
 	for _, w := range p.preemptedCards.byQueue[r.job.Queue] {
 		if !w.keepsQuotaFrom(r.task, r.job) {
@@ -273,7 +273,7 @@ func (p *plugin) keptInQueue(r checkInput, released quota.Released) quota.Releas
 
 // preemptedQuotaStaysFree: the quota has room besides what preempt freed for others, with the
 // card of the node or with some card of the request.
-func preemptedQuotaStaysFree(p *plugin, r checkInput) *workload.Refusal {
+func preemptedQuotaStaysFree(p *Plugin, r checkInput) *workload.Refusal {
 	if len(p.preemptedCards.byQueue[r.job.Queue]) == 0 {
 		return nil
 	}
@@ -306,7 +306,7 @@ func preemptedQuotaStaysFree(p *plugin, r checkInput) *workload.Refusal {
 
 // possibleCards returns the cards that a pod may use: that of the node once it is chosen, else
 // those of its request. It is one empty name for a pod without cards.
-func (p *plugin) possibleCards(r checkInput) []card.Name {
+func (p *Plugin) possibleCards(r checkInput) []card.Name {
 	switch {
 	case r.request.Count == 0:
 		return []card.Name{""}
@@ -319,7 +319,7 @@ func (p *plugin) possibleCards(r checkInput) []card.Name {
 }
 
 // preemptedQuotaStaysFreeOnNode is preemptedQuotaStaysFree in the predicate.
-func preemptedQuotaStaysFreeOnNode(p *plugin, r checkInput, node *api.NodeInfo) int {
+func preemptedQuotaStaysFreeOnNode(p *Plugin, r checkInput, node *api.NodeInfo) int {
 	if len(p.preemptedCards.byQueue[r.job.Queue]) == 0 || p.ignoresQuota(r.task) {
 		return nodeFits
 	}
@@ -332,7 +332,7 @@ func preemptedQuotaStaysFreeOnNode(p *plugin, r checkInput, node *api.NodeInfo) 
 
 // isKeptNodeFor reports whether the node of an attempt that Volcano does not name may be one
 // where a pod would take what is kept from it.
-func (p *plugin) isKeptNodeFor(r checkInput) bool {
+func (p *Plugin) isKeptNodeFor(r checkInput) bool {
 	isKept := func(name string) bool {
 		node := p.ssn.Nodes[name]
 		_, allowed := p.cardFor(r.request, name)
@@ -363,7 +363,7 @@ func (p *plugin) isKeptNodeFor(r checkInput) bool {
 
 // IsNominated reports whether a node is nominated for a pod, or cards are kept for it there. So
 // a search for it may have another result than for an equal pod.
-func (p *plugin) IsNominated(task *api.TaskInfo) bool {
+func (p *Plugin) IsNominated(task *api.TaskInfo) bool {
 	_, isKept := p.cache.preemptedCards[task.Pod.UID]
 	_, isNominated := p.cache.nominations[task.Pod.UID]
 	return isKept || isNominated || task.Pod.Status.NominatedNodeName != ""

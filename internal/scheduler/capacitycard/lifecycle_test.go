@@ -48,7 +48,7 @@ type lifecycle struct {
 	evicted evictor
 	tiers   []conf.Tier
 	m       *Cache
-	plugin  *plugin
+	plugin  *Plugin
 	ssn     *framework.Session
 
 	// undecided are statements that were neither committed nor discarded, saved

@@ -93,7 +93,7 @@ func (q *queueMetrics) queueID() api.QueueID { return api.QueueID(q.usage.Queue)
 
 // newMetricsSnapshot copies the state at the opening of the session. Then ledger and
 // reservations agree. Later in the session a placed pod is in both.
-func (p *plugin) newMetricsSnapshot() *metricsSnapshot {
+func (p *Plugin) newMetricsSnapshot() *metricsSnapshot {
 	usages := p.ledger.Snapshot()
 	pending := p.pendingCards()
 	v := &metricsSnapshot{
@@ -121,7 +121,7 @@ func (p *plugin) newMetricsSnapshot() *metricsSnapshot {
 
 // pendingCards sums the requests of pending pods by queue, without gated pods and refused
 // requests. A queue of a tree has those of its subtree.
-func (p *plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
+func (p *Plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 	type requestKey struct {
 		queue   api.QueueID
 		request string // "" for any card of the resource

@@ -8,7 +8,7 @@ import (
 // hideOldNominations hides the nominated nodes of pending pods that no evicted pod leaves, until
 // the returned function is called. Volcano also writes nodes of placements that it undid, and never
 // withdraws one. It would let no such pod preempt while the node passes the predicates.
-func (p *plugin) hideOldNominations() (restore func()) {
+func (p *Plugin) hideOldNominations() (restore func()) {
 	hidden := map[*api.TaskInfo]*corev1.Pod{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {

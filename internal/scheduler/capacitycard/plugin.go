@@ -36,19 +36,19 @@ func Builder(cache *Cache) framework.PluginBuilder {
 	return func(arguments framework.Arguments) framework.Plugin { return buildPlugin(cache, arguments) }
 }
 
-func buildPlugin(cache *Cache, arguments framework.Arguments) *plugin {
+func buildPlugin(cache *Cache, arguments framework.Arguments) *Plugin {
 	args, err := parseArguments(arguments)
 	if err != nil {
 		// The configuration loader refuses such arguments. If they arrive all the same, the
 		// plugin gives no cards away.
 		klog.ErrorS(err, "Arguments of capacity-card are invalid, the scheduler places no pods")
 	}
-	return &plugin{args: args, argumentsErr: err, cache: cache}
+	return &Plugin{args: args, argumentsErr: err, cache: cache}
 }
 
-// plugin is the state of one session. Hooks that Volcano calls in parallel (predicate) only
+// Plugin is the plugin in one session, with its state. Actions ask it too. Hooks that Volcano calls in parallel (predicate) only
 // read it.
-type plugin struct {
+type Plugin struct {
 	args         arguments
 	argumentsErr error
 	cache        *Cache
@@ -119,15 +119,15 @@ type plugin struct {
 }
 
 var (
-	_ framework.Plugin             = &plugin{}
-	_ framework.BindContextHandler = &plugin{}
+	_ framework.Plugin             = &Plugin{}
+	_ framework.BindContextHandler = &Plugin{}
 )
 
 // Name returns PluginName.
-func (p *plugin) Name() string { return PluginName }
+func (p *Plugin) Name() string { return PluginName }
 
 // OnSessionOpen builds the snapshot and registers the hooks.
-func (p *plugin) OnSessionOpen(ssn *framework.Session) {
+func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	defer p.cache.metrics.startTimer("open")()
 	p.ssn = ssn
 	p.percentageOfNodes = options.ServerOpts.PercentageOfNodesToFind
@@ -182,7 +182,7 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 }
 
 // OnSessionClose stores what later sessions need and drops the rest.
-func (p *plugin) OnSessionClose(*framework.Session) {
+func (p *Plugin) OnSessionClose(*framework.Session) {
 	defer p.cache.metrics.startTimer("close")()
 	p.statePodShortages()
 	p.cache.openPlugin = nil
@@ -223,7 +223,7 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 //
 // Task and pod are copies: the pod belongs to the informer, and the session still uses the
 // task.
-func (p *plugin) SetupBindContextExtension(_ *k8sframework.CycleState, binding *cache.BindContext) {
+func (p *Plugin) SetupBindContextExtension(_ *k8sframework.CycleState, binding *cache.BindContext) {
 	charge := p.ledger.Charged(string(binding.TaskInfo.UID))
 	if charge == nil {
 		return
@@ -265,7 +265,7 @@ var reportInterval = enforcement.StaleAfter / 4
 // reportLongSession reports a session that runs long, so that the heartbeat does not expire
 // while it places many pods. Decisions call it, not a timer, so a session that hangs stays
 // visible.
-func (p *plugin) reportLongSession() {
+func (p *Plugin) reportLongSession() {
 	if now := p.cache.now(); now.Sub(p.cache.lastReport) >= reportInterval {
 		p.cache.lastReport = now
 		p.reportSession()
@@ -273,7 +273,7 @@ func (p *plugin) reportLongSession() {
 }
 
 // reportSession reports the session to the observer.
-func (p *plugin) reportSession() {
+func (p *Plugin) reportSession() {
 	if p.cache.sessionObserver == nil {
 		return
 	}

@@ -34,7 +34,7 @@ type scene struct {
 	t testing.TB
 	// m is what the process keeps between sessions. p is the plugin of the open session, with its arguments.
 	m    *Cache
-	p    *plugin
+	p    *Plugin
 	args framework.Arguments
 	// clock is the time of the scheduler once useClock was called.
 	clock time.Time
@@ -94,7 +94,7 @@ func (s *scene) enqueueAndAllocate() *scene {
 // allocate places pods as the program does: Volcano's action allocate in the order of the plugin.
 func (s *scene) allocate() *scene {
 	place := func() { s.Run(allocate.New()) }
-	if rules, ok := s.m.ReclaimPolicyFor(s.Ssn.UID); ok {
+	if rules, ok := s.m.PluginFor(s.Ssn.UID); ok {
 		rules.Allocate(place)
 	} else {
 		place()
@@ -109,7 +109,7 @@ func (s *scene) evict(action framework.Action, configurations ...conf.Configurat
 		pod.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC))
 	}
 	s.openSession(configurations...).Run(allocate.New())
-	if rules, ok := s.m.ReclaimPolicyFor(s.Ssn.UID); ok && action.Name() == "preempt" {
+	if rules, ok := s.m.PluginFor(s.Ssn.UID); ok && action.Name() == "preempt" {
 		s.preempted = rules.Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(action) })
 		return s
 	}
@@ -145,8 +145,8 @@ func (s *scene) usedCards(queue, name string) int {
 }
 
 // reclaimPolicy returns the rules that the open session gives to the actions that evict.
-func (s *scene) reclaimPolicy() *ReclaimPolicy {
-	rules, ok := s.m.ReclaimPolicyFor(s.Ssn.UID)
+func (s *scene) reclaimPolicy() *Plugin {
+	rules, ok := s.m.PluginFor(s.Ssn.UID)
 	check.Must(s.t, ok, "the session has no rules")
 	return rules
 }

@@ -19,7 +19,7 @@ import (
 
 // predicate checks a pod on a node, and makes quota exact: the pod must allow the node's card,
 // and the quota of that card must have room.
-func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
+func (p *Plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	r, refusal, known := p.checkedInput(task)
 	switch {
 	case !known:
@@ -64,7 +64,7 @@ func (i *quotaIgnorer) end() {
 }
 
 // ignoresQuota reports whether the predicate currently checks a pod without quota.
-func (p *plugin) ignoresQuota(task *api.TaskInfo) bool {
+func (p *Plugin) ignoresQuota(task *api.TaskInfo) bool {
 	ignoring := p.ignoringQuota.pod.Load()
 	return ignoring != nil && *ignoring == task.UID
 }
@@ -72,7 +72,7 @@ func (p *plugin) ignoresQuota(task *api.TaskInfo) bool {
 // isRefusedIgnoringQuota reports whether a node refuses a pod for another reason than quota,
 // such as a taint, which no eviction removes. Volcano learns only one reason, and this plugin's
 // comes first.
-func (p *plugin) isRefusedIgnoringQuota(task *api.TaskInfo, node *api.NodeInfo) bool {
+func (p *Plugin) isRefusedIgnoringQuota(task *api.TaskInfo, node *api.NodeInfo) bool {
 	p.ignoringQuota.begin(task.UID)
 	defer p.ignoringQuota.end()
 	return p.ssn.PredicateForPreemptAction(task, node) != nil
@@ -80,14 +80,14 @@ func (p *plugin) isRefusedIgnoringQuota(task *api.TaskInfo, node *api.NodeInfo) 
 
 // isReclaimer reports whether Volcano searches a node on which a pod may reclaim cards from
 // other queues.
-func (p *plugin) isReclaimer(task *api.TaskInfo) bool {
+func (p *Plugin) isReclaimer(task *api.TaskInfo) bool {
 	s := p.search.Load()
 	return s != nil && s.mayReclaim && s.task.UID == task.UID
 }
 
 // evictsNothingOn reports whether Volcano, in its search for a pod, evicts no pod of a node that would help: it
 // searches cards of other queues to reclaim, or preempt finds no victims there.
-func (p *plugin) evictsNothingOn(node *api.NodeInfo, task *api.TaskInfo) bool {
+func (p *Plugin) evictsNothingOn(node *api.NodeInfo, task *api.TaskInfo) bool {
 	return p.isReclaimer(task) || (p.preemption != nil && len(p.preemptableTasksOn(node, task)) == 0)
 }
 
@@ -154,7 +154,7 @@ type treeLimitKey struct {
 }
 
 // fitErrorKeyFor returns the key of the fit error of a pod on a node.
-func (p *plugin) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fitErrorKey {
+func (p *Plugin) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fitErrorKey {
 	key := fitErrorKey{reason: reason}
 	switch reason {
 	case unnamedCard:
@@ -182,7 +182,7 @@ func (p *plugin) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fi
 
 // insufficientInTree returns the first limit on the path of a queue that a pod exceeds with a
 // card, nil if the queues are flat.
-func (p *plugin) insufficientInTree(r checkInput, name card.Name) *quota.InsufficientQuota {
+func (p *Plugin) insufficientInTree(r checkInput, name card.Name) *quota.InsufficientQuota {
 	if !p.cache.tree.isTree {
 		return nil
 	}
@@ -250,7 +250,7 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 
 // fitError returns the fit error of one node. Volcano adds the node's name, so only the message
 // is shared.
-func (p *plugin) fitError(r checkInput, node *api.NodeInfo, key fitErrorKey) error {
+func (p *Plugin) fitError(r checkInput, node *api.NodeInfo, key fitErrorKey) error {
 	u := &p.cache.fitErrors
 	u.RLock()
 	known, ok := u.statuses[key]
@@ -309,7 +309,7 @@ type nodeSearch struct {
 }
 
 // searchFor returns the current node search of a task.
-func (p *plugin) searchFor(task *api.TaskInfo) *nodeSearch {
+func (p *Plugin) searchFor(task *api.TaskInfo) *nodeSearch {
 	s := p.search.Load()
 	if s == nil || s.task != task {
 		s = p.newSearch(task) // scored without prePredicate
@@ -318,7 +318,7 @@ func (p *plugin) searchFor(task *api.TaskInfo) *nodeSearch {
 	return s
 }
 
-func (p *plugin) newSearch(task *api.TaskInfo) *nodeSearch {
+func (p *Plugin) newSearch(task *api.TaskInfo) *nodeSearch {
 	s := &nodeSearch{}
 	s.checkInput, s.refusal, s.known = p.checkedInput(task)
 	return s
@@ -329,7 +329,7 @@ func (p *plugin) newSearch(task *api.TaskInfo) *nodeSearch {
 // and all for preempt, since a sample may lack the node where no gang must break. It also sets
 // whether the pod may reclaim cards on the way, which preemptive decided just before. For
 // preempt it refuses a pod for which nothing may be evicted.
-func (p *plugin) prePredicate(task *api.TaskInfo) error {
+func (p *Plugin) prePredicate(task *api.TaskInfo) error {
 	p.reportLongSession()
 	options.ServerOpts.PercentageOfNodesToFind = p.percentageOfNodes
 	if p.preemption != nil || len(p.RequestFor(task).Named.Names()) > 1 {

@@ -32,7 +32,7 @@ type preemptionAttempt struct {
 //
 // Topology-aware preemption calls it from several goroutines, and then no hook reads the
 // attempt.
-func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, int) {
+func (p *Plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	attempt := &preemptionAttempt{pod: preemptor.UID}
 	defer p.attempt.Store(attempt)
 
@@ -48,7 +48,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 
 // selectInAttempt selects the victims on the node of an attempt. It notes in the attempt whether
 // the preemptor is refused there, and which pods must be evicted before it can be there.
-func (p *plugin) selectInAttempt(attempt *preemptionAttempt, job *api.JobInfo, preemptor *api.TaskInfo, preemptees []*api.TaskInfo) []*api.TaskInfo {
+func (p *Plugin) selectInAttempt(attempt *preemptionAttempt, job *api.JobInfo, preemptor *api.TaskInfo, preemptees []*api.TaskInfo) []*api.TaskInfo {
 	request := p.RequestFor(preemptor)
 	name, allowed := p.cardFor(request, attempt.node)
 	node, known := p.ssn.Nodes[attempt.node]
@@ -77,14 +77,14 @@ func (p *plugin) selectInAttempt(attempt *preemptionAttempt, job *api.JobInfo, p
 
 // wouldEvictInVain reports whether the preemptor could not run after the evictions. It also
 // reports true if those on another node cost less.
-func (p *plugin) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
+func (p *Plugin) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
 	return len(victims) > 0 && (p.isRefusedIgnoringQuota(preemptor, node) || p.costsLessElsewhere(preemptor, victims, breaks))
 }
 
 // selectVictims selects from candidates the victims on a node for a pod: all that conflict with
 // it, also returned alone, and as few others as release what is missing. breaks are those that
 // break a gang. useful is false if the pod could not run there anyway.
-func (p *plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo, breaks map[api.TaskID]bool) (conflicting, all []*api.TaskInfo, useful bool) {
+func (p *Plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo, breaks map[api.TaskID]bool) (conflicting, all []*api.TaskInfo, useful bool) {
 	queue := p.ssn.Jobs[preemptor.Job].Queue
 	missing := p.missingAmounts(preemptor, node)
 	conflicting, rest, useful := p.splitConflicting(preemptor, node, candidates)
@@ -112,7 +112,7 @@ func (p *plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name
 
 // preemptionCandidates returns the possible victims of a preemptor in the order of eviction, and
 // those of them that break a gang. Of equal priority elastic pods come first, then the smallest loss.
-func (p *plugin) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, map[api.TaskID]bool) {
+func (p *Plugin) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, map[api.TaskID]bool) {
 	var candidates []*api.TaskInfo
 	for _, preemptee := range preemptees {
 		if p.mayPreempt(preemptor, preemptee) && p.isEvictable(preemptee) && !p.isEvictionInProgress(preemptee) {
@@ -129,7 +129,7 @@ func (p *plugin) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api
 }
 
 // missingAmounts returns what the node and the quota lack for a pod.
-func (p *plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts {
+func (p *Plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts {
 	request := p.RequestFor(task)
 	job := p.ssn.Jobs[task.Job]
 	name, _ := p.cardFor(request, node.Name)
@@ -155,7 +155,7 @@ func (p *plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts 
 
 // addMissingInTree adds what the quotas of a queue and its ancestors lack for a pod, as far as
 // evictions in its own queue release it. released is what is kept for others, see keptInQueue.
-func (p *plugin) addMissingInTree(missing amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) amounts {
+func (p *Plugin) addMissingInTree(missing amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) amounts {
 	for range maxMissingLimits {
 		isComplete := true
 		for _, insufficient := range p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, released) {
@@ -192,7 +192,7 @@ func (p *plugin) addMissingInTree(missing amounts, queue api.QueueID, request *w
 // leastForGuarantees returns how much must be released so that a pod leaves the guarantees of other
 // queues free. Within the guarantee of its own queue it takes nothing from others, so that may be less than
 // the excess.
-func (p *plugin) leastForGuarantees(insufficient quota.InsufficientQuota, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) int64 {
+func (p *Plugin) leastForGuarantees(insufficient quota.InsufficientQuota, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) int64 {
 	excess := insufficient.Total - insufficient.Limit
 	isSame := func(other quota.InsufficientQuota) bool {
 		return other.Kind == insufficient.Kind && other.Queue == insufficient.Queue && other.Of == insufficient.Of
@@ -224,7 +224,7 @@ const maxMissingLimits = 4 * 3 * (quota.MaxDepth + 1)
 
 // splitConflicting splits candidates into those that conflict with a pod on the node and the
 // rest. useful is false if other conflicting pods stay.
-func (p *plugin) splitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, candidates []*api.TaskInfo) (conflicting, rest []*api.TaskInfo, useful bool) {
+func (p *Plugin) splitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, candidates []*api.TaskInfo) (conflicting, rest []*api.TaskInfo, useful bool) {
 	conflicts := map[api.TaskID]bool{}
 	for _, task := range node.Tasks {
 		if task.UID != incoming.UID && workload.ConflictOnNode(incoming.Pod, task.Pod) && !p.isBeingEvicted(task) {
@@ -248,14 +248,14 @@ func (p *plugin) splitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, ca
 }
 
 // hasNoConflicts reports whether no pod that stays on a node conflicts with another one.
-func (p *plugin) hasNoConflicts(task *api.TaskInfo, node *api.NodeInfo) bool {
+func (p *Plugin) hasNoConflicts(task *api.TaskInfo, node *api.NodeInfo) bool {
 	_, _, fits := p.splitConflicting(task, node, nil)
 	return fits
 }
 
 // fitsOnGangNode reports whether a pod needs no eviction on a node because another node fits
 // it: one to which pods of its job are pipelined, or one that an evicted gang leaves.
-func (p *plugin) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except string) bool {
+func (p *Plugin) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except string) bool {
 	fits := func(name string) bool {
 		node, known := p.ssn.Nodes[name]
 		if !known || name == except {
@@ -294,12 +294,12 @@ func (p *preemption) vacatedNodes() []string {
 }
 
 // compareByPriority puts the lowest priority first, and among equals the smallest loss of a single pod.
-func (p *plugin) compareByPriority(a, b *api.TaskInfo) int {
+func (p *Plugin) compareByPriority(a, b *api.TaskInfo) int {
 	return cmp.Or(p.comparePriorities(a, b), p.compareByLoss(a, b))
 }
 
 // comparePriorities puts the lowest priority first, of the job and then of the pod.
-func (p *plugin) comparePriorities(a, b *api.TaskInfo) int {
+func (p *Plugin) comparePriorities(a, b *api.TaskInfo) int {
 	x := p.ssn.Jobs[a.Job]
 	y := p.ssn.Jobs[b.Job]
 	return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority))
@@ -307,7 +307,7 @@ func (p *plugin) comparePriorities(a, b *api.TaskInfo) int {
 
 // cardFor returns the card that a pod would use on a node, false if it may not run there. A pod
 // without cards may run anywhere.
-func (p *plugin) cardFor(request *workload.Request, node string) (card.Name, bool) {
+func (p *Plugin) cardFor(request *workload.Request, node string) (card.Name, bool) {
 	switch {
 	case request.Denied != nil:
 		return "", false
@@ -320,7 +320,7 @@ func (p *plugin) cardFor(request *workload.Request, node string) (card.Name, boo
 
 // hasHigherPriority compares as Volcano's plugin priority does: jobs by the priority of their
 // PodGroup, pods of one job by their own.
-func (p *plugin) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool {
+func (p *Plugin) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool {
 	if preemptor.Job == preemptee.Job {
 		return preemptor.Priority > preemptee.Priority
 	}
@@ -331,13 +331,13 @@ func (p *plugin) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool {
 
 // mayPreempt reports whether one pod may take the place of another one of its queue. Pods of
 // other jobs go only for pods that are jobs of their own, and for the minimum of a job.
-func (p *plugin) mayPreempt(preemptor, preemptee *api.TaskInfo) bool {
+func (p *Plugin) mayPreempt(preemptor, preemptee *api.TaskInfo) bool {
 	return p.hasHigherPriority(preemptor, preemptee) && (preemptor.Job == preemptee.Job || p.preemptsJobs(preemptor))
 }
 
 // preemptsJobs reports whether pods of other jobs may go for a pod. The answer holds for the
 // whole node search.
-func (p *plugin) preemptsJobs(task *api.TaskInfo) bool {
+func (p *Plugin) preemptsJobs(task *api.TaskInfo) bool {
 	compute := func() bool {
 		job := p.ssn.Jobs[task.Job]
 		return job != nil && (arePodsSeparate(job) || completesMinimum(job, task))
@@ -352,12 +352,12 @@ func (p *plugin) preemptsJobs(task *api.TaskInfo) bool {
 
 // isEvictionInProgress reports whether the eviction of a pod began a moment ago and its writes
 // may still be retried.
-func (p *plugin) isEvictionInProgress(task *api.TaskInfo) bool {
+func (p *Plugin) isEvictionInProgress(task *api.TaskInfo) bool {
 	since, evicted := workload.EvictedSince(task.Pod)
 	return evicted && p.cache.now().Sub(since) < evictionTimeout
 }
 
-func (p *plugin) isEvictable(task *api.TaskInfo) bool {
+func (p *Plugin) isEvictable(task *api.TaskInfo) bool {
 	job := p.ssn.Jobs[task.Job]
 	return job != nil && job.PodGroup != nil && workload.IsEvictable(task.Pod, job.PodGroup.Annotations)
 }
@@ -367,7 +367,7 @@ func (p *plugin) isEvictable(task *api.TaskInfo) bool {
 //
 // If there is nothing to evict, Volcano does not name the node. The pod may still fit there
 // after evictions for another pod of its gang. Then every card must fit that such a node may have.
-func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) bool {
+func (p *Plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) bool {
 	released := p.releasedBy(r.job.Queue, p.preemption.tasksToComplete()...)
 	r.released = &released
 	if attempt.refused || p.runChecks(podChecks, r) != nil || (attempt.node == "" && p.isKeptNodeFor(r)) {
@@ -391,7 +391,7 @@ func (p *plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 
 // mayNeedStuckCards reports whether a pod fits a node with possible victims only after stuck pods are
 // gone. The attempt may be on that node.
-func (p *plugin) mayNeedStuckCards(r checkInput) bool {
+func (p *Plugin) mayNeedStuckCards(r checkInput) bool {
 	for name := range p.stuckPods {
 		node, known := p.ssn.Nodes[name]
 		if _, allowed := p.cardFor(r.request, name); known && allowed && p.needsStuckCards(r.task, node) && len(p.preemptableTasksOn(node, r.task)) > 0 {
@@ -404,7 +404,7 @@ func (p *plugin) mayNeedStuckCards(r checkInput) bool {
 // fitsNodeWithoutVictims reports whether the quota has room for a pod on the node without victims that
 // Volcano tries now. Nodes whose card has no quota for the pod come last, see nodeOrder: others that fit
 // would have been taken before.
-func (p *plugin) fitsNodeWithoutVictims(r checkInput) bool {
+func (p *Plugin) fitsNodeWithoutVictims(r checkInput) bool {
 	queue := string(r.job.Queue)
 	request := r.request.Request
 	isFull := func(name card.Name) bool {
@@ -424,7 +424,7 @@ func (p *plugin) fitsNodeWithoutVictims(r checkInput) bool {
 
 // isUselessForPreempt reports whether preempt runs, and the quota has no room for the pod of a search on a
 // node on which it can evict no pod.
-func (p *plugin) isUselessForPreempt(s *nodeSearch, node *api.NodeInfo, name card.Name) bool {
+func (p *Plugin) isUselessForPreempt(s *nodeSearch, node *api.NodeInfo, name card.Name) bool {
 	if p.preemption == nil || p.ledger.FitsCard(string(s.job.Queue), name, s.request.Count, s.request.IsUnreclaimable) {
 		return false
 	}

@@ -19,7 +19,7 @@ import (
 // and could leave a gang running below its minimum. The plugin evicts the rest of such a gang
 // in the session, so that later preemptors use what it releases.
 type preemption struct {
-	p     *plugin
+	p     *Plugin
 	hooks PreemptHooks
 	// lowest is the lowest priority of a job with pods to evict, by queue. isAsked are the jobs
 	// for which Volcano asked whether they starve.
@@ -64,7 +64,7 @@ type restOfGang struct {
 
 // Preempt runs Volcano's action preempt and returns the pods it evicts, by job. A gang loses
 // only elastic pods, or all pods. The caller carries out the evictions.
-func (p *plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
+func (p *Plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
 	p.cache.evictionPolicies = hooks.PolicyFor
 	g := newPreemption(p, hooks)
 	p.preemption = g
@@ -95,7 +95,7 @@ func (p *plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
 }
 
 // newPreemption returns the state of a run that has evicted nothing yet.
-func newPreemption(p *plugin, hooks PreemptHooks) *preemption {
+func newPreemption(p *Plugin, hooks PreemptHooks) *preemption {
 	return &preemption{
 		p: p, hooks: hooks, lowest: p.lowestPriorities(), isAsked: map[api.JobID]bool{},
 		evicted: map[api.JobID]map[api.TaskID]*api.TaskInfo{}, evictedFor: map[api.TaskID]api.JobID{}, restOfGangs: map[api.JobID]*restOfGang{},
@@ -126,7 +126,7 @@ func (p *preemption) victimsByPreemptor() map[api.JobID][]*api.TaskInfo {
 }
 
 // pipelinedPods returns the pods that are pipelined.
-func (p *plugin) pipelinedPods() map[types.UID]bool {
+func (p *Plugin) pipelinedPods() map[types.UID]bool {
 	pods := map[types.UID]bool{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
@@ -290,7 +290,7 @@ func IsOnNode(status api.TaskStatus) bool { return status == api.Running || stat
 
 // protectGangs removes from candidates the pods whose eviction breaks a gang that cannot be
 // evicted as a whole. breaks are the remaining ones that break a gang.
-func (p *plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
+func (p *Plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
 	g := p.preemption
 	allowances := map[api.JobID]*evictionAllowance{}
 	if g == nil {

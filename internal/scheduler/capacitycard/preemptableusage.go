@@ -32,7 +32,7 @@ type queuePriority struct {
 // checkEnqueueBesidePreemptable is CheckEnqueue for a job that may preempt others: it counts
 // what these use as elastic. Otherwise the jobs of a full queue would keep out every job that
 // may preempt them, since Volcano's preempt passes over jobs that are not enqueued.
-func (p *plugin) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.JobRequest) *quota.InsufficientQuota {
+func (p *Plugin) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.JobRequest) *quota.InsufficientQuota {
 	insufficient := p.ledger.CheckEnqueue(string(job.Queue), p.reservationsOf, request, p.args.overCommitFactor)
 	if insufficient == nil || !p.mayPreemptOnceEnqueued(job) {
 		return insufficient
@@ -56,7 +56,7 @@ func (p *plugin) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.J
 // mayPreemptOnceEnqueued reports whether the action preempt runs and evicts pods for a job. The
 // job is below its minimum, since it is about to be enqueued. Volcano's preempt passes over
 // jobs with a network topology.
-func (p *plugin) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
+func (p *Plugin) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 	if !conf.EnabledActionMap["preempt"] || job.ContainsNetworkTopology() {
 		return false
 	}
@@ -77,7 +77,7 @@ func (p *plugin) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 // policy Never: that of its template, else of its PriorityClass, as the API server sets it. A pod of
 // a Volcano job has the class of the job unless its template names one. A pod without a class gets the
 // default one of the cluster.
-func (p *plugin) announcesNeverToPreempt(job *api.JobInfo) bool {
+func (p *Plugin) announcesNeverToPreempt(job *api.JobInfo) bool {
 	class := job.PodGroup.Spec.PriorityClassName
 	owner := workload.VCJobOwner(&job.PodGroup.PodGroup)
 	if owner == "" {
@@ -96,7 +96,7 @@ func (p *plugin) announcesNeverToPreempt(job *api.JobInfo) bool {
 
 // isNeverClass reports whether pods of a PriorityClass never preempt, false for an unknown one. "" is the
 // default class of the cluster.
-func (p *plugin) isNeverClass(name string) bool {
+func (p *Plugin) isNeverClass(name string) bool {
 	class := p.priorityClass(name)
 	if name == "" {
 		class = p.defaultPriorityClass()
@@ -106,7 +106,7 @@ func (p *plugin) isNeverClass(name string) bool {
 
 // defaultPriorityClass returns the class of pods that name none, nil if they have no class. Of several
 // default classes the API server takes the lowest.
-func (p *plugin) defaultPriorityClass() (lowest *schedulingv1.PriorityClass) {
+func (p *Plugin) defaultPriorityClass() (lowest *schedulingv1.PriorityClass) {
 	classes, err := p.ssn.InformerFactory().Scheduling().V1().PriorityClasses().Lister().List(labels.Everything())
 	if err != nil {
 		return nil
@@ -121,7 +121,7 @@ func (p *plugin) defaultPriorityClass() (lowest *schedulingv1.PriorityClass) {
 
 // preemptableUsageFor returns what jobs of lower priority use in a queue and may give as a
 // whole, and what pods use whose eviction is under way. It is summed once in a session.
-func (p *plugin) preemptableUsageFor(key queuePriority) *preemptableUsage {
+func (p *Plugin) preemptableUsageFor(key queuePriority) *preemptableUsage {
 	if known := p.preemptableUsages[key]; known != nil {
 		return known
 	}
@@ -168,7 +168,7 @@ func (u *preemptableUsage) addUnreclaimable(charge *quota.Charge) {
 
 // jobsWithPods returns the jobs of a queue with pods on nodes. It lists those of all queues
 // once in a session.
-func (p *plugin) jobsWithPods(queue api.QueueID) []*api.JobInfo {
+func (p *Plugin) jobsWithPods(queue api.QueueID) []*api.JobInfo {
 	if p.placedJobs == nil {
 		p.placedJobs = map[api.QueueID][]*api.JobInfo{}
 		for _, job := range p.ssn.Jobs {

@@ -34,7 +34,7 @@ var (
 // executeByQueue runs Volcano's action preempt for each queue with pods that may preempt, in
 // the order of queues. In one run for all queues, Volcano takes them in random order. After
 // the first queue it skips a pending pod of each job.
-func (p *plugin) executeByQueue(execute func()) {
+func (p *Plugin) executeByQueue(execute func()) {
 	all := p.ssn.Jobs
 	byQueue := map[api.QueueID]map[api.JobID]*api.JobInfo{}
 	defer func() { p.ssn.Jobs = all }()
@@ -71,7 +71,7 @@ func (p *plugin) executeByQueue(execute func()) {
 }
 
 // lowestPriorities returns the lowest priority of a job with pods to evict, by queue.
-func (p *plugin) lowestPriorities() map[api.QueueID]int32 {
+func (p *Plugin) lowestPriorities() map[api.QueueID]int32 {
 	lowest := map[api.QueueID]int32{}
 	for _, job := range p.ssn.Jobs {
 		known, isKnown := lowest[job.Queue]
@@ -83,7 +83,7 @@ func (p *plugin) lowestPriorities() map[api.QueueID]int32 {
 }
 
 // hasPodToEvict reports whether some pod of a job is on a node and may be evicted.
-func (p *plugin) hasPodToEvict(job *api.JobInfo) bool {
+func (p *Plugin) hasPodToEvict(job *api.JobInfo) bool {
 	for task := range tasksIn(job, api.PreemptableStatus) {
 		if task.Preemptable && p.isEvictable(task) && !p.isEvictionInProgress(task) {
 			return true
@@ -106,7 +106,7 @@ func (g *preemption) hasPreemptor(jobs map[api.JobID]*api.JobInfo) bool {
 // when it begins with a queue, for both kinds of preemption. Later it asks before each pod that
 // may preempt other jobs. Plugin gang is switched off here: it stops at the minimum of each
 // job, also for pods that are each a job of their own.
-func (p *plugin) jobStarving(obj any) bool {
+func (p *Plugin) jobStarving(obj any) bool {
 	job := obj.(*api.JobInfo)
 	g := p.preemption
 	if g == nil {
@@ -191,7 +191,7 @@ func completesMinimum(job *api.JobInfo, task *api.TaskInfo) bool {
 
 // checkPreemptor returns why preempt searches no node for a pod, nil if it does. A search in
 // vain costs as much as one that helps.
-func (p *plugin) checkPreemptor(task *api.TaskInfo) error {
+func (p *Plugin) checkPreemptor(task *api.TaskInfo) error {
 	g := p.preemption
 	job := p.ssn.Jobs[task.Job]
 	if job == nil {
@@ -219,7 +219,7 @@ func NeverPreempts(task *api.TaskInfo) bool {
 type waitingQueues map[card.Name]map[api.QueueID]bool
 
 // findWaitingQueues returns the queues that wait now, none if the queues are flat.
-func (p *plugin) findWaitingQueues() waitingQueues {
+func (p *Plugin) findWaitingQueues() waitingQueues {
 	waiting := waitingQueues{}
 	if !p.cache.tree.isTree {
 		return waiting
@@ -258,7 +258,7 @@ func (g *preemption) limitBorrowing(queue api.QueueID, waiting waitingQueues) {
 
 // cardsBorrowedTooMany returns how many cards more than its queue may borrow while its pods preempt, a pod
 // would use of a card.
-func (p *plugin) cardsBorrowedTooMany(r checkInput, name card.Name) int64 {
+func (p *Plugin) cardsBorrowedTooMany(r checkInput, name card.Name) int64 {
 	if p.preemption == nil || r.request.Count == 0 {
 		return 0
 	}

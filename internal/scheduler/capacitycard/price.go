@@ -19,7 +19,7 @@ func (c *Cache) UseFailureLimits(limits loss.FailureLimits) { c.failureLimits = 
 
 // PriceOf returns what evictions cost a job. The losses are in the order of tasks, which are all of its
 // placed pods.
-func (p *plugin) PriceOf(job *api.JobInfo, tasks []*api.TaskInfo) loss.Price {
+func (p *Plugin) PriceOf(job *api.JobInfo, tasks []*api.TaskInfo) loss.Price {
 	price := loss.PriceOf(job.Namespace, p.podsToPrice(job, tasks), lastCheckpoint(job, tasks), p.cache.now(), p.cache.failureLimits)
 	price.Pods = price.Pods[:len(tasks)]
 	return price
@@ -27,7 +27,7 @@ func (p *plugin) PriceOf(job *api.JobInfo, tasks []*api.TaskInfo) loss.Price {
 
 // EvictionsLeft returns how many pods of each Kubernetes Job in a PodGroup may be evicted while that goes
 // on, nil if no pod belongs to one.
-func (p *plugin) EvictionsLeft(job *api.JobInfo) map[types.UID]int {
+func (p *Plugin) EvictionsLeft(job *api.JobInfo) map[types.UID]int {
 	if !hasBatchJob(job) {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (p *plugin) EvictionsLeft(job *api.JobInfo) map[types.UID]int {
 }
 
 // podsToPrice returns the placed pods of a job, and after them those of Kubernetes Jobs that ended.
-func (p *plugin) podsToPrice(job *api.JobInfo, placed []*api.TaskInfo) []loss.Pod {
+func (p *Plugin) podsToPrice(job *api.JobInfo, placed []*api.TaskInfo) []loss.Pod {
 	pods := make([]loss.Pod, 0, len(placed))
 	for _, task := range placed {
 		pods = append(pods, p.podToPrice(task, p.CardCount(task), loss.Placed))
@@ -64,7 +64,7 @@ func (p *plugin) podsToPrice(job *api.JobInfo, placed []*api.TaskInfo) []loss.Po
 }
 
 // podToPrice returns a pod as its price counts it. CPU counts only if it is reclaimed too.
-func (p *plugin) podToPrice(task *api.TaskInfo, cards card.Count, state loss.State) loss.Pod {
+func (p *Plugin) podToPrice(task *api.TaskInfo, cards card.Count, state loss.State) loss.Pod {
 	pod := loss.Pod{Pod: task.Pod, State: state, Cards: int64(cards)}
 	if p.ReclaimsAll() {
 		pod.MilliCPU = int64(task.Resreq.MilliCPU)
@@ -122,7 +122,7 @@ type jobPrice struct {
 }
 
 // priceFor returns what evictions cost a job now.
-func (p *plugin) priceFor(job *api.JobInfo) *jobPrice {
+func (p *Plugin) priceFor(job *api.JobInfo) *jobPrice {
 	p.prices.Lock()
 	defer p.prices.Unlock()
 
@@ -153,12 +153,12 @@ func (j *jobPrices) forgetJob(job api.JobID) {
 }
 
 // lossOfPod returns what is lost if a pod is evicted and its job goes on.
-func (p *plugin) lossOfPod(task *api.TaskInfo) int64 {
+func (p *Plugin) lossOfPod(task *api.TaskInfo) int64 {
 	return p.priceFor(p.ssn.Jobs[task.Job]).pods[task.UID]
 }
 
 // lossOfEviction returns what is lost if a pod is evicted. If that breaks its job, all of the job is.
-func (p *plugin) lossOfEviction(task *api.TaskInfo, breaks map[api.TaskID]bool) int64 {
+func (p *Plugin) lossOfEviction(task *api.TaskInfo, breaks map[api.TaskID]bool) int64 {
 	if breaks[task.UID] {
 		return p.priceFor(p.ssn.Jobs[task.Job]).whole
 	}

@@ -22,7 +22,7 @@ import (
 // preemptive reports whether a pod may reclaim cards from other queues. Volcano's action
 // reclaim checks quota nowhere else. In a tree only cardreclaim reclaims: configurations with
 // reclaim are refused there.
-func (p *plugin) preemptive(obj, candidate any) bool {
+func (p *Plugin) preemptive(obj, candidate any) bool {
 	_, isQueue := obj.(*api.QueueInfo)
 	task, isTask := candidate.(*api.TaskInfo)
 	may := isQueue && isTask && !p.IsTree() && p.CanReclaim(task)
@@ -35,7 +35,7 @@ func (p *plugin) preemptive(obj, candidate any) bool {
 // CanReclaim reports whether a pod may reclaim cards: its service type may reclaim from another
 // one, and the quota of its own queue has room. In a tree any known type may, within what the
 // queue deserves.
-func (p *plugin) CanReclaim(task *api.TaskInfo) bool {
+func (p *Plugin) CanReclaim(task *api.TaskInfo) bool {
 	r, known := p.checkInputFor(task)
 	checks := reclaimChecks
 	if p.cache.tree.isTree {
@@ -48,7 +48,7 @@ func (p *plugin) CanReclaim(task *api.TaskInfo) bool {
 // with it, and no more others than the node lacks. It selects none if idle cards suffice or the
 // pod could not run anyway. Volcano evicts without regard to quota, service types, queue
 // priorities or benefit. So every rule is here, and no other plugin may be asked besides it.
-func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
+func (p *Plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	r, known := p.checkInputFor(reclaimer)
 	if len(reclaimees) == 0 || !known || p.IsTree() {
 		return nil, util.Permit
@@ -75,7 +75,7 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 // reclaimCandidates returns the possible victims on one node in the order of eviction. They
 // hold cards of the needed resource, so of the same card. If all resources are reclaimed, pods
 // without cards may be victims, and all pods for one without cards.
-func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo, resource corev1.ResourceName) []*api.TaskInfo {
+func (p *Plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo, resource corev1.ResourceName) []*api.TaskInfo {
 	var candidates []*api.TaskInfo
 	for _, reclaimee := range reclaimees {
 		request := p.RequestFor(reclaimee)
@@ -90,13 +90,13 @@ func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.Ta
 }
 
 // CanReclaimFrom reports whether a pod may reclaim from another one by any rule.
-func (p *plugin) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
+func (p *Plugin) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
 	return p.ReclaimRule(reclaimer, reclaimee) != NotReclaimable
 }
 
 // hasReachedMinRuntime reports whether the pod's job has run for the minimum runtime of its
 // service type.
-func (p *plugin) hasReachedMinRuntime(task *api.TaskInfo) bool {
+func (p *Plugin) hasReachedMinRuntime(task *api.TaskInfo) bool {
 	minimum := p.MinimumRuntime(task)
 	return minimum == 0 || RunningSince(p.ssn.Jobs[task.Job]).Add(minimum).Before(p.cache.now())
 }
@@ -115,7 +115,7 @@ func RunningSince(job *api.JobInfo) time.Time {
 }
 
 // ServiceType returns the service type of a pod, "" if it has none.
-func (p *plugin) ServiceType(task *api.TaskInfo) string {
+func (p *Plugin) ServiceType(task *api.TaskInfo) string {
 	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
 		return ""
@@ -124,7 +124,7 @@ func (p *plugin) ServiceType(task *api.TaskInfo) string {
 }
 
 // serviceTypeIn returns the service type of a pod in a queue, "" if it has none.
-func (p *plugin) serviceTypeIn(id api.QueueID, task *api.TaskInfo) string {
+func (p *Plugin) serviceTypeIn(id api.QueueID, task *api.TaskInfo) string {
 	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
 		return ""
@@ -145,7 +145,7 @@ func (p *plugin) serviceTypeIn(id api.QueueID, task *api.TaskInfo) string {
 // sortByVictimOrder puts first the pod to evict first for another queue. By default that is the lowest
 // priority of queue, job and pod, where only the policy's PriorityClasses count. Among equals, or with
 // victimOrder Loss, pods of broken jobs are first, then elastic pods, then the smallest loss.
-func (p *plugin) sortByVictimOrder(candidates []*api.TaskInfo) {
+func (p *Plugin) sortByVictimOrder(candidates []*api.TaskInfo) {
 	byPriority := func(a, b *api.TaskInfo) int {
 		if p.args.victimOrder == v1alpha1.VictimsByLoss {
 			return 0
@@ -162,7 +162,7 @@ func (p *plugin) sortByVictimOrder(candidates []*api.TaskInfo) {
 
 // compareBetweenQueues puts the lowest priority first, as far as it counts between queues: of the queue,
 // the job and the pod.
-func (p *plugin) compareBetweenQueues(a, b *api.TaskInfo) int {
+func (p *Plugin) compareBetweenQueues(a, b *api.TaskInfo) int {
 	x := p.ssn.Jobs[a.Job]
 	y := p.ssn.Jobs[b.Job]
 	return cmp.Or(
@@ -174,7 +174,7 @@ func (p *plugin) compareBetweenQueues(a, b *api.TaskInfo) int {
 
 // compareByLoss puts first the smallest loss of a single pod, then the lowest priority of queue, job and
 // pod, then the youngest.
-func (p *plugin) compareByLoss(a, b *api.TaskInfo) int {
+func (p *Plugin) compareByLoss(a, b *api.TaskInfo) int {
 	x := p.ssn.Jobs[a.Job]
 	y := p.ssn.Jobs[b.Job]
 	return cmp.Or(
@@ -197,7 +197,7 @@ const (
 
 // evictionImpacts returns the impact of each eviction on its job, if those before it in the order of
 // candidates happen as well. breaks are those that break a job. Volcano's reclaim knows no policies of vcjobs.
-func (p *plugin) evictionImpacts(candidates []*api.TaskInfo) (impacts map[api.TaskID]int, breaks map[api.TaskID]bool) {
+func (p *Plugin) evictionImpacts(candidates []*api.TaskInfo) (impacts map[api.TaskID]int, breaks map[api.TaskID]bool) {
 	impacts = map[api.TaskID]int{}
 	breaks = map[api.TaskID]bool{}
 	allowances := map[api.JobID]*evictionAllowance{}
@@ -224,13 +224,10 @@ func (p *plugin) evictionImpacts(candidates []*api.TaskInfo) (impacts map[api.Ta
 	return impacts, breaks
 }
 
-// ReclaimPolicy is the plugin as the action cardreclaim uses it. It is valid until the session
-// closes, for one goroutine.
-type ReclaimPolicy = plugin
-
-// ReclaimPolicyFor returns the rules of the open session with this UID. It is false if
-// capacity-card is not part of the session or may not decide; then the action must not evict.
-func (c *Cache) ReclaimPolicyFor(session types.UID) (*ReclaimPolicy, bool) {
+// PluginFor returns the plugin of the open session with this UID. It is false if capacity-card is not
+// part of the session or may not decide; then no action may evict. The plugin is valid until the
+// session closes, for one goroutine.
+func (c *Cache) PluginFor(session types.UID) (*Plugin, bool) {
 	p := c.openPlugin
 	if p == nil || p.ssn.UID != session {
 		return nil, false
@@ -243,16 +240,16 @@ func (c *Cache) ReclaimPolicyFor(session types.UID) (*ReclaimPolicy, bool) {
 }
 
 // Now returns the time of the session.
-func (p *plugin) Now() time.Time { return p.cache.now() }
+func (p *Plugin) Now() time.Time { return p.cache.now() }
 
 // CardOn returns the card that a pod would use on a node, false if it may not run there.
-func (p *plugin) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
+func (p *Plugin) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
 	return p.cardFor(p.RequestFor(task), node)
 }
 
 // FreeQuota returns how many more of some cards a queue may use, or of all its cards without
 // names. Cards with too many terminating pods count as full.
-func (p *plugin) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
+func (p *Plugin) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
 	limits := p.ledger.PathLimits(string(queue))
 	if limits.AnyCard {
 		return card.MaxCount
@@ -273,7 +270,7 @@ func (p *plugin) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Cou
 
 // freeQuotaOf returns how many more of a card a queue may use. In a tree it is what the queue
 // deserves, since it may not reclaim more.
-func (p *plugin) freeQuotaOf(queue api.QueueID, name card.Name, limits quota.Limits) card.Count {
+func (p *Plugin) freeQuotaOf(queue api.QueueID, name card.Name, limits quota.Limits) card.Count {
 	if !p.cache.tree.isTree {
 		return limits.Cards[name].Sub(p.ledger.Used(string(queue), name))
 	}
@@ -282,10 +279,10 @@ func (p *plugin) freeQuotaOf(queue api.QueueID, name card.Name, limits quota.Lim
 }
 
 // ServiceTypeRules returns the reclaim matrix as text.
-func (p *plugin) ServiceTypeRules() string { return fmt.Sprint(p.args.serviceTypes) }
+func (p *Plugin) ServiceTypeRules() string { return fmt.Sprint(p.args.serviceTypes) }
 
 // CardCount returns how many cards a pod uses, whatever their names.
-func (p *plugin) CardCount(task *api.TaskInfo) (total card.Count) {
+func (p *Plugin) CardCount(task *api.TaskInfo) (total card.Count) {
 	if charge := p.ledger.Charged(string(task.UID)); charge != nil {
 		for _, amount := range charge.Cards {
 			total = total.Add(amount.Count)
@@ -295,21 +292,21 @@ func (p *plugin) CardCount(task *api.TaskInfo) (total card.Count) {
 }
 
 // MinimumRuntime returns how long jobs of a pod's service type are protected from reclaim.
-func (p *plugin) MinimumRuntime(task *api.TaskInfo) time.Duration {
+func (p *Plugin) MinimumRuntime(task *api.TaskInfo) time.Duration {
 	return p.args.serviceTypes[p.ServiceType(task)].MinimumRuntime
 }
 
 // VictimOrder returns in which order jobs of other queues lose cards.
-func (p *plugin) VictimOrder() v1alpha1.VictimOrder { return p.args.victimOrder }
+func (p *Plugin) VictimOrder() v1alpha1.VictimOrder { return p.args.victimOrder }
 
 // PodPriority returns the priority of a pod between queues: that of its PriorityClass if the
 // policy lists it, else the lowest listed.
-func (p *plugin) PodPriority(task *api.TaskInfo) int32 {
+func (p *Plugin) PodPriority(task *api.TaskInfo) int32 {
 	return p.args.priorityClasses.Priority(task.Pod.Spec.PriorityClassName)
 }
 
 // JobPriority returns the priority of a job between queues, at most that of its pods.
-func (p *plugin) JobPriority(job *api.JobInfo) int32 {
+func (p *Plugin) JobPriority(job *api.JobInfo) int32 {
 	highest := p.args.priorityClasses.Lowest
 	for _, task := range job.Tasks {
 		highest = max(highest, p.PodPriority(task))
@@ -319,13 +316,13 @@ func (p *plugin) JobPriority(job *api.JobInfo) int32 {
 
 // MarkEvicting records that the eviction of a pod was requested. Later sessions know it until
 // the pod is gone.
-func (p *plugin) MarkEvicting(task *api.TaskInfo) {
+func (p *Plugin) MarkEvicting(task *api.TaskInfo) {
 	p.cache.evictingSince[task.Pod.UID] = p.cache.now()
 }
 
 // OverdueEvictions returns pods whose eviction was requested longer than timeout ago and that
 // are not deleted.
-func (p *plugin) OverdueEvictions(timeout time.Duration) (overdue []*api.TaskInfo) {
+func (p *Plugin) OverdueEvictions(timeout time.Duration) (overdue []*api.TaskInfo) {
 	for _, task := range p.evictingTasks {
 		if p.EvictingLongerThan(task, timeout) {
 			overdue = append(overdue, task)
@@ -336,14 +333,14 @@ func (p *plugin) OverdueEvictions(timeout time.Duration) (overdue []*api.TaskInf
 
 // EvictingLongerThan reports whether the eviction of a pod was requested longer than timeout
 // ago.
-func (p *plugin) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration) bool {
+func (p *Plugin) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration) bool {
 	return p.cache.now().Sub(p.cache.evictingSince[task.Pod.UID]) > timeout
 }
 
 // AssumeEvicted counts pods whose eviction was requested as terminating, until the returned
 // function is called. Later sessions will, so nothing more is evicted for what these pods
 // release. Meanwhile pods may only be pipelined, since an eviction may still fail.
-func (p *plugin) AssumeEvicted() (restore func()) {
+func (p *Plugin) AssumeEvicted() (restore func()) {
 	var assumed []*api.TaskInfo
 	for _, task := range p.evictingTasks {
 		state := p.cache.pods[task.Pod.UID]
@@ -362,7 +359,7 @@ func (p *plugin) AssumeEvicted() (restore func()) {
 
 // markReleasing sets evicting pods to the status that Volcano gives deleted pods: others may be
 // pipelined to their cards, and they cannot become victims again. They keep their charge.
-func (p *plugin) markReleasing(found []*api.TaskInfo) {
+func (p *Plugin) markReleasing(found []*api.TaskInfo) {
 	p.evictingTasks = found
 	since := make(map[types.UID]time.Time, len(found))
 	for _, task := range found {

@@ -36,7 +36,7 @@ const inferenceWaitsForTraining = `node a model=A cards=8
 func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 	s := newScene(t, inferenceWaitsForTraining).enqueueAndAllocate()
 	checkPolicy := func(what string, session types.UID, want bool) {
-		_, has := s.m.ReclaimPolicyFor(session)
+		_, has := s.m.PluginFor(session)
 		check.Equal(t, what+" has a policy", want, has)
 	}
 

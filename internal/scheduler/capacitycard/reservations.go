@@ -153,7 +153,7 @@ func (r reservations) removeStale() {
 // reserveForJob reserves what an enqueued job still waits for, unless its reservation timed
 // out, and adds what a running job uses above its minimum. allocated is how many of its pods
 // are placed. A barred job may not use its queue, so it gets no reservation.
-func (p *plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
+func (p *Plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
 	if _, exists := p.inqueue[job.Queue]; !exists || job.PodGroup == nil {
 		return
 	}
@@ -174,7 +174,7 @@ func (p *plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
 
 // reserveMinimum reserves what an enqueued job lacks for its minimum. A running job that lacks nothing
 // does not wait.
-func (p *plugin) reserveMinimum(job *api.JobInfo) {
+func (p *Plugin) reserveMinimum(job *api.JobInfo) {
 	isRunning := job.PodGroup.Status.Phase == scheduling.PodGroupRunning
 	if !isRunning && !p.mayReserve(job) {
 		return
@@ -202,14 +202,14 @@ func (p *plugin) reserveMinimum(job *api.JobInfo) {
 
 // mayReserve reports whether a waiting job has its reservation, or gets it again if its request has
 // changed.
-func (p *plugin) mayReserve(job *api.JobInfo) bool {
+func (p *Plugin) mayReserve(job *api.JobInfo) bool {
 	r := p.cache.reservations
 	return r.isActive(job.PgUID, p.cache.now(), p.args.maxReservation) || r[job.PgUID].isExhausted
 }
 
 // endExhaustion gives a job its reservation again if it requests something else than when it lost it for
 // good. It reports whether it does.
-func (p *plugin) endExhaustion(job *api.JobInfo, request quota.JobRequest) bool {
+func (p *Plugin) endExhaustion(job *api.JobInfo, request quota.JobRequest) bool {
 	entry := p.cache.reservations[job.PgUID]
 	key := request.Key()
 	if entry.exhaustedRequest == "" {
@@ -233,12 +233,12 @@ func addJob(jobs map[api.JobID]bool, job api.JobID) map[api.JobID]bool {
 
 // fitsAlone reports whether a job would be enqueued if it had its queue to itself. A job
 // enqueued under a larger quota cannot start, so it reserves nothing.
-func (p *plugin) fitsAlone(job *api.JobInfo, request quota.JobRequest) bool {
+func (p *Plugin) fitsAlone(job *api.JobInfo, request quota.JobRequest) bool {
 	return p.ledger.FitsAlone(string(job.Queue), p.jobCharges(job), request, p.args.overCommitFactor)
 }
 
 // jobCharges returns the charges of the job's placed pods in its queue.
-func (p *plugin) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
+func (p *Plugin) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
 	for task := range tasksIn(job, api.AllocatedStatus) {
 		if charge := p.chargeInQueue(job.Queue, task); charge != nil {
 			charges = append(charges, charge)
@@ -249,7 +249,7 @@ func (p *plugin) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
 
 // elasticUsage returns what a job uses, and how much of it is above the minimum: that of its
 // smallest pods.
-func (p *plugin) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticUsage {
+func (p *Plugin) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticUsage {
 	e := quota.ElasticUsage{Used: map[card.Name]card.Count{}}
 	var cards, milliCPU, memory []int64
 	for task := range tasksIn(job, api.AllocatedStatus) {
@@ -293,7 +293,7 @@ type unreservedJob struct {
 // charges are known. An Inqueue or Running phase does not prove that the plugin accepted a job.
 // Volcano does not ask about one without minResources, and its request may change later. A
 // restarted scheduler has no reservations and keeps free what fits.
-func (p *plugin) reserveUnreserved() {
+func (p *Plugin) reserveUnreserved() {
 	jobs := p.unreserved
 	slices.SortFunc(jobs, func(a, b unreservedJob) int {
 		return cmp.Or(a.job.CreationTimestamp.Compare(b.job.CreationTimestamp.Time), cmp.Compare(a.job.UID, b.job.UID))
@@ -315,7 +315,7 @@ func (p *plugin) reserveUnreserved() {
 // session, or with nodes nominated for all they lack. Undone placements are no progress.
 // Neither are pipelined pods of an incomplete gang, since Volcano's preempt creates them in
 // every session.
-func (p *plugin) recordProgress() {
+func (p *Plugin) recordProgress() {
 	for _, job := range p.ssn.Jobs {
 		placed := len(job.TaskStatusIndex[api.Allocated]) + len(job.TaskStatusIndex[api.Binding])
 		if placed > 0 || (len(job.TaskStatusIndex[api.Pipelined]) > 0 && p.ssn.JobPipelined(job)) {

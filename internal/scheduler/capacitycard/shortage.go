@@ -23,7 +23,7 @@ const skippedWords = "has already predicated failed, skip"
 // same. Package blocked judges by the same rules, for the status.
 //
 // The texts have no numbers, so that a busy cluster does not rewrite its pending pods.
-func (p *plugin) statePodShortages() {
+func (p *Plugin) statePodShortages() {
 	if p.notReadyReason != "" || p.argumentsErr != nil {
 		return
 	}
@@ -41,7 +41,7 @@ func (p *plugin) statePodShortages() {
 }
 
 // stateJobShortages does so for one job.
-func (p *plugin) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
+func (p *Plugin) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
 	var skipped, tried []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		switch fit := job.NodesFitErrors[task.UID]; {
@@ -75,7 +75,7 @@ func (p *plugin) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
 
 // shortageOf returns what the nodes lack for a pod, "" if one node has enough cards, or if the queue
 // has no room for them. taken is what pods of the job would take.
-func (p *plugin) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *blocked.Fleet, taken takenCards) string {
+func (p *Plugin) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *blocked.Fleet, taken takenCards) string {
 	request := p.RequestFor(task)
 	if request.Count == 0 {
 		return ""
@@ -105,7 +105,7 @@ func labelOf(request *workload.Request) string {
 type takenCards map[string]map[string]card.Count
 
 // takenByGang returns what pods of a job would take as soon as it is complete.
-func (p *plugin) takenByGang(job *api.JobInfo) takenCards {
+func (p *Plugin) takenByGang(job *api.JobInfo) takenCards {
 	taken := takenCards{}
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		last := task.LastTransaction
@@ -125,7 +125,7 @@ func (p *plugin) takenByGang(job *api.JobInfo) takenCards {
 }
 
 // newFleet returns the free cards of the session.
-func (p *plugin) newFleet() *blocked.Fleet {
+func (p *Plugin) newFleet() *blocked.Fleet {
 	held := map[blocked.NodeCard]card.Count{}
 	nodes := p.cache.nodes.Nodes()
 	for i := range nodes {

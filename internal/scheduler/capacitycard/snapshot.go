@@ -20,7 +20,7 @@ import (
 
 // buildSnapshot updates the ledger: the limits of every queue, the charges of all placed pods,
 // and the reservations of enqueued jobs.
-func (p *plugin) buildSnapshot() {
+func (p *Plugin) buildSnapshot() {
 	c := p.cache
 	c.session++
 	c.podsSeen = 0
@@ -67,7 +67,7 @@ func (p *plugin) buildSnapshot() {
 
 // chargeJob charges the pods of a job, and releases those that hold no cards any more. It returns
 // how many pods are allocated, and appends the tasks that are out of sync.
-func (p *plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []*api.TaskInfo) {
+func (p *Plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []*api.TaskInfo) {
 	c := p.cache
 	allocated := 0
 	known := p.hasQueue(string(job.Queue))
@@ -110,7 +110,7 @@ func (p *plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []
 // pods of other schedulers. Such a pod is charged to its queue only if the queue allows the
 // namespace (see workload.Resolver). known is whether the PodGroup's queue exists, computed
 // once per job.
-func (p *plugin) chargedQueueFor(state *podState, job *api.JobInfo, known bool, node string) string {
+func (p *Plugin) chargedQueueFor(state *podState, job *api.JobInfo, known bool, node string) string {
 	isChargedHere := state.charge != nil && state.chargedNode == node
 	if isChargedHere && ((known && state.charge.Queue == string(job.Queue)) || p.hasQueue(state.charge.Queue)) {
 		return state.charge.Queue
@@ -127,19 +127,19 @@ func (p *plugin) chargedQueueFor(state *podState, job *api.JobInfo, known bool, 
 }
 
 // allowsNamespace reports whether a queue allows pods of a namespace.
-func (p *plugin) allowsNamespace(queue, namespace string) bool {
+func (p *Plugin) allowsNamespace(queue, namespace string) bool {
 	return p.checkNamespace(api.QueueID(queue), p.queueRules[api.QueueID(queue)], namespace) == nil
 }
 
 // chargeInQueue returns the charge of a task, nil if it has none or another queue is charged.
-func (p *plugin) chargeInQueue(queue api.QueueID, task *api.TaskInfo) *quota.Charge {
+func (p *Plugin) chargeInQueue(queue api.QueueID, task *api.TaskInfo) *quota.Charge {
 	if charge := p.ledger.Charged(string(task.UID)); charge != nil && charge.Queue == string(queue) {
 		return charge
 	}
 	return nil
 }
 
-func (p *plugin) hasQueue(queue string) bool {
+func (p *Plugin) hasQueue(queue string) bool {
 	_, ok := p.ssn.Queues[api.QueueID(queue)]
 	return ok
 }
@@ -151,7 +151,7 @@ func isEvictionPending(task *api.TaskInfo, status api.TaskStatus) bool {
 }
 
 // loadQueueRules reads the limits and rules of every queue.
-func (p *plugin) loadQueueRules() {
+func (p *Plugin) loadQueueRules() {
 	p.queueRules = make(map[api.QueueID]*workload.QueueRules, len(p.ssn.Queues))
 	p.inqueue = make(map[api.QueueID]*quota.Reservations, len(p.ssn.Queues))
 	p.namespaceRefusals = map[queueNamespace]*workload.Refusal{}
@@ -181,7 +181,7 @@ func (p *plugin) loadQueueRules() {
 
 // listNodes returns all nodes: those of the lister, which is complete from the start, and those
 // of the session, for tests without a lister.
-func (p *plugin) listNodes() map[string]*corev1.Node {
+func (p *Plugin) listNodes() map[string]*corev1.Node {
 	objects := make(map[string]*corev1.Node, len(p.ssn.Nodes))
 	for name, node := range p.ssn.Nodes {
 		if node.Node != nil {
@@ -203,7 +203,7 @@ func (p *plugin) listNodes() map[string]*corev1.Node {
 
 // chargePodsWithoutJob charges placed pods without a job in the session. Their PodGroup or
 // queue is gone, another scheduler placed them, or Volcano's cache does not have them yet.
-func (p *plugin) chargePodsWithoutJob() {
+func (p *Plugin) chargePodsWithoutJob() {
 	for _, pod := range p.listPods() {
 		if p.cache.sawThisSession(pod) {
 			continue
@@ -234,7 +234,7 @@ func (p *plugin) chargePodsWithoutJob() {
 	}
 }
 
-func (p *plugin) listPods() []*corev1.Pod {
+func (p *Plugin) listPods() []*corev1.Pod {
 	if p.ssn.InformerFactory() == nil {
 		return nil
 	}
@@ -243,14 +243,14 @@ func (p *plugin) listPods() []*corev1.Pod {
 }
 
 // chargePod charges a pod on its node to a queue.
-func (p *plugin) chargePod(pod *corev1.Pod, state *podState, queue, node string, as chargeKind) {
+func (p *Plugin) chargePod(pod *corev1.Pod, state *podState, queue, node string, as chargeKind) {
 	if !p.updateCharge(state, queue, node) || state.chargedAs != as {
 		p.recordCharge(pod, state, as)
 	}
 }
 
 // recordCharge writes the charge of a pod to the ledger.
-func (p *plugin) recordCharge(pod *corev1.Pod, state *podState, as chargeKind) {
+func (p *Plugin) recordCharge(pod *corev1.Pod, state *podState, as chargeKind) {
 	state.chargedAs = as
 	if as == chargedAsUsed {
 		p.ledger.Charge(string(pod.UID), state.charge)
@@ -260,7 +260,7 @@ func (p *plugin) recordCharge(pod *corev1.Pod, state *podState, as chargeKind) {
 }
 
 // updateCharge computes the charge of a pod on a node, and reports whether it was up to date.
-func (p *plugin) updateCharge(state *podState, queue, node string) (unchanged bool) {
+func (p *Plugin) updateCharge(state *podState, queue, node string) (unchanged bool) {
 	isChargedHere := state.chargedInventory != nil && state.charge.Queue == queue && state.chargedNode == node
 	unchanged = isChargedHere && (state.chargedInventory == p.inventory || p.hasSameCharge(state)) && p.hasSameTreeCharge(state)
 	if !unchanged {
@@ -286,7 +286,7 @@ func (p *plugin) updateCharge(state *podState, queue, node string) (unchanged bo
 
 // hasSameCharge reports whether the charged card is still the one of the node in a new
 // inventory. It is for most pods when some node changed.
-func (p *plugin) hasSameCharge(state *podState) bool {
+func (p *Plugin) hasSameCharge(state *podState) bool {
 	request := &state.request
 	charged := state.charge.Cards
 	if len(request.ExtraResources) > 0 || len(charged) > 1 || (len(charged) == 0) != (request.Count == 0) {
@@ -307,7 +307,7 @@ func (p *plugin) hasSameCharge(state *podState) bool {
 }
 
 // RequestFor returns what a task requests. The caller must not change it.
-func (p *plugin) RequestFor(task *api.TaskInfo) *workload.Request {
+func (p *Plugin) RequestFor(task *api.TaskInfo) *workload.Request {
 	if state, ok := p.cache.podsByObject[task.Pod]; ok && state.generation == p.cache.requestGeneration {
 		return &state.request
 	}
@@ -321,7 +321,7 @@ func (p *plugin) RequestFor(task *api.TaskInfo) *workload.Request {
 
 // isTerminatingOn reports whether a pod is deleted and holds its cards until it ends. A pod on
 // a node that is gone or not ready holds none that others could use.
-func (p *plugin) isTerminatingOn(pod *corev1.Pod, node string) bool {
+func (p *Plugin) isTerminatingOn(pod *corev1.Pod, node string) bool {
 	if node == "" || !workload.IsTerminating(pod) {
 		return false
 	}
@@ -332,12 +332,12 @@ func (p *plugin) isTerminatingOn(pod *corev1.Pod, node string) bool {
 // exceedsEvictionHeadroom reports whether victims hold more of a card than may terminate in a
 // queue. Then neither the preemptor nor any other pod of the queue could be placed until they
 // end.
-func (p *plugin) exceedsEvictionHeadroom(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {
+func (p *Plugin) exceedsEvictionHeadroom(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {
 	return p.releasedBy(queue, victims...).Cards[name] > p.ledger.EvictionHeadroom(string(queue), name)
 }
 
 // releasedBy returns the charges of pods in a queue.
-func (p *plugin) releasedBy(queue api.QueueID, tasks ...*api.TaskInfo) (released quota.Released) {
+func (p *Plugin) releasedBy(queue api.QueueID, tasks ...*api.TaskInfo) (released quota.Released) {
 	for _, task := range tasks {
 		if charge := p.chargeInQueue(queue, task); charge != nil {
 			released.Add(charge)
@@ -389,7 +389,7 @@ func (c *cacheSync) notReadyReason(missing func() string, now time.Time) string 
 
 // missingFromSession names one node or placed pod that the listers know and the session does
 // not.
-func (p *plugin) missingFromSession() string {
+func (p *Plugin) missingFromSession() string {
 	for name, node := range p.listNodes() {
 		if _, ok := p.ssn.Nodes[name]; !ok && isInVolcanoCache(node) {
 			return fmt.Sprintf("node %s is not in the session", name)

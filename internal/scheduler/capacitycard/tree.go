@@ -65,7 +65,7 @@ const observationInterval = 10 * time.Second
 
 // loadTree puts the queues into their tree. Each queue gets rules with the amounts that count,
 // and the refusal that the tree gives it. A tree is resolved again only when a queue changed.
-func (p *plugin) loadTree() {
+func (p *Plugin) loadTree() {
 	t := &p.cache.tree
 	if !p.IsTree() {
 		p.dropTree(t)
@@ -99,7 +99,7 @@ func (p *plugin) loadTree() {
 }
 
 // dropTree forgets the tree of earlier sessions when the queues are flat.
-func (p *plugin) dropTree(t *treeState) {
+func (p *Plugin) dropTree(t *treeState) {
 	if !t.isTree {
 		return
 	}
@@ -110,7 +110,7 @@ func (p *plugin) dropTree(t *treeState) {
 
 // observeBorrowing updates the averages of what queues have borrowed, at most once in an interval.
 // A new tree and new arguments only start the interval.
-func (p *plugin) observeBorrowing(t *treeState) {
+func (p *Plugin) observeBorrowing(t *treeState) {
 	now := p.cache.now()
 	switch elapsed := now.Sub(t.observedAt); {
 	case !t.isTree || !maps.Equal(t.owners, p.args.owners):
@@ -125,7 +125,7 @@ func (p *plugin) observeBorrowing(t *treeState) {
 
 // loadTreeQueue updates a queue of the tree to its rules. isSame is whether the queues before it
 // leave the tree as it was resolved. loadTreeQueue returns whether that still holds.
-func (p *plugin) loadTreeQueue(t *treeState, id api.QueueID, info *api.QueueInfo, isSame bool) bool {
+func (p *Plugin) loadTreeQueue(t *treeState, id api.QueueID, info *api.QueueInfo, isSame bool) bool {
 	q := t.queues[id]
 	written := p.queueRules[id]
 	if q == nil || q.written != written {
@@ -145,7 +145,7 @@ func (p *plugin) loadTreeQueue(t *treeState, id api.QueueID, info *api.QueueInfo
 }
 
 // resolveTree computes the amounts that count in the tree, and writes them to the ledger.
-func (p *plugin) resolveTree(t *treeState) {
+func (p *Plugin) resolveTree(t *treeState) {
 	written := make(map[string]quota.TreeQueue, len(t.queues))
 	for id, q := range t.queues {
 		written[string(id)] = q.written.Tree
@@ -197,7 +197,7 @@ func (t *treeState) addNotices(id api.QueueID, r *quota.Resolved) {
 
 // pathOf returns a queue and its ancestors up to the one directly under root. The caller must
 // not change it.
-func (p *plugin) pathOf(queue api.QueueID) []api.QueueID {
+func (p *Plugin) pathOf(queue api.QueueID) []api.QueueID {
 	if path, known := p.cache.tree.paths[queue]; known {
 		return path
 	}
@@ -205,7 +205,7 @@ func (p *plugin) pathOf(queue api.QueueID) []api.QueueID {
 }
 
 // ancestorsOf returns the ancestors of a queue below root, none if the queues are flat.
-func (p *plugin) ancestorsOf(queue api.QueueID) []api.QueueID {
+func (p *Plugin) ancestorsOf(queue api.QueueID) []api.QueueID {
 	if path := p.cache.tree.paths[queue]; len(path) > 1 {
 		return path[1:]
 	}

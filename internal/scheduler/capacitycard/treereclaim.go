@@ -28,7 +28,7 @@ const (
 // ReclaimRule returns by which rule a pod may reclaim from another one, whatever their queues
 // use now. The victim must be evictable, and in a reclaimable queue. Its queue is the one that is
 // charged for it, also after its PodGroup moved.
-func (p *plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
+func (p *Plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
 	reclaimerJob := p.ssn.Jobs[reclaimer.Job]
 	victimJob := p.ssn.Jobs[reclaimee.Job]
 	if reclaimerJob == nil || victimJob == nil {
@@ -60,25 +60,25 @@ func (p *plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
 
 // canReclaimByTree reports whether the queues of a reclaimer and a victim, of some service types,
 // may reclaim by their places in the tree.
-func (p *plugin) canReclaimByTree(reclaimer, victim api.QueueID, by, from string) bool {
+func (p *Plugin) canReclaimByTree(reclaimer, victim api.QueueID, by, from string) bool {
 	return p.IsTree() && p.knowsServiceType(by) && p.knowsServiceType(from) && len(p.PathBelow(reclaimer, victim)) > 0
 }
 
 // knowsServiceType reports whether the reclaim matrix has a service type.
-func (p *plugin) knowsServiceType(name string) bool {
+func (p *Plugin) knowsServiceType(name string) bool {
 	_, known := p.args.serviceTypes[name]
 	return known
 }
 
 // IsTree reports whether the queues form a tree.
-func (p *plugin) IsTree() bool { return p.args.queueHierarchy == v1alpha1.QueueHierarchyTree }
+func (p *Plugin) IsTree() bool { return p.args.queueHierarchy == v1alpha1.QueueHierarchyTree }
 
 // ReclaimsAll reports whether CPU and memory are reclaimed as well as cards.
-func (p *plugin) ReclaimsAll() bool { return p.args.reclaimResources == v1alpha1.ReclaimResourcesAll }
+func (p *Plugin) ReclaimsAll() bool { return p.args.reclaimResources == v1alpha1.ReclaimResourcesAll }
 
 // VictimQueue returns the queue from which the eviction of a pod takes cards: the one that is
 // charged for it.
-func (p *plugin) VictimQueue(task *api.TaskInfo) api.QueueID {
+func (p *Plugin) VictimQueue(task *api.TaskInfo) api.QueueID {
 	if charge := p.ledger.Charged(string(task.UID)); charge != nil && p.hasQueue(charge.Queue) {
 		return api.QueueID(charge.Queue)
 	}
@@ -90,20 +90,20 @@ func (p *plugin) VictimQueue(task *api.TaskInfo) api.QueueID {
 
 // Level returns how far the lowest common ancestor of two queues is above the reclaimer's: 1
 // for siblings and for flat queues.
-func (p *plugin) Level(reclaimer, victim api.QueueID) int {
+func (p *Plugin) Level(reclaimer, victim api.QueueID) int {
 	return max(1, len(p.pathOf(reclaimer))-p.commonAncestors(reclaimer, victim))
 }
 
 // PathBelow returns the victim's queue and its ancestors below the lowest common ancestor of
 // both queues. It is empty if the victim's queue is an ancestor of the reclaimer's. The caller
 // must not change it.
-func (p *plugin) PathBelow(reclaimer, victim api.QueueID) []api.QueueID {
+func (p *Plugin) PathBelow(reclaimer, victim api.QueueID) []api.QueueID {
 	path := p.pathOf(victim)
 	return path[:len(path)-p.commonAncestors(reclaimer, victim)]
 }
 
 // commonAncestors returns how many queues the paths of two queues share.
-func (p *plugin) commonAncestors(a, b api.QueueID) (shared int) {
+func (p *Plugin) commonAncestors(a, b api.QueueID) (shared int) {
 	x := p.pathOf(a)
 	y := p.pathOf(b)
 	for shared < min(len(x), len(y)) && x[len(x)-1-shared] == y[len(y)-1-shared] {
@@ -113,11 +113,11 @@ func (p *plugin) commonAncestors(a, b api.QueueID) (shared int) {
 }
 
 // Ledger returns what queues may use, and what is charged to them.
-func (p *plugin) Ledger() *quota.Ledger { return p.ledger }
+func (p *Plugin) Ledger() *quota.Ledger { return p.ledger }
 
 // DrainedJobs returns the jobs with running pods whose queue, or an ancestor of it, drains, in
 // the order of their UIDs. It is the queue of the job, or one that is charged for its pods.
-func (p *plugin) DrainedJobs() (jobs []*api.JobInfo) {
+func (p *Plugin) DrainedJobs() (jobs []*api.JobInfo) {
 	hasDraining := false
 	for _, rules := range p.queueRules {
 		hasDraining = hasDraining || rules.Drains
@@ -140,7 +140,7 @@ func (p *plugin) DrainedJobs() (jobs []*api.JobInfo) {
 
 // DrainedQueue returns the queue by which a job is drained: its own, or one that is charged for its pods,
 // "" if it is not drained.
-func (p *plugin) DrainedQueue(job *api.JobInfo) api.QueueID {
+func (p *Plugin) DrainedQueue(job *api.JobInfo) api.QueueID {
 	if p.DrainedBy(job.Queue) != "" {
 		return job.Queue
 	}
@@ -154,7 +154,7 @@ func (p *plugin) DrainedQueue(job *api.JobInfo) api.QueueID {
 
 // DrainedBy returns the queue whose stop policy drains a queue: itself or its nearest ancestor, ""
 // if there is none.
-func (p *plugin) DrainedBy(queue api.QueueID) api.QueueID {
+func (p *Plugin) DrainedBy(queue api.QueueID) api.QueueID {
 	path := p.pathOf(queue)
 	drains := func(queue api.QueueID) bool { return p.queueRules[queue] != nil && p.queueRules[queue].Drains }
 	if i := slices.IndexFunc(path, drains); i >= 0 {
@@ -165,4 +165,4 @@ func (p *plugin) DrainedBy(queue api.QueueID) api.QueueID {
 
 // TreeVersion returns a number that changes whenever the tree of queues does. It is 0 if the
 // queues are flat.
-func (p *plugin) TreeVersion() uint64 { return p.cache.tree.version }
+func (p *Plugin) TreeVersion() uint64 { return p.cache.tree.version }

@@ -25,7 +25,7 @@ type waitingJob struct {
 // findWaitingJob returns the missing pods of a job that waits for cards only: all of them fit the quota
 // together. It returns nil for other jobs. A job with a hard topology is none: its part of the
 // network is chosen when it is placed, so no node is known to help it.
-func (p *plugin) findWaitingJob(job *api.JobInfo) *waitingJob {
+func (p *Plugin) findWaitingJob(job *api.JobInfo) *waitingJob {
 	if !p.mayWaitForCards(job) {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (p *plugin) findWaitingJob(job *api.JobInfo) *waitingJob {
 
 // mayWaitForCards reports whether a job has pending pods, and nothing but cards and quota can keep
 // them from being placed.
-func (p *plugin) mayWaitForCards(job *api.JobInfo) bool {
+func (p *Plugin) mayWaitForCards(job *api.JobInfo) bool {
 	if len(job.TaskStatusIndex[api.Pending]) == 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 || job.PodGroup == nil {
 		return false
 	}
@@ -67,7 +67,7 @@ func (p *plugin) mayWaitForCards(job *api.JobInfo) bool {
 
 // usesCard reports whether a missing pod of a job may use a card: the quota has room for it, and the queue
 // deserves it, unless it borrows with the job.
-func (p *plugin) usesCard(w *waitingJob, r checkInput, name card.Name) bool {
+func (p *Plugin) usesCard(w *waitingJob, r checkInput, name card.Name) bool {
 	if !p.ledger.FitsCard(string(w.job.Queue), name, r.request.Count, r.request.IsUnreclaimable) {
 		return false
 	}
@@ -84,7 +84,7 @@ func hasAllocatedPods(job *api.JobInfo) bool {
 
 // listWaitingJobs returns the jobs with a wait that keep cards, and the first one of each queue. Jobs of
 // the highest queue priority come first, then those that precede others of their queue.
-func (p *plugin) listWaitingJobs(free *freeCards) []*waitingJob {
+func (p *Plugin) listWaitingJobs(free *freeCards) []*waitingJob {
 	var waiting []*waitingJob
 	first := map[api.QueueID]*waitingJob{}
 	for _, job := range p.ssn.Jobs {
@@ -119,7 +119,7 @@ func (p *plugin) listWaitingJobs(free *freeCards) []*waitingJob {
 }
 
 // compareWaitingJobs compares jobs by the priority of their queues, then by the order in their queue.
-func (p *plugin) compareWaitingJobs(a, b *waitingJob) int {
+func (p *Plugin) compareWaitingJobs(a, b *waitingJob) int {
 	x := p.ssn.Queues[a.job.Queue]
 	y := p.ssn.Queues[b.job.Queue]
 	if c := cmp.Or(cmp.Compare(y.Queue.Spec.Priority, x.Queue.Spec.Priority), cmp.Compare(x.UID, y.UID)); c != 0 {
@@ -137,7 +137,7 @@ func (p *plugin) compareWaitingJobs(a, b *waitingJob) int {
 }
 
 // mayKeepCards reports whether cards may be kept for a job, see keepsCards.
-func (p *plugin) mayKeepCards(job *api.JobInfo) bool {
+func (p *Plugin) mayKeepCards(job *api.JobInfo) bool {
 	if p.cache.tree.isTree || hasAllocatedPods(job) {
 		return true
 	}
@@ -149,7 +149,7 @@ func (p *plugin) mayKeepCards(job *api.JobInfo) bool {
 
 // prolongReservations restarts the reservation of the first waiting job of each queue if it could use
 // more free cards than before.
-func (p *plugin) prolongReservations(waiting []*waitingJob, free *freeCards) {
+func (p *Plugin) prolongReservations(waiting []*waitingJob, free *freeCards) {
 	now := p.cache.now()
 	seen := map[api.QueueID]bool{}
 	for _, w := range waiting {

@@ -79,15 +79,15 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 
 	e.placed.Commit()
 	for _, p := range e.evictions {
-		s.evictTasks(p.tasks, s.action.isRecreated(p.victimJob.job.Namespace, workload.VCJobOwner(p.victimJob.tasks[0].Pod)), Name)
+		s.search.evictions.Evict(s.ssn, s.plugin, p.tasks, Name)
 	}
 
 	if len(e.evictions) > 0 {
-		s.policy.KeepReclaimedCards(q.pipelinedTasks(), e.victims()) // keeps the freed cards for them
+		s.plugin.KeepReclaimedCards(q.pipelinedTasks(), e.victims()) // keeps the freed cards for them
 	}
 
 	for queue, names := range borrowers {
-		s.policy.RecordReclaimed(queue, names...)
+		s.plugin.RecordReclaimed(queue, names...)
 	}
 
 	s.forgetVictimJobs(e.evictions)
@@ -134,15 +134,6 @@ func (s *reclaimSession) pipelineTasks(c *podSet, nodes []int, e *triedPlan) *un
 	}
 
 	return nil
-}
-
-// evictTasks evicts pods of one job for an action, and returns at once. The following sessions
-// treat the pods as terminating until they are gone.
-func (s *reclaimSession) evictTasks(tasks []*api.TaskInfo, recreated bool, action string) {
-	go s.action.evictor.evictPods(s.ssn.KubeClient(), tasks, recreated, action)
-	for _, task := range tasks {
-		s.policy.MarkEvicting(task)
-	}
 }
 
 // rollBack leaves the session unchanged.
@@ -223,7 +214,7 @@ func (s *reclaimSession) forgetVictimJobs(evictions []*jobEviction) {
 
 	for _, p := range evictions {
 		for _, task := range p.tasks {
-			s.action.searches.markChanged(s.indexOfNode(task.NodeName))
+			s.search.searches.markChanged(s.indexOfNode(task.NodeName))
 		}
 	}
 
@@ -259,20 +250,8 @@ func (s *reclaimSession) completePartialEvictions(action string) {
 			}
 		}
 
-		s.evictTasks(rest, s.action.isRecreated(job.Namespace, workload.VCJobOwner(rest[0].Pod)), action)
+		s.search.evictions.Evict(s.ssn, s.plugin, rest, action)
 	}
-}
-
-// isRecreated reports whether Volcano's job controller recreates the victims of a vcjob
-// without counting a retry. vcjob is "" for other jobs. If the job's own policy ends it on an
-// eviction, its pods are deleted instead, so that the policy sees it. Jobs with unknown
-// policies are recreated.
-func (a *Action) isRecreated(namespace, vcjob string) bool {
-	if vcjob == "" {
-		return false
-	}
-	evictionPolicy, known := a.jobPolicies.EvictionPolicyFor(namespace, vcjob)
-	return !known || !evictionPolicy.Terminates
 }
 
 // partlyEvictedTasks lists the pods of a job below its minimum that have the condition of an

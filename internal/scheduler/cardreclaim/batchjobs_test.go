@@ -56,7 +56,7 @@ func ofKubernetesJob(name string) podChange {
 func newSceneWithKubernetesJob(text string, job *batchv1.Job, changes ...podChange) *scene {
 	s := newInferenceAndTrainingScene(text, append(changes, onJob("batch", ofKubernetesJob("batch")))...)
 	s.startCache()
-	s.action.jobPolicies = policiesWithJobs{s.policies, map[string]*batchv1.Job{"batch": job}}
+	s.search.evictions.JobPolicies = policiesWithJobs{s.policies, map[string]*batchv1.Job{"batch": job}}
 	return s
 }
 
@@ -245,8 +245,8 @@ func TestKubernetesJobsAreWatched(t *testing.T) {
 	check.That(t, !isKnown("batch", "uid-of-batch"), "the Job is known before the first session")
 
 	// The first session starts to watch Jobs.
-	s.action = New(cards, nil)
-	s.action.jobPolicies = informer
+	s.search = New(NewEvictions(cards, nil))
+	s.search.evictions.JobPolicies = informer
 	informer.OpenSession(s.openSession().Ssn)
 	eventually(t, "the Job is known", func() bool { return isKnown("batch", "uid-of-batch") })
 	check.That(t, !isKnown("batch", "another"), "a Job with another UID is known")
@@ -276,7 +276,7 @@ func TestPreemptRespectsTheBackoffLimit(t *testing.T) {
 			job batch queue=q min=1 running=k*4 priorityClass=low age=10h
 			job gang queue=q min=4 running=k*4 priorityClass=low age=`+tc.ageOfGang+`
 			job high queue=q min=1 pending=1 priorityClass=high`, onJob("batch", ofKubernetesJob("batch")))
-		s.action.jobPolicies = policiesWithJobs{s.policies, map[string]*batchv1.Job{"batch": kubernetesJob(tc.backoffLimit)}}
+		s.search.evictions.JobPolicies = policiesWithJobs{s.policies, map[string]*batchv1.Job{"batch": kubernetesJob(tc.backoffLimit)}}
 		s.runPreemptAction(preempt)
 
 		want := strings.Fields(session.Spell(tc.wantDeleted))

@@ -19,7 +19,7 @@ import (
 // timeAction runs the action in the open session, and returns how long that took.
 func (s *scene) timeAction() time.Duration {
 	began := time.Now()
-	s.Run(s.action)
+	s.Run(s.reclaim())
 	return time.Since(began)
 }
 

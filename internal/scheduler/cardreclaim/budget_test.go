@@ -60,11 +60,11 @@ func TestASessionStaysWithinItsBudget(t *testing.T) {
 			job evil queue=high min=1 pending=150`, change).add("job i queue=inference min=3 pending=3")
 		s.startCache()
 		s.withoutAllocate = true // no card is free, so it would place no pod
-		s.action.budget = budget{maxPerJob: most, maxPerSession: most}
+		s.search.budget = budget{maxPerJob: most, maxPerSession: most}
 
 		s.runSession(t)
 		work := 0
-		for _, ofNamespace := range s.action.fairOrder.work {
+		for _, ofNamespace := range s.search.fairOrder.work {
 			work += ofNamespace
 		}
 		check.That(t, work >= most && work <= 2*most, "the session did %d units of work, want %d and at most as much again", work, most)
@@ -92,7 +92,7 @@ func TestAJobBeginsWithItsFullBudget(t *testing.T) {
 	s := newSceneWithFullNodes(4, jobs)
 	s.startCache()
 	s.withoutAllocate = true // no card is free, so it would place no pod
-	s.action.budget = budget{maxPerJob: rs.totalWork() + 1, maxPerSession: 2 * rs.totalWork()}
+	s.search.budget = budget{maxPerJob: rs.totalWork() + 1, maxPerSession: 2 * rs.totalWork()}
 	s.runSession(t)
 	check.Equal(t, "pods of the first job that get a card", 3, s.countPlaced("first"))
 	check.Equal(t, "pods of the second job that get a card in the first session", 0, s.countPlaced("second"))

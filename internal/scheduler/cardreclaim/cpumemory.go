@@ -13,7 +13,7 @@ import (
 // reclaimsFor reports whether resources are reclaimed for a request: cards, and CPU and memory
 // if the policy says so.
 func (s *reclaimSession) reclaimsFor(request *quota.Request) bool {
-	return request.Count > 0 || s.policy.ReclaimsAll()
+	return request.Count > 0 || s.plugin.ReclaimsAll()
 }
 
 // firstReclaimer returns the index of the first pod set for which resources are reclaimed, -1 if
@@ -26,17 +26,17 @@ func (s *reclaimSession) firstReclaimer(podSets []*podSet) int {
 // that they request. If CPU and memory are reclaimed too, that may also be a pod without cards,
 // or any pod if the pending pods request no cards.
 func (s *reclaimSession) holdsNeeded(q *problem, task *api.TaskInfo) bool {
-	request := s.policy.RequestFor(task)
+	request := s.plugin.RequestFor(task)
 	if q.cardResources[string(request.Resource)] {
 		return true
 	}
-	return s.policy.ReclaimsAll() && (request.Count == 0 || len(q.cardResources) == 0)
+	return s.plugin.ReclaimsAll() && (request.Count == 0 || len(q.cardResources) == 0)
 }
 
 // usesOf returns what each pod of a request uses of the quotas of CPU and memory. They are part
 // of the problem only if evictions can release them.
 func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Request) []solver.QuotaAmount {
-	if !s.policy.ReclaimsAll() && q.tree == nil {
+	if !s.plugin.ReclaimsAll() && q.tree == nil {
 		return nil
 	}
 
@@ -51,7 +51,7 @@ func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Re
 		pool, known := q.pools[u.name]
 		if !known {
 			pool = s.addPool(q, queue, u.name)
-			if !s.policy.ReclaimsAll() {
+			if !s.plugin.ReclaimsAll() {
 				q.tree.ignoreDeserved(pool)
 			}
 		}
@@ -65,12 +65,12 @@ func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Re
 // memory, in bytes, while it reclaims: its quota must have them left, and if they are reclaimed,
 // the queue must deserve them. In a tree, evictions may free the quotas of its ancestors.
 func (s *reclaimSession) mayReclaimCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
-	if !s.policy.IsTree() {
-		return s.policy.Ledger().FitsAnyCard(string(queue), quota.Request{MilliCPU: milliCPU, Memory: memory}) == nil
+	if !s.plugin.IsTree() {
+		return s.plugin.Ledger().FitsAnyCard(string(queue), quota.Request{MilliCPU: milliCPU, Memory: memory}) == nil
 	}
 	fits := func(name card.Name, amount int64) bool {
-		m := s.policy.Ledger().MayUseByLevel(string(queue), name)
-		return amount <= 0 || (amount <= m.Quota[0] && (amount <= m.Deserved[0] || !s.policy.ReclaimsAll()))
+		m := s.plugin.Ledger().MayUseByLevel(string(queue), name)
+		return amount <= 0 || (amount <= m.Quota[0] && (amount <= m.Deserved[0] || !s.plugin.ReclaimsAll()))
 	}
 	return fits(quota.CPUName, milliCPU) && fits(quota.MemoryName, memory)
 }

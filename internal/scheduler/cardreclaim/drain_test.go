@@ -142,7 +142,7 @@ func TestDrainNeedsNoActionThatEvicts(t *testing.T) {
 	deletionTimeout = -time.Second // the time is over at once
 	markTimeout = -time.Second
 	eventually(t, "the pods of t are deleted", func() bool {
-		s.openSession().Run(NewAllocate(s.action))
+		s.openSession().Run(s.allocate())
 		return strings.Join(s.deletedPods(t), " ") == "t-0 t-1"
 	})
 }
@@ -162,10 +162,10 @@ func TestDrainWaitsForThePoliciesOfVolcanoJobs(t *testing.T) {
 		job vcjob queue=drained min=2 running=n*2 age=1h owner=vcjob evictionPolicy=TerminateJob
 		job plain queue=drained min=2 running=n*2 age=1h`)
 	s.startCache()
-	s.action.jobPolicies = unreadPolicies{}
+	s.search.evictions.JobPolicies = unreadPolicies{}
 	s.runSession(t).expectEvictedAndPlaced(t, "plain*2", "")
 
-	s.action.jobPolicies = s.policies
+	s.search.evictions.JobPolicies = s.policies
 	s.runSession(t).expectEvictedAndPlaced(t, "plain*2 vcjob*2", "")
 }
 

@@ -45,23 +45,23 @@ func (s *reclaimSession) recordEvictions(job *api.JobInfo, serviceType string, e
 	for _, p := range evictions {
 		victim := p.victimJob
 		// The matrix has the type of an evicted pod. Other pods of the job may name any text.
-		victims = append(victims, namedJob{displayName(victim.job), victim.job.Namespace, s.policy.ServiceType(p.tasks[0])})
+		victims = append(victims, namedJob{displayName(victim.job), victim.job.Namespace, s.plugin.ServiceType(p.tasks[0])})
 		sum := p.sum()
 		total.add(sum)
 		s.recordReclaimed(job, serviceType, p, sum)
-		s.action.counters.countEviction(p, serviceType, sum.cardSeconds)
+		s.search.counters.countEviction(p, serviceType, sum.cardSeconds)
 		klog.InfoS("Pods of a job are evicted for another job", "victim", displayName(victim.job), "victimQueue", victim.queue,
 			"pods", sum.pods, "cards", sum.cards, "reclaimer", displayName(job), "reclaimerQueue", job.Queue)
 	}
 
-	s.policy.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
+	s.plugin.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
 		"reclaims %s for %d pod(s): %d pod(s) of %s are evicted, %s of work are lost; its pods start when those are gone",
 		total.resource(), plan.Placed(), total.pods, describeJobs(job.Namespace, victims), total.loss()))
 }
 
 // recordSearchCut records that the search for victims of a job ended at its budget.
 func (s *reclaimSession) recordSearchCut(job *api.JobInfo) {
-	s.policy.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventSearchCut, fmt.Sprintf(
+	s.plugin.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventSearchCut, fmt.Sprintf(
 		"the search for victims for %d pending pod(s) was cut short: it is too large for one session. "+
 			"It is repeated in later sessions. Fewer kinds of pods, or a smaller gang, make it smaller",
 		len(job.TaskStatusIndex[api.Pending])))
@@ -94,7 +94,7 @@ func (s *reclaimSession) recordReclaimed(job *api.JobInfo, serviceType string, p
 		reclaimer += fmt.Sprintf(" of queue %s", job.Queue)
 	}
 
-	s.policy.RecordEvent(eventObject(p.victimJob), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
+	s.plugin.RecordEvent(eventObject(p.victimJob), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
 		"%s are reclaimed for %s: %s; %s of work are lost", reclaimed, reclaimer, what, sum.loss()))
 }
 
@@ -242,9 +242,14 @@ func newCounters() counters {
 	}
 }
 
-// Metrics returns the action's metrics for the program to register.
-func (a *Action) Metrics() []prometheus.Collector {
-	return []prometheus.Collector{a.counters.jobs, a.counters.pods, a.counters.loss}
+// Metrics returns the metrics for the program to register.
+func (s *Search) Metrics() []prometheus.Collector {
+	return []prometheus.Collector{s.counters.jobs, s.counters.pods, s.counters.loss}
+}
+
+// ForgetQueues drops the metrics of queues that are gone. queues are those that exist.
+func (s *Search) ForgetQueues(queues map[api.QueueID]*api.QueueInfo) {
+	s.counters.dropGoneQueues(queues)
 }
 
 func (c *counters) countEviction(p *jobEviction, reclaimer string, loss int64) {

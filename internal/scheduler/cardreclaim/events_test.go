@@ -176,7 +176,7 @@ func TestPlacementsOnFreeCardsAreNotCounted(t *testing.T) {
 	s.withoutAllocate = true // else allocate would place it
 	s.runSession(t).expectEvictedAndPlaced(t, "", "i-0@n")
 
-	check.Equal(t, "queues with counted pods", 0, testutil.CollectAndCount(s.action.counters.pods))
+	check.Equal(t, "queues with counted pods", 0, testutil.CollectAndCount(s.search.counters.pods))
 }
 
 // TestReclaimCountersCountJobsPodsAndLoss: three counters of the victim's queue count jobs that were evicted as
@@ -199,7 +199,7 @@ func TestReclaimCountersCountJobsPodsAndLoss(t *testing.T) {
 			job t queue=%[1]s age=1h %[2]s`, queue, tc.victim))
 		s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, "i@n*2")
 
-		counters := s.action.counters
+		counters := s.search.counters
 		check.Equal(t, "jobs", tc.wantJobs, testutil.ToFloat64(counters.jobs.WithLabelValues(queue, "inference")))
 		check.Equal(t, "pods", tc.wantPods, testutil.ToFloat64(counters.pods.WithLabelValues(queue, "inference")))
 		loss := testutil.ToFloat64(counters.loss.WithLabelValues(queue, "inference"))
@@ -222,7 +222,7 @@ func TestCountersOfADeletedQueueAreDropped(t *testing.T) {
 	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "i@n*4")
 	s.runSession(t)
 
-	vecs := map[string]*prometheus.CounterVec{"jobs": s.action.counters.jobs, "pods": s.action.counters.pods, "card-seconds": s.action.counters.loss}
+	vecs := map[string]*prometheus.CounterVec{"jobs": s.search.counters.jobs, "pods": s.search.counters.pods, "card-seconds": s.search.counters.loss}
 	for what, vec := range vecs {
 		check.That(t, testutil.ToFloat64(vec.WithLabelValues(queue, "inference")) > 0, "no %s are counted while the queue exists", what)
 	}
@@ -237,11 +237,11 @@ func TestCountersOfADeletedQueueAreDropped(t *testing.T) {
 // TestMetricsAreWellFormed: Prometheus' linter accepts the names and helps of the action's three metrics.
 func TestMetricsAreWellFormed(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	action := New(cards, fakePolicies{})
-	registry.MustRegister(action.Metrics()...)
-	action.counters.jobs.WithLabelValues("q", "inference").Inc()
-	action.counters.pods.WithLabelValues("q", "inference").Inc()
-	action.counters.loss.WithLabelValues("q", "inference").Inc()
+	search := New(NewEvictions(cards, fakePolicies{}))
+	registry.MustRegister(search.Metrics()...)
+	search.counters.jobs.WithLabelValues("q", "inference").Inc()
+	search.counters.pods.WithLabelValues("q", "inference").Inc()
+	search.counters.loss.WithLabelValues("q", "inference").Inc()
 
 	check.Equal(t, "problems", nil, check.Value(testutil.GatherAndLint(registry))(t))
 	var names []string

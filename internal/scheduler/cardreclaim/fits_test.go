@@ -249,7 +249,7 @@ func TestAPlanThatFailsChangesNothing(t *testing.T) {
 		t.Cleanup(s.Close)
 
 		before := sessionState(s.Ssn)
-		s.action.Execute(s.Ssn)
+		s.reclaim().Execute(s.Ssn)
 		check.Equal(t, "session", before, sessionState(s.Ssn))
 		check.Equal(t, "pods that have a node and have not started", "t-1", session.Names(s.In(api.Bound)))
 		s.expectNoWrites(t)

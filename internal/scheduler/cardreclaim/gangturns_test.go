@@ -144,7 +144,7 @@ func (c *churn) runUntilStarted(pod string, sessions int) (session, evicted int)
 
 func (c *churn) runChurnSession() {
 	if c.withoutReclaim {
-		c.openSession().Run(NewAllocate(c.action))
+		c.openSession().Run(c.allocate())
 	} else {
 		c.openSession().runActions()
 	}
@@ -316,7 +316,7 @@ func TestAJobPreemptsBesideKeptCards(t *testing.T) {
 		s.startCache()
 		t.Cleanup(s.Close)
 
-		s.openSession().Run(NewAllocate(s.action), s.action, NewPreempt(s.action))
+		s.openSession().Run(s.allocate(), s.reclaim(), s.preempt())
 		s.expectEvicted(t, tc.wantEvicted)
 		s.expectBound(t, tc.wantBound)
 	}

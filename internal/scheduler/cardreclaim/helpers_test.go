@@ -71,7 +71,9 @@ type scene struct {
 	arguments framework.Arguments
 	// withoutAllocate leaves the action allocate out of each session.
 	withoutAllocate bool
-	action          *Action
+	search          *Search
+	// preempts are the searches of the last preempt.
+	preempts *PreemptSearches
 }
 
 // newInferenceAndTrainingScene returns a scene with two flat queues: inference with priority 80000, which reclaims,
@@ -144,9 +146,37 @@ func (s *scene) startCache() {
 	s.Begin()
 	claims := s.Cache.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().GetIndexer()
 	utilruntime.Must(claims.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "unbound"}}))
-	s.action = New(cards, s.policies)
-	s.action.clock = func() time.Time { return s.Now } // so that slow machines change nothing
+	s.search = New(NewEvictions(cards, s.policies))
+	s.search.clock = func() time.Time { return s.Now } // so that slow machines change nothing
 	servers = append(servers, s.Cache.Client())
+}
+
+// Actions make the actions that scenes run. Package actions imports this one, so wiring_test.go sets them.
+var Actions struct {
+	Allocate, CardReclaim func(*capacitycard.Cache, *Evictions, *Search) framework.Action
+	Preempt               func(*capacitycard.Cache, *Evictions, *Search, *PreemptSearches) PreemptAction
+}
+
+// PreemptAction is the action preempt.
+type PreemptAction interface {
+	framework.Action
+	Evictor() *Evictor
+}
+
+// allocate returns the action allocate.
+func (s *scene) allocate() framework.Action {
+	return Actions.Allocate(cards, s.search.evictions, s.search)
+}
+
+// reclaim returns the action cardreclaim.
+func (s *scene) reclaim() framework.Action {
+	return Actions.CardReclaim(cards, s.search.evictions, s.search)
+}
+
+// preempt returns a new action preempt.
+func (s *scene) preempt() PreemptAction {
+	s.preempts = NewPreemptSearches(s.search)
+	return Actions.Preempt(cards, s.search.evictions, s.search, s.preempts)
 }
 
 // openSession opens a session with the plugins of the shipped configuration, and more.
@@ -169,17 +199,17 @@ func (s *scene) runSession(t *testing.T) *scene {
 // runAllocate opens a session and runs allocate alone. It stays open until the test ends.
 func (s *scene) runAllocate(t *testing.T) *scene {
 	t.Cleanup(s.Close)
-	s.openSession().Run(NewAllocate(s.action))
+	s.openSession().Run(s.allocate())
 	return s
 }
 
 // runActions runs allocate and cardreclaim in the open session.
 func (s *scene) runActions() {
 	if s.withoutAllocate {
-		s.Run(s.action)
+		s.Run(s.reclaim())
 		return
 	}
-	s.Run(NewAllocate(s.action), s.action)
+	s.Run(s.allocate(), s.reclaim())
 }
 
 // addToCache adds jobs to the cluster and to Volcano's cache, as an informer does.
@@ -204,8 +234,8 @@ func (s *scene) changeQueue(text string) {
 // openSearch opens a session of the action, of which a test places the jobs itself.
 func (s *scene) openSearch(t *testing.T) *reclaimSession {
 	t.Cleanup(s.Close)
-	policy, _ := cards.ReclaimPolicyFor(s.openSession().Ssn.UID)
-	return newReclaimSession(s.Ssn, policy, s.action)
+	plugin, _ := cards.PluginFor(s.openSession().Ssn.UID)
+	return newReclaimSession(s.Ssn, plugin, s.search)
 }
 
 // placeWithFullBudget places a job with the full budget of a job.
@@ -311,7 +341,7 @@ func sessionState(ssn *framework.Session) string {
 		}
 	}
 
-	if policy, ok := cards.ReclaimPolicyFor(ssn.UID); ok {
+	if policy, ok := cards.PluginFor(ssn.UID); ok {
 		for _, q := range ssn.Queues {
 			lines = append(lines, fmt.Sprintf("%s may take %d of A, %d of B", q.Name, policy.FreeQuota(q.UID, "A"), policy.FreeQuota(q.UID, "B")))
 		}

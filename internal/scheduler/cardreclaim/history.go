@@ -168,7 +168,7 @@ func hashOf[T comparable](value T) uint64 { return maphash.Comparable(hashSeed, 
 // observeSession records what has changed since the last session.
 func (c *changeTracker) observeSession(s *reclaimSession) {
 	c.session++
-	if rules := fmt.Sprint(s.policy.ServiceTypeRules(), s.policy.TreeVersion(), s.policy.ReclaimsAll()); rules != c.rules {
+	if rules := fmt.Sprint(s.plugin.ServiceTypeRules(), s.plugin.TreeVersion(), s.plugin.ReclaimsAll()); rules != c.rules {
 		c.rules = rules
 		c.allChanged = c.session
 	}
@@ -290,10 +290,10 @@ func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
 	}
 
 	if name := workload.VCJobOwner(any.Pod); name != "" {
-		facts.evictionPolicy, facts.isKnown = s.action.jobPolicies.EvictionPolicyFor(job.Namespace, name)
+		facts.evictionPolicy, facts.isKnown = s.search.evictions.EvictionPolicyFor(job.Namespace, name)
 	}
 
-	for uid, left := range s.policy.EvictionsLeft(job) {
+	for uid, left := range s.plugin.EvictionsLeft(job) {
 		facts.pods += hashOf(fmt.Sprint(uid, left))
 	}
 

@@ -18,8 +18,8 @@ func (s *scene) sessionsWithFailedSearch(t *testing.T, sessions int) []int {
 	var found []int
 	for n := range sessions {
 		s.runSession(t)
-		for _, failed := range s.action.searches.failed {
-			if failed.session == s.action.searches.session {
+		for _, failed := range s.search.searches.failed {
+			if failed.session == s.search.searches.session {
 				found = append(found, n)
 			}
 		}
@@ -188,7 +188,7 @@ func TestAFailedSearchIsRepeatedAtTheMinimumRuntime(t *testing.T) {
 		s.runSession(t).expectEvictedAndPlaced(t, "", "")
 	}
 
-	wait := s.action.searches.failed[s.Job("i").UID].until.Sub(s.Now)
+	wait := s.search.searches.failed[s.Job("i").UID].until.Sub(s.Now)
 	check.That(t, wait > 15*time.Second && wait < 25*time.Second, "the next search is made after %s, want about 20s", wait)
 }
 
@@ -260,8 +260,8 @@ func TestPreemptRestsAfterLongSearch(t *testing.T) {
 		s.startCache()
 		t.Cleanup(s.Close)
 
-		preempt := NewPreempt(s.action)
-		rested := s.countRests(tc.took, func() { s.openSession().Run(NewAllocate(s.action), preempt) })
+		preempt := s.preempt()
+		rested := s.countRests(tc.took, func() { s.openSession().Run(s.allocate(), preempt) })
 		check.Equal(t, "sessions without a search after the first one", tc.wantRested, rested)
 	}
 }
@@ -271,7 +271,7 @@ func TestPreemptRestsAfterLongSearch(t *testing.T) {
 func (s *scene) countRests(took time.Duration, run func()) int {
 	reads := 0
 	clock := s.Now
-	s.action.clock = func() time.Time { // a search reads the clock before and after it, a rest only once
+	s.search.clock = func() time.Time { // a search reads the clock before and after it, a rest only once
 		reads++
 		if reads == 2 {
 			clock = clock.Add(took)

@@ -16,7 +16,7 @@ import (
 
 // serveInOrder serves jobs in the order of their queues and of their own.
 func (s *reclaimSession) serveInOrder(jobs []*api.JobInfo) {
-	s.action.fairOrder.startSession(jobs) // in case the budget does not suffice
+	s.search.fairOrder.startSession(jobs) // in case the budget does not suffice
 	queues := util.NewPriorityQueue(s.ssn.QueueOrderFn)
 	waiting := map[api.QueueID]*util.PriorityQueue{}
 	for _, job := range jobs {
@@ -62,7 +62,7 @@ func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
 		return 0
 	})
 
-	order := &s.action.fairOrder
+	order := &s.search.fairOrder
 	waiting := order.startSession(jobs)
 	for of, any := order.pickNext(waiting, before); any; of, any = order.pickNext(waiting, before) {
 		job := waiting[of][0]
@@ -84,7 +84,7 @@ func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
 		return false
 	}
 	pendingHash := s.hashPending(job)
-	if s.action.searches.canSkip(s, job, pendingHash) {
+	if s.search.searches.canSkip(s, job, pendingHash) {
 		return true
 	}
 
@@ -93,7 +93,7 @@ func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
 	s.startJob(len(s.nodes))
 	placed := s.placeJob(job)
 
-	s.action.searches.recordSearch(s, job, pendingHash, placed)
+	s.search.searches.recordSearch(s, job, pendingHash, placed)
 	if s.jobExhausted() {
 		s.unfinished = true
 		klog.InfoS("Budget of a job is used up, other jobs come first now", "job", klog.KRef(job.Namespace, job.Name))
@@ -107,7 +107,7 @@ func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
 		s.failedWork += s.totalWork() - before
 	}
 
-	s.action.fairOrder.recordServed(job, s.totalWork()-before)
+	s.search.fairOrder.recordServed(job, s.totalWork()-before)
 	return true
 }
 
@@ -188,7 +188,7 @@ func (s *reclaimSession) reclaimingTasks(job *api.JobInfo, without []*api.TaskIn
 	var tasks []*api.TaskInfo
 	others := sets.New(without...)
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		if !others.Has(task) && s.mayPreempt(task) && s.policy.CanReclaim(task) {
+		if !others.Has(task) && s.mayPreempt(task) && s.plugin.CanReclaim(task) {
 			tasks = append(tasks, task)
 		}
 	}
@@ -208,7 +208,7 @@ func (s *reclaimSession) reclaimingTasks(job *api.JobInfo, without []*api.TaskIn
 func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.TaskInfo) []*api.TaskInfo {
 	left := map[string]card.Count{}
 	takes := func(task *api.TaskInfo) bool {
-		request := s.policy.RequestFor(task)
+		request := s.plugin.RequestFor(task)
 		if request.Count == 0 {
 			return true
 		}
@@ -216,7 +216,7 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 		key := fmt.Sprint(request.Names)
 		free, known := left[key]
 		if !known {
-			free = s.policy.FreeQuota(job.Queue, request.Names...)
+			free = s.plugin.FreeQuota(job.Queue, request.Names...)
 		}
 
 		if free < request.Count {
@@ -243,7 +243,7 @@ func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 		if !s.mayPreempt(task) {
 			return false
 		}
-		if !s.reclaimsFor(&s.policy.RequestFor(task).Request) {
+		if !s.reclaimsFor(&s.plugin.RequestFor(task).Request) {
 			continue
 		}
 
@@ -251,7 +251,7 @@ func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 			first = task
 		}
 
-		if !s.policy.CanReclaim(task) || s.reclaimerKeyFor(task) != s.reclaimerKeyFor(first) {
+		if !s.plugin.CanReclaim(task) || s.reclaimerKeyFor(task) != s.reclaimerKeyFor(first) {
 			return false
 		}
 	}

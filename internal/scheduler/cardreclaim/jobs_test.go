@@ -36,8 +36,8 @@ func TestPoliciesOfVolcanoJobsAreWatched(t *testing.T) {
 	check.That(t, !isKnown("ns", "t"), "the job is known before the first session")
 
 	// The first session starts to watch Volcano jobs.
-	s.action = New(cards, nil)
-	s.action.jobPolicies = informer
+	s.search = New(NewEvictions(cards, nil))
+	s.search.evictions.JobPolicies = informer
 	eventually(t, "all jobs are read", func() bool { return informer.OpenSession(s.openSession().Ssn) })
 	eventually(t, "the job is known", func() bool { return isKnown("ns", "t") })
 	evictionPolicy, _ := informer.EvictionPolicyFor("ns", "t")

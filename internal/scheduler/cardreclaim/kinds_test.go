@@ -72,7 +72,7 @@ func TestASearchThatWasCutShortHasAnEvent(t *testing.T) {
 	s := newSceneWithFullNodes(4, "job i queue=inference min=5 pending=5 cards=8", withOwnHostPorts())
 	s.startCache()
 	s.withoutAllocate = true // no card is free, so it would place no pod
-	s.action.budget = budget{maxPerJob: 100_000, maxPerSession: 10_000_000}
+	s.search.budget = budget{maxPerJob: 100_000, maxPerSession: 10_000_000}
 	s.runSession(t).expectEvictedAndPlaced(t, "", "")
 
 	events := eventsAbout(t, fmt.Sprintf("w%d-i", s.ID), eventSearchCut)

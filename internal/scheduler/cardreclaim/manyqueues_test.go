@@ -76,8 +76,8 @@ func BenchmarkQueues(b *testing.B) {
 		runtime.GC()
 		took := s.timeAction()
 		check.Equal(b, "queues that are served", queues, len(s.In(api.Pipelined)))
-		check.That(b, !s.action.fairOrder.isScarce, "jobs wait for their turn after %s", took)
-		check.That(b, s.action.restsUntil.IsZero(), "the action rests after %s", took)
+		check.That(b, !s.search.fairOrder.isScarce, "jobs wait for their turn after %s", took)
+		check.That(b, s.search.restsUntil.IsZero(), "the action rests after %s", took)
 		return took
 	}
 

@@ -12,14 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -178,59 +174,4 @@ func patchStatus(ctx context.Context, client kubernetes.Interface, pod *corev1.P
 // deletePod deletes a pod, and no other one of its name.
 func deletePod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 	return client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
-}
-
-// deleteOverdue deletes evicted pods that still exist after deletionTimeout, because pipelined
-// pods wait for their cards.
-func (a *Action) deleteOverdue(ssn *framework.Session, policy *capacitycard.ReclaimPolicy) {
-	for _, task := range policy.OverdueEvictions(deletionTimeout) {
-		if a.isRecreated(task.Pod.Namespace, workload.VCJobOwner(task.Pod)) && !workload.IsMarkedOutOfSync(task.Pod) && !policy.EvictingLongerThan(task, markTimeout) {
-			continue // its annotation may still arrive; a deletion without it would count as a retry
-		}
-		klog.InfoS("Evicted pod still exists and is deleted", "pod", klog.KObj(task.Pod), "after", deletionTimeout.String())
-		go a.evictor.writeAll(ssn.KubeClient(), []*api.TaskInfo{task}, deletePod)
-		policy.MarkEvicting(task) // restarts the timeout, so that not every session deletes it
-	}
-}
-
-// JobPolicies returns how jobs react to evicted pods.
-type JobPolicies interface {
-	// OpenSession is called when a session begins, and reports whether all jobs are read.
-	OpenSession(*framework.Session) bool
-	// EvictionPolicyFor returns false for an unknown job.
-	EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool)
-	// FailureLimitFor returns the failure limit of a Kubernetes Job, false for an unknown one.
-	FailureLimitFor(namespace, name string, uid types.UID) (workload.FailureLimit, bool)
-}
-
-// jobInformer asks the Volcano jobs that the plugin reads, and watches the Kubernetes Jobs through the
-// API, from the first session on. No session waits for these: a scheduler without the right to read Jobs
-// takes each of them for one that fails.
-type jobInformer struct {
-	vcJobs      capacitycard.VCJobs
-	once        sync.Once
-	batchStore  cache.Store
-	batchSynced cache.InformerSynced
-}
-
-func (i *jobInformer) OpenSession(ssn *framework.Session) bool {
-	if ssn.VCClient() == nil {
-		return false
-	}
-	i.once.Do(func() {
-		batchFactory := informers.NewSharedInformerFactoryWithOptions(ssn.KubeClient(), 0, informers.WithTransform(keepFailures))
-		batchInformer := batchFactory.Batch().V1().Jobs().Informer()
-		i.batchStore = batchInformer.GetStore()
-		i.batchSynced = batchInformer.HasSynced
-		batchFactory.Start(wait.NeverStop)
-	})
-	return i.vcJobs.OpenSession(ssn)
-}
-
-func (i *jobInformer) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
-	job, known := i.vcJobs.VCJob(namespace, name)
-	if !known {
-		return workload.EvictionPolicy{}, false
-	}
-	return workload.EvictionPolicyFor(job), true
 }

@@ -292,7 +292,7 @@ func TestAFailedDeletionIsRepeatedAfterTheTimeout(t *testing.T) {
 	var deletions atomic.Int32
 	s.failWrites("delete", errors.New("refused"), func() bool { return deletions.Add(1) <= 4 })
 	restoreTimeouts(t)
-	s.action.evictor.backoff.Steps = 1 // one attempt for each deletion
+	s.search.evictions.pods.backoff.Steps = 1 // one attempt for each deletion
 
 	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
 	eventually(t, "all deletions have failed", func() bool { return deletions.Load() == 4 })

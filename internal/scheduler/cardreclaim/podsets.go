@@ -62,7 +62,7 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 			continue
 		}
 
-		request := s.policy.RequestFor(task)
+		request := s.plugin.RequestFor(task)
 		milliCPU = quota.AddSaturating(milliCPU, request.MilliCPU)
 		memory = quota.AddSaturating(memory, request.Memory)
 		if !s.mayReclaimCPUMemory(job.Queue, milliCPU, memory) {
@@ -135,7 +135,7 @@ func (n *needsCache) startSession() {
 
 // needsKey returns a pod's needs as text.
 func (s *reclaimSession) needsKey(job *api.JobInfo, task *api.TaskInfo) string {
-	t := &s.action.needs
+	t := &s.search.needs
 	text, known := t.now[task.Pod]
 	if known {
 		return text
@@ -256,7 +256,7 @@ func (s *reclaimSession) offeringNodesFor(key podKind, task *api.TaskInfo) []int
 			if !isReady || s.isOfOthers(node) || !task.InitResreq.LessEqual(node.Allocatable, api.Zero) {
 				continue
 			}
-			if _, ok := s.policy.CardOn(task, node.Name); ok {
+			if _, ok := s.plugin.CardOn(task, node.Name); ok {
 				offering = append(offering, i)
 			}
 		}
@@ -282,11 +282,11 @@ func (s *reclaimSession) isOfOthers(node *api.NodeInfo) bool {
 // sortByPreference sorts nodes by the order of the cards that the pod names, then by how many
 // cards are in use. So whole nodes stay free.
 func (s *reclaimSession) sortByPreference(task *api.TaskInfo, request quota.Request, nodes []int) {
-	resource := s.policy.RequestFor(task).Resource
+	resource := s.plugin.RequestFor(task).Resource
 
 	slices.SortStableFunc(nodes, func(a, b int) int {
-		x, _ := s.policy.CardOn(task, s.nodes[a].Name)
-		y, _ := s.policy.CardOn(task, s.nodes[b].Name)
+		x, _ := s.plugin.CardOn(task, s.nodes[a].Name)
+		y, _ := s.plugin.CardOn(task, s.nodes[b].Name)
 		if by := slices.Index(request.Names, x) - slices.Index(request.Names, y); by != 0 {
 			return by
 		}

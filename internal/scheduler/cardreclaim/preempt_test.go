@@ -21,17 +21,17 @@ import (
 
 // newPreemptScene returns a scene with its pods in the API server, and the action preempt with the evictor of the
 // scheduler.
-func newPreemptScene(t *testing.T, text string, changes ...podChange) (*scene, *Preempt) {
+func newPreemptScene(t *testing.T, text string, changes ...podChange) (*scene, PreemptAction) {
 	s := newInferenceAndTrainingScene(text, changes...).addToAPI(t)
-	preempt := NewPreempt(s.action)
+	preempt := s.preempt()
 	s.Cache.Evictor = preempt.Evictor().Use(s.Cache.Client(), &record.FakeRecorder{})
 	t.Cleanup(s.Close)
 	return s, preempt
 }
 
 // runPreemptAction opens a session and runs allocate and preempt.
-func (s *scene) runPreemptAction(action *Preempt) *scene {
-	s.openSession().Run(NewAllocate(s.action), action)
+func (s *scene) runPreemptAction(action PreemptAction) *scene {
+	s.openSession().Run(s.allocate(), action)
 	return s
 }
 
@@ -137,7 +137,7 @@ func TestAPreemptedPodIsDeletedAfterFailedWrites(t *testing.T) {
 		job other queue=q min=1 running=n*6,m*6 priorityClass=high
 		job high queue=q min=1 pending=1 priorityClass=high
 		job low queue=q min=1 running=n*2,m*2 priorityClass=low`)
-	s.action.evictor.backoff.Steps = 1 // one attempt for each write of a session
+	s.search.evictions.pods.backoff.Steps = 1 // one attempt for each write of a session
 	var isDown atomic.Bool
 	isDown.Store(true)
 	s.failWrites("delete", errors.New("refused"), isDown.Load)

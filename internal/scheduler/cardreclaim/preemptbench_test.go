@@ -40,8 +40,8 @@ func BenchmarkHopelessPreemptors(b *testing.B) {
 			s.startCache()
 			defer s.Close()
 
-			s.action.WithClock(time.Now) // it rests after a long search
-			preempt := NewPreempt(s.action)
+			s.search.WithClock(time.Now) // it rests after a long search
+			preempt := s.preempt()
 			var actions, rests []time.Duration
 			for range 12 {
 				action, rest := s.runTimedPreempt(b, preempt)
@@ -63,9 +63,9 @@ func BenchmarkHopelessPreemptors(b *testing.B) {
 }
 
 // runTimedPreempt plays a session, and returns the CPU time of preempt and of the rest.
-func (s *scene) runTimedPreempt(b *testing.B, action *Preempt) (took, rest time.Duration) {
+func (s *scene) runTimedPreempt(b *testing.B, action PreemptAction) (took, rest time.Duration) {
 	began := check.ProcessorTime(b)
-	s.openSession().Run(NewAllocate(s.action))
+	s.openSession().Run(s.allocate())
 	before := check.ProcessorTime(b)
 	s.Run(action)
 	took = check.ProcessorTime(b) - before

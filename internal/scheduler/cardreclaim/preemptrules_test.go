@@ -15,8 +15,8 @@ import (
 )
 
 // playSession opens a session with all actions: enqueue, allocate, cardreclaim and preempt.
-func (s *scene) playSession(action *Preempt) {
-	s.openSession().Run(enqueue.New(), NewAllocate(s.action), s.action, action)
+func (s *scene) playSession(action PreemptAction) {
+	s.openSession().Run(enqueue.New(), s.allocate(), s.reclaim(), action)
 }
 
 // endEvicted closes the session. The pods that it has evicted are gone, and those that it has placed run. It returns
@@ -154,10 +154,10 @@ func TestPreemptWaitsForReclaim(t *testing.T) {
 		wantJob        string // of the evicted pod
 	}{
 		"cardreclaim evicts a pod of training": {change: func(*scene) {}, wantJob: "t"},
-		"cardreclaim rests for a minute: none": {change: func(s *scene) { s.action.restsUntil = s.Now.Add(time.Minute) }},
+		"cardreclaim rests for a minute: none": {change: func(s *scene) { s.search.restsUntil = s.Now.Add(time.Minute) }},
 		"cardreclaim has used up its budget for job first, so it does not come to job high: none": {
 			more:   "job first queue=inference min=1 pending=1 cards=9 priorityClass=high",
-			change: func(s *scene) { s.action.budget.maxPerSession = 1 }},
+			change: func(s *scene) { s.search.budget.maxPerSession = 1 }},
 		"cardreclaim is not configured: preempt evicts": {change: func(*scene) {}, withoutReclaim: true, wantJob: "low"},
 	}) {
 		s := newInferenceAndTrainingScene(text + tc.more)
@@ -167,9 +167,9 @@ func TestPreemptWaitsForReclaim(t *testing.T) {
 
 		s.openSession()
 		if tc.withoutReclaim {
-			s.Run(NewAllocate(s.action), NewPreempt(s.action))
+			s.Run(s.allocate(), s.preempt())
 		} else {
-			s.Run(NewAllocate(s.action), s.action, NewPreempt(s.action))
+			s.Run(s.allocate(), s.reclaim(), s.preempt())
 		}
 
 		evicted, _, _ := strings.Cut(session.Names(s.In(api.Releasing)), "-")
@@ -201,12 +201,12 @@ func TestHopelessPreemptorsAreRemembered(t *testing.T) {
 	t.Cleanup(s.Close)
 	s.startCache()
 
-	preempt := NewPreempt(s.action)
+	preempt := s.preempt()
 	var searches []int
 	for range 5 {
-		preempt.searchCount = 0
+		s.preempts.count = 0
 		s.runPreemptAction(preempt)
-		searches = append(searches, preempt.searchCount)
+		searches = append(searches, s.preempts.count)
 	}
 	check.Equal(t, "searches in each session", []int{1, 0, 1, 0, 0}, searches)
 }
@@ -300,11 +300,11 @@ func TestPreemptLeavesAGangItsKeptCards(t *testing.T) {
 			job gang queue=i min=4 pending=4 minCards=4`+tc.jobs)
 		gone := 0
 		for range 4 {
-			s.openSession().Run(enqueue.New(), NewAllocate(s.action), preempt)
+			s.openSession().Run(enqueue.New(), s.allocate(), preempt)
 			gone += s.endEvicted() // they are gone, and placed pods run
 		}
 
-		s.openSession().Run(enqueue.New(), NewAllocate(s.action), preempt)
+		s.openSession().Run(enqueue.New(), s.allocate(), preempt)
 		podsWithNode := func(job string) int {
 			return len(s.Job(job).TaskStatusIndex[api.Running]) + len(s.Job(job).TaskStatusIndex[api.Binding])
 		}

@@ -1,8 +1,11 @@
 package cardreclaim
 
 import (
+	"time"
+
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
@@ -12,12 +15,45 @@ import (
 // predicates, scores and the choice of victims.
 const workPerSearchedNode = 3_000
 
-// preemptSearches are the searches of preempt in one session. Volcano searches all nodes for
-// each pending pod. Searches that would find no node are left out as far as they are known.
-type preemptSearches struct {
-	preempt *Preempt
+// PreemptSearches bounds the searches of the action preempt, like those of Search. Volcano searches all
+// nodes for each pending pod. Searches that would find no node are left out as far as they are known.
+type PreemptSearches struct {
+	search *Search
+	// history remembers searches that placed no pod. served are the jobs with a search since
+	// the last session that could serve all jobs.
+	history searchHistory
+	served  map[api.JobID]bool
+	// restsUntil is when preempt may search again.
+	restsUntil time.Time
+	// count is for how many pods the last session searched a node.
+	count int
+}
+
+// NewPreemptSearches returns the bounds of preempt beside a search of the same sessions.
+func NewPreemptSearches(search *Search) *PreemptSearches {
+	return &PreemptSearches{search: search, served: map[api.JobID]bool{}}
+}
+
+// Start begins the searches of a session. It is false if preempt must not search in it: preempt rests
+// after a long search, or the search beside it does, because a job takes cards of other queues before it
+// takes those of its own queue.
+func (p *PreemptSearches) Start(ssn *framework.Session, plugin *capacitycard.Plugin) (*PreemptSession, bool) {
+	began := p.search.clock()
+	if (conf.EnabledActionMap[Name] && p.search.rests(ssn.UID)) || began.Before(p.restsUntil) {
+		return nil, false
+	}
+	return &PreemptSession{
+		preempt: p, ssn: ssn, plugin: plugin, began: began,
+		hopelessKinds: map[preemptorKind]bool{}, hopelessJobs: map[uint64]bool{}, searched: map[api.JobID]*searchedJob{},
+	}, true
+}
+
+// PreemptSession are the searches of preempt in one session.
+type PreemptSession struct {
+	preempt *PreemptSearches
 	ssn     *framework.Session
-	policy  *capacitycard.ReclaimPolicy
+	plugin  *capacitycard.Plugin
+	began   time.Time
 	// session is nil while no pod may preempt others.
 	session *reclaimSession
 	// job is the job of the last search, last the search itself.
@@ -68,29 +104,22 @@ func (j *searchedJob) hasPlaced() bool {
 	return len(j.job.TaskStatusIndex[api.Pipelined]) > j.pipelined
 }
 
-func (p *Preempt) newSearches(ssn *framework.Session, policy *capacitycard.ReclaimPolicy) *preemptSearches {
-	return &preemptSearches{
-		preempt: p, ssn: ssn, policy: policy,
-		hopelessKinds: map[preemptorKind]bool{}, hopelessJobs: map[uint64]bool{}, searched: map[api.JobID]*searchedJob{},
-	}
-}
-
-// begin begins the searches, once some pod may preempt others.
-func (s *preemptSearches) begin() {
-	s.preempt.searchCount = 0
-	s.session = newReclaimSession(s.ssn, s.policy, s.preempt.reclaim)
+// Begin begins the searches, once some pod may preempt others.
+func (s *PreemptSession) Begin() {
+	s.preempt.count = 0
+	s.session = newReclaimSession(s.ssn, s.plugin, s.preempt.search)
 	var waiting []*api.JobInfo
 	for _, job := range s.ssn.Jobs {
 		if !job.IsPending() && len(job.TaskStatusIndex[api.Pending]) > 0 {
 			waiting = append(waiting, job)
 		}
 	}
-	s.preempt.searches.startSession(s.session, waiting)
+	s.preempt.history.startSession(s.session, waiting)
 }
 
-// maySearch reports whether preempt may search a node for a pod: the budget lasts, and no
+// MaySearch reports whether preempt may search a node for a pod: the budget lasts, and no
 // earlier search shows that there is none. The plugin changes generation with each eviction.
-func (s *preemptSearches) maySearch(task *api.TaskInfo, generation int) bool {
+func (s *PreemptSession) MaySearch(task *api.TaskInfo, generation int) bool {
 	s.endSearch(generation)
 	job := s.ssn.Jobs[task.Job]
 	if !s.beginJob(job) {
@@ -108,8 +137,8 @@ func (s *preemptSearches) maySearch(task *api.TaskInfo, generation int) bool {
 	}
 
 	s.last = search
-	s.preempt.searchCount++
-	s.job.isNominated = s.job.isNominated || s.policy.IsNominated(task)
+	s.preempt.count++
+	s.job.isNominated = s.job.isNominated || s.plugin.IsNominated(task)
 	s.session.addPredicateWork(workPerSearchedNode * len(s.session.nodes))
 
 	return true
@@ -117,7 +146,7 @@ func (s *preemptSearches) maySearch(task *api.TaskInfo, generation int) bool {
 
 // beginJob reports whether preempt may search for a job now. While it cannot serve all jobs in
 // one session, each has its turn.
-func (s *preemptSearches) beginJob(job *api.JobInfo) bool {
+func (s *PreemptSession) beginJob(job *api.JobInfo) bool {
 	if s.job != nil && s.job.job == job {
 		return true
 	}
@@ -137,7 +166,7 @@ func (s *preemptSearches) beginJob(job *api.JobInfo) bool {
 
 	began := &searchedJob{job: job, pendingHash: s.hashPending(job), pipelined: len(job.TaskStatusIndex[api.Pipelined])}
 	began.kindsHash, began.hasKinds = s.hashKinds(job)
-	if s.preempt.searches.canSkip(s.session, job, began.pendingHash) {
+	if s.preempt.history.canSkip(s.session, job, began.pendingHash) {
 		return false
 	}
 
@@ -155,7 +184,7 @@ func (s *preemptSearches) beginJob(job *api.JobInfo) bool {
 }
 
 // endJob remembers whether the last job found nodes. If it did not, nothing has changed.
-func (s *preemptSearches) endJob() {
+func (s *PreemptSession) endJob() {
 	last := s.job
 	if last == nil {
 		return
@@ -170,12 +199,12 @@ func (s *preemptSearches) endJob() {
 }
 
 // isHopeless reports whether the search for a job, or for an equal one, found no node.
-func (s *preemptSearches) isHopeless(job *searchedJob) bool {
+func (s *PreemptSession) isHopeless(job *searchedJob) bool {
 	return job.hasKinds && s.hopelessJobs[job.kindsHash]
 }
 
 // hashPending returns a hash of a job's pending pods, with what decides whom they may preempt.
-func (s *preemptSearches) hashPending(job *api.JobInfo) uint64 {
+func (s *PreemptSession) hashPending(job *api.JobInfo) uint64 {
 	sum := s.session.hashPending(job) + hashOf(job.Priority)
 	for uid, task := range job.TaskStatusIndex[api.Pending] {
 		sum += hashOf(struct {
@@ -188,7 +217,7 @@ func (s *preemptSearches) hashPending(job *api.JobInfo) uint64 {
 
 // hashKinds returns the same hash for all jobs that find the same nodes, and false for a job
 // whose pods may go for each other.
-func (s *preemptSearches) hashKinds(job *api.JobInfo) (sum uint64, hasKinds bool) {
+func (s *PreemptSession) hashKinds(job *api.JobInfo) (sum uint64, hasKinds bool) {
 	sum = hashOf(struct {
 		minimum, ready int32
 		pipelined      int
@@ -204,9 +233,9 @@ func (s *preemptSearches) hashKinds(job *api.JobInfo) (sum uint64, hasKinds bool
 	return sum, true
 }
 
-func (s *preemptSearches) newSearch(job *api.JobInfo, task *api.TaskInfo, generation int) preemptSearch {
+func (s *PreemptSession) newSearch(job *api.JobInfo, task *api.TaskInfo, generation int) preemptSearch {
 	search := preemptSearch{task: task, generation: generation}
-	if !capacitycard.HasLowerPodOnNode(job, task) && !s.policy.IsNominated(task) {
+	if !capacitycard.HasLowerPodOnNode(job, task) && !s.plugin.IsNominated(task) {
 		search.hasKind = true
 		search.kind = preemptorKind{job.Queue, job.Priority, job.Namespace, s.session.needsKey(job, task), hashLabels(task.Pod.Labels)}
 	}
@@ -214,7 +243,7 @@ func (s *preemptSearches) newSearch(job *api.JobInfo, task *api.TaskInfo, genera
 }
 
 // endSearch remembers the kind of the last pod if its search found no node and evicted nothing.
-func (s *preemptSearches) endSearch(generation int) {
+func (s *PreemptSession) endSearch(generation int) {
 	if s.generation != generation {
 		s.generation = generation
 		clear(s.hopelessKinds)
@@ -227,19 +256,21 @@ func (s *preemptSearches) endSearch(generation int) {
 }
 
 // addToScope adds the nodes that may take a pod to what the search for its job looks at.
-func (s *preemptSearches) addToScope(job *api.JobInfo, task *api.TaskInfo) {
+func (s *PreemptSession) addToScope(job *api.JobInfo, task *api.TaskInfo) {
 	s.session.scope = s.job.scope
 	s.session.offeringNodesFor(podKind{s.session.reclaimerKeyFor(task), s.session.needsKey(job, task)}, task)
 	s.job.scope = s.session.scope
 }
 
-// end remembers the jobs that found no node. After a session that could not serve all jobs, the
+// End remembers the jobs that found no node. After a session that could not serve all jobs, the
 // next one serves the others first.
-func (s *preemptSearches) end() {
+func (s *PreemptSession) End() {
+	defer s.rest()
+
 	for _, searched := range s.searched {
 		s.session.scope = searched.scope
 		isFound := searched.hasPlaced() || searched.isNominated
-		s.preempt.searches.recordSearch(s.session, searched.job, searched.pendingHash, isFound)
+		s.preempt.history.recordSearch(s.session, searched.job, searched.pendingHash, isFound)
 	}
 
 	if s.session == nil || !s.session.unfinished {
@@ -247,9 +278,16 @@ func (s *preemptSearches) end() {
 		return
 	}
 
-	klog.InfoS("Budget of preempt is used up, other jobs come first now", "jobs", len(s.searched), "searches", s.preempt.searchCount)
+	klog.InfoS("Budget of preempt is used up, other jobs come first now", "jobs", len(s.searched), "searches", s.preempt.count)
 	for id := range s.searched {
 		s.preempt.served[id] = true
+	}
+}
+
+// rest keeps the next sessions from searching if the searches took long.
+func (s *PreemptSession) rest() {
+	if took := s.preempt.search.clock().Sub(s.began); took > minPeriod/(restFactor-1) {
+		s.preempt.restsUntil = s.began.Add(restFactor * took)
 	}
 }
 

@@ -63,7 +63,7 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 				q.input.Nodes[i].Free = s.freeOn(q, first, s.nodes[i], i)
 			}
 
-			name, _ := s.policy.CardOn(c.tasks[0], s.nodes[i].Name)
+			name, _ := s.plugin.CardOn(c.tasks[0], s.nodes[i].Name)
 			pool, known := q.pools[name]
 			if !known && name != "" {
 				pool = s.addPool(q, job.Queue, name)
@@ -72,7 +72,7 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 		}
 
 		if c.request.Count > 0 {
-			q.cardResources[string(s.policy.RequestFor(c.tasks[0]).Resource)] = true
+			q.cardResources[string(s.plugin.RequestFor(c.tasks[0]).Resource)] = true
 		}
 
 		q.input.PodSets = append(q.input.PodSets, podSet)
@@ -275,7 +275,7 @@ func firstByPriority(podSets []*podSet) (first *api.TaskInfo) {
 
 // freeOn returns what a node has free or will have, without what is kept from the first pod.
 func (s *reclaimSession) freeOn(q *problem, first *api.TaskInfo, node *api.NodeInfo, place int) solver.Amounts {
-	left := q.dimensions.amountsOf(s.policy.IdleFor(first, node))
+	left := q.dimensions.amountsOf(s.plugin.IdleFor(first, node))
 	s.addWork(q.dimensions.count)
 
 	left[podsOfNode] = float64(node.Allocatable.MaxTaskNum)

@@ -17,8 +17,8 @@ import (
 // reclaimSession is one run of the action in one session, with what it has found out so far.
 type reclaimSession struct {
 	ssn    *framework.Session
-	policy *capacitycard.ReclaimPolicy
-	action *Action
+	plugin *capacitycard.Plugin
+	search *Search
 	now    time.Time
 	// nodeIndex is the index of each node in nodes, by name.
 	nodeIndex map[string]int
@@ -79,13 +79,13 @@ type podKind struct {
 	needs string
 }
 
-func newReclaimSession(ssn *framework.Session, policy *capacitycard.ReclaimPolicy, action *Action) *reclaimSession {
-	action.needs.startSession()
+func newReclaimSession(ssn *framework.Session, plugin *capacitycard.Plugin, search *Search) *reclaimSession {
+	search.needs.startSession()
 	s := &reclaimSession{
-		ssn: ssn, policy: policy, action: action, now: policy.Now(),
+		ssn: ssn, plugin: plugin, search: search, now: plugin.Now(),
 		nodeIndex: make(map[string]int, len(ssn.NodeList)), nodes: ssn.NodeList,
 		victimJobs: map[victimKey][]*victimJob{}, fittingNodes: map[podKind][]int{}, offeringNodes: map[podKind][]int{}, minRuntimeEnds: map[victimKey]time.Time{}, unsolvable: map[unsolvableKey]int{},
-		blockedNodes: map[conflictKey]map[int]bool{}, unsolvableSets: map[string]bool{}, budget: action.budget,
+		blockedNodes: map[conflictKey]map[int]bool{}, unsolvableSets: map[string]bool{}, budget: search.budget,
 		terminating: map[api.TaskID]*api.TaskInfo{}, evictablePods: map[victimKey]map[api.TaskID]bool{},
 	}
 
@@ -96,7 +96,7 @@ func newReclaimSession(ssn *framework.Session, policy *capacitycard.ReclaimPolic
 	s.disruptionBudgets = s.listDisruptionBudgets()
 	for _, job := range ssn.Jobs {
 		for uid, task := range job.TaskStatusIndex[api.Releasing] {
-			if !policy.IsStuckTerminating(task) {
+			if !plugin.IsStuckTerminating(task) {
 				s.terminating[uid] = task
 			}
 		}
@@ -235,14 +235,14 @@ func (s *reclaimSession) unsolvableKeyOf(c *podSet) unsolvableKey {
 
 // victimKeyFor returns the key of the jobs that may be evicted for a reclaimer.
 func (s *reclaimSession) victimKeyFor(key reclaimerKey) victimKey {
-	if s.policy.IsTree() {
+	if s.plugin.IsTree() {
 		return victimKey{queue: key.queue, serviceType: key.serviceType}
 	}
 	return victimKey{priority: s.ssn.Queues[key.queue].Queue.Spec.Priority, serviceType: key.serviceType}
 }
 
 func (s *reclaimSession) reclaimerKeyFor(task *api.TaskInfo) reclaimerKey {
-	return reclaimerKey{s.ssn.Jobs[task.Job].Queue, s.policy.ServiceType(task)}
+	return reclaimerKey{s.ssn.Jobs[task.Job].Queue, s.plugin.ServiceType(task)}
 }
 
 // indexOfNode returns the index of a node, or one after all others if the session does not

@@ -105,7 +105,7 @@ func TestASessionIsReproducible(t *testing.T) {
 			job l queue=inference min=1 pending=1 cards=4`).openSession()
 		defer s.Close()
 
-		s.action.Execute(s.Ssn)
+		s.reclaim().Execute(s.Ssn)
 		evicted, placed := s.Outcome()
 		return "evicted: " + evicted + "\nplaced: " + placed
 	}

@@ -40,7 +40,7 @@ type treeProblem struct {
 
 // newTreeProblem returns an empty part for a tree, nil if the queues are flat.
 func (s *reclaimSession) newTreeProblem() *treeProblem {
-	if !s.policy.IsTree() {
+	if !s.plugin.IsTree() {
 		return nil
 	}
 	return &treeProblem{mayUse: make([]quota.MayUse, 1), takeLimits: map[takeKey]int{}}
@@ -52,10 +52,10 @@ func (s *reclaimSession) addPool(q *problem, queue api.QueueID, name card.Name) 
 	pool := len(q.input.Quotas)
 	q.pools[name] = pool
 	if q.tree == nil {
-		q.input.Quotas = append(q.input.Quotas, flatQuota(int64(s.policy.FreeQuota(queue, name))))
+		q.input.Quotas = append(q.input.Quotas, flatQuota(int64(s.plugin.FreeQuota(queue, name))))
 		return pool
 	}
-	m := s.policy.Ledger().MayUseByLevel(string(queue), name)
+	m := s.plugin.Ledger().MayUseByLevel(string(queue), name)
 	q.tree.mayUse = append(q.tree.mayUse, m)
 	q.input.Quotas = append(q.input.Quotas, solver.Quota{Levels: make([]int64, len(m.Quota))})
 	return pool
@@ -174,12 +174,12 @@ func (s *reclaimSession) solveWithVictims(q *problem, all bool) *solver.Plan {
 // the queue that is charged for the job's pods. It returns false if that is the reclaimer's own
 // queue, or not the same for all of them, after the job moved to another queue.
 func (s *reclaimSession) findInTree(reclaimer *api.JobInfo, g *victimJob) bool {
-	queue := s.policy.VictimQueue(g.tasks[0])
-	if queue == reclaimer.Queue || slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return s.policy.VictimQueue(task) != queue }) {
+	queue := s.plugin.VictimQueue(g.tasks[0])
+	if queue == reclaimer.Queue || slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return s.plugin.VictimQueue(task) != queue }) {
 		return false
 	}
-	g.level = s.policy.Level(reclaimer.Queue, queue)
-	g.path = s.policy.PathBelow(reclaimer.Queue, queue)
+	g.level = s.plugin.Level(reclaimer.Queue, queue)
+	g.path = s.plugin.PathBelow(reclaimer.Queue, queue)
 	return true
 }
 
@@ -187,9 +187,9 @@ func (s *reclaimSession) findInTree(reclaimer *api.JobInfo, g *victimJob) bool {
 // isUseful is set if it frees resources where they are needed. It reports whether the job helps.
 func (s *reclaimSession) limitVictimJob(q *problem, g *victimJob, shape *solver.Job, isUseful bool) bool {
 	shape.Level = g.level
-	holdsNeeded := slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return q.needsCardsOf(s.policy.Ledger().Charged(string(task.UID))) })
+	holdsNeeded := slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return q.needsCardsOf(s.plugin.Ledger().Charged(string(task.UID))) })
 	for i, task := range g.tasks {
-		charge := s.policy.Ledger().Charged(string(task.UID))
+		charge := s.plugin.Ledger().Charged(string(task.UID))
 		pod := &shape.Pods[i]
 		if charge == nil {
 			continue
@@ -256,7 +256,7 @@ func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.
 		}
 	}
 
-	if s.policy.ReclaimsAll() {
+	if s.plugin.ReclaimsAll() {
 		for _, name := range [...]card.Name{quota.CPUName, quota.MemoryName} {
 			if amount := amountIn(charge, name); amount > 0 {
 				add(name, amount, false)
@@ -292,12 +292,12 @@ func (s *reclaimSession) borrowedNames(q *problem, g *victimJob, charge *quota.C
 		}
 	}
 
-	if holdsNeeded || !s.policy.ReclaimsAll() {
+	if holdsNeeded || !s.plugin.ReclaimsAll() {
 		return names, true
 	}
 
 	for _, name := range [...]card.Name{quota.CPUName, quota.MemoryName} {
-		isAbove := func(queue api.QueueID) bool { return s.policy.Ledger().AboveDeserved(string(queue), name) > 0 }
+		isAbove := func(queue api.QueueID) bool { return s.plugin.Ledger().AboveDeserved(string(queue), name) > 0 }
 		if amountIn(charge, name) > 0 && !slices.ContainsFunc(g.path, func(queue api.QueueID) bool { return !isAbove(queue) }) {
 			return append(names, name), true
 		}
@@ -340,9 +340,9 @@ func (s *reclaimSession) takeLimitFor(q *problem, key takeKey, amount int64) (in
 // mostTaken returns the most that may be taken by a limit.
 func (s *reclaimSession) mostTaken(key takeKey) int64 {
 	if key.borrowed {
-		return max(0, s.policy.Ledger().AboveDeserved(string(key.queue), key.name))
+		return max(0, s.plugin.Ledger().AboveDeserved(string(key.queue), key.name))
 	}
-	return max(0, s.policy.Ledger().AboveGuarantee(string(key.queue), key.name))
+	return max(0, s.plugin.Ledger().AboveGuarantee(string(key.queue), key.name))
 }
 
 // reclaimedNames returns what is reclaimed with a charge, which may be nil.
@@ -356,7 +356,7 @@ func (s *reclaimSession) reclaimedNames(charge *quota.Charge) (names []card.Name
 	}
 
 	for _, name := range [...]card.Name{quota.CPUName, quota.MemoryName} {
-		if s.policy.ReclaimsAll() && amountIn(charge, name) > 0 {
+		if s.plugin.ReclaimsAll() && amountIn(charge, name) > 0 {
 			names = append(names, name)
 		}
 	}
@@ -375,9 +375,9 @@ func (s *reclaimSession) borrowersOf(q *problem, plan *solver.Plan) map[api.Queu
 	for _, victims := range plan.Victims {
 		g := q.victimJobs[victims.Job]
 		for _, task := range g.tasks {
-			for _, name := range s.reclaimedNames(s.policy.Ledger().Charged(string(task.UID))) {
+			for _, name := range s.reclaimedNames(s.plugin.Ledger().Charged(string(task.UID))) {
 				for _, queue := range g.path {
-					if !slices.Contains(borrowers[queue], name) && s.policy.Ledger().AboveDeserved(string(queue), name) > 0 {
+					if !slices.Contains(borrowers[queue], name) && s.plugin.Ledger().AboveDeserved(string(queue), name) > 0 {
 						borrowers[queue] = append(borrowers[queue], name)
 					}
 				}

@@ -37,7 +37,7 @@ func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 	var total quota.Request
 	names := sets.New(quota.CPUName, quota.MemoryName)
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		request := s.policy.RequestFor(task)
+		request := s.plugin.RequestFor(task)
 		names.Insert(request.Names...)
 		total.Count = total.Count.Add(request.Count)
 		total.MilliCPU = quota.AddSaturating(total.MilliCPU, request.MilliCPU)
@@ -53,7 +53,7 @@ func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 			requested = total.Memory
 		}
 
-		m := s.policy.Ledger().MayUseByLevel(string(job.Queue), name)
+		m := s.plugin.Ledger().MayUseByLevel(string(job.Queue), name)
 		for i := range m.Quota {
 			sum += hashOf(struct {
 				name            card.Name

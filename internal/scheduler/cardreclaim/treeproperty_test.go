@@ -147,7 +147,7 @@ func (f *forest) unusedBelow(name string, used map[string]int) (sum int) {
 // pods allocate placed.
 func (f *forest) run() (had, evicted, came map[string]int, placed int) {
 	f.openSession()
-	f.Run(NewAllocate(f.action), f.action)
+	f.Run(f.allocate(), f.reclaim())
 	evicted = f.count(api.Releasing)
 	came = f.count(api.Pipelined)
 	return f.count(api.Running, api.Binding, api.Allocated, api.Releasing), evicted, came, len(f.In(api.Binding)) + len(f.In(api.Allocated))
@@ -286,7 +286,7 @@ func TestReclaimInATreeComesToRest(t *testing.T) {
 			check.Must(t, restarts < 10, "every restart changes what runs")
 			f.rest(t)
 			useNewCache()
-			f.action = New(cards, f.policies)
+			f.search = New(NewEvictions(cards, f.policies))
 			had, isQuiet = f.session(t)
 			if !isQuiet {
 				f.settle()

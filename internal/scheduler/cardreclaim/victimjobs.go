@@ -81,8 +81,8 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key victimKey, job *api.
 		return nil
 	}
 
-	g := &victimJob{job: job, solverJob: solver.Job{Whole: true}, runningSince: capacitycard.RunningSince(job), priority: s.policy.JobPriority(job)}
-	if !s.listVictimTasks(by, g) || (s.policy.IsTree() && !s.findInTree(own, g)) {
+	g := &victimJob{job: job, solverJob: solver.Job{Whole: true}, runningSince: capacitycard.RunningSince(job), priority: s.plugin.JobPriority(job)}
+	if !s.listVictimTasks(by, g) || (s.plugin.IsTree() && !s.findInTree(own, g)) {
 		return nil
 	}
 
@@ -92,7 +92,7 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key victimKey, job *api.
 	})
 	if name := workload.VCJobOwner(g.tasks[0].Pod); name != "" {
 		known := false
-		g.evictionPolicy, known = s.action.jobPolicies.EvictionPolicyFor(job.Namespace, name)
+		g.evictionPolicy, known = s.search.evictions.EvictionPolicyFor(job.Namespace, name)
 		if !known {
 			return nil
 		}
@@ -116,13 +116,13 @@ func (s *reclaimSession) listVictimTasks(by *api.TaskInfo, g *victimJob) bool {
 			continue
 		}
 		g.tasks = append(g.tasks, task)
-		if !capacitycard.IsOnNode(task.Status) || s.policy.ReclaimRule(by, task) == capacitycard.NotReclaimable {
+		if !capacitycard.IsOnNode(task.Status) || s.plugin.ReclaimRule(by, task) == capacitycard.NotReclaimable {
 			continue
 		}
 
 		mayEvict = true
 		if g.queue == "" {
-			g.queue = s.policy.VictimQueue(task)
+			g.queue = s.plugin.VictimQueue(task)
 		}
 	}
 
@@ -134,7 +134,7 @@ func (s *reclaimSession) listVictimTasks(by *api.TaskInfo, g *victimJob) bool {
 func (s *reclaimSession) minRuntimeReached(g *victimJob, key victimKey) bool {
 	var least time.Duration
 	for _, task := range g.tasks {
-		least = max(least, s.policy.MinimumRuntime(task))
+		least = max(least, s.plugin.MinimumRuntime(task))
 	}
 
 	at := g.runningSince.Add(least)
@@ -152,17 +152,17 @@ func (s *reclaimSession) minRuntimeReached(g *victimJob, key victimKey) bool {
 // fillSolverJob lists the pods of a victim job, and how many of them are elastic.
 func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 	for _, task := range g.tasks {
-		cards := s.policy.CardCount(task)
+		cards := s.plugin.CardCount(task)
 		g.cards = append(g.cards, cards)
-		pod := solver.Pod{Node: s.indexOfNode(task.NodeName), Protected: cards == 0 && !s.policy.ReclaimsAll()}
+		pod := solver.Pod{Node: s.indexOfNode(task.NodeName), Protected: cards == 0 && !s.plugin.ReclaimsAll()}
 
-		rule := s.policy.ReclaimRule(by, task)
+		rule := s.plugin.ReclaimRule(by, task)
 		if !capacitycard.IsOnNode(task.Status) || rule == capacitycard.NotReclaimable {
 			pod.Protected = true
 			g.solverJob.Whole = false
 		}
 
-		if s.policy.IsTree() {
+		if s.plugin.IsTree() {
 			g.byTree = append(g.byTree, rule == capacitycard.ReclaimableByTree)
 		}
 
@@ -231,8 +231,8 @@ func (s *reclaimSession) rankVictimJobs(victimJobs []*victimJob) {
 // each of its pods. With victimOrder Loss, priorities do not count.
 func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []precedence) {
 	isBlocked, anyBlocked := s.disruptionBudgets.findBlocked(g.tasks)
-	byPriority := s.policy.VictimOrder() == v1alpha1.VictimsByPriority
-	all := s.policy.ReclaimsAll()
+	byPriority := s.plugin.VictimOrder() == v1alpha1.VictimsByPriority
+	all := s.plugin.ReclaimsAll()
 
 	job.level = g.level
 	if byPriority {
@@ -245,7 +245,7 @@ func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []prec
 		pods[i] = precedence{level: g.level, queue: job.queue, job: job.job, isBlocked: isBlocked[i], holdsCards: all && g.cards[i] > 0}
 		job.holdsCards = job.holdsCards || pods[i].holdsCards
 		if byPriority {
-			pods[i].pod = s.policy.PodPriority(task)
+			pods[i].pod = s.plugin.PodPriority(task)
 		}
 		if i == 0 || pods[i].pod > job.pod {
 			job.pod = pods[i].pod
@@ -304,4 +304,16 @@ func (b disruptionBudgets) findBlocked(tasks []*api.TaskInfo) (each []bool, all 
 	}
 
 	return each, all
+}
+
+// priceEvictions sets what the evictions of a victim job cost, in the order of its tasks. It limits the
+// elastic pods to those whose eviction the Kubernetes Jobs of a victim job survive.
+func (s *reclaimSession) priceEvictions(g *victimJob) {
+	price := s.plugin.PriceOf(g.job, g.tasks)
+	for i := range g.tasks {
+		g.solverJob.Pods[i].Loss = price.Pods[i]
+	}
+	g.fails = price.Fails
+	g.solverJob.Elastic = min(g.solverJob.Elastic, price.EvictionsLeft)
+	g.solverJob.WholeLoss = price.Failure
 }

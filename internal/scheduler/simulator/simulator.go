@@ -28,8 +28,8 @@ import (
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/scheduler/actions"
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
-	"cardquota.dev/operator/internal/scheduler/cardreclaim"
 	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/workload"
@@ -91,18 +91,19 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(plugin))
 	w = newSimulatedCluster(c, workloads, now)
 	plugin.UseVCJobs(w.jobs)
-	reclaim := cardreclaim.New(plugin, w.jobs).WithClock(func() time.Time { return now })
-	framework.RegisterAction(reclaim)
-	framework.RegisterAction(cardreclaim.NewPreempt(reclaim))
+	shared := actions.NewShared(plugin, w.jobs)
+	shared.Search.WithClock(func() time.Time { return now })
+	framework.RegisterAction(actions.NewCardReclaim(shared))
+	framework.RegisterAction(actions.NewPreempt(shared))
 
-	actions, tiers, configurations, _, err := scheduler.UnmarshalSchedulerConf(configuration)
+	order, tiers, configurations, _, err := scheduler.UnmarshalSchedulerConf(configuration)
 	if err != nil {
 		return nil, result, fmt.Errorf("the configuration of the scheduler: %w", err)
 	}
 
 	for quiet := 0; quiet < quietSessions && w.session < maxSessions; quiet++ {
 		w.session++
-		if w.runSession(ctx, actions, tiers, configurations) {
+		if w.runSession(ctx, order, tiers, configurations) {
 			quiet = -1
 		}
 
@@ -135,14 +136,14 @@ func refusesClaims(tiers []conf.Tier) bool {
 
 // runSession runs one session, applies what it decided, and reports whether that changed anything. When
 // ctx ends, it runs no further action.
-func (w *simulatedCluster) runSession(ctx context.Context, actions []framework.Action, tiers []conf.Tier, configurations []conf.Configuration) bool {
+func (w *simulatedCluster) runSession(ctx context.Context, order []framework.Action, tiers []conf.Tier, configurations []conf.Configuration) bool {
 	ssn := framework.OpenSession(w.cache, tiers, configurations)
 	conf.EnabledActionMap = map[string]bool{}
-	for _, action := range actions {
+	for _, action := range order {
 		conf.EnabledActionMap[action.Name()] = true
 	}
 
-	for _, action := range actions {
+	for _, action := range order {
 		if ctx.Err() != nil {
 			break
 		}

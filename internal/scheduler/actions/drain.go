@@ -1,4 +1,4 @@
-package cardreclaim
+package actions
 
 import (
 	"cmp"
@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/cardreclaim"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -28,38 +28,11 @@ const eventDrained = "Drained"
 // evicted as a whole, so a session may drain the whole of one larger job.
 const maxDrainedPods = 256
 
-// Allocate is Volcano's action allocate, with the order of a tree. After it, it drains queues.
-// Every configuration that starts pods has allocate, so stop policies drain whatever else the
-// configuration evicts.
-type Allocate struct {
-	framework.Action
-	// reclaim has what all our actions need.
-	reclaim *Action
-}
-
-var _ framework.Action = &Allocate{}
-
-// NewAllocate returns the action allocate, which evicts pods as reclaim does.
-func NewAllocate(reclaim *Action) *Allocate {
-	return &Allocate{Action: allocate.New(), reclaim: reclaim}
-}
-
-// Execute starts pods, in a tree first those with which no queue borrows. Then it deletes evicted
-// pods that do not end, and evicts the jobs of drained queues.
-func (a *Allocate) Execute(ssn *framework.Session) {
-	policy, ok := a.reclaim.cache.ReclaimPolicyFor(ssn.UID)
-	if !ok {
-		a.Action.Execute(ssn)
-		return
-	}
-
-	policy.Allocate(func() { a.Action.Execute(ssn) })
-	policiesKnown := a.reclaim.jobPolicies.OpenSession(ssn)
-	a.reclaim.deleteOverdue(ssn, policy)
-	if jobs := policy.DrainedJobs(); len(jobs) > 0 {
-		s := &reclaimSession{ssn: ssn, policy: policy, action: a.reclaim, now: policy.Now()}
-		s.drainJobs(jobs, policiesKnown)
-	}
+// drain evicts the jobs of drained queues in one session.
+type drain struct {
+	ssn       *framework.Session
+	plugin    *capacitycard.Plugin
+	evictions *cardreclaim.Evictions
 }
 
 // drained counts what a session evicts from one queue.
@@ -69,11 +42,11 @@ type drained struct {
 	by api.QueueID
 }
 
-// drainJobs evicts jobs of queues whose stop policy is HoldAndDrain, or an ancestor's is. Evicted
+// evictJobs evicts jobs of queues whose stop policy is HoldAndDrain, or an ancestor's is. Evicted
 // pods count as terminating in the following sessions, so none is evicted twice. After a restart,
 // the pods that still run are evicted again. While the policies of vcjobs are not known, vcjobs
 // wait: their own policy may want to see the eviction.
-func (s *reclaimSession) drainJobs(jobs []*api.JobInfo, policiesKnown bool) {
+func (d *drain) evictJobs(jobs []*api.JobInfo, policiesKnown bool) {
 	total := 0
 	byQueue := map[api.QueueID]*drained{}
 	for _, job := range jobs {
@@ -86,22 +59,22 @@ func (s *reclaimSession) drainJobs(jobs []*api.JobInfo, policiesKnown bool) {
 		}
 
 		total += len(tasks)
-		queue := s.policy.DrainedQueue(job)
-		d := byQueue[queue]
-		if d == nil {
-			d = &drained{by: s.policy.DrainedBy(queue)}
-			byQueue[queue] = d
+		queue := d.plugin.DrainedQueue(job)
+		count := byQueue[queue]
+		if count == nil {
+			count = &drained{by: d.plugin.DrainedBy(queue)}
+			byQueue[queue] = count
 		}
 
-		d.jobs++
-		d.pods += len(tasks)
-		s.drainJob(job, tasks, d.by)
+		count.jobs++
+		count.pods += len(tasks)
+		d.evictJob(job, tasks, count.by)
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(byQueue)) {
-		d := byQueue[name]
-		s.policy.RecordEvent(queueReference(s.ssn.Queues[name]), corev1.EventTypeNormal, eventDrained, fmt.Sprintf(
-			"%d job(s) with %d pod(s) are drained: stopPolicy of queue %s is HoldAndDrain", d.jobs, d.pods, d.by))
+		count := byQueue[name]
+		d.plugin.RecordEvent(queueReference(d.ssn.Queues[name]), corev1.EventTypeNormal, eventDrained, fmt.Sprintf(
+			"%d job(s) with %d pod(s) are drained: stopPolicy of queue %s is HoldAndDrain", count.jobs, count.pods, count.by))
 	}
 }
 
@@ -124,9 +97,9 @@ func drainableTasks(job *api.JobInfo) []*api.TaskInfo {
 	return tasks
 }
 
-// drainJob evicts pods of a job, and records by which stop policy.
-func (s *reclaimSession) drainJob(job *api.JobInfo, tasks []*api.TaskInfo, by api.QueueID) {
-	gone := framework.NewStatement(s.ssn) // never committed, see simulation
+// evictJob evicts pods of a job, and records by which stop policy.
+func (d *drain) evictJob(job *api.JobInfo, tasks []*api.TaskInfo, by api.QueueID) {
+	gone := framework.NewStatement(d.ssn) // never committed, see simulation
 	for _, task := range tasks {
 		if err := gone.Evict(task, DrainName); err != nil {
 			klog.ErrorS(err, "Pod could not be evicted", "pod", klog.KObj(task.Pod))
@@ -134,9 +107,8 @@ func (s *reclaimSession) drainJob(job *api.JobInfo, tasks []*api.TaskInfo, by ap
 	}
 
 	vcjob := workload.VCJobOwner(tasks[0].Pod)
-	recreated := s.action.isRecreated(job.Namespace, vcjob)
+	recreated := d.evictions.Evict(d.ssn, d.plugin, tasks, DrainName)
 	klog.InfoS("Job is drained", "job", klog.KRef(job.Namespace, job.Name), "pods", len(tasks), "recreated", recreated, "queue", job.Queue, "stopPolicyOf", by)
-	s.evictTasks(tasks, recreated, DrainName)
 
 	then := "what is started in their place waits until stopPolicy is None"
 	switch {
@@ -146,7 +118,7 @@ func (s *reclaimSession) drainJob(job *api.JobInfo, tasks []*api.TaskInfo, by ap
 		then = "the job starts again when stopPolicy is None and cards are free; no retry is counted"
 	}
 
-	s.policy.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventDrained, fmt.Sprintf(
+	d.plugin.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventDrained, fmt.Sprintf(
 		"%d pod(s) are drained, because stopPolicy of queue %s is HoldAndDrain: %s", len(tasks), by, then))
 }
 

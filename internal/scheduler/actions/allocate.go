@@ -1,0 +1,39 @@
+package actions
+
+import (
+	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+)
+
+// Allocate is Volcano's action allocate, with the order of a tree. After it, it drains queues.
+// Every configuration that starts pods has allocate, so stop policies drain whatever else the
+// configuration evicts.
+type Allocate struct {
+	framework.Action
+	shared *Shared
+}
+
+var _ framework.Action = &Allocate{}
+
+// NewAllocate returns the action allocate.
+func NewAllocate(shared *Shared) *Allocate {
+	return &Allocate{Action: allocate.New(), shared: shared}
+}
+
+// Execute starts pods, in a tree first those with which no queue borrows. Then it deletes evicted
+// pods that do not end, and evicts the jobs of drained queues.
+func (a *Allocate) Execute(ssn *framework.Session) {
+	plugin, ok := a.shared.Cache.PluginFor(ssn.UID)
+	if !ok {
+		a.Action.Execute(ssn)
+		return
+	}
+
+	plugin.Allocate(func() { a.Action.Execute(ssn) })
+	policiesKnown := a.shared.Evictions.OpenSession(ssn)
+	a.shared.Evictions.DeleteOverdue(ssn, plugin)
+	if jobs := plugin.DrainedJobs(); len(jobs) > 0 {
+		drain := &drain{ssn: ssn, plugin: plugin, evictions: a.shared.Evictions}
+		drain.evictJobs(jobs, policiesKnown)
+	}
+}

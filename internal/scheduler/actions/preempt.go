@@ -1,0 +1,55 @@
+package actions
+
+import (
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/cardreclaim"
+)
+
+// Preempt is Volcano's action preempt for gangs. It evicts a job as a whole if the job would
+// be left below its minimum, and in the way of cardreclaim. Its searches have the same bounds.
+type Preempt struct {
+	framework.Action
+	shared  *Shared
+	evictor *cardreclaim.Evictor
+}
+
+var _ framework.Action = &Preempt{}
+
+// NewPreempt returns the action preempt.
+func NewPreempt(shared *Shared) *Preempt {
+	return &Preempt{Action: preempt.New(), shared: shared, evictor: shared.Evictions.NewEvictor()}
+}
+
+// Evictor returns the evictor that Volcano's cache must use.
+func (p *Preempt) Evictor() *cardreclaim.Evictor { return p.evictor }
+
+// Execute evicts pods for others of their queue or of their job. It waits while cardreclaim
+// rests: a job takes cards of other queues before it takes those of its own queue.
+func (p *Preempt) Execute(ssn *framework.Session) {
+	plugin, ok := p.shared.Cache.PluginFor(ssn.UID)
+	if !ok {
+		return
+	}
+
+	p.shared.Evictions.OpenSession(ssn)
+	p.shared.Search.CompletePartialEvictions(ssn, plugin, cardreclaim.PreemptName)
+	searches, ok := p.shared.Preempts.Start(ssn, plugin)
+	if !ok {
+		return
+	}
+	defer plugin.AssumeEvicted()()
+	defer searches.End()
+
+	hooks := capacitycard.PreemptHooks{PolicyFor: p.shared.Evictions.EvictionPolicyFor, Begin: searches.Begin, MaySearch: searches.MaySearch}
+	for _, tasks := range plugin.Preempt(hooks, func() { p.Action.Execute(ssn) }) {
+		recreated := p.shared.Evictions.Evict(ssn, plugin, tasks, cardreclaim.PreemptName)
+		klog.InfoS("Pods of a job are preempted", "job", klog.KRef(tasks[0].Namespace, ssn.Jobs[tasks[0].Job].Name), "pods", len(tasks), "recreated", recreated)
+		for _, task := range tasks {
+			p.evictor.Record(task.Pod, cardreclaim.PreemptName)
+		}
+	}
+}

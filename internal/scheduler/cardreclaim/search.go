@@ -1,0 +1,182 @@
+// Package cardreclaim finds cards for pending pods in other queues. It evicts jobs of these in whole
+// gangs and at the least loss. Package actions runs it in Volcano's sessions.
+//
+// The package translates sessions for the solver and back. The plugin capacity-card decides
+// who may reclaim from whom. The policies of a Volcano job decide how its pods are evicted.
+package cardreclaim
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
+)
+
+// Name is the name of the action in volcano-scheduler.conf, and the reason that Volcano writes
+// to the pods it evicts.
+const Name = "cardreclaim"
+
+// Search finds victims for pending pods, in one session after the other.
+type Search struct {
+	evictions *Evictions
+	fairOrder fairOrder
+	// searches remembers searches that placed no pod, needs what pods need.
+	searches searchHistory
+	needs    needsCache
+	// restsUntil is when it may search again, clock measures how long a search took.
+	restsUntil time.Time
+	clock      func() time.Time
+	// last is what it did in the last session in which it ran.
+	last lastRun
+	// budget is the budget with which each session begins.
+	budget   budget
+	counters counters
+}
+
+// New returns a search that evicts by the evictions.
+func New(evictions *Evictions) *Search {
+	return &Search{evictions: evictions, clock: time.Now, budget: newBudget(), counters: newCounters()}
+}
+
+// WithClock lets the search measure its time by another clock. One that stands still keeps it from
+// resting after a long search.
+func (s *Search) WithClock(clock func() time.Time) *Search {
+	s.clock = clock
+	return s
+}
+
+// restFactor is the least time from the begin of one search to the next, in times that the first
+// one took. So searches take at most a quarter of the time: no pod is scheduled meanwhile.
+const restFactor = 4
+
+// minPeriod is the shortest schedule period that restFactor allows for; the shipped one is 3 s.
+const minPeriod = time.Second
+
+// Run reclaims cards for pending pods, the queue of the highest priority first, as far as
+// the budget of a session goes. If that did not suffice, the next sessions serve jobs in fair
+// order. After a long search that placed nothing, the next sessions do not search.
+func (s *Search) Run(ssn *framework.Session, plugin *capacitycard.Plugin) {
+	undoPartialPipelines(ssn)
+	defer plugin.AssumeEvicted()()
+
+	run := newReclaimSession(ssn, plugin, s)
+	run.completePartialEvictions(Name)
+	began := s.clock()
+	s.last = lastRun{session: ssn.UID}
+	if began.Before(s.restsUntil) {
+		return
+	}
+
+	run.serveWaitingJobs()
+	s.last.isComplete = !run.unfinished
+	took := run.repeatedPart(s.clock().Sub(began))
+	if took > minPeriod/(restFactor-1) {
+		s.restsUntil = began.Add(restFactor * took)
+	}
+}
+
+// CompletePartialEvictions evicts the rest of jobs of which a scheduler evicted only a part for an
+// action before it ended.
+func (s *Search) CompletePartialEvictions(ssn *framework.Session, plugin *capacitycard.Plugin, action string) {
+	run := &reclaimSession{ssn: ssn, plugin: plugin, search: s, now: plugin.Now()}
+	run.completePartialEvictions(action)
+}
+
+// lastRun is what a search did in a session.
+type lastRun struct {
+	session types.UID
+	// isComplete is set if it searched for all jobs that need cards.
+	isComplete bool
+}
+
+// rests reports whether some job has had no search in a session, because the search rests or
+// its budget ended.
+func (s *Search) rests(session types.UID) bool {
+	if s.last.session == session {
+		return !s.last.isComplete
+	}
+	return s.clock().Before(s.restsUntil) // it comes later in this session
+}
+
+// repeatedPart returns the part of a session's time that the next sessions would repeat: that of searches
+// that placed no pod, or all if jobs are left. No other session searches for the jobs that were served.
+func (s *reclaimSession) repeatedPart(took time.Duration) time.Duration {
+	if s.unfinished || s.totalWork() == 0 {
+		return took
+	}
+	return time.Duration(float64(took) * float64(s.failedWork) / float64(s.totalWork()))
+}
+
+// serveWaitingJobs reclaims cards for the jobs that need them.
+func (s *reclaimSession) serveWaitingJobs() {
+	search := s.search
+	var waiting []*api.JobInfo
+	for _, job := range s.ssn.Jobs {
+		if s.needsCards(job) {
+			waiting = append(waiting, job)
+		}
+	}
+
+	if len(waiting) == 0 {
+		search.searches.failed = nil
+		search.fairOrder.endSession(true)
+		return
+	}
+
+	search.searches.startSession(s, waiting)
+	if search.fairOrder.isScarce {
+		s.serveFairly(waiting)
+	} else {
+		s.serveInOrder(waiting)
+	}
+	search.fairOrder.endSession(!s.unfinished)
+}
+
+// needsCards reports whether a job has pods for which cards may be reclaimed. A job with a
+// hard topology waits: its part of the network is chosen when it is placed, and cards
+// elsewhere would not help.
+func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
+	if job.IsPending() || s.ssn.Queues[job.Queue] == nil || job.ContainsHardTopology() {
+		return false
+	}
+
+	pending := slices.Collect(maps.Values(job.TaskStatusIndex[api.Pending]))
+	if !slices.ContainsFunc(pending, func(task *api.TaskInfo) bool { return s.mayPreempt(task) && s.plugin.CanReclaim(task) }) {
+		return false
+	}
+	if result := s.ssn.JobValid(job); result != nil && !result.Pass {
+		klog.V(4).InfoS("Job is not valid, no cards are reclaimed for it", "job", klog.KRef(job.Namespace, job.Name), "reason", result.Reason)
+		return false
+	}
+
+	return true
+}
+
+// mayPreempt reports whether a pod waits only for resources, and its preemption policy allows
+// evictions for it.
+func (s *reclaimSession) mayPreempt(task *api.TaskInfo) bool {
+	return !task.SchGated && !task.BestEffort && !capacitycard.NeverPreempts(task)
+}
+
+// undoPartialPipelines undoes the placements that an action before this one, such as Volcano's
+// preempt, made for a part of a gang. The gang cannot start with them, but they block
+// resources for this session.
+func undoPartialPipelines(ssn *framework.Session) {
+	for _, job := range ssn.Jobs {
+		if len(job.TaskStatusIndex[api.Pipelined]) == 0 || ssn.JobPipelined(job) {
+			continue
+		}
+		stmt := framework.NewStatement(ssn)
+		for _, task := range slices.Collect(maps.Values(job.TaskStatusIndex[api.Pipelined])) {
+			if err := stmt.UnPipeline(task); err != nil {
+				klog.ErrorS(err, "Pod could not be unpipelined", "pod", klog.KObj(task.Pod))
+			}
+		}
+	}
+}
