@@ -115,7 +115,7 @@ func (w *env) createPlacedPod(t *testing.T, as client.Client, name string, spec 
 	return pod
 }
 
-// chargeTests: a placed pod is charged to its queue, and no request may move or end that charge: not of its
+// chargeTests: a placed pod is charged to its queue, and no request of a tenant may move or end that charge: not of its
 // PodGroup, its annotations, its workload, its grace period, or by a command of Volcano. Refused requests name the
 // charge policy. Queue paying has a PodGroup "placed" with one running pod and a PodGroup "waiting" without pods.
 func chargeTests(t *testing.T, w *env, exempt client.Client) {
@@ -166,7 +166,8 @@ func newCommand(kind, apiVersion, name string) *unstructured.Unstructured {
 
 // groupTests: Volcano charges a pod to the queue of its PodGroup. While a PodGroup has placed pods, a tenant may
 // not move it, delete it, change its status or its owners. What waits may be deleted, but moved only by Volcano's
-// controllers and administrators.
+// controllers and administrators. With placed pods, administrators may move and delete it, and Volcano's controllers
+// only delete it. The scheduler writes its status.
 func groupTests(t *testing.T, p chargeClients, placed, waiting *v1beta1.PodGroup) {
 	const (
 		move  = `{"spec":{"queue":"other"}}`
@@ -212,9 +213,11 @@ func groupTests(t *testing.T, p chargeClients, placed, waiting *v1beta1.PodGroup
 }
 
 // annotationTests: annotations of a pod say which PodGroup and queue it belongs to. Of a placed pod with cards
-// ("on") a tenant may not change them; of one without cards ("free") it may. A pod that waits ("off") may change its
-// queue. The record of the charged queue is the scheduler's alone, also before the binding. Pod "past" waits for
-// another scheduler, and "again" was created from a copy with a record.
+// ("on") a tenant may not change them, but Volcano's controllers, administrators and exempt accounts may. Of one
+// without cards ("free") a tenant may. A pod that waits ("off") may change its queue. Our scheduler writes the record of
+// the charged queue at the binding. Before that only an exempt account may write it. A tenant may not write it later
+// either, also not without cards. A copy may lose its record. Pod "past" waits for another scheduler, and "again" was
+// created from a copy with a record.
 func annotationTests(t *testing.T, w *env, p chargeClients, exempt client.Client) {
 	on := w.createPlacedPod(t, exempt, "on", podSpecWith("volcano", gpu, 1), "h200-0")
 	off := w.createPlacedPod(t, exempt, "off", podSpecWith("volcano", gpu, 1), "")
@@ -258,7 +261,8 @@ func annotationTests(t *testing.T, w *env, p chargeClients, exempt client.Client
 
 // templateTests: a StatefulSet or ReplicaSet with cards recreates its pods by its template. A tenant may not change
 // the queue there, also not together with the cards, because its placed pods would be charged to another one. It may
-// where the template had no cards before, and in a Deployment, which creates a new PodGroup for each template.
+// where the template had no cards before, and in a Deployment, which creates a new PodGroup for each template. An
+// administrator may.
 func templateTests(t *testing.T, w *env, p chargeClients) {
 	paying := map[string]string{v1beta1.QueueNameAnnotationKey: "paying"}
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "chat", Name: name} }
@@ -295,7 +299,8 @@ func templateTests(t *testing.T, w *env, p chargeClients) {
 
 // gracePeriodTests: a terminating pod holds cards that no queue is charged for. So with cards the grace period of a
 // new pod is an hour at most. A deletion or an eviction may not prolong it beyond an hour, or beyond the period
-// that the pod states itself. Pod "leaving-older" was created with a day, before the policy existed.
+// that the pod states itself, if that is longer. An exempt account may do both, an administrator neither. Pod
+// "leaving-older" has a day, as if it was created before the policy existed.
 func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Client) {
 	const over = 3601
 	day := int64(86400)

@@ -64,7 +64,8 @@ func rulesOf(job *batchv1.Job) []batchv1.PodFailurePolicyRule {
 
 // jobTests: evicted pods of a Kubernetes Job count as failed, unless its podFailurePolicy ignores evictions as
 // first rule. With jobEvictionPolicy IgnoreEvictions the webhook adds that rule to new Jobs with cards of our
-// scheduler, where Kubernetes allows it: restartPolicy Never, fewer than 20 rules. Otherwise the user gets a warning.
+// scheduler that have no rule for evictions. Kubernetes must allow it: restartPolicy Never, fewer than 20 rules.
+// Otherwise the user gets a warning.
 // In the table, rules is how many rules the created Job has, and gets whether the added one is its first.
 func jobTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)

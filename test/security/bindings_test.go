@@ -19,8 +19,8 @@ import (
 // card. A tenant can make Kubernetes and Volcano delete its PodGroup, and create it again in queue handed-to. The
 // scheduler records the charged queue in an annotation of the pod. So neither a restarted scheduler nor a status forgets
 // it: a second pod does not fit. The tenant (user tess, with role edit in the namespace) cannot change the record, also
-// not of pod launcher without cards. Past the webhooks it still cannot move or delete the PodGroup. In the end each
-// queue has one pod, of a quota of one.
+// not of pod launcher without cards. Past the webhooks it still cannot move or delete the PodGroup. It can change the
+// card name of the pod, which does not change the charge. In the end each queue has one pod, of a quota of one.
 func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	createReadyQuota(t, newCardQuota("handed-out", nil))
 	createReadyQuota(t, newCardQuota("handed-to", nil))
@@ -56,7 +56,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 			ContainSubstring(admissionpolicy.ChargePolicyName), ContainSubstring("may not move it to queue handed-to"))))
 		g.Expect(tessClient(t).Delete(t.Context(), group.DeepCopy())).To(MatchError(ContainSubstring("has placed pods")))
 		g.Expect(patchAsTenant(t, first, `{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA-GeForce-RTX-4090"}}}`)).To(
-			Succeed(), "the node says which card it is")
+			Succeed(), "the node says which card the placed pod has")
 	})
 
 	// The garbage collector does this when a tenant deletes the owner. Then the tenant creates

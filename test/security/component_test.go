@@ -29,7 +29,7 @@ func applyForTest(t *testing.T, file string) {
 
 // TestTheOperatorChangesOnlyItsAuthority: an attacker with a token of the operator could redirect webhooks to read
 // Secrets. With the component webhookguard the operator's account may write the CA of its webhooks, which it needs,
-// and nothing else of them. An administrator may write all.
+// and nothing else of them. An administrator may write all. The API server finds no wrong types in the policy's rules.
 func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	applyForTest(t, "../../config/rbac/webhookguard/policy.yaml")
 	g := newGomega(t)

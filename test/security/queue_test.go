@@ -103,7 +103,8 @@ func updateCardQuota(t *testing.T, q *v1alpha1.CardQuota, edit func()) {
 }
 
 // TestInvalidObjectsAffectOnlyTheirTenant: pods with unreadable card names are refused. When they get past the
-// webhooks, they get no card, and other pods of the same queue are placed all the same.
+// webhooks, they get no card, and the scheduler still places pods of another queue (checkStaysWaiting). After their
+// deletion it places a pod of their queue.
 func TestInvalidObjectsAffectOnlyTheirTenant(t *testing.T) {
 	createReadyQuota(t, newCardQuota("nonsense", nil))
 	var all []*corev1.Pod
