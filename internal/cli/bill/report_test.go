@@ -77,7 +77,7 @@ func TestAmountsAreExact(t *testing.T) {
 			thousandths := divide(big.NewInt(int64(in.Used[series])), big.NewInt(3600))
 			check.Equal(t, "card-hours", thousandths.String(), parseDigits(t, row.CardHours, 3).String())
 
-			unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(12-decimals)), nil)
+			unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(12-decimals)), nil) // 3 decimals of hours + 9 of the price = 12
 			amount := divide(new(big.Int).Mul(thousandths, nano), unit)
 			check.Equal(t, "amount", amount.String(), parseDigits(t, row.Amount, decimals).String())
 			totalHours.Add(totalHours, thousandths)

@@ -131,7 +131,7 @@ func setPolicyCondition(c *Cluster, kind, reason, message string) {
 	}
 }
 
-// cases break one thing of a healthy cluster each. Their names are the rule and what is special.
+// cases break something of a healthy cluster each, or replace it. Their names are the rule and what is special.
 var cases = map[string]func(t *testing.T, c *Cluster){
 	"NotInstalled": func(_ *testing.T, c *Cluster) {
 		*c = Cluster{Now: at, Namespace: "volcano-system", HasDeployments: true, HasWebhooks: true, HasPolicy: true, HasLease: true, MissingKinds: []string{"ServiceTypePolicy", "CardQuota", "CardInventory"}}
@@ -349,8 +349,8 @@ func TestNothingIsWrongWithAHealthyCluster(t *testing.T) {
 	check.Contains(t, "text", text.String(), "Nothing is wrong: ")
 }
 
-// TestEachRuleFindsWhatIsBroken: each entry of cases and plannedCases breaks one thing of a healthy cluster. Its name is
-// the rule that finds it, and after a dash what is special. All findings of the cluster are in the golden file of that
+// TestEachRuleFindsWhatIsBroken: each entry of cases and plannedCases changes a healthy cluster. Its name is the rule that
+// finds what is wrong then, and after a dash what is special. All findings of the cluster are in the golden file of that
 // name, as a user reads them on a terminal. Only commands may be longer than a line. Each rule has a case.
 func TestEachRuleFindsWhatIsBroken(t *testing.T) {
 	covered := map[string]bool{}

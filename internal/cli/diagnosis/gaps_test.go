@@ -14,6 +14,7 @@ func TestWhatTheUserMayNotReadIsOneFinding(t *testing.T) {
 		noPods   = `user "tina" may not list pods at the cluster scope`
 		noLeases = `user "tina" may not get leases.coordination.k8s.io in the namespace "volcano-system"`
 		noQuotas = `user "tina" may not list cardquotas.cardquota.dev at the cluster scope: a ClusterRoleBinding to cardquota-viewer grants it`
+		noPolicy = `user "tina" may not get servicetypepolicies.cardquota.dev at the cluster scope: a ClusterRoleBinding to cardquota-viewer grants it`
 	)
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -23,7 +24,8 @@ func TestWhatTheUserMayNotReadIsOneFinding(t *testing.T) {
 		"nodes": {[]string{noNodes}, noNodes},
 		"nodes and pods, and leases of one namespace": {[]string{noNodes, noLeases, noPods}, `user "tina" may not list nodes and pods at the cluster scope, ` +
 			`and may not get leases.coordination.k8s.io in the namespace "volcano-system"`},
-		"CardQuotas, which a role grants, and pods": {[]string{noQuotas, noPods}, `user "tina" may not list cardquotas.cardquota.dev and pods at the cluster scope. ` +
+		"CardQuotas and the policy, which one role grants, and pods": {[]string{noQuotas, noPolicy, noPods}, `user "tina" may not list cardquotas.cardquota.dev and pods at the cluster scope, ` +
+			`and may not get servicetypepolicies.cardquota.dev at the cluster scope. ` +
 			`A ClusterRoleBinding to cardquota-viewer grants what is of cardquota.dev`},
 		"pods, and a gap that is no right": {[]string{"The moon is full", noPods}, noPods + ". The moon is full"},
 	}) {

@@ -162,9 +162,10 @@ func TestAPlannedParentMayFollowItsChild(t *testing.T) {
 	}
 }
 
-// TestPlansAreNotRefusedForWhatIsUnknown: a file has a CardQuota that denies over-allocation, and a child of a parent
-// that does not exist. If the user may not read the CardQuotas, the policy or the inventory, doctor cannot know whether
-// the operator would refuse them. So it does not say so.
+// TestPlansAreNotRefusedForWhatIsUnknown: a file has a CardQuota that denies over-allocation, and in two rows also a
+// CardQuota without service type, which only a parent in a tree may have, and a child of a parent that does not exist.
+// If the user may not read the CardQuotas, the policy or the inventory, doctor cannot know whether the operator would
+// refuse them. So it does not say so.
 func TestPlansAreNotRefusedForWhatIsUnknown(t *testing.T) {
 	denied := builder.CardQuota("team").Card("NVIDIA-H200", 1).Resources("64", "1Ti").Obj()
 	denied.Spec.OverAllocation = v1alpha1.OverAllocationDeny
@@ -326,8 +327,9 @@ func canRun(requests []quota.CardRequest, spare int, limits card.Quota) bool {
 }
 
 // TestGangsThatCanRunAreNotReported: a finding must be true, so doctor reports a gang only if there is no way to run it.
-// Trying all ways takes too long, so it may miss one. Where each pod has one card and must run, it misses none. The
-// oracle tries all ways. Pods request up to 4 of cards A, B or C, some are spare, and the limits are up to 8.
+// Trying all ways takes too long, so it may miss one. Where each pod names one card and must run, it misses none. The
+// oracle tries all ways. Pods request up to 4 of cards A, B or C, and the limits are up to 8. Spare is how many pods the
+// gang has beyond its minimum: so many may be left out.
 func TestGangsThatCanRunAreNotReported(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		requests := drawRequests(t)
@@ -348,7 +350,7 @@ func TestGangsThatCanRunAreNotReported(t *testing.T) {
 }
 
 // TestComputeUsesAreThoseOfEachQueue: doctor sums up CPU and memory of all queues at once, because there may be thousands.
-// The oracle sums up each queue by itself. By default only pods without cards count, for which CPU is the only limit;
+// The oracle sums up each queue by itself. By default only pods without cards count, which no quota of cards limits;
 // with computeQuota Enforce all pods do.
 func TestComputeUsesAreThoseOfEachQueue(t *testing.T) {
 	queues := []string{"a", "b", "c"}

@@ -48,7 +48,7 @@ func TestAFreeCardIsAdvisedAsAnAlternative(t *testing.T) {
 // TestRequestWithoutCardNameWaitsForCardsOfItsQueue: the waiting pods of job train name no card, so they may run on each of
 // the five cards of the fleet. Their queue llm has quota for two of them: it has used 7 of 8 H200 and none of 4 H800. So
 // the explanation names only these two. Its advice is about the one of which the queue lacks least. Some rows change the
-// quota. Where why cannot read the quota or the pod template, the message of the scheduler names the card.
+// quota. Where the user may not read the quota or the pod template, the message of the scheduler names the card.
 //
 // A gate is a line of the explanation about one thing that a pod must pass, such as the quota of a queue. Gates list each
 // card for which the pod waits.
@@ -98,7 +98,7 @@ func TestRequestWithoutCardNameWaitsForCardsOfItsQueue(t *testing.T) {
 			},
 			[]string{"of 8 healthy NVIDIA-H800"}, []string{"A-4090", "B-4090", "NVIDIA-H200", "Z-100"},
 		},
-		"4 requested by a job whose template why cannot read: the message names H800, of which the queue has no quota": {
+		"4 requested by a job whose template is not readable: the message names H800, of which the queue has no quota": {
 			4, func(in *Input) {
 				in.Request.IsJob = true
 				in.Path[0].Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Free: 8}}
@@ -201,10 +201,10 @@ func TestAdviceToAUserWhoMayNotChangeIsToAskTheAdministrator(t *testing.T) {
 	}{
 		"1 card of the quota is left, of 2 for one pod and 4 for both": {"reader of all", v1alpha1.BlockedQuotaExhausted,
 			"CardQuota llm lacks 1 NVIDIA-H200 for the next pod, 3 for all that wait: ask the administrator for them."},
-		"CPU":                 {"reader of all", v1alpha1.BlockedCPUQuotaExhausted, "Request less CPU, or ask the administrator for more CPU of queue llm."},
-		"memory":              {"reader of all", v1alpha1.BlockedMemoryQuotaExhausted, "Request less memory, or ask the administrator for more memory of queue llm."},
-		"no CardQuota":        {"reader of a plain Queue", v1alpha1.BlockedNoQuota, "Queue llm has no CardQuota: ask the administrator for one."},
-		"cards on many nodes": {"reader of LocalCardQuotas", v1alpha1.BlockedFragmented, "ask the administrator to free one node"},
+		"CPU":                          {"reader of all", v1alpha1.BlockedCPUQuotaExhausted, "Request less CPU, or ask the administrator for more CPU of queue llm."},
+		"memory":                       {"reader of all", v1alpha1.BlockedMemoryQuotaExhausted, "Request less memory, or ask the administrator for more memory of queue llm."},
+		"no CardQuota":                 {"reader of a plain Queue", v1alpha1.BlockedNoQuota, "Queue llm has no CardQuota: ask the administrator for one."},
+		"free cards are on many nodes": {"reader of LocalCardQuotas", v1alpha1.BlockedFragmented, "ask the administrator to free one node"},
 	}) {
 		in := newWaitingJob(tc.reason, "")
 		readers[tc.reader](&in)
@@ -251,7 +251,7 @@ func TestTheOrderGateCountsWhatComesFirst(t *testing.T) {
 
 // TestTheOrderGateIsByTimeWithoutPriorities: an explanation has a line, called gate, about the order in the queue. A user who
 // may not read PriorityClasses cannot know the order of Volcano. Then the gate says how many workloads wait longer than
-// job train. It says no number if that is unknown too (-1). Job train has priority 20000 by its class pc-low.
+// job train: at least, because the status may not list all. It says no number if that is unknown too (-1). Job train has priority 20000 by its class pc-low.
 func TestTheOrderGateIsByTimeWithoutPriorities(t *testing.T) {
 	for waitLonger, want := range map[int]Gate{
 		-1: {"order in the queue", Unknown, "priority 20000 (pc-low)"},

@@ -305,8 +305,8 @@ func blockedReasons(t *testing.T) []v1alpha1.BlockedReason {
 
 // TestUnmanagedQueuesAnswerByTheirState: queue llm exists, but no CardQuota has it. Then the state and the stop policy of
 // the Volcano Queue decide whether new pods start in it. A gate is a line of the explanation about one thing that a pod
-// must pass. The second one is that of the queue, and its answer follows the state and the stop policy. The advice names
-// the queue, and no CardQuota.
+// must pass. The second one is that of the queue, and its answer follows the state and the stop policy. Three reasons
+// have an advice about CardQuotas; here it names the queue, and no CardQuota.
 func TestUnmanagedQueuesAnswerByTheirState(t *testing.T) {
 	reasons := []v1alpha1.BlockedReason{v1alpha1.BlockedQueueStopped, v1alpha1.BlockedCPUQuotaExhausted, v1alpha1.BlockedMemoryQuotaExhausted}
 
@@ -341,8 +341,8 @@ func TestUnmanagedQueuesAnswerByTheirState(t *testing.T) {
 // TestAReservedQuotaIsNotFree: a job requests cards of a queue with a quota and some use, and the scheduler refuses it.
 // Once a job is enqueued (Volcano lets it create pods), its cards are reserved before its pods are placed. The message of
 // the scheduler has the total with reservations, so quota - (total - requested) is free. What is used above a lowered
-// quota is lacking too: 4 requested, 12 used of 6 lacks 12 + 4 - 6 = 10. Where the numbers of the message cannot be true
-// any more, the answer is Unknown, and wantDoubt says why.
+// quota is lacking too: 4 requested, 12 used of 6 lacks 12 + 4 - 6 = 10. Where the message is about an earlier quota or
+// another queue, the answer is Unknown, and wantDoubt says why.
 //
 // Each row is tried with one pod that requests the cards, and with a gang of pods that request 1 each and as many
 // together. A gate is a line of the explanation about one thing that a pod must pass, here the quota of llm. The

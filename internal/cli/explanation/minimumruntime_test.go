@@ -38,7 +38,7 @@ func TestTheEndOfAMinimumRuntimeIsNamed(t *testing.T) {
 
 // TestAMinimumRuntimeIsNamedOnlyIfItsEndHelps: in newWaitingInference a job of inference waits for cards that job early of
 // training holds, and the explanation names the end of the minimum runtime of early. Each row changes one thing. After
-// it the scheduler would not reclaim the cards of early at that time, or why cannot know. So the end is not named.
+// it the scheduler would not reclaim the cards of early at that time, or the user may not know. So the end is not named.
 func TestAMinimumRuntimeIsNamedOnlyIfItsEndHelps(t *testing.T) {
 	early := ofJob("early")
 
@@ -49,12 +49,12 @@ func TestAMinimumRuntimeIsNamedOnlyIfItsEndHelps(t *testing.T) {
 		"the job that waits is of training too":  func(in *Input) { in.Path[0].Spec.ServiceType = "training" },
 		"early is of a type without policy":      func(in *Input) { in.Entries[0].Holders[0].ServiceType = "batch" },
 		"early has no service type":              func(in *Input) { in.Entries[0].Holders[0].ServiceType = "" },
-		"inference reclaims from batch":          func(in *Input) { in.Policy.Status.ServiceTypes[0].ReclaimFrom = []string{"batch"} },
+		"inference reclaims only from batch":     func(in *Input) { in.Policy.Status.ServiceTypes[0].ReclaimFrom = []string{"batch"} },
 		"training is not reclaimable":            func(in *Input) { in.Policy.Status.ServiceTypes[1].ReclaimPolicy = v1alpha1.ReclaimNever },
 		"training has the priority of inference": func(in *Input) { in.Policy.Status.ServiceTypes[1].Priority = 80000 },
 		"training has no minimum runtime":        func(in *Input) { in.Policy.Status.ServiceTypes[1].MinimumRuntimeSeconds = 0 },
 		"the waiting pods have preemption Never": func(in *Input) { in.Request.TakesNone = true },
-		"early is protected":                     func(in *Input) { in.Running[early] = Running{Since: at, IsProtected: true} },
+		"early may not be evicted":               func(in *Input) { in.Running[early] = Running{Since: at, IsProtected: true} },
 		"early has not started":                  func(in *Input) { in.Running[early] = Running{} },
 		"the minimum of early ended just now":    func(in *Input) { in.Running[early] = Running{Since: at.Add(-10 * time.Minute)} },
 		"the pods of early are not known":        func(in *Input) { in.Running = nil },

@@ -26,8 +26,8 @@ func textOf(in Input) string {
 }
 
 // TestTheSummarySaysInWhichWayAQuotaIsExhausted: a quota can be exhausted in several ways, and a user acts differently on each.
-// Job other holds 8 H200 of the queue, and the advice is to wait until it ends. Where a pod requests more than the whole
-// quota, the end of job other does not help, and is not advised.
+// In each row the status names job other as the holder of 8 H200, and the advice is to wait until it ends. Where a pod
+// requests more than the whole quota, the end of job other does not help, and is not advised.
 func TestTheSummarySaysInWhichWayAQuotaIsExhausted(t *testing.T) {
 	const message = "Queue <llm> has insufficient <NVIDIA-H200> quota: requested "
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -114,6 +114,7 @@ func TestAGangWithoutEnoughPodsWaitsForThem(t *testing.T) {
 // TestAdviceOnAGangFollowsItsController: a gang of 4 has 2 pods. What helps depends on its controller, with name x. If the
 // controller wants only 2, the user raises the field that says so, or lowers the minimum of the gang. A rolling update
 // may create too few new pods at once. A controller that wants enough says in its events what keeps it from it.
+// If it has reported a failure to create pods, the advice is about that failure alone.
 func TestAdviceOnAGangFollowsItsController(t *testing.T) {
 	const (
 		surge = "spec.strategy.rollingUpdate.maxSurge to 4 or more"
@@ -303,7 +304,7 @@ func TestAPodGroupThatComesAgainIsNotDeleted(t *testing.T) {
 }
 
 // TestADeletedCardQuotaGivesNothing: a CardQuota that is being deleted stays until its pods have ended, with a quota of 0.
-// An edit has no effect any more, and is not advised.
+// An edit has no effect any more, and is not advised, whichever of the two reasons the scheduler states.
 func TestADeletedCardQuotaGivesNothing(t *testing.T) {
 	for _, reason := range []v1alpha1.BlockedReason{v1alpha1.BlockedNoQuota, v1alpha1.BlockedQuotaExhausted} {
 		in := newWaitingJob(reason, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <3>, but capability is <0>")
@@ -319,7 +320,7 @@ func TestADeletedCardQuotaGivesNothing(t *testing.T) {
 // a pod without a controller again.
 func TestPodsWithoutTheirPodGroupAreToBeDeleted(t *testing.T) {
 	in := newWaitingJob(v1alpha1.BlockedPodGroupNotFound, "PodGroup <lab/gone> does not exist")
-	in.PodGroup = "other"
+	in.PodGroup = "other" // of pods of the job that are not among these two
 	in.Orphans = []string{"train-0", "train-1"}
 	in.OrphanGroups = []string{"gone"}
 	check.Contains(t, "pods of a job", textOf(in), "the PodGroup that the pod names does not exist.", "PodGroup gone: No, it does not exist",
@@ -406,7 +407,7 @@ func TestARightNameIsNotCorrected(t *testing.T) {
 	}) {
 		in := newUnknownCard("NVIDIA-H20", tc.anomaly)
 
-		check.Text(t, "explanation", textOf(in)).Has(tc.want...).Lacks("Correct the name", "id you mean", "instead of", "may not be named")
+		check.Text(t, "explanation", textOf(in)).Has(tc.want...).Lacks("Correct the name", "id you mean", "instead of", "may not be named") // "Did" or "did"
 	}
 }
 
