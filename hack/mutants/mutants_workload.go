@@ -149,8 +149,8 @@ var workloadMutants = []mutant{
 }
 
 // TerminationGracePeriod`, "a node that does not say is taken to work"},
-	{"internal/workload/pod.go", `pod.Status.Phase != corev1.PodSucceeded && `, ``, "a deleted pod that has succeeded holds nothing"},
-	{"internal/workload/pod.go", ` && pod.Status.Phase != corev1.PodFailed`, ``, "a deleted pod that has failed holds nothing"},
+	{"internal/workload/pod.go", `pod.Status.Phase == corev1.PodSucceeded || `, ``, "a deleted pod that has succeeded holds nothing"},
+	{"internal/workload/pod.go", ` || pod.Status.Phase == corev1.PodFailed`, ``, "a deleted pod that has failed holds nothing"},
 
 	// Which pods may be evicted.
 	{"internal/workload/evictable.go", `class == systemClusterCritical || `, ``, "pods critical for the cluster stay"},

@@ -211,12 +211,8 @@ func (c *counter) usageFor(queue string) *queueUsage {
 	return t
 }
 
-func isFinished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 func (c *counter) countPod(pod *corev1.Pod) {
-	if isFinished(pod) {
+	if workload.IsFinished(pod) {
 		return
 	}
 

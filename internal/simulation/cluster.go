@@ -3,6 +3,7 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -163,6 +164,20 @@ func (c *Cluster) Inventory() *card.Inventory {
 	}
 	return card.NewInventory(nodes)
 }
+
+// Tracker returns the cards of all nodes and the state of each node.
+func (c *Cluster) Tracker() *card.Tracker {
+	tracker := &card.Tracker{}
+	tracker.SetMappings(c.Mappings)
+	for _, node := range c.Nodes {
+		tracker.Update(node)
+	}
+	return tracker
+}
+
+// Simulator runs the scheduler with a configuration on a snapshot, see package simulator. It is nil where
+// the scheduler cannot be built.
+type Simulator func(ctx context.Context, c *Cluster, added []Workload, configuration string, now time.Time) (Result, error)
 
 // Result is what the scheduler would do.
 type Result struct {

@@ -31,9 +31,8 @@ func (c *Cluster) Drain(name string) error {
 	var left []*corev1.Pod
 	for _, pod := range c.Pods {
 		job := types.NamespacedName{Namespace: pod.Namespace, Name: workload.VCJobOwner(pod)}
-		isFinished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 		switch {
-		case isFinished, !isEvicted(pod) && !restarted[job] && !ended[job]:
+		case workload.IsFinished(pod), !isEvicted(pod) && !restarted[job] && !ended[job]:
 			left = append(left, pod)
 		case pod.DeletionTimestamp != nil: // it ends anyway
 		case metav1.GetControllerOf(pod) == nil || ended[job]:

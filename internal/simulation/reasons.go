@@ -9,7 +9,6 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/blocked"
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/policy"
 )
@@ -18,12 +17,7 @@ import (
 // cards and those that wait; groups are the PodGroups of those that wait. The entries are sorted by queue,
 // and those of a queue by age.
 func (c *Cluster) Blocked(pods []*corev1.Pod, groups []*v1beta1.PodGroup) []Waiting {
-	tracker := &card.Tracker{}
-	tracker.SetMappings(c.Mappings)
-	for _, node := range c.Nodes {
-		tracker.Update(node)
-	}
-
+	tracker := c.Tracker()
 	input := cardquota.CountInput{
 		Pods: pods, PodGroups: groups, Inventory: tracker.Inventory(), Nodes: tracker.Nodes(), Schedulers: c.Schedulers, ListsAllBlocked: true,
 	}

@@ -158,10 +158,15 @@ const (
 	StockSchedulerNamespace = "volcano-system"
 )
 
+// IsFinished reports whether all containers of a pod have ended for good.
+func IsFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
 // MayBeRunning reports whether containers of a pod may be running: it has a node and has not
 // finished. A terminating pod may run until it is gone.
 func MayBeRunning(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return pod.Spec.NodeName != "" && !IsFinished(pod)
 }
 
 // ConflictOnNode reports whether two pods cannot share a node, because of a host port or of

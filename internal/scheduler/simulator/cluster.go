@@ -83,9 +83,8 @@ func newSimulatedCluster(c *simulation.Cluster, workloads []simulation.Workload,
 	}
 
 	for _, pod := range c.Pods {
-		isFinished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 		// The scheduler does not see what waits for another one.
-		if !isFinished && (pod.Spec.NodeName != "" || slices.Contains(c.Schedulers, pod.Spec.SchedulerName)) {
+		if !workload.IsFinished(pod) && (pod.Spec.NodeName != "" || slices.Contains(c.Schedulers, pod.Spec.SchedulerName)) {
 			w.setPod(pod)
 		}
 	}
