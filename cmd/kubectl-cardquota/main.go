@@ -10,11 +10,12 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"cardquota.dev/operator/internal/cli"
+	"cardquota.dev/operator/internal/simulation"
 )
 
 // simulate runs the scheduler for whatif. It is nil on Windows, for which Volcano's scheduler does not
 // compile.
-var simulate cli.Simulator
+var simulate simulation.Simulator
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

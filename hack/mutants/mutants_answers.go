@@ -16,9 +16,9 @@ var nearestMutants = []mutant{
 
 // explanationMutants break what why says beside the reason.
 var explanationMutants = []mutant{
-	{"internal/cli/explanation/gates.go", `if gate.Answer == Yes && in.isRefusing(quota) {`, `if false {`, "no gate contradicts the reason"},
-	{"internal/cli/explanation/reasons.go", `case requested > found.largest:`, `case requested > found.quota:`, "the largest quota of the alternatives counts"},
-	{"internal/cli/explanation/rollout.go", `(rollout.IsKnown && rollout.MaxUnavailable > 0)`, `rollout.MaxUnavailable > 1`, "a rollout that ends old pods first does not wait for them"},
-	{"internal/cli/explanation/unknowncard.go", `a.Reason == v1alpha1.AnomalyMoreThanLabelled && a.Card == string(name)`, `a.Reason == v1alpha1.AnomalyMoreThanLabelled`, "only the cards that nodes keep from new pods are withheld"},
-	{"internal/cli/explanation/shortage.go", `case isRefusedForOthers(stated, granted):`, `case false:`, "a job may name its cards where only the scheduler reads them"},
+	{"internal/cli/why/explanation/gates.go", `if gate.Answer == Yes && g.isRefusing(quota) {`, `if false {`, "no gate contradicts the reason"},
+	{"internal/cli/why/explanation/reasons.go", `case requested > found.largest:`, `case requested > found.quota:`, "the largest quota of the alternatives counts"},
+	{"internal/cli/why/explanation/rollout.go", `(rollout.IsKnown && rollout.MaxUnavailable > 0)`, `rollout.MaxUnavailable > 1`, "a rollout that ends old pods first does not wait for them"},
+	{"internal/cli/why/explanation/unknowncard.go", `a.Reason == v1alpha1.AnomalyMoreThanLabelled && a.Card == string(name)`, `a.Reason == v1alpha1.AnomalyMoreThanLabelled`, "only the cards that nodes keep from new pods are withheld"},
+	{"internal/cli/why/explanation/shortage.go", `case isRefusedForOthers(stated, granted):`, `case false:`, "a job may name its cards where only the scheduler reads them"},
 }

@@ -2,33 +2,33 @@ package main
 
 // reservationMutants break which enqueued jobs have reserved the cards that a workload waits for.
 var reservationMutants = []mutant{
-	{"internal/cli/whyreservations.go", `pods = w.found.namespacePods`, `pods = w.found.pods`, "a tenant's jobs have all their pods"},
-	{"internal/cli/whytarget.go", `if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {`, `if pod != nil {`, "a pod that has ended is counted once"},
-	{"internal/cli/whyreservations.go", `[:max(0, min(missing, len(g.pending)))]`, `[:max(len(g.pending), min(missing, 0))]`, "only the minimum of a job is reserved"},
-	{"internal/cli/whyreservations.go", `w.input.OrphanGroups = append(w.input.OrphanGroups, name)`, `w.input.OrphanGroups = append(w.input.OrphanGroups, w.input.PodGroup)`, "the gate names the PodGroup that is gone"},
+	{"internal/cli/why/reservations.go", `pods = w.found.namespacePods`, `pods = w.found.pods`, "a tenant's jobs have all their pods"},
+	{"internal/cli/why/target.go", `if !workload.IsFinished(pod) {`, `if pod != nil {`, "a pod that has ended is counted once"},
+	{"internal/cli/why/reservations.go", `[:max(0, min(missing, len(g.pending)))]`, `[:max(len(g.pending), min(missing, 0))]`, "only the minimum of a job is reserved"},
+	{"internal/cli/why/reservations.go", `w.input.OrphanGroups = append(w.input.OrphanGroups, name)`, `w.input.OrphanGroups = append(w.input.OrphanGroups, w.input.PodGroup)`, "the gate names the PodGroup that is gone"},
 }
 
 // leaseMutants break what the Lease of the operator says about it.
 var leaseMutants = []mutant{
-	{"internal/cli/diagnosis/installation.go", `&& !c.hasLeadingOperator() && !c.HidesOperatorLease {`, `&& !c.hasLeadingOperator() {`, "a Lease that is hidden is not free"},
-	{"internal/cli/version.go", `	if !leads {`, `	if false {`, "what led once has no version"},
+	{"internal/cli/doctor/installation.go", `&& !c.hasLeadingOperator() && !c.HidesOperatorLease {`, `&& !c.hasLeadingOperator() {`, "a Lease that is hidden is not free"},
+	{"internal/cli/version/command.go", `	if !leads {`, `	if false {`, "what led once has no version"},
 }
 
 // eventMutants break which events are about a workload.
 var eventMutants = []mutant{
-	{"internal/cli/whyevents.go", `object.Name == n.reference.Name && n.isOwnGroup(object.APIVersion)`, `object.Name == n.reference.Name`, "two kinds of jobs may have one name"},
-	{"internal/cli/whyevents.go", `n.pods[object.Name] && !n.uids[object.UID]`, `n.pods[object.Name] && n.uids[object.UID]`, "a pod that was evicted is another one"},
+	{"internal/cli/why/events.go", `object.Name == n.reference.Name && n.isOwnGroup(object.APIVersion)`, `object.Name == n.reference.Name`, "two kinds of jobs may have one name"},
+	{"internal/cli/why/events.go", `n.pods[object.Name] && !n.uids[object.UID]`, `n.pods[object.Name] && n.uids[object.UID]`, "a pod that was evicted is another one"},
 }
 
 // deletedQuotaMutants break what is said about a CardQuota that is being deleted.
 var deletedQuotaMutants = []mutant{
-	{"internal/cli/quotasource.go", `object.Status.State == v1alpha1.QueueDraining`, `object.Status.State == "deleted"`, "a tenant sees that a CardQuota is being deleted"},
-	{"internal/cli/explanation/reasons.go", `if quota.DeletionTimestamp != nil {`, `if quota.DeletionTimestamp == nil {`, "only a CardQuota that is being deleted gives nothing"},
+	{"internal/cli/reader/quotas.go", `object.Status.State == v1alpha1.QueueDraining`, `object.Status.State == "deleted"`, "a tenant sees that a CardQuota is being deleted"},
+	{"internal/cli/why/explanation/reasons.go", `if quota.DeletionTimestamp != nil {`, `if quota.DeletionTimestamp == nil {`, "only a CardQuota that is being deleted gives nothing"},
 }
 
 // availableMutants break how many cards top shows as free.
 var availableMutants = []mutant{
-	{"internal/cli/quotausage/available.go", `case v1alpha1.ReasonParentNotFound, v1alpha1.ReasonParentCycle, v1alpha1.ReasonTooDeep:`, `case v1alpha1.ReasonParentNotFound:`, "no pod starts in a queue without a path to the top level"},
+	{"internal/cli/top/available.go", `case v1alpha1.ReasonParentNotFound, v1alpha1.ReasonParentCycle, v1alpha1.ReasonTooDeep:`, `case v1alpha1.ReasonParentNotFound:`, "no pod starts in a queue without a path to the top level"},
 }
 
 // operatorLeaseMutants break who leads by the Lease of the operator.

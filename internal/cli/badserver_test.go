@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"cardquota.dev/operator/internal/scheduler/simulator"
+	"cardquota.dev/operator/internal/cli/program"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -64,29 +64,28 @@ func TestEveryCommandSaysThatTheServerIsBad(t *testing.T) {
 		server := httptest.NewServer(bad.handler)
 		t.Cleanup(server.Close)
 
-		for _, command := range newProgram(streams()).newRootCommand().Commands() {
+		for _, command := range newRootCommand().Commands() {
 			if command.Name() == "options" { // does not ask the API server
 				continue
 			}
 
 			t.Run(name+"/"+command.Name(), func(t *testing.T) {
 				args := append([]string{command.Name(), "--kubeconfig", empty, "--server", server.URL}, arguments[command.Name()]...)
-				r := runProgram(t.Context(), t, func(p *program) {
-					p.simulate = simulator.Run
+				r := plugin.Run(t.Context(), t, func(p *program.Program) {
 					if name == silentServer { // the other servers answer, but late on a busy machine
-						p.requestTimeout = 200 * time.Millisecond
+						p.RequestTimeout = 200 * time.Millisecond
 					}
 				}, args...)
-				r.exits(exitError).reports("error: ", bad.want).lacks("goroutine")
+				r.Exits(program.ExitError).Reports("error: ", bad.want).Lacks("goroutine")
 
 				if command.Name() == "version" { // it knows its own version without a server
-					r.prints("kubectl cardquota")
+					r.Prints("kubectl cardquota")
 				} else {
-					r.printsNothing()
+					r.PrintsNothing()
 				}
 
-				check.That(t, len(r.errOut) < 400, "no plain sentence: %s", r.errOut)
-				check.Equal(t, "lines of the error", 1, strings.Count(r.errOut, "\n")) // a script searches by line
+				check.That(t, len(r.ErrOut) < 400, "no plain sentence: %s", r.ErrOut)
+				check.Equal(t, "lines of the error", 1, strings.Count(r.ErrOut, "\n")) // a script searches by line
 			})
 		}
 	}

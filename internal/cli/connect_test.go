@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"cardquota.dev/operator/internal/cli/program"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/kubectl"
 )
 
 const (
@@ -72,41 +74,34 @@ func TestErrorsOfTheConnectionAreExplained(t *testing.T) {
 	}{
 		"CardQuota llm is of another version, so its status is not known": {
 			served:   map[string]string{"/api": coreVersions, "/apis": ourGroup, group: ourKinds, quotas: quotasOfOtherVersion},
-			wantCode: exitOK, want: "llm not ready: NotObserved",
+			wantCode: program.ExitOK, want: "llm not ready: NotObserved",
 		},
 		"neither CardQuotas nor LocalCardQuotas may be listed": {
 			served:   map[string]string{"/api": coreVersions, "/apis": ourGroup, group: ourKinds, quotas: refusal, localQuotas: refusal},
-			wantCode: exitError, want: `user "tina" may not list cardquotas.cardquota.dev`,
+			wantCode: program.ExitError, want: `user "tina" may not list cardquotas.cardquota.dev`,
 		},
 		"only the kind ServiceTypePolicy is installed": {
 			served:   map[string]string{"/api": coreVersions, "/apis": ourGroup, group: halfOfKinds},
-			wantCode: exitError, want: "no kind CardQuota of cardquota.dev",
+			wantCode: program.ExitError, want: "no kind CardQuota of cardquota.dev",
 		},
 		"no kind of Cardquota is installed": {
 			served:   map[string]string{"/api": coreVersions, "/apis": otherGroup},
-			wantCode: exitError, want: "no kind CardQuota of cardquota.dev",
+			wantCode: program.ExitError, want: "no kind CardQuota of cardquota.dev",
 		},
 		"the credentials have expired": {
 			served:   map[string]string{"/api": "401", "/apis": "401"},
-			wantCode: exitError, want: "does not accept your credentials",
+			wantCode: program.ExitError, want: "does not accept your credentials",
 		},
-		"the server is not running":   {args: []string{"--server", closed.URL}, wantCode: exitError, want: "does not answer: connection refused"},
-		"the context does not exist":  {args: []string{"--context", "gone"}, wantCode: exitError, want: "context was not found for specified context: gone"},
-		"the kubeconfig is not valid": {args: []string{"--kubeconfig", broken}, wantCode: exitError, want: "error loading config file"},
+		"the server is not running":   {args: []string{"--server", closed.URL}, wantCode: program.ExitError, want: "does not answer: connection refused"},
+		"the context does not exist":  {args: []string{"--context", "gone"}, wantCode: program.ExitError, want: "context was not found for specified context: gone"},
+		"the kubeconfig is not valid": {args: []string{"--kubeconfig", broken}, wantCode: program.ExitError, want: "error loading config file"},
 	}) {
 		args := []string{"top", "--kubeconfig", empty}
 		if tc.served != nil {
 			args = append(args, "--server", serve(t, tc.served))
 		}
 
-		r := runProgram(t.Context(), t, func(*program) {}, append(args, tc.args...)...).exits(tc.wantCode).says(tc.want).lacks("goroutine")
-		checkColumns(t, r.errOut)
+		r := plugin.Run(t.Context(), t, func(*program.Program) {}, append(args, tc.args...)...).Exits(tc.wantCode).Says(tc.want).Lacks("goroutine")
+		kubectl.CheckColumns(t, r.ErrOut)
 	}
-}
-
-// TestAMissingFileIsNoSilentServer: an error of the operating system may be about a file or about a connection. That of a file
-// is shown as it is, and does not blame the API server.
-func TestAMissingFileIsNoSilentServer(t *testing.T) {
-	_, err := os.Stat("testdata/no-such-kubeconfig")
-	check.Text(t, "explanation", explainError(err)).Has("no-such-kubeconfig").Lacks("API server")
 }

@@ -12,14 +12,16 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/build"
-	"cardquota.dev/operator/internal/cli/bill"
-	"cardquota.dev/operator/internal/cli/diagnosis"
-	"cardquota.dev/operator/internal/cli/explanation"
-	"cardquota.dev/operator/internal/cli/inventoryview"
-	"cardquota.dev/operator/internal/cli/quotausage"
-	"cardquota.dev/operator/internal/cli/versions"
-	"cardquota.dev/operator/internal/cli/whatifview"
+	"cardquota.dev/operator/internal/cli/doctor"
+	"cardquota.dev/operator/internal/cli/inventory"
+	"cardquota.dev/operator/internal/cli/nodecards"
+	"cardquota.dev/operator/internal/cli/report"
+	"cardquota.dev/operator/internal/cli/top"
+	"cardquota.dev/operator/internal/cli/version"
+	"cardquota.dev/operator/internal/cli/whatif"
+	"cardquota.dev/operator/internal/cli/why/explanation"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/kubectl"
 )
 
 var page = filepath.Join("..", "..", "docs", "kubectl.md")
@@ -33,17 +35,17 @@ type shownCluster struct {
 // shownClusters are the clusters of all commands whose output docs/kubectl.md shows.
 func shownClusters(t *testing.T) map[string]shownCluster {
 	return map[string]shownCluster{
-		"top":                         {objects: flatQuotas()},
-		"top institute":               {objects: treeQuotas()},
-		"why train-0 -n lab":          {objects: waitingCluster()},
-		"whatif -n lab -f serve.yaml": {objects: twoNodesWithTraining()},
-		"whatif -n lab -f serve.yaml --quota chat:NVIDIA-H200=4": {objects: twoNodesWithTraining()},
-		"inventory":         {objects: fleetWithFaults()},
-		"inventory --nodes": {objects: fleetWithFaults()},
-		"doctor":            {clusterWithoutCardQuotas(), notInstalled(&v1alpha1.CardQuotaList{})},
-		"import":            {objects: clusterWithoutCardQuotas()},
-		"report --month 2026-10 --prices prices.yaml": {objects: storedSums(t)},
-		"version": {objects: []client.Object{deployment("cardquota-manager", "cardquota-manager:v0.2.0"), policyWithScheduler("v0.2.0")}},
+		"top":                         {objects: kubectl.FlatQuotas()},
+		"top institute":               {objects: kubectl.TreeQuotas()},
+		"why train-0 -n lab":          {objects: kubectl.WaitingCluster()},
+		"whatif -n lab -f serve.yaml": {objects: kubectl.TwoNodesWithTraining()},
+		"whatif -n lab -f serve.yaml --quota chat:NVIDIA-H200=4": {objects: kubectl.TwoNodesWithTraining()},
+		"inventory":         {objects: kubectl.FleetWithFaults()},
+		"inventory --nodes": {objects: kubectl.FleetWithFaults()},
+		"doctor":            {kubectl.ClusterWithoutCardQuotas(), kubectl.NotInstalled(&v1alpha1.CardQuotaList{})},
+		"import":            {objects: kubectl.ClusterWithoutCardQuotas()},
+		"report --month 2026-10 --prices prices.yaml": {objects: kubectl.StoredSums(t)},
+		"version": {objects: []client.Object{kubectl.Deployment("cardquota-manager", "cardquota-manager:v0.2.0"), kubectl.PolicyWithScheduler("v0.2.0")}},
 	}
 }
 
@@ -55,7 +57,7 @@ const consolePrompt = "```console\n$ kubectl cardquota "
 func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 	defer func(version string) { build.Version = version }(build.Version)
 	build.Version = "v0.2.0"
-	files := strings.NewReplacer("serve.yaml", filepath.Join("testdata", "serve.yaml"), "prices.yaml", filepath.Join("testdata", "prices.yaml"))
+	files := strings.NewReplacer("serve.yaml", filepath.Join("whatif", "testdata", "serve.yaml"), "prices.yaml", filepath.Join("report", "testdata", "prices.yaml"))
 	text := check.Value(os.ReadFile(page))(t)
 
 	blocks := strings.Split(string(text), consolePrompt)
@@ -70,10 +72,10 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 		check.Must(t, ok && isShown, "%s: no cluster of the test shows kubectl cardquota %s", page, command)
 		seen[command] = true
 		r := execute(t, loaded.objects, loaded.intercept, files.Replace(command))
-		want += consolePrompt + command + "\n" + r.out + "```\n" + after
+		want += consolePrompt + command + "\n" + r.Out + "```\n" + after
 	}
 
-	if *update {
+	if kubectl.Updates() {
 		check.NoError(t, os.WriteFile(page, []byte(want), 0o600))
 	}
 
@@ -88,15 +90,15 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 func TestThePageHasEveryRuleAndField(t *testing.T) {
 	text := check.Value(os.ReadFile(page))(t)
 
-	words := diagnosis.RuleNames()
+	words := doctor.RuleNames()
 	for _, document := range []any{
-		quotausage.List{}, inventoryview.List{}, inventoryview.NodeList{}, diagnosis.Report{},
-		whatifview.Result{}, versions.Document{}, explanation.Document{}, bill.Document{},
+		top.List{}, inventory.List{}, nodecards.List{}, doctor.Report{},
+		whatif.Result{}, version.Document{}, explanation.Document{}, report.Document{},
 	} {
 		words = append(words, jsonFields(reflect.TypeOf(document))...)
 	}
 
-	for _, command := range newProgram(streams()).newRootCommand().Commands() {
+	for _, command := range newRootCommand().Commands() {
 		if command.Name() != "help" {
 			check.Contains(t, page, string(text), command.Name())
 		}
@@ -136,7 +138,7 @@ func jsonFields(of reflect.Type) []string {
 func TestEveryTypedCommandExists(t *testing.T) {
 	text := check.Value(os.ReadFile(page))(t)
 
-	root := newProgram(streams()).newRootCommand()
+	root := newRootCommand()
 	lines := strings.Split(string(text), "\n")
 	for _, command := range root.Commands() {
 		lines = append(lines, strings.Split(command.Example, "\n")...)

@@ -14,8 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/cli/program"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/kubectl"
 )
 
 // topOfServer runs top against a server that has so many CardQuotas. It returns the output and the sizes of the pages in
@@ -59,9 +61,9 @@ func topOfServer(t *testing.T, all int, expires bool) (out string, pages []int) 
 
 	empty := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(empty, nil, 0o600))
-	r := runProgram(t.Context(), t, func(*program) {}, "top", "--kubeconfig", empty, "--server", server.URL, "-o", "wide").exits(exitOK).reportsNothing()
+	r := plugin.Run(t.Context(), t, func(*program.Program) {}, "top", "--kubeconfig", empty, "--server", server.URL, "-o", "wide").Exits(program.ExitOK).ReportsNothing()
 
-	return r.out, pages
+	return r.Out, pages
 }
 
 // TestLongListsComeInPages: a list of all objects at once would load the API server. 10,000 CardQuotas are read in 20 pages of
@@ -92,17 +94,17 @@ func TestAListThatExpiresIsReadAgain(t *testing.T) {
 // TestWhyOfThousandsOfPodsIsShort: job huge has 2000 pods that wait for 2 H200 each in a queue without quota for them,
 // among 2000 pods of other jobs. Why sums its pods up, 4000 cards, in less than 40 lines.
 func TestWhyOfThousandsOfPodsIsShort(t *testing.T) {
-	objects := clusterWithOneFreeCard()
+	objects := kubectl.ClusterWithOneFreeCard()
 	for i := range 2000 {
 		for _, owner := range []string{"huge", fmt.Sprint("other-", i)} {
 			pod := builder.Pod("lab", fmt.Sprintf("%s-%d", owner, i)).Queue("llm").Card("NVIDIA-H200").GPUs(2)
-			objects = append(objects, pod.Owner("batch.volcano.sh/v1alpha1", "Job", owner).Unschedulable(saysQuota).Obj())
+			objects = append(objects, pod.Owner("batch.volcano.sh/v1alpha1", "Job", owner).Unschedulable(kubectl.SaysQuota).Obj())
 		}
 	}
 
-	r := execute(t, objects, mayReadAll, "why -n lab vcjob/huge").exits(exitWaits).reportsNothing().fitsTerminal().
-		prints("Job lab/huge waits for 4000 NVIDIA-H200", "(QuotaExhausted)")
-	check.That(t, strings.Count(r.out, "\n") < 40, "a long explanation:\n%s", r.out)
+	r := execute(t, objects, kubectl.MayReadAll, "why -n lab vcjob/huge").Exits(program.ExitWaits).ReportsNothing().FitsTerminal().
+		Prints("Job lab/huge waits for 4000 NVIDIA-H200", "(QuotaExhausted)")
+	check.That(t, strings.Count(r.Out, "\n") < 40, "a long explanation:\n%s", r.Out)
 }
 
 // TestTextsOfAnyScriptFitATerminal: what a tenant writes into an annotation, here a wrong card name, returns in the message that
@@ -117,11 +119,11 @@ func TestTextsOfAnyScriptFitATerminal(t *testing.T) {
 	}) {
 		pod := builder.Pod("lab", "waits").Queue("llm").Card(text).GPUs(2).
 			Unschedulable("Pod annotation volcano.sh/card.name: model \"" + text + "\" must be a label value").Obj()
-		r := execute(t, append(clusterWithOneFreeCard(), client.Object(pod)), mayReadAll, "why -n lab waits").
-			exits(exitWaits).reportsNothing().prints("(InvalidRequest)")
+		r := execute(t, append(kubectl.ClusterWithOneFreeCard(), client.Object(pod)), kubectl.MayReadAll, "why -n lab waits").
+			Exits(program.ExitWaits).ReportsNothing().Prints("(InvalidRequest)")
 
-		check.Text(t, "output", r.out).Lacks("\x1b", "\u202e")
-		for line := range strings.Lines(r.out) {
+		check.Text(t, "output", r.Out).Lacks("\x1b", "\u202e")
+		for line := range strings.Lines(r.Out) {
 			isOneWord := len(strings.Fields(line)) == 1
 			check.That(t, isOneWord || output.Width(strings.TrimSpace(line)) <= output.Columns, "a long line: %s", line)
 		}

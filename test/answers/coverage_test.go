@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	api "cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/cli/diagnosis"
+	"cardquota.dev/operator/internal/cli/doctor"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -46,7 +46,7 @@ func TestEveryReasonHasAGolden(t *testing.T) {
 // TestEveryFindingHasAGolden: each rule of kubectl cardquota doctor has a golden file, testdata/doctor/RULE.golden,
 // whose finding ends its first line with the rule. So a new rule needs a cluster in which it finds something.
 func TestEveryFindingHasAGolden(t *testing.T) {
-	for _, rule := range diagnosis.RuleNames() {
+	for _, rule := range doctor.RuleNames() {
 		text := check.Value(os.ReadFile(filepath.Join("testdata", "doctor", rule+".golden")))(t)
 		check.Contains(t, rule, string(text), "  "+rule+"\n")
 	}
@@ -55,7 +55,7 @@ func TestEveryFindingHasAGolden(t *testing.T) {
 // TestEveryGoldenIsCompared: each golden file is of an existing state, of a rule of doctor, or of the anomaly
 // NoModelLabel. The file of a deleted state or rule would stay, and nothing would compare it.
 func TestEveryGoldenIsCompared(t *testing.T) {
-	known := append(diagnosis.RuleNames(), string(api.AnomalyNoModelLabel)) // an Anomaly with a command of its own
+	known := append(doctor.RuleNames(), string(api.AnomalyNoModelLabel)) // an Anomaly with a command of its own
 	for _, s := range states() {
 		known = append(known, s.name)
 	}

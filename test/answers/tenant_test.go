@@ -11,7 +11,7 @@ import (
 	"github.com/onsi/gomega"
 
 	api "cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/cli/explanation"
+	"cardquota.dev/operator/internal/cli/why/explanation"
 )
 
 // tenantAnswers are what a tenant finds out in three ways.

@@ -23,7 +23,7 @@ import (
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cli"
-	"cardquota.dev/operator/internal/cli/whatifview"
+	"cardquota.dev/operator/internal/cli/whatif"
 	"cardquota.dev/operator/internal/scheduler/simulator"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -51,7 +51,7 @@ type proof struct {
 // prove asks whatif, makes the change, submits the objects, and compares.
 func (t *whatIfTest) prove(p proof) {
 	before := t.holders()
-	result, lost := t.askLoss(func() whatifview.Result { return t.whatIf(p.submitted, p.flags) })
+	result, lost := t.askLoss(func() whatif.Result { return t.whatIf(p.submitted, p.flags) })
 	t.Expect(result.Settled).To(BeTrue())
 	t.Expect(t.predicted(&p, result)).To(Equal(p.want), "whatif says %+v", result)
 
@@ -72,7 +72,7 @@ func (t *whatIfTest) prove(p proof) {
 }
 
 // whatIf runs the command for a file with objects, as a user with the documented rights.
-func (t *whatIfTest) whatIf(objects []client.Object, flags []string) whatifview.Result {
+func (t *whatIfTest) whatIf(objects []client.Object, flags []string) whatif.Result {
 	var file bytes.Buffer
 	for _, object := range objects {
 		kind := check.Value(t.GroupVersionKindFor(object))(t)
@@ -88,7 +88,7 @@ func (t *whatIfTest) whatIf(objects []client.Object, flags []string) whatifview.
 	args := append([]string{"kubectl-cardquota", "whatif", "--kubeconfig", t.kubeconfig, "-n", t.namespace, "-o", "json", "-f", path}, flags...)
 	code := cli.Run(t.ctx, args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}, simulator.Run)
 	t.Expect(code).To(BeElementOf(0, 2), "%s\n%s", errOut.String(), file.String())
-	var result whatifview.Result
+	var result whatif.Result
 	t.Expect(json.Unmarshal(out.Bytes(), &result)).To(Succeed(), out.String())
 	t.Expect(result.Runs).To(Equal(code == 0))
 
@@ -154,7 +154,7 @@ func (p *proof) placeOf(workload string, cards int64, name, node string) string 
 }
 
 // predicted returns what whatif says.
-func (t *whatIfTest) predicted(p *proof, result whatifview.Result) []string {
+func (t *whatIfTest) predicted(p *proof, result whatif.Result) []string {
 	o := newOutcome()
 	for _, pod := range result.Pods {
 		name := workloadOf(p.submitted, pod.Name)

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"cardquota.dev/operator/internal/cli/whatifview"
+	"cardquota.dev/operator/internal/cli/whatif"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -23,7 +23,7 @@ type lostWork struct {
 }
 
 // askLoss calls ask, and returns the lost work of its answer.
-func (t *whatIfTest) askLoss(ask func() whatifview.Result) (whatifview.Result, lostWork) {
+func (t *whatIfTest) askLoss(ask func() whatif.Result) (whatif.Result, lostWork) {
 	l := lostWork{asked: time.Now(), predicted: map[string]int64{}, cards: map[string]int64{}, counted: map[string]float64{}}
 	result := ask()
 

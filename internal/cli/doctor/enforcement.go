@@ -1,0 +1,195 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/workload"
+)
+
+const (
+	policyObject  = "servicetypepolicy/" + v1alpha1.PolicyName
+	policyCommand = "kubectl describe stp " + v1alpha1.PolicyName
+)
+
+func findMissingPolicy(c *Cluster) []Finding {
+	if !c.HasPolicy || c.Policy != nil || c.isMissing("ServiceTypePolicy") || !c.isInstalled() {
+		return nil
+	}
+	return []Finding{{Severity: Error, Object: policyObject, Command: "kubectl apply -f config/samples/adopt.yaml",
+		Problem: "It does not exist. Without it the scheduler has no configuration, and no quota is enforced. This one only observes; docs/adopt.md has the steps after it."}}
+}
+
+func findUnsyncedConfiguration(c *Cluster) []Finding {
+	condition := c.policyCondition(v1alpha1.ConditionConfigSynced)
+	if condition == nil || condition.Status == metav1.ConditionTrue {
+		return nil
+	}
+	return []Finding{{Severity: Error, Object: policyObject, Command: policyCommand,
+		Problem: fmt.Sprintf("The scheduler's configuration does not follow the policy (%s): %s", condition.Reason, condition.Message)}}
+}
+
+// enforcementCommands help with a reason of condition Enforced. %s is the namespace.
+var enforcementCommands = map[string]string{
+	v1alpha1.ReasonSecondScheduler: "kubectl get pods -A -l app=volcano-scheduler",
+	v1alpha1.ReasonNoHeartbeat:     "kubectl -n %s logs deployment/cardquota-scheduler --tail=50",
+	v1alpha1.ReasonConfigNotLoaded: "kubectl -n %s logs deployment/cardquota-scheduler --tail=50",
+}
+
+func findMissingEnforcement(c *Cluster) []Finding {
+	condition := c.policyCondition(v1alpha1.ConditionEnforced)
+	switch {
+	case c.Policy == nil || (condition != nil && condition.Status == metav1.ConditionTrue):
+		return nil
+	case condition == nil:
+		return []Finding{{Severity: Error, Object: policyObject, Command: "kubectl -n " + c.Namespace + " logs deployment/cardquota-manager --tail=50",
+			Problem: "The operator has not seen it yet, so nothing is known about the enforcement of quotas."}}
+	}
+
+	finding := Finding{Severity: Error, Object: policyObject, Command: policyCommand,
+		Problem: fmt.Sprintf("Quotas are not proven to be enforced (%s): %s", condition.Reason, condition.Message)}
+	if condition.Reason == v1alpha1.ReasonStockScheduler {
+		return []Finding{c.addHandover(finding)}
+	}
+
+	if format, ok := enforcementCommands[condition.Reason]; ok {
+		finding.Command = format
+		if condition.Reason != v1alpha1.ReasonSecondScheduler {
+			finding.Command = fmt.Sprintf(format, c.Namespace)
+		}
+	}
+
+	return []Finding{finding}
+}
+
+// addHandover adds to a finding how our scheduler takes over from Volcano's. The command stops
+// Volcano's, so it appears only if ours can schedule.
+func (c *Cluster) addHandover(finding Finding) Finding {
+	if !c.canTakeOver() {
+		finding.Command = ""
+		finding.Problem = strings.TrimSuffix(finding.Problem, ".") + ". A ServiceTypePolicy with ConfigSynced and ready replicas of our scheduler come before its end: docs/adopt.md has the steps."
+		return finding
+	}
+
+	namespace := c.Namespace
+	deployment := "-l " + workload.StockSchedulerLabel + "=" + workload.StockSchedulerApp
+	if len(c.OtherSchedulers) > 0 {
+		namespace = c.OtherSchedulers[0].Namespace
+		if name := deploymentOf(c.OtherSchedulers[0]); name != "" {
+			deployment = name
+		}
+	}
+
+	finding.Command = "kubectl -n " + namespace + " scale deployment " + deployment + " --replicas=0"
+	return finding
+}
+
+// canTakeOver reports whether our scheduler can schedule: a replica is ready, and the operator has
+// written the configuration of the policy. A replica without a configuration is ready as well.
+func (c *Cluster) canTakeOver() bool {
+	synced := c.policyCondition(v1alpha1.ConditionConfigSynced)
+	return synced != nil && synced.Status == metav1.ConditionTrue && synced.ObservedGeneration == c.Policy.Generation &&
+		slices.ContainsFunc(c.Schedulers, func(d *appsv1.Deployment) bool { return d.Status.ReadyReplicas > 0 })
+}
+
+// deploymentOf returns the name of the Deployment of a pod, "" if its ReplicaSet does not show it.
+func deploymentOf(pod *corev1.Pod) string {
+	hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "ReplicaSet" && hash != "" {
+		if name, isNamed := strings.CutSuffix(owner.Name, "-"+hash); isNamed {
+			return name
+		}
+	}
+	return ""
+}
+
+func findUnguardedBypass(c *Cluster) []Finding {
+	condition := c.policyCondition(v1alpha1.ConditionBypassGuarded)
+	if condition == nil || condition.Status == metav1.ConditionTrue {
+		return nil
+	}
+
+	finding := Finding{Severity: Warning, Object: policyObject, Command: policyCommand,
+		Problem: fmt.Sprintf("The API server does not refuse pods that get cards without the scheduler (%s): %s", condition.Reason, condition.Message)}
+	switch isWanted := condition.Reason == v1alpha1.ReasonBypassWarned || condition.Reason == v1alpha1.ReasonBypassOff; {
+	case isWanted && c.isAdopting():
+		finding.Severity = Info
+		finding.Problem = strings.TrimSuffix(finding.Problem, ".") + ". Deny comes last: docs/adopt.md has the steps before it."
+	case isWanted:
+		finding.Command = `kubectl patch stp default --type=merge -p '{"spec":{"admission":{"schedulerBypassPolicy":"Deny"}}}'`
+	}
+
+	return []Finding{finding}
+}
+
+// isAdopting reports whether schedulerBypassPolicy Deny would come too early: queues without a quota
+// may still use cards, or pods that would be refused hold some.
+func (c *Cluster) isAdopting() bool {
+	enforced := c.policyCondition(v1alpha1.ConditionEnforced)
+	return c.spec().UnmanagedQueues == v1alpha1.UnmanagedIgnore || (enforced != nil && enforced.Reason == v1alpha1.ReasonCardBypass) || len(findBypasses(c)) > 0
+}
+
+// findStaleHeartbeat finds a heartbeat that ended although the operator does not say so, because the
+// operator itself does not run.
+func findStaleHeartbeat(c *Cluster) []Finding {
+	if !c.HasLease || c.Policy == nil || !c.isEnforced() {
+		return nil
+	}
+
+	finding := Finding{Severity: Error, Object: "lease/" + c.Namespace + "/" + enforcement.LeaseName,
+		Command: "kubectl -n " + c.Namespace + " get pods -l 'app.kubernetes.io/name in (cardquota-manager,cardquota-scheduler)'"}
+	if c.Lease == nil {
+		finding.Problem = "It does not exist: no scheduler sends a heartbeat, although the policy says Enforced. The status is old, because the operator does not run."
+		return []Finding{finding}
+	}
+
+	report, err := enforcement.ReadReport(c.Lease)
+	switch {
+	case err != nil:
+		finding.Problem = err.Error()
+	case !report.Fresh(c.Now):
+		finding.Problem = fmt.Sprintf("The last heartbeat is of %s, although the policy says Enforced. Either neither program runs, or the clock of this machine is wrong: it shows %s.",
+			report.At.UTC().Format(time.RFC3339), c.Now.UTC().Format(time.RFC3339))
+	default:
+		return nil
+	}
+
+	return []Finding{finding}
+}
+
+func findRefusedConfiguration(c *Cluster) []Finding {
+	report, _ := c.report()
+	if report.ConfigProblem == "" {
+		return nil
+	}
+	return []Finding{{Severity: Error, Object: "configmap/" + c.Namespace + "/cardquota-scheduler-configmap", Command: policyCommand,
+		Problem: "The scheduler keeps its last configuration, because it refused the newest one: " + report.ConfigProblem}}
+}
+
+// findOtherSchedulers finds Volcano's own scheduler while the policy does not report it, as before
+// the handover.
+func findOtherSchedulers(c *Cluster) []Finding {
+	if condition := c.policyCondition(v1alpha1.ConditionEnforced); (condition != nil && condition.Status != metav1.ConditionTrue) || len(c.OtherSchedulers) == 0 {
+		return nil
+	}
+
+	pod := c.OtherSchedulers[0]
+	finding := Finding{Severity: Info, Object: "pod/" + pod.Namespace + "/" + pod.Name,
+		Problem: "Volcano's own scheduler is active and does not know card quotas."}
+	if !c.isEnforced() {
+		return []Finding{c.addHandover(finding)}
+	}
+
+	finding.Severity = Warning
+	finding.Command = "kubectl -n " + pod.Namespace + " describe pod " + pod.Name
+	finding.Problem = "A pod has the label of Volcano's own scheduler while our scheduler is active. If it schedules, it places pods without looking at quotas."
+	return []Finding{finding}
+}

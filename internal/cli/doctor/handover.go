@@ -1,0 +1,186 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/quota"
+)
+
+// findQueuesWithoutQuota finds queues whose pods hold or request cards although the queue has no
+// quota.
+func findQueuesWithoutQuota(c *Cluster) []Finding {
+	exists := map[string]bool{} // CardInventory reports pods with cards in other queues
+	for _, queue := range c.Queues {
+		exists[queue.Name] = true
+	}
+
+	unmanaged := c.spec().UnmanagedQueues
+	var findings []Finding
+	for _, queue := range slices.Sorted(maps.Keys(c.Usage)) {
+		usage := c.Usage[queue]
+		used := describeCounts(usage.Used)
+		pending := describeCounts(usage.Pending)
+		if _, ok := c.plan.limits[queue]; ok || (used == "" && pending == "") || !exists[queue] {
+			continue
+		}
+
+		finding := Finding{Severity: Warning, Object: "queue/" + queue, Command: "kubectl cardquota import " + queue + " > " + queue + ".yaml"}
+		what := "Its pods hold " + used
+		if used == "" {
+			what = "Its pods request " + pending
+		}
+
+		if unmanaged == v1alpha1.UnmanagedIgnore {
+			finding.Severity = Info
+			finding.Problem = what + ", and it has no quota. The policy says unmanagedQueues: Ignore, so it may use any cards."
+		} else {
+			finding.Problem = fmt.Sprintf("%s, and it has no quota. With unmanagedQueues: %s no further pod with cards starts there.", what, unmanaged)
+		}
+		findings = append(findings, finding)
+	}
+
+	return findings
+}
+
+// findBypasses finds pods that hold cards and that our scheduler would not have placed.
+func findBypasses(c *Cluster) []Finding {
+	if condition := c.policyCondition(v1alpha1.ConditionEnforced); !c.HasUsage || (condition != nil && condition.Reason == v1alpha1.ReasonCardBypass) {
+		return nil
+	}
+
+	byReason := map[string][]string{}
+	for _, bypass := range enforcement.FindBypasses(c.Pods, c.Charges, c.Cards, c.spec().Scheduler.Names, enforcement.FirstProvenance{}) {
+		byReason[bypass.Reason] = append(byReason[bypass.Reason], bypass.Pod)
+	}
+
+	var findings []Finding
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		pods := sortedCopy(byReason[reason])
+		namespace, name, _ := strings.Cut(pods[0], "/")
+		findings = append(findings, Finding{Severity: Warning, Object: "pod/" + pods[0], Command: "kubectl -n " + namespace + " describe pod " + name,
+			Problem: fmt.Sprintf("%s: %s (%s). They hold cards without the scheduler. With schedulerBypassPolicy: Deny such pods are refused when they are created.",
+				conditions.CountThings(len(pods), "pod"), listFirst(pods), reason)})
+	}
+
+	return findings
+}
+
+// findExceededQuotas finds queues that hold more than a planned quota. CardQuotas of the cluster have
+// that in their status.
+func findExceededQuotas(c *Cluster) []Finding {
+	var findings []Finding
+	usedBelow := c.countUsedBelow()
+	for name, planned := range c.plan.accepted {
+		queue := planned.QueueName()
+		if c.plan.owners[queue] != planned {
+			continue
+		}
+
+		var cards []string
+		for name, used := range usedBelow[planned.Name] {
+			if limit := c.plan.limits[queue][name]; used > limit {
+				cards = append(cards, fmt.Sprintf("%d %s of a quota of %d", used, name, limit))
+			}
+		}
+
+		if len(c.plan.tree.Children(name)) > 0 {
+			queue += " and those below it"
+		}
+
+		if len(cards) > 0 {
+			findings = append(findings, Finding{Severity: Warning, Object: "cardquota/" + name,
+				Problem: fmt.Sprintf("The pods of queue %s hold %s. They continue to run. Until so many have ended, no new pod starts. To avoid that, raise the quota in %s.",
+					queue, listFirst(cards), c.fileOf(name))})
+		}
+	}
+
+	sortByObject(findings)
+	return findings
+}
+
+// countUsedBelow counts the cards that the pods of each CardQuota and of those below it hold, by the name
+// of the CardQuota.
+func (c *Cluster) countUsedBelow() map[string]map[card.Name]card.Count {
+	all := map[string]map[card.Name]card.Count{}
+	for queue, owner := range c.plan.owners {
+		for _, at := range append([]*v1alpha1.CardQuota{owner}, c.plan.tree.Ancestors(owner.Name)...) {
+			if all[at.Name] == nil {
+				all[at.Name] = map[card.Name]card.Count{}
+			}
+			for name, used := range c.Usage[queue].Used {
+				all[at.Name][name] = all[at.Name][name].Add(used)
+			}
+		}
+	}
+
+	return all
+}
+
+// findMissingLimits finds CardQuotas without a limit of CPU or memory whose pods need some: an unset
+// limit is 0.
+func findMissingLimits(c *Cluster) []Finding {
+	isTree := c.plan.tree != nil
+	uses := c.computeUses()
+	var findings []Finding
+	for _, queue := range slices.Sorted(maps.Keys(c.plan.owners)) {
+		owner := c.plan.owners[queue]
+		use := uses[queue]
+		if owner.Spec.ServiceType == "" || (isTree && owner.Spec.Parent != "") {
+			continue
+		}
+
+		resources := owner.Spec.Resources
+		var missing []string
+		if use.milliCPU > 0 && (resources == nil || resources.CPU == nil) {
+			missing = append(missing, fmt.Sprintf("spec.resources.cpu, and its pods request %d millicores", use.milliCPU))
+		}
+
+		if use.memory > 0 && (resources == nil || resources.Memory == nil) {
+			missing = append(missing, fmt.Sprintf("spec.resources.memory, and its pods request %d MiB", use.memory>>20))
+		}
+
+		if len(missing) > 0 {
+			findings = append(findings, Finding{Severity: Warning, Object: "cardquota/" + owner.Name, Command: "kubectl explain cardquota.spec.resources",
+				Problem: "It leaves out " + strings.Join(missing, ", and ") + ". What is left out counts as 0, so no further such pod starts."})
+		}
+	}
+
+	return findings
+}
+
+// computeUse is the CPU and memory that count against the limits of a queue.
+type computeUse struct{ milliCPU, memory int64 }
+
+// computeUses sums up the CPU and memory of all pods by queue.
+func (c *Cluster) computeUses() map[string]computeUse {
+	countsCardPods := c.spec().ComputeQuota == v1alpha1.ComputeQuotaEnforce
+	uses := map[string]computeUse{}
+	for _, charge := range c.Charges {
+		if countsCardPods || len(charge.Cards) == 0 {
+			use := uses[charge.Queue]
+			uses[charge.Queue] = computeUse{quota.AddSaturating(use.milliCPU, charge.MilliCPU), quota.AddSaturating(use.memory, charge.Memory)}
+		}
+	}
+	return uses
+}
+
+// describeCounts returns cards with their number, sorted by name.
+func describeCounts(counts map[card.Name]card.Count) string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if counts[name] > 0 {
+			texts = append(texts, fmt.Sprintf("%d %s", counts[name], name))
+		}
+	}
+	if len(texts) > maxListed {
+		texts = append(texts[:maxListed], fmt.Sprintf("%d more cards", len(texts)-maxListed))
+	}
+	return strings.Join(texts, ", ")
+}

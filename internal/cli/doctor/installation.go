@@ -1,0 +1,202 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"cardquota.dev/operator/internal/cli/releases"
+	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/workload"
+)
+
+const (
+	overlayCommand = "kubectl apply --server-side -k config/overlays/"
+	crdCommand     = "kubectl apply --server-side -k config/crd"
+)
+
+// OLMOwnerLabel is on what OLM installs. Its value is the name of a ClusterServiceVersion.
+const OLMOwnerLabel = "olm.owner"
+
+// olmCommand shows the state of an installation by OLM, "" for any other. What OLM installs, OLM mends.
+func (c *Cluster) olmCommand() string {
+	for _, deployment := range append(append([]*appsv1.Deployment{}, c.Operators...), c.Schedulers...) {
+		if owner := deployment.Labels[OLMOwnerLabel]; owner != "" {
+			return "kubectl -n " + deployment.Namespace + " describe csv " + owner
+		}
+	}
+	return ""
+}
+
+// repairCommand returns a command, or where OLM installed Cardquota, the one that shows its state.
+func (c *Cluster) repairCommand(command string) string { return cmp.Or(c.olmCommand(), command) }
+
+// addInstallation adds to a finding the command that applies the installed overlay, as far as the rest
+// of it shows which one that is.
+func (c *Cluster) addInstallation(finding Finding) Finding {
+	finding.Command = c.installCommand()
+	if finding.Command == "" {
+		finding.Problem += " Apply the overlay that you installed."
+	}
+	return finding
+}
+
+// installCommand applies the installed overlay, "" if what is there fits several, or none.
+func (c *Cluster) installCommand() string {
+	report, _ := c.report()
+
+	// The host name begins with the name of the Deployment that runs our scheduler.
+	replacesImage := len(c.Schedulers) == 0 && strings.HasPrefix(report.Identity, workload.StockSchedulerApp+"-")
+	isKnown, usesCertManager := c.certificateSource()
+	switch command := c.olmCommand(); {
+	case command != "":
+		return command
+	case replacesImage && isKnown && !usesCertManager:
+		return overlayCommand + "scheduler-image"
+	case replacesImage || (len(c.Schedulers) == 0 && !usesCertManager) || !isKnown:
+		return ""
+	case usesCertManager:
+		return overlayCommand + "cert-manager"
+	default:
+		return overlayCommand + "existing-volcano"
+	}
+}
+
+// certificateSource reports whether cert-manager creates the certificate of the webhooks, and whether
+// anything shows that.
+func (c *Cluster) certificateSource() (isKnown, usesCertManager bool) {
+	isKnown = len(c.webhookConfigurations()) > 0
+	usesCertManager = c.certificate() != ""
+	for _, deployment := range c.Operators {
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			isKnown = true
+			usesCertManager = usesCertManager || slices.Contains(container.Args, "--webhook-certificates=Files")
+		}
+	}
+	return isKnown, usesCertManager
+}
+
+func findNotInstalled(c *Cluster) []Finding {
+	if c.isInstalled() {
+		return nil
+	}
+	return []Finding{{Severity: Info, Object: "cluster", Command: overlayCommand + "existing-volcano",
+		Problem: "Cardquota is not installed. What follows would be wrong after the handover. Installing changes nothing: docs/adopt.md has the steps."}}
+}
+
+func findMissingKinds(c *Cluster) []Finding {
+	var findings []Finding
+	for _, kind := range c.MissingKinds {
+		switch kind {
+		case "Queue", "PodGroup":
+			findings = append(findings, Finding{Severity: Error, Object: "kind/" + kind,
+				Problem: fmt.Sprintf("The API server has no kind %s of Volcano. Cardquota extends Volcano and needs all of it. Install Volcano v1.14.1.", kind)})
+		default:
+			if c.isInstalled() {
+				findings = append(findings, Finding{Severity: Error, Object: "kind/" + kind, Command: c.repairCommand(crdCommand),
+					Problem: fmt.Sprintf("The API server has no kind %s: a CustomResourceDefinition of this version is missing.", kind)})
+			}
+		}
+	}
+
+	return findings
+}
+
+// findOldSchemas finds definitions that do not have a field of this version. The API server drops
+// such a field from every object without a word.
+func findOldSchemas(c *Cluster) []Finding {
+	var findings []Finding
+	for _, definition := range c.Definitions {
+		if missing := missingFields(definition); len(missing) > 0 {
+			findings = append(findings, Finding{Severity: Warning, Object: "customresourcedefinition/" + definition.Name, Command: c.repairCommand(crdCommand),
+				Problem: fmt.Sprintf("The API server drops %s of each %s, because its definition is older than kubectl cardquota.", listFirst(missing), definition.Spec.Names.Kind)})
+		}
+	}
+	return findings
+}
+
+func findMissingPrograms(c *Cluster) []Finding {
+	if !c.HasDeployments || !c.isInstalled() {
+		return nil
+	}
+
+	var findings []Finding
+	if len(c.Operators) == 0 && !c.hasLeadingOperator() && !c.HidesOperatorLease {
+		findings = append(findings, c.addInstallation(Finding{Severity: Error, Object: "deployment/" + c.Namespace + "/cardquota-manager",
+			Problem: "The operator does not run: no Deployment has the label app.kubernetes.io/name=cardquota-manager, and nothing holds the Lease " +
+				c.Namespace + "/" + enforcement.OperatorLeaseName + ". CardQuotas have no effect on Queues."}))
+	}
+
+	// Where only the image of Volcano's scheduler was replaced, its Deployment sends the heartbeat.
+	if _, isFresh := c.report(); len(c.Schedulers) == 0 && c.HasLease && !isFresh {
+		findings = append(findings, c.addInstallation(Finding{Severity: Error, Object: "deployment/" + c.Namespace + "/cardquota-scheduler",
+			Problem: "cardquota-scheduler is not installed: no Deployment has its label, and no heartbeat arrives. No quota is enforced."}))
+	}
+
+	return findings
+}
+
+func findUnreadyPrograms(c *Cluster) []Finding {
+	var findings []Finding
+	for _, deployment := range append(append([]*appsv1.Deployment{}, c.Operators...), c.Schedulers...) {
+		wanted := int32(1)
+		ready := deployment.Status.ReadyReplicas
+		if deployment.Spec.Replicas != nil {
+			wanted = *deployment.Spec.Replicas
+		}
+
+		finding := Finding{Severity: Error, Object: "deployment/" + deployment.Namespace + "/" + deployment.Name,
+			Command: fmt.Sprintf("kubectl -n %s describe deployment,pods -l %s", deployment.Namespace, "app.kubernetes.io/name="+deployment.Labels["app.kubernetes.io/name"])}
+		switch {
+		case wanted == 0:
+			finding.Problem = "It is scaled to 0 replicas, so the program does not run."
+			finding.Command = c.repairCommand(fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", deployment.Namespace, deployment.Name))
+		case ready == 0:
+			finding.Problem = fmt.Sprintf("0 of %s are ready, so the program does not run.", conditions.CountThings(int(wanted), "replica"))
+		case ready < wanted:
+			finding.Severity = Warning
+			finding.Problem = fmt.Sprintf("%d of %s are ready.", ready, conditions.CountThings(int(wanted), "replica"))
+		default:
+			continue
+		}
+		findings = append(findings, finding)
+	}
+
+	return findings
+}
+
+func findOtherVersions(c *Cluster) []Finding {
+	running := map[string]string{}
+	for _, deployment := range c.Operators {
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			if tag := releases.OfImage(container.Image); tag != "" {
+				running["cardquota-manager"] = tag
+			}
+		}
+	}
+
+	if c.Policy != nil && c.Policy.Status.Scheduler != nil {
+		running["cardquota-scheduler"] = c.Policy.Status.Scheduler.Version
+	}
+
+	var findings []Finding
+	for _, program := range []string{"cardquota-manager", "cardquota-scheduler"} {
+		if problem := releases.Compare(c.ClientVersion, program, running[program]); problem != "" {
+			findings = append(findings, Finding{Severity: Warning, Object: "program/" + program, Problem: problem, Command: "kubectl cardquota version"})
+		}
+	}
+
+	return findings
+}
+
+// maxListed is how many names a finding lists.
+const maxListed = 5
+
+// listFirst lists the first names, sorted: "a, b and 3 more".
+func listFirst(names []string) string {
+	return conditions.JoinFirst(sortedCopy(names), maxListed)
+}

@@ -1,0 +1,207 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/webhook/validation"
+)
+
+// plan is the CardQuotas after those of --filename are applied. Without files it is what exists.
+type plan struct {
+	// quotas are all CardQuotas. Those that the operator refuses are as before.
+	quotas []*v1alpha1.CardQuota
+	// accepted are the CardQuotas of the files that change something, by name.
+	accepted map[string]*v1alpha1.CardQuota
+	// refusals are why the operator refuses others, by name.
+	refusals map[string]field.ErrorList
+	// tree has the numbers in force. It is nil while queues are flat.
+	tree *cardquota.Tree
+	// owners has the CardQuota of each queue. limits has the quota of each queue that has one: of its
+	// CardQuota, else of the Queue's annotation.
+	owners map[string]*v1alpha1.CardQuota
+	limits map[string]card.Quota
+}
+
+// newPlan replaces the specs of CardQuotas with those of the files, one after the other. Each is validated against
+// those before it.
+func (c *Cluster) newPlan() *plan {
+	p := &plan{quotas: slices.Clone(c.Quotas), accepted: map[string]*v1alpha1.CardQuota{}, refusals: map[string]field.ErrorList{}}
+	index := map[string]int{}
+	for i, existing := range p.quotas {
+		index[existing.Name] = i
+	}
+
+	healthy := c.healthyCards()
+	for _, written := range c.Planned {
+		i, exists := index[written.Name]
+		var before *v1alpha1.CardQuota
+		if exists {
+			before = p.quotas[i]
+		}
+
+		after := c.applyQuota(written, before)
+		if exists && equality.Semantic.DeepEqual(before.Spec, after.Spec) {
+			continue
+		}
+		if refusal := c.validatePlanned(after, before, p.quotas, healthy); len(refusal) > 0 {
+			p.refusals[written.Name] = refusal
+			continue
+		}
+
+		p.accepted[written.Name] = after
+		if exists {
+			p.quotas[i] = after
+		} else {
+			index[written.Name] = len(p.quotas)
+			p.quotas = append(p.quotas, after)
+		}
+	}
+
+	p.resolve(c)
+	return p
+}
+
+// healthyCards counts the cards of Ready nodes.
+func (c *Cluster) healthyCards() map[card.Name]card.Count {
+	healthy := map[card.Name]card.Count{}
+	if c.Inventory != nil {
+		for _, entry := range c.Inventory.Cards {
+			healthy[card.Name(entry.Name)] = card.Count(entry.Healthy)
+		}
+	}
+	return healthy
+}
+
+// applyQuota returns a CardQuota as the API server stores it: with its defaults, and the metadata of
+// the existing one.
+func (c *Cluster) applyQuota(written, before *v1alpha1.CardQuota) *v1alpha1.CardQuota {
+	after := written.DeepCopy()
+	after.Status = v1alpha1.CardQuotaStatus{}
+	after.UID = ""
+	after.DeletionTimestamp = nil
+	after.CreationTimestamp = metav1.NewTime(c.Now)
+	if before != nil {
+		after.UID = before.UID
+		after.DeletionTimestamp = before.DeletionTimestamp
+		after.CreationTimestamp = before.CreationTimestamp
+	}
+
+	if after.Spec.StopPolicy == "" {
+		after.Spec.StopPolicy = v1alpha1.StopPolicyNone
+	}
+
+	if after.Spec.OverAllocation == "" {
+		after.Spec.OverAllocation = v1alpha1.OverAllocationWarn
+	}
+
+	if after.Spec.DeletionPolicy == "" {
+		after.Spec.DeletionPolicy = v1alpha1.DeletionPolicyDelete
+	}
+
+	return after
+}
+
+// validatePlanned returns why the operator refuses a CardQuota. It refuses nothing because of what the
+// user may not read.
+func (c *Cluster) validatePlanned(after, before *v1alpha1.CardQuota, all []*v1alpha1.CardQuota, healthy map[card.Name]card.Count) field.ErrorList {
+	if !c.HasQuotas || (!c.HasPolicy && !c.isMissing("ServiceTypePolicy")) {
+		return nil
+	}
+	if c.Inventory == nil || after.Spec.OverAllocation == v1alpha1.OverAllocationWarn { // warnings are of no use here
+		after = after.DeepCopy()
+		after.Spec.OverAllocation = v1alpha1.OverAllocationAllow
+	}
+	return validation.ValidateCardQuota(after, before, validation.CardQuotaInput{All: all, Policy: c.Policy, Queues: c.Queues, Healthy: healthy}).Truncated().Errors
+}
+
+// resolve finds the owner and the quota of each queue.
+func (p *plan) resolve(c *Cluster) {
+	if c.spec().QueueHierarchy == v1alpha1.QueueHierarchyTree {
+		p.tree = cardquota.NewTree(p.quotas, c.Queues, c.spec().UnmanagedQueues)
+	}
+
+	p.owners = cardquota.OwnersByQueue(p.quotas)
+	p.limits = map[string]card.Quota{}
+	for _, queue := range c.Queues {
+		if text, written := queue.Annotations[v1alpha1.AnnotationCardQuota]; written {
+			p.limits[queue.Name], _ = card.ParseQuota(text) // a quota that cannot be read grants nothing
+		}
+	}
+
+	for queue, owner := range p.owners {
+		p.limits[queue] = p.tree.QuotaFor(owner)
+	}
+}
+
+// isPlanned reports whether a CardQuota of the plan is from a file.
+func (p *plan) isPlanned(q *v1alpha1.CardQuota) bool { return p.accepted[q.Name] == q }
+
+// fileOf returns the file of a planned CardQuota.
+func (c *Cluster) fileOf(name string) string {
+	if file := c.Files[name]; file != "" {
+		return file
+	}
+	return "its file"
+}
+
+// quotaTotals returns what all CardQuotas grant of each card after the files are applied.
+func (c *Cluster) quotaTotals() *cardquota.QuotaTotals {
+	quotas := c.plan.quotas
+	if c.plan.tree != nil {
+		return cardquota.NewTreeTotals(quotas, cardquota.UnownedQuotas(quotas, cardquota.TopLevelQueues(c.Queues)), nil)
+	}
+	return cardquota.NewQuotaTotals(quotas, cardquota.UnownedQuotas(quotas, c.Queues), nil)
+}
+
+// findRefusedPlans finds CardQuotas of --filename that the operator would refuse.
+func findRefusedPlans(c *Cluster) []Finding {
+	var findings []Finding
+	for _, name := range slices.Sorted(maps.Keys(c.plan.refusals)) {
+		var texts []string
+		for _, err := range c.plan.refusals[name] {
+			texts = append(texts, err.Error())
+		}
+		findings = append(findings, Finding{Severity: Error, Object: "cardquota/" + name,
+			Problem: fmt.Sprintf("The operator would refuse it: %s. Correct it in %s.", conditions.JoinFirst(texts, maxListed), c.fileOf(name))})
+	}
+	return findings
+}
+
+// findMissingParents finds CardQuotas of --filename without a path to the top level, because a parent
+// does not exist. The operator accepts them, since the parent may follow. Those of the cluster are not
+// ready.
+func findMissingParents(c *Cluster) []Finding {
+	if !c.HasQuotas {
+		return nil
+	}
+
+	var findings []Finding
+	for _, name := range slices.Sorted(maps.Keys(c.plan.accepted)) {
+		fault := c.plan.tree.Fault(name)
+		if fault.Kind != quota.ParentNotFound {
+			continue
+		}
+
+		where := ""
+		if c.plan.accepted[fault.Queue] != nil {
+			where = " in " + c.fileOf(fault.Queue)
+		}
+
+		findings = append(findings, Finding{Severity: Warning, Object: "cardquota/" + name,
+			Problem: fmt.Sprintf("CardQuota %s names parent %s, which does not exist. Before it does, nothing starts in queue %s. Create it, or correct spec.parent%s.",
+				fault.Queue, fault.Parent, c.plan.accepted[name].QueueName(), where)})
+	}
+
+	return findings
+}

@@ -1,0 +1,269 @@
+package doctor
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardinventory"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/cli/reader"
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// readCluster reads everything that the rules of doctor look at.
+func readCluster(ctx context.Context, r *reader.Reader, c *Cluster) error {
+	for _, read := range []func(context.Context, *reader.Reader, *Cluster) error{
+		readPrograms, readWebhooks, readPolicy, readQuotas, readDefinitions, readUsage,
+	} {
+		if err := read(ctx, r, c); err != nil {
+			return err
+		}
+	}
+	c.Gaps = r.Gaps
+	return nil
+}
+
+// readPrograms reads both programs, and other schedulers.
+func readPrograms(ctx context.Context, r *reader.Reader, c *Cluster) error {
+	if err := readDeployments(ctx, r, c); err != nil {
+		return err
+	}
+	return readRunningSchedulers(ctx, r, c)
+}
+
+// readDeployments reads the Deployments of both programs, and the namespace from them. Without a Deployment of
+// the operator it reads the Lease of the operator.
+func readDeployments(ctx context.Context, r *reader.Reader, c *Cluster) (err error) {
+	var mayRead bool
+	c.Operators, mayRead, err = r.Deployments(ctx, "cardquota-manager", c.Namespace)
+	if err != nil {
+		return err
+	}
+
+	if len(c.Operators) > 0 {
+		c.Namespace = c.Operators[0].Namespace
+	}
+
+	c.Schedulers, c.HasDeployments, err = r.Deployments(ctx, "cardquota-scheduler", c.Namespace)
+	if err != nil {
+		return err
+	}
+
+	if len(c.Operators) == 0 && len(c.Schedulers) > 0 {
+		c.Namespace = c.Schedulers[0].Namespace
+	}
+
+	c.HasDeployments = c.HasDeployments && mayRead
+	if len(c.Operators) == 0 && c.HasDeployments { // it may run without a Deployment
+		c.OperatorLease, mayRead, err = r.OperatorLease(ctx, c.Namespace)
+		if err != nil {
+			return err
+		}
+		c.HidesOperatorLease = !mayRead
+	}
+
+	return nil
+}
+
+// readRunningSchedulers reads the heartbeat of our scheduler, and other schedulers.
+func readRunningSchedulers(ctx context.Context, r *reader.Reader, c *Cluster) error {
+	var pods []*corev1.Pod
+	_, err := reader.ListInto(ctx, r, &corev1.PodList{}, &pods, client.MatchingLabels{workload.StockSchedulerLabel: workload.StockSchedulerApp})
+	if err != nil {
+		return err
+	}
+
+	lease := &coordinationv1.Lease{}
+	exists, hasLease, err := r.LookUp(ctx, client.ObjectKey{Namespace: c.Namespace, Name: enforcement.LeaseName}, lease)
+	if err != nil {
+		return err
+	}
+
+	c.HasLease = hasLease
+	if exists {
+		c.Lease = lease
+	}
+
+	if hasLease { // without it our own pods are not known
+		c.OtherSchedulers = otherSchedulers(slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !workload.MayBeRunning(pod) }), c.Lease)
+	}
+
+	return nil
+}
+
+// otherSchedulers leaves out pods of Volcano's Deployment that run our scheduler: where only its image
+// was replaced, the pod that sends the heartbeat and its replicas are ours.
+func otherSchedulers(pods []*corev1.Pod, lease *coordinationv1.Lease) []*corev1.Pod {
+	if lease == nil {
+		return pods
+	}
+	report, err := enforcement.ReadReport(lease)
+	if err != nil {
+		return pods
+	}
+
+	var owner types.UID
+	for _, pod := range pods {
+		if found := enforcement.NewSchedulerPod(pod); found.Sent(report) {
+			owner = found.Owner
+		}
+	}
+
+	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return enforcement.NewSchedulerPod(pod).IsOurs(report, owner) })
+}
+
+// installationName is the name of both webhook configurations, and what the names of our
+// ClusterServiceVersions begin with.
+const installationName = "cardquota"
+
+func readWebhooks(ctx context.Context, r *reader.Reader, c *Cluster) error {
+	mayReadAll, err := reader.ListInto(ctx, r, &admissionregistrationv1.ValidatingWebhookConfigurationList{}, &c.Validating)
+	if err != nil {
+		return err
+	}
+	mayRead, err := reader.ListInto(ctx, r, &admissionregistrationv1.MutatingWebhookConfigurationList{}, &c.Mutating)
+	c.HasWebhooks = mayReadAll && mayRead
+	c.Validating = slices.DeleteFunc(c.Validating, isForeign)
+	c.Mutating = slices.DeleteFunc(c.Mutating, isForeign)
+	return err
+}
+
+// isForeign reports whether a webhook configuration is of another program. OLM gives ours a name of its
+// own, and a label with the name of our ClusterServiceVersion.
+func isForeign[T client.Object](configuration T) bool {
+	return configuration.GetName() != installationName && !strings.HasPrefix(configuration.GetLabels()[OLMOwnerLabel], installationName+".")
+}
+
+func readPolicy(ctx context.Context, r *reader.Reader, c *Cluster) error {
+	object := &v1alpha1.ServiceTypePolicy{}
+	exists, mayRead, err := r.LookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
+	c.HasPolicy = mayRead
+	if exists {
+		c.Policy = object
+	}
+	if reader.IsNotInstalled(err) {
+		c.MissingKinds = append(c.MissingKinds, "ServiceTypePolicy")
+		return nil
+	}
+	return err
+}
+
+func readQuotas(ctx context.Context, r *reader.Reader, c *Cluster) error {
+	for _, list := range []struct {
+		kind string
+		read func() error
+	}{
+		{"CardQuota", func() (err error) {
+			c.HasQuotas, err = reader.ListInto(ctx, r, &v1alpha1.CardQuotaList{}, &c.Quotas)
+			c.HasQuotas = c.HasQuotas || reader.IsNotInstalled(err)
+			return err
+		}},
+		{"Queue", func() error {
+			_, err := reader.ListInto(ctx, r, &v1beta1.QueueList{}, &c.Queues)
+			return err
+		}},
+		{"LocalCardQuota", func() error {
+			_, err := r.Tolerate(r.Client.List(ctx, &v1alpha1.LocalCardQuotaList{}, client.Limit(1)))
+			return err
+		}},
+		{"CardInventory", func() error {
+			inventory := &v1alpha1.CardInventory{}
+			exists, _, err := r.LookUp(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
+			if exists {
+				c.Inventory = &inventory.Status
+			}
+			return err
+		}},
+	} {
+		if err := list.read(); reader.IsNotInstalled(err) {
+			c.MissingKinds = append(c.MissingKinds, list.kind)
+		} else if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// readDefinitions reads the definitions of our kinds.
+func readDefinitions(ctx context.Context, r *reader.Reader, c *Cluster) error {
+	if len(c.MissingKinds) > 0 {
+		return nil
+	}
+
+	for _, plural := range []string{"cardquotas", "servicetypepolicies", "cardinventories", "localcardquotas"} {
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		exists, mayRead, err := r.LookUp(ctx, client.ObjectKey{Name: plural + "." + v1alpha1.GroupVersion.Group}, definition)
+		if err != nil {
+			return err
+		}
+		if !mayRead {
+			return nil // one gap says it for all
+		}
+
+		if exists {
+			c.Definitions = append(c.Definitions, definition)
+		}
+	}
+	return nil
+}
+
+// readUsage reads what runs, and counts it by the rules of the operator.
+func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) error {
+	loaded, err := reader.ReadWorkloads(ctx, r)
+	if reader.IsNotInstalled(err) {
+		c.MissingKinds = append(c.MissingKinds, "PodGroup")
+		return nil
+	}
+	if err != nil || !loaded.IsComplete {
+		return err
+	}
+
+	spec := policy.Effective(v1alpha1.ServiceTypePolicySpec{})
+	if c.Policy != nil {
+		spec = policy.Effective(c.Policy.Spec)
+	}
+
+	tracker := loaded.Tracker()
+	c.HasUsage = true
+	c.Pods = loaded.Pods
+	c.PodGroups = loaded.PodGroups
+	c.Nodes = loaded.Nodes
+	c.Cards = tracker.Inventory()
+	c.Usage, c.Charges = cardquota.CountUsageAndCharges(cardquota.CountInput{
+		Pods: c.Pods, PodGroups: c.PodGroups, Inventory: c.Cards, Schedulers: spec.Scheduler.Names,
+	})
+
+	if c.Inventory == nil { // before the operator counts it
+		status := cardinventory.NewStatus(cardinventory.Input{Nodes: tracker.TrackedNodes(), Cards: c.Cards, Count: newInventoryCount(c, tracker)})
+		c.Inventory = &status
+	}
+
+	_, err = reader.ListInto(ctx, r, &corev1.NamespaceList{}, &c.Namespaces)
+	return err
+}
+
+// newInventoryCount sums up a count by card, as the operator does while queues are flat.
+func newInventoryCount(c *Cluster, tracker *card.Tracker) *cardinventory.Count {
+	owners := map[string]*v1alpha1.CardQuota{}
+	for _, quota := range c.Quotas {
+		owners[quota.QueueName()] = quota
+	}
+	totals := cardquota.NewQuotaTotals(c.Quotas, cardquota.UnownedQuotas(c.Quotas, c.Queues), tracker.Healthy())
+	return cardinventory.NewCount(cardinventory.CountInput{
+		Pods: c.Pods, Charges: c.Charges, Usage: c.Usage, Owners: owners, Queues: c.Queues, Totals: totals,
+	})
+}

@@ -1,0 +1,255 @@
+package importing
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// Input is what the CardQuotas are made from.
+type Input struct {
+	// Queues are all Queues of the cluster, and Quotas all CardQuotas.
+	Queues []*v1beta1.Queue
+	Quotas []*v1alpha1.CardQuota
+	// Usage is what the pods of each queue hold and request. It is nil if it could not be counted.
+	Usage map[string]cardquota.Usage
+	// ServiceType is the service type of a queue that names none.
+	ServiceType string
+	// TenantLabel is the label of a Queue that names its tenant, "" for none.
+	TenantLabel string
+	// Only are the queues to import, empty for all.
+	Only []string
+	// IsTree reports whether the CardQuotas are for a tree: queueHierarchy of the ServiceTypePolicy.
+	IsTree bool
+}
+
+// Import is the CardQuota for one Queue.
+type Import struct {
+	Quota *v1alpha1.CardQuota
+	// Comments say where its numbers come from, and what to check before it is applied.
+	Comments []string
+}
+
+// LeftOut is a Queue without a CardQuota in the result, and why.
+type LeftOut struct {
+	Queue, Why string
+}
+
+// Plan is the result for all Queues.
+type Plan struct {
+	// Imports are sorted: a parent comes before its children.
+	Imports []Import
+	LeftOut []LeftOut
+	// DropsParents reports whether a Queue has a parent and its CardQuota has none, because queues are
+	// flat.
+	DropsParents bool
+	// CoversAll reports whether every Queue that uses cards has a CardQuota, in the cluster or here. It is
+	// false if that is not known.
+	CoversAll bool
+}
+
+// NewPlan returns the CardQuotas for all Queues that have none and use cards. In a tree it also has
+// those for the Queues above them. A Queue without cards is left out: a CardQuota would limit its CPU and memory.
+func NewPlan(in Input) Plan {
+	p := planner{Input: in, queues: map[string]*v1beta1.Queue{}, owners: map[string]string{}, children: map[string][]string{}, wanted: map[string]bool{},
+		quotas: map[string]*v1alpha1.CardQuota{}, comments: map[string][]string{}}
+	for _, quota := range in.Quotas {
+		p.owners[quota.QueueName()] = quota.Name
+		p.quotas[quota.QueueName()] = quota
+	}
+
+	for _, queue := range in.Queues {
+		p.queues[queue.Name] = queue
+		if parent := parentOf(queue); parent != "" {
+			p.children[parent] = append(p.children[parent], queue.Name)
+		}
+	}
+
+	var plan Plan
+	names := p.queueNames(&plan)
+	for _, name := range names {
+		if why := p.leaveOut(name); why != "" {
+			plan.LeftOut = append(plan.LeftOut, LeftOut{name, why})
+			continue
+		}
+		if p.IsTree {
+			p.addWithAncestors(name)
+		} else {
+			p.wanted[name] = true
+		}
+	}
+
+	for _, name := range p.inOrder() {
+		plan.DropsParents = plan.DropsParents || (!p.IsTree && parentOf(p.queues[name]) != "")
+		plan.Imports = append(plan.Imports, p.importOf(name))
+	}
+
+	p.commentOwnedParents(plan.Imports)
+	plan.CoversAll = p.coversAll(plan)
+	plan.LeftOut = slices.DeleteFunc(plan.LeftOut, func(l LeftOut) bool { return p.wanted[l.Queue] })
+	return plan
+}
+
+// planner holds the state of one plan.
+type planner struct {
+	Input
+	queues   map[string]*v1beta1.Queue
+	owners   map[string]string   // the CardQuota of each queue
+	children map[string][]string // the queues below each queue
+	wanted   map[string]bool     // the queues that get a CardQuota
+	// quotas are the CardQuotas of queues, also those that were made for them, with their comments.
+	quotas   map[string]*v1alpha1.CardQuota
+	comments map[string][]string
+}
+
+// queueNames returns the names of the queues to look at, sorted.
+func (p *planner) queueNames(plan *Plan) []string {
+	var names []string
+	for name := range p.queues {
+		if len(p.Only) == 0 || slices.Contains(p.Only, name) {
+			names = append(names, name)
+		}
+	}
+
+	for _, name := range p.Only {
+		if p.queues[name] == nil {
+			plan.LeftOut = append(plan.LeftOut, LeftOut{name, "no such Queue"})
+		}
+	}
+
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// leaveOut returns why a queue needs no CardQuota, "" if it needs one.
+func (p *planner) leaveOut(name string) string {
+	queue := p.queues[name]
+
+	switch {
+	case name == workload.RootQueue:
+		return "the queue of Volcano itself"
+	case p.owners[name] != "":
+		return "CardQuota " + p.owners[name] + " has the queue"
+	case queue.DeletionTimestamp != nil:
+		return "being deleted"
+	case len(name) > validation.LabelValueMaxLength:
+		return fmt.Sprintf("the name of a CardQuota has at most %d characters; write one that names the queue in spec.queueName", validation.LabelValueMaxLength)
+	case slices.Contains(p.Only, name):
+		return "" // the user wants it
+	case !p.usesCards(name) && p.isFlatParent(name):
+		return "queues are below it, and queueHierarchy of the ServiceTypePolicy is Flat"
+	case p.isWritten(name) || p.usesCards(name):
+		return ""
+	case p.Usage == nil:
+		return "no annotation " + v1alpha1.AnnotationCardQuota + ", and pods could not be counted"
+	default:
+		return "no cards are held or requested, and a CardQuota would limit CPU and memory"
+	}
+}
+
+// isWritten reports whether a Queue has a quota of cards.
+func (p *planner) isWritten(name string) bool {
+	_, isWritten := p.queues[name].Annotations[v1alpha1.AnnotationCardQuota]
+	return isWritten
+}
+
+// usesCards reports whether pods of a queue hold or request cards.
+func (p *planner) usesCards(name string) bool {
+	return hasCards(p.Usage[name].Used) || hasCards(p.Usage[name].Pending)
+}
+
+// coversAll reports whether every Queue that uses cards is known to have a CardQuota.
+func (p *planner) coversAll(plan Plan) bool {
+	return len(p.Only) == 0 && p.Usage != nil && !slices.ContainsFunc(plan.LeftOut, func(l LeftOut) bool {
+		return p.owners[l.Queue] == "" && (p.isWritten(l.Queue) || p.usesCards(l.Queue))
+	})
+}
+
+func hasCards(counts map[card.Name]card.Count) bool {
+	for _, count := range counts {
+		if count > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// addWithAncestors adds a queue and the queues above it that have no CardQuota. The queues of a
+// cycle are added once.
+func (p *planner) addWithAncestors(name string) {
+	for queue := p.queues[name]; queue != nil && !p.wanted[queue.Name] && p.owners[queue.Name] == "" && queue.Name != workload.RootQueue; {
+		p.wanted[queue.Name] = true
+		queue = p.queues[parentOf(queue)]
+	}
+}
+
+// inOrder returns the wanted queues, a parent before its children, then by name.
+func (p *planner) inOrder() []string {
+	var names []string
+	for name := range p.wanted {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.depthOf(a), p.depthOf(b)), cmp.Compare(a, b))
+	})
+	return names
+}
+
+// depthOf returns how many queues are above a queue, at most as many as there are queues.
+func (p *planner) depthOf(name string) int {
+	depth := 0
+	for queue := p.queues[name]; queue != nil && depth < len(p.queues); queue = p.queues[parentOf(queue)] {
+		depth++
+	}
+	return depth
+}
+
+// parentOf returns the queue above a queue, "" for root.
+func parentOf(queue *v1beta1.Queue) string {
+	if queue.Spec.Parent == workload.RootQueue {
+		return ""
+	}
+	return queue.Spec.Parent
+}
+
+// isParent reports whether a queue has other queues below it.
+func (p *planner) isParent(name string) bool {
+	return slices.ContainsFunc(p.children[name], func(child string) bool { return child != name })
+}
+
+// isFlatParent reports whether a queue has other queues below it, and CardQuotas have no parents.
+func (p *planner) isFlatParent(name string) bool { return !p.IsTree && p.isParent(name) }
+
+// cardQuotaName returns the CardQuota of a queue, also one that is imported now.
+func (p *planner) cardQuotaName(queue string) string {
+	if owner := p.owners[queue]; owner != "" {
+		return owner
+	}
+	return queue
+}
+
+// describeCards returns cards and their number in one line, sorted by name.
+func describeCards(counts map[card.Name]card.Count) string {
+	var texts []string
+	for name, count := range counts {
+		if count > 0 {
+			texts = append(texts, fmt.Sprintf("%d %s", count, name))
+		}
+	}
+
+	slices.SortFunc(texts, func(a, b string) int {
+		_, left, _ := strings.Cut(a, " ")
+		_, right, _ := strings.Cut(b, " ")
+		return cmp.Compare(left, right)
+	})
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,318 @@
+package importing
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// Bounds of the fields of a CardQuota, as in its schema.
+const (
+	maxCards    = 64
+	maxQuota    = 1_000_000
+	maxCPU      = 1_000_000_000
+	maxMemory   = "4Ei"
+	anyCPU      = "1000000" // more than a cluster has
+	anyMemory   = "1Ei"
+	maxPriority = 65535
+)
+
+// newImport returns the CardQuota for a Queue.
+func (p *planner) newImport(queue *v1beta1.Queue) Import {
+	imported := Import{Quota: &v1alpha1.CardQuota{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CardQuota"},
+		ObjectMeta: metav1.ObjectMeta{Name: queue.Name},
+	}}
+	if queue.Name == workload.DefaultQueue { // takes every workload that names no queue, so it must be named
+		imported.Quota.Spec.QueueName = queue.Name
+	}
+
+	below := p.quotasBelow(queue.Name)
+	p.setOwner(&imported, queue)
+	p.setCards(&imported, queue, below)
+	p.setResources(&imported, queue, below)
+	setNamespaces(&imported, queue)
+	setStopPolicy(&imported, queue)
+	if queue.Spec.Weight > 1 && queue.Spec.Weight <= maxPriority {
+		imported.Quota.Spec.Weight = &queue.Spec.Weight
+	}
+
+	describeReplacedFields(&imported, queue)
+	imported.Comments = append(imported.Comments, findShortages(imported.Quota, below)...)
+	return imported
+}
+
+func (i *Import) addComment(format string, args ...any) {
+	i.Comments = append(i.Comments, fmt.Sprintf(format, args...))
+}
+
+// setOwner sets tenant, service type and parent.
+func (p *planner) setOwner(i *Import, queue *v1beta1.Queue) {
+	spec := &i.Quota.Spec
+	spec.Tenant = queue.Labels[p.TenantLabel]
+	if p.TenantLabel == "" || spec.Tenant == "" || len(validation.IsValidLabelValue(spec.Tenant)) > 0 {
+		spec.Tenant = queue.Name
+		i.addComment("tenant: write who owns the queue; here it is the name of the queue.")
+	}
+
+	if parent := parentOf(queue); parent != "" && p.IsTree {
+		spec.Parent = p.cardQuotaName(parent)
+	}
+
+	written := queue.Annotations[v1alpha1.AnnotationServiceType]
+	switch {
+	case p.IsTree && p.isParent(queue.Name):
+		i.addComment("The queue has queues below it, so it has no service type and takes no jobs.")
+		if members := p.Usage[queue.Name].Members; members.Any() {
+			i.addComment("It has %s of its own: move new jobs to a queue below it.", members)
+		}
+	case servicetype.IsName(written):
+		spec.ServiceType = written
+	default:
+		spec.ServiceType = p.ServiceType
+		i.addComment("serviceType: the queue names none. Jobs of training give cards back to inference.")
+	}
+}
+
+// setCards sets the quotas: what the Queue says, else what its pods hold, and for a parent at least
+// what the queues below it have.
+func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
+	text, isWritten := queue.Annotations[v1alpha1.AnnotationCardQuota]
+	counts := card.Quota{}
+	err := error(nil)
+	if isWritten {
+		counts, err = card.ParseQuota(text)
+	}
+
+	var deserved, guarantee card.Quota
+	switch {
+	case isWritten && err == nil:
+		i.addComment("cards: as in %s of the Queue.", v1alpha1.AnnotationCardQuota)
+		deserved = i.readShares(queue, v1alpha1.AnnotationCardDeserved)
+		guarantee = i.readShares(queue, v1alpha1.AnnotationCardGuarantee)
+	case p.Usage == nil:
+		counts, guarantee = sumBelow(below)
+		i.addComment("cards: what the pods of the queue hold could not be counted. Write the quotas.")
+	default:
+		counts, guarantee = sumBelow(below)
+		for name, held := range p.heldBelow(queue.Name, map[string]bool{}) {
+			counts[name] = max(counts[name], held)
+		}
+
+		what := "what the pods of the queue hold now"
+		if len(below) > 0 {
+			what = "what the queues below it have, or what pods hold now if that is more"
+		}
+		i.addComment("cards: %s. Write what it may use at most.", what)
+	}
+
+	if err != nil {
+		i.addComment("%s of the Queue cannot be read: %v.", v1alpha1.AnnotationCardQuota, err)
+	}
+
+	usage := p.Usage[queue.Name]
+	if pending := describeCards(usage.Pending); pending != "" {
+		i.addComment("Pending pods request %s.", pending)
+	}
+
+	p.addCards(i, counts, deserved, guarantee)
+	for _, name := range slices.Sorted(maps.Keys(usage.Used)) {
+		if held := usage.Used[name]; held > counts[name] {
+			i.addComment("Its pods hold %d %s, more than the quota of %d. They continue to run.", held, name, counts[name])
+		}
+	}
+}
+
+// addCards adds the quotas of cards, as many as a CardQuota can have. In a tree each has a deserved.
+func (p *planner) addCards(i *Import, counts, deserved, guarantee card.Quota) {
+	names := slices.Sorted(maps.Keys(counts))
+	if len(names) > maxCards {
+		i.addComment("The queue has %d cards, of which a CardQuota holds the first %d.", len(names), maxCards)
+		names = names[:maxCards]
+	}
+
+	for _, name := range names {
+		imported := newCard(name, counts, deserved, guarantee)
+		if p.IsTree && imported.Deserved == nil {
+			imported.Deserved = ptr.To(*imported.Quota)
+			i.addComment("deserved of %s: the whole quota, so that the queue borrows nothing.", name)
+		}
+		i.Quota.Spec.Cards = append(i.Quota.Spec.Cards, imported)
+	}
+}
+
+// newCard returns the quota of a card. deserved is at most the quota, and guarantee at most
+// deserved, as the API server demands.
+func newCard(name card.Name, counts, deserved, guarantee card.Quota) v1alpha1.Card {
+	most := min(int64(counts[name]), maxQuota)
+	out := v1alpha1.Card{Name: string(name), Quota: &most}
+	limit := most
+	if count, ok := deserved[name]; ok {
+		limit = min(int64(count), most)
+		out.Deserved = &limit
+	}
+
+	if count, ok := guarantee[name]; ok {
+		reserved := min(int64(count), limit)
+		out.Guarantee = &reserved
+	}
+
+	return out
+}
+
+func (i *Import) readShares(queue *v1beta1.Queue, key string) card.Quota {
+	text, isWritten := queue.Annotations[key]
+	if !isWritten {
+		return nil
+	}
+	shares, err := card.ParseQuota(text)
+	if err != nil {
+		i.addComment("%s of the Queue cannot be read: %v.", key, err)
+	}
+	return shares
+}
+
+// heldBelow returns what the pods of a queue hold, in a tree with those of the queues below it.
+func (p *planner) heldBelow(name string, seen map[string]bool) card.Quota {
+	held := card.Quota{}
+	if seen[name] {
+		return held
+	}
+
+	seen[name] = true
+	for cardName, count := range p.Usage[name].Used {
+		if count > 0 {
+			held[cardName] = count
+		}
+	}
+
+	if !p.IsTree {
+		return held
+	}
+
+	for _, child := range p.children[name] {
+		for cardName, count := range p.heldBelow(child, seen) {
+			held[cardName] = held[cardName].Add(count)
+		}
+	}
+
+	return held
+}
+
+// setResources sets the limits of CPU and memory: those of the Queue, else of the queues above it,
+// else more than the cluster has. A limit that is left out would be 0.
+func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
+	cpu := resource.MustParse(anyCPU)
+	memory := resource.MustParse(anyMemory)
+	for _, limit := range []struct {
+		name    corev1.ResourceName
+		value   *resource.Quantity
+		maximum resource.Quantity
+		below   *resource.Quantity
+	}{
+		{corev1.ResourceCPU, &cpu, *resource.NewQuantity(maxCPU, resource.DecimalSI), resource.NewMilliQuantity(largestBelow(below, quota.CPUName), resource.DecimalSI)},
+		{corev1.ResourceMemory, &memory, resource.MustParse(maxMemory), resource.NewQuantity(largestBelow(below, quota.MemoryName), resource.BinarySI)},
+	} {
+		from, found := p.capabilityOf(queue, limit.name)
+		switch {
+		case found.IsZero():
+			i.addComment("resources.%s: the Queue has no limit; here it is more than a cluster has. Left out, it would be 0.", limit.name)
+		case from != queue.Name:
+			*limit.value = found
+			i.addComment("resources.%s: the Queue has no limit; here it is that of %s above it.", limit.name, from)
+		default:
+			*limit.value = found
+		}
+
+		if from != queue.Name && limit.value.Cmp(*limit.below) < 0 {
+			*limit.value = *limit.below
+			i.addComment("resources.%s: it is raised to that of a queue below it.", limit.name)
+		}
+		if limit.value.Cmp(limit.maximum) > 0 {
+			*limit.value = limit.maximum
+		}
+	}
+
+	i.Quota.Spec.Resources = &v1alpha1.Resources{CPU: &cpu, Memory: &memory}
+	var other []string
+	for name := range queue.Spec.Capability {
+		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+			other = append(other, string(name))
+		}
+	}
+
+	if len(other) > 0 {
+		slices.Sort(other)
+		i.addComment("spec.capability of the Queue also limits %s. Cardquota's scheduler counts card names instead.", strings.Join(other, ", "))
+	}
+}
+
+// capabilityOf returns the limit of a queue, or of the nearest queue above it that has one, and whose
+// it is. 0 is no limit, as in Volcano.
+func (p *planner) capabilityOf(queue *v1beta1.Queue, name corev1.ResourceName) (string, resource.Quantity) {
+	for range p.queues {
+		if quantity := queue.Spec.Capability[name]; quantity.Sign() > 0 {
+			return queue.Name, quantity
+		}
+		queue = p.queues[parentOf(queue)]
+		if queue == nil {
+			break
+		}
+	}
+	return "", resource.Quantity{}
+}
+
+// setNamespaces sets the namespaces that may use the queue, which a user may have written.
+func setNamespaces(i *Import, queue *v1beta1.Queue) {
+	text, isWritten := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
+	if !isWritten {
+		return
+	}
+	if _, err := workload.ParseNamespaceSelector(text); err != nil {
+		i.addComment("%s of the Queue cannot be read, so no namespace may use the queue: %v. Without namespaceSelector every namespace may.", v1alpha1.AnnotationNamespaceSelector, err)
+		return
+	}
+
+	selector := &metav1.LabelSelector{}
+	if err := yaml.Unmarshal([]byte(text), selector); err == nil {
+		i.Quota.Spec.NamespaceSelector = selector
+	}
+}
+
+func setStopPolicy(i *Import, queue *v1beta1.Queue) {
+	switch policy := v1alpha1.StopPolicy(queue.Annotations[v1alpha1.AnnotationStopPolicy]); policy {
+	case v1alpha1.StopPolicyHold, v1alpha1.StopPolicyHoldAndDrain:
+		i.Quota.Spec.StopPolicy = policy
+	}
+	if state := queue.Status.State; state != "" && state != v1beta1.QueueStateOpen {
+		i.addComment("The Queue is %s: nothing starts in it until it is opened.", state)
+	}
+}
+
+// describeReplacedFields names the fields of the Queue that change when the CardQuota is applied.
+func describeReplacedFields(i *Import, queue *v1beta1.Queue) {
+	if queue.Spec.Priority != 0 {
+		i.addComment("priority %d of the Queue becomes that of the service type.", queue.Spec.Priority)
+	}
+	if queue.Spec.Reclaimable != nil && !*queue.Spec.Reclaimable {
+		i.addComment("reclaimable: false of the Queue becomes what the service type says.")
+	}
+	if len(queue.Spec.Deserved) > 0 || len(queue.Spec.Guarantee.Resource) > 0 {
+		i.addComment("deserved and guarantee of the Queue are not imported: docs/hierarchy.md has their fields of a CardQuota.")
+	}
+}

@@ -1,0 +1,97 @@
+// Package inventory is kubectl cardquota inventory: the cards of the fleet, by name or by node.
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/nodecards"
+	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/cli/program"
+	"cardquota.dev/operator/internal/cli/reader"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// NewCommand returns the command inventory.
+func NewCommand(p *program.Program) *cobra.Command {
+	byNode := false
+	cmd := &cobra.Command{
+		Use:   "inventory",
+		Short: "Show the cards of the fleet, by name or by node",
+		Long: program.Paragraphs("Shows of each card how many nodes have, how many of them are on Ready nodes, how many pods use and how many CardQuotas grant. "+
+			"Anomalies follow, with the nodes and what to do. The column EXCESS is what CardQuotas grant beyond the healthy cards.",
+			"With --nodes it shows what is free on each node. That needs the rights to list nodes and pods."),
+		Example: "  kubectl cardquota inventory\n  kubectl cardquota inventory --nodes -o wide\n  kubectl cardquota inventory -o custom-columns=CARD:.name,USED:.allocated",
+		Args:    program.RefuseArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := p.NewReader()
+			if err != nil {
+				return err
+			}
+			if byNode {
+				return showNodes(cmd.Context(), p, r)
+			}
+			return showInventory(cmd.Context(), p, r)
+		},
+	}
+
+	p.AddListFlags(cmd)
+	cmd.Flags().BoolVar(&byNode, "nodes", false, "Show the cards of each node.")
+	return cmd
+}
+
+func showInventory(ctx context.Context, p *program.Program, r *reader.Reader) error {
+	inventory := &v1alpha1.CardInventory{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory); client.IgnoreNotFound(err) != nil {
+		return err
+	} else if err != nil {
+		return errors.New("there is no CardInventory cluster: the operator, which creates it, does not run. kubectl cardquota doctor says more, and --nodes works without it")
+	}
+
+	list := NewList(inventory.Status)
+	return p.Print(list, func(w io.Writer, style output.Style) error {
+		if len(list.Cards) == 0 && len(list.Anomalies) == 0 {
+			_, err := fmt.Fprintln(w, "No node offers cards, and no CardQuota grants some.")
+			return err
+		}
+		return list.Write(w, style)
+	})
+}
+
+// showNodes shows the cards of each node. Without the right to list pods it shows no usage.
+func showNodes(ctx context.Context, p *program.Program, r *reader.Reader) error {
+	var loaded reader.Workloads
+	if err := reader.List(ctx, r.Client, &corev1.NodeList{}, func(node *corev1.Node) { loaded.Nodes = append(loaded.Nodes, node) }); err != nil {
+		return err
+	}
+	if _, err := loaded.ReadPolicy(ctx, r); err != nil {
+		return err
+	}
+
+	tracker := loaded.Tracker()
+	var pods []*corev1.Pod
+	hasPods, err := reader.ListInto(ctx, r, &corev1.PodList{}, &pods)
+	if err != nil {
+		return err
+	}
+
+	resolver := workload.Resolver{Inventory: tracker.Inventory()}
+	list := nodecards.NewList(tracker.Nodes(), pods, &resolver, hasPods)
+	return p.Print(list, func(w io.Writer, style output.Style) error {
+		if len(list.Items) == 0 {
+			if _, err := fmt.Fprintln(w, "No node offers cards."); err != nil {
+				return err
+			}
+		} else if err := nodeTable(list).Write(w, style); err != nil {
+			return err
+		}
+		return output.WriteNotes(w, r.Gaps)
+	})
+}

@@ -1,0 +1,55 @@
+package inventory
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"cardquota.dev/operator/internal/cli/program"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/kubectl"
+)
+
+// execute runs the command against a cluster with some objects.
+var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}}.Execute
+
+// TestInventoryShowsCardsOrNodes: the golden files have the cards of the CardInventory, or with --nodes those of each node. A user
+// who may not list pods sees the nodes without used and free cards. Tables without -o fit a terminal.
+func TestInventoryShowsCardsOrNodes(t *testing.T) {
+	noPods := kubectl.Forbid(schema.GroupResource{Resource: "pods"}, &corev1.PodList{})
+	withNPUs := append(kubectl.FleetWithFaults(),
+		builder.Node("npu-0").NPUs("Ascend-910B", 8).Resource("nvidia.com/mig-1g.18gb", "7").Obj(), // slices without a label
+		builder.Node("npu-1").NPUs("Ascend-910B", 8).Obj())
+
+	for name, tc := range map[string]struct {
+		objects   []client.Object
+		intercept interceptor.Funcs
+		command   string
+	}{
+		"cards":         {kubectl.FleetWithFaults(), kubectl.MayReadAll, "inventory"},
+		"wide":          {kubectl.FleetWithFaults(), kubectl.MayReadAll, "inventory -o wide"},
+		"yaml":          {kubectl.FleetWithFaults(), kubectl.MayReadAll, "inventory -o yaml"},
+		"nodes":         {kubectl.FleetWithFaults(), kubectl.MayReadAll, "inventory --nodes"},
+		"nodes-anomaly": {withNPUs, kubectl.MayReadAll, "inventory --nodes"},
+		"nodes-json":    {kubectl.FleetWithFaults(), kubectl.MayReadAll, "inventory --nodes -o json"},
+		"tenant":        {kubectl.FleetWithFaults(), noPods, "inventory --nodes"},
+		"no-nodes":      {nil, kubectl.MayReadAll, "inventory --nodes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, tc.objects, tc.intercept, tc.command).Exits(program.ExitOK).ReportsNothing().MatchesGolden("inventory-" + name)
+			if !strings.Contains(tc.command, "-o") {
+				r.FitsTerminal()
+			}
+		})
+	}
+}
+
+// TestInventoryWithoutTheOperatorAdvisesTheNodes: the operator writes the CardInventory. Without it inventory has nothing to
+// show, but inventory --nodes, which reads the nodes, has.
+func TestInventoryWithoutTheOperatorAdvisesTheNodes(t *testing.T) {
+	execute(t, nil, kubectl.MayReadAll, "inventory").Exits(program.ExitError).PrintsNothing().Reports("no CardInventory cluster", "--nodes")
+}

@@ -1,0 +1,118 @@
+package inventory
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/output"
+)
+
+// List is the document of kubectl cardquota inventory.
+type List struct {
+	output.TypeMeta `json:",inline"`
+	// Cards are those of the CardInventory, with its fields.
+	Cards []v1alpha1.InventoryCard `json:"cards"`
+	// Anomalies are those of the CardInventory, and AnomaliesTotal counts also those that it does not
+	// list.
+	Anomalies      []v1alpha1.InventoryAnomaly `json:"anomalies"`
+	AnomaliesTotal int32                       `json:"anomaliesTotal"`
+}
+
+// NewList returns the inventory.
+func NewList(status v1alpha1.CardInventoryStatus) List {
+	return List{
+		TypeMeta: output.NewTypeMeta("InventoryCardList"), AnomaliesTotal: status.AnomaliesTotal,
+		Cards: append([]v1alpha1.InventoryCard{}, status.Cards...), Anomalies: append([]v1alpha1.InventoryAnomaly{}, status.Anomalies...),
+	}
+}
+
+// Columns of a bar.
+const barColumns = 10
+
+// column is one column of the table, and what it shows of a card.
+type column struct {
+	output.Column
+	isShown bool
+	cell    func(v1alpha1.InventoryCard) output.Cell
+}
+
+// columns are the columns of the table. Some are shown only where they say something.
+func (l List) columns(style output.Style) []column {
+	hasCordoned := slices.ContainsFunc(l.Cards, func(c v1alpha1.InventoryCard) bool { return c.Cordoned > 0 })
+	hasExcess := slices.ContainsFunc(l.Cards, func(c v1alpha1.InventoryCard) bool { return c.OverAllocatedBy > 0 })
+	isShared := slices.ContainsFunc(l.Cards, func(c v1alpha1.InventoryCard) bool { return len(c.Sharing) > 0 })
+
+	number := func(header string) output.Column { return output.Column{Header: header, Right: true} }
+	return []column{
+		{output.Column{Header: "CARD", Shrinks: true}, true, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(c.Name) }},
+		{number("TOTAL"), true, func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Total) }},
+		{number("HEALTHY"), true, func(c v1alpha1.InventoryCard) output.Cell { return highlightDifference(c.Healthy, c.Total) }},
+		{number("CORDONED"), hasCordoned || style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return highlightDifference(c.Cordoned, 0) }},
+		{number("USED"), true, func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Allocated) }},
+		{number("QUOTA"), true, func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Quota) }},
+		{number("EXCESS"), hasExcess || style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return highlightDifference(c.OverAllocatedBy, 0) }},
+		// Beside all other columns it would cut card names.
+		{output.Column{Header: "USAGE"}, style.Wide || !hasCordoned || !hasExcess, func(c v1alpha1.InventoryCard) output.Cell {
+			return output.Bar(output.Share{Used: c.Allocated, Quota: c.Total}, barColumns)
+		}},
+		{output.Column{Header: "SHARING"}, isShared, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(strings.Join(c.Sharing, ",")) }},
+		{number("DESERVED"), style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Deserved) }},
+		{output.Column{Header: "USED/QUOTA BY TYPE"}, style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(describeTypes(c.ServiceTypes)) }},
+		{output.Column{Header: "RESOURCES"}, style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(strings.Join(c.Resources, ",")) }},
+	}
+}
+
+// Write writes the cards as a table, and the anomalies below it.
+func (l List) Write(w io.Writer, style output.Style) error {
+	columns := slices.DeleteFunc(l.columns(style), func(c column) bool { return !c.isShown })
+	var grid output.Grid
+	for _, c := range columns {
+		grid.Columns = append(grid.Columns, c.Column)
+	}
+
+	for _, card := range l.Cards {
+		row := make([]output.Cell, len(columns))
+		for i, c := range columns {
+			row[i] = c.cell(card)
+		}
+		grid.AddRow(row...)
+	}
+
+	if err := grid.Write(w, style); err != nil {
+		return err
+	}
+
+	return output.WriteNotes(w, l.notes())
+}
+
+// highlightDifference returns a number, in color if it differs from what it should be.
+func highlightDifference(n, expected int64) output.Cell {
+	cell := output.Number(n)
+	if n != expected {
+		cell[0].Color = output.Yellow
+	}
+	return cell
+}
+
+func describeTypes(types []v1alpha1.InventoryServiceType) string {
+	texts := make([]string, len(types))
+	for i, t := range types {
+		texts[i] = fmt.Sprintf("%s %d/%d", t.Name, t.Used, t.Quota)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// notes describe the anomalies.
+func (l List) notes() []string {
+	var notes []string
+	for _, anomaly := range l.Anomalies {
+		notes = append(notes, fmt.Sprintf("%s: %s", anomaly.Reason, anomaly.Message))
+	}
+	if listed := len(l.Anomalies); listed > 0 && listed < int(l.AnomaliesTotal) {
+		notes = append(notes, fmt.Sprintf("%d of %d anomalies are listed.", listed, l.AnomaliesTotal))
+	}
+	return notes
+}

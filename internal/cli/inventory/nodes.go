@@ -1,0 +1,92 @@
+package inventory
+
+import (
+	"io"
+	"slices"
+	"strings"
+
+	"cardquota.dev/operator/internal/cli/nodecards"
+	"cardquota.dev/operator/internal/cli/output"
+)
+
+// nodeTable is what the command shows a person of the cards by node.
+type nodeTable nodecards.List
+
+// Write writes the nodes as a table.
+func (l nodeTable) Write(w io.Writer, style output.Style) error {
+	grid := output.Grid{Columns: []output.Column{{Header: "NODE", Shrinks: true}, {Header: "CARD", Shrinks: true}, {Header: "TOTAL", Right: true},
+		{Header: "USED", Right: true}, {Header: "FREE", Right: true}, {Header: "USAGE"}, {Header: "STATE"}}}
+
+	isShared := slices.ContainsFunc(l.Items, func(item nodecards.Node) bool { return item.Sharing != "" })
+	if isShared {
+		grid.Columns = append(grid.Columns, output.Column{Header: "SHARING"})
+	}
+
+	if style.Wide {
+		grid.Columns = append(grid.Columns, output.Column{Header: "RESOURCE"})
+	}
+
+	for i, item := range l.Items {
+		name := item.Name
+		if i > 0 && l.Items[i-1].Name == name {
+			name = ""
+		}
+
+		anomalies := output.Colored(strings.Join(item.Anomalies, "; "), output.Red)
+		if item.Card == "" {
+			grid.AddRow(output.Text(name), anomalies)
+			continue
+		}
+
+		row := nodeRow(item, name)
+		if isShared {
+			row = append(row, output.Text(item.Sharing))
+		}
+		if style.Wide {
+			row = append(row, output.Text(item.Resource))
+		}
+		grid.AddRow(row...)
+
+		isLast := i == len(l.Items)-1 || l.Items[i+1].Name != item.Name
+		if isLast && len(item.Anomalies) > 0 {
+			grid.AddRow(output.Text(""), anomalies)
+		}
+	}
+
+	return grid.Write(w, style)
+}
+
+// nodeRow returns the cells of the columns that every table of nodes has. name is that of the node, or "" below
+// another row of the node.
+func nodeRow(n nodecards.Node, name string) []output.Cell {
+	state := nodeState(n)
+	row := []output.Cell{output.Text(name), output.Text(n.Card), output.Number(n.Total), optionalNumber(n.Used), optionalNumber(n.Free), output.Text("?"), output.Text(state)}
+	if n.Used != nil {
+		row[5] = output.Bar(output.Share{Used: *n.Used, Quota: n.Total}, barColumns)
+	}
+	if state != "Ready" {
+		row[6] = output.Colored(state, output.Yellow)
+	}
+	return row
+}
+
+func optionalNumber(n *int64) output.Cell {
+	if n == nil {
+		return output.Text("?")
+	}
+	return output.Number(*n)
+}
+
+// nodeState returns one word for a node. The state that keeps all pods away comes first.
+func nodeState(n nodecards.Node) string {
+	switch {
+	case !n.Ready:
+		return "NotReady"
+	case n.Cordoned:
+		return "Cordoned"
+	case len(n.Anomalies) > 0:
+		return "Anomaly"
+	default:
+		return "Ready"
+	}
+}

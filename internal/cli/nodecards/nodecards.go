@@ -1,0 +1,115 @@
+// Package nodecards has the cards of each node, and what of them is free. It is pure.
+package nodecards
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// List is the document of kubectl cardquota inventory --nodes.
+type List struct {
+	output.TypeMeta `json:",inline"`
+	// Items are the nodes with cards or an anomaly, sorted by name, with an item for each card.
+	Items []Node `json:"items"`
+}
+
+// Node is one card of a node. A node without a card that can be counted has one item without a card.
+type Node struct {
+	// Name is the name of the node.
+	Name string `json:"name"`
+	// Card and Resource are the card name, and the resource that pods request.
+	Card     string `json:"card,omitempty"`
+	Resource string `json:"resource,omitempty"`
+	// Sharing is how the cards are shared, such as time-slicing or mps. Unset for cards that are not.
+	Sharing string `json:"sharing,omitempty"`
+	// Total is the number of allocatable cards.
+	Total int64 `json:"total"`
+	// Used is what pods hold, also terminating ones, and Free what is left. Both are unset if the pods
+	// may not be read.
+	Used *int64 `json:"used,omitempty"`
+	Free *int64 `json:"free,omitempty"`
+	// Ready and Cordoned are the state of the node.
+	Ready    bool `json:"ready"`
+	Cordoned bool `json:"cordoned,omitempty"`
+	// Anomalies say what is wrong with its labels.
+	Anomalies []string `json:"anomalies,omitempty"`
+}
+
+// NewList returns the cards by node. resolver knows what each pod holds. hasPods is false if the pods may
+// not be read.
+func NewList(nodes []card.NodeState, pods []*corev1.Pod, resolver *workload.Resolver, hasPods bool) List {
+	used := heldByNode(pods, resolver)
+	list := List{TypeMeta: output.NewTypeMeta("InventoryNodeList"), Items: []Node{}}
+	for _, node := range nodes {
+		base := Node{Name: node.Name, Ready: node.IsReady, Cordoned: node.IsCordoned}
+		for _, anomaly := range node.Anomalies {
+			base.Anomalies = append(base.Anomalies, string(anomaly.Reason)+": "+anomaly.Message)
+		}
+
+		for _, offered := range node.Cards {
+			item := base
+			item.Card = string(offered.Name)
+			item.Resource = string(offered.Resource)
+			item.Total = int64(offered.Count)
+			item.Sharing = node.Sharing[offered.Resource]
+
+			if hasPods {
+				held := used[types.NamespacedName{Namespace: node.Name, Name: string(offered.Name)}]
+				taken := int64(held)
+				free := int64(offered.Count.Sub(held))
+				item.Used = &taken
+				item.Free = &free
+			}
+			list.Items = append(list.Items, item)
+		}
+
+		if len(node.Cards) == 0 && len(base.Anomalies) > 0 {
+			list.Items = append(list.Items, base)
+		}
+	}
+
+	return list
+}
+
+// IdleCards returns by name how many cards are free on Ready nodes that are not cordoned.
+func (l List) IdleCards() map[string]int64 {
+	idle := map[string]int64{}
+	for _, item := range l.Items {
+		if item.Ready && !item.Cordoned && item.Free != nil {
+			idle[item.Card] += *item.Free
+		}
+	}
+	return idle
+}
+
+// Objects returns the nodes of the list, each once.
+func (l List) Objects() []metav1.PartialObjectMetadata {
+	var objects []metav1.PartialObjectMetadata
+	for i, item := range l.Items {
+		if i > 0 && l.Items[i-1].Name == item.Name {
+			continue
+		}
+		objects = append(objects, metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: item.Name}})
+	}
+	return objects
+}
+
+// heldByNode returns what pods hold, by node and card name.
+func heldByNode(pods []*corev1.Pod, resolver *workload.Resolver) map[types.NamespacedName]card.Count {
+	held := map[types.NamespacedName]card.Count{}
+	for _, pod := range pods {
+		if !workload.MayBeRunning(pod) {
+			continue
+		}
+		for _, amount := range resolver.Usage(pod, nil, nil).Cards {
+			key := types.NamespacedName{Namespace: pod.Spec.NodeName, Name: string(amount.Name)}
+			held[key] = held[key].Add(amount.Count)
+		}
+	}
+	return held
+}

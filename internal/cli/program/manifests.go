@@ -1,0 +1,172 @@
+package program
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/reader"
+)
+
+// ManifestFiles are the flags that name files with objects, as in kubectl.
+type ManifestFiles struct {
+	// Names are files, folders, URLs, or - for the standard input.
+	Names     []string
+	recursive bool
+	// context returns the context of the command, and timeout bounds the read of a URL.
+	context func() context.Context
+	timeout time.Duration
+}
+
+// AddFlags adds the flags to a command.
+func (f *ManifestFiles) AddFlags(cmd *cobra.Command, usage string) {
+	f.context = cmd.Context
+	cmd.Flags().StringSliceVarP(&f.Names, "filename", "f", nil, usage)
+	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "Read also the folders inside a folder of --filename.")
+}
+
+// manifest is an object and the file that it is from.
+type manifest struct {
+	*unstructured.Unstructured
+	file string
+}
+
+// ReadObjects returns all objects in the files.
+func (f *ManifestFiles) ReadObjects(stdin io.Reader) ([]*unstructured.Unstructured, error) {
+	manifests, err := f.readManifests(stdin)
+	var objects []*unstructured.Unstructured
+	for _, m := range manifests {
+		objects = append(objects, m.Unstructured)
+	}
+	return objects, err
+}
+
+// readManifests returns all objects in the files with their file.
+func (f *ManifestFiles) readManifests(stdin io.Reader) ([]manifest, error) {
+	if len(f.Names) == 0 {
+		return nil, nil
+	}
+
+	b := resource.NewLocalBuilder().Unstructured().ContinueOnError().Flatten()
+	for _, name := range f.Names {
+		switch {
+		case name == "-":
+			b = b.Stream(stdin, "standard input")
+		case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
+			text, err := f.readURL(name)
+			if err != nil {
+				return nil, err
+			}
+			b = b.Stream(bytes.NewReader(text), name)
+		default:
+			b = b.FilenameParam(false, &resource.FilenameOptions{Filenames: []string{name}, Recursive: f.recursive})
+		}
+	}
+
+	infos, err := b.Do().Infos()
+	if err != nil {
+		return nil, fmt.Errorf("read --filename: %w", err)
+	}
+
+	var manifests []manifest
+	for _, info := range infos {
+		if object, ok := info.Object.(*unstructured.Unstructured); ok {
+			manifests = append(manifests, manifest{object, info.Source})
+		}
+	}
+
+	return manifests, nil
+}
+
+// maxManifest bounds what is read of a URL.
+const maxManifest = 64 << 20
+
+// readURL returns what a URL has. The errors name it, because those of requests would be taken for errors
+// of the API server.
+func (f *ManifestFiles) readURL(address string) ([]byte, error) {
+	ctx := context.Background()
+	if f.context != nil {
+		ctx = f.context()
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(f.timeout, requestTimeout))
+	defer cancel()
+
+	text, err := readURL(ctx, address)
+	switch {
+	case err == nil:
+		return text, nil
+	case errors.Is(err, context.Canceled): // Ctrl-C
+		return nil, err
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("read --filename: %s does not answer in time", address)
+	default:
+		return nil, fmt.Errorf("read --filename: %s: %s", address, reader.RootCause(err))
+	}
+}
+
+// readURL returns the body of a URL.
+func readURL(ctx context.Context, address string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the server answers %s", response.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxManifest+1))
+	if err == nil && len(text) > maxManifest {
+		err = fmt.Errorf("it has more than %d MiB", maxManifest>>20)
+	}
+
+	return text, err
+}
+
+// ReadCardQuotas returns the CardQuotas in the files, and the file of each by name. Objects of other
+// kinds are left out.
+func (f *ManifestFiles) ReadCardQuotas(stdin io.Reader) ([]*v1alpha1.CardQuota, map[string]string, error) {
+	manifests, err := f.readManifests(stdin)
+	if err != nil || len(f.Names) == 0 {
+		return nil, nil, err
+	}
+
+	var quotas []*v1alpha1.CardQuota
+	files := map[string]string{}
+	for _, m := range manifests {
+		if m.GroupVersionKind() != v1alpha1.GroupVersion.WithKind("CardQuota") {
+			continue
+		}
+		quota := &v1alpha1.CardQuota{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(m.Object, quota, true); err != nil {
+			return nil, nil, fmt.Errorf("read CardQuota %s of %s: %w", m.GetName(), m.file, err)
+		}
+
+		quotas = append(quotas, quota)
+		files[quota.Name] = m.file
+	}
+
+	if len(quotas) == 0 {
+		return nil, nil, errors.New("read --filename: the files have no CardQuota")
+	}
+
+	return quotas, files, nil
+}

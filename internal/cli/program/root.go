@@ -1,0 +1,64 @@
+package program
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"cardquota.dev/operator/internal/cli/output"
+)
+
+// shownConnectionFlags are those of kubectl's flags that help texts show. The command options lists all.
+var shownConnectionFlags = map[string]bool{"kubeconfig": true, "context": true, "namespace": true}
+
+// NewRootCommand returns the command kubectl cardquota with some commands below it.
+func (p *Program) NewRootCommand(commands ...Command) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kubectl-cardquota",
+		Short: "See the quotas of cards, who uses them, and what is wrong",
+		Long: Paragraphs("kubectl cardquota shows the quotas of cards, who uses them, and what is wrong.",
+			"It reads with your own rights, and writes nothing to the cluster. All flags of kubectl that choose a cluster "+
+				"and a user work here too, such as --context and --as: kubectl cardquota options lists them."),
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl cardquota"},
+		SilenceErrors: true, SilenceUsage: true,
+		Args: refuseUnknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if _, err := p.newPrinter(); err != nil {
+			return fmt.Errorf("--output: %w", err)
+		}
+		p.hasBegun = true
+		return nil
+	}
+
+	root.SetFlagErrorFunc(explainFlagError)
+	root.SetOut(p.Streams.Out)
+	root.SetErr(p.Streams.ErrOut)
+	root.SetIn(p.Streams.In)
+	p.flags.AddFlags(root.PersistentFlags())
+
+	for _, flag := range flagsOf(root.PersistentFlags()) {
+		flag.Hidden = !shownConnectionFlags[flag.Name]
+	}
+
+	CompleteFlag(root, "namespace", p.completeNamespaces)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", output.Columns)) + optionsHint)
+	for _, newCommand := range commands {
+		root.AddCommand(newCommand(p))
+	}
+
+	root.AddCommand(newOptionsCommand())
+	return root
+}
+
+// Paragraphs wraps paragraphs of a help text.
+func Paragraphs(texts ...string) string {
+	wrapped := make([]string, len(texts))
+	for i, text := range texts {
+		wrapped[i] = strings.Join(output.Wrap(text, output.Columns), "\n")
+	}
+	return strings.Join(wrapped, "\n\n")
+}

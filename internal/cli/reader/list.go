@@ -1,0 +1,77 @@
+package reader
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/strip"
+)
+
+// List calls take for each object of a kind. The objects come in pages and without what no command
+// reads, so that a list of any length takes neither the API server nor this program much memory. The
+// API server keeps the state of the first page for some minutes. If that is too short for all pages,
+// the pager lists everything again without pages. kind is an empty list of the kind, and stays empty.
+func List[T runtime.Object](ctx context.Context, c client.Client, kind client.ObjectList, take func(T), options ...client.ListOption) error {
+	pages := pager.New(func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+		list := newList(kind)
+		paged := client.ListOptions{Limit: page.Limit, Continue: page.Continue}
+		if err := c.List(ctx, list, append(options, &paged)...); err != nil {
+			return nil, err
+		}
+		return list, meta.EachListItem(list, dropUnread)
+	})
+
+	list, _, err := pages.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		if object, ok := item.(T); ok {
+			take(object)
+		}
+		return nil
+	})
+}
+
+// newList returns another empty list of a kind.
+func newList(kind client.ObjectList) client.ObjectList {
+	return kind.DeepCopyObject().(client.ObjectList)
+}
+
+// ListInto appends all objects of a kind, and reports whether it may read them. kind is an empty list of it.
+func ListInto[T client.Object](ctx context.Context, r *Reader, kind client.ObjectList, into *[]T, options ...client.ListOption) (bool, error) {
+	var found []T
+	err := List(ctx, r.Client, kind, func(object T) { found = append(found, object) }, options...)
+	if ok, err := r.Tolerate(err); !ok {
+		return false, err
+	}
+	*into = append(*into, found...)
+	return true, nil
+}
+
+// dropUnread drops what is not read of an object, and bounds what is kept of objects that tenants write.
+func dropUnread(object runtime.Object) error {
+	switch kept := object.(type) {
+	case *corev1.Pod:
+		strip.ListedPod(kept)
+	case *v1beta1.PodGroup:
+		strip.ListedPodGroup(kept)
+	default:
+		accessor, err := meta.Accessor(object)
+		if err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		accessor.SetManagedFields(nil)
+	}
+
+	return nil
+}

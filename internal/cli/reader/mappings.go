@@ -1,0 +1,83 @@
+package reader
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/policy"
+)
+
+// LookUpPolicy reads the ServiceTypePolicy. It reports whether the policy exists, and whether the
+// mappings of cards in force are known.
+//
+// While the policy is deleted, operator and scheduler keep its last mappings. Then it sets spec.cards
+// of the object to those that the CardInventory shows.
+func (r *Reader) LookUpPolicy(ctx context.Context, object *v1alpha1.ServiceTypePolicy, nodes []*corev1.Node) (exists, knowsMappings bool, err error) {
+	exists, mayRead, err := r.LookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
+	if IsNotInstalled(err) {
+		return false, true, nil
+	}
+	if exists || !mayRead || err != nil {
+		return exists, mayRead, err
+	}
+
+	inventory := &v1alpha1.CardInventory{}
+	hasInventory, mayRead, err := r.LookUp(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
+	if IsNotInstalled(err) {
+		return false, true, nil
+	}
+	if !hasInventory || err != nil {
+		return false, mayRead, err
+	}
+
+	entries, unknown := inferMappings(nodes, inventory.Status.Cards)
+	object.Spec.Cards = entries
+	if len(unknown) > 0 {
+		r.Gaps = append(r.Gaps, fmt.Sprintf("there is no ServiceTypePolicy, and the CardInventory does not say which card of %s a node has: create the policy again", card.Join(unknown, ", ")))
+	}
+
+	return false, len(unknown) == 0, nil
+}
+
+// inferMappings returns mappings by which the nodes have the listed cards, as far as labels do not name
+// them. unknown are resources for which no single mapping does so.
+func inferMappings(nodes []*corev1.Node, cards []v1alpha1.InventoryCard) (entries []v1alpha1.CardMapping, unknown []corev1.ResourceName) {
+	tracker := Workloads{Nodes: nodes}.Tracker()
+	labelled := tracker.Inventory()
+	unnamed := map[corev1.ResourceName][]v1alpha1.InventoryCard{}
+	for _, entry := range cards {
+		for _, text := range entry.Resources {
+			resource := corev1.ResourceName(text)
+			if isOffered(nodes, resource) && !slices.Contains(labelled.NamesFor(resource), card.Name(entry.Name)) {
+				unnamed[resource] = append(unnamed[resource], entry)
+			}
+		}
+	}
+
+	for _, resource := range slices.Sorted(maps.Keys(unnamed)) {
+		listed := unnamed[resource][0]
+		entry := v1alpha1.CardMapping{Resource: string(resource), Model: card.Name(listed.Name).Model()}
+		tracker.SetMappings(policy.ExpectedMappings(&v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: []v1alpha1.CardMapping{entry}}}))
+		if len(unnamed[resource]) == 1 && int64(tracker.Inventory().Physical()[card.Name(listed.Name)]) == listed.Total {
+			entries = append(entries, entry)
+		} else {
+			unknown = append(unknown, resource)
+		}
+	}
+
+	return entries, unknown
+}
+
+func isOffered(nodes []*corev1.Node, resource corev1.ResourceName) bool {
+	return slices.ContainsFunc(nodes, func(node *corev1.Node) bool {
+		_, offered := node.Status.Allocatable[resource]
+		return offered
+	})
+}

@@ -1,0 +1,47 @@
+package reader
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// ProgramLabel is on the Deployments of both programs.
+const ProgramLabel = "app.kubernetes.io/name"
+
+// DefaultSystemNamespace is where the programs run unless the installation says otherwise.
+const DefaultSystemNamespace = workload.StockSchedulerNamespace
+
+// Deployments returns the Deployments of a program in all namespaces, or in one if the user may not
+// list all of them. It reports whether it may read them: if that one has none, another may have some.
+func (r *Reader) Deployments(ctx context.Context, program, namespace string) ([]*appsv1.Deployment, bool, error) {
+	label := client.MatchingLabels{ProgramLabel: program}
+	var found []*appsv1.Deployment
+	refusal := List(ctx, r.Client, &appsv1.DeploymentList{}, func(d *appsv1.Deployment) { found = append(found, d) }, label)
+	if !IsForbidden(refusal) {
+		ok, err := r.Tolerate(refusal)
+		return found, ok, err
+	}
+
+	ok, err := ListInto(ctx, r, &appsv1.DeploymentList{}, &found, label, client.InNamespace(namespace))
+	if ok && len(found) == 0 {
+		ok, err = r.Tolerate(refusal)
+	}
+
+	return found, ok, err
+}
+
+// OperatorLease returns the Lease of the operator, nil if there is none, and whether the user may read it.
+func (r *Reader) OperatorLease(ctx context.Context, namespace string) (*coordinationv1.Lease, bool, error) {
+	lease := &coordinationv1.Lease{}
+	exists, mayRead, err := r.LookUp(ctx, client.ObjectKey{Namespace: namespace, Name: enforcement.OperatorLeaseName}, lease)
+	if !exists || err != nil {
+		return nil, mayRead, err
+	}
+	return lease, true, nil
+}

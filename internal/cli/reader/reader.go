@@ -1,0 +1,62 @@
+// Package reader reads objects of a cluster with the rights of a user. It collects what the user may not
+// read, and says in plain words what went wrong. All commands of kubectl cardquota read with it.
+package reader
+
+import (
+	"context"
+	"slices"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Reader reads objects with the user's rights. It collects what it may not read, so that a command
+// shows the rest and names what is missing.
+type Reader struct {
+	// Client sends the requests.
+	Client client.Client
+	// Gaps say what could not be read, and why.
+	Gaps []string
+	// HasRead reports whether the user could read anything.
+	HasRead bool
+	// Notes say what about an answer may surprise, although all was read.
+	Notes []string
+}
+
+// New returns a Reader that has read nothing.
+func New(c client.Client) *Reader { return &Reader{Client: c} }
+
+// Tolerate reports whether a read succeeded. It collects a missing right, and returns every other
+// error.
+func (r *Reader) Tolerate(err error) (bool, error) {
+	if !IsForbidden(err) {
+		r.HasRead = r.HasRead || err == nil
+		return err == nil, err
+	}
+	if gap := Explain(err); !slices.Contains(r.Gaps, gap) {
+		r.Gaps = append(r.Gaps, gap)
+	}
+	return false, nil
+}
+
+// LookUp reads one object. It reports whether the object exists, and whether the user may read it.
+func (r *Reader) LookUp(ctx context.Context, key client.ObjectKey, object client.Object) (exists, mayRead bool, err error) {
+	err = r.Client.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		r.HasRead = true
+		return false, true, nil
+	}
+	exists, err = r.Tolerate(err)
+	return exists, exists, err
+}
+
+// IsAllowed reports whether the API server grants the user a verb on all objects of a kind. It is
+// false if the API server does not say so.
+func (r *Reader) IsAllowed(ctx context.Context, verb, group, resource string) bool {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource},
+	}}
+	// The API server answers a review, and stores none.
+	return r.Client.Create(ctx, review) == nil && review.Status.Allowed
+}

@@ -1,0 +1,80 @@
+package reader
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// Workloads are the nodes of a cluster and what runs on them.
+type Workloads struct {
+	Nodes     []*corev1.Node
+	Pods      []*corev1.Pod
+	PodGroups []*v1beta1.PodGroup
+	// IsComplete reports whether all of these are known, KnowsMappings whether the mappings of cards are.
+	IsComplete, KnowsMappings bool
+	// IsTree reports whether the queues form a tree.
+	IsTree bool
+	// mappings name the cards that labels of nodes do not name.
+	mappings card.Mappings
+}
+
+// ReadWorkloads reads all nodes, pods and PodGroups. Finished pods are left out.
+func ReadWorkloads(ctx context.Context, r *Reader) (Workloads, error) {
+	var w Workloads
+	mayListNodes, err := ListInto(ctx, r, &corev1.NodeList{}, &w.Nodes)
+	if err != nil {
+		return w, err
+	}
+
+	for _, node := range w.Nodes {
+		node.Status.Images = nil // as large as the rest, and only read by the simulated scheduler
+	}
+
+	var pods []*corev1.Pod
+	mayListPods, err := ListInto(ctx, r, &corev1.PodList{}, &pods)
+	if err != nil {
+		return w, err
+	}
+
+	for _, pod := range pods {
+		if !workload.IsFinished(pod) {
+			w.Pods = append(w.Pods, pod)
+		}
+	}
+
+	mayListGroups, err := ListInto(ctx, r, &v1beta1.PodGroupList{}, &w.PodGroups)
+	if err != nil {
+		return w, err
+	}
+
+	w.KnowsMappings, err = w.ReadPolicy(ctx, r)
+	w.IsComplete = mayListNodes && mayListPods && mayListGroups && w.KnowsMappings
+	return w, err
+}
+
+// ReadPolicy reads the mappings in force and whether queues form a tree. It reports whether the mappings
+// are known. Before Cardquota is installed, there are none.
+func (w *Workloads) ReadPolicy(ctx context.Context, r *Reader) (knowsMappings bool, err error) {
+	p := &v1alpha1.ServiceTypePolicy{}
+	_, knowsMappings, err = r.LookUpPolicy(ctx, p, w.Nodes)
+	w.mappings = policy.ExpectedMappings(p)
+	w.IsTree = policy.IsTree(p)
+	return knowsMappings, err
+}
+
+// Tracker returns the cards of all nodes.
+func (w Workloads) Tracker() *card.Tracker {
+	tracker := &card.Tracker{}
+	tracker.SetMappings(w.mappings)
+	for _, node := range w.Nodes {
+		tracker.Update(node)
+	}
+	return tracker
+}

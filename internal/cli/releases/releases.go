@@ -1,0 +1,47 @@
+// Package releases says which releases of kubectl cardquota and of the programs in the cluster fit
+// together. It is pure.
+package releases
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// Compare returns why a program of the cluster does not fit the client, "" if it fits or one of the
+// versions is no release. Patch releases of one minor release fit together.
+func Compare(client, program, other string) string {
+	ours, err := version.ParseSemantic(client)
+	theirs, otherErr := version.ParseSemantic(other)
+	if err != nil || otherErr != nil || isUnreleased(ours) || isUnreleased(theirs) {
+		return ""
+	}
+	if ours.Major() == theirs.Major() && ours.Minor() == theirs.Minor() {
+		return ""
+	}
+
+	advice := "install kubectl cardquota of that release"
+	if theirs.LessThan(ours) {
+		advice += ", or upgrade the cluster: docs/upgrade.md"
+	}
+
+	return fmt.Sprintf("kubectl cardquota %s does not fit %s %s: fields of one may be unknown to the other. Use the same minor release: %s", client, program, other, advice)
+}
+
+// isUnreleased reports whether a version is of a build without a release.
+func isUnreleased(v *version.Version) bool { return v.Major() == 0 && v.Minor() == 0 }
+
+var tagPattern = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+([-+].*)?$`)
+
+// OfImage returns the version in the tag of an image, "" if the tag is none.
+func OfImage(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	name := image[strings.LastIndex(image, "/")+1:]
+	_, tag, _ := strings.Cut(name, ":")
+	if !tagPattern.MatchString(tag) {
+		return ""
+	}
+	return tag
+}

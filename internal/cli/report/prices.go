@@ -1,0 +1,158 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+
+	"cardquota.dev/operator/internal/cardseconds"
+)
+
+// Prices are what card-hours cost.
+type Prices struct {
+	// Currency is the unit of the amounts.
+	Currency string
+	// Decimals is how many decimals amounts have.
+	Decimals int
+	prices   []price
+}
+
+// price is what an hour of a card costs, for all tenants and service types or for one.
+type price struct {
+	Card        string  `yaml:"card"`
+	Tenant      string  `yaml:"tenant"`
+	ServiceType string  `yaml:"serviceType"`
+	PerCardHour decimal `yaml:"perCardHour"`
+}
+
+// priceFile is the content of a file of prices.
+type priceFile struct {
+	Currency string  `yaml:"currency"`
+	Decimals *int    `yaml:"decimals"`
+	Prices   []price `yaml:"prices"`
+}
+
+// decimal is an exact decimal number.
+type decimal struct{ *big.Rat }
+
+var decimalPattern = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,9})?$`)
+
+// UnmarshalYAML reads the digits as they are written: a float would change them.
+func (d *decimal) UnmarshalYAML(node *yaml.Node) error {
+	value := new(big.Rat)
+	ok := false
+	if node.Kind == yaml.ScalarNode && decimalPattern.MatchString(node.Value) {
+		value, ok = value.SetString(node.Value)
+	}
+	if !ok {
+		return fmt.Errorf("line %d: %.40q is no price: write a number such as 4.20", node.Line, node.Value)
+	}
+	d.Rat = value
+	return nil
+}
+
+const (
+	defaultDecimals = 2
+	maxDecimals     = 6
+)
+
+var currencyPattern = regexp.MustCompile(`^[A-Za-z]{1,12}$`)
+
+// ParsePrices reads a file of prices. It refuses unknown fields, and two prices for the same.
+func ParsePrices(text []byte) (*Prices, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	var file priceFile
+	if err := decoder.Decode(&file); errors.Is(err, io.EOF) {
+		return nil, errors.New("the file is empty: write currency and prices")
+	} else if err != nil {
+		return nil, err
+	}
+
+	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the file has more than one document")
+	}
+	p := &Prices{Currency: file.Currency, Decimals: defaultDecimals, prices: file.Prices}
+	if !currencyPattern.MatchString(p.Currency) {
+		return nil, fmt.Errorf("currency %.40q: write 1 to 12 letters, such as EUR", p.Currency)
+	}
+
+	if file.Decimals != nil {
+		p.Decimals = *file.Decimals
+	}
+
+	if p.Decimals < 0 || p.Decimals > maxDecimals {
+		return nil, fmt.Errorf("decimals: %d is not between 0 and %d", p.Decimals, maxDecimals)
+	}
+	if len(p.prices) == 0 {
+		return nil, errors.New("the file has no prices")
+	}
+
+	return p, p.check()
+}
+
+func (p *Prices) check() error {
+	type key struct{ card, tenant, serviceType string }
+	seen := map[key]bool{}
+	for i, entry := range p.prices {
+		k := key{entry.Card, entry.Tenant, entry.ServiceType}
+		switch {
+		case entry.Card == "":
+			return fmt.Errorf("prices[%d]: name a card, such as NVIDIA-H200", i)
+		case entry.PerCardHour.Rat == nil:
+			return fmt.Errorf("prices[%d]: %s has no perCardHour", i, entry.name())
+		case seen[k]:
+			return fmt.Errorf("prices[%d]: %s has two prices", i, entry.name())
+		}
+		seen[k] = true
+	}
+
+	return nil
+}
+
+func (e price) name() string {
+	text := fmt.Sprintf("card %.100q", e.Card)
+	if e.Tenant != "" {
+		text += fmt.Sprintf(" of tenant %.63q", e.Tenant)
+	}
+	if e.ServiceType != "" {
+		text += fmt.Sprintf(" for service type %.63q", e.ServiceType)
+	}
+	return text
+}
+
+// find returns the price of a card-hour, -1 if there is none. The price of a tenant and service type
+// wins over that of the tenant, that over the one of the service type, and that over the card's.
+func (p *Prices) find(series cardseconds.Series) int {
+	best := -1
+	rank := -1
+	for i, entry := range p.prices {
+		isForTenant := entry.Tenant == "" || entry.Tenant == series.Tenant
+		isForType := entry.ServiceType == "" || entry.ServiceType == series.ServiceType
+		if entry.Card != series.Card || !isForTenant || !isForType {
+			continue
+		}
+
+		own := 0
+		if entry.Tenant != "" {
+			own += 2
+		}
+
+		if entry.ServiceType != "" {
+			own++
+		}
+
+		if cmp.Compare(own, rank) > 0 {
+			best = i
+			rank = own
+		}
+	}
+
+	return best
+}

@@ -1,0 +1,99 @@
+package top
+
+import (
+	"math"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// SetAvailable sets how many more cards pods of each CardQuota can get now. quotas are all CardQuotas
+// that the user may read, also those that the list leaves out. idle are the cards that no pod holds on
+// nodes that take pods, nil if they are not known.
+func (l *List) SetAvailable(quotas []*v1alpha1.CardQuota, idle map[string]int64) {
+	known := map[string]*v1alpha1.CardQuota{}
+	isParent := map[string]bool{}
+	for _, quota := range quotas {
+		if quota.Namespace == "" { // a LocalCardQuota does not say what is above it
+			known[quota.Name] = quota
+			isParent[quota.Spec.Parent] = true
+		}
+	}
+
+	for i := range l.Items {
+		usage := &l.Items[i]
+		isClosed := usage.isClosed
+		var path []*v1alpha1.CardQuota
+		if l.Tree {
+			path = findAncestors(known, usage.Parent)
+			isLeaf := known[usage.Name] != nil && !isParent[usage.Name]
+			isClosed = isClosed || (isLeaf && usage.ServiceType == "") // nothing starts in it, and nothing below it
+		}
+
+		for n := range usage.Cards {
+			card := &usage.Cards[n]
+			card.Available = card.Free
+			if isClosed {
+				card.Available = 0
+			}
+
+			for _, above := range path {
+				card.Available = min(card.Available, freeIn(above, card.Name))
+			}
+
+			if idle != nil {
+				card.Available = min(card.Available, idle[card.Name])
+			}
+		}
+	}
+}
+
+// findAncestors returns the CardQuotas from a parent upwards, each once.
+func findAncestors(known map[string]*v1alpha1.CardQuota, parent string) []*v1alpha1.CardQuota {
+	var path []*v1alpha1.CardQuota
+	passed := map[string]bool{}
+	for above := known[parent]; above != nil && !passed[above.Name]; above = known[above.Spec.Parent] {
+		passed[above.Name] = true
+		path = append(path, above)
+	}
+	return path
+}
+
+// freeIn returns how many cards of a name a CardQuota has free for new pods.
+func freeIn(quota *v1alpha1.CardQuota, name string) int64 {
+	switch {
+	case takesNoPods(quota):
+		return 0
+	case quota.Status.Summary == "": // not counted yet
+		return math.MaxInt64
+	}
+
+	for _, card := range quota.Status.Cards {
+		if card.Name == name {
+			return card.Free
+		}
+	}
+	return 0
+}
+
+// takesNoPods reports whether the queue of a CardQuota is held, drained or not open, or its path does not lead
+// to the top level of the tree, so that nothing new starts in it.
+func takesNoPods(quota *v1alpha1.CardQuota) bool {
+	ready := meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && (ready.Reason == v1alpha1.ReasonHeld || ready.Reason == v1alpha1.ReasonQueueNotOpen) {
+		return true
+	}
+
+	placed := meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionHierarchyValid)
+	if placed != nil {
+		switch placed.Reason {
+		case v1alpha1.ReasonParentNotFound, v1alpha1.ReasonParentCycle, v1alpha1.ReasonTooDeep:
+			return true
+		}
+	}
+
+	queue := quota.Status.Queue
+	return queue != nil && queue.State != "" && queue.State != string(v1beta1.QueueStateOpen)
+}

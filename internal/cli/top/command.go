@@ -1,0 +1,175 @@
+// Package top is kubectl cardquota top: how much of each quota is used, in the order of tenants or of the
+// tree of quotas.
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/cli/program"
+	"cardquota.dev/operator/internal/cli/reader"
+)
+
+// NewCommand returns the command top.
+func NewCommand(p *program.Program) *cobra.Command {
+	watch := false
+	allNamespaces := false
+	selector := ""
+	var asked selection
+	cmd := &cobra.Command{
+		Use:   "top [NAME...]",
+		Short: "Show how much of each quota is used",
+		Long: program.Paragraphs("Shows quota, used, borrowed, pending and free cards of each CardQuota. In a tree of quotas a parent comes before "+
+			"its children, and its numbers contain theirs. Without a name it shows all CardQuotas.",
+			"Where you may not list CardQuotas, it shows the LocalCardQuotas of your namespace, or with -A those of all namespaces.",
+			"FREE is what pods can get now: no more than each quota above has free, and no more than lie idle on nodes that take pods. It is 0 for a queue that is held.",
+			"The bar shows used cards as #, borrowed ones as +, and ! if more is used than the quota. Borrowed cards may be taken back at any time."),
+		Example: "  kubectl cardquota top\n  kubectl cardquota top llm-training --watch\n  kubectl cardquota top -o json\n" +
+			"  kubectl cardquota top -o custom-columns=NAME:.name,USED:.cards[*].used",
+		ValidArgsFunction: completeCardQuotas(p),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			asked.names = names
+			namespace, err := p.Namespace()
+			if err != nil {
+				return err
+			}
+
+			if allNamespaces {
+				namespace = metav1.NamespaceAll
+			}
+
+			p.Watches = watch
+			asked.selector, err = labels.Parse(selector)
+			if err != nil {
+				return fmt.Errorf("--selector %s: %w", selector, err)
+			}
+
+			c, err := p.Connect()
+			if err != nil {
+				return err
+			}
+
+			quotas, source, err := readTopQuotas(cmd.Context(), c, namespace, names)
+			var noView *reader.NoViewError
+			switch {
+			case errors.As(err, &noView):
+				return errors.New(noView.Explain())
+			case err != nil:
+				return err
+			case watch && !source.MayList():
+				return errors.New("--watch needs the right to list and watch cardquotas.cardquota.dev")
+			case watch:
+				return watchTop(cmd.Context(), p, c, source, asked)
+			default:
+				idle, err := readIdleCards(cmd.Context(), c)
+				if err != nil {
+					return err
+				}
+				return showTop(p, quotas, idle, asked, source.Note)
+			}
+		},
+	}
+
+	p.AddListFlags(cmd)
+	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "Show the LocalCardQuotas of all namespaces, if you may not list CardQuotas.")
+	cmd.Flags().StringVarP(&selector, "selector", "l", "", "Only those with these labels, such as team=chat.")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Show it again after each change, until Ctrl-C.")
+	return cmd
+}
+
+// readTopQuotas returns the quotas that the user may list, and where they come from. Who may not list may
+// still get some by name.
+func readTopQuotas(ctx context.Context, c client.Client, namespace string, names []string) ([]*v1alpha1.CardQuota, reader.QuotaSource, error) {
+	quotas, source, err := reader.ReadCardQuotas(ctx, c, namespace)
+	if !reader.IsForbidden(err) || len(names) == 0 {
+		return quotas, source, err
+	}
+
+	named, getErr := getCardQuotas(ctx, c, names)
+	if reader.IsForbidden(getErr) {
+		return quotas, source, err
+	}
+
+	return named, reader.QuotaSource{}, getErr
+}
+
+// getCardQuotas returns the CardQuotas of some names that exist.
+func getCardQuotas(ctx context.Context, c client.Client, names []string) ([]*v1alpha1.CardQuota, error) {
+	var quotas []*v1alpha1.CardQuota
+	for _, name := range names {
+		quota := &v1alpha1.CardQuota{}
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, quota); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		} else if err == nil {
+			quotas = append(quotas, quota)
+		}
+	}
+	return quotas, nil
+}
+
+// completeCardQuotas completes the names of CardQuotas, or of the LocalCardQuotas of the namespace for who
+// may not list them.
+func completeCardQuotas(p *program.Program) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, taken []string, _ string) ([]string, cobra.ShellCompDirective) {
+		namespace, err := p.Namespace()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+
+		return p.CompleteFrom(cmd, func(ctx context.Context, c client.Client) ([]string, error) {
+			quotas, _, err := reader.ReadCardQuotas(ctx, c, namespace)
+			var names []string
+			for _, quota := range quotas {
+				if !slices.Contains(taken, quota.Name) {
+					names = append(names, quota.Name)
+				}
+			}
+			return names, err
+		})
+	}
+}
+
+// selection is which CardQuotas the user asks for: those with these names, none for all, and labels.
+type selection struct {
+	names    []string
+	selector labels.Selector
+}
+
+// showTop prints the usage of CardQuotas. It is an error if a named one does not exist, after the
+// others were shown.
+func showTop(p *program.Program, quotas []*v1alpha1.CardQuota, idle map[string]int64, asked selection, note string) error {
+	shown := slices.DeleteFunc(slices.Clone(quotas), func(q *v1alpha1.CardQuota) bool { return !asked.selector.Matches(labels.Set(q.Labels)) })
+	list, missing := NewList(shown, asked.names...)
+	list.SetAvailable(quotas, idle)
+	err := p.Print(list, func(w io.Writer, style output.Style) error {
+		if len(list.Items) == 0 {
+			if len(missing) > 0 {
+				return nil
+			}
+			_, err := fmt.Fprint(w, output.Indent("The cluster has no CardQuotas. docs/administrator-guide.md says how to write one, "+
+				"and kubectl cardquota import makes them from the Queues of the cluster.", "", ""))
+			return err
+		}
+
+		if err := list.Write(w, style); err != nil || note == "" {
+			return err
+		}
+
+		return output.WriteNotes(w, []string{note})
+	})
+	if err == nil && len(missing) > 0 {
+		err = errors.New("no CardQuota has the name " + output.JoinWords(missing, "or"))
+	}
+
+	return err
+}

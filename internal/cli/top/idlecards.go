@@ -1,0 +1,113 @@
+package top
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/nodecards"
+	"cardquota.dev/operator/internal/cli/reader"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// idleListInterval is the least time between two lists of all nodes and pods by --watch.
+const idleListInterval = 10 * time.Second
+
+// idleReader reads idle cards again and again. It does not list all nodes and pods each time.
+type idleReader struct {
+	client client.Client
+	// last are the idle cards that it has read last.
+	last map[string]int64
+	// listed is when it listed nodes and pods last, zero for never.
+	listed time.Time
+	// due gets a value when it has to read again because last is older than what changed, nil otherwise.
+	due <-chan time.Time
+}
+
+// readIdleCards returns by name how many cards no pod holds on nodes that take pods. It is nil where the
+// user may not read that, or the operator has not counted yet.
+func readIdleCards(ctx context.Context, c client.Client) (map[string]int64, error) {
+	return (&idleReader{client: c}).read(ctx)
+}
+
+// read returns what readIdleCards does. An error leaves last as it is.
+func (r *idleReader) read(ctx context.Context) (map[string]int64, error) {
+	r.due = nil
+	inventory := &v1alpha1.CardInventory{}
+	err := r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
+	switch {
+	case reader.IsForbidden(err), reader.IsNotInstalled(err), apierrors.IsNotFound(err):
+		r.last = nil
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case inventory.Status.Summary == "":
+		r.last = nil
+		return nil, nil
+	}
+
+	// The inventory does not say which allocated cards are on nodes that take no pods.
+	takesNone := func(card v1alpha1.InventoryCard) bool { return card.Cordoned > 0 || card.Healthy < card.Total }
+	if slices.ContainsFunc(inventory.Status.Cards, takesNone) {
+		if isDone, err := r.readNodes(ctx); isDone || err != nil {
+			return r.last, err
+		}
+	}
+
+	r.last = map[string]int64{}
+	for _, card := range inventory.Status.Cards {
+		r.last[card.Name] = max(0, card.Healthy-card.Cordoned-card.Allocated)
+	}
+
+	return r.last, nil
+}
+
+// readNodes sets last from all nodes and pods, unless it has done so a moment ago. It reports whether the
+// user may read them.
+func (r *idleReader) readNodes(ctx context.Context) (bool, error) {
+	if wait := idleListInterval - time.Since(r.listed); !r.listed.IsZero() && wait > 0 {
+		r.due = time.After(wait)
+		return true, nil
+	}
+	idle, mayRead, err := sumIdleCards(ctx, reader.New(r.client))
+	if err != nil {
+		return false, err
+	}
+
+	if mayRead {
+		r.last = idle
+		r.listed = time.Now()
+	}
+
+	return mayRead, nil
+}
+
+// sumIdleCards sums the free cards of all nodes that take pods, and reports whether the user may read
+// nodes and pods.
+func sumIdleCards(ctx context.Context, r *reader.Reader) (map[string]int64, bool, error) {
+	var loaded reader.Workloads
+	mayRead, err := reader.ListInto(ctx, r, &corev1.NodeList{}, &loaded.Nodes)
+	if !mayRead || err != nil {
+		return nil, false, err
+	}
+
+	mayRead, err = reader.ListInto(ctx, r, &corev1.PodList{}, &loaded.Pods)
+	if !mayRead || err != nil {
+		return nil, false, err
+	}
+
+	mayRead, err = loaded.ReadPolicy(ctx, r)
+	if !mayRead || err != nil {
+		return nil, false, err
+	}
+
+	tracker := loaded.Tracker()
+	resolver := workload.Resolver{Inventory: tracker.Inventory()}
+	nodes := nodecards.NewList(tracker.Nodes(), loaded.Pods, &resolver, true)
+	return nodes.IdleCards(), true, nil
+}

@@ -1,0 +1,117 @@
+package top
+
+import (
+	"cmp"
+	"io"
+	"slices"
+
+	"cardquota.dev/operator/internal/cli/output"
+)
+
+// Columns of a bar.
+const (
+	barColumns     = 10
+	wideBarColumns = 20
+)
+
+// Write writes the list as a table. A CardQuota has a line of its own, and below it a line for each
+// card.
+func (l List) Write(w io.Writer, style output.Style) error {
+	grid := output.Grid{Columns: l.columns(style)}
+	last := ""
+	for _, usage := range l.Items {
+		base := 1
+		group := cmp.Or(usage.Tenant, "namespace "+usage.Namespace)
+		switch {
+		case l.Tree:
+			base = usage.Level
+		case group != last:
+			grid.AddRow(output.Colored(group, output.Bold))
+			last = group
+		}
+
+		grid.AddRow(l.heading(usage, base, style))
+		for _, card := range usage.Cards {
+			grid.AddRow(l.cells(usage, card, base+1, style)...)
+		}
+	}
+
+	return grid.Write(w, style)
+}
+
+func (l List) columns(style output.Style) []output.Column {
+	columns := []output.Column{{Header: "CARDQUOTA, CARD", Shrinks: true}, {Header: "QUOTA", Right: true}, {Header: "USED", Right: true}}
+	if l.hasBorrowed() {
+		columns = append(columns, output.Column{Header: "BORROWED", Right: true})
+	}
+	columns = append(columns, output.Column{Header: "PENDING", Right: true}, output.Column{Header: "FREE", Right: true})
+	if style.Wide {
+		columns = append(columns, output.Column{Header: "DESERVED", Right: true}, output.Column{Header: "PHYSICAL", Right: true})
+	}
+	return append(columns, output.Column{Header: "USAGE"})
+}
+
+// hasBorrowed reports whether the table needs a column of borrowed cards.
+func (l List) hasBorrowed() bool {
+	return l.Tree || slices.ContainsFunc(l.Items, func(usage Usage) bool {
+		return slices.ContainsFunc(usage.Cards, func(card Card) bool { return card.Borrowed > 0 })
+	})
+}
+
+// heading returns the line of a CardQuota: its name, what is not in the numbers, and what is wrong.
+func (l List) heading(usage Usage, level int, style output.Style) output.Cell {
+	cell := output.Indented(level, usage.Name)
+	about := ""
+	for _, text := range []string{usage.Project, usage.ServiceType} {
+		if text != "" {
+			about += ", " + text
+		}
+	}
+
+	if l.Tree {
+		about = ", " + usage.Tenant + about
+	}
+	if about != "" {
+		cell = append(cell, output.Span{Text: " (" + output.Clean(about[len(", "):]) + ")", Color: output.Faint})
+	}
+
+	switch {
+	case usage.Ready:
+	case style.Wide:
+		cell = append(cell, output.Span{Text: "  not ready: " + output.Clean(usage.Reason+": "+usage.Message), Color: output.Red})
+	default:
+		cell = append(cell, output.Span{Text: "  not ready: " + output.Clean(usage.Reason), Color: output.Red})
+	}
+
+	return cell
+}
+
+func (l List) cells(usage Usage, card Card, level int, style output.Style) []output.Cell {
+	number := output.Number
+	if !usage.Counted {
+		number = func(int64) output.Cell { return output.Text("?") }
+	}
+
+	used := number(card.Used)
+	if card.OverQuotaBy > 0 {
+		used[0].Color = output.Red
+	}
+
+	cells := []output.Cell{output.Indented(level, card.Name), output.Number(card.Quota), used}
+	if l.hasBorrowed() {
+		cells = append(cells, number(card.Borrowed))
+	}
+
+	cells = append(cells, number(card.Pending), number(card.Available))
+	bar := barColumns
+	if style.Wide {
+		cells = append(cells, number(card.Deserved), number(card.Physical))
+		bar = wideBarColumns
+	}
+
+	if !usage.Counted {
+		return append(cells, output.Colored("not counted", output.Faint))
+	}
+	share := output.Share{Used: card.Used, Borrowed: card.Borrowed, Quota: card.Quota}
+	return append(cells, output.Bar(share, bar))
+}

@@ -1,0 +1,234 @@
+package top
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/output"
+)
+
+// List is the document of kubectl cardquota top.
+type List struct {
+	output.TypeMeta `json:",inline"`
+	// Tree reports whether the quotas form a tree. Then a parent comes before its children, and its
+	// numbers contain theirs. Otherwise the items are sorted by tenant, project, namespace and name.
+	Tree bool `json:"tree"`
+	// Items are the CardQuotas.
+	Items []Usage `json:"items"`
+}
+
+// Usage is one CardQuota.
+type Usage struct {
+	// Name is the name of the CardQuota.
+	Name string `json:"name"`
+	// Namespace is that of a LocalCardQuota, empty for a CardQuota. A LocalCardQuota has no tenant and
+	// no conditions, and ready is true.
+	Namespace string `json:"namespace,omitempty"`
+	// Tenant, Project, ServiceType and Parent are fields of its spec.
+	Tenant      string `json:"tenant"`
+	Project     string `json:"project,omitempty"`
+	ServiceType string `json:"serviceType,omitempty"`
+	Parent      string `json:"parent,omitempty"`
+	// Queue is the Volcano Queue that carries the quota.
+	Queue string `json:"queue"`
+	// Level is the number of ancestors in a tree, 0 at the top level.
+	Level int `json:"level"`
+	// Ready is condition Ready. Reason and Message say why it is not True.
+	Ready   bool   `json:"ready"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Counted reports whether the operator has counted what the queue uses. If not, cards has only
+	// the quotas.
+	Counted bool `json:"counted"`
+	// Cards are the cards of the quota, and those that are used or pending without one.
+	Cards []Card `json:"cards"`
+	// Blocked is the number of workloads that wait.
+	Blocked int32 `json:"blocked"`
+	// isClosed reports whether the queue takes no new pods.
+	isClosed bool
+}
+
+// Card is the usage of one card, in whole cards.
+type Card struct {
+	// Name is the card name.
+	Name string `json:"name"`
+	// Quota is the limit in force.
+	Quota int64 `json:"quota"`
+	// Deserved is what the queue takes back from borrowers, in a tree.
+	Deserved int64 `json:"deserved,omitempty"`
+	// Used is what its pods hold.
+	Used int64 `json:"used"`
+	// Borrowed is what it uses of its quota beyond what it deserves, in a tree.
+	Borrowed int64 `json:"borrowed,omitempty"`
+	// Pending is what its pending pods request.
+	Pending int64 `json:"pending"`
+	// Free is quota minus used, at least 0.
+	Free int64 `json:"free"`
+	// Available is how many of them pods can get now: no more than each quota above it has free, and no
+	// more than lie idle on nodes that take pods. It is 0 while the queue takes no pods.
+	Available int64 `json:"available"`
+	// OverQuotaBy is used minus quota if that is more than 0.
+	OverQuotaBy int64 `json:"overQuotaBy,omitempty"`
+	// Physical is the number of these cards on all nodes.
+	Physical int64 `json:"physical"`
+}
+
+// NewList returns the usage of CardQuotas. With names it returns those alone, in a tree also what is
+// below them. missing are names that no CardQuota has.
+func NewList(quotas []*v1alpha1.CardQuota, names ...string) (list List, missing []string) {
+	list = List{TypeMeta: output.NewTypeMeta("CardUsageList"), Tree: isTree(quotas), Items: []Usage{}}
+	sorted := slices.SortedFunc(slices.Values(quotas), compareQuotas)
+	f := newForest(sorted, list.Tree)
+	for _, name := range names {
+		if f.known[name] == nil {
+			missing = append(missing, name)
+		}
+	}
+
+	isWanted := func(quota *v1alpha1.CardQuota) bool { return len(names) == 0 || slices.Contains(names, quota.Name) }
+	for _, quota := range sorted {
+		if isWanted(quota) && (!list.Tree || !f.hasAncestor(quota, isWanted)) { // an ancestor brings it along
+			f.addTree(&list, quota, 0)
+		}
+	}
+
+	for _, quota := range sorted { // parents that form a cycle
+		if isWanted(quota) {
+			f.addTree(&list, quota, 0)
+		}
+	}
+
+	return list, missing
+}
+
+// Objects returns the CardQuotas or LocalCardQuotas of the list.
+func (l List) Objects() []metav1.PartialObjectMetadata {
+	objects := make([]metav1.PartialObjectMetadata, len(l.Items))
+	for i, usage := range l.Items {
+		kind := "CardQuota"
+		if usage.Namespace != "" {
+			kind = "LocalCardQuota"
+		}
+
+		objects[i] = metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind},
+			ObjectMeta: metav1.ObjectMeta{Name: usage.Name, Namespace: usage.Namespace},
+		}
+	}
+
+	return objects
+}
+
+// forest is the CardQuotas by parent while a list is made.
+type forest struct {
+	children map[string][]*v1alpha1.CardQuota
+	known    map[string]*v1alpha1.CardQuota
+	seen     map[types.NamespacedName]bool
+}
+
+// newForest returns the forest of sorted CardQuotas, which have children in a tree only.
+func newForest(sorted []*v1alpha1.CardQuota, hasTree bool) forest {
+	f := forest{children: map[string][]*v1alpha1.CardQuota{}, known: map[string]*v1alpha1.CardQuota{}, seen: map[types.NamespacedName]bool{}}
+	for _, quota := range sorted {
+		f.known[quota.Name] = quota
+		if hasTree {
+			f.children[quota.Spec.Parent] = append(f.children[quota.Spec.Parent], quota)
+		}
+	}
+	return f
+}
+
+// hasAncestor reports whether one of the CardQuotas above is wanted.
+func (f *forest) hasAncestor(quota *v1alpha1.CardQuota, isWanted func(*v1alpha1.CardQuota) bool) bool {
+	passed := map[string]bool{quota.Name: true}
+	for above := f.known[quota.Spec.Parent]; above != nil && !passed[above.Name]; above = f.known[above.Spec.Parent] {
+		if isWanted(above) {
+			return true
+		}
+		passed[above.Name] = true
+	}
+	return false
+}
+
+// addTree adds a CardQuota and those below it, each once.
+func (f *forest) addTree(list *List, quota *v1alpha1.CardQuota, level int) {
+	key := types.NamespacedName{Namespace: quota.Namespace, Name: quota.Name} // LocalCardQuotas of several namespaces may have one name
+	if f.seen[key] {
+		return
+	}
+	f.seen[key] = true
+	list.Items = append(list.Items, newUsage(quota, level))
+	for _, child := range f.children[quota.Name] {
+		f.addTree(list, child, level+1)
+	}
+}
+
+// isTree reports whether the operator treats CardQuotas as a tree. Otherwise spec.parent has no
+// effect, and the operator sets no such condition.
+func isTree(quotas []*v1alpha1.CardQuota) bool {
+	return slices.ContainsFunc(quotas, func(quota *v1alpha1.CardQuota) bool {
+		return meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionHierarchyValid) != nil
+	})
+}
+
+func compareQuotas(a, b *v1alpha1.CardQuota) int {
+	return cmp.Or(cmp.Compare(a.Spec.Tenant, b.Spec.Tenant), cmp.Compare(a.Spec.Project, b.Spec.Project),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
+	spec := quota.Spec
+	status := quota.Status
+	usage := Usage{
+		Name: quota.Name, Namespace: quota.Namespace, Tenant: spec.Tenant, Project: spec.Project, ServiceType: spec.ServiceType, Parent: spec.Parent,
+		Queue: quota.QueueName(), Level: level, Counted: status.Summary != "", Cards: []Card{}, Blocked: status.BlockedTotal,
+		isClosed: takesNoPods(quota),
+	}
+
+	switch ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); {
+	case ready == nil && quota.Namespace != "":
+		usage.Ready = true
+	case ready == nil:
+		usage.Reason = "NotObserved"
+		usage.Message = "the operator has not seen this CardQuota yet: see kubectl cardquota doctor"
+	case ready.Status == metav1.ConditionTrue:
+		usage.Ready = true
+	default:
+		usage.Reason = ready.Reason
+		usage.Message = ready.Message
+	}
+
+	if !usage.Counted {
+		for _, card := range spec.Cards {
+			usage.Cards = append(usage.Cards, Card{Name: card.Name, Quota: writtenQuota(card)})
+		}
+		return usage
+	}
+
+	for _, card := range status.Cards {
+		usage.Cards = append(usage.Cards, Card{
+			Name: card.Name, Quota: card.Quota, Deserved: card.Deserved, Used: card.Used,
+			Borrowed: max(0, card.Borrowed-card.OverQuotaBy), // cards beyond the quota are no loan
+			Pending:  card.Pending, Free: card.Free, Available: card.Free, OverQuotaBy: card.OverQuotaBy, Physical: card.Physical,
+		})
+	}
+
+	return usage
+}
+
+// writtenQuota returns the quota of a spec, deserved where it is inherited.
+func writtenQuota(card v1alpha1.Card) int64 {
+	switch {
+	case card.Quota != nil:
+		return *card.Quota
+	case card.Deserved != nil:
+		return *card.Deserved
+	default:
+		return 0
+	}
+}

@@ -1,0 +1,172 @@
+// Package version is kubectl cardquota version: the versions of the plugin and of the programs, and whether
+// they fit together.
+package version
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
+	"cardquota.dev/operator/internal/cli/program"
+	"cardquota.dev/operator/internal/cli/reader"
+	"cardquota.dev/operator/internal/cli/releases"
+	"cardquota.dev/operator/internal/enforcement"
+)
+
+// NewCommand returns the command version.
+func NewCommand(p *program.Program) *cobra.Command {
+	clientOnly := false
+	namespace := reader.DefaultSystemNamespace
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show the versions of this plugin and of the programs",
+		Long: program.Paragraphs("Shows the versions of kubectl cardquota, of cardquota-manager and of cardquota-scheduler, and says when they do not " +
+			"fit together. Releases fit if they have the same minor version."),
+		Args: program.RefuseArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			document := NewClientDocument(build.Version)
+			var failed error // without a cluster it shows its own version, as kubectl does
+			if !clientOnly {
+				all, err := readAllVersions(cmd.Context(), p, namespace)
+				failed = err
+				if err == nil {
+					document = all
+				}
+			}
+
+			if err := p.Print(document, document.Write); err != nil {
+				return err
+			}
+
+			return failed
+		},
+	}
+
+	p.AddOutputFlag(cmd)
+	cmd.Flags().BoolVar(&clientOnly, "client", false, "Show the version of kubectl cardquota only. Sends no request.")
+	p.AddSystemNamespaceFlag(cmd, &namespace)
+
+	return cmd
+}
+
+// readAllVersions connects to the cluster and reads the versions of the programs.
+func readAllVersions(ctx context.Context, p *program.Program, namespace string) (Document, error) {
+	r, err := p.NewReader()
+	if err != nil {
+		return Document{}, err
+	}
+	return readVersions(ctx, r, namespace, p.Now())
+}
+
+// readVersions reads the versions of the programs. A program whose version the user may not read is
+// unknown.
+func readVersions(ctx context.Context, r *reader.Reader, namespace string, now time.Time) (Document, error) {
+	deployments, mayRead, err := r.Deployments(ctx, "cardquota-manager", namespace)
+	if err != nil {
+		return Document{}, err
+	}
+
+	if len(deployments) > 0 {
+		namespace = deployments[len(deployments)-1].Namespace
+	}
+
+	operator := findOperatorVersion(deployments)
+	leads := false
+	if mayRead && operator == "" {
+		operator, leads, mayRead, err = readLeaderVersion(ctx, r, namespace, now)
+		if err != nil {
+			return Document{}, err
+		}
+	}
+
+	scheduler, mayReadScheduler, err := readSchedulerVersion(ctx, r, namespace)
+	if err != nil {
+		return Document{}, err
+	}
+
+	unknown := r.Gaps
+	if operator == "" && mayRead {
+		unknown = append(unknown, describeUnknownOperator(leads, len(deployments) > 0, namespace))
+	}
+	if scheduler == "" && mayReadScheduler {
+		unknown = append(unknown, "cardquota-scheduler has sent no heartbeat yet: kubectl cardquota doctor says why")
+	}
+
+	return NewDocument(build.Version, operator, scheduler, unknown...), nil
+}
+
+// describeUnknownOperator says why the version of the operator is unknown. leads reports that it holds its
+// Lease.
+func describeUnknownOperator(leads, hasDeployment bool, namespace string) string {
+	switch {
+	case leads:
+		return "cardquota-manager runs and holds its Lease, which does not state its version"
+	case !hasDeployment:
+		return "no Deployment has the label " + reader.ProgramLabel + "=cardquota-manager, and nothing holds the Lease " +
+			namespace + "/" + enforcement.OperatorLeaseName + ": the operator is not installed"
+	default:
+		return "the image of cardquota-manager has no tag with a version"
+	}
+}
+
+// findOperatorVersion returns the version in the tag of the first image that has one, "" for none.
+func findOperatorVersion(deployments []*appsv1.Deployment) string {
+	for _, deployment := range deployments {
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			if tag := releases.OfImage(container.Image); tag != "" {
+				return tag
+			}
+		}
+	}
+	return ""
+}
+
+// readLeaderVersion returns the version of the operator that holds the Lease, "" if it does not state it,
+// whether there is one, and whether the user may read that. What led once may be gone.
+func readLeaderVersion(ctx context.Context, r *reader.Reader, namespace string, now time.Time) (version string, leads, mayRead bool, err error) {
+	lease, mayRead, err := r.OperatorLease(ctx, namespace)
+	if lease == nil || err != nil {
+		return "", false, mayRead, err
+	}
+	version, leads = enforcement.ReadOperatorLease(lease, now)
+	if !leads {
+		version = ""
+	}
+	return version, leads, mayRead, nil
+}
+
+// readSchedulerVersion returns the version that the scheduler reported last: in the status of the
+// policy, which every viewer may read, or in its heartbeat. It reports whether the user may read both.
+func readSchedulerVersion(ctx context.Context, r *reader.Reader, namespace string) (version string, mayRead bool, err error) {
+	policy := &v1alpha1.ServiceTypePolicy{}
+	exists, mayReadPolicy, err := r.LookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, policy)
+	switch {
+	case reader.IsNotInstalled(err):
+		mayReadPolicy = true
+		r.Gaps = append(r.Gaps, reader.Explain(err))
+	case err != nil:
+		return "", false, err
+	case exists && policy.Status.Scheduler != nil:
+		return policy.Status.Scheduler.Version, true, nil
+	}
+
+	lease := &coordinationv1.Lease{}
+	exists, mayReadLease, err := r.LookUp(ctx, client.ObjectKey{Namespace: namespace, Name: enforcement.LeaseName}, lease)
+	mayRead = mayReadPolicy && mayReadLease
+	if err != nil || !exists {
+		return "", mayRead, err
+	}
+
+	report, err := enforcement.ReadReport(lease)
+	if err != nil {
+		return "", mayRead, nil //nolint:nilerr // a Lease without a version says nothing about it
+	}
+
+	return report.Version, mayRead, nil
+}

@@ -1,0 +1,100 @@
+package whatif
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/build"
+	"cardquota.dev/operator/internal/cli/reader"
+	"cardquota.dev/operator/internal/cli/releases"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/simulation"
+)
+
+// readConfiguration returns the configuration of the scheduler, or before the installation the one that
+// the operator would render. It sets what of the cluster the policy decides.
+func readConfiguration(ctx context.Context, r *reader.Reader, systemNamespace string, c *simulation.Cluster) (string, error) {
+	object := &v1alpha1.ServiceTypePolicy{}
+	hasPolicy, _, err := r.LookUpPolicy(ctx, object, c.Nodes)
+	if err != nil {
+		return "", err
+	}
+
+	if hasPolicy {
+		c.Policy = object
+	}
+
+	spec := policy.EffectivePolicy(object)
+	c.Mappings = policy.ExpectedMappings(object)
+	c.Schedulers = spec.Scheduler.Names
+
+	if scheduler := object.Status.Scheduler; scheduler != nil {
+		if problem := releases.Compare(build.Version, "cardquota-scheduler", scheduler.Version); problem != "" {
+			r.Notes = append(r.Notes, problem+". The answer is that of the scheduler in this plugin")
+		}
+	}
+
+	text, mayRead, err := readLiveConfiguration(ctx, r, systemNamespace)
+	if text != "" || err != nil {
+		return text, err
+	}
+
+	if hasPolicy && mayRead {
+		text, err = findLiveConfiguration(ctx, r.Client, systemNamespace)
+		if text != "" || err != nil {
+			return text, err
+		}
+		r.Notes = append(r.Notes, fmt.Sprintf("namespace %s has no ConfigMap %s, so the answer is that of the configuration that the operator would write. "+
+			"If Cardquota is in another namespace, write --system-namespace", systemNamespace, policy.ConfigMapName))
+	}
+
+	return renderConfiguration(ctx, r, spec)
+}
+
+// renderConfiguration returns the configuration that the operator would render.
+func renderConfiguration(ctx context.Context, r *reader.Reader, spec v1alpha1.ServiceTypePolicySpec) (string, error) {
+	ref := policy.BaseFor(spec, reader.DefaultSystemNamespace)
+	base := &corev1.ConfigMap{}
+	exists, _, err := r.LookUp(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, base)
+	if err != nil {
+		return "", err
+	}
+	if !exists {
+		base = nil
+	}
+
+	rendered := policy.RenderConfiguration(spec, ref, base, nil, "")
+	if rendered.Text == "" {
+		return "", fmt.Errorf("the scheduler has no configuration: %s", rendered.Message)
+	}
+
+	return rendered.Text, nil
+}
+
+// readLiveConfiguration returns the configuration that the operator has written to a namespace, "" for
+// none.
+func readLiveConfiguration(ctx context.Context, r *reader.Reader, namespace string) (text string, mayRead bool, err error) {
+	live := &corev1.ConfigMap{}
+	_, mayRead, err = r.LookUp(ctx, client.ObjectKey{Namespace: namespace, Name: policy.ConfigMapName}, live)
+	return live.Data[policy.ConfigMapKey], mayRead, err
+}
+
+// findLiveConfiguration returns the configuration beside cardquota-manager, wherever that runs, "" if the
+// user may not look there. whatif does not need that right.
+func findLiveConfiguration(ctx context.Context, c client.Client, namespace string) (string, error) {
+	r := reader.New(c)
+	deployments, _, err := r.Deployments(ctx, "cardquota-manager", namespace)
+	if err != nil {
+		return "", err
+	}
+	for _, deployment := range deployments {
+		if text, _, err := readLiveConfiguration(ctx, r, deployment.Namespace); text != "" || err != nil {
+			return text, err
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,127 @@
+package whatif
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"cardquota.dev/operator/internal/cli/output"
+)
+
+// maxListed is how many workloads of the cluster a table lists that is not wide.
+const maxListed = 20
+
+// writeOthers writes which workloads of the cluster would start as well.
+func (r Result) writeOthers(w io.Writer, style output.Style) error {
+	if len(r.Others) == 0 {
+		return nil
+	}
+
+	text := fmt.Sprintf("%s would run:", countPods(r.OthersPlaced, "that wait now", "that waits now"))
+	if len(r.Pods) > 0 {
+		text = fmt.Sprintf("\n%s would run too:", countPods(r.OthersPlaced, "of the cluster that wait now", "of the cluster that waits now"))
+	}
+
+	if _, err := fmt.Fprintln(w, text); err != nil {
+		return err
+	}
+
+	grid := output.Grid{Columns: []output.Column{{Header: "RUNS", Shrinks: true}, {Header: "QUEUE", Shrinks: true}, {Header: "PODS", Right: true},
+		{Header: "CARDS", Shrinks: true}, {Header: "NODES", Shrinks: true}}}
+	for _, started := range limitRows(r.Others, style) {
+		grid.AddRow(output.Text(output.DescribeWorkload(started.Workload)), output.Text(started.Queue), output.Number(int64(started.Pods)),
+			output.Text(describeCards(started.Cards)), output.Text(strings.Join(started.Nodes, ", ")))
+	}
+
+	if err := grid.Write(w, style); err != nil {
+		return err
+	}
+
+	return writeRest(w, style, len(r.Others))
+}
+
+// writeWaiting writes which workloads of the cluster would still wait, and why, where nothing but the
+// cluster changes.
+func (r Result) writeWaiting(w io.Writer, style output.Style) error {
+	if r.hidesWaiting {
+		return nil
+	}
+
+	text := "Nothing waits now."
+	switch {
+	case len(r.Others) > 0 && len(r.Waiting) > 0:
+		text = "\nThese would still wait:"
+	case len(r.Others) > 0:
+		text = "\nNothing else waits."
+	case len(r.Waiting) > 0:
+		text = "Nothing that waits now would run:"
+	}
+
+	if _, err := fmt.Fprintln(w, text); err != nil || len(r.Waiting) == 0 {
+		return err
+	}
+
+	grid := output.Grid{Columns: []output.Column{{Header: "WAITS", Shrinks: true}, {Header: "QUEUE", Shrinks: true}, {Header: "CARDS", Shrinks: true}, {Header: "REASON"}}}
+	for _, entry := range limitRows(r.Waiting, style) {
+		cards := ""
+		if entry.Card != "" {
+			cards = fmt.Sprintf("%d %s", entry.Count, entry.Card)
+		}
+		grid.AddRow(output.Text(output.DescribeWorkload(entry.Workload)), output.Text(entry.Queue), output.Text(cards), output.Text(string(entry.Reason)))
+	}
+
+	if err := grid.Write(w, style); err != nil {
+		return err
+	}
+	if err := writeRest(w, style, len(r.Waiting)); err != nil {
+		return err
+	}
+
+	return output.WriteNotes(w, messagesOf(r.Waiting))
+}
+
+// limitRows returns the first items of a list, all of them in a wide table.
+func limitRows[T any](all []T, style output.Style) []T {
+	if style.Wide {
+		return all
+	}
+	return all[:min(len(all), maxListed)]
+}
+
+// writeRest says how many of all items the table leaves out.
+func writeRest(w io.Writer, style output.Style, all int) error {
+	if style.Wide || all <= maxListed {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "and %d more, which -o wide lists\n", all-maxListed)
+	return err
+}
+
+// maxMessages is how many messages of the scheduler stand below a table.
+const maxMessages = 5
+
+// messagesOf returns the first message of each reason and queue.
+func messagesOf(waiting []Waiting) []string {
+	type cause struct{ queue, reason string }
+	seen := map[cause]bool{}
+	var texts []string
+
+	for _, entry := range waiting {
+		at := cause{entry.Queue, string(entry.Reason)}
+		if entry.Message == "" || seen[at] || len(texts) == maxMessages {
+			continue
+		}
+		seen[at] = true
+		texts = append(texts, fmt.Sprintf("%s: %s", entry.Reason, entry.Message))
+	}
+
+	return texts
+}
+
+// countPods returns "1 pod that waits" or "2 pods that wait".
+func countPods(n int, many, one string) string {
+	if n == 1 {
+		return "1 pod " + one
+	}
+	return fmt.Sprintf("%d pods %s", n, many)
+}

@@ -1,0 +1,173 @@
+package why
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// entryList finds why a workload waits.
+type entryList struct{ *inputReader }
+
+// findEntries sets why the workload waits: its entries in the status of the CardQuota, else what they
+// would be. The status has ten entries at most. Those of the pods that the user asks for come first.
+func (l entryList) findEntries() {
+	var blocked []v1alpha1.BlockedStatus
+	if len(l.input.Path) > 0 {
+		blocked = l.input.Path[0].Status.Blocked
+	}
+
+	if l.input.Pending == 0 {
+		return
+	}
+
+	asked := requestChoice{l.inputReader}.pendingCards()
+	isAsked := func(b v1alpha1.BlockedStatus) bool {
+		// Without the nodes no resource is known to be a card, and the request of such a pod has none.
+		return len(asked) == 0 || slices.Contains(asked, b.Card) || (!l.loaded.IsComplete && slices.Contains(asked, ""))
+	}
+
+	for _, entry := range blocked {
+		if entry.Workload == l.input.Workload {
+			l.input.Entries = append(l.input.Entries, entry)
+		}
+	}
+
+	var counted []v1alpha1.BlockedStatus
+	isListed := slices.ContainsFunc(l.input.Entries, isAsked)
+	if !isListed || len(l.input.Entries) > 1 {
+		counted = l.countEntries()
+	}
+
+	if !isListed {
+		l.input.Entries = append(l.input.Entries, counted...)
+	}
+
+	slices.SortStableFunc(l.input.Entries, func(a, b v1alpha1.BlockedStatus) int {
+		return l.entryRank(a, isAsked(a), counted) - l.entryRank(b, isAsked(b), counted)
+	})
+	l.countWaitLonger(blocked)
+}
+
+// countEntries returns the entries that the workload would have, and sets the request to that of the last one.
+func (l entryList) countEntries() []v1alpha1.BlockedStatus {
+	var counted []v1alpha1.BlockedStatus
+	for _, entry := range l.countBlocked() {
+		if entry.Workload == l.input.Workload {
+			requestChoice{l.inputReader}.setRequest(entry.Card)
+			counted = append(counted, l.withoutGuess(entry))
+		}
+	}
+	return counted
+}
+
+// entryRank returns the place of an entry in the explanation. A user who asks for one pod gets its own
+// entry first, as counted. Otherwise the entry of pods that only wait for others of their gang is the
+// last one, because the others say what would help.
+func (l entryList) entryRank(b v1alpha1.BlockedStatus, isAsked bool, counted []v1alpha1.BlockedStatus) int {
+	isOwn := len(l.found.pods) == 1 && slices.ContainsFunc(counted, func(own v1alpha1.BlockedStatus) bool {
+		return own.Message == b.Message || (own.Card == b.Card && own.Reason == b.Reason)
+	})
+
+	switch {
+	case !isAsked:
+		return 4
+	case isOwn:
+		return 0
+	case b.Reason == v1alpha1.BlockedGangIncomplete:
+		return 3
+	case b.Card == "":
+		return 2
+	default:
+		return 1
+	}
+}
+
+// countWaitLonger counts the entries of other workloads that have waited longer. A LocalCardQuota lists
+// the workloads of one namespace only.
+func (l entryList) countWaitLonger(blocked []v1alpha1.BlockedStatus) {
+	if len(l.input.Entries) == 0 || len(l.input.Path) == 0 || l.input.Path[0].Namespace != "" {
+		return
+	}
+	l.input.WaitLonger = 0
+	for _, entry := range blocked {
+		if entry.Workload != l.input.Workload && entry.Since.Before(&l.input.Entries[0].Since) {
+			l.input.WaitLonger++
+		}
+	}
+}
+
+// withoutGuess returns an entry without a reason that depends on the free cards of nodes, if those are
+// unknown. The scheduler's message is in the entry anyway.
+func (l entryList) withoutGuess(entry v1alpha1.BlockedStatus) v1alpha1.BlockedStatus {
+	switch entry.Reason {
+	case v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable:
+		if l.loaded.IsComplete {
+			break
+		}
+
+		entry.Reason = v1alpha1.BlockedOther
+		entry.Holders = nil
+		if l.input.LacksFreeCards() {
+			entry.Reason = v1alpha1.BlockedNoFreeCard
+		}
+	}
+	return entry
+}
+
+// countBlocked counts the entries of the workload by the rules of the operator. Other waiting pods are
+// left out, because the count lists the ten oldest. Without the right to list everything, the pods of
+// the workload alone decide; then reasons that need free cards are less exact.
+func (l entryList) countBlocked() []v1alpha1.BlockedStatus {
+	pods := slices.Clone(l.found.pods)
+	own := map[types.UID]bool{}
+	named := map[string]bool{}
+	for _, pod := range l.found.pods {
+		own[pod.UID] = true
+		named[workload.PodGroupName(pod)] = true
+	}
+
+	if l.loaded.IsComplete {
+		for _, pod := range l.loaded.Pods {
+			if workload.MayBeRunning(pod) && !own[pod.UID] {
+				pods = append(pods, pod)
+			}
+		}
+	}
+
+	var groups []*v1beta1.PodGroup
+	if l.found.group != nil && len(l.found.pods) == 0 {
+		groups = append(groups, l.found.group)
+	}
+
+	for _, group := range l.found.groups {
+		if named[group.Name] {
+			groups = append(groups, group)
+		}
+	}
+
+	var tree *cardquota.Tree // nil while queues are flat
+	if policy.IsTree(l.input.Policy) {
+		tree = cardquota.NewTree(l.quotas, nil, l.input.Policy.Spec.UnmanagedQueues)
+	}
+
+	types := map[string]string{}
+	quotas := map[string]card.Quota{}
+	for _, q := range l.quotas {
+		types[q.QueueName()] = q.Spec.ServiceType
+		quotas[q.QueueName()] = tree.QuotaFor(q)
+	}
+
+	usage := cardquota.CountUsage(cardquota.CountInput{
+		Pods: pods, PodGroups: groups, Inventory: l.resolver.Inventory, Nodes: l.tracker.Nodes(), Quotas: quotas, Schedulers: l.resolver.Schedulers, ServiceTypes: types,
+		QueuesBelow: tree.QueuesBelow, QueuesAbove: tree.QueuesAbove, LacksPodGroups: !l.found.knowsGroups, Now: l.input.Now,
+	})
+	return usage[l.input.Queue].Blocked
+}

@@ -1,0 +1,67 @@
+package explanation
+
+import (
+	"fmt"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cli/nodecards"
+)
+
+// freeCards returns how many cards are free on Ready nodes that take pods: the sum over the nodes, or
+// what the inventory says where the nodes may not be read. The inventory does not say which of the
+// allocated cards are on other nodes, so it gives the least and the most.
+func (in *Input) freeCards(name card.Name) (least, most int64) {
+	if in.Nodes != nil {
+		free := int64(0)
+		for _, node := range in.nodesWith(name) {
+			free += *node.Free
+		}
+		return free, free
+	}
+	entry, _ := in.inventoryCard(name)
+	usable := max(0, entry.Healthy-entry.Cordoned)
+	return max(0, usable-entry.Allocated), max(0, min(usable, entry.Total-entry.Allocated))
+}
+
+// describeRange returns one number, or the least and the most.
+func describeRange(least, most int64) string {
+	if least == most {
+		return fmt.Sprint(least)
+	}
+	return fmt.Sprintf("%d to %d", least, most)
+}
+
+// nodesWith returns the Ready nodes with a card that take pods, as far as their usage is known.
+func (in *Input) nodesWith(name card.Name) []nodecards.Node {
+	var nodes []nodecards.Node
+	for _, node := range in.Nodes {
+		if node.Card == string(name) && node.Ready && !node.Cordoned && node.Free != nil {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// hasNodeFor reports whether one node has enough free cards for a pod.
+func (in *Input) hasNodeFor(name card.Name) bool {
+	for _, node := range in.nodesWith(name) {
+		if *node.Free >= int64(in.Request.Count) {
+			return true
+		}
+	}
+	return false
+}
+
+// takesPod reports whether one node has enough free cards of a name for a pod and takes it, as far as
+// that is known.
+func (in *Input) takesPod(name card.Name) bool {
+	if in.Nodes == nil || in.Request.IsJob {
+		return true
+	}
+	for _, node := range in.nodesWith(name) {
+		if _, refuses := in.Obstacles[node.Name]; !refuses && *node.Free >= int64(in.Request.Count) {
+			return true
+		}
+	}
+	return false
+}

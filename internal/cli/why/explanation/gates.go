@@ -1,0 +1,358 @@
+package explanation
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cli/nodecards"
+	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// gateCheck answers what a pod must pass.
+type gateCheck struct{ *Input }
+
+// gates returns the answers of what a pod must pass, in that order.
+func (g gateCheck) gates() []Gate {
+	gates := []Gate{g.enforcementGate(), g.queueGate()}
+	gates = append(gates, g.namespaceGates()...)
+	gates = append(gates, g.orphanGates()...)
+	for _, quota := range g.Path {
+		if g.Request.Count > 0 {
+			gates = append(gates, g.quotaGate(quota))
+		}
+		gates = append(gates, g.computeGates(quota)...)
+	}
+
+	if g.Request.Count > 0 {
+		if len(g.Path) == 0 && g.HidesQuota {
+			gates = append(gates, Gate{Name: "quota", Answer: Unknown, Detail: "you may not read the CardQuota of queue " + g.Queue})
+		}
+
+		gates = append(gates, g.fleetGate())
+		if !g.Request.IsJob {
+			gates = append(gates, g.nodeGate())
+			gates = append(gates, g.obstacleGates()...)
+		}
+	}
+
+	return append(gates, g.orderGate())
+}
+
+func (g gateCheck) enforcementGate() Gate {
+	gate := Gate{Name: "scheduler"}
+	if g.Policy == nil {
+		gate.Answer = Unknown
+		gate.Detail = "there is no ServiceTypePolicy, or you may not read it"
+		return gate
+	}
+
+	switch enforced := meta.FindStatusCondition(g.Policy.Status.Conditions, v1alpha1.ConditionEnforced); {
+	case enforced == nil:
+		gate.Answer = Unknown
+		gate.Detail = "the operator has not seen the policy yet"
+	case enforced.Status == metav1.ConditionTrue || enforced.Reason == v1alpha1.ReasonCardBypass:
+		gate.Answer = Yes
+		gate.Detail = "it runs and enforces quotas"
+	default:
+		gate.Answer = No
+		gate.Detail = enforced.Reason + ": " + enforced.Message
+	}
+
+	return gate
+}
+
+func (g gateCheck) queueGate() Gate {
+	gate := Gate{Name: "queue " + g.Queue, Answer: Yes, Detail: "it is Open"}
+	switch {
+	case g.HasQueue != nil && !*g.HasQueue:
+		gate.Answer = No
+		gate.Detail = "it does not exist"
+	case len(g.Path) == 0 && g.HasQueue == nil:
+		gate.Answer = Unknown
+		gate.Detail = g.describeUnmanaged() + ", and you may not read Queues"
+	case len(g.Path) == 0:
+		gate.Answer, gate.Detail = g.unmanagedQueueAnswer()
+	default:
+		if ready := meta.FindStatusCondition(g.Path[0].Status.Conditions, v1alpha1.ConditionReady); ready != nil && (ready.Reason == v1alpha1.ReasonHeld || ready.Reason == v1alpha1.ReasonQueueNotOpen) {
+			gate.Answer = No
+			gate.Detail = ready.Reason + ": " + ready.Message
+		} else if queue := g.Path[0].Status.Queue; queue == nil || queue.State == "" {
+			gate.Answer = Unknown
+			gate.Detail = "its state is not known"
+		} else if queue.State != "Open" {
+			gate.Answer = No
+			gate.Detail = "it is " + queue.State
+		}
+	}
+
+	return gate
+}
+
+// describeUnmanaged says why the CardQuota of the queue does not answer.
+func (g gateCheck) describeUnmanaged() string {
+	if g.HidesQuota {
+		return "you may not read its CardQuota"
+	}
+	return "no CardQuota has it"
+}
+
+// unmanagedQueueAnswer answers for a Queue that no CardQuota has. Its own state decides.
+func (g gateCheck) unmanagedQueueAnswer() (Answer, string) {
+	switch {
+	case g.QueueState == "":
+		return Unknown, g.describeUnmanaged() + ", and its Queue has no state yet"
+	case g.QueueState != string(v1beta1.QueueStateOpen):
+		return No, g.describeUnmanaged() + ", and its Queue is " + output.Clean(g.QueueState)
+	case g.QueueStop != "" && g.QueueStop != string(v1alpha1.StopPolicyNone):
+		return No, fmt.Sprintf("%s, and annotation %s of its Queue is %s", g.describeUnmanaged(), v1alpha1.AnnotationStopPolicy, output.Clean(g.QueueStop))
+	case g.HidesQuota:
+		return Yes, "it is Open"
+	}
+	return Yes, "no CardQuota has it: its Queue decides, and the policy's unmanagedQueues"
+}
+
+// namespaceGates returns an answer for each CardQuota that is only for some namespaces.
+func (g gateCheck) namespaceGates() []Gate {
+	var gates []Gate
+	for _, quota := range g.Path {
+		if quota.Spec.NamespaceSelector == nil {
+			continue
+		}
+		selector, err := workload.NewNamespaceSelector(quota.Spec.NamespaceSelector)
+		if err == nil && selector.Empty() {
+			continue
+		}
+
+		gate := Gate{Name: "namespace for " + quota.Name, Answer: Yes, Detail: g.Workload.Namespace + " is selected"}
+		switch {
+		case err != nil:
+			gate.Answer = No
+			gate.Detail = err.Error()
+		case g.Namespace == nil:
+			gate.Answer = Unknown
+			gate.Detail = "it must have " + selector.String()
+		case !selector.Matches(labels.Set(g.Namespace)):
+			gate.Answer = No
+			gate.Detail = g.Workload.Namespace + " does not have " + selector.String()
+		}
+		gates = append(gates, gate)
+	}
+
+	return gates
+}
+
+// quotaGate answers for one CardQuota. One card with room is enough.
+func (g gateCheck) quotaGate(quota *v1alpha1.CardQuota) Gate {
+	gate := Gate{Name: "quota of " + quota.Name, Answer: No}
+	switch {
+	case quota.DeletionTimestamp != nil:
+		gate.Detail = "it is being deleted and gives no more cards"
+		return gate
+	case quota.Status.Summary == "":
+		gate.Answer = Unknown
+		gate.Detail = "the operator has not counted it yet"
+		return gate
+	}
+
+	var details []string
+	isRefused := false
+	for _, name := range g.Request.Names {
+		found := g.shortageOf(quota, name)
+		if found.room >= g.Request.quotaCount() {
+			gate.Answer = Yes
+		}
+		isRefused = isRefused || (found.isStated && found.room < g.Request.quotaCount()) // not of an earlier, larger request
+		details = append(details, found.describe(cardStatus(quota, name)))
+	}
+
+	if isRefused { // the scheduler states the card that has most
+		gate.Answer = No
+	}
+
+	gate.Detail = strings.Join(details, "; ")
+	if g.Request.GangCount > g.Request.Count {
+		gate.Detail += fmt.Sprintf("; the whole gang requests %d", g.Request.GangCount)
+	}
+
+	if gate.Answer == Yes && g.isRefusing(quota) {
+		answer, why := g.explainRefusal(quota)
+		gate.Answer = answer
+		gate.Detail += why
+	}
+
+	return gate
+}
+
+// cardStatus returns the usage of a card, without numbers for a card that the status does not list.
+func cardStatus(quota *v1alpha1.CardQuota, name card.Name) v1alpha1.CardStatus {
+	for _, entry := range quota.Status.Cards {
+		if entry.Name == string(name) {
+			return entry
+		}
+	}
+	return v1alpha1.CardStatus{Name: string(name)}
+}
+
+// fleetGate answers whether enough cards are free on healthy nodes that take pods.
+func (g gateCheck) fleetGate() Gate {
+	gate := Gate{Name: "free cards", Answer: No}
+	if g.Inventory == nil {
+		gate.Answer = Unknown
+		gate.Detail = "there is no CardInventory, or you may not read it"
+		return gate
+	}
+
+	var details []string
+	for _, name := range g.Request.Names {
+		entry, ok := g.inventoryCard(name)
+		if !ok || entry.Total == 0 {
+			details = append(details, g.describeAbsence(name))
+			continue
+		}
+
+		least, most := g.freeCards(name)
+		switch wanted := g.Request.nodesCount(); {
+		case least >= wanted:
+			gate.Answer = Yes
+		case most >= wanted && gate.Answer == No:
+			gate.Answer = Unknown
+		}
+
+		details = append(details, fmt.Sprintf("%s of %d healthy %s", describeRange(least, most), entry.Healthy, name))
+	}
+
+	gate.Detail = strings.Join(details, "; ")
+	if wanted := g.Request.nodesCount(); wanted > int64(g.Request.Count) {
+		gate.Detail += fmt.Sprintf("; its gang needs %d to start", wanted)
+	}
+
+	return gate
+}
+
+func (in *Input) inventoryCard(name card.Name) (v1alpha1.InventoryCard, bool) {
+	if in.Inventory == nil {
+		return v1alpha1.InventoryCard{}, false
+	}
+	for _, entry := range in.Inventory.Cards {
+		if entry.Name == string(name) {
+			return entry, true
+		}
+	}
+	return v1alpha1.InventoryCard{}, false
+}
+
+// LacksFreeCards reports whether the nodes have too few free cards for the request, whichever of its
+// cards it gets.
+func (in *Input) LacksFreeCards() bool {
+	for _, name := range in.Request.Names {
+		if _, most := in.freeCards(name); most >= int64(in.Request.Count) {
+			return false
+		}
+	}
+	return in.Inventory != nil || in.Nodes != nil
+}
+
+// nodeGate answers whether one node has enough cards for a pod, whatever else the node requires.
+func (g gateCheck) nodeGate() Gate {
+	gate := Gate{Name: "one node", Answer: No}
+	if g.Nodes == nil {
+		gate.Answer = Unknown
+		gate.Detail = "you may not read nodes and pods"
+		return gate
+	}
+
+	var details []string
+	for _, name := range g.Request.Names {
+		nodes := g.nodesWith(name)
+		best := nodecards.Node{}
+		for _, node := range nodes {
+			if best.Free == nil || *node.Free > *best.Free {
+				best = node
+			}
+		}
+
+		if best.Free == nil {
+			details = append(details, fmt.Sprintf("no Ready node with %s takes pods", name))
+			continue
+		}
+
+		if *best.Free >= int64(g.Request.Count) {
+			gate.Answer = Yes
+		}
+
+		details = append(details, fmt.Sprintf("at most %d %s, on %s", *best.Free, name, best.Name))
+	}
+
+	gate.Detail = strings.Join(details, "; ")
+	return gate
+}
+
+// orderGate says when it is its turn. It is no obstacle by itself.
+func (g gateCheck) orderGate() Gate {
+	priority := fmt.Sprintf("priority %d", g.Request.Priority)
+	if g.Request.PriorityClass != "" {
+		priority = fmt.Sprintf("%s (%s)", priority, g.Request.PriorityClass)
+	}
+
+	gate := Gate{Name: "order in the queue", Answer: Yes}
+	switch {
+	case g.Ahead != nil:
+		gate.Detail = priority + g.Ahead.describe()
+	case g.WaitLonger < 0:
+		gate.Answer = Unknown
+		gate.Detail = priority
+	case g.WaitLonger == 0:
+		gate.Detail = priority + ", nothing in the queue waits longer"
+	case g.WaitLonger == 1:
+		gate.Detail = priority + ", at least 1 other workload waits longer"
+	default:
+		gate.Detail = fmt.Sprintf("%s, at least %d other workloads wait longer", priority, g.WaitLonger)
+	}
+
+	return gate
+}
+
+// describe counts what comes first, as the end of a sentence.
+func (a Ahead) describe() string {
+	all := a.Higher + a.Incomplete + a.Older
+	verb := "come first"
+	if all == 1 {
+		verb = "comes first"
+	}
+
+	var parts []string
+	for _, part := range []struct {
+		count int
+		words string
+	}{{a.Higher, "of higher priority"}, {a.Incomplete, "whose minimum does not run yet"}, {a.Older, "older than it"}} {
+		if part.count == 0 {
+			continue
+		}
+
+		noun := ""
+		if len(parts) == 0 {
+			noun = " workloads"
+			if part.count == 1 {
+				noun = " workload"
+			}
+		}
+		parts = append(parts, fmt.Sprintf("%d%s %s", part.count, noun, part.words))
+	}
+
+	switch last := len(parts) - 1; last {
+	case -1:
+		return ", nothing in the queue comes first"
+	case 0:
+		return ", " + parts[0] + " " + verb
+	default:
+		return ", " + strings.Join(parts[:last], ", ") + " and " + parts[last] + " " + verb
+	}
+}

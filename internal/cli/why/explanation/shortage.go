@@ -1,0 +1,240 @@
+package explanation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/blocked"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// isQuotaReason reports whether a reason says that the quota of cards is exhausted.
+func isQuotaReason(reason v1alpha1.BlockedReason) bool {
+	switch reason {
+	case v1alpha1.BlockedQuotaExhausted, v1alpha1.BlockedNoQuota, v1alpha1.BlockedAncestorQuotaExhausted:
+		return true
+	}
+	return false
+}
+
+// statedShortage returns the refusal of a queue because of its quota of cards, as the scheduler states
+// it, nil for none. Only the scheduler knows what jobs that it has enqueued reserve.
+func (in *Input) statedShortage() *workload.StatedRefusal {
+	if len(in.Entries) == 0 || !isQuotaReason(in.Entries[0].Reason) {
+		return nil
+	}
+	statedReason := blocked.ReadStatedReason("", in.Entries[0].Message, "")
+	if statedReason.Refusal != nil && isQuotaReason(statedReason.Refusal.Reason) {
+		return statedReason.Refusal
+	}
+
+	for i := range statedReason.NodeRefusals {
+		if isQuotaReason(statedReason.NodeRefusals[i].Reason) {
+			return &statedReason.NodeRefusals[i]
+		}
+	}
+
+	return nil
+}
+
+// shortage is what a quota has too little of for the request.
+type shortage struct {
+	// room is how many cards more the quota allows, less than 0 if more are in use.
+	room int64
+	// reserved is how many cards are reserved for enqueued jobs, beside those in use.
+	reserved int64
+	// isStated reports whether the scheduler refuses the request because of this quota.
+	isStated bool
+}
+
+// shortageOf returns what a CardQuota has too little of. The larger shortage counts: the status may be
+// newer than what the scheduler states.
+func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage {
+	status := cardStatus(quota, name)
+	found := shortage{room: status.Quota - status.Used}
+	stated := in.statedShortage()
+	if stated == nil || stated.Queue != quota.QueueName() || stated.Total == 0 || !slices.Contains(stated.Cards, name) {
+		return found
+	}
+
+	limit := int64(0)
+	used := int64(0)
+	for _, refused := range stated.Cards {
+		limit += cardStatus(quota, refused).Quota
+		used += cardStatus(quota, refused).Used
+	}
+
+	if stated.Limit < limit { // the quota was raised since
+		return found
+	}
+	held := stated.Total - stated.Requested
+	return shortage{room: min(found.room, stated.Limit-held), reserved: max(0, min(held, stated.Limit)-used), isStated: true}
+}
+
+// describe returns the usage of a card with what is reserved.
+func (s shortage) describe(status v1alpha1.CardStatus) string {
+	if status.Quota == 0 {
+		return "no quota of " + status.Name
+	}
+	text := fmt.Sprintf("%d/%d %s used", status.Used, status.Quota, status.Name)
+	if s.reserved > 0 {
+		text += fmt.Sprintf(", %d reserved by enqueued jobs", s.reserved)
+	}
+	return text + fmt.Sprintf(", %d free", max(0, status.Free-s.reserved))
+}
+
+// dropCardsWithoutQuota removes from a request without a card name the cards for which a CardQuota of the
+// path has no quota, unless that are all. It waits for none of them. Who may not read the quota knows what
+// the scheduler states.
+func (in *Input) dropCardsWithoutQuota() {
+	if !in.Request.IsAnyCard {
+		return
+	}
+	stated := in.statedShortage()
+	if len(in.Path) == 0 && stated != nil && stated.Limit > 0 && len(stated.Cards) > 0 {
+		in.Request.Names = stated.Cards
+		return
+	}
+
+	hasNoQuota := func(name card.Name) bool {
+		return slices.ContainsFunc(in.Path, func(quota *v1alpha1.CardQuota) bool {
+			return quota.Status.Summary != "" && cardStatus(quota, name).Quota == 0
+		})
+	}
+
+	granted := slices.DeleteFunc(slices.Clone(in.Request.Names), hasNoQuota)
+	switch {
+	case len(granted) == 0:
+	case isRefusedForOthers(stated, granted): // the job names them where it cannot be read, such as in its pod template
+		in.Request.Names = stated.Cards
+	default:
+		in.Request.Names = granted
+	}
+}
+
+// isRefusedForOthers reports whether the scheduler states that no quota is there for cards, and none of them
+// is among those with quota. It states cards with quota if a request may have any card.
+func isRefusedForOthers(stated *workload.StatedRefusal, granted []card.Name) bool {
+	if stated == nil || stated.Limit > 0 || len(stated.Cards) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(stated.Cards, func(name card.Name) bool { return slices.Contains(granted, name) })
+}
+
+// nearestCard returns the card of the request for which the CardQuotas of the path lack least, the first
+// of those that the request names.
+func (a adviser) nearestCard() card.Name {
+	lacking := func(name card.Name) (most int64) {
+		for _, quota := range a.Path {
+			most = max(most, a.Request.quotaCount()-a.shortageOf(quota, name).room)
+		}
+		return most
+	}
+	return slices.MinFunc(a.Request.Names, func(a, b card.Name) int { return cmp.Compare(lacking(a), lacking(b)) })
+}
+
+// adviseAnyQuota says what helps a request without a card name in a queue without quota for any card that
+// it may be.
+func (a adviser) adviseAnyQuota() string {
+	const maxNames = 3
+	text := fmt.Sprintf("CardQuota %s has quota for no card that %s may use: %s", a.Path[0].Name, a.Request.unit(), conditions.JoinFirst(a.Request.Names, maxNames))
+	if !a.ChangesQuotas || a.Path[0].Namespace != "" {
+		return text + ". Ask the administrator for quota of one of them."
+	}
+	return fmt.Sprintf("%s. Give it quota for one of them: kubectl edit cardq %s.", text, a.Path[0].Name)
+}
+
+// adviseQuota says how much more quota each CardQuota of the path needs, for the card that it lacks least
+// of.
+func (a adviser) adviseQuota(entry v1alpha1.BlockedStatus) []string {
+	if len(a.Path) == 0 {
+		return []string{a.adviseFirstQuota()}
+	}
+	if len(a.Request.Names) == 0 {
+		return a.adviseUncountedQuota(entry)
+	}
+	if entry.Reason == v1alpha1.BlockedNoQuota && a.Request.IsAnyCard && len(a.Request.Names) > 1 {
+		return []string{a.adviseAnyQuota()}
+	}
+
+	name := a.nearestCard()
+	advice, reserved := a.adviseQuotaOf(name, entry)
+	if len(advice) == 0 {
+		return a.adviseUncountedQuota(entry)
+	}
+
+	if reserved > 0 && (a.Request.awaitsEnqueue() || len(a.Reservations) > 0) {
+		advice = append(advice, a.adviseReservations(reserved, string(name))...)
+	}
+
+	return append(advice, a.adviseBeyondQuota(name)...)
+}
+
+// adviseFirstQuota says what helps in a queue of which the user reads no CardQuota.
+func (a adviser) adviseFirstQuota() string {
+	switch {
+	case a.HidesQuota:
+		return fmt.Sprintf("Ask the administrator for quota of queue %s.", a.Queue)
+	case !a.ChangesQuotas:
+		return fmt.Sprintf("Queue %s has no CardQuota: ask the administrator for one.", a.Queue)
+	default:
+		return fmt.Sprintf("Queue %s has no CardQuota: kubectl cardquota import %s prints one.", a.Queue, a.Queue)
+	}
+}
+
+// adviseQuotaOf says how much more quota of a card each CardQuota of the path needs. reserved is the most
+// that enqueued jobs have reserved of it.
+func (a adviser) adviseQuotaOf(name card.Name, entry v1alpha1.BlockedStatus) (advice []string, reserved int64) {
+	wanted := a.Request.quotaCount()
+	for _, quota := range a.Path {
+		found := a.shortageOf(quota, name)
+		missing := wanted - found.room
+		all := entry.Count - found.room
+		if missing <= 0 || quota.Status.Summary == "" {
+			continue
+		}
+
+		text := fmt.Sprintf("CardQuota %s lacks %d %s for %s", quota.Name, missing, name, a.Request.quotaUnit())
+		if all > missing {
+			text += fmt.Sprintf(", %d for all that wait", all)
+		}
+
+		reserved = max(reserved, found.reserved)
+		if !a.ChangesQuotas || quota.Namespace != "" { // a LocalCardQuota cannot be changed
+			advice = append(advice, text+": ask the administrator for them.")
+			continue
+		}
+		advice = append(advice, fmt.Sprintf("%s: kubectl edit cardq %s.", text, quota.Name))
+	}
+
+	return advice, reserved
+}
+
+// adviseUncountedQuota says what helps where no CardQuota that the user may read lacks quota by its
+// status: the one above it is hidden, or the status is about to change.
+func (a adviser) adviseUncountedQuota(entry v1alpha1.BlockedStatus) []string {
+	if entry.Reason != v1alpha1.BlockedAncestorQuotaExhausted {
+		if a.ChangesQuotas {
+			return []string{fmt.Sprintf("Ask again in a few seconds. If this stays, raise the quota of queue %s.", a.Queue)}
+		}
+		return []string{fmt.Sprintf("Ask again in a few seconds. If this stays, ask the administrator for quota of queue %s.", a.Queue)}
+	}
+
+	stated := a.statedShortage()
+	missing := int64(0)
+	if stated != nil && stated.Total != 0 && len(a.Request.Names) > 0 {
+		missing = a.Request.quotaCount() - (stated.Limit - (stated.Total - stated.Requested))
+	}
+
+	if missing <= 0 { // also if the statement is about an earlier, larger request
+		return []string{fmt.Sprintf("Ask the administrator for quota of the queues above %s, or wait until other workloads below them end.", a.Queue)}
+	}
+
+	name := cmp.Or(append(stated.Cards, a.Request.Names...)...)
+	return []string{fmt.Sprintf("Queue %s, which is above %s, lacks %d %s for %s: ask the administrator for them, or wait until other workloads below it end.",
+		stated.Queue, a.Queue, missing, name, a.Request.quotaUnit())}
+}

@@ -1,0 +1,166 @@
+package explanation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardinventory"
+	"cardquota.dev/operator/internal/conditions"
+)
+
+// unnamedCards returns the anomalies of cards that have no name, and that may be those of the request.
+func (in *Input) unnamedCards() []v1alpha1.InventoryAnomaly {
+	if in.Inventory == nil {
+		return nil
+	}
+
+	var found []v1alpha1.InventoryAnomaly
+	for _, anomaly := range in.Inventory.Anomalies {
+		isOther := in.Request.Resource != "" && anomaly.Resource != "" && anomaly.Resource != in.Request.Resource
+		if cardinventory.LeavesUnnamed(anomaly) && !isOther {
+			found = append(found, anomaly)
+		}
+	}
+
+	return found
+}
+
+// withheldCards returns the anomaly because of which no new pod gets a card, nil for none.
+func (in *Input) withheldCards(name card.Name) *v1alpha1.InventoryAnomaly {
+	if in.Inventory == nil {
+		return nil
+	}
+
+	at := slices.IndexFunc(in.Inventory.Anomalies, func(a v1alpha1.InventoryAnomaly) bool {
+		return a.Reason == v1alpha1.AnomalyMoreThanLabelled && a.Card == string(name)
+	})
+	if at < 0 {
+		return nil
+	}
+	return &in.Inventory.Anomalies[at]
+}
+
+// areAllWithheld reports whether nodes have each card of the request, and keep all of them from new pods.
+func (in *Input) areAllWithheld() bool {
+	isOffered := func(name card.Name) bool { return in.withheldCards(name) == nil }
+	return len(in.Request.Names) > 0 && !slices.ContainsFunc(in.Request.Names, isOffered)
+}
+
+// describeAbsence says why no new pod gets a card.
+func (g gateCheck) describeAbsence(name card.Name) string {
+	if withheld := g.withheldCards(name); withheld != nil {
+		return fmt.Sprintf("no new pod gets one of %d %s", withheld.Count, name)
+	}
+
+	count := int64(0)
+	resource := ""
+	for _, anomaly := range g.unnamedCards() {
+		if anomaly.Resource != "" {
+			count += anomaly.Count
+			resource = anomaly.Resource
+		}
+	}
+
+	text := fmt.Sprintf("no node has %s", name)
+	if count > 0 {
+		text += fmt.Sprintf(" (not named yet: %d %s)", count, resource)
+	}
+
+	return text
+}
+
+// adviseUnknownCard says what helps a request for a card that no node has, or that nodes keep from new pods:
+// their labels, or another name.
+func (a adviser) adviseUnknownCard() []string {
+	advice, isComplete := a.adviseRightNames()
+	if isComplete {
+		return advice
+	}
+
+	known := a.knownCards()
+	for _, anomaly := range a.unnamedCards() {
+		advice = append(advice, fmt.Sprintf("The card may not be named yet: %s. The workload starts by itself when its node has the right labels.", strings.TrimSuffix(anomaly.Message, ".")))
+	}
+
+	for _, name := range a.Request.Names {
+		near, found := card.Nearest(name, known)
+		switch {
+		case !found || near == name || a.nodesWithCard(name) != nil:
+		case len(advice) > 0:
+			advice = append(advice, fmt.Sprintf("Or did you mean %s? Then write volcano.sh/card.name: %s instead of %s.", near, near, name))
+		default:
+			advice = append(advice, fmt.Sprintf("Did you mean %s? Write volcano.sh/card.name: %s instead of %s.", near, near, name))
+		}
+	}
+
+	switch {
+	case len(advice) > 0:
+	case a.Request.IsAnyCard: // there is no name to correct
+		advice = append(advice, "Nodes that offer the resource need the labels <vendor>/<type>.product and .memory, or an entry of spec.cards in the ServiceTypePolicy.")
+	case a.Inventory == nil:
+		advice = append(advice, "Compare the name with those of kubectl cardquota inventory. If it is right, no label of a node names the card yet: ask the administrator.")
+	default:
+		advice = append(advice, "Correct the name. "+a.describeKnownCards(known))
+	}
+
+	return advice
+}
+
+// adviseRightNames says what is wrong with nodes that have the cards of the request. It reports whether that is
+// about all of them.
+func (a adviser) adviseRightNames() (advice []string, isComplete bool) {
+	isComplete = len(a.Request.Names) > 0
+	for _, name := range a.Request.Names {
+		cause := a.nodesWithCard(name)
+		if cause == nil {
+			isComplete = false
+			continue
+		}
+		advice = append(advice, fmt.Sprintf("The name %s is right: %s. The workload starts by itself when the labels are right.", name, strings.TrimSuffix(cause.Message, ".")))
+	}
+	return advice, isComplete
+}
+
+// nodesWithCard returns the anomaly of nodes that have a card, and of which no new pod gets it. It is nil for
+// none.
+func (in *Input) nodesWithCard(name card.Name) *v1alpha1.InventoryAnomaly {
+	if withheld := in.withheldCards(name); withheld != nil {
+		return withheld
+	}
+	unnamed := in.unnamedCards()
+	at := slices.IndexFunc(unnamed, func(a v1alpha1.InventoryAnomaly) bool { return card.MentionsCard(a.Message, name) })
+	if at < 0 {
+		return nil
+	}
+	return &unnamed[at]
+}
+
+// knownCards returns the cards that nodes have.
+func (in *Input) knownCards() []card.Name {
+	if in.Inventory == nil {
+		return nil
+	}
+	var known []card.Name
+	for _, entry := range in.Inventory.Cards {
+		if entry.Total > 0 {
+			known = append(known, card.Name(entry.Name))
+		}
+	}
+	return known
+}
+
+// describeKnownCards lists what nodes have.
+func (a adviser) describeKnownCards(known []card.Name) string {
+	const maxKnown = 5
+	switch {
+	case len(known) == 0:
+		return "No node offers a card yet."
+	case len(known) > maxKnown:
+		return "Nodes have " + conditions.JoinFirst(known, maxKnown) + ": kubectl cardquota inventory."
+	default:
+		return "Nodes have " + card.Join(known, ", ") + "."
+	}
+}

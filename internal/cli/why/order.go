@@ -1,0 +1,184 @@
+package why
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cli/reader"
+	"cardquota.dev/operator/internal/cli/why/explanation"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// turn decides when the scheduler tries a PodGroup: by its PriorityClass, then those whose minimum does
+// not run yet, then by its age. Volcano's plugins priority and gang decide so.
+type turn struct {
+	priority int32
+	// isReady reports whether the minimum of the PodGroup runs.
+	isReady bool
+	created metav1.Time
+}
+
+// isBefore reports whether the scheduler tries a PodGroup before another one.
+func (t turn) isBefore(other turn) bool {
+	switch {
+	case t.priority != other.priority:
+		return t.priority > other.priority
+	case t.isReady != other.isReady:
+		return other.isReady
+	default:
+		return t.created.Before(&other.created)
+	}
+}
+
+// priorities are the values of the PriorityClasses, and the one of PodGroups without a known class.
+type priorities struct {
+	values   map[string]int32
+	standard int32
+}
+
+// readPriorities reads all PriorityClasses, and reports whether the user may.
+func readPriorities(ctx context.Context, r *reader.Reader) (priorities, bool, error) {
+	var classes []*schedulingv1.PriorityClass
+	ok, err := reader.ListInto(ctx, r, &schedulingv1.PriorityClassList{}, &classes)
+	p := priorities{values: map[string]int32{}}
+	for _, class := range classes {
+		p.values[class.Name] = class.Value
+		if class.GlobalDefault {
+			p.standard = class.Value
+		}
+	}
+	return p, ok, err
+}
+
+// turnOf returns that of a PodGroup. ready is how many of its pods are ready.
+func (p priorities) turnOf(group *v1beta1.PodGroup, ready int32) turn {
+	next := turn{p.standard, ready >= group.Spec.MinMember, group.CreationTimestamp}
+	if value, known := p.values[group.Spec.PriorityClassName]; known {
+		next.priority = value
+	}
+	return next
+}
+
+// isReady reports whether a pod counts for the minimum of its PodGroup: it has a node, has succeeded, or
+// waits and requests nothing, so that it needs no room.
+func isReady(pod *corev1.Pod) bool {
+	if !workload.IsPending(pod) {
+		return workload.IsAssigned(pod) || pod.Status.Phase == corev1.PodSucceeded
+	}
+	for _, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+		if quantity.Sign() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// countAhead counts the other workloads of the queue that the scheduler tries first, if the user may list
+// all of them.
+func (w *inputReader) countAhead(ctx context.Context) error {
+	if !w.loaded.IsComplete || w.input.Pending == 0 {
+		return nil
+	}
+	classes, ok, err := readPriorities(ctx, w.Reader)
+	if !ok || err != nil {
+		return err
+	}
+	w.setAhead(w.waitingTurns(classes))
+	return nil
+}
+
+// setAhead counts the turns before that of the workload.
+func (w *inputReader) setAhead(turns map[v1alpha1.WorkloadReference]turn) {
+	own, waits := turns[w.input.Workload]
+	if !waits {
+		return
+	}
+
+	if w.input.Request.IsJob {
+		w.input.Request.Priority = own.priority
+	}
+
+	w.input.Ahead = &explanation.Ahead{}
+	for reference, other := range turns {
+		switch {
+		case reference == w.input.Workload || !other.isBefore(own):
+		case other.priority > own.priority:
+			w.input.Ahead.Higher++
+		case own.isReady && !other.isReady:
+			w.input.Ahead.Incomplete++
+		default:
+			w.input.Ahead.Older++
+		}
+	}
+}
+
+// waitingTurns returns the first turn of each workload that waits in the queue, also of jobs without
+// pods.
+func (w *inputReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadReference]turn {
+	turns := map[v1alpha1.WorkloadReference]turn{}
+	add := func(reference v1alpha1.WorkloadReference, next turn) {
+		if first, known := turns[reference]; !known || next.isBefore(first) {
+			turns[reference] = next
+		}
+	}
+
+	groups := map[client.ObjectKey]*v1beta1.PodGroup{}
+	for _, group := range w.loaded.PodGroups {
+		groups[client.ObjectKeyFromObject(group)] = group
+	}
+
+	hasPods, ready := countReadyPods(w.loaded.Pods)
+	for _, pod := range w.loaded.Pods {
+		key := podGroupKey(pod)
+		group := groups[key]
+		if !w.waitsInQueue(pod, group) {
+			continue
+		}
+
+		if group != nil {
+			add(workload.ReferenceFor(pod), classes.turnOf(group, ready[key]))
+		} else {
+			add(workload.ReferenceFor(pod), turn{ptr.Deref(pod.Spec.Priority, 0), false, pod.CreationTimestamp})
+		}
+	}
+
+	for key, group := range groups {
+		if !hasPods[key] && workload.IsPodGroupPending(group) && workload.PodGroupQueue(group) == w.input.Queue {
+			add(workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), classes.turnOf(group, 0))
+		}
+	}
+
+	return turns
+}
+
+// waitsInQueue reports whether a pod waits in the queue of the workload.
+func (w *inputReader) waitsInQueue(pod *corev1.Pod, group *v1beta1.PodGroup) bool {
+	return workload.IsPending(pod) && w.resolver.UsesOurScheduler(pod) && w.queueOf(pod, group) == w.input.Queue
+}
+
+// countReadyPods returns which PodGroups have pods, and how many of these are ready.
+func countReadyPods(pods []*corev1.Pod) (hasPods map[client.ObjectKey]bool, ready map[client.ObjectKey]int32) {
+	hasPods = map[client.ObjectKey]bool{}
+	ready = map[client.ObjectKey]int32{}
+	for _, pod := range pods {
+		key := podGroupKey(pod)
+		hasPods[key] = true
+		if isReady(pod) {
+			ready[key]++
+		}
+	}
+	return hasPods, ready
+}
+
+// podGroupKey returns the key of the PodGroup of a pod.
+func podGroupKey(pod *corev1.Pod) client.ObjectKey {
+	return client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
+}

@@ -1,0 +1,199 @@
+package why
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/blocked"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/cli/why/explanation"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// requestChoice sets what of a workload the explanation is about.
+type requestChoice struct{ *inputReader }
+
+// countPods counts the pods by what they wait for, and sets what one of them requests.
+func (c requestChoice) countPods() {
+	for _, pod := range c.found.pods {
+		switch {
+		case workload.IsPending(pod):
+			c.input.Pending++
+			if created := pod.CreationTimestamp.Time; c.input.Created.IsZero() || created.Before(c.input.Created) {
+				c.input.Created = created
+			}
+		case pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) > 0:
+			c.input.Gated++
+		case workload.IsAssigned(pod):
+			c.input.Placed++
+		}
+	}
+
+	if len(c.found.pods) == 0 && isJobWaiting(c.found.group) {
+		c.input.Pending = 1
+	}
+
+	c.setRequest(c.shownCard())
+}
+
+// cardOf returns the cards of a pod as status.blocked has them: those that it names, else its resource.
+func (c requestChoice) cardOf(pod *corev1.Pod) string {
+	request := c.resolver.Request(pod)
+	if request.Named.AllowsAny() {
+		return string(request.Resource)
+	}
+	return request.Named.String()
+}
+
+// pendingCards returns the cards of the pods that wait, "" for a pod without cards.
+func (c requestChoice) pendingCards() []string {
+	var cards []string
+	for _, pod := range c.found.pods {
+		if workload.IsPending(pod) {
+			cards = append(cards, c.cardOf(pod))
+		}
+	}
+	return cards
+}
+
+// shownCard returns the cards that the explanation is about: those of its entry, else those of the
+// first pod that requests any.
+func (c requestChoice) shownCard() string {
+	if len(c.input.Entries) > 0 {
+		return c.input.Entries[0].Card
+	}
+	for _, asked := range c.pendingCards() {
+		if asked != "" {
+			return asked
+		}
+	}
+	return ""
+}
+
+// setRequest sets what the waiting pod requests that the entry is about: one with these cards, of these
+// one for which the scheduler states what it lacks. If none has them, it is the first waiting pod, or the
+// job without pods.
+func (c requestChoice) setRequest(asked string) {
+	var chosen *corev1.Pod
+	best := -1
+	for _, pod := range c.found.pods {
+		if rank := c.rankOf(pod, asked); workload.IsPending(pod) && rank > best {
+			chosen = pod
+			best = rank
+		}
+	}
+
+	switch {
+	case chosen != nil:
+		c.setPodRequest(chosen)
+	case c.input.Pending > 0:
+		c.setJobRequest(asked)
+	}
+}
+
+// rankOf returns how well a pod fits the first entry: its cards count most, then how many of them the
+// scheduler refuses, then that it is its own message.
+func (c requestChoice) rankOf(pod *corev1.Pod, asked string) (rank int) {
+	if c.cardOf(pod) != asked {
+		return 0
+	}
+
+	rank = 4
+	if len(c.input.Entries) == 0 {
+		return rank
+	}
+
+	message := c.input.Entries[0].Message
+	if refused := statedRequest(message); refused > 0 && refused == int64(c.resolver.Request(pod).Count) {
+		rank += 2
+	}
+
+	for _, condition := range pod.Status.Conditions {
+		if isOwn := condition.Type == corev1.PodScheduled && condition.Message != ""; isOwn && strings.HasSuffix(message, condition.Message) {
+			rank++
+		}
+	}
+
+	return rank
+}
+
+// statedRequest returns how many cards the scheduler refuses at once, 0 if it does not say so.
+func statedRequest(message string) int64 {
+	statedReason := blocked.ReadStatedReason("", message, "")
+	switch {
+	case statedReason.Refusal != nil:
+		return statedReason.Refusal.Requested
+	case len(statedReason.NodeRefusals) > 0:
+		return statedReason.NodeRefusals[0].Requested
+	}
+	return 0
+}
+
+// setJobRequest sets what a job without pods requests.
+func (c requestChoice) setJobRequest(asked string) {
+	_, isWritten := workload.CardRequestAnnotation(c.found.group)
+	why, _ := cardquota.PodGroupPendingReason(c.found.group)
+	request, _ := blocked.GroupRequest(&c.resolver, c.found.group, why.Message)
+	c.input.Request = explanation.Request{PriorityClass: c.found.group.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsJob: true, IsAnyCard: !isWritten}
+	for i, demand := range request.Cards {
+		if i == 0 || card.NewRequest(demand.Names...).String() == asked {
+			c.input.Request.Names = demand.Names
+			c.input.Request.Count = demand.Count
+		}
+	}
+}
+
+// setPodRequest sets what a pod requests.
+func (c requestChoice) setPodRequest(pod *corev1.Pod) {
+	request := c.resolver.Request(pod)
+	c.input.Request = explanation.Request{
+		Names: request.Names, Resource: string(request.Resource), Count: request.Count, PriorityClass: pod.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsAnyCard: request.Named.AllowsAny(),
+	}
+
+	if pod.Spec.Priority != nil {
+		c.input.Request.Priority = *pod.Spec.Priority
+	}
+
+	c.input.Request.TakesNone = pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever
+	c.input.PodGroup = workload.PodGroupName(pod)
+	c.addGangRequest(c.found.groups[workload.PodGroupName(pod)], request.Resource)
+	c.requester = pod
+	if !c.resolver.UsesOurScheduler(pod) {
+		c.input.OtherScheduler = pod.Spec.SchedulerName
+	}
+}
+
+// setObstacles sets which nodes refuse the pod whose request was set last. It sums up all pods.
+func (c requestChoice) setObstacles() {
+	if c.requester != nil && c.loaded.IsComplete {
+		c.input.Obstacles = explanation.FindObstacles(c.requester, c.loaded.Nodes, c.loaded.Pods)
+	}
+}
+
+// addGangRequest sets what the quota must have for the pod to start. Until the scheduler admits a
+// PodGroup, that is the request of the whole PodGroup. resource is the card resource of the pod.
+func (c requestChoice) addGangRequest(group *v1beta1.PodGroup, resource corev1.ResourceName) {
+	if group == nil || (group.Status.Phase != v1beta1.PodGroupPending && group.Status.Phase != "") {
+		return
+	}
+
+	total, written := workload.CardRequestAnnotation(group)
+	request, _ := c.resolver.PodGroupRequest(total, written, group.Spec.MinResources)
+	own := &c.input.Request
+	own.MilliCPU = max(own.MilliCPU, request.MilliCPU)
+	own.Memory = max(own.Memory, request.Memory)
+
+	for _, demand := range request.Cards {
+		if slices.Equal(demand.Names, own.Names) {
+			own.GangCount = demand.Count
+			own.MinimumCount = demand.Count
+			if group.Spec.MinResources != nil {
+				own.MinimumCount = min(demand.Count, card.NewCount((*group.Spec.MinResources)[resource]))
+			}
+		}
+	}
+}

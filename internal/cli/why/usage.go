@@ -1,0 +1,60 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"cardquota.dev/operator/internal/cli/program"
+)
+
+// needWorkload is the check of why.
+func needWorkload(_ *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return fmt.Errorf("which workload? Write a pod, KIND/NAME or KIND NAME, such as deployment/chat")
+	case len(args) > 2:
+		return fmt.Errorf("why explains one workload, and these are %d words: write a pod, KIND/NAME or KIND NAME", len(args))
+	default:
+		return nil
+	}
+}
+
+// noWorkloads are kinds that people ask about and that do not wait, with the command that shows them.
+var noWorkloads = []struct {
+	kinds []string
+	about string
+}{
+	{[]string{"node", "nodes", "no"}, "a node does not wait: kubectl cardquota inventory --nodes shows its cards"},
+	{[]string{"cardquota", "cardquotas", "cardq", "localcardquota", "localcardquotas", "lcq", "queue", "queues", "q"},
+		"a quota does not wait: kubectl cardquota top shows what it uses, and kubectl get cardq NAME -o yaml what waits for it"},
+	{[]string{"namespace", "namespaces", "ns"}, "a namespace does not wait: name a workload, and the namespace with -n"},
+	{[]string{"cardinventory", "cardinventories", "cardinv"}, "the inventory does not wait: kubectl cardquota inventory shows it"},
+}
+
+// refuseNoWorkload returns an error for a kind that is none of workloads.
+func refuseNoWorkload(kind, name string) error {
+	for _, other := range noWorkloads {
+		for _, known := range other.kinds {
+			if strings.EqualFold(kind, known) {
+				return fmt.Errorf("%s/%s: %s", kind, name, other.about)
+			}
+		}
+	}
+	return nil
+}
+
+// suggestKind returns which kind of workload a user may have meant with an unknown one.
+func suggestKind(kind string) string {
+	var kinds []string
+	for known, target := range targetKinds {
+		if strings.EqualFold(target.kind, kind) {
+			return ""
+		}
+		if strings.EqualFold(target.kind, known) || known == "vcjob" { // neither short names nor plurals
+			kinds = append(kinds, known)
+		}
+	}
+	return program.Suggest(strings.ToLower(kind), kinds)
+}
