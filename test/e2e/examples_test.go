@@ -117,7 +117,8 @@ var examples = map[string]example{
 	"queue-inference": {promise: func(s *scene) { s.wantQueue("queue-inference", 80000, false) }},
 	"queue-training":  {promise: func(s *scene) { s.wantQueue("queue-training", 20000, true) }},
 	"priority-classes": {needs: []string{"queue-inference"}, promise: func(s *scene) {
-		// Four pods of one card each and a quota of one: the pod of the highest priority runs.
+		// Four pods of one card each wait while the quota is 0. It rises to 4, one by one: each time the pod of the highest
+		// priority starts.
 		queue := s.readQueue(s.clusterName("queue-inference"))
 		s.setAnnotation(queue, api.AnnotationCardQuota, `{"NVIDIA-GeForce-RTX-4090":0}`)
 		for _, class := range []string{"pc-low", "pc-medium-low", "pc-high", "pc-medium-high"} {

@@ -9,8 +9,9 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 )
 
-// reclaimsCPU runs with reclaimResources All. A queue takes CPU back from a sibling that borrows it.
-// An inference pod with a card displaces training without cards from a node that lacks only CPU.
+// reclaimsCPU: with reclaimResources All a queue takes CPU back from a sibling that borrows it. Both deserve 60 of 120
+// cores. Borrower has 2 pods of 60 cores, until owner takes 60 back. An inference pod with a card and 8 cores displaces
+// training without cards from a node that lacks only CPU: 60 of its 64 cores are used.
 func reclaimsCPU(t *treeTest) {
 	t.observer.SetReclaimsAll(true)
 	t.mergePatch(&api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}}, `{"spec":{"reclaimResources":%q}}`, api.ReclaimResourcesAll)

@@ -147,9 +147,9 @@ func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 }
 
 // TestRetainedQueueIsUnchangedAndUnowned: with deletionPolicy Retain the Queue outlives its CardQuota. It keeps its
-// quota, but the operator gives up all its fields, so that another field manager may change them without a
-// conflict. The metric of unowned quotas counts its 8 cards. A later CardQuota of the same name adopts the Queue. When
-// this CardQuota is deleted, the Queue stays, because it was retained once.
+// spec and annotations. The operator removes its label and gives up all its fields, so that another field manager may
+// change them without a conflict. The metric of unowned quotas counts its 8 cards. A later CardQuota of the same name
+// adopts the Queue. When this CardQuota is deleted, the Queue stays, because it was retained once.
 func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
 	patchAs(t, builder.Queue(name).UID("").Obj(), "tuning-tool", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
