@@ -194,7 +194,7 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 			change:     func(s *scene, r *checkInput) { s.keepForPreemptor(r, "inf", 8) },
 			wantReason: quotaKeptForPreemptors,
 		},
-		"in a tree, allocate first places pods whose queues deserve the card, and queue inf deserves none": {
+		"in a tree, allocate first places pods with alternatives on cards that their queues deserve, and inf deserves no A": {
 			check: cardIsDeserved, jobs: "job i queue=inf min=1 pending=1 card=A|B",
 			change:     func(s *scene, _ *checkInput) { s.p.deservedFirst = &deservedFirst{} },
 			wantReason: cardNotDeserved,

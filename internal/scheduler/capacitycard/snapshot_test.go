@@ -333,7 +333,7 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
 	start := time.Now()
 	p := reservations{}
-	isActive := func(age time.Duration) bool { return p.isActive("g", start.Add(age), time.Hour) }
+	isActive := func(age time.Duration) bool { return p.isActive("g", start.Add(age), time.Hour) } // maxReservation is an hour
 
 	check.Equal(t, "active at first", true, isActive(0))
 	check.Equal(t, "active just before the timeout", true, isActive(reservationTimeout-time.Second))
