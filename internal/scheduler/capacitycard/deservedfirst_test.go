@@ -11,7 +11,7 @@ import (
 
 // TestSecondRunTriesOnlyJobsThatBorrow: in a tree allocate runs twice, first for pods whose queues deserve the cards, then
 // for pods with which their queues borrow. The second run has only jobs that may borrow. Otherwise it would search all
-// hypernodes again for a job with subgroups, and Volcano would lose the reasons of the first run.
+// hypernodes (groups of nodes) again for a job with subgroups, and Volcano would lose the reasons of the first run.
 //
 // Queue x deserves 2 cards, and its job more uses 2, so queue x has to borrow for job borrows. Queue y deserves the 4 cards
 // of job topology, which has subgroups. Only 3 cards are free, so topology still waits after the first run.

@@ -445,8 +445,8 @@ func TestAQueueDoesNotDisturbOthers(t *testing.T) {
 	}
 }
 
-// TestInvalidArgumentsAllowNoPods: with an argument that it cannot read (overCommitFactor must be at least 1), the
-// plugin knows no rules to enforce. So it starts no pod, although the quota is 8.
+// TestInvalidArgumentsAllowNoPods: with an invalid argument, here an overCommitFactor below 1, the plugin does not know
+// which rules to enforce. So it starts no pod, although the quota is 8.
 func TestInvalidArgumentsAllowNoPods(t *testing.T) {
 	s := newScene(t, `node a model=A
 		queue q quota={"A":8}
