@@ -16,8 +16,8 @@ import (
 
 // TestTheImagesRunRestricted: each image runs in a container of a real node, in a namespace that enforces
 // Kubernetes' Pod Security Standard restricted. The root file system is read-only, and only the ServiceAccount
-// is mounted. Both programs log their version first. Their ServiceAccount has no rights here, so the test
-// expects no more than that.
+// is mounted. The log of each has its version: the manager logs it first, and the scheduler is asked for it by
+// --version. Their ServiceAccount has no rights here, so the test expects no more than that.
 func TestTheImagesRunRestricted(t *testing.T) {
 	dir := imagesDir(t)
 	g := NewWithT(check.Trail(t))
