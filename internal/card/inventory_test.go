@@ -219,6 +219,7 @@ func TestSameNamesIgnoresCounts(t *testing.T) {
 		sevenH200   = h200 + "nvidia.com/gpu:7"
 		eightH20    = "nvidia.com/gpu.product=NVIDIA-H20 nvidia.com/gpu.memory=97871 nvidia.com/gpu:8"
 		sevenSlices = h200 + "nvidia.com/mig-1g.18gb:7"
+		unnamed     = "a.b/c.family=X a.b/c:1"
 	)
 
 	before := inventoryOf(map[string]string{"a": eightH200, "b": eightH200})
@@ -231,6 +232,7 @@ func TestSameNamesIgnoresCounts(t *testing.T) {
 		"one node of the model leaves":                {map[string]string{"a": eightH200}, true},
 		"a node has another model now":                {map[string]string{"a": eightH200, "b": eightH20}, false},
 		"a node offers slices under another resource": {map[string]string{"a": eightH200, "b": sevenSlices}, false},
+		"another node has a card without a name":      {map[string]string{"a": eightH200, "b": eightH200, "c": unnamed}, false},
 		"all nodes leave":                             {nil, false},
 	}) {
 		check.Equal(t, "same names", tc.want, inventoryOf(tc.nodes).SameNames(before))

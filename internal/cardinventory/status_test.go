@@ -77,9 +77,9 @@ func TestStatusOfAnEmptyCluster(t *testing.T) {
 }
 
 // TestATreeIsCountedAtItsTopLevel: in a tree, the quota 8 of parent company contains those of its children. Queue
-// old, which has no CardQuota, has 1. Together these are 9, 1 more than the 8 healthy cards. Company deserves 6 and
-// old 1. By service type the leaves count. CardQuota gone is being deleted and counts for nothing. Flat queues
-// deserve nothing.
+// old, which has no CardQuota, has 1, which contains the 1 of its child below-old. Together these are 9, 1 more than
+// the 8 healthy cards. Company deserves 6 and old 1. By service type the leaves count. CardQuota gone is being
+// deleted and counts for nothing. Flat queues deserve nothing.
 func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
 	s := scene{
 		nodes: []*corev1.Node{nodeWithEightH200("a").Obj()},
@@ -91,7 +91,8 @@ func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
 			quotaInTree("gone", "", "training", 5, 5),
 		},
 		queues: []*v1beta1.Queue{builder.Queue("old").Quota(`{"NVIDIA-H200":1}`).
-			Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":1}`).Obj()},
+			Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":1}`).Obj(),
+			builder.Queue("below-old").Parent("old").Quota(`{"NVIDIA-H200":1}`).Obj()},
 		isTree: true,
 	}
 

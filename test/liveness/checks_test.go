@@ -74,7 +74,7 @@ func TestAJobThatTakesCardsKeptForAnotherIsFound(t *testing.T) {
 	}) {
 		w := &sequenceRun{sessionMemory: newSessionMemory()}
 		w.wants["hi"] = newWantOfHi(tc.freedAgo, tc.isPreempt)
-		w.wants["y"] = newWantOfHi(time.Hour, true)
+		w.wants["y"] = newWantOfHi(time.Hour, true) // for job y, too, but so long ago that no card is kept for it any more
 		check.Equal(t, "failure", tc.wantFailure, failureKind(w.checkKeptCards(viewWithWaitingHi(), viewWithWaitingHi(tc.placed))))
 	}
 }

@@ -22,7 +22,7 @@ func (p *program) Done() <-chan struct{} { return p.done }
 
 // TestAProcessThatPanicsOrEndsByItselfIsFound: the observer reads the log of a process as it grows, line by line. A
 // panic, a fatal error of Go's runtime or a data race is a violation. So is an end that no test has allowed. It reads
-// the log after each text, and once more after the process has ended; nothing is reported twice.
+// the log after each text, and once more at the end, when some processes have ended; nothing is reported twice.
 func TestAProcessThatPanicsOrEndsByItselfIsFound(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		loggedBefore string // before the observer started
