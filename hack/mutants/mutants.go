@@ -142,17 +142,17 @@ var cardMutants = []mutant{
 var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `	l.Release(pod)
 	l.pods[pod] = podEntry{charge: c}`, `	l.pods[pod] = podEntry{charge: c}`, "charging again replaces"},
-	{"internal/quota/ledger.go", `at.cards[amount.Name] = at.cards[amount.Name].Sub(amount.Count)`, `at.cards[amount.Name] = at.cards[amount.Name].Sub(1)`, "releasing gives back what was charged"},
+	{"internal/quota/resource.go", `s.cards[amount.Name] = s.cards[amount.Name].Sub(amount.Count)`, `s.cards[amount.Name] = s.cards[amount.Name].Sub(1)`, "releasing gives back what was charged"},
 	{"internal/quota/ledger.go", `	delete(l.pods, pod)`, ``, "releasing twice gives back once"},
-	{"internal/quota/ledger.go", `		at.milliCPU.subtract(c.MilliCPU)`, `		at.milliCPU.subtract(0)`, "releasing gives back CPU"},
-	{"internal/quota/ledger.go", `		at.memory.add(c.Memory)`, `		at.memory.add(0)`, "memory is charged"},
+	{"internal/quota/resource.go", `	s.milliCPU.subtract(c.MilliCPU)`, `	s.milliCPU.subtract(0)`, "releasing gives back CPU"},
+	{"internal/quota/resource.go", `	s.memory.add(c.Memory)`, `	s.memory.add(0)`, "memory is charged"},
 	{"internal/quota/ledger.go", `	q.limits = limits
 `, `	q.limits = limits
 	q.limits.AnyCard = false
 `, "a queue without limits of cards has room for any"},
-	{"internal/quota/fits.go", `q.cards[name].Add(count) <= q.limits.Cards[name]`, `q.cards[name].Add(count) < q.limits.Cards[name]`, "a quota may be used up"},
-	{"internal/quota/fits.go", `q.cards[name].Add(count) <= q.limits.Cards[name]`, `q.cards[name].Add(count) <= q.limits.Cards[name]+1`, "used never exceeds the quota"},
-	{"internal/quota/fits.go", `q.cards[name].Add(count) <= q.limits.Cards[name]`, `q.cards[name] < q.limits.Cards[name]`, "all cards of a request must fit"},
+	{"internal/quota/fits.go", `q.used.cards[name].Add(count) <= q.limits.Cards[name]`, `q.used.cards[name].Add(count) < q.limits.Cards[name]`, "a quota may be used up"},
+	{"internal/quota/fits.go", `q.used.cards[name].Add(count) <= q.limits.Cards[name]`, `q.used.cards[name].Add(count) <= q.limits.Cards[name]+1`, "used never exceeds the quota"},
+	{"internal/quota/fits.go", `q.used.cards[name].Add(count) <= q.limits.Cards[name]`, `q.used.cards[name] < q.limits.Cards[name]`, "all cards of a request must fit"},
 	{"internal/quota/fits.go", `q.limits.Cards[name] && !q.isTerminatingOverQuota(name)`, `q.limits.Cards[name]`, "a queue waits while too many of its cards are terminating"},
 	{"internal/quota/ledger.go", `return &queueLedger{name: queue}`, `return &queueLedger{name: queue, limits: Limits{AnyCard: true}}`, "a queue that is not known has no cards"},
 	{"internal/quota/fits.go", `return q.limits.AnyCard || count == 0 || (q`, `return q.limits.AnyCard || (q`, "no cards always fit"},
@@ -164,13 +164,9 @@ var quotaMutants = []mutant{
 	if len(c.Cards) == 0 {`, `	if len(c.Cards) == 0 {`, "what terminates is not used"},
 	{"internal/quota/ledger.go", `e.count = e.count.Sub(amount.Count)`, `e.count = 0`, "what terminated gives back its own cards"},
 	{"internal/quota/path.go", `limit < used && !q.isRoot()`, `limit <= used && !q.isRoot()`, "a quota may be used up on a node"},
-	{"internal/quota/path.go", `int64(at.limits.Cards[name]); total > limit`, `int64(at.limits.Cards[name]); total >= limit`, "as many cards as the quota may terminate before a placement"},
-	{"internal/quota/fits.go", `		requested := request.MilliCPU
-`, `		requested := int64(0)
-`, "CPU is limited"},
-	{"internal/quota/fits.go", `			requested = request.Memory
-`, `			requested = 0
-`, "memory is limited"},
+	{"internal/quota/path.go", `int64(at.limits.Cards[resource.Card()]); total > limit`, `int64(at.limits.Cards[resource.Card()]); total >= limit`, "as many cards as the quota may terminate before a placement"},
+	{"internal/quota/resource.go", `of.choose(r.MilliCPU, r.Memory, int64(r.Count))`, `of.choose(0, r.Memory, int64(r.Count))`, "CPU is limited"},
+	{"internal/quota/resource.go", `of.choose(r.MilliCPU, r.Memory, int64(r.Count))`, `of.choose(r.MilliCPU, 0, int64(r.Count))`, "memory is limited"},
 }
 
 // The rules of package servicetype: the matrix, the built-in types, owners.

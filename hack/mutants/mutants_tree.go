@@ -3,20 +3,15 @@ package main
 // The rules of trees of queues that the observer has too: the amounts that count, the sums of a
 // path, and what fits.
 var treeMutants = []mutant{
-	{"internal/quota/ledger.go", `		counted := l.countedAt(at, c)
-		for _, amount := range counted.Cards {
-			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)`, `		counted := l.countedAt(at, c)
-		for _, amount := range counted.Cards {
-			if at != q {
-				continue
-			}
-			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)`, "a charge counts in every ancestor"},
-	{"internal/quota/ledger.go", `		at.tree.subtractUnreclaimable(`, `		q.tree.subtractUnreclaimable(`, "what cannot be reclaimed is given back in every ancestor"},
-	{"internal/quota/treeledger.go", `		at.parent.tree.unusedBelow[name] += now - before`, `		at.parent.tree.unusedBelow[name] += min(0, now-before)`, "unused guarantees of the children add up"},
-	{"internal/quota/treeledger.go", `max(below, guarantee-AddSaturating(q.used(name), more), 0)`, `max(guarantee-AddSaturating(q.used(name), more), 0)`, "a parent's unused guarantee is at least that of its children"},
+	{"internal/quota/ledger.go", `		at.used.add(counted)`, `		if at == q {
+			at.used.add(counted)
+		}`, "a charge counts in every ancestor"},
+	{"internal/quota/ledger.go", `			at.tree.unreclaimable.subtract(`, `			q.tree.unreclaimable.subtract(`, "what cannot be reclaimed is given back in every ancestor"},
+	{"internal/quota/treeledger.go", `		at.parent.tree.unusedBelow[resource] += now - before`, `		at.parent.tree.unusedBelow[resource] += min(0, now-before)`, "unused guarantees of the children add up"},
+	{"internal/quota/treeledger.go", `max(below, guarantee-AddSaturating(q.used.of(resource), more), 0)`, `max(guarantee-AddSaturating(q.used.of(resource), more), 0)`, "a parent's unused guarantee is at least that of its children"},
 	{"internal/quota/treeledger.go", `	if q.limits.IsHeld {`, `	if q.limits.IsHeld && more > 0 {`, "the unused guarantee of a held queue is not reserved"},
 	{"internal/quota/path.go", `	if unused > 0 && grown > 0 && Add`, `	if unused > 0 && grown > 1 && Add`, "no request takes an unused guarantee of others"},
-	{"internal/quota/path.go", `		change = at.unusedAfter(name, more, change) - at.tree.unused[name]`, `		change = 0`, "a request may use the unused guarantees of its own path"},
+	{"internal/quota/path.go", `		change = at.unusedAfter(resource, more, change) - at.tree.unused[resource]`, `		change = 0`, "a request may use the unused guarantees of its own path"},
 	{"internal/quota/path.go", `		if unreclaimable > deserved {`, `		if unreclaimable > deserved+1 {`, "what cannot be reclaimed is never more than deserved"},
 	{"internal/quota/tree.go", `		if q.IsHeld && fault.Kind == NoFault {`, `		if q.IsHeld && at == name {`, "a stop policy holds the subtree"},
 	{"internal/quota/tree.go", `	if len(seen) > MaxDepth {`, `	if len(seen) > MaxDepth+1 {`, "at most six queues are on a path"},
@@ -40,20 +35,18 @@ var treeOrderMutants = []mutant{
 	{"internal/quota/queueorder.go", `	for a != b && a.parent != b.parent {`, `	for a != b && a.parent == nil {`, "queues are compared below their lowest common ancestor"},
 	{"internal/quota/queueorder.go", `		share = max(share, 1)
 `, ``, "a queue that deserves no card is at what it deserves"},
-	{"internal/quota/reclaim.go", `	case e.total > q.limits.deserved(name):`, `	case e.total > q.limits.deserved(name)+1:`, "a reclaimer stays within what it deserves"},
+	{"internal/quota/reclaim.go", `	case e.total > q.limits.deserved(resource):`, `	case e.total > q.limits.deserved(resource)+1:`, "a reclaimer stays within what it deserves"},
 	{"internal/quota/reclaim.go", `	if requested <= m.Covered[level] {`, `	if requested < m.Covered[level] {`, "a reclaimer may use its own unused guarantee"},
 	{"internal/quota/reclaim.go", `covered = min(free, own)
-				free = min(free, own+left-at.tree.unusedBelow[name])`, `covered = min(free, own)`, "a reclaimer leaves the guarantees of others"},
-	{"internal/quota/fits.go", `AddSaturating(used, asked) <= limit`, `AddSaturating(used, asked) < limit`, "CPU and memory may be used up"},
-	{"internal/quota/fits.go", `asked <= 0 || limit`, `limit`, "what is not asked for is not refused"},
-	{"internal/quota/fits.go", `AddSaturating(used, asked) <= limit`, `used <= limit`, "CPU and memory never exceed their limits"},
+				free = min(free, own+left-at.tree.unusedBelow[resource])`, `covered = min(free, own)`, "a reclaimer leaves the guarantees of others"},
+	{"internal/quota/enqueue.go", `total > most`, `total >= most`, "CPU and memory may be used up"},
+	{"internal/quota/enqueue.go", `asked > 0 && most`, `most`, "what is not asked for is not refused"},
+	{"internal/quota/enqueue.go", `total > most`, `total-asked > most`, "CPU and memory never exceed their limits"},
 	{"internal/quota/path.go", `		if at.limits.AnyCard {
 			continue`, `		if at.limits.AnyCard && at.parent != nil {
 			continue`, "a queue without limits has room on a node"},
-	{"internal/quota/ledger.go", `		at.memory.add(c.Memory)
-		at.isShareKnown = false
-`, `		at.memory.add(c.Memory)
-`, "a charge changes the order of queues"},
+	{"internal/quota/ledger.go", `	q.isShareKnown = false
+	if len(c.Cards) > 0 {`, `	if len(c.Cards) > 0 {`, "a charge changes the order of queues"},
 	{"internal/quota/treeledger.go", `			kept[at] = last
 `, `			kept[at] = Position{Weight: last.Weight}
 `, "a deleted queue keeps its place while pods are charged to it"},
@@ -62,7 +55,7 @@ var treeOrderMutants = []mutant{
 `, ``, "a queue without quota deserves nothing"},
 	{"internal/quota/enqueue.go", `	for at := q.parent; at != nil; at = at.parent {`, `	for at := q.parent; !at.isRoot(); at = at.parent {`, "what is borrowed fits the inventory beside all reservations"},
 	{"internal/quota/enqueue.go", `	if hasCards && q.limits.AnyCard {`, `	if hasCards && q.tree == nil {`, "all cards of a queue without quota are borrowed"},
-	{"internal/quota/path.go", `max(held-leaf.usableKept(name, more), 0)`, `held`, "a hold does not keep its own queue out"},
+	{"internal/quota/path.go", `max(held-leaf.usableKept(resource, more), 0)`, `held`, "a hold does not keep its own queue out"},
 }
 
 // The rules of the order of flat queues, which the scenes of package capacitycard show.
@@ -120,8 +113,8 @@ var treeReclaimMutants = []mutant{
 var releaseMutants = []mutant{
 	{"internal/quota/path.go", `count+change-opened)`, `more+change)`, "a pod that goes leaves no guarantee of others to another pod"},
 	{"internal/quota/path.go", `count+change-opened)`, `count+change)`, "a request may use the guarantee that a release opens"},
-	{"internal/quota/path.go", `at.unusedAfter(name, -gone, opened)`, `at.unusedAfter(name, -gone, 0)`, "a release opens the guarantees of all ancestors together"},
-	{"internal/quota/fits.go", `r.amount(name) - r.offInventory[name]`, `r.amount(name)`, "a pod off the inventory releases nothing of it"},
+	{"internal/quota/path.go", `at.unusedAfter(resource, -gone, opened)`, `at.unusedAfter(resource, -gone, 0)`, "a release opens the guarantees of all ancestors together"},
+	{"internal/quota/fits.go", `r.amount(resource) - r.offInventory[resource]`, `r.amount(resource)`, "a pod off the inventory releases nothing of it"},
 }
 
 // Cards that pods hold and that their nodes do not offer.

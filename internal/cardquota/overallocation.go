@@ -116,7 +116,7 @@ func (q *QuotaTotals) grantedBy(quota *v1alpha1.CardQuota) card.Quota {
 	case quota.Spec.Parent != "":
 		return nil
 	default:
-		return cardsOf(TreeQueueFor(quota).Quota)
+		return TreeQueueFor(quota).Quota.Cards()
 	}
 }
 

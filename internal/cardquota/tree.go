@@ -90,7 +90,7 @@ func TreeQueueFor(q *v1alpha1.CardQuota) quota.TreeQueue {
 			count *int64
 		}{{out.Quota, c.Quota}, {out.Deserved, c.Deserved}, {out.Guarantee, c.Guarantee}} {
 			if amount.count != nil {
-				amount.of[card.Name(c.Name)] = *amount.count
+				amount.of[quota.Resource(c.Name)] = *amount.count
 			}
 		}
 	}
@@ -110,10 +110,10 @@ func setAmounts(out quota.Amounts, amounts *v1alpha1.ResourceAmounts) {
 		return
 	}
 	if amounts.CPU != nil {
-		out[quota.CPUName] = max(0, amounts.CPU.MilliValue())
+		out[quota.CPU] = max(0, amounts.CPU.MilliValue())
 	}
 	if amounts.Memory != nil {
-		out[quota.MemoryName] = max(0, amounts.Memory.Value())
+		out[quota.Memory] = max(0, amounts.Memory.Value())
 	}
 }
 
@@ -182,22 +182,16 @@ func (t *Tree) isPlaced(name string) bool {
 }
 
 // computeLimit returns the limit in force of CPU or memory: no larger than that of any ancestor.
-func (t *Tree) computeLimit(name string, key card.Name) int64 {
-	limit := computeLimitOf(t.resolved[name], key)
+func (t *Tree) computeLimit(name string, key quota.Resource) int64 {
+	own := t.resolved[name]
+	limit := own.Limits.Quota(key)
 	if t.isPlaced(name) {
 		for _, above := range t.Ancestors(name) {
-			limit = min(limit, computeLimitOf(t.resolved[above.Name], key))
+			bound := t.resolved[above.Name]
+			limit = min(limit, bound.Limits.Quota(key))
 		}
 	}
 	return limit
-}
-
-// computeLimitOf returns the limit of a queue regardless of its ancestors.
-func computeLimitOf(r quota.Resolved, key card.Name) int64 {
-	if key == quota.CPUName {
-		return r.Limits.MilliCPU
-	}
-	return r.Limits.Memory
 }
 
 // QuotaFor returns the quota in force of a CardQuota: in a tree with what it inherits, and no

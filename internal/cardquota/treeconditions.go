@@ -2,14 +2,11 @@ package cardquota
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
@@ -117,15 +114,15 @@ var excessReasons = []string{
 // most important reason.
 func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 	first := len(excessReasons)
-	missing := map[card.Name]bool{}
-	explained := map[card.Name]bool{}
+	missing := map[quota.Resource]bool{}
+	explained := map[quota.Resource]bool{}
 	for _, e := range t.resolved[name].Excess {
-		if missing[e.Name] { // then every number of it is 0
+		if missing[e.Of] { // then every number of it is 0
 			continue
 		}
 
-		missing[e.Name] = e.Kind == quota.NotInParent || e.Kind == quota.NothingToInherit
-		explained[e.Name] = explained[e.Name] || missing[e.Name] || e.Kind == quota.GuaranteeAboveDeserved || e.Kind == quota.GuaranteeAboveParent
+		missing[e.Of] = e.Kind == quota.NotInParent || e.Kind == quota.NothingToInherit
+		explained[e.Of] = explained[e.Of] || missing[e.Of] || e.Kind == quota.GuaranteeAboveDeserved || e.Kind == quota.GuaranteeAboveParent
 		kind, message := workload.DescribeExcess(e)
 		messages = append(messages, message)
 
@@ -146,13 +143,13 @@ func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 
 // describeCutGuarantees names the guarantees that are cut because less is deserved, besides
 // those of which a message explains more.
-func (t *Tree) describeCutGuarantees(name string, explained map[card.Name]bool) []string {
+func (t *Tree) describeCutGuarantees(name string, explained map[quota.Resource]bool) []string {
 	var messages []string
 	written := TreeQueueFor(t.quotas[name]).Guarantee
-	for _, key := range slices.Sorted(maps.Keys(written)) {
+	for _, key := range written.Sorted() {
 		if inForce := t.resolved[name].Limits.Guarantee[key]; inForce < written[key] && !explained[key] {
-			messages = append(messages, fmt.Sprintf("%sguarantee is %s, but as no more is deserved, %s is in force",
-				workload.CardLabel(key), workload.FormatTreeAmount(key, written[key]), workload.FormatTreeAmount(key, inForce)))
+			messages = append(messages, fmt.Sprintf("%s: guarantee is %s, but as no more is deserved, %s is in force",
+				key.Label(), workload.FormatTreeAmount(key, written[key]), workload.FormatTreeAmount(key, inForce)))
 		}
 	}
 	return messages

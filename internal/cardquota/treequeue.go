@@ -132,34 +132,23 @@ func carriesCards(live *v1beta1.Queue, q *v1alpha1.CardQuota) bool {
 // treeAnnotations returns the cards as a Queue of a tree carries them.
 func treeAnnotations(q *v1alpha1.CardQuota) map[string]string {
 	written := TreeQueueFor(q)
-	out := map[string]string{v1alpha1.AnnotationCardQuota: cardsOf(written.Quota).String()}
+	out := map[string]string{v1alpha1.AnnotationCardQuota: written.Quota.Cards().String()}
 	for key, amounts := range map[string]quota.Amounts{v1alpha1.AnnotationCardDeserved: written.Deserved, v1alpha1.AnnotationCardGuarantee: written.Guarantee} {
-		if cards := cardsOf(amounts); len(cards) > 0 {
+		if cards := amounts.Cards(); len(cards) > 0 {
 			out[key] = cards.String()
 		}
 	}
 	return out
 }
 
-// cardsOf returns the cards of amounts, without CPU and memory.
-func cardsOf(amounts quota.Amounts) card.Quota {
-	out := make(card.Quota, len(amounts))
-	for name, count := range amounts {
-		if name != quota.CPUName && name != quota.MemoryName {
-			out[name] = card.Count(count)
-		}
-	}
-	return out
-}
-
 // DeservedOf returns what a CardQuota says that it deserves.
-func DeservedOf(q *v1alpha1.CardQuota) card.Quota { return cardsOf(TreeQueueFor(q).Deserved) }
+func DeservedOf(q *v1alpha1.CardQuota) card.Quota { return TreeQueueFor(q).Deserved.Cards() }
 
 // Placement returns the CPU and memory in force of a CardQuota below a Queue.
 func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 	p := Placement{Parent: parent, HoldMessage: t.holdMessage(q.Name), Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{}}
 	written := TreeQueueFor(q)
-	for _, key := range computeNames {
+	for _, key := range quota.Compute {
 		_, limited := written.Quota[key]
 		_, deserves := written.Deserved[key]
 		_, guarantees := written.Guarantee[key]
@@ -181,9 +170,6 @@ func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 	return p
 }
 
-// computeNames are the names of CPU and memory in quota.Amounts.
-var computeNames = []card.Name{quota.CPUName, quota.MemoryName}
-
 // applyTo writes the placement into the desired Queue.
 func (p *Placement) applyTo(spec *apply.QueueSpecApplyConfiguration) {
 	if list := resourceList(p.Limit); len(list) > 0 {
@@ -200,10 +186,10 @@ func (p *Placement) applyTo(spec *apply.QueueSpecApplyConfiguration) {
 // resourceList returns amounts of CPU and memory as Kubernetes writes them.
 func resourceList(amounts quota.Amounts) corev1.ResourceList {
 	list := corev1.ResourceList{}
-	if milli, ok := amounts[quota.CPUName]; ok {
+	if milli, ok := amounts[quota.CPU]; ok {
 		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
 	}
-	if bytes, ok := amounts[quota.MemoryName]; ok {
+	if bytes, ok := amounts[quota.Memory]; ok {
 		list[corev1.ResourceMemory] = *resource.NewQuantity(bytes, resource.BinarySI)
 	}
 	return list

@@ -448,7 +448,7 @@ func TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree(t *testing.T) {
 	all := newTenantTree(func(all map[string]*v1alpha1.CardQuota) {
 		all["chat"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}
 	})
-	place := Placement{Parent: "web", Limit: quota.Amounts{quota.CPUName: 8000}, Deserved: quota.Amounts{quota.CPUName: 8000}}
+	place := Placement{Parent: "web", Limit: quota.Amounts{quota.CPU: 8000}, Deserved: quota.Amounts{quota.CPU: 8000}}
 	desired := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, liveQueue(nil), "", &place)
 
 	const owned = `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}}},"f:spec":{"f:parent":{},"f:capability":{"f:cpu":{}},"f:deserved":{"f:cpu":{}}}}`

@@ -10,7 +10,6 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
@@ -33,7 +32,7 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 	staged := Placement{Parent: p.Parent, HoldMessage: p.HoldMessage, Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{}}
 	var forParent, forChildren []string
 	leftOut := f.leftOut()
-	for _, key := range computeNames {
+	for _, key := range quota.Compute {
 		bounds := f.boundsFor(key)
 		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]}
 		got := bounds.without(leftOut).approach(want)
@@ -94,7 +93,7 @@ type bounds struct{ least, most amounts }
 // with its limit. So they may have more than its parent allows it, and any amount would be refused: by
 // what the children have, or by what the parent has. A guarantee needs what is deserved.
 func (f Family) leftOut() (leftOut [len(amountNames)]bool) {
-	for _, key := range computeNames {
+	for _, key := range quota.Compute {
 		b := f.boundsFor(key)
 		for i := 1; i < len(amountNames); i++ {
 			leftOut[i] = leftOut[i] || b.least[i] > b.most[i]
@@ -133,7 +132,7 @@ func (b bounds) approach(want amounts) amounts {
 }
 
 // boundsFor returns the bounds of CPU or memory, as Volcano's webhook checks them.
-func (f Family) boundsFor(key card.Name) bounds {
+func (f Family) boundsFor(key quota.Resource) bounds {
 	b := bounds{most: amounts{math.MaxInt64, math.MaxInt64, math.MaxInt64}}
 	for _, child := range f.Children {
 		live := liveAmounts(child, key)
@@ -175,10 +174,10 @@ func limitOrNone(queue *v1beta1.Queue, limit int64) int64 {
 }
 
 // liveAmounts returns the CPU, in millicores, or the memory, in bytes, of a Queue.
-func liveAmounts(queue *v1beta1.Queue, key card.Name) amounts {
+func liveAmounts(queue *v1beta1.Queue, key quota.Resource) amounts {
 	var out amounts
 	for i, list := range []corev1.ResourceList{queue.Spec.Capability, queue.Spec.Deserved, queue.Spec.Guarantee.Resource} {
-		if key == quota.CPUName {
+		if key == quota.CPU {
 			out[i] = max(0, list.Cpu().MilliValue())
 		} else {
 			out[i] = max(0, list.Memory().Value())
@@ -188,11 +187,8 @@ func liveAmounts(queue *v1beta1.Queue, key card.Name) amounts {
 }
 
 // formatAmount formats an amount as Kubernetes writes it, with the name of its resource.
-func formatAmount(key card.Name, amount int64) string {
-	if key == quota.CPUName {
-		return workload.FormatTreeAmount(key, amount) + " CPU"
-	}
-	return workload.FormatTreeAmount(key, amount) + " memory"
+func formatAmount(key quota.Resource, amount int64) string {
+	return workload.FormatTreeAmount(key, amount) + " " + key.Label()
 }
 
 // maxNamedQueues is the number of Queues or CardQuotas that a message names.

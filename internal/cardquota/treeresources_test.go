@@ -35,7 +35,7 @@ func liveQueueWithCPU(name string, limit, deserved, guarantee int64) *v1beta1.Qu
 func TestAQueueGetsAsMuchAsItsNeighborsAllow(t *testing.T) {
 	// placement is a Placement of CPU below web.
 	placement := func(limit, deserved, guarantee int64) Placement {
-		of := func(n int64) quota.Amounts { return quota.Amounts{quota.CPUName: 1000 * n} }
+		of := func(n int64) quota.Amounts { return quota.Amounts{quota.CPU: 1000 * n} }
 		return Placement{Parent: "web", Limit: of(limit), Deserved: of(deserved), Guarantee: of(guarantee)}
 	}
 
@@ -107,7 +107,7 @@ func TestAGuaranteeThatFitsNeitherParentNorChildrenIsNotWritten(t *testing.T) {
 	live["c"].Spec.Parent = "b"
 	check.NoError(t, volcanoAllows(live, "c")) // Volcano accepts the guarantee of c, so the scene is possible
 
-	cpu := func(n int64) quota.Amounts { return quota.Amounts{quota.CPUName: 1000 * n} }
+	cpu := func(n int64) quota.Amounts { return quota.Amounts{quota.CPU: 1000 * n} }
 	want := Placement{Parent: "a", Limit: cpu(8), Deserved: cpu(4), Guarantee: cpu(2)}
 	staged, wait := want.Stage(newTreeQuota("b", "a", 8, 4, 2), Family{Parent: live["a"], Children: []*v1beta1.Queue{live["c"]}})
 	check.Equal(t, "staged", Placement{Parent: "a", Limit: cpu(8), Deserved: cpu(4), Guarantee: quota.Amounts{}}, staged)

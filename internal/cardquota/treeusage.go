@@ -172,8 +172,8 @@ func (t *Tree) setAmountsInForce(entry *v1alpha1.CardStatus, name string) {
 		return
 	}
 	limits := t.resolved[name].Limits
-	entry.Deserved = limits.Deserved[card.Name(entry.Name)]
-	entry.Guarantee = limits.Guarantee[card.Name(entry.Name)]
+	entry.Deserved = limits.Deserved[quota.Resource(entry.Name)]
+	entry.Guarantee = limits.Guarantee[quota.Resource(entry.Name)]
 	entry.Borrowed = max(0, entry.Used-entry.Deserved)
 }
 

@@ -290,5 +290,5 @@ func reserveForAll(r *Reservations) func(string) *Reservations {
 // matchInQueue matches a request in queue q with its quota.
 func matchInQueue(l *Ledger, inqueue *Reservations, request JobRequest) (*matching, *InsufficientQuota) {
 	q := l.readQueue("q")
-	return q.matchCards(q.limits.quota, inqueue, request)
+	return q.matchCards(func(name card.Name) int64 { return q.limits.Quota(Resource(name)) }, inqueue, request)
 }

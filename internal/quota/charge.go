@@ -55,9 +55,9 @@ func (c *Charge) cardsWithout(amounts []card.Amount) []card.Amount {
 	return rest
 }
 
-// IsInInventory reports whether what the charge has of a name is part of the inventory.
-func (c *Charge) IsInInventory(name card.Name) bool {
-	return !c.IsOffInventory && !slices.ContainsFunc(c.NotOffered, func(amount card.Amount) bool { return amount.Name == name })
+// IsInInventory reports whether what the charge has of a resource is part of the inventory.
+func (c *Charge) IsInInventory(of Resource) bool {
+	return !c.IsOffInventory && !slices.ContainsFunc(c.NotOffered, func(amount card.Amount) bool { return Resource(amount.Name) == of })
 }
 
 // inInventory returns the charge without the cards that are not part of the inventory.

@@ -12,7 +12,7 @@ import (
 // treeCards are the card names that random trees limit, and treeNames are all names.
 var (
 	treeCards = []card.Name{"A", "A/mig-1g.18gb-mixed", "B"}
-	treeNames = []card.Name{"A", "A/mig-1g.18gb-mixed", "B", CPUName, MemoryName}
+	treeNames = []Resource{"A", "A/mig-1g.18gb-mixed", "B", CPU, Memory}
 )
 
 // drawTree draws queues as they are written, with missing parents, cycles and deep paths.
@@ -61,7 +61,7 @@ func drawParent(t *rapid.T, i, count, chain int) string {
 }
 
 // drawShares draws what a queue writes of one name. A number below 0 writes nothing.
-func drawShares(t *rapid.T, q TreeQueue, name card.Name) {
+func drawShares(t *rapid.T, q TreeQueue, name Resource) {
 	draw := func(shares Amounts, label string, from, to int) {
 		if n := rapid.IntRange(from, to).Draw(t, label+" of "+string(name)); n >= 0 {
 			shares[name] = int64(n)

@@ -107,7 +107,7 @@ func (q *queueLedger) grantedNames(names []card.Name) []card.Name {
 }
 
 // hasNoQuota reports whether the queue, or one above it, has no quota for a card.
-func (q *queueLedger) hasNoQuota(name card.Name) bool { return q.limitOnPath(name) == 0 }
+func (q *queueLedger) hasNoQuota(name card.Name) bool { return q.limitOnPath(Resource(name)) == 0 }
 
 // mapNames returns a request with other names. It copies nothing if the queue has quota for all.
 func (q *queueLedger) mapNames(request JobRequest, names func(*queueLedger, []card.Name) []card.Name) JobRequest {
@@ -147,7 +147,7 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 	q := l.readQueue(queue)
 	own := reservations(queue)
 	request = q.dropUngranted(request)
-	if s := q.checkEnqueue(q.limits.quota, own, request, overCommit); s != nil || q.tree == nil {
+	if s := q.checkEnqueue(q.limits.Quota, own, request, overCommit); s != nil || q.tree == nil {
 		return s
 	}
 
@@ -196,7 +196,6 @@ func (q *queueLedger) checkEnqueueStopped(reservations func(string) *Reservation
 		}
 
 		if s := at.checkEnqueue(at.limits.deserved, reservations(at.name), stopped, overCommit); s != nil {
-			s.Of = s.Kind
 			s.Kind = RecentlyReclaimed
 			s.Ancestor = at != q
 			if s.Ancestor {
@@ -212,11 +211,11 @@ func (q *queueLedger) checkEnqueueStopped(reservations func(string) *Reservation
 // reservations and a request exceed beside what other queues are guaranteed. A quota that is large
 // enough without the guarantees is not exhausted.
 func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
-	available := func(name card.Name) int64 {
-		if at.isUnlimited(name) {
-			return at.limits.quota(name)
+	available := func(resource Resource) int64 {
+		if at.isUnlimited(resource) {
+			return at.limits.Quota(resource)
 		}
-		return max(0, at.limits.quota(name)-max(0, at.tree.unusedBelow[name]-q.ownUnusedBelow(at, name)))
+		return max(0, at.limits.Quota(resource)-max(0, at.tree.unusedBelow[resource]-q.ownUnusedBelow(at, resource)))
 	}
 
 	guaranteed := at.checkEnqueue(available, inqueue, request, overCommit)
@@ -224,29 +223,19 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 		return nil
 	}
 
-	if exhausted := at.checkEnqueue(at.limits.quota, inqueue, request, overCommit); exhausted != nil {
+	if exhausted := at.checkEnqueue(at.limits.Quota, inqueue, request, overCommit); exhausted != nil {
 		if at.isRoot() {
-			exhausted.Of = exhausted.Kind
 			exhausted.Kind = Inventory
 		}
 		return exhausted
 	}
 
-	names := guaranteed.Names
-	switch guaranteed.Kind {
-	case CPU:
-		names = []card.Name{CPUName}
-	case Memory:
-		names = []card.Name{MemoryName}
-	}
-
-	for _, name := range names {
-		unused := scaleLimit(at.limits.quota(name), overCommit) - scaleLimit(available(name), overCommit)
+	for _, resource := range guaranteed.resources() {
+		unused := scaleLimit(at.limits.Quota(resource), overCommit) - scaleLimit(available(resource), overCommit)
 		guaranteed.Total = AddSaturating(guaranteed.Total, unused)
 		guaranteed.Limit = AddSaturating(guaranteed.Limit, unused)
 	}
 
-	guaranteed.Of = guaranteed.Kind
 	guaranteed.Kind = Guaranteed
 	return guaranteed
 }
@@ -256,20 +245,10 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 // count, because pods from which others can reclaim may be above it.
 func (q *queueLedger) checkEnqueueUnreclaimable(reservations func(string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	for at := q; !at.isRoot(); at = at.parent {
-		unreclaimable := &queueLedger{name: at.name, limits: at.limits, cards: map[card.Name]card.Count{}}
-		for name, sum := range at.tree.unreclaimable {
-			switch name {
-			case CPUName:
-				unreclaimable.milliCPU = *sum
-			case MemoryName:
-				unreclaimable.memory = *sum
-			default:
-				unreclaimable.cards[name] = card.Count(sum.clampedInt64())
-			}
-		}
+		unreclaimable := &queueLedger{name: at.name, limits: at.limits, used: at.tree.unreclaimable}
+		inqueue := cmp.Or(reservations(at.name).unreclaimable, &Reservations{})
 
-		if s := unreclaimable.checkEnqueue(at.limits.deserved, cmp.Or(reservations(at.name).unreclaimable, &Reservations{}), request, overCommit); s != nil {
-			s.Of = s.Kind
+		if s := unreclaimable.checkEnqueue(at.limits.deserved, inqueue, request, overCommit); s != nil {
 			s.Kind = NotReclaimable
 			s.Ancestor = at != q
 			if s.Ancestor {
@@ -283,17 +262,17 @@ func (q *queueLedger) checkEnqueueUnreclaimable(reservations func(string) *Reser
 
 // stoppedPart returns the part of a request that the queue may not borrow for now.
 func (q *queueLedger) stoppedPart(request JobRequest) (stopped JobRequest) {
-	isFree := func(name card.Name) bool { return !q.tree.stopped[name] }
+	isFree := func(name card.Name) bool { return !q.tree.stopped[Resource(name)] }
 	for _, d := range request.Cards {
 		if d.Count > 0 && len(d.Names) > 0 && !slices.ContainsFunc(d.Names, isFree) {
 			stopped.Cards = append(stopped.Cards, d)
 		}
 	}
 
-	if q.tree.stopped[CPUName] {
+	if q.tree.stopped[CPU] {
 		stopped.MilliCPU = request.MilliCPU
 	}
-	if q.tree.stopped[MemoryName] {
+	if q.tree.stopped[Memory] {
 		stopped.Memory = request.Memory
 	}
 
@@ -301,20 +280,27 @@ func (q *queueLedger) stoppedPart(request JobRequest) (stopped JobRequest) {
 }
 
 // checkEnqueue returns the first limit of one queue that reservations and a request exceed.
-func (q *queueLedger) checkEnqueue(limit func(card.Name) int64, inqueue *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
+func (q *queueLedger) checkEnqueue(limit func(Resource) int64, inqueue *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	if !q.limits.AnyCard && slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 }) {
-		scaled := func(name card.Name) int64 { return scaleLimit(limit(name), overCommit) }
+		scaled := func(name card.Name) int64 { return scaleLimit(limit(Resource(name)), overCommit) }
 		if _, s := q.matchCards(scaled, inqueue, request); s != nil {
 			return s
 		}
 	}
 
-	milliCPU := q.used(CPUName)
-	memory := q.used(MemoryName)
-	milliCPU = AddSaturating(max(0, milliCPU-inqueue.elasticCPU), inqueue.MilliCPU)
-	memory = AddSaturating(max(0, memory-inqueue.elasticMemory), inqueue.Memory)
-	return firstInsufficient(append(insufficientAmount(CPU, q.name, milliCPU, request.MilliCPU, scaleLimit(limit(CPUName), overCommit)),
-		insufficientAmount(Memory, q.name, memory, request.Memory, scaleLimit(limit(MemoryName), overCommit))...))
+	for _, resource := range Compute {
+		asked := resource.choose(request.MilliCPU, request.Memory, 0)
+		reserved := resource.choose(inqueue.MilliCPU, inqueue.Memory, 0)
+		used := max(0, q.used.of(resource)-resource.choose(inqueue.elasticCPU, inqueue.elasticMemory, 0))
+		total := AddSaturating(AddSaturating(used, reserved), asked)
+
+		most := scaleLimit(limit(resource), overCommit)
+		if asked > 0 && most != Unlimited && total > most {
+			return &InsufficientQuota{Of: resource, Queue: q.name, Requested: asked, Total: total, Limit: most}
+		}
+	}
+
+	return nil
 }
 
 // FitsAlone reports whether CheckEnqueue would accept the request if the queue held only these
@@ -328,10 +314,12 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 		total = total.Add(d.Count)
 	}
 	for _, d := range request.Cards { // usually one card has quota for the whole request
-		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool { return int64(total) <= q.limitAlone(name, request.IsUnreclaimable) })
+		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool {
+			return int64(total) <= q.limitAlone(Resource(name), request.IsUnreclaimable)
+		})
 	}
 
-	if one && request.MilliCPU <= q.limitAlone(CPUName, request.IsUnreclaimable) && request.Memory <= q.limitAlone(MemoryName, request.IsUnreclaimable) {
+	if one && request.MilliCPU <= q.limitAlone(CPU, request.IsUnreclaimable) && request.Memory <= q.limitAlone(Memory, request.IsUnreclaimable) {
 		return true
 	}
 
@@ -354,9 +342,9 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 // does not fit. Usage and reservations above a lowered quota block only requests for the same
 // cards.
 func (q *queueLedger) matchCards(limit func(card.Name) int64, inqueue *Reservations, request JobRequest) (*matching, *InsufficientQuota) {
-	m := newMatching(inqueue.Elastic, func(name card.Name) int64 { return max(0, limit(name)-q.used(name)) })
+	m := newMatching(inqueue.Elastic, func(name card.Name) int64 { return max(0, limit(name)-int64(q.used.cards[name])) })
 	for _, name := range q.cardsOverLimit(limit) {
-		m.addRequest(CardRequest{Names: []card.Name{name}, Count: card.Count(q.used(name) - limit(name))})
+		m.addRequest(CardRequest{Names: []card.Name{name}, Count: q.used.cards[name] - card.Count(limit(name))})
 	}
 
 	for _, d := range inqueue.Cards {
@@ -365,10 +353,10 @@ func (q *queueLedger) matchCards(limit func(card.Name) int64, inqueue *Reservati
 
 	for i, d := range request.Cards {
 		if got := m.addRequest(d); got < d.Count {
-			s := &InsufficientQuota{Kind: Cards, Queue: q.name, Names: d.Names, Requested: int64(d.Count)}
+			s := &InsufficientQuota{Queue: q.name, Names: d.Names, Requested: int64(d.Count)}
 			s.Total = s.Requested + int64(sumCompeting(inqueue.Cards, d).Add(sumCompeting(request.Cards[:i], d)))
 			for _, name := range d.Names {
-				s.Total += q.used(name)
+				s.Total += int64(q.used.cards[name])
 				s.Limit += limit(name)
 			}
 
@@ -385,7 +373,7 @@ func (q *queueLedger) matchCards(limit func(card.Name) int64, inqueue *Reservati
 // cardsOverLimit lists the cards that the queue uses beyond the limit, sorted.
 func (q *queueLedger) cardsOverLimit(limit func(card.Name) int64) []card.Name {
 	var over []card.Name
-	for name, used := range q.cards {
+	for name, used := range q.used.cards {
 		if int64(used) > limit(name) {
 			over = append(over, name)
 		}

@@ -27,9 +27,8 @@ type LimitKind int
 
 // The kinds of limits.
 const (
-	Cards LimitKind = iota
-	CPU
-	Memory
+	// HardLimit is the quota of a card, or the limit of CPU or memory.
+	HardLimit LimitKind = iota
 	// Terminating is a limit of cards, too: terminating pods hold too many of them, and the
 	// queue has to wait until they end.
 	Terminating
@@ -53,8 +52,8 @@ const (
 // cards, millicores or bytes.
 type InsufficientQuota struct {
 	Kind LimitKind
-	// Of is Cards, CPU or Memory: what is limited.
-	Of LimitKind
+	// Of is CPU or Memory if that is limited, "" for the cards of Names.
+	Of Resource
 	// Queue is the queue whose limit is exceeded, "" for the inventory. Ancestor reports whether
 	// it is an ancestor of the requesting queue, which Requester names.
 	Queue     string
@@ -71,18 +70,28 @@ type InsufficientQuota struct {
 	GracePeriod time.Duration
 }
 
+// resources returns what is limited: CPU, memory or the cards.
+func (i *InsufficientQuota) resources() []Resource {
+	if !i.Of.IsCard() {
+		return []Resource{i.Of}
+	}
+
+	var cards []Resource
+	for _, name := range i.Names {
+		cards = append(cards, Resource(name))
+	}
+	return cards
+}
+
 // CardLabel returns the alternatives as users write them, "A|B".
 func (i *InsufficientQuota) CardLabel() string { return joinNames(i.Names) }
 
 // Resource returns what is limited, as users write it: the alternatives, "cpu" or "memory".
 func (i *InsufficientQuota) Resource() string {
-	switch i.Of {
-	case CPU:
-		return "cpu"
-	case Memory:
-		return "memory"
+	if i.Of.IsCard() {
+		return "<" + i.CardLabel() + ">"
 	}
-	return "<" + i.CardLabel() + ">"
+	return i.Of.String()
 }
 
 // Released are charges that a check treats as released: those of pods to evict, or of the pod
@@ -107,26 +116,18 @@ func (r *Released) Clone() Released {
 	return c
 }
 
-// amountIn returns how much of a name is released in a queue, less at root.
-func (r *Released) amountIn(q *queueLedger, name card.Name) int64 {
+// amountIn returns how much of a resource is released in a queue, less at root.
+func (r *Released) amountIn(q *queueLedger, resource Resource) int64 {
 	if q.isRoot() {
-		return r.amount(name) - r.offInventory[name]
+		return r.amount(resource) - r.offInventory[resource]
 	}
-	return r.amount(name)
+	return r.amount(resource)
 }
 
-// amount and unreclaimableAmount return how much of a name is released.
-func (r *Released) amount(name card.Name) int64 {
-	switch name {
-	case CPUName:
-		return r.MilliCPU
-	case MemoryName:
-		return r.Memory
-	}
-	return int64(r.Cards[name])
+// amount returns how much of a resource is released.
+func (r *Released) amount(of Resource) int64 {
+	return of.choose(r.MilliCPU, r.Memory, int64(r.Cards[of.Card()]))
 }
-
-func (r *Released) unreclaimableAmount(name card.Name) int64 { return r.unreclaimable[name] }
 
 // Add adds the charge of one more pod.
 func (r *Released) Add(c *Charge) { r.addSigned(c, 1) }
@@ -161,7 +162,9 @@ func (s Amounts) addSigned(c *Charge, sign int64) Amounts {
 	if s == nil {
 		s = Amounts{}
 	}
-	forEachAmount(c, func(name card.Name, amount int64) { s[name] += sign * amount })
+	for resource, amount := range c.Amounts() {
+		s[resource] += sign * amount
+	}
 	return s
 }
 
@@ -199,11 +202,11 @@ func (q *queueLedger) insufficientOnAllCards(request Request) *InsufficientQuota
 	// equals the one with the largest quota.
 	names := q.grantedNames(request.Names)
 	var best card.Name
-	if index := slices.IndexFunc(names, func(name card.Name) bool { return q.freeOnPath(name) >= int64(request.Count) }); index >= 0 {
+	if index := slices.IndexFunc(names, func(name card.Name) bool { return q.freeOnPath(Resource(name)) >= int64(request.Count) }); index >= 0 {
 		best = names[index]
 	} else {
 		best = slices.MaxFunc(names, func(x, y card.Name) int {
-			return cmp.Or(cmp.Compare(q.freeOnPath(x), q.freeOnPath(y)), cmp.Compare(q.limitOnPath(x), q.limitOnPath(y)))
+			return cmp.Or(cmp.Compare(q.freeOnPath(Resource(x)), q.freeOnPath(Resource(y))), cmp.Compare(q.limitOnPath(Resource(x)), q.limitOnPath(Resource(y))))
 		})
 	}
 
@@ -243,12 +246,12 @@ func (l *Ledger) InsufficientAfterRelease(queue string, request Request, name ca
 // terminating.
 func (q *queueLedger) fitsCard(name card.Name, count card.Count, isUnreclaimable bool) bool {
 	if q.tree == nil {
-		return q.limits.AnyCard || count == 0 || (q.cards[name].Add(count) <= q.limits.Cards[name] && !q.isTerminatingOverQuota(name))
+		return q.limits.AnyCard || count == 0 || (q.used.cards[name].Add(count) <= q.limits.Cards[name] && !q.isTerminatingOverQuota(name))
 	}
 	if count == 0 {
 		return true
 	}
-	_, isExceeded := q.checkPath(name, int64(count), isUnreclaimable, &noRelease)
+	_, isExceeded := q.checkPath(Resource(name), int64(count), isUnreclaimable, &noRelease)
 	return !isExceeded && !q.isTerminatingOverQuota(name)
 }
 
@@ -260,34 +263,27 @@ func (q *queueLedger) insufficientCard(name card.Name, count card.Count, isUnrec
 	if count == 0 {
 		return nil
 	}
-	if e, isExceeded := q.checkPath(name, int64(count), isUnreclaimable, &released); isExceeded {
-		all = append(all, q.insufficient(e, name, int64(count)))
+	if e, isExceeded := q.checkPath(Resource(name), int64(count), isUnreclaimable, &released); isExceeded {
+		all = append(all, q.insufficient(e, Resource(name), int64(count)))
 	}
-	if e, isExceeded := q.checkTerminating(name, &released); isExceeded {
-		all = append(all, q.insufficient(e, name, int64(count)))
+	if e, isExceeded := q.checkTerminating(Resource(name), &released); isExceeded {
+		all = append(all, q.insufficient(e, Resource(name), int64(count)))
 		_, all[len(all)-1].GracePeriod = e.at.terminatingOf(name)
 	}
 	return all
 }
 
 // insufficient describes an exceeded limit.
-func (q *queueLedger) insufficient(e exceededLimit, name card.Name, requested int64) InsufficientQuota {
+func (q *queueLedger) insufficient(e exceededLimit, of Resource, requested int64) InsufficientQuota {
 	s := InsufficientQuota{Kind: e.kind, Queue: e.at.name, Ancestor: e.at != q, Requested: requested, Total: e.total, Limit: e.limit}
 	if s.Ancestor {
 		s.Requester = q.name
 	}
 
-	switch name {
-	case CPUName:
-		s.Of = CPU
-	case MemoryName:
-		s.Of = Memory
-	default:
-		s.Names = []card.Name{name}
-	}
-
-	if s.Kind == Cards {
-		s.Kind = s.Of
+	if of.IsCard() {
+		s.Names = []card.Name{of.Card()}
+	} else {
+		s.Of = of
 	}
 
 	return s
@@ -296,28 +292,16 @@ func (q *queueLedger) insufficient(e exceededLimit, name card.Name, requested in
 // insufficientCPUMemory returns which limits of CPU and memory are exceeded. A pod that
 // requests no CPU is never refused for CPU.
 func (q *queueLedger) insufficientCPUMemory(request Request, released Released) (all []InsufficientQuota) {
-	for _, name := range [...]card.Name{CPUName, MemoryName} {
-		requested := request.MilliCPU
-		if name == MemoryName {
-			requested = request.Memory
-		}
-
+	for _, resource := range Compute {
+		requested := request.Amount(resource)
 		if requested <= 0 {
 			continue
 		}
-		if e, isExceeded := q.checkPath(name, requested, request.IsUnreclaimable, &released); isExceeded {
-			all = append(all, q.insufficient(e, name, requested))
+		if e, isExceeded := q.checkPath(resource, requested, request.IsUnreclaimable, &released); isExceeded {
+			all = append(all, q.insufficient(e, resource, requested))
 		}
 	}
 	return all
-}
-
-// insufficientAmount returns the limit of CPU or memory if it is exceeded.
-func insufficientAmount(kind LimitKind, queue string, used, asked, limit int64) []InsufficientQuota {
-	if asked <= 0 || limit == Unlimited || AddSaturating(used, asked) <= limit {
-		return nil
-	}
-	return []InsufficientQuota{{Kind: kind, Of: kind, Queue: queue, Requested: asked, Total: AddSaturating(used, asked), Limit: limit}}
 }
 
 // AddSaturating adds two amounts of CPU or memory without overflow.
@@ -336,27 +320,14 @@ func MultiplySaturating(a, b int64) int64 {
 	return a * b
 }
 
-// quota returns the limit of a name.
-func (l *Limits) quota(name card.Name) int64 {
-	switch {
-	case name == CPUName:
-		return l.MilliCPU
-	case name == MemoryName:
-		return l.Memory
-	case l.AnyCard:
-		return int64(card.MaxCount)
-	}
-	return int64(l.Cards[name])
-}
-
-// deserved returns how much of a name the queue deserves: its quota without a tree.
-func (l *Limits) deserved(name card.Name) int64 {
+// deserved returns how much of a resource the queue deserves: its quota without a tree.
+func (l *Limits) deserved(resource Resource) int64 {
 	if l.Deserved == nil {
-		return l.quota(name)
+		return l.Quota(resource)
 	}
-	deserved, isWritten := l.Deserved[name]
-	if (isCompute(name) && !isWritten) || (l.AnyCard && !isCompute(name)) {
-		return l.quota(name)
+	deserved, isWritten := l.Deserved[resource]
+	if (!resource.IsCard() && !isWritten) || (resource.IsCard() && l.AnyCard) {
+		return l.Quota(resource)
 	}
 	return deserved
 }

@@ -64,15 +64,13 @@ type queueLedger struct {
 	// parent is nil if the queues are flat, and for the root of a tree.
 	parent *queueLedger
 	// tree is nil if the queues are flat.
-	tree  *treeSums
-	cards map[card.Name]card.Count
-	// listedCards is cards as Snapshot returned it, nil after a change.
+	tree *treeSums
+	used sums
+	// listedCards are the cards of used as Snapshot returned it, nil after a change.
 	listedCards []card.Amount
 	// share is that of CompareShares, as long as isShareKnown. Each comparison would visit all cards.
 	share        treeShare
 	isShareKnown bool
-	milliCPU     exactSum
-	memory       exactSum
 	// pods is how many pods are charged to the queue.
 	pods int
 	// terminating are the cards of terminating pods, nil when there are none.
@@ -87,7 +85,7 @@ func New(pods int) *Ledger {
 func (l *Ledger) ensureQueue(name string) *queueLedger {
 	q, ok := l.queues[name]
 	if !ok {
-		q = &queueLedger{name: name, cards: map[card.Name]card.Count{}}
+		q = &queueLedger{name: name, used: newSums()}
 		l.queues[name] = q
 		l.link(q)
 	}
@@ -140,18 +138,22 @@ func (l *Ledger) addCharge(c *Charge) {
 	q.pods++
 	for at := q; l.includesCharge(at, c); at = at.parent {
 		counted := l.countedAt(at, c)
-		for _, amount := range counted.Cards {
-			at.cards[amount.Name] = at.cards[amount.Name].Add(amount.Count)
-			at.listedCards = nil
+		at.used.add(counted)
+		at.forgetDerived(counted)
+		if at.tree != nil && c.IsUnreclaimable {
+			at.tree.unreclaimable.add(counted)
 		}
-
-		at.milliCPU.add(c.MilliCPU)
-		at.memory.add(c.Memory)
-		at.isShareKnown = false
-		at.tree.addUnreclaimable(counted)
 	}
 
 	q.updateUnused(c)
+}
+
+// forgetDerived forgets what was computed from the sums before a charge changed them.
+func (q *queueLedger) forgetDerived(c *Charge) {
+	q.isShareKnown = false
+	if len(c.Cards) > 0 {
+		q.listedCards = nil
+	}
 }
 
 // Release removes the charge of a pod, terminating or not. It does nothing for a pod without
@@ -175,15 +177,11 @@ func (l *Ledger) Release(pod string) {
 	q.pods--
 	for at := q; l.includesCharge(at, c); at = at.parent {
 		counted := l.countedAt(at, c)
-		for _, amount := range counted.Cards {
-			at.cards[amount.Name] = at.cards[amount.Name].Sub(amount.Count)
-			at.listedCards = nil
+		at.used.subtract(counted)
+		at.forgetDerived(counted)
+		if at.tree != nil && c.IsUnreclaimable {
+			at.tree.unreclaimable.subtract(counted)
 		}
-
-		at.milliCPU.subtract(c.MilliCPU)
-		at.memory.subtract(c.Memory)
-		at.isShareKnown = false
-		at.tree.subtractUnreclaimable(counted)
 	}
 
 	q.updateUnused(c)
@@ -219,21 +217,23 @@ func (l *Ledger) Retain(keep func(queue string) bool) {
 }
 
 // Used returns how many of a card the queue's pods use.
-func (l *Ledger) Used(queue string, name card.Name) card.Count { return l.readQueue(queue).cards[name] }
+func (l *Ledger) Used(queue string, name card.Name) card.Count {
+	return l.readQueue(queue).used.cards[name]
+}
 
 // UsedCPUMemory returns the CPU, in millicores, and the memory, in bytes, that are charged to
 // the queue.
 func (l *Ledger) UsedCPUMemory(queue string) (milliCPU, memory int64) {
 	q := l.readQueue(queue)
-	return q.milliCPU.clampedInt64(), q.memory.clampedInt64()
+	return q.used.of(CPU), q.used.of(Memory)
 }
 
 // DominantShare returns the largest used ÷ limit of the queue's cards, CPU and memory: 0 for an
 // idle queue, 1 for a full one, more after a quota was lowered.
 func (l *Ledger) DominantShare(queue string) float64 {
 	q := l.readQueue(queue)
-	share := max(usedFraction(q.milliCPU.clampedInt64(), q.limits.MilliCPU), usedFraction(q.memory.clampedInt64(), q.limits.Memory))
-	for name, used := range q.cards {
+	share := max(usedFraction(q.used.of(CPU), q.limits.MilliCPU), usedFraction(q.used.of(Memory), q.limits.Memory))
+	for name, used := range q.used.cards {
 		if !q.limits.AnyCard {
 			share = max(share, usedFraction(int64(used), int64(q.limits.Cards[name])))
 		}
@@ -271,8 +271,8 @@ func (l *Ledger) Snapshot() []QueueUsage {
 	usages := make([]QueueUsage, 0, len(l.queues))
 	for name, q := range l.queues {
 		if q.listedCards == nil {
-			q.listedCards = make([]card.Amount, 0, len(q.cards))
-			for name, used := range q.cards {
+			q.listedCards = make([]card.Amount, 0, len(q.used.cards))
+			for name, used := range q.used.cards {
 				if used > 0 {
 					q.listedCards = append(q.listedCards, card.Amount{Name: name, Count: used})
 				}
@@ -280,7 +280,7 @@ func (l *Ledger) Snapshot() []QueueUsage {
 		}
 
 		usages = append(usages, QueueUsage{
-			Queue: name, Limits: q.limits, Used: q.listedCards, MilliCPU: q.milliCPU.clampedInt64(), Memory: q.memory.clampedInt64(), Pods: q.pods,
+			Queue: name, Limits: q.limits, Used: q.listedCards, MilliCPU: q.used.of(CPU), Memory: q.used.of(Memory), Pods: q.pods,
 		})
 	}
 

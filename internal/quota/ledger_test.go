@@ -28,33 +28,33 @@ func TestRequestFitsUntilALimitIsExceeded(t *testing.T) {
 		"the last A": {"q", Request{Names: []card.Name{"A"}, Count: 1}, nil},
 		"one A too many": {
 			queue: "q", request: Request{Names: []card.Name{"A"}, Count: 2},
-			want: &InsufficientQuota{Kind: Cards, Requested: 2, Total: 4, Limit: 3},
+			want: &InsufficientQuota{Requested: 2, Total: 4, Limit: 3},
 		},
 		"C has no quota, its alternative B is free": {"q", Request{Names: []card.Name{"C", "B"}, Count: 1}, nil},
 		"2 cards of one name, 1 A and 1 B are free: refused with the numbers of A, the larger quota": {
 			queue: "q", request: Request{Names: []card.Name{"C", "A", "B"}, Count: 2},
-			want: &InsufficientQuota{Kind: Cards, Requested: 2, Total: 4, Limit: 3},
+			want: &InsufficientQuota{Requested: 2, Total: 4, Limit: 3},
 		},
 		"the sum with the usage overflows 64 bits": {
 			queue: "q", request: Request{Memory: math.MaxInt64},
-			want: &InsufficientQuota{Kind: Memory, Requested: math.MaxInt64, Total: math.MaxInt64, Limit: gib},
+			want: &InsufficientQuota{Of: Memory, Requested: math.MaxInt64, Total: math.MaxInt64, Limit: gib},
 		},
 		"a card without a quota": {
 			queue: "q", request: Request{Names: []card.Name{"C"}, Count: 1},
-			want: &InsufficientQuota{Kind: Cards, Requested: 1, Total: 1, Limit: 0},
+			want: &InsufficientQuota{Requested: 1, Total: 1, Limit: 0},
 		},
 		"a queue that the ledger does not know": {
 			queue: "unknown", request: Request{Names: []card.Name{"A"}, Count: 1},
-			want: &InsufficientQuota{Kind: Cards, Requested: 1, Total: 1, Limit: 0},
+			want: &InsufficientQuota{Requested: 1, Total: 1, Limit: 0},
 		},
 		"the rest of the CPU": {"q", Request{MilliCPU: 1000}, nil},
 		"1 thousandth of a CPU too much": {
 			queue: "q", request: Request{MilliCPU: 1001},
-			want: &InsufficientQuota{Kind: CPU, Requested: 1001, Total: 4001, Limit: 4000},
+			want: &InsufficientQuota{Of: CPU, Requested: 1001, Total: 4001, Limit: 4000},
 		},
 		"1 byte of memory too much": {
 			queue: "q", request: Request{Memory: gib/2 + 1},
-			want: &InsufficientQuota{Kind: Memory, Requested: gib/2 + 1, Total: gib + 1, Limit: gib},
+			want: &InsufficientQuota{Of: Memory, Requested: gib/2 + 1, Total: gib + 1, Limit: gib},
 		},
 		"any request in a queue without limits": {
 			queue: "unlimited", request: Request{Names: []card.Name{"Z"}, Count: 99, MilliCPU: 1 << 60, Memory: 1 << 60},

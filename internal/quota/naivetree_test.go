@@ -14,7 +14,7 @@ import (
 // the rules of the amounts in force, and test/observer/differential compares ResolveTree with these.
 
 // naiveIsCard reports whether a name is that of a card, and not CPU or memory.
-func naiveIsCard(name card.Name) bool { return name != CPUName && name != MemoryName }
+func naiveIsCard(name Resource) bool { return name != CPU && name != Memory }
 
 // naivePath returns the written path of a queue up to root, and what is wrong with it.
 func naivePath(queues map[string]TreeQueue, name string) (path []string, wrong FaultKind) {
@@ -73,7 +73,7 @@ func naiveChildren(queues map[string]TreeQueue, parent string) (children []strin
 }
 
 // naiveHasShare reports whether a queue or one below it writes what it deserves, or a guarantee.
-func naiveHasShare(queues map[string]TreeQueue, name string, key card.Name) bool {
+func naiveHasShare(queues map[string]TreeQueue, name string, key Resource) bool {
 	for at, q := range queues {
 		path, wrong := naivePath(queues, at)
 		isBelow := wrong == NoFault && slices.Contains(path, name)
@@ -88,7 +88,7 @@ func naiveHasShare(queues map[string]TreeQueue, name string, key card.Name) bool
 // naivePod is what one pod uses, keeps while it terminates, or waits for.
 type naivePod struct {
 	queue                         string
-	amounts                       map[card.Name]int64
+	amounts                       map[Resource]int64
 	isUnreclaimable, isOff, isEnd bool
 	// isNotOffered is set if the node of the pod does not offer its cards.
 	isNotOffered bool
@@ -100,8 +100,8 @@ type naiveLedger struct {
 	limits    map[string]Limits
 	pods      map[string]naivePod
 	holds     map[string]naivePod
-	stopped   map[string]map[card.Name]bool
-	inventory map[card.Name]int64
+	stopped   map[string]map[Resource]bool
+	inventory map[Resource]int64
 }
 
 // path returns the queue and its ancestors.
@@ -114,7 +114,7 @@ func (n *naiveLedger) path(queue string) (path []string) {
 
 // sum adds the amounts of those pods of a queue and everything below it that are counted, of all
 // queues for "".
-func (n *naiveLedger) sum(queue string, name card.Name, pods map[string]naivePod, counts func(naivePod) bool) (sum int64) {
+func (n *naiveLedger) sum(queue string, name Resource, pods map[string]naivePod, counts func(naivePod) bool) (sum int64) {
 	for _, p := range pods {
 		if counts(p) && (queue == "" || slices.Contains(n.path(p.queue), queue)) {
 			sum += p.amounts[name]
@@ -123,43 +123,43 @@ func (n *naiveLedger) sum(queue string, name card.Name, pods map[string]naivePod
 	return sum
 }
 
-func (n *naiveLedger) used(queue string, name card.Name) int64 {
+func (n *naiveLedger) used(queue string, name Resource) int64 {
 	return n.sum(queue, name, n.pods, func(p naivePod) bool {
 		isOff := p.isOff || (p.isNotOffered && naiveIsCard(name))
 		return !p.isEnd && (queue != "" || !isOff)
 	})
 }
 
-func (n *naiveLedger) terminating(queue string, name card.Name) int64 {
+func (n *naiveLedger) terminating(queue string, name Resource) int64 {
 	return n.sum(queue, name, n.pods, func(p naivePod) bool { return p.isEnd })
 }
 
-func (n *naiveLedger) unreclaimable(queue string, name card.Name) int64 {
+func (n *naiveLedger) unreclaimable(queue string, name Resource) int64 {
 	return n.sum(queue, name, n.pods, func(p naivePod) bool { return p.isUnreclaimable && !p.isEnd })
 }
 
 // heldForOthers is what is held in a queue for pods of other queues than leaf.
-func (n *naiveLedger) heldForOthers(queue, leaf string, name card.Name) int64 {
+func (n *naiveLedger) heldForOthers(queue, leaf string, name Resource) int64 {
 	return n.sum(queue, name, n.holds, func(p naivePod) bool { return p.queue != leaf })
 }
 
 // keptAgainst is what is held in a queue for pods to which one more pod must leave it: those of
 // other queues, and of its own queue if that borrows with it.
-func (n *naiveLedger) keptAgainst(after *naiveLedger, queue string, name card.Name, more naivePod) int64 {
+func (n *naiveLedger) keptAgainst(after *naiveLedger, queue string, name Resource, more naivePod) int64 {
 	leaf := more.queue
 	borrows := naiveIsCard(name) && !n.deservesAnyAmount(leaf, name) && after.used(leaf, name) > n.deserved(leaf, name)
 	return n.sum(queue, name, n.holds, func(p naivePod) bool { return p.queue != leaf || borrows })
 }
 
 // unused is the unused guarantee of a queue and everything below it.
-func (n *naiveLedger) unused(queue string, name card.Name) int64 {
+func (n *naiveLedger) unused(queue string, name Resource) int64 {
 	if n.limits[queue].IsHeld {
 		return 0
 	}
 	return max(n.unusedBelow(queue, name), n.limits[queue].Guarantee[name]-n.used(queue, name), 0)
 }
 
-func (n *naiveLedger) unusedBelow(queue string, name card.Name) (sum int64) {
+func (n *naiveLedger) unusedBelow(queue string, name Resource) (sum int64) {
 	for child, parent := range n.parent {
 		if parent == queue {
 			sum += n.unused(child, name)
@@ -169,33 +169,33 @@ func (n *naiveLedger) unusedBelow(queue string, name card.Name) (sum int64) {
 }
 
 // limit returns the quota of a name, and false if the queue does not limit it.
-func (n *naiveLedger) limit(queue string, name card.Name) (int64, bool) {
+func (n *naiveLedger) limit(queue string, name Resource) (int64, bool) {
 	l := n.limits[queue]
 	switch {
 	case queue == "":
 		return n.inventory[name], n.inventory[name] != Unlimited
-	case name == CPUName:
+	case name == CPU:
 		return l.MilliCPU, l.MilliCPU != Unlimited
-	case name == MemoryName:
+	case name == Memory:
 		return l.Memory, l.Memory != Unlimited
 	}
-	return int64(l.Cards[name]), !l.AnyCard
+	return int64(l.Cards[name.Card()]), !l.AnyCard
 }
 
 // deservesAnyAmount reports whether a queue deserves any amount of a name.
-func (n *naiveLedger) deservesAnyAmount(queue string, name card.Name) bool {
-	if name == CPUName || name == MemoryName {
+func (n *naiveLedger) deservesAnyAmount(queue string, name Resource) bool {
+	if name == CPU || name == Memory {
 		return n.deserved(queue, name) == Unlimited
 	}
 	return n.limits[queue].AnyCard
 }
 
-func (n *naiveLedger) deserved(queue string, name card.Name) int64 {
+func (n *naiveLedger) deserved(queue string, name Resource) int64 {
 	if l := n.limits[queue]; l.Deserved != nil {
-		if deserved, isWritten := l.Deserved[name]; isWritten || (name != CPUName && name != MemoryName) {
+		if deserved, isWritten := l.Deserved[name]; isWritten || (name != CPU && name != Memory) {
 			return deserved
 		}
-		return l.quota(name)
+		return l.Quota(name)
 	}
 	limit, _ := n.limit(queue, name)
 	return limit
@@ -210,8 +210,8 @@ func (n *naiveLedger) with(p naivePod) *naiveLedger {
 }
 
 // refusal returns why a queue may not use so many more of a name, "" if it may.
-func (n *naiveLedger) refusal(queue string, name card.Name, count int64, isUnreclaimable bool) string {
-	more := naivePod{queue: queue, amounts: map[card.Name]int64{name: count}, isUnreclaimable: isUnreclaimable}
+func (n *naiveLedger) refusal(queue string, name Resource, count int64, isUnreclaimable bool) string {
+	more := naivePod{queue: queue, amounts: map[Resource]int64{name: count}, isUnreclaimable: isUnreclaimable}
 	after := n.with(more)
 	for _, at := range append(n.path(queue), "") {
 		if why := cmp.Or(n.refusalOfLimits(after, at, name, more), n.refusalForOthers(after, at, name, more)); why != "" {
@@ -222,7 +222,7 @@ func (n *naiveLedger) refusal(queue string, name card.Name, count int64, isUnrec
 }
 
 // refusalOfLimits returns which limit of one queue refuses one more pod. Root has none.
-func (n *naiveLedger) refusalOfLimits(after *naiveLedger, at string, name card.Name, more naivePod) string {
+func (n *naiveLedger) refusalOfLimits(after *naiveLedger, at string, name Resource, more naivePod) string {
 	limit, isLimited := n.limit(at, name)
 	switch {
 	case at == "":
@@ -239,7 +239,7 @@ func (n *naiveLedger) refusalOfLimits(after *naiveLedger, at string, name card.N
 }
 
 // refusalForOthers returns why one queue, or root, keeps what one more pod asks for others.
-func (n *naiveLedger) refusalForOthers(after *naiveLedger, at string, name card.Name, more naivePod) string {
+func (n *naiveLedger) refusalForOthers(after *naiveLedger, at string, name Resource, more naivePod) string {
 	limit, isLimited := n.limit(at, name)
 	used := after.used(at, name)
 	held := n.keptAgainst(after, at, name, more)
@@ -257,17 +257,17 @@ func (n *naiveLedger) refusalForOthers(after *naiveLedger, at string, name card.
 }
 
 // terminatesOverQuota reports whether cards of terminating pods alone exceed the quota of a queue.
-func (n *naiveLedger) terminatesOverQuota(queue string, name card.Name) bool {
+func (n *naiveLedger) terminatesOverQuota(queue string, name Resource) bool {
 	limit, isLimited := n.limit(queue, name)
 	return isLimited && naiveIsCard(name) && n.terminating(queue, name) > limit
 }
 
 // charge returns the pod as the ledger takes it.
 func (p naivePod) charge() *Charge {
-	c := &Charge{Queue: p.queue, MilliCPU: p.amounts[CPUName], Memory: p.amounts[MemoryName], IsUnreclaimable: p.isUnreclaimable, IsOffInventory: p.isOff}
+	c := &Charge{Queue: p.queue, MilliCPU: p.amounts[CPU], Memory: p.amounts[Memory], IsUnreclaimable: p.isUnreclaimable, IsOffInventory: p.isOff}
 	for _, name := range slices.Sorted(maps.Keys(p.amounts)) {
-		if name != CPUName && name != MemoryName && p.amounts[name] > 0 {
-			c.Cards = append(c.Cards, card.Amount{Name: name, Count: card.Count(p.amounts[name])})
+		if name != CPU && name != Memory && p.amounts[name] > 0 {
+			c.Cards = append(c.Cards, card.Amount{Name: name.Card(), Count: card.Count(p.amounts[name])})
 		}
 	}
 	if p.isNotOffered {

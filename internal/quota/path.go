@@ -19,27 +19,27 @@ type exceededLimit struct {
 //
 // A request may use the guarantee of its own queue and ancestors that is unused after the release.
 // Otherwise it must leave all unused guarantees free.
-func (q *queueLedger) checkPath(name card.Name, count int64, isUnreclaimable bool, released *Released) (e exceededLimit, isExceeded bool) {
+func (q *queueLedger) checkPath(resource Resource, count int64, isUnreclaimable bool, released *Released) (e exceededLimit, isExceeded bool) {
 	change := int64(0)
 	opened := int64(0) // of the unused guarantees below: in all, and by the release
 	for at := q; at != nil; at = at.parent {
-		gone := released.amountIn(at, name)
+		gone := released.amountIn(at, resource)
 		more := count - gone
-		used := AddSaturating(at.used(name), more)
-		if e, isExceeded := at.checkQuota(name, used); isExceeded {
+		used := AddSaturating(at.used.of(resource), more)
+		if e, isExceeded := at.checkQuota(resource, used); isExceeded {
 			return e, true
 		}
 		if at.tree == nil {
 			return e, false
 		}
 
-		if !at.isRoot() && !at.deservesAny(name) {
-			if e, isExceeded := at.checkDeserved(q, name, used, count, isUnreclaimable, released); isExceeded {
+		if !at.isRoot() && !at.deservesAny(resource) {
+			if e, isExceeded := at.checkDeserved(q, resource, used, count, isUnreclaimable, released); isExceeded {
 				return e, true
 			}
 		}
 
-		if e, isExceeded := at.checkForOthers(name, used, at.heldFor(q, name, count-released.amount(name)), change, count+change-opened); isExceeded {
+		if e, isExceeded := at.checkForOthers(resource, used, at.heldFor(q, resource, count-released.amount(resource)), change, count+change-opened); isExceeded {
 			return e, true
 		}
 
@@ -47,9 +47,9 @@ func (q *queueLedger) checkPath(name card.Name, count int64, isUnreclaimable boo
 			return e, false
 		}
 
-		change = at.unusedAfter(name, more, change) - at.tree.unused[name]
+		change = at.unusedAfter(resource, more, change) - at.tree.unused[resource]
 		if gone != 0 || opened != 0 { // else nothing opens
-			opened = at.unusedAfter(name, -gone, opened) - at.tree.unused[name]
+			opened = at.unusedAfter(resource, -gone, opened) - at.tree.unused[resource]
 		}
 	}
 
@@ -57,39 +57,39 @@ func (q *queueLedger) checkPath(name card.Name, count int64, isUnreclaimable boo
 }
 
 // checkQuota checks the quota at one queue of the path. Root has none.
-func (q *queueLedger) checkQuota(name card.Name, used int64) (e exceededLimit, isExceeded bool) {
-	limit := q.limits.quota(name)
-	if limit < used && !q.isRoot() && !q.isUnlimited(name) {
-		return exceededLimit{Cards, q, used, limit}, true
+func (q *queueLedger) checkQuota(resource Resource, used int64) (e exceededLimit, isExceeded bool) {
+	limit := q.limits.Quota(resource)
+	if limit < used && !q.isRoot() && !q.isUnlimited(resource) {
+		return exceededLimit{HardLimit, q, used, limit}, true
 	}
 	return e, false
 }
 
 // heldFor returns what is held at a queue of the path of leaf for pods of others, when leaf uses more
-// of a name.
-func (q *queueLedger) heldFor(leaf *queueLedger, name card.Name, more int64) int64 {
-	held := q.tree.held[name]
+// of a resource.
+func (q *queueLedger) heldFor(leaf *queueLedger, resource Resource, more int64) int64 {
+	held := q.tree.held[resource]
 	if held <= 0 {
 		return 0
 	}
-	return max(held-leaf.usableKept(name, more), 0)
+	return max(held-leaf.usableKept(resource, more), 0)
 }
 
 // checkForOthers checks at one queue of the path what is held for other pods, and what other queues are
 // guaranteed. change is by how much the unused guarantees below change. grown is by how much the request
 // adds to use and unused guarantees together.
-func (q *queueLedger) checkForOthers(name card.Name, used, held, change, grown int64) (e exceededLimit, isExceeded bool) {
-	if q.isUnlimited(name) {
+func (q *queueLedger) checkForOthers(resource Resource, used, held, change, grown int64) (e exceededLimit, isExceeded bool) {
+	if q.isUnlimited(resource) {
 		return e, false
 	}
 
-	limit := q.limits.quota(name)
+	limit := q.limits.Quota(resource)
 	total := AddSaturating(used, held)
 	if held > 0 && total > limit && !q.isRoot() {
 		return exceededLimit{HeldForOthers, q, total, limit}, true
 	}
 
-	unused := q.tree.unusedBelow[name] + change
+	unused := q.tree.unusedBelow[resource] + change
 	if unused > 0 && grown > 0 && AddSaturating(total, unused) > limit {
 		return exceededLimit{Guaranteed, q, AddSaturating(total, unused), limit}, true
 	}
@@ -99,105 +99,95 @@ func (q *queueLedger) checkForOthers(name card.Name, used, held, change, grown i
 
 // usableKept returns how much of what is held for its pods the queue may use with more of a card.
 // With cards that it borrows, it may not use what was reclaimed for others of its pods.
-func (q *queueLedger) usableKept(name card.Name, more int64) int64 {
-	if !isCompute(name) && !q.deservesAny(name) && !q.staysWithinDeserved(name, more) {
+func (q *queueLedger) usableKept(resource Resource, more int64) int64 {
+	if resource.IsCard() && !q.deservesAny(resource) && !q.staysWithinDeserved(resource, more) {
 		return 0
 	}
-	return q.tree.held[name]
+	return q.tree.held[resource]
 }
 
 // checkDeserved checks that the queue borrows nothing that could not be reclaimed, and nothing
 // that was just reclaimed from it. leaf is the queue that requests.
-func (q *queueLedger) checkDeserved(leaf *queueLedger, name card.Name, used, count int64, isUnreclaimable bool, released *Released) (e exceededLimit, isExceeded bool) {
-	deserved := q.limits.deserved(name)
+func (q *queueLedger) checkDeserved(leaf *queueLedger, resource Resource, used, count int64, isUnreclaimable bool, released *Released) (e exceededLimit, isExceeded bool) {
+	deserved := q.limits.deserved(resource)
 	if isUnreclaimable {
-		unreclaimable := AddSaturating(q.tree.unreclaimableUsed(name), count) - released.unreclaimableAmount(name)
+		unreclaimable := AddSaturating(q.tree.unreclaimable.of(resource), count) - released.unreclaimable[resource]
 		if unreclaimable > deserved {
 			return exceededLimit{NotReclaimable, q, unreclaimable, deserved}, true
 		}
 	}
-	if q.tree.stopped[name] && used > deserved && count > 0 && !leaf.staysWithinDeserved(name, count-released.amount(name)) {
+	if q.tree.stopped[resource] && used > deserved && count > 0 && !leaf.staysWithinDeserved(resource, count-released.amount(resource)) {
 		return exceededLimit{RecentlyReclaimed, q, used, deserved}, true
 	}
 	return e, false
 }
 
-// staysWithinDeserved reports whether the queue uses at most what it deserves with more of a name.
+// staysWithinDeserved reports whether the queue uses at most what it deserves with more of a resource.
 // Then it takes back what siblings have borrowed, so no ancestor stops it.
-func (q *queueLedger) staysWithinDeserved(name card.Name, more int64) bool {
-	return !q.deservesAny(name) && AddSaturating(q.used(name), more) <= q.limits.deserved(name)
+func (q *queueLedger) staysWithinDeserved(resource Resource, more int64) bool {
+	return !q.deservesAny(resource) && AddSaturating(q.used.of(resource), more) <= q.limits.deserved(resource)
 }
 
-// isUnlimited reports whether the queue does not limit a name.
-func (q *queueLedger) isUnlimited(name card.Name) bool {
-	switch name {
-	case CPUName:
-		return q.limits.MilliCPU == Unlimited
-	case MemoryName:
-		return q.limits.Memory == Unlimited
+// isUnlimited reports whether the queue does not limit a resource.
+func (q *queueLedger) isUnlimited(resource Resource) bool {
+	if resource.IsCard() {
+		return q.limits.AnyCard
 	}
-	return q.limits.AnyCard
+	return q.limits.Quota(resource) == Unlimited
 }
 
 // lacksQuota reports whether a queue of a tree has no quota for cards. It may use any, but deserves
 // none: no administrator gave it cards that it could take back.
-func (q *queueLedger) lacksQuota(name card.Name) bool {
-	return q.tree != nil && q.limits.AnyCard && !isCompute(name)
+func (q *queueLedger) lacksQuota(resource Resource) bool {
+	return q.tree != nil && q.limits.AnyCard && resource.IsCard()
 }
 
-// deservesAny reports whether the queue deserves any amount of a name, or uses cards without a
+// deservesAny reports whether the queue deserves any amount of a resource, or uses cards without a
 // quota, see lacksQuota. A queue without a limit may deserve less than everything.
-func (q *queueLedger) deservesAny(name card.Name) bool {
-	if name == CPUName || name == MemoryName {
-		return q.limits.deserved(name) == Unlimited
+func (q *queueLedger) deservesAny(resource Resource) bool {
+	if resource.IsCard() {
+		return q.limits.AnyCard
 	}
-	return q.limits.AnyCard
-}
-
-func (t *treeSums) unreclaimableUsed(name card.Name) int64 {
-	if sum, ok := t.unreclaimable[name]; ok {
-		return sum.clampedInt64()
-	}
-	return 0
+	return q.limits.deserved(resource) == Unlimited
 }
 
 // checkTerminating returns the first queue on the path in which terminating pods hold more of a
 // card than its quota.
-func (q *queueLedger) checkTerminating(name card.Name, released *Released) (e exceededLimit, isExceeded bool) {
+func (q *queueLedger) checkTerminating(resource Resource, released *Released) (e exceededLimit, isExceeded bool) {
 	for at := q; at != nil && !at.isRoot(); at = at.parent {
 		if at.limits.AnyCard {
 			continue
 		}
-		total := int64(at.terminating[name].count)
+		total := int64(at.terminating[resource.Card()].count)
 		if released.Evicted {
-			total += int64(released.Cards[name])
+			total += int64(released.Cards[resource.Card()])
 		}
 
-		if limit := int64(at.limits.Cards[name]); total > limit {
+		if limit := int64(at.limits.Cards[resource.Card()]); total > limit {
 			return exceededLimit{Terminating, at, total, limit}, true
 		}
 	}
 	return e, false
 }
 
-// freeOnPath returns how much more of a name the quotas on the path allow, negative after a
+// freeOnPath returns how much more of a resource the quotas on the path allow, negative after a
 // quota was lowered.
-func (q *queueLedger) freeOnPath(name card.Name) int64 {
+func (q *queueLedger) freeOnPath(resource Resource) int64 {
 	free := Unlimited
 	for at := q; at != nil && !at.isRoot(); at = at.parent {
-		if !at.isUnlimited(name) {
-			free = min(free, at.limits.quota(name)-at.used(name))
+		if !at.isUnlimited(resource) {
+			free = min(free, at.limits.Quota(resource)-at.used.of(resource))
 		}
 	}
 	return free
 }
 
-// limitOnPath returns the smallest quota of a name on the path.
-func (q *queueLedger) limitOnPath(name card.Name) int64 {
+// limitOnPath returns the smallest quota of a resource on the path.
+func (q *queueLedger) limitOnPath(resource Resource) int64 {
 	limit := Unlimited
 	for at := q; at != nil && !at.isRoot(); at = at.parent {
-		if !at.isUnlimited(name) {
-			limit = min(limit, at.limits.quota(name))
+		if !at.isUnlimited(resource) {
+			limit = min(limit, at.limits.Quota(resource))
 		}
 	}
 	return limit
@@ -211,7 +201,7 @@ func (l *Ledger) PathLimits(queue string) Limits {
 		return q.limits
 	}
 
-	limits := Limits{AnyCard: q.limits.AnyCard, MilliCPU: q.limitOnPath(CPUName), Memory: q.limitOnPath(MemoryName), Cards: card.Quota{}}
+	limits := Limits{AnyCard: q.limits.AnyCard, MilliCPU: q.limitOnPath(CPU), Memory: q.limitOnPath(Memory), Cards: card.Quota{}}
 	cards := q.limits.Cards
 	for at := q.parent; limits.AnyCard && at != nil && !at.isRoot(); at = at.parent {
 		limits.AnyCard = at.limits.AnyCard
@@ -219,18 +209,18 @@ func (l *Ledger) PathLimits(queue string) Limits {
 	}
 
 	for name := range cards {
-		limits.Cards[name] = card.Count(q.limitOnPath(name))
+		limits.Cards[name] = card.Count(q.limitOnPath(Resource(name)))
 	}
 
 	return limits
 }
 
-// limitAlone returns how much of a name the queue may use if no other queue uses anything. For
+// limitAlone returns how much of a resource the queue may use if no other queue uses anything. For
 // pods from which others cannot reclaim, that is at most what the queues of the path deserve.
-func (q *queueLedger) limitAlone(name card.Name, isUnreclaimable bool) int64 {
-	limit := q.limitOnPath(name)
+func (q *queueLedger) limitAlone(resource Resource, isUnreclaimable bool) int64 {
+	limit := q.limitOnPath(resource)
 	for at := q; isUnreclaimable && at.tree != nil && !at.isRoot(); at = at.parent {
-		limit = min(limit, at.limits.deserved(name))
+		limit = min(limit, at.limits.deserved(resource))
 	}
 	return limit
 }
@@ -239,9 +229,9 @@ func (q *queueLedger) limitAlone(name card.Name, isUnreclaimable bool) int64 {
 func (q *queueLedger) deservedOnPath(limits Limits) Limits {
 	limits.Cards = maps.Clone(limits.Cards)
 	for name := range limits.Cards {
-		limits.Cards[name] = card.Count(min(q.limitAlone(name, true), int64(card.MaxCount)))
+		limits.Cards[name] = card.Count(min(q.limitAlone(Resource(name), true), int64(card.MaxCount)))
 	}
-	limits.MilliCPU = q.limitAlone(CPUName, true)
-	limits.Memory = q.limitAlone(MemoryName, true)
+	limits.MilliCPU = q.limitAlone(CPU, true)
+	limits.Memory = q.limitAlone(Memory, true)
 	return limits
 }

@@ -43,7 +43,7 @@ func (h *treeTest) orderOf(queue string) naiveOrder {
 	limits := h.naive.limits[queue]
 	o := naiveOrder{created: position.Created, name: queue, weight: max(1, float64(position.Weight))}
 	o.usesNoCard = limits.AnyCard || len(limits.Cards) == 0
-	names := slices.DeleteFunc(slices.Clone(treeNames), func(name card.Name) bool {
+	names := slices.DeleteFunc(slices.Clone(treeNames), func(name Resource) bool {
 		return h.naive.deservesAnyAmount(queue, name) || (naiveIsCard(name) && o.usesNoCard)
 	})
 
@@ -64,7 +64,7 @@ func (h *treeTest) orderOf(queue string) naiveOrder {
 }
 
 // fractionOfDeserved returns used ÷ deserved of a name.
-func (n *naiveLedger) fractionOfDeserved(queue string, name card.Name) float64 {
+func (n *naiveLedger) fractionOfDeserved(queue string, name Resource) float64 {
 	used := float64(n.used(queue, name))
 	deserved := float64(n.deserved(queue, name))
 	switch {
@@ -78,13 +78,13 @@ func (n *naiveLedger) fractionOfDeserved(queue string, name card.Name) float64 {
 
 // borrowed returns the most cards of a name above what is deserved, or the CPU cores of a queue
 // that uses no card.
-func (n *naiveLedger) borrowed(queue string, names []card.Name, usesNoCard bool) (most float64) {
+func (n *naiveLedger) borrowed(queue string, names []Resource, usesNoCard bool) (most float64) {
 	for _, name := range names {
 		above := float64(n.used(queue, name)) - float64(n.deserved(queue, name))
 		switch {
 		case naiveIsCard(name):
 			most = max(most, above)
-		case name == CPUName && usesNoCard:
+		case name == CPU && usesNoCard:
 			most = above / 1000
 		}
 	}
@@ -164,7 +164,7 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 
 				mayUseAny := naiveIsCard(name) && got.AnyCard
 				check.Must(t, mayUseAny == (naiveIsCard(name) && !isLimited), "%s may use any %s: %v", queue, name, mayUseAny)
-				check.Must(t, mayUseAny || got.quota(name) == smallest, "%s may use %d %s, want %d", queue, got.quota(name), name, smallest)
+				check.Must(t, mayUseAny || got.Quota(name) == smallest, "%s may use %d %s, want %d", queue, got.Quota(name), name, smallest)
 			}
 		}
 	})

@@ -93,18 +93,18 @@ func (l *Ledger) shareOf(q *queueLedger) treeShare {
 
 // computeShare returns the fields of treeShare.
 func (l *Ledger) computeShare(q *queueLedger) (share, borrowed float64) {
-	share = max(q.fractionOfDeserved(CPUName), q.fractionOfDeserved(MemoryName))
+	share = max(q.fractionOfDeserved(CPU), q.fractionOfDeserved(Memory))
 	weight := max(1, float64(l.positions[q.name].Weight))
 	if q.limits.AnyCard || len(q.limits.Cards) == 0 {
-		if deserved := q.limits.deserved(CPUName); deserved != Unlimited {
-			borrowed = float64(q.used(CPUName)-deserved) / 1000 / weight
+		if deserved := q.limits.deserved(CPU); deserved != Unlimited {
+			borrowed = float64(q.used.of(CPU)-deserved) / 1000 / weight
 		}
 		return share, borrowed
 	}
 
 	deservesCards := false
 	for name := range q.limits.Cards {
-		deservesCards = deservesCards || q.limits.deserved(name) > 0
+		deservesCards = deservesCards || q.limits.deserved(Resource(name)) > 0
 	}
 
 	if !deservesCards {
@@ -112,8 +112,8 @@ func (l *Ledger) computeShare(q *queueLedger) (share, borrowed float64) {
 	}
 
 	averages := l.averages[q.name]
-	for name := range q.cards {
-		share = max(share, q.fractionOfDeserved(name))
+	for name := range q.used.cards {
+		share = max(share, q.fractionOfDeserved(Resource(name)))
 		borrowed = max(borrowed, (q.borrowed(name)+averageFactor*averages[name])/weight)
 	}
 
@@ -122,7 +122,7 @@ func (l *Ledger) computeShare(q *queueLedger) (share, borrowed float64) {
 
 // borrowed returns how many of a card the queue uses beyond what it deserves.
 func (q *queueLedger) borrowed(name card.Name) float64 {
-	return float64(max(0, q.used(name)-q.limits.deserved(name)))
+	return float64(max(0, int64(q.used.cards[name])-q.limits.deserved(Resource(name))))
 }
 
 // averageTime is the time constant of the average of borrowed cards, and averageFactor how much
@@ -150,7 +150,7 @@ func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
 		}
 
 		averages := l.averages[queue]
-		for name := range q.cards {
+		for name := range q.used.cards {
 			borrowed := q.borrowed(name)
 			if borrowed == 0 && averages[name] == 0 {
 				continue
@@ -166,9 +166,9 @@ func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
 	}
 }
 
-func (q *queueLedger) fractionOfDeserved(name card.Name) float64 {
-	if q.deservesAny(name) {
+func (q *queueLedger) fractionOfDeserved(of Resource) float64 {
+	if q.deservesAny(of) {
 		return 0
 	}
-	return usedFraction(q.used(name), q.limits.deserved(name))
+	return usedFraction(q.used.of(of), q.limits.deserved(of))
 }

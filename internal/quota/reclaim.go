@@ -21,7 +21,7 @@ func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *
 
 	var first *InsufficientQuota
 	for _, name := range request.Names {
-		s := q.beyondDeserved(name, int64(request.Count))
+		s := q.beyondDeserved(Resource(name), int64(request.Count))
 		if s == nil {
 			first = nil
 			break
@@ -32,61 +32,63 @@ func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *
 		}
 	}
 
-	switch {
-	case first != nil:
+	if first != nil {
 		return first
-	case !reclaimsCPU:
-		return cmp.Or(q.beyondQuota(CPUName, request.MilliCPU), q.beyondQuota(MemoryName, request.Memory))
 	}
 
-	return cmp.Or(q.beyondDeserved(CPUName, request.MilliCPU), q.beyondDeserved(MemoryName, request.Memory))
+	beyond := q.beyondQuota
+	if reclaimsCPU {
+		beyond = q.beyondDeserved
+	}
+
+	return cmp.Or(beyond(CPU, request.MilliCPU), beyond(Memory, request.Memory))
 }
 
 // beyondQuota returns why a request is more than the quota of the queue itself, nil if it is
 // not.
-func (q *queueLedger) beyondQuota(name card.Name, count int64) *InsufficientQuota {
-	total := AddSaturating(q.used(name), count)
-	limit := q.limits.quota(name)
-	if count <= 0 || q.isUnlimited(name) || total <= limit {
+func (q *queueLedger) beyondQuota(resource Resource, count int64) *InsufficientQuota {
+	total := AddSaturating(q.used.of(resource), count)
+	limit := q.limits.Quota(resource)
+	if count <= 0 || q.isUnlimited(resource) || total <= limit {
 		return nil
 	}
-	s := q.insufficient(exceededLimit{Cards, q, total, limit}, name, count)
+	s := q.insufficient(exceededLimit{HardLimit, q, total, limit}, resource, count)
 	return &s
 }
 
 // beyondDeserved returns why a request is more than the queue deserves, nil if it is not.
-func (q *queueLedger) beyondDeserved(name card.Name, count int64) *InsufficientQuota {
-	lacksQuota := q.lacksQuota(name)
-	if count <= 0 || (!lacksQuota && q.deservesAny(name)) {
+func (q *queueLedger) beyondDeserved(resource Resource, count int64) *InsufficientQuota {
+	lacksQuota := q.lacksQuota(resource)
+	if count <= 0 || (!lacksQuota && q.deservesAny(resource)) {
 		return nil
 	}
 
-	e := exceededLimit{at: q, total: AddSaturating(q.used(name), count)}
+	e := exceededLimit{at: q, total: AddSaturating(q.used.of(resource), count)}
 	switch {
 	case lacksQuota:
 		e.kind = Deserved
-	case e.total > q.limits.quota(name):
-		e.kind = Cards
-		e.limit = q.limits.quota(name)
-	case e.total > q.limits.deserved(name):
+	case e.total > q.limits.Quota(resource):
+		e.kind = HardLimit
+		e.limit = q.limits.Quota(resource)
+	case e.total > q.limits.deserved(resource):
 		e.kind = Deserved
-		e.limit = q.limits.deserved(name)
+		e.limit = q.limits.deserved(resource)
 	default:
-		if name == CPUName || name == MemoryName {
+		if !resource.IsCard() {
 			return nil
 		}
 		var isExceeded bool
-		e, isExceeded = q.checkTerminating(name, &noRelease)
+		e, isExceeded = q.checkTerminating(resource, &noRelease)
 		if !isExceeded {
 			return nil
 		}
 	}
 
-	s := q.insufficient(e, name, count)
+	s := q.insufficient(e, resource, count)
 	return &s
 }
 
-// MayUse is how much more of a name a queue may use while it reclaims, at each level from the
+// MayUse is how much more of a resource a queue may use while it reclaims, at each level from the
 // queue itself up to root. Evictions below a level add to that level.
 type MayUse struct {
 	// Quota has what the quotas allow, and root's inventory, beside unused guarantees of others.
@@ -121,42 +123,42 @@ func (m *MayUse) Limit(level int, requested int64, victims int) int64 {
 	return limit
 }
 
-// MayUseByLevel returns what a queue may use of a name by level. Without a tree it has one level
+// MayUseByLevel returns what a queue may use of a resource by level. Without a tree it has one level
 // for the queue itself and one without limits for root.
-func (l *Ledger) MayUseByLevel(queue string, name card.Name) (m MayUse) {
+func (l *Ledger) MayUseByLevel(queue string, resource Resource) (m MayUse) {
 	q := l.readQueue(queue)
 	own := int64(0) // unused guarantee of the path below
 	for at := q; at != nil; at = at.parent {
-		free := at.freeQuota(name)
+		free := at.freeQuota(resource)
 		covered := int64(0)
 		besideKept := Unlimited
 		coverable := int64(0)
 
-		if at.tree != nil && !at.isUnlimited(name) {
-			left := at.freeBesideKept(q, name)
+		if at.tree != nil && !at.isUnlimited(resource) {
+			left := at.freeBesideKept(q, resource)
 			free = min(free, left)
 			if at != q {
 				besideKept = free
 				covered = min(free, own)
-				free = min(free, own+left-at.tree.unusedBelow[name])
+				free = min(free, own+left-at.tree.unusedBelow[resource])
 			}
 
 			if at.isRoot() { // physical cards are checked node by node
-				free = own + left - at.tree.unusedBelow[name]
+				free = own + left - at.tree.unusedBelow[resource]
 				covered = own
 				besideKept = Unlimited
 			}
 		}
 
 		if at.tree != nil {
-			coverable = at.guaranteeBalance(own, name)
-			own = at.ownUnused(own, name)
+			coverable = at.guaranteeBalance(own, resource)
+			own = at.ownUnused(own, resource)
 		}
 
-		if at == q && at.isStoppedByTerminating(name) {
+		if at == q && at.isStoppedByTerminating(resource) {
 			free = 0
 		}
-		m.addLevel(free, covered, at.freeDeserved(name), besideKept, coverable)
+		m.addLevel(free, covered, at.freeDeserved(resource), besideKept, coverable)
 	}
 
 	if q.tree == nil {
@@ -174,67 +176,67 @@ func (m *MayUse) addLevel(quota, covered, deserved, besideKept, coverable int64)
 	m.Coverable = append(m.Coverable, coverable)
 }
 
-// freeQuota returns how much more of a name the quota of the queue itself allows. Root has none.
-func (q *queueLedger) freeQuota(name card.Name) int64 {
-	if q.isRoot() || q.isUnlimited(name) {
+// freeQuota returns how much more of a resource the quota of the queue itself allows. Root has none.
+func (q *queueLedger) freeQuota(resource Resource) int64 {
+	if q.isRoot() || q.isUnlimited(resource) {
 		return Unlimited
 	}
-	return q.limits.quota(name) - q.used(name)
+	return q.limits.Quota(resource) - q.used.of(resource)
 }
 
 // freeDeserved returns how much of what the queue deserves it does not use. Root deserves anything.
-func (q *queueLedger) freeDeserved(name card.Name) int64 {
-	if q.isRoot() || q.deservesAny(name) {
+func (q *queueLedger) freeDeserved(resource Resource) int64 {
+	if q.isRoot() || q.deservesAny(resource) {
 		return Unlimited
 	}
-	return max(0, q.limits.deserved(name)-q.used(name))
+	return max(0, q.limits.deserved(resource)-q.used.of(resource))
 }
 
-func (q *queueLedger) isStoppedByTerminating(name card.Name) bool {
-	return name != CPUName && name != MemoryName && q.isTerminatingOverQuota(name)
+func (q *queueLedger) isStoppedByTerminating(resource Resource) bool {
+	return resource.IsCard() && q.isTerminatingOverQuota(resource.Card())
 }
 
-// freeBesideKept returns how much of a name is left for a queue beside what is held for other
+// freeBesideKept returns how much of a resource is left for a queue beside what is held for other
 // queues.
-func (q *queueLedger) freeBesideKept(leaf *queueLedger, name card.Name) int64 {
-	held := max(0, q.tree.held[name]-leaf.tree.held[name])
-	return q.limits.quota(name) - q.used(name) - held
+func (q *queueLedger) freeBesideKept(leaf *queueLedger, resource Resource) int64 {
+	held := max(0, q.tree.held[resource]-leaf.tree.held[resource])
+	return q.limits.Quota(resource) - q.used.of(resource) - held
 }
 
 // ownUnused adds what the queue itself has of unused guarantee, beyond those of its children, to
 // what its path below has. A leaf may use that much without using guarantees of other queues.
-func (q *queueLedger) ownUnused(below int64, name card.Name) int64 {
+func (q *queueLedger) ownUnused(below int64, resource Resource) int64 {
 	if q.limits.IsHeld {
 		return 0
 	}
-	return max(below, q.guaranteeBalance(below, name))
+	return max(below, q.guaranteeBalance(below, resource))
 }
 
 // guaranteeBalance is ownUnused, but negative as far as the queue uses more than its guarantee. Cards
 // that victims below the queue release add to it.
-func (q *queueLedger) guaranteeBalance(below int64, name card.Name) int64 {
+func (q *queueLedger) guaranteeBalance(below int64, resource Resource) int64 {
 	if q.limits.IsHeld {
 		return -Unlimited
 	}
-	return below + min(q.limits.Guarantee[name], maxUnused) - min(q.used(name), maxUnused) - q.tree.unusedBelow[name]
+	return below + min(q.limits.Guarantee[resource], maxUnused) - min(q.used.of(resource), maxUnused) - q.tree.unusedBelow[resource]
 }
 
 // ownUnusedBelow returns ownUnused of the path from q to the child of an ancestor.
-func (q *queueLedger) ownUnusedBelow(ancestor *queueLedger, name card.Name) (own int64) {
+func (q *queueLedger) ownUnusedBelow(ancestor *queueLedger, resource Resource) (own int64) {
 	for at := q; at != ancestor; at = at.parent {
-		own = at.ownUnused(own, name)
+		own = at.ownUnused(own, resource)
 	}
 	return own
 }
 
-// Deserves reports whether a queue deserves so many more of a name than it uses. Without a tree a
+// Deserves reports whether a queue deserves so many more of a resource than it uses. Without a tree a
 // queue deserves its quota. A queue of a tree without a quota for cards deserves none.
-func (l *Ledger) Deserves(queue string, name card.Name, count int64) bool {
+func (l *Ledger) Deserves(queue string, resource Resource, count int64) bool {
 	q := l.readQueue(queue)
-	if q.lacksQuota(name) {
+	if q.lacksQuota(resource) {
 		return count <= 0
 	}
-	return count == 0 || q.deservesAny(name) || AddSaturating(q.used(name), count) <= q.limits.deserved(name)
+	return count == 0 || q.deservesAny(resource) || AddSaturating(q.used.of(resource), count) <= q.limits.deserved(resource)
 }
 
 // CouldFit reports whether so many of a card fit the quotas of a queue and its ancestors, and
@@ -243,37 +245,38 @@ func (l *Ledger) Deserves(queue string, name card.Name, count int64) bool {
 func (l *Ledger) CouldFit(queue string, name card.Name, count card.Count) bool {
 	q := l.readQueue(queue)
 	guaranteed := int64(0) // by the queues below
+	resource := Resource(name)
 	for at := q; at != nil; at = at.parent {
-		limit := at.limits.quota(name)
-		if int64(count) > limit && !at.isUnlimited(name) {
+		limit := at.limits.Quota(resource)
+		if int64(count) > limit && !at.isUnlimited(resource) {
 			return false
 		}
 		if at.tree == nil {
 			continue
 		}
 
-		others := max(0, at.tree.unusedBelow[name]-q.ownUnusedBelow(at, name))
-		if int64(count) > max(limit-others, guaranteed) && !at.isUnlimited(name) {
+		others := max(0, at.tree.unusedBelow[resource]-q.ownUnusedBelow(at, resource))
+		if int64(count) > max(limit-others, guaranteed) && !at.isUnlimited(resource) {
 			return false
 		}
-		guaranteed = max(guaranteed, at.limits.Guarantee[name]-(at.used(name)-q.used(name)))
+		guaranteed = max(guaranteed, at.limits.Guarantee[resource]-(at.used.of(resource)-q.used.of(resource)))
 	}
 
 	return true
 }
 
-// AboveDeserved and AboveGuarantee return how much of a name a queue and all queues below it
+// AboveDeserved and AboveGuarantee return how much of a resource a queue and all queues below it
 // use beyond what it deserves, and beyond its guarantee. Both are negative below it.
-func (l *Ledger) AboveDeserved(queue string, name card.Name) int64 {
+func (l *Ledger) AboveDeserved(queue string, resource Resource) int64 {
 	q := l.readQueue(queue)
-	if q.deservesAny(name) {
+	if q.deservesAny(resource) {
 		return 0
 	}
-	return q.used(name) - q.limits.deserved(name)
+	return q.used.of(resource) - q.limits.deserved(resource)
 }
 
 // AboveGuarantee is documented at AboveDeserved.
-func (l *Ledger) AboveGuarantee(queue string, name card.Name) int64 {
+func (l *Ledger) AboveGuarantee(queue string, resource Resource) int64 {
 	q := l.readQueue(queue)
-	return q.used(name) - q.limits.Guarantee[name]
+	return q.used.of(resource) - q.limits.Guarantee[resource]
 }

@@ -70,16 +70,16 @@ func TestMayUseIsWhatFits(t *testing.T) {
 
 // fitsBeyondInventory reports whether a request that fits the quotas is beyond the physical cards,
 // which nodes check, and no guarantee is unused before or after it.
-func (h *treeTest) fitsBeyondInventory(queue string, name card.Name, n, physical int64) bool {
-	after := h.naive.with(naivePod{queue: queue, amounts: map[card.Name]int64{name: n}})
+func (h *treeTest) fitsBeyondInventory(queue string, name Resource, n, physical int64) bool {
+	after := h.naive.with(naivePod{queue: queue, amounts: map[Resource]int64{name: n}})
 	return n > physical && (h.naive.unusedBelow("", name) == 0 || after.unusedBelow("", name) == 0)
 }
 
 // mayUseByLeaf returns what each leaf may use of each name.
-func (h *treeTest) mayUseByLeaf() map[string]map[card.Name]MayUse {
-	out := map[string]map[card.Name]MayUse{}
+func (h *treeTest) mayUseByLeaf() map[string]map[Resource]MayUse {
+	out := map[string]map[Resource]MayUse{}
 	for _, queue := range h.leaves() {
-		out[queue] = map[card.Name]MayUse{}
+		out[queue] = map[Resource]MayUse{}
 		for _, name := range treeNames {
 			out[queue][name] = h.ledger.MayUseByLevel(queue, name)
 		}
@@ -132,13 +132,13 @@ func TestFitsDeservedIsNeverToBorrow(t *testing.T) {
 		for _, queue := range h.leaves() {
 			request := drawRequest(t)
 			cards := request.Count == 0 || slices.ContainsFunc(request.Names, func(name card.Name) bool {
-				return h.naive.isWithinDeserved(queue, name, int64(request.Count))
+				return h.naive.isWithinDeserved(queue, Resource(name), int64(request.Count))
 			})
-			cpu := h.naive.isWithinDeserved(queue, CPUName, request.MilliCPU) && h.naive.isWithinDeserved(queue, MemoryName, request.Memory)
+			cpu := h.naive.isWithinDeserved(queue, CPU, request.MilliCPU) && h.naive.isWithinDeserved(queue, Memory, request.Memory)
 			got := h.ledger.FitsDeserved(queue, request, true)
 			check.Must(t, (got == nil) == (cards && cpu), "%+v in %s with CPU: %+v, want cards %v and CPU %v", request, queue, got, cards, cpu)
 
-			cpu = h.naive.isWithinQuota(queue, CPUName, request.MilliCPU) && h.naive.isWithinQuota(queue, MemoryName, request.Memory)
+			cpu = h.naive.isWithinQuota(queue, CPU, request.MilliCPU) && h.naive.isWithinQuota(queue, Memory, request.Memory)
 			got = h.ledger.FitsDeserved(queue, request, false)
 			check.Must(t, (got == nil) == (cards && cpu), "%+v in %s: %+v, want cards %v and CPU %v", request, queue, got, cards, cpu)
 			h.checkAbove(t, queue)
@@ -156,7 +156,7 @@ func drawRequest(t *rapid.T) Request {
 }
 
 // isWithinDeserved reports whether a queue uses no more than it deserves with so many more.
-func (n *naiveLedger) isWithinDeserved(queue string, name card.Name, count int64) bool {
+func (n *naiveLedger) isWithinDeserved(queue string, name Resource, count int64) bool {
 	if count > 0 && naiveIsCard(name) && n.limits[queue].AnyCard {
 		return false // a queue without quota deserves nothing
 	}
@@ -173,7 +173,7 @@ func (n *naiveLedger) isWithinDeserved(queue string, name card.Name, count int64
 }
 
 // isWithinQuota reports whether so many more are within the quota of the queue itself.
-func (n *naiveLedger) isWithinQuota(queue string, name card.Name, count int64) bool {
+func (n *naiveLedger) isWithinQuota(queue string, name Resource, count int64) bool {
 	limit, isLimited := n.limit(queue, name)
 	return count == 0 || !isLimited || n.used(queue, name)+count <= limit
 }
@@ -193,8 +193,8 @@ func (h *treeTest) checkAbove(t *rapid.T, queue string) {
 
 // level is what one queue of a path leaves for an enqueue.
 type level struct {
-	limit func(card.Name) int64
-	used  func(card.Name) int64
+	limit func(Resource) int64
+	used  func(Resource) int64
 }
 
 // givesAll reports whether the whole request gets cards beside all reservations, each of which
@@ -208,7 +208,7 @@ func (l level) givesAll(reserved, requested []CardRequest, factor float64) bool 
 			for i, name := range treeCards {
 				if cut>>i&1 == 1 {
 					in[name] = true
-					total = AddSaturating(total, max(0, scaleLimit(l.limit(name), factor)-l.used(name)))
+					total = AddSaturating(total, max(0, scaleLimit(l.limit(Resource(name)), factor)-l.used(Resource(name))))
 				}
 			}
 
@@ -265,19 +265,19 @@ func drawJobRequest(t *rapid.T) JobRequest {
 
 // levelGives reports whether a level of a queue gives the request beside reservations.
 func (e *enqueueTest) levelGives(at string, l level, reserved *Reservations) bool {
-	cpu := scaleLimit(l.limit(CPUName), e.factor)
-	memory := scaleLimit(l.limit(MemoryName), e.factor)
+	cpu := scaleLimit(l.limit(CPU), e.factor)
+	memory := scaleLimit(l.limit(Memory), e.factor)
 	givesCards := e.naive.limits[at].AnyCard || l.givesAll(reserved.Cards, e.request.Cards, e.factor)
-	givesCPU := e.request.MilliCPU == 0 || l.used(CPUName)+reserved.MilliCPU+e.request.MilliCPU <= cpu
-	givesMemory := e.request.Memory == 0 || l.used(MemoryName)+reserved.Memory+e.request.Memory <= memory
+	givesCPU := e.request.MilliCPU == 0 || l.used(CPU)+reserved.MilliCPU+e.request.MilliCPU <= cpu
+	givesMemory := e.request.Memory == 0 || l.used(Memory)+reserved.Memory+e.request.Memory <= memory
 	return givesCards && givesCPU && givesMemory
 }
 
 // isWithinQuota reports whether a queue gives the request of a leaf, beside what is inqueue,
 // within its quota less what it guarantees to others.
 func (e *enqueueTest) isWithinQuota(at, leaf string) bool {
-	used := func(name card.Name) int64 { return e.naive.used(at, name) }
-	quota := func(name card.Name) int64 {
+	used := func(name Resource) int64 { return e.naive.used(at, name) }
+	quota := func(name Resource) int64 {
 		limit, isLimited := e.naive.limit(at, name)
 		if !isLimited || at == leaf {
 			return limit
@@ -293,8 +293,8 @@ func (e *enqueueTest) isEntitled(leaf string) bool {
 	if e.naive.limits[leaf].AnyCard && len(e.request.Cards) > 0 {
 		return false
 	}
-	used := func(name card.Name) int64 { return e.naive.used(leaf, name) }
-	deserved := func(name card.Name) int64 { return e.naive.deserved(leaf, name) }
+	used := func(name Resource) int64 { return e.naive.used(leaf, name) }
+	deserved := func(name Resource) int64 { return e.naive.deserved(leaf, name) }
 	return e.levelGives(leaf, level{deserved, used}, e.reserved[leaf])
 }
 
@@ -302,8 +302,8 @@ func (e *enqueueTest) isEntitled(leaf string) bool {
 // release.
 func (e *enqueueTest) isUnreclaimableWithinDeserved(leaf string) bool {
 	return !slices.ContainsFunc(e.naive.path(leaf), func(at string) bool {
-		deserved := func(name card.Name) int64 { return e.naive.deserved(at, name) }
-		unreclaimable := func(name card.Name) int64 { return e.naive.unreclaimable(at, name) }
+		deserved := func(name Resource) int64 { return e.naive.deserved(at, name) }
+		unreclaimable := func(name Resource) int64 { return e.naive.unreclaimable(at, name) }
 		return !e.levelGives(at, level{deserved, unreclaimable}, &Reservations{})
 	})
 }
@@ -313,7 +313,7 @@ func (e *enqueueTest) isUnreclaimableWithinDeserved(leaf string) bool {
 func (e *enqueueTest) withUsableNames(leaf string, request JobRequest) JobRequest {
 	isUnusable := func(name card.Name) bool {
 		return slices.ContainsFunc(e.naive.path(leaf), func(at string) bool {
-			limit, isLimited := e.naive.limit(at, name)
+			limit, isLimited := e.naive.limit(at, Resource(name))
 			return isLimited && limit == 0
 		})
 	}
@@ -364,10 +364,10 @@ func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 
 // guaranteedToOthers is what a queue may not use of an ancestor's unused guarantees: what is left
 // of them when it uses as much as it can without using the others'.
-func (h *treeTest) guaranteedToOthers(ancestor, queue string, name card.Name) int64 {
+func (h *treeTest) guaranteedToOthers(ancestor, queue string, name Resource) int64 {
 	left := h.naive.unusedBelow(ancestor, name)
 	for n := int64(1); n <= 40; n++ {
-		left = min(left, h.naive.with(naivePod{queue: queue, amounts: map[card.Name]int64{name: n}}).unusedBelow(ancestor, name))
+		left = min(left, h.naive.with(naivePod{queue: queue, amounts: map[Resource]int64{name: n}}).unusedBelow(ancestor, name))
 	}
 	return left
 }
@@ -394,7 +394,7 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 	}
 	refusedBy := func(ancestor string, kind LimitKind, requested, total int64) *InsufficientQuota {
 		return &InsufficientQuota{
-			Kind: kind, Of: Cards, Names: []card.Name{"A"}, Queue: ancestor, Ancestor: true, Requester: "own",
+			Kind: kind, Names: []card.Name{"A"}, Queue: ancestor, Ancestor: true, Requester: "own",
 			Requested: requested, Total: total, Limit: 8,
 		}
 	}
@@ -404,11 +404,11 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 	checkEnqueue(5, refusedBy("tenant", Guaranteed, 5, 5+2+2))
 	checkEnqueue(6, refusedBy("tenant", Guaranteed, 6, 6+2+2))
 	checkEnqueue(7, refusedBy("team", Guaranteed, 7, 7+2))
-	checkEnqueue(9, &InsufficientQuota{Kind: Cards, Queue: "own", Names: []card.Name{"A"}, Requested: 9, Total: 9, Limit: 8})
+	checkEnqueue(9, &InsufficientQuota{Queue: "own", Names: []card.Name{"A"}, Requested: 9, Total: 9, Limit: 8})
 
 	// 4 A of far are in use now, so the quota of tenant is exhausted even without guarantees
 	l.Charge("pod of far", newCharge("far", "A", 4))
-	checkEnqueue(5, refusedBy("tenant", Cards, 5, 5+4))
+	checkEnqueue(5, refusedBy("tenant", HardLimit, 5, 5+4))
 }
 
 // TestReclaimByExample: an example in numbers of what the queue "serving" may use and reclaim. The nodes have 8 A,

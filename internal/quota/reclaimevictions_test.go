@@ -16,7 +16,7 @@ import (
 // level.
 type mayUseBefore struct {
 	queue string
-	name  card.Name
+	name  Resource
 	level int
 	m     MayUse
 }

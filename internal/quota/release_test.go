@@ -22,12 +22,12 @@ func TestFitsAfterReleaseIsWhatFitsOnceItIsReleased(t *testing.T) {
 		h := newGuaranteesTest(t)
 		for range 20 {
 			queue := rapid.SampledFrom([]string{"batch", "serving"}).Draw(t, "queue")
-			name := rapid.SampledFrom([]card.Name{"A", CPUName}).Draw(t, "name")
+			name := rapid.SampledFrom([]Resource{"A", CPU}).Draw(t, "name")
 			count := int64(rapid.IntRange(1, 3).Draw(t, "count"))
 			isUnreclaimable := rapid.Bool().Draw(t, "unreclaimable")
 			released, after := h.drawReleased(t, queue)
 
-			got := h.ledger.FitsAfterRelease(queue, requestOf(name, count, isUnreclaimable), name, released)
+			got := h.ledger.FitsAfterRelease(queue, requestOf(name, count, isUnreclaimable), name.Card(), released)
 			want := after.refusal(queue, name, count, isUnreclaimable)
 			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (unreclaimable %v) after the release of %+v: refused for %+v, want %q", count, name, queue, isUnreclaimable, released, got, want)
 		}
@@ -43,7 +43,7 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
-		for _, of := range []card.Name{"A", CPUName} {
+		for _, of := range []Resource{"A", CPU} {
 			q := tree[name]
 			q.Quota[of] = int64(rapid.IntRange(4, 9).Draw(t, "quota"))
 			q.Guarantee[of] = int64(rapid.IntRange(0, 4).Draw(t, "guarantee"))
@@ -53,13 +53,13 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 	h := newTreeTestOf(t, tree)
 
 	h.naive.inventory["A"] = int64(rapid.IntRange(3, 9).Draw(t, "cards"))
-	h.naive.inventory[CPUName] = int64(rapid.IntRange(3, 9).Draw(t, "CPU"))
-	h.ledger.SetInventory(map[card.Name]card.Count{"A": card.Count(h.naive.inventory["A"])}, h.naive.inventory[CPUName], Unlimited)
-	h.naive.inventory[MemoryName] = Unlimited
+	h.naive.inventory[CPU] = int64(rapid.IntRange(3, 9).Draw(t, "CPU"))
+	h.ledger.SetInventory(map[card.Name]card.Count{"A": card.Count(h.naive.inventory["A"])}, h.naive.inventory[CPU], Unlimited)
+	h.naive.inventory[Memory] = Unlimited
 
 	h.ledger.Refresh()
 	for i := range rapid.IntRange(2, 6).Draw(t, "pods") {
-		p := naivePod{queue: rapid.SampledFrom([]string{"batch", "batch", "serving", "other"}).Draw(t, "queue"), amounts: map[card.Name]int64{"A": 1, CPUName: 1}}
+		p := naivePod{queue: rapid.SampledFrom([]string{"batch", "batch", "serving", "other"}).Draw(t, "queue"), amounts: map[Resource]int64{"A": 1, CPU: 1}}
 		p.isUnreclaimable = rapid.IntRange(0, 3).Draw(t, "unreclaimable") == 0
 		p.isOff = rapid.IntRange(0, 3).Draw(t, "off inventory") == 0
 		p.isNotOffered = rapid.IntRange(0, 3).Draw(t, "not offered") == 0
@@ -68,7 +68,7 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 
 	if rapid.IntRange(0, 2).Draw(t, "hold") == 0 {
 		queue := rapid.SampledFrom([]string{"batch", "serving", "other"}).Draw(t, "queue")
-		h.holdFor("pod", naivePod{queue: queue, amounts: map[card.Name]int64{"A": 1, CPUName: 1}})
+		h.holdFor("pod", naivePod{queue: queue, amounts: map[Resource]int64{"A": 1, CPU: 1}})
 	}
 
 	return h
@@ -97,15 +97,15 @@ func (h *treeTest) drawReleased(t *rapid.T, queue string) (Released, *naiveLedge
 }
 
 // requestOf returns a request of so many of one name.
-func requestOf(name card.Name, count int64, isUnreclaimable bool) Request {
+func requestOf(name Resource, count int64, isUnreclaimable bool) Request {
 	request := Request{IsUnreclaimable: isUnreclaimable}
 	switch name {
-	case CPUName:
+	case CPU:
 		request.MilliCPU = count
-	case MemoryName:
+	case Memory:
 		request.Memory = count
 	default:
-		request.Names = []card.Name{name}
+		request.Names = []card.Name{name.Card()}
 		request.Count = card.Count(count)
 	}
 	return request

@@ -47,7 +47,7 @@ func TestTerminatingCardsAboveTheQuotaBlockTheCard(t *testing.T) {
 		"A in a queue without limits: fits":        {"unlimited", Request{Names: []card.Name{"A"}, Count: 1}, nil},
 		"5 B: above the quota, also without the terminating ones": {
 			queue: "q", request: Request{Names: []card.Name{"B"}, Count: 5},
-			want: &InsufficientQuota{Kind: Cards, Queue: "q", Names: []card.Name{"B"}, Requested: 5, Total: 5, Limit: 4},
+			want: &InsufficientQuota{Queue: "q", Names: []card.Name{"B"}, Requested: 5, Total: 5, Limit: 4},
 		},
 	}) {
 		check.Equal(t, "insufficient", tc.want, l.FitsAnyCard(tc.queue, tc.request))
@@ -88,7 +88,7 @@ func TestEvictedPodsCountAsTerminating(t *testing.T) {
 
 	checkFits("in the place of the pod itself", ownPlace, nil)
 	checkFits("in the place of an evicted pod: 5 A would be terminating", evicted, &InsufficientQuota{Kind: Terminating, Requested: 1, Total: 5, Limit: 4})
-	checkFits("beside all pods", Released{}, &InsufficientQuota{Kind: Cards, Requested: 1, Total: 5, Limit: 4})
+	checkFits("beside all pods", Released{}, &InsufficientQuota{Requested: 1, Total: 5, Limit: 4})
 	check.Equal(t, "A that may be evicted beside 4 terminating ones", 0, l.EvictionHeadroom("q", "A"))
 
 	l.Release("terminating")

@@ -5,22 +5,10 @@ import (
 	"maps"
 	"math/big"
 	"slices"
-
-	"cardquota.dev/operator/internal/card"
 )
 
 // MaxDepth is how many queues a path below root may have.
 const MaxDepth = 6
-
-// CPUName and MemoryName stand for CPU, in millicores, and memory, in bytes, in Amounts. They
-// are no card names.
-const (
-	CPUName    card.Name = " cpu"
-	MemoryName card.Name = " memory"
-)
-
-// Amounts are amounts by card name, and of CPUName and MemoryName. A missing name is 0.
-type Amounts map[card.Name]int64
 
 // TreeQueue is one queue of a tree as it is written.
 type TreeQueue struct {
@@ -96,7 +84,7 @@ const (
 // Excess is one amount that its parent, or another amount of the queue, does not allow.
 type Excess struct {
 	Kind   ExcessKind
-	Name   card.Name
+	Of     Resource
 	Parent string
 	// Written is the queue's amount, Allowed what counts instead.
 	Written, Allowed int64
@@ -169,21 +157,21 @@ type treeResolver struct {
 	top []string
 	// grantsCompute says for each queue whether it, or a queue below it, writes what it deserves of
 	// CPU or memory, or a guarantee.
-	grantsCompute map[string]map[card.Name]bool
+	grantsCompute map[string]map[Resource]bool
 }
 
 // findGrantedCompute finds the queues whose CPU or memory is more than a ceiling.
 func (t *treeResolver) findGrantedCompute() {
-	t.grantsCompute = map[string]map[card.Name]bool{}
+	t.grantsCompute = map[string]map[Resource]bool{}
 	for name, q := range t.written {
-		for _, key := range []card.Name{CPUName, MemoryName} {
+		for _, key := range Compute {
 			if _, deserves := q.Deserved[key]; !deserves && q.Guarantee[key] == 0 {
 				continue
 			}
 
 			for at := name; at != "" && !t.grantsCompute[at][key]; at = t.resolved[at].Parent {
 				if t.grantsCompute[at] == nil {
-					t.grantsCompute[at] = map[card.Name]bool{}
+					t.grantsCompute[at] = map[Resource]bool{}
 				}
 				t.grantsCompute[at][key] = true
 			}
@@ -239,7 +227,7 @@ func (t *treeResolver) resolveChildren(parent string, children []string) {
 		c := &amounts[i]
 		r.Limits = t.limitsFor(name, c)
 		r.Excess = c.excess
-		slices.SortStableFunc(r.Excess, func(a, b Excess) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortStableFunc(r.Excess, func(a, b Excess) int { return cmp.Compare(a.Of, b.Of) })
 		t.resolved[name] = r
 		below := slices.DeleteFunc(slices.Clone(t.children[name]), func(child string) bool { return t.resolved[child].Parent != name })
 		slices.Sort(below)
@@ -258,25 +246,25 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 	q := t.written[name]
 	c := childAmounts{quota: Amounts{}, deserved: Amounts{}, guarantee: Amounts{}}
 	above, hasParent := t.resolved[parent]
-	for _, key := range q.Names() {
-		limit := c.ownLimit(&q, key, parent, above.Limits.quota(key), hasParent)
+	for _, key := range q.Resources() {
+		limit := c.ownLimit(&q, key, parent, above.Limits.Quota(key), hasParent)
 		deserved, deservesLess := q.Deserved[key]
 		if !deservesLess {
 			deserved = limit
 		}
 
 		if deserved > limit {
-			c.report(Excess{Kind: DeservedAboveQuota, Name: key, Parent: parent, Written: deserved, Allowed: limit, Limit: limit})
+			c.report(Excess{Kind: DeservedAboveQuota, Of: key, Parent: parent, Written: deserved, Allowed: limit, Limit: limit})
 		}
 
 		deserved = min(deserved, limit)
 		if q.Guarantee[key] > deserved {
-			c.report(Excess{Kind: GuaranteeAboveDeserved, Name: key, Parent: parent, Written: q.Guarantee[key], Allowed: deserved, Limit: deserved})
+			c.report(Excess{Kind: GuaranteeAboveDeserved, Of: key, Parent: parent, Written: q.Guarantee[key], Allowed: deserved, Limit: deserved})
 		}
 
 		c.quota[key] = limit
 		c.guarantee[key] = min(q.Guarantee[key], deserved)
-		if !isCompute(key) || t.grantsCompute[name][key] {
+		if key.IsCard() || t.grantsCompute[name][key] {
 			c.deserved[key] = deserved
 		}
 	}
@@ -286,16 +274,16 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 
 // ownLimit returns the quota of a name, which is written or inherited, and reports what the
 // parent does not allow.
-func (c *childAmounts) ownLimit(q *TreeQueue, key card.Name, parent string, inherited int64, hasParent bool) int64 {
+func (c *childAmounts) ownLimit(q *TreeQueue, key Resource, parent string, inherited int64, hasParent bool) int64 {
 	limit, isWritten := q.Quota[key]
 	switch {
 	case !hasParent && !isWritten:
-		c.report(Excess{Kind: NothingToInherit, Name: key, Parent: parent})
+		c.report(Excess{Kind: NothingToInherit, Of: key, Parent: parent})
 	case !hasParent:
 	case inherited == 0 && (limit > 0 || !isWritten):
-		c.report(Excess{Kind: NotInParent, Name: key, Parent: parent, Written: limit})
+		c.report(Excess{Kind: NotInParent, Of: key, Parent: parent, Written: limit})
 	case limit > inherited:
-		c.report(Excess{Kind: QuotaAboveParent, Name: key, Parent: parent, Written: limit, Allowed: inherited, Limit: inherited})
+		c.report(Excess{Kind: QuotaAboveParent, Of: key, Parent: parent, Written: limit, Allowed: inherited, Limit: inherited})
 	}
 
 	if !isWritten && hasParent {
@@ -305,32 +293,26 @@ func (c *childAmounts) ownLimit(q *TreeQueue, key card.Name, parent string, inhe
 	return limit
 }
 
-// isCompute reports whether a name is CPU or memory.
-func isCompute(name card.Name) bool { return name == CPUName || name == MemoryName }
-
 func (c *childAmounts) report(e Excess) { c.excess = append(c.excess, e) }
 
-// Names returns every name of the queue's entries, sorted.
-func (q *TreeQueue) Names() []card.Name {
-	var names []card.Name
+// Resources returns every resource of the queue's entries, sorted.
+func (q *TreeQueue) Resources() []Resource {
+	all := Amounts{}
 	for _, amounts := range []Amounts{q.Quota, q.Deserved, q.Guarantee} {
-		names = slices.AppendSeq(names, maps.Keys(amounts))
+		maps.Copy(all, amounts)
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return all.Sorted()
 }
 
 // scaleChildren cuts what the children of a queue deserve, and then their guarantees, to what
 // the queue has.
 func scaleChildren(parent string, above Limits, children []childAmounts) {
-	names := map[card.Name]bool{}
+	all := Amounts{}
 	for i := range children {
-		for name := range children[i].quota {
-			names[name] = true
-		}
+		maps.Copy(all, children[i].quota)
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range all.Sorted() {
 		scale := func(kind ExcessKind, limit int64, amountsOf func(*childAmounts) Amounts) {
 			values := make([]int64, len(children)) // 0 for a child that does not write the amount
 			for i := range children {
@@ -342,11 +324,11 @@ func scaleChildren(parent string, above Limits, children []childAmounts) {
 				if scaled[i] == values[i] {
 					continue
 				}
-				children[i].report(Excess{Kind: kind, Name: name, Parent: parent, Written: values[i], Allowed: scaled[i], Sum: sum, Limit: limit})
+				children[i].report(Excess{Kind: kind, Of: name, Parent: parent, Written: values[i], Allowed: scaled[i], Sum: sum, Limit: limit})
 				amountsOf(&children[i])[name] = scaled[i]
 			}
 		}
-		if !above.AnyCard || name == CPUName || name == MemoryName {
+		if !above.AnyCard || !name.IsCard() {
 			scale(DeservedAboveParent, above.deserved(name), func(c *childAmounts) Amounts { return c.deserved })
 		}
 
@@ -404,15 +386,9 @@ func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 // limitsFor returns the amounts of a queue as limits.
 func (t *treeResolver) limitsFor(name string, c *childAmounts) Limits {
 	limits := Limits{
-		Cards: card.Quota{}, AnyCard: t.written[name].AnyCard,
-		MilliCPU: c.quota[CPUName], Memory: c.quota[MemoryName],
+		Cards: c.quota.Cards(), AnyCard: t.written[name].AnyCard,
+		MilliCPU: c.quota[CPU], Memory: c.quota[Memory],
 		Deserved: c.deserved, Guarantee: Amounts{}, IsHeld: t.keepsNoGuarantee(name),
-	}
-
-	for key, amount := range c.quota {
-		if key != CPUName && key != MemoryName {
-			limits.Cards[key] = card.Count(amount)
-		}
 	}
 
 	for key, amount := range c.guarantee {

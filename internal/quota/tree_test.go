@@ -14,8 +14,8 @@ import (
 )
 
 // amountsOf returns the amounts of one name that a resolved queue has.
-func amountsOf(l Limits, name card.Name) [3]int64 {
-	return [3]int64{l.quota(name), l.deserved(name), l.Guarantee[name]}
+func amountsOf(l Limits, name Resource) [3]int64 {
+	return [3]int64{l.Quota(name), l.deserved(name), l.Guarantee[name]}
 }
 
 // TestEachQueueHasTheFaultOfItsPath: a queue takes no work if its path to root is broken: by a missing parent, a
@@ -81,7 +81,7 @@ func TestResolvedAmountsAreConsistent(t *testing.T) {
 
 // sumAmounts adds the amounts of one name that resolved children have. It leaves out a child of
 // any card, and CPU and memory that are only a ceiling and not deserved.
-func sumAmounts(queues map[string]TreeQueue, children map[string]Resolved, name card.Name) (sums [3]int64) {
+func sumAmounts(queues map[string]TreeQueue, children map[string]Resolved, name Resource) (sums [3]int64) {
 	for child, c := range children {
 		if naiveIsCard(name) && c.Limits.AnyCard {
 			continue
@@ -106,15 +106,15 @@ func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
 		for q, r := range ResolveTree(queues) {
-			reported := map[card.Name]map[ExcessKind]Excess{}
+			reported := map[Resource]map[ExcessKind]Excess{}
 			for _, e := range r.Excess {
-				if reported[e.Name] == nil {
-					reported[e.Name] = map[ExcessKind]Excess{}
+				if reported[e.Of] == nil {
+					reported[e.Of] = map[ExcessKind]Excess{}
 				}
-				_, twice := reported[e.Name][e.Kind]
-				check.Must(t, !twice, "%s of %s is reported twice: %+v", e.Name, q, r.Excess)
+				_, twice := reported[e.Of][e.Kind]
+				check.Must(t, !twice, "%s of %s is reported twice: %+v", e.Of, q, r.Excess)
 				check.Must(t, e.Parent == r.Parent, "the excess of %s names parent %q, want %q", q, e.Parent, r.Parent)
-				reported[e.Name][e.Kind] = e
+				reported[e.Of][e.Kind] = e
 			}
 
 			for _, name := range treeNames {
@@ -141,12 +141,12 @@ func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 }
 
 // checkQuotaReported checks the reports about the quota of one name.
-func checkQuotaReported(t *rapid.T, queues map[string]TreeQueue, q string, r Resolved, name card.Name, reported map[ExcessKind]Excess) {
+func checkQuotaReported(t *rapid.T, queues map[string]TreeQueue, q string, r Resolved, name Resource, reported map[ExcessKind]Excess) {
 	written, isWritten := queues[q].Quota[name]
 	above := int64(-1)
 	if r.Parent != "" {
 		parent := ResolveTree(queues)[r.Parent].Limits
-		above = parent.quota(name)
+		above = parent.Quota(name)
 	}
 
 	want := naiveQuotaExcess(queues[q], r.Parent, above, name)
@@ -157,7 +157,7 @@ func checkQuotaReported(t *rapid.T, queues map[string]TreeQueue, q string, r Res
 }
 
 // naiveQuotaExcess returns what is wrong with the quota of one name. above is the quota of the parent.
-func naiveQuotaExcess(q TreeQueue, parent string, above int64, name card.Name) []ExcessKind {
+func naiveQuotaExcess(q TreeQueue, parent string, above int64, name Resource) []ExcessKind {
 	written, isWritten := q.Quota[name]
 	_, isDeserved := q.Deserved[name]
 	_, isGuaranteed := q.Guarantee[name]
@@ -254,7 +254,7 @@ func TestResolveTreeByExample(t *testing.T) {
 	check.Equal(t, "quota, deserved and guarantee of serving", [3]int64{8, 3, 1}, amountsOf(resolved["serving"].Limits, "H200"))
 	check.Equal(t, "quota, deserved and guarantee of training: 0.67 has the larger fraction, so it is rounded up", [3]int64{8, 3, 1}, amountsOf(resolved["training"].Limits, "H200"))
 	check.Equal(t, "quota of training, which writes none and inherits that of its parent", card.Quota{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, resolved["training"].Limits.Cards)
-	check.Equal(t, "a quota of whole H800 covers no MIG slices of them", []Excess{{Kind: NotInParent, Name: "H800/mig-2g.20gb-mixed", Parent: "whole", Written: 1}}, resolved["slices"].Excess[:1])
+	check.Equal(t, "a quota of whole H800 covers no MIG slices of them", []Excess{{Kind: NotInParent, Of: "H800/mig-2g.20gb-mixed", Parent: "whole", Written: 1}}, resolved["slices"].Excess[:1])
 	check.Equal(t, "fault of a queue whose parent does not exist", Fault{Kind: ParentNotFound, Queue: "orphan", Parent: "gone"}, resolved["orphan"].Fault)
 	check.That(t, resolved["orphan"].Limits.IsHeld, "the unused guarantee of the orphan stays reserved, although no queue can use it")
 	check.Equal(t, "fault of a queue with children", Fault{Kind: IsParent, Queue: "chat"}, resolved["chat"].Fault)

@@ -20,14 +20,14 @@ type Position struct {
 // treeSums are the sums of one queue that only a tree needs.
 type treeSums struct {
 	// unreclaimable is what pods use that cannot be reclaimed.
-	unreclaimable map[card.Name]*exactSum
+	unreclaimable sums
 	// unused is the unused guarantee of the queue and all queues below it, unusedBelow the sum
 	// of its children's.
 	unused, unusedBelow Amounts
 	// held is what Hold keeps for pods of the queue and all queues below it.
 	held Amounts
-	// stopped are the cards that the queue may not borrow for now.
-	stopped map[card.Name]bool
+	// stopped are the resources that the queue may not borrow for now.
+	stopped map[Resource]bool
 }
 
 // SetTree puts the queues into a tree. A queue without a position is directly under root. If it had
@@ -52,11 +52,11 @@ func (l *Ledger) SetTree(positions map[string]Position) {
 	l.root = nil
 	l.holds = nil
 	if positions != nil {
-		l.root = &queueLedger{cards: map[card.Name]card.Count{}, tree: newTreeSums(), limits: Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited}}
+		l.root = &queueLedger{used: newSums(), tree: newTreeSums(), limits: Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited}}
 	}
 
 	for name, q := range l.queues {
-		fresh := queueLedger{name: name, limits: q.limits, cards: map[card.Name]card.Count{}}
+		fresh := queueLedger{name: name, limits: q.limits, used: newSums()}
 		*q = fresh
 	}
 
@@ -98,7 +98,7 @@ func (l *Ledger) withKeptPositions(positions map[string]Position) map[string]Pos
 func (q *queueLedger) isInUse() bool { return q.pods > 0 || q.terminating != nil }
 
 func newTreeSums() *treeSums {
-	return &treeSums{unreclaimable: map[card.Name]*exactSum{}, unused: Amounts{}, unusedBelow: Amounts{}, held: Amounts{}}
+	return &treeSums{unreclaimable: newSums(), unused: Amounts{}, unusedBelow: Amounts{}, held: Amounts{}}
 }
 
 // link puts the sums of a queue below those of its parent.
@@ -163,92 +163,48 @@ func (l *Ledger) dropLimits(q *queueLedger) {
 // isRoot reports whether q is the root of a tree.
 func (q *queueLedger) isRoot() bool { return q.tree != nil && q.parent == nil }
 
-// used returns how much of a name the queue and all queues below it use.
-func (q *queueLedger) used(name card.Name) int64 {
-	switch name {
-	case CPUName:
-		return q.milliCPU.clampedInt64()
-	case MemoryName:
-		return q.memory.clampedInt64()
-	}
-	return int64(q.cards[name])
-}
-
 // updateUnused updates the unused guarantees after a charge changed.
 func (q *queueLedger) updateUnused(c *Charge) {
 	if q.tree == nil {
 		return
 	}
 	for _, amount := range c.Cards {
-		q.updateUnusedOf(amount.Name)
+		q.updateUnusedOf(Resource(amount.Name))
 	}
-	q.updateUnusedOf(CPUName)
-	q.updateUnusedOf(MemoryName)
+	for _, resource := range Compute {
+		q.updateUnusedOf(resource)
+	}
 }
 
 // updateUnusedOf updates the unused guarantees of a name in the queue and its ancestors.
-func (q *queueLedger) updateUnusedOf(name card.Name) {
+func (q *queueLedger) updateUnusedOf(resource Resource) {
 	for at := q; at.parent != nil; at = at.parent {
-		before := at.tree.unused[name]
-		now := at.unusedAfter(name, 0, 0)
+		before := at.tree.unused[resource]
+		now := at.unusedAfter(resource, 0, 0)
 		if now == before {
 			continue // an ancestor may have a guarantee of its own
 		}
-		at.tree.unused[name] = now
-		at.parent.tree.unusedBelow[name] += now - before
+		at.tree.unused[resource] = now
+		at.parent.tree.unusedBelow[resource] += now - before
 	}
 }
 
 // unusedAfter returns the unused guarantee of a name once the queue uses more of it, and its
 // children have less unused guarantee by the given change.
-func (q *queueLedger) unusedAfter(name card.Name, more, change int64) int64 {
+func (q *queueLedger) unusedAfter(resource Resource, more, change int64) int64 {
 	if q.limits.IsHeld {
 		return 0
 	}
-	below := q.tree.unusedBelow[name] + change
-	guarantee, guaranteed := q.limits.Guarantee[name]
+	below := q.tree.unusedBelow[resource] + change
+	guarantee, guaranteed := q.limits.Guarantee[resource]
 	if !guaranteed {
 		return max(below, 0)
 	}
-	return min(maxUnused, max(below, guarantee-AddSaturating(q.used(name), more), 0))
+	return min(maxUnused, max(below, guarantee-AddSaturating(q.used.of(resource), more), 0))
 }
 
 // maxUnused bounds the unused guarantee of one queue, so that no sum overflows.
 const maxUnused = 1 << 53
-
-// addUnreclaimable and subtractUnreclaimable count a charge that cannot be reclaimed.
-func (t *treeSums) addUnreclaimable(c *Charge) {
-	if t != nil && c.IsUnreclaimable {
-		forEachAmount(c, func(name card.Name, amount int64) { t.unreclaimableSum(name).add(amount) })
-	}
-}
-
-func (t *treeSums) subtractUnreclaimable(c *Charge) {
-	if t != nil && c.IsUnreclaimable {
-		forEachAmount(c, func(name card.Name, amount int64) { t.unreclaimableSum(name).subtract(amount) })
-	}
-}
-
-func (t *treeSums) unreclaimableSum(name card.Name) *exactSum {
-	sum, ok := t.unreclaimable[name]
-	if !ok {
-		sum = &exactSum{}
-		t.unreclaimable[name] = sum
-	}
-	return sum
-}
-
-func forEachAmount(c *Charge, call func(card.Name, int64)) {
-	for _, amount := range c.Cards {
-		call(amount.Name, int64(amount.Count))
-	}
-	if c.MilliCPU > 0 {
-		call(CPUName, c.MilliCPU)
-	}
-	if c.Memory > 0 {
-		call(MemoryName, c.Memory)
-	}
-}
 
 // Hold keeps quota of the ancestors for a pod that reclaimed cards and is not placed yet. Pods
 // of other queues cannot use it. It does nothing if the queues are flat. A second call for the
@@ -282,17 +238,19 @@ func (l *Ledger) EndAllKeeping() {
 
 func (l *Ledger) addKept(c *Charge, sign int64) {
 	for q := l.ensureQueue(c.Queue); q != nil; q = q.parent {
-		forEachAmount(c, func(name card.Name, amount int64) { q.tree.held[name] += sign * min(amount, maxKept) })
+		for resource, amount := range c.Amounts() {
+			q.tree.held[resource] += sign * min(amount, maxKept)
+		}
 	}
 }
 
 // maxKept bounds what one pod holds, so that no sum overflows.
 const maxKept = 1 << 50
 
-// StopBorrowing keeps a queue from borrowing some cards, because they were reclaimed from it a
+// StopBorrowing keeps a queue from borrowing some resources, because they were reclaimed from it a
 // short time ago. It replaces what was stopped before.
-func (l *Ledger) StopBorrowing(queue string, names map[card.Name]bool) {
+func (l *Ledger) StopBorrowing(queue string, resources map[Resource]bool) {
 	if q := l.ensureQueue(queue); q.tree != nil {
-		q.tree.stopped = names
+		q.tree.stopped = resources
 	}
 }

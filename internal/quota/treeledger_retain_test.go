@@ -18,7 +18,7 @@ func newTreeWithGuaranteeOfX() *Ledger {
 }
 
 // mostA returns the largest count of A, up to 20, that a check accepts for a queue.
-func mostA[Count ~int64](accepts func(queue string, name card.Name, count Count) bool, queue string) (most Count) {
+func mostA[Name ~string, Count ~int64](accepts func(queue string, of Name, count Count) bool, queue string) (most Count) {
 	for most < 20 && accepts(queue, "A", most+1) {
 		most++
 	}

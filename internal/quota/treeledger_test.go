@@ -28,7 +28,7 @@ func newTreeTest(t *rapid.T) *treeTest {
 }
 
 func newTreeTestOf(t *rapid.T, tree map[string]TreeQueue) *treeTest {
-	naive := &naiveLedger{pods: map[string]naivePod{}, holds: map[string]naivePod{}, stopped: map[string]map[card.Name]bool{}}
+	naive := &naiveLedger{pods: map[string]naivePod{}, holds: map[string]naivePod{}, stopped: map[string]map[Resource]bool{}}
 	h := &treeTest{ledger: New(0), naive: naive, tree: tree}
 	h.setTree(t)
 	return h
@@ -96,19 +96,19 @@ func (h *treeTest) setTree(t *rapid.T) {
 
 func (h *treeTest) drawInventory(t *rapid.T) {
 	cards := map[card.Name]card.Count{}
-	inventory := map[card.Name]int64{}
+	inventory := map[Resource]int64{}
 	for _, name := range treeNames {
 		inventory[name] = int64(rapid.IntRange(0, 24).Draw(t, "inventory of "+string(name)))
 		switch {
 		case naiveIsCard(name):
-			cards[name] = card.Count(inventory[name])
+			cards[name.Card()] = card.Count(inventory[name])
 		case rapid.Bool().Draw(t, "no limit"):
 			inventory[name] = Unlimited
 		}
 	}
 
 	h.naive.inventory = inventory
-	h.ledger.SetInventory(cards, inventory[CPUName], inventory[MemoryName])
+	h.ledger.SetInventory(cards, inventory[CPU], inventory[Memory])
 	h.ledger.Refresh()
 }
 
@@ -122,7 +122,7 @@ func (h *treeTest) leaves() []string {
 }
 
 func (h *treeTest) drawPod(t *rapid.T) naivePod {
-	p := naivePod{queue: h.drawQueue(t), amounts: map[card.Name]int64{}}
+	p := naivePod{queue: h.drawQueue(t), amounts: map[Resource]int64{}}
 	for range rapid.IntRange(1, 2).Draw(t, "names") {
 		p.amounts[rapid.SampledFrom(treeNames).Draw(t, "name")] = int64(rapid.IntRange(1, 4).Draw(t, "count"))
 	}
@@ -184,7 +184,7 @@ func (h *treeTest) stepOfQueues(t *rapid.T, step string) {
 		h.ledger.EndKeeping(id)
 	case "stop":
 		queue := h.drawQueue(t)
-		names := map[card.Name]bool{rapid.SampledFrom(treeNames).Draw(t, "name"): true}
+		names := map[Resource]bool{rapid.SampledFrom(treeNames).Draw(t, "name"): true}
 		h.naive.stopped[queue] = names
 		h.ledger.StopBorrowing(queue, names)
 	case "reparent":
@@ -211,28 +211,28 @@ func (h *treeTest) stepOfQueues(t *rapid.T, step string) {
 func (h *treeTest) checkSums(t *rapid.T) {
 	for name, q := range h.ledger.queues {
 		for _, of := range treeNames {
-			check.Must(t, q.used(of) == h.naive.used(name, of), "used %s of %s: %d, want %d", of, name, q.used(of), h.naive.used(name, of))
-			unreclaimable := q.tree.unreclaimableUsed(of)
+			check.Must(t, q.used.of(of) == h.naive.used(name, of), "used %s of %s: %d, want %d", of, name, q.used.of(of), h.naive.used(name, of))
+			unreclaimable := q.tree.unreclaimable.of(of)
 			held := q.tree.held[of]
 
 			check.Must(t, unreclaimable == h.naive.unreclaimable(name, of), "unreclaimable %s of %s: %d, want %d", of, name, unreclaimable, h.naive.unreclaimable(name, of))
 			check.Must(t, held == h.naive.heldForOthers(name, "", of), "held %s of %s: %d, want %d", of, name, held, h.naive.heldForOthers(name, "", of))
 			check.Must(t, q.tree.unused[of] == h.naive.unused(name, of), "unused guarantee %s of %s: %d, want %d", of, name, q.tree.unused[of], h.naive.unused(name, of))
-			if of != CPUName && of != MemoryName {
-				terminating, _ := h.ledger.Terminating(name, of)
+			if of != CPU && of != Memory {
+				terminating, _ := h.ledger.Terminating(name, of.Card())
 				check.Must(t, int64(terminating) == h.naive.terminating(name, of), "terminating %s of %s: %d, want %d", of, name, terminating, h.naive.terminating(name, of))
 			}
 		}
 	}
 
 	for _, of := range treeNames {
-		check.Must(t, h.ledger.root.used(of) == h.naive.used("", of), "used %s of the inventory: %d, want %d", of, h.ledger.root.used(of), h.naive.used("", of))
+		check.Must(t, h.ledger.root.used.of(of) == h.naive.used("", of), "used %s of the inventory: %d, want %d", of, h.ledger.root.used.of(of), h.naive.used("", of))
 		check.Must(t, h.ledger.root.tree.unusedBelow[of] == h.naive.unusedBelow("", of), "unused guarantees of %s: %d, want %d", of, h.ledger.root.tree.unusedBelow[of], h.naive.unusedBelow("", of))
 	}
 }
 
 // fits asks the ledger about so many more of one name.
-func (h *treeTest) fits(queue string, name card.Name, count int64, isUnreclaimable bool) *InsufficientQuota {
+func (h *treeTest) fits(queue string, name Resource, count int64, isUnreclaimable bool) *InsufficientQuota {
 	return h.ledger.FitsAnyCard(queue, requestOf(name, count, isUnreclaimable))
 }
 
@@ -245,11 +245,11 @@ func (h *treeTest) checkFits(t *rapid.T) {
 			got := h.fits(queue, name, count, isUnreclaimable)
 			want := h.naive.refusal(queue, name, count, isUnreclaimable)
 			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (unreclaimable %v): refused for %+v, want %q", count, name, queue, isUnreclaimable, got, want)
-			if name == CPUName || name == MemoryName {
+			if name == CPU || name == Memory {
 				continue
 			}
 
-			check.Must(t, h.ledger.FitsCard(queue, name, card.Count(count), isUnreclaimable) == (got == nil), "FitsCard and FitsAnyCard differ on %d %s in %s", count, name, queue)
+			check.Must(t, h.ledger.FitsCard(queue, name.Card(), card.Count(count), isUnreclaimable) == (got == nil), "FitsCard and FitsAnyCard differ on %d %s in %s", count, name, queue)
 			if got != nil && got.Kind != Terminating {
 				check.Must(t, got.Requested == count && got.Total > got.Limit, "a refusal whose numbers do not say why: %+v", got)
 
@@ -285,14 +285,14 @@ func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
 		cards := map[card.Name]card.Count{}
-		inventory := map[card.Name]int64{}
+		inventory := map[Resource]int64{}
 		for _, name := range treeNames {
 			inventory[name] = h.naive.unusedBelow("", name) + int64(rapid.IntRange(0, 8).Draw(t, "more than guaranteed"))
-			cards[name] = card.Count(inventory[name])
+			cards[name.Card()] = card.Count(inventory[name])
 		}
 
 		h.naive.inventory = inventory
-		h.ledger.SetInventory(cards, inventory[CPUName], inventory[MemoryName])
+		h.ledger.SetInventory(cards, inventory[CPU], inventory[Memory])
 		leaves := h.leaves()
 		for i := range rapid.IntRange(1, 40).Draw(t, "pods") {
 			// now and then a pod ends
@@ -311,7 +311,7 @@ func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 			refusal := h.fits(queue, name, count, isUnreclaimable)
 			check.Must(t, refusal == nil || refusal.Kind != Guaranteed || !isGuaranteed, "%d %s of the own guarantee of %s are refused: %+v", count, name, queue, refusal)
 			if refusal == nil && fitsNodes {
-				h.charge(fmt.Sprint(i), naivePod{queue: queue, amounts: map[card.Name]int64{name: count}, isUnreclaimable: isUnreclaimable})
+				h.charge(fmt.Sprint(i), naivePod{queue: queue, amounts: map[Resource]int64{name: count}, isUnreclaimable: isUnreclaimable})
 				h.checkLimitsHold(t, name)
 			}
 		}
@@ -320,7 +320,7 @@ func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 
 // checkLimitsHold checks quotas, that all a queue uses beyond what it deserves can be reclaimed, and that unused
 // guarantees are free.
-func (h *treeTest) checkLimitsHold(t *rapid.T, name card.Name) {
+func (h *treeTest) checkLimitsHold(t *rapid.T, name Resource) {
 	for at := range h.tree {
 		limit, isLimited := h.naive.limit(at, name)
 		if !isLimited {
@@ -381,7 +381,7 @@ func TestLedgerWithoutItsTreeAnswersAsOneThatNeverHadATree(t *testing.T) {
 						"FitsCard":                 l.FitsCard(queue, name, one.Count, true),
 						"InsufficientAfterRelease": l.InsufficientAfterRelease(queue, one, name, released),
 						"FitsDeserved":             l.FitsDeserved(queue, one, true),
-						"MayUseByLevel":            l.MayUseByLevel(queue, name),
+						"MayUseByLevel":            l.MayUseByLevel(queue, Resource(name)),
 						"EvictionHeadroom":         l.EvictionHeadroom(queue, name),
 						"CheckEnqueue":             l.CheckEnqueue(queue, reserveForAll(&Reservations{}), request, 1.5),
 						"DominantShare":            l.DominantShare(queue),
@@ -417,8 +417,8 @@ func TestHugeAmountsInATreeDoNotOverflow(t *testing.T) {
 			Cards:     card.Quota{},
 			MilliCPU:  math.MaxInt64 - 1,
 			Memory:    Unlimited,
-			Deserved:  Amounts{CPUName: math.MaxInt64 - 1},
-			Guarantee: Amounts{CPUName: math.MaxInt64 - 2},
+			Deserved:  Amounts{CPU: math.MaxInt64 - 1},
+			Guarantee: Amounts{CPU: math.MaxInt64 - 2},
 		})
 	}
 	l.SetInventory(nil, math.MaxInt64-1, Unlimited)

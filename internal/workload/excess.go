@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 )
 
@@ -27,8 +26,8 @@ func RefusalForExcess(queue string, excess []quota.Excess) *Refusal {
 
 // DescribeExcess returns the reason and the message of one number that is not in force.
 func DescribeExcess(e quota.Excess) (reason, message string) {
-	is := func(n int64) string { return FormatTreeAmount(e.Name, n) }
-	of := CardLabel(e.Name)
+	is := func(n int64) string { return FormatTreeAmount(e.Of, n) }
+	of := e.Of.Label() + ": "
 	switch e.Kind {
 	case quota.NothingToInherit:
 		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%shas no quota to inherit at the top level, so it is 0: write quota", of)
@@ -60,23 +59,12 @@ func DescribeExcess(e quota.Excess) (reason, message string) {
 		of, field, is(e.Written), e.Parent, is(e.Sum), is(e.Limit), is(e.Allowed))
 }
 
-// CardLabel returns the beginning of a message about a card, CPU or memory.
-func CardLabel(name card.Name) string {
-	switch name {
-	case quota.CPUName:
-		return "CPU: "
-	case quota.MemoryName:
-		return "memory: "
-	}
-	return string(name) + ": "
-}
-
 // FormatTreeAmount formats whole cards, and CPU and memory as users write them.
-func FormatTreeAmount(name card.Name, n int64) string {
-	switch name {
-	case quota.CPUName:
+func FormatTreeAmount(of quota.Resource, n int64) string {
+	switch of {
+	case quota.CPU:
 		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
-	case quota.MemoryName:
+	case quota.Memory:
 		return resource.NewQuantity(n, resource.BinarySI).String()
 	}
 	return strconv.FormatInt(n, 10)

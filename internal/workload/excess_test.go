@@ -12,17 +12,17 @@ import (
 // has less, or because there is no quota to inherit. CPU is in millicores. The refusal explains the first of them and
 // says how many others there are.
 func TestRefusalForExcessWordsTheFirstAndCountsTheRest(t *testing.T) {
-	above := quota.Excess{Kind: quota.QuotaAboveParent, Name: "H200", Parent: "web", Written: 8, Limit: 6, Allowed: 6}
+	above := quota.Excess{Kind: quota.QuotaAboveParent, Of: "H200", Parent: "web", Written: 8, Limit: 6, Allowed: 6}
 	scaled := quota.Excess{
 		Kind:    quota.DeservedAboveParent,
-		Name:    quota.CPUName,
+		Of:      quota.CPU,
 		Parent:  "web",
 		Written: 4000,
 		Limit:   6000,
 		Sum:     8000,
 		Allowed: 3000,
 	}
-	missing := quota.Excess{Kind: quota.NothingToInherit, Name: quota.MemoryName}
+	missing := quota.Excess{Kind: quota.NothingToInherit, Of: quota.Memory}
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		excess                  []quota.Excess

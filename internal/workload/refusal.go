@@ -53,7 +53,7 @@ func RefusalForUnknownVCJob(namespace, name string) *Refusal {
 // millicores (500m), memory in Mi.
 func RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	refusal := insufficientRefusal(s)
-	refusal.Topic = fmt.Sprint(refusal.Reason, s.Kind, s.Queue, s.Requester, s.Names, s.OtherCards, s.Requested, s.Limit, s.GracePeriod)
+	refusal.Topic = fmt.Sprint(refusal.Reason, s.Kind, s.Of, s.Queue, s.Requester, s.Names, s.OtherCards, s.Requested, s.Limit, s.GracePeriod)
 	if s.Kind == quota.Terminating { // equal for all requests
 		refusal.Topic = fmt.Sprint(refusal.Reason, s.Queue, s.Requester, s.Names, s.OtherCards, s.Limit, s.GracePeriod)
 	}
@@ -62,34 +62,39 @@ func RefusalFor(s *quota.InsufficientQuota) *Refusal {
 
 func insufficientRefusal(s *quota.InsufficientQuota) *Refusal {
 	switch s.Kind {
-	case quota.CPU:
-		if s.Limit == 0 {
-			return missingCapability(s, "cpu")
-		}
-		return &Refusal{Reason: ReasonInsufficientCPUQuota, Message: fmt.Sprintf(
-			"%s has insufficient CPU quota: requested <%dm>, total would be <%dm>, but capability is <%dm>",
-			exceededQueue(s), s.Requested, s.Total, s.Limit)}
-	case quota.Memory:
-		if s.Limit == 0 {
-			return missingCapability(s, "memory")
-		}
-
-		return &Refusal{Reason: ReasonInsufficientMemoryQuota, Message: fmt.Sprintf(
-			"%s has insufficient memory quota: requested <%s>, total would be <%s>, but capability is <%s>",
-			exceededQueue(s), formatMebibytes(s.Requested), formatMebibytes(s.Total), formatMebibytes(s.Limit))}
+	case quota.HardLimit:
+		return hardLimitRefusal(s)
 	case quota.Terminating:
 		return &Refusal{Reason: ReasonCardsEnding, Message: fmt.Sprintf(
 			"%s gets no more <%s> while pods that are being deleted hold more than its quota: terminating <%d>, but quota is <%d>; "+
 				"they end within %d s, sooner with a shorter terminationGracePeriodSeconds",
 			exceededQueue(s), s.CardLabel(), s.Total, s.Limit, int64(s.GracePeriod.Seconds())) + otherAlternatives(s.OtherCards)}
-	case quota.Cards:
+	}
+
+	refusal := treeRefusal(s)
+	refusal.Message += otherAlternatives(s.OtherCards)
+	return refusal
+}
+
+// hardLimitRefusal returns the refusal for the quota of a card, or for the limit of CPU or memory.
+func hardLimitRefusal(s *quota.InsufficientQuota) *Refusal {
+	if !s.Of.IsCard() && s.Limit == 0 {
+		return missingCapability(s)
+	}
+
+	switch s.Of {
+	case quota.CPU:
+		return &Refusal{Reason: ReasonInsufficientCPUQuota, Message: fmt.Sprintf(
+			"%s has insufficient CPU quota: requested <%dm>, total would be <%dm>, but capability is <%dm>",
+			exceededQueue(s), s.Requested, s.Total, s.Limit)}
+	case quota.Memory:
+		return &Refusal{Reason: ReasonInsufficientMemoryQuota, Message: fmt.Sprintf(
+			"%s has insufficient memory quota: requested <%s>, total would be <%s>, but capability is <%s>",
+			exceededQueue(s), formatMebibytes(s.Requested), formatMebibytes(s.Total), formatMebibytes(s.Limit))}
+	default:
 		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
 			"%s has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
 			exceededQueue(s), s.CardLabel(), s.Requested, s.Total, s.Limit) + otherAlternatives(s.OtherCards)}
-	default:
-		refusal := treeRefusal(s)
-		refusal.Message += otherAlternatives(s.OtherCards)
-		return refusal
 	}
 }
 
@@ -133,10 +138,10 @@ func otherAlternatives(n int) string {
 
 // missingCapability refuses a request to a queue with card.quota and without a capability for
 // the resource. It says that unset means 0, which administrators do not expect.
-func missingCapability(s *quota.InsufficientQuota, resource string) *Refusal {
+func missingCapability(s *quota.InsufficientQuota) *Refusal {
 	return &Refusal{Reason: ReasonEmptyQueueCapability, Message: fmt.Sprintf(
 		"Queue <%s> has no %s capability and may use none: set spec.capability.%s (spec.resources.%s of its CardQuota)",
-		s.Queue, resource, resource, resource)}
+		s.Queue, s.Of, s.Of, s.Of)}
 }
 
 // formatMebibytes formats bytes in Mi, rounded up so that an insufficient amount never shows as 0.

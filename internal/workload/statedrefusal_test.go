@@ -26,16 +26,18 @@ import (
 // blockedReasonOf is what each limit of a queue means to a workload.
 func blockedReasonOf(s quota.InsufficientQuota) v1alpha1.BlockedReason {
 	switch {
-	case s.Kind == quota.Cards && s.Ancestor:
+	case s.Kind == quota.HardLimit && s.Of == quota.CPU:
+		return "CPUQuotaExhausted"
+	case s.Kind == quota.HardLimit && s.Of == quota.Memory:
+		return "MemoryQuotaExhausted"
+	case s.Kind == quota.HardLimit && s.Ancestor:
 		return "AncestorQuotaExhausted"
-	case s.Kind == quota.Cards && s.Limit == 0:
+	case s.Kind == quota.HardLimit && s.Limit == 0:
 		return "NoQuota"
 	}
 
 	return cmp.Or(map[quota.LimitKind]v1alpha1.BlockedReason{
-		quota.Cards:             "QuotaExhausted",
-		quota.CPU:               "CPUQuotaExhausted",
-		quota.Memory:            "MemoryQuotaExhausted",
+		quota.HardLimit:         "QuotaExhausted",
 		quota.Terminating:       "CardsTerminating",
 		quota.NotReclaimable:    "NotReclaimable",
 		quota.RecentlyReclaimed: "RecentlyReclaimed",
@@ -51,7 +53,7 @@ func blockedReasonOf(s quota.InsufficientQuota) v1alpha1.BlockedReason {
 func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		s := quota.InsufficientQuota{
-			Kind:        quota.LimitKind(rapid.IntRange(int(quota.Cards), int(quota.Inventory)).Draw(t, "kind")),
+			Kind:        quota.LimitKind(rapid.IntRange(int(quota.HardLimit), int(quota.Inventory)).Draw(t, "kind")),
 			Queue:       rapid.SampledFrom([]string{"q", "team-a.lab"}).Draw(t, "queue"),
 			Ancestor:    rapid.Bool().Draw(t, "ancestor"),
 			Requester:   "leaf",
@@ -62,8 +64,8 @@ func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 			Limit:       rapid.Int64Range(0, 9).Draw(t, "limit"),
 			GracePeriod: time.Minute,
 		}
-		if s.Kind >= quota.NotReclaimable {
-			s.Of = rapid.SampledFrom([]quota.LimitKind{quota.Cards, quota.CPU, quota.Memory}).Draw(t, "of")
+		if s.Kind != quota.Terminating {
+			s.Of = rapid.SampledFrom([]quota.Resource{"", quota.CPU, quota.Memory}).Draw(t, "of")
 		}
 
 		rules := QueueRules{Denied: rapid.Bool().Draw(t, "denied")}
@@ -77,13 +79,13 @@ func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 		check.Equal(t, message, blockedReasonOf(s), got.Reason)
 		switch {
 		case s.Kind == quota.Deserved:
-		case s.Kind == quota.Cards || s.Kind == quota.Terminating || (s.Kind > quota.Terminating && s.Of == quota.Cards):
+		case s.Of.IsCard():
 			check.Equal(t, "cards", s.Names, got.Cards)
 		default:
 			check.Must(t, got.Cards == nil, "%q is read as of cards %v", message, got.Cards)
 		}
 
-		if s.Kind == quota.Cards {
+		if s.Kind == quota.HardLimit && s.Of.IsCard() {
 			check.Equal(t, "numbers", [3]int64{s.Requested, s.Total, s.Limit}, [3]int64{got.Requested, got.Total, got.Limit})
 		}
 		if s.Kind <= quota.Terminating {

@@ -388,7 +388,7 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 	}{
 		"cards": {
 			insufficient: quota.InsufficientQuota{
-				Kind:      quota.Cards,
+
 				Queue:     "q",
 				Names:     []card.Name{"NVIDIA-H200"},
 				Requested: 5,
@@ -418,21 +418,21 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 			},
 		},
 		"CPU": {
-			insufficient: quota.InsufficientQuota{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 4500, Limit: 4000},
+			insufficient: quota.InsufficientQuota{Of: quota.CPU, Queue: "q", Requested: 500, Total: 4500, Limit: 4000},
 			want: Refusal{
 				Reason:  "InsufficientCPUQuota",
 				Message: "Queue <q> has insufficient CPU quota: requested <500m>, total would be <4500m>, but capability is <4000m>",
 			},
 		},
 		"memory": {
-			insufficient: quota.InsufficientQuota{Kind: quota.Memory, Queue: "q", Requested: 1 << 30, Total: 5<<30 + 1, Limit: 4 << 30},
+			insufficient: quota.InsufficientQuota{Of: quota.Memory, Queue: "q", Requested: 1 << 30, Total: 5<<30 + 1, Limit: 4 << 30},
 			want: Refusal{
 				Reason:  "InsufficientMemoryQuota",
 				Message: "Queue <q> has insufficient memory quota: requested <1024Mi>, total would be <5121Mi>, but capability is <4096Mi>",
 			},
 		},
 		"CPU without a capability": {
-			insufficient: quota.InsufficientQuota{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 500},
+			insufficient: quota.InsufficientQuota{Of: quota.CPU, Queue: "q", Requested: 500, Total: 500},
 			want: Refusal{
 				Reason:  "EmptyQueueCapability",
 				Message: "Queue <q> has no cpu capability and may use none: set spec.capability.cpu (spec.resources.cpu of its CardQuota)",
@@ -455,7 +455,7 @@ func textOf(r *Refusal) Refusal { return Refusal{Reason: r.Reason, Message: r.Me
 // TestRefusalsOfADeniedQueue: a queue without a quota is denied under unmanagedQueues: Deny. Its refusal says so, and
 // where to submit instead. Queue root can have no CardQuota, so its refusal only says where to submit.
 func TestRefusalsOfADeniedQueue(t *testing.T) {
-	insufficient := &quota.InsufficientQuota{Kind: quota.Memory, Queue: "q", Requested: 1, Total: 1}
+	insufficient := &quota.InsufficientQuota{Of: quota.Memory, Queue: "q", Requested: 1, Total: 1}
 	const empty = "Queue <q> has no memory capability and may use none: set spec.capability.memory (spec.resources.memory of its CardQuota)"
 
 	check.Equal(t, "refusal of a queue that is not denied", Refusal{

@@ -31,16 +31,14 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 		t.Parent = ""
 	}
 
-	for name, count := range limits.Cards {
-		t.Quota[name] = int64(count)
-	}
-	readCompute(&t, queue, corev1.ResourceCPU, quota.CPUName, resource.Milli, limits.MilliCPU, isManaged)
-	readCompute(&t, queue, corev1.ResourceMemory, quota.MemoryName, 0, limits.Memory, isManaged)
+	t.Quota.AddCards(limits.Cards)
+	readCompute(&t, queue, corev1.ResourceCPU, quota.CPU, resource.Milli, limits.MilliCPU, isManaged)
+	readCompute(&t, queue, corev1.ResourceMemory, quota.Memory, 0, limits.Memory, isManaged)
 
 	var refusal *Refusal
 	for _, a := range []struct {
-		key    string
-		shares quota.Amounts
+		key     string
+		amounts quota.Amounts
 	}{{v1alpha1.AnnotationCardDeserved, t.Deserved}, {v1alpha1.AnnotationCardGuarantee, t.Guarantee}} {
 		text, isWritten := queue.Annotations[a.key]
 		if !isWritten {
@@ -56,16 +54,14 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 			break
 		}
 
-		for name, count := range cards {
-			a.shares[name] = int64(count)
-		}
+		a.amounts.AddCards(cards)
 	}
 
 	return t, refusal
 }
 
 // readCompute reads the CPU or memory of a Queue, in units of 10^scale. limit is its quota.
-func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceName, key card.Name, scale resource.Scale, limit int64, isManaged bool) {
+func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceName, key quota.Resource, scale resource.Scale, limit int64, isManaged bool) {
 	_, isLimited := queue.Spec.Capability[name]
 	deserved, deserves := queue.Spec.Deserved[name]
 	guarantee, guarantees := queue.Spec.Guarantee.Resource[name]

@@ -225,8 +225,8 @@ func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha
 		maximum resource.Quantity
 		below   *resource.Quantity
 	}{
-		{corev1.ResourceCPU, &cpu, *resource.NewQuantity(maxCPU, resource.DecimalSI), resource.NewMilliQuantity(largestBelow(below, quota.CPUName), resource.DecimalSI)},
-		{corev1.ResourceMemory, &memory, resource.MustParse(maxMemory), resource.NewQuantity(largestBelow(below, quota.MemoryName), resource.BinarySI)},
+		{corev1.ResourceCPU, &cpu, *resource.NewQuantity(maxCPU, resource.DecimalSI), resource.NewMilliQuantity(largestBelow(below, quota.CPU), resource.DecimalSI)},
+		{corev1.ResourceMemory, &memory, resource.MustParse(maxMemory), resource.NewQuantity(largestBelow(below, quota.Memory), resource.BinarySI)},
 	} {
 		from, found := p.capabilityOf(queue, limit.name)
 		switch {

@@ -2,7 +2,6 @@ package importing
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/utils/ptr"
@@ -75,10 +74,10 @@ func sumBelow(below []*v1alpha1.CardQuota) (quotas, guarantee card.Quota) {
 }
 
 // largestBelow returns the largest limit of some CardQuotas: of CPU in millicores, of memory in bytes.
-func largestBelow(below []*v1alpha1.CardQuota, name card.Name) int64 {
+func largestBelow(below []*v1alpha1.CardQuota, of quota.Resource) int64 {
 	largest := int64(0)
 	for _, child := range below {
-		largest = max(largest, cardquota.TreeQueueFor(child).Quota[name])
+		largest = max(largest, cardquota.TreeQueueFor(child).Quota[of])
 	}
 	return largest
 }
@@ -111,10 +110,10 @@ func findShortages(above *v1alpha1.CardQuota, below []*v1alpha1.CardQuota) []str
 		name        string
 		here, below quota.Amounts
 	}{{"quota", here.Quota, quotas}, {"deserved", here.Deserved, deserved}, {"guarantee", here.Guarantee, guarantee}} {
-		for _, name := range slices.Sorted(maps.Keys(field.below)) {
+		for _, name := range field.below.Sorted() {
 			if count := field.below[name]; count > field.here[name] && !inherits(here, name) {
 				found = append(found, fmt.Sprintf("%s of %s: CardQuota %s has %s, too little for the %s of the queues below it. Raise it or lower theirs, for the operator refuses them.",
-					field.name, describeName(name), above.Name, workload.FormatTreeAmount(name, field.here[name]), workload.FormatTreeAmount(name, count)))
+					field.name, name.Label(), above.Name, workload.FormatTreeAmount(name, field.here[name]), workload.FormatTreeAmount(name, count)))
 			}
 		}
 	}
@@ -126,7 +125,7 @@ func findShortages(above *v1alpha1.CardQuota, below []*v1alpha1.CardQuota) []str
 func sharesOf(q *v1alpha1.CardQuota) quota.TreeQueue {
 	written := cardquota.TreeQueueFor(q)
 	for name, limit := range written.Quota {
-		if _, isWritten := written.Deserved[name]; !isWritten && name != quota.CPUName && name != quota.MemoryName {
+		if _, isWritten := written.Deserved[name]; !isWritten && name.IsCard() {
 			written.Deserved[name] = limit
 		}
 	}
@@ -134,18 +133,7 @@ func sharesOf(q *v1alpha1.CardQuota) quota.TreeQueue {
 }
 
 // inherits reports whether a CardQuota has an entry without a quota, so that its parent decides.
-func inherits(written quota.TreeQueue, name card.Name) bool {
-	_, hasQuota := written.Quota[name]
-	return !hasQuota && slices.Contains(written.Names(), name)
-}
-
-// describeName returns what users call a card, CPU or memory.
-func describeName(name card.Name) string {
-	switch name {
-	case quota.CPUName:
-		return "CPU"
-	case quota.MemoryName:
-		return "memory"
-	}
-	return string(name)
+func inherits(written quota.TreeQueue, of quota.Resource) bool {
+	_, hasQuota := written.Quota[of]
+	return !hasQuota && slices.Contains(written.Resources(), of)
 }

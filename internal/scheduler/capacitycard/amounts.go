@@ -24,7 +24,16 @@ const (
 // unreclaimableQuota names the part of a quota that is used by pods from which others cannot reclaim.
 func unreclaimableQuota(of string) string { return of + " that cannot be reclaimed" }
 
-var quotaAmounts = map[quota.LimitKind]string{quota.Cards: quotaCards, quota.CPU: quotaCPU, quota.Memory: quotaMemory}
+// quotaOf names the part of a quota that limits a resource.
+func quotaOf(resource quota.Resource) string {
+	switch resource {
+	case quota.CPU:
+		return quotaCPU
+	case quota.Memory:
+		return quotaMemory
+	}
+	return quotaCards
+}
 
 // releasedByEach returns what the eviction of each victim on a node releases. The first one that
 // breaks a gang also releases the quota of the gang's pods on other nodes, since they go too.
@@ -63,17 +72,15 @@ func (p *Plugin) addReleasedQuota(released amounts, task *api.TaskInfo, queue ap
 		return
 	}
 
-	give := amounts{quotaCPU: float64(charge.MilliCPU), quotaMemory: float64(charge.Memory)}
-	for _, amount := range charge.Cards {
-		if amount.Name == name {
-			give[quotaCards] += float64(amount.Count)
+	for resource, amount := range charge.Amounts() {
+		if resource.IsCard() && resource.Card() != name {
+			continue
 		}
-	}
 
-	for what, n := range give {
-		released[what] += n
+		what := quotaOf(resource)
+		released[what] += float64(amount)
 		if charge.IsUnreclaimable {
-			released[unreclaimableQuota(what)] += n
+			released[unreclaimableQuota(what)] += float64(amount)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/build"
-	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 )
 
 // borrowCooldown is how long a queue may not borrow a card again after others reclaimed it. Otherwise the
@@ -64,19 +64,19 @@ func (s borrowStop) restartedAt(now time.Time) borrowStop {
 
 // RecordReclaimed records that others reclaimed some cards, CPU or memory that a queue had
 // borrowed. The queue may not borrow them again for a cooldown.
-func (p *Plugin) RecordReclaimed(queue api.QueueID, names ...card.Name) {
+func (p *Plugin) RecordReclaimed(queue api.QueueID, resources ...quota.Resource) {
 	if !p.IsTree() {
 		return
 	}
 
 	stops := p.cache.borrowStops[queue]
 	if stops == nil {
-		stops = map[card.Name]borrowStop{}
+		stops = map[quota.Resource]borrowStop{}
 		p.cache.borrowStops[queue] = stops
 	}
 
-	for _, name := range names {
-		stops[name] = stops[name].restartedAt(p.cache.now())
+	for _, resource := range resources {
+		stops[resource] = stops[resource].restartedAt(p.cache.now())
 	}
 
 	p.stopBorrowing()
@@ -87,7 +87,7 @@ func (p *Plugin) stopBorrowing() {
 	now := p.cache.now()
 	for queue, stops := range p.cache.borrowStops {
 		isKnown := p.hasQueue(string(queue))
-		stopped := make(map[card.Name]bool, len(stops))
+		stopped := make(map[quota.Resource]bool, len(stops))
 		for name, stop := range stops {
 			stop = stop.countBorrowing(isKnown && p.ledger.AboveDeserved(string(queue), name) > 0, now)
 			stops[name] = stop

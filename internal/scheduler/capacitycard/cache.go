@@ -55,7 +55,7 @@ type Cache struct {
 	// failureLimits are those of Kubernetes Jobs, nil if none is known.
 	failureLimits loss.FailureLimits
 	// borrowStops are the cards that others reclaimed from a queue that had borrowed them.
-	borrowStops map[api.QueueID]map[card.Name]borrowStop
+	borrowStops map[api.QueueID]map[quota.Resource]borrowStop
 	// tree is the tree of queues, as the last session resolved it.
 	tree treeState
 	// lastReclaimSession is the last session with the action cardreclaim, which deletes pods
@@ -147,7 +147,7 @@ func NewCache() *Cache {
 		nominations:      map[types.UID]nomination{},
 		reclaimedCards:   map[types.UID]nomination{},
 		preemptedCards:   map[types.UID]nomination{},
-		borrowStops:      map[api.QueueID]map[card.Name]borrowStop{},
+		borrowStops:      map[api.QueueID]map[quota.Resource]borrowStop{},
 		fitErrors:        fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
 		messages:         newMessageDeduper(),
 		podGroupRequests: map[types.UID]*podGroupRequest{},

@@ -9,6 +9,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -237,9 +238,10 @@ func (p *Plugin) mayTake(task, other *api.TaskInfo, name card.Name, taken map[ap
 		return rule != NotReclaimable
 	}
 
+	resource := quota.Resource(name)
 	path := p.PathBelow(p.ssn.Jobs[task.Job].Queue, p.VictimQueue(other))
 	isKept := func(queue api.QueueID) bool {
-		return taken[queue]+count > p.ledger.AboveGuarantee(string(queue), name) || (rule == ReclaimableByTree && taken[queue] >= p.ledger.AboveDeserved(string(queue), name))
+		return taken[queue]+count > p.ledger.AboveGuarantee(string(queue), resource) || (rule == ReclaimableByTree && taken[queue] >= p.ledger.AboveDeserved(string(queue), resource))
 	}
 	if slices.ContainsFunc(path, isKept) {
 		return false

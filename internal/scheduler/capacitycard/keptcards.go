@@ -135,7 +135,7 @@ func (p *Plugin) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.
 	p.preemptedCards.byQueue[job.Queue] = append(p.preemptedCards.byQueue[job.Queue], w)
 
 	key := queueCard{job.Queue, name}
-	if all := held[key].Add(request.Count); p.ledger.Deserves(string(job.Queue), name, int64(all)) { // with borrowed cards other queues come first
+	if all := held[key].Add(request.Count); p.ledger.Deserves(string(job.Queue), quota.Resource(name), int64(all)) { // with borrowed cards other queues come first
 		held[key] = all
 		p.keepQuota(task, job.Queue, node)
 	}

@@ -295,9 +295,10 @@ func (q *queueMetrics) sendCardMetrics(ch sender, name card.Name, count card.Cou
 
 	ch.sendGauge(allocatedDesc, float64(count), queue, string(name))
 	if limits.Deserved != nil && !limits.AnyCard {
-		ch.sendGauge(deservedDesc, float64(limits.Deserved[name]), queue, string(name))
-		ch.sendGauge(guaranteeDesc, float64(limits.Guarantee[name]), queue, string(name))
-		ch.sendGauge(borrowedDesc, float64(max(0, int64(count)-limits.Deserved[name])), queue, string(name))
+		deserved := limits.Deserved[quota.Resource(name)]
+		ch.sendGauge(deservedDesc, float64(deserved), queue, string(name))
+		ch.sendGauge(guaranteeDesc, float64(limits.Guarantee[quota.Resource(name)]), queue, string(name))
+		ch.sendGauge(borrowedDesc, float64(max(0, int64(count)-deserved)), queue, string(name))
 	}
 }
 

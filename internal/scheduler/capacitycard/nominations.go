@@ -270,7 +270,7 @@ func (p *Plugin) countWithoutCard(tasks []*api.TaskInfo, queue api.QueueID, amou
 // addDeserved adds cards to the amounts if their queue deserves them beside these.
 func (p *Plugin) addDeserved(key queueCard, count card.Count, amounts map[queueCard]card.Count) bool {
 	all := amounts[key].Add(count)
-	if !p.ledger.Deserves(string(key.queue), key.name, int64(all)) {
+	if !p.ledger.Deserves(string(key.queue), quota.Resource(key.name), int64(all)) {
 		return false
 	}
 	amounts[key] = all
@@ -331,13 +331,14 @@ func (p *Plugin) wouldBorrowFrom(owner *keptCardsOwner, r checkInput, node *api.
 	if !p.cache.tree.isTree || owner.task.Job == r.task.Job {
 		return false
 	}
-	name := quota.CPUName
-	count := r.request.MilliCPU
+	resource := quota.CPU
 	if r.request.Count > 0 {
-		name, _ = p.inventory.CardOnNode(node.Name, r.request.Resource)
-		count = int64(r.request.Count)
+		name, _ := p.inventory.CardOnNode(node.Name, r.request.Resource)
+		resource = quota.Resource(name)
 	}
-	borrows := func(queue api.QueueID) bool { return !p.ledger.Deserves(string(queue), name, count) }
+
+	count := r.request.Amount(resource)
+	borrows := func(queue api.QueueID) bool { return !p.ledger.Deserves(string(queue), resource, count) }
 	return borrows(r.job.Queue) || slices.ContainsFunc(p.PathBelow(owner.queue, r.job.Queue), borrows)
 }
 

@@ -230,7 +230,7 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 		status.Reason = fmt.Sprintf("node(s) have another card than <%s>", k.text)
 	case quotaExceeded, quotaExceededForReclaim, quotaTerminating: // evictions only add terminating pods
 		insufficient := quota.InsufficientQuota{
-			Kind: quota.Cards, Queue: string(k.queue), Names: []card.Name{k.name},
+			Queue: string(k.queue), Names: []card.Name{k.name},
 			Requested: int64(k.count), Total: int64(used.Add(k.count)), Limit: int64(k.limit), GracePeriod: k.gracePeriod,
 		}
 

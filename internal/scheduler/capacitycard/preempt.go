@@ -145,8 +145,8 @@ func (p *Plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts 
 	}
 
 	for _, insufficient := range p.ledger.InsufficientAfterRelease(string(job.Queue), request.Request, name, kept) {
-		if what, ok := quotaAmounts[insufficient.Kind]; ok { // evictions do not help against terminating pods
-			missing[what] = float64(insufficient.Total - insufficient.Limit)
+		if insufficient.Kind != quota.Terminating { // evictions do not help against terminating pods
+			missing[quotaOf(insufficient.Of)] = float64(insufficient.Total - insufficient.Limit)
 		}
 	}
 
@@ -159,9 +159,9 @@ func (p *Plugin) addMissingInTree(missing amounts, queue api.QueueID, request *w
 	for range maxMissingLimits {
 		isComplete := true
 		for _, insufficient := range p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, released) {
-			what, ok := quotaAmounts[insufficient.Of]
+			what := quotaOf(insufficient.Of)
 			lack := insufficient.Total - insufficient.Limit
-			if !ok || lack <= 0 || insufficient.Kind == quota.Terminating {
+			if lack <= 0 || insufficient.Kind == quota.Terminating {
 				continue
 			}
 
@@ -205,9 +205,9 @@ func (p *Plugin) leastForGuarantees(insufficient quota.InsufficientQuota, queue 
 }
 
 // chargeOf returns a charge of so much CPU or memory, or so many of a card.
-func chargeOf(kind quota.LimitKind, name card.Name, amount int64, isUnreclaimable bool) *quota.Charge {
+func chargeOf(of quota.Resource, name card.Name, amount int64, isUnreclaimable bool) *quota.Charge {
 	charge := &quota.Charge{IsUnreclaimable: isUnreclaimable}
-	switch kind {
+	switch of {
 	case quota.CPU:
 		charge.MilliCPU = amount
 	case quota.Memory:

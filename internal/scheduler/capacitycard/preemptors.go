@@ -8,6 +8,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/util"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -251,7 +252,7 @@ func (g *preemption) limitBorrowing(queue api.QueueID, waiting waitingQueues) {
 	g.mostBorrowed = map[card.Name]int64{}
 	for name, queues := range waiting {
 		if len(queues) > 1 || !queues[queue] {
-			g.mostBorrowed[name] = max(0, g.p.ledger.AboveDeserved(string(queue), name))
+			g.mostBorrowed[name] = max(0, g.p.ledger.AboveDeserved(string(queue), quota.Resource(name)))
 		}
 	}
 }
@@ -267,7 +268,7 @@ func (p *Plugin) cardsBorrowedTooMany(r checkInput, name card.Name) int64 {
 		return 0
 	}
 
-	used := p.ledger.AboveDeserved(string(r.job.Queue), name) + int64(r.request.Count)
+	used := p.ledger.AboveDeserved(string(r.job.Queue), quota.Resource(name)) + int64(r.request.Count)
 	if r.released != nil {
 		used -= int64(r.released.Cards[name])
 	}

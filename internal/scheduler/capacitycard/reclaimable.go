@@ -274,7 +274,7 @@ func (p *Plugin) freeQuotaOf(queue api.QueueID, name card.Name, limits quota.Lim
 	if !p.cache.tree.isTree {
 		return limits.Cards[name].Sub(p.ledger.Used(string(queue), name))
 	}
-	own := p.ledger.MayUseByLevel(string(queue), name)
+	own := p.ledger.MayUseByLevel(string(queue), quota.Resource(name))
 	return card.Count(max(0, min(own.Quota[0], own.Deserved[0], int64(card.MaxCount))))
 }
 

@@ -296,7 +296,7 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 	task := s.Task("j-0")
 	refusal := func(total, limit int64) *workload.Refusal {
 		return workload.RefusalFor(&quota.InsufficientQuota{
-			Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: limit,
+			Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: limit,
 		})
 	}
 

@@ -211,7 +211,7 @@ func TestReclaimPolicyAnswersForFlatQueues(t *testing.T) {
 
 	check.Equal(t, "the queues form a tree", false, p.IsTree())
 	check.Equal(t, "level of two queues", 1, p.Level("q", "r"))
-	check.Equal(t, "limit of CPU above the queue", int64(quota.Unlimited), p.ledger.MayUseByLevel("q", quota.CPUName).Quota[1])
+	check.Equal(t, "limit of CPU above the queue", int64(quota.Unlimited), p.ledger.MayUseByLevel("q", quota.CPU).Quota[1])
 }
 
 // TestJobsOfDrainedQueuesAreDrained: the stop policy HoldAndDrain of a queue evicts its jobs, and in a tree also
@@ -377,8 +377,8 @@ func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 		task := s.Task("new-0")
 		fitsAfterRelease := func(all, unreclaimable int64) bool {
 			var released quota.Released
-			released.Add(chargeOf(quota.Cards, "A", all-unreclaimable, false))
-			released.Add(chargeOf(quota.Cards, "A", unreclaimable, true))
+			released.Add(chargeOf("", "A", all-unreclaimable, false))
+			released.Add(chargeOf("", "A", unreclaimable, true))
 			return s.p.ledger.FitsAfterRelease("q", s.p.RequestFor(task).Request, "A", released) == nil
 		}
 

@@ -5,7 +5,6 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/solver"
 )
@@ -41,21 +40,20 @@ func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Re
 	}
 
 	var uses []solver.QuotaAmount
-	for _, u := range []struct {
-		name   card.Name
-		amount int64
-	}{{quota.CPUName, request.MilliCPU}, {quota.MemoryName, request.Memory}} {
-		if u.amount <= 0 {
+	for _, name := range quota.Compute {
+		amount := request.Amount(name)
+		if amount <= 0 {
 			continue
 		}
-		pool, known := q.pools[u.name]
+
+		pool, known := q.pools[name]
 		if !known {
-			pool = s.addPool(q, queue, u.name)
+			pool = s.addPool(q, queue, name)
 			if !s.plugin.ReclaimsAll() {
 				q.tree.ignoreDeserved(pool)
 			}
 		}
-		uses = append(uses, solver.QuotaAmount{Quota: pool, Amount: u.amount})
+		uses = append(uses, solver.QuotaAmount{Quota: pool, Amount: amount})
 	}
 
 	return uses
@@ -65,12 +63,21 @@ func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Re
 // memory, in bytes, while it reclaims: its quota must have them left, and if they are reclaimed,
 // the queue must deserve them. In a tree, evictions may free the quotas of its ancestors.
 func (s *reclaimSession) mayReclaimCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
+	request := quota.Request{MilliCPU: milliCPU, Memory: memory}
 	if !s.plugin.IsTree() {
-		return s.plugin.Ledger().FitsAnyCard(string(queue), quota.Request{MilliCPU: milliCPU, Memory: memory}) == nil
+		return s.plugin.Ledger().FitsAnyCard(string(queue), request) == nil
 	}
-	fits := func(name card.Name, amount int64) bool {
+
+	for _, name := range quota.Compute {
 		m := s.plugin.Ledger().MayUseByLevel(string(queue), name)
-		return amount <= 0 || (amount <= m.Quota[0] && (amount <= m.Deserved[0] || !s.plugin.ReclaimsAll()))
+		most := m.Quota[0]
+		if s.plugin.ReclaimsAll() {
+			most = min(most, m.Deserved[0])
+		}
+		if amount := request.Amount(name); amount > 0 && amount > most {
+			return false
+		}
 	}
-	return fits(quota.CPUName, milliCPU) && fits(quota.MemoryName, memory)
+
+	return true
 }

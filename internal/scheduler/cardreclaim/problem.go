@@ -7,6 +7,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -18,7 +19,7 @@ type problem struct {
 	// victimJobs are the jobs of input, in the same order.
 	victimJobs []*victimJob
 	// pools are the indexes of the quotas of input, by name. tree is nil if the queues are flat.
-	pools map[card.Name]int
+	pools map[quota.Resource]int
 	tree  *treeProblem
 
 	dimensions dimensions
@@ -34,7 +35,7 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 	dims := dimensionsOf(podSets)
 	q := &problem{
 		podSets: podSets, dimensions: dims, wantedNodes: make([]bool, len(s.nodes)+1), cardResources: map[string]bool{},
-		pools: map[card.Name]int{}, tree: s.newTreeProblem(),
+		pools: map[quota.Resource]int{}, tree: s.newTreeProblem(),
 	}
 
 	s.addWork(len(podSets) * dims.count)
@@ -64,9 +65,9 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 			}
 
 			name, _ := s.plugin.CardOn(c.tasks[0], s.nodes[i].Name)
-			pool, known := q.pools[name]
+			pool, known := q.pools[quota.Resource(name)]
 			if !known && name != "" {
-				pool = s.addPool(q, job.Queue, name)
+				pool = s.addPool(q, job.Queue, quota.Resource(name))
 			}
 			q.setNodePool(i, pool, name, names)
 		}

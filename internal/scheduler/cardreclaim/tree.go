@@ -16,7 +16,7 @@ import (
 // that of what they use beyond its guarantee.
 type takeKey struct {
 	queue    api.QueueID
-	name     card.Name
+	name     quota.Resource
 	borrowed bool
 }
 
@@ -48,11 +48,11 @@ func (s *reclaimSession) newTreeProblem() *treeProblem {
 
 // addPool adds a pool with what the queue of the pending pods may use of a name. In a tree, the
 // queue must stay within what it deserves, because no queue evicts in order to borrow.
-func (s *reclaimSession) addPool(q *problem, queue api.QueueID, name card.Name) int {
+func (s *reclaimSession) addPool(q *problem, queue api.QueueID, name quota.Resource) int {
 	pool := len(q.input.Quotas)
 	q.pools[name] = pool
 	if q.tree == nil {
-		q.input.Quotas = append(q.input.Quotas, flatQuota(int64(s.plugin.FreeQuota(queue, name))))
+		q.input.Quotas = append(q.input.Quotas, flatQuota(int64(s.plugin.FreeQuota(queue, name.Card()))))
 		return pool
 	}
 	m := s.plugin.Ledger().MayUseByLevel(string(queue), name)
@@ -214,26 +214,20 @@ func (s *reclaimSession) limitVictimJob(q *problem, g *victimJob, shape *solver.
 
 // needsCardsOf reports whether the pending pods could use cards of a charge.
 func (q *problem) needsCardsOf(charge *quota.Charge) bool {
-	return charge != nil && slices.ContainsFunc(charge.Cards, func(c card.Amount) bool { return q.pools[c.Name] > 0 })
+	return charge != nil && slices.ContainsFunc(charge.Cards, func(c card.Amount) bool { return q.pools[quota.Resource(c.Name)] > 0 })
 }
 
 // releasesOf returns what the pools get back with a charge.
 func (q *problem) releasesOf(charge *quota.Charge) []solver.QuotaAmount {
 	var releases []solver.QuotaAmount
-	add := func(name card.Name, amount int64) {
+	for name, amount := range charge.Amounts() {
 		pool := q.pools[name]
 		isInVain := q.tree.lacksInventoryOf(pool) && !charge.IsInInventory(name)
-		if pool > 0 && amount > 0 && !isInVain {
+		if pool > 0 && !isInVain {
 			releases = append(releases, solver.QuotaAmount{Quota: pool, Amount: amount})
 		}
 	}
 
-	for _, c := range charge.Cards {
-		add(c.Name, int64(c.Count))
-	}
-
-	add(quota.CPUName, charge.MilliCPU)
-	add(quota.MemoryName, charge.Memory)
 	return releases
 }
 
@@ -242,7 +236,7 @@ func (q *problem) releasesOf(charge *quota.Charge) []solver.QuotaAmount {
 // by the matrix uses up what its queues have borrowed, so that the tree does not take that too.
 func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.Charge, holdsNeeded bool) (takes []solver.TakeAmount, may bool) {
 	may = true
-	add := func(name card.Name, amount int64, borrowed bool) {
+	add := func(name quota.Resource, amount int64, borrowed bool) {
 		for _, queue := range g.path {
 			limit, most := s.takeLimitFor(q, takeKey{queue, name, borrowed}, amount)
 			takes = append(takes, solver.TakeAmount{Limit: limit, Amount: amount})
@@ -250,23 +244,15 @@ func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.
 		}
 	}
 
-	for _, c := range charge.Cards {
-		if c.Count > 0 {
-			add(c.Name, int64(c.Count), false)
-		}
-	}
-
-	if s.plugin.ReclaimsAll() {
-		for _, name := range [...]card.Name{quota.CPUName, quota.MemoryName} {
-			if amount := amountIn(charge, name); amount > 0 {
-				add(name, amount, false)
-			}
+	for name, amount := range charge.Amounts() {
+		if name.IsCard() || s.plugin.ReclaimsAll() {
+			add(name, amount, false)
 		}
 	}
 
 	names, allowed := s.borrowedNames(q, g, charge, holdsNeeded)
 	for _, name := range names {
-		add(name, amountIn(charge, name), true)
+		add(name, charge.Amount(name), true)
 	}
 
 	return takes, may && (allowed || !g.byTree[i])
@@ -285,10 +271,10 @@ func allowsTake(most, amount int64, borrowed, byTree bool) bool {
 // that a pod may be evicted by the tree: of its cards that are needed. If only CPU and memory are
 // needed, it is the cards that the pod holds, and CPU or memory. It is false if the queues hold
 // no more than they deserve of either.
-func (s *reclaimSession) borrowedNames(q *problem, g *victimJob, charge *quota.Charge, holdsNeeded bool) (names []card.Name, may bool) {
+func (s *reclaimSession) borrowedNames(q *problem, g *victimJob, charge *quota.Charge, holdsNeeded bool) (names []quota.Resource, may bool) {
 	for _, c := range charge.Cards {
-		if c.Count > 0 && (!holdsNeeded || q.pools[c.Name] > 0) {
-			names = append(names, c.Name)
+		if name := quota.Resource(c.Name); c.Count > 0 && (!holdsNeeded || q.pools[name] > 0) {
+			names = append(names, name)
 		}
 	}
 
@@ -296,31 +282,14 @@ func (s *reclaimSession) borrowedNames(q *problem, g *victimJob, charge *quota.C
 		return names, true
 	}
 
-	for _, name := range [...]card.Name{quota.CPUName, quota.MemoryName} {
+	for _, name := range quota.Compute {
 		isAbove := func(queue api.QueueID) bool { return s.plugin.Ledger().AboveDeserved(string(queue), name) > 0 }
-		if amountIn(charge, name) > 0 && !slices.ContainsFunc(g.path, func(queue api.QueueID) bool { return !isAbove(queue) }) {
+		if charge.Amount(name) > 0 && !slices.ContainsFunc(g.path, func(queue api.QueueID) bool { return !isAbove(queue) }) {
 			return append(names, name), true
 		}
 	}
 
 	return names, false
-}
-
-// amountIn returns how much of a name a charge has.
-func amountIn(charge *quota.Charge, name card.Name) (total int64) {
-	switch name {
-	case quota.CPUName:
-		return charge.MilliCPU
-	case quota.MemoryName:
-		return charge.Memory
-	}
-
-	for _, c := range charge.Cards {
-		if c.Name == name {
-			total += int64(c.Count)
-		}
-	}
-	return total
 }
 
 // takeLimitFor returns the index of a limit in the problem, and the most that may be taken. It
@@ -346,17 +315,13 @@ func (s *reclaimSession) mostTaken(key takeKey) int64 {
 }
 
 // reclaimedNames returns what is reclaimed with a charge, which may be nil.
-func (s *reclaimSession) reclaimedNames(charge *quota.Charge) (names []card.Name) {
+func (s *reclaimSession) reclaimedNames(charge *quota.Charge) (names []quota.Resource) {
 	if charge == nil {
 		return nil
 	}
 
-	for _, c := range charge.Cards {
-		names = append(names, c.Name)
-	}
-
-	for _, name := range [...]card.Name{quota.CPUName, quota.MemoryName} {
-		if s.plugin.ReclaimsAll() && amountIn(charge, name) > 0 {
+	for name := range charge.Amounts() {
+		if name.IsCard() || s.plugin.ReclaimsAll() {
 			names = append(names, name)
 		}
 	}
@@ -366,12 +331,12 @@ func (s *reclaimSession) reclaimedNames(charge *quota.Charge) (names []card.Name
 
 // borrowersOf returns the queues that lose cards with a plan and hold more of them than they
 // deserve, with the names of those cards. If CPU and memory are reclaimed too, it has these as well.
-func (s *reclaimSession) borrowersOf(q *problem, plan *solver.Plan) map[api.QueueID][]card.Name {
+func (s *reclaimSession) borrowersOf(q *problem, plan *solver.Plan) map[api.QueueID][]quota.Resource {
 	if q.tree == nil {
 		return nil
 	}
 
-	borrowers := map[api.QueueID][]card.Name{}
+	borrowers := map[api.QueueID][]quota.Resource{}
 	for _, victims := range plan.Victims {
 		g := q.victimJobs[victims.Job]
 		for _, task := range g.tasks {

@@ -4,7 +4,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 )
 
@@ -35,28 +34,24 @@ func (s *reclaimSession) haveSameTakes(seen map[takeKey]seenTake) bool {
 // pods request it. The use of other queues changes that, on whatever nodes.
 func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 	var total quota.Request
-	names := sets.New(quota.CPUName, quota.MemoryName)
+	names := sets.New(quota.Compute[:]...)
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		request := s.plugin.RequestFor(task)
-		names.Insert(request.Names...)
+		for _, name := range request.Names {
+			names.Insert(quota.Resource(name))
+		}
+
 		total.Count = total.Count.Add(request.Count)
 		total.MilliCPU = quota.AddSaturating(total.MilliCPU, request.MilliCPU)
 		total.Memory = quota.AddSaturating(total.Memory, request.Memory)
 	}
 
 	for name := range names {
-		requested := int64(total.Count)
-		switch name {
-		case quota.CPUName:
-			requested = total.MilliCPU
-		case quota.MemoryName:
-			requested = total.Memory
-		}
-
+		requested := total.Amount(name)
 		m := s.plugin.Ledger().MayUseByLevel(string(job.Queue), name)
 		for i := range m.Quota {
 			sum += hashOf(struct {
-				name            card.Name
+				name            quota.Resource
 				level           int
 				quota, deserved int64
 				coverable       int64

@@ -2,7 +2,6 @@ package validation
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/policy"
@@ -206,7 +204,7 @@ func (w *treeSnapshot) sumsBeside(c *v1alpha1.CardQuota) []excess {
 	if parent == nil {
 		return nil
 	}
-	return w.sumExcesses(parent, c, written.Names())
+	return w.sumExcesses(parent, c, written.Resources())
 }
 
 // excessesBelow measures what is below a new CardQuota, which may be created after its children.
@@ -217,17 +215,17 @@ func (w *treeSnapshot) excessesBelow(top *v1alpha1.CardQuota) (found []excess) {
 			continue
 		}
 
-		names := map[card.Name]bool{}
+		names := quota.Amounts{}
 		for _, child := range w.children[parent.Name] {
 			if w.isCyclic(child) {
 				continue
 			}
 			found = append(found, w.amountExcesses(child, parent, "CardQuota "+child.Name+": ")...)
 			for _, name := range w.names(child) {
-				names[name] = true
+				names[name] = 1
 			}
 		}
-		found = append(found, w.sumExcesses(parent, top, slices.Sorted(maps.Keys(names)))...)
+		found = append(found, w.sumExcesses(parent, top, names.Sorted())...)
 	}
 	return found
 }

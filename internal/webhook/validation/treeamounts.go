@@ -9,7 +9,6 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/quota"
@@ -30,14 +29,14 @@ func (a treeAmounts) needsGrant() bool { return a.inherits || a.quota > 0 }
 func (a treeAmounts) exceedsInherited(amount int64) bool { return a.inherits && amount > a.quota }
 
 // names returns the cards, CPU and memory of which a CardQuota has an entry.
-func (w *treeSnapshot) names(c *v1alpha1.CardQuota) []card.Name {
+func (w *treeSnapshot) names(c *v1alpha1.CardQuota) []quota.Resource {
 	written := w.writtenFor(c.Name)
-	return written.Names()
+	return written.Resources()
 }
 
 // amounts returns what a CardQuota says about a name, with the quota that it inherits. It is false
 // if that is unknown, because an ancestor does not exist yet.
-func (w *treeSnapshot) amounts(c *v1alpha1.CardQuota, name card.Name) (a treeAmounts, known bool) {
+func (w *treeSnapshot) amounts(c *v1alpha1.CardQuota, name quota.Resource) (a treeAmounts, known bool) {
 	written := w.writtenFor(c.Name)
 	limit, hasQuota := written.Quota[name]
 	deserved, hasDeserved := written.Deserved[name]
@@ -67,8 +66,8 @@ func (w *treeSnapshot) amounts(c *v1alpha1.CardQuota, name card.Name) (a treeAmo
 
 // deservesQuota reports whether a CardQuota that does not write what it deserves deserves its quota.
 // CPU and memory are only ceilings if nothing below writes more about them either.
-func (w *treeSnapshot) deservesQuota(c *v1alpha1.CardQuota, name card.Name) bool {
-	if _, isResource := resourceNames[name]; !isResource {
+func (w *treeSnapshot) deservesQuota(c *v1alpha1.CardQuota, name quota.Resource) bool {
+	if name.IsCard() {
 		return true
 	}
 	return slices.ContainsFunc(append(w.below(c), c), func(c *v1alpha1.CardQuota) bool {
@@ -80,7 +79,7 @@ func (w *treeSnapshot) deservesQuota(c *v1alpha1.CardQuota, name card.Name) bool
 
 // inheritedQuota returns the quota of the nearest ancestor that writes one, and 0 below one
 // without an entry. It is false if an ancestor is missing.
-func (w *treeSnapshot) inheritedQuota(c *v1alpha1.CardQuota, name card.Name) (limit int64, known bool) {
+func (w *treeSnapshot) inheritedQuota(c *v1alpha1.CardQuota, name quota.Resource) (limit int64, known bool) {
 	above := w.ancestors(c)
 	for _, ancestor := range above {
 		written := w.writtenFor(ancestor.Name)
@@ -100,8 +99,7 @@ func (w *treeSnapshot) ownExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	written := w.writtenFor(c.Name)
 	for _, name := range w.names(c) {
 		limit, hasQuota := written.Quota[name]
-		_, isResource := resourceNames[name]
-		if _, hasDeserved := written.Deserved[name]; isInTree && !hasDeserved && !isResource {
+		if _, hasDeserved := written.Deserved[name]; isInTree && !hasDeserved && name.IsCard() {
 			example := ""
 			if hasQuota {
 				example = fmt.Sprintf("; %s, its quota, means what it means to a flat queue", workload.FormatTreeAmount(name, limit))
@@ -142,7 +140,7 @@ func (w *treeSnapshot) amountExcesses(child, parent *v1alpha1.CardQuota, of stri
 		is := func(n int64) string { return workload.FormatTreeAmount(name, n) }
 		switch {
 		case above.quota == 0 && own.needsGrant():
-			add("not in parent", max(1, own.quota), namePath(name), "parent %s grants no %s%s: grant it there first%s, or remove it from %s", parent.Name, labelOf(name), w.wholeCardHint(parent, name), again, child.Name)
+			add("not in parent", max(1, own.quota), namePath(name), "parent %s grants no %s%s: grant it there first%s, or remove it from %s", parent.Name, name, w.wholeCardHint(parent, name), again, child.Name)
 		case !own.inherits && own.quota > above.quota:
 			add("quota", own.quota-above.quota, amountPath(name, "quota"), "is %s, but parent %s has %s: lower it, or raise the parent first%s", is(own.quota), parent.Name, is(above.quota), again)
 		case own.exceedsInherited(own.deserved):
@@ -156,9 +154,9 @@ func (w *treeSnapshot) amountExcesses(child, parent *v1alpha1.CardQuota, of stri
 }
 
 // wholeCardHint says that a parent has whole cards, if a child names a slice or a share of them.
-func (w *treeSnapshot) wholeCardHint(parent *v1alpha1.CardQuota, name card.Name) string {
+func (w *treeSnapshot) wholeCardHint(parent *v1alpha1.CardQuota, name quota.Resource) string {
 	model, _, isPart := strings.Cut(string(name), "/")
-	if whole, known := w.amounts(parent, card.Name(model)); isPart && known && whole.quota > 0 {
+	if whole, known := w.amounts(parent, quota.Resource(model)); isPart && known && whole.quota > 0 {
 		return fmt.Sprintf(" (it grants %d %s, but whole cards never cover their slices and shares)", whole.quota, model)
 	}
 	return ""
@@ -166,7 +164,7 @@ func (w *treeSnapshot) wholeCardHint(parent *v1alpha1.CardQuota, name card.Name)
 
 // sumExcesses checks what the children of a parent have together of some names. here is the
 // CardQuota that the user writes: a child, or the parent.
-func (w *treeSnapshot) sumExcesses(parent, here *v1alpha1.CardQuota, names []card.Name) (found []excess) {
+func (w *treeSnapshot) sumExcesses(parent, here *v1alpha1.CardQuota, names []quota.Resource) (found []excess) {
 	again := ""
 	if here.Spec.Parent == parent.Name {
 		again = applyAgain
@@ -216,16 +214,15 @@ func (w *treeSnapshot) sumExcesses(parent, here *v1alpha1.CardQuota, names []car
 
 // handWrittenAmounts returns what a Queue without a CardQuota says about a name. inherited is the
 // quota of its parent.
-func (w *treeSnapshot) handWrittenAmounts(queue *v1beta1.Queue, name card.Name, inherited int64) treeAmounts {
+func (w *treeSnapshot) handWrittenAmounts(queue *v1beta1.Queue, name quota.Resource, inherited int64) treeAmounts {
 	written := workload.QueueRulesFor(queue, w.unmanaged, nil).Tree
 	limit, hasQuota := written.Quota[name]
 	deserved, hasDeserved := written.Deserved[name]
-	_, isResource := resourceNames[name]
 
 	if !hasQuota && (hasDeserved || written.Guarantee[name] > 0) {
 		limit = inherited
 	}
-	if !hasDeserved && (!isResource || written.Guarantee[name] > 0) {
+	if !hasDeserved && (name.IsCard() || written.Guarantee[name] > 0) {
 		deserved = limit
 	}
 
@@ -268,33 +265,21 @@ func priorityExcesses(c *v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) []e
 func cardPath(name, of string) *field.Path { return specPath.Child("cards").Key(name).Child(of) }
 
 // namePath returns the path of the entry of a card, CPU or memory.
-func namePath(name card.Name) *field.Path {
-	if key, isResource := resourceNames[name]; isResource {
-		return specPath.Child("resources", key)
+func namePath(name quota.Resource) *field.Path {
+	if name.IsCard() {
+		return specPath.Child("cards").Key(name.String())
 	}
-	return specPath.Child("cards").Key(string(name))
+	return specPath.Child("resources", name.String())
 }
 
 // amountPath returns the path of one amount of a card, CPU or memory.
-func amountPath(name card.Name, of string) *field.Path {
-	key, isResource := resourceNames[name]
+func amountPath(name quota.Resource, of string) *field.Path {
 	switch {
-	case !isResource:
-		return cardPath(string(name), of)
+	case name.IsCard():
+		return cardPath(name.String(), of)
 	case of == "quota":
-		return specPath.Child("resources", key)
+		return namePath(name)
 	default:
-		return specPath.Child("resources", of, key)
+		return specPath.Child("resources", of, name.String())
 	}
-}
-
-// resourceNames are the fields of CPU and memory.
-var resourceNames = map[card.Name]string{quota.CPUName: "cpu", quota.MemoryName: "memory"}
-
-// labelOf returns what users call a name.
-func labelOf(name card.Name) string {
-	if key, isResource := resourceNames[name]; isResource {
-		return key
-	}
-	return string(name)
 }

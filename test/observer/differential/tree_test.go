@@ -118,16 +118,16 @@ func TestProductAndObserverResolveATreeAlike(t *testing.T) {
 			equal(t, "keeps no guarantee: "+name, resolved.Limits.IsHeld, !observed.KeepsGuarantee(name))
 			equal(t, "any card: "+name, resolved.Limits.AnyCard, q.AnyCard)
 			for _, card := range ledgerCards {
-				compareAmounts(t, q, resolved.Limits, card, cardName(card), int64(resolved.Limits.Cards[cardName(card)]))
+				compareAmounts(t, q, resolved.Limits, card, quota.Resource(card), int64(resolved.Limits.Cards[cardName(card)]))
 			}
-			compareAmounts(t, q, resolved.Limits, rule.CPU, quota.CPUName, resolved.Limits.MilliCPU)
-			compareAmounts(t, q, resolved.Limits, rule.Memory, quota.MemoryName, resolved.Limits.Memory)
+			compareAmounts(t, q, resolved.Limits, rule.CPU, quota.CPU, resolved.Limits.MilliCPU)
+			compareAmounts(t, q, resolved.Limits, rule.Memory, quota.Memory, resolved.Limits.Memory)
 		}
 	})
 }
 
 // compareAmounts compares the amounts in force of one card, of CPU or of memory.
-func compareAmounts(t *rapid.T, q *rule.TreeQueue, limits quota.Limits, observed string, product card.Name, most int64) {
+func compareAmounts(t *rapid.T, q *rule.TreeQueue, limits quota.Limits, observed string, product quota.Resource, most int64) {
 	isCompute := observed == rule.CPU || observed == rule.Memory
 	if limits.AnyCard && !isCompute {
 		return
