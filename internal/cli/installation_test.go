@@ -30,8 +30,8 @@ func operatorLease(age time.Duration, version string) *coordinationv1.Lease {
 }
 
 // TestTheOperatorIsFoundByItsLease: an operator may run without a Deployment, as in the demo. It holds a Lease, by which version
-// knows that it runs, and a label of the Lease may have its version. Nothing has renewed the Lease for an hour: the
-// operator is gone, and doctor finds ProgramMissing.
+// knows that it runs, and a label of the Lease may have its version. If nothing has renewed the Lease for an
+// hour, the operator is gone, and doctor finds ProgramMissing.
 func TestTheOperatorIsFoundByItsLease(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		lease       *coordinationv1.Lease
@@ -69,8 +69,8 @@ func TestAHiddenLeaseSaysNothing(t *testing.T) {
 		Lacks("cardquota-manager  ProgramMissing")
 }
 
-// TestDoctorAssumesThatTheFileIsApplied: queue research has no CardQuota, and its pods hold 4 H200. A file has one for it with
-// a quota of 2. With -f doctor finds what would be wrong after kubectl apply: 4 of a quota of 2 are used, and the pod that
+// TestDoctorAssumesThatTheFileIsApplied: queue research has no CardQuota, and its pods hold 4 H200. A file has what import
+// prints for it, with a quota of 2 instead of 4. With -f doctor finds what would be wrong after kubectl apply: 4 of a quota of 2 are used, and the pod that
 // waits for 8 never gets them. Only without the file doctor reports that the queue has no quota.
 func TestDoctorAssumesThatTheFileIsApplied(t *testing.T) {
 	imported := execute(t, kubectl.ClusterWithoutCardQuotas(), kubectl.MayReadAll, "import").Out
@@ -100,7 +100,8 @@ func TestDeploymentsOfOtherNamespacesAreNotMissing(t *testing.T) {
 		execute(t, objects, noListOfAll, command).
 			Prints(`may not list deployments.apps`).
 			Lacks("ProgramMissing", "is not installed")
-		execute(t, append(objects, kubectl.Deployment("cardquota-scheduler", "s:v0.2.0")), noListOfAll, command+" --system-namespace cards").
-			Lacks("deployment/cards/cardquota-manager  ProgramMissing")
 	}
+
+	execute(t, objects, noListOfAll, "doctor --system-namespace cards").Lacks("deployment/cards/cardquota-manager  ProgramMissing")
+	execute(t, objects, noListOfAll, "version --system-namespace cards").Prints("cardquota-manager v0.2.0")
 }

@@ -29,11 +29,11 @@ func TestEveryCommandKnowsMappedCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		source client.Object
 		// whatif writes a mapping that is not in force into the configuration of the simulated scheduler.
-		wantConfiguration string
+		wantWritten bool
 	}{
-		"the status of the policy has the mapping":                  {inForce, ""},
-		"the spec of the policy has it, and it is not in force yet": {written, "model: MI300X"},
-		"the policy is deleted, and the CardInventory has the card": {amdInventory("MI300X"), "model: MI300X"},
+		"the status of the policy has the mapping":                  {inForce, false},
+		"the spec of the policy has it, and it is not in force yet": {written, true},
+		"the policy is deleted, and the CardInventory has the card": {amdInventory("MI300X"), true},
 	}) {
 		objects := append(clusterWithUnnamedCards(), tc.source)
 		execute(t, objects, kubectl.MayReadAll, "inventory --nodes").Prints("MI300X      8     2     6")
@@ -53,7 +53,7 @@ func TestEveryCommandKnowsMappedCards(t *testing.T) {
 			}
 		}, "whatif", "--drain", "a").Exits(program.ExitOK)
 		check.Equal(t, "MI300X for whatif", card.Count(8), simulated.Inventory().Physical()["MI300X"])
-		check.Contains(t, "configuration for whatif", configuration, tc.wantConfiguration)
+		check.Equal(t, "the configuration for whatif has the mapping", tc.wantWritten, strings.Contains(configuration, "model: MI300X"))
 	}
 }
 

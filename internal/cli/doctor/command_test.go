@@ -117,7 +117,7 @@ func TestReplicasOfOurSchedulerAreNotVolcanos(t *testing.T) {
 }
 
 // TestDoctorFindsTheWebhooksOfOLM: OLM (the Operator Lifecycle Manager) gives each webhook a configuration with a
-// generated name. So doctor finds those of this operator by their owner label and the begin of the name. Here the
+// generated name. So doctor finds those of this operator by their owner label and the beginning of the name. Here the
 // validating webhook exists, the mutating one is missing, and the configuration of another operator does not matter.
 func TestDoctorFindsTheWebhooksOfOLM(t *testing.T) {
 	labels := map[string]string{"olm.owner": "cardquota.v0.2.0"}
@@ -132,7 +132,8 @@ func TestDoctorFindsTheWebhooksOfOLM(t *testing.T) {
 }
 
 // TestDoctorNamesWhatItMayNotRead: a right that is missing is one finding, and doctor claims nothing about what the user may not
-// read. A kind that the cluster does not have is another finding, with the command that installs it.
+// read. A kind that the cluster does not have is another finding. For a kind of Cardquota it has the command that
+// installs it.
 func TestDoctorNamesWhatItMayNotRead(t *testing.T) {
 	noDeployments := kubectl.Forbid(schema.GroupResource{Group: "apps", Resource: "deployments"}, &appsv1.DeploymentList{})
 	execute(t, kubectl.ClusterWithoutCardQuotas(), noDeployments, "doctor").

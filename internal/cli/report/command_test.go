@@ -108,8 +108,8 @@ func storedSumsWithoutEarlyDays(t *testing.T) []client.Object {
 	return objects
 }
 
-// TestAWholeMonthIsReportedWithoutItsDays: the days until 2026-10-10 are dropped, and the sum of October is stored. The first and
-// the last day of a month are the month.
+// TestAWholeMonthIsReportedWithoutItsDays: the days until 2026-10-10 are dropped, and the sum of October is stored. From the first
+// day of October to that of November is October.
 func TestAWholeMonthIsReportedWithoutItsDays(t *testing.T) {
 	execute(t, storedSumsWithoutEarlyDays(t), kubectl.MayReadAll, "report --from 2026-10-01 --to 2026-11-01").Exits(program.ExitOK)
 }

@@ -33,16 +33,16 @@ var plugin = kubectl.Plugin{Commands: []program.Command{NewCommand}, Simulate: s
 // execute runs the command against a cluster with some objects.
 var execute = plugin.Execute
 
-// TestWhatIfAnswersFromASimulation: the scheduler runs on a copy of the cluster and nothing is changed. testdata/serve.yaml is a
-// Volcano job of queue chat, of inference: a gang of 3 pods of 4 H200 each. The golden file of each row has what would
-// happen if it were created, with another quota, with one more node, or if node h200-0 were drained. If the gang would
-// wait, the exit code says so.
+// TestWhatIfAnswersFromASimulation: whatif runs the scheduler on a snapshot of the cluster. Two nodes have 8 H200 each, and
+// job train of training holds the 8 of h200-0. testdata/serve.yaml is a Volcano job of queue chat, of inference: a gang of
+// 3 pods of 4 H200 each. The golden file of each row has what would happen if it were created, with another quota, with
+// one more node, or if node h200-0 were drained. If the gang would wait, the exit code says so.
 func TestWhatIfAnswersFromASimulation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		command  string
 		wantCode int
 	}{
-		"displaces": {"whatif -n lab -f testdata/serve.yaml -o wide", program.ExitOK},                       // 12 cards requested, 8 free
+		"displaces": {"whatif -n lab -f testdata/serve.yaml -o wide", program.ExitOK},                       // 12 cards requested, 8 free: it takes those of job train
 		"waits":     {"whatif -n lab -f testdata/serve.yaml --quota chat:NVIDIA-H200=4", program.ExitWaits}, // 12 cards requested of a quota of 4
 		"nodes":     {"whatif -n lab -f testdata/serve.yaml --add-nodes 1:NVIDIA-H200", program.ExitOK},     // 8 + 8 cards are free
 		"drain":     {"whatif -n lab --drain h200-0", program.ExitOK},                                       // job train moves to h200-1

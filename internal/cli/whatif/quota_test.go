@@ -3,6 +3,7 @@ package whatif
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,7 +69,7 @@ func TestWhatIfQuotaChangesWhatAUserWouldChange(t *testing.T) {
 			kubectl.MayReadAll, "chat:NVIDIA-H200=12", "chat", `{"NVIDIA-H200":8}`,
 			"note: CardQuota chat still deserves 8 NVIDIA-H200, because its deserved is written: above that it borrows",
 		},
-		"free gets 6, and deserves its quota": {kubectl.MayReadAll, "free:NVIDIA-H200=6", "free", `{"NVIDIA-H200":6}`, ""},
+		"free gets 6, and deserves its quota: no note": {kubectl.MayReadAll, "free:NVIDIA-H200=6", "free", `{"NVIDIA-H200":6}`, ""},
 		"chat gets 13, more than the 12 of its parent": {
 			kubectl.MayReadAll, "chat:NVIDIA-H200=13", "chat", `{"NVIDIA-H200":8}`,
 			"admission would refuse CardQuota chat with this quota: spec.cards[NVIDIA-H200].quota: Forbidden: is 13, but parent top has 12",
@@ -79,7 +80,7 @@ func TestWhatIfQuotaChangesWhatAUserWouldChange(t *testing.T) {
 		},
 	}) {
 		var simulated *simulation.Cluster
-		plugin.Run(t.Context(), t, func(p *program.Program) {
+		r := plugin.Run(t.Context(), t, func(p *program.Program) {
 			p.Connect = func() (client.WithWatch, error) { return kubectl.NewCluster(t, quotaTree(), tc.intercept), nil }
 			p.Simulate = func(_ context.Context, c *simulation.Cluster, _ []simulation.Workload, _ string, _ time.Time) (simulation.Result, error) {
 				simulated = c
@@ -87,6 +88,7 @@ func TestWhatIfQuotaChangesWhatAUserWouldChange(t *testing.T) {
 			}
 		}, "whatif", "--quota", tc.quota).Exits(program.ExitOK).Reports(tc.wantNote)
 
+		check.Equal(t, "has a note about CardQuotas", tc.wantNote != "", strings.Contains(r.ErrOut, "CardQuota"))
 		check.Must(t, simulated != nil, "nothing was simulated")
 		at := slices.IndexFunc(simulated.Queues, func(q *v1beta1.Queue) bool { return q.Name == tc.queue })
 		check.Equal(t, "deserved", tc.wantDeserved, simulated.Queues[at].Annotations[v1alpha1.AnnotationCardDeserved])

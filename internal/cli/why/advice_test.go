@@ -139,8 +139,8 @@ func TestWhyIsAboutTheNamedPod(t *testing.T) {
 		"waits to start in queue llm for 5m (NodesUnsuitable): every node refuses the pod.")
 }
 
-// TestWhySaysThatAJobRunsBelowItsMinimum: job tf needs two pods to run. One runs and holds cards with which the job
-// cannot work, and the other one waits for cards.
+// TestWhySaysThatAJobRunsBelowItsMinimum: job tf needs two pods to run. By the status of its PodGroup one runs, and holds
+// cards with which the job cannot work. The other one waits for cards.
 func TestWhySaysThatAJobRunsBelowItsMinimum(t *testing.T) {
 	const saysFew = "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."
 	group := groupOfTF().MinMember(2).Phase(v1beta1.PodGroupRunning).Obj()

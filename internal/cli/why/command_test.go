@@ -215,7 +215,7 @@ func TestWhyAgreesWithTheStatus(t *testing.T) {
 }
 
 // TestWhyExplainsWhatTheStatusHasNoPlaceFor: status.blocked lists ten workloads at most, here ten others. Pod quota-0
-// waits for 2 H200 in queue llm, in which job runs uses 3 of 4. Why finds the same reason and holder by itself.
+// waits for 2 H200 in queue llm, in which job runs uses 3 of 4. Why finds this reason and the holder by itself.
 func TestWhyExplainsWhatTheStatusHasNoPlaceFor(t *testing.T) {
 	objects := kubectl.ClusterWithOneFreeCard()
 	status := &kubectl.CardQuotaIn(objects, "llm").Status

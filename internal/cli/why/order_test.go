@@ -48,11 +48,12 @@ func (q waitingJob) objects() []client.Object {
 // TestWhyKnowsTheOrderOfTheQueue: Volcano tries the PodGroups of a queue by their PriorityClass, then by age. Job own
 // has priority 0 and is 5 minutes old. Before it come 2 jobs of class high and 3 older ones. Of these one has no pods,
 // and one has a class that does not exist, which counts as 0. Jobs of class high that run, have ended, or are of
-// another queue or scheduler are not in the order. Without PriorityClasses only status.blocked, which is empty here,
-// says who waits longer.
+// another queue or scheduler are not in the order. A user who may not list PriorityClasses knows only status.blocked,
+// which is empty here, so no other job is known to wait longer.
 func TestWhyKnowsTheOrderOfTheQueue(t *testing.T) {
 	roomy := kubectl.CountedQuota("roomy", "llm", "training", v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Free: 8, Physical: 8}).Obj()
-	objects := append(kubectl.ClusterWithOneFreeCard()[:4], roomy, builder.PriorityClass("high", 1000), builder.PriorityClass("low", -5))
+	objects := append(kubectl.ClusterWithOneFreeCard()[:4], roomy, // policy, inventory, namespace and node
+		builder.PriorityClass("high", 1000), builder.PriorityClass("low", -5))
 	for _, job := range []waitingJob{
 		{name: "own", minutes: 5},
 		{name: "higher", class: "high", minutes: 1},

@@ -111,8 +111,8 @@ func TestWhySaysThatPodsCouldNotBeCreated(t *testing.T) {
 
 // TestWhyForgetsAFailureAfterWhichPodsCame: events stay for an hour, and an ordered StatefulSet, or a Job between two
 // attempts, always has fewer pods than it wants. So a failure to create pods is shown only if it is newer than all
-// pods and than the workload. Pods must be missing, and the user must ask about the workload, not about a pod. In the
-// rows "failed" is the creation of a pod, 1 or 9 minutes ago.
+// pods and than the workload, and only while pods are missing. If the user asks about a pod, all pods of its workload
+// count. In the rows "failed" is the creation of a pod, 1 or 9 minutes ago.
 func TestWhyForgetsAFailureAfterWhichPodsCame(t *testing.T) {
 	const refused = "pods are forbidden: write schedulerName: volcano"
 	failedAgo := func(kind, name string, minutes time.Duration) client.Object {
@@ -143,7 +143,10 @@ func TestWhyForgetsAFailureAfterWhichPodsCame(t *testing.T) {
 		"failed 1 minute ago, 1 of 1 pod exists": {
 			[]client.Object{statefulSet(1), podOfSet("db-0", 9), failedAgo("StatefulSet", "db", 1)}, "sts/db", false,
 		},
-		"failed 1 minute ago, and the user asks about a pod": {
+		"failed 1 minute ago, 1 of 2 pods exists, and the user asks about it": {
+			[]client.Object{statefulSet(2), podOfSet("db-0", 9), failedAgo("StatefulSet", "db", 1)}, "db-0", true,
+		},
+		"failed 1 minute ago, 2 of 2 pods exist, and the user asks about one": {
 			[]client.Object{statefulSet(2), podOfSet("db-0", 9), podOfSet("db-1", 9), failedAgo("StatefulSet", "db", 1)}, "db-0", false,
 		},
 		"failed 9 minutes ago, a pod of the Job was created 1 minute ago and has ended": {
@@ -255,7 +258,7 @@ func TestWhyOfARolloutCountsOnlyOldPodsThatHelp(t *testing.T) {
 	}
 
 	running := pod("a").Running("h200-0").Obj()
-	terminating := pod("a").Running("h200-0").Deleted(kubectl.At).With(func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/keep"} }).Obj()
+	terminating := pod("a").Running("h200-0").Deleted(kubectl.At).With(func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/keep"} }).Obj() // that keeps it
 	for t, tc := range check.Cases(t, map[string]struct {
 		replicaSets []client.Object
 		pod         *corev1.Pod // of web-a
@@ -292,8 +295,8 @@ func TestWhyNamesTheJobThatReservesTheCards(t *testing.T) {
 		group("other-queue", "llm", "3", v1beta1.PodGroupInqueue),
 		group("pending", "roomy", "2", v1beta1.PodGroupPending))
 
-	check.Text(t, "why", whyInLab(t, append(objects, nextOfRoomy(4, 12)...), "next-0")).
-		Has("the quota of the queue is reserved for jobs that the scheduler has enqueued.", "8 reserved by enqueued jobs",
+	check.Text(t, "why", whyInLab(t, append(objects, nextOfRoomy(4, 12)...), "next-0")). // 12 = 8 reserved + 4
+												Has("the quota of the queue is reserved for jobs that the scheduler has enqueued.", "8 reserved by enqueued jobs",
 			"PodGroup lab/flow waits for 8 NVIDIA-H200 and has no pods. If nothing creates them, delete it: kubectl -n lab delete podgroup.scheduling.volcano.sh flow.").
 		Lacks("other-queue waits", "pending waits", "next waits for 4 NVIDIA-H200 and")
 }
@@ -309,8 +312,8 @@ func TestAReservationNamesTheCardsOfTheRequest(t *testing.T) {
 }
 
 // TestWhyShowsTheLastEviction: job train waits, because it was evicted 12 minutes ago. The event of a reclaim on the
-// job says most. Without it, the event on its pod does, also if the pod was created again with another UID. Events of
-// another job are not shown.
+// job says most. Without it, the event on its evicted pod does, which had the name of the new pod and another UID. Events
+// of another job are not shown.
 func TestWhyShowsTheLastEviction(t *testing.T) {
 	const message = "4 card(s) are reclaimed for 1 job of service type inference: the whole job is evicted; 52 card-seconds of work are lost"
 	reclaimed := eventOf("Job", "train", "CardsReclaimed", message, 12*time.Minute)
