@@ -31,7 +31,7 @@ func TestEveryReasonHasAGolden(t *testing.T) {
 		files[s.reason] = append(files[s.reason], filepath.Join("testdata", "why", s.name+".golden"))
 	}
 	for reason := range explainedElsewhere {
-		files[reason] = append(files[reason], filepath.Join("..", "..", "internal", "cli", "explanation", "testdata", string(reason)+".golden"))
+		files[reason] = append(files[reason], filepath.Join("..", "..", "internal", "cli", "why", "explanation", "testdata", string(reason)+".golden"))
 	}
 
 	for _, reason := range blockedReasons(t) {
