@@ -45,8 +45,8 @@ func TestTheTabKeyCompletesWordsAndNames(t *testing.T) {
 	}
 }
 
-// TestCompletionWithoutRightsIsEmpty: an error would disturb the line that the user types. The output ends with a line ":N"
-// for the shell.
+// TestCompletionWithoutRightsIsEmpty: an error would disturb the line that the user types. The output ends with a
+// line ":N" for the shell.
 func TestCompletionWithoutRightsIsEmpty(t *testing.T) {
 	r := execute(t, kubectl.FlatQuotas(), kubectl.Forbid(kubectl.CardQuotas, &v1alpha1.CardQuotaList{}), "__complete", "top", "").Exits(program.ExitOK)
 	check.That(t, strings.HasPrefix(r.Out, ":"), "printed %q", r.Out)
@@ -76,8 +76,8 @@ func TestCompletionBoundsDiscovery(t *testing.T) {
 	}
 }
 
-// TestKubectlStartsTheProgramToComplete: for "kubectl cardquota top <tab>" kubectl runs kubectl_complete-cardquota, a link to
-// the program. By this name the program knows that it has to complete.
+// TestKubectlStartsTheProgramToComplete: for "kubectl cardquota top <tab>" kubectl runs kubectl_complete-cardquota, a
+// link to the program. By this name the program knows that it has to complete.
 func TestKubectlStartsTheProgramToComplete(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ args, want []string }{
 		"a command":             {[]string{"/bin/kubectl-cardquota", "top", "-w"}, []string{"top", "-w"}},
@@ -88,8 +88,8 @@ func TestKubectlStartsTheProgramToComplete(t *testing.T) {
 	}
 }
 
-// TestHelpNamesCommandsAndFlags: the help names commands and flags as that of kubectl does, in lines that fit a terminal. Only
-// the script that completes words in a shell has longer lines.
+// TestHelpNamesCommandsAndFlags: the help names commands and flags as that of kubectl does, in lines that fit a
+// terminal. Only the script that completes words in a shell has longer lines.
 func TestHelpNamesCommandsAndFlags(t *testing.T) {
 	for command, wants := range map[string][]string{
 		"":                {"kubectl cardquota [command]"},

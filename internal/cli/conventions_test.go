@@ -20,16 +20,16 @@ import (
 	"cardquota.dev/operator/internal/testing/kubectl"
 )
 
-// TestVersionWithoutAClusterShowsItsOwn: the program cannot connect to a cluster. As kubectl version does, it prints its own
-// version and then the error.
+// TestVersionWithoutAClusterShowsItsOwn: the program cannot connect to a cluster. As kubectl version does, it prints
+// its own version and then the error.
 func TestVersionWithoutAClusterShowsItsOwn(t *testing.T) {
 	plugin.Run(t.Context(), t, func(p *program.Program) {
 		p.Connect = func() (client.WithWatch, error) { return nil, errors.New("no cluster") }
 	}, "version").Exits(program.ExitError).Prints("kubectl cardquota").Reports("error: no cluster")
 }
 
-// TestErrorsAreOneLineForScripts: a script searches errors line by line, so an error is wrapped only on a terminal. The error
-// here has 259 characters.
+// TestErrorsAreOneLineForScripts: a script searches errors line by line, so an error is wrapped only on a terminal.
+// The error here has 259 characters.
 func TestErrorsAreOneLineForScripts(t *testing.T) {
 	long := strings.TrimSpace(strings.Repeat("a long error ", 20))
 	for t, isTerminal := range check.Cases(t, map[string]bool{"terminal": true, "script": false}) {
@@ -44,8 +44,8 @@ func TestErrorsAreOneLineForScripts(t *testing.T) {
 	}
 }
 
-// TestUsageErrorsNameTheHelp: as with kubectl, an error in the words that the user typed ends with how to get help. An error
-// of the cluster does not.
+// TestUsageErrorsNameTheHelp: as with kubectl, an error in the words that the user typed ends with how to get help.
+// An error of the cluster does not.
 func TestUsageErrorsNameTheHelp(t *testing.T) {
 	for command, want := range map[string]string{
 		"top --nothing":  "See 'kubectl cardquota top --help' for usage.\n",
@@ -59,8 +59,8 @@ func TestUsageErrorsNameTheHelp(t *testing.T) {
 	execute(t, nil, kubectl.MayReadAll, "top missing").Lacks("--help")
 }
 
-// TestTopSelectsByLabels: flag -l selects CardQuotas by their labels, as in kubectl get. A selector that cannot be parsed is
-// refused.
+// TestTopSelectsByLabels: flag -l selects CardQuotas by their labels, as in kubectl get. A selector that cannot be
+// parsed is refused.
 func TestTopSelectsByLabels(t *testing.T) {
 	objects := []client.Object{
 		builder.CardQuota("labelled").Label("team", "chat").Card("A", 1).Obj(),
@@ -70,8 +70,8 @@ func TestTopSelectsByLabels(t *testing.T) {
 	execute(t, objects, kubectl.MayReadAll, "top", "-l", "team in").Exits(program.ExitError).Reports("--selector team in: ")
 }
 
-// TestAForbiddenWatchEndsWithAnError: a user may list CardQuotas and not watch them. Without an error from top --watch, the user
-// would wait for changes for ever.
+// TestAForbiddenWatchEndsWithAnError: a user may list CardQuotas and not watch them. Without an error from top
+// --watch, the user would wait for changes for ever.
 func TestAForbiddenWatchEndsWithAnError(t *testing.T) {
 	refuse := interceptor.Funcs{Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
 		return nil, kubectl.Forbidden("watch", v1alpha1.GroupVersion.WithResource("cardquotas").GroupResource())
@@ -129,8 +129,8 @@ func TestListsArePrintedAsKubectlGetDoes(t *testing.T) {
 	check.That(t, strings.HasPrefix(table, "ads\n"), "a table with --no-headers has a header:\n%s", table)
 }
 
-// TestWrongFormatsAreRefusedWithAHint: the error says what is wrong with the format, and how to get help. Format name is for
-// lists of objects, not for why and the sums of inventory.
+// TestWrongFormatsAreRefusedWithAHint: the error says what is wrong with the format, and how to get help. Format name
+// is for lists of objects, not for why and the sums of inventory.
 func TestWrongFormatsAreRefusedWithAHint(t *testing.T) {
 	for command, want := range map[string]string{
 		"top -o jsonpath":                "template format specified but no template given",

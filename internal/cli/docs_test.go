@@ -51,9 +51,9 @@ func shownClusters(t *testing.T) map[string]shownCluster {
 
 const consolePrompt = "```console\n$ kubectl cardquota "
 
-// TestThePageShowsWhatTheCommandsPrint: docs/kubectl.md has examples of commands with their output, in blocks that begin with
-// a prompt. Each is exactly what the command prints on the cluster that shownClusters has for it, and none of these
-// commands is missing on the page. With -update the test writes the page.
+// TestThePageShowsWhatTheCommandsPrint: docs/kubectl.md has examples of commands with their output, in blocks that
+// begin with a prompt. Each is exactly what the command prints on the cluster that shownClusters has for it, and none
+// of these commands is missing on the page. With -update the test writes the page.
 func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 	defer func(version string) { build.Version = version }(build.Version)
 	build.Version = "v0.2.0"
@@ -85,8 +85,8 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 	}
 }
 
-// TestThePageHasEveryRuleAndField: docs/kubectl.md describes each command, each rule of doctor, and each field of the JSON that
-// the commands print.
+// TestThePageHasEveryRuleAndField: docs/kubectl.md describes each command, each rule of doctor, and each field of the
+// JSON that the commands print.
 func TestThePageHasEveryRuleAndField(t *testing.T) {
 	text := check.Value(os.ReadFile(page))(t)
 
@@ -133,8 +133,8 @@ func jsonFields(of reflect.Type) []string {
 	return names
 }
 
-// TestEveryTypedCommandExists: each "kubectl cardquota …" in docs/kubectl.md and in the examples of help texts is a command
-// with flags that exist.
+// TestEveryTypedCommandExists: each "kubectl cardquota …" in docs/kubectl.md and in the examples of help texts is a
+// command with flags that exist.
 func TestEveryTypedCommandExists(t *testing.T) {
 	text := check.Value(os.ReadFile(page))(t)
 

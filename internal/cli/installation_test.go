@@ -29,9 +29,9 @@ func operatorLease(age time.Duration, version string) *coordinationv1.Lease {
 	return lease
 }
 
-// TestTheOperatorIsFoundByItsLease: an operator may run without a Deployment, as in the demo. It holds a Lease, by which version
-// knows that it runs, and a label of the Lease may have its version. If nothing has renewed the Lease for an
-// hour, the operator is gone, and doctor finds ProgramMissing.
+// TestTheOperatorIsFoundByItsLease: an operator may run without a Deployment, as in the demo. It holds a Lease, by
+// which version knows that it runs, and a label of the Lease may have its version. If nothing has renewed the Lease
+// for an hour, the operator is gone, and doctor finds ProgramMissing.
 func TestTheOperatorIsFoundByItsLease(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		lease       *coordinationv1.Lease
@@ -56,8 +56,9 @@ func TestTheOperatorIsFoundByItsLease(t *testing.T) {
 	}
 }
 
-// TestAHiddenLeaseSaysNothing: the operator runs and holds its Lease, but the user may not read the Lease. Then version does not
-// claim that the operator is not installed, and doctor not that it is missing. Both name the missing right.
+// TestAHiddenLeaseSaysNothing: the operator runs and holds its Lease, but the user may not read the Lease. Then
+// version does not claim that the operator is not installed, and doctor not that it is missing. Both name the missing
+// right.
 func TestAHiddenLeaseSaysNothing(t *testing.T) {
 	noLease := kubectl.ForbidGet[*coordinationv1.Lease](kubectl.Leases, "cardquota-manager")
 	objects := append(kubectl.ClusterWithoutCardQuotas(), operatorLease(time.Second, "v0.2.0"), kubectl.PolicyWithScheduler("v0.2.0"))
@@ -69,9 +70,10 @@ func TestAHiddenLeaseSaysNothing(t *testing.T) {
 		Lacks("cardquota-manager  ProgramMissing")
 }
 
-// TestDoctorAssumesThatTheFileIsApplied: queue research has no CardQuota, and its pods hold 4 H200. A file has what import
-// prints for it, with a quota of 2 instead of 4. With -f doctor finds what would be wrong after kubectl apply: 4 of a quota of 2 are used, and the pod that
-// waits for 8 never gets them. Only without the file doctor reports that the queue has no quota.
+// TestDoctorAssumesThatTheFileIsApplied: queue research has no CardQuota, and its pods hold 4 H200. A file has what
+// import prints for it, with a quota of 2 instead of 4. With -f doctor finds what would be wrong after kubectl apply:
+// 4 of a quota of 2 are used, and the pod that waits for 8 never gets them. Only without the file doctor reports that
+// the queue has no quota.
 func TestDoctorAssumesThatTheFileIsApplied(t *testing.T) {
 	imported := execute(t, kubectl.ClusterWithoutCardQuotas(), kubectl.MayReadAll, "import").Out
 	path := kubectl.WriteFile(t, "quotas.yaml", strings.ReplaceAll(imported, "quota: 4", "quota: 2"))
@@ -82,9 +84,9 @@ func TestDoctorAssumesThatTheFileIsApplied(t *testing.T) {
 		Lacks("QueueWithoutQuota")
 }
 
-// TestDeploymentsOfOtherNamespacesAreNotMissing: the operator runs in namespace cards. A user who may list Deployments of single
-// namespaces only sees none in volcano-system, where it is by default. So the commands name the missing right, and do not
-// claim that the operator is not installed. With --system-namespace cards they find it.
+// TestDeploymentsOfOtherNamespacesAreNotMissing: the operator runs in namespace cards. A user who may list
+// Deployments of single namespaces only sees none in volcano-system, where it is by default. So the commands name the
+// missing right, and do not claim that the operator is not installed. With --system-namespace cards they find it.
 func TestDeploymentsOfOtherNamespacesAreNotMissing(t *testing.T) {
 	noListOfAll := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		if _, ok := list.(*appsv1.DeploymentList); ok && (&client.ListOptions{}).ApplyOptions(options).Namespace == "" {

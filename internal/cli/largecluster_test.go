@@ -66,8 +66,8 @@ func topOfServer(t *testing.T, all int, expires bool) (out string, pages []int) 
 	return r.Out, pages
 }
 
-// TestLongListsComeInPages: a list of all objects at once would load the API server. 10,000 CardQuotas are read in 20 pages of
-// 500, and all are shown.
+// TestLongListsComeInPages: a list of all objects at once would load the API server. 10,000 CardQuotas are read in 20
+// pages of 500, and all are shown.
 func TestLongListsComeInPages(t *testing.T) {
 	const expires = false
 	out, pages := topOfServer(t, 10_000, expires)
@@ -75,9 +75,9 @@ func TestLongListsComeInPages(t *testing.T) {
 	check.Contains(t, "output", out, "q0 ", "q4999 ", "q9999 ")
 }
 
-// TestAListThatExpiresIsReadAgain: an API server forgets the state of a first page after some minutes. Here it refuses the
-// page after the first 500 of 1200 CardQuotas. Then the program reads the list again, without pages, and shows each
-// CardQuota once, also those of the first page.
+// TestAListThatExpiresIsReadAgain: an API server forgets the state of a first page after some minutes. Here it
+// refuses the page after the first 500 of 1200 CardQuotas. Then the program reads the list again, without pages, and
+// shows each CardQuota once, also those of the first page.
 func TestAListThatExpiresIsReadAgain(t *testing.T) {
 	const (
 		all     = 1200
@@ -107,9 +107,9 @@ func TestWhyOfThousandsOfPodsIsShort(t *testing.T) {
 	check.That(t, strings.Count(r.Out, "\n") < 40, "a long explanation:\n%s", r.Out)
 }
 
-// TestTextsOfAnyScriptFitATerminal: what a tenant writes into an annotation, here a wrong card name, returns in the message that
-// an administrator reads. It must not control the terminal, and lines have at most 80 columns. Only a word that cannot be
-// broken, such as a quoted name, may be a longer line of its own.
+// TestTextsOfAnyScriptFitATerminal: what a tenant writes into an annotation, here a wrong card name, returns in the
+// message that an administrator reads. It must not control the terminal, and lines have at most 80 columns. Only a
+// word that cannot be broken, such as a quoted name, may be a longer line of its own.
 func TestTextsOfAnyScriptFitATerminal(t *testing.T) {
 	for t, text := range check.Cases(t, map[string]string{
 		"Chinese, without spaces":                      strings.Repeat("英伟达显卡配额，", 3),

@@ -17,9 +17,9 @@ import (
 	"cardquota.dev/operator/internal/testing/kubectl"
 )
 
-// TestEveryCommandKnowsMappedCards: no label of a node says which card amd.com/gpu is. The policy maps the resource to MI300X, or,
-// while the policy is deleted, the CardInventory still names it. Each command then counts 8 MI300X, of which a pod uses 2,
-// and whatif simulates them.
+// TestEveryCommandKnowsMappedCards: no label of a node says which card amd.com/gpu is. The policy maps the resource
+// to MI300X, or, while the policy is deleted, the CardInventory still names it. Each command then counts 8 MI300X, of
+// which a pod uses 2, and whatif simulates them.
 func TestEveryCommandKnowsMappedCards(t *testing.T) {
 	mappings := []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI300X"}}
 	inForce := kubectl.PolicyWithScheduler("v0.2.0")
@@ -58,9 +58,9 @@ func TestEveryCommandKnowsMappedCards(t *testing.T) {
 	}
 }
 
-// TestARemovedMappingHasNoEffect: no label of a node says which card amd.com/gpu is. The spec of the policy maps the resource
-// to MI300X. The status has service types, so the operator has installed the policy, but it does not have the mapping. So
-// the mapping is not in force, and inventory does not show MI300X.
+// TestARemovedMappingHasNoEffect: no label of a node says which card amd.com/gpu is. The spec of the policy maps the
+// resource to MI300X. The status has service types, so the operator has installed the policy, but it does not have
+// the mapping. So the mapping is not in force, and inventory does not show MI300X.
 func TestARemovedMappingHasNoEffect(t *testing.T) {
 	removed := kubectl.PolicyWithScheduler("v0.2.0")
 	removed.Spec.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI300X"}}
@@ -68,7 +68,8 @@ func TestARemovedMappingHasNoEffect(t *testing.T) {
 	execute(t, append(clusterWithUnnamedCards(), removed), kubectl.MayReadAll, "inventory --nodes").Lacks("MI300X")
 }
 
-// clusterWithUnnamedCards is node a with 8 amd.com/gpu that no label names. A pod uses 2 of them, and another waits for 7.
+// clusterWithUnnamedCards is node a with 8 amd.com/gpu that no label names. A pod uses 2 of them, and another waits
+// for 7.
 func clusterWithUnnamedCards() []client.Object {
 	return []client.Object{
 		builder.Node("a").Resource("amd.com/gpu", "8").Obj(), builder.Queue("research").Obj(),

@@ -26,9 +26,10 @@ import (
 // execute runs the command against a cluster with some objects.
 var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}}.Execute
 
-// TestDoctorReportsTheStateOfACluster: the golden files have the findings before the installation, after it, and for a user who
-// may not list nodes. A script stops by the exit code. Before the installation there are only warnings. After it Volcano's
-// own scheduler still runs, which is an error.
+// TestDoctorReportsTheStateOfACluster: the golden files have the findings before the installation, after it, and for
+// a user who may not list nodes. A script stops by the exit code. Before the installation the only warning is that
+// queue research has no quota, although its pods hold cards. After it there are errors: the webhooks do not exist,
+// and the operator has not seen the policy yet. Volcano's own scheduler, which still runs, is then an information.
 func TestDoctorReportsTheStateOfACluster(t *testing.T) {
 	noNodes := kubectl.Forbid(schema.GroupResource{Resource: "nodes"}, &corev1.NodeList{})
 	notInstalledYet := kubectl.NotInstalled(&v1alpha1.CardQuotaList{})
@@ -95,10 +96,10 @@ func TestDoctorRefusesFilesWithoutCardQuotas(t *testing.T) {
 	}
 }
 
-// TestReplicasOfOurSchedulerAreNotVolcanos: the scheduler of this project can be installed by replacing the image of Volcano's
-// Deployment. Then its pods have the label of Volcano's scheduler. Its Lease names one replica, and all pods of the same
-// ReplicaSet are ours. A pod of another ReplicaSet is Volcano's, which schedules beside ours. If the Lease is not
-// readable, that is not known.
+// TestReplicasOfOurSchedulerAreNotVolcanos: the scheduler of this project can be installed by replacing the image of
+// Volcano's Deployment. Then its pods have the label of Volcano's scheduler. Its Lease names one replica, and all
+// pods of the same ReplicaSet are ours. A pod of another ReplicaSet is Volcano's, which schedules beside ours. If the
+// Lease is not readable, that is not known.
 func TestReplicasOfOurSchedulerAreNotVolcanos(t *testing.T) {
 	replica := func(name, replicaSet string) client.Object {
 		pod := builder.Pod("volcano-system", name).Label("app", "volcano-scheduler").Running("h200-0")
@@ -131,9 +132,9 @@ func TestDoctorFindsTheWebhooksOfOLM(t *testing.T) {
 		Lacks("validatingwebhookconfiguration/cardquota", "others.example")
 }
 
-// TestDoctorNamesWhatItMayNotRead: a right that is missing is one finding, and doctor claims nothing about what the user may not
-// read. A kind that the cluster does not have is another finding. For a kind of Cardquota it has the command that
-// installs it.
+// TestDoctorNamesWhatItMayNotRead: a right that is missing is one finding, and doctor claims nothing about what the
+// user may not read. A kind that the cluster does not have is another finding. For a kind of Cardquota it has the
+// command that installs it.
 func TestDoctorNamesWhatItMayNotRead(t *testing.T) {
 	noDeployments := kubectl.Forbid(schema.GroupResource{Group: "apps", Resource: "deployments"}, &appsv1.DeploymentList{})
 	execute(t, kubectl.ClusterWithoutCardQuotas(), noDeployments, "doctor").
@@ -145,8 +146,9 @@ func TestDoctorNamesWhatItMayNotRead(t *testing.T) {
 		Prints("kind/LocalCardQuota  KindMissing", "kubectl apply --server-side -k config/crd")
 }
 
-// TestTheHeartbeatIsWhereTheSchedulerIs: scheduler and heartbeat, a Lease of this second, are in namespace cards, and the operator
-// is gone. So doctor looks for both in cards: the operator is missing there, and the heartbeat is not stale.
+// TestTheHeartbeatIsWhereTheSchedulerIs: scheduler and heartbeat, a Lease of this second, are in namespace cards, and
+// the operator is gone. So doctor looks for both in cards: the operator is missing there, and the heartbeat is not
+// stale.
 func TestTheHeartbeatIsWhereTheSchedulerIs(t *testing.T) {
 	scheduler := kubectl.Deployment("cardquota-scheduler", "s:v0.2.0")
 	scheduler.Namespace = "cards"
@@ -158,8 +160,9 @@ func TestTheHeartbeatIsWhereTheSchedulerIs(t *testing.T) {
 		Lacks("HeartbeatStale")
 }
 
-// TestDoctorWithoutAnyRightIsAnError: a user of namespace lab alone may read nothing of what doctor looks at. All missing rights
-// are one finding, and the exit code is that of an error: nothing was found because nothing was checked.
+// TestDoctorWithoutAnyRightIsAnError: a user of namespace lab alone may read nothing of what doctor looks at. All
+// missing rights are one finding, and the exit code is that of an error: nothing was found because nothing was
+// checked.
 func TestDoctorWithoutAnyRightIsAnError(t *testing.T) {
 	r := execute(t, kubectl.ClusterWithoutCardQuotas(), kubectl.ForbidCluster("lab"), "doctor").
 		Exits(program.ExitError).
@@ -168,8 +171,8 @@ func TestDoctorWithoutAnyRightIsAnError(t *testing.T) {
 	check.Equal(t, "number of findings NotChecked", 1, strings.Count(r.Out, "NotChecked"))
 }
 
-// TestDoctorWithFewRightsReportsWhatItCanRead: a user of namespace volcano-system may read the Deployments there, so the command
-// is no error.
+// TestDoctorWithFewRightsReportsWhatItCanRead: a user of namespace volcano-system may read the Deployments there, so
+// the command is no error.
 func TestDoctorWithFewRightsReportsWhatItCanRead(t *testing.T) {
 	r := execute(t, kubectl.ClusterWithoutCardQuotas(), kubectl.ForbidCluster("volcano-system"), "doctor").ReportsNothing()
 	check.That(t, r.Code != program.ExitError, "exit code %d", r.Code)

@@ -263,8 +263,8 @@ func TestAGangThatCannotFitItsQuotaIsReported(t *testing.T) {
 	}
 }
 
-// TestAFinishedJobIsNotReported: the PodGroup of a completed job still requests 16 cards of a quota of 8. It never starts again,
-// so doctor does not report that it can never be placed.
+// TestAFinishedJobIsNotReported: the PodGroup of a completed job still requests 16 cards of a quota of 8. It never
+// starts again, so doctor does not report that it can never be placed.
 func TestAFinishedJobIsNotReported(t *testing.T) {
 	c := newHealthyCluster(t)
 	done := builder.PodGroup("lab", "done").Queue("team").MinMember(4).MinResource("nvidia.com/gpu", "16").Phase(v1beta1.PodGroupCompleted)
@@ -349,9 +349,9 @@ func TestGangsThatCanRunAreNotReported(t *testing.T) {
 	})
 }
 
-// TestComputeUsesAreThoseOfEachQueue: doctor sums up CPU and memory of all queues at once, because there may be thousands.
-// The oracle sums up each queue by itself. By default only pods without cards count, which no quota of cards limits;
-// with computeQuota Enforce all pods do.
+// TestComputeUsesAreThoseOfEachQueue: doctor sums up CPU and memory of all queues at once, because there may be
+// thousands. The oracle sums up each queue by itself. By default only pods without cards count, which no quota of
+// cards limits; with computeQuota Enforce all pods do.
 func TestComputeUsesAreThoseOfEachQueue(t *testing.T) {
 	queues := []string{"a", "b", "c"}
 	seed.Check(t, func(t *rapid.T) {

@@ -347,9 +347,9 @@ func TestNothingIsWrongWithAHealthyCluster(t *testing.T) {
 	check.Contains(t, "text", text.String(), "Nothing is wrong: ")
 }
 
-// TestEachRuleFindsWhatIsBroken: each entry of cases and plannedCases changes a healthy cluster. Its name is the rule that
-// finds what is wrong then, and after a dash what is special. All findings of the cluster are in the golden file of that
-// name, as a user reads them on a terminal. Only commands may be longer than a line. Each rule has a case.
+// TestEachRuleFindsWhatIsBroken: each entry of cases and plannedCases changes a healthy cluster. Its name is the rule
+// that finds what is wrong then, and after a dash what is special. All findings of the cluster are in the golden file
+// of that name, as a user reads them on a terminal. Only commands may be longer than a line. Each rule has a case.
 func TestEachRuleFindsWhatIsBroken(t *testing.T) {
 	covered := map[string]bool{}
 	maps.Copy(cases, plannedCases)

@@ -20,9 +20,10 @@ import (
 // execute runs the command against a cluster with some objects.
 var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}}.Execute
 
-// TestImportPrintsCardQuotasForQueues: the golden files have the CardQuotas that import prints for research and chat, or for
-// the queue that the user names. They also have the notes on the error stream. For a user who may not list pods, import only
-// knows the annotations of Queues.
+// TestImportPrintsCardQuotasForQueues: the golden files have the CardQuotas that import prints for the queues with
+// cards, or for the queue that the user names. Pods of queue research hold cards, and Queue chat has a quota of 4 in
+// its annotation. They also have the notes on the error stream. For a user who may not list pods, import only knows
+// the annotations of Queues.
 func TestImportPrintsCardQuotasForQueues(t *testing.T) {
 	noPods := kubectl.Forbid(schema.GroupResource{Resource: "pods"}, &corev1.PodList{})
 
@@ -42,8 +43,8 @@ func TestImportPrintsCardQuotasForQueues(t *testing.T) {
 	}
 }
 
-// TestImportsOfAllFormatsAreAlike: a file of YAML and one of JSON have the same two CardQuotas, when doctor -f reads them. An
-// empty list is a document too. Other formats, such as wide, cannot be applied and are refused.
+// TestImportsOfAllFormatsAreAlike: a file of YAML and one of JSON have the same two CardQuotas, when doctor -f reads
+// them. An empty list is a document too. Other formats, such as wide, cannot be applied and are refused.
 func TestImportsOfAllFormatsAreAlike(t *testing.T) {
 	read := func(format string) []*v1alpha1.CardQuota {
 		r := execute(t, kubectl.ClusterWithoutCardQuotas(), kubectl.MayReadAll, "import -o "+format)
@@ -61,8 +62,8 @@ func TestImportsOfAllFormatsAreAlike(t *testing.T) {
 	execute(t, nil, kubectl.MayReadAll, "import -o wide").Exits(program.ExitError).Reports("write yaml or json")
 }
 
-// TestImportKnowsMappedCards: no label of node a says which card amd.com/gpu is, but the policy maps the resource to MI300X. A
-// pod of queue research uses 2 of them, so the CardQuota of research has MI300X.
+// TestImportKnowsMappedCards: no label of node a says which card amd.com/gpu is, but the policy maps the resource to
+// MI300X. A pod of queue research uses 2 of them, so the CardQuota of research has MI300X.
 func TestImportKnowsMappedCards(t *testing.T) {
 	policy := builder.ServiceTypePolicy().Obj()
 	policy.Status.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI300X"}}
@@ -73,9 +74,9 @@ func TestImportKnowsMappedCards(t *testing.T) {
 	execute(t, objects, kubectl.MayReadAll, "import research").Exits(program.ExitOK).Prints("MI300X")
 }
 
-// TestImportMakesATreeIfThePolicyOrTheUserSaysSo: Queue team has parent research and a quota of 2. In flat queues a parent has
-// no effect, so import drops it and says how to keep it. In a tree, by --tree or by the policy, the CardQuota has the
-// parent and deserves its quota.
+// TestImportMakesATreeIfThePolicyOrTheUserSaysSo: Queue team has parent research and a quota of 2. In flat queues a
+// parent has no effect, so import drops it and says how to keep it. In a tree, by --tree or by the policy, the
+// CardQuota has the parent and deserves its quota.
 func TestImportMakesATreeIfThePolicyOrTheUserSaysSo(t *testing.T) {
 	objects := append(kubectl.ClusterWithoutCardQuotas(), builder.Queue("team").Quota(`{"NVIDIA-H200":2}`).Parent("research").Obj())
 	treePolicy := builder.ServiceTypePolicy().Hierarchy(v1alpha1.QueueHierarchyTree).Obj()
@@ -107,8 +108,8 @@ func TestImportClaimsOnlyWhatItKnows(t *testing.T) {
 		Reports("may not list cardquotas.cardquota.dev")
 }
 
-// TestImportRefusesWhatItCannotImport: import refuses a cluster without Volcano, and a service type with a capital letter, which
-// is no name. If the user names two Queues and one does not exist, it refuses both and prints nothing.
+// TestImportRefusesWhatItCannotImport: import refuses a cluster without Volcano, and a service type with a capital
+// letter, which is no name. If the user names two Queues and one does not exist, it refuses both and prints nothing.
 func TestImportRefusesWhatItCannotImport(t *testing.T) {
 	execute(t, nil, kubectl.NotInstalled(&v1beta1.QueueList{}), "import").
 		Exits(program.ExitError).Reports("no kind Queue of scheduling.volcano.sh")

@@ -344,9 +344,10 @@ func parseManifests(t check.T, text string) map[string]*v1alpha1.CardQuota {
 	return quotas
 }
 
-// TestAnyQueuesCanBeImported: four queues have random annotations, also unreadable ones, random parents, also cycles and
-// missing ones, and random usage. The text can always be parsed, no queue is imported twice or forgotten, and a quota
-// that can be read is the same in the CardQuota. Each Queue with such a quota is imported, except a parent of flat queues.
+// TestAnyQueuesCanBeImported: four queues have random annotations, also unreadable ones, random parents, also cycles
+// and missing ones, and random usage. The text can always be parsed, no queue is imported twice or forgotten, and a
+// quota that can be read is the same in the CardQuota. Each Queue with such a quota is imported, except a parent of
+// flat queues.
 func TestAnyQueuesCanBeImported(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "default"}

@@ -17,8 +17,9 @@ import (
 // execute runs the command against a cluster with some objects.
 var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}}.Execute
 
-// TestInventoryShowsCardsOrNodes: the golden files have the cards of the CardInventory, or with --nodes those of each node. A user
-// who may not list pods sees the nodes without used and free cards. Tables without -o fit a terminal.
+// TestInventoryShowsCardsOrNodes: the golden files have the cards of the CardInventory, or with --nodes those of each
+// node. A user who may not list pods sees the nodes without used and free cards. One node is not Ready, one is
+// cordoned, and one has cards that no label names. Tables without -o fit a terminal.
 func TestInventoryShowsCardsOrNodes(t *testing.T) {
 	noPods := kubectl.Forbid(schema.GroupResource{Resource: "pods"}, &corev1.PodList{})
 	withNPUs := append(kubectl.FleetWithFaults(),
@@ -48,8 +49,8 @@ func TestInventoryShowsCardsOrNodes(t *testing.T) {
 	}
 }
 
-// TestInventoryWithoutTheOperatorAdvisesTheNodes: the operator writes the CardInventory. Without it inventory has nothing to
-// show, but inventory --nodes, which reads the nodes, has.
+// TestInventoryWithoutTheOperatorAdvisesTheNodes: the operator writes the CardInventory. Without it inventory has
+// nothing to show, but inventory --nodes, which reads the nodes, has.
 func TestInventoryWithoutTheOperatorAdvisesTheNodes(t *testing.T) {
 	execute(t, nil, kubectl.MayReadAll, "inventory").Exits(program.ExitError).PrintsNothing().Reports("no CardInventory cluster", "--nodes")
 }

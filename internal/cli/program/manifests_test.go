@@ -31,8 +31,8 @@ func newSilentServer(t *testing.T) string {
 	return server.URL
 }
 
-// TestAURLThatDoesNotAnswerEnds: a web server does not answer. After a timeout, here of 10 ms, the read ends with an error that
-// names the URL. When the user presses Ctrl-C, which cancels the context, it ends at once.
+// TestAURLThatDoesNotAnswerEnds: a web server does not answer. After a timeout, here of 10 ms, the read ends with an
+// error that names the URL. When the user presses Ctrl-C, which cancels the context, it ends at once.
 func TestAURLThatDoesNotAnswerEnds(t *testing.T) {
 	silent := ManifestFiles{Names: []string{newSilentServer(t) + "/silent.yaml"}, timeout: 10 * time.Millisecond}
 	_, err := silent.ReadObjects(nil)
@@ -46,8 +46,8 @@ func TestAURLThatDoesNotAnswerEnds(t *testing.T) {
 	check.That(t, errors.Is(err, context.Canceled), "error %v", err)
 }
 
-// TestManifestsKeepTheirOrder: Volcano starts the older of two jobs first, so for whatif the first of the files is the oldest
-// workload. The files are one of a folder, one of a URL, and standard input ("-").
+// TestManifestsKeepTheirOrder: Volcano starts the older of two jobs first, so for whatif the first of the files is
+// the oldest workload. The files are one of a folder, one of a URL, and standard input ("-").
 func TestManifestsKeepTheirOrder(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "apiVersion: v1\nkind: Pod\nmetadata: {name: from-url}\n")

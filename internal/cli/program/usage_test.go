@@ -6,9 +6,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAMistypedWordHasNearWords: a flag is near a typed word if it begins with the word, if at most two letters differ, or if
-// it has the same letters in another order. Of a word of three or four letters only one may differ, and of a shorter one
-// none. The result does not depend on the order of the flags.
+// TestAMistypedWordHasNearWords: a flag is near a typed word if it begins with the word, if at most two letters
+// differ, or if it has the same letters in another order. Of a word of three or four letters only one may differ, and
+// of a shorter one none. The result does not depend on the order of the flags.
 func TestAMistypedWordHasNearWords(t *testing.T) {
 	flags := []string{"watch", "namespace", "no-headers", "as", "as-group", "as-uid", "output", "sort-by"}
 	for typed, want := range map[string][]string{

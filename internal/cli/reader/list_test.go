@@ -72,9 +72,9 @@ func wholePod() *corev1.Pod {
 	return pod
 }
 
-// TestListsDropWhatIsNotRead: a cluster has many pods, and most of a pod matters to no command. So a list keeps only a part of
-// each pod. In wholePod, values that no command reads are "unread", and the list keeps none of them. What the commands
-// compute is the same from the whole pod and from the kept part.
+// TestListsDropWhatIsNotRead: a cluster has many pods, and most of a pod matters to no command. So a list keeps only
+// a part of each pod. In wholePod, values that no command reads are "unread", and the list keeps none of them. What
+// the commands compute is the same from the whole pod and from the kept part.
 func TestListsDropWhatIsNotRead(t *testing.T) {
 	whole := wholePod()
 	r := reader.New(kubectl.NewCluster(t, []client.Object{whole.DeepCopy()}, kubectl.MayReadAll))

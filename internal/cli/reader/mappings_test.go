@@ -10,9 +10,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestMappingsAreInferredFromTheInventory: without the policy, the CardInventory may show which card a resource is. It does if
-// it lists one card for all that nodes without labels offer of the resource. With two cards, or fewer cards than the nodes
-// offer, the mapping is unknown. A resource of which it lists no card gets no mapping. Nodes with labels need none.
+// TestMappingsAreInferredFromTheInventory: without the policy, the CardInventory may show which card a resource is.
+// It does if it lists one card for all that nodes without labels offer of the resource. With two cards, or fewer
+// cards than the nodes offer, the mapping is unknown. A resource of which it lists no card gets no mapping. Nodes
+// with labels need none.
 func TestMappingsAreInferredFromTheInventory(t *testing.T) {
 	amd := func(name string) *builder.NodeBuilder { return builder.Node(name).Resource("amd.com/gpu", "8") }
 	labelled := func(name string) *builder.NodeBuilder {

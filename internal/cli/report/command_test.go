@@ -55,9 +55,9 @@ func TestReportSumsUpStoredUse(t *testing.T) {
 	}
 }
 
-// TestDaysAddUpToTheirMonth: the card-seconds of all days of a month are exactly those of the month, so that bills by day and by
-// month agree. Tenant lab uses 3 H200 all the time. October has 31 days and one hour, because summer time ends. A report
-// ends before the day of --to.
+// TestDaysAddUpToTheirMonth: the card-seconds of all days of a month are exactly those of the month, so that bills by
+// day and by month agree. Tenant lab uses 3 H200 all the time. October has 31 days and one hour, because summer time
+// ends. A report ends before the day of --to.
 func TestDaysAddUpToTheirMonth(t *testing.T) {
 	const (
 		lastDay   = 3 * 24 * 3600
@@ -74,8 +74,8 @@ func TestDaysAddUpToTheirMonth(t *testing.T) {
 	}
 }
 
-// TestReportRefusesTimesAndFlagsWithoutAnswer: it is 2026-11-23. Each error says what is wrong and what to write. The operator
-// has dropped the days until 2026-10-10, of which only the month is stored any more.
+// TestReportRefusesTimesAndFlagsWithoutAnswer: it is 2026-11-23. Each error says what is wrong and what to write. The
+// operator has dropped the days until 2026-10-10, of which only the month is stored any more.
 func TestReportRefusesTimesAndFlagsWithoutAnswer(t *testing.T) {
 	objects := storedSumsWithoutEarlyDays(t)
 
@@ -108,14 +108,14 @@ func storedSumsWithoutEarlyDays(t *testing.T) []client.Object {
 	return objects
 }
 
-// TestAWholeMonthIsReportedWithoutItsDays: the days until 2026-10-10 are dropped, and the sum of October is stored. From the first
-// day of October to that of November is October.
+// TestAWholeMonthIsReportedWithoutItsDays: the days until 2026-10-10 are dropped, and the sum of October is stored.
+// From the first day of October to that of November is October.
 func TestAWholeMonthIsReportedWithoutItsDays(t *testing.T) {
 	execute(t, storedSumsWithoutEarlyDays(t), kubectl.MayReadAll, "report --from 2026-10-01 --to 2026-11-01").Exits(program.ExitOK)
 }
 
-// TestReportWithoutRightsNamesWhatATenantMayRead: the sums are in ConfigMaps of the operator. A tenant who may not read them sees
-// the card-hours of this month and the last one in its LocalCardQuotas (lcq).
+// TestReportWithoutRightsNamesWhatATenantMayRead: the sums are in ConfigMaps of the operator. A tenant who may not
+// read them sees the card-hours of this month and the last one in its LocalCardQuotas (lcq).
 func TestReportWithoutRightsNamesWhatATenantMayRead(t *testing.T) {
 	noConfigMaps := interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return kubectl.Forbidden("list", corev1.Resource("configmaps"))

@@ -22,8 +22,8 @@ import (
 // execute runs the command against a cluster with some objects.
 var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}}.Execute
 
-// TestTopShowsTheUseOfCardQuotas: the golden files have all CardQuotas or the named ones, of flat queues or of a tree. In a
-// tree a parent is shown with its children. Tables fit a terminal, except with -o wide.
+// TestTopShowsTheUseOfCardQuotas: the golden files have all CardQuotas or the named ones, of flat queues or of a
+// tree. In a tree a parent is shown with its children. Tables fit a terminal, except with -o wide.
 func TestTopShowsTheUseOfCardQuotas(t *testing.T) {
 	for name, tc := range map[string]struct {
 		objects []client.Object
@@ -48,8 +48,8 @@ func TestTopShowsTheUseOfCardQuotas(t *testing.T) {
 	}
 }
 
-// TestTopOfAMissingNameShowsTheOthers: the user names CardQuota ads, and adds, which does not exist. As kubectl get does, top
-// shows ads and ends with an error about adds.
+// TestTopOfAMissingNameShowsTheOthers: the user names CardQuota ads, and adds, which does not exist. As kubectl get
+// does, top shows ads and ends with an error about adds.
 func TestTopOfAMissingNameShowsTheOthers(t *testing.T) {
 	execute(t, kubectl.FlatQuotas(), kubectl.MayReadAll, "top ads adds").Exits(program.ExitError).Prints("Ascend-910B").Reports("no CardQuota has the name adds")
 }
@@ -60,8 +60,8 @@ func TestTopWithoutTheRightToListGetsByName(t *testing.T) {
 	execute(t, kubectl.FlatQuotas(), kubectl.Forbid(kubectl.CardQuotas, &v1alpha1.CardQuotaList{}), "top llm-chat").Exits(program.ExitOK).Prints("llm-chat")
 }
 
-// TestATenantSeesItsLocalCardQuotas: a user of namespace lab alone may not list CardQuotas. Top shows the LocalCardQuotas of the
-// namespace instead.
+// TestATenantSeesItsLocalCardQuotas: a user of namespace lab alone may not list CardQuotas. Top shows the
+// LocalCardQuotas of the namespace instead.
 func TestATenantSeesItsLocalCardQuotas(t *testing.T) {
 	objects := append(kubectl.FlatQuotas(), kubectl.LocalQuota())
 	for name, command := range map[string]string{"local": "top -n lab", "local-json": "top llm -n lab -o json"} {
@@ -69,8 +69,9 @@ func TestATenantSeesItsLocalCardQuotas(t *testing.T) {
 	}
 }
 
-// TestTopWithoutAViewSaysWhatHelps: namespace other has no LocalCardQuota. The user may have forgotten -n, no CardQuota may select
-// the namespace, or the user has no rights. These cases look alike, so the error names all that helps.
+// TestTopWithoutAViewSaysWhatHelps: namespace other has no LocalCardQuota. The user may have forgotten -n, no
+// CardQuota may select the namespace, or the user has no rights. These cases look alike, so the error names all that
+// helps.
 func TestTopWithoutAViewSaysWhatHelps(t *testing.T) {
 	objects := append(kubectl.FlatQuotas(), kubectl.LocalQuota())
 
@@ -105,8 +106,8 @@ func TestTopOfAnOldInstallationNamesNoView(t *testing.T) {
 	execute(t, kubectl.FlatQuotas(), noQuotas, "top -n other").Exits(program.ExitError).Lacks("LocalCardQuota")
 }
 
-// TestWhatKeepsACommandFromReadingIsExplained: a user reads what to do, not the error of a library. Control characters of an error
-// do not reach the terminal.
+// TestWhatKeepsACommandFromReadingIsExplained: a user reads what to do, not the error of a library. Control
+// characters of an error do not reach the terminal.
 func TestWhatKeepsACommandFromReadingIsExplained(t *testing.T) {
 	failWith := func(err error) interceptor.Funcs {
 		return interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return err }}
@@ -156,9 +157,9 @@ func availableCards(r kubectl.Result) map[string]string {
 	return found
 }
 
-// TestFreeCardsAreThoseThatPodsCanGet: a quota is no promise. Column FREE has the least of what is free of the quota, of the
-// quotas above it, and of the nodes. It has 0 for a queue that is held. Without a CardInventory the free cards of the nodes are
-// not known.
+// TestFreeCardsAreThoseThatPodsCanGet: a quota is no promise. Column FREE has the least of what is free of the quota,
+// of the quotas above it, and of the nodes. It has 0 for a queue that is held. Without a CardInventory the free cards
+// of the nodes are not known.
 func TestFreeCardsAreThoseThatPodsCanGet(t *testing.T) {
 	cordonedNode := []client.Object{
 		kubectl.InventoryWith(v1alpha1.InventoryCard{Name: "NVIDIA-H800", Total: 16, Healthy: 16, Cordoned: 8, Allocated: 8}),
@@ -201,8 +202,9 @@ func TestFreeCardsAreThoseThatPodsCanGet(t *testing.T) {
 	}
 }
 
-// TestCardsBeyondTheQuotaAreNotBorrowed: the queue deserves 4 and uses 12, and its quota was lowered to 6. The status says
-// that 12 - 4 = 8 are borrowed. Top shows only 6 - 4 = 2 as borrowed, and the other 12 - 6 = 6 as beyond the quota.
+// TestCardsBeyondTheQuotaAreNotBorrowed: the queue deserves 4 and uses 12, and its quota was lowered to 6. The status
+// says that 12 - 4 = 8 are borrowed. Top shows only 6 - 4 = 2 as borrowed, and the other 12 - 6 = 6 as beyond the
+// quota.
 func TestCardsBeyondTheQuotaAreNotBorrowed(t *testing.T) {
 	h200 := v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 6, Deserved: 4, Used: 12, Borrowed: 8, OverQuotaBy: 6}
 	lowered := kubectl.InTree(kubectl.CountedQuota("llm-training", "llm", "training", h200), "").Obj()

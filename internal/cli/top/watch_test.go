@@ -65,9 +65,9 @@ func startWatch(t *testing.T, isTerminal bool, args ...string) (cluster client.W
 	}
 }
 
-// TestWatchShowsEachChangeOnce: a change after a quiet second is shown at once, in a table of its own. Changes within a second
-// after a table are shown together in the next one. A change that changes no number makes no table. Only a terminal is
-// cleared before each table (\x1b[2J).
+// TestWatchShowsEachChangeOnce: a change after a quiet second is shown at once, in a table of its own. Changes within
+// a second after a table are shown together in the next one. A change that changes no number makes no table. Only a
+// terminal is cleared before each table (\x1b[2J).
 func TestWatchShowsEachChangeOnce(t *testing.T) {
 	for t, isTerminal := range check.Cases(t, map[string]bool{"on a terminal": true, "in a file": false}) {
 		synctest.Test(t, func(t *testing.T) {
@@ -98,9 +98,9 @@ func TestWatchShowsEachChangeOnce(t *testing.T) {
 	}
 }
 
-// TestWatchPrintsADocumentForEachChange: programs read the formats of kubectl, so each change prints a whole document, and
-// nothing controls the terminal. At first 0 cards are used, then 3. The name of a CardQuota does not change, so with
-// -o name there is only one document.
+// TestWatchPrintsADocumentForEachChange: programs read the formats of kubectl, so each change prints a whole
+// document, and nothing controls the terminal. At first 0 cards are used, then 3. The name of a CardQuota does not
+// change, so with -o name there is only one document.
 func TestWatchPrintsADocumentForEachChange(t *testing.T) {
 	const isTerminal = true
 	for t, tc := range check.Cases(t, map[string]struct{ format, want string }{

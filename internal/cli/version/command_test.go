@@ -16,10 +16,10 @@ import (
 // execute runs the command against a cluster with some objects.
 var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}}.Execute
 
-// TestVersionShowsWhichProgramsFit: kubectl cardquota v0.2.1 shows three versions: its own, that of the operator and that of
-// the scheduler. It reads the second from the image of the Deployment, and the third from the status of the policy. Another
-// minor version does not fit. The golden files have the whole output, also for users who may read less, and for a cluster
-// without the programs.
+// TestVersionShowsWhichProgramsFit: kubectl cardquota v0.2.1 shows three versions: its own, that of the operator and
+// that of the scheduler. It reads the second from the image of the Deployment, and the third from the status of the
+// policy. Another minor version does not fit. The golden files have the whole output, also for users who may read
+// less, and for a cluster without the programs.
 func TestVersionShowsWhichProgramsFit(t *testing.T) {
 	defer func(version string) { build.Version = version }(build.Version)
 	build.Version = "v0.2.1"

@@ -33,10 +33,11 @@ var plugin = kubectl.Plugin{Commands: []program.Command{NewCommand}, Simulate: s
 // execute runs the command against a cluster with some objects.
 var execute = plugin.Execute
 
-// TestWhatIfAnswersFromASimulation: whatif runs the scheduler on a snapshot of the cluster. Two nodes have 8 H200 each, and
-// job train of training holds the 8 of h200-0. testdata/serve.yaml is a Volcano job of queue chat, of inference: a gang of
-// 3 pods of 4 H200 each. The golden file of each row has what would happen if it were created, with another quota, with
-// one more node, or if node h200-0 were drained. If the gang would wait, the exit code says so.
+// TestWhatIfAnswersFromASimulation: whatif runs the scheduler on a snapshot of the cluster. Two nodes have 8 H200
+// each, and job train of training holds the 8 of h200-0. testdata/serve.yaml is a Volcano job of queue chat, of
+// inference: a gang of 3 pods of 4 H200 each. The golden file of each row has what would happen if it were created,
+// with another quota, with one more node, or if node h200-0 were drained. If the gang would wait, the exit code says
+// so.
 func TestWhatIfAnswersFromASimulation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		command  string
@@ -84,8 +85,8 @@ func TestWhatIfNamesWhatADrainCosts(t *testing.T) {
 		Prints("Job lab/train", "12.0", "the drain", "In all, 12.000 card-hours of work would be lost.")
 }
 
-// runWhatIf runs "whatif --drain h200-0" with another simulation. after is what the program waits for before it says that the
-// simulation takes long.
+// runWhatIf runs "whatif --drain h200-0" with another simulation. after is what the program waits for before it says
+// that the simulation takes long.
 func runWhatIf(ctx context.Context, t *testing.T, isTerminal bool, after <-chan time.Time, simulate func() simulation.Result) kubectl.Result {
 	cluster := kubectl.NewCluster(t, kubectl.TwoNodesWithTraining(), kubectl.MayReadAll)
 	return plugin.Run(ctx, t, func(p *program.Program) {
@@ -112,8 +113,9 @@ func TestWhatIfEndsAtOnce(t *testing.T) {
 	}).Exits(program.ExitError).PrintsNothing().ReportsNothing()
 }
 
-// TestWhatIfSaysThatItSimulates: if the simulation takes long, a person on a terminal reads what happens, once. A script does not,
-// and nothing is said of a short simulation. The cluster is kubectl.TwoNodesWithTraining, with 2 nodes and 2 pods.
+// TestWhatIfSaysThatItSimulates: if the simulation takes long, a person on a terminal reads what happens, once. A
+// script does not, and nothing is said of a short simulation. The cluster is kubectl.TwoNodesWithTraining, with 2
+// nodes and 2 pods.
 func TestWhatIfSaysThatItSimulates(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		isTerminal, takesLong bool
@@ -196,10 +198,10 @@ func newConfiguration(namespace, text string) client.Object {
 	return &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{policy.ConfigMapKey: text}}
 }
 
-// TestWhatIfFindsTheConfiguration: the simulated scheduler has the configuration of the cluster, which is in a ConfigMap in the
-// namespace of the operator. Whatif looks for it in volcano-system, or in the namespace that the user names, and then beside
-// the Deployment of the operator. If it finds none, the simulation takes what the operator would write, and a note says so.
-// Before the installation, when there is no policy, there is no note.
+// TestWhatIfFindsTheConfiguration: the simulated scheduler has the configuration of the cluster, which is in a
+// ConfigMap in the namespace of the operator. Whatif looks for it in volcano-system, or in the namespace that the
+// user names, and then beside the Deployment of the operator. If it finds none, the simulation takes what the
+// operator would write, and a note says so. Before the installation, when there is no policy, there is no note.
 func TestWhatIfFindsTheConfiguration(t *testing.T) {
 	const note = "note: namespace volcano-system has no ConfigMap cardquota-scheduler-configmap, so the answer is that of the " +
 		"configuration that the operator would write. If Cardquota is in another namespace, write --system-namespace"
@@ -253,8 +255,9 @@ func TestWhatIfFindsTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestWhatIfSaysThatTheSchedulerIsAnotherRelease: whatif v0.2.1 simulates with its own scheduler. If the one of the cluster is of
-// another minor version, a note says that the answer may differ. A version that is unknown is not compared.
+// TestWhatIfSaysThatTheSchedulerIsAnotherRelease: whatif v0.2.1 simulates with its own scheduler. If the one of the
+// cluster is of another minor version, a note says that the answer may differ. A version that is unknown is not
+// compared.
 func TestWhatIfSaysThatTheSchedulerIsAnotherRelease(t *testing.T) {
 	defer func(version string) { build.Version = version }(build.Version)
 	build.Version = "v0.2.1"
@@ -271,8 +274,8 @@ func TestWhatIfSaysThatTheSchedulerIsAnotherRelease(t *testing.T) {
 	}
 }
 
-// TestWhatIfNeedsTheScheduler: the program for Windows does not link the scheduler, so it says that it cannot simulate. The
-// program of the test has no scheduler either.
+// TestWhatIfNeedsTheScheduler: the program for Windows does not link the scheduler, so it says that it cannot
+// simulate. The program of the test has no scheduler either.
 func TestWhatIfNeedsTheScheduler(t *testing.T) {
 	_, err := answerWhatIf(t.Context(), program.New(genericiooptions.NewTestIOStreamsDiscard()), &whatIf{})
 	check.Says(t, err, errNoSimulator.Error())

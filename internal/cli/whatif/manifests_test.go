@@ -31,8 +31,8 @@ func newManifestServer(t *testing.T) string {
 	return server.URL
 }
 
-// TestManifestsAreReadFromURLs: -f takes a URL, as that of kubectl does. An error names the URL, and neither the API server nor
-// a flag for it, which are not to blame.
+// TestManifestsAreReadFromURLs: -f takes a URL, as that of kubectl does. An error names the URL, and neither the API
+// server nor a flag for it, which are not to blame.
 func TestManifestsAreReadFromURLs(t *testing.T) {
 	url := newManifestServer(t)
 	closed := httptest.NewServer(http.NotFoundHandler())

@@ -21,8 +21,8 @@ import (
 	"cardquota.dev/operator/internal/testing/kubectl"
 )
 
-// quotaTree is a cluster of 16 H200 with a tree of queues: top has a quota of 12, and its children chat and free have 8 each. Chat
-// deserves 8. The spec of free leaves deserved out, so that it deserves its quota.
+// quotaTree is a cluster of 16 H200 with a tree of queues: top has a quota of 12, and its children chat and free have
+// 8 each. Chat deserves 8. The spec of free leaves deserved out, so that it deserves its quota.
 func quotaTree() []client.Object {
 	quota := func(name, parent string, count int64, deserved *int64) client.Object {
 		return builder.CardQuota(name).Queue(name).Parent(parent).ServiceType("inference").With(func(q *v1alpha1.CardQuota) {
@@ -51,10 +51,10 @@ func quotaTree() []client.Object {
 	}
 }
 
-// TestWhatIfQuotaChangesWhatAUserWouldChange: --quota simulates that a user edits the quota of a CardQuota. That does not change
-// deserved where the spec has it, such as 8 in chat. The spec of free leaves it out, so free deserves its quota. Both have
-// parent top with a quota of 12. If admission would refuse the new quota, or if the user may not read enough to know, a
-// note says so.
+// TestWhatIfQuotaChangesWhatAUserWouldChange: --quota simulates that a user edits the quota of a CardQuota. That does
+// not change deserved where the spec has it, such as 8 in chat. The spec of free leaves it out, so free deserves its
+// quota. Both have parent top with a quota of 12. If admission would refuse the new quota, or if the user may not
+// read enough to know, a note says so.
 func TestWhatIfQuotaChangesWhatAUserWouldChange(t *testing.T) {
 	noList := kubectl.Forbid(kubectl.CardQuotas, &v1alpha1.CardQuotaList{})
 

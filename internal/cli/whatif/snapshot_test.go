@@ -13,8 +13,9 @@ import (
 	"cardquota.dev/operator/internal/testing/kubectl"
 )
 
-// TestOnlyTheSimulationKeepsImagesOfNodes: a node lists its images, which are as large as the rest of it. Volcano's plugins
-// may score nodes by them, so the simulation of whatif keeps them. All other commands drop them, and managedFields.
+// TestOnlyTheSimulationKeepsImagesOfNodes: a node lists its images, which are as large as the rest of it. Volcano's
+// plugins may score nodes by them, so the simulation of whatif keeps them. All other commands drop them, and
+// managedFields.
 func TestOnlyTheSimulationKeepsImagesOfNodes(t *testing.T) {
 	node := builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj()
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}, SizeBytes: 1 << 30}}

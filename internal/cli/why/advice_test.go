@@ -40,9 +40,9 @@ func clusterFullOfTraining(group *builder.PodGroupBuilder, message string, furth
 		builder.Pod("ads", "chat-0").Queue("chat").Card("NVIDIA-H200").GPUs(2).Unschedulable(message).Obj())
 }
 
-// TestWhyNamesTheEndOfAMinimumRuntime: pod chat-0 of inference may have the 8 H200 of job train when its minimum runtime of ten minutes
-// ends. The first pod of the job to run began six minutes ago, so that is in 4 minutes. A protected job (annotation
-// volcano.sh/preemptable: false) is never reclaimed, so its minimum runtime is not named.
+// TestWhyNamesTheEndOfAMinimumRuntime: pod chat-0 of inference may have the 8 H200 of job train when its minimum
+// runtime of ten minutes ends. The first pod of the job to run began six minutes ago, so that is in 4 minutes. A
+// protected job (annotation volcano.sh/preemptable: false) is never reclaimed, so its minimum runtime is not named.
 func TestWhyNamesTheEndOfAMinimumRuntime(t *testing.T) {
 	group := builder.PodGroup("lab", "train").Queue("lab")
 	execute(t, clusterFullOfTraining(group, kubectl.SaysFull), kubectl.MayReadAll, "why -n ads chat-0").
@@ -180,10 +180,10 @@ func TestWhyPrefersTheEntryOfTheNamedPod(t *testing.T) {
 	}
 }
 
-// TestWhyCountsTheWholeGangUntilItIsEnqueued: the scheduler enqueues a PodGroup only if the quota has all of its cards. The job
-// requests 10 H200 and queue roomy has a quota of 8, so 2 lack for the whole gang. To start it needs only the cards of its
-// minimum on nodes, of which 1 is free. Once the PodGroup is Inqueue, the scheduler checks the quota for each pod by itself.
-// The PodGroup still has the message about the whole gang.
+// TestWhyCountsTheWholeGangUntilItIsEnqueued: the scheduler enqueues a PodGroup only if the quota has all of its
+// cards. The job requests 10 H200 and queue roomy has a quota of 8, so 2 lack for the whole gang. To start it needs
+// only the cards of its minimum on nodes, of which 1 is free. Once the PodGroup is Inqueue, the scheduler checks the
+// quota for each pod by itself. The PodGroup still has the message about the whole gang.
 func TestWhyCountsTheWholeGangUntilItIsEnqueued(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		phase       v1beta1.PodGroupPhase

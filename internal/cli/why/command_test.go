@@ -28,10 +28,12 @@ func whyInLab(t *testing.T, objects []client.Object, workload string) string {
 	return execute(t, objects, kubectl.MayReadAll, "why -n lab "+workload).OneLine()
 }
 
-// TestWhyExplainsPodsJobsAndPodGroups: the golden files have the explanations of what waits in kubectl.ClusterWithOneFreeCard,
-// by the name of a pod, a job or a PodGroup. Pod elsewhere names another scheduler, and pod gated has a scheduling
-// gate. The exit code says whether the workload waits. A tenant, who may not list nodes, reads no name of a workload of
-// another namespace (secret).
+// TestWhyExplainsPodsJobsAndPodGroups: the golden files have the explanations of what waits in
+// kubectl.ClusterWithOneFreeCard, by the name of a pod, a job or a PodGroup. There one of 8 H200 is free. Pod quota-0
+// waits for quota, full-0 for cards, and new-0 is not tried yet. Job runs has its place, and job early waits without
+// pods. Pod stopped-0 is in a closed queue, elsewhere names another scheduler, and gated has a scheduling gate. The
+// exit code says whether the workload waits. A tenant, who may not list nodes, reads no name of a workload of another
+// namespace (secret).
 func TestWhyExplainsPodsJobsAndPodGroups(t *testing.T) {
 	noNodes := kubectl.Forbid(schema.GroupResource{Resource: "nodes"}, &corev1.NodeList{})
 
@@ -88,9 +90,9 @@ func TestWhyReadsTheFleetOnlyForWhatWaits(t *testing.T) {
 	}
 }
 
-// TestWhyWithoutThePolicyKnowsMappedCards: the policy maps amd.com/gpu to AMD-MI300X, and the user may not read it. The
-// CardInventory lists the card too, with 8 of 8 in use. So why knows that the pod waits for free cards, not that the card is
-// unknown, and says what the user may not read.
+// TestWhyWithoutThePolicyKnowsMappedCards: the policy maps amd.com/gpu to AMD-MI300X, and the user may not read it.
+// The CardInventory lists the card too, with 8 of 8 in use. So why knows that the pod waits for free cards, not that
+// the card is unknown, and says what the user may not read.
 func TestWhyWithoutThePolicyKnowsMappedCards(t *testing.T) {
 	const resource = "amd.com/gpu"
 	objects := append(kubectl.ClusterWithOneFreeCard(), builder.Node("amd-0").Resource(resource, "8").Obj(),
@@ -108,7 +110,7 @@ func TestWhyWithoutThePolicyKnowsMappedCards(t *testing.T) {
 }
 
 // TestWhyFindsTheReplicaSetOfADeployment: pods of a Deployment belong to its ReplicaSets, here web-abc and web-def, but
-// status.blocked has the Deployment. A user may name either. ReplicaSet web does not exist.
+// status.blocked has the Deployment. A user may name either. Both pods wait for cards. ReplicaSet web does not exist.
 func TestWhyFindsTheReplicaSetOfADeployment(t *testing.T) {
 	podOf := func(hash string) client.Object {
 		pod := kubectl.NewPod("web-"+hash+"-0", "roomy", 2).Owner("apps/v1", "ReplicaSet", "web-"+hash).Label("pod-template-hash", hash)
@@ -122,10 +124,10 @@ func TestWhyFindsTheReplicaSetOfADeployment(t *testing.T) {
 	execute(t, objects, kubectl.MayReadAll, "why -n lab rs/web").Reports("has no pod and no PodGroup of ReplicaSet web")
 }
 
-// TestWhyExplainsTheWorkloadThatWaits: a name may stand for several workloads of the namespace: job/x for a Job of Kubernetes
-// and a Volcano job, pg/shared for all workloads with pods in this PodGroup. If exactly one of them waits, the user means that
-// one. If both or none of two jobs wait, the user must name the kind of job. Of a PodGroup the first workload is explained, and
-// the others are named.
+// TestWhyExplainsTheWorkloadThatWaits: a name may stand for several workloads of the namespace: job/x for a Job of
+// Kubernetes and a Volcano job, pg/shared for all workloads with pods in this PodGroup. If exactly one of them waits,
+// the user means that one. If both or none of two jobs wait, the user must name the kind of job. Of a PodGroup the
+// first workload is explained, and the others are named.
 func TestWhyExplainsTheWorkloadThatWaits(t *testing.T) {
 	const (
 		ofKubernetes = "batch/v1"

@@ -12,8 +12,9 @@ import (
 	"cardquota.dev/operator/internal/testing/kubectl"
 )
 
-// TestEventsOfAnotherJobOfTheSameNameAreNotShown: a Job of Kubernetes and a Volcano job may both have the name twin. An event names
-// the API version of its object, and why of the Job shows events of its version, and those without one.
+// TestEventsOfAnotherJobOfTheSameNameAreNotShown: a Job of Kubernetes and a Volcano job may both have the name twin.
+// An event names the API version of its object, and why of the Job shows events of its version, and those without
+// one.
 func TestEventsOfAnotherJobOfTheSameNameAreNotShown(t *testing.T) {
 	job := inLab(&batchv1.Job{Spec: batchv1.JobSpec{Parallelism: ptr.To(int32(1))}}, "twin")
 	for version, wantShown := range map[string]bool{"": true, "batch/v1": true, "batch.volcano.sh/v1alpha1": false} {

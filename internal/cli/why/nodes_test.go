@@ -12,9 +12,9 @@ import (
 	"cardquota.dev/operator/internal/testing/kubectl"
 )
 
-// TestWhyNamesAReasonOnceWithoutTheNodes: a user who may not list nodes does not know that nvidia.com/gpu is a card, so the pod seems
-// to request none. The status lists it for this resource, with reason InvalidRequest. Why must not take the pod for a second
-// one that waits for another reason.
+// TestWhyNamesAReasonOnceWithoutTheNodes: a user who may not list nodes does not know that nvidia.com/gpu is a card,
+// so the pod seems to request none. The status lists it for this resource, with reason InvalidRequest. Why must not
+// take the pod for a second one that waits for another reason.
 func TestWhyNamesAReasonOnceWithoutTheNodes(t *testing.T) {
 	quota := kubectl.CountedQuota("lab", "lab", "training", v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Free: 8, Physical: 8}).Obj()
 	quota.Status.BlockedTotal = 1

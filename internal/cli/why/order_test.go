@@ -200,9 +200,9 @@ func TestWhyAnotherJobComesFirst(t *testing.T) {
 	}
 }
 
-// TestWhichPodsCountForAMinimum: Volcano counts a pod for the minimum of its PodGroup if it has a node or has succeeded. It
-// also counts a pod that requests nothing, because that may run anywhere. A pod that has failed, terminates or has a scheduling
-// gate does not count.
+// TestWhichPodsCountForAMinimum: Volcano counts a pod for the minimum of its PodGroup if it has a node or has
+// succeeded. It also counts a pod that requests nothing, because that may run anywhere. A pod that has failed,
+// terminates or has a scheduling gate does not count.
 func TestWhichPodsCountForAMinimum(t *testing.T) {
 	pod := func() *builder.PodBuilder { return builder.Pod("lab", "p").CPU("1") }
 

@@ -34,8 +34,8 @@ func groupOfWorks() *builder.PodGroupBuilder {
 	return group.Owner("batch.volcano.sh/v1alpha1", "Job", "works")
 }
 
-// nextOfRoomy is pod next-0 with its PodGroup, which waits for quota of queue roomy that others reserve. The quota is 8, and total
-// is what the queue would have with it and all reservations.
+// nextOfRoomy is pod next-0 with its PodGroup, which waits for quota of queue roomy that others reserve. The quota is
+// 8, and total is what the queue would have with it and all reservations.
 func nextOfRoomy(cards, total int) []client.Object {
 	message := fmt.Sprintf("Queue <roomy> has insufficient <NVIDIA-H200> quota: requested <%d>, total would be <%d>, but capability is <8>", cards, total)
 	return []client.Object{
@@ -44,9 +44,9 @@ func nextOfRoomy(cards, total int) []client.Object {
 	}
 }
 
-// TestAJobWithPodsIsNotCalledEmpty: job works has reserved 6 cards of the quota of 8, and its two pods of 3 cards wait. So next-0,
-// which requests 4, waits for its reservation. Why names job works, and must not say that it has no pods, after which a user
-// would delete it. That holds also for a user who may not list nodes.
+// TestAJobWithPodsIsNotCalledEmpty: job works has reserved 6 cards of the quota of 8, and its two pods of 3 cards
+// wait. So next-0, which requests 4, waits for its reservation. Why names job works, and must not say that it has no
+// pods, after which a user would delete it. That holds also for a user who may not list nodes.
 func TestAJobWithPodsIsNotCalledEmpty(t *testing.T) {
 	group := groupOfWorks().MinResource(builder.GPU, "6").Request(`{"NVIDIA-H200":6}`).Obj()
 	objects := slices.Concat(kubectl.ClusterWithOneFreeCard(), []client.Object{group}, podsOfWorks(2, 3), nextOfRoomy(4, 10)) // 10 = 6 reserved + 4
@@ -59,9 +59,9 @@ func TestAJobWithPodsIsNotCalledEmpty(t *testing.T) {
 	}
 }
 
-// TestOnlyTheMinimumIsReserved: job works has ten pods of one card each, and starts with two. So it waits for 2 cards with its
-// reservation, and for 1 when one more of its pods runs already. Why of pod next-0, which waits for 7 cards of the same quota
-// of 8, names job works with this number.
+// TestOnlyTheMinimumIsReserved: job works has ten pods of one card each, and starts with two. So it waits for 2 cards
+// with its reservation, and for 1 when one more of its pods runs already. Why of pod next-0, which waits for 7 cards
+// of the same quota of 8, names job works with this number.
 func TestOnlyTheMinimumIsReserved(t *testing.T) {
 	objects := slices.Concat(kubectl.ClusterWithOneFreeCard(), []client.Object{groupOfWorks().Obj()}, podsOfWorks(10, 1), nextOfRoomy(7, 9)) // 9 = 2 reserved + 7
 	check.Contains(t, "no pod of works runs", whyInLab(t, objects, "next-0"), "Job lab/works (PodGroup works) waits for 2 NVIDIA-H200.")

@@ -47,9 +47,9 @@ func newDeployment(replicas int32, conditions ...appsv1.DeploymentCondition) cli
 	return inLab(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &replicas}, Status: appsv1.DeploymentStatus{Conditions: conditions}}, "web")
 }
 
-// TestWhySaysThatPodsCouldNotBeCreated: a pod that admission refuses never exists, so the scheduler states nothing about it. The
-// controller of the pod reports the failure in a condition or in an event. Why shows the last one, and what helps. A workload
-// that wants no pods now does not wait.
+// TestWhySaysThatPodsCouldNotBeCreated: a pod that admission refuses never exists, so the scheduler states nothing
+// about it. The controller of the pod reports the failure in a condition or in an event. Why shows the last one, and
+// what helps. A workload that wants no pods now does not wait.
 func TestWhySaysThatPodsCouldNotBeCreated(t *testing.T) {
 	const refused = `admission webhook denied the request: pod requests 1 nvidia.com/gpu and names schedulerName default-scheduler: write schedulerName: volcano`
 	failed := appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: refused}
@@ -161,8 +161,8 @@ func TestWhyForgetsAFailureAfterWhichPodsCame(t *testing.T) {
 	}
 }
 
-// TestWhyOfAPodWhosePodGroupIsGone: Volcano schedules a pod only by its PodGroup, and PodGroup gone does not exist. So the user
-// deletes the pod or creates the PodGroup. Without the right to list PodGroups, why does not claim that.
+// TestWhyOfAPodWhosePodGroupIsGone: Volcano schedules a pod only by its PodGroup, and PodGroup gone does not exist.
+// So the user deletes the pod or creates the PodGroup. Without the right to list PodGroups, why does not claim that.
 func TestWhyOfAPodWhosePodGroupIsGone(t *testing.T) {
 	objects := append(kubectl.ClusterWithOneFreeCard(), kubectl.NewPod("orphan", "roomy", 1).PodGroup("gone").Obj())
 	check.Contains(t, "why", whyInLab(t, objects, "orphan"), "(PodGroupNotFound): the PodGroup that the pod names does not exist.",
@@ -172,8 +172,8 @@ func TestWhyOfAPodWhosePodGroupIsGone(t *testing.T) {
 	execute(t, objects, noPodGroups, "why -n lab orphan").Lacks("does not exist")
 }
 
-// TestWhyOfANewPodWhosePodGroupIsNotKnownYet: why lists PodGroups before pods, so a pod that was created a second ago may have a
-// PodGroup that was created in between. Why must not advise to delete such a pod.
+// TestWhyOfANewPodWhosePodGroupIsNotKnownYet: why lists PodGroups before pods, so a pod that was created a second ago
+// may have a PodGroup that was created in between. Why must not advise to delete such a pod.
 func TestWhyOfANewPodWhosePodGroupIsNotKnownYet(t *testing.T) {
 	isNew := kubectl.NewPod("orphan", "roomy", 1).PodGroup("gone").Created(kubectl.At.Add(-time.Second)).Obj()
 	check.Text(t, "why", whyInLab(t, append(kubectl.ClusterWithOneFreeCard(), isNew), "orphan")).
@@ -181,9 +181,9 @@ func TestWhyOfANewPodWhosePodGroupIsNotKnownYet(t *testing.T) {
 		Lacks("does not exist", "delete pod")
 }
 
-// TestAGateNamesThePodGroupThatIsGone: job mixed has two pods. PodGroup gone of the first does not exist, PodGroup exists of the
-// second does. A gate is a line of the explanation about one thing that a pod must pass. Only the first PodGroup has one with
-// answer No.
+// TestAGateNamesThePodGroupThatIsGone: job mixed has two pods. PodGroup gone of the first does not exist, PodGroup
+// exists of the second does. A gate is a line of the explanation about one thing that a pod must pass. Only the first
+// PodGroup has one with answer No.
 func TestAGateNamesThePodGroupThatIsGone(t *testing.T) {
 	pod := func(name, group string) *builder.PodBuilder {
 		return kubectl.NewPod(name, "roomy", 1).PodGroup(group).Owner("batch.volcano.sh/v1alpha1", "Job", "mixed")
@@ -197,8 +197,8 @@ func TestAGateNamesThePodGroupThatIsGone(t *testing.T) {
 		Lacks("PodGroup exists No")
 }
 
-// rollout returns Deployment web of two replicas, in a rollout: its old ReplicaSet web-a has two running pods, and pod web-b-0 of
-// the new one waits for quota. Each pod requests 2 H200.
+// rollout returns Deployment web of two replicas, in a rollout: its old ReplicaSet web-a has two running pods, and
+// pod web-b-0 of the new one waits for quota. Each pod requests 2 H200.
 func rollout(strategy appsv1.DeploymentStrategy) []client.Object {
 	pod := func(name, hash string) *builder.PodBuilder {
 		return kubectl.NewPod(name, "llm", 2).Owner("apps/v1", "ReplicaSet", "web-"+hash).Label("pod-template-hash", hash)
@@ -209,9 +209,9 @@ func rollout(strategy appsv1.DeploymentStrategy) []client.Object {
 	}
 }
 
-// TestWhyOfARolloutThatAwaitsItsOldPods: the new pod waits for cards that old pods of the same Deployment hold. If maxUnavailable,
-// rounded down, is 0, the Deployment ends no old pod before a new one is ready, so it waits for ever. Why says so, and how to
-// let it end an old pod first.
+// TestWhyOfARolloutThatAwaitsItsOldPods: Deployment web has 2 replicas of 2 H200 each. Two old pods run, and a new
+// pod waits for cards that they hold. If maxUnavailable, rounded down, is 0, the Deployment ends no old pod before a
+// new one is ready, so it waits for ever. Why says so, and how to let it end an old pod first.
 func TestWhyOfARolloutThatAwaitsItsOldPods(t *testing.T) {
 	rolling := func(maxSurge, maxUnavailable intstr.IntOrString) appsv1.DeploymentStrategy {
 		return appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &maxSurge, MaxUnavailable: &maxUnavailable}}
@@ -240,10 +240,10 @@ func TestWhyOfARolloutThatAwaitsItsOldPods(t *testing.T) {
 	}
 }
 
-// TestWhyOfARolloutCountsOnlyOldPodsThatHelp: pod web-b-0 of ReplicaSet web-b waits for quota of 2 H200 in queue llm, and a pod of
-// ReplicaSet web-a runs. It is an old pod if its ReplicaSet has the earlier revision, or without revisions is older. Its end
-// helps if it holds the same card in the same queue, and is not terminating already. If the user may not read ReplicaSets,
-// a pod of another ReplicaSet counts as old.
+// TestWhyOfARolloutCountsOnlyOldPodsThatHelp: pod web-b-0 of ReplicaSet web-b waits for quota of 2 H200 in queue llm,
+// and a pod of ReplicaSet web-a runs. It is an old pod if its ReplicaSet has the earlier revision, or without
+// revisions is older. Its end helps if it holds the same card in the same queue, and is not terminating already. If
+// the user may not read ReplicaSets, a pod of another ReplicaSet counts as old.
 func TestWhyOfARolloutCountsOnlyOldPodsThatHelp(t *testing.T) {
 	replicaSet := func(hash, revision string, ago time.Duration) client.Object {
 		set := inLab(&appsv1.ReplicaSet{}, "web-"+hash)
@@ -331,8 +331,8 @@ func TestWhyShowsTheLastEviction(t *testing.T) {
 	check.Text(t, "with an event on job other", why(ofOther)).Lacks("eviction")
 }
 
-// TestWhyCountsThePodsOfAGang: PodGroup g needs 2 pods, and one exists. The scheduler cannot create the second, so the user
-// creates it or lowers the minimum.
+// TestWhyCountsThePodsOfAGang: PodGroup g needs 2 pods, and one exists. The scheduler cannot create the second, so
+// the user creates it or lowers the minimum.
 func TestWhyCountsThePodsOfAGang(t *testing.T) {
 	objects := append(kubectl.ClusterWithOneFreeCard(), builder.PodGroup("lab", "g").Queue("roomy").MinMember(2).Phase(v1beta1.PodGroupInqueue).Obj(),
 		kubectl.NewPod("g-0", "roomy", 1).PodGroup("g").Unschedulable("pod group is not ready, 1 Pending, 2 minAvailable; Pending: 1 Unschedulable").Obj())

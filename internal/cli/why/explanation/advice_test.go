@@ -14,8 +14,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAFreeCardIsAdvisedAsAnAlternative: the pods wait for quota of 2 H200 each. Node h800-0 has 6 H800 free, and the queue
-// has quota for 4, so the pods could name H800 as an alternative. Each other row takes away one condition for that.
+// TestAFreeCardIsAdvisedAsAnAlternative: the pods wait for quota of 2 H200 each. Node h800-0 has 6 H800 free, and the
+// queue has quota for 4, so the pods could name H800 as an alternative. Each other row takes away one condition for
+// that.
 func TestAFreeCardIsAdvisedAsAnAlternative(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change      func(*Input)
@@ -45,13 +46,14 @@ func TestAFreeCardIsAdvisedAsAnAlternative(t *testing.T) {
 	}
 }
 
-// TestRequestWithoutCardNameWaitsForCardsOfItsQueue: the waiting pods of job train name no card, so they may run on each of
-// the five cards of the fleet. Their queue llm has quota for two of them: it has used 7 of 8 H200 and none of 4 H800. So
-// the explanation names only these two. Its advice is about the one of which the queue lacks least. Some rows change the
-// quota. Where the user may not read the quota or the pod template, the message of the scheduler names the card.
+// TestRequestWithoutCardNameWaitsForCardsOfItsQueue: the waiting pods of job train name no card, so they may run on
+// each of the five cards of the fleet. Their queue llm has quota for two of them: it has used 7 of 8 H200 and none of
+// 4 H800. So the explanation names only these two. Its advice is about the one of which the queue lacks least. Some
+// rows change the quota. Where the user may not read the quota or the pod template, the message of the scheduler
+// names the card.
 //
-// A gate is a line of the explanation about one thing that a pod must pass, such as the quota of a queue. Gates list each
-// card for which the pod waits.
+// A gate is a line of the explanation about one thing that a pod must pass, such as the quota of a queue. Gates list
+// each card for which the pod waits.
 func TestRequestWithoutCardNameWaitsForCardsOfItsQueue(t *testing.T) {
 	const anyOfFive = "A-4090, B-4090, NVIDIA-H200 and 2 more"
 	h800 := func(quota int64) []v1alpha1.CardStatus {
@@ -122,8 +124,8 @@ func TestRequestWithoutCardNameWaitsForCardsOfItsQueue(t *testing.T) {
 	}
 }
 
-// TestAnUnknownCardWithoutNameHasNoNameToCorrect: the pod requests nvidia.com/gpu and names no card, and no node has labels
-// that name one. The advice is about these labels.
+// TestAnUnknownCardWithoutNameHasNoNameToCorrect: the pod requests nvidia.com/gpu and names no card, and no node has
+// labels that name one. The advice is about these labels.
 func TestAnUnknownCardWithoutNameHasNoNameToCorrect(t *testing.T) {
 	in := newWaitingJob(v1alpha1.BlockedUnknownCard, "Pod requests nvidia.com/gpu, but no node says which card that is")
 	in.Request.Names = nil
@@ -159,9 +161,10 @@ var readers = map[string]func(*Input){
 	},
 }
 
-// TestAdviceNamesObjectsAndWhatItsReaderMay: users copy commands from the advice. For each reason and each of readers there
-// is some advice. A kubectl command names its object: without a name it would print or edit all of a kind. Users who may
-// not change quotas read no command for it. Those who may not read nodes, or CardQuota llm, read no command about these.
+// TestAdviceNamesObjectsAndWhatItsReaderMay: users copy commands from the advice. For each reason and each of readers
+// there is some advice. A kubectl command names its object: without a name it would print or edit all of a kind.
+// Users who may not change quotas read no command for it. Those who may not read nodes, or CardQuota llm, read no
+// command about these.
 func TestAdviceNamesObjectsAndWhatItsReaderMay(t *testing.T) {
 	named := regexp.MustCompile(`kubectl (-n \S+ )?(edit|describe) [a-z.]+ [a-z]`)
 	for _, reason := range blockedReasons(t) {
@@ -191,8 +194,8 @@ func TestAdviceNamesObjectsAndWhatItsReaderMay(t *testing.T) {
 	}
 }
 
-// TestAdviceToAUserWhoMayNotChangeIsToAskTheAdministrator: two pods of job train wait for 2 H200 each in queue llm. The user
-// may not change the quota of the queue or the nodes. So the advice says what to ask the administrator for.
+// TestAdviceToAUserWhoMayNotChangeIsToAskTheAdministrator: two pods of job train wait for 2 H200 each in queue llm.
+// The user may not change the quota of the queue or the nodes. So the advice says what to ask the administrator for.
 func TestAdviceToAUserWhoMayNotChangeIsToAskTheAdministrator(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		reader string
@@ -213,8 +216,8 @@ func TestAdviceToAUserWhoMayNotChangeIsToAskTheAdministrator(t *testing.T) {
 	}
 }
 
-// TestACordonIsOnlyLiftedByWhoMay: node h200-3 has 6 H200 free and is cordoned. The advice has kubectl uncordon only for a
-// user who may change nodes.
+// TestACordonIsOnlyLiftedByWhoMay: node h200-3 has 6 H200 free and is cordoned. The advice has kubectl uncordon only
+// for a user who may change nodes.
 func TestACordonIsOnlyLiftedByWhoMay(t *testing.T) {
 	for mayChangeNodes, want := range map[bool]string{
 		true:  "kubectl uncordon h200-3 when its maintenance is over.",
@@ -229,9 +232,10 @@ func TestACordonIsOnlyLiftedByWhoMay(t *testing.T) {
 	}
 }
 
-// TestTheOrderGateCountsWhatComesFirst: an explanation has a line, called gate, about the order in the queue. Volcano tries
-// the jobs of a queue by priority, then those whose minimum does not run yet, then by age. The gate counts the workloads
-// that come before job train, which has priority 20000 by its class pc-low. Its answer is Yes, because the order refuses no pod.
+// TestTheOrderGateCountsWhatComesFirst: an explanation has a line, called gate, about the order in the queue. Volcano
+// tries the jobs of a queue by priority, then those whose minimum does not run yet, then by age. The gate counts the
+// workloads that come before job train, which has priority 20000 by its class pc-low. Its answer is Yes, because the
+// order refuses no pod.
 func TestTheOrderGateCountsWhatComesFirst(t *testing.T) {
 	for want, ahead := range map[string]Ahead{
 		"nothing in the queue comes first":                                                               {},
@@ -249,9 +253,10 @@ func TestTheOrderGateCountsWhatComesFirst(t *testing.T) {
 	}
 }
 
-// TestTheOrderGateIsByTimeWithoutPriorities: an explanation has a line, called gate, about the order in the queue. A user who
-// may not read PriorityClasses cannot know the order of Volcano. Then the gate says how many workloads wait longer than
-// job train: at least, because the status may not list all. It says no number if that is unknown too (-1). Job train has priority 20000 by its class pc-low.
+// TestTheOrderGateIsByTimeWithoutPriorities: an explanation has a line, called gate, about the order in the queue. A
+// user who may not read PriorityClasses cannot know the order of Volcano. Then the gate says how many workloads wait
+// longer than job train: at least, because the status may not list all. It says no number if that is unknown too
+// (-1). Job train has priority 20000 by its class pc-low.
 func TestTheOrderGateIsByTimeWithoutPriorities(t *testing.T) {
 	for waitLonger, want := range map[int]Gate{
 		-1: {"order in the queue", Unknown, "priority 20000 (pc-low)"},

@@ -240,12 +240,13 @@ var cases = map[string]func() Input{
 	},
 }
 
-// TestEachReasonIsExplained: why explains each reason for which a workload can wait in a summary, with gates and with advice.
-// A gate is a line about one thing that a pod must pass, and whether it does.
+// TestEachReasonIsExplained: why explains each reason for which a workload can wait in a summary, with gates and with
+// advice. A gate is a line about one thing that a pod must pass, and whether it does.
 //
-// Each entry of cases is one input. Its name is the reason, and after a dash what is special. A name that begins with none is
-// of an input for which only the text matters. Reasons without an entry have the plain newWaitingJob. The golden file of the
-// name has the text. No user reads the name of a workload that is hidden from them (secret), and no line exceeds a terminal.
+// Each entry of cases is one input. Its name is the reason, and after a dash what is special. A name that begins with
+// none is of an input for which only the text matters. Reasons without an entry have the plain newWaitingJob. The
+// golden file of the name has the text. No user reads the name of a workload that is hidden from them (secret), and
+// no line exceeds a terminal.
 func TestEachReasonIsExplained(t *testing.T) {
 	all := map[string]Input{}
 	for name, newInput := range cases {
@@ -457,8 +458,8 @@ func TestAGangNeedsFreeCardsForItsMinimum(t *testing.T) {
 	}
 }
 
-// TestAWorkloadNeverWaitsForLessThanNothing: the clock of the user's machine is a minute behind that of the API server, so
-// the job begins to wait in a minute. The summary says 0s.
+// TestAWorkloadNeverWaitsForLessThanNothing: the clock of the user's machine is a minute behind that of the API
+// server, so the job begins to wait in a minute. The summary says 0s.
 func TestAWorkloadNeverWaitsForLessThanNothing(t *testing.T) {
 	in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "")
 	in.Now = in.Entries[0].Since.Add(-time.Minute)
@@ -486,9 +487,10 @@ func TestAGateIsClosedForEachReason(t *testing.T) {
 	}
 }
 
-// TestCPUAndMemoryHaveAGateWhereTheyMatter: queue llm has used 13 of 16 CPU and 14 of 16 GiB. A pod requests 4 CPU and 2
-// GiB, so CPU is exhausted. A gate is a line of the explanation about one thing that a pod must pass. For a pod with cards
-// only the exhausted resource has a gate. For a pod without cards memory has one too, although enough is free.
+// TestCPUAndMemoryHaveAGateWhereTheyMatter: queue llm has used 13 of 16 CPU and 14 of 16 GiB. A pod requests 4 CPU
+// and 2 GiB, so CPU is exhausted. A gate is a line of the explanation about one thing that a pod must pass. For a pod
+// with cards only the exhausted resource has a gate. For a pod without cards memory has one too, although enough is
+// free.
 func TestCPUAndMemoryHaveAGateWhereTheyMatter(t *testing.T) {
 	in := newWaitingJob(v1alpha1.BlockedCPUQuotaExhausted, "")
 	in.Request.MilliCPU = 4000
@@ -502,10 +504,10 @@ func TestCPUAndMemoryHaveAGateWhereTheyMatter(t *testing.T) {
 	check.Contains(t, "without cards", textOf(in), "\nmemory of llm: Yes, 14Gi of 16Gi used, 2Gi requested")
 }
 
-// TestFreeCardsAreARangeWithoutTheNodes: the user may not read nodes, and the CardInventory has only sums. Of the allocated
-// cards, some may be on nodes that are cordoned or not healthy, where they take no free card away. So free is between
-// usable - allocated and usable, where usable is healthy - cordoned. A pod requests 2. A gate is a line of the
-// explanation about one thing that a pod must pass, here free cards. It says Unknown if 2 are within the range.
+// TestFreeCardsAreARangeWithoutTheNodes: the user may not read nodes, and the CardInventory has only sums. Of the
+// allocated cards, some may be on nodes that are cordoned or not healthy, where they take no free card away. So free
+// is between usable - allocated and usable, where usable is healthy - cordoned. A pod requests 2. A gate is a line of
+// the explanation about one thing that a pod must pass, here free cards. It says Unknown if 2 are within the range.
 func TestFreeCardsAreARangeWithoutTheNodes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		inventory v1alpha1.InventoryCard

@@ -36,9 +36,10 @@ func TestTheEndOfAMinimumRuntimeIsNamed(t *testing.T) {
 		"Job lab/early holds 6 NVIDIA-H200 and ends its minimum runtime in 4m. It may then be reclaimed: inference takes cards back from training.")
 }
 
-// TestAMinimumRuntimeIsNamedOnlyIfItsEndHelps: in newWaitingInference a job of inference waits for cards that job early of
-// training holds, and the explanation names the end of the minimum runtime of early. Each row changes one thing. After
-// it the scheduler would not reclaim the cards of early at that time, or the user may not know. So the end is not named.
+// TestAMinimumRuntimeIsNamedOnlyIfItsEndHelps: in newWaitingInference a job of inference waits for cards that job
+// early of training holds, and the explanation names the end of the minimum runtime of early. Each row changes one
+// thing. After it the scheduler would not reclaim the cards of early at that time, or the user may not know. So the
+// end is not named.
 func TestAMinimumRuntimeIsNamedOnlyIfItsEndHelps(t *testing.T) {
 	early := ofJob("early")
 

@@ -8,7 +8,8 @@ import (
 )
 
 // TestServicesDoNotEnd: a workload holds 4 H200, and the advice says when they are free again. A job and a pod end by
-// themselves. The controller of a service replaces pods that end, so its cards are free when it is scaled down or deleted.
+// themselves. The controller of a service replaces pods that end, so its cards are free when it is scaled down or
+// deleted.
 func TestServicesDoNotEnd(t *testing.T) {
 	for want, holder := range map[string]v1alpha1.WorkloadReference{
 		"When Job lab/train ends, 4 NVIDIA-H200 are free again.":                   {APIGroup: "batch", Kind: "Job", Namespace: "lab", Name: "train"},
