@@ -25,10 +25,9 @@ func textOf(in Input) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestTheSummarySaysInWhichWayAQuotaIsExhausted: a quota can be exhausted in several ways, and a user acts
-// differently on each. In each row the status names job other as the holder of 8 H200, and the advice is to wait
-// until it ends. Where a pod requests more than the whole quota, the end of job other does not help, and is not
-// advised.
+// TestTheSummarySaysInWhichWayAQuotaIsExhausted: a quota can be exhausted in several ways, and a user acts differently on
+// each. In each row the status names job other as the holder of 8 H200, and the advice is to wait until it ends. Where a
+// pod requests more than the whole quota, the end of job other does not help, and is not advised.
 func TestTheSummarySaysInWhichWayAQuotaIsExhausted(t *testing.T) {
 	const message = "Queue <llm> has insufficient <NVIDIA-H200> quota: requested "
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -65,9 +64,9 @@ func TestTheSummarySaysInWhichWayAQuotaIsExhausted(t *testing.T) {
 	}
 }
 
-// TestARequestOfTwoCardsMayFitTheQuotaOfEither: a pod requests 6 cards, H200 or H800. The quota of H800 is 4, of
-// which all are free, and that of H200 is 8, of which 1 is free. 6 fit into the whole quota of H200, so the request
-// is not larger than the whole quota.
+// TestARequestOfTwoCardsMayFitTheQuotaOfEither: a pod requests 6 cards, H200 or H800. The quota of H800 is 4, of which all
+// are free, and that of H200 is 8, of which 1 is free. 6 fit into the whole quota of H200, so the request is not larger
+// than the whole quota.
 func TestARequestOfTwoCardsMayFitTheQuotaOfEither(t *testing.T) {
 	in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "")
 	in.Request.Names = []card.Name{"NVIDIA-H200", "NVIDIA-H800"}
@@ -75,10 +74,9 @@ func TestARequestOfTwoCardsMayFitTheQuotaOfEither(t *testing.T) {
 	check.Text(t, "explanation", textOf(in)).Lacks("more than the whole quota")
 }
 
-// TestNoGateContradictsTheReason: the scheduler has refused a job for the quota of its queue. But 2 cards are
-// requested, and the status says that enough are free. A gate is a line of the explanation about one thing that a pod
-// must pass. Its answer Yes beside reason QuotaExhausted would confuse, so the gate of the quota says No or Unknown,
-// and why.
+// TestNoGateContradictsTheReason: the scheduler has refused a job for the quota of its queue. But 2 cards are requested,
+// and the status says that enough are free. A gate is a line of the explanation about one thing that a pod must pass. Its
+// answer Yes beside reason QuotaExhausted would confuse, so the gate of the quota says No or Unknown, and why.
 func TestNoGateContradictsTheReason(t *testing.T) {
 	const refusedFor5of3 = "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>"
 
@@ -113,10 +111,10 @@ func TestAGangWithoutEnoughPodsWaitsForThem(t *testing.T) {
 	check.Contains(t, "two pods of two", textOf(in), "its pods fit, but others of its gang do not.", "See why the other pods of the gang wait")
 }
 
-// TestAdviceOnAGangFollowsItsController: a gang of 4 has 2 pods. What helps depends on its controller, with name x.
-// If the controller wants only 2, the user raises the field that says so, or lowers the minimum of the gang. A
-// rolling update may create too few new pods at once. A controller that wants enough says in its events what keeps it
-// from it. If it has reported a failure to create pods, the advice is about that failure alone.
+// TestAdviceOnAGangFollowsItsController: a gang of 4 has 2 pods. What helps depends on its controller, with name x. If the
+// controller wants only 2, the user raises the field that says so, or lowers the minimum of the gang. A rolling update may
+// create too few new pods at once. A controller that wants enough says in its events what keeps it from it. If it has
+// reported a failure to create pods, the advice is about that failure alone.
 func TestAdviceOnAGangFollowsItsController(t *testing.T) {
 	const (
 		surge = "spec.strategy.rollingUpdate.maxSurge to 4 or more"
@@ -211,10 +209,10 @@ func TestAdviceOnAGangFollowsItsController(t *testing.T) {
 	}
 }
 
-// TestARolloutMayWaitForItsOwnOldPods: a Deployment rolls out, and its new pods wait for cards that its old pods
-// hold. With maxSurge 1 and maxUnavailable 0 the Deployment ends no old pod before a new one is ready, so it waits
-// for ever. The advice is a command that lets the Deployment end an old pod first. The rollout has 2 old pods, which
-// hold 2 of the cards that the new pods request (CardPods, OldCards), unless the row says otherwise.
+// TestARolloutMayWaitForItsOwnOldPods: a Deployment rolls out, and its new pods wait for cards that its old pods hold. With
+// maxSurge 1 and maxUnavailable 0 the Deployment ends no old pod before a new one is ready, so it waits for ever. The
+// advice is a command that lets the Deployment end an old pod first. The rollout has 2 old pods, which hold 2 of the cards
+// that the new pods request (CardPods, OldCards), unless the row says otherwise.
 func TestARolloutMayWaitForItsOwnOldPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		rollout Rollout
@@ -244,8 +242,8 @@ func TestARolloutMayWaitForItsOwnOldPods(t *testing.T) {
 	}
 }
 
-// TestARolloutWithTooLargePodsAwaitsNoOldOnes: the quota of the queue is 8, and old pods of the Deployment hold 2 of
-// them. A new pod of 9 cards would not fit even without the old pods, so the explanation does not name them.
+// TestARolloutWithTooLargePodsAwaitsNoOldOnes: the quota of the queue is 8, and old pods of the Deployment hold 2 of them.
+// A new pod of 9 cards would not fit even without the old pods, so the explanation does not name them.
 func TestARolloutWithTooLargePodsAwaitsNoOldOnes(t *testing.T) {
 	for requested, want := range map[card.Count]bool{8: true, 9: false} {
 		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "")
@@ -294,8 +292,8 @@ func TestReservationsAreNoMoreThanAll(t *testing.T) {
 		Lacks("Job lab/c")
 }
 
-// TestAPodGroupThatComesAgainIsNotDeleted: a PodGroup without pods reserves cards, and its controller, Volcano job
-// flow, would create it again if a user deleted it. So the advice is about the controller.
+// TestAPodGroupThatComesAgainIsNotDeleted: a PodGroup without pods reserves cards, and its controller, Volcano job flow,
+// would create it again if a user deleted it. So the advice is about the controller.
 func TestAPodGroupThatComesAgainIsNotDeleted(t *testing.T) {
 	in := cases["QuotaExhausted-reserved"]()
 	in.Reservations = []Reservation{{Workload: ofJob("flow"), PodGroup: "flow-1", Count: 4, Card: "NVIDIA-H200"}}
@@ -305,8 +303,8 @@ func TestAPodGroupThatComesAgainIsNotDeleted(t *testing.T) {
 		Lacks("delete")
 }
 
-// TestADeletedCardQuotaGivesNothing: a CardQuota that is being deleted stays until its pods have ended, with a quota
-// of 0. An edit has no effect any more, and is not advised, whichever of the two reasons the scheduler states.
+// TestADeletedCardQuotaGivesNothing: a CardQuota that is being deleted stays until its pods have ended, with a quota of 0.
+// An edit has no effect any more, and is not advised, whichever of the two reasons the scheduler states.
 func TestADeletedCardQuotaGivesNothing(t *testing.T) {
 	for _, reason := range []v1alpha1.BlockedReason{v1alpha1.BlockedNoQuota, v1alpha1.BlockedQuotaExhausted} {
 		in := newWaitingJob(reason, "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <3>, but capability is <0>")
@@ -317,9 +315,9 @@ func TestADeletedCardQuotaGivesNothing(t *testing.T) {
 	}
 }
 
-// TestPodsWithoutTheirPodGroupAreToBeDeleted: Volcano schedules a pod only by its PodGroup, and PodGroup gone of two
-// pods does not exist. If the user deletes the pods, their controller creates new ones with a new PodGroup. The user
-// has to create a pod without a controller again.
+// TestPodsWithoutTheirPodGroupAreToBeDeleted: Volcano schedules a pod only by its PodGroup, and PodGroup gone of two pods
+// does not exist. If the user deletes the pods, their controller creates new ones with a new PodGroup. The user has to
+// create a pod without a controller again.
 func TestPodsWithoutTheirPodGroupAreToBeDeleted(t *testing.T) {
 	in := newWaitingJob(v1alpha1.BlockedPodGroupNotFound, "PodGroup <lab/gone> does not exist")
 	in.PodGroup = "other" // of pods of the job that are not among these two
@@ -333,9 +331,9 @@ func TestPodsWithoutTheirPodGroupAreToBeDeleted(t *testing.T) {
 		"create it again without annotation scheduling.k8s.io/group-name, or create PodGroup gone.")
 }
 
-// TestACardThatIsNotNamedYetMayHaveTheRightName: a pod requests NVIDIA-B300 of resource nvidia.com/gpu, and no node
-// has this card. But node new offers 8 nvidia.com/gpu, and no label says which card that is, so it may be this one.
-// Then the advice is about the labels, not about the name. A node of another resource does not matter.
+// TestACardThatIsNotNamedYetMayHaveTheRightName: a pod requests NVIDIA-B300 of resource nvidia.com/gpu, and no node has
+// this card. But node new offers 8 nvidia.com/gpu, and no label says which card that is, so it may be this one. Then the
+// advice is about the labels, not about the name. A node of another resource does not matter.
 func TestACardThatIsNotNamedYetMayHaveTheRightName(t *testing.T) {
 	in := newUnknownCard("NVIDIA-B300",
 		v1alpha1.InventoryAnomaly{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "nvidia.com/gpu", Count: 8,
@@ -349,8 +347,8 @@ func TestACardThatIsNotNamedYetMayHaveTheRightName(t *testing.T) {
 		Lacks("Correct the name", "npu", "Did you mean")
 }
 
-// TestAWrongNameIsCorrected: nodes have NVIDIA-H200 and NVIDIA-H800, all with right labels. If the requested name is
-// near to one of these, the advice corrects the name. Otherwise it lists both.
+// TestAWrongNameIsCorrected: nodes have NVIDIA-H200 and NVIDIA-H800, all with right labels. If the requested name is near
+// to one of these, the advice corrects the name. Otherwise it lists both.
 func TestAWrongNameIsCorrected(t *testing.T) {
 	check.Contains(t, "a name that is far from both", textOf(newUnknownCard("NVIDIA-B300")), "Correct the name. Nodes have NVIDIA-H200, NVIDIA-H800.")
 	check.Contains(t, "a name without the vendor", textOf(newUnknownCard("H200")),
@@ -366,8 +364,8 @@ func newUnknownCard(name card.Name, anomalies ...v1alpha1.InventoryAnomaly) Inpu
 	return in
 }
 
-// TestARightNameIsNotCorrected: the anomaly of a node names NVIDIA-H20, the card that the pod requests. So the name
-// is right, although NVIDIA-H200 is near, and the advice is about the node.
+// TestARightNameIsNotCorrected: the anomaly of a node names NVIDIA-H20, the card that the pod requests. So the name is
+// right, although NVIDIA-H200 is near, and the advice is about the node.
 func TestARightNameIsNotCorrected(t *testing.T) {
 	const right = "The name NVIDIA-H20 is right: "
 
@@ -426,8 +424,8 @@ func TestACardMayHaveNoNameYet(t *testing.T) {
 	}
 }
 
-// TestAnAnomalyOfAnotherCardDoesNotMakeANameRight: a node has more H800 than its labels say. The pod requests
-// NVIDIA-H20, a name that this anomaly does not mention, so the explanation does not call the name right.
+// TestAnAnomalyOfAnotherCardDoesNotMakeANameRight: a node has more H800 than its labels say. The pod requests NVIDIA-H20, a
+// name that this anomaly does not mention, so the explanation does not call the name right.
 func TestAnAnomalyOfAnotherCardDoesNotMakeANameRight(t *testing.T) {
 	in := newUnknownCard("NVIDIA-H20",
 		v1alpha1.InventoryAnomaly{Reason: v1alpha1.AnomalyMoreThanLabelled, Resource: "nvidia.com/gpu", Card: "NVIDIA-H800", Count: 10})
@@ -443,9 +441,9 @@ func TestATenantWithoutInventoryComparesTheName(t *testing.T) {
 		"Compare the name with those of kubectl cardquota inventory. If it is right, no label of a node names the card yet: ask the administrator.")
 }
 
-// TestAWorkloadWithoutPodsSaysWhyItHasNone: pods of Deployment web do not exist, so the scheduler states nothing
-// about them. The explanation has the failure that the controller reports, or that the controller wants no pods,
-// which is no waiting.
+// TestAWorkloadWithoutPodsSaysWhyItHasNone: pods of Deployment web do not exist, so the scheduler states nothing about
+// them. The explanation has the failure that the controller reports, or that the controller wants no pods, which is no
+// waiting.
 func TestAWorkloadWithoutPodsSaysWhyItHasNone(t *testing.T) {
 	const edit = "kubectl -n lab edit deployment web"
 
@@ -489,8 +487,8 @@ func TestAWorkloadWithoutPodsSaysWhyItHasNone(t *testing.T) {
 }
 
 // TestAdviceOnPodsThatCouldNotBeCreated: the controller of workload x could not create a pod, and reports why. Of a
-// Deployment the user edits the pod template. That of a job cannot be changed, so the user creates the job again. A
-// webhook that does not answer, the API server and the namespace are other causes than the template.
+// Deployment the user edits the pod template. That of a job cannot be changed, so the user creates the job again. A webhook
+// that does not answer, the API server and the namespace are other causes than the template.
 func TestAdviceOnPodsThatCouldNotBeCreated(t *testing.T) {
 	const (
 		scheduler = "pod names schedulerName default-scheduler: write schedulerName: volcano"
@@ -571,8 +569,8 @@ func TestAdviceOnPodsThatCouldNotBeCreated(t *testing.T) {
 	}
 }
 
-// TestTheLastEvictionIsInTheSummary: a job was evicted 12 and 50 minutes ago. A user wants to know why its pods wait,
-// or why they have begun again. So the summary has the message of the last eviction, and how many more there were.
+// TestTheLastEvictionIsInTheSummary: a job was evicted 12 and 50 minutes ago. A user wants to know why its pods wait, or
+// why they have begun again. So the summary has the message of the last eviction, and how many more there were.
 func TestTheLastEvictionIsInTheSummary(t *testing.T) {
 	evictions := []Eviction{
 		{at.Add(-12 * time.Minute), "2 card(s) are reclaimed for 1 job of service type inference."},
