@@ -314,8 +314,9 @@ func TestQueueSyncedNamesOtherManagers(t *testing.T) {
 			wantMessage: "before",
 		},
 		"a change was replaced for generation 2 of the spec, now it is 3: the message goes": {
-			before:     metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2},
-			wantReason: "Synced",
+			before:      metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2},
+			wantReason:  "Synced",
+			wantMessage: "queue team carries this quota",
 		},
 		"helm keeps the weight": {
 			weight:      ptr(int32(5)),
