@@ -169,18 +169,23 @@ func TestPackingScoreFollowsWeightAndPreferences(t *testing.T) {
 }
 
 // TestFirstAlternativeIsFoundAmongManyNodes: of more than a hundred nodes Volcano looks at a sample. For a pod with
-// alternatives, "A|B", it must not miss the only node with A among 300 with B. The gang has three pods and the quota
-// of A is 2, so the third pod gets a B.
+// alternatives, "A|B", it must not miss the only node with A among 300 with B, wherever it is in the list. The gang
+// has three pods and the quota of A is 2, so the third pod gets a B.
 func TestFirstAlternativeIsFoundAmongManyNodes(t *testing.T) {
-	s := newScene(t, `node a model=A
-		queue q quota={"A":2,"B":8}
-		job j queue=q min=3 pending=3 card=A|B`)
-	for i := range 300 {
-		s.addObjects(fmt.Sprintf("node b%d model=B", i))
-	}
+	for _, place := range []int{0, 60, 120, 180, 240, 300} { // of node a in the list
+		s := newScene(t, `queue q quota={"A":2,"B":8}
+			job j queue=q min=3 pending=3 card=A|B`)
+		for i := range 301 {
+			if i == place {
+				s.addObjects("node a model=A")
+			} else {
+				s.addObjects(fmt.Sprintf("node b%d model=B", i))
+			}
+		}
 
-	placed := strings.Fields(s.enqueueAndAllocate().podsByNode("j"))
-	check.That(t, len(placed) == 2 && placed[0] == "a:2", "placed %v, want two pods on the only A and one on a B", placed)
+		placed := strings.Fields(s.enqueueAndAllocate().podsByNode("j"))
+		check.That(t, len(placed) == 2 && placed[0] == "a:2", "placed %v, want two pods on the only A and one on a B", placed)
+	}
 }
 
 // TestNodeOfTheGangIsCheckedOutsideTheSample: Volcano's sample of 300 nodes need not contain the node that already

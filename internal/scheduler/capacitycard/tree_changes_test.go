@@ -57,7 +57,9 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	check.Equal(t, "cards that q may still use of the inventory", 2, int(mayUse[len(mayUse)-1])) // 8 - 4 used - 2 guaranteed to t
 
 	// Queue r has its own quota of 4, but no more than its parent.
+	version = s.p.TreeVersion()
 	changeQueue("t", func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = `{"A":3}` })
+	check.That(t, s.p.TreeVersion() > version, "the version does not grow when a quota is lowered")
 	check.Equal(t, "quota of r after that of its parent t was lowered", 3, int(s.p.ledger.PathLimits("r").Cards["A"]))
 
 	s.withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true}).openSession()
