@@ -164,8 +164,8 @@ func TestAPlannedParentMayFollowItsChild(t *testing.T) {
 
 // TestPlansAreNotRefusedForWhatIsUnknown: a file has a CardQuota that denies over-allocation, and in two rows also a
 // CardQuota without service type, which only a parent in a tree may have, and a child of a parent that does not exist.
-// If the user may not read the CardQuotas, the policy or the inventory, doctor cannot know whether the operator would
-// refuse them. So it does not say so.
+// If the user may not read the CardQuotas, the policy or the inventory, doctor does not know all by which the operator
+// decides. So it calls none of them refused.
 func TestPlansAreNotRefusedForWhatIsUnknown(t *testing.T) {
 	denied := builder.CardQuota("team").Card("NVIDIA-H200", 1).Resources("64", "1Ti").Obj()
 	denied.Spec.OverAllocation = v1alpha1.OverAllocationDeny

@@ -81,17 +81,19 @@ func TestWrongPricesAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzPrices: any file that is accepted has one price for a card, tenant and service type. So the first price of the file
-// is the one that counts for the card, tenant and service type that it names.
+// FuzzPrices: any file that is accepted has one price for a card, tenant and service type. So each price of the file is
+// the one that counts for the card, tenant and service type that it names. The second sample has two prices of card A.
 func FuzzPrices(f *testing.F) {
 	f.Add(samplePrices)
+	f.Add("{currency: EUR, prices: [{card: A, perCardHour: 1}, {card: A, perCardHour: 2}]}")
 	f.Fuzz(func(t *testing.T, text string) {
 		prices, err := ParsePrices([]byte(text))
 		if err != nil {
 			return
 		}
-		first := prices.prices[0]
-		found := prices.find(cardseconds.Series{Card: first.Card, Tenant: first.Tenant, ServiceType: first.ServiceType})
-		check.Equal(t, fmt.Sprintf("index of the price for %+v", first), 0, found)
+		for i, price := range prices.prices {
+			found := prices.find(cardseconds.Series{Card: price.Card, Tenant: price.Tenant, ServiceType: price.ServiceType})
+			check.Equal(t, fmt.Sprintf("index of the price for %+v", price), i, found)
+		}
 	})
 }

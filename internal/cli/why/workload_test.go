@@ -302,10 +302,10 @@ func TestWhyNamesTheJobThatReservesTheCards(t *testing.T) {
 }
 
 // TestAReservationNamesTheCardsOfTheRequest: PodGroup any has reserved 8 cards and names none, so it may have any card
-// of the fleet. To pod next-0, which requests H200, it is named as a reservation of H200.
+// of the fleet, here H200 or H800. To pod next-0, which requests H200, it is named as a reservation of H200.
 func TestAReservationNamesTheCardsOfTheRequest(t *testing.T) {
 	const saysReserved = "Queue <roomy> has insufficient <NVIDIA-H200> quota: requested <4>, total would be <12>, but capability is <8>"
-	objects := append(kubectl.ClusterWithOneFreeCard(),
+	objects := append(kubectl.ClusterWithOneFreeCard(), builder.Node("h800-0").GPUs("NVIDIA-H800", 8).Obj(),
 		builder.PodGroup("lab", "any").Queue("roomy").MinResource(builder.GPU, "8").Phase(v1beta1.PodGroupInqueue).Obj(),
 		kubectl.NewPod("next-0", "roomy", 4).Unschedulable(saysReserved).Obj())
 	check.Contains(t, "why", whyInLab(t, objects, "next-0"), "PodGroup lab/any waits for 8 NVIDIA-H200 and has no pods.")
