@@ -20,7 +20,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// wholePod is a pod as an API server returns it. What no command reads says so.
+// wholePod is a pod as an API server returns it. What no command reads has the value "unread".
 func wholePod() *corev1.Pod {
 	pod := builder.Pod("lab", "train-0").Queue("research").Card("NVIDIA-H200").GPUs(2).CPU("4").Sidecar(builder.GPU, "1").Running("h200-0").Obj()
 	for subresource, fields := range map[string]string{"": `{"f:spec":{"f:containers":{}}}`, "status": `{"f:status":{"f:phase":{}}}`} {

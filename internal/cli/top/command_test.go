@@ -23,7 +23,9 @@ import (
 var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}}.Execute
 
 // TestTopShowsTheUseOfCardQuotas: the golden files have all CardQuotas or the named ones, of flat queues or of a
-// tree. In a tree a parent is shown with its children. Tables fit a terminal, except with -o wide.
+// tree. Flat are llm-training, llm-chat, ads, which is held and uses more than its quota, and new, which is not
+// counted yet. In the tree institute is the parent of two, and a parent is shown with its children. Tables fit a
+// terminal, except with -o wide.
 func TestTopShowsTheUseOfCardQuotas(t *testing.T) {
 	for name, tc := range map[string]struct {
 		objects []client.Object
@@ -49,7 +51,7 @@ func TestTopShowsTheUseOfCardQuotas(t *testing.T) {
 }
 
 // TestTopOfAMissingNameShowsTheOthers: the user names CardQuota ads, and adds, which does not exist. As kubectl get
-// does, top shows ads and ends with an error about adds.
+// does, top shows ads with its Ascend-910B, and ends with an error about adds.
 func TestTopOfAMissingNameShowsTheOthers(t *testing.T) {
 	execute(t, kubectl.FlatQuotas(), kubectl.MayReadAll, "top ads adds").Exits(program.ExitError).Prints("Ascend-910B").Reports("no CardQuota has the name adds")
 }
@@ -61,7 +63,7 @@ func TestTopWithoutTheRightToListGetsByName(t *testing.T) {
 }
 
 // TestATenantSeesItsLocalCardQuotas: a user of namespace lab alone may not list CardQuotas. Top shows the
-// LocalCardQuotas of the namespace instead.
+// LocalCardQuotas of the namespace instead, here llm.
 func TestATenantSeesItsLocalCardQuotas(t *testing.T) {
 	objects := append(kubectl.FlatQuotas(), kubectl.LocalQuota())
 	for name, command := range map[string]string{"local": "top -n lab", "local-json": "top llm -n lab -o json"} {
@@ -69,9 +71,9 @@ func TestATenantSeesItsLocalCardQuotas(t *testing.T) {
 	}
 }
 
-// TestTopWithoutAViewSaysWhatHelps: namespace other has no LocalCardQuota. The user may have forgotten -n, no
-// CardQuota may select the namespace, or the user has no rights. These cases look alike, so the error names all that
-// helps.
+// TestTopWithoutAViewSaysWhatHelps: namespace lab has LocalCardQuota llm, and namespace other has none. The user may
+// have forgotten -n, no CardQuota may select the namespace, or the user has no rights. These cases look alike, so the
+// error names all that helps.
 func TestTopWithoutAViewSaysWhatHelps(t *testing.T) {
 	objects := append(kubectl.FlatQuotas(), kubectl.LocalQuota())
 
@@ -94,7 +96,8 @@ func TestTopWithoutAViewSaysWhatHelps(t *testing.T) {
 	}
 }
 
-// TestTopOfAnOldInstallationNamesNoView: an older installation has no kind LocalCardQuota, so the error does not name it.
+// TestTopOfAnOldInstallationNamesNoView: an older installation has no kind LocalCardQuota, so the error does not name
+// it.
 func TestTopOfAnOldInstallationNamesNoView(t *testing.T) {
 	noLocalQuotas := kubectl.NotInstalled(&v1alpha1.LocalCardQuotaList{})
 	noQuotas := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {

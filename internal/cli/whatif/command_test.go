@@ -62,9 +62,10 @@ func TestWhatIfAnswersFromASimulation(t *testing.T) {
 	}
 }
 
-// TestWhatIfSaysThatDrainedPodsFindNoPlace: a script must not drain a node whose pods find no other place, so the exit
-// code is that of a workload that waits. Without any node the pods of job train find none. Pod alone on h200-1 has no
-// controller that would create it again, so it ends.
+// TestWhatIfSaysThatDrainedPodsFindNoPlace: a script must not drain a node whose pods find no other place, so the
+// exit code is that of a workload that waits. Job train runs on h200-0, and there are two nodes. Without any node its
+// pods find none. Pod alone on h200-1 has no controller that would create it again, so it ends. In neither case the
+// answer is that nothing would be displaced.
 func TestWhatIfSaysThatDrainedPodsFindNoPlace(t *testing.T) {
 	objects := append(kubectl.TwoNodesWithTraining(), builder.Pod("lab", "alone").Scheduler("volcano").Running("h200-1").Obj())
 	for command, want := range map[string]string{
@@ -76,8 +77,8 @@ func TestWhatIfSaysThatDrainedPodsFindNoPlace(t *testing.T) {
 	}
 }
 
-// TestWhatIfNamesWhatADrainCosts: a drain of node h200-0 evicts the two pods of job train. They lose the work since the
-// checkpoint 90 minutes ago: 8 cards * 5,400 s = 43,200 card-seconds, or 12 card-hours.
+// TestWhatIfNamesWhatADrainCosts: a drain of node h200-0 evicts the two pods of job train. They lose the work since
+// the checkpoint 90 minutes ago: 8 cards * 5,400 s = 43,200 card-seconds, or 12 card-hours.
 func TestWhatIfNamesWhatADrainCosts(t *testing.T) {
 	execute(t, kubectl.TwoNodesWithTraining(), kubectl.MayReadAll, "whatif --drain h200-0 -o json").
 		Prints(`"drained": true`, `"cardSeconds": 43200`, `"lostCardSeconds": 43200`, `"restarted": 2`)
@@ -289,9 +290,9 @@ func waitingFor(name, queue string, count int) []client.Object {
 }
 
 // TestWhatIfNamesTheWaitingWorkloadsThatWouldRun: pods first and second of queue chat wait for 8 H200 each. The quota
-// of chat is 12, and node h200-1 has 8 cards free. A question without a file is about what waits already. With a file,
-// the answer adds what of that would run too. RUNS and WAITS are columns of the tables of what would run, and of what
-// would still wait.
+// of chat is 12, and node h200-1 has 8 cards free. A question without a file is about what waits already, so the exit
+// code is 0 also if something still waits. With a file, the answer adds what of that would run too. RUNS and WAITS
+// are columns of the tables of what would run, and of what would still wait.
 func TestWhatIfNamesTheWaitingWorkloadsThatWouldRun(t *testing.T) {
 	wait := append(waitingFor("first", "chat", 8), waitingFor("second", "chat", 8)...)
 	for t, tc := range check.Cases(t, map[string]struct {

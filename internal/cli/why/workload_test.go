@@ -394,8 +394,8 @@ func TestWhyOfAGangWithoutTheRightToReadIt(t *testing.T) {
 }
 
 // TestWhyIsAboutThePodThatIsRefused: of job tf, pod tf-a-0 requests 1 H200 and would fit, and tf-b-0 requests 5. Queue
-// llm has a quota of 4 and uses 3, so tf-b-0 never fits, and the gang waits for ever. So why explains tf-b-0: it lacks
-// 3 + 5 - 4 = 4 cards, and both pods together 5. It does not advise to ask again later.
+// llm has a quota of 4, so tf-b-0 never fits, and the gang waits for ever. So why explains tf-b-0. The queue uses 3, so
+// tf-b-0 lacks 3 + 5 - 4 = 4 cards, and both pods together 5. Why does not advise to ask again later.
 func TestWhyIsAboutThePodThatIsRefused(t *testing.T) {
 	const refused = "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <8>, but capability is <4>"
 	const ofGang = "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable. Origin reason is tf-b-0: " + refused

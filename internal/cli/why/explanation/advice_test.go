@@ -216,9 +216,9 @@ func TestAdviceToAUserWhoMayNotChangeIsToAskTheAdministrator(t *testing.T) {
 	}
 }
 
-// TestACordonIsOnlyLiftedByWhoMay: node h200-3 has 6 H200 free and is cordoned. The advice has kubectl uncordon only
-// for a user who may change nodes.
-func TestACordonIsOnlyLiftedByWhoMay(t *testing.T) {
+// TestOnlyAUserWhoMayChangeNodesIsAdvisedToUncordon: node h200-3 has 6 H200 free and is cordoned. The advice has
+// kubectl uncordon only for a user who may change nodes.
+func TestOnlyAUserWhoMayChangeNodesIsAdvisedToUncordon(t *testing.T) {
 	for mayChangeNodes, want := range map[bool]string{
 		true:  "kubectl uncordon h200-3 when its maintenance is over.",
 		false: "ask the administrator when its maintenance is over.",
