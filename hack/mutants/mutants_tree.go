@@ -13,14 +13,16 @@ var treeMutants = []mutant{
 	{"internal/quota/path.go", `	if unused > 0 && grown > 0 && Add`, `	if unused > 0 && grown > 1 && Add`, "no request takes an unused guarantee of others"},
 	{"internal/quota/path.go", `		change = at.unusedAfter(resource, more, change) - at.tree.unused[resource]`, `		change = 0`, "a request may use the unused guarantees of its own path"},
 	{"internal/quota/path.go", `		if unreclaimable > deserved {`, `		if unreclaimable > deserved+1 {`, "what cannot be reclaimed is never more than deserved"},
-	{"internal/quota/tree.go", `		if q.IsHeld && fault.Kind == NoFault {`, `		if q.IsHeld && at == name {`, "a stop policy holds the subtree"},
-	{"internal/quota/tree.go", `	if len(seen) > MaxDepth {`, `	if len(seen) > MaxDepth+1 {`, "at most six queues are on a path"},
-	{"internal/quota/tree.go", `		if _, exists := t.written[q.Parent]; !exists {`, `		if _, exists := t.written[q.Parent]; !exists && at == name {`, "a missing parent closes everything below it"},
-	{"internal/quota/tree.go", `				children[i].guarantee[name] = min(children[i].guarantee[name], deserved)`, `				children[i].guarantee[name] = min(children[i].guarantee[name], deserved+9)`, "guarantees are cut to what is deserved before they are scaled"},
-	{"internal/quota/tree.go", `		scaled[i] = min(value, limit)
+	{"internal/quota/treeresolve.go", `		if q.IsHeld && fault.Kind == NoFault {`, `		if q.IsHeld && at == name {`, "a stop policy holds the subtree"},
+	{"internal/quota/treeresolve.go", `len(seen) > MaxDepth:`, `len(seen) > MaxDepth+1:`, "at most six queues are on a path"},
+	{"internal/quota/treeresolve.go", `		case t.resolved[q.Parent] == nil:`, `		case t.resolved[q.Parent] == nil && at != name:
+			return fault
+		case t.resolved[q.Parent] == nil:`, "a missing parent closes everything below it"},
+	{"internal/quota/treeresolve.go", `				children[i].guarantee[name] = min(children[i].guarantee[name], deserved)`, `				children[i].guarantee[name] = min(children[i].guarantee[name], deserved+9)`, "guarantees are cut to what is deserved before they are scaled"},
+	{"internal/quota/treeresolve.go", `		scaled[i] = min(value, limit)
 `, `		scaled[i] = value
 `, "a child deserves at most what its parent does before it is scaled"},
-	{"internal/quota/tree.go", `	slices.SortStableFunc(order, func(a, b int) int { return parts[b].Cmp(parts[a]) })
+	{"internal/quota/treeresolve.go", `	slices.SortStableFunc(order, func(a, b int) int { return parts[b].Cmp(parts[a]) })
 `, ``, "the largest remainders get the whole cards"},
 }
 
@@ -48,7 +50,7 @@ var treeOrderMutants = []mutant{
 	{"internal/quota/ledger.go", `	q.isShareKnown = false
 	if len(c.Cards) > 0 {`, `	if len(c.Cards) > 0 {`, "a charge changes the order of queues"},
 	{"internal/quota/treeledger.go", `			kept[at] = last
-`, `			kept[at] = Position{Weight: last.Weight}
+`, `			kept[at] = position{weight: last.weight}
 `, "a deleted queue keeps its place while pods are charged to it"},
 	{"internal/quota/reclaim.go", `	case lacksQuota:
 		e.kind = Deserved
@@ -92,8 +94,8 @@ var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/problem.go", `		p.limitLevels(p.tree.victimLevel)`, `		_ = p.tree`, "a guarantee covers fewer pods if it does not cover all"},
 	{"internal/scheduler/cardreclaim/tree.go", `		byLevel[g.level] = append(byLevel[g.level], g)`, `		byLevel[1] = append(byLevel[1], g)`, "victims of siblings come first"},
 	{"internal/scheduler/cardreclaim/tree.go", `			if i < level {`, `			if i < 0 {`, "no subtree borrows cards that are reclaimed for it"},
-	{"internal/scheduler/cardreclaim/tree.go", `	return max(0, s.plugin.Ledger().AboveGuarantee(string(key.queue), key.name))`, `	return max(1, s.plugin.Ledger().AboveGuarantee(string(key.queue), key.name)+1)`, "no victim is taken from a guarantee"},
-	{"internal/scheduler/cardreclaim/tree.go", `		return max(0, s.plugin.Ledger().AboveDeserved(string(key.queue), key.name))`, `		return max(1, s.plugin.Ledger().AboveDeserved(string(key.queue), key.name)+1)`, "the tree takes only what is beyond what is deserved"},
+	{"internal/scheduler/cardreclaim/tree.go", `	return max(0, s.plugin.Ledger().AboveGuarantee(key.queue, key.name))`, `	return max(1, s.plugin.Ledger().AboveGuarantee(key.queue, key.name)+1)`, "no victim is taken from a guarantee"},
+	{"internal/scheduler/cardreclaim/tree.go", `		return max(0, s.plugin.Ledger().AboveDeserved(key.queue, key.name))`, `		return max(1, s.plugin.Ledger().AboveDeserved(key.queue, key.name)+1)`, "the tree takes only what is beyond what is deserved"},
 	{"internal/scheduler/cardreclaim/tree.go", `		for _, queue := range g.path {
 			limit, most`, `		for _, queue := range g.path[:1] {
 			limit, most`, "every queue above a victim keeps its guarantee and what it deserves"},
@@ -101,7 +103,7 @@ var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/tree.go", `		pod.OnlyCounts = !g.byTree[i]
 `, ``, "what is taken by the service types is not refused as what is borrowed"},
 	{"internal/scheduler/capacitycard/treeorder.go", `	for node := turn; node.parent != nil; node = node.parent {`, `	for node := turn; node == turn; node = node.parent {`, "a placement changes the order of all queues of its tenant"},
-	{"internal/scheduler/capacitycard/treereclaim.go", `slices.IndexFunc(path, drains)`, `slices.IndexFunc(path[:1], drains)`, "a stop policy drains the subtree"},
+	{"internal/scheduler/capacitycard/treereclaim.go", `range p.cache.tree.Path(string(queue)) {`, `range p.cache.tree.Path(string(queue))[:1] {`, "a stop policy drains the subtree"},
 	{"internal/scheduler/actions/drain.go", `api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):`, `api.AllocatedStatus(task.Status):`, "a drain leaves system-critical pods"},
 	{"internal/scheduler/actions/drain.go", `		case !capacitycard.IsOnNode(task.Status):
 			return nil

@@ -2,6 +2,7 @@ package cardquota
 
 import (
 	"slices"
+	"strings"
 
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -15,66 +16,69 @@ import (
 // force. It may hold only the part that decides about one CardQuota: its ancestors, the other
 // children of each, and its own children. Where CPU or memory are limited, everything below these
 // decides as well. A nil Tree means flat queues. It is immutable.
-//
-// A node is the name of a CardQuota, or otherQueue of a Queue without one.
 type Tree struct {
-	quotas   map[string]*v1alpha1.CardQuota
-	queues   map[string]string // by node
-	nodes    map[string]string // by queue
-	children map[string][]string
-	resolved map[string]quota.Resolved
-	parents  map[string]string
+	// queues is the tree of their queues.
+	queues *quota.Tree
+	// quotas are the CardQuotas of the tree by name, owners by queue.
+	quotas, owners map[string]*v1alpha1.CardQuota
 }
 
-// otherQueue returns the node of a Queue without a CardQuota, and its name in messages.
-func otherQueue(name string) string { return "queue " + name }
+// missingParent begins the name of a parent that no CardQuota of the tree has. No queue has such a name.
+const missingParent = "CardQuota "
 
 // NewTree returns the tree of CardQuotas and of the Queues below others that no CardQuota owns:
 // they were retained, or written by hand. Of several CardQuotas for one queue only the owner is
 // part of it. unmanaged says what Queues without card.quota may use.
 func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) *Tree {
 	owners := OwnersByQueue(quotas)
-	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), queues: map[string]string{}, nodes: map[string]string{}, children: map[string][]string{}, parents: map[string]string{}}
-	written := make(map[string]quota.TreeQueue, len(owners))
+	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), owners: owners}
 	for _, q := range owners {
 		t.quotas[q.Name] = q
-		t.queues[q.Name] = q.QueueName()
-		written[q.Name] = TreeQueueFor(q)
+	}
+
+	written := make(map[string]quota.TreeQueue, len(owners))
+	for queue, q := range owners {
+		of := TreeQueueFor(q)
+		if parent := t.quotas[q.Spec.Parent]; parent != nil {
+			of.Parent = parent.QueueName()
+		} else if q.Spec.Parent != "" {
+			of.Parent = missingParent + q.Spec.Parent
+		}
+		written[queue] = of
 	}
 
 	for _, queue := range queues {
-		if owners[queue.Name] != nil || queue.Spec.Parent == "" || queue.Spec.Parent == workload.RootQueue {
-			continue
-		}
-
-		node := otherQueue(queue.Name)
 		rules := workload.QueueRulesFor(queue, unmanaged, nil)
-		rules.Tree.Parent = otherQueue(queue.Spec.Parent)
-		if owners[queue.Spec.Parent] != nil {
-			rules.Tree.Parent = owners[queue.Spec.Parent].Name
-		}
-
-		t.queues[node] = queue.Name
-		written[node] = rules.Tree
-	}
-
-	for node, queue := range t.queues {
-		t.nodes[queue] = node
-	}
-
-	for node, q := range written {
-		t.parents[node] = q.Parent
-		if q.Parent != "" {
-			t.children[q.Parent] = append(t.children[q.Parent], node)
+		if owners[queue.Name] == nil && rules.Tree.Parent != "" {
+			written[queue.Name] = rules.Tree
 		}
 	}
 
-	for _, names := range t.children {
-		slices.Sort(names)
-	}
-
-	t.resolved = quota.ResolveTree(written)
+	t.queues = quota.ResolveTree(written)
 	return t
+}
+
+// resolved returns the queue of a CardQuota in the tree. That of a CardQuota which is not part of it has
+// no parent and no amounts.
+func (t *Tree) resolved(name string) *quota.Resolved { return t.queues.Queue(t.queueOf(name)) }
+
+// queueOf returns the queue that a CardQuota owns, "" if it is not part of the tree.
+func (t *Tree) queueOf(name string) string {
+	if q := t.quotas[name]; q != nil {
+		return q.QueueName()
+	}
+	return ""
+}
+
+// nameOf returns what messages call a queue of the tree: its CardQuota, or itself without one.
+func (t *Tree) nameOf(queue string) string {
+	if owner := t.owners[queue]; owner != nil {
+		return owner.Name
+	}
+	if name, isMissing := strings.CutPrefix(queue, missingParent); isMissing || queue == "" {
+		return name
+	}
+	return "queue " + queue
 }
 
 // TreeQueueFor returns a CardQuota as part of a tree.
@@ -136,7 +140,17 @@ func (t *Tree) Children(name string) []string {
 	if t == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(t.children[name]), func(child string) bool { return t.quotas[child] == nil })
+	return slices.DeleteFunc(t.childNames(name), func(child string) bool { return t.quotas[child] == nil })
+}
+
+// childNames returns what messages call the children of a CardQuota, sorted.
+func (t *Tree) childNames(name string) []string {
+	var names []string
+	for _, child := range t.resolved(name).Children {
+		names = append(names, t.nameOf(child))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Ancestors returns the CardQuotas above the given one, the nearest first. It ends before a
@@ -146,53 +160,25 @@ func (t *Tree) Ancestors(name string) []*v1alpha1.CardQuota {
 		return nil
 	}
 	var above []*v1alpha1.CardQuota
-	for _, node := range t.nodesAbove(name) {
-		if q := t.quotas[node]; q != nil {
-			above = append(above, q)
-		}
+	for _, queue := range t.queues.WrittenAncestors(t.queueOf(name)) {
+		above = append(above, t.owners[queue])
 	}
 	return above
 }
 
-// nodesAbove returns the nodes above the given one, as Ancestors does.
-func (t *Tree) nodesAbove(node string) []string {
-	var above []string
-	for at := t.parents[node]; at != "" && at != node && t.queues[at] != "" && !slices.Contains(above, at); at = t.parents[at] {
-		above = append(above, at)
-	}
-	return above
-}
-
-// Fault returns why the queue of a CardQuota takes no new jobs.
+// Fault returns why the queue of a CardQuota takes no new jobs, with the names that messages use.
 func (t *Tree) Fault(name string) quota.Fault {
 	if t == nil {
 		return quota.Fault{}
 	}
-	return t.resolved[name].Fault
+	fault := t.resolved(name).Fault
+	fault.Queue = t.nameOf(fault.Queue)
+	fault.Parent = t.nameOf(fault.Parent)
+	return fault
 }
 
 // isPlaced reports whether a CardQuota has a path to the top level.
-func (t *Tree) isPlaced(name string) bool {
-	switch t.resolved[name].Fault.Kind {
-	case quota.ParentNotFound, quota.ParentCycle, quota.TooDeep:
-		return false
-	default:
-		return true
-	}
-}
-
-// computeLimit returns the limit in force of CPU or memory: no larger than that of any ancestor.
-func (t *Tree) computeLimit(name string, key quota.Resource) int64 {
-	own := t.resolved[name]
-	limit := own.Limits.Quota(key)
-	if t.isPlaced(name) {
-		for _, above := range t.Ancestors(name) {
-			bound := t.resolved[above.Name]
-			limit = min(limit, bound.Limits.Quota(key))
-		}
-	}
-	return limit
-}
+func (t *Tree) isPlaced(name string) bool { return !t.resolved(name).Fault.HasNoPath() }
 
 // QuotaFor returns the quota in force of a CardQuota: in a tree with what it inherits, and no
 // larger than that of any ancestor.
@@ -201,21 +187,10 @@ func (t *Tree) QuotaFor(q *v1alpha1.CardQuota) card.Quota {
 		return QuotaOf(q)
 	}
 
-	path := []string{q.Name}
-	if t.isPlaced(q.Name) {
-		path = append(path, t.nodesAbove(q.Name)...)
-	}
-
 	out := make(card.Quota, len(q.Spec.Cards))
 	for _, c := range q.Spec.Cards {
-		name := card.Name(c.Name)
-		limit := card.MaxCount
-		for _, node := range path {
-			limit = min(limit, t.resolved[node].Limits.Cards[name])
-		}
-		out[name] = limit
+		out[card.Name(c.Name)] = card.Count(t.queues.Limit(q.QueueName(), quota.Resource(c.Name)))
 	}
-
 	return out
 }
 
@@ -228,12 +203,10 @@ func (t *Tree) ChangedQueues(before *Tree) []string {
 		if side == nil {
 			continue
 		}
-		for name, q := range side.quotas {
-			if side == before && t != nil && t.quotas[name] != nil {
-				continue // compared once, with the other side
-			}
-			if before == nil || t == nil || !sameNode(before, t, name) || !sameLimitsAbove(before, t, name) {
-				changed = append(changed, q.QueueName())
+
+		for queue := range side.owners {
+			if before == nil || t == nil || !isSameQueue(before, t, queue) {
+				changed = append(changed, queue)
 			}
 		}
 	}

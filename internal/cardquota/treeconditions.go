@@ -35,7 +35,7 @@ func (t *Tree) HierarchyCondition(q *v1alpha1.CardQuota, own *Usage) metav1.Cond
 		message = "the parents up to the top level are " + strings.Join(names, ", ")
 	}
 
-	switch children := t.children[q.Name]; {
+	switch children := t.childNames(q.Name); {
 	case len(children) > 0:
 		message += fmt.Sprintf("; it has %d children: %s", len(children), conditions.JoinFirst(children, maxNamedQueues))
 	case q.Spec.ServiceType == "":
@@ -76,14 +76,14 @@ func (t *Tree) explainFault(name string) (reason, cause, help string) {
 	case quota.ParentCycle:
 		return v1alpha1.ReasonParentCycle, fmt.Sprintf("%s names CardQuota %s, and these parents form a cycle", at, fault.Parent), "give one of them another parent"
 	default:
-		return v1alpha1.ReasonTooDeep, fmt.Sprintf("this CardQuota is %d levels below the root, and at most %d are possible", len(t.nodesAbove(name))+1, quota.MaxDepth), "move it up"
+		return v1alpha1.ReasonTooDeep, fmt.Sprintf("this CardQuota is %d levels below the root, and at most %d are possible", len(t.Ancestors(name))+1, quota.MaxDepth), "move it up"
 	}
 }
 
 // describeWork says what keeps a CardQuota with children from being only a parent, "" if
 // nothing does.
 func (t *Tree) describeWork(q *v1alpha1.CardQuota, own *Usage) string {
-	children := t.children[q.Name]
+	children := t.childNames(q.Name)
 	if len(children) == 0 && q.Spec.ServiceType != "" {
 		return ""
 	}
@@ -116,13 +116,14 @@ func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 	first := len(excessReasons)
 	missing := map[quota.Resource]bool{}
 	explained := map[quota.Resource]bool{}
-	for _, e := range t.resolved[name].Excess {
+	for _, e := range t.resolved(name).Excess {
 		if missing[e.Of] { // then every number of it is 0
 			continue
 		}
 
 		missing[e.Of] = e.Kind == quota.NotInParent || e.Kind == quota.NothingToInherit
 		explained[e.Of] = explained[e.Of] || missing[e.Of] || e.Kind == quota.GuaranteeAboveDeserved || e.Kind == quota.GuaranteeAboveParent
+		e.Parent = t.nameOf(e.Parent)
 		kind, message := workload.DescribeExcess(e)
 		messages = append(messages, message)
 
@@ -145,9 +146,9 @@ func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 // those of which a message explains more.
 func (t *Tree) describeCutGuarantees(name string, explained map[quota.Resource]bool) []string {
 	var messages []string
-	written := TreeQueueFor(t.quotas[name]).Guarantee
+	written := t.resolved(name).Written.Guarantee
 	for _, key := range written.Sorted() {
-		if inForce := t.resolved[name].Limits.Guarantee[key]; inForce < written[key] && !explained[key] {
+		if inForce := t.resolved(name).Limits.Guarantee[key]; inForce < written[key] && !explained[key] {
 			messages = append(messages, fmt.Sprintf("%s: guarantee is %s, but as no more is deserved, %s is in force",
 				key.Label(), workload.FormatTreeAmount(key, written[key]), workload.FormatTreeAmount(key, inForce)))
 		}

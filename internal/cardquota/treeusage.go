@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"math"
-	"reflect"
 	"slices"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -14,21 +13,21 @@ import (
 	"cardquota.dev/operator/internal/quota"
 )
 
-// sameNode reports whether a CardQuota has the same numbers, fault and children in two trees.
-func sameNode(a, b *Tree, name string) bool {
-	return slices.Equal(a.children[name], b.children[name]) && reflect.DeepEqual(a.resolved[name], b.resolved[name])
-}
+// isSameQueue reports whether a queue has the same owner, numbers, fault and children in two trees, and
+// whether every ancestor has the same parent, limits and stop policy. They bind it as well.
+func isSameQueue(a, b *Tree, queue string) bool {
+	if a.owners[queue] == nil || b.owners[queue] == nil || a.nameOf(queue) != b.nameOf(queue) || !b.queues.Queue(queue).Equal(a.queues.Queue(queue)) {
+		return false
+	}
 
-// sameLimitsAbove reports whether every ancestor of a CardQuota has the same parent, limits and
-// stop policy in two trees. They bind its queue as well.
-func sameLimitsAbove(a, b *Tree, name string) bool {
-	for _, node := range b.nodesAbove(name) {
-		was := a.resolved[node]
-		is := b.resolved[node]
-		if was.Parent != is.Parent || !sameQuota(&was.Limits, &is.Limits) || a.stopPolicyOf(node) != b.stopPolicyOf(node) {
+	for _, above := range b.queues.WrittenAncestors(queue) {
+		was := a.queues.Queue(above)
+		is := b.queues.Queue(above)
+		if was.Parent != is.Parent || !sameQuota(&was.Limits, &is.Limits) || a.stopPolicyOf(above) != b.stopPolicyOf(above) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -37,9 +36,9 @@ func sameQuota(a, b *quota.Limits) bool {
 	return a.MilliCPU == b.MilliCPU && a.Memory == b.Memory && maps.Equal(a.Cards, b.Cards)
 }
 
-// stopPolicyOf returns the stop policy of a CardQuota, None for a Queue without one.
-func (t *Tree) stopPolicyOf(node string) v1alpha1.StopPolicy {
-	if q := t.quotas[node]; q != nil && q.Spec.StopPolicy != "" {
+// stopPolicyOf returns the stop policy of the CardQuota of a queue, None for a Queue without one.
+func (t *Tree) stopPolicyOf(queue string) v1alpha1.StopPolicy {
+	if q := t.owners[queue]; q != nil && q.Spec.StopPolicy != "" {
 		return q.Spec.StopPolicy
 	}
 	return v1alpha1.StopPolicyNone
@@ -50,28 +49,22 @@ func (t *Tree) stopPolicyOf(node string) v1alpha1.StopPolicy {
 // when it can be deleted. What waits in each namespace is summed only for queues that tenants
 // see there by the selector of their own CardQuota.
 func (t *Tree) SumUsage(queues map[string]Usage) map[string]Usage {
-	if t == nil || len(t.children) == 0 {
+	if t == nil {
 		return queues
 	}
 
 	sums := maps.Clone(queues)
 	shown := map[string]bool{} // shown has the queues whose sums own their maps
-	for _, node := range slices.Sorted(maps.Keys(t.queues)) {
-		used, exists := queues[t.queues[node]]
-		if !exists || !t.isPlaced(node) {
-			continue
-		}
-
-		for _, above := range t.nodesAbove(node) {
-			queue := t.queues[above]
-			sum := sums[queue]
-			if _, known := shown[queue]; !known {
-				shown[queue] = t.quotas[above] != nil && localquota.ExplicitSelector(t.quotas[above]) != nil
+	for _, queue := range slices.Sorted(maps.Keys(queues)) {
+		for _, above := range t.queues.Ancestors(queue) {
+			sum := sums[above]
+			if _, known := shown[above]; !known {
+				shown[above] = t.owners[above] != nil && localquota.ExplicitSelector(t.owners[above]) != nil
 				sum.copyMaps()
 			}
 
-			sum.addSubtree(used, shown[queue])
-			sums[queue] = sum
+			sum.addSubtree(queues[queue], shown[above])
+			sums[above] = sum
 		}
 	}
 
@@ -123,28 +116,10 @@ func mergeBlocked(a, b []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
 
 // QueuesBelow returns a queue and those below it.
 func (t *Tree) QueuesBelow(queue string) []string {
-	out := []string{queue}
 	if t == nil {
-		return out
+		return []string{queue}
 	}
-
-	node, isKnown := t.nodes[queue]
-	if !isKnown || !t.isPlaced(node) {
-		return out
-	}
-
-	for nodes := []string{node}; len(nodes) > 0; {
-		node := nodes[0]
-		nodes = nodes[1:]
-		for _, child := range t.children[node] {
-			if t.isPlaced(child) { // so it is in no cycle
-				nodes = append(nodes, child)
-				out = append(out, t.queues[child])
-			}
-		}
-	}
-
-	return out
+	return t.queues.Below(queue)
 }
 
 // QueuesAbove returns the queues above a queue, the nearest first.
@@ -152,11 +127,7 @@ func (t *Tree) QueuesAbove(queue string) []string {
 	if t == nil {
 		return nil
 	}
-	var above []string
-	for _, node := range t.nodesAbove(t.nodes[queue]) {
-		above = append(above, t.queues[node])
-	}
-	return above
+	return t.queues.WrittenAncestors(queue)
 }
 
 func addCounts(sum, counts map[card.Name]card.Count) {
@@ -171,7 +142,7 @@ func (t *Tree) setAmountsInForce(entry *v1alpha1.CardStatus, name string) {
 	if t == nil || t.quotas[name] == nil || !t.isPlaced(name) {
 		return
 	}
-	limits := t.resolved[name].Limits
+	limits := t.resolved(name).Limits
 	entry.Deserved = limits.Deserved[quota.Resource(entry.Name)]
 	entry.Guarantee = limits.Guarantee[quota.Resource(entry.Name)]
 	entry.Borrowed = max(0, entry.Used-entry.Deserved)

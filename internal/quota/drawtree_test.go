@@ -77,9 +77,9 @@ func drawShares(t *rapid.T, q TreeQueue, name Resource) {
 
 // newTreeLedger returns a ledger of queues in a tree with an inventory, which is without limit
 // if it is nil. Limits of CPU and memory that are not set are Unlimited.
-func newTreeLedger(tree map[string]Position, limits map[string]Limits, inventory card.Quota) *Ledger {
+func newTreeLedger(tree map[string]position, limits map[string]Limits, inventory card.Quota) *Ledger {
 	l := New(0)
-	l.SetTree(tree)
+	l.setPositions(tree)
 	for name, of := range limits {
 		of.MilliCPU = cmp.Or(of.MilliCPU, Unlimited)
 		of.Memory = cmp.Or(of.Memory, Unlimited)

@@ -41,7 +41,7 @@ type Ledger struct {
 	queues map[string]*queueLedger
 	pods   map[string]podEntry
 	// positions are where the queues are in their tree, nil if the queues are flat.
-	positions map[string]Position
+	positions map[string]position
 	// root is above all queues of a tree. Its limits are the inventory.
 	root *queueLedger
 	// holds are the charges of Hold by pod.

@@ -41,7 +41,7 @@ type naiveOrder struct {
 func (h *treeTest) orderOf(queue string) naiveOrder {
 	position := h.ledger.positions[queue]
 	limits := h.naive.limits[queue]
-	o := naiveOrder{created: position.Created, name: queue, weight: max(1, float64(position.Weight))}
+	o := naiveOrder{created: position.created, name: queue, weight: max(1, float64(position.weight))}
 	o.usesNoCard = limits.AnyCard || len(limits.Cards) == 0
 	names := slices.DeleteFunc(slices.Clone(treeNames), func(name Resource) bool {
 		return h.naive.deservesAnyAmount(queue, name) || (naiveIsCard(name) && o.usesNoCard)
@@ -175,7 +175,7 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 // queue could always take the cards that are too few for the jobs of the other. Between equals the name decides.
 func TestRecentlyBorrowedCardsStillCount(t *testing.T) {
 	limits := Limits{Cards: card.Quota{"A": 2}, Deserved: Amounts{}}
-	l := newTreeLedger(map[string]Position{"x": {}, "y": {}}, map[string]Limits{"x": limits, "y": limits}, nil)
+	l := newTreeLedger(map[string]position{"x": {}, "y": {}}, map[string]Limits{"x": limits, "y": limits}, nil)
 	const xFirst, yFirst = -1, 1
 	check.Equal(t, "order of equals", xFirst, l.CompareShares("x", "y"))
 	l.Charge("pod", newCharge("x", "A", 1))
@@ -195,7 +195,7 @@ func TestRecentlyBorrowedCardsStillCount(t *testing.T) {
 // compared with its children, and comes before them.
 func TestAnAncestorComesFirst(t *testing.T) {
 	limits := Limits{Cards: card.Quota{"A": 2}, Deserved: Amounts{"A": 2}}
-	positions := map[string]Position{"parent": {}, "x": {Parent: "parent"}, "y": {Parent: "parent"}}
+	positions := map[string]position{"parent": {}, "x": {parent: "parent"}, "y": {parent: "parent"}}
 	l := newTreeLedger(positions, map[string]Limits{"parent": limits, "x": limits, "y": limits}, nil)
 
 	names := []string{"y", "x", "parent"}

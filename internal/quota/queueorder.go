@@ -33,7 +33,7 @@ func (l *Ledger) CompareShares(left, right string) int {
 		partB = shareB.borrowed
 	}
 
-	return cmp.Or(cmp.Compare(partA, partB), l.positions[a.name].Created.Compare(l.positions[b.name].Created), cmp.Compare(a.name, b.name))
+	return cmp.Or(cmp.Compare(partA, partB), l.positions[a.name].created.Compare(l.positions[b.name].created), cmp.Compare(a.name, b.name))
 }
 
 // IsBelowDeserved reports whether a queue uses less than it deserves of every card that it may
@@ -94,7 +94,7 @@ func (l *Ledger) shareOf(q *queueLedger) treeShare {
 // computeShare returns the fields of treeShare.
 func (l *Ledger) computeShare(q *queueLedger) (share, borrowed float64) {
 	share = max(q.fractionOfDeserved(CPU), q.fractionOfDeserved(Memory))
-	weight := max(1, float64(l.positions[q.name].Weight))
+	weight := max(1, float64(l.positions[q.name].weight))
 	if q.limits.AnyCard || len(q.limits.Cards) == 0 {
 		if deserved := q.limits.deserved(CPU); deserved != Unlimited {
 			borrowed = float64(q.used.of(CPU)-deserved) / 1000 / weight

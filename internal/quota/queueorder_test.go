@@ -47,7 +47,7 @@ type lendingFleet struct {
 
 func newLendingFleet(seed int64) *lendingFleet {
 	limits := Limits{Cards: card.Quota{"X": 24}, Deserved: Amounts{}, Guarantee: Amounts{}}
-	tree := map[string]Position{"light": {Weight: 1}, "heavy": {Weight: 2}}
+	tree := map[string]position{"light": {weight: 1}, "heavy": {weight: 2}}
 	return &lendingFleet{
 		random: rand.New(rand.NewSource(seed)), queues: [2]string{"light", "heavy"},
 		ledger:  newTreeLedger(tree, map[string]Limits{"light": limits, "heavy": limits}, card.Quota{"X": 24}),

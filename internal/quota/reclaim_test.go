@@ -386,7 +386,7 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 		limits[name] = Limits{Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": guarantee}, Guarantee: Amounts{"A": guarantee}}
 	}
 
-	l := newTreeLedger(map[string]Position{"tenant": {}, "team": {Parent: "tenant"}, "own": {Parent: "team"}, "cousin": {Parent: "team"}, "far": {Parent: "tenant"}}, limits, nil)
+	l := newTreeLedger(map[string]position{"tenant": {}, "team": {parent: "tenant"}, "own": {parent: "team"}, "cousin": {parent: "team"}, "far": {parent: "tenant"}}, limits, nil)
 	checkEnqueue := func(count card.Count, want *InsufficientQuota) {
 		job := JobRequest{Cards: []CardRequest{{Names: []card.Name{"A"}, Count: count}}}
 		got := l.CheckEnqueue("own", reserveForAll(&Reservations{}), job, 1)
@@ -415,7 +415,7 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 // all quotas are 8. "batch", the sibling of serving under "tenant", uses 5 A. Serving is guaranteed 2 A, its tenant
 // the same 2 A, and queue "other" 1 A. So all 3 free cards are guaranteed: serving may use 2 of them, batch none.
 func TestReclaimByExample(t *testing.T) {
-	tree := map[string]Position{"tenant": {}, "serving": {Parent: "tenant"}, "batch": {Parent: "tenant"}, "other": {}}
+	tree := map[string]position{"tenant": {}, "serving": {parent: "tenant"}, "batch": {parent: "tenant"}, "other": {}}
 	l := newTreeLedger(tree, map[string]Limits{
 		"tenant":  {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 4}, Guarantee: Amounts{"A": 2}},
 		"serving": {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 3}, Guarantee: Amounts{"A": 2}},

@@ -96,7 +96,7 @@ func TestSiblingsGiveTheGuaranteeOfTheirParentBack(t *testing.T) {
 	const tenantLevel, topLevel, rootLevel = 1, 2, 3
 
 	for quotaOfTop, wantOfTop := range map[card.Count]int64{8: 8 - 1, 1: 0, 0: -1} {
-		tree := map[string]Position{"top": {}, "tenant": {Parent: "top"}, "serving": {Parent: "tenant"}, "batch": {Parent: "tenant"}, "other": {}, "third": {}}
+		tree := map[string]position{"top": {}, "tenant": {parent: "top"}, "serving": {parent: "tenant"}, "batch": {parent: "tenant"}, "other": {}, "third": {}}
 		l := newTreeLedger(tree, map[string]Limits{
 			"top":     {Cards: card.Quota{"A": quotaOfTop}, Deserved: Amounts{"A": 4}},
 			"tenant":  {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 4}, Guarantee: Amounts{"A": 1}},

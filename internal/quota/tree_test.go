@@ -27,15 +27,15 @@ func TestEachQueueHasTheFaultOfItsPath(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
 		resolved := ResolveTree(queues)
-		check.Must(t, len(resolved) == len(queues), "%d queues of %d", len(resolved), len(queues))
-		for name, r := range resolved {
+		check.Must(t, len(resolved.queues) == len(queues), "%d queues of %d", len(resolved.queues), len(queues))
+		for name, r := range resolved.All() {
 			checkFault(t, queues, name, r)
 		}
 	})
 }
 
 // checkFault compares the fault of a queue, and its parent, with naive ones.
-func checkFault(t *rapid.T, queues map[string]TreeQueue, name string, r Resolved) {
+func checkFault(t *rapid.T, queues map[string]TreeQueue, name string, r *Resolved) {
 	fault := naiveFault(queues, name)
 	check.Must(t, r.Fault.Kind == fault, "fault %v of %s, want %v", r.Fault, name, fault)
 	if path, wrong := naivePath(queues, name); fault != NoFault {
@@ -61,9 +61,9 @@ func TestResolvedAmountsAreConsistent(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
 		resolved := ResolveTree(queues)
-		for q, r := range resolved {
-			children := maps.Clone(resolved)
-			maps.DeleteFunc(children, func(_ string, c Resolved) bool { return c.Parent != q })
+		for q, r := range resolved.All() {
+			children := maps.Collect(resolved.All())
+			maps.DeleteFunc(children, func(_ string, c *Resolved) bool { return c.Parent != q })
 			for child, c := range children {
 				check.Must(t, c.Fault.Kind != ParentNotFound, "%s is below %s without a path", child, q)
 			}
@@ -81,7 +81,7 @@ func TestResolvedAmountsAreConsistent(t *testing.T) {
 
 // sumAmounts adds the amounts of one name that resolved children have. It leaves out a child of
 // any card, and CPU and memory that are only a ceiling and not deserved.
-func sumAmounts(queues map[string]TreeQueue, children map[string]Resolved, name Resource) (sums [3]int64) {
+func sumAmounts(queues map[string]TreeQueue, children map[string]*Resolved, name Resource) (sums [3]int64) {
 	for child, c := range children {
 		if naiveIsCard(name) && c.Limits.AnyCard {
 			continue
@@ -105,7 +105,7 @@ func sumAmounts(queues map[string]TreeQueue, children map[string]Resolved, name 
 func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
-		for q, r := range ResolveTree(queues) {
+		for q, r := range ResolveTree(queues).All() {
 			reported := map[Resource]map[ExcessKind]Excess{}
 			for _, e := range r.Excess {
 				if reported[e.Of] == nil {
@@ -141,11 +141,11 @@ func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 }
 
 // checkQuotaReported checks the reports about the quota of one name.
-func checkQuotaReported(t *rapid.T, queues map[string]TreeQueue, q string, r Resolved, name Resource, reported map[ExcessKind]Excess) {
+func checkQuotaReported(t *rapid.T, queues map[string]TreeQueue, q string, r *Resolved, name Resource, reported map[ExcessKind]Excess) {
 	written, isWritten := queues[q].Quota[name]
 	above := int64(-1)
 	if r.Parent != "" {
-		parent := ResolveTree(queues)[r.Parent].Limits
+		parent := ResolveTree(queues).Queue(r.Parent).Limits
 		above = parent.Quota(name)
 	}
 
@@ -177,6 +177,40 @@ func naiveQuotaExcess(q TreeQueue, parent string, above int64, name Resource) []
 	return nil
 }
 
+// TestPathsOfATreeAreThoseOfAWalk: the path of a queue leads over its parents to root. Its ancestors are those that are
+// written, also where the path ends at a missing parent or in a cycle. Below it are the queues whose paths lead
+// through it. Of two queues, the level says how far the first one is below what they share, at least 1. Trees are
+// random.
+func TestPathsOfATreeAreThoseOfAWalk(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		queues := drawTree(t)
+		tree := ResolveTree(queues)
+		paths := map[string][]string{}
+		for name := range queues {
+			path, wrong := naivePath(queues, name)
+			check.Must(t, slices.Equal(tree.WrittenAncestors(name), path[1:]), "above %s is %v, want %v", name, tree.WrittenAncestors(name), path[1:])
+			if wrong != NoFault {
+				path = []string{name}
+			}
+			paths[name] = path
+			check.Must(t, slices.Equal(tree.Path(name), path), "the path of %s is %v, want %v", name, tree.Path(name), path)
+			check.Must(t, slices.Equal(tree.Ancestors(name), path[1:]), "on the path above %s is %v, want %v", name, tree.Ancestors(name), path[1:])
+		}
+
+		for name := range queues {
+			below := tree.Below(name)
+			for other, path := range paths {
+				isBelow := slices.Contains(path, name)
+				check.Must(t, slices.Contains(below, other) == isBelow, "%s is below %s: %v", other, name, isBelow)
+
+				own := slices.DeleteFunc(slices.Clone(path), func(at string) bool { return slices.Contains(paths[name], at) })
+				check.Must(t, slices.Equal(tree.PathBelow(name, other), own), "%s is on its own below what it shares with %s: %v, want %v", other, name, tree.PathBelow(name, other), own)
+				check.Must(t, tree.Level(other, name) == max(1, len(own)), "level of %s, seen from %s: %d, want %d", name, other, tree.Level(other, name), max(1, len(own)))
+			}
+		}
+	})
+}
+
 // TestAQueueWithoutAPathChangesNoOtherQueue: a mistake in one part of the tree must not change what other queues may use.
 // The queues with a path to root are resolved as if those without one were not there. Trees are random.
 func TestAQueueWithoutAPathChangesNoOtherQueue(t *testing.T) {
@@ -190,14 +224,18 @@ func TestAQueueWithoutAPathChangesNoOtherQueue(t *testing.T) {
 		}
 
 		without := ResolveTree(sound)
-		for name, r := range ResolveTree(queues) {
+		for name, r := range ResolveTree(queues).All() {
 			if _, isSound := sound[name]; !isSound {
 				continue
 			}
+
+			got := *r
+			want := *without.Queue(name)
+			got.Children = want.Children
 			if r.Fault.Kind == IsParent { // its only children may be too deep
-				r.Fault = without[name].Fault
+				got.Fault = want.Fault
 			}
-			check.Must(t, fmt.Sprint(r) == fmt.Sprint(without[name]), "%s is %v, without the broken queues %v", name, r, without[name])
+			check.Must(t, fmt.Sprint(got) == fmt.Sprint(want), "%s is %v, without the broken queues %v", name, got, want)
 		}
 	})
 }
@@ -214,7 +252,7 @@ func TestScalingKeepsTheOrder(t *testing.T) {
 
 		deserved := func() map[string]int64 {
 			counts := map[string]int64{}
-			for name, r := range ResolveTree(queues) {
+			for name, r := range ResolveTree(queues).All() {
 				counts[name] = r.Limits.deserved("A")
 			}
 			return counts
@@ -251,11 +289,11 @@ func TestResolveTreeByExample(t *testing.T) {
 		"orphan":   {Parent: "gone", Quota: Amounts{"H200": 3}, Guarantee: Amounts{"H200": 3}},
 	})
 
-	check.Equal(t, "quota, deserved and guarantee of serving", [3]int64{8, 3, 1}, amountsOf(resolved["serving"].Limits, "H200"))
-	check.Equal(t, "quota, deserved and guarantee of training: 0.67 has the larger fraction, so it is rounded up", [3]int64{8, 3, 1}, amountsOf(resolved["training"].Limits, "H200"))
-	check.Equal(t, "quota of training, which writes none and inherits that of its parent", card.Quota{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, resolved["training"].Limits.Cards)
-	check.Equal(t, "a quota of whole H800 covers no MIG slices of them", []Excess{{Kind: NotInParent, Of: "H800/mig-2g.20gb-mixed", Parent: "whole", Written: 1}}, resolved["slices"].Excess[:1])
-	check.Equal(t, "fault of a queue whose parent does not exist", Fault{Kind: ParentNotFound, Queue: "orphan", Parent: "gone"}, resolved["orphan"].Fault)
-	check.That(t, resolved["orphan"].Limits.IsHeld, "the unused guarantee of the orphan stays reserved, although no queue can use it")
-	check.Equal(t, "fault of a queue with children", Fault{Kind: IsParent, Queue: "chat"}, resolved["chat"].Fault)
+	check.Equal(t, "quota, deserved and guarantee of serving", [3]int64{8, 3, 1}, amountsOf(resolved.Queue("serving").Limits, "H200"))
+	check.Equal(t, "quota, deserved and guarantee of training: 0.67 has the larger fraction, so it is rounded up", [3]int64{8, 3, 1}, amountsOf(resolved.Queue("training").Limits, "H200"))
+	check.Equal(t, "quota of training, which writes none and inherits that of its parent", card.Quota{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, resolved.Queue("training").Limits.Cards)
+	check.Equal(t, "a quota of whole H800 covers no MIG slices of them", []Excess{{Kind: NotInParent, Of: "H800/mig-2g.20gb-mixed", Parent: "whole", Written: 1}}, resolved.Queue("slices").Excess[:1])
+	check.Equal(t, "fault of a queue whose parent does not exist", Fault{Kind: ParentNotFound, Queue: "orphan", Parent: "gone"}, resolved.Queue("orphan").Fault)
+	check.That(t, resolved.Queue("orphan").Limits.IsHeld, "the unused guarantee of the orphan stays reserved, although no queue can use it")
+	check.Equal(t, "fault of a queue with children", Fault{Kind: IsParent, Queue: "chat"}, resolved.Queue("chat").Fault)
 }

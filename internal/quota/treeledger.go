@@ -7,14 +7,14 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Position is where a queue is in a tree, and what decides its order among its siblings.
-type Position struct {
-	// Parent is the parent queue, "" directly under root.
-	Parent string
-	// Weight divides borrowed cards; at least 1.
-	Weight int32
-	// Created is when the queue was created.
-	Created time.Time
+// position is where a queue is in a tree, and what decides its order among its siblings.
+type position struct {
+	// parent is the parent queue, "" directly under root.
+	parent string
+	// weight divides borrowed cards; at least 1.
+	weight int32
+	// created is when the queue was created.
+	created time.Time
 }
 
 // treeSums are the sums of one queue that only a tree needs.
@@ -30,13 +30,32 @@ type treeSums struct {
 	stopped map[Resource]bool
 }
 
-// SetTree puts the queues into a tree. A queue without a position is directly under root. If it had
-// one, it keeps that while pods are charged to it: a Queue can be deleted while its pods run, and
-// they go on using cards of its ancestors. nil makes the queues flat. The limits of all queues must
-// be set again, and then Refresh be called. Parents must exist and lead to root.
-func (l *Ledger) SetTree(positions map[string]Position) {
+// SetTree puts the queues into a tree, and sets their limits. Any other queue is directly under root. If
+// it was in the last tree, it keeps its place while pods are charged to it: a Queue can be deleted while
+// its pods run, and they go on using cards of its ancestors. Flat queues have no limits of the tree, so
+// SetLimits sets theirs.
+func (l *Ledger) SetTree(tree *Tree) {
+	if tree.IsFlat() {
+		l.setPositions(nil)
+		return
+	}
+
+	positions := make(map[string]position, len(tree.queues))
+	for name, r := range tree.queues {
+		positions[name] = position{r.Parent, r.Written.Weight, r.Written.Created}
+	}
+
+	l.setPositions(positions)
+	for name, r := range tree.queues {
+		l.SetLimits(name, r.Limits)
+	}
+	l.Refresh()
+}
+
+// setPositions puts the queues where the positions say, or makes them flat if these are nil.
+func (l *Ledger) setPositions(positions map[string]position) {
 	positions = l.withKeptPositions(positions)
-	same := (positions == nil) == (l.positions == nil) && maps.EqualFunc(positions, l.positions, func(a, b Position) bool { return a.Parent == b.Parent })
+	same := (positions == nil) == (l.positions == nil) && maps.EqualFunc(positions, l.positions, func(a, b position) bool { return a.parent == b.parent })
 	l.positions = positions
 	if same {
 		for _, q := range l.queues {
@@ -75,14 +94,14 @@ func (l *Ledger) SetTree(positions map[string]Position) {
 
 // withKeptPositions returns positions with the last ones of queues that are in use and have none any
 // more, and of their ancestors.
-func (l *Ledger) withKeptPositions(positions map[string]Position) map[string]Position {
+func (l *Ledger) withKeptPositions(positions map[string]position) map[string]position {
 	if positions == nil {
 		return nil
 	}
 
 	kept := maps.Clone(positions)
 	for name, q := range l.queues {
-		for at := name; at != "" && q.isInUse(); at = l.positions[at].Parent {
+		for at := name; at != "" && q.isInUse(); at = l.positions[at].parent {
 			last, hadPosition := l.positions[at]
 			if _, exists := kept[at]; exists || !hadPosition {
 				break
@@ -108,7 +127,7 @@ func (l *Ledger) link(q *queueLedger) {
 	}
 	q.tree = newTreeSums()
 	q.parent = l.root
-	if parent := l.positions[q.name].Parent; parent != "" {
+	if parent := l.positions[q.name].parent; parent != "" {
 		q.parent = l.ensureQueue(parent)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // quota of 8 A and deserves them all, and x is guaranteed 4 A.
 func newTreeWithGuaranteeOfX() *Ledger {
 	quota := card.Quota{"A": 8}
-	return newTreeLedger(map[string]Position{"x": {}, "y": {}}, map[string]Limits{
+	return newTreeLedger(map[string]position{"x": {}, "y": {}}, map[string]Limits{
 		"x": {Cards: quota, Deserved: Amounts{"A": 8}, Guarantee: Amounts{"A": 4}},
 		"y": {Cards: quota, Deserved: Amounts{"A": 8}},
 	}, quota)
@@ -50,7 +50,7 @@ func TestRequestBeyondTheGuaranteesOfOthersNeverFits(t *testing.T) {
 	check.Equal(t, "A that could fit queue y", 8-4, mostA(l.CouldFit, "y"))
 	check.Equal(t, "A that could fit queue x, which has the guarantee", 8, mostA(l.CouldFit, "x"))
 
-	l.SetTree(nil)
+	l.SetTree(Flat)
 	l.SetLimits("y", Limits{Cards: card.Quota{"A": 5}})
 	check.Equal(t, "A that could fit queue y without a tree: its quota", 5, mostA(l.CouldFit, "y"))
 }
@@ -78,7 +78,7 @@ func TestQueueDeservesWhatItDoesNotUse(t *testing.T) {
 	l.Charge("running", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 3}}})
 	check.Equal(t, "further A that x deserves", int64(8-3), mostA(l.Deserves, "x"))
 
-	l.SetTree(nil)
+	l.SetTree(Flat)
 	l.SetLimits("x", Limits{Cards: card.Quota{"A": 5}})
 	check.Equal(t, "further A that x deserves with a quota of 5 and no tree", int64(5-3), mostA(l.Deserves, "x"))
 }
@@ -88,7 +88,7 @@ func TestQueueDeservesWhatItDoesNotUse(t *testing.T) {
 // deserves: otherwise it would borrow what was reclaimed for another of its pods.
 func TestHoldKeepsOtherQueuesOut(t *testing.T) {
 	quota := card.Quota{"A": 7}
-	l := newTreeLedger(map[string]Position{"parent": {}, "x": {Parent: "parent"}, "y": {Parent: "parent"}}, map[string]Limits{
+	l := newTreeLedger(map[string]position{"parent": {}, "x": {parent: "parent"}, "y": {parent: "parent"}}, map[string]Limits{
 		"parent": {Cards: quota, Deserved: Amounts{"A": 7}},
 		"x":      {Cards: quota, Deserved: Amounts{"A": 4}},
 		"y":      {Cards: quota, Deserved: Amounts{"A": 3}},

@@ -48,43 +48,42 @@ func (h *treeTest) holdFor(id string, p naivePod) {
 
 // setTree puts the queues of both ledgers where the written tree says.
 func (h *treeTest) setTree(t *rapid.T) {
+	for _, name := range slices.Sorted(maps.Keys(h.tree)) {
+		q := h.tree[name]
+		q.Weight = int32(rapid.IntRange(0, 3).Draw(t, "weight"))
+		q.Created = time.Unix(int64(rapid.IntRange(0, 2).Draw(t, "created")), 0)
+		h.tree[name] = q
+	}
+
 	resolved := ResolveTree(h.tree)
-	positions := map[string]Position{}
 	before := h.naive.parent
 
 	h.naive.parent = map[string]string{}
 	h.naive.limits = map[string]Limits{}
 	for _, p := range h.naive.pods { // the queue of a pod keeps its place when it is gone
 		for at := p.queue; at != ""; at = before[at] {
-			_, exists := resolved[at]
 			parent, existed := before[at]
-			if exists || !existed {
+			if resolved.Has(at) || !existed {
 				break
 			}
 			h.naive.parent[at] = parent
 		}
 	}
 
-	maps.DeleteFunc(h.naive.holds, func(_ string, p naivePod) bool { _, exists := resolved[p.queue]; return !exists })
-	for name, r := range resolved {
-		positions[name] = Position{Parent: r.Parent, Weight: int32(rapid.IntRange(0, 3).Draw(t, "weight")), Created: time.Unix(int64(rapid.IntRange(0, 2).Draw(t, "created")), 0)}
+	maps.DeleteFunc(h.naive.holds, func(_ string, p naivePod) bool { return !resolved.Has(p.queue) })
+	for name, r := range resolved.All() {
 		h.naive.parent[name] = r.Parent
 		h.naive.limits[name] = r.Limits
 	}
 
-	inTree := func(name string) bool { _, exists := resolved[name]; return exists }
 	isRetainedFirst := rapid.Bool().Draw(t, "retained first")
 	if isRetainedFirst {
-		h.ledger.Retain(inTree)
+		h.ledger.Retain(resolved.Has)
 	}
 
-	h.ledger.SetTree(positions)
+	h.ledger.SetTree(resolved)
 	if !isRetainedFirst {
-		h.ledger.Retain(inTree)
-	}
-
-	for name, r := range resolved {
-		h.ledger.SetLimits(name, r.Limits)
+		h.ledger.Retain(resolved.Has)
 	}
 
 	h.drawInventory(t)
@@ -357,7 +356,7 @@ func TestLedgerWithoutItsTreeAnswersAsOneThatNeverHadATree(t *testing.T) {
 			}
 		}
 
-		h.ledger.SetTree(nil)
+		h.ledger.SetTree(Flat)
 		for name := range h.tree {
 			limits := Limits{Cards: card.Quota{"A": card.Count(rapid.IntRange(0, 8).Draw(t, "A")), "B": 2}, MilliCPU: 8, Memory: Unlimited, AnyCard: rapid.IntRange(0, 5).Draw(t, "any") == 0}
 			h.ledger.SetLimits(name, limits)
@@ -411,7 +410,7 @@ func snapshotByName(l *Ledger) map[string]QueueUsage {
 // the ledger is as before: a small request fits, and one above the quota does not.
 func TestHugeAmountsInATreeDoNotOverflow(t *testing.T) {
 	l := New(0)
-	l.SetTree(map[string]Position{"parent": {}, "q": {Parent: "parent"}, "r": {Parent: "parent"}})
+	l.setPositions(map[string]position{"parent": {}, "q": {parent: "parent"}, "r": {parent: "parent"}})
 	for _, queue := range []string{"parent", "q", "r"} {
 		l.SetLimits(queue, Limits{
 			Cards:     card.Quota{},

@@ -11,6 +11,8 @@ import (
 	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Blocked returns why workloads wait, by the rules of the status of a CardQuota. pods are all that hold
@@ -22,7 +24,7 @@ func (c *Cluster) Blocked(pods []*corev1.Pod, groups []*v1beta1.PodGroup) []Wait
 		Pods: pods, PodGroups: groups, Inventory: tracker.Inventory(), Nodes: tracker.Nodes(), Schedulers: c.Schedulers, ListsAllBlocked: true,
 	}
 	if policy.IsTree(c.Policy) {
-		input.QueuesBelow = c.queuesBelow
+		input.QueuesBelow = c.tree().Below
 	}
 
 	usages := cardquota.CountUsage(input)
@@ -45,19 +47,13 @@ func BlockedByWorkload(waiting []Waiting) map[v1alpha1.WorkloadReference][]v1alp
 	return found
 }
 
-// queuesBelow returns a queue and those below it. A cycle ends it.
-func (c *Cluster) queuesBelow(name string) []string {
-	below := []string{name}
-	isBelow := map[string]bool{name: true}
-	for i := 0; i < len(below); i++ {
-		for _, queue := range c.Queues {
-			if queue.Spec.Parent == below[i] && !isBelow[queue.Name] {
-				below = append(below, queue.Name)
-				isBelow[queue.Name] = true
-			}
-		}
+// tree returns the tree of the Queues.
+func (c *Cluster) tree() *quota.Tree {
+	written := make(map[string]quota.TreeQueue, len(c.Queues))
+	for _, queue := range c.Queues {
+		written[queue.Name] = workload.QueueRulesFor(queue, policy.UnmanagedQueues(c.Policy), nil).Tree
 	}
-	return below
+	return quota.ResolveTree(written)
 }
 
 // ReasonFor returns why a pod waits: the entry of its workload with its message, else that of pods which

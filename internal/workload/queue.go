@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,11 +69,7 @@ func QueueRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, las
 
 // IsSameInTree reports whether other rules of the same queue mean the same for a tree.
 func (r *QueueRules) IsSameInTree(other *QueueRules) bool {
-	a := &r.Tree
-	b := &other.Tree
-	return a.Parent == b.Parent && a.AnyCard == b.AnyCard && a.IsHeld == b.IsHeld && a.HoldMessage == b.HoldMessage && a.IsParentOnly == b.IsParentOnly && a.IsClosed == b.IsClosed &&
-		maps.Equal(a.Quota, b.Quota) && maps.Equal(a.Deserved, b.Deserved) && maps.Equal(a.Guarantee, b.Guarantee) &&
-		(r.Namespaces == nil) == (other.Namespaces == nil)
+	return r.Tree.Equal(&other.Tree) && (r.Namespaces == nil) == (other.Namespaces == nil)
 }
 
 // InTree returns the rules of a queue as part of a tree: with the limits that count there, and

@@ -361,8 +361,7 @@ func TestAQueueHeldByTheOperatorSaysWhy(t *testing.T) {
 
 	child := QueueRulesFor(newQueue(`{"H200":8}`, withName("child"), func(q *v1beta1.Queue) { q.Spec.Parent = "q" }), "", nil)
 	resolved := quota.ResolveTree(map[string]quota.TreeQueue{"q": rules.Tree, "child": child.Tree})
-	inForce := resolved["child"]
-	check.Says(t, child.InTree("child", &inForce).Refusal, "Queue <child> (its ancestor <q>) is held by the operator: nothing new "+
+	check.Says(t, child.InTree("child", resolved.Queue("child")).Refusal, "Queue <child> (its ancestor <q>) is held by the operator: nothing new "+
 		"starts in it; CardQuota q: no path")
 
 	// Without a message a stop policy of a user holds the queue.

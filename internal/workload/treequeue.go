@@ -21,7 +21,7 @@ import (
 // capability. Any other queue inherits what it does not write, as Volcano's capacity plugin does.
 func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (quota.TreeQueue, *Refusal) {
 	t := quota.TreeQueue{
-		Parent: queue.Spec.Parent, AnyCard: limits.AnyCard,
+		Parent: queue.Spec.Parent, AnyCard: limits.AnyCard, Weight: max(1, queue.Spec.Weight), Created: queue.CreationTimestamp.Time,
 		IsHeld:       stopsWork(v1alpha1.StopPolicy(queue.Annotations[v1alpha1.AnnotationStopPolicy])),
 		HoldMessage:  HoldMessage(queue),
 		IsParentOnly: queue.Annotations[v1alpha1.AnnotationParentOnly] == "true",

@@ -41,7 +41,7 @@ func (p *Plugin) queueOrder(l, r any) int {
 	if c := p.jobsAhead.compareQueues(left.UID, right.UID); c != 0 {
 		return c
 	}
-	if p.cache.tree.isTree {
+	if p.IsTree() {
 		return p.ledger.CompareShares(left.Name, right.Name)
 	}
 

@@ -103,7 +103,7 @@ func (p *Plugin) keepsCards(w *waitingJob, task *api.TaskInfo) bool {
 	if p.hasPromisedNode(task) || p.RequestFor(task).Count == 0 {
 		return false
 	}
-	if p.cache.tree.isTree {
+	if p.IsTree() {
 		isLater := p.deservedFirst != nil && p.deservedFirst.later[w.job.UID]
 		return w.isBelowMinimum || (!w.borrows && !isLater)
 	}
@@ -241,7 +241,7 @@ func (p *Plugin) isKeptFrom(a *awaitingPod, r checkInput, node *api.NodeInfo) bo
 		return false
 	}
 
-	if p.cache.tree.isTree {
+	if p.IsTree() {
 		name, _ := p.inventory.CardOnNode(node.Name, r.request.Resource)
 		switch isDeserved := p.deservesCard(r, name); {
 		case isDeserved && a.borrows:

@@ -143,6 +143,7 @@ func NewCache() *Cache {
 		podsByObject:     map[*corev1.Pod]*podState{},
 		queues:           map[string]cachedQueue{},
 		ledger:           quota.New(0),
+		tree:             treeState{Tree: quota.Flat},
 		evictingSince:    map[types.UID]time.Time{},
 		nominations:      map[types.UID]nomination{},
 		reclaimedCards:   map[types.UID]nomination{},
@@ -216,7 +217,7 @@ func (c *Cache) newPodState(pod *corev1.Pod) *podState {
 	state := &podState{
 		object: pod, isOurs: c.resolver.UsesOurScheduler(pod), outOfSync: workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod), request: c.resolver.Request(pod),
 	}
-	if c.tree.isTree {
+	if !c.tree.IsFlat() {
 		state.isProtected = !workload.IsEvictable(pod, nil)
 		state.serviceType = workload.ServiceTypeFor(nil, pod.Annotations, nil, "")
 		state.ownerType = c.tree.owners.TypeFor(pod)
@@ -237,7 +238,7 @@ func (c *Cache) rulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQu
 		read := &v1beta1.Queue{ // only what the rules read
 			ObjectMeta: queue.ObjectMeta,
 			Spec: v1beta1.QueueSpec{
-				Parent: queue.Spec.Parent, Capability: queue.Spec.Capability,
+				Parent: queue.Spec.Parent, Weight: queue.Spec.Weight, Capability: queue.Spec.Capability,
 				Deserved: queue.Spec.Deserved, Guarantee: v1beta1.Guarantee{Resource: queue.Spec.Guarantee.Resource},
 			},
 			Status: v1beta1.QueueStatus{State: v1beta1.QueueState(queue.Status.State)},

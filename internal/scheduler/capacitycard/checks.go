@@ -176,7 +176,7 @@ func queueHasQuota(p *Plugin, r checkInput) *workload.Refusal {
 // without cards may reclaim too.
 func mayReclaim(p *Plugin, r checkInput) *workload.Refusal {
 	serviceType := p.ServiceType(r.task)
-	hasRule := p.args.serviceTypes.Reclaims(serviceType) || (p.cache.tree.isTree && p.knowsServiceType(serviceType))
+	hasRule := p.args.serviceTypes.Reclaims(serviceType) || (p.IsTree() && p.knowsServiceType(serviceType))
 	if (r.request.Count == 0 && !p.ReclaimsAll()) || !hasRule {
 		return &workload.Refusal{Message: fmt.Sprintf("pods of service type %q may not reclaim cards", serviceType)}
 	}
@@ -254,7 +254,7 @@ func cardFits(p *Plugin, r checkInput, node *api.NodeInfo) int {
 // deservesCard reports whether the queue of a pod of a tree stays within what it deserves with
 // one card.
 func (p *Plugin) deservesCard(r checkInput, name card.Name) bool {
-	if !p.cache.tree.isTree {
+	if !p.IsTree() {
 		return false
 	}
 	request := r.request.Request

@@ -38,7 +38,7 @@ func (p *Plugin) Allocate(execute func()) {
 	p.loadAwaitedCards()
 	defer func() { p.jobsAhead = nil }()
 
-	if !p.cache.tree.isTree {
+	if !p.IsTree() {
 		execute()
 		return
 	}

@@ -30,12 +30,12 @@ func (p *Plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.R
 	if len(job.Tasks) == 0 {
 		known := p.podGroupRequestFor(job)
 		request := known.jobRequest
-		request.IsUnreclaimable = p.cache.tree.isTree && p.isUnreclaimableJob(job)
+		request.IsUnreclaimable = p.IsTree() && p.isUnreclaimableJob(job)
 		return request, known.refusal
 	}
 
 	var all quota.JobRequestBuilder
-	isUnreclaimable := p.cache.tree.isTree
+	isUnreclaimable := p.IsTree()
 	for _, task := range p.missingTasks(job) {
 		request := p.RequestFor(task)
 		if request.Denied != nil {

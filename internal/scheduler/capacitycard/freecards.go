@@ -217,7 +217,7 @@ func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until tim
 // while they are protected for a time, and those that end before a time.
 func (p *Plugin) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Time) (leaving []*api.TaskInfo) {
 	name, _ := p.inventory.CardOnNode(node.Name, node.resource)
-	taken := map[api.QueueID]int64{}
+	taken := map[string]int64{}
 	for _, other := range node.Tasks {
 		if other.Status == api.Releasing || other.Status == api.Pipelined || p.RequestFor(other).Count == 0 {
 			continue
@@ -231,7 +231,7 @@ func (p *Plugin) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Tim
 
 // mayTake reports whether a pod may take the cards of another one beside what it takes of each queue. In a
 // tree it takes what queues have borrowed, and by the service types what is beyond their guarantee.
-func (p *Plugin) mayTake(task, other *api.TaskInfo, name card.Name, taken map[api.QueueID]int64) bool {
+func (p *Plugin) mayTake(task, other *api.TaskInfo, name card.Name, taken map[string]int64) bool {
 	rule := p.ReclaimRule(task, other)
 	count := int64(p.RequestFor(other).Count)
 	if rule == NotReclaimable || !p.IsTree() {
@@ -240,8 +240,8 @@ func (p *Plugin) mayTake(task, other *api.TaskInfo, name card.Name, taken map[ap
 
 	resource := quota.Resource(name)
 	path := p.PathBelow(p.ssn.Jobs[task.Job].Queue, p.VictimQueue(other))
-	isKept := func(queue api.QueueID) bool {
-		return taken[queue]+count > p.ledger.AboveGuarantee(string(queue), resource) || (rule == ReclaimableByTree && taken[queue] >= p.ledger.AboveDeserved(string(queue), resource))
+	isKept := func(queue string) bool {
+		return taken[queue]+count > p.ledger.AboveGuarantee(queue, resource) || (rule == ReclaimableByTree && taken[queue] >= p.ledger.AboveDeserved(queue, resource))
 	}
 	if slices.ContainsFunc(path, isKept) {
 		return false

@@ -138,7 +138,8 @@ func (p *Plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 
 			key := requestKey{job.Queue, state.request.Named.String(), state.request.Resource}
 			sums[key] = quota.CardRequest{Names: state.request.Names, Count: sums[key].Count.Add(state.request.Count)}
-			for _, key.queue = range p.ancestorsOf(job.Queue) {
+			for _, ancestor := range p.cache.tree.Ancestors(string(job.Queue)) {
+				key.queue = api.QueueID(ancestor)
 				sums[key] = quota.CardRequest{Names: state.request.Names, Count: sums[key].Count.Add(state.request.Count)}
 			}
 		}

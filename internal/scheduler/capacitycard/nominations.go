@@ -281,7 +281,7 @@ func (p *Plugin) addDeserved(key queueCard, count card.Count, amounts map[queueC
 func (p *Plugin) keepQuota(task *api.TaskInfo, queue api.QueueID, node string) {
 	request := p.RequestFor(task)
 	name, allowed := p.cardFor(request, node)
-	if !p.cache.tree.isTree || !allowed {
+	if !p.IsTree() || !allowed {
 		return
 	}
 	charge := waitingCharge(request, queue, name)
@@ -328,7 +328,7 @@ func reclaimedCardsStayFree(p *Plugin, r checkInput, node *api.NodeInfo) int {
 // or an ancestor that it does not share with the owner of kept cards, would use more than it
 // deserves. Other jobs of the owner's queue may not borrow them either.
 func (p *Plugin) wouldBorrowFrom(owner *keptCardsOwner, r checkInput, node *api.NodeInfo) bool {
-	if !p.cache.tree.isTree || owner.task.Job == r.task.Job {
+	if !p.IsTree() || owner.task.Job == r.task.Job {
 		return false
 	}
 	resource := quota.CPU
@@ -338,8 +338,8 @@ func (p *Plugin) wouldBorrowFrom(owner *keptCardsOwner, r checkInput, node *api.
 	}
 
 	count := r.request.Amount(resource)
-	borrows := func(queue api.QueueID) bool { return !p.ledger.Deserves(string(queue), resource, count) }
-	return borrows(r.job.Queue) || slices.ContainsFunc(p.PathBelow(owner.queue, r.job.Queue), borrows)
+	borrows := func(queue string) bool { return !p.ledger.Deserves(queue, resource, count) }
+	return borrows(string(r.job.Queue)) || slices.ContainsFunc(p.PathBelow(owner.queue, r.job.Queue), borrows)
 }
 
 // stuckAfter is how long after its grace period a terminating pod counts as stuck. A finalizer

@@ -183,7 +183,7 @@ func (p *Plugin) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fi
 // insufficientInTree returns the first limit on the path of a queue that a pod exceeds with a
 // card, nil if the queues are flat.
 func (p *Plugin) insufficientInTree(r checkInput, name card.Name) *quota.InsufficientQuota {
-	if !p.cache.tree.isTree {
+	if !p.IsTree() {
 		return nil
 	}
 	return p.ledger.FitsAfterRelease(string(r.job.Queue), r.request.Request, name, quota.Released{})

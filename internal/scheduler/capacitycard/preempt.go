@@ -136,7 +136,7 @@ func (p *Plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts 
 	missing := missingResources(task.InitResreq, p.IdleFor(task, node))
 
 	kept := p.keptInQueue(checkInput{job: job, task: task}, quota.Released{})
-	if p.cache.tree.isTree {
+	if p.IsTree() {
 		missing = p.addMissingInTree(missing, job.Queue, request, name, kept)
 		if tooMany := p.cardsBorrowedTooMany(checkInput{job: job, request: request}, name); tooMany > 0 {
 			missing[quotaCards] = max(missing[quotaCards], float64(tooMany))

@@ -222,7 +222,7 @@ type waitingQueues map[card.Name]map[api.QueueID]bool
 // findWaitingQueues returns the queues that wait now, none if the queues are flat.
 func (p *Plugin) findWaitingQueues() waitingQueues {
 	waiting := waitingQueues{}
-	if !p.cache.tree.isTree {
+	if !p.IsTree() {
 		return waiting
 	}
 

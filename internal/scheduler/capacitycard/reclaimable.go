@@ -38,7 +38,7 @@ func (p *Plugin) preemptive(obj, candidate any) bool {
 func (p *Plugin) CanReclaim(task *api.TaskInfo) bool {
 	r, known := p.checkInputFor(task)
 	checks := reclaimChecks
-	if p.cache.tree.isTree {
+	if p.IsTree() {
 		checks = treeReclaimChecks
 	}
 	return known && p.runChecks(checks, r) == nil
@@ -271,7 +271,7 @@ func (p *Plugin) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Cou
 // freeQuotaOf returns how many more of a card a queue may use. In a tree it is what the queue
 // deserves, since it may not reclaim more.
 func (p *Plugin) freeQuotaOf(queue api.QueueID, name card.Name, limits quota.Limits) card.Count {
-	if !p.cache.tree.isTree {
+	if !p.IsTree() {
 		return limits.Cards[name].Sub(p.ledger.Used(string(queue), name))
 	}
 	own := p.ledger.MayUseByLevel(string(queue), quota.Resource(name))

@@ -13,6 +13,7 @@ import (
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
@@ -73,7 +74,7 @@ func (p *Plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []
 	known := p.hasQueue(string(job.Queue))
 
 	var unreclaimable unreclaimableRule
-	if c.tree.isTree {
+	if !c.tree.IsFlat() {
 		unreclaimable = p.unreclaimableRuleFor(job)
 	}
 
@@ -85,7 +86,7 @@ func (p *Plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []
 
 		for _, task := range tasks {
 			state := c.observePod(task.Pod)
-			state.request.IsUnreclaimable = c.tree.isTree && p.isUnreclaimable(&unreclaimable, state)
+			state.request.IsUnreclaimable = !c.tree.IsFlat() && p.isUnreclaimable(&unreclaimable, state)
 			switch {
 			case placed || isEvictionPending(task, status):
 				if c.isOutOfSync(task, state) {
@@ -155,6 +156,11 @@ func (p *Plugin) loadQueueRules() {
 	p.queueRules = make(map[api.QueueID]*workload.QueueRules, len(p.ssn.Queues))
 	p.inqueue = make(map[api.QueueID]*quota.Reservations, len(p.ssn.Queues))
 	p.namespaceRefusals = map[queueNamespace]*workload.Refusal{}
+	isTree := p.args.queueHierarchy == v1alpha1.QueueHierarchyTree
+	if !isTree {
+		p.dropTree()
+	}
+
 	for id, queue := range p.ssn.Queues {
 		rules := p.cache.rulesFor(queue.Queue, p.args.unmanagedQueues)
 		p.queueRules[id] = rules
@@ -166,7 +172,7 @@ func (p *Plugin) loadQueueRules() {
 			p.recordOnQueue(queue.Queue, rules.Refusal)
 		}
 
-		if !p.IsTree() || id == workload.RootQueue {
+		if !isTree || id == workload.RootQueue {
 			p.ledger.SetLimits(queue.Name, rules.Limits)
 		}
 		p.inqueue[id] = &quota.Reservations{}
@@ -175,7 +181,9 @@ func (p *Plugin) loadQueueRules() {
 	p.inqueue[allQueues] = &quota.Reservations{}
 	p.ledger.EndAllKeeping() // loadReclaimedCards holds again what is still kept
 	p.ledger.Retain(p.hasQueue)
-	p.loadTree()
+	if isTree {
+		p.loadTree()
+	}
 	maps.DeleteFunc(p.cache.queues, func(name string, _ cachedQueue) bool { return !p.hasQueue(name) })
 }
 
@@ -215,7 +223,7 @@ func (p *Plugin) chargePodsWithoutJob() {
 		}
 
 		state := p.cache.observePod(pod)
-		state.request.IsUnreclaimable = p.cache.tree.isTree
+		state.request.IsUnreclaimable = p.IsTree()
 		if state.assumedNodeInvalid {
 			p.cache.releasePod(state)
 			continue
@@ -270,7 +278,7 @@ func (p *Plugin) updateCharge(state *podState, queue, node string) (unchanged bo
 		}
 
 		charge := workload.ChargeFor(&state.request, queue, node, p.inventory, last)
-		if p.cache.tree.isTree {
+		if p.IsTree() {
 			charge.IsUnreclaimable = state.request.IsUnreclaimable
 			charge.IsOffInventory = p.isOffInventory(node)
 			state.treeGeneration = p.cache.tree.generation
@@ -312,7 +320,7 @@ func (p *Plugin) RequestFor(task *api.TaskInfo) *workload.Request {
 		return &state.request
 	}
 	state := p.cache.newPodState(task.Pod)
-	if p.cache.tree.isTree {
+	if p.IsTree() {
 		rule := p.unreclaimableRuleFor(p.ssn.Jobs[task.Job])
 		state.request.IsUnreclaimable = p.isUnreclaimable(&rule, state)
 	}

@@ -15,14 +15,11 @@ import (
 )
 
 // treeState is the tree of queues as a session resolved it. Later sessions use it until the
-// rules of a queue change. It is empty if the queues are flat.
+// rules of a queue change. It is quota.Flat, and the rest is empty, if the queues are flat.
 type treeState struct {
-	// isTree reports whether the last session had a tree.
-	isTree bool
+	*quota.Tree
 	// queues are the queues that were resolved, all but root.
 	queues map[api.QueueID]*resolvedQueue
-	// paths are each queue and its ancestors up to the one directly under root.
-	paths map[api.QueueID][]api.QueueID
 	// selectors are those queues on the path of a queue, beside itself, that have a namespace
 	// selector.
 	selectors map[api.QueueID][]api.QueueID
@@ -42,14 +39,8 @@ type treeState struct {
 	generation   uint64
 }
 
-// resolvedQueue is a queue in the tree.
-type resolvedQueue struct {
-	// written are the rules of the queue alone, rules those in the tree.
-	written, rules *workload.QueueRules
-	// position is where the queue is, without its parent.
-	position quota.Position
-	resolved quota.Resolved
-}
+// resolvedQueue is a queue in the tree: written are its rules alone, rules those in the tree.
+type resolvedQueue struct{ written, rules *workload.QueueRules }
 
 // treeNotice is what an event on a queue says about its place in the tree.
 type treeNotice struct {
@@ -67,26 +58,19 @@ const observationInterval = 10 * time.Second
 // and the refusal that the tree gives it. A tree is resolved again only when a queue changed.
 func (p *Plugin) loadTree() {
 	t := &p.cache.tree
-	if !p.IsTree() {
-		p.dropTree(t)
-		return
-	}
-
 	p.observeBorrowing(t)
-	isSame := t.isTree
+	isSame := !t.IsFlat()
 	count := 0
-	t.isTree = true
-
 	if t.queues == nil {
 		t.queues = make(map[api.QueueID]*resolvedQueue, len(p.ssn.Queues))
 	}
 
-	for id, info := range p.ssn.Queues {
+	for id := range p.ssn.Queues {
 		if id == workload.RootQueue {
 			continue
 		}
 		count++
-		isSame = p.loadTreeQueue(t, id, info, isSame)
+		isSame = p.loadTreeQueue(t, id, isSame)
 	}
 
 	if !isSame || count != len(t.queues) {
@@ -99,13 +83,12 @@ func (p *Plugin) loadTree() {
 }
 
 // dropTree forgets the tree of earlier sessions when the queues are flat.
-func (p *Plugin) dropTree(t *treeState) {
-	if !t.isTree {
-		return
+func (p *Plugin) dropTree() {
+	if p.IsTree() {
+		p.cache.tree = treeState{Tree: quota.Flat}
+		p.ledger.SetTree(quota.Flat)
+		p.cache.requestGeneration++
 	}
-	p.ledger.SetTree(nil)
-	*t = treeState{}
-	p.cache.requestGeneration++
 }
 
 // observeBorrowing updates the averages of what queues have borrowed, at most once in an interval.
@@ -113,7 +96,7 @@ func (p *Plugin) dropTree(t *treeState) {
 func (p *Plugin) observeBorrowing(t *treeState) {
 	now := p.cache.now()
 	switch elapsed := now.Sub(t.observedAt); {
-	case !t.isTree || !maps.Equal(t.owners, p.args.owners):
+	case t.IsFlat() || !maps.Equal(t.owners, p.args.owners):
 		p.cache.requestGeneration++ // what pods request says now whether it can be reclaimed
 		t.observedAt = now
 		t.owners = p.args.owners
@@ -125,17 +108,16 @@ func (p *Plugin) observeBorrowing(t *treeState) {
 
 // loadTreeQueue updates a queue of the tree to its rules. isSame is whether the queues before it
 // leave the tree as it was resolved. loadTreeQueue returns whether that still holds.
-func (p *Plugin) loadTreeQueue(t *treeState, id api.QueueID, info *api.QueueInfo, isSame bool) bool {
+func (p *Plugin) loadTreeQueue(t *treeState, id api.QueueID, isSame bool) bool {
 	q := t.queues[id]
 	written := p.queueRules[id]
 	if q == nil || q.written != written {
-		position := quota.Position{Weight: max(1, info.Queue.Spec.Weight), Created: info.Queue.CreationTimestamp.Time}
-		isSame = isSame && q != nil && q.position == position && q.written.IsSameInTree(written)
+		isSame = isSame && q != nil && q.written.IsSameInTree(written)
 		if isSame {
 			q.written = written
-			q.rules = written.InTree(string(id), &q.resolved)
+			q.rules = written.InTree(string(id), t.Queue(string(id)))
 		} else {
-			q = &resolvedQueue{written: written, position: position}
+			q = &resolvedQueue{written: written}
 			t.queues[id] = q
 		}
 	}
@@ -151,63 +133,32 @@ func (p *Plugin) resolveTree(t *treeState) {
 		written[string(id)] = q.written.Tree
 	}
 
-	resolved := quota.ResolveTree(written)
-	positions := make(map[string]quota.Position, len(t.queues))
-	for id, q := range t.queues {
-		q.resolved = resolved[string(id)]
-		position := q.position
-		position.Parent = q.resolved.Parent
-		positions[string(id)] = position
-	}
-
+	t.Tree = quota.ResolveTree(written)
 	t.version++
-	p.ledger.SetTree(positions)
+	p.ledger.SetTree(t.Tree)
 	t.nodes = nil // the ledger has no inventory now
 	t.notices = nil
 
-	t.paths = make(map[api.QueueID][]api.QueueID, len(t.queues))
 	t.selectors = map[api.QueueID][]api.QueueID{}
 	for id, q := range t.queues {
-		q.rules = q.written.InTree(string(id), &q.resolved)
+		resolved := t.Queue(string(id))
+		q.rules = q.written.InTree(string(id), resolved)
 		p.queueRules[id] = q.rules
-		p.ledger.SetLimits(string(id), q.resolved.Limits)
-
-		t.paths[id] = []api.QueueID{id}
-		for at := q.resolved.Parent; at != ""; at = resolved[at].Parent {
-			t.paths[id] = append(t.paths[id], api.QueueID(at))
-			if t.queues[api.QueueID(at)].written.Namespaces != nil {
-				t.selectors[id] = append(t.selectors[id], api.QueueID(at))
+		for _, ancestor := range t.Ancestors(string(id)) {
+			if t.queues[api.QueueID(ancestor)].written.Namespaces != nil {
+				t.selectors[id] = append(t.selectors[id], api.QueueID(ancestor))
 			}
 		}
-		t.addNotices(id, &q.resolved)
+		t.addNotices(id, resolved)
 	}
-	p.ledger.Refresh()
 }
 
 // addNotices adds what is wrong with the place or the amounts of a queue.
 func (t *treeState) addNotices(id api.QueueID, r *quota.Resolved) {
-	switch r.Fault.Kind {
-	case quota.ParentNotFound, quota.ParentCycle, quota.TooDeep:
+	if r.Fault.HasNoPath() {
 		t.notices = append(t.notices, treeNotice{id, "/fault", workload.RefusalForFault(string(id), r.Fault)})
 	}
 	if len(r.Excess) > 0 {
 		t.notices = append(t.notices, treeNotice{id, "/excess", workload.RefusalForExcess(string(id), r.Excess)})
 	}
-}
-
-// pathOf returns a queue and its ancestors up to the one directly under root. The caller must
-// not change it.
-func (p *Plugin) pathOf(queue api.QueueID) []api.QueueID {
-	if path, known := p.cache.tree.paths[queue]; known {
-		return path
-	}
-	return []api.QueueID{queue}
-}
-
-// ancestorsOf returns the ancestors of a queue below root, none if the queues are flat.
-func (p *Plugin) ancestorsOf(queue api.QueueID) []api.QueueID {
-	if path := p.cache.tree.paths[queue]; len(path) > 1 {
-		return path[1:]
-	}
-	return nil
 }

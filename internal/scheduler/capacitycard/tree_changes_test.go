@@ -63,12 +63,12 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	check.Equal(t, "quota of r after that of its parent t was lowered", 3, int(s.p.ledger.PathLimits("r").Cards["A"]))
 
 	s.withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true}).openSession()
-	check.Equal(t, "queues on the path of r, without queueHierarchy", 1, len(s.p.pathOf("r")))
+	check.Equal(t, "queues on the path of r, without queueHierarchy", 1, len(s.p.cache.tree.Path("r")))
 	check.That(t, s.p.queueRules["t"].Refusal == nil, "t takes no jobs without queueHierarchy: %v", s.p.queueRules["t"].Refusal)
 	check.Equal(t, "cards that q uses without queueHierarchy", 4, s.usedCards("q", "A"))
 
 	s.withArguments(framework.Arguments{"queueHierarchy": "Tree", "cardUnlimitedCpuMemory": true}).openSession()
-	check.Equal(t, "queues on the path of r, with queueHierarchy again", 2, len(s.p.pathOf("r")))
+	check.Equal(t, "queues on the path of r, with queueHierarchy again", 2, len(s.p.cache.tree.Path("r")))
 	check.Equal(t, "cards that q uses with queueHierarchy again", 4, s.usedCards("q", "A"))
 }
 

@@ -16,7 +16,7 @@ import (
 // cordoned. It does nothing if the queues are flat.
 func (p *Plugin) loadInventory(nodes map[string]*corev1.Node) {
 	t := &p.cache.tree
-	if !t.isTree {
+	if t.IsFlat() {
 		return
 	}
 	if t.inventory == p.inventory && hasSameNodes(nodes, t.nodes) {
@@ -71,7 +71,7 @@ func (p *Plugin) isOffInventory(node string) bool {
 // hasSameTreeCharge reports whether a charge still says the right for a tree.
 func (p *Plugin) hasSameTreeCharge(state *podState) bool {
 	t := &p.cache.tree
-	if !t.isTree {
+	if t.IsFlat() {
 		return true
 	}
 	if state.charge.IsUnreclaimable != state.request.IsUnreclaimable {
@@ -137,13 +137,13 @@ const allQueues api.QueueID = ""
 // all queues. A queue that accepts no new pods reserves nothing of its ancestors.
 func (p *Plugin) reserve(queue api.QueueID, request quota.JobRequest) {
 	p.inqueue[queue].Add(request)
-	if !p.cache.tree.isTree || p.queueRules[queue].Refusal != nil {
+	if !p.IsTree() || p.queueRules[queue].Refusal != nil {
 		return
 	}
 
 	p.inqueue[allQueues].Add(request)
-	for _, ancestor := range p.ancestorsOf(queue) {
-		p.inqueue[ancestor].Add(request)
+	for _, ancestor := range p.cache.tree.Ancestors(string(queue)) {
+		p.inqueue[api.QueueID(ancestor)].Add(request)
 	}
 }
 
@@ -152,10 +152,10 @@ func (p *Plugin) reserve(queue api.QueueID, request quota.JobRequest) {
 func (p *Plugin) addElastic(job *api.JobInfo, usage quota.ElasticUsage) {
 	p.elasticUsages[job.UID] = usage
 	p.inqueue[job.Queue].AddElastic(usage)
-	if p.cache.tree.isTree {
+	if p.IsTree() {
 		p.inqueue[allQueues].AddElastic(usage)
 	}
-	for _, ancestor := range p.ancestorsOf(job.Queue) {
-		p.inqueue[ancestor].AddElastic(usage)
+	for _, ancestor := range p.cache.tree.Ancestors(string(job.Queue)) {
+		p.inqueue[api.QueueID(ancestor)].AddElastic(usage)
 	}
 }

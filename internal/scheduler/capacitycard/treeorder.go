@@ -90,7 +90,7 @@ type servingNode struct {
 func newServingOrder(p *Plugin, jobs map[api.JobID]*api.JobInfo) *servingOrder {
 	o := &servingOrder{p: p, root: &servingNode{p: p}}
 	turns := map[api.QueueID]*servingNode{}
-	ancestors := map[api.QueueID]*servingNode{}
+	ancestors := map[string]*servingNode{}
 	for _, job := range jobs {
 		queue := p.ssn.Queues[job.Queue]
 		if queue == nil || awaitsEnqueue(job) || len(job.TaskStatusIndex[api.Pending]) == 0 {
@@ -101,7 +101,7 @@ func newServingOrder(p *Plugin, jobs map[api.JobID]*api.JobInfo) *servingOrder {
 		if turn == nil {
 			turn = &servingNode{p: p, queue: queue, jobs: util.NewPriorityQueue(p.ssn.JobOrderFn)}
 			turns[job.Queue] = turn
-			o.addBelow(p.ancestorsOf(job.Queue), ancestors, turn)
+			o.addBelow(p.cache.tree.Ancestors(string(job.Queue)), ancestors, turn)
 		}
 		turn.jobs.Push(job)
 	}
@@ -111,7 +111,7 @@ func newServingOrder(p *Plugin, jobs map[api.JobID]*api.JobInfo) *servingOrder {
 }
 
 // addBelow puts a node below that of the first ancestor, and creates those that are missing.
-func (o *servingOrder) addBelow(path []api.QueueID, ancestors map[api.QueueID]*servingNode, node *servingNode) {
+func (o *servingOrder) addBelow(path []string, ancestors map[string]*servingNode, node *servingNode) {
 	for _, id := range path {
 		parent, exists := ancestors[id]
 		if !exists {

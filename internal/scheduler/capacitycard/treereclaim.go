@@ -70,8 +70,8 @@ func (p *Plugin) knowsServiceType(name string) bool {
 	return known
 }
 
-// IsTree reports whether the queues form a tree.
-func (p *Plugin) IsTree() bool { return p.args.queueHierarchy == v1alpha1.QueueHierarchyTree }
+// IsTree reports whether the queues form a tree that is deeper than flat queues.
+func (p *Plugin) IsTree() bool { return !p.cache.tree.IsFlat() }
 
 // ReclaimsAll reports whether CPU and memory are reclaimed as well as cards.
 func (p *Plugin) ReclaimsAll() bool { return p.args.reclaimResources == v1alpha1.ReclaimResourcesAll }
@@ -91,25 +91,14 @@ func (p *Plugin) VictimQueue(task *api.TaskInfo) api.QueueID {
 // Level returns how far the lowest common ancestor of two queues is above the reclaimer's: 1
 // for siblings and for flat queues.
 func (p *Plugin) Level(reclaimer, victim api.QueueID) int {
-	return max(1, len(p.pathOf(reclaimer))-p.commonAncestors(reclaimer, victim))
+	return p.cache.tree.Level(string(reclaimer), string(victim))
 }
 
 // PathBelow returns the victim's queue and its ancestors below the lowest common ancestor of
 // both queues. It is empty if the victim's queue is an ancestor of the reclaimer's. The caller
 // must not change it.
-func (p *Plugin) PathBelow(reclaimer, victim api.QueueID) []api.QueueID {
-	path := p.pathOf(victim)
-	return path[:len(path)-p.commonAncestors(reclaimer, victim)]
-}
-
-// commonAncestors returns how many queues the paths of two queues share.
-func (p *Plugin) commonAncestors(a, b api.QueueID) (shared int) {
-	x := p.pathOf(a)
-	y := p.pathOf(b)
-	for shared < min(len(x), len(y)) && x[len(x)-1-shared] == y[len(y)-1-shared] {
-		shared++
-	}
-	return shared
+func (p *Plugin) PathBelow(reclaimer, victim api.QueueID) []string {
+	return p.cache.tree.PathBelow(string(reclaimer), string(victim))
 }
 
 // Ledger returns what queues may use, and what is charged to them.
@@ -155,10 +144,10 @@ func (p *Plugin) DrainedQueue(job *api.JobInfo) api.QueueID {
 // DrainedBy returns the queue whose stop policy drains a queue: itself or its nearest ancestor, ""
 // if there is none.
 func (p *Plugin) DrainedBy(queue api.QueueID) api.QueueID {
-	path := p.pathOf(queue)
-	drains := func(queue api.QueueID) bool { return p.queueRules[queue] != nil && p.queueRules[queue].Drains }
-	if i := slices.IndexFunc(path, drains); i >= 0 {
-		return path[i]
+	for _, at := range p.cache.tree.Path(string(queue)) {
+		if rules := p.queueRules[api.QueueID(at)]; rules != nil && rules.Drains {
+			return api.QueueID(at)
+		}
 	}
 	return ""
 }

@@ -71,7 +71,7 @@ func (p *Plugin) usesCard(w *waitingJob, r checkInput, name card.Name) bool {
 	if !p.ledger.FitsCard(string(w.job.Queue), name, r.request.Count, r.request.IsUnreclaimable) {
 		return false
 	}
-	return !p.cache.tree.isTree || w.borrows || p.deservesCard(r, name)
+	return !p.IsTree() || w.borrows || p.deservesCard(r, name)
 }
 
 // hasAllocatedPods reports whether pods of a job have a node and have not finished.
@@ -138,7 +138,7 @@ func (p *Plugin) compareWaitingJobs(a, b *waitingJob) int {
 
 // mayKeepCards reports whether cards may be kept for a job, see keepsCards.
 func (p *Plugin) mayKeepCards(job *api.JobInfo) bool {
-	if p.cache.tree.isTree || hasAllocatedPods(job) {
+	if p.IsTree() || hasAllocatedPods(job) {
 		return true
 	}
 	for _, task := range job.TaskStatusIndex[api.Pending] {

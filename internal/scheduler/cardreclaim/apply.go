@@ -87,7 +87,7 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 	}
 
 	for queue, names := range borrowers {
-		s.plugin.RecordReclaimed(queue, names...)
+		s.plugin.RecordReclaimed(api.QueueID(queue), names...)
 	}
 
 	s.forgetVictimJobs(e.evictions)

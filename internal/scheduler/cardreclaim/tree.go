@@ -15,7 +15,7 @@ import (
 // use. borrowed is the limit of what they use beyond what the queue deserves, otherwise it is
 // that of what they use beyond its guarantee.
 type takeKey struct {
-	queue    api.QueueID
+	queue    string
 	name     quota.Resource
 	borrowed bool
 }
@@ -283,8 +283,8 @@ func (s *reclaimSession) borrowedNames(q *problem, g *victimJob, charge *quota.C
 	}
 
 	for _, name := range quota.Compute {
-		isAbove := func(queue api.QueueID) bool { return s.plugin.Ledger().AboveDeserved(string(queue), name) > 0 }
-		if charge.Amount(name) > 0 && !slices.ContainsFunc(g.path, func(queue api.QueueID) bool { return !isAbove(queue) }) {
+		isAbove := func(queue string) bool { return s.plugin.Ledger().AboveDeserved(queue, name) > 0 }
+		if charge.Amount(name) > 0 && !slices.ContainsFunc(g.path, func(queue string) bool { return !isAbove(queue) }) {
 			return append(names, name), true
 		}
 	}
@@ -309,9 +309,9 @@ func (s *reclaimSession) takeLimitFor(q *problem, key takeKey, amount int64) (in
 // mostTaken returns the most that may be taken by a limit.
 func (s *reclaimSession) mostTaken(key takeKey) int64 {
 	if key.borrowed {
-		return max(0, s.plugin.Ledger().AboveDeserved(string(key.queue), key.name))
+		return max(0, s.plugin.Ledger().AboveDeserved(key.queue, key.name))
 	}
-	return max(0, s.plugin.Ledger().AboveGuarantee(string(key.queue), key.name))
+	return max(0, s.plugin.Ledger().AboveGuarantee(key.queue, key.name))
 }
 
 // reclaimedNames returns what is reclaimed with a charge, which may be nil.
@@ -331,18 +331,18 @@ func (s *reclaimSession) reclaimedNames(charge *quota.Charge) (names []quota.Res
 
 // borrowersOf returns the queues that lose cards with a plan and hold more of them than they
 // deserve, with the names of those cards. If CPU and memory are reclaimed too, it has these as well.
-func (s *reclaimSession) borrowersOf(q *problem, plan *solver.Plan) map[api.QueueID][]quota.Resource {
+func (s *reclaimSession) borrowersOf(q *problem, plan *solver.Plan) map[string][]quota.Resource {
 	if q.tree == nil {
 		return nil
 	}
 
-	borrowers := map[api.QueueID][]quota.Resource{}
+	borrowers := map[string][]quota.Resource{}
 	for _, victims := range plan.Victims {
 		g := q.victimJobs[victims.Job]
 		for _, task := range g.tasks {
 			for _, name := range s.reclaimedNames(s.plugin.Ledger().Charged(string(task.UID))) {
 				for _, queue := range g.path {
-					if !slices.Contains(borrowers[queue], name) && s.plugin.Ledger().AboveDeserved(string(queue), name) > 0 {
+					if !slices.Contains(borrowers[queue], name) && s.plugin.Ledger().AboveDeserved(queue, name) > 0 {
 						borrowers[queue] = append(borrowers[queue], name)
 					}
 				}

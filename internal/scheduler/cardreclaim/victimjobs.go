@@ -37,7 +37,7 @@ type victimJob struct {
 	// level is how far the lowest common ancestor is above the reclaimer's queue, and path the
 	// job's queue and its ancestors below that one. Both are empty if the queues are flat.
 	level int
-	path  []api.QueueID
+	path  []string
 	// byTree is set for each task that may be evicted only if its queue has borrowed.
 	byTree []bool
 }

@@ -9,7 +9,6 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
@@ -50,41 +49,40 @@ func checkTreeAnnotations(result *Result, queue *v1beta1.Queue, at *field.Path, 
 	}
 }
 
-// queuePath returns a queue and its ancestors below root, as far as they are known, and what keeps
-// the queue from taking new work because of its place in the tree.
-func queuePath(queue *v1beta1.Queue, input *WorkloadInput) (path []*v1beta1.Queue, fault quota.Fault) {
-	seen := map[string]bool{}
-	for at := queue; ; {
-		path = append(path, at)
-		seen[at.Name] = true
-		if policy := v1alpha1.StopPolicy(at.Annotations[v1alpha1.AnnotationStopPolicy]); cardquota.IsHeld(policy) && fault.Kind == quota.NoFault {
-			fault = quota.Fault{Kind: quota.IsHeld, Queue: at.Name, HoldMessage: workload.HoldMessage(at)}
-		}
+// knownPath returns a queue and its ancestors below root, as far as they are known.
+func knownPath(queue *v1beta1.Queue, input *WorkloadInput) (path []*v1beta1.Queue) {
+	isOnPath := func(name string) bool {
+		return slices.ContainsFunc(path, func(at *v1beta1.Queue) bool { return at.Name == name })
+	}
 
+	for at := queue; at != nil && !isOnPath(at.Name); {
+		path = append(path, at)
 		parent := at.Spec.Parent
 		if parent == "" || parent == workload.RootQueue {
 			break
 		}
-
-		next := input.Queue(parent)
-		switch {
-		case seen[parent]:
-			return path, quota.Fault{Kind: quota.ParentCycle, Queue: at.Name, Parent: parent}
-		case next == nil:
-			return path, quota.Fault{Kind: quota.ParentNotFound, Queue: at.Name, Parent: parent}
-		}
-
-		at = next
+		at = input.Queue(parent)
 	}
 
-	switch {
-	case len(path) > quota.MaxDepth:
-		fault = quota.Fault{Kind: quota.TooDeep, Queue: queue.Name, Parent: queue.Spec.Parent}
-	case queue.Annotations[v1alpha1.AnnotationParentOnly] == "true" || input.HasChildren(queue.Name):
-		fault = quota.Fault{Kind: quota.IsParent, Queue: queue.Name}
-	}
+	return path
+}
 
-	return path, fault
+// resolvePath returns the tree of the queues on a path.
+func resolvePath(path []*v1beta1.Queue, input *WorkloadInput) *quota.Tree {
+	written := map[string]quota.TreeQueue{}
+	for _, at := range path {
+		written[at.Name] = workload.QueueRulesFor(at, input.policySpec().UnmanagedQueues, nil).Tree
+	}
+	return quota.ResolveTree(written)
+}
+
+// faultOf returns what keeps a queue from taking new work because of its place in the tree.
+func faultOf(queue *v1beta1.Queue, input *WorkloadInput) quota.Fault {
+	r := resolvePath(knownPath(queue, input), input).Queue(queue.Name)
+	if isParent := r.Written.IsParentOnly || input.HasChildren(queue.Name); isParent && !r.Fault.HasNoPath() {
+		return quota.Fault{Kind: quota.IsParent, Queue: queue.Name}
+	}
+	return r.Fault
 }
 
 // checkQueuesInTree refuses a workload in a parent queue, which never takes one. It warns if the
@@ -101,7 +99,7 @@ func checkQueuesInTree(result *Result, pods []queuedPod, input *WorkloadInput) {
 		}
 
 		checked[p.queuePath.String()+p.name] = true
-		_, fault := queuePath(p.queue, input)
+		fault := faultOf(p.queue, input)
 		switch refusal := workload.RefusalForFault(p.name, fault); {
 		case refusal == nil:
 		case fault.Kind == quota.IsParent:
@@ -118,8 +116,7 @@ func selectorsOnPath(queue *v1beta1.Queue, input *WorkloadInput) []*v1beta1.Queu
 	if input.HasChildren == nil {
 		return []*v1beta1.Queue{queue}
 	}
-	path, _ := queuePath(queue, input)
-	return path
+	return knownPath(queue, input)
 }
 
 // cardLimits returns the quota of a queue, in a tree with what it inherits and at most that of every
@@ -131,21 +128,10 @@ func cardLimits(queue *v1beta1.Queue, input *WorkloadInput) (card.Quota, bool) {
 		return own, isManaged && err == nil
 	}
 
-	path, _ := queuePath(queue, input)
-	written := map[string]quota.TreeQueue{}
-	for _, at := range path {
-		written[at.Name] = workload.QueueRulesFor(at, input.policySpec().UnmanagedQueues, nil).Tree
-	}
-
-	resolved := quota.ResolveTree(written)
+	tree := resolvePath(knownPath(queue, input), input)
 	limits := card.Quota{}
-	for name, count := range resolved[queue.Name].Limits.Cards {
-		for _, at := range path {
-			if l := resolved[at.Name].Limits; !l.AnyCard {
-				count = min(count, l.Cards[name])
-			}
-		}
-		limits[name] = count
+	for name := range tree.Queue(queue.Name).Limits.Cards {
+		limits[name] = card.Count(tree.Limit(queue.Name, quota.Resource(name)))
 	}
 
 	return limits, true

@@ -84,7 +84,7 @@ func drawCompute(t *rapid.T, what string) corev1.ResourceList {
 }
 
 // newTrees returns what both sides make of a tree.
-func newTrees(queues map[string]*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) (map[string]quota.Resolved, *rule.Tree) {
+func newTrees(queues map[string]*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) (*quota.Tree, *rule.Tree) {
 	written := map[string]quota.TreeQueue{}
 	for name, q := range queues {
 		rules := workload.QueueRulesFor(q, unmanaged, nil)
@@ -102,8 +102,9 @@ func TestProductAndObserverResolveATreeAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		unmanaged := oneOf(t, "unmanaged queues", v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny)
 		product, observed := newTrees(drawTree(t, true, unmanaged), unmanaged)
-		for _, name := range slices.Sorted(maps.Keys(product)) {
-			resolved := product[name]
+		queues := maps.Collect(product.All())
+		for _, name := range slices.Sorted(maps.Keys(queues)) {
+			resolved := queues[name]
 			q := observed.Queue(name)
 			kind := resolved.Fault.Kind
 			if kind != quota.NoFault {
@@ -172,10 +173,8 @@ func TestTheLedgerOfATreeAllowsWhatARecountAllows(t *testing.T) {
 		ledger := quota.New(0)
 
 		names := []string{}
-		positions := map[string]quota.Position{}
-		for name, r := range product {
+		for name := range product.All() {
 			if len(observed.Queue(name).Path) > 0 {
-				positions[name] = quota.Position{Parent: r.Parent, Weight: 1}
 				names = append(names, name)
 			}
 		}
@@ -186,11 +185,7 @@ func TestTheLedgerOfATreeAllowsWhatARecountAllows(t *testing.T) {
 			return // a chain that is too deep
 		}
 
-		ledger.SetTree(positions)
-		for _, name := range names {
-			ledger.SetLimits(name, product[name].Limits)
-		}
-
+		ledger.SetTree(product)
 		inventory := map[card.Name]card.Count{}
 		for _, name := range ledgerCards {
 			inventory[card.Name(name)] = card.Count(drawInt(t, 0, 14, "inventory"))

@@ -1,0 +1,305 @@
+package quota
+
+import (
+	"cmp"
+	"maps"
+	"math/big"
+	"slices"
+)
+
+// ResolveTree returns the amounts that count for each queue of a tree.
+//
+// The guarantee is at most what is deserved, and that at most the quota. A child deserves at
+// most what its parent does. Children that deserve more together are scaled down in
+// proportion, and so are their guarantees. CPU and memory are ceilings only, and not scaled, where
+// neither the queue nor one below it writes what it deserves or its guarantee. Directly under root
+// the sums are not limited. A queue without a path to root takes no new work, and neither does its
+// subtree. No other queue is affected.
+func ResolveTree(queues map[string]TreeQueue) *Tree {
+	t := treeResolver{resolved: make(map[string]*Resolved, len(queues))}
+	for name, written := range queues {
+		t.resolved[name] = &Resolved{Written: written}
+	}
+
+	var top []string
+	for _, name := range slices.Sorted(maps.Keys(t.resolved)) {
+		r := t.resolved[name]
+		r.Fault = t.findFault(name)
+		if !r.Fault.HasNoPath() {
+			r.Parent = r.Written.Parent
+		}
+
+		if r.Parent == "" {
+			top = append(top, name)
+		}
+		if above := t.parent(r.Written.Parent); above != nil {
+			above.Children = append(above.Children, name)
+		}
+	}
+
+	for name, r := range t.resolved {
+		if r.Fault.Kind == NoFault && (r.Written.IsParentOnly || len(r.Children) > 0) {
+			r.Fault = Fault{Kind: IsParent, Queue: name}
+		}
+	}
+
+	t.findGrantedCompute()
+	t.resolveChildren("", top)
+	return &Tree{queues: t.resolved}
+}
+
+type treeResolver struct {
+	resolved map[string]*Resolved
+	// grantsCompute says for each queue whether it, or a queue below it, writes what it deserves of
+	// CPU or memory, or a guarantee.
+	grantsCompute map[string]map[Resource]bool
+}
+
+// parent returns a queue as the parent of others, nil if it does not exist and for root.
+func (t *treeResolver) parent(name string) *Resolved {
+	if name == "" {
+		return nil
+	}
+	return t.resolved[name]
+}
+
+// findGrantedCompute finds the queues whose CPU or memory is more than a ceiling.
+func (t *treeResolver) findGrantedCompute() {
+	t.grantsCompute = map[string]map[Resource]bool{}
+	for name, r := range t.resolved {
+		for _, key := range Compute {
+			if _, deserves := r.Written.Deserved[key]; !deserves && r.Written.Guarantee[key] == 0 {
+				continue
+			}
+
+			for at := name; at != "" && !t.grantsCompute[at][key]; at = t.resolved[at].Parent {
+				if t.grantsCompute[at] == nil {
+					t.grantsCompute[at] = map[Resource]bool{}
+				}
+				t.grantsCompute[at][key] = true
+			}
+		}
+	}
+}
+
+// findFault returns why a queue takes no new work because of its path.
+func (t *treeResolver) findFault(name string) (fault Fault) {
+	at := name
+	seen := map[string]bool{}
+	for {
+		q := &t.resolved[at].Written
+		seen[at] = true
+		if q.IsHeld && fault.Kind == NoFault {
+			fault = Fault{Kind: IsHeld, Queue: at, HoldMessage: q.HoldMessage}
+		}
+
+		switch {
+		case q.Parent == "" && len(seen) > MaxDepth:
+			return Fault{Kind: TooDeep, Queue: name, Parent: t.resolved[name].Written.Parent}
+		case q.Parent == "":
+			return fault
+		case t.resolved[q.Parent] == nil:
+			return Fault{Kind: ParentNotFound, Queue: at, Parent: q.Parent}
+		case seen[q.Parent]:
+			return Fault{Kind: ParentCycle, Queue: at, Parent: q.Parent}
+		}
+		at = q.Parent
+	}
+}
+
+// resolveChildren sets the amounts of the children of a queue, "" for those under root, and of
+// everything below them.
+func (t *treeResolver) resolveChildren(parent string, children []string) {
+	amounts := make([]childAmounts, len(children))
+	for i, name := range children {
+		amounts[i] = t.ownAmounts(name, parent)
+	}
+
+	var pathAbove []string
+	if above := t.parent(parent); above != nil {
+		scaleChildren(parent, above.Limits, amounts)
+		pathAbove = above.Path
+	}
+
+	for i, name := range children {
+		r := t.resolved[name]
+		c := &amounts[i]
+		r.Path = append([]string{name}, pathAbove...)
+		r.Limits = t.limitsFor(name, c)
+		r.Excess = c.excess
+		slices.SortStableFunc(r.Excess, func(a, b Excess) int { return cmp.Compare(a.Of, b.Of) })
+		t.resolveChildren(name, slices.DeleteFunc(slices.Clone(r.Children), func(child string) bool { return !t.isChild(child, name) }))
+	}
+}
+
+// isChild reports whether the path of a queue leads through its parent.
+func (t *treeResolver) isChild(queue, parent string) bool { return t.resolved[queue].Parent == parent }
+
+// childAmounts are the amounts of one queue while the tree is resolved.
+type childAmounts struct {
+	quota, deserved, guarantee Amounts
+	excess                     []Excess
+}
+
+// ownAmounts returns the amounts of a queue as far as its parent's quota decides them.
+func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
+	q := &t.resolved[name].Written
+	c := childAmounts{quota: Amounts{}, deserved: Amounts{}, guarantee: Amounts{}}
+	above := t.parent(parent)
+	for _, key := range q.Resources() {
+		inherited := int64(0)
+		if above != nil {
+			inherited = above.Limits.Quota(key)
+		}
+
+		limit := c.ownLimit(q, key, parent, inherited, above != nil)
+		deserved, deservesLess := q.Deserved[key]
+		if !deservesLess {
+			deserved = limit
+		}
+
+		if deserved > limit {
+			c.report(Excess{Kind: DeservedAboveQuota, Of: key, Parent: parent, Written: deserved, Allowed: limit, Limit: limit})
+		}
+
+		deserved = min(deserved, limit)
+		if q.Guarantee[key] > deserved {
+			c.report(Excess{Kind: GuaranteeAboveDeserved, Of: key, Parent: parent, Written: q.Guarantee[key], Allowed: deserved, Limit: deserved})
+		}
+
+		c.quota[key] = limit
+		c.guarantee[key] = min(q.Guarantee[key], deserved)
+		if key.IsCard() || t.grantsCompute[name][key] {
+			c.deserved[key] = deserved
+		}
+	}
+
+	return c
+}
+
+// ownLimit returns the quota of a name, which is written or inherited, and reports what the
+// parent does not allow.
+func (c *childAmounts) ownLimit(q *TreeQueue, key Resource, parent string, inherited int64, hasParent bool) int64 {
+	limit, isWritten := q.Quota[key]
+	switch {
+	case !hasParent && !isWritten:
+		c.report(Excess{Kind: NothingToInherit, Of: key, Parent: parent})
+	case !hasParent:
+	case inherited == 0 && (limit > 0 || !isWritten):
+		c.report(Excess{Kind: NotInParent, Of: key, Parent: parent, Written: limit})
+	case limit > inherited:
+		c.report(Excess{Kind: QuotaAboveParent, Of: key, Parent: parent, Written: limit, Allowed: inherited, Limit: inherited})
+	}
+
+	if !isWritten && hasParent {
+		return inherited
+	}
+
+	return limit
+}
+
+func (c *childAmounts) report(e Excess) { c.excess = append(c.excess, e) }
+
+// scaleChildren cuts what the children of a queue deserve, and then their guarantees, to what
+// the queue has.
+func scaleChildren(parent string, above Limits, children []childAmounts) {
+	all := Amounts{}
+	for i := range children {
+		maps.Copy(all, children[i].quota)
+	}
+
+	for _, name := range all.Sorted() {
+		scale := func(kind ExcessKind, limit int64, amountsOf func(*childAmounts) Amounts) {
+			values := make([]int64, len(children)) // 0 for a child that does not write the amount
+			for i := range children {
+				values[i] = amountsOf(&children[i])[name]
+			}
+
+			scaled, sum := scaleToLimit(values, limit)
+			for i := range children {
+				if scaled[i] == values[i] {
+					continue
+				}
+				children[i].report(Excess{Kind: kind, Of: name, Parent: parent, Written: values[i], Allowed: scaled[i], Sum: sum, Limit: limit})
+				amountsOf(&children[i])[name] = scaled[i]
+			}
+		}
+		if !above.AnyCard || !name.IsCard() {
+			scale(DeservedAboveParent, above.deserved(name), func(c *childAmounts) Amounts { return c.deserved })
+		}
+
+		for i := range children {
+			if deserved, isLimited := children[i].deserved[name]; isLimited {
+				children[i].guarantee[name] = min(children[i].guarantee[name], deserved)
+			}
+		}
+
+		scale(GuaranteeAboveParent, above.Guarantee[name], func(c *childAmounts) Amounts { return c.guarantee })
+	}
+}
+
+// scaleToLimit cuts each value to the limit, and then scales all of them down in proportion
+// until they add up to it. Whole units go to the largest remainders, and to the first of
+// equals. It also returns the sum of the values, at most Unlimited.
+func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
+	scaled = slices.Clone(values)
+	var total int64
+	for i, value := range values {
+		sum = AddSaturating(sum, value)
+		scaled[i] = min(value, limit)
+		total = AddSaturating(total, scaled[i])
+	}
+
+	if limit == Unlimited || total <= limit {
+		return scaled, sum
+	}
+
+	whole := new(big.Int)
+	parts := make([]*big.Int, len(scaled))
+	left := limit
+
+	for _, value := range scaled {
+		whole.Add(whole, big.NewInt(value))
+	}
+
+	order := make([]int, len(scaled))
+	for i, value := range scaled {
+		part, rest := new(big.Int).DivMod(new(big.Int).Mul(big.NewInt(value), big.NewInt(limit)), whole, new(big.Int))
+		scaled[i] = part.Int64()
+		parts[i] = rest
+		order[i] = i
+		left -= scaled[i]
+	}
+
+	slices.SortStableFunc(order, func(a, b int) int { return parts[b].Cmp(parts[a]) })
+	for _, i := range order[:min(int64(len(order)), left)] {
+		scaled[i]++
+	}
+
+	return scaled, sum
+}
+
+// limitsFor returns the amounts of a queue as limits.
+func (t *treeResolver) limitsFor(name string, c *childAmounts) Limits {
+	limits := Limits{
+		Cards: c.quota.Cards(), AnyCard: t.resolved[name].Written.AnyCard,
+		MilliCPU: c.quota[CPU], Memory: c.quota[Memory],
+		Deserved: c.deserved, Guarantee: Amounts{}, IsHeld: t.keepsNoGuarantee(name),
+	}
+
+	for key, amount := range c.guarantee {
+		if amount > 0 {
+			limits.Guarantee[key] = amount
+		}
+	}
+
+	return limits
+}
+
+// keepsNoGuarantee reports whether no queue can get what a queue is guaranteed and does not use.
+func (t *treeResolver) keepsNoGuarantee(name string) bool {
+	r := t.resolved[name]
+	isChild := func(child string) bool { return t.isChild(child, name) }
+	takesNoWork := r.Written.IsParentOnly || r.Written.IsClosed
+	return r.Fault.closesSubtree() || (takesNoWork && !slices.ContainsFunc(r.Children, isChild))
+}
