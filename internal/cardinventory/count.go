@@ -179,7 +179,7 @@ func (b *countBuilder) addUsage(serviceType string, usage cardquota.Usage) {
 // parentQueues returns the queues of a tree that have children, by name.
 func (b *countBuilder) parentQueues() map[string]bool {
 	parents := map[string]bool{}
-	if b.Tree != nil {
+	if !b.Tree.IsFlat() {
 		for _, queue := range b.Queues {
 			parents[queue.Spec.Parent] = true
 		}
@@ -198,7 +198,7 @@ func (b *countBuilder) addQuotas() {
 		if len(b.Tree.Children(owner.Name)) == 0 && !parents[queue] {
 			b.addQuota(b.serviceType(queue), b.Quotas[queue])
 		}
-		if b.Tree != nil && owner.Spec.Parent == "" {
+		if !b.Tree.IsFlat() && owner.Spec.Parent == "" {
 			b.addDeserved(cardquota.DeservedOf(owner))
 		}
 	}
@@ -214,7 +214,7 @@ func (b *countBuilder) addQuotas() {
 		}
 	}
 
-	if b.Tree != nil {
+	if !b.Tree.IsFlat() {
 		b.addUnownedDeserved()
 	}
 }

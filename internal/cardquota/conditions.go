@@ -29,7 +29,7 @@ func setConditions(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	}
 
 	set(v1alpha1.ConditionCardsKnown, cardsKnownCondition(s, f))
-	if f.Tree != nil && ownsQueue(f) {
+	if !f.Tree.IsFlat() && ownsQueue(f) {
 		set(v1alpha1.ConditionHierarchyValid, f.Tree.HierarchyCondition(f.Quota, f.Own))
 	} else {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionHierarchyValid)
@@ -99,7 +99,7 @@ func inventorySatisfiedCondition(f StatusInput) metav1.Condition {
 	if !ownsQueue(f) {
 		return notOwnedCondition()
 	}
-	if f.Tree != nil && f.Quota.Spec.Parent != "" {
+	if !f.Tree.IsFlat() && f.Quota.Spec.Parent != "" {
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonInventorySatisfied,
 			"the quota of parent %s contains this one: InventorySatisfied of the CardQuota at the top level compares it with healthy nodes", f.Quota.Spec.Parent)
 	}
@@ -174,7 +174,7 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition
 
 	if f.Quota.Spec.ServiceType == "" {
 		message := "queue %s carries this quota for the queues below it, which start pods"
-		if f.Tree == nil {
+		if f.Tree.IsFlat() {
 			message = "queue %s has an empty quota while queues are flat, because a CardQuota without serviceType is a parent"
 		}
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, message, name)

@@ -35,10 +35,10 @@ func expectLinearGrowth(t *testing.T, queues int, prepare func(queues int) (work
 // some pods run and some wait for top.
 func newExhaustedTree(queues, running, waiting int) CountInput {
 	input := CountInput{Inventory: newInventory(), Nodes: newNodes(), LocalQueues: map[string]bool{}}
-	below := []string{"top"}
+	parents := map[string]string{}
 	for i := range queues {
 		queue := fmt.Sprint("q", i)
-		below = append(below, queue)
+		parents[queue] = "top"
 		input.LocalQueues[queue] = true
 
 		message := fmt.Sprintf("Queue <top>, an ancestor of <%s>, has insufficient <NVIDIA-H200> quota: requested <1>, total "+
@@ -54,12 +54,7 @@ func newExhaustedTree(queues, running, waiting int) CountInput {
 		}
 	}
 
-	input.QueuesBelow = func(queue string) []string {
-		if queue == "top" {
-			return below
-		}
-		return []string{queue}
-	}
+	input.Tree = treeOfParents(parents)
 	return input
 }
 
@@ -140,7 +135,7 @@ func BenchmarkTreeOfQueues(b *testing.B) {
 	b.Run("below", func(b *testing.B) {
 		for b.Loop() {
 			for queue := range used {
-				tree.QueuesBelow(queue)
+				tree.Queues().Below(queue)
 			}
 		}
 	})

@@ -20,11 +20,7 @@ func (c *counter) withQuotaLeft(queue string, request *blocked.Request) []card.N
 		least = 1
 	}
 
-	path := []string{queue}
-	if c.input.QueuesAbove != nil {
-		path = append(path, c.input.QueuesAbove(queue)...)
-	}
-
+	path := append([]string{queue}, c.tree().WrittenAncestors(queue)...)
 	var left []card.Name
 	for _, name := range request.Names {
 		if c.hasQuotaLeft(path, name, least) {

@@ -58,16 +58,27 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 	return t
 }
 
+// Queues returns the tree of the queues.
+func (t *Tree) Queues() *quota.Tree {
+	if t == nil {
+		return quota.Flat
+	}
+	return t.queues
+}
+
+// IsFlat reports whether the queues are flat.
+func (t *Tree) IsFlat() bool { return t.Queues().IsFlat() }
+
 // resolved returns the queue of a CardQuota in the tree. That of a CardQuota which is not part of it has
 // no parent and no amounts.
-func (t *Tree) resolved(name string) *quota.Resolved { return t.queues.Queue(t.queueOf(name)) }
+func (t *Tree) resolved(name string) *quota.Resolved { return t.Queues().Queue(t.queueOf(name)) }
 
 // queueOf returns the queue that a CardQuota owns, "" if it is not part of the tree.
 func (t *Tree) queueOf(name string) string {
-	if q := t.quotas[name]; q != nil {
-		return q.QueueName()
+	if t.IsFlat() || t.quotas[name] == nil {
+		return ""
 	}
-	return ""
+	return t.quotas[name].QueueName()
 }
 
 // nameOf returns what messages call a queue of the tree: its CardQuota, or itself without one.
@@ -137,9 +148,6 @@ func (t *Tree) Holds(q *v1alpha1.CardQuota) bool {
 
 // Children returns the names of the CardQuotas that name the given one as their parent, sorted.
 func (t *Tree) Children(name string) []string {
-	if t == nil {
-		return nil
-	}
 	return slices.DeleteFunc(t.childNames(name), func(child string) bool { return t.quotas[child] == nil })
 }
 
@@ -156,11 +164,8 @@ func (t *Tree) childNames(name string) []string {
 // Ancestors returns the CardQuotas above the given one, the nearest first. It ends before a
 // missing one, and before one that repeats.
 func (t *Tree) Ancestors(name string) []*v1alpha1.CardQuota {
-	if t == nil {
-		return nil
-	}
 	var above []*v1alpha1.CardQuota
-	for _, queue := range t.queues.WrittenAncestors(t.queueOf(name)) {
+	for _, queue := range t.Queues().WrittenAncestors(t.queueOf(name)) {
 		above = append(above, t.owners[queue])
 	}
 	return above
@@ -168,12 +173,11 @@ func (t *Tree) Ancestors(name string) []*v1alpha1.CardQuota {
 
 // Fault returns why the queue of a CardQuota takes no new jobs, with the names that messages use.
 func (t *Tree) Fault(name string) quota.Fault {
-	if t == nil {
-		return quota.Fault{}
-	}
 	fault := t.resolved(name).Fault
-	fault.Queue = t.nameOf(fault.Queue)
-	fault.Parent = t.nameOf(fault.Parent)
+	if fault.Kind != quota.NoFault {
+		fault.Queue = t.nameOf(fault.Queue)
+		fault.Parent = t.nameOf(fault.Parent)
+	}
 	return fault
 }
 
@@ -183,13 +187,14 @@ func (t *Tree) isPlaced(name string) bool { return !t.resolved(name).Fault.HasNo
 // QuotaFor returns the quota in force of a CardQuota: in a tree with what it inherits, and no
 // larger than that of any ancestor.
 func (t *Tree) QuotaFor(q *v1alpha1.CardQuota) card.Quota {
-	if t == nil || t.quotas[q.Name] == nil {
+	queue := t.queueOf(q.Name)
+	if queue == "" {
 		return QuotaOf(q)
 	}
 
 	out := make(card.Quota, len(q.Spec.Cards))
 	for _, c := range q.Spec.Cards {
-		out[card.Name(c.Name)] = card.Count(t.queues.Limit(q.QueueName(), quota.Resource(c.Name)))
+		out[card.Name(c.Name)] = card.Count(t.queues.Limit(queue, quota.Resource(c.Name)))
 	}
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/localquota"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
@@ -126,6 +127,16 @@ func treeOf(all map[string]*v1alpha1.CardQuota) *Tree {
 	return NewTree(slices.Collect(maps.Values(all)), nil, v1alpha1.UnmanagedEnforce)
 }
 
+// treeOfParents is the tree of queues with these parents, which need not be written themselves.
+func treeOfParents(parents map[string]string) *quota.Tree {
+	written := map[string]quota.TreeQueue{}
+	for queue, parent := range parents {
+		written[parent] = quota.TreeQueue{Parent: parents[parent]}
+		written[queue] = quota.TreeQueue{Parent: parent}
+	}
+	return quota.ResolveTree(written)
+}
+
 // TestOnlyTheOwnerOfAQueueIsInTheTree: CardQuota late names the queue of the older chat, so chat owns it, and late is
 // no part of the tree: web has the children chat and search. Above chat are web and tenant, and nothing is above an
 // unknown one. Flat queues have no children.
@@ -137,9 +148,9 @@ func TestOnlyTheOwnerOfAQueueIsInTheTree(t *testing.T) {
 
 	check.Equal(t, "children", []string{"chat", "search"}, tree.Children("web"))
 	check.Equal(t, "ancestors", []*v1alpha1.CardQuota{all["web"], all["tenant"]}, tree.Ancestors("chat"))
-	check.Equal(t, "queues above", []string{"web", "tenant"}, tree.QueuesAbove("chat"))
+	check.Equal(t, "queues above", []string{"web", "tenant"}, tree.Queues().WrittenAncestors("chat"))
 
-	check.Equal(t, "queues above an unknown queue", 0, len(tree.QueuesAbove("unknown")))
+	check.Equal(t, "queues above an unknown queue", 0, len(tree.Queues().WrittenAncestors("unknown")))
 	check.Equal(t, "ancestors of an unknown CardQuota", 0, len(tree.Ancestors("unknown")))
 
 	var flat *Tree
@@ -287,7 +298,7 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 			check.Equal(t, name+": number of blocked in lab", total, local.Total)
 			check.Equal(t, name+": listed blocked in lab", min(total, MaxBlocked), len(local.Blocked))
 			check.Must(t, slices.IsSortedFunc(local.Blocked, compareBlocked), "%s lists its blocked in lab out of order", name)
-			check.Equal(t, "queues below "+name, below, slices.Sorted(slices.Values(tree.QueuesBelow("queue-"+name))))
+			check.Equal(t, "queues below "+name, below, slices.Sorted(slices.Values(tree.Queues().Below("queue-"+name))))
 			check.Equal(t, name+": members", used["queue-"+name].Members, got.Members)
 		}
 	})

@@ -49,7 +49,7 @@ func (t *Tree) stopPolicyOf(queue string) v1alpha1.StopPolicy {
 // when it can be deleted. What waits in each namespace is summed only for queues that tenants
 // see there by the selector of their own CardQuota.
 func (t *Tree) SumUsage(queues map[string]Usage) map[string]Usage {
-	if t == nil {
+	if t.IsFlat() {
 		return queues
 	}
 
@@ -114,22 +114,6 @@ func mergeBlocked(a, b []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
 	return all[:min(len(all), MaxBlocked)]
 }
 
-// QueuesBelow returns a queue and those below it.
-func (t *Tree) QueuesBelow(queue string) []string {
-	if t == nil {
-		return []string{queue}
-	}
-	return t.queues.Below(queue)
-}
-
-// QueuesAbove returns the queues above a queue, the nearest first.
-func (t *Tree) QueuesAbove(queue string) []string {
-	if t == nil {
-		return nil
-	}
-	return t.queues.WrittenAncestors(queue)
-}
-
 func addCounts(sum, counts map[card.Name]card.Count) {
 	for name, count := range counts {
 		sum[name] = sum[name].Add(count)
@@ -139,7 +123,7 @@ func addCounts(sum, counts map[card.Name]card.Count) {
 // setAmountsInForce sets what a card's status says about a tree: the numbers in force. Without one, and
 // without a path to the top level, it sets nothing.
 func (t *Tree) setAmountsInForce(entry *v1alpha1.CardStatus, name string) {
-	if t == nil || t.quotas[name] == nil || !t.isPlaced(name) {
+	if t.queueOf(name) == "" || !t.isPlaced(name) {
 		return
 	}
 	limits := t.resolved(name).Limits

@@ -52,9 +52,8 @@ type CountInput struct {
 	ServiceTypes map[string]string
 	// LocalQueues are the queues of which tenants see what waits in their namespace.
 	LocalQueues map[string]bool
-	// QueuesBelow returns a queue and those below it in a tree, QueuesAbove those above it; nil while
-	// queues are flat.
-	QueuesBelow, QueuesAbove func(queue string) []string
+	// Tree is the tree of the queues; nil is that of flat queues.
+	Tree *quota.Tree
 	// Now is the time of the count. It only decides for how long a terminating pod counts for bills, and
 	// from when on the PodGroup of a pod is missing.
 	Now time.Time
@@ -296,16 +295,16 @@ func (c *counter) lastCharge(pod *corev1.Pod) *quota.Charge {
 	return nil
 }
 
+// tree returns the tree of the queues.
+func (c *counter) tree() *quota.Tree { return cmp.Or(c.input.Tree, quota.Flat) }
+
 func (c *counter) allowsNamespace(queue, namespace string) bool {
 	return c.input.AllowsNamespace == nil || c.input.AllowsNamespace(queue, namespace)
 }
 
 // allowsAbove reports whether every queue above one in a tree allows a namespace.
 func (c *counter) allowsAbove(queue, namespace string) bool {
-	if c.input.QueuesAbove == nil || c.input.AllowsNamespace == nil {
-		return true
-	}
-	return !slices.ContainsFunc(c.input.QueuesAbove(queue), func(above string) bool { return !c.input.AllowsNamespace(above, namespace) })
+	return !slices.ContainsFunc(c.tree().WrittenAncestors(queue), func(above string) bool { return !c.allowsNamespace(above, namespace) })
 }
 
 // addPending records that something is pending since its creation.

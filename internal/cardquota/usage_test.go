@@ -383,12 +383,12 @@ func TestForgedWorkNeverEntersTheStatusOfAnotherTenant(t *testing.T) {
 		Created(noon.Add(-48 * time.Hour)).Unschedulable(nodes).Obj()
 	for t, tc := range check.Cases(t, map[string]struct {
 		allows func(queue, namespace string) bool
-		above  func(string) []string
+		tree   *quota.Tree
 	}{
 		"the queue does not take namespace tenant-b": {func(_, namespace string) bool { return namespace == "tenant-a" }, nil},
 		"the queue takes namespace tenant-b, and the queue above does not": {
 			func(queue, namespace string) bool { return queue == "queue-of-a" || namespace == "tenant-a" },
-			func(queue string) []string { return map[string][]string{"queue-of-a": {"top-of-a"}}[queue] },
+			treeOfParents(map[string]string{"queue-of-a": "top-of-a"}),
 		},
 	}) {
 		usage := CountUsage(CountInput{
@@ -399,7 +399,7 @@ func TestForgedWorkNeverEntersTheStatusOfAnotherTenant(t *testing.T) {
 			Quotas:          map[string]card.Quota{"queue-of-a": {"NVIDIA-H200": 8}},
 			LocalQueues:     map[string]bool{"queue-of-a": true},
 			AllowsNamespace: tc.allows,
-			QueuesAbove:     tc.above,
+			Tree:            tc.tree,
 		})["queue-of-a"]
 		usage.Members = Members{} // TestAnnotationsAloneMakeNoMember is about these
 		check.Equal(t, "usage", Usage{}, usage, cmpopts.EquateEmpty())

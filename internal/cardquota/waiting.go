@@ -251,11 +251,7 @@ func (c *counter) subtreeOf(queue string) subtree {
 		return known
 	}
 
-	found := subtree{queues: []string{queue}, has: map[string]bool{}}
-	if c.input.QueuesBelow != nil {
-		found.queues = c.input.QueuesBelow(queue)
-	}
-
+	found := subtree{queues: c.tree().Below(queue), has: map[string]bool{}}
 	for _, below := range found.queues {
 		found.has[below] = true
 	}

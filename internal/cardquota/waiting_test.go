@@ -140,7 +140,7 @@ func TestBlockedNamesReasonAndHolders(t *testing.T) {
 			Inventory:    newInventory(),
 			Nodes:        nodes,
 			ServiceTypes: map[string]string{"q": "training"},
-			QueuesBelow:  func(queue string) []string { return []string{queue, "q", "r"} },
+			Tree:         treeOfParents(map[string]string{"q": "top", "r": "top"}),
 		})["q"]
 		check.Equal(t, "blocked", tc.want, describeBlocked(got.Blocked), cmpopts.SortSlices(func(a, b string) bool { return a < b }))
 
@@ -273,13 +273,7 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 			Inventory: card.NewInventory(inventory),
 			Nodes:     nodes,
 			Quotas:    tc.quotas,
-			QueuesBelow: func(queue string) []string {
-				if queue == "top" {
-					return []string{"top", "q", "r"}
-				}
-				return []string{queue}
-			},
-			QueuesAbove: func(string) []string { return []string{"top"} },
+			Tree:      treeOfParents(map[string]string{"q": "top", "r": "top"}),
 		})["q"]
 		check.Equal(t, "blocked", []string{tc.want}, describeBlocked(got.Blocked))
 	}
@@ -321,7 +315,7 @@ func TestForgedAncestorNamesNoHolders(t *testing.T) {
 			Unschedulable("Queue <" + ancestor + ">, an ancestor of <q>, " + exhausted("q", 8)[len("Queue <q> "):])
 	}
 
-	below := map[string][]string{"top": {"top", "q", "r"}, "other": {"other", "secret"}}
+	tree := treeOfParents(map[string]string{"q": "top", "r": "top", "secret": "other"})
 	held := pods{podOf("r", "r").GPUs(3).Running("h200"), podOf("secret", "secret").GPUs(4).Running("h200")}
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods   pods
@@ -362,15 +356,10 @@ func TestForgedAncestorNamesNoHolders(t *testing.T) {
 			Pods:      append(tc.pods, held...).objects(),
 			Inventory: newInventory(),
 			Nodes:     newNodes(),
-			QueuesBelow: func(queue string) []string {
-				if names := below[queue]; names != nil {
-					return names
-				}
-				return []string{queue}
-			},
+			Tree:      tree,
 		}
 		if tc.isFlat {
-			input.QueuesBelow = nil
+			input.Tree = nil
 		}
 		check.Equal(t, "blocked", tc.want, describeBlocked(CountUsage(input)["q"].Blocked))
 	}

@@ -196,7 +196,12 @@ func (t *Tree) Limit(queue string, of Resource) int64 {
 // WrittenAncestors returns the queues above a queue as they are written, also those of a queue without a
 // path to root. It ends before a missing one, and before one that repeats.
 func (t *Tree) WrittenAncestors(queue string) (above []string) {
-	for at := t.Queue(queue).Written.Parent; at != queue && t.Has(at) && !slices.Contains(above, at); at = t.queues[at].Written.Parent {
+	r := t.queues[queue]
+	if r == nil || !r.Fault.HasNoPath() {
+		return t.Ancestors(queue)
+	}
+
+	for at := r.Written.Parent; at != queue && t.Has(at) && !slices.Contains(above, at); at = t.queues[at].Written.Parent {
 		above = append(above, at)
 	}
 	return above

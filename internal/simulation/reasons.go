@@ -24,7 +24,7 @@ func (c *Cluster) Blocked(pods []*corev1.Pod, groups []*v1beta1.PodGroup) []Wait
 		Pods: pods, PodGroups: groups, Inventory: tracker.Inventory(), Nodes: tracker.Nodes(), Schedulers: c.Schedulers, ListsAllBlocked: true,
 	}
 	if policy.IsTree(c.Policy) {
-		input.QueuesBelow = c.tree().Below
+		input.Tree = c.tree()
 	}
 
 	usages := cardquota.CountUsage(input)

@@ -126,7 +126,7 @@ func (c *Cluster) countUsedBelow() map[string]map[card.Name]card.Count {
 // findMissingLimits finds CardQuotas without a limit of CPU or memory whose pods need some: an unset
 // limit is 0.
 func findMissingLimits(c *Cluster) []Finding {
-	isTree := c.plan.tree != nil
+	isTree := !c.plan.tree.IsFlat()
 	uses := c.computeUses()
 	var findings []Finding
 	for _, queue := range slices.Sorted(maps.Keys(c.plan.owners)) {

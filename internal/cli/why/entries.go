@@ -167,7 +167,7 @@ func (l entryList) countBlocked() []v1alpha1.BlockedStatus {
 
 	usage := cardquota.CountUsage(cardquota.CountInput{
 		Pods: pods, PodGroups: groups, Inventory: l.resolver.Inventory, Nodes: l.tracker.Nodes(), Quotas: quotas, Schedulers: l.resolver.Schedulers, ServiceTypes: types,
-		QueuesBelow: tree.QueuesBelow, QueuesAbove: tree.QueuesAbove, LacksPodGroups: !l.found.knowsGroups, Now: l.input.Now,
+		Tree: tree.Queues(), LacksPodGroups: !l.found.knowsGroups, Now: l.input.Now,
 	})
 	return usage[l.input.Queue].Blocked
 }

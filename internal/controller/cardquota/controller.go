@@ -267,7 +267,7 @@ func (r *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.
 	result, err := r.updateStatus(ctx, cardquota.QueueRefusedCondition(r.quota.QueueName(), r.queue, err))
 	switch {
 	case err != nil || !result.IsZero() || cardquota.RefusesChanges(r.queue):
-	case r.tree != nil: // Volcano's webhook may not know the last writes of the neighbors yet
+	case !r.tree.IsFlat(): // Volcano's webhook may not know the last writes of the neighbors yet
 		result.RequeueAfter = r.retryDelay()
 	default:
 		result.RequeueAfter = shared.RefusedRetry
@@ -324,10 +324,10 @@ func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
 	}
 	numbers := newQueueMetrics(r.quota)
 
-	isParent := status.Children > 0 || (r.tree != nil && r.quota.Spec.ServiceType == "")
+	isParent := status.Children > 0 || (!r.tree.IsFlat() && r.quota.Spec.ServiceType == "")
 	if !isParent { // the children of a parent report its cards
 		numbers.cards = status.Cards
-		numbers.isInTree = r.tree != nil
+		numbers.isInTree = !r.tree.IsFlat()
 		if r.usage != nil {
 			numbers.oldest = r.usage.OldestPending.Time
 			numbers.oldestWithinQuota = r.usage.OldestWithinQuota.Time

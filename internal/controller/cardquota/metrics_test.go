@@ -315,7 +315,7 @@ func TestMetricsShowTheStatusOfALeaf(t *testing.T) {
 		OldestPending:     metav1.Unix(5, 0),
 		OldestWithinQuota: metav1.Unix(6, 0),
 	}
-	r := &reconciliation{Reconciler: &Reconciler{metrics: newMetricsCollector()}, quota: quota, tree: &cardquota.Tree{}, usage: usage}
+	r := &reconciliation{Reconciler: &Reconciler{metrics: newMetricsCollector()}, quota: quota, tree: cardquota.NewTree(nil, nil, ""), usage: usage}
 
 	const info = `cardquota_queue_info{cardquota="leaf",parent="top",project="",queue="leaf",service_type="training",tenant="lab"} 1` + "\n"
 	r.updateMetrics(&status)

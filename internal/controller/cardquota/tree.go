@@ -204,7 +204,7 @@ func (r *Reconciler) childQueues(ctx context.Context, parent string) ([]*v1beta1
 // placeQueue returns where the Queue belongs now, nil while queues are flat, and what it waits
 // for.
 func (r *reconciliation) placeQueue(ctx context.Context) (*cardquota.Placement, *cardquota.Wait, error) {
-	if r.tree == nil {
+	if r.tree.IsFlat() {
 		wait, err := r.waitForMovingChildren(ctx)
 		return nil, wait, err
 	}
@@ -317,7 +317,7 @@ func (r *reconciliation) waitForMovingChildren(ctx context.Context) (*cardquota.
 // waitForChildren returns what the deletion of a parent waits for: Volcano deletes no Queue
 // that has others below it, and those would lose the quota from which theirs comes.
 func (r *reconciliation) waitForChildren(ctx context.Context) (*cardquota.Wait, error) {
-	if r.tree == nil || r.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
+	if r.tree.IsFlat() || r.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
 		return nil, nil
 	}
 	children, err := r.childQueues(ctx, r.quota.QueueName())

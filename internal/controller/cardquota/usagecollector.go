@@ -132,7 +132,7 @@ func (u *UsageCollector) QueueUsage(name string) (own, subtree cardquota.Usage, 
 func (u *UsageCollector) QueuesBelow(name string) []string {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
-	return u.tree.QueuesBelow(name)
+	return u.tree.Queues().Below(name)
 }
 
 // Physical returns how many of each card all nodes offer.
@@ -337,8 +337,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		AllowsNamespace: namespaceCheck(owners, storedObjects[corev1.Namespace](s.namespaces)),
 		ServiceTypes:    types,
 		LocalQueues:     localQueues(owners, tree),
-		QueuesBelow:     tree.QueuesBelow,
-		QueuesAbove:     tree.QueuesAbove,
+		Tree:            tree.Queues(),
 		Now:             now,
 	})
 

@@ -26,7 +26,7 @@ func (u *UsageCollector) FreshTree() *cardquota.Tree {
 // compareWithInventory compares what CardQuotas and other Queues grant with the healthy cards.
 func (u *UsageCollector) compareWithInventory(tree *cardquota.Tree, granted []*v1alpha1.CardQuota, queues []*v1beta1.Queue) *cardquota.QuotaTotals {
 	compare := cardquota.NewQuotaTotals
-	if tree != nil {
+	if !tree.IsFlat() {
 		compare = cardquota.NewTreeTotals
 		queues = cardquota.TopLevelQueues(queues)
 	}
@@ -38,7 +38,7 @@ func (u *UsageCollector) compareWithInventory(tree *cardquota.Tree, granted []*v
 // changedSubtrees returns the queues whose numbers in the tree, or whose subtrees' usage, differ
 // from the last count. It costs nothing while queues are flat.
 func (u *UsageCollector) changedSubtrees(tree *cardquota.Tree, subtrees map[string]cardquota.Usage) []string {
-	if tree == nil && u.tree == nil {
+	if tree.IsFlat() && u.tree.IsFlat() {
 		return nil
 	}
 	return append(changedKeys(u.subtrees, subtrees, cardquota.Usage.Equal), tree.ChangedQueues(u.tree)...)
@@ -89,7 +89,7 @@ func localQueues(owners map[string]*v1alpha1.CardQuota, tree *cardquota.Tree) ma
 	for queue, owner := range owners {
 		// A queue that is there already was added with all queues below it.
 		if !queues[queue] && localquota.ExplicitSelector(owner) != nil {
-			for _, below := range tree.QueuesBelow(queue) {
+			for _, below := range tree.Queues().Below(queue) {
 				queues[below] = true
 			}
 		}
