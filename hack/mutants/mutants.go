@@ -150,12 +150,14 @@ var quotaMutants = []mutant{
 `, `	q.limits = limits
 	q.limits.AnyCard = false
 `, "a queue without limits of cards has room for any"},
-	{"internal/quota/fits.go", `q.used.cards[name].Add(count) <= q.limits.Cards[name]`, `q.used.cards[name].Add(count) < q.limits.Cards[name]`, "a quota may be used up"},
-	{"internal/quota/fits.go", `q.used.cards[name].Add(count) <= q.limits.Cards[name]`, `q.used.cards[name].Add(count) <= q.limits.Cards[name]+1`, "used never exceeds the quota"},
-	{"internal/quota/fits.go", `q.used.cards[name].Add(count) <= q.limits.Cards[name]`, `q.used.cards[name] < q.limits.Cards[name]`, "all cards of a request must fit"},
-	{"internal/quota/fits.go", `q.limits.Cards[name] && !q.isTerminatingOverQuota(name)`, `q.limits.Cards[name]`, "a queue waits while too many of its cards are terminating"},
+	{"internal/quota/path.go", `	if limit < used`, `	if limit+1 < used`, "used never exceeds the quota"},
+	{"internal/quota/path.go", `		more := count - gone`, `		more := min(1, count) - gone`, "all cards of a request must fit"},
+	{"internal/quota/fits.go", `	return !isExceeded && !q.isTerminatingOverQuota(name)`, `	return !isExceeded`, "a queue waits while too many of its cards are terminating"},
 	{"internal/quota/ledger.go", `return &queueLedger{name: queue}`, `return &queueLedger{name: queue, limits: Limits{AnyCard: true}}`, "a queue that is not known has no cards"},
-	{"internal/quota/fits.go", `return q.limits.AnyCard || count == 0 || (q`, `return q.limits.AnyCard || (q`, "no cards always fit"},
+	{"internal/quota/fits.go", `	if count == 0 {
+		return true
+	}
+`, ``, "no cards always fit"},
 	{"internal/quota/fits.go", `	for _, name := range request.Names {
 		if q.fitsCard(name`, `	for _, name := range request.Names[:1] {
 		if q.fitsCard(name`, "any alternative with room will do"},
@@ -163,7 +165,7 @@ var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `	l.Release(pod)
 	if len(c.Cards) == 0 {`, `	if len(c.Cards) == 0 {`, "what terminates is not used"},
 	{"internal/quota/ledger.go", `e.count = e.count.Sub(amount.Count)`, `e.count = 0`, "what terminated gives back its own cards"},
-	{"internal/quota/path.go", `limit < used && !q.isRoot()`, `limit <= used && !q.isRoot()`, "a quota may be used up on a node"},
+	{"internal/quota/path.go", `limit < used && !q.isRoot`, `limit <= used && !q.isRoot`, "a quota may be used up on a node"},
 	{"internal/quota/path.go", `int64(at.limits.Cards[resource.Card()]); total > limit`, `int64(at.limits.Cards[resource.Card()]); total >= limit`, "as many cards as the quota may terminate before a placement"},
 	{"internal/quota/resource.go", `of.choose(r.MilliCPU, r.Memory, int64(r.Count))`, `of.choose(0, r.Memory, int64(r.Count))`, "CPU is limited"},
 	{"internal/quota/resource.go", `of.choose(r.MilliCPU, r.Memory, int64(r.Count))`, `of.choose(r.MilliCPU, 0, int64(r.Count))`, "memory is limited"},

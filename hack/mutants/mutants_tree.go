@@ -6,12 +6,12 @@ var treeMutants = []mutant{
 	{"internal/quota/ledger.go", `		at.used.add(counted)`, `		if at == q {
 			at.used.add(counted)
 		}`, "a charge counts in every ancestor"},
-	{"internal/quota/ledger.go", `			at.tree.unreclaimable.subtract(`, `			q.tree.unreclaimable.subtract(`, "what cannot be reclaimed is given back in every ancestor"},
-	{"internal/quota/treeledger.go", `		at.parent.tree.unusedBelow[resource] += now - before`, `		at.parent.tree.unusedBelow[resource] += min(0, now-before)`, "unused guarantees of the children add up"},
+	{"internal/quota/ledger.go", `			at.unreclaimable.subtract(`, `			q.unreclaimable.subtract(`, "what cannot be reclaimed is given back in every ancestor"},
+	{"internal/quota/treeledger.go", `		at.parent.unusedBelow[resource] += now - before`, `		at.parent.unusedBelow[resource] += min(0, now-before)`, "unused guarantees of the children add up"},
 	{"internal/quota/treeledger.go", `max(below, guarantee-AddSaturating(q.used.of(resource), more), 0)`, `max(guarantee-AddSaturating(q.used.of(resource), more), 0)`, "a parent's unused guarantee is at least that of its children"},
 	{"internal/quota/treeledger.go", `	if q.limits.IsHeld {`, `	if q.limits.IsHeld && more > 0 {`, "the unused guarantee of a held queue is not reserved"},
 	{"internal/quota/path.go", `	if unused > 0 && grown > 0 && Add`, `	if unused > 0 && grown > 1 && Add`, "no request takes an unused guarantee of others"},
-	{"internal/quota/path.go", `		change = at.unusedAfter(resource, more, change) - at.tree.unused[resource]`, `		change = 0`, "a request may use the unused guarantees of its own path"},
+	{"internal/quota/path.go", `		change = at.unusedAfter(resource, more, change) - at.unused[resource]`, `		change = 0`, "a request may use the unused guarantees of its own path"},
 	{"internal/quota/path.go", `		if unreclaimable > deserved {`, `		if unreclaimable > deserved+1 {`, "what cannot be reclaimed is never more than deserved"},
 	{"internal/quota/treeresolve.go", `		if q.IsHeld && fault.Kind == NoFault {`, `		if q.IsHeld && at == name {`, "a stop policy holds the subtree"},
 	{"internal/quota/treeresolve.go", `len(seen) > MaxDepth:`, `len(seen) > MaxDepth+1:`, "at most six queues are on a path"},
@@ -40,7 +40,7 @@ var treeOrderMutants = []mutant{
 	{"internal/quota/reclaim.go", `	case e.total > q.limits.deserved(resource):`, `	case e.total > q.limits.deserved(resource)+1:`, "a reclaimer stays within what it deserves"},
 	{"internal/quota/reclaim.go", `	if requested <= m.Covered[level] {`, `	if requested < m.Covered[level] {`, "a reclaimer may use its own unused guarantee"},
 	{"internal/quota/reclaim.go", `covered = min(free, own)
-				free = min(free, own+left-at.tree.unusedBelow[resource])`, `covered = min(free, own)`, "a reclaimer leaves the guarantees of others"},
+				free = min(free, own+left-at.unusedBelow[resource])`, `covered = min(free, own)`, "a reclaimer leaves the guarantees of others"},
 	{"internal/quota/enqueue.go", `total > most`, `total >= most`, "CPU and memory may be used up"},
 	{"internal/quota/enqueue.go", `asked > 0 && most`, `most`, "what is not asked for is not refused"},
 	{"internal/quota/enqueue.go", `total > most`, `total-asked > most`, "CPU and memory never exceed their limits"},
@@ -55,8 +55,8 @@ var treeOrderMutants = []mutant{
 	{"internal/quota/reclaim.go", `	case lacksQuota:
 		e.kind = Deserved
 `, ``, "a queue without quota deserves nothing"},
-	{"internal/quota/enqueue.go", `	for at := q.parent; at != nil; at = at.parent {`, `	for at := q.parent; !at.isRoot(); at = at.parent {`, "what is borrowed fits the inventory beside all reservations"},
-	{"internal/quota/enqueue.go", `	if hasCards && q.limits.AnyCard {`, `	if hasCards && q.tree == nil {`, "all cards of a queue without quota are borrowed"},
+	{"internal/quota/enqueue.go", `	for at := q.parent; at != nil; at = at.parent {`, `	for at := q.parent; !at.isRoot; at = at.parent {`, "what is borrowed fits the inventory beside all reservations"},
+	{"internal/quota/enqueue.go", `	if hasCards && q.limits.AnyCard {`, `	if hasCards && q.isFlat() {`, "all cards of a queue without quota are borrowed"},
 	{"internal/quota/path.go", `max(held-leaf.usableKept(resource, more), 0)`, `held`, "a hold does not keep its own queue out"},
 }
 

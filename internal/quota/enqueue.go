@@ -112,7 +112,7 @@ func (q *queueLedger) hasNoQuota(name card.Name) bool { return q.limitOnPath(Res
 // mapNames returns a request with other names. It copies nothing if the queue has quota for all.
 func (q *queueLedger) mapNames(request JobRequest, names func(*queueLedger, []card.Name) []card.Name) JobRequest {
 	hasUngranted := func(d CardRequest) bool { return slices.ContainsFunc(d.Names, q.hasNoQuota) }
-	if (q.limits.AnyCard && q.tree == nil) || !slices.ContainsFunc(request.Cards, hasUngranted) {
+	if !slices.ContainsFunc(request.Cards, hasUngranted) {
 		return request
 	}
 	cards := make([]CardRequest, len(request.Cards))
@@ -147,7 +147,7 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 	q := l.readQueue(queue)
 	own := reservations(queue)
 	request = q.dropUngranted(request)
-	if s := q.checkEnqueue(q.limits.Quota, own, request, overCommit); s != nil || q.tree == nil {
+	if s := q.checkEnqueue(q.limits.Quota, own, request, overCommit); s != nil || q.isFlat() {
 		return s
 	}
 
@@ -189,7 +189,7 @@ func (q *queueLedger) wouldBorrow(inqueue *Reservations, request JobRequest, ove
 // not borrow for now. If the requesting queue deserves that part of its request, no ancestor stops
 // it: it takes back what siblings have borrowed.
 func (q *queueLedger) checkEnqueueStopped(reservations func(string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
-	for at := q; !at.isRoot(); at = at.parent {
+	for at := q; !at.isRoot; at = at.parent {
 		stopped := at.stoppedPart(request)
 		if stopped.IsEmpty() || !q.wouldBorrow(reservations(q.name), stopped, overCommit) {
 			continue
@@ -215,7 +215,7 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 		if at.isUnlimited(resource) {
 			return at.limits.Quota(resource)
 		}
-		return max(0, at.limits.Quota(resource)-max(0, at.tree.unusedBelow[resource]-q.ownUnusedBelow(at, resource)))
+		return max(0, at.limits.Quota(resource)-max(0, at.unusedBelow[resource]-q.ownUnusedBelow(at, resource)))
 	}
 
 	guaranteed := at.checkEnqueue(available, inqueue, request, overCommit)
@@ -224,7 +224,7 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 	}
 
 	if exhausted := at.checkEnqueue(at.limits.Quota, inqueue, request, overCommit); exhausted != nil {
-		if at.isRoot() {
+		if at.isRoot {
 			exhausted.Kind = Inventory
 		}
 		return exhausted
@@ -244,8 +244,8 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 // of the path deserves, beside what it uses and has reserved in that way. Other usage does not
 // count, because pods from which others can reclaim may be above it.
 func (q *queueLedger) checkEnqueueUnreclaimable(reservations func(string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
-	for at := q; !at.isRoot(); at = at.parent {
-		unreclaimable := &queueLedger{name: at.name, limits: at.limits, used: at.tree.unreclaimable}
+	for at := q; !at.isRoot; at = at.parent {
+		unreclaimable := &queueLedger{name: at.name, limits: at.limits, used: at.unreclaimable}
 		inqueue := cmp.Or(reservations(at.name).unreclaimable, &Reservations{})
 
 		if s := unreclaimable.checkEnqueue(at.limits.deserved, inqueue, request, overCommit); s != nil {
@@ -262,17 +262,17 @@ func (q *queueLedger) checkEnqueueUnreclaimable(reservations func(string) *Reser
 
 // stoppedPart returns the part of a request that the queue may not borrow for now.
 func (q *queueLedger) stoppedPart(request JobRequest) (stopped JobRequest) {
-	isFree := func(name card.Name) bool { return !q.tree.stopped[Resource(name)] }
+	isFree := func(name card.Name) bool { return !q.stopped[Resource(name)] }
 	for _, d := range request.Cards {
 		if d.Count > 0 && len(d.Names) > 0 && !slices.ContainsFunc(d.Names, isFree) {
 			stopped.Cards = append(stopped.Cards, d)
 		}
 	}
 
-	if q.tree.stopped[CPU] {
+	if q.stopped[CPU] {
 		stopped.MilliCPU = request.MilliCPU
 	}
-	if q.tree.stopped[Memory] {
+	if q.stopped[Memory] {
 		stopped.Memory = request.Memory
 	}
 

@@ -118,7 +118,7 @@ func (r *Released) Clone() Released {
 
 // amountIn returns how much of a resource is released in a queue, less at root.
 func (r *Released) amountIn(q *queueLedger, resource Resource) int64 {
-	if q.isRoot() {
+	if q.isRoot {
 		return r.amount(resource) - r.offInventory[resource]
 	}
 	return r.amount(resource)
@@ -245,9 +245,6 @@ func (l *Ledger) InsufficientAfterRelease(queue string, request Request, name ca
 // fitsCard reports whether so many more of a card fit the quota and not too many of it are
 // terminating.
 func (q *queueLedger) fitsCard(name card.Name, count card.Count, isUnreclaimable bool) bool {
-	if q.tree == nil {
-		return q.limits.AnyCard || count == 0 || (q.used.cards[name].Add(count) <= q.limits.Cards[name] && !q.isTerminatingOverQuota(name))
-	}
 	if count == 0 {
 		return true
 	}

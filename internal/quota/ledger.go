@@ -61,11 +61,12 @@ type podEntry struct {
 type queueLedger struct {
 	name   string
 	limits Limits
-	// parent is nil if the queues are flat, and for the root of a tree.
+	// parent is nil for a flat queue, and for the root of a tree.
 	parent *queueLedger
-	// tree is nil if the queues are flat.
-	tree *treeSums
-	used sums
+	isRoot bool
+	used   sums
+	// treeSums are empty for a flat queue, and nothing is counted there.
+	treeSums
 	// listedCards are the cards of used as Snapshot returned it, nil after a change.
 	listedCards []card.Amount
 	// share is that of CompareShares, as long as isShareKnown. Each comparison would visit all cards.
@@ -140,8 +141,8 @@ func (l *Ledger) addCharge(c *Charge) {
 		counted := l.countedAt(at, c)
 		at.used.add(counted)
 		at.forgetDerived(counted)
-		if at.tree != nil && c.IsUnreclaimable {
-			at.tree.unreclaimable.add(counted)
+		if l.root != nil && c.IsUnreclaimable {
+			at.unreclaimable.add(counted)
 		}
 	}
 
@@ -179,8 +180,8 @@ func (l *Ledger) Release(pod string) {
 		counted := l.countedAt(at, c)
 		at.used.subtract(counted)
 		at.forgetDerived(counted)
-		if at.tree != nil && c.IsUnreclaimable {
-			at.tree.unreclaimable.subtract(counted)
+		if l.root != nil && c.IsUnreclaimable {
+			at.unreclaimable.subtract(counted)
 		}
 	}
 
@@ -403,7 +404,7 @@ func (l *Ledger) EvictionHeadroom(queue string, name card.Name) card.Count {
 // isTerminatingOverQuota reports whether terminating pods hold more of a card than its quota, in
 // the queue or an ancestor.
 func (q *queueLedger) isTerminatingOverQuota(name card.Name) bool {
-	for at := q; at != nil && !at.isRoot(); at = at.parent {
+	for at := q; at != nil && !at.isRoot; at = at.parent {
 		if at.terminating != nil && !at.limits.AnyCard && at.terminating[name].count > at.limits.Cards[name] {
 			return true
 		}

@@ -29,11 +29,11 @@ func (q *queueLedger) checkPath(resource Resource, count int64, isUnreclaimable 
 		if e, isExceeded := at.checkQuota(resource, used); isExceeded {
 			return e, true
 		}
-		if at.tree == nil {
+		if at.isFlat() {
 			return e, false
 		}
 
-		if !at.isRoot() && !at.deservesAny(resource) {
+		if !at.isRoot && !at.deservesAny(resource) {
 			if e, isExceeded := at.checkDeserved(q, resource, used, count, isUnreclaimable, released); isExceeded {
 				return e, true
 			}
@@ -47,9 +47,9 @@ func (q *queueLedger) checkPath(resource Resource, count int64, isUnreclaimable 
 			return e, false
 		}
 
-		change = at.unusedAfter(resource, more, change) - at.tree.unused[resource]
+		change = at.unusedAfter(resource, more, change) - at.unused[resource]
 		if gone != 0 || opened != 0 { // else nothing opens
-			opened = at.unusedAfter(resource, -gone, opened) - at.tree.unused[resource]
+			opened = at.unusedAfter(resource, -gone, opened) - at.unused[resource]
 		}
 	}
 
@@ -59,7 +59,7 @@ func (q *queueLedger) checkPath(resource Resource, count int64, isUnreclaimable 
 // checkQuota checks the quota at one queue of the path. Root has none.
 func (q *queueLedger) checkQuota(resource Resource, used int64) (e exceededLimit, isExceeded bool) {
 	limit := q.limits.Quota(resource)
-	if limit < used && !q.isRoot() && !q.isUnlimited(resource) {
+	if limit < used && !q.isRoot && !q.isUnlimited(resource) {
 		return exceededLimit{HardLimit, q, used, limit}, true
 	}
 	return e, false
@@ -68,7 +68,7 @@ func (q *queueLedger) checkQuota(resource Resource, used int64) (e exceededLimit
 // heldFor returns what is held at a queue of the path of leaf for pods of others, when leaf uses more
 // of a resource.
 func (q *queueLedger) heldFor(leaf *queueLedger, resource Resource, more int64) int64 {
-	held := q.tree.held[resource]
+	held := q.held[resource]
 	if held <= 0 {
 		return 0
 	}
@@ -85,11 +85,11 @@ func (q *queueLedger) checkForOthers(resource Resource, used, held, change, grow
 
 	limit := q.limits.Quota(resource)
 	total := AddSaturating(used, held)
-	if held > 0 && total > limit && !q.isRoot() {
+	if held > 0 && total > limit && !q.isRoot {
 		return exceededLimit{HeldForOthers, q, total, limit}, true
 	}
 
-	unused := q.tree.unusedBelow[resource] + change
+	unused := q.unusedBelow[resource] + change
 	if unused > 0 && grown > 0 && AddSaturating(total, unused) > limit {
 		return exceededLimit{Guaranteed, q, AddSaturating(total, unused), limit}, true
 	}
@@ -103,7 +103,7 @@ func (q *queueLedger) usableKept(resource Resource, more int64) int64 {
 	if resource.IsCard() && !q.deservesAny(resource) && !q.staysWithinDeserved(resource, more) {
 		return 0
 	}
-	return q.tree.held[resource]
+	return q.held[resource]
 }
 
 // checkDeserved checks that the queue borrows nothing that could not be reclaimed, and nothing
@@ -111,12 +111,12 @@ func (q *queueLedger) usableKept(resource Resource, more int64) int64 {
 func (q *queueLedger) checkDeserved(leaf *queueLedger, resource Resource, used, count int64, isUnreclaimable bool, released *Released) (e exceededLimit, isExceeded bool) {
 	deserved := q.limits.deserved(resource)
 	if isUnreclaimable {
-		unreclaimable := AddSaturating(q.tree.unreclaimable.of(resource), count) - released.unreclaimable[resource]
+		unreclaimable := AddSaturating(q.unreclaimable.of(resource), count) - released.unreclaimable[resource]
 		if unreclaimable > deserved {
 			return exceededLimit{NotReclaimable, q, unreclaimable, deserved}, true
 		}
 	}
-	if q.tree.stopped[resource] && used > deserved && count > 0 && !leaf.staysWithinDeserved(resource, count-released.amount(resource)) {
+	if q.stopped[resource] && used > deserved && count > 0 && !leaf.staysWithinDeserved(resource, count-released.amount(resource)) {
 		return exceededLimit{RecentlyReclaimed, q, used, deserved}, true
 	}
 	return e, false
@@ -137,9 +137,9 @@ func (q *queueLedger) isUnlimited(resource Resource) bool {
 }
 
 // lacksQuota reports whether a queue of a tree has no quota for cards. It may use any, but deserves
-// none: no administrator gave it cards that it could take back.
+// none: no administrator gave it cards that it could take back. A flat queue deserves all that it may use.
 func (q *queueLedger) lacksQuota(resource Resource) bool {
-	return q.tree != nil && q.limits.AnyCard && resource.IsCard()
+	return q.limits.Deserved != nil && q.limits.AnyCard && resource.IsCard()
 }
 
 // deservesAny reports whether the queue deserves any amount of a resource, or uses cards without a
@@ -154,7 +154,7 @@ func (q *queueLedger) deservesAny(resource Resource) bool {
 // checkTerminating returns the first queue on the path in which terminating pods hold more of a
 // card than its quota.
 func (q *queueLedger) checkTerminating(resource Resource, released *Released) (e exceededLimit, isExceeded bool) {
-	for at := q; at != nil && !at.isRoot(); at = at.parent {
+	for at := q; at != nil && !at.isRoot; at = at.parent {
 		if at.limits.AnyCard {
 			continue
 		}
@@ -174,7 +174,7 @@ func (q *queueLedger) checkTerminating(resource Resource, released *Released) (e
 // quota was lowered.
 func (q *queueLedger) freeOnPath(resource Resource) int64 {
 	free := Unlimited
-	for at := q; at != nil && !at.isRoot(); at = at.parent {
+	for at := q; at != nil && !at.isRoot; at = at.parent {
 		if !at.isUnlimited(resource) {
 			free = min(free, at.limits.Quota(resource)-at.used.of(resource))
 		}
@@ -185,7 +185,7 @@ func (q *queueLedger) freeOnPath(resource Resource) int64 {
 // limitOnPath returns the smallest quota of a resource on the path.
 func (q *queueLedger) limitOnPath(resource Resource) int64 {
 	limit := Unlimited
-	for at := q; at != nil && !at.isRoot(); at = at.parent {
+	for at := q; at != nil && !at.isRoot; at = at.parent {
 		if !at.isUnlimited(resource) {
 			limit = min(limit, at.limits.Quota(resource))
 		}
@@ -197,13 +197,13 @@ func (q *queueLedger) limitOnPath(resource Resource) int64 {
 // queue uses anything.
 func (l *Ledger) PathLimits(queue string) Limits {
 	q := l.readQueue(queue)
-	if q.tree == nil {
+	if q.isFlat() {
 		return q.limits
 	}
 
 	limits := Limits{AnyCard: q.limits.AnyCard, MilliCPU: q.limitOnPath(CPU), Memory: q.limitOnPath(Memory), Cards: card.Quota{}}
 	cards := q.limits.Cards
-	for at := q.parent; limits.AnyCard && at != nil && !at.isRoot(); at = at.parent {
+	for at := q.parent; limits.AnyCard && at != nil && !at.isRoot; at = at.parent {
 		limits.AnyCard = at.limits.AnyCard
 		cards = at.limits.Cards
 	}
@@ -219,7 +219,7 @@ func (l *Ledger) PathLimits(queue string) Limits {
 // pods from which others cannot reclaim, that is at most what the queues of the path deserve.
 func (q *queueLedger) limitAlone(resource Resource, isUnreclaimable bool) int64 {
 	limit := q.limitOnPath(resource)
-	for at := q; isUnreclaimable && at.tree != nil && !at.isRoot(); at = at.parent {
+	for at := q; isUnreclaimable && at != nil && !at.isRoot; at = at.parent {
 		limit = min(limit, at.limits.deserved(resource))
 	}
 	return limit

@@ -145,7 +145,7 @@ func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
 
 	maps.DeleteFunc(l.averages, func(queue string, _ map[card.Name]float64) bool { return l.queues[queue] == nil })
 	for queue, q := range l.queues {
-		if q.tree == nil || q.limits.AnyCard {
+		if q.limits.AnyCard {
 			continue
 		}
 

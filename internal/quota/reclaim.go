@@ -15,7 +15,7 @@ import (
 // ancestors. If reclaimsCPU is set, they must fit what the queue deserves instead.
 func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *InsufficientQuota {
 	q := l.readQueue(queue)
-	if q.tree == nil {
+	if q.isFlat() {
 		return l.FitsAnyCard(queue, request)
 	}
 
@@ -132,36 +132,36 @@ func (l *Ledger) MayUseByLevel(queue string, resource Resource) (m MayUse) {
 		free := at.freeQuota(resource)
 		covered := int64(0)
 		besideKept := Unlimited
-		coverable := int64(0)
 
-		if at.tree != nil && !at.isUnlimited(resource) {
+		if !at.isUnlimited(resource) {
 			left := at.freeBesideKept(q, resource)
 			free = min(free, left)
 			if at != q {
 				besideKept = free
 				covered = min(free, own)
-				free = min(free, own+left-at.tree.unusedBelow[resource])
+				free = min(free, own+left-at.unusedBelow[resource])
 			}
 
-			if at.isRoot() { // physical cards are checked node by node
-				free = own + left - at.tree.unusedBelow[resource]
+			if at.isRoot { // physical cards are checked node by node
+				free = own + left - at.unusedBelow[resource]
 				covered = own
 				besideKept = Unlimited
 			}
 		}
 
-		if at.tree != nil {
+		coverable := int64(0)
+		if !at.isFlat() { // no sibling of a flat queue uses its guarantee
 			coverable = at.guaranteeBalance(own, resource)
-			own = at.ownUnused(own, resource)
 		}
 
+		own = at.ownUnused(own, resource)
 		if at == q && at.isStoppedByTerminating(resource) {
 			free = 0
 		}
 		m.addLevel(free, covered, at.freeDeserved(resource), besideKept, coverable)
 	}
 
-	if q.tree == nil {
+	if q.isFlat() {
 		m.addLevel(Unlimited, 0, Unlimited, Unlimited, 0)
 	}
 
@@ -178,7 +178,7 @@ func (m *MayUse) addLevel(quota, covered, deserved, besideKept, coverable int64)
 
 // freeQuota returns how much more of a resource the quota of the queue itself allows. Root has none.
 func (q *queueLedger) freeQuota(resource Resource) int64 {
-	if q.isRoot() || q.isUnlimited(resource) {
+	if q.isRoot || q.isUnlimited(resource) {
 		return Unlimited
 	}
 	return q.limits.Quota(resource) - q.used.of(resource)
@@ -186,7 +186,7 @@ func (q *queueLedger) freeQuota(resource Resource) int64 {
 
 // freeDeserved returns how much of what the queue deserves it does not use. Root deserves anything.
 func (q *queueLedger) freeDeserved(resource Resource) int64 {
-	if q.isRoot() || q.deservesAny(resource) {
+	if q.isRoot || q.deservesAny(resource) {
 		return Unlimited
 	}
 	return max(0, q.limits.deserved(resource)-q.used.of(resource))
@@ -199,7 +199,7 @@ func (q *queueLedger) isStoppedByTerminating(resource Resource) bool {
 // freeBesideKept returns how much of a resource is left for a queue beside what is held for other
 // queues.
 func (q *queueLedger) freeBesideKept(leaf *queueLedger, resource Resource) int64 {
-	held := max(0, q.tree.held[resource]-leaf.tree.held[resource])
+	held := max(0, q.held[resource]-leaf.held[resource])
 	return q.limits.Quota(resource) - q.used.of(resource) - held
 }
 
@@ -218,7 +218,7 @@ func (q *queueLedger) guaranteeBalance(below int64, resource Resource) int64 {
 	if q.limits.IsHeld {
 		return -Unlimited
 	}
-	return below + min(q.limits.Guarantee[resource], maxUnused) - min(q.used.of(resource), maxUnused) - q.tree.unusedBelow[resource]
+	return below + min(q.limits.Guarantee[resource], maxUnused) - min(q.used.of(resource), maxUnused) - q.unusedBelow[resource]
 }
 
 // ownUnusedBelow returns ownUnused of the path from q to the child of an ancestor.
@@ -251,11 +251,7 @@ func (l *Ledger) CouldFit(queue string, name card.Name, count card.Count) bool {
 		if int64(count) > limit && !at.isUnlimited(resource) {
 			return false
 		}
-		if at.tree == nil {
-			continue
-		}
-
-		others := max(0, at.tree.unusedBelow[resource]-q.ownUnusedBelow(at, resource))
+		others := max(0, at.unusedBelow[resource]-q.ownUnusedBelow(at, resource))
 		if int64(count) > max(limit-others, guaranteed) && !at.isUnlimited(resource) {
 			return false
 		}

@@ -57,7 +57,7 @@ func (q *queueLedger) chooseCard(r Request, sums map[card.Name]card.Count) (chos
 		total := sums[name].Add(r.Count)
 		switch {
 		case !q.fitsCard(name, total, r.IsUnreclaimable):
-		case q.tree == nil || q.beyondDeserved(Resource(name), int64(total)) == nil:
+		case q.beyondDeserved(Resource(name), int64(total)) == nil:
 			return name, WithinDeserved
 		case fit == ExceedsQuota:
 			chosen = name

@@ -71,7 +71,7 @@ func (l *Ledger) setPositions(positions map[string]position) {
 	l.root = nil
 	l.holds = nil
 	if positions != nil {
-		l.root = &queueLedger{used: newSums(), tree: newTreeSums(), limits: Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited}}
+		l.root = &queueLedger{isRoot: true, used: newSums(), treeSums: newTreeSums(), limits: Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited}}
 	}
 
 	for name, q := range l.queues {
@@ -116,8 +116,8 @@ func (l *Ledger) withKeptPositions(positions map[string]position) map[string]pos
 // isInUse reports whether pods are charged to the queue, terminating ones included.
 func (q *queueLedger) isInUse() bool { return q.pods > 0 || q.terminating != nil }
 
-func newTreeSums() *treeSums {
-	return &treeSums{unreclaimable: newSums(), unused: Amounts{}, unusedBelow: Amounts{}, held: Amounts{}}
+func newTreeSums() treeSums {
+	return treeSums{unreclaimable: newSums(), unused: Amounts{}, unusedBelow: Amounts{}, held: Amounts{}}
 }
 
 // link puts the sums of a queue below those of its parent.
@@ -125,7 +125,7 @@ func (l *Ledger) link(q *queueLedger) {
 	if l.positions == nil {
 		return
 	}
-	q.tree = newTreeSums()
+	q.treeSums = newTreeSums()
 	q.parent = l.root
 	if parent := l.positions[q.name].parent; parent != "" {
 		q.parent = l.ensureQueue(parent)
@@ -146,10 +146,10 @@ func (l *Ledger) Refresh() {
 		return
 	}
 
-	clear(l.root.tree.unusedBelow)
+	clear(l.root.unusedBelow)
 	for _, q := range l.queues {
-		clear(q.tree.unused)
-		clear(q.tree.unusedBelow)
+		clear(q.unused)
+		clear(q.unusedBelow)
 	}
 
 	for _, q := range l.queues {
@@ -164,10 +164,6 @@ func (l *Ledger) dropLimits(q *queueLedger) {
 	guarantee := q.limits.Guarantee
 	q.limits = Limits{}
 	q.isShareKnown = false
-	if q.tree == nil {
-		return
-	}
-
 	for name := range guarantee {
 		q.updateUnusedOf(name)
 	}
@@ -179,12 +175,12 @@ func (l *Ledger) dropLimits(q *queueLedger) {
 	}
 }
 
-// isRoot reports whether q is the root of a tree.
-func (q *queueLedger) isRoot() bool { return q.tree != nil && q.parent == nil }
+// isFlat reports whether the queue has no queue above it, and no root, so that it borrows from no other.
+func (q *queueLedger) isFlat() bool { return q.parent == nil && !q.isRoot }
 
 // updateUnused updates the unused guarantees after a charge changed.
 func (q *queueLedger) updateUnused(c *Charge) {
-	if q.tree == nil {
+	if q.isFlat() {
 		return
 	}
 	for _, amount := range c.Cards {
@@ -198,13 +194,13 @@ func (q *queueLedger) updateUnused(c *Charge) {
 // updateUnusedOf updates the unused guarantees of a name in the queue and its ancestors.
 func (q *queueLedger) updateUnusedOf(resource Resource) {
 	for at := q; at.parent != nil; at = at.parent {
-		before := at.tree.unused[resource]
+		before := at.unused[resource]
 		now := at.unusedAfter(resource, 0, 0)
 		if now == before {
 			continue // an ancestor may have a guarantee of its own
 		}
-		at.tree.unused[resource] = now
-		at.parent.tree.unusedBelow[resource] += now - before
+		at.unused[resource] = now
+		at.parent.unusedBelow[resource] += now - before
 	}
 }
 
@@ -214,7 +210,7 @@ func (q *queueLedger) unusedAfter(resource Resource, more, change int64) int64 {
 	if q.limits.IsHeld {
 		return 0
 	}
-	below := q.tree.unusedBelow[resource] + change
+	below := q.unusedBelow[resource] + change
 	guarantee, guaranteed := q.limits.Guarantee[resource]
 	if !guaranteed {
 		return max(below, 0)
@@ -258,7 +254,7 @@ func (l *Ledger) EndAllKeeping() {
 func (l *Ledger) addKept(c *Charge, sign int64) {
 	for q := l.ensureQueue(c.Queue); q != nil; q = q.parent {
 		for resource, amount := range c.Amounts() {
-			q.tree.held[resource] += sign * min(amount, maxKept)
+			q.held[resource] += sign * min(amount, maxKept)
 		}
 	}
 }
@@ -269,7 +265,5 @@ const maxKept = 1 << 50
 // StopBorrowing keeps a queue from borrowing some resources, because they were reclaimed from it a
 // short time ago. It replaces what was stopped before.
 func (l *Ledger) StopBorrowing(queue string, resources map[Resource]bool) {
-	if q := l.ensureQueue(queue); q.tree != nil {
-		q.tree.stopped = resources
-	}
+	l.ensureQueue(queue).stopped = resources
 }

@@ -211,12 +211,12 @@ func (h *treeTest) checkSums(t *rapid.T) {
 	for name, q := range h.ledger.queues {
 		for _, of := range treeNames {
 			check.Must(t, q.used.of(of) == h.naive.used(name, of), "used %s of %s: %d, want %d", of, name, q.used.of(of), h.naive.used(name, of))
-			unreclaimable := q.tree.unreclaimable.of(of)
-			held := q.tree.held[of]
+			unreclaimable := q.unreclaimable.of(of)
+			held := q.held[of]
 
 			check.Must(t, unreclaimable == h.naive.unreclaimable(name, of), "unreclaimable %s of %s: %d, want %d", of, name, unreclaimable, h.naive.unreclaimable(name, of))
 			check.Must(t, held == h.naive.heldForOthers(name, "", of), "held %s of %s: %d, want %d", of, name, held, h.naive.heldForOthers(name, "", of))
-			check.Must(t, q.tree.unused[of] == h.naive.unused(name, of), "unused guarantee %s of %s: %d, want %d", of, name, q.tree.unused[of], h.naive.unused(name, of))
+			check.Must(t, q.unused[of] == h.naive.unused(name, of), "unused guarantee %s of %s: %d, want %d", of, name, q.unused[of], h.naive.unused(name, of))
 			if of != CPU && of != Memory {
 				terminating, _ := h.ledger.Terminating(name, of.Card())
 				check.Must(t, int64(terminating) == h.naive.terminating(name, of), "terminating %s of %s: %d, want %d", of, name, terminating, h.naive.terminating(name, of))
@@ -226,7 +226,7 @@ func (h *treeTest) checkSums(t *rapid.T) {
 
 	for _, of := range treeNames {
 		check.Must(t, h.ledger.root.used.of(of) == h.naive.used("", of), "used %s of the inventory: %d, want %d", of, h.ledger.root.used.of(of), h.naive.used("", of))
-		check.Must(t, h.ledger.root.tree.unusedBelow[of] == h.naive.unusedBelow("", of), "unused guarantees of %s: %d, want %d", of, h.ledger.root.tree.unusedBelow[of], h.naive.unusedBelow("", of))
+		check.Must(t, h.ledger.root.unusedBelow[of] == h.naive.unusedBelow("", of), "unused guarantees of %s: %d, want %d", of, h.ledger.root.unusedBelow[of], h.naive.unusedBelow("", of))
 	}
 }
 

@@ -136,26 +136,17 @@ func (p *Plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts 
 	missing := missingResources(task.InitResreq, p.IdleFor(task, node))
 
 	kept := p.keptInQueue(checkInput{job: job, task: task}, quota.Released{})
-	if p.IsTree() {
-		missing = p.addMissingInTree(missing, job.Queue, request, name, kept)
-		if tooMany := p.cardsBorrowedTooMany(checkInput{job: job, request: request}, name); tooMany > 0 {
-			missing[quotaCards] = max(missing[quotaCards], float64(tooMany))
-		}
-		return missing
+	missing = p.addMissingQuota(missing, job.Queue, request, name, kept)
+	if tooMany := p.cardsBorrowedTooMany(checkInput{job: job, request: request}, name); tooMany > 0 {
+		missing[quotaCards] = max(missing[quotaCards], float64(tooMany))
 	}
-
-	for _, insufficient := range p.ledger.InsufficientAfterRelease(string(job.Queue), request.Request, name, kept) {
-		if insufficient.Kind != quota.Terminating { // evictions do not help against terminating pods
-			missing[quotaOf(insufficient.Of)] = float64(insufficient.Total - insufficient.Limit)
-		}
-	}
-
 	return missing
 }
 
-// addMissingInTree adds what the quotas of a queue and its ancestors lack for a pod, as far as
-// evictions in its own queue release it. released is what is kept for others, see keptInQueue.
-func (p *Plugin) addMissingInTree(missing amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) amounts {
+// addMissingQuota adds what the quotas of a queue and its ancestors lack for a pod, as far as
+// evictions in its own queue release it: not what terminating pods hold. released is what is kept for
+// others, see keptInQueue.
+func (p *Plugin) addMissingQuota(missing amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) amounts {
 	for range maxMissingLimits {
 		isComplete := true
 		for _, insufficient := range p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, released) {

@@ -247,8 +247,8 @@ func (p *Plugin) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
 	return p.cardFor(p.RequestFor(task), node)
 }
 
-// FreeQuota returns how many more of some cards a queue may use, or of all its cards without
-// names. Cards with too many terminating pods count as full.
+// FreeQuota returns how many more of some cards a queue may use while it reclaims, or of all its cards
+// without names: of what it deserves. Cards with too many terminating pods count as full.
 func (p *Plugin) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
 	limits := p.ledger.PathLimits(string(queue))
 	if limits.AnyCard {
@@ -261,21 +261,12 @@ func (p *Plugin) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Cou
 
 	for _, name := range names {
 		if !p.ledger.IsTerminatingOverQuota(string(queue), name) {
-			free = free.Add(p.freeQuotaOf(queue, name, limits))
+			own := p.ledger.MayUseByLevel(string(queue), quota.Resource(name))
+			free = free.Add(card.Count(max(0, min(own.Quota[0], own.Deserved[0], int64(card.MaxCount)))))
 		}
 	}
 
 	return free
-}
-
-// freeQuotaOf returns how many more of a card a queue may use. In a tree it is what the queue
-// deserves, since it may not reclaim more.
-func (p *Plugin) freeQuotaOf(queue api.QueueID, name card.Name, limits quota.Limits) card.Count {
-	if !p.IsTree() {
-		return limits.Cards[name].Sub(p.ledger.Used(string(queue), name))
-	}
-	own := p.ledger.MayUseByLevel(string(queue), quota.Resource(name))
-	return card.Count(max(0, min(own.Quota[0], own.Deserved[0], int64(card.MaxCount))))
 }
 
 // ServiceTypeRules returns the reclaim matrix as text.
