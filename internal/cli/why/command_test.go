@@ -110,7 +110,8 @@ func TestWhyWithoutThePolicyKnowsMappedCards(t *testing.T) {
 }
 
 // TestWhyFindsTheReplicaSetOfADeployment: pods of a Deployment belong to its ReplicaSets, here web-abc and web-def, but
-// status.blocked has the Deployment. A user may name either. Both pods wait for cards. ReplicaSet web does not exist.
+// status.blocked has the Deployment. If a user names a ReplicaSet, why explains its Deployment. Both pods wait for
+// cards. ReplicaSet web does not exist.
 func TestWhyFindsTheReplicaSetOfADeployment(t *testing.T) {
 	podOf := func(hash string) client.Object {
 		pod := kubectl.NewPod("web-"+hash+"-0", "roomy", 2).Owner("apps/v1", "ReplicaSet", "web-"+hash).Label("pod-template-hash", hash)
