@@ -91,6 +91,7 @@ func FuzzPrices(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		for i, price := range prices.prices {
 			found := prices.find(cardseconds.Series{Card: price.Card, Tenant: price.Tenant, ServiceType: price.ServiceType})
 			check.Equal(t, fmt.Sprintf("index of the price for %+v", price), i, found)
