@@ -19,14 +19,13 @@ import (
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/reader"
 	"cardquota.dev/operator/internal/enforcement"
-	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/workload"
 )
 
 // readCluster reads everything that the rules of doctor look at.
 func readCluster(ctx context.Context, r *reader.Reader, c *Cluster) error {
 	for _, read := range []func(context.Context, *reader.Reader, *Cluster) error{
-		readPrograms, readWebhooks, readPolicy, readQuotas, readDefinitions, readUsage,
+		readPrograms, readWebhooks, readObjects, readDefinitions, readUsage,
 	} {
 		if err := read(ctx, r, c); err != nil {
 			return err
@@ -86,18 +85,12 @@ func readRunningSchedulers(ctx context.Context, r *reader.Reader, c *Cluster) er
 		return err
 	}
 
-	lease := &coordinationv1.Lease{}
-	exists, hasLease, err := r.LookUp(ctx, client.ObjectKey{Namespace: c.Namespace, Name: enforcement.LeaseName}, lease)
+	c.Lease, c.HasLease, err = reader.Find(ctx, r, client.ObjectKey{Namespace: c.Namespace, Name: enforcement.LeaseName}, &coordinationv1.Lease{})
 	if err != nil {
 		return err
 	}
 
-	c.HasLease = hasLease
-	if exists {
-		c.Lease = lease
-	}
-
-	if hasLease { // without it our own pods are not known
+	if c.HasLease { // without it our own pods are not known
 		c.OtherSchedulers = otherSchedulers(slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !workload.MayBeRunning(pod) }), c.Lease)
 	}
 
@@ -147,25 +140,16 @@ func isForeign[T client.Object](configuration T) bool {
 	return configuration.GetName() != installationName && !strings.HasPrefix(configuration.GetLabels()[OLMOwnerLabel], installationName+".")
 }
 
-func readPolicy(ctx context.Context, r *reader.Reader, c *Cluster) error {
-	object := &v1alpha1.ServiceTypePolicy{}
-	exists, mayRead, err := r.LookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
-	c.HasPolicy = mayRead
-	if exists {
-		c.Policy = object
-	}
-	if reader.IsNotInstalled(err) {
-		c.MissingKinds = append(c.MissingKinds, "ServiceTypePolicy")
-		return nil
-	}
-	return err
-}
-
-func readQuotas(ctx context.Context, r *reader.Reader, c *Cluster) error {
+// readObjects reads the objects of Cardquota and the Queues, and which of their kinds the cluster lacks.
+func readObjects(ctx context.Context, r *reader.Reader, c *Cluster) error {
 	for _, list := range []struct {
 		kind string
 		read func() error
 	}{
+		{"ServiceTypePolicy", func() (err error) {
+			c.Policy, c.HasPolicy, err = reader.Find(ctx, r, client.ObjectKey{Name: v1alpha1.PolicyName}, &v1alpha1.ServiceTypePolicy{})
+			return err
+		}},
 		{"CardQuota", func() (err error) {
 			c.HasQuotas, err = reader.ListInto(ctx, r, &v1alpha1.CardQuotaList{}, &c.Quotas)
 			c.HasQuotas = c.HasQuotas || reader.IsNotInstalled(err)
@@ -180,9 +164,8 @@ func readQuotas(ctx context.Context, r *reader.Reader, c *Cluster) error {
 			return err
 		}},
 		{"CardInventory", func() error {
-			inventory := &v1alpha1.CardInventory{}
-			exists, _, err := r.LookUp(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
-			if exists {
+			inventory, _, err := reader.Find(ctx, r, client.ObjectKey{Name: v1alpha1.InventoryName}, &v1alpha1.CardInventory{})
+			if inventory != nil {
 				c.Inventory = &inventory.Status
 			}
 			return err
@@ -205,8 +188,8 @@ func readDefinitions(ctx context.Context, r *reader.Reader, c *Cluster) error {
 	}
 
 	for _, plural := range []string{"cardquotas", "servicetypepolicies", "cardinventories", "localcardquotas"} {
-		definition := &apiextensionsv1.CustomResourceDefinition{}
-		exists, mayRead, err := r.LookUp(ctx, client.ObjectKey{Name: plural + "." + v1alpha1.GroupVersion.Group}, definition)
+		key := client.ObjectKey{Name: plural + "." + v1alpha1.GroupVersion.Group}
+		definition, mayRead, err := reader.Find(ctx, r, key, &apiextensionsv1.CustomResourceDefinition{})
 		if err != nil {
 			return err
 		}
@@ -214,7 +197,7 @@ func readDefinitions(ctx context.Context, r *reader.Reader, c *Cluster) error {
 			return nil // one gap says it for all
 		}
 
-		if exists {
+		if definition != nil {
 			c.Definitions = append(c.Definitions, definition)
 		}
 	}
@@ -232,11 +215,6 @@ func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) error {
 		return err
 	}
 
-	spec := policy.Effective(v1alpha1.ServiceTypePolicySpec{})
-	if c.Policy != nil {
-		spec = policy.Effective(c.Policy.Spec)
-	}
-
 	tracker := loaded.Tracker()
 	c.HasUsage = true
 	c.Pods = loaded.Pods
@@ -244,7 +222,7 @@ func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) error {
 	c.Nodes = loaded.Nodes
 	c.Cards = tracker.Inventory()
 	c.Usage, c.Charges = cardquota.CountUsageAndCharges(cardquota.CountInput{
-		Pods: c.Pods, PodGroups: c.PodGroups, Inventory: c.Cards, Schedulers: spec.Scheduler.Names,
+		Pods: c.Pods, PodGroups: c.PodGroups, Inventory: c.Cards, Schedulers: c.spec().Scheduler.Names,
 	})
 
 	if c.Inventory == nil { // before the operator counts it

@@ -38,10 +38,5 @@ func (r *Reader) Deployments(ctx context.Context, program, namespace string) ([]
 
 // OperatorLease returns the Lease of the operator, nil if there is none, and whether the user may read it.
 func (r *Reader) OperatorLease(ctx context.Context, namespace string) (*coordinationv1.Lease, bool, error) {
-	lease := &coordinationv1.Lease{}
-	exists, mayRead, err := r.LookUp(ctx, client.ObjectKey{Namespace: namespace, Name: enforcement.OperatorLeaseName}, lease)
-	if !exists || err != nil {
-		return nil, mayRead, err
-	}
-	return lease, true, nil
+	return Find(ctx, r, client.ObjectKey{Namespace: namespace, Name: enforcement.OperatorLeaseName}, &coordinationv1.Lease{})
 }

@@ -51,6 +51,15 @@ func (r *Reader) LookUp(ctx context.Context, key client.ObjectKey, object client
 	return exists, exists, err
 }
 
+// Find reads one object. It returns nil if there is none, and whether the user may read it.
+func Find[T client.Object](ctx context.Context, r *Reader, key client.ObjectKey, object T) (found T, mayRead bool, err error) {
+	exists, mayRead, err := r.LookUp(ctx, key, object)
+	if exists {
+		found = object
+	}
+	return found, mayRead, err
+}
+
 // IsAllowed reports whether the API server grants the user a verb on all objects of a kind. It is
 // false if the API server does not say so.
 func (r *Reader) IsAllowed(ctx context.Context, verb, group, resource string) bool {

@@ -144,22 +144,20 @@ func readLeaderVersion(ctx context.Context, r *reader.Reader, namespace string, 
 // readSchedulerVersion returns the version that the scheduler reported last: in the status of the
 // policy, which every viewer may read, or in its heartbeat. It reports whether the user may read both.
 func readSchedulerVersion(ctx context.Context, r *reader.Reader, namespace string) (version string, mayRead bool, err error) {
-	policy := &v1alpha1.ServiceTypePolicy{}
-	exists, mayReadPolicy, err := r.LookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, policy)
+	policy, mayReadPolicy, err := reader.Find(ctx, r, client.ObjectKey{Name: v1alpha1.PolicyName}, &v1alpha1.ServiceTypePolicy{})
 	switch {
 	case reader.IsNotInstalled(err):
 		mayReadPolicy = true
 		r.Gaps = append(r.Gaps, reader.Explain(err))
 	case err != nil:
 		return "", false, err
-	case exists && policy.Status.Scheduler != nil:
+	case policy != nil && policy.Status.Scheduler != nil:
 		return policy.Status.Scheduler.Version, true, nil
 	}
 
-	lease := &coordinationv1.Lease{}
-	exists, mayReadLease, err := r.LookUp(ctx, client.ObjectKey{Namespace: namespace, Name: enforcement.LeaseName}, lease)
+	lease, mayReadLease, err := reader.Find(ctx, r, client.ObjectKey{Namespace: namespace, Name: enforcement.LeaseName}, &coordinationv1.Lease{})
 	mayRead = mayReadPolicy && mayReadLease
-	if err != nil || !exists {
+	if err != nil || lease == nil {
 		return "", mayRead, err
 	}
 

@@ -58,13 +58,9 @@ func readConfiguration(ctx context.Context, r *reader.Reader, systemNamespace st
 // renderConfiguration returns the configuration that the operator would render.
 func renderConfiguration(ctx context.Context, r *reader.Reader, spec v1alpha1.ServiceTypePolicySpec) (string, error) {
 	ref := policy.BaseFor(spec, reader.DefaultSystemNamespace)
-	base := &corev1.ConfigMap{}
-	exists, _, err := r.LookUp(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, base)
+	base, _, err := reader.Find(ctx, r, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &corev1.ConfigMap{})
 	if err != nil {
 		return "", err
-	}
-	if !exists {
-		base = nil
 	}
 
 	rendered := policy.RenderConfiguration(spec, ref, base, nil, "")

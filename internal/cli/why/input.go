@@ -86,47 +86,31 @@ func (w *inputReader) readSurroundings(ctx context.Context) {
 }
 
 func (w *inputReader) readPolicies(ctx context.Context) error {
-	object := &v1alpha1.ServiceTypePolicy{}
-	inventory := &v1alpha1.CardInventory{}
-	exists, _, err := w.LookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
-	if err != nil && !reader.IsNotInstalled(err) {
+	var err error
+	w.input.Policy, _, err = reader.Find(ctx, w.Reader, client.ObjectKey{Name: v1alpha1.PolicyName}, &v1alpha1.ServiceTypePolicy{})
+	if err := reader.IgnoreNotInstalled(err); err != nil {
 		return err
 	}
 
-	if exists {
-		w.input.Policy = object
-	}
-
-	exists, _, err = w.LookUp(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
-	if err != nil && !reader.IsNotInstalled(err) {
-		return err
-	}
-
-	if exists {
+	inventory, _, err := reader.Find(ctx, w.Reader, client.ObjectKey{Name: v1alpha1.InventoryName}, &v1alpha1.CardInventory{})
+	if inventory != nil {
 		w.input.Inventory = &inventory.Status
 	}
 
-	return nil
-}
-
-func (w *inputReader) schedulers() []string {
-	if w.input.Policy == nil {
-		return policy.Effective(v1alpha1.ServiceTypePolicySpec{}).Scheduler.Names
-	}
-	return policy.Effective(w.input.Policy.Spec).Scheduler.Names
+	return reader.IgnoreNotInstalled(err)
 }
 
 // readFleet reads nodes and pods, if the workload waits for them. Without the right to do so, or to read
 // which cards the policy maps, the cards are those of the CardInventory.
 func (w *inputReader) readFleet(ctx context.Context) (err error) {
 	w.tracker = &card.Tracker{}
-	w.resolver = workload.Resolver{Inventory: card.NewInventory(nil), Schedulers: w.schedulers()}
+	w.resolver = workload.Resolver{Inventory: card.NewInventory(nil), Schedulers: w.input.Schedulers()}
 	if !w.waitsForScheduler() {
 		return nil
 	}
 
 	w.loaded, err = reader.ReadWorkloads(ctx, w.Reader)
-	if err != nil && !reader.IsNotInstalled(err) {
+	if err := reader.IgnoreNotInstalled(err); err != nil {
 		return err
 	}
 

@@ -111,7 +111,7 @@ func (a adviser) hasImmutableTemplate() bool {
 
 // adviseSchedulerName says where the name of a scheduler belongs.
 func (a adviser) adviseSchedulerName() string {
-	name := strings.Join(a.schedulers(), " or ")
+	name := strings.Join(a.Schedulers(), " or ")
 	switch {
 	case a.isVCJob():
 		return fmt.Sprintf("The scheduler of a Volcano job cannot be changed. Delete it, and create it again with spec.schedulerName: %s: %s.", name, writeCommand("delete", a.Workload))

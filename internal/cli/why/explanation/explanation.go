@@ -15,6 +15,7 @@ import (
 	"cardquota.dev/operator/internal/cli/nodecards"
 	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/policy"
 )
 
 // Input is what an explanation is made from. What the user may not read is nil, and Gaps names it.
@@ -222,7 +223,7 @@ func (in *Input) explainWorkload() Document {
 		return d
 	case in.OtherScheduler != "":
 		d.Summary = fmt.Sprintf("%s names scheduler %s, which knows no card quotas. Cardquota says nothing about it.", what, in.OtherScheduler)
-		d.Advice = append(d.Advice, "Write spec.schedulerName: "+strings.Join(in.schedulers(), " or ")+" in the pod template.")
+		d.Advice = append(d.Advice, "Write spec.schedulerName: "+strings.Join(in.Schedulers(), " or ")+" in the pod template.")
 		return d
 	case in.Pending == 0 && in.Gated > 0:
 		d.Summary = fmt.Sprintf("%s has %s with scheduling gates. The scheduler does not look at them until their gates are removed.", what, countPods(in.Gated))
@@ -307,11 +308,12 @@ func (in *Input) describeRequest() string {
 	return text + " for each pod"
 }
 
-func (in *Input) schedulers() []string {
-	if in.Policy != nil && len(in.Policy.Spec.Scheduler.Names) > 0 {
-		return in.Policy.Spec.Scheduler.Names
+// Schedulers returns the names by which pods choose our scheduler.
+func (in *Input) Schedulers() []string {
+	if in.Policy == nil {
+		return policy.Effective(v1alpha1.ServiceTypePolicySpec{}).Scheduler.Names
 	}
-	return []string{"volcano"}
+	return policy.Effective(in.Policy.Spec).Scheduler.Names
 }
 
 // placedPods says how many pods have their place.
