@@ -181,8 +181,8 @@ func TestWhyOfANewPodWhosePodGroupIsNotKnownYet(t *testing.T) {
 		Lacks("does not exist", "delete pod")
 }
 
-// TestAGateNamesThePodGroupThatIsGone: job mixed has two pods. PodGroup gone of the first does not exist, PodGroup
-// exists of the second does. A gate is a line of the explanation about one thing that a pod must pass. Only the first
+// TestAGateNamesThePodGroupThatIsGone: job mixed has two pods. PodGroup exists of the first does exist, PodGroup gone of
+// the second does not. A gate is a line of the explanation about one thing that a pod must pass. Only the second
 // PodGroup has one with answer No.
 func TestAGateNamesThePodGroupThatIsGone(t *testing.T) {
 	pod := func(name, group string) *builder.PodBuilder {
@@ -190,7 +190,7 @@ func TestAGateNamesThePodGroupThatIsGone(t *testing.T) {
 	}
 	objects := append(kubectl.ClusterWithOneFreeCard(),
 		builder.PodGroup("lab", "exists").Queue("roomy").Owner("batch.volcano.sh/v1alpha1", "Job", "mixed").Phase(v1beta1.PodGroupInqueue).Obj(),
-		pod("mixed-0", "gone").Obj(), pod("mixed-1", "exists").Unschedulable(kubectl.SaysFull).Obj())
+		pod("mixed-0", "exists").Unschedulable(kubectl.SaysFull).Obj(), pod("mixed-1", "gone").Obj())
 
 	check.Text(t, "why", whyInLab(t, objects, "vcjob/mixed")).
 		Has("PodGroup gone No it does not exist").
