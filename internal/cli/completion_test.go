@@ -76,18 +76,6 @@ func TestCompletionBoundsDiscovery(t *testing.T) {
 	}
 }
 
-// TestKubectlStartsTheProgramToComplete: for "kubectl cardquota top <tab>" kubectl runs kubectl_complete-cardquota, a
-// link to the program. By this name the program knows that it has to complete.
-func TestKubectlStartsTheProgramToComplete(t *testing.T) {
-	for t, tc := range check.Cases(t, map[string]struct{ args, want []string }{
-		"a command":             {[]string{"/bin/kubectl-cardquota", "top", "-w"}, []string{"top", "-w"}},
-		"a command to complete": {[]string{"/bin/kubectl_complete-cardquota", "top", ""}, []string{"__complete", "top", ""}},
-		"no name of a program":  {nil, nil},
-	}) {
-		check.Equal(t, "arguments", tc.want, completionArguments(tc.args))
-	}
-}
-
 // TestHelpNamesCommandsAndFlags: the help names commands and flags as that of kubectl does, in lines that fit a
 // terminal. Only the script that completes words in a shell has longer lines.
 func TestHelpNamesCommandsAndFlags(t *testing.T) {

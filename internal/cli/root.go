@@ -5,14 +5,8 @@ package cli
 
 import (
 	"context"
-	"path/filepath"
-	"strings"
 
-	"github.com/go-logr/logr"
-	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/klog/v2"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"cardquota.dev/operator/internal/cli/doctor"
 	"cardquota.dev/operator/internal/cli/importing"
@@ -34,25 +28,7 @@ var commands = []program.Command{
 // Run executes the program and returns its exit code. args begin with the name of the program. simulate
 // may be nil.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams, simulate simulation.Simulator) int {
-	// Both libraries would write their own lines between the output, the second one stack traces.
-	klog.SetLogger(logr.Discard())
-	ctrllog.SetLogger(logr.Discard())
 	p := program.New(streams)
 	p.Simulate = simulate
-	return p.Execute(ctx, completionArguments(args), commands...)
-}
-
-// completionPrefix begins the name under which kubectl starts a plugin to complete a command line.
-const completionPrefix = "kubectl_complete-"
-
-// completionArguments returns the arguments without the program. If kubectl started the program to
-// complete a command line, through a link of another name, they become those of a completion.
-func completionArguments(args []string) []string {
-	if len(args) == 0 {
-		return nil
-	}
-	if strings.HasPrefix(filepath.Base(args[0]), completionPrefix) {
-		return append([]string{cobra.ShellCompRequestCmd}, args[1:]...)
-	}
-	return args[1:]
+	return p.Run(ctx, args, commands...)
 }

@@ -2,7 +2,9 @@ package program
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -98,4 +100,19 @@ func CompleteFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc
 	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
 		panic(err)
 	}
+}
+
+// completionPrefix begins the name under which kubectl starts a plugin to complete a command line.
+const completionPrefix = "kubectl_complete-"
+
+// completionArguments returns the arguments without the program. If kubectl started the program to
+// complete a command line, through a link of another name, they become those of a completion.
+func completionArguments(args []string) []string {
+	if len(args) == 0 {
+		return nil
+	}
+	if strings.HasPrefix(filepath.Base(args[0]), completionPrefix) {
+		return append([]string{cobra.ShellCompRequestCmd}, args[1:]...)
+	}
+	return args[1:]
 }

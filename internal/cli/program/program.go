@@ -10,10 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/cli/reader"
@@ -76,6 +79,14 @@ func New(streams genericiooptions.IOStreams) *Program {
 
 // Command makes a command of a program.
 type Command func(*Program) *cobra.Command
+
+// Run executes the program and returns its exit code. args begin with the name of the program.
+func (p *Program) Run(ctx context.Context, args []string, commands ...Command) int {
+	// Both libraries would write their own lines between the output, the second one stack traces.
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
+	return p.Execute(ctx, completionArguments(args), commands...)
+}
 
 // Execute runs a command line without the name of the program, and returns the exit code. commands are all
 // commands that the program has.
