@@ -95,22 +95,22 @@ func TestTheNextRunRemovesTheTemporaryFilesOfAKilledOne(t *testing.T) {
 	check.Equal(t, "files in the folder of the next run", 0, len(check.Value(os.ReadDir(next))(t)))
 }
 
-// TestAGroupNamesTheFilesThatItReadAndItsListsLack: Go writes a log of the files that a test opens. Those of the project
-// that are no inputs of the group are named, so that the lists can be completed. The test in package dir reads its input
-// config/a.yaml, /etc/passwd, and then docs/a.md and other/other.go, which are no inputs. It only looks at docs/a.md
-// first ("stat").
-func TestAGroupNamesTheFilesThatItReadAndItsListsLack(t *testing.T) {
+// TestAGroupNamesFilesThatItReadsAndDoesNotList: Go writes a log of the files that a test opens or looks at ("stat").
+// Those of the project that are no inputs of the group are named, each once, so that the lists can be completed. The test
+// in package dir opens its input config/a.yaml, and /etc/passwd, which is no file of the project. Then it goes to docs,
+// looks at a.md and b.md there, and opens a.md and other/other.go. These three are no inputs.
+func TestAGroupNamesFilesThatItReadsAndDoesNotList(t *testing.T) {
 	p := newProject(t, inputFiles)
-	p.files = []string{"config/a.yaml", "docs/a.md", "other/other.go"}
+	p.files = []string{"config/a.yaml", "docs/a.md", "docs/b.md", "other/other.go"}
 
 	logs := t.TempDir()
 	logOfDir := strings.ReplaceAll(filepath.Join(p.root, "dir"), "/", "%2F")
 	opened := strings.Join([]string{
 		"# test log", "getenv HOME", "open ../config/a.yaml", "open /etc/passwd",
-		"chdir ../docs", "stat a.md", "open " + p.root + "/other/other.go", "open a.md", "",
+		"chdir ../docs", "stat a.md", "stat b.md", "open " + p.root + "/other/other.go", "open a.md", "",
 	}, "\n")
 	check.NoError(t, os.WriteFile(filepath.Join(logs, logOfDir), []byte(opened), 0o600))
 
 	got := check.Value(p.unlistedFiles(stage{packages: []string{"dir"}}, logs))(t)
-	check.Equal(t, "files that are no inputs", []string{"docs/a.md", "other/other.go"}, got)
+	check.Equal(t, "files that are no inputs", []string{"docs/a.md", "docs/b.md", "other/other.go"}, got)
 }

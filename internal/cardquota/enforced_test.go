@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -14,7 +15,7 @@ import (
 var (
 	enforced    = metav1.Condition{Status: "True", Reason: "Enforced", Message: "ours enforces"}
 	noHeartbeat = metav1.Condition{Status: "False", Reason: "NoHeartbeat", Message: "no session since noon"}
-	bypassed    = metav1.Condition{Status: "False", Reason: "CardBypass", Message: strings.Repeat("x", conditions.MaxMessageLength)}
+	bypassed    = metav1.Condition{Status: "False", Reason: "CardBypass", Message: "a pod bypassed admission"}
 	noPolicy    = metav1.Condition{Status: "Unknown", Reason: "NoPolicy", Message: "no policy"}
 )
 
@@ -76,11 +77,18 @@ func TestReadyNeedsProvenEnforcement(t *testing.T) {
 	}
 }
 
-// TestALongReasonOfEnforcedIsCut: the message of Enforced has the longest length of a message here. Ready repeats it
-// behind a text of its own, and cuts it. So the messages of all conditions fit.
-func TestALongReasonOfEnforcedIsCut(t *testing.T) {
-	for _, c := range NewStatus(newStatusInputWithEnforced(&bypassed)).Conditions {
+// TestReadyCutsALongMessageOfEnforced: the message of Enforced has as many bytes as a condition may have. Ready repeats
+// it behind a text of its own, and cuts it to the same number of bytes.
+func TestReadyCutsALongMessageOfEnforced(t *testing.T) {
+	long := bypassed
+	long.Message = strings.Repeat("x", conditions.MaxMessageLength)
+
+	for _, c := range NewStatus(newStatusInputWithEnforced(&long)).Conditions {
 		check.That(t, len(c.Message) <= conditions.MaxMessageLength, "the message of %s has %d bytes", c.Type, len(c.Message))
+		if c.Type == v1alpha1.ConditionReady {
+			check.Contains(t, "message of Ready", c.Message, "xxx")
+			check.Equal(t, "bytes of the message of Ready", conditions.MaxMessageLength, len(c.Message))
+		}
 	}
 }
 

@@ -249,7 +249,7 @@ func TestAnEvictionByTheAPIIsFound(t *testing.T) {
 }
 
 // TestAProcessThatPanicsIsFoundOnTheCluster: a process waits for a file, and then writes a panic and ends. Both
-// violate invariant I5, and nothing does before.
+// violate invariant I5: no program of the project panics or ends by itself. Nothing violates it before.
 func TestAProcessThatPanicsIsFoundOnTheCluster(t *testing.T) {
 	s := newSceneOnCluster(t, "break-process")
 	goOn := filepath.Join(t.TempDir(), "go-on")

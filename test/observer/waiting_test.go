@@ -15,7 +15,8 @@ import (
 // why it waits, with all cards for which it waits. It lists nothing else, and may lag 10 s behind. Queue q has 2 H200,
 // all free. In the first rows pod a waits for 2, and pod b for 1, and both say why ("unschedulable"). The observer
 // reports a wrong list as violation "status", and a pod that waits for 10 s and does not say why as "reason".
-// "tolerated" is what it does not report yet.
+// "tolerated" is what it does not report yet. The reasons in the list are not compared here. "write" is an event of an
+// object, and "check" begins the time of a wrong list (see playScript).
 func TestAStatusListsEveryWorkloadThatWaits(t *testing.T) {
 	const abWait = `
 		write pod a cards=2 unschedulable=full

@@ -47,7 +47,7 @@ func TestAURLThatDoesNotAnswerEnds(t *testing.T) {
 }
 
 // TestManifestsKeepTheirOrder: Volcano starts the older of two jobs first, so for whatif the first of the files is
-// the oldest workload. The files are one of a folder, one of a URL, and standard input ("-").
+// the oldest workload. The files are one on disk, one of a URL, and standard input ("-").
 func TestManifestsKeepTheirOrder(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "apiVersion: v1\nkind: Pod\nmetadata: {name: from-url}\n")

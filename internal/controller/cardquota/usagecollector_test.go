@@ -64,20 +64,23 @@ func (t *tracked) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.Serv
 //  3. It grants a card that no node has, so its condition suggests another one, and the card names of nodes change.
 //
 // Node a has 8 H200, node b 8 H800, and CardQuotas h200 and h800 grant one of these each. CardQuota unknown grants
-// NVIDIA-H20-3e, which no node has. A pod waits in its queue for H200, so its status shows H200 as well.
+// NVIDIA-H20-3e, which no node has. A pod waits in queue h800 for H200, so the status of h800 shows H200 as well. Each
+// row has the case by which a queue is woken, "h800: 1".
 func TestACountWakesQueuesWhoseCardsComeOrGo(t *testing.T) {
 	h200 := func() *builder.NodeBuilder { return builder.Node("a").GPUs("NVIDIA-H200", 8) }
 	for t, tc := range check.Cases(t, map[string]struct {
 		change    *corev1.Node
 		wantWoken []string
 	}{
-		"a label of node a changes":                      {change: h200().Label("nvidia.com/gpu-driver-upgrade-state", "upgrade-done").Obj()},
-		"a node without cards joins":                     {change: builder.Node("c").Obj()},
-		"node a has 7 cards left":                        {change: builder.Node("a").GPUs("NVIDIA-H200", 7).Obj()},
-		"node a has H20 instead of the last H200":        {change: builder.Node("a").GPUs("NVIDIA-H20", 8).Obj(), wantWoken: []string{"h200", "unknown"}},
-		"node a with all H200 is not ready":              {change: h200().NotReady().Obj(), wantWoken: []string{"h200"}},
-		"a node with H20 joins, which no other node has": {change: builder.Node("c").GPUs("NVIDIA-H20", 8).Obj(), wantWoken: []string{"unknown"}},
-		"a second node with H800 joins":                  {change: builder.Node("c").GPUs("NVIDIA-H800", 8).Obj()},
+		"a label of node a changes: none":  {change: h200().Label("nvidia.com/gpu-driver-upgrade-state", "upgrade-done").Obj()},
+		"a node without cards joins: none": {change: builder.Node("c").Obj()},
+		"node a has 7 cards left: none":    {change: builder.Node("a").GPUs("NVIDIA-H200", 7).Obj()},
+		"node a has H20 instead of the last H200 (h200: 1 and 2, h800: 1, unknown: 3)": {
+			change: builder.Node("a").GPUs("NVIDIA-H20", 8).Obj(), wantWoken: []string{"h200", "h800", "unknown"},
+		},
+		"node a with all H200 is not ready (h200: 2)":                 {change: h200().NotReady().Obj(), wantWoken: []string{"h200"}},
+		"a node with H20 joins, which no other node has (unknown: 3)": {change: builder.Node("c").GPUs("NVIDIA-H20", 8).Obj(), wantWoken: []string{"unknown"}},
+		"a second node with H800 joins: none":                         {change: builder.Node("c").GPUs("NVIDIA-H800", 8).Obj()},
 	}) {
 		cards := trackNodes(h200().Obj(), builder.Node("b").GPUs("NVIDIA-H800", 8).Obj())
 		u := newUsageCollector(nil, 0, cards)
@@ -87,7 +90,7 @@ func TestACountWakesQueuesWhoseCardsComeOrGo(t *testing.T) {
 			builder.CardQuota("h800").Card("NVIDIA-H800", 1).Obj(),
 			builder.CardQuota("unknown").Card("NVIDIA-H20-3e", 1).Obj(),
 		)
-		s.pods = newStore(builder.Pod("lab", "p").Queue("unknown").Card("NVIDIA-H200").GPUs(1).Obj())
+		s.pods = newStore(builder.Pod("lab", "p").Queue("h800").Card("NVIDIA-H200").GPUs(1).Obj())
 		check.Equal(t, "woken by the first count", []string{allQueues}, u.countUsage(s))
 
 		cards.Update(tc.change)

@@ -152,9 +152,10 @@ type unreadPolicies struct{ fakePolicies }
 
 func (unreadPolicies) OpenSession(*framework.Session) bool { return false }
 
-// TestDrainWaitsForThePoliciesOfVolcanoJobs: a Volcano job (vcjob) whose own policy ends it must not be
-// recreated. So the drain of vcjobs waits until the scheduler has read their policies. Job plain is no vcjob and
-// does not wait. "plain*2" are the pods plain-0 and plain-1.
+// TestDrainWaitsForThePoliciesOfVolcanoJobs: the drain lets Volcano recreate the pods of a Volcano job
+// (vcjob), but deletes them if a policy of the job itself ends the job when a pod is evicted. So the drain of
+// vcjobs waits until the scheduler has read their policies. Job plain is no vcjob and does not wait. "plain*2" are
+// the pods plain-0 and plain-1. The second list has the pods that were evicted in both sessions.
 func TestDrainWaitsForThePoliciesOfVolcanoJobs(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue drained quota=1000 serviceType=training stopPolicy=HoldAndDrain
@@ -167,6 +168,7 @@ func TestDrainWaitsForThePoliciesOfVolcanoJobs(t *testing.T) {
 
 	s.search.evictions.JobPolicies = s.policies
 	s.runSession(t).expectEvictedAndPlaced(t, "plain*2 vcjob*2", "")
+	s.expectDeletedAndRecreated(t, "plain*2 vcjob*2", "")
 }
 
 // TestDrainHasEvents: the stop policy is that of tenant x, and the jobs are in its queue xa. Each drained PodGroup has

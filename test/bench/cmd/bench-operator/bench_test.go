@@ -155,14 +155,15 @@ func TestHistoryMeasuresHowLateAnObjectIs(t *testing.T) {
 }
 
 // TestRecountFollowsPods: the recount has the numbers that statuses should have, from the pods alone: for each of
-// four models "used+waiting" cards. The one pod with a card waits, is placed, runs, and is gone. A CardQuota without
-// a status is wrong. What a Queue says comes from its annotation, used cards by model: 3 of the second model.
+// four models "used+waiting" cards. The quota selects two namespaces, each with a LocalCardQuota. The one pod with a
+// card is in the first. It waits, is placed, runs, and is gone. The CardQuota and the LocalCardQuota of the second
+// namespace should both follow it. A CardQuota without a status is wrong. What a Queue says comes from its annotation, used cards by model: 3 of the second model.
 func TestRecountFollowsPods(t *testing.T) {
 	p := plan{smallest}
 	c := newRecount(p)
 	now := time.Unix(1_000_000, 0)
 	c.expectQuota(now, 0)
-	c.isCounted = true
+	c.isCounted = true // all pods of the start are counted, so each further one changes what statuses should have
 
 	name := p.quotaName(0)
 	pod := p.pod(0, 0, 0)
