@@ -9,7 +9,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
-	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -153,21 +152,16 @@ func (l entryList) countBlocked() []v1alpha1.BlockedStatus {
 		}
 	}
 
-	var tree *cardquota.Tree // nil while queues are flat
-	if policy.IsTree(l.input.Policy) {
-		tree = cardquota.NewTree(l.quotas, nil, l.input.Policy.Spec.UnmanagedQueues)
-	}
-
 	types := map[string]string{}
 	quotas := map[string]card.Quota{}
 	for _, q := range l.quotas {
 		types[q.QueueName()] = q.Spec.ServiceType
-		quotas[q.QueueName()] = tree.QuotaFor(q)
+		quotas[q.QueueName()] = l.tree.QuotaFor(q)
 	}
 
 	usage := cardquota.CountUsage(cardquota.CountInput{
 		Pods: pods, PodGroups: groups, Inventory: l.resolver.Inventory, Nodes: l.tracker.Nodes(), Quotas: quotas, Schedulers: l.resolver.Schedulers, ServiceTypes: types,
-		Tree: tree.Queues(), LacksPodGroups: !l.found.knowsGroups, Now: l.input.Now,
+		Tree: l.tree.Queues(), LacksPodGroups: !l.found.knowsGroups, Now: l.input.Now,
 	})
 	return usage[l.input.Queue].Blocked
 }

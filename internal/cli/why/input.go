@@ -14,6 +14,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/nodecards"
 	"cardquota.dev/operator/internal/cli/reader"
 	"cardquota.dev/operator/internal/cli/why/explanation"
@@ -28,6 +29,7 @@ type inputReader struct {
 	loaded   reader.Workloads
 	tracker  *card.Tracker
 	quotas   []*v1alpha1.CardQuota
+	tree     *cardquota.Tree // nil while queues are flat
 	resolver workload.Resolver
 	// requester is the pod whose request is explained, nil for a job without pods.
 	requester *corev1.Pod
@@ -194,6 +196,10 @@ func (w *inputReader) readQuotaPath(ctx context.Context) error {
 	}
 
 	w.quotas = quotas
+	if policy.IsTree(w.input.Policy) {
+		w.tree = cardquota.NewTree(quotas, nil, w.input.Policy.Spec.UnmanagedQueues)
+	}
+
 	w.input.Queue = w.queueName()
 	if w.input.Queue == "" {
 		return nil // a workload without pods and PodGroup
@@ -233,25 +239,11 @@ func (w *inputReader) readQuotaPath(ctx context.Context) error {
 
 // pathOf returns the CardQuota of a queue and, in a tree, those above it.
 func (w *inputReader) pathOf(queue string) []*v1alpha1.CardQuota {
-	byName := map[string]*v1alpha1.CardQuota{}
-	var next *v1alpha1.CardQuota
-	for _, quota := range w.quotas {
-		byName[quota.Name] = quota
-		if quota.QueueName() == queue {
-			next = quota
-		}
+	owner := cardquota.OwnersByQueue(w.quotas)[queue]
+	if owner == nil {
+		return nil
 	}
-
-	var path []*v1alpha1.CardQuota
-	for next != nil && !slices.Contains(path, next) {
-		path = append(path, next)
-		if !policy.IsTree(w.input.Policy) {
-			break
-		}
-		next = byName[next.Spec.Parent]
-	}
-
-	return path
+	return append([]*v1alpha1.CardQuota{owner}, w.tree.Ancestors(owner.Name)...)
 }
 
 // queueName returns the queue that the workload names.
