@@ -26,8 +26,8 @@ var awaitedCardsMutants = []mutant{
 		return 0`, `	case p.belowMinimum[job.UID] && !p.ssn.JobReady(job):
 		return 1`, "a job below its minimum comes first in its queue"},
 	{"internal/scheduler/capacitycard/joborder.go", `	return min(a.queues[right], 1) - min(a.queues[left], 1)`, `	return 0`, "the queue of a job below its minimum comes first"},
-	{"internal/scheduler/capacitycard/joborder.go", `	case p.exhausted[job.UID] && !p.belowMinimum[job.UID]:
-		return 2`, `	case p.exhausted[job.UID] && !p.belowMinimum[job.UID]:
+	{"internal/scheduler/capacitycard/joborder.go", `	case p.reserver.exhausted[job.UID] && !p.belowMinimum[job.UID]:
+		return 2`, `	case p.reserver.exhausted[job.UID] && !p.belowMinimum[job.UID]:
 		return 1`, "a job without a reservation comes after its equals"},
 	{"internal/scheduler/capacitycard/joborder.go", `w.job.Priority >= highest[w.job.Queue]`, `w.job.Priority >= min(highest[w.job.Queue], 0)`, "a queue does not come first for a job that its order serves later"},
 	{"internal/scheduler/capacitycard/awaitedcards.go", `|| p.awaited.running[job.UID]`, `|| false && p.awaited.running[job.UID]`, "a job below its minimum comes only before jobs that do not run"},
@@ -47,7 +47,7 @@ var secondRunMutants = []mutant{
 	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.ssn.JobReady(job) {`, `		if false {`, "the second run completes no gang that the first one pipelined"},
 	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.ssn.JobReady(job) {`, `		if true {`, "elastic pods follow in the second run"},
 	{"internal/scheduler/capacitycard/deservedfirst.go", `	return isKnown && job.Priority < latest`, `	return isKnown && job.Priority > latest`, "jobs of lower priority do not borrow first"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `		return w.isBelowMinimum || (!w.borrows && !isLater)`, `		return w.isBelowMinimum || (w.borrows && !isLater)`, "cards are kept for what a queue deserves"},
+	{"internal/scheduler/capacitycard/awaitedcards.go", `		return w.isBelowMinimum || (!w.borrows && !p.laterBorrowers[w.job.UID])`, `		return w.isBelowMinimum || (w.borrows && !p.laterBorrowers[w.job.UID])`, "cards are kept for what a queue deserves"},
 	{"internal/scheduler/capacitycard/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, time.Time{})`, "pods that end soon count as gone"},
 	{"internal/scheduler/capacitycard/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, until.Add(time.Hour))`, "pods that end later than within an hour do not count as gone"},
 }

@@ -48,10 +48,10 @@ var preemptPriceMutants = []mutant{
 `, `		case api.Failed:
 `, "an evicted pod counts before the Job controller counts it"},
 	{"internal/scheduler/capacitycard/price.go", `	if breaks[task.UID] {`, `	if false {`, "an eviction that breaks a job costs all of it"},
-	{"internal/scheduler/capacitycard/allocate.go", `	p.refusedRequests = nil // quota is released
-	p.prices.forgetJob(task.Job)`, `	p.refusedRequests = nil // quota is released`, "an eviction changes the price of the next one"},
-	{"internal/scheduler/capacitycard/preempt_gang.go", ` || p.p.priceFor(job).isFailing`, ``, "a Job that fails goes as a whole"},
-	{"internal/scheduler/capacitycard/preempt.go", `, cmp.Compare(p.lossOfEviction(a, breaks), p.lossOfEviction(b, breaks)))`, `)`, "of jobs that break the one that loses least goes"},
+	{"internal/scheduler/capacitycard/allocate.go", `	p.enqueue.refusedRequests = nil // quota is released
+	p.prices.forgetPrice(task.Job)`, `	p.enqueue.refusedRequests = nil // quota is released`, "an eviction changes the price of the next one"},
+	{"internal/scheduler/capacitycard/preempt_gang.go", ` || p.p.prices.priceFor(job).isFailing`, ``, "a Job that fails goes as a whole"},
+	{"internal/scheduler/capacitycard/preempt.go", `, cmp.Compare(p.prices.lossOfEviction(a, breaks), p.prices.lossOfEviction(b, breaks)))`, `)`, "of jobs that break the one that loses least goes"},
 	{"internal/scheduler/capacitycard/evictioncost.go", `, cmp.Compare(c.loss, other.loss))`, `)`, "of gangs on several nodes the one that loses least goes"},
-	{"internal/scheduler/capacitycard/reclaimable.go", `cmp.Compare(p.lossOfEviction(a, breaks), p.lossOfEviction(b, breaks))`, `cmp.Compare(p.lossOfEviction(b, breaks), p.lossOfEviction(a, breaks))`, "reclaim takes the pod of the job that loses least"},
+	{"internal/scheduler/capacitycard/reclaimable.go", `cmp.Compare(p.prices.lossOfEviction(a, breaks), p.prices.lossOfEviction(b, breaks))`, `cmp.Compare(p.prices.lossOfEviction(b, breaks), p.prices.lossOfEviction(a, breaks))`, "reclaim takes the pod of the job that loses least"},
 }

@@ -12,8 +12,8 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/preemptors.go", ` && p.deservesCard(r, name)`, ``, "a queue that would borrow keeps no other one from borrowing"},
 	{"internal/scheduler/capacitycard/preempt.go", ` || broken[task.Job]`, ``, "a gang breaks only if its elastic pods go, too"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `class.Value < lowest.Value`, `class.Value > lowest.Value`, "of several default classes the lowest counts"},
-	{"internal/scheduler/capacitycard/predicate.go", `	if p.preemption != nil || len(`, `	if len(`, "preempt looks at all nodes"},
-	{"internal/scheduler/capacitycard/preemptableusage.go", `job.Priority < key.priority && p.hasPodToEvict(job)`, `p.hasPodToEvict(job)`, "a vote counts only jobs of lower priority"},
+	{"internal/scheduler/capacitycard/predicate.go", `	if p.preemption.run != nil || len(`, `	if len(`, "preempt looks at all nodes"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `job.Priority < key.priority && p.preemption.hasPodToEvict(job)`, `p.preemption.hasPodToEvict(job)`, "a vote counts only jobs of lower priority"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", ` && g.canEvictWholeJob(job)`, ` && (true || g.canEvictWholeJob(job))`, "a vote counts no gang that stays"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `	if !conf.EnabledActionMap["preempt"] || `, `	if conf.EnabledActionMap == nil || `, "a vote counts others only with the action preempt"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `		if NeverPreempts(task) {`, `		if NeverPreempts(task) && false {`, "a pod that never preempts counts no others"},
@@ -30,15 +30,15 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/keptcards.go", `Memory: request.Memory, IsUnreclaimable: request.IsUnreclaimable}`, `Memory: request.Memory}`, "kept cards count as what cannot be reclaimed"},
 	{"internal/scheduler/capacitycard/keptcards.go", `	slices.SortFunc(jobs, func(a, b jobWithFreedCards) int { return compare(a.tasks[0], b.tasks[0]) })`, ``, "a lowered quota ends what was freed last"},
 	{"internal/scheduler/capacitycard/preempt.go", `if insufficient.Kind == quota.Guaranteed {`, `if false {`, "a pod preempts no more than guarantees of others need"},
-	{"internal/scheduler/capacitycard/nominations.go", `p.isBeingEvicted(task) && !p.preemption.evicts(task)`, `p.isBeingEvicted(task)`, "no pod waits for what just goes for others of its gang"},
+	{"internal/scheduler/capacitycard/nominations.go", `p.isBeingEvicted(task) && !p.run.evicts(task)`, `p.isBeingEvicted(task)`, "no pod waits for what just goes for others of its gang"},
 	{"internal/scheduler/capacitycard/amounts.go", `if other.NodeName != victim.NodeName {`, `if false {`, "a gang that goes releases its quota on all nodes"},
-	{"internal/scheduler/capacitycard/allocate.go", `append(p.preemption.tasksToComplete(), task)...`, `task`, "a pod gets the quota of the whole gang"},
+	{"internal/scheduler/capacitycard/allocate.go", `append(p.preemption.run.tasksToComplete(), task)...`, `task`, "a pod gets the quota of the whole gang"},
 	{"internal/scheduler/capacitycard/evictioncost.go", `cmp.Or(cmp.Compare(c.job, other.job), `, `cmp.Or(`, "a gang goes before elastic pods of a higher priority"},
 	{"internal/scheduler/capacitycard/evictioncost.go", `CompareBool(c.breaksGang, other.breaksGang), `, ``, "elastic pods go before a gang of their priority"},
 	{"internal/scheduler/capacitycard/predicate.go", `quotaKeptForPreemptors, cardsAwaitedByOthers:`, `quotaKeptForPreemptors:`, "a job preempts beside cards that are kept for a gang"},
 	{"internal/scheduler/capacitycard/keptcards.go", `-min(free, float64(awaited)*milli)`, `-min(free, 0)`, "a preemptor counts on no card that is kept for a gang"},
 	{"internal/scheduler/capacitycard/keptcards.go", `	return known && p.awaitedOnNode(r, node) > 0`, `	return known && p.awaitedOnNode(r, node) < 0`, "all victims go beside cards that are kept for a gang"},
-	{"internal/scheduler/capacitycard/preempt.go", `missingResources(task.InitResreq, p.IdleFor(task, node))`, `missingResources(task.InitResreq, p.FutureIdleOn(node))`, "a second preemptor does not count on kept cards"},
+	{"internal/scheduler/capacitycard/preempt.go", `missingResources(task.InitResreq, p.kept.IdleFor(task, node))`, `missingResources(task.InitResreq, p.FutureIdleOn(node))`, "a second preemptor does not count on kept cards"},
 }
 
 // How long freed cards are kept while victims end.
@@ -63,5 +63,5 @@ var replacedElasticMutants = []mutant{
 
 // What a plan of cardreclaim counts as free.
 var keptFromReclaimMutants = []mutant{
-	{"internal/scheduler/cardreclaim/problem.go", `s.plugin.IdleFor(first, node)`, `s.plugin.FutureIdleOn(node)`, "a plan counts no cards that are kept for others"},
+	{"internal/scheduler/cardreclaim/problem.go", `s.plugin.Kept.IdleFor(first, node)`, `s.plugin.FutureIdleOn(node)`, "a plan counts no cards that are kept for others"},
 }

@@ -32,7 +32,7 @@ func (a *Allocate) Execute(ssn *framework.Session) {
 	plugin.Allocate(func() { a.Action.Execute(ssn) })
 	policiesKnown := a.shared.Evictions.OpenSession(ssn)
 	a.shared.Evictions.DeleteOverdue(ssn, plugin)
-	if jobs := plugin.DrainedJobs(); len(jobs) > 0 {
+	if jobs := plugin.Drains.DrainedJobs(); len(jobs) > 0 {
 		drain := &drain{ssn: ssn, plugin: plugin, evictions: a.shared.Evictions}
 		drain.evictJobs(jobs, policiesKnown)
 	}

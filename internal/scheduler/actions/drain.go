@@ -59,10 +59,10 @@ func (d *drain) evictJobs(jobs []*api.JobInfo, policiesKnown bool) {
 		}
 
 		total += len(tasks)
-		queue := d.plugin.DrainedQueue(job)
+		queue := d.plugin.Drains.DrainedQueue(job)
 		count := byQueue[queue]
 		if count == nil {
-			count = &drained{by: d.plugin.DrainedBy(queue)}
+			count = &drained{by: d.plugin.Drains.DrainedBy(queue)}
 			byQueue[queue] = count
 		}
 
@@ -73,7 +73,7 @@ func (d *drain) evictJobs(jobs []*api.JobInfo, policiesKnown bool) {
 
 	for _, name := range slices.Sorted(maps.Keys(byQueue)) {
 		count := byQueue[name]
-		d.plugin.RecordEvent(queueReference(d.ssn.Queues[name]), corev1.EventTypeNormal, eventDrained, fmt.Sprintf(
+		d.plugin.Events.RecordEvent(queueReference(d.ssn.Queues[name]), corev1.EventTypeNormal, eventDrained, fmt.Sprintf(
 			"%d job(s) with %d pod(s) are drained: stopPolicy of queue %s is HoldAndDrain", count.jobs, count.pods, count.by))
 	}
 }
@@ -118,7 +118,7 @@ func (d *drain) evictJob(job *api.JobInfo, tasks []*api.TaskInfo, by api.QueueID
 		then = "the job starts again when stopPolicy is None and cards are free; no retry is counted"
 	}
 
-	d.plugin.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventDrained, fmt.Sprintf(
+	d.plugin.Events.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventDrained, fmt.Sprintf(
 		"%d pod(s) are drained, because stopPolicy of queue %s is HoldAndDrain: %s", len(tasks), by, then))
 }
 

@@ -41,7 +41,7 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 	if !ok {
 		return
 	}
-	defer plugin.AssumeEvicted()()
+	defer plugin.Evictions.AssumeEvicted()()
 	defer searches.End()
 
 	hooks := capacitycard.PreemptHooks{PolicyFor: p.shared.Evictions.EvictionPolicyFor, Begin: searches.Begin, MaySearch: searches.MaySearch}

@@ -16,12 +16,36 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
+// allocation decides in which order Volcano's action allocate serves queues and jobs, and charges what it
+// places.
+type allocation struct {
+	*Session
+	charges    *charges
+	prices     *Prices
+	events     *Events
+	stuck      *stuckPods
+	kept       *KeptCards
+	waiting    *waitingJobs
+	victims    *victimSelection
+	preemption *preemption
+	enqueue    *enqueuing
+	reserver   *reserver
+	// deservedFirst is the state of the action in a tree, nil unless it runs in parts.
+	deservedFirst *deservedFirst
+	// step is the state of the action in a tree, nil unless a step of it runs.
+	step *allocationStep
+	// jobsAhead are jobs below their minimum that the running part of it has not tried, nil for none.
+	jobsAhead *jobsAhead
+	// belowMinimum are the jobs that run below their minimum.
+	belowMinimum map[api.JobID]bool
+}
+
 // queueOrder puts first the queue of higher priority, then the one with the smaller dominant
 // share for its weight. Of equal priority, one with a job that runs below its minimum is first until that
 // was tried. In a tree it compares what the queues deserve and borrow. There Allocate serves pods
 // that need not borrow first, whatever this order, and after them the queues below what they
 // deserve: of those, jobs may wait behind one that borrows.
-func (p *Plugin) queueOrder(l, r any) int {
+func (p *allocation) queueOrder(l, r any) int {
 	left := l.(*api.QueueInfo)
 	right := r.(*api.QueueInfo)
 	if p.deservedFirst != nil && p.deservedFirst.borrows {
@@ -49,20 +73,20 @@ func (p *Plugin) queueOrder(l, r any) int {
 }
 
 // weightedShare returns the dominant share of a flat queue for its weight.
-func (p *Plugin) weightedShare(queue *api.QueueInfo) float64 {
+func (p *allocation) weightedShare(queue *api.QueueInfo) float64 {
 	return p.ledger.DominantShare(queue.Name) / float64(max(1, queue.Queue.Spec.Weight))
 }
 
 // allocatable checks a pod before Volcano looks for a node: some card of its request, and its
 // CPU and memory, must fit the quota.
-func (p *Plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
+func (p *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	p.step.begin(p) // unless enabledOverused is off, it has begun
 	r, known := p.checkInputFor(task)
 	if !known {
 		return false
 	}
-	if attempt := p.attempt.Load(); attempt != nil && attempt.pod == task.UID {
-		return p.allocatableInAttempt(r, attempt)
+	if attempt := p.preemption.attempt.Load(); attempt != nil && attempt.pod == task.UID {
+		return p.preemption.allocatableInAttempt(r, attempt)
 	}
 
 	p.jobsAhead.markTried(r.job)
@@ -70,16 +94,16 @@ func (p *Plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 		return false
 	}
 
-	refusal := p.runChecks(quotaChecks, r)
+	refusal := p.kept.checkQuota(r)
 	if refusal == nil {
 		return true
 	}
 
-	if p.waitsForQuota(r.job, r.request) || preemptedQuotaStaysFree(p, r) != nil {
+	if p.waitsForQuota(r.job, r.request) || preemptedQuotaStaysFree(p.kept, r) != nil {
 		p.cache.reservations.restartWait(r.job.PgUID, p.cache.now())
 	}
 
-	p.recordPodUnschedulable(task, refusal)
+	p.events.recordPodUnschedulable(task, refusal)
 	return false
 }
 
@@ -87,7 +111,7 @@ func (p *Plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 // gave the pod's own job and may undo. A pod that exceeds the whole quota of each of its cards
 // does not wait for quota. Enqueue counts single cards and lets it pass, but no released card
 // helps it.
-func (p *Plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
+func (p *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
 	names := request.Names
 	suffices := func(name card.Name) bool { return p.ledger.CouldFit(string(job.Queue), name, request.Count) }
 	if request.Count > 0 && !slices.ContainsFunc(names, suffices) {
@@ -112,10 +136,10 @@ func (p *Plugin) waitsForQuota(job *api.JobInfo, request *workload.Request) bool
 // onAllocate charges a task that was allocated or pipelined. It is the last check before the
 // binding: Volcano undoes a placement that exceeds the quota. A task whose eviction failed was
 // placed before and is never refused.
-func (p *Plugin) onAllocate(event *framework.Event) {
+func (p *allocation) onAllocate(event *framework.Event) {
 	task := event.Task
 	status := event.Task.Status
-	p.prices.forgetJob(task.Job)
+	p.prices.forgetPrice(task.Job)
 	if status == api.Allocated {
 		p.cache.otherBindings.assume(task.Pod.UID, task.NodeName)
 	}
@@ -129,37 +153,37 @@ func (p *Plugin) onAllocate(event *framework.Event) {
 	queue := string(job.Queue)
 	state.assumedNodeInvalid = false
 	if status == api.Allocated || status == api.Pipelined {
-		event.Err = p.checkPlacement(task, task.NodeName, p.releasedBy(job.Queue, append(p.preemption.tasksToComplete(), task)...))
+		event.Err = p.checkPlacement(task, task.NodeName, p.releasedBy(job.Queue, append(p.preemption.run.tasksToComplete(), task)...))
 	} else {
-		queue = p.chargedQueueFor(state, job, p.hasQueue(queue), task.NodeName) // an eviction is undone
-		defer p.preemption.undoEviction(task)
+		queue = p.charges.chargedQueueFor(state, job, p.hasQueue(queue), task.NodeName) // an eviction is undone
+		defer p.preemption.run.undoEviction(task)
 	}
 
 	if node := p.ssn.Nodes[task.NodeName]; event.Err == nil && status == api.Pipelined && node != nil {
-		event.Err = p.checkConflicts(task, node) // Volcano's preempt does not check it on a node that needs no eviction
+		event.Err = p.victims.checkConflicts(task, node) // Volcano's preempt does not check it on a node that needs no eviction
 	}
 
-	p.chargePod(task.Pod, state, queue, task.NodeName, chargedAsUsed)
+	p.charges.chargePod(task.Pod, state, queue, task.NodeName, chargedAsUsed)
 	p.ledger.EndKeeping(string(task.UID))
 }
 
 // checkPlacement returns why a pod may not be on a node once released is released, nil if it
 // may.
-func (p *Plugin) checkPlacement(task *api.TaskInfo, node string, released quota.Released) error {
+func (p *allocation) checkPlacement(task *api.TaskInfo, node string, released quota.Released) error {
 	r, known := p.checkInputFor(task)
 	if !known {
 		return fmt.Errorf("job %s is not in this session", task.Job)
 	}
 	r.node = node
 	r.released = &released
-	if refusal := p.runChecks(placeChecks, r); refusal != nil {
+	if refusal := p.kept.checkPlace(r); refusal != nil {
 		return refusal
 	}
 	return nil
 }
 
 // checkConflicts returns why a pod conflicts with pods that stay on a node, nil if it does not.
-func (p *Plugin) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
+func (p *victimSelection) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
 	if !p.hasNoConflicts(task, node) {
 		return fmt.Errorf("pod %s conflicts with another pod on node %s by anti-affinity or host port", klog.KObj(task.Pod), node.Name)
 	}
@@ -168,11 +192,11 @@ func (p *Plugin) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
 
 // onDeallocate releases the charge of a task. An evicted pod releases its quota at once, and
 // its cards when it has ended.
-func (p *Plugin) onDeallocate(event *framework.Event) {
+func (p *allocation) onDeallocate(event *framework.Event) {
 	task := event.Task
 	state := p.cache.observePod(event.Task.Pod)
-	p.refusedRequests = nil // quota is released
-	p.prices.forgetJob(task.Job)
+	p.enqueue.refusedRequests = nil // quota is released
+	p.prices.forgetPrice(task.Job)
 
 	state.assumedNodeInvalid = task.Status == api.Pending
 	if state.assumedNodeInvalid {
@@ -181,15 +205,15 @@ func (p *Plugin) onDeallocate(event *framework.Event) {
 
 	if task.Status != api.Releasing {
 		p.cache.releasePod(state)
-		if charge, isOwner := p.keptCharges[task.UID]; isOwner {
+		if charge, isOwner := p.kept.keptCharges[task.UID]; isOwner {
 			p.ledger.Hold(string(task.UID), charge)
 		}
 		return
 	}
 
-	p.preemption.recordEviction(task)
+	p.preemption.run.recordEviction(task)
 	if state.chargedAs == chargedAsUsed {
-		p.recordCharge(task.Pod, state, chargedAsTerminating)
+		p.charges.recordCharge(task.Pod, state, chargedAsTerminating)
 	}
 }
 
@@ -221,7 +245,7 @@ func triedEvictionsOf(state fwk.CycleState, node string) *triedEvictions {
 
 // simulationHook returns the hook that removes a pod of the preemptor's queue from a node, or
 // adds it again.
-func (p *Plugin) simulationHook(note func(*quota.Released, *quota.Charge)) func(context.Context, fwk.CycleState, *api.TaskInfo, *api.TaskInfo, *api.NodeInfo) error {
+func (p *allocation) simulationHook(note func(*quota.Released, *quota.Charge)) func(context.Context, fwk.CycleState, *api.TaskInfo, *api.TaskInfo, *api.NodeInfo) error {
 	return func(_ context.Context, state fwk.CycleState, preemptor, task *api.TaskInfo, node *api.NodeInfo) error {
 		if job, ok := p.ssn.Jobs[preemptor.Job]; ok {
 			if charge := p.chargeInQueue(job.Queue, task); charge != nil {
@@ -235,7 +259,7 @@ func (p *Plugin) simulationHook(note func(*quota.Released, *quota.Charge)) func(
 // simulateAllocatable checks the node of the simulation. Volcano removes a task before it asks,
 // so without a simulation no pod of this queue was removed and the preemptor still does not
 // fit.
-func (p *Plugin) simulateAllocatable(_ context.Context, state fwk.CycleState, _ *api.QueueInfo, task *api.TaskInfo) bool {
+func (p *allocation) simulateAllocatable(_ context.Context, state fwk.CycleState, _ *api.QueueInfo, task *api.TaskInfo) bool {
 	data, err := state.Read(triedEvictionsKey)
 	if err != nil {
 		return false
@@ -247,12 +271,12 @@ func (p *Plugin) simulateAllocatable(_ context.Context, state fwk.CycleState, _ 
 // simulatePredicate refuses a node on which the pod would exceed its quota or conflict with
 // another pod after all evictions. Volcano checks nothing else at the end and simulates no host
 // ports.
-func (p *Plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
-	if err := p.checkConflicts(task, node); err != nil {
+func (p *allocation) simulatePredicate(_ context.Context, state fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
+	if err := p.victims.checkConflicts(task, node); err != nil {
 		return err
 	}
-	isKept := len(p.stuckPods[node.Name]) > 0 || p.keepsCardsOn(task, node)
-	if isKept && !task.InitResreq.LessEqual(p.IdleFor(task, node), api.Zero) {
+	isKept := len(p.stuck.stuckPods[node.Name]) > 0 || p.kept.keepsCardsOn(task, node)
+	if isKept && !task.InitResreq.LessEqual(p.kept.IdleFor(task, node), api.Zero) {
 		return fmt.Errorf("node %s has too little for pod %s beside terminating pods past their grace period and what is kept for others", node.Name, klog.KObj(task.Pod))
 	}
 	return p.checkPlacement(task, node.Name, triedEvictionsOf(state, node.Name).released)

@@ -37,7 +37,7 @@ func quotaOf(resource quota.Resource) string {
 
 // releasedByEach returns what the eviction of each victim on a node releases. The first one that
 // breaks a gang also releases the quota of the gang's pods on other nodes, since they go too.
-func (p *Plugin) releasedByEach(victims []*api.TaskInfo, breaks map[api.TaskID]bool, queue api.QueueID, name card.Name) []amounts {
+func (p *victimSelection) releasedByEach(victims []*api.TaskInfo, breaks map[api.TaskID]bool, queue api.QueueID, name card.Name) []amounts {
 	released := make([]amounts, len(victims))
 	broken := map[api.JobID]bool{}
 	for i, victim := range victims {
@@ -59,14 +59,14 @@ func (p *Plugin) releasedByEach(victims []*api.TaskInfo, breaks map[api.TaskID]b
 
 // releasedAmounts returns what the eviction of a pod releases: on its node, and in a queue of
 // the named card, CPU and memory, if that queue is charged.
-func (p *Plugin) releasedAmounts(task *api.TaskInfo, queue api.QueueID, name card.Name) amounts {
+func (p *victimSelection) releasedAmounts(task *api.TaskInfo, queue api.QueueID, name card.Name) amounts {
 	released := resourceAmounts(task.Resreq)
 	p.addReleasedQuota(released, task, queue, name)
 	return released
 }
 
 // addReleasedQuota adds what the eviction of a pod releases in a queue.
-func (p *Plugin) addReleasedQuota(released amounts, task *api.TaskInfo, queue api.QueueID, name card.Name) {
+func (p *victimSelection) addReleasedQuota(released amounts, task *api.TaskInfo, queue api.QueueID, name card.Name) {
 	charge := p.chargeInQueue(queue, task)
 	if charge == nil {
 		return

@@ -30,40 +30,44 @@ type awaitingPod struct {
 	priority    int32
 }
 
-// loadAwaitedCards finds the cards that are kept for waiting jobs when allocate begins. It restarts the
-// reservations of those for which more cards are free than before.
-func (p *Plugin) loadAwaitedCards() {
-	p.awaited = nil
+// loadAwaitedCards finds the cards that are kept for waiting jobs when allocate begins, and returns these
+// jobs. It restarts the reservations of those for which more cards are free than before.
+func (p *waitingJobs) loadAwaitedCards() []*waitingJob {
+	p.kept.awaited = nil
+	p.laterBorrowers = nil
 	if !p.hasWaitingReservations() {
-		return
+		return nil
 	}
+
 	free := p.newFreeCards()
 	waiting := p.listWaitingJobs(free)
 	p.prolongReservations(waiting, free)
-	p.orderJobsBelowMinimum(waiting)
 	p.keepAwaitedCards(waiting, free)
+	return waiting
 }
 
-// reloadAwaitedCards finds them again, after the first run of allocate in a tree.
-func (p *Plugin) reloadAwaitedCards() {
+// reloadAwaitedCards finds them again, after the first run of allocate in a tree. No cards are kept for
+// jobs that are later borrowers, with a pod that the first run did not try.
+func (p *waitingJobs) reloadAwaitedCards(later map[api.JobID]bool) []*waitingJob {
 	if !p.hasWaitingReservations() {
-		return
+		return nil
 	}
 
-	before := p.awaited
+	p.laterBorrowers = later
+	before := p.kept.awaited
 	free := p.newFreeCards()
 	waiting := p.listWaitingJobs(free)
-	p.orderJobsBelowMinimum(waiting)
-	p.awaited = nil // the checks of nodes read it
+	p.kept.awaited = nil // the checks of nodes read it
 
 	p.keepAwaitedCards(waiting, free)
-	if before != nil && p.awaited != nil {
-		p.awaited.running = before.running // without those that the first run started
+	if before != nil && p.kept.awaited != nil {
+		p.kept.awaited.running = before.running // without those that the first run started
 	}
+	return waiting
 }
 
 // hasWaitingReservations reports whether some job waits for anything.
-func (p *Plugin) hasWaitingReservations() bool {
+func (p *waitingJobs) hasWaitingReservations() bool {
 	for _, entry := range p.cache.reservations {
 		if entry.isWaiting {
 			return true
@@ -73,7 +77,7 @@ func (p *Plugin) hasWaitingReservations() bool {
 }
 
 // keepAwaitedCards keeps free cards for waiting jobs with a reservation.
-func (p *Plugin) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
+func (p *waitingJobs) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
 	now := p.cache.now()
 	kept := &awaitedCards{byNode: map[string][]awaitingPod{}}
 	for _, w := range waiting {
@@ -92,27 +96,26 @@ func (p *Plugin) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
 
 	if len(kept.byNode) > 0 {
 		kept.running = p.findRunningJobs(waiting)
-		p.awaited = kept
+		p.kept.awaited = kept
 	}
 }
 
 // keepsCards reports whether cards are kept for a pod: in a tree for what its queue deserves, in flat
 // queues if it may reclaim, and if its job runs below its minimum. Of a pod for which cards were
 // reclaimed on a node, these are kept already.
-func (p *Plugin) keepsCards(w *waitingJob, task *api.TaskInfo) bool {
-	if p.hasPromisedNode(task) || p.RequestFor(task).Count == 0 {
+func (p *waitingJobs) keepsCards(w *waitingJob, task *api.TaskInfo) bool {
+	if p.kept.hasPromisedNode(task) || p.RequestFor(task).Count == 0 {
 		return false
 	}
 	if p.IsTree() {
-		isLater := p.deservedFirst != nil && p.deservedFirst.later[w.job.UID]
-		return w.isBelowMinimum || (!w.borrows && !isLater)
+		return w.isBelowMinimum || (!w.borrows && !p.laterBorrowers[w.job.UID])
 	}
 	return w.isBelowMinimum || (!NeverPreempts(task) && p.args.serviceTypes.Reclaims(p.ServiceType(task)))
 }
 
 // keepForPod keeps the free cards of the node that lacks the fewest cards for a pod. Of the nodes with the
 // first card that the pod names, it takes the first one.
-func (p *Plugin) keepForPod(kept *awaitedCards, w *waitingJob, task *api.TaskInfo, free *freeCards) {
+func (p *waitingJobs) keepForPod(kept *awaitedCards, w *waitingJob, task *api.TaskInfo, free *freeCards) {
 	r, _ := p.checkInputFor(task)
 	var best *freeNode
 	for _, name := range r.request.Names {
@@ -137,7 +140,7 @@ func (p *Plugin) keepForPod(kept *awaitedCards, w *waitingJob, task *api.TaskInf
 
 // nodeToKeep returns the node that has most of the cards for a pod, nil if none of them has a free card and
 // would fit the pod once others leave.
-func (p *Plugin) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCards) (best *freeNode) {
+func (p *waitingJobs) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCards) (best *freeNode) {
 	count := p.RequestFor(task).Count
 	kind := free.kindOf(task)
 	until := p.cache.now().Add(p.args.maxReservation)
@@ -160,7 +163,7 @@ func (p *Plugin) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCar
 }
 
 // findRunningJobs returns the jobs that run pods, nil if no job waits below its minimum.
-func (p *Plugin) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool {
+func (p *waitingJobs) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool {
 	running := map[api.JobID]bool{}
 	for _, w := range waiting {
 		if !w.isBelowMinimum {
@@ -180,8 +183,8 @@ func (p *Plugin) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool {
 
 // awaitedCardsStayFree: the node has cards beside those that are kept for waiting jobs from this pod.
 // What this session placed is already counted on the node. Evictions of other pods may help.
-func awaitedCardsStayFree(p *Plugin, r checkInput, node *api.NodeInfo) int {
-	kept := p.awaitedOnNode(r, node)
+func awaitedCardsStayFree(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
+	kept := p.kept.awaitedOnNode(r, node)
 	if kept == 0 {
 		return nodeFits
 	}
@@ -190,7 +193,7 @@ func awaitedCardsStayFree(p *Plugin, r checkInput, node *api.NodeInfo) int {
 	switch {
 	case free >= float64(kept.Add(r.request.Count))*milli:
 		return nodeFits
-	case p.evictsNothingOn(node, r.task):
+	case p.preemption.evictsNothingOn(node, r.task):
 		return cardsAwaitedByOthersWithoutVictims
 	default:
 		return cardsAwaitedByOthers
@@ -198,7 +201,7 @@ func awaitedCardsStayFree(p *Plugin, r checkInput, node *api.NodeInfo) int {
 }
 
 // awaitedOnNode returns how many cards of a node are kept for waiting jobs from a pod.
-func (p *Plugin) awaitedOnNode(r checkInput, node *api.NodeInfo) (kept card.Count) {
+func (p *KeptCards) awaitedOnNode(r checkInput, node *api.NodeInfo) (kept card.Count) {
 	if p.awaited == nil || r.request.Count == 0 || len(p.awaited.byNode[node.Name]) == 0 || p.isPromised(r.task, node) {
 		return 0
 	}
@@ -218,21 +221,21 @@ func futureIdleOf(node *api.NodeInfo, resource corev1.ResourceName) float64 {
 }
 
 // isPromised reports whether pods on a node were evicted for a pod.
-func (p *Plugin) isPromised(task *api.TaskInfo, node *api.NodeInfo) bool {
+func (p *KeptCards) isPromised(task *api.TaskInfo, node *api.NodeInfo) bool {
 	uid := task.Pod.UID
 	nominated := p.cache.nominations[uid]
 	return (nominated.preempts && nominated.node == node.Name) || p.cache.reclaimedCards[uid].node == node.Name || p.cache.preemptedCards[uid].node == node.Name
 }
 
 // hasPromisedNode reports whether freed cards of some node are kept for a pod.
-func (p *Plugin) hasPromisedNode(task *api.TaskInfo) bool {
+func (p *KeptCards) hasPromisedNode(task *api.TaskInfo) bool {
 	hasReclaimed := p.cache.reclaimedCards[task.Pod.UID].node != ""
 	_, hasPreempted := p.cache.preemptedCards[task.Pod.UID]
 	return hasReclaimed || hasPreempted
 }
 
 // isKeptFrom reports whether the cards of a waiting pod are kept from another pod on a node.
-func (p *Plugin) isKeptFrom(a *awaitingPod, r checkInput, node *api.NodeInfo) bool {
+func (p *KeptCards) isKeptFrom(a *awaitingPod, r checkInput, node *api.NodeInfo) bool {
 	if a.job == r.job || (a.job.Queue == r.job.Queue && a.job.Priority < r.job.Priority) {
 		return false
 	}
@@ -258,7 +261,7 @@ func (p *Plugin) isKeptFrom(a *awaitingPod, r checkInput, node *api.NodeInfo) bo
 
 // comesAfter reports whether a job comes after one that runs below its minimum: it does not run yet, and
 // is of another queue of equal priority, or of the same queue and not of higher priority.
-func (p *Plugin) comesAfter(a *awaitingPod, job *api.JobInfo, queue *api.QueueInfo) bool {
+func (p *KeptCards) comesAfter(a *awaitingPod, job *api.JobInfo, queue *api.QueueInfo) bool {
 	if !a.isBelowMinimum || p.awaited.running[job.UID] {
 		return false
 	}

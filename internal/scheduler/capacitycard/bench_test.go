@@ -66,23 +66,23 @@ func BenchmarkGates(b *testing.B) {
 	p := s.reopen().p
 
 	// Volcano calls it before it searches a node for a pod.
-	check.NoError(b, p.prePredicate(s.Task("job-0-0")))
+	check.NoError(b, p.nodes.prePredicate(s.Task("job-0-0")))
 	task := s.Task("job-0-0")
 	node := s.Ssn.Nodes["node-0"]
 	other := s.Ssn.Nodes["node-1"]
 	queue := s.Ssn.Queues["queue-0"]
-	check.Must(b, p.allocatable(queue, task), "allocatable refuses the pod")
-	check.NoError(b, p.predicate(task, node))
-	check.Must(b, p.predicate(task, other) != nil, "predicate accepts node-1")
+	check.Must(b, p.allocation.allocatable(queue, task), "allocatable refuses the pod")
+	check.NoError(b, p.nodes.predicate(task, node))
+	check.Must(b, p.nodes.predicate(task, other) != nil, "predicate accepts node-1")
 
 	for _, gate := range []struct {
 		name string
 		call func()
 		most time.Duration // 0 for no limit
 	}{
-		{"predicate-permits", func() { _ = p.predicate(task, node) }, 200 * time.Nanosecond},
-		{"predicate-refuses", func() { _ = p.predicate(task, other) }, 0},
-		{"allocatable-permits", func() { _ = p.allocatable(queue, task) }, 500 * time.Nanosecond},
+		{"predicate-permits", func() { _ = p.nodes.predicate(task, node) }, 200 * time.Nanosecond},
+		{"predicate-refuses", func() { _ = p.nodes.predicate(task, other) }, 0},
+		{"allocatable-permits", func() { _ = p.allocation.allocatable(queue, task) }, 500 * time.Nanosecond},
 	} {
 		b.Run(gate.name, func(b *testing.B) {
 			const (

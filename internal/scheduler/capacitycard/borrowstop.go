@@ -64,7 +64,7 @@ func (s borrowStop) restartedAt(now time.Time) borrowStop {
 
 // RecordReclaimed records that others reclaimed some cards, CPU or memory that a queue had
 // borrowed. The queue may not borrow them again for a cooldown.
-func (p *Plugin) RecordReclaimed(queue api.QueueID, resources ...quota.Resource) {
+func (p *ReclaimRules) RecordReclaimed(queue api.QueueID, resources ...quota.Resource) {
 	if !p.IsTree() {
 		return
 	}
@@ -83,7 +83,7 @@ func (p *Plugin) RecordReclaimed(queue api.QueueID, resources ...quota.Resource)
 }
 
 // stopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago.
-func (p *Plugin) stopBorrowing() {
+func (p *ReclaimRules) stopBorrowing() {
 	now := p.cache.now()
 	for queue, stops := range p.cache.borrowStops {
 		isKnown := p.hasQueue(string(queue))

@@ -26,10 +26,10 @@ type checkInput struct {
 }
 
 // checkFunc returns why a request is refused, nil if the check passes.
-type checkFunc func(*Plugin, checkInput) *workload.Refusal
+type checkFunc func(*Session, checkInput) *workload.Refusal
 
 // nodeCheckFunc returns why a node does not fit a pod, as one of the predicate's reasons.
-type nodeCheckFunc func(*Plugin, checkInput, *api.NodeInfo) int
+type nodeCheckFunc func(*nodeChoice, checkInput, *api.NodeInfo) int
 
 // All checks. The first that refuses gives the reason.
 var (
@@ -38,13 +38,13 @@ var (
 	// podChecks: may the pod be placed at all?
 	podChecks = append(queueChecks[:len(queueChecks):len(queueChecks)], requestIsValid, claimsAreAllowed)
 	// quotaChecks: does the pod fit the quota of the queue on some card?
-	quotaChecks = append(podChecks[:len(podChecks):len(podChecks)], queueHasQuota, preemptedQuotaStaysFree)
+	quotaChecks = append(podChecks[:len(podChecks):len(podChecks)], queueHasQuota)
 	// reclaimChecks: may the pod reclaim cards from other queues?
 	reclaimChecks = append(podChecks[:len(podChecks):len(podChecks)], mayReclaim, queueHasQuota)
 	// treeReclaimChecks: the same in a tree.
 	treeReclaimChecks = append(podChecks[:len(podChecks):len(podChecks)], mayReclaim, queueDeserves)
 	// cardChecks: may the pod use the card of the node?
-	cardChecks = []checkFunc{cardIsAllowed, queueHasQuotaForCard, preemptedQuotaStaysFree}
+	cardChecks = []checkFunc{cardIsAllowed, queueHasQuotaForCard}
 	// placeChecks: may the pod be where it is placed?
 	placeChecks = append(podChecks[:len(podChecks):len(podChecks)], cardChecks...)
 	// nodeChecks: does the node fit the pod, in the predicate?
@@ -52,7 +52,7 @@ var (
 )
 
 // runChecks returns the refusal of the first check that fails, nil if all pass.
-func (p *Plugin) runChecks(checks []checkFunc, r checkInput) *workload.Refusal {
+func (p *Session) runChecks(checks []checkFunc, r checkInput) *workload.Refusal {
 	for _, check := range checks {
 		if refusal := check(p, r); refusal != nil {
 			return refusal
@@ -63,7 +63,7 @@ func (p *Plugin) runChecks(checks []checkFunc, r checkInput) *workload.Refusal {
 
 // checkInputFor returns the input of the checks for a pod, false if its job is not in the
 // session.
-func (p *Plugin) checkInputFor(task *api.TaskInfo) (checkInput, bool) {
+func (p *Session) checkInputFor(task *api.TaskInfo) (checkInput, bool) {
 	r := checkInput{task: task, request: p.RequestFor(task)}
 	job, known := p.ssn.Jobs[task.Job]
 	if known {
@@ -75,8 +75,8 @@ func (p *Plugin) checkInputFor(task *api.TaskInfo) (checkInput, bool) {
 
 // checkedInput returns the input for a pod and the result of podChecks. During a node search it
 // returns the result from the start of the search.
-func (p *Plugin) checkedInput(task *api.TaskInfo) (r checkInput, refusal *workload.Refusal, known bool) {
-	if s := p.search.Load(); s != nil && s.task == task {
+func (p *nodeChoice) checkedInput(task *api.TaskInfo) (r checkInput, refusal *workload.Refusal, known bool) {
+	if s := p.preemption.search.Load(); s != nil && s.task == task {
 		return s.checkInput, s.refusal, s.known
 	}
 	r, known = p.checkInputFor(task)
@@ -87,34 +87,34 @@ func (p *Plugin) checkedInput(task *api.TaskInfo) (r checkInput, refusal *worklo
 }
 
 // checkQueue returns why a job's queue accepts no pods of its namespace now, nil if it does.
-func (p *Plugin) checkQueue(job *api.JobInfo) *workload.Refusal {
+func (p *Session) checkQueue(job *api.JobInfo) *workload.Refusal {
 	return p.runChecks(queueChecks, checkInput{job: job, rules: p.queueRules[job.Queue]})
 }
 
-func argumentsAreValid(p *Plugin, _ checkInput) *workload.Refusal {
+func argumentsAreValid(p *Session, _ checkInput) *workload.Refusal {
 	if p.argumentsErr == nil {
 		return nil
 	}
 	return &workload.Refusal{Reason: workload.ReasonNotReady, Message: fmt.Sprintf("Arguments of %s are invalid: %v", PluginName, p.argumentsErr)}
 }
 
-func cacheIsSynced(p *Plugin, _ checkInput) *workload.Refusal {
+func cacheIsSynced(p *Session, _ checkInput) *workload.Refusal {
 	if p.notReadyReason == "" {
 		return nil
 	}
 	return &workload.Refusal{Reason: workload.ReasonNotReady, Message: p.notReadyReason}
 }
 
-func queueExists(_ *Plugin, r checkInput) *workload.Refusal {
+func queueExists(_ *Session, r checkInput) *workload.Refusal {
 	if r.rules != nil {
 		return nil
 	}
 	return &workload.Refusal{Reason: workload.ReasonQueueNotFound, Message: fmt.Sprintf("Queue <%s> does not exist", r.job.Queue)}
 }
 
-func queueIsUsable(_ *Plugin, r checkInput) *workload.Refusal { return r.rules.Refusal }
+func queueIsUsable(_ *Session, r checkInput) *workload.Refusal { return r.rules.Refusal }
 
-func namespaceIsAllowed(p *Plugin, r checkInput) *workload.Refusal {
+func namespaceIsAllowed(p *Session, r checkInput) *workload.Refusal {
 	return p.checkNamespace(r.job.Queue, r.rules, r.job.Namespace)
 }
 
@@ -127,7 +127,7 @@ type queueNamespace struct {
 // checkNamespace returns why a queue, or an ancestor of it, does not allow a namespace, nil if
 // all do. The answers are kept for the session, so that a label change cannot split its
 // decisions. Goroutines may call it in parallel.
-func (p *Plugin) checkNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
+func (p *Session) checkNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
 	if refusal := p.checkOwnNamespace(queue, rules, namespace); refusal != nil {
 		return refusal
 	}
@@ -140,7 +140,7 @@ func (p *Plugin) checkNamespace(queue api.QueueID, rules *workload.QueueRules, n
 }
 
 // checkOwnNamespace returns why the selector of a queue does not allow a namespace.
-func (p *Plugin) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
+func (p *Session) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
 	if rules == nil || rules.Namespaces == nil {
 		return nil
 	}
@@ -161,10 +161,10 @@ func (p *Plugin) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRules
 	return refusal
 }
 
-func requestIsValid(_ *Plugin, r checkInput) *workload.Refusal { return r.request.Denied }
+func requestIsValid(_ *Session, r checkInput) *workload.Refusal { return r.request.Denied }
 
 // queueHasQuota: CPU, memory and some card of the request fit the quota.
-func queueHasQuota(p *Plugin, r checkInput) *workload.Refusal {
+func queueHasQuota(p *Session, r checkInput) *workload.Refusal {
 	if insufficient := p.ledger.FitsAnyCard(string(r.job.Queue), r.request.Request); insufficient != nil {
 		return r.rules.RefusalFor(insufficient)
 	}
@@ -174,7 +174,7 @@ func queueHasQuota(p *Plugin, r checkInput) *workload.Refusal {
 // mayReclaim: the pod requests cards, and its service type may reclaim from another one. In a
 // tree any known type may reclaim what others borrow. If all resources are reclaimed, pods
 // without cards may reclaim too.
-func mayReclaim(p *Plugin, r checkInput) *workload.Refusal {
+func mayReclaim(p *Session, r checkInput) *workload.Refusal {
 	serviceType := p.ServiceType(r.task)
 	hasRule := p.args.serviceTypes.Reclaims(serviceType) || (p.IsTree() && p.knowsServiceType(serviceType))
 	if (r.request.Count == 0 && !p.ReclaimsAll()) || !hasRule {
@@ -185,21 +185,21 @@ func mayReclaim(p *Plugin, r checkInput) *workload.Refusal {
 
 // queueDeserves: the queue stays within what it deserves, so that no queue evicts in order to
 // borrow.
-func queueDeserves(p *Plugin, r checkInput) *workload.Refusal {
+func queueDeserves(p *Session, r checkInput) *workload.Refusal {
 	if insufficient := p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()); insufficient != nil {
 		return r.rules.RefusalFor(insufficient)
 	}
 	return nil
 }
 
-func cardIsAllowed(p *Plugin, r checkInput) *workload.Refusal {
+func cardIsAllowed(p *Session, r checkInput) *workload.Refusal {
 	if _, allowed := p.cardFor(r.request, r.node); !allowed {
 		return &workload.Refusal{Message: fmt.Sprintf("pod %s/%s may not run on the card of node %s", r.task.Namespace, r.task.Name, r.node)}
 	}
 	return nil
 }
 
-func queueHasQuotaForCard(p *Plugin, r checkInput) *workload.Refusal {
+func queueHasQuotaForCard(p *Session, r checkInput) *workload.Refusal {
 	var released quota.Released
 	if r.released != nil {
 		released = *r.released
@@ -211,11 +211,11 @@ func queueHasQuotaForCard(p *Plugin, r checkInput) *workload.Refusal {
 	return nil
 }
 
-func cardsAreNotStuck(p *Plugin, r checkInput, node *api.NodeInfo) int {
+func cardsAreNotStuck(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
 	switch {
-	case !p.needsStuckCards(r.task, node):
+	case !p.stuck.needsStuckCards(r.task, node):
 		return nodeFits
-	case p.evictsNothingOn(node, r.task):
+	case p.preemption.evictsNothingOn(node, r.task):
 		return cardsAreStuckWithoutVictims // Volcano would pipeline the pod there without an eviction
 	}
 	return cardsAreStuck
@@ -223,7 +223,7 @@ func cardsAreNotStuck(p *Plugin, r checkInput, node *api.NodeInfo) int {
 
 // cardFits: the pod may run on the node's card, and the quota has room for it. If the quota is
 // full, preemption in the queue may help, unless too many cards are terminating already.
-func cardFits(p *Plugin, r checkInput, node *api.NodeInfo) int {
+func cardFits(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
 	if r.request.Count == 0 {
 		return nodeFits
 	}
@@ -235,15 +235,15 @@ func cardFits(p *Plugin, r checkInput, node *api.NodeInfo) int {
 		return unnamedCard
 	case !r.request.Named.Allows(name):
 		return cardNotAllowed
-	case p.ignoresQuota(r.task) || p.ledger.FitsCard(queue, name, r.request.Count, r.request.IsUnreclaimable):
+	case p.preemption.ignoresQuota(r.task) || p.ledger.FitsCard(queue, name, r.request.Count, r.request.IsUnreclaimable):
 		return nodeFits
 	case p.ledger.IsTerminatingOverQuota(queue, name):
 		return quotaTerminating
-	case p.isReclaimer(r.task):
+	case p.preemption.isReclaimer(r.task):
 		// Cards of other queues do not help if quota is missing. Volcano would stop at such a
 		// node instead of trying the next one.
 		return quotaExceededForReclaim
-	case p.preemption != nil && !p.ledger.CouldFit(queue, name, r.request.Count):
+	case p.preemption.run != nil && !p.ledger.CouldFit(queue, name, r.request.Count):
 		// No eviction in the queue makes enough quota. Volcano would stop at such a node, too.
 		return quotaExceededForReclaim
 	}
@@ -253,7 +253,7 @@ func cardFits(p *Plugin, r checkInput, node *api.NodeInfo) int {
 
 // deservesCard reports whether the queue of a pod of a tree stays within what it deserves with
 // one card.
-func (p *Plugin) deservesCard(r checkInput, name card.Name) bool {
+func (p *Session) deservesCard(r checkInput, name card.Name) bool {
 	if !p.IsTree() {
 		return false
 	}

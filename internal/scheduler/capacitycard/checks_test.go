@@ -37,6 +37,14 @@ func (s *scene) checkInputFor(task, node string) checkInput {
 	return r
 }
 
+// refusalBy returns the refusal of a check.
+func (s *scene) refusalBy(check any, r checkInput) *workload.Refusal {
+	if keeps, is := check.(func(*KeptCards, checkInput) *workload.Refusal); is {
+		return keeps(s.p.Kept, r)
+	}
+	return check.(func(*Session, checkInput) *workload.Refusal)(s.p.Session, r)
+}
+
 // keepForPreemptor keeps some cards of node a, and as much of the quota of a queue, for a pod for which preempt evicted
 // others. Its job has the priority of the job of r, so it goes before that.
 func (s *scene) keepForPreemptor(r *checkInput, queue string, cards card.Count) {
@@ -44,7 +52,7 @@ func (s *scene) keepForPreemptor(r *checkInput, queue string, cards card.Count) 
 	task.InitResreq = api.NewResource(corev1.ResourceList{gpu: *resource.NewQuantity(int64(cards), resource.DecimalSI)})
 	job := &api.JobInfo{UID: "other", Queue: api.QueueID(queue), Priority: r.job.Priority}
 	w := &waitingPreemptor{task, job, &quota.Charge{Queue: queue, Cards: []card.Amount{{Name: "A", Count: cards}}}}
-	s.p.preemptedCards = preemptedCards{map[string][]*waitingPreemptor{"a": {w}}, map[api.QueueID][]*waitingPreemptor{job.Queue: {w}}}
+	s.p.Kept.preemptedCards = preemptedCards{map[string][]*waitingPreemptor{"a": {w}}, map[api.QueueID][]*waitingPreemptor{job.Queue: {w}}}
 }
 
 // withClaim returns a task whose pod has a ResourceClaim.
@@ -63,7 +71,7 @@ func TestKeptQuotaRefusesNoPodWithoutCards(t *testing.T) {
 	input := s.checkInputFor("i-0", "")
 	s.keepForPreemptor(&input, "inf", 8)
 	input.request.Names = nil // no node has the resource
-	check.That(t, preemptedQuotaStaysFree(s.p, input) == nil, "pod i-0 is refused for the kept quota")
+	check.That(t, preemptedQuotaStaysFree(s.p.Kept, input) == nil, "pod i-0 is refused for the kept quota")
 }
 
 // TestEachCheckRefusesAPod: the plugin decides about a pod by lists of checks, and each check looks at one thing. Pod i-0
@@ -79,7 +87,7 @@ func TestEachCheckRefusesAPod(t *testing.T) {
 	requestTooMany := func(_ *scene, r *checkInput) { r.request.Count = 10_000 }
 
 	cases := map[string]struct {
-		check       checkFunc
+		check       any
 		change      func(*scene, *checkInput)
 		wantMessage string
 	}{
@@ -118,10 +126,10 @@ func TestEachCheckRefusesAPod(t *testing.T) {
 	for t, tc := range check.Cases(t, cases) {
 		s := newReclaimScene(t, "job t queue=tra min=1 running=a*4; job i queue=inf min=1 pending=1").openSession()
 		input := s.checkInputFor("i-0", "a")
-		check.That(t, tc.check(s.p, input) == nil, "the pod is refused before the change: %v", tc.check(s.p, input))
+		check.That(t, s.refusalBy(tc.check, input) == nil, "the pod is refused before the change: %v", s.refusalBy(tc.check, input))
 
 		tc.change(s, &input)
-		refusal := tc.check(s.p, input)
+		refusal := s.refusalBy(tc.check, input)
 		check.Must(t, refusal != nil, "the pod is not refused")
 		check.Contains(t, "refusal", refusal.Message, tc.wantMessage)
 	}
@@ -130,6 +138,7 @@ func TestEachCheckRefusesAPod(t *testing.T) {
 	for _, tc := range cases {
 		tested[nameOf(tc.check)] = true
 	}
+	check.That(t, tested[nameOf(preemptedQuotaStaysFree)], "check preemptedQuotaStaysFree has no row")
 	for _, each := range slices.Concat(quotaChecks, reclaimChecks, placeChecks) {
 		check.That(t, tested[nameOf(each)], "check %s has no row", nameOf(each))
 	}
@@ -145,7 +154,7 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 	// A pod that should have been gone an hour ago is stuck: its node may never get its cards back.
 	stick := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} }
 	usePort := func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }
-	runPreempt := func(s *scene, _ *checkInput) { s.p.preemption = &preemption{p: s.p} }
+	runPreempt := func(s *scene, _ *checkInput) { s.p.preemption.run = &preemptRun{p: s.p.preemption} }
 
 	cases := map[string]struct {
 		check      nodeCheckFunc
@@ -172,7 +181,7 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		"all 8 cards were reclaimed for a pod of inference, and i-0 is training": {
 			check: reclaimedCardsStayFree, jobs: "job i queue=tra min=1 pending=1; job v queue=inf min=1 pending=1 cards=8",
 			change: func(s *scene, _ *checkInput) {
-				s.p.reclaimedCards = map[string][]keptCardsOwner{"a": {{task: s.Task("v-0"), serviceType: "inference", priority: 80000}}}
+				s.p.Kept.reclaimedCards = map[string][]keptCardsOwner{"a": {{task: s.Task("v-0"), serviceType: "inference", priority: 80000}}}
 			},
 			wantReason: reclaimedByOthers,
 		},
@@ -196,7 +205,7 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		},
 		"in a tree, allocate first places pods with alternatives on cards that their queues deserve, and inf deserves no A": {
 			check: cardIsDeserved, jobs: "job i queue=inf min=1 pending=1 card=A|B",
-			change:     func(s *scene, _ *checkInput) { s.p.deservedFirst = &deservedFirst{} },
+			change:     func(s *scene, _ *checkInput) { s.p.allocation.deservedFirst = &deservedFirst{} },
 			wantReason: cardNotDeserved,
 		},
 		"i-0 may use cards B only": {
@@ -210,7 +219,7 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		},
 		"all 8 free cards are kept for a job of inference, and i-0 is training": {
 			check: awaitedCardsStayFree, jobs: "job g queue=inf min=1 pending=1 cards=8; job i queue=tra min=1 pending=1",
-			change:     func(s *scene, _ *checkInput) { s.p.loadAwaitedCards() },
+			change:     func(s *scene, _ *checkInput) { s.p.waiting.loadAwaitedCards() },
 			wantReason: cardsAwaitedByOthers,
 		},
 	}
@@ -220,7 +229,7 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		if tc.change != nil {
 			tc.change(s, &input)
 		}
-		check.Equal(t, "reason", tc.wantReason, tc.check(s.p, input, s.Ssn.Nodes["a"]))
+		check.Equal(t, "reason", tc.wantReason, tc.check(s.p.nodes, input, s.Ssn.Nodes["a"]))
 	}
 
 	tested := map[string]bool{}
@@ -231,7 +240,7 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 	free := newReclaimScene(t, "job t queue=tra min=1 running=a; job i queue=inf min=1 pending=1").openSession()
 	for _, each := range nodeChecks {
 		check.That(t, tested[nameOf(each)], "check %s has no row", nameOf(each))
-		check.Equal(t, "reason of "+nameOf(each)+" against node a, on which i-0 fits", nodeFits, each(free.p, free.checkInputFor("i-0", "a"), free.Ssn.Nodes["a"]))
+		check.Equal(t, "reason of "+nameOf(each)+" against node a, on which i-0 fits", nodeFits, each(free.p.nodes, free.checkInputFor("i-0", "a"), free.Ssn.Nodes["a"]))
 	}
 }
 
@@ -242,11 +251,11 @@ func TestQuotaIsIgnoredUntilTheLastCheckEnds(t *testing.T) {
 	s := newScene(t, `node a model=A cards=2; queue q quota={"A":1}; job j queue=q min=1 pending=1`).openSession()
 	task := s.Task("j-0")
 
-	s.p.ignoringQuota.begin(task.UID)
-	s.p.ignoringQuota.begin(task.UID)
-	s.p.ignoringQuota.end()
-	check.That(t, s.p.ignoresQuota(task), "the quota is not ignored although the second check still runs")
+	s.p.preemption.ignoringQuota.begin(task.UID)
+	s.p.preemption.ignoringQuota.begin(task.UID)
+	s.p.preemption.ignoringQuota.end()
+	check.That(t, s.p.preemption.ignoresQuota(task), "the quota is not ignored although the second check still runs")
 
-	s.p.ignoringQuota.end()
-	check.That(t, !s.p.ignoresQuota(task), "the quota is ignored although both checks have ended")
+	s.p.preemption.ignoringQuota.end()
+	check.That(t, !s.p.preemption.ignoresQuota(task), "the quota is ignored although both checks have ended")
 }

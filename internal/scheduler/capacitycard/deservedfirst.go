@@ -30,12 +30,12 @@ type deservedFirst struct {
 	deserved []card.Name
 }
 
-// Allocate runs Volcano's action allocate. In a tree it serves the queues in their order, and no pod
+// allocate runs Volcano's action allocate. In a tree it serves the queues in their order, and no pod
 // borrows before the pods that need not borrow. If only one kind of pods waits, one run does.
 //
 // Before each run it finds the free cards that are kept for jobs which lack more of them.
-func (p *Plugin) Allocate(execute func()) {
-	p.loadAwaitedCards()
+func (p *allocation) allocate(execute func()) {
+	p.orderJobsBelowMinimum(p.waiting.loadAwaitedCards())
 	defer func() { p.jobsAhead = nil }()
 
 	if !p.IsTree() {
@@ -53,7 +53,7 @@ func (p *Plugin) Allocate(execute func()) {
 	p.allocateInOrder(p.ssn.Jobs, execute)
 	if borrowers := p.jobsThatMayBorrow(); len(borrowers) > 0 {
 		p.deservedFirst.borrows = true
-		p.reloadAwaitedCards()
+		p.orderJobsBelowMinimum(p.waiting.reloadAwaitedCards(p.deservedFirst.later))
 		p.allocateInOrder(borrowers, execute)
 	}
 }
@@ -62,7 +62,7 @@ func (p *Plugin) Allocate(execute func()) {
 // job with a hard topology would lose the reasons of the first run. A gang of which the first run pipelined pods
 // is not among them: Volcano binds none of its pods yet, and would bind a part of its minimum if the
 // second run completed it.
-func (p *Plugin) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
+func (p *allocation) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
 	jobs := map[api.JobID]*api.JobInfo{}
 	for id := range p.deservedFirst.borrowers {
 		job := p.ssn.Jobs[id]
@@ -77,7 +77,7 @@ func (p *Plugin) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
 
 // waitsForDeserved reports whether some pod may be placed with which its queue need not borrow
 // what other queues can take back.
-func (p *Plugin) waitsForDeserved() bool {
+func (p *allocation) waitsForDeserved() bool {
 	for r := range p.podsForAllocate() {
 		if (r.request.Count > 0 || p.ReclaimsAll()) && p.needNotBorrow(r) {
 			return true
@@ -87,7 +87,7 @@ func (p *Plugin) waitsForDeserved() bool {
 }
 
 // podsForAllocate returns the pods that allocate may try.
-func (p *Plugin) podsForAllocate() iter.Seq[checkInput] {
+func (p *Session) podsForAllocate() iter.Seq[checkInput] {
 	return func(yield func(checkInput) bool) {
 		for _, job := range p.ssn.Jobs {
 			if awaitsEnqueue(job) {
@@ -110,15 +110,15 @@ func awaitsEnqueue(job *api.JobInfo) bool {
 }
 
 // needNotBorrow reports whether the queue of a pod stays within what it deserves with some card.
-func (p *Plugin) needNotBorrow(r checkInput) bool {
+func (p *allocation) needNotBorrow(r checkInput) bool {
 	return p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()) == nil
 }
 
 // isTurnOf reports whether the running part of allocate tries a pod. The first one notes whose
 // turn comes later. The second one has only jobs whose turn it is.
-func (p *Plugin) isTurnOf(r checkInput) bool {
+func (p *allocation) isTurnOf(r checkInput) bool {
 	d := p.deservedFirst
-	if d == nil || d.borrows || p.hasPreempted(r) {
+	if d == nil || d.borrows || p.kept.hasPreempted(r) {
 		return true
 	}
 
@@ -166,7 +166,7 @@ func (d *deservedFirst) putOff(r checkInput) {
 }
 
 // listDeservedCards lists the cards of a request that the queue deserves and some node has.
-func (p *Plugin) listDeservedCards(r checkInput) {
+func (p *allocation) listDeservedCards(r checkInput) {
 	d := p.deservedFirst
 	d.tried = r.task.UID
 	d.deserved = d.deserved[:0]
@@ -179,15 +179,15 @@ func (p *Plugin) listDeservedCards(r checkInput) {
 
 // hasPreempted reports whether pods of the same queue were evicted for a pod. They must not be
 // placed again before it, although it may borrow what they need not.
-func (p *Plugin) hasPreempted(r checkInput) bool {
+func (p *KeptCards) hasPreempted(r checkInput) bool {
 	return p.cache.nominations[r.task.Pod.UID].preempts
 }
 
 // cardIsDeserved: in the first run of allocate, the queue of the pod deserves the node's card.
 // Of a request with one card, allocatable knows that already.
-func cardIsDeserved(p *Plugin, r checkInput, node *api.NodeInfo) int {
-	isFirstRun := p.deservedFirst != nil && !p.deservedFirst.borrows
-	if !isFirstRun || r.request.Count == 0 || len(r.request.Names) == 1 || p.hasPreempted(r) {
+func cardIsDeserved(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
+	isFirstRun := p.allocation.deservedFirst != nil && !p.allocation.deservedFirst.borrows
+	if !isFirstRun || r.request.Count == 0 || len(r.request.Names) == 1 || p.kept.hasPreempted(r) {
 		return nodeFits
 	}
 
@@ -195,8 +195,8 @@ func cardIsDeserved(p *Plugin, r checkInput, node *api.NodeInfo) int {
 	switch {
 	case !named:
 		return nodeFits // cardFits refuses it
-	case p.deservedFirst.tried == r.task.UID && slices.Contains(p.deservedFirst.deserved, name),
-		p.deservedFirst.tried != r.task.UID && p.deservesCard(r, name):
+	case p.allocation.deservedFirst.tried == r.task.UID && slices.Contains(p.allocation.deservedFirst.deserved, name),
+		p.allocation.deservedFirst.tried != r.task.UID && p.deservesCard(r, name):
 		return nodeFits
 	default:
 		return cardNotDeserved

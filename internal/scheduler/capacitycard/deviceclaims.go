@@ -16,10 +16,10 @@ import (
 
 // claimsAreAllowed: no ResourceClaim of the pod is for cards, which no quota limits, unless the
 // administrator allows such cards.
-func claimsAreAllowed(p *Plugin, r checkInput) *workload.Refusal { return p.checkClaims(r.task.Pod) }
+func claimsAreAllowed(p *Session, r checkInput) *workload.Refusal { return p.checkClaims(r.task.Pod) }
 
 // checkClaims returns why the ResourceClaims of a pod keep it from being placed.
-func (p *Plugin) checkClaims(pod *corev1.Pod) *workload.Refusal {
+func (p *Session) checkClaims(pod *corev1.Pod) *workload.Refusal {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil
 	}

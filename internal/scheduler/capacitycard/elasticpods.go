@@ -17,7 +17,7 @@ type evictionAllowance struct {
 }
 
 // allowanceFor returns what a job can lose, as a copy that the caller may change.
-func (p *preemption) allowanceFor(job *api.JobInfo) *evictionAllowance {
+func (p *preemptRun) allowanceFor(job *api.JobInfo) *evictionAllowance {
 	p.allowances.Lock()
 	defer p.allowances.Unlock()
 
@@ -30,7 +30,7 @@ func (p *preemption) allowanceFor(job *api.JobInfo) *evictionAllowance {
 	if known == nil {
 		known = &evictionAllowance{wholeJob: p.canEvictWholeJob(job)}
 		if !p.isInelastic(job) {
-			known.elastic, known.elasticByRole = p.p.elasticPods(job)
+			known.elastic, known.elasticByRole = p.p.prices.elasticPods(job)
 		}
 		p.allowances.jobs[job.UID] = known
 	}
@@ -54,7 +54,7 @@ func ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 
 // elasticPods returns how many pods a job can lose and continue: those above its minimum, and no more than
 // its Kubernetes Jobs survive.
-func (p *Plugin) elasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
+func (p *Prices) elasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 	all, roles = ElasticPods(job)
 	return int32(min(int(all), p.priceFor(job).evictionsLeft)), roles
 }

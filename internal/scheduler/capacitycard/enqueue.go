@@ -24,9 +24,23 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
+// enqueuing votes on jobs that want to be enqueued.
+type enqueuing struct {
+	*Session
+	events     *Events
+	evictions  *Evictions
+	preemption *preemption
+	sums       *reservationSums
+	// refusedRequests are those that the quota refused.
+	refusedRequests map[refusedRequest]*workload.Refusal
+	// preemptableUsages and placedJobs are filled when a vote needs them.
+	preemptableUsages map[queuePriority]*preemptableUsage
+	placedJobs        map[api.QueueID][]*api.JobInfo
+}
+
 // missingMinimum returns what a job still needs for its minMember. It reads the pods once they
 // exist, and before them the annotation card.request and minResources.
-func (p *Plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
+func (p *enqueuing) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
 	if len(job.Tasks) == 0 {
 		known := p.podGroupRequestFor(job)
 		request := known.jobRequest
@@ -56,7 +70,7 @@ func (p *Plugin) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.R
 // missingTasks returns the pending pods that a job lacks for its minimum: first those that a
 // task role requires, then the smallest of the rest. So the plugin never refuses a job for more
 // than it needs.
-func (p *Plugin) missingTasks(job *api.JobInfo) []*api.TaskInfo {
+func (p *Session) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 	if len(job.TaskStatusIndex[api.Pending]) == 0 {
 		return nil
 	}
@@ -135,7 +149,7 @@ func SelectToMinimum(job *api.JobInfo, have int32, roles map[string]int32, pendi
 // its templates request, else minResources, and card.request. It parses only a changed PodGroup,
 // since the longest card.request takes milliseconds. Callers must not change the requests.
 // Volcano copies the PodGroup in each session, but its strings stay the same.
-func (p *Plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
+func (p *enqueuing) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 	annotation, hasAnnotation := workload.CardRequestAnnotation(&job.PodGroup.PodGroup)
 	read := podGroupRequest{
 		annotation: annotation, hasAnnotation: hasAnnotation, minResources: job.PodGroup.Spec.MinResources,
@@ -173,7 +187,7 @@ func (p *Plugin) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 }
 
 // announcedBy returns what a PodGroup announces, with card.request or only its minimum.
-func (p *Plugin) announcedBy(read *podGroupRequest, withTotal bool) (quota.JobRequest, *workload.Refusal) {
+func (p *enqueuing) announcedBy(read *podGroupRequest, withTotal bool) (quota.JobRequest, *workload.Refusal) {
 	if read.vcJob != nil {
 		return p.cache.resolver.VCJobRequest(read.annotation, withTotal, read.vcJob, p.classPriority)
 	}
@@ -182,7 +196,7 @@ func (p *Plugin) announcedBy(read *podGroupRequest, withTotal bool) (quota.JobRe
 
 // findVCJob returns the Volcano job that controls the PodGroup of a job, nil while it is not known.
 // Another job of the same name does not count.
-func (p *Plugin) findVCJob(job *api.JobInfo, name string) *batch.Job {
+func (p *enqueuing) findVCJob(job *api.JobInfo, name string) *batch.Job {
 	if !p.cache.vcJobs.OpenSession(p.ssn) {
 		return nil
 	}
@@ -194,7 +208,7 @@ func (p *Plugin) findVCJob(job *api.JobInfo, name string) *batch.Job {
 }
 
 // classPriority returns the value of a PriorityClass, 0 for an unknown one.
-func (p *Plugin) classPriority(name string) int32 {
+func (p *enqueuing) classPriority(name string) int32 {
 	if class := p.priorityClass(name); class != nil {
 		return class.Value
 	}
@@ -202,7 +216,7 @@ func (p *Plugin) classPriority(name string) int32 {
 }
 
 // priorityClass returns a PriorityClass, nil for an unknown one.
-func (p *Plugin) priorityClass(name string) *schedulingv1.PriorityClass {
+func (p *enqueuing) priorityClass(name string) *schedulingv1.PriorityClass {
 	if name == "" {
 		return nil
 	}
@@ -215,7 +229,7 @@ func (p *Plugin) priorityClass(name string) *schedulingv1.PriorityClass {
 
 // withTotalHint adds to the refusal of a job without pods that card.request exceeds what the
 // job needs to start. A PodGroup that announces no minimum has one all the same.
-func (p *Plugin) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *workload.Refusal {
+func (p *enqueuing) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *workload.Refusal {
 	if len(job.Tasks) > 0 || refusal.Reason != workload.ReasonInsufficientScalarQuota {
 		return refusal
 	}
@@ -264,18 +278,18 @@ func jobValid(obj any) *api.ValidateResult {
 
 // jobEnqueueable checks a job before its pods may wait for cards. It only votes. jobEnqueued
 // reserves, after every other plugin has agreed.
-func (p *Plugin) jobEnqueueable(obj any) int {
-	p.reportLongSession()
+func (p *enqueuing) jobEnqueueable(obj any) int {
+	p.events.reportLongSession()
 	job := obj.(*api.JobInfo)
 	if _, refusal := p.checkEnqueue(job); refusal != nil {
-		p.recordJobUnschedulable(job, p.withTotalHint(job, refusal))
+		p.events.recordJobUnschedulable(job, p.withTotalHint(job, refusal))
 		return util.Reject
 	}
 	return util.Permit
 }
 
 // checkEnqueue returns the request of a job, and why it may not be enqueued, nil if it may.
-func (p *Plugin) checkEnqueue(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
+func (p *enqueuing) checkEnqueue(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
 	if refusal := p.checkQueue(job); refusal != nil {
 		return quota.JobRequest{}, refusal
 	}
@@ -289,17 +303,17 @@ func (p *Plugin) checkEnqueue(job *api.JobInfo) (quota.JobRequest, *workload.Ref
 // jobEnqueued reserves the request of a job until its pods are placed. Volcano enqueues a job
 // without minResources unasked, so the check runs here. If it fails, the job waits without a
 // reservation and its pods are checked one by one.
-func (p *Plugin) jobEnqueued(obj any) {
+func (p *enqueuing) jobEnqueued(obj any) {
 	job := obj.(*api.JobInfo)
 	if request, refusal := p.checkEnqueue(job); refusal == nil {
 		p.cache.reservations.recordEnqueued(job, request)
-		p.reserve(job.Queue, p.ledger.DropUngranted(string(job.Queue), request))
+		p.sums.reserve(job.Queue, p.ledger.DropUngranted(string(job.Queue), request))
 	}
 }
 
 // checkEnqueueQuota returns why the request of a job does not fit the quota now, nil if it
 // does.
-func (p *Plugin) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *workload.Refusal {
+func (p *enqueuing) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *workload.Refusal {
 	asked := refusedRequest{job.Queue, job.Priority, p.mayPreemptOnceEnqueued(job), request.Key()}
 	if refusal, isRefused := p.refusedRequests[asked]; isRefused {
 		return refusal
@@ -333,7 +347,7 @@ type refusedRequest struct {
 
 // nameOneOfAny shortens the refusal of a pod without a card name, in a queue that has quota for none of
 // the cards that it may use. These are all cards of the fleet, and no list of them would help.
-func (p *Plugin) nameOneOfAny(insufficient *quota.InsufficientQuota) {
+func (p *enqueuing) nameOneOfAny(insufficient *quota.InsufficientQuota) {
 	names := insufficient.Names
 	if len(names) < 2 || insufficient.Limit > 0 {
 		return
@@ -346,7 +360,7 @@ func (p *Plugin) nameOneOfAny(insufficient *quota.InsufficientQuota) {
 }
 
 // reservationsOf returns the reservations of a queue.
-func (p *Plugin) reservationsOf(queue string) *quota.Reservations {
+func (p *reservationSums) reservationsOf(queue string) *quota.Reservations {
 	return p.inqueue[api.QueueID(queue)]
 }
 

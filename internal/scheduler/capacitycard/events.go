@@ -25,20 +25,27 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
+// Events reports on objects why something was decided.
+type Events struct {
+	*Session
+	// ownFitErrors are what this plugin states about a pod.
+	ownFitErrors map[api.TaskID]*api.FitErrors
+}
+
 // RecordEvent emits an event of the plugin.
-func (p *Plugin) RecordEvent(object runtime.Object, eventType, reason, message string) {
+func (p *Events) RecordEvent(object runtime.Object, eventType, reason, message string) {
 	if recorder := p.cache.messages.recorderFor(p.ssn.KubeClient()); recorder != nil {
 		recorder.Event(object, eventType, reason, message)
 	}
 }
 
-func (p *Plugin) recordRefusal(object runtime.Object, refusal *workload.Refusal) {
+func (p *Events) recordRefusal(object runtime.Object, refusal *workload.Refusal) {
 	p.RecordEvent(object, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
 }
 
 // recordIfNew emits an event about a refusal if it is new, on the pod, or on the job's PodGroup
 // if pod is nil. It returns the current text. job is nil if it is not known.
-func (p *Plugin) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, refusal *workload.Refusal) string {
+func (p *Events) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, refusal *workload.Refusal) string {
 	text, isNew := p.cache.messages.currentMessage(uid, refusal)
 	if !isNew || refusal.Reason == workload.ReasonNotReady {
 		return text
@@ -54,7 +61,7 @@ func (p *Plugin) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, r
 
 // recordPodUnschedulable reports on a pod why it is refused: by event, and through Volcano in
 // the condition PodScheduled.
-func (p *Plugin) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Refusal) {
+func (p *Events) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Refusal) {
 	job := p.ssn.Jobs[task.Job]
 	fit := api.NewFitErrors()
 	fit.SetError(p.recordIfNew(task.Pod.UID, job, task.Pod, refusal))
@@ -66,7 +73,7 @@ func (p *Plugin) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Re
 
 // recordJobUnschedulable reports on a PodGroup why it is not enqueued. A Volcano job has no
 // pods yet, so its owner sees only the event and the condition of the PodGroup.
-func (p *Plugin) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refusal) {
+func (p *Events) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refusal) {
 	text := p.recordIfNew(job.PgUID, job, nil, refusal)
 	job.JobFitErrors = text
 
@@ -96,7 +103,7 @@ func PodGroupReference(job *api.JobInfo) runtime.Object {
 
 // reportPodWithoutPodGroup reports on a pending pod that its queue does not exist or accepts no
 // pods. Volcano creates no PodGroup for such a pod, so no session contains it.
-func (p *Plugin) reportPodWithoutPodGroup(pod *corev1.Pod) {
+func (p *Events) reportPodWithoutPodGroup(pod *corev1.Pod) {
 	if !workload.IsPending(pod) || workload.PodGroupName(pod) != "" || !p.cache.resolver.UsesOurScheduler(pod) {
 		return
 	}
@@ -120,7 +127,7 @@ func (p *Plugin) reportPodWithoutPodGroup(pod *corev1.Pod) {
 // session only. Volcano follows the parents when it closes the session, and would panic or loop
 // (pkg/scheduler/framework/session.go, updateQueueStatus). Flat queues lose nothing. In a tree
 // such a queue takes no new work, and loadTree reports why.
-func (p *Plugin) reparentOrphanQueues() {
+func (p *snapshot) reparentOrphanQueues() {
 	var orphans []*api.QueueInfo
 	for id, info := range p.ssn.Queues {
 		if isOrphan(p.ssn.Queues, id) {
@@ -141,7 +148,7 @@ func (p *Plugin) reparentOrphanQueues() {
 			message = fmt.Sprintf("Queue <%s> names parent <%s>, which the scheduler ignores: it can have no parent; remove spec.parent", workload.RootQueue, parent)
 		}
 		if !p.IsTree() || name == workload.RootQueue {
-			p.recordOnQueue(info.Queue, &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: message})
+			p.events.recordOnQueue(info.Queue, &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: message})
 		}
 
 		info.Queue = info.Queue.DeepCopy()
@@ -174,12 +181,12 @@ func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 }
 
 // recordOnQueue emits an event on a queue, once.
-func (p *Plugin) recordOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
+func (p *Events) recordOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
 	p.recordNotice(queue, "", refusal)
 }
 
 // recordNotice emits an event on a queue, once. Messages of several kinds are kept apart.
-func (p *Plugin) recordNotice(queue *scheduling.Queue, kind types.UID, refusal *workload.Refusal) {
+func (p *Events) recordNotice(queue *scheduling.Queue, kind types.UID, refusal *workload.Refusal) {
 	if _, isNew := p.cache.messages.currentMessage(queue.UID+kind, refusal); isNew {
 		// Volcano's cache keeps a Queue without its type, which an event needs.
 		typeMeta := metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Queue"}

@@ -187,7 +187,7 @@ var evictionSteps = map[string]func(*evictionScript, words.Line){
 		s.m.now = func() time.Time { return s.clock }
 	},
 	"wait":            func(s *evictionScript, line words.Line) { s.clock = s.clock.Add(mustParseDuration(line.Name())) },
-	"requestEviction": func(s *evictionScript, line words.Line) { s.policy.MarkEvicting(s.Task(line.Name())) },
+	"requestEviction": func(s *evictionScript, line words.Line) { s.policy.Evictions.MarkEvicting(s.Task(line.Name())) },
 	"mark":            func(s *evictionScript, line words.Line) { s.Update(line.Name(), markOutOfSync) },
 	"delete":          func(s *evictionScript, line words.Line) { s.Update(line.Name(), deleted) },
 	"fail": func(s *evictionScript, line words.Line) {
@@ -203,7 +203,7 @@ var evictionSteps = map[string]func(*evictionScript, words.Line){
 		check.Equal(s.t, line.String()+": pods that Volcano counts for the gang", line.Name(), fmt.Sprint(s.Job("t").ReadyTaskNum()))
 	},
 	"wantOverdueAfter": func(s *evictionScript, line words.Line) {
-		overdue := s.policy.OverdueEvictions(mustParseDuration(line.Name()))
+		overdue := s.policy.Evictions.OverdueEvictions(mustParseDuration(line.Name()))
 		check.Equal(s.t, line.String()+": pods that are not deleted so long after the request", strings.Join(line.Names[1:], " "), session.Names(overdue))
 	},
 	"wantRequested": func(s *evictionScript, line words.Line) {
@@ -384,7 +384,7 @@ func TestEvictedPodsCountAsUsed(t *testing.T) {
 			queue q quota={"A":4} serviceType=training parent=t deserved={"A":2}
 			job j queue=q min=1 running=a*4`)
 		s.withArguments(framework.Arguments{"queueHierarchy": hierarchy, "cardUnlimitedCpuMemory": true}).openSession()
-		s.reclaimPolicy().MarkEvicting(s.Task("j-1"))
+		s.reclaimPolicy().Evictions.MarkEvicting(s.Task("j-1"))
 		s.openSession() // the session after the request
 
 		expectUsage := func(when, want string) {
@@ -393,7 +393,7 @@ func TestEvictedPodsCountAsUsed(t *testing.T) {
 		}
 		expectUsage("before the search", "4 used, 0 terminating")
 
-		endSearch := s.reclaimPolicy().AssumeEvicted()
+		endSearch := s.reclaimPolicy().Evictions.AssumeEvicted()
 		expectUsage("during the search", "3 used, 1 terminating")
 
 		endSearch()

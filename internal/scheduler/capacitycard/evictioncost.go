@@ -22,7 +22,7 @@ func (c *evictionCost) compare(other *evictionCost) int {
 }
 
 // costOf returns what the eviction of pods costs. A job that breaks counts once.
-func (p *Plugin) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool) *evictionCost {
+func (p *preemption) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool) *evictionCost {
 	cost := &evictionCost{job: math.MinInt32, pod: math.MinInt32}
 	broken := map[api.JobID]bool{}
 	for _, victim := range victims {
@@ -39,7 +39,7 @@ func (p *Plugin) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool) *ev
 
 		broken[victim.Job] = breaks[victim.UID]
 		cost.breaksGang = cost.breaksGang || breaks[victim.UID]
-		cost.loss = quota.AddSaturating(cost.loss, p.lossOfEviction(victim, breaks))
+		cost.loss = quota.AddSaturating(cost.loss, p.prices.lossOfEviction(victim, breaks))
 	}
 
 	return cost
@@ -48,22 +48,22 @@ func (p *Plugin) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool) *ev
 // costsLessElsewhere reports whether the preemptor could run on another node for which evictions cost less:
 // pods of lower priority, a smaller gang, or none has to go. Only where victims of the lowest priority of the
 // queue break no gang, the other nodes are not compared. That would cost more than it spares.
-func (p *Plugin) costsLessElsewhere(preemptor *api.TaskInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
-	if p.preemption == nil || victims[0].Job == preemptor.Job {
+func (p *preemption) costsLessElsewhere(preemptor *api.TaskInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
+	if p.run == nil || victims[0].Job == preemptor.Job {
 		return false
 	}
 	cost := p.costOf(victims, breaks)
-	if !cost.breaksGang && cost.job <= p.preemption.lowest[p.ssn.Jobs[preemptor.Job].Queue] {
+	if !cost.breaksGang && cost.job <= p.run.lowest[p.ssn.Jobs[preemptor.Job].Queue] {
 		return false
 	}
 
-	last := &p.preemption.elsewhere
+	last := &p.run.elsewhere
 	last.Lock()
 	defer last.Unlock()
 
-	if last.pod != preemptor.UID || last.evictions != p.preemption.evictions {
+	if last.pod != preemptor.UID || last.evictions != p.run.evictions {
 		last.pod = preemptor.UID
-		last.evictions = p.preemption.evictions
+		last.evictions = p.run.evictions
 		last.least = p.cheapestEvictions(preemptor)
 	}
 
@@ -72,7 +72,7 @@ func (p *Plugin) costsLessElsewhere(preemptor *api.TaskInfo, victims []*api.Task
 
 // cheapestEvictions returns the least that evictions of pods of other jobs for a pod cost on one node, nil
 // if they help on none.
-func (p *Plugin) cheapestEvictions(preemptor *api.TaskInfo) (least *evictionCost) {
+func (p *preemption) cheapestEvictions(preemptor *api.TaskInfo) (least *evictionCost) {
 	for _, node := range p.ssn.NodeList {
 		cost := p.evictionCostOn(preemptor, node)
 		if cost != nil && (least == nil || cost.compare(least) < 0) && !p.isRefusedIgnoringQuota(preemptor, node) {
@@ -84,7 +84,7 @@ func (p *Plugin) cheapestEvictions(preemptor *api.TaskInfo) (least *evictionCost
 
 // evictionCostOn returns what it costs to evict pods of other jobs from a node for a pod, nil if that does
 // not help.
-func (p *Plugin) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo) *evictionCost {
+func (p *preemption) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo) *evictionCost {
 	request := p.RequestFor(preemptor)
 	queue := p.ssn.Jobs[preemptor.Job].Queue
 	name, allowed := p.cardFor(request, node.Name)
@@ -102,7 +102,7 @@ func (p *Plugin) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo) *ev
 	}
 
 	candidates, breaks := p.preemptionCandidates(preemptor, offered)
-	_, victims, useful := p.selectVictims(preemptor, node, name, candidates, breaks)
+	_, victims, useful := p.victims.selectVictims(preemptor, node, name, candidates, breaks)
 	if !useful || p.exceedsEvictionHeadroom(queue, name, victims) {
 		return nil
 	}

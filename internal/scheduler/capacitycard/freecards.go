@@ -15,7 +15,7 @@ import (
 
 // freeCards are the free cards of all nodes that take pods, and which waiting pods could use them.
 type freeCards struct {
-	p      *Plugin
+	p      *waitingJobs
 	byName map[card.Name][]*freeNode
 	// fullByName are the nodes without free cards.
 	fullByName map[card.Name][]*freeNode
@@ -59,7 +59,7 @@ type nodeUse struct {
 const maxFreeCardChecks = 10_000
 
 // newFreeCards lists the nodes with cards.
-func (p *Plugin) newFreeCards() *freeCards {
+func (p *waitingJobs) newFreeCards() *freeCards {
 	f := &freeCards{p: p, byName: map[card.Name][]*freeNode{}, fullByName: map[card.Name][]*freeNode{}, kinds: map[api.JobID][]*podKind{}, checksLeft: maxFreeCardChecks}
 
 	states := p.cache.nodes.Nodes()
@@ -87,17 +87,17 @@ func (p *Plugin) newFreeCards() *freeCards {
 }
 
 // promisedCards returns how many cards of a node are kept for pods for which others were evicted.
-func (p *Plugin) promisedCards(node *freeNode) (kept card.Count) {
+func (p *waitingJobs) promisedCards(node *freeNode) (kept card.Count) {
 	add := func(task *api.TaskInfo) {
 		if request := p.RequestFor(task); task.Status == api.Pending && request.Resource == node.resource {
 			kept = kept.Add(request.Count)
 		}
 	}
 
-	for i := range p.reclaimedCards[node.Name] {
-		add(p.reclaimedCards[node.Name][i].task)
+	for i := range p.kept.reclaimedCards[node.Name] {
+		add(p.kept.reclaimedCards[node.Name][i].task)
 	}
-	for _, preemptor := range p.preemptedCards.byNode[node.Name] {
+	for _, preemptor := range p.kept.preemptedCards.byNode[node.Name] {
 		add(preemptor.task)
 	}
 
@@ -140,7 +140,7 @@ func (f *freeCards) kindOf(task *api.TaskInfo) *podKind {
 }
 
 // fitSameNodes reports whether two pods of a job certainly fit the same nodes.
-func (p *Plugin) fitSameNodes(a, b *api.TaskInfo) bool {
+func (p *waitingJobs) fitSameNodes(a, b *api.TaskInfo) bool {
 	x := &a.Pod.Spec
 	y := &b.Pod.Spec
 	return a.TaskRole == b.TaskRole && a.InitResreq.Equal(b.InitResreq, api.Zero) && p.RequestFor(a).Named.String() == p.RequestFor(b).Named.String() &&
@@ -199,7 +199,7 @@ func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until tim
 
 	if !use.hasLeaving {
 		use.hasLeaving = true
-		left := f.p.FutureIdleOn(node.NodeInfo)
+		left := f.p.stuck.FutureIdleOn(node.NodeInfo)
 		before := left.Get(node.resource)
 
 		for _, other := range f.p.leavingTasks(kind.task, node, until) {
@@ -215,7 +215,7 @@ func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until tim
 
 // leavingTasks returns the pods with cards of a node from which a pod may take cards by the rules, also
 // while they are protected for a time, and those that end before a time.
-func (p *Plugin) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Time) (leaving []*api.TaskInfo) {
+func (p *waitingJobs) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Time) (leaving []*api.TaskInfo) {
 	name, _ := p.inventory.CardOnNode(node.Name, node.resource)
 	taken := map[string]int64{}
 	for _, other := range node.Tasks {
@@ -231,8 +231,8 @@ func (p *Plugin) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Tim
 
 // mayTake reports whether a pod may take the cards of another one beside what it takes of each queue. In a
 // tree it takes what queues have borrowed, and by the service types what is beyond their guarantee.
-func (p *Plugin) mayTake(task, other *api.TaskInfo, name card.Name, taken map[string]int64) bool {
-	rule := p.ReclaimRule(task, other)
+func (p *waitingJobs) mayTake(task, other *api.TaskInfo, name card.Name, taken map[string]int64) bool {
+	rule := p.rules.ReclaimRule(task, other)
 	count := int64(p.RequestFor(other).Count)
 	if rule == NotReclaimable || !p.IsTree() {
 		return rule != NotReclaimable

@@ -44,7 +44,7 @@ type nodeInPlacement struct {
 func (f *freeCards) canPlaceAll(w *waitingJob, until time.Time) bool {
 	placement := &gangPlacement{free: f, job: w, until: until, nodes: map[string]*nodeInPlacement{}, next: map[kindAndCard]int{}}
 	for _, task := range w.missing {
-		if f.p.RequestFor(task).Count == 0 || f.p.hasPromisedNode(task) {
+		if f.p.RequestFor(task).Count == 0 || f.p.kept.hasPromisedNode(task) {
 			continue
 		}
 		if !placement.place(task) {
@@ -143,7 +143,7 @@ func (f *freeCards) leftOnceOthersLeave(w *waitingJob, kind *podKind, node *free
 		return use.left
 	}
 
-	left := f.p.FutureIdleOn(node.NodeInfo)
+	left := f.p.stuck.FutureIdleOn(node.NodeInfo)
 	for _, other := range node.Tasks {
 		if other.Job != kind.task.Job && other.Status != api.Releasing && other.Status != api.Pipelined {
 			left.Add(other.Resreq)

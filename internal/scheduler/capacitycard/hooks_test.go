@@ -38,13 +38,13 @@ func TestReclaimHooksEnforceQuotaAlone(t *testing.T) {
 			job t queue=tra min=1 running=a*8
 			job i queue=inf min=1 pending=1 cards=%d`, tc.quota, tc.reclaimable, tc.cards)).enqueueAndAllocate()
 		reclaimer := s.Task("i-0")
-		check.Equal(t, "preemptive", tc.wantPreemptive, s.p.preemptive(s.Ssn.Queues["inf"], reclaimer))
+		check.Equal(t, "preemptive", tc.wantPreemptive, s.p.podReclaim.preemptive(s.Ssn.Queues["inf"], reclaimer))
 
-		victims, _ := s.p.reclaimable(reclaimer, slices.Collect(maps.Values(s.Job("t").Tasks)))
+		victims, _ := s.p.podReclaim.reclaimable(reclaimer, slices.Collect(maps.Values(s.Job("t").Tasks)))
 		check.Equal(t, "victims", tc.wantVictims, len(victims))
 
-		check.That(t, !s.p.preemptive(nil, reclaimer), "preemptive says yes without a queue")
-		check.That(t, !s.p.preemptive(s.Ssn.Queues["inf"], []*api.TaskInfo{reclaimer}), "preemptive says yes to a list instead of a pod")
+		check.That(t, !s.p.podReclaim.preemptive(nil, reclaimer), "preemptive says yes without a queue")
+		check.That(t, !s.p.podReclaim.preemptive(s.Ssn.Queues["inf"], []*api.TaskInfo{reclaimer}), "preemptive says yes to a list instead of a pod")
 	}
 }
 
@@ -127,9 +127,9 @@ func TestBindingCarriesTheChargedQueue(t *testing.T) {
 // releases none of another queue, such as one to which its PodGroup was moved.
 func TestEvictionReleasesTheChargedQueue(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8; queue q quota={"A":4}; job j queue=q min=1 running=a*2`).enqueueAndAllocate()
-	check.Equal(t, "cards released of the charged queue", 1, s.p.releasedAmounts(s.Task("j-0"), "q", "A")[quotaCards])
+	check.Equal(t, "cards released of the charged queue", 1, s.p.victims.releasedAmounts(s.Task("j-0"), "q", "A")[quotaCards])
 
-	released := s.p.releasedAmounts(s.Task("j-0"), "second", "A")
+	released := s.p.victims.releasedAmounts(s.Task("j-0"), "second", "A")
 	check.Equal(t, "cards released of another queue", 0, released[quotaCards])
 	check.Equal(t, "CPU released of another queue", 0, released[quotaCPU])
 	check.Equal(t, "memory released of another queue", 0, released[quotaMemory])

@@ -9,17 +9,17 @@ import (
 // jobOrder puts first a job that runs below its minimum: it holds cards with which it does not work. Last
 // comes one whose reservation ended for good. Volcano asks after the plugins priority and gang, so it
 // orders jobs of equal priority.
-func (p *Plugin) jobOrder(l, r any) int {
+func (p *allocation) jobOrder(l, r any) int {
 	left := l.(*api.JobInfo)
 	right := r.(*api.JobInfo)
 	return p.jobRank(left) - p.jobRank(right)
 }
 
-func (p *Plugin) jobRank(job *api.JobInfo) int {
+func (p *allocation) jobRank(job *api.JobInfo) int {
 	switch {
 	case p.belowMinimum[job.UID] && !p.ssn.JobReady(job):
 		return 0
-	case p.exhausted[job.UID] && !p.belowMinimum[job.UID]:
+	case p.reserver.exhausted[job.UID] && !p.belowMinimum[job.UID]:
 		return 2
 	}
 	return 1
@@ -27,7 +27,7 @@ func (p *Plugin) jobRank(job *api.JobInfo) int {
 
 // isBelowMinimum reports whether a job runs, but lacks pods for its minimum. allocated is how many of its
 // pods have a node.
-func (p *Plugin) isBelowMinimum(job *api.JobInfo, allocated int) bool {
+func (p *snapshot) isBelowMinimum(job *api.JobInfo, allocated int) bool {
 	hasRoles := len(job.TaskMinAvailable) > 1
 	if allocated == 0 || len(job.TaskStatusIndex[api.Pending]) == 0 || (!hasRoles && job.IsReady()) {
 		return false
@@ -44,7 +44,7 @@ type jobsAhead struct {
 
 // orderJobsBelowMinimum lets the next part of allocate begin with queues in which a job runs below its
 // minimum, unless one of higher priority waits there: that would get the precedence.
-func (p *Plugin) orderJobsBelowMinimum(waiting []*waitingJob) {
+func (p *allocation) orderJobsBelowMinimum(waiting []*waitingJob) {
 	p.jobsAhead = nil
 	if !slices.ContainsFunc(waiting, func(w *waitingJob) bool { return w.isBelowMinimum }) {
 		return
@@ -63,7 +63,7 @@ func (p *Plugin) orderJobsBelowMinimum(waiting []*waitingJob) {
 }
 
 // highestWaitingPriorities returns the highest priority of a job of each queue that waits for pods.
-func (p *Plugin) highestWaitingPriorities() map[api.QueueID]int32 {
+func (p *allocation) highestWaitingPriorities() map[api.QueueID]int32 {
 	highest := map[api.QueueID]int32{}
 	for _, job := range p.ssn.Jobs {
 		if job.IsPending() || len(job.TaskStatusIndex[api.Pending]) == 0 {

@@ -59,10 +59,27 @@ func (w *waitingPreemptor) goesBefore(task *api.TaskInfo, job *api.JobInfo) bool
 	}
 }
 
+// KeptCards are the cards and the quota that are kept for pending pods: those that were freed for them, and
+// free ones of which their jobs lack more.
+type KeptCards struct {
+	*Session
+	stuck *stuckPods
+	// reclaimedCards are the pods for which cards were reclaimed on a node, by node.
+	reclaimedCards map[string][]keptCardsOwner
+	// preemptedCards are kept for the pods for which preempt freed them.
+	preemptedCards preemptedCards
+	// keptCharges are what the pods of reclaimedCards hold of the quotas of a tree.
+	keptCharges map[api.TaskID]*quota.Charge
+	// awaited are the free cards that are kept for waiting jobs, nil for none.
+	awaited *awaitedCards
+	// preemptors are the pods that the action preempt pipelined.
+	preemptors map[types.UID]bool
+}
+
 // keepPreemptedCards keeps what preempt freed for the pods that it pipelined. victims are the pods that it
 // evicts, by the job for which it does. Without that, pods that may evict nothing would get the cards, and
 // preempt would evict again.
-func (p *Plugin) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
+func (p *KeptCards) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
 	for id, evicted := range victims {
 		job := p.ssn.Jobs[id]
 		if job == nil || !p.ssn.JobPipelined(job) {
@@ -85,7 +102,7 @@ func (p *Plugin) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
 
 // loadPreemptedCards finds the pending pods for which cards are kept, and forgets all others.
 // held is what is held of the quotas of a tree for other pods, to which it adds.
-func (p *Plugin) loadPreemptedCards(held map[queueCard]card.Count) {
+func (p *KeptCards) loadPreemptedCards(held map[queueCard]card.Count) {
 	p.preemptedCards = preemptedCards{}
 	if len(p.cache.preemptedCards) == 0 {
 		return
@@ -111,7 +128,7 @@ func (p *Plugin) loadPreemptedCards(held map[queueCard]card.Count) {
 
 // forgetFreedCards forgets the cards of all pods but those that wait, and those that are being bound: when a
 // binding fails, the pod waits again.
-func (p *Plugin) forgetFreedCards(freed map[types.UID]nomination, waiting map[types.UID]bool) {
+func (p *KeptCards) forgetFreedCards(freed map[types.UID]nomination, waiting map[types.UID]bool) {
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Binding] {
 			waiting[task.Pod.UID] = true
@@ -122,7 +139,7 @@ func (p *Plugin) forgetFreedCards(freed map[types.UID]nomination, waiting map[ty
 
 // keepPreemptedCardsOn keeps cards on a node for a pod. It keeps none if the pod cannot use
 // them any more: the node is gone, the queue accepts no pods, or its quota was lowered.
-func (p *Plugin) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.JobInfo, held map[queueCard]card.Count) bool {
+func (p *KeptCards) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.JobInfo, held map[queueCard]card.Count) bool {
 	request := p.RequestFor(task)
 	name, allowed := p.cardFor(request, node)
 	couldFit := request.Count == 0 || p.ledger.CouldFit(string(job.Queue), name, request.Count)
@@ -151,7 +168,7 @@ type jobWithFreedCards struct {
 
 // jobsWithFreedCards returns the jobs with pending pods for which cards were freed. Jobs and their
 // pods come in the order in which that happened: a lowered quota ends what was freed last.
-func (p *Plugin) jobsWithFreedCards(freed map[types.UID]nomination) []jobWithFreedCards {
+func (p *KeptCards) jobsWithFreedCards(freed map[types.UID]nomination) []jobWithFreedCards {
 	compare := func(a, b *api.TaskInfo) int {
 		return cmp.Or(freed[a.Pod.UID].since.Compare(freed[b.Pod.UID].since), cmp.Compare(a.UID, b.UID))
 	}
@@ -186,7 +203,7 @@ func waitingCharge(request *workload.Request, queue api.QueueID, name card.Name)
 }
 
 // keptOnNode returns what is kept on a node from a pod, nil if nothing is.
-func (p *Plugin) keptOnNode(task *api.TaskInfo, job *api.JobInfo, node string) (kept *api.Resource) {
+func (p *KeptCards) keptOnNode(task *api.TaskInfo, job *api.JobInfo, node string) (kept *api.Resource) {
 	for _, w := range p.preemptedCards.byNode[node] {
 		if !w.keepsCardsFrom(task, job, node) {
 			continue
@@ -201,16 +218,16 @@ func (p *Plugin) keptOnNode(task *api.TaskInfo, job *api.JobInfo, node string) (
 
 // fitsBesideKept reports whether a pod fits what a node has idle or will have, beside what is
 // kept from it there.
-func (p *Plugin) fitsBesideKept(task *api.TaskInfo, job *api.JobInfo, node *api.NodeInfo) bool {
+func (p *KeptCards) fitsBesideKept(task *api.TaskInfo, job *api.JobInfo, node *api.NodeInfo) bool {
 	kept := p.keptOnNode(task, job, node.Name)
-	return kept == nil || kept.Add(task.InitResreq).LessEqual(p.FutureIdleOn(node), api.Zero)
+	return kept == nil || kept.Add(task.InitResreq).LessEqual(p.stuck.FutureIdleOn(node), api.Zero)
 }
 
 // IdleFor returns what a node has idle or will have for a pod: without the resources of stuck
 // pods, and without what is kept from the pod. Of the cards that are kept for waiting jobs those count that are
 // free now.
-func (p *Plugin) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
-	idle := p.FutureIdleOn(node)
+func (p *KeptCards) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
+	idle := p.stuck.FutureIdleOn(node)
 	if kept := p.keptOnNode(task, p.ssn.Jobs[task.Job], node.Name); kept != nil {
 		idle.MilliCPU -= kept.MilliCPU
 		idle.Memory -= kept.Memory
@@ -231,7 +248,7 @@ func (p *Plugin) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
 
 // keepsCardsOn reports whether cards of a node may be kept from a pod. Volcano counts them as free, and would
 // evict too few.
-func (p *Plugin) keepsCardsOn(task *api.TaskInfo, node *api.NodeInfo) bool {
+func (p *KeptCards) keepsCardsOn(task *api.TaskInfo, node *api.NodeInfo) bool {
 	if len(p.preemptedCards.byNode[node.Name]) > 0 {
 		return true
 	}
@@ -241,11 +258,11 @@ func (p *Plugin) keepsCardsOn(task *api.TaskInfo, node *api.NodeInfo) bool {
 
 // preemptedCardsStayFree: the node has room besides the cards that preempt freed for others.
 // Evictions of more pods may help, but Volcano evicts none where it may evict none.
-func preemptedCardsStayFree(p *Plugin, r checkInput, node *api.NodeInfo) int {
+func preemptedCardsStayFree(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
 	switch {
-	case p.fitsBesideKept(r.task, r.job, node):
+	case p.kept.fitsBesideKept(r.task, r.job, node):
 		return nodeFits
-	case p.evictsNothingOn(node, r.task):
+	case p.preemption.evictsNothingOn(node, r.task):
 		return keptForPreemptorsWithoutVictims
 	default:
 		return keptForPreemptors
@@ -254,7 +271,7 @@ func preemptedCardsStayFree(p *Plugin, r checkInput, node *api.NodeInfo) int {
 
 // keptInQueue adds to what a check treats as released what is kept in the queue of a pod from
 // the pod, as a negative amount.
-func (p *Plugin) keptInQueue(r checkInput, released quota.Released) quota.Released {
+func (p *KeptCards) keptInQueue(r checkInput, released quota.Released) quota.Released {
 	isCopy := false
 	for _, w := range p.preemptedCards.byQueue[r.job.Queue] {
 		if !w.keepsQuotaFrom(r.task, r.job) {
@@ -273,7 +290,7 @@ func (p *Plugin) keptInQueue(r checkInput, released quota.Released) quota.Releas
 
 // preemptedQuotaStaysFree: the quota has room besides what preempt freed for others, with the
 // card of the node or with some card of the request.
-func preemptedQuotaStaysFree(p *Plugin, r checkInput) *workload.Refusal {
+func preemptedQuotaStaysFree(p *KeptCards, r checkInput) *workload.Refusal {
 	if len(p.preemptedCards.byQueue[r.job.Queue]) == 0 {
 		return nil
 	}
@@ -304,9 +321,34 @@ func preemptedQuotaStaysFree(p *Plugin, r checkInput) *workload.Refusal {
 	return &refusal
 }
 
+// checkQuota returns why a pod does not fit the quota of its queue on any card, beside what is kept
+// for others, nil if it does.
+func (p *KeptCards) checkQuota(r checkInput) *workload.Refusal {
+	if refusal := p.runChecks(quotaChecks, r); refusal != nil {
+		return refusal
+	}
+	return preemptedQuotaStaysFree(p, r)
+}
+
+// checkCard returns why a pod may not use the card of its node, nil if it may.
+func (p *KeptCards) checkCard(r checkInput) *workload.Refusal {
+	if refusal := p.runChecks(cardChecks, r); refusal != nil {
+		return refusal
+	}
+	return preemptedQuotaStaysFree(p, r)
+}
+
+// checkPlace returns why a pod may not be where it is placed, nil if it may.
+func (p *KeptCards) checkPlace(r checkInput) *workload.Refusal {
+	if refusal := p.runChecks(placeChecks, r); refusal != nil {
+		return refusal
+	}
+	return preemptedQuotaStaysFree(p, r)
+}
+
 // possibleCards returns the cards that a pod may use: that of the node once it is chosen, else
 // those of its request. It is one empty name for a pod without cards.
-func (p *Plugin) possibleCards(r checkInput) []card.Name {
+func (p *KeptCards) possibleCards(r checkInput) []card.Name {
 	switch {
 	case r.request.Count == 0:
 		return []card.Name{""}
@@ -319,12 +361,12 @@ func (p *Plugin) possibleCards(r checkInput) []card.Name {
 }
 
 // preemptedQuotaStaysFreeOnNode is preemptedQuotaStaysFree in the predicate.
-func preemptedQuotaStaysFreeOnNode(p *Plugin, r checkInput, node *api.NodeInfo) int {
-	if len(p.preemptedCards.byQueue[r.job.Queue]) == 0 || p.ignoresQuota(r.task) {
+func preemptedQuotaStaysFreeOnNode(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
+	if len(p.kept.preemptedCards.byQueue[r.job.Queue]) == 0 || p.preemption.ignoresQuota(r.task) {
 		return nodeFits
 	}
 	r.node = node.Name
-	if preemptedQuotaStaysFree(p, r) != nil {
+	if preemptedQuotaStaysFree(p.kept, r) != nil {
 		return quotaKeptForPreemptors
 	}
 	return nodeFits
@@ -332,27 +374,27 @@ func preemptedQuotaStaysFreeOnNode(p *Plugin, r checkInput, node *api.NodeInfo) 
 
 // isKeptNodeFor reports whether the node of an attempt that Volcano does not name may be one
 // where a pod would take what is kept from it.
-func (p *Plugin) isKeptNodeFor(r checkInput) bool {
+func (p *preemption) isKeptNodeFor(r checkInput) bool {
 	isKept := func(name string) bool {
 		node := p.ssn.Nodes[name]
 		_, allowed := p.cardFor(r.request, name)
 		if node == nil || !allowed || !r.task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) {
 			return false
 		}
-		return !r.task.InitResreq.LessEqual(p.IdleFor(r.task, node), api.Zero) && len(p.preemptableTasksOn(node, r.task)) > 0
+		return !r.task.InitResreq.LessEqual(p.kept.IdleFor(r.task, node), api.Zero) && len(p.preemptableTasksOn(node, r.task)) > 0
 	}
 
-	for name := range p.preemptedCards.byNode {
+	for name := range p.kept.preemptedCards.byNode {
 		if isKept(name) {
 			return true
 		}
 	}
 
-	if p.awaited == nil {
+	if p.kept.awaited == nil {
 		return false
 	}
 
-	for name := range p.awaited.byNode {
+	for name := range p.kept.awaited.byNode {
 		if isKept(name) {
 			return true
 		}
@@ -363,7 +405,7 @@ func (p *Plugin) isKeptNodeFor(r checkInput) bool {
 
 // IsNominated reports whether a node is nominated for a pod, or cards are kept for it there. So
 // a search for it may have another result than for an equal pod.
-func (p *Plugin) IsNominated(task *api.TaskInfo) bool {
+func (p *KeptCards) IsNominated(task *api.TaskInfo) bool {
 	_, isKept := p.cache.preemptedCards[task.Pod.UID]
 	_, isNominated := p.cache.nominations[task.Pod.UID]
 	return isKept || isNominated || task.Pod.Status.NominatedNodeName != ""

@@ -34,7 +34,7 @@ type evictedPod struct {
 
 // newEvictionPlan returns the plan that evicts some pods now for tasks. Tasks that stay on the node on which earlier
 // plans freed cards for them wait for the victims of these, too.
-func (p *Plugin) newEvictionPlan(victims, tasks []*api.TaskInfo, earlier map[types.UID]nomination) *evictionPlan {
+func (p *KeptCards) newEvictionPlan(victims, tasks []*api.TaskInfo, earlier map[types.UID]nomination) *evictionPlan {
 	plan := &evictionPlan{began: p.cache.now(), lastSeen: p.cache.now()}
 	for _, task := range victims {
 		plan.victims = append(plan.victims, evictedPod{task.Pod.UID, api.PodKey(task.Pod), task.NodeName})
@@ -68,7 +68,7 @@ func keptOnSameNode(tasks []*api.TaskInfo, kept map[types.UID]nomination) (same 
 }
 
 // isKeptPeriodOver reports whether the time is over for which freed cards are kept.
-func (p *Plugin) isKeptPeriodOver(made nomination) bool {
+func (p *KeptCards) isKeptPeriodOver(made nomination) bool {
 	since := made.since
 	if made.plan != nil {
 		since = p.lastVictimSeen(made.plan)
@@ -77,7 +77,7 @@ func (p *Plugin) isKeptPeriodOver(made nomination) bool {
 }
 
 // lastVictimSeen returns when a session saw a victim of a plan last. It looks once a session.
-func (p *Plugin) lastVictimSeen(plan *evictionPlan) time.Time {
+func (p *KeptCards) lastVictimSeen(plan *evictionPlan) time.Time {
 	if plan.session == p.cache.session {
 		return plan.lastSeen
 	}
@@ -101,7 +101,7 @@ func (p *Plugin) lastVictimSeen(plan *evictionPlan) time.Time {
 }
 
 // findEvictedPod returns an evicted pod that is still on its node, nil if it is gone.
-func (p *Plugin) findEvictedPod(victim evictedPod) *api.TaskInfo {
+func (p *KeptCards) findEvictedPod(victim evictedPod) *api.TaskInfo {
 	node := p.ssn.Nodes[victim.node]
 	if node == nil {
 		return nil
@@ -115,7 +115,7 @@ func (p *Plugin) findEvictedPod(victim evictedPod) *api.TaskInfo {
 
 // isVictimOverdue reports whether an evicted pod should have ended: its grace period is over, or it was not
 // even deleted for longer than an eviction may take. So a pod that never ends keeps cards for a bounded time.
-func (p *Plugin) isVictimOverdue(task *api.TaskInfo, plan *evictionPlan) bool {
+func (p *KeptCards) isVictimOverdue(task *api.TaskInfo, plan *evictionPlan) bool {
 	now := p.cache.now()
 	deleted := task.Pod.DeletionTimestamp
 	if deleted == nil {

@@ -87,10 +87,10 @@ func newKeptScene(t *testing.T, action string, made plans) *keptScene {
 	waiting[0].NodeName = "a"
 	for _, victims := range [][]*api.TaskInfo{{s.Task("old-0")}, nil}[:made.count] {
 		if action == "preempt" {
-			plan := s.p.newEvictionPlan(victims, waiting, s.m.preemptedCards)
+			plan := s.p.Kept.newEvictionPlan(victims, waiting, s.m.preemptedCards)
 			s.m.preemptedCards[waiting[0].Pod.UID] = nomination{node: "a", since: s.clock, plan: plan}
 		} else {
-			s.reclaimPolicy().KeepReclaimedCards(waiting, victims)
+			s.reclaimPolicy().Kept.KeepReclaimedCards(waiting, victims)
 		}
 	}
 

@@ -72,12 +72,12 @@ func newBusyScene(t testing.TB) *scene {
 func TestMetricsShowTheSnapshot(t *testing.T) {
 	s := newBusyScene(t).enqueueAndAllocate()
 	for _, job := range s.Ssn.Jobs { // as when each job was enqueued
-		if request, refusal := s.p.missingMinimum(job); refusal == nil {
+		if request, refusal := s.p.enqueue.missingMinimum(job); refusal == nil {
 			s.m.reservations.recordEnqueued(job, request)
 		}
 	}
 
-	s.reopen().p.jobEnqueued(s.Job("waits")) // after the session has opened, so the metrics do not show it
+	s.reopen().p.enqueue.jobEnqueued(s.Job("waits")) // after the session has opened, so the metrics do not show it
 	got := s.m.scrape(t)
 	check.That(t, got["cardquota_last_session_timestamp_seconds{}"] != 0, "the time of the last session is missing")
 
@@ -193,7 +193,7 @@ func TestRepeatedRefusalCountsOnce(t *testing.T) {
 	task := s.Task("waits-0")
 	refuseThreeTimes := func() float64 {
 		for range 3 {
-			s.p.allocatable(s.Ssn.Queues["busy"], task)
+			s.p.allocation.allocatable(s.Ssn.Queues["busy"], task)
 		}
 		return s.m.scrape(t)[`cardquota_refusals_total{queue="busy",reason="InsufficientScalarQuota"}`]
 	}
@@ -249,8 +249,8 @@ func TestScrapeReadsOneSession(t *testing.T) {
 		job.Queue = []api.QueueID{"q", "r"}[i%2]
 		p := s.reopen().p
 		for _, task := range job.Tasks { // the session evicts the pod, and undoes that
-			p.onDeallocate(&framework.Event{Task: task})
-			p.onAllocate(&framework.Event{Task: task})
+			p.allocation.onDeallocate(&framework.Event{Task: task})
+			p.allocation.onAllocate(&framework.Event{Task: task})
 		}
 		p.OnSessionClose(s.Ssn)
 	}

@@ -114,26 +114,26 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 		// The simulation of topology-aware preempt has evicted a pod of the queue.
 		state := k8sframework.NewCycleState()
 		ctx := context.Background()
-		_ = p.simulationHook((*quota.Released).Add)(ctx, state, task, ofQueue[0], node)
+		_ = p.allocation.simulationHook((*quota.Released).Add)(ctx, state, task, ofQueue[0], node)
 
 		for _, hook := range []struct {
 			name    string
 			permits func() bool
 		}{
-			{"jobEnqueueable", func() bool { return p.jobEnqueueable(job) == util.Permit }},
-			{"predicate", func() bool { return p.predicate(task, node) == nil }},
-			{"preemptive", func() bool { return p.preemptive(queue, task) }},
-			{"reclaimable", func() bool { victims, _ := p.reclaimable(task, training); return len(victims) > 0 }},
-			{"simulatePredicate", func() bool { return p.simulatePredicate(ctx, state, task, node) == nil }},
-			{"simulateAllocatable", func() bool { return p.simulateAllocatable(ctx, state, queue, task) }},
-			{"CanReclaim", func() bool { return s.reclaimPolicy().CanReclaim(task) }},
+			{"jobEnqueueable", func() bool { return p.enqueue.jobEnqueueable(job) == util.Permit }},
+			{"predicate", func() bool { return p.nodes.predicate(task, node) == nil }},
+			{"preemptive", func() bool { return p.podReclaim.preemptive(queue, task) }},
+			{"reclaimable", func() bool { victims, _ := p.podReclaim.reclaimable(task, training); return len(victims) > 0 }},
+			{"simulatePredicate", func() bool { return p.allocation.simulatePredicate(ctx, state, task, node) == nil }},
+			{"simulateAllocatable", func() bool { return p.allocation.simulateAllocatable(ctx, state, queue, task) }},
+			{"CanReclaim", func() bool { return s.reclaimPolicy().Rules.CanReclaim(task) }},
 			{"onAllocate", func() bool {
 				defer p.ledger.Release(string(task.UID))
 				return s.allocateTask("i-0", "a", api.Allocated) == nil
 			}},
-			{"allocatable", func() bool { p.attempt.Store(nil); return p.allocatable(queue, task) }}, // outside preempt
-			{"preemptable", func() bool { victims, _ := p.preemptable(task, ofQueue); return len(victims) > 0 }},
-			{"allocatable while preempt tries a node", func() bool { return p.allocatableInAttempt(input, &preemptionAttempt{node: "a"}) }},
+			{"allocatable", func() bool { p.preemption.attempt.Store(nil); return p.allocation.allocatable(queue, task) }}, // outside preempt
+			{"preemptable", func() bool { victims, _ := p.preemption.preemptable(task, ofQueue); return len(victims) > 0 }},
+			{"allocatable while preempt tries a node", func() bool { return p.preemption.allocatableInAttempt(input, &preemptionAttempt{node: "a"}) }},
 		} {
 			check.Equal(t, hook.name+" permits the pod", tc.wantPermits, hook.permits())
 		}
@@ -200,7 +200,7 @@ func TestNamespaceChecksAllocateNothing(t *testing.T) {
 		for question, ask := range map[string]func(){
 			"the first one of a session": func() { clear(s.p.namespaceRefusals); _ = s.p.checkNamespace("q", s.p.queueRules["q"], "ns") },
 			"may a job use its queue":    func() { _ = s.p.checkQueue(s.Job("j")) },
-			"does a pod fit a node":      func() { check.NoError(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"])) },
+			"does a pod fit a node":      func() { check.NoError(t, s.p.nodes.predicate(s.Task("j-0"), s.Ssn.Nodes["a"])) },
 		} {
 			check.Equal(t, "allocations of the question: "+question, 0, testing.AllocsPerRun(100, ask))
 		}
@@ -269,7 +269,7 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 	queue := s.Ssn.Queues["q"].Queue.DeepCopy()
 	queue.Annotations["volcano.sh/namespace-selector"] = `{"matchLabels":{"team":"evil"}}`
 	s.Ssn.Queues["q"].Queue = queue
-	s.p.buildSnapshot()
+	s.p.snapshot.buildSnapshot()
 	compareCharges("queue q selects namespace evil", "evil")
 }
 

@@ -33,7 +33,7 @@ const uselessScore = -1e9
 
 // nodeOrder scores how well a node packs the pod's cards. Each alternative after the card of
 // the node adds a full score, for the action preempt, which does not call bestNode.
-func (p *Plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, error) {
+func (p *nodeChoice) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, error) {
 	s := p.searchFor(task)
 	if s.request.Count == 0 || s.request.Denied != nil {
 		return 0, nil //nolint:nilerr // the predicate has refused the node with this error
@@ -48,7 +48,7 @@ func (p *Plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 	if !allowed {
 		return 0, nil
 	}
-	if p.isUselessForPreempt(s, node, name) {
+	if p.preemption.isUselessForPreempt(s, node, name) {
 		return uselessScore, nil
 	}
 
@@ -62,9 +62,9 @@ func (p *Plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 
 // bestNode chooses among the nodes that Volcano scored: the nominated node, else the highest
 // score among the nodes with the first available alternative.
-func (p *Plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
+func (p *nodeChoice) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
 	request := p.RequestFor(task)
-	if nominated := p.nominatedAmong(task, scored); nominated != nil && request.Denied == nil {
+	if nominated := p.kept.nominatedAmong(task, scored); nominated != nil && request.Denied == nil {
 		return nominated
 	}
 	if request.Count == 0 || request.Denied != nil {
@@ -92,7 +92,7 @@ func (p *Plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo
 
 // bestScoredNode returns the node with the first alternative and the highest score. Among
 // equals it takes the first name, so the choice does not depend on map order.
-func (p *Plugin) bestScoredNode(request *workload.Request, scored map[float64][]*api.NodeInfo) (best *api.NodeInfo, bestScore float64) {
+func (p *nodeChoice) bestScoredNode(request *workload.Request, scored map[float64][]*api.NodeInfo) (best *api.NodeInfo, bestScore float64) {
 	alternatives := request.Named.Names()
 	bestAlternative := 0
 	for score, nodes := range scored {
@@ -132,13 +132,13 @@ func hasUntoleratedSoftTaint(task *api.TaskInfo, node *api.NodeInfo) bool {
 }
 
 // hasNodePreferences reports whether a pod, its job or its queue prefers some nodes.
-func (p *Plugin) hasNodePreferences(task *api.TaskInfo) bool {
+func (p *nodeChoice) hasNodePreferences(task *api.TaskInfo) bool {
 	job, ok := p.ssn.Jobs[task.Job]
 	return (ok && p.jobHasNodePreferences(job)) || podHasNodePreferences(&task.Pod.Spec)
 }
 
 // jobHasNodePreferences reports whether a job or its queue prefers some nodes.
-func (p *Plugin) jobHasNodePreferences(job *api.JobInfo) bool {
+func (p *nodeChoice) jobHasNodePreferences(job *api.JobInfo) bool {
 	return job.ContainsNetworkTopology() || hasTaskTopology(job) || p.queueHasNodeGroupPreferences(job.Queue)
 }
 
@@ -149,7 +149,7 @@ func hasTaskTopology(job *api.JobInfo) bool {
 }
 
 // queueHasNodeGroupPreferences reports whether a queue prefers or avoids node groups.
-func (p *Plugin) queueHasNodeGroupPreferences(id api.QueueID) bool {
+func (p *nodeChoice) queueHasNodeGroupPreferences(id api.QueueID) bool {
 	queue, ok := p.ssn.Queues[id]
 	if !ok || queue.Queue == nil || queue.Queue.Spec.Affinity == nil {
 		return false
@@ -183,7 +183,7 @@ const maxGangNodes = 16
 // Volcano does not call bestNode for a single node. Usually it then checked all nodes, because
 // it searches until it has minimum-feasible-nodes (100). The exception is a sample in which all
 // nodes but one only have room for pipelined pods.
-func (p *Plugin) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
+func (p *nodeChoice) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
 	job, ok := p.ssn.Jobs[task.Job]
 	sampled := p.percentageOfNodes < allNodes && len(p.ssn.NodeList) > int(options.ServerOpts.MinNodesToFind)
 	if !ok || !sampled || job.ContainsNetworkTopology() || p.ssn.NodesInShard.Len() > 0 {
@@ -211,7 +211,7 @@ func (p *Plugin) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64][]*
 
 // unseenGangNodes returns nodes that hold pods of a job and have enough idle for a task, but were
 // not looked at.
-func (p *Plugin) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
+func (p *nodeChoice) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
 	seen := map[string]bool{}
 	for _, nodes := range lookedAt {
 		for _, node := range nodes {
@@ -235,7 +235,7 @@ func (p *Plugin) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, lookedAt 
 // surelyOutscores reports whether an unscored node is certain to score more than a scored one
 // with the same card. It avoids the batch scores, which look at every node: they are known for
 // the scored node, and at least 0 for the other.
-func (p *Plugin) surelyOutscores(task *api.TaskInfo, node, than *api.NodeInfo, score float64) bool {
+func (p *nodeChoice) surelyOutscores(task *api.TaskInfo, node, than *api.NodeInfo, score float64) bool {
 	reduced, alone, err := p.ssn.NodeOrderMapFn(task, node)
 	_, aloneThan, errThan := p.ssn.NodeOrderMapFn(task, than)
 	together := score - aloneThan
@@ -253,7 +253,7 @@ type gangRest struct {
 }
 
 // prepareScoring fills in what the score of a node reads.
-func (p *Plugin) prepareScoring(s *nodeSearch) {
+func (p *nodeChoice) prepareScoring(s *nodeSearch) {
 	s.requests = map[corev1.ResourceName]float64{}
 	for _, resource := range s.task.InitResreq.ResourceNames() {
 		s.requests[resource] = s.task.InitResreq.Get(resource)
@@ -277,7 +277,7 @@ func (p *Plugin) prepareScoring(s *nodeSearch) {
 }
 
 // gangNodeNames returns the nodes on which a job holds cards of a resource.
-func (p *Plugin) gangNodeNames(job *api.JobInfo, resource corev1.ResourceName) map[string]bool {
+func (p *nodeChoice) gangNodeNames(job *api.JobInfo, resource corev1.ResourceName) map[string]bool {
 	hosts := map[string]bool{}
 	for task := range tasksIn(job, func(status api.TaskStatus) bool { return api.AllocatedStatus(status) || status == api.Pipelined }) {
 		if task.Resreq.Get(resource) > 0 {
@@ -290,7 +290,7 @@ func (p *Plugin) gangNodeNames(job *api.JobInfo, resource corev1.ResourceName) m
 // gangRestsByCard sums the pending pods of a job that request the same resource as one of its
 // pods, by the cards of that pod. missing is how many pods the job lacks for its minimum. Of
 // more and different pods the average counts.
-func (p *Plugin) gangRestsByCard(job *api.JobInfo, request *workload.Request, missing int) map[card.Name]*gangRest {
+func (p *nodeChoice) gangRestsByCard(job *api.JobInfo, request *workload.Request, missing int) map[card.Name]*gangRest {
 	alike := map[string]*gangRest{} // pods that name the same cards
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		other := p.RequestFor(task)

@@ -66,7 +66,7 @@ func TestBestNodeHasTheFirstCardAndThenTheHighestScore(t *testing.T) {
 		}
 
 		for range 20 { // the order of a map must not matter
-			best := s.p.bestNode(s.Task("j-0"), scored) // nil if Volcano chooses
+			best := s.p.nodes.bestNode(s.Task("j-0"), scored) // nil if Volcano chooses
 			check.Must(t, best == s.Ssn.Nodes[tc.want], "chose %v, want %q", best, tc.want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestBestNodeHasTheFirstCardAndThenTheHighestScore(t *testing.T) {
 
 // scoreOf returns this plugin's score of a node for a pod.
 func (s *scene) scoreOf(pod, node string) float64 {
-	return check.Value(s.p.nodeOrder(s.Task(pod), s.Ssn.Nodes[node]))(s.t)
+	return check.Value(s.p.nodes.nodeOrder(s.Task(pod), s.Ssn.Nodes[node]))(s.t)
 }
 
 // TestScoresFollowTheOrderOfAlternatives: Volcano's action preempt asks no plugin for the best node; it takes the

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -38,7 +39,7 @@ type nomination struct {
 // saveNominations stores the nodes of pipelined pods when the session closes, and keeps older
 // ones while evicted pods leave the node. The API server may be too slow to show either by the
 // next session.
-func (p *Plugin) saveNominations() {
+func (p *KeptCards) saveNominations() {
 	nominations := map[types.UID]nomination{}
 	for uid, made := range p.cache.nominations {
 		if p.hasEvictedPods(made.node) {
@@ -69,7 +70,7 @@ func (p *Plugin) saveNominations() {
 // The pods of a gang are nominated together. If one went elsewhere, it could take the place of
 // another. Volcano itself uses a nomination only when the API server shows it, and only after
 // evictions.
-func (p *Plugin) nominatedAmong(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
+func (p *KeptCards) nominatedAmong(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
 	made, known := p.cache.nominations[task.Pod.UID]
 	if !known {
 		made, known = p.keptNodeFor(task)
@@ -91,7 +92,7 @@ func (p *Plugin) nominatedAmong(task *api.TaskInfo, scored map[float64][]*api.No
 
 // keptNodeFor returns the node on which freed cards are kept for a pod. The nomination ends earlier, when the
 // pod was placed once and its gang was not.
-func (p *Plugin) keptNodeFor(task *api.TaskInfo) (made nomination, known bool) {
+func (p *KeptCards) keptNodeFor(task *api.TaskInfo) (made nomination, known bool) {
 	made, known = p.cache.preemptedCards[task.Pod.UID]
 	if !known {
 		made, known = p.cache.reclaimedCards[task.Pod.UID]
@@ -102,7 +103,7 @@ func (p *Plugin) keptNodeFor(task *api.TaskInfo) (made nomination, known bool) {
 // awaitsNominatedNode reports whether a pod needs no eviction, because pods are leaving the
 // node nominated for it, which were evicted before this session. It waits only while the node still
 // accepts the pod, and for a bounded time. The answer holds for the whole node search.
-func (p *Plugin) awaitsNominatedNode(task *api.TaskInfo) bool {
+func (p *preemption) awaitsNominatedNode(task *api.TaskInfo) bool {
 	s := p.search.Load()
 	if s == nil || s.task.UID != task.UID {
 		return p.computeAwaitsNominatedNode(task)
@@ -111,20 +112,20 @@ func (p *Plugin) awaitsNominatedNode(task *api.TaskInfo) bool {
 	return s.awaitsNominated
 }
 
-func (p *Plugin) computeAwaitsNominatedNode(task *api.TaskInfo) bool {
+func (p *preemption) computeAwaitsNominatedNode(task *api.TaskInfo) bool {
 	made, known := p.cache.nominations[task.Pod.UID]
 	if !known {
 		made = nomination{node: task.Pod.Status.NominatedNodeName, since: p.cache.now()}
 	}
 	isDeleted := func(task *api.TaskInfo) bool { return task.Pod.DeletionTimestamp != nil }
-	isLeaving := func(task *api.TaskInfo) bool { return p.isBeingEvicted(task) && !p.preemption.evicts(task) }
+	isLeaving := func(task *api.TaskInfo) bool { return p.isBeingEvicted(task) && !p.run.evicts(task) }
 	node := p.ssn.Nodes[made.node]
 	return anyTaskOn(node, isLeaving) && (p.cache.now().Sub(made.since) < nominationTimeout || anyTaskOn(node, isDeleted)) &&
 		p.ssn.PredicateForPreemptAction(task, node) == nil
 }
 
 // hasEvictedPods reports whether some pod of a node is being evicted.
-func (p *Plugin) hasEvictedPods(name string) bool {
+func (p *KeptCards) hasEvictedPods(name string) bool {
 	return anyTaskOn(p.ssn.Nodes[name], p.isBeingEvicted)
 }
 
@@ -142,7 +143,7 @@ func anyTaskOn(node *api.NodeInfo, is func(*api.TaskInfo) bool) bool {
 
 // isBeingEvicted reports whether a pod was evicted and still exists. A pod that a user deleted,
 // or that is stuck, does not count.
-func (p *Plugin) isBeingEvicted(task *api.TaskInfo) bool {
+func (p *Session) isBeingEvicted(task *api.TaskInfo) bool {
 	since, evicted := workload.EvictedSince(task.Pod)
 	if task.Pod.DeletionTimestamp != nil {
 		return evicted && !p.IsStuckTerminating(task)
@@ -164,7 +165,7 @@ type keptCardsOwner struct {
 // KeepReclaimedCards records that cards of some victims were reclaimed for pipelined pods of a job. cardreclaim
 // plans another eviction, with other victims, when a gang loses one of its nodes. The cards of its other nodes
 // stay kept from the queues that lost them.
-func (p *Plugin) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
+func (p *KeptCards) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
 	from := map[api.QueueID]bool{}
 	plan := p.newEvictionPlan(victims, tasks, p.cache.reclaimedCards)
 	for _, made := range keptOnSameNode(tasks, p.cache.reclaimedCards) {
@@ -183,7 +184,7 @@ func (p *Plugin) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
 }
 
 // loadReclaimedCards finds the pending pods for which cards are kept, and forgets all others.
-func (p *Plugin) loadReclaimedCards() {
+func (p *KeptCards) loadReclaimedCards() {
 	p.reclaimedCards = nil
 	p.keptCharges = nil
 	kept := map[queueCard]card.Count{}
@@ -227,7 +228,7 @@ type queueCard struct {
 // lowered, and other pods may use it up. Pods that lost their cards so are returned as others. A
 // gang keeps nothing once too few pods are left besides others whose queue deserves no other card.
 // kept is what is kept for other jobs, to which this one is added.
-func (p *Plugin) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept map[queueCard]card.Count) (tasks, others []*api.TaskInfo) {
+func (p *KeptCards) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept map[queueCard]card.Count) (tasks, others []*api.TaskInfo) {
 	added := maps.Clone(kept)
 	for _, task := range pending {
 		made := p.cache.reclaimedCards[task.Pod.UID]
@@ -255,7 +256,7 @@ func (p *Plugin) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, ke
 // countWithoutCard returns how many pods that lost their cards have no other card that their queue
 // deserves beside the amounts. They come after all pods that keep theirs, in whatever order the
 // session has them.
-func (p *Plugin) countWithoutCard(tasks []*api.TaskInfo, queue api.QueueID, amounts map[queueCard]card.Count) int {
+func (p *KeptCards) countWithoutCard(tasks []*api.TaskInfo, queue api.QueueID, amounts map[queueCard]card.Count) int {
 	refused := 0
 	all := maps.Clone(amounts)
 	for _, task := range tasks {
@@ -268,7 +269,7 @@ func (p *Plugin) countWithoutCard(tasks []*api.TaskInfo, queue api.QueueID, amou
 }
 
 // addDeserved adds cards to the amounts if their queue deserves them beside these.
-func (p *Plugin) addDeserved(key queueCard, count card.Count, amounts map[queueCard]card.Count) bool {
+func (p *KeptCards) addDeserved(key queueCard, count card.Count, amounts map[queueCard]card.Count) bool {
 	all := amounts[key].Add(count)
 	if !p.ledger.Deserves(string(key.queue), quota.Resource(key.name), int64(all)) {
 		return false
@@ -278,7 +279,7 @@ func (p *Plugin) addDeserved(key queueCard, count card.Count, amounts map[queueC
 }
 
 // keepQuota keeps quota of a tree for a pod for which cards are kept on a node.
-func (p *Plugin) keepQuota(task *api.TaskInfo, queue api.QueueID, node string) {
+func (p *KeptCards) keepQuota(task *api.TaskInfo, queue api.QueueID, node string) {
 	request := p.RequestFor(task)
 	name, allowed := p.cardFor(request, node)
 	if !p.IsTree() || !allowed {
@@ -297,8 +298,8 @@ func (p *Plugin) keepQuota(task *api.TaskInfo, queue api.QueueID, node string) {
 // the queues that lost them: a gang goes as a whole, so a queue may then be below what it deserves,
 // and would take back what the reclaimer waits for. What this session placed is already counted on
 // the node.
-func reclaimedCardsStayFree(p *Plugin, r checkInput, node *api.NodeInfo) int {
-	if len(p.reclaimedCards[node.Name]) == 0 {
+func reclaimedCardsStayFree(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
+	if len(p.kept.reclaimedCards[node.Name]) == 0 {
 		return nodeFits
 	}
 
@@ -307,17 +308,17 @@ func reclaimedCardsStayFree(p *Plugin, r checkInput, node *api.NodeInfo) int {
 	serviceType := p.ServiceType(r.task)
 
 	queue := p.ssn.Queues[r.job.Queue]
-	kept := p.reclaimedCards[node.Name]
+	kept := p.kept.reclaimedCards[node.Name]
 	for i := range kept {
 		h := &kept[i]
 		byMatrix := queue != nil && queue.Queue.Spec.Priority < h.priority && p.args.serviceTypes.CanReclaim(h.serviceType, serviceType)
-		if h.task.Status == api.Pending && (byMatrix || h.from[r.job.Queue] || p.wouldBorrowFrom(h, r, node)) {
+		if h.task.Status == api.Pending && (byMatrix || h.from[r.job.Queue] || p.kept.wouldBorrowFrom(h, r, node)) {
 			needed.Add(h.task.InitResreq)
 			found = true
 		}
 	}
 
-	if found && !needed.LessEqual(p.FutureIdleOn(node), api.Zero) {
+	if found && !needed.LessEqual(p.stuck.FutureIdleOn(node), api.Zero) {
 		return reclaimedByOthers
 	}
 
@@ -327,7 +328,7 @@ func reclaimedCardsStayFree(p *Plugin, r checkInput, node *api.NodeInfo) int {
 // wouldBorrowFrom reports whether a pod of a tree would borrow with what a node has: its queue,
 // or an ancestor that it does not share with the owner of kept cards, would use more than it
 // deserves. Other jobs of the owner's queue may not borrow them either.
-func (p *Plugin) wouldBorrowFrom(owner *keptCardsOwner, r checkInput, node *api.NodeInfo) bool {
+func (p *KeptCards) wouldBorrowFrom(owner *keptCardsOwner, r checkInput, node *api.NodeInfo) bool {
 	if !p.IsTree() || owner.task.Job == r.task.Job {
 		return false
 	}
@@ -346,8 +347,15 @@ func (p *Plugin) wouldBorrowFrom(owner *keptCardsOwner, r checkInput, node *api.
 // or a missing kubelet may keep it for ever.
 const stuckAfter = 5 * time.Minute
 
+// stuckPods are terminating pods long past their grace period.
+type stuckPods struct {
+	*Session
+	// stuckPods are by node.
+	stuckPods map[string][]*api.TaskInfo
+}
+
 // findStuckPods finds the stuck pods of all nodes, also those without a job.
-func (p *Plugin) findStuckPods() {
+func (p *stuckPods) findStuckPods() {
 	p.stuckPods = map[string][]*api.TaskInfo{}
 	for _, node := range p.ssn.NodeList {
 		for _, task := range node.Tasks {
@@ -359,15 +367,15 @@ func (p *Plugin) findStuckPods() {
 }
 
 // IsStuckTerminating reports whether a pod still exists long after its grace period.
-func (p *Plugin) IsStuckTerminating(task *api.TaskInfo) bool {
+func (p *Session) IsStuckTerminating(task *api.TaskInfo) bool {
 	deleted := task.Pod.DeletionTimestamp
 	return deleted != nil && p.cache.now().Sub(deleted.Time) >= stuckAfter
 }
 
 // noStuckPodConflicts: no stuck pod conflicts with the pod. Volcano's preempt ignores
 // terminating pods, and would pipeline the pod to the node for ever.
-func noStuckPodConflicts(p *Plugin, r checkInput, node *api.NodeInfo) int {
-	if slices.ContainsFunc(p.stuckPods[node.Name], func(other *api.TaskInfo) bool { return workload.ConflictOnNode(r.task.Pod, other.Pod) }) {
+func noStuckPodConflicts(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
+	if slices.ContainsFunc(p.stuck.stuckPods[node.Name], func(other *api.TaskInfo) bool { return workload.ConflictOnNode(r.task.Pod, other.Pod) }) {
 		return conflictsWithStuckPod
 	}
 	return nodeFits
@@ -375,7 +383,7 @@ func noStuckPodConflicts(p *Plugin, r checkInput, node *api.NodeInfo) int {
 
 // FutureIdleOn returns what a node has idle or will have, without the resources of stuck pods.
 // Volcano expects those back, and would pipeline pods to them for ever.
-func (p *Plugin) FutureIdleOn(node *api.NodeInfo) *api.Resource {
+func (p *stuckPods) FutureIdleOn(node *api.NodeInfo) *api.Resource {
 	idle := node.FutureIdle()
 	for _, task := range p.stuckPods[node.Name] {
 		idle.MilliCPU -= task.Resreq.MilliCPU
@@ -390,14 +398,14 @@ func (p *Plugin) FutureIdleOn(node *api.NodeInfo) *api.Resource {
 }
 
 // needsStuckCards reports whether a pod fits a node only after stuck pods are gone.
-func (p *Plugin) needsStuckCards(task *api.TaskInfo, node *api.NodeInfo) bool {
+func (p *stuckPods) needsStuckCards(task *api.TaskInfo, node *api.NodeInfo) bool {
 	return len(p.stuckPods[node.Name]) > 0 && task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) &&
 		!task.InitResreq.LessEqual(node.Idle, api.Zero) && !task.InitResreq.LessEqual(p.FutureIdleOn(node), api.Zero)
 }
 
 // preemptableTasksOn returns the pods of a node that may be evicted for another pod of their
 // queue.
-func (p *Plugin) preemptableTasksOn(node *api.NodeInfo, preemptor *api.TaskInfo) []*api.TaskInfo {
+func (p *preemption) preemptableTasksOn(node *api.NodeInfo, preemptor *api.TaskInfo) []*api.TaskInfo {
 	queue := p.ssn.Jobs[preemptor.Job].Queue
 	var tasks []*api.TaskInfo
 	for _, task := range node.Tasks {
@@ -413,12 +421,55 @@ func (p *Plugin) preemptableTasksOn(node *api.NodeInfo, preemptor *api.TaskInfo)
 // conflictsArePreemptable: preempt may evict all pods that conflict with the pod. Volcano
 // pipelines a pod to a node that needs no eviction without this check, and tries no other node
 // when that is refused.
-func conflictsArePreemptable(p *Plugin, r checkInput, node *api.NodeInfo) int {
-	if p.preemption == nil || p.hasNoConflicts(r.task, node) {
+func conflictsArePreemptable(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
+	if p.preemption.run == nil || p.victims.hasNoConflicts(r.task, node) {
 		return nodeFits
 	}
-	if _, _, useful := p.splitConflicting(r.task, node, p.preemptableTasksOn(node, r.task)); !useful {
+	if _, _, useful := p.victims.splitConflicting(r.task, node, p.preemption.preemptableTasksOn(node, r.task)); !useful {
 		return conflictNotPreemptable
 	}
 	return nodeFits
+}
+
+// hideOldNominations hides the nominated nodes of pending pods that no evicted pod leaves, until
+// the returned function is called. Volcano also writes nodes of placements that it undid, and never
+// withdraws one. It would let no such pod preempt while the node passes the predicates.
+func (p *preemption) hideOldNominations() (restore func()) {
+	hidden := map[*api.TaskInfo]*corev1.Pod{}
+	for _, job := range p.ssn.Jobs {
+		for _, task := range job.TaskStatusIndex[api.Pending] {
+			if node := task.Pod.Status.NominatedNodeName; node == "" || p.kept.hasEvictedPods(node) {
+				continue
+			}
+
+			hidden[task] = task.Pod
+			pod := *task.Pod // the original belongs to the informer
+			pod.Status.NominatedNodeName = ""
+			p.cache.replaceObject(task.Pod, &pod)
+			task.Pod = &pod
+		}
+	}
+
+	return func() {
+		for task, original := range hidden {
+			p.cache.replaceObject(task.Pod, original)
+			task.Pod = original
+		}
+	}
+}
+
+// replaceObject makes another object of a pod stand for it.
+func (c *Cache) replaceObject(old, other *corev1.Pod) {
+	state, known := c.podsByObject[old]
+	if !known {
+		return
+	}
+	delete(c.podsByObject, old)
+	state.object = other
+	c.podsByObject[other] = state
+}
+
+// evicts reports whether the action evicts a pod in this session.
+func (p *preemptRun) evicts(task *api.TaskInfo) bool {
+	return p != nil && (p.evicted[task.Job][task.UID] != nil || p.restOfGangs[task.Job] != nil)
 }

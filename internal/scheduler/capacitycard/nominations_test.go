@@ -168,14 +168,14 @@ func TestNominatedNodeIsCheckedOncePerSearch(t *testing.T) {
 	s.openSession()
 	high := s.Task("high-0")
 
-	check.NoError(t, s.p.prePredicate(high))
-	check.Equal(t, "high-0 awaits its nominated node", true, s.p.awaitsNominatedNode(high))
+	check.NoError(t, s.p.nodes.prePredicate(high))
+	check.Equal(t, "high-0 awaits its nominated node", true, s.p.preemption.awaitsNominatedNode(high))
 	delete(s.m.nominations, high.Pod.UID)
-	check.Equal(t, "high-0 awaits it in the same search", true, s.p.awaitsNominatedNode(high))
-	check.Equal(t, "low-0, another pod, awaits a node", false, s.p.awaitsNominatedNode(s.Task("low-0")))
+	check.Equal(t, "high-0 awaits it in the same search", true, s.p.preemption.awaitsNominatedNode(high))
+	check.Equal(t, "low-0, another pod, awaits a node", false, s.p.preemption.awaitsNominatedNode(s.Task("low-0")))
 
-	check.NoError(t, s.p.prePredicate(high))
-	check.Equal(t, "high-0 awaits it in the next search", false, s.p.awaitsNominatedNode(high))
+	check.NoError(t, s.p.nodes.prePredicate(high))
+	check.Equal(t, "high-0 awaits it in the next search", false, s.p.preemption.awaitsNominatedNode(high))
 }
 
 // TestPreemptDoesNotWaitForStuckPods: pod hung-0 was deleted and uses its card until it has ended. Preempt counts on

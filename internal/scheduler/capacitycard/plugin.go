@@ -8,12 +8,8 @@ package capacitycard
 
 import (
 	"maps"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
@@ -22,10 +18,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/workload"
 )
 
 // PluginName is the name of the plugin in volcano-scheduler.conf.
@@ -43,79 +37,77 @@ func buildPlugin(cache *Cache, arguments framework.Arguments) *Plugin {
 		// plugin gives no cards away.
 		klog.ErrorS(err, "Arguments of capacity-card are invalid, the scheduler places no pods")
 	}
-	return &Plugin{args: args, argumentsErr: err, cache: cache}
+	return newPlugin(&Session{args: args, argumentsErr: err, cache: cache})
 }
 
-// Plugin is the plugin in one session, with its state. Actions ask it too. Hooks that Volcano calls in parallel (predicate) only
-// read it.
+// Plugin is the plugin in one session: what the session sees, and those who decide by it. Each of them
+// knows only those above it here. Hooks that Volcano calls in parallel (predicate) only read.
 type Plugin struct {
-	args         arguments
-	argumentsErr error
-	cache        *Cache
+	*Session
+	Drains    *Drains
+	Events    *Events
+	Prices    *Prices
+	Rules     *ReclaimRules
+	charges   *charges
+	Evictions *Evictions
 
-	ssn        *framework.Session
-	inventory  *card.Inventory
-	ledger     *quota.Ledger
-	queueRules map[api.QueueID]*workload.QueueRules
-	inqueue    map[api.QueueID]*quota.Reservations
-	// namespaceLister is nil if no queue has a namespace selector.
-	namespaceLister corev1listers.NamespaceLister
-	// namespaceRefusals says for each namespace why a queue does not allow it.
-	namespaceRefusals map[queueNamespace]*workload.Refusal
-	namespaceLock     sync.Mutex
-	// unreserved are the jobs with requests beyond their reservation, while the session opens.
-	unreserved []unreservedJob
-	// refusedRequests are those that the quota refused in enqueue.
-	refusedRequests map[refusedRequest]*workload.Refusal
-	// preemption is what the action preempt evicts, nil unless it runs.
+	// What is kept for pods that wait.
+	stuck   *stuckPods
+	Kept    *KeptCards
+	waiting *waitingJobs
+
+	// Evictions inside of a queue, and by Volcano's action reclaim.
+	victims    *victimSelection
 	preemption *preemption
-	// prices are what evictions cost jobs.
-	prices jobPrices
-	// deservedFirst is the state of the action allocate in a tree, nil unless it runs in parts.
-	deservedFirst *deservedFirst
-	// step is the state of the action allocate in a tree, nil unless a step of it runs.
-	step *allocationStep
-	// awaited are the free cards that are kept for waiting jobs, nil for none.
-	awaited *awaitedCards
-	// jobsAhead are jobs below their minimum that the running part of allocate has not tried, nil for none.
-	jobsAhead *jobsAhead
-	// belowMinimum are the jobs that run below their minimum, exhausted those whose reservation ended for
-	// good.
-	belowMinimum, exhausted map[api.JobID]bool
-	// preemptors are the pods that the action preempt pipelined.
-	preemptors map[types.UID]bool
-	// attempt is the pod and node that preempt tries now, nil if none.
-	attempt atomic.Pointer[preemptionAttempt]
-	// reclaimerCandidate is the pod that preemptive allowed last.
-	reclaimerCandidate api.TaskID
-	// ignoringQuota is the pod that the predicate checks without quota now.
-	ignoringQuota quotaIgnorer
-	// search is the node search that Volcano started last.
-	search atomic.Pointer[nodeSearch]
-	// triedTasks are the pods that the session tried on nodes, and ownFitErrors what this plugin states
-	// about a pod.
-	triedTasks   map[api.TaskID]bool
-	ownFitErrors map[api.TaskID]*api.FitErrors
-	// evictingTasks are the pods whose eviction was requested and that still exist.
-	evictingTasks []*api.TaskInfo
-	// reclaimedCards are the pods for which cards were reclaimed on a node, by node.
-	reclaimedCards map[string][]keptCardsOwner
-	// elasticUsages are what running jobs use above their minimum. preemptableUsages and
-	// placedJobs are filled when a vote needs them.
-	elasticUsages     map[api.JobID]quota.ElasticUsage
-	preemptableUsages map[queuePriority]*preemptableUsage
-	placedJobs        map[api.QueueID][]*api.JobInfo
-	// preemptedCards are kept for the pods for which preempt freed them.
-	preemptedCards preemptedCards
-	// keptCharges are what the pods of reclaimedCards hold of the quotas of a tree.
-	keptCharges map[api.TaskID]*quota.Charge
-	// stuckPods are terminating pods long past their grace period, by node.
-	stuckPods map[string][]*api.TaskInfo
-	// percentageOfNodes is --percentage-nodes-to-find: the sample for a pod without
-	// alternatives. 0 lets Volcano choose.
-	percentageOfNodes int32
-	// notReadyReason says what is missing before the scheduler may decide, "" if nothing is.
-	notReadyReason string
+	podReclaim *podReclaim
+
+	// The steps of a pod: enqueue, reservation, allocation, node.
+	sums       *reservationSums
+	enqueue    *enqueuing
+	reserver   *reserver
+	allocation *allocation
+	nodes      *nodeChoice
+	shortages  *shortages
+
+	snapshot *snapshot
+}
+
+// newPlugin returns the plugin for a session that is not open yet.
+func newPlugin(s *Session) *Plugin {
+	p := &Plugin{Session: s}
+	p.Drains = &Drains{s}
+	p.Events = &Events{Session: s}
+	p.Prices = &Prices{Session: s}
+	p.Rules = &ReclaimRules{s}
+	p.charges = &charges{s}
+	p.Evictions = &Evictions{Session: s, charges: p.charges}
+
+	p.stuck = &stuckPods{Session: s}
+	p.Kept = &KeptCards{Session: s, stuck: p.stuck}
+	p.waiting = &waitingJobs{Session: s, rules: p.Rules, stuck: p.stuck, kept: p.Kept}
+
+	p.victims = &victimSelection{Session: s, kept: p.Kept}
+	p.preemption = &preemption{Session: s, prices: p.Prices, stuck: p.stuck, kept: p.Kept, victims: p.victims}
+	p.podReclaim = &podReclaim{Session: s, prices: p.Prices, rules: p.Rules, stuck: p.stuck, kept: p.Kept, victims: p.victims}
+
+	p.sums = &reservationSums{Session: s}
+	p.enqueue = &enqueuing{Session: s, events: p.Events, evictions: p.Evictions, preemption: p.preemption, sums: p.sums}
+	p.reserver = &reserver{Session: s, sums: p.sums, enqueue: p.enqueue}
+	p.allocation = &allocation{
+		Session: s, charges: p.charges, prices: p.Prices, events: p.Events, stuck: p.stuck, kept: p.Kept, waiting: p.waiting,
+		victims: p.victims, preemption: p.preemption, enqueue: p.enqueue, reserver: p.reserver,
+	}
+	p.nodes = &nodeChoice{
+		Session: s, events: p.Events, stuck: p.stuck, kept: p.Kept,
+		victims: p.victims, preemption: p.preemption, podReclaim: p.podReclaim, allocation: p.allocation,
+	}
+	p.shortages = &shortages{Session: s, events: p.Events}
+	p.snapshot = &snapshot{
+		Session: s, charges: p.charges, events: p.Events, evictions: p.Evictions,
+		sums: p.sums, reserver: p.reserver, allocation: p.allocation,
+	}
+
+	return p
 }
 
 var (
@@ -130,45 +122,45 @@ func (p *Plugin) Name() string { return PluginName }
 func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	defer p.cache.metrics.startTimer("open")()
 	p.ssn = ssn
-	p.percentageOfNodes = options.ServerOpts.PercentageOfNodesToFind
+	p.nodes.percentageOfNodes = options.ServerOpts.PercentageOfNodesToFind
 	p.triedTasks = map[api.TaskID]bool{}
-	p.ownFitErrors = map[api.TaskID]*api.FitErrors{}
-	p.elasticUsages = map[api.JobID]quota.ElasticUsage{}
+	p.Events.ownFitErrors = map[api.TaskID]*api.FitErrors{}
+	p.sums.elasticUsages = map[api.JobID]quota.ElasticUsage{}
 	p.cache.lastReport = p.cache.now()
 
-	p.buildSnapshot()
-	p.stopBorrowing()
-	p.notReadyReason = p.cache.cacheSync.notReadyReason(p.missingFromSession, p.cache.now())
+	p.snapshot.buildSnapshot()
+	p.Rules.stopBorrowing()
+	p.notReadyReason = p.cache.cacheSync.notReadyReason(p.snapshot.missingFromSession, p.cache.now())
 	p.cache.openPlugin = p
-	p.loadReclaimedCards()
-	p.findStuckPods()
+	p.Kept.loadReclaimedCards()
+	p.stuck.findStuckPods()
 
 	// Allocation.
 	ssn.AddJobValidFn(PluginName, jobValid)
-	ssn.AddJobEnqueueableFn(PluginName, p.jobEnqueueable)
-	ssn.AddJobEnqueuedFn(PluginName, p.jobEnqueued)
-	ssn.AddOverusedFn(PluginName, p.overused)
-	ssn.AddAllocatableFn(PluginName, p.allocatable)
-	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
-	ssn.AddPredicateFn(PluginName, p.predicate)
+	ssn.AddJobEnqueueableFn(PluginName, p.enqueue.jobEnqueueable)
+	ssn.AddJobEnqueuedFn(PluginName, p.enqueue.jobEnqueued)
+	ssn.AddOverusedFn(PluginName, p.allocation.overused)
+	ssn.AddAllocatableFn(PluginName, p.allocation.allocatable)
+	ssn.AddPrePredicateFn(PluginName, p.nodes.prePredicate)
+	ssn.AddPredicateFn(PluginName, p.nodes.predicate)
 
 	// Eviction, inside a queue (preempt) and between queues (reclaim).
-	ssn.AddPreemptableFn(PluginName, p.preemptable)
-	ssn.AddJobStarvingFns(PluginName, p.jobStarving)
-	ssn.AddSimulateAddTaskFn(PluginName, p.simulationHook((*quota.Released).Remove))
-	ssn.AddSimulateRemoveTaskFn(PluginName, p.simulationHook((*quota.Released).Add))
-	ssn.AddSimulateAllocatableFn(PluginName, p.simulateAllocatable)
-	ssn.AddSimulatePredicateFn(PluginName, p.simulatePredicate)
-	ssn.AddPreemptiveFn(PluginName, p.preemptive)
-	ssn.AddReclaimableFn(PluginName, p.reclaimable)
-	ssn.AddQueueOrderFn(PluginName, p.queueOrder)
-	ssn.AddJobOrderFn(PluginName, p.jobOrder)
-	ssn.AddNodeOrderFn(PluginName, p.nodeOrder)
+	ssn.AddPreemptableFn(PluginName, p.preemption.preemptable)
+	ssn.AddJobStarvingFns(PluginName, p.preemption.jobStarving)
+	ssn.AddSimulateAddTaskFn(PluginName, p.allocation.simulationHook((*quota.Released).Remove))
+	ssn.AddSimulateRemoveTaskFn(PluginName, p.allocation.simulationHook((*quota.Released).Add))
+	ssn.AddSimulateAllocatableFn(PluginName, p.allocation.simulateAllocatable)
+	ssn.AddSimulatePredicateFn(PluginName, p.allocation.simulatePredicate)
+	ssn.AddPreemptiveFn(PluginName, p.podReclaim.preemptive)
+	ssn.AddReclaimableFn(PluginName, p.podReclaim.reclaimable)
+	ssn.AddQueueOrderFn(PluginName, p.allocation.queueOrder)
+	ssn.AddJobOrderFn(PluginName, p.allocation.jobOrder)
+	ssn.AddNodeOrderFn(PluginName, p.nodes.nodeOrder)
 
-	ssn.AddBestNodeFn(PluginName, p.bestNode)
+	ssn.AddBestNodeFn(PluginName, p.nodes.bestNode)
 	ssn.AddEventHandler(&framework.EventHandler{
-		AllocateFunc:   p.onAllocate,
-		DeallocateFunc: p.onDeallocate,
+		AllocateFunc:   p.allocation.onAllocate,
+		DeallocateFunc: p.allocation.onDeallocate,
 	})
 
 	if p.notReadyReason != "" {
@@ -184,37 +176,47 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 // OnSessionClose stores what later sessions need and drops the rest.
 func (p *Plugin) OnSessionClose(*framework.Session) {
 	defer p.cache.metrics.startTimer("close")()
-	p.statePodShortages()
+	p.shortages.statePodShortages()
 	p.cache.openPlugin = nil
-	options.ServerOpts.PercentageOfNodesToFind = p.percentageOfNodes
+	options.ServerOpts.PercentageOfNodesToFind = p.nodes.percentageOfNodes
 
 	p.cache.messages.removeStale()
-	p.recordProgress()
+	p.reserver.recordProgress()
 	p.cache.reservations.removeStale()
 	p.cache.removeStalePodGroupRequests()
-	p.saveNominations()
+	p.Kept.saveNominations()
 	p.cache.closeOtherBindings()
-	p.reportSession()
+	p.Events.reportSession()
 
 	p.ssn = nil
 	p.inventory = nil
 	p.ledger = nil
 	p.queueRules = nil
-	p.inqueue = nil
-	p.evictingTasks = nil
+	p.sums.inqueue = nil
+	p.Evictions.evictingTasks = nil
 	p.namespaceLister = nil
 	p.namespaceRefusals = nil
-	p.reclaimedCards = nil
-	p.stuckPods = nil
+	p.Kept.reclaimedCards = nil
+	p.stuck.stuckPods = nil
 	p.triedTasks = nil
-	p.ownFitErrors = nil
-	p.preemptedCards = preemptedCards{}
-	p.elasticUsages = nil
-	p.preemptableUsages = nil
-	p.placedJobs = nil
-	p.awaited = nil
-	p.belowMinimum = nil
-	p.exhausted = nil
+	p.Events.ownFitErrors = nil
+	p.Kept.preemptedCards = preemptedCards{}
+	p.sums.elasticUsages = nil
+	p.enqueue.preemptableUsages = nil
+	p.enqueue.placedJobs = nil
+	p.Kept.awaited = nil
+	p.allocation.belowMinimum = nil
+	p.reserver.exhausted = nil
+}
+
+// Allocate runs Volcano's action allocate. In a tree it serves the queues in their order, and no pod
+// borrows before the pods that need not borrow.
+func (p *Plugin) Allocate(execute func()) { p.allocation.allocate(execute) }
+
+// Preempt runs Volcano's action preempt and returns the pods it evicts, by job. A gang loses
+// only elastic pods, or all pods. The caller carries out the evictions.
+func (p *Plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
+	return p.preemption.preempt(hooks, execute)
 }
 
 // SetupBindContextExtension adds the charged queue to the annotations of the binding. The API
@@ -265,7 +267,7 @@ var reportInterval = enforcement.StaleAfter / 4
 // reportLongSession reports a session that runs long, so that the heartbeat does not expire
 // while it places many pods. Decisions call it, not a timer, so a session that hangs stays
 // visible.
-func (p *Plugin) reportLongSession() {
+func (p *Events) reportLongSession() {
 	if now := p.cache.now(); now.Sub(p.cache.lastReport) >= reportInterval {
 		p.cache.lastReport = now
 		p.reportSession()
@@ -273,7 +275,7 @@ func (p *Plugin) reportLongSession() {
 }
 
 // reportSession reports the session to the observer.
-func (p *Plugin) reportSession() {
+func (p *Events) reportSession() {
 	if p.cache.sessionObserver == nil {
 		return
 	}

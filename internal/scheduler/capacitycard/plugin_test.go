@@ -130,7 +130,7 @@ func (s *scene) addToPodLister(pods ...*corev1.Pod) {
 	for _, pod := range pods {
 		check.NoError(s.t, s.Ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Add(pod))
 	}
-	s.p.buildSnapshot()
+	s.p.snapshot.buildSnapshot()
 }
 
 // listNode has the API server show a node. The plugin's cache takes it, as when a session opens.
@@ -307,7 +307,7 @@ func TestPredicateRefusesPodsBeyondTheQuota(t *testing.T) {
 
 	for node, wantCode := range map[string]int{"a": api.Unschedulable, "b": api.UnschedulableAndUnresolvable} {
 		var fit *api.FitError
-		check.Must(t, errors.As(s.p.predicate(s.Task("j-1"), s.Ssn.Nodes[node]), &fit), "node %s is not refused", node)
+		check.Must(t, errors.As(s.p.nodes.predicate(s.Task("j-1"), s.Ssn.Nodes[node]), &fit), "node %s is not refused", node)
 		check.Equal(t, "code of node "+node, wantCode, fit.Status[0].Code)
 	}
 }

@@ -17,9 +17,24 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
+// nodeChoice decides on which node a pod may be, and which one is best.
+type nodeChoice struct {
+	*Session
+	events     *Events
+	stuck      *stuckPods
+	kept       *KeptCards
+	victims    *victimSelection
+	preemption *preemption
+	podReclaim *podReclaim
+	allocation *allocation
+	// percentageOfNodes is --percentage-nodes-to-find: the sample for a pod without
+	// alternatives. 0 lets Volcano choose.
+	percentageOfNodes int32
+}
+
 // predicate checks a pod on a node, and makes quota exact: the pod must allow the node's card,
 // and the quota of that card must have room.
-func (p *Plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
+func (p *nodeChoice) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	r, refusal, known := p.checkedInput(task)
 	switch {
 	case !known:
@@ -64,7 +79,7 @@ func (i *quotaIgnorer) end() {
 }
 
 // ignoresQuota reports whether the predicate currently checks a pod without quota.
-func (p *Plugin) ignoresQuota(task *api.TaskInfo) bool {
+func (p *preemption) ignoresQuota(task *api.TaskInfo) bool {
 	ignoring := p.ignoringQuota.pod.Load()
 	return ignoring != nil && *ignoring == task.UID
 }
@@ -72,7 +87,7 @@ func (p *Plugin) ignoresQuota(task *api.TaskInfo) bool {
 // isRefusedIgnoringQuota reports whether a node refuses a pod for another reason than quota,
 // such as a taint, which no eviction removes. Volcano learns only one reason, and this plugin's
 // comes first.
-func (p *Plugin) isRefusedIgnoringQuota(task *api.TaskInfo, node *api.NodeInfo) bool {
+func (p *preemption) isRefusedIgnoringQuota(task *api.TaskInfo, node *api.NodeInfo) bool {
 	p.ignoringQuota.begin(task.UID)
 	defer p.ignoringQuota.end()
 	return p.ssn.PredicateForPreemptAction(task, node) != nil
@@ -80,15 +95,15 @@ func (p *Plugin) isRefusedIgnoringQuota(task *api.TaskInfo, node *api.NodeInfo) 
 
 // isReclaimer reports whether Volcano searches a node on which a pod may reclaim cards from
 // other queues.
-func (p *Plugin) isReclaimer(task *api.TaskInfo) bool {
+func (p *preemption) isReclaimer(task *api.TaskInfo) bool {
 	s := p.search.Load()
 	return s != nil && s.mayReclaim && s.task.UID == task.UID
 }
 
 // evictsNothingOn reports whether Volcano, in its search for a pod, evicts no pod of a node that would help: it
 // searches cards of other queues to reclaim, or preempt finds no victims there.
-func (p *Plugin) evictsNothingOn(node *api.NodeInfo, task *api.TaskInfo) bool {
-	return p.isReclaimer(task) || (p.preemption != nil && len(p.preemptableTasksOn(node, task)) == 0)
+func (p *preemption) evictsNothingOn(node *api.NodeInfo, task *api.TaskInfo) bool {
+	return p.isReclaimer(task) || (p.run != nil && len(p.preemptableTasksOn(node, task)) == 0)
 }
 
 // The reasons why a node does not fit a pod.
@@ -154,7 +169,7 @@ type treeLimitKey struct {
 }
 
 // fitErrorKeyFor returns the key of the fit error of a pod on a node.
-func (p *Plugin) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fitErrorKey {
+func (p *nodeChoice) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fitErrorKey {
 	key := fitErrorKey{reason: reason}
 	switch reason {
 	case unnamedCard:
@@ -182,7 +197,7 @@ func (p *Plugin) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fi
 
 // insufficientInTree returns the first limit on the path of a queue that a pod exceeds with a
 // card, nil if the queues are flat.
-func (p *Plugin) insufficientInTree(r checkInput, name card.Name) *quota.InsufficientQuota {
+func (p *nodeChoice) insufficientInTree(r checkInput, name card.Name) *quota.InsufficientQuota {
 	if !p.IsTree() {
 		return nil
 	}
@@ -250,7 +265,7 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 
 // fitError returns the fit error of one node. Volcano adds the node's name, so only the message
 // is shared.
-func (p *Plugin) fitError(r checkInput, node *api.NodeInfo, key fitErrorKey) error {
+func (p *nodeChoice) fitError(r checkInput, node *api.NodeInfo, key fitErrorKey) error {
 	u := &p.cache.fitErrors
 	u.RLock()
 	known, ok := u.statuses[key]
@@ -309,8 +324,8 @@ type nodeSearch struct {
 }
 
 // searchFor returns the current node search of a task.
-func (p *Plugin) searchFor(task *api.TaskInfo) *nodeSearch {
-	s := p.search.Load()
+func (p *nodeChoice) searchFor(task *api.TaskInfo) *nodeSearch {
+	s := p.preemption.search.Load()
 	if s == nil || s.task != task {
 		s = p.newSearch(task) // scored without prePredicate
 	}
@@ -318,7 +333,7 @@ func (p *Plugin) searchFor(task *api.TaskInfo) *nodeSearch {
 	return s
 }
 
-func (p *Plugin) newSearch(task *api.TaskInfo) *nodeSearch {
+func (p *nodeChoice) newSearch(task *api.TaskInfo) *nodeSearch {
 	s := &nodeSearch{}
 	s.checkInput, s.refusal, s.known = p.checkedInput(task)
 	return s
@@ -329,24 +344,24 @@ func (p *Plugin) newSearch(task *api.TaskInfo) *nodeSearch {
 // and all for preempt, since a sample may lack the node where no gang must break. It also sets
 // whether the pod may reclaim cards on the way, which preemptive decided just before. For
 // preempt it refuses a pod for which nothing may be evicted.
-func (p *Plugin) prePredicate(task *api.TaskInfo) error {
-	p.reportLongSession()
+func (p *nodeChoice) prePredicate(task *api.TaskInfo) error {
+	p.events.reportLongSession()
 	options.ServerOpts.PercentageOfNodesToFind = p.percentageOfNodes
-	if p.preemption != nil || len(p.RequestFor(task).Named.Names()) > 1 {
+	if p.preemption.run != nil || len(p.RequestFor(task).Named.Names()) > 1 {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
 
 	p.triedTasks[task.UID] = true
-	p.preemption.completeGangs()
+	p.preemption.run.completeGangs()
 
 	s := p.newSearch(task)
-	s.mayReclaim = p.reclaimerCandidate == task.UID
-	p.reclaimerCandidate = ""
-	p.search.Store(s)
-	p.attempt.Store(nil)
+	s.mayReclaim = p.podReclaim.reclaimerCandidate == task.UID
+	p.podReclaim.reclaimerCandidate = ""
+	p.preemption.search.Store(s)
+	p.preemption.attempt.Store(nil)
 
-	if p.preemption != nil {
-		return p.checkPreemptor(task)
+	if p.preemption.run != nil {
+		return p.preemption.checkPreemptor(task)
 	}
 
 	return nil

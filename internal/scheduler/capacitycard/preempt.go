@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sort"
+	"sync/atomic"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
@@ -25,6 +26,23 @@ type preemptionAttempt struct {
 	conflicting []*api.TaskInfo
 }
 
+// preemption decides what Volcano's action preempt evicts inside of a queue.
+type preemption struct {
+	*Session
+	prices  *Prices
+	stuck   *stuckPods
+	kept    *KeptCards
+	victims *victimSelection
+	// run is what the action evicts, nil unless it runs.
+	run *preemptRun
+	// attempt is the pod and node that it tries now, nil if none.
+	attempt atomic.Pointer[preemptionAttempt]
+	// ignoringQuota is the pod that the predicate checks without quota now.
+	ignoringQuota quotaIgnorer
+	// search is the node search that Volcano started last.
+	search atomic.Pointer[nodeSearch]
+}
+
 // preemptable selects the victims on one node for a preemptor of the same queue or job. They
 // have a lower priority, may be evicted, and release only what node and quota lack. It includes
 // the rules of Volcano's plugins priority and conformance, because no other plugin may be asked
@@ -32,7 +50,7 @@ type preemptionAttempt struct {
 //
 // Topology-aware preemption calls it from several goroutines, and then no hook reads the
 // attempt.
-func (p *Plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, int) {
+func (p *preemption) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	attempt := &preemptionAttempt{pod: preemptor.UID}
 	defer p.attempt.Store(attempt)
 
@@ -48,7 +66,7 @@ func (p *Plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 
 // selectInAttempt selects the victims on the node of an attempt. It notes in the attempt whether
 // the preemptor is refused there, and which pods must be evicted before it can be there.
-func (p *Plugin) selectInAttempt(attempt *preemptionAttempt, job *api.JobInfo, preemptor *api.TaskInfo, preemptees []*api.TaskInfo) []*api.TaskInfo {
+func (p *preemption) selectInAttempt(attempt *preemptionAttempt, job *api.JobInfo, preemptor *api.TaskInfo, preemptees []*api.TaskInfo) []*api.TaskInfo {
 	request := p.RequestFor(preemptor)
 	name, allowed := p.cardFor(request, attempt.node)
 	node, known := p.ssn.Nodes[attempt.node]
@@ -57,10 +75,10 @@ func (p *Plugin) selectInAttempt(attempt *preemptionAttempt, job *api.JobInfo, p
 	}
 
 	candidates, breaks := p.preemptionCandidates(preemptor, preemptees)
-	conflicting, victims, useful := p.selectVictims(preemptor, node, name, candidates, breaks)
+	conflicting, victims, useful := p.victims.selectVictims(preemptor, node, name, candidates, breaks)
 	attempt.refused = !useful || (len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node))
 	attempt.conflicting = conflicting
-	if len(p.stuckPods[node.Name]) > 0 || p.keepsCardsOn(preemptor, node) {
+	if len(p.stuck.stuckPods[node.Name]) > 0 || p.kept.keepsCardsOn(preemptor, node) {
 		attempt.conflicting = victims // Volcano counts what is stuck or kept, and would evict too few
 	}
 
@@ -77,14 +95,22 @@ func (p *Plugin) selectInAttempt(attempt *preemptionAttempt, job *api.JobInfo, p
 
 // wouldEvictInVain reports whether the preemptor could not run after the evictions. It also
 // reports true if those on another node cost less.
-func (p *Plugin) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
+func (p *preemption) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
 	return len(victims) > 0 && (p.isRefusedIgnoringQuota(preemptor, node) || p.costsLessElsewhere(preemptor, victims, breaks))
+}
+
+// victimSelection selects victims on one node for a pod.
+type victimSelection struct {
+	*Session
+	kept *KeptCards
+	// mostBorrowed is how many cards the queue may borrow whose pods preempt now, see limitBorrowing.
+	mostBorrowed map[card.Name]int64
 }
 
 // selectVictims selects from candidates the victims on a node for a pod: all that conflict with
 // it, also returned alone, and as few others as release what is missing. breaks are those that
 // break a gang. useful is false if the pod could not run there anyway.
-func (p *Plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo, breaks map[api.TaskID]bool) (conflicting, all []*api.TaskInfo, useful bool) {
+func (p *victimSelection) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo, breaks map[api.TaskID]bool) (conflicting, all []*api.TaskInfo, useful bool) {
 	queue := p.ssn.Jobs[preemptor.Job].Queue
 	missing := p.missingAmounts(preemptor, node)
 	conflicting, rest, useful := p.splitConflicting(preemptor, node, candidates)
@@ -112,7 +138,7 @@ func (p *Plugin) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name
 
 // preemptionCandidates returns the possible victims of a preemptor in the order of eviction, and
 // those of them that break a gang. Of equal priority elastic pods come first, then the smallest loss.
-func (p *Plugin) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, map[api.TaskID]bool) {
+func (p *preemption) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, map[api.TaskID]bool) {
 	var candidates []*api.TaskInfo
 	for _, preemptee := range preemptees {
 		if p.mayPreempt(preemptor, preemptee) && p.isEvictable(preemptee) && !p.isEvictionInProgress(preemptee) {
@@ -123,19 +149,19 @@ func (p *Plugin) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api
 	slices.SortStableFunc(candidates, p.compareByPriority)
 	candidates, breaks := p.protectGangs(preemptor, candidates)
 	slices.SortStableFunc(candidates, func(a, b *api.TaskInfo) int {
-		return cmp.Or(p.comparePriorities(a, b), CompareBool(breaks[a.UID], breaks[b.UID]), cmp.Compare(p.lossOfEviction(a, breaks), p.lossOfEviction(b, breaks)))
+		return cmp.Or(p.comparePriorities(a, b), CompareBool(breaks[a.UID], breaks[b.UID]), cmp.Compare(p.prices.lossOfEviction(a, breaks), p.prices.lossOfEviction(b, breaks)))
 	})
 	return candidates, breaks
 }
 
 // missingAmounts returns what the node and the quota lack for a pod.
-func (p *Plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts {
+func (p *victimSelection) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts {
 	request := p.RequestFor(task)
 	job := p.ssn.Jobs[task.Job]
 	name, _ := p.cardFor(request, node.Name)
-	missing := missingResources(task.InitResreq, p.IdleFor(task, node))
+	missing := missingResources(task.InitResreq, p.kept.IdleFor(task, node))
 
-	kept := p.keptInQueue(checkInput{job: job, task: task}, quota.Released{})
+	kept := p.kept.keptInQueue(checkInput{job: job, task: task}, quota.Released{})
 	missing = p.addMissingQuota(missing, job.Queue, request, name, kept)
 	if tooMany := p.cardsBorrowedTooMany(checkInput{job: job, request: request}, name); tooMany > 0 {
 		missing[quotaCards] = max(missing[quotaCards], float64(tooMany))
@@ -146,7 +172,7 @@ func (p *Plugin) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts 
 // addMissingQuota adds what the quotas of a queue and its ancestors lack for a pod, as far as
 // evictions in its own queue release it: not what terminating pods hold. released is what is kept for
 // others, see keptInQueue.
-func (p *Plugin) addMissingQuota(missing amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) amounts {
+func (p *victimSelection) addMissingQuota(missing amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) amounts {
 	for range maxMissingLimits {
 		isComplete := true
 		for _, insufficient := range p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, released) {
@@ -183,7 +209,7 @@ func (p *Plugin) addMissingQuota(missing amounts, queue api.QueueID, request *wo
 // leastForGuarantees returns how much must be released so that a pod leaves the guarantees of other
 // queues free. Within the guarantee of its own queue it takes nothing from others, so that may be less than
 // the excess.
-func (p *Plugin) leastForGuarantees(insufficient quota.InsufficientQuota, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) int64 {
+func (p *victimSelection) leastForGuarantees(insufficient quota.InsufficientQuota, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) int64 {
 	excess := insufficient.Total - insufficient.Limit
 	isSame := func(other quota.InsufficientQuota) bool {
 		return other.Kind == insufficient.Kind && other.Queue == insufficient.Queue && other.Of == insufficient.Of
@@ -215,7 +241,7 @@ const maxMissingLimits = 4 * 3 * (quota.MaxDepth + 1)
 
 // splitConflicting splits candidates into those that conflict with a pod on the node and the
 // rest. useful is false if other conflicting pods stay.
-func (p *Plugin) splitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, candidates []*api.TaskInfo) (conflicting, rest []*api.TaskInfo, useful bool) {
+func (p *victimSelection) splitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, candidates []*api.TaskInfo) (conflicting, rest []*api.TaskInfo, useful bool) {
 	conflicts := map[api.TaskID]bool{}
 	for _, task := range node.Tasks {
 		if task.UID != incoming.UID && workload.ConflictOnNode(incoming.Pod, task.Pod) && !p.isBeingEvicted(task) {
@@ -239,23 +265,23 @@ func (p *Plugin) splitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, ca
 }
 
 // hasNoConflicts reports whether no pod that stays on a node conflicts with another one.
-func (p *Plugin) hasNoConflicts(task *api.TaskInfo, node *api.NodeInfo) bool {
+func (p *victimSelection) hasNoConflicts(task *api.TaskInfo, node *api.NodeInfo) bool {
 	_, _, fits := p.splitConflicting(task, node, nil)
 	return fits
 }
 
 // fitsOnGangNode reports whether a pod needs no eviction on a node because another node fits
 // it: one to which pods of its job are pipelined, or one that an evicted gang leaves.
-func (p *Plugin) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except string) bool {
+func (p *preemption) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except string) bool {
 	fits := func(name string) bool {
 		node, known := p.ssn.Nodes[name]
 		if !known || name == except {
 			return false
 		}
-		if _, allowed := p.cardFor(p.RequestFor(task), name); !allowed || !p.missingAmounts(task, node).isZero() {
+		if _, allowed := p.cardFor(p.RequestFor(task), name); !allowed || !p.victims.missingAmounts(task, node).isZero() {
 			return false
 		}
-		return p.hasNoConflicts(task, node)
+		return p.victims.hasNoConflicts(task, node)
 	}
 
 	for _, other := range job.TaskStatusIndex[api.Pipelined] {
@@ -264,13 +290,13 @@ func (p *Plugin) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except str
 		}
 	}
 
-	return slices.ContainsFunc(p.preemption.vacatedNodes(), func(name string) bool {
+	return slices.ContainsFunc(p.run.vacatedNodes(), func(name string) bool {
 		return fits(name) && p.ssn.PredicateForPreemptAction(task, p.ssn.Nodes[name]) == nil
 	})
 }
 
 // vacatedNodes returns the nodes that evicted gangs leave.
-func (p *preemption) vacatedNodes() []string {
+func (p *preemptRun) vacatedNodes() []string {
 	if p == nil {
 		return nil
 	}
@@ -285,12 +311,12 @@ func (p *preemption) vacatedNodes() []string {
 }
 
 // compareByPriority puts the lowest priority first, and among equals the smallest loss of a single pod.
-func (p *Plugin) compareByPriority(a, b *api.TaskInfo) int {
-	return cmp.Or(p.comparePriorities(a, b), p.compareByLoss(a, b))
+func (p *preemption) compareByPriority(a, b *api.TaskInfo) int {
+	return cmp.Or(p.comparePriorities(a, b), p.prices.compareByLoss(a, b))
 }
 
 // comparePriorities puts the lowest priority first, of the job and then of the pod.
-func (p *Plugin) comparePriorities(a, b *api.TaskInfo) int {
+func (p *preemption) comparePriorities(a, b *api.TaskInfo) int {
 	x := p.ssn.Jobs[a.Job]
 	y := p.ssn.Jobs[b.Job]
 	return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority))
@@ -298,7 +324,7 @@ func (p *Plugin) comparePriorities(a, b *api.TaskInfo) int {
 
 // cardFor returns the card that a pod would use on a node, false if it may not run there. A pod
 // without cards may run anywhere.
-func (p *Plugin) cardFor(request *workload.Request, node string) (card.Name, bool) {
+func (p *Session) cardFor(request *workload.Request, node string) (card.Name, bool) {
 	switch {
 	case request.Denied != nil:
 		return "", false
@@ -311,7 +337,7 @@ func (p *Plugin) cardFor(request *workload.Request, node string) (card.Name, boo
 
 // hasHigherPriority compares as Volcano's plugin priority does: jobs by the priority of their
 // PodGroup, pods of one job by their own.
-func (p *Plugin) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool {
+func (p *preemption) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool {
 	if preemptor.Job == preemptee.Job {
 		return preemptor.Priority > preemptee.Priority
 	}
@@ -322,13 +348,13 @@ func (p *Plugin) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool {
 
 // mayPreempt reports whether one pod may take the place of another one of its queue. Pods of
 // other jobs go only for pods that are jobs of their own, and for the minimum of a job.
-func (p *Plugin) mayPreempt(preemptor, preemptee *api.TaskInfo) bool {
+func (p *preemption) mayPreempt(preemptor, preemptee *api.TaskInfo) bool {
 	return p.hasHigherPriority(preemptor, preemptee) && (preemptor.Job == preemptee.Job || p.preemptsJobs(preemptor))
 }
 
 // preemptsJobs reports whether pods of other jobs may go for a pod. The answer holds for the
 // whole node search.
-func (p *Plugin) preemptsJobs(task *api.TaskInfo) bool {
+func (p *preemption) preemptsJobs(task *api.TaskInfo) bool {
 	compute := func() bool {
 		job := p.ssn.Jobs[task.Job]
 		return job != nil && (arePodsSeparate(job) || completesMinimum(job, task))
@@ -343,12 +369,12 @@ func (p *Plugin) preemptsJobs(task *api.TaskInfo) bool {
 
 // isEvictionInProgress reports whether the eviction of a pod began a moment ago and its writes
 // may still be retried.
-func (p *Plugin) isEvictionInProgress(task *api.TaskInfo) bool {
+func (p *Session) isEvictionInProgress(task *api.TaskInfo) bool {
 	since, evicted := workload.EvictedSince(task.Pod)
 	return evicted && p.cache.now().Sub(since) < evictionTimeout
 }
 
-func (p *Plugin) isEvictable(task *api.TaskInfo) bool {
+func (p *Session) isEvictable(task *api.TaskInfo) bool {
 	job := p.ssn.Jobs[task.Job]
 	return job != nil && job.PodGroup != nil && workload.IsEvictable(task.Pod, job.PodGroup.Annotations)
 }
@@ -358,8 +384,8 @@ func (p *Plugin) isEvictable(task *api.TaskInfo) bool {
 //
 // If there is nothing to evict, Volcano does not name the node. The pod may still fit there
 // after evictions for another pod of its gang. Then every card must fit that such a node may have.
-func (p *Plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) bool {
-	released := p.releasedBy(r.job.Queue, p.preemption.tasksToComplete()...)
+func (p *preemption) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) bool {
+	released := p.releasedBy(r.job.Queue, p.run.tasksToComplete()...)
 	r.released = &released
 	if attempt.refused || p.runChecks(podChecks, r) != nil || (attempt.node == "" && p.isKeptNodeFor(r)) {
 		return false
@@ -377,15 +403,15 @@ func (p *Plugin) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) 
 
 	r.node = attempt.node
 	name, _ := p.cardFor(r.request, r.node)
-	return p.runChecks(cardChecks, r) == nil && p.cardsBorrowedTooMany(r, name) == 0
+	return p.kept.checkCard(r) == nil && p.victims.cardsBorrowedTooMany(r, name) == 0
 }
 
 // mayNeedStuckCards reports whether a pod fits a node with possible victims only after stuck pods are
 // gone. The attempt may be on that node.
-func (p *Plugin) mayNeedStuckCards(r checkInput) bool {
-	for name := range p.stuckPods {
+func (p *preemption) mayNeedStuckCards(r checkInput) bool {
+	for name := range p.stuck.stuckPods {
 		node, known := p.ssn.Nodes[name]
-		if _, allowed := p.cardFor(r.request, name); known && allowed && p.needsStuckCards(r.task, node) && len(p.preemptableTasksOn(node, r.task)) > 0 {
+		if _, allowed := p.cardFor(r.request, name); known && allowed && p.stuck.needsStuckCards(r.task, node) && len(p.preemptableTasksOn(node, r.task)) > 0 {
 			return true
 		}
 	}
@@ -395,11 +421,11 @@ func (p *Plugin) mayNeedStuckCards(r checkInput) bool {
 // fitsNodeWithoutVictims reports whether the quota has room for a pod on the node without victims that
 // Volcano tries now. Nodes whose card has no quota for the pod come last, see nodeOrder: others that fit
 // would have been taken before.
-func (p *Plugin) fitsNodeWithoutVictims(r checkInput) bool {
+func (p *preemption) fitsNodeWithoutVictims(r checkInput) bool {
 	queue := string(r.job.Queue)
 	request := r.request.Request
 	isFull := func(name card.Name) bool {
-		return !p.ledger.FitsCard(queue, name, request.Count, request.IsUnreclaimable) || p.cardsBorrowedTooMany(r, name) > 0
+		return !p.ledger.FitsCard(queue, name, request.Count, request.IsUnreclaimable) || p.victims.cardsBorrowedTooMany(r, name) > 0
 	}
 
 	if p.ledger.FitsAnyCard(queue, request) != nil {
@@ -408,15 +434,15 @@ func (p *Plugin) fitsNodeWithoutVictims(r checkInput) bool {
 
 	return !slices.ContainsFunc(request.Names, isFull) || slices.ContainsFunc(p.ssn.NodeList, func(node *api.NodeInfo) bool {
 		name, allowed := p.cardFor(r.request, node.Name)
-		hasEnough := allowed && !isFull(name) && r.task.InitResreq.LessEqual(p.FutureIdleOn(node), api.Zero)
+		hasEnough := allowed && !isFull(name) && r.task.InitResreq.LessEqual(p.stuck.FutureIdleOn(node), api.Zero)
 		return hasEnough && len(p.preemptableTasksOn(node, r.task)) == 0
 	})
 }
 
 // isUselessForPreempt reports whether preempt runs, and the quota has no room for the pod of a search on a
 // node on which it can evict no pod.
-func (p *Plugin) isUselessForPreempt(s *nodeSearch, node *api.NodeInfo, name card.Name) bool {
-	if p.preemption == nil || p.ledger.FitsCard(string(s.job.Queue), name, s.request.Count, s.request.IsUnreclaimable) {
+func (p *preemption) isUselessForPreempt(s *nodeSearch, node *api.NodeInfo, name card.Name) bool {
+	if p.run == nil || p.ledger.FitsCard(string(s.job.Queue), name, s.request.Count, s.request.IsUnreclaimable) {
 		return false
 	}
 	return len(p.preemptableTasksOn(node, s.task)) == 0

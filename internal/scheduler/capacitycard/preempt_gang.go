@@ -11,15 +11,14 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/workload"
 )
 
-// preemption is what Volcano's action preempt evicts in one session. Volcano evicts single pods
+// preemptRun is what Volcano's action preempt evicts in one session. Volcano evicts single pods
 // and could leave a gang running below its minimum. The plugin evicts the rest of such a gang
 // in the session, so that later preemptors use what it releases.
-type preemption struct {
-	p     *Plugin
+type preemptRun struct {
+	p     *preemption
 	hooks PreemptHooks
 	// lowest is the lowest priority of a job with pods to evict, by queue. isAsked are the jobs
 	// for which Volcano asked whether they starve.
@@ -45,8 +44,6 @@ type preemption struct {
 		evictions int
 		least     *evictionCost
 	}
-	// mostBorrowed is how many cards the queue may borrow whose pods preempt now, see limitBorrowing.
-	mostBorrowed map[card.Name]int64
 	// evictions counts evictions and undone evictions.
 	evictions int
 	// evictingRest is set while the rest of a gang is evicted or restored.
@@ -62,21 +59,24 @@ type restOfGang struct {
 	bound []*api.TaskInfo
 }
 
-// Preempt runs Volcano's action preempt and returns the pods it evicts, by job. A gang loses
+// preempt runs Volcano's action preempt and returns the pods it evicts, by job. A gang loses
 // only elastic pods, or all pods. The caller carries out the evictions.
-func (p *Plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
+func (p *preemption) preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
 	p.cache.evictionPolicies = hooks.PolicyFor
-	g := newPreemption(p, hooks)
-	p.preemption = g
-	defer func() { p.preemption = nil }()
+	g := newPreemptRun(p, hooks)
+	p.run = g
+	defer func() {
+		p.run = nil
+		p.victims.mostBorrowed = nil
+	}()
 	defer p.hideOldNominations()()
 
 	before := p.pipelinedPods()
 	p.executeByQueue(execute)
-	p.preemptors = p.pipelinedPods()
-	maps.DeleteFunc(p.preemptors, func(uid types.UID, _ bool) bool { return before[uid] })
+	p.kept.preemptors = p.pipelinedPods()
+	maps.DeleteFunc(p.kept.preemptors, func(uid types.UID, _ bool) bool { return before[uid] })
 	g.completeGangs()
-	p.keepPreemptedCards(g.victimsByPreemptor())
+	p.kept.keepPreemptedCards(g.victimsByPreemptor())
 
 	var jobs [][]*api.TaskInfo
 	for id, evicted := range g.evicted {
@@ -94,9 +94,9 @@ func (p *Plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
 	return jobs
 }
 
-// newPreemption returns the state of a run that has evicted nothing yet.
-func newPreemption(p *Plugin, hooks PreemptHooks) *preemption {
-	return &preemption{
+// newPreemptRun returns the state of a run that has evicted nothing yet.
+func newPreemptRun(p *preemption, hooks PreemptHooks) *preemptRun {
+	return &preemptRun{
 		p: p, hooks: hooks, lowest: p.lowestPriorities(), isAsked: map[api.JobID]bool{},
 		evicted: map[api.JobID]map[api.TaskID]*api.TaskInfo{}, evictedFor: map[api.TaskID]api.JobID{}, restOfGangs: map[api.JobID]*restOfGang{},
 	}
@@ -104,7 +104,7 @@ func newPreemption(p *Plugin, hooks PreemptHooks) *preemption {
 
 // victimsByPreemptor returns the pods that are evicted, by the job for which they are. The rest of a gang
 // is evicted for each job for which a pod of it is.
-func (p *preemption) victimsByPreemptor() map[api.JobID][]*api.TaskInfo {
+func (p *preemptRun) victimsByPreemptor() map[api.JobID][]*api.TaskInfo {
 	victims := map[api.JobID][]*api.TaskInfo{}
 	withRest := map[[2]api.JobID]bool{}
 	for id, evicted := range p.evicted {
@@ -126,7 +126,7 @@ func (p *preemption) victimsByPreemptor() map[api.JobID][]*api.TaskInfo {
 }
 
 // pipelinedPods returns the pods that are pipelined.
-func (p *Plugin) pipelinedPods() map[types.UID]bool {
+func (p *preemption) pipelinedPods() map[types.UID]bool {
 	pods := map[types.UID]bool{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
@@ -137,7 +137,7 @@ func (p *Plugin) pipelinedPods() map[types.UID]bool {
 }
 
 // recordEviction records a pod that Volcano evicts.
-func (p *preemption) recordEviction(task *api.TaskInfo) {
+func (p *preemptRun) recordEviction(task *api.TaskInfo) {
 	if p == nil || p.evictingRest {
 		return
 	}
@@ -153,7 +153,7 @@ func (p *preemption) recordEviction(task *api.TaskInfo) {
 
 // undoEviction records an undone eviction and restores the rest of the gang. The rest is
 // evicted again if the gang is still broken.
-func (p *preemption) undoEviction(task *api.TaskInfo) {
+func (p *preemptRun) undoEviction(task *api.TaskInfo) {
 	if p == nil || p.evictingRest {
 		return
 	}
@@ -188,7 +188,7 @@ func RestoreBound(ssn *framework.Session, tasks []*api.TaskInfo) {
 }
 
 // completeGangs evicts, in the session, the rest of each job that would run below its minimum.
-func (p *preemption) completeGangs() {
+func (p *preemptRun) completeGangs() {
 	if p == nil {
 		return
 	}
@@ -222,14 +222,14 @@ func (p *preemption) completeGangs() {
 }
 
 // mustCompleteGang reports whether the rest of a job must go, and is not evicted yet.
-func (p *preemption) mustCompleteGang(id api.JobID) bool {
+func (p *preemptRun) mustCompleteGang(id api.JobID) bool {
 	job := p.p.ssn.Jobs[id]
 	return len(p.evicted[id]) > 0 && p.restOfGangs[id] == nil && job != nil && p.isBroken(job)
 }
 
 // tasksToComplete returns the pods that completeGangs will evict. Volcano evicts pods of one node
 // only, and the rest of their gangs goes before the next pod is tried.
-func (p *preemption) tasksToComplete() (rest []*api.TaskInfo) {
+func (p *preemptRun) tasksToComplete() (rest []*api.TaskInfo) {
 	if p == nil {
 		return nil
 	}
@@ -242,18 +242,18 @@ func (p *preemption) tasksToComplete() (rest []*api.TaskInfo) {
 }
 
 // isBroken reports whether a job cannot continue after its evictions.
-func (p *preemption) isBroken(job *api.JobInfo) bool {
-	return job.ReadyTaskNum() < job.MinAvailable || !job.CheckTaskReady() || p.isInelastic(job) || p.p.priceFor(job).isFailing
+func (p *preemptRun) isBroken(job *api.JobInfo) bool {
+	return job.ReadyTaskNum() < job.MinAvailable || !job.CheckTaskReady() || p.isInelastic(job) || p.p.prices.priceFor(job).isFailing
 }
 
 // isInelastic reports whether a job loses all of its pods when it loses one.
-func (p *preemption) isInelastic(job *api.JobInfo) bool {
+func (p *preemptRun) isInelastic(job *api.JobInfo) bool {
 	policy, known := p.evictionPolicy(job)
 	return !known || policy.Inelastic || job.ContainsSubJobPolicy()
 }
 
 // evictionPolicy returns how a job handles evictions, false if that is not known.
-func (p *preemption) evictionPolicy(job *api.JobInfo) (workload.EvictionPolicy, bool) {
+func (p *preemptRun) evictionPolicy(job *api.JobInfo) (workload.EvictionPolicy, bool) {
 	for _, task := range job.Tasks {
 		if name := workload.VCJobOwner(task.Pod); name != "" {
 			if p.hooks.PolicyFor == nil {
@@ -268,7 +268,7 @@ func (p *preemption) evictionPolicy(job *api.JobInfo) (workload.EvictionPolicy, 
 
 // canEvictWholeJob reports whether a job can be evicted as a whole: each pod with a charge is
 // on its node and may be evicted.
-func (p *preemption) canEvictWholeJob(job *api.JobInfo) bool {
+func (p *preemptRun) canEvictWholeJob(job *api.JobInfo) bool {
 	if _, known := p.evictionPolicy(job); !known {
 		return false
 	}
@@ -290,11 +290,11 @@ func IsOnNode(status api.TaskStatus) bool { return status == api.Running || stat
 
 // protectGangs removes from candidates the pods whose eviction breaks a gang that cannot be
 // evicted as a whole. breaks are the remaining ones that break a gang.
-func (p *Plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
-	g := p.preemption
+func (p *preemption) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
+	g := p.run
 	allowances := map[api.JobID]*evictionAllowance{}
 	if g == nil {
-		g = &preemption{p: p} // Volcano's own action runs, which does not complete gangs
+		g = &preemptRun{p: p} // Volcano's own action runs, which does not complete gangs
 	}
 
 	breaks = map[api.TaskID]bool{}
@@ -306,7 +306,7 @@ func (p *Plugin) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInf
 
 		if allowances[job.UID].takeElastic(candidate) {
 			kept = append(kept, candidate)
-		} else if allowances[job.UID].wholeJob && job.UID != preemptor.Job && (p.preemption != nil || len(tasksOnNodes(job)) == 1) {
+		} else if allowances[job.UID].wholeJob && job.UID != preemptor.Job && (p.run != nil || len(tasksOnNodes(job)) == 1) {
 			kept = append(kept, candidate)
 			breaks[candidate.UID] = true
 		}

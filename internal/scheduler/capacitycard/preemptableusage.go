@@ -32,8 +32,8 @@ type queuePriority struct {
 // checkEnqueueBesidePreemptable is CheckEnqueue for a job that may preempt others: it counts
 // what these use as elastic. Otherwise the jobs of a full queue would keep out every job that
 // may preempt them, since Volcano's preempt passes over jobs that are not enqueued.
-func (p *Plugin) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.JobRequest) *quota.InsufficientQuota {
-	insufficient := p.ledger.CheckEnqueue(string(job.Queue), p.reservationsOf, request, p.args.overCommitFactor)
+func (p *enqueuing) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.JobRequest) *quota.InsufficientQuota {
+	insufficient := p.ledger.CheckEnqueue(string(job.Queue), p.sums.reservationsOf, request, p.args.overCommitFactor)
 	if insufficient == nil || !p.mayPreemptOnceEnqueued(job) {
 		return insufficient
 	}
@@ -44,7 +44,7 @@ func (p *Plugin) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.J
 	}
 
 	beside := func(queue string) *quota.Reservations {
-		return p.reservationsOf(queue).ReplaceElastic(usage.elastic, usage.all, usage.unreclaimable)
+		return p.sums.reservationsOf(queue).ReplaceElastic(usage.elastic, usage.all, usage.unreclaimable)
 	}
 	if p.ledger.CheckEnqueue(string(job.Queue), beside, request, p.args.overCommitFactor) == nil {
 		return nil
@@ -56,7 +56,7 @@ func (p *Plugin) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.J
 // mayPreemptOnceEnqueued reports whether the action preempt runs and evicts pods for a job. The
 // job is below its minimum, since it is about to be enqueued. Volcano's preempt passes over
 // jobs with a network topology.
-func (p *Plugin) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
+func (p *enqueuing) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 	if !conf.EnabledActionMap["preempt"] || job.ContainsNetworkTopology() {
 		return false
 	}
@@ -77,7 +77,7 @@ func (p *Plugin) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 // policy Never: that of its template, else of its PriorityClass, as the API server sets it. A pod of
 // a Volcano job has the class of the job unless its template names one. A pod without a class gets the
 // default one of the cluster.
-func (p *Plugin) announcesNeverToPreempt(job *api.JobInfo) bool {
+func (p *enqueuing) announcesNeverToPreempt(job *api.JobInfo) bool {
 	class := job.PodGroup.Spec.PriorityClassName
 	owner := workload.VCJobOwner(&job.PodGroup.PodGroup)
 	if owner == "" {
@@ -96,7 +96,7 @@ func (p *Plugin) announcesNeverToPreempt(job *api.JobInfo) bool {
 
 // isNeverClass reports whether pods of a PriorityClass never preempt, false for an unknown one. "" is the
 // default class of the cluster.
-func (p *Plugin) isNeverClass(name string) bool {
+func (p *enqueuing) isNeverClass(name string) bool {
 	class := p.priorityClass(name)
 	if name == "" {
 		class = p.defaultPriorityClass()
@@ -106,7 +106,7 @@ func (p *Plugin) isNeverClass(name string) bool {
 
 // defaultPriorityClass returns the class of pods that name none, nil if they have no class. Of several
 // default classes the API server takes the lowest.
-func (p *Plugin) defaultPriorityClass() (lowest *schedulingv1.PriorityClass) {
+func (p *enqueuing) defaultPriorityClass() (lowest *schedulingv1.PriorityClass) {
 	classes, err := p.ssn.InformerFactory().Scheduling().V1().PriorityClasses().Lister().List(labels.Everything())
 	if err != nil {
 		return nil
@@ -121,23 +121,23 @@ func (p *Plugin) defaultPriorityClass() (lowest *schedulingv1.PriorityClass) {
 
 // preemptableUsageFor returns what jobs of lower priority use in a queue and may give as a
 // whole, and what pods use whose eviction is under way. It is summed once in a session.
-func (p *Plugin) preemptableUsageFor(key queuePriority) *preemptableUsage {
+func (p *enqueuing) preemptableUsageFor(key queuePriority) *preemptableUsage {
 	if known := p.preemptableUsages[key]; known != nil {
 		return known
 	}
 
 	usage := &preemptableUsage{}
-	g := &preemption{p: p, hooks: PreemptHooks{PolicyFor: p.cache.evictionPolicies}}
+	g := &preemptRun{p: p.preemption, hooks: PreemptHooks{PolicyFor: p.cache.evictionPolicies}}
 	for _, job := range p.jobsWithPods(key.queue) {
-		if job.Priority < key.priority && p.hasPodToEvict(job) && g.canEvictWholeJob(job) {
-			usage.add(p.elasticUsages[job.UID], p.elasticUsage(job, len(job.Tasks)))
+		if job.Priority < key.priority && p.preemption.hasPodToEvict(job) && g.canEvictWholeJob(job) {
+			usage.add(p.sums.elasticUsages[job.UID], p.sums.elasticUsage(job, len(job.Tasks)))
 			for task := range tasksIn(job, api.AllocatedStatus) {
 				usage.addUnreclaimable(p.chargeInQueue(key.queue, task))
 			}
 		}
 	}
 
-	for _, task := range p.evictingTasks {
+	for _, task := range p.evictions.evictingTasks {
 		charge := p.chargeInQueue(key.queue, task)
 		state := p.cache.pods[task.Pod.UID]
 		if charge != nil && state != nil && state.chargedAs == chargedAsUsed {
@@ -168,7 +168,7 @@ func (u *preemptableUsage) addUnreclaimable(charge *quota.Charge) {
 
 // jobsWithPods returns the jobs of a queue with pods on nodes. It lists those of all queues
 // once in a session.
-func (p *Plugin) jobsWithPods(queue api.QueueID) []*api.JobInfo {
+func (p *enqueuing) jobsWithPods(queue api.QueueID) []*api.JobInfo {
 	if p.placedJobs == nil {
 		p.placedJobs = map[api.QueueID][]*api.JobInfo{}
 		for _, job := range p.ssn.Jobs {

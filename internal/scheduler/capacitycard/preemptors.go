@@ -35,7 +35,7 @@ var (
 // executeByQueue runs Volcano's action preempt for each queue with pods that may preempt, in
 // the order of queues. In one run for all queues, Volcano takes them in random order. After
 // the first queue it skips a pending pod of each job.
-func (p *Plugin) executeByQueue(execute func()) {
+func (p *preemption) executeByQueue(execute func()) {
 	all := p.ssn.Jobs
 	byQueue := map[api.QueueID]map[api.JobID]*api.JobInfo{}
 	defer func() { p.ssn.Jobs = all }()
@@ -49,7 +49,7 @@ func (p *Plugin) executeByQueue(execute func()) {
 
 	queues := util.NewPriorityQueue(p.ssn.QueueOrderFn)
 	for id, jobs := range byQueue {
-		if queue := p.ssn.Queues[id]; queue != nil && p.preemption.hasPreemptor(jobs) {
+		if queue := p.ssn.Queues[id]; queue != nil && p.run.hasPreemptor(jobs) {
 			queues.Push(queue)
 		}
 	}
@@ -58,21 +58,21 @@ func (p *Plugin) executeByQueue(execute func()) {
 		return
 	}
 
-	if p.preemption.hooks.Begin != nil {
-		p.preemption.hooks.Begin()
+	if p.run.hooks.Begin != nil {
+		p.run.hooks.Begin()
 	}
 
 	waiting := p.findWaitingQueues()
 	for !queues.Empty() {
 		queue := queues.Pop().(*api.QueueInfo).UID
-		p.preemption.limitBorrowing(queue, waiting)
+		p.run.limitBorrowing(queue, waiting)
 		p.ssn.Jobs = byQueue[queue]
 		execute()
 	}
 }
 
 // lowestPriorities returns the lowest priority of a job with pods to evict, by queue.
-func (p *Plugin) lowestPriorities() map[api.QueueID]int32 {
+func (p *preemption) lowestPriorities() map[api.QueueID]int32 {
 	lowest := map[api.QueueID]int32{}
 	for _, job := range p.ssn.Jobs {
 		known, isKnown := lowest[job.Queue]
@@ -84,7 +84,7 @@ func (p *Plugin) lowestPriorities() map[api.QueueID]int32 {
 }
 
 // hasPodToEvict reports whether some pod of a job is on a node and may be evicted.
-func (p *Plugin) hasPodToEvict(job *api.JobInfo) bool {
+func (p *preemption) hasPodToEvict(job *api.JobInfo) bool {
 	for task := range tasksIn(job, api.PreemptableStatus) {
 		if task.Preemptable && p.isEvictable(task) && !p.isEvictionInProgress(task) {
 			return true
@@ -94,7 +94,7 @@ func (p *Plugin) hasPodToEvict(job *api.JobInfo) bool {
 }
 
 // hasPreemptor reports whether a pod of some job may preempt others.
-func (g *preemption) hasPreemptor(jobs map[api.JobID]*api.JobInfo) bool {
+func (g *preemptRun) hasPreemptor(jobs map[api.JobID]*api.JobInfo) bool {
 	for _, job := range jobs {
 		if !job.IsPending() && (g.mayPreemptJobs(job) || g.mayPreemptInside(job)) {
 			return true
@@ -107,9 +107,9 @@ func (g *preemption) hasPreemptor(jobs map[api.JobID]*api.JobInfo) bool {
 // when it begins with a queue, for both kinds of preemption. Later it asks before each pod that
 // may preempt other jobs. Plugin gang is switched off here: it stops at the minimum of each
 // job, also for pods that are each a job of their own.
-func (p *Plugin) jobStarving(obj any) bool {
+func (p *preemption) jobStarving(obj any) bool {
 	job := obj.(*api.JobInfo)
-	g := p.preemption
+	g := p.run
 	if g == nil {
 		return len(job.TaskStatusIndex[api.Pending]) > 0
 	}
@@ -121,19 +121,19 @@ func (p *Plugin) jobStarving(obj any) bool {
 }
 
 // mayPreemptJobs reports whether pods of a job may preempt other jobs of its queue.
-func (g *preemption) mayPreemptJobs(job *api.JobInfo) bool {
+func (g *preemptRun) mayPreemptJobs(job *api.JobInfo) bool {
 	return g.hasLowerJob(job) && len(job.TaskStatusIndex[api.Pending]) > 0 && (arePodsSeparate(job) || isBelowMinimum(job))
 }
 
 // hasLowerJob reports whether a job of the queue with a lower priority has pods to evict.
-func (g *preemption) hasLowerJob(job *api.JobInfo) bool {
+func (g *preemptRun) hasLowerJob(job *api.JobInfo) bool {
 	lowest, known := g.lowest[job.Queue]
 	return known && lowest < job.Priority
 }
 
 // mayPreemptInside reports whether a pending pod of a job has a higher priority than a pod of
 // the job that is on a node.
-func (g *preemption) mayPreemptInside(job *api.JobInfo) bool {
+func (g *preemptRun) mayPreemptInside(job *api.JobInfo) bool {
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		if HasLowerPodOnNode(job, task) {
 			return true
@@ -192,8 +192,8 @@ func completesMinimum(job *api.JobInfo, task *api.TaskInfo) bool {
 
 // checkPreemptor returns why preempt searches no node for a pod, nil if it does. A search in
 // vain costs as much as one that helps.
-func (p *Plugin) checkPreemptor(task *api.TaskInfo) error {
-	g := p.preemption
+func (p *preemption) checkPreemptor(task *api.TaskInfo) error {
+	g := p.run
 	job := p.ssn.Jobs[task.Job]
 	if job == nil {
 		return errNothingToPreempt
@@ -220,7 +220,7 @@ func NeverPreempts(task *api.TaskInfo) bool {
 type waitingQueues map[card.Name]map[api.QueueID]bool
 
 // findWaitingQueues returns the queues that wait now, none if the queues are flat.
-func (p *Plugin) findWaitingQueues() waitingQueues {
+func (p *preemption) findWaitingQueues() waitingQueues {
 	waiting := waitingQueues{}
 	if !p.IsTree() {
 		return waiting
@@ -248,22 +248,22 @@ func (w waitingQueues) addQueue(name card.Name, queue api.QueueID) {
 // limitBorrowing notes how many cards a queue of a tree may borrow while its pods preempt. Of a card for
 // which another queue waits within what it deserves, that is what it has borrowed already. Otherwise the other
 // queue would take the card back with the preemptor on it, and pods of both would be evicted again and again.
-func (g *preemption) limitBorrowing(queue api.QueueID, waiting waitingQueues) {
-	g.mostBorrowed = map[card.Name]int64{}
+func (g *preemptRun) limitBorrowing(queue api.QueueID, waiting waitingQueues) {
+	g.p.victims.mostBorrowed = map[card.Name]int64{}
 	for name, queues := range waiting {
 		if len(queues) > 1 || !queues[queue] {
-			g.mostBorrowed[name] = max(0, g.p.ledger.AboveDeserved(string(queue), quota.Resource(name)))
+			g.p.victims.mostBorrowed[name] = max(0, g.p.ledger.AboveDeserved(string(queue), quota.Resource(name)))
 		}
 	}
 }
 
 // cardsBorrowedTooMany returns how many cards more than its queue may borrow while its pods preempt, a pod
 // would use of a card.
-func (p *Plugin) cardsBorrowedTooMany(r checkInput, name card.Name) int64 {
-	if p.preemption == nil || r.request.Count == 0 {
+func (p *victimSelection) cardsBorrowedTooMany(r checkInput, name card.Name) int64 {
+	if r.request.Count == 0 {
 		return 0
 	}
-	most, isLimited := p.preemption.mostBorrowed[name]
+	most, isLimited := p.mostBorrowed[name]
 	if !isLimited {
 		return 0
 	}

@@ -319,13 +319,13 @@ func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
 
 	// The second session: the victim of the first one still runs, and late-0 waits as well.
 	for _, task := range slices.Concat(s.preempted...) {
-		s.reclaimPolicy().MarkEvicting(task)
+		s.reclaimPolicy().Evictions.MarkEvicting(task)
 	}
 	s.addObjects("job late queue=q min=1 pending=1 priorityClass=high")
 	s.Cache.AddPodGroupV1beta1(s.Groups[len(s.Groups)-1])
 	s.Cache.AddPod(s.Pods[len(s.Pods)-1].DeepCopy())
 	s.openSession()
-	defer s.reclaimPolicy().AssumeEvicted()()
+	defer s.reclaimPolicy().Evictions.AssumeEvicted()()
 	s.reclaimPolicy().Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
 
 	check.Equal(t, "pods that are being evicted, with that of the first session", 2, len(s.In(api.Releasing)))
@@ -354,7 +354,7 @@ func TestPreemptTakesNoCardsThatAGangAwaits(t *testing.T) {
 				job high queue=tra min=1 pending=1 priorityClass=high cards=%d`, tc.cards))
 			s.openSession(topologyAwarePreempt(topologyAware)).Run(enqueue.New())
 			s.allocate()
-			check.Equal(t, "nodes with cards that are kept", 1, len(s.p.awaited.byNode))
+			check.Equal(t, "nodes with cards that are kept", 1, len(s.p.Kept.awaited.byNode))
 
 			evicted := s.reclaimPolicy().Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
 			check.Equal(t, "evicted pods", tc.wantEvicted, countByState(slices.Concat(evicted...)))

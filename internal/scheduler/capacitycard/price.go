@@ -17,9 +17,15 @@ import (
 // counts as one that fails when a pod of it is evicted.
 func (c *Cache) UseFailureLimits(limits loss.FailureLimits) { c.failureLimits = limits }
 
+// Prices are what evictions cost jobs.
+type Prices struct {
+	*Session
+	prices jobPrices
+}
+
 // PriceOf returns what evictions cost a job. The losses are in the order of tasks, which are all of its
 // placed pods.
-func (p *Plugin) PriceOf(job *api.JobInfo, tasks []*api.TaskInfo) loss.Price {
+func (p *Prices) PriceOf(job *api.JobInfo, tasks []*api.TaskInfo) loss.Price {
 	price := loss.PriceOf(job.Namespace, p.podsToPrice(job, tasks), lastCheckpoint(job, tasks), p.cache.now(), p.cache.failureLimits)
 	price.Pods = price.Pods[:len(tasks)]
 	return price
@@ -27,7 +33,7 @@ func (p *Plugin) PriceOf(job *api.JobInfo, tasks []*api.TaskInfo) loss.Price {
 
 // EvictionsLeft returns how many pods of each Kubernetes Job in a PodGroup may be evicted while that goes
 // on, nil if no pod belongs to one.
-func (p *Plugin) EvictionsLeft(job *api.JobInfo) map[types.UID]int {
+func (p *Prices) EvictionsLeft(job *api.JobInfo) map[types.UID]int {
 	if !hasBatchJob(job) {
 		return nil
 	}
@@ -39,7 +45,7 @@ func (p *Plugin) EvictionsLeft(job *api.JobInfo) map[types.UID]int {
 }
 
 // podsToPrice returns the placed pods of a job, and after them those of Kubernetes Jobs that ended.
-func (p *Plugin) podsToPrice(job *api.JobInfo, placed []*api.TaskInfo) []loss.Pod {
+func (p *Prices) podsToPrice(job *api.JobInfo, placed []*api.TaskInfo) []loss.Pod {
 	pods := make([]loss.Pod, 0, len(placed))
 	for _, task := range placed {
 		pods = append(pods, p.podToPrice(task, p.CardCount(task), loss.Placed))
@@ -64,7 +70,7 @@ func (p *Plugin) podsToPrice(job *api.JobInfo, placed []*api.TaskInfo) []loss.Po
 }
 
 // podToPrice returns a pod as its price counts it. CPU counts only if it is reclaimed too.
-func (p *Plugin) podToPrice(task *api.TaskInfo, cards card.Count, state loss.State) loss.Pod {
+func (p *Prices) podToPrice(task *api.TaskInfo, cards card.Count, state loss.State) loss.Pod {
 	pod := loss.Pod{Pod: task.Pod, State: state, Cards: int64(cards)}
 	if p.ReclaimsAll() {
 		pod.MilliCPU = int64(task.Resreq.MilliCPU)
@@ -122,7 +128,7 @@ type jobPrice struct {
 }
 
 // priceFor returns what evictions cost a job now.
-func (p *Plugin) priceFor(job *api.JobInfo) *jobPrice {
+func (p *Prices) priceFor(job *api.JobInfo) *jobPrice {
 	p.prices.Lock()
 	defer p.prices.Unlock()
 
@@ -152,13 +158,16 @@ func (j *jobPrices) forgetJob(job api.JobID) {
 	delete(j.jobs, job)
 }
 
+// forgetPrice forgets what evictions cost a job, whose pods changed.
+func (p *Prices) forgetPrice(job api.JobID) { p.prices.forgetJob(job) }
+
 // lossOfPod returns what is lost if a pod is evicted and its job goes on.
-func (p *Plugin) lossOfPod(task *api.TaskInfo) int64 {
+func (p *Prices) lossOfPod(task *api.TaskInfo) int64 {
 	return p.priceFor(p.ssn.Jobs[task.Job]).pods[task.UID]
 }
 
 // lossOfEviction returns what is lost if a pod is evicted. If that breaks its job, all of the job is.
-func (p *Plugin) lossOfEviction(task *api.TaskInfo, breaks map[api.TaskID]bool) int64 {
+func (p *Prices) lossOfEviction(task *api.TaskInfo, breaks map[api.TaskID]bool) int64 {
 	if breaks[task.UID] {
 		return p.priceFor(p.ssn.Jobs[task.Job]).whole
 	}

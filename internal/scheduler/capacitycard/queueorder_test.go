@@ -65,6 +65,6 @@ func TestWeightsComeAfterPriority(t *testing.T) {
 	x := s.Ssn.Queues["x"]
 	y := s.Ssn.Queues["y"]
 
-	check.That(t, s.p.queueOrder(x, y) < 0, "the queue of higher priority does not come before the heavier one")
-	check.That(t, s.p.queueOrder(y, x) > 0, "the heavier queue does not come after the one of higher priority")
+	check.That(t, s.p.allocation.queueOrder(x, y) < 0, "the queue of higher priority does not come before the heavier one")
+	check.That(t, s.p.allocation.queueOrder(y, x) > 0, "the heavier queue does not come after the one of higher priority")
 }

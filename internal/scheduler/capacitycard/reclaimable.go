@@ -19,23 +19,38 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
+// podReclaim decides what Volcano's action reclaim evicts.
+type podReclaim struct {
+	*Session
+	prices  *Prices
+	rules   *ReclaimRules
+	stuck   *stuckPods
+	kept    *KeptCards
+	victims *victimSelection
+	// reclaimerCandidate is the pod that preemptive allowed last.
+	reclaimerCandidate api.TaskID
+}
+
 // preemptive reports whether a pod may reclaim cards from other queues. Volcano's action
 // reclaim checks quota nowhere else. In a tree only cardreclaim reclaims: configurations with
 // reclaim are refused there.
-func (p *Plugin) preemptive(obj, candidate any) bool {
+func (p *podReclaim) preemptive(obj, candidate any) bool {
 	_, isQueue := obj.(*api.QueueInfo)
 	task, isTask := candidate.(*api.TaskInfo)
-	may := isQueue && isTask && !p.IsTree() && p.CanReclaim(task)
+	may := isQueue && isTask && !p.IsTree() && p.rules.CanReclaim(task)
 	if may {
 		p.reclaimerCandidate = task.UID
 	}
 	return may
 }
 
+// ReclaimRules says who may reclaim from whom.
+type ReclaimRules struct{ *Session }
+
 // CanReclaim reports whether a pod may reclaim cards: its service type may reclaim from another
 // one, and the quota of its own queue has room. In a tree any known type may, within what the
 // queue deserves.
-func (p *Plugin) CanReclaim(task *api.TaskInfo) bool {
+func (p *ReclaimRules) CanReclaim(task *api.TaskInfo) bool {
 	r, known := p.checkInputFor(task)
 	checks := reclaimChecks
 	if p.IsTree() {
@@ -48,7 +63,7 @@ func (p *Plugin) CanReclaim(task *api.TaskInfo) bool {
 // with it, and no more others than the node lacks. It selects none if idle cards suffice or the
 // pod could not run anyway. Volcano evicts without regard to quota, service types, queue
 // priorities or benefit. So every rule is here, and no other plugin may be asked besides it.
-func (p *Plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
+func (p *podReclaim) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	r, known := p.checkInputFor(reclaimer)
 	if len(reclaimees) == 0 || !known || p.IsTree() {
 		return nil, util.Permit
@@ -56,15 +71,15 @@ func (p *Plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 
 	r.node = reclaimees[0].NodeName
 	node, known := p.ssn.Nodes[r.node]
-	if !known || (r.request.Count == 0 && !p.ReclaimsAll()) || p.runChecks(placeChecks, r) != nil {
+	if !known || (r.request.Count == 0 && !p.ReclaimsAll()) || p.kept.checkPlace(r) != nil {
 		return nil, util.Permit
 	}
-	if !maps.Equal(missingResources(reclaimer.InitResreq, node.FutureIdle()), missingResources(reclaimer.InitResreq, p.FutureIdleOn(node))) {
+	if !maps.Equal(missingResources(reclaimer.InitResreq, node.FutureIdle()), missingResources(reclaimer.InitResreq, p.stuck.FutureIdleOn(node))) {
 		return nil, util.Permit // Volcano counts the room of stuck pods, and would evict too few
 	}
 
 	name, _ := p.cardFor(r.request, r.node)
-	_, victims, useful := p.selectVictims(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.request.Resource), nil)
+	_, victims, useful := p.victims.selectVictims(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.request.Resource), nil)
 	if !useful {
 		return nil, util.Permit
 	}
@@ -75,13 +90,13 @@ func (p *Plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 // reclaimCandidates returns the possible victims on one node in the order of eviction. They
 // hold cards of the needed resource, so of the same card. If all resources are reclaimed, pods
 // without cards may be victims, and all pods for one without cards.
-func (p *Plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo, resource corev1.ResourceName) []*api.TaskInfo {
+func (p *podReclaim) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo, resource corev1.ResourceName) []*api.TaskInfo {
 	var candidates []*api.TaskInfo
 	for _, reclaimee := range reclaimees {
 		request := p.RequestFor(reclaimee)
 		hasResource := request.Count > 0 && request.Resource == resource
 		isUseful := hasResource || (p.ReclaimsAll() && (request.Count == 0 || resource == ""))
-		if isUseful && p.CanReclaimFrom(reclaimer, reclaimee) && p.hasReachedMinRuntime(reclaimee) && !p.isEvictionInProgress(reclaimee) {
+		if isUseful && p.rules.CanReclaimFrom(reclaimer, reclaimee) && p.rules.hasReachedMinRuntime(reclaimee) && !p.isEvictionInProgress(reclaimee) {
 			candidates = append(candidates, reclaimee)
 		}
 	}
@@ -90,13 +105,13 @@ func (p *Plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.Ta
 }
 
 // CanReclaimFrom reports whether a pod may reclaim from another one by any rule.
-func (p *Plugin) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
+func (p *ReclaimRules) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
 	return p.ReclaimRule(reclaimer, reclaimee) != NotReclaimable
 }
 
 // hasReachedMinRuntime reports whether the pod's job has run for the minimum runtime of its
 // service type.
-func (p *Plugin) hasReachedMinRuntime(task *api.TaskInfo) bool {
+func (p *ReclaimRules) hasReachedMinRuntime(task *api.TaskInfo) bool {
 	minimum := p.MinimumRuntime(task)
 	return minimum == 0 || RunningSince(p.ssn.Jobs[task.Job]).Add(minimum).Before(p.cache.now())
 }
@@ -115,7 +130,7 @@ func RunningSince(job *api.JobInfo) time.Time {
 }
 
 // ServiceType returns the service type of a pod, "" if it has none.
-func (p *Plugin) ServiceType(task *api.TaskInfo) string {
+func (p *Session) ServiceType(task *api.TaskInfo) string {
 	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
 		return ""
@@ -124,7 +139,7 @@ func (p *Plugin) ServiceType(task *api.TaskInfo) string {
 }
 
 // serviceTypeIn returns the service type of a pod in a queue, "" if it has none.
-func (p *Plugin) serviceTypeIn(id api.QueueID, task *api.TaskInfo) string {
+func (p *Session) serviceTypeIn(id api.QueueID, task *api.TaskInfo) string {
 	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
 		return ""
@@ -145,24 +160,24 @@ func (p *Plugin) serviceTypeIn(id api.QueueID, task *api.TaskInfo) string {
 // sortByVictimOrder puts first the pod to evict first for another queue. By default that is the lowest
 // priority of queue, job and pod, where only the policy's PriorityClasses count. Among equals, or with
 // victimOrder Loss, pods of broken jobs are first, then elastic pods, then the smallest loss.
-func (p *Plugin) sortByVictimOrder(candidates []*api.TaskInfo) {
+func (p *podReclaim) sortByVictimOrder(candidates []*api.TaskInfo) {
 	byPriority := func(a, b *api.TaskInfo) int {
 		if p.args.victimOrder == v1alpha1.VictimsByLoss {
 			return 0
 		}
-		return p.compareBetweenQueues(a, b)
+		return p.rules.compareBetweenQueues(a, b)
 	}
-	slices.SortFunc(candidates, func(a, b *api.TaskInfo) int { return cmp.Or(byPriority(a, b), p.compareByLoss(a, b)) })
+	slices.SortFunc(candidates, func(a, b *api.TaskInfo) int { return cmp.Or(byPriority(a, b), p.prices.compareByLoss(a, b)) })
 
 	impacts, breaks := p.evictionImpacts(candidates)
 	slices.SortStableFunc(candidates, func(a, b *api.TaskInfo) int {
-		return cmp.Or(byPriority(a, b), cmp.Compare(impacts[a.UID], impacts[b.UID]), cmp.Compare(p.lossOfEviction(a, breaks), p.lossOfEviction(b, breaks)))
+		return cmp.Or(byPriority(a, b), cmp.Compare(impacts[a.UID], impacts[b.UID]), cmp.Compare(p.prices.lossOfEviction(a, breaks), p.prices.lossOfEviction(b, breaks)))
 	})
 }
 
 // compareBetweenQueues puts the lowest priority first, as far as it counts between queues: of the queue,
 // the job and the pod.
-func (p *Plugin) compareBetweenQueues(a, b *api.TaskInfo) int {
+func (p *ReclaimRules) compareBetweenQueues(a, b *api.TaskInfo) int {
 	x := p.ssn.Jobs[a.Job]
 	y := p.ssn.Jobs[b.Job]
 	return cmp.Or(
@@ -174,7 +189,7 @@ func (p *Plugin) compareBetweenQueues(a, b *api.TaskInfo) int {
 
 // compareByLoss puts first the smallest loss of a single pod, then the lowest priority of queue, job and
 // pod, then the youngest.
-func (p *Plugin) compareByLoss(a, b *api.TaskInfo) int {
+func (p *Prices) compareByLoss(a, b *api.TaskInfo) int {
 	x := p.ssn.Jobs[a.Job]
 	y := p.ssn.Jobs[b.Job]
 	return cmp.Or(
@@ -197,7 +212,7 @@ const (
 
 // evictionImpacts returns the impact of each eviction on its job, if those before it in the order of
 // candidates happen as well. breaks are those that break a job. Volcano's reclaim knows no policies of vcjobs.
-func (p *Plugin) evictionImpacts(candidates []*api.TaskInfo) (impacts map[api.TaskID]int, breaks map[api.TaskID]bool) {
+func (p *podReclaim) evictionImpacts(candidates []*api.TaskInfo) (impacts map[api.TaskID]int, breaks map[api.TaskID]bool) {
 	impacts = map[api.TaskID]int{}
 	breaks = map[api.TaskID]bool{}
 	allowances := map[api.JobID]*evictionAllowance{}
@@ -206,7 +221,7 @@ func (p *Plugin) evictionImpacts(candidates []*api.TaskInfo) (impacts map[api.Ta
 		allowance := allowances[job.UID]
 		if allowance == nil {
 			allowance = &evictionAllowance{}
-			allowance.elastic, allowance.elasticByRole = p.elasticPods(job)
+			allowance.elastic, allowance.elasticByRole = p.prices.elasticPods(job)
 			allowances[job.UID] = allowance
 		}
 
@@ -240,16 +255,16 @@ func (c *Cache) PluginFor(session types.UID) (*Plugin, bool) {
 }
 
 // Now returns the time of the session.
-func (p *Plugin) Now() time.Time { return p.cache.now() }
+func (p *Session) Now() time.Time { return p.cache.now() }
 
 // CardOn returns the card that a pod would use on a node, false if it may not run there.
-func (p *Plugin) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
+func (p *Session) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
 	return p.cardFor(p.RequestFor(task), node)
 }
 
 // FreeQuota returns how many more of some cards a queue may use while it reclaims, or of all its cards
 // without names: of what it deserves. Cards with too many terminating pods count as full.
-func (p *Plugin) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
+func (p *ReclaimRules) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
 	limits := p.ledger.PathLimits(string(queue))
 	if limits.AnyCard {
 		return card.MaxCount
@@ -270,10 +285,10 @@ func (p *Plugin) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Cou
 }
 
 // ServiceTypeRules returns the reclaim matrix as text.
-func (p *Plugin) ServiceTypeRules() string { return fmt.Sprint(p.args.serviceTypes) }
+func (p *ReclaimRules) ServiceTypeRules() string { return fmt.Sprint(p.args.serviceTypes) }
 
 // CardCount returns how many cards a pod uses, whatever their names.
-func (p *Plugin) CardCount(task *api.TaskInfo) (total card.Count) {
+func (p *Session) CardCount(task *api.TaskInfo) (total card.Count) {
 	if charge := p.ledger.Charged(string(task.UID)); charge != nil {
 		for _, amount := range charge.Cards {
 			total = total.Add(amount.Count)
@@ -283,21 +298,21 @@ func (p *Plugin) CardCount(task *api.TaskInfo) (total card.Count) {
 }
 
 // MinimumRuntime returns how long jobs of a pod's service type are protected from reclaim.
-func (p *Plugin) MinimumRuntime(task *api.TaskInfo) time.Duration {
+func (p *ReclaimRules) MinimumRuntime(task *api.TaskInfo) time.Duration {
 	return p.args.serviceTypes[p.ServiceType(task)].MinimumRuntime
 }
 
 // VictimOrder returns in which order jobs of other queues lose cards.
-func (p *Plugin) VictimOrder() v1alpha1.VictimOrder { return p.args.victimOrder }
+func (p *ReclaimRules) VictimOrder() v1alpha1.VictimOrder { return p.args.victimOrder }
 
 // PodPriority returns the priority of a pod between queues: that of its PriorityClass if the
 // policy lists it, else the lowest listed.
-func (p *Plugin) PodPriority(task *api.TaskInfo) int32 {
+func (p *ReclaimRules) PodPriority(task *api.TaskInfo) int32 {
 	return p.args.priorityClasses.Priority(task.Pod.Spec.PriorityClassName)
 }
 
 // JobPriority returns the priority of a job between queues, at most that of its pods.
-func (p *Plugin) JobPriority(job *api.JobInfo) int32 {
+func (p *ReclaimRules) JobPriority(job *api.JobInfo) int32 {
 	highest := p.args.priorityClasses.Lowest
 	for _, task := range job.Tasks {
 		highest = max(highest, p.PodPriority(task))
@@ -305,15 +320,23 @@ func (p *Plugin) JobPriority(job *api.JobInfo) int32 {
 	return p.args.priorityClasses.JobPriority(job.PodGroup.Spec.PriorityClassName, highest)
 }
 
+// Evictions knows the evictions that were requested.
+type Evictions struct {
+	*Session
+	charges *charges
+	// evictingTasks are the pods whose eviction was requested and that still exist.
+	evictingTasks []*api.TaskInfo
+}
+
 // MarkEvicting records that the eviction of a pod was requested. Later sessions know it until
 // the pod is gone.
-func (p *Plugin) MarkEvicting(task *api.TaskInfo) {
+func (p *Evictions) MarkEvicting(task *api.TaskInfo) {
 	p.cache.evictingSince[task.Pod.UID] = p.cache.now()
 }
 
 // OverdueEvictions returns pods whose eviction was requested longer than timeout ago and that
 // are not deleted.
-func (p *Plugin) OverdueEvictions(timeout time.Duration) (overdue []*api.TaskInfo) {
+func (p *Evictions) OverdueEvictions(timeout time.Duration) (overdue []*api.TaskInfo) {
 	for _, task := range p.evictingTasks {
 		if p.EvictingLongerThan(task, timeout) {
 			overdue = append(overdue, task)
@@ -324,33 +347,33 @@ func (p *Plugin) OverdueEvictions(timeout time.Duration) (overdue []*api.TaskInf
 
 // EvictingLongerThan reports whether the eviction of a pod was requested longer than timeout
 // ago.
-func (p *Plugin) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration) bool {
+func (p *Evictions) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration) bool {
 	return p.cache.now().Sub(p.cache.evictingSince[task.Pod.UID]) > timeout
 }
 
 // AssumeEvicted counts pods whose eviction was requested as terminating, until the returned
 // function is called. Later sessions will, so nothing more is evicted for what these pods
 // release. Meanwhile pods may only be pipelined, since an eviction may still fail.
-func (p *Plugin) AssumeEvicted() (restore func()) {
+func (p *Evictions) AssumeEvicted() (restore func()) {
 	var assumed []*api.TaskInfo
 	for _, task := range p.evictingTasks {
 		state := p.cache.pods[task.Pod.UID]
 		if state != nil && state.charge != nil && state.chargedAs == chargedAsUsed {
-			p.recordCharge(task.Pod, state, chargedAsTerminating)
+			p.charges.recordCharge(task.Pod, state, chargedAsTerminating)
 			assumed = append(assumed, task)
 		}
 	}
 
 	return func() {
 		for _, task := range assumed {
-			p.recordCharge(task.Pod, p.cache.pods[task.Pod.UID], chargedAsUsed)
+			p.charges.recordCharge(task.Pod, p.cache.pods[task.Pod.UID], chargedAsUsed)
 		}
 	}
 }
 
 // markReleasing sets evicting pods to the status that Volcano gives deleted pods: others may be
 // pipelined to their cards, and they cannot become victims again. They keep their charge.
-func (p *Plugin) markReleasing(found []*api.TaskInfo) {
+func (p *Evictions) markReleasing(found []*api.TaskInfo) {
 	p.evictingTasks = found
 	since := make(map[types.UID]time.Time, len(found))
 	for _, task := range found {

@@ -65,12 +65,12 @@ func TestPodWithoutAJobReclaimsNothing(t *testing.T) {
 	withoutJob.Job = "ns/none"
 
 	for what, tc := range map[string]struct{ got, want bool }{
-		"inference may reclaim":                         {rules.CanReclaim(inference), true},
-		"inference may reclaim from training":           {rules.CanReclaimFrom(inference, training), true},
-		"training may reclaim from inference":           {rules.CanReclaimFrom(training, inference), false},
-		"training may reclaim from training":            {rules.CanReclaimFrom(training, training), false},
-		"a pod without a job may reclaim":               {rules.CanReclaim(withoutJob), false},
-		"a pod without a job may reclaim from training": {rules.CanReclaimFrom(withoutJob, training), false},
+		"inference may reclaim":                         {rules.Rules.CanReclaim(inference), true},
+		"inference may reclaim from training":           {rules.Rules.CanReclaimFrom(inference, training), true},
+		"training may reclaim from inference":           {rules.Rules.CanReclaimFrom(training, inference), false},
+		"training may reclaim from training":            {rules.Rules.CanReclaimFrom(training, training), false},
+		"a pod without a job may reclaim":               {rules.Rules.CanReclaim(withoutJob), false},
+		"a pod without a job may reclaim from training": {rules.Rules.CanReclaimFrom(withoutJob, training), false},
 	} {
 		check.Equal(t, what, tc.want, tc.got)
 	}
@@ -92,7 +92,7 @@ func TestFreeQuotaIsWhatAQueueMayStillUse(t *testing.T) {
 		s := newScene(t, inferenceWaitsForTraining+"queue tra priority=20000 serviceType=training "+quota)
 		s.withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}).enqueueAndAllocate()
 
-		check.Equal(t, "free quota of a queue with "+quota, want, s.reclaimPolicy().FreeQuota("tra", "A"))
+		check.Equal(t, "free quota of a queue with "+quota, want, s.reclaimPolicy().Rules.FreeQuota("tra", "A"))
 	}
 }
 
@@ -178,11 +178,11 @@ func TestClaimedServiceTypeDoesNotCount(t *testing.T) {
 		check.Equal(t, "service type of the waiting pod that claims", "training", rules.ServiceType(claiming))
 		check.Equal(t, "service type of the running pod that claims", "training", rules.ServiceType(victim))
 		for what, tc := range map[string]struct{ got, want bool }{
-			"the claiming pod may reclaim":                          {rules.CanReclaim(claiming), false},
-			"the hook preemptive permits the claiming pod":          {s.p.preemptive(s.Ssn.Queues["other"], claiming), false},
-			"the claiming pod may reclaim from training":            {rules.CanReclaimFrom(claiming, victim), false},
-			"inference may reclaim":                                 {rules.CanReclaim(inference), true},
-			"inference may reclaim from the claiming pod that runs": {rules.CanReclaimFrom(inference, victim), true},
+			"the claiming pod may reclaim":                          {rules.Rules.CanReclaim(claiming), false},
+			"the hook preemptive permits the claiming pod":          {s.p.podReclaim.preemptive(s.Ssn.Queues["other"], claiming), false},
+			"the claiming pod may reclaim from training":            {rules.Rules.CanReclaimFrom(claiming, victim), false},
+			"inference may reclaim":                                 {rules.Rules.CanReclaim(inference), true},
+			"inference may reclaim from the claiming pod that runs": {rules.Rules.CanReclaimFrom(inference, victim), true},
 		} {
 			check.Equal(t, what, tc.want, tc.got)
 		}
@@ -197,8 +197,8 @@ func TestMinimumRuntimeIsThatOfTheServiceType(t *testing.T) {
 		"training":  map[string]any{"reclaimable": true, "minimumRuntime": "90s"},
 	}}).enqueueAndAllocate()
 
-	check.Equal(t, "minimum runtime of training", 90*time.Second, s.reclaimPolicy().MinimumRuntime(s.Task("t-0")))
-	check.Equal(t, "minimum runtime of inference", 0, s.reclaimPolicy().MinimumRuntime(s.Task("i-0")))
+	check.Equal(t, "minimum runtime of training", 90*time.Second, s.reclaimPolicy().Rules.MinimumRuntime(s.Task("t-0")))
+	check.Equal(t, "minimum runtime of inference", 0, s.reclaimPolicy().Rules.MinimumRuntime(s.Task("i-0")))
 }
 
 // TestPriorityBetweenQueuesIsThatOfListedClasses: the priority protects jobs from other queues. A tenant may name
@@ -229,7 +229,7 @@ func TestPriorityBetweenQueuesIsThatOfListedClasses(t *testing.T) {
 		"t":      {FirstPod: 1, Job: 1}, // no class at all
 	} {
 		first := s.Task(job + "-0")
-		got := priorities{FirstPod: rules.PodPriority(first), Job: rules.JobPriority(s.Ssn.Jobs[first.Job])}
+		got := priorities{FirstPod: rules.Rules.PodPriority(first), Job: rules.Rules.JobPriority(s.Ssn.Jobs[first.Job])}
 		check.Equal(t, "priorities of job "+job, want, got)
 	}
 }
@@ -242,7 +242,7 @@ func TestVictimOrderIsConfigured(t *testing.T) {
 		v1alpha1.VictimsByLoss:     {"victimOrder": "Loss"},
 	} {
 		s := newScene(t, inferenceWaitsForTraining).withArguments(args).enqueueAndAllocate()
-		check.Equal(t, "victim order", want, s.reclaimPolicy().VictimOrder())
+		check.Equal(t, "victim order", want, s.reclaimPolicy().Rules.VictimOrder())
 	}
 }
 

@@ -190,7 +190,7 @@ func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
 			var nodes []string
 			for quota := range strings.FieldsSeq(tc.quotas) {
 				s.lowerQuota(quota)
-				nodes = append(nodes, cmp.Or(strings.Join(slices.Sorted(maps.Keys(s.p.reclaimedCards)), "+"), "-"))
+				nodes = append(nodes, cmp.Or(strings.Join(slices.Sorted(maps.Keys(s.p.Kept.reclaimedCards)), "+"), "-"))
 			}
 			s.Close()
 
@@ -230,7 +230,7 @@ func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
 
 	r, _ := s.p.checkInputFor(s.Task("j-0"))
 	owner := &keptCardsOwner{task: s.Task("i-0"), queue: "u"}
-	check.Equal(t, "the pod would borrow", false, s.p.wouldBorrowFrom(owner, r, s.Ssn.Nodes["a"]))
+	check.Equal(t, "the pod would borrow", false, s.p.Kept.wouldBorrowFrom(owner, r, s.Ssn.Nodes["a"]))
 }
 
 // TestALoweredQuotaEndsWhatWasFreedLast: four cards are kept for job k on node b, and since a second later four for
@@ -248,7 +248,7 @@ func TestALoweredQuotaEndsWhatWasFreedLast(t *testing.T) {
 		s.keepCards("a", "i-0")
 
 		s.lowerQuota(`{"A":4}`)
-		check.Equal(t, "nodes with kept cards", []string{"b"}, slices.Sorted(maps.Keys(s.p.reclaimedCards)))
+		check.Equal(t, "nodes with kept cards", []string{"b"}, slices.Sorted(maps.Keys(s.p.Kept.reclaimedCards)))
 	}
 }
 

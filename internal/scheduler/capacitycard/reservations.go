@@ -150,11 +150,30 @@ func (r reservations) removeStale() {
 	}
 }
 
+// reservationSums are what is reserved in each queue.
+type reservationSums struct {
+	*Session
+	inqueue map[api.QueueID]*quota.Reservations
+	// elasticUsages are what running jobs use above their minimum.
+	elasticUsages map[api.JobID]quota.ElasticUsage
+}
+
+// reserver reserves what enqueued jobs wait for.
+type reserver struct {
+	*Session
+	sums    *reservationSums
+	enqueue *enqueuing
+	// unreserved are the jobs with requests beyond their reservation, while the session opens.
+	unreserved []unreservedJob
+	// exhausted are the jobs whose reservation ended for good.
+	exhausted map[api.JobID]bool
+}
+
 // reserveForJob reserves what an enqueued job still waits for, unless its reservation timed
 // out, and adds what a running job uses above its minimum. allocated is how many of its pods
 // are placed. A barred job may not use its queue, so it gets no reservation.
-func (p *Plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
-	if _, exists := p.inqueue[job.Queue]; !exists || job.PodGroup == nil {
+func (p *reserver) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
+	if _, exists := p.sums.inqueue[job.Queue]; !exists || job.PodGroup == nil {
 		return
 	}
 
@@ -168,19 +187,19 @@ func (p *Plugin) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
 		p.reserveMinimum(job)
 	}
 	if aboveMinimum := allocated - int(job.MinAvailable); aboveMinimum > 0 {
-		p.addElastic(job, p.elasticUsage(job, aboveMinimum))
+		p.sums.addElastic(job, p.sums.elasticUsage(job, aboveMinimum))
 	}
 }
 
 // reserveMinimum reserves what an enqueued job lacks for its minimum. A running job that lacks nothing
 // does not wait.
-func (p *Plugin) reserveMinimum(job *api.JobInfo) {
+func (p *reserver) reserveMinimum(job *api.JobInfo) {
 	isRunning := job.PodGroup.Status.Phase == scheduling.PodGroupRunning
 	if !isRunning && !p.mayReserve(job) {
 		return
 	}
 
-	request, refusal := p.missingMinimum(job)
+	request, refusal := p.enqueue.missingMinimum(job)
 	if refusal != nil || request.IsEmpty() || (isRunning && !p.mayReserve(job)) {
 		return
 	}
@@ -190,11 +209,11 @@ func (p *Plugin) reserveMinimum(job *api.JobInfo) {
 	}
 
 	excess := p.cache.reservations.unreservedExcess(job, request)
-	if !p.fitsAlone(job, request) {
+	if !p.sums.fitsAlone(job, request) {
 		return
 	}
 
-	p.reserve(job.Queue, p.ledger.DropUngranted(string(job.Queue), request.Without(excess)))
+	p.sums.reserve(job.Queue, p.ledger.DropUngranted(string(job.Queue), request.Without(excess)))
 	if !excess.IsEmpty() {
 		p.unreserved = append(p.unreserved, unreservedJob{job, request, excess})
 	}
@@ -202,14 +221,14 @@ func (p *Plugin) reserveMinimum(job *api.JobInfo) {
 
 // mayReserve reports whether a waiting job has its reservation, or gets it again if its request has
 // changed.
-func (p *Plugin) mayReserve(job *api.JobInfo) bool {
+func (p *reserver) mayReserve(job *api.JobInfo) bool {
 	r := p.cache.reservations
 	return r.isActive(job.PgUID, p.cache.now(), p.args.maxReservation) || r[job.PgUID].isExhausted
 }
 
 // endExhaustion gives a job its reservation again if it requests something else than when it lost it for
 // good. It reports whether it does.
-func (p *Plugin) endExhaustion(job *api.JobInfo, request quota.JobRequest) bool {
+func (p *reserver) endExhaustion(job *api.JobInfo, request quota.JobRequest) bool {
 	entry := p.cache.reservations[job.PgUID]
 	key := request.Key()
 	if entry.exhaustedRequest == "" {
@@ -233,12 +252,12 @@ func addJob(jobs map[api.JobID]bool, job api.JobID) map[api.JobID]bool {
 
 // fitsAlone reports whether a job would be enqueued if it had its queue to itself. A job
 // enqueued under a larger quota cannot start, so it reserves nothing.
-func (p *Plugin) fitsAlone(job *api.JobInfo, request quota.JobRequest) bool {
+func (p *reservationSums) fitsAlone(job *api.JobInfo, request quota.JobRequest) bool {
 	return p.ledger.FitsAlone(string(job.Queue), p.jobCharges(job), request, p.args.overCommitFactor)
 }
 
 // jobCharges returns the charges of the job's placed pods in its queue.
-func (p *Plugin) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
+func (p *reservationSums) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
 	for task := range tasksIn(job, api.AllocatedStatus) {
 		if charge := p.chargeInQueue(job.Queue, task); charge != nil {
 			charges = append(charges, charge)
@@ -249,7 +268,7 @@ func (p *Plugin) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
 
 // elasticUsage returns what a job uses, and how much of it is above the minimum: that of its
 // smallest pods.
-func (p *Plugin) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticUsage {
+func (p *reservationSums) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticUsage {
 	e := quota.ElasticUsage{Used: map[card.Name]card.Count{}}
 	var cards, milliCPU, memory []int64
 	for task := range tasksIn(job, api.AllocatedStatus) {
@@ -293,17 +312,17 @@ type unreservedJob struct {
 // charges are known. An Inqueue or Running phase does not prove that the plugin accepted a job.
 // Volcano does not ask about one without minResources, and its request may change later. A
 // restarted scheduler has no reservations and keeps free what fits.
-func (p *Plugin) reserveUnreserved() {
+func (p *reserver) reserveUnreserved() {
 	jobs := p.unreserved
 	slices.SortFunc(jobs, func(a, b unreservedJob) int {
 		return cmp.Or(a.job.CreationTimestamp.Compare(b.job.CreationTimestamp.Time), cmp.Compare(a.job.UID, b.job.UID))
 	})
 
 	for _, u := range jobs {
-		if p.checkQueue(u.job) != nil || p.checkEnqueueQuota(u.job, u.excess) != nil {
+		if p.checkQueue(u.job) != nil || p.enqueue.checkEnqueueQuota(u.job, u.excess) != nil {
 			continue
 		}
-		p.reserve(u.job.Queue, p.ledger.DropUngranted(string(u.job.Queue), u.excess))
+		p.sums.reserve(u.job.Queue, p.ledger.DropUngranted(string(u.job.Queue), u.excess))
 		if p.cache.cacheSync.synced { // before that the ledger misses charges
 			p.cache.reservations.recordEnqueued(u.job, u.request)
 		}
@@ -315,7 +334,7 @@ func (p *Plugin) reserveUnreserved() {
 // session, or with nodes nominated for all they lack. Undone placements are no progress.
 // Neither are pipelined pods of an incomplete gang, since Volcano's preempt creates them in
 // every session.
-func (p *Plugin) recordProgress() {
+func (p *reserver) recordProgress() {
 	for _, job := range p.ssn.Jobs {
 		placed := len(job.TaskStatusIndex[api.Allocated]) + len(job.TaskStatusIndex[api.Binding])
 		if placed > 0 || (len(job.TaskStatusIndex[api.Pipelined]) > 0 && p.ssn.JobPipelined(job)) {

@@ -18,12 +18,18 @@ const milli = 1000
 // skippedWords end Volcano's message about a pod whose role was refused by all nodes before.
 const skippedWords = "has already predicated failed, skip"
 
+// shortages states on pending pods what the nodes lack for them.
+type shortages struct {
+	*Session
+	events *Events
+}
+
 // statePodShortages says in the condition of each pod that no node takes what the nodes lack. Volcano
 // counts the nodes by reason, so that a misspelt card, cards in use and cards on several nodes look the
 // same. Package blocked judges by the same rules, for the status.
 //
 // The texts have no numbers, so that a busy cluster does not rewrite its pending pods.
-func (p *Plugin) statePodShortages() {
+func (p *shortages) statePodShortages() {
 	if p.notReadyReason != "" || p.argumentsErr != nil {
 		return
 	}
@@ -41,11 +47,11 @@ func (p *Plugin) statePodShortages() {
 }
 
 // stateJobShortages does so for one job.
-func (p *Plugin) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
+func (p *shortages) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
 	var skipped, tried []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		switch fit := job.NodesFitErrors[task.UID]; {
-		case fit == nil || fit == p.ownFitErrors[task.UID]:
+		case fit == nil || fit == p.events.ownFitErrors[task.UID]:
 		case p.triedTasks[task.UID]:
 			tried = append(tried, task)
 		case strings.HasSuffix(fit.Error(), skippedWords):
@@ -75,7 +81,7 @@ func (p *Plugin) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
 
 // shortageOf returns what the nodes lack for a pod, "" if one node has enough cards, or if the queue
 // has no room for them. taken is what pods of the job would take.
-func (p *Plugin) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *blocked.Fleet, taken takenCards) string {
+func (p *shortages) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *blocked.Fleet, taken takenCards) string {
 	request := p.RequestFor(task)
 	if request.Count == 0 {
 		return ""
@@ -105,7 +111,7 @@ func labelOf(request *workload.Request) string {
 type takenCards map[string]map[string]card.Count
 
 // takenByGang returns what pods of a job would take as soon as it is complete.
-func (p *Plugin) takenByGang(job *api.JobInfo) takenCards {
+func (p *shortages) takenByGang(job *api.JobInfo) takenCards {
 	taken := takenCards{}
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		last := task.LastTransaction
@@ -125,7 +131,7 @@ func (p *Plugin) takenByGang(job *api.JobInfo) takenCards {
 }
 
 // newFleet returns the free cards of the session.
-func (p *Plugin) newFleet() *blocked.Fleet {
+func (p *shortages) newFleet() *blocked.Fleet {
 	held := map[blocked.NodeCard]card.Count{}
 	nodes := p.cache.nodes.Nodes()
 	for i := range nodes {

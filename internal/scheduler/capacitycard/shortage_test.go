@@ -82,7 +82,7 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 		},
 	}) {
 		s := newScene(t, tc.scene).enqueueAndAllocate()
-		s.p.statePodShortages()
+		s.p.shortages.statePodShortages()
 		task := s.Task(tc.pod)
 		fit := s.Job("j").NodesFitErrors[task.UID]
 		check.Must(t, fit != nil, "the pod has no message")
@@ -104,9 +104,9 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 		}
 		read := blocked.Request{
 			Names: names, Named: request.Named.Names(), Count: request.Count,
-			Taken: blocked.NewTaken(s.p.takenByGang(s.Job("j"))[labelOf(request)]),
+			Taken: blocked.NewTaken(s.p.shortages.takenByGang(s.Job("j"))[labelOf(request)]),
 		}
-		check.Equal(t, "reason", tc.wantReason, blocked.ReasonFor(&stated, &read, s.p.newFleet))
+		check.Equal(t, "reason", tc.wantReason, blocked.ReasonFor(&stated, &read, s.p.shortages.newFleet))
 	}
 }
 
@@ -120,7 +120,7 @@ func TestShortageIsNotStatedWhereACardFits(t *testing.T) {
 	s.enqueueAndAllocate()
 
 	before := s.refusals("j")
-	s.p.statePodShortages()
+	s.p.shortages.statePodShortages()
 	check.Equal(t, "message", before, s.refusals("j"))
 }
 
@@ -133,7 +133,7 @@ func TestShortageIsNotStatedUntilTheCacheHasSynced(t *testing.T) {
 
 	before := s.refusals("j")
 	s.p.notReadyReason = "the scheduler has just started"
-	s.p.statePodShortages()
+	s.p.shortages.statePodShortages()
 	check.Equal(t, "message", before, s.refusals("j"))
 }
 
@@ -149,13 +149,13 @@ func BenchmarkStateShortagesOfSkippedPods(b *testing.B) {
 	s.enqueueAndAllocate()
 
 	job := s.Job("j")
-	fleet := s.p.newFleet()
+	fleet := s.p.shortages.newFleet()
 	for b.Loop() {
 		for task, fit := range job.NodesFitErrors {
 			if !s.p.triedTasks[task] {
 				fit.SetError("Task j-2 with role spec worker " + skippedWords)
 			}
 		}
-		s.p.stateJobShortages(job, fleet)
+		s.p.shortages.stateJobShortages(job, fleet)
 	}
 }

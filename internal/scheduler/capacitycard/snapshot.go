@@ -19,9 +19,20 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
+// snapshot fills a Session when it opens, and updates the ledger.
+type snapshot struct {
+	*Session
+	charges    *charges
+	events     *Events
+	evictions  *Evictions
+	sums       *reservationSums
+	reserver   *reserver
+	allocation *allocation
+}
+
 // buildSnapshot updates the ledger: the limits of every queue, the charges of all placed pods,
 // and the reservations of enqueued jobs.
-func (p *Plugin) buildSnapshot() {
+func (p *snapshot) buildSnapshot() {
 	c := p.cache
 	c.session++
 	c.podsSeen = 0
@@ -47,28 +58,28 @@ func (p *Plugin) buildSnapshot() {
 	p.loadQueueRules()
 	p.reparentOrphanQueues()
 	p.loadInventory(nodes)
-	p.belowMinimum = nil
-	p.exhausted = nil
+	p.allocation.belowMinimum = nil
+	p.reserver.exhausted = nil
 
 	var outOfSync []*api.TaskInfo
 	for _, job := range p.ssn.Jobs {
 		var allocated int
 		allocated, outOfSync = p.chargeJob(job, outOfSync)
 		if p.isBelowMinimum(job, allocated) {
-			p.belowMinimum = addJob(p.belowMinimum, job.UID)
+			p.allocation.belowMinimum = addJob(p.allocation.belowMinimum, job.UID)
 		}
-		p.reserveForJob(job, allocated, !p.allowsNamespace(string(job.Queue), job.Namespace))
+		p.reserver.reserveForJob(job, allocated, !p.allowsNamespace(string(job.Queue), job.Namespace))
 	}
 
-	p.markReleasing(outOfSync)
+	p.evictions.markReleasing(outOfSync)
 	p.chargePodsWithoutJob()
-	p.reserveUnreserved()
+	p.reserver.reserveUnreserved()
 	c.forgetUnseenPods()
 }
 
 // chargeJob charges the pods of a job, and releases those that hold no cards any more. It returns
 // how many pods are allocated, and appends the tasks that are out of sync.
-func (p *Plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []*api.TaskInfo) {
+func (p *snapshot) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []*api.TaskInfo) {
 	c := p.cache
 	allocated := 0
 	known := p.hasQueue(string(job.Queue))
@@ -92,9 +103,9 @@ func (p *Plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []
 				if c.isOutOfSync(task, state) {
 					outOfSync = append(outOfSync, task)
 				}
-				p.chargePod(task.Pod, state, p.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsUsed)
+				p.charges.chargePod(task.Pod, state, p.charges.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsUsed)
 			case status == api.Releasing && p.isTerminatingOn(task.Pod, task.NodeName):
-				p.chargePod(task.Pod, state, p.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsTerminating)
+				p.charges.chargePod(task.Pod, state, p.charges.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsTerminating)
 			default:
 				c.releasePod(state)
 			}
@@ -104,6 +115,9 @@ func (p *Plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []
 	return allocated, outOfSync
 }
 
+// charges writes to the ledger what pods use.
+type charges struct{ *Session }
+
 // chargedQueueFor returns the queue to charge for a placed pod. A pod on the same node stays
 // charged to the same queue. Else the annotation of its binding decides, and without one the
 // queue of its PodGroup. So placed pods keep their charge when a user moves or recreates their
@@ -111,7 +125,7 @@ func (p *Plugin) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []
 // pods of other schedulers. Such a pod is charged to its queue only if the queue allows the
 // namespace (see workload.Resolver). known is whether the PodGroup's queue exists, computed
 // once per job.
-func (p *Plugin) chargedQueueFor(state *podState, job *api.JobInfo, known bool, node string) string {
+func (p *charges) chargedQueueFor(state *podState, job *api.JobInfo, known bool, node string) string {
 	isChargedHere := state.charge != nil && state.chargedNode == node
 	if isChargedHere && ((known && state.charge.Queue == string(job.Queue)) || p.hasQueue(state.charge.Queue)) {
 		return state.charge.Queue
@@ -128,19 +142,19 @@ func (p *Plugin) chargedQueueFor(state *podState, job *api.JobInfo, known bool, 
 }
 
 // allowsNamespace reports whether a queue allows pods of a namespace.
-func (p *Plugin) allowsNamespace(queue, namespace string) bool {
+func (p *Session) allowsNamespace(queue, namespace string) bool {
 	return p.checkNamespace(api.QueueID(queue), p.queueRules[api.QueueID(queue)], namespace) == nil
 }
 
 // chargeInQueue returns the charge of a task, nil if it has none or another queue is charged.
-func (p *Plugin) chargeInQueue(queue api.QueueID, task *api.TaskInfo) *quota.Charge {
+func (p *Session) chargeInQueue(queue api.QueueID, task *api.TaskInfo) *quota.Charge {
 	if charge := p.ledger.Charged(string(task.UID)); charge != nil && charge.Queue == string(queue) {
 		return charge
 	}
 	return nil
 }
 
-func (p *Plugin) hasQueue(queue string) bool {
+func (p *Session) hasQueue(queue string) bool {
 	_, ok := p.ssn.Queues[api.QueueID(queue)]
 	return ok
 }
@@ -152,9 +166,9 @@ func isEvictionPending(task *api.TaskInfo, status api.TaskStatus) bool {
 }
 
 // loadQueueRules reads the limits and rules of every queue.
-func (p *Plugin) loadQueueRules() {
+func (p *snapshot) loadQueueRules() {
 	p.queueRules = make(map[api.QueueID]*workload.QueueRules, len(p.ssn.Queues))
-	p.inqueue = make(map[api.QueueID]*quota.Reservations, len(p.ssn.Queues))
+	p.sums.inqueue = make(map[api.QueueID]*quota.Reservations, len(p.ssn.Queues))
 	p.namespaceRefusals = map[queueNamespace]*workload.Refusal{}
 	isTree := p.args.queueHierarchy == v1alpha1.QueueHierarchyTree
 	if !isTree {
@@ -169,16 +183,16 @@ func (p *Plugin) loadQueueRules() {
 		}
 
 		if rules.Refusal != nil && rules.Refusal.Reason == workload.ReasonInvalidNamespaceSelector {
-			p.recordOnQueue(queue.Queue, rules.Refusal)
+			p.events.recordOnQueue(queue.Queue, rules.Refusal)
 		}
 
 		if !isTree || id == workload.RootQueue {
 			p.ledger.SetLimits(queue.Name, rules.Limits)
 		}
-		p.inqueue[id] = &quota.Reservations{}
+		p.sums.inqueue[id] = &quota.Reservations{}
 	}
 
-	p.inqueue[allQueues] = &quota.Reservations{}
+	p.sums.inqueue[allQueues] = &quota.Reservations{}
 	p.ledger.EndAllKeeping() // loadReclaimedCards holds again what is still kept
 	p.ledger.Retain(p.hasQueue)
 	if isTree {
@@ -189,7 +203,7 @@ func (p *Plugin) loadQueueRules() {
 
 // listNodes returns all nodes: those of the lister, which is complete from the start, and those
 // of the session, for tests without a lister.
-func (p *Plugin) listNodes() map[string]*corev1.Node {
+func (p *snapshot) listNodes() map[string]*corev1.Node {
 	objects := make(map[string]*corev1.Node, len(p.ssn.Nodes))
 	for name, node := range p.ssn.Nodes {
 		if node.Node != nil {
@@ -211,14 +225,14 @@ func (p *Plugin) listNodes() map[string]*corev1.Node {
 
 // chargePodsWithoutJob charges placed pods without a job in the session. Their PodGroup or
 // queue is gone, another scheduler placed them, or Volcano's cache does not have them yet.
-func (p *Plugin) chargePodsWithoutJob() {
+func (p *snapshot) chargePodsWithoutJob() {
 	for _, pod := range p.listPods() {
 		if p.cache.sawThisSession(pod) {
 			continue
 		}
 		isTerminating := p.isTerminatingOn(pod, pod.Spec.NodeName)
 		if !isTerminating && !workload.IsAssigned(pod) {
-			p.reportPodWithoutPodGroup(pod)
+			p.events.reportPodWithoutPodGroup(pod)
 			continue
 		}
 
@@ -238,11 +252,11 @@ func (p *Plugin) chargePodsWithoutJob() {
 		if isTerminating {
 			as = chargedAsTerminating
 		}
-		p.chargePod(pod, state, p.cache.resolver.Queue(pod, nil, last), pod.Spec.NodeName, as)
+		p.charges.chargePod(pod, state, p.cache.resolver.Queue(pod, nil, last), pod.Spec.NodeName, as)
 	}
 }
 
-func (p *Plugin) listPods() []*corev1.Pod {
+func (p *snapshot) listPods() []*corev1.Pod {
 	if p.ssn.InformerFactory() == nil {
 		return nil
 	}
@@ -251,14 +265,14 @@ func (p *Plugin) listPods() []*corev1.Pod {
 }
 
 // chargePod charges a pod on its node to a queue.
-func (p *Plugin) chargePod(pod *corev1.Pod, state *podState, queue, node string, as chargeKind) {
+func (p *charges) chargePod(pod *corev1.Pod, state *podState, queue, node string, as chargeKind) {
 	if !p.updateCharge(state, queue, node) || state.chargedAs != as {
 		p.recordCharge(pod, state, as)
 	}
 }
 
 // recordCharge writes the charge of a pod to the ledger.
-func (p *Plugin) recordCharge(pod *corev1.Pod, state *podState, as chargeKind) {
+func (p *charges) recordCharge(pod *corev1.Pod, state *podState, as chargeKind) {
 	state.chargedAs = as
 	if as == chargedAsUsed {
 		p.ledger.Charge(string(pod.UID), state.charge)
@@ -268,7 +282,7 @@ func (p *Plugin) recordCharge(pod *corev1.Pod, state *podState, as chargeKind) {
 }
 
 // updateCharge computes the charge of a pod on a node, and reports whether it was up to date.
-func (p *Plugin) updateCharge(state *podState, queue, node string) (unchanged bool) {
+func (p *charges) updateCharge(state *podState, queue, node string) (unchanged bool) {
 	isChargedHere := state.chargedInventory != nil && state.charge.Queue == queue && state.chargedNode == node
 	unchanged = isChargedHere && (state.chargedInventory == p.inventory || p.hasSameCharge(state)) && p.hasSameTreeCharge(state)
 	if !unchanged {
@@ -294,7 +308,7 @@ func (p *Plugin) updateCharge(state *podState, queue, node string) (unchanged bo
 
 // hasSameCharge reports whether the charged card is still the one of the node in a new
 // inventory. It is for most pods when some node changed.
-func (p *Plugin) hasSameCharge(state *podState) bool {
+func (p *charges) hasSameCharge(state *podState) bool {
 	request := &state.request
 	charged := state.charge.Cards
 	if len(request.ExtraResources) > 0 || len(charged) > 1 || (len(charged) == 0) != (request.Count == 0) {
@@ -315,7 +329,7 @@ func (p *Plugin) hasSameCharge(state *podState) bool {
 }
 
 // RequestFor returns what a task requests. The caller must not change it.
-func (p *Plugin) RequestFor(task *api.TaskInfo) *workload.Request {
+func (p *Session) RequestFor(task *api.TaskInfo) *workload.Request {
 	if state, ok := p.cache.podsByObject[task.Pod]; ok && state.generation == p.cache.requestGeneration {
 		return &state.request
 	}
@@ -329,7 +343,7 @@ func (p *Plugin) RequestFor(task *api.TaskInfo) *workload.Request {
 
 // isTerminatingOn reports whether a pod is deleted and holds its cards until it ends. A pod on
 // a node that is gone or not ready holds none that others could use.
-func (p *Plugin) isTerminatingOn(pod *corev1.Pod, node string) bool {
+func (p *snapshot) isTerminatingOn(pod *corev1.Pod, node string) bool {
 	if node == "" || !workload.IsTerminating(pod) {
 		return false
 	}
@@ -340,12 +354,12 @@ func (p *Plugin) isTerminatingOn(pod *corev1.Pod, node string) bool {
 // exceedsEvictionHeadroom reports whether victims hold more of a card than may terminate in a
 // queue. Then neither the preemptor nor any other pod of the queue could be placed until they
 // end.
-func (p *Plugin) exceedsEvictionHeadroom(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {
+func (p *preemption) exceedsEvictionHeadroom(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {
 	return p.releasedBy(queue, victims...).Cards[name] > p.ledger.EvictionHeadroom(string(queue), name)
 }
 
 // releasedBy returns the charges of pods in a queue.
-func (p *Plugin) releasedBy(queue api.QueueID, tasks ...*api.TaskInfo) (released quota.Released) {
+func (p *Session) releasedBy(queue api.QueueID, tasks ...*api.TaskInfo) (released quota.Released) {
 	for _, task := range tasks {
 		if charge := p.chargeInQueue(queue, task); charge != nil {
 			released.Add(charge)
@@ -397,7 +411,7 @@ func (c *cacheSync) notReadyReason(missing func() string, now time.Time) string 
 
 // missingFromSession names one node or placed pod that the listers know and the session does
 // not.
-func (p *Plugin) missingFromSession() string {
+func (p *snapshot) missingFromSession() string {
 	for name, node := range p.listNodes() {
 		if _, ok := p.ssn.Nodes[name]; !ok && isInVolcanoCache(node) {
 			return fmt.Sprintf("node %s is not in the session", name)

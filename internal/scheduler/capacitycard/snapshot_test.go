@@ -92,7 +92,7 @@ func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 			for _, event := range strings.Fields(tc.events) {
 				s.applyEvent(event)
 			}
-			s.p.buildSnapshot()
+			s.p.snapshot.buildSnapshot()
 		}
 
 		check.Equal(t, "cards that are charged to q", tc.wantOfQ, s.usedCards("q", "A"))
@@ -122,7 +122,7 @@ func (s *scene) applyEvent(event string) {
 			}
 		}
 	case "try-node":
-		s.p.buildSnapshot()
+		s.p.snapshot.buildSnapshot()
 		for _, task := range job.Tasks {
 			task.Pod.Spec.NodeName = task.NodeName
 		}
@@ -143,11 +143,11 @@ func TestChargesFollowTheLabelOfTheNode(t *testing.T) {
 		{model: "B", wantOfB: 2, wantReason: "another card than <A>"},
 	} {
 		s.Ssn.Nodes["a"].Node = session.Node("a", tc.model, 8)
-		s.p.buildSnapshot()
+		s.p.snapshot.buildSnapshot()
 
 		check.Equal(t, "cards A that are charged with label "+tc.model, tc.wantOfA, s.usedCards("q", "A"))
 		check.Equal(t, "cards B that are charged with label "+tc.model, tc.wantOfB, s.usedCards("q", "B"))
-		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), tc.wantReason)
+		check.Says(t, s.p.nodes.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), tc.wantReason)
 	}
 }
 
@@ -161,9 +161,9 @@ func TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges(t *testing.T) {
 	s.Ssn.Nodes["a"].Node = node
 
 	for _, when := range []string{"after the change", "in a new process"} {
-		s.p.buildSnapshot()
+		s.p.snapshot.buildSnapshot()
 		check.Equal(t, "cards that q uses "+when, 2, s.usedCards("q", "A"))
-		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), "no named card")
+		check.Says(t, s.p.nodes.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), "no named card")
 		s.p.cache = NewCache() // a new process
 	}
 }
@@ -180,10 +180,10 @@ func TestRepeatedEventsChangeTheLedgerOnce(t *testing.T) {
 		send     func(*framework.Event)
 		wantUsed int
 	}{
-		{"pod j-0 is placed once more", s.p.onAllocate, 2},
-		{"pod j-0 is evicted", s.p.onDeallocate, 1},
-		{"pod j-0 is evicted once more", s.p.onDeallocate, 1},
-		{"the eviction of pod j-0 is undone", s.p.onAllocate, 2},
+		{"pod j-0 is placed once more", s.p.allocation.onAllocate, 2},
+		{"pod j-0 is evicted", s.p.allocation.onDeallocate, 1},
+		{"pod j-0 is evicted once more", s.p.allocation.onDeallocate, 1},
+		{"the eviction of pod j-0 is undone", s.p.allocation.onAllocate, 2},
 	} {
 		step.send(&framework.Event{Task: task})
 		check.Equal(t, "cards that q uses after "+step.name, step.wantUsed, s.usedCards("q", "A"))
@@ -222,9 +222,9 @@ func TestEachGateIsClosedUntilTheCacheHasSynced(t *testing.T) {
 	s.p.notReadyReason = "the cache has not synced"
 	task := s.Task("j-0")
 
-	check.Equal(t, "allocatable permits", false, s.p.allocatable(s.Ssn.Queues["q"], task))
-	check.Equal(t, "predicate permits", false, s.p.predicate(task, s.Ssn.Nodes["a"]) == nil)
-	check.That(t, s.p.jobEnqueueable(s.Job("j")) <= 0, "jobEnqueueable permits the job")
+	check.Equal(t, "allocatable permits", false, s.p.allocation.allocatable(s.Ssn.Queues["q"], task))
+	check.Equal(t, "predicate permits", false, s.p.nodes.predicate(task, s.Ssn.Nodes["a"]) == nil)
+	check.That(t, s.p.enqueue.jobEnqueueable(s.Job("j")) <= 0, "jobEnqueueable permits the job")
 }
 
 // TestUnsyncedSessionIsEmpty: pod unseen-0 runs on node a, and Volcano's session lacks it. After a start, the session
@@ -232,9 +232,9 @@ func TestEachGateIsClosedUntilTheCacheHasSynced(t *testing.T) {
 // write a refusal to each pod, which delays the first session that may decide.
 func TestUnsyncedSessionIsEmpty(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	check.Equal(t, "missing from a complete session", "", s.p.missingFromSession())
+	check.Equal(t, "missing from a complete session", "", s.p.snapshot.missingFromSession())
 	s.addToPodLister(s.PodsOf("job unseen queue=q min=1 running=a")...)
-	check.Contains(t, "missing", s.p.missingFromSession(), "pod ns/unseen-0 on node a")
+	check.Contains(t, "missing", s.p.snapshot.missingFromSession(), "pod ns/unseen-0 on node a")
 
 	s.m.cacheSync = cacheSync{} // as after a start
 	jobs := maps.Clone(s.Ssn.Jobs)
@@ -277,11 +277,11 @@ func TestSyncIgnoresNodesOfOtherSchedulers(t *testing.T) {
 		node := session.Node("b", "B", 8)
 		node.Labels["pool"] = "b"
 		s.listNode(node)
-		check.Equal(t, "missing", tc.wantMissing, s.p.missingFromSession())
+		check.Equal(t, "missing", tc.wantMissing, s.p.snapshot.missingFromSession())
 
 		if tc.wantMissing == "" {
 			s.addToPodLister(s.PodsOf("job unseen queue=q min=1 running=b")...)
-			check.Equal(t, "missing with a pod on b", "", s.p.missingFromSession())
+			check.Equal(t, "missing with a pod on b", "", s.p.snapshot.missingFromSession())
 		}
 	}
 }
@@ -355,11 +355,11 @@ func TestStuckJobGivesUpItsReservation(t *testing.T) {
 		job next queue=q min=4 pending=4 minCards=4`).
 		addObjects("job stuck queue=q min=4 pending=4 minCards=4", fitsNoNode).enqueueAndAllocate()
 
-	s.p.buildSnapshot()
+	s.p.snapshot.buildSnapshot()
 	check.Equal(t, "placed of job next", "a:4", s.podsByNode("next"))
 	check.Equal(t, "reserved cards at first", 4, s.reservedCards())
 	s.m.now = func() time.Time { return time.Now().Add(time.Hour) }
-	s.p.buildSnapshot()
+	s.p.snapshot.buildSnapshot()
 	check.Equal(t, "reserved cards an hour later", 0, s.reservedCards())
 }
 
@@ -372,12 +372,12 @@ func TestEvictedPodUsesItsCardUntilItIsDeleted(t *testing.T) {
 	task := s.Task("j-0")
 	delete(job.TaskStatusIndex[api.Running], task.UID)
 	job.TaskStatusIndex[api.Releasing] = api.TasksMap{task.UID: task}
-	s.p.buildSnapshot()
+	s.p.snapshot.buildSnapshot()
 	check.Equal(t, "cards that q uses during the eviction", 2, s.usedCards("q", "A"))
 
 	task.Pod = task.Pod.DeepCopy()
 	deleted(task.Pod)
-	s.p.buildSnapshot()
+	s.p.snapshot.buildSnapshot()
 	check.Equal(t, "cards that q uses after the deletion", 1, s.usedCards("q", "A"))
 }
 
@@ -444,11 +444,11 @@ func TestRequestsFollowTheCardsOfNodes(t *testing.T) {
 	before := s.p.RequestFor(task)
 
 	s.Ssn.Nodes["b"].Node = session.Node("b", "B", 7)
-	s.p.buildSnapshot()
+	s.p.snapshot.buildSnapshot()
 	check.That(t, s.p.RequestFor(task) == before, "the request is computed again when a card fails")
 
 	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8)
-	s.p.buildSnapshot()
+	s.p.snapshot.buildSnapshot()
 	check.Equal(t, "cards of the pod after the label changed", []card.Name{"A", "C"}, s.p.RequestFor(task).Names)
 }
 
@@ -462,13 +462,13 @@ func TestTriedNodeIsNotCharged(t *testing.T) {
 	task.Pod.Spec.NodeName = "a"
 	task.NodeName = "a"
 	task.Status = api.Allocated
-	s.p.onAllocate(&framework.Event{Task: task})
+	s.p.allocation.onAllocate(&framework.Event{Task: task})
 
 	task.Status = api.Pending
-	s.p.onDeallocate(&framework.Event{Task: task})
+	s.p.allocation.onDeallocate(&framework.Event{Task: task})
 	task.Pod.Spec.NodeName = "a"                      // as Volcano leaves it
 	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8) // requests are computed again
-	s.p.buildSnapshot()
+	s.p.snapshot.buildSnapshot()
 
 	delete(s.Ssn.Jobs, "ns/w") // its PodGroup is deleted
 	for range 3 {              // in each of three sessions

@@ -131,9 +131,9 @@ func (l *lifecycle) repeatEvent(t *rapid.T) {
 	task := rapid.SampledFrom(tasks).Draw(t, "task").Clone()
 	switch event := (&framework.Event{Task: task}); task.Status {
 	case api.Bound, api.Running:
-		l.plugin.onAllocate(event)
+		l.plugin.allocation.onAllocate(event)
 	case api.Pending:
-		l.plugin.onDeallocate(event)
+		l.plugin.allocation.onDeallocate(event)
 	}
 }
 

@@ -80,19 +80,19 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 	task := s.Task("j-4")
 	queue := s.Ssn.Queues["q"]
 
-	check.Equal(t, "allocatable permits", false, s.p.allocatable(queue, task))
+	check.Equal(t, "allocatable permits", false, s.p.allocation.allocatable(queue, task))
 	check.Contains(t, "refusals", s.refusals("j"), "Q"+reason)
 	check.Says(t, s.allocateTask("j-4", "free", api.Allocated), "Q"+reason)
 
 	var unfit *api.FitError
-	check.Must(t, errors.As(s.p.predicate(task, s.Ssn.Nodes["free"]), &unfit), "predicate permits it")
+	check.Must(t, errors.As(s.p.nodes.predicate(task, s.Ssn.Nodes["free"]), &unfit), "predicate permits it")
 	check.Says(t, unfit, "q"+reason)
 	check.Equal(t, "code of the predicate", api.UnschedulableAndUnresolvable, unfit.Status[0].Code)
 
 	before := s.m.messages.lastMessages[task.Pod.UID].text
 	check.Contains(t, "message of the pod", before, "Q"+reason)
 	s.p.ledger.Release(string(s.Task("j-0").UID)) // pod j-0 has ended
-	s.p.allocatable(queue, task)
+	s.p.allocation.allocatable(queue, task)
 	check.Equal(t, "message of the pod when 3 terminate", before, s.m.messages.lastMessages[task.Pod.UID].text)
 }
 
@@ -118,7 +118,7 @@ func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
 		node := session.Node("a", "A", 8)
 		node.Status.Conditions[0].Status = ready
 		check.NoError(t, nodes.Add(node))
-		s.p.buildSnapshot()
+		s.p.snapshot.buildSnapshot()
 		check.Equal(t, fmt.Sprintf("1 card fits while 5 terminate on a node with Ready %s", ready), wantFits, fits(1))
 	}
 }
@@ -160,9 +160,9 @@ func (s *scene) allocateTask(pod, node string, status api.TaskStatus) error {
 	task.NodeName = node
 	task.Status = status
 	event := &framework.Event{Task: task}
-	s.p.onAllocate(event)
+	s.p.allocation.onAllocate(event)
 	if event.Err != nil {
-		s.p.onDeallocate(event)
+		s.p.allocation.onDeallocate(event)
 	}
 	return event.Err
 }

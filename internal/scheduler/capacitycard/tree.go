@@ -56,7 +56,7 @@ const observationInterval = 10 * time.Second
 
 // loadTree puts the queues into their tree. Each queue gets rules with the amounts that count,
 // and the refusal that the tree gives it. A tree is resolved again only when a queue changed.
-func (p *Plugin) loadTree() {
+func (p *snapshot) loadTree() {
 	t := &p.cache.tree
 	p.observeBorrowing(t)
 	isSame := !t.IsFlat()
@@ -78,12 +78,12 @@ func (p *Plugin) loadTree() {
 		p.resolveTree(t)
 	}
 	for _, n := range t.notices {
-		p.recordNotice(p.ssn.Queues[n.queue].Queue, n.kind, n.refusal)
+		p.events.recordNotice(p.ssn.Queues[n.queue].Queue, n.kind, n.refusal)
 	}
 }
 
 // dropTree forgets the tree of earlier sessions when the queues are flat.
-func (p *Plugin) dropTree() {
+func (p *snapshot) dropTree() {
 	if p.IsTree() {
 		p.cache.tree = treeState{Tree: quota.Flat}
 		p.ledger.SetTree(quota.Flat)
@@ -93,7 +93,7 @@ func (p *Plugin) dropTree() {
 
 // observeBorrowing updates the averages of what queues have borrowed, at most once in an interval.
 // A new tree and new arguments only start the interval.
-func (p *Plugin) observeBorrowing(t *treeState) {
+func (p *snapshot) observeBorrowing(t *treeState) {
 	now := p.cache.now()
 	switch elapsed := now.Sub(t.observedAt); {
 	case t.IsFlat() || !maps.Equal(t.owners, p.args.owners):
@@ -108,7 +108,7 @@ func (p *Plugin) observeBorrowing(t *treeState) {
 
 // loadTreeQueue updates a queue of the tree to its rules. isSame is whether the queues before it
 // leave the tree as it was resolved. loadTreeQueue returns whether that still holds.
-func (p *Plugin) loadTreeQueue(t *treeState, id api.QueueID, isSame bool) bool {
+func (p *snapshot) loadTreeQueue(t *treeState, id api.QueueID, isSame bool) bool {
 	q := t.queues[id]
 	written := p.queueRules[id]
 	if q == nil || q.written != written {
@@ -127,7 +127,7 @@ func (p *Plugin) loadTreeQueue(t *treeState, id api.QueueID, isSame bool) bool {
 }
 
 // resolveTree computes the amounts that count in the tree, and writes them to the ledger.
-func (p *Plugin) resolveTree(t *treeState) {
+func (p *snapshot) resolveTree(t *treeState) {
 	written := make(map[string]quota.TreeQueue, len(t.queues))
 	for id, q := range t.queues {
 		written[string(id)] = q.written.Tree

@@ -87,7 +87,7 @@ func TestQueueOfATenantThatLostCardsBorrowsNothing(t *testing.T) {
 			queue r quota={"A":8} serviceType=training parent=t deserved={"A":2}
 			job i queue=r min=1 running=a*4
 			`+tc.job).openSession()
-		s.p.RecordReclaimed("t", "A")
+		s.p.Rules.RecordReclaimed("t", "A")
 
 		s.enqueueAndAllocate()
 		check.Equal(t, "placed", tc.wantPlaced, s.podsByNode("j"))
@@ -146,7 +146,7 @@ func TestQueueThatLostCardsEnqueuesNoBorrower(t *testing.T) {
 			queue q quota={"A":8,"B":8} serviceType=training parent=t deserved={"A":2,"B":1}
 			job i queue=q min=1 running=a
 			`+tc.jobs).openSession()
-		s.p.RecordReclaimed(api.QueueID(tc.reclaimedFrom), "A")
+		s.p.Rules.RecordReclaimed(api.QueueID(tc.reclaimedFrom), "A")
 
 		s.enqueueAndAllocate().checkEnqueued(t, "j", tc.wantReason)
 	}
@@ -298,6 +298,6 @@ func TestOnlyJobsThatWaitForQuotaKeepTheirReservation(t *testing.T) {
 	}) {
 		s := newTreeScene(t, "node a model=A cards=4; "+tc.scene).openSession()
 
-		check.Equal(t, "waits for quota", tc.waitsForQuota, s.p.waitsForQuota(s.Job("j"), s.p.RequestFor(s.Task("j-0"))))
+		check.Equal(t, "waits for quota", tc.waitsForQuota, s.p.allocation.waitsForQuota(s.Job("j"), s.p.RequestFor(s.Task("j-0"))))
 	}
 }

@@ -324,7 +324,7 @@ func TestPredicateNamesTheLimitThatIsExceeded(t *testing.T) {
 		"job i queue=q min=1 running=a*2 preemptable=false; job j queue=q min=1 pending=1 preemptable=false": "queue <q> cannot borrow <A>",
 	} {
 		s := newTreeScene(t, tenant+jobs).openSession()
-		check.Says(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), wantReason)
+		check.Says(t, s.p.nodes.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), wantReason)
 	}
 }
 
@@ -507,7 +507,7 @@ func TestATreeOrdersQueuesByWhatTheyDeserve(t *testing.T) {
 		first := s.Ssn.Queues[api.QueueID(tc.wantFirst)]
 		second := s.Ssn.Queues[api.QueueID(tc.wantSecond)]
 
-		check.That(t, s.p.queueOrder(first, second) < 0, "%s does not come before %s", tc.wantFirst, tc.wantSecond)
-		check.That(t, s.p.queueOrder(second, first) > 0, "%s does not come after %s", tc.wantSecond, tc.wantFirst)
+		check.That(t, s.p.allocation.queueOrder(first, second) < 0, "%s does not come before %s", tc.wantFirst, tc.wantSecond)
+		check.That(t, s.p.allocation.queueOrder(second, first) > 0, "%s does not come after %s", tc.wantSecond, tc.wantFirst)
 	}
 }

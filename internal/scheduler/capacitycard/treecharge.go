@@ -14,7 +14,7 @@ import (
 
 // loadInventory sets in the ledger what the nodes have that take pods: they are ready and not
 // cordoned. It does nothing if the queues are flat.
-func (p *Plugin) loadInventory(nodes map[string]*corev1.Node) {
+func (p *snapshot) loadInventory(nodes map[string]*corev1.Node) {
 	t := &p.cache.tree
 	if t.IsFlat() {
 		return
@@ -64,12 +64,12 @@ func hasSameNodes(nodes, last map[string]*corev1.Node) bool {
 }
 
 // isOffInventory reports whether a node is not part of the inventory of a tree.
-func (p *Plugin) isOffInventory(node string) bool {
+func (p *charges) isOffInventory(node string) bool {
 	return p.cache.tree.offInventory[node] || p.cache.nodes.Node(node) == nil
 }
 
 // hasSameTreeCharge reports whether a charge still says the right for a tree.
-func (p *Plugin) hasSameTreeCharge(state *podState) bool {
+func (p *charges) hasSameTreeCharge(state *podState) bool {
 	t := &p.cache.tree
 	if t.IsFlat() {
 		return true
@@ -97,7 +97,7 @@ type unreclaimableRule struct {
 }
 
 // unreclaimableRuleFor returns which pods of a job cannot be reclaimed. job may be nil.
-func (p *Plugin) unreclaimableRuleFor(job *api.JobInfo) unreclaimableRule {
+func (p *Session) unreclaimableRuleFor(job *api.JobInfo) unreclaimableRule {
 	if job == nil || job.PodGroup == nil {
 		return unreclaimableRule{all: true}
 	}
@@ -115,7 +115,7 @@ func (p *Plugin) unreclaimableRuleFor(job *api.JobInfo) unreclaimableRule {
 }
 
 // isUnreclaimable reports whether a pod of the job cannot be reclaimed.
-func (p *Plugin) isUnreclaimable(rule *unreclaimableRule, state *podState) bool {
+func (p *Session) isUnreclaimable(rule *unreclaimableRule, state *podState) bool {
 	switch {
 	case rule.all || state.isProtected:
 		return true
@@ -128,14 +128,14 @@ func (p *Plugin) isUnreclaimable(rule *unreclaimableRule, state *podState) bool 
 
 // isUnreclaimableJob reports whether no pod of a job without pods could be reclaimed. Its pods may name a
 // service type when they exist, so a job whose PodGroup names none is not refused for it.
-func (p *Plugin) isUnreclaimableJob(job *api.JobInfo) bool { return p.unreclaimableRuleFor(job).all }
+func (p *enqueuing) isUnreclaimableJob(job *api.JobInfo) bool { return p.unreclaimableRuleFor(job).all }
 
 // allQueues is the key of the reservations of all queues of a tree, which root has.
 const allQueues api.QueueID = ""
 
 // reserve adds a request to the reservations of a queue and its ancestors, in a tree also to those of
 // all queues. A queue that accepts no new pods reserves nothing of its ancestors.
-func (p *Plugin) reserve(queue api.QueueID, request quota.JobRequest) {
+func (p *reservationSums) reserve(queue api.QueueID, request quota.JobRequest) {
 	p.inqueue[queue].Add(request)
 	if !p.IsTree() || p.queueRules[queue].Refusal != nil {
 		return
@@ -149,7 +149,7 @@ func (p *Plugin) reserve(queue api.QueueID, request quota.JobRequest) {
 
 // addElastic adds what a running job uses above its minimum to the reservations of a queue and
 // its ancestors, in a tree also to those of all queues.
-func (p *Plugin) addElastic(job *api.JobInfo, usage quota.ElasticUsage) {
+func (p *reservationSums) addElastic(job *api.JobInfo, usage quota.ElasticUsage) {
 	p.elasticUsages[job.UID] = usage
 	p.inqueue[job.Queue].AddElastic(usage)
 	if p.IsTree() {

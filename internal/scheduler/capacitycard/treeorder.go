@@ -13,7 +13,7 @@ import (
 // Volcano keeps the queues in a heap, and compares a queue again only after its own turn. In a tree
 // each placement also changes the order of all other queues of the same tenant. Then a tenant with
 // many queues gets more than its part.
-func (p *Plugin) allocateInOrder(jobs map[api.JobID]*api.JobInfo, execute func()) {
+func (p *allocation) allocateInOrder(jobs map[api.JobID]*api.JobInfo, execute func()) {
 	order := newServingOrder(p, jobs)
 	for turn := order.first(); turn != nil; turn = order.first() {
 		job := turn.jobs.Pop().(*api.JobInfo)
@@ -28,7 +28,7 @@ func (p *Plugin) allocateInOrder(jobs map[api.JobID]*api.JobInfo, execute func()
 }
 
 // allocateStep is one step of Volcano's action allocate: the minimum of a job, or one pod above it.
-func (p *Plugin) allocateStep(job *api.JobInfo, execute func()) {
+func (p *allocation) allocateStep(job *api.JobInfo, execute func()) {
 	p.step = &allocationStep{jobs: p.ssn.Jobs}
 	p.ssn.Jobs = map[api.JobID]*api.JobInfo{job.UID: job}
 	defer func() {
@@ -49,7 +49,7 @@ type allocationStep struct {
 
 // overused ends a step of allocate when Volcano asks for the next queue. Otherwise no queue is
 // overused, because quota is checked for each pod.
-func (p *Plugin) overused(any) bool {
+func (p *allocation) overused(any) bool {
 	if p.step == nil {
 		return false
 	}
@@ -59,7 +59,7 @@ func (p *Plugin) overused(any) bool {
 }
 
 // begin gives the session all of its jobs again. It does nothing outside of a step.
-func (s *allocationStep) begin(p *Plugin) {
+func (s *allocationStep) begin(p *allocation) {
 	if s != nil && !s.hasBegun {
 		s.hasBegun = true
 		p.ssn.Jobs = s.jobs
@@ -69,13 +69,13 @@ func (s *allocationStep) begin(p *Plugin) {
 // servingOrder finds the queue of a tree that comes first, while their order changes. It is a heap
 // for each parent. After the turn of a queue only its place and those of its ancestors change.
 type servingOrder struct {
-	p    *Plugin
+	p    *allocation
 	root *servingNode
 }
 
 // servingNode is a queue with waiting jobs, or a queue that has such queues below it.
 type servingNode struct {
-	p      *Plugin
+	p      *allocation
 	parent *servingNode
 	// at is the place in the heap of the parent.
 	at int
@@ -87,7 +87,7 @@ type servingNode struct {
 }
 
 // newServingOrder returns the order of the queues of the jobs that wait for allocate.
-func newServingOrder(p *Plugin, jobs map[api.JobID]*api.JobInfo) *servingOrder {
+func newServingOrder(p *allocation, jobs map[api.JobID]*api.JobInfo) *servingOrder {
 	o := &servingOrder{p: p, root: &servingNode{p: p}}
 	turns := map[api.QueueID]*servingNode{}
 	ancestors := map[string]*servingNode{}

@@ -28,7 +28,7 @@ const (
 // ReclaimRule returns by which rule a pod may reclaim from another one, whatever their queues
 // use now. The victim must be evictable, and in a reclaimable queue. Its queue is the one that is
 // charged for it, also after its PodGroup moved.
-func (p *Plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
+func (p *ReclaimRules) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
 	reclaimerJob := p.ssn.Jobs[reclaimer.Job]
 	victimJob := p.ssn.Jobs[reclaimee.Job]
 	if reclaimerJob == nil || victimJob == nil {
@@ -60,25 +60,25 @@ func (p *Plugin) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKind {
 
 // canReclaimByTree reports whether the queues of a reclaimer and a victim, of some service types,
 // may reclaim by their places in the tree.
-func (p *Plugin) canReclaimByTree(reclaimer, victim api.QueueID, by, from string) bool {
+func (p *ReclaimRules) canReclaimByTree(reclaimer, victim api.QueueID, by, from string) bool {
 	return p.IsTree() && p.knowsServiceType(by) && p.knowsServiceType(from) && len(p.PathBelow(reclaimer, victim)) > 0
 }
 
 // knowsServiceType reports whether the reclaim matrix has a service type.
-func (p *Plugin) knowsServiceType(name string) bool {
+func (p *Session) knowsServiceType(name string) bool {
 	_, known := p.args.serviceTypes[name]
 	return known
 }
 
 // IsTree reports whether the queues form a tree that is deeper than flat queues.
-func (p *Plugin) IsTree() bool { return !p.cache.tree.IsFlat() }
+func (p *Session) IsTree() bool { return !p.cache.tree.IsFlat() }
 
 // ReclaimsAll reports whether CPU and memory are reclaimed as well as cards.
-func (p *Plugin) ReclaimsAll() bool { return p.args.reclaimResources == v1alpha1.ReclaimResourcesAll }
+func (p *Session) ReclaimsAll() bool { return p.args.reclaimResources == v1alpha1.ReclaimResourcesAll }
 
 // VictimQueue returns the queue from which the eviction of a pod takes cards: the one that is
 // charged for it.
-func (p *Plugin) VictimQueue(task *api.TaskInfo) api.QueueID {
+func (p *Session) VictimQueue(task *api.TaskInfo) api.QueueID {
 	if charge := p.ledger.Charged(string(task.UID)); charge != nil && p.hasQueue(charge.Queue) {
 		return api.QueueID(charge.Queue)
 	}
@@ -90,23 +90,26 @@ func (p *Plugin) VictimQueue(task *api.TaskInfo) api.QueueID {
 
 // Level returns how far the lowest common ancestor of two queues is above the reclaimer's: 1
 // for siblings and for flat queues.
-func (p *Plugin) Level(reclaimer, victim api.QueueID) int {
+func (p *Session) Level(reclaimer, victim api.QueueID) int {
 	return p.cache.tree.Level(string(reclaimer), string(victim))
 }
 
 // PathBelow returns the victim's queue and its ancestors below the lowest common ancestor of
 // both queues. It is empty if the victim's queue is an ancestor of the reclaimer's. The caller
 // must not change it.
-func (p *Plugin) PathBelow(reclaimer, victim api.QueueID) []string {
+func (p *Session) PathBelow(reclaimer, victim api.QueueID) []string {
 	return p.cache.tree.PathBelow(string(reclaimer), string(victim))
 }
 
 // Ledger returns what queues may use, and what is charged to them.
-func (p *Plugin) Ledger() *quota.Ledger { return p.ledger }
+func (p *Session) Ledger() *quota.Ledger { return p.ledger }
+
+// Drains finds what stop policies drain.
+type Drains struct{ *Session }
 
 // DrainedJobs returns the jobs with running pods whose queue, or an ancestor of it, drains, in
 // the order of their UIDs. It is the queue of the job, or one that is charged for its pods.
-func (p *Plugin) DrainedJobs() (jobs []*api.JobInfo) {
+func (p *Drains) DrainedJobs() (jobs []*api.JobInfo) {
 	hasDraining := false
 	for _, rules := range p.queueRules {
 		hasDraining = hasDraining || rules.Drains
@@ -129,7 +132,7 @@ func (p *Plugin) DrainedJobs() (jobs []*api.JobInfo) {
 
 // DrainedQueue returns the queue by which a job is drained: its own, or one that is charged for its pods,
 // "" if it is not drained.
-func (p *Plugin) DrainedQueue(job *api.JobInfo) api.QueueID {
+func (p *Drains) DrainedQueue(job *api.JobInfo) api.QueueID {
 	if p.DrainedBy(job.Queue) != "" {
 		return job.Queue
 	}
@@ -143,7 +146,7 @@ func (p *Plugin) DrainedQueue(job *api.JobInfo) api.QueueID {
 
 // DrainedBy returns the queue whose stop policy drains a queue: itself or its nearest ancestor, ""
 // if there is none.
-func (p *Plugin) DrainedBy(queue api.QueueID) api.QueueID {
+func (p *Drains) DrainedBy(queue api.QueueID) api.QueueID {
 	for _, at := range p.cache.tree.Path(string(queue)) {
 		if rules := p.queueRules[api.QueueID(at)]; rules != nil && rules.Drains {
 			return api.QueueID(at)
@@ -154,4 +157,4 @@ func (p *Plugin) DrainedBy(queue api.QueueID) api.QueueID {
 
 // TreeVersion returns a number that changes whenever the tree of queues does. It is 0 if the
 // queues are flat.
-func (p *Plugin) TreeVersion() uint64 { return p.cache.tree.version }
+func (p *Session) TreeVersion() uint64 { return p.cache.tree.version }

@@ -77,7 +77,7 @@ func TestQueueBorrowsNothingForFiveMinutesAfterReclaim(t *testing.T) {
 		},
 	}) {
 		s := newTreeScene(t, lending+tc.scene).useClock().openSession()
-		s.reclaimPolicy().RecordReclaimed("r", "A")
+		s.reclaimPolicy().Rules.RecordReclaimed("r", "A")
 		s.clock = s.clock.Add(tc.after)
 
 		s.enqueueAndAllocate()
@@ -92,7 +92,7 @@ func TestFlatQueueMayUseItsQuotaAfterReclaim(t *testing.T) {
 	s := newScene(t, `node a model=A
 		queue q quota={"A":8}
 		job j queue=q min=1 pending=4`).openSession()
-	s.reclaimPolicy().RecordReclaimed("q", "A")
+	s.reclaimPolicy().Rules.RecordReclaimed("q", "A")
 
 	check.Equal(t, "placed", "a:4", s.enqueueAndAllocate().podsByNode("j"))
 }
@@ -103,7 +103,7 @@ func (s *scene) keepCards(node string, pods ...string) *scene {
 	for _, pod := range pods {
 		task := s.Task(pod)
 		task.NodeName = node
-		s.reclaimPolicy().KeepReclaimedCards([]*api.TaskInfo{task}, nil)
+		s.reclaimPolicy().Kept.KeepReclaimedCards([]*api.TaskInfo{task}, nil)
 		task.NodeName = ""
 	}
 	return s
@@ -199,7 +199,7 @@ func TestReclaimPolicyAnswersForTrees(t *testing.T) {
 	mayUse := p.ledger.MayUseByLevel("q", "A")
 	check.Equal(t, "limits on the way up from q: q, t and the inventory", 3, len(mayUse.Quota))
 	check.Equal(t, "cards that q may use until it and t have what they deserve", []int64{2 - 1, 0}, mayUse.Deserved[:2])
-	check.Equal(t, "free quota of q", 2-1, int(p.FreeQuota("q", "A"))) // in a tree, of what it deserves
+	check.Equal(t, "free quota of q", 2-1, int(p.Rules.FreeQuota("q", "A"))) // in a tree, of what it deserves
 	check.Equal(t, "the queues form a tree", true, p.IsTree())
 	check.Equal(t, "pods without cards reclaim CPU", false, p.ReclaimsAll())
 }
@@ -225,7 +225,7 @@ func TestJobsOfDrainedQueuesAreDrained(t *testing.T) {
 		job l queue=q min=1 running=a
 		job x queue=v min=1 running=a`).openSession()
 	check.Equal(t, "drained jobs", "k l", s.drainedJobs())
-	check.Equal(t, "queue that drains r", "t", string(s.reclaimPolicy().DrainedBy("r")))
+	check.Equal(t, "queue that drains r", "t", string(s.reclaimPolicy().Drains.DrainedBy("r")))
 }
 
 // TestFlatQueueDrainsOnlyItsOwnJobs: without a tree, only job k of queue q is drained, whose stop policy is
@@ -242,7 +242,7 @@ func TestFlatQueueDrainsOnlyItsOwnJobs(t *testing.T) {
 // drainedJobs returns the names of the jobs that the session drains, as "a b".
 func (s *scene) drainedJobs() string {
 	var names []string
-	for _, job := range s.reclaimPolicy().DrainedJobs() {
+	for _, job := range s.reclaimPolicy().Drains.DrainedJobs() {
 		names = append(names, job.Name)
 	}
 	return strings.Join(names, " ")
@@ -382,7 +382,7 @@ func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 			return s.p.ledger.FitsAfterRelease("q", s.p.RequestFor(task).Request, "A", released) == nil
 		}
 
-		missing := s.p.missingAmounts(task, s.Ssn.Nodes["a"])
+		missing := s.p.victims.missingAmounts(task, s.Ssn.Nodes["a"])
 		all := int64(missing[quotaCards])
 		unreclaimable := int64(missing[unreclaimableQuota(quotaCards)])
 		check.That(t, fitsAfterRelease(all, unreclaimable), "%s: %d, %d of them unreclaimable, do not suffice", text, all, unreclaimable)

@@ -22,10 +22,20 @@ type waitingJob struct {
 	isBelowMinimum bool
 }
 
+// waitingJobs finds the jobs that wait for cards, and the free cards that are kept for them.
+type waitingJobs struct {
+	*Session
+	rules *ReclaimRules
+	stuck *stuckPods
+	kept  *KeptCards
+	// laterBorrowers are jobs of a tree for which no cards are kept.
+	laterBorrowers map[api.JobID]bool
+}
+
 // findWaitingJob returns the missing pods of a job that waits for cards only: all of them fit the quota
 // together. It returns nil for other jobs. A job with a hard topology is none: its part of the
 // network is chosen when it is placed, so no node is known to help it.
-func (p *Plugin) findWaitingJob(job *api.JobInfo) *waitingJob {
+func (p *waitingJobs) findWaitingJob(job *api.JobInfo) *waitingJob {
 	if !p.mayWaitForCards(job) {
 		return nil
 	}
@@ -38,7 +48,7 @@ func (p *Plugin) findWaitingJob(job *api.JobInfo) *waitingJob {
 	requests := make([]quota.Request, len(missing))
 	for i, task := range missing {
 		r, _ := p.checkInputFor(task)
-		if p.runChecks(quotaChecks, r) != nil {
+		if p.kept.checkQuota(r) != nil {
 			return nil
 		}
 		requests[i] = r.request.Request
@@ -58,7 +68,7 @@ func (p *Plugin) findWaitingJob(job *api.JobInfo) *waitingJob {
 
 // mayWaitForCards reports whether a job has pending pods, and nothing but cards and quota can keep
 // them from being placed.
-func (p *Plugin) mayWaitForCards(job *api.JobInfo) bool {
+func (p *waitingJobs) mayWaitForCards(job *api.JobInfo) bool {
 	if len(job.TaskStatusIndex[api.Pending]) == 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 || job.PodGroup == nil {
 		return false
 	}
@@ -67,7 +77,7 @@ func (p *Plugin) mayWaitForCards(job *api.JobInfo) bool {
 
 // usesCard reports whether a missing pod of a job may use a card: the quota has room for it, and the queue
 // deserves it, unless it borrows with the job.
-func (p *Plugin) usesCard(w *waitingJob, r checkInput, name card.Name) bool {
+func (p *waitingJobs) usesCard(w *waitingJob, r checkInput, name card.Name) bool {
 	if !p.ledger.FitsCard(string(w.job.Queue), name, r.request.Count, r.request.IsUnreclaimable) {
 		return false
 	}
@@ -84,7 +94,7 @@ func hasAllocatedPods(job *api.JobInfo) bool {
 
 // listWaitingJobs returns the jobs with a wait that keep cards, and the first one of each queue. Jobs of
 // the highest queue priority come first, then those that precede others of their queue.
-func (p *Plugin) listWaitingJobs(free *freeCards) []*waitingJob {
+func (p *waitingJobs) listWaitingJobs(free *freeCards) []*waitingJob {
 	var waiting []*waitingJob
 	first := map[api.QueueID]*waitingJob{}
 	for _, job := range p.ssn.Jobs {
@@ -119,7 +129,7 @@ func (p *Plugin) listWaitingJobs(free *freeCards) []*waitingJob {
 }
 
 // compareWaitingJobs compares jobs by the priority of their queues, then by the order in their queue.
-func (p *Plugin) compareWaitingJobs(a, b *waitingJob) int {
+func (p *waitingJobs) compareWaitingJobs(a, b *waitingJob) int {
 	x := p.ssn.Queues[a.job.Queue]
 	y := p.ssn.Queues[b.job.Queue]
 	if c := cmp.Or(cmp.Compare(y.Queue.Spec.Priority, x.Queue.Spec.Priority), cmp.Compare(x.UID, y.UID)); c != 0 {
@@ -137,7 +147,7 @@ func (p *Plugin) compareWaitingJobs(a, b *waitingJob) int {
 }
 
 // mayKeepCards reports whether cards may be kept for a job, see keepsCards.
-func (p *Plugin) mayKeepCards(job *api.JobInfo) bool {
+func (p *waitingJobs) mayKeepCards(job *api.JobInfo) bool {
 	if p.IsTree() || hasAllocatedPods(job) {
 		return true
 	}
@@ -149,7 +159,7 @@ func (p *Plugin) mayKeepCards(job *api.JobInfo) bool {
 
 // prolongReservations restarts the reservation of the first waiting job of each queue if it could use
 // more free cards than before.
-func (p *Plugin) prolongReservations(waiting []*waitingJob, free *freeCards) {
+func (p *waitingJobs) prolongReservations(waiting []*waitingJob, free *freeCards) {
 	now := p.cache.now()
 	seen := map[api.QueueID]bool{}
 	for _, w := range waiting {

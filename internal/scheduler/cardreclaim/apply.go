@@ -83,11 +83,11 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 	}
 
 	if len(e.evictions) > 0 {
-		s.plugin.KeepReclaimedCards(q.pipelinedTasks(), e.victims()) // keeps the freed cards for them
+		s.plugin.Kept.KeepReclaimedCards(q.pipelinedTasks(), e.victims()) // keeps the freed cards for them
 	}
 
 	for queue, names := range borrowers {
-		s.plugin.RecordReclaimed(api.QueueID(queue), names...)
+		s.plugin.Rules.RecordReclaimed(api.QueueID(queue), names...)
 	}
 
 	s.forgetVictimJobs(e.evictions)

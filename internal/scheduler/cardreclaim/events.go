@@ -54,14 +54,14 @@ func (s *reclaimSession) recordEvictions(job *api.JobInfo, serviceType string, e
 			"pods", sum.pods, "cards", sum.cards, "reclaimer", displayName(job), "reclaimerQueue", job.Queue)
 	}
 
-	s.plugin.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
+	s.plugin.Events.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
 		"reclaims %s for %d pod(s): %d pod(s) of %s are evicted, %s of work are lost; its pods start when those are gone",
 		total.resource(), plan.Placed(), total.pods, describeJobs(job.Namespace, victims), total.loss()))
 }
 
 // recordSearchCut records that the search for victims of a job ended at its budget.
 func (s *reclaimSession) recordSearchCut(job *api.JobInfo) {
-	s.plugin.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventSearchCut, fmt.Sprintf(
+	s.plugin.Events.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventSearchCut, fmt.Sprintf(
 		"the search for victims for %d pending pod(s) was cut short: it is too large for one session. "+
 			"It is repeated in later sessions. Fewer kinds of pods, or a smaller gang, make it smaller",
 		len(job.TaskStatusIndex[api.Pending])))
@@ -94,7 +94,7 @@ func (s *reclaimSession) recordReclaimed(job *api.JobInfo, serviceType string, p
 		reclaimer += fmt.Sprintf(" of queue %s", job.Queue)
 	}
 
-	s.plugin.RecordEvent(eventObject(p.victimJob), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
+	s.plugin.Events.RecordEvent(eventObject(p.victimJob), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
 		"%s are reclaimed for %s: %s; %s of work are lost", reclaimed, reclaimer, what, sum.loss()))
 }
 

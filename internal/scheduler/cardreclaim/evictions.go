@@ -40,7 +40,7 @@ func (e *Evictions) Evict(ssn *framework.Session, plugin *capacitycard.Plugin, t
 	recreated = e.isRecreated(tasks[0])
 	go e.pods.evictPods(ssn.KubeClient(), tasks, recreated, action)
 	for _, task := range tasks {
-		plugin.MarkEvicting(task)
+		plugin.Evictions.MarkEvicting(task)
 	}
 	return recreated
 }
@@ -60,13 +60,13 @@ func (e *Evictions) isRecreated(task *api.TaskInfo) bool {
 // DeleteOverdue deletes evicted pods that still exist after deletionTimeout, because pipelined
 // pods wait for their cards.
 func (e *Evictions) DeleteOverdue(ssn *framework.Session, plugin *capacitycard.Plugin) {
-	for _, task := range plugin.OverdueEvictions(deletionTimeout) {
-		if e.isRecreated(task) && !workload.IsMarkedOutOfSync(task.Pod) && !plugin.EvictingLongerThan(task, markTimeout) {
+	for _, task := range plugin.Evictions.OverdueEvictions(deletionTimeout) {
+		if e.isRecreated(task) && !workload.IsMarkedOutOfSync(task.Pod) && !plugin.Evictions.EvictingLongerThan(task, markTimeout) {
 			continue // its annotation may still arrive; a deletion without it would count as a retry
 		}
 		klog.InfoS("Evicted pod still exists and is deleted", "pod", klog.KObj(task.Pod), "after", deletionTimeout.String())
 		go e.pods.writeAll(ssn.KubeClient(), []*api.TaskInfo{task}, deletePod)
-		plugin.MarkEvicting(task) // restarts the timeout, so that not every session deletes it
+		plugin.Evictions.MarkEvicting(task) // restarts the timeout, so that not every session deletes it
 	}
 }
 

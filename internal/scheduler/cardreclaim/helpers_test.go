@@ -343,7 +343,7 @@ func sessionState(ssn *framework.Session) string {
 
 	if policy, ok := cards.PluginFor(ssn.UID); ok {
 		for _, q := range ssn.Queues {
-			lines = append(lines, fmt.Sprintf("%s may take %d of A, %d of B", q.Name, policy.FreeQuota(q.UID, "A"), policy.FreeQuota(q.UID, "B")))
+			lines = append(lines, fmt.Sprintf("%s may take %d of A, %d of B", q.Name, policy.Rules.FreeQuota(q.UID, "A"), policy.Rules.FreeQuota(q.UID, "B")))
 		}
 
 		for _, job := range ssn.Jobs {

@@ -168,7 +168,7 @@ func hashOf[T comparable](value T) uint64 { return maphash.Comparable(hashSeed, 
 // observeSession records what has changed since the last session.
 func (c *changeTracker) observeSession(s *reclaimSession) {
 	c.session++
-	if rules := fmt.Sprint(s.plugin.ServiceTypeRules(), s.plugin.TreeVersion(), s.plugin.ReclaimsAll()); rules != c.rules {
+	if rules := fmt.Sprint(s.plugin.Rules.ServiceTypeRules(), s.plugin.TreeVersion(), s.plugin.ReclaimsAll()); rules != c.rules {
 		c.rules = rules
 		c.allChanged = c.session
 	}
@@ -293,7 +293,7 @@ func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
 		facts.evictionPolicy, facts.isKnown = s.search.evictions.EvictionPolicyFor(job.Namespace, name)
 	}
 
-	for uid, left := range s.plugin.EvictionsLeft(job) {
+	for uid, left := range s.plugin.Prices.EvictionsLeft(job) {
 		facts.pods += hashOf(fmt.Sprint(uid, left))
 	}
 

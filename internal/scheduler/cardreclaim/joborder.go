@@ -188,7 +188,7 @@ func (s *reclaimSession) reclaimingTasks(job *api.JobInfo, without []*api.TaskIn
 	var tasks []*api.TaskInfo
 	others := sets.New(without...)
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		if !others.Has(task) && s.mayPreempt(task) && s.plugin.CanReclaim(task) {
+		if !others.Has(task) && s.mayPreempt(task) && s.plugin.Rules.CanReclaim(task) {
 			tasks = append(tasks, task)
 		}
 	}
@@ -216,7 +216,7 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 		key := fmt.Sprint(request.Names)
 		free, known := left[key]
 		if !known {
-			free = s.plugin.FreeQuota(job.Queue, request.Names...)
+			free = s.plugin.Rules.FreeQuota(job.Queue, request.Names...)
 		}
 
 		if free < request.Count {
@@ -251,7 +251,7 @@ func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 			first = task
 		}
 
-		if !s.plugin.CanReclaim(task) || s.reclaimerKeyFor(task) != s.reclaimerKeyFor(first) {
+		if !s.plugin.Rules.CanReclaim(task) || s.reclaimerKeyFor(task) != s.reclaimerKeyFor(first) {
 			return false
 		}
 	}

@@ -138,7 +138,7 @@ func (s *PreemptSession) MaySearch(task *api.TaskInfo, generation int) bool {
 
 	s.last = search
 	s.preempt.count++
-	s.job.isNominated = s.job.isNominated || s.plugin.IsNominated(task)
+	s.job.isNominated = s.job.isNominated || s.plugin.Kept.IsNominated(task)
 	s.session.addPredicateWork(workPerSearchedNode * len(s.session.nodes))
 
 	return true
@@ -235,7 +235,7 @@ func (s *PreemptSession) hashKinds(job *api.JobInfo) (sum uint64, hasKinds bool)
 
 func (s *PreemptSession) newSearch(job *api.JobInfo, task *api.TaskInfo, generation int) preemptSearch {
 	search := preemptSearch{task: task, generation: generation}
-	if !capacitycard.HasLowerPodOnNode(job, task) && !s.plugin.IsNominated(task) {
+	if !capacitycard.HasLowerPodOnNode(job, task) && !s.plugin.Kept.IsNominated(task) {
 		search.hasKind = true
 		search.kind = preemptorKind{job.Queue, job.Priority, job.Namespace, s.session.needsKey(job, task), hashLabels(task.Pod.Labels)}
 	}

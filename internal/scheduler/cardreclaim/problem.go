@@ -276,7 +276,7 @@ func firstByPriority(podSets []*podSet) (first *api.TaskInfo) {
 
 // freeOn returns what a node has free or will have, without what is kept from the first pod.
 func (s *reclaimSession) freeOn(q *problem, first *api.TaskInfo, node *api.NodeInfo, place int) solver.Amounts {
-	left := q.dimensions.amountsOf(s.plugin.IdleFor(first, node))
+	left := q.dimensions.amountsOf(s.plugin.Kept.IdleFor(first, node))
 	s.addWork(q.dimensions.count)
 
 	left[podsOfNode] = float64(node.Allocatable.MaxTaskNum)

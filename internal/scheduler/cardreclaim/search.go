@@ -63,7 +63,7 @@ const minPeriod = time.Second
 // order. After a long search that placed nothing, the next sessions do not search.
 func (s *Search) Run(ssn *framework.Session, plugin *capacitycard.Plugin) {
 	undoPartialPipelines(ssn)
-	defer plugin.AssumeEvicted()()
+	defer plugin.Evictions.AssumeEvicted()()
 
 	run := newReclaimSession(ssn, plugin, s)
 	run.completePartialEvictions(Name)
@@ -147,7 +147,7 @@ func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
 	}
 
 	pending := slices.Collect(maps.Values(job.TaskStatusIndex[api.Pending]))
-	if !slices.ContainsFunc(pending, func(task *api.TaskInfo) bool { return s.mayPreempt(task) && s.plugin.CanReclaim(task) }) {
+	if !slices.ContainsFunc(pending, func(task *api.TaskInfo) bool { return s.mayPreempt(task) && s.plugin.Rules.CanReclaim(task) }) {
 		return false
 	}
 	if result := s.ssn.JobValid(job); result != nil && !result.Pass {

@@ -52,7 +52,7 @@ func (s *reclaimSession) addPool(q *problem, queue api.QueueID, name quota.Resou
 	pool := len(q.input.Quotas)
 	q.pools[name] = pool
 	if q.tree == nil {
-		q.input.Quotas = append(q.input.Quotas, flatQuota(int64(s.plugin.FreeQuota(queue, name.Card()))))
+		q.input.Quotas = append(q.input.Quotas, flatQuota(int64(s.plugin.Rules.FreeQuota(queue, name.Card()))))
 		return pool
 	}
 	m := s.plugin.Ledger().MayUseByLevel(string(queue), name)

@@ -81,7 +81,7 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key victimKey, job *api.
 		return nil
 	}
 
-	g := &victimJob{job: job, solverJob: solver.Job{Whole: true}, runningSince: capacitycard.RunningSince(job), priority: s.plugin.JobPriority(job)}
+	g := &victimJob{job: job, solverJob: solver.Job{Whole: true}, runningSince: capacitycard.RunningSince(job), priority: s.plugin.Rules.JobPriority(job)}
 	if !s.listVictimTasks(by, g) || (s.plugin.IsTree() && !s.findInTree(own, g)) {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (s *reclaimSession) listVictimTasks(by *api.TaskInfo, g *victimJob) bool {
 			continue
 		}
 		g.tasks = append(g.tasks, task)
-		if !capacitycard.IsOnNode(task.Status) || s.plugin.ReclaimRule(by, task) == capacitycard.NotReclaimable {
+		if !capacitycard.IsOnNode(task.Status) || s.plugin.Rules.ReclaimRule(by, task) == capacitycard.NotReclaimable {
 			continue
 		}
 
@@ -134,7 +134,7 @@ func (s *reclaimSession) listVictimTasks(by *api.TaskInfo, g *victimJob) bool {
 func (s *reclaimSession) minRuntimeReached(g *victimJob, key victimKey) bool {
 	var least time.Duration
 	for _, task := range g.tasks {
-		least = max(least, s.plugin.MinimumRuntime(task))
+		least = max(least, s.plugin.Rules.MinimumRuntime(task))
 	}
 
 	at := g.runningSince.Add(least)
@@ -156,7 +156,7 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 		g.cards = append(g.cards, cards)
 		pod := solver.Pod{Node: s.indexOfNode(task.NodeName), Protected: cards == 0 && !s.plugin.ReclaimsAll()}
 
-		rule := s.plugin.ReclaimRule(by, task)
+		rule := s.plugin.Rules.ReclaimRule(by, task)
 		if !capacitycard.IsOnNode(task.Status) || rule == capacitycard.NotReclaimable {
 			pod.Protected = true
 			g.solverJob.Whole = false
@@ -231,7 +231,7 @@ func (s *reclaimSession) rankVictimJobs(victimJobs []*victimJob) {
 // each of its pods. With victimOrder Loss, priorities do not count.
 func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []precedence) {
 	isBlocked, anyBlocked := s.disruptionBudgets.findBlocked(g.tasks)
-	byPriority := s.plugin.VictimOrder() == v1alpha1.VictimsByPriority
+	byPriority := s.plugin.Rules.VictimOrder() == v1alpha1.VictimsByPriority
 	all := s.plugin.ReclaimsAll()
 
 	job.level = g.level
@@ -245,7 +245,7 @@ func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []prec
 		pods[i] = precedence{level: g.level, queue: job.queue, job: job.job, isBlocked: isBlocked[i], holdsCards: all && g.cards[i] > 0}
 		job.holdsCards = job.holdsCards || pods[i].holdsCards
 		if byPriority {
-			pods[i].pod = s.plugin.PodPriority(task)
+			pods[i].pod = s.plugin.Rules.PodPriority(task)
 		}
 		if i == 0 || pods[i].pod > job.pod {
 			job.pod = pods[i].pod
@@ -309,7 +309,7 @@ func (b disruptionBudgets) findBlocked(tasks []*api.TaskInfo) (each []bool, all 
 // priceEvictions sets what the evictions of a victim job cost, in the order of its tasks. It limits the
 // elastic pods to those whose eviction the Kubernetes Jobs of a victim job survive.
 func (s *reclaimSession) priceEvictions(g *victimJob) {
-	price := s.plugin.PriceOf(g.job, g.tasks)
+	price := s.plugin.Prices.PriceOf(g.job, g.tasks)
 	for i := range g.tasks {
 		g.solverJob.Pods[i].Loss = price.Pods[i]
 	}
