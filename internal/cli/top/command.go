@@ -20,12 +20,16 @@ import (
 	"cardquota.dev/operator/internal/cli/reader"
 )
 
+// question is what the user asks for: the CardQuotas with some names, all for none, and with some labels.
+type question struct {
+	names                []string
+	selector             string
+	watch, allNamespaces bool
+}
+
 // NewCommand returns the command top.
 func NewCommand(p *program.Program) *cobra.Command {
-	watch := false
-	allNamespaces := false
-	selector := ""
-	var asked selection
+	var asked question
 	cmd := &cobra.Command{
 		Use:   "top [NAME...]",
 		Short: "Show how much of each quota is used",
@@ -39,52 +43,58 @@ func NewCommand(p *program.Program) *cobra.Command {
 		ValidArgsFunction: completeCardQuotas(p),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			asked.names = names
-			namespace, err := p.Namespace()
-			if err != nil {
-				return err
-			}
-
-			if allNamespaces {
-				namespace = metav1.NamespaceAll
-			}
-
-			p.Watches = watch
-			asked.selector, err = labels.Parse(selector)
-			if err != nil {
-				return fmt.Errorf("--selector %s: %w", selector, err)
-			}
-
-			c, err := p.Connect()
-			if err != nil {
-				return err
-			}
-
-			quotas, source, err := readTopQuotas(cmd.Context(), c, namespace, names)
-			var noView *reader.NoViewError
-			switch {
-			case errors.As(err, &noView):
-				return errors.New(noView.Explain())
-			case err != nil:
-				return err
-			case watch && !source.MayList():
-				return errors.New("--watch needs the right to list and watch cardquotas.cardquota.dev")
-			case watch:
-				return watchTop(cmd.Context(), p, c, source, asked)
-			default:
-				idle, err := readIdleCards(cmd.Context(), c)
-				if err != nil {
-					return err
-				}
-				return showTop(p, quotas, idle, asked, source.Note)
-			}
+			return answerTop(cmd.Context(), p, asked)
 		},
 	}
 
 	p.AddListFlags(cmd)
-	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "Show the LocalCardQuotas of all namespaces, if you may not list CardQuotas.")
-	cmd.Flags().StringVarP(&selector, "selector", "l", "", "Only those with these labels, such as team=chat.")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Show it again after each change, until Ctrl-C.")
+	cmd.Flags().BoolVarP(&asked.allNamespaces, "all-namespaces", "A", false, "Show the LocalCardQuotas of all namespaces, if you may not list CardQuotas.")
+	cmd.Flags().StringVarP(&asked.selector, "selector", "l", "", "Only those with these labels, such as team=chat.")
+	cmd.Flags().BoolVarP(&asked.watch, "watch", "w", false, "Show it again after each change, until Ctrl-C.")
 	return cmd
+}
+
+// answerTop shows the usage of the quotas, once or after each change.
+func answerTop(ctx context.Context, p *program.Program, asked question) error {
+	namespace, err := p.Namespace()
+	if err != nil {
+		return err
+	}
+	if asked.allNamespaces {
+		namespace = metav1.NamespaceAll
+	}
+
+	chosen := selection{names: asked.names}
+	chosen.labels, err = labels.Parse(asked.selector)
+	if err != nil {
+		return fmt.Errorf("--selector %s: %w", asked.selector, err)
+	}
+
+	p.Watches = asked.watch
+	c, err := p.Connect()
+	if err != nil {
+		return err
+	}
+
+	quotas, source, err := readTopQuotas(ctx, c, namespace, asked.names)
+	var noView *reader.NoViewError
+	switch {
+	case errors.As(err, &noView):
+		return errors.New(noView.Explain())
+	case err != nil:
+		return err
+	case asked.watch && !source.MayList():
+		return errors.New("--watch needs the right to list and watch cardquotas.cardquota.dev")
+	case asked.watch:
+		return watchTop(ctx, p, c, source, chosen)
+	}
+
+	idle, err := readIdleCards(ctx, c)
+	if err != nil {
+		return err
+	}
+
+	return showTop(p, quotas, idle, chosen, source.Note)
 }
 
 // readTopQuotas returns the quotas that the user may list, and where they come from. Who may not list may
@@ -139,17 +149,17 @@ func completeCardQuotas(p *program.Program) cobra.CompletionFunc {
 	}
 }
 
-// selection is which CardQuotas the user asks for: those with these names, none for all, and labels.
+// selection is which of the quotas are shown.
 type selection struct {
-	names    []string
-	selector labels.Selector
+	names  []string
+	labels labels.Selector
 }
 
 // showTop prints the usage of CardQuotas. It is an error if a named one does not exist, after the
 // others were shown.
-func showTop(p *program.Program, quotas []*v1alpha1.CardQuota, idle map[string]int64, asked selection, note string) error {
-	shown := slices.DeleteFunc(slices.Clone(quotas), func(q *v1alpha1.CardQuota) bool { return !asked.selector.Matches(labels.Set(q.Labels)) })
-	list, missing := NewList(shown, asked.names...)
+func showTop(p *program.Program, quotas []*v1alpha1.CardQuota, idle map[string]int64, chosen selection, note string) error {
+	shown := slices.DeleteFunc(slices.Clone(quotas), func(q *v1alpha1.CardQuota) bool { return !chosen.labels.Matches(labels.Set(q.Labels)) })
+	list, missing := NewList(shown, chosen.names...)
 	list.SetAvailable(quotas, idle)
 	err := p.Print(list, func(w io.Writer, style output.Style) error {
 		if len(list.Items) == 0 {

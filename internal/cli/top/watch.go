@@ -30,7 +30,7 @@ const clearScreen = "\x1b[H\x1b[2J"
 
 // watchTop shows the usage again after each change, until the context ends. On a terminal a table
 // replaces the one before it. In formats for programs each change prints the whole document again.
-func watchTop(ctx context.Context, p *program.Program, c client.WithWatch, source reader.QuotaSource, asked selection) error {
+func watchTop(ctx context.Context, p *program.Program, c client.WithWatch, source reader.QuotaSource, chosen selection) error {
 	changed := make(chan struct{}, 1)
 	failed := make(chan error, 1)
 	quotas, err := newQuotaWatch(c, source, changed, failed)
@@ -63,7 +63,7 @@ func watchTop(ctx context.Context, p *program.Program, c client.WithWatch, sourc
 		}
 
 		readIdleAgain(ctx, p, idle)
-		text, err := renderTop(p, quotas.GetStore(), idle.last, asked, source.Note)
+		text, err := renderTop(p, quotas.GetStore(), idle.last, chosen, source.Note)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func readIdleAgain(ctx context.Context, p *program.Program, idle *idleReader) {
 }
 
 // renderTop returns the table of what a store holds.
-func renderTop(p *program.Program, store cache.Store, idle map[string]int64, asked selection, note string) (string, error) {
+func renderTop(p *program.Program, store cache.Store, idle map[string]int64, chosen selection, note string) (string, error) {
 	var quotas []*v1alpha1.CardQuota
 	for _, object := range store.List() {
 		if quota := reader.AsCardQuota(object); quota != nil {
@@ -126,7 +126,7 @@ func renderTop(p *program.Program, store cache.Store, idle map[string]int64, ask
 	copied.IsTerminal = func(io.Writer) bool { return p.IsTerminal(p.Streams.Out) }
 	copied.TerminalColumns = func(io.Writer) int { return p.TerminalColumns(p.Streams.Out) }
 
-	err := showTop(&copied, quotas, idle, asked, note)
+	err := showTop(&copied, quotas, idle, chosen, note)
 	return text.String(), err
 }
 
