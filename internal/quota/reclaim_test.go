@@ -41,10 +41,7 @@ func TestMayUseIsWhatFits(t *testing.T) {
 				path := h.naive.path(queue)
 				check.Must(t, len(m.Quota) == len(path)+1 && len(m.Deserved) == len(path)+1, "%d levels for the path %v", len(m.Quota), path)
 				for i, at := range path {
-					want := Unlimited
-					if !h.naive.deservesAnyAmount(at, name) {
-						want = max(0, h.naive.deserved(at, name)-h.naive.used(at, name))
-					}
+					want := h.naive.deservesMore(at, name)
 					check.Must(t, m.Deserved[i] == want, "%s deserves %d more %s, want %d", at, m.Deserved[i], name, want)
 				}
 
@@ -66,6 +63,14 @@ func TestMayUseIsWhatFits(t *testing.T) {
 			}
 		}
 	})
+}
+
+// deservesMore returns how much more of a name a queue deserves than it uses.
+func (n *naiveLedger) deservesMore(queue string, name Resource) int64 {
+	if n.deservesAnyAmount(queue, name) {
+		return Unlimited
+	}
+	return max(0, n.deserved(queue, name)-n.used(queue, name))
 }
 
 // fitsBeyondInventory reports whether a request that fits the quotas is beyond the physical cards,
