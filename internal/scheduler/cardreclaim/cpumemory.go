@@ -64,20 +64,5 @@ func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Re
 // the queue must deserve them. In a tree, evictions may free the quotas of its ancestors.
 func (s *reclaimSession) mayReclaimCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
 	request := quota.Request{MilliCPU: milliCPU, Memory: memory}
-	if !s.plugin.IsTree() {
-		return s.plugin.Ledger().FitsAnyCard(string(queue), request) == nil
-	}
-
-	for _, name := range quota.Compute {
-		m := s.plugin.Ledger().MayUseByLevel(string(queue), name)
-		most := m.Quota[0]
-		if s.plugin.ReclaimsAll() {
-			most = min(most, m.Deserved[0])
-		}
-		if amount := request.Amount(name); amount > 0 && amount > most {
-			return false
-		}
-	}
-
-	return true
+	return s.plugin.Ledger().FitsDeserved(string(queue), request, s.plugin.ReclaimsAll()) == nil
 }
