@@ -15,6 +15,7 @@ import (
 	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/loss"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -66,7 +67,7 @@ type Cache struct {
 	reservations       reservations
 	// podGroupRequests are the requests of PodGroups without pods, by UID.
 	podGroupRequests map[types.UID]*podGroupRequest
-	vcJobs           VCJobs
+	vcJobs           cache.VCJobs
 	resolver         workload.Resolver
 	now              func() time.Time
 	messages         *messageDeduper
@@ -152,13 +153,19 @@ func NewCache() *Cache {
 		fitErrors:        fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
 		messages:         newMessageDeduper(),
 		podGroupRequests: map[types.UID]*podGroupRequest{},
-		vcJobs:           &vcJobInformer{},
+		vcJobs:           cache.NewVCJobs(),
 		reservations:     reservations{},
 		otherBindings:    newOtherBindings(),
 		now:              time.Now,
 		metrics:          newPluginMetrics(),
 	}
 }
+
+// VCJobs returns the Volcano jobs that the sessions of this cache read.
+func (c *Cache) VCJobs() cache.VCJobs { return c.vcJobs }
+
+// UseVCJobs replaces the jobs, which the API server has otherwise.
+func (c *Cache) UseVCJobs(jobs cache.VCJobs) { c.vcJobs = jobs }
 
 // observePod returns the state of a pod and marks the pod as seen in this session.
 func (c *Cache) observePod(pod *corev1.Pod) *podState {

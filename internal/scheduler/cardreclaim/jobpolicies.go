@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	schedulercache "cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -29,7 +29,7 @@ type JobPolicies interface {
 // API, from the first session on. No session waits for these: a scheduler without the right to read Jobs
 // takes each of them for one that fails.
 type jobInformer struct {
-	vcJobs      capacitycard.VCJobs
+	vcJobs      schedulercache.VCJobs
 	once        sync.Once
 	batchStore  cache.Store
 	batchSynced cache.InformerSynced

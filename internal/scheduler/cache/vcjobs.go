@@ -1,4 +1,5 @@
-package capacitycard
+// Package cache has what the scheduler keeps between sessions and does not find in Volcano's cache.
+package cache
 
 import (
 	"sync"
@@ -22,11 +23,8 @@ type VCJobs interface {
 	VCJob(namespace, name string) (*batch.Job, bool)
 }
 
-// VCJobs returns the Volcano jobs that the sessions of this cache read.
-func (c *Cache) VCJobs() VCJobs { return c.vcJobs }
-
-// UseVCJobs replaces the jobs, which the API server has otherwise.
-func (c *Cache) UseVCJobs(jobs VCJobs) { c.vcJobs = jobs }
+// NewVCJobs returns the Volcano jobs that the API server has.
+func NewVCJobs() VCJobs { return &vcJobInformer{} }
 
 // vcJobInformer watches the jobs through the API, from the first session on.
 type vcJobInformer struct {
