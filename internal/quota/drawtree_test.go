@@ -90,7 +90,7 @@ func newTreeLedger(tree map[string]position, limits map[string]Limits, inventory
 		l.SetInventory(inventory, Unlimited, Unlimited)
 	}
 
-	l.Refresh()
+	l.refresh()
 	return l
 }
 

@@ -49,7 +49,7 @@ func (l *Ledger) SetTree(tree *Tree) {
 	for name, r := range tree.queues {
 		l.SetLimits(name, r.Limits)
 	}
-	l.Refresh()
+	l.refresh()
 }
 
 // setPositions puts the queues where the positions say, or makes them flat if these are nil.
@@ -140,8 +140,8 @@ func (l *Ledger) SetInventory(cards map[card.Name]card.Count, milliCPU, memory i
 	}
 }
 
-// Refresh computes the unused guarantees of all queues again, after their limits were set.
-func (l *Ledger) Refresh() {
+// refresh computes the unused guarantees of all queues again, after their limits were set.
+func (l *Ledger) refresh() {
 	if l.root == nil {
 		return
 	}

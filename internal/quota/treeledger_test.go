@@ -108,7 +108,7 @@ func (h *treeTest) drawInventory(t *rapid.T) {
 
 	h.naive.inventory = inventory
 	h.ledger.SetInventory(cards, inventory[CPU], inventory[Memory])
-	h.ledger.Refresh()
+	h.ledger.refresh()
 }
 
 func (h *treeTest) drawQueue(t *rapid.T) string {
@@ -421,7 +421,7 @@ func TestHugeAmountsInATreeDoNotOverflow(t *testing.T) {
 		})
 	}
 	l.SetInventory(nil, math.MaxInt64-1, Unlimited)
-	l.Refresh()
+	l.refresh()
 
 	for i := range 5 {
 		l.Hold(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64})

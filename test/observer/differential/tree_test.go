@@ -192,7 +192,6 @@ func TestTheLedgerOfATreeAllowsWhatARecountAllows(t *testing.T) {
 		}
 
 		ledger.SetInventory(inventory, 1<<40, 1<<40)
-		ledger.Refresh()
 		pods := map[string]treePod{}
 		for range perDraw {
 			name := fmt.Sprint("p", drawInt(t, 0, 5, "pod"))
