@@ -27,7 +27,7 @@ func (l entryList) findEntries() {
 		return
 	}
 
-	asked := requestChoice{l.inputReader}.pendingCards()
+	asked := requestChoice(l).pendingCards()
 	isAsked := func(b v1alpha1.BlockedStatus) bool {
 		// Without the nodes no resource is known to be a card, and the request of such a pod has none.
 		return len(asked) == 0 || slices.Contains(asked, b.Card) || (!l.loaded.IsComplete && slices.Contains(asked, ""))
@@ -60,7 +60,7 @@ func (l entryList) countEntries() []v1alpha1.BlockedStatus {
 	var counted []v1alpha1.BlockedStatus
 	for _, entry := range l.countBlocked() {
 		if entry.Workload == l.input.Workload {
-			requestChoice{l.inputReader}.setRequest(entry.Card)
+			requestChoice(l).setRequest(entry.Card)
 			counted = append(counted, l.withoutGuess(entry))
 		}
 	}

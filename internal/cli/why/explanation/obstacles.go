@@ -201,7 +201,7 @@ func joinNodes(texts []string) string {
 
 // adviseObstacles says how the nodes with enough cards would take the pod, if none does.
 func (a adviser) adviseObstacles() []string {
-	gates := gateCheck{a.Input}.obstacleGates()
+	gates := gateCheck(a).obstacleGates()
 	if len(gates) == 0 || gates[len(gates)-1].Answer == Yes {
 		return nil
 	}
