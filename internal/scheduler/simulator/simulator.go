@@ -46,19 +46,18 @@ const (
 // simulationLock allows one simulation at a time: plugins, actions and options of Volcano are global.
 var simulationLock sync.Mutex
 
-// prepareVolcano sets what Volcano reads from global variables.
-var prepareVolcano = sync.OnceFunc(func() {
-	setOptions()
-	metrics.InitKubeSchedulerRelatedMetrics() // Kubernetes' scheduler plugins dereference these
-})
-
-// setOptions sets Volcano's defaults. options.Default would add Volcano's flags to those of the program,
-// and the help of kubectl cardquota would list them.
-func setOptions() {
-	defaults := options.NewServerOption()
-	defaults.AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
-	defaults.RegisterOptions()
+// init sets Volcano's options before any goroutine reads the flags of the program. Volcano's cache calls options.Default
+// too. The first call adds Volcano's flags to those of the program, so that the help of kubectl cardquota would list them,
+// and replaces options that were set before.
+func init() {
+	flags := pflag.CommandLine
+	pflag.CommandLine = pflag.NewFlagSet("", pflag.ContinueOnError)
+	options.Default()
+	pflag.CommandLine = flags
 }
+
+// prepareMetrics sets metrics that Kubernetes' scheduler plugins dereference.
+var prepareMetrics = sync.OnceFunc(metrics.InitKubeSchedulerRelatedMetrics)
 
 // Run returns what the scheduler would do with new workloads in a cluster. configuration is that of the
 // scheduler. now is the time by which lost work is counted. When ctx ends, Run returns after the action
@@ -84,7 +83,7 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 		return nil, result, fmt.Errorf("the configuration of the scheduler: %w", err)
 	}
 
-	prepareVolcano()
+	prepareMetrics()
 	options.ServerOpts.SchedulerNames = c.Schedulers
 
 	plugin := capacitycard.NewCache()

@@ -290,36 +290,18 @@ func TestRunRefusesAConfigurationWithoutThePlugin(t *testing.T) {
 	check.Says(t, err, "capacity-card")
 }
 
-// TestSettingVolcanosOptionsKeepsTheFlagsOfTheProgram: Volcano's own function adds its flags to those of the program, so
-// that they would be in the help of kubectl cardquota. setOptions adds none, and does not replace the set of flags even
-// for a moment, because other goroutines may read it.
-func TestSettingVolcanosOptionsKeepsTheFlagsOfTheProgram(t *testing.T) {
-	done := make(chan struct{})
-	before := pflag.CommandLine
-	flags := countFlags()
-	go func() {
-		defer close(done)
-		for range 1000 {
-			check.That(t, pflag.CommandLine == before, "the flags of the program are replaced")
-		}
-	}()
-
-	setOptions()
-	<-done
-	check.Equal(t, "flags of the program", flags, countFlags())
+// TestASimulationAddsNoFlagsToTheProgram: Volcano's cache sets Volcano's options, which adds their flags to those of the
+// program. The simulator prevents that, so that the help of kubectl cardquota does not list them after a simulation.
+func TestASimulationAddsNoFlagsToTheProgram(t *testing.T) {
+	simulate(t, newClusterWithOneFullNode(), newGang("new", "research", 2, 4))
+	check.That(t, pflag.CommandLine.Lookup("node-selector") == nil, "the program has Volcano's flag --node-selector")
 	check.Equal(t, "default queue", "default", options.ServerOpts.DefaultQueue)
-}
-
-func countFlags() (n int) {
-	pflag.CommandLine.VisitAll(func(*pflag.Flag) { n++ })
-	return n
 }
 
 // TestAllPodsMayBePlacedAtOnce: Volcano's cache passes placements on through a channel, and blocks for ever if that is
 // full. A waiting job of the cluster and a new one have the largest number of pods each (MaxPods). The channel has a
 // place for every pod.
 func TestAllPodsMayBePlacedAtOnce(t *testing.T) {
-	setOptions()
 	c := newClusterWithOneFullNode()
 	waiting := builder.Gang("lab", "waiting", simulation.MaxPods, newPod("waiting", 1)).Queue("research").Obj()
 	c.Jobs = append(c.Jobs, waiting)
