@@ -188,8 +188,8 @@ func (r *Reservations) removeElastic(e ElasticUsage) {
 }
 
 // ReplaceElastic returns a copy in which jobs give other amounts: without those of removed,
-// which AddElastic added, and with those of added. fixed are the amounts of added that other queues
-// could not reclaim. The reservations themselves are shared.
+// which AddElastic added, and with those of added. unreclaimable are the amounts of added that
+// other queues could not reclaim. The reservations themselves are shared.
 func (r *Reservations) ReplaceElastic(removed, added, unreclaimable []ElasticUsage) *Reservations {
 	c := *r
 	c.Elastic = make([]ElasticUsage, len(r.Elastic), len(r.Elastic)+len(added))

@@ -139,10 +139,10 @@ func (h *handlers) validateWorkload(ctx context.Context, req admission.Request) 
 	}
 
 	load.Meta.Namespace = req.Namespace
-	var then *rules.Workload
-	if earlier, ok := rules.WorkloadOf(before); ok {
-		earlier.Meta.Namespace = req.Namespace
-		then = &earlier
+	var earlier *rules.Workload
+	if known, ok := rules.WorkloadOf(before); ok {
+		known.Meta.Namespace = req.Namespace
+		earlier = &known
 	}
 
 	input, err := h.workloadInput(ctx, req)
@@ -150,7 +150,7 @@ func (h *handlers) validateWorkload(ctx context.Context, req admission.Request) 
 		return allowUnreadable(err)
 	}
 
-	result, err := rules.ValidateWorkload(ctx, load, then, input)
+	result, err := rules.ValidateWorkload(ctx, load, earlier, input)
 	if err != nil {
 		return allowUnreadable(err)
 	}

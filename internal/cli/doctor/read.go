@@ -236,12 +236,8 @@ func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) error {
 
 // newInventoryCount sums up a count by card, as the operator does while queues are flat.
 func newInventoryCount(c *Cluster, tracker *card.Tracker) *cardinventory.Count {
-	owners := map[string]*v1alpha1.CardQuota{}
-	for _, quota := range c.Quotas {
-		owners[quota.QueueName()] = quota
-	}
 	totals := cardquota.NewQuotaTotals(c.Quotas, cardquota.UnownedQuotas(c.Quotas, c.Queues), tracker.Healthy())
 	return cardinventory.NewCount(cardinventory.CountInput{
-		Pods: c.Pods, Charges: c.Charges, Usage: c.Usage, Owners: owners, Queues: c.Queues, Totals: totals,
+		Pods: c.Pods, Charges: c.Charges, Usage: c.Usage, Owners: cardquota.OwnersByQueue(c.Quotas), Queues: c.Queues, Totals: totals,
 	})
 }

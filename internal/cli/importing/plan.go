@@ -62,9 +62,9 @@ type Plan struct {
 func NewPlan(in Input) Plan {
 	p := planner{Input: in, queues: map[string]*v1beta1.Queue{}, owners: map[string]string{}, children: map[string][]string{}, wanted: map[string]bool{},
 		quotas: map[string]*v1alpha1.CardQuota{}, comments: map[string][]string{}}
-	for _, quota := range in.Quotas {
-		p.owners[quota.QueueName()] = quota.Name
-		p.quotas[quota.QueueName()] = quota
+	for queue, quota := range cardquota.OwnersByQueue(in.Quotas) {
+		p.owners[queue] = quota.Name
+		p.quotas[queue] = quota
 	}
 
 	for _, queue := range in.Queues {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -268,6 +269,27 @@ func TestThePlanSaysWhetherAllQueuesWithCardsAreCovered(t *testing.T) {
 		tc.in.Quotas = []*v1alpha1.CardQuota{builder.CardQuota("owned").Obj()}
 		_, plan := planFor(tc.in)
 		check.Equal(t, "covers all", tc.want, plan.CoversAll)
+	}
+}
+
+// TestTheOldestCardQuotaOfAQueueIsTheParent: two CardQuotas name Queue top. The older one owns it, so it is the parent of
+// the CardQuota for Queue a below top, in whatever order the two are listed.
+func TestTheOldestCardQuotaOfAQueueIsTheParent(t *testing.T) {
+	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	owner := builder.CardQuota("owner").Queue("top").ServiceType("").Card("A", 2).Created(day).Obj()
+	later := builder.CardQuota("later").Queue("top").ServiceType("").Card("A", 2).Created(day.Add(time.Hour)).Obj()
+
+	for t, quotas := range check.Cases(t, map[string][]*v1alpha1.CardQuota{
+		"the owner is listed first": {owner, later},
+		"the owner is listed last":  {later, owner},
+	}) {
+		got, _ := planFor(Input{
+			IsTree: true,
+			Queues: []*v1beta1.Queue{builder.Queue("top").Obj(), below("top", builder.Queue("a"))},
+			Quotas: quotas,
+			Usage:  map[string]cardquota.Usage{"a": uses("A", 2)},
+		})
+		check.Equal(t, "parent of a", "owner", got["a"].Quota.Spec.Parent)
 	}
 }
 

@@ -166,7 +166,7 @@ func (r *reconciliation) syncOwnedQueue(ctx context.Context) (ctrl.Result, error
 // patchMeta writes the metadata of the CardQuota with an optimistic lock, since other
 // clients write finalizers as well. It requeues a CardQuota that is newer than the cache.
 func (r *reconciliation) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.Result, error) {
-	err := r.client.Patch(ctx, r.quota, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := r.client.Patch(ctx, r.quota, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.FieldManager))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}

@@ -187,7 +187,7 @@ func (p *victimSelection) addMissingQuota(missing amounts, queue api.QueueID, re
 				lack = p.leastForGuarantees(insufficient, queue, request, name, released)
 			}
 
-			reused := int64(0) // of what is missing anyway: it must be fixed now
+			reused := int64(0) // of what is missing anyway: it must not be reclaimable
 			isUnreclaimable := insufficient.Kind == quota.NotReclaimable
 			if isUnreclaimable {
 				reused = min(lack, int64(missing[what]-missing[unreclaimableQuota(what)]))

@@ -18,8 +18,8 @@ import (
 
 // preemptableUsage is what other jobs of a queue use and preempt could evict for a job.
 type preemptableUsage struct {
-	// elastic is what the reservations count already, all what the jobs give as a whole, fixed the
-	// part of all that other queues could not reclaim.
+	// elastic is what the reservations count already, all what the jobs give as a whole,
+	// unreclaimable the part of all that other queues could not reclaim.
 	elastic, all, unreclaimable []quota.ElasticUsage
 }
 
