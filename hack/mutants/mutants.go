@@ -167,8 +167,8 @@ var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `e.count = e.count.Sub(amount.Count)`, `e.count = 0`, "what terminated gives back its own cards"},
 	{"internal/quota/path.go", `limit < used && !q.isRoot`, `limit <= used && !q.isRoot`, "a quota may be used up on a node"},
 	{"internal/quota/path.go", `int64(at.limits.Cards[resource.Card()]); total > limit`, `int64(at.limits.Cards[resource.Card()]); total >= limit`, "as many cards as the quota may terminate before a placement"},
-	{"internal/quota/resource.go", `of.choose(r.MilliCPU, r.Memory, int64(r.Count))`, `of.choose(0, r.Memory, int64(r.Count))`, "CPU is limited"},
-	{"internal/quota/resource.go", `of.choose(r.MilliCPU, r.Memory, int64(r.Count))`, `of.choose(r.MilliCPU, 0, int64(r.Count))`, "memory is limited"},
+	{"internal/quota/resource.go", `of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))`, `of.selectAmount(0, r.Memory, int64(r.Count))`, "CPU is limited"},
+	{"internal/quota/resource.go", `of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))`, `of.selectAmount(r.MilliCPU, 0, int64(r.Count))`, "memory is limited"},
 }
 
 // The rules of package servicetype: the matrix, the built-in types, owners.

@@ -8,7 +8,7 @@ var treeMutants = []mutant{
 		}`, "a charge counts in every ancestor"},
 	{"internal/quota/ledger.go", `			at.unreclaimable.subtract(`, `			q.unreclaimable.subtract(`, "what cannot be reclaimed is given back in every ancestor"},
 	{"internal/quota/treeledger.go", `		at.parent.unusedBelow[resource] += now - before`, `		at.parent.unusedBelow[resource] += min(0, now-before)`, "unused guarantees of the children add up"},
-	{"internal/quota/treeledger.go", `max(below, guarantee-AddSaturating(q.used.of(resource), more), 0)`, `max(guarantee-AddSaturating(q.used.of(resource), more), 0)`, "a parent's unused guarantee is at least that of its children"},
+	{"internal/quota/treeledger.go", `max(below, guarantee-AddSaturating(q.used.amountOf(resource), more), 0)`, `max(guarantee-AddSaturating(q.used.amountOf(resource), more), 0)`, "a parent's unused guarantee is at least that of its children"},
 	{"internal/quota/treeledger.go", `	if q.limits.IsHeld {`, `	if q.limits.IsHeld && more > 0 {`, "the unused guarantee of a held queue is not reserved"},
 	{"internal/quota/path.go", `	if unused > 0 && grown > 0 && Add`, `	if unused > 0 && grown > 1 && Add`, "no request takes an unused guarantee of others"},
 	{"internal/quota/path.go", `		change = at.unusedAfter(resource, more, change) - at.unused[resource]`, `		change = 0`, "a request may use the unused guarantees of its own path"},

@@ -289,9 +289,9 @@ func (q *queueLedger) checkEnqueue(limit func(Resource) int64, inqueue *Reservat
 	}
 
 	for _, resource := range Compute {
-		asked := resource.choose(request.MilliCPU, request.Memory, 0)
-		reserved := resource.choose(inqueue.MilliCPU, inqueue.Memory, 0)
-		used := max(0, q.used.of(resource)-resource.choose(inqueue.elasticCPU, inqueue.elasticMemory, 0))
+		asked := resource.selectAmount(request.MilliCPU, request.Memory, 0)
+		reserved := resource.selectAmount(inqueue.MilliCPU, inqueue.Memory, 0)
+		used := max(0, q.used.amountOf(resource)-resource.selectAmount(inqueue.elasticCPU, inqueue.elasticMemory, 0))
 		total := AddSaturating(AddSaturating(used, reserved), asked)
 
 		most := scaleLimit(limit(resource), overCommit)

@@ -126,7 +126,7 @@ func (r *Released) amountIn(q *queueLedger, resource Resource) int64 {
 
 // amount returns how much of a resource is released.
 func (r *Released) amount(of Resource) int64 {
-	return of.choose(r.MilliCPU, r.Memory, int64(r.Cards[of.Card()]))
+	return of.selectAmount(r.MilliCPU, r.Memory, int64(r.Cards[of.Card()]))
 }
 
 // Add adds the charge of one more pod.

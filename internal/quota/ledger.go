@@ -226,14 +226,14 @@ func (l *Ledger) Used(queue string, name card.Name) card.Count {
 // the queue.
 func (l *Ledger) UsedCPUMemory(queue string) (milliCPU, memory int64) {
 	q := l.readQueue(queue)
-	return q.used.of(CPU), q.used.of(Memory)
+	return q.used.amountOf(CPU), q.used.amountOf(Memory)
 }
 
 // DominantShare returns the largest used ÷ limit of the queue's cards, CPU and memory: 0 for an
 // idle queue, 1 for a full one, more after a quota was lowered.
 func (l *Ledger) DominantShare(queue string) float64 {
 	q := l.readQueue(queue)
-	share := max(usedFraction(q.used.of(CPU), q.limits.MilliCPU), usedFraction(q.used.of(Memory), q.limits.Memory))
+	share := max(usedFraction(q.used.amountOf(CPU), q.limits.MilliCPU), usedFraction(q.used.amountOf(Memory), q.limits.Memory))
 	for name, used := range q.used.cards {
 		if !q.limits.AnyCard {
 			share = max(share, usedFraction(int64(used), int64(q.limits.Cards[name])))
@@ -281,7 +281,7 @@ func (l *Ledger) Snapshot() []QueueUsage {
 		}
 
 		usages = append(usages, QueueUsage{
-			Queue: name, Limits: q.limits, Used: q.listedCards, MilliCPU: q.used.of(CPU), Memory: q.used.of(Memory), Pods: q.pods,
+			Queue: name, Limits: q.limits, Used: q.listedCards, MilliCPU: q.used.amountOf(CPU), Memory: q.used.amountOf(Memory), Pods: q.pods,
 		})
 	}
 

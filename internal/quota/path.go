@@ -25,7 +25,7 @@ func (q *queueLedger) checkPath(resource Resource, count int64, isUnreclaimable 
 	for at := q; at != nil; at = at.parent {
 		gone := released.amountIn(at, resource)
 		more := count - gone
-		used := AddSaturating(at.used.of(resource), more)
+		used := AddSaturating(at.used.amountOf(resource), more)
 		if e, isExceeded := at.checkQuota(resource, used); isExceeded {
 			return e, true
 		}
@@ -111,7 +111,7 @@ func (q *queueLedger) usableKept(resource Resource, more int64) int64 {
 func (q *queueLedger) checkDeserved(leaf *queueLedger, resource Resource, used, count int64, isUnreclaimable bool, released *Released) (e exceededLimit, isExceeded bool) {
 	deserved := q.limits.deserved(resource)
 	if isUnreclaimable {
-		unreclaimable := AddSaturating(q.unreclaimable.of(resource), count) - released.unreclaimable[resource]
+		unreclaimable := AddSaturating(q.unreclaimable.amountOf(resource), count) - released.unreclaimable[resource]
 		if unreclaimable > deserved {
 			return exceededLimit{NotReclaimable, q, unreclaimable, deserved}, true
 		}
@@ -125,7 +125,7 @@ func (q *queueLedger) checkDeserved(leaf *queueLedger, resource Resource, used, 
 // staysWithinDeserved reports whether the queue uses at most what it deserves with more of a resource.
 // Then it takes back what siblings have borrowed, so no ancestor stops it.
 func (q *queueLedger) staysWithinDeserved(resource Resource, more int64) bool {
-	return !q.deservesAny(resource) && AddSaturating(q.used.of(resource), more) <= q.limits.deserved(resource)
+	return !q.deservesAny(resource) && AddSaturating(q.used.amountOf(resource), more) <= q.limits.deserved(resource)
 }
 
 // isUnlimited reports whether the queue does not limit a resource.
@@ -176,7 +176,7 @@ func (q *queueLedger) freeOnPath(resource Resource) int64 {
 	free := Unlimited
 	for at := q; at != nil && !at.isRoot; at = at.parent {
 		if !at.isUnlimited(resource) {
-			free = min(free, at.limits.Quota(resource)-at.used.of(resource))
+			free = min(free, at.limits.Quota(resource)-at.used.amountOf(resource))
 		}
 	}
 	return free

@@ -97,7 +97,7 @@ func (l *Ledger) computeShare(q *queueLedger) (share, borrowed float64) {
 	weight := max(1, float64(l.positions[q.name].weight))
 	if q.limits.AnyCard || len(q.limits.Cards) == 0 {
 		if deserved := q.limits.deserved(CPU); deserved != Unlimited {
-			borrowed = float64(q.used.of(CPU)-deserved) / 1000 / weight
+			borrowed = float64(q.used.amountOf(CPU)-deserved) / 1000 / weight
 		}
 		return share, borrowed
 	}
@@ -170,5 +170,5 @@ func (q *queueLedger) fractionOfDeserved(of Resource) float64 {
 	if q.deservesAny(of) {
 		return 0
 	}
-	return usedFraction(q.used.of(of), q.limits.deserved(of))
+	return usedFraction(q.used.amountOf(of), q.limits.deserved(of))
 }

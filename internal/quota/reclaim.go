@@ -47,7 +47,7 @@ func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *
 // beyondQuota returns why a request is more than the quota of the queue itself, nil if it is
 // not.
 func (q *queueLedger) beyondQuota(resource Resource, count int64) *InsufficientQuota {
-	total := AddSaturating(q.used.of(resource), count)
+	total := AddSaturating(q.used.amountOf(resource), count)
 	limit := q.limits.Quota(resource)
 	if count <= 0 || q.isUnlimited(resource) || total <= limit {
 		return nil
@@ -63,7 +63,7 @@ func (q *queueLedger) beyondDeserved(resource Resource, count int64) *Insufficie
 		return nil
 	}
 
-	e := exceededLimit{at: q, total: AddSaturating(q.used.of(resource), count)}
+	e := exceededLimit{at: q, total: AddSaturating(q.used.amountOf(resource), count)}
 	switch {
 	case lacksQuota:
 		e.kind = Deserved
@@ -181,7 +181,7 @@ func (q *queueLedger) freeQuota(resource Resource) int64 {
 	if q.isRoot || q.isUnlimited(resource) {
 		return Unlimited
 	}
-	return q.limits.Quota(resource) - q.used.of(resource)
+	return q.limits.Quota(resource) - q.used.amountOf(resource)
 }
 
 // freeDeserved returns how much of what the queue deserves it does not use. Root deserves anything.
@@ -189,7 +189,7 @@ func (q *queueLedger) freeDeserved(resource Resource) int64 {
 	if q.isRoot || q.deservesAny(resource) {
 		return Unlimited
 	}
-	return max(0, q.limits.deserved(resource)-q.used.of(resource))
+	return max(0, q.limits.deserved(resource)-q.used.amountOf(resource))
 }
 
 func (q *queueLedger) isStoppedByTerminating(resource Resource) bool {
@@ -200,7 +200,7 @@ func (q *queueLedger) isStoppedByTerminating(resource Resource) bool {
 // queues.
 func (q *queueLedger) freeBesideKept(leaf *queueLedger, resource Resource) int64 {
 	held := max(0, q.held[resource]-leaf.held[resource])
-	return q.limits.Quota(resource) - q.used.of(resource) - held
+	return q.limits.Quota(resource) - q.used.amountOf(resource) - held
 }
 
 // ownUnused adds what the queue itself has of unused guarantee, beyond those of its children, to
@@ -218,7 +218,7 @@ func (q *queueLedger) guaranteeBalance(below int64, resource Resource) int64 {
 	if q.limits.IsHeld {
 		return -Unlimited
 	}
-	return below + min(q.limits.Guarantee[resource], maxUnused) - min(q.used.of(resource), maxUnused) - q.unusedBelow[resource]
+	return below + min(q.limits.Guarantee[resource], maxUnused) - min(q.used.amountOf(resource), maxUnused) - q.unusedBelow[resource]
 }
 
 // ownUnusedBelow returns ownUnused of the path from q to the child of an ancestor.
@@ -236,7 +236,7 @@ func (l *Ledger) Deserves(queue string, resource Resource, count int64) bool {
 	if q.lacksQuota(resource) {
 		return count <= 0
 	}
-	return count == 0 || q.deservesAny(resource) || AddSaturating(q.used.of(resource), count) <= q.limits.deserved(resource)
+	return count == 0 || q.deservesAny(resource) || AddSaturating(q.used.amountOf(resource), count) <= q.limits.deserved(resource)
 }
 
 // CouldFit reports whether so many of a card fit the quotas of a queue and its ancestors, and
@@ -255,7 +255,7 @@ func (l *Ledger) CouldFit(queue string, name card.Name, count card.Count) bool {
 		if int64(count) > max(limit-others, guaranteed) && !at.isUnlimited(resource) {
 			return false
 		}
-		guaranteed = max(guaranteed, at.limits.Guarantee[resource]-(at.used.of(resource)-q.used.of(resource)))
+		guaranteed = max(guaranteed, at.limits.Guarantee[resource]-(at.used.amountOf(resource)-q.used.amountOf(resource)))
 	}
 
 	return true
@@ -268,11 +268,11 @@ func (l *Ledger) AboveDeserved(queue string, resource Resource) int64 {
 	if q.deservesAny(resource) {
 		return 0
 	}
-	return q.used.of(resource) - q.limits.deserved(resource)
+	return q.used.amountOf(resource) - q.limits.deserved(resource)
 }
 
 // AboveGuarantee is documented at AboveDeserved.
 func (l *Ledger) AboveGuarantee(queue string, resource Resource) int64 {
 	q := l.readQueue(queue)
-	return q.used.of(resource) - q.limits.Guarantee[resource]
+	return q.used.amountOf(resource) - q.limits.Guarantee[resource]
 }

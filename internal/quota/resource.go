@@ -38,8 +38,8 @@ func (r Resource) Label() string {
 	return r.String()
 }
 
-// choose returns the amount of a resource out of those of CPU, memory and its cards.
-func (r Resource) choose(milliCPU, memory, cards int64) int64 {
+// selectAmount returns the amount of a resource out of those of CPU, memory and its cards.
+func (r Resource) selectAmount(milliCPU, memory, cards int64) int64 {
 	switch r {
 	case CPU:
 		return milliCPU
@@ -75,7 +75,7 @@ func (a Amounts) Sorted() []Resource { return slices.Sorted(maps.Keys(a)) }
 
 // Amount returns how much of a resource the pod requests: Count of each of its cards.
 func (r *Request) Amount(of Resource) int64 {
-	return of.choose(r.MilliCPU, r.Memory, int64(r.Count))
+	return of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))
 }
 
 // Amounts returns all amounts above 0 that the charge has. A card may come twice.
@@ -109,9 +109,9 @@ func (c *Charge) Amount(of Resource) (total int64) {
 // Quota returns the limit of a resource, Unlimited or MaxCount if there is none.
 func (l *Limits) Quota(of Resource) int64 {
 	if l.AnyCard {
-		return of.choose(l.MilliCPU, l.Memory, int64(card.MaxCount))
+		return of.selectAmount(l.MilliCPU, l.Memory, int64(card.MaxCount))
 	}
-	return of.choose(l.MilliCPU, l.Memory, int64(l.Cards[of.Card()]))
+	return of.selectAmount(l.MilliCPU, l.Memory, int64(l.Cards[of.Card()]))
 }
 
 // sums are what pods use of each resource together.
@@ -122,8 +122,8 @@ type sums struct {
 
 func newSums() sums { return sums{cards: map[card.Name]card.Count{}} }
 
-// of returns the sum of a resource.
-func (s *sums) of(r Resource) int64 {
+// amountOf returns the sum of a resource.
+func (s *sums) amountOf(r Resource) int64 {
 	switch r {
 	case CPU:
 		return s.milliCPU.clampedInt64()

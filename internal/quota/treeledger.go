@@ -215,7 +215,7 @@ func (q *queueLedger) unusedAfter(resource Resource, more, change int64) int64 {
 	if !guaranteed {
 		return max(below, 0)
 	}
-	return min(maxUnused, max(below, guarantee-AddSaturating(q.used.of(resource), more), 0))
+	return min(maxUnused, max(below, guarantee-AddSaturating(q.used.amountOf(resource), more), 0))
 }
 
 // maxUnused bounds the unused guarantee of one queue, so that no sum overflows.

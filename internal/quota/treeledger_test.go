@@ -210,8 +210,8 @@ func (h *treeTest) stepOfQueues(t *rapid.T, step string) {
 func (h *treeTest) checkSums(t *rapid.T) {
 	for name, q := range h.ledger.queues {
 		for _, of := range treeNames {
-			check.Must(t, q.used.of(of) == h.naive.used(name, of), "used %s of %s: %d, want %d", of, name, q.used.of(of), h.naive.used(name, of))
-			unreclaimable := q.unreclaimable.of(of)
+			check.Must(t, q.used.amountOf(of) == h.naive.used(name, of), "used %s of %s: %d, want %d", of, name, q.used.amountOf(of), h.naive.used(name, of))
+			unreclaimable := q.unreclaimable.amountOf(of)
 			held := q.held[of]
 
 			check.Must(t, unreclaimable == h.naive.unreclaimable(name, of), "unreclaimable %s of %s: %d, want %d", of, name, unreclaimable, h.naive.unreclaimable(name, of))
@@ -225,7 +225,7 @@ func (h *treeTest) checkSums(t *rapid.T) {
 	}
 
 	for _, of := range treeNames {
-		check.Must(t, h.ledger.root.used.of(of) == h.naive.used("", of), "used %s of the inventory: %d, want %d", of, h.ledger.root.used.of(of), h.naive.used("", of))
+		check.Must(t, h.ledger.root.used.amountOf(of) == h.naive.used("", of), "used %s of the inventory: %d, want %d", of, h.ledger.root.used.amountOf(of), h.naive.used("", of))
 		check.Must(t, h.ledger.root.unusedBelow[of] == h.naive.unusedBelow("", of), "unused guarantees of %s: %d, want %d", of, h.ledger.root.unusedBelow[of], h.naive.unusedBelow("", of))
 	}
 }

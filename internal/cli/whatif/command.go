@@ -101,7 +101,7 @@ func answerWhatIf(ctx context.Context, p *program.Program, asked *whatIf) (Resul
 	if err != nil {
 		return none, err
 	}
-	if err := asked.change(ctx, r, cluster); err != nil {
+	if err := asked.changeCluster(ctx, r, cluster); err != nil {
 		return none, err
 	}
 

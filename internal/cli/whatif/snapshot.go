@@ -53,8 +53,8 @@ func listInto[T client.Object](kind client.ObjectList, into *[]T) func(context.C
 	}
 }
 
-// change applies the flags to a snapshot: first what is added, then what is drained.
-func (asked *whatIf) change(ctx context.Context, r *reader.Reader, cluster *simulation.Cluster) error {
+// changeCluster applies the flags to a snapshot: first what is added, then what is drained.
+func (asked *whatIf) changeCluster(ctx context.Context, r *reader.Reader, cluster *simulation.Cluster) error {
 	for _, text := range asked.additions {
 		count, name, ok := strings.Cut(text, ":")
 		n, err := strconv.Atoi(count)

@@ -139,25 +139,28 @@ type podState struct {
 // NewCache returns an empty cache.
 func NewCache() *Cache {
 	return &Cache{
-		inventory:        card.NewInventory(nil),
-		pods:             map[types.UID]*podState{},
-		podsByObject:     map[*corev1.Pod]*podState{},
-		queues:           map[string]cachedQueue{},
-		ledger:           quota.New(0),
-		tree:             treeState{Tree: quota.Flat},
-		evictingSince:    map[types.UID]time.Time{},
-		nominations:      map[types.UID]nomination{},
-		reclaimedCards:   map[types.UID]nomination{},
-		preemptedCards:   map[types.UID]nomination{},
-		borrowStops:      map[api.QueueID]map[quota.Resource]borrowStop{},
+		inventory:    card.NewInventory(nil),
+		pods:         map[types.UID]*podState{},
+		podsByObject: map[*corev1.Pod]*podState{},
+		queues:       map[string]cachedQueue{},
+		ledger:       quota.New(0),
+		tree:         treeState{Tree: quota.Flat},
+
+		evictingSince:  map[types.UID]time.Time{},
+		nominations:    map[types.UID]nomination{},
+		reclaimedCards: map[types.UID]nomination{},
+		preemptedCards: map[types.UID]nomination{},
+		borrowStops:    map[api.QueueID]map[quota.Resource]borrowStop{},
+
 		fitErrors:        fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
 		messages:         newMessageDeduper(),
 		podGroupRequests: map[types.UID]*podGroupRequest{},
 		vcJobs:           cache.NewVCJobs(),
 		reservations:     reservations{},
 		otherBindings:    newOtherBindings(),
-		now:              time.Now,
-		metrics:          newPluginMetrics(),
+
+		now:     time.Now,
+		metrics: newPluginMetrics(),
 	}
 }
 

@@ -64,8 +64,8 @@ var limitedResources = map[v1alpha1.BlockedReason]string{v1alpha1.BlockedCPUQuot
 // adviser says what would help a workload that waits.
 type adviser struct{ *Input }
 
-// advise returns what would help.
-func (a adviser) advise(entry v1alpha1.BlockedStatus) []string {
+// adviseEntry returns what would help a workload that waits for this reason.
+func (a adviser) adviseEntry(entry v1alpha1.BlockedStatus) []string {
 	if deleted := a.deletedQuota(); deleted != nil && isQuotaReason(entry.Reason) {
 		return a.adviseDeletedQuota(deleted)
 	}

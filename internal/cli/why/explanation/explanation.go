@@ -231,7 +231,7 @@ func (in *Input) explainWorkload() Document {
 		return d
 	}
 
-	d.Gates = gateCheck{in}.gates()
+	d.Gates = gateCheck{in}.allGates()
 	if len(in.Entries) > 0 {
 		d.Gates = append(d.Gates, gateCheck{in}.statedGates(in.Entries[0].Reason, d.Gates)...)
 	}
@@ -247,7 +247,7 @@ func (in *Input) explainWorkload() Document {
 	d.Message = entry.Message
 	d.Holders = append(d.Holders, in.visibleHolders(entry)...)
 	d.Summary = in.summarize(what, entry)
-	d.Advice = append(d.Advice, adviser{in}.advise(entry)...)
+	d.Advice = append(d.Advice, adviser{in}.adviseEntry(entry)...)
 	return d
 }
 

@@ -19,8 +19,8 @@ import (
 // gateCheck answers what a pod must pass.
 type gateCheck struct{ *Input }
 
-// gates returns the answers of what a pod must pass, in that order.
-func (g gateCheck) gates() []Gate {
+// allGates returns the answers of what a pod must pass, in that order.
+func (g gateCheck) allGates() []Gate {
 	gates := []Gate{g.enforcementGate(), g.queueGate()}
 	gates = append(gates, g.namespaceGates()...)
 	gates = append(gates, g.orphanGates()...)
