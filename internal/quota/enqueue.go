@@ -58,6 +58,7 @@ func (r JobRequest) Without(excess JobRequest) JobRequest {
 // coversCards reports whether this request covers requests of another job. A request for A is
 // covered by one for A, and one for A or B by one for A.
 func (r JobRequest) coversCards(requests []CardRequest) bool {
+	// Most jobs of a queue request the same cards, so compare those with equal names first.
 	var own cardRequestIndex
 	if !slices.ContainsFunc(requests, func(d CardRequest) bool {
 		i := own.find(r.Cards, d.Names)
@@ -66,6 +67,8 @@ func (r JobRequest) coversCards(requests []CardRequest) bool {
 		return true
 	}
 
+	// A request of fewer alternatives is harder to meet, so it covers one that accepts all of
+	// them.
 	remaining := slices.Clone(r.Cards)
 	for _, d := range requests {
 		for i := range remaining {
@@ -146,17 +149,22 @@ func removeNames(names []card.Name, some func(card.Name) bool) []card.Name {
 func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	q := l.readQueue(queue)
 	own := reservations(queue)
+	// A card without quota never becomes free for the queue, so a refusal must not name it.
 	request = q.dropUngranted(request)
 	if s := q.checkEnqueue(q.limits.Quota, own, request, overCommit); s != nil || q.isFlat() {
 		return s
 	}
 
+	// Others could never take back what is borrowed for such pods, so they must stay within
+	// deserved.
 	if request.IsUnreclaimable {
 		if s := q.checkEnqueueUnreclaimable(reservations, request, overCommit); s != nil {
 			return s
 		}
 	}
 
+	// What others hold of a deserved part can be reclaimed, so only borrowing must fit beside
+	// their usage.
 	if !q.wouldBorrow(own, request, overCommit) {
 		return nil
 	}
@@ -190,6 +198,8 @@ func (q *queueLedger) wouldBorrow(inqueue *Reservations, request JobRequest, ove
 // it: it takes back what siblings have borrowed.
 func (q *queueLedger) checkEnqueueStopped(reservations func(string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	for at := q; !at.isRoot; at = at.parent {
+		// What was reclaimed a moment ago would be reclaimed again, and the pods would lose their
+		// work twice.
 		stopped := at.stoppedPart(request)
 		if stopped.IsEmpty() || !q.wouldBorrow(reservations(q.name), stopped, overCommit) {
 			continue
@@ -223,6 +233,8 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 		return nil
 	}
 
+	// Where the quota itself is exhausted, guarantees are not the reason: freeing them would not
+	// help.
 	if exhausted := at.checkEnqueue(at.limits.Quota, inqueue, request, overCommit); exhausted != nil {
 		if at.isRoot {
 			exhausted.Kind = Inventory
@@ -230,6 +242,8 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 		return exhausted
 	}
 
+	// The refusal names the quota that the user wrote. What is guaranteed to others counts as
+	// used of it.
 	for _, resource := range guaranteed.resources() {
 		unused := scaleLimit(at.limits.Quota(resource), overCommit) - scaleLimit(available(resource), overCommit)
 		guaranteed.Total = AddSaturating(guaranteed.Total, unused)
@@ -245,6 +259,7 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 // count, because pods from which others can reclaim may be above it.
 func (q *queueLedger) checkEnqueueUnreclaimable(reservations func(string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	for at := q; !at.isRoot; at = at.parent {
+		// A ledger of the unreclaimable part alone lets the same check decide about it.
 		unreclaimable := &queueLedger{name: at.name, limits: at.limits, used: at.unreclaimable}
 		inqueue := cmp.Or(reservations(at.name).unreclaimable, &Reservations{})
 
@@ -263,6 +278,8 @@ func (q *queueLedger) checkEnqueueUnreclaimable(reservations func(string) *Reser
 // stoppedPart returns the part of a request that the queue may not borrow for now.
 func (q *queueLedger) stoppedPart(request JobRequest) (stopped JobRequest) {
 	isFree := func(name card.Name) bool { return !q.stopped[Resource(name)] }
+
+	// A request with a free alternative borrows that one, so it is not stopped.
 	for _, d := range request.Cards {
 		if d.Count > 0 && len(d.Names) > 0 && !slices.ContainsFunc(d.Names, isFree) {
 			stopped.Cards = append(stopped.Cards, d)
@@ -281,6 +298,7 @@ func (q *queueLedger) stoppedPart(request JobRequest) (stopped JobRequest) {
 
 // checkEnqueue returns the first limit of one queue that reservations and a request exceed.
 func (q *queueLedger) checkEnqueue(limit func(Resource) int64, inqueue *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
+	// Usage above a lowered quota must not refuse a job that requests no cards.
 	if !q.limits.AnyCard && slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 }) {
 		scaled := func(name card.Name) int64 { return scaleLimit(limit(Resource(name)), overCommit) }
 		if _, s := q.matchCards(scaled, inqueue, request); s != nil {
@@ -291,6 +309,8 @@ func (q *queueLedger) checkEnqueue(limit func(Resource) int64, inqueue *Reservat
 	for _, resource := range Compute {
 		asked := resource.selectAmount(request.MilliCPU, request.Memory, 0)
 		reserved := resource.selectAmount(inqueue.MilliCPU, inqueue.Memory, 0)
+
+		// Elastic pods are evicted first, so a job may wait for what they use.
 		used := max(0, q.used.amountOf(resource)-resource.selectAmount(inqueue.elasticCPU, inqueue.elasticMemory, 0))
 		total := AddSaturating(AddSaturating(used, reserved), asked)
 
@@ -313,6 +333,9 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 	for _, d := range request.Cards {
 		total = total.Add(d.Count)
 	}
+
+	// Building a ledger costs more than comparing sums, and the scheduler asks this for every
+	// enqueued job.
 	for _, d := range request.Cards { // usually one card has quota for the whole request
 		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool {
 			return int64(total) <= q.limitAlone(Resource(name), request.IsUnreclaimable)
@@ -323,6 +346,8 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 		return true
 	}
 
+	// Without a tree the ledger of one queue has no ancestors, so it takes the smallest limits of
+	// the path.
 	alone := New(len(own))
 	limits := l.PathLimits(queue)
 	if request.IsUnreclaimable {
@@ -342,6 +367,7 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 // does not fit. Usage and reservations above a lowered quota block only requests for the same
 // cards.
 func (q *queueLedger) matchCards(limit func(card.Name) int64, inqueue *Reservations, request JobRequest) (*matching, *InsufficientQuota) {
+	// Usage and reservations come first: the matching never takes a card from an earlier request.
 	m := newMatching(inqueue.Elastic, func(name card.Name) int64 { return max(0, limit(name)-int64(q.used.cards[name])) })
 	for _, name := range q.cardsOverLimit(limit) {
 		m.addRequest(CardRequest{Names: []card.Name{name}, Count: q.used.cards[name] - card.Count(limit(name))})

@@ -63,6 +63,7 @@ type Reservations struct {
 // Add adds the request of an enqueued job. Requests for the same cards become one, so a thousand
 // equal jobs cost no more than one. The result does not depend on the order of the calls.
 func (r *Reservations) Add(request JobRequest) {
+	// These have sums of their own, because they are also bounded by what the queue deserves.
 	if request.IsUnreclaimable {
 		if r.unreclaimable == nil {
 			r.unreclaimable = &Reservations{}
@@ -81,6 +82,8 @@ func (r *Reservations) Add(request JobRequest) {
 }
 
 func (r *Reservations) addCards(names []card.Name, count card.Count) {
+	// Once there were too many choices all requests reserve each card, so the order of calls does
+	// not matter.
 	if len(names) > 1 && r.split {
 		for i := range names {
 			r.addCards(names[i:i+1], count)
@@ -126,6 +129,7 @@ func (r *Reservations) AddElastic(e ElasticUsage) {
 		return
 	}
 
+	// Each pool is a vertex of the matching, so pools bound its size by cards instead of by jobs.
 	key := e.poolKey(names)
 	i, known := r.pools[key]
 	if !known {
@@ -137,6 +141,8 @@ func (r *Reservations) AddElastic(e ElasticUsage) {
 		r.Elastic = append(r.Elastic, ElasticUsage{Used: map[card.Name]card.Count{}})
 	}
 
+	// A job gives at most its elastic cards, of whatever name. Clamp, so that a pool promises no
+	// more.
 	pool := &r.Elastic[i]
 	for _, name := range names {
 		pool.Used[name] = pool.Used[name].Add(min(e.Used[name], e.Elastic))
@@ -191,6 +197,7 @@ func (r *Reservations) removeElastic(e ElasticUsage) {
 // which AddElastic added, and with those of added. unreclaimable are the amounts of added that
 // other queues could not reclaim. The reservations themselves are shared.
 func (r *Reservations) ReplaceElastic(removed, added, unreclaimable []ElasticUsage) *Reservations {
+	// All jobs of the queue go on reading the original, so copy what the calls below change.
 	c := *r
 	c.Elastic = make([]ElasticUsage, len(r.Elastic), len(r.Elastic)+len(added))
 	c.pools = maps.Clone(r.pools)
@@ -255,6 +262,7 @@ const maxLinearSearch = 8
 
 // find returns the index of the request for these names, -1 if there is none.
 func (d *cardRequestIndex) find(requests []CardRequest, names []card.Name) int {
+	// Most queues request few different cards. For these a map costs more than a comparison.
 	if len(requests) <= maxLinearSearch {
 		for i := range requests {
 			if slices.Equal(requests[i].Names, names) {
@@ -267,6 +275,8 @@ func (d *cardRequestIndex) find(requests []CardRequest, names []card.Name) int {
 	if d.byNames == nil {
 		d.byNames = make(map[string]int, 2*len(requests))
 	}
+
+	// Requests are only appended, so only those since the last call are missing.
 	for i := len(d.byNames); i < len(requests); i++ {
 		d.byNames[joinNames(requests[i].Names)] = i
 	}

@@ -135,12 +135,14 @@ func (l *Ledger) countedAt(at *queueLedger, c *Charge) *Charge {
 
 // addCharge adds a charge to the sums of its queue and all ancestors.
 func (l *Ledger) addCharge(c *Charge) {
+	// A tree admits a pod only if it fits every ancestor, so each of them counts it.
 	q := l.ensureQueue(c.Queue)
 	q.pods++
 	for at := q; l.includesCharge(at, c); at = at.parent {
 		counted := l.countedAt(at, c)
 		at.used.add(counted)
 		at.forgetDerived(counted)
+		// Flat queues deserve their quota, so only a tree bounds what cannot be reclaimed.
 		if l.root != nil && c.IsUnreclaimable {
 			at.unreclaimable.add(counted)
 		}
@@ -168,6 +170,8 @@ func (l *Ledger) Release(pod string) {
 	delete(l.pods, pod)
 	c := booked.charge
 	q := l.ensureQueue(c.Queue)
+
+	// ChargeTerminating took the pod out of the usage already. It is counted only as terminating.
 	if booked.terminating {
 		for at := q; at != nil; at = at.parent {
 			at.releaseTerminating(c)
@@ -175,6 +179,7 @@ func (l *Ledger) Release(pod string) {
 		return
 	}
 
+	// The sums must lose exactly what addCharge added, whatever node or labels the pod has now.
 	q.pods--
 	for at := q; l.includesCharge(at, c); at = at.parent {
 		counted := l.countedAt(at, c)
@@ -199,6 +204,7 @@ func (l *Ledger) Charged(pod string) *Charge {
 // Retain removes the limits of every queue that is not kept. It forgets the queue once none of
 // its pods uses anything, nor any pod of a queue below it.
 func (l *Ledger) Retain(keep func(queue string) bool) {
+	// A deleted Queue keeps its pods until they end. Their ancestors must go on counting them.
 	hasUsed := map[string]bool{} // queues with a queue in use below them
 	for _, q := range l.queues {
 		for at := q.parent; q.isInUse() && at != nil; at = at.parent {
@@ -270,6 +276,9 @@ type QueueUsage struct {
 // shares its list with the previous call. Snapshot stores these lists, so it counts as a write.
 func (l *Ledger) Snapshot() []QueueUsage {
 	usages := make([]QueueUsage, 0, len(l.queues))
+
+	// Each session publishes all queues, and most of their cards did not change since the last
+	// one.
 	for name, q := range l.queues {
 		if q.listedCards == nil {
 			q.listedCards = make([]card.Amount, 0, len(q.used.cards))

@@ -74,6 +74,8 @@ func (m *matching) cardVertex(name card.Name) int {
 // choiceVertex returns the vertex of several sorted card names, false if there are too many
 // choices.
 func (m *matching) choiceVertex(names []card.Name) (int, bool) {
+	// Users choose the alternatives, and every vertex makes each search longer, so their number
+	// is bounded.
 	key := joinNames(names)
 	v, ok := m.choices[key]
 	if ok || len(m.choices) == maxChoices+maxJobChoices {
@@ -116,6 +118,9 @@ func (m *matching) addRequest(d CardRequest) card.Count {
 		if v, ok := m.choiceVertex(names); ok {
 			return m.pushFlow(v, d.Count)
 		}
+
+		// Without a vertex no flow tells which card serves the request. Taking all of them errs
+		// on the safe side.
 		got := d.Count
 		for _, name := range names {
 			got = min(got, m.pushFlow(m.cardVertex(name), d.Count))
@@ -141,6 +146,8 @@ func (m *matching) pushFlow(from int, count card.Count) card.Count {
 // augmentPath finds a shortest path with capacity from a vertex to the sink and pushes up to
 // limit along it. It returns how much it pushed.
 func (m *matching) augmentPath(from int, limit int64) int64 {
+	// Breadth first finds the shortest paths, which bounds their number by the size of the graph
+	// alone.
 	clear(m.parentEdge)
 	m.visited = append(m.visited[:0], from)
 	for next := 0; next < len(m.visited) && m.parentEdge[sink] == 0; next++ {
@@ -162,6 +169,7 @@ func (m *matching) augmentPath(from int, limit int64) int64 {
 		push = min(push, m.edges[m.parentEdge[v]-1].residual)
 	}
 
+	// The reverse edges let a later request move this one to another alternative.
 	for v := sink; v != from; v = m.edges[(m.parentEdge[v]-1)^1].to {
 		m.edges[m.parentEdge[v]-1].residual -= push
 		m.edges[(m.parentEdge[v]-1)^1].residual += push

@@ -26,6 +26,9 @@ func (q *queueLedger) checkPath(resource Resource, count int64, isUnreclaimable 
 		gone := released.amountIn(at, resource)
 		more := count - gone
 		used := AddSaturating(at.used.amountOf(resource), more)
+
+		// An exceeded quota is the plainest reason, so it is reported before what others deserve
+		// or are guaranteed.
 		if e, isExceeded := at.checkQuota(resource, used); isExceeded {
 			return e, true
 		}
@@ -47,6 +50,8 @@ func (q *queueLedger) checkPath(resource Resource, count int64, isUnreclaimable 
 			return e, false
 		}
 
+		// The request uses its own guarantee first, so the parent has that much less to leave
+		// free.
 		change = at.unusedAfter(resource, more, change) - at.unused[resource]
 		if gone != 0 || opened != 0 { // else nothing opens
 			opened = at.unusedAfter(resource, -gone, opened) - at.unused[resource]
@@ -89,6 +94,8 @@ func (q *queueLedger) checkForOthers(resource Resource, used, held, change, grow
 		return exceededLimit{HeldForOthers, q, total, limit}, true
 	}
 
+	// A request that grows nothing takes nothing from a guarantee, even where the sum is too
+	// large.
 	unused := q.unusedBelow[resource] + change
 	if unused > 0 && grown > 0 && AddSaturating(total, unused) > limit {
 		return exceededLimit{Guaranteed, q, AddSaturating(total, unused), limit}, true
@@ -159,6 +166,8 @@ func (q *queueLedger) checkTerminating(resource Resource, released *Released) (e
 			continue
 		}
 		total := int64(at.terminating[resource.Card()].count)
+
+		// An evicted pod holds its cards until it has ended, so it counts on this side at once.
 		if released.Evicted {
 			total += int64(released.Cards[resource.Card()])
 		}
@@ -202,6 +211,8 @@ func (l *Ledger) PathLimits(queue string) Limits {
 	}
 
 	limits := Limits{AnyCard: q.limits.AnyCard, MilliCPU: q.limitOnPath(CPU), Memory: q.limitOnPath(Memory), Cards: card.Quota{}}
+
+	// A queue without a quota for cards is bound by the nearest ancestor that has one.
 	cards := q.limits.Cards
 	for at := q.parent; limits.AnyCard && at != nil && !at.isRoot; at = at.parent {
 		limits.AnyCard = at.limits.AnyCard

@@ -28,6 +28,8 @@ func (l *Ledger) CompareShares(left, right string) int {
 		return cmp.Compare(partA, partB)
 	}
 
+	// Once above deserved, used ÷ deserved would favour large queues. Their weights decide
+	// instead.
 	if partA >= 1 {
 		partA = shareA.borrowed
 		partB = shareB.borrowed
@@ -50,6 +52,8 @@ func (l *Ledger) siblingsOf(left, right string) (a, b *queueLedger) {
 
 	depthA := a.depth()
 	depthB := b.depth()
+
+	// Shares are comparable only between siblings: each is a part of what the same parent has.
 	for ; depthA > depthB; depthA-- {
 		a = a.parent
 	}
@@ -95,6 +99,9 @@ func (l *Ledger) shareOf(q *queueLedger) treeShare {
 func (l *Ledger) computeShare(q *queueLedger) (share, borrowed float64) {
 	share = max(q.fractionOfDeserved(CPU), q.fractionOfDeserved(Memory))
 	weight := max(1, float64(l.positions[q.name].weight))
+
+	// No card is comparable here, so a queue that only uses CPU is ordered by the cores that it
+	// borrows.
 	if q.limits.AnyCard || len(q.limits.Cards) == 0 {
 		if deserved := q.limits.deserved(CPU); deserved != Unlimited {
 			borrowed = float64(q.used.amountOf(CPU)-deserved) / 1000 / weight
@@ -107,10 +114,13 @@ func (l *Ledger) computeShare(q *queueLedger) (share, borrowed float64) {
 		deservesCards = deservesCards || q.limits.deserved(Resource(name)) > 0
 	}
 
+	// All that such a queue uses is borrowed, so it must not pass for one below deserved.
 	if !deservesCards {
 		share = max(share, 1)
 	}
 
+	// The average keeps queues of short jobs from borrowing again as soon as their pods have
+	// ended.
 	averages := l.averages[q.name]
 	for name := range q.used.cards {
 		share = max(share, q.fractionOfDeserved(Resource(name)))
@@ -143,6 +153,8 @@ func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
 		l.averages = map[string]map[card.Name]float64{}
 	}
 
+	// Queues come and go, and the averages of deleted ones would stay for as long as the
+	// scheduler runs.
 	maps.DeleteFunc(l.averages, func(queue string, _ map[card.Name]float64) bool { return l.queues[queue] == nil })
 	for queue, q := range l.queues {
 		if q.limits.AnyCard {

@@ -15,6 +15,8 @@ import (
 // ancestors. If reclaimsCPU is set, they must fit what the queue deserves instead.
 func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *InsufficientQuota {
 	q := l.readQueue(queue)
+
+	// A flat queue deserves its quota, so its usual check decides.
 	if q.isFlat() {
 		return l.FitsAnyCard(queue, request)
 	}
@@ -36,6 +38,7 @@ func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *
 		return first
 	}
 
+	// Victims of other queues give back CPU of the ancestors, but none of the queue's own limits.
 	beyond := q.beyondQuota
 	if reclaimsCPU {
 		beyond = q.beyondDeserved
@@ -52,6 +55,7 @@ func (q *queueLedger) beyondQuota(resource Resource, count int64) *InsufficientQ
 	if count <= 0 || q.isUnlimited(resource) || total <= limit {
 		return nil
 	}
+
 	s := q.insufficient(exceededLimit{HardLimit, q, total, limit}, resource, count)
 	return &s
 }
@@ -77,6 +81,8 @@ func (q *queueLedger) beyondDeserved(resource Resource, count int64) *Insufficie
 		if !resource.IsCard() {
 			return nil
 		}
+
+		// Cards reclaimed now would stay unused while terminating pods bar the queue from them.
 		var isExceeded bool
 		e, isExceeded = q.checkTerminating(resource, &noRelease)
 		if !isExceeded {
@@ -133,6 +139,8 @@ func (l *Ledger) MayUseByLevel(queue string, resource Resource) (m MayUse) {
 		covered := int64(0)
 		besideKept := Unlimited
 
+		// What others are guaranteed stays free. The unused guarantee of the own path is part of
+		// that sum.
 		if !at.isUnlimited(resource) {
 			left := at.freeBesideKept(q, resource)
 			free = min(free, left)
@@ -155,6 +163,9 @@ func (l *Ledger) MayUseByLevel(queue string, resource Resource) (m MayUse) {
 		}
 
 		own = at.ownUnused(own, resource)
+
+		// The predicate refuses the queue any more of the card, so an eviction for it would be in
+		// vain.
 		if at == q && at.isStoppedByTerminating(resource) {
 			free = 0
 		}
@@ -251,6 +262,8 @@ func (l *Ledger) CouldFit(queue string, name card.Name, count card.Count) bool {
 		if int64(count) > limit && !at.isUnlimited(resource) {
 			return false
 		}
+
+		// Others keep their unused guarantees, so these cards do not become free for the queue.
 		others := max(0, at.unusedBelow[resource]-q.ownUnusedBelow(at, resource))
 		if int64(count) > max(limit-others, guaranteed) && !at.isUnlimited(resource) {
 			return false

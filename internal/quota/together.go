@@ -32,6 +32,8 @@ func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimsCPU bool
 			continue
 		}
 
+		// Pods that fit one by one may exceed the quota together, so each sees the cards of those
+		// before it.
 		name, ofPod := q.chooseCard(r, sums)
 		if ofPod == ExceedsQuota {
 			return ExceedsQuota

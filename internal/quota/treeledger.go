@@ -45,6 +45,7 @@ func (l *Ledger) SetTree(tree *Tree) {
 		positions[name] = position{r.Parent, r.Written.Weight, r.Written.Created}
 	}
 
+	// Limits come after the positions, because unused guarantees add up along the paths.
 	l.setPositions(positions)
 	for name, r := range tree.queues {
 		l.SetLimits(name, r.Limits)
@@ -57,6 +58,9 @@ func (l *Ledger) setPositions(positions map[string]position) {
 	positions = l.withKeptPositions(positions)
 	same := (positions == nil) == (l.positions == nil) && maps.EqualFunc(positions, l.positions, func(a, b position) bool { return a.parent == b.parent })
 	l.positions = positions
+
+	// Charging all pods again is expensive, and almost every session has the tree of the last
+	// one.
 	if same {
 		for _, q := range l.queues {
 			q.isShareKnown = false // a weight may be new
@@ -74,6 +78,7 @@ func (l *Ledger) setPositions(positions map[string]position) {
 		l.root = &queueLedger{isRoot: true, used: newSums(), treeSums: newTreeSums(), limits: Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited}}
 	}
 
+	// Sums along the old paths mean nothing in the new tree, so each queue starts from its pods.
 	for name, q := range l.queues {
 		fresh := queueLedger{name: name, limits: q.limits, used: newSums()}
 		*q = fresh
@@ -101,6 +106,7 @@ func (l *Ledger) withKeptPositions(positions map[string]position) map[string]pos
 
 	kept := maps.Clone(positions)
 	for name, q := range l.queues {
+		// An ancestor that exists has its new place, and so has everything above it.
 		for at := name; at != "" && q.isInUse(); at = l.positions[at].parent {
 			last, hadPosition := l.positions[at]
 			if _, exists := kept[at]; exists || !hadPosition {
@@ -146,6 +152,7 @@ func (l *Ledger) refresh() {
 		return
 	}
 
+	// A changed limit changes the sums of all ancestors, so differences are not enough.
 	clear(l.root.unusedBelow)
 	for _, q := range l.queues {
 		clear(q.unused)
@@ -168,6 +175,7 @@ func (l *Ledger) dropLimits(q *queueLedger) {
 		q.updateUnusedOf(name)
 	}
 
+	// Cards that are kept for a pod of a deleted queue would stay out of reach for all others.
 	for pod, c := range l.holds {
 		if c.Queue == q.name {
 			l.EndKeeping(pod)

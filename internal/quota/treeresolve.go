@@ -22,6 +22,8 @@ func ResolveTree(queues map[string]TreeQueue) *Tree {
 	}
 
 	var top []string
+
+	// Sorted, so that scaling and messages do not change with the order of a map.
 	for _, name := range slices.Sorted(maps.Keys(t.resolved)) {
 		r := t.resolved[name]
 		r.Fault = t.findFault(name)
@@ -37,6 +39,7 @@ func ResolveTree(queues map[string]TreeQueue) *Tree {
 		}
 	}
 
+	// Jobs are only in leaves: what a job uses in an inner queue would count against no child.
 	for name, r := range t.resolved {
 		if r.Fault.Kind == NoFault && (r.Written.IsParentOnly || len(r.Children) > 0) {
 			r.Fault = Fault{Kind: IsParent, Queue: name}
@@ -72,6 +75,8 @@ func (t *treeResolver) findGrantedCompute() {
 				continue
 			}
 
+			// An amount for a queue must come out of its parent's, so the ancestors divide theirs
+			// too.
 			for at := name; at != "" && !t.grantsCompute[at][key]; at = t.resolved[at].Parent {
 				if t.grantsCompute[at] == nil {
 					t.grantsCompute[at] = map[Resource]bool{}
@@ -84,11 +89,14 @@ func (t *treeResolver) findGrantedCompute() {
 
 // findFault returns why a queue takes no new work because of its path.
 func (t *treeResolver) findFault(name string) (fault Fault) {
+	// No part of a faulty tree may panic or stop other queues, so each queue walks its own path.
 	at := name
 	seen := map[string]bool{}
 	for {
 		q := &t.resolved[at].Written
 		seen[at] = true
+		// The walk goes on: a missing parent or a cycle is worse than a held ancestor, and hides
+		// it.
 		if q.IsHeld && fault.Kind == NoFault {
 			fault = Fault{Kind: IsHeld, Queue: at, HoldMessage: q.HoldMessage}
 		}
@@ -127,6 +135,8 @@ func (t *treeResolver) resolveChildren(parent string, children []string) {
 		r.Path = append([]string{name}, pathAbove...)
 		r.Limits = t.limitsFor(name, c)
 		r.Excess = c.excess
+		// Scaling reports its excess after the own amounts. Sorted by resource, messages stay the
+		// same.
 		slices.SortStableFunc(r.Excess, func(a, b Excess) int { return cmp.Compare(a.Of, b.Of) })
 		t.resolveChildren(name, slices.DeleteFunc(slices.Clone(r.Children), func(child string) bool { return !t.isChild(child, name) }))
 	}
@@ -158,6 +168,8 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 			deserved = limit
 		}
 
+		// A wrong amount is reported and reduced. Refusing the whole queue would stop work that
+		// is in order.
 		if deserved > limit {
 			c.report(Excess{Kind: DeservedAboveQuota, Of: key, Parent: parent, Written: deserved, Allowed: limit, Limit: limit})
 		}
@@ -169,6 +181,9 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 
 		c.quota[key] = limit
 		c.guarantee[key] = min(q.Guarantee[key], deserved)
+
+		// CPU and memory that neither the queue nor one below grants are ceilings: siblings may
+		// overbook them.
 		if key.IsCard() || t.grantsCompute[name][key] {
 			c.deserved[key] = deserved
 		}
@@ -229,6 +244,7 @@ func scaleChildren(parent string, above Limits, children []childAmounts) {
 		}
 
 		for i := range children {
+			// Scaling may have put deserved below the guarantee, and a guarantee is a part of it.
 			if deserved, isLimited := children[i].deserved[name]; isLimited {
 				children[i].guarantee[name] = min(children[i].guarantee[name], deserved)
 			}
@@ -246,6 +262,8 @@ func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 	var total int64
 	for i, value := range values {
 		sum = AddSaturating(sum, value)
+		// One absurd value must not shrink the others to nothing, so no value counts above the
+		// limit.
 		scaled[i] = min(value, limit)
 		total = AddSaturating(total, scaled[i])
 	}
@@ -254,6 +272,7 @@ func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 		return scaled, sum
 	}
 
+	// Bytes times bytes do not fit into 64 bits, and floating point would lose single cards.
 	whole := new(big.Int)
 	parts := make([]*big.Int, len(scaled))
 	left := limit
@@ -271,6 +290,7 @@ func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 		left -= scaled[i]
 	}
 
+	// Cards are whole. Rounding down alone would leave some that no child deserves.
 	slices.SortStableFunc(order, func(a, b int) int { return parts[b].Cmp(parts[a]) })
 	for _, i := range order[:min(int64(len(order)), left)] {
 		scaled[i]++
