@@ -17,6 +17,7 @@ func (s *state) capacityWithout(units []int) *capacity {
 	}
 
 	for _, u := range units {
+		// A whole job includes its single pods, which would count twice.
 		if x := s.units[u]; x.pod == wholeJob || !wholly[x.job] {
 			s.forEachJobNode(u, func(jobNode int) { all.addAvailable(s.jobNodes[jobNode].node, s.freedBy(u, jobNode), 1) })
 			s.addLeftReleases(all, u, 1)
@@ -38,6 +39,7 @@ func (s *state) cannotSuffice(units []int) bool {
 	for j := range s.jobs {
 		job := &s.jobs[j]
 		left := max(0, s.jobs[j].elastic-s.jobStates[j].pods)
+		// Any pods of the job may go, so the bound assumes that the smallest ones stay.
 		for i := job.jobNodes.from; i < job.jobNodes.end && !wholly[j]; i++ {
 			if len(podsAt[i]) > left {
 				all.addAvailable(s.jobNodes[i].node, s.smallestUsages(podsAt[i], len(podsAt[i])-left), -1)
@@ -120,6 +122,7 @@ func (s *state) scarcestResource(units []int) (resource int, need float64) {
 		})
 	}
 
+	// freedBy has amounts of nodes only. Those of quotas follow.
 	for r := s.dims; r < len(needs); r++ {
 		given = append(given, 0)
 		for _, u := range units {
@@ -154,6 +157,7 @@ func (s *state) neededAmounts() []float64 {
 	for node, wanted := range s.wantedNodes {
 		if wanted {
 			for r, have := range s.availableOn(node) {
+				// The pods may run elsewhere, so a node on which too much runs counts as full, not as a need.
 				needs[r] -= max(0, have) + s.tolerances[r]
 			}
 		}
@@ -218,6 +222,7 @@ func (s *state) amountOf(u, resource int) (amount float64) {
 	s.countVisits(1)
 	add(u, 1)
 	if x := s.units[u]; x.pod == wholeJob {
+		// Its single victims have released their part already.
 		s.forEachSingleVictim(x.job, func(v int) { add(v, -1) })
 	}
 

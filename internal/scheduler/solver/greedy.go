@@ -10,6 +10,7 @@ import (
 // whether all pod sets can be placed then.
 func (s *state) chooseGreedily() bool {
 	held := make([][]int, len(s.podSets))
+	// Places are reserved only while pod sets choose. fitsAll places all pods again.
 	defer func() {
 		for podSet, nodes := range held {
 			for _, node := range nodes {
@@ -77,10 +78,12 @@ func (g *greedySearch) makeMoves() bool {
 		}
 
 		m := heap.Pop(&g.moves).(move)
+		// A newer entry of this move has its true value.
 		if m.version != g.versions[m.id] {
 			continue
 		}
 
+		// Quotas are shared by all nodes, so moves elsewhere can have made this one worse.
 		now := g.evaluateMove(m.id, count-placeable)
 		if now.gain == 0 {
 			continue
@@ -147,6 +150,7 @@ func (g *greedySearch) requeueAffected(taken []int, need int) {
 	}
 
 	for _, u := range taken {
+		// A whole job adds less loss once some of its pods are victims.
 		if job := g.jobs[g.units[u].job]; job.wholeUnit != none {
 			requeue(job.wholeUnit)
 		}
@@ -160,6 +164,7 @@ func (g *greedySearch) requeueAffected(taken []int, need int) {
 		})
 	}
 
+	// A victim anywhere can have released part of a quota.
 	for quota, isReleasable := range g.releasable {
 		if isReleasable {
 			requeue(len(g.units) + len(g.nodeQuota) + quota)
@@ -223,6 +228,7 @@ func (g *greedySearch) countGain(u int) int {
 func (g *greedySearch) countFittingWith(node int, more []float64) int {
 	g.countVisits(1)
 	have := g.availableOn(node)
+	// The array saves an allocation in the innermost loop of the search.
 	var few [8]float64
 	sum := append(few[:0], have...)
 	for i := range sum {

@@ -43,6 +43,7 @@ func (g *greedySearch) clearNode(node int) ([]int, Loss) {
 		taken = append(taken, x)
 	}
 
+	// Where the quota is used up too, room on the node is of use only with cards released for the pod.
 	needed := g.cardsFor(min(placeable, most) + 1)
 	if placeable == most {
 		taken = append(taken, g.releaseUpTo(quota, needed)...)
@@ -62,6 +63,7 @@ func (g *greedySearch) endSet(taken []unitOnNode, before Loss, isEnough func() b
 	}
 
 	loss = g.loss.minus(before)
+	// What a whole job frees depends on its single pods that became victims before it.
 	for _, x := range slices.Backward(taken) {
 		g.dropVictim(x.unit, x.jobNode)
 		if enough {
@@ -119,6 +121,7 @@ func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found
 		part := 0.0
 		for i, amount := range request {
 			if lack := amount*float64(target) - have[i]; amount > 0 && lack > Tolerance {
+				// Amounts beyond the lack place no further pod.
 				part += min(gives[i], lack) / lack
 			}
 		}
@@ -185,6 +188,7 @@ const maxReleasingTries = 256
 func (g *greedySearch) bestReleasing(quota, level int, target int64) (best int, found bool) {
 	lack := target - g.levelsLeft[g.levelsOf[quota].from+level]
 	var least lossRate
+	// A release counts at its level and at all levels above.
 	for _, units := range g.releasing[quota][:level+1] {
 		tries := 0
 		for _, u := range units {
@@ -200,6 +204,7 @@ func (g *greedySearch) bestReleasing(quota, level int, target int64) (best int, 
 				found = true
 			}
 
+			// The list begins with the least loss, so its end is not worth the work.
 			tries++
 			if tries == maxReleasingTries {
 				break
@@ -263,6 +268,7 @@ func (g *greedySearch) countGainWithReleases(u int) (gain int) {
 		}
 	}
 
+	// Room on nodes and cards of quotas bound each other, so the gain is the difference of two counts.
 	add(-1)
 	g.addLeftReleases(&g.capacity, u, 1)
 	add(1)

@@ -137,6 +137,8 @@ func hardestFirst(podSets []podSet) []int {
 	for i := range podSets {
 		order = append(order, i)
 	}
+
+	// Small pods still fit into what large ones leave, but not the other way round.
 	slices.SortStableFunc(order, func(a, b int) int {
 		x := &podSets[a]
 		y := &podSets[b]
@@ -150,6 +152,8 @@ func (p *podSet) countFitting(available []float64) int {
 	if len(p.needed) == 0 {
 		return p.Count
 	}
+
+	// The bound lets the counts of all nodes add up without overflow.
 	n := math.MaxInt32
 	for _, x := range p.needed {
 		n = min(n, int(max(0, min(math.Floor((available[x.resource]+Tolerance)/x.amount), math.MaxInt32))))
@@ -225,6 +229,7 @@ func (m *model) addJobs(p *Problem) {
 		maxPodLoss:  math.MaxInt64 / int64(count+len(p.Jobs)+1),
 	}
 
+	// Usage of other nodes would cost memory and work, and help no pending pod.
 	m.wantedNodes = make([]bool, len(m.nodeQuota))
 	for i := range m.podSets {
 		for _, node := range m.podSets[i].Nodes {
@@ -271,6 +276,7 @@ func (b *jobBuilder) addJob(i int, from *Job) {
 
 	j.pods.end = len(b.pods)
 	j.jobNodes.end = len(b.jobNodes)
+	// The eviction of a job that frees nothing for the pending pods would be in vain.
 	if whole.isAllowed && (j.jobNodes.end > j.jobNodes.from || len(whole.releases) > 0) {
 		j.wholeUnit = len(b.units)
 		b.setLastTakes(from, whole.takes, whole.elastic)
@@ -292,6 +298,7 @@ func (b *jobBuilder) addPod(i int, from *Job, x *Pod, whole *sharedAmounts) {
 	}
 
 	mayGoAlone := shared.isAllowed && j.isElastic(from, x)
+	// setLastTakes needs all pods that the job can spare, also those that free nothing here.
 	if len(b.limits) > 0 && mayGoAlone {
 		whole.elastic = append(whole.elastic, elasticTake{x.Role, shared.takes})
 	}
@@ -330,6 +337,7 @@ func (b *jobBuilder) sharedAmountsOf(x *Pod, level int, whole *sharedAmounts) (m
 		}
 	}
 
+	// Several releases of one quota can add up to more than the bound of one pod.
 	for i := range made.releases {
 		made.releases[i].amount = min(made.releases[i].amount, b.maxShared)
 		whole.releases = addRelease(whole.releases, made.releases[i])
@@ -351,6 +359,7 @@ func (b *jobBuilder) addUsage(j *job, x *Pod, made *pod) {
 		made.usage[r] = b.boundAmount(r, amount)
 	}
 
+	// The entry may be of an earlier job, or never set.
 	if s := b.lastJobNode[x.Node]; s < j.jobNodes.from || s >= len(b.jobNodes) || b.jobNodes[s].node != x.Node {
 		b.lastJobNode[x.Node] = len(b.jobNodes)
 		b.jobNodes = append(b.jobNodes, jobNode{node: x.Node, usage: make([]float64, b.dims)})

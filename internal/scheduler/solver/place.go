@@ -98,6 +98,7 @@ func (s *placementSearch) placeFrom(k int) bool {
 		return s.placeFrom(k + 1)
 	}
 
+	// A pod set that does not fit any more ends this branch before its turn comes.
 	for _, c := range s.order[k:] {
 		if s.countPlaceable(c, s.quotas) < s.podSets[c].Count-len(s.places[c]) {
 			return false
@@ -109,6 +110,8 @@ func (s *placementSearch) placeFrom(k int) bool {
 	}
 
 	var tried []int
+	// Pods of a set are alike: where one failed, the next need not be tried until an earlier choice
+	// changes.
 	defer func() {
 		for _, node := range tried {
 			s.visited[podSet][node] = false
@@ -124,6 +127,7 @@ func (s *placementSearch) placeFrom(k int) bool {
 		s.movePod(podSet, node, 1)
 		s.places[podSet] = append(s.places[podSet], node)
 		ok := s.placeFrom(k)
+		// The capacity is the caller's, so the pod leaves it even if all could be placed.
 		s.movePod(podSet, node, -1)
 		if ok {
 			return true
@@ -149,8 +153,8 @@ func (s *placementSearch) candidateNodes(k int) []int {
 	podSet := s.order[k]
 	c := &s.podSets[podSet]
 	s.countVisits(len(c.Nodes))
-	var candidates []candidateNode
 
+	var candidates []candidateNode
 	left := make([]float64, s.dims)
 	for _, node := range c.Nodes {
 		if s.visited[podSet][node] || s.fitCounts[podSet][node] == 0 || c.countWithinQuota(s.quotas[s.nodeQuota[node]]) == 0 {

@@ -43,6 +43,7 @@ func (m *model) subtractUses(p *Problem) {
 	}
 
 	for quota, amount := range used {
+		// Twice the bound makes any level negative, and cannot overflow.
 		if amount > 0 {
 			m.required = append(m.required, quota)
 			for i := m.levelsOf[quota].from; i < m.levelsOf[quota].end; i++ {
@@ -74,6 +75,7 @@ func (m *model) exceedsQuotas(p *Problem) bool {
 		return false
 	}
 
+	// Releases of all jobs take long to count, so they count only where the quotas do not suffice.
 	for j := range p.Jobs {
 		m.countVisits(len(p.Jobs[j].Pods))
 		for i := range p.Jobs[j].Pods {

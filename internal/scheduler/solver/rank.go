@@ -52,6 +52,7 @@ func (m *model) chooseByRank() *state {
 	}
 
 	top := m.highestNeededRank(highest, chosen)
+	// This budget ends only the choices of lower ranks. Without the first there is no plan.
 	end := m.work + m.linearWork(rankVisits)
 	last := m.chooseIn(top, chosen)
 	if last == nil {
@@ -60,6 +61,7 @@ func (m *model) chooseByRank() *state {
 
 	for top > 0 && m.work <= end {
 		chosen = append(chosen, last.chosenOfRank(top)...)
+		// What the higher ranks lose may suffice, and then lower ranks lose nothing.
 		m.prepareRank(none, chosen)
 		if s := m.initialState(); s.fitsAll() {
 			return m.pruneAcrossRanks(s, highest)
@@ -121,6 +123,7 @@ func (m *model) pruneAcrossRanks(s *state, highest int) *state {
 // ranksSuffice reports whether the units up to a rank suffice together with fixed ones.
 func (m *model) ranksSuffice(rank int, chosen []int) (enough bool) {
 	cut := m.outOfBudget
+	// A trial that suffices is no reason to report the budget, whatever it left untried.
 	defer func() { m.outOfBudget = cut || (m.outOfBudget && !enough) }()
 	m.outOfBudget = false
 	m.prepareRank(rank, chosen)

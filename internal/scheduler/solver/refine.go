@@ -20,6 +20,7 @@ const (
 // refineVictims searches the neighborhood of each victim for a cheaper choice, until none is
 // found. It reports whether it changed any.
 func (s *state) refineVictims() (changed bool) {
+	// Where the lower bound of all units reaches the loss, no search can help.
 	all := s.initialState().newBranchAndBound(s.openUnits())
 	if s.exceedsBudget() || !all.canImprove(0, s.loss) {
 		return false
@@ -42,6 +43,7 @@ func (s *state) refineVictims() (changed bool) {
 				s.pruneVictims()
 				again = true
 				changed = true
+				// Other victims around a unit can make a choice cheaper that was not before.
 				for _, v := range neighborhood {
 					tried[v] = false
 				}
@@ -58,6 +60,8 @@ func (s *state) refineVictims() (changed bool) {
 func (s *state) neighborhoodOf(u int, promising []option) []int {
 	n := &neighborhood{state: s, seen: map[int]bool{}, open: map[int][]int{}}
 	n.addJob(s.units[u].job, maxJobNeighbors)
+
+	// The victim's job alone has too many units, so only some of them are tried.
 	if len(n.jobs) == 0 {
 		n.units = s.neighborsInJob(u, n.open[s.units[u].job], promising)
 		n.seen[s.units[u].job] = true
@@ -179,11 +183,13 @@ func (s *state) searchCheaper(units []int) bool {
 	r.lossBound = before
 	r.hasBound = true
 	r.triesLeft = maxSearchTries
+
 	if s.releases != nil {
 		r.triesLeft *= sharedSearchFactor
 	}
 
 	r.searchFrom(0, true)
+	// Without a cheaper set the former victims must come back.
 	if !r.found {
 		r.bestSet = dropped
 	}
@@ -238,7 +244,7 @@ func (s *state) newBranchAndBound(units []int) *branchAndBound {
 		r.cheapest[i] = i
 	}
 
-	single := func(x option) int { return min(s.units[x.unit].pod-wholeJob, 1) }
+	single := func(x option) int { return min(s.units[x.unit].pod-wholeJob, 1) } // 0 for a whole job, 1 for a pod
 	slices.SortFunc(r.options, func(a, b option) int {
 		return cmp.Or(cmp.Compare(single(a), single(b)), a.rate.compare(b.rate), cmp.Compare(a.unit, b.unit))
 	})
@@ -258,6 +264,7 @@ func (b *branchAndBound) searchFrom(at int, fresh bool) {
 	}
 
 	if fresh && b.fitsAll() {
+		// More victims can only lose more.
 		b.recordBest(at)
 		return
 	}
@@ -265,7 +272,9 @@ func (b *branchAndBound) searchFrom(at int, fresh bool) {
 	if at == len(b.options) || b.potential.isInsufficient() {
 		return
 	}
+
 	u := b.options[at].unit
+	// Its job goes as a whole and includes it, so there is nothing to decide.
 	if b.jobStates[b.model.units[u].job].whole {
 		b.searchFrom(at+1, false)
 		return

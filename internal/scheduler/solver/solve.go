@@ -36,10 +36,12 @@ func Solve(p *Problem, most int) Result {
 
 // findPlan returns a plan for the model's problem, nil if it finds none.
 func (m *model) findPlan(p *Problem, most int) *Plan {
+	// No eviction helps beyond what the quotas allow, and to see that needs no layout of the jobs.
 	if m.exceedsQuotas(p) {
 		return nil
 	}
 
+	// A reclaimer that fits into free capacity evicts no pod.
 	m.allowPruning()
 	free := m.newCapacity()
 	if !free.isInsufficient() {
@@ -63,11 +65,13 @@ func (m *model) chooseUnits() *state {
 	s := m.firstPlan()
 	if s == nil {
 		s = m.initialState()
+		// This is a proof that no plan exists, so it does not matter what the budget left untried.
 		if s.cannotSuffice(m.openUnits()) {
 			m.outOfBudget = false
 			return nil
 		}
 
+		// A greedy choice can use up what the only sufficient set needs, so all sets get a try.
 		m.allowSearchingAll()
 		found, complete := s.searchAllSets()
 		if !found {
@@ -82,7 +86,7 @@ func (m *model) chooseUnits() *state {
 	before := m.work
 	m.allowRefining()
 	changed := s.refineVictims()
-
+	// All ranks share one budget for cheaper plans.
 	m.refineBudget = max(0, m.refineBudget-(m.work-before))
 	if changed {
 		m.allowPruning()
@@ -97,6 +101,7 @@ func (m *model) chooseUnits() *state {
 func (m *model) firstPlan() *state {
 	s := m.initialState()
 	greedy := s.chooseGreedily()
+	// The greedy search has no bound, but its work counts. Pruning gets a bound that begins after it.
 	m.allowPruning()
 	if !greedy {
 		s = m.chooseAllUnits()
@@ -113,6 +118,7 @@ func (m *model) firstPlan() *state {
 // chooseAllUnits adds all units to the victims. It returns nil if they do not suffice.
 func (m *model) chooseAllUnits() *state {
 	all := m.initialState()
+	// A job that is a victim as a whole frees what its elastic pods would, so whole jobs come first.
 	for pass := range 2 {
 		for u, x := range m.units {
 			if (x.pod == wholeJob) == (pass == 0) && all.canChoose(u) {
@@ -131,6 +137,8 @@ func (m *model) chooseAllUnits() *state {
 // toPlan returns the victims and places as a Plan.
 func (s *state) toPlan(p *Problem) *Plan {
 	plan := &Plan{Places: s.places}
+
+	// For one pod set the search only counts pods (see fitsAll), so they have no nodes yet.
 	if len(s.order) == 1 {
 		plan.Places = s.placePods()
 	}
@@ -147,6 +155,8 @@ func (s *state) toPlan(p *Problem) *Plan {
 			}
 		}
 
+		// The search counts no loss below its rank, and bounds what one victim loses. The plan states the
+		// true sums.
 		switch {
 		case victims.Whole:
 			plan.Loss.Jobs++

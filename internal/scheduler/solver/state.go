@@ -53,6 +53,8 @@ func (s *state) fitsAll() bool {
 	if len(s.order) == 1 {
 		return true
 	}
+
+	// Several pod sets can compete for a node, so counts do not prove that all fit.
 	place := s.placePods()
 	if place != nil {
 		s.places = place
@@ -119,6 +121,7 @@ func (s *state) dropVictim(u, jobNode int) {
 
 // applyUnit adds a unit to the sums, or subtracts it if sign is -1.
 func (s *state) applyUnit(u, jobNode, sign int) {
+	// What a unit still releases depends on the job's other victims, so it comes before their change.
 	if s.releases != nil {
 		s.applyShared(u, sign)
 	}
@@ -160,6 +163,7 @@ func (s *state) applyUnit(u, jobNode, sign int) {
 		left[i] -= float64(sign) * amount
 	}
 
+	// A whole job has freed its pods already.
 	if !spent.whole {
 		s.addAvailable(s.jobNodes[pod.jobNode].node, pod.usage, float64(sign))
 	}
@@ -207,6 +211,7 @@ func (s *state) pruneForPlaces() {
 		}
 	}
 
+	// With the places reserved, a victim is needless if nothing falls below 0 without it.
 	hold(1)
 	for _, u := range s.byDescendingLoss(s.chosenUnits()) {
 		s.dropVictim(u, none)
@@ -255,6 +260,9 @@ func (s *state) dropNeedless(units []int) {
 	for _, u := range units {
 		s.addVictim(u, none)
 	}
+
+	// One placement of pods decides about half of the units, where single trials would need one for
+	// each.
 	if half := len(units) / 2; half > 0 {
 		s.dropNeedless(units[:half])
 		s.dropNeedless(units[half:])

@@ -16,6 +16,7 @@ func (s *state) limitsForbid(units []int) bool {
 	for r, need := range s.neededAmounts() {
 		given := 0.0
 		for limit, group := range groups {
+			// The first group has no limit, and none is the number before the first limit.
 			given += s.mostGiven(limit-1, group, r)
 			if given >= need*(1-epsilon) {
 				break
@@ -48,6 +49,7 @@ func (s *state) partsOf(units []int) (parts []jobPart) {
 		}
 	}
 
+	// All single pods are known now: a whole job is only what they leave of it.
 	for _, u := range units {
 		if x := s.units[u]; x.pod == wholeJob {
 			parts = append(parts, jobPart{unit: u, minus: single[x.job]})
@@ -92,6 +94,8 @@ func (s *state) groupByLimit(parts []jobPart) [][]jobPart {
 		at := 0
 		least := 1.0
 		for _, x := range s.takes[part.unit] {
+			// A job with victims counts only what it adds, which its parts do not tell. No limit bounds it
+			// here.
 			fraction := s.leftToTake(x.limit) / max(sums[x.limit], 1)
 			if !x.onlyCounts && fraction < least && s.jobStates[s.units[part.unit].job].pods == 0 && s.takenOf(part, x.limit) > 0 {
 				at = x.limit + 1
@@ -108,6 +112,7 @@ func (s *state) groupByLimit(parts []jobPart) [][]jobPart {
 func (s *state) leftToTake(limit int) float64 {
 	l := &s.limits[limit]
 	left := l.most - s.taken[limit]
+	// The last victim may begin at one below most and count as much as the largest.
 	if l.borrowed && l.most > 0 {
 		left += max(l.largest, 1) - 1
 	}
@@ -135,9 +140,11 @@ func (s *state) mostGiven(limit int, parts []jobPart, resource int) (most float6
 	if limit == none {
 		return most
 	}
+
+	// Parts of offers, those that give most for what they count first, give at least as much as any
+	// choice of offers.
 	slices.SortFunc(offers, func(a, b offer) int { return cmp.Compare(b.amount*a.taken, a.amount*b.taken) })
 	most = 0
-
 	left := s.leftToTake(limit)
 	for _, x := range offers {
 		part := min(1, left/x.taken)

@@ -131,6 +131,7 @@ func (m *model) addUnitsOfLimits() {
 // mostTaken returns what all jobs together could count against a limit.
 func (m *model) mostTaken(limit int) (most int64) {
 	for k, units := 0, m.limits[limit].units; k < len(units); {
+		// A job is a victim as a whole or by its pods, and its units follow each other.
 		var whole, pods int64
 		for job := m.units[units[k]].job; k < len(units) && m.units[units[k]].job == job; k++ {
 			for _, x := range m.takes[units[k]] {
@@ -206,6 +207,8 @@ func (s *state) canTake(u int) bool {
 		}
 	}
 
+	// If the unit can be the last for each limit, the order of the others holds, and no search is
+	// needed.
 	return isLast || s.hasOrder(u)
 }
 
