@@ -57,7 +57,7 @@ var treeOrderMutants = []mutant{
 `, ``, "a queue without quota deserves nothing"},
 	{"internal/quota/enqueue.go", `	for at := q.parent; at != nil; at = at.parent {`, `	for at := q.parent; !at.isRoot; at = at.parent {`, "what is borrowed fits the inventory beside all reservations"},
 	{"internal/quota/enqueue.go", `	if hasCards && q.limits.AnyCard {`, `	if hasCards && q.isFlat() {`, "all cards of a queue without quota are borrowed"},
-	{"internal/quota/path.go", `max(held-leaf.usableKept(resource, more), 0)`, `held`, "a hold does not keep its own queue out"},
+	{"internal/quota/path.go", `max(kept-leaf.usableKept(resource, more), 0)`, `kept`, "what is kept for a queue is not kept from it"},
 }
 
 // The rules of the order of flat queues, which the scenes of package capacitycard show.

@@ -140,7 +140,7 @@ func (b *countBuilder) addOutside() {
 
 		outside[uid] = true
 		if charge.Queue == "" {
-			for _, held := range charge.HeldCards() {
+			for _, held := range charge.DistinctCards() {
 				b.addUsed(held.Name, servicetype.None, held.Count)
 			}
 		}
@@ -153,7 +153,7 @@ func (b *countBuilder) addOutside() {
 	for _, pod := range b.Pods {
 		if outside[pod.UID] {
 			charge := b.Charges[pod.UID]
-			b.count.outside = append(b.count.outside, outsidePod{pod.Namespace + "/" + pod.Name, pod.Spec.NodeName, charge.Queue, charge.HeldCards()})
+			b.count.outside = append(b.count.outside, outsidePod{pod.Namespace + "/" + pod.Name, pod.Spec.NodeName, charge.Queue, charge.DistinctCards()})
 		}
 	}
 }

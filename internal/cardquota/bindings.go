@@ -30,7 +30,7 @@ func (f *PodFacts) NewBindings(schedulers []string) []Binding {
 
 		if at := boundAt(pod); !at.IsZero() {
 			waited := max(0, at.Sub(pod.CreationTimestamp.Time))
-			bindings = append(bindings, Binding{Queue: bound.charge.Queue, Cards: bound.charge.HeldCards(), Waited: waited})
+			bindings = append(bindings, Binding{Queue: bound.charge.Queue, Cards: bound.charge.DistinctCards(), Waited: waited})
 		}
 	}
 

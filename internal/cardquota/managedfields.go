@@ -234,8 +234,10 @@ func otherParentManager(live *v1beta1.Queue, want string) string {
 	return cmp.Or(manager, unknownManager)
 }
 
-// IsParentHeld reports whether another manager keeps the Queue below another parent.
-func IsParentHeld(live *v1beta1.Queue, want string) bool { return otherParentManager(live, want) != "" }
+// HasOtherParentManager reports whether another manager keeps the Queue below another parent.
+func HasOtherParentManager(live *v1beta1.Queue, want string) bool {
+	return otherParentManager(live, want) != ""
+}
 
 // isQueueController reports whether a field manager is Volcano's controller manager, whose
 // program has a prefix in its image.

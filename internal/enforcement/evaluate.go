@@ -79,7 +79,7 @@ func Evaluate(f Observation) metav1.Condition {
 	}
 
 	switch {
-	case !alive && (len(f.OtherSchedulers) > 0 || f.leaseHeldByOther()):
+	case !alive && (len(f.OtherSchedulers) > 0 || f.hasOtherLeaseHolder()):
 		return no(v1alpha1.ReasonStockScheduler, f.stockSchedulerMessage())
 	case f.NotConfigured != "" || f.WantedHash == "":
 		return no(v1alpha1.ReasonNotConfigured, f.notConfiguredMessage())
@@ -184,10 +184,10 @@ func (o Observation) receivesHeartbeats() bool {
 	return !o.ReceivedAt.IsZero() && o.Now.Sub(o.ReceivedAt) < StaleAfter
 }
 
-// leaseHeldByOther reports whether the leader sends no heartbeat although it had time for
+// hasOtherLeaseHolder reports whether the leader sends no heartbeat although it had time for
 // one. A leader that was just elected may still be ours. Without readable heartbeats the
 // leader is unknown.
-func (o Observation) leaseHeldByOther() bool {
+func (o Observation) hasOtherLeaseHolder() bool {
 	if o.Leader == nil || o.Unreadable != "" {
 		return false
 	}

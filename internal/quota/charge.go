@@ -37,8 +37,8 @@ func (c *Charge) hasEqualCards(o *Charge) bool {
 	return slices.Equal(c.Cards, o.Cards) && slices.Equal(c.Repeated, o.Repeated) && slices.Equal(c.NotOffered, o.NotOffered)
 }
 
-// HeldCards returns Cards without Repeated. The caller must not change them.
-func (c *Charge) HeldCards() []card.Amount { return c.cardsWithout(c.Repeated) }
+// DistinctCards returns Cards without Repeated. The caller must not change them.
+func (c *Charge) DistinctCards() []card.Amount { return c.cardsWithout(c.Repeated) }
 
 // cardsWithout returns Cards without some of them. The caller must not change them.
 func (c *Charge) cardsWithout(amounts []card.Amount) []card.Amount {

@@ -163,7 +163,7 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 		}
 	}
 
-	// What others hold of a deserved part can be reclaimed, so only borrowing must fit beside
+	// What others use of a deserved part can be reclaimed, so only borrowing must fit beside
 	// their usage.
 	if !q.wouldBorrow(own, request, overCommit) {
 		return nil
@@ -323,8 +323,8 @@ func (q *queueLedger) checkEnqueue(limit func(Resource) int64, inqueue *Reservat
 	return nil
 }
 
-// FitsAlone reports whether CheckEnqueue would accept the request if the queue held only these
-// charges, and no other queue held any.
+// FitsAlone reports whether CheckEnqueue would accept the request if the queue had only these
+// charges, and no other queue had any.
 func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, overCommit float64) bool {
 	q := l.readQueue(queue)
 	total := card.Count(0)

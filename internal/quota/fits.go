@@ -29,17 +29,17 @@ type LimitKind int
 const (
 	// HardLimit is the quota of a card, or the limit of CPU or memory.
 	HardLimit LimitKind = iota
-	// Terminating is a limit of cards, too: terminating pods hold too many of them, and the
+	// Terminating is a limit of cards, too: terminating pods use too many of them, and the
 	// queue has to wait until they end.
 	Terminating
-	// NotReclaimable: pods from which no other queue can reclaim would hold more than the queue
+	// NotReclaimable: pods from which no other queue can reclaim would use more than the queue
 	// deserves.
 	NotReclaimable
 	// RecentlyReclaimed: the queue would borrow again what was just reclaimed from it.
 	RecentlyReclaimed
-	// HeldForOthers: the free quota of the queue or an ancestor is held for pods that reclaimed
+	// KeptForOthers: the free quota of the queue or an ancestor is kept for pods that reclaimed
 	// cards.
-	HeldForOthers
+	KeptForOthers
 	// Guaranteed: what is free is guaranteed to other queues.
 	Guaranteed
 	// Deserved: the request is more than the queue deserves, so it reclaims nothing.
@@ -64,7 +64,7 @@ type InsufficientQuota struct {
 	// OtherCards is how many further alternatives have even less free quota.
 	OtherCards int
 	// Requested is the request, Total the usage including it, and Limit the limit. For
-	// Terminating, Total is what terminating pods hold.
+	// Terminating, Total is what terminating pods use.
 	Requested, Total, Limit int64
 	// GracePeriod is the longest one of the terminating pods; only for Terminating.
 	GracePeriod time.Duration
@@ -222,7 +222,7 @@ func (l *Ledger) FitsCard(queue string, name card.Name, count card.Count, isUnre
 	return l.readQueue(queue).fitsCard(name, count, isUnreclaimable)
 }
 
-// IsTerminatingOverQuota reports whether terminating pods hold more of a card than its quota.
+// IsTerminatingOverQuota reports whether terminating pods use more of a card than its quota.
 // Then the queue gets no more of it.
 func (l *Ledger) IsTerminatingOverQuota(queue string, name card.Name) bool {
 	return l.readQueue(queue).isTerminatingOverQuota(name)

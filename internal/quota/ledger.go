@@ -35,7 +35,7 @@ type Limits struct {
 	IsHeld bool
 }
 
-// Ledger holds the charges of all queues. Any number of goroutines may read it while none
+// Ledger has the charges of all queues. Any number of goroutines may read it while none
 // writes.
 type Ledger struct {
 	queues map[string]*queueLedger
@@ -44,8 +44,8 @@ type Ledger struct {
 	positions map[string]position
 	// root is above all queues of a tree. Its limits are the inventory.
 	root *queueLedger
-	// holds are the charges of Hold by pod.
-	holds map[string]*Charge
+	// kept are the charges of Keep by pod.
+	kept map[string]*Charge
 	// averages is what each queue borrowed of each card, see ObserveBorrowing.
 	averages map[string]map[card.Name]float64
 }
@@ -57,7 +57,7 @@ type podEntry struct {
 	gracePeriod time.Duration
 }
 
-// queueLedger holds the sums of one queue, and of all queues below it in a tree.
+// queueLedger has the sums of one queue, and of all queues below it in a tree.
 type queueLedger struct {
 	name   string
 	limits Limits
@@ -325,18 +325,18 @@ func (e *exactSum) clampedInt64() int64 {
 
 // A pod releases its quota as soon as it is deleted, as in Volcano, so that its successor can
 // wait for its cards. The cards stay in use until the pod has ended. A user who deletes and
-// creates pods again and again could hold more and more cards. So the ledger counts terminating
+// creates pods again and again could use more and more cards. So the ledger counts terminating
 // cards too, and a queue gets more of a card only while its terminating cards do not exceed its
 // quota.
 //
-// Then no queue ever holds more than twice its quota. A queue holds used + terminating. Only a
+// Then no queue ever uses more than twice its quota. Its pods use used + terminating. Only a
 // placement adds to that sum. A deletion moves cards from used to terminating, and the end of a
 // pod removes them. A placement requires used ≤ quota, including the pod, and terminating ≤
 // quota. So used + terminating ≤ 2 × quota after it, and the sum does not grow until the next
 // one. A user may restart a whole queue at once. A second restart within the first grace period
 // waits.
 
-// terminatingCards is how many of a card terminating pods hold, and the longest grace period
+// terminatingCards is how many of a card terminating pods use, and the longest grace period
 // among them.
 type terminatingCards struct {
 	count              card.Count
@@ -387,7 +387,7 @@ func (q *queueLedger) releaseTerminating(c *Charge) {
 	}
 }
 
-// Terminating returns how many of a card terminating pods of the queue hold, and the longest
+// Terminating returns how many of a card terminating pods of the queue use, and the longest
 // grace period among them.
 func (l *Ledger) Terminating(queue string, name card.Name) (card.Count, time.Duration) {
 	return l.readQueue(queue).terminatingOf(name)
@@ -410,7 +410,7 @@ func (l *Ledger) EvictionHeadroom(queue string, name card.Name) card.Count {
 	return headroom
 }
 
-// isTerminatingOverQuota reports whether terminating pods hold more of a card than its quota, in
+// isTerminatingOverQuota reports whether terminating pods use more of a card than its quota, in
 // the queue or an ancestor.
 func (q *queueLedger) isTerminatingOverQuota(name card.Name) bool {
 	for at := q; at != nil && !at.isRoot; at = at.parent {

@@ -99,7 +99,7 @@ type naiveLedger struct {
 	parent    map[string]string // of every queue, "" under root
 	limits    map[string]Limits
 	pods      map[string]naivePod
-	holds     map[string]naivePod
+	kept      map[string]naivePod
 	stopped   map[string]map[Resource]bool
 	inventory map[Resource]int64
 }
@@ -138,17 +138,17 @@ func (n *naiveLedger) unreclaimable(queue string, name Resource) int64 {
 	return n.sum(queue, name, n.pods, func(p naivePod) bool { return p.isUnreclaimable && !p.isEnd })
 }
 
-// heldForOthers is what is held in a queue for pods of other queues than leaf.
-func (n *naiveLedger) heldForOthers(queue, leaf string, name Resource) int64 {
-	return n.sum(queue, name, n.holds, func(p naivePod) bool { return p.queue != leaf })
+// keptForOthers is what is kept in a queue for pods of other queues than leaf.
+func (n *naiveLedger) keptForOthers(queue, leaf string, name Resource) int64 {
+	return n.sum(queue, name, n.kept, func(p naivePod) bool { return p.queue != leaf })
 }
 
-// keptAgainst is what is held in a queue for pods to which one more pod must leave it: those of
+// keptAgainst is what is kept in a queue for pods to which one more pod must leave it: those of
 // other queues, and of its own queue if that borrows with it.
 func (n *naiveLedger) keptAgainst(after *naiveLedger, queue string, name Resource, more naivePod) int64 {
 	leaf := more.queue
 	borrows := naiveIsCard(name) && !n.deservesAnyAmount(leaf, name) && after.used(leaf, name) > n.deserved(leaf, name)
-	return n.sum(queue, name, n.holds, func(p naivePod) bool { return p.queue != leaf || borrows })
+	return n.sum(queue, name, n.kept, func(p naivePod) bool { return p.queue != leaf || borrows })
 }
 
 // unused is the unused guarantee of a queue and everything below it.
@@ -242,7 +242,7 @@ func (n *naiveLedger) refusalOfLimits(after *naiveLedger, at string, name Resour
 func (n *naiveLedger) refusalForOthers(after *naiveLedger, at string, name Resource, more naivePod) string {
 	limit, isLimited := n.limit(at, name)
 	used := after.used(at, name)
-	held := n.keptAgainst(after, at, name, more)
+	kept := n.keptAgainst(after, at, name, more)
 	others := after.unusedBelow(at, name)
 	isStopped := n.stopped[at][name] && !n.deservesAnyAmount(at, name) && used > n.deserved(at, name)
 	borrows := n.deservesAnyAmount(more.queue, name) || after.used(more.queue, name) > n.deserved(more.queue, name)
@@ -250,7 +250,7 @@ func (n *naiveLedger) refusalForOthers(after *naiveLedger, at string, name Resou
 	switch {
 	case isStopped && borrows:
 		return "recently reclaimed from " + at
-	case isLimited && others > 0 && used+held+others > limit && others+more.amounts[name] > n.unusedBelow(at, name):
+	case isLimited && others > 0 && used+kept+others > limit && others+more.amounts[name] > n.unusedBelow(at, name):
 		return "guaranteed in " + at
 	}
 	return ""

@@ -42,7 +42,7 @@ func (q *queueLedger) checkPath(resource Resource, count int64, isUnreclaimable 
 			}
 		}
 
-		if e, isExceeded := at.checkForOthers(resource, used, at.heldFor(q, resource, count-released.amount(resource)), change, count+change-opened); isExceeded {
+		if e, isExceeded := at.checkForOthers(resource, used, at.keptForOthers(q, resource, count-released.amount(resource)), change, count+change-opened); isExceeded {
 			return e, true
 		}
 
@@ -70,28 +70,28 @@ func (q *queueLedger) checkQuota(resource Resource, used int64) (e exceededLimit
 	return e, false
 }
 
-// heldFor returns what is held at a queue of the path of leaf for pods of others, when leaf uses more
+// keptForOthers returns what is kept at a queue of the path of leaf for pods of others, when leaf uses more
 // of a resource.
-func (q *queueLedger) heldFor(leaf *queueLedger, resource Resource, more int64) int64 {
-	held := q.held[resource]
-	if held <= 0 {
+func (q *queueLedger) keptForOthers(leaf *queueLedger, resource Resource, more int64) int64 {
+	kept := q.kept[resource]
+	if kept <= 0 {
 		return 0
 	}
-	return max(held-leaf.usableKept(resource, more), 0)
+	return max(kept-leaf.usableKept(resource, more), 0)
 }
 
-// checkForOthers checks at one queue of the path what is held for other pods, and what other queues are
+// checkForOthers checks at one queue of the path what is kept for other pods, and what other queues are
 // guaranteed. change is by how much the unused guarantees below change. grown is by how much the request
 // adds to use and unused guarantees together.
-func (q *queueLedger) checkForOthers(resource Resource, used, held, change, grown int64) (e exceededLimit, isExceeded bool) {
+func (q *queueLedger) checkForOthers(resource Resource, used, kept, change, grown int64) (e exceededLimit, isExceeded bool) {
 	if q.isUnlimited(resource) {
 		return e, false
 	}
 
 	limit := q.limits.Quota(resource)
-	total := AddSaturating(used, held)
-	if held > 0 && total > limit && !q.isRoot {
-		return exceededLimit{HeldForOthers, q, total, limit}, true
+	total := AddSaturating(used, kept)
+	if kept > 0 && total > limit && !q.isRoot {
+		return exceededLimit{KeptForOthers, q, total, limit}, true
 	}
 
 	// A request that grows nothing takes nothing from a guarantee, even where the sum is too
@@ -104,13 +104,13 @@ func (q *queueLedger) checkForOthers(resource Resource, used, held, change, grow
 	return e, false
 }
 
-// usableKept returns how much of what is held for its pods the queue may use with more of a card.
+// usableKept returns how much of what is kept for its pods the queue may use with more of a card.
 // With cards that it borrows, it may not use what was reclaimed for others of its pods.
 func (q *queueLedger) usableKept(resource Resource, more int64) int64 {
 	if resource.IsCard() && !q.deservesAny(resource) && !q.staysWithinDeserved(resource, more) {
 		return 0
 	}
-	return q.held[resource]
+	return q.kept[resource]
 }
 
 // checkDeserved checks that the queue borrows nothing that could not be reclaimed, and nothing
@@ -158,7 +158,7 @@ func (q *queueLedger) deservesAny(resource Resource) bool {
 	return q.limits.deserved(resource) == Unlimited
 }
 
-// checkTerminating returns the first queue on the path in which terminating pods hold more of a
+// checkTerminating returns the first queue on the path in which terminating pods use more of a
 // card than its quota.
 func (q *queueLedger) checkTerminating(resource Resource, released *Released) (e exceededLimit, isExceeded bool) {
 	for at := q; at != nil && !at.isRoot; at = at.parent {
@@ -167,7 +167,7 @@ func (q *queueLedger) checkTerminating(resource Resource, released *Released) (e
 		}
 		total := int64(at.terminating[resource.Card()].count)
 
-		// An evicted pod holds its cards until it has ended, so it counts on this side at once.
+		// An evicted pod uses its cards until it has ended, so it counts on this side at once.
 		if released.Evicted {
 			total += int64(released.Cards[resource.Card()])
 		}

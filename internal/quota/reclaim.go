@@ -107,7 +107,7 @@ type MayUse struct {
 	// children use less. Evictions below that level add to it. It is negative as far as siblings
 	// use the guarantee.
 	Coverable []int64
-	// BesideKept has what the quotas alone allow, beside what is held for others. It is Unlimited
+	// BesideKept has what the quotas alone allow, beside what is kept for others. It is Unlimited
 	// for root.
 	BesideKept []int64
 	// Deserved has what each queue deserves beyond its use, at least 0. The last one, for root,
@@ -207,11 +207,11 @@ func (q *queueLedger) isStoppedByTerminating(resource Resource) bool {
 	return resource.IsCard() && q.isTerminatingOverQuota(resource.Card())
 }
 
-// freeBesideKept returns how much of a resource is left for a queue beside what is held for other
+// freeBesideKept returns how much of a resource is left for a queue beside what is kept for other
 // queues.
 func (q *queueLedger) freeBesideKept(leaf *queueLedger, resource Resource) int64 {
-	held := max(0, q.held[resource]-leaf.held[resource])
-	return q.limits.Quota(resource) - q.used.amountOf(resource) - held
+	kept := max(0, q.kept[resource]-leaf.kept[resource])
+	return q.limits.Quota(resource) - q.used.amountOf(resource) - kept
 }
 
 // ownUnused adds what the queue itself has of unused guarantee, beyond those of its children, to

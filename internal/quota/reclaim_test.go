@@ -438,7 +438,7 @@ func TestReclaimByExample(t *testing.T) {
 		Quota:      []int64{8, 8 - 5, 3 - 1},         // root leaves 3 cards, one of them is guaranteed to other
 		Covered:    []int64{0, 2, 2},                 // by its own guarantee, at the levels that have other queues too
 		Deserved:   []int64{3, 0, Unlimited},         // tenant deserves 4 and uses 5
-		BesideKept: []int64{Unlimited, 3, Unlimited}, // only for tenant: quota less usage, as no card is held for a pod
+		BesideKept: []int64{Unlimited, 3, Unlimited}, // only for tenant: quota less usage, as no card is kept for a pod
 		Coverable:  []int64{2, 2 - 5, 2 - 5 - 3},     // guarantee of serving, less usage by batch, less all 3 unused guarantees
 	}, l.MayUseByLevel("serving", "A"))
 	check.Equal(t, "what batch may use in batch, tenant and root, beside the guarantees of serving and other",

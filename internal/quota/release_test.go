@@ -66,9 +66,9 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 		h.charge(fmt.Sprint(i), p)
 	}
 
-	if rapid.IntRange(0, 2).Draw(t, "hold") == 0 {
+	if rapid.IntRange(0, 2).Draw(t, "keep") == 0 {
 		queue := rapid.SampledFrom([]string{"batch", "serving", "other"}).Draw(t, "queue")
-		h.holdFor("pod", naivePod{queue: queue, amounts: map[Resource]int64{"A": 1, CPU: 1}})
+		h.keepFor("pod", naivePod{queue: queue, amounts: map[Resource]int64{"A": 1, CPU: 1}})
 	}
 
 	return h

@@ -17,8 +17,8 @@ func newCharge(queue string, name card.Name, count card.Count) *Charge {
 	return &Charge{Queue: queue, Cards: []card.Amount{{Name: name, Count: count}}, MilliCPU: 1000}
 }
 
-// TestTerminatingCardsAboveTheQuotaBlockTheCard: a deleted pod frees its quota at once, but holds its cards until it
-// has ended. So a queue gets more of a card only while its terminating pods hold at most the quota. Queue q has a
+// TestTerminatingCardsAboveTheQuotaBlockTheCard: a deleted pod frees its quota at once, but uses its cards until it
+// has ended. So a queue gets more of a card only while its terminating pods use at most the quota. Queue q has a
 // quota of 4 A and 4 B. It uses 1 A; 4 A and 5 B are terminating. So it may use A, and no B.
 func TestTerminatingCardsAboveTheQuotaBlockTheCard(t *testing.T) {
 	l := newQueueLedger(card.Quota{"A": 4, "B": 4})
@@ -96,7 +96,7 @@ func TestEvictedPodsCountAsTerminating(t *testing.T) {
 	check.Equal(t, "A that may be evicted when the others have ended", 4, l.EvictionHeadroom("q", "A"))
 }
 
-// TestLongestGracePeriodLastsUntilNoPodTerminates: a refusal says how long terminating pods hold their cards at most.
+// TestLongestGracePeriodLastsUntilNoPodTerminates: a refusal says how long terminating pods use their cards at most.
 // The ledger keeps the longest grace period, not that of each pod. So it stays an hour when only the pod of one
 // second is left, and is forgotten with the last pod.
 func TestLongestGracePeriodLastsUntilNoPodTerminates(t *testing.T) {
@@ -120,7 +120,7 @@ func TestLongestGracePeriodLastsUntilNoPodTerminates(t *testing.T) {
 	checkTerminating("a pod of one second after all have ended", terminating{1, time.Second})
 }
 
-// TestDeletingAQueueDoesNotForgetItsTerminatingPods: otherwise a Queue that is deleted and created again could hold
+// TestDeletingAQueueDoesNotForgetItsTerminatingPods: otherwise a Queue that is deleted and created again could use
 // more than twice its quota. 5 A are terminating, the quota is 4. The ledger forgets the queue when they have ended.
 func TestDeletingAQueueDoesNotForgetItsTerminatingPods(t *testing.T) {
 	keepNone := func(string) bool { return false }
@@ -141,7 +141,7 @@ type countedPod struct {
 	isTerminating bool
 }
 
-// recountCards adds up how many of a card the pods of a queue use, and how many its terminating pods hold.
+// recountCards adds up how many of a card the pods of a queue use, and how many its terminating pods use.
 func recountCards(pods map[string]*countedPod, queue string, name card.Name) (used, terminating card.Count) {
 	for _, p := range pods {
 		switch amount := p.charge.Cards[0]; {
@@ -155,12 +155,12 @@ func recountCards(pods map[string]*countedPod, queue string, name card.Name) (us
 	return used, terminating
 }
 
-// TestQueueHoldsAtMostTwiceItsQuota: a deleted pod frees its quota at once and its cards later, so a queue can hold
+// TestQueueUsesAtMostTwiceItsQuota: a deleted pod frees its quota at once and its cards later, so a queue can use
 // more cards than its quota. The check of terminating cards bounds that to twice the quota. Random pods are placed
 // where the checks accept them, terminate, end, and go on running after a failed eviction. FitsCard and
 // FitsAfterRelease must agree. Every number of the ledger equals a recount. No queue uses more than its quota, and with
 // its terminating pods no more than twice that.
-func TestQueueHoldsAtMostTwiceItsQuota(t *testing.T) {
+func TestQueueUsesAtMostTwiceItsQuota(t *testing.T) {
 	queues := []string{"q", "r"}
 	names := []card.Name{"A", "B"}
 	seed.Check(t, func(t *rapid.T) {
@@ -219,7 +219,7 @@ func TestQueueHoldsAtMostTwiceItsQuota(t *testing.T) {
 						used, terminating := recountCards(pods, queue, name)
 						gotTerminating, _ := l.Terminating(queue, name)
 						check.Equal(t, "used and terminating "+string(name)+" of "+queue, [2]card.Count{used, terminating}, [2]card.Count{l.Used(queue, name), gotTerminating})
-						check.Must(t, used <= quota && used+terminating <= 2*quota, "queue %s holds %d + %d of %s, its quota is %d", queue, used, terminating, name, quota)
+						check.Must(t, used <= quota && used+terminating <= 2*quota, "queue %s uses %d + %d of %s, its quota is %d", queue, used, terminating, name, quota)
 					}
 				}
 			},

@@ -24,8 +24,8 @@ type treeSums struct {
 	// unused is the unused guarantee of the queue and all queues below it, unusedBelow the sum
 	// of its children's.
 	unused, unusedBelow Amounts
-	// held is what Hold keeps for pods of the queue and all queues below it.
-	held Amounts
+	// kept is what Keep keeps for pods of the queue and all queues below it.
+	kept Amounts
 	// stopped are the resources that the queue may not borrow for now.
 	stopped map[Resource]bool
 }
@@ -73,7 +73,7 @@ func (l *Ledger) setPositions(positions map[string]position) {
 	}
 
 	l.root = nil
-	l.holds = nil
+	l.kept = nil
 	if positions != nil {
 		l.root = &queueLedger{isRoot: true, used: newSums(), treeSums: newTreeSums(), limits: Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited}}
 	}
@@ -123,7 +123,7 @@ func (l *Ledger) withKeptPositions(positions map[string]position) map[string]pos
 func (q *queueLedger) isInUse() bool { return q.pods > 0 || q.terminating != nil }
 
 func newTreeSums() treeSums {
-	return treeSums{unreclaimable: newSums(), unused: Amounts{}, unusedBelow: Amounts{}, held: Amounts{}}
+	return treeSums{unreclaimable: newSums(), unused: Amounts{}, unusedBelow: Amounts{}, kept: Amounts{}}
 }
 
 // link puts the sums of a queue below those of its parent.
@@ -166,7 +166,7 @@ func (l *Ledger) refresh() {
 	}
 }
 
-// dropLimits removes the limits of a queue, and with them its guarantee and its holds.
+// dropLimits removes the limits of a queue, and with them its guarantee and what is kept for its pods.
 func (l *Ledger) dropLimits(q *queueLedger) {
 	guarantee := q.limits.Guarantee
 	q.limits = Limits{}
@@ -176,7 +176,7 @@ func (l *Ledger) dropLimits(q *queueLedger) {
 	}
 
 	// Cards that are kept for a pod of a deleted queue would stay out of reach for all others.
-	for pod, c := range l.holds {
+	for pod, c := range l.kept {
 		if c.Queue == q.name {
 			l.EndKeeping(pod)
 		}
@@ -229,32 +229,32 @@ func (q *queueLedger) unusedAfter(resource Resource, more, change int64) int64 {
 // maxUnused bounds the unused guarantee of one queue, so that no sum overflows.
 const maxUnused = 1 << 53
 
-// Hold keeps quota of the ancestors for a pod that reclaimed cards and is not placed yet. Pods
+// Keep keeps quota of the ancestors for a pod that reclaimed cards and is not placed yet. Pods
 // of other queues cannot use it. It does nothing if the queues are flat. A second call for the
 // same pod replaces the first.
-func (l *Ledger) Hold(pod string, c *Charge) {
+func (l *Ledger) Keep(pod string, c *Charge) {
 	if l.root == nil {
 		return
 	}
 	l.EndKeeping(pod)
-	if l.holds == nil {
-		l.holds = map[string]*Charge{}
+	if l.kept == nil {
+		l.kept = map[string]*Charge{}
 	}
-	l.holds[pod] = c
+	l.kept[pod] = c
 	l.addKept(c, 1)
 }
 
-// EndKeeping ends the hold of a pod.
+// EndKeeping keeps nothing for a pod any more.
 func (l *Ledger) EndKeeping(pod string) {
-	if c, ok := l.holds[pod]; ok {
-		delete(l.holds, pod)
+	if c, ok := l.kept[pod]; ok {
+		delete(l.kept, pod)
 		l.addKept(c, -1)
 	}
 }
 
-// EndAllKeeping ends all holds.
+// EndAllKeeping keeps nothing for any pod any more.
 func (l *Ledger) EndAllKeeping() {
-	for pod := range l.holds {
+	for pod := range l.kept {
 		l.EndKeeping(pod)
 	}
 }
@@ -262,12 +262,12 @@ func (l *Ledger) EndAllKeeping() {
 func (l *Ledger) addKept(c *Charge, sign int64) {
 	for q := l.ensureQueue(c.Queue); q != nil; q = q.parent {
 		for resource, amount := range c.Amounts() {
-			q.held[resource] += sign * min(amount, maxKept)
+			q.kept[resource] += sign * min(amount, maxKept)
 		}
 	}
 }
 
-// maxKept bounds what one pod holds, so that no sum overflows.
+// maxKept bounds what is kept for one pod, so that no sum overflows.
 const maxKept = 1 << 50
 
 // StopBorrowing keeps a queue from borrowing some resources, because they were reclaimed from it a

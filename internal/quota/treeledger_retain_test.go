@@ -30,12 +30,12 @@ func (l *Ledger) fitsReclaimable(queue string, name card.Name, count card.Count)
 	return l.FitsCard(queue, name, count, false)
 }
 
-// TestHoldOfADeletedQueueEnds: Hold keeps free cards for a pod that has reclaimed them and is not placed yet. Here it
-// keeps 4 of the 8 A of the nodes for a pod of queue x, which is guaranteed 4. Hold and guarantee end when x is
+// TestKeepingForADeletedQueueEnds: Keep keeps free cards for a pod that has reclaimed them and is not placed yet. Here it
+// keeps 4 of the 8 A of the nodes for a pod of queue x, which is guaranteed 4. Both end when x is
 // deleted, so all 8 fit y. A later EndKeeping of the pod changes nothing.
-func TestHoldOfADeletedQueueEnds(t *testing.T) {
+func TestKeepingForADeletedQueueEnds(t *testing.T) {
 	l := newTreeWithGuaranteeOfX()
-	l.Hold("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
+	l.Keep("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
 	l.Retain(func(name string) bool { return name == "y" })
 	l.EndKeeping("pod")
 
@@ -83,10 +83,10 @@ func TestQueueDeservesWhatItDoesNotUse(t *testing.T) {
 	check.Equal(t, "further A that x deserves with a quota of 5 and no tree", int64(5-3), mostA(l.Deserves, "x"))
 }
 
-// TestHoldKeepsOtherQueuesOut: Hold keeps free cards for a pod that has reclaimed them and is not placed yet. Here
+// TestKeptCardsAreNotForOtherQueues: Keep keeps free cards for a pod that has reclaimed them and is not placed yet. Here
 // it keeps 4 of the parent's 7 A for a pod of x. Other queues cannot use them. x itself can, up to the 4 A that it
 // deserves: otherwise it would borrow what was reclaimed for another of its pods.
-func TestHoldKeepsOtherQueuesOut(t *testing.T) {
+func TestKeptCardsAreNotForOtherQueues(t *testing.T) {
 	quota := card.Quota{"A": 7}
 	l := newTreeLedger(map[string]position{"parent": {}, "x": {parent: "parent"}, "y": {parent: "parent"}}, map[string]Limits{
 		"parent": {Cards: quota, Deserved: Amounts{"A": 7}},
@@ -94,11 +94,11 @@ func TestHoldKeepsOtherQueuesOut(t *testing.T) {
 		"y":      {Cards: quota, Deserved: Amounts{"A": 3}},
 	}, card.Quota{"A": 20})
 
-	l.Hold("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
-	check.Equal(t, "A that fit y beside the hold", 7-4, mostA(l.fitsReclaimable, "y"))
+	l.Keep("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
+	check.Equal(t, "A that fit y beside the kept ones", 7-4, mostA(l.fitsReclaimable, "y"))
 	check.Equal(t, "A that fit x: what it deserves", 4, mostA(l.fitsReclaimable, "x"))
 
 	l.EndKeeping("pod")
-	check.Equal(t, "A that fit y after the hold", 7, mostA(l.fitsReclaimable, "y"))
-	check.Equal(t, "A that fit x after the hold", 7, mostA(l.fitsReclaimable, "x"))
+	check.Equal(t, "A that fit y when none are kept", 7, mostA(l.fitsReclaimable, "y"))
+	check.Equal(t, "A that fit x when none are kept", 7, mostA(l.fitsReclaimable, "x"))
 }

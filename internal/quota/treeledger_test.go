@@ -28,7 +28,7 @@ func newTreeTest(t *rapid.T) *treeTest {
 }
 
 func newTreeTestOf(t *rapid.T, tree map[string]TreeQueue) *treeTest {
-	naive := &naiveLedger{pods: map[string]naivePod{}, holds: map[string]naivePod{}, stopped: map[string]map[Resource]bool{}}
+	naive := &naiveLedger{pods: map[string]naivePod{}, kept: map[string]naivePod{}, stopped: map[string]map[Resource]bool{}}
 	h := &treeTest{ledger: New(0), naive: naive, tree: tree}
 	h.setTree(t)
 	return h
@@ -40,10 +40,10 @@ func (h *treeTest) charge(id string, p naivePod) {
 	h.ledger.Charge(id, p.charge())
 }
 
-// holdFor keeps what a pod requests from other pods in both ledgers.
-func (h *treeTest) holdFor(id string, p naivePod) {
-	h.naive.holds[id] = p
-	h.ledger.Hold(id, p.charge())
+// keepFor keeps what a pod requests from other pods in both ledgers.
+func (h *treeTest) keepFor(id string, p naivePod) {
+	h.naive.kept[id] = p
+	h.ledger.Keep(id, p.charge())
 }
 
 // setTree puts the queues of both ledgers where the written tree says.
@@ -70,7 +70,7 @@ func (h *treeTest) setTree(t *rapid.T) {
 		}
 	}
 
-	maps.DeleteFunc(h.naive.holds, func(_ string, p naivePod) bool { return !resolved.Has(p.queue) })
+	maps.DeleteFunc(h.naive.kept, func(_ string, p naivePod) bool { return !resolved.Has(p.queue) })
 	for name, r := range resolved.All() {
 		h.naive.parent[name] = r.Parent
 		h.naive.limits[name] = r.Limits
@@ -87,8 +87,8 @@ func (h *treeTest) setTree(t *rapid.T) {
 	}
 
 	h.drawInventory(t)
-	if before != nil && !maps.Equal(before, h.naive.parent) { // holds are those of the queues as they were
-		clear(h.naive.holds)
+	if before != nil && !maps.Equal(before, h.naive.parent) { // kept are those of the queues as they were
+		clear(h.naive.kept)
 		clear(h.naive.stopped)
 	}
 }
@@ -141,7 +141,7 @@ func (h *treeTest) drawCharged(t *rapid.T) (string, naivePod) {
 
 // step is one event. Pods are charged whether they fit or not: they may have bypassed the checks.
 func (h *treeTest) step(t *rapid.T) {
-	step := rapid.SampledFrom([]string{"charge", "charge", "charge", "charge again", "terminate", "release", "hold", "end hold", "stop", "reparent", "limits", "inventory", "delete"}).Draw(t, "step")
+	step := rapid.SampledFrom([]string{"charge", "charge", "charge", "charge again", "terminate", "release", "keep", "end keeping", "stop", "reparent", "limits", "inventory", "delete"}).Draw(t, "step")
 	switch step {
 	case "charge":
 		h.pods++
@@ -171,15 +171,15 @@ func (h *treeTest) step(t *rapid.T) {
 	}
 }
 
-// stepOfQueues is one event of queues, or of what is held for pods.
+// stepOfQueues is one event of queues, or of what is kept for pods.
 func (h *treeTest) stepOfQueues(t *rapid.T, step string) {
 	switch step {
-	case "hold":
+	case "keep":
 		p := h.drawPod(t)
-		h.holdFor(fmt.Sprint("held", rapid.IntRange(0, 2).Draw(t, "held")), p)
-	case "end hold":
-		id := fmt.Sprint("held", rapid.IntRange(0, 2).Draw(t, "held"))
-		delete(h.naive.holds, id)
+		h.keepFor(fmt.Sprint("kept", rapid.IntRange(0, 2).Draw(t, "kept")), p)
+	case "end keeping":
+		id := fmt.Sprint("kept", rapid.IntRange(0, 2).Draw(t, "kept"))
+		delete(h.naive.kept, id)
 		h.ledger.EndKeeping(id)
 	case "stop":
 		queue := h.drawQueue(t)
@@ -212,10 +212,10 @@ func (h *treeTest) checkSums(t *rapid.T) {
 		for _, of := range treeNames {
 			check.Must(t, q.used.amountOf(of) == h.naive.used(name, of), "used %s of %s: %d, want %d", of, name, q.used.amountOf(of), h.naive.used(name, of))
 			unreclaimable := q.unreclaimable.amountOf(of)
-			held := q.held[of]
+			kept := q.kept[of]
 
 			check.Must(t, unreclaimable == h.naive.unreclaimable(name, of), "unreclaimable %s of %s: %d, want %d", of, name, unreclaimable, h.naive.unreclaimable(name, of))
-			check.Must(t, held == h.naive.heldForOthers(name, "", of), "held %s of %s: %d, want %d", of, name, held, h.naive.heldForOthers(name, "", of))
+			check.Must(t, kept == h.naive.keptForOthers(name, "", of), "kept %s of %s: %d, want %d", of, name, kept, h.naive.keptForOthers(name, "", of))
 			check.Must(t, q.unused[of] == h.naive.unused(name, of), "unused guarantee %s of %s: %d, want %d", of, name, q.unused[of], h.naive.unused(name, of))
 			if of != CPU && of != Memory {
 				terminating, _ := h.ledger.Terminating(name, of.Card())
@@ -329,7 +329,7 @@ func (h *treeTest) checkLimitsHold(t *rapid.T, name Resource) {
 		used := h.naive.used(at, name)
 		unused := h.naive.unusedBelow(at, name)
 		check.Must(t, used <= limit, "%s uses %d %s of %d", at, used, name, limit)
-		check.Must(t, h.naive.unreclaimable(at, name) <= h.naive.deserved(at, name), "%s holds %d %s that cannot be reclaimed, and deserves %d", at, h.naive.unreclaimable(at, name), name, h.naive.deserved(at, name))
+		check.Must(t, h.naive.unreclaimable(at, name) <= h.naive.deserved(at, name), "%s uses %d %s that cannot be reclaimed, and deserves %d", at, h.naive.unreclaimable(at, name), name, h.naive.deserved(at, name))
 		check.Must(t, huge(limit) || used+unused <= limit, "%s uses %d of %d %s, and its children are guaranteed %d more", at, used, limit, name, unused)
 	}
 
@@ -366,7 +366,7 @@ func TestLedgerWithoutItsTreeAnswersAsOneThatNeverHadATree(t *testing.T) {
 		isInTree := func(name string) bool { return h.tree[name].Quota != nil }
 		h.ledger.Retain(isInTree)
 		flat.Retain(isInTree)
-		check.Must(t, h.ledger.root == nil && h.ledger.holds == nil, "the ledger keeps its tree")
+		check.Must(t, h.ledger.root == nil && h.ledger.kept == nil, "the ledger keeps its tree")
 		check.Equal(t, "queues", snapshotByName(flat), snapshotByName(h.ledger))
 
 		request := JobRequest{Cards: []CardRequest{{Names: []card.Name{"A", "B"}, Count: card.Count(rapid.IntRange(0, 8).Draw(t, "count"))}}, MilliCPU: 2, IsUnreclaimable: true}
@@ -406,7 +406,7 @@ func snapshotByName(l *Ledger) map[string]QueueUsage {
 }
 
 // TestHugeAmountsInATreeDoNotOverflow: pods and limits may have nearly the largest int64. The sums of a tree do not
-// wrap around. While five such pods use and hold the CPU of queue q, its sibling r gets none. When they are gone,
+// wrap around. While five such pods use the CPU of queue q and more is kept for them, its sibling r gets none. After that
 // the ledger is as before: a small request fits, and one above the quota does not.
 func TestHugeAmountsInATreeDoNotOverflow(t *testing.T) {
 	l := New(0)
@@ -424,7 +424,7 @@ func TestHugeAmountsInATreeDoNotOverflow(t *testing.T) {
 	l.refresh()
 
 	for i := range 5 {
-		l.Hold(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64})
+		l.Keep(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64})
 		l.Charge(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64, IsUnreclaimable: true})
 	}
 	check.That(t, l.FitsAnyCard("r", Request{MilliCPU: 1}) != nil, "CPU for r fits while q uses all of it")

@@ -28,46 +28,46 @@ func TestCandidatesAreChargedAndHeldOnce(t *testing.T) {
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		pod                   *builder.PodBuilder
-		last                  *quota.Charge
-		wantCharged, wantHeld []card.Amount
+		pod                       *builder.PodBuilder
+		last                      *quota.Charge
+		wantCharged, wantDistinct []card.Amount
 	}{
 		"on node b, which has H800": {
-			pod:         builder.Pod("lab", "p").GPUs(8).Running("b"),
-			wantCharged: amounts(8, "H800"),
-			wantHeld:    amounts(8, "H800"),
+			pod:          builder.Pod("lab", "p").GPUs(8).Running("b"),
+			wantCharged:  amounts(8, "H800"),
+			wantDistinct: amounts(8, "H800"),
 		},
 		"on node bare, and names no card": {
-			pod:         builder.Pod("lab", "p").GPUs(8).Running("bare"),
-			wantCharged: amounts(8, "H200", "H800"),
-			wantHeld:    amounts(8, "H200"),
+			pod:          builder.Pod("lab", "p").GPUs(8).Running("bare"),
+			wantCharged:  amounts(8, "H200", "H800"),
+			wantDistinct: amounts(8, "H200"),
 		},
 		"on node bare, and names H800 before H200": {
-			pod:         builder.Pod("lab", "p").GPUs(8).Card("H800|H200").Running("bare"),
-			wantCharged: amounts(8, "H800", "H200"),
-			wantHeld:    amounts(8, "H800"),
+			pod:          builder.Pod("lab", "p").GPUs(8).Card("H800|H200").Running("bare"),
+			wantCharged:  amounts(8, "H800", "H200"),
+			wantDistinct: amounts(8, "H800"),
 		},
 		"on node bare, and was charged for H800 before": {
-			pod:         builder.Pod("lab", "p").GPUs(8).Running("bare"),
-			last:        &quota.Charge{Cards: amounts(8, "H800")},
-			wantCharged: amounts(8, "H800"),
-			wantHeld:    amounts(8, "H800"),
+			pod:          builder.Pod("lab", "p").GPUs(8).Running("bare"),
+			last:         &quota.Charge{Cards: amounts(8, "H800")},
+			wantCharged:  amounts(8, "H800"),
+			wantDistinct: amounts(8, "H800"),
 		},
 		"on node bare, and was charged for both before": {
-			pod:         builder.Pod("lab", "p").GPUs(8).Running("bare"),
-			last:        &quota.Charge{Cards: amounts(8, "H200", "H800")},
-			wantCharged: amounts(8, "H200", "H800"),
-			wantHeld:    amounts(8, "H200"),
+			pod:          builder.Pod("lab", "p").GPUs(8).Running("bare"),
+			last:         &quota.Charge{Cards: amounts(8, "H200", "H800")},
+			wantCharged:  amounts(8, "H200", "H800"),
+			wantDistinct: amounts(8, "H200"),
 		},
 		"on node bare, with cards of two vendors": {
-			pod:         builder.Pod("lab", "p").GPUs(8).Container("huawei.com/Ascend910", "8").Running("bare"),
-			wantCharged: amounts(8, "910B", "H200", "H800"),
-			wantHeld:    amounts(8, "910B", "H200"),
+			pod:          builder.Pod("lab", "p").GPUs(8).Container("huawei.com/Ascend910", "8").Running("bare"),
+			wantCharged:  amounts(8, "910B", "H200", "H800"),
+			wantDistinct: amounts(8, "910B", "H200"),
 		},
 	}) {
 		r := Resolver{Inventory: tracker.Inventory()}
 		charge := r.Usage(tc.pod.Obj(), nil, tc.last)
 		check.Equal(t, "charged", tc.wantCharged, charge.Cards)
-		check.Equal(t, "held", tc.wantHeld, charge.HeldCards())
+		check.Equal(t, "distinct cards", tc.wantDistinct, charge.DistinctCards())
 	}
 }

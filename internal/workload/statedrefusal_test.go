@@ -41,7 +41,7 @@ func blockedReasonOf(s quota.InsufficientQuota) v1alpha1.BlockedReason {
 		quota.Terminating:       "CardsTerminating",
 		quota.NotReclaimable:    "NotReclaimable",
 		quota.RecentlyReclaimed: "RecentlyReclaimed",
-		quota.HeldForOthers:     "GuaranteedToOthers",
+		quota.KeptForOthers:     "GuaranteedToOthers",
 		quota.Guaranteed:        "GuaranteedToOthers",
 		quota.Inventory:         "NoFreeCard",
 	}[s.Kind], "Other")

@@ -181,7 +181,7 @@ func treeRefusal(s *quota.InsufficientQuota) *Refusal {
 		return &Refusal{Reason: ReasonCannotBorrow, Message: fmt.Sprintf(
 			"Queue <%s> cannot borrow %s for a while, because another queue has just reclaimed them: requested <%s>, total would be <%s>%s, but deserved is <%s>",
 			requester, s.Resource(), amount(s.Requested), amount(s.Total), inAncestor(s), amount(s.Limit))}
-	case quota.HeldForOthers:
+	case quota.KeptForOthers:
 		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
 			"Queue <%s> waits while %s are held for pods that reclaimed them: requested <%s>, total would be <%s>%s, but capability is <%s>",
 			requester, s.Resource(), amount(s.Requested), amount(s.Total), inAncestor(s), amount(s.Limit))}

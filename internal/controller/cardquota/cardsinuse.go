@@ -90,7 +90,7 @@ func (b *bills) cardsInUse(pods []cardquota.HeldPod) map[cardseconds.Series]card
 	counts := map[payerCard]card.Count{}
 	for _, pod := range pods {
 		who := b.payerOf(pod)
-		for _, held := range pod.Charge.HeldCards() {
+		for _, held := range pod.Charge.DistinctCards() {
 			key := payerCard{who, held.Name}
 			counts[key] = counts[key].Add(held.Count)
 		}
@@ -114,7 +114,7 @@ func (b *bills) listHoldings(pods []cardquota.HeldPod) []cardseconds.Holding {
 		}
 
 		who := b.payerOf(pod)
-		for _, held := range pod.Charge.HeldCards() {
+		for _, held := range pod.Charge.DistinctCards() {
 			holdings = append(holdings, cardseconds.Holding{Series: b.seriesOf(who, held.Name), Count: held.Count, Since: since})
 		}
 	}

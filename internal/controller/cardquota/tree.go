@@ -219,7 +219,7 @@ func (r *reconciliation) placeQueue(ctx context.Context) (*cardquota.Placement, 
 	}
 
 	above := parent
-	if cardquota.IsParentHeld(r.queue, parent) {
+	if cardquota.HasOtherParentManager(r.queue, parent) {
 		above = r.queue.Spec.Parent
 	}
 

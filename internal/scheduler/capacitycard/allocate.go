@@ -206,7 +206,7 @@ func (p *allocation) onDeallocate(event *framework.Event) {
 	if task.Status != api.Releasing {
 		p.cache.releasePod(state)
 		if charge, isOwner := p.kept.keptCharges[task.UID]; isOwner {
-			p.ledger.Hold(string(task.UID), charge)
+			p.ledger.Keep(string(task.UID), charge)
 		}
 		return
 	}

@@ -290,7 +290,7 @@ func (p *KeptCards) keepQuota(task *api.TaskInfo, queue api.QueueID, node string
 		p.keptCharges = map[api.TaskID]*quota.Charge{}
 	}
 	p.keptCharges[task.UID] = charge
-	p.ledger.Hold(string(task.UID), charge)
+	p.ledger.Keep(string(task.UID), charge)
 }
 
 // reclaimedCardsStayFree: the node has room besides the cards kept for pending reclaimers that

@@ -254,7 +254,7 @@ func (w *simulatedCluster) startedWorkloads(resolver *workload.Resolver, pods []
 		charge := resolver.Usage(pod, w.groups[groupOf(pod)], nil)
 		started.Queue = charge.Queue
 		started.Pods++
-		for _, amount := range charge.HeldCards() {
+		for _, amount := range charge.DistinctCards() {
 			started.Cards[amount.Name] = started.Cards[amount.Name].Add(amount.Count)
 		}
 
