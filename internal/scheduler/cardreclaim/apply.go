@@ -58,6 +58,7 @@ func (e *triedPlan) victims() (tasks []*api.TaskInfo) {
 // node and leaves the session unchanged.
 func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Plan, all bool) (*unfitNode, bool) {
 	e := &triedPlan{evicted: framework.NewStatement(s.ssn), placed: framework.NewStatement(s.ssn)}
+	// The simulated evictions release what the borrowers hold, so these are found first.
 	borrowers := s.borrowersOf(q, plan)
 	if err := s.simulateEvictions(q, plan, e); err != nil {
 		klog.ErrorS(err, "Cards cannot be reclaimed", "job", klog.KRef(job.Namespace, job.Name))
@@ -72,6 +73,7 @@ func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Pl
 		}
 	}
 
+	// Other plugins may keep the gang from starting, and then its victims would end in vain.
 	if all && !s.ssn.JobPipelined(job) {
 		e.rollBack(s.ssn)
 		return nil, false
@@ -158,6 +160,7 @@ func (s *reclaimSession) simulateEvictions(q *problem, plan *solver.Plan, e *tri
 		for _, index := range p.indexes {
 			task := p.victimJob.tasks[index]
 			p.tasks = append(p.tasks, task)
+			// Volcano's Discard would leave the pod as Running.
 			if task.Status == api.Bound {
 				e.bound = append(e.bound, task)
 			}
@@ -190,12 +193,14 @@ func (s *reclaimSession) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, ev
 	nominated := task.Pod.Status.NominatedNodeName
 	isMoved := nominated != "" && nominated != node.Name
 	if err := stmt.Pipeline(task, node.Name, evicted || isMoved); err != nil {
+		// Volcano changes the session before it fails, and leaves the undoing to its caller.
 		if undo := stmt.UnPipeline(task); undo != nil {
 			klog.ErrorS(undo, "Placement could not be undone", "pod", klog.KObj(task.Pod))
 		}
 		return fmt.Errorf("place: %w", err)
 	}
 
+	// From now on the pod keeps later ones off its node.
 	if s.antiAffinityNodes != nil && countAntiAffinityTerms(task.Pod) > 0 {
 		s.antiAffinityNodes.Insert(node.Name)
 	}

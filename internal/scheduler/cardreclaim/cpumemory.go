@@ -50,6 +50,7 @@ func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Re
 		if !known {
 			pool = s.addPool(q, queue, name)
 			if !s.plugin.ReclaimsAll() {
+				// Only what is reclaimed must be deserved. CPU and memory that are not may be borrowed.
 				q.tree.ignoreDeserved(pool)
 			}
 		}

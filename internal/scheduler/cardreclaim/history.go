@@ -83,6 +83,7 @@ func (h *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, pendin
 		made.skipped = min(2*last.skipped, maxSkippedSessions)
 	}
 
+	// A job that reaches its minimum runtime becomes a victim although no node changes.
 	for key := range s.scope.kinds {
 		if at, any := s.minRuntimeEnds[s.victimKeyFor(key.reclaimerKey)]; any && at.Before(made.until) {
 			made.until = at
@@ -123,6 +124,7 @@ func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 		pipelined      int
 	}{job.MinAvailable, job.ReadyTaskNum(), len(job.TaskStatusIndex[api.Pipelined])})
 
+	// The order of a map does not change a sum.
 	for uid, task := range job.TaskStatusIndex[api.Pending] {
 		sum += hashOf(struct {
 			uid      api.TaskID
@@ -186,6 +188,7 @@ func (c *changeTracker) observeSession(s *reclaimSession) {
 	for i, node := range s.nodes {
 		state := &c.nodes[i]
 		if state.object != node.Node {
+			// Kubelets write their nodes all the time, and most of that decides about no pod.
 			if !acceptsSamePods(state.object, node.Node) {
 				c.allChanged = c.session
 			}

@@ -119,6 +119,7 @@ func (s *reclaimSession) placeJob(job *api.JobInfo) (placed bool) {
 	missing := s.missingTasks(job)
 	more, rest := s.splitByKinds(job, missing, s.reclaimingTasks(job, missing))
 	if len(missing) > 0 {
+		// The minimum is placed in one problem or not at all, so it cannot be split into portions.
 		if _, tooMany := s.splitByKinds(job, nil, missing); len(tooMany) > 0 || !s.canReclaimTogether(missing) {
 			return false
 		}
@@ -339,6 +340,7 @@ func (f *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.
 	}
 
 	for of, all := range waiting {
+		// Without any work a new namespace would be served alone until it has as much as the others.
 		if _, known := used[of]; !known {
 			used[of] = least
 		}

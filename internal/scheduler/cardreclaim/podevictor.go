@@ -103,6 +103,7 @@ func (p *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo
 func (p *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod, write podWrite) (there bool, err error) {
 	there = true
 	err = wait.ExponentialBackoff(p.backoff, func() (bool, error) {
+		// A pod that fails again and again holds a slot only while it is written, not while it waits.
 		p.slots <- struct{}{} // when one is free
 		defer func() { <-p.slots }()
 
@@ -138,7 +139,7 @@ func isGone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, e
 func setDisruptionTarget(action string) podWrite {
 	return func(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 		now := metav1.Now()
-
+		// With the UID the API server refuses to write to a new pod of the same name.
 		return patchStatus(ctx, client, pod, types.StrategicMergePatchType, map[string]any{
 			"metadata": map[string]any{"uid": pod.UID},
 			"status": map[string]any{"conditions": []corev1.PodCondition{{

@@ -65,6 +65,7 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 		request := s.plugin.RequestFor(task)
 		milliCPU = quota.AddSaturating(milliCPU, request.MilliCPU)
 		memory = quota.AddSaturating(memory, request.Memory)
+		// The sums keep what this pod requests, so no pod after it fits either.
 		if !s.mayReclaimCPUMemory(job.Queue, milliCPU, memory) {
 			if all {
 				return nil, false
@@ -142,6 +143,7 @@ func (s *reclaimSession) needsKey(job *api.JobInfo, task *api.TaskInfo) string {
 	}
 	text, known = t.before[task.Pod]
 	if !known {
+		// Thousands of pods share few texts, so equal texts share their memory.
 		text = unique.Make(encodeNeeds(job, task)).Value()
 	}
 	t.now[task.Pod] = text
@@ -167,6 +169,7 @@ func encodeNeeds(job *api.JobInfo, task *api.TaskInfo) string {
 
 	text, err := json.Marshal(n)
 	if err != nil {
+		// A pod whose needs have no text is a kind of its own.
 		return string(task.UID)
 	}
 
@@ -263,6 +266,7 @@ func (s *reclaimSession) offeringNodesFor(key podKind, task *api.TaskInfo) []int
 		s.offeringNodes[key] = offering
 	}
 
+	// The nodes may be known from another job, but the result for this one depends on them too.
 	s.scope.addKind(key, task, offering)
 	return offering
 }
@@ -283,7 +287,6 @@ func (s *reclaimSession) isOfOthers(node *api.NodeInfo) bool {
 // cards are in use. So whole nodes stay free.
 func (s *reclaimSession) sortByPreference(task *api.TaskInfo, request quota.Request, nodes []int) {
 	resource := s.plugin.RequestFor(task).Resource
-
 	slices.SortStableFunc(nodes, func(a, b int) int {
 		x, _ := s.plugin.CardOn(task, s.nodes[a].Name)
 		y, _ := s.plugin.CardOn(task, s.nodes[b].Name)
@@ -362,6 +365,7 @@ func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 	}
 
 	for _, other := range node.Tasks {
+		// Most pods have no such terms, and each pair costs a comparison of labels.
 		if !wants && countAntiAffinityTerms(other.Pod) == 0 {
 			continue
 		}

@@ -120,6 +120,8 @@ func (s *PreemptSession) Begin() {
 // MaySearch reports whether preempt may search a node for a pod: the budget lasts, and no
 // earlier search shows that there is none. The plugin changes generation with each eviction.
 func (s *PreemptSession) MaySearch(task *api.TaskInfo, generation int) bool {
+	// Volcano does not report how a search ended. The state of its pod shows it when the next one
+	// begins.
 	s.endSearch(generation)
 	job := s.ssn.Jobs[task.Job]
 	if !s.beginJob(job) {
@@ -127,6 +129,7 @@ func (s *PreemptSession) MaySearch(task *api.TaskInfo, generation int) bool {
 	}
 
 	search := s.newSearch(job, task, generation)
+	// A job that trusts the result for an equal pod must search again when that pod's nodes change.
 	s.addToScope(job, task)
 	if search.hasKind && s.hopelessKinds[search.kind] {
 		return false
@@ -286,6 +289,7 @@ func (s *PreemptSession) End() {
 
 // rest keeps the next sessions from searching if the searches took long.
 func (s *PreemptSession) rest() {
+	// After a shorter search the schedule period alone keeps searches below a quarter of the time.
 	if took := s.preempt.search.clock().Sub(s.began); took > minPeriod/(restFactor-1) {
 		s.preempt.restsUntil = s.began.Add(restFactor * took)
 	}

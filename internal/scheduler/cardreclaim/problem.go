@@ -39,11 +39,13 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 	}
 
 	s.addWork(len(podSets) * dims.count)
+	// One more stands for all nodes that the session does not have, see indexOfNode.
 	q.input.Nodes = make([]solver.Node, len(s.nodes)+1)
 
 	// The first quota has no limit. It is for nodes on which no card is requested, or cards of
 	// several names. There the plugin checks the quota when a pod is placed.
 	q.input.Quotas = []solver.Quota{flatQuota(int64(card.MaxCount))}
+
 	names := make([]card.Name, len(s.nodes)+1)
 	first := firstByPriority(podSets)
 	for place, c := range podSets {
@@ -116,10 +118,12 @@ func (s *reclaimSession) addVictimJobs(q *problem, victimJobs []*victimJob) (add
 
 		shape := g.solverJob
 		isUseful := false
+		// Each problem has usages and limits of its own, and the victim job serves all of them.
 		shape.Pods = slices.Clone(g.solverJob.Pods)
 		for i, task := range g.tasks {
 			shape.Pods[i].Usage = s.usageOf(q, task)
 			holds := s.holdsNeeded(q, task)
+			// A pod that holds nothing needed goes only with its whole job.
 			if !holds {
 				shape.Pods[i].Protected = true
 			}
@@ -218,6 +222,7 @@ func dimensionsOf(podSets []*podSet) dimensions {
 		}
 	}
 
+	// Equal sessions have equal problems, whatever the order of maps.
 	slices.Sort(d.resources)
 	d.count = others + len(d.resources)
 	for i, c := range podSets {
@@ -287,6 +292,7 @@ func (s *reclaimSession) freeOn(q *problem, first *api.TaskInfo, node *api.NodeI
 	}
 
 	for _, task := range node.Tasks {
+		// The pending pods start only once terminating pods are gone.
 		if task.Status == api.Releasing {
 			continue
 		}

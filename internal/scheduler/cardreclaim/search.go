@@ -66,6 +66,7 @@ func (s *Search) Run(ssn *framework.Session, plugin *capacitycard.Plugin) {
 	defer plugin.Evictions.AssumeEvicted()()
 
 	run := newReclaimSession(ssn, plugin, s)
+	// A gang must not stay evicted in part, also while the search rests.
 	run.completePartialEvictions(Name)
 	began := s.clock()
 	s.last = lastRun{session: ssn.UID}
@@ -76,6 +77,7 @@ func (s *Search) Run(ssn *framework.Session, plugin *capacitycard.Plugin) {
 	run.serveWaitingJobs()
 	s.last.isComplete = !run.unfinished
 	took := run.repeatedPart(s.clock().Sub(began))
+	// After a shorter search the schedule period alone keeps searches below a quarter of the time.
 	if took > minPeriod/(restFactor-1) {
 		s.restsUntil = began.Add(restFactor * took)
 	}
@@ -172,7 +174,9 @@ func undoPartialPipelines(ssn *framework.Session) {
 		if len(job.TaskStatusIndex[api.Pipelined]) == 0 || ssn.JobPipelined(job) {
 			continue
 		}
+
 		stmt := framework.NewStatement(ssn)
+		// UnPipeline removes the pod from this index.
 		for _, task := range slices.Collect(maps.Values(job.TaskStatusIndex[api.Pipelined])) {
 			if err := stmt.UnPipeline(task); err != nil {
 				klog.ErrorS(err, "Pod could not be unpipelined", "pod", klog.KObj(task.Pod))

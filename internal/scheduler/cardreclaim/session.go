@@ -132,6 +132,7 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 		if placed {
 			return true
 		}
+		// A gang that fits once terminating pods are gone waits for them, instead of taking more victims.
 		if unfit == nil || (unfit.waits && all) {
 			return false
 		}

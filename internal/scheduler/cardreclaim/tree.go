@@ -55,6 +55,7 @@ func (s *reclaimSession) addPool(q *problem, queue api.QueueID, name quota.Resou
 		q.input.Quotas = append(q.input.Quotas, flatQuota(int64(s.plugin.Rules.FreeQuota(queue, name.Card()))))
 		return pool
 	}
+
 	m := s.plugin.Ledger().MayUseByLevel(string(queue), name)
 	q.tree.mayUse = append(q.tree.mayUse, m)
 	q.input.Quotas = append(q.input.Quotas, solver.Quota{Levels: make([]int64, len(m.Quota))})
@@ -96,6 +97,7 @@ func (q *problem) findLackingQuotas() {
 	q.tree.lacksInventory = make([]bool, len(q.input.Quotas))
 	for pool, m := range q.tree.mayUse {
 		requested := q.requestedOf(pool)
+		// Evictions in other queues release nothing of the first level, the queue's own quota.
 		for i := 1; i < len(m.Quota); i++ {
 			isLacking := min(m.Limit(i, requested, i), m.Deserved[i]) < requested
 			q.tree.lacksQuota[pool] = q.tree.lacksQuota[pool] || isLacking
@@ -133,6 +135,7 @@ func (q *problem) usedBy(podSet *solver.PodSet, pool int) int64 {
 func (s *reclaimSession) solveWithVictims(q *problem, all bool) *solver.Plan {
 	reclaimer := s.firstReclaimer(q.podSets)
 	if reclaimer < 0 {
+		// No pod may have victims, but some may fit without.
 		return q.solve(&s.budget, all)
 	}
 
@@ -143,6 +146,8 @@ func (s *reclaimSession) solveWithVictims(q *problem, all bool) *solver.Plan {
 	}
 
 	q.findLackingQuotas()
+	// Pods on any node can release the quota of an ancestor, so a change anywhere is worth another
+	// search.
 	s.scope.everywhere = s.scope.everywhere || slices.Contains(q.tree.lacksQuota, true)
 
 	byLevel := map[int][]*victimJob{}
@@ -152,6 +157,7 @@ func (s *reclaimSession) solveWithVictims(q *problem, all bool) *solver.Plan {
 
 	levels := sets.List(sets.KeySet(byLevel))
 	if len(levels) == 0 {
+		// Some of the pods may fit without victims.
 		levels = []int{1}
 	}
 
@@ -244,6 +250,7 @@ func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.
 		}
 	}
 
+	// By whatever rule a pod is a victim, its queues keep their guarantees.
 	for name, amount := range charge.Amounts() {
 		if name.IsCard() || s.plugin.ReclaimsAll() {
 			add(name, amount, false)

@@ -93,6 +93,7 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key victimKey, job *api.
 	if name := workload.VCJobOwner(g.tasks[0].Pod); name != "" {
 		known := false
 		g.evictionPolicy, known = s.search.evictions.EvictionPolicyFor(job.Namespace, name)
+		// The policy may end the job for good on an eviction, so it is spared until its policy is read.
 		if !known {
 			return nil
 		}
@@ -169,6 +170,8 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 		g.solverJob.Pods = append(g.solverJob.Pods, pod)
 	}
 
+	// Its policies take the whole job for one pod, or subgroups have minimums that Elastic does not
+	// count.
 	if g.evictionPolicy.Inelastic || g.job.ContainsSubJobPolicy() {
 		return
 	}
