@@ -61,6 +61,7 @@ func (w *scrapedSeries) firedAlerts(t *testing.T) map[string]string {
 			for _, sample := range w.runQuery(rule.Expr, at) {
 				key := sample.Metric.String()
 				wrong[key] = at
+
 				if before, pending := since[key]; pending {
 					wrong[key] = before
 				}
@@ -68,6 +69,7 @@ func (w *scrapedSeries) firedAlerts(t *testing.T) map[string]string {
 					fired[rule.Alert] = w.expandTemplate(rule.Annotations["summary"], sample, at)
 				}
 			}
+
 			since = wrong
 		}
 	}

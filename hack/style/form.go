@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"go/ast"
 	"go/token"
 
 	"cardquota.dev/operator/hack/style/form"
@@ -26,6 +27,17 @@ func checkLayout(name string, file form.File) (findings []string) {
 		lines := file.BodyLines(body)
 		if lines >= form.MinParagraphLines && form.CanBreak(body) && !file.HasBreak(body) {
 			report(body.Pos(), "a function of %d lines without a paragraph: put a blank line between the steps", lines)
+		}
+	}
+
+	for _, declaration := range file.Decls {
+		function, ok := declaration.(*ast.FuncDecl)
+		if !ok || function.Body == nil {
+			continue
+		}
+
+		if lines, begin := file.LongestRun(function.Body); lines > form.MaxRunLines {
+			findings = append(findings, fmt.Sprintf("%s:%d: %d lines without a blank line: put one between the steps", name, begin, lines))
 		}
 	}
 

@@ -105,6 +105,7 @@ func parseNode(text string) (n *corev1.Node, valid bool) {
 	valid = true
 	n.Labels = map[string]string{}
 	n.Status.Allocatable = corev1.ResourceList{}
+
 	for _, line := range strings.Split(text, "\n") {
 		if key, value, ok := strings.Cut(line, "="); ok {
 			n.Labels[key] = value
@@ -114,6 +115,7 @@ func parseNode(text string) (n *corev1.Node, valid bool) {
 			if err != nil {
 				continue
 			}
+
 			n.Status.Allocatable[corev1.ResourceName(name)] = quantity
 			valid = valid && len(validation.IsQualifiedName(name)) == 0 && quantity.Sign() >= 0
 		}

@@ -32,6 +32,7 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 	staged := Placement{Parent: p.Parent, HoldMessage: p.HoldMessage, Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{}}
 	var forParent, forChildren []string
 	leftOut := f.leftOut()
+
 	for _, key := range quota.Compute {
 		bounds := f.boundsFor(key)
 		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]}

@@ -287,6 +287,7 @@ func TestTheFirstProvenanceDecides(t *testing.T) {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: records[record]},
 					Spec: corev1.PodSpec{SchedulerName: "volcano"}}
 				pod.ManagedFields = ReducedManagedFields(pod)
+
 				if isPlaced {
 					pod.Spec.NodeName = "n"
 				}

@@ -26,6 +26,7 @@ func drawTree(t *rapid.T) map[string]TreeQueue {
 		q.IsHeld = rapid.IntRange(0, 9).Draw(t, "held") == 0
 		q.IsParentOnly = rapid.IntRange(0, 9).Draw(t, "parent only") == 0
 		q.IsClosed = rapid.IntRange(0, 9).Draw(t, "closed") == 0
+
 		for _, name := range treeNames {
 			if !naiveIsCard(name) || !q.AnyCard {
 				drawShares(t, q, name)

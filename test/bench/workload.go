@@ -72,6 +72,7 @@ func createWorkload(ctx context.Context, w *harness.Env, gangs int) error {
 	if err != nil {
 		return err
 	}
+
 	if err := w.Create(ctx, groups...); err != nil {
 		return err
 	}

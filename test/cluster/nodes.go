@@ -55,6 +55,7 @@ func (p NodeProfile) nodeObjects() []*corev1.Node {
 				node.Status.Capacity = allocatable
 				node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}}
 				node.Status.NodeInfo = corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v1.34.1"}
+
 				for _, pressure := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 					node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse})
 				}

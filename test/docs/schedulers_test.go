@@ -52,6 +52,7 @@ func (e *engineer) watchSchedulers() *schedulerRuns {
 			for change := range changes.ResultChan() {
 				w.recordEvent(change)
 			}
+
 			if ctx.Err() == nil {
 				w.mu.Lock()
 				defer w.mu.Unlock()

@@ -81,8 +81,8 @@ func countOperators(expression ast.Expr, parts map[ast.Expr]bool) (ands, ors int
 		ands, ors = countOperators(expression.X, parts)
 		moreAnds, moreOrs := countOperators(expression.Y, parts)
 		ands += moreAnds
-
 		ors += moreOrs
+
 		if expression.Op == token.LAND {
 			ands++
 		} else {

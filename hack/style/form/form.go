@@ -13,6 +13,8 @@ import (
 const (
 	// MinParagraphLines is the number of lines between the braces from which a function needs a break.
 	MinParagraphLines = 12
+	// MaxRunLines bounds the lines of a function without a blank line between them.
+	MaxRunLines = 15
 	// MaxOperators bounds the && and || of a condition.
 	MaxOperators = 3
 )
@@ -121,6 +123,27 @@ func countBlankLines(text []byte) int {
 
 func (f File) text(from, to token.Pos) []byte {
 	return f.Source[f.Positions.Position(from).Offset:f.Positions.Position(to).Offset]
+}
+
+// CommentLines returns the number of lines of body that are comments and nothing else.
+func (f File) CommentLines(body *ast.BlockStmt) int {
+	count := 0
+	for _, group := range f.Comments {
+		for _, comment := range group.List {
+			if comment.Pos() > body.Lbrace && comment.End() <= body.Rbrace && f.beginsLine(comment.Pos()) {
+				count += f.Line(comment.End()) - f.Line(comment.Pos()) + 1
+			}
+		}
+	}
+
+	return count
+}
+
+// beginsLine reports whether only space stands before a position in its line.
+func (f File) beginsLine(at token.Pos) bool {
+	before := f.Source[:f.Positions.Position(at).Offset]
+	lineStart := bytes.LastIndexByte(before, '\n') + 1
+	return len(bytes.TrimSpace(before[lineStart:])) == 0
 }
 
 // Bodies returns the body of every function of the file, those of function literals included.

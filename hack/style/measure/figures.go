@@ -14,10 +14,11 @@ const minLongFunction = 20
 // figures are the sums over the files of the product, or over those of tests and tools. Statements
 // are those of declared functions.
 type figures struct {
-	statements, functions, bodyLines, blankLines int
-	longFunctions, withParagraph                 int
-	parallel, heads, mixed, longConditions       int
-	complexity, fileLines                        int
+	statements, functions                  int
+	bodyLines, blankLines, commentLines    int
+	longFunctions, withParagraph           int
+	parallel, heads, mixed, longConditions int
+	complexity, fileLines                  int
 
 	files   map[string]int // by package
 	methods map[string]int // by package and type
@@ -50,6 +51,7 @@ func (f *figures) addFunction(file form.File, function *ast.FuncDecl) {
 	f.functions++
 	f.bodyLines += lines
 	f.blankLines += file.BlankLines(body)
+	f.commentLines += file.CommentLines(body)
 	f.statements += form.Count(body)
 	f.complexity = max(f.complexity, form.Complexity(function))
 
@@ -104,6 +106,7 @@ func (f *figures) longestFile() float64        { return float64(f.fileLines) }
 func (f *figures) largestPackage() float64     { return largest(f.files) }
 func (f *figures) largestType() float64        { return largest(f.methods) }
 func (f *figures) blankLineRatio() float64     { return ratio(f.blankLines, f.bodyLines, 100) }
+func (f *figures) commentLineRatio() float64   { return ratio(f.commentLines, f.bodyLines, 100) }
 func (f *figures) paragraphRatio() float64     { return ratio(f.withParagraph, f.longFunctions, 100) }
 func (f *figures) parallelRatio() float64      { return ratio(f.parallel, f.bodyLines, 1000) }
 

@@ -11,12 +11,14 @@ type measure struct {
 
 const unlimited = -1
 
-// measures has the limits that make lint enforces.
+// measures has the limits that make lint enforces. A new ability may raise the limit of statements
+// by what it and its tests need.
 var measures = []measure{
-	{name: "statements", value: (*figures).statementCount, product: unlimited, others: unlimited},
+	{name: "statements", value: (*figures).statementCount, product: 27600, others: 49900},
 	{name: "functions", value: (*figures).functionCount, product: unlimited, others: unlimited},
 	{name: "lines of function bodies", value: (*figures).bodyLineCount, product: unlimited, others: unlimited},
 	{name: "blank lines in them, %", value: (*figures).blankLineRatio, product: unlimited, others: unlimited},
+	{name: "comment lines in them, %", value: (*figures).commentLineRatio, product: unlimited, others: unlimited},
 	{name: "functions of 20 lines and more with a paragraph, %", value: (*figures).paragraphRatio, product: 95, others: 95, isLeast: true},
 	{name: "parallel assignments", value: (*figures).parallelCount, product: unlimited, others: unlimited},
 	{name: "parallel assignments per 1,000 body lines", value: (*figures).parallelRatio, product: 1, others: 1},

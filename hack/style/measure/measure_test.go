@@ -73,6 +73,16 @@ func TestBlankLinesOfStringsDoNotCount(t *testing.T) {
 	expectEqual(t, "blank lines", 1, measured.product.blankLines)
 }
 
+// TestCommentsWithinAFunctionCount: of the lines of a body, those count that are a comment and nothing else. The
+// body has 4 lines, and one of them is such a comment. The doc comment and the comment in the string are none.
+func TestCommentsWithinAFunctionCount(t *testing.T) {
+	measured := measureFiles(t, map[string]string{
+		"internal/a/a.go": "package a\n\n// f does it.\nfunc f() {\n\t// Why.\n\ta := `\n// text`\n\tg(a) // behind code\n}\n",
+	})
+	expectEqual(t, "comment lines", 1, measured.product.commentLines)
+	expectEqual(t, "percent of the body", 25, measured.product.commentLineRatio())
+}
+
 // TestFunctionsOfTwentyLinesAreMeasuredForAParagraph: two functions have 20 lines, and one of them has a blank
 // line. The third one has 10 lines, and does not count.
 func TestFunctionsOfTwentyLinesAreMeasuredForAParagraph(t *testing.T) {

@@ -391,6 +391,7 @@ func TestAnyQueuesCanBeImported(t *testing.T) {
 		quotas := parseManifests(t, text.String())
 		check.Equal(t, "number of documents", len(plan.Imports), len(quotas))
 		check.Equal(t, "number of queues that are imported or left out", len(names), len(plan.Imports)+len(plan.LeftOut))
+
 		for _, queue := range in.Queues {
 			want, err := card.ParseQuota(queue.Annotations[v1alpha1.AnnotationCardQuota])
 			if imported := quotas[queue.Name]; err == nil && imported != nil {

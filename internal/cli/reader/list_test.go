@@ -44,6 +44,7 @@ func wholePod() *corev1.Pod {
 			c.Ports = []corev1.ContainerPort{{HostPort: 8080, ContainerPort: 80}}
 			c.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/unread"}}
 			c.VolumeDevices = []corev1.VolumeDevice{{Name: "unread"}}
+
 			c.LivenessProbe = probe
 			c.ReadinessProbe = probe
 			c.StartupProbe = probe

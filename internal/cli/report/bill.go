@@ -113,11 +113,13 @@ func NewDocument(in Input) Document {
 		}
 
 		totalHours.Add(totalHours, hours)
+
 		if in.Prices != nil {
 			if i := in.Prices.find(series); i >= 0 {
 				used[i] = true
 				perHour := in.Prices.prices[i].PerCardHour.Rat
 				amount := roundTo(new(big.Rat).Mul(hours, perHour), in.Prices.Decimals)
+
 				row.PerCardHour = formatPrice(perHour, in.Prices.Decimals)
 				row.Amount = amount.FloatString(in.Prices.Decimals)
 				totalAmount.Add(totalAmount, amount)
@@ -128,6 +130,7 @@ func NewDocument(in Input) Document {
 				unpriced[series.Card].Add(unpriced[series.Card], hours)
 			}
 		}
+
 		d.Items = append(d.Items, row)
 	}
 

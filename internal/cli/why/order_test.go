@@ -154,6 +154,7 @@ func TestAheadIsThePlaceInTheOrderOfVolcano(t *testing.T) {
 					want++
 				}
 			}
+
 			ahead := *w.input.Ahead
 			check.Must(t, ahead.Higher+ahead.Incomplete+ahead.Older == want, "Volcano tries %d before %s of %s, not %+v", want, reference.Name, text, ahead)
 		}

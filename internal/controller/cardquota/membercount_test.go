@@ -130,6 +130,7 @@ func TestManyDeletedCardQuotasShareTheListsOfMembers(t *testing.T) {
 					if err == nil && members.Any() {
 						err = fmt.Errorf("queue %s has %s", queue, members)
 					}
+
 					answers <- err
 				}
 			}()
@@ -228,6 +229,7 @@ func TestAnOldAnswerIsCountedAgain(t *testing.T) {
 func TestACountKeepsTheAnswersOfTheOneBefore(t *testing.T) {
 	counts := newMemberCounts()
 	counted := 0
+
 	// isKnown reports whether the members of a queue are known at once. meanwhile runs during a count that this begins.
 	isKnown := func(queue string, meanwhile func()) bool {
 		_, known, err := counts.membersOf(builder.CardQuota(queue).Obj(), func(requested map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {

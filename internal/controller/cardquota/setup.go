@@ -103,26 +103,23 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 
+	forPolicy := lastOf(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return r.requestsForQueue(ctx, allQueues)
+	})
+	forNamespace := lastOf(r.requestsForNamespace)
+	forQueue := handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, q *v1beta1.Queue) []reconcile.Request {
+		return r.requestsForQueue(ctx, q.Name)
+	})
+
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("cardquota").
 		For(&v1alpha1.CardQuota{}, builder.WithPredicates(shared.SpecChanged)).
 		Watches(&v1alpha1.CardQuota{}, loweredHandler, builder.WithPredicates(isLowered)).
 		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.requestsForSameQueue), builder.WithPredicates(comesOrGoes)).
 		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.requestsForNeighbors), builder.WithPredicates(shared.SpecChanged)).
-		Watches(&v1alpha1.ServiceTypePolicy{}, lastOf(func(ctx context.Context, _ client.Object) []reconcile.Request {
-			return r.requestsForQueue(ctx, allQueues)
-		}), builder.WithPredicates(policyChanged)).
-		Watches(&corev1.Namespace{}, lastOf(func(ctx context.Context, namespace client.Object) []reconcile.Request {
-			requests, err := r.selectors.RequestsForNamespace(ctx, r.client, namespace)
-			if err != nil {
-				ctrl.LoggerFrom(ctx).Error(err, "CardQuotas with a namespace selector cannot be listed")
-			}
-			return requests
-		}), builder.WithPredicates(shared.NamespaceChanged)).
-		WatchesRawSource(source.Kind(mgr.GetCache(), &v1beta1.Queue{},
-			handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, q *v1beta1.Queue) []reconcile.Request {
-				return r.requestsForQueue(ctx, q.Name)
-			}), queueChanged)).
+		Watches(&v1alpha1.ServiceTypePolicy{}, forPolicy, builder.WithPredicates(policyChanged)).
+		Watches(&corev1.Namespace{}, forNamespace, builder.WithPredicates(shared.NamespaceChanged)).
+		WatchesRawSource(source.Kind(mgr.GetCache(), &v1beta1.Queue{}, forQueue, queueChanged)).
 		WatchesRawSource(source.Kind(mgr.GetCache(), &v1beta1.Queue{}, handler.TypedEnqueueRequestsFromMapFunc(r.requestsForQueueNeighbors), treeQueueChanged)).
 		WatchesRawSource(source.TypedChannel(r.usage.wakeups, wakeupHandler(r.requestsForQueue))).
 		WithOptions(controller.Options{
@@ -136,6 +133,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 	}
 
 	return r.usage, nil
+}
+
+// requestsForNamespace returns the requests for the CardQuotas whose selectors may match a namespace.
+func (r *Reconciler) requestsForNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	requests, err := r.selectors.RequestsForNamespace(ctx, r.client, namespace)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "CardQuotas with a namespace selector cannot be listed")
+	}
+
+	return requests
 }
 
 // requestsForSameQueue returns the requests for all CardQuotas of the object's queue.

@@ -138,6 +138,7 @@ func (w *Watcher) watch(ctx context.Context, version string) {
 		}
 		cache.DefaultWatchErrorHandler(ctx, reflector, err)
 	}
+
 	if err := informer.SetWatchErrorHandlerWithContext(onError); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "The operator cannot watch ResourceSlices")
 		return

@@ -52,6 +52,7 @@ func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
 		}
 		return nil
 	}
+
 	s.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimPods })
 	_, err := s.reconcile()
 	check.That(t, errors.Is(err, timeout), "the status cannot be written, and the error is %v", err)

@@ -221,12 +221,14 @@ func newNamespaceScene(t *testing.T, text string, changes ...func(*corev1.Pod)) 
 // write: the scheduler's name, a namespace that queue q selects or not, a queue in the annotation of bindings, a queue
 // in Volcano's annotation, and a request for a card, for CPU, or for a resource that is a card on no node.
 func podsAsTenantsMayWrite(s *scene) (all []*corev1.Pod) {
+	resources := []corev1.ResourceName{gpu, "cpu", "evil.example/x"}
 	for _, scheduler := range []string{"volcano", "default-scheduler"} {
 		for _, namespace := range []string{"ns", "evil"} {
 			text := fmt.Sprintf("job p queue=q min=1 running=a cards=0 scheduler=%s namespace=%s", scheduler, namespace)
+
 			for _, charged := range []string{"", "q", "open"} {
 				for _, named := range []string{"", "q", "open"} {
-					for _, resource := range []corev1.ResourceName{gpu, "cpu", "evil.example/x"} {
+					for _, resource := range resources {
 						all = append(all, s.PodsOf(text, requests(resource, "3"), func(p *corev1.Pod) {
 							p.Name = fmt.Sprintf("%s of %s, charged %q, names queue %q, requests %s", scheduler, namespace, charged, named, resource)
 							p.UID = types.UID(p.Name)

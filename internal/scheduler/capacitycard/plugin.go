@@ -199,6 +199,7 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 	p.Kept.reclaimedCards = nil
 	p.stuck.stuckPods = nil
 	p.triedTasks = nil
+
 	p.Events.ownFitErrors = nil
 	p.Kept.preemptedCards = preemptedCards{}
 	p.sums.elasticUsages = nil

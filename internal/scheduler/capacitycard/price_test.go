@@ -284,6 +284,7 @@ func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 			name, _, _ := strings.Cut(pod, "-")
 			return jobs[name]
 		}
+
 		s := newScene(t, text+"job high queue=q min=1 pending=1 priorityClass=high", func(p *corev1.Pod) {
 			j := jobOf(p.Name)
 			if j != nil && j.savedHours != neverSaved {

@@ -296,6 +296,7 @@ func TestRunningSinceIsTheOldestPodWithItsCards(t *testing.T) {
 			if state.started > 0 {
 				pod.Status.StartTime = ptr.To(hoursAgo(state.started))
 			}
+
 			if state.placed != "" {
 				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: state.placed}}
 			}

@@ -23,6 +23,7 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 		check.Equal(t, "cards that t uses "+when, wantOfT, s.usedCards("t", "A"))
 		check.Equal(t, "cards that r uses "+when, 0, s.usedCards("r", "A"))
 	}
+
 	changeQueue := func(name string, change func(*v1beta1.Queue)) {
 		s.Close()
 		for _, queue := range s.Queues {

@@ -137,6 +137,7 @@ func (s *scene) suffices(before map[string]podState) bool {
 	cpu := 1.0
 	used := map[string]int{}
 	cores := map[string]float64{}
+
 	for _, p := range before {
 		if p.status == api.Pending {
 			waiting++

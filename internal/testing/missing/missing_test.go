@@ -33,6 +33,7 @@ func TestEveryTestSkipsByPackageMissing(t *testing.T) {
 				return err
 			}
 			files++
+
 			text, err := os.ReadFile(path)
 			name, _ := filepath.Rel(root, path)
 			line := direct.Find(text)

@@ -33,6 +33,7 @@ func newTreeQuota(name, parent, serviceType string, cards []string, changes ...c
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{}
 		q.Spec.Parent = parent
 		q.Spec.Cards = nil
+
 		for _, text := range cards {
 			words := strings.Fields(text)
 			c := v1alpha1.Card{Name: words[0]}

@@ -59,6 +59,7 @@ func WaitUntilIdle(ctx context.Context, client kubernetes.Interface, rest time.D
 		if ignore != nil {
 			maps.DeleteFunc(now, func(write string, _ int) bool { return ignore(write) })
 		}
+
 		if !maps.Equal(now, last) {
 			last = now
 			since = time.Now()

@@ -102,6 +102,7 @@ func (w *Env) Stop() error {
 func (w *Env) Create(ctx context.Context, objects ...client.Object) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(32)
+
 	for _, object := range objects {
 		group.Go(func() error {
 			err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
@@ -111,6 +112,7 @@ func (w *Env) Create(ctx context.Context, objects ...client.Object) error {
 				}
 				return err == nil, err
 			})
+
 			if err != nil {
 				return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
 			}

@@ -52,6 +52,7 @@ func drawTree(t *rapid.T, faults bool, unmanaged v1alpha1.UnmanagedQueues) map[s
 		if faults && drawInt(t, 0, 3, "unmanaged") == 0 {
 			delete(q.Annotations, v1alpha1.AnnotationCardQuota)
 		}
+
 		q.Spec.Capability = drawCompute(t, "capability")
 		q.Spec.Deserved = drawCompute(t, "deserved")
 		q.Spec.Guarantee.Resource = drawCompute(t, "guarantee")
