@@ -93,6 +93,7 @@ func (f *Fleet) freeFor(name card.Name, taken *Taken) (free, most card.Count) {
 		return capacity.free, capacity.most
 	}
 
+	// Many pods of a gang ask for the same card, so what the gang leaves is counted once a fleet.
 	if taken.fleet != f {
 		taken.fleet = f
 		taken.left = map[card.Name]leftCards{}
@@ -205,6 +206,8 @@ func (f *Fleet) reasonForNodes(s *StatedReason, r *Request) v1alpha1.BlockedReas
 	if !f.knowsAny(r.Names) {
 		return v1alpha1.BlockedUnknownCard
 	}
+
+	// Cards that the queue refuses are no help, even if nodes have them free.
 	names := slices.DeleteFunc(slices.Clone(r.Names), func(name card.Name) bool { return !f.knows(name) || s.refusesCard(name) })
 	if len(names) == 0 {
 		return s.NodeRefusals[0].Reason
@@ -214,6 +217,7 @@ func (f *Fleet) reasonForNodes(s *StatedReason, r *Request) v1alpha1.BlockedReas
 	isEnough := free >= r.Count
 	fitsNode := most >= r.Count
 	switch {
+	// A job's total may come from many nodes, so no single node decides.
 	case r.IsJob && isEnough:
 		return v1alpha1.BlockedOther
 	case r.IsJob:

@@ -46,6 +46,8 @@ func addStated(requests []quota.CardRequest, stated *workload.StatedRefusal, isV
 	refused := quota.CardRequest{Names: stated.Cards, Count: card.Count(stated.Requested)}
 
 	at := slices.IndexFunc(requests, isMeant)
+
+	// minResources of a vcjob counts no limits, so it can lack a card that the scheduler refused.
 	if at < 0 {
 		if isVCJob {
 			return append(slices.Clone(requests), refused)
@@ -57,6 +59,7 @@ func addStated(requests []quota.CardRequest, stated *workload.StatedRefusal, isV
 		refused.Names = requests[at].Names
 	}
 
+	// A refusal can be about a part of the request. The rest stays, so that the sum is right.
 	requests = slices.Clone(requests)
 	if requests[at].Count <= refused.Count {
 		requests[at] = refused

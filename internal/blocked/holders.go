@@ -99,6 +99,7 @@ func (h *Holders) largestInSubtree(key queueCard, queuesBelow func(queue string)
 		return known
 	}
 
+	// All waiting workloads of a queue ask the same, so each subtree is visited once for a card.
 	var largest largestHolders
 	for _, below := range queuesBelow(key.queue) {
 		largest.insert(h.inQueue[queueCard{below, key.name}].largest())
@@ -163,6 +164,7 @@ func HideOthers(holders []v1alpha1.CardHolder, namespace string) []v1alpha1.Card
 			continue
 		}
 
+		// A tenant must not read names of other tenants' workloads, so only their sum is shown.
 		same := func(known v1alpha1.CardHolder) bool {
 			return known.Workload.Namespace == "" && known.ServiceType == holder.ServiceType && known.Card == holder.Card
 		}

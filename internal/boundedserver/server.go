@@ -85,6 +85,9 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 
 	server := s.HTTPServer()
+
+	// Serve returns as soon as Shutdown begins, so wait until requests that still run have their
+	// answer.
 	closed := make(chan struct{})
 	stopped := make(chan struct{})
 	go func() {

@@ -47,6 +47,8 @@ func NewInventory(nodes map[string]Node, known ...corev1.ResourceName) *Inventor
 			}
 		}
 
+		// A card without a name is withheld. As no card at all, anyone could use it without a
+		// quota.
 		for _, resource := range node.Unnamed {
 			if !inv.IsCard(resource) {
 				inv.resources[resource] = nil
@@ -289,6 +291,7 @@ func (t *Tracker) Replace(nodes map[string]*corev1.Node) (changed bool) {
 		changed = t.Update(node) || changed
 	}
 
+	// All given nodes are stored now, so an equal number means that none is left over.
 	if len(t.nodes) == len(nodes) {
 		return changed
 	}

@@ -25,6 +25,8 @@ func Recognise(node *corev1.Node, mappings Mappings) Node {
 		}
 	}
 
+	// Labels decide about the other resources alone, so hide those that a mapping has decided
+	// about.
 	rest := &corev1.Node{ObjectMeta: node.ObjectMeta}
 	rest.Status.Allocatable = corev1.ResourceList{}
 	for name, quantity := range node.Status.Allocatable {

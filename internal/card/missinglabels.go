@@ -36,6 +36,7 @@ func typeWithoutMemory(labels map[string]string, resource corev1.ResourceName) (
 		return base, isIncomplete(base)
 	}
 
+	// Map order is random, and the message must stay the same, so the first name in order counts.
 	first := ""
 	for key := range labels {
 		other, isModel := strings.CutSuffix(key, productSuffix)

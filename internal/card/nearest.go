@@ -26,6 +26,8 @@ func Nearest(name Name, known []Name) (Name, bool) {
 		others[i] = newSpelling(other)
 	}
 
+	// The surest likeness comes first: a small edit distance can mean another generation of
+	// cards.
 	for _, find := range []func(spelling, []spelling) int{findSame, findWithAllParts, findBySmallestDistance, findPartOf} {
 		if at := find(wanted, others); at >= 0 {
 			return known[at], true
@@ -149,6 +151,7 @@ func editDistance(a, b string, limit int) int {
 		return limit
 	}
 
+	// One row of the matrix is enough. Tenants write these names, so memory stays small.
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

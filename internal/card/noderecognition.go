@@ -92,6 +92,8 @@ func recogniseLabels(node *corev1.Node, mapped []corev1.ResourceName) Node {
 	case 1:
 		out.Model = products[0].model
 	default:
+		// Which model a card of the node is, is unknown, so all that may be one of them is
+		// withheld.
 		models := make([]string, len(products))
 		for i, p := range products {
 			models[i] = p.model
@@ -125,6 +127,8 @@ func productLabels(labels map[string]string) []product {
 		if !namesModel || strings.HasPrefix(key, migPrefix) {
 			continue
 		}
+
+		// A label .product alone can mean anything. With .memory beside it, it is that of a card.
 		if _, ok := labels[base+memorySuffix]; !ok {
 			continue
 		}
@@ -266,6 +270,8 @@ func (r *nodeRecognition) addAnomaly(reason AnomalyReason, resource corev1.Resou
 // own.
 func (r *nodeRecognition) addMIGSlices() {
 	for _, resource := range migResources(r.node) {
+		// Slices replace the whole cards of the node, so addWholeCards must look for no other
+		// resource.
 		if r.product.vendor == migVendor {
 			r.partitioned++
 		}
@@ -334,6 +340,7 @@ func (r *nodeRecognition) addWholeCards() {
 		r.addCardsOrShares(whole)
 		return
 	}
+
 	if r.partitioned > 0 {
 		return
 	}

@@ -70,6 +70,7 @@ func parseCounts(text string, maxText int, take func(key string, count Count) er
 		return fmt.Errorf(`%s is not a JSON object: write it like {"NVIDIA-H200":8}`, quoteText(text))
 	}
 
+	// Collect all mistakes: a user who corrects one at a time waits for an event each time.
 	var wrong []error
 	for entries := 0; dec.More(); entries++ {
 		if entries == MaxQuotaEntries {

@@ -99,6 +99,7 @@ func newMonth(use cardseconds.QueueMonth) v1alpha1.MonthCardHours {
 		cards = append(cards, v1alpha1.CardHours{Name: name, Hours: int64(amount) / (1000 * 3600)})
 	}
 
+	// The largest come first, so that the bound cuts cards that cost least.
 	slices.SortFunc(cards, func(a, b v1alpha1.CardHours) int {
 		return cmp.Or(cmp.Compare(b.Hours, a.Hours), cmp.Compare(a.Name, b.Name))
 	})
@@ -109,6 +110,7 @@ func newMonth(use cardseconds.QueueMonth) v1alpha1.MonthCardHours {
 		parts = append(parts, fmt.Sprintf("%d %s", c.Hours, c.Name))
 	}
 
+	// The API lists cards by name. Only the bound and the summary are by amount.
 	slices.SortFunc(cards, func(a, b v1alpha1.CardHours) int { return cmp.Compare(a.Name, b.Name) })
 	return v1alpha1.MonthCardHours{Month: string(use.Month), Summary: cardquota.JoinSummary(parts, "none"), Cards: cards}
 }

@@ -69,6 +69,7 @@ func newAnomalyList(input Input) anomalyList {
 		}
 	}
 
+	// What any node recognises must be known before the first node is said to lack it.
 	for _, node := range input.Nodes {
 		list.addLabels(node)
 		list.addUnnamed(node, input.Cards)
@@ -141,6 +142,7 @@ func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
 		if !strings.Contains(string(resource), "/") {
 			continue // CPU, memory and others of Kubernetes
 		}
+
 		count := statedCount(node.Object, resource)
 		if count == 0 || slices.Contains(recognisedResources(node.Node), resource) {
 			continue

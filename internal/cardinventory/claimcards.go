@@ -20,6 +20,8 @@ type DeviceSlice struct {
 
 // addClaimCards adds the cards that drivers hand out by ResourceClaims.
 func (l anomalyList) addClaimCards(slices []DeviceSlice) {
+	// A driver replaces its slices by those of a new generation. Until then it offers the devices
+	// twice.
 	type pool struct{ driver, name string }
 	newest := map[pool]int64{}
 	for _, slice := range slices {

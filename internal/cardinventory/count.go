@@ -203,6 +203,7 @@ func (b *countBuilder) addQuotas() {
 		}
 	}
 
+	// Queues without a CardQuota grant cards as well, and the inventory must not hide them.
 	all := make([]*v1alpha1.CardQuota, 0, len(b.Owners))
 	for _, owner := range b.Owners {
 		all = append(all, owner)

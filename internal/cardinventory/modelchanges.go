@@ -61,6 +61,9 @@ func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Ch
 		}
 
 		held := m.pods[pod.UID]
+
+		// Names change with the inventory only, so an unchanged one saves the comparison of every
+		// pod.
 		if held == nil || !isSame {
 			held = m.observe(pod, charge, isRemapped)
 		}

@@ -56,6 +56,7 @@ func NewStatusWithReasons(input Input) (v1alpha1.CardInventoryStatus, map[v1alph
 
 	cards := make([]v1alpha1.InventoryCard, 0, len(offers))
 	for _, name := range orderedNames(offers, input.Count) {
+		// Count before the list is cut, so that the number is that of all cards.
 		entry := newCard(name, offers[name], input.Count.cards[name])
 		if entry.OverAllocatedBy > 0 {
 			status.OverAllocatedCards++

@@ -41,6 +41,7 @@ func (m *Meter) ClosablePeriods(part int, storedUntil time.Time) []Period {
 	if storedUntil.After(m.at) {
 		storedUntil = m.at
 	}
+
 	today := DayOf(storedUntil.In(m.location()))
 
 	var closable []Period

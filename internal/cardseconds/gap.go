@@ -38,6 +38,8 @@ func (m *Meter) CreditGap(holdings []Holding) {
 		}
 	}
 
+	// The part decides from when on a sum was counted, so every new sum gets one before the
+	// credit.
 	m.Place()
 	for i := range holdings {
 		held := &holdings[i]

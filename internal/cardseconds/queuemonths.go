@@ -38,6 +38,8 @@ func (m *Meter) MonthlyUse(closed func(Period) []map[Series]Milli) *MonthlyUse {
 		use.add(series, s.open[use.this], s.open[use.last])
 	}
 
+	// A month can close while views still show it. Its sums are then in entries, and no more in
+	// the meter.
 	for _, sums := range closed(use.this) {
 		for series, amount := range sums {
 			use.add(series, amount, 0)

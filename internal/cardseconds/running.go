@@ -173,6 +173,7 @@ func ParseRunning(text string) (Running, error) {
 	var unreadable []error
 	isFirst := true
 	for line := range strings.Lines(text) {
+		// Earlier versions wrote no header, so the first line can be a row.
 		if isFirst {
 			isFirst = false
 			if strings.HasPrefix(line, `{"countedUntil"`) {
@@ -272,6 +273,8 @@ func (m *Meter) settle(s *sum, part int) {
 		return
 	}
 
+	// The entry of a closed period is written once, so what was used meanwhile would be lost
+	// there.
 	s.part = part
 	for period, amount := range s.open {
 		closed := m.parts[part].closedMonth
@@ -288,6 +291,8 @@ func (m *Meter) settle(s *sum, part int) {
 // Place gives each sum a part, and returns how many have no room. A sum stays in its part, so that it is in
 // one whenever the writer stops between two parts.
 func (m *Meter) Place() (left int) {
+	// Series come and go with namespaces. Idle ones would fill the parts until nothing new had
+	// room.
 	m.forgetIdle()
 	var added []Series
 	for series, s := range m.sums {
@@ -307,6 +312,7 @@ func (m *Meter) Place() (left int) {
 		}
 	}
 
+	// Sorted, so that the parts do not depend on the order of a map.
 	slices.SortFunc(added, Series.Compare)
 	part := 0
 	for _, series := range added {

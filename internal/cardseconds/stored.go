@@ -95,6 +95,9 @@ func (s *Stored) Coverage() Coverage {
 
 		c.DaysDropped = max(c.DaysDropped, h.DaysDropped)
 		c.LackedRoom = c.LackedRoom || h.LackedRoom
+
+		// A report is complete only as far as the part that was written first, so the earliest
+		// time counts.
 		if len(s.running[i].Rows) > 0 && (c.CountedUntil.IsZero() || h.CountedUntil.Before(c.CountedUntil)) {
 			c.CountedUntil = h.CountedUntil
 		}

@@ -112,6 +112,9 @@ func Events(before, after []metav1.Condition, rules []Rule) []Event {
 	for _, rule := range rules {
 		was := Get(before, rule.Type)
 		is := Get(after, rule.Type)
+
+		// A message changes with every number in it. An event for each would use up the event
+		// budget of the object.
 		isUnchanged := was.Status == is.Status && was.Reason == is.Reason
 		if is.Reason == "" || isUnchanged || !rule.matches(is) {
 			continue
@@ -165,6 +168,9 @@ func SetFieldsKnown(list *[]metav1.Condition, object metav1.Object, spec any, no
 // does not have.
 func UnknownFields(object metav1.Object, spec any) []string {
 	var found []string
+
+	// The decoder drops fields that this version does not know. Only managedFields still tell of
+	// them.
 	for _, entry := range object.GetManagedFields() {
 		var all struct {
 			Spec map[string]any `json:"f:spec"`
@@ -187,6 +193,7 @@ func unknownFields(of reflect.Type, fields map[string]any, path string) []string
 		of = of.Elem()
 	}
 
+	// A type with its own JSON, such as a quantity, has no fields that a user writes.
 	if of.Kind() != reflect.Struct || reflect.PointerTo(of).Implements(jsonUnmarshaler) {
 		return nil
 	}

@@ -76,6 +76,7 @@ func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQ
 		return awaitObject("ResourceClaim <%s>", name)
 	}
 
+	// An allocated claim names its devices, so the selectors do not matter any more.
 	if claim.Status.Allocation != nil {
 		driver := allocatedDriver(claim.Status.Allocation)
 		if driver == "" {
@@ -94,9 +95,13 @@ func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQ
 		if driver := firstAccelerator(allowed.names); driver != "" {
 			return refuseClaim(unmanaged, "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits", name, driver)
 		}
+
 		if !allowed.isAny {
 			continue
 		}
+
+		// Selectors that allow any driver allow cards as soon as one driver of the cluster has
+		// some.
 		if driver := firstAccelerator(objects.Drivers()); driver != "" {
 			return refuseClaim(unmanaged, "Pod has ResourceClaim <%s> of DeviceClass <%s>, whose selectors do not compare device.driver with a name, so it may get cards of driver <%s>, which no quota limits",
 				name, request.class, driver)

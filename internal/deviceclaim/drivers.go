@@ -78,6 +78,7 @@ func driversIn(expression string) drivers {
 		return found
 	}
 
+	// Tenants write selectors, so the cache is bounded. Dropping all is simpler than tracking use.
 	if len(knownExpressions.drivers) >= maxKnownExpressions {
 		clear(knownExpressions.drivers)
 	}
@@ -102,6 +103,7 @@ func parseDrivers(expression string) drivers {
 
 // driversAllowedBy returns the drivers for which an expression may be true.
 func driversAllowedBy(expression ast.Expr) drivers {
+	// What is not understood may be true for any driver, so it counts as any: cards are withheld.
 	if expression.Kind() != ast.CallKind {
 		return anyDriver
 	}

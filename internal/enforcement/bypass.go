@@ -77,6 +77,7 @@ func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *c
 			continue
 		}
 
+		// A pod that no queue is charged for can still hold cards.
 		charge := charges[pod.UID]
 		if len(charge.Cards) == 0 && !requestsCard(pod, inv) {
 			continue

@@ -206,6 +206,7 @@ func (o Observation) NextCheck() time.Time {
 		}
 	}
 
+	// A heartbeat that stops sends no event, so its end has to be looked up in time.
 	if o.Heartbeat != nil {
 		consider(o.Heartbeat.At.Add(StaleAfter))
 		// A report from the future becomes fresh after this.

@@ -108,6 +108,7 @@ func (r Report) WriteTo(lease *coordinationv1.Lease) {
 		lease.Annotations = map[string]string{}
 	}
 
+	// Other annotations of the Lease belong to others, so only the own keys are removed.
 	for key, value := range map[string]string{
 		AnnotationConfigProblem: r.ConfigProblem, AnnotationSecondScheduler: strings.Join(r.SecondScheduler, ","), AnnotationEnded: ended,
 	} {
@@ -154,6 +155,9 @@ func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 		At:              spec.RenewTime.Time,
 		Ended:           lease.Annotations[AnnotationEnded] == formatEnd(spec.RenewTime.Time),
 	}.withinBounds()
+
+	// Names that all are malformed would read as no second scheduler, which is the opposite of
+	// the truth.
 	if text := lease.Annotations[AnnotationSecondScheduler]; text != "" && len(report.SecondScheduler) == 0 {
 		return Report{}, fmt.Errorf("Lease %s/%s names no pods in annotation %s: %.200q", lease.Namespace, lease.Name, AnnotationSecondScheduler, text)
 	}
@@ -176,6 +180,8 @@ func (r Report) withinBounds() Report {
 		r.SecondScheduler = nil
 	}
 
+	// A Lease stores microseconds. With more, the report that is read would differ from the
+	// written one.
 	r.At = r.At.Truncate(time.Microsecond)
 	return r
 }

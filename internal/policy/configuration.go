@@ -71,6 +71,8 @@ func RenderConfiguration(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.Confi
 	}
 
 	switch {
+	// A base that was there once may come back. Volcano's default instead would change scheduling
+	// silently.
 	case out.BuiltIn && (err != nil || !neverHadBase(live, written, rendered)):
 		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBaseMissing, "%s; %s", describeMissingBase(ref, base), stays)
 		return out

@@ -39,6 +39,7 @@ func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.Pr
 			}
 			continue
 		case unmet[at].Value == class.Value:
+		// The value of a PriorityClass is immutable, so another value needs another object.
 		case CreatedByOperator(class):
 			plan.Delete = append(plan.Delete, class)
 			continue

@@ -36,6 +36,8 @@ type StatusInput struct {
 func StatusFor(f StatusInput) v1alpha1.ServiceTypePolicyStatus {
 	status := *f.Policy.Status.DeepCopy()
 	status.ObservedGeneration = f.Policy.Generation
+
+	// An invalid policy changes nothing, so the status goes on showing what is in force.
 	if f.Effective != nil {
 		status.ServiceTypes = serviceTypeStatuses(f.Effective.ServiceTypes)
 		status.Reclaim = f.Effective.Reclaim
@@ -69,6 +71,9 @@ func StatusFor(f StatusInput) v1alpha1.ServiceTypePolicyStatus {
 	set(v1alpha1.ConditionConfigSynced, f.Sync, f.Policy.Generation)
 	set(v1alpha1.ConditionEnforced, f.Enforced.Condition, f.Policy.Generation)
 	set(v1alpha1.ConditionReady, readyCondition(f), f.Policy.Generation)
+
+	// The guard runs in another controller. What it said about an earlier policy is not about
+	// this one.
 	if f.Guard != nil && f.Guard.UID == f.Policy.UID {
 		set(v1alpha1.ConditionBypassGuarded, f.Guard.Condition, f.Guard.Generation)
 	}

@@ -124,6 +124,7 @@ func ignoredArguments(entries []*yaml.Node, kind string) []string {
 		for i := 0; i+1 < len(arguments.Content); i += 2 {
 			key := arguments.Content[i].Value
 			value := arguments.Content[i+1]
+			// Volcano reads numbers and switches by their type, so it ignores a quoted one.
 			unquoted := (&yaml.Node{Kind: yaml.ScalarNode, Value: value.Value}).ShortTag()
 			if isString(value) && slices.Contains([]string{"!!bool", "!!int", "!!float"}, unquoted) {
 				warnings = append(warnings, fmt.Sprintf("line %d: argument %s of %s %s is quoted, and Volcano ignores it: write %s: %s",

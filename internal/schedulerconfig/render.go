@@ -67,6 +67,7 @@ func Render(base, comment string, overlay Overlay) (text string, replaced []stri
 		v.checkTiers(r.root)
 	}
 
+	// The overlay relies on well-formed tiers, so faults of the base are reported before.
 	if len(v.errs) == 0 {
 		if err := r.applyOverlay(); err != nil {
 			return "", nil, err
@@ -85,6 +86,8 @@ func Render(base, comment string, overlay Overlay) (text string, replaced []stri
 	}
 
 	text = "# " + strings.ReplaceAll(comment, "\n", "\n# ") + "\n" + text
+
+	// Check the result as the scheduler will. It would refuse a wrong text and keep an old one.
 	if err := Validate(text, Shipped()); err != nil {
 		return "", nil, fmt.Errorf("the rendered text: %w", err)
 	}
@@ -127,6 +130,7 @@ func (r *renderer) applyOverlay() error {
 		return err
 	}
 
+	// Volcano asks tier after tier, so one without plugins only costs time in each session.
 	tiers.Content = slices.DeleteFunc(tiers.Content, func(tier *yaml.Node) bool { return len(fieldValue(tier, "plugins").Content) == 0 })
 	for _, entry := range pluginEntries(r.root) {
 		r.disableVictimSelection(entry)

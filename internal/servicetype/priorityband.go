@@ -29,6 +29,7 @@ func BandFor(name string, types map[string]Type) (Band, bool) {
 		return Band{}, false
 	}
 
+	// The highest type has no next one, so a band also has a fixed size at most.
 	highest := int64(own.Priority) + MaxQueuePriority
 	band := Band{Type: name, Lowest: own.Priority}
 	for _, other := range slices.Sorted(maps.Keys(types)) {

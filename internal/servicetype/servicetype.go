@@ -101,6 +101,8 @@ func (m Matrix) Validate() error {
 		}
 	}
 
+	// A cycle through a wrong entry would be reported twice, so look for it once all entries are
+	// right.
 	if len(faults) == 0 {
 		if circle := m.findCycle(); circle != "" {
 			faults = append(faults, fmt.Errorf("types take from each other in a circle: %.300s", circle))
@@ -118,6 +120,7 @@ func (m Matrix) findCycle() string {
 		if i := slices.Index(path, name); i >= 0 {
 			return strings.Join(append(path[i:], name), " from ")
 		}
+
 		if done[name] {
 			return ""
 		}
@@ -214,12 +217,14 @@ func (o OwnerKinds) TypeFor(pod *corev1.Pod) string {
 		return ""
 	}
 
+	// A Job of Kubernetes and one of Volcano have the same kind, so the group counts too.
 	group := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group
 	kinds := []string{owner.Kind}
 	if _, ofDeployment := pod.Labels["pod-template-hash"]; ofDeployment && owner.Kind == "ReplicaSet" && group == "apps" {
 		kinds = []string{"Deployment", "ReplicaSet"}
 	}
 
+	// An entry with the group is more exact than one without.
 	for _, kind := range kinds {
 		if name, ok := o[strings.TrimSuffix(kind+"."+group, ".")]; ok {
 			return name

@@ -35,6 +35,7 @@ const foldedName = "all"
 // resources some are left out: no node has so many, so no scheduler places such a pod. It changes the pod,
 // but nothing that the pod shares with another one.
 func FoldContainers(pod *corev1.Pod) {
+	// Without statuses the sum is what the pod asked for, with them what a resize made of it.
 	requests := sumRequests(pod, nil)
 	var resizedStatuses []corev1.ContainerStatus
 	if resized := resizedByName(pod); len(resized) > 0 {
@@ -98,6 +99,7 @@ func sumRequests(pod *corev1.Pod, resized map[string]corev1.ResourceList) corev1
 		}
 	}
 
+	// Init containers end before the others start, so the larger of both sums counts.
 	for name, quantity := range most {
 		raiseRequest(sum, name, quantity)
 	}
@@ -147,6 +149,8 @@ func resizedByName(pod *corev1.Pod) map[string]corev1.ResourceList {
 		for i := range containers {
 			name := containers[i].Name
 			if status := statuses[name]; status != nil {
+				// How far a resize counts depends on its progress. Let Kubernetes decide, one
+				// container at a time.
 				one := corev1.Pod{
 					Spec:   corev1.PodSpec{Containers: containers[i : i+1]},
 					Status: corev1.PodStatus{Conditions: pod.Status.Conditions, ContainerStatuses: []corev1.ContainerStatus{*status}},

@@ -27,6 +27,7 @@ const (
 func ListedPod(pod *corev1.Pod) {
 	pod.ManagedFields = enforcement.ReducedManagedFields(pod)
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
+	// Volcano's plugins read the image and the host ports of a pod, which folding drops.
 	image := firstImage(pod.Spec.Containers)
 	ports := hostPorts(pod.Spec.Containers)
 

@@ -46,6 +46,8 @@ func (h *handlers) cardQuotaInput(ctx context.Context, from client.Reader) (rule
 	if err != nil {
 		return input, err
 	}
+
+	// What is in force counts: a policy that is new or deleted is not what the Queues follow yet.
 	input.Policy = h.inventory.PolicyInForce(read)
 
 	err = listPages(ctx, from, from == h.live, func(list *v1alpha1.CardQuotaList) {

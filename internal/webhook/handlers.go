@@ -99,6 +99,8 @@ func (h *handlers) validateServiceTypePolicy(ctx context.Context, object, before
 		return rules.Result{}, err
 	}
 
+	// An unreadable ConfigMap only makes a warning less exact. It must not keep the policy from
+	// being changed.
 	ref := policy.BaseFor(policy.Effective(object.Spec), h.namespaces.Volcano)
 	input.Base, err = getOrNil(ctx, h.live, ref.Namespace, ref.Name, &corev1.ConfigMap{})
 	input.BaseUnknown = err != nil
@@ -134,10 +136,14 @@ func (h *handlers) validateWorkload(ctx context.Context, req admission.Request) 
 	}
 
 	load, ok := rules.WorkloadOf(object)
+
+	// Removing a finalizer is an update. Refusing that would keep the object from ever going
+	// away.
 	if !ok || load.Meta.DeletionTimestamp != nil {
 		return admission.Allowed("")
 	}
 
+	// An object may leave out its namespace. The request always has it.
 	load.Meta.Namespace = req.Namespace
 	var earlier *rules.Workload
 	if known, ok := rules.WorkloadOf(before); ok {
@@ -170,6 +176,7 @@ func (h *handlers) answerOverlarge(ctx context.Context, req admission.Request) a
 // decodeObjects decodes the object of a request and returns the old object, nil for a new
 // one. It returns errTooManyParts if one of them would take too much memory.
 func decodeObjects[T runtime.Object](h *handlers, req admission.Request, object T) (none T, err error) {
+	// A small text can decode to hundreds of times its size, and tenants send the text.
 	if tooManyParts(req.Object.Raw) || tooManyParts(req.OldObject.Raw) {
 		return none, errTooManyParts
 	}
@@ -229,6 +236,7 @@ func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (ru
 		return queue
 	}
 
+	// Without a tree HasChildren stays nil: then no rule of the tree is checked.
 	if rules.IsTree(h.inventory.PolicyInForce(input.Policy)) {
 		input.HasChildren = func(name string) bool { return h.hasChildren(ctx, name) }
 	}
@@ -341,6 +349,7 @@ func completeJob(raw []byte, defaults rules.JobDefaults) ([]byte, error) {
 			return nil, fmt.Errorf("complete the job: it has no spec")
 		}
 
+		// The job's own policies stay first: of several for one event Volcano takes the first.
 		policies, _ := spec["policies"].([]any)
 		for _, p := range defaults.Policies {
 			policies = append(policies, map[string]any{"event": string(p.Event), "action": string(p.Action)})

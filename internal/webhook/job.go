@@ -22,6 +22,7 @@ func (h *handlers) defaultJob(ctx context.Context, req admission.Request) admiss
 	if err != nil {
 		return allowUnreadable(err)
 	}
+
 	if req.Operation == admissionv1.Update {
 		return keepEvictionRule(req, job, before)
 	}
@@ -91,6 +92,7 @@ func copyFailurePolicy(raw, stored []byte) ([]byte, error) {
 		return nil, err
 	}
 
+	// The failure policy is immutable, so a file without it could not be applied again.
 	for _, name := range []string{"podFailurePolicy", "podReplacementPolicy"} {
 		if value, isSet := storedSpec[name]; isSet {
 			spec[name] = value

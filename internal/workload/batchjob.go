@@ -57,6 +57,8 @@ func FailureLimitFor(job *batchv1.Job) FailureLimit {
 		limit.left = int64(ptr.Deref(job.Spec.BackoffLimit, defaultBackoffLimit)) - int64(job.Status.Failed)
 	}
 
+	// The Job controller adds these pods to status.failed a moment later, so they use up the
+	// limit already.
 	if uncounted := job.Status.UncountedTerminatedPods; uncounted != nil {
 		limit.left -= int64(len(uncounted.Failed))
 		limit.counted = uncounted.Failed

@@ -108,6 +108,7 @@ func EvictionPolicyFor(job *batch.Job) EvictionPolicy {
 
 	var policy EvictionPolicy
 	for i := range job.Spec.Tasks {
+		// An eviction can hit a pod of any task, so the most severe reaction counts for the job.
 		ofTask, answered := evictionPolicyIn(job.Spec.Tasks[i].Policies)
 		if !answered {
 			ofTask = ofJob
@@ -128,6 +129,7 @@ func evictionPolicyIn(policies []batch.LifecyclePolicy) (EvictionPolicy, bool) {
 	}
 
 	switch policies[first].Action {
+	// These actions leave the other pods running, so pods above the minimum can go alone.
 	case "", bus.SyncJobAction, bus.EnqueueAction:
 		return EvictionPolicy{}, true
 	case bus.AbortJobAction, bus.TerminateJobAction, bus.CompleteJobAction:

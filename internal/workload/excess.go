@@ -51,6 +51,8 @@ func DescribeExcess(e quota.Excess) (reason, message string) {
 		field = "guarantee"
 	}
 
+	// Above the parent's own amount scaling is not the reason: it would be cut without siblings
+	// as well.
 	if e.Written > e.Limit {
 		return reason, fmt.Sprintf("%s%s is %s, but parent %s has %s, so %s is in force: lower it here, or raise the parent", of, field, is(e.Written), e.Parent, is(e.Limit), is(e.Allowed))
 	}

@@ -95,6 +95,7 @@ func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last
 		rules.Refusal = rules.selectorRefusal
 	}
 
+	// root is above all queues and is never limited, even if its Queue has a quota annotation.
 	managed = managed && queue.Name != RootQueue
 	rules.Denied = !managed && unmanaged == v1alpha1.UnmanagedDeny
 	milliCPU := capabilityLimit(queue, corev1.ResourceCPU, resource.Milli)
@@ -105,9 +106,12 @@ func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last
 		rules.Limits = quota.Limits{MilliCPU: milliCPU, Memory: memory}
 	case queue.Name == RootQueue:
 		rules.Limits = quota.Limits{AnyCard: unmanaged == v1alpha1.UnmanagedIgnore, MilliCPU: quota.Unlimited, Memory: quota.Unlimited}
+	// Volcano reads an unset capability as unlimited. Installing Cardquota must not stop CPU-only
+	// work.
 	case !managed:
 		rules.Limits = quota.Limits{AnyCard: unmanaged == v1alpha1.UnmanagedIgnore, MilliCPU: cmp.Or(milliCPU, quota.Unlimited), Memory: cmp.Or(memory, quota.Unlimited)}
 	default:
+		// An unreadable quota withholds every card: no limits, and a refusal that says why.
 		cards, err := card.ParseQuota(text)
 		if err != nil {
 			rules.Refusal = &Refusal{

@@ -78,6 +78,7 @@ func insufficientRefusal(s *quota.InsufficientQuota) *Refusal {
 
 // hardLimitRefusal returns the refusal for the quota of a card, or for the limit of CPU or memory.
 func hardLimitRefusal(s *quota.InsufficientQuota) *Refusal {
+	// A capability that is not set counts as 0, and most users do not expect that, so say it.
 	if !s.Of.IsCard() && s.Limit == 0 {
 		return missingCapability(s)
 	}

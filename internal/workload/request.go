@@ -58,11 +58,15 @@ func (r *Resolver) Request(pod *corev1.Pod) Request {
 		case quantity.Sign() <= 0:
 		case r.Inventory.IsCard(name):
 			request.ExtraResources = append(request.ExtraResources, ResourceCount{Resource: name, Count: card.NewCount(quantity)})
+		// Extended resources have a domain. One that no node offers now may have been a card of a
+		// node that is gone.
 		case strings.Contains(string(name), "/"):
 			unknown = append(unknown, ResourceCount{Resource: name, Count: card.NewCount(quantity)})
 		}
 	}
 
+	// Maps have no order. A pod with two card resources must get the same refusal in every
+	// session.
 	slices.SortFunc(request.ExtraResources, func(a, b ResourceCount) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
 	if len(request.ExtraResources) > 0 {
 		request.Resource = request.ExtraResources[0].Resource
@@ -90,6 +94,7 @@ func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []Res
 		return // no cards: card.name alone requests nothing
 	}
 
+	// The first error is the one that the user must correct before any other can be decided.
 	request.Named = named
 	switch {
 	case request.Unreadable != "":
@@ -221,6 +226,7 @@ func (r *Resolver) announcedRequest(total string, written bool, minimum minimumR
 		}
 	}
 
+	// A total below the minimum would enqueue a gang that cannot start, so the larger one counts.
 	least := map[corev1.ResourceName]card.Count{}
 	for _, needed := range minimum.cards {
 		least[needed.resource] = least[needed.resource].Add(needed.count)
@@ -235,6 +241,7 @@ func (r *Resolver) announcedRequest(total string, written bool, minimum minimumR
 
 	sum := quota.JobRequestBuilder{JobRequest: quota.JobRequest{MilliCPU: minimum.milliCPU, Memory: minimum.memory}}
 	for i, t := range totals {
+		// Alternatives split the minimum as they split the total: the user chose that proportion.
 		count := t.Count
 		if minimumCount := min(least[resources[i]], card.MaxCount+1); minimumCount > 0 && count > 0 {
 			count = max(count, proportionalShare(count, requested[resources[i]], minimumCount))
@@ -243,6 +250,7 @@ func (r *Resolver) announcedRequest(total string, written bool, minimum minimumR
 	}
 
 	for _, needed := range minimum.cards {
+		// A total that does not mention a resource must not be a way around its quota.
 		if requested[needed.resource] == 0 {
 			sum.Add(quota.Request{Names: needed.names, Count: needed.count})
 		}

@@ -53,6 +53,8 @@ func (r *Resolver) Queue(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged s
 		queue = pod.Annotations[batchv1alpha1.QueueNameKey]
 	}
 
+	// A tenant can write any queue into a pod that another scheduler places. That must not use up
+	// its quota.
 	trusted := pod.Spec.NodeName == "" || (r.UsesOurScheduler(pod) && (group != nil || charged != ""))
 	if !trusted && queue != "" && r.AllowsNamespace != nil && !r.AllowsNamespace(queue, pod.Namespace) {
 		return ""
@@ -82,12 +84,16 @@ func (r *Resolver) UsageOf(request *Request, pod *corev1.Pod, group *v1beta1.Pod
 // that the request may use is charged, so that no card is given away twice.
 func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *quota.Charge) quota.Charge {
 	charge := quota.Charge{Queue: queue, MilliCPU: request.MilliCPU, Memory: request.Memory}
+
+	// A resource that no node offers as a card any more stays charged as it was last, until the
+	// pod ends.
 	if request.Count == 0 {
 		addCandidates(&charge, lastCards(request.Unverified, inv, last), request.Unverified.Count)
 		charge.NotOffered = notOffered(&charge, 0, inv, node, request.Unverified.Resource)
 		return charge
 	}
 
+	// Most pods have one resource on a known node, and need no list of candidates.
 	if len(request.ExtraResources) == 0 {
 		if name, ok := inv.CardHeldOnNode(node, request.Resource); ok {
 			charge.Cards = []card.Amount{{Name: name, Count: request.Count}}
@@ -142,6 +148,8 @@ func possibleCards(request *Request, held ResourceCount, node string, inv *card.
 		return request.Named.Names()
 	}
 
+	// A node keeps its model even if it does not offer the resource now, which rules out other
+	// models.
 	names := inv.NamesFor(held.Resource)
 	if known, ok := inv.Node(node); ok && known.Model != "" {
 		ofModel := slices.DeleteFunc(slices.Clone(names), func(n card.Name) bool { return n.Model() != known.Model })

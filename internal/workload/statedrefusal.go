@@ -116,6 +116,7 @@ func readInsufficientCards(queue, rest string, isAncestor bool) (StatedRefusal, 
 	switch {
 	case isAncestor:
 		out.Reason = v1alpha1.BlockedAncestorQuotaExhausted
+	// Waiting never helps against a quota of 0, so it has a reason of its own.
 	case strings.HasPrefix(limit, "0>"):
 		out.Reason = v1alpha1.BlockedNoQuota
 	}

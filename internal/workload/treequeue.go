@@ -48,6 +48,8 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 		cards, err := card.ParseQuota(text)
 		if err != nil {
 			refusal = &Refusal{Reason: ReasonInvalidQuota, Message: fmt.Sprintf("Queue <%s> has an invalid %s: %v", queue.Name, a.key, err)}
+			// Part of the amounts would be a tree that no administrator wrote, so the queue gets
+			// none.
 			clear(t.Quota)
 			clear(t.Deserved)
 			clear(t.Guarantee)
@@ -73,6 +75,8 @@ func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceN
 		t.Guarantee[key] = amountOf(guarantee, scale)
 	}
 
+	// What is inherited stays unwritten. Written as Unlimited, the tree would report it as above
+	// the parent's.
 	hasAmount := deserves || guarantees
 	switch inherits := t.Parent != "" && limit != 0 && !isManaged && !isLimited; {
 	case inherits && !hasAmount:

@@ -25,6 +25,9 @@ func StripVCJob(job *batch.Job) *batch.Job {
 
 	for i := range job.Spec.Tasks {
 		task := &job.Spec.Tasks[i]
+
+		// Add up before the containers are dropped: init containers and sidecars count in their
+		// own way.
 		pod := &corev1.Pod{Spec: *task.Template.Spec.DeepCopy()}
 		DefaultRequests(pod)
 		requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})

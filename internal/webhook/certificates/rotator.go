@@ -179,6 +179,8 @@ func (r *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, b
 	now := r.now()
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	signer := &rotator.CertRotator{CAName: caName, CAOrganization: "cardquota", DNSName: r.dnsName(), ExtKeyUsages: &usages}
+	// Renew while the old one is still valid, so that replicas and the API server have time to
+	// follow.
 	valid := func(certificate, key, host string, purpose *[]x509.ExtKeyUsage) bool {
 		for _, at := range []time.Time{now, now.Add(renewBefore)} {
 			if ok, err := rotator.ValidCert(data[corev1.ServiceAccountRootCAKey], data[certificate], data[key], host, purpose, at); err != nil || !ok {
@@ -193,6 +195,7 @@ func (r *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, b
 		if valid(corev1.TLSCertKey, corev1.TLSPrivateKeyKey, r.dnsName(), &usages) {
 			return data, false, nil
 		}
+		// With the same CA the configurations need no change, and no call fails meanwhile.
 		ca = signingKeyPair(data[corev1.ServiceAccountRootCAKey], data[caKeyName])
 	}
 
@@ -262,6 +265,8 @@ func (r *Rotator) updateConfiguration(ctx context.Context, object client.Object,
 		return fmt.Errorf("read webhook configuration %s: %w", ConfigurationName, err)
 	}
 
+	// Two writers of the same field would undo each other's CA for ever, and calls would fail in
+	// between.
 	if from := object.GetAnnotations()[injectedFromAnnotation]; from != "" {
 		return fmt.Errorf("cert-manager writes the CA of webhook configuration %s (%s: %s): give the operator the files of that Certificate and --webhook-certificates=Files, or remove the annotation",
 			ConfigurationName, injectedFromAnnotation, from)
@@ -312,6 +317,7 @@ func (r *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 		return nil
 	})
 
+	// Every replica serves webhooks, also those that do not lead, so each needs the certificate.
 	needLeader := false
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("webhook-certificate").

@@ -42,6 +42,8 @@ func ValidateCardQuota(quota, before *v1alpha1.CardQuota, input CardQuotaInput) 
 		return result
 	}
 
+	// What was accepted once stays accepted. Otherwise an old object could not be changed in
+	// other fields.
 	if before == nil {
 		checkQueueOwner(&result, quota, withoutCardQuota(input, quota.Name).All)
 	}
@@ -72,6 +74,7 @@ func warnUnknownCards(result *Result, quota *v1alpha1.CardQuota, inv *card.Inven
 			continue
 		}
 
+		// The API server cuts long lists of warnings, so only the first are named.
 		unknown++
 		if unknown <= cardquota.MaxUnknownCards {
 			result.warn(specPath.Child("cards").Index(i).Child("name"), "no node offers card %s now: %s", name, describeOffer(name, "", inv))
@@ -234,6 +237,8 @@ func checkQueueAnnotations(queue *v1beta1.Queue) Result {
 		wrong(v1alpha1.AnnotationServiceType, servicetype.ValidateName(name))
 	}
 
+	// Users mix up these keys with the one for quotas, and the scheduler would ignore them
+	// silently.
 	for _, key := range []string{v1alpha1.AnnotationCardName, v1alpha1.AnnotationCardRequest} {
 		if _, ok := queue.Annotations[key]; ok {
 			result.warn(annotations.Key(key), "is read on workloads only: write the quota of a queue in %s", v1alpha1.AnnotationCardQuota)

@@ -29,6 +29,8 @@ func checkAnnotationPlacement(result *Result, load *Workload, t *Template) {
 		return
 	}
 
+	// Without a name in the template the pods may run on any card, which is not what the user
+	// wrote.
 	_, named := t.Pod.Annotations[v1alpha1.AnnotationCardName]
 	switch request := &t.request; {
 	case named: // the template says it as well
@@ -147,6 +149,8 @@ func podRequestsByResource(load *Workload) (map[corev1.ResourceName]podRequests,
 	for i := range load.Templates {
 		t := &load.Templates[i]
 		request := &t.request
+
+		// The pods of a refused template are unknown, so sums that include them prove nothing.
 		if request.Denied != nil {
 			sure = false
 			continue

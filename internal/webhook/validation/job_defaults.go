@@ -60,6 +60,7 @@ func MustKeepEvictionRule(job, before *batchv1.Job) bool {
 		rules = job.Spec.PodFailurePolicy.Rules
 	}
 
+	// A client that sends the rule back can still lack podReplacementPolicy, which came with it.
 	if equality.Semantic.DeepEqual(rules, stored.Rules) {
 		return !equality.Semantic.DeepEqual(job.Spec.PodReplacementPolicy, before.Spec.PodReplacementPolicy)
 	}

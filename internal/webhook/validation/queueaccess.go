@@ -33,6 +33,7 @@ type queuedPod struct {
 func podsForOurScheduler(load *Workload, input *WorkloadInput) []queuedPod {
 	var pods []queuedPod
 	checked := map[string]queuedPod{}
+	// All tasks of a job usually name one queue, and each check parses its selectors.
 	add := func(t *Template, name string, path *field.Path) {
 		p, isChecked := checked[name]
 		if !isChecked {
@@ -56,6 +57,7 @@ func podsForOurScheduler(load *Workload, input *WorkloadInput) []queuedPod {
 		}
 	}
 
+	// A tenant can create a PodGroup before its pods, and the scheduler takes the queue from it.
 	if load.Kind == "PodGroup" {
 		add(&Template{}, cmp.Or(load.Queue, workload.DefaultQueue), load.QueuePath)
 	}
@@ -89,6 +91,8 @@ func (p *queuedPod) checkAccess(namespace string, input *WorkloadInput) {
 			p.refusal += fmt.Sprintf("; it is above queue %.160s", p.name)
 		}
 
+		// The cache may not have a new namespace yet. The scheduler asks again before it places a
+		// pod.
 		p.isUndecided = isReadable && input.Namespace == nil
 		return
 	}
@@ -160,6 +164,7 @@ func checkServiceType(result *Result, at *field.Path, p queuedPod, requestedType
 		return
 	}
 
+	// A message about the type of a queue without access would disclose what another tenant has.
 	granted := ""
 	if p.hasAccess() {
 		granted = p.queue.Annotations[v1alpha1.AnnotationServiceType]
@@ -183,6 +188,7 @@ func checkPodFitsQuota(result *Result, p queuedPod, input *WorkloadInput) {
 		return
 	}
 
+	// A pod uses one card name, so its alternatives do not add up.
 	limit := card.Count(0)
 	for _, name := range request.Names {
 		limit = max(limit, quota[name])

@@ -25,6 +25,7 @@ func checkTreeAnnotations(result *Result, queue *v1beta1.Queue, at *field.Path, 
 
 		parsed, err := card.ParseQuota(text)
 		amounts[key] = parsed
+		// The caller reports a wrong card.quota already.
 		if key != v1alpha1.AnnotationCardQuota {
 			wrong(key, err)
 		}
@@ -55,6 +56,7 @@ func knownPath(queue *v1beta1.Queue, input *WorkloadInput) (path []*v1beta1.Queu
 		return slices.ContainsFunc(path, func(at *v1beta1.Queue) bool { return at.Name == name })
 	}
 
+	// Administrators can write any parent into a Queue, so the path may be a cycle.
 	for at := queue; at != nil && !isOnPath(at.Name); {
 		path = append(path, at)
 		parent := at.Spec.Parent

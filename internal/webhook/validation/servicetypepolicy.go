@@ -54,6 +54,7 @@ func ValidateServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, input
 		return result
 	}
 
+	// Warnings about a policy that is refused would hide the error that the user must correct.
 	warnUndefinedServiceTypes(&result, effective, input.Quotas)
 	warnPrioritiesCut(&result, effective, input.Quotas)
 	if before == nil || input.effectiveSpec(before).QueueHierarchy != effective.QueueHierarchy {

@@ -47,6 +47,8 @@ func VCJobDefaults(job *vcbatch.Job, input WorkloadInput) JobDefaults {
 		return JobDefaults{}
 	}
 
+	// Only pods of a reclaimable type are evicted for others. Other jobs keep what Volcano
+	// defaults.
 	queue := input.Queue(input.queueOf(&load, nil))
 	if queue == nil {
 		return JobDefaults{}

@@ -114,6 +114,7 @@ func WorkloadOf(object runtime.Object) (Workload, bool) {
 		return Workload{}, false
 	}
 
+	// A CronJob passes on the annotations of its template, not its own.
 	if w.MetadataPath == nil {
 		w.Annotations = w.Meta.Annotations
 		w.MetadataPath = field.NewPath("metadata")
@@ -258,6 +259,7 @@ func ValidateWorkload(ctx context.Context, load Workload, before *Workload, inpu
 		result = result.asWarnings()
 	}
 
+	// These stay errors, because a tenant can write any owner reference.
 	result.addResult(strict)
 	if input.onlyWarns() {
 		result = result.asWarnings()
