@@ -139,6 +139,7 @@ func isGone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, e
 func setDisruptionTarget(action string) podWrite {
 	return func(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 		now := metav1.Now()
+
 		// With the UID the API server refuses to write to a new pod of the same name.
 		return patchStatus(ctx, client, pod, types.StrategicMergePatchType, map[string]any{
 			"metadata": map[string]any{"uid": pod.UID},

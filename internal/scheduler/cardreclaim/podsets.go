@@ -141,6 +141,7 @@ func (s *reclaimSession) needsKey(job *api.JobInfo, task *api.TaskInfo) string {
 	if known {
 		return text
 	}
+
 	text, known = t.before[task.Pod]
 	if !known {
 		// Thousands of pods share few texts, so equal texts share their memory.
@@ -287,6 +288,7 @@ func (s *reclaimSession) isOfOthers(node *api.NodeInfo) bool {
 // cards are in use. So whole nodes stay free.
 func (s *reclaimSession) sortByPreference(task *api.TaskInfo, request quota.Request, nodes []int) {
 	resource := s.plugin.RequestFor(task).Resource
+
 	slices.SortStableFunc(nodes, func(a, b int) int {
 		x, _ := s.plugin.CardOn(task, s.nodes[a].Name)
 		y, _ := s.plugin.CardOn(task, s.nodes[b].Name)
