@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +75,9 @@ func (e *treeEnv) startOperator(t *testing.T) {
 	go func() { stopped <- mgr.Start(ctx) }()
 	*e.stopOperator = func() error {
 		stop()
+		late := time.AfterFunc(10*time.Second, func() { _ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2) }) // it says who does not end
+		defer late.Stop()
+
 		return <-stopped
 	}
 }
