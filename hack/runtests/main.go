@@ -8,6 +8,13 @@
 //
 // Stages run in parallel lanes. A stage that is slow and rarely fails is a group: make test
 // runs it only when one of its inputs has changed since it last passed in this clone.
+//
+// It does what git and go do not: it knows which files outside a package decide the result of
+// its tests (go's cache of tests knows those that a test opens in its own process, and not
+// those of the clusters and programs that it starts), it runs stages beside each other within
+// two cores, ends what a stage started, repeats the output of failures at the end, and compares
+// the times with a budget. Which files changed it asks git, which package imports which go list,
+// and what a test did go test -json.
 package main
 
 import (
