@@ -99,6 +99,7 @@ func (p *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 		return true
 	}
 
+	// A job that waits for quota keeps its reservation. Only other reasons end it after a time.
 	if p.waitsForQuota(r.job, r.request) || preemptedQuotaStaysFree(p.kept, r) != nil {
 		p.cache.reservations.restartWait(r.job.PgUID, p.cache.now())
 	}
@@ -153,6 +154,7 @@ func (p *allocation) onAllocate(event *framework.Event) {
 	queue := string(job.Queue)
 	state.assumedNodeInvalid = false
 	if status == api.Allocated || status == api.Pipelined {
+		// A charge from before is replaced, and the rest of broken gangs will be evicted.
 		event.Err = p.checkPlacement(task, task.NodeName, p.releasedBy(job.Queue, append(p.preemption.run.tasksToComplete(), task)...))
 	} else {
 		queue = p.charges.chargedQueueFor(state, job, p.hasQueue(queue), task.NodeName) // an eviction is undone
@@ -163,6 +165,7 @@ func (p *allocation) onAllocate(event *framework.Event) {
 		event.Err = p.victims.checkConflicts(task, node) // Volcano's preempt does not check it on a node that needs no eviction
 	}
 
+	// A refused placement is charged too: Volcano takes it back through onDeallocate, or keeps it.
 	p.charges.chargePod(task.Pod, state, queue, task.NodeName, chargedAsUsed)
 	p.ledger.EndKeeping(string(task.UID))
 }
@@ -205,6 +208,7 @@ func (p *allocation) onDeallocate(event *framework.Event) {
 
 	if task.Status != api.Releasing {
 		p.cache.releasePod(state)
+		// The pod waits again for what was freed for it.
 		if charge, isOwner := p.kept.keptCharges[task.UID]; isOwner {
 			p.ledger.Keep(string(task.UID), charge)
 		}

@@ -131,6 +131,7 @@ func irreducibleSubset(missing amounts, released []amounts) []int {
 		return nil
 	}
 
+	// Candidates come in the order of eviction, so the last ones are spared first.
 	for i := len(picked) - 1; i >= 0; i-- {
 		if without := maps.Clone(remaining).add(released[picked[i]], 1); without.isZero() {
 			remaining = without

@@ -41,6 +41,7 @@ func (p *waitingJobs) loadAwaitedCards() []*waitingJob {
 
 	free := p.newFreeCards()
 	waiting := p.listWaitingJobs(free)
+	// A reservation that more free cards prolong keeps them in this session already.
 	p.prolongReservations(waiting, free)
 	p.keepAwaitedCards(waiting, free)
 	return waiting

@@ -91,6 +91,7 @@ func (p *ReclaimRules) stopBorrowing() {
 		for name, stop := range stops {
 			stop = stop.countBorrowing(isKnown && p.ledger.AboveDeserved(string(queue), name) > 0, now)
 			stops[name] = stop
+			// A stop that has ended stays for a time, because it decides how long the next one takes.
 			switch {
 			case now.Before(stop.end()):
 				stopped[name] = true

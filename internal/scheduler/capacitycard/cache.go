@@ -205,6 +205,8 @@ func (c *Cache) refreshPod(pod *corev1.Pod) *podState {
 		fresh.chargedNode = old.chargedNode
 		fresh.chargedAs = old.chargedAs
 		fresh.lastSession = old.lastSession
+		// Volcano may have written the node into the same object, but not into a new one of the API
+		// server.
 		fresh.unassigned = old.unassigned && (old.object == pod || fresh.unassigned)
 		fresh.assumedNodeInvalid = old.assumedNodeInvalid && old.object == pod
 
@@ -272,9 +274,11 @@ func (c *Cache) releasePod(state *podState) {
 
 // forgetUnseenPods removes the pods that the session did not see.
 func (c *Cache) forgetUnseenPods() {
+	// No pod is gone in most sessions, and then none has to be looked for.
 	if c.podsSeen == len(c.pods) {
 		return
 	}
+
 	for uid, state := range c.pods {
 		if state.lastSession != c.session {
 			c.releasePod(state)

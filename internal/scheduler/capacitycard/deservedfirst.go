@@ -135,6 +135,7 @@ func (p *allocation) isTurnOf(r checkInput) bool {
 		return true
 	}
 
+	// A pod that only comes after such a pod makes no others wait.
 	if mustBorrow {
 		d.putOff(r)
 	}

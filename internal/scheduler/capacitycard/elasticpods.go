@@ -42,6 +42,7 @@ func (p *preemptRun) allowanceFor(job *api.JobInfo) *evictionAllowance {
 // The map is nil if roles do not matter.
 func ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 	all = job.ReadyTaskNum() - job.MinAvailable
+	// Volcano's CheckTaskReady ignores the minimums of roles then.
 	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
 		return all, nil
 	}

@@ -128,6 +128,8 @@ func tasksIn(job *api.JobInfo, has func(api.TaskStatus) bool) iter.Seq[*api.Task
 // pods the job has, roles how many per task role; it changes roles.
 func SelectToMinimum(job *api.JobInfo, have int32, roles map[string]int32, pending []*api.TaskInfo) []*api.TaskInfo {
 	var picked, rest []*api.TaskInfo
+	// Like Volcano's CheckTaskReady: minimums of roles do not count if minAvailable is below their
+	// sum.
 	perRole := job.MinAvailable >= job.TaskMinAvailableTotal
 	for _, task := range pending {
 		if perRole && roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole] {

@@ -135,6 +135,7 @@ func (p *snapshot) reparentOrphanQueues() {
 		}
 	}
 
+	// The search for orphans has ended: it reads the parents that change now.
 	for _, info := range orphans {
 		name := info.Queue.Name
 		parent := info.Queue.Spec.Parent
@@ -151,6 +152,7 @@ func (p *snapshot) reparentOrphanQueues() {
 			p.events.recordOnQueue(info.Queue, &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: message})
 		}
 
+		// The Queue itself belongs to Volcano's cache.
 		info.Queue = info.Queue.DeepCopy()
 		info.Queue.Spec.Parent = newParent
 	}

@@ -272,6 +272,7 @@ func preemptedCardsStayFree(p *nodeChoice, r checkInput, node *api.NodeInfo) int
 // keptInQueue adds to what a check treats as released what is kept in the queue of a pod from
 // the pod, as a negative amount.
 func (p *KeptCards) keptInQueue(r checkInput, released quota.Released) quota.Released {
+	// From most pods nothing is kept, and each check of a pod would pay for a copy.
 	isCopy := false
 	for _, w := range p.preemptedCards.byQueue[r.job.Queue] {
 		if !w.keepsQuotaFrom(r.task, r.job) {

@@ -264,6 +264,7 @@ func (p *nodeChoice) prepareScoring(s *nodeSearch) {
 		s.weight *= preferenceFactor
 	}
 
+	// Pods that conflict with each other never share a node, so packing does not help their gang.
 	job, ok := p.ssn.Jobs[s.task.Job]
 	if !ok || job.MinAvailable <= 1 || s.request.Count == 0 || workload.ConflictOnNode(s.task.Pod, s.task.Pod) {
 		return

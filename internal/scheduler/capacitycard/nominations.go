@@ -188,6 +188,7 @@ func (p *KeptCards) loadReclaimedCards() {
 	p.reclaimedCards = nil
 	p.keptCharges = nil
 	kept := map[queueCard]card.Count{}
+	// What preempt freed is kept beside all that is kept for reclaimers.
 	defer p.loadPreemptedCards(kept)
 
 	if len(p.cache.reclaimedCards) == 0 {
@@ -229,6 +230,7 @@ type queueCard struct {
 // gang keeps nothing once too few pods are left besides others whose queue deserves no other card.
 // kept is what is kept for other jobs, to which this one is added.
 func (p *KeptCards) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept map[queueCard]card.Count) (tasks, others []*api.TaskInfo) {
+	// What a gang would keep counts only if the gang keeps it in the end.
 	added := maps.Clone(kept)
 	for _, task := range pending {
 		made := p.cache.reclaimedCards[task.Pod.UID]
@@ -386,6 +388,7 @@ func noStuckPodConflicts(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
 func (p *stuckPods) FutureIdleOn(node *api.NodeInfo) *api.Resource {
 	idle := node.FutureIdle()
 	for _, task := range p.stuckPods[node.Name] {
+		// Volcano's Sub panics if less is left.
 		idle.MilliCPU -= task.Resreq.MilliCPU
 		idle.Memory -= task.Resreq.Memory
 		for name, quantity := range task.Resreq.ScalarResources {
@@ -394,6 +397,7 @@ func (p *stuckPods) FutureIdleOn(node *api.NodeInfo) *api.Resource {
 			}
 		}
 	}
+
 	return idle
 }
 

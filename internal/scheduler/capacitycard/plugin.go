@@ -128,6 +128,7 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	p.sums.elasticUsages = map[api.JobID]quota.ElasticUsage{}
 	p.cache.lastReport = p.cache.now()
 
+	// What follows reads the ledger, so that comes first.
 	p.snapshot.buildSnapshot()
 	p.Rules.stopBorrowing()
 	p.notReadyReason = p.cache.cacheSync.notReadyReason(p.snapshot.missingFromSession, p.cache.now())
@@ -153,11 +154,13 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	ssn.AddSimulatePredicateFn(PluginName, p.allocation.simulatePredicate)
 	ssn.AddPreemptiveFn(PluginName, p.podReclaim.preemptive)
 	ssn.AddReclaimableFn(PluginName, p.podReclaim.reclaimable)
+
+	// Order of queues, jobs and nodes.
 	ssn.AddQueueOrderFn(PluginName, p.allocation.queueOrder)
 	ssn.AddJobOrderFn(PluginName, p.allocation.jobOrder)
 	ssn.AddNodeOrderFn(PluginName, p.nodes.nodeOrder)
-
 	ssn.AddBestNodeFn(PluginName, p.nodes.bestNode)
+
 	ssn.AddEventHandler(&framework.EventHandler{
 		AllocateFunc:   p.allocation.onAllocate,
 		DeallocateFunc: p.allocation.onDeallocate,
@@ -178,8 +181,10 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 	defer p.cache.metrics.startTimer("close")()
 	p.shortages.statePodShortages()
 	p.cache.openPlugin = nil
-	options.ServerOpts.PercentageOfNodesToFind = p.nodes.percentageOfNodes
 
+	// prePredicate changes Volcano's option for single pods, and the next session must find the user's
+	// value.
+	options.ServerOpts.PercentageOfNodesToFind = p.nodes.percentageOfNodes
 	p.cache.messages.removeStale()
 	p.reserver.recordProgress()
 	p.cache.reservations.removeStale()

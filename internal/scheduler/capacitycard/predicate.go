@@ -256,6 +256,7 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 			insufficient = *inTree
 		}
 
+		// Volcano writes the reason behind a count of nodes, in the middle of a sentence.
 		text := workload.RefusalFor(&insufficient).Message
 		status.Reason = strings.ToLower(text[:1]) + text[1:]
 	}

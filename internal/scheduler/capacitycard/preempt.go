@@ -85,6 +85,8 @@ func (p *preemption) selectInAttempt(attempt *preemptionAttempt, job *api.JobInf
 	if attempt.refused || p.exceedsEvictionHeadroom(job.Queue, name, victims) {
 		return nil
 	}
+
+	// It runs predicates and may compare all nodes, so it comes last.
 	attempt.refused = p.wouldEvictInVain(preemptor, node, victims, breaks)
 	if attempt.refused {
 		return nil
@@ -146,6 +148,7 @@ func (p *preemption) preemptionCandidates(preemptor *api.TaskInfo, preemptees []
 		}
 	}
 
+	// This order decides which pods of a gang are elastic, and these come first in the end.
 	slices.SortStableFunc(candidates, p.compareByPriority)
 	candidates, breaks := p.protectGangs(preemptor, candidates)
 	slices.SortStableFunc(candidates, func(a, b *api.TaskInfo) int {
@@ -194,6 +197,8 @@ func (p *victimSelection) addMissingQuota(missing amounts, queue api.QueueID, re
 				missing[unreclaimableQuota(what)] += float64(lack)
 			}
 
+			// What is missing counts as released from now on, so that the next round finds what another
+			// limit lacks.
 			missing[what] += float64(lack - reused)
 			released.Add(chargeOf(insufficient.Of, name, lack, isUnreclaimable))
 			released.Remove(chargeOf(insufficient.Of, name, reused, false))

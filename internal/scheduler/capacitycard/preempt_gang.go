@@ -71,10 +71,13 @@ func (p *preemption) preempt(hooks PreemptHooks, execute func()) [][]*api.TaskIn
 	}()
 	defer p.hideOldNominations()()
 
+	// Volcano does not tell for whom it evicts. Its preemptors are the pods that it pipelines
+	// meanwhile.
 	before := p.pipelinedPods()
 	p.executeByQueue(execute)
 	p.kept.preemptors = p.pipelinedPods()
 	maps.DeleteFunc(p.kept.preemptors, func(uid types.UID, _ bool) bool { return before[uid] })
+	// Gangs are completed when the next search begins. No search follows the last evictions.
 	g.completeGangs()
 	p.kept.keepPreemptedCards(g.victimsByPreemptor())
 

@@ -51,6 +51,8 @@ func (p *Prices) podsToPrice(job *api.JobInfo, placed []*api.TaskInfo) []loss.Po
 		pods = append(pods, p.podToPrice(task, p.CardCount(task), loss.Placed))
 	}
 
+	// Pods that ended count against the backoffLimit of their Kubernetes Job, and the work of those that
+	// succeeded is lost if the Job fails.
 	for _, task := range job.Tasks {
 		state := loss.Ended
 		switch task.Status {

@@ -167,6 +167,8 @@ func (p *podReclaim) sortByVictimOrder(candidates []*api.TaskInfo) {
 		}
 		return p.rules.compareBetweenQueues(a, b)
 	}
+
+	// This order decides which pods of a job are elastic, and these come first in the end.
 	slices.SortFunc(candidates, func(a, b *api.TaskInfo) int { return cmp.Or(byPriority(a, b), p.prices.compareByLoss(a, b)) })
 
 	impacts, breaks := p.evictionImpacts(candidates)
@@ -247,6 +249,7 @@ func (c *Cache) PluginFor(session types.UID) (*Plugin, bool) {
 	if p == nil || p.ssn.UID != session {
 		return nil, false
 	}
+	// isOutOfSync must know that the action runs, also while the action may not decide.
 	c.lastReclaimSession = c.session
 	if p.argumentsErr != nil || p.notReadyReason != "" {
 		return nil, false
@@ -380,6 +383,7 @@ func (p *Evictions) markReleasing(found []*api.TaskInfo) {
 		uid := task.Pod.UID
 		since[uid] = p.cache.evictingSince[uid]
 		if since[uid].IsZero() {
+			// This process did not request the eviction, so its timeout begins when it is seen.
 			since[uid] = p.cache.now()
 		}
 

@@ -119,6 +119,7 @@ func (r *reservation) observeFreeCards(count int64, now time.Time, maxReservatio
 		return
 	}
 
+	// After the timeout the job had no reservation, so the rest of its wait prolonged nothing.
 	waited := min(now.Sub(r.waitingSince), reservationTimeout)
 	if r.prolonged+waited >= maxReservation {
 		r.isExhausted = true
@@ -195,6 +196,7 @@ func (p *reserver) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
 // does not wait.
 func (p *reserver) reserveMinimum(job *api.JobInfo) {
 	isRunning := job.PodGroup.Status.Phase == scheduling.PodGroupRunning
+	// mayReserve lets the job wait, so a running job is asked only once it lacks something.
 	if !isRunning && !p.mayReserve(job) {
 		return
 	}

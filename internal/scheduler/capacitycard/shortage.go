@@ -59,6 +59,7 @@ func (p *shortages) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
 		}
 	}
 
+	// The first pod by name speaks for its role, so that the text stays the same in every session.
 	slices.SortFunc(tried, func(a, b *api.TaskInfo) int { return cmp.Compare(a.Name, b.Name) })
 	taken := p.takenByGang(job)
 	sameAs := map[string]string{} // what is stated about the skipped pods of a role

@@ -48,6 +48,7 @@ func (p *snapshot) buildSnapshot() {
 	c.nodes.Replace(nodes)
 	c.inventory = c.nodes.Inventory()
 	c.cardUnlimitedCPUMemory = p.args.cardUnlimitedCPUMemory
+	// A new generation reads all pods again, so it begins only when a rule or a name has changed.
 	if c.cardUnlimitedCPUMemory != unlimited || (c.inventory != before && !c.inventory.SameNames(before)) {
 		c.requestGeneration++
 	}
@@ -71,6 +72,7 @@ func (p *snapshot) buildSnapshot() {
 		p.reserver.reserveForJob(job, allocated, !p.allowsNamespace(string(job.Queue), job.Namespace))
 	}
 
+	// This moves tasks between the indexes that the loop reads.
 	p.evictions.markReleasing(outOfSync)
 	p.chargePodsWithoutJob()
 	p.reserver.reserveUnreserved()
@@ -186,6 +188,7 @@ func (p *snapshot) loadQueueRules() {
 			p.events.recordOnQueue(queue.Queue, rules.Refusal)
 		}
 
+		// Of a tree, loadTree sets the limits of all queues below root.
 		if !isTree || id == workload.RootQueue {
 			p.ledger.SetLimits(queue.Name, rules.Limits)
 		}
@@ -237,12 +240,16 @@ func (p *snapshot) chargePodsWithoutJob() {
 		}
 
 		state := p.cache.observePod(pod)
+		// Actions evict only pods of jobs.
 		state.request.IsUnreclaimable = p.IsTree()
+		// Volcano tried this node in an earlier session and gave it up.
 		if state.assumedNodeInvalid {
 			p.cache.releasePod(state)
 			continue
 		}
 
+		// A pod without PodGroup stays with the queue that was charged last. Its own annotations come
+		// after that.
 		var last string
 		if state.charge != nil {
 			last = state.charge.Queue

@@ -62,6 +62,7 @@ func (p *waitingJobs) findWaitingJob(job *api.JobInfo) *waitingJob {
 		return nil
 	}
 
+	// missingTasks lists the smallest pods first.
 	slices.Reverse(missing)
 	return &waitingJob{job: job, missing: missing, borrows: fit != quota.WithinDeserved, isBelowMinimum: hasAllocatedPods(job)}
 }
@@ -103,10 +104,13 @@ func (p *waitingJobs) listWaitingJobs(free *freeCards) []*waitingJob {
 			continue
 		}
 		if !free.mayHelp(job) {
+			// The next free card is then more than before.
 			entry.freeCards = 0
 			continue
 		}
 
+		// Of the jobs that keep no cards, only the first of each queue counts, and to look at more takes
+		// time.
 		keeps := p.mayKeepCards(job)
 		best := first[job.Queue]
 		if !keeps && best != nil && !p.ssn.JobOrderFn(job, best.job) {
