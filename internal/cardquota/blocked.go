@@ -35,6 +35,8 @@ func (c *counter) podPendingReason(pod *corev1.Pod, facts *podFacts) (workload.R
 	if isMissing && !MayAwaitPodGroup(pod, c.input.Now) {
 		return *blocked.RefusalForMissingPodGroup(pod.Namespace, workload.PodGroupName(pod)), true
 	}
+
+	// A request that no scheduler can serve waits for the user, whatever its last condition says.
 	if refusal != nil {
 		return *refusal, true
 	}
@@ -73,6 +75,7 @@ func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
 	queue := workload.PodGroupQueue(group)
 	t := c.usageFor(queue)
 
+	// A PodGroup keeps the Queue from being removed as long as pods of it run, allowed or not.
 	isAllowed := c.allowsNamespace(queue, group.Namespace)
 	if group.Status.Running > 0 || isAllowed {
 		t.usage.Members.PodGroups++
@@ -120,6 +123,7 @@ func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1bet
 		}
 	}
 
+	// A refused request has no cards to list, but its reason must still be shown.
 	if isBlocked && len(request.Cards) == 0 {
 		t.waiting = append(t.waiting, w)
 	}

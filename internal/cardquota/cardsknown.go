@@ -68,6 +68,7 @@ func describeUnknown(unknown []card.Name, physical map[card.Name]card.Count, unn
 			part += "; " + card.AskForName(near, physical[near])
 		}
 
+		// Without a near card that nodes have, the list of all of them helps more.
 		isListed = isListed || physical[near] == 0
 		parts = append(parts, part)
 	}

@@ -45,6 +45,7 @@ func setConditions(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 		set(v1alpha1.ConditionEnforced, *f.Enforced)
 	}
 
+	// Ready sums up the other conditions, so it comes after them.
 	set(v1alpha1.ConditionReady, readyCondition(s, f))
 	conditions.SetFieldsKnown(&s.Conditions, f.Quota, f.Quota.Spec, f.Now)
 }
@@ -73,6 +74,8 @@ func withinQuotaCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Con
 	case !ownsQueue(f):
 		return notOwnedCondition()
 	case f.Usage == nil:
+		// After a restart the last count is more useful to its readers than no answer for some
+		// seconds.
 		if before := conditions.Get(s.Conditions, v1alpha1.ConditionWithinQuota); before.Reason != "" && before.Reason != v1alpha1.ReasonNotCounted {
 			return before
 		}
@@ -99,6 +102,7 @@ func inventorySatisfiedCondition(f StatusInput) metav1.Condition {
 	if !ownsQueue(f) {
 		return notOwnedCondition()
 	}
+
 	if !f.Tree.IsFlat() && f.Quota.Spec.Parent != "" {
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonInventorySatisfied,
 			"the quota of parent %s contains this one: InventorySatisfied of the CardQuota at the top level compares it with healthy nodes", f.Quota.Spec.Parent)
@@ -165,6 +169,8 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition
 		return held
 	}
 
+	// A broken path has failed the sync already. Numbers that are not in force still let pods
+	// start.
 	switch hierarchy := conditions.Get(s.Conditions, v1alpha1.ConditionHierarchyValid); {
 	case hierarchy.Reason == v1alpha1.ReasonWorkInParent:
 		return conditions.New(no, hierarchy.Reason, "%s", hierarchy.Message)
@@ -229,6 +235,8 @@ func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w 
 	}
 
 	switch {
+	// A change that was replaced in one write would be invisible after the next. An administrator
+	// must see it.
 	case before.Reason == v1alpha1.ReasonForeignChangeReplaced && before.ObservedGeneration == quota.Generation:
 		return before
 	}

@@ -37,6 +37,8 @@ func (c *counter) listHeldPods() {
 			continue
 		}
 
+		// Keep the charge of a terminating pod: once its node is gone, nothing says which cards
+		// it held.
 		charges[pod.UID] = charge
 		if workload.StillRuns(pod, c.isReady(pod.Spec.NodeName), c.input.Now) {
 			held = append(held, HeldPod{pod, charge})

@@ -143,6 +143,8 @@ func (d DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 	ours := managersByField(live.ManagedFields, isOwnApply)
 	theirs := managersByField(live.ManagedFields, isOtherManager)
 
+	// A Queue that was written while its service type was unknown lacks both fields. Adding them
+	// displaces nothing.
 	_, fresh := ours[annotationField(v1alpha1.AnnotationCardQuota)]
 	for _, field := range []string{fieldPriority, fieldReclaimable} {
 		inPlace, planned := fields[field]

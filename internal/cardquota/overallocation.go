@@ -201,6 +201,7 @@ func insertGrant(largest []queueGrant, added queueGrant) []queueGrant {
 func (q *QuotaTotals) ChangedQueues(before *QuotaTotals) (queues []string, turned bool) {
 	moved := map[string]bool{}
 	for _, side := range []*QuotaTotals{before, q} {
+		// Both sides count: a card that only one of them grants has appeared or gone.
 		for name := range side.grants {
 			cards := before.healthy[name] != q.healthy[name]
 			hasSameGrants := maps.Equal(before.grants[name], q.grants[name]) && nameOf(before.denying[name]) == nameOf(q.denying[name])

@@ -75,6 +75,9 @@ type groupRecord struct {
 // much of it is about objects that are gone.
 func (f *PodFacts) beginCount(input *CountInput) {
 	isSame := f.inventory == input.Inventory && slices.Equal(f.schedulers, input.Schedulers) && (f.schedulers == nil) == (input.Schedulers == nil)
+
+	// Facts of deleted pods are not looked for one by one. Starting again now and then bounds
+	// them.
 	most := len(input.Pods) + len(input.Pods)/16 + 100
 	if !isSame || f.pods == nil || len(f.pods) > most || len(f.groups) > most+2*len(input.PodGroups) {
 		*f = PodFacts{

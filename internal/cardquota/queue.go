@@ -121,6 +121,7 @@ func NewDesiredQueue(quota *v1alpha1.CardQuota, types PolicyInput, live *v1beta1
 		spec.WithPriority(priority).WithReclaimable(serviceType.Reclaimable)
 	}
 
+	// Another manager's weight is reported and not fought: no quota depends on it.
 	if weight := quota.Spec.Weight; weight != nil {
 		desired.WeightManager = otherWeightManager(live, *weight)
 		if desired.WeightManager == "" {
@@ -220,6 +221,8 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 		closedByParent = live.Annotations[annotationClosedByParent]
 	}
 
+	// A GitOps tool may mark its objects with the same label, so only an own or a free label is
+	// written.
 	if manager == "" || manager == v1alpha1.FieldManager {
 		config.WithLabels(map[string]string{LabelManagedBy: v1alpha1.FieldManager})
 	}
@@ -307,6 +310,8 @@ func (d *DesiredQueue) YieldField(c FieldConflict) bool {
 		d.Config.Spec.Weight = nil
 		d.WeightManager = c.Manager
 	case fieldParent:
+		// Volcano's queue controller only fills in a missing parent, so its root is not a
+		// decision.
 		if d.WantedParent != workload.RootQueue && isQueueController(c.Manager) {
 			return false
 		}

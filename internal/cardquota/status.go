@@ -139,6 +139,7 @@ func cardStatuses(f StatusInput) []v1alpha1.CardStatus {
 		clear(quota)
 	}
 
+	// Cards of the spec come first, so that the bound never cuts a quota.
 	names = append(names, ungrantedCards(f, names)...)
 	cards := make([]v1alpha1.CardStatus, 0, len(names))
 	for _, name := range names[:min(len(names), MaxStatusCards)] {

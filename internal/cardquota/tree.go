@@ -37,6 +37,8 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 	}
 
 	written := make(map[string]quota.TreeQueue, len(owners))
+	// Names of CardQuotas and Queues can differ, and the tree that the scheduler enforces is that
+	// of the Queues.
 	for queue, q := range owners {
 		of := TreeQueueFor(q)
 		if parent := t.quotas[q.Spec.Parent]; parent != nil {

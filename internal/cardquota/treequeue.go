@@ -65,6 +65,8 @@ func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wa
 	}
 
 	wanted := above.QueueName()
+
+	// Already in place: what its parent carries is in the hands of the parent's own reconcile.
 	if n.Live != nil && stay == wanted {
 		return wanted, nil
 	}

@@ -157,6 +157,8 @@ func (f Family) boundsFor(key quota.Resource) bounds {
 		b.most[2] = limitOrNone(f.Parent, above[0])
 	}
 
+	// The webhook sums deserved and guarantee over the children. Of limits it compares each
+	// alone.
 	for _, sibling := range f.Siblings {
 		live := liveAmounts(sibling, key)
 		b.most[1] = max(0, b.most[1]-live[1])

@@ -235,6 +235,7 @@ func (c *counter) countPod(pod *corev1.Pod) {
 		c.addEnding(pod)
 	}
 
+	// A waiting pod of another scheduler is not ours to place, so it is not pending here.
 	if queue == "" || (!holds && !ours) {
 		return
 	}
@@ -280,6 +281,7 @@ func (c *counter) chargeOf(facts *podFacts, pod *corev1.Pod, group *v1beta1.PodG
 		facts.charge = &charge
 	}
 
+	// The first count sees every running pod for the first time, and none of them was just bound.
 	if c.input.LastCharges != nil && last == nil && len(charge.Cards) > 0 {
 		c.facts.newlyCharged = append(c.facts.newlyCharged, chargedPod{pod, facts, &charge})
 	}

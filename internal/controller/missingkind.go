@@ -44,6 +44,8 @@ func setUpWithKind(host kindHost, kind string, interval time.Duration, setUp fun
 		return setUp()
 	}
 
+	// The CRDs may be applied after the operator starts. To fail would crash-loop the other
+	// controllers.
 	host.GetLogger().Info(missing+". Its controller starts then", "kind", kind)
 	return host.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		err := wait.PollUntilContextCancel(ctx, interval, false, func(ctx context.Context) (bool, error) {
@@ -77,6 +79,8 @@ func whatIsMissing(ctx context.Context, host kindHost, kind string) (string, err
 		return "", fmt.Errorf("look up kind %s: %w", kind, err)
 	}
 
+	// A watch that may not list would keep the whole manager from starting, so try a list of one
+	// object.
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 

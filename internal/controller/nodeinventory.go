@@ -64,6 +64,8 @@ func (n *NodeInventory) Start(ctx context.Context) error {
 		return err
 	}
 
+	// Until all three are read, cards may be unknown, and nothing may be decided by the
+	// inventory.
 	if toolscache.WaitForCacheSync(ctx.Done(), seen, read, mapped) {
 		n.applyChange(func() bool {
 			n.synced = true

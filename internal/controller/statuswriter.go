@@ -43,6 +43,7 @@ func (w *StatusWriter[S]) Write(ctx context.Context, status S) (isWritten bool, 
 		return false, w.Delay, nil
 	}
 
+	// The patch overwrites the object with the answer, so keep what was before for the events.
 	before := *w.Status
 	object, _ := w.Object.DeepCopyObject().(client.Object) // it always is one
 	*w.Status = status

@@ -119,6 +119,7 @@ func (w *transformedWatch) forwardEvents(transform toolscache.TransformFunc) {
 			event.Object = object
 		}
 
+		// The reader may have gone, and then nothing ever receives again.
 		select {
 		case w.events <- event:
 		case <-w.stopped:

@@ -46,6 +46,8 @@ func (m *maker) admit(object runtime.Object, namespace string) error {
 	input := m.admission
 	input.Namespace = m.cluster.Namespaces[i]
 	input.PodGroup = func(name string) *v1beta1.PodGroup { return m.podGroup(namespace, name) }
+
+	// The mutating webhooks come before the validating ones, as in the API server.
 	if job, isJob := object.(*batch.Job); isJob {
 		defaults := validation.VCJobDefaults(job, input)
 		if defaults.MaxRetry > 0 {

@@ -74,6 +74,8 @@ func (c *Cluster) SetQuota(queue string, name card.Name, count card.Count, leave
 	}
 
 	quota[name] = count
+
+	// Snapshots share their objects, and the one before the change is still compared with.
 	changed := c.Queues[i].DeepCopy()
 	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationCardQuota, quota.String())
 	if isTree {

@@ -53,6 +53,8 @@ func (m *maker) addMissing(job *batch.Job) {
 			}
 
 			pod := newTaskPod(job, task, int(index))
+			// What cannot be created now does not compete either, so it is left out without an
+			// error.
 			if m.checkScheduler(pod) == nil && m.completePod(pod) == nil {
 				w.Pods = append(w.Pods, pod)
 				m.pods++

@@ -170,6 +170,8 @@ func newTaskPod(job *batch.Job, task *batch.TaskSpec, index int) *corev1.Pod {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
 	}
 
+	// Volcano hands down only these keys of the job. Others must be in the template to have an
+	// effect.
 	for _, key := range []string{v1beta1.PodPreemptable, v1beta1.CooldownTime, v1beta1.RevocableZone, v1beta1.JDBMinAvailable, v1beta1.JDBMaxUnavailable} {
 		if value, written := job.Annotations[key]; written {
 			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)

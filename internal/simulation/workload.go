@@ -66,6 +66,7 @@ func NewWorkloads(c *Cluster, objects []*unstructured.Unstructured, namespace st
 		return nil, errors.New("the files have no pods: write a Job of Volcano, Job, Deployment, StatefulSet or Pod")
 	}
 
+	// Files can be in any order, so PodGroups are looked for once all of them are read.
 	for _, w := range m.made {
 		if w.Group != nil {
 			m.setNamespaceQueue(w.Group)
@@ -201,6 +202,7 @@ func (m *maker) addController(c *controller, template *corev1.PodTemplateSpec) e
 		}
 	}
 
+	// Volcano keeps a PodGroup that exists, with its minimum.
 	if group := m.podGroup(c.owner.GetNamespace(), workload.PodGroupName(w.Pods[0])); group != nil {
 		least = group.Spec.MinMember
 	}
@@ -328,6 +330,7 @@ func newGroupFor(pod *corev1.Pod, least int32, ofOwner map[string]string) *v1bet
 		Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupPending},
 	}
 
+	// Volcano inherits all of its prefix from the owner, but only these few keys from the pod.
 	for key, value := range ofOwner {
 		if strings.HasPrefix(key, v1beta1.AnnotationPrefix) {
 			group.Annotations[key] = value

@@ -79,6 +79,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("read ServiceTypePolicy: %w", err)
 	}
+
+	// Without a policy nothing is enforced, so its rules must not refuse pods any more.
 	if err != nil || object.DeletionTimestamp != nil {
 		var errs []error
 		for _, name := range PolicyNames() {
@@ -108,6 +110,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 
 	if err := errors.Join(errs...); err != nil {
+		// A refusal ends only when rights or the cluster's version change. Backoff would fill the
+		// log meanwhile.
 		if !shared.IsRefused(err) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 			return ctrl.Result{}, err
 		}
@@ -140,6 +144,7 @@ func (r *Reconciler) applyObject(ctx context.Context, owner *v1alpha1.ServiceTyp
 		return fmt.Errorf("write %s: %w", wanted.GetName(), err)
 	}
 
+	// Server-side apply owns what it sends, and these two belong to the API server.
 	delete(fields, "status")
 	object := &unstructured.Unstructured{Object: fields}
 	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
@@ -153,11 +158,13 @@ func (r *Reconciler) applyObject(ctx context.Context, owner *v1alpha1.ServiceTyp
 		return fmt.Errorf("write %s %s: %w", kind, wanted.GetName(), err)
 	}
 
+	// The API server raises the generation only of a changed spec. So a new generation of the same
+	// wanted text means that another client had changed the object.
 	is := appliedState{wanted: string(text), uid: string(object.GetUID()), generation: object.GetGeneration()}
 	key := kind + " " + wanted.GetName()
 	was, before := r.lastApplied[key]
-
 	r.lastApplied[key] = is
+
 	switch {
 	case !before || was.wanted != is.wanted:
 		logf.FromContext(ctx).Info("written", "kind", kind, "name", object.GetName())
@@ -175,10 +182,13 @@ func (r *Reconciler) deleteObject(ctx context.Context, name string, object clien
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
+
+	// An administrator may have written an object of this name. Only own ones are deleted.
 	if owner := metav1.GetControllerOf(object); owner == nil || owner.Kind != "ServiceTypePolicy" || object.GetDeletionTimestamp() != nil {
 		return nil
 	}
 
+	// A later object of this name is new, and its first write must not look like a correction.
 	if kind, err := r.client.GroupVersionKindFor(object); err == nil {
 		delete(r.lastApplied, kind.Kind+" "+name)
 	}
@@ -251,6 +261,7 @@ func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation boo
 	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(shared.Component), inventory: nodes, lastApplied: map[string]appliedState{},
 		readers: map[string]client.Reader{BypassPolicyName: mgr.GetClient(), ChargePolicyName: chargeCache}}
 
+	// One pending signal stands for all changes before it: the reconcile reads all cards anyway.
 	cards := make(chan event.TypedGenericEvent[string], 1)
 	nodes.OnChange(func() {
 		select {
@@ -280,6 +291,7 @@ func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation boo
 // newChargeCache returns a cache of the charge policy and its binding, which the manager
 // starts.
 func newChargeCache(mgr ctrl.Manager) (cache.Cache, error) {
+	// The manager's cache selects one object of a kind by its name, and this kind has two.
 	made, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
 		o.Scheme = mgr.GetScheme()
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }

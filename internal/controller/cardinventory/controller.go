@@ -94,6 +94,8 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 
+	// One pending signal stands for all changes before it, because a reconcile reads everything
+	// anyway.
 	changes := make(chan event.TypedGenericEvent[string], 1)
 	signal := func() {
 		select {
@@ -196,6 +198,7 @@ func (r *Reconciler) createInventory(ctx context.Context, wait time.Duration) (c
 	inventory := &v1alpha1.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InventoryName}}
 	err := r.client.Create(ctx, inventory, client.FieldOwner(v1alpha1.FieldManager))
 	switch {
+	// The cache does not have it yet. It is there in a moment.
 	case apierrors.IsAlreadyExists(err):
 		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	case err != nil:

@@ -109,6 +109,7 @@ func (b *bills) listHoldings(pods []cardquota.HeldPod) []cardseconds.Holding {
 	var holdings []cardseconds.Holding
 	for _, pod := range pods {
 		since := cardquota.HeldSince(pod.Pod)
+		// Without a start nothing bounds the credit, so such a pod gets none.
 		if since.IsZero() {
 			continue
 		}

@@ -116,6 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return p.updateStatus(ctx, cardquota.QueueReservedCondition(name))
 	}
 
+	// Two CardQuotas can name one Queue. Both would write it in turn, so only its owner does.
 	candidates, err := r.cardQuotasForQueue(ctx, name)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -178,6 +179,8 @@ func (r *reconciliation) patchMeta(ctx context.Context, before *v1alpha1.CardQuo
 
 // syncQueue writes the Queue of the CardQuota that owns it, then the status.
 func (r *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
+	// Written to the Queue, a bad selector would lock out every namespace, and running tenants
+	// with them.
 	if selector := r.quota.Spec.NamespaceSelector; selector != nil {
 		if _, err := workload.NewNamespaceSelector(selector); err != nil {
 			return r.updateStatus(ctx, cardquota.InvalidSelectorCondition(r.quota.QueueName(), err))
@@ -308,6 +311,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 	writer := shared.StatusWriter[v1alpha1.CardQuotaStatus]{
 		Client: r.client, Throttle: r.throttle, Object: r.quota, Status: &r.quota.Status, Delay: r.statusDelay, Recorder: r.events,
 	}
+	// What changes during the deletion is wanted, so it makes no event.
 	if r.quota.DeletionTimestamp == nil {
 		writer.Events = cardquota.Events
 	}

@@ -96,6 +96,7 @@ func (r *reconciliation) applyQueue(ctx context.Context, want *cardquota.Desired
 		}
 	}
 
+	// Force takes a field without saying from whom. Only a refused apply names its manager.
 	err := r.applyAndRecord(ctx, want.Config)
 	if !cardquota.IsFieldConflict(err) {
 		if err != nil {
@@ -265,6 +266,7 @@ func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 		return drainStatus{members: members, requeueAfter: memberRetry}, nil
 	}
 
+	// A Queue of the same name that was created meanwhile must stay.
 	uid := r.queue.UID
 	err = r.client.Delete(ctx, r.queue, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) != nil {

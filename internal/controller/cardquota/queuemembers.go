@@ -70,6 +70,9 @@ func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (me
 	}
 
 	m.requested[queue] = quota
+
+	// Many CardQuotas can be deleted at once, and each count lists all pods. So one count answers
+	// for all.
 	if m.counting {
 		return cardquota.Members{}, false, nil
 	}
@@ -103,6 +106,7 @@ func (m *memberCounts) countRequested(count countFunc) error {
 		m.counted[queue] = memberAnswer{members, now}
 	}
 
+	// An old answer misses pods that came later, and a deletion by it would be final.
 	maps.DeleteFunc(m.counted, func(_ string, answer memberAnswer) bool { return now.Sub(answer.at) >= memberCountTTL })
 	return nil
 }

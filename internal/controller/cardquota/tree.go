@@ -38,6 +38,9 @@ func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error
 	if !policy.IsTree(r.inForce) {
 		return nil, nil
 	}
+
+	// The last count has built the whole tree. Building a part again for each reconcile costs
+	// many lists.
 	if tree := r.Reconciler.usage.FreshTree(); tree.Holds(r.quota) {
 		return tree, nil
 	}
@@ -69,6 +72,8 @@ func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error
 // addAncestors adds the ancestors of the CardQuota to the members, and the children of each.
 func (r *reconciliation) addAncestors(ctx context.Context, members map[string]*v1alpha1.CardQuota, addChildren func(parent string) error) error {
 	seen := map[string]bool{}
+
+	// Users can write cycles and endless chains, so the walk is bounded.
 	for at := r.quota; at.Spec.Parent != "" && !seen[at.Name] && len(seen) < maxPath; {
 		seen[at.Name] = true
 		if err := addChildren(at.Spec.Parent); err != nil {
@@ -124,6 +129,8 @@ func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v
 		if err != nil {
 			return nil, err
 		}
+		// A CardQuota that lost its Queue to another one has no part in the tree that is
+		// enforced.
 		if member.Name != r.quota.Name && owner != nil && owner.Name != member.Name {
 			continue
 		}
@@ -218,6 +225,8 @@ func (r *reconciliation) placeQueue(ctx context.Context) (*cardquota.Placement, 
 		return nil, wait, nil
 	}
 
+	// CPU and memory must fit below the Queue where it really is, which another manager may
+	// decide.
 	above := parent
 	if cardquota.HasOtherParentManager(r.queue, parent) {
 		above = r.queue.Spec.Parent

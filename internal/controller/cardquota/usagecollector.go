@@ -207,6 +207,8 @@ func (u *UsageCollector) Start(ctx context.Context) error {
 			}
 		}
 
+		// A count of a large cluster takes long, so the pause grows with it and leaves time for
+		// reconciles.
 		select {
 		case <-ctx.Done():
 			return nil
@@ -312,6 +314,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		return nil
 	}
 
+	// Read before the objects: a change in between then makes the tree look old, and never new.
 	specChanges := u.specChanges.Load()
 	inForce := u.policyInForce(s.policies)
 	pods := storedObjects[corev1.Pod](s.pods)
@@ -440,6 +443,8 @@ func (u *UsageCollector) postponeTotals(moved []string, turned bool, now time.Ti
 		return false
 	}
 
+	// A node that flaps would otherwise rewrite the status of every tenant with the card each
+	// second.
 	wait := totalsAge(len(moved)) - now.Sub(u.totalsUpdatedAt)
 	if wait <= 0 || turned {
 		u.totalsUpdatedAt = now

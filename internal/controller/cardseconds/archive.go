@@ -47,6 +47,9 @@ func (a *archive) load(ctx context.Context, store objectStore) error {
 // readSlot reads a slot, and the months that it has into kept, if that is not nil.
 func (a *archive) readSlot(ctx context.Context, store objectStore, i int, kept *months) error {
 	read, err := store.read(ctx, slotNumber(i))
+
+	// The rights of an earlier version may name fewer ConfigMaps. One that cannot be read must
+	// not stop the others.
 	if apierrors.IsForbidden(err) {
 		a.slots[i].isStale = true
 		a.isPartial = true
@@ -97,6 +100,7 @@ func (a *archive) write(ctx context.Context, store objectStore, key cardseconds.
 			break
 		}
 
+		// After a failed write the stored version is unknown, and the entry may be there already.
 		if a.slots[i].isStale {
 			if err := a.readSlot(ctx, store, i, nil); err != nil {
 				failures = append(failures, err)

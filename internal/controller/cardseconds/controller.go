@@ -155,6 +155,8 @@ func (k *Keeper) Start(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 
+		// The context has ended, and with it each call that uses it. The last seconds must still
+		// be stored.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 
@@ -182,6 +184,8 @@ func (k *Keeper) storeSums(ctx context.Context) error {
 		}
 	}
 
+	// Periods close after the parts are stored, so that an entry never has more than its part
+	// had.
 	archiveErr := errors.Join(k.closePeriods(ctx), k.archive.dropDays(ctx, k, k.daysDropped))
 	if archiveErr == nil {
 		k.mu.Lock()
@@ -210,6 +214,8 @@ func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 	parts := k.meter.Texts()
 	for i := range parts {
 		k.hasRows[i] = parts[i].Rows != ""
+		// Nothing is stored of a new part yet. Its age counts from now, or it would look late at
+		// once.
 		if k.hasRows[i] && k.storedUntil[i].IsZero() {
 			k.storedUntil[i] = now
 		}
@@ -268,6 +274,7 @@ func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) erro
 		err = k.archive.write(ctx, k, key, packed)
 	}
 
+	// The write above must not hold the lock: scrapes and counts would wait for the API server.
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -300,6 +307,7 @@ func (k *Keeper) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 		return cardseconds.QueueMonths{}, false
 	}
 
+	// Thousands of views ask within a second, and each sum visits all series.
 	isOld := true
 	if k.monthlyUse != nil {
 		age := k.meter.CountedUntil().Sub(k.monthlyUse.CountedUntil())

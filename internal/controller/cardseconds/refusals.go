@@ -39,6 +39,8 @@ func (r *refusals) record(i int, err error, now time.Time) {
 		*r = refusals{}
 	}
 
+	// A short refusal, such as that of a restarting webhook, is no problem. So the first time
+	// counts.
 	since := now
 	if earlier, isKnown := (*r)[i]; isKnown {
 		since = earlier.since

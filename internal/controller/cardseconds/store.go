@@ -72,6 +72,7 @@ func (o *object) isEmpty() bool { return o.text == "" && o.writer == "" && len(o
 
 func (s *configMaps) write(ctx context.Context, i int, version string, c change) (string, error) {
 	name := cardseconds.ConfigMapName(i)
+	// A patch needs an object. Creating it empty first lets every later write carry a version.
 	if version == "" {
 		created, err := s.create(ctx, i)
 		if err != nil {
@@ -80,6 +81,8 @@ func (s *configMaps) write(ctx context.Context, i int, version string, c change)
 		version = created
 	}
 
+	// With the version in the patch the API server refuses it if another replica has written
+	// meanwhile.
 	fields := map[string]any{"metadata": map[string]string{"resourceVersion": version}}
 	if c.text != nil {
 		fields["data"] = map[string]string{cardseconds.TextKey: *c.text, cardseconds.WriterKey: *c.writer}

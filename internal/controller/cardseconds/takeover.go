@@ -63,6 +63,7 @@ func (k *Keeper) loadMeter() error {
 		k.meter.SetClosed(key.Part, key.Period)
 	}
 
+	// Closed periods are known first: what the parts still have of them must not open them again.
 	k.counter.reset()
 	for i := range k.parts {
 		has := func(period cardseconds.Period) bool {
@@ -102,6 +103,7 @@ func (k *Keeper) claimPart(ctx context.Context, i int) (isRead bool, err error) 
 			continue
 		}
 
+		// A write can succeed and its answer be lost, so the part is read before the next one.
 		p.isUncertain = true
 		k.log.Error(writeErr, "Some card-seconds cannot be stored", "part", i)
 		return isRead, nil

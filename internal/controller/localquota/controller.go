@@ -142,6 +142,7 @@ func (r *Reconciler) requestsForNamespace(ctx context.Context, namespace client.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	quota := &v1alpha1.CardQuota{}
 	switch err := r.client.Get(ctx, req.NamespacedName, quota); {
+	// Go on with an empty CardQuota: it selects nothing, so all its views are deleted.
 	case apierrors.IsNotFound(err):
 		quota = &v1alpha1.CardQuota{}
 	case err != nil:
@@ -168,6 +169,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			continue
 		}
 
+		// With the UID a view that was created again in the meantime is not deleted.
 		if err := r.client.Delete(ctx, view, client.Preconditions{UID: &view.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			failures = append(failures, fmt.Errorf("delete LocalCardQuota in %s: %w", view.Namespace, err))
 		}
@@ -204,6 +206,7 @@ func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota,
 			continue // its creation is an event
 		}
 
+		// Zeros before the first count would show a tenant that no pod holds a card.
 		if !counted {
 			result = shared.RequeueWithin(result, time.Second)
 			continue

@@ -58,6 +58,8 @@ func newRecord(object any) (any, error) {
 		}
 	}
 
+	// Devices that share counters are alternatives on one chip. Their number says nothing about
+	// cards.
 	if !overlaps {
 		kept.slice.Devices = int64(len(devices))
 	}

@@ -162,6 +162,8 @@ func (w *Watcher) watch(ctx context.Context, version string) {
 	}()
 
 	informer.RunWithContext(ctx)
+
+	// The next version, or no version, brings other objects. Old ones would never be removed.
 	w.applyChange(func() { clear(w.slices) })
 }
 

@@ -68,6 +68,8 @@ func (r *reconciliation) writeConfigMap(ctx context.Context, live *corev1.Config
 		by += " wrote it"
 	}
 
+	// Two writers that undo each other would reload the scheduler all the time, so corrections
+	// are rare.
 	if displaced && r.now.Sub(r.history.correctedAt) < minCorrectionInterval {
 		return errCacheStale
 	}
@@ -154,6 +156,7 @@ func (r *reconciliation) syncPriorityClasses(ctx context.Context, wanted []v1alp
 		}
 	}
 
+	// Each reconcile finds the same conflict. It is an event once, and again when it changes.
 	for name, message := range plan.Conflicts {
 		if r.history.reportedClasses[name] != message {
 			r.events.Event(r.policy, corev1.EventTypeWarning, v1alpha1.EventPriorityClassKept, message)
@@ -207,6 +210,8 @@ func (w *configMapWatch) watchConfigMap(name types.NamespacedName) {
 		}
 	}
 
+	// The base can be in any namespace. A watch of one name needs no right to read other
+	// ConfigMaps.
 	informer := toolscache.NewSharedInformer(toolscache.NewListWatchFromClient(w.client.CoreV1().RESTClient(), "configmaps", name.Namespace,
 		fields.OneTermEqualSelector("metadata.name", name.Name)), &corev1.ConfigMap{}, 0)
 

@@ -121,6 +121,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 
+	// The status says what the operator has written last, so a decision needs the newest one.
 	if r.throttle.CacheIsStale(req.Name, object.ResourceVersion) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
@@ -188,6 +189,7 @@ func (r *reconciliation) reportConfiguration(ctx context.Context, live *corev1.C
 		out.hash = r.policy.Status.ConfigHash // the last written text is still in place
 	}
 
+	// What is in force is read from the status, so that is written first.
 	result, err := r.updateStatus(ctx, out)
 	if err == nil {
 		err = r.keepInForce(ctx)

@@ -88,6 +88,7 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 		r.hash = p.Status.ConfigHash
 	}
 
+	// The scheduler needs time to load a new text, so its age counts from here.
 	if r.hash != hash {
 		r.hash = hash
 		r.since = now
@@ -152,6 +153,8 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 		observed.Unreadable = fault.Error()
 	}
 
+	// Without a readable report nothing has arrived, and an earlier time must not count for the
+	// next one.
 	r.report = time.Time{}
 	r.arrived = time.Time{}
 	return nil

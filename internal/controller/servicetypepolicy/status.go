@@ -17,6 +17,8 @@ import (
 // updateStatus writes the status if it changed and no delay is left.
 func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ctrl.Result, error) {
 	input := policy.StatusInput{Policy: r.policy, Sync: out.Condition, Hash: out.hash, Now: r.now}
+
+	// The status says what is in force. A policy that could not be written is not.
 	if out.Status == metav1.ConditionTrue && r.policy.DeletionTimestamp == nil {
 		input.Effective = &r.spec
 	}
