@@ -103,6 +103,8 @@ func addLabels(finding *Finding, anomaly v1alpha1.InventoryAnomaly, labels map[s
 		return
 	}
 
+	// One command writes the same labels to all its nodes, so it names only those that lack the
+	// same ones.
 	nodes := slices.DeleteFunc(slices.Clone(anomaly.Nodes), func(node string) bool { return !slices.Equal(missingLabels(anomaly, labels[node]), missing) })
 	finding.Command = "kubectl label node " + strings.Join(nodes, " ")
 	var meaning []string

@@ -61,6 +61,7 @@ func describeGaps(gaps []string) string {
 		}
 	}
 
+	// Missing rights come first, because everything else may be missing for want of them.
 	if len(all) > 0 {
 		texts = append([]string{describeMissingRights(all)}, texts...)
 	}

@@ -55,6 +55,8 @@ func findBypasses(c *Cluster) []Finding {
 		return nil
 	}
 
+	// A single run has seen no pod before, so what managedFields say now is the first that is
+	// known.
 	byReason := map[string][]string{}
 	for _, bypass := range enforcement.FindBypasses(c.Pods, c.Charges, c.Cards, c.spec().Scheduler.Names, enforcement.FirstProvenance{}) {
 		byReason[bypass.Reason] = append(byReason[bypass.Reason], bypass.Pod)

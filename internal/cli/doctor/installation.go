@@ -125,6 +125,9 @@ func findMissingPrograms(c *Cluster) []Finding {
 	}
 
 	var findings []Finding
+
+	// An operator can run outside of a Deployment, so only a Lease that is not held proves that
+	// none runs.
 	if len(c.Operators) == 0 && !c.hasLeadingOperator() && !c.HidesOperatorLease {
 		findings = append(findings, c.addInstallation(Finding{Severity: Error, Object: "deployment/" + c.Namespace + "/cardquota-manager",
 			Problem: "The operator does not run: no Deployment has the label app.kubernetes.io/name=cardquota-manager, and nothing holds the Lease " +

@@ -235,6 +235,8 @@ func choicesOf(requests []quota.CardRequest) [][]card.Name {
 
 	all := map[card.Name]bool{}
 	for _, request := range requests {
+		// Tenants choose the alternatives. The set of all cards still bounds what the others
+		// leave out.
 		if len(choices) < maxChoices {
 			add(request.Names)
 		}
@@ -271,6 +273,7 @@ func (p *placements) findRefusal(queue, namespace string) *workload.Refusal {
 		return nil
 	}
 
+	// A hold ends some day, so what waits for it is not reported as never placed.
 	if fault := p.plan.tree.Fault(owner.Name); fault.Kind != quota.NoFault && fault.Kind != quota.IsHeld {
 		if fault.Queue == owner.Name {
 			fault.Queue = queue

@@ -50,6 +50,7 @@ func (c *Cluster) newPlan() *plan {
 			before = p.quotas[i]
 		}
 
+		// Validate against the files before it: kubectl apply sends them in this order.
 		after := c.applyQuota(written, before)
 		if exists && equality.Semantic.DeepEqual(before.Spec, after.Spec) {
 			continue
@@ -97,6 +98,8 @@ func (c *Cluster) applyQuota(written, before *v1alpha1.CardQuota) *v1alpha1.Card
 		after.CreationTimestamp = before.CreationTimestamp
 	}
 
+	// A file lacks the defaults of the schema. Without them an unchanged object would look
+	// changed.
 	if after.Spec.StopPolicy == "" {
 		after.Spec.StopPolicy = v1alpha1.StopPolicyNone
 	}

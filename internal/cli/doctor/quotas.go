@@ -26,6 +26,7 @@ func findUnreadyQuotas(c *Cluster) []Finding {
 		if ready == nil || ready.Status == metav1.ConditionTrue {
 			continue
 		}
+
 		if cause != nil && cause.Status != metav1.ConditionTrue && ready.Reason == cause.Reason {
 			continue
 		}

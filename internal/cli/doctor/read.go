@@ -52,6 +52,7 @@ func readDeployments(ctx context.Context, r *reader.Reader, c *Cluster) (err err
 		return err
 	}
 
+	// The installation may be in any namespace, and later reads need to know which.
 	if len(c.Operators) > 0 {
 		c.Namespace = c.Operators[0].Namespace
 	}

@@ -85,6 +85,8 @@ func (c *Cluster) certificateCommand() string {
 func findWebhookCertificates(c *Cluster) []Finding {
 	var findings []Finding
 	for _, configuration := range c.webhookConfigurations() {
+		// All webhooks of a configuration usually have one CA, so the same problem is one
+		// finding.
 		names := map[Finding][]string{}
 		for name, bundle := range configuration.bundles {
 			if finding := c.checkAuthority(bundle); finding.Problem != "" {

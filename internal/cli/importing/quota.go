@@ -149,6 +149,8 @@ func (p *planner) addCards(i *Import, counts, deserved, guarantee card.Quota) {
 	for _, name := range names {
 		imported := newCard(name, counts, deserved, guarantee)
 		if p.IsTree && imported.Deserved == nil {
+			// The operator refuses a card without deserved in a tree. What a flat queue deserves
+			// is its quota.
 			imported.Deserved = ptr.To(*imported.Quota)
 			i.addComment("deserved of %s: the whole quota, so that the queue borrows nothing.", name)
 		}
@@ -239,6 +241,7 @@ func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha
 			*limit.value = found
 		}
 
+		// Volcano refuses a child with more capability than its parent.
 		if from != queue.Name && limit.value.Cmp(*limit.below) < 0 {
 			*limit.value = *limit.below
 			i.addComment("resources.%s: it is raised to that of a queue below it.", limit.name)

@@ -47,6 +47,7 @@ func (l nodeTable) Write(w io.Writer, style output.Style) error {
 		}
 		grid.AddRow(row...)
 
+		// Anomalies belong to the node and not to one of its cards, so they follow the last one.
 		isLast := i == len(l.Items)-1 || l.Items[i+1].Name != item.Name
 		if isLast && len(item.Anomalies) > 0 {
 			grid.AddRow(output.Text(""), anomalies)

@@ -43,6 +43,8 @@ func (p *Program) connectCluster() (client.WithWatch, error) {
 		config.Timeout = p.RequestTimeout
 	}
 
+	// The defaults of client-go are for controllers, and would make a command with many lists
+	// wait.
 	config.QPS = requestsPerSecond
 	config.Burst = requestBurst
 	config.WarningHandler = rest.NewWarningWriter(p.Streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true})

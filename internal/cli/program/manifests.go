@@ -65,6 +65,7 @@ func (f *ManifestFiles) readManifests(stdin io.Reader) ([]manifest, error) {
 		case name == "-":
 			b = b.Stream(stdin, "standard input")
 		case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
+			// The builder would read a URL without a time limit.
 			text, err := f.readURL(name)
 			if err != nil {
 				return nil, err

@@ -40,6 +40,8 @@ func (p *Program) NewRootCommand(commands ...Command) *cobra.Command {
 	root.SetIn(p.Streams.In)
 	p.flags.AddFlags(root.PersistentFlags())
 
+	// kubectl has some twenty of these flags. In each help they would hide the few of the
+	// command.
 	for _, flag := range flagsOf(root.PersistentFlags()) {
 		flag.Hidden = !shownConnectionFlags[flag.Name]
 	}

@@ -62,6 +62,8 @@ func inferMappings(nodes []*corev1.Node, cards []v1alpha1.InventoryCard) (entrie
 	}
 
 	for _, resource := range slices.Sorted(maps.Keys(unnamed)) {
+		// Try the mapping and compare the sums: only if they match, one mapping explains all
+		// nodes.
 		listed := unnamed[resource][0]
 		entry := v1alpha1.CardMapping{Resource: string(resource), Model: card.Name(listed.Name).Model()}
 		tracker.SetMappings(policy.ExpectedMappings(&v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: []v1alpha1.CardMapping{entry}}}))

@@ -28,6 +28,8 @@ func (r *Reader) Deployments(ctx context.Context, program, namespace string) ([]
 		return found, ok, err
 	}
 
+	// Without the cluster's list the usual namespace is worth a try, but proves nothing if it is
+	// empty.
 	ok, err := ListInto(ctx, r, &appsv1.DeploymentList{}, &found, label, client.InNamespace(namespace))
 	if ok && len(found) == 0 {
 		ok, err = r.Tolerate(refusal)

@@ -83,6 +83,7 @@ func ReadCardQuotas(ctx context.Context, c client.Client, namespace string) ([]*
 		return quotas, source, err
 	}
 
+	// Tenants may usually read only the views in their own namespaces.
 	source = localCardQuotas(namespace)
 	local, localErr := source.list(ctx, c)
 	switch {

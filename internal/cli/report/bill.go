@@ -98,6 +98,8 @@ func NewDocument(in Input) Document {
 		TypeMeta: output.NewTypeMeta("CardBill"), From: in.From, To: in.countedEnd(), GroupedBy: in.By, Items: []Row{},
 	}
 
+	// Bills must add up to the cent, so all sums are exact fractions, and the total is that of
+	// rounded rows.
 	sums := in.sumRows()
 	totalHours := new(big.Rat)
 	totalAmount := new(big.Rat)
@@ -139,6 +141,8 @@ func NewDocument(in Input) Document {
 		d.Currency = in.Prices.Currency
 		d.Total.Amount = totalAmount.FloatString(in.Prices.Decimals)
 		d.Notes = append(d.Notes, unpricedNotes(unpriced)...)
+
+		// A report of some tenants uses only some prices, so the others are no mistake.
 		if len(in.Tenants) == 0 {
 			d.Notes = append(d.Notes, in.Prices.unusedNotes(used)...)
 		}

@@ -156,6 +156,7 @@ func parsePeriods(options reportOptions, now time.Time, coverage cardseconds.Cov
 
 // check lists the days, or months if there are only whole ones. It refuses days that are not stored.
 func (r reportPeriods) check(today, dropped cardseconds.Period) (reportPeriods, error) {
+	// Months stay stored when their days have been dropped, so whole months are read from those.
 	isWhole := r.first == r.first.Month()+"-01" && r.end == r.end.Month()+"-01"
 	step := r.first
 	last := r.end

@@ -86,6 +86,7 @@ func takesNoPods(quota *v1alpha1.CardQuota) bool {
 		return true
 	}
 
+	// Volcano keeps such a queue Open, so its state alone does not say it.
 	placed := meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionHierarchyValid)
 	if placed != nil {
 		switch placed.Reason {

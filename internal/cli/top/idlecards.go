@@ -74,6 +74,8 @@ func (r *idleReader) readNodes(ctx context.Context) (bool, error) {
 		r.due = time.After(wait)
 		return true, nil
 	}
+
+	// Listing all pods is expensive, and --watch would do it after every change.
 	idle, mayRead, err := sumIdleCards(ctx, reader.New(r.client))
 	if err != nil {
 		return false, err

@@ -203,6 +203,7 @@ func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 		usage.Message = ready.Message
 	}
 
+	// Zeros of a status that was never written would look like free cards.
 	if !usage.Counted {
 		for _, card := range spec.Cards {
 			usage.Cards = append(usage.Cards, Card{Name: card.Name, Quota: writtenQuota(card)})

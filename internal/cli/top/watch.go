@@ -120,6 +120,7 @@ func renderTop(p *program.Program, store cache.Store, idle map[string]int64, cho
 		}
 	}
 
+	// Compare the text and not the objects: most changes of a status do not change the table.
 	var text bytes.Buffer
 	copied := *p
 	copied.Streams.Out = &text

@@ -78,6 +78,7 @@ func readVersions(ctx context.Context, r *reader.Reader, namespace string, now t
 
 	operator := findOperatorVersion(deployments)
 	leads := false
+	// An operator outside of a Deployment labels its Lease with its version.
 	if mayRead && operator == "" {
 		operator, leads, mayRead, err = readLeaderVersion(ctx, r, namespace, now)
 		if err != nil {

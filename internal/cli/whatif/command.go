@@ -153,6 +153,7 @@ func runSimulation(ctx context.Context, p *program.Program, cluster *simulation.
 		err    error
 	}
 
+	// Room for one value lets the simulation end after Ctrl-C, when nothing receives any more.
 	ended := make(chan outcome, 1)
 	go func() {
 		result, err := p.Simulate(ctx, cluster, added, configuration, p.Now())

@@ -60,6 +60,8 @@ func (q *quotaChanges) apply(ctx context.Context, text string) error {
 		return q.cluster.SetQuota(name, parsed, count, false)
 	}
 
+	// Admission compares with the cluster, so of several changes only the first has the old
+	// object.
 	if q.before[quota.Name] == nil {
 		q.before[quota.Name] = quota
 	}

@@ -80,6 +80,7 @@ func desiredPods(controller client.Object) (count int, isSuspended bool) {
 	case *appsv1.DaemonSet:
 		return int(object.Status.DesiredNumberScheduled), false
 	case *batchv1.Job:
+		// The Job controller creates no more pods at a time than are left to complete.
 		left := ptr.Deref(object.Spec.Completions, ptr.Deref(object.Spec.Parallelism, 1)) - object.Status.Succeeded
 		if object.Status.CompletionTime != nil || hasFailed(object) {
 			left = 0

@@ -39,6 +39,8 @@ func (l entryList) findEntries() {
 		}
 	}
 
+	// The status is up to a second old and bounded, so count again where it does not list the
+	// pod.
 	var counted []v1alpha1.BlockedStatus
 	isListed := slices.ContainsFunc(l.input.Entries, isAsked)
 	if !isListed || len(l.input.Entries) > 1 {

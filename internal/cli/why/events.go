@@ -135,6 +135,8 @@ func (n *eventObjects) has(object *corev1.ObjectReference) bool {
 		return n.groups[object.Name]
 	}
 
+	// Events of the pods themselves repeat their conditions. Only those of earlier pods of the
+	// name say more.
 	return object.Kind == "Pod" && n.pods[object.Name] && !n.uids[object.UID]
 }
 

@@ -55,6 +55,8 @@ func readInput(ctx context.Context, r *reader.Reader, t target, now time.Time) (
 		}
 	}
 
+	// The steps need what those before them have set: which pods wait decides which entry is
+	// shown.
 	request := requestChoice{w}
 	request.countPods()
 	entryList{w}.findEntries()
@@ -206,6 +208,8 @@ func (w *inputReader) readQuotaPath(ctx context.Context) error {
 	}
 
 	w.input.Path = w.pathOf(w.input.Queue)
+
+	// Without a CardQuota at least the Queue says whether it exists and takes work.
 	if len(w.input.Path) == 0 {
 		w.input.HidesQuota = source.IsLocal()
 		queue := &v1beta1.Queue{}
@@ -255,6 +259,7 @@ func (w *inputReader) queueName() string {
 		return workload.PodGroupQueue(w.found.group)
 	}
 
+	// Placed pods may have another queue by now. The one that waits is what the user asks about.
 	pod := w.found.pods[0]
 	for _, other := range w.found.pods {
 		if workload.IsPending(other) {

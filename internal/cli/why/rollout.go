@@ -141,6 +141,8 @@ func rolloutBounds(deployment *appsv1.Deployment) (surge, unavailable int) {
 		unavailable = 0
 	}
 
+	// Both can round to 0. The Deployment controller then ends one pod, or nothing would ever
+	// move.
 	if surge == 0 && unavailable == 0 {
 		unavailable = 1
 	}

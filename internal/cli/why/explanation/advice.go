@@ -70,6 +70,7 @@ func (a adviser) adviseEntry(entry v1alpha1.BlockedStatus) []string {
 		return a.adviseDeletedQuota(deleted)
 	}
 
+	// The owner of a Deployment can end its old pods alone, so that comes first.
 	advice := a.adviseRollout(entry.Reason)
 	holders := a.visibleHolders(entry)
 	switch entry.Reason {

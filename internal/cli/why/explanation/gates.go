@@ -58,6 +58,7 @@ func (g gateCheck) enforcementGate() Gate {
 	case enforced == nil:
 		gate.Answer = Unknown
 		gate.Detail = "the operator has not seen the policy yet"
+	// A bypass of another pod does not keep the scheduler from enforcing the quota of this one.
 	case enforced.Status == metav1.ConditionTrue || enforced.Reason == v1alpha1.ReasonCardBypass:
 		gate.Answer = Yes
 		gate.Detail = "it runs and enforces quotas"

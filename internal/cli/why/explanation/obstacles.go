@@ -39,6 +39,7 @@ func FindObstacles(pod *corev1.Pod, nodes []*corev1.Node, pods []*corev1.Pod) ma
 		}
 	}
 
+	// Summing up all pods is expensive, and a taint is the better answer than a full node.
 	used := requestsByNode(pods)
 	for _, node := range nodes {
 		if _, any := found[node.Name]; any {

@@ -94,6 +94,7 @@ func (in *Input) dropCardsWithoutQuota() {
 	if !in.Request.IsAnyCard {
 		return
 	}
+
 	stated := in.statedShortage()
 	if len(in.Path) == 0 && stated != nil && stated.Limit > 0 && len(stated.Cards) > 0 {
 		in.Request.Names = stated.Cards
