@@ -112,6 +112,7 @@ func run(f flags) error {
 	}
 
 	nodes := controller.NewNodeInventory(mgr.GetCache())
+	// Without the policy in force, controllers that start would put every queue under root.
 	if err := nodes.RestorePolicy(ctx, mgr.GetAPIReader(), f.schedulerNamespace); err != nil {
 		return err
 	}
@@ -204,6 +205,7 @@ func newManager(config *rest.Config, f flags, scheme *runtime.Scheme, webhooks c
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
 
+	// The recorder is the manager's, and the manager needs the lock first.
 	lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(lock.Identity())
 	return mgr, nil
 }

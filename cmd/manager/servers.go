@@ -49,6 +49,7 @@ func addMetricsServer(ctx context.Context, mgr ctrl.Manager, f flags, page http.
 
 	bounded := &boundedserver.Server{Address: f.metricsAddress, Limits: metricsLimits}
 	if f.secureMetrics {
+		// Any pod that reaches the port can cause reviews.
 		config := rest.CopyConfig(mgr.GetConfig())
 		config.QPS = boundedserver.ReviewsPerSecond
 		config.Burst = boundedserver.ReviewsAtOnce
@@ -234,6 +235,7 @@ func (w *boundedWebhooks) requireClients(config *tls.Config) *tls.Config {
 		current := config.Clone()
 		current.ClientAuth = tls.RequireAndVerifyClientCert
 		current.ClientCAs = options.Roots
+		// The server sets this in its own configuration only, and this one replaces it.
 		current.NextProtos = []string{"http/1.1"}
 		return current, nil
 	}

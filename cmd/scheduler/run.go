@@ -47,6 +47,7 @@ func run(signalCtx context.Context, flags *flags) error {
 		return fmt.Errorf("API server: %w", err)
 	}
 
+	// The loader accepts only names that are registered when it is made.
 	cache := capacitycard.NewCache()
 	preempt := registerPlugins(cache)
 	if err := loadCustomPlugins(opt.PluginsDir); err != nil {
@@ -86,6 +87,7 @@ func run(signalCtx context.Context, flags *flags) error {
 	case <-loader.Ready():
 	}
 
+	// This reads the flag that the next line replaces.
 	heartbeatNamespace := flags.heartbeatNamespace()
 	opt.SchedulerConf = loader.File()
 
@@ -272,6 +274,7 @@ func (w *work) schedule(ctx context.Context, config *rest.Config, observe func(c
 	}
 
 	w.cache.SetSessionObserver(observe)
+	// Volcano schedules in goroutines, so Run returns at once.
 	sched.Run(ctx.Done())
 	<-ctx.Done()
 

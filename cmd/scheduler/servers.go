@@ -147,6 +147,7 @@ func withAuthentication(config *rest.Config, handler http.Handler, certificate *
 		return nil, nil, fmt.Errorf("API server: %w", err)
 	}
 
+	// Any pod that reaches the port can cause reviews.
 	config = rest.CopyConfig(config)
 	config.QPS = boundedserver.ReviewsPerSecond
 	config.Burst = boundedserver.ReviewsAtOnce

@@ -25,6 +25,7 @@ func NewAllocate(shared *Shared) *Allocate {
 func (a *Allocate) Execute(ssn *framework.Session) {
 	plugin, ok := a.shared.Cache.PluginFor(ssn.UID)
 	if !ok {
+		// While the plugin may not decide, its checks refuse each pod and state why.
 		a.Action.Execute(ssn)
 		return
 	}

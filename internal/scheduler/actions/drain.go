@@ -99,7 +99,7 @@ func drainableTasks(job *api.JobInfo) []*api.TaskInfo {
 
 // evictJob evicts pods of a job, and records by which stop policy.
 func (d *drain) evictJob(job *api.JobInfo, tasks []*api.TaskInfo, by api.QueueID) {
-	gone := framework.NewStatement(d.ssn) // never committed, see simulation
+	gone := framework.NewStatement(d.ssn) // never committed: Evictions writes to the pods
 	for _, task := range tasks {
 		if err := gone.Evict(task, DrainName); err != nil {
 			klog.ErrorS(err, "Pod could not be evicted", "pod", klog.KObj(task.Pod))

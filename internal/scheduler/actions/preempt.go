@@ -36,6 +36,7 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 	}
 
 	p.shared.Evictions.OpenSession(ssn)
+	// A gang must not stay evicted in part, also while the searches rest.
 	p.shared.Search.CompletePartialEvictions(ssn, plugin, cardreclaim.PreemptName)
 	searches, ok := p.shared.Preempts.Start(ssn, plugin)
 	if !ok {

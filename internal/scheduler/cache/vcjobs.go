@@ -44,6 +44,7 @@ func (i *vcJobInformer) OpenSession(ssn *framework.Session) bool {
 		informer := factory.Batch().V1alpha1().Jobs().Informer()
 		i.store = informer.GetStore()
 		i.synced = informer.HasSynced
+		// The informer serves all sessions, so it ends only with the process.
 		factory.Start(wait.NeverStop)
 	})
 	return i.synced()

@@ -185,6 +185,7 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 	// prePredicate changes Volcano's option for single pods, and the next session must find the user's
 	// value.
 	options.ServerOpts.PercentageOfNodesToFind = p.nodes.percentageOfNodes
+
 	p.cache.messages.removeStale()
 	p.reserver.recordProgress()
 	p.cache.reservations.removeStale()

@@ -39,11 +39,14 @@ func (i *jobInformer) OpenSession(ssn *framework.Session) bool {
 	if ssn.VCClient() == nil {
 		return false
 	}
+
 	i.once.Do(func() {
 		batchFactory := informers.NewSharedInformerFactoryWithOptions(ssn.KubeClient(), 0, informers.WithTransform(keepFailures))
 		batchInformer := batchFactory.Batch().V1().Jobs().Informer()
 		i.batchStore = batchInformer.GetStore()
 		i.batchSynced = batchInformer.HasSynced
+
+		// The informer serves all sessions, so it ends only with the process.
 		batchFactory.Start(wait.NeverStop)
 	})
 	return i.vcJobs.OpenSession(ssn)

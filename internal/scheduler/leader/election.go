@@ -87,6 +87,7 @@ func (e *election) run(ctx context.Context) error {
 	}
 
 	drained := e.fence.drain(e.drainTimeout())
+	// Until here a write of this process may have been under way, so the lease was renewed.
 	endTerm()
 	<-over
 	e.hasLed = lock.isHeld
@@ -98,6 +99,7 @@ func (e *election) run(ctx context.Context) error {
 	defer done()
 
 	if lock.isHeld {
+		// The other half of the time is for the release.
 		e.callBeforeRelease(releasing, e.drainTimeout()/2)
 	}
 

@@ -96,6 +96,8 @@ func (h *heartbeatWriter) reportSession(ctx context.Context, session *capacityca
 	if !isDue(report, h.lastReport, h.lastFailed) {
 		return
 	}
+
+	// A fenced write is no error: this process leads no more.
 	err := h.writeReport(ctx, report)
 	if err != nil && !errors.Is(err, errFenced) && ctx.Err() == nil {
 		klog.ErrorS(err, "the heartbeat is not written", "lease", h.namespace+"/"+enforcement.LeaseName)
@@ -107,6 +109,8 @@ func (h *heartbeatWriter) reportSession(ctx context.Context, session *capacityca
 
 // isDue reports whether a report must be written after the last one.
 func isDue(report enforcement.Report, last *enforcement.Report, failed bool) bool {
+	// A change is reported at once. While writes fail, an API server in trouble gets one in each
+	// interval.
 	return last == nil || report.At.Sub(last.At) >= heartbeatInterval || (!failed && !report.SameContent(*last))
 }
 

@@ -170,6 +170,7 @@ func (l *fencedLock) releaseLease(ctx context.Context) error {
 		return nil
 	}
 
+	// The one second is what client-go writes when it releases a lease.
 	record.HolderIdentity = ""
 	record.LeaseDurationSeconds = 1
 	if err := l.Interface.Update(ctx, *record); err != nil {

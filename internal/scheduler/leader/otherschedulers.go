@@ -103,6 +103,7 @@ func (o *OtherSchedulers) waitUntilNone(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, lookupInterval, true, func(ctx context.Context) (bool, error) {
 		pods, err := o.listPods(ctx)
 		obstacle := describePods(pods)
+		// In a namespace that cannot be read another scheduler may run.
 		if err != nil && len(pods) == 0 {
 			obstacle = err.Error()
 		}

@@ -91,6 +91,7 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	w = newSimulatedCluster(c, workloads, now)
 	plugin.UseVCJobs(w.jobs)
 	shared := actions.NewShared(plugin, w.jobs)
+	// Simulated sessions follow each other at once, so a search must not rest between them.
 	shared.Search.WithClock(func() time.Time { return now })
 	framework.RegisterAction(actions.NewCardReclaim(shared))
 	framework.RegisterAction(actions.NewPreempt(shared))
@@ -151,10 +152,12 @@ func (w *simulatedCluster) runSession(ctx context.Context, order []framework.Act
 		action.UnInitialize()
 	}
 
+	// CloseSession drops the jobs of the session.
 	evictions := readEvictions(ssn)
 	framework.CloseSession(ssn)
-	changed := w.applyPodGroups()
 
+	// Each step runs, whatever the steps before it changed.
+	changed := w.applyPodGroups()
 	w.applyPodStatuses()
 	changed = w.applyBindings() || changed
 	changed = w.applyEvictions(evictions) || changed
