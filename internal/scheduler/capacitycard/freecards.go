@@ -131,6 +131,7 @@ func (f *freeCards) kindOf(task *api.TaskInfo) *podKind {
 	f.kinds[task.Job] = append(f.kinds[task.Job], kind)
 
 	wasTried := f.p.triedTasks[task.UID]
+	// Volcano's predicates read what this prepares for the pod.
 	kind.fitsNowhere = f.p.ssn.PrePredicateFn(task) != nil
 	if !wasTried { // allocate has not tried it
 		delete(f.p.triedTasks, task.UID)

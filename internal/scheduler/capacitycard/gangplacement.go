@@ -104,6 +104,7 @@ func (g *gangPlacement) placeOnNode(task *api.TaskInfo, kind *podKind, node *fre
 		g.nodes[node.Name] = at
 	}
 
+	// Cards that are kept for other pods stay free on the node.
 	needed := g.free.p.RequestFor(task).Count.Add(node.kept)
 	hasCards := at.left.Get(node.resource) >= float64(needed)*milli
 	conflicts := func(other *api.TaskInfo) bool { return workload.ConflictOnNode(task.Pod, other.Pod) }

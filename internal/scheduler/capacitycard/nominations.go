@@ -200,7 +200,6 @@ func (p *KeptCards) loadReclaimedCards() {
 	for _, freed := range p.jobsWithFreedCards(p.cache.reclaimedCards) {
 		job := freed.job
 		tasks, others := p.tasksKeepingCards(job, freed.tasks, kept)
-
 		for _, task := range others { // counts in its gang until its time is over
 			waiting[task.Pod.UID] = true
 			made := p.cache.reclaimedCards[task.Pod.UID]

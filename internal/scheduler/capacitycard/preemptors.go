@@ -58,6 +58,7 @@ func (p *preemption) executeByQueue(execute func()) {
 		return
 	}
 
+	// Begin looks at all nodes and pods, so it runs only if some queue can preempt.
 	if p.run.hooks.Begin != nil {
 		p.run.hooks.Begin()
 	}
@@ -110,6 +111,7 @@ func (g *preemptRun) hasPreemptor(jobs map[api.JobID]*api.JobInfo) bool {
 func (p *preemption) jobStarving(obj any) bool {
 	job := obj.(*api.JobInfo)
 	g := p.run
+	// Outside of preempt only Volcano's reclaim asks, and preemptive decides for each pod there.
 	if g == nil {
 		return len(job.TaskStatusIndex[api.Pending]) > 0
 	}
@@ -180,6 +182,7 @@ func isBelowMinimum(job *api.JobInfo) bool {
 // minimum. What task roles lack comes first.
 func completesMinimum(job *api.JobInfo, task *api.TaskInfo) bool {
 	all, roles := CountByRole(job, true)
+	// Volcano's CheckTaskReady ignores the minimums of roles then.
 	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
 		return all < job.MinAvailable || !job.CheckSubJobPipelined()
 	}
@@ -203,6 +206,7 @@ func (p *preemption) checkPreemptor(task *api.TaskInfo) error {
 	if !mayPreemptJobs && !HasLowerPodOnNode(job, task) {
 		return errNothingToPreempt
 	}
+	// MaySearch counts a search, so it comes last.
 	if g.hooks.MaySearch != nil && !g.hooks.MaySearch(task, g.evictions) {
 		return errNotSearched
 	}

@@ -19,6 +19,7 @@ func (p *snapshot) loadInventory(nodes map[string]*corev1.Node) {
 	if t.IsFlat() {
 		return
 	}
+	// A node that has not changed must cost nothing in the next session.
 	if t.inventory == p.inventory && hasSameNodes(nodes, t.nodes) {
 		return
 	}

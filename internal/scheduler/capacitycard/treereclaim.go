@@ -48,6 +48,7 @@ func (p *ReclaimRules) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) ReclaimKi
 
 	by := p.ServiceType(reclaimer)
 	from := p.serviceTypeIn(charged, reclaimee)
+	// The matrix comes first: it takes down to the guarantee, the tree only what is borrowed.
 	switch {
 	case victimQueue.Queue.Spec.Priority < reclaimerQueue.Queue.Spec.Priority && p.args.serviceTypes.CanReclaim(by, from):
 		return ReclaimableByMatrix

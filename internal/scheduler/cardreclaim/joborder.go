@@ -91,8 +91,8 @@ func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
 	before := s.totalWork()
 	s.scope = searchScope{}
 	s.startJob(len(s.nodes))
-	placed := s.placeJob(job)
 
+	placed := s.placeJob(job)
 	s.search.searches.recordSearch(s, job, pendingHash, placed)
 	if s.jobExhausted() {
 		s.unfinished = true

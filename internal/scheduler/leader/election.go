@@ -56,6 +56,7 @@ func (e *election) run(ctx context.Context) error {
 
 	failed := make(chan error, 1)
 	over := make(chan struct{})
+
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          lock,
 		LeaseDuration: e.config.LeaseDuration.Duration,

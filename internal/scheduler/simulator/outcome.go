@@ -98,6 +98,7 @@ func (w *simulatedCluster) applyEvictions(found evictions) bool {
 		checkpoint := w.lastCheckpoint(evicted)
 		for _, pod := range evicted {
 			v.addPod(pod, resolver.Usage(pod, w.groups[groupOf(pod)], nil), checkpoint, w.now)
+			// No time passes in a simulation, so a victim ends before the next session.
 			w.removePod(pod.UID)
 			if w.isRecreated(pod) {
 				again := simulation.Recreate(pod)
