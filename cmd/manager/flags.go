@@ -89,6 +89,8 @@ func parseFlags(args []string) (flags, error) {
 			"The operator reads it again when it changes. Without it the server answers every client that reaches the port.")
 
 	f.logging.BindFlags(set)
+
+	// controller-runtime declares this flag in the program's own set, and reads it there.
 	kubeconfig := flag.CommandLine.Lookup("kubeconfig")
 	set.Var(kubeconfig.Value, kubeconfig.Name, kubeconfig.Usage)
 	if err := set.Parse(args); err != nil {

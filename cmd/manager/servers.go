@@ -200,6 +200,7 @@ type boundedWebhooks struct {
 func (w *boundedWebhooks) Start(ctx context.Context) error {
 	config := w.config.Clone()
 	if config.GetCertificate == nil {
+		// cert-manager and OLM renew the files while the server runs.
 		watcher, err := certwatcher.New(filepath.Join(w.folder, "tls.crt"), filepath.Join(w.folder, "tls.key"))
 		if err != nil {
 			return fmt.Errorf("read the certificate of the webhooks: %w", err)

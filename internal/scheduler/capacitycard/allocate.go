@@ -154,7 +154,7 @@ func (p *allocation) onAllocate(event *framework.Event) {
 	queue := string(job.Queue)
 	state.assumedNodeInvalid = false
 	if status == api.Allocated || status == api.Pipelined {
-		// A charge from before is replaced, and the rest of broken gangs will be evicted.
+		// A charge from before is replaced and the rest of broken gangs is evicted, so neither counts.
 		event.Err = p.checkPlacement(task, task.NodeName, p.releasedBy(job.Queue, append(p.preemption.run.tasksToComplete(), task)...))
 	} else {
 		queue = p.charges.chargedQueueFor(state, job, p.hasQueue(queue), task.NodeName) // an eviction is undone

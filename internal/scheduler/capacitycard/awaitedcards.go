@@ -247,6 +247,7 @@ func (p *KeptCards) isKeptFrom(a *awaitingPod, r checkInput, node *api.NodeInfo)
 
 	if p.IsTree() {
 		name, _ := p.inventory.CardOnNode(node.Name, r.request.Resource)
+		// What a queue deserves comes before what another one would borrow.
 		switch isDeserved := p.deservesCard(r, name); {
 		case isDeserved && a.borrows:
 			return false

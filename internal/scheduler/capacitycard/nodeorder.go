@@ -374,7 +374,6 @@ func (s *nodeSearch) placementOn(node *api.NodeInfo, name card.Name) placement {
 		cards: count, restCards: count, total: node.Allocatable.Get(s.request.Resource), idle: idle.Get(s.request.Resource),
 		avoided: hasUntoleratedSoftTaint(s.task, node), holdsGang: s.gangNodes[node.Name], pods: s.podsThatFit(idle),
 	}
-
 	on.fitsRest = on.pods > 0
 	if rest := s.gangRests[name]; rest != nil && rest.pods > 1 {
 		on.fitsRest = on.fitsRest && rest.fitsIdle(idle)

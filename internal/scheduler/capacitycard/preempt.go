@@ -86,7 +86,7 @@ func (p *preemption) selectInAttempt(attempt *preemptionAttempt, job *api.JobInf
 		return nil
 	}
 
-	// It runs predicates and may compare all nodes, so it comes last.
+	// wouldEvictInVain runs predicates and may compare all nodes, so it comes last.
 	attempt.refused = p.wouldEvictInVain(preemptor, node, victims, breaks)
 	if attempt.refused {
 		return nil

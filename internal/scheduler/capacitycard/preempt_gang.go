@@ -196,6 +196,7 @@ func (p *preemptRun) completeGangs() {
 		return
 	}
 
+	// recordEviction counts only what Volcano evicts.
 	p.evictingRest = true
 	defer func() { p.evictingRest = false }()
 

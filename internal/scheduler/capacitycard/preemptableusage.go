@@ -137,6 +137,7 @@ func (p *enqueuing) preemptableUsageFor(key queuePriority) *preemptableUsage {
 		}
 	}
 
+	// An evicted pod keeps its charge until it is deleted, but its quota is on the way already.
 	for _, task := range p.evictions.evictingTasks {
 		charge := p.chargeInQueue(key.queue, task)
 		state := p.cache.pods[task.Pod.UID]

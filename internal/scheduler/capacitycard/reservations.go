@@ -288,6 +288,7 @@ func (p *reservationSums) elasticUsage(job *api.JobInfo, aboveMinimum int) quota
 		memory = append(memory, charge.Memory)
 	}
 
+	// Any pods may be those above the minimum. The smallest ones count, so that no vote promises too much.
 	e.Elastic = card.Count(sumOfSmallest(cards, aboveMinimum))
 	e.MilliCPU = sumOfSmallest(milliCPU, aboveMinimum)
 	e.Memory = sumOfSmallest(memory, aboveMinimum)

@@ -296,6 +296,7 @@ func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
 		facts.evictionPolicy, facts.isKnown = s.search.evictions.EvictionPolicyFor(job.Namespace, name)
 	}
 
+	// A pod that fails anywhere changes how many evictions its Kubernetes Job survives.
 	for uid, left := range s.plugin.Prices.EvictionsLeft(job) {
 		facts.pods += hashOf(fmt.Sprint(uid, left))
 	}

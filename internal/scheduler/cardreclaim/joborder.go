@@ -83,6 +83,8 @@ func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
 		s.unfinished = true
 		return false
 	}
+
+	// The hash is of the pods that wait before the search, which changes them.
 	pendingHash := s.hashPending(job)
 	if s.search.searches.canSkip(s, job, pendingHash) {
 		return true
@@ -229,6 +231,7 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 		return true
 	}
 
+	// These are placed first, so their cards are not left for the others.
 	for _, task := range beside {
 		takes(task)
 	}

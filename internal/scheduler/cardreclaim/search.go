@@ -126,6 +126,7 @@ func (s *reclaimSession) serveWaitingJobs() {
 	}
 
 	if len(waiting) == 0 {
+		// Changes are observed only while a job waits, so no result stays true without one.
 		search.searches.failed = nil
 		search.fairOrder.endSession(true)
 		return

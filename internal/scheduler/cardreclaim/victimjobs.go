@@ -170,8 +170,8 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 		g.solverJob.Pods = append(g.solverJob.Pods, pod)
 	}
 
-	// Its policies take the whole job for one pod, or subgroups have minimums that Elastic does not
-	// count.
+	// The job's policies take all of it for one pod, or its subgroups have minimums that Elastic does
+	// not count.
 	if g.evictionPolicy.Inelastic || g.job.ContainsSubJobPolicy() {
 		return
 	}
@@ -250,7 +250,7 @@ func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []prec
 		if byPriority {
 			pods[i].pod = s.plugin.Rules.PodPriority(task)
 		}
-		if i == 0 || pods[i].pod > job.pod {
+		if i == 0 || pods[i].pod > job.pod { // a priority may be below 0
 			job.pod = pods[i].pod
 		}
 	}

@@ -225,6 +225,7 @@ func (f privateFile) replaceText(text string) (err error) {
 	}()
 
 	_, err = next.WriteString(text)
+	// Some of the text may be written only when the file is closed, so that error counts too.
 	if closeErr := next.Close(); err == nil {
 		err = closeErr
 	}

@@ -104,6 +104,8 @@ func (c *configMap) readContent() (content, error) {
 	c.mu.Lock()
 	watchErr := c.watchErr
 	c.mu.Unlock()
+	// Once the first list has succeeded, the store has the last known content, and errors of the watch
+	// do not count.
 	switch {
 	case c.informer.HasSynced():
 	case watchErr != nil:

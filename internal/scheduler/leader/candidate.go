@@ -75,7 +75,7 @@ func runElections(ctx context.Context, others *OtherSchedulers, newElection func
 
 		current := newElection()
 		err := current.run(term)
-		// It is read before end gives the term a cause of its own.
+		// The cause is read before end gives the term another one.
 		cause := context.Cause(term)
 		if ctx.Err() != nil {
 			cause = StopReason(ctx)
@@ -110,6 +110,7 @@ func (c *Candidate) leadBehind(fence *fence) func(context.Context) error {
 		if err := c.Others.confirmNone(term); err != nil {
 			return err
 		}
+
 		// The end of the term is no error of confirmNone.
 		select {
 		case <-term.Done():

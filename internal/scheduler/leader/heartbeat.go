@@ -167,8 +167,8 @@ func writeFinalHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseIn
 
 		last.Ended = true
 		last.WriteTo(lease)
-		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 		return err
 	})
 }

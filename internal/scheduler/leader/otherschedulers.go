@@ -161,6 +161,7 @@ func (o *OtherSchedulers) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 	for _, namespace := range o.namespaces {
 		list, err := o.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: o.selector.String()})
 		if err != nil {
+			// A pod in another namespace counts although this one cannot be read.
 			unread = errors.Join(unread, fmt.Errorf("whether another scheduler runs is not known: pods %s in namespace %s cannot be read: %w", o.selector, namespace, err))
 			continue
 		}

@@ -23,6 +23,7 @@ func (m *model) addRanks(p *Problem) {
 		}
 	}
 
+	// The search counts through the ranks, and would try those in a gap in vain.
 	ranks := slices.Compact(slices.Sorted(slices.Values(m.unitRanks)))
 	for u, rank := range m.unitRanks {
 		m.unitRanks[u], _ = slices.BinarySearch(ranks, rank)

@@ -60,7 +60,6 @@ func (s *state) refineVictims() (changed bool) {
 func (s *state) neighborhoodOf(u int, promising []option) []int {
 	n := &neighborhood{state: s, seen: map[int]bool{}, open: map[int][]int{}}
 	n.addJob(s.units[u].job, maxJobNeighbors)
-
 	// The victim's job alone has too many units, so only some of them are tried.
 	if len(n.jobs) == 0 {
 		n.units = s.neighborsInJob(u, n.open[s.units[u].job], promising)
@@ -183,7 +182,6 @@ func (s *state) searchCheaper(units []int) bool {
 	r.lossBound = before
 	r.hasBound = true
 	r.triesLeft = maxSearchTries
-
 	if s.releases != nil {
 		r.triesLeft *= sharedSearchFactor
 	}

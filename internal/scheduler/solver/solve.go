@@ -137,7 +137,6 @@ func (m *model) chooseAllUnits() *state {
 // toPlan returns the victims and places as a Plan.
 func (s *state) toPlan(p *Problem) *Plan {
 	plan := &Plan{Places: s.places}
-
 	// For one pod set the search only counts pods (see fitsAll), so they have no nodes yet.
 	if len(s.order) == 1 {
 		plan.Places = s.placePods()
