@@ -45,9 +45,8 @@ func addStated(requests []quota.CardRequest, stated *workload.StatedRefusal, isV
 	}
 	refused := quota.CardRequest{Names: stated.Cards, Count: card.Count(stated.Requested)}
 
-	at := slices.IndexFunc(requests, isMeant)
-
 	// minResources of a vcjob counts no limits, so it can lack a card that the scheduler refused.
+	at := slices.IndexFunc(requests, isMeant)
 	if at < 0 {
 		if isVCJob {
 			return append(slices.Clone(requests), refused)

@@ -225,6 +225,8 @@ func recognisedResources(node card.Node) []corev1.ResourceName {
 // when a device plugin has been away for five minutes, so their number is not known then.
 func (l anomalyList) addUnhealthy(node card.TrackedNode) {
 	for _, held := range node.Cards {
+		// A node that was repartitioned keeps the old resource with 0 for a while. Nothing is
+		// broken then.
 		if held.Count == 0 && l.offersAnotherForm(node, held) {
 			continue
 		}

@@ -134,6 +134,8 @@ func (b *countBuilder) addOutside() {
 	missing := b.missingQueues()
 	outside := map[types.UID]bool{}
 	for uid, charge := range b.Charges {
+		// missing always has "". Alone it means that all queues exist, which saves a look-up for
+		// each pod.
 		if len(charge.Cards) == 0 || (charge.Queue != "" && (len(missing) == 1 || !missing[charge.Queue])) {
 			continue
 		}

@@ -60,10 +60,9 @@ func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Ch
 			continue
 		}
 
-		held := m.pods[pod.UID]
-
 		// Names change with the inventory only, so an unchanged one saves the comparison of every
 		// pod.
+		held := m.pods[pod.UID]
 		if held == nil || !isSame {
 			held = m.observe(pod, charge, isRemapped)
 		}

@@ -101,6 +101,8 @@ func newQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota,
 		}
 	}
 
+	// Queues without a CardQuota use the same cards, so a sum without them would promise too
+	// many.
 	for name, quota := range unowned {
 		b.addGrants(name, "queue "+name+", which has no CardQuota", quota)
 	}
@@ -249,6 +251,7 @@ func (q *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCa
 
 	var found []OverAllocatedCard
 	for name, count := range q.grantedBy(quota) {
+		// Admission asks about a changed CardQuota that the totals do not have yet.
 		others := q.totals[name].Sub(q.grants[name][quota.QueueName()].Count)
 		excess := OverAllocatedCard{Card: name, Quota: count, Granted: others.Add(count), Healthy: q.healthy[name]}
 		if count > 0 && excess.Excess() > 0 {

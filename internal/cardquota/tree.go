@@ -50,6 +50,8 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 	}
 
 	for _, queue := range queues {
+		// The scheduler enforces these Queues as well, so they take part of what their parents
+		// have.
 		rules := workload.QueueRulesFor(queue, unmanaged, nil)
 		if owners[queue.Name] == nil && rules.Tree.Parent != "" {
 			written[queue.Name] = rules.Tree

@@ -64,9 +64,8 @@ func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wa
 		return workload.RootQueue, nil
 	}
 
-	wanted := above.QueueName()
-
 	// Already in place: what its parent carries is in the hands of the parent's own reconcile.
+	wanted := above.QueueName()
 	if n.Live != nil && stay == wanted {
 		return wanted, nil
 	}

@@ -52,6 +52,8 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 				of.staged[key] = got[i]
 			}
 
+			// A smaller amount waits for the parent to grow, a larger one for the children to
+			// shrink.
 			text := fmt.Sprintf("%s %s of %s", amountNames[i], formatAmount(key, got[i]), formatAmount(key, want[i]))
 			switch {
 			case got[i] < want[i]:

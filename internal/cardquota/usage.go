@@ -345,6 +345,8 @@ func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, gro
 			asked = string(request.Resource)
 		}
 
+		// A gang below its minimum holds cards with which it cannot work, so the message begins
+		// with that.
 		message := why.Message
 		if group != nil {
 			message = blocked.BelowMinimumText(group.Status.Running, group.Spec.MinMember) + message

@@ -106,7 +106,7 @@ func (m *Meter) SetCounts(now time.Time, counts map[Series]card.Count) {
 
 // Advance sums up what was in use until now, at most until the last count is too old.
 func (m *Meter) Advance(now time.Time) {
-	// Without a fresh count the operator does not know what runs, and must not bill it.
+	// A replica that stood still may no longer lead, and another one has counted that time.
 	if oldest := m.countedAt.Add(maxCountAge); now.After(oldest) {
 		now = oldest
 	}

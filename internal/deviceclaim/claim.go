@@ -86,6 +86,7 @@ func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQ
 	}
 
 	for _, request := range requestsOf(claim) {
+		// A class that is missing now can be created for any driver, so the pod waits for it.
 		class := objects.DeviceClass(request.class)
 		if class == nil {
 			return awaitObject("DeviceClass <%s> of its ResourceClaim <%s>", request.class, name)

@@ -227,6 +227,7 @@ func ReducedManagedFields(pod *corev1.Pod) []metav1.ManagedFieldsEntry {
 // ownedFields reports whether the fields hold spec.containers and spec.nodeName. Unreadable
 // fields hold neither.
 func ownedFields(fields *metav1.FieldsV1) (containers, nodeName bool) {
+	// The caches share these two records among all pods, so most of them need no parsing.
 	switch {
 	case fields == nil:
 		return false, false

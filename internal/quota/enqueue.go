@@ -262,7 +262,6 @@ func (q *queueLedger) checkEnqueueUnreclaimable(reservations func(string) *Reser
 		// A ledger of the unreclaimable part alone lets the same check decide about it.
 		unreclaimable := &queueLedger{name: at.name, limits: at.limits, used: at.unreclaimable}
 		inqueue := cmp.Or(reservations(at.name).unreclaimable, &Reservations{})
-
 		if s := unreclaimable.checkEnqueue(at.limits.deserved, inqueue, request, overCommit); s != nil {
 			s.Kind = NotReclaimable
 			s.Ancestor = at != q
@@ -272,6 +271,7 @@ func (q *queueLedger) checkEnqueueUnreclaimable(reservations func(string) *Reser
 			return s
 		}
 	}
+
 	return nil
 }
 

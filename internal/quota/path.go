@@ -25,10 +25,10 @@ func (q *queueLedger) checkPath(resource Resource, count int64, isUnreclaimable 
 	for at := q; at != nil; at = at.parent {
 		gone := released.amountIn(at, resource)
 		more := count - gone
-		used := AddSaturating(at.used.amountOf(resource), more)
 
 		// An exceeded quota is the plainest reason, so it is reported before what others deserve
 		// or are guaranteed.
+		used := AddSaturating(at.used.amountOf(resource), more)
 		if e, isExceeded := at.checkQuota(resource, used); isExceeded {
 			return e, true
 		}

@@ -50,10 +50,9 @@ func (l *Ledger) siblingsOf(left, right string) (a, b *queueLedger) {
 	a = l.ensureQueue(left)
 	b = l.ensureQueue(right)
 
+	// Shares are comparable only between siblings: each is a part of what the same parent has.
 	depthA := a.depth()
 	depthB := b.depth()
-
-	// Shares are comparable only between siblings: each is a part of what the same parent has.
 	for ; depthA > depthB; depthA-- {
 		a = a.parent
 	}

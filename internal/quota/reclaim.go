@@ -14,9 +14,8 @@ import (
 // CPU and memory must fit the limits of the queue itself. Evictions may free those of its
 // ancestors. If reclaimsCPU is set, they must fit what the queue deserves instead.
 func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *InsufficientQuota {
-	q := l.readQueue(queue)
-
 	// A flat queue deserves its quota, so its usual check decides.
+	q := l.readQueue(queue)
 	if q.isFlat() {
 		return l.FitsAnyCard(queue, request)
 	}

@@ -85,9 +85,8 @@ func Render(base, comment string, overlay Overlay) (text string, replaced []stri
 		return "", nil, err
 	}
 
-	text = "# " + strings.ReplaceAll(comment, "\n", "\n# ") + "\n" + text
-
 	// Check the result as the scheduler will. It would refuse a wrong text and keep an old one.
+	text = "# " + strings.ReplaceAll(comment, "\n", "\n# ") + "\n" + text
 	if err := Validate(text, Shipped()); err != nil {
 		return "", nil, fmt.Errorf("the rendered text: %w", err)
 	}

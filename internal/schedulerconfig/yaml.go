@@ -62,6 +62,7 @@ func findAmbiguities(node *yaml.Node) []error {
 		return []error{errorAt(node, "alias *%s: write the value out", node.Value)}
 	}
 
+	// The operator changes single places of the text. An alias would carry the change to others.
 	if node.Anchor != "" {
 		errs = append(errs, errorAt(node, "anchor &%s: remove it and write values out where they are used", node.Anchor))
 	}

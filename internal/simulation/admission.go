@@ -125,6 +125,7 @@ func (m *maker) checkJob(job *batch.Job) error {
 		task := &job.Spec.Tasks[i]
 		replicas += task.Replicas
 		switch {
+		// An answer that ignores such a field would promise a start that Volcano does not make.
 		case task.DependsOn != nil:
 			return fmt.Errorf("whatif does not know the order of tasks: leave out dependsOn of task %s", task.Name)
 		case task.PartitionPolicy != nil:

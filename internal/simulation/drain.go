@@ -70,6 +70,8 @@ func (c *Cluster) jobsOfEvicted(isEvicted func(*corev1.Pod) bool) (restarted, en
 		if !touched[name] {
 			continue
 		}
+
+		// Volcano restarts or ends such a job as a whole, so its pods on other nodes go too.
 		policy := workload.EvictionPolicyFor(job)
 		restarted[name] = policy.Inelastic && !policy.Terminates
 		ended[name] = policy.Terminates

@@ -119,6 +119,7 @@ func (m *maker) minResources(job *batch.Job) corev1.ResourceList {
 		total += *tasks[i].MinAvailable
 	}
 
+	// The order is that of Volcano's job controller: enqueue decides by what that writes.
 	slices.SortStableFunc(tasks, func(a, b *batch.TaskSpec) int {
 		return cmp.Compare(m.priorityOf(b.Template.Spec.PriorityClassName), m.priorityOf(a.Template.Spec.PriorityClassName))
 	})

@@ -135,10 +135,9 @@ func (h *handlers) validateWorkload(ctx context.Context, req admission.Request) 
 		return allowUnreadable(err)
 	}
 
-	load, ok := rules.WorkloadOf(object)
-
 	// Removing a finalizer is an update. Refusing that would keep the object from ever going
 	// away.
+	load, ok := rules.WorkloadOf(object)
 	if !ok || load.Meta.DeletionTimestamp != nil {
 		return admission.Allowed("")
 	}

@@ -120,6 +120,7 @@ func findUnguardedBypass(c *Cluster) []Finding {
 	finding := Finding{Severity: Warning, Object: policyObject, Command: policyCommand,
 		Problem: fmt.Sprintf("The API server does not refuse pods that get cards without the scheduler (%s): %s", condition.Reason, condition.Message)}
 	switch isWanted := condition.Reason == v1alpha1.ReasonBypassWarned || condition.Reason == v1alpha1.ReasonBypassOff; {
+	// Deny would refuse pods that still run without the scheduler, once they are created again.
 	case isWanted && c.isAdopting():
 		finding.Severity = Info
 		finding.Problem = strings.TrimSuffix(finding.Problem, ".") + ". Deny comes last: docs/adopt.md has the steps before it."

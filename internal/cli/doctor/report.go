@@ -116,6 +116,7 @@ func Diagnose(cluster *Cluster) Report {
 		}
 	}
 
+	// Stable, so that rules stay in the order in which users should mend their findings.
 	slices.SortStableFunc(report.Items, func(a, b Finding) int { return cmp.Compare(order[a.Severity], order[b.Severity]) })
 	for _, finding := range report.Items {
 		switch finding.Severity {

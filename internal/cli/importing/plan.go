@@ -95,6 +95,8 @@ func NewPlan(in Input) Plan {
 
 	p.commentOwnedParents(plan.Imports)
 	plan.CoversAll = p.coversAll(plan)
+
+	// A queue that is left out by itself can still be wanted as the parent of another one.
 	plan.LeftOut = slices.DeleteFunc(plan.LeftOut, func(l LeftOut) bool { return p.wanted[l.Queue] })
 	return plan
 }

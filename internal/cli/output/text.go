@@ -50,6 +50,8 @@ func runeWidth(r rune) int {
 func Break(text string, columns int) []string {
 	var lines []string
 	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
+
+	// A deep indent on a narrow terminal would leave a word a line.
 	if Width(indent) > columns/2 {
 		indent = ""
 	}

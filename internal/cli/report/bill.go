@@ -174,8 +174,8 @@ func (in Input) countedEnd() time.Time {
 // coverageNotes say which part of the time was not counted.
 func (in Input) coverageNotes() []string {
 	since := in.Since.In(in.From.Location())
-
 	until := in.CountedUntil.In(in.From.Location())
+
 	switch {
 	case in.Since.IsZero():
 		return []string{"The operator has stored no sums yet. It does so when the first card is used."}

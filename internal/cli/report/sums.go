@@ -92,6 +92,7 @@ func readStoredSums(ctx context.Context, c client.Client, namespace string) (*ca
 		return nil, reader.WithAdvice(err, "Whole card-hours of this month and of the last one are in the LocalCardQuotas of your namespace: kubectl get lcq -o wide")
 	case err != nil:
 		return nil, err
+	// An empty list of a wrong namespace would read as a bill of 0.
 	case found == 0:
 		return nil, fmt.Errorf("namespace %s has no card-seconds: name the one of the operator with --system-namespace", namespace)
 	case unreadable != nil:

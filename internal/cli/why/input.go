@@ -207,9 +207,8 @@ func (w *inputReader) readQuotaPath(ctx context.Context) error {
 		return nil // a workload without pods and PodGroup
 	}
 
-	w.input.Path = w.pathOf(w.input.Queue)
-
 	// Without a CardQuota at least the Queue says whether it exists and takes work.
+	w.input.Path = w.pathOf(w.input.Queue)
 	if len(w.input.Path) == 0 {
 		w.input.HidesQuota = source.IsLocal()
 		queue := &v1beta1.Queue{}

@@ -212,6 +212,7 @@ func (r *reconciliation) releaseQueue(ctx context.Context) (drained drainStatus,
 	switch {
 	case r.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
 		err = r.removeManagedFields(ctx)
+	// Volcano needs this queue for work that names none, so it only loses the operator's fields.
 	case r.quota.QueueName() == workload.DefaultQueue:
 		err = r.releaseFields(ctx)
 	case !cardquota.CreatedByOperator(r.queue):

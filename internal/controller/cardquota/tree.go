@@ -71,9 +71,8 @@ func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error
 
 // addAncestors adds the ancestors of the CardQuota to the members, and the children of each.
 func (r *reconciliation) addAncestors(ctx context.Context, members map[string]*v1alpha1.CardQuota, addChildren func(parent string) error) error {
-	seen := map[string]bool{}
-
 	// Users can write cycles and endless chains, so the walk is bounded.
+	seen := map[string]bool{}
 	for at := r.quota; at.Spec.Parent != "" && !seen[at.Name] && len(seen) < maxPath; {
 		seen[at.Name] = true
 		if err := addChildren(at.Spec.Parent); err != nil {

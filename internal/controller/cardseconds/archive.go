@@ -46,10 +46,9 @@ func (a *archive) load(ctx context.Context, store objectStore) error {
 
 // readSlot reads a slot, and the months that it has into kept, if that is not nil.
 func (a *archive) readSlot(ctx context.Context, store objectStore, i int, kept *months) error {
-	read, err := store.read(ctx, slotNumber(i))
-
 	// The rights of an earlier version may name fewer ConfigMaps. One that cannot be read must
 	// not stop the others.
+	read, err := store.read(ctx, slotNumber(i))
 	if apierrors.IsForbidden(err) {
 		a.slots[i].isStale = true
 		a.isPartial = true

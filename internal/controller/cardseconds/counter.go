@@ -69,7 +69,6 @@ func (c *counter) confirm(part int, totals map[cardseconds.Series]cardseconds.Mi
 // served returns what to serve.
 func (c *counter) served(now time.Time) map[cardseconds.Series]cardseconds.Milli {
 	served := make(map[cardseconds.Series]cardseconds.Milli, len(c.begun))
-
 	for series := range c.begun {
 		served[series] = 0
 	}

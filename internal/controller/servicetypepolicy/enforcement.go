@@ -84,6 +84,8 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 	}
 
 	r := &e.remembered
+
+	// A restart of the operator is no new text, so the scheduler gets no more time to load it.
 	if !r.started {
 		r.hash = p.Status.ConfigHash
 	}
@@ -103,6 +105,8 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 	var counted bool
 	observed.Bypasses, counted = e.bypasses.Bypasses()
 	if !counted {
+		// After a restart nothing is known of bypasses, and that is no reason to change the last
+		// answer.
 		if before := conditions.Get(p.Status.Conditions, v1alpha1.ConditionEnforced); before.Reason != "" {
 			return policy.Enforcement{Condition: before, Scheduler: p.Status.Scheduler}, nil
 		}

@@ -148,9 +148,9 @@ func podRequestsByResource(load *Workload) (map[corev1.ResourceName]podRequests,
 	sure := !load.Truncated
 	for i := range load.Templates {
 		t := &load.Templates[i]
-		request := &t.request
 
 		// The pods of a refused template are unknown, so sums that include them prove nothing.
+		request := &t.request
 		if request.Denied != nil {
 			sure = false
 			continue

@@ -218,7 +218,6 @@ func (w *treeSnapshot) handWrittenAmounts(queue *v1beta1.Queue, name quota.Resou
 	written := workload.QueueRulesFor(queue, w.unmanaged, nil).Tree
 	limit, hasQuota := written.Quota[name]
 	deserved, hasDeserved := written.Deserved[name]
-
 	if !hasQuota && (hasDeserved || written.Guarantee[name] > 0) {
 		limit = inherited
 	}

@@ -59,6 +59,8 @@ func (in *Input) addCreation(d *Document) {
 	}
 
 	d.Summary += " It says: " + strings.TrimSuffix(output.Clean(c.Failure), ".") + "."
+
+	// Free cards do not help a pod that does not exist, so this advice comes first.
 	d.Advice = append([]string{adviser{in}.adviseCreation()}, d.Advice...)
 }
 
@@ -73,8 +75,8 @@ var serverFailures = []string{
 // adviseCreation says what would help a controller that cannot create pods.
 func (a adviser) adviseCreation() string {
 	failure := a.Creation.Failure
-
 	says := func(words string) bool { return strings.Contains(failure, words) }
+
 	switch {
 	case webhookFailure.MatchString(failure):
 		return adviseWebhook(webhookFailure.FindStringSubmatch(failure)[1])

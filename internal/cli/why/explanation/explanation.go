@@ -212,6 +212,7 @@ func (in *Input) explainWorkload() Document {
 		Gates: []Gate{}, Holders: []v1alpha1.CardHolder{}, Advice: []string{}, Unread: in.Gaps,
 	}
 
+	// In these cases the scheduler's gates say nothing about the workload.
 	what := output.DescribeWorkload(in.Workload)
 	switch {
 	case in.lacksAllPods():

@@ -61,8 +61,8 @@ func (a adviser) isVCJob() bool {
 // adviseGang says what helps a gang that lacks pods.
 func (a adviser) adviseGang() []string {
 	what := output.DescribeWorkload(a.Workload)
-
 	missing := countPods(a.Gang.Minimum - a.Gang.Pods)
+
 	switch {
 	case a.Creation != nil && a.Creation.Failure != "":
 		return nil // its controller wants them, and the failure has its own advice

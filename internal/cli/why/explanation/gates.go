@@ -219,6 +219,7 @@ func (g gateCheck) fleetGate() Gate {
 			continue
 		}
 
+		// Who may not read nodes gets a range. Only its lower end proves that the cards are free.
 		least, most := g.freeCards(name)
 		switch wanted := g.Request.nodesCount(); {
 		case least >= wanted:
