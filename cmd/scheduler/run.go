@@ -79,6 +79,7 @@ func run(signalCtx context.Context, flags *flags) error {
 	if err := startServers(ctx, opt, healthHandler(readiness{loader, others}), readers); err != nil {
 		return err
 	}
+	// A loader that cannot watch its source would miss changes, so its error ends the process.
 	go func() { end(loader.Run(ctx)) }()
 
 	select {

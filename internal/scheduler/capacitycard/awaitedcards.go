@@ -149,6 +149,7 @@ func (p *waitingJobs) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *fr
 	most := card.Count(0)
 	for _, node := range nodes {
 		left := node.future.Sub(node.kept)
+		// Only so many nodes may be checked, so a node that would be no better is not.
 		if min(left, count) <= most {
 			continue
 		}

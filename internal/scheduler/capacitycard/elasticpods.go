@@ -18,6 +18,7 @@ type evictionAllowance struct {
 
 // allowanceFor returns what a job can lose, as a copy that the caller may change.
 func (p *preemptRun) allowanceFor(job *api.JobInfo) *evictionAllowance {
+	// Topology-aware preemption asks from several goroutines.
 	p.allowances.Lock()
 	defer p.allowances.Unlock()
 

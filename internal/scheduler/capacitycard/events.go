@@ -47,9 +47,11 @@ func (p *Events) recordRefusal(object runtime.Object, refusal *workload.Refusal)
 // if pod is nil. It returns the current text. job is nil if it is not known.
 func (p *Events) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, refusal *workload.Refusal) string {
 	text, isNew := p.cache.messages.currentMessage(uid, refusal)
+	// NotReady refuses all pods alike, so an event on each of them would tell nothing about it.
 	if !isNew || refusal.Reason == workload.ReasonNotReady {
 		return text
 	}
+
 	p.cache.metrics.countRefusal(job, refusal)
 	if pod != nil {
 		p.recordRefusal(pod, refusal)

@@ -53,6 +53,7 @@ func (p *allocation) orderJobsBelowMinimum(waiting []*waitingJob) {
 	ahead := &jobsAhead{map[api.JobID]bool{}, map[api.QueueID]int{}}
 	highest := p.highestWaitingPriorities()
 	for _, w := range waiting {
+		// A job that this run does not try would keep its queue first until the end of the run.
 		isTried := p.deservedFirst == nil || !p.deservedFirst.borrows || p.deservedFirst.borrowers[w.job.UID]
 		if isTried && w.isBelowMinimum && w.job.Priority >= highest[w.job.Queue] {
 			ahead.untried[w.job.UID] = true

@@ -82,6 +82,7 @@ type KeptCards struct {
 func (p *KeptCards) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
 	for id, evicted := range victims {
 		job := p.ssn.Jobs[id]
+		// Volcano takes back what it did for a job that cannot start.
 		if job == nil || !p.ssn.JobPipelined(job) {
 			continue
 		}

@@ -396,6 +396,7 @@ func (p *preemption) allocatableInAttempt(r checkInput, attempt *preemptionAttem
 		return false
 	}
 
+	// Volcano ends its evictions as soon as the pod is allocatable and fits.
 	for _, victim := range attempt.conflicting {
 		if p.ssn.Jobs[victim.Job].Tasks[victim.UID].Status != api.Releasing {
 			return false

@@ -178,6 +178,7 @@ func (p *reserver) reserveForJob(job *api.JobInfo, allocated int, barred bool) {
 		return
 	}
 
+	// A pending job waits for the vote, and a completed one needs nothing.
 	switch job.PodGroup.Status.Phase {
 	case scheduling.PodGroupInqueue, scheduling.PodGroupRunning, scheduling.PodGroupUnknown:
 	default:

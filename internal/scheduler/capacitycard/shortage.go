@@ -30,6 +30,7 @@ type shortages struct {
 //
 // The texts have no numbers, so that a busy cluster does not rewrite its pending pods.
 func (p *shortages) statePodShortages() {
+	// No pod was tried on any node then.
 	if p.notReadyReason != "" || p.argumentsErr != nil {
 		return
 	}
@@ -90,6 +91,7 @@ func (p *shortages) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *bloc
 
 	var names []card.Name
 	for _, name := range request.Names {
+		// Where the quota is full, it keeps the pod waiting, whatever the nodes have.
 		if p.ledger.FitsCard(string(job.Queue), name, request.Count, request.IsUnreclaimable) {
 			names = append(names, name)
 		}
@@ -115,6 +117,7 @@ type takenCards map[string]map[string]card.Count
 func (p *shortages) takenByGang(job *api.JobInfo) takenCards {
 	taken := takenCards{}
 	for _, task := range job.TaskStatusIndex[api.Pending] {
+		// Volcano undoes the placements of an incomplete gang, and keeps them here.
 		last := task.LastTransaction
 		if last == nil || last.Status != api.Allocated {
 			continue

@@ -68,6 +68,7 @@ func newSimulatedCluster(c *simulation.Cluster, workloads []simulation.Workload,
 	addAll(informers.Scheduling().V1().PriorityClasses().Informer().GetIndexer(), c.PriorityClasses)
 	addAll(informers.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer(), c.Budgets)
 
+	// Volcano's cache writes into its objects, so it gets copies.
 	for _, node := range c.Nodes {
 		_ = w.cache.AddOrUpdateNode(node.DeepCopy()) // always nil
 	}
