@@ -15,6 +15,7 @@ import (
 // HierarchyCondition is condition HierarchyValid of a CardQuota in a tree. own is the usage of
 // its queue alone, nil before the first count.
 func (t *Tree) HierarchyCondition(q *v1alpha1.CardQuota, own *Usage) metav1.Condition {
+	// Without a path nothing new starts, so other faults of the CardQuota do not matter yet.
 	if !t.isPlaced(q.Name) {
 		reason, message := t.describeFault(q.Name)
 		return conditions.New(metav1.ConditionFalse, reason, "%s", message)

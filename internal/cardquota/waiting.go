@@ -51,6 +51,8 @@ func siblingsOf(all []waiting) map[workloadCard]*siblings {
 		}
 
 		switch node := w.statedReason.Node; {
+		// Such a pod waits only for its gang, and will take these cards. They are not free for
+		// the others.
 		case node != "":
 			if s.byNode == nil {
 				s.byNode = map[string]card.Count{}

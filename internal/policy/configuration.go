@@ -210,6 +210,9 @@ func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 		"victimOrder":                    string(spec.VictimOrder),
 		"priorityClasses":                classes,
 	}
+
+	// A scheduler of an earlier version refuses a configuration with arguments that it does not
+	// know.
 	if spec.ReclaimResources != v1alpha1.ReclaimResourcesCards {
 		arguments["reclaimResources"] = string(spec.ReclaimResources)
 	}

@@ -26,6 +26,7 @@ func (m *maker) addVolcanoJob(job *batch.Job) error {
 		return errors.New("whatif does not know the network topology: leave out spec.networkTopology")
 	}
 
+	// Volcano's webhooks set defaults before they validate.
 	m.completeJob(job)
 	if err := m.checkJob(job); err != nil {
 		return err

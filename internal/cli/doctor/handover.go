@@ -81,6 +81,7 @@ func findExceededQuotas(c *Cluster) []Finding {
 	usedBelow := c.countUsedBelow()
 	for name, planned := range c.plan.accepted {
 		queue := planned.QueueName()
+		// Another CardQuota owns the queue, so this one limits nothing.
 		if c.plan.owners[queue] != planned {
 			continue
 		}

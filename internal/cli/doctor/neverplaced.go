@@ -161,11 +161,13 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 	spare := 0
 	why := obstacle{noun: "gang"}
 	switch own := p.gangs[key]; {
+	// A pod that never starts keeps its gang from starting, and is reported by itself.
 	case own != nil && own.isReported:
 		return
 	case own != nil:
 		requests = own.requests
 		queue = own.queue
+		// Volcano counts succeeded pods for the minimum, so fewer of the others must run.
 		spare = own.pods - max(0, int(group.Spec.MinMember)-int(group.Status.Succeeded))
 	case !workload.IsPodGroupPending(group):
 		return

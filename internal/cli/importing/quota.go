@@ -192,6 +192,7 @@ func (i *Import) readShares(queue *v1beta1.Queue, key string) card.Quota {
 // heldBelow returns what the pods of a queue hold, in a tree with those of the queues below it.
 func (p *planner) heldBelow(name string, seen map[string]bool) card.Quota {
 	held := card.Quota{}
+	// The parents of Queues can form a cycle.
 	if seen[name] {
 		return held
 	}

@@ -156,6 +156,9 @@ func (f *ManifestFiles) ReadCardQuotas(stdin io.Reader) ([]*v1alpha1.CardQuota, 
 		if m.GroupVersionKind() != v1alpha1.GroupVersion.WithKind("CardQuota") {
 			continue
 		}
+
+		// Without a misspelt field the answer would be about another CardQuota than the written
+		// one.
 		quota := &v1alpha1.CardQuota{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(m.Object, quota, true); err != nil {
 			return nil, nil, fmt.Errorf("read CardQuota %s of %s: %w", m.GetName(), m.file, err)

@@ -70,6 +70,7 @@ func answerTop(ctx context.Context, p *program.Program, asked question) error {
 		return fmt.Errorf("--selector %s: %w", asked.selector, err)
 	}
 
+	// Connect sets a time limit for requests, which would end a watch.
 	p.Watches = asked.watch
 	c, err := p.Connect()
 	if err != nil {

@@ -117,6 +117,8 @@ func answerWhatIf(ctx context.Context, p *program.Program, asked *whatIf) (Resul
 
 	result, err := runSimulation(ctx, p, cluster, added, configuration)
 	answer := NewResult(result)
+
+	// What waits anyway matters only to a question about the cluster itself.
 	if len(asked.files.Names)+len(asked.drained) > 0 {
 		answer = answer.WithoutWaiting()
 	}

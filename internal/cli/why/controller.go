@@ -108,6 +108,7 @@ func scaleOf(controller client.Object) *explanation.Scale {
 		return &explanation.Scale{Desired: int(object.Status.DesiredNumberScheduled)}
 	case *batchv1.Job:
 		parallelism := ptr.Deref(object.Spec.Parallelism, 1)
+		// A Job creates no more pods than it has to complete, whatever its parallelism is.
 		completions := ptr.Deref(object.Spec.Completions, parallelism)
 		if completions < parallelism {
 			return &explanation.Scale{Desired: int(completions), Field: "spec.completions", IsImmutable: true}

@@ -112,6 +112,7 @@ func (w *inputReader) setAhead(turns map[v1alpha1.WorkloadReference]turn) {
 		case reference == w.input.Workload || !other.isBefore(own):
 		case other.priority > own.priority:
 			w.input.Ahead.Higher++
+		// Volcano's gang plugin puts jobs below their minimum first.
 		case own.isReady && !other.isReady:
 			w.input.Ahead.Incomplete++
 		default:

@@ -299,6 +299,8 @@ func (u *UsageCollector) watchKind(ctx context.Context, object client.Object, ch
 		return nil, fmt.Errorf("watch %T: %w", object, err)
 	}
 
+	// Wait for the handler: the informer can have all objects long before this handler has seen
+	// them.
 	if !toolscache.WaitForCacheSync(ctx.Done(), handle.HasSynced) {
 		return nil, fmt.Errorf("watch %T: %w", object, context.Cause(ctx))
 	}

@@ -105,6 +105,7 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 		namespace: options.Namespace,
 	}
 
+	// A container that restarts keeps its host name, so that alone does not identify a writer.
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("host name: %w", err)

@@ -126,6 +126,7 @@ func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) e
 		if err != nil {
 			return err
 		}
+		// Another writer is another leader. To write on would overwrite what it has counted.
 		isTaken := stored.writer != k.identity && (p.isClaimed || stored.version != p.version)
 		if stored.version != "" && isTaken {
 			k.giveUp()

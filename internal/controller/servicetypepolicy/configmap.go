@@ -30,6 +30,7 @@ import (
 // differs.
 func (r *reconciliation) syncConfigMap(ctx context.Context, live *corev1.ConfigMap) (configResult, error) {
 	ref := policy.BaseFor(r.spec, r.volcanoNamespace)
+	// Watch before reading, so that no change in between is missed.
 	r.watchBase(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
 	base, err := r.readConfigMap(ctx, ref.Namespace, ref.Name)
 	if err != nil {

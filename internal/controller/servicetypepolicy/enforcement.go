@@ -168,6 +168,8 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 // Only pods in the two namespaces count: a tenant's pod with that label must not affect
 // enforcement.
 func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcement.Observation) error {
+	// The owner of a new leader is unknown until its pod is found. It is remembered when that is
+	// gone.
 	r := &e.remembered
 	if observed.Heartbeat != nil && r.identity != observed.Heartbeat.Identity {
 		r.identity = observed.Heartbeat.Identity

@@ -71,6 +71,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("create client: %w", err)
 	}
 
+	// The base follows the policy, and the rendered ConfigMap never moves. Both watches share one
+	// channel.
 	base := configMapWatch{client: kube, log: mgr.GetLogger().WithName("servicetypepolicy"), changes: make(chan event.TypedGenericEvent[string]), parent: ctx, stop: func() {}}
 	rendered := base
 	rendered.watchConfigMap(types.NamespacedName{Namespace: options.SchedulerNamespace, Name: policy.ConfigMapName})

@@ -151,6 +151,8 @@ func (r *Rotator) syncCertificate(ctx context.Context) error {
 		return err
 	}
 
+	// As soon as the configurations have a new CA, calls need the new certificate. So serve that
+	// first.
 	r.serving.Store(certificate)
 	if err := r.injectCABundles(ctx, data[corev1.ServiceAccountRootCAKey]); err != nil {
 		return err

@@ -179,6 +179,7 @@ func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inven
 		return text
 	}
 
+	// A message that mentions the name is the most probable cause of its absence.
 	mentioned := slices.IndexFunc(unnamed, func(u card.UnnamedCards) bool { return card.MentionsCard(u.Message, name) })
 	if mentioned >= 0 {
 		unnamed = unnamed[mentioned:]
