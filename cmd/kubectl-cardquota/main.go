@@ -13,14 +13,14 @@ import (
 	"cardquota.dev/operator/internal/simulation"
 )
 
-// simulate runs the scheduler for whatif. It is nil on Windows, for which Volcano's scheduler does not
+// scheduler answers for whatif and why. It is empty on Windows, for which Volcano's scheduler does not
 // compile.
-var simulate simulation.Simulator
+var scheduler simulation.Scheduler
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills
-	code := cli.Run(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, simulate)
+	code := cli.Run(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, scheduler)
 	stop()
 	os.Exit(code)
 }

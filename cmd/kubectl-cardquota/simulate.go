@@ -4,4 +4,4 @@ package main
 
 import "cardquota.dev/operator/internal/scheduler/simulator"
 
-func init() { simulate = simulator.Run }
+func init() { scheduler = simulator.New() }

@@ -10,7 +10,7 @@ import (
 )
 
 // plugin is kubectl cardquota with all commands.
-var plugin = kubectl.Plugin{Commands: commands, Simulate: simulator.Run}
+var plugin = kubectl.Plugin{Commands: commands, Scheduler: simulator.New()}
 
 // execute runs a command against a cluster with some objects.
 var execute = plugin.Execute

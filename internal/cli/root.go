@@ -25,10 +25,10 @@ var commands = []program.Command{
 	top.NewCommand, why.NewCommand, whatif.NewCommand, inventory.NewCommand, importing.NewCommand, doctor.NewCommand, report.NewCommand, version.NewCommand,
 }
 
-// Run executes the program and returns its exit code. args begin with the name of the program. simulate
-// may be nil.
-func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams, simulate simulation.Simulator) int {
+// Run executes the program and returns its exit code. args begin with the name of the program. scheduler
+// may be empty.
+func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams, scheduler simulation.Scheduler) int {
 	p := program.New(streams)
-	p.Simulate = simulate
+	p.Scheduler = scheduler
 	return p.Run(ctx, args, commands...)
 }

@@ -181,6 +181,16 @@ func (c *Cluster) Tracker() *card.Tracker {
 // the scheduler cannot be built.
 type Simulator func(ctx context.Context, c *Cluster, added []Workload, configuration string, now time.Time) (Result, error)
 
+// NodeRefusals returns why nodes refuse a pod, by node, see package simulator. It is nil where the scheduler
+// cannot be built.
+type NodeRefusals func(c *Cluster, pod *corev1.Pod, now time.Time) (map[string]string, error)
+
+// A Scheduler is the part of the scheduler that answers questions about a snapshot.
+type Scheduler struct {
+	Simulate     Simulator
+	NodeRefusals NodeRefusals
+}
+
 // Result is what the scheduler would do.
 type Result struct {
 	// Pods are those of the new workloads, in their order.

@@ -122,6 +122,6 @@ func (s *scene) createAutoscaler(deployment string, most int32) {
 func (s *scene) askWhy(workload string) (text string, code int) {
 	var out bytes.Buffer
 	code = cli.Run(s.ctx, []string{"kubectl-cardquota", "why", workload, "--kubeconfig", s.cluster.Kubeconfig(), "-n", s.namespace},
-		genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}, simulator.Run)
+		genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}, simulator.New())
 	return out.String(), code
 }

@@ -86,7 +86,7 @@ func (t *whatIfTest) whatIf(objects []client.Object, flags []string) whatif.Resu
 	var out, errOut bytes.Buffer
 
 	args := append([]string{"kubectl-cardquota", "whatif", "--kubeconfig", t.kubeconfig, "-n", t.namespace, "-o", "json", "-f", path}, flags...)
-	code := cli.Run(t.ctx, args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}, simulator.Run)
+	code := cli.Run(t.ctx, args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}, simulator.New())
 	t.Expect(code).To(BeElementOf(0, 2), "%s\n%s", errOut.String(), file.String())
 	var result whatif.Result
 	t.Expect(json.Unmarshal(out.Bytes(), &result)).To(Succeed(), out.String())

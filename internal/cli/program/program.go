@@ -52,8 +52,8 @@ type Program struct {
 	// Watches reports whether the command watches, and RequestTimeout bounds its requests if it does not.
 	Watches        bool
 	RequestTimeout time.Duration
-	// Simulate runs the scheduler, nil if the program does not contain it.
-	Simulate simulation.Simulator
+	// Scheduler answers what the scheduler would do, empty if the program does not contain it.
+	simulation.Scheduler
 	// IsTerminal reports whether a writer is a terminal.
 	IsTerminal func(io.Writer) bool
 	// TerminalColumns returns the width of a terminal, 0 for another writer.

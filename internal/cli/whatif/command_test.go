@@ -28,7 +28,7 @@ import (
 )
 
 // plugin is kubectl cardquota with this command alone.
-var plugin = kubectl.Plugin{Commands: []program.Command{NewCommand}, Simulate: simulator.Run}
+var plugin = kubectl.Plugin{Commands: []program.Command{NewCommand}, Scheduler: simulator.New()}
 
 // execute runs the command against a cluster with some objects.
 var execute = plugin.Execute

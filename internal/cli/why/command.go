@@ -41,7 +41,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 				return err
 			}
 
-			input, err := readInput(cmd.Context(), r, target, p.Now())
+			input, err := readInput(cmd.Context(), r, target, p.NodeRefusals, p.Now())
 			if err != nil {
 				return err
 			}

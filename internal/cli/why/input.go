@@ -19,6 +19,7 @@ import (
 	"cardquota.dev/operator/internal/cli/reader"
 	"cardquota.dev/operator/internal/cli/why/explanation"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -34,11 +35,13 @@ type inputReader struct {
 	// requester is the pod whose request is explained, nil for a job without pods.
 	requester *corev1.Pod
 	input     explanation.Input
+	// nodeRefusals asks the scheduler, nil if the program does not contain it.
+	nodeRefusals simulation.NodeRefusals
 }
 
 // readInput reads what is known about a workload. What the user may not read is left out.
-func readInput(ctx context.Context, r *reader.Reader, t target, now time.Time) (explanation.Input, error) {
-	w := &inputReader{Reader: r}
+func readInput(ctx context.Context, r *reader.Reader, t target, nodeRefusals simulation.NodeRefusals, now time.Time) (explanation.Input, error) {
+	w := &inputReader{Reader: r, nodeRefusals: nodeRefusals}
 	w.input.Now = now
 	w.input.WaitLonger = -1
 	var err error
@@ -62,7 +65,10 @@ func readInput(ctx context.Context, r *reader.Reader, t target, now time.Time) (
 	entryList{w}.findEntries()
 	w.setOrphans()
 	request.setRequest(request.shownCard())
-	request.setObstacles()
+	if err := request.setObstacles(ctx); err != nil {
+		return w.input, err
+	}
+
 	w.readHolders()
 	w.readSurroundings(ctx)
 	w.readRights(ctx)

@@ -1,16 +1,20 @@
 package why
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/cli/reader"
 	"cardquota.dev/operator/internal/cli/why/explanation"
+	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -168,10 +172,34 @@ func (c requestChoice) setPodRequest(pod *corev1.Pod) {
 }
 
 // setObstacles sets which nodes refuse the pod whose request was set last. It sums up all pods.
-func (c requestChoice) setObstacles() {
-	if c.requester != nil && c.loaded.IsComplete {
-		c.input.Obstacles = explanation.FindObstacles(c.requester, c.loaded.Nodes, c.loaded.Pods)
+func (c requestChoice) setObstacles(ctx context.Context) error {
+	if c.requester == nil || !c.loaded.IsComplete {
+		return nil
 	}
+
+	c.input.Obstacles = explanation.FindObstacles(c.requester, c.loaded.Nodes, c.loaded.Pods)
+	group := c.found.groups[workload.PodGroupName(c.requester)]
+	if c.nodeRefusals == nil || group == nil || !c.input.HasOpenNode() {
+		return nil
+	}
+
+	// A node seems to take the pod, and the pod waits: only the scheduler knows about other pods and ports.
+	// The PodGroups of other pods do not matter, and without them the answer takes half the time.
+	cluster := &simulation.Cluster{
+		Nodes: c.loaded.Nodes, Pods: c.loaded.Pods, PodGroups: []*v1beta1.PodGroup{group}, Schedulers: c.input.Schedulers(),
+		Queues: []*v1beta1.Queue{{ObjectMeta: metav1.ObjectMeta{Name: group.Spec.Queue}}},
+	}
+	if _, err := reader.ListInto(ctx, c.Reader, &corev1.NamespaceList{}, &cluster.Namespaces); err != nil {
+		return err
+	}
+
+	refusals, err := c.nodeRefusals(cluster, c.requester, c.input.Now)
+	if err != nil {
+		c.Gaps = append(c.Gaps, "it is not known which nodes refuse the pod: "+err.Error())
+	}
+
+	c.input.AddRefusals(refusals)
+	return nil
 }
 
 // addGangRequest sets what the quota must have for the pod to start. Until the scheduler admits a

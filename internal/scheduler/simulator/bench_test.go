@@ -131,3 +131,23 @@ func benchmarkAnswers(b *testing.B, nodes int) {
 		})
 	}
 }
+
+// BenchmarkNodeRefusals measures what why asks about one pod on 5,000 nodes with 50,000 pods. It fails if the answer is
+// wrong: a pod of zone a, which one node has.
+func BenchmarkNodeRefusals(b *testing.B) {
+	const nodes = 5000
+	c := newFleet(nodes, nodes/2)
+	c.Nodes[0].Labels["zone"] = "a"
+	waiting := newPod("new", 1).PodGroup("new").Obj()
+	waiting.Spec.NodeSelector = map[string]string{"zone": "a"}
+	c.Pods = append(c.Pods, waiting)
+	c.PodGroups = []*v1beta1.PodGroup{builder.PodGroup("lab", "new").Queue("team-0").Phase(v1beta1.PodGroupInqueue).Obj()}
+	before := check.ProcessorTime(b)
+
+	for b.Loop() {
+		refusals := check.Value(NodeRefusals(c, waiting, time.Now()))(b)
+		check.Equal(b, "refusals", nodes-1, len(refusals))
+	}
+
+	b.ReportMetric((check.ProcessorTime(b)-before).Seconds()/float64(b.N), "cpu-s/op")
+}

@@ -59,6 +59,11 @@ func init() {
 // prepareMetrics sets metrics that Kubernetes' scheduler plugins dereference.
 var prepareMetrics = sync.OnceFunc(metrics.InitKubeSchedulerRelatedMetrics)
 
+// New returns the functions of this package.
+func New() simulation.Scheduler {
+	return simulation.Scheduler{Simulate: Run, NodeRefusals: NodeRefusals}
+}
+
 // Run returns what the scheduler would do with new workloads in a cluster. configuration is that of the
 // scheduler. now is the time by which lost work is counted. When ctx ends, Run returns after the action
 // that runs: Volcano's actions take no context.
@@ -71,11 +76,7 @@ func Run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Workload, configuration string, now time.Time) (w *simulatedCluster, result simulation.Result, err error) {
 	simulationLock.Lock()
 	defer simulationLock.Unlock()
-	defer func() { // Volcano panics on some states, and a snapshot may be inconsistent
-		if found := recover(); found != nil {
-			err = fmt.Errorf("the scheduler cannot work with this snapshot: %v", found)
-		}
-	}()
+	defer recoverFromVolcano(&err)
 
 	known := schedulerconfig.Shipped()
 	known.ValidateArguments = capacitycard.ValidateArguments
@@ -119,6 +120,14 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	}
 
 	return w, result, nil
+}
+
+// recoverFromVolcano sets the error of a deferring function that panics. Volcano panics on some states, and a snapshot
+// may be inconsistent.
+func recoverFromVolcano(err *error) {
+	if found := recover(); found != nil {
+		*err = fmt.Errorf("the scheduler cannot work with this snapshot: %v", found)
+	}
 }
 
 // refusesClaims reports whether the scheduler refuses ResourceClaims for cards, unless unmanagedQueues is

@@ -109,10 +109,10 @@ func withJoinedLines(text string) string {
 	return text + "\n" + strings.Join(strings.Fields(text), " ")
 }
 
-// Plugin is kubectl cardquota with some commands. Simulate is the scheduler for those that need it.
+// Plugin is kubectl cardquota with some commands. Scheduler answers those that ask it.
 type Plugin struct {
-	Commands []program.Command
-	Simulate simulation.Simulator
+	Commands  []program.Command
+	Scheduler simulation.Scheduler
 }
 
 // Execute runs "kubectl cardquota COMMAND ARGS" against a cluster with some objects. intercept may refuse requests.
@@ -130,7 +130,7 @@ func (g Plugin) Execute(t *testing.T, objects []client.Object, intercept interce
 func (g Plugin) Run(ctx context.Context, t *testing.T, setUp func(*program.Program), args ...string) Result {
 	var out, errOut bytes.Buffer
 	p := program.New(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
-	p.Simulate = g.Simulate
+	p.Scheduler = g.Scheduler
 	setUp(p)
 	code := p.Execute(ctx, args, g.Commands...)
 	return Result{out.String(), errOut.String(), code, t, args}

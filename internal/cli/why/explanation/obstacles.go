@@ -53,6 +53,27 @@ func FindObstacles(pod *corev1.Pod, nodes []*corev1.Node, pods []*corev1.Pod) ma
 	return found
 }
 
+// HasOpenNode reports whether a node has enough free cards, and no known obstacle.
+func (in *Input) HasOpenNode() bool {
+	return slices.ContainsFunc(in.fittingNodes(), func(node nodecards.Node) bool {
+		_, isRefusing := in.Obstacles[node.Name]
+		return !isRefusing
+	})
+}
+
+// AddRefusals adds what the scheduler says of nodes without a known obstacle.
+func (in *Input) AddRefusals(refusals map[string]string) {
+	for node, reason := range refusals {
+		if _, isKnown := in.Obstacles[node]; isKnown {
+			continue
+		}
+		in.Obstacles[node] = Obstacle{
+			Detail: "refuses the pod: " + output.Clean(reason),
+			Remedy: "change what the pod wants of its node, or wait until pods that are in its way have ended",
+		}
+	}
+}
+
 // requestsOf returns what a pod requests, and that it is one pod.
 func requestsOf(pod *corev1.Pod) corev1.ResourceList {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})

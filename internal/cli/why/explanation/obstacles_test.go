@@ -61,6 +61,16 @@ func TestWhatKeepsAPodFromANode(t *testing.T) {
 	}
 }
 
+// TestTheSchedulerAddsOnlyUnknownObstacles: what why finds by itself comes with its remedy, so it stays. What the
+// scheduler says of other nodes is added, without characters that control a terminal.
+func TestTheSchedulerAddsOnlyUnknownObstacles(t *testing.T) {
+	in := Input{Obstacles: map[string]Obstacle{"a": {Detail: "is cordoned"}}}
+	in.AddRefusals(map[string]string{"a": "node(s) were unschedulable", "b": "node(s) didn't have\x1b[1m free ports"})
+
+	check.Equal(t, "obstacle of a", "is cordoned", in.Obstacles["a"].Detail)
+	check.Equal(t, "obstacle of b", "refuses the pod: node(s) didn't have?[1m free ports", in.Obstacles["b"].Detail)
+}
+
 // TestOneNodeWithoutObstacleIsEnough: nodes a, b and c have 4, 2 and 1 H200 free, and the pod requests 2 unless the row
 // says otherwise. A gate is a line of the explanation about one thing that a pod must pass. If a node with enough cards
 // has no obstacle, the gate "taints and labels" says Yes. If all have one, it says No and lists the first three by
