@@ -105,9 +105,9 @@ var treeReclaimMutants = []mutant{
 	{"internal/scheduler/capacitycard/treeorder.go", `	for node := turn; node.parent != nil; node = node.parent {`, `	for node := turn; node == turn; node = node.parent {`, "a placement changes the order of all queues of its tenant"},
 	{"internal/scheduler/capacitycard/treereclaim.go", `range p.cache.tree.Path(string(queue)) {`, `range p.cache.tree.Path(string(queue))[:1] {`, "a stop policy drains the subtree"},
 	{"internal/scheduler/actions/drain.go", `api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):`, `api.AllocatedStatus(task.Status):`, "a drain leaves system-critical pods"},
-	{"internal/scheduler/actions/drain.go", `		case !capacitycard.IsOnNode(task.Status):
+	{"internal/scheduler/actions/drain.go", `		case !gang.IsOnNode(task.Status):
 			return nil
-`, `		case !capacitycard.IsOnNode(task.Status):
+`, `		case !gang.IsOnNode(task.Status):
 `, "a drain takes whole jobs"},
 }
 

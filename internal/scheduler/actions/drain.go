@@ -15,6 +15,7 @@ import (
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/cardreclaim"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -86,7 +87,7 @@ func drainableTasks(job *api.JobInfo) []*api.TaskInfo {
 	for _, task := range job.Tasks {
 		switch {
 		case !api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):
-		case !capacitycard.IsOnNode(task.Status):
+		case !gang.IsOnNode(task.Status):
 			return nil
 		default:
 			tasks = append(tasks, task)

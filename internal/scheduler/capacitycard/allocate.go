@@ -13,6 +13,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -119,7 +120,7 @@ func (p *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) 
 		return false
 	}
 
-	own := p.releasedBy(job.Queue, slices.Collect(tasksIn(job, func(status api.TaskStatus) bool {
+	own := p.releasedBy(job.Queue, slices.Collect(gang.TasksIn(job, func(status api.TaskStatus) bool {
 		return status == api.Allocated || status == api.Pipelined
 	}))...)
 

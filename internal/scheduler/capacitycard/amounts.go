@@ -7,6 +7,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/solver"
 )
 
@@ -47,7 +48,7 @@ func (p *victimSelection) releasedByEach(victims []*api.TaskInfo, breaks map[api
 		}
 
 		broken[victim.Job] = true
-		for other := range tasksIn(p.ssn.Jobs[victim.Job], IsOnNode) {
+		for other := range gang.TasksIn(p.ssn.Jobs[victim.Job], gang.IsOnNode) {
 			if other.NodeName != victim.NodeName {
 				p.addReleasedQuota(released[i], other, queue, name)
 			}

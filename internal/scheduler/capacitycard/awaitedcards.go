@@ -7,6 +7,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/gang"
 )
 
 // awaitedCards are the free cards that are kept for jobs that lack more of them, while the action
@@ -111,7 +112,7 @@ func (p *waitingJobs) keepsCards(w *waitingJob, task *api.TaskInfo) bool {
 	if p.IsTree() {
 		return w.isBelowMinimum || (!w.borrows && !p.laterBorrowers[w.job.UID])
 	}
-	return w.isBelowMinimum || (!NeverPreempts(task) && p.args.serviceTypes.Reclaims(p.ServiceType(task)))
+	return w.isBelowMinimum || (!gang.NeverPreempts(task) && p.args.serviceTypes.Reclaims(p.ServiceType(task)))
 }
 
 // keepForPod keeps the free cards of the node that lacks the fewest cards for a pod. Of the nodes with the
@@ -173,7 +174,7 @@ func (p *waitingJobs) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool 
 		}
 
 		for id, job := range p.ssn.Jobs {
-			if hasAllocatedPods(job) {
+			if gang.HasAllocatedPods(job) {
 				running[id] = true
 			}
 		}

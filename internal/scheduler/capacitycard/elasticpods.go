@@ -4,6 +4,8 @@ import (
 	"maps"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/scheduler/gang"
 )
 
 // evictionAllowance is what a job can lose.
@@ -39,25 +41,10 @@ func (p *preemptRun) allowanceFor(job *api.JobInfo) *evictionAllowance {
 	return &evictionAllowance{elastic: known.elastic, elasticByRole: maps.Clone(known.elasticByRole), wholeJob: known.wholeJob}
 }
 
-// ElasticPods returns how many pods a job has above its minimum, in total and per task role.
-// The map is nil if roles do not matter.
-func ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
-	all = job.ReadyTaskNum() - job.MinAvailable
-	// Volcano's CheckTaskReady ignores the minimums of roles then.
-	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
-		return all, nil
-	}
-	_, roles = CountByRole(job, false)
-	for role, minimum := range job.TaskMinAvailable {
-		roles[role] -= minimum
-	}
-	return all, roles
-}
-
 // elasticPods returns how many pods a job can lose and continue: those above its minimum, and no more than
 // its Kubernetes Jobs survive.
 func (p *Prices) elasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
-	all, roles = ElasticPods(job)
+	all, roles = gang.ElasticPods(job)
 	return int32(min(int(all), p.priceFor(job).evictionsLeft)), roles
 }
 

@@ -3,7 +3,6 @@ package capacitycard
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 
@@ -21,6 +20,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -75,7 +75,7 @@ func (p *Session) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 		return nil
 	}
 
-	have, ready := CountByRole(job, false)
+	have, ready := gang.CountByRole(job, false)
 	var pending []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		if !task.SchGated {
@@ -88,63 +88,7 @@ func (p *Session) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 		y := p.RequestFor(b)
 		return cmp.Or(cmp.Compare(x.Count, y.Count), cmp.Compare(x.MilliCPU, y.MilliCPU), cmp.Compare(x.Memory, y.Memory), cmp.Compare(a.UID, b.UID))
 	})
-	return SelectToMinimum(job, have, ready, pending)
-}
-
-// CountByRole counts the pods of a job that have a node or have succeeded, in total and per
-// task role. pipelined includes pipelined pods.
-func CountByRole(job *api.JobInfo, pipelined bool) (all int32, roles map[string]int32) {
-	roles = map[string]int32{}
-	for status, tasks := range job.TaskStatusIndex {
-		if api.AllocatedStatus(status) || status == api.Succeeded || (pipelined && status == api.Pipelined) {
-			all += int32(len(tasks))
-			for _, task := range tasks {
-				roles[task.TaskRole]++
-			}
-		}
-	}
-	return all, roles
-}
-
-// tasksIn yields the tasks of a job with such a status.
-func tasksIn(job *api.JobInfo, has func(api.TaskStatus) bool) iter.Seq[*api.TaskInfo] {
-	return func(yield func(*api.TaskInfo) bool) {
-		for status, tasks := range job.TaskStatusIndex {
-			if !has(status) {
-				continue
-			}
-
-			for _, task := range tasks {
-				if !yield(task) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// SelectToMinimum selects from pending pods, in their order, those that complete a job's
-// minimum: first those that a task role requires, then the first of the rest. have is how many
-// pods the job has, roles how many per task role; it changes roles.
-func SelectToMinimum(job *api.JobInfo, have int32, roles map[string]int32, pending []*api.TaskInfo) []*api.TaskInfo {
-	var picked, rest []*api.TaskInfo
-	// Like Volcano's CheckTaskReady: minimums of roles do not count if minAvailable is below their
-	// sum.
-	perRole := job.MinAvailable >= job.TaskMinAvailableTotal
-	for _, task := range pending {
-		if perRole && roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole] {
-			roles[task.TaskRole]++
-			picked = append(picked, task)
-		} else {
-			rest = append(rest, task)
-		}
-	}
-
-	if more := int(job.MinAvailable-have) - len(picked); more > 0 {
-		picked = append(picked, rest[:min(more, len(rest))]...)
-	}
-
-	return picked
+	return gang.SelectToMinimum(job, have, ready, pending)
 }
 
 // podGroupRequestFor returns what a PodGroup without pods requests: for that of a Volcano job what

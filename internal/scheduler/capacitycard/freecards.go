@@ -10,6 +10,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -223,7 +224,7 @@ func (p *waitingJobs) leavingTasks(task *api.TaskInfo, node *freeNode, until tim
 		if other.Status == api.Releasing || other.Status == api.Pipelined || p.RequestFor(other).Count == 0 {
 			continue
 		}
-		if workload.EndsBefore(other.Pod, until) || (!NeverPreempts(task) && p.mayTake(task, other, name, taken)) {
+		if workload.EndsBefore(other.Pod, until) || (!gang.NeverPreempts(task) && p.mayTake(task, other, name, taken)) {
 			leaving = append(leaving, other)
 		}
 	}

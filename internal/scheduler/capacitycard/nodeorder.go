@@ -14,6 +14,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/util"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -220,7 +221,7 @@ func (p *nodeChoice) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, looke
 	}
 
 	var unseen []*api.NodeInfo
-	for other := range tasksIn(job, api.AllocatedStatus) {
+	for other := range gang.TasksIn(job, api.AllocatedStatus) {
 		if node := p.ssn.Nodes[other.NodeName]; node != nil && !seen[node.Name] {
 			seen[node.Name] = true
 			if task.InitResreq.LessEqual(node.Idle, api.Zero) {
@@ -280,7 +281,7 @@ func (p *nodeChoice) prepareScoring(s *nodeSearch) {
 // gangNodeNames returns the nodes on which a job holds cards of a resource.
 func (p *nodeChoice) gangNodeNames(job *api.JobInfo, resource corev1.ResourceName) map[string]bool {
 	hosts := map[string]bool{}
-	for task := range tasksIn(job, func(status api.TaskStatus) bool { return api.AllocatedStatus(status) || status == api.Pipelined }) {
+	for task := range gang.TasksIn(job, func(status api.TaskStatus) bool { return api.AllocatedStatus(status) || status == api.Pipelined }) {
 		if task.Resreq.Get(resource) > 0 {
 			hosts[task.NodeName] = true
 		}

@@ -11,6 +11,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -239,7 +240,7 @@ func (p *preemptRun) tasksToComplete() (rest []*api.TaskInfo) {
 	}
 	for id := range p.evicted {
 		if p.mustCompleteGang(id) {
-			rest = slices.AppendSeq(rest, tasksIn(p.p.ssn.Jobs[id], IsOnNode))
+			rest = slices.AppendSeq(rest, gang.TasksIn(p.p.ssn.Jobs[id], gang.IsOnNode))
 		}
 	}
 	return rest
@@ -276,7 +277,7 @@ func (p *preemptRun) canEvictWholeJob(job *api.JobInfo) bool {
 	if _, known := p.evictionPolicy(job); !known {
 		return false
 	}
-	for task := range tasksIn(job, api.AllocatedStatus) {
+	for task := range gang.TasksIn(job, api.AllocatedStatus) {
 		if !api.PreemptableStatus(task.Status) || !task.Preemptable || !p.p.isEvictable(task) || p.p.isEvictionInProgress(task) {
 			return false
 		}
@@ -286,11 +287,8 @@ func (p *preemptRun) canEvictWholeJob(job *api.JobInfo) bool {
 
 // tasksOnNodes returns the pods of a job that are on their nodes, sorted by UID.
 func tasksOnNodes(job *api.JobInfo) []*api.TaskInfo {
-	return slices.SortedFunc(tasksIn(job, IsOnNode), func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
+	return slices.SortedFunc(gang.TasksIn(job, gang.IsOnNode), func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
 }
-
-// IsOnNode reports whether pods with a status are bound to their nodes or run there.
-func IsOnNode(status api.TaskStatus) bool { return status == api.Running || status == api.Bound }
 
 // protectGangs removes from candidates the pods whose eviction breaks a gang that cannot be
 // evicted as a whole. breaks are the remaining ones that break a gang.

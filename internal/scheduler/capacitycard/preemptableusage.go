@@ -13,6 +13,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/conf"
 
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -65,7 +66,7 @@ func (p *enqueuing) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 	}
 
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		if NeverPreempts(task) {
+		if gang.NeverPreempts(task) {
 			return false
 		}
 	}
@@ -131,7 +132,7 @@ func (p *enqueuing) preemptableUsageFor(key queuePriority) *preemptableUsage {
 	for _, job := range p.jobsWithPods(key.queue) {
 		if job.Priority < key.priority && p.preemption.hasPodToEvict(job) && g.canEvictWholeJob(job) {
 			usage.add(p.sums.elasticUsages[job.UID], p.sums.elasticUsage(job, len(job.Tasks)))
-			for task := range tasksIn(job, api.AllocatedStatus) {
+			for task := range gang.TasksIn(job, api.AllocatedStatus) {
 				usage.addUnreclaimable(p.chargeInQueue(key.queue, task))
 			}
 		}

@@ -3,12 +3,12 @@ package capacitycard
 import (
 	"errors"
 
-	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/util"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -86,7 +86,7 @@ func (p *preemption) lowestPriorities() map[api.QueueID]int32 {
 
 // hasPodToEvict reports whether some pod of a job is on a node and may be evicted.
 func (p *preemption) hasPodToEvict(job *api.JobInfo) bool {
-	for task := range tasksIn(job, api.PreemptableStatus) {
+	for task := range gang.TasksIn(job, api.PreemptableStatus) {
 		if task.Preemptable && p.isEvictable(task) && !p.isEvictionInProgress(task) {
 			return true
 		}
@@ -137,17 +137,7 @@ func (g *preemptRun) hasLowerJob(job *api.JobInfo) bool {
 // the job that is on a node.
 func (g *preemptRun) mayPreemptInside(job *api.JobInfo) bool {
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		if HasLowerPodOnNode(job, task) {
-			return true
-		}
-	}
-	return false
-}
-
-// HasLowerPodOnNode reports whether a pod of the job has a lower priority than a pending one.
-func HasLowerPodOnNode(job *api.JobInfo, pending *api.TaskInfo) bool {
-	for task := range tasksIn(job, api.PreemptableStatus) {
-		if task.Priority < pending.Priority {
+		if gang.HasLowerPodOnNode(job, task) {
 			return true
 		}
 	}
@@ -181,7 +171,7 @@ func isBelowMinimum(job *api.JobInfo) bool {
 // completesMinimum reports whether a pending pod is one of those that its job lacks for its
 // minimum. What task roles lack comes first.
 func completesMinimum(job *api.JobInfo, task *api.TaskInfo) bool {
-	all, roles := CountByRole(job, true)
+	all, roles := gang.CountByRole(job, true)
 	// Volcano's CheckTaskReady ignores the minimums of roles then.
 	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
 		return all < job.MinAvailable || !job.CheckSubJobPipelined()
@@ -203,7 +193,7 @@ func (p *preemption) checkPreemptor(task *api.TaskInfo) error {
 	}
 
 	mayPreemptJobs := g.hasLowerJob(job) && p.preemptsJobs(task)
-	if !mayPreemptJobs && !HasLowerPodOnNode(job, task) {
+	if !mayPreemptJobs && !gang.HasLowerPodOnNode(job, task) {
 		return errNothingToPreempt
 	}
 	// MaySearch counts a search, so it comes last.
@@ -212,12 +202,6 @@ func (p *preemption) checkPreemptor(task *api.TaskInfo) error {
 	}
 
 	return nil
-}
-
-// NeverPreempts reports whether the preemption policy of a pod forbids evictions for it.
-func NeverPreempts(task *api.TaskInfo) bool {
-	policy := task.Pod.Spec.PreemptionPolicy
-	return policy != nil && *policy == corev1.PreemptNever
 }
 
 // waitingQueues are by card the queues of a tree with a pod that waits for it within what its queue deserves.

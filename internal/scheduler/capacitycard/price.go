@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/loss"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -82,7 +83,7 @@ func (p *Prices) podToPrice(task *api.TaskInfo, cards card.Count, state loss.Sta
 
 // placedTasks returns the placed pods of a job.
 func placedTasks(job *api.JobInfo) (placed []*api.TaskInfo) {
-	for task := range tasksIn(job, api.AllocatedStatus) {
+	for task := range gang.TasksIn(job, api.AllocatedStatus) {
 		placed = append(placed, task)
 	}
 	return placed

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -113,20 +113,7 @@ func (p *ReclaimRules) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
 // service type.
 func (p *ReclaimRules) hasReachedMinRuntime(task *api.TaskInfo) bool {
 	minimum := p.MinimumRuntime(task)
-	return minimum == 0 || RunningSince(p.ssn.Jobs[task.Job]).Add(minimum).Before(p.cache.now())
-}
-
-// RunningSince returns the start of a job's oldest pod on its node, far in the future if
-// unknown. A started pod counts even in an init container, where it may work for long without
-// being Running.
-func RunningSince(job *api.JobInfo) time.Time {
-	since := time.Unix(math.MaxInt32, 0)
-	for task := range tasksIn(job, IsOnNode) {
-		if start := workload.StartTime(task.Pod); !start.IsZero() && start.Before(since) {
-			since = start
-		}
-	}
-	return since
+	return minimum == 0 || gang.RunningSince(p.ssn.Jobs[task.Job]).Add(minimum).Before(p.cache.now())
 }
 
 // ServiceType returns the service type of a pod, "" if it has none.

@@ -16,6 +16,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
@@ -312,7 +313,7 @@ func TestRunningSinceIsTheOldestPodWithItsCards(t *testing.T) {
 			}
 		}
 
-		got := RunningSince(job)
+		got := gang.RunningSince(job)
 		check.That(t, got.Equal(tc.want), "runs since %s, want %s", got, tc.want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/gang"
 )
 
 // reservationTimeout is how long an enqueued job keeps its reservation while something other
@@ -261,7 +262,7 @@ func (p *reservationSums) fitsAlone(job *api.JobInfo, request quota.JobRequest) 
 
 // jobCharges returns the charges of the job's placed pods in its queue.
 func (p *reservationSums) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
-	for task := range tasksIn(job, api.AllocatedStatus) {
+	for task := range gang.TasksIn(job, api.AllocatedStatus) {
 		if charge := p.chargeInQueue(job.Queue, task); charge != nil {
 			charges = append(charges, charge)
 		}
@@ -274,7 +275,7 @@ func (p *reservationSums) jobCharges(job *api.JobInfo) (charges []*quota.Charge)
 func (p *reservationSums) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticUsage {
 	e := quota.ElasticUsage{Used: map[card.Name]card.Count{}}
 	var cards, milliCPU, memory []int64
-	for task := range tasksIn(job, api.AllocatedStatus) {
+	for task := range gang.TasksIn(job, api.AllocatedStatus) {
 		charge := p.chargeInQueue(job.Queue, task)
 		if charge == nil {
 			continue

@@ -8,6 +8,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/gang"
 )
 
 // ReclaimKind is by which rule a pod may reclaim from another one.
@@ -137,7 +138,7 @@ func (p *Drains) DrainedQueue(job *api.JobInfo) api.QueueID {
 	if p.DrainedBy(job.Queue) != "" {
 		return job.Queue
 	}
-	for task := range tasksIn(job, IsOnNode) {
+	for task := range gang.TasksIn(job, gang.IsOnNode) {
 		if queue := p.VictimQueue(task); queue != job.Queue && p.DrainedBy(queue) != "" {
 			return queue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/gang"
 )
 
 // waitingJob is a job that lacks pods for its minimum and waits for cards only.
@@ -64,7 +65,7 @@ func (p *waitingJobs) findWaitingJob(job *api.JobInfo) *waitingJob {
 
 	// missingTasks lists the smallest pods first.
 	slices.Reverse(missing)
-	return &waitingJob{job: job, missing: missing, borrows: fit != quota.WithinDeserved, isBelowMinimum: hasAllocatedPods(job)}
+	return &waitingJob{job: job, missing: missing, borrows: fit != quota.WithinDeserved, isBelowMinimum: gang.HasAllocatedPods(job)}
 }
 
 // mayWaitForCards reports whether a job has pending pods, and nothing but cards and quota can keep
@@ -83,14 +84,6 @@ func (p *waitingJobs) usesCard(w *waitingJob, r checkInput, name card.Name) bool
 		return false
 	}
 	return !p.IsTree() || w.borrows || p.deservesCard(r, name)
-}
-
-// hasAllocatedPods reports whether pods of a job have a node and have not finished.
-func hasAllocatedPods(job *api.JobInfo) bool {
-	for range tasksIn(job, api.AllocatedStatus) {
-		return true
-	}
-	return false
 }
 
 // listWaitingJobs returns the jobs with a wait that keep cards, and the first one of each queue. Jobs of
@@ -152,7 +145,7 @@ func (p *waitingJobs) compareWaitingJobs(a, b *waitingJob) int {
 
 // mayKeepCards reports whether cards may be kept for a job, see keepsCards.
 func (p *waitingJobs) mayKeepCards(job *api.JobInfo) bool {
-	if p.IsTree() || hasAllocatedPods(job) {
+	if p.IsTree() || gang.HasAllocatedPods(job) {
 		return true
 	}
 	for _, task := range job.TaskStatusIndex[api.Pending] {

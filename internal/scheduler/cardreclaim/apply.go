@@ -10,6 +10,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -273,7 +274,7 @@ func (s *reclaimSession) partlyEvictedTasks(job *api.JobInfo, action string) []*
 
 	var rest []*api.TaskInfo
 	for _, task := range job.Tasks {
-		if capacitycard.IsOnNode(task.Status) && workload.IsEvictable(task.Pod, job.PodGroup.Annotations) && s.isMarkedForEviction(task.Pod) {
+		if gang.IsOnNode(task.Status) && workload.IsEvictable(task.Pod, job.PodGroup.Annotations) && s.isMarkedForEviction(task.Pod) {
 			rest = append(rest, task)
 		}
 	}

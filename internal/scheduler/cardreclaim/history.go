@@ -12,7 +12,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -285,7 +285,7 @@ func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
 			pod    *corev1.Pod
 			onNode bool
 			status api.TaskStatus
-		}{task.Pod, capacitycard.IsOnNode(task.Status), statusClass(task.Status)})
+		}{task.Pod, gang.IsOnNode(task.Status), statusClass(task.Status)})
 	}
 
 	if any == nil {

@@ -11,7 +11,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/util"
 
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/gang"
 )
 
 // serveInOrder serves jobs in the order of their queues and of their own.
@@ -267,7 +267,7 @@ func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 // pipelined pods. First come those that each role needs, then the first of the rest. If too
 // few are pending, it lists all.
 func (s *reclaimSession) missingTasks(job *api.JobInfo) []*api.TaskInfo {
-	have, roles := capacitycard.CountByRole(job, true)
+	have, roles := gang.CountByRole(job, true)
 	var pending []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		switch {
@@ -281,7 +281,7 @@ func (s *reclaimSession) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 	}
 
 	s.sortTasks(pending)
-	return capacitycard.SelectToMinimum(job, have, roles, pending)
+	return gang.SelectToMinimum(job, have, roles, pending)
 }
 
 // sortTasks sorts pods in the order in which Volcano would place them, equal ones by name, so

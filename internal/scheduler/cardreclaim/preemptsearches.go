@@ -9,6 +9,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/gang"
 )
 
 // workPerSearchedNode is the approximate work of Volcano's preempt for a pod on a node:
@@ -238,7 +239,7 @@ func (s *PreemptSession) hashKinds(job *api.JobInfo) (sum uint64, hasKinds bool)
 
 func (s *PreemptSession) newSearch(job *api.JobInfo, task *api.TaskInfo, generation int) preemptSearch {
 	search := preemptSearch{task: task, generation: generation}
-	if !capacitycard.HasLowerPodOnNode(job, task) && !s.plugin.Kept.IsNominated(task) {
+	if !gang.HasLowerPodOnNode(job, task) && !s.plugin.Kept.IsNominated(task) {
 		search.hasKind = true
 		search.kind = preemptorKind{job.Queue, job.Priority, job.Namespace, s.session.needsKey(job, task), hashLabels(task.Pod.Labels)}
 	}

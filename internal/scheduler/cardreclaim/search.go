@@ -16,6 +16,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/gang"
 )
 
 // Name is the name of the action in volcano-scheduler.conf, and the reason that Volcano writes
@@ -164,7 +165,7 @@ func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
 // mayPreempt reports whether a pod waits only for resources, and its preemption policy allows
 // evictions for it.
 func (s *reclaimSession) mayPreempt(task *api.TaskInfo) bool {
-	return !task.SchGated && !task.BestEffort && !capacitycard.NeverPreempts(task)
+	return !task.SchGated && !task.BestEffort && !gang.NeverPreempts(task)
 }
 
 // undoPartialPipelines undoes the placements that an action before this one, such as Volcano's

@@ -12,6 +12,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -81,7 +82,7 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key victimKey, job *api.
 		return nil
 	}
 
-	g := &victimJob{job: job, solverJob: solver.Job{Whole: true}, runningSince: capacitycard.RunningSince(job), priority: s.plugin.Rules.JobPriority(job)}
+	g := &victimJob{job: job, solverJob: solver.Job{Whole: true}, runningSince: gang.RunningSince(job), priority: s.plugin.Rules.JobPriority(job)}
 	if !s.listVictimTasks(by, g) || (s.plugin.IsTree() && !s.findInTree(own, g)) {
 		return nil
 	}
@@ -117,7 +118,7 @@ func (s *reclaimSession) listVictimTasks(by *api.TaskInfo, g *victimJob) bool {
 			continue
 		}
 		g.tasks = append(g.tasks, task)
-		if !capacitycard.IsOnNode(task.Status) || s.plugin.Rules.ReclaimRule(by, task) == capacitycard.NotReclaimable {
+		if !gang.IsOnNode(task.Status) || s.plugin.Rules.ReclaimRule(by, task) == capacitycard.NotReclaimable {
 			continue
 		}
 
@@ -158,7 +159,7 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 		pod := solver.Pod{Node: s.indexOfNode(task.NodeName), Protected: cards == 0 && !s.plugin.ReclaimsAll()}
 
 		rule := s.plugin.Rules.ReclaimRule(by, task)
-		if !capacitycard.IsOnNode(task.Status) || rule == capacitycard.NotReclaimable {
+		if !gang.IsOnNode(task.Status) || rule == capacitycard.NotReclaimable {
 			pod.Protected = true
 			g.solverJob.Whole = false
 		}
@@ -176,7 +177,7 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 		return
 	}
 
-	spare, roles := capacitycard.ElasticPods(g.job)
+	spare, roles := gang.ElasticPods(g.job)
 	g.solverJob.Elastic = max(0, int(spare))
 	if roles == nil {
 		return
