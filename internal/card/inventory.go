@@ -242,6 +242,7 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 	}
 	t.nodes[node.Name] = after
 
+	// What labels make a card is remembered even while a mapping decides about it.
 	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
 	sameOthers := known && slices.Equal(t.otherCards(before.object, before.recognised), t.otherCards(node, recognised))
 	grown := (!sameCards || len(t.mappings) > 0) && t.addResourcesOf(after)

@@ -252,6 +252,8 @@ func (r *nodeRecognition) addCard(name Name, resource corev1.ResourceName) {
 	switch {
 	case !isLabelled || offered.Count <= labelled.number:
 		r.out.Cards = append(r.out.Cards, offered)
+	// Sharing at least doubles the number. With fewer the cards are whole, and only the label is
+	// wrong.
 	case offered.Count < 2*labelled.number:
 		r.out.Cards = append(r.out.Cards, offered)
 		r.out.Anomalies = append(r.out.Anomalies, Anomaly{MoreThanLabelled, resource, labelled.describe(offered) + "; pods get each of them as one " + string(name)})

@@ -124,6 +124,7 @@ func resourceOnNode(inventory *card.Inventory, node string, charge quota.Charge)
 		return "", false
 	}
 
+	// Running pods keep a card that the node withholds from new ones.
 	known, _ := inventory.Node(node)
 	for _, cards := range [][]card.NodeCard{known.Cards, known.Withheld} {
 		for _, offered := range cards {

@@ -47,6 +47,7 @@ func (c *counter) podPendingReason(pod *corev1.Pod, facts *podFacts) (workload.R
 		}
 	}
 
+	// Volcano tries no pod of a gang that is not enqueued, so only its PodGroup says why.
 	if group != nil {
 		return PodGroupPendingReason(group)
 	}
@@ -81,6 +82,8 @@ func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
 		t.usage.Members.PodGroups++
 	}
 
+	// A tenant can name any queue, and must not fill its status with PodGroups that never start
+	// there.
 	if !isAllowed || !c.allowsAbove(queue, group.Namespace) {
 		return
 	}

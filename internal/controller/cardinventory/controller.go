@@ -116,6 +116,8 @@ func Setup(mgr ctrl.Manager, options Options) error {
 // addTo adds the controller to a manager. It reconciles at its start and at each signal.
 func (r *Reconciler) addTo(mgr ctrl.Manager, changes <-chan event.TypedGenericEvent[string], skipNameValidation bool) error {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	// A CardInventory that does not exist causes no event, so the first reconcile needs this
+	// source.
 	start := source.Func(func(_ context.Context, q queue) error {
 		q.Add(shared.RequestFor(v1alpha1.InventoryName))
 		return nil

@@ -173,6 +173,7 @@ func (q *queueMetrics) appendCards(all []cardMetrics, queue string) []cardMetric
 			pending := unknown.Pending
 			unknown = c.DeepCopy()
 			unknown.Pending += pending
+		// Tenants can name any number of cards, and each would become a series.
 		case isUnknown(c):
 			unknown.Pending += c.Pending
 		case hasNumbers(c):

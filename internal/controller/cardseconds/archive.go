@@ -140,6 +140,8 @@ func (a *archive) dropDays(ctx context.Context, store objectStore, last cardseco
 
 		version, err := store.write(ctx, slotNumber(i), a.slots[i].version, change{entries: removed})
 		if err != nil {
+			// After a failed write only a read tells which days are left, and the version for the
+			// next try.
 			failures = append(failures, err, a.readSlot(ctx, store, i, nil))
 			continue
 		}
