@@ -15,16 +15,12 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
+// path returns a queue and its ancestors.
+func (n *naiveLedger) path(queue string) []string { return n.of(CPU).Path(queue) }
+
 // naiveLevel counts the steps from a queue up to the lowest ancestor that both have.
 func (n *naiveLedger) naiveLevel(queue, other string) int {
-	path := n.path(queue)
-	otherPath := n.path(other)
-	for steps, at := range path {
-		if slices.Contains(otherPath, at) {
-			return max(1, steps)
-		}
-	}
-	return len(path)
+	return max(1, len(n.of(CPU).PathBelow(queue, other)))
 }
 
 // naiveOrder is what decides between two siblings.
@@ -44,7 +40,7 @@ func (h *treeTest) orderOf(queue string) naiveOrder {
 	o := naiveOrder{created: position.created, name: queue, weight: max(1, float64(position.weight))}
 	o.usesNoCard = limits.AnyCard || len(limits.Cards) == 0
 	names := slices.DeleteFunc(slices.Clone(treeNames), func(name Resource) bool {
-		return h.naive.deservesAnyAmount(queue, name) || (naiveIsCard(name) && o.usesNoCard)
+		return h.naive.deserved(queue, name) == Unlimited || (naiveIsCard(name) && o.usesNoCard)
 	})
 
 	dominant := 0.0
@@ -93,13 +89,8 @@ func (n *naiveLedger) borrowed(queue string, names []Resource, usesNoCard bool) 
 
 // naiveCompare compares two queues by the siblings below their lowest common ancestor.
 func (h *treeTest) naiveCompare(left, right string) int {
-	a := h.naive.path(left)
-	b := h.naive.path(right)
-	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
-		a = a[:len(a)-1]
-		b = b[:len(b)-1]
-	}
-
+	a := h.naive.of(CPU).PathBelow(left, right)
+	b := h.naive.of(CPU).PathBelow(right, left)
 	if len(a) == 0 || len(b) == 0 {
 		return cmp.Compare(len(a), len(b))
 	}
@@ -154,16 +145,12 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 			check.Must(t, h.ledger.FitsAlone(queue, nil, JobRequest{}, 1), "an empty request does not fit")
 			for _, name := range treeNames {
 				smallest := Unlimited
-				isLimited := false
 				for _, at := range h.naive.path(queue) {
-					if limit, limits := h.naive.limit(at, name); limits {
-						smallest = min(smallest, limit)
-						isLimited = true
-					}
+					smallest = min(smallest, h.naive.quota(at, name))
 				}
 
 				mayUseAny := naiveIsCard(name) && got.AnyCard
-				check.Must(t, mayUseAny == (naiveIsCard(name) && !isLimited), "%s may use any %s: %v", queue, name, mayUseAny)
+				check.Must(t, mayUseAny == (naiveIsCard(name) && smallest == Unlimited), "%s may use any %s: %v", queue, name, mayUseAny)
 				check.Must(t, mayUseAny || got.Quota(name) == smallest, "%s may use %d %s, want %d", queue, got.Quota(name), name, smallest)
 			}
 		}

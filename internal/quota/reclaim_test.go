@@ -67,7 +67,7 @@ func TestMayUseIsWhatFits(t *testing.T) {
 
 // deservesMore returns how much more of a name a queue deserves than it uses.
 func (n *naiveLedger) deservesMore(queue string, name Resource) int64 {
-	if n.deservesAnyAmount(queue, name) {
+	if n.deserved(queue, name) == Unlimited {
 		return Unlimited
 	}
 	return max(0, n.deserved(queue, name)-n.used(queue, name))
@@ -165,29 +165,30 @@ func (n *naiveLedger) isWithinDeserved(queue string, name Resource, count int64)
 	if count > 0 && naiveIsCard(name) && n.limits[queue].AnyCard {
 		return false // a queue without quota deserves nothing
 	}
-	if count <= 0 || n.deservesAnyAmount(queue, name) {
+	if count <= 0 || n.deserved(queue, name) == Unlimited {
 		return true
 	}
-	if slices.ContainsFunc(n.path(queue), func(at string) bool { return n.terminatesOverQuota(at, name) }) {
+
+	tree := n.of(name)
+	terminating := n.use(name, naivePod.isTerminating)
+	if slices.ContainsFunc(tree.Path(queue), func(at string) bool { return tree.IsTerminatingAboveQuota(at, terminating) }) {
 		return false
 	}
 
-	limit, isLimited := n.limit(queue, name)
-	used := n.used(queue, name) + count
-	return used <= n.deserved(queue, name) && (!isLimited || used <= limit)
+	used := n.use(name, naivePod.isPlaced).With(queue, count)
+	return !tree.IsAboveDeserved(queue, used) && !tree.IsAboveQuota(queue, used)
 }
 
 // isWithinQuota reports whether so many more are within the quota of the queue itself.
 func (n *naiveLedger) isWithinQuota(queue string, name Resource, count int64) bool {
-	limit, isLimited := n.limit(queue, name)
-	return count == 0 || !isLimited || n.used(queue, name)+count <= limit
+	return count == 0 || !n.of(name).IsAboveQuota(queue, n.use(name, naivePod.isPlaced).With(queue, count))
 }
 
 // checkAbove compares what a queue uses above what it deserves, and above its guarantee.
 func (h *treeTest) checkAbove(t *rapid.T, queue string) {
 	for _, name := range treeNames {
 		want := h.naive.used(queue, name) - h.naive.deserved(queue, name)
-		if h.naive.deservesAnyAmount(queue, name) {
+		if h.naive.deserved(queue, name) == Unlimited {
 			want = 0
 		}
 		check.Must(t, h.ledger.AboveDeserved(queue, name) == want, "%d above deserved, want %d", h.ledger.AboveDeserved(queue, name), want)
@@ -283,8 +284,8 @@ func (e *enqueueTest) levelGives(at string, l level, reserved *Reservations) boo
 func (e *enqueueTest) isWithinQuota(at, leaf string) bool {
 	used := func(name Resource) int64 { return e.naive.used(at, name) }
 	quota := func(name Resource) int64 {
-		limit, isLimited := e.naive.limit(at, name)
-		if !isLimited || at == leaf {
+		limit := e.naive.quota(at, name)
+		if limit == Unlimited || at == leaf {
 			return limit
 		}
 		return max(0, limit-e.guaranteedToOthers(at, leaf, name))
@@ -318,8 +319,7 @@ func (e *enqueueTest) isUnreclaimableWithinDeserved(leaf string) bool {
 func (e *enqueueTest) withUsableNames(leaf string, request JobRequest) JobRequest {
 	isUnusable := func(name card.Name) bool {
 		return slices.ContainsFunc(e.naive.path(leaf), func(at string) bool {
-			limit, isLimited := e.naive.limit(at, Resource(name))
-			return isLimited && limit == 0
+			return e.naive.quota(at, Resource(name)) == 0
 		})
 	}
 

@@ -49,12 +49,11 @@ func TestMayUseIsWhatFitsAfterAnEviction(t *testing.T) {
 // the guarantees of its queues.
 func (h *treeTest) mayUseBefore(p naivePod) (before []mayUseBefore) {
 	for _, queue := range h.leaves() {
-		path := h.naive.path(queue)
 		if queue != p.queue && slices.Contains(h.naive.path(p.queue), queue) {
 			continue // the pod's queue was deleted below it, and no queue reclaims from such pods
 		}
 
-		below := slices.DeleteFunc(h.naive.path(p.queue), func(at string) bool { return slices.Contains(path, at) })
+		below := h.naive.of(CPU).PathBelow(p.queue, queue)
 		for _, name := range treeNames {
 			takesGuarantee := func(at string) bool {
 				return h.naive.used(at, name)-p.amounts[name] < h.naive.limits[at].Guarantee[name]

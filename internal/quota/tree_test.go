@@ -48,7 +48,7 @@ func checkFault(t *rapid.T, queues map[string]TreeQueue, name string, r *Resolve
 	}
 
 	if fault == NoFault || fault == IsParent {
-		useless := len(naiveChildren(queues, name)) == 0 && (queues[name].IsParentOnly || queues[name].IsClosed)
+		useless := len(writtenParents(queues).Children(name)) == 0 && (queues[name].IsParentOnly || queues[name].IsClosed)
 		check.Must(t, r.Limits.IsHeld == useless, "the unused guarantee of %s is dropped: %v, want %v", name, r.Limits.IsHeld, useless)
 	}
 }

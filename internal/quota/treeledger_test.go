@@ -12,6 +12,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/queuetree"
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
@@ -58,7 +59,7 @@ func (h *treeTest) setTree(t *rapid.T) {
 	resolved := ResolveTree(h.tree)
 	before := h.naive.parent
 
-	h.naive.parent = map[string]string{}
+	h.naive.parent = queuetree.Parents{}
 	h.naive.limits = map[string]Limits{}
 	for _, p := range h.naive.pods { // the queue of a pod keeps its place when it is gone
 		for at := p.queue; at != ""; at = before[at] {
@@ -117,7 +118,7 @@ func (h *treeTest) drawQueue(t *rapid.T) string {
 
 // leaves returns the queues without children.
 func (h *treeTest) leaves() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.tree)), func(name string) bool { return len(naiveChildren(h.tree, name)) > 0 })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.tree)), func(name string) bool { return len(writtenParents(h.tree).Children(name)) > 0 })
 }
 
 func (h *treeTest) drawPod(t *rapid.T) naivePod {
@@ -213,13 +214,17 @@ func (h *treeTest) checkSums(t *rapid.T) {
 			check.Must(t, q.used.amountOf(of) == h.naive.used(name, of), "used %s of %s: %d, want %d", of, name, q.used.amountOf(of), h.naive.used(name, of))
 			unreclaimable := q.unreclaimable.amountOf(of)
 			kept := q.kept[of]
+			tree := h.naive.of(of)
+			wantKept := tree.Used(name, h.naive.useOfKept(of))
+			wantUnused := tree.Unused(name, h.naive.use(of, naivePod.isPlaced))
 
 			check.Must(t, unreclaimable == h.naive.unreclaimable(name, of), "unreclaimable %s of %s: %d, want %d", of, name, unreclaimable, h.naive.unreclaimable(name, of))
-			check.Must(t, kept == h.naive.keptForOthers(name, "", of), "kept %s of %s: %d, want %d", of, name, kept, h.naive.keptForOthers(name, "", of))
-			check.Must(t, q.unused[of] == h.naive.unused(name, of), "unused guarantee %s of %s: %d, want %d", of, name, q.unused[of], h.naive.unused(name, of))
+			check.Must(t, kept == wantKept, "kept %s of %s: %d, want %d", of, name, kept, wantKept)
+			check.Must(t, q.unused[of] == wantUnused, "unused guarantee %s of %s: %d, want %d", of, name, q.unused[of], wantUnused)
 			if of != CPU && of != Memory {
 				terminating, _ := h.ledger.Terminating(name, of.Card())
-				check.Must(t, int64(terminating) == h.naive.terminating(name, of), "terminating %s of %s: %d, want %d", of, name, terminating, h.naive.terminating(name, of))
+				want := tree.Used(name, h.naive.use(of, naivePod.isTerminating))
+				check.Must(t, int64(terminating) == want, "terminating %s of %s: %d, want %d", of, name, terminating, want)
 			}
 		}
 	}
@@ -252,7 +257,7 @@ func (h *treeTest) checkFits(t *rapid.T) {
 			if got != nil && got.Kind != Terminating {
 				check.Must(t, got.Requested == count && got.Total > got.Limit, "a refusal whose numbers do not say why: %+v", got)
 
-				isOnPath := got.Queue == "" || slices.Contains(h.naive.path(queue), got.Queue)
+				isOnPath := got.Queue == "" || slices.Contains(h.naive.of(name).Path(queue), got.Queue)
 				check.Must(t, got.Ancestor == (got.Queue != queue), "a refusal of %s that names the wrong queue: %+v", queue, got)
 				check.Must(t, !got.Ancestor || (got.Requester == queue && isOnPath), "a refusal of %s that names the wrong queues: %+v", queue, got)
 			}
@@ -321,8 +326,8 @@ func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 // guarantees are free.
 func (h *treeTest) checkLimitsHold(t *rapid.T, name Resource) {
 	for at := range h.tree {
-		limit, isLimited := h.naive.limit(at, name)
-		if !isLimited {
+		limit := h.naive.quota(at, name)
+		if limit == Unlimited {
 			continue
 		}
 

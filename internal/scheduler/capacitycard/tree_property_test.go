@@ -12,34 +12,35 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/queuetree"
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// drawnTree is a random tree of queues with jobs, and the rules of trees as naive sums. All cards are A.
+// drawnTree is a random tree of queues with jobs. All cards are A.
 type drawnTree struct {
-	// parents are the parents of queues, "" for those at the top. quota, deserved and guarantee are cards of queues.
-	parents                    map[string]string
-	quota, deserved, guarantee map[string]int
+	// parents are the parents of queues, "" for those at the top. inForce are cards of queues, and of the node for "".
+	parents queuetree.Parents
+	inForce map[string]queuetree.InForce
 	// protected are the jobs whose pods may not be evicted.
 	protected map[string]bool
-	nodeCards int
 	text      strings.Builder
 }
 
 // drawTree draws a tree of one to three levels, whose children together deserve and are guaranteed no more than their
 // parent. In its leaves are jobs of up to 6 pods with one card each, on a node of 1 to 10 cards.
 func drawTree(t *rapid.T) *drawnTree {
+	nodeCards := rapid.Int64Range(1, 10).Draw(t, "cards")
 	g := &drawnTree{
-		parents: map[string]string{}, quota: map[string]int{}, deserved: map[string]int{}, guarantee: map[string]int{},
-		protected: map[string]bool{}, nodeCards: rapid.IntRange(1, 10).Draw(t, "cards"),
+		parents: queuetree.Parents{}, protected: map[string]bool{},
+		inForce: map[string]queuetree.InForce{"": {Quota: nodeCards, Deserved: queuetree.Unlimited}},
 	}
 
-	fmt.Fprintf(&g.text, "node a model=A cards=%d;", g.nodeCards)
+	fmt.Fprintf(&g.text, "node a model=A cards=%d;", nodeCards)
 	g.drawChildren(t, "", 1, 10, 8, 6)
 
 	jobs := 0
-	for _, queue := range slices.Sorted(maps.Keys(g.quota)) {
-		if g.isParent(queue) {
+	for _, queue := range slices.Sorted(maps.Keys(g.parents)) {
+		if len(g.parents.Children(queue)) > 0 {
 			continue
 		}
 
@@ -60,115 +61,76 @@ func drawTree(t *rapid.T) *drawnTree {
 	return g
 }
 
-func (g *drawnTree) drawChildren(t *rapid.T, parent string, level, quota, deserved, guarantee int) {
+func (g *drawnTree) drawChildren(t *rapid.T, parent string, level int, quota, deserved, guarantee int64) {
 	for i := range rapid.IntRange(1, 3).Draw(t, "children of "+parent) {
 		name := fmt.Sprintf("%sq%d", parent, i)
+		var cards queuetree.InForce
+		cards.Deserved = rapid.Int64Range(0, deserved).Draw(t, "deserved of "+name)
+		cards.Guarantee = rapid.Int64Range(0, min(guarantee, cards.Deserved)).Draw(t, "guarantee of "+name)
+		cards.Quota = rapid.Int64Range(cards.Deserved, quota).Draw(t, "quota of "+name)
+		deserved -= cards.Deserved
+		guarantee -= cards.Guarantee
+
 		g.parents[name] = parent
-		g.deserved[name] = rapid.IntRange(0, deserved).Draw(t, "deserved of "+name)
-		g.guarantee[name] = rapid.IntRange(0, min(guarantee, g.deserved[name])).Draw(t, "guarantee of "+name)
-		g.quota[name] = rapid.IntRange(g.deserved[name], quota).Draw(t, "quota of "+name)
-		deserved -= g.deserved[name]
-		guarantee -= g.guarantee[name]
-
+		g.inForce[name] = cards
 		fmt.Fprintf(&g.text, `queue %s quota={"A":%d} serviceType=training cpu=unlimited parent=%s deserved={"A":%d} guarantee={"A":%d};`,
-			name, g.quota[name], cmp.Or(parent, "root"), g.deserved[name], g.guarantee[name])
+			name, cards.Quota, cmp.Or(parent, "root"), cards.Deserved, cards.Guarantee)
 		if level < 3 && rapid.Bool().Draw(t, name+" has children") {
-			g.drawChildren(t, name, level+1, g.quota[name], g.deserved[name], g.guarantee[name])
+			g.drawChildren(t, name, level+1, cards.Quota, cards.Deserved, cards.Guarantee)
 		}
 	}
 }
 
-func (g *drawnTree) isParent(queue string) bool {
-	return slices.Contains(slices.Collect(maps.Values(g.parents)), queue)
+func (g *drawnTree) tree() *queuetree.Tree {
+	return &queuetree.Tree{Parents: g.parents, IsCard: true, InForce: func(queue string) queuetree.InForce { return g.inForce[queue] }}
 }
 
-// isBelow reports whether a queue is another one or below it. Every queue is below "".
-func (g *drawnTree) isBelow(queue, ancestor string) bool {
-	for at := queue; at != ""; at = g.parents[at] {
-		if at == ancestor {
-			return true
+// placedPods returns the cards of placed pods by queue. Each has one.
+func (g *drawnTree) placedPods(s *scene) queuetree.Pods {
+	pods := queuetree.Pods{Used: queuetree.Use{}, Unreclaimable: queuetree.Use{}}
+	for _, job := range s.Ssn.Jobs {
+		for _, task := range job.Tasks {
+			if !api.AllocatedStatus(task.Status) {
+				continue
+			}
+
+			pods.Used[string(job.Queue)]++
+			if g.protected[job.Name] {
+				pods.Unreclaimable[string(job.Queue)]++
+			}
 		}
 	}
-	return ancestor == ""
+	return pods
 }
 
-// used counts placed pods of the subtree, all or only protected ones.
-func (g *drawnTree) used(placed map[string]int, queue string, s *scene, protectedOnly bool) (n int) {
-	for job, count := range placed {
-		if (!protectedOnly || g.protected[job]) && g.isBelow(string(s.Job(job).Queue), queue) {
-			n += count
+// exceeded says which rule the placed pods break, "" for none.
+func (g *drawnTree) exceeded(pods queuetree.Pods) string {
+	tree := g.tree()
+
+	for queue, of := range g.inForce {
+		switch {
+		case tree.IsAboveQuota(queue, pods.Used):
+			return fmt.Sprintf("%q uses %d of %d", queue, tree.Used(queue, pods.Used), of.Quota)
+		case queue != "" && tree.Occupied(queue, pods.Used) > of.Quota:
+			return fmt.Sprintf("%s has no quota left for %d cards that its children are guaranteed", queue, tree.UnusedBelow(queue, pods.Used))
+		case tree.IsAboveDeserved(queue, pods.Unreclaimable):
+			return fmt.Sprintf("protected pods of %s use %d of %d deserved", queue, tree.Used(queue, pods.Unreclaimable), of.Deserved)
 		}
 	}
-	return n
+	return ""
 }
 
-// unused is what a queue and those below it are guaranteed and do not use.
-func (g *drawnTree) unused(placed map[string]int, queue string, s *scene) int {
-	below := g.unusedBelow(placed, queue, s)
-	if queue == "" {
-		return below
+// refusal says which rule one more pod of a job would break, "" for none.
+func (g *drawnTree) refusal(job *api.JobInfo, pods queuetree.Pods) string {
+	request := queuetree.Request{Queue: string(job.Queue), Count: 1, IsUnreclaimable: g.protected[job.Name]}
+	if g.tree().IsAboveQuota("", pods.Used.With(request.Queue, 1)) {
+		return "the node has no card left"
 	}
-	return max(below, g.guarantee[queue]-g.used(placed, queue, s, false))
-}
-
-// exceeded says which rule the placed pods break, "" for none. grown is the job of the pod that was placed last.
-// Without it, unused guarantees must still fit the quotas.
-func (g *drawnTree) exceeded(placed map[string]int, s *scene, grown string) string {
-	for queue, quota := range g.quota {
-		if used := g.used(placed, queue, s, false); used > quota {
-			return fmt.Sprintf("%s uses %d of %d", queue, used, quota)
-		}
-		if left := g.unusedBelow(placed, queue, s); g.used(placed, queue, s, false)+left > quota && grown == "" {
-			return fmt.Sprintf("%s has no quota left for %d cards that its children are guaranteed", queue, left)
-		}
-		if unreclaimable := g.used(placed, queue, s, true); unreclaimable > g.deserved[queue] {
-			return fmt.Sprintf("protected pods of %s use %d of %d deserved", queue, unreclaimable, g.deserved[queue])
-		}
-	}
-
-	if used := g.used(placed, "", s, false); used > g.nodeCards {
-		return fmt.Sprintf("%d of %d cards are used", used, g.nodeCards)
-	}
-	if grown == "" {
-		return ""
-	}
-
-	return g.exceededGuarantee(placed, s, grown)
-}
-
-// exceededGuarantee says where the pod that was placed last takes what others are guaranteed, "" for
-// nowhere. grown is its job.
-func (g *drawnTree) exceededGuarantee(placed map[string]int, s *scene, grown string) string {
-	before := maps.Clone(placed)
-	before[grown]--
-	for at := string(s.Job(grown).Queue); ; at = g.parents[at] {
-		limit := g.nodeCards
-		if at != "" {
-			limit = g.quota[at]
-		}
-
-		claimed := g.used(placed, at, s, false) + g.unusedBelow(placed, at, s)
-		claimedBefore := g.used(before, at, s, false) + g.unusedBelow(before, at, s)
-		if claimed > limit && claimed > claimedBefore {
-			return fmt.Sprintf("%s would take what others are guaranteed below %q", grown, at)
-		}
-		if at == "" {
-			return ""
-		}
-	}
-}
-
-func (g *drawnTree) unusedBelow(placed map[string]int, queue string, s *scene) (n int) {
-	for child, parent := range g.parents {
-		if parent == queue {
-			n += g.unused(placed, child, s)
-		}
-	}
-	return n
+	return g.tree().Refusal(request, pods)
 }
 
 // TestPodsOfRandomTreesAreWithinEachLimit draws trees of queues with jobs, whose pods request one card each, and one
-// node. A session places the pods. drawnTree then sums the cards of each queue and all queues below it, naively.
+// node. A session places the pods. Package queuetree then sums the cards of each queue and all queues below it, naively.
 //
 // (1) The placed pods use at most the cards of the node, and in each queue at most its quota. In that quota stays free
 // what queues below are guaranteed and do not use. Protected pods, which may not be evicted, use at most what the queue
@@ -180,24 +142,14 @@ func TestPodsOfRandomTreesAreWithinEachLimit(t *testing.T) {
 	seed.Check(t, func(rt *rapid.T) {
 		g := drawTree(rt)
 		s := newTreeScene(t, g.text.String()).enqueueAndAllocate()
-		placed := map[string]int{} // pods by job
-		for _, job := range s.Ssn.Jobs {
-			for _, task := range job.Tasks {
-				if api.AllocatedStatus(task.Status) {
-					placed[job.Name]++
-				}
-			}
-		}
-
-		broken := g.exceeded(placed, s, "")
+		placed := g.placedPods(s)
+		broken := g.exceeded(placed)
 		check.Must(rt, broken == "", "%s\n%s: placed %v", g.text.String(), broken, placed)
 		for _, job := range s.Ssn.Jobs {
 			if len(job.TaskStatusIndex[api.Pending]) == 0 {
 				continue
 			}
-			placed[job.Name]++
-			reason := g.exceeded(placed, s, job.Name)
-			placed[job.Name]--
+			reason := g.refusal(job, placed)
 			check.Must(rt, reason != "",
 				"%s\na pod of %s waits, although it fits beside %v: %s", g.text.String(), job.Name, placed, s.refusals(job.Name))
 		}

@@ -10,6 +10,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/queuetree"
 )
 
 // Annotations of a Queue in a tree of quotas, as docs/hierarchy.md names them.
@@ -20,13 +21,11 @@ const (
 	parentOnly    = "cardquota.dev/parent-only"
 )
 
-// maxDepth is how many levels below root a queue may be.
-const maxDepth = 6
-
 // Tree is the tree of all Queues at one moment, with the values in force.
 type Tree struct {
-	queues   map[string]*TreeQueue
-	children map[string][]string // sorted; those of root under ""
+	queues map[string]*TreeQueue
+	// written are the parents as the Queues name them, and inForce those of queues with a path to root.
+	written, inForce queuetree.Parents
 }
 
 // TreeQueue is a Queue in the tree.
@@ -63,17 +62,18 @@ const (
 
 // NewTree returns the tree that Queues form.
 func NewTree(queues map[string]*v1beta1.Queue, unmanaged string) *Tree {
-	t := &Tree{queues: map[string]*TreeQueue{}, children: map[string][]string{}}
+	t := &Tree{queues: map[string]*TreeQueue{}, written: queuetree.Parents{}}
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
 		if name == rootQueue {
 			continue
 		}
 		q := readTreeQueue(queues[name], unmanaged)
 		t.queues[name] = q
-		t.children[q.Parent] = append(t.children[q.Parent], name)
+		t.written[name] = q.Parent
 	}
 
-	t.shareCompute("", 0)
+	t.inForce = t.written.Connected()
+	t.shareCompute()
 	t.resolveBelow("", nil)
 	for _, q := range t.queues {
 		if len(q.Path) == 0 {
@@ -154,21 +154,16 @@ func (t *Tree) resolveBelow(name string, parent *TreeQueue) {
 }
 
 // resolveChildren gives the children of a queue, "" for root, their paths and what they inherit. It
-// returns those that are not too deep.
+// returns those that have a path to root.
 func (t *Tree) resolveChildren(name string, parent *TreeQueue) (siblings []*TreeQueue) {
-	for _, child := range t.children[name] {
+	for _, child := range t.written.Children(name) {
 		q := t.queues[child]
-		q.Path = []string{child}
+		q.Path, _ = t.written.Path(child)
 		if parent != nil {
-			q.Path = append(q.Path, parent.Path...)
 			q.Stop = stricterStop(q.Stop, parent.Stop)
 		}
 
-		if len(q.Path) > maxDepth {
-			q.Path = nil
-			continue
-		}
-		if len(t.children[child]) > 0 || q.isParentOnly {
+		if t.IsParent(child) || q.isParentOnly {
 			q.Closed = "it is a parent of other queues"
 		}
 
@@ -246,28 +241,16 @@ func stricterStop(a, b string) string {
 func (t *Tree) Queue(name string) *TreeQueue { return t.queues[name] }
 
 // PathOf returns a queue and its ancestors without root. A queue without a path to root is alone.
-func (t *Tree) PathOf(name string) []string {
-	if q := t.queues[name]; q != nil && len(q.Path) > 0 {
-		return q.Path
-	}
-	return []string{name}
-}
+func (t *Tree) PathOf(name string) []string { return t.of(CPU).Path(name) }
 
-// IsParent reports whether a queue has children.
-func (t *Tree) IsParent(name string) bool { return len(t.children[name]) > 0 }
+// IsParent reports whether a queue has children, with or without a path to root.
+func (t *Tree) IsParent(name string) bool {
+	return slices.Contains(slices.Collect(maps.Values(t.written)), name)
+}
 
 // Below returns the queue and its ancestors below the lowest ancestor in common with another
 // queue, from the queue up.
-func (t *Tree) Below(queue, other string) []string {
-	path := t.PathOf(queue)
-	others := t.PathOf(other)
-	for i, name := range path {
-		if slices.Contains(others, name) {
-			return path[:i]
-		}
-	}
-	return path
-}
+func (t *Tree) Below(queue, other string) []string { return t.of(CPU).PathBelow(queue, other) }
 
 // String returns a text that differs between different trees.
 func (t *Tree) String() string {

@@ -57,31 +57,19 @@ func quantityOf(quantity resource.Quantity, name corev1.ResourceName) int64 {
 	return capabilityOf(&v1beta1.Queue{Spec: v1beta1.QueueSpec{Capability: corev1.ResourceList{name: quantity}}}, name)
 }
 
-// shareCompute marks the queues whose CPU or memory is more than a ceiling, from a queue at a depth
-// down. It must run before the values come in force.
-func (t *Tree) shareCompute(name string, depth int) (shared [2]bool) {
-	if depth > maxDepth {
-		return shared
-	}
-
-	for _, child := range t.children[name] {
-		below := t.shareCompute(child, depth+1)
-		for i := range shared {
-			shared[i] = shared[i] || below[i]
+// shareCompute marks the queues whose CPU or memory is more than a ceiling. It must run before the values come in
+// force.
+func (t *Tree) shareCompute() {
+	for name, q := range t.queues {
+		for key, c := range q.compute {
+			if !c.isShared {
+				continue
+			}
+			for _, above := range t.of(key).Path(name) {
+				t.queues[above].compute[key].isShared = true
+			}
 		}
 	}
-
-	q := t.queues[name]
-	if q == nil {
-		return shared
-	}
-
-	for i, key := range [...]string{CPU, Memory} {
-		q.compute[key].isShared = q.compute[key].isShared || shared[i]
-		shared[i] = q.compute[key].isShared
-	}
-
-	return shared
 }
 
 // resolveCompute puts the CPU and memory of siblings in force.

@@ -1,48 +1,50 @@
 package rule
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+
+	"cardquota.dev/operator/internal/testing/queuetree"
 )
 
 // TreeUse is what the pods of each queue hold of one card, or of CPU or Memory, by queue.
-type TreeUse map[string]int64
+type TreeUse = queuetree.Use
 
-// UsedIn returns what the pods of a queue and of its subtree hold.
-func (t *Tree) UsedIn(queue string, use TreeUse) int64 {
-	sum := use[queue]
-	for _, child := range t.children[queue] {
-		sum += t.UsedIn(child, use)
-	}
-	return sum
+// of returns the tree with the amounts of a card, CPU or Memory. Root has no quota.
+func (t *Tree) of(name string) *queuetree.Tree { return t.withCards(name, Unlimited) }
+
+// withCards returns the tree with the amounts of a card, CPU or Memory, and with so much of it in the inventory.
+func (t *Tree) withCards(name string, inventory int64) *queuetree.Tree {
+	return &queuetree.Tree{Parents: t.inForce, InForce: func(queue string) (amounts queuetree.InForce) {
+		if queue == "" {
+			return queuetree.InForce{Quota: inventory, Deserved: Unlimited}
+		}
+
+		q := t.queues[queue]
+		amounts.Quota = q.QuotaOf(name)
+		amounts.Deserved = q.DeservedOf(name)
+		if t.KeepsGuarantee(queue) {
+			amounts.Guarantee = q.GuaranteeOf(name)
+		}
+		return amounts
+	}}
 }
 
-// occupied returns what a subtree holds or is guaranteed: use, and unused guarantees that no
-// other queue may take.
-func (t *Tree) occupied(queue, card string, use TreeUse) int64 {
-	sum := t.Occupied(queue, card, use)
-	if t.KeepsGuarantee(queue) {
-		sum = max(sum, t.queues[queue].GuaranteeOf(card))
-	}
-	return sum
+// UsedIn returns what the pods of a queue and of its subtree hold.
+func (t *Tree) UsedIn(queue string, use TreeUse) int64 { return t.of(CPU).Used(queue, use) }
+
+// Occupied returns what the pods of a queue and of its subtree hold, and what is guaranteed to
+// queues below it and not used. It leaves out the queue's own guarantee. "" is root.
+func (t *Tree) Occupied(queue, card string, use TreeUse) int64 {
+	return t.of(card).Occupied(queue, use)
 }
 
 // KeepsGuarantee reports whether others leave a queue what it is guaranteed and does not use. A
 // held queue keeps nothing, nor does one without children that takes no jobs by itself.
 func (t *Tree) KeepsGuarantee(queue string) bool {
-	isChild := func(name string) bool { return len(t.queues[name].Path) > 0 }
 	q := t.queues[queue]
-	return q != nil && q.Stop == "" && (!q.takesNoJobs || slices.ContainsFunc(t.children[queue], isChild))
-}
-
-// Occupied returns what the pods of a queue and of its subtree hold, and what is guaranteed to
-// queues below it and not used. It leaves out the queue's own guarantee. "" is root.
-func (t *Tree) Occupied(queue, card string, use TreeUse) int64 {
-	sum := use[queue]
-	for _, child := range t.children[queue] {
-		sum += t.occupied(child, card, use)
-	}
-	return sum
+	return q != nil && q.Stop == "" && (!q.takesNoJobs || len(t.written.Children(queue)) > 0)
 }
 
 // WhyClosed returns why no job may start in a queue, or "".
@@ -64,11 +66,11 @@ func (t *Tree) WhyClosed(queue string) string {
 func (t *Tree) AboveQuota(queue, card string, use TreeUse) string {
 	for _, name := range t.PathOf(queue) {
 		q := t.queues[name]
-		switch used := t.UsedIn(name, use); {
+		switch {
 		case q == nil:
 			return "queue <" + name + "> does not exist"
-		case used > q.QuotaOf(card):
-			return fmt.Sprintf("queue <%s> now holds %d of <%s>, and its quota was at most %d", name, used, card, q.QuotaOf(card))
+		case t.of(card).IsAboveQuota(name, use):
+			return fmt.Sprintf("queue <%s> now holds %d of <%s>, and its quota was at most %d", name, t.UsedIn(name, use), card, q.QuotaOf(card))
 		}
 	}
 	return ""
@@ -79,8 +81,8 @@ func (t *Tree) AboveQuota(queue, card string, use TreeUse) string {
 func (t *Tree) AboveDeserved(queue, card string, use TreeUse) string {
 	for _, name := range t.PathOf(queue) {
 		q := t.queues[name]
-		if used := t.UsedIn(name, use); q != nil && used > q.DeservedOf(card) {
-			return fmt.Sprintf("queue <%s> now holds %d of <%s> that cannot be reclaimed, and deserves %d", name, used, card, q.DeservedOf(card))
+		if q != nil && t.of(card).IsAboveDeserved(name, use) {
+			return fmt.Sprintf("queue <%s> now holds %d of <%s> that cannot be reclaimed, and deserves %d", name, t.UsedIn(name, use), card, q.DeservedOf(card))
 		}
 	}
 	return ""
@@ -91,54 +93,13 @@ func (t *Tree) AboveDeserved(queue, card string, use TreeUse) string {
 // schedulable. From the level on at which the queue's own guarantee covers the cards, they take
 // nothing.
 func (t *Tree) TakesGuarantee(queue, card string, count int64, use TreeUse, schedulable int64) string {
-	before := TreeUse{}
-	for name, n := range use {
-		before[name] = n
-	}
-
-	before[queue] -= count
-	path := t.PathOf(queue)
-	for i, name := range path {
-		if t.occupied(name, card, before) == t.occupied(name, card, use) {
-			return "" // covered
-		}
-
-		parent := ""
-		limit := schedulable
-		if i+1 < len(path) {
-			q := t.queues[path[i+1]]
-			if q.QuotaOf(card) == Unlimited {
-				continue
-			}
-			parent = q.Name
-			limit = q.QuotaOf(card)
-		}
-
-		if sum := t.Occupied(parent, card, use); sum > limit && sum > t.usedBelow(parent, use) {
-			return fmt.Sprintf("%d of <%s> are used or guaranteed below <%s>, of %d", sum, card, orRoot(parent), limit)
+	tree := t.withCards(card, schedulable)
+	for _, name := range append(t.PathOf(queue)[1:], "") {
+		if tree.TakesGuarantee(name, use.With(queue, -count), use, 0) {
+			return fmt.Sprintf("%d of <%s> are used or guaranteed below <%s>, of %d", tree.Occupied(name, use), card, cmp.Or(name, rootQueue), tree.InForce(name).Quota)
 		}
 	}
-
 	return ""
-}
-
-// usedBelow returns what the pods of a queue and its subtree hold, "" for all queues.
-func (t *Tree) usedBelow(queue string, use TreeUse) int64 {
-	if queue != "" {
-		return t.UsedIn(queue, use)
-	}
-	var sum int64
-	for _, top := range t.children[""] {
-		sum += t.UsedIn(top, use)
-	}
-	return sum
-}
-
-func orRoot(queue string) string {
-	if queue == "" {
-		return rootQueue
-	}
-	return queue
 }
 
 // Selects reports whether a queue and its ancestors all take a namespace with these labels.
