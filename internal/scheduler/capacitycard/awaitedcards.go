@@ -226,14 +226,14 @@ func futureIdleOf(node *api.NodeInfo, resource corev1.ResourceName) float64 {
 // isPromised reports whether pods on a node were evicted for a pod.
 func (p *KeptCards) isPromised(task *api.TaskInfo, node *api.NodeInfo) bool {
 	uid := task.Pod.UID
-	nominated := p.cache.nominations[uid]
-	return (nominated.preempts && nominated.node == node.Name) || p.cache.reclaimedCards[uid].node == node.Name || p.cache.preemptedCards[uid].node == node.Name
+	nominated := p.freed.nominations[uid]
+	return (nominated.preempts && nominated.node == node.Name) || p.freed.reclaimedCards[uid].node == node.Name || p.freed.preemptedCards[uid].node == node.Name
 }
 
 // hasPromisedNode reports whether freed cards of some node are kept for a pod.
 func (p *KeptCards) hasPromisedNode(task *api.TaskInfo) bool {
-	hasReclaimed := p.cache.reclaimedCards[task.Pod.UID].node != ""
-	_, hasPreempted := p.cache.preemptedCards[task.Pod.UID]
+	hasReclaimed := p.freed.reclaimedCards[task.Pod.UID].node != ""
+	_, hasPreempted := p.freed.preemptedCards[task.Pod.UID]
 	return hasReclaimed || hasPreempted
 }
 

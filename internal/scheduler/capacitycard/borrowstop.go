@@ -17,6 +17,9 @@ var (
 	maxBorrowCooldown = build.Wait(time.Hour)
 )
 
+// borrowStops are the cards that others reclaimed from queues that had borrowed them.
+type borrowStops map[api.QueueID]map[quota.Resource]borrowStop
+
 // borrowStop is why a queue may not borrow a card: others reclaimed it.
 type borrowStop struct {
 	since    time.Time
@@ -69,10 +72,10 @@ func (p *ReclaimRules) RecordReclaimed(queue api.QueueID, resources ...quota.Res
 		return
 	}
 
-	stops := p.cache.borrowStops[queue]
+	stops := p.stops[queue]
 	if stops == nil {
 		stops = map[quota.Resource]borrowStop{}
-		p.cache.borrowStops[queue] = stops
+		p.stops[queue] = stops
 	}
 
 	for _, resource := range resources {
@@ -85,7 +88,7 @@ func (p *ReclaimRules) RecordReclaimed(queue api.QueueID, resources ...quota.Res
 // stopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago.
 func (p *ReclaimRules) stopBorrowing() {
 	now := p.cache.now()
-	for queue, stops := range p.cache.borrowStops {
+	for queue, stops := range p.stops {
 		isKnown := p.hasQueue(string(queue))
 		stopped := make(map[quota.Resource]bool, len(stops))
 		for name, stop := range stops {
@@ -104,7 +107,7 @@ func (p *ReclaimRules) stopBorrowing() {
 			p.ledger.StopBorrowing(string(queue), stopped)
 		}
 		if len(stops) == 0 {
-			delete(p.cache.borrowStops, queue)
+			delete(p.stops, queue)
 		}
 	}
 }

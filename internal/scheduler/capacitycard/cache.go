@@ -20,12 +20,28 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Cache is what the scheduler keeps between sessions: requests and charges of pods,
-// reservations, pending bindings, and the messages that users have seen. The plugin of a
-// session reads and writes it.
+// Cache is what the scheduler keeps between sessions: what all who decide share, and what one of them
+// keeps for itself. The plugin of a session reads and writes it.
 //
 // A program has one. Volcano runs one session at a time, and its parallel hooks only read.
 type Cache struct {
+	*sharedCache
+	kept *freedCards
+	// borrowStops are the cards that others reclaimed from a queue that had borrowed them.
+	borrowStops borrowStops
+	fitErrors   fitErrorCache
+	// podGroups are the requests of PodGroups without pods, by UID.
+	podGroups podGroupRequests
+	messages  *messageDeduper
+	reports   *sessionReports
+	metrics   *pluginMetrics
+	// openPlugin is the plugin of the open session, nil between sessions.
+	openPlugin *Plugin
+}
+
+// sharedCache is what all who decide in a session share: requests and charges of pods, the ledger, the
+// tree of queues, reservations and pending bindings.
+type sharedCache struct {
 	nodes     card.Tracker
 	inventory *card.Inventory
 	// requestGeneration counts changes that alter what pods request: of the meaning of a
@@ -44,42 +60,22 @@ type Cache struct {
 	ledger *quota.Ledger
 	// evictingSince is when the eviction of a pod was requested, by UID, until the pod is gone.
 	evictingSince map[types.UID]time.Time
-	// nominations are the nodes of pipelined pods, by UID.
-	nominations map[types.UID]nomination
-	// reclaimedCards are the nodes on which cards were reclaimed for pending pods, by UID. The node is
-	// "" once the quota no longer allows them.
-	reclaimedCards map[types.UID]nomination
-	// preemptedCards are the nodes on which preempt freed cards for pending pods, by UID.
-	preemptedCards map[types.UID]nomination
 	// evictionPolicies are those that the last preempt knew, nil before.
 	evictionPolicies EvictionPolicies
 	// failureLimits are those of Kubernetes Jobs, nil if none is known.
 	failureLimits loss.FailureLimits
-	// borrowStops are the cards that others reclaimed from a queue that had borrowed them.
-	borrowStops map[api.QueueID]map[quota.Resource]borrowStop
 	// tree is the tree of queues, as the last session resolved it.
 	tree treeState
 	// lastReclaimSession is the last session with the action cardreclaim, which deletes pods
 	// whose eviction is overdue.
 	lastReclaimSession uint64
-	fitErrors          fitErrorCache
 	cacheSync          cacheSync
 	reservations       reservations
-	// podGroupRequests are the requests of PodGroups without pods, by UID.
-	podGroupRequests map[types.UID]*podGroupRequest
-	vcJobs           cache.VCJobs
-	resolver         workload.Resolver
-	now              func() time.Time
-	messages         *messageDeduper
-	session          uint64
-	otherBindings    otherBindings
-	metrics          *pluginMetrics
-	// openPlugin is the plugin of the open session, nil between sessions.
-	openPlugin *Plugin
-	// sessionObserver receives reports, nil if there is none.
-	sessionObserver func(SessionReport)
-	// lastReport is when the session opened, or reported last.
-	lastReport time.Time
+	vcJobs             cache.VCJobs
+	resolver           workload.Resolver
+	now                func() time.Time
+	session            uint64
+	otherBindings      otherBindings
 }
 
 type cachedQueue struct {
@@ -139,39 +135,42 @@ type podState struct {
 // NewCache returns an empty cache.
 func NewCache() *Cache {
 	return &Cache{
-		inventory:    card.NewInventory(nil),
-		pods:         map[types.UID]*podState{},
-		podsByObject: map[*corev1.Pod]*podState{},
-		queues:       map[string]cachedQueue{},
-		ledger:       quota.New(0),
-		tree:         treeState{Tree: quota.Flat},
+		sharedCache: newSharedCache(),
+		kept:        newFreedCards(),
+		borrowStops: borrowStops{},
+		fitErrors:   fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
+		podGroups:   podGroupRequests{},
+		messages:    newMessageDeduper(),
+		reports:     &sessionReports{},
+		metrics:     newPluginMetrics(),
+	}
+}
 
-		evictingSince:  map[types.UID]time.Time{},
-		nominations:    map[types.UID]nomination{},
-		reclaimedCards: map[types.UID]nomination{},
-		preemptedCards: map[types.UID]nomination{},
-		borrowStops:    map[api.QueueID]map[quota.Resource]borrowStop{},
-
-		fitErrors:        fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
-		messages:         newMessageDeduper(),
-		podGroupRequests: map[types.UID]*podGroupRequest{},
-		vcJobs:           cache.NewVCJobs(),
-		reservations:     reservations{},
-		otherBindings:    newOtherBindings(),
-
-		now:     time.Now,
-		metrics: newPluginMetrics(),
+// newSharedCache returns an empty cache.
+func newSharedCache() *sharedCache {
+	return &sharedCache{
+		inventory:     card.NewInventory(nil),
+		pods:          map[types.UID]*podState{},
+		podsByObject:  map[*corev1.Pod]*podState{},
+		queues:        map[string]cachedQueue{},
+		ledger:        quota.New(0),
+		tree:          treeState{Tree: quota.Flat},
+		evictingSince: map[types.UID]time.Time{},
+		vcJobs:        cache.NewVCJobs(),
+		reservations:  reservations{},
+		otherBindings: newOtherBindings(),
+		now:           time.Now,
 	}
 }
 
 // VCJobs returns the Volcano jobs that the sessions of this cache read.
-func (c *Cache) VCJobs() cache.VCJobs { return c.vcJobs }
+func (c *sharedCache) VCJobs() cache.VCJobs { return c.vcJobs }
 
 // UseVCJobs replaces the jobs, which the API server has otherwise.
-func (c *Cache) UseVCJobs(jobs cache.VCJobs) { c.vcJobs = jobs }
+func (c *sharedCache) UseVCJobs(jobs cache.VCJobs) { c.vcJobs = jobs }
 
 // observePod returns the state of a pod and marks the pod as seen in this session.
-func (c *Cache) observePod(pod *corev1.Pod) *podState {
+func (c *sharedCache) observePod(pod *corev1.Pod) *podState {
 	state, ok := c.podsByObject[pod]
 	if !ok || state.generation != c.requestGeneration {
 		state = c.refreshPod(pod)
@@ -185,7 +184,7 @@ func (c *Cache) observePod(pod *corev1.Pod) *podState {
 
 // sawThisSession reports whether the session's jobs contain the pod, possibly an older version
 // of it.
-func (c *Cache) sawThisSession(pod *corev1.Pod) bool {
+func (c *sharedCache) sawThisSession(pod *corev1.Pod) bool {
 	state, ok := c.podsByObject[pod]
 	if !ok {
 		state, ok = c.pods[pod.UID]
@@ -194,7 +193,7 @@ func (c *Cache) sawThisSession(pod *corev1.Pod) bool {
 }
 
 // refreshPod reads a changed pod again and keeps its charge.
-func (c *Cache) refreshPod(pod *corev1.Pod) *podState {
+func (c *sharedCache) refreshPod(pod *corev1.Pod) *podState {
 	fresh := c.newPodState(pod)
 	fresh.generation = c.requestGeneration
 	fresh.unassigned = pod.Spec.NodeName == ""
@@ -225,7 +224,7 @@ func (c *Cache) refreshPod(pod *corev1.Pod) *podState {
 	return fresh
 }
 
-func (c *Cache) newPodState(pod *corev1.Pod) *podState {
+func (c *sharedCache) newPodState(pod *corev1.Pod) *podState {
 	state := &podState{
 		object: pod, isOurs: c.resolver.UsesOurScheduler(pod), outOfSync: workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod), request: c.resolver.Request(pod),
 	}
@@ -244,7 +243,7 @@ func (c *Cache) newPodState(pod *corev1.Pod) *podState {
 }
 
 // rulesFor returns the quota and the other rules of a queue.
-func (c *Cache) rulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQueues) *workload.QueueRules {
+func (c *sharedCache) rulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQueues) *workload.QueueRules {
 	known, ok := c.queues[queue.Name]
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
 		read := &v1beta1.Queue{ // only what the rules read
@@ -265,7 +264,7 @@ func (c *Cache) rulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQu
 }
 
 // releasePod removes the charge of a pod.
-func (c *Cache) releasePod(state *podState) {
+func (c *sharedCache) releasePod(state *podState) {
 	if state.chargedAs != notCharged {
 		c.ledger.Release(string(state.object.UID))
 	}
@@ -273,7 +272,7 @@ func (c *Cache) releasePod(state *podState) {
 }
 
 // forgetUnseenPods removes the pods that the session did not see.
-func (c *Cache) forgetUnseenPods() {
+func (c *sharedCache) forgetUnseenPods() {
 	// No pod is gone in most sessions, and then none has to be looked for.
 	if c.podsSeen == len(c.pods) {
 		return
@@ -293,7 +292,7 @@ func (c *Cache) forgetUnseenPods() {
 // The mark counts only on pods of Volcano jobs, and only if the action cardreclaim runs, which
 // enforces it. Otherwise a user could mark a pod to protect its cards from reclaim. In the
 // first session of a process it is unknown whether the action runs.
-func (c *Cache) isOutOfSync(task *api.TaskInfo, state *podState) bool {
+func (c *sharedCache) isOutOfSync(task *api.TaskInfo, state *podState) bool {
 	if c.session > 1 && c.lastReclaimSession+1 < c.session {
 		return false
 	}
@@ -375,7 +374,7 @@ func (o *otherBindings) forgetAssumed(pod types.UID, node string) {
 }
 
 // closeOtherBindings closes a session: what it assumed is bound, or will be.
-func (c *Cache) closeOtherBindings() {
+func (c *sharedCache) closeOtherBindings() {
 	s := &c.otherBindings
 	for pod, node := range s.assumed {
 		s.addPending(pod, node)

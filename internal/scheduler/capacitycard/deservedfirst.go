@@ -181,7 +181,7 @@ func (p *allocation) listDeservedCards(r checkInput) {
 // hasPreempted reports whether pods of the same queue were evicted for a pod. They must not be
 // placed again before it, although it may borrow what they need not.
 func (p *KeptCards) hasPreempted(r checkInput) bool {
-	return p.cache.nominations[r.task.Pod.UID].preempts
+	return p.freed.nominations[r.task.Pod.UID].preempts
 }
 
 // cardIsDeserved: in the first run of allocate, the queue of the pod deserves the node's card.

@@ -31,6 +31,7 @@ type enqueuing struct {
 	evictions  *Evictions
 	preemption *preemption
 	sums       *reservationSums
+	podGroups  podGroupRequests
 	// refusedRequests are those that the quota refused.
 	refusedRequests map[refusedRequest]*workload.Refusal
 	// preemptableUsages and placedJobs are filled when a vote needs them.
@@ -110,7 +111,7 @@ func (p *enqueuing) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 		}
 	}
 
-	if known, ok := p.cache.podGroupRequests[job.PgUID]; ok && known.isFor(&read) {
+	if known, ok := p.podGroups[job.PgUID]; ok && known.isFor(&read) {
 		known.lastSession = p.cache.session
 		return known
 	}
@@ -128,7 +129,7 @@ func (p *enqueuing) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 		read.jobRequest.Memory = 0
 	}
 
-	p.cache.podGroupRequests[job.PgUID] = &read
+	p.podGroups[job.PgUID] = &read
 	return &read
 }
 
@@ -335,7 +336,10 @@ func (a *podGroupRequest) isFor(other *podGroupRequest) bool {
 	return quotav1.Equals(ptr.Deref(a.minResources, nil), ptr.Deref(other.minResources, nil))
 }
 
-// removeStalePodGroupRequests removes entries that two sessions did not use.
-func (c *Cache) removeStalePodGroupRequests() {
-	maps.DeleteFunc(c.podGroupRequests, func(_ types.UID, a *podGroupRequest) bool { return c.session-a.lastSession > 1 })
+// podGroupRequests are the requests of PodGroups without pods, by UID.
+type podGroupRequests map[types.UID]*podGroupRequest
+
+// removeStale removes entries that two sessions did not use.
+func (r podGroupRequests) removeStale(session uint64) {
+	maps.DeleteFunc(r, func(_ types.UID, a *podGroupRequest) bool { return session-a.lastSession > 1 })
 }

@@ -28,13 +28,17 @@ import (
 // Events reports on objects why something was decided.
 type Events struct {
 	*Session
+	messages *messageDeduper
+	reports  *sessionReports
+	// countRefusal counts a new refusal of a job or of one of its pods.
+	countRefusal func(*api.JobInfo, *workload.Refusal)
 	// ownFitErrors are what this plugin states about a pod.
 	ownFitErrors map[api.TaskID]*api.FitErrors
 }
 
 // RecordEvent emits an event of the plugin.
 func (p *Events) RecordEvent(object runtime.Object, eventType, reason, message string) {
-	if recorder := p.cache.messages.recorderFor(p.ssn.KubeClient()); recorder != nil {
+	if recorder := p.messages.recorderFor(p.ssn.KubeClient()); recorder != nil {
 		recorder.Event(object, eventType, reason, message)
 	}
 }
@@ -46,13 +50,13 @@ func (p *Events) recordRefusal(object runtime.Object, refusal *workload.Refusal)
 // recordIfNew emits an event about a refusal if it is new, on the pod, or on the job's PodGroup
 // if pod is nil. It returns the current text. job is nil if it is not known.
 func (p *Events) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, refusal *workload.Refusal) string {
-	text, isNew := p.cache.messages.currentMessage(uid, refusal)
+	text, isNew := p.messages.currentMessage(uid, refusal)
 	// NotReady refuses all pods alike, so an event on each of them would tell nothing about it.
 	if !isNew || refusal.Reason == workload.ReasonNotReady {
 		return text
 	}
 
-	p.cache.metrics.countRefusal(job, refusal)
+	p.countRefusal(job, refusal)
 	if pod != nil {
 		p.recordRefusal(pod, refusal)
 	} else {
@@ -119,9 +123,9 @@ func (p *Events) reportPodWithoutPodGroup(pod *corev1.Pod) {
 		return
 	}
 
-	if _, isNew := p.cache.messages.currentMessage(pod.UID, refusal); isNew {
+	if _, isNew := p.messages.currentMessage(pod.UID, refusal); isNew {
 		p.recordRefusal(pod, refusal)
-		go p.cache.messages.setPodUnschedulable(p.ssn.KubeClient(), pod.DeepCopy(), refusal)
+		go p.messages.setPodUnschedulable(p.ssn.KubeClient(), pod.DeepCopy(), refusal)
 	}
 }
 
@@ -191,7 +195,7 @@ func (p *Events) recordOnQueue(queue *scheduling.Queue, refusal *workload.Refusa
 
 // recordNotice emits an event on a queue, once. Messages of several kinds are kept apart.
 func (p *Events) recordNotice(queue *scheduling.Queue, kind types.UID, refusal *workload.Refusal) {
-	if _, isNew := p.cache.messages.currentMessage(queue.UID+kind, refusal); isNew {
+	if _, isNew := p.messages.currentMessage(queue.UID+kind, refusal); isNew {
 		// Volcano's cache keeps a Queue without its type, which an event needs.
 		typeMeta := metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Queue"}
 		p.recordRefusal(&v1beta1.Queue{TypeMeta: typeMeta, ObjectMeta: queue.ObjectMeta}, refusal)

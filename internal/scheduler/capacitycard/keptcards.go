@@ -64,6 +64,8 @@ func (w *waitingPreemptor) goesBefore(task *api.TaskInfo, job *api.JobInfo) bool
 type KeptCards struct {
 	*Session
 	stuck *stuckPods
+	// freed are the freed cards of this and of earlier sessions.
+	freed *freedCards
 	// reclaimedCards are the pods for which cards were reclaimed on a node, by node.
 	reclaimedCards map[string][]keptCardsOwner
 	// preemptedCards are kept for the pods for which preempt freed them.
@@ -94,9 +96,9 @@ func (p *KeptCards) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
 			}
 		}
 
-		plan := p.newEvictionPlan(evicted, tasks, p.cache.preemptedCards)
+		plan := p.newEvictionPlan(evicted, tasks, p.freed.preemptedCards)
 		for _, task := range tasks {
-			p.cache.preemptedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), plan: plan}
+			p.freed.preemptedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), plan: plan}
 		}
 	}
 }
@@ -105,26 +107,26 @@ func (p *KeptCards) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
 // held is what is held of the quotas of a tree for other pods, to which it adds.
 func (p *KeptCards) loadPreemptedCards(held map[queueCard]card.Count) {
 	p.preemptedCards = preemptedCards{}
-	if len(p.cache.preemptedCards) == 0 {
+	if len(p.freed.preemptedCards) == 0 {
 		return
 	}
 
 	p.preemptedCards = preemptedCards{map[string][]*waitingPreemptor{}, map[api.QueueID][]*waitingPreemptor{}}
 	waiting := map[types.UID]bool{}
-	for _, freed := range p.jobsWithFreedCards(p.cache.preemptedCards) {
+	for _, freed := range p.jobsWithFreedCards(p.freed.preemptedCards) {
 		job := freed.job
 		if job.ValidTaskNum() < job.MinAvailable {
 			continue // the job cannot start
 		}
 
 		for _, task := range freed.tasks {
-			made := p.cache.preemptedCards[task.Pod.UID]
+			made := p.freed.preemptedCards[task.Pod.UID]
 			if !p.isKeptPeriodOver(made) && p.keepPreemptedCardsOn(made.node, task, job, held) {
 				waiting[task.Pod.UID] = true
 			}
 		}
 	}
-	p.forgetFreedCards(p.cache.preemptedCards, waiting)
+	p.forgetFreedCards(p.freed.preemptedCards, waiting)
 }
 
 // forgetFreedCards forgets the cards of all pods but those that wait, and those that are being bound: when a
@@ -408,7 +410,7 @@ func (p *preemption) isKeptNodeFor(r checkInput) bool {
 // IsNominated reports whether a node is nominated for a pod, or cards are kept for it there. So
 // a search for it may have another result than for an equal pod.
 func (p *KeptCards) IsNominated(task *api.TaskInfo) bool {
-	_, isKept := p.cache.preemptedCards[task.Pod.UID]
-	_, isNominated := p.cache.nominations[task.Pod.UID]
+	_, isKept := p.freed.preemptedCards[task.Pod.UID]
+	_, isNominated := p.freed.nominations[task.Pod.UID]
 	return isKept || isNominated || task.Pod.Status.NominatedNodeName != ""
 }

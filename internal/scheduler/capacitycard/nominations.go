@@ -41,7 +41,7 @@ type nomination struct {
 // next session.
 func (p *KeptCards) saveNominations() {
 	nominations := map[types.UID]nomination{}
-	for uid, made := range p.cache.nominations {
+	for uid, made := range p.freed.nominations {
 		if p.hasEvictedPods(made.node) {
 			nominations[uid] = made
 		}
@@ -50,7 +50,7 @@ func (p *KeptCards) saveNominations() {
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			if nominations[task.Pod.UID].node != task.NodeName {
-				preempts := p.preemptors[task.Pod.UID] || p.cache.nominations[task.Pod.UID].preempts
+				preempts := p.preemptors[task.Pod.UID] || p.freed.nominations[task.Pod.UID].preempts
 				nominations[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), preempts: preempts}
 			}
 		}
@@ -63,7 +63,7 @@ func (p *KeptCards) saveNominations() {
 		}
 	}
 
-	p.cache.nominations = nominations
+	p.freed.nominations = nominations
 }
 
 // nominatedAmong returns the nominated node of a pod, nil if it is not among the scored nodes.
@@ -71,7 +71,7 @@ func (p *KeptCards) saveNominations() {
 // another. Volcano itself uses a nomination only when the API server shows it, and only after
 // evictions.
 func (p *KeptCards) nominatedAmong(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
-	made, known := p.cache.nominations[task.Pod.UID]
+	made, known := p.freed.nominations[task.Pod.UID]
 	if !known {
 		made, known = p.keptNodeFor(task)
 	}
@@ -93,9 +93,9 @@ func (p *KeptCards) nominatedAmong(task *api.TaskInfo, scored map[float64][]*api
 // keptNodeFor returns the node on which freed cards are kept for a pod. The nomination ends earlier, when the
 // pod was placed once and its gang was not.
 func (p *KeptCards) keptNodeFor(task *api.TaskInfo) (made nomination, known bool) {
-	made, known = p.cache.preemptedCards[task.Pod.UID]
+	made, known = p.freed.preemptedCards[task.Pod.UID]
 	if !known {
-		made, known = p.cache.reclaimedCards[task.Pod.UID]
+		made, known = p.freed.reclaimedCards[task.Pod.UID]
 	}
 	return made, known
 }
@@ -113,7 +113,7 @@ func (p *preemption) awaitsNominatedNode(task *api.TaskInfo) bool {
 }
 
 func (p *preemption) computeAwaitsNominatedNode(task *api.TaskInfo) bool {
-	made, known := p.cache.nominations[task.Pod.UID]
+	made, known := p.kept.freed.nominations[task.Pod.UID]
 	if !known {
 		made = nomination{node: task.Pod.Status.NominatedNodeName, since: p.cache.now()}
 	}
@@ -167,8 +167,8 @@ type keptCardsOwner struct {
 // stay kept from the queues that lost them.
 func (p *KeptCards) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
 	from := map[api.QueueID]bool{}
-	plan := p.newEvictionPlan(victims, tasks, p.cache.reclaimedCards)
-	for _, made := range keptOnSameNode(tasks, p.cache.reclaimedCards) {
+	plan := p.newEvictionPlan(victims, tasks, p.freed.reclaimedCards)
+	for _, made := range keptOnSameNode(tasks, p.freed.reclaimedCards) {
 		maps.Copy(from, made.from)
 	}
 
@@ -179,7 +179,7 @@ func (p *KeptCards) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
 	}
 
 	for _, task := range tasks {
-		p.cache.reclaimedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), from: from, plan: plan}
+		p.freed.reclaimedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), from: from, plan: plan}
 	}
 }
 
@@ -191,30 +191,30 @@ func (p *KeptCards) loadReclaimedCards() {
 	// What preempt freed is kept beside all that is kept for reclaimers.
 	defer p.loadPreemptedCards(kept)
 
-	if len(p.cache.reclaimedCards) == 0 {
+	if len(p.freed.reclaimedCards) == 0 {
 		return
 	}
 
 	p.reclaimedCards = map[string][]keptCardsOwner{}
 	waiting := map[types.UID]bool{}
-	for _, freed := range p.jobsWithFreedCards(p.cache.reclaimedCards) {
+	for _, freed := range p.jobsWithFreedCards(p.freed.reclaimedCards) {
 		job := freed.job
 		tasks, others := p.tasksKeepingCards(job, freed.tasks, kept)
 		for _, task := range others { // counts in its gang until its time is over
 			waiting[task.Pod.UID] = true
-			made := p.cache.reclaimedCards[task.Pod.UID]
-			p.cache.reclaimedCards[task.Pod.UID] = nomination{since: made.since, plan: made.plan}
+			made := p.freed.reclaimedCards[task.Pod.UID]
+			p.freed.reclaimedCards[task.Pod.UID] = nomination{since: made.since, plan: made.plan}
 		}
 
 		for _, task := range tasks {
-			made := p.cache.reclaimedCards[task.Pod.UID]
+			made := p.freed.reclaimedCards[task.Pod.UID]
 			waiting[task.Pod.UID] = true
 			p.keepQuota(task, job.Queue, made.node)
 			p.reclaimedCards[made.node] = append(p.reclaimedCards[made.node], keptCardsOwner{task, job.Queue, p.ServiceType(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority, made.from})
 		}
 	}
 
-	p.forgetFreedCards(p.cache.reclaimedCards, waiting)
+	p.forgetFreedCards(p.freed.reclaimedCards, waiting)
 }
 
 // queueCard is a card of a queue.
@@ -232,7 +232,7 @@ func (p *KeptCards) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo,
 	// What a gang would keep counts only if the gang keeps it in the end.
 	added := maps.Clone(kept)
 	for _, task := range pending {
-		made := p.cache.reclaimedCards[task.Pod.UID]
+		made := p.freed.reclaimedCards[task.Pod.UID]
 		if p.isKeptPeriodOver(made) || p.checkQueue(job) != nil {
 			continue
 		}
@@ -462,7 +462,7 @@ func (p *preemption) hideOldNominations() (restore func()) {
 }
 
 // replaceObject makes another object of a pod stand for it.
-func (c *Cache) replaceObject(old, other *corev1.Pod) {
+func (c *sharedCache) replaceObject(old, other *corev1.Pod) {
 	state, known := c.podsByObject[old]
 	if !known {
 		return
@@ -475,4 +475,21 @@ func (c *Cache) replaceObject(old, other *corev1.Pod) {
 // evicts reports whether the action evicts a pod in this session.
 func (p *preemptRun) evicts(task *api.TaskInfo) bool {
 	return p != nil && (p.evicted[task.Job][task.UID] != nil || p.restOfGangs[task.Job] != nil)
+}
+
+// freedCards are the cards that evictions freed for pending pods, and the nodes that these pods wait for, as
+// the sessions know them.
+type freedCards struct {
+	// nominations are the nodes of pipelined pods, by UID.
+	nominations map[types.UID]nomination
+	// reclaimedCards are the nodes on which cards were reclaimed for pending pods, by UID. The node is
+	// "" once the quota no longer allows them.
+	reclaimedCards map[types.UID]nomination
+	// preemptedCards are the nodes on which preempt freed cards for pending pods, by UID.
+	preemptedCards map[types.UID]nomination
+}
+
+// newFreedCards returns no cards.
+func newFreedCards() *freedCards {
+	return &freedCards{nominations: map[types.UID]nomination{}, reclaimedCards: map[types.UID]nomination{}, preemptedCards: map[types.UID]nomination{}}
 }

@@ -37,13 +37,14 @@ func buildPlugin(cache *Cache, arguments framework.Arguments) *Plugin {
 		// plugin gives no cards away.
 		klog.ErrorS(err, "Arguments of capacity-card are invalid, the scheduler places no pods")
 	}
-	return newPlugin(&Session{args: args, argumentsErr: err, cache: cache})
+	return newPlugin(cache, &Session{args: args, argumentsErr: err, cache: cache.sharedCache})
 }
 
 // Plugin is the plugin in one session: what the session sees, and those who decide by it. Each of them
 // knows only those above it here. Hooks that Volcano calls in parallel (predicate) only read.
 type Plugin struct {
 	*Session
+	cache     *Cache
 	Drains    *Drains
 	Events    *Events
 	Prices    *Prices
@@ -73,17 +74,17 @@ type Plugin struct {
 }
 
 // newPlugin returns the plugin for a session that is not open yet.
-func newPlugin(s *Session) *Plugin {
-	p := &Plugin{Session: s}
+func newPlugin(cache *Cache, s *Session) *Plugin {
+	p := &Plugin{Session: s, cache: cache}
 	p.Drains = &Drains{s}
-	p.Events = &Events{Session: s}
+	p.Events = &Events{Session: s, messages: cache.messages, reports: cache.reports, countRefusal: cache.metrics.countRefusal}
 	p.Prices = &Prices{Session: s}
-	p.Rules = &ReclaimRules{s}
+	p.Rules = &ReclaimRules{Session: s, stops: cache.borrowStops}
 	p.charges = &charges{s}
 	p.Evictions = &Evictions{Session: s, charges: p.charges}
 
 	p.stuck = &stuckPods{Session: s}
-	p.Kept = &KeptCards{Session: s, stuck: p.stuck}
+	p.Kept = &KeptCards{Session: s, stuck: p.stuck, freed: cache.kept}
 	p.waiting = &waitingJobs{Session: s, rules: p.Rules, stuck: p.stuck, kept: p.Kept}
 
 	p.victims = &victimSelection{Session: s, kept: p.Kept}
@@ -91,14 +92,14 @@ func newPlugin(s *Session) *Plugin {
 	p.podReclaim = &podReclaim{Session: s, prices: p.Prices, rules: p.Rules, stuck: p.stuck, kept: p.Kept, victims: p.victims}
 
 	p.sums = &reservationSums{Session: s}
-	p.enqueue = &enqueuing{Session: s, events: p.Events, evictions: p.Evictions, preemption: p.preemption, sums: p.sums}
+	p.enqueue = &enqueuing{Session: s, events: p.Events, evictions: p.Evictions, preemption: p.preemption, sums: p.sums, podGroups: cache.podGroups}
 	p.reserver = &reserver{Session: s, sums: p.sums, enqueue: p.enqueue}
 	p.allocation = &allocation{
 		Session: s, charges: p.charges, prices: p.Prices, events: p.Events, stuck: p.stuck, kept: p.Kept, waiting: p.waiting,
 		victims: p.victims, preemption: p.preemption, enqueue: p.enqueue, reserver: p.reserver,
 	}
 	p.nodes = &nodeChoice{
-		Session: s, events: p.Events, stuck: p.stuck, kept: p.Kept,
+		Session: s, fitErrors: &cache.fitErrors, events: p.Events, stuck: p.stuck, kept: p.Kept,
 		victims: p.victims, preemption: p.preemption, podReclaim: p.podReclaim, allocation: p.allocation,
 	}
 	p.shortages = &shortages{Session: s, events: p.Events}
@@ -126,7 +127,7 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	p.triedTasks = map[api.TaskID]bool{}
 	p.Events.ownFitErrors = map[api.TaskID]*api.FitErrors{}
 	p.sums.elasticUsages = map[api.JobID]quota.ElasticUsage{}
-	p.cache.lastReport = p.cache.now()
+	p.Events.reports.last = p.cache.now()
 
 	// What follows reads the ledger, so that comes first.
 	p.snapshot.buildSnapshot()
@@ -189,7 +190,7 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 	p.cache.messages.removeStale()
 	p.reserver.recordProgress()
 	p.cache.reservations.removeStale()
-	p.cache.removeStalePodGroupRequests()
+	p.cache.podGroups.removeStale(p.cache.session)
 	p.Kept.saveNominations()
 	p.cache.closeOtherBindings()
 	p.Events.reportSession()
@@ -266,7 +267,15 @@ type SessionReport struct {
 // SetSessionObserver registers observe, which is called when a session closes, and every few
 // seconds during a long one. It must not block, because it delays the next session. nil removes
 // it.
-func (c *Cache) SetSessionObserver(observe func(SessionReport)) { c.sessionObserver = observe }
+func (c *Cache) SetSessionObserver(observe func(SessionReport)) { c.reports.observe = observe }
+
+// sessionReports are what sessions report.
+type sessionReports struct {
+	// observe receives reports, nil if there is none.
+	observe func(SessionReport)
+	// last is when the session opened, or reported last.
+	last time.Time
+}
 
 // reportInterval is how often a long session reports.
 var reportInterval = enforcement.StaleAfter / 4
@@ -275,15 +284,15 @@ var reportInterval = enforcement.StaleAfter / 4
 // while it places many pods. Decisions call it, not a timer, so a session that hangs stays
 // visible.
 func (p *Events) reportLongSession() {
-	if now := p.cache.now(); now.Sub(p.cache.lastReport) >= reportInterval {
-		p.cache.lastReport = now
+	if now := p.cache.now(); now.Sub(p.reports.last) >= reportInterval {
+		p.reports.last = now
 		p.reportSession()
 	}
 }
 
 // reportSession reports the session to the observer.
 func (p *Events) reportSession() {
-	if p.cache.sessionObserver == nil {
+	if p.reports.observe == nil {
 		return
 	}
 	report := SessionReport{ConfigHash: p.args.configHash, BoundByOthers: p.cache.otherBindings.boundByOthersNames(), At: p.cache.now()}
@@ -291,5 +300,5 @@ func (p *Events) reportSession() {
 		report.ConfigHash = ""
 		report.Problem = p.argumentsErr.Error()
 	}
-	p.cache.sessionObserver(report)
+	p.reports.observe(report)
 }

@@ -20,6 +20,7 @@ import (
 // nodeChoice decides on which node a pod may be, and which one is best.
 type nodeChoice struct {
 	*Session
+	fitErrors  *fitErrorCache
 	events     *Events
 	stuck      *stuckPods
 	kept       *KeptCards
@@ -267,7 +268,7 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 // fitError returns the fit error of one node. Volcano adds the node's name, so only the message
 // is shared.
 func (p *nodeChoice) fitError(r checkInput, node *api.NodeInfo, key fitErrorKey) error {
-	u := &p.cache.fitErrors
+	u := p.fitErrors
 	u.RLock()
 	known, ok := u.statuses[key]
 	u.RUnlock()

@@ -297,7 +297,7 @@ func TestPreemptedCardsAreKeptForTheirPreemptor(t *testing.T) {
 			job high queue=q min=%d pending=1 priorityClass=low
 			%s`, max(1, tc.minOfHigh), tc.scene)).useClock()
 		s.openSession()
-		s.m.preemptedCards[s.Pod("high-0").UID] = nomination{node: "a", since: s.clock}
+		s.m.kept.preemptedCards[s.Pod("high-0").UID] = nomination{node: "a", since: s.clock}
 		s.clock = s.clock.Add(tc.after)
 
 		s.Update("high-0", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })

@@ -16,7 +16,7 @@ import (
 
 // UseFailureLimits sets where the failure limits of Kubernetes Jobs are known. Without it each Job
 // counts as one that fails when a pod of it is evicted.
-func (c *Cache) UseFailureLimits(limits loss.FailureLimits) { c.failureLimits = limits }
+func (c *sharedCache) UseFailureLimits(limits loss.FailureLimits) { c.failureLimits = limits }
 
 // Prices are what evictions cost jobs.
 type Prices struct {

@@ -45,7 +45,10 @@ func (p *podReclaim) preemptive(obj, candidate any) bool {
 }
 
 // ReclaimRules says who may reclaim from whom.
-type ReclaimRules struct{ *Session }
+type ReclaimRules struct {
+	*Session
+	stops borrowStops
+}
 
 // CanReclaim reports whether a pod may reclaim cards: its service type may reclaim from another
 // one, and the quota of its own queue has room. In a tree any known type may, within what the

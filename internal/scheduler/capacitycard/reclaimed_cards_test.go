@@ -134,7 +134,7 @@ func TestGangThatKeepsNothingLeavesCardsToOthers(t *testing.T) {
 		s.Close()
 		s.openSession()
 
-		keptFor := slices.Collect(maps.Keys(s.m.reclaimedCards))
+		keptFor := slices.Collect(maps.Keys(s.m.kept.reclaimedCards))
 		check.Equal(t, "pods for which cards are kept", []types.UID{s.Task("j-0").Pod.UID}, keptFor)
 		s.Close()
 	}
@@ -266,7 +266,7 @@ func TestKeptCardsCountAsPodsThatCannotBeReclaimed(t *testing.T) {
 			job high queue=q min=1 pending=1 priorityClass=high
 			job low queue=q min=1 pending=1 priorityClass=low`, onlyOnB)
 		s.Nodes[1].Spec.Unschedulable = true
-		s.m.preemptedCards[s.Pod("high-0").UID] = nomination{node: "b", since: time.Now()}
+		s.m.kept.preemptedCards[s.Pod("high-0").UID] = nomination{node: "b", since: time.Now()}
 
 		s.enqueueAndAllocate()
 		check.Equal(t, "placed of job high, deserved "+deserved, "", s.podsByNode("high"))

@@ -192,9 +192,9 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 	clear(s.Ssn.Jobs)
 	for range 3 { // the others are forgotten after two sessions without them
 		s.reopen().p.enqueue.podGroupRequestFor(last)
-		s.p.cache.removeStalePodGroupRequests()
+		s.p.cache.podGroups.removeStale(s.p.cache.session)
 	}
-	check.Equal(t, "PodGroups that are remembered after the others are gone", 1, len(s.p.cache.podGroupRequests))
+	check.Equal(t, "PodGroups that are remembered after the others are gone", 1, len(s.p.cache.podGroups))
 }
 
 // TestPodGroupOfADeploymentHasNoTotal: each pod of a Deployment has a PodGroup of its own, but copies the annotation

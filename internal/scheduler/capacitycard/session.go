@@ -16,7 +16,7 @@ import (
 type Session struct {
 	args         arguments
 	argumentsErr error
-	cache        *Cache
+	cache        *sharedCache
 
 	ssn        *framework.Session
 	inventory  *card.Inventory

@@ -111,7 +111,7 @@ func (s *scene) applyEvent(event string) {
 	case "delete-queue":
 		delete(s.Ssn.Queues, api.QueueID(queue))
 	case "restart":
-		s.p.cache = NewCache()
+		s.p.Session.cache = newSharedCache()
 	case "annotate", "annotate-unbound":
 		for _, task := range job.Tasks {
 			task.Pod = task.Pod.DeepCopy()
@@ -164,7 +164,7 @@ func TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges(t *testing.T) {
 		s.p.snapshot.buildSnapshot()
 		check.Equal(t, "cards that q uses "+when, 2, s.usedCards("q", "A"))
 		check.Says(t, s.p.nodes.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), "no named card")
-		s.p.cache = NewCache() // a new process
+		s.p.Session.cache = newSharedCache() // a new process
 	}
 }
 
