@@ -51,12 +51,8 @@ func (s scene) status() v1alpha1.CardInventoryStatus {
 	}
 
 	var tree *cardquota.Tree
-	totals := cardquota.NewQuotaTotals
-	granting := queues
 	if s.isTree {
 		tree = cardquota.NewTree(s.quotas, queues, v1alpha1.UnmanagedEnforce)
-		totals = cardquota.NewTreeTotals
-		granting = cardquota.TopLevelQueues(queues)
 	}
 
 	for queue, owner := range owners {
@@ -75,7 +71,7 @@ func (s scene) status() v1alpha1.CardInventoryStatus {
 			Quotas:       quotas,
 			Queues:       queues,
 			Tree:         tree,
-			Totals:       totals(s.quotas, cardquota.UnownedQuotas(s.quotas, granting), tracker.Healthy()),
+			Totals:       tree.QuotaTotals(s.quotas, cardquota.UnownedQuotas(s.quotas, tree.GrantingQueues(queues)), tracker.Healthy()),
 		}),
 	})
 }

@@ -78,13 +78,21 @@ func UnownedQuotas(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[st
 // NewQuotaTotals compares all CardQuotas of the cluster, and the result of UnownedQuotas,
 // with its healthy cards.
 func NewQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *QuotaTotals {
-	return newQuotaTotals(quotas, unowned, healthy, false)
+	return (*Tree)(nil).QuotaTotals(quotas, unowned, healthy)
 }
 
-// NewTreeTotals is NewQuotaTotals of a tree. Only CardQuotas at the top level count, because
-// their quotas contain those below.
-func NewTreeTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *QuotaTotals {
-	return newQuotaTotals(quotas, unowned, healthy, true)
+// QuotaTotals is NewQuotaTotals for the tree. If the queues are not flat, only CardQuotas at the top level count,
+// because their quotas contain those below. unowned are of GrantingQueues.
+func (t *Tree) QuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *QuotaTotals {
+	return newQuotaTotals(quotas, unowned, healthy, !t.IsFlat())
+}
+
+// GrantingQueues returns the Queues whose quotas are contained in no other: all, or those at the top level.
+func (t *Tree) GrantingQueues(queues []*v1beta1.Queue) []*v1beta1.Queue {
+	if t.IsFlat() {
+		return queues
+	}
+	return TopLevelQueues(queues)
 }
 
 func newQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count, isTree bool) *QuotaTotals {

@@ -30,6 +30,25 @@ const missingParent = "CardQuota "
 // they were retained, or written by hand. Of several CardQuotas for one queue only the owner is
 // part of it. unmanaged says what Queues without card.quota may use.
 func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) *Tree {
+	return newTree(quotas, queues, unmanaged, quota.ResolveTree)
+}
+
+// NewWrittenTree is NewTree to judge what each CardQuota writes, see quota.ResolveWritten. Of a Queue without a
+// CardQuota the amounts count that its own quota allows: no CardQuota is judged by what such a Queue exceeds.
+func NewWrittenTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) *Tree {
+	return newTree(quotas, queues, unmanaged, func(written map[string]quota.TreeQueue) *quota.Tree {
+		for _, queue := range queues {
+			of := written[queue.Name]
+			for name, limit := range of.Quota {
+				of.Deserved.Limit(name, limit)
+				of.Guarantee.Limit(name, limit)
+			}
+		}
+		return quota.ResolveWritten(written)
+	})
+}
+
+func newTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, resolve func(map[string]quota.TreeQueue) *quota.Tree) *Tree {
 	owners := OwnersByQueue(quotas)
 	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), owners: owners}
 	for _, q := range owners {
@@ -50,15 +69,18 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 	}
 
 	for _, queue := range queues {
+		if owners[queue.Name] != nil {
+			continue
+		}
+
 		// The scheduler enforces these Queues as well, so they take part of what their parents
 		// have.
-		rules := workload.QueueRulesFor(queue, unmanaged, nil)
-		if owners[queue.Name] == nil && rules.Tree.Parent != "" {
+		if rules := workload.QueueRulesFor(queue, unmanaged, nil); rules.Tree.Parent != "" {
 			written[queue.Name] = rules.Tree
 		}
 	}
 
-	t.queues = quota.ResolveTree(written)
+	t.queues = resolve(written)
 	return t
 }
 
@@ -73,16 +95,16 @@ func (t *Tree) Queues() *quota.Tree {
 // IsFlat reports whether the queues are flat.
 func (t *Tree) IsFlat() bool { return t.Queues().IsFlat() }
 
-// resolved returns the queue of a CardQuota in the tree. That of a CardQuota which is not part of it has
+// Resolved returns the queue of a CardQuota in the tree. That of a CardQuota which is not part of it has
 // no parent and no amounts.
-func (t *Tree) resolved(name string) *quota.Resolved { return t.Queues().Queue(t.queueOf(name)) }
+func (t *Tree) Resolved(name string) *quota.Resolved { return t.Queues().Queue(t.queueOf(name)) }
 
 // queueOf returns the queue that a CardQuota owns, "" if it is not part of the tree.
 func (t *Tree) queueOf(name string) string {
-	if t.IsFlat() || t.quotas[name] == nil {
-		return ""
+	if q := t.Quota(name); q != nil {
+		return q.QueueName()
 	}
-	return t.quotas[name].QueueName()
+	return ""
 }
 
 // nameOf returns what messages call a queue of the tree: its CardQuota, or itself without one.
@@ -94,6 +116,47 @@ func (t *Tree) nameOf(queue string) string {
 		return name
 	}
 	return "queue " + queue
+}
+
+// Excess returns the amounts of a CardQuota that are too large, with the names that messages use.
+func (t *Tree) Excess(name string) []quota.Excess { return t.withNames(t.Resolved(name).Excess) }
+
+// ExcessOfChildren returns what the children of a CardQuota exceed, see quota.Tree.ExcessOfChildren, with the
+// names that messages use.
+func (t *Tree) ExcessOfChildren(name string) []quota.Excess {
+	return t.withNames(t.Queues().ExcessOfChildren(t.queueOf(name)))
+}
+
+// withNames returns a list with what messages call the queues.
+func (t *Tree) withNames(list []quota.Excess) []quota.Excess {
+	named := slices.Clone(list)
+	for i := range named {
+		named[i].Parent = t.nameOf(named[i].Parent)
+		named[i].Parts = slices.Clone(named[i].Parts)
+		for j := range named[i].Parts {
+			named[i].Parts[j].Queue = t.nameOf(named[i].Parts[j].Queue)
+		}
+	}
+	return named
+}
+
+// Quota returns a CardQuota of the tree, nil if it is not part of it.
+func (t *Tree) Quota(name string) *v1alpha1.CardQuota {
+	if t.IsFlat() {
+		return nil
+	}
+	return t.quotas[name]
+}
+
+// Below returns the names of the CardQuotas whose path leads through the given one, by level.
+func (t *Tree) Below(name string) []string {
+	var below []string
+	for _, queue := range t.Queues().Below(t.queueOf(name))[1:] {
+		if owner := t.owners[queue]; owner != nil {
+			below = append(below, owner.Name)
+		}
+	}
+	return below
 }
 
 // TreeQueueFor returns a CardQuota as part of a tree.
@@ -158,7 +221,7 @@ func (t *Tree) Children(name string) []string {
 // childNames returns what messages call the children of a CardQuota, sorted.
 func (t *Tree) childNames(name string) []string {
 	var names []string
-	for _, child := range t.resolved(name).Children {
+	for _, child := range t.Resolved(name).Children {
 		names = append(names, t.nameOf(child))
 	}
 	slices.Sort(names)
@@ -177,7 +240,7 @@ func (t *Tree) Ancestors(name string) []*v1alpha1.CardQuota {
 
 // Fault returns why the queue of a CardQuota takes no new jobs, with the names that messages use.
 func (t *Tree) Fault(name string) quota.Fault {
-	fault := t.resolved(name).Fault
+	fault := t.Resolved(name).Fault
 	if fault.Kind != quota.NoFault {
 		fault.Queue = t.nameOf(fault.Queue)
 		fault.Parent = t.nameOf(fault.Parent)
@@ -186,7 +249,7 @@ func (t *Tree) Fault(name string) quota.Fault {
 }
 
 // isPlaced reports whether a CardQuota has a path to the top level.
-func (t *Tree) isPlaced(name string) bool { return !t.resolved(name).Fault.HasNoPath() }
+func (t *Tree) isPlaced(name string) bool { return !t.Resolved(name).Fault.HasNoPath() }
 
 // QuotaFor returns the quota in force of a CardQuota: in a tree with what it inherits, and no
 // larger than that of any ancestor.

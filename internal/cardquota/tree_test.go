@@ -438,7 +438,7 @@ func TestOnlyQueuesWithOtherNumbersChange(t *testing.T) {
 // deserves, and other 4.
 func TestOnlyTheTopLevelCountsForTheInventory(t *testing.T) {
 	all := slices.Collect(maps.Values(newTenantTree()))
-	totals := NewTreeTotals(all, nil, cards{"H200": 18})
+	totals := NewTree(nil, nil, v1alpha1.UnmanagedEnforce).QuotaTotals(all, nil, cards{"H200": 18})
 	for _, q := range all {
 		want := map[string]string{
 			"tenant": "H200: 20 granted, 18 healthy, 2 too many (16 here, 4 by other)",

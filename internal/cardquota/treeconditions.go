@@ -117,14 +117,13 @@ func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 	first := len(excessReasons)
 	missing := map[quota.Resource]bool{}
 	explained := map[quota.Resource]bool{}
-	for _, e := range t.resolved(name).Excess {
+	for _, e := range t.Excess(name) {
 		if missing[e.Of] { // then every number of it is 0
 			continue
 		}
 
 		missing[e.Of] = e.Kind == quota.NotInParent || e.Kind == quota.NothingToInherit
 		explained[e.Of] = explained[e.Of] || missing[e.Of] || e.Kind == quota.GuaranteeAboveDeserved || e.Kind == quota.GuaranteeAboveParent
-		e.Parent = t.nameOf(e.Parent)
 		kind, message := workload.DescribeExcess(e)
 		messages = append(messages, message)
 
@@ -147,9 +146,9 @@ func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 // those of which a message explains more.
 func (t *Tree) describeCutGuarantees(name string, explained map[quota.Resource]bool) []string {
 	var messages []string
-	written := t.resolved(name).Written.Guarantee
+	written := t.Resolved(name).Written.Guarantee
 	for _, key := range written.Sorted() {
-		if inForce := t.resolved(name).Limits.Guarantee[key]; inForce < written[key] && !explained[key] {
+		if inForce := t.Resolved(name).Limits.Guarantee[key]; inForce < written[key] && !explained[key] {
 			messages = append(messages, fmt.Sprintf("%s: guarantee is %s, but as no more is deserved, %s is in force",
 				key.Label(), workload.FormatTreeAmount(key, written[key]), workload.FormatTreeAmount(key, inForce)))
 		}

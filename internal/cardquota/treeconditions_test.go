@@ -186,7 +186,7 @@ func TestStatusOfLeavesAndParents(t *testing.T) {
 			Tree:   tree,
 			Now:    noon,
 			Sync:   QueueSyncedCondition(q, metav1.Condition{}, QueueWrite{}, noon),
-			Totals: NewTreeTotals([]*v1alpha1.CardQuota{all["tenant"], q}, nil, cards{"H200": 10}),
+			Totals: NewTree(nil, nil, v1alpha1.UnmanagedEnforce).QuotaTotals([]*v1alpha1.CardQuota{all["tenant"], q}, nil, cards{"H200": 10}),
 		}
 		input.Queue.Status.State = v1beta1.QueueStateOpen
 

@@ -157,7 +157,7 @@ func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 			continue
 		}
 
-		limits := t.resolved(q.Name).Limits
+		limits := t.Resolved(q.Name).Limits
 		p.Limit[key] = t.queues.Limit(t.queueOf(q.Name), key)
 		if deserved, deservesSome := limits.Deserved[key]; deservesSome {
 			p.Deserved[key] = deserved

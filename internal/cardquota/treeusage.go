@@ -126,7 +126,7 @@ func (t *Tree) setAmountsInForce(entry *v1alpha1.CardStatus, name string) {
 	if t.queueOf(name) == "" || !t.isPlaced(name) {
 		return
 	}
-	limits := t.resolved(name).Limits
+	limits := t.Resolved(name).Limits
 	entry.Deserved = limits.Deserved[quota.Resource(entry.Name)]
 	entry.Guarantee = limits.Guarantee[quota.Resource(entry.Name)]
 	entry.Borrowed = max(0, entry.Used-entry.Deserved)

@@ -59,6 +59,13 @@ func (a Amounts) AddCards(cards card.Quota) {
 	}
 }
 
+// Limit lowers an amount to a limit.
+func (a Amounts) Limit(of Resource, limit int64) {
+	if a[of] > limit {
+		a[of] = limit
+	}
+}
+
 // Cards returns the amounts of cards, without CPU and memory.
 func (a Amounts) Cards() card.Quota {
 	cards := make(card.Quota, len(a))

@@ -115,7 +115,21 @@ type Excess struct {
 	// Sum is what all children of the parent have, Limit the parent's amount or the amount of
 	// the queue that is exceeded.
 	Sum, Limit int64
+	// Parts are the amounts above 0 that add up to Sum, by queue.
+	Parts []Part
 }
+
+// Part is the amount of one queue in a sum.
+type Part struct {
+	Queue  string
+	Amount int64
+}
+
+// IsOfSum reports whether the children of the parent have too much together.
+func (e *Excess) IsOfSum() bool { return e.Kind >= DeservedAboveParent }
+
+// Over returns by how much the limit is exceeded, at least 1.
+func (e *Excess) Over() int64 { return max(1, max(e.Written, e.Sum)-e.Limit) }
 
 // Resolved is one queue of a tree with the amounts that count.
 type Resolved struct {
@@ -139,7 +153,7 @@ type Resolved struct {
 
 // Equal reports whether two resolved queues have the same parent, children, amounts, fault and excess.
 func (r *Resolved) Equal(o *Resolved) bool {
-	return r.Parent == o.Parent && r.Fault == o.Fault && slices.Equal(r.Children, o.Children) && slices.Equal(r.Excess, o.Excess) &&
+	return r.Parent == o.Parent && r.Fault == o.Fault && slices.Equal(r.Children, o.Children) && reflect.DeepEqual(r.Excess, o.Excess) &&
 		reflect.DeepEqual(r.Limits, o.Limits)
 }
 
@@ -218,6 +232,25 @@ func (t *Tree) Below(queue string) []string {
 		}
 	}
 	return below
+}
+
+// ExcessOfChildren returns what children of a queue exceed: of each kind and resource the largest excess of
+// one of them.
+func (t *Tree) ExcessOfChildren(queue string) (found []Excess) {
+	for _, child := range t.Queue(queue).Children {
+		for _, e := range t.queues[child].Excess {
+			i := slices.IndexFunc(found, func(f Excess) bool { return f.Kind == e.Kind && f.Of == e.Of })
+			switch {
+			case e.Parent != queue:
+			case i < 0:
+				found = append(found, e)
+			case e.Over() > found[i].Over():
+				found[i] = e
+			}
+		}
+	}
+
+	return found
 }
 
 // Level returns how far the lowest common ancestor of two queues is above the first: 1 for siblings and

@@ -16,7 +16,21 @@ import (
 // the sums are not limited. A queue without a path to root takes no new work, and neither does its
 // subtree. No other queue is affected.
 func ResolveTree(queues map[string]TreeQueue) *Tree {
-	t := treeResolver{resolved: make(map[string]*Resolved, len(queues))}
+	t := treeResolver{}
+	return t.resolve(queues)
+}
+
+// ResolveWritten returns a tree by which the amounts of each queue are judged as they are written. Unlike in
+// ResolveTree, no amount is cut. So an excess shows once, and not below it again. A queue without a path to
+// root is below its parent if that exists, unless the path has a cycle. What it inherits from a parent that
+// does not exist is unknown, and judges nothing.
+func ResolveWritten(queues map[string]TreeQueue) *Tree {
+	t := treeResolver{isWritten: true}
+	return t.resolve(queues)
+}
+
+func (t *treeResolver) resolve(queues map[string]TreeQueue) *Tree {
+	t.resolved = make(map[string]*Resolved, len(queues))
 	for name, written := range queues {
 		t.resolved[name] = &Resolved{Written: written}
 	}
@@ -27,7 +41,7 @@ func ResolveTree(queues map[string]TreeQueue) *Tree {
 	for _, name := range slices.Sorted(maps.Keys(t.resolved)) {
 		r := t.resolved[name]
 		r.Fault = t.findFault(name)
-		if !r.Fault.HasNoPath() {
+		if t.isBelowParent(r) {
 			r.Parent = r.Written.Parent
 		}
 
@@ -53,6 +67,8 @@ func ResolveTree(queues map[string]TreeQueue) *Tree {
 
 type treeResolver struct {
 	resolved map[string]*Resolved
+	// isWritten reports whether the tree is that of ResolveWritten.
+	isWritten bool
 	// grantsCompute says for each queue whether it, or a queue below it, writes what it deserves of
 	// CPU or memory, or a guarantee.
 	grantsCompute map[string]map[Resource]bool
@@ -64,6 +80,14 @@ func (t *treeResolver) parent(name string) *Resolved {
 		return nil
 	}
 	return t.resolved[name]
+}
+
+// isBelowParent reports whether a queue whose fault is known is below the parent that it names.
+func (t *treeResolver) isBelowParent(r *Resolved) bool {
+	if t.isWritten {
+		return r.Fault.Kind != ParentCycle && t.parent(r.Written.Parent) != nil
+	}
+	return !r.Fault.HasNoPath()
 }
 
 // findGrantedCompute finds the queues whose CPU or memory is more than a ceiling.
@@ -125,7 +149,7 @@ func (t *treeResolver) resolveChildren(parent string, children []string) {
 
 	var pathAbove []string
 	if above := t.parent(parent); above != nil {
-		scaleChildren(parent, above.Limits, amounts)
+		t.scaleChildren(parent, above.Limits, amounts)
 		pathAbove = above.Path
 	}
 
@@ -147,6 +171,7 @@ func (t *treeResolver) isChild(queue, parent string) bool { return t.resolved[qu
 
 // childAmounts are the amounts of one queue while the tree is resolved.
 type childAmounts struct {
+	queue                      string
 	quota, deserved, guarantee Amounts
 	excess                     []Excess
 }
@@ -154,36 +179,45 @@ type childAmounts struct {
 // ownAmounts returns the amounts of a queue as far as its parent's quota decides them.
 func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 	q := &t.resolved[name].Written
-	c := childAmounts{quota: Amounts{}, deserved: Amounts{}, guarantee: Amounts{}}
+	c := childAmounts{queue: name, quota: Amounts{}, deserved: Amounts{}, guarantee: Amounts{}}
 	above := t.parent(parent)
+	inheritsAny := t.isWritten && above == nil && q.Parent != ""
 	for _, key := range q.Resources() {
 		inherited := int64(0)
-		if above != nil {
+		switch {
+		case above != nil:
 			inherited = above.Limits.Quota(key)
+		case inheritsAny:
+			inherited = Unlimited
 		}
 
-		limit := c.ownLimit(q, key, parent, inherited, above != nil)
+		limit := c.ownLimit(q, key, parent, inherited, above != nil || inheritsAny)
+		guarantee := q.Guarantee[key]
 		deserved, deservesLess := q.Deserved[key]
-		if !deservesLess {
+		switch _, hasQuota := q.Quota[key]; {
+		case t.isWritten && !hasQuota && limit == Unlimited: // what the parent would allow is unknown
+			deserved = limit
+			guarantee = limit
+		case !deservesLess:
 			deserved = limit
 		}
 
-		// A wrong amount is reported and reduced. Refusing the whole queue would stop work that
-		// is in order.
 		if deserved > limit {
 			c.report(Excess{Kind: DeservedAboveQuota, Of: key, Parent: parent, Written: deserved, Allowed: limit, Limit: limit})
 		}
 
-		deserved = min(deserved, limit)
-		if q.Guarantee[key] > deserved {
-			c.report(Excess{Kind: GuaranteeAboveDeserved, Of: key, Parent: parent, Written: q.Guarantee[key], Allowed: deserved, Limit: deserved})
+		inForce := min(deserved, limit)
+		if guarantee > inForce {
+			c.report(Excess{Kind: GuaranteeAboveDeserved, Of: key, Parent: parent, Written: guarantee, Allowed: inForce, Limit: inForce})
+		}
+
+		if !t.isWritten {
+			deserved = inForce
+			guarantee = min(guarantee, inForce)
 		}
 
 		c.quota[key] = limit
-		c.guarantee[key] = min(q.Guarantee[key], deserved)
-
-		// CPU and memory that neither the queue nor one below grants are ceilings: siblings may
-		// overbook them.
+		c.guarantee[key] = guarantee
 		if key.IsCard() || t.grantsCompute[name][key] {
 			c.deserved[key] = deserved
 		}
@@ -217,7 +251,7 @@ func (c *childAmounts) report(e Excess) { c.excess = append(c.excess, e) }
 
 // scaleChildren cuts what the children of a queue deserve, and then their guarantees, to what
 // the queue has.
-func scaleChildren(parent string, above Limits, children []childAmounts) {
+func (t *treeResolver) scaleChildren(parent string, above Limits, children []childAmounts) {
 	all := Amounts{}
 	for i := range children {
 		maps.Copy(all, children[i].quota)
@@ -231,12 +265,20 @@ func scaleChildren(parent string, above Limits, children []childAmounts) {
 			}
 
 			scaled, sum := scaleToLimit(values, limit)
+			if slices.Equal(scaled, values) {
+				return
+			}
+
+			parts := partsOf(children, values)
 			for i := range children {
 				if scaled[i] == values[i] {
 					continue
 				}
-				children[i].report(Excess{Kind: kind, Of: name, Parent: parent, Written: values[i], Allowed: scaled[i], Sum: sum, Limit: limit})
-				amountsOf(&children[i])[name] = scaled[i]
+
+				children[i].report(Excess{Kind: kind, Of: name, Parent: parent, Written: values[i], Allowed: scaled[i], Sum: sum, Limit: limit, Parts: parts})
+				if !t.isWritten {
+					amountsOf(&children[i])[name] = scaled[i]
+				}
 			}
 		}
 		if !above.AnyCard || !name.IsCard() {
@@ -252,6 +294,17 @@ func scaleChildren(parent string, above Limits, children []childAmounts) {
 
 		scale(GuaranteeAboveParent, above.Guarantee[name], func(c *childAmounts) Amounts { return c.guarantee })
 	}
+}
+
+// partsOf returns the values above 0 with the children that have them.
+func partsOf(children []childAmounts, values []int64) []Part {
+	var parts []Part
+	for i, value := range values {
+		if value > 0 {
+			parts = append(parts, Part{children[i].queue, value})
+		}
+	}
+	return parts
 }
 
 // scaleToLimit cuts each value to the limit, and then scales all of them down in proportion

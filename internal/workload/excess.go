@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/quota"
 )
 
@@ -44,11 +45,10 @@ func DescribeExcess(e quota.Excess) (reason, message string) {
 		return v1alpha1.ReasonGuaranteeAboveParent, fmt.Sprintf("%sguarantee is %s, but the deserved in force is %s, which counts: lower the guarantee", of, is(e.Written), is(e.Allowed))
 	}
 
+	field := ExcessField(e.Kind)
 	reason = v1alpha1.ReasonDeservedAboveParent
-	field := "deserved"
 	if e.Kind == quota.GuaranteeAboveParent {
 		reason = v1alpha1.ReasonGuaranteeAboveParent
-		field = "guarantee"
 	}
 
 	// Above the parent's own amount scaling is not the reason: it would be cut without siblings
@@ -60,6 +60,51 @@ func DescribeExcess(e quota.Excess) (reason, message string) {
 	return v1alpha1.ReasonScaled, fmt.Sprintf("%s%s is %s, but the children of %s have %s together and it has %s, so %s is in force: lower the children, or raise the parent",
 		of, field, is(e.Written), e.Parent, is(e.Sum), is(e.Limit), is(e.Allowed))
 }
+
+// DescribeLackBelow says that a CardQuota has too little for those below it, in the comment of an import.
+func DescribeLackBelow(e quota.Excess) string {
+	return fmt.Sprintf("%s of %s: CardQuota %s has %s, too little for the %s of the queues below it. Raise it or lower theirs, for the operator refuses them.",
+		ExcessField(e.Kind), e.Of.Label(), e.Parent, FormatTreeAmount(e.Of, e.Limit), FormatTreeAmount(e.Of, e.Limit+e.Over()))
+}
+
+// ExcessField returns the field of a CardQuota's amount that is too large: quota, deserved or guarantee.
+func ExcessField(kind quota.ExcessKind) string {
+	switch kind {
+	case quota.DeservedAboveQuota, quota.DeservedAboveParent:
+		return "deserved"
+	case quota.GuaranteeAboveDeserved, quota.GuaranteeAboveParent:
+		return "guarantee"
+	}
+	return "quota"
+}
+
+// RefuseExcess returns why an amount of the CardQuota child is refused at its field, and what would help. hint
+// says more about what the parent grants. again ends the advice to change the parent first. The parts of a sum
+// are named as they are in e.
+func RefuseExcess(e quota.Excess, child, hint, again string) string {
+	is := func(n int64) string { return FormatTreeAmount(e.Of, n) }
+	switch e.Kind {
+	case quota.NothingToInherit:
+		return "is not set, and there is no parent to inherit it from: write it"
+	case quota.NotInParent:
+		return fmt.Sprintf("parent %s grants no %s%s: grant it there first%s, or remove it from %s", e.Parent, e.Of, hint, again, child)
+	case quota.QuotaAboveParent:
+		return fmt.Sprintf("is %s, but parent %s has %s: lower it, or raise the parent first%s", is(e.Written), e.Parent, is(e.Limit), again)
+	case quota.DeservedAboveQuota, quota.GuaranteeAboveDeserved:
+		return fmt.Sprintf("is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first%s", is(e.Written), e.Parent, is(e.Limit), again)
+	}
+
+	parts := make([]string, len(e.Parts))
+	for i, part := range e.Parts {
+		parts[i] = is(part.Amount) + " " + part.Queue
+	}
+
+	return fmt.Sprintf("the children of %s have %s together (%s), but %s has %s, %s too many: lower a child, or raise the parent first%s",
+		e.Parent, is(e.Sum), conditions.JoinFirst(parts, maxNamedParts), e.Parent, is(e.Limit), is(e.Over()), again)
+}
+
+// maxNamedParts is how many parts of a sum a message names.
+const maxNamedParts = 5
 
 // FormatTreeAmount formats whole cards, and CPU and memory as users write them.
 func FormatTreeAmount(of quota.Resource, n int64) string {

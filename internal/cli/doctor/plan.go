@@ -160,11 +160,8 @@ func (c *Cluster) fileOf(name string) string {
 
 // quotaTotals returns what all CardQuotas grant of each card after the files are applied.
 func (c *Cluster) quotaTotals() *cardquota.QuotaTotals {
-	quotas := c.plan.quotas
-	if !c.plan.tree.IsFlat() {
-		return cardquota.NewTreeTotals(quotas, cardquota.UnownedQuotas(quotas, cardquota.TopLevelQueues(c.Queues)), nil)
-	}
-	return cardquota.NewQuotaTotals(quotas, cardquota.UnownedQuotas(quotas, c.Queues), nil)
+	tree := c.plan.tree
+	return tree.QuotaTotals(c.plan.quotas, cardquota.UnownedQuotas(c.plan.quotas, tree.GrantingQueues(c.Queues)), nil)
 }
 
 // findRefusedPlans finds CardQuotas of --filename that the operator would refuse.

@@ -1,7 +1,7 @@
 package importing
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 
 	"k8s.io/utils/ptr"
@@ -86,54 +86,22 @@ func largestBelow(below []*v1alpha1.CardQuota, of quota.Resource) int64 {
 // each may have the quota of its parent at most, and all together what the parent deserves and what it
 // is guaranteed.
 func findShortages(above *v1alpha1.CardQuota, below []*v1alpha1.CardQuota) []string {
-	here := sharesOf(above)
-	quotas := quota.Amounts{}
-	deserved := quota.Amounts{}
-	guarantee := quota.Amounts{}
-	for _, child := range below {
-		written := sharesOf(child)
-		for name, count := range written.Quota {
-			quotas[name] = max(quotas[name], count)
-		}
+	tree := cardquota.NewWrittenTree(append(slices.Clone(below), above), nil, v1alpha1.UnmanagedEnforce)
+	found := slices.DeleteFunc(tree.ExcessOfChildren(above.Name), func(e quota.Excess) bool { return inherits(above, e.Of) })
+	slices.SortStableFunc(found, func(a, b quota.Excess) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Of, b.Of))
+	})
 
-		for name, count := range written.Deserved {
-			deserved[name] = quota.AddSaturating(deserved[name], count)
-		}
-
-		for name, count := range written.Guarantee {
-			guarantee[name] = quota.AddSaturating(guarantee[name], count)
-		}
+	texts := make([]string, len(found))
+	for i, e := range found {
+		texts[i] = workload.DescribeLackBelow(e)
 	}
-
-	var found []string
-	for _, field := range []struct {
-		name        string
-		here, below quota.Amounts
-	}{{"quota", here.Quota, quotas}, {"deserved", here.Deserved, deserved}, {"guarantee", here.Guarantee, guarantee}} {
-		for _, name := range field.below.Sorted() {
-			if count := field.below[name]; count > field.here[name] && !inherits(here, name) {
-				found = append(found, fmt.Sprintf("%s of %s: CardQuota %s has %s, too little for the %s of the queues below it. Raise it or lower theirs, for the operator refuses them.",
-					field.name, name.Label(), above.Name, workload.FormatTreeAmount(name, field.here[name]), workload.FormatTreeAmount(name, count)))
-			}
-		}
-	}
-
-	return found
-}
-
-// sharesOf returns what a CardQuota says. A card without deserved deserves its quota.
-func sharesOf(q *v1alpha1.CardQuota) quota.TreeQueue {
-	written := cardquota.TreeQueueFor(q)
-	for name, limit := range written.Quota {
-		if _, isWritten := written.Deserved[name]; !isWritten && name.IsCard() {
-			written.Deserved[name] = limit
-		}
-	}
-	return written
+	return texts
 }
 
 // inherits reports whether a CardQuota has an entry without a quota, so that its parent decides.
-func inherits(written quota.TreeQueue, of quota.Resource) bool {
+func inherits(q *v1alpha1.CardQuota, of quota.Resource) bool {
+	written := cardquota.TreeQueueFor(q)
 	_, hasQuota := written.Quota[of]
 	return !hasQuota && slices.Contains(written.Resources(), of)
 }

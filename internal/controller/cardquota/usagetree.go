@@ -25,14 +25,9 @@ func (u *UsageCollector) FreshTree() *cardquota.Tree {
 
 // compareWithInventory compares what CardQuotas and other Queues grant with the healthy cards.
 func (u *UsageCollector) compareWithInventory(tree *cardquota.Tree, granted []*v1alpha1.CardQuota, queues []*v1beta1.Queue) *cardquota.QuotaTotals {
-	compare := cardquota.NewQuotaTotals
-	if !tree.IsFlat() {
-		compare = cardquota.NewTreeTotals
-		queues = cardquota.TopLevelQueues(queues)
-	}
-	unowned := cardquota.UnownedQuotas(granted, queues)
+	unowned := cardquota.UnownedQuotas(granted, tree.GrantingQueues(queues))
 	u.metrics.setUnowned(unowned)
-	return compare(granted, unowned, u.inventory.Healthy())
+	return tree.QuotaTotals(granted, unowned, u.inventory.Healthy())
 }
 
 // changedSubtrees returns the queues whose numbers in the tree, or whose subtrees' usage, differ

@@ -51,15 +51,16 @@ func ValidateCardQuota(quota, before *v1alpha1.CardQuota, input CardQuotaInput) 
 		checkServiceTypeDefined(&result, quota, input.Policy)
 	}
 
-	checkHierarchy(&result, quota, before, input)
-	checkSelector(&result, quota, before, input)
+	tree := newWrittenTree(quota, quota, input)
+	checkHierarchy(&result, quota, before, tree)
+	checkSelector(&result, quota, before, tree)
 	if !changesGrants(quota, before) {
 		return result
 	}
 
 	warnUnknownCards(&result, quota, input.Inventory)
 	if quota.Spec.OverAllocation != v1alpha1.OverAllocationAllow { // the totals of all CardQuotas cost most
-		checkOverAllocation(&result, quota, before, totalsBeside(quota, input), input.Inventory)
+		checkOverAllocation(&result, quota, before, totalsBeside(quota, tree), input.Inventory)
 	}
 
 	return result
@@ -104,22 +105,19 @@ func NeedsAllGrants(quota, before *v1alpha1.CardQuota) bool {
 }
 
 // totalsBeside returns what all other CardQuotas grant. In a tree only the top level counts.
-func totalsBeside(quota *v1alpha1.CardQuota, input CardQuotaInput) *cardquota.QuotaTotals {
-	others := withoutCardQuota(input, quota.Name).All
-	if IsTree(input.Policy) {
-		return cardquota.NewTreeTotals(others, cardquota.UnownedQuotas(input.All, cardquota.TopLevelQueues(input.Queues)), input.Healthy)
-	}
-	return cardquota.NewQuotaTotals(others, cardquota.UnownedQuotas(input.All, input.Queues), input.Healthy)
+func totalsBeside(quota *v1alpha1.CardQuota, tree writtenTree) *cardquota.QuotaTotals {
+	queues := tree.GrantingQueues(tree.input.Queues)
+	return tree.QuotaTotals(withoutCardQuota(tree.input, quota.Name).All, cardquota.UnownedQuotas(tree.input.All, queues), tree.input.Healthy)
 }
 
 // checkSelector refuses a bad namespace selector, and warns of a missing one.
-func checkSelector(result *Result, quota, before *v1alpha1.CardQuota, input CardQuotaInput) {
+func checkSelector(result *Result, quota, before *v1alpha1.CardQuota, tree writtenTree) {
 	at := specPath.Child("namespaceSelector")
 
 	selector := quota.Spec.NamespaceSelector
 	switch {
 	case selector == nil:
-		if !IsTree(input.Policy) || (quota.Spec.ServiceType != "" && newTreeSnapshot(quota, input).selectingAncestor(quota) == nil) {
+		if tree.IsFlat() || (quota.Spec.ServiceType != "" && !tree.hasSelectorAbove(quota)) {
 			result.warn(at, "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} if you mean every namespace",
 				quota.QueueName(), quota.Spec.Tenant)
 		}

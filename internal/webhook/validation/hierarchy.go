@@ -14,6 +14,7 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // IsTree reports whether CardQuotas form a tree: in force, or as the policy is written. The
@@ -24,28 +25,28 @@ func IsTree(in *v1alpha1.ServiceTypePolicy) bool {
 
 // checkHierarchy checks the place of a CardQuota in the tree of quotas. It refuses what is newly
 // wrong. An error from before that does not grow becomes a warning.
-func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, input CardQuotaInput) {
+func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, proposed writtenTree) {
 	var priorityBefore []excess
 	if before != nil {
-		priorityBefore = priorityExcesses(before, input.Policy)
+		priorityBefore = priorityExcesses(before, proposed.input.Policy)
 	}
 
-	result.addNew(priorityExcesses(quota, input.Policy), priorityBefore)
-	if !IsTree(input.Policy) {
+	result.addNew(priorityExcesses(quota, proposed.input.Policy), priorityBefore)
+	if proposed.IsFlat() {
 		checkFlat(result, quota, before)
 		return
 	}
 
-	proposed := newTreeSnapshot(quota, input)
-	earlier := newTreeSnapshot(before, withoutCardQuota(input, quota.Name))
+	earlier := newWrittenTree(quota, before, proposed.input)
 	found := proposed.findExcesses(quota)
 
-	had := earlier.sumsBeside(quota)
+	had := earlier.sumExcesses(quota.Spec.Parent, quota)
 	if before != nil {
 		had = append(had, earlier.findExcesses(before)...)
 	} else {
-		found = append(found, proposed.excessesBelow(quota)...)
-		had = append(had, earlier.excessesBelow(quota)...)
+		below := append([]string{quota.Name}, proposed.Below(quota.Name)...)
+		found = append(found, proposed.excessesBelow(below, quota)...)
+		had = append(had, earlier.excessesBelow(below, quota)...)
 	}
 
 	if before == nil || before.Spec.Parent != quota.Spec.Parent {
@@ -54,7 +55,7 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, input Car
 
 	result.addNew(found, had)
 	if before != nil && len(result.Errors) == 0 {
-		warnChangedChildren(result, proposed, earlier, quota)
+		warnChangedChildren(result, quota, before, proposed)
 	}
 
 	proposed.warnOfParent(result, quota)
@@ -122,143 +123,125 @@ func (r *Result) addNew(found, before []excess) {
 	}
 }
 
-// treeSnapshot is all CardQuotas, with one of them as it is written.
-type treeSnapshot struct {
-	all      []*v1alpha1.CardQuota
-	byName   map[string]*v1alpha1.CardQuota
-	children map[string][]*v1alpha1.CardQuota // by name, without those that are being deleted
-	// written has what writtenFor has returned: most CardQuotas decide nothing.
-	written map[string]quota.TreeQueue
-	queues  []*v1beta1.Queue
-	// handWritten are the Queues without a CardQuota, by the Queue that they name as parent.
-	handWritten map[string][]*v1beta1.Queue
-	unmanaged   v1alpha1.UnmanagedQueues
+// writtenTree is the CardQuotas as they are written, of which each is judged. It is flat if they form no tree.
+type writtenTree struct {
+	*cardquota.Tree
+	input CardQuotaInput
 }
 
-// newTreeSnapshot returns the CardQuotas of the input with one of them replaced. nil replaces none.
-func newTreeSnapshot(replaced *v1alpha1.CardQuota, input CardQuotaInput) *treeSnapshot {
-	w := &treeSnapshot{
-		byName: map[string]*v1alpha1.CardQuota{}, children: map[string][]*v1alpha1.CardQuota{}, written: map[string]quota.TreeQueue{},
-		queues: input.Queues, handWritten: map[string][]*v1beta1.Queue{}, unmanaged: policy.UnmanagedQueues(input.Policy),
+// newWrittenTree returns the CardQuotas that decide about the validated one, with that one as it is here, nil for
+// none. It owns its queue there, even if another CardQuota does so until that is deleted.
+func newWrittenTree(validated, here *v1alpha1.CardQuota, input CardQuotaInput) writtenTree {
+	w := writtenTree{input: input}
+	if !IsTree(input.Policy) {
+		return w
 	}
 
-	if replaced != nil {
-		input = withoutCardQuota(input, replaced.Name)
-		w.all = append(w.all, replaced)
+	all := slices.DeleteFunc(slices.Clone(input.All), func(c *v1alpha1.CardQuota) bool {
+		return c.Name == validated.Name || c.QueueName() == validated.QueueName()
+	})
+	if here != nil {
+		all = append(all, here)
 	}
 
-	w.all = append(w.all, input.All...)
-	for _, c := range w.all {
-		w.byName[c.Name] = c
-		if c.Spec.Parent != "" && c.DeletionTimestamp == nil {
-			w.children[c.Spec.Parent] = append(w.children[c.Spec.Parent], c)
-		}
-	}
-
-	w.addHandWritten()
-	for _, children := range w.children {
-		slices.SortFunc(children, func(a, b *v1alpha1.CardQuota) int { return strings.Compare(a.Name, b.Name) })
-	}
-
+	w.Tree = cardquota.NewWrittenTree(relativesOf(all, validated, here), unownedChildren(input), policy.UnmanagedQueues(input.Policy))
 	return w
 }
 
-// addHandWritten adds the Queues that no CardQuota owns.
-func (w *treeSnapshot) addHandWritten() {
-	owned := map[string]bool{}
-	for _, c := range w.all {
-		owned[c.QueueName()] = true
-	}
-	for _, queue := range w.queues {
-		if !owned[queue.Name] && queue.Spec.Parent != "" {
-			w.handWritten[queue.Spec.Parent] = append(w.handWritten[queue.Spec.Parent], queue)
+// unownedChildren returns the Queues below others that no CardQuota owns.
+func unownedChildren(input CardQuotaInput) []*v1beta1.Queue {
+	owners := cardquota.OwnersByQueue(input.All)
+	return slices.DeleteFunc(slices.Clone(input.Queues), func(q *v1beta1.Queue) bool {
+		return q.Spec.Parent == "" || q.Spec.Parent == workload.RootQueue || owners[q.Name] != nil
+	})
+}
+
+// relativesOf returns the CardQuotas that decide about some of them, nil for none: the ancestors of each, and
+// all below its parent, or below itself without one. One that is being deleted needs nothing of its parent any
+// more, unless there are others below it.
+func relativesOf(all []*v1alpha1.CardQuota, of ...*v1alpha1.CardQuota) []*v1alpha1.CardQuota {
+	byName := make(map[string]*v1alpha1.CardQuota, len(all))
+	children := map[string][]*v1alpha1.CardQuota{}
+	for _, c := range all {
+		byName[c.Name] = c
+		if c.Spec.Parent != "" {
+			children[c.Spec.Parent] = append(children[c.Spec.Parent], c)
 		}
 	}
-}
 
-// writtenFor returns a CardQuota as part of a tree, by name. Without one it is empty.
-func (w *treeSnapshot) writtenFor(name string) quota.TreeQueue {
-	written, known := w.written[name]
-	if c := w.byName[name]; !known && c != nil {
-		written = cardquota.TreeQueueFor(c)
-		w.written[name] = written
+	kept := map[string]bool{}
+	isWalked := map[string]bool{}
+	var keepBelow func(name string) bool
+	keepBelow = func(name string) (keepsAny bool) {
+		if isWalked[name] {
+			return false
+		}
+
+		isWalked[name] = true
+		for _, child := range children[name] {
+			if keepBelow(child.Name) || child.DeletionTimestamp == nil {
+				kept[child.Name] = true
+				keepsAny = true
+			}
+		}
+		return keepsAny
 	}
-	return written
-}
 
-// findExcesses returns every rule that a CardQuota breaks in the tree.
-func (w *treeSnapshot) findExcesses(c *v1alpha1.CardQuota) []excess {
-	found := append(w.pathExcesses(c), w.workExcesses(c)...)
-	found = append(found, w.ownExcesses(c)...)
-	if parent := w.byName[c.Spec.Parent]; parent != nil && !w.isCyclic(c) {
-		found = append(found, w.amountExcesses(c, parent, "")...)
-		found = append(found, w.sumExcesses(parent, c, w.names(c))...)
-	}
-	return found
-}
-
-// sumsBeside returns what is already too much together with the children of a CardQuota's parent.
-func (w *treeSnapshot) sumsBeside(c *v1alpha1.CardQuota) []excess {
-	parent := w.byName[c.Spec.Parent]
-	written := cardquota.TreeQueueFor(c)
-	if parent == nil {
-		return nil
-	}
-	return w.sumExcesses(parent, c, written.Resources())
-}
-
-// excessesBelow measures what is below a new CardQuota, which may be created after its children.
-// So the order of creation does not matter.
-func (w *treeSnapshot) excessesBelow(top *v1alpha1.CardQuota) (found []excess) {
-	for _, parent := range append(w.below(top), top) {
-		if w.byName[parent.Name] == nil {
+	for _, c := range of {
+		if c == nil {
 			continue
 		}
 
-		names := quota.Amounts{}
-		for _, child := range w.children[parent.Name] {
-			if w.isCyclic(child) {
-				continue
-			}
-			found = append(found, w.amountExcesses(child, parent, "CardQuota "+child.Name+": ")...)
-			for _, name := range w.names(child) {
-				names[name] = 1
-			}
+		kept[c.Name] = true
+		keepBelow(c.Name)
+		keepBelow(c.Spec.Parent)
+		isAbove := map[string]bool{}
+		for at := byName[c.Spec.Parent]; at != nil && !isAbove[at.Name]; at = byName[at.Spec.Parent] {
+			isAbove[at.Name] = true
+			kept[at.Name] = true
 		}
-		found = append(found, w.sumExcesses(parent, top, names.Sorted())...)
+	}
+
+	return slices.DeleteFunc(all, func(c *v1alpha1.CardQuota) bool { return !kept[c.Name] })
+}
+
+// Children returns the names of the CardQuotas that name the given one as their parent, sorted, without those
+// that are being deleted.
+func (w writtenTree) Children(name string) []string {
+	return slices.DeleteFunc(w.Tree.Children(name), func(child string) bool { return w.Quota(child).DeletionTimestamp != nil })
+}
+
+// findExcesses returns every rule that a CardQuota breaks in the tree.
+func (w writtenTree) findExcesses(c *v1alpha1.CardQuota) []excess {
+	found := append(w.pathExcesses(c), w.workExcesses(c)...)
+	found = append(found, w.unwrittenExcesses(c)...)
+	found = append(found, w.ownExcesses(c.Name, "")...)
+	return append(found, w.sumExcesses(c.Spec.Parent, c)...)
+}
+
+// excessesBelow measures what is below a new CardQuota, which may be created after its children.
+// So the order of creation does not matter. below are its name and those below it.
+func (w writtenTree) excessesBelow(below []string, top *v1alpha1.CardQuota) (found []excess) {
+	for _, parent := range below {
+		for _, child := range w.Children(parent) {
+			found = append(found, w.ownExcesses(child, "CardQuota "+child+": ")...)
+		}
+		found = append(found, w.sumExcesses(parent, top)...)
 	}
 	return found
 }
 
-// ancestors returns the CardQuotas above c, the nearest first. It ends before a missing one, and
-// before one that repeats.
-func (w *treeSnapshot) ancestors(c *v1alpha1.CardQuota) (above []*v1alpha1.CardQuota) {
-	for at := w.byName[c.Spec.Parent]; at != nil && at.Name != c.Name && !slices.Contains(above, at); at = w.byName[at.Spec.Parent] {
-		above = append(above, at)
-	}
-	return above
-}
-
-// isCyclic reports whether the parents of a CardQuota lead back to one of them.
-func (w *treeSnapshot) isCyclic(c *v1alpha1.CardQuota) bool {
-	last := c
-	if above := w.ancestors(c); len(above) > 0 {
-		last = above[len(above)-1]
-	}
-	return w.byName[last.Spec.Parent] != nil
-}
-
 // pathExcesses checks the path to the top level, and that of the deepest CardQuota below.
-func (w *treeSnapshot) pathExcesses(c *v1alpha1.CardQuota) (found []excess) {
+func (w writtenTree) pathExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	at := specPath.Child("parent")
-	path := namesOf(append([]*v1alpha1.CardQuota{c}, w.ancestors(c)...))
-	if w.isCyclic(c) {
-		last := w.byName[path[len(path)-1]]
+	path := namesOf(append([]*v1alpha1.CardQuota{c}, w.Ancestors(c.Name)...))
+	if w.Fault(c.Name).Kind == quota.ParentCycle {
+		last := w.Quota(path[len(path)-1])
 		return append(found, newExcess("cycle", "", 1, at, "the parents form a cycle: %s names %s again, so no queue of them would have a path to root: name another parent",
 			strings.Join(path, " names "), last.Spec.Parent))
 	}
 
-	deepest := w.deepestBelow(c, quota.MaxDepth)
+	deepest := w.deepestBelow(c.Name)
 	if levels := len(path) + len(deepest); levels > quota.MaxDepth {
 		slices.Reverse(path)
 		found = append(found, newExcess("depth", "", int64(levels), at, "%s would be %d levels below the root, and at most %d are possible: name a parent further up",
@@ -268,13 +251,10 @@ func (w *treeSnapshot) pathExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	return found
 }
 
-// deepestBelow returns the longest path below a CardQuota, as far as so many levels.
-func (w *treeSnapshot) deepestBelow(c *v1alpha1.CardQuota, levels int) (deepest []string) {
-	if levels == 0 {
-		return nil
-	}
-	for _, child := range w.children[c.Name] {
-		if path := append([]string{child.Name}, w.deepestBelow(child, levels-1)...); len(path) > len(deepest) {
+// deepestBelow returns the longest path below a CardQuota without a cycle.
+func (w writtenTree) deepestBelow(name string) (deepest []string) {
+	for _, child := range w.Children(name) {
+		if path := append([]string{child}, w.deepestBelow(child)...); len(path) > len(deepest) {
 			deepest = path
 		}
 	}
@@ -282,19 +262,15 @@ func (w *treeSnapshot) deepestBelow(c *v1alpha1.CardQuota, levels int) (deepest 
 }
 
 // workExcesses checks that only leaves take jobs.
-func (w *treeSnapshot) workExcesses(c *v1alpha1.CardQuota) (found []excess) {
-	if children := w.children[c.Name]; len(children) > 0 && c.Spec.ServiceType != "" {
+func (w writtenTree) workExcesses(c *v1alpha1.CardQuota) (found []excess) {
+	if children := w.Children(c.Name); len(children) > 0 && c.Spec.ServiceType != "" {
 		found = append(found, newExcess("type", "", 1, specPath.Child("serviceType"), "it is the parent of %s, and only leaves take jobs: remove serviceType, and give the jobs a CardQuota of their own below this one",
-			conditions.JoinFirst(namesOf(children), maxNames)))
+			conditions.JoinFirst(children, maxNames)))
 	}
 
-	parent := w.byName[c.Spec.Parent]
+	parent := w.Quota(c.Spec.Parent)
 	at := specPath.Child("parent")
-	if parent == nil {
-		return found
-	}
-
-	if parent.Spec.ServiceType != "" {
+	if parent != nil && parent.Spec.ServiceType != "" {
 		found = append(found, newExcess("parent's type", parent.Name, 1, at, "CardQuota %s has serviceType %s and takes jobs, but a parent takes none: remove serviceType there first, and give its jobs a CardQuota of their own below it",
 			parent.Name, parent.Spec.ServiceType))
 	}
@@ -303,9 +279,9 @@ func (w *treeSnapshot) workExcesses(c *v1alpha1.CardQuota) (found []excess) {
 }
 
 // podExcesses checks that a queue with pods does not become a parent, which Volcano refuses.
-func (w *treeSnapshot) podExcesses(c *v1alpha1.CardQuota) []excess {
-	parent := w.byName[c.Spec.Parent]
-	if parent == nil || len(w.children[parent.Name]) > 1 {
+func (w writtenTree) podExcesses(c *v1alpha1.CardQuota) []excess {
+	parent := w.Quota(c.Spec.Parent)
+	if parent == nil || len(w.Children(parent.Name)) > 1 {
 		return nil
 	}
 	pods := w.podsOf(parent)
@@ -317,12 +293,12 @@ func (w *treeSnapshot) podExcesses(c *v1alpha1.CardQuota) []excess {
 }
 
 // podsOf returns how many pods hold something in the queue of a CardQuota, as Volcano counts them.
-func (w *treeSnapshot) podsOf(c *v1alpha1.CardQuota) int64 {
-	i := slices.IndexFunc(w.queues, func(q *v1beta1.Queue) bool { return q.Name == c.QueueName() })
+func (w writtenTree) podsOf(c *v1alpha1.CardQuota) int64 {
+	i := slices.IndexFunc(w.input.Queues, func(q *v1beta1.Queue) bool { return q.Name == c.QueueName() })
 	if i < 0 {
 		return 0
 	}
-	pods := w.queues[i].Status.Allocated[corev1.ResourcePods]
+	pods := w.input.Queues[i].Status.Allocated[corev1.ResourcePods]
 	return pods.Value()
 }
 

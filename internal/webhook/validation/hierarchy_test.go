@@ -86,6 +86,10 @@ func withServiceType(name string) change {
 	return func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = name }
 }
 
+func withQueue(name string) change {
+	return func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name }
+}
+
 // deserving changes how many of its first card a queue deserves.
 func deserving(n int64) change { return func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Deserved = &n } }
 
@@ -245,6 +249,16 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			all:         quotas{newChat()},
 			queues:      []*v1beta1.Queue{builder.Queue("by-hand").Quota(`{"NVIDIA-H200":8}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":4}`).Parent("chat").Obj()},
 			wantRefusal: "the children of chat have 7 together (3 here, 4 by queue by-hand), but chat has 6, 1 too many",
+		},
+		"deserved 3 beside a Queue without a CardQuota, whose quota of 3 cuts the 4 that it writes": {
+			quota:  newAds(h200 + " 8 3"),
+			all:    quotas{newChat()},
+			queues: []*v1beta1.Queue{builder.Queue("by-hand").Quota(`{"NVIDIA-H200":3}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":4}`).Parent("chat").Obj()},
+		},
+		"deserved 3, instead of 6 of a CardQuota for the same queue that is being deleted": {
+			quota:       newAds(h200 + " 8 3"),
+			all:         quotas{newChat(), newTreeQuota("old-ads", "chat", "training", []string{h200 + " 8 6"}, withQueue("ads"), setDeleting), newTreeQuota("below-old-ads", "old-ads", "training", nil)},
+			wantWarning: "spec.queueName: queue ads belongs to CardQuota old-ads until that is deleted",
 		},
 		"deserved 6 beside a sibling that is being deleted and does not count": {quota: newAds(h200 + " 8 6"), all: quotas{newChat(), newSearch(setDeleting)}},
 		"a child's card without deserved: refused": {

@@ -2,114 +2,33 @@ package validation
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
 
-// treeAmounts are what a CardQuota says about one card, CPU or memory.
-type treeAmounts struct {
-	quota, deserved, guarantee int64
-	// isNamed reports whether the CardQuota has an entry, and inherits whether that has no quota.
-	isNamed, inherits bool
-}
-
-// needsGrant reports whether the entry asks the parent for something.
-func (a treeAmounts) needsGrant() bool { return a.inherits || a.quota > 0 }
-
-// exceedsInherited reports whether an amount is more than the quota, which the entry inherits.
-func (a treeAmounts) exceedsInherited(amount int64) bool { return a.inherits && amount > a.quota }
-
-// names returns the cards, CPU and memory of which a CardQuota has an entry.
-func (w *treeSnapshot) names(c *v1alpha1.CardQuota) []quota.Resource {
-	written := w.writtenFor(c.Name)
-	return written.Resources()
-}
-
-// amounts returns what a CardQuota says about a name, with the quota that it inherits. It is false
-// if that is unknown, because an ancestor does not exist yet.
-func (w *treeSnapshot) amounts(c *v1alpha1.CardQuota, name quota.Resource) (a treeAmounts, known bool) {
-	written := w.writtenFor(c.Name)
-	limit, hasQuota := written.Quota[name]
-	deserved, hasDeserved := written.Deserved[name]
-	guarantee, hasGuarantee := written.Guarantee[name]
-	a.isNamed = hasQuota || hasDeserved || hasGuarantee
-	if !a.isNamed {
-		return a, true
+// unwrittenExcesses checks that a CardQuota of a tree writes what each of its cards deserves.
+func (w writtenTree) unwrittenExcesses(c *v1alpha1.CardQuota) (found []excess) {
+	if c.Spec.Parent == "" && c.Spec.ServiceType != "" && len(w.Children(c.Name)) == 0 {
+		return nil
 	}
 
-	a.inherits = !hasQuota
-	if a.inherits && c.Spec.Parent != "" {
-		limit, known = w.inheritedQuota(c, name)
-		if !known {
-			return a, false
-		}
-	}
-
-	if !hasDeserved && w.deservesQuota(c, name) {
-		deserved = limit
-	}
-
-	a.quota = limit
-	a.deserved = deserved
-	a.guarantee = guarantee
-	return a, true
-}
-
-// deservesQuota reports whether a CardQuota that does not write what it deserves deserves its quota.
-// CPU and memory are only ceilings if nothing below writes more about them either.
-func (w *treeSnapshot) deservesQuota(c *v1alpha1.CardQuota, name quota.Resource) bool {
-	if name.IsCard() {
-		return true
-	}
-	return slices.ContainsFunc(append(w.below(c), c), func(c *v1alpha1.CardQuota) bool {
-		written := w.writtenFor(c.Name)
-		_, deserves := written.Deserved[name]
-		return deserves || written.Guarantee[name] > 0
-	})
-}
-
-// inheritedQuota returns the quota of the nearest ancestor that writes one, and 0 below one
-// without an entry. It is false if an ancestor is missing.
-func (w *treeSnapshot) inheritedQuota(c *v1alpha1.CardQuota, name quota.Resource) (limit int64, known bool) {
-	above := w.ancestors(c)
-	for _, ancestor := range above {
-		written := w.writtenFor(ancestor.Name)
-		if limit, hasQuota := written.Quota[name]; hasQuota {
-			return limit, true
-		}
-		if !slices.Contains(w.names(ancestor), name) {
-			return 0, true
-		}
-	}
-	return 0, len(above) > 0 && above[len(above)-1].Spec.Parent == ""
-}
-
-// ownExcesses checks the entries of a CardQuota by themselves.
-func (w *treeSnapshot) ownExcesses(c *v1alpha1.CardQuota) (found []excess) {
-	isInTree := c.Spec.Parent != "" || c.Spec.ServiceType == "" || len(w.children[c.Name]) > 0
-	written := w.writtenFor(c.Name)
-	for _, name := range w.names(c) {
-		limit, hasQuota := written.Quota[name]
-		if _, hasDeserved := written.Deserved[name]; isInTree && !hasDeserved && name.IsCard() {
-			example := ""
-			if hasQuota {
-				example = fmt.Sprintf("; %s, its quota, means what it means to a flat queue", workload.FormatTreeAmount(name, limit))
-			}
-			found = append(found, newExcess("no deserved", "", 1, amountPath(name, "deserved"), "is not set: in a tree it says how much the queue takes back from others, so write it%s", example))
+	for _, entry := range c.Spec.Cards {
+		if entry.Deserved != nil {
+			continue
 		}
 
-		if c.Spec.Parent == "" && !hasQuota {
-			found = append(found, newExcess("no quota", "", 1, amountPath(name, "quota"), "is not set, and there is no parent to inherit it from: write it"))
+		example := ""
+		if entry.Quota != nil {
+			example = fmt.Sprintf("; %d, its quota, means what it means to a flat queue", *entry.Quota)
 		}
+		found = append(found, newExcess("no deserved", "", 1, cardPath(entry.Name, "deserved"), "is not set: in a tree it says how much the queue takes back from others, so write it%s", example))
 	}
 
 	return found
@@ -119,121 +38,87 @@ func (w *treeSnapshot) ownExcesses(c *v1alpha1.CardQuota) (found []excess) {
 // the child with the parent as it is.
 const applyAgain = " and apply this again"
 
-// amountExcesses checks the entries of a child against those of its parent. of begins the
-// messages: "" if the child is what the user writes.
-func (w *treeSnapshot) amountExcesses(child, parent *v1alpha1.CardQuota, of string) (found []excess) {
+// ownExcesses checks the entries of a CardQuota against those of its parent: of each card, CPU and memory the
+// first excess. of begins the messages: "" if the CardQuota is what the user writes.
+func (w writtenTree) ownExcesses(name, of string) (found []excess) {
 	again := ""
 	if of == "" {
 		again = applyAgain
 	}
 
-	for _, name := range w.names(child) {
-		own, ownKnown := w.amounts(child, name)
-		above, aboveKnown := w.amounts(parent, name)
-		if !ownKnown || !aboveKnown {
+	isKnown := map[quota.Resource]bool{}
+	for _, e := range w.Excess(name) {
+		if e.IsOfSum() || isKnown[e.Of] || w.isOfSchema(name, e) {
 			continue
 		}
 
-		add := func(rule string, amount int64, path *field.Path, format string, values ...any) {
-			found = append(found, newExcess(rule, parent.Name+" "+child.Name, amount, path, "%s", of+fmt.Sprintf(format, values...)))
+		isKnown[e.Of] = true
+		path := amountPath(e.Of, workload.ExcessField(e.Kind))
+		if e.Kind == quota.NotInParent {
+			path = namePath(e.Of)
 		}
-		is := func(n int64) string { return workload.FormatTreeAmount(name, n) }
-		switch {
-		case above.quota == 0 && own.needsGrant():
-			add("not in parent", max(1, own.quota), namePath(name), "parent %s grants no %s%s: grant it there first%s, or remove it from %s", parent.Name, name, w.wholeCardHint(parent, name), again, child.Name)
-		case !own.inherits && own.quota > above.quota:
-			add("quota", own.quota-above.quota, amountPath(name, "quota"), "is %s, but parent %s has %s: lower it, or raise the parent first%s", is(own.quota), parent.Name, is(above.quota), again)
-		case own.exceedsInherited(own.deserved):
-			add("deserved", own.deserved-own.quota, amountPath(name, "deserved"), "is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first%s", is(own.deserved), parent.Name, is(own.quota), again)
-		case own.exceedsInherited(own.guarantee):
-			add("guarantee", own.guarantee-own.quota, amountPath(name, "guarantee"), "is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first%s", is(own.guarantee), parent.Name, is(own.quota), again)
-		}
+		found = append(found, newExcess(fmt.Sprint(e.Kind), e.Parent+" "+name, e.Over(), path, "%s", of+workload.RefuseExcess(e, name, w.wholeCardHint(e), again)))
 	}
 
 	return found
 }
 
+// isOfSchema reports whether amounts of a CardQuota do not fit each other, whatever its parent has. The schema
+// of the API refuses that.
+func (w writtenTree) isOfSchema(name string, e quota.Excess) bool {
+	r := w.Resolved(name)
+	_, hasQuota := r.Written.Quota[e.Of]
+	isCut := e.Kind == quota.DeservedAboveQuota || e.Kind == quota.GuaranteeAboveDeserved
+	return isCut && (hasQuota || e.Limit != r.Limits.Quota(e.Of))
+}
+
 // wholeCardHint says that a parent has whole cards, if a child names a slice or a share of them.
-func (w *treeSnapshot) wholeCardHint(parent *v1alpha1.CardQuota, name quota.Resource) string {
-	model, _, isPart := strings.Cut(string(name), "/")
-	if whole, known := w.amounts(parent, quota.Resource(model)); isPart && known && whole.quota > 0 {
-		return fmt.Sprintf(" (it grants %d %s, but whole cards never cover their slices and shares)", whole.quota, model)
+func (w writtenTree) wholeCardHint(e quota.Excess) string {
+	model, _, isPart := strings.Cut(string(e.Of), "/")
+	whole := w.Resolved(e.Parent).Limits.Quota(quota.Resource(model))
+	if isPart && whole > 0 && whole < quota.Unlimited {
+		return fmt.Sprintf(" (it grants %d %s, but whole cards never cover their slices and shares)", whole, model)
 	}
 	return ""
 }
 
-// sumExcesses checks what the children of a parent have together of some names. here is the
-// CardQuota that the user writes: a child, or the parent.
-func (w *treeSnapshot) sumExcesses(parent, here *v1alpha1.CardQuota, names []quota.Resource) (found []excess) {
+// sumExcesses checks what the children of a parent have together. here is the CardQuota that the user writes:
+// a child, whose entries alone count, or the parent or one above it.
+func (w writtenTree) sumExcesses(parent string, here *v1alpha1.CardQuota) (found []excess) {
 	again := ""
-	if here.Spec.Parent == parent.Name {
+	judged := quota.Amounts{}
+	if here.Spec.Parent == parent {
 		again = applyAgain
+		addEntries(judged, here)
+	} else {
+		for _, child := range w.Children(parent) {
+			addEntries(judged, w.Quota(child))
+		}
 	}
 
-	for _, name := range names {
-		above, known := w.amounts(parent, name)
-		if !known {
+	for _, e := range w.ExcessOfChildren(parent) {
+		if _, isJudged := judged[e.Of]; !isJudged || !e.IsOfSum() || w.Resolved(parent).Limits.Quota(e.Of) == 0 {
 			continue
 		}
 
-		for _, rule := range []struct {
-			field  string
-			limit  int64
-			amount func(treeAmounts) int64
-		}{
-			{"deserved", above.deserved, func(a treeAmounts) int64 { return a.deserved }},
-			{"guarantee", above.guarantee, func(a treeAmounts) int64 { return a.guarantee }},
-		} {
-			sum := int64(0)
-			parts := []string(nil)
-			add := func(a treeAmounts, part string) {
-				if amount := rule.amount(a); amount > 0 {
-					sum = quota.AddSaturating(sum, amount)
-					parts = append(parts, workload.FormatTreeAmount(name, amount)+" "+part)
-				}
-			}
-
-			for _, child := range w.children[parent.Name] {
-				own, _ := w.amounts(child, name)
-				add(own, partOf(child, here))
-			}
-
-			for _, queue := range w.handWritten[parent.QueueName()] {
-				add(w.handWrittenAmounts(queue, name, above.quota), "by queue "+queue.Name)
-			}
-
-			if over := sum - rule.limit; over > 0 && above.quota > 0 {
-				found = append(found, newExcess("sum", parent.Name, over, amountPath(name, rule.field), "the children of %s have %s together (%s), but %s has %s, %s too many: lower a child, or raise the parent first%s",
-					parent.Name, workload.FormatTreeAmount(name, sum), conditions.JoinFirst(parts, maxNames), parent.Name, workload.FormatTreeAmount(name, rule.limit), workload.FormatTreeAmount(name, over), again))
+		for i, part := range e.Parts {
+			e.Parts[i].Queue = "by " + part.Queue
+			if part.Queue == here.Name {
+				e.Parts[i].Queue = "here"
 			}
 		}
+		found = append(found, newExcess("sum", parent, e.Over(), amountPath(e.Of, workload.ExcessField(e.Kind)), "%s", workload.RefuseExcess(e, "", "", again)))
 	}
 
 	return found
 }
 
-// handWrittenAmounts returns what a Queue without a CardQuota says about a name. inherited is the
-// quota of its parent.
-func (w *treeSnapshot) handWrittenAmounts(queue *v1beta1.Queue, name quota.Resource, inherited int64) treeAmounts {
-	written := workload.QueueRulesFor(queue, w.unmanaged, nil).Tree
-	limit, hasQuota := written.Quota[name]
-	deserved, hasDeserved := written.Deserved[name]
-	if !hasQuota && (hasDeserved || written.Guarantee[name] > 0) {
-		limit = inherited
+// addEntries adds the cards, CPU and memory of which a CardQuota has an entry.
+func addEntries(to quota.Amounts, c *v1alpha1.CardQuota) {
+	written := cardquota.TreeQueueFor(c)
+	for _, name := range written.Resources() {
+		to[name] = 1
 	}
-	if !hasDeserved && (name.IsCard() || written.Guarantee[name] > 0) {
-		deserved = limit
-	}
-
-	deserved = min(deserved, limit)
-	return treeAmounts{quota: limit, deserved: deserved, guarantee: min(written.Guarantee[name], deserved)}
-}
-
-func partOf(child, here *v1alpha1.CardQuota) string {
-	if child.Name == here.Name {
-		return "here"
-	}
-	return "by " + child.Name
 }
 
 // priorityExcesses checks that the priority of a CardQuota stays below the next service type.

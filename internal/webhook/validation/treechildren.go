@@ -10,12 +10,13 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/policy"
 )
 
 // warnOfParent warns of what is not wrong, but may not be meant.
-func (w *treeSnapshot) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
+func (w writtenTree) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
 	at := specPath.Child("parent")
-	parent := w.byName[c.Spec.Parent]
+	parent := w.Quota(c.Spec.Parent)
 	switch {
 	case c.Spec.Parent == "":
 	case parent == nil:
@@ -24,7 +25,7 @@ func (w *treeSnapshot) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
 		result.warn(at, "CardQuota %s is being deleted, and waits until this one is gone or names another parent", parent.Name)
 	}
 
-	if c.Spec.ServiceType == "" && len(w.children[c.Name]) == 0 {
+	if c.Spec.ServiceType == "" && len(w.Children(c.Name)) == 0 {
 		result.warn(specPath.Child("serviceType"), "is not set, so this is a parent: no job starts in queue %s itself, only in those of CardQuotas that name %s as parent", c.QueueName(), c.Name)
 		if pods := w.podsOf(c); pods > 0 {
 			result.warn(specPath.Child("serviceType"), "%d pods in queue %s continue to run and count, but no CardQuota can have it as parent before they end", pods, c.QueueName())
@@ -38,8 +39,8 @@ func (w *treeSnapshot) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
 }
 
 // warnOfSelectors warns if no namespace can match the selectors of a CardQuota and an ancestor.
-func (w *treeSnapshot) warnOfSelectors(result *Result, c *v1alpha1.CardQuota) {
-	for _, ancestor := range w.ancestors(c) {
+func (w writtenTree) warnOfSelectors(result *Result, c *v1alpha1.CardQuota) {
+	for _, ancestor := range w.Ancestors(c.Name) {
 		if key, differ := findContradiction(c.Spec.NamespaceSelector, ancestor.Spec.NamespaceSelector); differ {
 			result.warn(specPath.Child("namespaceSelector"), "no namespace can use queue %s: it needs label %s=%s, and %s above it needs %s=%s",
 				c.QueueName(), key, c.Spec.NamespaceSelector.MatchLabels[key], ancestor.Name, key, ancestor.Spec.NamespaceSelector.MatchLabels[key])
@@ -68,36 +69,31 @@ func findContradiction(a, b *metav1.LabelSelector) (key string, differ bool) {
 	return slices.Min(keys), true
 }
 
-// selectingAncestor returns the nearest ancestor with a namespace selector, nil if there is none.
-func (w *treeSnapshot) selectingAncestor(c *v1alpha1.CardQuota) *v1alpha1.CardQuota {
-	above := w.ancestors(c)
-	i := slices.IndexFunc(above, func(a *v1alpha1.CardQuota) bool {
+// hasSelectorAbove reports whether an ancestor selects namespaces.
+func (w writtenTree) hasSelectorAbove(c *v1alpha1.CardQuota) bool {
+	return slices.ContainsFunc(w.Ancestors(c.Name), func(a *v1alpha1.CardQuota) bool {
 		s := a.Spec.NamespaceSelector
 		return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0
 	})
-	if i < 0 {
-		return nil
-	}
-	return above[i]
 }
 
 // warnChangedChildren warns of CardQuotas below whose numbers a change of their ancestor cuts. A
 // parent may be lowered: its children are scaled, and the condition HierarchyValid says so with
 // the same words.
-func warnChangedChildren(result *Result, proposed, earlier *treeSnapshot, changed *v1alpha1.CardQuota) {
-	below := proposed.below(changed)
+func warnChangedChildren(result *Result, quota, before *v1alpha1.CardQuota, proposed writtenTree) {
+	below := proposed.Below(quota.Name)
 	if len(below) == 0 {
 		return
 	}
 
-	now := proposed.resolve()
-	before := earlier.resolve()
+	now := treeInForce(quota, proposed.input)
+	was := treeInForce(before, proposed.input)
 	var cut []string
-	for _, c := range below {
+	for _, name := range below {
+		c := proposed.Quota(name)
 		is := now.HierarchyCondition(c, nil)
-		was := before.HierarchyCondition(c, nil)
-		if is.Status == metav1.ConditionFalse && is.Message != was.Message {
-			cut = append(cut, fmt.Sprintf("%s: %s", c.Name, is.Message))
+		if is.Status == metav1.ConditionFalse && is.Message != was.HierarchyCondition(c, nil).Message {
+			cut = append(cut, fmt.Sprintf("%s: %s", name, is.Message))
 		}
 	}
 
@@ -111,26 +107,9 @@ func warnChangedChildren(result *Result, proposed, earlier *treeSnapshot, change
 	}
 }
 
-// resolve returns the numbers in force.
-func (w *treeSnapshot) resolve() *cardquota.Tree {
-	return cardquota.NewTree(w.all, w.queues, w.unmanaged)
-}
-
-// below returns every CardQuota below one, by level and name.
-func (w *treeSnapshot) below(c *v1alpha1.CardQuota) []*v1alpha1.CardQuota {
-	seen := map[string]bool{c.Name: true}
-	var all []*v1alpha1.CardQuota
-	for next := []*v1alpha1.CardQuota{c}; len(next) > 0; next = next[1:] {
-		for _, child := range w.children[next[0].Name] {
-			if !seen[child.Name] {
-				seen[child.Name] = true
-				all = append(all, child)
-				next = append(next, child)
-			}
-		}
-	}
-
-	return all
+// treeInForce returns the tree with one CardQuota as it is here.
+func treeInForce(here *v1alpha1.CardQuota, input CardQuotaInput) *cardquota.Tree {
+	return cardquota.NewTree(append(withoutCardQuota(input, here.Name).All, here), input.Queues, policy.UnmanagedQueues(input.Policy))
 }
 
 // warnParentDeletion warns that a parent waits for its children.
