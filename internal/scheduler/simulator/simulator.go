@@ -96,6 +96,7 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	shared.Search.WithClock(func() time.Time { return now })
 	framework.RegisterAction(actions.NewCardReclaim(shared))
 	framework.RegisterAction(actions.NewPreempt(shared))
+	framework.RegisterAction(actions.NewAllocate(shared))
 
 	order, tiers, configurations, _, err := scheduler.UnmarshalSchedulerConf(configuration)
 	if err != nil {
@@ -146,12 +147,13 @@ func refusesClaims(tiers []conf.Tier) bool {
 // runSession runs one session, applies what it decided, and reports whether that changed anything. When
 // ctx ends, it runs no further action.
 func (w *simulatedCluster) runSession(ctx context.Context, order []framework.Action, tiers []conf.Tier, configurations []conf.Configuration) bool {
-	ssn := framework.OpenSession(w.cache, tiers, configurations)
+	// The plugin asks which actions run while the session opens.
 	conf.EnabledActionMap = map[string]bool{}
 	for _, action := range order {
 		conf.EnabledActionMap[action.Name()] = true
 	}
 
+	ssn := framework.OpenSession(w.cache, tiers, configurations)
 	for _, action := range order {
 		if ctx.Err() != nil {
 			break

@@ -88,6 +88,38 @@ func TestRunServesJobsOfTheClusterFirst(t *testing.T) {
 	}
 }
 
+// TestRunServesAsTheSchedulerDoes: the scheduler has an own action allocate, and not Volcano's. In a tree, a queue gets
+// what it deserves before another queue borrows. Queue chat deserves the 8 free cards, queue research
+// deserves none, although it has the higher priority and the older job. And jobs of a queue that is drained are evicted.
+func TestRunServesAsTheSchedulerDoes(t *testing.T) {
+	t.Run("deserved before borrowed", func(t *testing.T) {
+		c := newClusterWithOneFullNode()
+		c.Nodes = c.Nodes[1:]
+		c.Pods = nil
+		c.PodGroups = nil
+		c.Jobs = nil
+		for _, queue := range c.Queues[2:] {
+			queue.Annotations[v1alpha1.AnnotationCardQuota] = `{"NVIDIA-H200":8}`
+			queue.Annotations[v1alpha1.AnnotationCardDeserved] = `{"NVIDIA-H200":0}`
+		}
+
+		c.Queues[2].Annotations[v1alpha1.AnnotationCardDeserved] = `{"NVIDIA-H200":8}`
+		c.Queues[3].Spec.Priority = c.Queues[2].Spec.Priority + 1
+		addWaitingJob(c, true)
+		tree := strings.Replace(readShippedConfiguration(t), "cardUnlimitedCpuMemory: true", "cardUnlimitedCpuMemory: true\n          queueHierarchy: Tree", 1)
+		r := simulateWith(t, tree, c, newGang("deserving", "chat", 2, 4))
+		check.Equal(t, "outcome", "deserving-worker-0@h200-1 deserving-worker-1@h200-1", summarize(r))
+	})
+
+	t.Run("a drained queue", func(t *testing.T) {
+		c := newClusterWithOneFullNode()
+		c.Queues[3].Annotations[v1alpha1.AnnotationStopPolicy] = "HoldAndDrain"
+		r := simulate(t, c, newGang("new", "chat", 1, 1))
+		check.Must(t, len(r.Victims) == 1, "victims are %+v", r.Victims)
+		check.Equal(t, "pods that lose their place", 2, r.Victims[0].Pods)
+	})
+}
+
 // TestRunLeavesOutFinishedJobs: an older job of the cluster, of 2 pods with 4 cards, is aborted. Volcano creates no pods
 // for it any more. So both pods of a new job of the same size run on the 8 free cards.
 func TestRunLeavesOutFinishedJobs(t *testing.T) {
