@@ -30,17 +30,6 @@ func checkLayout(name string, file form.File) (findings []string) {
 		}
 	}
 
-	for _, declaration := range file.Decls {
-		function, ok := declaration.(*ast.FuncDecl)
-		if !ok || function.Body == nil {
-			continue
-		}
-
-		if lines, begin := file.LongestRun(function.Body); lines > form.MaxRunLines {
-			findings = append(findings, fmt.Sprintf("%s:%d: %d lines without a blank line: put one between the steps", name, begin, lines))
-		}
-	}
-
 	for _, statement := range form.Parallel(file.File) {
 		report(statement.Pos(), "%d assignments in one statement: write one in each", form.Assigned(statement))
 	}
@@ -55,6 +44,22 @@ func checkLayout(name string, file form.File) (findings []string) {
 
 	for _, condition := range form.LongConditions(file.File) {
 		report(condition.Pos(), "a condition of more than %d operators: give it, or a part of it, a name", form.MaxOperators)
+	}
+
+	return append(findings, checkRuns(name, file)...)
+}
+
+// checkRuns returns a finding for each function with too many lines between two blank lines.
+func checkRuns(name string, file form.File) (findings []string) {
+	for _, declaration := range file.Decls {
+		function, ok := declaration.(*ast.FuncDecl)
+		if !ok || function.Body == nil {
+			continue
+		}
+
+		if lines, begin := file.LongestRun(function.Body); lines > form.MaxRunLines {
+			findings = append(findings, fmt.Sprintf("%s:%d: %d lines without a blank line: put one between the steps", name, begin, lines))
+		}
 	}
 
 	return findings
