@@ -31,7 +31,7 @@ const (
 
 // Annotations that the operator or the scheduler writes.
 const (
-	// AnnotationCardAllocated on a Queue is what its pods hold, in the form of AnnotationCardQuota.
+	// AnnotationCardAllocated on a Queue is what its pods use, in the form of AnnotationCardQuota.
 	AnnotationCardAllocated = "volcano.sh/card.allocated"
 	// AnnotationCreatedBy on a Queue or PriorityClass names the object for which the operator created it.
 	// It counts only while the operator manages the field; without it the operator deletes nothing.

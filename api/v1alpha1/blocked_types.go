@@ -21,7 +21,7 @@ const (
 	BlockedNoQuota BlockedReason = "NoQuota"
 	// BlockedAncestorQuotaExhausted: the quota of a queue above has too little left for the request.
 	BlockedAncestorQuotaExhausted BlockedReason = "AncestorQuotaExhausted"
-	// BlockedGuaranteedToOthers: what is left is guaranteed to other queues, or held for pods that
+	// BlockedGuaranteedToOthers: what is left is guaranteed to other queues, or kept for pods that
 	// reclaimed it.
 	BlockedGuaranteedToOthers BlockedReason = "GuaranteedToOthers"
 	// BlockedNotReclaimable: the queue would borrow for pods from which no other queue could take back.
@@ -32,7 +32,7 @@ const (
 	BlockedCPUQuotaExhausted BlockedReason = "CPUQuotaExhausted"
 	// BlockedMemoryQuotaExhausted: the queue, or one above, has too little memory quota left.
 	BlockedMemoryQuotaExhausted BlockedReason = "MemoryQuotaExhausted"
-	// BlockedCardsTerminating: pods that are being deleted still hold the cards.
+	// BlockedCardsTerminating: pods that are being deleted still use the cards.
 	BlockedCardsTerminating BlockedReason = "CardsTerminating"
 
 	// BlockedNoFreeCard: too few cards are free on nodes that are ready and take pods.
@@ -96,7 +96,7 @@ type BlockedStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-	// holders are the workloads that hold most of these cards, at most 3, the largest first: those of
+	// holders are the workloads that use most of these cards, at most 3, the largest first: those of
 	// the queue, of the queue above whose quota is exhausted, or of all queues if too few cards are
 	// free. Unset for other reasons.
 	// +optional
@@ -105,7 +105,7 @@ type BlockedStatus struct {
 	Holders []CardHolder `json:"holders,omitempty"`
 }
 
-// CardHolder is a workload that holds cards.
+// CardHolder is a workload that uses cards.
 type CardHolder struct {
 	// workload is the controller of the pods, or the pod. Unset in a LocalCardQuota for the sum of those
 	// of the three largest holders that are in other namespaces.
@@ -128,7 +128,7 @@ type CardHolder struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=160
 	Card string `json:"card,omitempty"`
-	// count is the number of cards that the workload holds.
+	// count is the number of cards that the workload uses.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Count int64 `json:"count,omitempty"`

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CardInventory lists the cards of all nodes, what CardQuotas grant of them, and what pods hold. It
+// CardInventory lists the cards of all nodes, what CardQuotas grant of them, and what pods use. It
 // also lists anomalies, with their nodes and what to do. A cluster has one, named cluster. The
 // operator creates it and writes its status, so it has no spec.
 //
@@ -56,7 +56,7 @@ type CardInventoryStatus struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	OverAllocatedCards int32 `json:"overAllocatedCards"`
 	// cards are the cards that some node offers, by name. After them come cards that only quotas name or
-	// pods hold, then those that only pending pods name. At most 512.
+	// pods use, then those that only pending pods name. At most 512.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=512
@@ -107,7 +107,7 @@ type InventoryCard struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Cordoned int64 `json:"cordoned"`
-	// allocated is the number of cards that assigned pods hold, whatever their queue.
+	// allocated is the number of cards that assigned pods use, whatever their queue.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Allocated int64 `json:"allocated"`
@@ -144,7 +144,7 @@ type InventoryServiceType struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Quota int64 `json:"quota"`
-	// used is the number of cards that assigned pods of these queues hold.
+	// used is the number of cards that assigned pods of these queues use.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Used int64 `json:"used"`
@@ -213,7 +213,7 @@ const (
 	AnomalyMoreThanLabelled AnomalyReason = "MoreThanLabelled"
 	// AnomalyUnmappedResource: the resource looks like a card, and nothing names it. No quota limits it.
 	AnomalyUnmappedResource AnomalyReason = "UnmappedResource"
-	// AnomalyCardsOutsideQueues: pods hold cards and name no queue, or one that does not exist. No quota
+	// AnomalyCardsOutsideQueues: pods use cards and name no queue, or one that does not exist. No quota
 	// limits them.
 	AnomalyCardsOutsideQueues AnomalyReason = "CardsOutsideQueues"
 	// AnomalyResourceClaimCards: a driver of dynamic resource allocation hands out cards by ResourceClaims. No
@@ -222,7 +222,7 @@ const (
 	// AnomalyCardsUnhealthy: cards are not allocatable. The device plugin reports them as broken, or it has
 	// stopped.
 	AnomalyCardsUnhealthy AnomalyReason = "CardsUnhealthy"
-	// AnomalyModelChanged: a label with the card model changed while pods held the cards. Their queues are
+	// AnomalyModelChanged: a label with the card model changed while pods used the cards. Their queues are
 	// charged by the new name.
 	AnomalyModelChanged AnomalyReason = "ModelChanged"
 	// AnomalyBillsNotStored: card-seconds are counted and cannot be stored. A restart of the operator would

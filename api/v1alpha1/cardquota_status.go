@@ -35,7 +35,7 @@ type CardQuotaStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	PendingSummary string `json:"pendingSummary,omitempty"`
 	// cards is the usage of each card of the spec, in that order. After them come cards without a quota
-	// that the queue's pods hold or request. A parent sums the queues below it.
+	// that the queue's pods use or request. A parent sums the queues below it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
@@ -56,7 +56,7 @@ type CardQuotaStatus struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	BlockedTotal int32 `json:"blockedTotal,omitempty"`
-	// blocked lists pending workloads, why they wait and who holds the cards, the longest waiting first,
+	// blocked lists pending workloads, why they wait and who uses the cards, the longest waiting first,
 	// at most 10 entries. A workload has one for each card and reason.
 	// +optional
 	// +listType=atomic
@@ -97,7 +97,7 @@ type CardStatus struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Quota int64 `json:"quota"`
-	// used is the number of cards that the queue's assigned pods hold, by the card of their node.
+	// used is the number of cards that the queue's assigned pods use, by the card of their node.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Used int64 `json:"used"`

@@ -110,7 +110,7 @@ type CardQuotaSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="the queue root belongs to Volcano and cannot carry a quota"
 	QueueName string `json:"queueName,omitempty"`
-	// cards are the quotas: how many cards of each name the queue's pods may hold at the same time.
+	// cards are the quotas: how many cards of each name the queue's pods may use at the same time.
 	// A card that is not listed cannot be used. At most 64 entries, one for each name.
 	// Lowering a quota stops no running pod. See docs/administrator-guide.md.
 	// +optional
@@ -180,7 +180,7 @@ type Card struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Quota *int64 `json:"quota,omitempty"`
-	// deserved is how many of these cards the queue takes back from queues that hold more than they
+	// deserved is how many of these cards the queue takes back from queues that use more than they
 	// deserve, 0 to 1000000, at most quota. Up to quota it borrows what others do not use. It has an
 	// effect in a tree only. Unset counts as quota.
 	// +optional
@@ -218,7 +218,7 @@ type Resources struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('4Ei')) <= 0",message="memory must be between 0 and 4Ei"
 	Memory *resource.Quantity `json:"memory,omitempty"`
-	// deserved is the CPU and memory that the queue takes back from queues that hold more than they
+	// deserved is the CPU and memory that the queue takes back from queues that use more than they
 	// deserve. It has an effect in a tree only. Each unset amount counts as the limit.
 	// +optional
 	Deserved *ResourceAmounts `json:"deserved,omitempty"`

@@ -4,7 +4,7 @@ package v1alpha1
 const (
 	// Of a CardQuota.
 	ConditionQueueSynced        = "QueueSynced"        // The Queue has the fields of this CardQuota.
-	ConditionWithinQuota        = "WithinQuota"        // The queue's pods hold no card beyond its quota.
+	ConditionWithinQuota        = "WithinQuota"        // The queue's pods use no card beyond its quota.
 	ConditionInventorySatisfied = "InventorySatisfied" // Healthy nodes have the cards that all CardQuotas grant. Ready does not depend on it.
 	ConditionCardsKnown         = "CardsKnown"         // Some node has each card of the spec. Ready does not depend on it.
 
@@ -25,7 +25,7 @@ const (
 	// Of both kinds.
 	//
 	// ConditionEnforced: the scheduler's heartbeat proves that quotas are enforced by the rendered
-	// configuration, and no pod holds a card that it got without the scheduler. Without proof it is False.
+	// configuration, and no pod uses a card that it got without the scheduler. Without proof it is False.
 	ConditionEnforced    = "Enforced"
 	ConditionReady       = "Ready"       // The object is synced and, with a ServiceTypePolicy, enforced.
 	ConditionFieldsKnown = "FieldsKnown" // Present only when False: the spec was written with unknown fields.
@@ -113,7 +113,7 @@ const (
 	ReasonSecondScheduler = "SecondScheduler" // Another program also binds pods of our scheduler's name.
 	ReasonNotConfigured   = "NotConfigured"   // The ConfigMap does not have what the policy says.
 	ReasonConfigNotLoaded = "ConfigNotLoaded" // The scheduler runs with another configuration than the rendered one.
-	ReasonCardBypass      = "CardBypass"      // A pod bypassed the scheduler, by another schedulerName or its own nodeName, and holds a card.
+	ReasonCardBypass      = "CardBypass"      // A pod bypassed the scheduler, by another schedulerName or its own nodeName, and uses a card.
 )
 
 // Reasons of BypassGuarded.

@@ -91,7 +91,7 @@ type LocalCardQuotaStatus struct {
 	// memory is the memory that the queue's pods request together, as in the CardQuota.
 	// +optional
 	Memory *ResourceStatus `json:"memory,omitempty"`
-	// cardHours is how long pods of the queue, in all namespaces, have held cards in this month and in
+	// cardHours is how long pods of the queue, in all namespaces, have used cards in this month and in
 	// the last one. It is at most two hours old. Unset until the operator knows it.
 	// +optional
 	CardHours *CardHoursStatus `json:"cardHours,omitempty"`
@@ -106,7 +106,7 @@ type LocalCardQuotaStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	BlockedElsewhere int32 `json:"blockedElsewhere"`
-	// blocked lists pending workloads of this namespace, why they wait and who holds the cards, the
+	// blocked lists pending workloads of this namespace, why they wait and who uses the cards, the
 	// longest waiting first, at most 10 entries. A workload has one for each card and reason. Those of
 	// the three largest holders that are in other namespaces are sums by service type.
 	// +optional

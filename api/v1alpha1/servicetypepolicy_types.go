@@ -272,7 +272,7 @@ type Admission struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	ExemptServiceAccounts []ServiceAccountReference `json:"exemptServiceAccounts,omitempty"`
-	// maxTerminationGracePeriodSeconds is how long a terminating pod may hold cards, 30 to 86400 seconds
+	// maxTerminationGracePeriodSeconds is how long a terminating pod may use cards, 30 to 86400 seconds
 	// (a day), by default 3600. Pods with cards, deletions and evictions that state a longer grace
 	// period are handled as schedulerBypassPolicy says. See docs/admission.md.
 	// +optional

@@ -24,7 +24,7 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// A busy machine may hold a scheduler up for a while: only a stall longer than renewDeadline
+// A busy machine may stall a scheduler for a while: only a stall longer than renewDeadline
 // loses its lease. What must not take the whole of either ends within soon.
 const (
 	leaseDuration = 60 * time.Second

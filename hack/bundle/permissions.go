@@ -9,7 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// accountPermissions returns the rules per ServiceAccount as a ClusterServiceVersion holds
+// accountPermissions returns the rules per ServiceAccount as a ClusterServiceVersion has
 // them: OLM creates accounts, roles and bindings from them. cluster rules apply everywhere,
 // namespaced rules in the namespace of the installation; both are sorted by account.
 //
@@ -46,7 +46,7 @@ func (r *rbac) accountPermissions(namespace string) (cluster, namespaced []v1alp
 }
 
 // unboundClusterRoles returns the ClusterRoles that no account of the installation has. A
-// bundle could hold them, but OLM never removes a ClusterRole that it installed from a bundle.
+// bundle could contain them, but OLM never removes a ClusterRole that it installed from a bundle.
 func (r *rbac) unboundClusterRoles() []string {
 	var list []string
 	for name := range r.clusterRoles {

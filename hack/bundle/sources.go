@@ -36,7 +36,7 @@ type sources struct {
 	validating  []admissionv1.ValidatingWebhookConfiguration
 	mutating    []admissionv1.MutatingWebhookConfiguration
 	rbac        rbac
-	// extras are the other objects of an installation that a bundle may hold.
+	// extras are the other objects of an installation that a bundle may contain.
 	extras []unstructured.Unstructured
 	// samples are the examples in the order of their kustomization.
 	samples []unstructured.Unstructured
@@ -48,7 +48,7 @@ type crd struct {
 	object     unstructured.Unstructured
 }
 
-// rbac holds the access control objects of config/.
+// rbac has the access control objects of config/.
 type rbac struct {
 	accounts            map[string]bool
 	clusterRoles, roles map[string][]rbacv1.PolicyRule

@@ -21,7 +21,7 @@ import (
 // configurations.
 func runInjector(ctx context.Context, kubeconfig string) error {
 	// Since 1.19 cert-manager keeps former CAs beside a new one. Earlier versions replace them.
-	// The tests must also hold for those.
+	// The tests must also pass for those.
 	if err := utilfeature.DefaultMutableFeatureGate.Set("CAInjectorMerging=false"); err != nil {
 		return fmt.Errorf("feature gate: %w", err)
 	}

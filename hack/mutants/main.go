@@ -41,7 +41,7 @@ type mutant struct {
 	file string
 	// old occurs exactly once in the file, and new replaces it.
 	old, new string
-	// breaks is the rule that no longer holds.
+	// breaks is the rule that is no longer true.
 	breaks string
 }
 

@@ -21,18 +21,18 @@ var vendorMutants = []mutant{
 // anomalyMutants are wrong rules of the anomalies, of which the observer has none.
 var anomalyMutants = []mutant{
 	{"internal/cardinventory/anomalies.go", `case card.LooksLikeCores(resource) && !l.offersCardBeside(node, resource):`, `case card.LooksLikeCores(resource):`, "cores beside their card are an amount"},
-	{"internal/cardinventory/modelchanges.go", `held.now = charge.Cards[0].Name
-		held.isChanged = true`, `held.now = charge.Cards[0].Name
-		held.isChanged = charge.Cards[0].Name != held.first`, "a change back is a change"},
-	{"internal/cardinventory/modelchanges.go", `case held == nil || (isRemapped && !held.isChanged):`, `case held == nil:`, "an entry of spec.cards changes no label"},
-	{"internal/cardinventory/anomalies.go", `isSaid := card.LabelsSayForm(node.Object, held.Resource)`, `isSaid := false`, "cards of a form that the labels say are broken"},
+	{"internal/cardinventory/modelchanges.go", `model.now = charge.Cards[0].Name
+		model.isChanged = true`, `model.now = charge.Cards[0].Name
+		model.isChanged = charge.Cards[0].Name != model.first`, "a change back is a change"},
+	{"internal/cardinventory/modelchanges.go", `case model == nil || (isRemapped && !model.isChanged):`, `case model == nil:`, "an entry of spec.cards changes no label"},
+	{"internal/cardinventory/anomalies.go", `isSaid := card.LabelsSayForm(node.Object, offered.Resource)`, `isSaid := false`, "cards of a form that the labels say are broken"},
 	{"internal/cardinventory/anomalies.go", `if !isOfVendor && card.IsOfSharingSoftware(other) {`, `if isOfVendor && card.IsOfSharingSoftware(other) {`, "sharing software offers cards of any vendor"},
 	{"internal/cardinventory/anomalies.go", `mayBeSame := isCard && (isOfOneVendor(cores, other) ||`, `mayBeSame := isCard && (other != "" ||`, "cores are no amount beside another vendor's card"},
 	{"internal/cardinventory/anomalies.go", `	if countCards(cores) == 0 {`, `	if cores != "" {`, "a stale card stands for no cores"},
 	{"internal/cardinventory/claimcards.go", `isOutdated := slice.Generation < newest[pool{slice.Driver, slice.Pool}]`, `isOutdated := slice.Generation < 0`, "slices of an earlier generation are outdated"},
 	{"internal/cardinventory/claimcards.go", `if isOutdated || !card.IsAcceleratorDriver(slice.Driver) {`, `if isOutdated {`, "drivers of networks hand out no cards"},
 	{"internal/cardinventory/modelchanges.go", `return a.Reason != v1alpha1.AnomalyModelChanged })`, `return a.Reason == v1alpha1.AnomalyModelChanged })`, "a changed model outlives a restart"},
-	{"internal/cardinventory/modelchanges.go", `		m.restoreChange(pod.Spec.NodeName, held)
+	{"internal/cardinventory/modelchanges.go", `		m.restoreChange(pod.Spec.NodeName, model)
 `, ``, "a pod keeps its first name after a restart"},
 }
 

@@ -5,8 +5,8 @@ var inventoryMutants = []mutant{
 	{"internal/cardinventory/anomalies.go", `return max(countOf(`, `return min(countOf(`, "a resource that no card is left of counts by its capacity"},
 	{"internal/cardinventory/anomalies.go", `		case cards.IsCard(resource):`, `		case false:`, "a card of other nodes is one without a label, too"},
 	{"internal/cardinventory/anomalies.go", `		case l.looksLikeCard(resource):`, `		case false:`, "a card of a known device plugin is listed without a mapping"},
-	{"internal/cardinventory/anomalies.go", `.Sub(held.Count); broken > 0 {`, `.Sub(held.Count); broken > 1 {`, "one broken card is an anomaly"},
-	{"internal/cardinventory/anomalies.go", `} else if held.Count == 0 && !hasCardOfVendor(node, held.Resource) {`, `} else if false {`, "a node whose device plugin has stopped has broken cards"},
+	{"internal/cardinventory/anomalies.go", `.Sub(offered.Count); broken > 0 {`, `.Sub(offered.Count); broken > 1 {`, "one broken card is an anomaly"},
+	{"internal/cardinventory/anomalies.go", `} else if offered.Count == 0 && !hasCardOfVendor(node, offered.Resource) {`, `} else if false {`, "a node whose device plugin has stopped has broken cards"},
 	{"internal/cardinventory/anomalies.go", `strings.HasPrefix(string(other), vendor+"/") &&`, `strings.HasPrefix(string(other), vendor+"/") && other == resource &&`, "a node with slices has no broken whole cards"},
 	{"internal/card/vendorresources.go", `/(.*[^a-z])?(rdma|`, `/.*(rdma|`, "a processor is no network device"},
 	{"internal/cardinventory/anomalies.go", `countOf(node.Object.Status.Allocatable, anomaly.Resource))`, `countOf(node.Object.Status.Capacity, anomaly.Resource))`, "cards without a name are counted by allocatable"},
@@ -18,8 +18,8 @@ var inventoryMutants = []mutant{
 	{"internal/card/sharing.go", `if err != nil || replicas == 0 {
 		return 1`, `if err != nil {
 		return 1`, "no replicas are one"},
-	{"internal/workload/resolver.go", `inv.CardHeldOnNode(node, held.Resource)`, `inv.CardOnNode(node, held.Resource)`, "cards that are withheld stay charged"},
-	{"internal/cardinventory/anomalies.go", `if held.Count == 0 && l.offersAnotherForm(node, held) {`, `if held.Count < 0 {`, "a card in another form is not broken"},
+	{"internal/workload/resolver.go", `inv.CardInUseOnNode(node, requested.Resource)`, `inv.CardOnNode(node, requested.Resource)`, "cards that are withheld stay charged"},
+	{"internal/cardinventory/anomalies.go", `if offered.Count == 0 && l.offersAnotherForm(node, offered) {`, `if offered.Count < 0 {`, "a card in another form is not broken"},
 	{"internal/card/noderecognition.go", `		for _, resource := range out.Unnamed {`, `		for _, resource := range out.Unnamed[:min(1, len(out.Unnamed))] {`, "each resource without a label is an anomaly"},
 	{"internal/card/noderecognition.go", `			r.addAnomaly(NoModelLabel, resource, "offers`, `			r.addAnomaly(InvalidLabel, resource, "offers`, "a slice beside another vendor's label has no model"},
 	{"internal/card/noderecognition.go", `			r.addAnomaly(InvalidLabel, resource, "offers %s, which makes`, `			r.addAnomaly(NoModelLabel, resource, "offers %s, which makes`, "a profile that makes no card name has an invalid label"},

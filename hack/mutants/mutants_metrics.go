@@ -8,25 +8,25 @@ var (
 		{"internal/controller/cardquota/metrics.go", `	if m.isInTree {`, `	if m.isInTree || m.Used > 0 {`, "metrics: flat queues deserve nothing"},
 		{"internal/controller/cardquota/metrics.go", `	gauge(pendingDesc, m.Pending)`, `	gauge(pendingDesc, m.Pending+m.Used)`, "metrics: pending cards are not in use"},
 		{"internal/controller/cardquota/metrics.go", `c.Quota > 0 || c.Deserved > 0 || c.Used > 0 || c.Pending > 0`, `true`, "metrics: zeros have no series"},
-		{"internal/controller/cardquota/cardsinuse.go", `		for _, held := range pod.Charge.DistinctCards() {
-			key`, `		for _, held := range pod.Charge.Cards {
+		{"internal/controller/cardquota/cardsinuse.go", `		for _, amount := range pod.Charge.DistinctCards() {
+			key`, `		for _, amount := range pod.Charge.Cards {
 			key`, "metrics: a card that may be one of two is billed once"},
-		{"internal/controller/cardquota/cardsinuse.go", `		for _, held := range pod.Charge.DistinctCards() {
-			holdings`, `		for _, held := range pod.Charge.Cards {
-			holdings`, "metrics: a card that may be one of two is credited once"},
+		{"internal/controller/cardquota/cardsinuse.go", `		for _, amount := range pod.Charge.DistinctCards() {
+			usages`, `		for _, amount := range pod.Charge.Cards {
+			usages`, "metrics: a card that may be one of two is credited once"},
 		{"internal/controller/cardquota/cardsinuse.go", `if since.IsZero() {`, `if false {`, "metrics: a pod without a date is not credited"},
-		{"internal/controller/cardquota/cardsinuse.go", `; exists {`, `; exists || held.Charge.Queue != "" {`, "metrics: a pod adds no queue to a bill"},
+		{"internal/controller/cardquota/cardsinuse.go", `; exists {`, `; exists || pod.Charge.Queue != "" {`, "metrics: a pod adds no queue to a bill"},
 	}
 	bindingMetricsMutants = []mutant{
-		{"internal/cardquota/bindings.go", `Cards: bound.charge.DistinctCards(),`, `Cards: bound.charge.Cards,`, "metrics: a pod that may hold one of two cards is bound once"},
+		{"internal/cardquota/bindings.go", `Cards: bound.charge.DistinctCards(),`, `Cards: bound.charge.Cards,`, "metrics: a pod that may use one of two cards is bound once"},
 		{"internal/cardquota/usage.go", `last == nil && len(charge.Cards) > 0`, `last == nil && charge.Queue != ""`, "metrics: a pod without cards has no waiting time"},
 		{"internal/cardquota/usage.go", `c.input.LastCharges != nil && last == nil`, `last == nil`, "metrics: what the first count finds was bound before"},
 		{"internal/cardquota/overallocation.go", `!known || wasAllowed {`, `!known || !wasAllowed {`, "metrics: one CardQuota that warns keeps the alert"},
 	}
-	heldPodsMutants = []mutant{
+	billedPodsMutants = []mutant{
 		{"internal/workload/pod.go", `pod.DeletionTimestamp == nil || isNodeReady ||`, `pod.DeletionTimestamp == nil ||`, "metrics: a terminating pod runs on"},
 		{"internal/workload/pod.go", `isNodeReady || pod.DeletionTimestamp.After(now))`, `true)`, "metrics: a pod on a lost node ends with its grace period"},
-		{"internal/cardquota/heldpods.go", `		charges[pod.UID] = charge`, `		_ = charges`, "metrics: a terminating pod stays in its queue"},
+		{"internal/cardquota/billedpods.go", `		charges[pod.UID] = charge`, `		_ = charges`, "metrics: a terminating pod stays in its queue"},
 	}
 	sessionMetricsMutants = []mutant{
 		{"internal/scheduler/capacitycard/metrics.go", `		v.pods += b.Pods`, `		v.pods += len(b.Used)`, "metrics: each charged pod counts"},

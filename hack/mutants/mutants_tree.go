@@ -119,7 +119,7 @@ var releaseMutants = []mutant{
 	{"internal/quota/fits.go", `r.amount(resource) - r.offInventory[resource]`, `r.amount(resource)`, "a pod off the inventory releases nothing of it"},
 }
 
-// Cards that pods hold and that their nodes do not offer.
+// Cards that pods use and that their nodes do not offer.
 var notOfferedMutants = []mutant{
 	{"internal/workload/resolver.go", `			charge.NotOffered = notOffered(&charge, 0, inv, node, request.Resource)
 `, ``, "withheld cards are not part of the inventory of a tree"},

@@ -53,7 +53,7 @@ var workloadMutants = []mutant{
 		return charge
 	}
 	if len(request.ExtraResources) == 0 {`, "a relabelled node: the card that it has now"},
-	{"internal/workload/resolver.go", `	if names := lastCards(held, inv, last); len(names) > 0 {`, `	if names := lastCards(held, inv, last); len(names) > 99 {`, "label lost or node gone: the card charged last"},
+	{"internal/workload/resolver.go", `	if names := lastCards(requested, inv, last); len(names) > 0 {`, `	if names := lastCards(requested, inv, last); len(names) > 99 {`, "label lost or node gone: the card charged last"},
 	{"internal/workload/resolver.go", `	if !request.Named.AllowsAny() {
 		return request.Named.Names()`, `	if !request.Named.AllowsAny() {
 		return request.Named.Names()[:1]`, "label lost, two alternatives: both are withheld"},
@@ -67,8 +67,8 @@ var workloadMutants = []mutant{
 }
 
 // lastCards`, "label lost, nothing named: every card it may be"},
-	{"internal/workload/resolver.go", `(len(resources) == 0 || slices.Contains(resources, held.Resource))`, `slices.Contains(resources, held.Resource)`, "a card that no node has any more stays charged"},
-	{"internal/workload/resolver.go", `(len(resources) == 0 || slices.Contains(resources, held.Resource))`, `len(resources) >= 0`, "what was charged for another resource does not stay"},
+	{"internal/workload/resolver.go", `(len(resources) == 0 || slices.Contains(resources, requested.Resource))`, `slices.Contains(resources, requested.Resource)`, "a card that no node has any more stays charged"},
+	{"internal/workload/resolver.go", `(len(resources) == 0 || slices.Contains(resources, requested.Resource))`, `len(resources) >= 0`, "what was charged for another resource does not stay"},
 	{"internal/workload/resolver.go", `lastCards(request.Unverified, inv, last)`, `lastCards(ResourceCount{}, inv, last)`, "a resource that is a card nowhere: what was charged before stays"},
 
 	// What a pod requests.

@@ -15,17 +15,17 @@ import (
 )
 
 // expectThat reports a failed condition.
-func expectThat(t *testing.T, holds bool, format string, args ...any) {
+func expectThat(t *testing.T, isTrue bool, format string, args ...any) {
 	t.Helper()
-	if !holds {
+	if !isTrue {
 		t.Errorf(format, args...)
 	}
 }
 
 // requireThat is expectThat, but ends the test.
-func requireThat(t *testing.T, holds bool, format string, args ...any) {
+func requireThat(t *testing.T, isTrue bool, format string, args ...any) {
 	t.Helper()
-	if !holds {
+	if !isTrue {
 		t.Fatalf(format, args...)
 	}
 }

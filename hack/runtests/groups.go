@@ -75,7 +75,7 @@ func environment() string {
 	return fmt.Sprintf("%s %s/%s, root: %v", runtime.Version(), runtime.GOOS, runtime.GOARCH, os.Geteuid() == 0)
 }
 
-// recordsFile holds the records by group. make clean removes it.
+// recordsFile has the records by group. make clean removes it.
 const recordsFile = "dist/passed.json"
 
 // loadRecords returns the records of the groups. Without a readable file there are none.

@@ -126,8 +126,8 @@ func writeFile(t *testing.T, path, text string) {
 }
 
 // eventually waits for a state.
-func eventually(t *testing.T, what string, holds func() bool) {
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
+func eventually(t *testing.T, what string, isTrue func() bool) {
+	for deadline := time.Now().Add(time.Minute); !isTrue(); time.Sleep(10 * time.Millisecond) {
 		check.Must(t, time.Now().Before(deadline), "not after a minute: %s", what)
 	}
 }
@@ -215,7 +215,7 @@ func TestTwoClonesDoNotBuildTheSameAtOnce(t *testing.T) {
 
 	secondScript, secondOutput := second.startScript()
 	lock := filepath.Join(e.cacheDir(), "cardquota", "programs", ".lock-fake")
-	eventually(t, "the second clone waits", func() bool { return isHeldOpen(lock, secondScript.Process.Pid) })
+	eventually(t, "the second clone waits", func() bool { return isOpenIn(lock, secondScript.Process.Pid) })
 	e.letBuildsEnd()
 
 	err := errors.Join(firstScript.Wait(), secondScript.Wait())
@@ -226,8 +226,8 @@ func TestTwoClonesDoNotBuildTheSameAtOnce(t *testing.T) {
 	second.expectProgram("first")
 }
 
-// isHeldOpen reports whether a process has a file open.
-func isHeldOpen(file string, pid int) bool {
+// isOpenIn reports whether a process has a file open.
+func isOpenIn(file string, pid int) bool {
 	folder := filepath.Join("/proc", strconv.Itoa(pid), "fd")
 	open, _ := os.ReadDir(folder)
 	return slices.ContainsFunc(open, func(e os.DirEntry) bool {

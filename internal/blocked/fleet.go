@@ -35,8 +35,8 @@ type NodeCard struct {
 	Name card.Name
 }
 
-// NewFleet returns what the nodes have beside the cards that pods hold, also terminating ones.
-func NewFleet(inventory *card.Inventory, nodes []card.NodeState, held map[NodeCard]card.Count) *Fleet {
+// NewFleet returns what the nodes have beside the cards that pods use, also terminating ones.
+func NewFleet(inventory *card.Inventory, nodes []card.NodeState, used map[NodeCard]card.Count) *Fleet {
 	f := &Fleet{inventory: inventory, cards: map[card.Name]*cardCapacity{}}
 	for i := range nodes {
 		node := &nodes[i]
@@ -51,7 +51,7 @@ func NewFleet(inventory *card.Inventory, nodes []card.NodeState, held map[NodeCa
 				f.cards[offered.Name] = capacity
 			}
 
-			at := nodeCapacity{node.Name, offered.Count.Sub(held[NodeCard{node.Name, offered.Name}]), node.IsCordoned}
+			at := nodeCapacity{node.Name, offered.Count.Sub(used[NodeCard{node.Name, offered.Name}]), node.IsCordoned}
 			capacity.nodes = append(capacity.nodes, at)
 			capacity.most = max(capacity.most, at.free)
 			if !at.isCordoned {

@@ -11,10 +11,10 @@ import (
 // MaxHolders is how many holders of cards are named for one waiting workload.
 const MaxHolders = 3
 
-// Holders are the workloads that hold cards, in all queues. The zero value has none. All are added
+// Holders are the workloads that use cards, in all queues. The zero value has none. All are added
 // before the first question.
 type Holders struct {
-	holdings map[holdingKey]*v1alpha1.CardHolder
+	holders map[holderKey]*v1alpha1.CardHolder
 	// inQueue and all are the holders of a card in a queue, and in all queues. They are sorted
 	// when they are asked for.
 	inQueue map[queueCard]*holderList
@@ -24,7 +24,7 @@ type Holders struct {
 	inSubtree map[queueCard]largestHolders
 }
 
-type holdingKey struct {
+type holderKey struct {
 	workload v1alpha1.WorkloadReference
 	queue    string
 	name     card.Name
@@ -40,24 +40,24 @@ type holderList struct {
 	isSorted bool
 }
 
-// Add adds cards that a pod of a workload holds. queue is the charged queue, "" for none, and
+// Add adds cards that a pod of a workload uses. queue is the charged queue, "" for none, and
 // serviceType is what is shown as its service type.
 func (h *Holders) Add(workload v1alpha1.WorkloadReference, queue, serviceType string, name card.Name, count card.Count) {
 	if count <= 0 {
 		return
 	}
 
-	if h.holdings == nil {
-		h.holdings = map[holdingKey]*v1alpha1.CardHolder{}
+	if h.holders == nil {
+		h.holders = map[holderKey]*v1alpha1.CardHolder{}
 		h.inQueue = map[queueCard]*holderList{}
 		h.all = map[card.Name]*holderList{}
 	}
 
-	key := holdingKey{workload, queue, name}
-	known := h.holdings[key]
+	key := holderKey{workload, queue, name}
+	known := h.holders[key]
 	if known == nil {
 		known = &v1alpha1.CardHolder{Workload: workload, Queue: queue, ServiceType: serviceType, Card: string(name)}
-		h.holdings[key] = known
+		h.holders[key] = known
 		appendHolder(h.inQueue, queueCard{queue, name}, known)
 		appendHolder(h.all, name, known)
 	}
@@ -71,7 +71,7 @@ func appendHolder[K comparable](lists map[K]*holderList, key K, holder *v1alpha1
 	lists[key].holders = append(lists[key].holders, holder)
 }
 
-// InQueue returns the workloads of a queue that hold most of the cards.
+// InQueue returns the workloads of a queue that use most of the cards.
 func (h *Holders) InQueue(queue string, names []card.Name) []v1alpha1.CardHolder {
 	var largest largestHolders
 	for _, name := range names {
@@ -80,9 +80,9 @@ func (h *Holders) InQueue(queue string, names []card.Name) []v1alpha1.CardHolder
 	return largest.copyAll()
 }
 
-// InSubtree returns the workloads that hold most of the cards in a queue and those below it.
+// InSubtree returns the workloads that use most of the cards in a queue and those below it.
 // queuesBelow returns these queues. It is called once for each queue and card that some workload
-// holds, because thousands of workloads may wait for the same ancestor.
+// uses, because thousands of workloads may wait for the same ancestor.
 func (h *Holders) InSubtree(queue string, queuesBelow func(queue string) []string, names []card.Name) []v1alpha1.CardHolder {
 	var largest largestHolders
 	for _, name := range names {
@@ -113,7 +113,7 @@ func (h *Holders) largestInSubtree(key queueCard, queuesBelow func(queue string)
 	return largest
 }
 
-// Anywhere returns the workloads of all queues that hold most of the cards.
+// Anywhere returns the workloads of all queues that use most of the cards.
 func (h *Holders) Anywhere(names []card.Name) []v1alpha1.CardHolder {
 	var largest largestHolders
 	for _, name := range names {

@@ -18,7 +18,7 @@ func deployment(name string) v1alpha1.WorkloadReference {
 	return v1alpha1.WorkloadReference{APIGroup: "apps", Kind: "Deployment", Namespace: "lab", Name: name}
 }
 
-// TestTheLargestHoldersOfCardsComeFirst: a user whose pod waits wants to know which workloads hold the cards. Holders
+// TestTheLargestHoldersOfCardsComeFirst: a user whose pod waits wants to know which workloads use the cards. Holders
 // adds up the cards of all pods of a workload. It returns the three largest holders of one queue, of a subtree of
 // queues, or of the cluster. A pod without cards is no holder.
 func TestTheLargestHoldersOfCardsComeFirst(t *testing.T) {
@@ -39,7 +39,7 @@ func TestTheLargestHoldersOfCardsComeFirst(t *testing.T) {
 	chat := holder("chat", "serving", "inference", h200, 8)
 	large := holder("large", "research", "training", h200, 4) // 2 pods with 2 cards each
 	otherCard := holder("other-card", "research", "training", h800, 3)
-	small := holder("small", "research", "training", h200, 1) // by name before without-queue, which holds 1 too
+	small := holder("small", "research", "training", h200, 1) // by name before without-queue, which uses 1 too
 	queuesBelow := func(string) []string { return []string{"research", "serving"} }
 
 	check.Equal(t, "H200 in queue research", []v1alpha1.CardHolder{large, small}, h.InQueue("research", []card.Name{h200}))
@@ -52,7 +52,7 @@ func TestTheLargestHoldersOfCardsComeFirst(t *testing.T) {
 	check.Equal(t, "after one more pod of small", small, h.InQueue("research", []card.Name{h200})[0])
 }
 
-// TestHoldersAgreeWithASimpleSum: up to 30 random pods of 6 workloads hold H200 or H800. The oracle adds up the cards
+// TestHoldersAgreeWithASimpleSum: up to 30 random pods of 6 workloads use H200 or H800. The oracle adds up the cards
 // of all pods by workload, queue and card, sorts the sums, and takes the first three. Holders caches its answer for the
 // queues below a queue, so the test asks twice for those below q, which are q and r.
 func TestHoldersAgreeWithASimpleSum(t *testing.T) {
@@ -99,7 +99,7 @@ func TestHoldersAgreeWithASimpleSum(t *testing.T) {
 
 // TestASubtreeIsSearchedOncePerCard: thousands of workloads may wait for the quota of the same ancestor, so Holders
 // remembers the answer for a queue and a card. Here InSubtree is called three times for queue top and three times for
-// queue other. Holders searches each of them once for H200 and once for H800, and never for a card that no workload holds.
+// queue other. Holders searches each of them once for H200 and once for H800, and never for a card that no workload uses.
 func TestASubtreeIsSearchedOncePerCard(t *testing.T) {
 	var h Holders
 	h.Add(deployment("a"), "q", "training", h200, 1)

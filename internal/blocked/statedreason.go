@@ -1,4 +1,4 @@
-// Package blocked says why a workload waits, and who holds the cards that it waits for: from
+// Package blocked says why a workload waits, and who uses the cards that it waits for: from
 // what the scheduler states, and from the free cards of the nodes. The status of a CardQuota and
 // the view of a tenant share these rules.
 package blocked
@@ -78,7 +78,7 @@ func SameAsText(shortage, pod string) string {
 }
 
 // BelowMinimumText returns what stands before the message of a pod whose job runs fewer pods than its
-// minimum, "" for another job. The job holds cards with which it cannot work.
+// minimum, "" for another job. The job uses cards with which it cannot work.
 func BelowMinimumText(running, minimum int32) string {
 	if running <= 0 || running >= minimum {
 		return ""

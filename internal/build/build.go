@@ -1,4 +1,4 @@
-// Package build holds the values that the linker sets: the version, and the divisor of the
+// Package build contains the values that the linker sets: the version, and the divisor of the
 // waiting times in programs built for tests. Nothing at run time can change them.
 package build
 

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Inventory holds the cards of all nodes. It is immutable and safe for concurrent use.
+// Inventory has the cards of all nodes. It is immutable and safe for concurrent use.
 type Inventory struct {
 	nodes map[string]Node
 	// resources maps each resource that is a card on some node to its card names.
@@ -117,15 +117,15 @@ func (i *Inventory) CardOnNode(node string, resource corev1.ResourceName) (Name,
 	return "", false
 }
 
-// CardHeldOnNode returns which card a pod on a node holds by a resource: also one that the node
+// CardInUseOnNode returns which card a pod on a node uses by a resource: also one that the node
 // withholds from new pods.
-func (i *Inventory) CardHeldOnNode(node string, resource corev1.ResourceName) (Name, bool) {
+func (i *Inventory) CardInUseOnNode(node string, resource corev1.ResourceName) (Name, bool) {
 	if name, named := i.CardOnNode(node, resource); named {
 		return name, true
 	}
-	for _, held := range i.nodes[node].Withheld {
-		if held.Resource == resource {
-			return held.Name, true
+	for _, withheld := range i.nodes[node].Withheld {
+		if withheld.Resource == resource {
+			return withheld.Name, true
 		}
 	}
 	return "", false
@@ -381,8 +381,8 @@ func (t *Tracker) Healthy() map[Name]Count {
 			if !node.ready {
 				continue
 			}
-			for _, holding := range node.recognised.Cards {
-				t.healthy[holding.Name] = t.healthy[holding.Name].Add(holding.Count)
+			for _, offered := range node.recognised.Cards {
+				t.healthy[offered.Name] = t.healthy[offered.Name].Add(offered.Count)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func Recognise(node *corev1.Node, mappings Mappings) Node {
 // mappedRecognition is the recognition of the mapped resources of a node.
 type mappedRecognition struct {
 	node *corev1.Node
-	// out holds the cards of resources that some mapping selects, resources are these.
+	// out has the cards of resources that some mapping selects, resources are these.
 	out       Node
 	resources []corev1.ResourceName
 	// unmapped are the resources whose mappings do not select the node.
@@ -173,8 +173,8 @@ func (n *Node) withholdUnnamed(labels map[string]string, resource corev1.Resourc
 // resources returns the resources of a node that are cards, or withheld as cards.
 func (n *Node) resources() []corev1.ResourceName {
 	out := slices.Clone(n.Unnamed)
-	for _, held := range n.Cards {
-		out = append(out, held.Resource)
+	for _, offered := range n.Cards {
+		out = append(out, offered.Resource)
 	}
 	slices.Sort(out)
 	return out
@@ -182,7 +182,7 @@ func (n *Node) resources() []corev1.ResourceName {
 
 // isRecognised reports whether a resource of a node is a card, or withheld as one.
 func (n *Node) isRecognised(resource corev1.ResourceName) bool {
-	return slices.Contains(n.Unnamed, resource) || slices.ContainsFunc(n.Cards, func(held NodeCard) bool { return held.Resource == resource })
+	return slices.Contains(n.Unnamed, resource) || slices.ContainsFunc(n.Cards, func(offered NodeCard) bool { return offered.Resource == resource })
 }
 
 // merge adds what labels name. If the resources of a node have different models, the node has
@@ -198,8 +198,8 @@ func (m *mappedRecognition) merge(labelled Node) Node {
 
 	slices.SortFunc(out.Cards, func(a, b NodeCard) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
 	slices.Sort(out.Unnamed)
-	for i, held := range out.Cards {
-		switch model := held.Name.Model(); {
+	for i, offered := range out.Cards {
+		switch model := offered.Name.Model(); {
 		case i == 0:
 			out.Model = model
 		case out.Model != model:

@@ -30,7 +30,7 @@ type NodeCard struct {
 	Count Count
 }
 
-// Node holds what the labels and allocatable resources of a node say about its cards.
+// Node has what the labels and allocatable resources of a node say about its cards.
 type Node struct {
 	// Model is the card model, "" when the node names none or more than one.
 	Model string
@@ -39,7 +39,7 @@ type Node struct {
 	// Unnamed are resources that are cards, but the node does not say which, or it says that they are
 	// fewer. No pod that requests them can start here.
 	Unnamed []corev1.ResourceName
-	// Withheld are the cards of Unnamed whose names are known. Pods that hold them already are charged
+	// Withheld are the cards of Unnamed whose names are known. Pods that use them already are charged
 	// by these names.
 	Withheld []NodeCard
 	// Anomalies say what is wrong with the node's labels.
@@ -215,7 +215,7 @@ func allocatableCount(node *corev1.Node, resource corev1.ResourceName) Count {
 	return NewCount(node.Status.Allocatable[resource])
 }
 
-// maxMemoryMiB is the largest memory label in MiB: a card name holds six digits of GiB.
+// maxMemoryMiB is the largest memory label in MiB: a card name has six digits of GiB.
 const maxMemoryMiB = 999_999*1024 + 511
 
 // roundToGiB rounds MiB to the nearest GiB: 81559 is 80.

@@ -126,7 +126,7 @@ func syntaxError(text string, err error) error {
 	return fmt.Errorf("%s is not valid JSON (%w): write it like {\"NVIDIA-H200\":8}", quoteText(text), err)
 }
 
-// maxMistakesLength is how many bytes of mistakes a message contains. An event holds 1024
+// maxMistakesLength is how many bytes of mistakes a message contains. An event takes 1024
 // bytes, and the name of its object comes first.
 const maxMistakesLength = 600
 

@@ -309,7 +309,7 @@ func TestSharesWhoseNameIsTooLong(t *testing.T) {
 
 // TestWithheldCardsKeepTheirName: node eighty has a label of 8 cards and offers 80, so it withholds them, and the
 // inventory counts none of them. Pods that run on the node already are still charged by the card's name. Node nine
-// offers 9 beside a label of 8, and these are not withheld. A pod of an unknown node holds no card.
+// offers 9 beside a label of 8, and these are not withheld. A pod of an unknown node uses no card.
 func TestWithheldCardsKeepTheirName(t *testing.T) {
 	inventory := inventoryOf(map[string]string{
 		"eighty": h800 + "nvidia.com/gpu.count=8 nvidia.com/gpu:80",
@@ -318,15 +318,15 @@ func TestWithheldCardsKeepTheirName(t *testing.T) {
 
 	_, isOffered := inventory.CardOnNode("eighty", "nvidia.com/gpu")
 	check.That(t, !isOffered, "the withheld card is offered")
-	held, _ := inventory.CardHeldOnNode("eighty", "nvidia.com/gpu")
-	check.Equal(t, "card that running pods hold", "NVIDIA-H800", held)
+	inUse, _ := inventory.CardInUseOnNode("eighty", "nvidia.com/gpu")
+	check.Equal(t, "card that running pods hold", "NVIDIA-H800", inUse)
 
 	check.Equal(t, "physical", map[Name]Count{"NVIDIA-H200": 9}, inventory.Physical())
 	check.That(t, inventory.IsCard("nvidia.com/gpu"), "the resource is no card any more")
 	check.Equal(t, "nodes that withhold cards", 1, inventory.AnomalousNodes())
 
-	_, isHeld := inventory.CardHeldOnNode("unknown", "nvidia.com/gpu")
-	check.That(t, !isHeld, "an unknown node has a card")
+	_, isKnown := inventory.CardInUseOnNode("unknown", "nvidia.com/gpu")
+	check.That(t, !isKnown, "an unknown node has a card")
 }
 
 // TestSharingStrategy: label sharing-strategy says how shares are made: "time-slicing", "mps", or "none". It counts

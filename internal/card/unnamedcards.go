@@ -99,9 +99,9 @@ func listUnnamedCards(nodes map[string]Node, others map[string][]Anomaly) []Unna
 				list.add(anomaly, "", name)
 			}
 
-			for _, held := range node.Withheld {
-				if anomaly.Reason == MoreThanLabelled && anomaly.Resource == held.Resource {
-					list.add(anomaly, held.Name, name)
+			for _, withheld := range node.Withheld {
+				if anomaly.Reason == MoreThanLabelled && anomaly.Resource == withheld.Resource {
+					list.add(anomaly, withheld.Name, name)
 				}
 			}
 		}

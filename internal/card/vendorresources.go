@@ -10,7 +10,7 @@ import (
 
 // accelerators are the domains under which device plugins and sharing software offer cards or parts of
 // cards, each with the names that do, nil for every name. Vendors that sell other things as well have a
-// pattern, which holds for subdomains without an entry, too: they offer cards as well as other things
+// pattern, which is true for subdomains without an entry, too: they offer cards as well as other things
 // (sev-snp.amd.com/esids).
 //
 // With cardVendors, the list makes no resource a card. It finds cards that no label and no mapping names. A

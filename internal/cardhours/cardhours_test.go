@@ -22,7 +22,7 @@ const hour = cardseconds.Milli(3600 * 1000)
 // november is a time in the middle of a month.
 var november = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 
-// useAt returns the use of a queue that has held so many H200 since the month before began.
+// useAt returns the use of a queue that has used so many H200 since the month before began.
 func useAt(at time.Time, cards int) cardseconds.QueueMonths {
 	begin := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
 	before := begin.AddDate(0, -1, 0)

@@ -127,9 +127,9 @@ func withheldCard(node card.Node, anomaly card.Anomaly) card.Name {
 	if anomaly.Reason != card.MoreThanLabelled {
 		return ""
 	}
-	for _, held := range node.Withheld {
-		if held.Resource == anomaly.Resource {
-			return held.Name
+	for _, withheld := range node.Withheld {
+		if withheld.Resource == anomaly.Resource {
+			return withheld.Name
 		}
 	}
 	return ""
@@ -215,8 +215,8 @@ func statedCount(node *corev1.Node, resource corev1.ResourceName) card.Count {
 // recognisedResources returns the resources of a node that are cards, or withheld as cards.
 func recognisedResources(node card.Node) []corev1.ResourceName {
 	out := slices.Clone(node.Unnamed)
-	for _, held := range node.Cards {
-		out = append(out, held.Resource)
+	for _, offered := range node.Cards {
+		out = append(out, offered.Resource)
 	}
 	return out
 }
@@ -224,18 +224,18 @@ func recognisedResources(node card.Node) []corev1.ResourceName {
 // addUnhealthy adds the cards of a node that are not allocatable. A kubelet sets the capacity to 0
 // when a device plugin has been away for five minutes, so their number is not known then.
 func (l anomalyList) addUnhealthy(node card.TrackedNode) {
-	for _, held := range node.Cards {
+	for _, offered := range node.Cards {
 		// A node that was repartitioned keeps the old resource with 0 for a while. Nothing is
 		// broken then.
-		if held.Count == 0 && l.offersAnotherForm(node, held) {
+		if offered.Count == 0 && l.offersAnotherForm(node, offered) {
 			continue
 		}
 
-		key := anomalyKey{reason: v1alpha1.AnomalyCardsUnhealthy, resource: held.Resource, card: held.Name}
-		if broken := countOf(node.Object.Status.Capacity, held.Resource).Sub(held.Count); broken > 0 {
+		key := anomalyKey{reason: v1alpha1.AnomalyCardsUnhealthy, resource: offered.Resource, card: offered.Name}
+		if broken := countOf(node.Object.Status.Capacity, offered.Resource).Sub(offered.Count); broken > 0 {
 			l.add(key, node.Name, broken)
-		} else if held.Count == 0 && !hasCardOfVendor(node, held.Resource) {
-			key.text = fmt.Sprintf("offers 0 %s, so its device plugin has stopped or finds no %s; see its log and the events of the node", held.Resource, held.Name)
+		} else if offered.Count == 0 && !hasCardOfVendor(node, offered.Resource) {
+			key.text = fmt.Sprintf("offers 0 %s, so its device plugin has stopped or finds no %s; see its log and the events of the node", offered.Resource, offered.Name)
 			l.add(key, node.Name, 0)
 		}
 	}
@@ -245,14 +245,14 @@ func (l anomalyList) addUnhealthy(node card.TrackedNode) {
 // another name: slices, shares, or partitions that nothing names. For a while the kubelet keeps the
 // capacity of a resource that a device plugin no longer offers. A node can have several forms at once, so
 // one that its labels still say is broken. They do not know of software that shares cards of any vendor.
-func (l anomalyList) offersAnotherForm(node card.TrackedNode, held card.NodeCard) bool {
-	isSaid := card.LabelsSayForm(node.Object, held.Resource)
+func (l anomalyList) offersAnotherForm(node card.TrackedNode, offered card.NodeCard) bool {
+	isSaid := card.LabelsSayForm(node.Object, offered.Resource)
 	recognised := recognisedResources(node.Node)
 	for other, quantity := range node.Object.Status.Allocatable {
-		if other == held.Resource || card.NewCount(quantity) == 0 {
+		if other == offered.Resource || card.NewCount(quantity) == 0 {
 			continue
 		}
-		isOfVendor := isOfOneVendor(other, held.Resource)
+		isOfVendor := isOfOneVendor(other, offered.Resource)
 		if !isOfVendor && card.IsOfSharingSoftware(other) {
 			return true
 		}
@@ -278,8 +278,8 @@ func hasCardOfVendor(node card.TrackedNode, resource corev1.ResourceName) bool {
 
 // addOutside adds the cards of a pod outside any queue.
 func (l anomalyList) addOutside(pod outsidePod) {
-	for _, held := range pod.cards {
-		sum := l.add(anomalyKey{reason: v1alpha1.AnomalyCardsOutsideQueues, card: held.Name}, pod.node, held.Count)
+	for _, amount := range pod.cards {
+		sum := l.add(anomalyKey{reason: v1alpha1.AnomalyCardsOutsideQueues, card: amount.Name}, pod.node, amount.Count)
 		sum.pods = append(sum.pods, pod.name)
 		if pod.queue != "" {
 			sum.ghostQueues[pod.queue] = true

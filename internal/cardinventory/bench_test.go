@@ -83,8 +83,8 @@ func usageOf(charges map[types.UID]quota.Charge) map[string]cardquota.Usage {
 		if out[charge.Queue].Used == nil {
 			out[charge.Queue] = cardquota.Usage{Used: map[card.Name]card.Count{}}
 		}
-		for _, held := range charge.Cards {
-			out[charge.Queue].Used[held.Name] += held.Count
+		for _, amount := range charge.Cards {
+			out[charge.Queue].Used[amount.Name] += amount.Count
 		}
 	}
 	return out

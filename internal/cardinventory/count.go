@@ -35,16 +35,16 @@ type CountInput struct {
 	Tree *cardquota.Tree
 	// Totals is what all CardQuotas grant.
 	Totals *cardquota.QuotaTotals
-	// Changed are the pods that hold cards of which the name has changed.
+	// Changed are the pods that use cards of which the name has changed.
 	Changed []ChangedModel
 }
 
 // Count is what one count found, summed up by card. It is immutable.
 type Count struct {
 	cards map[card.Name]*cardCount
-	// outside are the pods that hold cards outside any queue.
+	// outside are the pods that use cards outside any queue.
 	outside []outsidePod
-	// changed are the pods that hold cards of which the name has changed.
+	// changed are the pods that use cards of which the name has changed.
 	changed []ChangedModel
 }
 
@@ -59,7 +59,7 @@ type cardCount struct {
 
 type typeCount struct{ quota, used, pending card.Count }
 
-// outsidePod is a pod that holds cards and names no queue, or one that does not exist.
+// outsidePod is a pod that uses cards and names no queue, or one that does not exist.
 type outsidePod struct {
 	name, node, queue string
 	cards             []card.Amount
@@ -128,7 +128,7 @@ func (b *countBuilder) missingQueues() map[string]bool {
 	return missing
 }
 
-// addOutside adds the cards that pods hold outside any queue. Those without a queue are in no
+// addOutside adds the cards that pods use outside any queue. Those without a queue are in no
 // usage.
 func (b *countBuilder) addOutside() {
 	missing := b.missingQueues()
@@ -142,8 +142,8 @@ func (b *countBuilder) addOutside() {
 
 		outside[uid] = true
 		if charge.Queue == "" {
-			for _, held := range charge.DistinctCards() {
-				b.addUsed(held.Name, servicetype.None, held.Count)
+			for _, amount := range charge.DistinctCards() {
+				b.addUsed(amount.Name, servicetype.None, amount.Count)
 			}
 		}
 	}

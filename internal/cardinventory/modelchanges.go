@@ -13,19 +13,19 @@ import (
 	"cardquota.dev/operator/internal/quota"
 )
 
-// ModelChanges keeps which running pods hold cards whose name has changed since they were first counted,
+// ModelChanges keeps which running pods use cards whose name has changed since they were first counted,
 // because a label of their node changed. New names by another spec.cards are no such change: an
 // administrator wrote them. The zero value knows no pod. It is not safe for concurrent use.
 type ModelChanges struct {
-	pods      map[types.UID]*heldName
+	pods      map[types.UID]*podModel
 	inventory *card.Inventory
 	count     uint64
 	// restored are the anomalies that an earlier process wrote, nil once the pods were counted.
 	restored []v1alpha1.InventoryAnomaly
 }
 
-// heldName is what one pod holds.
-type heldName struct {
+// podModel has the names by which the cards of one pod were counted.
+type podModel struct {
 	resource corev1.ResourceName
 	// first is the name when the pod was first counted, now is the last one. between are the others.
 	first, now card.Name
@@ -35,17 +35,17 @@ type heldName struct {
 	count uint64
 }
 
-// Restore takes the changes from the anomalies that an earlier process wrote. All pods that hold the
-// resource on these nodes at the first count are taken for those that held it at the change.
+// Restore takes the changes from the anomalies that an earlier process wrote. All pods that use the
+// resource on these nodes at the first count are taken for those that used it at the change.
 func (m *ModelChanges) Restore(anomalies []v1alpha1.InventoryAnomaly) {
 	m.restored = slices.DeleteFunc(slices.Clone(anomalies), func(a v1alpha1.InventoryAnomaly) bool { return a.Reason != v1alpha1.AnomalyModelChanged })
 }
 
-// Update compares the charges of pods with those of the count before, and returns the pods that hold
+// Update compares the charges of pods with those of the count before, and returns the pods that use
 // cards of which the name has changed.
 func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inventory *card.Inventory) []ChangedModel {
 	if m.pods == nil {
-		m.pods = map[types.UID]*heldName{}
+		m.pods = map[types.UID]*podModel{}
 	}
 
 	isRemapped := m.inventory != nil && !m.inventory.Mappings().Equal(inventory.Mappings())
@@ -62,56 +62,56 @@ func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Ch
 
 		// Names change with the inventory only, so an unchanged one saves the comparison of every
 		// pod.
-		held := m.pods[pod.UID]
-		if held == nil || !isSame {
-			held = m.observe(pod, charge, isRemapped)
+		model := m.pods[pod.UID]
+		if model == nil || !isSame {
+			model = m.observe(pod, charge, isRemapped)
 		}
 
-		if held == nil {
+		if model == nil {
 			continue
 		}
 
-		held.count = m.count
-		if held.isChanged {
-			changed = append(changed, newChangedModel(pod, held, charge.Cards[0].Count))
+		model.count = m.count
+		if model.isChanged {
+			changed = append(changed, newChangedModel(pod, model, charge.Cards[0].Count))
 		}
 	}
 
-	maps.DeleteFunc(m.pods, func(_ types.UID, held *heldName) bool { return held.count != m.count })
+	maps.DeleteFunc(m.pods, func(_ types.UID, model *podModel) bool { return model.count != m.count })
 	m.restored = nil
 	return changed
 }
 
 // observe notes the name of the cards of a pod. It returns nil for a pod of which nothing is known: its
 // node does not name the card.
-func (m *ModelChanges) observe(pod *corev1.Pod, charge quota.Charge, isRemapped bool) *heldName {
-	held := m.pods[pod.UID]
+func (m *ModelChanges) observe(pod *corev1.Pod, charge quota.Charge, isRemapped bool) *podModel {
+	model := m.pods[pod.UID]
 	resource, isNamed := resourceOnNode(m.inventory, pod.Spec.NodeName, charge)
 	switch {
 	case !isNamed:
-		return held // the labels are gone, and may come back
-	case held == nil || (isRemapped && !held.isChanged):
+		return model // the labels are gone, and may come back
+	case model == nil || (isRemapped && !model.isChanged):
 		name := charge.Cards[0].Name
-		held = &heldName{resource: resource, first: name, now: name}
-		m.pods[pod.UID] = held
-		m.restoreChange(pod.Spec.NodeName, held)
-	case charge.Cards[0].Name != held.now:
-		if held.now != held.first && !slices.Contains(held.between, held.now) {
-			held.between = append(held.between, held.now)
+		model = &podModel{resource: resource, first: name, now: name}
+		m.pods[pod.UID] = model
+		m.restoreChange(pod.Spec.NodeName, model)
+	case charge.Cards[0].Name != model.now:
+		if model.now != model.first && !slices.Contains(model.between, model.now) {
+			model.between = append(model.between, model.now)
 		}
-		held.now = charge.Cards[0].Name
-		held.isChanged = true
+		model.now = charge.Cards[0].Name
+		model.isChanged = true
 	}
 
-	return held
+	return model
 }
 
 // restoreChange takes the first name of a pod from the anomalies of an earlier process.
-func (m *ModelChanges) restoreChange(node string, held *heldName) {
+func (m *ModelChanges) restoreChange(node string, model *podModel) {
 	for _, anomaly := range m.restored {
-		if string(held.resource) == anomaly.Resource && slices.Contains(anomaly.Nodes, node) {
-			held.first = card.Name(anomaly.Card)
-			held.isChanged = true
+		if string(model.resource) == anomaly.Resource && slices.Contains(anomaly.Nodes, node) {
+			model.first = card.Name(anomaly.Card)
+			model.isChanged = true
 			return
 		}
 	}
@@ -137,7 +137,7 @@ func resourceOnNode(inventory *card.Inventory, node string, charge quota.Charge)
 	return "", false
 }
 
-// ChangedModel is a pod that holds cards of which the name has changed.
+// ChangedModel is a pod that uses cards of which the name has changed.
 type ChangedModel struct {
 	pod, node string
 	resource  corev1.ResourceName
@@ -147,16 +147,16 @@ type ChangedModel struct {
 	count  card.Count
 }
 
-func newChangedModel(pod *corev1.Pod, held *heldName, count card.Count) ChangedModel {
-	change := fmt.Sprintf("started as %s and count as %s now", held.first, held.now)
-	if held.now == held.first {
+func newChangedModel(pod *corev1.Pod, model *podModel, count card.Count) ChangedModel {
+	change := fmt.Sprintf("started as %s and count as %s now", model.first, model.now)
+	if model.now == model.first {
 		between := "another card"
-		if len(held.between) > 0 {
-			between = card.Join(held.between, ", ")
+		if len(model.between) > 0 {
+			between = card.Join(model.between, ", ")
 		}
-		change = fmt.Sprintf("count as %s, and counted as %s in between", held.now, between)
+		change = fmt.Sprintf("count as %s, and counted as %s in between", model.now, between)
 	}
-	return ChangedModel{pod.Namespace + "/" + pod.Name, pod.Spec.NodeName, held.resource, held.first, change, count}
+	return ChangedModel{pod.Namespace + "/" + pod.Name, pod.Spec.NodeName, model.resource, model.first, change, count}
 }
 
 // addChangedModel adds the cards of a pod of which the name has changed.

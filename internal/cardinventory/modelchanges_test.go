@@ -51,7 +51,7 @@ func (o *operatorCounts) changes(pods ...*corev1.Pod) []v1alpha1.InventoryAnomal
 // newStation is a node station with 8 cards of a model.
 func newStation(model string) *corev1.Node { return builder.Node("station").GPUs(model, 8).Obj() }
 
-// TestAChangedModelIsAnAnomalyWhileItsPodsRun: a node's label changes from A100 to Display while pod old holds 4 of
+// TestAChangedModelIsAnAnomalyWhileItsPodsRun: a node's label changes from A100 to Display while pod old uses 4 of
 // its cards. The pod then counts as Display, so its queue may use more than its quota, and nothing else says why. So
 // there is an anomaly until pod old ends, also when the label changes back. Pod younger starts after the change, and
 // has none. Pods that have ended are forgotten.
@@ -87,7 +87,7 @@ func TestAChangedModelIsAnAnomalyWhileItsPodsRun(t *testing.T) {
 	check.Equal(t, "pods that are known", 1, len(o.models.pods))
 }
 
-// TestWhatIsNoChangedModel: pod old holds 4 A100 of node station. In each row it still counts for the same card, or
+// TestWhatIsNoChangedModel: pod old uses 4 A100 of node station. In each row it still counts for the same card, or
 // an administrator mapped the card to another name, or the pod is another one. So there is no anomaly of a changed
 // model.
 func TestWhatIsNoChangedModel(t *testing.T) {

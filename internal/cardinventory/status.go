@@ -78,29 +78,29 @@ type offer struct {
 func sumOffers(nodes []card.TrackedNode) map[card.Name]*offer {
 	offers := map[card.Name]*offer{}
 	for _, node := range nodes {
-		for _, held := range node.Cards {
-			o := offers[held.Name]
+		for _, offered := range node.Cards {
+			o := offers[offered.Name]
 			if o == nil {
 				o = &offer{}
-				offers[held.Name] = o
+				offers[offered.Name] = o
 			}
 
-			if !slices.Contains(o.resources, string(held.Resource)) {
-				o.resources = append(o.resources, string(held.Resource))
+			if !slices.Contains(o.resources, string(offered.Resource)) {
+				o.resources = append(o.resources, string(offered.Resource))
 			}
 
-			if strategy := node.Sharing[held.Resource]; strategy != "" && !slices.Contains(o.sharing, strategy) {
+			if strategy := node.Sharing[offered.Resource]; strategy != "" && !slices.Contains(o.sharing, strategy) {
 				o.sharing = append(o.sharing, strategy)
 			}
 
-			o.total = o.total.Add(held.Count)
+			o.total = o.total.Add(offered.Count)
 			if !node.IsReady {
 				continue
 			}
 
-			o.healthy = o.healthy.Add(held.Count)
+			o.healthy = o.healthy.Add(offered.Count)
 			if node.IsCordoned {
-				o.cordoned = o.cordoned.Add(held.Count)
+				o.cordoned = o.cordoned.Add(offered.Count)
 			}
 		}
 	}
@@ -113,7 +113,7 @@ func sumOffers(nodes []card.TrackedNode) map[card.Name]*offer {
 	return offers
 }
 
-// orderedNames returns the cards that a node has, by name, then those that are granted or held,
+// orderedNames returns the cards that a node has, by name, then those that are granted or used,
 // then those that are only requested: tenants can name any number of cards, and those must not
 // displace real ones.
 func orderedNames(offers map[card.Name]*offer, count *Count) []card.Name {
@@ -191,7 +191,7 @@ func newServiceType(name string, t typeCount) v1alpha1.InventoryServiceType {
 }
 
 // summarize returns allocated/total per card in one line, over-allocated cards first. Cards that
-// no node has and no pod holds are left out.
+// no node has and no pod uses are left out.
 func summarize(cards []v1alpha1.InventoryCard) string {
 	var parts []string
 	for _, over := range []bool{true, false} {

@@ -19,7 +19,7 @@ import (
 )
 
 // TestStatusSumsUpEachCard: the status sums up each card of the cluster. Of 3 nodes with 8 H200 each, one is cordoned
-// and one not ready: 24 in total, 16 healthy, 8 cordoned. Pods hold 3 + 2 + 1 of them, and pod w waits for 4. Quotas
+// and one not ready: 24 in total, 16 healthy, 8 cordoned. Pods use 3 + 2 + 1 of them, and pod w waits for 4. Quotas
 // of H200 are 10 + 8, 2 more than are healthy; no node has the 1 NVIDIA-A100. Queue old has no CardQuota, so its quota
 // of 2 Ascend-910B counts for no service type. Cards on nodes come first, then those with a quota, then those that
 // pods only name. The summary has the cards on nodes, over-allocated ones first. The one anomaly is pod outside, which

@@ -12,7 +12,7 @@ import (
 // Binding is a pod with cards that was bound to a node.
 type Binding struct {
 	Queue string
-	// Cards are the cards that the pod holds, the first one if it may hold one of several.
+	// Cards are the cards that the pod uses, the first one if it may use one of several.
 	Cards []card.Amount
 	// Waited is the time from the creation of the pod until it was bound.
 	Waited time.Duration
@@ -47,9 +47,9 @@ func boundAt(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// HeldSince returns since when a placed pod certainly holds its cards: since its binding, or its start if
+// PlacedSince returns since when a placed pod certainly uses its cards: since its binding, or its start if
 // no scheduler bound it. It is zero if the pod states neither.
-func HeldSince(pod *corev1.Pod) time.Time {
+func PlacedSince(pod *corev1.Pod) time.Time {
 	at := boundAt(pod)
 	if at.IsZero() && pod.Status.StartTime != nil {
 		at = pod.Status.StartTime.Time

@@ -258,7 +258,7 @@ func otherWeightManager(live *v1beta1.Queue, want int32) string {
 func isOtherManager(e metav1.ManagedFieldsEntry) bool { return e.Manager != v1alpha1.FieldManager }
 
 // isOwnApply reports whether an entry is what the operator applied. An entry of the
-// operator with operation Update holds what admission webhooks added.
+// operator with operation Update has what admission webhooks added.
 func isOwnApply(e metav1.ManagedFieldsEntry) bool {
 	return e.Manager == v1alpha1.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }

@@ -25,8 +25,8 @@ type PodFacts struct {
 	groups     map[types.NamespacedName]*groupRecord
 	// newlyCharged are the pods with cards that had no charge before the last count.
 	newlyCharged []chargedPod
-	// held are the pods that held cards by the last count, ending the charges of those that were terminating.
-	held   []HeldPod
+	// billed are the pods that used cards by the last count, ending the charges of those that were terminating.
+	billed []BilledPod
 	ending map[types.UID]*quota.Charge
 }
 

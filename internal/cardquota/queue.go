@@ -1,4 +1,4 @@
-// Package cardquota holds the rules of a CardQuota. They decide which fields its Volcano
+// Package cardquota contains the rules of a CardQuota. They decide which fields its Volcano
 // Queue carries, what the pods of every queue use and request, and what the status is.
 // Usage is counted from scratch every time, so that no number can drift.
 //
@@ -37,7 +37,7 @@ const nonexistentVersion = "1"
 
 // DesiredQueue is the Queue as the CardQuota wants it.
 type DesiredQueue struct {
-	// Config holds exactly the fields that the operator owns. Applying it removes fields
+	// Config has exactly the fields that the operator owns. Applying it removes fields
 	// that the operator owned before.
 	Config *apply.QueueApplyConfiguration
 	// WeightManager is the manager that keeps spec.weight although the CardQuota wants

@@ -170,14 +170,14 @@ func ungrantedCards(f StatusInput, granted []card.Name) []card.Name {
 		seen[name] = true
 	}
 
-	var held, named []card.Name
+	var existing, named []card.Name
 	for _, counts := range []map[card.Name]card.Count{f.Usage.Used, f.Usage.Pending} {
 		for name, count := range counts {
 			switch {
 			case count == 0 || seen[name]:
 				continue
 			case f.Usage.Used[name] > 0 || f.Physical[name] > 0:
-				held = append(held, name)
+				existing = append(existing, name)
 			default:
 				named = append(named, name)
 			}
@@ -185,9 +185,9 @@ func ungrantedCards(f StatusInput, granted []card.Name) []card.Name {
 		}
 	}
 
-	slices.Sort(held)
+	slices.Sort(existing)
 	slices.Sort(named)
-	return append(held, named...)
+	return append(existing, named...)
 }
 
 // maxSummaryWidth is the most characters of a summary of several cards: what a terminal

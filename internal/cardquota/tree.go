@@ -13,7 +13,7 @@ import (
 )
 
 // Tree is a tree of CardQuotas, and of Queues without one below theirs, with the numbers in
-// force. It may hold only the part that decides about one CardQuota: its ancestors, the other
+// force. It may have only the part that decides about one CardQuota: its ancestors, the other
 // children of each, and its own children. Where CPU or memory are limited, everything below these
 // decides as well. A nil Tree means flat queues. It is immutable.
 type Tree struct {
@@ -205,7 +205,7 @@ func IsHeld(policy v1alpha1.StopPolicy) bool {
 }
 
 // Holds reports whether the tree was made from this spec of a CardQuota.
-func (t *Tree) Holds(q *v1alpha1.CardQuota) bool {
+func (t *Tree) IsMadeFrom(q *v1alpha1.CardQuota) bool {
 	if t == nil {
 		return false
 	}

@@ -27,7 +27,7 @@ type CountInput struct {
 	// user may not read them.
 	PodGroups      []*v1beta1.PodGroup
 	LacksPodGroups bool
-	// Inventory holds the cards of each node, Nodes which nodes can use them.
+	// Inventory has the cards of each node, Nodes which nodes can use them.
 	Inventory *card.Inventory
 	Nodes     []card.NodeState
 	// Quotas is the quota of each queue. It only decides under which alternative a pending
@@ -40,7 +40,7 @@ type CountInput struct {
 	// the last count with them. nil keeps nothing.
 	Facts *PodFacts
 	// Schedulers are the names of our schedulers, nil for every scheduler. A pod of another
-	// scheduler uses a queue only if it holds a card, and its record of a binding is not
+	// scheduler uses a queue only if it has a card, and its record of a binding is not
 	// trusted.
 	Schedulers []string
 	// AllowsNamespace reports whether a queue allows a namespace; nil allows every one.
@@ -64,7 +64,7 @@ type CountInput struct {
 
 // Usage is what one queue uses.
 type Usage struct {
-	// Used counts the cards that assigned pods hold, and every card that they may hold on a node that
+	// Used counts the cards that assigned pods use, and every card that they may use on a node that
 	// does not name its cards. Repeated is how many of these are counted more than once, in the queue
 	// alone; nil for none.
 	Used, Repeated map[card.Name]card.Count
@@ -87,7 +87,7 @@ type Usage struct {
 	BlockedCards map[v1alpha1.BlockedReason]card.Count
 	// Local is what waits in each namespace, of a queue in LocalQueues.
 	Local map[string]localquota.Waiting
-	// Members counts the unfinished pods and PodGroups that hold cards of the queue, or may
+	// Members counts the unfinished pods and PodGroups that use cards of the queue, or may
 	// get some. A queue without members can be deleted. Naming a queue does not make a pod
 	// its member, since any tenant can do that.
 	Members Members
@@ -147,7 +147,7 @@ func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quo
 		c.countPodGroup(group)
 	}
 
-	c.listHeldPods()
+	c.listBilledPods()
 	out := make(map[string]Usage, len(c.queues))
 	for name, t := range c.queues {
 		if len(t.waiting) > 0 {
@@ -168,7 +168,7 @@ func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quo
 	return out, c.charges
 }
 
-// counter holds the state of one count.
+// counter has the state of one count.
 type counter struct {
 	input    CountInput
 	resolver workload.Resolver
@@ -222,10 +222,10 @@ func (c *counter) countPod(pod *corev1.Pod) {
 	}
 
 	ours := c.resolver.UsesOurScheduler(pod)
-	holds := workload.IsAssigned(pod)
-	var charge *quota.Charge // nil for a pod that holds nothing
+	isAssigned := workload.IsAssigned(pod)
+	var charge *quota.Charge // nil for a pod that uses nothing
 	var queue string
-	if holds {
+	if isAssigned {
 		charge = c.chargeOf(facts, pod, group)
 		queue = charge.Queue
 		c.charges[pod.UID] = *charge
@@ -236,7 +236,7 @@ func (c *counter) countPod(pod *corev1.Pod) {
 	}
 
 	// A waiting pod of another scheduler is not ours to place, so it is not pending here.
-	if queue == "" || (!holds && !ours) {
+	if queue == "" || (!isAssigned && !ours) {
 		return
 	}
 
@@ -247,18 +247,18 @@ func (c *counter) countPod(pod *corev1.Pod) {
 	}
 
 	switch {
-	case holds:
+	case isAssigned:
 		t.addCharge(charge)
 	case workload.IsPending(pod) && isAllowed && c.allowsAbove(queue, pod.Namespace):
 		c.countPending(t, queue, pod, group, facts)
 	}
 }
 
-// isMember reports whether a pod keeps its queue from being deleted: it holds cards of the queue, or our
-// scheduler may give it some. charge is nil for a pod that holds nothing.
+// isMember reports whether a pod keeps its queue from being deleted: it uses cards of the queue, or our
+// scheduler may give it some. charge is nil for a pod that uses nothing.
 func isMember(charge *quota.Charge, ours, isAllowed bool) bool {
-	holdsCards := charge != nil && len(charge.Cards) > 0
-	return holdsCards || (ours && (charge != nil || isAllowed))
+	hasCards := charge != nil && len(charge.Cards) > 0
+	return hasCards || (ours && (charge != nil || isAllowed))
 }
 
 // addEnding adds a pod that is terminating and may have its cards still.
@@ -317,8 +317,8 @@ func (q *queueUsage) addPending(created metav1.Time) {
 }
 
 func (q *queueUsage) addCharge(charge *quota.Charge) {
-	for _, held := range charge.Cards {
-		q.usage.Used[held.Name] = q.usage.Used[held.Name].Add(held.Count)
+	for _, amount := range charge.Cards {
+		q.usage.Used[amount.Name] = q.usage.Used[amount.Name].Add(amount.Count)
 	}
 	for _, repeated := range charge.Repeated {
 		if q.usage.Repeated == nil {
@@ -345,7 +345,7 @@ func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, gro
 			asked = string(request.Resource)
 		}
 
-		// A gang below its minimum holds cards with which it cannot work, so the message begins
+		// A gang below its minimum uses cards with which it cannot work, so the message begins
 		// with that.
 		message := why.Message
 		if group != nil {

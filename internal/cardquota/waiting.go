@@ -126,7 +126,7 @@ func (s blockedSet) oldestWithinQuota(granted card.Quota) (oldest metav1.Time) {
 // they wait for the same reason.
 //
 // Tenants can write the conditions of their pods. So a stated ancestor counts only if the tree has
-// it above the queue. Otherwise a forged one would reveal who holds the cards of any queue.
+// it above the queue. Otherwise a forged one would reveal who uses the cards of any queue.
 func (c *counter) explainWaiting(queue string, all []waiting) blockedSet {
 	set := blockedSet{}
 	groups := siblingsOf(all)
@@ -276,11 +276,11 @@ func (c *counter) countFleet() *blocked.Fleet {
 		return c.fleet
 	}
 
-	held := map[blocked.NodeCard]card.Count{}
+	used := map[blocked.NodeCard]card.Count{}
 	add := func(node string, charge *quota.Charge) {
 		for _, amount := range charge.Cards {
 			key := blocked.NodeCard{Node: node, Name: amount.Name}
-			held[key] = held[key].Add(amount.Count)
+			used[key] = used[key].Add(amount.Count)
 		}
 	}
 
@@ -292,11 +292,11 @@ func (c *counter) countFleet() *blocked.Fleet {
 		add(pod.Spec.NodeName, &charge)
 	}
 
-	c.fleet = blocked.NewFleet(c.input.Inventory, c.input.Nodes, held)
+	c.fleet = blocked.NewFleet(c.input.Inventory, c.input.Nodes, used)
 	return c.fleet
 }
 
-// listHolders returns the workloads that hold cards. It lists them once, and only if an entry
+// listHolders returns the workloads that use cards. It lists them once, and only if an entry
 // shows some.
 func (c *counter) listHolders() *blocked.Holders {
 	if c.holders != nil {
@@ -306,13 +306,13 @@ func (c *counter) listHolders() *blocked.Holders {
 	c.holders = &blocked.Holders{}
 	types := map[string]string{} // by queue
 	for i := range c.charged {
-		held := &c.charged[i]
-		queue := held.charge.Queue
+		pod := &c.charged[i]
+		queue := pod.charge.Queue
 		if _, isKnown := types[queue]; !isKnown {
 			types[queue] = servicetype.DisplayName(c.input.ServiceTypes[queue])
 		}
-		for _, amount := range held.charge.Cards {
-			c.holders.Add(held.facts.reference, queue, types[queue], amount.Name, amount.Count)
+		for _, amount := range pod.charge.Cards {
+			c.holders.Add(pod.facts.reference, queue, types[queue], amount.Name, amount.Count)
 		}
 	}
 

@@ -30,7 +30,7 @@ func exhausted(queue string, limit int) string {
 }
 
 // TestBlockedNamesReasonAndHolders: each entry of status.blocked says why a workload waits, from the message of the
-// scheduler and the state of the nodes. It names who holds the cards that the workload waits for: at most three,
+// scheduler and the state of the nodes. It names who uses the cards that the workload waits for: at most three,
 // those with most cards first. Nodes h200, h800, 4090 and 4090d have 8 cards each. Queues q, for training, and r are
 // below queue top. Pods of a queue are of a Deployment with its name. A line of want is workload, card, count,
 // reason: holders. A holder is count, workload "of" queue (service type). The total counts workloads, not entries.
@@ -198,7 +198,7 @@ func TestGangIncompleteComesLast(t *testing.T) {
 // TestOnlyCardsWithQuotaLeftHelp: a pod requests 4 of H200 or H800. 2 H200 are free on each of two nodes, so they are
 // fragmented, and no H800 is free. Free cards and holders of a card matter only if queue q, and queue top above it,
 // have quota for 4 more. If neither card has enough quota left, both matter. A queue without a CardQuota has no
-// limit. Pods of queue r hold 6 H200, of s 7 H800, and of q 1 H800.
+// limit. Pods of queue r use 6 H200, of s 7 H800, and of q 1 H800.
 func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 2 Insufficient nvidia.com/gpu, 2 node(s) have another card than <NVIDIA-H200|NVIDIA-H800>."
 	h200 := card.Name("NVIDIA-H200")
@@ -211,7 +211,7 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 		IsReady: true,
 		Node:    card.Node{Model: string(h200), Cards: []card.NodeCard{{Name: h200, Resource: gpu, Count: 2}}},
 	})
-	held := pods{podOf("a", "r").GPUs(6).Running("h200"), podOf("b", "s").GPUs(7).Running("h800"), podOf("c", "q").GPUs(1).Running("h800")}
+	running := pods{podOf("a", "r").GPUs(6).Running("h200"), podOf("b", "s").GPUs(7).Running("h800"), podOf("c", "q").GPUs(1).Running("h800")}
 
 	const (
 		byH200 = "q NVIDIA-H200|NVIDIA-H800 4 Fragmented: 7 s of s, 6 r of r, 1 q of q" // both cards matter
@@ -269,7 +269,7 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 		}
 
 		got := CountUsage(CountInput{
-			Pods:      append(pods{podOf("w", "q").GPUs(4).Unschedulable(full).Card(tc.card)}, held...).objects(),
+			Pods:      append(pods{podOf("w", "q").GPUs(4).Unschedulable(full).Card(tc.card)}, running...).objects(),
 			Inventory: card.NewInventory(inventory),
 			Nodes:     nodes,
 			Quotas:    tc.quotas,
@@ -280,17 +280,17 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 }
 
 // TestHoldersHaveTheTypeOfTheirQueue: a holder has the service type of its queue, because a pod may state any: here
-// all pods that hold cards state inference. The type of queue untyped, and of queue odd, whose type is no valid name,
+// all pods that use cards state inference. The type of queue untyped, and of queue odd, whose type is no valid name,
 // is shown as none.
 func TestHoldersHaveTheTypeOfTheirQueue(t *testing.T) {
-	held := func(queue string, count int) *builder.PodBuilder {
+	running := func(queue string, count int) *builder.PodBuilder {
 		return podOf("in-"+queue, queue).ServiceType("inference").GPUs(count).Running("h200")
 	}
 
 	waits := podOf("a", "q").Card("NVIDIA-H200").GPUs(2).Unschedulable("0/4 nodes are unavailable: 1 Insufficient " +
 		"nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>.")
 	got := CountUsage(CountInput{
-		Pods:         pods{waits, held("q", 4), held("untyped", 2), held("odd", 2)}.objects(),
+		Pods:         pods{waits, running("q", 4), running("untyped", 2), running("odd", 2)}.objects(),
 		Inventory:    newInventory(),
 		Nodes:        newNodes(),
 		ServiceTypes: map[string]string{"q": "training", "odd": "No Name"},
@@ -307,7 +307,7 @@ func TestHoldersHaveTheTypeOfTheirQueue(t *testing.T) {
 
 // TestForgedAncestorNamesNoHolders: the message of a pod names the ancestor that has no quota left, and the entry
 // names holders in the queues below that ancestor. But tenants can write conditions of their pods, to learn what
-// queues of others hold. So only an ancestor of queue q in the tree counts. Queue top is above q and r, other is
+// queues of others use. So only an ancestor of queue q in the tree counts. Queue top is above q and r, other is
 // above secret.
 func TestForgedAncestorNamesNoHolders(t *testing.T) {
 	states := func(name, ancestor string) *builder.PodBuilder {
@@ -316,7 +316,7 @@ func TestForgedAncestorNamesNoHolders(t *testing.T) {
 	}
 
 	tree := treeOfParents(map[string]string{"q": "top", "r": "top", "secret": "other"})
-	held := pods{podOf("r", "r").GPUs(3).Running("h200"), podOf("secret", "secret").GPUs(4).Running("h200")}
+	running := pods{podOf("r", "r").GPUs(3).Running("h200"), podOf("secret", "secret").GPUs(4).Running("h200")}
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods   pods
 		isFlat bool
@@ -353,7 +353,7 @@ func TestForgedAncestorNamesNoHolders(t *testing.T) {
 		},
 	}) {
 		input := CountInput{
-			Pods:      append(tc.pods, held...).objects(),
+			Pods:      append(tc.pods, running...).objects(),
 			Inventory: newInventory(),
 			Nodes:     newNodes(),
 			Tree:      tree,

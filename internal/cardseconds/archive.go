@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Slots is how many ConfigMaps hold entries. With the running parts there are 64.
+// Slots is how many ConfigMaps have entries. With the running parts there are 64.
 const Slots = 64 - Parts
 
 // keptDays is how many days are kept if there is room. A report has at most as many.

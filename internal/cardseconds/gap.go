@@ -10,19 +10,19 @@ import (
 // bill.
 const maxGap = 24 * time.Hour
 
-// Holding is what one pod holds of a card, and since when it certainly does.
-type Holding struct {
+// PodUsage is what one pod uses of a card, and since when it certainly does.
+type PodUsage struct {
 	Series Series
 	Count  card.Count
 	Since  time.Time
 }
 
-// CreditGap adds what pods have held while no replica counted: from the time until which the part of their
+// CreditGap adds what pods have used while no replica counted: from the time until which the part of their
 // sum was counted, at most maxGap, until this meter began to count. A sum that is new is credited from the
 // time of the part that takes it. Without a loaded part it adds nothing, because then nothing was billed
 // before. A pod that ended in the gap is not among the holdings, and stays lost. It does nothing before the
 // first count, and a second time.
-func (m *Meter) CreditGap(holdings []Holding) {
+func (m *Meter) CreditGap(usages []PodUsage) {
 	if m.begunAt.IsZero() || m.isCredited {
 		return
 	}
@@ -32,35 +32,35 @@ func (m *Meter) CreditGap(holdings []Holding) {
 		m.since = m.begunAt
 	}
 
-	for i := range holdings { // a new sum needs its part
-		if holdings[i].Count > 0 {
-			m.sumOf(holdings[i].Series)
+	for i := range usages { // a new sum needs its part
+		if usages[i].Count > 0 {
+			m.sumOf(usages[i].Series)
 		}
 	}
 
 	// The part decides from when on a sum was counted, so every new sum gets one before the
 	// credit.
 	m.Place()
-	for i := range holdings {
-		held := &holdings[i]
-		from, isKnown := m.countedUntil(held)
-		if held.Count <= 0 || !isKnown {
+	for i := range usages {
+		usage := &usages[i]
+		from, isKnown := m.countedUntil(usage)
+		if usage.Count <= 0 || !isKnown {
 			continue
 		}
 
-		if held.Since.After(from) {
-			from = held.Since
+		if usage.Since.After(from) {
+			from = usage.Since
 		}
 		if gap := m.begunAt.Sub(from).Truncate(time.Millisecond); gap > 0 {
-			m.addPieces(held.Series, held.Count, m.cut(m.begunAt, gap))
+			m.addPieces(usage.Series, usage.Count, m.cut(m.begunAt, gap))
 		}
 	}
 }
 
-// countedUntil returns until when earlier meters counted a holding, false if none did.
-func (m *Meter) countedUntil(held *Holding) (time.Time, bool) {
+// countedUntil returns until when earlier meters counted the usage of a pod, false if none did.
+func (m *Meter) countedUntil(usage *PodUsage) (time.Time, bool) {
 	var until time.Time
-	s := m.sums[held.Series]
+	s := m.sums[usage.Series]
 	if s == nil || s.part < 0 {
 		return until, false
 	}

@@ -183,7 +183,7 @@ func (h *history) lead() {
 	h.meter = h.disk.load(h)
 	h.want = h.kept.clone()
 
-	var holdings []Holding
+	var usages []PodUsage
 	for _, queue := range h.queues {
 		series := seriesOf(queue)
 		n := h.counts[series]
@@ -193,13 +193,13 @@ func (h *history) lead() {
 		}
 
 		since := h.now.Add(-time.Duration(rapid.IntRange(0, 40*3600).Draw(h.T, "held for")) * time.Second)
-		holdings = append(holdings, Holding{series, n, since})
+		usages = append(usages, PodUsage{series, n, since})
 		from := slices.MaxFunc([]time.Time{h.keptUntil[series], since, h.now.Add(-maxGap)}, time.Time.Compare)
 		h.want.add(series, n, from, h.now, h.zone)
 	}
 
 	h.count()
-	h.meter.CreditGap(holdings)
+	h.meter.CreditGap(usages)
 }
 
 // wanted returns the sums of days or months that are expected.
@@ -235,7 +235,7 @@ func (h *history) reported(months bool) map[string]Milli {
 
 // TestSumsOfDaysAndMonthsAreThoseOfEachSecond: bills add up the card-seconds of each queue by day and month, in the
 // time zone of the cluster. On random histories they equal a sum second by second: over days on which clocks change,
-// writes that fail for a part or its entries, and changes of the leader. A new leader credits what its pods held
+// writes that fail for a part or its entries, and changes of the leader. A new leader credits what its pods used
 // since the part of their sum was stored, at most a day. The total of each queue, over all days, equals that sum too.
 func TestSumsOfDaysAndMonthsAreThoseOfEachSecond(t *testing.T) {
 	letPartsTakeOneSum(t)

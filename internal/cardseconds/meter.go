@@ -1,4 +1,4 @@
-// Package cardseconds sums up the cards that pods hold over time: cards × seconds, by day and by month, for
+// Package cardseconds sums up the cards that pods use over time: cards × seconds, by day and by month, for
 // bills.
 //
 // The package is pure: no client, no clock, no logger.

@@ -113,24 +113,24 @@ func TestDaysOnWhichClocksChange(t *testing.T) {
 	}
 }
 
-// TestTheCreditOfAGapIsBounded: a new leader credits what pods held while no leader counted. A pod has held 2 cards for
+// TestTheCreditOfAGapIsBounded: a new leader credits what pods used while no leader counted. A pod has used 2 cards for
 // 1000 hours. After a first installation nothing was billed before, so nothing is credited. Where sums are stored, a
 // leader counted before, so the new one credits a day (maxGap). A second call of CreditGap adds nothing.
 func TestTheCreditOfAGapIsBounded(t *testing.T) {
-	held := []Holding{{seriesOf("q"), 2, start.Add(-1000 * time.Hour)}}
+	usages := []PodUsage{{seriesOf("q"), 2, start.Add(-1000 * time.Hour)}}
 	m := counting(start, nil)
-	m.CreditGap(held)
+	m.CreditGap(usages)
 	check.Equal(t, "credit of a first installation", Milli(0), totalOf(m, "q"))
 
 	m = counting(start, nil)
 	check.NoError(t, m.Load(0, `{"queue":"other","tenant":"t","type":"none","card":"A","cardSeconds":5,"at":1}`+"\n", noEntry))
-	m.CreditGap(held)
-	m.CreditGap(held)
+	m.CreditGap(usages)
+	m.CreditGap(usages)
 	check.Equal(t, "credit after a long time", milli(2, maxGap), totalOf(m, "q"))
 }
 
 // TestTimeInWhichALeaderCountedIsNotCredited: a leader counted a card of queue other for a minute. For ten hours it
-// counted that no queue held cards, and then stored the time of its last count. A pod has held 8 cards since before,
+// counted that no queue used cards, and then stored the time of its last count. A pod has used 8 cards since before,
 // and was in no queue then. The next leader, a minute later, finds the pod in queue q. So it credits the queue only
 // that minute.
 func TestTimeInWhichALeaderCountedIsNotCredited(t *testing.T) {
@@ -142,7 +142,7 @@ func TestTimeInWhichALeaderCountedIsNotCredited(t *testing.T) {
 	next := &Meter{}
 	check.NoError(t, next.Load(0, m.Texts()[0].Text, noEntry))
 	next.SetCounts(now.Add(time.Minute), map[Series]card.Count{seriesOf("q"): 8})
-	next.CreditGap([]Holding{{seriesOf("q"), 8, start}})
+	next.CreditGap([]PodUsage{{seriesOf("q"), 8, start}})
 	check.Equal(t, "credit", milli(8, time.Minute), totalOf(next, "q"))
 }
 
@@ -166,7 +166,7 @@ func TestEachPartIsCreditedSinceItsOwnTime(t *testing.T) {
 	check.NoError(t, next.Load(1, before[1].Text, noEntry))
 
 	next.SetCounts(start.Add(2*time.Hour), both)
-	next.CreditGap([]Holding{{seriesOf("a"), 1, start}, {seriesOf("b"), 1, start}})
+	next.CreditGap([]PodUsage{{seriesOf("a"), 1, start}, {seriesOf("b"), 1, start}})
 	check.Equal(t, "card-seconds of a", milli(1, 2*time.Minute+time.Hour), totalOf(next, "a")) // 2 minutes of one count, and an hour
 	check.Equal(t, "card-seconds of b", milli(1, 2*time.Hour), totalOf(next, "b"))
 }
@@ -183,7 +183,7 @@ func openOf(m *Meter, period Period) map[Series]Milli {
 }
 
 // TestSumsOfAnEarlierVersionAreTakenOver: an earlier version stored a total without days and months, with the time
-// until which it was counted. The pod has held its card for longer. The total of 345.6 goes on with the minute since
+// until which it was counted. The pod has used its card for longer. The total of 345.6 goes on with the minute since
 // then, 60 card-seconds, which are also those of the day and the month. The header of the part says until when it is
 // counted, in which time zone, and since when days and months are counted.
 func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
@@ -194,7 +194,7 @@ func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
 	check.NoError(t, m.Load(3, old, noEntry))
 	now := start.Add(time.Minute)
 	m.SetCounts(now, map[Series]card.Count{seriesOf("q"): 1})
-	m.CreditGap([]Holding{{seriesOf("q"), 1, start.Add(-time.Hour)}})
+	m.CreditGap([]PodUsage{{seriesOf("q"), 1, start.Add(-time.Hour)}})
 	check.Equal(t, "total", Milli(405_600), totalOf(m, "q"))
 	check.Equal(t, "of the day", map[Series]Milli{seriesOf("q"): 60_000}, openOf(m, "2026-11-23"))
 	check.Equal(t, "of the month", map[Series]Milli{seriesOf("q"): 60_000}, openOf(m, "2026-11"))
@@ -299,7 +299,7 @@ func TestTenThousandQueuesHaveRoom(t *testing.T) {
 	check.Equal(t, "sums without room", 0, m.Place())
 }
 
-// TestAFullPartKeepsRoomForItsRows: sums get their part while their numbers are small, and a ConfigMap holds 1 MiB.
+// TestAFullPartKeepsRoomForItsRows: sums get their part while their numbers are small, and a ConfigMap takes 1 MiB.
 // 20,000 queues fill a part. Then their numbers grow from 1 to a million cards, while a month begins and the one
 // before is not closed. The largest part is more than half full, and stays below 1 MiB with 16 KiB for its metadata.
 func TestAFullPartKeepsRoomForItsRows(t *testing.T) {

@@ -16,7 +16,7 @@ const (
 	// Parts is how many running parts there are, each in a ConfigMap of its own.
 	Parts = 16
 	// MaxPartSize is the size up to which a running part takes more sums, and a ConfigMap more entries. A
-	// ConfigMap holds 1 MiB, so digits may be added.
+	// ConfigMap takes 1 MiB, so digits may be added.
 	MaxPartSize = 800 << 10
 )
 

@@ -61,7 +61,7 @@ func TestCompletionOfATenantHasItsLocalCardQuotas(t *testing.T) {
 }
 
 // TestCompletionBoundsDiscovery: before the first list, a client asks the API server for its kinds. The tab key must not
-// hang, so the timeout of completion holds for these requests too.
+// hang, so the timeout of completion applies to these requests too.
 func TestCompletionBoundsDiscovery(t *testing.T) {
 	for _, args := range [][]string{{"top", ""}, {"why", ""}, {"version", "--system-namespace", ""}} {
 		p := program.New(genericiooptions.NewTestIOStreamsDiscard())

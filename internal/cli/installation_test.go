@@ -29,7 +29,7 @@ func operatorLease(age time.Duration, version string) *coordinationv1.Lease {
 	return lease
 }
 
-// TestTheOperatorIsFoundByItsLease: an operator may run without a Deployment, as in the demo. It holds a Lease, by
+// TestTheOperatorIsFoundByItsLease: an operator may run without a Deployment, as in the demo. It has a Lease, by
 // which version knows that it runs, and a label of the Lease may have its version. If nothing has renewed the Lease
 // for an hour, the operator is gone, and doctor finds ProgramMissing.
 func TestTheOperatorIsFoundByItsLease(t *testing.T) {
@@ -56,7 +56,7 @@ func TestTheOperatorIsFoundByItsLease(t *testing.T) {
 	}
 }
 
-// TestAHiddenLeaseSaysNothing: the operator runs and holds its Lease, but the user may not read the Lease. Then
+// TestAHiddenLeaseSaysNothing: the operator runs and has its Lease, but the user may not read the Lease. Then
 // version does not claim that the operator is not installed, and doctor not that it is missing. Both name the missing
 // right.
 func TestAHiddenLeaseSaysNothing(t *testing.T) {
@@ -70,7 +70,7 @@ func TestAHiddenLeaseSaysNothing(t *testing.T) {
 		Lacks("cardquota-manager  ProgramMissing")
 }
 
-// TestDoctorAssumesThatTheFileIsApplied: queue research has no CardQuota, and its pods hold 4 H200. A file has what
+// TestDoctorAssumesThatTheFileIsApplied: queue research has no CardQuota, and its pods use 4 H200. A file has what
 // import prints for it, with a quota of 2 instead of 4. With -f doctor finds what would be wrong after kubectl apply:
 // 4 of a quota of 2 are used, and the pod that waits for 8 never gets them. Only without the file doctor reports that
 // the queue has no quota.

@@ -1,4 +1,4 @@
-// Package controller holds what the controllers of the operator share: the inventory of all
+// Package controller contains what the controllers of the operator share: the inventory of all
 // nodes, and the throttle of status writes.
 package controller
 

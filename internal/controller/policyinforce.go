@@ -47,7 +47,7 @@ func (n *NodeInventory) updatePolicy(object any) {
 }
 
 // rememberPolicy keeps a policy that has taken effect, and uses its mappings of cards. The mappings stay
-// while the policy is gone, and until a new one takes effect, as in the scheduler: pods hold their
+// while the policy is gone, and until a new one takes effect, as in the scheduler: pods keep their
 // cards meanwhile.
 func (n *NodeInventory) rememberPolicy(p *v1alpha1.ServiceTypePolicy) {
 	if !policy.HasTakenEffect(p) {

@@ -138,7 +138,7 @@ func TestTheCacheTransformsOnce(t *testing.T) {
 }
 
 // TestTheDefaultTransformStripsOtherKinds: a kind without a transform of its own has the default one. Here the default
-// drops the labels of nodes. A cache that holds only the metadata of nodes has objects of another type, which this
+// drops the labels of nodes. A cache that has only the metadata of nodes has objects of another type, which this
 // default does not change.
 func TestTheDefaultTransformStripsOtherKinds(t *testing.T) {
 	options := TransformWatches(cache.Options{DefaultTransform: func(object any) (any, error) {

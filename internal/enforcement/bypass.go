@@ -17,13 +17,13 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Bypass is a pod that holds cards that our scheduler did not assign.
+// Bypass is a pod that uses cards that our scheduler did not assign.
 type Bypass struct {
 	// Pod is namespace/name.
 	Pod string
 	// Queue is the queue that is charged for it, "" for none.
 	Queue string
-	// Cards are what it holds: the card of its node, every possible card if the node does
+	// Cards are what it uses: the card of its node, every possible card if the node does
 	// not tell, or the resource if none is known.
 	Cards []card.Amount
 	// Reason says in a few words how it bypassed the scheduler.
@@ -61,8 +61,8 @@ func ChangedQueues(before, after BypassesByQueue) []string {
 }
 
 // FindBypasses returns, sorted by name, the pods with cards that another scheduler placed,
-// or that were created with a node name. charges holds the charge of each pod. Terminating
-// pods hold nothing, as everywhere. seen keeps what managedFields said first. A tenant who
+// or that were created with a node name. charges has the charge of each pod. Terminating
+// pods use nothing, as everywhere. seen keeps what managedFields said first. A tenant who
 // may update a pod can rewrite them later, to hide a node name or to raise a false alarm.
 func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *card.Inventory, schedulers []string, seen FirstProvenance) []Bypass {
 	var out []Bypass
@@ -77,7 +77,7 @@ func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *c
 			continue
 		}
 
-		// A pod that no queue is charged for can still hold cards.
+		// A pod that no queue is charged for can still use cards.
 		charge := charges[pod.UID]
 		if len(charge.Cards) == 0 && !requestsCard(pod, inv) {
 			continue
@@ -108,7 +108,7 @@ func (f FirstProvenance) recordFirst(pod *corev1.Pod) Provenance {
 		return first
 	}
 	// Managed fields that were removed at first and are back prove nothing, unless they
-	// hold a node name.
+	// have a node name.
 	if now := ProvenanceOf(pod); !seen || now.NodeNameSetByCreator {
 		f[pod.UID] = now
 		return now
@@ -166,9 +166,9 @@ func requestsCard(pod *corev1.Pod, inv *card.Inventory) bool {
 // not tell the card.
 func requestedAmounts(request workload.Request) []card.Amount {
 	var out []card.Amount
-	for _, held := range append([]workload.ResourceCount{{Resource: request.Resource, Count: request.Count}}, request.ExtraResources...) {
-		if held.Count > 0 {
-			out = append(out, card.Amount{Name: card.Name(held.Resource), Count: held.Count})
+	for _, requested := range append([]workload.ResourceCount{{Resource: request.Resource, Count: request.Count}}, request.ExtraResources...) {
+		if requested.Count > 0 {
+			out = append(out, card.Amount{Name: card.Name(requested.Resource), Count: requested.Count})
 		}
 	}
 	return out
@@ -211,7 +211,7 @@ func ProvenanceOf(pod *corev1.Pod) Provenance {
 }
 
 // ReducedManagedFields returns the managedFields of a pod without what ProvenanceOf does
-// not read. A cache holds every pod of the cluster, and full managed fields take about a
+// not read. A cache has every pod of the cluster, and full managed fields take about a
 // kilobyte each.
 func ReducedManagedFields(pod *corev1.Pod) []metav1.ManagedFieldsEntry {
 	switch p := ProvenanceOf(pod); {
@@ -224,8 +224,8 @@ func ReducedManagedFields(pod *corev1.Pod) []metav1.ManagedFieldsEntry {
 	}
 }
 
-// ownedFields reports whether the fields hold spec.containers and spec.nodeName. Unreadable
-// fields hold neither.
+// ownedFields reports whether the fields have spec.containers and spec.nodeName. Unreadable
+// fields have neither.
 func ownedFields(fields *metav1.FieldsV1) (containers, nodeName bool) {
 	// The caches share these two records among all pods, so most of them need no parsing.
 	switch {

@@ -69,7 +69,7 @@ func TestProvenanceIsReadFromManagedFields(t *testing.T) {
 	}
 }
 
-// TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses: such pods hold cards without a check of quotas. A pod is
+// TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses: such pods use cards without a check of quotas. A pod is
 // one if it names another scheduler, or if its creator chose its node, by its record (managedFields). A pod whose
 // record was removed is one, too, unless it has the annotation of our scheduler with the charged queue. Only pods
 // that run and are not terminating count, and only with cards. The bypass has the cards of the charge, or the

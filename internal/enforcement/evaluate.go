@@ -49,7 +49,7 @@ type Observation struct {
 	// where only the image was replaced, those pods are ours.
 	OtherSchedulers []SchedulerPod
 	HeartbeatOwner  types.UID
-	// Bypasses are the pods that hold cards that our scheduler did not assign.
+	// Bypasses are the pods that use cards that our scheduler did not assign.
 	Bypasses []Bypass
 }
 
@@ -68,7 +68,7 @@ type Leader struct {
 	Acquired, Expires time.Time
 }
 
-// Evaluate returns condition Enforced of the ServiceTypePolicy. Its message holds nothing
+// Evaluate returns condition Enforced of the ServiceTypePolicy. Its message has nothing
 // that changes while the reason stays, such as an age. Of several reasons it gives the most
 // specific: another scheduler in our place comes before what does not work.
 func Evaluate(f Observation) metav1.Condition {

@@ -62,7 +62,7 @@ func setClockAhead(by time.Duration) change {
 	return func(f *Observation) { f.Heartbeat.At = noon.Add(by) }
 }
 
-// setLeader lets a program hold the leader Lease since a while ago.
+// setLeader lets a program have the leader Lease since a while ago.
 func setLeader(by string, ago time.Duration) change {
 	return func(f *Observation) {
 		f.Leader = &Leader{Identity: by, Acquired: noon.Add(-ago), Expires: noon.Add(10 * time.Second)}
@@ -106,7 +106,7 @@ func newBypass(pod, queue string, count card.Count) Bypass {
 	return Bypass{Pod: pod, Queue: queue, Cards: []card.Amount{{Name: "NVIDIA-H200", Count: count}}, Reason: "schedulerName is default-scheduler"}
 }
 
-// TestEnforcedIsTrueOnlyIfProven: condition Enforced of the policy says whether quotas are proven to hold. The proof
+// TestEnforcedIsTrueOnlyIfProven: condition Enforced of the policy says whether quotas are proven to apply. The proof
 // is the heartbeat, a Lease that our scheduler renews after each session with the hash of its configuration. It must
 // be younger than 20 seconds (StaleAfter), by its own time and by its arrival. No other scheduler and no pod with
 // cards that bypassed ours may be known. Reason StockScheduler is another scheduler in place of ours, SecondScheduler

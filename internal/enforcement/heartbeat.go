@@ -46,7 +46,7 @@ const (
 // MaxPods bounds the pods that a report names.
 const MaxPods = 5
 
-// Bounds of texts in bytes. All annotations of an object may hold 256 KiB.
+// Bounds of texts in bytes. All annotations of an object may have 256 KiB.
 const (
 	maxLineLength    = 256
 	maxProblemLength = 1024
@@ -165,7 +165,7 @@ func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 	return report, nil
 }
 
-// withinBounds returns the report as a Lease can hold it.
+// withinBounds returns the report as it fits a Lease.
 func (r Report) withinBounds() Report {
 	r.Identity = shortLine(r.Identity)
 	r.Version = shortLine(r.Version)

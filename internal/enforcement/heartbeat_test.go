@@ -131,7 +131,7 @@ func TestLastReportSaysThatTheSchedulerStopped(t *testing.T) {
 }
 
 // TestIncompleteLeaseIsNoReport: a Lease without a holder, a renewal, a version or a hash proves nothing, and is not
-// read as a report. The same holds for a list of pods that our scheduler cannot have written. The error names the
+// read as a report. The same is true for a list of pods that our scheduler cannot have written. The error names the
 // Lease and what is missing.
 func TestIncompleteLeaseIsNoReport(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {

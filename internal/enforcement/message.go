@@ -103,9 +103,9 @@ func bypassMessage(all []Bypass) string {
 		}
 	}
 
-	held := make([]card.Amount, 0, len(totals))
+	amounts := make([]card.Amount, 0, len(totals))
 	for _, name := range slices.Sorted(maps.Keys(totals)) {
-		held = append(held, card.Amount{Name: name, Count: totals[name]})
+		amounts = append(amounts, card.Amount{Name: name, Count: totals[name]})
 	}
 
 	named := make([]string, len(all)) // the message counts the others
@@ -119,7 +119,7 @@ func bypassMessage(all []Bypass) string {
 	}
 
 	return fmt.Sprintf("%d %s %s %s that Cardquota's scheduler did not assign; delete and create again with its schedulerName and without nodeName: %s",
-		len(named), podNoun(len(named)), verb, formatAmounts(held), conditions.JoinFirst(named, maxNamedBypasses))
+		len(named), podNoun(len(named)), verb, formatAmounts(amounts), conditions.JoinFirst(named, maxNamedBypasses))
 }
 
 // enforcedMessage names no scheduler: every CardQuota repeats it, and a takeover by another

@@ -81,7 +81,7 @@ func NewStatus(q *v1alpha1.CardQuota, namespace string, waiting Waiting, total i
 	}
 
 	for _, entry := range blocked.Truncate(waiting.Blocked) {
-		// A tenant may know that others hold the cards, but not their workloads.
+		// A tenant may know that others use the cards, but not their workloads.
 		entry.Holders = blocked.HideOthers(entry.Holders, namespace)
 		status.Blocked = append(status.Blocked, entry)
 	}

@@ -74,8 +74,8 @@ func TestSelectedNamespacesSeeTheirCardQuota(t *testing.T) {
 }
 
 // TestStatusOfAViewHidesOtherTenants: the view shows the usage of the CardQuota, and what waits in its own namespace, chat-1,
-// with who holds the cards. Workloads of other namespaces and queues have no names there: the 4 and 1 cards that two pods
-// of namespace secret hold are 5 of service type training. Of 3 blocked workloads one is here, so 2 are elsewhere.
+// with who uses the cards. Workloads of other namespaces and queues have no names there: the 4 and 1 cards that two pods
+// of namespace secret use are 5 of service type training. Of 3 blocked workloads one is here, so 2 are elsewhere.
 func TestStatusOfAViewHidesOtherTenants(t *testing.T) {
 	newHolder := func(namespace, name, queue, serviceType string, count int64) v1alpha1.CardHolder {
 		h := v1alpha1.CardHolder{Queue: queue, ServiceType: serviceType, Card: "NVIDIA-H200", Count: count}

@@ -237,7 +237,7 @@ func TestConfigurationIsRenderedFromItsBase(t *testing.T) {
 
 // TestVolcanosHierarchyIsTakenOver: a base may switch on the hierarchy of Volcano's plugin capacity, with
 // limits of CPU and memory for parents. With queueHierarchy Tree capacity-card takes the place of capacity, and
-// the condition says which rules of capacity hold. With Flat the limits would be lost, so such a base is not
+// the condition says which rules of capacity apply. With Flat the limits would be lost, so such a base is not
 // rendered.
 func TestVolcanosHierarchyIsTakenOver(t *testing.T) {
 	const replaced = "; changed from it: plugin capacity with enableHierarchy; capacity-card keeps the CPU and memory rules of its hierarchy of queues"

@@ -1,4 +1,4 @@
-// Package policy holds the rules of a ServiceTypePolicy: its service types and reclaim matrix,
+// Package policy contains the rules of a ServiceTypePolicy: its service types and reclaim matrix,
 // the scheduler configuration and PriorityClasses that it needs, and its status.
 //
 // The package is pure: no client, no clock, no logger.

@@ -12,14 +12,14 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// PriorityClassPlan holds the changes of PriorityClasses that a policy needs.
+// PriorityClassPlan has the changes of PriorityClasses that a policy needs.
 type PriorityClassPlan struct {
 	Create []*schedulingv1.PriorityClass
 	// Delete are those that the operator created and that the policy no longer has, or has with
 	// another value. The value of a PriorityClass is immutable, so the operator creates it
 	// again. Pods keep the number they have.
 	Delete []*schedulingv1.PriorityClass
-	// Conflicts holds a message by name for PriorityClasses that the operator did not create
+	// Conflicts has a message by name for PriorityClasses that the operator did not create
 	// and whose value differs from the policy.
 	Conflicts map[string]string
 }

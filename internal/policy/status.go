@@ -56,7 +56,7 @@ func StatusFor(f StatusInput) v1alpha1.ServiceTypePolicyStatus {
 		status.ConfigHash = f.Hash
 	}
 
-	// A Lease can hold longer texts than the status. One that is refused would report nothing at
+	// A Lease can have longer texts than the status. One that is refused would report nothing at
 	// all.
 	status.Scheduler = f.Enforced.Scheduler.DeepCopy()
 	if status.Scheduler != nil {

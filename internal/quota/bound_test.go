@@ -214,7 +214,7 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 }
 
 // TestReservationsDoNotDependOnTheOrder: the scheduler adds the jobs of a queue in the random order of a map. Neither
-// their order nor the order of a job's alternatives changes the sum. This holds for few choices, for as many as are
+// their order nor the order of a job's alternatives changes the sum. This is true for few choices, for as many as are
 // kept apart (maxChoices), and for more.
 func TestReservationsDoNotDependOnTheOrder(t *testing.T) {
 	sortedTexts := func(r *Reservations) []string {

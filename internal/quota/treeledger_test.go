@@ -316,15 +316,15 @@ func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 			check.Must(t, refusal == nil || refusal.Kind != Guaranteed || !isGuaranteed, "%d %s of the own guarantee of %s are refused: %+v", count, name, queue, refusal)
 			if refusal == nil && fitsNodes {
 				h.charge(fmt.Sprint(i), naivePod{queue: queue, amounts: map[Resource]int64{name: count}, isUnreclaimable: isUnreclaimable})
-				h.checkLimitsHold(t, name)
+				h.checkLimits(t, name)
 			}
 		}
 	})
 }
 
-// checkLimitsHold checks quotas, that all a queue uses beyond what it deserves can be reclaimed, and that unused
+// checkLimits checks quotas, that all a queue uses beyond what it deserves can be reclaimed, and that unused
 // guarantees are free.
-func (h *treeTest) checkLimitsHold(t *rapid.T, name Resource) {
+func (h *treeTest) checkLimits(t *rapid.T, name Resource) {
 	for at := range h.tree {
 		limit := h.naive.quota(at, name)
 		if limit == Unlimited {

@@ -32,7 +32,7 @@ tiers:
   - name: nodeorder
 `
 
-// Known holds the names that a scheduler binary knows. Its configuration may contain no others.
+// Known has the names that a scheduler binary knows. Its configuration may contain no others.
 type Known struct {
 	// Actions are the names of the registered actions.
 	Actions []string

@@ -166,7 +166,7 @@ const (
 // Volcano evicts the rest, although that frees too little quota. So only capacity-card may
 // select victims. Evicted cards are reserved for the preemptor, so allocate must run before.
 //
-// cardreclaim asks no other plugin for victims. The same rules hold for it, so that a
+// cardreclaim asks no other plugin for victims. The same rules apply to it, so that a
 // configuration of flat queues stays valid when reclaim replaces it. In a tree reclaim is refused:
 // it takes pod by pod, and cannot keep what each level deserves.
 func (v *validator) checkEvictions(root *yaml.Node) {

@@ -45,7 +45,7 @@ func Validate(text string, known Known) error {
 type validator struct {
 	known Known
 	errs  []error
-	// pluginLines holds the first line of each plugin.
+	// pluginLines has the first line of each plugin.
 	pluginLines map[string]int
 }
 

@@ -48,14 +48,14 @@ func BandFor(name string, types map[string]Type) (Band, bool) {
 const maxInt32 = 1<<31 - 1
 
 // PriorityFor returns the priority of a queue with this priority inside its service type. It cuts a
-// priority that the band does not hold, and reports that.
+// priority that the band does not contain, and reports that.
 func (b Band) PriorityFor(inside int32) (priority int32, cut bool) {
 	wanted := int64(b.Lowest) + int64(inside)
 	priority = int32(max(int64(b.Lowest), min(wanted, int64(b.Highest))))
 	return priority, int64(priority) != wanted
 }
 
-// Check refuses a priority inside the service type that the band does not hold.
+// Check refuses a priority inside the service type that the band does not contain.
 func (b Band) Check(inside int32) error {
 	most := b.Highest - b.Lowest
 	switch {

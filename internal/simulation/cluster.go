@@ -237,7 +237,7 @@ type Waiting struct {
 // Placement is where a pod would run, or why it would not.
 type Placement struct {
 	Namespace, Name string
-	// Node is "" for a pod that waits, Cards what it holds there.
+	// Node is "" for a pod that waits, Cards what it uses there.
 	Node  string
 	Cards []card.Amount
 	// Reason is why it waits, as in the status of a CardQuota. Message is what the scheduler would

@@ -15,7 +15,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Blocked returns why workloads wait, by the rules of the status of a CardQuota. pods are all that hold
+// Blocked returns why workloads wait, by the rules of the status of a CardQuota. pods are all that use
 // cards and those that wait; groups are the PodGroups of those that wait. The entries are sorted by queue,
 // and those of a queue by age.
 func (c *Cluster) Blocked(pods []*corev1.Pod, groups []*v1beta1.PodGroup) []Waiting {

@@ -1,6 +1,6 @@
 // Package strip returns what the programs keep of the objects of a cluster.
 //
-// A cache or a list holds every object of a kind, and tenants write most of them: an object has up to
+// A cache or a list has every object of a kind, and tenants write most of them: an object has up to
 // 1.5 MiB, and decoded many times as much. So what is kept of one is bounded, whatever it says, and
 // readers of it find the same as in the whole object. The package is pure.
 package strip

@@ -106,7 +106,7 @@ func newHeavyMeta(keep map[string]string) metav1.ObjectMeta {
 	return meta
 }
 
-// weightOf is roughly how many bytes metadata holds.
+// weightOf is roughly how many bytes metadata uses.
 func weightOf(meta metav1.ObjectMeta) int {
 	n := 0
 	for key, value := range meta.Annotations {

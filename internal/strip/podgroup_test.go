@@ -172,7 +172,7 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 	}
 }
 
-// sizeOf is roughly how many bytes an object holds.
+// sizeOf is roughly how many bytes an object has.
 func sizeOf(t *testing.T, object any) int {
 	return len(check.Value(json.Marshal(object))(t))
 }

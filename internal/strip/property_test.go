@@ -195,7 +195,7 @@ func expectSameFacts(t *rapid.T, whole, kept *corev1.Pod) {
 	describe := func(pod *corev1.Pod) string {
 		return fmt.Sprint(workload.IsAssigned(pod), workload.IsPending(pod), workload.IsTerminating(pod), workload.MayBeRunning(pod),
 			workload.StartTime(pod), workload.ReferenceFor(pod),
-			workload.PodGroupName(pod), workload.ChargedQueue(pod), cardquota.HeldSince(pod), enforcement.ProvenanceOf(pod))
+			workload.PodGroupName(pod), workload.ChargedQueue(pod), cardquota.PlacedSince(pod), enforcement.ProvenanceOf(pod))
 	}
 	check.Equal(t, "facts", describe(whole), describe(kept))
 

@@ -60,7 +60,7 @@ func (v validator[T]) validateObject(ctx context.Context, object, before T) (adm
 func warningsAndError(req admission.Request, result rules.Result) (admission.Warnings, error) {
 	result = result.Truncated()
 	warnings := make(admission.Warnings, len(result.Warnings))
-	for i, text := range result.Warnings { // a header holds one line
+	for i, text := range result.Warnings { // a header has one line
 		warnings[i] = strings.ReplaceAll(text, "\n", " ")
 	}
 	if len(result.Errors) > 0 {

@@ -47,7 +47,7 @@ type InventorySource interface {
 	PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
 }
 
-// handlers hold the readers that all webhooks share.
+// handlers have the readers that all webhooks share.
 type handlers struct {
 	// cached reads from the cache, live from the API server.
 	cached, live client.Reader

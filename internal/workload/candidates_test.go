@@ -10,8 +10,8 @@ import (
 )
 
 // TestCandidatesAreChargedAndHeldOnce: nodes a, b and c have labels: H200, H800 and 910B. Node bare offers 8 GPUs
-// without a label, so a pod there may hold H200 or H800. The quota is charged for both, so that none is exceeded.
-// Card-seconds count what the pod holds: of each resource only the first card, in the order of the pod's names, else
+// without a label, so a pod there may use H200 or H800. The quota is charged for both, so that none is exceeded.
+// Card-seconds count what the pod uses: of each resource only the first card, in the order of the pod's names, else
 // of the alphabet. Only one card is possible on node b, and on node bare after a charge of one card before.
 func TestCandidatesAreChargedAndHeldOnce(t *testing.T) {
 	var tracker card.Tracker

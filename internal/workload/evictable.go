@@ -21,7 +21,7 @@ const (
 
 // IsEvictable reports whether a scheduler may evict a running pod for another one. The owner
 // must allow it on the pod and on the PodGroup, and the cluster must not depend on the pod.
-// group holds the annotations of its PodGroup.
+// group has the annotations of its PodGroup.
 //
 // The pod's annotation and label volcano.sh/preemptable have Volcano's meaning
 // (pkg/scheduler/api/pod_info.go, GetPodPreemptable): the annotation wins over the label, and a

@@ -86,11 +86,11 @@ func FuzzRequestFor(f *testing.F) {
 // gpusOf is how many nvidia.com/gpu a request has. No count is out of bounds.
 func gpusOf(t *testing.T, request Request) card.Count {
 	var count card.Count
-	for _, held := range append([]ResourceCount{{request.Resource, request.Count}}, request.ExtraResources...) {
-		check.Must(t, held.Count >= 0 && held.Count <= card.MaxCount+1 && (held.Count == 0) == (held.Resource == ""),
-			"%d of %q", held.Count, held.Resource)
-		if held.Resource == "nvidia.com/gpu" {
-			count = held.Count
+	for _, requested := range append([]ResourceCount{{request.Resource, request.Count}}, request.ExtraResources...) {
+		check.Must(t, requested.Count >= 0 && requested.Count <= card.MaxCount+1 && (requested.Count == 0) == (requested.Resource == ""),
+			"%d of %q", requested.Count, requested.Resource)
+		if requested.Resource == "nvidia.com/gpu" {
+			count = requested.Count
 		}
 	}
 	return count

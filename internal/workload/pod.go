@@ -86,7 +86,7 @@ func ServiceTypeFor(queue, pod, group map[string]string, ofOwner string) string 
 	return ofOwner
 }
 
-// IsTerminating reports whether a pod is being deleted and may still hold cards: it has a node
+// IsTerminating reports whether a pod is being deleted and may still use cards: it has a node
 // and has not finished. Cards of a node that is not ready do not count, see NodeReady.
 func IsTerminating(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp != nil && MayBeRunning(pod)
@@ -121,7 +121,7 @@ func TerminationGracePeriod(pod *corev1.Pod) time.Duration {
 	case pod.Spec.TerminationGracePeriodSeconds != nil:
 		seconds = *pod.Spec.TerminationGracePeriodSeconds
 	}
-	// A Duration holds a century.
+	// A Duration covers a century.
 	return time.Duration(min(max(seconds, 0), 100*366*24*3600)) * time.Second
 }
 

@@ -32,7 +32,7 @@ const (
 	ReasonQueueNotFound           = "QueueNotFound"
 	ReasonNotReady                = "SchedulerNotReady"
 	ReasonParentNotFound          = "ParentNotFound"
-	// ReasonCardsEnding: terminating pods hold more cards than the queue's quota.
+	// ReasonCardsEnding: terminating pods use more cards than the queue's quota.
 	ReasonCardsEnding = "CardsEnding"
 	// ReasonNamespaceNotAllowed: the queue's selector does not match the pod's namespace.
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"

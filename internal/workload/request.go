@@ -150,10 +150,10 @@ func (request *Request) denyUnknownResource(pod *corev1.Pod, unknown []ResourceC
 }
 
 // resourceNames joins the names of resources in a stable order.
-func resourceNames(held []ResourceCount) string {
-	names := make([]string, len(held))
-	for i, h := range held {
-		names[i] = string(h.Resource)
+func resourceNames(counts []ResourceCount) string {
+	names := make([]string, len(counts))
+	for i, count := range counts {
+		names[i] = string(count.Resource)
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")

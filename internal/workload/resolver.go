@@ -15,7 +15,7 @@ import (
 // checks what the objects say of themselves: a tenant can write any queue into a pod, and would
 // use up another tenant's quota.
 type Resolver struct {
-	// Inventory holds the cards of all nodes. Method Queue does not need it.
+	// Inventory has the cards of all nodes. Method Queue does not need it.
 	Inventory *card.Inventory
 	// Schedulers are the names of our schedulers. They placed and checked the pods that name
 	// one of them, unless the pod's creator set the node. nil is every scheduler.
@@ -95,22 +95,22 @@ func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *
 
 	// Most pods have one resource on a known node, and need no list of candidates.
 	if len(request.ExtraResources) == 0 {
-		if name, ok := inv.CardHeldOnNode(node, request.Resource); ok {
+		if name, ok := inv.CardInUseOnNode(node, request.Resource); ok {
 			charge.Cards = []card.Amount{{Name: name, Count: request.Count}}
 			charge.NotOffered = notOffered(&charge, 0, inv, node, request.Resource)
 			return charge
 		}
 	}
 
-	held := append([]ResourceCount{{Resource: request.Resource, Count: request.Count}}, request.ExtraResources...)
-	for _, h := range held {
-		names := possibleCards(request, h, node, inv, last)
-		if len(held) > 1 { // the last charge has the cards of all resources in one list
+	resources := append([]ResourceCount{{Resource: request.Resource, Count: request.Count}}, request.ExtraResources...)
+	for _, requested := range resources {
+		names := possibleCards(request, requested, node, inv, last)
+		if len(resources) > 1 { // the last charge has the cards of all resources in one list
 			names = slices.Sorted(slices.Values(names))
 		}
 		before := len(charge.Cards)
-		addCandidates(&charge, names, h.Count)
-		charge.NotOffered = append(charge.NotOffered, notOffered(&charge, before, inv, node, h.Resource)...)
+		addCandidates(&charge, names, requested.Count)
+		charge.NotOffered = append(charge.NotOffered, notOffered(&charge, before, inv, node, requested.Resource)...)
 	}
 
 	return charge
@@ -137,11 +137,11 @@ func addCandidates(charge *quota.Charge, names []card.Name, count card.Count) {
 }
 
 // possibleCards returns the cards that a resource may be on a node.
-func possibleCards(request *Request, held ResourceCount, node string, inv *card.Inventory, last *quota.Charge) []card.Name {
-	if name, ok := inv.CardHeldOnNode(node, held.Resource); ok {
+func possibleCards(request *Request, requested ResourceCount, node string, inv *card.Inventory, last *quota.Charge) []card.Name {
+	if name, ok := inv.CardInUseOnNode(node, requested.Resource); ok {
 		return []card.Name{name}
 	}
-	if names := lastCards(held, inv, last); len(names) > 0 {
+	if names := lastCards(requested, inv, last); len(names) > 0 {
 		return names
 	}
 	if !request.Named.AllowsAny() {
@@ -150,7 +150,7 @@ func possibleCards(request *Request, held ResourceCount, node string, inv *card.
 
 	// A node keeps its model even if it does not offer the resource now, which rules out other
 	// models.
-	names := inv.NamesFor(held.Resource)
+	names := inv.NamesFor(requested.Resource)
 	if known, ok := inv.Node(node); ok && known.Model != "" {
 		ofModel := slices.DeleteFunc(slices.Clone(names), func(n card.Name) bool { return n.Model() != known.Model })
 		if len(ofModel) > 0 {
@@ -162,13 +162,13 @@ func possibleCards(request *Request, held ResourceCount, node string, inv *card.
 }
 
 // lastCards returns the cards that a resource was charged as last, each once.
-func lastCards(held ResourceCount, inv *card.Inventory, last *quota.Charge) []card.Name {
-	if last == nil || held.Count == 0 {
+func lastCards(requested ResourceCount, inv *card.Inventory, last *quota.Charge) []card.Name {
+	if last == nil || requested.Count == 0 {
 		return nil
 	}
 	names := make([]card.Name, 0, len(last.Cards))
 	for _, amount := range last.Cards {
-		if resources := inv.ResourcesFor(amount.Name); !slices.Contains(names, amount.Name) && (len(resources) == 0 || slices.Contains(resources, held.Resource)) {
+		if resources := inv.ResourcesFor(amount.Name); !slices.Contains(names, amount.Name) && (len(resources) == 0 || slices.Contains(resources, requested.Resource)) {
 			names = append(names, amount.Name)
 		}
 	}

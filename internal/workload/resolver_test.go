@@ -25,8 +25,8 @@ func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 	podWithUnknownCard := func(namespace string) *builder.PodBuilder {
 		return runningPodIn(namespace).Requests("evil.example/x", "1000").Card("H200")
 	}
-	last := func(queue string, held ...card.Amount) *quota.Charge {
-		return &quota.Charge{Queue: queue, Cards: held}
+	last := func(queue string, cards ...card.Amount) *quota.Charge {
+		return &quota.Charge{Queue: queue, Cards: cards}
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -22,8 +22,8 @@ func ruleCluster() *rule.Inventory {
 	for _, name := range []string{"h200", "4090", "ascend", "mig", "sliced", "unnamed"} {
 		known, _ := theirs.Node(name)
 		node := rule.Node{Model: known.Model, Cards: map[corev1.ResourceName]rule.Offer{}}
-		for _, held := range known.Cards {
-			node.Cards[held.Resource] = rule.Offer{Card: string(held.Name), Count: int64(held.Count)}
+		for _, offered := range known.Cards {
+			node.Cards[offered.Resource] = rule.Offer{Card: string(offered.Name), Count: int64(offered.Count)}
 		}
 
 		for _, resource := range known.Unnamed {
@@ -41,18 +41,18 @@ func ruleCharge(charge *quota.Charge) *rule.Charge {
 		return nil
 	}
 	out := &rule.Charge{Queue: charge.Queue, Cards: rule.Quota{}, MilliCPU: charge.MilliCPU, Memory: charge.Memory}
-	for _, held := range charge.Cards {
-		out.Cards[string(held.Name)] += int64(held.Count)
+	for _, amount := range charge.Cards {
+		out.Cards[string(amount.Name)] += int64(amount.Count)
 	}
 	return out
 }
 
 // expectChargeOfObserver expects that the observer charges the pod for the same.
-func expectChargeOfObserver(t *testing.T, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge, origin rule.Origin, charge quota.Charge, holds bool) {
+func expectChargeOfObserver(t *testing.T, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge, origin rule.Origin, charge quota.Charge, isAssigned bool) {
 	want, counts := rule.ChargeOf(pod, group, ruleCluster(), ruleCharge(last), origin)
 	got := *ruleCharge(&charge)
-	check.That(t, holds == counts && (!holds || got.String() == want.String()),
-		"counted %v as %s, by the observer's rules %v as %s", holds, got, counts, want)
+	check.That(t, isAssigned == counts && (!isAssigned || got.String() == want.String()),
+		"counted %v as %s, by the observer's rules %v as %s", isAssigned, got, counts, want)
 }
 
 // expectRequestOfObserver expects that the observer reads the same request.

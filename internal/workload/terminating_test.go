@@ -16,13 +16,13 @@ import (
 
 // TestATerminatingPodStillHasItsCards: a terminating pod is not counted against the quota any more, and still has its
 // cards until it is gone. It keeps them in the phases Pending, Running and Unknown, with the queue and card as for a
-// placed pod. A finished pod, and one without a node, hold nothing.
+// placed pod. A finished pod, and one without a node, use nothing.
 func TestATerminatingPodStillHasItsCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		pod       *builder.PodBuilder
 		group     *v1beta1.PodGroup
 		last      *quota.Charge
-		wantQueue string // "" when it holds nothing
+		wantQueue string // "" when it uses nothing
 		wantCards []card.Amount
 	}{
 		"a running pod: not terminating": {

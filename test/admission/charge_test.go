@@ -297,7 +297,7 @@ func templateTests(t *testing.T, w *env, p chargeClients) {
 	})
 }
 
-// gracePeriodTests: a terminating pod holds cards that no queue is charged for. So with cards the grace period of a
+// gracePeriodTests: a terminating pod uses cards that no queue is charged for. So with cards the grace period of a
 // new pod is an hour at most. A deletion or an eviction may not prolong it beyond an hour, or beyond the period
 // that the pod states itself, if that is longer. An exempt account may do both, an administrator neither. Pod
 // "leaving-older" has a day, as if it was created before the policy existed.

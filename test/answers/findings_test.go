@@ -46,7 +46,7 @@ func selectFindings(report, rule string) string {
 // plan returns a file with CardQuotas that may be applied.
 func plan(name string) string { return filepath.Join("testdata", name+".yaml") }
 
-// beforeTheInstallation asks on a cluster with Volcano whose pods hold cards already.
+// beforeTheInstallation asks on a cluster with Volcano whose pods use cards already.
 func beforeTheInstallation(p *play) {
 	const node = "legacy-0"
 	p.create(builder.Namespace("legacy"), builder.Queue("legacy").Obj(), deployment.StockPod("volcano-scheduler-0", node))
@@ -209,7 +209,7 @@ func quotasThatAreNotAsIntended(p *play) {
 	})
 }
 
-// cardSecondsThatCannotBeStored asks while pods hold cards, and the ConfigMap with their card-seconds is immutable. It
+// cardSecondsThatCannotBeStored asks while pods use cards, and the ConfigMap with their card-seconds is immutable. It
 // cannot be made mutable again: an administrator deletes it, and the operator writes another one.
 func cardSecondsThatCannotBeStored(p *play) {
 	g := newGomega(p.T)

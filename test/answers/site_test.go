@@ -155,7 +155,7 @@ func writeGolden(t *testing.T, path string, answer func() string) {
 	g.Expect(os.WriteFile(path, []byte(last), 0o600)).To(gomega.Succeed())
 }
 
-// TestAnAnswerIsTheSameForAnAgeOfAnyLength: golden files hold in any run, although "9s" and "3h59m" break the lines
+// TestAnAnswerIsTheSameForAnAgeOfAnyLength: golden files are right in any run, although "9s" and "3h59m" break the lines
 // of the first paragraph at other words. normalise replaces the age and joins the lines of that paragraph. The table
 // below it, which says what the pod must pass (gates), stays as it is.
 func TestAnAnswerIsTheSameForAnAgeOfAnyLength(t *testing.T) {

@@ -85,12 +85,12 @@ func podOf(state, name string, cards int) *builder.PodBuilder {
 	return builder.Pod(state, name).Queue(state).Card(cardOf(state)).GPUs(cards).CPU("1").Memory("1Gi").GracePeriod(1)
 }
 
-// plain returns a state of one queue: a node with four cards, a quota, and cards that pod holds has.
-func plain(name string, reason api.BlockedReason, quota int64, held int, waiting ...client.Object) state {
+// plain returns a state of one queue: a node with four cards, a quota, and cards that a pod uses.
+func plain(name string, reason api.BlockedReason, quota int64, used int, waiting ...client.Object) state {
 	s := state{name: name, reason: reason, nodes: []cluster.NodeProfile{nodesOf(name, 1, "4")}, waiting: waiting,
 		quotas: []*api.CardQuota{quotaOf(name, name, "", share(name, quota, quota, 0))}}
-	if held > 0 {
-		s.holders = append(s.holders, podOf(name, "holds", held).Obj())
+	if used > 0 {
+		s.holders = append(s.holders, podOf(name, "holds", used).Obj())
 	}
 	return s
 }
@@ -167,7 +167,7 @@ func reasonStates() []state {
 	}
 }
 
-// withOthers returns a state of so many nodes, on the first of which another queue holds the cards.
+// withOthers returns a state of so many nodes, on the first of which another queue uses the cards.
 func (s state) withOthers(nodes int) state {
 	others := s.name + "-others"
 	s.nodes[0].Count = nodes
@@ -222,7 +222,7 @@ func withoutCards(name, pod, cpu, memory string) client.Object {
 	return builder.Pod(name, pod).Queue(name).CPU(cpu).Memory(memory).Obj()
 }
 
-// limitCompute gives a queue two CPUs and two GiB, of which one pod holds one.
+// limitCompute gives a queue two CPUs and two GiB, of which one pod uses one.
 func limitCompute(name string) func(*state) {
 	return func(s *state) {
 		cpu := resource.MustParse("2")

@@ -13,7 +13,7 @@ import (
 	"cardquota.dev/operator/test/bench/harness"
 )
 
-// report holds the measurements of all runs, by contender.
+// report has the measurements of all runs, by contender.
 type report struct {
 	size         size
 	measurements map[string][]measurement

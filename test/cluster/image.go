@@ -20,7 +20,7 @@ func (c *Cluster) BuildImage(ctx context.Context, name, goPackage string) (strin
 	return c.BuildImageFrom(ctx, name, program)
 }
 
-// BuildImageFrom writes an image that holds only a static program, as an OCI archive:
+// BuildImageFrom writes an image with only a static program, as an OCI archive:
 // Dir/images/<program>.tar. The image has the given name ("localhost/responder:test") and runs
 // the program as user 65532. buildah makes it, which needs root. It returns the archive's path,
 // for ImportImage.

@@ -28,13 +28,13 @@ const (
 // permit is the right to run one cluster. The kernel releases it when its owner dies.
 type permit struct{ lock *os.File }
 
-// permitsHeld counts the permits of this process.
-var permitsHeld atomic.Int32
+// ownPermits counts the permits of this process.
+var ownPermits atomic.Int32
 
 // acquirePermit waits until a cluster may start. The limit covers all processes of this user.
 //
 // A process that already runs a cluster may take any permit. The first cluster of a process may
-// not take permit 0. Otherwise processes that hold one cluster and wait for another could
+// not take permit 0. Otherwise processes that have one cluster and wait for another could
 // deadlock.
 func acquirePermit(ctx context.Context, say func(message string)) (*permit, error) {
 	limit, err := clusterLimit(os.Getenv(clustersVariable), runtime.NumCPU(), machineMemory())
@@ -73,14 +73,14 @@ func acquirePermit(ctx context.Context, say func(message string)) (*permit, erro
 // takeFreePermit takes a permit, or returns the owners of all that this process may take.
 func takeFreePermit(dir string, limit int) (free *permit, owners []string, err error) {
 	for i := range limit {
-		if i == 0 && permitsHeld.Load() == 0 {
+		if i == 0 && ownPermits.Load() == 0 {
 			continue
 		}
 
 		path := filepath.Join(dir, fmt.Sprintf("cluster-%d.lock", i))
 		lock, err := lockFile(path)
 		if err == nil {
-			permitsHeld.Add(1)
+			ownPermits.Add(1)
 			return &permit{lock}, nil, writeOwner(lock)
 		}
 
@@ -114,7 +114,7 @@ func (p *permit) release() error {
 	if p == nil {
 		return nil
 	}
-	permitsHeld.Add(-1)
+	ownPermits.Add(-1)
 	return p.lock.Close()
 }
 

@@ -22,9 +22,9 @@ func init() {
 	}
 
 	port, err := FreePort()
-	var held *permit
+	var own *permit
 	if err == nil {
-		held, err = acquirePermit(context.Background(), func(string) {})
+		own, err = acquirePermit(context.Background(), func(string) {})
 	}
 
 	var dir stateDir
@@ -34,10 +34,10 @@ func init() {
 
 	fmt.Println(port, dir.path, err)
 	time.Sleep(time.Hour)
-	fmt.Println(held, dir) // their locks are open until here
+	fmt.Println(own, dir) // their locks are open until here
 }
 
-// startHolder starts a process that holds a permit, a port and a state folder, and returns the last two.
+// startHolder starts a process that has a permit, a port and a state folder, and returns the last two.
 func startHolder(t *testing.T) (holder *exec.Cmd, port int, dir string) {
 	holder = exec.Command(os.Args[0])
 	holder.Env = append(os.Environ(), holderMode+"=1")
@@ -65,8 +65,8 @@ func isolateLocks(t *testing.T, limit string) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv(clustersVariable, limit)
-	before := permitsHeld.Swap(0)
-	t.Cleanup(func() { permitsHeld.Store(before) })
+	before := ownPermits.Swap(0)
+	t.Cleanup(func() { ownPermits.Store(before) })
 }
 
 // acquireWithin50ms takes a permit, or returns an error if none is free for 50 ms.
@@ -76,7 +76,7 @@ func acquireWithin50ms(t *testing.T) (*permit, error) {
 	return acquirePermit(ctx, func(string) {})
 }
 
-// TestKilledProcessLeavesNothingBehind: a process with a running cluster holds a permit, a port and a temporary
+// TestKilledProcessLeavesNothingBehind: a process with a running cluster has a permit, a port and a temporary
 // state folder by file locks. The kernel releases these when the process dies. While process "holder" lives,
 // others get none of the three. With a limit of 2 and permit 0 kept for second clusters, its permit is the only one
 // for a first cluster. Once it is killed, others get all three, and its folder is removed. A folder whose owner
@@ -115,7 +115,7 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 }
 
 // TestFirstClustersLeaveAPlaceForSecondOnes: a machine runs at most 3 clusters here. Permit 0 is only for
-// processes that run a cluster already. Otherwise processes that each hold one cluster and wait for a second one
+// processes that run a cluster already. Otherwise processes that each have one cluster and wait for a second one
 // could wait for each other without end.
 func TestFirstClustersLeaveAPlaceForSecondOnes(t *testing.T) {
 	isolateLocks(t, "3")
@@ -133,7 +133,7 @@ func TestFirstClustersLeaveAPlaceForSecondOnes(t *testing.T) {
 	// The other process and this one have a first cluster each. Of three permits only permit 0 is left, which a
 	// third process without a cluster does not get.
 	first = check.Value(acquireWithin50ms(t))(t)
-	permitsHeld.Store(0) // this process now counts as the third
+	ownPermits.Store(0) // this process now counts as the third
 	_, err = acquireWithin50ms(t)
 	check.Says(t, err, "waiting until another cluster stops")
 	check.NoError(t, first.release())

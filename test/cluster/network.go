@@ -88,7 +88,7 @@ func tryReservePort(file *os.File, port int) bool {
 }
 
 // ServiceAddress returns the address of this machine for Services: the first IPv4 address that
-// is neither loopback nor link-local, because EndpointSlices may not hold those. Test processes
+// is neither loopback nor link-local, because EndpointSlices may not contain those. Test processes
 // that serve webhooks listen there.
 func ServiceAddress() (string, error) {
 	addresses, err := net.InterfaceAddrs()

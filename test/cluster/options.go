@@ -19,10 +19,10 @@ const modulePath = "cardquota.dev/operator"
 
 // Options configure Start. The zero value is a complete cluster without nodes.
 type Options struct {
-	// BinDir holds the control plane's binaries and Volcano's manifests; default
+	// BinDir has the control plane's binaries and Volcano's manifests; default
 	// <module root>/bin/controlplane.
 	BinDir string
-	// Dir holds state, certificates and logs. By default it is a temporary folder that Stop
+	// Dir has state, certificates and logs. By default it is a temporary folder that Stop
 	// removes. A folder that is set is created and kept; Start removes the leftovers of an
 	// earlier cluster in it.
 	Dir string

@@ -24,7 +24,7 @@ type authority struct {
 	pem  []byte
 }
 
-// keyPair holds the paths of a certificate and its key.
+// keyPair has the paths of a certificate and its key.
 type keyPair struct{ cert, key string }
 
 const certValidity = 10 * 365 * 24 * time.Hour // a cluster that is kept up outlives any test

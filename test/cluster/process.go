@@ -129,7 +129,7 @@ func (p *Process) Name() string { return p.spec.Name }
 // Pid returns the process id; it stays the same after the process has ended.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// LogFile returns the file that holds the stdout and stderr of the process.
+// LogFile returns the file that has the stdout and stderr of the process.
 func (p *Process) LogFile() string { return p.logFile }
 
 // Done is closed when the process has ended and was waited for.

@@ -108,7 +108,7 @@ func isFile(path string) bool {
 // and cgroups.
 type nodeSlot struct {
 	number int
-	lock   *os.File // held as long as the node may live
+	lock   *os.File // locked as long as the node may live
 }
 
 const maxRealNodes = 8

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// stateDir is the folder of one cluster. The owner of a temporary folder holds a lock in it, so
+// stateDir is the folder of one cluster. The owner of a temporary folder has a lock in it, so
 // that the next start can tell leftovers from folders in use.
 type stateDir struct {
 	path      string
@@ -114,7 +114,7 @@ func (d stateDir) close() error {
 	return nil
 }
 
-// removeStateDir removes a folder whose lock this process holds. It removes the lock last, so
+// removeStateDir removes a folder whose lock this process has. It removes the lock last, so
 // that an interrupted removal is still recognised.
 func removeStateDir(dir string) error {
 	entries, err := os.ReadDir(dir)

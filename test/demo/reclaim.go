@@ -6,7 +6,7 @@ const (
 	jobColumns     = "custom-columns=JOB:.metadata.name,STATE:.status.state.phase,RUNNING:.status.running,RETRIES:.status.retryCount"
 	holderColumns  = "custom-columns=POD:.metadata.name,STATUS:.status.phase,CARDS:.spec.containers[0].resources.limits.nvidia\\.com/gpu,NODE:.spec.nodeName"
 	messageColumns = "custom-columns=OBJECT:.involvedObject.kind,NAME:.involvedObject.name,MESSAGE:.message"
-	// reclaimSelector selects the pods that hold 4090s in the second act.
+	// reclaimSelector selects the pods that use 4090s in the second act.
 	reclaimSelector = "app in (ranker, detector, segmenter)"
 )
 
@@ -73,7 +73,7 @@ func (g *tour) returnToTraining() {
 	g.showCardHolders()
 }
 
-// showCardHolders shows which pods hold the 4090s.
+// showCardHolders shows which pods use the 4090s.
 func (g *tour) showCardHolders() {
 	g.showKubectl("get", "pods", "-l", reclaimSelector, "--sort-by=.metadata.name", "-o", holderColumns)
 	g.showKubectl("get", "vcjob", trainingGangs[0], trainingGangs[1], "-o", jobColumns)

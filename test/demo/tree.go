@@ -52,7 +52,7 @@ func (g *tour) waitForCards(name, field, want string) {
 	g.waitForOutput(want, "get", "cardq", name, "-o", `go-template={{range $i, $c := .status.cards}}{{if $i}} {{end}}{{or .`+field+` 0}}{{end}}`)
 }
 
-// showTree shows what each queue of the tree uses, and which pods hold the cards.
+// showTree shows what each queue of the tree uses, and which pods use the cards.
 func (g *tour) showTree() {
 	g.showKubectl("get", "cardq", "institute", "astronomy", "biology", "-o", borrowColumns)
 	g.showKubectl("get", "pods", "-l", treeSelector, "--sort-by=.metadata.name", "-o", treeColumns)

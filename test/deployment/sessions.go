@@ -64,7 +64,7 @@ func (d *Deployment) AwaitSessions(ctx context.Context, n int) error {
 	var failed error
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		last, failed = d.Sessions(ctx)
-		decides := failed == nil && last.Deciding // else the scheduler is away, or holds back
+		decides := failed == nil && last.Deciding // else the scheduler is away, or keeps back
 		if decides && (first.PID != last.PID || last.Closed < first.Closed) {
 			first = last
 		}

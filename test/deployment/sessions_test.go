@@ -49,7 +49,7 @@ func TestSessionsAreRead(t *testing.T) {
 
 // TestWaitingCountsWholeSessionsThatDecide: a test that waits for 2 sessions gets 2 that began after its call, so
 // that both saw what it wrote before. A session that was open then does not count, and neither does one in which
-// the plugin still holds all pods back. The scheduler closes one session at each scrape here.
+// the plugin still keeps all pods back. The scheduler closes one session at each scrape here.
 func TestWaitingCountsWholeSessionsThatDecide(t *testing.T) {
 	for t, test := range check.Cases(t, map[string]struct {
 		pages func(scrape int64) string

@@ -39,9 +39,9 @@ func (e *engineer) waitUntilNodeFull() map[types.UID]string {
 	return e.runningPods(patient, trainer)
 }
 
-// checkQuotasHold recreates all pods of both Deployments. Our scheduler places as many of each as
+// checkQuotas recreates all pods of both Deployments. Our scheduler places as many of each as
 // the quota allows, and no more although cards are free.
-func (e *engineer) checkQuotasHold(turns *schedulerRuns) {
+func (e *engineer) checkQuotas(turns *schedulerRuns) {
 	e.typeCommands(`kubectl -n ` + team + ` delete pods -l 'app in (patient, trainer)'`)
 	granted := map[string]int{patient: 1, trainer: 3}
 	e.Eventually(e.runningCounts(patient, trainer)).Should(Equal(granted))

@@ -48,15 +48,15 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	watched := e.observeQuotas()
 
 	e.runBeyondQuota()
-	held := e.runningPods(patient)
+	running := e.runningPods(patient)
 
 	// The handover: running pods stay, new ones get no more than the quotas 1 and 3.
 	e.typeCommands(readme[2])
-	e.checkStillRunning(held)
+	e.checkStillRunning(running)
 	e.typeCommands(readme[3])
 	e.typeCommands(`kubectl patch cardq llm-training --type=json -p '[{"op":"replace","path":"/spec/cards/0/quota","value":3}]'`)
 	e.createDeployment(trainer, "llm-training", 5, 1)
-	e.checkQuotasHold(turns)
+	e.checkQuotas(turns)
 
 	// Back to Volcano's scheduler, which knows no quota, and then step by step as docs/adopt.md says.
 	takeOver := e.sectionCommands(install, "## Take over from the stock scheduler")
@@ -72,20 +72,20 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
 	e.scaleDeployment(patient, 8)
 	e.scaleDeployment(trainer, 5)
-	held = e.waitUntilNodeFull()
+	running = e.waitUntilNodeFull()
 
 	// The second handover, and the removal.
 	e.typeCommands(takeOver[0])
-	e.checkStillRunning(held)
-	e.checkQuotasHold(turns)
+	e.checkStillRunning(running)
+	e.checkQuotas(turns)
 	e.checkExceededOnlyByStock(watched, turns)
 	turns.checkNeverTwo(e, 3) // the stock scheduler has run three times
 
-	held = e.runningPods(trainer)
+	running = e.runningPods(trainer)
 	e.typeCommands(e.sectionCommands(install, "## Remove it")[0]) // the second is for OLM: test/olm
 	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
 	e.checkNothingLeft(cluster.VolcanoNamespace)
-	e.checkStillRunning(held)
+	e.checkStillRunning(running)
 	e.checkSchedulerWorks("after")
 	turns.checkNeverTwo(e, 4)
 
@@ -101,7 +101,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.typeCommands(readme[3])
 	e.typeCommands(image[1])
 	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
-	e.checkStillRunning(held)
+	e.checkStillRunning(running)
 	e.typeCommands(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=1`)
 	e.checkSchedulerWorks("stock")
 
@@ -116,8 +116,8 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
 	e.checkSchedulerWorks("again")
 
-	maps.Copy(held, before)
-	e.checkStillRunning(held)
+	maps.Copy(running, before)
+	e.checkStillRunning(running)
 	turns.checkNeverTwo(e, 7)
 }
 

@@ -310,13 +310,13 @@ func (s *scene) usedCards(running []corev1.Pod) map[string]int64 {
 	return sum
 }
 
-// wantCardsHeld checks which cards the running pods of a workload hold.
-func (s *scene) wantCardsHeld(name string, want map[string]int64) {
+// wantUsedCards checks which cards the running pods of a workload use.
+func (s *scene) wantUsedCards(name string, want map[string]int64) {
 	s.Expect(s.usedCards(s.podsOf(name))).To(Equal(want), name)
 }
 
 // wantAllocated waits until card.allocated on a Queue is what its running pods
-// hold.
+// use.
 func (s *scene) wantAllocated(queue string) {
 	s.Eventually(func(g Gomega) {
 		said := map[string]int64{}

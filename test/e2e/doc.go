@@ -1,4 +1,4 @@
-// Package e2e holds the end-to-end tests: operator and scheduler as shipped, on a local cluster.
+// Package e2e contains the end-to-end tests: operator and scheduler as shipped, on a local cluster.
 // They check the state of the API server and never single calls. An observer (package
 // test/observer) checks the project's invariants during every test.
 //

@@ -173,12 +173,12 @@ func (p *enforcementTest) checkDriftCorrected() {
 }
 
 // checkUnreadableConfig: a user damages Volcano's ConfigMap, from which ours is rendered. The last rendered text
-// stays, and quotas hold: the queue has 2 cards and uses 1, so 1 of 2 new pods runs.
+// stays, and quotas apply: the queue has 2 cards and uses 1, so 1 of 2 new pods runs.
 func (p *enforcementTest) checkUnreadableConfig() {
 	p.editConfigMap(baseMeta, "actions: [\n")
 	p.waitForCondition(api.ConditionConfigSynced, "False/BaseInvalid: ", thePolicy)
 	p.createPods(podSet{name: "goes-on", queue: neighbour, card: h200, count: 1, pods: 2})
-	p.wantRunningAndWaiting("goes-on", 1, 1) // one card is held since before
+	p.wantRunningAndWaiting("goes-on", 1, 1) // one card is used since before
 	p.Expect(p.configText()).To(Equal(p.rendered), "what was rendered last stays")
 	p.Expect(p.waitForHeartbeat().ConfigHash).To(Equal(schedulerconfig.Hash(p.rendered)))
 	p.waitForEnforced("True/Enforced: ")
@@ -194,8 +194,8 @@ func (p *enforcementTest) handBack() {
 	p.scaleDeployment("train", 1) // the stock scheduler would give more than the quota
 	p.wantRunningAndWaiting("train", 1, 0)
 	p.Eventually(func() int { return len(p.podsOf("goes-on")) }).Should(BeZero())
-	held := p.runningPods("before", "train", "meanwhile")
-	p.Expect(held).To(HaveLen(4))
+	running := p.runningPods("before", "train", "meanwhile")
+	p.Expect(running).To(HaveLen(4))
 
 	policy := builder.ServiceTypePolicy().Obj()
 	p.Expect(p.Delete(p.ctx, policy)).To(Succeed())
@@ -214,7 +214,7 @@ func (p *enforcementTest) handBack() {
 	stock := p.startStock(p.stockPod("volcano-scheduler-3"))
 	p.runOnModel(podSet{name: "after", queue: tenant, card: h200, count: 1, pods: 1})
 	p.wantRunningAndWaiting("after", 1, 0)
-	p.Expect(p.countSurvivors(held)).To(Equal(4), "no pod is lost")
+	p.Expect(p.countSurvivors(running)).To(Equal(4), "no pod is lost")
 	p.scaleTo0(stock)
 	resume() // nothing waits
 }

@@ -43,14 +43,14 @@ var examples = map[string]example{
 	}},
 	"vcjob": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunningAndWaiting("cr-job", 2, 0)
-		s.wantCardsHeld("cr-job", map[string]int64{h200: 2})
+		s.wantUsedCards("cr-job", map[string]int64{h200: 2})
 		s.wantUsedPendingAndOver(s.clusterName("cr-queue1"), h200, 2, 0, 0)
 	}},
 	"deployment": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunningAndWaiting("cr-deployment", 2, 0)
 		s.scaleDeployment("cr-deployment", 5)
 		s.wantRunningAndWaiting("cr-deployment", 3, 2)
-		s.wantCardsHeld("cr-deployment", map[string]int64{h200: 3})
+		s.wantUsedCards("cr-deployment", map[string]int64{h200: 3})
 		s.wantReason("cr-deployment", withTotal(insufficientMessage(s.clusterName("cr-queue1"), h200, 1, 3), 4))
 		s.scaleDeployment("cr-deployment", 1)
 		s.wantRunningAndWaiting("cr-deployment", 1, 0)
@@ -58,11 +58,11 @@ var examples = map[string]example{
 	}},
 	"vcjob-alternatives": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunningAndWaiting("cr-job-alternatives", 2, 0)
-		s.wantCardsHeld("cr-job-alternatives", map[string]int64{rtx4090: 2})
+		s.wantUsedCards("cr-job-alternatives", map[string]int64{rtx4090: 2})
 	}},
 	"vcjob-cards-per-task": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunningAndWaiting("cr-job-cards-per-task", 3, 0)
-		s.wantCardsHeld("cr-job-cards-per-task", map[string]int64{h200: 1, rtx4090: 2})
+		s.wantUsedCards("cr-job-cards-per-task", map[string]int64{h200: 1, rtx4090: 2})
 		for _, pod := range s.podsOf("cr-job-cards-per-task") {
 			want := map[string]int64{map[string]string{"master": h200, "worker": rtx4090}[pod.Annotations[batchv1alpha1.TaskSpecKey]]: 1}
 			s.Expect(s.usedCards([]corev1.Pod{pod})).To(Equal(want), pod.Name)
@@ -71,10 +71,10 @@ var examples = map[string]example{
 	"deployment-alternatives": {promise: func(s *scene) {
 		const name = "cr-deployment-alternatives"
 		s.wantRunningAndWaiting(name, 2, 0)
-		s.wantCardsHeld(name, map[string]int64{rtx4090: 2})
+		s.wantUsedCards(name, map[string]int64{rtx4090: 2})
 		s.scaleDeployment(name, 5)
 		s.wantRunningAndWaiting(name, 4, 1)
-		s.wantCardsHeld(name, map[string]int64{rtx4090: 2, rtx4090d: 2})
+		s.wantUsedCards(name, map[string]int64{rtx4090: 2, rtx4090d: 2})
 		s.wantReason(name, withTotal(insufficientMessage(s.clusterName("cr-queue2"), rtx4090, 1, 2), 3)+"; the other card it may use has no more room")
 	}},
 	"alternatives-refused": {needs: []string{"cardquota", "vcjob"}, promise: func(s *scene) {
@@ -100,18 +100,18 @@ var examples = map[string]example{
 			card  string
 			quota int
 		}{"h20-card": {"NVIDIA-H20", 1}, "h20-half": {"NVIDIA-H20/mps-96g*1/2", 2}, "h20-slice": {"NVIDIA-H20/mig-1g.12gb-mixed", 3}} {
-			s.wantCardsHeld(name, map[string]int64{want.card: int64(want.quota)})
+			s.wantUsedCards(name, map[string]int64{want.card: int64(want.quota)})
 			s.wantReason(name, withTotal(insufficientMessage(s.clusterName("cr-queue-h20"), want.card, 1, want.quota), want.quota+1))
 		}
 	}},
 	"service-type-inference": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunningAndWaiting("ai-service", 2, 0)
-		s.wantCardsHeld("ai-service", map[string]int64{migSlice: 2})
+		s.wantUsedCards("ai-service", map[string]int64{migSlice: 2})
 		s.Expect(s.groupOf("ai-service").Annotations).To(HaveKeyWithValue(api.AnnotationServiceType, "inference"))
 	}},
 	"service-type-training": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunningAndWaiting("ai-job", 2, 0)
-		s.wantCardsHeld("ai-job", map[string]int64{h200: 2})
+		s.wantUsedCards("ai-job", map[string]int64{h200: 2})
 		s.Expect(s.groupOf("ai-job").Annotations).To(And(HaveKeyWithValue(api.AnnotationServiceType, "training"), HaveKey(api.AnnotationCardRequest)))
 	}},
 	"queue-inference": {promise: func(s *scene) { s.wantQueue("queue-inference", 80000, false) }},
@@ -145,7 +145,7 @@ var examples = map[string]example{
 		before := s.deleteOnePod("training-gang-restart")
 		s.Eventually(func() int { return s.countSurvivors(before) }).Should(BeZero(), "both pods are replaced")
 		s.wantRunningAndWaiting("training-gang-restart", 2, 0)
-		s.wantCardsHeld("training-gang-restart", map[string]int64{rtx4090: 8})
+		s.wantUsedCards("training-gang-restart", map[string]int64{rtx4090: 8})
 	}},
 }
 
@@ -297,7 +297,7 @@ func (s *scene) sixCards() {
 		s.wantReason(name(card), withTotal(insufficientMessage(queue, card, 1, quota), quota+1))
 		delete(want, name(card))
 		if quota > 0 {
-			s.wantCardsHeld(name(card), map[string]int64{card: int64(quota)})
+			s.wantUsedCards(name(card), map[string]int64{card: int64(quota)})
 		}
 	}
 }
@@ -309,7 +309,7 @@ func trainingLow(s *scene) { s.wantPriority("training-low", 2, 20000, "true") }
 // wantPriority checks the pods of a workload on 4090, and what its PriorityClass made of them.
 func (s *scene) wantPriority(name string, running int, priority int32, preemptable string) {
 	s.wantRunningAndWaiting(name, running, 0)
-	s.wantCardsHeld(name, map[string]int64{rtx4090: int64(running)})
+	s.wantUsedCards(name, map[string]int64{rtx4090: int64(running)})
 	for _, pod := range s.podsOf(name) {
 		s.Expect(*pod.Spec.Priority).To(Equal(priority))
 		s.Expect(pod.Annotations).To(HaveKeyWithValue(v1beta1.PodPreemptable, preemptable))
@@ -319,7 +319,7 @@ func (s *scene) wantPriority(name string, running int, priority int32, preemptab
 // deleteOnePod waits until a gang runs, deletes one of its pods and returns those that ran.
 func (s *scene) deleteOnePod(gang string) map[types.UID]string {
 	s.wantRunningAndWaiting(gang, 2, 0)
-	s.wantCardsHeld(gang, map[string]int64{rtx4090: 8})
+	s.wantUsedCards(gang, map[string]int64{rtx4090: 8})
 	members := s.runningPods(gang)
 	s.Expect(s.Delete(s.ctx, &s.podsOf(gang)[0])).To(Succeed())
 	return members

@@ -8,7 +8,7 @@ import (
 
 // TestQuotaHoldsForVCJobs: a queue has quotas of 3 H200 and 8 H800. Volcano's jobs start within them: each model
 // counts for itself, and a gang starts as a whole or has no pods. A job that states limits alone, without the
-// annotation card.request, is held back in the same way, and so is one whose card has no quota. Reasons say how many
+// annotation card.request, is kept back in the same way, and so is one whose card has no quota. Reasons say how many
 // cards were requested, and the quota: insufficientMessage has these two numbers last.
 func TestQuotaHoldsForVCJobs(t *testing.T) {
 	s := newScene(t, "vcjobs")

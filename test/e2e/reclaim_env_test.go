@@ -112,7 +112,7 @@ func (t *reclaimTest) startJob(job *batchv1alpha1.Job) {
 	t.waitUntilRunning(job.Name, pods)
 }
 
-// occupyCards creates pods that hold cards and cannot be evicted.
+// occupyCards creates pods that use cards and cannot be evicted.
 func (t *reclaimTest) occupyCards(pods int) {
 	w := t.newWorkload("stays", t.queueName("training"), pods)
 	w.annotations = map[string]string{v1beta1.PodPreemptable: "false"}

@@ -26,7 +26,7 @@ func reclaimsTheNamedCard(t *reclaimTest) {
 	w.card = t.other + "|" + t.card
 	t.createObjects(t.deploymentOf(w))
 	t.wantPods(map[string]string{"low": runningAndWaiting(6, 2), "one": runningAndWaiting(1, 0), "either": runningAndWaiting(1, 0)})
-	t.wantCardsHeld("either", map[string]int64{t.card: 1})
+	t.wantUsedCards("either", map[string]int64{t.card: 1})
 	t.checkSamePods(stay)
 }
 
@@ -67,7 +67,7 @@ func (t *reclaimTest) wantNoEviction(waiting ...string) {
 // CPU, 5 cards. So nothing is evicted for them.
 func noEvictionWithoutAFittingNode(t *reclaimTest) {
 	t.createQuotaOfType(t.queueName("training"), "training", cardList(t.card, 8, t.other, 4))
-	t.createQuotaOfType(t.queueName("inference"), "inference", cardList(t.card, 20, t.other, 4)) // waiting pods hold a part of it
+	t.createQuotaOfType(t.queueName("inference"), "inference", cardList(t.card, 20, t.other, 4)) // waiting pods use a part of it
 	t.mergePatch(builder.Node(t.namespace+"-other-0").Obj(), `{"spec":{"taints":[{"key":"reserved","effect":"NoSchedule"}]}}`)
 	t.startTraining("low", 8)
 
@@ -94,7 +94,7 @@ func noEvictionWithoutAFittingNode(t *reclaimTest) {
 	t.checkSamePods(stay)
 }
 
-// blockNodes runs a pod of the default queue on either node, which holds a port and most of the
+// blockNodes runs a pod of the default queue on either node, which uses a port and most of the
 // CPU and is not reclaimable.
 func (t *reclaimTest) blockNodes() {
 	for _, node := range []string{"0", "1"} {

@@ -41,7 +41,7 @@ func reclaimsCPU(t *treeTest) {
 	t.createObjects(onCores(podSet{name: "service", queue: t.queueName("inf"), card: t.card, count: 1, pods: 1}, "8"))
 
 	// Of two pods of one priority the younger loses less. Its queue takes nothing back: the other one
-	// holds no more than it deserves.
+	// uses no more than it deserves.
 	t.wantPods(map[string]string{"batch": runningAndWaiting(1, 1), "own": runningAndWaiting(0, 1), "service": runningAndWaiting(1, 0)})
 }
 

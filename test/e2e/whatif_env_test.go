@@ -206,8 +206,8 @@ func (t *whatIfTest) observed(p *proof, before map[types.UID]corev1.Pod, total m
 		name := t.ownerName(&pod)
 		switch _, stayed := before[uid]; {
 		case isSubmitted[name]:
-			count, held := t.cardsHeld(&pod)
-			o.runs[p.placeOf(name, count, held, pod.Spec.NodeName)]++
+			count, used := t.usedCardOf(&pod)
+			o.runs[p.placeOf(name, count, used, pod.Spec.NodeName)]++
 			total = maps.Clone(total)
 			total[name]--
 		case !stayed:
@@ -254,10 +254,10 @@ func (t *whatIfTest) ownerName(pod *corev1.Pod) string {
 	return pod.Labels[app]
 }
 
-// cardsHeld returns the cards of a running pod, from the labels of its node.
-func (t *whatIfTest) cardsHeld(pod *corev1.Pod) (count int64, name string) {
-	for card, held := range t.usedCards([]corev1.Pod{*pod}) {
-		count = held
+// usedCardOf returns the cards of a running pod, from the labels of its node.
+func (t *whatIfTest) usedCardOf(pod *corev1.Pod) (count int64, name string) {
+	for card, used := range t.usedCards([]corev1.Pod{*pod}) {
+		count = used
 		name = card
 	}
 	return count, name

@@ -17,7 +17,7 @@ import (
 // counted before.
 type lostWork struct {
 	asked, answered time.Time
-	// predicted are card-seconds by queue, cards what its victims hold.
+	// predicted are card-seconds by queue, cards what its victims use.
 	predicted, cards map[string]int64
 	counted          map[string]float64
 }
@@ -33,8 +33,8 @@ func (t *whatIfTest) askLoss(ask func() whatif.Result) (whatif.Result, lostWork)
 			continue
 		}
 		l.predicted[v.Queue] += v.CardSeconds
-		for _, held := range v.Cards {
-			l.cards[v.Queue] += held.Count
+		for _, amount := range v.Cards {
+			l.cards[v.Queue] += amount.Count
 		}
 	}
 
@@ -63,7 +63,7 @@ func (t *whatIfTest) wantLoss(l lostWork, before map[types.UID]corev1.Pod) {
 		if _, stays := now[uid]; stays || len(l.cards) == 0 {
 			continue
 		}
-		count, _ := t.cardsHeld(&pod)
+		count, _ := t.usedCardOf(&pod)
 		least += count * int64(l.asked.Sub(pod.Status.StartTime.Time)/time.Second)
 		most += count * int64(l.answered.Sub(pod.Status.StartTime.Time)/time.Second)
 	}

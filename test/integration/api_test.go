@@ -16,7 +16,7 @@ import (
 )
 
 // cardQuotaObject returns a CardQuota with a spec of JSON-like values, which may be values that
-// the Go type cannot hold.
+// the Go type cannot have.
 func cardQuotaObject(name string, spec map[string]any) *unstructured.Unstructured {
 	full := map[string]any{"tenant": "t", "serviceType": "training"}
 	for key, value := range spec {

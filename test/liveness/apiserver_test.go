@@ -19,7 +19,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
 
-// apiServer holds the pods and PodGroups of the API server, and the changes that watches have
+// apiServer has the pods and PodGroups of the API server, and the changes that watches have
 // not seen yet. The fake clients allow one call at a time. Pods and PodGroups are independent
 // here, since each has its own client.
 type apiServer struct {
@@ -32,7 +32,7 @@ type apiServer struct {
 	session int
 }
 
-// kind holds the objects of one kind, by name.
+// kind has the objects of one kind, by name.
 type kind[Object metav1.Object] struct {
 	objects map[string]Object
 	version int

@@ -46,11 +46,11 @@
 //
 //   - No placement exceeds the quota of an ancestor, takes an unused guarantee of others, starts in
 //     a held queue or a parent, or lends for good what cannot be reclaimed.
-//   - Victims are taken by the reclaim matrix, or from queues that hold more than they deserve, and
+//   - Victims are taken by the reclaim matrix, or from queues that use more than they deserve, and
 //     never from a guarantee. No queue evicts in order to borrow. Nearer victims come first.
 //   - A drain takes whole jobs.
 //
-// At rest no queue below what it deserves waits for cards that another one holds reclaimably, and no
+// At rest no queue below what it deserves waits for cards that another one uses reclaimably, and no
 // job runs in a drained queue. Levels that guarantee more than they have left are not checked then.
 //
 // Whether a unit fits is found by trying every placement on a recount of the session's pods

@@ -72,14 +72,14 @@ func TestWhatFitsStarts(t *testing.T) { playRandomSequences(t, *sequences, gener
 
 // TestWhatFitsStartsBesidePreemption: random sequences of scheduling sessions in which jobs of several queues
 // preempt: a job of higher priority evicts others of its queue. After the last change of a sequence, every gang or
-// pod that fits must start. All other checks of the package comment must hold too, those of preemption among them.
+// pod that fits must start. All other checks of the package comment must pass too, those of preemption among them.
 func TestWhatFitsStartsBesidePreemption(t *testing.T) {
 	playRandomSequences(t, *sequences/4, generatePreempting)
 }
 
 // TestWhatFitsStartsWhenOtherPodsEnd: random sequences of scheduling sessions in which a gang gets its cards one by
 // one, as pods of other jobs end. The gang must start after a bounded number of such ends, although new pods would
-// take the cards. All other checks of the package comment must hold too.
+// take the cards. All other checks of the package comment must pass too.
 func TestWhatFitsStartsWhenOtherPodsEnd(t *testing.T) {
 	playRandomSequences(t, *sequences/10, generateTurns)
 }

@@ -117,7 +117,7 @@ func (g *generator) cardOf(text string) string {
 	return line.Value("card")
 }
 
-// cardsOf returns how many cards a running job holds.
+// cardsOf returns how many cards a running job uses.
 func (g *generator) cardsOf(text string) int {
 	line := words.Lines(text)[0]
 	return mustParseInt(cmp.Or(line.Value("cards"), "1")) * g.jobs[line.Name()]

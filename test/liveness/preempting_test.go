@@ -172,7 +172,7 @@ func goesWhole(g *group, n *nodeView) bool {
 	return there > 0 && (there == len(g.placed) || there > len(g.placed)-g.min)
 }
 
-// leaveTooMany reports whether some groups, and the pods that leave already, hold more of a card than the
+// leaveTooMany reports whether some groups, and the pods that leave already, use more of a card than the
 // quota of their queue or of an ancestor: more than may leave at the same time.
 func (v *sessionView) leaveTooMany(u *startUnit, gone []*group) bool {
 	return slices.ContainsFunc(v.cards(), func(card string) bool {

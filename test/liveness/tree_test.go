@@ -4,19 +4,19 @@ import "testing"
 
 // TestWhatFitsStartsInATree: random sequences of scheduling sessions with trees of queues. There the quotas of all
 // ancestors count, and queues borrow from each other and take cards back. After the last change of a sequence, every
-// gang or pod that fits must start. All other checks of the package comment must hold too.
+// gang or pod that fits must start. All other checks of the package comment must pass too.
 func TestWhatFitsStartsInATree(t *testing.T) { playRandomSequences(t, *treeSequences, generateTree) }
 
 // TestWhatFitsStartsInATreeBesidePreemption: random sequences of scheduling sessions in which jobs of several queues
 // of a tree preempt others of their queue. After the last change of a sequence, every gang or pod that fits must
-// start. All other checks of the package comment must hold too.
+// start. All other checks of the package comment must pass too.
 func TestWhatFitsStartsInATreeBesidePreemption(t *testing.T) {
 	playRandomSequences(t, *treeSequences/4, generatePreemptingTree)
 }
 
 // TestWhatFitsStartsInATreeWhenOtherPodsEnd: random sequences of scheduling sessions in which a gang gets its cards
 // one by one, as pods end with which other queues of the tree borrow. The gang must start after a bounded number of
-// such ends. All other checks of the package comment must hold too.
+// such ends. All other checks of the package comment must pass too.
 func TestWhatFitsStartsInATreeWhenOtherPodsEnd(t *testing.T) {
 	playRandomSequences(t, *treeSequences/10, generateTreeTurns)
 }

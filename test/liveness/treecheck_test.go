@@ -124,8 +124,8 @@ func (w *sequenceRun) reclaimersOf(v *sessionView, queue string) []string {
 }
 
 // checkTakenFrom checks a queue from which the session took pods, and each of its ancestors below
-// the common one with every possible reclaimer: what it holds stays at its guarantee or above. By
-// the tree it held more than it deserves before the last unit was taken.
+// the common one with every possible reclaimer: what it uses stays at its guarantee or above. By
+// the tree it used more than it deserves before the last unit was taken.
 func (w *sequenceRun) checkTakenFrom(v *sessionView, queue string) string {
 	reclaimers := w.reclaimersOf(v, queue)
 	if len(reclaimers) == 0 || w.mayPreemptIn(v, queue) {
@@ -269,12 +269,12 @@ func (w *sequenceRun) checkBorrowing(v *sessionView, by *group, card string, far
 	for i, name := range v.tree.PathOf(by.queue)[:farthest] {
 		taken, _ := w.takenIn(v, name, card)
 		before := v.tree.UsedIn(name, v.treeUse(card, placedPods)) + taken
-		holds := v.tree.UsedIn(name, claimed)
+		usedAfter := v.tree.UsedIn(name, claimed)
 
 		deserved := v.tree.Queue(name).Deserved[card]
 		needed := deserved - (before - taken)
-		if holds > deserved && (i == 0 || holds > before) && !w.isLeftOver(v, card, needed, holds-deserved, by.elasticCards()) {
-			return fmt.Sprintf("evicted in order to borrow: queue %s will hold %d of %s for %s, and deserves %d", name, holds, card, by.name, deserved)
+		if usedAfter > deserved && (i == 0 || usedAfter > before) && !w.isLeftOver(v, card, needed, usedAfter-deserved, by.elasticCards()) {
+			return fmt.Sprintf("evicted in order to borrow: queue %s will hold %d of %s for %s, and deserves %d", name, usedAfter, card, by.name, deserved)
 		}
 	}
 	return ""
@@ -431,7 +431,7 @@ func (v *sessionView) borrowsMore(path []string, card string, before, after map[
 	return false
 }
 
-// leaveAboveQuota reports whether all pods of some groups, and those that leave already, hold more
+// leaveAboveQuota reports whether all pods of some groups, and those that leave already, use more
 // of a card than the quota of an ancestor of a unit: more than may leave at the same time.
 func (v *sessionView) leaveAboveQuota(u *startUnit, gone []*group, card string) bool {
 	leaving := v.treeUse(card, func(g *group) []*pod {
@@ -445,7 +445,7 @@ func (v *sessionView) leaveAboveQuota(u *startUnit, gone []*group, card string) 
 	})
 }
 
-// fitsByTree reports whether a unit would certainly fit by reclaiming: jobs that hold more than
+// fitsByTree reports whether a unit would certainly fit by reclaiming: jobs that use more than
 // their queues deserve are taken one by one until it fits.
 func (v *sessionView) fitsByTree(u *startUnit, runsEnough func(*group) bool) bool {
 	if !v.canReclaimByTree(u) {

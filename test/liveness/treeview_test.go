@@ -32,7 +32,7 @@ func (v *sessionView) treeUse(card string, pods func(*group) []*pod) rule.TreeUs
 	return use
 }
 
-// placedPods are the pods that hold cards and stay; cardPods also those that were evicted and are
+// placedPods are the pods that use cards and stay; cardPods also those that were evicted and are
 // not terminating yet; claimedPods also those that are pipelined.
 func placedPods(g *group) []*pod { return g.placed }
 
@@ -57,7 +57,7 @@ func (v *sessionView) isUnreclaimable(g *group, p *pod) bool {
 
 func isKnownType(kind string) bool { return kind == "inference" || kind == "training" }
 
-// schedulable returns the cards of nodes that take pods, and what pods hold on the others.
+// schedulable returns the cards of nodes that take pods, and what pods use on the others.
 func (v *sessionView) schedulable(card string, pods func(*group) []*pod) int64 {
 	sum := int64(0)
 	closed := map[string]bool{}

@@ -144,7 +144,7 @@ func (e *Env) checkCards(t *testing.T) {
 	check.NoError(t, errors.Join(e.List(t.Context(), pods), e.List(t.Context(), nodes), e.List(t.Context(), quotas)))
 	models := map[string]string{}
 	physical := map[string]float64{}
-	held := map[string]float64{}
+	ofPods := map[string]float64{}
 	status := map[string]float64{}
 
 	for _, node := range nodes.Items {
@@ -158,7 +158,7 @@ func (e *Env) checkCards(t *testing.T) {
 	for _, pod := range pods.Items {
 		if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
 			count := pod.Spec.Containers[0].Resources.Limits[builder.GPU]
-			held[models[pod.Spec.NodeName]] += count.AsApproximateFloat64()
+			ofPods[models[pod.Spec.NodeName]] += count.AsApproximateFloat64()
 		}
 	}
 
@@ -168,10 +168,10 @@ func (e *Env) checkCards(t *testing.T) {
 		}
 	}
 
-	check.Equal(t, "cards of pods, and by status", held, status)
+	check.Equal(t, "cards of pods, and by status", ofPods, status)
 	check.Equal(t, "cards of nodes", physical, e.byCard(t, "max by (card) (cardquota_physical_cards)", time.Now()))
 	for _, used := range []string{"cardquota_used_cards", "cardquota_scheduler_used_cards", "cardquota_allocated_cards"} {
-		check.Equal(t, used, held, e.byCard(t, "sum by (card) ("+used+")", time.Now()))
+		check.Equal(t, used, ofPods, e.byCard(t, "sum by (card) ("+used+")", time.Now()))
 	}
 }
 
@@ -201,7 +201,7 @@ func (e *Env) checkCardSeconds(t *testing.T, now time.Time) {
 }
 
 // usedUntil returns the card-seconds by the used cards at each scrape until sums were written. Without an
-// operator that leads, pods hold the same cards, and a missed scrape changes nothing. A count that is a second
+// operator that leads, pods use the same cards, and a missed scrape changes nothing. A count that is a second
 // late at each of the day's changes is less than a twentieth and four seconds.
 func (e *Env) usedUntil(t *testing.T, selector string, written time.Time) (want, slack float64) {
 	used := fmt.Sprintf("sum(last_over_time(cardquota_used_cards{%s}[5m]))", selector)

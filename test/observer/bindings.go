@@ -19,7 +19,7 @@ type binding struct {
 	// isSure reports whether the operator must count it: the pod is of our scheduler, and its card is
 	// certain.
 	isSure bool
-	// ended is when the pod held its cards no more, zero while it does.
+	// ended is when the pod used its cards no more, zero while it does.
 	ended time.Time
 }
 
@@ -47,7 +47,7 @@ func (m *clusterState) recordBinding(state *podState, seen time.Time) {
 	}
 }
 
-// recordUnbound records that a pod holds no cards any more.
+// recordUnbound records that a pod uses no cards any more.
 func (m *clusterState) recordUnbound(state *podState, at time.Time) {
 	for _, b := range m.bindings.placed {
 		if b.state == state && b.ended.IsZero() {

@@ -142,22 +142,22 @@ func (m *clusterState) waitingOf(quota *v1alpha1.CardQuota, entry *v1alpha1.Bloc
 }
 
 // freeCount is a recount of free cards: on all nodes that take pods, the most on one of them,
-// and the most on one ready node. ending is what terminating pods hold.
+// and the most on one ready node. ending is what terminating pods use.
 type freeCount struct{ sum, most, mostReady, ending int64 }
 
 // freeCards recounts the free cards, for the card of which most are free.
 func (m *clusterState) freeCards(cards []string) (best freeCount) {
 	for _, card := range cards {
 		of := freeCount{}
-		held := map[string]int64{}
+		used := map[string]int64{}
 		for _, state := range m.pods {
 			ending := cardsOfCharge(state.terminating)[card]
 			of.ending += ending
-			held[state.pod.Spec.NodeName] += cardsOfCharge(state.charge)[card] + ending
+			used[state.pod.Spec.NodeName] += cardsOfCharge(state.charge)[card] + ending
 		}
 
 		for name, node := range m.nodes {
-			free := max(0, offeredCards(node, card)-held[name])
+			free := max(0, offeredCards(node, card)-used[name])
 			if !m.tree.unschedulable[name] {
 				of.sum += free
 				of.most = max(of.most, free)
@@ -201,7 +201,7 @@ func (m *clusterState) holdersDifference(quota *v1alpha1.CardQuota, entry *v1alp
 		return ""
 	}
 
-	sums := m.heldByWorkload(queue, cards)
+	sums := m.usedByWorkload(queue, cards)
 	var said, counted []int64
 	for _, h := range entry.Holders {
 		name := fmt.Sprintf("%s %s/%s of %s: %s", h.Workload.Kind, h.Workload.Namespace, h.Workload.Name, h.Queue, h.Card)
@@ -227,8 +227,8 @@ func (m *clusterState) holdersDifference(quota *v1alpha1.CardQuota, entry *v1alp
 	return ""
 }
 
-// heldByWorkload recounts what workloads hold of some cards, in a queue, or in all for "".
-func (m *clusterState) heldByWorkload(queue string, cards []string) map[string]int64 {
+// usedByWorkload recounts what workloads use of some cards, in a queue, or in all for "".
+func (m *clusterState) usedByWorkload(queue string, cards []string) map[string]int64 {
 	sums := map[string]int64{}
 	for _, state := range m.pods {
 		if state.charge == nil || (queue != "" && state.charge.Queue != queue) {

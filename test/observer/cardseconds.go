@@ -25,8 +25,8 @@ const (
 // queueCard is a card of a queue.
 type queueCard struct{ queue, card string }
 
-// cardUse is what one pod held for some time. The observer saw it from the one time to the other;
-// to is zero while the pod holds it. A watch may be late: earliest is when the use may have begun.
+// cardUse is what one pod used for some time. The observer saw it from the one time to the other;
+// to is zero while the pod uses it. A watch may be late: earliest is when the use may have begun.
 type cardUse struct {
 	count              int64
 	earliest, from, to time.Time
@@ -36,7 +36,7 @@ type cardUse struct {
 	state         *podState
 }
 
-// cardSeconds integrates what pods hold.
+// cardSeconds integrates what pods use.
 type cardSeconds struct {
 	uses map[queueCard][]*cardUse
 	// open are the uses of the pods now, by pod and card.
@@ -66,7 +66,7 @@ func (s *cardSeconds) setExcused(excused bool, now time.Time) {
 	}
 }
 
-// recordUse records that a pod holds other cards from now on, nil for none that count as used. Pods without a
+// recordUse records that a pod uses other cards from now on, nil for none that count as used. Pods without a
 // queue are not recorded.
 func (m *clusterState) recordUse(state *podState, before, now *rule.Charge, at time.Time) {
 	if m.options.Metrics == nil || (before != nil && now != nil && before.String() == now.String()) {
@@ -88,7 +88,7 @@ func (m *clusterState) recordUse(state *podState, before, now *rule.Charge, at t
 	}
 }
 
-// endUses records that a pod no longer holds what it held, and whether it may still run.
+// endUses records that a pod no longer uses what it used, and whether it may still run.
 func (m *clusterState) endUses(state *podState, at time.Time) {
 	s := &m.seconds
 	runs := m.pods[state.pod.UID] == state && rule.IsTerminating(state.pod)
@@ -109,7 +109,7 @@ func (m *clusterState) endUses(state *podState, at time.Time) {
 	}
 }
 
-// earliestUse returns when a pod may have begun to hold what the observer sees it hold: at most
+// earliestUse returns when a pod may have begun to use what the observer sees it use: at most
 // maxWatchLag earlier, and not before its binding. The API server dates that in whole seconds.
 func earliestUse(pod *corev1.Pod, seen time.Time) time.Time {
 	const usualLag = 2 * time.Second
@@ -148,7 +148,7 @@ func (u *cardUse) lostBy(restart, certain window, within time.Duration) time.Dur
 }
 
 // creditedSince returns since when an operator that begins may credit a use: by the binding of the pod,
-// also if it held another card, or was in another queue, at that time.
+// also if it used another card, or was in another queue, at that time.
 func (u *cardUse) creditedSince(restarts []window, within time.Duration) time.Time {
 	since := u.earliest
 	bound := boundAt(u.state.pod)
@@ -207,7 +207,7 @@ func (m *clusterState) recordServedSeconds(page *samplePages) {
 	}
 }
 
-// checkCardSeconds compares the sums with what pods held. An operator counts a change and stores a
+// checkCardSeconds compares the sums with what pods used. An operator counts a change and stores a
 // sum later, and may lose a minute of the pods that end before the next one counts.
 func (c *metricsComparison) checkCardSeconds(page *samplePages) {
 	m := c.state

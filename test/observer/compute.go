@@ -76,20 +76,20 @@ func (m *clusterState) reclaimedNames(victim *podState) []string {
 }
 
 // freesCompute reports whether a victim may be evicted because a pod lacks CPU or memory: policy
-// reclaims them, and the pod asks for some where the victim holds some. That is on the victim's
+// reclaims them, and the pod asks for some where the victim uses some. That is on the victim's
 // node, if the pod may run there, or in the quota of their queues.
 func (m *clusterState) freesCompute(reclaimer, victim *podState) bool {
 	if !m.options.ReclaimsAll {
 		return false
 	}
 	ask := rule.RequestOf(reclaimer.pod, m.inventory)
-	holds := rule.RequestOf(victim.pod, m.inventory)
+	ofVictim := rule.RequestOf(victim.pod, m.inventory)
 	mayRun := ask.Count == 0 || ask.Allows(m.inventory.CardOn(victim.pod.Spec.NodeName, ask.Resource))
-	isHeld := (ask.MilliCPU > 0 && holds.MilliCPU > 0) || (ask.Memory > 0 && holds.Memory > 0)
-	if mayRun && isHeld {
+	helps := (ask.MilliCPU > 0 && ofVictim.MilliCPU > 0) || (ask.Memory > 0 && ofVictim.Memory > 0)
+	if mayRun && helps {
 		return true
 	}
-	return slices.ContainsFunc(computeNames, func(name string) bool { return m.requested(ask, name) > 0 && m.requested(holds, name) > 0 })
+	return slices.ContainsFunc(computeNames, func(name string) bool { return m.requested(ask, name) > 0 && m.requested(ofVictim, name) > 0 })
 }
 
 // allocatableOf returns the CPU and memory of a node.
@@ -108,7 +108,7 @@ func (m *clusterState) checkTreeCompute(state *podState, queue string, trees []*
 	}
 }
 
-// unreclaimableAboveDeserved returns which queue on the path holds more than it deserves of what cannot be
+// unreclaimableAboveDeserved returns which queue on the path uses more than it deserves of what cannot be
 // reclaimed, "" if the pod can be reclaimed or none does.
 func (m *clusterState) unreclaimableAboveDeserved(state *podState, trees []*rule.Tree, queue, name string) string {
 	return inEveryTree(trees, func(t *rule.Tree) string {

@@ -21,7 +21,7 @@
 //
 //   - I1: no placement exceeds the quota of its queue, and no queue serves a namespace that it
 //     does not allow.
-//     In a tree of quotas this holds for every ancestor too; no placement takes an unused
+//     In a tree of quotas this is true for every ancestor too; no placement takes an unused
 //     guarantee of others, what cannot be reclaimed stays within what its queues deserve, and
 //     nothing starts in a held or an inner queue.
 //   - I2: each pod runs on a card that its request names.

@@ -58,8 +58,8 @@ func (m *clusterState) reclaimForbidden(by evictionAction, reclaimer, victim *po
 	if wrong := m.queueReclaimForbidden(reclaimer, victim); wrong != "" {
 		return wrong
 	}
-	holdsCard := slices.ContainsFunc(rule.RequestOf(reclaimer.pod, m.inventory).Cards, func(n string) bool { return victim.holdsCard(n) })
-	if !holdsCard && !m.freesCompute(reclaimer, victim) {
+	usesCard := slices.ContainsFunc(rule.RequestOf(reclaimer.pod, m.inventory).Cards, func(n string) bool { return victim.usesCard(n) })
+	if !usesCard && !m.freesCompute(reclaimer, victim) {
 		return otherCard
 	}
 
@@ -111,7 +111,7 @@ func (m *clusterState) queueReclaimForbidden(reclaimer, victim *podState) string
 	return ""
 }
 
-func (state *podState) holdsCard(card string) bool {
+func (state *podState) usesCard(card string) bool {
 	return state.charge != nil && state.charge.Cards[card] > 0
 }
 

@@ -20,7 +20,7 @@ type recountedCard struct {
 	allocated, pending       int64
 	quota, deserved          int64
 	types                    map[string]typeSums
-	// isUncertain is set where a pod may hold this card or another one.
+	// isUncertain is set where a pod may use this card or another one.
 	isUncertain bool
 }
 
@@ -78,7 +78,7 @@ func (r *inventoryRecount) addAnomaly(node string, anomaly rule.Anomaly) *recoun
 	return r.anomalies[key]
 }
 
-// recordRenamedCards records that a pod on a node holds a card by another name than before.
+// recordRenamedCards records that a pod on a node uses a card by another name than before.
 func (m *clusterState) recordRenamedCards(state *podState, before *rule.Charge) {
 	if before == nil || state.charge == nil {
 		return

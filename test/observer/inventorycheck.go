@@ -180,7 +180,7 @@ func addPrefix(prefix, text string) string {
 func cardDifference(said *v1alpha1.InventoryCard, c *recountedCard) string {
 	isOnlyUncertain := c.isUncertain && !c.isOffered && c.quota == 0 && c.deserved == 0
 	if said == nil && isOnlyUncertain {
-		return "" // a pod may hold it, and is counted under another card
+		return "" // a pod may use it, and is counted under another card
 	}
 	if said == nil {
 		return "it is not listed, a recount gives " + c.format()

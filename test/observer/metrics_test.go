@@ -288,7 +288,7 @@ func TestCardSecondsMayBeginAtTheBinding(t *testing.T) {
 }
 
 // TestATerminatingPodMayBeBilledUntilItIsGone: pod a uses one card, and is deleted at once. While it terminates it still
-// holds the card, so a bill of 600 s is right 600 s later. When it is gone, it is not.
+// uses the card, so a bill of 600 s is right 600 s later. When it is gone, it is not.
 func TestATerminatingPodMayBeBilledUntilItIsGone(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ step, wantViolation string }{
 		"a still terminates": {`write pod a deleted=true`, ""},

@@ -48,7 +48,7 @@ type Options struct {
 	// Unmanaged is the plugin argument unmanagedQueues; default Enforce.
 	Unmanaged string
 	// Concerns reports whether an object, kind/namespace/name, is checked; default: all are.
-	// What other objects hold counts all the same. It keeps tests apart that share a cluster.
+	// What other objects use counts all the same. It keeps tests apart that share a cluster.
 	Concerns func(object string) bool
 	// Sessions returns how many sessions the scheduler has closed. Without it, Progress, Truth
 	// and Capacity are not checked.

@@ -22,7 +22,7 @@ type change struct {
 }
 
 // needsOrder reports whether a check may depend on when the change happened. A pod without a
-// node held nothing.
+// node used nothing.
 func (c change) needsOrder() bool {
 	pod, ok := c.object.(*corev1.Pod)
 	return !ok || pod.Spec.NodeName != ""

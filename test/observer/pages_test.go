@@ -12,7 +12,7 @@ import (
 )
 
 // TestTheLastPageIsKeptWhileItsProgramAnswersLate: the observer reads the metrics of a program again and again. If the
-// same process answers late or with an error, its last page still holds. A process that does not listen, or another one
+// same process answers late or with an error, its last page still counts. A process that does not listen, or another one
 // that does not answer, has no page: only the time of the attempt is kept. The last page is of process 1.
 func TestTheLastPageIsKeptWhileItsProgramAnswersLate(t *testing.T) {
 	at := time.Unix(1_000_000, 0)

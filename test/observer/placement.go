@@ -81,7 +81,7 @@ func (m *clusterState) maxQuota(queue, card string, at time.Time) (most int64, l
 // historyPeriod is how long former values are kept; it is longer than any window.
 const historyPeriod = 5 * time.Minute
 
-// updateTerminatingCharge recomputes what a terminating pod holds. It must run before the last
+// updateTerminatingCharge recomputes what a terminating pod uses. It must run before the last
 // charge is replaced.
 func (m *clusterState) updateTerminatingCharge(state *podState) {
 	last := state.charge
@@ -89,7 +89,7 @@ func (m *clusterState) updateTerminatingCharge(state *podState) {
 		last = state.terminating
 	}
 	state.terminating = nil
-	if charge, holds := rule.TerminatingChargeOf(state.pod, m.groupOf(state.pod), m.inventory, last, m.originOf(state.pod)); holds {
+	if charge, isCharged := rule.TerminatingChargeOf(state.pod, m.groupOf(state.pod), m.inventory, last, m.originOf(state.pod)); isCharged {
 		state.terminating = &charge
 	}
 }
@@ -103,7 +103,7 @@ func (m *clusterState) recordNodeReadiness(node *corev1.Node, c change) {
 	setValueOf(m.notReady, node.Name, !rule.IsReady(node), c.seen)
 }
 
-// checkTerminating checks that terminating pods do not let a queue hold ever more: used and
+// checkTerminating checks that terminating pods do not let a queue use ever more: used and
 // terminating cards together never exceed twice the quota.
 func (m *clusterState) checkTerminating(object, queue, card string, count int64, c change) {
 	most, limited := m.maxQuota(queue, card, c.seen)
@@ -115,7 +115,7 @@ func (m *clusterState) checkTerminating(object, queue, card string, count int64,
 	}
 }
 
-// terminatingIn returns how many cards of a queue terminating pods hold. Pods on a node that is
+// terminatingIn returns how many cards of a queue terminating pods use. Pods on a node that is
 // gone, or was not ready a moment ago, do not count.
 func (m *clusterState) terminatingIn(queue, card string, at time.Time) int64 {
 	var sum int64

@@ -139,7 +139,7 @@ func TestAViolationOfAQuotaSaysWhatIsWrong(t *testing.T) {
 }
 
 // TestUsedAndTerminatingCardsStayWithinTwiceTheQuota: a pod that is being deleted no longer counts as usage, but it
-// may still hold its cards. So a queue could restart all pods again and again. The observer reports a placement if
+// may still use its cards. So a queue could restart all pods again and again. The observer reports a placement if
 // used and terminating cards of a model are then more than twice the quota. Queue q has a quota of 2, so more than 4
 // are too many. Terminating pods do not count on a node that is gone, or was not ready within the last 10 s, as they
 // may never end.

@@ -20,10 +20,10 @@ import (
 // oracle knows the true state of a simulated cluster: it records every step in plain numbers
 // instead of objects.
 type oracle struct {
-	quotas      map[string][]dated // by queue, oldest first
-	placed      map[string]holding // by pod
-	terminating map[string]holding // by pod
-	beyondQuota []string           // pods whose placement broke the quota, in order
+	quotas      map[string][]dated  // by queue, oldest first
+	placed      map[string]podUsage // by pod
+	terminating map[string]podUsage // by pod
+	beyondQuota []string            // pods whose placement broke the quota, in order
 }
 
 type dated struct {
@@ -31,13 +31,13 @@ type dated struct {
 	from  time.Time
 }
 
-type holding struct {
+type podUsage struct {
 	queue string
 	cards int
 }
 
 func (o *oracle) recordPlacement(pod, queue string, cards int, now time.Time) {
-	o.placed[pod] = holding{queue, cards}
+	o.placed[pod] = podUsage{queue, cards}
 	sum := 0
 	for _, h := range o.placed {
 		if h.queue == queue {
@@ -124,8 +124,8 @@ func terminatePod(s *scene, o *oracle, p *corev1.Pod) {
 	now := metav1.NewTime(s.clock)
 	p.DeletionTimestamp = &now
 	s.applyObject(p.DeepCopy(), false)
-	if held, ok := o.placed[p.Name]; ok {
-		o.terminating[p.Name] = held
+	if usage, ok := o.placed[p.Name]; ok {
+		o.terminating[p.Name] = usage
 	}
 	delete(o.placed, p.Name)
 }
@@ -150,8 +150,8 @@ func TestTheObserverFindsThePlacementsBeyondTheQuotaThatAnOracleFinds(t *testing
 		s.playScript(`load queue r quota=H200:3`)
 		o := &oracle{
 			quotas:      map[string][]dated{"q": {{2, began}}, "r": {{3, began}}},
-			placed:      map[string]holding{},
-			terminating: map[string]holding{},
+			placed:      map[string]podUsage{},
+			terminating: map[string]podUsage{},
 		}
 		pods := map[string]*corev1.Pod{}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {

@@ -33,7 +33,7 @@ type clusterState struct {
 	nodes       map[string]rule.Node
 	nodeObjects map[string]*corev1.Node
 	notReady    map[string]*timeline[bool]
-	// renamedCards are the cards that pods hold, or held, by another name now.
+	// renamedCards are the cards that pods use, or used, by another name now.
 	renamedCards map[string]bool
 	inventory    *rule.Inventory
 	quotas       map[types.UID]*quotaState
@@ -84,9 +84,9 @@ type clusterState struct {
 // podState is the record of a pod.
 type podState struct {
 	pod *corev1.Pod
-	// charge is what the pod holds, nil for nothing.
+	// charge is what the pod uses, nil for nothing.
 	charge *rule.Charge
-	// terminating is what the pod holds while it is being deleted, nil for nothing.
+	// terminating is what the pod uses while it is being deleted, nil for nothing.
 	terminating *rule.Charge
 	// waiting is since when the pod waits for a node, zero when it does not.
 	waiting waitState
@@ -346,20 +346,20 @@ func (m *clusterState) recordNode(node *corev1.Node, c change) {
 	}
 }
 
-// updateCharge recomputes what a pod holds.
+// updateCharge recomputes what a pod uses.
 func (m *clusterState) updateCharge(state *podState) {
-	charge, holds := rule.ChargeOf(state.pod, m.groupOf(state.pod), m.inventory, state.charge, m.originOf(state.pod))
+	charge, isCharged := rule.ChargeOf(state.pod, m.groupOf(state.pod), m.inventory, state.charge, m.originOf(state.pod))
 	m.updateTerminatingCharge(state)
 	before := state.charge
 
 	state.charge = nil
-	if holds {
+	if isCharged {
 		state.charge = &charge
 	}
 
 	m.recordRenamedCards(state, before)
 	m.recordUse(state, before, state.charge, m.lastChange)
-	if before != nil && !holds {
+	if before != nil && !isCharged {
 		m.recordUnbound(state, m.lastChange)
 	}
 	m.recordContribution(&state.contribution, m.podContribution(state))

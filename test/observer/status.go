@@ -399,27 +399,27 @@ func (m *clusterState) checkAllocated(now time.Time) []string {
 	return open
 }
 
-// updateAllocated returns the record of a Queue. It replaces the record when what the pods hold may
+// updateAllocated returns the record of a Queue. It replaces the record when what the pods use may
 // have changed.
 func (m *clusterState) updateAllocated(queue string, now time.Time) *allocatedState {
 	state := m.allocated[queue]
-	held := m.usageOf(m.subtreeOf(queue)).Cards.String()
+	used := m.usageOf(m.subtreeOf(queue)).Cards.String()
 	if state == nil {
-		state = &allocatedState{held, waitState{since: now}}
+		state = &allocatedState{used, waitState{since: now}}
 		m.allocated[queue] = state
 	}
 
-	if touched := m.touchedSince(queue, state.since); held != state.used || touched.After(state.since) {
-		*state = allocatedState{held, waitState{since: touched}}
+	if touched := m.touchedSince(queue, state.since); used != state.used || touched.After(state.since) {
+		*state = allocatedState{used, waitState{since: touched}}
 	}
 
 	return state
 }
 
-// usage recounts what the pods of a queue hold.
+// usage recounts what the pods of a queue use.
 func (m *clusterState) usage(queue string) rule.Usage { return m.usageOf([]string{queue}) }
 
-// usageOf recounts what the pods of some queues hold.
+// usageOf recounts what the pods of some queues use.
 func (m *clusterState) usageOf(queues []string) rule.Usage {
 	use := rule.Usage{Cards: rule.Quota{}}
 	for _, state := range m.pods {
@@ -445,8 +445,8 @@ func (m *clusterState) allocatedDifference(queue *v1beta1.Queue) string {
 		return fmt.Sprintf("%s of queue <%s> cannot be read: %v", v1alpha1.AnnotationCardAllocated, queue.Name, err)
 	}
 	maps.DeleteFunc(said, func(_ string, n int64) bool { return n == 0 })
-	if held := m.usageOf(m.subtreeOf(queue.Name)).Cards; !maps.Equal(said, held) {
-		return fmt.Sprintf("%s of queue <%s> is %s, a recount gives %s", v1alpha1.AnnotationCardAllocated, queue.Name, text, held)
+	if used := m.usageOf(m.subtreeOf(queue.Name)).Cards; !maps.Equal(said, used) {
+		return fmt.Sprintf("%s of queue <%s> is %s, a recount gives %s", v1alpha1.AnnotationCardAllocated, queue.Name, text, used)
 	}
 	return ""
 }

@@ -19,7 +19,7 @@ type treeState struct {
 	// unschedulable reports which nodes take no pods now, allocatable is the CPU and memory of nodes.
 	unschedulable map[string]bool
 	allocatable   map[string]rule.Quota
-	// ended are pods that stopped to hold cards without an eviction, oldest first.
+	// ended are pods that stopped to use cards without an eviction, oldest first.
 	ended []endedCharge
 }
 
@@ -29,7 +29,7 @@ type schedulable struct {
 	closed map[string]bool
 }
 
-// endedCharge is what a pod held until it ended by itself.
+// endedCharge is what a pod used until it ended by itself.
 type endedCharge struct {
 	charge rule.Charge
 	at     time.Time
@@ -114,7 +114,7 @@ func (m *clusterState) recordNodeSpec(node *corev1.Node, c change) {
 	m.tree.allocatable[node.Name] = allocatableOf(node)
 }
 
-// recordEnd remembers a pod that no longer holds cards and was not evicted.
+// recordEnd remembers a pod that no longer uses cards and was not evicted.
 func (m *clusterState) recordEnd(before *rule.Charge, state *podState, c change) {
 	hasEnded := before != nil && (state.charge == nil || c.deleted)
 	if !m.knowsTree() || !hasEnded || state.evicted != nil {

@@ -40,7 +40,7 @@ func (m *clusterState) drainForbidden(victim *podState, at time.Time) string {
 }
 
 // treeReclaimForbidden checks reclaim between queues of a tree: by the matrix, or by the tree from
-// queues that hold more than they deserve; never below a guarantee, and never to borrow. It
+// queues that use more than they deserve; never below a guarantee, and never to borrow. It
 // accepts every tree of the window.
 func (m *clusterState) treeReclaimForbidden(reclaimer, victim *podState) string {
 	why := ""
@@ -109,9 +109,9 @@ func (m *clusterState) guaranteeForbids(t *rule.Tree, queues []string, victim *p
 }
 
 // borrowsByEviction returns why a pod reclaims more than its queue deserves, or "": of the card that
-// its victim holds, or of all its cards if the victim holds none of them; and with reclaimResources
+// its victim uses, or of all its cards if the victim uses none of them; and with reclaimResources
 // All of CPU and memory.
-func (m *clusterState) borrowsByEviction(t *rule.Tree, queue string, ask rule.Request, held []string) string {
+func (m *clusterState) borrowsByEviction(t *rule.Tree, queue string, ask rule.Request, lost []string) string {
 	exceeds := func(name string) string {
 		count := m.requested(ask, name)
 		deserved := t.Queue(queue).DeservedOf(name)
@@ -121,8 +121,8 @@ func (m *clusterState) borrowsByEviction(t *rule.Tree, queue string, ask rule.Re
 		return ""
 	}
 
-	if len(held) > 0 {
-		if why := exceeds(held[0]); why != "" {
+	if len(lost) > 0 {
+		if why := exceeds(lost[0]); why != "" {
 			return why
 		}
 	} else if len(ask.Cards) > 0 && !slices.ContainsFunc(ask.Cards, func(card string) bool { return exceeds(card) == "" }) {
@@ -137,8 +137,8 @@ func (m *clusterState) borrowsByEviction(t *rule.Tree, queue string, ask rule.Re
 }
 
 // treeForbids returns why the tree does not let a victim be reclaimed, or "" when it does: its
-// queue and each of its ancestors below the common one hold more than they deserve of the needed
-// cards. If only CPU or memory is needed, that holds for all cards of the victim, and for its CPU or
+// queue and each of its ancestors below the common one use more than they deserve of the needed
+// cards. If only CPU or memory is needed, that is true for all cards of the victim, and for its CPU or
 // its memory.
 func (m *clusterState) treeForbids(t *rule.Tree, below []string, reclaimer, victim *podState, needed []string) string {
 	for _, state := range []*podState{reclaimer, victim} {
@@ -168,7 +168,7 @@ func (m *clusterState) treeForbids(t *rule.Tree, below []string, reclaimer, vict
 	return why
 }
 
-// borrowsNot returns which queue of some holds no more of a name than it deserves, or "".
+// borrowsNot returns which queue of some uses no more of a name than it deserves, or "".
 func (m *clusterState) borrowsNot(t *rule.Tree, queues []string, victim *podState, name string) string {
 	remaining := m.useAfterEvictions(name, victim)
 	for _, queue := range queues {
@@ -205,7 +205,7 @@ func (m *clusterState) useAfterEvictions(name string, victim *podState) rule.Tre
 	return use
 }
 
-// settledUse returns what a queue holds without the pods that were placed a moment ago: they may
+// settledUse returns what a queue uses without the pods that were placed a moment ago: they may
 // have been placed after the scheduler decided.
 func (m *clusterState) settledUse(queue, name string) int64 {
 	since := m.windowStart(m.lastChange)
@@ -222,8 +222,8 @@ func (m *clusterState) largestUnit(t *rule.Tree, queue, name string, victim *pod
 	units := map[string]int64{}
 	for _, state := range m.pods {
 		recent := state == victim || (state.evicted != nil && state.evicted.seen.After(m.lastChange.Add(-unitPeriod)))
-		held := cmp.Or(state.charge, state.terminating)
-		if !recent || held == nil || !slices.Contains(t.PathOf(held.Queue), queue) {
+		charge := cmp.Or(state.charge, state.terminating)
+		if !recent || charge == nil || !slices.Contains(t.PathOf(charge.Queue), queue) {
 			continue
 		}
 
@@ -231,7 +231,7 @@ func (m *clusterState) largestUnit(t *rule.Tree, queue, name string, victim *pod
 		if m.isElastic(state) {
 			unit += "/" + state.pod.Name
 		}
-		units[unit] += m.amountIn(held, name)
+		units[unit] += m.amountIn(charge, name)
 	}
 
 	most := int64(0)

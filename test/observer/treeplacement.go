@@ -11,7 +11,7 @@ import (
 
 // checkTreePlacement checks a pod that was just placed against the tree: the quota of its queue
 // and of every ancestor, the unused guarantees of others, what its queues deserve if it cannot be
-// reclaimed, holds, and inner queues. Any tree of the window may have been in force.
+// reclaimed, uses, and inner queues. Any tree of the window may have been in force.
 func (m *clusterState) checkTreePlacement(state *podState, c change) {
 	queue := m.namedQueue(state)
 	if queue == "" || (len(state.charge.Cards) == 0 && len(m.computeOf(state.charge)) == 0) {

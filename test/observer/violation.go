@@ -25,7 +25,7 @@ const (
 	// in status.blocked, or counted in its total, within Options.ReasonWithin.
 	Status Invariant = "I3 status"
 	// Metrics: what the operator and the scheduler serve as metrics equals a recount within
-	// Options.ViewWithin. Card-seconds never fall, and grow as pods hold cards.
+	// Options.ViewWithin. Card-seconds never fall, and grow as pods use cards.
 	Metrics Invariant = "I3 metrics"
 	// Eviction: every eviction follows the rules of preempt and reclaim; each victim's
 	// reclaimer is placed within Options.PlacedWithin, on the cards that were freed for it unless it

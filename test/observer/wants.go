@@ -92,9 +92,9 @@ func (m *clusterState) freeOn(node string, ask rule.Request, before time.Time) a
 			continue
 		}
 
-		held := rule.RequestOf(state.pod, m.inventory)
-		used := amountOf(held)
-		if held.Resource != ask.Resource {
+		request := rule.RequestOf(state.pod, m.inventory)
+		used := amountOf(request)
+		if request.Resource != ask.Resource {
 			used.cards = 0
 		}
 		free = free.subtract(used)

@@ -97,8 +97,8 @@ func (a *administrator) countRunning() map[string]int {
 	return count
 }
 
-// wantQuotasHeld waits until every job runs as many pods as its queue's quota allows.
-func (a *administrator) wantQuotasHeld() {
+// wantQuotasUsed waits until every job runs as many pods as its queue's quota allows.
+func (a *administrator) wantQuotasUsed() {
 	a.Eventually(a.countRunning).Should(Equal(map[string]int{"train": 4, "serve": 2, "containers": 1}))
 	a.Eventually(func() (string, error) { return a.quotaSummary("research") }).Should(And(
 		ContainSubstring("4/4 NVIDIA-H200"), ContainSubstring("1/1 NVIDIA-L40S")))

@@ -70,7 +70,7 @@ var onRealNode = map[string]any{
 }
 
 // TestOLMUpgradesWhileWorkloadsRun: an upgrade by OLM, from the previous release to this one and to the next,
-// restarts no workload and changes no quota. Quotas hold all the time: 4 pods of train, 2 of serve, 1 of
+// restarts no workload and changes no quota. Quotas apply all the time: 4 pods of train, 2 of serve, 1 of
 // containers. Both programs run from the shipped images in the pods that OLM creates, with the bundle's rights,
 // probes and security contexts. kwok plays the previous release and Volcano's own scheduler; the test writes what
 // the previous release had written.
@@ -122,7 +122,7 @@ func TestOLMUpgradesWhileWorkloadsRun(t *testing.T) {
 	a.wantEnforcedBy(this)
 	resume()
 
-	a.wantQuotasHeld()
+	a.wantQuotasUsed()
 	a.Eventually(a.userState).Should(Equal(written), "what people wrote, and what is made of it")
 	a.Expect(a.queueQuotas()).To(Equal(queues), "the quotas of queues during the upgrade")
 	for name, state := range pods {
@@ -138,7 +138,7 @@ func TestOLMUpgradesWhileWorkloadsRun(t *testing.T) {
 	a.awaitUpgrade(this, next)
 	a.wantContainers(next)
 	a.wantEnforcedBy(next)
-	a.wantQuotasHeld()
+	a.wantQuotasUsed()
 	a.Expect(a.workloadIdentities()).To(Equal(pods), "the pods of workloads during the upgrade")
 	a.Expect(a.queueQuotas()).To(Equal(queues), "the quotas of queues during the upgrade")
 	a.wantRaisedQuotaUsed()

@@ -18,7 +18,7 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// clusterSnapshot holds every object of a cluster as users and programs wrote it, by resource,
+// clusterSnapshot has every object of a cluster as users and programs wrote it, by resource,
 // namespace and name. Two snapshots are equal when nothing installed in between is left, and
 // nothing else is lost or changed.
 type clusterSnapshot map[string]map[string]any

@@ -21,7 +21,7 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// withoutWebhooks simulates a request that passed the webhooks: the rest must hold alone.
+// withoutWebhooks simulates a request that passed the webhooks: the rest must suffice.
 func withoutWebhooks(t *testing.T, do func()) {
 	// Only a webhook denies it, and it is none of those that allow requests that they cannot
 	// check in time.

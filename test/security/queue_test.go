@@ -57,13 +57,13 @@ func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
 }
 
 // TestAServiceTypeCannotBeClaimed: only inference takes cards back from training. A pod in a training queue that
-// claims to be inference by its annotation takes none. All 16 cards are held by 16 training pods of another tenant,
+// claims to be inference by its annotation takes none. All 16 cards are used by 16 training pods of another tenant,
 // and none of these is evicted. The webhooks, which would refuse the pod, are off while it is created.
 func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 	createReadyQuota(t, newCardQuota("claimed", nil))
 	claim := func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationServiceType] = "inference" }
 
-	// The pods of the neighbour hold all cards.
+	// The pods of the neighbour use all cards.
 	createReadyQuota(t, newCardQuota("holders", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(16)) }))
 	holders := builder.Deployment(neighbour, "holders", 16, builder.Pod("", "").Queue("holders").Card(h200).GPUs(1))
 	createForTest(t, holders)

@@ -118,7 +118,7 @@ var deniedToOther = map[string][]permission{
 		update leases.coordination.k8s.io volcano-system/cardquota-manager`),
 }
 
-// deniedToTenants is what grants cards, or reveals what others hold and run: no tenant may do any of
+// deniedToTenants is what grants cards, or reveals what others use and run: no tenant may do any of
 // it.
 var deniedToTenants = parsePermissions(`
 	create cardquotas.cardquota.dev,queues.scheduling.volcano.sh,priorityclasses.scheduling.k8s.io /

@@ -53,7 +53,7 @@ func (w *Env) waitUntilAllGangsRun(ctx context.Context) error {
 	return w.WaitUntil(ctx, "all gangs to run", func(context.Context) (bool, error) { return w.Pods.Usage().Gangs == w.Nodes, nil })
 }
 
-// AddWaitingSingles creates single training pods that wait for the cards that the gangs hold.
+// AddWaitingSingles creates single training pods that wait for the cards that the gangs use.
 func (w *Env) AddWaitingSingles(ctx context.Context) error {
 	if w.Singles == 0 {
 		return nil
@@ -72,7 +72,7 @@ type Return struct {
 	Stuck []string
 }
 
-// ReturnToTraining deletes all inference and all single pods, and waits until training holds
+// ReturnToTraining deletes all inference and all single pods, and waits until training uses
 // all cards again. It recreates a gang that does not run again within a minute.
 func (w *Env) ReturnToTraining(ctx context.Context) (*Return, error) {
 	const stuck = time.Minute

@@ -90,7 +90,7 @@ func (c *Cluster) isInstalled() bool {
 	return len(c.Operators) > 0 || c.hasLeadingOperator() || len(c.Schedulers) > 0 || !c.isMissing("CardQuota")
 }
 
-// hasLeadingOperator reports whether an operator without a Deployment holds its Lease.
+// hasLeadingOperator reports whether an operator without a Deployment has its Lease.
 func (c *Cluster) hasLeadingOperator() bool {
 	if c.OperatorLease == nil {
 		return false

@@ -28,7 +28,7 @@ var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}}.Execute
 
 // TestDoctorReportsTheStateOfACluster: the golden files have the findings before the installation, after it, and for
 // a user who may not list nodes. A script stops by the exit code. Before the installation the only warning is that
-// queue research has no quota, although its pods hold cards. After it there are errors: the webhooks do not exist,
+// queue research has no quota, although its pods use cards. After it there are errors: the webhooks do not exist,
 // and the operator has not seen the policy yet. Volcano's own scheduler, which still runs, is then an information.
 func TestDoctorReportsTheStateOfACluster(t *testing.T) {
 	noNodes := kubectl.Forbid(schema.GroupResource{Resource: "nodes"}, &corev1.NodeList{})

@@ -132,7 +132,7 @@ func findUnguardedBypass(c *Cluster) []Finding {
 }
 
 // isAdopting reports whether schedulerBypassPolicy Deny would come too early: queues without a quota
-// may still use cards, or pods that would be refused hold some.
+// may still use cards, or pods that would be refused use some.
 func (c *Cluster) isAdopting() bool {
 	enforced := c.policyCondition(v1alpha1.ConditionEnforced)
 	return c.spec().UnmanagedQueues == v1alpha1.UnmanagedIgnore || (enforced != nil && enforced.Reason == v1alpha1.ReasonCardBypass) || len(findBypasses(c)) > 0

@@ -13,7 +13,7 @@ import (
 	"cardquota.dev/operator/internal/quota"
 )
 
-// findQueuesWithoutQuota finds queues whose pods hold or request cards although the queue has no
+// findQueuesWithoutQuota finds queues whose pods use or request cards although the queue has no
 // quota.
 func findQueuesWithoutQuota(c *Cluster) []Finding {
 	exists := map[string]bool{} // CardInventory reports pods with cards in other queues
@@ -49,7 +49,7 @@ func findQueuesWithoutQuota(c *Cluster) []Finding {
 	return findings
 }
 
-// findBypasses finds pods that hold cards and that our scheduler would not have placed.
+// findBypasses finds pods that use cards and that our scheduler would not have placed.
 func findBypasses(c *Cluster) []Finding {
 	if condition := c.policyCondition(v1alpha1.ConditionEnforced); !c.HasUsage || (condition != nil && condition.Reason == v1alpha1.ReasonCardBypass) {
 		return nil
@@ -74,7 +74,7 @@ func findBypasses(c *Cluster) []Finding {
 	return findings
 }
 
-// findExceededQuotas finds queues that hold more than a planned quota. CardQuotas of the cluster have
+// findExceededQuotas finds queues that use more than a planned quota. CardQuotas of the cluster have
 // that in their status.
 func findExceededQuotas(c *Cluster) []Finding {
 	var findings []Finding
@@ -108,7 +108,7 @@ func findExceededQuotas(c *Cluster) []Finding {
 	return findings
 }
 
-// countUsedBelow counts the cards that the pods of each CardQuota and of those below it hold, by the name
+// countUsedBelow counts the cards that the pods of each CardQuota and of those below it use, by the name
 // of the CardQuota.
 func (c *Cluster) countUsedBelow() map[string]map[card.Name]card.Count {
 	all := map[string]map[card.Name]card.Count{}

@@ -126,7 +126,7 @@ func findMissingPrograms(c *Cluster) []Finding {
 
 	var findings []Finding
 
-	// An operator can run outside of a Deployment, so only a Lease that is not held proves that
+	// An operator can run outside of a Deployment, so only a Lease without a holder proves that
 	// none runs.
 	if len(c.Operators) == 0 && !c.hasLeadingOperator() && !c.HidesOperatorLease {
 		findings = append(findings, c.addInstallation(Finding{Severity: Error, Object: "deployment/" + c.Namespace + "/cardquota-manager",

@@ -125,7 +125,7 @@ func (p *placements) checkPod(pod *corev1.Pod) {
 }
 
 // requestOf returns the cards that a pod requests, and why no queue could ever give them, "" if one
-// could. A running pod that names none counts by the card that it holds.
+// could. A running pod that names none counts by the card that it uses.
 func (p *placements) requestOf(pod *corev1.Pod) (cards quota.CardRequest, invalid string) {
 	request := p.resolver.Request(pod)
 	if request.Denied != nil {

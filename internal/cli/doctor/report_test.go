@@ -73,7 +73,7 @@ func readyQuota(name string) *v1alpha1.CardQuota {
 }
 
 // newHealthyCluster is an installation in which nothing is wrong: a node of 8 H200, CardQuota team with a quota of 8, and
-// a running pod of it that holds 2.
+// a running pod of it that uses 2.
 func newHealthyCluster(t *testing.T) *Cluster {
 	config := admissionregistrationv1.WebhookClientConfig{CABundle: bundleUntil(t, at.AddDate(1, 0, 0))}
 

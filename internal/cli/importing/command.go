@@ -71,7 +71,7 @@ func completeQueues(p *program.Program) cobra.CompletionFunc {
 	}
 }
 
-// readImportInput reads Queues and CardQuotas, and counts what pods hold.
+// readImportInput reads Queues and CardQuotas, and counts what pods use.
 func readImportInput(ctx context.Context, r *reader.Reader, input *Input) error {
 	if err := reader.List(ctx, r.Client, &v1beta1.QueueList{}, func(q *v1beta1.Queue) { input.Queues = append(input.Queues, q) }); err != nil {
 		return err

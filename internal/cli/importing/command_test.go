@@ -21,7 +21,7 @@ import (
 var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}}.Execute
 
 // TestImportPrintsCardQuotasForQueues: the golden files have the CardQuotas that import prints for the queues with
-// cards, or for the queue that the user names. Pods of queue research hold cards, and Queue chat has a quota of 4 in
+// cards, or for the queue that the user names. Pods of queue research use cards, and Queue chat has a quota of 4 in
 // its annotation. The golden files also have the notes on the error stream. For a user who may not list pods, import only knows
 // the annotations of Queues.
 func TestImportPrintsCardQuotasForQueues(t *testing.T) {

@@ -20,7 +20,7 @@ type Input struct {
 	// Queues are all Queues of the cluster, and Quotas all CardQuotas.
 	Queues []*v1beta1.Queue
 	Quotas []*v1alpha1.CardQuota
-	// Usage is what the pods of each queue hold and request. It is nil if it could not be counted.
+	// Usage is what the pods of each queue use and request. It is nil if it could not be counted.
 	Usage map[string]cardquota.Usage
 	// ServiceType is the service type of a queue that names none.
 	ServiceType string
@@ -101,7 +101,7 @@ func NewPlan(in Input) Plan {
 	return plan
 }
 
-// planner holds the state of one plan.
+// planner has the state of one plan.
 type planner struct {
 	Input
 	queues   map[string]*v1beta1.Queue
@@ -164,7 +164,7 @@ func (p *planner) isWritten(name string) bool {
 	return isWritten
 }
 
-// usesCards reports whether pods of a queue hold or request cards.
+// usesCards reports whether pods of a queue use or request cards.
 func (p *planner) usesCards(name string) bool {
 	return hasCards(p.Usage[name].Used) || hasCards(p.Usage[name].Pending)
 }

@@ -27,7 +27,7 @@ import (
 
 func below(parent string, q *builder.QueueBuilder) *v1beta1.Queue { return q.Parent(parent).Obj() }
 
-// uses is the usage of a queue whose pods hold cards, each name followed by the count.
+// uses is the usage of a queue whose pods use cards, each name followed by the count.
 func uses(counts ...any) cardquota.Usage {
 	used := map[card.Name]card.Count{}
 	for i := 0; i < len(counts); i += 2 {
@@ -50,7 +50,7 @@ func planFor(in Input) (map[string]Import, Plan) {
 }
 
 // TestQueuesWithCardsAreImported: import writes a CardQuota for each Volcano Queue that has cards: by its annotation, or
-// because its pods hold or request some. Queue root and the ones of CardQuotas are never imported, and parents of flat
+// because its pods use or request some. Queue root and the ones of CardQuotas are never imported, and parents of flat
 // queues only where the user names them. A user who names queues gets also those without cards. The plan lists the other
 // Queues, or the other named ones, as left out, also a named one that does not exist. The test compares their number.
 func TestQueuesWithCardsAreImported(t *testing.T) {
@@ -98,7 +98,7 @@ func TestQueuesWithCardsAreImported(t *testing.T) {
 
 // TestACardQuotaTakesTheFieldsOfItsQueue: what administrators have written to a Queue is kept. The tenant comes from the
 // label that the user names, here team. Deserved 9 is more than the quota of 8, which a CardQuota may not have, so it
-// is 8. Pods hold a card B of which the quota is 0, so a comment warns.
+// is 8. Pods use a card B of which the quota is 0, so a comment warns.
 func TestACardQuotaTakesTheFieldsOfItsQueue(t *testing.T) {
 	queue := builder.Queue("q").Quota(`{"A":8,"B":0}`).ServiceType("inference").Capability("64", "1Ti").Label("team", "vision").
 		Annotation(v1alpha1.AnnotationCardDeserved, `{"A":9}`).
@@ -125,7 +125,7 @@ func TestACardQuotaTakesTheFieldsOfItsQueue(t *testing.T) {
 	check.Contains(t, "comments", strings.Join(got["q"].Comments, "\n"), "1 B, more than the quota of 0")
 }
 
-// TestATreeOfQueuesIsImportedWithItsParents: pods of queue a hold 2 cards, and b has a quota of 3, so their parent top
+// TestATreeOfQueuesIsImportedWithItsParents: pods of queue a use 2 cards, and b has a quota of 3, so their parent top
 // gets 5. A parent has no service type, and its children inherit its limit of 100 CPU. Parents come before children,
 // because the API server would refuse a child without its parent. If the user names only top, it is still a parent,
 // without service type. Queue other is its own parent, which must not disturb the others.
@@ -294,7 +294,7 @@ func TestTheOldestCardQuotaOfAQueueIsTheParent(t *testing.T) {
 }
 
 // TestAnExistingParentThatIsTooSmallIsCommented: import never changes a CardQuota that exists. Here CardQuota above, of
-// Queue top, has 3 of card A, and pods of its children a and b hold 2 each, so 4 is too much. One comment says so, at
+// Queue top, has 3 of card A, and pods of its children a and b use 2 each, so 4 is too much. One comment says so, at
 // the first child. The quota of B is inherited from further above, and not known here, so there is no comment on B.
 func TestAnExistingParentThatIsTooSmallIsCommented(t *testing.T) {
 	queues := []*v1beta1.Queue{builder.Queue("top").Obj(), below("top", builder.Queue("a")), below("top", builder.Queue("b"))}

@@ -89,7 +89,7 @@ func (p *planner) setOwner(i *Import, queue *v1beta1.Queue) {
 	}
 }
 
-// setCards sets the quotas: what the Queue says, else what its pods hold, and for a parent at least
+// setCards sets the quotas: what the Queue says, else what its pods use, and for a parent at least
 // what the queues below it have.
 func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
 	text, isWritten := queue.Annotations[v1alpha1.AnnotationCardQuota]
@@ -110,8 +110,8 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 		i.addComment("cards: what the pods of the queue hold could not be counted. Write the quotas.")
 	default:
 		counts, guarantee = sumBelow(below)
-		for name, held := range p.heldBelow(queue.Name, map[string]bool{}) {
-			counts[name] = max(counts[name], held)
+		for name, used := range p.usedBelow(queue.Name, map[string]bool{}) {
+			counts[name] = max(counts[name], used)
 		}
 
 		what := "what the pods of the queue hold now"
@@ -132,8 +132,8 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 
 	p.addCards(i, counts, deserved, guarantee)
 	for _, name := range slices.Sorted(maps.Keys(usage.Used)) {
-		if held := usage.Used[name]; held > counts[name] {
-			i.addComment("Its pods hold %d %s, more than the quota of %d. They continue to run.", held, name, counts[name])
+		if used := usage.Used[name]; used > counts[name] {
+			i.addComment("Its pods hold %d %s, more than the quota of %d. They continue to run.", used, name, counts[name])
 		}
 	}
 }
@@ -189,32 +189,32 @@ func (i *Import) readShares(queue *v1beta1.Queue, key string) card.Quota {
 	return shares
 }
 
-// heldBelow returns what the pods of a queue hold, in a tree with those of the queues below it.
-func (p *planner) heldBelow(name string, seen map[string]bool) card.Quota {
-	held := card.Quota{}
+// usedBelow returns what the pods of a queue use, in a tree with those of the queues below it.
+func (p *planner) usedBelow(name string, seen map[string]bool) card.Quota {
+	used := card.Quota{}
 	// The parents of Queues can form a cycle.
 	if seen[name] {
-		return held
+		return used
 	}
 
 	seen[name] = true
 	for cardName, count := range p.Usage[name].Used {
 		if count > 0 {
-			held[cardName] = count
+			used[cardName] = count
 		}
 	}
 
 	if !p.IsTree {
-		return held
+		return used
 	}
 
 	for _, child := range p.children[name] {
-		for cardName, count := range p.heldBelow(child, seen) {
-			held[cardName] = held[cardName].Add(count)
+		for cardName, count := range p.usedBelow(child, seen) {
+			used[cardName] = used[cardName].Add(count)
 		}
 	}
 
-	return held
+	return used
 }
 
 // setResources sets the limits of CPU and memory: those of the Queue, else of the queues above it,

@@ -29,7 +29,7 @@ func newManifest(i Import) manifest {
 	return written
 }
 
-// introduction returns what holds for all CardQuotas.
+// introduction returns what is true for all CardQuotas.
 func (p Plan) introduction() []string {
 	var texts []string
 	if len(p.Imports) > 0 {

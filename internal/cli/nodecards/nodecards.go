@@ -29,7 +29,7 @@ type Node struct {
 	Sharing string `json:"sharing,omitempty"`
 	// Total is the number of allocatable cards.
 	Total int64 `json:"total"`
-	// Used is what pods hold, also terminating ones, and Free what is left. Both are unset if the pods
+	// Used is what pods use, also terminating ones, and Free what is left. Both are unset if the pods
 	// may not be read.
 	Used *int64 `json:"used,omitempty"`
 	Free *int64 `json:"free,omitempty"`
@@ -40,10 +40,10 @@ type Node struct {
 	Anomalies []string `json:"anomalies,omitempty"`
 }
 
-// NewList returns the cards by node. resolver knows what each pod holds. hasPods is false if the pods may
+// NewList returns the cards by node. resolver knows what each pod uses. hasPods is false if the pods may
 // not be read.
 func NewList(nodes []card.NodeState, pods []*corev1.Pod, resolver *workload.Resolver, hasPods bool) List {
-	used := heldByNode(pods, resolver)
+	used := usedByNode(pods, resolver)
 	list := List{TypeMeta: output.NewTypeMeta("InventoryNodeList"), Items: []Node{}}
 	for _, node := range nodes {
 		base := Node{Name: node.Name, Ready: node.IsReady, Cordoned: node.IsCordoned}
@@ -59,9 +59,9 @@ func NewList(nodes []card.NodeState, pods []*corev1.Pod, resolver *workload.Reso
 			item.Sharing = node.Sharing[offered.Resource]
 
 			if hasPods {
-				held := used[types.NamespacedName{Namespace: node.Name, Name: string(offered.Name)}]
-				taken := int64(held)
-				free := int64(offered.Count.Sub(held))
+				count := used[types.NamespacedName{Namespace: node.Name, Name: string(offered.Name)}]
+				taken := int64(count)
+				free := int64(offered.Count.Sub(count))
 				item.Used = &taken
 				item.Free = &free
 			}
@@ -99,17 +99,17 @@ func (l List) Objects() []metav1.PartialObjectMetadata {
 	return objects
 }
 
-// heldByNode returns what pods hold, by node and card name.
-func heldByNode(pods []*corev1.Pod, resolver *workload.Resolver) map[types.NamespacedName]card.Count {
-	held := map[types.NamespacedName]card.Count{}
+// usedByNode returns what pods use, by node and card name.
+func usedByNode(pods []*corev1.Pod, resolver *workload.Resolver) map[types.NamespacedName]card.Count {
+	used := map[types.NamespacedName]card.Count{}
 	for _, pod := range pods {
 		if !workload.MayBeRunning(pod) {
 			continue
 		}
 		for _, amount := range resolver.Usage(pod, nil, nil).Cards {
 			key := types.NamespacedName{Namespace: pod.Spec.NodeName, Name: string(amount.Name)}
-			held[key] = held[key].Add(amount.Count)
+			used[key] = used[key].Add(amount.Count)
 		}
 	}
-	return held
+	return used
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // SetAvailable sets how many more cards pods of each CardQuota can get now. quotas are all CardQuotas
-// that the user may read, also those that the list leaves out. idle are the cards that no pod holds on
+// that the user may read, also those that the list leaves out. idle are the cards that no pod uses on
 // nodes that take pods, nil if they are not known.
 func (l *List) SetAvailable(quotas []*v1alpha1.CardQuota, idle map[string]int64) {
 	known := map[string]*v1alpha1.CardQuota{}

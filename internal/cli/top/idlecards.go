@@ -29,7 +29,7 @@ type idleReader struct {
 	due <-chan time.Time
 }
 
-// readIdleCards returns by name how many cards no pod holds on nodes that take pods. It is nil where the
+// readIdleCards returns by name how many cards no pod uses on nodes that take pods. It is nil where the
 // user may not read that, or the operator has not counted yet.
 func readIdleCards(ctx context.Context, c client.Client) (map[string]int64, error) {
 	return (&idleReader{client: c}).read(ctx)

@@ -61,7 +61,7 @@ type Card struct {
 	Quota int64 `json:"quota"`
 	// Deserved is what the queue takes back from borrowers, in a tree.
 	Deserved int64 `json:"deserved,omitempty"`
-	// Used is what its pods hold.
+	// Used is what its pods use.
 	Used int64 `json:"used"`
 	// Borrowed is what it uses of its quota beyond what it deserves, in a tree.
 	Borrowed int64 `json:"borrowed,omitempty"`

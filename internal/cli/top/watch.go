@@ -111,7 +111,7 @@ func readIdleAgain(ctx context.Context, p *program.Program, idle *idleReader) {
 	}
 }
 
-// renderTop returns the table of what a store holds.
+// renderTop returns the table of what a store has.
 func renderTop(p *program.Program, store cache.Store, idle map[string]int64, chosen selection, note string) (string, error) {
 	var quotas []*v1alpha1.CardQuota
 	for _, object := range store.List() {

@@ -102,7 +102,7 @@ func readVersions(ctx context.Context, r *reader.Reader, namespace string, now t
 	return NewDocument(build.Version, operator, scheduler, unknown...), nil
 }
 
-// describeUnknownOperator says why the version of the operator is unknown. leads reports that it holds its
+// describeUnknownOperator says why the version of the operator is unknown. leads reports that it has its
 // Lease.
 func describeUnknownOperator(leads, hasDeployment bool, namespace string) string {
 	switch {
@@ -128,7 +128,7 @@ func findOperatorVersion(deployments []*appsv1.Deployment) string {
 	return ""
 }
 
-// readLeaderVersion returns the version of the operator that holds the Lease, "" if it does not state it,
+// readLeaderVersion returns the version of the operator that has the Lease, "" if it does not state it,
 // whether there is one, and whether the user may read that. What led once may be gone.
 func readLeaderVersion(ctx context.Context, r *reader.Reader, namespace string, now time.Time) (version string, leads, mayRead bool, err error) {
 	lease, mayRead, err := r.OperatorLease(ctx, namespace)

@@ -34,7 +34,7 @@ var plugin = kubectl.Plugin{Commands: []program.Command{NewCommand}, Scheduler: 
 var execute = plugin.Execute
 
 // TestWhatIfAnswersFromASimulation: whatif runs the scheduler on a snapshot of the cluster. Two nodes have 8 H200
-// each, and job train of training holds the 8 of h200-0. testdata/serve.yaml is a Volcano job of queue chat, of
+// each, and job train of training uses the 8 of h200-0. testdata/serve.yaml is a Volcano job of queue chat, of
 // inference: a gang of 3 pods of 4 H200 each. The golden file of each row has what would happen if it were created,
 // with another quota, with one more node, or if node h200-0 were drained. If the gang would wait, the exit code says
 // so.

@@ -56,7 +56,7 @@ type Pod struct {
 	Name      string `json:"name"`
 	// Node is unset for a pod that waits.
 	Node string `json:"node,omitempty"`
-	// Cards are what it would hold.
+	// Cards are what it would use.
 	Cards []Cards `json:"cards,omitempty"`
 	// Reason is why it waits, as in the status of a CardQuota, Message what the scheduler says.
 	Reason  v1alpha1.BlockedReason `json:"reason,omitempty"`
@@ -78,7 +78,7 @@ type Victim struct {
 	Queue    string                     `json:"queue"`
 	// LostPods is how many pods it would lose.
 	LostPods int `json:"lostPods"`
-	// Cards are what these pods hold.
+	// Cards are what these pods use.
 	Cards []Cards `json:"cards"`
 	// CardSeconds is the work that would be lost: cards times seconds since the start or the last checkpoint.
 	CardSeconds int64 `json:"cardSeconds"`
@@ -95,7 +95,7 @@ type Started struct {
 	// Workload is the workload, Queue its queue.
 	Workload v1alpha1.WorkloadReference `json:"workload"`
 	Queue    string                     `json:"queue"`
-	// Pods is how many would start, Cards what they would hold, Nodes where.
+	// Pods is how many would start, Cards what they would use, Nodes where.
 	Pods  int      `json:"pods"`
 	Cards []Cards  `json:"cards"`
 	Nodes []string `json:"nodes"`
@@ -159,17 +159,17 @@ func (r Result) WithoutWaiting() Result {
 }
 
 func newPod(p simulation.Placement) Pod {
-	held := map[card.Name]card.Count{}
+	counts := map[card.Name]card.Count{}
 	for _, amount := range p.Cards {
-		held[amount.Name] = amount.Count
+		counts[amount.Name] = amount.Count
 	}
-	return Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Node, Cards: newCards(held), Reason: p.Reason, Message: p.Message}
+	return Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Node, Cards: newCards(counts), Reason: p.Reason, Message: p.Message}
 }
 
-func newCards(held map[card.Name]card.Count) []Cards {
+func newCards(counts map[card.Name]card.Count) []Cards {
 	cards := []Cards{}
-	for _, name := range slices.Sorted(maps.Keys(held)) {
-		cards = append(cards, Cards{Card: string(name), Count: int64(held[name])})
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		cards = append(cards, Cards{Card: string(name), Count: int64(counts[name])})
 	}
 	return cards
 }
@@ -314,8 +314,8 @@ func cardHours(seconds int64) string { return fmt.Sprintf("%.3f", float64(second
 
 func describeCards(cards []Cards) string {
 	texts := make([]string, len(cards))
-	for i, held := range cards {
-		texts[i] = fmt.Sprintf("%d %s", held.Count, held.Card)
+	for i, amount := range cards {
+		texts[i] = fmt.Sprintf("%d %s", amount.Count, amount.Card)
 	}
 	return strings.Join(texts, ", ")
 }

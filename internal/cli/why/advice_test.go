@@ -18,7 +18,7 @@ import (
 	"cardquota.dev/operator/internal/testing/kubectl"
 )
 
-// clusterFullOfTraining has node h200-0 with 8 H200, which two pods of job train hold: train-0 for one minute now,
+// clusterFullOfTraining has node h200-0 with 8 H200, which two pods of job train use: train-0 for one minute now,
 // train-1 for six. Policy: inference reclaims from training, and training keeps its cards for ten minutes at least. Pod
 // ads/chat-0 of inference waits for 2 H200, with this message.
 func clusterFullOfTraining(group *builder.PodGroupBuilder, message string, further ...client.Object) []client.Object {
@@ -139,7 +139,7 @@ func TestWhyIsAboutTheNamedPod(t *testing.T) {
 		"waits to start in queue llm for 5m (NodesUnsuitable): every node refuses the pod.")
 }
 
-// TestWhySaysThatAJobRunsBelowItsMinimum: job tf needs two pods to run. By the status of its PodGroup one runs, and holds
+// TestWhySaysThatAJobRunsBelowItsMinimum: job tf needs two pods to run. By the status of its PodGroup one runs, and uses
 // cards with which the job cannot work. The other one waits for cards.
 func TestWhySaysThatAJobRunsBelowItsMinimum(t *testing.T) {
 	const saysFew = "too few <NVIDIA-H200> are free, all nodes are unavailable: 1 Insufficient nvidia.com/gpu."

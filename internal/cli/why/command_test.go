@@ -231,7 +231,7 @@ func TestWhyExplainsWhatTheStatusHasNoPlaceFor(t *testing.T) {
 
 // TestWhyOfAGangShowsWhatItLacks: of a gang of three pods, j-0 has a place once the gang is complete (GangIncomplete).
 // j-1 finds too few free cards (NoFreeCard), and j-2 repeats the reason of j-1. The job waits for the cards, whatever
-// order status.blocked has, and why shows who holds these cards (HOLDS). If status.blocked lists the job, a tenant reads
+// order status.blocked has, and why shows who uses these cards (HOLDS). If status.blocked lists the job, a tenant reads
 // the same reasons.
 func TestWhyOfAGangShowsWhatItLacks(t *testing.T) {
 	const (

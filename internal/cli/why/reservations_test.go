@@ -46,7 +46,7 @@ func nextOfRoomy(cards, total int) []client.Object {
 
 // TestAJobWithPodsIsNotCalledEmpty: job works has reserved 6 cards of the quota of 8, and its two pods of 3 cards
 // wait. So next-0, which requests 4, waits for its reservation. Why names job works, and must not say that it has no
-// pods, after which a user would delete it. That holds also for a user who may not list nodes.
+// pods, after which a user would delete it. That is true also for a user who may not list nodes.
 func TestAJobWithPodsIsNotCalledEmpty(t *testing.T) {
 	group := groupOfWorks().MinResource(builder.GPU, "6").Request(`{"NVIDIA-H200":6}`).Obj()
 	objects := slices.Concat(kubectl.ClusterWithOneFreeCard(), []client.Object{group}, podsOfWorks(2, 3), nextOfRoomy(4, 10)) // 10 = 6 reserved + 4

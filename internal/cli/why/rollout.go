@@ -46,7 +46,7 @@ func (w *inputReader) setRollout(ctx context.Context, controller client.Object) 
 	w.input.Rollout = &rollout
 }
 
-// addOldPod adds what the request may have once an old pod ends: what it holds of the same queue, and of
+// addOldPod adds what the request may have once an old pod ends: what it uses of the same queue, and of
 // the cards on which the new pod may run.
 func (w *inputReader) addOldPod(rollout *explanation.Rollout, pod *corev1.Pod) {
 	charge := w.resolver.Usage(pod, w.found.groups[workload.PodGroupName(pod)], nil)
@@ -55,16 +55,16 @@ func (w *inputReader) addOldPod(rollout *explanation.Rollout, pod *corev1.Pod) {
 	}
 	rollout.OldPods++
 
-	held := int64(0)
+	cards := int64(0)
 	for _, amount := range charge.Cards {
 		if slices.Contains(w.input.Request.Names, amount.Name) {
-			held = max(held, int64(amount.Count))
+			cards = max(cards, int64(amount.Count))
 		}
 	}
 
-	if held > 0 {
+	if cards > 0 {
 		rollout.CardPods++
-		rollout.OldCards += held
+		rollout.OldCards += cards
 	}
 }
 

@@ -210,7 +210,7 @@ func rollout(strategy appsv1.DeploymentStrategy) []client.Object {
 }
 
 // TestWhyOfARolloutThatAwaitsItsOldPods: Deployment web has 2 replicas of 2 H200 each. Two old pods run, and a new
-// pod waits for cards that they hold. If maxUnavailable, rounded down, is 0, the Deployment ends no old pod before a
+// pod waits for cards that they use. If maxUnavailable, rounded down, is 0, the Deployment ends no old pod before a
 // new one is ready, so it waits for ever. Why says so, and how to let it end an old pod first.
 func TestWhyOfARolloutThatAwaitsItsOldPods(t *testing.T) {
 	rolling := func(maxSurge, maxUnavailable intstr.IntOrString) appsv1.DeploymentStrategy {
@@ -242,7 +242,7 @@ func TestWhyOfARolloutThatAwaitsItsOldPods(t *testing.T) {
 
 // TestWhyOfARolloutCountsOnlyOldPodsThatHelp: pod web-b-0 of ReplicaSet web-b waits for quota of 2 H200 in queue llm,
 // and a pod of ReplicaSet web-a runs. It is an old pod if its ReplicaSet has the earlier revision, or without
-// revisions is older. Its end helps if it holds the same card in the same queue, and is not terminating already. If
+// revisions is older. Its end helps if it uses the same card in the same queue, and is not terminating already. If
 // the user may not read ReplicaSets, a pod of another ReplicaSet counts as old.
 func TestWhyOfARolloutCountsOnlyOldPodsThatHelp(t *testing.T) {
 	replicaSet := func(hash, revision string, ago time.Duration) client.Object {

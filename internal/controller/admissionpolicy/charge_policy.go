@@ -148,7 +148,7 @@ func chargeVariables(resources []corev1.ResourceName) []admissionv1.Variable {
 		{Name: "deletion", Expression: isDeletion},
 		{Name: "name", Expression: `(variables.old != null ? variables.old.metadata.name : (has(request.name) && request.name != '' ? request.name : 'of this request'))` +
 			` + ' of namespace ' + request.namespace`},
-		// A template may no longer request cards while its pods still hold some.
+		// A template may no longer request cards while its pods still use some.
 		{Name: "specs", Expression: `variables.pod ? [variables.old.spec] : variables.template ? [variables.old.spec.template.spec, variables.new.spec.template.spec] : []`},
 		{Name: "containers", Expression: `variables.specs.map(s, s.?containers.orValue([])) + variables.specs.map(s, s.?initContainers.orValue([]))`},
 		{Name: "asked", Expression: `variables.cards.filter(r, variables.containers.exists(some, some.exists(c, ` + requestsCardExpr() + `)))`},

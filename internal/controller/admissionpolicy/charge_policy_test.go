@@ -55,7 +55,7 @@ func checkVariables(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) {
 	}
 }
 
-// TestGracePeriodsOfPodsWithCardsAreBounded: a terminating pod holds cards that no queue is charged for, so a
+// TestGracePeriodsOfPodsWithCardsAreBounded: a terminating pod uses cards that no queue is charged for, so a
 // long grace period would be free cards. maxTerminationGracePeriodSeconds is one hour unless it is set. It
 // bounds the grace period of new pods, of evictions, and of deletions that prolong the pod's own. A "$" marks
 // the end of an expression.

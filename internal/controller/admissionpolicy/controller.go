@@ -53,7 +53,7 @@ type Reconciler struct {
 	inventory InventorySource
 	// readers are the caches of the objects, by name.
 	readers map[string]client.Reader
-	// guard holds the result.
+	// guard has the result.
 	guard *Guard
 	// lastApplied are the last written states, by kind and name.
 	lastApplied map[string]appliedState
@@ -202,7 +202,7 @@ func (r *Reconciler) deleteObject(ctx context.Context, name string, object clien
 	return nil
 }
 
-// Guard holds condition BypassGuarded. The ServiceTypePolicy controller writes it, since
+// Guard has condition BypassGuarded. The ServiceTypePolicy controller writes it, since
 // the list of conditions has one writer.
 type Guard struct {
 	mu      sync.Mutex

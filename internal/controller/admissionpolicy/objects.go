@@ -109,7 +109,7 @@ func requestsCardExpr() string {
 	return `has(c.resources) && (` + isPositiveExpr("limits") + ` || ` + isPositiveExpr("requests") + `)`
 }
 
-// isPositiveExpr returns the expression that a container's limits or requests hold some of
+// isPositiveExpr returns the expression that a container's limits or requests have some of
 // resource r. A request of 0 takes no card.
 func isPositiveExpr(field string) string {
 	return fmt.Sprintf(`(has(c.resources.%[1]s) && r in c.resources.%[1]s && quantity(string(c.resources.%[1]s[r])).isGreaterThan(quantity('0')))`, field)

@@ -16,7 +16,7 @@ import (
 	"cardquota.dev/operator/internal/strip"
 )
 
-// CacheOptions strip pods, PodGroups and nodes to what the operator reads. The cache holds every pod of the
+// CacheOptions strip pods, PodGroups and nodes to what the operator reads. The cache has every pod of the
 // cluster, and tenants write pods and PodGroups, so package strip bounds what is kept of each.
 func CacheOptions() cache.Options {
 	pods := &strip.Pods{}
@@ -40,7 +40,7 @@ func stripOwnKinds(object any) (any, error) {
 	return object, nil
 }
 
-// unfinishedPods selects the pods that may hold cards or be pending.
+// unfinishedPods selects the pods that may use cards or be pending.
 func unfinishedPods() fields.Selector {
 	return fields.AndSelectors(
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),

@@ -11,7 +11,7 @@ import (
 	"cardquota.dev/operator/internal/servicetype"
 )
 
-// CardsInUse returns the cards that pods hold by the last count, with whose queues they are. It
+// CardsInUse returns the cards that pods use by the last count, with whose queues they are. It
 // returns nil before the first count.
 func (u *UsageCollector) CardsInUse() map[cardseconds.Series]card.Count {
 	u.mu.RLock()
@@ -19,12 +19,12 @@ func (u *UsageCollector) CardsInUse() map[cardseconds.Series]card.Count {
 	return u.inUse
 }
 
-// Holdings returns what each pod holds by the last count, and since when: its binding, or its start if the
+// PodUsages returns what each pod uses by the last count, and since when: its binding, or its start if the
 // API server does not date the binding. Pods without either are left out. It returns nil before the first
 // count.
-func (u *UsageCollector) Holdings() []cardseconds.Holding {
+func (u *UsageCollector) PodUsages() []cardseconds.PodUsage {
 	u.mu.RLock()
-	list := u.listHoldings
+	list := u.listPodUsages
 	u.mu.RUnlock()
 	if list == nil {
 		return nil
@@ -63,11 +63,11 @@ type bills struct {
 type payer struct{ queue, namespace string }
 
 // payerOf returns who pays for a pod.
-func (b *bills) payerOf(held cardquota.HeldPod) payer {
-	if _, exists := b.queueTypes[held.Charge.Queue]; exists {
-		return payer{queue: held.Charge.Queue}
+func (b *bills) payerOf(pod cardquota.BilledPod) payer {
+	if _, exists := b.queueTypes[pod.Charge.Queue]; exists {
+		return payer{queue: pod.Charge.Queue}
 	}
-	return payer{namespace: held.Pod.Namespace}
+	return payer{namespace: pod.Pod.Namespace}
 }
 
 // seriesOf returns the series of who pays, for a card.
@@ -80,8 +80,8 @@ func (b *bills) seriesOf(p payer, name card.Name) cardseconds.Series {
 	return series
 }
 
-// cardsInUse returns the cards that pods hold.
-func (b *bills) cardsInUse(pods []cardquota.HeldPod) map[cardseconds.Series]card.Count {
+// cardsInUse returns the cards that pods use.
+func (b *bills) cardsInUse(pods []cardquota.BilledPod) map[cardseconds.Series]card.Count {
 	type payerCard struct {
 		payer
 		card card.Name
@@ -90,9 +90,9 @@ func (b *bills) cardsInUse(pods []cardquota.HeldPod) map[cardseconds.Series]card
 	counts := map[payerCard]card.Count{}
 	for _, pod := range pods {
 		who := b.payerOf(pod)
-		for _, held := range pod.Charge.DistinctCards() {
-			key := payerCard{who, held.Name}
-			counts[key] = counts[key].Add(held.Count)
+		for _, amount := range pod.Charge.DistinctCards() {
+			key := payerCard{who, amount.Name}
+			counts[key] = counts[key].Add(amount.Count)
 		}
 	}
 
@@ -104,23 +104,23 @@ func (b *bills) cardsInUse(pods []cardquota.HeldPod) map[cardseconds.Series]card
 	return inUse
 }
 
-// listHoldings returns what each pod holds, and since when.
-func (b *bills) listHoldings(pods []cardquota.HeldPod) []cardseconds.Holding {
-	var holdings []cardseconds.Holding
+// listPodUsages returns what each pod uses, and since when.
+func (b *bills) listPodUsages(pods []cardquota.BilledPod) []cardseconds.PodUsage {
+	var usages []cardseconds.PodUsage
 	for _, pod := range pods {
-		since := cardquota.HeldSince(pod.Pod)
+		since := cardquota.PlacedSince(pod.Pod)
 		// Without a start nothing bounds the credit, so such a pod gets none.
 		if since.IsZero() {
 			continue
 		}
 
 		who := b.payerOf(pod)
-		for _, held := range pod.Charge.DistinctCards() {
-			holdings = append(holdings, cardseconds.Holding{Series: b.seriesOf(who, held.Name), Count: held.Count, Since: since})
+		for _, amount := range pod.Charge.DistinctCards() {
+			usages = append(usages, cardseconds.PodUsage{Series: b.seriesOf(who, amount.Name), Count: amount.Count, Since: since})
 		}
 	}
 
-	return holdings
+	return usages
 }
 
 // recountAtNextEnd counts again when the first terminating pod of a node that is not ready ends to count.

@@ -19,7 +19,7 @@ import (
 // TestACardThatMayBeOneOfTwoIsBilledOnce: node "bare" has 8 cards but no labels, so after a restart they may be
 // H200 or H800, the cards of other nodes. Pod p uses all 8: it is charged 8 of both against the quota, to be
 // safe. Bills and the CardInventory have them once, as H200, the first name. A second pod has no queue, so its
-// 2 cards are billed to its namespace. It states no start, so nothing is known of since when it holds them.
+// 2 cards are billed to its namespace. It states no start, so nothing is known of since when it uses them.
 // Counts add up what pods use, even if it is more than the node has.
 func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	nodes := trackNodes(
@@ -38,8 +38,8 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	payers := bills{queueTypes: map[string]string{"q": "none"}}
 	ofQueue := cardseconds.Series{Queue: "q", Card: "H200", ServiceType: "none"}
 	ofNamespace := cardseconds.Series{Namespace: "lab", Card: "H200", ServiceType: "none"}
-	check.Equal(t, "billed cards", map[cardseconds.Series]card.Count{ofQueue: 8, ofNamespace: 2}, payers.cardsInUse(facts.HeldPods()))
-	check.Equal(t, "billed since", []cardseconds.Holding{{Series: ofQueue, Count: 8, Since: start.Time}}, payers.listHoldings(facts.HeldPods()))
+	check.Equal(t, "billed cards", map[cardseconds.Series]card.Count{ofQueue: 8, ofNamespace: 2}, payers.cardsInUse(facts.BilledPods()))
+	check.Equal(t, "billed since", []cardseconds.PodUsage{{Series: ofQueue, Count: 8, Since: start.Time}}, payers.listPodUsages(facts.BilledPods()))
 
 	status := cardinventory.NewStatus(cardinventory.Input{
 		Nodes: nodes.TrackedNodes(), Cards: nodes.Tracker.Inventory(), Count: cardinventory.NewCount(cardinventory.CountInput{Pods: pods, Charges: charges, Usage: usage}),
@@ -51,9 +51,9 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	check.Equal(t, "allocated cards of the CardInventory: 8 of p and 2 of the other pod", map[string]int64{"H200": 10, "H800": 0}, allocated)
 }
 
-// TestBillsDateCardsByTheBindingOfThePod: a pod holds its cards from its binding, one minute before its start.
-// Pod undated states no binding and no start, so it is no holding. After a change of the leader nothing proves
-// since when it held its cards. A pod may name any queue, so the cards of a queue that does not exist are
+// TestBillsDateCardsByTheBindingOfThePod: a pod uses its cards from its binding, one minute before its start.
+// Pod undated states no binding and no start, so it has no usage. After a change of the leader nothing proves
+// since when it used its cards. A pod may name any queue, so the cards of a queue that does not exist are
 // billed to the namespace of the pod.
 func TestBillsDateCardsByTheBindingOfThePod(t *testing.T) {
 	bound := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
@@ -66,7 +66,7 @@ func TestBillsDateCardsByTheBindingOfThePod(t *testing.T) {
 	}
 
 	u := newUsageCollector(nil, 0, trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
-	check.Equal(t, "holdings before the first count", 0, len(u.Holdings()))
+	check.Equal(t, "holdings before the first count", 0, len(u.PodUsages()))
 
 	s := newObjectStores()
 	s.quotas = newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj())
@@ -74,12 +74,12 @@ func TestBillsDateCardsByTheBindingOfThePod(t *testing.T) {
 	s.pods = newStore(podIn("web").Obj(), undated)
 	u.countUsage(s)
 	ofQueue := cardseconds.Series{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}
-	check.Equal(t, "holdings", []cardseconds.Holding{{Series: ofQueue, Count: 2, Since: bound.Time}}, u.Holdings())
+	check.Equal(t, "holdings", []cardseconds.PodUsage{{Series: ofQueue, Count: 2, Since: bound.Time}}, u.PodUsages())
 
 	s.pods = newStore(podIn("missing").Obj())
 	u.countUsage(s)
 	ofNamespace := cardseconds.Series{Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}
-	check.Equal(t, "holdings of a queue that does not exist", []cardseconds.Holding{{Series: ofNamespace, Count: 2, Since: bound.Time}}, u.Holdings())
+	check.Equal(t, "holdings of a queue that does not exist", []cardseconds.PodUsage{{Series: ofNamespace, Count: 2, Since: bound.Time}}, u.PodUsages())
 }
 
 // TestATerminatingPodIsBilled: a deleted pod no longer counts against the quota of its queue. But it computes
@@ -118,11 +118,11 @@ func TestACountFollowsTheEndOfAPod(t *testing.T) {
 	check.Equal(t, "series of billed cards after it", 0, len(u.CardsInUse()))
 }
 
-// TestTheCacheKeepsTheStartOfPods: a pod without a dated binding holds its cards from its start, so the cache that
+// TestTheCacheKeepsTheStartOfPods: a pod without a dated binding uses its cards from its start, so the cache that
 // strips pods must keep that time.
 func TestTheCacheKeepsTheStartOfPods(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	pod := builder.Pod("lab", "p").Running("a").Obj()
 	pod.Status.StartTime = &at
-	check.Equal(t, "held since", at.Time, cardquota.HeldSince(strip.Pod(pod)))
+	check.Equal(t, "held since", at.Time, cardquota.PlacedSince(strip.Pod(pod)))
 }

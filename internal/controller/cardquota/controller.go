@@ -57,7 +57,7 @@ type Reconciler struct {
 	metrics       *metricsCollector
 	// memberCounts counts the members of queues that are to be deleted.
 	memberCounts *memberCounts
-	// moves is held while a Queue is moved below another one.
+	// moves is locked while a Queue is moved below another one.
 	moves sync.Mutex
 }
 

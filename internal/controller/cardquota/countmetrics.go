@@ -70,8 +70,8 @@ func (m *countMetrics) setLastCount(at time.Time) {
 // observeBindings records how long pods waited that were bound since the last count.
 func (m *countMetrics) observeBindings(bindings []cardquota.Binding, types map[string]string) {
 	for _, b := range bindings {
-		for _, held := range b.Cards {
-			m.waited.WithLabelValues(servicetype.DisplayName(types[b.Queue]), string(held.Name)).Observe(b.Waited.Seconds())
+		for _, amount := range b.Cards {
+			m.waited.WithLabelValues(servicetype.DisplayName(types[b.Queue]), string(amount.Name)).Observe(b.Waited.Seconds())
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (m *metricsCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *metricsCollector) Collect(ch chan<- prometheus.Metric) {
-	// Sending can block on the scrape, so it must not hold the lock that every reconcile needs.
+	// Sending can block on the scrape, so it must not have the lock that every reconcile needs.
 	m.mu.Lock()
 	queues := maps.Clone(m.queues)
 	m.mu.Unlock()

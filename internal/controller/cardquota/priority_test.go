@@ -153,7 +153,7 @@ func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 		maxAge time.Duration
 	}{{10, 10 * time.Second}, {1000, 50 * time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
-			s, nodes := podsOfScheduler(16, "volcano") // 16 pods hold a card each, 8 on node n0 and 8 on n1
+			s, nodes := podsOfScheduler(16, "volcano") // 16 pods use a card each, 8 on node n0 and 8 on n1
 			for i := range tc.quotas {
 				_ = s.quotas.Add(builder.CardQuota(fmt.Sprint("quota-", i)).Card("NVIDIA-H200", 8).Obj())
 			}

@@ -84,7 +84,7 @@ func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (me
 	return members, known, nil
 }
 
-// countRequested counts for all requested CardQuotas. The caller holds m.mu, which is
+// countRequested counts for all requested CardQuotas. The caller has locked m.mu, which is
 // released during the count.
 func (m *memberCounts) countRequested(count countFunc) error {
 	requested := m.requested
@@ -111,7 +111,7 @@ func (m *memberCounts) countRequested(count countFunc) error {
 	return nil
 }
 
-// takeAnswer removes an answer and returns it if it is recent enough. The caller holds
+// takeAnswer removes an answer and returns it if it is recent enough. The caller has locked
 // m.mu.
 func (m *memberCounts) takeAnswer(queue string) (cardquota.Members, bool) {
 	answer, ok := m.counted[queue]
@@ -119,7 +119,7 @@ func (m *memberCounts) takeAnswer(queue string) (cardquota.Members, bool) {
 	return answer.members, ok && time.Since(answer.at) < memberCountTTL
 }
 
-// memberCounter holds the state of one count. It keeps only possible members of every page.
+// memberCounter has the state of one count. It keeps only possible members of every page.
 type memberCounter struct {
 	*Reconciler
 	owners map[string]*v1alpha1.CardQuota
@@ -132,7 +132,7 @@ type memberCounter struct {
 // PodGroups that may get cards of the queues. Informers pass a fresh resource version only by an event or a
 // bookmark, so on a quiet cluster a count in the cache would wait about a minute. It reads only the metadata of pods of our
 // schedulers, since there may be very many. The last usage count has all other pods that
-// hold cards.
+// use cards.
 func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
 	c := memberCounter{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, input: cardquota.CountInput{Inventory: card.NewInventory(nil)}}
 	_, inForce, err := r.readPolicy(ctx)

@@ -41,7 +41,7 @@ func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error
 
 	// The last count has built the whole tree. Building a part again for each reconcile costs
 	// many lists.
-	if tree := r.Reconciler.usage.FreshTree(); tree.Holds(r.quota) {
+	if tree := r.Reconciler.usage.FreshTree(); tree.IsMadeFrom(r.quota) {
 		return tree, nil
 	}
 

@@ -68,7 +68,7 @@ type InventorySource interface {
 type UsageCollector struct {
 	cache    cache.Cache
 	interval time.Duration
-	// dirty holds a token if something changed since the last count began.
+	// dirty has a token if something changed since the last count began.
 	dirty chan struct{}
 	// specChanges counts the changes of CardQuotas and of the policy.
 	specChanges atomic.Uint64
@@ -102,8 +102,8 @@ type UsageCollector struct {
 	queueBypasses   enforcement.BypassesByQueue // bypasses by queue
 	inventoryCount  *cardinventory.Count        // nil before the first count
 	inUse           map[cardseconds.Series]card.Count
-	listHoldings    func() []cardseconds.Holding // nil before the first count
-	zone            *time.Location               // of days in bills, nil for UTC
+	listPodUsages   func() []cardseconds.PodUsage // nil before the first count
+	zone            *time.Location                // of days in bills, nil for UTC
 	onCount         []func()
 }
 
@@ -149,7 +149,7 @@ func (u *UsageCollector) Unnamed() []card.UnnamedCards {
 	return u.unnamed
 }
 
-// Bypasses returns the pods that hold cards that our scheduler did not assign. It returns
+// Bypasses returns the pods that use cards that our scheduler did not assign. It returns
 // false before the first count.
 func (u *UsageCollector) Bypasses() ([]enforcement.Bypass, bool) {
 	u.mu.RLock()
@@ -366,8 +366,8 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	})
 
 	payers := bills{owners, types}
-	held := u.facts.HeldPods()
-	inUse := payers.cardsInUse(held)
+	billed := u.facts.BilledPods()
+	inUse := payers.cardsInUse(billed)
 	u.recountAtNextEnd(now)
 
 	// Only this function changes the results of the last count, so it compares with them before it takes the
@@ -417,7 +417,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	u.inventoryCount = inventoryCount
 	u.zone = zoneInForce(inForce, u.zone)
 	u.inUse = inUse
-	u.listHoldings = func() []cardseconds.Holding { return payers.listHoldings(held) }
+	u.listPodUsages = func() []cardseconds.PodUsage { return payers.listPodUsages(billed) }
 
 	if bypassesChanged {
 		select {

@@ -98,9 +98,9 @@ func TestACountWakesQueuesWhoseCardsComeOrGo(t *testing.T) {
 	}
 }
 
-// TestBlockedPodsNameWhoHoldsTheCards: the status says which workloads hold the cards for which a blocked pod
-// waits. Pods one (queue chat, inference) and two (a Queue by hand, training) hold 4 cards each on a node that
-// is cordoned. Pod x finds no free card: both hold them. By its message, pod y lacks quota of web, the parent
+// TestBlockedPodsNameWhoHoldsTheCards: the status says which workloads use the cards for which a blocked pod
+// waits. Pods one (queue chat, inference) and two (a Queue by hand, training) use 4 cards each on a node that
+// is cordoned. Pod x finds no free card: both use them. By its message, pod y lacks quota of web, the parent
 // of chat: only pod one is below web. The numbers in the message do not matter. Both blocked pods count in
 // namespace lab, which the selector of the parent selects.
 func TestBlockedPodsNameWhoHoldsTheCards(t *testing.T) {

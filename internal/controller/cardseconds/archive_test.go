@@ -19,7 +19,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// useOneCard lets one pod hold a card for some minutes. Each minute the leader counts the pods and stores the sums.
+// useOneCard lets one pod use a card for some minutes. Each minute the leader counts the pods and stores the sums.
 func (s *scene) useOneCard(minutes int) {
 	for range minutes {
 		s.at = s.at.Add(time.Minute)
@@ -75,7 +75,7 @@ func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 	s.restart()
 	s.use(1)
 	s.useOneCard(1)
-	// No leader runs, and no pod holds the card, until a minute before the month ends.
+	// No leader runs, and no pod uses the card, until a minute before the month ends.
 	s.at = time.Date(2026, 11, 30, 23, 59, 0, 0, berlin)
 	s.restart()
 	s.use(1)

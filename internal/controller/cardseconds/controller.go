@@ -34,11 +34,11 @@ const atRest = 10 * time.Minute
 // stopTimeout bounds the last write of a replica that stops.
 const stopTimeout = 5 * time.Second
 
-// CountSource provides the cards in use by the last count, nil before the first one, what each pod holds,
+// CountSource provides the cards in use by the last count, nil before the first one, what each pod uses,
 // the time zone in which days are cut, and signals counts.
 type CountSource interface {
 	CardsInUse() map[cardseconds.Series]card.Count
-	Holdings() []cardseconds.Holding
+	PodUsages() []cardseconds.PodUsage
 	TimeZone() *time.Location
 	OnCount(counted func())
 }
@@ -113,7 +113,7 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 
 	k.identity = host + "_" + string(uuid.NewUUID())
 	options.Counts.OnCount(func() {
-		k.setCounts(options.Counts.CardsInUse(), options.Counts.Holdings, options.Counts.TimeZone())
+		k.setCounts(options.Counts.CardsInUse(), options.Counts.PodUsages, options.Counts.TimeZone())
 	})
 
 	if err := options.Metrics.Register(k); err != nil {
@@ -126,7 +126,7 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	return k, nil
 }
 
-func (k *Keeper) setCounts(inUse map[cardseconds.Series]card.Count, holdings func() []cardseconds.Holding, zone *time.Location) {
+func (k *Keeper) setCounts(inUse map[cardseconds.Series]card.Count, usages func() []cardseconds.PodUsage, zone *time.Location) {
 	if inUse == nil {
 		return // nothing was counted yet
 	}
@@ -136,7 +136,7 @@ func (k *Keeper) setCounts(inUse map[cardseconds.Series]card.Count, holdings fun
 	k.meter.Advance(now)
 	k.meter.SetZone(zone)
 	k.meter.SetCounts(now, inUse)
-	k.gap.setHoldings(holdings)
+	k.gap.setPodUsages(usages)
 	k.counter.begin(inUse, now)
 }
 
@@ -275,7 +275,7 @@ func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) erro
 		err = k.archive.write(ctx, k, key, packed)
 	}
 
-	// The write above must not hold the lock: scrapes and counts would wait for the API server.
+	// The write above must not have the lock: scrapes and counts would wait for the API server.
 	k.mu.Lock()
 	defer k.mu.Unlock()
 

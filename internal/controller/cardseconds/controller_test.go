@@ -87,9 +87,9 @@ type scene struct {
 	k     *Keeper
 
 	replicas int
-	// holdings are what pods hold by each count, with the time since when.
-	holdings []cardseconds.Holding
-	zone     *time.Location
+	// usages are what pods use by each count, with the time since when.
+	usages []cardseconds.PodUsage
+	zone   *time.Location
 }
 
 // newScene has an empty store at 9 o'clock on 23 November 2026. A new sum is served at once: zeroTime is 0.
@@ -111,7 +111,7 @@ func (s *scene) restart() {
 // training is the sum to which the pods of these tests add.
 var training = cardseconds.Series{Tenant: "lab", Project: "llm", Queue: "q", Card: "A", ServiceType: "training"}
 
-// newSceneAt has a leader that counted at a time that one pod holds a card.
+// newSceneAt has a leader that counted at a time that one pod uses a card.
 func newSceneAt(t *testing.T, at time.Time) *scene {
 	s := newScene(t)
 	s.at = at
@@ -121,12 +121,12 @@ func newSceneAt(t *testing.T, at time.Time) *scene {
 
 // use is a count of the pods by the leader: they use so many cards.
 func (s *scene) use(count card.Count) {
-	s.k.setCounts(map[cardseconds.Series]card.Count{training: count}, func() []cardseconds.Holding { return s.holdings }, s.zone)
+	s.k.setCounts(map[cardseconds.Series]card.Count{training: count}, func() []cardseconds.PodUsage { return s.usages }, s.zone)
 }
 
-// useSince lets one pod hold cards since a time.
+// useSince lets one pod use cards since a time.
 func (s *scene) useSince(count card.Count, since time.Time) {
-	s.holdings = []cardseconds.Holding{{Series: training, Count: count, Since: since}}
+	s.usages = []cardseconds.PodUsage{{Series: training, Count: count, Since: since}}
 	s.use(count)
 }
 
@@ -155,7 +155,7 @@ func (s *scene) restartAfter(passed time.Duration) {
 }
 
 // TestCardSecondsAreKeptOverRestarts: the sums are stored, so another leader goes on with them. 2 cards for 30 seconds
-// are 60. The replica dies 10 seconds after its last store, and those are lost, since no pod states since when it holds
+// are 60. The replica dies 10 seconds after its last store, and those are lost, since no pod states since when it uses
 // its cards. The next one counts 3 cards for 10 seconds. The value -1 means that the metric has no series.
 func TestCardSecondsAreKeptOverRestarts(t *testing.T) {
 	s := newScene(t)
@@ -268,7 +268,7 @@ func TestOnePartThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	s.store.refused[0] = errors.New("ConfigMap is immutable")
 	for range 60 {
 		s.at = s.at.Add(time.Minute)
-		s.k.setCounts(oneEach, noHoldings, nil)
+		s.k.setCounts(oneEach, noPodUsages, nil)
 		check.Says(t, s.k.storeSums(t.Context()), "immutable")
 	}
 
@@ -283,25 +283,25 @@ func TestOnePartThatCannotBeWrittenStopsNoOther(t *testing.T) {
 }
 
 // TestALeaderThatEndsBetweenTwoPartsLosesNoGap: tenants a and b have 10 card-seconds each, in two ConfigMaps. No leader counts for
-// five hours, in which a pod of each holds a card. A new leader credits those hours, stores the part of a, and dies. The
+// five hours, in which a pod of each uses a card. A new leader credits those hours, stores the part of a, and dies. The
 // next one, 20 seconds later, credits both tenants with all that is missing, and nothing twice.
 func TestALeaderThatEndsBetweenTwoPartsLosesNoGap(t *testing.T) {
 	s := newScene(t)
 	s.storeTwoParts()
 	since := s.at.Add(-time.Hour)
 	both := map[cardseconds.Series]card.Count{seriesA: 1, seriesB: 1}
-	holdings := func() []cardseconds.Holding {
-		return []cardseconds.Holding{{Series: seriesA, Count: 1, Since: since}, {Series: seriesB, Count: 1, Since: since}}
+	usages := func() []cardseconds.PodUsage {
+		return []cardseconds.PodUsage{{Series: seriesA, Count: 1, Since: since}, {Series: seriesB, Count: 1, Since: since}}
 	}
 
 	s.restartAfter(5 * time.Hour)
 	s.store.writesLeft = cardseconds.Parts + 1 // each part gets the name of the new leader, and then part 0 its sums
-	s.k.setCounts(both, holdings, nil)
+	s.k.setCounts(both, usages, nil)
 	check.Says(t, s.k.storeSums(t.Context()), "killed")
 
 	s.store.fails = nil
 	s.restartAfter(20 * time.Second)
-	s.k.setCounts(both, holdings, nil)
+	s.k.setCounts(both, usages, nil)
 
 	check.NoError(t, s.k.storeSums(t.Context()))
 	for _, series := range []cardseconds.Series{seriesA, seriesB} {
@@ -314,7 +314,7 @@ var (
 	seriesB = cardseconds.Series{Tenant: "b", Queue: "b", Card: "A", ServiceType: "training"}
 )
 
-func noHoldings() []cardseconds.Holding { return nil }
+func noPodUsages() []cardseconds.PodUsage { return nil }
 
 // storeTwoParts stores 10 card-seconds of tenants a and b, in parts 0 and 1.
 func (s *scene) storeTwoParts() {

@@ -65,7 +65,7 @@ func BenchmarkStore(b *testing.B) {
 
 				run := func(counts map[cardseconds.Series]card.Count) {
 					at = at.Add(30 * time.Second)
-					k.setCounts(counts, noHoldings, nil)
+					k.setCounts(counts, noPodUsages, nil)
 					check.NoError(b, k.storeSums(b.Context()))
 				}
 

@@ -178,14 +178,14 @@ func (k *Keeper) giveUp() {
 // gap is what a new leader needs to credit the time in which no replica counted.
 type gap struct {
 	// holdings are those of the first count of this leader.
-	holdings              []cardseconds.Holding
+	usages                []cardseconds.PodUsage
 	isCounted, isCredited bool
 }
 
-// setHoldings keeps what pods hold by the first count.
-func (g *gap) setHoldings(holdings func() []cardseconds.Holding) {
+// setPodUsages keeps what pods use by the first count.
+func (g *gap) setPodUsages(usages func() []cardseconds.PodUsage) {
 	if !g.isCounted {
-		g.holdings = holdings()
+		g.usages = usages()
 		g.isCounted = true
 	}
 }
@@ -193,8 +193,8 @@ func (g *gap) setHoldings(holdings func() []cardseconds.Holding) {
 // credit adds the gap to the loaded sums, once there are holdings.
 func (g *gap) credit(meter *cardseconds.Meter) {
 	if g.isCounted && !g.isCredited {
-		meter.CreditGap(g.holdings)
-		g.holdings = nil
+		meter.CreditGap(g.usages)
+		g.usages = nil
 		g.isCredited = true
 	}
 }

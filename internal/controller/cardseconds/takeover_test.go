@@ -36,7 +36,7 @@ func TestAReplicaThatNoLongerLeadsStoresNothing(t *testing.T) {
 }
 
 // TestGapWithoutALeaderIsCredited: the node of the leader is lost, and no replica counts for five minutes. Pods
-// that still run then held their 2 cards all the time. So the new leader credits the gap once, also if it
+// that still run then used their 2 cards all the time. So the new leader credits the gap once, also if it
 // cannot load the sums at first.
 func TestGapWithoutALeaderIsCredited(t *testing.T) {
 	for t, loading := range check.Cases(t, map[string]error{
@@ -68,7 +68,7 @@ func TestACreditedSumIsServedAtZeroFirst(t *testing.T) {
 	s := newScene(t)
 	zeroTime = 2 * time.Minute
 	// Queue a, of another tenant, uses a card: where nothing is stored, no gap is credited.
-	s.k.setCounts(map[cardseconds.Series]card.Count{seriesA: 1}, noHoldings, nil)
+	s.k.setCounts(map[cardseconds.Series]card.Count{seriesA: 1}, noPodUsages, nil)
 	s.storeAfter(30 * time.Second)
 	s.at = s.at.Add(time.Minute)
 	begun := s.at
@@ -105,7 +105,7 @@ func TestASumThatFitsInNoPartIsLogged(t *testing.T) {
 		counts[cardseconds.Series{Tenant: long, Queue: fmt.Sprint("z", i), Card: "A"}] = 1
 	}
 
-	s.k.setCounts(counts, noHoldings, nil)
+	s.k.setCounts(counts, noPodUsages, nil)
 	s.storeAfter(30 * time.Second)
 
 	check.Equal(t, "stored", 30.0, s.stored())
@@ -146,7 +146,7 @@ func (s *scene) stored() float64 {
 
 // leaders is what a naive count knows of leaders that follow each other while one card is in use.
 type leaders struct {
-	// isCredited is whether a pod is known to hold the card all the time.
+	// isCredited is whether a pod is known to use the card all the time.
 	isCredited bool
 	// stored and summed are what is stored, and what the leader has summed up. Each has the time until
 	// which it was counted.
@@ -183,14 +183,14 @@ func (l *leaders) takeOver(now time.Time) {
 // TestStoredSumsAreThoseOfThePresentLeader: leaders of one card in use follow each other in random steps, and
 // earlier ones wake up and try to store. In the end the stored sum is the naive count of the present leader,
 // and no earlier leader that wakes up changes it. A new leader credits the time since the last store if the pod
-// states since when it holds the card. Else that time is lost. A count is taken as true for two minutes.
+// states since when it uses the card. Else that time is lost. A count is taken as true for two minutes.
 // Nothing counts twice.
 func TestStoredSumsAreThoseOfThePresentLeader(t *testing.T) {
 	seed.Check(t, func(r *rapid.T) {
 		s := newScene(t)
 		naive := leaders{isCredited: rapid.Bool().Draw(r, "credited"), countedAt: s.at, advanced: s.at, storedUntil: s.at, sumsUntil: s.at}
 		if naive.isCredited {
-			s.holdings = []cardseconds.Holding{{Series: training, Count: 1, Since: s.at}}
+			s.usages = []cardseconds.PodUsage{{Series: training, Count: 1, Since: s.at}}
 		}
 
 		s.use(1)

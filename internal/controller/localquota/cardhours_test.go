@@ -13,7 +13,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// leader is an operator with a clock of its own, which sums up what a queue holds.
+// leader is an operator with a clock of its own, which sums up what a queue uses.
 type leader struct {
 	meter   *cardseconds.Meter
 	at      time.Time
@@ -24,8 +24,8 @@ func newLeader(at time.Time) *leader {
 	return &leader{meter: &cardseconds.Meter{}, at: at, isKnown: true}
 }
 
-// hold lets a queue hold cards for a time.
-func (l *leader) hold(queue string, count card.Count, length time.Duration) {
+// useCards lets a queue use cards for a time.
+func (l *leader) useCards(queue string, count card.Count, length time.Duration) {
 	series := cardseconds.Series{Queue: queue, Card: "A", ServiceType: "inference"}
 	for end := l.at.Add(length); l.at.Before(end); l.at = l.at.Add(time.Minute) {
 		l.meter.SetCounts(l.at, map[cardseconds.Series]card.Count{series: count})
@@ -39,11 +39,11 @@ func (l *leader) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 }
 
 // newBilledView returns a view (LocalCardQuota) of queue chat in namespace a that was written, and its leader. The
-// queue has held 2 cards for an hour since the given time.
+// queue has used 2 cards for an hour since the given time.
 func newBilledView(t *testing.T, at time.Time) (*fixture, *leader) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	bills := newLeader(at)
-	bills.hold("chat", 2, time.Hour)
+	bills.useCards("chat", 2, time.Hour)
 	f.reconciler.bills = bills
 	f.reconcile(2) // creates the view, and writes it
 	return f, bills
@@ -75,7 +75,7 @@ var november = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 // TestCardHoursAreRefreshedOnceAnHour: card-hours grow every second, but a view (LocalCardQuota) shows new ones
 // only when the shown ones are an hour old. A view that is written for another reason, here a blocked workload,
 // then gets new ones at once. Without another reason a view is written after 60 to 90 minutes, since each has a
-// delay of its own. Queue chat always holds 2 cards: 2 card-hours each hour. "a/chat chat 0+1" is the view of
+// delay of its own. Queue chat always uses 2 cards: 2 card-hours each hour. "a/chat chat 0+1" is the view of
 // queue chat in namespace a: no workload is blocked there, and 1 elsewhere.
 func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 	f, bills := newBilledView(t, november)
@@ -84,7 +84,7 @@ func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 	check.That(t, again >= time.Hour && again < 90*time.Minute, "the view is reconciled again after %s", again)
 
 	// 59 minutes later the card-hours that the view shows are less than an hour old.
-	bills.hold("chat", 2, 59*time.Minute)
+	bills.useCards("chat", 2, 59*time.Minute)
 	_, before := f.view()
 	f.reconcile(1)
 	_, after := f.view()
@@ -95,12 +95,12 @@ func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 	f.expectCardHours("in a write after 59 minutes", "2026-11: 2 A, 2026-10: none")
 
 	// One more minute, and they are an hour old.
-	bills.hold("chat", 2, time.Minute)
+	bills.useCards("chat", 2, time.Minute)
 	f.block(2)
 	f.reconcile(1)
 	f.expectCardHours("in a write after an hour", "2026-11: 4 A, 2026-10: none")
 
-	bills.hold("chat", 2, 2*time.Hour)
+	bills.useCards("chat", 2, 2*time.Hour)
 	f.reconcile(1)
 	f.expectCardHours("two hours later, without another change", "2026-11: 8 A, 2026-10: none")
 }
@@ -126,26 +126,26 @@ func TestANewLeaderLosesNoCardHours(t *testing.T) {
 }
 
 // TestCardHoursFollowTheMonthAtOnce: at 23:50 on 30 November the view (LocalCardQuota) of queue chat has 2
-// card-hours. It is reconciled again within a minute after the month ends. The queue then holds 6 cards for an
+// card-hours. It is reconciled again within a minute after the month ends. The queue then uses 6 cards for an
 // hour: 10 minutes of November, 1 card-hour, and 50 minutes of December, 5.
 func TestCardHoursFollowTheMonthAtOnce(t *testing.T) {
 	f, bills := newBilledView(t, time.Date(2026, 11, 30, 22, 50, 0, 0, time.UTC))
 	again := f.reconcile(1)
 	check.That(t, again >= 10*time.Minute && again <= 11*time.Minute, "the view is reconciled again after %s", again)
 
-	bills.hold("chat", 6, time.Hour)
+	bills.useCards("chat", 6, time.Hour)
 	f.reconcile(1)
 	f.expectCardHours("in the next month", "2026-12: 5 A, 2026-11: 3 A")
 }
 
 // TestAParentShowsTheCardHoursOfTheQueuesBelow: the usage of a queue includes that of the queues below it, and
-// so do the card-hours in its view (LocalCardQuota). Queue chat-below is below chat and held 3 cards for an
-// hour. Queue other, which held 9, is not below chat.
+// so do the card-hours in its view (LocalCardQuota). Queue chat-below is below chat and used 3 cards for an
+// hour. Queue other, which used 9, is not below chat.
 func TestAParentShowsTheCardHoursOfTheQueuesBelow(t *testing.T) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	bills := newLeader(november)
-	bills.hold("chat-below", 3, time.Hour)
-	bills.hold("other", 9, time.Hour)
+	bills.useCards("chat-below", 3, time.Hour)
+	bills.useCards("other", 9, time.Hour)
 	f.reconciler.bills = bills
 	f.reconcile(2) // creates the view, and writes it
 	f.expectCardHours("of the queue below", "2026-11: 3 A, 2026-10: none")

@@ -206,7 +206,7 @@ func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota,
 			continue // its creation is an event
 		}
 
-		// Zeros before the first count would show a tenant that no pod holds a card.
+		// Zeros before the first count would show a tenant that no pod uses a card.
 		if !counted {
 			result = shared.RequeueWithin(result, time.Second)
 			continue

@@ -174,7 +174,7 @@ func isRefused(err error) bool {
 	return shared.IsRefused(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// configMapWatch signals every change of one ConfigMap. The manager's cache cannot hold it:
+// configMapWatch signals every change of one ConfigMap. The manager's cache cannot have it:
 // the policy may name another ConfigMap later, and the operator must not read all
 // ConfigMaps.
 type configMapWatch struct {

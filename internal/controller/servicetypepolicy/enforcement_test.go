@@ -172,13 +172,13 @@ func metricByReason(s *evidenceScene) map[string]float64 {
 // stock_1 has it and our last heartbeat is a minute old, Volcano's own scheduler leads, which knows no quotas. A
 // heartbeat of this moment proves more than the Lease. A Lease without holder, times or duration names no leader.
 func TestALeaderWithoutAHeartbeatIsTheStockScheduler(t *testing.T) {
-	held := coordinationv1.LeaseSpec{
+	taken := coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To("stock_1"), LeaseDurationSeconds: ptr.To(int32(15)),
 		AcquireTime: &metav1.MicroTime{Time: noon.Add(-time.Hour)}, RenewTime: &metav1.MicroTime{Time: noon},
 	}
-	released := held
+	released := taken
 	released.HolderIdentity = ptr.To("")
-	withoutDuration := held
+	withoutDuration := taken
 	withoutDuration.LeaseDurationSeconds = nil
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -186,8 +186,8 @@ func TestALeaderWithoutAHeartbeatIsTheStockScheduler(t *testing.T) {
 		heartbeatAge time.Duration
 		want         string
 	}{
-		"the stock scheduler has the Lease":               {held, time.Minute, "False/StockScheduler"},
-		"the stock scheduler has the Lease, ours reports": {held, 0, "True/Enforced"},
+		"the stock scheduler has the Lease":               {taken, time.Minute, "False/StockScheduler"},
+		"the stock scheduler has the Lease, ours reports": {taken, 0, "True/Enforced"},
 		"the Lease is released":                           {released, time.Minute, "False/NoHeartbeat"},
 		"the Lease was never held":                        {coordinationv1.LeaseSpec{}, time.Minute, "False/NoHeartbeat"},
 		"the Lease has no duration":                       {withoutDuration, time.Minute, "False/NoHeartbeat"},

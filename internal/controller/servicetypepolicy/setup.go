@@ -38,7 +38,7 @@ type Options struct {
 	SkipNameValidation bool
 	// Metrics takes the controller's metrics.
 	Metrics metrics.RegistererGatherer
-	// Bypasses provides the pods that hold cards that our scheduler did not assign.
+	// Bypasses provides the pods that use cards that our scheduler did not assign.
 	Bypasses BypassSource
 	// Guard provides condition BypassGuarded; without it that condition stays as it was.
 	Guard Guard
@@ -52,7 +52,7 @@ type Guard interface {
 	Changed() <-chan event.TypedGenericEvent[string]
 }
 
-// BypassSource provides the pods that hold cards that our scheduler did not assign, false
+// BypassSource provides the pods that use cards that our scheduler did not assign, false
 // before the first count, and signals changes.
 type BypassSource interface {
 	Bypasses() ([]enforcement.Bypass, bool)

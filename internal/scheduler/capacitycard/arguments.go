@@ -51,7 +51,7 @@ type arguments struct {
 // maxMaxReservation is the largest value of maxReservation.
 const maxMaxReservation = 24 * time.Hour
 
-// maxErrorLength bounds the text of all errors in bytes: an event holds 1024, and it names the
+// maxErrorLength bounds the text of all errors in bytes: an event takes 1024, and it names the
 // source first.
 const maxErrorLength = 900
 

@@ -6,7 +6,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 )
 
-// jobOrder puts first a job that runs below its minimum: it holds cards with which it does not work. Last
+// jobOrder puts first a job that runs below its minimum: it uses cards with which it does not work. Last
 // comes one whose reservation ended for good. Volcano asks after the plugins priority and gang, so it
 // orders jobs of equal priority.
 func (p *allocation) jobOrder(l, r any) int {

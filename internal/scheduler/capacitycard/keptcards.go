@@ -70,7 +70,7 @@ type KeptCards struct {
 	reclaimedCards map[string][]keptCardsOwner
 	// preemptedCards are kept for the pods for which preempt freed them.
 	preemptedCards preemptedCards
-	// keptCharges are what the pods of reclaimedCards hold of the quotas of a tree.
+	// keptCharges are what is kept of the quotas of a tree for the pods of reclaimedCards.
 	keptCharges map[api.TaskID]*quota.Charge
 	// awaited are the free cards that are kept for waiting jobs, nil for none.
 	awaited *awaitedCards
@@ -104,8 +104,8 @@ func (p *KeptCards) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
 }
 
 // loadPreemptedCards finds the pending pods for which cards are kept, and forgets all others.
-// held is what is held of the quotas of a tree for other pods, to which it adds.
-func (p *KeptCards) loadPreemptedCards(held map[queueCard]card.Count) {
+// kept is what is kept of the quotas of a tree for other pods, to which it adds.
+func (p *KeptCards) loadPreemptedCards(kept map[queueCard]card.Count) {
 	p.preemptedCards = preemptedCards{}
 	if len(p.freed.preemptedCards) == 0 {
 		return
@@ -121,7 +121,7 @@ func (p *KeptCards) loadPreemptedCards(held map[queueCard]card.Count) {
 
 		for _, task := range freed.tasks {
 			made := p.freed.preemptedCards[task.Pod.UID]
-			if !p.isKeptPeriodOver(made) && p.keepPreemptedCardsOn(made.node, task, job, held) {
+			if !p.isKeptPeriodOver(made) && p.keepPreemptedCardsOn(made.node, task, job, kept) {
 				waiting[task.Pod.UID] = true
 			}
 		}
@@ -142,7 +142,7 @@ func (p *KeptCards) forgetFreedCards(freed map[types.UID]nomination, waiting map
 
 // keepPreemptedCardsOn keeps cards on a node for a pod. It keeps none if the pod cannot use
 // them any more: the node is gone, the queue accepts no pods, or its quota was lowered.
-func (p *KeptCards) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.JobInfo, held map[queueCard]card.Count) bool {
+func (p *KeptCards) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.JobInfo, kept map[queueCard]card.Count) bool {
 	request := p.RequestFor(task)
 	name, allowed := p.cardFor(request, node)
 	couldFit := request.Count == 0 || p.ledger.CouldFit(string(job.Queue), name, request.Count)
@@ -155,8 +155,8 @@ func (p *KeptCards) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *a
 	p.preemptedCards.byQueue[job.Queue] = append(p.preemptedCards.byQueue[job.Queue], w)
 
 	key := queueCard{job.Queue, name}
-	if all := held[key].Add(request.Count); p.ledger.Deserves(string(job.Queue), quota.Resource(name), int64(all)) { // with borrowed cards other queues come first
-		held[key] = all
+	if all := kept[key].Add(request.Count); p.ledger.Deserves(string(job.Queue), quota.Resource(name), int64(all)) { // with borrowed cards other queues come first
+		kept[key] = all
 		p.keepQuota(task, job.Queue, node)
 	}
 

@@ -177,7 +177,7 @@ func podHasNodePreferences(pod *corev1.PodSpec) bool {
 // are checked one after the other.
 const maxGangNodes = 16
 
-// unsampledGangNodes returns nodes that hold pods of the task's job, fit the task now, and are
+// unsampledGangNodes returns nodes that have pods of the task's job, fit the task now, and are
 // not in Volcano's sample. They are at most maxGangNodes, those with the fewest idle cards
 // first. Otherwise sampling could spread a gang.
 //
@@ -210,7 +210,7 @@ func (p *nodeChoice) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64
 	return fitting
 }
 
-// unseenGangNodes returns nodes that hold pods of a job and have enough idle for a task, but were
+// unseenGangNodes returns nodes that have pods of a job and have enough idle for a task, but were
 // not looked at.
 func (p *nodeChoice) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
 	seen := map[string]bool{}
@@ -278,7 +278,7 @@ func (p *nodeChoice) prepareScoring(s *nodeSearch) {
 	}
 }
 
-// gangNodeNames returns the nodes on which a job holds cards of a resource.
+// gangNodeNames returns the nodes on which a job uses cards of a resource.
 func (p *nodeChoice) gangNodeNames(job *api.JobInfo, resource corev1.ResourceName) map[string]bool {
 	hosts := map[string]bool{}
 	for task := range gang.TasksIn(job, func(status api.TaskStatus) bool { return api.AllocatedStatus(status) || status == api.Pipelined }) {
@@ -373,7 +373,7 @@ func (s *nodeSearch) placementOn(node *api.NodeInfo, name card.Name) placement {
 	count := s.task.Resreq.Get(s.request.Resource)
 	on := placement{
 		cards: count, restCards: count, total: node.Allocatable.Get(s.request.Resource), idle: idle.Get(s.request.Resource),
-		avoided: hasUntoleratedSoftTaint(s.task, node), holdsGang: s.gangNodes[node.Name], pods: s.podsThatFit(idle),
+		avoided: hasUntoleratedSoftTaint(s.task, node), hasGang: s.gangNodes[node.Name], pods: s.podsThatFit(idle),
 	}
 	on.fitsRest = on.pods > 0
 	if rest := s.gangRests[name]; rest != nil && rest.pods > 1 {
@@ -393,9 +393,9 @@ type placement struct {
 	total, idle float64
 	// avoided is set if the node has an untolerated PreferNoSchedule taint.
 	avoided bool
-	// holdsGang is set if pods of the gang are on the node, fitsRest if all pending ones fit
+	// hasGang is set if pods of the gang are on the node, fitsRest if all pending ones fit
 	// there.
-	holdsGang, fitsRest bool
+	hasGang, fitsRest bool
 	// pods is how many pods like this one fit.
 	pods int
 }
@@ -404,9 +404,9 @@ type placement struct {
 // the gang, and any other node. Between two steps is a gap as large as a step. So scores of
 // other plugins that differ by less than the gap never split a gang.
 const (
-	scoreStep      = 0.2
-	holdsGangScore = 0.8
-	fitsRestScore  = 0.4
+	scoreStep     = 0.2
+	hasGangScore  = 0.8
+	fitsRestScore = 0.4
 )
 
 // score returns a value from 0 to 1. Within the two upper steps it is the fraction of the
@@ -417,8 +417,8 @@ func (p placement) score() float64 {
 	switch {
 	case p.avoided:
 		return 0
-	case p.holdsGang:
-		return holdsGangScore + scoreStep*p.usedWith(p.cards)
+	case p.hasGang:
+		return hasGangScore + scoreStep*p.usedWith(p.cards)
 	case p.fitsRest:
 		return fitsRestScore + scoreStep*p.usedWith(p.restCards)
 	case p.pods > 0:

@@ -22,7 +22,7 @@ func scoreFor(pod podCards, node placement) float64 {
 // TestPackingPrefersFullerNodes: nodes are compared for one pod, and the better one scores higher. First comes a node
 // on which pods of the gang already are, then one that fits the rest of the gang, then the fuller one. That keeps
 // gangs together, and whole nodes free for the next gang. Of a node, total are all cards and idle the free ones.
-// holdsGang: pods of the gang already are there. fitsRest: all waiting pods of the gang fit. pods: so many of them fit.
+// hasGang: pods of the gang already are there. fitsRest: all waiting pods of the gang fit. pods: so many of them fit.
 // avoided: the node has a PreferNoSchedule taint.
 func TestPackingPrefersFullerNodes(t *testing.T) {
 	single := podCards{pod: 1, gang: 1}     // the cards of the pod, and of all waiting pods of its gang
@@ -54,7 +54,7 @@ func TestPackingPrefersFullerNodes(t *testing.T) {
 		},
 		"the node where pods of the gang are comes before one for all the others": {
 			pod:    gangOfFour,
-			better: placement{total: 8, idle: 2, holdsGang: true, pods: 1},
+			better: placement{total: 8, idle: 2, hasGang: true, pods: 1},
 			worse:  placement{total: 8, idle: 8, fitsRest: true, pods: 4},
 		},
 		"where the gang must be split, the node for three pods comes before the fuller one for one": {
@@ -70,7 +70,7 @@ func TestPackingPrefersFullerNodes(t *testing.T) {
 		"an unused node comes before one with a PreferNoSchedule taint, even beside pods of the gang": {
 			pod:    single,
 			better: placement{total: 8, idle: 8, fitsRest: true, pods: 8},
-			worse:  placement{total: 8, idle: 1, avoided: true, holdsGang: true, fitsRest: true, pods: 1},
+			worse:  placement{total: 8, idle: 1, avoided: true, hasGang: true, fitsRest: true, pods: 1},
 		},
 		"a node where the pod fits now comes before a full one": {
 			pod:    single,
@@ -96,7 +96,7 @@ func TestPackingPrefersFullerNodes(t *testing.T) {
 func TestScoreStepsDoNotOverlap(t *testing.T) {
 	step := func(node placement) int {
 		switch {
-		case node.holdsGang:
+		case node.hasGang:
 			return 2
 		case node.fitsRest:
 			return 1
@@ -108,11 +108,11 @@ func TestScoreStepsDoNotOverlap(t *testing.T) {
 		drawNode := func(label string) placement {
 			total := rapid.IntRange(0, 80).Draw(t, label+" total")
 			return placement{
-				total:     float64(total),
-				idle:      float64(rapid.IntRange(-1, total).Draw(t, label+" idle")), // -1: more are used than there are
-				holdsGang: rapid.Bool().Draw(t, label+" holds"),
-				fitsRest:  rapid.Bool().Draw(t, label+" fits"),
-				pods:      rapid.IntRange(0, 80).Draw(t, label+" pods"),
+				total:    float64(total),
+				idle:     float64(rapid.IntRange(-1, total).Draw(t, label+" idle")), // -1: more are used than there are
+				hasGang:  rapid.Bool().Draw(t, label+" holds"),
+				fitsRest: rapid.Bool().Draw(t, label+" fits"),
+				pods:     rapid.IntRange(0, 80).Draw(t, label+" pods"),
 			}
 		}
 

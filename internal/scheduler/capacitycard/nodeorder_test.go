@@ -189,7 +189,7 @@ func TestFirstAlternativeIsFoundAmongManyNodes(t *testing.T) {
 }
 
 // TestNodeOfTheGangIsCheckedOutsideTheSample: Volcano's sample of 300 nodes need not contain the node that already
-// holds pods of the gang. This plugin checks it besides. So the 4 waiting pods join the running one on its node of 8
+// has pods of the gang. This plugin checks it besides. So the 4 waiting pods join the running one on its node of 8
 // cards, wherever it is in the list.
 func TestNodeOfTheGangIsCheckedOutsideTheSample(t *testing.T) {
 	for _, gangNode := range []int{0, 60, 120, 180, 240, 299} {

@@ -102,7 +102,7 @@ func (p *KeptCards) keptNodeFor(task *api.TaskInfo) (made nomination, known bool
 
 // awaitsNominatedNode reports whether a pod needs no eviction, because pods are leaving the
 // node nominated for it, which were evicted before this session. It waits only while the node still
-// accepts the pod, and for a bounded time. The answer holds for the whole node search.
+// accepts the pod, and for a bounded time. The answer stays true for the whole node search.
 func (p *preemption) awaitsNominatedNode(task *api.TaskInfo) bool {
 	s := p.search.Load()
 	if s == nil || s.task.UID != task.UID {

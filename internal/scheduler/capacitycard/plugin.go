@@ -1,4 +1,4 @@
-// Package capacitycard is the Volcano scheduler plugin capacity-card. It holds every queue to
+// Package capacitycard is the Volcano scheduler plugin capacity-card. It keeps every queue within
 // its quota per card model.
 //
 // The package connects Volcano's hooks to pure packages. Package workload derives requests and

@@ -319,7 +319,7 @@ type nodeSearch struct {
 	requests map[corev1.ResourceName]float64
 	// weight is the highest packing score of a node.
 	weight float64
-	// gangNodes are the names of nodes that hold cards of the pod's gang, nil without a gang.
+	// gangNodes are the names of nodes with cards of the pod's gang, nil without a gang.
 	gangNodes map[string]bool
 	// gangRests are the pending pods of the gang that may run on a card, by card.
 	gangRests map[card.Name]*gangRest

@@ -173,7 +173,7 @@ func (p *victimSelection) missingAmounts(task *api.TaskInfo, node *api.NodeInfo)
 }
 
 // addMissingQuota adds what the quotas of a queue and its ancestors lack for a pod, as far as
-// evictions in its own queue release it: not what terminating pods hold. released is what is kept for
+// evictions in its own queue release it: not what terminating pods use. released is what is kept for
 // others, see keptInQueue.
 func (p *victimSelection) addMissingQuota(missing amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) amounts {
 	for range maxMissingLimits {
@@ -357,7 +357,7 @@ func (p *preemption) mayPreempt(preemptor, preemptee *api.TaskInfo) bool {
 	return p.hasHigherPriority(preemptor, preemptee) && (preemptor.Job == preemptee.Job || p.preemptsJobs(preemptor))
 }
 
-// preemptsJobs reports whether pods of other jobs may go for a pod. The answer holds for the
+// preemptsJobs reports whether pods of other jobs may go for a pod. The answer stays true for the
 // whole node search.
 func (p *preemption) preemptsJobs(task *api.TaskInfo) bool {
 	compute := func() bool {

@@ -91,7 +91,7 @@ func (p *podReclaim) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.Task
 }
 
 // reclaimCandidates returns the possible victims on one node in the order of eviction. They
-// hold cards of the needed resource, so of the same card. If all resources are reclaimed, pods
+// use cards of the needed resource, so of the same card. If all resources are reclaimed, pods
 // without cards may be victims, and all pods for one without cards.
 func (p *podReclaim) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo, resource corev1.ResourceName) []*api.TaskInfo {
 	var candidates []*api.TaskInfo

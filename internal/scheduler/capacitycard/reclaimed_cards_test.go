@@ -216,7 +216,7 @@ func TestPreemptUsesNoReclaimedCards(t *testing.T) {
 }
 
 // TestAQueueWithoutLimitDoesNotBorrow: in a tree a pod may use a node with kept cards if it borrows nothing there.
-// Queue q has a limit of 1e30 CPU and as much memory, more than an int64 can hold. So it deserves any amount. Its pod
+// Queue q has a limit of 1e30 CPU and as much memory, more than an int64 can represent. So it deserves any amount. Its pod
 // without cards does not borrow from the owner of the kept cards.
 func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
 	s := newTreeScene(t, `node a model=A cards=4

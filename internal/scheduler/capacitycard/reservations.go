@@ -21,7 +21,7 @@ const reservationTimeout = 5 * time.Minute
 // defaultMaxReservation is how long more and more free cards prolong a reservation in all.
 const defaultMaxReservation = time.Hour
 
-// reservations holds the reservations of enqueued PodGroups. A refusal for quota, a placed pod at
+// reservations has the reservations of enqueued PodGroups. A refusal for quota, a placed pod at
 // the end of a session, and more free cards restart the wait.
 type reservations map[types.UID]*reservation
 

@@ -136,7 +136,7 @@ func (p *shortages) takenByGang(job *api.JobInfo) takenCards {
 
 // newFleet returns the free cards of the session.
 func (p *shortages) newFleet() *blocked.Fleet {
-	held := map[blocked.NodeCard]card.Count{}
+	used := map[blocked.NodeCard]card.Count{}
 	nodes := p.cache.nodes.Nodes()
 	for i := range nodes {
 		node := p.ssn.Nodes[nodes[i].Name]
@@ -145,9 +145,9 @@ func (p *shortages) newFleet() *blocked.Fleet {
 			if node != nil {
 				free = card.Count(node.Idle.Get(offered.Resource) / milli)
 			}
-			held[blocked.NodeCard{Node: nodes[i].Name, Name: offered.Name}] = offered.Count.Sub(free)
+			used[blocked.NodeCard{Node: nodes[i].Name, Name: offered.Name}] = offered.Count.Sub(free)
 		}
 	}
 
-	return blocked.NewFleet(p.inventory, nodes, held)
+	return blocked.NewFleet(p.inventory, nodes, used)
 }

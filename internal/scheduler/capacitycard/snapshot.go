@@ -79,7 +79,7 @@ func (p *snapshot) buildSnapshot() {
 	c.forgetUnseenPods()
 }
 
-// chargeJob charges the pods of a job, and releases those that hold no cards any more. It returns
+// chargeJob charges the pods of a job, and releases those that use no cards any more. It returns
 // how many pods are allocated, and appends the tasks that are out of sync.
 func (p *snapshot) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, []*api.TaskInfo) {
 	c := p.cache
@@ -196,7 +196,7 @@ func (p *snapshot) loadQueueRules() {
 	}
 
 	p.sums.inqueue[allQueues] = &quota.Reservations{}
-	p.ledger.EndAllKeeping() // loadReclaimedCards holds again what is still kept
+	p.ledger.EndAllKeeping() // loadReclaimedCards keeps again what is still kept
 	p.ledger.Retain(p.hasQueue)
 	if isTree {
 		p.loadTree()
@@ -323,9 +323,9 @@ func (p *charges) hasSameCharge(state *podState) bool {
 	}
 
 	if len(charged) == 1 {
-		name, isHeld := p.inventory.CardHeldOnNode(state.chargedNode, request.Resource)
+		name, isKnown := p.inventory.CardInUseOnNode(state.chargedNode, request.Resource)
 		_, isOffered := p.inventory.CardOnNode(state.chargedNode, request.Resource)
-		isSame := isHeld && name == charged[0].Name && request.Count == charged[0].Count
+		isSame := isKnown && name == charged[0].Name && request.Count == charged[0].Count
 		if !isSame || isOffered != (len(state.charge.NotOffered) == 0) {
 			return false
 		}
@@ -348,8 +348,8 @@ func (p *Session) RequestFor(task *api.TaskInfo) *workload.Request {
 	return &state.request
 }
 
-// isTerminatingOn reports whether a pod is deleted and holds its cards until it ends. A pod on
-// a node that is gone or not ready holds none that others could use.
+// isTerminatingOn reports whether a pod is deleted and uses its cards until it ends. A pod on
+// a node that is gone or not ready uses none that others could use.
 func (p *snapshot) isTerminatingOn(pod *corev1.Pod, node string) bool {
 	if node == "" || !workload.IsTerminating(pod) {
 		return false
@@ -358,7 +358,7 @@ func (p *snapshot) isTerminatingOn(pod *corev1.Pod, node string) bool {
 	return known != nil && workload.NodeReady(known)
 }
 
-// exceedsEvictionHeadroom reports whether victims hold more of a card than may terminate in a
+// exceedsEvictionHeadroom reports whether victims use more of a card than may terminate in a
 // queue. Then neither the preemptor nor any other pod of the queue could be placed until they
 // end.
 func (p *preemption) exceedsEvictionHeadroom(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {

@@ -253,7 +253,7 @@ func TestUnsyncedSessionIsEmpty(t *testing.T) {
 
 // TestSyncIgnoresNodesOfOtherSchedulers: Volcano's flag --node-selector makes its cache take only nodes with one of
 // some labels, and MULTI_SCHEDULER_ENABLE only a part of the nodes. A node b that the cache never takes, and pods
-// there, must not hold up the start. Node b has the label pool=b and is not in the session.
+// there, must not delay the start. Node b has the label pool=b and is not in the session.
 func TestSyncIgnoresNodesOfOtherSchedulers(t *testing.T) {
 	const waitsForB = "node b is not in the session"
 	for t, tc := range check.Cases(t, map[string]struct {

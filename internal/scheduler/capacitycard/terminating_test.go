@@ -34,7 +34,7 @@ func newRestartScene(t *testing.T, terminating int, change func(*corev1.Pod)) *s
 func unchanged(*corev1.Pod) {}
 
 // TestSecondRestartWaitsForTheFirst: a pod that is being deleted counts as terminating and not as used. So a tenant can
-// restart all pods of a queue at once. But if it restarts them again and again within the grace period, it would hold
+// restart all pods of a queue at once. But if it restarts them again and again within the grace period, it would use
 // more and more cards. So no pod starts while more cards terminate than the quota, here 2. Only pods that still use a
 // card count as terminating. In each row so many pods of job j, with one card each, are deleted on node a. One more
 // pod of j waits, and the nodes have free cards for it.

@@ -107,7 +107,7 @@ func (p *snapshot) observeBorrowing(t *treeState) {
 }
 
 // loadTreeQueue updates a queue of the tree to its rules. isSame is whether the queues before it
-// leave the tree as it was resolved. loadTreeQueue returns whether that still holds.
+// leave the tree as it was resolved. loadTreeQueue returns whether that is still true.
 func (p *snapshot) loadTreeQueue(t *treeState, id api.QueueID, isSame bool) bool {
 	q := t.queues[id]
 	written := p.queueRules[id]

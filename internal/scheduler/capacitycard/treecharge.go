@@ -33,8 +33,8 @@ func (p *snapshot) loadInventory(nodes map[string]*corev1.Node) {
 			continue
 		}
 		known, _ := p.inventory.Node(name)
-		for _, held := range known.Cards {
-			cards[held.Name] = cards[held.Name].Add(held.Count)
+		for _, offered := range known.Cards {
+			cards[offered.Name] = cards[offered.Name].Add(offered.Count)
 		}
 
 		milliCPU = quota.AddSaturating(milliCPU, node.Status.Allocatable.Cpu().MilliValue())

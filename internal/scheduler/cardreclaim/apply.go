@@ -59,7 +59,7 @@ func (e *triedPlan) victims() (tasks []*api.TaskInfo) {
 // node and leaves the session unchanged.
 func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Plan, all bool) (*unfitNode, bool) {
 	e := &triedPlan{evicted: framework.NewStatement(s.ssn), placed: framework.NewStatement(s.ssn)}
-	// The simulated evictions release what the borrowers hold, so these are found first.
+	// The simulated evictions release what the borrowers use, so these are found first.
 	borrowers := s.borrowersOf(q, plan)
 	if err := s.simulateEvictions(q, plan, e); err != nil {
 		klog.ErrorS(err, "Cards cannot be reclaimed", "job", klog.KRef(job.Namespace, job.Name))

@@ -21,10 +21,10 @@ func (s *reclaimSession) firstReclaimer(podSets []*podSet) int {
 	return slices.IndexFunc(podSets, func(c *podSet) bool { return s.reclaimsFor(&c.request) })
 }
 
-// holdsNeeded reports whether a pod may be evicted alone for the pending pods: it holds cards
+// usesNeeded reports whether a pod may be evicted alone for the pending pods: it uses cards
 // that they request. If CPU and memory are reclaimed too, that may also be a pod without cards,
 // or any pod if the pending pods request no cards.
-func (s *reclaimSession) holdsNeeded(q *problem, task *api.TaskInfo) bool {
+func (s *reclaimSession) usesNeeded(q *problem, task *api.TaskInfo) bool {
 	request := s.plugin.RequestFor(task)
 	if q.cardResources[string(request.Resource)] {
 		return true

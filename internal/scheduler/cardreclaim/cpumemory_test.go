@@ -116,7 +116,7 @@ func TestReclaimedCPUIsNotBorrowedAgain(t *testing.T) {
 	check.Equal(t, "allocated pods", "", session.Names(s.In(api.Allocated)))
 }
 
-// TestAQueueReclaimsTheCPUThatItDeserves: with reclaimResources All the rules of a tree hold for CPU as for cards. Tenant
+// TestAQueueReclaimsTheCPUThatItDeserves: with reclaimResources All the rules of a tree apply to CPU as for cards. Tenant
 // x has the queues xa and xb. The 8 pods of xb use the 8 cores of node n, and pods of xa wait for one core each. The
 // guarantee of x is 8 cores, so that it covers that of xb. wantVictims "xb 2" means two pods of queue xb.
 func TestAQueueReclaimsTheCPUThatItDeserves(t *testing.T) {

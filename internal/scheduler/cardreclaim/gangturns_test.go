@@ -71,7 +71,7 @@ func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
 }
 
 // TestJobsOfLowerPriorityDoNotBorrowFirst: in a queue the job of higher priority borrows before one of lower
-// priority. That holds even if the latter could use a card that the queue deserves. Queues x and y deserve 4
+// priority. That is true even if the latter could use a card that the queue deserves. Queues x and y deserve 4
 // cards each. 3 cards are free: one for y, and two for the gang "high" of x, so that nothing is left for job
 // "low" of x. "high@n*2" are the pods high-0 and high-1 on node n.
 func TestJobsOfLowerPriorityDoNotBorrowFirst(t *testing.T) {

@@ -147,7 +147,7 @@ func withDisruptionTarget(reason string, since time.Duration) podChange {
 	}
 }
 
-// terminatingSince deletes a pod, which still holds its cards.
+// terminatingSince deletes a pod, which still uses its cards.
 func terminatingSince(d time.Duration) podChange {
 	since := ago(d)
 	return func(p *corev1.Pod) { p.DeletionTimestamp = &since }

@@ -103,7 +103,7 @@ func (p *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo
 func (p *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod, write podWrite) (there bool, err error) {
 	there = true
 	err = wait.ExponentialBackoff(p.backoff, func() (bool, error) {
-		// A pod that fails again and again holds a slot only while it is written, not while it waits.
+		// A pod that fails again and again takes a slot only while it is written, not while it waits.
 		p.slots <- struct{}{} // when one is free
 		defer func() { <-p.slots }()
 

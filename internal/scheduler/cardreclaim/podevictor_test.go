@@ -39,9 +39,9 @@ func (s *scene) addToAPI(t *testing.T) *scene {
 	return s
 }
 
-// eventually waits until something holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
+// eventually waits until something is true.
+func eventually(t *testing.T, what string, isTrue func() bool) {
+	for deadline := time.Now().Add(10 * time.Second); !isTrue(); time.Sleep(2 * time.Millisecond) {
 		check.Must(t, !time.Now().After(deadline), "not within 10 s: %s", what)
 	}
 }

@@ -122,12 +122,12 @@ func (s *reclaimSession) addVictimJobs(q *problem, victimJobs []*victimJob) (add
 		shape.Pods = slices.Clone(g.solverJob.Pods)
 		for i, task := range g.tasks {
 			shape.Pods[i].Usage = s.usageOf(q, task)
-			holds := s.holdsNeeded(q, task)
-			// A pod that holds nothing needed goes only with its whole job.
-			if !holds {
+			usesNeeded := s.usesNeeded(q, task)
+			// A pod that uses nothing needed goes only with its whole job.
+			if !usesNeeded {
 				shape.Pods[i].Protected = true
 			}
-			isUseful = isUseful || (holds && q.wantedNodes[shape.Pods[i].Node])
+			isUseful = isUseful || (usesNeeded && q.wantedNodes[shape.Pods[i].Node])
 		}
 
 		if q.tree != nil {

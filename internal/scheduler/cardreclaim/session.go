@@ -174,7 +174,7 @@ func (s *reclaimSession) dropUnsolvable(podSets []*podSet, all bool) []*podSet {
 }
 
 // rememberUnsolvable remembers that pods cannot be placed, whatever is evicted. If all were to
-// be placed, that holds for this count or these pod sets, otherwise even for one pod of each.
+// be placed, that is true for this count or these pod sets, otherwise even for one pod of each.
 // It remembers nothing if the search ended at its budget or left out nodes.
 func (s *reclaimSession) rememberUnsolvable(podSets []*podSet, all bool) {
 	narrowed := func(c *podSet) bool { return len(c.excluded)+len(c.maxByNode) > 0 }

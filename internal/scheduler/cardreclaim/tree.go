@@ -193,7 +193,7 @@ func (s *reclaimSession) findInTree(reclaimer *api.JobInfo, g *victimJob) bool {
 // isUseful is set if it frees resources where they are needed. It reports whether the job helps.
 func (s *reclaimSession) limitVictimJob(q *problem, g *victimJob, shape *solver.Job, isUseful bool) bool {
 	shape.Level = g.level
-	holdsNeeded := slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return q.needsCardsOf(s.plugin.Ledger().Charged(string(task.UID))) })
+	usesNeeded := slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return q.needsCardsOf(s.plugin.Ledger().Charged(string(task.UID))) })
 	for i, task := range g.tasks {
 		charge := s.plugin.Ledger().Charged(string(task.UID))
 		pod := &shape.Pods[i]
@@ -207,7 +207,7 @@ func (s *reclaimSession) limitVictimJob(q *problem, g *victimJob, shape *solver.
 		}
 
 		pod.OnlyCounts = !g.byTree[i]
-		takes, may := s.takesOf(q, g, i, charge, holdsNeeded)
+		takes, may := s.takesOf(q, g, i, charge, usesNeeded)
 		pod.Takes = takes
 		if !may {
 			pod.Protected = true
@@ -238,9 +238,9 @@ func (q *problem) releasesOf(charge *quota.Charge) []solver.QuotaAmount {
 }
 
 // takesOf returns the limits that a victim counts against. It is false if one of them allows no
-// eviction of it at all. holdsNeeded is set if the pod's job holds cards that are needed. A victim
+// eviction of it at all. usesNeeded is set if the pod's job uses cards that are needed. A victim
 // by the matrix uses up what its queues have borrowed, so that the tree does not take that too.
-func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.Charge, holdsNeeded bool) (takes []solver.TakeAmount, may bool) {
+func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.Charge, usesNeeded bool) (takes []solver.TakeAmount, may bool) {
 	may = true
 	add := func(name quota.Resource, amount int64, borrowed bool) {
 		for _, queue := range g.path {
@@ -257,7 +257,7 @@ func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.
 		}
 	}
 
-	names, allowed := s.borrowedNames(q, g, charge, holdsNeeded)
+	names, allowed := s.borrowedNames(q, g, charge, usesNeeded)
 	for _, name := range names {
 		add(name, charge.Amount(name), true)
 	}
@@ -274,18 +274,18 @@ func allowsTake(most, amount int64, borrowed, byTree bool) bool {
 	return most > 0 && most >= amount
 }
 
-// borrowedNames returns of which names the victim's queues must hold more than they deserve, so
+// borrowedNames returns of which names the victim's queues must use more than they deserve, so
 // that a pod may be evicted by the tree: of its cards that are needed. If only CPU and memory are
-// needed, it is the cards that the pod holds, and CPU or memory. It is false if the queues hold
+// needed, it is the cards that the pod uses, and CPU or memory. It is false if the queues use
 // no more than they deserve of either.
-func (s *reclaimSession) borrowedNames(q *problem, g *victimJob, charge *quota.Charge, holdsNeeded bool) (names []quota.Resource, may bool) {
+func (s *reclaimSession) borrowedNames(q *problem, g *victimJob, charge *quota.Charge, usesNeeded bool) (names []quota.Resource, may bool) {
 	for _, c := range charge.Cards {
-		if name := quota.Resource(c.Name); c.Count > 0 && (!holdsNeeded || q.pools[name] > 0) {
+		if name := quota.Resource(c.Name); c.Count > 0 && (!usesNeeded || q.pools[name] > 0) {
 			names = append(names, name)
 		}
 	}
 
-	if holdsNeeded || !s.plugin.ReclaimsAll() {
+	if usesNeeded || !s.plugin.ReclaimsAll() {
 		return names, true
 	}
 
@@ -336,7 +336,7 @@ func (s *reclaimSession) reclaimedNames(charge *quota.Charge) (names []quota.Res
 	return names
 }
 
-// borrowersOf returns the queues that lose cards with a plan and hold more of them than they
+// borrowersOf returns the queues that lose cards with a plan and use more of them than they
 // deserve, with the names of those cards. If CPU and memory are reclaimed too, it has these as well.
 func (s *reclaimSession) borrowersOf(q *problem, plan *solver.Plan) map[string][]quota.Resource {
 	if q.tree == nil {

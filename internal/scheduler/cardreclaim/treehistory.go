@@ -8,22 +8,22 @@ import (
 )
 
 // seenTake is a limit as a search saw it: the most that could be taken, and how much the victims
-// hold that count against it. Only a limit below what they hold keeps any of them.
-type seenTake struct{ most, held int64 }
+// use that count against it. Only a limit below what they use keeps any of them.
+type seenTake struct{ most, used int64 }
 
 // addTake records that a victim counts against a limit.
 func (s *searchScope) addTake(key takeKey, most, amount int64) {
 	if s.takes == nil {
 		s.takes = map[takeKey]seenTake{}
 	}
-	s.takes[key] = seenTake{most, quota.AddSaturating(s.takes[key].held, amount)}
+	s.takes[key] = seenTake{most, quota.AddSaturating(s.takes[key].used, amount)}
 }
 
 // haveSameTakes reports whether the limits allow the same victims as a search saw them. The use
 // of their queues may change on nodes that the search did not look at.
 func (s *reclaimSession) haveSameTakes(seen map[takeKey]seenTake) bool {
 	for key, take := range seen {
-		if min(s.mostTaken(key), take.held) != min(take.most, take.held) {
+		if min(s.mostTaken(key), take.used) != min(take.most, take.used) {
 			return false
 		}
 	}

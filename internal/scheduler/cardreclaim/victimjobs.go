@@ -200,14 +200,14 @@ func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 // pod. Of equal ones, those come last whose eviction a PodDisruptionBudget forbids. If CPU and
 // memory are reclaimed too, those with cards come last.
 type precedence struct {
-	level                 int
-	queue, job, pod       int32
-	isBlocked, holdsCards bool
+	level               int
+	queue, job, pod     int32
+	isBlocked, hasCards bool
 }
 
 func (p precedence) compare(other precedence) int {
 	return cmp.Or(cmp.Compare(p.level, other.level), cmp.Compare(p.queue, other.queue), cmp.Compare(p.job, other.job), cmp.Compare(p.pod, other.pod),
-		capacitycard.CompareBool(p.isBlocked, other.isBlocked), capacitycard.CompareBool(p.holdsCards, other.holdsCards))
+		capacitycard.CompareBool(p.isBlocked, other.isBlocked), capacitycard.CompareBool(p.hasCards, other.hasCards))
 }
 
 // rankVictimJobs sets the ranks of victim jobs and their pods in the order of their
@@ -246,8 +246,8 @@ func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []prec
 
 	pods = make([]precedence, len(g.tasks))
 	for i, task := range g.tasks {
-		pods[i] = precedence{level: g.level, queue: job.queue, job: job.job, isBlocked: isBlocked[i], holdsCards: all && g.cards[i] > 0}
-		job.holdsCards = job.holdsCards || pods[i].holdsCards
+		pods[i] = precedence{level: g.level, queue: job.queue, job: job.job, isBlocked: isBlocked[i], hasCards: all && g.cards[i] > 0}
+		job.hasCards = job.hasCards || pods[i].hasCards
 		if byPriority {
 			pods[i].pod = s.plugin.Rules.PodPriority(task)
 		}

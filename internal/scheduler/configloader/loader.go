@@ -31,7 +31,7 @@ type Config struct {
 	Source Source
 	// Dir is an existing directory that only this process uses.
 	Dir string
-	// Known holds the names that the scheduler binary knows.
+	// Known has the names that the scheduler binary knows.
 	Known schedulerconfig.Known
 	// Accept checks that Volcano itself accepts a text with its hash. Nil accepts all.
 	Accept func(text string) error
@@ -72,7 +72,7 @@ func New(config Config) (*Loader, error) {
 }
 
 // File returns the path of the private file. From the moment that Ready is closed, it always
-// holds a valid text.
+// has a valid text.
 func (l *Loader) File() string { return l.file.path }
 
 // Ready is closed when the first valid text is in the private file.

@@ -27,14 +27,14 @@ type Source interface {
 	// watchChanges calls changed after the source may have changed, and once at the beginning,
 	// until ctx ends. It returns early, with an error, only if watching is impossible.
 	watchChanges(ctx context.Context, changed func()) error
-	// readContent returns what the source holds now, or errNotRead as long as that is unknown.
+	// readContent returns what the source has now, or errNotRead as long as that is unknown.
 	readContent() (content, error)
 }
 
 // errNotRead means that the source has not answered yet.
 var errNotRead = errors.New("not read yet")
 
-// content is what a source holds.
+// content is what a source has.
 type content struct {
 	text string
 	// missing says why there is no text, "" when there is one.

@@ -30,7 +30,7 @@ type election struct {
 	fence    *fence
 	// lead schedules until its context ends; it returns earlier only with an error.
 	lead func(context.Context) error
-	// beforeRelease is called after the scheduler's last write, while this process still holds
+	// beforeRelease is called after the scheduler's last write, while this process still has
 	// the lease and has no successor. nil does nothing.
 	beforeRelease func(context.Context)
 	// hasLed reports, once run has returned, whether this process has led.
@@ -91,7 +91,7 @@ func (e *election) run(ctx context.Context) error {
 	// Until here a write of this process may have been under way, so the lease was renewed.
 	endTerm()
 	<-over
-	e.hasLed = lock.isHeld
+	e.hasLed = lock.isLeader
 	if !drained {
 		return errors.Join(cause, errNotDrained)
 	}
@@ -99,7 +99,7 @@ func (e *election) run(ctx context.Context) error {
 	releasing, done := context.WithTimeout(context.WithoutCancel(ctx), e.drainTimeout())
 	defer done()
 
-	if lock.isHeld {
+	if lock.isLeader {
 		// The other half of the time is for the release.
 		e.callBeforeRelease(releasing, e.drainTimeout()/2)
 	}

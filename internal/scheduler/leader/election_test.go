@@ -66,7 +66,7 @@ func TestAnotherHolderEndsTheTermAtOnce(t *testing.T) {
 		s.release()
 		g.Expect(s.send(e.fence(), "POST")).To(Succeed())
 
-		e.takenLease.Store(leaseHeldBy("another"))
+		e.takenLease.Store(leaseOf("another"))
 		began := time.Now()
 		g.Expect(<-e.ended).To(MatchError(errLeaseLost))
 		g.Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
@@ -93,7 +93,7 @@ func TestFailedStartFreesTheLease(t *testing.T) {
 // to its holder.
 func TestAReplicaThatNeverLedWritesNoFinalHeartbeat(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		e := newElectionFixture(newOtherSchedulersFixture(), leaseHeldBy("leader"))
+		e := newElectionFixture(newOtherSchedulersFixture(), leaseOf("leader"))
 		e.beforeRelease = func(context.Context) { t.Error("the final heartbeat is written") }
 		e.startElection(t)
 		time.Sleep(long)
@@ -140,7 +140,7 @@ func TestFinalHeartbeatPrecedesTheReleaseOfTheLease(t *testing.T) {
 
 // TestNoElectionWhileAnotherSchedulerRuns: pod "one" of Volcano's own scheduler runs, which places pods without quotas.
 // Two schedulers must not place pods at the same time, so ours waits and does not even take the Lease. It leads when
-// that pod is gone. This also holds without election, when there is no Lease.
+// that pod is gone. This is also true without election, when there is no Lease.
 func TestNoElectionWhileAnotherSchedulerRuns(t *testing.T) {
 	for t, elect := range check.Cases(t, map[string]bool{"with a Lease": true, "without election": false}) {
 		inFakeTime(t, func(t *testing.T, g *WithT) {
@@ -161,7 +161,7 @@ func TestNoElectionWhileAnotherSchedulerRuns(t *testing.T) {
 
 // TestLeaderStopsWhenAnotherSchedulerAppears: our scheduler leads when an administrator starts Volcano's own. A pod
 // without a node cannot place pods yet, so ours goes on. When pod "other" has a node, ours ends with an error that
-// names it, and frees the Lease. Its fence, which all writes pass, is closed. This also holds without election, when
+// names it, and frees the Lease. Its fence, which all writes pass, is closed. This is also true without election, when
 // there is no Lease.
 func TestLeaderStopsWhenAnotherSchedulerAppears(t *testing.T) {
 	for t, elect := range check.Cases(t, map[string]bool{"with a Lease": true, "without election": false}) {
@@ -189,7 +189,7 @@ func TestLeaderStopsWhenAnotherSchedulerAppears(t *testing.T) {
 // the Lease is deleted. It leads when the pod is gone.
 func TestACandidateWithdrawsWhileAnotherSchedulerRuns(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		e := newElectionFixture(newOtherSchedulersFixture(), leaseHeldBy("leader")).startRunElections(t)
+		e := newElectionFixture(newOtherSchedulersFixture(), leaseOf("leader")).startRunElections(t)
 		time.Sleep(long)
 		g.Expect(len(e.client.Actions())).To(BeNumerically(">", 10), "the replica tries to take the Lease")
 

@@ -224,7 +224,7 @@ func (e *electionFixture) holder() string {
 	return *lease.Spec.HolderIdentity
 }
 
-func leaseHeldBy(holder string) *coordinationv1.Lease {
+func leaseOf(holder string) *coordinationv1.Lease {
 	seconds := int32(3600)
 	now := metav1.NowMicro()
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "lease"}, Spec: coordinationv1.LeaseSpec{

@@ -115,15 +115,15 @@ type fencedLock struct {
 	// shorter than the lease, so that even the last write ends before a successor starts.
 	writeWindow time.Duration
 	// onLost is called when this process leads and finds another holder.
-	onLost func()
-	isHeld bool
+	onLost   func()
+	isLeader bool
 }
 
 // Get also detects another holder. client-go would try to renew until its deadline, while two
 // schedulers run.
 func (l *fencedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
-	if err == nil && l.isHeld && record.HolderIdentity != l.Identity() {
+	if err == nil && l.isLeader && record.HolderIdentity != l.Identity() {
 		l.fence.close()
 		l.onLost()
 	}
@@ -148,7 +148,7 @@ func (l *fencedLock) writeRecord(record resourcelock.LeaderElectionRecord, write
 		return err
 	}
 	if record.HolderIdentity == l.Identity() {
-		l.isHeld = true
+		l.isLeader = true
 		l.fence.extend(sent.Add(l.writeWindow))
 	}
 	return nil
@@ -157,11 +157,11 @@ func (l *fencedLock) writeRecord(record resourcelock.LeaderElectionRecord, write
 // releaseLease frees the lease, so that a successor need not wait for its end. The fence must
 // be drained and the election over: the release itself ignores the fence.
 func (l *fencedLock) releaseLease(ctx context.Context) error {
-	if !l.isHeld {
+	if !l.isLeader {
 		return nil
 	}
 
-	l.isHeld = false
+	l.isLeader = false
 	record, _, err := l.Interface.Get(ctx)
 	if err != nil {
 		return fmt.Errorf("read the lease %s: %w", l.Describe(), err)

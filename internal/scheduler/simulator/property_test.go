@@ -32,7 +32,7 @@ type drawnGang struct {
 	pods, cards int
 }
 
-// drawCluster draws nodes of 4 or 8 cards, queues, and gangs that hold cards on one node.
+// drawCluster draws nodes of 4 or 8 cards, queues, and gangs that use cards on one node.
 func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 	c = &simulation.Cluster{
 		Schedulers: []string{"volcano"}, Namespaces: []*corev1.Namespace{builder.Namespace("lab")},

@@ -108,7 +108,7 @@ func (s *state) subtractSmallestReleases(all *capacity, job *job, most int) {
 	}
 }
 
-// scarcestResource returns the resource of which the largest part of what the units hold is
+// scarcestResource returns the resource of which the largest part of what the units use is
 // needed, and how much of it. Quotas are resources too, after those of nodes.
 func (s *state) scarcestResource(units []int) (resource int, need float64) {
 	needs := s.neededAmounts()

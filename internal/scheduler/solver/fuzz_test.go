@@ -113,7 +113,7 @@ func checkTakes(t *rapid.T, p *Problem, plan *Plan) {
 	}
 }
 
-// checkExtremeProblem checks what holds for a plan of any problem: all pods have places, and nothing is evicted that
+// checkExtremeProblem checks what is true for a plan of any problem: all pods have places, and nothing is evicted that
 // must not be.
 func checkExtremeProblem(t *rapid.T) {
 	p := extremeProblem(t)
@@ -141,7 +141,7 @@ func checkExtremeProblem(t *rapid.T) {
 
 // TestSolveExtremeProblems: users write amounts, so they may be as large, small or odd as the API server accepts. The
 // solver neither panics nor makes a wrong plan of such random problems: each pod of its plan has a place. It evicts no
-// protected pod, no more elastic pods than allowed, and no job as a whole that forbids it. Limits hold; only a limit of
+// protected pod, no more elastic pods than allowed, and no job as a whole that forbids it. Limits apply; only a limit of
 // borrowed cards above 0 may be exceeded. No loss overflows.
 func TestSolveExtremeProblems(t *testing.T) { seed.Check(t, checkExtremeProblem) }
 

@@ -9,10 +9,10 @@ import (
 // chooseGreedily adds the best unit step by step, one pod set after the other. It reports
 // whether all pod sets can be placed then.
 func (s *state) chooseGreedily() bool {
-	held := make([][]int, len(s.podSets))
+	places := make([][]int, len(s.podSets))
 	// Places are reserved only while pod sets choose. fitsAll places all pods again.
 	defer func() {
-		for podSet, nodes := range held {
+		for podSet, nodes := range places {
 			for _, node := range nodes {
 				s.addAvailable(node, s.podSets[podSet].Request, 1)
 				s.useCards(podSet, node, 1)
@@ -29,8 +29,8 @@ func (s *state) chooseGreedily() bool {
 		}
 
 		// The state reserves its places for the pod sets that follow.
-		all := s.fillNodes(podSet, slices.Clone(s.available), slices.Clone(s.quotas), held)
-		for _, node := range held[podSet] {
+		all := s.fillNodes(podSet, slices.Clone(s.available), slices.Clone(s.quotas), places)
+		for _, node := range places[podSet] {
 			s.addAvailable(node, s.podSets[podSet].Request, -1)
 			s.useCards(podSet, node, -1)
 		}
@@ -40,7 +40,7 @@ func (s *state) chooseGreedily() bool {
 		}
 	}
 
-	s.places = held
+	s.places = places
 	return s.releaseRequired()
 }
 

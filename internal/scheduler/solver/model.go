@@ -199,7 +199,7 @@ type pod struct {
 	role    int // none if it does not matter
 }
 
-// jobNode is what a job's pods hold on one node.
+// jobNode is what a job's pods use on one node.
 type jobNode struct {
 	node  int
 	usage []float64
@@ -352,7 +352,7 @@ func (b *jobBuilder) sharedAmountsOf(x *Pod, level int, whole *sharedAmounts) (m
 	return made
 }
 
-// addUsage adds what a pod holds, to the pod and to its job on that node.
+// addUsage adds what a pod uses, to the pod and to its job on that node.
 func (b *jobBuilder) addUsage(j *job, x *Pod, made *pod) {
 	made.usage = make([]float64, b.dims)
 	for r, amount := range x.Usage {

@@ -100,7 +100,7 @@ type PodSet struct {
 
 // Job is a running job.
 type Job struct {
-	// Pods are the pods that hold resources.
+	// Pods are the pods that use resources.
 	Pods []Pod
 	// Elastic is how many of its pods can be evicted while the job goes on: those above its
 	// minimum. It is 0 for a job that is evicted as a whole or not at all.

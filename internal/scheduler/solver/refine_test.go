@@ -9,7 +9,7 @@ import (
 // podsOf returns a job that may lose so many pods, but is not evicted as a whole.
 func podsOf(elastic int, pods ...Pod) Job { return Job{Elastic: elastic, Pods: pods} }
 
-// twoCards is a pod that holds two cards.
+// twoCards is a pod that uses two cards.
 func twoCards(node int, loss int64) Pod { return Pod{Node: node, Usage: Amounts{2}, Loss: loss} }
 
 // TestSearchLeavesOutWhatCannotSuffice: two pods of 2 cards are pending, at most one on each node. Only nodes 0 and 1

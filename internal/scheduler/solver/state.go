@@ -11,7 +11,7 @@ type state struct {
 	roleVictims []int      // by role: how many pods are victims
 	taken       []int64    // by limit: how much the victims count against it
 	bound       []int64    // by limit: the part of taken that does not only count
-	leftToFree  []float64  // by jobNode and resource: what the job's other pods hold there
+	leftToFree  []float64  // by jobNode and resource: what the job's other pods use there
 	places      [][]int    // by pod set: the nodes when several pod sets last fitted
 }
 
@@ -104,7 +104,7 @@ func (s *state) freedBy(u, jobNode int) []float64 {
 const nowhere = -2
 
 // addVictim adds a unit to the victims, and dropVictim takes it out. If a jobNode is given
-// instead of none, a whole job frees only what it holds there.
+// instead of none, a whole job frees only what it uses there.
 func (s *state) addVictim(u, jobNode int) {
 	s.loss = s.loss.plus(s.addedLoss(u))
 	s.applyUnit(u, jobNode, 1)
@@ -198,7 +198,7 @@ func (s *state) pruneForPlaces() {
 		quotas[quota] = true
 	}
 
-	hold := func(sign int) {
+	reserve := func(sign int) {
 		for podSet, nodes := range place {
 			for _, node := range nodes {
 				s.useCards(podSet, node, -sign)
@@ -212,7 +212,7 @@ func (s *state) pruneForPlaces() {
 	}
 
 	// With the places reserved, a victim is needless if nothing falls below 0 without it.
-	hold(1)
+	reserve(1)
 	for _, u := range s.byDescendingLoss(s.chosenUnits()) {
 		s.dropVictim(u, none)
 		if s.lacksNeeded(u, needed, quotas) {
@@ -220,7 +220,7 @@ func (s *state) pruneForPlaces() {
 		}
 	}
 
-	hold(-1)
+	reserve(-1)
 }
 
 // lacksNeeded reports whether a node of a unit has too little of a resource that is needed

@@ -207,7 +207,7 @@ func (s *state) canTake(u int) bool {
 		}
 	}
 
-	// If the unit can be the last for each limit, the order of the others holds, and no search is
+	// If the unit can be the last for each limit, the order of the others stays true, and no search is
 	// needed.
 	return isLast || s.hasOrder(u)
 }

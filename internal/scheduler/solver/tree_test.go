@@ -74,7 +74,7 @@ func addLimits(t *rapid.T, p *Problem) {
 func smallTree(t *rapid.T) *Problem { return withTree(t, smallProblem(t)) }
 
 // midsizeTree is a problem in which all cards are charged in a tree of queues. Victims release
-// what they hold, and each queue has a guarantee or what it borrowed.
+// what they use, and each queue has a guarantee or what it borrowed.
 func midsizeTree(t *rapid.T) *Problem {
 	p := midsizeProblem(t)
 	p.Jobs = p.Jobs[:min(len(p.Jobs), 12)]

@@ -29,17 +29,17 @@ func Equal[V any](t T, what string, want, got V, options ...cmp.Option) {
 }
 
 // That reports a failed condition; the message is formatted as by fmt.Sprintf.
-func That(t T, holds bool, format string, args ...any) {
+func That(t T, isTrue bool, format string, args ...any) {
 	t.Helper()
-	if !holds {
+	if !isTrue {
 		Trail(t).Errorf("%s", fmt.Sprintf(format, args...))
 	}
 }
 
 // Must is That, but ends the test.
-func Must(t T, holds bool, format string, args ...any) {
+func Must(t T, isTrue bool, format string, args ...any) {
 	t.Helper()
-	if !holds {
+	if !isTrue {
 		Trail(t).Fatalf("%s", fmt.Sprintf(format, args...))
 	}
 }

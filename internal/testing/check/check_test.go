@@ -20,7 +20,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	r.fatals = append(r.fatals, fmt.Sprintf(format, args...))
 }
 
-// TestEachCheckReportsWhatDoesNotHold: a check that holds reports nothing. Another one reports an error, after
+// TestEachCheckReportsWhatDoesNotHold: a check that is true reports nothing. Another one reports an error, after
 // which the test goes on, or a fatal one, which ends it. Each row calls checks and counts both. Refused also
 // checks that the error suits an event: no control characters, and at most 1024 bytes.
 func TestEachCheckReportsWhatDoesNotHold(t *testing.T) {

@@ -98,7 +98,7 @@ func CardQuotaIn(objects []client.Object, name string) *v1alpha1.CardQuota {
 	return objects[at].(*v1alpha1.CardQuota)
 }
 
-// ClusterWithoutCardQuotas has a node of 8 H200. Two running pods of queue research hold 2 cards each, and a third one waits
+// ClusterWithoutCardQuotas has a node of 8 H200. Two running pods of queue research use 2 cards each, and a third one waits
 // for 8. Queue chat has a quota of 4, and queue default nothing.
 func ClusterWithoutCardQuotas() []client.Object {
 	objects := []client.Object{
@@ -219,7 +219,7 @@ func TwoNodesWithTraining() []client.Object {
 	return objects
 }
 
-// ClusterWithOneFreeCard has node h200-0 with 8 H200, of which pods hold 7: job runs of namespace lab 3, and a pod of
+// ClusterWithOneFreeCard has node h200-0 with 8 H200, of which pods use 7: job runs of namespace lab 3, and a pod of
 // namespace ads 4. Queue llm has a quota of 4 H200 and uses 3; queue roomy has a quota of 8 and uses none. Pods of lab
 // wait for 2 H200 each: quota-0 in llm for quota, full-0 in roomy for cards, new-0 in roomy and not tried yet,
 // stopped-0 in a closed queue. PodGroup early of llm requests 6 and has no pods. Status.blocked of the CardQuotas is

@@ -35,7 +35,7 @@ var quotaKeys = words.Keys[*v1alpha1.CardQuota]{
 	// blocked=pod:NAME,card:NAME,count:N,reason:REASON is an entry of status.blocked, with podgroup:NAME
 	// for a PodGroup. blocked= without a value is no entry, and entries replace those of earlier steps.
 	"blocked": addBlocked,
-	// holder=pod:NAME,queue:NAME,serviceType:NAME,count:N holds cards for which the entry before it waits.
+	// holder=pod:NAME,queue:NAME,serviceType:NAME,count:N uses cards for which the entry before it waits.
 	"holder": addHolder,
 }
 

@@ -56,7 +56,7 @@ func runBrokenTests(t *testing.T, dir, seed string, args ...string) string {
 }
 
 // TestThePrintedCommandRepeatsAFailure: a random test prints "to repeat: SEED=… go test …". With that seed and these
-// arguments, another run must draw the same numbers. That holds for a property of rapid, and for a test that draws by
+// arguments, another run must draw the same numbers. That is true for a property of rapid, and for a test that draws by
 // itself. The command keeps the flags that change what rapid draws. runBrokenTests runs such a test of each sort, which
 // fails.
 func TestThePrintedCommandRepeatsAFailure(t *testing.T) {

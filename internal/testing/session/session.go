@@ -37,7 +37,7 @@ func init() {
 	metrics.InitKubeSchedulerRelatedMetrics()
 }
 
-// Cluster holds the objects of the API server, Volcano's cache of them, and the open session.
+// Cluster has the objects of the API server, Volcano's cache of them, and the open session.
 type Cluster struct {
 	Nodes  []*corev1.Node
 	Queues []*v1beta1.Queue

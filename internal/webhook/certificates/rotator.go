@@ -176,7 +176,7 @@ func newServingCert(data map[string][]byte) (*servingCert, error) {
 // dnsName returns the name by which the API server calls the Service.
 func (r *Rotator) dnsName() string { return ServiceName + "." + r.namespace + ".svc" }
 
-// renewCertificate returns the data that the Secret must hold, and whether they changed.
+// renewCertificate returns the data that the Secret must have, and whether they changed.
 func (r *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, bool, error) {
 	now := r.now()
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}

@@ -56,18 +56,18 @@ func cardNameChanges(nodes []card.TrackedNode, mappings card.Mappings) map[corev
 		}
 
 		after := card.Recognise(node.Object, mappings)
-		for _, held := range node.Cards {
-			now := nameOf(after, held.Resource)
-			if now == held.Name {
+		for _, offered := range node.Cards {
+			now := nameOf(after, offered.Resource)
+			if now == offered.Name {
 				continue
 			}
 
-			change := changes[held.Resource]
+			change := changes[offered.Resource]
 			if change == nil {
 				change = &cardNameChange{lostNames: map[string]bool{}, newNames: map[string]bool{}}
-				changes[held.Resource] = change
+				changes[offered.Resource] = change
 			}
-			change.add(node.Name, held.Name, now)
+			change.add(node.Name, offered.Name, now)
 		}
 	}
 
@@ -76,9 +76,9 @@ func cardNameChanges(nodes []card.TrackedNode, mappings card.Mappings) map[corev
 
 // nameOf returns the name of a resource on a node, "" for none.
 func nameOf(node card.Node, resource corev1.ResourceName) card.Name {
-	for _, held := range node.Cards {
-		if held.Resource == resource {
-			return held.Name
+	for _, offered := range node.Cards {
+		if offered.Resource == resource {
+			return offered.Name
 		}
 	}
 	return ""

@@ -196,14 +196,14 @@ func TestWarningsOfCardNamesCountNodes(t *testing.T) {
 		mapped := fmt.Sprint(after.Resources())
 		for _, node := range trackedNodes(inForce, nodes...) {
 			now := map[corev1.ResourceName]card.Name{}
-			for _, held := range card.Recognise(node.Object, after).Cards {
-				now[held.Resource] = held.Name
+			for _, offered := range card.Recognise(node.Object, after).Cards {
+				now[offered.Resource] = offered.Name
 			}
 
-			for _, held := range node.Cards {
-				isRemoved := strings.Contains(fmt.Sprint(policy.CardMappings(newPolicyWithCards(inForce, nil)).Resources()), string(held.Resource)) && !strings.Contains(mapped, string(held.Resource))
-				switch name := now[held.Resource]; {
-				case isRemoved || name == held.Name:
+			for _, offered := range node.Cards {
+				isRemoved := strings.Contains(fmt.Sprint(policy.CardMappings(newPolicyWithCards(inForce, nil)).Resources()), string(offered.Resource)) && !strings.Contains(mapped, string(offered.Resource))
+				switch name := now[offered.Resource]; {
+				case isRemoved || name == offered.Name:
 				case name == "":
 					lost++
 				default:

@@ -292,7 +292,7 @@ func (w writtenTree) podExcesses(c *v1alpha1.CardQuota) []excess {
 		parent.QueueName(), parent.Name, pods)}
 }
 
-// podsOf returns how many pods hold something in the queue of a CardQuota, as Volcano counts them.
+// podsOf returns how many pods use something in the queue of a CardQuota, as Volcano counts them.
 func (w writtenTree) podsOf(c *v1alpha1.CardQuota) int64 {
 	i := slices.IndexFunc(w.input.Queues, func(q *v1beta1.Queue) bool { return q.Name == c.QueueName() })
 	if i < 0 {

@@ -139,7 +139,7 @@ func newQueueWithPods(name string, pods string) []*v1beta1.Queue {
 type quotas = []*v1alpha1.CardQuota
 
 // TestCardQuotaMustFitItsTree: in a tree a child has at most the quota of its parent. All children together deserve
-// at most what the parent deserves; the same holds for guarantees. The webhook refuses a CardQuota that breaks this,
+// at most what the parent deserves; the same is true for guarantees. The webhook refuses a CardQuota that breaks this,
 // and a change only for what it makes worse. An existing parent may be lowered: the webhook only warns of the
 // children that this cuts. A parent has no service type and takes no work. Parents and children may be created in any
 // order. Unless a row says otherwise, parent chat has 8 H200 (deserved 6, guaranteed 2). newSearch and newAds are its

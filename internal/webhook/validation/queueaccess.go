@@ -119,7 +119,7 @@ func checkQueueAccess(pods []queuedPod) Result {
 }
 
 // checkServiceTypeAndQuota checks the service type that a workload requests, and that its
-// queue's quota can hold it. Of a queue that refuses the namespace it says nothing: a dry run
+// queue's quota suffices for it. Of a queue that refuses the namespace it says nothing: a dry run
 // would disclose the quota and service type of another tenant.
 func checkServiceTypeAndQuota(result *Result, load *Workload, pods []queuedPod, input *WorkloadInput) {
 	checked := map[string]bool{}

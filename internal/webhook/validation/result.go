@@ -1,8 +1,8 @@
-// Package validation holds the rules of the admission webhooks, which refuse objects, warn
+// Package validation contains the rules of the admission webhooks, which refuse objects, warn
 // of them or add defaults. It is pure: objects in, errors with the paths of fields out.
 //
 // The rules call the same functions as the scheduler and the controllers (internal/card,
-// internal/workload, internal/policy), so that admitted objects work. Quotas hold without
+// internal/workload, internal/policy), so that admitted objects work. Quotas apply without
 // these rules: the scheduler checks again.
 package validation
 

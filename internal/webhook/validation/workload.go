@@ -165,7 +165,7 @@ func withDefaultRequests(containers []corev1.Container) []corev1.Container {
 // WorkloadInput is the input of the rules for workloads besides the object. What is unknown
 // refuses nothing, since the scheduler checks again.
 type WorkloadInput struct {
-	// Inventory holds the cards of all nodes; it is empty before they were read.
+	// Inventory has the cards of all nodes; it is empty before they were read.
 	Inventory *card.Inventory
 	// Policy is the ServiceTypePolicy, nil when there is none.
 	Policy *v1alpha1.ServiceTypePolicy

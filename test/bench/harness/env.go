@@ -123,7 +123,7 @@ func (w *Env) Create(ctx context.Context, objects ...client.Object) error {
 	return group.Wait()
 }
 
-// WaitUntil waits for a condition. Its error says which pods held the cards.
+// WaitUntil waits for a condition. Its error says which pods used the cards.
 func (w *Env) WaitUntil(ctx context.Context, what string, done func(ctx context.Context) (bool, error)) error {
 	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, waitTimeout, true, done); err != nil {
 		return fmt.Errorf("wait for %s: %w; now %+v", what, errors.Join(err, context.Cause(ctx)), w.Pods.Usage())

@@ -30,7 +30,7 @@ type podRecord struct {
 	terminating bool
 }
 
-// workload holds the pods of one gang or Deployment.
+// workload has the pods of one gang or Deployment.
 type workload struct {
 	role string
 	pods map[types.UID]*podRecord
@@ -42,7 +42,7 @@ type workload struct {
 type PodTracker struct {
 	mu        sync.Mutex
 	workloads map[string]*workload
-	cards     int // held: bound and not leaving
+	cards     int // used: bound and not leaving
 	loss      Loss
 	lastLoss  time.Time // of the last pod
 }

@@ -64,9 +64,9 @@ var all = []int{0, 1, 2, 3, 4, 5, 6, 7}
 // behind the name of a workload says how often its pods were created; the next ones are its members.
 func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		play     func(*eventFeed)
-		wantLoss Loss
-		wantHeld Usage
+		play      func(*eventFeed)
+		wantLoss  Loss
+		wantUsage Usage
 	}{
 		"nothing happens": {func(*eventFeed) {}, Loss{}, Usage{Gangs: 1, Cards: 8}},
 		"one pod goes, the other 7 run on": {
@@ -130,7 +130,7 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 		tc.play(l)
 		lost, _ := l.LossSinceReset()
 		check.Equal(t, "lost", tc.wantLoss, lost)
-		check.Equal(t, "held", tc.wantHeld, l.Usage())
+		check.Equal(t, "held", tc.wantUsage, l.Usage())
 	}
 }
 

@@ -23,7 +23,7 @@ type Loss struct {
 	Retries int
 }
 
-// Usage is which pods hold the cards.
+// Usage is which pods use the cards.
 type Usage struct {
 	// Gangs run completely, Partial in part.
 	Gangs, Partial int
@@ -31,11 +31,11 @@ type Usage struct {
 	Singles int
 	// Inference is the number of bound inference pods.
 	Inference int
-	// Cards are the cards that all of them hold.
+	// Cards are the cards that all of them use.
 	Cards int
 }
 
-// Usage returns which pods hold the cards now.
+// Usage returns which pods use the cards now.
 func (b *PodTracker) Usage() Usage {
 	b.mu.Lock()
 	defer b.mu.Unlock()

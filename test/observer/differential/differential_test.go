@@ -38,8 +38,8 @@ func toStrings[S ~string](in []S) []string {
 // cardSums formats the summed cards of a charge like the rule.
 func cardSums(charge quota.Charge) string {
 	sum := rule.Quota{}
-	for _, held := range charge.Cards {
-		sum[string(held.Name)] += int64(held.Count)
+	for _, amount := range charge.Cards {
+		sum[string(amount.Name)] += int64(amount.Count)
 	}
 	return rule.Charge{Queue: charge.Queue, Cards: sum, MilliCPU: charge.MilliCPU, Memory: charge.Memory}.String()
 }
@@ -57,8 +57,8 @@ func TestProductAndObserverReadNodesAlike(t *testing.T) {
 			equal(t, "model", product.Model, observed.Model)
 
 			offers := map[corev1.ResourceName]rule.Offer{}
-			for _, held := range product.Cards {
-				offers[held.Resource] = rule.Offer{Card: string(held.Name), Count: int64(held.Count)}
+			for _, offered := range product.Cards {
+				offers[offered.Resource] = rule.Offer{Card: string(offered.Name), Count: int64(offered.Count)}
 			}
 
 			unnamed := map[corev1.ResourceName]bool{}
@@ -79,8 +79,8 @@ func TestProductAndObserverReadNodesAlike(t *testing.T) {
 				hasMore = hasMore || offer.IsMore
 			}
 
-			for _, held := range product.Withheld {
-				equal(t, "withheld "+string(held.Resource), true, withheld[held])
+			for _, offered := range product.Withheld {
+				equal(t, "withheld "+string(offered.Resource), true, withheld[offered])
 			}
 
 			equal(t, "withheld cards", len(product.Withheld), len(withheld))
@@ -184,7 +184,7 @@ func lastCharge(t *rapid.T) (*quota.Charge, *rule.Charge) {
 }
 
 // TestProductAndObserverChargePodsAlike: a placed pod is charged to a queue with its cards, CPU and memory, and a
-// terminating pod still holds them. The product and the observer, a tool of the tests, must charge the same for
+// terminating pod still uses them. The product and the observer, a tool of the tests, must charge the same for
 // random pods with a PodGroup and a former charge. The creator of a pod can write any queue into the pod. So for a
 // pod of another scheduler the queue counts only if it takes the namespace of the pod; queue q takes lab only.
 // Scheduler "volcano" has checked that for its own pods.

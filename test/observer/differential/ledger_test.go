@@ -14,7 +14,7 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// pods are all pods that hold something, for a recount.
+// pods are all pods that use something, for a recount.
 type pods struct {
 	used, terminating map[string]rule.Charge
 }

@@ -42,8 +42,8 @@ func TestProductAndObserverReadMappedNodesAlike(t *testing.T) {
 			observed := rule.ReadMappedNode(node, observerMappings)
 
 			offers := map[corev1.ResourceName]rule.Offer{}
-			for _, held := range product.Cards {
-				offers[held.Resource] = rule.Offer{Card: string(held.Name), Count: int64(held.Count)}
+			for _, offered := range product.Cards {
+				offers[offered.Resource] = rule.Offer{Card: string(offered.Name), Count: int64(offered.Count)}
 			}
 			for _, name := range product.Unnamed {
 				offers[name] = rule.Offer{}

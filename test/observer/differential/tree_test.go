@@ -146,7 +146,7 @@ func compareAmounts(t *rapid.T, q *rule.TreeQueue, limits quota.Limits, observed
 
 func cardName(name string) card.Name { return card.Name(name) }
 
-// treePod is what a pod holds in the recount.
+// treePod is what a pod uses in the recount.
 type treePod struct {
 	queue, card                string
 	count                      int64

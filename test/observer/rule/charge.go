@@ -17,11 +17,11 @@ import (
 // defaultQueue is the queue of a PodGroup that names none, as in Volcano.
 const defaultQueue = "default"
 
-// Charge is what a pod holds and which queue it is charged to.
+// Charge is what a pod uses and which queue it is charged to.
 type Charge struct {
 	// Queue is "" when no queue is charged.
 	Queue string
-	// Cards has more than one entry when it is uncertain which card the pod holds.
+	// Cards has more than one entry when it is uncertain which card the pod uses.
 	Cards            Quota
 	MilliCPU, Memory int64
 }
@@ -49,7 +49,7 @@ type Origin struct {
 	AllowsNamespace func(queue, namespace string) bool
 }
 
-// ChargeOf returns what a pod holds, false when it holds nothing that counts as used. last is
+// ChargeOf returns what a pod uses, false when it uses nothing that counts as used. last is
 // its current charge, or nil.
 func ChargeOf(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventory, last *Charge, origin Origin) (Charge, bool) {
 	if !IsCharged(pod) {
@@ -58,7 +58,7 @@ func ChargeOf(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventory, last *Ch
 	return newCharge(pod, group, inv, last, origin), true
 }
 
-// TerminatingChargeOf returns what a terminating pod holds.
+// TerminatingChargeOf returns what a terminating pod uses.
 func TerminatingChargeOf(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventory, last *Charge, origin Origin) (Charge, bool) {
 	if !IsTerminating(pod) {
 		return Charge{}, false
@@ -70,12 +70,12 @@ func TerminatingChargeOf(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventor
 func newCharge(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventory, last *Charge, origin Origin) Charge {
 	ask := RequestOf(origin.withoutUnprovenRecord(pod), inv)
 	now := Charge{Queue: origin.queueOf(pod, group, last), Cards: Quota{}, MilliCPU: ask.MilliCPU, Memory: ask.Memory}
-	held := ask.resources
-	if len(held) == 0 && last != nil && ask.Denial != "" {
-		held = unrecognisedCards(pod, inv)
+	resources := ask.resources
+	if len(resources) == 0 && last != nil && ask.Denial != "" {
+		resources = unrecognisedCards(pod, inv)
 	}
 
-	for resource, count := range held {
+	for resource, count := range resources {
 		for _, card := range cardsOn(pod.Spec.NodeName, resource, ask, inv, last) {
 			now.Cards[card] += count
 		}
@@ -122,7 +122,7 @@ func unrecognisedCards(pod *corev1.Pod, inv *Inventory) map[corev1.ResourceName]
 // if it names none or is gone, the card charged last; else every possible card, so that
 // uncertainty withholds cards.
 func cardsOn(node string, resource corev1.ResourceName, ask Request, inv *Inventory, last *Charge) []string {
-	if card := inv.HeldOn(node, resource); card != "" {
+	if card := inv.CardInUse(node, resource); card != "" {
 		return []string{card}
 	}
 

@@ -2,9 +2,9 @@ package rule
 
 import "fmt"
 
-// Usage is what the pods of a queue hold together.
+// Usage is what the pods of a queue use together.
 type Usage struct {
-	// Cards are used; Terminating are held by terminating pods.
+	// Cards are used; Terminating are used by terminating pods.
 	Cards, Terminating Quota
 	MilliCPU, Memory   int64
 }

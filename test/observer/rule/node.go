@@ -29,7 +29,7 @@ type Offer struct {
 	// IsMore reports whether that is more than the labels of the resource's own name say.
 	IsMore bool
 	// Oversold is the name of a card that the node offers at least twice as often as its labels say. No
-	// new pod gets it, and pods that hold it are charged by this name.
+	// new pod gets it, and pods that use it are charged by this name.
 	Oversold string
 }
 
@@ -273,8 +273,8 @@ func (inv *Inventory) Node(name string) (Node, bool) {
 // IsCard reports whether a resource is a card.
 func (inv *Inventory) IsCard(resource corev1.ResourceName) bool { return inv.known[resource] }
 
-// HeldOn returns the card that pods on a node hold by a resource, also one that new pods do not get.
-func (inv *Inventory) HeldOn(node string, resource corev1.ResourceName) string {
+// CardInUse returns the card that pods on a node use by a resource, also one that new pods do not get.
+func (inv *Inventory) CardInUse(node string, resource corev1.ResourceName) string {
 	offer := inv.nodes[node].Cards[resource]
 	return cmp.Or(offer.Card, offer.Oversold)
 }

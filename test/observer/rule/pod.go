@@ -151,13 +151,13 @@ func IsWaiting(pod *corev1.Pod) bool {
 		isActive(pod) && pod.Status.Phase != corev1.PodRunning
 }
 
-// IsCharged reports whether what a pod holds counts as used: it has a node, has
+// IsCharged reports whether what a pod uses counts as used: it has a node, has
 // not finished and is not being deleted.
 func IsCharged(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && isActive(pod)
 }
 
-// IsTerminating reports whether a pod was deleted and holds its cards until it has ended.
+// IsTerminating reports whether a pod was deleted and uses its cards until it has ended.
 func IsTerminating(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp != nil && !IsFinished(pod)
 }

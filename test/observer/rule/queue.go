@@ -30,7 +30,7 @@ const (
 	UnmanagedDeny    = "Deny"
 )
 
-// Limits are what a queue may hold.
+// Limits are what a queue may use.
 type Limits struct {
 	// AnyCard reports whether cards are not limited.
 	AnyCard          bool

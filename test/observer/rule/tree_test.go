@@ -28,7 +28,7 @@ func newTree(text string) *rule.Tree {
 // TestTheAmountsInForceFollowFromTheWholeTree: what a queue writes is bounded by its parent. Without a quota it
 // inherits the parent's. Deserved is at most the quota, and guarantee is at most deserved. If children deserve
 // more than their parent, each gets its part, in whole cards: the largest remainder first, then by name. The
-// same holds for guarantees. Each row wants quota, deserved and guarantee of card A of queue q, "4 3 2". Parent
+// same is true for guarantees. Each row wants quota, deserved and guarantee of card A of queue q, "4 3 2". Parent
 // top has 8, 6 and 4.
 func TestTheAmountsInForceFollowFromTheWholeTree(t *testing.T) {
 	const top = "top quota=A:8 deserved=A:6 guarantee=A:4;"

@@ -8,7 +8,7 @@ import (
 	"cardquota.dev/operator/internal/testing/queuetree"
 )
 
-// TreeUse is what the pods of each queue hold of one card, or of CPU or Memory, by queue.
+// TreeUse is what the pods of each queue use of one card, or of CPU or Memory, by queue.
 type TreeUse = queuetree.Use
 
 // of returns the tree with the amounts of a card, CPU or Memory. Root has no quota.
@@ -31,10 +31,10 @@ func (t *Tree) withCards(name string, inventory int64) *queuetree.Tree {
 	}}
 }
 
-// UsedIn returns what the pods of a queue and of its subtree hold.
+// UsedIn returns what the pods of a queue and of its subtree use.
 func (t *Tree) UsedIn(queue string, use TreeUse) int64 { return t.of(CPU).Used(queue, use) }
 
-// Occupied returns what the pods of a queue and of its subtree hold, and what is guaranteed to
+// Occupied returns what the pods of a queue and of its subtree use, and what is guaranteed to
 // queues below it and not used. It leaves out the queue's own guarantee. "" is root.
 func (t *Tree) Occupied(queue, card string, use TreeUse) int64 {
 	return t.of(card).Occupied(queue, use)
@@ -61,7 +61,7 @@ func (t *Tree) WhyClosed(queue string) string {
 	return ""
 }
 
-// AboveQuota returns which queue on the path of a queue holds more of a card than its quota, or
+// AboveQuota returns which queue on the path of a queue uses more of a card than its quota, or
 // "".
 func (t *Tree) AboveQuota(queue, card string, use TreeUse) string {
 	for _, name := range t.PathOf(queue) {
@@ -76,7 +76,7 @@ func (t *Tree) AboveQuota(queue, card string, use TreeUse) string {
 	return ""
 }
 
-// AboveDeserved returns which queue on the path of a queue holds more of a card than it
+// AboveDeserved returns which queue on the path of a queue uses more of a card than it
 // deserves, or "". use counts only pods that cannot be reclaimed.
 func (t *Tree) AboveDeserved(queue, card string, use TreeUse) string {
 	for _, name := range t.PathOf(queue) {
@@ -89,7 +89,7 @@ func (t *Tree) AboveDeserved(queue, card string, use TreeUse) string {
 }
 
 // TakesGuarantee returns where the last cards of a queue took an unused guarantee of others, or
-// "". schedulable is the number of cards at root, less what pods hold on nodes that are not
+// "". schedulable is the number of cards at root, less what pods use on nodes that are not
 // schedulable. From the level on at which the queue's own guarantee covers the cards, they take
 // nothing.
 func (t *Tree) TakesGuarantee(queue, card string, count int64, use TreeUse, schedulable int64) string {

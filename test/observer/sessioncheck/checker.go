@@ -60,7 +60,7 @@ type Violation struct {
 	Object, Message string
 }
 
-// Checker holds the cluster after the last change, and the violations found so far.
+// Checker has the cluster after the last change, and the violations found so far.
 type Checker struct {
 	options  Options
 	state    *clusterState

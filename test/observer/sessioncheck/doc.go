@@ -10,10 +10,10 @@
 // without pods that waits to be enqueued. A unit must make progress when it fits its
 // queue's quota and the nodes, beside everything that may go first. It has
 // Options.Sessions sessions that opened after that became true. A pod that is gone
-// releases its cards in the same way, so this holds after evictions too.
+// releases its cards in the same way, so this is true after evictions too.
 //
 // What may go first counts against a unit in full: every waiting unit that could
-// start now, or that holds a reservation in the same queue (docs/scheduler.md). A
+// start now, or that has a reservation in the same queue (docs/scheduler.md). A
 // unit that can never fit its queue's quota does not count. One that fits its quota
 // but no nodes counts for five minutes after its last progress.
 //
@@ -27,7 +27,7 @@
 // # Evictions
 //
 // Where cardreclaim runs, a single pod that cannot start must make progress in the
-// same time when a node would have room for it without reclaimable pods. This holds
+// same time when a node would have room for it without reclaimable pods. This is true
 // while no other unit may reclaim and no eviction is under way (eviction.go). And
 // preempt must not evict for pods for which it has already evicted enough.
 package sessioncheck

@@ -26,7 +26,7 @@ func (w *clusterState) isOpen(u *unit) bool {
 }
 
 // canEverFit reports whether the limits of the queue allow what a unit needs, whatever else the
-// queue holds.
+// queue uses.
 func (w *clusterState) canEverFit(u *unit) bool {
 	if !w.isOpen(u) {
 		return false

@@ -140,7 +140,7 @@ func (j *Checker) collectReservations(u *unit, units []*unit, at time.Time) []re
 	var claims []reservation
 	for _, other := range units {
 		if other != u {
-			claims = append(claims, reservation{other, (w.tree != nil || other.queue == u.queue) && j.mayHoldReservation(other, at), j.mayStart(other)})
+			claims = append(claims, reservation{other, (w.tree != nil || other.queue == u.queue) && j.mayHaveReservation(other, at), j.mayStart(other)})
 		}
 	}
 	return claims
@@ -207,9 +207,9 @@ func isCPUMemoryWithin(limits rule.Limits, taken usage) bool {
 	return isWithin(limits.MilliCPU, taken.milliCPU) && isWithin(limits.Memory, taken.memory)
 }
 
-// mayHoldReservation reports whether a unit may hold a reservation in its queue, or get one
+// mayHaveReservation reports whether a unit may have a reservation in its queue, or get one
 // before others.
-func (j *Checker) mayHoldReservation(u *unit, at time.Time) bool {
+func (j *Checker) mayHaveReservation(u *unit, at time.Time) bool {
 	if !j.state.canEverFit(u) {
 		return false
 	}

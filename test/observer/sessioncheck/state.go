@@ -35,7 +35,7 @@ type podState struct {
 	requests amounts
 	// kind is equal for pods with equal requests.
 	kind string
-	// charge is what the pod holds, terminating what it holds while it is being deleted.
+	// charge is what the pod uses, terminating what it uses while it is being deleted.
 	charge, terminating *rule.Charge
 }
 
@@ -202,7 +202,7 @@ func isHeartbeat(before, now *corev1.Node) bool {
 		reflect.DeepEqual(before.Labels, now.Labels) && reflect.DeepEqual(before.Status.Allocatable, now.Status.Allocatable)
 }
 
-// updatePod recomputes what a pod requests and holds.
+// updatePod recomputes what a pod requests and uses.
 func (w *clusterState) updatePod(state *podState) {
 	last := state.charge
 	if last == nil {
@@ -215,11 +215,11 @@ func (w *clusterState) updatePod(state *podState) {
 
 	state.charge = nil
 	state.terminating = nil
-	if charge, holds := rule.ChargeOf(state.pod, group, w.inventory, last, w.originOf(state.pod)); holds {
+	if charge, isCharged := rule.ChargeOf(state.pod, group, w.inventory, last, w.originOf(state.pod)); isCharged {
 		state.charge = &charge
 	}
 
-	if charge, holds := rule.TerminatingChargeOf(state.pod, group, w.inventory, last, w.originOf(state.pod)); holds {
+	if charge, isCharged := rule.TerminatingChargeOf(state.pod, group, w.inventory, last, w.originOf(state.pod)); isCharged {
 		state.terminating = &charge
 	}
 }
@@ -239,7 +239,7 @@ func groupKey(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: rule.PodGroupName(pod)}
 }
 
-// usage is what the pods of a queue hold.
+// usage is what the pods of a queue use.
 type usage struct {
 	cards, terminating rule.Quota
 	milliCPU, memory   int64

@@ -134,15 +134,15 @@ func (j *Checker) checkMessage(s statement, uid types.UID, text string, at, sinc
 	}
 
 	for _, m := range statedNoCapability.FindAllStringSubmatch(text, -1) {
-		held := func(now moment) bool { return m[1] == s.queue && hasNoCapability(now.limits[m[1]], m[2]) }
-		if isNew(m[0]) && !slices.ContainsFunc(window, held) {
+		wasTrue := func(now moment) bool { return m[1] == s.queue && hasNoCapability(now.limits[m[1]], m[2]) }
+		if isNew(m[0]) && !slices.ContainsFunc(window, wasTrue) {
 			j.addViolation(Truth, at, s.object, "states %q, which was not so since %s", m[0], window[0].at.Format("15:04:05.000"))
 		}
 	}
 
 	for _, m := range statedClosed.FindAllStringSubmatch(text, -1) {
-		held := func(now moment) bool { return isClosed(now, m[1], m[2]) }
-		if isNew(m[0]) && !slices.ContainsFunc(window, held) {
+		wasTrue := func(now moment) bool { return isClosed(now, m[1], m[2]) }
+		if isNew(m[0]) && !slices.ContainsFunc(window, wasTrue) {
 			j.addViolation(Truth, at, s.object, "states %q, which was not so since %s", m[0], window[0].at.Format("15:04:05.000"))
 		}
 	}
@@ -164,7 +164,7 @@ func isClosed(now moment, queue, how string) bool {
 
 // checkInsufficient checks the statement that quota is insufficient: queue, requested count, quota, the
 // total, and that it was insufficient. Between the observed moment and the session, some
-// waiting pods may have been placed. So the usage lies between what is held, and what is held
+// waiting pods may have been placed. So the usage lies between what is used, and what is used
 // and waited for.
 func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, window []moment) {
 	number := func(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
@@ -178,7 +178,7 @@ func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, windo
 		return now.amountsIn(queue, m[2], names)
 	}
 
-	held := func(now moment) bool {
+	wasTrue := func(now moment) bool {
 		quota, used, waiting := amount(now)
 		return quota == limit && used+max(waiting, requested) > limit
 	}
@@ -198,7 +198,7 @@ func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, windo
 		j.addViolation(Truth, at, s.object, "states %q, and its queue is <%s>", m[0], s.queue)
 	case isCards && s.requested != nil && !slices.Contains(s.requested, requested):
 		j.addViolation(Truth, at, s.object, "states %q, and asks for %v", m[0], s.requested)
-	case !slices.ContainsFunc(window, held):
+	case !slices.ContainsFunc(window, wasTrue):
 		quota, used, waiting := amount(window[len(window)-1])
 		j.addViolation(Truth, at, s.object, "states %q, which was not so since %s: now the quota is %d, %d are used and %d waited for",
 			m[0], window[0].at.Format("15:04:05.000"), quota, used, waiting)

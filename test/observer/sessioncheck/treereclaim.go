@@ -57,7 +57,7 @@ func (j *Checker) canTakeGang(u *unit, member *podState) bool {
 	return len(gang) > 0 && j.state.treeAllowsTaking(u, member.charge.Queue, card, gang, taken) && j.state.clearsNode(u, gang)
 }
 
-// reclaimableGang returns the gang of a pod and how many of a card it holds, none if some pod of it
+// reclaimableGang returns the gang of a pod and how many of a card it uses, none if some pod of it
 // is not certainly reclaimable.
 func (j *Checker) reclaimableGang(member *podState, card string) (gang []*podState, taken int64) {
 	w := j.state
@@ -80,7 +80,7 @@ func (j *Checker) reclaimableGang(member *podState, card string) (gang []*podSta
 }
 
 // treeAllowsTaking reports whether the amounts of all queues let a unit start when a victim queue
-// loses a gang and the cards it holds: what is deserved and guaranteed, and the quotas.
+// loses a gang and the cards it uses: what is deserved and guaranteed, and the quotas.
 func (w *clusterState) treeAllowsTaking(u *unit, victim, card string, gang []*podState, taken int64) bool {
 	t := w.tree
 	use := w.treeUse(card, everyPod)

@@ -132,7 +132,7 @@ func (r Request) nodesCount() int64 {
 // awaitsEnqueue reports whether the scheduler has not enqueued the job yet.
 func (r Request) awaitsEnqueue() bool { return r.IsJob || r.GangCount > 0 }
 
-// Running is a workload that holds cards.
+// Running is a workload that uses cards.
 type Running struct {
 	// Since is the start of its oldest pod.
 	Since time.Time
@@ -157,7 +157,7 @@ type Document struct {
 	Message string `json:"message,omitempty"`
 	// Gates are what a pod must pass, with the answer of each.
 	Gates []Gate `json:"gates"`
-	// Holders are the three workloads that hold most of the cards. Those of them that are in other
+	// Holders are the three workloads that use most of the cards. Those of them that are in other
 	// namespaces have no name, and are summed up by service type, unless the user may list them.
 	Holders []v1alpha1.CardHolder `json:"holders"`
 	// Advice is what would help.

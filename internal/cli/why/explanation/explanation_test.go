@@ -468,7 +468,7 @@ func TestAWorkloadNeverWaitsForLessThanNothing(t *testing.T) {
 
 // TestAGateIsClosedForEachReason: a gate is a line of the explanation about one thing that a pod must pass. A user
 // looks for the gate with answer No. So there is one for each reason, for pods that request 2 cards or only CPU. That
-// holds even where 6 of 8 cards of the quota are free, and 4 on a node. The exception is reason Other, of which no gate
+// is true even where 6 of 8 cards of the quota are free, and 4 on a node. The exception is reason Other, of which no gate
 // knows.
 func TestAGateIsClosedForEachReason(t *testing.T) {
 	for _, reason := range blockedReasons(t) {

@@ -9,7 +9,7 @@ import (
 )
 
 // newWaitingInference waits for cards. Policy: inference reclaims cards from training, and training keeps them for ten
-// minutes at least. Job early of training has run for 6 minutes, late for 2, and old for an hour. Job early holds 6 H200.
+// minutes at least. Job early of training has run for 6 minutes, late for 2, and old for an hour. Job early uses 6 H200.
 func newWaitingInference() Input {
 	in := newWaitingJob(v1alpha1.BlockedNoFreeCard, "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu.")
 	in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 2)}
@@ -28,7 +28,7 @@ func newWaitingInference() Input {
 	return in
 }
 
-// TestTheEndOfAMinimumRuntimeIsNamed: a job of inference waits for cards that job early of training holds. Training
+// TestTheEndOfAMinimumRuntimeIsNamed: a job of inference waits for cards that job early of training uses. Training
 // keeps its cards for ten minutes at least, and early has run for 6. So its minimum runtime ends in 10 - 6 = 4 minutes.
 // From then on the scheduler may reclaim its cards, so the advice says when that is.
 func TestTheEndOfAMinimumRuntimeIsNamed(t *testing.T) {
@@ -37,7 +37,7 @@ func TestTheEndOfAMinimumRuntimeIsNamed(t *testing.T) {
 }
 
 // TestAMinimumRuntimeIsNamedOnlyIfItsEndHelps: in newWaitingInference a job of inference waits for cards that job
-// early of training holds, and the explanation names the end of the minimum runtime of early. Each row changes one
+// early of training uses, and the explanation names the end of the minimum runtime of early. Each row changes one
 // thing. After it the scheduler would not reclaim the cards of early at that time, or the user may not know. So the
 // end is not named.
 func TestAMinimumRuntimeIsNamedOnlyIfItsEndHelps(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 // Rollout is a Deployment whose new pods wait while old ones run.
 type Rollout struct {
 	// OldPods are the pods of earlier revisions that have a node and use the same queue. CardPods of them
-	// hold cards on which the new pod may run, OldCards in all.
+	// use cards on which the new pod may run, OldCards in all.
 	OldPods, CardPods int
 	OldCards          int64
 	// MaxSurge and MaxUnavailable are those of its strategy, as numbers of pods. IsKnown reports whether
@@ -18,7 +18,7 @@ type Rollout struct {
 	IsKnown                  bool
 }
 
-// awaitsOldPods reports whether the rollout waits for what its own old pods hold, and ends none of them
+// awaitsOldPods reports whether the rollout waits for what its own old pods use, and ends none of them
 // first, as far as that is known.
 func (in *Input) awaitsOldPods(reason v1alpha1.BlockedReason) bool {
 	rollout := in.Rollout
@@ -50,9 +50,9 @@ func (a adviser) adviseRollout(reason v1alpha1.BlockedReason) []string {
 		return nil
 	}
 
-	held := countPods(a.Rollout.OldPods)
+	oldPods := countPods(a.Rollout.OldPods)
 	if isCardReason := limitedResources[reason] == ""; isCardReason {
-		held = fmt.Sprintf("%s with %d cards", countPods(a.Rollout.CardPods), a.Rollout.OldCards)
+		oldPods = fmt.Sprintf("%s with %d cards", countPods(a.Rollout.CardPods), a.Rollout.OldCards)
 	}
 
 	condition := "It ends no old pod before a new one runs"
@@ -61,5 +61,5 @@ func (a adviser) adviseRollout(reason v1alpha1.BlockedReason) []string {
 	}
 
 	return []string{fmt.Sprintf("Deployment %s has %s of its earlier revision. %s: let it end one first. kubectl -n %s patch deployment %s -p '%s'",
-		a.Workload.Name, held, condition, a.Workload.Namespace, a.Workload.Name, `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}`)}
+		a.Workload.Name, oldPods, condition, a.Workload.Namespace, a.Workload.Name, `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}`)}
 }

@@ -71,8 +71,8 @@ func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage 
 	if stated.Limit < limit { // the quota was raised since
 		return found
 	}
-	held := stated.Total - stated.Requested
-	return shortage{room: min(found.room, stated.Limit-held), reserved: max(0, min(held, stated.Limit)-used), isStated: true}
+	taken := stated.Total - stated.Requested
+	return shortage{room: min(found.room, stated.Limit-taken), reserved: max(0, min(taken, stated.Limit)-used), isStated: true}
 }
 
 // describe returns the usage of a card with what is reserved.

@@ -7,7 +7,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestServicesDoNotEnd: a workload holds 4 H200, and the advice says when they are free again. A job and a pod end by
+// TestServicesDoNotEnd: a workload uses 4 H200, and the advice says when they are free again. A job and a pod end by
 // themselves. The controller of a service replaces pods that end, so its cards are free when it is scaled down or
 // deleted.
 func TestServicesDoNotEnd(t *testing.T) {

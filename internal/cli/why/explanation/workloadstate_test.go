@@ -209,9 +209,9 @@ func TestAdviceOnAGangFollowsItsController(t *testing.T) {
 	}
 }
 
-// TestARolloutMayWaitForItsOwnOldPods: a Deployment rolls out, and its new pods wait for cards that its old pods hold. With
+// TestARolloutMayWaitForItsOwnOldPods: a Deployment rolls out, and its new pods wait for cards that its old pods use. With
 // maxSurge 1 and maxUnavailable 0 the Deployment ends no old pod before a new one is ready, so it waits for ever. The
-// advice is a command that lets the Deployment end an old pod first. The rollout has 2 old pods, which hold 2 of the cards
+// advice is a command that lets the Deployment end an old pod first. The rollout has 2 old pods, which use 2 of the cards
 // that the new pods request (CardPods, OldCards), unless the row says otherwise.
 func TestARolloutMayWaitForItsOwnOldPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -242,7 +242,7 @@ func TestARolloutMayWaitForItsOwnOldPods(t *testing.T) {
 	}
 }
 
-// TestARolloutWithTooLargePodsAwaitsNoOldOnes: the quota of the queue is 8, and old pods of the Deployment hold 2 of them.
+// TestARolloutWithTooLargePodsAwaitsNoOldOnes: the quota of the queue is 8, and old pods of the Deployment use 2 of them.
 // A new pod of 9 cards would not fit even without the old pods, so the explanation does not name them.
 func TestARolloutWithTooLargePodsAwaitsNoOldOnes(t *testing.T) {
 	for requested, want := range map[card.Count]bool{8: true, 9: false} {

@@ -22,22 +22,22 @@ var smallest = size{nodes: 40, pods: 240, quotas: 10, cards: 4, views: 2, change
 
 // TestGangsOfTheSmallBenchmarkWait: the benchmark of the operator has gangs that wait, so that statuses have
 // reasons. The small size has 40 nodes of 4 card models, 10 each. Gangs wait for more than one of the models. Of each
-// model other gangs hold cards, at most as many gangs as it has nodes, because a gang fills a node.
+// model other gangs use cards, at most as many gangs as it has nodes, because a gang fills a node.
 func TestGangsOfTheSmallBenchmarkWait(t *testing.T) {
 	p := plan{smallest}
 	waiting := map[int]int{}
-	held := map[int]int{}
+	gangs := map[int]int{}
 	for gang := range p.gangs() {
 		if p.waits(gang) {
 			waiting[p.modelOfGang(gang)]++
 		} else {
-			held[p.modelOfGang(gang)]++
+			gangs[p.modelOfGang(gang)]++
 		}
 	}
 
 	check.That(t, len(waiting) > 1, "gangs that wait, by model: %v", waiting)
 	for model := range p.cards {
-		check.That(t, held[model] > 0 && held[model] <= p.nodes/p.cards, "%d gangs hold cards of model %d on %d nodes", held[model], model, p.nodes/p.cards)
+		check.That(t, gangs[model] > 0 && gangs[model] <= p.nodes/p.cards, "%d gangs hold cards of model %d on %d nodes", gangs[model], model, p.nodes/p.cards)
 	}
 }
 

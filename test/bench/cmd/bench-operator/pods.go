@@ -32,7 +32,7 @@ type podSet struct {
 
 	mu sync.Mutex
 	// free are the nodes with free cards, by model, one entry for each card. bound and waiting are
-	// the changing pods of gangs that hold cards, and of those that wait, by model.
+	// the changing pods of gangs that use cards, and of those that wait, by model.
 	free           [][]string
 	bound, waiting [][][]podRef
 	tries          int

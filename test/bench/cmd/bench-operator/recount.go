@@ -32,7 +32,7 @@ const (
 
 var kindNames = [kinds]string{"CardQuota", "Queue (card.allocated)", "LocalCardQuota", "CardInventory"}
 
-// use is what pods hold of a card, and what they wait for.
+// use is what pods use of a card, and what they wait for.
 type use struct{ used, pending int64 }
 
 // podFact is what a pod contributes.

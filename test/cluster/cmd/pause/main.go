@@ -1,4 +1,4 @@
-// Command pause runs in a pod's sandbox on the real node. It holds the pod's namespaces until
+// Command pause runs in a pod's sandbox on the real node. It keeps the pod's namespaces until
 // it is terminated.
 package main
 

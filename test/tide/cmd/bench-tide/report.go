@@ -14,7 +14,7 @@ import (
 	"cardquota.dev/operator/test/tide"
 )
 
-// report holds the results of all runs, by action.
+// report has the results of all runs, by action.
 type report struct {
 	Size size
 	Runs map[string][]*runResult

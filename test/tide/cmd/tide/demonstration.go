@@ -126,7 +126,7 @@ func (s *demonstration) watchScene(play func() (*tide.Result, error)) (scene *ti
 	return scene, err
 }
 
-// printUsageDuring prints every two seconds which pods hold the cards, while they change.
+// printUsageDuring prints every two seconds which pods use the cards, while they change.
 func (s *demonstration) printUsageDuring(do func() error) error {
 	fmt.Printf("\n  %6s %16s %18s %10s\n", "after", "gangs running", "inference bound", "cards free")
 	began := time.Now()

@@ -49,11 +49,11 @@ func TestWhoHoldsCardsForBills(t *testing.T) {
 	facts := &PodFacts{}
 	input := CountInput{Pods: pods, Inventory: newInventory(), Nodes: nodes, Facts: facts, Now: now}
 	queuesOfHolders := func() map[string]string {
-		held := map[string]string{}
-		for _, h := range facts.HeldPods() {
-			held[h.Pod.Name] = h.Charge.Queue
+		billed := map[string]string{}
+		for _, h := range facts.BilledPods() {
+			billed[h.Pod.Name] = h.Charge.Queue
 		}
-		return held
+		return billed
 	}
 
 	want := map[string]string{

@@ -10,23 +10,23 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// HeldPod is a pod that holds cards, with its charge. The charge of a terminating pod counts for bills
+// BilledPod is a pod that uses cards, with its charge. The charge of a terminating pod counts for bills
 // only. Its queue may be "".
-type HeldPod struct {
+type BilledPod struct {
 	Pod    *corev1.Pod
 	Charge *quota.Charge
 }
 
-// HeldPods returns all pods that held cards by the last count, in a queue or in none. A pod that is
+// BilledPods returns all pods that used cards by the last count, in a queue or in none. A pod that is
 // terminating still runs.
-func (f *PodFacts) HeldPods() []HeldPod { return f.held }
+func (f *PodFacts) BilledPods() []BilledPod { return f.billed }
 
-// listHeldPods records the pods that hold cards.
-func (c *counter) listHeldPods() {
-	held := make([]HeldPod, 0, len(c.charged))
+// listBilledPods records the pods that use cards.
+func (c *counter) listBilledPods() {
+	billed := make([]BilledPod, 0, len(c.charged))
 	for i := range c.charged {
 		if pod := &c.charged[i]; len(pod.charge.Cards) > 0 {
-			held = append(held, HeldPod{pod.pod, pod.charge})
+			billed = append(billed, BilledPod{pod.pod, pod.charge})
 		}
 	}
 
@@ -38,14 +38,14 @@ func (c *counter) listHeldPods() {
 		}
 
 		// Keep the charge of a terminating pod: once its node is gone, nothing says which cards
-		// it held.
+		// it used.
 		charges[pod.UID] = charge
 		if workload.StillRuns(pod, c.isReady(pod.Spec.NodeName), c.input.Now) {
-			held = append(held, HeldPod{pod, charge})
+			billed = append(billed, BilledPod{pod, charge})
 		}
 	}
 
-	c.facts.held = held
+	c.facts.billed = billed
 	c.facts.ending = charges
 }
 
@@ -72,10 +72,10 @@ func (c *counter) isReady(node string) bool {
 	return c.ready[node]
 }
 
-// NextEnd returns when the first terminating pod ends to count as held without an event, zero for never.
+// NextEnd returns when the first terminating pod ends to count as used without an event, zero for never.
 func (f *PodFacts) NextEnd(now time.Time) (next time.Time) {
-	for _, held := range f.held {
-		at := held.Pod.DeletionTimestamp
+	for _, billed := range f.billed {
+		at := billed.Pod.DeletionTimestamp
 		if at != nil && at.After(now) && (next.IsZero() || at.Time.Before(next)) {
 			next = at.Time
 		}
