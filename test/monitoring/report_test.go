@@ -19,6 +19,7 @@ import (
 
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/cli"
+	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/deployment"
 	"cardquota.dev/operator/test/framework"
@@ -155,7 +156,7 @@ func (e *Env) report(t *testing.T, args ...string) string {
 	check.NoError(t, os.WriteFile(file, []byte(prices), 0o600))
 	var out, errOut bytes.Buffer
 	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut}
-	code := cli.Run(t.Context(), append([]string{"kubectl-cardquota", "report", "--kubeconfig", e.cluster.Kubeconfig(), "--prices", file}, args...), streams, nil)
+	code := cli.Run(t.Context(), append([]string{"kubectl-cardquota", "report", "--kubeconfig", e.cluster.Kubeconfig(), "--prices", file}, args...), streams, simulation.Scheduler{})
 	check.Must(t, code == 0, "%v: exit code %d: %s", args, code, errOut.String())
 	return out.String()
 }
