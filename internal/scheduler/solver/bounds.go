@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// capacityWithout returns the capacity if all units were gone, even more than their jobs can
-// lose.
+// capacityWithout returns the capacity if all units were victims. That is an upper bound: they may be more than
+// their jobs can lose.
 func (s *state) capacityWithout(units []int) *capacity {
 	all := s.clone()
 	wholly := make(map[int]bool, len(units))
@@ -20,7 +20,7 @@ func (s *state) capacityWithout(units []int) *capacity {
 		// A whole job includes its single pods, which would count twice.
 		if x := s.units[u]; x.pod == wholeJob || !wholly[x.job] {
 			s.forEachJobNode(u, func(jobNode int) { all.addAvailable(s.jobNodes[jobNode].node, s.freedBy(u, jobNode), 1) })
-			s.addLeftReleases(all, u, 1)
+			s.addRemainingReleases(all, u, 1)
 		}
 	}
 
@@ -54,8 +54,8 @@ func (s *state) cannotSuffice(units []int) bool {
 	return all.isInsufficient()
 }
 
-// splitUnits reports by job whether it is among the units as a whole, and lists the single pods
-// among them by their jobNode.
+// splitUnits reports by job whether it is among the units as a whole, and lists by jobNode the pods
+// that are among them alone.
 func (s *state) splitUnits(units []int) (wholly []bool, podsAt [][]int) {
 	wholly = make([]bool, len(s.jobs))
 	podsAt = make([][]int, len(s.jobNodes))
@@ -88,8 +88,8 @@ func (s *state) smallestUsages(pods []int, n int) []float64 {
 	return sum
 }
 
-// subtractSmallestReleases subtracts from a capacity what the single pods of a job release beyond
-// so many of them, the smallest releases of each quota.
+// subtractSmallestReleases subtracts from a capacity what pods of a job release that cannot go, because the job can
+// lose only most of them. It assumes for each quota that those with the smallest releases stay.
 func (s *state) subtractSmallestReleases(all *capacity, job *job, most int) {
 	releases := map[int][]release{}
 	for u := job.units.from; u < job.units.end; u++ {

@@ -270,9 +270,9 @@ func (g *greedySearch) countGainWithReleases(u int) (gain int) {
 
 	// Room on nodes and cards of quotas bound each other, so the gain is the difference of two counts.
 	add(-1)
-	g.addLeftReleases(&g.capacity, u, 1)
+	g.addRemainingReleases(&g.capacity, u, 1)
 	add(1)
-	g.addLeftReleases(&g.capacity, u, -1)
+	g.addRemainingReleases(&g.capacity, u, -1)
 	clear(g.gainByQuota)
 
 	return max(0, gain)

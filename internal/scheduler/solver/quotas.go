@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// quotaLevels are the quotas of a problem.
+// quotaLevels are the quotas of a problem. The levels of a quota are its queue and the queues above it: a pod needs
+// cards in all of them.
 type quotaLevels struct {
 	levels    []int64 // by quota and level: what is left once Uses are subtracted
 	levelsOf  []span  // by quota, in levels
@@ -75,7 +76,7 @@ func (m *model) exceedsQuotas(p *Problem) bool {
 		return false
 	}
 
-	// Releases of all jobs take long to count, so they count only where the quotas do not suffice.
+	// It takes long to count the releases of all jobs, so that comes only where the quotas do not suffice alone.
 	for j := range p.Jobs {
 		m.countVisits(len(p.Jobs[j].Pods))
 		for i := range p.Jobs[j].Pods {
@@ -90,25 +91,26 @@ func (m *model) exceedsQuotas(p *Problem) bool {
 	return all.lacksQuota(need)
 }
 
-// lacksQuota reports whether all quotas together have less than the needed cards, or a required
-// one too little.
+// lacksQuota reports whether all quotas of cards together have less than the needed cards, or a required
+// quota has too little.
 func (r *capacity) lacksQuota(need int64) bool {
 	var have int64
-	for quota, wanted := range r.ofCards {
-		if wanted {
+	for quota, hasCards := range r.ofCards {
+		if hasCards {
 			have = addSaturating(have, max(r.quotas[quota], 0))
 		}
 	}
 	return need > have || r.lacksRequired()
 }
 
-// release is what a unit gives back to a quota at a level and above.
+// release is what a unit gives back to a quota, from a level on.
 type release struct {
 	quota, level int
 	amount       int64
 }
 
-// helpfulRelease returns what a pod releases, false if no level of a quota that pending pods use gets it.
+// helpfulRelease returns what a pod releases of a quota, false if the pod sets do not use the quota, or no
+// level of it gets the release.
 func (m *model) helpfulRelease(x QuotaAmount, level int) (release, bool) {
 	levels := m.levelsOf[x.Quota]
 	isNeeded := m.ofCards[x.Quota] || slices.Contains(m.required, x.Quota)
@@ -134,14 +136,14 @@ func (r *capacity) addRelease(x release, sign int) {
 	r.quotas[x.quota] = slices.Min(levels)
 }
 
-// addReleases adds what a unit releases, all of it for a whole job, or subtracts it.
+// addReleases adds all that a unit releases, for a whole job that of all its pods. It subtracts that if sign is -1.
 func (r *capacity) addReleases(u, sign int) {
 	for _, x := range r.releases[u] {
 		r.addRelease(x, sign)
 	}
 }
 
-// useCards subtracts a placed pod's cards from the quota of its node, or adds them if sign is 1.
+// useCards subtracts a placed pod's cards from the quota of its node if sign is -1, and adds them again if it is 1.
 func (r *capacity) useCards(podSet, node, sign int) {
 	if cards := r.podSets[podSet].Cards; cards > 0 {
 		levels := r.levelsOf[r.nodeQuota[node]]
@@ -152,7 +154,7 @@ func (r *capacity) useCards(podSet, node, sign int) {
 	}
 }
 
-// lacksRequired reports whether a quota has too little that is used wherever the pods run.
+// lacksRequired reports whether a quota has too little for what the pod sets use wherever they run.
 func (r *capacity) lacksRequired() bool {
 	for _, quota := range r.required {
 		if r.quotas[quota] < 0 {
@@ -205,32 +207,32 @@ func (m *model) finishShared() {
 	m.addUnitsOfLimits()
 }
 
-// applyShared adds what a unit releases and counts against limits, or subtracts it. A whole job
+// applyShared adds what a unit releases and counts against limits, or subtracts it if sign is -1. A whole job
 // includes what its single pods do.
 func (s *state) applyShared(u, sign int) {
-	s.addLeftReleases(&s.capacity, u, sign)
+	s.addRemainingReleases(&s.capacity, u, sign)
 	s.applyTakes(u, sign)
 }
 
-// addLeftReleases adds to a capacity what a unit still releases beside the victims.
-func (s *state) addLeftReleases(to *capacity, u, sign int) {
+// addRemainingReleases adds to a capacity what a unit would release beyond what other victims of its job
+// release, or subtracts it if sign is -1.
+func (s *state) addRemainingReleases(to *capacity, u, sign int) {
 	if s.releases == nil {
 		return
 	}
 
 	x := s.units[u]
-	if x.pod != wholeJob {
-		if !s.jobStates[x.job].whole {
-			to.addReleases(u, sign)
-		}
-		return
+	switch {
+	case x.pod == wholeJob:
+		to.addReleases(u, sign)
+		// The whole job includes its single pods. Those that are victims have released theirs.
+		s.forEachSingleVictim(x.job, func(v int) { to.addReleases(v, -sign) })
+	case !s.jobStates[x.job].whole: // a whole job has released what its pods do
+		to.addReleases(u, sign)
 	}
-
-	to.addReleases(u, sign)
-	s.forEachSingleVictim(x.job, func(v int) { to.addReleases(v, -sign) })
 }
 
-// forEachSingleVictim calls for every pod of a job that was chosen alone.
+// forEachSingleVictim calls a function with the unit of every pod of a job that is a victim alone.
 func (s *state) forEachSingleVictim(job int, call func(v int)) {
 	if s.jobStates[job].pods == 0 {
 		return

@@ -55,7 +55,7 @@ func (m *model) chooseByRank() *state {
 	top := m.highestNeededRank(highest, chosen)
 	// This budget ends only the choices of lower ranks. Without the first there is no plan.
 	end := m.work + m.linearWork(rankVisits)
-	last := m.chooseIn(top, chosen)
+	last := m.chooseInRank(top, chosen)
 	if last == nil {
 		return nil
 	}
@@ -73,8 +73,8 @@ func (m *model) chooseByRank() *state {
 			break
 		}
 
-		s := m.chooseIn(next, chosen)
-		if s == nil { // it suffices, but the search did not find how
+		s := m.chooseInRank(next, chosen)
+		if s == nil { // the rank suffices, but the search did not find how
 			break
 		}
 
@@ -91,19 +91,15 @@ func (s *state) chosenOfRank(rank int) []int {
 	return slices.DeleteFunc(s.chosenUnits(), func(u int) bool { return s.unitRanks[u] != rank })
 }
 
-// chooseIn chooses units of one rank beside fixed ones. It keeps an earlier outOfBudget,
-// unless no choice suffices for certain.
-func (m *model) chooseIn(rank int, chosen []int) *state {
-	cut := m.outOfBudget
+// chooseInRank chooses units of one rank beside those that higher ranks lose. It returns nil if none suffice, or
+// the search finds none.
+func (m *model) chooseInRank(rank int, chosen []int) *state {
 	m.prepareRank(rank, chosen)
-	s := m.chooseUnits()
-	m.outOfBudget = m.outOfBudget || (cut && s != nil)
-	return s
+	return m.chooseUnits()
 }
 
-// highestNeededRank returns the highest rank that must lose anything beside fixed units, if
-// all ranks up to top suffice. That is usually top, because lower ranks did not suffice
-// before.
+// highestNeededRank returns the highest rank that must lose anything beside what higher ranks lose, if
+// all ranks up to top suffice. It asks first whether that is top, as it usually is.
 func (m *model) highestNeededRank(top int, chosen []int) int {
 	if top > 0 && !m.ranksSuffice(top-1, chosen) {
 		return top
@@ -121,11 +117,11 @@ func (m *model) pruneAcrossRanks(s *state, highest int) *state {
 	return s
 }
 
-// ranksSuffice reports whether the units up to a rank suffice together with fixed ones.
+// ranksSuffice reports whether the units up to a rank suffice beside those that higher ranks lose.
 func (m *model) ranksSuffice(rank int, chosen []int) (enough bool) {
-	cut := m.outOfBudget
+	wasOutOfBudget := m.outOfBudget
 	// A trial that suffices is no reason to report the budget, whatever it left untried.
-	defer func() { m.outOfBudget = cut || (m.outOfBudget && !enough) }()
+	defer func() { m.outOfBudget = wasOutOfBudget || (m.outOfBudget && !enough) }()
 	m.outOfBudget = false
 	m.prepareRank(rank, chosen)
 	if m.initialState().cannotSuffice(m.openUnits()) {
@@ -135,8 +131,8 @@ func (m *model) ranksSuffice(rank int, chosen []int) (enough bool) {
 	return m.chooseAllUnits() != nil || m.chooseUnits() != nil
 }
 
-// prepareRank prepares the choice in one rank. Fixed units are victims, and units of higher
-// ranks are not. Units of lower ranks have no loss for now, and those that block no other
+// prepareRank prepares the choice in one rank. Chosen units, which higher ranks lose, are victims, and other units
+// of higher ranks are not. Units of lower ranks have no loss for now, and those that block no other
 // choice are victims until their own rank is decided.
 func (m *model) prepareRank(rank int, chosen []int) {
 	m.countVisits(len(m.units) / workPerVisit)
@@ -151,8 +147,8 @@ func (m *model) prepareRank(rank int, chosen []int) {
 }
 
 // preselectLowerRanks preselects what a job could lose in ranks below the current one. That is
-// the whole job, or its elastic pods unless they are more than the job can lose. It preselects
-// nothing where that could keep a limit from allowing other jobs.
+// the whole job, or its elastic pods. It preselects none of these if they are more than the job can lose beside
+// those of this rank, and nothing where that could use up a limit that other jobs need.
 func (m *model) preselectLowerRanks(job *job) {
 	m.countVisits(1)
 	if m.hasTightLimit(job) {

@@ -54,48 +54,58 @@ func (s *state) refineVictims() (changed bool) {
 	return changed
 }
 
-// neighborhoodOf lists units around a victim: those of its job, those of jobs that share nodes
-// with it, directly or through other jobs, and then promising units. The cards of promising
-// units must be of the victim's quota, or of one that is not used up.
+// neighborhoodOf lists units around a victim, nearest first: those of its job, those of jobs that share nodes
+// with it, directly or through other jobs, and then those of promising jobs.
 func (s *state) neighborhoodOf(u int, promising []option) []int {
 	n := &neighborhood{state: s, seen: map[int]bool{}, open: map[int][]int{}}
-	n.addJob(s.units[u].job, maxJobNeighbors)
-	// The victim's job alone has too many units, so only some of them are tried.
-	if len(n.jobs) == 0 {
-		n.units = s.neighborsInJob(u, n.open[s.units[u].job], promising)
-		n.seen[s.units[u].job] = true
+	job := s.units[u].job
+	n.addJob(job, maxJobNeighbors)
+	if len(n.jobs) == 0 { // its job alone has too many units
+		n.units = s.neighborsInJob(u, n.open[job], promising)
+		n.seen[job] = true
 	}
 
+	n.addJobsOnSharedNodes()
+	n.addPromisingJobs(u, promising)
+	return n.units
+}
+
+// addJobsOnSharedNodes adds jobs on the nodes of the jobs in the neighborhood. Those jobs add their neighbors in
+// turn.
+func (n *neighborhood) addJobsOnSharedNodes() {
 	for i := 0; i < len(n.jobs) && len(n.units) < maxJobNeighbors; i++ {
-		jobNodes := s.jobs[n.jobs[i]].jobNodes
+		jobNodes := n.model.jobs[n.jobs[i]].jobNodes
 		for j := jobNodes.from; j < jobNodes.end; j++ {
-			s.countVisits(1)
-			for _, x := range s.unitsOn[s.jobNodes[j].node] {
-				n.addJob(s.units[x.unit].job, maxJobNeighbors)
+			n.countVisits(1)
+			for _, x := range n.unitsOn[n.jobNodes[j].node] {
+				n.addJob(n.model.units[x.unit].job, maxJobNeighbors)
 			}
 		}
 	}
+}
 
-	quotas := s.quotasLeft()
-	s.forEachJobNode(u, func(jobNode int) { quotas[s.nodeQuota[s.jobNodes[jobNode].node]] = true })
+// addPromisingJobs adds the jobs of promising units that could replace a victim: they have cards of its quota, or
+// of one with cards left, or release quotas themselves.
+func (n *neighborhood) addPromisingJobs(u int, promising []option) {
+	isUsable := n.quotasLeft()
+	n.forEachJobNode(u, func(jobNode int) { isUsable[n.nodeQuota[n.jobNodes[jobNode].node]] = true })
 	for i := range promising {
 		v := promising[i].unit
 		if len(n.units) >= maxNeighborhood {
 			break
 		}
 
-		s.forEachJobNode(v, func(jobNode int) {
-			s.countVisits(1)
-			if quotas[s.nodeQuota[s.jobNodes[jobNode].node]] {
-				n.addJob(s.units[v].job, maxNeighborhood)
+		job := n.model.units[v].job
+		n.forEachJobNode(v, func(jobNode int) {
+			n.countVisits(1)
+			if isUsable[n.nodeQuota[n.jobNodes[jobNode].node]] {
+				n.addJob(job, maxNeighborhood)
 			}
 		})
-		if s.releases != nil && len(s.releases[v]) > 0 {
-			n.addJob(s.units[v].job, maxNeighborhood)
+		if n.releases != nil && len(n.releases[v]) > 0 {
+			n.addJob(job, maxNeighborhood)
 		}
 	}
-
-	return n.units
 }
 
 // neighborhood is units that the search decides about together.
@@ -106,7 +116,7 @@ type neighborhood struct {
 	open        map[int][]int // open units by job: a large job is listed once, not for each of its units
 }
 
-// addJob adds the open units of a job unless the neighborhood has more than most units then.
+// addJob adds the open units of a job, unless the neighborhood would then have more units than most.
 func (n *neighborhood) addJob(job, most int) {
 	if n.seen[job] {
 		return
@@ -136,8 +146,8 @@ func (s *state) openUnitsOfJob(job int) (open []int) {
 	return open
 }
 
-// quotasLeft reports for each quota whether it has more cards left than fit on nodes, or gets
-// some back from victims.
+// quotasLeft reports for each quota whether an eviction of its cards can help: it has more cards left than pods
+// that fit on nodes could use, or victims release it.
 func (s *state) quotasLeft() []bool {
 	quotas := make([]bool, len(s.quotas))
 	for quota := range quotas {
@@ -165,8 +175,8 @@ func (s *state) neighborsInJob(u int, open []int, promising []option) []int {
 	return units
 }
 
-// searchCheaper decides again about some units, and reports whether that found a smaller loss.
-// Otherwise it leaves them as they are.
+// searchCheaper decides again which of some units are victims, and reports whether that found a smaller loss.
+// Otherwise they stay as they are.
 func (s *state) searchCheaper(units []int) bool {
 	before := s.loss
 	var dropped []int
@@ -214,12 +224,14 @@ func (s *state) searchAllSets() (found, complete bool) {
 
 // branchAndBound tries sets of units in order: with each unit, then without it.
 //
-// Its lower bound of the loss is that of the scarcest resource. The bound assumes that units
+// Its lower bound of the loss looks at the scarcest resource alone. It assumes that units
 // can be evicted in part, those with the least loss per amount first.
 type branchAndBound struct {
 	*state
-	options      []option
-	cheapest     []int // indexes of options, the lowest rate first
+	options  []option
+	cheapest []int // indexes of options, the lowest rate first
+	// need is how much of the scarcest resource was lacking at the beginning, gained how much of that the
+	// chosen options free.
 	need, gained float64
 	potential    *capacity // the capacity if all units that are not left out are victims
 	lossBound    Loss      // what a set must stay below
@@ -253,16 +265,16 @@ func (s *state) newBranchAndBound(units []int) *branchAndBound {
 	return r
 }
 
-// searchFrom decides about the options from one on. fresh means that the current set was not
-// checked yet.
-func (b *branchAndBound) searchFrom(at int, fresh bool) {
+// searchFrom decides about the options from an index on. isUnchecked means that the current set of victims was not
+// checked yet: it is not after an option was left out.
+func (b *branchAndBound) searchFrom(at int, isUnchecked bool) {
 	b.triesLeft--
 	if b.triesLeft < 0 || b.exceedsBudget() || (b.hasBound && !b.canImprove(at, b.lossBound)) {
 		return
 	}
 
-	if fresh && b.fitsAll() {
-		// More victims can only lose more.
+	if isUnchecked && b.fitsAll() {
+		// More victims can only lose more, so nothing below this set is better.
 		b.recordBest(at)
 		return
 	}
@@ -272,7 +284,7 @@ func (b *branchAndBound) searchFrom(at int, fresh bool) {
 	}
 
 	u := b.options[at].unit
-	// Its job goes as a whole and includes it, so there is nothing to decide.
+	// Its job is a victim as a whole and includes it, so there is nothing to decide.
 	if b.jobStates[b.model.units[u].job].whole {
 		b.searchFrom(at+1, false)
 		return
@@ -291,7 +303,7 @@ func (b *branchAndBound) searchFrom(at int, fresh bool) {
 	b.leaveOut(u, 1)
 }
 
-// recordBest records the current set, from the options before one, as the best so far.
+// recordBest records the current set of victims as the best so far. Options from an index on are not decided yet.
 func (b *branchAndBound) recordBest(at int) {
 	b.lossBound = b.loss
 	b.hasBound = true
@@ -304,7 +316,7 @@ func (b *branchAndBound) recordBest(at int) {
 	}
 }
 
-// leaveOut subtracts from the potential capacity what a unit frees, or adds it if sign is 1. A
+// leaveOut subtracts from the potential capacity what a unit frees if sign is -1, and adds it again if it is 1. A
 // job that is not evicted as a whole can still lose its elastic pods.
 func (b *branchAndBound) leaveOut(u int, sign float64) {
 	if b.releases != nil {
@@ -338,39 +350,41 @@ type option struct {
 	rate   lossRate // loss per amount
 }
 
-// canImprove reports whether decisions about the options from one on can stay below a loss, as
-// far as the lower bound shows.
+// canImprove reports whether the current victims, with some of the options from an index on, can free enough for
+// less than a loss, as far as the lower bound shows: the least loss if each option could be evicted in part.
 func (b *branchAndBound) canImprove(at int, most Loss) bool {
 	if b.loss.compare(most) >= 0 {
 		return false
 	}
 
-	need := b.need - b.gained
-	least := b.loss.ratePer(1)
+	lacking := b.need - b.gained
+	lowerBound := b.loss.ratePer(1)
 	for _, i := range b.cheapest {
 		x := &b.options[i]
-		if need <= 0 {
+		if lacking <= 0 {
 			break
 		}
-		if i < at || x.amount == 0 {
+		if i < at || x.amount == 0 { // it is decided already, or frees nothing of this resource
 			continue
 		}
 
-		part := min(1, need/x.amount)
+		part := min(1, lacking/x.amount)
 		for k, loss := range x.loss.ratePer(1) {
-			least[k] += part * loss
+			lowerBound[k] += part * loss
 		}
 
-		need -= x.amount
+		lacking -= x.amount
 	}
 
-	return need <= epsilon*b.need && least.canBeBelow(most.ratePer(1))
+	// Where something is lacking still, all options together do not free enough.
+	return lacking <= epsilon*b.need && lowerBound.canBeBelow(most.ratePer(1))
 }
 
 // epsilon allows for the rounding of sums.
 const epsilon = 1e-9
 
-// canBeBelow reports whether a loss of at least l can be below most.
+// canBeBelow reports whether a loss of at least l can be below most. The first part that differs decides: losses of
+// whole jobs come before those of single pods.
 func (l lossRate) canBeBelow(most lossRate) bool {
 	for i, part := range most {
 		if margin := epsilon * math.Max(1, part); math.Abs(l[i]-part) > margin {
