@@ -49,9 +49,9 @@ func runeWidth(r rune) int {
 // indented as the first one. They contain the whole text, so that no name is cut off.
 func Break(text string, columns int) []string {
 	var lines []string
-	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
 
 	// A deep indent on a narrow terminal would leave a word a line.
+	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
 	if Width(indent) > columns/2 {
 		indent = ""
 	}

@@ -83,9 +83,8 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 		return policy.Enforcement{}, err
 	}
 
-	r := &e.remembered
-
 	// A restart of the operator is no new text, so the scheduler gets no more time to load it.
+	r := &e.remembered
 	if !r.started {
 		r.hash = p.Status.ConfigHash
 	}
