@@ -202,6 +202,8 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 			deserved = limit
 		}
 
+		// A wrong amount is reported and reduced. Refusing the whole queue would stop work that
+		// is in order.
 		if deserved > limit {
 			c.report(Excess{Kind: DeservedAboveQuota, Of: key, Parent: parent, Written: deserved, Allowed: limit, Limit: limit})
 		}
@@ -218,6 +220,9 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 
 		c.quota[key] = limit
 		c.guarantee[key] = guarantee
+
+		// CPU and memory that neither the queue nor one below grants are ceilings: siblings may
+		// overbook them.
 		if key.IsCard() || t.grantsCompute[name][key] {
 			c.deserved[key] = deserved
 		}

@@ -40,6 +40,7 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, proposed 
 	earlier := newWrittenTree(quota, before, proposed.input)
 	found := proposed.findExcesses(quota)
 
+	// A sum can be too large without this CardQuota, which is not to be refused for that.
 	had := earlier.sumExcesses(quota.Spec.Parent, quota)
 	if before != nil {
 		had = append(had, earlier.findExcesses(before)...)
@@ -49,6 +50,7 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, proposed 
 		had = append(had, earlier.excessesBelow(below, quota)...)
 	}
 
+	// Volcano lets no Queue with pods become a parent, but accepts more children of one that is.
 	if before == nil || before.Spec.Parent != quota.Spec.Parent {
 		found = append(found, proposed.podExcesses(quota)...)
 	}
@@ -235,6 +237,7 @@ func (w writtenTree) excessesBelow(below []string, top *v1alpha1.CardQuota) (fou
 func (w writtenTree) pathExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	at := specPath.Child("parent")
 	path := namesOf(append([]*v1alpha1.CardQuota{c}, w.Ancestors(c.Name)...))
+	// A path without an end has no depth.
 	if w.Fault(c.Name).Kind == quota.ParentCycle {
 		last := w.Quota(path[len(path)-1])
 		return append(found, newExcess("cycle", "", 1, at, "the parents form a cycle: %s names %s again, so no queue of them would have a path to root: name another parent",

@@ -15,6 +15,8 @@ import (
 
 // unwrittenExcesses checks that a CardQuota of a tree writes what each of its cards deserves.
 func (w writtenTree) unwrittenExcesses(c *v1alpha1.CardQuota) (found []excess) {
+	// Alone at the top level a CardQuota is what it is in flat queues, where it deserves its
+	// quota.
 	if c.Spec.Parent == "" && c.Spec.ServiceType != "" && len(w.Children(c.Name)) == 0 {
 		return nil
 	}
@@ -97,6 +99,7 @@ func (w writtenTree) sumExcesses(parent string, here *v1alpha1.CardQuota) (found
 	}
 
 	for _, e := range w.ExcessOfChildren(parent) {
+		// Where the parent grants none, each child is refused by itself already.
 		if _, isJudged := judged[e.Of]; !isJudged || !e.IsOfSum() || w.Resolved(parent).Limits.Quota(e.Of) == 0 {
 			continue
 		}

@@ -86,6 +86,8 @@ func warnChangedChildren(result *Result, quota, before *v1alpha1.CardQuota, prop
 		return
 	}
 
+	// The tree in force cuts amounts as the operator will, so the warnings have the words of its
+	// condition.
 	now := treeInForce(quota, proposed.input)
 	was := treeInForce(before, proposed.input)
 	var cut []string
