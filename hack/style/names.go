@@ -12,9 +12,9 @@ import (
 	"cardquota.dev/operator/hack/style/form"
 )
 
-// maxOneWordShare bounds the share of unexported functions whose name is one word. Kubernetes
+// maxOneWordPercent bounds the percentage of unexported functions whose name is one word. Kubernetes
 // projects of this field have 2 to 15 of 100.
-const maxOneWordShare = 20
+const maxOneWordPercent = 20
 
 // avoidedPhrases are words and phrases that leave the reader to guess the actor or the meaning.
 // They are refused in docs, in comments and in messages.
@@ -22,6 +22,13 @@ var avoidedPhrases = []string{
 	"nobody", "somebody", "whoever", "anybody", "everybody", "shall",
 	"put right", "puts right", "ever later", "goes by", "go by what", "tells that", "tells whether", "at work",
 	"anew", "laid over",
+}
+
+// avoidedInProse use a word for another thing than its one meaning in CONTRIBUTING.md. They are refused in
+// docs and in comments. Messages may have them: their texts are part of the API.
+var avoidedInProse = []string{
+	"hold cards", "holds cards", "held cards", "hold the cards", "holds the cards", "pods hold", "pod holds",
+	"this holds", "that holds", "same holds", "quotas hold", "quota holds",
 }
 
 // avoidedInTests are refused in the names, comments and strings of tests besides avoidedPhrases.
@@ -55,10 +62,10 @@ func checkNames(root string) ([]string, error) {
 		findings = append(findings, checkPhrases(name, file, avoidedPhrases)...)
 	})
 
-	if len(oneWord)*100 > functions*maxOneWordShare {
+	if len(oneWord)*100 > functions*maxOneWordPercent {
 		slices.Sort(oneWord)
 		findings = append(findings, oneWord...)
-		findings = append(findings, fmt.Sprintf("%d of %d unexported functions have a one-word name, more than %d of 100: name the verb and its object", len(oneWord), functions, maxOneWordShare))
+		findings = append(findings, fmt.Sprintf("%d of %d unexported functions have a one-word name, more than %d of 100: name the verb and its object", len(oneWord), functions, maxOneWordPercent))
 	}
 
 	return findings, err
@@ -74,6 +81,9 @@ func checkPhrases(name string, file form.File, avoided []string) (findings []str
 	}
 	for _, group := range file.Comments {
 		report("comment", group.Text(), group.Pos())
+		for _, phrase := range findPhrases(group.Text(), avoidedInProse) {
+			findings = append(findings, fmt.Sprintf("%s:%d: the comment says %q: CONTRIBUTING.md has the word for it", name, file.Line(group.Pos()), phrase))
+		}
 	}
 
 	ast.Inspect(file.File, func(node ast.Node) bool {

@@ -57,6 +57,9 @@ func checkPage(name string, source []byte) []string {
 			for _, phrase := range findPhrases(sentence, avoidedPhrases) {
 				findings = append(findings, fmt.Sprintf("%s: %q says %q: name the actor and what it does", name, sentence, phrase))
 			}
+			for _, phrase := range findPhrases(sentence, avoidedInProse) {
+				findings = append(findings, fmt.Sprintf("%s: %q says %q: CONTRIBUTING.md has the word for it", name, sentence, phrase))
+			}
 		}
 	}
 

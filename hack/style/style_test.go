@@ -67,6 +67,17 @@ func TestOnlyFunctionsOfTheProgramsCountAsOneWord(t *testing.T) {
 	}))
 }
 
+// TestWordsHaveOneMeaningInProse: a stop policy holds a queue, and pods use cards. The linter refuses the other word in
+// comments and pages. Strings may have it, because users rely on the texts of messages.
+func TestWordsHaveOneMeaningInProse(t *testing.T) {
+	const want = "a.go:3: the comment says \"pods hold\": CONTRIBUTING.md has the word for it\n" +
+		"page.md: \"Two pods hold them.\" says \"pods hold\": CONTRIBUTING.md has the word for it"
+	expectFindings(t, want, findingsOf(t, map[string]string{
+		"a.go":    "package a\n\n// A has what pods\n// hold.\nvar A, B = 1, \"pods hold cards\"\n",
+		"page.md": "# Title\n\nTwo pods hold them.\n\nA stop policy holds the queue.\n",
+	}))
+}
+
 // TestAvoidedPhrasesAreFoundInCommentsStringsAndPages: some phrases hide who does what, and the linter refuses
 // them in comments, in strings of several words and in the text of pages. A string that is only the phrase is
 // allowed, as it may be a key. So are code in a page, and a longer word that ends in the phrase.

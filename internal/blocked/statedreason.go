@@ -98,7 +98,7 @@ func CompareMessages(a, b string) int {
 	return cmp.Or(repeats(a)-repeats(b), strings.Compare(a, b))
 }
 
-// IsSilent reports whether the statement does not say why the pod waits.
+// IsSilent reports whether the scheduler does not say why the pod waits.
 func (s *StatedReason) IsSilent() bool {
 	saysSomething := s.LacksPods || s.AwaitsRelease || s.RefusedByNodes || s.LacksObject || s.LacksPodGroup
 	return s.Refusal == nil && s.Node == "" && !saysSomething

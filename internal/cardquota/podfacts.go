@@ -56,7 +56,7 @@ type statedReason struct {
 	statedReason blocked.StatedReason
 }
 
-// statedReasonFor returns what a statement of the scheduler means.
+// statedReasonFor returns what a message of the scheduler means.
 func (f *podFacts) statedReasonFor(why workload.Refusal) *blocked.StatedReason {
 	if f.stated == nil || f.stated.why != why {
 		f.stated = &statedReason{why, blocked.ReadStatedReason(why.Reason, why.Message, f.request.Resource)}

@@ -153,13 +153,13 @@ func (c *counter) explainWaiting(queue string, all []waiting) blockedSet {
 		set.add(entry)
 	}
 
-	set.shareTimeOfGangs()
+	set.setTimeOfGangs()
 	return set
 }
 
-// shareTimeOfGangs gives all entries of a gang that is incomplete the time of its oldest pod, because its
+// setTimeOfGangs gives all entries of a gang that is incomplete the time of its oldest pod, because its
 // pods wait together. So what keeps the gang waiting stands beside the pods that have a place.
-func (s blockedSet) shareTimeOfGangs() {
+func (s blockedSet) setTimeOfGangs() {
 	oldest := map[v1alpha1.WorkloadReference]metav1.Time{}
 	for key, entry := range s {
 		if key.reason == v1alpha1.BlockedGangIncomplete {

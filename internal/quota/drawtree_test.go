@@ -29,7 +29,7 @@ func drawTree(t *rapid.T) map[string]TreeQueue {
 
 		for _, name := range treeNames {
 			if !naiveIsCard(name) || !q.AnyCard {
-				drawShares(t, q, name)
+				drawAmounts(t, q, name)
 			}
 		}
 		queues[fmt.Sprint("q", i)] = q
@@ -61,11 +61,11 @@ func drawParent(t *rapid.T, i, count, chain int) string {
 	return ""
 }
 
-// drawShares draws what a queue writes of one name. A number below 0 writes nothing.
-func drawShares(t *rapid.T, q TreeQueue, name Resource) {
-	draw := func(shares Amounts, label string, from, to int) {
+// drawAmounts draws what a queue writes of one name. A number below 0 writes nothing.
+func drawAmounts(t *rapid.T, q TreeQueue, name Resource) {
+	draw := func(amounts Amounts, label string, from, to int) {
 		if n := rapid.IntRange(from, to).Draw(t, label+" of "+string(name)); n >= 0 {
-			shares[name] = int64(n)
+			amounts[name] = int64(n)
 		}
 	}
 	draw(q.Quota, "quota", -2, 16)

@@ -57,8 +57,8 @@ func naiveFault(queues map[string]TreeQueue, name string) FaultKind {
 	return NoFault
 }
 
-// naiveHasShare reports whether a queue or one below it writes what it deserves, or a guarantee.
-func naiveHasShare(queues map[string]TreeQueue, name string, key Resource) bool {
+// naiveWritesAmount reports whether a queue or one below it writes what it deserves, or a guarantee.
+func naiveWritesAmount(queues map[string]TreeQueue, name string, key Resource) bool {
 	return slices.ContainsFunc(writtenParents(queues).Subtree(name), func(at string) bool {
 		_, deserves := queues[at].Deserved[key]
 		return deserves || queues[at].Guarantee[key] > 0

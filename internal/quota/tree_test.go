@@ -88,7 +88,7 @@ func sumAmounts(queues map[string]TreeQueue, children map[string]*Resolved, name
 		}
 
 		amounts := amountsOf(c.Limits, name)
-		if !naiveIsCard(name) && !naiveHasShare(queues, child, name) {
+		if !naiveIsCard(name) && !naiveWritesAmount(queues, child, name) {
 			amounts[1] = 0
 		}
 		for i, amount := range amounts {

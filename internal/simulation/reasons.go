@@ -70,8 +70,8 @@ func ReasonFor(entries []v1alpha1.BlockedStatus, message string) (reason v1alpha
 		return "", message
 	}
 
-	statement := blocked.ReadStatedReason("", message, "")
-	waitsForGang := statement.Node != "" || statement.LacksPods
+	statedReason := blocked.ReadStatedReason("", message, "")
+	waitsForGang := statedReason.Node != "" || statedReason.LacksPods
 	for _, entry := range entries {
 		if (entry.Reason == v1alpha1.BlockedGangIncomplete) == waitsForGang {
 			return entry.Reason, orDefault(message, entry.Message)

@@ -354,8 +354,8 @@ func TestPodGroupRequestEqualsExactFractions(t *testing.T) {
 			want[request] = card.Count(count)
 			if quantity, ok := minimum[resources[request]]; ok && count > 0 {
 				part := new(big.Rat).SetFrac64(int64(count), max(totals[resources[request]], 1))
-				share := roundedUp(part.Mul(part, new(big.Rat).SetInt64(cardsIn(quantity)))).Int64()
-				want[request] = card.Count(max(int64(count), share))
+				rounded := roundedUp(part.Mul(part, new(big.Rat).SetInt64(cardsIn(quantity)))).Int64()
+				want[request] = card.Count(max(int64(count), rounded))
 			}
 
 			if want[request] == 0 {

@@ -244,7 +244,7 @@ func (r *Resolver) announcedRequest(total string, written bool, minimum minimumR
 		// Alternatives split the minimum as they split the total: the user chose that proportion.
 		count := t.Count
 		if minimumCount := min(least[resources[i]], card.MaxCount+1); minimumCount > 0 && count > 0 {
-			count = max(count, proportionalShare(count, requested[resources[i]], minimumCount))
+			count = max(count, proportionalCount(count, requested[resources[i]], minimumCount))
 		}
 		sum.Add(quota.Request{Names: t.Request.Names(), Count: count})
 	}
@@ -259,8 +259,8 @@ func (r *Resolver) announcedRequest(total string, written bool, minimum minimumR
 	return sum.JobRequest, nil
 }
 
-// proportionalShare returns the part of minimum that count has in total, rounded up.
-func proportionalShare(count, total, minimum card.Count) card.Count {
+// proportionalCount returns the part of minimum that count has in total, rounded up.
+func proportionalCount(count, total, minimum card.Count) card.Count {
 	return (minimum*count + total - 1) / total
 }
 

@@ -160,7 +160,7 @@ func anOperatorWithoutAScheduler(p *play) {
 // inventory nor card-seconds. It does the rest, says what it lacks, and begins when it has the rights.
 func (p *play) startWithOldRights() {
 	g := newGomega(p.T)
-	early := quotaOf("legacy", "early", "", share("legacy", 1, 1, 0))
+	early := quotaOf("legacy", "early", "", treeCard("legacy", 1, 1, 0))
 	unknown := map[string]bool{"localcardquotas": true, "cardinventories": true}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "cardquota-manager"}}
 	g.Expect(p.Get(p.Context(), client.ObjectKeyFromObject(role), role)).To(gomega.Succeed())

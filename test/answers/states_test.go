@@ -58,7 +58,7 @@ func nodesOf(name string, count int, cards string) cluster.NodeProfile {
 }
 
 // share returns a card with its quota, what it deserves, and its guarantee.
-func share(name string, quota, deserved, guarantee int64) api.Card {
+func treeCard(name string, quota, deserved, guarantee int64) api.Card {
 	card := api.Card{Name: cardOf(name), Quota: &quota, Deserved: &deserved}
 	if guarantee > 0 {
 		card.Guarantee = &guarantee
@@ -88,7 +88,7 @@ func podOf(state, name string, cards int) *builder.PodBuilder {
 // plain returns a state of one queue: a node with four cards, a quota, and cards that a pod uses.
 func plain(name string, reason api.BlockedReason, quota int64, used int, waiting ...client.Object) state {
 	s := state{name: name, reason: reason, nodes: []cluster.NodeProfile{nodesOf(name, 1, "4")}, waiting: waiting,
-		quotas: []*api.CardQuota{quotaOf(name, name, "", share(name, quota, quota, 0))}}
+		quotas: []*api.CardQuota{quotaOf(name, name, "", treeCard(name, quota, quota, 0))}}
 	if used > 0 {
 		s.holders = append(s.holders, podOf(name, "holds", used).Obj())
 	}
@@ -108,27 +108,27 @@ func reasonStates() []state {
 		reserved(),
 		plain("quota", api.BlockedQuotaExhausted, 2, 2, podOf("quota", waits, 1).Obj()),
 		plain("noquota", api.BlockedNoQuota, 2, 0, podOf("noquota", waits, 1).Obj()).with(func(s *state) {
-			s.quotas[0].Spec.Cards = []api.Card{share("quota", 2, 2, 0)}
+			s.quotas[0].Spec.Cards = []api.Card{treeCard("quota", 2, 2, 0)}
 		}),
 		plain("ancestor", api.BlockedAncestorQuotaExhausted, 2, 0, podOf("ancestor", waits, 1).Queue("ancestor-b").Obj()).with(func(s *state) {
-			s.quotas = []*api.CardQuota{parentOf("ancestor", "ancestor", share("ancestor", 2, 2, 0)),
-				quotaOf("ancestor", "ancestor-a", "ancestor", share("ancestor", 2, 2, 0)), quotaOf("ancestor", "ancestor-b", "ancestor", share("ancestor", 2, 0, 0))}
+			s.quotas = []*api.CardQuota{parentOf("ancestor", "ancestor", treeCard("ancestor", 2, 2, 0)),
+				quotaOf("ancestor", "ancestor-a", "ancestor", treeCard("ancestor", 2, 2, 0)), quotaOf("ancestor", "ancestor-b", "ancestor", treeCard("ancestor", 2, 0, 0))}
 
 			s.holders = []*corev1.Pod{podOf("ancestor", "holds", 2).Queue("ancestor-a").Obj()}
 		}),
 		plain("guarantee", api.BlockedGuaranteedToOthers, 4, 2, podOf("guarantee", waits, 1).Obj()).with(func(s *state) {
-			s.quotas = []*api.CardQuota{parentOf("guarantee", "guarantee-top", share("guarantee", 4, 4, 2)),
-				quotaOf("guarantee", "guarantee-safe", "guarantee-top", share("guarantee", 4, 2, 2)), quotaOf("guarantee", "guarantee", "guarantee-top", share("guarantee", 4, 2, 0))}
+			s.quotas = []*api.CardQuota{parentOf("guarantee", "guarantee-top", treeCard("guarantee", 4, 4, 2)),
+				quotaOf("guarantee", "guarantee-safe", "guarantee-top", treeCard("guarantee", 4, 2, 2)), quotaOf("guarantee", "guarantee", "guarantee-top", treeCard("guarantee", 4, 2, 0))}
 		}),
 		plain("borrow", api.BlockedNotReclaimable, 4, 0, podOf("borrow", waits, 1).Annotation(v1beta1.PodPreemptable, "false").Obj()).with(func(s *state) {
-			s.quotas[0].Spec.Cards = []api.Card{share("borrow", 4, 2, 0)}
+			s.quotas[0].Spec.Cards = []api.Card{treeCard("borrow", 4, 2, 0)}
 			s.holders = []*corev1.Pod{podOf("borrow", "holds", 2).Annotation(v1beta1.PodPreemptable, "false").Obj()}
 		}),
 		plain("cpu", api.BlockedCPUQuotaExhausted, 1, 0, withoutCards("cpu", waits, "2", "1Gi")).with(limitCompute("cpu")),
 		plain("memory", api.BlockedMemoryQuotaExhausted, 1, 0, withoutCards("memory", waits, "1", "2Gi")).with(limitCompute("memory")),
 		terminating(),
 		plain("full", api.BlockedNoFreeCard, 4, 0, podOf("full", waits, 1).Obj()).with(func(s *state) {
-			s.quotas = append(s.quotas, quotaOf("full-others", "full-others", "", share("full", 4, 4, 0)))
+			s.quotas = append(s.quotas, quotaOf("full-others", "full-others", "", treeCard("full", 4, 4, 0)))
 			s.holders = []*corev1.Pod{podOf("full-others", "holds", 4).Card(cardOf("full")).Obj()}
 		}),
 		partialGang(),
@@ -156,7 +156,7 @@ func reasonStates() []state {
 			s.hasNoView = true
 		}),
 		plain("stranger", api.BlockedNamespaceNotAllowed, 4, 0, podOf("stranger", waits, 1).Obj()).with(func(s *state) {
-			s.quotas = []*api.CardQuota{quotaOf("stranger-host", "stranger", "", share("stranger", 4, 4, 0))}
+			s.quotas = []*api.CardQuota{quotaOf("stranger-host", "stranger", "", treeCard("stranger", 4, 4, 0))}
 			s.hasNoView = true
 		}),
 		plain("gang", api.BlockedGangIncomplete, 4, 0, builder.PodGroup("gang", "gang").Queue("gang").MinMember(2).Obj(), podOf("gang", waits, 1).PodGroup("gang").Obj()),
@@ -171,7 +171,7 @@ func reasonStates() []state {
 func (s state) withOthers(nodes int) state {
 	others := s.name + "-others"
 	s.nodes[0].Count = nodes
-	s.quotas = append(s.quotas, quotaOf(others, others, "", share(s.name, 4, 4, 0)))
+	s.quotas = append(s.quotas, quotaOf(others, others, "", treeCard(s.name, 4, 4, 0)))
 	s.holders = []*corev1.Pod{podOf(others, "holds", 4).Card(cardOf(s.name)).With(func(p *corev1.Pod) {
 		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: s.name + "-0"}
 	}).Obj()}
@@ -236,7 +236,7 @@ func limitCompute(name string) func(*state) {
 func reclaimed() state {
 	s := plain("reclaimed", api.BlockedRecentlyReclaimed, 4, 0)
 	s.isBrief = true
-	s.quotas = []*api.CardQuota{quotaOf("reclaimed", "reclaimed", "", share("reclaimed", 4, 2, 0)), quotaOf("reclaimed", "reclaimed-owner", "", share("reclaimed", 4, 2, 0))}
+	s.quotas = []*api.CardQuota{quotaOf("reclaimed", "reclaimed", "", treeCard("reclaimed", 4, 2, 0)), quotaOf("reclaimed", "reclaimed-owner", "", treeCard("reclaimed", 4, 2, 0))}
 	s.holders = []*corev1.Pod{podOf("reclaimed", "holds", 2).Obj(), podOf("reclaimed", "borrows", 2).Priority(0).Obj()}
 	s.waiting = []client.Object{podOf("reclaimed", "owner", 2).Queue("reclaimed-owner").Obj()}
 	s.change = func(p *play) {

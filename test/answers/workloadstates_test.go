@@ -59,7 +59,7 @@ func reserved() state {
 // evicted is a Deployment that borrowed, and whose pod was evicted for the queue that deserves the cards.
 func evicted() state {
 	s := plain("evicted", api.BlockedNoFreeCard, 4, 0)
-	s.quotas = []*api.CardQuota{quotaOf("evicted", "evicted", "", share("evicted", 4, 2, 0)), quotaOf("evicted", "evicted-owner", "", share("evicted", 4, 2, 0))}
+	s.quotas = []*api.CardQuota{quotaOf("evicted", "evicted", "", treeCard("evicted", 4, 2, 0)), quotaOf("evicted", "evicted-owner", "", treeCard("evicted", 4, 2, 0))}
 	s.holders = []*corev1.Pod{podOf("evicted", "holds", 2).Obj()}
 	s.change = func(p *play) {
 		p.create(builder.Deployment("evicted", waits, 1, podOf("evicted", "", 2).Priority(0)))

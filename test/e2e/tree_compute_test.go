@@ -21,7 +21,7 @@ func reclaimsCPU(t *treeTest) {
 		treeQuota{name: "tenant", resources: cores(120, 120)},
 		treeQuota{name: "borrower", parent: "tenant", serviceType: "training", resources: cores(120, 60)},
 		treeQuota{name: "owner", parent: "tenant", serviceType: "training", resources: cores(120, 60)},
-		treeQuota{name: "inf", serviceType: "inference", cards: []api.Card{share(t.card, 8, 8, 0)}},
+		treeQuota{name: "inf", serviceType: "inference", cards: []api.Card{treeCard(t.card, 8, 8, 0)}},
 	)
 
 	onCores := func(w podSet, cpu string) *appsv1.Deployment {

@@ -17,10 +17,10 @@ import (
 // rest.
 func (t *treeTest) createTenants() {
 	t.createTree(
-		treeQuota{name: "tenant-a", cards: []api.Card{share(t.card, 8, 4, 0)}},
-		treeQuota{name: "a", parent: "tenant-a", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}},
-		treeQuota{name: "tenant-b", cards: []api.Card{share(t.card, 8, 4, 0)}},
-		treeQuota{name: "b", parent: "tenant-b", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}},
+		treeQuota{name: "tenant-a", cards: []api.Card{treeCard(t.card, 8, 4, 0)}},
+		treeQuota{name: "a", parent: "tenant-a", serviceType: "training", cards: []api.Card{treeCard(t.card, 8, 4, 0)}},
+		treeQuota{name: "tenant-b", cards: []api.Card{treeCard(t.card, 8, 4, 0)}},
+		treeQuota{name: "b", parent: "tenant-b", serviceType: "training", cards: []api.Card{treeCard(t.card, 8, 4, 0)}},
 	)
 }
 

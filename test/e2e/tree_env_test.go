@@ -104,8 +104,8 @@ func runTreeScenes(t *testing.T) {
 	}
 }
 
-// share returns the quota, deserved and guarantee of a card, 0 for no guarantee.
-func share(card string, quota, deserved, guarantee int64) api.Card {
+// treeCard returns the quota, deserved and guarantee of a card, 0 for no guarantee.
+func treeCard(card string, quota, deserved, guarantee int64) api.Card {
 	c := api.Card{Name: card, Quota: &quota, Deserved: &deserved}
 	if guarantee > 0 {
 		c.Guarantee = &guarantee

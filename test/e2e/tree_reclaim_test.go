@@ -51,7 +51,7 @@ const onSlices = "-slices"
 
 // bothCards returns a quota and deserved of the scene's card, and the same of its slices.
 func (t *treeTest) bothCards(quota, deserved int64) []api.Card {
-	return []api.Card{share(t.card, quota, deserved, 0), share(t.slices, quota, deserved, 0)}
+	return []api.Card{treeCard(t.card, quota, deserved, 0), treeCard(t.slices, quota, deserved, 0)}
 }
 
 // startBoth starts a Deployment on cards and one on slices.
@@ -79,10 +79,10 @@ func (t *treeTest) wantBoth(want map[string]string) {
 // a cooldown.
 func lendsByNight(t *treeTest) {
 	t.createTree(
-		treeQuota{name: "tenant-day", cards: []api.Card{share(t.card, 8, 4, 0)}},
-		treeQuota{name: "day", parent: "tenant-day", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}},
-		treeQuota{name: "tenant-night", cards: []api.Card{share(t.card, 8, 4, 0)}},
-		treeQuota{name: "night", parent: "tenant-night", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}},
+		treeQuota{name: "tenant-day", cards: []api.Card{treeCard(t.card, 8, 4, 0)}},
+		treeQuota{name: "day", parent: "tenant-day", serviceType: "training", cards: []api.Card{treeCard(t.card, 8, 4, 0)}},
+		treeQuota{name: "tenant-night", cards: []api.Card{treeCard(t.card, 8, 4, 0)}},
+		treeQuota{name: "night", parent: "tenant-night", serviceType: "training", cards: []api.Card{treeCard(t.card, 8, 4, 0)}},
 	)
 
 	t.startGang("first", "night", 4, nil)

@@ -11,9 +11,9 @@ import (
 // Inference takes cards back from training only down to that guarantee.
 func keepsGuaranteesFree(t *treeTest) {
 	t.createTree(
-		treeQuota{name: "safe", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 3)}},
-		treeQuota{name: "loose", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}},
-		treeQuota{name: "inf", serviceType: "inference", cards: []api.Card{share(t.card, 8, 8, 0)}},
+		treeQuota{name: "safe", serviceType: "training", cards: []api.Card{treeCard(t.card, 8, 4, 3)}},
+		treeQuota{name: "loose", serviceType: "training", cards: []api.Card{treeCard(t.card, 8, 4, 0)}},
+		treeQuota{name: "inf", serviceType: "inference", cards: []api.Card{treeCard(t.card, 8, 8, 0)}},
 	)
 
 	t.start("loose", "loose", t.card, 8)
@@ -32,9 +32,9 @@ func keepsGuaranteesFree(t *treeTest) {
 // again.
 func holdsAndDrains(t *treeTest) {
 	t.createTree(
-		treeQuota{name: "tenant", cards: []api.Card{share(t.card, 8, 6, 6)}},
-		treeQuota{name: "held", parent: "tenant", serviceType: "training", cards: []api.Card{share(t.card, 8, 6, 6)}},
-		treeQuota{name: "free", serviceType: "training", cards: []api.Card{share(t.card, 8, 2, 0)}},
+		treeQuota{name: "tenant", cards: []api.Card{treeCard(t.card, 8, 6, 6)}},
+		treeQuota{name: "held", parent: "tenant", serviceType: "training", cards: []api.Card{treeCard(t.card, 8, 6, 6)}},
+		treeQuota{name: "free", serviceType: "training", cards: []api.Card{treeCard(t.card, 8, 2, 0)}},
 	)
 
 	t.start("web", "held", t.card, 1)
@@ -65,9 +65,9 @@ func holdsAndDrains(t *treeTest) {
 // evicts nothing of its own type. What the lower one deserves comes before what the higher one would borrow.
 func ordersByPriorityInsideAType(t *treeTest) {
 	t.createTree(
-		treeQuota{name: "busy", serviceType: "training", cards: []api.Card{share(t.card, 8, 8, 0)}},
-		treeQuota{name: "low", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}},
-		treeQuota{name: "high", serviceType: "training", cards: []api.Card{share(t.card, 8, 4, 0)}, priority: 500},
+		treeQuota{name: "busy", serviceType: "training", cards: []api.Card{treeCard(t.card, 8, 8, 0)}},
+		treeQuota{name: "low", serviceType: "training", cards: []api.Card{treeCard(t.card, 8, 4, 0)}},
+		treeQuota{name: "high", serviceType: "training", cards: []api.Card{treeCard(t.card, 8, 4, 0)}, priority: 500},
 	)
 
 	t.start("busy", "busy", t.card, 8)
@@ -96,10 +96,10 @@ func ordersByPriorityInsideAType(t *treeTest) {
 // of the tenant limits its queues together: 4 + 2 run.
 func sumsTheSubtree(t *treeTest) {
 	t.createTree(
-		treeQuota{name: "tenant", cards: []api.Card{share(t.card, 6, 4, 0), share(t.slices, 8, 8, 0)}},
-		treeQuota{name: "a", parent: "tenant", serviceType: "training", cards: []api.Card{share(t.card, 6, 2, 0), share(t.slices, 4, 4, 0)}},
-		treeQuota{name: "project", parent: "tenant", cards: []api.Card{share(t.card, 6, 2, 0)}},
-		treeQuota{name: "b", parent: "project", serviceType: "training", cards: []api.Card{share(t.card, 6, 2, 0)}},
+		treeQuota{name: "tenant", cards: []api.Card{treeCard(t.card, 6, 4, 0), treeCard(t.slices, 8, 8, 0)}},
+		treeQuota{name: "a", parent: "tenant", serviceType: "training", cards: []api.Card{treeCard(t.card, 6, 2, 0), treeCard(t.slices, 4, 4, 0)}},
+		treeQuota{name: "project", parent: "tenant", cards: []api.Card{treeCard(t.card, 6, 2, 0)}},
+		treeQuota{name: "b", parent: "project", serviceType: "training", cards: []api.Card{treeCard(t.card, 6, 2, 0)}},
 	)
 
 	t.start("one", "a", t.card, 4)

@@ -54,7 +54,7 @@ func runWhatIfScenes(t *testing.T) {
 
 // createTraining creates a queue of training with a quota for the card, and for all of the other one.
 func (t *whatIfTest) createTraining(cards int64) {
-	t.createTree(treeQuota{name: "q", serviceType: "training", cards: []api.Card{share(t.card, cards, cards, 0), share(t.other, 4, 4, 0)}})
+	t.createTree(treeQuota{name: "q", serviceType: "training", cards: []api.Card{treeCard(t.card, cards, cards, 0), treeCard(t.other, 4, 4, 0)}})
 }
 
 // of returns a workload of the scene's queue.
@@ -132,12 +132,12 @@ func whatIfTheQuotaChanges(t *whatIfTest) {
 
 	t.Expect(t.Delete(t.ctx, web)).To(Succeed())
 	t.Eventually(t.holders).Should(BeEmpty())
-	t.createTree(treeQuota{name: "b", serviceType: "training", cards: []api.Card{share(t.card, 8, 0, 0)}})
+	t.createTree(treeQuota{name: "b", serviceType: "training", cards: []api.Card{treeCard(t.card, 8, 0, 0)}})
 	t.start("borrows", "b", t.card, 8)
 	t.wantRunningAndWaiting("borrows", 8, 0)
 
 	// A queue deserves its quota if the CardQuota does not say what it deserves.
-	withQuota := func(count int) []api.Card { return append(cardList(t.card, count), share(t.other, 4, 4, 0)) }
+	withQuota := func(count int) []api.Card { return append(cardList(t.card, count), treeCard(t.other, 4, 4, 0)) }
 	t.setQuota(t.queueName("q"), withQuota(4))
 
 	t.prove(proof{
@@ -153,9 +153,9 @@ func whatIfTheQuotaChanges(t *whatIfTest) {
 // the other lacks quota of the ancestor.
 func whatIfAnAncestorIsFull(t *whatIfTest) {
 	t.createTree(
-		treeQuota{name: "q", parent: "top", serviceType: "training", cards: []api.Card{share(t.card, 4, 2, 0)}},
-		treeQuota{name: "b", parent: "top", serviceType: "training", cards: []api.Card{share(t.card, 4, 2, 0)}},
-		treeQuota{name: "top", cards: []api.Card{share(t.card, 4, 4, 0)}},
+		treeQuota{name: "q", parent: "top", serviceType: "training", cards: []api.Card{treeCard(t.card, 4, 2, 0)}},
+		treeQuota{name: "b", parent: "top", serviceType: "training", cards: []api.Card{treeCard(t.card, 4, 2, 0)}},
+		treeQuota{name: "top", cards: []api.Card{treeCard(t.card, 4, 4, 0)}},
 	)
 	t.start("beside", "b", t.card, 2)
 	t.wantRunningAndWaiting("beside", 2, 0)
@@ -166,7 +166,7 @@ func whatIfAnAncestorIsFull(t *whatIfTest) {
 // free card.
 func whatIfNoCardIsFree(t *whatIfTest) {
 	t.createTraining(8)
-	t.createTree(treeQuota{name: "late", serviceType: "training", cards: []api.Card{share(t.card, 4, 4, 0)}})
+	t.createTree(treeQuota{name: "late", serviceType: "training", cards: []api.Card{treeCard(t.card, 4, 4, 0)}})
 	t.start("holds", "q", t.card, 8)
 	t.wantRunningAndWaiting("holds", 8, 0)
 	late := t.of("web", 2, 1)
@@ -199,8 +199,8 @@ func whatIfAlternatives(t *whatIfTest) {
 
 // createServing creates a queue of inference beside a full queue of another type.
 func (t *whatIfTest) createServing(victims string) podSet {
-	t.createTree(treeQuota{name: "q", serviceType: victims, cards: []api.Card{share(t.card, 8, 8, 0)}},
-		treeQuota{name: "serve", serviceType: "inference", cards: []api.Card{share(t.card, 4, 4, 0)}})
+	t.createTree(treeQuota{name: "q", serviceType: victims, cards: []api.Card{treeCard(t.card, 8, 8, 0)}},
+		treeQuota{name: "serve", serviceType: "inference", cards: []api.Card{treeCard(t.card, 4, 4, 0)}})
 	serve := t.of("serve", 1, 4)
 	serve.queue = t.queueName("serve")
 	return serve
@@ -223,8 +223,8 @@ func whatIfReclaimsAGang(t *whatIfTest) {
 
 // whatIfVictimsRunAgain: 4 evicted pods of a Deployment also accept another card model, and run again on it.
 func whatIfVictimsRunAgain(t *whatIfTest) {
-	t.createTree(treeQuota{name: "q", serviceType: "training", cards: []api.Card{share(t.card, 8, 8, 0), share(t.other, 4, 4, 0)}},
-		treeQuota{name: "serve", serviceType: "inference", cards: []api.Card{share(t.card, 4, 4, 0)}})
+	t.createTree(treeQuota{name: "q", serviceType: "training", cards: []api.Card{treeCard(t.card, 8, 8, 0), treeCard(t.other, 4, 4, 0)}},
+		treeQuota{name: "serve", serviceType: "inference", cards: []api.Card{treeCard(t.card, 4, 4, 0)}})
 	rolls := t.of("rolls", 8, 1)
 	serve := t.of("serve", 2, 2)
 	rolls.card += "|" + t.other

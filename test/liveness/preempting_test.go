@@ -47,8 +47,8 @@ func (w *sequenceRun) fitsByPreempting(v *sessionView, u *startUnit) bool {
 // only on the node that a pod gets, and the rest of gangs that break.
 type preemptionTrial struct {
 	// certain are the nodes without what preempt would evict there, with the quota that is unused then.
-	certain []*nodeView
-	rooms   []map[string]int
+	certain     []*nodeView
+	certainFree []map[string]int
 	// possible are the nodes without all victims, possibleFree is the quota that is unused then.
 	possible     []*nodeView
 	possibleFree map[string]int
@@ -60,7 +60,7 @@ func (v *sessionView) newPreemptionTrial(u *startUnit, victims []*group) *preemp
 		gone := slices.DeleteFunc(slices.Clone(victims), func(g *group) bool { return !goesWhole(g, n) })
 		nodes, free := v.without(u, gone)
 		t.certain = append(t.certain, nodes[i])
-		t.rooms = append(t.rooms, free)
+		t.certainFree = append(t.certainFree, free)
 	}
 	t.possible, t.possibleFree = v.without(u, victims)
 	return t
@@ -120,7 +120,7 @@ func (t *preemptionTrial) placesAll(pods []*pod) bool {
 		tried[kindOf(p)] = true
 		isCertain := false
 		for at := range t.possible {
-			isCertain = isCertain || t.certain[at].fitsPod(p, t.rooms[at])
+			isCertain = isCertain || t.certain[at].fitsPod(p, t.certainFree[at])
 			if !t.possible[at].fitsPod(p, t.possibleFree) {
 				continue
 			}
@@ -150,7 +150,7 @@ func (t *preemptionTrial) add(p *pod, at, sign int) {
 			n.removePod(p)
 		}
 	}
-	for _, free := range append(t.rooms, t.possibleFree) {
+	for _, free := range append(t.certainFree, t.possibleFree) {
 		free[t.possible[at].card] -= sign * p.cards
 	}
 }

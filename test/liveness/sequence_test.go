@@ -103,7 +103,7 @@ func (s sequence) policy() (described []words.Word) {
 	return described
 }
 
-// job is the result of a job statement.
+// job is the result of a job line.
 type job struct {
 	group *v1beta1.PodGroup
 	pods  []*corev1.Pod

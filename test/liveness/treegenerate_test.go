@@ -12,7 +12,7 @@ import (
 type treeGenerator struct {
 	*generator
 	parents []string
-	// of are the statements of the queues.
+	// of are the lines of the queues.
 	of map[string]string
 }
 
@@ -77,7 +77,7 @@ func (g *treeGenerator) leafOptions(name string) string {
 	return text
 }
 
-// drawTreeQueue draws the statement of a queue in the tree.
+// drawTreeQueue draws the line of a queue in the tree.
 func (g *treeGenerator) drawTreeQueue(name, options string, most int) string {
 	text := fmt.Sprintf("queue %s quota=%s %s", name, g.drawAmounts(most, 90), options)
 	if len(g.parents) > 0 && g.draw(75) {

@@ -103,8 +103,8 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 	switch {
 	case isWritten && err == nil:
 		i.addComment("cards: as in %s of the Queue.", v1alpha1.AnnotationCardQuota)
-		deserved = i.readShares(queue, v1alpha1.AnnotationCardDeserved)
-		guarantee = i.readShares(queue, v1alpha1.AnnotationCardGuarantee)
+		deserved = i.readAmounts(queue, v1alpha1.AnnotationCardDeserved)
+		guarantee = i.readAmounts(queue, v1alpha1.AnnotationCardGuarantee)
 	case p.Usage == nil:
 		counts, guarantee = sumBelow(below)
 		i.addComment("cards: what the pods of the queue hold could not be counted. Write the quotas.")
@@ -177,16 +177,16 @@ func newCard(name card.Name, counts, deserved, guarantee card.Quota) v1alpha1.Ca
 	return out
 }
 
-func (i *Import) readShares(queue *v1beta1.Queue, key string) card.Quota {
+func (i *Import) readAmounts(queue *v1beta1.Queue, key string) card.Quota {
 	text, isWritten := queue.Annotations[key]
 	if !isWritten {
 		return nil
 	}
-	shares, err := card.ParseQuota(text)
+	amounts, err := card.ParseQuota(text)
 	if err != nil {
 		i.addComment("%s of the Queue cannot be read: %v.", key, err)
 	}
-	return shares
+	return amounts
 }
 
 // usedBelow returns what the pods of a queue use, in a tree with those of the queues below it.

@@ -56,7 +56,7 @@ func (l List) columns(style output.Style) []column {
 		{number("EXCESS"), hasExcess || style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return highlightDifference(c.OverAllocatedBy, 0) }},
 		// Beside all other columns it would cut card names.
 		{output.Column{Header: "USAGE"}, style.Wide || !hasCordoned || !hasExcess, func(c v1alpha1.InventoryCard) output.Cell {
-			return output.Bar(output.Share{Used: c.Allocated, Quota: c.Total}, barColumns)
+			return output.Bar(output.Usage{Used: c.Allocated, Quota: c.Total}, barColumns)
 		}},
 		{output.Column{Header: "SHARING"}, isShared, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(strings.Join(c.Sharing, ",")) }},
 		{number("DESERVED"), style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Deserved) }},

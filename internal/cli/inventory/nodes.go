@@ -63,7 +63,7 @@ func nodeRow(n nodecards.Node, name string) []output.Cell {
 	state := nodeState(n)
 	row := []output.Cell{output.Text(name), output.Text(n.Card), output.Number(n.Total), optionalNumber(n.Used), optionalNumber(n.Free), output.Text("?"), output.Text(state)}
 	if n.Used != nil {
-		row[5] = output.Bar(output.Share{Used: *n.Used, Quota: n.Total}, barColumns)
+		row[5] = output.Bar(output.Usage{Used: *n.Used, Quota: n.Total}, barColumns)
 	}
 	if state != "Ready" {
 		row[6] = output.Colored(state, output.Yellow)

@@ -2,28 +2,28 @@ package output
 
 import "strings"
 
-// Share is what a bar shows: how much of a quota is used, and how much of that is borrowed.
-type Share struct {
+// Usage is what a bar shows: how much of a quota is used, and how much of that is borrowed.
+type Usage struct {
 	Used, Borrowed, Quota int64
 }
 
 // Bar returns a cell of so many columns: "#" for used, "+" for borrowed, "." for what is left of the
 // quota, and "!" at the end if more is used than the quota. The characters differ, so that the bar
 // needs no colors. A bar is full only when the quota is used up, and empty only when nothing is used.
-func Bar(share Share, columns int) Cell {
-	if columns < 1 || (share.Quota <= 0 && share.Used <= 0) {
+func Bar(usage Usage, columns int) Cell {
+	if columns < 1 || (usage.Quota <= 0 && usage.Used <= 0) {
 		return Cell{{Text: strings.Repeat(".", max(columns, 0)), Color: Faint}}
 	}
 
-	over := share.Used > share.Quota
+	over := usage.Used > usage.Quota
 	used := columns
 	if !over {
-		used = cellsFor(share.Used, share.Quota, columns)
+		used = cellsFor(usage.Used, usage.Quota, columns)
 	}
 
 	borrowed := 0
-	if share.Borrowed > 0 {
-		borrowed = cellsFor(min(share.Borrowed, share.Used), share.Used, used)
+	if usage.Borrowed > 0 {
+		borrowed = cellsFor(min(usage.Borrowed, usage.Used), usage.Used, used)
 	}
 
 	cell := Cell{{Text: strings.Repeat("#", used-borrowed), Color: Green}, {Text: strings.Repeat("+", borrowed), Color: Yellow},

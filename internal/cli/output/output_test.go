@@ -13,9 +13,9 @@ import (
 )
 
 // barText returns the characters of a bar: # used, + borrowed, ! above the quota, . free.
-func barText(share Share, columns int) string {
+func barText(usage Usage, columns int) string {
 	var b strings.Builder
-	for _, span := range Bar(share, columns) {
+	for _, span := range Bar(usage, columns) {
 		b.WriteString(span.Text)
 	}
 	return b.String()
@@ -25,7 +25,7 @@ func barText(share Share, columns int) string {
 // part that is not empty has at least one character, so that one card of a thousand is seen. Use above the quota ends
 // the bar with !.
 func TestABarShowsUsedBorrowedAndFreeCards(t *testing.T) {
-	for want, share := range map[string]Share{
+	for want, usage := range map[string]Usage{
 		"..........": {Quota: 8},
 		"#.........": {Used: 1, Quota: 1000},
 		"#####.....": {Used: 4, Quota: 8},
@@ -35,7 +35,7 @@ func TestABarShowsUsedBorrowedAndFreeCards(t *testing.T) {
 		"#########!": {Used: 9, Quota: 8},
 		"+++++++++!": {Used: 9, Borrowed: 9, Quota: 0},
 	} {
-		check.Equal(t, "bar", want, barText(share, 10))
+		check.Equal(t, "bar", want, barText(usage, 10))
 	}
 }
 
@@ -44,16 +44,16 @@ func TestABarShowsUsedBorrowedAndFreeCards(t *testing.T) {
 // A queue without quota and use has an empty bar. A bar of one character has no place for two parts.
 func TestABarIsFullOnlyAtTheQuota(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		share := Share{Used: rapid.Int64Range(0, 1_000_000).Draw(t, "used"), Quota: rapid.Int64Range(0, 1_000_000).Draw(t, "quota")}
-		share.Borrowed = rapid.Int64Range(0, share.Used).Draw(t, "borrowed")
+		usage := Usage{Used: rapid.Int64Range(0, 1_000_000).Draw(t, "used"), Quota: rapid.Int64Range(0, 1_000_000).Draw(t, "quota")}
+		usage.Borrowed = rapid.Int64Range(0, usage.Used).Draw(t, "borrowed")
 		columns := rapid.IntRange(1, 40).Draw(t, "columns")
-		bar := barText(share, columns)
-		what := fmt.Sprintf("%+v: %q", share, bar)
+		bar := barText(usage, columns)
+		what := fmt.Sprintf("%+v: %q", usage, bar)
 		check.Equal(t, what+": length", columns, len(bar))
-		check.Equal(t, what+": above the quota", share.Used > share.Quota, strings.Contains(bar, "!"))
-		check.Equal(t, what+": used", share.Used > 0, strings.ContainsAny(bar, "#+!"))
+		check.Equal(t, what+": above the quota", usage.Used > usage.Quota, strings.Contains(bar, "!"))
+		check.Equal(t, what+": used", usage.Used > 0, strings.ContainsAny(bar, "#+!"))
 
-		isFree := share.Used < share.Quota || (share.Used == 0 && share.Quota == 0)
+		isFree := usage.Used < usage.Quota || (usage.Used == 0 && usage.Quota == 0)
 		check.That(t, columns == 1 || strings.Contains(bar, ".") == isFree, "%s: free is %t", what, isFree)
 	})
 }

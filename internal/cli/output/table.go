@@ -205,15 +205,15 @@ func (g *Grid) writeRow(b *strings.Builder, style Style, widths []int, row []Cel
 	height := 1
 	used := 0
 	for i, cell := range row {
-		room := widths[i]
+		width := widths[i]
 		if g.isHeading(row, i) {
-			room = style.tableColumns() - used
+			width = style.tableColumns() - used
 			if style.Wide {
-				room = cell.width()
+				width = cell.width()
 			}
 		}
 
-		cells[i] = cell.breakInto(room)
+		cells[i] = cell.breakInto(width)
 		height = max(height, len(cells[i]))
 		used += widths[i] + columnGap
 	}

@@ -112,6 +112,6 @@ func (l List) cells(usage Usage, card Card, level int, style output.Style) []out
 	if !usage.Counted {
 		return append(cells, output.Colored("not counted", output.Faint))
 	}
-	share := output.Share{Used: card.Used, Borrowed: card.Borrowed, Quota: card.Quota}
-	return append(cells, output.Bar(share, bar))
+	shown := output.Usage{Used: card.Used, Borrowed: card.Borrowed, Quota: card.Quota}
+	return append(cells, output.Bar(shown, bar))
 }

@@ -72,7 +72,7 @@ type Keeper struct {
 	// parts have sums.
 	storedUntil [cardseconds.Parts]time.Time
 	hasRows     [cardseconds.Parts]bool
-	room        roomNumbers
+	unstored    unstoredCounts
 	// monthlyUse is the use of all queues not long ago. lacksStored reports that some stored sums could not be
 	// read, so that it would lack them.
 	monthlyUse  *cardseconds.MonthlyUse
@@ -87,8 +87,8 @@ type Keeper struct {
 	daysDropped cardseconds.Period
 }
 
-// roomNumbers are what has no room.
-type roomNumbers struct {
+// unstoredCounts are what no ConfigMap has room for.
+type unstoredCounts struct {
 	// sums have no part, months no slot.
 	sums, months int
 	// daysDropped is the last day that was dropped lately before its time, "" if none was.
@@ -205,11 +205,11 @@ func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 	now := k.now()
 	k.meter.Advance(now)
 	k.gap.credit(&k.meter)
-	k.room.sums = k.meter.Place()
-	k.room.daysDropped = k.meter.LackingDays()
-	if k.room.sums > 0 {
+	k.unstored.sums = k.meter.Place()
+	k.unstored.daysDropped = k.meter.LackingDays()
+	if k.unstored.sums > 0 {
 		k.log.Info("The ConfigMaps of card-seconds are full: the sums without room would be lost at the next restart, all others are stored",
-			"configMaps", cardseconds.Parts, "sumsWithoutRoom", k.room.sums)
+			"configMaps", cardseconds.Parts, "sumsWithoutRoom", k.unstored.sums)
 	}
 
 	parts := k.meter.Texts()
@@ -240,7 +240,7 @@ func (k *Keeper) closePeriods(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	k.room.months = withoutRoom
+	k.unstored.months = withoutRoom
 	if today := cardseconds.DayOf(k.now().UTC()); k.archive.entries.OldestDay() != "" && k.archive.entries.OldestDay() <= cardseconds.ExpiredDay(today) {
 		k.meter.DropDays(cardseconds.ExpiredDay(today), false)
 	}
@@ -337,7 +337,7 @@ var (
 		[]string{"tenant", "project", "queue", "card", "service_type", "pod_namespace"}, nil)
 	storedDesc = prometheus.NewDesc("cardquota_card_seconds_stored_timestamp_seconds",
 		"Unix time until which all card-seconds are stored. A ConfigMap that cannot be written holds it back. Absent while there are none.", nil, nil)
-	roomDesc = prometheus.NewDesc("cardquota_card_seconds_without_room",
+	unstoredDesc = prometheus.NewDesc("cardquota_card_seconds_without_room",
 		"What the ConfigMaps of card-seconds have no room for: sums, months of a ConfigMap that stay where they are, and 1 for days that were dropped before their time.",
 		[]string{"kind"}, nil)
 )
@@ -349,7 +349,7 @@ func Metrics() []prometheus.Collector { return []prometheus.Collector{&Keeper{no
 func (*Keeper) Describe(ch chan<- *prometheus.Desc) {
 	ch <- secondsDesc
 	ch <- storedDesc
-	ch <- roomDesc
+	ch <- unstoredDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -357,7 +357,7 @@ func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
 	k.mu.Lock()
 	served := k.counter.served(k.now())
 	storedUntil, isStored := k.earliestStored()
-	room := k.room
+	unstored := k.unstored
 	isLeader := k.isLoaded
 	k.mu.Unlock()
 
@@ -375,11 +375,11 @@ func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
 
 	if isLeader {
 		days := 0.0
-		if room.daysDropped != "" {
+		if unstored.daysDropped != "" {
 			days = 1
 		}
-		for kind, value := range map[string]float64{"sums": float64(room.sums), "months": float64(room.months), "days": days} {
-			ch <- prometheus.MustNewConstMetric(roomDesc, prometheus.GaugeValue, value, kind)
+		for kind, value := range map[string]float64{"sums": float64(unstored.sums), "months": float64(unstored.months), "days": days} {
+			ch <- prometheus.MustNewConstMetric(unstoredDesc, prometheus.GaugeValue, value, kind)
 		}
 	}
 }

@@ -99,8 +99,8 @@ func (k *Keeper) StorageProblems() cardinventory.Bills {
 		return problems
 	}
 
-	problems.SumsWithoutRoom = k.room.sums
-	problems.MonthsWithoutRoom = k.room.months
-	problems.DaysDropped = string(k.room.daysDropped)
+	problems.SumsWithoutRoom = k.unstored.sums
+	problems.MonthsWithoutRoom = k.unstored.months
+	problems.DaysDropped = string(k.unstored.daysDropped)
 	return problems
 }

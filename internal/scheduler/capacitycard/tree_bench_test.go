@@ -22,8 +22,8 @@ const mostTreeTime = 1.3
 // treeLevels is how many queues each level of the benchmark's tree has, 1,000 together.
 var treeLevels = []int{4, 20, 100, 876}
 
-// treeShares is how many cards of each model a queue of each level deserves.
-var treeShares = []int{100_000, 10_000, 1000, 1}
+// deservedByLevel is how many cards of each model a queue of each level deserves.
+var deservedByLevel = []int{100_000, 10_000, 1000, 1}
 
 // treeGuarantees is how many cards of each model a queue of each level is guaranteed: as many as those below
 // it together at least, and less than the nodes have. With more, the tree would refuse the waiting jobs that
@@ -196,10 +196,10 @@ func addParents(ssn *framework.Session, isTree bool) {
 
 			queue := ssn.Queues[id].Queue
 			queue.Annotations[v1alpha1.AnnotationServiceType] = "training"
-			queue.Annotations[v1alpha1.AnnotationCardDeserved] = cardsOfEachModel(treeShares[level])
+			queue.Annotations[v1alpha1.AnnotationCardDeserved] = cardsOfEachModel(deservedByLevel[level])
 			queue.Annotations[v1alpha1.AnnotationCardGuarantee] = cardsOfEachModel(treeGuarantees[level])
 			if level < len(treeLevels)-1 {
-				queue.Annotations[v1alpha1.AnnotationCardQuota] = cardsOfEachModel(treeShares[level])
+				queue.Annotations[v1alpha1.AnnotationCardQuota] = cardsOfEachModel(deservedByLevel[level])
 			}
 
 			if !isTree {

@@ -54,14 +54,14 @@ func (e *triedPlan) victims() (tasks []*api.TaskInfo) {
 	return tasks
 }
 
-// applyPlan tries a plan in the session. It simulates all evictions, then places the pending
+// applyPlan tries a plan in the session. It tries all evictions, then places the pending
 // pods, and evicts only if all of them fit. If a node turns out not to fit, it returns that
 // node and leaves the session unchanged.
 func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Plan, all bool) (*unfitNode, bool) {
 	e := &triedPlan{evicted: framework.NewStatement(s.ssn), placed: framework.NewStatement(s.ssn)}
-	// The simulated evictions release what the borrowers use, so these are found first.
+	// The tried evictions release what the borrowers use, so these are found first.
 	borrowers := s.borrowersOf(q, plan)
-	if err := s.simulateEvictions(q, plan, e); err != nil {
+	if err := s.tryEvictions(q, plan, e); err != nil {
 		klog.ErrorS(err, "Cards cannot be reclaimed", "job", klog.KRef(job.Namespace, job.Name))
 		e.rollBack(s.ssn)
 		return nil, false
@@ -146,8 +146,8 @@ func (s *triedPlan) rollBack(ssn *framework.Session) {
 	capacitycard.RestoreBound(ssn, s.bound)
 }
 
-// simulateEvictions evicts the victims of a plan in the session only.
-func (s *reclaimSession) simulateEvictions(q *problem, plan *solver.Plan, e *triedPlan) error {
+// tryEvictions evicts the victims of a plan in the session only.
+func (s *reclaimSession) tryEvictions(q *problem, plan *solver.Plan, e *triedPlan) error {
 	for _, victims := range plan.Victims {
 		p := &jobEviction{victimJob: q.victimJobs[victims.Job], indexes: victims.Pods, whole: victims.Whole}
 		if p.whole {

@@ -78,7 +78,7 @@ func placeableOf(p *Problem) *placeable {
 	return r
 }
 
-// key returns a text that differs from that of every other room of the same problem.
+// key returns a text that differs from that of every other state of the same problem.
 func (r *placeable) key() string {
 	var key []byte
 	for _, amounts := range r.nodes {

@@ -28,8 +28,8 @@ var treeNames = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 func drawTree(t *rapid.T, faults bool, unmanaged v1alpha1.UnmanagedQueues) map[string]*v1beta1.Queue {
 	out := map[string]*v1beta1.Queue{}
 	for i, name := range treeNames[:drawInt(t, 2, len(treeNames), "queues")] {
-		q := builder.Queue(name).Annotation(v1alpha1.AnnotationCardQuota, drawShares(t, "quota", 9)).
-			Annotation("volcano.sh/card.deserved", drawShares(t, "deserved", 7)).Annotation("volcano.sh/card.guarantee", drawShares(t, "guarantee", 4)).Obj()
+		q := builder.Queue(name).Annotation(v1alpha1.AnnotationCardQuota, drawAmounts(t, "quota", 9)).
+			Annotation("volcano.sh/card.deserved", drawAmounts(t, "deserved", 7)).Annotation("volcano.sh/card.guarantee", drawAmounts(t, "guarantee", 4)).Obj()
 		above := append([]string{""}, treeNames[:i]...)
 		if faults && drawInt(t, 0, 5, "fault") == 0 {
 			above = append(treeNames, "nowhere")
@@ -62,8 +62,8 @@ func drawTree(t *rapid.T, faults bool, unmanaged v1alpha1.UnmanagedQueues) map[s
 	return out
 }
 
-// drawShares draws amounts of cards as the text of an annotation.
-func drawShares(t *rapid.T, what string, most int) string {
+// drawAmounts draws amounts of cards as the text of an annotation.
+func drawAmounts(t *rapid.T, what string, most int) string {
 	text := ""
 	for _, name := range ledgerCards {
 		if drawInt(t, 0, 3, "whether "+what) > 0 {

@@ -5,5 +5,5 @@
 // both. The linter forbids the import. Package test/observer/differential compares both on
 // random objects, and `make mutants` measures what that comparison notices.
 //
-// The package prefers the shortest statement of a rule over speed and messages.
+// The package prefers the shortest form of a rule over speed and messages.
 package rule

@@ -73,7 +73,7 @@ func NewTree(queues map[string]*v1beta1.Queue, unmanaged string) *Tree {
 	}
 
 	t.inForce = t.written.Connected()
-	t.shareCompute()
+	t.markCompute()
 	t.resolveBelow("", nil)
 	for _, q := range t.queues {
 		if len(q.Path) == 0 {

@@ -57,9 +57,9 @@ func quantityOf(quantity resource.Quantity, name corev1.ResourceName) int64 {
 	return capabilityOf(&v1beta1.Queue{Spec: v1beta1.QueueSpec{Capability: corev1.ResourceList{name: quantity}}}, name)
 }
 
-// shareCompute marks the queues whose CPU or memory is more than a ceiling. It must run before the values come in
+// markCompute marks the queues whose CPU or memory is more than a ceiling. It must run before the values come in
 // force.
-func (t *Tree) shareCompute() {
+func (t *Tree) markCompute() {
 	for name, q := range t.queues {
 		for key, c := range q.compute {
 			if !c.isShared {

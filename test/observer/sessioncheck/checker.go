@@ -42,7 +42,7 @@ type Options struct {
 	Sessions int
 	// Lag is how much later than the observer the scheduler may see a change.
 	Lag time.Duration
-	// Window is how long before a placement or statement a limit may have been in force to
+	// Window is how long before a placement or a stated reason a limit may have been in force to
 	// count, where the sessions do not tell; default 10 s.
 	Window time.Duration
 	// ReclaimFrom maps service types to those that they may reclaim from by the action
@@ -177,7 +177,7 @@ func (j *Checker) Restart(now time.Time) {
 }
 
 // WindowStart returns since when a limit may have been in force to count for a placement or
-// statement that was seen at the given moment.
+// stated reason that was seen at the given moment.
 func (j *Checker) WindowStart(at time.Time) time.Time {
 	earliest := at.Add(-j.options.Window)
 	if snapshot, known := j.sessions.snapshotBefore(at); known && snapshot.Add(-j.options.Lag).After(earliest) {

@@ -1,5 +1,5 @@
 // Package sessioncheck checks the scheduler's sessions: whether what can start does
-// start (progress.go), whether stated reasons are true (statements.go), and whether
+// start (progress.go), whether stated reasons are true (statedreasons.go), and whether
 // placements stay within CPU, memory and the nodes (capacity.go). It receives every
 // change of the cluster in order, and the number of closed sessions. It reads no
 // clock and takes the rules from package rule alone.

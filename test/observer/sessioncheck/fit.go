@@ -240,7 +240,7 @@ func (w *clusterState) nodesWithAntiAffinity() map[string]bool {
 }
 
 // maxSlotsTaken returns how many places for pods of a unit the pods of another unit can take at
-// most, wherever they start. A pod takes the largest share of a place over all resources,
+// most, wherever they start. A pod takes the largest part of a place over all resources,
 // rounded up.
 func (w *clusterState) maxSlotsTaken(other, u *unit) int64 {
 	pod := u.pods[0]
@@ -269,12 +269,12 @@ func (w *clusterState) maxSlotsTaken(other, u *unit) int64 {
 // until nodes change.
 func (w *clusterState) sharesNode(a, b *podState) bool {
 	kinds := [2]string{a.kind, b.kind}
-	shares, known := w.nodeCache.shares[kinds]
+	isShared, known := w.nodeCache.isShared[kinds]
 	if !known {
-		shares = w.findSharedNode(a, b)
-		w.nodeCache.shares[kinds] = shares
+		isShared = w.findSharedNode(a, b)
+		w.nodeCache.isShared[kinds] = isShared
 	}
-	return shares
+	return isShared
 }
 
 func (w *clusterState) findSharedNode(a, b *podState) bool {

@@ -77,14 +77,14 @@ type cachedSums struct {
 }
 
 type nodeCache struct {
-	// shares reports for two kinds of pods whether some node has a card for each.
-	shares map[[2]string]bool
+	// isShared reports for two kinds of pods whether some node has a card for each.
+	isShared map[[2]string]bool
 	// cards are the card names that nodes give to a resource.
 	cards map[corev1.ResourceName][]string
 }
 
 func newNodeCache() nodeCache {
-	return nodeCache{shares: map[[2]string]bool{}, cards: map[corev1.ResourceName][]string{}}
+	return nodeCache{isShared: map[[2]string]bool{}, cards: map[corev1.ResourceName][]string{}}
 }
 
 func newCachedSums() cachedSums {

@@ -157,7 +157,7 @@ func (j *Checker) treeFree(u *unit, card string, claims []reservation, at time.T
 	return max(0, free)
 }
 
-// quotaFree returns the room at every level up to root.
+// quotaFree returns the free quota at every level up to root.
 func (j *Checker) quotaFree(u *unit, card string, use rule.TreeUse, own int64, claims []reservation) int64 {
 	w := j.state
 	t := j.state.tree

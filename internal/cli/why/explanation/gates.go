@@ -167,10 +167,10 @@ func (g gateCheck) quotaGate(quota *v1alpha1.CardQuota) Gate {
 	isRefused := false
 	for _, name := range g.Request.Names {
 		found := g.shortageOf(quota, name)
-		if found.room >= g.Request.quotaCount() {
+		if found.left >= g.Request.quotaCount() {
 			gate.Answer = Yes
 		}
-		isRefused = isRefused || (found.isStated && found.room < g.Request.quotaCount()) // not of an earlier, larger request
+		isRefused = isRefused || (found.isStated && found.left < g.Request.quotaCount()) // not of an earlier, larger request
 		details = append(details, found.describe(cardStatus(quota, name)))
 	}
 

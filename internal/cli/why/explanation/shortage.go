@@ -43,8 +43,8 @@ func (in *Input) statedShortage() *workload.StatedRefusal {
 
 // shortage is what a quota has too little of for the request.
 type shortage struct {
-	// room is how many cards more the quota allows, less than 0 if more are in use.
-	room int64
+	// left is how many cards more the quota allows, less than 0 if more are in use.
+	left int64
 	// reserved is how many cards are reserved for enqueued jobs, beside those in use.
 	reserved int64
 	// isStated reports whether the scheduler refuses the request because of this quota.
@@ -55,7 +55,7 @@ type shortage struct {
 // newer than what the scheduler states.
 func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage {
 	status := cardStatus(quota, name)
-	found := shortage{room: status.Quota - status.Used}
+	found := shortage{left: status.Quota - status.Used}
 	stated := in.statedShortage()
 	if stated == nil || stated.Queue != quota.QueueName() || stated.Total == 0 || !slices.Contains(stated.Cards, name) {
 		return found
@@ -72,7 +72,7 @@ func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage 
 		return found
 	}
 	taken := stated.Total - stated.Requested
-	return shortage{room: min(found.room, stated.Limit-taken), reserved: max(0, min(taken, stated.Limit)-used), isStated: true}
+	return shortage{left: min(found.left, stated.Limit-taken), reserved: max(0, min(taken, stated.Limit)-used), isStated: true}
 }
 
 // describe returns the usage of a card with what is reserved.
@@ -131,7 +131,7 @@ func isRefusedForOthers(stated *workload.StatedRefusal, granted []card.Name) boo
 func (a adviser) nearestCard() card.Name {
 	lacking := func(name card.Name) (most int64) {
 		for _, quota := range a.Path {
-			most = max(most, a.Request.quotaCount()-a.shortageOf(quota, name).room)
+			most = max(most, a.Request.quotaCount()-a.shortageOf(quota, name).left)
 		}
 		return most
 	}
@@ -193,8 +193,8 @@ func (a adviser) adviseQuotaOf(name card.Name, entry v1alpha1.BlockedStatus) (ad
 	wanted := a.Request.quotaCount()
 	for _, quota := range a.Path {
 		found := a.shortageOf(quota, name)
-		missing := wanted - found.room
-		all := entry.Count - found.room
+		missing := wanted - found.left
+		all := entry.Count - found.left
 		if missing <= 0 || quota.Status.Summary == "" {
 			continue
 		}
@@ -231,7 +231,7 @@ func (a adviser) adviseUncountedQuota(entry v1alpha1.BlockedStatus) []string {
 		missing = a.Request.quotaCount() - (stated.Limit - (stated.Total - stated.Requested))
 	}
 
-	if missing <= 0 { // also if the statement is about an earlier, larger request
+	if missing <= 0 { // also if the message is about an earlier, larger request
 		return []string{fmt.Sprintf("Ask the administrator for quota of the queues above %s, or wait until other workloads below them end.", a.Queue)}
 	}
 

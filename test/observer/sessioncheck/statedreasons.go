@@ -24,7 +24,7 @@ var (
 	statedClosed       = regexp.MustCompile(`Queue <([^>]*)> (does not exist|is [A-Z][a-z]+, not Open)`)
 )
 
-// checkPodConditions checks the statements that a pod makes for the first time.
+// checkPodConditions checks the reasons that a pod states for the first time.
 func (j *Checker) checkPodConditions(pod *corev1.Pod, at time.Time) {
 	if pod.Spec.SchedulerName != j.options.SchedulerName {
 		return
@@ -32,33 +32,33 @@ func (j *Checker) checkPodConditions(pod *corev1.Pod, at time.Time) {
 	group := j.state.groups[groupKey(pod)]
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			s := statement{object: "pod/" + pod.Namespace + "/" + pod.Name, queue: rule.QueueOf(pod, group, ""), requested: j.requestedCounts(pod, group)}
+			s := messageSource{object: "pod/" + pod.Namespace + "/" + pod.Name, queue: rule.QueueOf(pod, group, ""), requested: j.requestedCounts(pod, group)}
 			j.checkMessage(s, pod.UID, c.Message, at, j.WindowStart(at))
 		}
 	}
 }
 
-// checkGroupConditions checks the statements that a PodGroup makes for the first time.
+// checkGroupConditions checks the reasons that a PodGroup states for the first time.
 func (j *Checker) checkGroupConditions(group *v1beta1.PodGroup, at time.Time) {
 	for _, c := range group.Status.Conditions {
 		if c.Type == v1beta1.PodGroupUnschedulableType && c.Status == corev1.ConditionTrue {
-			s := statement{object: "podgroup/" + group.Namespace + "/" + group.Name, queue: rule.QueueOfGroup(group), requested: j.requestedCounts(nil, group), together: true}
+			s := messageSource{object: "podgroup/" + group.Namespace + "/" + group.Name, queue: rule.QueueOfGroup(group), requested: j.requestedCounts(nil, group), together: true}
 			j.checkMessage(s, group.UID, c.Message, at, j.WindowStart(at))
 		}
 	}
 }
 
-// checkBlocked checks the statements that a CardQuota repeats for its waiting workloads. They
+// checkBlocked checks the reasons that a CardQuota repeats for its waiting workloads. They
 // may be as old as the wait.
 func (j *Checker) checkBlocked(quota *v1alpha1.CardQuota, at time.Time) {
 	for _, blocked := range quota.Status.Blocked {
-		s := statement{object: "cardquota/" + quota.Name, queue: quota.QueueName(), together: true}
+		s := messageSource{object: "cardquota/" + quota.Name, queue: quota.QueueName(), together: true}
 		j.checkMessage(s, quota.UID, blocked.Message, at, at.Add(-historyPeriod))
 	}
 }
 
-// statement is the source of a statement and what it may refer to.
-type statement struct {
+// messageSource is the object that states a reason, and what the reason may refer to.
+type messageSource struct {
 	object, queue string
 	// requested are the counts that a message may name, nil when any may.
 	requested []int64
@@ -115,8 +115,8 @@ func (j *Checker) addAnnouncedCounts(group *v1beta1.PodGroup, asked []int64) []i
 	return asked
 }
 
-// checkMessage checks every statement of a message that the object did not make before.
-func (j *Checker) checkMessage(s statement, uid types.UID, text string, at, since time.Time) {
+// checkMessage checks every reason in a message that the object did not state before.
+func (j *Checker) checkMessage(s messageSource, uid types.UID, text string, at, since time.Time) {
 	isNew := func(stated string) bool {
 		if j.history.stated[uid] == nil {
 			j.history.stated[uid] = map[string]bool{}
@@ -162,11 +162,11 @@ func isClosed(now moment, queue, how string) bool {
 	return limits.Closed != ""
 }
 
-// checkInsufficient checks the statement that quota is insufficient: queue, requested count, quota, the
+// checkInsufficient checks the stated reason that quota is insufficient: queue, requested count, quota, the
 // total, and that it was insufficient. Between the observed moment and the session, some
 // waiting pods may have been placed. So the usage lies between what is used, and what is used
 // and waited for.
-func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, window []moment) {
+func (j *Checker) checkInsufficient(s messageSource, m []string, at time.Time, window []moment) {
 	number := func(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
 	queue := m[1]
 	names := strings.Split(m[3], "|")
