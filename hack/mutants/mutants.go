@@ -6,7 +6,7 @@ import "slices"
 var tables = []table{
 	{tests: differentialTest, mutants: slices.Concat(workloadMutants, cardMutants, quotaMutants, serviceTypeMutants, treeMutants, inventoryMutants)},
 	{tests: "./internal/quota", mutants: treeOrderMutants},
-	{tests: "./internal/quota", run: "^TestFitsAfterReleaseIsWhatFitsOnceItIsReleased$", mutants: releaseMutants},
+	{tests: "./internal/quota", run: "^TestWhatFitsAfterAReleaseIsWhatFitsOnceItIsReleased$", mutants: releaseMutants},
 	{tests: "./internal/cardquota", run: "^(TestForged.*|TestATenantDoes.*|TestTheYoungest.*|TestAGuarantee.*|TestEveryOrder.*)$", mutants: operatorMutants[:5]},
 	{tests: "./internal/controller/cardquota", run: "^Test(ANodeWakesCardQuotas.*|ANodeMore.*|AFlappingNode.*)$", mutants: operatorMutants[5:]},
 	{tests: "./internal/policy", run: "^TestOnlyAWrittenFlatEndsTheTree$", mutants: hierarchyMutants},
@@ -152,16 +152,12 @@ var quotaMutants = []mutant{
 `, "a queue without limits of cards has room for any"},
 	{"internal/quota/path.go", `	if limit < used`, `	if limit+1 < used`, "used never exceeds the quota"},
 	{"internal/quota/path.go", `		more := count - gone`, `		more := min(1, count) - gone`, "all cards of a request must fit"},
-	{"internal/quota/fits.go", `	return !isExceeded && !q.isTerminatingOverQuota(name)`, `	return !isExceeded`, "a queue waits while too many of its cards are terminating"},
+	{"internal/quota/check.go", `	if !isExceeded && resource.IsCard() {`, `	if false {`, "a queue waits while too many of its cards are terminating"},
 	{"internal/quota/ledger.go", `return &queueLedger{name: queue}`, `return &queueLedger{name: queue, limits: Limits{AnyCard: true}}`, "a queue that is not known has no cards"},
-	{"internal/quota/fits.go", `	if count == 0 {
-		return true
-	}
-`, ``, "no cards always fit"},
-	{"internal/quota/fits.go", `	for _, name := range request.Names {
-		if q.fitsCard(name`, `	for _, name := range request.Names[:1] {
-		if q.fitsCard(name`, "any alternative with room will do"},
-	{"internal/quota/ledger.go", `at.terminating[name].count > at.limits.Cards[name]`, `at.terminating[name].count >= at.limits.Cards[name]`, "as many cards as the quota may terminate at once"},
+	{"internal/quota/check.go", `	if count <= 0 {`, `	if count < 0 {`, "no cards always fit"},
+	{"internal/quota/check.go", `	for _, name := range request.Names {
+		if _, isExceeded`, `	for _, name := range request.Names[:1] {
+		if _, isExceeded`, "any alternative with room will do"},
 	{"internal/quota/ledger.go", `	l.Release(pod)
 	if len(c.Cards) == 0 {`, `	if len(c.Cards) == 0 {`, "what terminates is not used"},
 	{"internal/quota/ledger.go", `e.count = e.count.Sub(amount.Count)`, `e.count = 0`, "what terminated gives back its own cards"},

@@ -44,9 +44,7 @@ var treeOrderMutants = []mutant{
 	{"internal/quota/enqueue.go", `total > most`, `total >= most`, "CPU and memory may be used up"},
 	{"internal/quota/enqueue.go", `asked > 0 && most`, `most`, "what is not asked for is not refused"},
 	{"internal/quota/enqueue.go", `total > most`, `total-asked > most`, "CPU and memory never exceed their limits"},
-	{"internal/quota/path.go", `		if at.limits.AnyCard {
-			continue`, `		if at.limits.AnyCard && at.parent != nil {
-			continue`, "a queue without limits has room on a node"},
+	{"internal/quota/path.go", `		if at.limits.AnyCard ||`, `		if (at.limits.AnyCard && at.parent != nil) ||`, "a queue without limits has room on a node"},
 	{"internal/quota/ledger.go", `	q.isShareKnown = false
 	if len(c.Cards) > 0 {`, `	if len(c.Cards) > 0 {`, "a charge changes the order of queues"},
 	{"internal/quota/treeledger.go", `			kept[at] = last
@@ -99,7 +97,7 @@ var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/tree.go", `		for _, queue := range g.path {
 			limit, most`, `		for _, queue := range g.path[:1] {
 			limit, most`, "every queue above a victim keeps its guarantee and what it deserves"},
-	{"internal/scheduler/capacitycard/checks.go", `	if insufficient := p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()); insufficient != nil {`, `	if insufficient := p.ledger.FitsAnyCard(string(r.job.Queue), r.request.Request); insufficient != nil {`, "no queue evicts in order to borrow"},
+	{"internal/scheduler/capacitycard/checks.go", `	if insufficient := p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()); insufficient != nil {`, `	if insufficient := p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()); false {`, "no queue evicts in order to borrow"},
 	{"internal/scheduler/cardreclaim/tree.go", `		pod.OnlyCounts = !g.byTree[i]
 `, ``, "what is taken by the service types is not refused as what is borrowed"},
 	{"internal/scheduler/capacitycard/treeorder.go", `	for node := turn; node.parent != nil; node = node.parent {`, `	for node := turn; node == turn; node = node.parent {`, "a placement changes the order of all queues of its tenant"},

@@ -1,10 +1,8 @@
 package quota
 
 import (
-	"cmp"
 	"maps"
 	"math"
-	"slices"
 	"time"
 
 	"cardquota.dev/operator/internal/card"
@@ -20,6 +18,19 @@ type Request struct {
 	MilliCPU, Memory int64
 	// IsUnreclaimable reports whether other queues could not reclaim from the pod, see Charge.
 	IsUnreclaimable bool
+}
+
+// On returns the request for one card alone, as that of a node. Calls of Fits with it allocate no memory.
+func (r Request) On(name card.Name) Request {
+	r.Names = []card.Name{name}
+	return r
+}
+
+// OnlyCards returns the request without CPU and memory.
+func (r Request) OnlyCards() Request {
+	r.MilliCPU = 0
+	r.Memory = 0
+	return r
 }
 
 // LimitKind is the kind of a limit.
@@ -168,138 +179,14 @@ func (s Amounts) addSigned(c *Charge, sign int64) Amounts {
 	return s
 }
 
-// FitsAnyCard is the check before a node is chosen. It returns nil if one of the requested
-// cards fits, and CPU and memory too, else the first limit that is exceeded.
-func (l *Ledger) FitsAnyCard(queue string, request Request) *InsufficientQuota {
-	q := l.readQueue(queue)
-	if s := q.insufficientOnAllCards(request); s != nil {
-		return s
-	}
-	return firstInsufficient(q.insufficientCPUMemory(request, Released{}))
-}
-
-// firstInsufficient returns the first element, nil if there is none.
-func firstInsufficient(all []InsufficientQuota) *InsufficientQuota {
-	if len(all) == 0 {
-		return nil
-	}
-	return &all[0]
-}
-
-func (q *queueLedger) insufficientOnAllCards(request Request) *InsufficientQuota {
-	if request.Count == 0 || len(request.Names) == 0 {
-		return nil
-	}
-
-	for _, name := range request.Names {
-		if q.fitsCard(name, request.Count, request.IsUnreclaimable) {
-			return nil
-		}
-	}
-
-	// Cards without quota are none of those that the request waits for. Prefer to report a card that
-	// becomes free when pods terminate. Otherwise report the card with the most free quota, and among
-	// equals the one with the largest quota.
-	names := q.grantedNames(request.Names)
-	var best card.Name
-	if index := slices.IndexFunc(names, func(name card.Name) bool { return q.freeOnPath(Resource(name)) >= int64(request.Count) }); index >= 0 {
-		best = names[index]
-	} else {
-		best = slices.MaxFunc(names, func(x, y card.Name) int {
-			return cmp.Or(cmp.Compare(q.freeOnPath(Resource(x)), q.freeOnPath(Resource(y))), cmp.Compare(q.limitOnPath(Resource(x)), q.limitOnPath(Resource(y))))
-		})
-	}
-
-	s := q.insufficientCard(best, request.Count, request.IsUnreclaimable, Released{})[0]
-	s.OtherCards = len(names) - 1
-	return &s
-}
-
-// FitsCard is the check of the predicate: it reports whether so many of one card fit the quota
-// and not too many of it are terminating. isUnreclaimable is that of the request. It allocates no
-// memory, and goroutines may call it in parallel while none writes.
-func (l *Ledger) FitsCard(queue string, name card.Name, count card.Count, isUnreclaimable bool) bool {
-	return l.readQueue(queue).fitsCard(name, count, isUnreclaimable)
-}
-
 // IsTerminatingOverQuota reports whether terminating pods use more of a card than its quota.
 // Then the queue gets no more of it.
 func (l *Ledger) IsTerminatingOverQuota(queue string, name card.Name) bool {
 	return l.readQueue(queue).isTerminatingOverQuota(name)
 }
 
-// FitsAfterRelease is the check of a pod on a node whose card is known. It returns nil if the
-// request fits once released is released, else the first limit that is exceeded. Goroutines may
-// call it in parallel while none writes.
-func (l *Ledger) FitsAfterRelease(queue string, request Request, name card.Name, released Released) *InsufficientQuota {
-	return firstInsufficient(l.InsufficientAfterRelease(queue, request, name, released))
-}
-
-// InsufficientAfterRelease returns every limit that FitsAfterRelease finds exceeded: cards,
-// terminating cards, CPU and memory, in this order.
-func (l *Ledger) InsufficientAfterRelease(queue string, request Request, name card.Name, released Released) []InsufficientQuota {
-	q := l.readQueue(queue)
-	return append(q.insufficientCard(name, request.Count, request.IsUnreclaimable, released), q.insufficientCPUMemory(request, released)...)
-}
-
-// fitsCard reports whether so many more of a card fit the quota and not too many of it are
-// terminating.
-func (q *queueLedger) fitsCard(name card.Name, count card.Count, isUnreclaimable bool) bool {
-	if count == 0 {
-		return true
-	}
-	_, isExceeded := q.checkPath(Resource(name), int64(count), isUnreclaimable, &noRelease)
-	return !isExceeded && !q.isTerminatingOverQuota(name)
-}
-
 // noRelease releases nothing.
 var noRelease Released
-
-// insufficientCard returns which limits of one card are exceeded.
-func (q *queueLedger) insufficientCard(name card.Name, count card.Count, isUnreclaimable bool, released Released) (all []InsufficientQuota) {
-	if count == 0 {
-		return nil
-	}
-	if e, isExceeded := q.checkPath(Resource(name), int64(count), isUnreclaimable, &released); isExceeded {
-		all = append(all, q.insufficient(e, Resource(name), int64(count)))
-	}
-	if e, isExceeded := q.checkTerminating(Resource(name), &released); isExceeded {
-		all = append(all, q.insufficient(e, Resource(name), int64(count)))
-		_, all[len(all)-1].GracePeriod = e.at.terminatingOf(name)
-	}
-	return all
-}
-
-// insufficient describes an exceeded limit.
-func (q *queueLedger) insufficient(e exceededLimit, of Resource, requested int64) InsufficientQuota {
-	s := InsufficientQuota{Kind: e.kind, Queue: e.at.name, Ancestor: e.at != q, Requested: requested, Total: e.total, Limit: e.limit}
-	if s.Ancestor {
-		s.Requester = q.name
-	}
-
-	if of.IsCard() {
-		s.Names = []card.Name{of.Card()}
-	} else {
-		s.Of = of
-	}
-
-	return s
-}
-
-// insufficientCPUMemory returns which limits of CPU and memory are exceeded. A pod that
-// requests no CPU is never refused for CPU.
-func (q *queueLedger) insufficientCPUMemory(request Request, released Released) (all []InsufficientQuota) {
-	for _, resource := range Compute {
-		requested := request.Amount(resource)
-		if requested <= 0 {
-			continue
-		}
-		if e, isExceeded := q.checkPath(resource, requested, request.IsUnreclaimable, &released); isExceeded {
-			all = append(all, q.insufficient(e, resource, requested))
-		}
-	}
-	return all
-}
 
 // AddSaturating adds two amounts of CPU or memory without overflow.
 func AddSaturating(a, b int64) int64 {

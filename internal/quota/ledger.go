@@ -413,10 +413,6 @@ func (l *Ledger) EvictionHeadroom(queue string, name card.Name) card.Count {
 // isTerminatingOverQuota reports whether terminating pods use more of a card than its quota, in
 // the queue or an ancestor.
 func (q *queueLedger) isTerminatingOverQuota(name card.Name) bool {
-	for at := q; at != nil && !at.isRoot; at = at.parent {
-		if at.terminating != nil && !at.limits.AnyCard && at.terminating[name].count > at.limits.Cards[name] {
-			return true
-		}
-	}
-	return false
+	_, isExceeded := q.checkTerminating(Resource(name), &noRelease)
+	return isExceeded
 }

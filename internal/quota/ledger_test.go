@@ -60,8 +60,13 @@ func TestRequestFitsUntilALimitIsExceeded(t *testing.T) {
 			queue: "unlimited", request: Request{Names: []card.Name{"Z"}, Count: 99, MilliCPU: 1 << 60, Memory: 1 << 60},
 		},
 		"nothing, in a queue that may use nothing": {"unknown", Request{}, nil},
+		"cards without a name, as of a pod whose card no node names": {
+			queue: "q", request: Request{Count: 1},
+			want: &InsufficientQuota{Requested: 1, Total: 1, Limit: 0},
+		},
+		"cards without a name, in a queue without limits": {queue: "unlimited", request: Request{Count: 1}},
 	}) {
-		got := l.FitsAnyCard(tc.queue, tc.request)
+		got := firstOf(l.Check(tc.queue, tc.request, Within{}))
 		check.That(t, sameLimit(got, tc.want), "insufficient %+v, want %+v", got, tc.want)
 	}
 }
@@ -122,8 +127,8 @@ func TestSumsOfHugeRequestsDoNotOverflow(t *testing.T) {
 	for i := range 5 {
 		l.Charge(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64 - 1, Memory: math.MaxInt64})
 		checkUsed("beside huge pods", math.MaxInt64, math.MaxInt64)
-		check.That(t, l.FitsAnyCard("q", Request{MilliCPU: 1}) != nil, "more CPU fits beside %d huge pods", i+1)
-		check.That(t, l.FitsAnyCard("q", Request{Memory: 1}) != nil, "more memory fits beside %d huge pods", i+1)
+		check.That(t, !l.Fits("q", Request{MilliCPU: 1}, Within{}), "more CPU fits beside %d huge pods", i+1)
+		check.That(t, !l.Fits("q", Request{Memory: 1}, Within{}), "more memory fits beside %d huge pods", i+1)
 	}
 
 	for i := range 5 {

@@ -162,7 +162,7 @@ func (q *queueLedger) deservesAny(resource Resource) bool {
 // card than its quota.
 func (q *queueLedger) checkTerminating(resource Resource, released *Released) (e exceededLimit, isExceeded bool) {
 	for at := q; at != nil && !at.isRoot; at = at.parent {
-		if at.limits.AnyCard {
+		if at.limits.AnyCard || (at.terminating == nil && !released.Evicted) {
 			continue
 		}
 		total := int64(at.terminating[resource.Card()].count)
@@ -179,13 +179,13 @@ func (q *queueLedger) checkTerminating(resource Resource, released *Released) (e
 	return e, false
 }
 
-// freeOnPath returns how much more of a resource the quotas on the path allow, negative after a
-// quota was lowered.
-func (q *queueLedger) freeOnPath(resource Resource) int64 {
+// freeOnPath returns how much more of a resource the quotas on the path allow once released is
+// released, negative after a quota was lowered.
+func (q *queueLedger) freeOnPath(resource Resource, released *Released) int64 {
 	free := Unlimited
 	for at := q; at != nil && !at.isRoot; at = at.parent {
 		if !at.isUnlimited(resource) {
-			free = min(free, at.limits.Quota(resource)-at.used.amountOf(resource))
+			free = min(free, at.limits.Quota(resource)-at.used.amountOf(resource)+released.amount(resource))
 		}
 	}
 	return free

@@ -17,7 +17,10 @@ func (l *Ledger) FitsDeserved(queue string, request Request, reclaimsCPU bool) *
 	// A flat queue deserves its quota, so its usual check decides.
 	q := l.readQueue(queue)
 	if q.isFlat() {
-		return l.FitsAnyCard(queue, request)
+		if all := l.Check(queue, request, Within{}); len(all) > 0 {
+			return &all[0]
+		}
+		return nil
 	}
 
 	var first *InsufficientQuota

@@ -429,10 +429,10 @@ func TestReclaimByExample(t *testing.T) {
 	}, card.Quota{"A": 8})
 	l.Charge("pod of batch", newCharge("batch", "A", 5))
 
-	check.Equal(t, "insufficient for 2 A of serving, its guarantee", nil, l.FitsAnyCard("serving", Request{Names: []card.Name{"A"}, Count: 2}))
+	check.Equal(t, "insufficient for 2 A of serving, its guarantee", nil, firstOf(l.Check("serving", Request{Names: []card.Name{"A"}, Count: 2}, Within{})))
 	check.Equal(t, "insufficient for a sixth A of batch: 6 + 3 guaranteed of 8", &InsufficientQuota{
 		Kind: Guaranteed, Names: []card.Name{"A"}, Ancestor: true, Requester: "batch", Requested: 1, Total: 6 + 3, Limit: 8,
-	}, l.FitsAnyCard("batch", Request{Names: []card.Name{"A"}, Count: 1}))
+	}, firstOf(l.Check("batch", Request{Names: []card.Name{"A"}, Count: 1}, Within{})))
 
 	check.Equal(t, "what serving may use in serving, tenant and root", MayUse{
 		Quota:      []int64{8, 8 - 5, 3 - 1},         // root leaves 3 cards, one of them is guaranteed to other

@@ -13,11 +13,11 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestFitsAfterReleaseIsWhatFitsOnceItIsReleased: before an eviction, FitsAfterRelease says whether a request fits
+// TestWhatFitsAfterAReleaseIsWhatFitsOnceItIsReleased: before an eviction, Check says whether a request fits
 // once some pods are released. It must answer as the rules do for a ledger without these pods, or with them as
 // terminating pods. In particular, cards that others are guaranteed stay free when a pod leaves them. The tree, its
 // pods, the released pods and the request are random; the rules are counted again from scratch (naiveLedger).
-func TestFitsAfterReleaseIsWhatFitsOnceItIsReleased(t *testing.T) {
+func TestWhatFitsAfterAReleaseIsWhatFitsOnceItIsReleased(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newGuaranteesTest(t)
 		for range 20 {
@@ -27,7 +27,7 @@ func TestFitsAfterReleaseIsWhatFitsOnceItIsReleased(t *testing.T) {
 			isUnreclaimable := rapid.Bool().Draw(t, "unreclaimable")
 			released, after := h.drawReleased(t, queue)
 
-			got := h.ledger.FitsAfterRelease(queue, requestOf(name, count, isUnreclaimable), name.Card(), released)
+			got := h.ledger.Check(queue, requestOf(name, count, isUnreclaimable), Within{Released: released})
 			want := after.refusal(queue, name, count, isUnreclaimable)
 			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (unreclaimable %v) after the release of %+v: refused for %+v, want %q", count, name, queue, isUnreclaimable, released, got, want)
 		}

@@ -50,7 +50,7 @@ func TestTerminatingCardsAboveTheQuotaBlockTheCard(t *testing.T) {
 			want: &InsufficientQuota{Queue: "q", Names: []card.Name{"B"}, Requested: 5, Total: 5, Limit: 4},
 		},
 	}) {
-		check.Equal(t, "insufficient", tc.want, l.FitsAnyCard(tc.queue, tc.request))
+		check.Equal(t, "insufficient", tc.want, firstOf(l.Check(tc.queue, tc.request, Within{})))
 		fits := fitsOnSomeCard(t, l, tc.queue, tc.request)
 		check.That(t, fits == (tc.want == nil) || len(tc.request.Names) == 0, "fits on a card: %v, in all %+v", fits, tc.want)
 	}
@@ -64,8 +64,8 @@ func TestTerminatingCardsAboveTheQuotaBlockTheCard(t *testing.T) {
 // fitsOnSomeCard runs the checks of single cards and of nodes, which must agree.
 func fitsOnSomeCard(t *testing.T, l *Ledger, queue string, request Request) (fits bool) {
 	for _, name := range request.Names {
-		fitsCard := l.FitsCard(queue, name, request.Count, false)
-		insufficient := l.FitsAfterRelease(queue, request, name, Released{})
+		fitsCard := l.Fits(queue, request.On(name).OnlyCards(), Within{})
+		insufficient := l.Check(queue, request.On(name), Within{})
 		check.That(t, (insufficient == nil) == fitsCard, "fits on %s: %v, on its node %+v", name, fitsCard, insufficient)
 		fits = fits || fitsCard
 	}
@@ -82,7 +82,7 @@ func TestEvictedPodsCountAsTerminating(t *testing.T) {
 	ownPlace := Released{Cards: map[card.Name]card.Count{"A": 1}}
 	evicted := Released{Cards: map[card.Name]card.Count{"A": 1}, Evicted: true}
 	checkFits := func(what string, released Released, want *InsufficientQuota) {
-		got := l.FitsAfterRelease("q", Request{Names: []card.Name{"A"}, Count: 1}, "A", released)
+		got := firstOf(l.Check("q", Request{Names: []card.Name{"A"}, Count: 1}, Within{Released: released}))
 		check.That(t, sameLimit(got, want), "1 A %s: %+v, want %+v", what, got, want)
 	}
 
@@ -157,8 +157,7 @@ func recountCards(pods map[string]*countedPod, queue string, name card.Name) (us
 
 // TestQueueUsesAtMostTwiceItsQuota: a deleted pod frees its quota at once and its cards later, so a queue can use
 // more cards than its quota. The check of terminating cards bounds that to twice the quota. Random pods are placed
-// where the checks accept them, terminate, end, and go on running after a failed eviction. FitsCard and
-// FitsAfterRelease must agree. Every number of the ledger equals a recount. No queue uses more than its quota, and with
+// where the check accepts them, terminate, end, and go on running after a failed eviction. Every number of the ledger equals a recount. No queue uses more than its quota, and with
 // its terminating pods no more than twice that.
 func TestQueueUsesAtMostTwiceItsQuota(t *testing.T) {
 	queues := []string{"q", "r"}
@@ -183,9 +182,7 @@ func TestQueueUsesAtMostTwiceItsQuota(t *testing.T) {
 				queue := rapid.SampledFrom(queues).Draw(t, "queue")
 				name := rapid.SampledFrom(names).Draw(t, "card")
 				count := card.Count(rapid.IntRange(0, 4).Draw(t, "count"))
-				fits := l.FitsCard(queue, name, count, false)
-				insufficient := l.FitsAfterRelease(queue, Request{Names: []card.Name{name}, Count: count}, name, Released{})
-				check.Must(t, fits == (insufficient == nil), "FitsCard says %v, FitsAfterRelease %+v", fits, insufficient)
+				fits := l.Fits(queue, Request{Names: []card.Name{name}, Count: count}, Within{})
 
 				if fits {
 					pods[pod] = &countedPod{charge: newCharge(queue, name, count)}
@@ -202,7 +199,7 @@ func TestQueueUsesAtMostTwiceItsQuota(t *testing.T) {
 			"restore after a failed eviction": func(t *rapid.T) {
 				name := drawPodName(t)
 				p := pods[name]
-				if p != nil && p.isTerminating && l.FitsCard(p.charge.Queue, p.charge.Cards[0].Name, p.charge.Cards[0].Count, false) {
+				if p != nil && p.isTerminating && l.fitsReclaimable(p.charge.Queue, p.charge.Cards[0].Name, p.charge.Cards[0].Count) {
 					p.isTerminating = false
 					l.Charge(name, p.charge)
 				}

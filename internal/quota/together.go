@@ -43,7 +43,7 @@ func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimsCPU bool
 		fit = min(fit, ofPod)
 	}
 
-	if len(q.insufficientCPUMemory(compute, noRelease)) > 0 {
+	if !l.Fits(queue, compute, Within{}) {
 		return ExceedsQuota
 	}
 	if l.FitsDeserved(queue, compute, reclaimsCPU) != nil {
@@ -58,7 +58,7 @@ func (q *queueLedger) chooseCard(r Request, sums map[card.Name]card.Count) (chos
 	for _, name := range r.Names {
 		total := sums[name].Add(r.Count)
 		switch {
-		case !q.fitsCard(name, total, r.IsUnreclaimable):
+		case !q.fitsSomeCard(&Request{Names: []card.Name{name}, Count: total, IsUnreclaimable: r.IsUnreclaimable}, &Within{}):
 		case q.beyondDeserved(Resource(name), int64(total)) == nil:
 			return name, WithinDeserved
 		case fit == ExceedsQuota:

@@ -32,7 +32,7 @@ func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
 
 		want := WithinDeserved
 		for i, r := range requests {
-			if !h.ledger.FitsCard(queue, r.Names[0], r.Count, false) {
+			if !h.ledger.Fits(queue, r, Within{}) {
 				want = ExceedsQuota
 				break
 			}

@@ -25,9 +25,9 @@ func mostA[Name ~string, Count ~int64](accepts func(queue string, of Name, count
 	return most
 }
 
-// fitsReclaimable is FitsCard for a pod from which other queues can reclaim.
+// fitsReclaimable reports whether so many of a card fit for a pod from which other queues can reclaim.
 func (l *Ledger) fitsReclaimable(queue string, name card.Name, count card.Count) bool {
-	return l.FitsCard(queue, name, count, false)
+	return l.Fits(queue, Request{Names: []card.Name{name}, Count: count}, Within{})
 }
 
 // TestKeepingForADeletedQueueEnds: Keep keeps free cards for a pod that has reclaimed them and is not placed yet. Here it

@@ -237,7 +237,7 @@ func (h *treeTest) checkSums(t *rapid.T) {
 
 // fits asks the ledger about so many more of one name.
 func (h *treeTest) fits(queue string, name Resource, count int64, isUnreclaimable bool) *InsufficientQuota {
-	return h.ledger.FitsAnyCard(queue, requestOf(name, count, isUnreclaimable))
+	return firstOf(h.ledger.Check(queue, requestOf(name, count, isUnreclaimable), Within{}))
 }
 
 // checkFits compares the answers about one more pod of any queue.
@@ -253,7 +253,6 @@ func (h *treeTest) checkFits(t *rapid.T) {
 				continue
 			}
 
-			check.Must(t, h.ledger.FitsCard(queue, name.Card(), card.Count(count), isUnreclaimable) == (got == nil), "FitsCard and FitsAnyCard differ on %d %s in %s", count, name, queue)
 			if got != nil && got.Kind != Terminating {
 				check.Must(t, got.Requested == count && got.Total > got.Limit, "a refusal whose numbers do not say why: %+v", got)
 
@@ -381,14 +380,13 @@ func TestLedgerWithoutItsTreeAnswersAsOneThatNeverHadATree(t *testing.T) {
 				released := Released{Cards: map[card.Name]card.Count{"A": 1}, Evicted: true}
 				answers := func(l *Ledger) map[string]any {
 					return map[string]any{
-						"FitsAnyCard":              l.FitsAnyCard(queue, one),
-						"FitsCard":                 l.FitsCard(queue, name, one.Count, true),
-						"InsufficientAfterRelease": l.InsufficientAfterRelease(queue, one, name, released),
-						"FitsDeserved":             l.FitsDeserved(queue, one, true),
-						"MayUseByLevel":            l.MayUseByLevel(queue, Resource(name)),
-						"EvictionHeadroom":         l.EvictionHeadroom(queue, name),
-						"CheckEnqueue":             l.CheckEnqueue(queue, reserveForAll(&Reservations{}), request, 1.5),
-						"DominantShare":            l.DominantShare(queue),
+						"Check":                 l.Check(queue, one, Within{}),
+						"Check after a release": l.Check(queue, one, Within{Released: released}),
+						"FitsDeserved":          l.FitsDeserved(queue, one, true),
+						"MayUseByLevel":         l.MayUseByLevel(queue, Resource(name)),
+						"EvictionHeadroom":      l.EvictionHeadroom(queue, name),
+						"CheckEnqueue":          l.CheckEnqueue(queue, reserveForAll(&Reservations{}), request, 1.5),
+						"DominantShare":         l.DominantShare(queue),
 					}
 				}
 
@@ -432,12 +430,12 @@ func TestHugeAmountsInATreeDoNotOverflow(t *testing.T) {
 		l.Keep(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64})
 		l.Charge(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64, IsUnreclaimable: true})
 	}
-	check.That(t, l.FitsAnyCard("r", Request{MilliCPU: 1}) != nil, "CPU for r fits while q uses all of it")
+	check.That(t, !l.Fits("r", Request{MilliCPU: 1}, Within{}), "CPU for r fits while q uses all of it")
 
 	for i := range 5 {
 		l.Release(fmt.Sprint(i))
 		l.EndKeeping(fmt.Sprint(i))
 	}
-	check.Equal(t, "insufficient for 1 millicore of q", nil, l.FitsAnyCard("q", Request{MilliCPU: 1}))
-	check.That(t, l.FitsAnyCard("r", Request{MilliCPU: math.MaxInt64}) != nil, "CPU above the quota of r fits")
+	check.Equal(t, "insufficient for 1 millicore of q", nil, l.Check("q", Request{MilliCPU: 1}, Within{}))
+	check.That(t, !l.Fits("r", Request{MilliCPU: math.MaxInt64}, Within{}), "CPU above the quota of r fits")
 }

@@ -129,9 +129,9 @@ func (p *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) 
 	}
 
 	return !slices.ContainsFunc(names, func(name card.Name) bool {
-		insufficient := p.ledger.FitsAfterRelease(string(job.Queue), request.Request, name, own)
+		insufficient := p.ledger.Check(string(job.Queue), request.On(name), quota.Within{Released: own})
 		// An inventory that others are guaranteed is no quota, and may be too small for ever.
-		return insufficient == nil || (insufficient.Kind == quota.Guaranteed && insufficient.Queue == "")
+		return len(insufficient) == 0 || (insufficient[0].Kind == quota.Guaranteed && insufficient[0].Queue == "")
 	})
 }
 

@@ -165,8 +165,21 @@ func requestIsValid(_ *Session, r checkInput) *workload.Refusal { return r.reque
 
 // queueHasQuota: CPU, memory and some card of the request fit the quota.
 func queueHasQuota(p *Session, r checkInput) *workload.Refusal {
-	if insufficient := p.ledger.FitsAnyCard(string(r.job.Queue), r.request.Request); insufficient != nil {
-		return r.rules.RefusalFor(insufficient)
+	return p.checkWithin(r, r.request.Request, r.within())
+}
+
+// within returns what the quota of a queue has left for a check.
+func (r checkInput) within() (within quota.Within) {
+	if r.released != nil {
+		within.Released = *r.released
+	}
+	return within
+}
+
+// checkWithin returns why a request does not fit, nil if it does.
+func (p *Session) checkWithin(r checkInput, request quota.Request, within quota.Within) *workload.Refusal {
+	if insufficient := p.ledger.Check(string(r.job.Queue), request, within); len(insufficient) > 0 {
+		return r.rules.RefusalFor(&insufficient[0])
 	}
 	return nil
 }
@@ -200,15 +213,8 @@ func cardIsAllowed(p *Session, r checkInput) *workload.Refusal {
 }
 
 func queueHasQuotaForCard(p *Session, r checkInput) *workload.Refusal {
-	var released quota.Released
-	if r.released != nil {
-		released = *r.released
-	}
 	name, _ := p.cardFor(r.request, r.node)
-	if insufficient := p.ledger.FitsAfterRelease(string(r.job.Queue), r.request.Request, name, released); insufficient != nil {
-		return r.rules.RefusalFor(insufficient)
-	}
-	return nil
+	return p.checkWithin(r, r.request.On(name), r.within())
 }
 
 func cardsAreNotStuck(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
@@ -235,7 +241,7 @@ func cardFits(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
 		return unnamedCard
 	case !r.request.Named.Allows(name):
 		return cardNotAllowed
-	case p.preemption.ignoresQuota(r.task) || p.ledger.FitsCard(queue, name, r.request.Count, r.request.IsUnreclaimable):
+	case p.preemption.ignoresQuota(r.task) || p.ledger.Fits(queue, r.request.On(name).OnlyCards(), quota.Within{}):
 		return nodeFits
 	case p.ledger.IsTerminatingOverQuota(queue, name):
 		return quotaTerminating

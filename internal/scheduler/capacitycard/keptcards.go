@@ -295,34 +295,25 @@ func (p *KeptCards) keptInQueue(r checkInput, released quota.Released) quota.Rel
 // preemptedQuotaStaysFree: the quota has room besides what preempt freed for others, with the
 // card of the node or with some card of the request.
 func preemptedQuotaStaysFree(p *KeptCards, r checkInput) *workload.Refusal {
-	if len(p.preemptedCards.byQueue[r.job.Queue]) == 0 {
+	// A pod whose card no node names takes none of the kept quota.
+	hasNoCard := r.request.Count > 0 && len(r.request.Names) == 0
+	if len(p.preemptedCards.byQueue[r.job.Queue]) == 0 || hasNoCard {
 		return nil
 	}
 
-	var released quota.Released
-	if r.released != nil {
-		released = *r.released
-	}
-	released = p.keptInQueue(r, released)
-
-	var first *quota.InsufficientQuota
-	for _, name := range p.possibleCards(r) {
-		insufficient := p.ledger.FitsAfterRelease(string(r.job.Queue), r.request.Request, name, released)
-		if insufficient == nil {
-			return nil
-		}
-		if first == nil {
-			first = insufficient
-		}
+	request := r.request.Request
+	if r.node != "" {
+		name, _ := p.cardFor(r.request, r.node)
+		request = request.On(name)
 	}
 
-	if first == nil { // the pod names no card, and no quota limits its queue
-		return nil
+	within := r.within()
+	within.Released = p.keptInQueue(r, within.Released)
+	refusal := p.checkWithin(r, request, within)
+	if refusal != nil {
+		refusal.Message += "; preempt freed quota for other pods, which come first"
 	}
-
-	refusal := *r.rules.RefusalFor(first)
-	refusal.Message += "; preempt freed quota for other pods, which come first"
-	return &refusal
+	return refusal
 }
 
 // checkQuota returns why a pod does not fit the quota of its queue on any card, beside what is kept
@@ -348,20 +339,6 @@ func (p *KeptCards) checkPlace(r checkInput) *workload.Refusal {
 		return refusal
 	}
 	return preemptedQuotaStaysFree(p, r)
-}
-
-// possibleCards returns the cards that a pod may use: that of the node once it is chosen, else
-// those of its request. It is one empty name for a pod without cards.
-func (p *KeptCards) possibleCards(r checkInput) []card.Name {
-	switch {
-	case r.request.Count == 0:
-		return []card.Name{""}
-	case r.node != "":
-		name, _ := p.cardFor(r.request, r.node)
-		return []card.Name{name}
-	default:
-		return r.request.Names
-	}
 }
 
 // preemptedQuotaStaysFreeOnNode is preemptedQuotaStaysFree in the predicate.

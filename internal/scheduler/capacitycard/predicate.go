@@ -202,7 +202,10 @@ func (p *nodeChoice) insufficientInTree(r checkInput, name card.Name) *quota.Ins
 	if !p.IsTree() {
 		return nil
 	}
-	return p.ledger.FitsAfterRelease(string(r.job.Queue), r.request.Request, name, quota.Released{})
+	if insufficient := p.ledger.Check(string(r.job.Queue), r.request.On(name), quota.Within{}); len(insufficient) > 0 {
+		return &insufficient[0]
+	}
+	return nil
 }
 
 // canEvictionsHelp reports whether a node may fit a pod after evictions.

@@ -178,7 +178,7 @@ func (p *victimSelection) missingAmounts(task *api.TaskInfo, node *api.NodeInfo)
 func (p *victimSelection) addMissingQuota(missing amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) amounts {
 	for range maxMissingLimits {
 		isComplete := true
-		for _, insufficient := range p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, released) {
+		for _, insufficient := range p.ledger.Check(string(queue), request.On(name), quota.Within{Released: released}) {
 			what := quotaOf(insufficient.Of)
 			lack := insufficient.Total - insufficient.Limit
 			if lack <= 0 || insufficient.Kind == quota.Terminating {
@@ -222,7 +222,7 @@ func (p *victimSelection) leastForGuarantees(insufficient quota.InsufficientQuot
 	return 1 + int64(sort.Search(int(excess-1), func(n int) bool {
 		more := released.Clone()
 		more.Add(chargeOf(insufficient.Of, name, int64(n+1), false))
-		return !slices.ContainsFunc(p.ledger.InsufficientAfterRelease(string(queue), request.Request, name, more), isSame)
+		return !slices.ContainsFunc(p.ledger.Check(string(queue), request.On(name), quota.Within{Released: more}), isSame)
 	}))
 }
 
@@ -431,10 +431,10 @@ func (p *preemption) fitsNodeWithoutVictims(r checkInput) bool {
 	queue := string(r.job.Queue)
 	request := r.request.Request
 	isFull := func(name card.Name) bool {
-		return !p.ledger.FitsCard(queue, name, request.Count, request.IsUnreclaimable) || p.victims.cardsBorrowedTooMany(r, name) > 0
+		return !p.ledger.Fits(queue, request.On(name).OnlyCards(), quota.Within{}) || p.victims.cardsBorrowedTooMany(r, name) > 0
 	}
 
-	if p.ledger.FitsAnyCard(queue, request) != nil {
+	if !p.ledger.Fits(queue, request, quota.Within{}) {
 		return false
 	}
 
@@ -448,7 +448,7 @@ func (p *preemption) fitsNodeWithoutVictims(r checkInput) bool {
 // isUselessForPreempt reports whether preempt runs, and the quota has no room for the pod of a search on a
 // node on which it can evict no pod.
 func (p *preemption) isUselessForPreempt(s *nodeSearch, node *api.NodeInfo, name card.Name) bool {
-	if p.run == nil || p.ledger.FitsCard(string(s.job.Queue), name, s.request.Count, s.request.IsUnreclaimable) {
+	if p.run == nil || p.ledger.Fits(string(s.job.Queue), s.request.On(name).OnlyCards(), quota.Within{}) {
 		return false
 	}
 	return len(p.preemptableTasksOn(node, s.task)) == 0

@@ -139,7 +139,7 @@ func TestPodsFitTheCPUAndMemoryOfTheirQueue(t *testing.T) {
 		{quota.Request{MilliCPU: 96_001}, false},
 		{quota.Request{Memory: 1020*gi + 1}, false},
 	} {
-		fits := rules.ledger.FitsAnyCard("tra", tc.request) == nil
+		fits := rules.ledger.Fits("tra", tc.request, quota.Within{})
 		check.Equal(t, fmt.Sprintf("%d mCPU and %d bytes fit", tc.request.MilliCPU, tc.request.Memory), tc.wantFits, fits)
 	}
 }

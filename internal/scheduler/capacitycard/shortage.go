@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -92,7 +93,7 @@ func (p *shortages) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *bloc
 	var names []card.Name
 	for _, name := range request.Names {
 		// Where the quota is full, it keeps the pod waiting, whatever the nodes have.
-		if p.ledger.FitsCard(string(job.Queue), name, request.Count, request.IsUnreclaimable) {
+		if p.ledger.Fits(string(job.Queue), request.On(name).OnlyCards(), quota.Within{}) {
 			names = append(names, name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -97,7 +98,7 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 
 		// Like the operator: alternatives without quota do not count, unless none has quota.
 		names := slices.DeleteFunc(slices.Clone(request.Names), func(name card.Name) bool {
-			return !s.p.ledger.FitsCard("q", name, request.Count, request.IsUnreclaimable)
+			return !s.p.ledger.Fits("q", request.On(name).OnlyCards(), quota.Within{})
 		})
 		if len(names) == 0 {
 			names = request.Names

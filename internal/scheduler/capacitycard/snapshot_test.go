@@ -37,7 +37,7 @@ func TestPodsOutsideTheSessionAreChargedToTheirQueue(t *testing.T) {
 	s.addToPodLister(pods...)
 
 	check.Equal(t, "cards that q uses", 4, s.usedCards("q", "A"))
-	check.Equal(t, "another card fits the quota of 4", false, s.p.ledger.FitsCard("q", "A", 1, false))
+	check.Equal(t, "another card fits the quota of 4", false, s.p.ledger.Fits("q", quota.Request{Names: []card.Name{"A"}, Count: 1}, quota.Within{}))
 }
 
 // TestDeletedPodGroupKeepsTheChargedQueue: Volcano's session leaves out a job whose PodGroup is deleted. Its two pods

@@ -13,6 +13,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
@@ -102,7 +103,9 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 // seen to end.
 func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	fits := func(count card.Count) bool { return s.p.ledger.FitsCard("q", "A", count, false) }
+	fits := func(count card.Count) bool {
+		return s.p.ledger.Fits("q", quota.Request{Names: []card.Name{"A"}, Count: count}, quota.Within{})
+	}
 	pods := s.PodsOf("job gone queue=q min=1 running=a*5", deleted, annotate("scheduling.volcano.sh/queue-name", "q"))
 
 	s.addToPodLister(pods[:4]...)

@@ -379,7 +379,7 @@ func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 			var released quota.Released
 			released.Add(chargeOf("", "A", all-unreclaimable, false))
 			released.Add(chargeOf("", "A", unreclaimable, true))
-			return s.p.ledger.FitsAfterRelease("q", s.p.RequestFor(task).Request, "A", released) == nil
+			return s.p.ledger.Fits("q", s.p.RequestFor(task).Request, quota.Within{Released: released})
 		}
 
 		missing := s.p.victims.missingAmounts(task, s.Ssn.Nodes["a"])

@@ -80,7 +80,7 @@ func (p *waitingJobs) mayWaitForCards(job *api.JobInfo) bool {
 // usesCard reports whether a missing pod of a job may use a card: the quota has room for it, and the queue
 // deserves it, unless it borrows with the job.
 func (p *waitingJobs) usesCard(w *waitingJob, r checkInput, name card.Name) bool {
-	if !p.ledger.FitsCard(string(w.job.Queue), name, r.request.Count, r.request.IsUnreclaimable) {
+	if !p.ledger.Fits(string(w.job.Queue), r.request.On(name).OnlyCards(), quota.Within{}) {
 		return false
 	}
 	return !p.IsTree() || w.borrows || p.deservesCard(r, name)

@@ -114,12 +114,12 @@ func compareLedger(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.L
 		equal(t, "used "+name, int64(ledger.Used(queue, card.Name(name))), use.Cards[name])
 		equal(t, "terminating "+name, int64(terminating), use.Terminating[name])
 		missingCards := limits.InsufficientCard(use, name, observedRequest.Count)
-		equal(t, "fits for "+name, ledger.FitsCard(queue, card.Name(name), request.Count, false), missingCards == "")
+		equal(t, "fits for "+name, ledger.Fits(queue, request.On(card.Name(name)).OnlyCards(), quota.Within{}), missingCards == "")
 
 		missingCPUMemory := limits.InsufficientCPUMemory(use, observedRequest.MilliCPU, observedRequest.Memory)
-		equal(t, "fits on a node with "+name, ledger.FitsAfterRelease(queue, request, card.Name(name), quota.Released{}) == nil, missingCards == "" && missingCPUMemory == "")
+		equal(t, "fits on a node with "+name, ledger.Fits(queue, request.On(card.Name(name)), quota.Within{}), missingCards == "" && missingCPUMemory == "")
 		request.Names = append(request.Names, card.Name(name))
 		observedRequest.Cards = append(observedRequest.Cards, name)
-		equal(t, "fits on any card", ledger.FitsAnyCard(queue, request) == nil, limits.Insufficient(use, observedRequest) == "")
+		equal(t, "fits on any card", ledger.Fits(queue, request, quota.Within{}), limits.Insufficient(use, observedRequest) == "")
 	}
 }

@@ -244,7 +244,9 @@ func compareFree(t *rapid.T, ledger *quota.Ledger, tree *rule.Tree, pods map[str
 		why = tree.AboveDeserved(request.queue, request.card, unreclaimable)
 	}
 
-	fits := ledger.FitsCard(request.queue, card.Name(request.card), card.Count(request.count), request.isUnreclaimable)
+	fits := ledger.Fits(request.queue, quota.Request{
+		Names: []card.Name{card.Name(request.card)}, Count: card.Count(request.count), IsUnreclaimable: request.isUnreclaimable,
+	}, quota.Within{})
 	if fits != (why == "") {
 		t.Fatalf("%+v beside %+v in %s: the ledger says %t, the observer %q (inventory %d)", request, pods, tree, fits, why, inventory)
 	}

@@ -1,0 +1,133 @@
+package quota
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// firstOf returns the first limit that a request exceeds, nil if it fits.
+func firstOf(all []InsufficientQuota) *InsufficientQuota {
+	if len(all) == 0 {
+		return nil
+	}
+	return &all[0]
+}
+
+// TestCheckAnswersLikeARecount: Check says which limits a request exceeds: first one of its cards, if none of them fits,
+// then CPU and memory. A naive ledger, which counts from scratch, answers for each resource alone, without the released
+// pods, or with them as terminating pods. Each bound has its own rules there. Fits must agree with Check. A refusal must
+// name a queue of the path, a card of the request that the naive ledger refuses, and numbers that exceed its limit. The
+// tree, its pods, the released ones and the request are random.
+func TestCheckAnswersLikeARecount(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		h := newTreeTest(t)
+		for range rapid.IntRange(0, 15).Draw(t, "steps") {
+			h.step(t)
+		}
+
+		for _, queue := range h.leaves() {
+			request := drawRequest(t)
+			request.IsUnreclaimable = rapid.Bool().Draw(t, "unreclaimable")
+			released, after := h.drawReleased(t, queue)
+			c := checkTest{h: h, queue: queue, request: request, within: Within{Released: released}, after: after}
+			c.run(t)
+		}
+	})
+}
+
+// checkTest is one call of Check, and the naive ledger after what is released.
+type checkTest struct {
+	h       *treeTest
+	queue   string
+	request Request
+	within  Within
+	after   *naiveLedger
+}
+
+// refusal returns why the naive ledger refuses a resource of the request, "" if it does not.
+func (c *checkTest) refusal(name Resource) string {
+	count := c.request.Amount(name)
+	if count <= 0 {
+		return ""
+	}
+	return c.after.refusal(c.queue, name, count, c.request.IsUnreclaimable)
+}
+
+func (c *checkTest) run(t *rapid.T) {
+	isRefused := func(name card.Name) bool { return c.refusal(Resource(name)) != "" }
+	var want []string
+	if c.request.Count > 0 && !slices.ContainsFunc(c.request.Names, func(name card.Name) bool { return !isRefused(name) }) {
+		want = append(want, "")
+	}
+
+	for _, name := range Compute {
+		if c.refusal(name) != "" {
+			want = append(want, string(name))
+		}
+	}
+
+	var got []string
+	all := c.h.ledger.Check(c.queue, c.request, c.within)
+	for _, s := range all {
+		got = append(got, string(s.Of))
+		c.checkWords(t, s)
+		check.Must(t, !s.Of.IsCard() || (len(s.Names) == 1 && slices.Contains(c.request.Names, s.Names[0])), "a refusal of %v with other cards: %+v", c.request.Names, s)
+	}
+
+	what := fmt.Sprintf("limits that %+v in %s exceeds within %+v", c.request, c.queue, c.within)
+	check.Equal(t, what, want, got)
+	check.Equal(t, "Fits", len(all) == 0, c.h.ledger.Fits(c.queue, c.request, c.within))
+	for _, name := range c.request.Names {
+		check.Equal(t, "fits with "+string(name)+" alone", !isRefused(name), c.h.ledger.Fits(c.queue, c.request.On(name).OnlyCards(), c.within))
+	}
+}
+
+// checkWords checks the numbers and queues of a refusal.
+func (c *checkTest) checkWords(t *rapid.T, s InsufficientQuota) {
+	resource := s.Of
+	if s.Of.IsCard() {
+		resource = Resource(s.Names[0])
+	}
+	check.Must(t, s.Total > s.Limit && s.Requested == c.request.Amount(resource), "a refusal whose numbers do not say why: %+v", s)
+
+	isOnPath := s.Queue == "" || slices.Contains(c.h.naive.path(c.queue), s.Queue)
+	check.Must(t, isOnPath && s.Ancestor == (s.Queue != c.queue) && s.Ancestor == (s.Requester == c.queue), "a refusal of %s that names the wrong queues: %+v", c.queue, s)
+	check.Must(t, (s.Kind == Terminating) == (s.GracePeriod > 0), "a refusal with the wrong grace period: %+v", s)
+	check.Must(t, s.OtherCards < max(1, len(c.request.Names)), "a refusal with more cards than the request has: %+v", s)
+}
+
+// TestARefusalNamesTheCardThatIsNextToFit: of the alternatives of a request that do not fit, a refusal names the one that
+// has most left once the released pods are gone. Queue q has 4 A and 4 B, and no C. It uses 4 A and 3 B, which leaves 1 B.
+// If 2 A are released, 2 A are left.
+func TestARefusalNamesTheCardThatIsNextToFit(t *testing.T) {
+	l := newQueueLedger(card.Quota{"A": 4, "B": 4})
+	l.Charge("pod with A", newCharge("q", "A", 4))
+	l.Charge("pod with B", newCharge("q", "B", 3))
+	request := Request{Names: []card.Name{"C", "A", "B"}, Count: 3}
+
+	refusedFor := func(name card.Name, total int64) []InsufficientQuota {
+		return []InsufficientQuota{{Queue: "q", Names: []card.Name{name}, OtherCards: 1, Requested: 3, Total: total, Limit: 4}}
+	}
+	check.Equal(t, "insufficient now", refusedFor("B", 6), l.Check("q", request, Within{}))
+
+	var released Released
+	released.Add(newCharge("q", "A", 2))
+	check.Equal(t, "insufficient once 2 A are released", refusedFor("A", 5), l.Check("q", request, Within{Released: released}))
+}
+
+// TestFitsAllocatesNothing: the predicate calls Fits for each pod and node, for the card of the node.
+func TestFitsAllocatesNothing(t *testing.T) {
+	l := newQueueLedger(card.Quota{"A": 4})
+	request := Request{Names: []card.Name{"A", "B"}, Count: 3, MilliCPU: 1}
+	for _, name := range []card.Name{"A", "B"} {
+		allocs := testing.AllocsPerRun(100, func() { l.Fits("q", request.On(name).OnlyCards(), Within{}) })
+		check.Equal(t, "allocations of a check of "+string(name), 0, allocs)
+	}
+}
