@@ -54,13 +54,22 @@ func (e *triedPlan) victims() (tasks []*api.TaskInfo) {
 	return tasks
 }
 
+// planApplier carries out a plan of the solver, and records why.
+type planApplier struct {
+	*searchSession
+	victims  *victimFinder
+	finder   *nodeFinder
+	problems *problemBuilder
+	unsolved *unsolvablePods
+}
+
 // applyPlan tries a plan in the session. It tries all evictions, then places the pending
 // pods, and evicts only if all of them fit. If a node turns out not to fit, it returns that
 // node and leaves the session unchanged.
-func (s *reclaimSession) applyPlan(job *api.JobInfo, q *problem, plan *solver.Plan, all bool) (*unfitNode, bool) {
+func (s *planApplier) applyPlan(job *api.JobInfo, q *problem, plan *solver.Plan, all bool) (*unfitNode, bool) {
 	e := &triedPlan{evicted: framework.NewStatement(s.ssn), placed: framework.NewStatement(s.ssn)}
 	// The tried evictions release what the borrowers use, so these are found first.
-	borrowers := s.borrowersOf(q, plan)
+	borrowers := s.problems.borrowersOf(q, plan)
 	if err := s.tryEvictions(q, plan, e); err != nil {
 		klog.ErrorS(err, "Cards cannot be reclaimed", "job", klog.KRef(job.Namespace, job.Name))
 		e.rollBack(s.ssn)
@@ -115,7 +124,7 @@ func (q *problem) pipelinedTasks() (pipelined []*api.TaskInfo) {
 // pipelineTasks places the pods of a pod set on their nodes. Pods that spread may fit only
 // after others are placed, so it repeats those that do not fit while others do and the budget
 // lasts. It returns a node that does not fit in the end, nil if all do.
-func (s *reclaimSession) pipelineTasks(c *podSet, nodes []int, e *triedPlan) *unfitNode {
+func (s *planApplier) pipelineTasks(c *podSet, nodes []int, e *triedPlan) *unfitNode {
 	accepted := map[int]int{}
 	next := 0
 	for len(nodes) > 0 {
@@ -131,7 +140,7 @@ func (s *reclaimSession) pipelineTasks(c *podSet, nodes []int, e *triedPlan) *un
 		}
 
 		if len(left) == len(nodes) || (len(left) > 0 && s.jobExhausted()) {
-			return &unfitNode{c, left[0], accepted[left[0]], s.waitsForTerminating(c, s.nodes[left[0]])}
+			return &unfitNode{c, left[0], accepted[left[0]], s.finder.waitsForTerminating(c, s.nodes[left[0]])}
 		}
 		nodes = left
 	}
@@ -147,7 +156,7 @@ func (s *triedPlan) rollBack(ssn *framework.Session) {
 }
 
 // tryEvictions evicts the victims of a plan in the session only.
-func (s *reclaimSession) tryEvictions(q *problem, plan *solver.Plan, e *triedPlan) error {
+func (s *planApplier) tryEvictions(q *problem, plan *solver.Plan, e *triedPlan) error {
 	for _, victims := range plan.Victims {
 		p := &jobEviction{victimJob: q.victimJobs[victims.Job], indexes: victims.Pods, whole: victims.Whole}
 		if p.whole {
@@ -177,7 +186,7 @@ func (s *reclaimSession) tryEvictions(q *problem, plan *solver.Plan, e *triedPla
 
 // pipelineTask places a pod on a node if it would run there after the evictions. It checks
 // neighbors, ports, taints and volumes again.
-func (s *reclaimSession) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, evicted bool, stmt *framework.Statement) error {
+func (s *planApplier) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, evicted bool, stmt *framework.Statement) error {
 	s.addWork(workPerMove)
 	if err := s.ssn.PrePredicateFn(task); err != nil {
 		return fmt.Errorf("before the search for a node: %w", err)
@@ -202,8 +211,8 @@ func (s *reclaimSession) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, ev
 	}
 
 	// From now on the pod keeps later ones off its node.
-	if s.antiAffinityNodes != nil && countAntiAffinityTerms(task.Pod) > 0 {
-		s.antiAffinityNodes.Insert(node.Name)
+	if s.finder.antiAffinityNodes != nil && countAntiAffinityTerms(task.Pod) > 0 {
+		s.finder.antiAffinityNodes.Insert(node.Name)
 	}
 
 	return nil
@@ -212,10 +221,10 @@ func (s *reclaimSession) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, ev
 // forgetVictimJobs drops the jobs that were evicted as a whole, and all results if a job lost
 // only some pods. A gang may leave cards over for other pending jobs, even for those for which
 // earlier sessions found nothing.
-func (s *reclaimSession) forgetVictimJobs(evictions []*jobEviction) {
+func (s *planApplier) forgetVictimJobs(evictions []*jobEviction) {
 	if len(evictions) > 0 {
-		clear(s.unsolvable)
-		clear(s.unsolvableSets)
+		clear(s.unsolved.unsolvable)
+		clear(s.unsolved.unsolvableSets)
 	}
 
 	for _, p := range evictions {
@@ -227,21 +236,21 @@ func (s *reclaimSession) forgetVictimJobs(evictions []*jobEviction) {
 	gone := map[api.JobID]bool{}
 	for _, p := range evictions {
 		if !p.whole {
-			clear(s.victimJobs)
+			clear(s.victims.victimJobs)
 			return
 		}
 		gone[p.victimJob.job.UID] = true
 	}
 
-	for key, victimJobs := range s.victimJobs {
-		s.victimJobs[key] = slices.DeleteFunc(victimJobs, func(g *victimJob) bool { return gone[g.job.UID] })
+	for key, victimJobs := range s.victims.victimJobs {
+		s.victims.victimJobs[key] = slices.DeleteFunc(victimJobs, func(g *victimJob) bool { return gone[g.job.UID] })
 	}
 }
 
 // completePartialEvictions evicts the rest of jobs of which a scheduler evicted only a part
 // before it ended. No job may stay below its minimum. action is the name of the action that
 // evicts.
-func (s *reclaimSession) completePartialEvictions(action string) {
+func (s *planApplier) completePartialEvictions(action string) {
 	for _, job := range s.ssn.Jobs {
 		rest := s.partlyEvictedTasks(job, action)
 		if len(rest) == 0 {
@@ -263,7 +272,7 @@ func (s *reclaimSession) completePartialEvictions(action string) {
 // partlyEvictedTasks lists the pods of a job below its minimum that have the condition of an
 // eviction, but were not evicted. cardreclaim handles only reclaimable queues, preempt all of
 // them.
-func (s *reclaimSession) partlyEvictedTasks(job *api.JobInfo, action string) []*api.TaskInfo {
+func (s *planApplier) partlyEvictedTasks(job *api.JobInfo, action string) []*api.TaskInfo {
 	queue := s.ssn.Queues[job.Queue]
 	if job.PodGroup == nil || queue == nil || (action == Name && !queue.Reclaimable()) {
 		return nil
@@ -284,7 +293,7 @@ func (s *reclaimSession) partlyEvictedTasks(job *api.JobInfo, action string) []*
 // isMarkedForEviction reports whether a pod got the condition that precedes its eviction while
 // a scheduler may still try to evict it. Kubelets never remove the condition, so an older one
 // means nothing.
-func (s *reclaimSession) isMarkedForEviction(pod *corev1.Pod) bool {
+func (s *planApplier) isMarkedForEviction(pod *corev1.Pod) bool {
 	since, evicted := workload.EvictedSince(pod)
 	return evicted && s.now.Sub(since) < deletionTimeout+markTimeout
 }

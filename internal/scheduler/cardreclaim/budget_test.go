@@ -123,7 +123,7 @@ func TestKindsThatCannotBePlacedTogetherAreTriedOnce(t *testing.T) {
 
 	check.That(t, second < first, "%d units of work went into the first job and %d into the second", first, second)
 	check.Equal(t, "work for the second job", 8*workPerTask, second)
-	check.Equal(t, "remembered sets of kinds", 1, len(rs.unsolvableSets))
+	check.Equal(t, "remembered sets of kinds", 1, len(rs.unsolved.unsolvableSets))
 	s.expectEvictedAndPlaced(t, "", "")
 }
 
@@ -137,15 +137,15 @@ func TestASearchThatWasCutShortIsNotRemembered(t *testing.T) {
 	rs := s.openSearch(t)
 	rs.startJob(len(rs.nodes))
 	job := s.Job("i")
-	podSets, ok := rs.groupTasks(job, rs.missingTasks(job), true)
+	podSets, ok := rs.finder.groupTasks(job, rs.missingTasks(job), true)
 	check.Must(t, ok && len(podSets) == 2, "%d pod sets, want 2", len(podSets))
 
 	endOfFullBudget := rs.jobEnd
 	rs.jobEnd = rs.work // no budget is left
 	for t, isGang := range check.Cases(t, map[string]bool{"all pods or none": true, "as many pods as possible": false}) {
-		rs.rememberUnsolvable(podSets, isGang)
-		check.Equal(t, "remembered kinds and sets of kinds", 0, len(rs.unsolvable)+len(rs.unsolvableSets))
-		check.Equal(t, "pod sets that are searched without any budget", 0, len(rs.dropUnsolvable(slices.Clone(podSets), isGang)))
+		rs.unsolved.rememberUnsolvable(podSets, isGang)
+		check.Equal(t, "remembered kinds and sets of kinds", 0, len(rs.unsolved.unsolvable)+len(rs.unsolved.unsolvableSets))
+		check.Equal(t, "pod sets that are searched without any budget", 0, len(rs.unsolved.dropUnsolvable(slices.Clone(podSets), isGang)))
 	}
 
 	rs.jobEnd = endOfFullBudget

@@ -11,20 +11,20 @@ import (
 
 // reclaimsFor reports whether resources are reclaimed for a request: cards, and CPU and memory
 // if the policy says so.
-func (s *reclaimSession) reclaimsFor(request *quota.Request) bool {
+func (s *searchSession) reclaimsFor(request *quota.Request) bool {
 	return request.Count > 0 || s.plugin.ReclaimsAll()
 }
 
 // firstReclaimer returns the index of the first pod set for which resources are reclaimed, -1 if
 // there is none.
-func (s *reclaimSession) firstReclaimer(podSets []*podSet) int {
+func (s *searchSession) firstReclaimer(podSets []*podSet) int {
 	return slices.IndexFunc(podSets, func(c *podSet) bool { return s.reclaimsFor(&c.request) })
 }
 
 // usesNeeded reports whether a pod may be evicted alone for the pending pods: it uses cards
 // that they request. If CPU and memory are reclaimed too, that may also be a pod without cards,
 // or any pod if the pending pods request no cards.
-func (s *reclaimSession) usesNeeded(q *problem, task *api.TaskInfo) bool {
+func (s *problemBuilder) usesNeeded(q *problem, task *api.TaskInfo) bool {
 	request := s.plugin.RequestFor(task)
 	if q.cardResources[string(request.Resource)] {
 		return true
@@ -34,7 +34,7 @@ func (s *reclaimSession) usesNeeded(q *problem, task *api.TaskInfo) bool {
 
 // usesOf returns what each pod of a request uses of the quotas of CPU and memory. They are part
 // of the problem only if evictions can release them.
-func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Request) []solver.QuotaAmount {
+func (s *problemBuilder) usesOf(q *problem, queue api.QueueID, request *quota.Request) []solver.QuotaAmount {
 	if !s.plugin.ReclaimsAll() && q.tree == nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (s *reclaimSession) usesOf(q *problem, queue api.QueueID, request *quota.Re
 // mayReclaimCPUMemory reports whether a queue may use so much more CPU, in millicores, and
 // memory, in bytes, while it reclaims: its quota must have them left, and if they are reclaimed,
 // the queue must deserve them. In a tree, evictions may free the quotas of its ancestors.
-func (s *reclaimSession) mayReclaimCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
+func (s *searchSession) mayReclaimCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
 	request := quota.Request{MilliCPU: milliCPU, Memory: memory}
 	return s.plugin.Ledger().FitsDeserved(string(queue), request, s.plugin.ReclaimsAll()) == nil
 }

@@ -35,7 +35,7 @@ const maxNamedJobs = 3
 
 // recordEvictions records events for the victim jobs and the reclaiming job, and counts the
 // evictions by the service type of the reclaimer.
-func (s *reclaimSession) recordEvictions(job *api.JobInfo, serviceType string, evictions []*jobEviction, plan *solver.Plan) {
+func (s *planApplier) recordEvictions(job *api.JobInfo, serviceType string, evictions []*jobEviction, plan *solver.Plan) {
 	if len(evictions) == 0 {
 		return
 	}
@@ -69,7 +69,7 @@ func (s *reclaimSession) recordSearchCut(job *api.JobInfo) {
 
 // recordReclaimed records the event of a victim job. It names the reclaimer and its queue only in
 // the reclaimer's own namespace.
-func (s *reclaimSession) recordReclaimed(job *api.JobInfo, serviceType string, p *jobEviction, sum evictionSum) {
+func (s *planApplier) recordReclaimed(job *api.JobInfo, serviceType string, p *jobEviction, sum evictionSum) {
 	what := "one of its pods is evicted, the job continues"
 	switch {
 	case p.whole && p.victimJob.evictionPolicy.Terminates:

@@ -85,7 +85,7 @@ func (h *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, pendin
 
 	// A job that reaches its minimum runtime becomes a victim although no node changes.
 	for key := range s.scope.kinds {
-		if at, any := s.minRuntimeEnds[s.victimKeyFor(key.reclaimerKey)]; any && at.Before(made.until) {
+		if at, any := s.victims.minRuntimeEnds[s.victimKeyFor(key.reclaimerKey)]; any && at.Before(made.until) {
 			made.until = at
 		}
 	}
@@ -131,7 +131,7 @@ func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 			gated    bool
 			giverKey reclaimerKey
 			needs    string
-		}{uid, task.SchGated, s.reclaimerKeyFor(task), s.needsKey(job, task)})
+		}{uid, task.SchGated, s.reclaimerKeyFor(task), s.finder.needsKey(job, task)})
 	}
 	return sum + s.hashLevels(job)
 }

@@ -158,7 +158,7 @@ func (s *reclaimSession) placeWithHalfBudget(job *api.JobInfo, tasks []*api.Task
 func (s *reclaimSession) splitByKinds(job *api.JobInfo, with, tasks []*api.TaskInfo) (first []*api.TaskInfo, rest [][]*api.TaskInfo) {
 	index := map[string]int{} // of a kind among all kinds
 	count := func(task *api.TaskInfo) int {
-		kind := s.needsKey(job, task)
+		kind := s.finder.needsKey(job, task)
 		if _, known := index[kind]; !known {
 			index[kind] = len(index)
 		}

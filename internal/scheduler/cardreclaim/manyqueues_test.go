@@ -42,7 +42,7 @@ func TestQueuesOfOneTypeShareTheListOfVictims(t *testing.T) {
 	}
 
 	check.Equal(t, "placed pods", 4, len(s.In(api.Pipelined)))
-	check.Equal(t, "lists of victims", 2, len(rs.victimJobs))
+	check.Equal(t, "lists of victims", 2, len(rs.victims.victimJobs))
 }
 
 // TestQueuesOfOneTypeReclaimNothingFromEachOther: the queues inference and other share the list of victims. It

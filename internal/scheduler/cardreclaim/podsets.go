@@ -40,10 +40,25 @@ type podSet struct {
 	blocked map[int]bool
 }
 
+// nodeFinder finds the nodes that pods could run on if there were enough free.
+type nodeFinder struct {
+	*searchSession
+	victims *victimFinder
+	// fittingNodes are the nodes that pods of one kind could run on if there were enough free.
+	fittingNodes map[podKind][]int
+	// offeringNodes are the nodes with enough allocatable for pods of one kind, and with a
+	// card that they may use.
+	offeringNodes map[podKind][]int
+	// blockedNodes are the fitting nodes that pods which cannot be evicted block.
+	blockedNodes map[conflictKey]map[int]bool
+	// antiAffinityNodes are the nodes with a pod that has anti-affinity, nil until needed.
+	antiAffinityNodes sets.Set[string]
+}
+
 // groupTasks groups pods by their needs, in their order, as far as the CPU and memory of their
 // queue go. It drops pods that fit nowhere. It returns false if none is left, if all are to be
 // placed and cannot be, or if the budget is used up.
-func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*podSet, bool) {
+func (s *nodeFinder) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*podSet, bool) {
 	var podSets []*podSet
 	byNeeds := map[string]*podSet{}
 	var milliCPU, memory int64
@@ -86,7 +101,7 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 
 // mayFitSomewhere reports whether some node may fit a pod. isKnown means that one with the same
 // needs may be placed: pods of one kind differ only in their volumes.
-func (s *reclaimSession) mayFitSomewhere(task *api.TaskInfo, needs string, isKnown bool) bool {
+func (s *nodeFinder) mayFitSomewhere(task *api.TaskInfo, needs string, isKnown bool) bool {
 	if !isKnown && len(s.offeringNodesFor(podKind{s.reclaimerKeyFor(task), needs}, task)) == 0 {
 		return false
 	}
@@ -135,7 +150,7 @@ func (n *needsCache) startSession() {
 }
 
 // needsKey returns a pod's needs as text.
-func (s *reclaimSession) needsKey(job *api.JobInfo, task *api.TaskInfo) string {
+func (s *nodeFinder) needsKey(job *api.JobInfo, task *api.TaskInfo) string {
 	t := &s.search.needs
 	text, known := t.now[task.Pod]
 	if known {
@@ -179,7 +194,7 @@ func encodeNeeds(job *api.JobInfo, task *api.TaskInfo) string {
 
 // nodesOf lists the nodes that a pod set could run on if there were enough free. Nodes with
 // the preferred card come first, then those most in use.
-func (s *reclaimSession) nodesOf(c *podSet) []int {
+func (s *nodeFinder) nodesOf(c *podSet) []int {
 	fitting := s.fittingNodesOf(c)
 	s.findBlockedNodes(c)
 	if len(c.excluded)+len(c.blocked) == 0 {
@@ -189,7 +204,7 @@ func (s *reclaimSession) nodesOf(c *podSet) []int {
 }
 
 // fittingNodesOf lists the nodes of nodesOf, and those that pods which cannot be evicted block.
-func (s *reclaimSession) fittingNodesOf(c *podSet) []int {
+func (s *nodeFinder) fittingNodesOf(c *podSet) []int {
 	key := s.kindOf(c)
 	fitting, known := s.fittingNodes[key]
 	if !known {
@@ -210,7 +225,7 @@ func (s *reclaimSession) fittingNodesOf(c *podSet) []int {
 }
 
 // findBlockedNodes finds the fitting nodes that pods which cannot be evicted keep a pod set off.
-func (s *reclaimSession) findBlockedNodes(c *podSet) {
+func (s *nodeFinder) findBlockedNodes(c *podSet) {
 	if c.blocked != nil {
 		return
 	}
@@ -241,7 +256,7 @@ type conflictKey struct {
 }
 
 // canConflict reports whether host ports or anti-affinity can keep a pod set off any node.
-func (s *reclaimSession) canConflict(c *podSet) bool {
+func (s *nodeFinder) canConflict(c *podSet) bool {
 	s.findAntiAffinityNodes()
 	return hasConflicts(c.tasks[0].Pod) || len(s.antiAffinityNodes) > 0
 }
@@ -251,7 +266,7 @@ func hasConflicts(pod *corev1.Pod) bool { return countPorts(pod)+countAntiAffini
 
 // offeringNodesFor lists the ready nodes with enough allocatable for a pod and with a card that it
 // may use. On other nodes victims cannot end, and the pod cannot start. It adds them to the scope of the search. No eviction helps on other nodes.
-func (s *reclaimSession) offeringNodesFor(key podKind, task *api.TaskInfo) []int {
+func (s *nodeFinder) offeringNodesFor(key podKind, task *api.TaskInfo) []int {
 	offering, known := s.offeringNodes[key]
 	if !known {
 		s.addPredicateWork(workPerNode * len(s.nodes))
@@ -274,19 +289,19 @@ func (s *reclaimSession) offeringNodesFor(key podKind, task *api.TaskInfo) []int
 
 // isInShard reports whether a node belongs to this scheduler, with Volcano's option
 // --scheduler-sharding-mode. Nodes of other shards come last in the soft mode.
-func (s *reclaimSession) isInShard(node *api.NodeInfo) bool {
+func (s *nodeFinder) isInShard(node *api.NodeInfo) bool {
 	mode := options.ServerOpts.ShardingMode
 	return (mode != util.HardShardingMode && mode != util.SoftShardingMode) || s.ssn.NodesInShard.Has(node.Name)
 }
 
 // isOfOthers reports whether only other schedulers use a node.
-func (s *reclaimSession) isOfOthers(node *api.NodeInfo) bool {
+func (s *nodeFinder) isOfOthers(node *api.NodeInfo) bool {
 	return options.ServerOpts.ShardingMode == util.HardShardingMode && !s.isInShard(node)
 }
 
 // sortByPreference sorts nodes by the order of the cards that the pod names, then by how many
 // cards are in use. So whole nodes stay free.
-func (s *reclaimSession) sortByPreference(task *api.TaskInfo, request quota.Request, nodes []int) {
+func (s *nodeFinder) sortByPreference(task *api.TaskInfo, request quota.Request, nodes []int) {
 	resource := s.plugin.RequestFor(task).Resource
 
 	slices.SortStableFunc(nodes, func(a, b int) int {
@@ -336,7 +351,7 @@ func maxSkewOf(pod *corev1.Pod) int {
 
 // excludeNode records that a node accepts no more pods of a pod set. If it accepts none, all
 // nodes with the same topology values are excluded too, because they are no better.
-func (s *reclaimSession) excludeNode(u *unfitNode) {
+func (s *nodeFinder) excludeNode(u *unfitNode) {
 	if u.fits > 0 {
 		u.podSet.maxByNode[u.node] = u.fits
 		return
@@ -355,7 +370,7 @@ func (s *reclaimSession) excludeNode(u *unfitNode) {
 
 // isBlockedByOthers reports whether a pod that cannot be evicted keeps a pod set off a node,
 // by a host port or by anti-affinity.
-func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
+func (s *nodeFinder) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 	by := c.tasks[0]
 	if !s.reclaimsFor(&c.request) { // its gang may have victims that it has not
 		return false
@@ -372,7 +387,7 @@ func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 			continue
 		}
 		s.addPairWork(by.Pod, other.Pod)
-		if workload.ConflictOnNode(by.Pod, other.Pod) && other.Status != api.Releasing && !s.evictablePodsFor(by)[other.UID] {
+		if workload.ConflictOnNode(by.Pod, other.Pod) && other.Status != api.Releasing && !s.victims.evictablePodsFor(by)[other.UID] {
 			return true
 		}
 	}
@@ -381,14 +396,14 @@ func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 }
 
 // hasAntiAffinity reports whether any pod of a node has required anti-affinity.
-func (s *reclaimSession) hasAntiAffinity(node *api.NodeInfo) bool {
+func (s *nodeFinder) hasAntiAffinity(node *api.NodeInfo) bool {
 	s.findAntiAffinityNodes()
 	return s.antiAffinityNodes.Has(node.Name)
 }
 
 // findAntiAffinityNodes looks at all pods once, because the session asks for every pod set on every
 // node.
-func (s *reclaimSession) findAntiAffinityNodes() {
+func (s *nodeFinder) findAntiAffinityNodes() {
 	if s.antiAffinityNodes != nil {
 		return
 	}
@@ -405,7 +420,7 @@ func (s *reclaimSession) findAntiAffinityNodes() {
 }
 
 // evictablePodsFor returns the pods that may be evicted for a reclaiming pod.
-func (s *reclaimSession) evictablePodsFor(by *api.TaskInfo) map[api.TaskID]bool {
+func (s *victimFinder) evictablePodsFor(by *api.TaskInfo) map[api.TaskID]bool {
 	key := s.victimKeyFor(s.reclaimerKeyFor(by))
 	if s.evictablePods[key] == nil {
 		pods := map[api.TaskID]bool{}
@@ -444,7 +459,7 @@ func topologyKeys(pod *corev1.Pod) []string {
 
 // waitsForTerminating reports whether only terminating pods keep a pod set off a node. Either
 // the pods conflict, or the node has its maximum of pods.
-func (s *reclaimSession) waitsForTerminating(c *podSet, node *api.NodeInfo) bool {
+func (s *nodeFinder) waitsForTerminating(c *podSet, node *api.NodeInfo) bool {
 	isTerminating := false
 	for _, task := range s.terminating {
 		other, known := s.ssn.Nodes[task.NodeName]

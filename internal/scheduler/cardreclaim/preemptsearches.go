@@ -241,7 +241,7 @@ func (s *PreemptSession) newSearch(job *api.JobInfo, task *api.TaskInfo, generat
 	search := preemptSearch{task: task, generation: generation}
 	if !gang.HasLowerPodOnNode(job, task) && !s.plugin.Kept.IsNominated(task) {
 		search.hasKind = true
-		search.kind = preemptorKind{job.Queue, job.Priority, job.Namespace, s.session.needsKey(job, task), hashLabels(task.Pod.Labels)}
+		search.kind = preemptorKind{job.Queue, job.Priority, job.Namespace, s.session.finder.needsKey(job, task), hashLabels(task.Pod.Labels)}
 	}
 	return search
 }
@@ -262,7 +262,7 @@ func (s *PreemptSession) endSearch(generation int) {
 // addToScope adds the nodes that may take a pod to what the search for its job looks at.
 func (s *PreemptSession) addToScope(job *api.JobInfo, task *api.TaskInfo) {
 	s.session.scope = s.job.scope
-	s.session.offeringNodesFor(podKind{s.session.reclaimerKeyFor(task), s.session.needsKey(job, task)}, task)
+	s.session.finder.offeringNodesFor(podKind{s.session.reclaimerKeyFor(task), s.session.finder.needsKey(job, task)}, task)
 	s.job.scope = s.session.scope
 }
 

@@ -29,9 +29,16 @@ type problem struct {
 	cardResources map[string]bool
 }
 
+// problemBuilder puts the choice of nodes and victims as a problem to the solver.
+type problemBuilder struct {
+	*searchSession
+	victims *victimFinder
+	finder  *nodeFinder
+}
+
 // newProblem returns a problem with the pending pods and what is free for them. It is
 // incomplete if the budget ends.
-func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *problem {
+func (s *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *problem {
 	dims := dimensionsOf(podSets)
 	q := &problem{
 		podSets: podSets, dimensions: dims, wantedNodes: make([]bool, len(s.nodes)+1), cardResources: map[string]bool{},
@@ -53,7 +60,7 @@ func (s *reclaimSession) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 			break
 		}
 
-		nodes := s.nodesOf(c)
+		nodes := s.finder.nodesOf(c)
 		s.addWork(workPerNode * len(nodes))
 		podSet := solver.PodSet{Request: dims.requestOf(place, c), Cards: int64(c.request.Count), Count: len(c.tasks), Nodes: nodes}
 		if q.tree != nil {
@@ -110,7 +117,7 @@ func (q *problem) setNodePool(node, pool int, name card.Name, names []card.Name)
 
 // addVictimJobs adds those of some jobs that use what is needed on a wanted node. In a tree, it
 // also adds those that release quota that is needed. It reports whether it added any.
-func (s *reclaimSession) addVictimJobs(q *problem, victimJobs []*victimJob) (added bool) {
+func (s *problemBuilder) addVictimJobs(q *problem, victimJobs []*victimJob) (added bool) {
 	for _, g := range victimJobs {
 		if s.jobExhausted() {
 			break
@@ -258,7 +265,7 @@ func (d *dimensions) requestOf(i int, c *podSet) solver.Amounts {
 }
 
 // usageOf returns what a node gets back when a pod is gone.
-func (s *reclaimSession) usageOf(q *problem, task *api.TaskInfo) solver.Amounts {
+func (s *problemBuilder) usageOf(q *problem, task *api.TaskInfo) solver.Amounts {
 	usage := q.dimensions.amountsOf(task.Resreq)
 	s.addWork(q.dimensions.count)
 	usage[podsOfNode] = 1
@@ -280,7 +287,7 @@ func firstByPriority(podSets []*podSet) (first *api.TaskInfo) {
 }
 
 // freeOn returns what a node has free or will have, without what is kept from the first pod.
-func (s *reclaimSession) freeOn(q *problem, first *api.TaskInfo, node *api.NodeInfo, place int) solver.Amounts {
+func (s *problemBuilder) freeOn(q *problem, first *api.TaskInfo, node *api.NodeInfo, place int) solver.Amounts {
 	left := q.dimensions.amountsOf(s.plugin.Kept.IdleFor(first, node))
 	s.addWork(q.dimensions.count)
 
@@ -304,7 +311,7 @@ func (s *reclaimSession) freeOn(q *problem, first *api.TaskInfo, node *api.NodeI
 }
 
 // forEachConflict calls with the index of every pod set that conflicts with a pod on its node.
-func (s *reclaimSession) forEachConflict(q *problem, task *api.TaskInfo, call func(at int)) {
+func (s *problemBuilder) forEachConflict(q *problem, task *api.TaskInfo, call func(at int)) {
 	for i, c := range q.podSets {
 		if !c.isAlone || s.jobExhausted() {
 			continue

@@ -68,7 +68,7 @@ func (s *Search) Run(ssn *framework.Session, plugin *capacitycard.Plugin) {
 
 	run := newReclaimSession(ssn, plugin, s)
 	// A gang must not stay evicted in part, also while the search rests.
-	run.completePartialEvictions(Name)
+	run.applier.completePartialEvictions(Name)
 	began := s.clock()
 	s.last = lastRun{session: ssn.UID}
 	if began.Before(s.restsUntil) {
@@ -87,7 +87,7 @@ func (s *Search) Run(ssn *framework.Session, plugin *capacitycard.Plugin) {
 // CompletePartialEvictions evicts the rest of jobs of which a scheduler evicted only a part for an
 // action before it ended.
 func (s *Search) CompletePartialEvictions(ssn *framework.Session, plugin *capacitycard.Plugin, action string) {
-	run := &reclaimSession{ssn: ssn, plugin: plugin, search: s, now: plugin.Now()}
+	run := &planApplier{searchSession: &searchSession{ssn: ssn, plugin: plugin, search: s, now: plugin.Now()}}
 	run.completePartialEvictions(action)
 }
 
@@ -164,7 +164,7 @@ func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
 
 // mayPreempt reports whether a pod waits only for resources, and its preemption policy allows
 // evictions for it.
-func (s *reclaimSession) mayPreempt(task *api.TaskInfo) bool {
+func (s *searchSession) mayPreempt(task *api.TaskInfo) bool {
 	return !task.SchGated && !task.BestEffort && !gang.NeverPreempts(task)
 }
 

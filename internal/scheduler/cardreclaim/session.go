@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -14,8 +13,8 @@ import (
 	"cardquota.dev/operator/internal/scheduler/solver"
 )
 
-// reclaimSession is one run of the action in one session, with what it has found out so far.
-type reclaimSession struct {
+// searchSession is what all parts of the search know of one session.
+type searchSession struct {
 	ssn    *framework.Session
 	plugin *capacitycard.Plugin
 	search *Search
@@ -23,38 +22,39 @@ type reclaimSession struct {
 	// nodeIndex is the index of each node in nodes, by name.
 	nodeIndex map[string]int
 	nodes     []*api.NodeInfo
-	// victimJobs are the jobs that may be evicted, by who reclaims.
-	victimJobs map[victimKey][]*victimJob
-	// fittingNodes are the nodes that pods of one kind could run on if there were enough free.
-	fittingNodes map[podKind][]int
-	// offeringNodes are the nodes with enough allocatable for pods of one kind, and with a
-	// card that they may use.
-	offeringNodes map[podKind][]int
-	// blockedNodes are the fitting nodes that pods which cannot be evicted block.
-	blockedNodes map[conflictKey]map[int]bool
+	// scope is what the search for the current job looked at.
+	scope searchScope
+	budget
+	// terminating are the pods that were terminating when the session began, except those that
+	// hang.
+	terminating map[api.TaskID]*api.TaskInfo
+}
+
+// reclaimSession is one run of the action in one session, with what it has found out so far.
+type reclaimSession struct {
+	*searchSession
+	// Each of them knows only those above it.
+	victims  *victimFinder
+	finder   *nodeFinder
+	problems *problemBuilder
+	unsolved *unsolvablePods
+	applier  *planApplier
+	// unfinished reports whether the budget ended before some job was served. failedWork is the work
+	// of searches that placed no pod.
+	unfinished bool
+	failedWork int
+}
+
+// unsolvablePods are pods for which the search found nothing.
+type unsolvablePods struct {
+	*searchSession
+	finder *nodeFinder
 	// unsolvable is how many pods of one kind cannot be placed together, whatever is evicted.
 	// An eviction clears it.
 	unsolvable map[unsolvableKey]int
 	// unsolvableSets are pod sets that cannot be placed together, whatever is evicted. An
 	// eviction clears them.
 	unsolvableSets map[string]bool
-	// scope is what the search for the current job looked at.
-	scope searchScope
-	// minRuntimeEnds is when the next victim job reaches its minimum runtime, by who reclaims.
-	minRuntimeEnds map[victimKey]time.Time
-	// unfinished reports whether the budget ended before some job was served. failedWork is the work
-	// of searches that placed no pod.
-	unfinished bool
-	failedWork int
-	budget
-	// antiAffinityNodes are the nodes with a pod that has anti-affinity, nil until needed.
-	antiAffinityNodes sets.Set[string]
-	// evictablePods are the pods that may be evicted, by who reclaims.
-	evictablePods     map[victimKey]map[api.TaskID]bool
-	disruptionBudgets disruptionBudgets
-	// terminating are the pods that were terminating when the session began, except those that
-	// hang.
-	terminating map[api.TaskID]*api.TaskInfo
 }
 
 // reclaimerKey is all that the rules look at in a reclaiming pod.
@@ -79,21 +79,17 @@ type podKind struct {
 	needs string
 }
 
-func newReclaimSession(ssn *framework.Session, plugin *capacitycard.Plugin, search *Search) *reclaimSession {
-	search.needs.startSession()
-	s := &reclaimSession{
-		ssn: ssn, plugin: plugin, search: search, now: plugin.Now(),
-		nodeIndex: make(map[string]int, len(ssn.NodeList)), nodes: ssn.NodeList,
-		victimJobs: map[victimKey][]*victimJob{}, fittingNodes: map[podKind][]int{}, offeringNodes: map[podKind][]int{}, minRuntimeEnds: map[victimKey]time.Time{}, unsolvable: map[unsolvableKey]int{},
-		blockedNodes: map[conflictKey]map[int]bool{}, unsolvableSets: map[string]bool{}, budget: search.budget,
-		terminating: map[api.TaskID]*api.TaskInfo{}, evictablePods: map[victimKey]map[api.TaskID]bool{},
+// newSearchSession returns what a search knows of a session.
+func newSearchSession(ssn *framework.Session, plugin *capacitycard.Plugin, search *Search) *searchSession {
+	s := &searchSession{
+		ssn: ssn, plugin: plugin, search: search, now: plugin.Now(), budget: search.budget,
+		nodeIndex: make(map[string]int, len(ssn.NodeList)), nodes: ssn.NodeList, terminating: map[api.TaskID]*api.TaskInfo{},
 	}
 
 	for i, node := range ssn.NodeList {
 		s.nodeIndex[node.Name] = i
 	}
 
-	s.disruptionBudgets = s.listDisruptionBudgets()
 	for _, job := range ssn.Jobs {
 		for uid, task := range job.TaskStatusIndex[api.Releasing] {
 			if !plugin.IsStuckTerminating(task) {
@@ -105,30 +101,51 @@ func newReclaimSession(ssn *framework.Session, plugin *capacitycard.Plugin, sear
 	return s
 }
 
+func newReclaimSession(ssn *framework.Session, plugin *capacitycard.Plugin, search *Search) *reclaimSession {
+	search.needs.startSession()
+	s := &reclaimSession{searchSession: newSearchSession(ssn, plugin, search)}
+	s.victims = &victimFinder{
+		searchSession: s.searchSession, victimJobs: map[victimKey][]*victimJob{}, minRuntimeEnds: map[victimKey]time.Time{},
+		evictablePods: map[victimKey]map[api.TaskID]bool{},
+	}
+	s.victims.disruptionBudgets = s.victims.listDisruptionBudgets()
+
+	s.finder = &nodeFinder{
+		searchSession: s.searchSession, victims: s.victims,
+		fittingNodes: map[podKind][]int{}, offeringNodes: map[podKind][]int{}, blockedNodes: map[conflictKey]map[int]bool{},
+	}
+	s.problems = &problemBuilder{searchSession: s.searchSession, victims: s.victims, finder: s.finder}
+	s.unsolved = &unsolvablePods{
+		searchSession: s.searchSession, finder: s.finder, unsolvable: map[unsolvableKey]int{}, unsolvableSets: map[string]bool{},
+	}
+	s.applier = &planApplier{searchSession: s.searchSession, victims: s.victims, finder: s.finder, problems: s.problems, unsolved: s.unsolved}
+	return s
+}
+
 // placeTasks finds nodes for pods of one job and reclaims cards for them: for all or none of
 // them, or for as many as possible. It reports whether it placed any.
 func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all bool) bool {
 	s.sortTasks(tasks)
-	podSets, ok := s.groupTasks(job, tasks, all)
-	podSets = s.dropUnsolvable(podSets, all)
+	podSets, ok := s.finder.groupTasks(job, tasks, all)
+	podSets = s.unsolved.dropUnsolvable(podSets, all)
 	if !ok || len(podSets) == 0 {
 		return false
 	}
 
 	// Each round excludes a node that turned out not to fit, so the rounds come to an end.
 	for !s.jobExhausted() {
-		q := s.newProblem(job, podSets)
+		q := s.problems.newProblem(job, podSets)
 		plan := q.solve(&s.budget, true)
 		if plan == nil { // free resources do not suffice for all
-			plan = s.solveWithVictims(q, all)
+			plan = s.problems.solveWithVictims(q, all)
 		}
 
 		if plan == nil {
-			s.rememberUnsolvable(podSets, all)
+			s.unsolved.rememberUnsolvable(podSets, all)
 			return false
 		}
 
-		unfit, placed := s.applyPlan(job, q, plan, all)
+		unfit, placed := s.applier.applyPlan(job, q, plan, all)
 		if placed {
 			return true
 		}
@@ -137,7 +154,7 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 			return false
 		}
 
-		s.excludeNode(unfit)
+		s.finder.excludeNode(unfit)
 		if unfit.waits { // one pod waits for terminating pods, the others may still be placed
 			podSets = dropFirstPod(podSets, unfit.podSet)
 			if len(podSets) == 0 {
@@ -160,11 +177,11 @@ func dropFirstPod(podSets []*podSet, from *podSet) []*podSet {
 
 // dropUnsolvable drops the pod sets of which not even one pod can be placed. It returns none
 // if all are to be placed and that is known to be impossible.
-func (s *reclaimSession) dropUnsolvable(podSets []*podSet, all bool) []*podSet {
+func (s *unsolvablePods) dropUnsolvable(podSets []*podSet, all bool) []*podSet {
 	isUnsolvable := func(c *podSet) bool {
 		n, known := s.unsolvable[s.unsolvableKeyOf(c)]
 		isRemembered := known && (n == 1 || (all && len(c.tasks) >= n))
-		return isRemembered || s.jobExhausted() || len(s.nodesOf(c)) == 0
+		return isRemembered || s.jobExhausted() || len(s.finder.nodesOf(c)) == 0
 	}
 
 	if all && (slices.ContainsFunc(podSets, isUnsolvable) || (len(podSets) > 1 && s.unsolvableSets[s.podSetsKey(podSets)])) {
@@ -176,7 +193,7 @@ func (s *reclaimSession) dropUnsolvable(podSets []*podSet, all bool) []*podSet {
 // rememberUnsolvable remembers that pods cannot be placed, whatever is evicted. If all were to
 // be placed, that is true for this count or these pod sets, otherwise even for one pod of each.
 // It remembers nothing if the search ended at its budget or left out nodes.
-func (s *reclaimSession) rememberUnsolvable(podSets []*podSet, all bool) {
+func (s *unsolvablePods) rememberUnsolvable(podSets []*podSet, all bool) {
 	narrowed := func(c *podSet) bool { return len(c.excluded)+len(c.maxByNode) > 0 }
 	if s.jobExhausted() || s.searchCut || (all && slices.ContainsFunc(podSets, narrowed)) {
 		return
@@ -204,7 +221,7 @@ func (s *reclaimSession) rememberUnsolvable(podSets []*podSet, all bool) {
 }
 
 // podSetsKey identifies the reclaimer, and the kinds and counts of pods.
-func (s *reclaimSession) podSetsKey(podSets []*podSet) string {
+func (s *unsolvablePods) podSetsKey(podSets []*podSet) string {
 	by := s.reclaimerKeyFor(podSets[max(0, s.firstReclaimer(podSets))].tasks[0])
 	parts := make([]string, len(podSets))
 	for i, c := range podSets {
@@ -214,7 +231,7 @@ func (s *reclaimSession) podSetsKey(podSets []*podSet) string {
 	return fmt.Sprintf("%q %q %q", by.queue, by.serviceType, parts)
 }
 
-func (s *reclaimSession) kindOf(c *podSet) podKind {
+func (s *searchSession) kindOf(c *podSet) podKind {
 	return podKind{s.reclaimerKeyFor(c.tasks[0]), c.needs}
 }
 
@@ -225,8 +242,8 @@ type unsolvableKey struct {
 	blocked uint64
 }
 
-func (s *reclaimSession) unsolvableKeyOf(c *podSet) unsolvableKey {
-	s.findBlockedNodes(c)
+func (s *unsolvablePods) unsolvableKeyOf(c *podSet) unsolvableKey {
+	s.finder.findBlockedNodes(c)
 	key := unsolvableKey{podKind: s.kindOf(c)}
 	for node := range c.blocked {
 		key.blocked += hashOf(node)
@@ -235,20 +252,20 @@ func (s *reclaimSession) unsolvableKeyOf(c *podSet) unsolvableKey {
 }
 
 // victimKeyFor returns the key of the jobs that may be evicted for a reclaimer.
-func (s *reclaimSession) victimKeyFor(key reclaimerKey) victimKey {
+func (s *searchSession) victimKeyFor(key reclaimerKey) victimKey {
 	if s.plugin.IsTree() {
 		return victimKey{queue: key.queue, serviceType: key.serviceType}
 	}
 	return victimKey{priority: s.ssn.Queues[key.queue].Queue.Spec.Priority, serviceType: key.serviceType}
 }
 
-func (s *reclaimSession) reclaimerKeyFor(task *api.TaskInfo) reclaimerKey {
+func (s *searchSession) reclaimerKeyFor(task *api.TaskInfo) reclaimerKey {
 	return reclaimerKey{s.ssn.Jobs[task.Job].Queue, s.plugin.ServiceType(task)}
 }
 
 // indexOfNode returns the index of a node, or one after all others if the session does not
 // have the node.
-func (s *reclaimSession) indexOfNode(node string) int {
+func (s *searchSession) indexOfNode(node string) int {
 	if i, ok := s.nodeIndex[node]; ok {
 		return i
 	}

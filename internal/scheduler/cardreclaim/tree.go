@@ -39,7 +39,7 @@ type treeProblem struct {
 }
 
 // newTreeProblem returns an empty part for a tree, nil if the queues are flat.
-func (s *reclaimSession) newTreeProblem() *treeProblem {
+func (s *problemBuilder) newTreeProblem() *treeProblem {
 	if !s.plugin.IsTree() {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (s *reclaimSession) newTreeProblem() *treeProblem {
 
 // addPool adds a pool with what the queue of the pending pods may use of a name. In a tree, the
 // queue must stay within what it deserves, because no queue evicts in order to borrow.
-func (s *reclaimSession) addPool(q *problem, queue api.QueueID, name quota.Resource) int {
+func (s *problemBuilder) addPool(q *problem, queue api.QueueID, name quota.Resource) int {
 	pool := len(q.input.Quotas)
 	q.pools[name] = pool
 	if q.tree == nil {
@@ -132,14 +132,14 @@ func (q *problem) usedBy(podSet *solver.PodSet, pool int) int64 {
 
 // solveWithVictims returns the best plan with victims, nil if there is none. In a tree it tries
 // the victims of siblings first, then adds those of one more level after the other.
-func (s *reclaimSession) solveWithVictims(q *problem, all bool) *solver.Plan {
+func (s *problemBuilder) solveWithVictims(q *problem, all bool) *solver.Plan {
 	reclaimer := s.firstReclaimer(q.podSets)
 	if reclaimer < 0 {
 		// No pod may have victims, but some may fit without.
 		return q.solve(&s.budget, all)
 	}
 
-	victimJobs := s.victimJobsFor(q.podSets[reclaimer].tasks[0])
+	victimJobs := s.victims.victimJobsFor(q.podSets[reclaimer].tasks[0])
 	if q.tree == nil {
 		s.addVictimJobs(q, victimJobs)
 		return q.solve(&s.budget, all)
@@ -179,7 +179,7 @@ func (s *reclaimSession) solveWithVictims(q *problem, all bool) *solver.Plan {
 // findInTree sets where the queue of a victim job is, seen from that of a reclaiming job. It is
 // the queue that is charged for the job's pods. It returns false if that is the reclaimer's own
 // queue, or not the same for all of them, after the job moved to another queue.
-func (s *reclaimSession) findInTree(reclaimer *api.JobInfo, g *victimJob) bool {
+func (s *victimFinder) findInTree(reclaimer *api.JobInfo, g *victimJob) bool {
 	queue := s.plugin.VictimQueue(g.tasks[0])
 	if queue == reclaimer.Queue || slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return s.plugin.VictimQueue(task) != queue }) {
 		return false
@@ -191,7 +191,7 @@ func (s *reclaimSession) findInTree(reclaimer *api.JobInfo, g *victimJob) bool {
 
 // limitVictimJob sets what the eviction of a job releases, and against which limits it counts.
 // isUseful is set if it frees resources where they are needed. It reports whether the job helps.
-func (s *reclaimSession) limitVictimJob(q *problem, g *victimJob, shape *solver.Job, isUseful bool) bool {
+func (s *problemBuilder) limitVictimJob(q *problem, g *victimJob, shape *solver.Job, isUseful bool) bool {
 	shape.Level = g.level
 	usesNeeded := slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return q.needsCardsOf(s.plugin.Ledger().Charged(string(task.UID))) })
 	for i, task := range g.tasks {
@@ -240,7 +240,7 @@ func (q *problem) releasesOf(charge *quota.Charge) []solver.QuotaAmount {
 // takesOf returns the limits that a victim counts against. It is false if one of them allows no
 // eviction of it at all. usesNeeded is set if the pod's job uses cards that are needed. A victim
 // by the matrix uses up what its queues have borrowed, so that the tree does not take that too.
-func (s *reclaimSession) takesOf(q *problem, g *victimJob, i int, charge *quota.Charge, usesNeeded bool) (takes []solver.TakeAmount, may bool) {
+func (s *problemBuilder) takesOf(q *problem, g *victimJob, i int, charge *quota.Charge, usesNeeded bool) (takes []solver.TakeAmount, may bool) {
 	may = true
 	add := func(name quota.Resource, amount int64, borrowed bool) {
 		for _, queue := range g.path {
@@ -278,7 +278,7 @@ func allowsTake(most, amount int64, borrowed, byTree bool) bool {
 // that a pod may be evicted by the tree: of its cards that are needed. If only CPU and memory are
 // needed, it is the cards that the pod uses, and CPU or memory. It is false if the queues use
 // no more than they deserve of either.
-func (s *reclaimSession) borrowedNames(q *problem, g *victimJob, charge *quota.Charge, usesNeeded bool) (names []quota.Resource, may bool) {
+func (s *problemBuilder) borrowedNames(q *problem, g *victimJob, charge *quota.Charge, usesNeeded bool) (names []quota.Resource, may bool) {
 	for _, c := range charge.Cards {
 		if name := quota.Resource(c.Name); c.Count > 0 && (!usesNeeded || q.pools[name] > 0) {
 			names = append(names, name)
@@ -301,7 +301,7 @@ func (s *reclaimSession) borrowedNames(q *problem, g *victimJob, charge *quota.C
 
 // takeLimitFor returns the index of a limit in the problem, and the most that may be taken. It
 // adds a victim of an amount to what the search looked at.
-func (s *reclaimSession) takeLimitFor(q *problem, key takeKey, amount int64) (index int, most int64) {
+func (s *problemBuilder) takeLimitFor(q *problem, key takeKey, amount int64) (index int, most int64) {
 	index, known := q.tree.takeLimits[key]
 	if !known {
 		index = len(q.input.TakeLimits)
@@ -314,7 +314,7 @@ func (s *reclaimSession) takeLimitFor(q *problem, key takeKey, amount int64) (in
 }
 
 // mostTaken returns the most that may be taken by a limit.
-func (s *reclaimSession) mostTaken(key takeKey) int64 {
+func (s *searchSession) mostTaken(key takeKey) int64 {
 	if key.borrowed {
 		return max(0, s.plugin.Ledger().AboveDeserved(key.queue, key.name))
 	}
@@ -322,7 +322,7 @@ func (s *reclaimSession) mostTaken(key takeKey) int64 {
 }
 
 // reclaimedNames returns what is reclaimed with a charge, which may be nil.
-func (s *reclaimSession) reclaimedNames(charge *quota.Charge) (names []quota.Resource) {
+func (s *problemBuilder) reclaimedNames(charge *quota.Charge) (names []quota.Resource) {
 	if charge == nil {
 		return nil
 	}
@@ -338,7 +338,7 @@ func (s *reclaimSession) reclaimedNames(charge *quota.Charge) (names []quota.Res
 
 // borrowersOf returns the queues that lose cards with a plan and use more of them than they
 // deserve, with the names of those cards. If CPU and memory are reclaimed too, it has these as well.
-func (s *reclaimSession) borrowersOf(q *problem, plan *solver.Plan) map[string][]quota.Resource {
+func (s *problemBuilder) borrowersOf(q *problem, plan *solver.Plan) map[string][]quota.Resource {
 	if q.tree == nil {
 		return nil
 	}

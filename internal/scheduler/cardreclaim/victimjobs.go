@@ -43,9 +43,21 @@ type victimJob struct {
 	byTree []bool
 }
 
+// victimFinder lists the jobs that may be evicted, and prices and orders them.
+type victimFinder struct {
+	*searchSession
+	// victimJobs are the jobs that may be evicted, by who reclaims.
+	victimJobs map[victimKey][]*victimJob
+	// minRuntimeEnds is when the next victim job reaches its minimum runtime, by who reclaims.
+	minRuntimeEnds    map[victimKey]time.Time
+	disruptionBudgets disruptionBudgets
+	// evictablePods are the pods that may be evicted, by who reclaims.
+	evictablePods map[victimKey]map[api.TaskID]bool
+}
+
 // victimJobsFor lists the jobs from which a pod may reclaim cards, in the order of eviction at
 // equal loss. The lowest priority of queue and job comes first, then the youngest.
-func (s *reclaimSession) victimJobsFor(task *api.TaskInfo) []*victimJob {
+func (s *victimFinder) victimJobsFor(task *api.TaskInfo) []*victimJob {
 	key := s.victimKeyFor(s.reclaimerKeyFor(task))
 	if known, ok := s.victimJobs[key]; ok {
 		return known
@@ -74,7 +86,7 @@ func (s *reclaimSession) victimJobsFor(task *api.TaskInfo) []*victimJob {
 
 // newVictimJob returns a job as a victim job for a pod, nil if none of its pods may be
 // evicted.
-func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key victimKey, job *api.JobInfo) *victimJob {
+func (s *victimFinder) newVictimJob(by *api.TaskInfo, key victimKey, job *api.JobInfo) *victimJob {
 	own := s.ssn.Jobs[by.Job]
 	mayReclaimItself := job.Queue == own.Queue && len(job.TaskStatusIndex[api.Pending]) > 0
 	hasPodsOnNodes := len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) > 0
@@ -111,7 +123,7 @@ func (s *reclaimSession) newVictimJob(by *api.TaskInfo, key victimKey, job *api.
 
 // listVictimTasks lists the placed pods of a victim job. It reports whether some of them may be evicted
 // for a pod.
-func (s *reclaimSession) listVictimTasks(by *api.TaskInfo, g *victimJob) bool {
+func (s *victimFinder) listVictimTasks(by *api.TaskInfo, g *victimJob) bool {
 	mayEvict := false
 	for _, task := range g.job.Tasks {
 		if !api.AllocatedStatus(task.Status) {
@@ -133,7 +145,7 @@ func (s *reclaimSession) listVictimTasks(by *api.TaskInfo, g *victimJob) bool {
 
 // minRuntimeReached reports whether a job has reached the minimum runtime of its pods' service
 // types. Otherwise it records when the job will.
-func (s *reclaimSession) minRuntimeReached(g *victimJob, key victimKey) bool {
+func (s *victimFinder) minRuntimeReached(g *victimJob, key victimKey) bool {
 	var least time.Duration
 	for _, task := range g.tasks {
 		least = max(least, s.plugin.Rules.MinimumRuntime(task))
@@ -152,7 +164,7 @@ func (s *reclaimSession) minRuntimeReached(g *victimJob, key victimKey) bool {
 }
 
 // fillSolverJob lists the pods of a victim job, and how many of them are elastic.
-func (s *reclaimSession) fillSolverJob(by *api.TaskInfo, g *victimJob) {
+func (s *victimFinder) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 	for _, task := range g.tasks {
 		cards := s.plugin.CardCount(task)
 		g.cards = append(g.cards, cards)
@@ -212,7 +224,7 @@ func (p precedence) compare(other precedence) int {
 
 // rankVictimJobs sets the ranks of victim jobs and their pods in the order of their
 // precedence.
-func (s *reclaimSession) rankVictimJobs(victimJobs []*victimJob) {
+func (s *victimFinder) rankVictimJobs(victimJobs []*victimJob) {
 	jobs := make([]precedence, len(victimJobs))
 	pods := make([][]precedence, len(victimJobs))
 	var all []precedence
@@ -233,7 +245,7 @@ func (s *reclaimSession) rankVictimJobs(victimJobs []*victimJob) {
 
 // precedenceOf returns the precedence of a whole job, which is that of its highest pod, and of
 // each of its pods. With victimOrder Loss, priorities do not count.
-func (s *reclaimSession) precedenceOf(g *victimJob) (job precedence, pods []precedence) {
+func (s *victimFinder) precedenceOf(g *victimJob) (job precedence, pods []precedence) {
 	isBlocked, anyBlocked := s.disruptionBudgets.findBlocked(g.tasks)
 	byPriority := s.plugin.Rules.VictimOrder() == v1alpha1.VictimsByPriority
 	all := s.plugin.ReclaimsAll()
@@ -271,7 +283,7 @@ type disruptionBudget struct {
 
 // listDisruptionBudgets lists the PodDisruptionBudgets that Volcano's cache watches. There are
 // none if its feature gate PodDisruptionBudgetsSupport is off.
-func (s *reclaimSession) listDisruptionBudgets() disruptionBudgets {
+func (s *victimFinder) listDisruptionBudgets() disruptionBudgets {
 	all := disruptionBudgets{}
 	listed, err := s.ssn.InformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
 	if err != nil {
@@ -312,7 +324,7 @@ func (b disruptionBudgets) findBlocked(tasks []*api.TaskInfo) (each []bool, all 
 
 // priceEvictions sets what the evictions of a victim job cost, in the order of its tasks. It limits the
 // elastic pods to those whose eviction the Kubernetes Jobs of a victim job survive.
-func (s *reclaimSession) priceEvictions(g *victimJob) {
+func (s *victimFinder) priceEvictions(g *victimJob) {
 	price := s.plugin.Prices.PriceOf(g.job, g.tasks)
 	for i := range g.tasks {
 		g.solverJob.Pods[i].Loss = price.Pods[i]
