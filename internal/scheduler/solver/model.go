@@ -30,11 +30,7 @@ type model struct {
 	unitRanks   []int          // by unit, numbered from 0 without gaps
 	currentRank int            // the rank that the search decides about
 	preselected []bool         // by unit: already a victim when the choice begins
-	work        int            // done so far, in about 5 ns each
-	maxWork     int            // where the current step must stop
-	// refineBudget is how much work is left for making plans cheaper.
-	refineBudget int
-	outOfBudget  bool // a step stopped at its bound
+	budget
 }
 
 // unitOnNode is a unit that frees something on a node, and the entry of its job for that node.
@@ -343,7 +339,7 @@ func (b *jobBuilder) sharedAmountsOf(x *Pod, level int, whole *sharedAmounts) (m
 		whole.releases = addRelease(whole.releases, made.releases[i])
 	}
 
-	made.takes, made.isAllowed = b.takesOf(b.problem, x)
+	made.takes, made.isAllowed = b.takesOf(x)
 	whole.isAllowed = whole.isAllowed && made.isAllowed
 	for _, given := range made.takes {
 		whole.takes = addTake(whole.takes, given)

@@ -20,15 +20,15 @@ type quotaLevels struct {
 const maxLevel = 1 << 60
 
 // addQuotas lays out what is left of the quotas.
-func (m *model) addQuotas(p *Problem) {
+func (q *quotaLevels) addQuotas(p *Problem) {
 	for i := range p.Quotas {
-		from := len(m.levels)
+		from := len(q.levels)
 		for _, left := range p.Quotas[i].Levels {
-			m.levels = append(m.levels, min(max(left, -maxLevel), maxLevel))
+			q.levels = append(q.levels, min(max(left, -maxLevel), maxLevel))
 		}
-		m.levelsOf = append(m.levelsOf, span{from, len(m.levels)})
+		q.levelsOf = append(q.levelsOf, span{from, len(q.levels)})
 	}
-	m.ofCards = make([]bool, len(m.levelsOf))
+	q.ofCards = make([]bool, len(q.levelsOf))
 }
 
 // subtractUses subtracts what the pod sets use wherever they run.
@@ -111,10 +111,10 @@ type release struct {
 
 // helpfulRelease returns what a pod releases of a quota, false if the pod sets do not use the quota, or no
 // level of it gets the release.
-func (m *model) helpfulRelease(x QuotaAmount, level int) (release, bool) {
-	levels := m.levelsOf[x.Quota]
-	isNeeded := m.ofCards[x.Quota] || slices.Contains(m.required, x.Quota)
-	return release{quota: x.Quota, level: level, amount: min(x.Amount, m.maxShared)}, isNeeded && level < levels.end-levels.from
+func (q *quotaLevels) helpfulRelease(x QuotaAmount, level int) (release, bool) {
+	levels := q.levelsOf[x.Quota]
+	isNeeded := q.ofCards[x.Quota] || slices.Contains(q.required, x.Quota)
+	return release{quota: x.Quota, level: level, amount: min(x.Amount, q.maxShared)}, isNeeded && level < levels.end-levels.from
 }
 
 // resetQuotas sets the quotas to what is left before any eviction.
@@ -180,17 +180,17 @@ func (m *model) isReleasable(quota int) bool { return m.releases != nil && m.rel
 
 // addShared lays out what a unit releases and what it counts against limits. Problems without
 // either have no such lists.
-func (m *model) addShared(u int, releases []release, takes []take) {
+func (b *jobBuilder) addShared(u int, releases []release, takes []take) {
 	if len(releases)+len(takes) == 0 {
 		return
 	}
-	m.releases = growTo(m.releases, u+1)
-	m.takes = growTo(m.takes, u+1)
-	m.releases[u] = releases
-	m.takes[u] = takes
+	b.releases = growTo(b.releases, u+1)
+	b.takes = growTo(b.takes, u+1)
+	b.releases[u] = releases
+	b.takes[u] = takes
 	for _, x := range releases {
-		m.releasable = growTo(m.releasable, len(m.levelsOf))
-		m.releasable[x.quota] = true
+		b.releasable = growTo(b.releasable, len(b.levelsOf))
+		b.releasable[x.quota] = true
 	}
 }
 

@@ -61,7 +61,7 @@ func (s *state) neighborhoodOf(u int, promising []option) []int {
 	job := s.units[u].job
 	n.addJob(job, maxJobNeighbors)
 	if len(n.jobs) == 0 { // its job alone has too many units
-		n.units = s.neighborsInJob(u, n.open[job], promising)
+		n.units = n.neighborsInJob(u, n.open[job], promising)
 		n.seen[job] = true
 	}
 
@@ -137,9 +137,9 @@ func (n *neighborhood) addJob(job, most int) {
 }
 
 // openUnitsOfJob lists the units of a job that the current choice decides about.
-func (s *state) openUnitsOfJob(job int) (open []int) {
-	for u := s.jobs[job].units.from; u < s.jobs[job].units.end; u++ {
-		if s.isOpen(u) {
+func (n *neighborhood) openUnitsOfJob(job int) (open []int) {
+	for u := n.state.jobs[job].units.from; u < n.state.jobs[job].units.end; u++ {
+		if n.isOpen(u) {
 			open = append(open, u)
 		}
 	}
@@ -148,14 +148,14 @@ func (s *state) openUnitsOfJob(job int) (open []int) {
 
 // quotasLeft reports for each quota whether an eviction of its cards can help: it has more cards left than pods
 // that fit on nodes could use, or victims release it.
-func (s *state) quotasLeft() []bool {
-	quotas := make([]bool, len(s.quotas))
+func (n *neighborhood) quotasLeft() []bool {
+	quotas := make([]bool, len(n.quotas))
 	for quota := range quotas {
-		quotas[quota] = s.isReleasable(quota)
+		quotas[quota] = n.isReleasable(quota)
 	}
-	for podSet := range s.podSets {
-		for quota, placeable := range s.fitByQuota[podSet] {
-			quotas[quota] = quotas[quota] || placeable < s.podSets[podSet].countWithinQuota(s.quotas[quota])
+	for podSet := range n.podSets {
+		for quota, placeable := range n.fitByQuota[podSet] {
+			quotas[quota] = quotas[quota] || placeable < n.podSets[podSet].countWithinQuota(n.quotas[quota])
 		}
 	}
 	return quotas
@@ -163,12 +163,12 @@ func (s *state) quotasLeft() []bool {
 
 // neighborsInJob lists units around a victim of a job with too many units: its other victims
 // by descending loss, then the most promising others.
-func (s *state) neighborsInJob(u int, open []int, promising []option) []int {
-	s.countVisits(len(open) + len(promising))
-	taken := s.byDescendingLoss(slices.DeleteFunc(open, func(v int) bool { return v == u || !s.isVictim[v] }))
+func (n *neighborhood) neighborsInJob(u int, open []int, promising []option) []int {
+	n.countVisits(len(open) + len(promising))
+	taken := n.byDescendingLoss(slices.DeleteFunc(open, func(v int) bool { return v == u || !n.isVictim[v] }))
 	units := append([]int{u}, taken[:min(len(taken), maxJobNeighbors/2)]...)
 	for i := range promising {
-		if v := promising[i].unit; len(units) < maxJobNeighbors && s.units[v].job == s.units[u].job && !s.isVictim[v] {
+		if v := promising[i].unit; len(units) < maxJobNeighbors && n.state.units[v].job == n.state.units[u].job && !n.isVictim[v] {
 			units = append(units, v)
 		}
 	}

@@ -181,18 +181,27 @@ func (s *state) toPlan(p *Problem) *Plan {
 // same on every machine. A unit of work takes about 5 ns.
 const maxRefineWork = 150_000_000
 
+// budget bounds the work of a search, so that it ends in time on every problem.
+type budget struct {
+	work    int // done so far, in about 5 ns each
+	maxWork int // where the current step must stop
+	// refineBudget is how much work is left for making plans cheaper.
+	refineBudget int
+	outOfBudget  bool // a step stopped at its bound
+}
+
 // workPerVisit is the work of counting or changing one node for one pod set.
 const workPerVisit = 4
 
 // countVisits adds the work of visiting nodes for pod sets.
-func (m *model) countVisits(visits int) { m.work += workPerVisit * visits }
+func (b *budget) countVisits(visits int) { b.work += workPerVisit * visits }
 
 // exceedsBudget reports whether the current step must stop.
-func (m *model) exceedsBudget() bool {
-	if m.work <= m.maxWork {
+func (b *budget) exceedsBudget() bool {
+	if b.work <= b.maxWork {
 		return false
 	}
-	m.outOfBudget = true
+	b.outOfBudget = true
 	return true
 }
 

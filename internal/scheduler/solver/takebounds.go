@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// limitBound bounds what units give back within the limits.
+type limitBound struct{ *state }
+
 // limitsForbid reports whether the limits keep the units from giving back enough of some
 // resource. It counts each part of a job against one limit and bounds what each limit allows.
 func (s *state) limitsForbid(units []int) bool {
@@ -12,12 +15,13 @@ func (s *state) limitsForbid(units []int) bool {
 		return false
 	}
 
-	groups := s.groupByLimit(s.partsOf(units))
+	bound := limitBound{s}
+	groups := bound.groupByLimit(bound.partsOf(units))
 	for r, need := range s.neededAmounts() {
 		given := 0.0
 		for limit, group := range groups {
 			// The first group has no limit, and none is the number before the first limit.
-			given += s.mostGiven(limit-1, group, r)
+			given += bound.mostGiven(limit-1, group, r)
 			if given >= need*(1-epsilon) {
 				break
 			}
@@ -39,11 +43,11 @@ type jobPart struct {
 }
 
 // partsOf returns the parts that units consist of.
-func (s *state) partsOf(units []int) (parts []jobPart) {
-	single := make([][]int, len(s.jobs))
-	s.countVisits(len(units))
+func (b limitBound) partsOf(units []int) (parts []jobPart) {
+	single := make([][]int, len(b.jobs))
+	b.countVisits(len(units))
 	for _, u := range units {
-		if x := s.units[u]; x.pod != wholeJob {
+		if x := b.units[u]; x.pod != wholeJob {
 			single[x.job] = append(single[x.job], u)
 			parts = append(parts, jobPart{unit: u})
 		}
@@ -51,7 +55,7 @@ func (s *state) partsOf(units []int) (parts []jobPart) {
 
 	// All single pods are known now: a whole job is only what they leave of it.
 	for _, u := range units {
-		if x := s.units[u]; x.pod == wholeJob {
+		if x := b.units[u]; x.pod == wholeJob {
 			parts = append(parts, jobPart{unit: u, minus: single[x.job]})
 		}
 	}
@@ -60,13 +64,13 @@ func (s *state) partsOf(units []int) (parts []jobPart) {
 }
 
 // takenOf returns how much a part counts against a limit.
-func (s *state) takenOf(part jobPart, limit int) (amount int64) {
+func (b limitBound) takenOf(part jobPart, limit int) (amount int64) {
 	of := func(u int) int64 {
-		i := slices.IndexFunc(s.takes[u], func(x take) bool { return x.limit == limit })
+		i := slices.IndexFunc(b.takes[u], func(x take) bool { return x.limit == limit })
 		if i < 0 {
 			return 0
 		}
-		return s.takes[u][i].amount
+		return b.takes[u][i].amount
 	}
 
 	amount = of(part.unit)
@@ -79,25 +83,25 @@ func (s *state) takenOf(part jobPart, limit int) (amount int64) {
 
 // groupByLimit groups parts by the limit that allows the smallest part of them. The first group
 // is of parts without a limit that could refuse them, and of jobs that have victims already.
-func (s *state) groupByLimit(parts []jobPart) [][]jobPart {
-	sums := make([]float64, len(s.limits))
+func (b limitBound) groupByLimit(parts []jobPart) [][]jobPart {
+	sums := make([]float64, len(b.limits))
 	for _, part := range parts {
-		for _, x := range s.takes[part.unit] {
+		for _, x := range b.takes[part.unit] {
 			if !x.onlyCounts {
-				sums[x.limit] += float64(s.takenOf(part, x.limit))
+				sums[x.limit] += float64(b.takenOf(part, x.limit))
 			}
 		}
 	}
 
-	groups := make([][]jobPart, len(s.limits)+1)
+	groups := make([][]jobPart, len(b.limits)+1)
 	for _, part := range parts {
 		at := 0
 		least := 1.0
-		for _, x := range s.takes[part.unit] {
+		for _, x := range b.takes[part.unit] {
 			// A job with victims counts only what it adds, which its parts do not tell. No limit bounds it
 			// here.
-			fraction := s.leftToTake(x.limit) / max(sums[x.limit], 1)
-			if !x.onlyCounts && fraction < least && s.jobStates[s.units[part.unit].job].pods == 0 && s.takenOf(part, x.limit) > 0 {
+			fraction := b.leftToTake(x.limit) / max(sums[x.limit], 1)
+			if !x.onlyCounts && fraction < least && b.jobStates[b.units[part.unit].job].pods == 0 && b.takenOf(part, x.limit) > 0 {
 				at = x.limit + 1
 				least = fraction
 			}
@@ -109,9 +113,9 @@ func (s *state) groupByLimit(parts []jobPart) [][]jobPart {
 }
 
 // leftToTake bounds how much more may be taken by a limit.
-func (s *state) leftToTake(limit int) float64 {
-	l := &s.limits[limit]
-	left := l.most - s.taken[limit]
+func (b limitBound) leftToTake(limit int) float64 {
+	l := &b.limits[limit]
+	left := l.most - b.taken[limit]
 	// The last victim may begin at one below most and count as much as the largest.
 	if l.borrowed && l.most > 0 {
 		left += max(l.largest, 1) - 1
@@ -121,18 +125,18 @@ func (s *state) leftToTake(limit int) float64 {
 
 // mostGiven bounds how much of a resource parts of jobs give back within a limit, none for no
 // limit, if parts of them may be taken.
-func (s *state) mostGiven(limit int, parts []jobPart, resource int) (most float64) {
+func (b limitBound) mostGiven(limit int, parts []jobPart, resource int) (most float64) {
 	type offer struct{ amount, taken float64 }
 	var offers []offer
 	for _, part := range parts {
-		x := offer{amount: s.amountOf(part.unit, resource)}
+		x := offer{amount: b.amountOf(part.unit, resource)}
 		for _, u := range part.minus {
-			x.amount -= s.amountOf(u, resource)
+			x.amount -= b.amountOf(u, resource)
 		}
 
 		most += max(0, x.amount)
 		if limit != none {
-			x.taken = float64(s.takenOf(part, limit))
+			x.taken = float64(b.takenOf(part, limit))
 			offers = append(offers, x)
 		}
 	}
@@ -145,7 +149,7 @@ func (s *state) mostGiven(limit int, parts []jobPart, resource int) (most float6
 	// choice of offers.
 	slices.SortFunc(offers, func(a, b offer) int { return cmp.Compare(b.amount*a.taken, a.amount*b.taken) })
 	most = 0
-	left := s.leftToTake(limit)
+	left := b.leftToTake(limit)
 	for _, x := range offers {
 		part := min(1, left/x.taken)
 		most += part * max(0, x.amount)

@@ -28,19 +28,19 @@ type takeLimit struct {
 }
 
 // takesOf returns what a pod counts against limits, false if that is too much to add up.
-func (m *model) takesOf(p *Problem, pod *Pod) ([]take, bool) {
+func (b *jobBuilder) takesOf(pod *Pod) ([]take, bool) {
 	var takes []take
 	for _, x := range pod.Takes {
-		if x.Amount > m.maxShared {
+		if x.Amount > b.maxShared {
 			return nil, false
 		}
 		if x.Amount > 0 {
-			onlyCounts := pod.OnlyCounts && p.TakeLimits[x.Limit].Borrowed
+			onlyCounts := pod.OnlyCounts && b.problem.TakeLimits[x.Limit].Borrowed
 			takes = addTake(takes, take{x.Limit, x.Amount, x.Amount, onlyCounts})
 		}
 	}
 
-	isTooMuch := func(x take) bool { return x.amount > m.maxShared }
+	isTooMuch := func(x take) bool { return x.amount > b.maxShared }
 	return takes, !slices.ContainsFunc(takes, isTooMuch)
 }
 
@@ -64,10 +64,10 @@ type elasticTake struct {
 // setLastTakes sets which part of a whole job is taken last by each limit: what is left without
 // as many pods as the job can spare, at least one pod. Those with the least amounts are taken
 // before.
-func (m *model) setLastTakes(from *Job, whole []take, pods []elasticTake) {
+func (b *jobBuilder) setLastTakes(from *Job, whole []take, pods []elasticTake) {
 	for i := range whole {
 		x := &whole[i]
-		if !m.limits[x.limit].borrowed {
+		if !b.limits[x.limit].borrowed {
 			continue
 		}
 
