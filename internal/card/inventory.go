@@ -245,7 +245,7 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 	// What labels make a card is remembered even while a mapping decides about it.
 	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
 	sameOthers := known && slices.Equal(t.otherCards(before.object, before.recognised), t.otherCards(node, recognised))
-	grown := (!sameCards || len(t.mappings) > 0) && t.addResourcesOf(after)
+	grown := (!sameCards || len(t.mappings) > 0) && t.rememberCards(after)
 	if sameCards && sameOthers && before.hasSameState(&after) && !grown {
 		return false
 	}
@@ -259,14 +259,16 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 	return true
 }
 
-// addResourcesOf adds the resources of a node that are cards without a mapping of them, and reports
-// whether one is new. A mapping of another resource can make some of them cards: it replaces the
-// labels of its vendor, and a node without labels withholds more.
-func (t *Tracker) addResourcesOf(node trackedNode) bool {
+// rememberCards remembers which resources of a node are cards without a mapping that names them, and reports
+// whether one is new.
+func (t *Tracker) rememberCards(node trackedNode) bool {
 	resources := node.recognised.resources()
 	if len(t.mappings) > 0 {
+		// A mapping of another resource can make more of them cards: it replaces the labels of its vendor, and
+		// on a node without labels all that could be cards is withheld.
 		mapped := t.mappings.Resources()
 		resources = slices.DeleteFunc(resources, func(r corev1.ResourceName) bool { return slices.Contains(mapped, r) })
+		// A resource that labels make a card stays one when its mapping is removed.
 		labelled := recogniseLabels(node.object, nil)
 		resources = append(resources, labelled.resources()...)
 	}

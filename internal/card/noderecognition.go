@@ -187,9 +187,9 @@ func migResources(node *corev1.Node) []corev1.ResourceName {
 }
 
 // unlabelledCardResources returns the resources that are cards although the node names no
-// model: NVIDIA's, whose names are fixed, and any P/T beside a label P/T.<something>, except network
-// devices. Device plugins often report before a node is labelled, and no quota would cover its cards
-// until then.
+// model: NVIDIA's, whose names are fixed, and any other with labels of its own, as example.com/npu has with
+// example.com/npu.count, except network devices. Device plugins often report before a node is labelled, and no
+// quota would cover its cards until then.
 func unlabelledCardResources(node *corev1.Node) []corev1.ResourceName {
 	found := migResources(node)
 	for resource := range node.Status.Allocatable {

@@ -266,8 +266,8 @@ func (l anomalyList) offersAnotherForm(node card.TrackedNode, offered card.NodeC
 	return false
 }
 
-// hasCardOfVendor reports whether a node has any card of the vendor of a resource. A node with MIG
-// slices or shares offers 0 whole cards.
+// hasCardOfVendor reports whether a node offers any card of the vendor of a resource. A node that has all its cards
+// in MIG slices or shares offers 0 whole ones, and nothing is wrong with it.
 func hasCardOfVendor(node card.TrackedNode, resource corev1.ResourceName) bool {
 	vendor, _, _ := strings.Cut(string(resource), "/")
 	return slices.ContainsFunc(recognisedResources(node.Node), func(other corev1.ResourceName) bool {

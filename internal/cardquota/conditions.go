@@ -234,10 +234,9 @@ func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w 
 		return condition
 	}
 
-	switch {
 	// A change that was replaced in one write would be invisible after the next. An administrator
 	// must see it.
-	case before.Reason == v1alpha1.ReasonForeignChangeReplaced && before.ObservedGeneration == quota.Generation:
+	if before.Reason == v1alpha1.ReasonForeignChangeReplaced && before.ObservedGeneration == quota.Generation {
 		return before
 	}
 

@@ -36,7 +36,7 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 	for _, key := range quota.Compute {
 		bounds := f.boundsFor(key)
 		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]}
-		got := bounds.without(leftOut).approach(want)
+		got := bounds.without(leftOut).nearest(want)
 		for i, of := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
 			_, isWanted := of.wanted[key]
 			if leftOut[i] {
@@ -83,7 +83,7 @@ func (p Placement) newWait(q *v1alpha1.CardQuota, f Family, forParent, forChildr
 	return nil
 }
 
-// amounts are the limit, what is deserved, and the guarantee.
+// amounts are the limit, what is deserved, and the guarantee, in this order. Each is at most the one before it.
 type amounts [3]int64
 
 // amountNames are the names of amounts in messages.
@@ -92,9 +92,9 @@ var amountNames = [...]string{"limit", "deserved", "guarantee"}
 // bounds are the least that the children of a Queue need, and the most that its parent allows.
 type bounds struct{ least, most amounts }
 
-// leftOut returns which amounts a Queue cannot have yet. While it has none, Volcano compares its children
-// with its limit. So they may have more than its parent allows it, and any amount would be refused: by
-// what the children have, or by what the parent has. A guarantee needs what is deserved.
+// leftOut returns which amounts a Queue cannot have yet: the children have more than its parent allows it, so
+// Volcano would refuse any amount. That happens because Volcano compares the children of a Queue without
+// deserved, or without guarantee, with its limit. A guarantee without what is deserved is left out as well.
 func (f Family) leftOut() (leftOut [len(amountNames)]bool) {
 	for _, key := range quota.Compute {
 		b := f.boundsFor(key)
@@ -106,7 +106,8 @@ func (f Family) leftOut() (leftOut [len(amountNames)]bool) {
 	return leftOut
 }
 
-// without returns the bounds of a Queue that leaves amounts out: its limit covers the children then.
+// without returns the bounds of a Queue that leaves amounts out. Its limit must cover those of the children
+// instead.
 func (b bounds) without(leftOut [len(amountNames)]bool) bounds {
 	for i := 1; i < len(amountNames); i++ {
 		if leftOut[i] {
@@ -118,19 +119,22 @@ func (b bounds) without(leftOut [len(amountNames)]bool) bounds {
 	return b
 }
 
-// approach returns the amounts next to the wanted ones within the bounds. The guarantee stays
-// at most what is deserved, and that at most the limit.
-func (b bounds) approach(want amounts) amounts {
+// nearest returns the amounts nearest to the wanted ones within the bounds. What the children need comes before
+// what the parent allows.
+func (b bounds) nearest(want amounts) amounts {
 	var got amounts
 	for i := range want {
 		got[i] = max(min(want[i], b.most[i]), b.least[i])
 	}
+
+	// Each is at most the one before it: lower it as far as the children let it, then raise the one before.
 	for i := 1; i < len(got); i++ {
 		got[i] = min(got[i], max(got[i-1], b.least[i]))
 	}
 	for i := len(got) - 1; i > 0; i-- {
 		got[i-1] = max(got[i-1], got[i])
 	}
+
 	return got
 }
 

@@ -154,10 +154,10 @@ func hasSameCards(before, after *corev1.Node) bool {
 		sameResources(before.Status.Allocatable, after.Status.Allocatable) && sameResources(before.Status.Capacity, after.Status.Capacity)
 }
 
-// sameResources compares the resources that can be cards. Others, such as ephemeral-storage, may
-// change all the time.
+// sameResources reports whether two lists have the same resources that can be cards: those with a domain. Others,
+// such as ephemeral-storage, may change all the time.
 func sameResources(a, b corev1.ResourceList) bool {
-	has := func(one, other corev1.ResourceList) bool {
+	hasAll := func(one, other corev1.ResourceList) bool { // whether other has what one has
 		for name, quantity := range one {
 			if now, ok := other[name]; strings.Contains(string(name), "/") && (!ok || now.Cmp(quantity) != 0) {
 				return false
@@ -165,7 +165,7 @@ func sameResources(a, b corev1.ResourceList) bool {
 		}
 		return true
 	}
-	return has(a, b) && has(b, a)
+	return hasAll(a, b) && hasAll(b, a)
 }
 
 func (n *NodeInventory) deleteNode(object any) {

@@ -61,14 +61,15 @@ func (l nodeTable) Write(w io.Writer, style output.Style) error {
 // another row of the node.
 func nodeRow(n nodecards.Node, name string) []output.Cell {
 	state := nodeState(n)
-	row := []output.Cell{output.Text(name), output.Text(n.Card), output.Number(n.Total), optionalNumber(n.Used), optionalNumber(n.Free), output.Text("?"), output.Text(state)}
+	bar := output.Text("?")
 	if n.Used != nil {
-		row[5] = output.Bar(output.Usage{Used: *n.Used, Quota: n.Total}, barColumns)
+		bar = output.Bar(output.Usage{Used: *n.Used, Quota: n.Total}, barColumns)
 	}
+	stateCell := output.Text(state)
 	if state != "Ready" {
-		row[6] = output.Colored(state, output.Yellow)
+		stateCell = output.Colored(state, output.Yellow)
 	}
-	return row
+	return []output.Cell{output.Text(name), output.Text(n.Card), output.Number(n.Total), optionalNumber(n.Used), optionalNumber(n.Free), bar, stateCell}
 }
 
 func optionalNumber(n *int64) output.Cell {

@@ -4,7 +4,6 @@ package nodecards
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/output"
@@ -59,7 +58,7 @@ func NewList(nodes []card.NodeState, pods []*corev1.Pod, resolver *workload.Reso
 			item.Sharing = node.Sharing[offered.Resource]
 
 			if hasPods {
-				count := used[types.NamespacedName{Namespace: node.Name, Name: string(offered.Name)}]
+				count := used[nodeCard{node.Name, offered.Name}]
 				taken := int64(count)
 				free := int64(offered.Count.Sub(count))
 				item.Used = &taken
@@ -99,15 +98,21 @@ func (l List) Objects() []metav1.PartialObjectMetadata {
 	return objects
 }
 
-// usedByNode returns what pods use, by node and card name.
-func usedByNode(pods []*corev1.Pod, resolver *workload.Resolver) map[types.NamespacedName]card.Count {
-	used := map[types.NamespacedName]card.Count{}
+// nodeCard is a card on a node.
+type nodeCard struct {
+	node string
+	card card.Name
+}
+
+// usedByNode returns how many cards pods use.
+func usedByNode(pods []*corev1.Pod, resolver *workload.Resolver) map[nodeCard]card.Count {
+	used := map[nodeCard]card.Count{}
 	for _, pod := range pods {
 		if !workload.MayBeRunning(pod) {
 			continue
 		}
 		for _, amount := range resolver.Usage(pod, nil, nil).Cards {
-			key := types.NamespacedName{Namespace: pod.Spec.NodeName, Name: string(amount.Name)}
+			key := nodeCard{pod.Spec.NodeName, amount.Name}
 			used[key] = used[key].Add(amount.Count)
 		}
 	}

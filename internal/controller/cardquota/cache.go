@@ -27,9 +27,12 @@ func CacheOptions() cache.Options {
 	}}
 }
 
-// stripOwnKinds drops what managedFields say of a status with many cards. It is as large as the rest
-// of the object, and there may be 50 LocalCardQuotas for each CardQuota. What they say of the spec of
-// a CardQuota is read. A cluster may not have LocalCardQuotas yet, so they have no entry in ByObject.
+// stripOwnKinds drops from managedFields who wrote the status of a CardQuota or LocalCardQuota. With many cards
+// that is as large as the rest of the object, and there may be 50 LocalCardQuotas for each CardQuota. Who wrote the
+// spec of a CardQuota is kept: the operator reads it.
+//
+// It is the transform of all kinds without one of their own. A transform in ByObject would need LocalCardQuotas in
+// the API, and a cluster may not have them yet.
 func stripOwnKinds(object any) (any, error) {
 	switch kept := object.(type) {
 	case *v1alpha1.CardQuota:

@@ -207,8 +207,8 @@ func (r *Reconciler) childQueues(ctx context.Context, parent string) ([]*v1beta1
 	return workload.PointersTo(list.Items), nil
 }
 
-// placeQueue returns where the Queue belongs now, nil while queues are flat, and what it waits
-// for.
+// placeQueue returns where the Queue belongs now, and why it does not have all that the CardQuota says, nil if it
+// does. There is no placement while queues are flat, or while the Queue must not be written.
 func (r *reconciliation) placeQueue(ctx context.Context) (*cardquota.Placement, *cardquota.Wait, error) {
 	if r.tree.IsFlat() {
 		wait, err := r.waitForMovingChildren(ctx)
@@ -236,9 +236,10 @@ func (r *reconciliation) placeQueue(ctx context.Context) (*cardquota.Placement, 
 		return nil, nil, err
 	}
 
-	place, forResources := r.tree.Placement(r.quota, parent).Stage(r.quota, family)
+	// One wait can be shown, and what CPU and memory wait for means little before the Queue is in its place.
+	place, resourceWait := r.tree.Placement(r.quota, parent).Stage(r.quota, family)
 	if wait == nil {
-		wait = forResources
+		wait = resourceWait
 	}
 
 	return &place, wait, nil

@@ -188,7 +188,7 @@ func (k *Keeper) storeSums(ctx context.Context) error {
 	// Periods close after the parts are stored, so that an entry never has more than its part
 	// had.
 	archiveErr := errors.Join(k.closePeriods(ctx), k.archive.dropDays(ctx, k, k.daysDropped))
-	if archiveErr == nil {
+	if archiveErr == nil { // each entry is in some slot
 		k.mu.Lock()
 		k.refusals.forgetSlots()
 		k.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 // written.
 var refusedTime = build.Wait(2 * time.Minute)
 
-// refusals are the objects whose last write failed, or which cannot be read.
+// refusals are the ConfigMaps whose last write failed, or which cannot be read, by number: running parts first, and
+// from cardseconds.Parts on the slots of the archive.
 type refusals map[int]refusal
 
 // refusal is why an object cannot be written or read, and since when.
@@ -48,7 +49,8 @@ func (r *refusals) record(i int, err error, now time.Time) {
 	(*r)[i] = refusal{since: since, reason: apierrors.ReasonForError(err)}
 }
 
-// forgetSlots forgets the slots: others had room, and one that is not tried again does not succeed either.
+// forgetSlots forgets the slots that refused an entry, once all entries are stored. Another slot took the entry, and
+// perhaps nothing writes the refusing one again, which alone would clear it.
 func (r *refusals) forgetSlots() {
 	for i := range *r {
 		if i >= cardseconds.Parts {

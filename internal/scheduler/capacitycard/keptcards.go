@@ -249,8 +249,8 @@ func (p *KeptCards) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resourc
 	return idle
 }
 
-// keepsCardsOn reports whether cards of a node may be kept from a pod. Volcano counts them as free, and would
-// evict too few.
+// keepsCardsOn reports whether some cards of a node may be kept from a pod, at a glance: IdleFor knows what is
+// left for it. Volcano counts kept cards as free, so it would evict too few pods on such a node.
 func (p *KeptCards) keepsCardsOn(task *api.TaskInfo, node *api.NodeInfo) bool {
 	if len(p.preemptedCards.byNode[node.Name]) > 0 {
 		return true

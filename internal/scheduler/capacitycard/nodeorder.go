@@ -32,8 +32,9 @@ const preferenceFactor = 0.2
 // uselessScore is less than all plugins together can add.
 const uselessScore = -1e9
 
-// nodeOrder scores how well a node packs the pod's cards. Each alternative after the card of
-// the node adds a full score, for the action preempt, which does not call bestNode.
+// nodeOrder scores how well a node packs the pod's cards. It also prefers nodes with the first alternatives:
+// each alternative that comes after the card of the node adds a full score. bestNode prefers them anyway, but the
+// action preempt does not call it.
 func (p *nodeChoice) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, error) {
 	s := p.searchFor(task)
 	if s.request.Count == 0 || s.request.Denied != nil {
@@ -41,7 +42,7 @@ func (p *nodeChoice) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64,
 	}
 
 	alternatives := s.request.Named.Names()
-	if len(alternatives) == 1 { // only nodes with this card are scored
+	if len(alternatives) == 1 { // the predicate has refused nodes with another card
 		return s.weight * s.placementOn(node, alternatives[0]).score(), nil
 	}
 
@@ -54,7 +55,7 @@ func (p *nodeChoice) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64,
 	}
 
 	score := s.weight * s.placementOn(node, name).score()
-	if len(alternatives) > 1 {
+	if len(alternatives) > 1 { // a pod that names no card prefers none
 		score += packingScore * p.args.nodeOrderWeight * float64(len(alternatives)-1-slices.Index(alternatives, name))
 	}
 
@@ -333,7 +334,8 @@ func (r *gangRest) add(other *gangRest) {
 	}
 }
 
-// limitPods reduces the rest to the average of so many pods.
+// limitPods reduces the rest to so many pods, if it has more. Which ones the gang takes is open, so their requests
+// are so many times the average.
 func (r *gangRest) limitPods(pods int) {
 	if pods >= r.pods {
 		return

@@ -56,10 +56,10 @@ func (p *nodeChoice) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 // quotaIgnorer tells the predicate for which pod it ignores the quota. Topology-aware preemption asks
 // about several nodes at once, all for the same pod.
 type quotaIgnorer struct {
-	pod atomic.Pointer[api.TaskID]
+	pod atomic.Pointer[api.TaskID] // nil while the quota counts for all
 
 	mu     sync.Mutex
-	checks int
+	checks int // of the pod that have begun and not ended
 }
 
 // begin lets the predicate ignore the quota for a pod until end was called as often.
@@ -70,6 +70,7 @@ func (i *quotaIgnorer) begin(pod api.TaskID) {
 	i.pod.Store(&pod)
 }
 
+// end ends what one begin began. After the last one the quota counts for the pod again.
 func (i *quotaIgnorer) end() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

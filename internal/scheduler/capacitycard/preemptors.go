@@ -33,8 +33,8 @@ var (
 )
 
 // executeByQueue runs Volcano's action preempt for each queue with pods that may preempt, in
-// the order of queues. In one run for all queues, Volcano takes them in random order. After
-// the first queue it skips a pending pod of each job.
+// the order of queues. In one run for all queues, Volcano would take them in random order, and after
+// the first queue skip a pending pod of each job.
 func (p *preemption) executeByQueue(execute func()) {
 	all := p.ssn.Jobs
 	byQueue := map[api.QueueID]map[api.JobID]*api.JobInfo{}
@@ -72,7 +72,7 @@ func (p *preemption) executeByQueue(execute func()) {
 	}
 }
 
-// lowestPriorities returns the lowest priority of a job with pods to evict, by queue.
+// lowestPriorities returns by queue the lowest priority of its jobs that have pods to evict.
 func (p *preemption) lowestPriorities() map[api.QueueID]int32 {
 	lowest := map[api.QueueID]int32{}
 	for _, job := range p.ssn.Jobs {
@@ -104,22 +104,24 @@ func (g *preemptRun) hasPreemptor(jobs map[api.JobID]*api.JobInfo) bool {
 	return false
 }
 
-// jobStarving reports whether Volcano's actions try to evict pods for a job. Preempt asks once
-// when it begins with a queue, for both kinds of preemption. Later it asks before each pod that
-// may preempt other jobs. Plugin gang is switched off here: it stops at the minimum of each
-// job, also for pods that are each a job of their own.
+// jobStarving reports whether Volcano's actions try to evict pods for a job. Preempt asks about each job
+// when it begins with a queue, before it preempts other jobs and inside the job. It asks again before each
+// pod, only to preempt other jobs.
+//
+// It stands in for plugin gang, which is switched off here: gang answers false as soon as a job has its
+// minimum, and a PodGroup whose pods are separate has that with its first pod.
 func (p *preemption) jobStarving(obj any) bool {
 	job := obj.(*api.JobInfo)
-	g := p.run
-	// Outside of preempt only Volcano's reclaim asks, and preemptive decides for each pod there.
-	if g == nil {
+	run := p.run
+	// Outside of preempt only Volcano's reclaim asks. There the hook preemptive decides about each pod.
+	if run == nil {
 		return len(job.TaskStatusIndex[api.Pending]) > 0
 	}
-	if g.isAsked[job.UID] {
-		return g.mayPreemptJobs(job)
+	if run.isAsked[job.UID] {
+		return run.mayPreemptJobs(job)
 	}
-	g.isAsked[job.UID] = true
-	return g.mayPreemptJobs(job) || g.mayPreemptInside(job)
+	run.isAsked[job.UID] = true
+	return run.mayPreemptJobs(job) || run.mayPreemptInside(job)
 }
 
 // mayPreemptJobs reports whether pods of a job may preempt other jobs of its queue.
@@ -163,7 +165,7 @@ func isVCJob(job *api.JobInfo) bool {
 }
 
 // isBelowMinimum reports whether a job lacks pods for its minimum, in total or of a task role.
-// Pipelined pods count as there.
+// Pipelined pods are not lacking.
 func isBelowMinimum(job *api.JobInfo) bool {
 	return job.IsStarving() || !job.CheckTaskPipelined() || !job.CheckSubJobPipelined()
 }
@@ -183,8 +185,8 @@ func completesMinimum(job *api.JobInfo, task *api.TaskInfo) bool {
 	return roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole] || job.MinAvailable-all > lacking || !job.CheckSubJobPipelined()
 }
 
-// checkPreemptor returns why preempt searches no node for a pod, nil if it does. A search in
-// vain costs as much as one that helps.
+// checkPreemptor returns why preempt searches no node for a pod, nil if it does. It is asked before the search,
+// because one in vain costs as much as one that helps.
 func (p *preemption) checkPreemptor(task *api.TaskInfo) error {
 	g := p.run
 	job := p.ssn.Jobs[task.Job]
@@ -204,7 +206,7 @@ func (p *preemption) checkPreemptor(task *api.TaskInfo) error {
 	return nil
 }
 
-// waitingQueues are by card the queues of a tree with a pod that waits for it within what its queue deserves.
+// waitingQueues are, by card, the queues of a tree that have a pod waiting for this card, within what they deserve.
 type waitingQueues map[card.Name]map[api.QueueID]bool
 
 // findWaitingQueues returns the queues that wait now, none if the queues are flat.
@@ -245,8 +247,8 @@ func (g *preemptRun) limitBorrowing(queue api.QueueID, waiting waitingQueues) {
 	}
 }
 
-// cardsBorrowedTooMany returns how many cards more than its queue may borrow while its pods preempt, a pod
-// would use of a card.
+// cardsBorrowedTooMany returns by how many cards a queue would borrow more than it may while its pods preempt, if a
+// pod used this card. It is 0 without a limit.
 func (p *victimSelection) cardsBorrowedTooMany(r checkInput, name card.Name) int64 {
 	if r.request.Count == 0 {
 		return 0

@@ -298,13 +298,14 @@ func (p *ReclaimRules) MinimumRuntime(task *api.TaskInfo) time.Duration {
 // VictimOrder returns in which order jobs of other queues lose cards.
 func (p *ReclaimRules) VictimOrder() v1alpha1.VictimOrder { return p.args.victimOrder }
 
-// PodPriority returns the priority of a pod between queues: that of its PriorityClass if the
-// policy lists it, else the lowest listed.
+// PodPriority returns the priority of a pod where pods of different queues compete: that of its PriorityClass if
+// the policy lists the class, else the lowest listed one.
 func (p *ReclaimRules) PodPriority(task *api.TaskInfo) int32 {
 	return p.args.priorityClasses.Priority(task.Pod.Spec.PriorityClassName)
 }
 
-// JobPriority returns the priority of a job between queues, at most that of its pods.
+// JobPriority returns the priority of a job where jobs of different queues compete: that of its PodGroup by the
+// policy, but no more than the highest of its pods.
 func (p *ReclaimRules) JobPriority(job *api.JobInfo) int32 {
 	highest := p.args.priorityClasses.Lowest
 	for _, task := range job.Tasks {

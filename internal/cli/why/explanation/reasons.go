@@ -83,8 +83,9 @@ type exhaustedAmounts struct {
 	isKnown bool
 }
 
-// exhaustedAmounts returns how many cards are requested at once, and the amounts of the quota that has too
-// few of them. For a pod the card counts of which most is left.
+// exhaustedAmounts returns how many cards are requested at once, and the amounts of the first quota on the path
+// that has too few of them. A pod uses one of several cards, so the card counts of which most is left; a job that
+// waits to be enqueued may use all of them.
 func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 	requested = in.Request.quotaCount()
 	stated := in.statedShortage()
@@ -103,7 +104,7 @@ func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 		next := exhaustedAmounts{status.Quota, status.Used, lacking.reserved, status.Quota, true}
 		largest := max(found.largest, next.largest)
 		switch {
-		case in.Request.awaitsEnqueue() && found.isKnown: // its pods may use all of them
+		case in.Request.awaitsEnqueue() && found.isKnown:
 			found.quota += next.quota
 			found.used += next.used
 			found.reserved = max(found.reserved, next.reserved)
@@ -117,8 +118,8 @@ func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 	return requested, found
 }
 
-// statedAmounts returns the amounts that the scheduler states. What is used and what is reserved is not known
-// apart.
+// statedAmounts returns the quota that the scheduler states. It states used and reserved cards only as one sum, so
+// both stay 0.
 func statedAmounts(stated *workload.StatedRefusal) exhaustedAmounts {
 	if stated == nil || stated.Limit == 0 {
 		return exhaustedAmounts{}
