@@ -31,7 +31,7 @@ var (
 	sessionMetricsMutants = []mutant{
 		{"internal/scheduler/capacitycard/metrics.go", `		v.pods += b.Pods`, `		v.pods += len(b.Used)`, "metrics: each charged pod counts"},
 		{"internal/scheduler/capacitycard/metrics.go", `float64(sums[1].Add(used[card.Name(label)]))`, `float64(sums[1])`, "metrics: what is placed is requested, too"},
-		{"internal/scheduler/capacitycard/metrics.go", `if task.SchGated || state == nil`, `if state == nil`, "metrics: a gated pod requests nothing"},
+		{"internal/scheduler/capacitycard/metrics.go", `if task.SchGated || !isKnown`, `if !isKnown`, "metrics: a gated pod requests nothing"},
 		{"internal/scheduler/capacitycard/metrics.go", `float64(q.usage.MilliCPU)/1000`, `float64(q.usage.MilliCPU)`, "metrics: CPU is in cores"},
 		{"internal/scheduler/capacitycard/metrics.go", `max(0, int64(count)-deserved)`, `int64(count)-deserved`, "metrics: what is borrowed is not negative"},
 		{"internal/scheduler/capacitycard/metrics.go", `	slices.Sort(texts)`, `	slices.Reverse(texts)`, "metrics: alternatives are in alphabetical order"},

@@ -121,7 +121,7 @@ var releaseMutants = []mutant{
 var notOfferedMutants = []mutant{
 	{"internal/workload/resolver.go", `			charge.NotOffered = notOffered(&charge, 0, inv, node, request.Resource)
 `, ``, "withheld cards are not part of the inventory of a tree"},
-	{"internal/scheduler/capacitycard/snapshot.go", `!isSame || isOffered != (len(state.charge.NotOffered) == 0)`, `!isSame || (isOffered && len(state.charge.NotOffered) > 0)`, "a charge leaves the inventory when its node withholds its cards"},
+	{"internal/scheduler/capacitycard/charges.go", `!isSame || isOffered != (len(state.charge.NotOffered) == 0)`, `!isSame || (isOffered && len(state.charge.NotOffered) > 0)`, "a charge leaves the inventory when its node withholds its cards"},
 	{"internal/quota/ledger.go", `	if at == l.root {
 		return c.inInventory()`, `	if at == nil {
 		return c.inInventory()`, "what nodes do not offer is not charged against the inventory"},

@@ -21,7 +21,6 @@ import (
 // places.
 type allocation struct {
 	*Session
-	charges    *charges
 	prices     *Prices
 	events     *Events
 	stuck      *stuckPods
@@ -158,7 +157,7 @@ func (p *allocation) onAllocate(event *framework.Event) {
 		// A charge from before is replaced and the rest of broken gangs is evicted, so neither counts.
 		event.Err = p.checkPlacement(task, task.NodeName, p.releasedBy(job.Queue, append(p.preemption.run.tasksToComplete(), task)...))
 	} else {
-		queue = p.charges.chargedQueueFor(state, job, p.hasQueue(queue), task.NodeName) // an eviction is undone
+		queue = p.chargedQueueFor(state, job, p.hasQueue(queue), task.NodeName) // an eviction is undone
 		defer p.preemption.run.undoEviction(task)
 	}
 
@@ -167,7 +166,7 @@ func (p *allocation) onAllocate(event *framework.Event) {
 	}
 
 	// A refused placement is charged too: Volcano takes it back through onDeallocate, or keeps it.
-	p.charges.chargePod(task.Pod, state, queue, task.NodeName, chargedAsUsed)
+	p.cache.chargePod(task.Pod, state, queue, task.NodeName, chargedAsUsed)
 	p.ledger.EndKeeping(string(task.UID))
 }
 
@@ -218,7 +217,7 @@ func (p *allocation) onDeallocate(event *framework.Event) {
 
 	p.preemption.run.recordEviction(task)
 	if state.chargedAs == chargedAsUsed {
-		p.charges.recordCharge(task.Pod, state, chargedAsTerminating)
+		p.cache.recordCharge(task.Pod, state, chargedAsTerminating)
 	}
 }
 

@@ -242,6 +242,37 @@ func (c *sharedCache) newPodState(pod *corev1.Pod) *podState {
 	return state
 }
 
+// beginSession counts a new session, which has seen no pods yet.
+func (c *sharedCache) beginSession() {
+	c.session++
+	c.podsSeen = 0
+	c.otherBindings.openSession(c.session, c.cacheSync.synced, c.now())
+}
+
+// replaceNodes takes the nodes that the session has. unlimited exempts pods with cards from the CPU and memory
+// limits of their queue. A new generation of requests begins when either changes what pods request: then all
+// pods are read again.
+func (c *sharedCache) replaceNodes(nodes map[string]*corev1.Node, unlimited bool) {
+	before := c.inventory
+	c.nodes.Replace(nodes)
+	c.inventory = c.nodes.Inventory()
+	if c.cardUnlimitedCPUMemory != unlimited || (c.inventory != before && !c.inventory.SameNames(before)) {
+		c.requestGeneration++
+	}
+	c.cardUnlimitedCPUMemory = unlimited
+}
+
+// podState returns the state of a pod that was read in this generation, false if it was not.
+func (c *sharedCache) podState(pod *corev1.Pod) (*podState, bool) {
+	state, isKnown := c.podsByObject[pod]
+	return state, isKnown && state.generation == c.requestGeneration
+}
+
+// forgetQueues forgets the rules of queues that do not exist any more.
+func (c *sharedCache) forgetQueues(exists func(name string) bool) {
+	maps.DeleteFunc(c.queues, func(name string, _ cachedQueue) bool { return !exists(name) })
+}
+
 // rulesFor returns the quota and the other rules of a queue.
 func (c *sharedCache) rulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQueues) *workload.QueueRules {
 	known, ok := c.queues[queue.Name]

@@ -144,10 +144,10 @@ func (p *enqueuing) announcedBy(read *podGroupRequest, withTotal bool) (quota.Jo
 // findVCJob returns the Volcano job that controls the PodGroup of a job, nil while it is not known.
 // Another job of the same name does not count.
 func (p *enqueuing) findVCJob(job *api.JobInfo, name string) *batch.Job {
-	if !p.cache.vcJobs.OpenSession(p.ssn) {
+	if !p.cache.VCJobs().OpenSession(p.ssn) {
 		return nil
 	}
-	found, known := p.cache.vcJobs.VCJob(job.Namespace, name)
+	found, known := p.cache.VCJobs().VCJob(job.Namespace, name)
 	if !known || found.UID != metav1.GetControllerOf(&job.PodGroup.PodGroup).UID {
 		return nil
 	}

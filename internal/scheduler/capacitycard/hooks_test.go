@@ -12,6 +12,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -155,7 +156,7 @@ func TestClosedSessionReports(t *testing.T) {
 			framework.Arguments{"configHash": "abc", "overCommitFactor": 0}, func(*Plugin) {},
 			SessionReport{Problem: "argument overCommitFactor is 0: write a number from 1 to 100", At: noon}},
 		"another scheduler bound a pod: its name": {
-			framework.Arguments{"configHash": "abc"}, func(p *Plugin) { p.cache.otherBindings.boundByOthers["u"] = "ns/p" },
+			framework.Arguments{"configHash": "abc"}, bindByAnother,
 			SessionReport{ConfigHash: "abc", BoundByOthers: []string{"ns/p"}, At: noon}},
 	}) {
 		s := newScene(t, "queue q quota={}").withArguments(tc.args)
@@ -173,6 +174,20 @@ func TestClosedSessionReports(t *testing.T) {
 		s.enqueueAndAllocate().Close()
 		check.Equal(t, "reports after one more session, without an observer", 1, len(reports))
 	}
+}
+
+// bindByAnother has pod ns/p pending in one session, and on a node in the next one, although the plugin did not place it.
+func bindByAnother(p *Plugin) {
+	c := p.cache
+	now := c.now
+	c.beginSession()
+	c.now = func() time.Time { return now().Add(time.Minute) }
+	c.beginSession()
+	c.observePod(builder.Pod("ns", "p").UID("u").Scheduler("volcano").Obj())
+
+	c.beginSession()
+	c.observePod(builder.Pod("ns", "p").UID("u").Scheduler("volcano").Node("n").Obj())
+	c.now = now
 }
 
 // TestLongSessionReportsBeforeItCloses: without a report for 20 seconds the operator takes quotas for unenforced. A session
@@ -200,17 +215,30 @@ func TestLongSessionReportsBeforeItCloses(t *testing.T) {
 
 // TestPlacementsOfASessionAreStored: a closed session remembers where it placed pods, so that the plugin does not take them
 // for pods that another scheduler bound. With a quota of 2, job j gets a card. One pod of job gang would fit as well, but
-// the gang needs 3. So the session undoes the placement of this pod, and does not remember it.
+// the gang needs 3. So the session undoes the placement of this pod, and does not remember it. Then pods of both jobs show
+// node a: the one of the gang must be another scheduler's doing.
 func TestPlacementsOfASessionAreStored(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8; queue q quota={"A":2}
 		job j queue=q min=1 pending=1
-		job gang queue=q min=3 pending=3`).enqueueAndAllocate()
+		job gang queue=q min=3 pending=3`).useClock()
+	for range 2 { // the second session may detect other bindings, since the first has seen all nodes and pods
+		s.openSession()
+		s.clock = s.clock.Add(time.Minute)
+	}
+	s.enqueueAndAllocate()
 	check.Equal(t, "placed", "a:1", s.podsByNode("j"))
 
+	for i, pod := range s.Pods {
+		if pod.Name == "j-0" || pod.Name == "gang-0" {
+			s.Pods[i] = pod.DeepCopy()
+			s.Pods[i].Spec.NodeName = "a"
+			s.Pods[i].Status.Phase = corev1.PodRunning
+		}
+	}
 	s.Close()
-	remembered := s.m.otherBindings.pending
-	check.Equal(t, "remembered pods", 1, len(remembered))
-	check.Equal(t, "nodes of pod j-0", []string{"a"}, remembered[s.Pod("j-0").UID].nodes)
+	s.Cache = nil
+	s.openSession()
+	check.Equal(t, "pods that another scheduler bound", []string{"ns/gang-0"}, s.m.otherBindings.boundByOthersNames())
 }
 
 // TestOrphanQueuesAreReparented: Volcano panics, or never returns, on a queue whose ancestors do not end at queue root. So for

@@ -131,8 +131,8 @@ func (p *Plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 	sums := map[requestKey]quota.CardRequest{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
-			state := p.cache.podsByObject[task.Pod] // buildSnapshot saw every pod of a job
-			if task.SchGated || state == nil || state.request.Count == 0 || len(state.request.Names) == 0 {
+			state, isKnown := p.cache.podState(task.Pod) // buildSnapshot saw every pod of a job
+			if task.SchGated || !isKnown || state.request.Count == 0 || len(state.request.Names) == 0 {
 				continue
 			}
 

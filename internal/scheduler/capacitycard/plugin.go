@@ -14,7 +14,7 @@ import (
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/cache"
+	vcache "volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -26,18 +26,18 @@ import (
 const PluginName = "capacity-card"
 
 // Builder returns the plugin builder of a scheduler with this cache.
-func Builder(cache *Cache) framework.PluginBuilder {
-	return func(arguments framework.Arguments) framework.Plugin { return buildPlugin(cache, arguments) }
+func Builder(known *Cache) framework.PluginBuilder {
+	return func(arguments framework.Arguments) framework.Plugin { return buildPlugin(known, arguments) }
 }
 
-func buildPlugin(cache *Cache, arguments framework.Arguments) *Plugin {
+func buildPlugin(known *Cache, arguments framework.Arguments) *Plugin {
 	args, err := parseArguments(arguments)
 	if err != nil {
 		// The configuration loader refuses such arguments. If they arrive all the same, the
 		// plugin gives no cards away.
 		klog.ErrorS(err, "Arguments of capacity-card are invalid, the scheduler places no pods")
 	}
-	return newPlugin(cache, &Session{args: args, argumentsErr: err, cache: cache.sharedCache})
+	return newPlugin(known, &Session{args: args, argumentsErr: err, cache: known.sharedCache})
 }
 
 // Plugin is the plugin in one session: what the session sees, and those who decide by it. Each of them
@@ -49,7 +49,6 @@ type Plugin struct {
 	Events    *Events
 	Prices    *Prices
 	Rules     *ReclaimRules
-	charges   *charges
 	Evictions *Evictions
 
 	// What is kept for pods that wait.
@@ -74,17 +73,16 @@ type Plugin struct {
 }
 
 // newPlugin returns the plugin for a session that is not open yet.
-func newPlugin(cache *Cache, s *Session) *Plugin {
-	p := &Plugin{Session: s, cache: cache}
+func newPlugin(known *Cache, s *Session) *Plugin {
+	p := &Plugin{Session: s, cache: known}
 	p.Drains = &Drains{s}
-	p.Events = &Events{Session: s, messages: cache.messages, reports: cache.reports, countRefusal: cache.metrics.countRefusal}
+	p.Events = &Events{Session: s, messages: known.messages, reports: known.reports, countRefusal: known.metrics.countRefusal}
 	p.Prices = &Prices{Session: s}
-	p.Rules = &ReclaimRules{Session: s, stops: cache.borrowStops}
-	p.charges = &charges{s}
-	p.Evictions = &Evictions{Session: s, charges: p.charges}
+	p.Rules = &ReclaimRules{Session: s, stops: known.borrowStops}
+	p.Evictions = &Evictions{Session: s}
 
 	p.stuck = &stuckPods{Session: s}
-	p.Kept = &KeptCards{Session: s, stuck: p.stuck, freed: cache.kept}
+	p.Kept = &KeptCards{Session: s, stuck: p.stuck, freed: known.kept}
 	p.waiting = &waitingJobs{Session: s, rules: p.Rules, stuck: p.stuck, kept: p.Kept}
 
 	p.victims = &victimSelection{Session: s, kept: p.Kept}
@@ -92,19 +90,19 @@ func newPlugin(cache *Cache, s *Session) *Plugin {
 	p.podReclaim = &podReclaim{Session: s, prices: p.Prices, rules: p.Rules, stuck: p.stuck, kept: p.Kept, victims: p.victims}
 
 	p.sums = &reservationSums{Session: s}
-	p.enqueue = &enqueuing{Session: s, events: p.Events, evictions: p.Evictions, preemption: p.preemption, sums: p.sums, podGroups: cache.podGroups}
+	p.enqueue = &enqueuing{Session: s, events: p.Events, evictions: p.Evictions, preemption: p.preemption, sums: p.sums, podGroups: known.podGroups}
 	p.reserver = &reserver{Session: s, sums: p.sums, enqueue: p.enqueue}
 	p.allocation = &allocation{
-		Session: s, charges: p.charges, prices: p.Prices, events: p.Events, stuck: p.stuck, kept: p.Kept, waiting: p.waiting,
+		Session: s, prices: p.Prices, events: p.Events, stuck: p.stuck, kept: p.Kept, waiting: p.waiting,
 		victims: p.victims, preemption: p.preemption, enqueue: p.enqueue, reserver: p.reserver,
 	}
 	p.nodes = &nodeChoice{
-		Session: s, fitErrors: &cache.fitErrors, events: p.Events, stuck: p.stuck, kept: p.Kept,
+		Session: s, fitErrors: &known.fitErrors, events: p.Events, stuck: p.stuck, kept: p.Kept,
 		victims: p.victims, preemption: p.preemption, podReclaim: p.podReclaim, allocation: p.allocation,
 	}
 	p.shortages = &shortages{Session: s, events: p.Events}
 	p.snapshot = &snapshot{
-		Session: s, charges: p.charges, events: p.Events, evictions: p.Evictions,
+		Session: s, events: p.Events, evictions: p.Evictions,
 		sums: p.sums, reserver: p.reserver, allocation: p.allocation,
 	}
 
@@ -233,7 +231,7 @@ func (p *Plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
 //
 // Task and pod are copies: the pod belongs to the informer, and the session still uses the
 // task.
-func (p *Plugin) SetupBindContextExtension(_ *k8sframework.CycleState, binding *cache.BindContext) {
+func (p *Plugin) SetupBindContextExtension(_ *k8sframework.CycleState, binding *vcache.BindContext) {
 	charge := p.ledger.Charged(string(binding.TaskInfo.UID))
 	if charge == nil {
 		return

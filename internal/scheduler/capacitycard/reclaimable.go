@@ -317,7 +317,6 @@ func (p *ReclaimRules) JobPriority(job *api.JobInfo) int32 {
 // Evictions knows the evictions that were requested.
 type Evictions struct {
 	*Session
-	charges *charges
 	// evictingTasks are the pods whose eviction was requested and that still exist.
 	evictingTasks []*api.TaskInfo
 }
@@ -353,14 +352,14 @@ func (p *Evictions) AssumeEvicted() (restore func()) {
 	for _, task := range p.evictingTasks {
 		state := p.cache.pods[task.Pod.UID]
 		if state != nil && state.charge != nil && state.chargedAs == chargedAsUsed {
-			p.charges.recordCharge(task.Pod, state, chargedAsTerminating)
+			p.cache.recordCharge(task.Pod, state, chargedAsTerminating)
 			assumed = append(assumed, task)
 		}
 	}
 
 	return func() {
 		for _, task := range assumed {
-			p.charges.recordCharge(task.Pod, p.cache.pods[task.Pod.UID], chargedAsUsed)
+			p.cache.recordCharge(task.Pod, p.cache.pods[task.Pod.UID], chargedAsUsed)
 		}
 	}
 }

@@ -2,14 +2,11 @@ package capacitycard
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/klog/v2"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -22,7 +19,6 @@ import (
 // snapshot fills a Session when it opens, and updates the ledger.
 type snapshot struct {
 	*Session
-	charges    *charges
 	events     *Events
 	evictions  *Evictions
 	sums       *reservationSums
@@ -34,31 +30,20 @@ type snapshot struct {
 // and the reservations of enqueued jobs.
 func (p *snapshot) buildSnapshot() {
 	c := p.cache
-	c.session++
-	c.podsSeen = 0
-	c.otherBindings.openSession(c.session, c.cacheSync.synced, c.now())
-	before := c.inventory
-	unlimited := c.cardUnlimitedCPUMemory
+	c.beginSession()
 	nodes := p.listNodes()
 
 	if p.argumentsErr == nil { // otherwise the last valid mappings stay
 		c.nodes.SetMappings(p.args.cards)
 	}
-
-	c.nodes.Replace(nodes)
-	c.inventory = c.nodes.Inventory()
-	c.cardUnlimitedCPUMemory = p.args.cardUnlimitedCPUMemory
-	// A new generation reads all pods again, so it begins only when a rule or a name has changed.
-	if c.cardUnlimitedCPUMemory != unlimited || (c.inventory != before && !c.inventory.SameNames(before)) {
-		c.requestGeneration++
-	}
+	c.replaceNodes(nodes, p.args.cardUnlimitedCPUMemory)
 
 	p.inventory = c.inventory
 	c.resolver = workload.Resolver{Inventory: p.inventory, Schedulers: append([]string{}, options.ServerOpts.SchedulerNames...), AllowsNamespace: p.allowsNamespace}
 	p.ledger = c.ledger
 	p.loadQueueRules()
 	p.reparentOrphanQueues()
-	p.loadInventory(nodes)
+	c.setInventory(nodes)
 	p.allocation.belowMinimum = nil
 	p.reserver.exhausted = nil
 
@@ -105,9 +90,9 @@ func (p *snapshot) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, 
 				if c.isOutOfSync(task, state) {
 					outOfSync = append(outOfSync, task)
 				}
-				p.charges.chargePod(task.Pod, state, p.charges.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsUsed)
+				p.cache.chargePod(task.Pod, state, p.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsUsed)
 			case status == api.Releasing && p.isTerminatingOn(task.Pod, task.NodeName):
-				p.charges.chargePod(task.Pod, state, p.charges.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsTerminating)
+				p.cache.chargePod(task.Pod, state, p.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsTerminating)
 			default:
 				c.releasePod(state)
 			}
@@ -117,9 +102,6 @@ func (p *snapshot) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, 
 	return allocated, outOfSync
 }
 
-// charges writes to the ledger what pods use.
-type charges struct{ *Session }
-
 // chargedQueueFor returns the queue to charge for a placed pod. A pod on the same node stays
 // charged to the same queue. Else the annotation of its binding decides, and without one the
 // queue of its PodGroup. So placed pods keep their charge when a user moves or recreates their
@@ -127,7 +109,7 @@ type charges struct{ *Session }
 // pods of other schedulers. Such a pod is charged to its queue only if the queue allows the
 // namespace (see workload.Resolver). known is whether the PodGroup's queue exists, computed
 // once per job.
-func (p *charges) chargedQueueFor(state *podState, job *api.JobInfo, known bool, node string) string {
+func (p *Session) chargedQueueFor(state *podState, job *api.JobInfo, known bool, node string) string {
 	isChargedHere := state.charge != nil && state.chargedNode == node
 	if isChargedHere && ((known && state.charge.Queue == string(job.Queue)) || p.hasQueue(state.charge.Queue)) {
 		return state.charge.Queue
@@ -174,7 +156,7 @@ func (p *snapshot) loadQueueRules() {
 	p.namespaceRefusals = map[queueNamespace]*workload.Refusal{}
 	isTree := p.args.queueHierarchy == v1alpha1.QueueHierarchyTree
 	if !isTree {
-		p.dropTree()
+		p.cache.dropTree()
 	}
 
 	for id, queue := range p.ssn.Queues {
@@ -199,9 +181,11 @@ func (p *snapshot) loadQueueRules() {
 	p.ledger.EndAllKeeping() // loadReclaimedCards keeps again what is still kept
 	p.ledger.Retain(p.hasQueue)
 	if isTree {
-		p.loadTree()
+		for _, n := range p.cache.loadTree(p.queueRules, p.args.owners) {
+			p.events.recordNotice(p.ssn.Queues[n.queue].Queue, n.kind, n.refusal)
+		}
 	}
-	maps.DeleteFunc(p.cache.queues, func(name string, _ cachedQueue) bool { return !p.hasQueue(name) })
+	p.cache.forgetQueues(p.hasQueue)
 }
 
 // listNodes returns all nodes: those of the lister, which is complete from the start, and those
@@ -259,7 +243,7 @@ func (p *snapshot) chargePodsWithoutJob() {
 		if isTerminating {
 			as = chargedAsTerminating
 		}
-		p.charges.chargePod(pod, state, p.cache.resolver.Queue(pod, nil, last), pod.Spec.NodeName, as)
+		p.cache.chargePod(pod, state, p.cache.resolver.Queue(pod, nil, last), pod.Spec.NodeName, as)
 	}
 }
 
@@ -271,73 +255,9 @@ func (p *snapshot) listPods() []*corev1.Pod {
 	return pods
 }
 
-// chargePod charges a pod on its node to a queue.
-func (p *charges) chargePod(pod *corev1.Pod, state *podState, queue, node string, as chargeKind) {
-	if !p.updateCharge(state, queue, node) || state.chargedAs != as {
-		p.recordCharge(pod, state, as)
-	}
-}
-
-// recordCharge writes the charge of a pod to the ledger.
-func (p *charges) recordCharge(pod *corev1.Pod, state *podState, as chargeKind) {
-	state.chargedAs = as
-	if as == chargedAsUsed {
-		p.ledger.Charge(string(pod.UID), state.charge)
-	} else {
-		p.ledger.ChargeTerminating(string(pod.UID), state.charge, workload.TerminationGracePeriod(pod))
-	}
-}
-
-// updateCharge computes the charge of a pod on a node, and reports whether it was up to date.
-func (p *charges) updateCharge(state *podState, queue, node string) (unchanged bool) {
-	isChargedHere := state.chargedInventory != nil && state.charge.Queue == queue && state.chargedNode == node
-	unchanged = isChargedHere && (state.chargedInventory == p.inventory || p.hasSameCharge(state)) && p.hasSameTreeCharge(state)
-	if !unchanged {
-		last := state.charge
-		if state.chargedNode != node {
-			last = nil // it was for another node
-		}
-
-		charge := workload.ChargeFor(&state.request, queue, node, p.inventory, last)
-		if p.IsTree() {
-			charge.IsUnreclaimable = state.request.IsUnreclaimable
-			charge.IsOffInventory = p.isOffInventory(node)
-			state.treeGeneration = p.cache.tree.generation
-		}
-
-		state.charge = &charge
-		state.chargedNode = node
-		state.chargedInventory = p.inventory
-	}
-
-	return unchanged
-}
-
-// hasSameCharge reports whether the charged card is still the one of the node in a new
-// inventory. It is for most pods when some node changed.
-func (p *charges) hasSameCharge(state *podState) bool {
-	request := &state.request
-	charged := state.charge.Cards
-	if len(request.ExtraResources) > 0 || len(charged) > 1 || (len(charged) == 0) != (request.Count == 0) {
-		return false
-	}
-
-	if len(charged) == 1 {
-		name, isKnown := p.inventory.CardInUseOnNode(state.chargedNode, request.Resource)
-		_, isOffered := p.inventory.CardOnNode(state.chargedNode, request.Resource)
-		isSame := isKnown && name == charged[0].Name && request.Count == charged[0].Count
-		if !isSame || isOffered != (len(state.charge.NotOffered) == 0) {
-			return false
-		}
-	}
-
-	state.chargedInventory = p.inventory
-	return true
-}
-
 // RequestFor returns what a task requests. The caller must not change it.
 func (p *Session) RequestFor(task *api.TaskInfo) *workload.Request {
-	if state, ok := p.cache.podsByObject[task.Pod]; ok && state.generation == p.cache.requestGeneration {
+	if state, isKnown := p.cache.podState(task.Pod); isKnown {
 		return &state.request
 	}
 	state := p.cache.newPodState(task.Pod)
@@ -373,47 +293,6 @@ func (p *Session) releasedBy(queue api.QueueID, tasks ...*api.TaskInfo) (release
 		}
 	}
 	return released
-}
-
-// cacheSyncTimeout is how long an incomplete cache delays decisions after a start. Then the
-// plugin charges missing pods from the lister and logs what is missing.
-const cacheSyncTimeout = 60 * time.Second
-
-// cacheSync delays decisions after a start. Volcano opens its first session before its cache
-// has all nodes and pods, and a decision could give cards away twice.
-type cacheSync struct {
-	synced       bool
-	waitingSince time.Time
-}
-
-// notReadyReason returns why nothing may be decided yet, "" once one session had everything.
-// missing names an object that the session lacks.
-func (c *cacheSync) notReadyReason(missing func() string, now time.Time) string {
-	if c.synced {
-		return ""
-	}
-
-	if c.waitingSince.IsZero() {
-		c.waitingSince = now
-	}
-
-	absent := missing()
-	waited := now.Sub(c.waitingSince)
-	switch {
-	case absent == "":
-		c.synced = true
-		klog.InfoS("Volcano's cache has synced, scheduling starts", "after", waited.String())
-		return ""
-	case waited >= cacheSyncTimeout:
-		c.synced = true
-		klog.ErrorS(nil, "Scheduling starts although Volcano's cache has not synced; missing pods are charged from the lister", "missing", absent)
-		return ""
-	}
-
-	klog.InfoS("Scheduling waits until Volcano's cache has synced", "missing", absent)
-
-	// The message is the same in every session and names no pods of other tenants.
-	return "the scheduler has just started and has not seen every node and pod yet"
 }
 
 // missingFromSession names one node or placed pod that the listers know and the session does

@@ -243,7 +243,7 @@ func TestUnsyncedSessionIsEmpty(t *testing.T) {
 	check.Equal(t, "jobs of the session while the pod is missing", 0, len(s.Ssn.Jobs))
 	check.Equal(t, "queues of the session while the pod is missing", 0, len(s.Ssn.Queues))
 
-	s.m.cacheSync.waitingSince = time.Now().Add(-cacheSyncTimeout)
+	s.m.now = func() time.Time { return time.Now().Add(time.Minute) } // the timeout is over
 	s.Ssn.Jobs = jobs
 	s.Ssn.Queues = queues
 	s.reopen()

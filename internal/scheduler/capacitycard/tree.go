@@ -54,63 +54,63 @@ type treeNotice struct {
 // averages are over half an hour.
 const observationInterval = 10 * time.Second
 
-// loadTree puts the queues into their tree. Each queue gets rules with the amounts that count,
-// and the refusal that the tree gives it. A tree is resolved again only when a queue changed.
-func (p *snapshot) loadTree() {
-	t := &p.cache.tree
-	p.observeBorrowing(t)
+// loadTree puts the queues into their tree. Each queue gets rules with the amounts that count, and the refusal
+// that the tree gives it: it changes rules. A tree is resolved again only when a queue changed. owners give the
+// service type of pods that name none. It returns what is wrong with the tree.
+func (c *sharedCache) loadTree(rules map[api.QueueID]*workload.QueueRules, owners servicetype.OwnerKinds) []treeNotice {
+	t := &c.tree
+	c.observeBorrowing(owners)
 	isSame := !t.IsFlat()
 	count := 0
 	if t.queues == nil {
-		t.queues = make(map[api.QueueID]*resolvedQueue, len(p.ssn.Queues))
+		t.queues = make(map[api.QueueID]*resolvedQueue, len(rules))
 	}
 
-	for id := range p.ssn.Queues {
+	for id := range rules {
 		if id == workload.RootQueue {
 			continue
 		}
 		count++
-		isSame = p.loadTreeQueue(t, id, isSame)
+		isSame = t.loadQueue(rules, id, isSame)
 	}
 
 	if !isSame || count != len(t.queues) {
-		maps.DeleteFunc(t.queues, func(id api.QueueID, _ *resolvedQueue) bool { return !p.hasQueue(string(id)) })
-		p.resolveTree(t)
+		maps.DeleteFunc(t.queues, func(id api.QueueID, _ *resolvedQueue) bool { _, exists := rules[id]; return !exists })
+		c.resolveTree(rules)
 	}
-	for _, n := range t.notices {
-		p.events.recordNotice(p.ssn.Queues[n.queue].Queue, n.kind, n.refusal)
-	}
+	return t.notices
 }
 
 // dropTree forgets the tree of earlier sessions when the queues are flat.
-func (p *snapshot) dropTree() {
-	if p.IsTree() {
-		p.cache.tree = treeState{Tree: quota.Flat}
-		p.ledger.SetTree(quota.Flat)
-		p.cache.requestGeneration++
+func (c *sharedCache) dropTree() {
+	if !c.tree.IsFlat() {
+		c.tree = treeState{Tree: quota.Flat}
+		c.ledger.SetTree(quota.Flat)
+		c.requestGeneration++
 	}
 }
 
 // observeBorrowing updates the averages of what queues have borrowed, at most once in an interval.
 // A new tree and new arguments only start the interval.
-func (p *snapshot) observeBorrowing(t *treeState) {
-	now := p.cache.now()
+func (c *sharedCache) observeBorrowing(owners servicetype.OwnerKinds) {
+	t := &c.tree
+	now := c.now()
 	switch elapsed := now.Sub(t.observedAt); {
-	case t.IsFlat() || !maps.Equal(t.owners, p.args.owners):
-		p.cache.requestGeneration++ // what pods request says now whether it can be reclaimed
+	case t.IsFlat() || !maps.Equal(t.owners, owners):
+		c.requestGeneration++ // what pods request says now whether it can be reclaimed
 		t.observedAt = now
-		t.owners = p.args.owners
+		t.owners = owners
 	case elapsed >= observationInterval:
-		p.ledger.ObserveBorrowing(elapsed)
+		c.ledger.ObserveBorrowing(elapsed)
 		t.observedAt = now
 	}
 }
 
-// loadTreeQueue updates a queue of the tree to its rules. isSame is whether the queues before it
-// leave the tree as it was resolved. loadTreeQueue returns whether that is still true.
-func (p *snapshot) loadTreeQueue(t *treeState, id api.QueueID, isSame bool) bool {
+// loadQueue updates a queue of the tree to its rules. isSame is whether the queues before it
+// leave the tree as it was resolved. loadQueue returns whether that still holds.
+func (t *treeState) loadQueue(rules map[api.QueueID]*workload.QueueRules, id api.QueueID, isSame bool) bool {
 	q := t.queues[id]
-	written := p.queueRules[id]
+	written := rules[id]
 	if q == nil || q.written != written {
 		isSame = isSame && q != nil && q.written.IsSameInTree(written)
 		if isSame {
@@ -122,12 +122,13 @@ func (p *snapshot) loadTreeQueue(t *treeState, id api.QueueID, isSame bool) bool
 		}
 	}
 
-	p.queueRules[id] = q.rules
+	rules[id] = q.rules
 	return isSame
 }
 
 // resolveTree computes the amounts that count in the tree, and writes them to the ledger.
-func (p *snapshot) resolveTree(t *treeState) {
+func (c *sharedCache) resolveTree(rules map[api.QueueID]*workload.QueueRules) {
+	t := &c.tree
 	written := make(map[string]quota.TreeQueue, len(t.queues))
 	for id, q := range t.queues {
 		written[string(id)] = q.written.Tree
@@ -135,7 +136,7 @@ func (p *snapshot) resolveTree(t *treeState) {
 
 	t.Tree = quota.ResolveTree(written)
 	t.version++
-	p.ledger.SetTree(t.Tree)
+	c.ledger.SetTree(t.Tree)
 	t.nodes = nil // the ledger has no inventory now
 	t.notices = nil
 
@@ -143,7 +144,7 @@ func (p *snapshot) resolveTree(t *treeState) {
 	for id, q := range t.queues {
 		resolved := t.Queue(string(id))
 		q.rules = q.written.InTree(string(id), resolved)
-		p.queueRules[id] = q.rules
+		rules[id] = q.rules
 		for _, ancestor := range t.Ancestors(string(id)) {
 			if t.queues[api.QueueID(ancestor)].written.Namespaces != nil {
 				t.selectors[id] = append(t.selectors[id], api.QueueID(ancestor))

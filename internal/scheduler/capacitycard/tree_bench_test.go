@@ -44,8 +44,8 @@ func BenchmarkTree(b *testing.B) {
 		before func(*scene)
 	}{
 		{"unchanged", func(*scene) {}},
-		{"churn", func(s *scene) { forgetEveryNth(s.m, 100) }},               // every hundredth pod is new
-		{"limits", func(s *scene) { s.m.queues = map[string]cachedQueue{} }}, // the quotas of all queues are read again
+		{"churn", func(s *scene) { renewEveryNth(s, 100) }},                                 // every hundredth pod is new
+		{"limits", func(s *scene) { s.m.forgetQueues(func(string) bool { return false }) }}, // the quotas of all queues are read again
 	} {
 		b.Run(state.name, func(b *testing.B) {
 			flat := newFleet(b, nodes, pods, leaves, 20)

@@ -2,89 +2,12 @@ package capacitycard
 
 import (
 	"cmp"
-	"maps"
 
-	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// loadInventory sets in the ledger what the nodes have that take pods: they are ready and not
-// cordoned. It does nothing if the queues are flat.
-func (p *snapshot) loadInventory(nodes map[string]*corev1.Node) {
-	t := &p.cache.tree
-	if t.IsFlat() {
-		return
-	}
-	// A node that has not changed must cost nothing in the next session.
-	if t.inventory == p.inventory && hasSameNodes(nodes, t.nodes) {
-		return
-	}
-
-	cards := map[card.Name]card.Count{}
-	off := map[string]bool{}
-	var milliCPU, memory int64
-	for name, node := range nodes {
-		if node.Spec.Unschedulable || !workload.NodeReady(node) {
-			off[name] = true
-			continue
-		}
-		known, _ := p.inventory.Node(name)
-		for _, offered := range known.Cards {
-			cards[offered.Name] = cards[offered.Name].Add(offered.Count)
-		}
-
-		milliCPU = quota.AddSaturating(milliCPU, node.Status.Allocatable.Cpu().MilliValue())
-		memory = quota.AddSaturating(memory, node.Status.Allocatable.Memory().Value())
-	}
-
-	if t.inventory != p.inventory || !maps.Equal(off, t.offInventory) {
-		t.generation++
-	}
-
-	t.nodes = nodes
-	t.inventory = p.inventory
-	t.offInventory = off
-	p.ledger.SetInventory(cards, milliCPU, memory)
-}
-
-// hasSameNodes reports whether no node changed.
-func hasSameNodes(nodes, last map[string]*corev1.Node) bool {
-	if len(nodes) != len(last) {
-		return false
-	}
-	for name, node := range nodes {
-		if last[name] != node {
-			return false
-		}
-	}
-	return true
-}
-
-// isOffInventory reports whether a node is not part of the inventory of a tree.
-func (p *charges) isOffInventory(node string) bool {
-	return p.cache.tree.offInventory[node] || p.cache.nodes.Node(node) == nil
-}
-
-// hasSameTreeCharge reports whether a charge still says the right for a tree.
-func (p *charges) hasSameTreeCharge(state *podState) bool {
-	t := &p.cache.tree
-	if t.IsFlat() {
-		return true
-	}
-	if state.charge.IsUnreclaimable != state.request.IsUnreclaimable {
-		return false
-	}
-	if state.treeGeneration != t.generation && state.charge.IsOffInventory != p.isOffInventory(state.chargedNode) {
-		return false
-	}
-
-	state.treeGeneration = t.generation
-	return true
-}
 
 // unreclaimableRule says which pods of one job cannot be reclaimed.
 type unreclaimableRule struct {

@@ -1,0 +1,48 @@
+package capacitycard
+
+import (
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// cacheSyncTimeout is how long an incomplete cache delays decisions after a start. Then the
+// plugin charges missing pods from the lister and logs what is missing.
+const cacheSyncTimeout = 60 * time.Second
+
+// cacheSync delays decisions after a start. Volcano opens its first session before its cache
+// has all nodes and pods, and a decision could give cards away twice.
+type cacheSync struct {
+	synced       bool
+	waitingSince time.Time
+}
+
+// notReadyReason returns why nothing may be decided yet, "" once one session had everything.
+// missing names an object that the session lacks.
+func (c *cacheSync) notReadyReason(missing func() string, now time.Time) string {
+	if c.synced {
+		return ""
+	}
+
+	if c.waitingSince.IsZero() {
+		c.waitingSince = now
+	}
+
+	absent := missing()
+	waited := now.Sub(c.waitingSince)
+	switch {
+	case absent == "":
+		c.synced = true
+		klog.InfoS("Volcano's cache has synced, scheduling starts", "after", waited.String())
+		return ""
+	case waited >= cacheSyncTimeout:
+		c.synced = true
+		klog.ErrorS(nil, "Scheduling starts although Volcano's cache has not synced; missing pods are charged from the lister", "missing", absent)
+		return ""
+	}
+
+	klog.InfoS("Scheduling waits until Volcano's cache has synced", "missing", absent)
+
+	// The message is the same in every session and names no pods of other tenants.
+	return "the scheduler has just started and has not seen every node and pod yet"
+}
