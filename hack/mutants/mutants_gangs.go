@@ -16,12 +16,12 @@ var awaitedCardsMutants = []mutant{
 	{"internal/scheduler/capacitycard/awaitedcards.go", `	return job.Queue == a.job.Queue || queue.Queue.Spec.Priority == a.priority
 `, `	return job.Queue == a.job.Queue
 `, "cards are kept for a job below its minimum from other queues of equal priority"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `		if !p.cache.reservations[w.job.PgUID].isReserved(now) {`, `		if false {`, "kept cards end with the reservation"},
-	{"internal/scheduler/capacitycard/reservations.go", `	hasGrown := r.freeCards >= 0 && count > r.freeCards`, `	hasGrown := false`, "more free cards prolong a reservation"},
-	{"internal/scheduler/capacitycard/reservations.go", `	hasGrown := r.freeCards >= 0 && count > r.freeCards`, `	hasGrown := r.freeCards >= 0 && count >= r.freeCards`, "as many free cards prolong no reservation"},
-	{"internal/scheduler/capacitycard/reservations.go", `	r.prolonged += waited
+	{"internal/scheduler/capacitycard/awaitedcards.go", `		if !p.cache.Reservations[w.job.PgUID].IsReserved(now) {`, `		if false {`, "kept cards end with the reservation"},
+	{"internal/scheduler/cache/reservations.go", `	hasGrown := r.FreeCards >= 0 && count > r.FreeCards`, `	hasGrown := false`, "more free cards prolong a reservation"},
+	{"internal/scheduler/cache/reservations.go", `	hasGrown := r.FreeCards >= 0 && count > r.FreeCards`, `	hasGrown := r.FreeCards >= 0 && count >= r.FreeCards`, "as many free cards prolong no reservation"},
+	{"internal/scheduler/cache/reservations.go", `	r.prolonged += waited
 `, ``, "a reservation is prolonged for an hour in all"},
-	{"internal/scheduler/capacitycard/reservations.go", `	if entry.exhaustedRequest == key {`, `	if true {`, "a job that requests something else has a reservation again"},
+	{"internal/scheduler/capacitycard/reservations.go", `	if entry.ExhaustedRequest == key {`, `	if true {`, "a job that requests something else has a reservation again"},
 	{"internal/scheduler/capacitycard/joborder.go", `	case p.belowMinimum[job.UID] && !p.ssn.JobReady(job):
 		return 0`, `	case p.belowMinimum[job.UID] && !p.ssn.JobReady(job):
 		return 1`, "a job below its minimum comes first in its queue"},
@@ -36,9 +36,9 @@ var awaitedCardsMutants = []mutant{
 `, "a job below its minimum does not come before a queue of another priority"},
 	{"internal/scheduler/capacitycard/awaitedcards.go", `queue.Queue.Spec.Priority < a.priority && p`, `p`, "cards are kept only from queues of lower priority"},
 	{"internal/scheduler/capacitycard/awaitedcards.go", `a.job.Queue == r.job.Queue && a.job.Priority < r.job.Priority`, `false`, "no card is kept from a job of higher priority of the same queue"},
-	{"internal/scheduler/capacitycard/waitingjobs.go", `		if seen[w.job.Queue] || entry.isExhausted {`, `		if entry.isExhausted {`, "free cards prolong one reservation of a queue"},
-	{"internal/scheduler/capacitycard/reservations.go", `			p.cache.reservations.restartAll(job.PgUID, p.cache.now())
-		}`, `			p.cache.reservations.restartWait(job.PgUID, p.cache.now())
+	{"internal/scheduler/capacitycard/waitingjobs.go", `		if seen[w.job.Queue] || entry.IsExhausted {`, `		if entry.IsExhausted {`, "free cards prolong one reservation of a queue"},
+	{"internal/scheduler/capacitycard/reservations.go", `			p.cache.Reservations.RestartAll(job.PgUID, p.cache.Now())
+		}`, `			p.cache.Reservations.RestartWait(job.PgUID, p.cache.Now())
 		}`, "a job whose pods got a node has a reservation again"},
 }
 

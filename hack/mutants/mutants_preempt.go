@@ -22,7 +22,7 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/keptcards.go", `	case w.job.Queue != job.Queue:
 		return true`, `	case w.job.Queue != job.Queue:
 		return job.Priority <= w.job.Priority`, "no other queue gets kept cards"},
-	{"internal/scheduler/capacitycard/keptperiod.go", `p.cache.now().Sub(since) >= keptPeriod`, `p.cache.now().Sub(since) >= 2*keptPeriod`, "cards are kept for five minutes"},
+	{"internal/scheduler/capacitycard/keptperiod.go", `p.cache.Now().Sub(since) >= keptPeriod`, `p.cache.Now().Sub(since) >= 2*keptPeriod`, "cards are kept for five minutes"},
 	{"internal/scheduler/capacitycard/keptcards.go", `		released.Remove(w.charge)`, `		_ = w.charge`, "quota is kept as well"},
 	{"internal/scheduler/capacitycard/preempt.go", `reused = min(lack, int64(missing[what]-missing[unreclaimableQuota(what)]))`, `_ = lack`, "what is missing in a tree and what cannot be reclaimed are not added up"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `cmp.Or(spec.PriorityClassName, class)`, `cmp.Or(class, spec.PriorityClassName)`, "the class of a template comes before that of its job"},

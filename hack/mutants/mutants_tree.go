@@ -101,7 +101,7 @@ var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/tree.go", `		pod.OnlyCounts = !g.byTree[i]
 `, ``, "what is taken by the service types is not refused as what is borrowed"},
 	{"internal/scheduler/capacitycard/treeorder.go", `	for node := turn; node.parent != nil; node = node.parent {`, `	for node := turn; node == turn; node = node.parent {`, "a placement changes the order of all queues of its tenant"},
-	{"internal/scheduler/capacitycard/treereclaim.go", `range p.cache.tree.Path(string(queue)) {`, `range p.cache.tree.Path(string(queue))[:1] {`, "a stop policy drains the subtree"},
+	{"internal/scheduler/capacitycard/treereclaim.go", `range p.cache.Tree.Path(string(queue)) {`, `range p.cache.Tree.Path(string(queue))[:1] {`, "a stop policy drains the subtree"},
 	{"internal/scheduler/actions/drain.go", `api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):`, `api.AllocatedStatus(task.Status):`, "a drain leaves system-critical pods"},
 	{"internal/scheduler/actions/drain.go", `		case !gang.IsOnNode(task.Status):
 			return nil
@@ -121,7 +121,7 @@ var releaseMutants = []mutant{
 var notOfferedMutants = []mutant{
 	{"internal/workload/resolver.go", `			charge.NotOffered = notOffered(&charge, 0, inv, node, request.Resource)
 `, ``, "withheld cards are not part of the inventory of a tree"},
-	{"internal/scheduler/capacitycard/charges.go", `!isSame || isOffered != (len(state.charge.NotOffered) == 0)`, `!isSame || (isOffered && len(state.charge.NotOffered) > 0)`, "a charge leaves the inventory when its node withholds its cards"},
+	{"internal/scheduler/cache/charges.go", `!isSame || isOffered != (len(state.Charge.NotOffered) == 0)`, `!isSame || (isOffered && len(state.Charge.NotOffered) > 0)`, "a charge leaves the inventory when its node withholds its cards"},
 	{"internal/quota/ledger.go", `	if at == l.root {
 		return c.inInventory()`, `	if at == nil {
 		return c.inInventory()`, "what nodes do not offer is not charged against the inventory"},

@@ -13,6 +13,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -101,7 +102,7 @@ func (p *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 
 	// A job that waits for quota keeps its reservation. Only other reasons end it after a time.
 	if p.waitsForQuota(r.job, r.request) || preemptedQuotaStaysFree(p.kept, r) != nil {
-		p.cache.reservations.restartWait(r.job.PgUID, p.cache.now())
+		p.cache.Reservations.RestartWait(r.job.PgUID, p.cache.Now())
 	}
 
 	p.events.recordPodUnschedulable(task, refusal)
@@ -142,7 +143,7 @@ func (p *allocation) onAllocate(event *framework.Event) {
 	status := event.Task.Status
 	p.prices.forgetPrice(task.Job)
 	if status == api.Allocated {
-		p.cache.otherBindings.assume(task.Pod.UID, task.NodeName)
+		p.cache.OtherBindings.Assume(task.Pod.UID, task.NodeName)
 	}
 
 	job, ok := p.ssn.Jobs[task.Job]
@@ -150,9 +151,9 @@ func (p *allocation) onAllocate(event *framework.Event) {
 		return
 	}
 
-	state := p.cache.observePod(task.Pod)
+	state := p.cache.ObservePod(task.Pod)
 	queue := string(job.Queue)
-	state.assumedNodeInvalid = false
+	state.AssumedNodeInvalid = false
 	if status == api.Allocated || status == api.Pipelined {
 		// A charge from before is replaced and the rest of broken gangs is evicted, so neither counts.
 		event.Err = p.checkPlacement(task, task.NodeName, p.releasedBy(job.Queue, append(p.preemption.run.tasksToComplete(), task)...))
@@ -166,7 +167,7 @@ func (p *allocation) onAllocate(event *framework.Event) {
 	}
 
 	// A refused placement is charged too: Volcano takes it back through onDeallocate, or keeps it.
-	p.cache.chargePod(task.Pod, state, queue, task.NodeName, chargedAsUsed)
+	p.cache.ChargePod(task.Pod, state, queue, task.NodeName, cache.ChargedAsUsed)
 	p.ledger.EndKeeping(string(task.UID))
 }
 
@@ -197,17 +198,17 @@ func (p *victimSelection) checkConflicts(task *api.TaskInfo, node *api.NodeInfo)
 // its cards when it has ended.
 func (p *allocation) onDeallocate(event *framework.Event) {
 	task := event.Task
-	state := p.cache.observePod(event.Task.Pod)
+	state := p.cache.ObservePod(event.Task.Pod)
 	p.enqueue.refusedRequests = nil // quota is released
 	p.prices.forgetPrice(task.Job)
 
-	state.assumedNodeInvalid = task.Status == api.Pending
-	if state.assumedNodeInvalid {
-		p.cache.otherBindings.forgetAssumed(task.Pod.UID, task.NodeName)
+	state.AssumedNodeInvalid = task.Status == api.Pending
+	if state.AssumedNodeInvalid {
+		p.cache.OtherBindings.ForgetAssumed(task.Pod.UID, task.NodeName)
 	}
 
 	if task.Status != api.Releasing {
-		p.cache.releasePod(state)
+		p.cache.ReleasePod(state)
 		// The pod waits again for what was freed for it.
 		if charge, isOwner := p.kept.keptCharges[task.UID]; isOwner {
 			p.ledger.Keep(string(task.UID), charge)
@@ -216,8 +217,8 @@ func (p *allocation) onDeallocate(event *framework.Event) {
 	}
 
 	p.preemption.run.recordEviction(task)
-	if state.chargedAs == chargedAsUsed {
-		p.cache.recordCharge(task.Pod, state, chargedAsTerminating)
+	if state.ChargedAs == cache.ChargedAsUsed {
+		p.cache.RecordCharge(task.Pod, state, cache.ChargedAsTerminating)
 	}
 }
 

@@ -13,12 +13,13 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/servicetype"
 )
 
 // arguments are the plugin's arguments in volcano-scheduler.conf.
 type arguments struct {
-	// cardUnlimitedCPUMemory exempts pods with cards from the CPU and memory limits of their
+	// CardUnlimitedCPUMemory exempts pods with cards from the CPU and memory limits of their
 	// queue. They are not counted there either.
 	cardUnlimitedCPUMemory bool
 	// overCommitFactor multiplies the quota at enqueue only, so that pods may wait for cards
@@ -74,8 +75,8 @@ var argumentParsers = map[string]func(*arguments, any) error{
 		if err != nil {
 			return err
 		}
-		if a.maxReservation < reservationTimeout || a.maxReservation > maxMaxReservation {
-			return fmt.Errorf("write %s to %s", reservationTimeout, maxMaxReservation)
+		if a.maxReservation < cache.ReservationTimeout || a.maxReservation > maxMaxReservation {
+			return fmt.Errorf("write %s to %s", cache.ReservationTimeout, maxMaxReservation)
 		}
 		return nil
 	},
@@ -152,7 +153,7 @@ func ValidateArguments(raw map[string]any) error {
 // never takes half effect.
 func parseArguments(raw map[string]any) (arguments, error) {
 	defaults := arguments{
-		overCommitFactor: 1, nodeOrderWeight: 1, maxReservation: defaultMaxReservation,
+		overCommitFactor: 1, nodeOrderWeight: 1, maxReservation: cache.DefaultMaxReservation,
 		unmanagedQueues: v1alpha1.UnmanagedEnforce, serviceTypes: servicetype.DefaultMatrix(),
 		victimOrder: v1alpha1.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
 		reclaimResources: v1alpha1.ReclaimResourcesCards, queueHierarchy: v1alpha1.QueueHierarchyFlat,

@@ -26,7 +26,7 @@ type awaitingPod struct {
 	task  *api.TaskInfo
 	node  *freeNode
 	count card.Count
-	// serviceType is that of the pod, priority that of its queue.
+	// ServiceType is that of the pod, priority that of its queue.
 	serviceType string
 	priority    int32
 }
@@ -70,8 +70,8 @@ func (p *waitingJobs) reloadAwaitedCards(later map[api.JobID]bool) []*waitingJob
 
 // hasWaitingReservations reports whether some job waits for anything.
 func (p *waitingJobs) hasWaitingReservations() bool {
-	for _, entry := range p.cache.reservations {
-		if entry.isWaiting {
+	for _, entry := range p.cache.Reservations {
+		if entry.IsWaiting {
 			return true
 		}
 	}
@@ -80,10 +80,10 @@ func (p *waitingJobs) hasWaitingReservations() bool {
 
 // keepAwaitedCards keeps free cards for waiting jobs with a reservation.
 func (p *waitingJobs) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
-	now := p.cache.now()
+	now := p.cache.Now()
 	kept := &awaitedCards{byNode: map[string][]awaitingPod{}}
 	for _, w := range waiting {
-		if !p.cache.reservations[w.job.PgUID].isReserved(now) {
+		if !p.cache.Reservations[w.job.PgUID].IsReserved(now) {
 			continue
 		}
 		keeping := slices.DeleteFunc(slices.Clone(w.missing), func(task *api.TaskInfo) bool { return !p.keepsCards(w, task) })
@@ -145,7 +145,7 @@ func (p *waitingJobs) keepForPod(kept *awaitedCards, w *waitingJob, task *api.Ta
 func (p *waitingJobs) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCards) (best *freeNode) {
 	count := p.RequestFor(task).Count
 	kind := free.kindOf(task)
-	until := p.cache.now().Add(p.args.maxReservation)
+	until := p.cache.Now().Add(p.args.maxReservation)
 
 	most := card.Count(0)
 	for _, node := range nodes {

@@ -79,7 +79,7 @@ func (p *ReclaimRules) RecordReclaimed(queue api.QueueID, resources ...quota.Res
 	}
 
 	for _, resource := range resources {
-		stops[resource] = stops[resource].restartedAt(p.cache.now())
+		stops[resource] = stops[resource].restartedAt(p.cache.Now())
 	}
 
 	p.stopBorrowing()
@@ -87,7 +87,7 @@ func (p *ReclaimRules) RecordReclaimed(queue api.QueueID, resources ...quota.Res
 
 // stopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago.
 func (p *ReclaimRules) stopBorrowing() {
-	now := p.cache.now()
+	now := p.cache.Now()
 	for queue, stops := range p.stops {
 		isKnown := p.hasQueue(string(queue))
 		stopped := make(map[quota.Resource]bool, len(stops))

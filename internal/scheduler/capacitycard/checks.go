@@ -131,7 +131,7 @@ func (p *Session) checkNamespace(queue api.QueueID, rules *workload.QueueRules, 
 	if refusal := p.checkOwnNamespace(queue, rules, namespace); refusal != nil {
 		return refusal
 	}
-	for _, ancestor := range p.cache.tree.selectors[queue] {
+	for _, ancestor := range p.cache.Tree.Selectors[queue] {
 		if refusal := p.checkOwnNamespace(ancestor, p.queueRules[ancestor], namespace); refusal != nil {
 			return workload.RefusalOfAncestor(string(queue), refusal)
 		}

@@ -100,7 +100,7 @@ func (p *enqueuing) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 	annotation, hasAnnotation := workload.CardRequestAnnotation(&job.PodGroup.PodGroup)
 	read := podGroupRequest{
 		annotation: annotation, hasAnnotation: hasAnnotation, minResources: job.PodGroup.Spec.MinResources,
-		generation: p.cache.requestGeneration, lastSession: p.cache.session,
+		generation: p.cache.RequestGeneration, lastSession: p.cache.SessionCount,
 	}
 
 	if owner := workload.VCJobOwner(&job.PodGroup.PodGroup); owner != "" {
@@ -112,7 +112,7 @@ func (p *enqueuing) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 	}
 
 	if known, ok := p.podGroups[job.PgUID]; ok && known.isFor(&read) {
-		known.lastSession = p.cache.session
+		known.lastSession = p.cache.SessionCount
 		return known
 	}
 
@@ -122,7 +122,7 @@ func (p *enqueuing) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 		read.minimumCards = sumCards(least.Cards)
 	}
 
-	if p.cache.cardUnlimitedCPUMemory && len(read.jobRequest.Cards) > 0 {
+	if p.cache.CardUnlimitedCPUMemory && len(read.jobRequest.Cards) > 0 {
 		// minResources does not say which pods the CPU is for. The pods are checked one by one
 		// when they exist.
 		read.jobRequest.MilliCPU = 0
@@ -136,9 +136,9 @@ func (p *enqueuing) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 // announcedBy returns what a PodGroup announces, with card.request or only its minimum.
 func (p *enqueuing) announcedBy(read *podGroupRequest, withTotal bool) (quota.JobRequest, *workload.Refusal) {
 	if read.vcJob != nil {
-		return p.cache.resolver.VCJobRequest(read.annotation, withTotal, read.vcJob, p.classPriority)
+		return p.cache.Resolver.VCJobRequest(read.annotation, withTotal, read.vcJob, p.classPriority)
 	}
-	return p.cache.resolver.PodGroupRequest(read.annotation, withTotal, read.minResources)
+	return p.cache.Resolver.PodGroupRequest(read.annotation, withTotal, read.minResources)
 }
 
 // findVCJob returns the Volcano job that controls the PodGroup of a job, nil while it is not known.
@@ -253,7 +253,7 @@ func (p *enqueuing) checkEnqueue(job *api.JobInfo) (quota.JobRequest, *workload.
 func (p *enqueuing) jobEnqueued(obj any) {
 	job := obj.(*api.JobInfo)
 	if request, refusal := p.checkEnqueue(job); refusal == nil {
-		p.cache.reservations.recordEnqueued(job, request)
+		p.cache.Reservations.RecordEnqueued(job, request)
 		p.sums.reserve(job.Queue, p.ledger.DropUngranted(string(job.Queue), request))
 	}
 }
@@ -339,7 +339,7 @@ func (a *podGroupRequest) isFor(other *podGroupRequest) bool {
 // podGroupRequests are the requests of PodGroups without pods, by UID.
 type podGroupRequests map[types.UID]*podGroupRequest
 
-// removeStale removes entries that two sessions did not use.
+// RemoveStale removes entries that two sessions did not use.
 func (r podGroupRequests) removeStale(session uint64) {
 	maps.DeleteFunc(r, func(_ types.UID, a *podGroupRequest) bool { return session-a.lastSession > 1 })
 }

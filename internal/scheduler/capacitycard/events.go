@@ -110,10 +110,10 @@ func PodGroupReference(job *api.JobInfo) runtime.Object {
 // reportPodWithoutPodGroup reports on a pending pod that its queue does not exist or accepts no
 // pods. Volcano creates no PodGroup for such a pod, so no session contains it.
 func (p *Events) reportPodWithoutPodGroup(pod *corev1.Pod) {
-	if !workload.IsPending(pod) || workload.PodGroupName(pod) != "" || !p.cache.resolver.UsesOurScheduler(pod) {
+	if !workload.IsPending(pod) || workload.PodGroupName(pod) != "" || !p.cache.Resolver.UsesOurScheduler(pod) {
 		return
 	}
-	queue := p.cache.resolver.Queue(pod, nil, "")
+	queue := p.cache.Resolver.Queue(pod, nil, "")
 	if queue == "" {
 		queue = workload.DefaultQueue
 	}
@@ -132,7 +132,7 @@ func (p *Events) reportPodWithoutPodGroup(pod *corev1.Pod) {
 // reparentOrphanQueues puts every queue whose parents do not lead to root under root, in this
 // session only. Volcano follows the parents when it closes the session, and would panic or loop
 // (pkg/scheduler/framework/session.go, updateQueueStatus). Flat queues lose nothing. In a tree
-// such a queue takes no new work, and loadTree reports why.
+// such a queue takes no new work, and LoadTree reports why.
 func (p *snapshot) reparentOrphanQueues() {
 	var orphans []*api.QueueInfo
 	for id, info := range p.ssn.Queues {
@@ -242,7 +242,7 @@ func (m *messageDeduper) forget(uid types.UID) {
 	delete(m.lastMessages, uid)
 }
 
-// removeStale removes objects without a refusal for two sessions.
+// RemoveStale removes objects without a refusal for two sessions.
 func (m *messageDeduper) removeStale() {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

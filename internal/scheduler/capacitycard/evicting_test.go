@@ -181,7 +181,7 @@ var evictionSteps = map[string]func(*evictionScript, words.Line){
 	"sessionWithoutCardreclaim": func(s *evictionScript, _ words.Line) { s.openSession() },
 	"restart": func(s *evictionScript, _ words.Line) {
 		s.m = NewCache()
-		s.m.now = func() time.Time { return s.clock }
+		s.m.Now = func() time.Time { return s.clock }
 	},
 	"wait":            func(s *evictionScript, line words.Line) { s.clock = s.clock.Add(mustParseDuration(line.Name())) },
 	"requestEviction": func(s *evictionScript, line words.Line) { s.policy.Evictions.MarkEvicting(s.Task(line.Name())) },
@@ -204,7 +204,7 @@ var evictionSteps = map[string]func(*evictionScript, words.Line){
 		check.Equal(s.t, line.String()+": pods that are not deleted so long after the request", strings.Join(line.Names[1:], " "), session.Names(overdue))
 	},
 	"wantRequested": func(s *evictionScript, line words.Line) {
-		check.Equal(s.t, line.String()+": requested evictions in the cache", line.Name(), fmt.Sprint(len(s.m.evictingSince)))
+		check.Equal(s.t, line.String()+": requested evictions in the cache", line.Name(), fmt.Sprint(len(s.m.EvictingSince)))
 	},
 }
 

@@ -14,7 +14,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// freeCards are the free cards of all nodes that take pods, and which waiting pods could use them.
+// FreeCards are the free cards of all nodes that take pods, and which waiting pods could use them.
 type freeCards struct {
 	p      *waitingJobs
 	byName map[card.Name][]*freeNode
@@ -63,7 +63,7 @@ const maxFreeCardChecks = 10_000
 func (p *waitingJobs) newFreeCards() *freeCards {
 	f := &freeCards{p: p, byName: map[card.Name][]*freeNode{}, fullByName: map[card.Name][]*freeNode{}, kinds: map[api.JobID][]*podKind{}, checksLeft: maxFreeCardChecks}
 
-	states := p.cache.nodes.Nodes()
+	states := p.cache.Nodes.Nodes()
 	for i := range states {
 		node := p.ssn.Nodes[states[i].Name]
 		if node == nil || !states[i].IsReady || states[i].IsCordoned {

@@ -48,7 +48,7 @@ func (m *minuteScene) runMinute() {
 
 	m.reserved = map[string]bool{}
 	for _, g := range m.Groups {
-		m.reserved[g.Name] = m.m.reservations[g.UID].isReserved(m.clock)
+		m.reserved[g.Name] = m.m.Reservations[g.UID].IsReserved(m.clock)
 	}
 
 	m.Close()
@@ -237,7 +237,7 @@ func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 	for range 20 { // minutes, far more than the 6 of maxReservation
 		s.runChangingMinute()
 	}
-	check.That(t, s.m.reservations[s.group("gang").UID].isExhausted, "the gang still has a reservation after 20 minutes")
+	check.That(t, s.m.Reservations[s.group("gang").UID].IsExhausted, "the gang still has a reservation after 20 minutes")
 
 	s.Cache = nil // the next session reads the changed objects
 	s.addObjects("job young queue=q min=1 pending=1")
@@ -264,7 +264,7 @@ func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 	for range 20 { // minutes, far more than the 6 of maxReservation
 		s.runChangingMinute()
 	}
-	check.That(t, s.m.reservations[s.group("gang").UID].isExhausted, "the gang still has a reservation after 20 minutes")
+	check.That(t, s.m.Reservations[s.group("gang").UID].IsExhausted, "the gang still has a reservation after 20 minutes")
 
 	for _, pod := range s.Pods {
 		if pod.Spec.NodeName != "" {
@@ -274,7 +274,7 @@ func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 
 	s.runMinute()
 	s.runMinute() // the gang still has its reservation in the second session
-	check.That(t, !s.m.reservations[s.group("gang").UID].isExhausted, "the gang has no reservation, although it waits for terminating pods only")
+	check.That(t, !s.m.Reservations[s.group("gang").UID].IsExhausted, "the gang has no reservation, although it waits for terminating pods only")
 }
 
 // TestJobBelowItsMinimumComesFirst: a gang that lost a pod uses cards with which it cannot work. So the gang gets the next

@@ -166,7 +166,7 @@ func TestClosedSessionReports(t *testing.T) {
 		check.Equal(t, "reports of an open session", 0, len(reports))
 
 		tc.change(s.p)
-		s.m.now = func() time.Time { return noon }
+		s.m.Now = func() time.Time { return noon }
 		s.Close()
 		check.Equal(t, "reports of the closed session", []SessionReport{tc.wantReport}, reports)
 
@@ -179,15 +179,15 @@ func TestClosedSessionReports(t *testing.T) {
 // bindByAnother has pod ns/p pending in one session, and on a node in the next one, although the plugin did not place it.
 func bindByAnother(p *Plugin) {
 	c := p.cache
-	now := c.now
-	c.beginSession()
-	c.now = func() time.Time { return now().Add(time.Minute) }
-	c.beginSession()
-	c.observePod(builder.Pod("ns", "p").UID("u").Scheduler("volcano").Obj())
+	now := c.Now
+	c.BeginSession()
+	c.Now = func() time.Time { return now().Add(time.Minute) }
+	c.BeginSession()
+	c.ObservePod(builder.Pod("ns", "p").UID("u").Scheduler("volcano").Obj())
 
-	c.beginSession()
-	c.observePod(builder.Pod("ns", "p").UID("u").Scheduler("volcano").Node("n").Obj())
-	c.now = now
+	c.BeginSession()
+	c.ObservePod(builder.Pod("ns", "p").UID("u").Scheduler("volcano").Node("n").Obj())
+	c.Now = now
 }
 
 // TestLongSessionReportsBeforeItCloses: without a report for 20 seconds the operator takes quotas for unenforced. A session
@@ -238,7 +238,7 @@ func TestPlacementsOfASessionAreStored(t *testing.T) {
 	s.Close()
 	s.Cache = nil
 	s.openSession()
-	check.Equal(t, "pods that another scheduler bound", []string{"ns/gang-0"}, s.m.otherBindings.boundByOthersNames())
+	check.Equal(t, "pods that another scheduler bound", []string{"ns/gang-0"}, s.m.OtherBindings.BoundByOthersNames())
 }
 
 // TestOrphanQueuesAreReparented: Volcano panics, or never returns, on a queue whose ancestors do not end at queue root. So for

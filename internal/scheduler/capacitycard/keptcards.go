@@ -98,7 +98,7 @@ func (p *KeptCards) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
 
 		plan := p.newEvictionPlan(evicted, tasks, p.freed.preemptedCards)
 		for _, task := range tasks {
-			p.freed.preemptedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), plan: plan}
+			p.freed.preemptedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.Now(), plan: plan}
 		}
 	}
 }

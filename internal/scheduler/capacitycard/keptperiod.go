@@ -35,7 +35,7 @@ type evictedPod struct {
 // newEvictionPlan returns the plan that evicts some pods now for tasks. Tasks that stay on the node on which earlier
 // plans freed cards for them wait for the victims of these, too.
 func (p *KeptCards) newEvictionPlan(victims, tasks []*api.TaskInfo, earlier map[types.UID]nomination) *evictionPlan {
-	plan := &evictionPlan{began: p.cache.now(), lastSeen: p.cache.now()}
+	plan := &evictionPlan{began: p.cache.Now(), lastSeen: p.cache.Now()}
 	for _, task := range victims {
 		plan.victims = append(plan.victims, evictedPod{task.Pod.UID, api.PodKey(task.Pod), task.NodeName})
 	}
@@ -73,15 +73,15 @@ func (p *KeptCards) isKeptPeriodOver(made nomination) bool {
 	if made.plan != nil {
 		since = p.lastVictimSeen(made.plan)
 	}
-	return p.cache.now().Sub(since) >= keptPeriod
+	return p.cache.Now().Sub(since) >= keptPeriod
 }
 
 // lastVictimSeen returns when a session saw a victim of a plan last. It looks once a session.
 func (p *KeptCards) lastVictimSeen(plan *evictionPlan) time.Time {
-	if plan.session == p.cache.session {
+	if plan.session == p.cache.SessionCount {
 		return plan.lastSeen
 	}
-	plan.session = p.cache.session
+	plan.session = p.cache.SessionCount
 
 	left := plan.victims[:0]
 	for _, victim := range plan.victims {
@@ -92,7 +92,7 @@ func (p *KeptCards) lastVictimSeen(plan *evictionPlan) time.Time {
 
 		left = append(left, victim)
 		if !p.isVictimOverdue(task, plan) {
-			plan.lastSeen = p.cache.now()
+			plan.lastSeen = p.cache.Now()
 		}
 	}
 
@@ -116,7 +116,7 @@ func (p *KeptCards) findEvictedPod(victim evictedPod) *api.TaskInfo {
 // isVictimOverdue reports whether an evicted pod should have ended: its grace period is over, or it was not
 // even deleted for longer than an eviction may take. So a pod that never ends keeps cards for a bounded time.
 func (p *KeptCards) isVictimOverdue(task *api.TaskInfo, plan *evictionPlan) bool {
-	now := p.cache.now()
+	now := p.cache.Now()
 	deleted := task.Pod.DeletionTimestamp
 	if deleted == nil {
 		return now.Sub(plan.began) >= evictionTimeout

@@ -97,7 +97,7 @@ func (p *Plugin) newMetricsSnapshot() *metricsSnapshot {
 	usages := p.ledger.Snapshot()
 	pending := p.pendingCards()
 	v := &metricsSnapshot{
-		at: p.cache.now(), ready: p.notReadyReason == "" && p.argumentsErr == nil, inventory: p.inventory,
+		at: p.cache.Now(), ready: p.notReadyReason == "" && p.argumentsErr == nil, inventory: p.inventory,
 		queues: make([]queueMetrics, 0, len(usages)), unowned: map[card.Name]card.Count{},
 	}
 
@@ -131,16 +131,16 @@ func (p *Plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 	sums := map[requestKey]quota.CardRequest{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
-			state, isKnown := p.cache.podState(task.Pod) // buildSnapshot saw every pod of a job
-			if task.SchGated || !isKnown || state.request.Count == 0 || len(state.request.Names) == 0 {
+			state, isKnown := p.cache.StateOf(task.Pod) // buildSnapshot saw every pod of a job
+			if task.SchGated || !isKnown || state.Request.Count == 0 || len(state.Request.Names) == 0 {
 				continue
 			}
 
-			key := requestKey{job.Queue, state.request.Named.String(), state.request.Resource}
-			sums[key] = quota.CardRequest{Names: state.request.Names, Count: sums[key].Count.Add(state.request.Count)}
-			for _, ancestor := range p.cache.tree.Ancestors(string(job.Queue)) {
+			key := requestKey{job.Queue, state.Request.Named.String(), state.Request.Resource}
+			sums[key] = quota.CardRequest{Names: state.Request.Names, Count: sums[key].Count.Add(state.Request.Count)}
+			for _, ancestor := range p.cache.Tree.Ancestors(string(job.Queue)) {
 				key.queue = api.QueueID(ancestor)
-				sums[key] = quota.CardRequest{Names: state.request.Names, Count: sums[key].Count.Add(state.request.Count)}
+				sums[key] = quota.CardRequest{Names: state.Request.Names, Count: sums[key].Count.Add(state.Request.Count)}
 			}
 		}
 	}

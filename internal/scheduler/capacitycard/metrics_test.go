@@ -15,6 +15,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
@@ -73,7 +74,7 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 	s := newBusyScene(t).enqueueAndAllocate()
 	for _, job := range s.Ssn.Jobs { // as when each job was enqueued
 		if request, refusal := s.p.enqueue.missingMinimum(job); refusal == nil {
-			s.m.reservations.recordEnqueued(job, request)
+			s.m.Reservations.RecordEnqueued(job, request)
 		}
 	}
 
@@ -152,7 +153,7 @@ func TestReadyShowsWhetherDecisionsAreDelayed(t *testing.T) {
 	check.Equal(t, "ready with invalid arguments", 0, s.reopen().m.scrape(t)["cardquota_ready{}"])
 
 	s.withArguments(nil)
-	s.m.cacheSync = cacheSync{} // as after a start
+	s.m.Sync = cache.Sync{} // as after a start
 	check.NoError(t, s.Ssn.InformerFactory().Core().V1().Nodes().Informer().GetIndexer().Add(session.Node("late", "B", 8)))
 	check.Equal(t, "ready while Volcano's cache lacks a node", 0, s.reopen().m.scrape(t)["cardquota_ready{}"])
 }

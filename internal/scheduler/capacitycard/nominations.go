@@ -51,14 +51,14 @@ func (p *KeptCards) saveNominations() {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			if nominations[task.Pod.UID].node != task.NodeName {
 				preempts := p.preemptors[task.Pod.UID] || p.freed.nominations[task.Pod.UID].preempts
-				nominations[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), preempts: preempts}
+				nominations[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.Now(), preempts: preempts}
 			}
 		}
 
 		for _, task := range job.TaskStatusIndex[api.Pending] { // nominated by a previous process
 			node := task.Pod.Status.NominatedNodeName
 			if _, known := nominations[task.Pod.UID]; !known && node != "" && p.hasEvictedPods(node) {
-				nominations[task.Pod.UID] = nomination{node: node, since: p.cache.now()}
+				nominations[task.Pod.UID] = nomination{node: node, since: p.cache.Now()}
 			}
 		}
 	}
@@ -115,12 +115,12 @@ func (p *preemption) awaitsNominatedNode(task *api.TaskInfo) bool {
 func (p *preemption) computeAwaitsNominatedNode(task *api.TaskInfo) bool {
 	made, known := p.kept.freed.nominations[task.Pod.UID]
 	if !known {
-		made = nomination{node: task.Pod.Status.NominatedNodeName, since: p.cache.now()}
+		made = nomination{node: task.Pod.Status.NominatedNodeName, since: p.cache.Now()}
 	}
 	isDeleted := func(task *api.TaskInfo) bool { return task.Pod.DeletionTimestamp != nil }
 	isLeaving := func(task *api.TaskInfo) bool { return p.isBeingEvicted(task) && !p.run.evicts(task) }
 	node := p.ssn.Nodes[made.node]
-	return anyTaskOn(node, isLeaving) && (p.cache.now().Sub(made.since) < nominationTimeout || anyTaskOn(node, isDeleted)) &&
+	return anyTaskOn(node, isLeaving) && (p.cache.Now().Sub(made.since) < nominationTimeout || anyTaskOn(node, isDeleted)) &&
 		p.ssn.PredicateForPreemptAction(task, node) == nil
 }
 
@@ -148,13 +148,13 @@ func (p *Session) isBeingEvicted(task *api.TaskInfo) bool {
 	if task.Pod.DeletionTimestamp != nil {
 		return evicted && !p.IsStuckTerminating(task)
 	}
-	return isEvictionPending(task, task.Status) || (evicted && p.cache.now().Sub(since) < evictionTimeout)
+	return isEvictionPending(task, task.Status) || (evicted && p.cache.Now().Sub(since) < evictionTimeout)
 }
 
 // keptCardsOwner is a pod for which reclaimed cards are kept on a node.
 type keptCardsOwner struct {
 	task *api.TaskInfo
-	// queue is that of the pod, serviceType that of the pod, priority that of its queue.
+	// queue is that of the pod, ServiceType that of the pod, priority that of its queue.
 	queue       api.QueueID
 	serviceType string
 	priority    int32
@@ -179,7 +179,7 @@ func (p *KeptCards) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
 	}
 
 	for _, task := range tasks {
-		p.freed.reclaimedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.now(), from: from, plan: plan}
+		p.freed.reclaimedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.Now(), from: from, plan: plan}
 	}
 }
 
@@ -370,7 +370,7 @@ func (p *stuckPods) findStuckPods() {
 // IsStuckTerminating reports whether a pod still exists long after its grace period.
 func (p *Session) IsStuckTerminating(task *api.TaskInfo) bool {
 	deleted := task.Pod.DeletionTimestamp
-	return deleted != nil && p.cache.now().Sub(deleted.Time) >= stuckAfter
+	return deleted != nil && p.cache.Now().Sub(deleted.Time) >= stuckAfter
 }
 
 // noStuckPodConflicts: no stuck pod conflicts with the pod. Volcano's preempt ignores
@@ -448,28 +448,17 @@ func (p *preemption) hideOldNominations() (restore func()) {
 			hidden[task] = task.Pod
 			pod := *task.Pod // the original belongs to the informer
 			pod.Status.NominatedNodeName = ""
-			p.cache.replaceObject(task.Pod, &pod)
+			p.cache.ReplaceObject(task.Pod, &pod)
 			task.Pod = &pod
 		}
 	}
 
 	return func() {
 		for task, original := range hidden {
-			p.cache.replaceObject(task.Pod, original)
+			p.cache.ReplaceObject(task.Pod, original)
 			task.Pod = original
 		}
 	}
-}
-
-// replaceObject makes another object of a pod stand for it.
-func (c *sharedCache) replaceObject(old, other *corev1.Pod) {
-	state, known := c.podsByObject[old]
-	if !known {
-		return
-	}
-	delete(c.podsByObject, old)
-	state.object = other
-	c.podsByObject[other] = state
 }
 
 // evicts reports whether the action evicts a pod in this session.

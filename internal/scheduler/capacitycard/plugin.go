@@ -37,7 +37,7 @@ func buildPlugin(known *Cache, arguments framework.Arguments) *Plugin {
 		// plugin gives no cards away.
 		klog.ErrorS(err, "Arguments of capacity-card are invalid, the scheduler places no pods")
 	}
-	return newPlugin(known, &Session{args: args, argumentsErr: err, cache: known.sharedCache})
+	return newPlugin(known, &Session{args: args, argumentsErr: err, cache: known.Cache})
 }
 
 // Plugin is the plugin in one session: what the session sees, and those who decide by it. Each of them
@@ -125,12 +125,12 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	p.triedTasks = map[api.TaskID]bool{}
 	p.Events.ownFitErrors = map[api.TaskID]*api.FitErrors{}
 	p.sums.elasticUsages = map[api.JobID]quota.ElasticUsage{}
-	p.Events.reports.last = p.cache.now()
+	p.Events.reports.last = p.cache.Now()
 
 	// What follows reads the ledger, so that comes first.
 	p.snapshot.buildSnapshot()
 	p.Rules.stopBorrowing()
-	p.notReadyReason = p.cache.cacheSync.notReadyReason(p.snapshot.missingFromSession, p.cache.now())
+	p.notReadyReason = p.cache.Sync.NotReadyReason(p.snapshot.missingFromSession, p.cache.Now())
 	p.cache.openPlugin = p
 	p.Kept.loadReclaimedCards()
 	p.stuck.findStuckPods()
@@ -187,10 +187,10 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 
 	p.cache.messages.removeStale()
 	p.reserver.recordProgress()
-	p.cache.reservations.removeStale()
-	p.cache.podGroups.removeStale(p.cache.session)
+	p.cache.Reservations.RemoveStale()
+	p.cache.podGroups.removeStale(p.cache.SessionCount)
 	p.Kept.saveNominations()
-	p.cache.closeOtherBindings()
+	p.cache.CloseOtherBindings()
 	p.Events.reportSession()
 
 	p.ssn = nil
@@ -282,7 +282,7 @@ var reportInterval = enforcement.StaleAfter / 4
 // while it places many pods. Decisions call it, not a timer, so a session that hangs stays
 // visible.
 func (p *Events) reportLongSession() {
-	if now := p.cache.now(); now.Sub(p.reports.last) >= reportInterval {
+	if now := p.cache.Now(); now.Sub(p.reports.last) >= reportInterval {
 		p.reports.last = now
 		p.reportSession()
 	}
@@ -293,7 +293,7 @@ func (p *Events) reportSession() {
 	if p.reports.observe == nil {
 		return
 	}
-	report := SessionReport{ConfigHash: p.args.configHash, BoundByOthers: p.cache.otherBindings.boundByOthersNames(), At: p.cache.now()}
+	report := SessionReport{ConfigHash: p.args.configHash, BoundByOthers: p.cache.OtherBindings.BoundByOthersNames(), At: p.cache.Now()}
 	if p.argumentsErr != nil {
 		report.ConfigHash = ""
 		report.Problem = p.argumentsErr.Error()

@@ -59,7 +59,7 @@ func newScene(t testing.TB, text string, changes ...func(*corev1.Pod)) *scene {
 // useClock stops the time of the scheduler at the time of the scene, until a test sets the clock.
 func (s *scene) useClock() *scene {
 	s.clock = s.Now
-	s.m.now = func() time.Time { return s.clock }
+	s.m.Now = func() time.Time { return s.clock }
 	return s
 }
 
@@ -136,7 +136,7 @@ func (s *scene) addToPodLister(pods ...*corev1.Pod) {
 // listNode has the API server show a node. The plugin's cache takes it, as when a session opens.
 func (s *scene) listNode(node *corev1.Node) {
 	check.NoError(s.t, s.Ssn.InformerFactory().Core().V1().Nodes().Informer().GetIndexer().Add(node))
-	s.m.nodes.Update(node)
+	s.m.Nodes.Update(node)
 }
 
 // usedCards is how many cards a queue uses.

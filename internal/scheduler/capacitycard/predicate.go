@@ -277,7 +277,7 @@ func (p *nodeChoice) fitError(r checkInput, node *api.NodeInfo, key fitErrorKey)
 	known, ok := u.statuses[key]
 	u.RUnlock()
 
-	if !ok || known.session.Load()+1 < p.cache.session { // new, or not used in this session or the one before
+	if !ok || known.session.Load()+1 < p.cache.SessionCount { // new, or not used in this session or the one before
 		used := p.ledger.Used(string(key.queue), key.name)
 		if key.reason == quotaTerminating {
 			used, _ = p.ledger.Terminating(string(key.queue), key.name)
@@ -298,7 +298,7 @@ func (p *nodeChoice) fitError(r checkInput, node *api.NodeInfo, key fitErrorKey)
 		u.Unlock()
 	}
 
-	known.session.Store(p.cache.session)
+	known.session.Store(p.cache.SessionCount)
 	return api.NewFitErrWithStatus(r.task, node, known.statuses...)
 }
 

@@ -376,7 +376,7 @@ func (p *preemption) preemptsJobs(task *api.TaskInfo) bool {
 // may still be retried.
 func (p *Session) isEvictionInProgress(task *api.TaskInfo) bool {
 	since, evicted := workload.EvictedSince(task.Pod)
-	return evicted && p.cache.now().Sub(since) < evictionTimeout
+	return evicted && p.cache.Now().Sub(since) < evictionTimeout
 }
 
 func (p *Session) isEvictable(task *api.TaskInfo) bool {

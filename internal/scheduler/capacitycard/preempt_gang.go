@@ -63,7 +63,7 @@ type restOfGang struct {
 // preempt runs Volcano's action preempt and returns the pods it evicts, by job. A gang loses
 // only elastic pods, or all pods. The caller carries out the evictions.
 func (p *preemption) preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
-	p.cache.evictionPolicies = hooks.PolicyFor
+	p.cache.EvictionPolicies = hooks.PolicyFor
 	g := newPreemptRun(p, hooks)
 	p.run = g
 	defer func() {

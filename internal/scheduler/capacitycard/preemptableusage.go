@@ -13,6 +13,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/conf"
 
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -128,7 +129,7 @@ func (p *enqueuing) preemptableUsageFor(key queuePriority) *preemptableUsage {
 	}
 
 	usage := &preemptableUsage{}
-	g := &preemptRun{p: p.preemption, hooks: PreemptHooks{PolicyFor: p.cache.evictionPolicies}}
+	g := &preemptRun{p: p.preemption, hooks: PreemptHooks{PolicyFor: p.cache.EvictionPolicies}}
 	for _, job := range p.jobsWithPods(key.queue) {
 		if job.Priority < key.priority && p.preemption.hasPodToEvict(job) && g.canEvictWholeJob(job) {
 			usage.add(p.sums.elasticUsages[job.UID], p.sums.elasticUsage(job, len(job.Tasks)))
@@ -141,8 +142,8 @@ func (p *enqueuing) preemptableUsageFor(key queuePriority) *preemptableUsage {
 	// An evicted pod keeps its charge until it is deleted, but its quota is on the way already.
 	for _, task := range p.evictions.evictingTasks {
 		charge := p.chargeInQueue(key.queue, task)
-		state := p.cache.pods[task.Pod.UID]
-		if charge != nil && state != nil && state.chargedAs == chargedAsUsed {
+		state := p.cache.Pods[task.Pod.UID]
+		if charge != nil && state != nil && state.ChargedAs == cache.ChargedAsUsed {
 			usage.add(quota.ElasticUsage{}, quota.ElasticUsageOf(charge))
 			usage.addUnreclaimable(charge)
 		}

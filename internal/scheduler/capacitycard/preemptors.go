@@ -8,6 +8,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -15,16 +16,13 @@ import (
 // PreemptHooks are what the action preempt knows and the plugin does not.
 type PreemptHooks struct {
 	// PolicyFor returns how a Volcano job handles evictions, false if that is not known.
-	PolicyFor EvictionPolicies
+	PolicyFor cache.EvictionPolicies
 	// Begin is called before the first search, if some pod may preempt others. MaySearch
 	// reports whether preempt may search a node for a pod. generation changes with each eviction
 	// and each undone one. Without these two, every pod has its search.
 	Begin     func()
 	MaySearch func(task *api.TaskInfo, generation int) bool
 }
-
-// EvictionPolicies returns how a Volcano job handles evictions, false if that is not known.
-type EvictionPolicies func(namespace, name string) (workload.EvictionPolicy, bool)
 
 // The reasons why preempt searches no node for a pod.
 var (

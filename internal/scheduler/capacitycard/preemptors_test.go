@@ -217,7 +217,7 @@ func TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt(t *testing.T) {
 			queue q quota={"A":8,"B":1} cpu=1000
 			`+tc.scene, tc.change)
 		s.vcjobPolicies = map[string]workload.EvictionPolicy{"known": {}} // of Volcano jobs
-		s.m.evictionPolicies = s.evictionPolicyOf
+		s.m.EvictionPolicies = s.evictionPolicyOf
 		s.openSession()
 		actions := []framework.Action{enqueue.New(), idleAction{preempt.New()}}
 		if tc.withoutAction {

@@ -14,10 +14,6 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// UseFailureLimits sets where the failure limits of Kubernetes Jobs are known. Without it each Job
-// counts as one that fails when a pod of it is evicted.
-func (c *sharedCache) UseFailureLimits(limits loss.FailureLimits) { c.failureLimits = limits }
-
 // Prices are what evictions cost jobs.
 type Prices struct {
 	*Session
@@ -27,7 +23,7 @@ type Prices struct {
 // PriceOf returns what evictions cost a job. The losses are in the order of tasks, which are all of its
 // placed pods.
 func (p *Prices) PriceOf(job *api.JobInfo, tasks []*api.TaskInfo) loss.Price {
-	price := loss.PriceOf(job.Namespace, p.podsToPrice(job, tasks), lastCheckpoint(job, tasks), p.cache.now(), p.cache.failureLimits)
+	price := loss.PriceOf(job.Namespace, p.podsToPrice(job, tasks), lastCheckpoint(job, tasks), p.cache.Now(), p.cache.FailureLimits)
 	price.Pods = price.Pods[:len(tasks)]
 	return price
 }
@@ -40,7 +36,7 @@ func (p *Prices) EvictionsLeft(job *api.JobInfo) map[types.UID]int {
 	}
 	left := map[types.UID]int{}
 	for uid, batchJob := range loss.BatchJobsIn(p.podsToPrice(job, placedTasks(job))) {
-		left[uid] = batchJob.EvictionsLeft(job.Namespace, uid, p.cache.failureLimits)
+		left[uid] = batchJob.EvictionsLeft(job.Namespace, uid, p.cache.FailureLimits)
 	}
 	return left
 }

@@ -15,6 +15,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -116,7 +117,7 @@ func (p *ReclaimRules) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
 // service type.
 func (p *ReclaimRules) hasReachedMinRuntime(task *api.TaskInfo) bool {
 	minimum := p.MinimumRuntime(task)
-	return minimum == 0 || gang.RunningSince(p.ssn.Jobs[task.Job]).Add(minimum).Before(p.cache.now())
+	return minimum == 0 || gang.RunningSince(p.ssn.Jobs[task.Job]).Add(minimum).Before(p.cache.Now())
 }
 
 // ServiceType returns the service type of a pod, "" if it has none.
@@ -239,8 +240,8 @@ func (c *Cache) PluginFor(session types.UID) (*Plugin, bool) {
 	if p == nil || p.ssn.UID != session {
 		return nil, false
 	}
-	// isOutOfSync must know that the action runs, also while the action may not decide.
-	c.lastReclaimSession = c.session
+	// IsOutOfSync must know that the action runs, also while the action may not decide.
+	c.LastReclaimSession = c.SessionCount
 	if p.argumentsErr != nil || p.notReadyReason != "" {
 		return nil, false
 	}
@@ -248,7 +249,7 @@ func (c *Cache) PluginFor(session types.UID) (*Plugin, bool) {
 }
 
 // Now returns the time of the session.
-func (p *Session) Now() time.Time { return p.cache.now() }
+func (p *Session) Now() time.Time { return p.cache.Now() }
 
 // CardOn returns the card that a pod would use on a node, false if it may not run there.
 func (p *Session) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
@@ -324,7 +325,7 @@ type Evictions struct {
 // MarkEvicting records that the eviction of a pod was requested. Later sessions know it until
 // the pod is gone.
 func (p *Evictions) MarkEvicting(task *api.TaskInfo) {
-	p.cache.evictingSince[task.Pod.UID] = p.cache.now()
+	p.cache.EvictingSince[task.Pod.UID] = p.cache.Now()
 }
 
 // OverdueEvictions returns pods whose eviction was requested longer than timeout ago and that
@@ -341,7 +342,7 @@ func (p *Evictions) OverdueEvictions(timeout time.Duration) (overdue []*api.Task
 // EvictingLongerThan reports whether the eviction of a pod was requested longer than timeout
 // ago.
 func (p *Evictions) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration) bool {
-	return p.cache.now().Sub(p.cache.evictingSince[task.Pod.UID]) > timeout
+	return p.cache.Now().Sub(p.cache.EvictingSince[task.Pod.UID]) > timeout
 }
 
 // AssumeEvicted counts pods whose eviction was requested as terminating, until the returned
@@ -350,16 +351,16 @@ func (p *Evictions) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration
 func (p *Evictions) AssumeEvicted() (restore func()) {
 	var assumed []*api.TaskInfo
 	for _, task := range p.evictingTasks {
-		state := p.cache.pods[task.Pod.UID]
-		if state != nil && state.charge != nil && state.chargedAs == chargedAsUsed {
-			p.cache.recordCharge(task.Pod, state, chargedAsTerminating)
+		state := p.cache.Pods[task.Pod.UID]
+		if state != nil && state.Charge != nil && state.ChargedAs == cache.ChargedAsUsed {
+			p.cache.RecordCharge(task.Pod, state, cache.ChargedAsTerminating)
 			assumed = append(assumed, task)
 		}
 	}
 
 	return func() {
 		for _, task := range assumed {
-			p.cache.recordCharge(task.Pod, p.cache.pods[task.Pod.UID], chargedAsUsed)
+			p.cache.RecordCharge(task.Pod, p.cache.Pods[task.Pod.UID], cache.ChargedAsUsed)
 		}
 	}
 }
@@ -371,10 +372,10 @@ func (p *Evictions) markReleasing(found []*api.TaskInfo) {
 	since := make(map[types.UID]time.Time, len(found))
 	for _, task := range found {
 		uid := task.Pod.UID
-		since[uid] = p.cache.evictingSince[uid]
+		since[uid] = p.cache.EvictingSince[uid]
 		if since[uid].IsZero() {
 			// This process did not request the eviction, so its timeout begins when it is seen.
-			since[uid] = p.cache.now()
+			since[uid] = p.cache.Now()
 		}
 
 		job := p.ssn.Jobs[task.Job]
@@ -383,5 +384,5 @@ func (p *Evictions) markReleasing(found []*api.TaskInfo) {
 			_ = node.UpdateTask(task)
 		}
 	}
-	p.cache.evictingSince = since
+	p.cache.EvictingSince = since
 }

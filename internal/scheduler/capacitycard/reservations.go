@@ -3,9 +3,7 @@ package capacitycard
 import (
 	"cmp"
 	"slices"
-	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -13,144 +11,6 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/gang"
 )
-
-// reservationTimeout is how long an enqueued job keeps its reservation while something other
-// than quota blocks it: for example, no node matches its node selector.
-const reservationTimeout = 5 * time.Minute
-
-// defaultMaxReservation is how long more and more free cards prolong a reservation in all.
-const defaultMaxReservation = time.Hour
-
-// reservations has the reservations of enqueued PodGroups. A refusal for quota, a placed pod at
-// the end of a session, and more free cards restart the wait.
-type reservations map[types.UID]*reservation
-
-// reservation is what an enqueued PodGroup may wait for in a queue.
-type reservation struct {
-	// waitingSince is when the wait began, zero if the job does not wait. isWaiting is set if
-	// it waited since the last removeStale.
-	waitingSince time.Time
-	isWaiting    bool
-	// prolonged is how long it has waited before, while the free cards grew in number. isExhausted is
-	// set once that was as long as allowed. Then the job has no reservation until one of its pods is
-	// placed, or the key of its request is not exhaustedRequest, "" until that is known.
-	prolonged        time.Duration
-	isExhausted      bool
-	exhaustedRequest string
-	// freeCards are the free cards that its missing pods could use in the last session that counted
-	// them, -1 before.
-	freeCards int64
-	// enqueued is set if the job was enqueued to queue with request, requested if the job still
-	// requests no more cards.
-	enqueued, requested bool
-	queue               api.QueueID
-	request             quota.JobRequest
-}
-
-// entryFor returns the entry of a PodGroup and creates it if needed.
-func (r reservations) entryFor(group types.UID) *reservation {
-	if r[group] == nil {
-		r[group] = &reservation{freeCards: -1}
-	}
-	return r[group]
-}
-
-// recordEnqueued stores the request with which a job was enqueued.
-func (r reservations) recordEnqueued(job *api.JobInfo, request quota.JobRequest) {
-	entry := r.entryFor(job.PgUID)
-	entry.queue = job.Queue
-	entry.request = request
-	entry.enqueued = true
-	entry.requested = true
-}
-
-// unreservedExcess returns the part of a job's request with which it was not enqueued.
-func (r reservations) unreservedExcess(job *api.JobInfo, request quota.JobRequest) quota.JobRequest {
-	entry := r[job.PgUID]
-	if entry == nil || !entry.enqueued || entry.queue != job.Queue {
-		return request
-	}
-	excess := entry.request.Excess(request)
-	entry.requested = len(excess.Cards) == 0
-	return excess
-}
-
-// isActive reports whether a waiting PodGroup still has its reservation. maxReservation bounds how
-// long free cards prolong it.
-func (r reservations) isActive(group types.UID, now time.Time, maxReservation time.Duration) bool {
-	entry := r.entryFor(group)
-	entry.isWaiting = true
-	if entry.waitingSince.IsZero() {
-		entry.waitingSince = now
-	}
-	if entry.prolonged > 0 && entry.prolonged+now.Sub(entry.waitingSince) >= maxReservation {
-		entry.isExhausted = true
-	}
-	return entry.isReserved(now)
-}
-
-// isReserved reports whether the PodGroup has its reservation.
-func (r *reservation) isReserved(now time.Time) bool {
-	return r != nil && r.isWaiting && !r.isExhausted && now.Sub(r.waitingSince) < reservationTimeout
-}
-
-// restartWait restarts the timeout of a reservation.
-func (r reservations) restartWait(group types.UID, now time.Time) {
-	if entry := r[group]; entry != nil && !entry.waitingSince.IsZero() {
-		entry.waitingSince = now
-	}
-}
-
-// restartAll gives a PodGroup the whole time of a reservation again.
-func (r reservations) restartAll(group types.UID, now time.Time) {
-	r.restartWait(group, now)
-	if entry := r[group]; entry != nil {
-		entry.prolonged = 0
-		entry.isExhausted = false
-		entry.exhaustedRequest = ""
-	}
-}
-
-// observeFreeCards restarts the timeout of a reservation if its PodGroup could use more free cards than
-// before, unless that has prolonged it for maxReservation already.
-func (r *reservation) observeFreeCards(count int64, now time.Time, maxReservation time.Duration) {
-	hasGrown := r.freeCards >= 0 && count > r.freeCards
-	r.freeCards = count
-	if !hasGrown {
-		return
-	}
-
-	// After the timeout the job had no reservation, so the rest of its wait prolonged nothing.
-	waited := min(now.Sub(r.waitingSince), reservationTimeout)
-	if r.prolonged+waited >= maxReservation {
-		r.isExhausted = true
-		return
-	}
-
-	r.prolonged += waited
-	r.waitingSince = now
-}
-
-// removeStale removes PodGroups that did not wait in this session, or that wait for more cards
-// than they were enqueued with.
-func (r reservations) removeStale() {
-	for group, entry := range r {
-		if !entry.isWaiting {
-			entry.waitingSince = time.Time{}
-			entry.freeCards = -1
-			entry.prolonged = 0
-			entry.isExhausted = false
-			entry.exhaustedRequest = ""
-		}
-
-		entry.enqueued = entry.enqueued && entry.requested
-		entry.isWaiting = false
-		entry.requested = false
-		if entry.waitingSince.IsZero() && !entry.enqueued {
-			delete(r, group)
-		}
-	}
-}
 
 // reservationSums are what is reserved in each queue.
 type reservationSums struct {
@@ -207,12 +67,12 @@ func (p *reserver) reserveMinimum(job *api.JobInfo) {
 	if refusal != nil || request.IsEmpty() || (isRunning && !p.mayReserve(job)) {
 		return
 	}
-	if p.cache.reservations[job.PgUID].isExhausted && !p.endExhaustion(job, request) {
+	if p.cache.Reservations[job.PgUID].IsExhausted && !p.endExhaustion(job, request) {
 		p.exhausted = addJob(p.exhausted, job.UID)
 		return
 	}
 
-	excess := p.cache.reservations.unreservedExcess(job, request)
+	excess := p.cache.Reservations.UnreservedExcess(job, request)
 	if !p.sums.fitsAlone(job, request) {
 		return
 	}
@@ -226,22 +86,22 @@ func (p *reserver) reserveMinimum(job *api.JobInfo) {
 // mayReserve reports whether a waiting job has its reservation, or gets it again if its request has
 // changed.
 func (p *reserver) mayReserve(job *api.JobInfo) bool {
-	r := p.cache.reservations
-	return r.isActive(job.PgUID, p.cache.now(), p.args.maxReservation) || r[job.PgUID].isExhausted
+	r := p.cache.Reservations
+	return r.IsActive(job.PgUID, p.cache.Now(), p.args.maxReservation) || r[job.PgUID].IsExhausted
 }
 
 // endExhaustion gives a job its reservation again if it requests something else than when it lost it for
 // good. It reports whether it does.
 func (p *reserver) endExhaustion(job *api.JobInfo, request quota.JobRequest) bool {
-	entry := p.cache.reservations[job.PgUID]
+	entry := p.cache.Reservations[job.PgUID]
 	key := request.Key()
-	if entry.exhaustedRequest == "" {
-		entry.exhaustedRequest = key
+	if entry.ExhaustedRequest == "" {
+		entry.ExhaustedRequest = key
 	}
-	if entry.exhaustedRequest == key {
+	if entry.ExhaustedRequest == key {
 		return false
 	}
-	p.cache.reservations.restartAll(job.PgUID, p.cache.now())
+	p.cache.Reservations.RestartAll(job.PgUID, p.cache.Now())
 	return true
 }
 
@@ -328,8 +188,8 @@ func (p *reserver) reserveUnreserved() {
 			continue
 		}
 		p.sums.reserve(u.job.Queue, p.ledger.DropUngranted(string(u.job.Queue), u.excess))
-		if p.cache.cacheSync.synced { // before that the ledger misses charges
-			p.cache.reservations.recordEnqueued(u.job, u.request)
+		if p.cache.Sync.Synced { // before that the ledger misses charges
+			p.cache.Reservations.RecordEnqueued(u.job, u.request)
 		}
 	}
 	p.unreserved = nil
@@ -343,7 +203,7 @@ func (p *reserver) recordProgress() {
 	for _, job := range p.ssn.Jobs {
 		placed := len(job.TaskStatusIndex[api.Allocated]) + len(job.TaskStatusIndex[api.Binding])
 		if placed > 0 || (len(job.TaskStatusIndex[api.Pipelined]) > 0 && p.ssn.JobPipelined(job)) {
-			p.cache.reservations.restartAll(job.PgUID, p.cache.now())
+			p.cache.Reservations.RestartAll(job.PgUID, p.cache.Now())
 		}
 	}
 }

@@ -149,13 +149,13 @@ func TestReservationSurvivesALoweredQuota(t *testing.T) {
 		s.Ssn.Queues["q"].Queue = &lowered
 		for range 3 {
 			check.Equal(t, fmt.Sprintf("reserved cards with a quota of %d", step.quota), step.wantReserved, s.reopen().reservedCards())
-			s.m.reservations.removeStale()
+			s.m.Reservations.RemoveStale()
 		}
 	}
 
 	delete(s.Ssn.Jobs, "ns/j")
-	s.reopen().m.reservations.removeStale()
-	check.Equal(t, "reservations that are remembered after the PodGroup is gone", 0, len(s.m.reservations))
+	s.reopen().m.Reservations.RemoveStale()
+	check.Equal(t, "reservations that are remembered after the PodGroup is gone", 0, len(s.m.Reservations))
 }
 
 // TestUnknownCardsAreParsedOnceAndNotReserved: users may write requests for many cards that no queue has. The work of
@@ -192,7 +192,7 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 	clear(s.Ssn.Jobs)
 	for range 3 { // the others are forgotten after two sessions without them
 		s.reopen().p.enqueue.podGroupRequestFor(last)
-		s.p.cache.podGroups.removeStale(s.p.cache.session)
+		s.p.cache.podGroups.removeStale(s.p.cache.SessionCount)
 	}
 	check.Equal(t, "PodGroups that are remembered after the others are gone", 1, len(s.p.cache.podGroups))
 }

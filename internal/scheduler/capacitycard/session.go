@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -16,7 +17,7 @@ import (
 type Session struct {
 	args         arguments
 	argumentsErr error
-	cache        *sharedCache
+	cache        *cache.Cache
 
 	ssn        *framework.Session
 	inventory  *card.Inventory
@@ -27,7 +28,7 @@ type Session struct {
 	// namespaceRefusals says for each namespace why a queue does not allow it.
 	namespaceRefusals map[queueNamespace]*workload.Refusal
 	namespaceLock     sync.Mutex
-	// notReadyReason says what is missing before the scheduler may decide, "" if nothing is.
+	// NotReadyReason says what is missing before the scheduler may decide, "" if nothing is.
 	notReadyReason string
 	// triedTasks are the pods that the session tried on nodes.
 	triedTasks map[api.TaskID]bool

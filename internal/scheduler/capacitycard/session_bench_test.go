@@ -113,9 +113,9 @@ func renewEveryNth(s *scene, nth int) {
 
 // relabel has one node lose its labels until the next session.
 func relabel(m *Cache) {
-	node := m.nodes.Node("node-0").DeepCopy()
+	node := m.Nodes.Node("node-0").DeepCopy()
 	node.Labels = nil
-	m.nodes.Update(node)
+	m.Nodes.Update(node)
 }
 
 func compare(b *testing.B, ours, theirs *side, isLimited bool) {

@@ -138,7 +138,7 @@ func (p *shortages) takenByGang(job *api.JobInfo) takenCards {
 // newFleet returns the free cards of the session.
 func (p *shortages) newFleet() *blocked.Fleet {
 	used := map[blocked.NodeCard]card.Count{}
-	nodes := p.cache.nodes.Nodes()
+	nodes := p.cache.Nodes.Nodes()
 	for i := range nodes {
 		node := p.ssn.Nodes[nodes[i].Name]
 		for _, offered := range nodes[i].Cards {

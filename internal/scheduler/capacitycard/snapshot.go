@@ -13,6 +13,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -30,20 +31,20 @@ type snapshot struct {
 // and the reservations of enqueued jobs.
 func (p *snapshot) buildSnapshot() {
 	c := p.cache
-	c.beginSession()
+	c.BeginSession()
 	nodes := p.listNodes()
 
 	if p.argumentsErr == nil { // otherwise the last valid mappings stay
-		c.nodes.SetMappings(p.args.cards)
+		c.Nodes.SetMappings(p.args.cards)
 	}
-	c.replaceNodes(nodes, p.args.cardUnlimitedCPUMemory)
+	c.ReplaceNodes(nodes, p.args.cardUnlimitedCPUMemory)
 
-	p.inventory = c.inventory
-	c.resolver = workload.Resolver{Inventory: p.inventory, Schedulers: append([]string{}, options.ServerOpts.SchedulerNames...), AllowsNamespace: p.allowsNamespace}
-	p.ledger = c.ledger
+	p.inventory = c.Inventory
+	c.Resolver = workload.Resolver{Inventory: p.inventory, Schedulers: append([]string{}, options.ServerOpts.SchedulerNames...), AllowsNamespace: p.allowsNamespace}
+	p.ledger = c.Ledger
 	p.loadQueueRules()
 	p.reparentOrphanQueues()
-	c.setInventory(nodes)
+	c.SetInventory(nodes)
 	p.allocation.belowMinimum = nil
 	p.reserver.exhausted = nil
 
@@ -61,7 +62,7 @@ func (p *snapshot) buildSnapshot() {
 	p.evictions.markReleasing(outOfSync)
 	p.chargePodsWithoutJob()
 	p.reserver.reserveUnreserved()
-	c.forgetUnseenPods()
+	c.ForgetUnseenPods()
 }
 
 // chargeJob charges the pods of a job, and releases those that use no cards any more. It returns
@@ -72,7 +73,7 @@ func (p *snapshot) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, 
 	known := p.hasQueue(string(job.Queue))
 
 	var unreclaimable unreclaimableRule
-	if !c.tree.IsFlat() {
+	if !c.Tree.IsFlat() {
 		unreclaimable = p.unreclaimableRuleFor(job)
 	}
 
@@ -83,18 +84,18 @@ func (p *snapshot) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, 
 		}
 
 		for _, task := range tasks {
-			state := c.observePod(task.Pod)
-			state.request.IsUnreclaimable = !c.tree.IsFlat() && p.isUnreclaimable(&unreclaimable, state)
+			state := c.ObservePod(task.Pod)
+			state.Request.IsUnreclaimable = !c.Tree.IsFlat() && p.isUnreclaimable(&unreclaimable, state)
 			switch {
 			case placed || isEvictionPending(task, status):
-				if c.isOutOfSync(task, state) {
+				if c.IsOutOfSync(task, state) {
 					outOfSync = append(outOfSync, task)
 				}
-				p.cache.chargePod(task.Pod, state, p.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsUsed)
+				p.cache.ChargePod(task.Pod, state, p.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, cache.ChargedAsUsed)
 			case status == api.Releasing && p.isTerminatingOn(task.Pod, task.NodeName):
-				p.cache.chargePod(task.Pod, state, p.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, chargedAsTerminating)
+				p.cache.ChargePod(task.Pod, state, p.chargedQueueFor(state, job, known, task.NodeName), task.NodeName, cache.ChargedAsTerminating)
 			default:
-				c.releasePod(state)
+				c.ReleasePod(state)
 			}
 		}
 	}
@@ -109,17 +110,17 @@ func (p *snapshot) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, 
 // pods of other schedulers. Such a pod is charged to its queue only if the queue allows the
 // namespace (see workload.Resolver). known is whether the PodGroup's queue exists, computed
 // once per job.
-func (p *Session) chargedQueueFor(state *podState, job *api.JobInfo, known bool, node string) string {
-	isChargedHere := state.charge != nil && state.chargedNode == node
-	if isChargedHere && ((known && state.charge.Queue == string(job.Queue)) || p.hasQueue(state.charge.Queue)) {
-		return state.charge.Queue
+func (p *Session) chargedQueueFor(state *cache.PodState, job *api.JobInfo, known bool, node string) string {
+	isChargedHere := state.Charge != nil && state.ChargedNode == node
+	if isChargedHere && ((known && state.Charge.Queue == string(job.Queue)) || p.hasQueue(state.Charge.Queue)) {
+		return state.Charge.Queue
 	}
 
 	queue := string(job.Queue)
-	if state.annotatedQueue != "" && p.hasQueue(state.annotatedQueue) {
-		queue = state.annotatedQueue
+	if state.AnnotatedQueue != "" && p.hasQueue(state.AnnotatedQueue) {
+		queue = state.AnnotatedQueue
 	}
-	if !state.isOurs && !p.allowsNamespace(queue, job.Namespace) {
+	if !state.IsOurs && !p.allowsNamespace(queue, job.Namespace) {
 		return ""
 	}
 	return queue
@@ -156,11 +157,11 @@ func (p *snapshot) loadQueueRules() {
 	p.namespaceRefusals = map[queueNamespace]*workload.Refusal{}
 	isTree := p.args.queueHierarchy == v1alpha1.QueueHierarchyTree
 	if !isTree {
-		p.cache.dropTree()
+		p.cache.DropTree()
 	}
 
 	for id, queue := range p.ssn.Queues {
-		rules := p.cache.rulesFor(queue.Queue, p.args.unmanagedQueues)
+		rules := p.cache.RulesFor(queue.Queue, p.args.unmanagedQueues)
 		p.queueRules[id] = rules
 		if factory := p.ssn.InformerFactory(); rules.Namespaces != nil && p.namespaceLister == nil && factory != nil {
 			p.namespaceLister = factory.Core().V1().Namespaces().Lister()
@@ -170,7 +171,7 @@ func (p *snapshot) loadQueueRules() {
 			p.events.recordOnQueue(queue.Queue, rules.Refusal)
 		}
 
-		// Of a tree, loadTree sets the limits of all queues below root.
+		// Of a tree, LoadTree sets the limits of all queues below root.
 		if !isTree || id == workload.RootQueue {
 			p.ledger.SetLimits(queue.Name, rules.Limits)
 		}
@@ -181,11 +182,11 @@ func (p *snapshot) loadQueueRules() {
 	p.ledger.EndAllKeeping() // loadReclaimedCards keeps again what is still kept
 	p.ledger.Retain(p.hasQueue)
 	if isTree {
-		for _, n := range p.cache.loadTree(p.queueRules, p.args.owners) {
-			p.events.recordNotice(p.ssn.Queues[n.queue].Queue, n.kind, n.refusal)
+		for _, n := range p.cache.LoadTree(p.queueRules, p.args.owners) {
+			p.events.recordNotice(p.ssn.Queues[n.Queue].Queue, n.Kind, n.Refusal)
 		}
 	}
-	p.cache.forgetQueues(p.hasQueue)
+	p.cache.ForgetQueues(p.hasQueue)
 }
 
 // listNodes returns all nodes: those of the lister, which is complete from the start, and those
@@ -214,7 +215,7 @@ func (p *snapshot) listNodes() map[string]*corev1.Node {
 // queue is gone, another scheduler placed them, or Volcano's cache does not have them yet.
 func (p *snapshot) chargePodsWithoutJob() {
 	for _, pod := range p.listPods() {
-		if p.cache.sawThisSession(pod) {
+		if p.cache.SawThisSession(pod) {
 			continue
 		}
 		isTerminating := p.isTerminatingOn(pod, pod.Spec.NodeName)
@@ -223,27 +224,27 @@ func (p *snapshot) chargePodsWithoutJob() {
 			continue
 		}
 
-		state := p.cache.observePod(pod)
+		state := p.cache.ObservePod(pod)
 		// Actions evict only pods of jobs.
-		state.request.IsUnreclaimable = p.IsTree()
+		state.Request.IsUnreclaimable = p.IsTree()
 		// Volcano tried this node in an earlier session and gave it up.
-		if state.assumedNodeInvalid {
-			p.cache.releasePod(state)
+		if state.AssumedNodeInvalid {
+			p.cache.ReleasePod(state)
 			continue
 		}
 
 		// A pod without PodGroup stays with the queue that was charged last. Its own annotations come
 		// after that.
 		var last string
-		if state.charge != nil {
-			last = state.charge.Queue
+		if state.Charge != nil {
+			last = state.Charge.Queue
 		}
 
-		as := chargedAsUsed
+		as := cache.ChargedAsUsed
 		if isTerminating {
-			as = chargedAsTerminating
+			as = cache.ChargedAsTerminating
 		}
-		p.cache.chargePod(pod, state, p.cache.resolver.Queue(pod, nil, last), pod.Spec.NodeName, as)
+		p.cache.ChargePod(pod, state, p.cache.Resolver.Queue(pod, nil, last), pod.Spec.NodeName, as)
 	}
 }
 
@@ -257,15 +258,15 @@ func (p *snapshot) listPods() []*corev1.Pod {
 
 // RequestFor returns what a task requests. The caller must not change it.
 func (p *Session) RequestFor(task *api.TaskInfo) *workload.Request {
-	if state, isKnown := p.cache.podState(task.Pod); isKnown {
-		return &state.request
+	if state, isKnown := p.cache.StateOf(task.Pod); isKnown {
+		return &state.Request
 	}
-	state := p.cache.newPodState(task.Pod)
+	state := p.cache.NewPodState(task.Pod)
 	if p.IsTree() {
 		rule := p.unreclaimableRuleFor(p.ssn.Jobs[task.Job])
-		state.request.IsUnreclaimable = p.isUnreclaimable(&rule, state)
+		state.Request.IsUnreclaimable = p.isUnreclaimable(&rule, state)
 	}
-	return &state.request
+	return &state.Request
 }
 
 // isTerminatingOn reports whether a pod is deleted and uses its cards until it ends. A pod on
@@ -274,7 +275,7 @@ func (p *snapshot) isTerminatingOn(pod *corev1.Pod, node string) bool {
 	if node == "" || !workload.IsTerminating(pod) {
 		return false
 	}
-	known := p.cache.nodes.Node(node)
+	known := p.cache.Nodes.Node(node)
 	return known != nil && workload.NodeReady(known)
 }
 
@@ -312,7 +313,7 @@ func (p *snapshot) missingFromSession() string {
 	}
 
 	for _, pod := range p.listPods() {
-		if node := p.cache.nodes.Node(pod.Spec.NodeName); node == nil || (p.ssn.Nodes[pod.Spec.NodeName] == nil && !isInVolcanoCache(node)) {
+		if node := p.cache.Nodes.Node(pod.Spec.NodeName); node == nil || (p.ssn.Nodes[pod.Spec.NodeName] == nil && !isInVolcanoCache(node)) {
 			continue // its node is gone or belongs to another scheduler, so no session will have it
 		}
 		if workload.IsAssigned(pod) && !placed[string(pod.UID)] {

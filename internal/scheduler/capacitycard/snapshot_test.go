@@ -15,6 +15,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/workload"
@@ -111,7 +112,7 @@ func (s *scene) applyEvent(event string) {
 	case "delete-queue":
 		delete(s.Ssn.Queues, api.QueueID(queue))
 	case "restart":
-		s.p.Session.cache = newSharedCache()
+		s.p.Session.cache = cache.New()
 	case "annotate", "annotate-unbound":
 		for _, task := range job.Tasks {
 			task.Pod = task.Pod.DeepCopy()
@@ -164,7 +165,7 @@ func TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges(t *testing.T) {
 		s.p.snapshot.buildSnapshot()
 		check.Equal(t, "cards that q uses "+when, 2, s.usedCards("q", "A"))
 		check.Says(t, s.p.nodes.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), "no named card")
-		s.p.Session.cache = newSharedCache() // a new process
+		s.p.Session.cache = cache.New() // a new process
 	}
 }
 
@@ -190,30 +191,6 @@ func TestRepeatedEventsChangeTheLedgerOnce(t *testing.T) {
 	}
 }
 
-// TestNotReadyUntilTheCacheHasSynced: after a start Volcano's cache may lack a node or a pod that the API server has.
-// Quota decisions on such a view would be wrong, so there are none while something is missing, for at most
-// cacheSyncTimeout. Once the cache was complete, an object that is missing later no longer stops the decisions.
-func TestNotReadyUntilTheCacheHasSynced(t *testing.T) {
-	start := time.Now()
-	missing := ""
-	reasonAfter := func(sync *cacheSync, age time.Duration) string {
-		return sync.notReadyReason(func() string { return missing }, start.Add(age))
-	}
-
-	var incomplete cacheSync
-	missing = "node a is not in the session"
-	const reason = "has not seen every node and pod yet"
-	check.Contains(t, "reason at the start", reasonAfter(&incomplete, 0), reason)
-	check.Contains(t, "reason just before the timeout", reasonAfter(&incomplete, cacheSyncTimeout-time.Second), reason)
-	check.Equal(t, "reason at the timeout", "", reasonAfter(&incomplete, cacheSyncTimeout))
-
-	var complete cacheSync
-	missing = ""
-	check.Equal(t, "reason when nothing is missing", "", reasonAfter(&complete, 0))
-	missing = "pod ns/p is not in the session"
-	check.Equal(t, "reason for what is missing later", "", reasonAfter(&complete, 0))
-}
-
 // TestEachGateIsClosedUntilTheCacheHasSynced: after a start the scheduler is not ready until its cache has synced. Until
 // then the three hooks that Volcano asks before it places a pod refuse: allocatable, predicate and jobEnqueueable.
 // Nothing else is against pod j-0: it is on node a, within the quota of queue q.
@@ -236,14 +213,14 @@ func TestUnsyncedSessionIsEmpty(t *testing.T) {
 	s.addToPodLister(s.PodsOf("job unseen queue=q min=1 running=a")...)
 	check.Contains(t, "missing", s.p.snapshot.missingFromSession(), "pod ns/unseen-0 on node a")
 
-	s.m.cacheSync = cacheSync{} // as after a start
+	s.m.Sync = cache.Sync{} // as after a start
 	jobs := maps.Clone(s.Ssn.Jobs)
 	queues := maps.Clone(s.Ssn.Queues)
 	s.reopen()
 	check.Equal(t, "jobs of the session while the pod is missing", 0, len(s.Ssn.Jobs))
 	check.Equal(t, "queues of the session while the pod is missing", 0, len(s.Ssn.Queues))
 
-	s.m.now = func() time.Time { return time.Now().Add(time.Minute) } // the timeout is over
+	s.m.Now = func() time.Time { return time.Now().Add(time.Minute) } // the timeout is over
 	s.Ssn.Jobs = jobs
 	s.Ssn.Queues = queues
 	s.reopen()
@@ -326,26 +303,6 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestReservationEndsWhenSomethingElseThanQuotaBlocks: an enqueued job has a reservation until its pods are placed. If
-// they are not placed, the reservation ends reservationTimeout (5 minutes) after the wait began, so that a job that
-// cannot start blocks no other. A refusal for quota restarts these 5 minutes: here one after the first minute. When
-// the job has not waited for one session, the next wait has 5 minutes of its own.
-func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
-	start := time.Now()
-	p := reservations{}
-	isActive := func(age time.Duration) bool { return p.isActive("g", start.Add(age), time.Hour) } // maxReservation is an hour
-
-	check.Equal(t, "active at first", true, isActive(0))
-	check.Equal(t, "active just before the timeout", true, isActive(reservationTimeout-time.Second))
-	p.restartWait("g", start.Add(time.Minute)) // a refusal for quota
-	check.Equal(t, "active 5 minutes after the start, 4 minutes after the refusal", true, isActive(reservationTimeout))
-	check.Equal(t, "active 5 minutes after the refusal", false, isActive(reservationTimeout+time.Minute))
-
-	p.removeStale() // the session of the last question ends
-	p.removeStale() // a session in which the job does not wait ends
-	check.Equal(t, "active when the job waits again", true, isActive(time.Hour))
-}
-
 // TestStuckJobGivesUpItsReservation: queue q has a quota of 8. Job next is placed on 4 cards. Job stuck reserves the
 // other 4, but its node selector fits no node. An hour later it reserves none, so that other jobs may use them.
 func TestStuckJobGivesUpItsReservation(t *testing.T) {
@@ -358,7 +315,7 @@ func TestStuckJobGivesUpItsReservation(t *testing.T) {
 	s.p.snapshot.buildSnapshot()
 	check.Equal(t, "placed of job next", "a:4", s.podsByNode("next"))
 	check.Equal(t, "reserved cards at first", 4, s.reservedCards())
-	s.m.now = func() time.Time { return time.Now().Add(time.Hour) }
+	s.m.Now = func() time.Time { return time.Now().Add(time.Hour) }
 	s.p.snapshot.buildSnapshot()
 	check.Equal(t, "reserved cards an hour later", 0, s.reservedCards())
 }

@@ -267,7 +267,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		l := newLifecycle(t, volcano)
 		clock := time.Now()
-		l.m.now = func() time.Time { return clock }
+		l.m.Now = func() time.Time { return clock }
 
 		sessions := 1                             // of this process
 		ownPlacements := map[types.UID][]string{} // the nodes where this process has placed a pod
@@ -294,7 +294,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 
 			if rapid.IntRange(0, 9).Draw(t, "the process restarts") == 0 {
 				l.restart()
-				l.m.now = func() time.Time { return clock }
+				l.m.Now = func() time.Time { return clock }
 				sessions = 0
 				clear(ownPlacements)
 				clear(want)
@@ -312,7 +312,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 			maps.DeleteFunc(want, func(pod types.UID, _ string) bool { return !alive[pod] })
 			expected := slices.Sorted(maps.Values(want))
 			firstFive := expected[:min(len(expected), 5)]
-			check.Equal(t, "pods that other schedulers bound", firstFive, l.m.otherBindings.boundByOthersNames(), cmpopts.EquateEmpty())
+			check.Equal(t, "pods that other schedulers bound", firstFive, l.m.OtherBindings.BoundByOthersNames(), cmpopts.EquateEmpty())
 		}
 
 		actions := map[string]func(*rapid.T){

@@ -45,7 +45,7 @@ func BenchmarkTree(b *testing.B) {
 	}{
 		{"unchanged", func(*scene) {}},
 		{"churn", func(s *scene) { renewEveryNth(s, 100) }},                                 // every hundredth pod is new
-		{"limits", func(s *scene) { s.m.forgetQueues(func(string) bool { return false }) }}, // the quotas of all queues are read again
+		{"limits", func(s *scene) { s.m.ForgetQueues(func(string) bool { return false }) }}, // the quotas of all queues are read again
 	} {
 		b.Run(state.name, func(b *testing.B) {
 			flat := newFleet(b, nodes, pods, leaves, 20)

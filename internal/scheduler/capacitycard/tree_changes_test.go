@@ -64,12 +64,12 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	check.Equal(t, "quota of r after that of its parent t was lowered", 3, int(s.p.ledger.PathLimits("r").Cards["A"]))
 
 	s.withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true}).openSession()
-	check.Equal(t, "queues on the path of r, without queueHierarchy", 1, len(s.p.cache.tree.Path("r")))
+	check.Equal(t, "queues on the path of r, without queueHierarchy", 1, len(s.p.cache.Tree.Path("r")))
 	check.That(t, s.p.queueRules["t"].Refusal == nil, "t takes no jobs without queueHierarchy: %v", s.p.queueRules["t"].Refusal)
 	check.Equal(t, "cards that q uses without queueHierarchy", 4, s.usedCards("q", "A"))
 
 	s.withArguments(framework.Arguments{"queueHierarchy": "Tree", "cardUnlimitedCpuMemory": true}).openSession()
-	check.Equal(t, "queues on the path of r, with queueHierarchy again", 2, len(s.p.cache.tree.Path("r")))
+	check.Equal(t, "queues on the path of r, with queueHierarchy again", 2, len(s.p.cache.Tree.Path("r")))
 	check.Equal(t, "cards that q uses with queueHierarchy again", 4, s.usedCards("q", "A"))
 }
 
@@ -191,7 +191,7 @@ func TestCordonedNodesAreNoInventory(t *testing.T) {
 	check.Equal(t, "placed", "a:2", s.podsByNode("j"))
 	check.Contains(t, "reasons", s.refusals("j"), "total with unused guarantees would be <5>, but the inventory is <4>")
 
-	isOffInventory := func(pod string) bool { return s.p.cache.ledger.Charged(string(s.Task(pod).UID)).IsOffInventory }
+	isOffInventory := func(pod string) bool { return s.p.cache.Ledger.Charged(string(s.Task(pod).UID)).IsOffInventory }
 	s.changeNode("a", func(n *corev1.Node) { n.Spec.Unschedulable = true }).
 		changeNode("c", func(n *corev1.Node) { n.Spec.Unschedulable = false }).openSession()
 	check.Equal(t, "the charge of the pod on c is off the inventory", false, isOffInventory("i-0"))
@@ -233,7 +233,7 @@ func TestCardsThatNodesDoNotOfferAreNoInventory(t *testing.T) {
 		},
 	}) {
 		s := newTreeScene(t, scene+tc.otherJob).openSession()
-		cardsNotOffered := func() int { return len(s.p.cache.ledger.Charged(string(s.Task("i-0").UID)).NotOffered) }
+		cardsNotOffered := func() int { return len(s.p.cache.Ledger.Charged(string(s.Task("i-0").UID)).NotOffered) }
 		check.Equal(t, "models of a pod on w that w does not offer, at first", 0, cardsNotOffered())
 
 		s.changeNode("w", tc.change).enqueueAndAllocate()

@@ -6,6 +6,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -39,14 +40,14 @@ func (p *Session) unreclaimableRuleFor(job *api.JobInfo) unreclaimableRule {
 }
 
 // isUnreclaimable reports whether a pod of the job cannot be reclaimed.
-func (p *Session) isUnreclaimable(rule *unreclaimableRule, state *podState) bool {
+func (p *Session) isUnreclaimable(rule *unreclaimableRule, state *cache.PodState) bool {
 	switch {
-	case rule.all || state.isProtected:
+	case rule.all || state.IsProtected:
 		return true
 	case !rule.byType:
 		return false
 	}
-	name := cmp.Or(state.serviceType, rule.group, state.ownerType)
+	name := cmp.Or(state.ServiceType, rule.group, state.OwnerType)
 	return name == "" || !p.knowsServiceType(name)
 }
 
@@ -66,7 +67,7 @@ func (p *reservationSums) reserve(queue api.QueueID, request quota.JobRequest) {
 	}
 
 	p.inqueue[allQueues].Add(request)
-	for _, ancestor := range p.cache.tree.Ancestors(string(queue)) {
+	for _, ancestor := range p.cache.Tree.Ancestors(string(queue)) {
 		p.inqueue[api.QueueID(ancestor)].Add(request)
 	}
 }
@@ -79,7 +80,7 @@ func (p *reservationSums) addElastic(job *api.JobInfo, usage quota.ElasticUsage)
 	if p.IsTree() {
 		p.inqueue[allQueues].AddElastic(usage)
 	}
-	for _, ancestor := range p.cache.tree.Ancestors(string(job.Queue)) {
+	for _, ancestor := range p.cache.Tree.Ancestors(string(job.Queue)) {
 		p.inqueue[api.QueueID(ancestor)].AddElastic(usage)
 	}
 }

@@ -101,7 +101,7 @@ func newServingOrder(p *allocation, jobs map[api.JobID]*api.JobInfo) *servingOrd
 		if turn == nil {
 			turn = &servingNode{p: p, queue: queue, jobs: util.NewPriorityQueue(p.ssn.JobOrderFn)}
 			turns[job.Queue] = turn
-			o.addBelow(p.cache.tree.Ancestors(string(job.Queue)), ancestors, turn)
+			o.addBelow(p.cache.Tree.Ancestors(string(job.Queue)), ancestors, turn)
 		}
 		turn.jobs.Push(job)
 	}

@@ -73,7 +73,7 @@ func (p *Session) knowsServiceType(name string) bool {
 }
 
 // IsTree reports whether the queues form a tree that is deeper than flat queues.
-func (p *Session) IsTree() bool { return !p.cache.tree.IsFlat() }
+func (p *Session) IsTree() bool { return !p.cache.Tree.IsFlat() }
 
 // ReclaimsAll reports whether CPU and memory are reclaimed as well as cards.
 func (p *Session) ReclaimsAll() bool { return p.args.reclaimResources == v1alpha1.ReclaimResourcesAll }
@@ -93,14 +93,14 @@ func (p *Session) VictimQueue(task *api.TaskInfo) api.QueueID {
 // Level returns how far the lowest common ancestor of two queues is above the reclaimer's: 1
 // for siblings and for flat queues.
 func (p *Session) Level(reclaimer, victim api.QueueID) int {
-	return p.cache.tree.Level(string(reclaimer), string(victim))
+	return p.cache.Tree.Level(string(reclaimer), string(victim))
 }
 
 // PathBelow returns the victim's queue and its ancestors below the lowest common ancestor of
 // both queues. It is empty if the victim's queue is an ancestor of the reclaimer's. The caller
 // must not change it.
 func (p *Session) PathBelow(reclaimer, victim api.QueueID) []string {
-	return p.cache.tree.PathBelow(string(reclaimer), string(victim))
+	return p.cache.Tree.PathBelow(string(reclaimer), string(victim))
 }
 
 // Ledger returns what queues may use, and what is charged to them.
@@ -149,7 +149,7 @@ func (p *Drains) DrainedQueue(job *api.JobInfo) api.QueueID {
 // DrainedBy returns the queue whose stop policy drains a queue: itself or its nearest ancestor, ""
 // if there is none.
 func (p *Drains) DrainedBy(queue api.QueueID) api.QueueID {
-	for _, at := range p.cache.tree.Path(string(queue)) {
+	for _, at := range p.cache.Tree.Path(string(queue)) {
 		if rules := p.queueRules[api.QueueID(at)]; rules != nil && rules.Drains {
 			return api.QueueID(at)
 		}
@@ -159,4 +159,4 @@ func (p *Drains) DrainedBy(queue api.QueueID) api.QueueID {
 
 // TreeVersion returns a number that changes whenever the tree of queues does. It is 0 if the
 // queues are flat.
-func (p *Session) TreeVersion() uint64 { return p.cache.tree.version }
+func (p *Session) TreeVersion() uint64 { return p.cache.Tree.Version }

@@ -172,7 +172,7 @@ func TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt(t *testing.T) {
 		vcJob.Spec.Tasks[0].Template.Spec.PriorityClassName = tc.templateClass
 		vcJob.Spec.Tasks[0].Template.Spec.PreemptionPolicy = tc.templatePolicy
 		s.m.UseVCJobs(&knownVCJobs{jobs: map[string]*batch.Job{"j": workload.StripVCJob(vcJob)}})
-		s.m.evictionPolicies = s.evictionPolicyOf
+		s.m.EvictionPolicies = s.evictionPolicyOf
 
 		s.openSession()
 		classes := s.Ssn.InformerFactory().Scheduling().V1().PriorityClasses().Informer().GetIndexer()

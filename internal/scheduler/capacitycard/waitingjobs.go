@@ -92,13 +92,13 @@ func (p *waitingJobs) listWaitingJobs(free *freeCards) []*waitingJob {
 	var waiting []*waitingJob
 	first := map[api.QueueID]*waitingJob{}
 	for _, job := range p.ssn.Jobs {
-		entry := p.cache.reservations[job.PgUID]
-		if entry == nil || !entry.isWaiting {
+		entry := p.cache.Reservations[job.PgUID]
+		if entry == nil || !entry.IsWaiting {
 			continue
 		}
 		if !free.mayHelp(job) {
 			// The next free card is then more than before.
-			entry.freeCards = 0
+			entry.FreeCards = 0
 			continue
 		}
 
@@ -115,7 +115,7 @@ func (p *waitingJobs) listWaitingJobs(free *freeCards) []*waitingJob {
 		case w == nil:
 		case keeps:
 			waiting = append(waiting, w)
-		case !entry.isExhausted:
+		case !entry.IsExhausted:
 			first[job.Queue] = w
 		}
 	}
@@ -157,14 +157,14 @@ func (p *waitingJobs) mayKeepCards(job *api.JobInfo) bool {
 // prolongReservations restarts the reservation of the first waiting job of each queue if it could use
 // more free cards than before.
 func (p *waitingJobs) prolongReservations(waiting []*waitingJob, free *freeCards) {
-	now := p.cache.now()
+	now := p.cache.Now()
 	seen := map[api.QueueID]bool{}
 	for _, w := range waiting {
-		entry := p.cache.reservations[w.job.PgUID]
-		if seen[w.job.Queue] || entry.isExhausted {
+		entry := p.cache.Reservations[w.job.PgUID]
+		if seen[w.job.Queue] || entry.IsExhausted {
 			continue
 		}
 		seen[w.job.Queue] = true
-		entry.observeFreeCards(int64(free.countFor(w)), now, p.args.maxReservation)
+		entry.ObserveFreeCards(int64(free.countFor(w)), now, p.args.maxReservation)
 	}
 }

@@ -1,4 +1,4 @@
-package capacitycard
+package cache
 
 import (
 	"time"
@@ -10,17 +10,17 @@ import (
 // plugin charges missing pods from the lister and logs what is missing.
 const cacheSyncTimeout = 60 * time.Second
 
-// cacheSync delays decisions after a start. Volcano opens its first session before its cache
+// Sync delays decisions after a start. Volcano opens its first session before its cache
 // has all nodes and pods, and a decision could give cards away twice.
-type cacheSync struct {
-	synced       bool
+type Sync struct {
+	Synced       bool
 	waitingSince time.Time
 }
 
-// notReadyReason returns why nothing may be decided yet, "" once one session had everything.
+// NotReadyReason returns why nothing may be decided yet, "" once one session had everything.
 // missing names an object that the session lacks.
-func (c *cacheSync) notReadyReason(missing func() string, now time.Time) string {
-	if c.synced {
+func (c *Sync) NotReadyReason(missing func() string, now time.Time) string {
+	if c.Synced {
 		return ""
 	}
 
@@ -32,11 +32,11 @@ func (c *cacheSync) notReadyReason(missing func() string, now time.Time) string 
 	waited := now.Sub(c.waitingSince)
 	switch {
 	case absent == "":
-		c.synced = true
+		c.Synced = true
 		klog.InfoS("Volcano's cache has synced, scheduling starts", "after", waited.String())
 		return ""
 	case waited >= cacheSyncTimeout:
-		c.synced = true
+		c.Synced = true
 		klog.ErrorS(nil, "Scheduling starts although Volcano's cache has not synced; missing pods are charged from the lister", "missing", absent)
 		return ""
 	}

@@ -1,4 +1,4 @@
-package capacitycard
+package cache
 
 import (
 	"fmt"
@@ -53,23 +53,23 @@ func TestPodsBoundByAnotherSchedulerAreReported(t *testing.T) {
 		s := newBindingScript()
 		s.runScript(tc.script)
 
-		check.Equal(t, "reported pods", tc.wantReported, strings.Join(s.otherBindings.boundByOthersNames(), " "))
+		check.Equal(t, "reported pods", tc.wantReported, strings.Join(s.OtherBindings.BoundByOthersNames(), " "))
 	}
 }
 
 // bindingScript is what a process sees of pod ns/p and does with it, one session after the other.
 type bindingScript struct {
-	*sharedCache
+	*Cache
 	at        time.Time
 	scheduler string
 	last      *corev1.Pod
 }
 
 func newBindingScript() *bindingScript {
-	s := &bindingScript{sharedCache: newSharedCache(), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), scheduler: "volcano"}
-	s.now = func() time.Time { return s.at }
-	s.cacheSync.synced = true
-	s.resolver = workload.Resolver{Inventory: s.inventory, Schedulers: []string{"volcano"}}
+	s := &bindingScript{Cache: New(), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), scheduler: "volcano"}
+	s.Now = func() time.Time { return s.at }
+	s.Sync.Synced = true
+	s.Resolver = workload.Resolver{Inventory: s.Inventory, Schedulers: []string{"volcano"}}
 	return s
 }
 
@@ -81,7 +81,7 @@ func (s *bindingScript) runScript(script string) {
 
 // bindingSteps are the lines of its scripts by their first word.
 var bindingSteps = map[string]func(*bindingScript, words.Line){
-	"unsync":           func(s *bindingScript, _ words.Line) { s.cacheSync.synced = false },
+	"unsync":           func(s *bindingScript, _ words.Line) { s.Sync.Synced = false },
 	"useSchedulerName": func(s *bindingScript, line words.Line) { s.scheduler = line.Name() },
 	"wait":             func(s *bindingScript, line words.Line) { s.waitFor(line.Name()) },
 	"settle": func(s *bindingScript, _ words.Line) {
@@ -89,7 +89,7 @@ var bindingSteps = map[string]func(*bindingScript, words.Line){
 		s.at = s.at.Add(bindingGracePeriod)
 	},
 	// The cards of nodes change, so the next session reads each pod again.
-	"changeCards": func(s *bindingScript, _ words.Line) { s.requestGeneration++ },
+	"changeCards": func(s *bindingScript, _ words.Line) { s.RequestGeneration++ },
 	"see":         func(s *bindingScript, line words.Line) { s.runSession(s.podToSee(line.Name()), line.Words) },
 }
 
@@ -116,25 +116,25 @@ func (s *bindingScript) podToSee(state string) *corev1.Pod {
 
 // runSession opens a session that sees a pod, or none for nil, and closes it after what it does.
 func (s *bindingScript) runSession(pod *corev1.Pod, does []words.Word) {
-	s.session++
+	s.SessionCount++
 	s.podsSeen = 0
-	s.otherBindings.openSession(s.session, s.cacheSync.synced, s.at)
+	s.OtherBindings.openSession(s.SessionCount, s.Sync.Synced, s.at)
 	if pod != nil {
-		s.observePod(pod)
+		s.ObservePod(pod)
 	}
 
-	s.forgetUnseenPods()
+	s.ForgetUnseenPods()
 	for _, word := range does {
 		switch word.Key {
 		case "place":
-			s.otherBindings.assume("p", word.Value)
+			s.OtherBindings.Assume("p", word.Value)
 		case "undo":
-			s.otherBindings.forgetAssumed("p", word.Value)
+			s.OtherBindings.ForgetAssumed("p", word.Value)
 		case "write":
 			pod.Spec.NodeName = word.Value
 		}
 	}
-	s.closeOtherBindings()
+	s.CloseOtherBindings()
 }
 
 // TestAtMostFivePodsBoundByOthersAreReported: another scheduler bound seven pods, from ns/1 to ns/7. The report names only
@@ -144,7 +144,7 @@ func TestAtMostFivePodsBoundByOthersAreReported(t *testing.T) {
 	for _, n := range []int{6, 2, 7, 4, 1, 3, 5} {
 		s.boundByOthers[types.UID(fmt.Sprint(n))] = fmt.Sprint("ns/", n)
 	}
-	check.Equal(t, "reported pods", "[ns/1 ns/2 ns/3 ns/4 ns/5]", fmt.Sprint(s.boundByOthersNames()))
+	check.Equal(t, "reported pods", "[ns/1 ns/2 ns/3 ns/4 ns/5]", fmt.Sprint(s.BoundByOthersNames()))
 }
 
 // TestBindingsOfDeletedPodsAreForgotten: the plugin remembers where it placed a pod until a session sees the pod on its
@@ -154,9 +154,9 @@ func TestAtMostFivePodsBoundByOthersAreReported(t *testing.T) {
 func TestBindingsOfDeletedPodsAreForgotten(t *testing.T) {
 	s := newBindingScript()
 	s.runScript("see pending place=n1; see nothing; wait 10m; see nothing")
-	check.Equal(t, "placements that the plugin remembers after ten minutes", 1, len(s.otherBindings.pending))
+	check.Equal(t, "placements that the plugin remembers after ten minutes", 1, len(s.OtherBindings.pending))
 
 	s.runScript("wait 1s; see nothing")
-	check.Equal(t, "placements that the plugin remembers after more than ten minutes", 0, len(s.otherBindings.pending))
-	check.Equal(t, "placements in the last session", 0, len(s.otherBindings.assumed))
+	check.Equal(t, "placements that the plugin remembers after more than ten minutes", 0, len(s.OtherBindings.pending))
+	check.Equal(t, "placements in the last session", 0, len(s.OtherBindings.assumed))
 }

@@ -1,4 +1,4 @@
-package capacitycard
+package cache
 
 import (
 	"maps"
@@ -14,17 +14,17 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// treeState is the tree of queues as a session resolved it. Later sessions use it until the
+// Tree is the tree of queues as a session resolved it. Later sessions use it until the
 // rules of a queue change. It is quota.Flat, and the rest is empty, if the queues are flat.
-type treeState struct {
+type Tree struct {
 	*quota.Tree
 	// queues are the queues that were resolved, all but root.
 	queues map[api.QueueID]*resolvedQueue
-	// selectors are those queues on the path of a queue, beside itself, that have a namespace
+	// Selectors are those queues on the path of a queue, beside itself, that have a namespace
 	// selector.
-	selectors map[api.QueueID][]api.QueueID
-	// version counts how often the tree was resolved.
-	version uint64
+	Selectors map[api.QueueID][]api.QueueID
+	// Version counts how often the tree was resolved.
+	Version uint64
 	// notices are what is wrong with the tree.
 	notices []treeNotice
 	// observedAt is when the ledger last observed what is borrowed.
@@ -44,21 +44,21 @@ type resolvedQueue struct{ written, rules *workload.QueueRules }
 
 // treeNotice is what an event on a queue says about its place in the tree.
 type treeNotice struct {
-	queue api.QueueID
-	// kind is a suffix that keeps messages of several kinds apart.
-	kind    types.UID
-	refusal *workload.Refusal
+	Queue api.QueueID
+	// Kind is a suffix that keeps messages of several kinds apart.
+	Kind    types.UID
+	Refusal *workload.Refusal
 }
 
 // observationInterval is the time between two observations of what queues have borrowed, whose
 // averages are over half an hour.
 const observationInterval = 10 * time.Second
 
-// loadTree puts the queues into their tree. Each queue gets rules with the amounts that count, and the refusal
+// LoadTree puts the queues into their tree. Each queue gets rules with the amounts that count, and the refusal
 // that the tree gives it: it changes rules. A tree is resolved again only when a queue changed. owners give the
 // service type of pods that name none. It returns what is wrong with the tree.
-func (c *sharedCache) loadTree(rules map[api.QueueID]*workload.QueueRules, owners servicetype.OwnerKinds) []treeNotice {
-	t := &c.tree
+func (c *Cache) LoadTree(rules map[api.QueueID]*workload.QueueRules, owners servicetype.OwnerKinds) []treeNotice {
+	t := &c.Tree
 	c.observeBorrowing(owners)
 	isSame := !t.IsFlat()
 	count := 0
@@ -81,34 +81,34 @@ func (c *sharedCache) loadTree(rules map[api.QueueID]*workload.QueueRules, owner
 	return t.notices
 }
 
-// dropTree forgets the tree of earlier sessions when the queues are flat.
-func (c *sharedCache) dropTree() {
-	if !c.tree.IsFlat() {
-		c.tree = treeState{Tree: quota.Flat}
-		c.ledger.SetTree(quota.Flat)
-		c.requestGeneration++
+// DropTree forgets the tree of earlier sessions when the queues are flat.
+func (c *Cache) DropTree() {
+	if !c.Tree.IsFlat() {
+		c.Tree = Tree{Tree: quota.Flat}
+		c.Ledger.SetTree(quota.Flat)
+		c.RequestGeneration++
 	}
 }
 
 // observeBorrowing updates the averages of what queues have borrowed, at most once in an interval.
 // A new tree and new arguments only start the interval.
-func (c *sharedCache) observeBorrowing(owners servicetype.OwnerKinds) {
-	t := &c.tree
-	now := c.now()
+func (c *Cache) observeBorrowing(owners servicetype.OwnerKinds) {
+	t := &c.Tree
+	now := c.Now()
 	switch elapsed := now.Sub(t.observedAt); {
 	case t.IsFlat() || !maps.Equal(t.owners, owners):
-		c.requestGeneration++ // what pods request says now whether it can be reclaimed
+		c.RequestGeneration++ // what pods request says now whether it can be reclaimed
 		t.observedAt = now
 		t.owners = owners
 	case elapsed >= observationInterval:
-		c.ledger.ObserveBorrowing(elapsed)
+		c.Ledger.ObserveBorrowing(elapsed)
 		t.observedAt = now
 	}
 }
 
 // loadQueue updates a queue of the tree to its rules. isSame is whether the queues before it
 // leave the tree as it was resolved. loadQueue returns whether that still holds.
-func (t *treeState) loadQueue(rules map[api.QueueID]*workload.QueueRules, id api.QueueID, isSame bool) bool {
+func (t *Tree) loadQueue(rules map[api.QueueID]*workload.QueueRules, id api.QueueID, isSame bool) bool {
 	q := t.queues[id]
 	written := rules[id]
 	if q == nil || q.written != written {
@@ -127,27 +127,27 @@ func (t *treeState) loadQueue(rules map[api.QueueID]*workload.QueueRules, id api
 }
 
 // resolveTree computes the amounts that count in the tree, and writes them to the ledger.
-func (c *sharedCache) resolveTree(rules map[api.QueueID]*workload.QueueRules) {
-	t := &c.tree
+func (c *Cache) resolveTree(rules map[api.QueueID]*workload.QueueRules) {
+	t := &c.Tree
 	written := make(map[string]quota.TreeQueue, len(t.queues))
 	for id, q := range t.queues {
 		written[string(id)] = q.written.Tree
 	}
 
 	t.Tree = quota.ResolveTree(written)
-	t.version++
-	c.ledger.SetTree(t.Tree)
+	t.Version++
+	c.Ledger.SetTree(t.Tree)
 	t.nodes = nil // the ledger has no inventory now
 	t.notices = nil
 
-	t.selectors = map[api.QueueID][]api.QueueID{}
+	t.Selectors = map[api.QueueID][]api.QueueID{}
 	for id, q := range t.queues {
 		resolved := t.Queue(string(id))
 		q.rules = q.written.InTree(string(id), resolved)
 		rules[id] = q.rules
 		for _, ancestor := range t.Ancestors(string(id)) {
 			if t.queues[api.QueueID(ancestor)].written.Namespaces != nil {
-				t.selectors[id] = append(t.selectors[id], api.QueueID(ancestor))
+				t.Selectors[id] = append(t.Selectors[id], api.QueueID(ancestor))
 			}
 		}
 		t.addNotices(id, resolved)
@@ -155,7 +155,7 @@ func (c *sharedCache) resolveTree(rules map[api.QueueID]*workload.QueueRules) {
 }
 
 // addNotices adds what is wrong with the place or the amounts of a queue.
-func (t *treeState) addNotices(id api.QueueID, r *quota.Resolved) {
+func (t *Tree) addNotices(id api.QueueID, r *quota.Resolved) {
 	if r.Fault.HasNoPath() {
 		t.notices = append(t.notices, treeNotice{id, "/fault", workload.RefusalForFault(string(id), r.Fault)})
 	}

@@ -1,0 +1,187 @@
+package cache
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// chargeKind is how the ledger charges a pod.
+type chargeKind int
+
+const (
+	notCharged chargeKind = iota
+	ChargedAsUsed
+	ChargedAsTerminating
+)
+
+// PodState is the request and charge of a pod. The request is valid for one object and
+// generation.
+type PodState struct {
+	object     *corev1.Pod
+	generation uint64
+	Request    workload.Request
+	// outOfSync is set if the pod is marked for recreation and Volcano's job controller owns
+	// it.
+	outOfSync   bool
+	lastSession uint64
+
+	// Charge is the last charge of the pod, ChargedNode and chargedInventory what it was
+	// computed from. chargedInventory is nil if it must be computed again. If the node loses
+	// its label or the PodGroup is deleted, the last charge stays.
+	Charge           *quota.Charge
+	ChargedNode      string
+	chargedInventory *card.Inventory
+	// AnnotatedQueue is the queue in the pod's annotation since its binding, "" before. On a
+	// pod of another scheduler its creator wrote it.
+	AnnotatedQueue string
+	// IsOurs is set if the pod names this scheduler.
+	IsOurs bool
+	// IsProtected is set in a tree if the pod itself may not be evicted. ServiceType is what the
+	// pod says, OwnerType that of its owner's kind. treeGeneration is that of the tree when the
+	// charge was found right.
+	IsProtected            bool
+	ServiceType, OwnerType string
+	treeGeneration         uint64
+	// ChargedAs is how the ledger charges the pod.
+	ChargedAs chargeKind
+	// AssumedNodeInvalid is set if the node in the pod object is not real: Volcano writes it
+	// when it tries a node, and leaves it there when it gives up.
+	AssumedNodeInvalid bool
+	// unassigned is set if the API server has shown no node so far. It is read before Volcano
+	// may write into the object.
+	unassigned bool
+}
+
+// ObservePod returns the state of a pod and marks the pod as seen in this session.
+func (c *Cache) ObservePod(pod *corev1.Pod) *PodState {
+	state, ok := c.podsByObject[pod]
+	if !ok || state.generation != c.RequestGeneration {
+		state = c.refreshPod(pod)
+	}
+	if state.lastSession != c.SessionCount {
+		state.lastSession = c.SessionCount
+		c.podsSeen++
+	}
+	return state
+}
+
+// SawThisSession reports whether the session's jobs contain the pod, possibly an older version
+// of it.
+func (c *Cache) SawThisSession(pod *corev1.Pod) bool {
+	state, ok := c.podsByObject[pod]
+	if !ok {
+		state, ok = c.Pods[pod.UID]
+	}
+	return ok && state.lastSession == c.SessionCount
+}
+
+// refreshPod reads a changed pod again and keeps its charge.
+func (c *Cache) refreshPod(pod *corev1.Pod) *PodState {
+	fresh := c.NewPodState(pod)
+	fresh.generation = c.RequestGeneration
+	fresh.unassigned = pod.Spec.NodeName == ""
+	if old, ok := c.Pods[pod.UID]; ok {
+		fresh.Request.IsUnreclaimable = old.Request.IsUnreclaimable
+		fresh.treeGeneration = old.treeGeneration
+		fresh.Charge = old.Charge
+		fresh.ChargedNode = old.ChargedNode
+		fresh.ChargedAs = old.ChargedAs
+		fresh.lastSession = old.lastSession
+		// Volcano may have written the node into the same object, but not into a new one of the API
+		// server.
+		fresh.unassigned = old.unassigned && (old.object == pod || fresh.unassigned)
+		fresh.AssumedNodeInvalid = old.AssumedNodeInvalid && old.object == pod
+
+		if old.unassigned && !fresh.unassigned {
+			c.OtherBindings.observeBinding(pod, fresh.IsOurs, old.lastSession)
+		}
+		delete(c.podsByObject, old.object)
+	}
+
+	if !fresh.unassigned { // else Volcano may have set the node, and the pod's creator the annotation
+		fresh.AnnotatedQueue = workload.ChargedQueue(pod)
+	}
+	c.Pods[pod.UID] = fresh
+	c.podsByObject[pod] = fresh
+
+	return fresh
+}
+
+func (c *Cache) NewPodState(pod *corev1.Pod) *PodState {
+	state := &PodState{
+		object: pod, IsOurs: c.Resolver.UsesOurScheduler(pod), outOfSync: workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod), Request: c.Resolver.Request(pod),
+	}
+	if !c.Tree.IsFlat() {
+		state.IsProtected = !workload.IsEvictable(pod, nil)
+		state.ServiceType = workload.ServiceTypeFor(nil, pod.Annotations, nil, "")
+		state.OwnerType = c.Tree.owners.TypeFor(pod)
+	}
+
+	if c.CardUnlimitedCPUMemory && state.Request.Count > 0 {
+		state.Request.MilliCPU = 0
+		state.Request.Memory = 0
+	}
+
+	return state
+}
+
+// StateOf returns the state of a pod that was read in this generation, false if it was not.
+func (c *Cache) StateOf(pod *corev1.Pod) (*PodState, bool) {
+	state, isKnown := c.podsByObject[pod]
+	return state, isKnown && state.generation == c.RequestGeneration
+}
+
+// ReleasePod removes the charge of a pod.
+func (c *Cache) ReleasePod(state *PodState) {
+	if state.ChargedAs != notCharged {
+		c.Ledger.Release(string(state.object.UID))
+	}
+	state.ChargedAs = notCharged
+}
+
+// ForgetUnseenPods removes the pods that the session did not see.
+func (c *Cache) ForgetUnseenPods() {
+	// No pod is gone in most sessions, and then none has to be looked for.
+	if c.podsSeen == len(c.Pods) {
+		return
+	}
+
+	for uid, state := range c.Pods {
+		if state.lastSession != c.SessionCount {
+			c.ReleasePod(state)
+			delete(c.Pods, uid)
+			delete(c.podsByObject, state.object)
+			delete(c.OtherBindings.boundByOthers, uid)
+		}
+	}
+}
+
+// IsOutOfSync reports whether Volcano's job controller is about to delete and recreate the pod.
+// The mark counts only on pods of Volcano jobs, and only if the action cardreclaim runs, which
+// enforces it. Otherwise a user could mark a pod to protect its cards from reclaim. In the
+// first session of a process it is unknown whether the action runs.
+func (c *Cache) IsOutOfSync(task *api.TaskInfo, state *PodState) bool {
+	if c.SessionCount > 1 && c.LastReclaimSession+1 < c.SessionCount {
+		return false
+	}
+	marked := state.outOfSync
+	if !marked && len(c.EvictingSince) > 0 {
+		_, marked = c.EvictingSince[task.Pod.UID]
+	}
+	return marked && task.Pod.DeletionTimestamp == nil
+}
+
+// ReplaceObject makes another object of a pod stand for it.
+func (c *Cache) ReplaceObject(old, other *corev1.Pod) {
+	state, known := c.podsByObject[old]
+	if !known {
+		return
+	}
+	delete(c.podsByObject, old)
+	state.object = other
+	c.podsByObject[other] = state
+}
