@@ -16,7 +16,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/deviceshare"
 	resourcestrategyfit "volcano.sh/volcano/pkg/scheduler/plugins/resource-strategy-fit"
 
-	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
@@ -34,7 +34,7 @@ func checkAcceptedByVolcano(text string) error {
 			if plugin.Name == schedulerconfig.CapacityCard { // Volcano's parser reads words such as yes and on in another way
 				arguments := maps.Clone(plugin.Arguments)
 				delete(arguments, schedulerconfig.HashArgument)
-				if err := capacitycard.ValidateArguments(arguments); err != nil {
+				if err := snapshot.ValidateArguments(arguments); err != nil {
 					errs = append(errs, fmt.Errorf("arguments of %s as Volcano reads them: %w", plugin.Name, err))
 				}
 			}
@@ -133,6 +133,6 @@ func registeredNames(pluginsDir string) schedulerconfig.Known {
 			return !registered
 		}),
 		RefusedActions:    schedulerconfig.RefusedActions(),
-		ValidateArguments: capacitycard.ValidateArguments,
+		ValidateArguments: snapshot.ValidateArguments,
 	}
 }

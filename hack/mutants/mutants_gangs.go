@@ -12,18 +12,18 @@ var awaitedCardsMutants = []mutant{
 `, `		case !isDeserved && !a.borrows:
 			return false
 `, "what a queue deserves is kept against borrowing"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `p.args.serviceTypes.CanReclaim(a.serviceType, p.ServiceType(r.task))`, `true`, "cards are kept only from types from which the gang may take"},
+	{"internal/scheduler/capacitycard/awaitedcards.go", `p.Args.ServiceTypes.CanReclaim(a.serviceType, p.ServiceType(r.Task))`, `true`, "cards are kept only from types from which the gang may take"},
 	{"internal/scheduler/capacitycard/awaitedcards.go", `	return job.Queue == a.job.Queue || queue.Queue.Spec.Priority == a.priority
 `, `	return job.Queue == a.job.Queue
 `, "cards are kept for a job below its minimum from other queues of equal priority"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `		if !p.cache.Reservations[w.job.PgUID].IsReserved(now) {`, `		if false {`, "kept cards end with the reservation"},
+	{"internal/scheduler/capacitycard/awaitedcards.go", `		if !p.Cache.Reservations[w.job.PgUID].IsReserved(now) {`, `		if false {`, "kept cards end with the reservation"},
 	{"internal/scheduler/cache/reservations.go", `	hasGrown := r.FreeCards >= 0 && count > r.FreeCards`, `	hasGrown := false`, "more free cards prolong a reservation"},
 	{"internal/scheduler/cache/reservations.go", `	hasGrown := r.FreeCards >= 0 && count > r.FreeCards`, `	hasGrown := r.FreeCards >= 0 && count >= r.FreeCards`, "as many free cards prolong no reservation"},
 	{"internal/scheduler/cache/reservations.go", `	r.prolonged += waited
 `, ``, "a reservation is prolonged for an hour in all"},
 	{"internal/scheduler/capacitycard/reservations.go", `	if entry.ExhaustedRequest == key {`, `	if true {`, "a job that requests something else has a reservation again"},
-	{"internal/scheduler/capacitycard/joborder.go", `	case p.belowMinimum[job.UID] && !p.ssn.JobReady(job):
-		return 0`, `	case p.belowMinimum[job.UID] && !p.ssn.JobReady(job):
+	{"internal/scheduler/capacitycard/joborder.go", `	case p.belowMinimum[job.UID] && !p.Volcano.JobReady(job):
+		return 0`, `	case p.belowMinimum[job.UID] && !p.Volcano.JobReady(job):
 		return 1`, "a job below its minimum comes first in its queue"},
 	{"internal/scheduler/capacitycard/joborder.go", `	return min(a.queues[right], 1) - min(a.queues[left], 1)`, `	return 0`, "the queue of a job below its minimum comes first"},
 	{"internal/scheduler/capacitycard/joborder.go", `	case p.reserver.exhausted[job.UID] && !p.belowMinimum[job.UID]:
@@ -35,17 +35,17 @@ var awaitedCardsMutants = []mutant{
 `, `true
 `, "a job below its minimum does not come before a queue of another priority"},
 	{"internal/scheduler/capacitycard/awaitedcards.go", `queue.Queue.Spec.Priority < a.priority && p`, `p`, "cards are kept only from queues of lower priority"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `a.job.Queue == r.job.Queue && a.job.Priority < r.job.Priority`, `false`, "no card is kept from a job of higher priority of the same queue"},
+	{"internal/scheduler/capacitycard/awaitedcards.go", `a.job.Queue == r.Job.Queue && a.job.Priority < r.Job.Priority`, `false`, "no card is kept from a job of higher priority of the same queue"},
 	{"internal/scheduler/capacitycard/waitingjobs.go", `		if seen[w.job.Queue] || entry.IsExhausted {`, `		if entry.IsExhausted {`, "free cards prolong one reservation of a queue"},
-	{"internal/scheduler/capacitycard/reservations.go", `			p.cache.Reservations.RestartAll(job.PgUID, p.cache.Now())
-		}`, `			p.cache.Reservations.RestartWait(job.PgUID, p.cache.Now())
+	{"internal/scheduler/capacitycard/reservations.go", `			p.Cache.Reservations.RestartAll(job.PgUID, p.Cache.Now())
+		}`, `			p.Cache.Reservations.RestartWait(job.PgUID, p.Cache.Now())
 		}`, "a job whose pods got a node has a reservation again"},
 }
 
 // The rules of the second run of allocate.
 var secondRunMutants = []mutant{
-	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.ssn.JobReady(job) {`, `		if false {`, "the second run completes no gang that the first one pipelined"},
-	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.ssn.JobReady(job) {`, `		if true {`, "elastic pods follow in the second run"},
+	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.Volcano.JobReady(job) {`, `		if false {`, "the second run completes no gang that the first one pipelined"},
+	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.Volcano.JobReady(job) {`, `		if true {`, "elastic pods follow in the second run"},
 	{"internal/scheduler/capacitycard/deservedfirst.go", `	return isKnown && job.Priority < latest`, `	return isKnown && job.Priority > latest`, "jobs of lower priority do not borrow first"},
 	{"internal/scheduler/capacitycard/awaitedcards.go", `		return w.isBelowMinimum || (!w.borrows && !p.laterBorrowers[w.job.UID])`, `		return w.isBelowMinimum || (w.borrows && !p.laterBorrowers[w.job.UID])`, "cards are kept for what a queue deserves"},
 	{"internal/scheduler/capacitycard/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, time.Time{})`, "pods that end soon count as gone"},

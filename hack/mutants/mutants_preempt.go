@@ -7,9 +7,9 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/preemptors.go", `	return job.MinAvailable <= 1 && !isVCJob(job)`, `	return false`, "every pod of a Deployment preempts"},
 	{"internal/scheduler/capacitycard/preemptors.go", `	return roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole] ||`, `	return true ||`, "only the role that lacks pods preempts"},
 	{"internal/scheduler/capacitycard/preemptors.go", `	return run.mayPreemptJobs(job) || run.mayPreemptInside(job)`, `	return run.mayPreemptJobs(job)`, "inside a job the minimum does not matter"},
-	{"internal/scheduler/capacitycard/preemptors.go", `		p.ssn.Jobs = byQueue[queue]`, ``, "each queue is served alone"},
+	{"internal/scheduler/capacitycard/preemptors.go", `		p.Volcano.Jobs = byQueue[queue]`, ``, "each queue is served alone"},
 	{"internal/scheduler/capacitycard/preemptors.go", `max(0, used-most)`, `max(0, used-most-1000)`, "preempt borrows nothing for which another queue waits"},
-	{"internal/scheduler/capacitycard/preemptors.go", ` && p.deservesCard(r, name)`, ``, "a queue that would borrow keeps no other one from borrowing"},
+	{"internal/scheduler/capacitycard/preemptors.go", ` && p.DeservesCard(r, name)`, ``, "a queue that would borrow keeps no other one from borrowing"},
 	{"internal/scheduler/capacitycard/preempt.go", ` || broken[task.Job]`, ``, "a gang breaks only if its elastic pods go, too"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `class.Value < lowest.Value`, `class.Value > lowest.Value`, "of several default classes the lowest counts"},
 	{"internal/scheduler/capacitycard/predicate.go", `	if p.preemption.run != nil || len(`, `	if len(`, "preempt looks at all nodes"},
@@ -22,7 +22,7 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/keptcards.go", `	case w.job.Queue != job.Queue:
 		return true`, `	case w.job.Queue != job.Queue:
 		return job.Priority <= w.job.Priority`, "no other queue gets kept cards"},
-	{"internal/scheduler/capacitycard/keptperiod.go", `p.cache.Now().Sub(since) >= keptPeriod`, `p.cache.Now().Sub(since) >= 2*keptPeriod`, "cards are kept for five minutes"},
+	{"internal/scheduler/capacitycard/keptperiod.go", `p.Cache.Now().Sub(since) >= keptPeriod`, `p.Cache.Now().Sub(since) >= 2*keptPeriod`, "cards are kept for five minutes"},
 	{"internal/scheduler/capacitycard/keptcards.go", `		released.Remove(w.charge)`, `		_ = w.charge`, "quota is kept as well"},
 	{"internal/scheduler/capacitycard/preempt.go", `reused = min(lack, int64(missing[what]-missing[unreclaimableQuota(what)]))`, `_ = lack`, "what is missing in a tree and what cannot be reclaimed are not added up"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `cmp.Or(spec.PriorityClassName, class)`, `cmp.Or(class, spec.PriorityClassName)`, "the class of a template comes before that of its job"},
@@ -30,13 +30,13 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/keptcards.go", `Memory: request.Memory, IsUnreclaimable: request.IsUnreclaimable}`, `Memory: request.Memory}`, "kept cards count as what cannot be reclaimed"},
 	{"internal/scheduler/capacitycard/keptcards.go", `	slices.SortFunc(jobs, func(a, b jobWithFreedCards) int { return compare(a.tasks[0], b.tasks[0]) })`, ``, "a lowered quota ends what was freed last"},
 	{"internal/scheduler/capacitycard/preempt.go", `if insufficient.Kind == quota.Guaranteed {`, `if false {`, "a pod preempts no more than guarantees of others need"},
-	{"internal/scheduler/capacitycard/nominations.go", `p.isBeingEvicted(task) && !p.run.evicts(task)`, `p.isBeingEvicted(task)`, "no pod waits for what just goes for others of its gang"},
+	{"internal/scheduler/capacitycard/nominations.go", `p.IsBeingEvicted(task) && !p.run.evicts(task)`, `p.IsBeingEvicted(task)`, "no pod waits for what just goes for others of its gang"},
 	{"internal/scheduler/capacitycard/amounts.go", `if other.NodeName != victim.NodeName {`, `if false {`, "a gang that goes releases its quota on all nodes"},
 	{"internal/scheduler/capacitycard/allocate.go", `append(p.preemption.run.tasksToComplete(), task)...`, `task`, "a pod gets the quota of the whole gang"},
 	{"internal/scheduler/capacitycard/evictioncost.go", `cmp.Or(cmp.Compare(c.job, other.job), `, `cmp.Or(`, "a gang goes before elastic pods of a higher priority"},
 	{"internal/scheduler/capacitycard/evictioncost.go", `CompareBool(c.breaksGang, other.breaksGang), `, ``, "elastic pods go before a gang of their priority"},
 	{"internal/scheduler/capacitycard/predicate.go", `quotaKeptForPreemptors, cardsAwaitedByOthers:`, `quotaKeptForPreemptors:`, "a job preempts beside cards that are kept for a gang"},
-	{"internal/scheduler/capacitycard/keptcards.go", `-min(free, float64(awaited)*milli)`, `-min(free, 0)`, "a preemptor counts on no card that is kept for a gang"},
+	{"internal/scheduler/capacitycard/keptcards.go", `-min(free, float64(awaited)*snapshot.Milli)`, `-min(free, 0)`, "a preemptor counts on no card that is kept for a gang"},
 	{"internal/scheduler/capacitycard/keptcards.go", `	return known && p.awaitedOnNode(r, node) > 0`, `	return known && p.awaitedOnNode(r, node) < 0`, "all victims go beside cards that are kept for a gang"},
 	{"internal/scheduler/capacitycard/preempt.go", `missingResources(task.InitResreq, p.kept.IdleFor(task, node))`, `missingResources(task.InitResreq, p.FutureIdleOn(node))`, "a second preemptor does not count on kept cards"},
 }
@@ -47,7 +47,7 @@ var keptPeriodMutants = []mutant{
 	{"internal/scheduler/capacitycard/keptperiod.go", `	return !now.Before(deleted.Time) //`, `	return false //`, "a victim that does not end keeps cards no longer than its grace period"},
 	{"internal/scheduler/capacitycard/keptperiod.go", `		plan.addVictimsOf(made.plan)`, `		_ = made`, "a second plan waits for the victims of the first one"},
 	{"internal/scheduler/capacitycard/nominations.go", `		maps.Copy(from, made.from)`, `		_ = made`, "a second plan keeps cards from the queues that lost them by the first one"},
-	{"internal/scheduler/capacitycard/keptperiod.go", `		return now.Sub(plan.began) >= evictionTimeout`, `		return false`, "a victim that is not deleted keeps no cards"},
+	{"internal/scheduler/capacitycard/keptperiod.go", `		return now.Sub(plan.began) >= snapshot.EvictionTimeout`, `		return false`, "a victim that is not deleted keeps no cards"},
 	{"internal/scheduler/capacitycard/keptperiod.go", `		left = append(left, victim)
 		if !p.isVictimOverdue(task, plan) {`, `		if !p.isVictimOverdue(task, plan) {
 			left = append(left, victim)`, "a victim that is deleted late keeps cards again"},

@@ -60,7 +60,7 @@ var treeOrderMutants = []mutant{
 
 // The rules of the order of flat queues, which the scenes of package capacitycard show.
 var queueOrderMutants = []mutant{
-	{"internal/scheduler/capacitycard/allocate.go", `p.ledger.DominantShare(queue.Name) / float64(max(1, queue.Queue.Spec.Weight))`, `p.ledger.DominantShare(queue.Name)`, "weights divide cards among flat queues"},
+	{"internal/scheduler/capacitycard/allocate.go", `p.Ledger.DominantShare(queue.Name) / float64(max(1, queue.Queue.Spec.Weight))`, `p.Ledger.DominantShare(queue.Name)`, "weights divide cards among flat queues"},
 	{"internal/scheduler/capacitycard/allocate.go", `cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {`, `cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c > 1 {`, "the weight does not come before the priority"},
 }
 
@@ -92,16 +92,16 @@ var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/problem.go", `		p.limitLevels(p.tree.victimLevel)`, `		_ = p.tree`, "a guarantee covers fewer pods if it does not cover all"},
 	{"internal/scheduler/cardreclaim/tree.go", `		byLevel[g.level] = append(byLevel[g.level], g)`, `		byLevel[1] = append(byLevel[1], g)`, "victims of siblings come first"},
 	{"internal/scheduler/cardreclaim/tree.go", `			if i < level {`, `			if i < 0 {`, "no subtree borrows cards that are reclaimed for it"},
-	{"internal/scheduler/cardreclaim/tree.go", `	return max(0, s.plugin.Ledger().AboveGuarantee(key.queue, key.name))`, `	return max(1, s.plugin.Ledger().AboveGuarantee(key.queue, key.name)+1)`, "no victim is taken from a guarantee"},
-	{"internal/scheduler/cardreclaim/tree.go", `		return max(0, s.plugin.Ledger().AboveDeserved(key.queue, key.name))`, `		return max(1, s.plugin.Ledger().AboveDeserved(key.queue, key.name)+1)`, "the tree takes only what is beyond what is deserved"},
+	{"internal/scheduler/cardreclaim/tree.go", `	return max(0, s.plugin.Ledger.AboveGuarantee(key.queue, key.name))`, `	return max(1, s.plugin.Ledger.AboveGuarantee(key.queue, key.name)+1)`, "no victim is taken from a guarantee"},
+	{"internal/scheduler/cardreclaim/tree.go", `		return max(0, s.plugin.Ledger.AboveDeserved(key.queue, key.name))`, `		return max(1, s.plugin.Ledger.AboveDeserved(key.queue, key.name)+1)`, "the tree takes only what is beyond what is deserved"},
 	{"internal/scheduler/cardreclaim/tree.go", `		for _, queue := range g.path {
 			limit, most`, `		for _, queue := range g.path[:1] {
 			limit, most`, "every queue above a victim keeps its guarantee and what it deserves"},
-	{"internal/scheduler/capacitycard/checks.go", `	if insufficient := p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()); insufficient != nil {`, `	if insufficient := p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()); false {`, "no queue evicts in order to borrow"},
+	{"internal/scheduler/snapshot/checks.go", `	if insufficient := p.Ledger.FitsDeserved(string(r.Job.Queue), r.Request.Request, p.ReclaimsAll()); insufficient != nil {`, `	if insufficient := p.Ledger.FitsDeserved(string(r.Job.Queue), r.Request.Request, p.ReclaimsAll()); false {`, "no queue evicts in order to borrow"},
 	{"internal/scheduler/cardreclaim/tree.go", `		pod.OnlyCounts = !g.byTree[i]
 `, ``, "what is taken by the service types is not refused as what is borrowed"},
 	{"internal/scheduler/capacitycard/treeorder.go", `	for node := turn; node.parent != nil; node = node.parent {`, `	for node := turn; node == turn; node = node.parent {`, "a placement changes the order of all queues of its tenant"},
-	{"internal/scheduler/capacitycard/treereclaim.go", `range p.cache.Tree.Path(string(queue)) {`, `range p.cache.Tree.Path(string(queue))[:1] {`, "a stop policy drains the subtree"},
+	{"internal/scheduler/capacitycard/treereclaim.go", `range p.Cache.Tree.Path(string(queue)) {`, `range p.Cache.Tree.Path(string(queue))[:1] {`, "a stop policy drains the subtree"},
 	{"internal/scheduler/actions/drain.go", `api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):`, `api.AllocatedStatus(task.Status):`, "a drain leaves system-critical pods"},
 	{"internal/scheduler/actions/drain.go", `		case !gang.IsOnNode(task.Status):
 			return nil

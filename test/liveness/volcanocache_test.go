@@ -20,6 +20,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/testing/session"
 )
 
@@ -49,7 +50,7 @@ func newSchedulerCache() *schedulerCache {
 		return true, a.(clienttesting.UpdateAction).GetObject(), nil
 	})
 
-	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(m.cards))
+	framework.RegisterPluginBuilder(snapshot.PluginName, capacitycard.Builder(m.cards))
 	return m
 }
 

@@ -70,7 +70,7 @@ func (r Reservations) UnreservedExcess(job *api.JobInfo, request quota.JobReques
 	return excess
 }
 
-// IsActive reports whether a waiting PodGroup still has its reservation. maxReservation bounds how
+// IsActive reports whether a waiting PodGroup still has its reservation. MaxReservation bounds how
 // long free cards prolong it.
 func (r Reservations) IsActive(group types.UID, now time.Time, maxReservation time.Duration) bool {
 	entry := r.entryFor(group)
@@ -107,7 +107,7 @@ func (r Reservations) RestartAll(group types.UID, now time.Time) {
 }
 
 // ObserveFreeCards restarts the timeout of a reservation if its PodGroup could use more free cards than
-// before, unless that has prolonged it for maxReservation already.
+// before, unless that has prolonged it for MaxReservation already.
 func (r *reservation) ObserveFreeCards(count int64, now time.Time, maxReservation time.Duration) {
 	hasGrown := r.FreeCards >= 0 && count > r.FreeCards
 	r.FreeCards = count

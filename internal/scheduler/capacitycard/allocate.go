@@ -15,13 +15,14 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
 
 // allocation decides in which order Volcano's action allocate serves queues and jobs, and charges what it
 // places.
 type allocation struct {
-	*Session
+	*snapshot.Session
 	prices     *Prices
 	events     *Events
 	stuck      *stuckPods
@@ -50,8 +51,8 @@ func (p *allocation) queueOrder(l, r any) int {
 	left := l.(*api.QueueInfo)
 	right := r.(*api.QueueInfo)
 	if p.deservedFirst != nil && p.deservedFirst.borrows {
-		below := p.ledger.IsBelowDeserved(left.Name)
-		otherBelow := p.ledger.IsBelowDeserved(right.Name)
+		below := p.Ledger.IsBelowDeserved(left.Name)
+		otherBelow := p.Ledger.IsBelowDeserved(right.Name)
 		switch {
 		case below && !otherBelow:
 			return -1
@@ -67,7 +68,7 @@ func (p *allocation) queueOrder(l, r any) int {
 		return c
 	}
 	if p.IsTree() {
-		return p.ledger.CompareShares(left.Name, right.Name)
+		return p.Ledger.CompareShares(left.Name, right.Name)
 	}
 
 	return cmp.Compare(p.weightedShare(left), p.weightedShare(right))
@@ -75,14 +76,14 @@ func (p *allocation) queueOrder(l, r any) int {
 
 // weightedShare returns the dominant share of a flat queue for its weight.
 func (p *allocation) weightedShare(queue *api.QueueInfo) float64 {
-	return p.ledger.DominantShare(queue.Name) / float64(max(1, queue.Queue.Spec.Weight))
+	return p.Ledger.DominantShare(queue.Name) / float64(max(1, queue.Queue.Spec.Weight))
 }
 
 // allocatable checks a pod before Volcano looks for a node: some card of its request, and its
 // CPU and memory, must fit the quota.
 func (p *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	p.step.begin(p) // unless enabledOverused is off, it has begun
-	r, known := p.checkInputFor(task)
+	r, known := p.CheckInputFor(task)
 	if !known {
 		return false
 	}
@@ -90,7 +91,7 @@ func (p *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 		return p.preemption.allocatableInAttempt(r, attempt)
 	}
 
-	p.jobsAhead.markTried(r.job)
+	p.jobsAhead.markTried(r.Job)
 	if !p.isTurnOf(r) {
 		return false
 	}
@@ -101,8 +102,8 @@ func (p *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	}
 
 	// A job that waits for quota keeps its reservation. Only other reasons end it after a time.
-	if p.waitsForQuota(r.job, r.request) || preemptedQuotaStaysFree(p.kept, r) != nil {
-		p.cache.Reservations.RestartWait(r.job.PgUID, p.cache.Now())
+	if p.waitsForQuota(r.Job, r.Request) || preemptedQuotaStaysFree(p.kept, r) != nil {
+		p.Cache.Reservations.RestartWait(r.Job.PgUID, p.Cache.Now())
 	}
 
 	p.events.recordPodUnschedulable(task, refusal)
@@ -115,12 +116,12 @@ func (p *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 // helps it.
 func (p *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
 	names := request.Names
-	suffices := func(name card.Name) bool { return p.ledger.CouldFit(string(job.Queue), name, request.Count) }
+	suffices := func(name card.Name) bool { return p.Ledger.CouldFit(string(job.Queue), name, request.Count) }
 	if request.Count > 0 && !slices.ContainsFunc(names, suffices) {
 		return false
 	}
 
-	own := p.releasedBy(job.Queue, slices.Collect(gang.TasksIn(job, func(status api.TaskStatus) bool {
+	own := p.ReleasedBy(job.Queue, slices.Collect(gang.TasksIn(job, func(status api.TaskStatus) bool {
 		return status == api.Allocated || status == api.Pipelined
 	}))...)
 
@@ -129,7 +130,7 @@ func (p *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) 
 	}
 
 	return !slices.ContainsFunc(names, func(name card.Name) bool {
-		insufficient := p.ledger.Check(string(job.Queue), request.On(name), quota.Within{Released: own})
+		insufficient := p.Ledger.Check(string(job.Queue), request.On(name), quota.Within{Released: own})
 		// An inventory that others are guaranteed is no quota, and may be too small for ever.
 		return len(insufficient) == 0 || (insufficient[0].Kind == quota.Guaranteed && insufficient[0].Queue == "")
 	})
@@ -143,43 +144,43 @@ func (p *allocation) onAllocate(event *framework.Event) {
 	status := event.Task.Status
 	p.prices.forgetPrice(task.Job)
 	if status == api.Allocated {
-		p.cache.OtherBindings.Assume(task.Pod.UID, task.NodeName)
+		p.Cache.OtherBindings.Assume(task.Pod.UID, task.NodeName)
 	}
 
-	job, ok := p.ssn.Jobs[task.Job]
+	job, ok := p.Volcano.Jobs[task.Job]
 	if !ok {
 		return
 	}
 
-	state := p.cache.ObservePod(task.Pod)
+	state := p.Cache.ObservePod(task.Pod)
 	queue := string(job.Queue)
 	state.AssumedNodeInvalid = false
 	if status == api.Allocated || status == api.Pipelined {
 		// A charge from before is replaced and the rest of broken gangs is evicted, so neither counts.
-		event.Err = p.checkPlacement(task, task.NodeName, p.releasedBy(job.Queue, append(p.preemption.run.tasksToComplete(), task)...))
+		event.Err = p.checkPlacement(task, task.NodeName, p.ReleasedBy(job.Queue, append(p.preemption.run.tasksToComplete(), task)...))
 	} else {
-		queue = p.chargedQueueFor(state, job, p.hasQueue(queue), task.NodeName) // an eviction is undone
+		queue = p.ChargedQueueFor(state, job, p.HasQueue(queue), task.NodeName) // an eviction is undone
 		defer p.preemption.run.undoEviction(task)
 	}
 
-	if node := p.ssn.Nodes[task.NodeName]; event.Err == nil && status == api.Pipelined && node != nil {
+	if node := p.Volcano.Nodes[task.NodeName]; event.Err == nil && status == api.Pipelined && node != nil {
 		event.Err = p.victims.checkConflicts(task, node) // Volcano's preempt does not check it on a node that needs no eviction
 	}
 
 	// A refused placement is charged too: Volcano takes it back through onDeallocate, or keeps it.
-	p.cache.ChargePod(task.Pod, state, queue, task.NodeName, cache.ChargedAsUsed)
-	p.ledger.EndKeeping(string(task.UID))
+	p.Cache.ChargePod(task.Pod, state, queue, task.NodeName, cache.ChargedAsUsed)
+	p.Ledger.EndKeeping(string(task.UID))
 }
 
 // checkPlacement returns why a pod may not be on a node once released is released, nil if it
 // may.
 func (p *allocation) checkPlacement(task *api.TaskInfo, node string, released quota.Released) error {
-	r, known := p.checkInputFor(task)
+	r, known := p.CheckInputFor(task)
 	if !known {
 		return fmt.Errorf("job %s is not in this session", task.Job)
 	}
-	r.node = node
-	r.released = &released
+	r.Node = node
+	r.Released = &released
 	if refusal := p.kept.checkPlace(r); refusal != nil {
 		return refusal
 	}
@@ -198,32 +199,32 @@ func (p *victimSelection) checkConflicts(task *api.TaskInfo, node *api.NodeInfo)
 // its cards when it has ended.
 func (p *allocation) onDeallocate(event *framework.Event) {
 	task := event.Task
-	state := p.cache.ObservePod(event.Task.Pod)
+	state := p.Cache.ObservePod(event.Task.Pod)
 	p.enqueue.refusedRequests = nil // quota is released
 	p.prices.forgetPrice(task.Job)
 
 	state.AssumedNodeInvalid = task.Status == api.Pending
 	if state.AssumedNodeInvalid {
-		p.cache.OtherBindings.ForgetAssumed(task.Pod.UID, task.NodeName)
+		p.Cache.OtherBindings.ForgetAssumed(task.Pod.UID, task.NodeName)
 	}
 
 	if task.Status != api.Releasing {
-		p.cache.ReleasePod(state)
+		p.Cache.ReleasePod(state)
 		// The pod waits again for what was freed for it.
 		if charge, isOwner := p.kept.keptCharges[task.UID]; isOwner {
-			p.ledger.Keep(string(task.UID), charge)
+			p.Ledger.Keep(string(task.UID), charge)
 		}
 		return
 	}
 
 	p.preemption.run.recordEviction(task)
 	if state.ChargedAs == cache.ChargedAsUsed {
-		p.cache.RecordCharge(task.Pod, state, cache.ChargedAsTerminating)
+		p.Cache.RecordCharge(task.Pod, state, cache.ChargedAsTerminating)
 	}
 }
 
 // triedEvictionsKey is the key of the simulation in the cycle state.
-const triedEvictionsKey fwk.StateKey = PluginName
+const triedEvictionsKey fwk.StateKey = snapshot.PluginName
 
 // triedEvictions is what topology-aware preemption evicts on one node while it tries. Volcano
 // clones the cycle state for each node, so only one goroutine uses it.
@@ -252,8 +253,8 @@ func triedEvictionsOf(state fwk.CycleState, node string) *triedEvictions {
 // adds it again.
 func (p *allocation) simulationHook(note func(*quota.Released, *quota.Charge)) func(context.Context, fwk.CycleState, *api.TaskInfo, *api.TaskInfo, *api.NodeInfo) error {
 	return func(_ context.Context, state fwk.CycleState, preemptor, task *api.TaskInfo, node *api.NodeInfo) error {
-		if job, ok := p.ssn.Jobs[preemptor.Job]; ok {
-			if charge := p.chargeInQueue(job.Queue, task); charge != nil {
+		if job, ok := p.Volcano.Jobs[preemptor.Job]; ok {
+			if charge := p.ChargeInQueue(job.Queue, task); charge != nil {
 				note(&triedEvictionsOf(state, node.Name).released, charge)
 			}
 		}

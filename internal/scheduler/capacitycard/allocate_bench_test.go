@@ -11,6 +11,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins/capacity"
 
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
@@ -38,7 +39,7 @@ func BenchmarkAllocate(b *testing.B) {
 			}
 
 			scene := &scene{t: b, m: NewCache()}
-			framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin {
+			framework.RegisterPluginBuilder(snapshot.PluginName, func(a framework.Arguments) framework.Plugin {
 				scene.p = buildPlugin(scene.m, a)
 				return scene.p
 			})
@@ -47,12 +48,12 @@ func BenchmarkAllocate(b *testing.B) {
 			var ratios []float64
 			for i := range min(max(b.N, 5), 7) {
 				theirs = append(theirs, timeAllocate(b, fleet, capacity.PluginName))
-				ours = append(ours, timeAllocate(b, fleet, PluginName))
+				ours = append(ours, timeAllocate(b, fleet, snapshot.PluginName))
 				ratios = append(ratios, float64(ours[i])/float64(theirs[i]))
 			}
 
 			b.ReportMetric(0, "ns/op") // the time of both together says nothing
-			for name, times := range map[string][]time.Duration{PluginName: ours, capacity.PluginName: theirs} {
+			for name, times := range map[string][]time.Duration{snapshot.PluginName: ours, capacity.PluginName: theirs} {
 				reportQuantiles(b, name+"-ms", times, 1e6*200)
 			}
 

@@ -48,7 +48,7 @@ func (p *victimSelection) releasedByEach(victims []*api.TaskInfo, breaks map[api
 		}
 
 		broken[victim.Job] = true
-		for other := range gang.TasksIn(p.ssn.Jobs[victim.Job], gang.IsOnNode) {
+		for other := range gang.TasksIn(p.Volcano.Jobs[victim.Job], gang.IsOnNode) {
 			if other.NodeName != victim.NodeName {
 				p.addReleasedQuota(released[i], other, queue, name)
 			}
@@ -68,7 +68,7 @@ func (p *victimSelection) releasedAmounts(task *api.TaskInfo, queue api.QueueID,
 
 // addReleasedQuota adds what the eviction of a pod releases in a queue.
 func (p *victimSelection) addReleasedQuota(released amounts, task *api.TaskInfo, queue api.QueueID, name card.Name) {
-	charge := p.chargeInQueue(queue, task)
+	charge := p.ChargeInQueue(queue, task)
 	if charge == nil {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
 // awaitedCards are the free cards that are kept for jobs that lack more of them, while the action
@@ -70,7 +71,7 @@ func (p *waitingJobs) reloadAwaitedCards(later map[api.JobID]bool) []*waitingJob
 
 // hasWaitingReservations reports whether some job waits for anything.
 func (p *waitingJobs) hasWaitingReservations() bool {
-	for _, entry := range p.cache.Reservations {
+	for _, entry := range p.Cache.Reservations {
 		if entry.IsWaiting {
 			return true
 		}
@@ -80,14 +81,14 @@ func (p *waitingJobs) hasWaitingReservations() bool {
 
 // keepAwaitedCards keeps free cards for waiting jobs with a reservation.
 func (p *waitingJobs) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
-	now := p.cache.Now()
+	now := p.Cache.Now()
 	kept := &awaitedCards{byNode: map[string][]awaitingPod{}}
 	for _, w := range waiting {
-		if !p.cache.Reservations[w.job.PgUID].IsReserved(now) {
+		if !p.Cache.Reservations[w.job.PgUID].IsReserved(now) {
 			continue
 		}
 		keeping := slices.DeleteFunc(slices.Clone(w.missing), func(task *api.TaskInfo) bool { return !p.keepsCards(w, task) })
-		if len(keeping) == 0 || !free.canPlaceAll(w, now.Add(p.args.maxReservation)) {
+		if len(keeping) == 0 || !free.canPlaceAll(w, now.Add(p.Args.MaxReservation)) {
 			continue
 		}
 
@@ -112,15 +113,15 @@ func (p *waitingJobs) keepsCards(w *waitingJob, task *api.TaskInfo) bool {
 	if p.IsTree() {
 		return w.isBelowMinimum || (!w.borrows && !p.laterBorrowers[w.job.UID])
 	}
-	return w.isBelowMinimum || (!gang.NeverPreempts(task) && p.args.serviceTypes.Reclaims(p.ServiceType(task)))
+	return w.isBelowMinimum || (!gang.NeverPreempts(task) && p.Args.ServiceTypes.Reclaims(p.ServiceType(task)))
 }
 
 // keepForPod keeps the free cards of the node that lacks the fewest cards for a pod. Of the nodes with the
 // first card that the pod names, it takes the first one.
 func (p *waitingJobs) keepForPod(kept *awaitedCards, w *waitingJob, task *api.TaskInfo, free *freeCards) {
-	r, _ := p.checkInputFor(task)
+	r, _ := p.CheckInputFor(task)
 	var best *freeNode
-	for _, name := range r.request.Names {
+	for _, name := range r.Request.Names {
 		if p.usesCard(w, r, name) {
 			best = p.nodeToKeep(task, free.byName[name], free)
 		}
@@ -133,10 +134,10 @@ func (p *waitingJobs) keepForPod(kept *awaitedCards, w *waitingJob, task *api.Ta
 		return
 	}
 
-	count := min(r.request.Count, best.future.Sub(best.kept))
+	count := min(r.Request.Count, best.future.Sub(best.kept))
 	best.kept = best.kept.Add(count)
 	kept.byNode[best.Name] = append(kept.byNode[best.Name], awaitingPod{
-		waitingJob: w, task: task, node: best, count: count, serviceType: p.ServiceType(task), priority: p.ssn.Queues[w.job.Queue].Queue.Spec.Priority,
+		waitingJob: w, task: task, node: best, count: count, serviceType: p.ServiceType(task), priority: p.Volcano.Queues[w.job.Queue].Queue.Spec.Priority,
 	})
 }
 
@@ -145,7 +146,7 @@ func (p *waitingJobs) keepForPod(kept *awaitedCards, w *waitingJob, task *api.Ta
 func (p *waitingJobs) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCards) (best *freeNode) {
 	count := p.RequestFor(task).Count
 	kind := free.kindOf(task)
-	until := p.cache.Now().Add(p.args.maxReservation)
+	until := p.Cache.Now().Add(p.Args.MaxReservation)
 
 	most := card.Count(0)
 	for _, node := range nodes {
@@ -173,7 +174,7 @@ func (p *waitingJobs) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool 
 			continue
 		}
 
-		for id, job := range p.ssn.Jobs {
+		for id, job := range p.Volcano.Jobs {
 			if gang.HasAllocatedPods(job) {
 				running[id] = true
 			}
@@ -184,34 +185,15 @@ func (p *waitingJobs) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool 
 	return nil
 }
 
-// awaitedCardsStayFree: the node has cards beside those that are kept for waiting jobs from this pod.
-// What this session placed is already counted on the node. Evictions of other pods may help.
-func awaitedCardsStayFree(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
-	kept := p.kept.awaitedOnNode(r, node)
-	if kept == 0 {
-		return nodeFits
-	}
-
-	free := futureIdleOf(node, r.request.Resource)
-	switch {
-	case free >= float64(kept.Add(r.request.Count))*milli:
-		return nodeFits
-	case p.preemption.evictsNothingOn(node, r.task):
-		return cardsAwaitedByOthersWithoutVictims
-	default:
-		return cardsAwaitedByOthers
-	}
-}
-
 // awaitedOnNode returns how many cards of a node are kept for waiting jobs from a pod.
-func (p *KeptCards) awaitedOnNode(r checkInput, node *api.NodeInfo) (kept card.Count) {
-	if p.awaited == nil || r.request.Count == 0 || len(p.awaited.byNode[node.Name]) == 0 || p.isPromised(r.task, node) {
+func (p *KeptCards) awaitedOnNode(r snapshot.CheckInput, node *api.NodeInfo) (kept card.Count) {
+	if p.awaited == nil || r.Request.Count == 0 || len(p.awaited.byNode[node.Name]) == 0 || p.isPromised(r.Task, node) {
 		return 0
 	}
 	awaiting := p.awaited.byNode[node.Name]
 	for i := range awaiting {
 		a := &awaiting[i]
-		if a.task.Status == api.Pending && a.node.resource == r.request.Resource && p.isKeptFrom(a, r, node) {
+		if a.task.Status == api.Pending && a.node.resource == r.Request.Resource && p.isKeptFrom(a, r, node) {
 			kept = kept.Add(a.count)
 		}
 	}
@@ -238,29 +220,29 @@ func (p *KeptCards) hasPromisedNode(task *api.TaskInfo) bool {
 }
 
 // isKeptFrom reports whether the cards of a waiting pod are kept from another pod on a node.
-func (p *KeptCards) isKeptFrom(a *awaitingPod, r checkInput, node *api.NodeInfo) bool {
-	if a.job == r.job || (a.job.Queue == r.job.Queue && a.job.Priority < r.job.Priority) {
+func (p *KeptCards) isKeptFrom(a *awaitingPod, r snapshot.CheckInput, node *api.NodeInfo) bool {
+	if a.job == r.Job || (a.job.Queue == r.Job.Queue && a.job.Priority < r.Job.Priority) {
 		return false
 	}
-	queue := p.ssn.Queues[r.job.Queue]
+	queue := p.Volcano.Queues[r.Job.Queue]
 	if queue == nil {
 		return false
 	}
 
 	if p.IsTree() {
-		name, _ := p.inventory.CardOnNode(node.Name, r.request.Resource)
+		name, _ := p.Inventory.CardOnNode(node.Name, r.Request.Resource)
 		// What a queue deserves comes before what another one would borrow.
-		switch isDeserved := p.deservesCard(r, name); {
+		switch isDeserved := p.DeservesCard(r, name); {
 		case isDeserved && a.borrows:
 			return false
 		case !isDeserved && !a.borrows:
 			return true
 		}
-		return p.comesAfter(a, r.job, queue)
+		return p.comesAfter(a, r.Job, queue)
 	}
 
-	isReclaimable := queue.Queue.Spec.Priority < a.priority && p.args.serviceTypes.CanReclaim(a.serviceType, p.ServiceType(r.task))
-	return isReclaimable || p.comesAfter(a, r.job, queue)
+	isReclaimable := queue.Queue.Spec.Priority < a.priority && p.Args.ServiceTypes.CanReclaim(a.serviceType, p.ServiceType(r.Task))
+	return isReclaimable || p.comesAfter(a, r.Job, queue)
 }
 
 // comesAfter reports whether a job comes after one that runs below its minimum: it does not run yet, and

@@ -79,7 +79,7 @@ func (p *ReclaimRules) RecordReclaimed(queue api.QueueID, resources ...quota.Res
 	}
 
 	for _, resource := range resources {
-		stops[resource] = stops[resource].restartedAt(p.cache.Now())
+		stops[resource] = stops[resource].restartedAt(p.Cache.Now())
 	}
 
 	p.stopBorrowing()
@@ -87,12 +87,12 @@ func (p *ReclaimRules) RecordReclaimed(queue api.QueueID, resources ...quota.Res
 
 // stopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago.
 func (p *ReclaimRules) stopBorrowing() {
-	now := p.cache.Now()
+	now := p.Cache.Now()
 	for queue, stops := range p.stops {
-		isKnown := p.hasQueue(string(queue))
+		isKnown := p.HasQueue(string(queue))
 		stopped := make(map[quota.Resource]bool, len(stops))
 		for name, stop := range stops {
-			stop = stop.countBorrowing(isKnown && p.ledger.AboveDeserved(string(queue), name) > 0, now)
+			stop = stop.countBorrowing(isKnown && p.Ledger.AboveDeserved(string(queue), name) > 0, now)
 			stops[name] = stop
 			// A stop that has ended stays for a time, because it decides how long the next one takes.
 			switch {
@@ -104,7 +104,7 @@ func (p *ReclaimRules) stopBorrowing() {
 		}
 
 		if isKnown {
-			p.ledger.StopBorrowing(string(queue), stopped)
+			p.Ledger.StopBorrowing(string(queue), stopped)
 		}
 		if len(stops) == 0 {
 			delete(p.stops, queue)

@@ -18,6 +18,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -28,29 +29,35 @@ func nameOf(function any) string {
 	return name[strings.LastIndex(name, ".")+1:]
 }
 
-// checkInputFor is what the checks read of a pod on a node. A test may change its request.
-func (s *scene) checkInputFor(task, node string) checkInput {
-	r, known := s.p.checkInputFor(s.Task(task))
+// CheckInputFor is what the checks read of a pod on a node. A test may change its request.
+func (s *scene) checkInputFor(task, node string) snapshot.CheckInput {
+	r, known := s.p.CheckInputFor(s.Task(task))
 	check.Must(s.t, known, "pod %s has no job", task)
-	r.request = ptr.To(*r.request)
-	r.node = node
+	r.Request = ptr.To(*r.Request)
+	r.Node = node
 	return r
 }
 
 // refusalBy returns the refusal of a check.
-func (s *scene) refusalBy(check any, r checkInput) *workload.Refusal {
-	if keeps, is := check.(func(*KeptCards, checkInput) *workload.Refusal); is {
-		return keeps(s.p.Kept, r)
+func (s *scene) refusalBy(name string, r snapshot.CheckInput) *workload.Refusal {
+	if name == nameOf(preemptedQuotaStaysFree) {
+		return preemptedQuotaStaysFree(s.p.Kept, r)
 	}
-	return check.(func(*Session, checkInput) *workload.Refusal)(s.p.Session, r)
+	for _, each := range slices.Concat(snapshot.QuotaChecks, snapshot.ReclaimChecks, snapshot.PlaceChecks) {
+		if nameOf(each) == name {
+			return each(s.p.Session, r)
+		}
+	}
+	s.t.Fatalf("there is no check %s", name)
+	return nil
 }
 
 // keepForPreemptor keeps some cards of node a, and as much of the quota of a queue, for a pod for which preempt evicted
 // others. Its job has the priority of the job of r, so it goes before that.
-func (s *scene) keepForPreemptor(r *checkInput, queue string, cards card.Count) {
-	task := r.task.Clone()
+func (s *scene) keepForPreemptor(r *snapshot.CheckInput, queue string, cards card.Count) {
+	task := r.Task.Clone()
 	task.InitResreq = api.NewResource(corev1.ResourceList{gpu: *resource.NewQuantity(int64(cards), resource.DecimalSI)})
-	job := &api.JobInfo{UID: "other", Queue: api.QueueID(queue), Priority: r.job.Priority}
+	job := &api.JobInfo{UID: "other", Queue: api.QueueID(queue), Priority: r.Job.Priority}
 	w := &waitingPreemptor{task, job, &quota.Charge{Queue: queue, Cards: []card.Amount{{Name: "A", Count: cards}}}}
 	s.p.Kept.preemptedCards = preemptedCards{map[string][]*waitingPreemptor{"a": {w}}, map[api.QueueID][]*waitingPreemptor{job.Queue: {w}}}
 }
@@ -70,7 +77,7 @@ func TestKeptQuotaRefusesNoPodWithoutCards(t *testing.T) {
 	s := newReclaimScene(t, "job t queue=tra min=1 running=a*4; job i queue=inf min=1 pending=1").openSession()
 	input := s.checkInputFor("i-0", "")
 	s.keepForPreemptor(&input, "inf", 8)
-	input.request.Names = nil // no node has the resource
+	input.Request.Names = nil // no node has the resource
 	check.That(t, preemptedQuotaStaysFree(s.p.Kept, input) == nil, "pod i-0 is refused for the kept quota")
 }
 
@@ -78,48 +85,48 @@ func TestKeptQuotaRefusesNoPodWithoutCards(t *testing.T) {
 // of inference requests one of the 4 free cards A of node a, within the quota of 8 of queue inf. No check refuses it. Each
 // row changes one thing. Then the check of that thing refuses the pod with a message. Every check has a row.
 func TestEachCheckRefusesAPod(t *testing.T) {
-	setRule := func(change func(*workload.QueueRules)) func(*scene, *checkInput) {
-		return func(_ *scene, r *checkInput) {
-			r.rules = ptr.To(*r.rules)
-			change(r.rules)
+	setRule := func(change func(*workload.QueueRules)) func(*scene, *snapshot.CheckInput) {
+		return func(_ *scene, r *snapshot.CheckInput) {
+			r.Rules = ptr.To(*r.Rules)
+			change(r.Rules)
 		}
 	}
-	requestTooMany := func(_ *scene, r *checkInput) { r.request.Count = 10_000 }
+	requestTooMany := func(_ *scene, r *snapshot.CheckInput) { r.Request.Count = 10_000 }
 
 	cases := map[string]struct {
-		check       any
-		change      func(*scene, *checkInput)
+		check       string
+		change      func(*scene, *snapshot.CheckInput)
 		wantMessage string
 	}{
 		"the arguments of the plugin are wrong": {
-			argumentsAreValid, func(s *scene, _ *checkInput) { s.p.argumentsErr = errors.New("wrong") },
+			"argumentsAreValid", func(s *scene, _ *snapshot.CheckInput) { s.p.ArgumentsErr = errors.New("wrong") },
 			"Arguments of capacity-card are invalid: wrong"},
 		"Volcano's cache is not synced, for the reason \"not yet\"": {
-			cacheIsSynced, func(s *scene, _ *checkInput) { s.p.notReadyReason = "not yet" }, "not yet"},
+			"cacheIsSynced", func(s *scene, _ *snapshot.CheckInput) { s.p.NotReadyReason = "not yet" }, "not yet"},
 		"the queue does not exist": {
-			queueExists, func(_ *scene, r *checkInput) {
-				r.job = &api.JobInfo{Queue: "gone"}
-				r.rules = nil
+			"queueExists", func(_ *scene, r *snapshot.CheckInput) {
+				r.Job = &api.JobInfo{Queue: "gone"}
+				r.Rules = nil
 			}, "Queue <gone> does not exist"},
 		"the queue accepts no pods": {
-			queueIsUsable, setRule(func(rules *workload.QueueRules) { rules.Refusal = &workload.Refusal{Message: "closed"} }), "closed"},
+			"queueIsUsable", setRule(func(rules *workload.QueueRules) { rules.Refusal = &workload.Refusal{Message: "closed"} }), "closed"},
 		"the queue selects other namespaces": {
-			namespaceIsAllowed, setRule(func(rules *workload.QueueRules) { rules.Namespaces = labels.Nothing() }), "namespace"},
+			"namespaceIsAllowed", setRule(func(rules *workload.QueueRules) { rules.Namespaces = labels.Nothing() }), "namespace"},
 		"the request of the pod cannot be read": {
-			requestIsValid, func(_ *scene, r *checkInput) { r.request.Denied = &workload.Refusal{Message: "unreadable"} }, "unreadable"},
+			"requestIsValid", func(_ *scene, r *snapshot.CheckInput) { r.Request.Denied = &workload.Refusal{Message: "unreadable"} }, "unreadable"},
 		"the pod has a ResourceClaim that does not exist": {
-			claimsAreAllowed, func(_ *scene, r *checkInput) { r.task = withClaim(r.task) },
+			"claimsAreAllowed", func(_ *scene, r *snapshot.CheckInput) { r.Task = withClaim(r.Task) },
 			"Pod waits for ResourceClaim <claim>, which does not exist yet"},
 		"the pod requests 10000 cards, more than the quota of any card": {
-			queueHasQuota, requestTooMany, "Queue <inf> has insufficient <A> quota: requested <10000>"},
+			"queueHasQuota", requestTooMany, "Queue <inf> has insufficient <A> quota: requested <10000>"},
 		"the pod is training, which may not reclaim": {
-			mayReclaim, func(s *scene, r *checkInput) { r.task = s.Task("t-0") }, `service type "training" may not reclaim cards`},
+			"mayReclaim", func(s *scene, r *snapshot.CheckInput) { r.Task = s.Task("t-0") }, `service type "training" may not reclaim cards`},
 		"the node has cards B, and the pod may use A only": {
-			cardIsAllowed, func(_ *scene, r *checkInput) { r.node = "b" }, "pod ns/i-0 may not run on the card of node b"},
+			"cardIsAllowed", func(_ *scene, r *snapshot.CheckInput) { r.Node = "b" }, "pod ns/i-0 may not run on the card of node b"},
 		"the pod requests 10000 cards, more than the quota of the node's card": {
-			queueHasQuotaForCard, requestTooMany, "Queue <inf> has insufficient <A> quota: requested <10000>"},
+			"queueHasQuotaForCard", requestTooMany, "Queue <inf> has insufficient <A> quota: requested <10000>"},
 		"all 8 cards of the quota are kept for a pod for which preempt evicted others": {
-			preemptedQuotaStaysFree, func(s *scene, r *checkInput) { s.keepForPreemptor(r, "inf", 8) },
+			"preemptedQuotaStaysFree", func(s *scene, r *snapshot.CheckInput) { s.keepForPreemptor(r, "inf", 8) },
 			"Queue <inf> has insufficient <A> quota: requested <1>, total would be <9>, but capability is <8>; " +
 				"preempt freed quota for other pods, which come first"},
 	}
@@ -136,10 +143,10 @@ func TestEachCheckRefusesAPod(t *testing.T) {
 
 	tested := map[string]bool{}
 	for _, tc := range cases {
-		tested[nameOf(tc.check)] = true
+		tested[tc.check] = true
 	}
 	check.That(t, tested[nameOf(preemptedQuotaStaysFree)], "check preemptedQuotaStaysFree has no row")
-	for _, each := range slices.Concat(quotaChecks, reclaimChecks, placeChecks) {
+	for _, each := range slices.Concat(snapshot.QuotaChecks, snapshot.ReclaimChecks, snapshot.PlaceChecks) {
 		check.That(t, tested[nameOf(each)], "check %s has no row", nameOf(each))
 	}
 }
@@ -154,13 +161,13 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 	// A pod that should have been gone an hour ago is stuck: its node may never get its cards back.
 	stick := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} }
 	usePort := func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }
-	runPreempt := func(s *scene, _ *checkInput) { s.p.preemption.run = &preemptRun{p: s.p.preemption} }
+	runPreempt := func(s *scene, _ *snapshot.CheckInput) { s.p.preemption.run = &preemptRun{p: s.p.preemption} }
 
 	cases := map[string]struct {
 		check      nodeCheckFunc
 		jobs       string
 		changePods []func(*corev1.Pod)
-		change     func(*scene, *checkInput)
+		change     func(*scene, *snapshot.CheckInput)
 		wantReason int
 	}{
 		"a stuck pod uses the host port of i-0": {
@@ -180,19 +187,19 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		},
 		"all 8 cards were reclaimed for a pod of inference, and i-0 is training": {
 			check: reclaimedCardsStayFree, jobs: "job i queue=tra min=1 pending=1; job v queue=inf min=1 pending=1 cards=8",
-			change: func(s *scene, _ *checkInput) {
+			change: func(s *scene, _ *snapshot.CheckInput) {
 				s.p.Kept.reclaimedCards = map[string][]keptCardsOwner{"a": {{task: s.Task("v-0"), serviceType: "inference", priority: 80000}}}
 			},
 			wantReason: reclaimedByOthers,
 		},
 		"preempt freed all 8 cards for a pod of another queue": {
 			check: preemptedCardsStayFree, jobs: "job i queue=inf min=1 pending=1",
-			change:     func(s *scene, r *checkInput) { s.keepForPreemptor(r, "tra", 8) },
+			change:     func(s *scene, r *snapshot.CheckInput) { s.keepForPreemptor(r, "tra", 8) },
 			wantReason: keptForPreemptors,
 		},
 		"preempt freed all 8 cards for a pod of another queue; now preempt runs for i-0, and finds no victim": {
 			check: preemptedCardsStayFree, jobs: "job i queue=inf min=1 pending=1",
-			change: func(s *scene, r *checkInput) {
+			change: func(s *scene, r *snapshot.CheckInput) {
 				s.keepForPreemptor(r, "tra", 8)
 				runPreempt(s, r)
 			},
@@ -200,12 +207,12 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		},
 		"preempt freed the whole quota of 8 for another pod of queue inf": {
 			check: preemptedQuotaStaysFreeOnNode, jobs: "job i queue=inf min=1 pending=1",
-			change:     func(s *scene, r *checkInput) { s.keepForPreemptor(r, "inf", 8) },
+			change:     func(s *scene, r *snapshot.CheckInput) { s.keepForPreemptor(r, "inf", 8) },
 			wantReason: quotaKeptForPreemptors,
 		},
 		"in a tree, allocate first places pods with alternatives on cards that their queues deserve, and inf deserves no A": {
 			check: cardIsDeserved, jobs: "job i queue=inf min=1 pending=1 card=A|B",
-			change:     func(s *scene, _ *checkInput) { s.p.allocation.deservedFirst = &deservedFirst{} },
+			change:     func(s *scene, _ *snapshot.CheckInput) { s.p.allocation.deservedFirst = &deservedFirst{} },
 			wantReason: cardNotDeserved,
 		},
 		"i-0 may use cards B only": {
@@ -214,12 +221,12 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		},
 		"i-0 requests 10000 cards, more than the quota": {
 			check: cardFits, jobs: "job i queue=inf min=1 pending=1",
-			change:     func(_ *scene, r *checkInput) { r.request.Count = 10_000 },
+			change:     func(_ *scene, r *snapshot.CheckInput) { r.Request.Count = 10_000 },
 			wantReason: quotaExceeded,
 		},
 		"all 8 free cards are kept for a job of inference, and i-0 is training": {
 			check: awaitedCardsStayFree, jobs: "job g queue=inf min=1 pending=1 cards=8; job i queue=tra min=1 pending=1",
-			change:     func(s *scene, _ *checkInput) { s.p.waiting.loadAwaitedCards() },
+			change:     func(s *scene, _ *snapshot.CheckInput) { s.p.waiting.loadAwaitedCards() },
 			wantReason: cardsAwaitedByOthers,
 		},
 	}

@@ -1,13 +1,12 @@
 package capacitycard
 
 import (
-	"iter"
 	"slices"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/conf"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
 // deservedFirst is the state of the action allocate in a tree. It runs twice: first for pods
@@ -43,14 +42,14 @@ func (p *allocation) allocate(execute func()) {
 		return
 	}
 	if !p.waitsForDeserved() {
-		p.allocateInOrder(p.ssn.Jobs, execute)
+		p.allocateInOrder(p.Volcano.Jobs, execute)
 		return
 	}
 
 	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, later: map[api.JobID]bool{}, latest: map[queueCard]int32{}}
 	defer func() { p.deservedFirst = nil }()
 
-	p.allocateInOrder(p.ssn.Jobs, execute)
+	p.allocateInOrder(p.Volcano.Jobs, execute)
 	if borrowers := p.jobsThatMayBorrow(); len(borrowers) > 0 {
 		p.deservedFirst.borrows = true
 		p.orderJobsBelowMinimum(p.waiting.reloadAwaitedCards(p.deservedFirst.later))
@@ -65,8 +64,8 @@ func (p *allocation) allocate(execute func()) {
 func (p *allocation) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
 	jobs := map[api.JobID]*api.JobInfo{}
 	for id := range p.deservedFirst.borrowers {
-		job := p.ssn.Jobs[id]
-		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.ssn.JobReady(job) {
+		job := p.Volcano.Jobs[id]
+		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.Volcano.JobReady(job) {
 			continue
 		}
 		clear(job.NodesFitErrors) // with them Volcano would not try the pods again
@@ -78,45 +77,22 @@ func (p *allocation) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
 // waitsForDeserved reports whether some pod may be placed with which its queue need not borrow
 // what other queues can take back.
 func (p *allocation) waitsForDeserved() bool {
-	for r := range p.podsForAllocate() {
-		if (r.request.Count > 0 || p.ReclaimsAll()) && p.needNotBorrow(r) {
+	for r := range p.PodsForAllocate() {
+		if (r.Request.Count > 0 || p.ReclaimsAll()) && p.needNotBorrow(r) {
 			return true
 		}
 	}
 	return false
 }
 
-// podsForAllocate returns the pods that allocate may try.
-func (p *Session) podsForAllocate() iter.Seq[checkInput] {
-	return func(yield func(checkInput) bool) {
-		for _, job := range p.ssn.Jobs {
-			if awaitsEnqueue(job) {
-				continue
-			}
-
-			for _, task := range job.TaskStatusIndex[api.Pending] {
-				r, known := p.checkInputFor(task)
-				if known && !task.SchGated && !yield(r) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// awaitsEnqueue reports whether a job is not enqueued yet: allocate skips it.
-func awaitsEnqueue(job *api.JobInfo) bool {
-	return job.IsPending() && conf.EnabledActionMap["enqueue"]
-}
-
 // needNotBorrow reports whether the queue of a pod stays within what it deserves with some card.
-func (p *allocation) needNotBorrow(r checkInput) bool {
-	return p.ledger.FitsDeserved(string(r.job.Queue), r.request.Request, p.ReclaimsAll()) == nil
+func (p *allocation) needNotBorrow(r snapshot.CheckInput) bool {
+	return p.Ledger.FitsDeserved(string(r.Job.Queue), r.Request.Request, p.ReclaimsAll()) == nil
 }
 
 // isTurnOf reports whether the running part of allocate tries a pod. The first one notes whose
 // turn comes later. The second one has only jobs whose turn it is.
-func (p *allocation) isTurnOf(r checkInput) bool {
+func (p *allocation) isTurnOf(r snapshot.CheckInput) bool {
 	d := p.deservedFirst
 	if d == nil || d.borrows || p.kept.hasPreempted(r) {
 		return true
@@ -125,13 +101,13 @@ func (p *allocation) isTurnOf(r checkInput) bool {
 	p.listDeservedCards(r)
 	mustBorrow := len(d.deserved) == 0
 
-	d.deserved = slices.DeleteFunc(d.deserved, func(name card.Name) bool { return d.comesLater(r.job, name) })
-	if r.request.Count > 0 && len(d.deserved) < max(1, len(r.request.Names)) {
-		d.borrowers[r.job.UID] = true
+	d.deserved = slices.DeleteFunc(d.deserved, func(name card.Name) bool { return d.comesLater(r.Job, name) })
+	if r.Request.Count > 0 && len(d.deserved) < max(1, len(r.Request.Names)) {
+		d.borrowers[r.Job.UID] = true
 	}
 
-	needsNoCard := len(r.request.Names) == 0
-	if len(d.deserved) > 0 || (needsNoCard && !d.comesLater(r.job, "") && p.needNotBorrow(r)) {
+	needsNoCard := len(r.Request.Names) == 0
+	if len(d.deserved) > 0 || (needsNoCard && !d.comesLater(r.Job, "") && p.needNotBorrow(r)) {
 		return true
 	}
 
@@ -139,8 +115,8 @@ func (p *allocation) isTurnOf(r checkInput) bool {
 	if mustBorrow {
 		d.putOff(r)
 	}
-	d.borrowers[r.job.UID] = true
-	d.later[r.job.UID] = true
+	d.borrowers[r.Job.UID] = true
+	d.later[r.Job.UID] = true
 
 	return false
 }
@@ -153,26 +129,26 @@ func (d *deservedFirst) comesLater(job *api.JobInfo, name card.Name) bool {
 }
 
 // putOff notes that a pod waits to borrow the cards of its request.
-func (d *deservedFirst) putOff(r checkInput) {
-	names := r.request.Names
+func (d *deservedFirst) putOff(r snapshot.CheckInput) {
+	names := r.Request.Names
 	if len(names) == 0 {
 		names = []card.Name{""}
 	}
 	for _, name := range names {
-		key := queueCard{r.job.Queue, name}
-		if latest, isKnown := d.latest[key]; !isKnown || r.job.Priority > latest {
-			d.latest[key] = r.job.Priority
+		key := queueCard{r.Job.Queue, name}
+		if latest, isKnown := d.latest[key]; !isKnown || r.Job.Priority > latest {
+			d.latest[key] = r.Job.Priority
 		}
 	}
 }
 
 // listDeservedCards lists the cards of a request that the queue deserves and some node has.
-func (p *allocation) listDeservedCards(r checkInput) {
+func (p *allocation) listDeservedCards(r snapshot.CheckInput) {
 	d := p.deservedFirst
-	d.tried = r.task.UID
+	d.tried = r.Task.UID
 	d.deserved = d.deserved[:0]
-	for _, name := range r.request.Names {
-		if p.deservesCard(r, name) && len(p.inventory.ResourcesFor(name)) > 0 {
+	for _, name := range r.Request.Names {
+		if p.DeservesCard(r, name) && len(p.Inventory.ResourcesFor(name)) > 0 {
 			d.deserved = append(d.deserved, name)
 		}
 	}
@@ -180,26 +156,6 @@ func (p *allocation) listDeservedCards(r checkInput) {
 
 // hasPreempted reports whether pods of the same queue were evicted for a pod. They must not be
 // placed again before it, although it may borrow what they need not.
-func (p *KeptCards) hasPreempted(r checkInput) bool {
-	return p.freed.nominations[r.task.Pod.UID].preempts
-}
-
-// cardIsDeserved: in the first run of allocate, the queue of the pod deserves the node's card.
-// Of a request with one card, allocatable knows that already.
-func cardIsDeserved(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
-	isFirstRun := p.allocation.deservedFirst != nil && !p.allocation.deservedFirst.borrows
-	if !isFirstRun || r.request.Count == 0 || len(r.request.Names) == 1 || p.kept.hasPreempted(r) {
-		return nodeFits
-	}
-
-	name, named := p.inventory.CardOnNode(node.Name, r.request.Resource)
-	switch {
-	case !named:
-		return nodeFits // cardFits refuses it
-	case p.allocation.deservedFirst.tried == r.task.UID && slices.Contains(p.allocation.deservedFirst.deserved, name),
-		p.allocation.deservedFirst.tried != r.task.UID && p.deservesCard(r, name):
-		return nodeFits
-	default:
-		return cardNotDeserved
-	}
+func (p *KeptCards) hasPreempted(r snapshot.CheckInput) bool {
+	return p.freed.nominations[r.Task.Pod.UID].preempts
 }

@@ -1,7 +1,6 @@
 package capacitycard
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,13 +19,13 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
 
 // enqueuing votes on jobs that want to be enqueued.
 type enqueuing struct {
-	*Session
+	*snapshot.Session
 	events     *Events
 	evictions  *Evictions
 	preemption *preemption
@@ -51,12 +50,12 @@ func (p *enqueuing) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workloa
 
 	var all quota.JobRequestBuilder
 	isUnreclaimable := p.IsTree()
-	for _, task := range p.missingTasks(job) {
+	for _, task := range p.MissingTasks(job) {
 		request := p.RequestFor(task)
 		if request.Denied != nil {
 			return quota.JobRequest{}, request.Denied
 		}
-		if refusal := p.checkClaims(task.Pod); refusal != nil {
+		if refusal := p.CheckClaims(task.Pod); refusal != nil {
 			return quota.JobRequest{}, refusal
 		}
 
@@ -68,30 +67,6 @@ func (p *enqueuing) missingMinimum(job *api.JobInfo) (quota.JobRequest, *workloa
 	return all.JobRequest, nil
 }
 
-// missingTasks returns the pending pods that a job lacks for its minimum: first those that a
-// task role requires, then the smallest of the rest. So the plugin never refuses a job for more
-// than it needs.
-func (p *Session) missingTasks(job *api.JobInfo) []*api.TaskInfo {
-	if len(job.TaskStatusIndex[api.Pending]) == 0 {
-		return nil
-	}
-
-	have, ready := gang.CountByRole(job, false)
-	var pending []*api.TaskInfo
-	for _, task := range job.TaskStatusIndex[api.Pending] {
-		if !task.SchGated {
-			pending = append(pending, task)
-		}
-	}
-
-	slices.SortFunc(pending, func(a, b *api.TaskInfo) int {
-		x := p.RequestFor(a)
-		y := p.RequestFor(b)
-		return cmp.Or(cmp.Compare(x.Count, y.Count), cmp.Compare(x.MilliCPU, y.MilliCPU), cmp.Compare(x.Memory, y.Memory), cmp.Compare(a.UID, b.UID))
-	})
-	return gang.SelectToMinimum(job, have, ready, pending)
-}
-
 // podGroupRequestFor returns what a PodGroup without pods requests: for that of a Volcano job what
 // its templates request, else minResources, and card.request. It parses only a changed PodGroup,
 // since the longest card.request takes milliseconds. Callers must not change the requests.
@@ -100,7 +75,7 @@ func (p *enqueuing) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 	annotation, hasAnnotation := workload.CardRequestAnnotation(&job.PodGroup.PodGroup)
 	read := podGroupRequest{
 		annotation: annotation, hasAnnotation: hasAnnotation, minResources: job.PodGroup.Spec.MinResources,
-		generation: p.cache.RequestGeneration, lastSession: p.cache.SessionCount,
+		generation: p.Cache.RequestGeneration, lastSession: p.Cache.SessionCount,
 	}
 
 	if owner := workload.VCJobOwner(&job.PodGroup.PodGroup); owner != "" {
@@ -112,7 +87,7 @@ func (p *enqueuing) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 	}
 
 	if known, ok := p.podGroups[job.PgUID]; ok && known.isFor(&read) {
-		known.lastSession = p.cache.SessionCount
+		known.lastSession = p.Cache.SessionCount
 		return known
 	}
 
@@ -122,7 +97,7 @@ func (p *enqueuing) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 		read.minimumCards = sumCards(least.Cards)
 	}
 
-	if p.cache.CardUnlimitedCPUMemory && len(read.jobRequest.Cards) > 0 {
+	if p.Cache.CardUnlimitedCPUMemory && len(read.jobRequest.Cards) > 0 {
 		// minResources does not say which pods the CPU is for. The pods are checked one by one
 		// when they exist.
 		read.jobRequest.MilliCPU = 0
@@ -136,18 +111,18 @@ func (p *enqueuing) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 // announcedBy returns what a PodGroup announces, with card.request or only its minimum.
 func (p *enqueuing) announcedBy(read *podGroupRequest, withTotal bool) (quota.JobRequest, *workload.Refusal) {
 	if read.vcJob != nil {
-		return p.cache.Resolver.VCJobRequest(read.annotation, withTotal, read.vcJob, p.classPriority)
+		return p.Cache.Resolver.VCJobRequest(read.annotation, withTotal, read.vcJob, p.classPriority)
 	}
-	return p.cache.Resolver.PodGroupRequest(read.annotation, withTotal, read.minResources)
+	return p.Cache.Resolver.PodGroupRequest(read.annotation, withTotal, read.minResources)
 }
 
 // findVCJob returns the Volcano job that controls the PodGroup of a job, nil while it is not known.
 // Another job of the same name does not count.
 func (p *enqueuing) findVCJob(job *api.JobInfo, name string) *batch.Job {
-	if !p.cache.VCJobs().OpenSession(p.ssn) {
+	if !p.Cache.VCJobs().OpenSession(p.Volcano) {
 		return nil
 	}
-	found, known := p.cache.VCJobs().VCJob(job.Namespace, name)
+	found, known := p.Cache.VCJobs().VCJob(job.Namespace, name)
 	if !known || found.UID != metav1.GetControllerOf(&job.PodGroup.PodGroup).UID {
 		return nil
 	}
@@ -167,7 +142,7 @@ func (p *enqueuing) priorityClass(name string) *schedulingv1.PriorityClass {
 	if name == "" {
 		return nil
 	}
-	class, err := p.ssn.InformerFactory().Scheduling().V1().PriorityClasses().Lister().Get(name)
+	class, err := p.Volcano.InformerFactory().Scheduling().V1().PriorityClasses().Lister().Get(name)
 	if err != nil {
 		return nil
 	}
@@ -237,7 +212,7 @@ func (p *enqueuing) jobEnqueueable(obj any) int {
 
 // checkEnqueue returns the request of a job, and why it may not be enqueued, nil if it may.
 func (p *enqueuing) checkEnqueue(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
-	if refusal := p.checkQueue(job); refusal != nil {
+	if refusal := p.CheckQueue(job); refusal != nil {
 		return quota.JobRequest{}, refusal
 	}
 	request, refusal := p.missingMinimum(job)
@@ -253,8 +228,8 @@ func (p *enqueuing) checkEnqueue(job *api.JobInfo) (quota.JobRequest, *workload.
 func (p *enqueuing) jobEnqueued(obj any) {
 	job := obj.(*api.JobInfo)
 	if request, refusal := p.checkEnqueue(job); refusal == nil {
-		p.cache.Reservations.RecordEnqueued(job, request)
-		p.sums.reserve(job.Queue, p.ledger.DropUngranted(string(job.Queue), request))
+		p.Cache.Reservations.RecordEnqueued(job, request)
+		p.sums.reserve(job.Queue, p.Ledger.DropUngranted(string(job.Queue), request))
 	}
 }
 
@@ -272,7 +247,7 @@ func (p *enqueuing) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest
 	}
 
 	p.nameOneOfAny(insufficient)
-	refusal := p.queueRules[job.Queue].RefusalFor(insufficient)
+	refusal := p.QueueRules[job.Queue].RefusalFor(insufficient)
 	if p.refusedRequests == nil {
 		p.refusedRequests = map[refusedRequest]*workload.Refusal{}
 	}
@@ -299,8 +274,8 @@ func (p *enqueuing) nameOneOfAny(insufficient *quota.InsufficientQuota) {
 	if len(names) < 2 || insufficient.Limit > 0 {
 		return
 	}
-	isAll := func(resource corev1.ResourceName) bool { return slices.Equal(p.inventory.NamesFor(resource), names) }
-	if slices.ContainsFunc(p.inventory.ResourcesFor(names[0]), isAll) {
+	isAll := func(resource corev1.ResourceName) bool { return slices.Equal(p.Inventory.NamesFor(resource), names) }
+	if slices.ContainsFunc(p.Inventory.ResourcesFor(names[0]), isAll) {
 		insufficient.Names = names[:1]
 		insufficient.OtherCards = len(names) - 1
 	}

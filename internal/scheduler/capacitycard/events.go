@@ -22,12 +22,13 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
 
 // Events reports on objects why something was decided.
 type Events struct {
-	*Session
+	*snapshot.Session
 	messages *messageDeduper
 	reports  *sessionReports
 	// countRefusal counts a new refusal of a job or of one of its pods.
@@ -38,7 +39,7 @@ type Events struct {
 
 // RecordEvent emits an event of the plugin.
 func (p *Events) RecordEvent(object runtime.Object, eventType, reason, message string) {
-	if recorder := p.messages.recorderFor(p.ssn.KubeClient()); recorder != nil {
+	if recorder := p.messages.recorderFor(p.Volcano.KubeClient()); recorder != nil {
 		recorder.Event(object, eventType, reason, message)
 	}
 }
@@ -68,7 +69,7 @@ func (p *Events) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, r
 // recordPodUnschedulable reports on a pod why it is refused: by event, and through Volcano in
 // the condition PodScheduled.
 func (p *Events) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Refusal) {
-	job := p.ssn.Jobs[task.Job]
+	job := p.Volcano.Jobs[task.Job]
 	fit := api.NewFitErrors()
 	fit.SetError(p.recordIfNew(task.Pod.UID, job, task.Pod, refusal))
 	if job != nil {
@@ -90,9 +91,9 @@ func (p *Events) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refu
 		return
 	}
 
-	err := p.ssn.UpdatePodGroupCondition(job, &scheduling.PodGroupCondition{
+	err := p.Volcano.UpdatePodGroupCondition(job, &scheduling.PodGroupCondition{
 		Type: scheduling.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Reason: refusal.Reason, Message: text,
-		LastTransitionTime: metav1.Now(), TransitionID: string(p.ssn.UID),
+		LastTransitionTime: metav1.Now(), TransitionID: string(p.Volcano.UID),
 	})
 	if err != nil {
 		klog.ErrorS(err, "Cannot set the condition of a PodGroup", "podGroup", klog.KRef(job.Namespace, job.Name))
@@ -110,22 +111,22 @@ func PodGroupReference(job *api.JobInfo) runtime.Object {
 // reportPodWithoutPodGroup reports on a pending pod that its queue does not exist or accepts no
 // pods. Volcano creates no PodGroup for such a pod, so no session contains it.
 func (p *Events) reportPodWithoutPodGroup(pod *corev1.Pod) {
-	if !workload.IsPending(pod) || workload.PodGroupName(pod) != "" || !p.cache.Resolver.UsesOurScheduler(pod) {
+	if !workload.IsPending(pod) || workload.PodGroupName(pod) != "" || !p.Cache.Resolver.UsesOurScheduler(pod) {
 		return
 	}
-	queue := p.cache.Resolver.Queue(pod, nil, "")
+	queue := p.Cache.Resolver.Queue(pod, nil, "")
 	if queue == "" {
 		queue = workload.DefaultQueue
 	}
 
-	refusal := p.checkQueue(&api.JobInfo{Queue: api.QueueID(queue), Namespace: pod.Namespace})
+	refusal := p.CheckQueue(&api.JobInfo{Queue: api.QueueID(queue), Namespace: pod.Namespace})
 	if refusal == nil || refusal.Reason == workload.ReasonNotReady {
 		return
 	}
 
 	if _, isNew := p.messages.currentMessage(pod.UID, refusal); isNew {
 		p.recordRefusal(pod, refusal)
-		go p.messages.setPodUnschedulable(p.ssn.KubeClient(), pod.DeepCopy(), refusal)
+		go p.messages.setPodUnschedulable(p.Volcano.KubeClient(), pod.DeepCopy(), refusal)
 	}
 }
 
@@ -133,10 +134,10 @@ func (p *Events) reportPodWithoutPodGroup(pod *corev1.Pod) {
 // session only. Volcano follows the parents when it closes the session, and would panic or loop
 // (pkg/scheduler/framework/session.go, updateQueueStatus). Flat queues lose nothing. In a tree
 // such a queue takes no new work, and LoadTree reports why.
-func (p *snapshot) reparentOrphanQueues() {
+func (p *opening) reparentOrphanQueues() {
 	var orphans []*api.QueueInfo
-	for id, info := range p.ssn.Queues {
-		if isOrphan(p.ssn.Queues, id) {
+	for id, info := range p.Volcano.Queues {
+		if isOrphan(p.Volcano.Queues, id) {
 			orphans = append(orphans, info)
 		}
 	}
@@ -262,7 +263,7 @@ func (m *messageDeduper) recorderFor(client kubernetes.Interface) record.EventRe
 	if m.recorder == nil && client != nil {
 		broadcaster := record.NewBroadcaster()
 		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events(metav1.NamespaceAll)})
-		m.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: PluginName})
+		m.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: snapshot.PluginName})
 	}
 	return m.recorder
 }

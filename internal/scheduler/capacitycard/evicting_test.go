@@ -248,7 +248,7 @@ func TestEvictedPodsCountAsUsed(t *testing.T) {
 		s.openSession() // the session after the request
 
 		expectUsage := func(when, want string) {
-			terminating, _ := s.p.ledger.Terminating("q", "A")
+			terminating, _ := s.p.Ledger.Terminating("q", "A")
 			check.Equal(t, hierarchy+" "+when, want, fmt.Sprintf("%d used, %d terminating", s.usedCards("q", "A"), terminating))
 		}
 		expectUsage("before the search", "4 used, 0 terminating")

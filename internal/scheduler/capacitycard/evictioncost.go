@@ -26,7 +26,7 @@ func (p *preemption) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool)
 	cost := &evictionCost{job: math.MinInt32, pod: math.MinInt32}
 	broken := map[api.JobID]bool{}
 	for _, victim := range victims {
-		if priority := p.ssn.Jobs[victim.Job].Priority; priority > cost.job {
+		if priority := p.Volcano.Jobs[victim.Job].Priority; priority > cost.job {
 			cost.job = priority
 			cost.pod = victim.Priority
 		} else if priority == cost.job {
@@ -53,7 +53,7 @@ func (p *preemption) costsLessElsewhere(preemptor *api.TaskInfo, victims []*api.
 		return false
 	}
 	cost := p.costOf(victims, breaks)
-	if !cost.breaksGang && cost.job <= p.run.lowest[p.ssn.Jobs[preemptor.Job].Queue] {
+	if !cost.breaksGang && cost.job <= p.run.lowest[p.Volcano.Jobs[preemptor.Job].Queue] {
 		return false
 	}
 
@@ -73,7 +73,7 @@ func (p *preemption) costsLessElsewhere(preemptor *api.TaskInfo, victims []*api.
 // cheapestEvictions returns the least that evictions of pods of other jobs for a pod cost on one node, nil
 // if they help on none.
 func (p *preemption) cheapestEvictions(preemptor *api.TaskInfo) (least *evictionCost) {
-	for _, node := range p.ssn.NodeList {
+	for _, node := range p.Volcano.NodeList {
 		cost := p.evictionCostOn(preemptor, node)
 		if cost != nil && (least == nil || cost.compare(least) < 0) && !p.isRefusedIgnoringQuota(preemptor, node) {
 			least = cost
@@ -86,15 +86,15 @@ func (p *preemption) cheapestEvictions(preemptor *api.TaskInfo) (least *eviction
 // not help.
 func (p *preemption) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo) *evictionCost {
 	request := p.RequestFor(preemptor)
-	queue := p.ssn.Jobs[preemptor.Job].Queue
-	name, allowed := p.cardFor(request, node.Name)
-	if !allowed || p.ledger.IsTerminatingOverQuota(string(queue), name) {
+	queue := p.Volcano.Jobs[preemptor.Job].Queue
+	name, allowed := p.CardFor(request, node.Name)
+	if !allowed || p.Ledger.IsTerminatingOverQuota(string(queue), name) {
 		return nil
 	}
 
 	var offered []*api.TaskInfo
 	for _, task := range node.Tasks {
-		job := p.ssn.Jobs[task.Job]
+		job := p.Volcano.Jobs[task.Job]
 		if job != nil && job.Queue == queue && isOffered(job, task, preemptor) {
 			// Topology-aware preemption clones nodes in other goroutines, and that writes the node's own copies.
 			offered = append(offered, job.Tasks[task.UID])

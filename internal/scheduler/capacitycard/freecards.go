@@ -11,6 +11,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -63,9 +64,9 @@ const maxFreeCardChecks = 10_000
 func (p *waitingJobs) newFreeCards() *freeCards {
 	f := &freeCards{p: p, byName: map[card.Name][]*freeNode{}, fullByName: map[card.Name][]*freeNode{}, kinds: map[api.JobID][]*podKind{}, checksLeft: maxFreeCardChecks}
 
-	states := p.cache.Nodes.Nodes()
+	states := p.Cache.Nodes.Nodes()
 	for i := range states {
-		node := p.ssn.Nodes[states[i].Name]
+		node := p.Volcano.Nodes[states[i].Name]
 		if node == nil || !states[i].IsReady || states[i].IsCordoned {
 			continue
 		}
@@ -73,12 +74,12 @@ func (p *waitingJobs) newFreeCards() *freeCards {
 		for _, offered := range states[i].Cards {
 			idle := node.Idle.Get(offered.Resource)
 			future := futureIdleOf(node, offered.Resource)
-			if future < milli {
+			if future < snapshot.Milli {
 				f.fullByName[offered.Name] = append(f.fullByName[offered.Name], &freeNode{NodeInfo: node, resource: offered.Resource})
 				continue
 			}
 
-			at := &freeNode{NodeInfo: node, resource: offered.Resource, idle: card.Count(idle / milli), future: card.Count(future / milli)}
+			at := &freeNode{NodeInfo: node, resource: offered.Resource, idle: card.Count(idle / snapshot.Milli), future: card.Count(future / snapshot.Milli)}
 			at.kept = min(at.future, p.promisedCards(at))
 			f.byName[offered.Name] = append(f.byName[offered.Name], at)
 		}
@@ -131,11 +132,11 @@ func (f *freeCards) kindOf(task *api.TaskInfo) *podKind {
 	kind := &podKind{task: task, nodes: map[*freeNode]*nodeUse{}}
 	f.kinds[task.Job] = append(f.kinds[task.Job], kind)
 
-	wasTried := f.p.triedTasks[task.UID]
+	wasTried := f.p.TriedTasks[task.UID]
 	// Volcano's predicates read what this prepares for the pod.
-	kind.fitsNowhere = f.p.ssn.PrePredicateFn(task) != nil
+	kind.fitsNowhere = f.p.Volcano.PrePredicateFn(task) != nil
 	if !wasTried { // allocate has not tried it
-		delete(f.p.triedTasks, task.UID)
+		delete(f.p.TriedTasks, task.UID)
 	}
 
 	return kind
@@ -158,7 +159,7 @@ func (f *freeCards) useOf(kind *podKind, node *freeNode) *nodeUse {
 	f.checksLeft--
 	use = &nodeUse{}
 	kind.nodes[node] = use
-	use.fitsEmpty = kind.task.InitResreq.LessEqual(node.Allocatable, api.Zero) && f.p.ssn.PredicateForPreemptAction(kind.task, node.NodeInfo) == nil
+	use.fitsEmpty = kind.task.InitResreq.LessEqual(node.Allocatable, api.Zero) && f.p.Volcano.PredicateForPreemptAction(kind.task, node.NodeInfo) == nil
 	return use
 }
 
@@ -174,8 +175,8 @@ func (f *freeCards) countFor(w *waitingJob) (count card.Count) {
 		}
 		kinds[kind] = true
 
-		r, _ := f.p.checkInputFor(task)
-		for _, name := range r.request.Names {
+		r, _ := f.p.CheckInputFor(task)
+		for _, name := range r.Request.Names {
 			if !f.p.usesCard(w, r, name) {
 				continue
 			}
@@ -207,7 +208,7 @@ func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until tim
 		for _, other := range f.p.leavingTasks(kind.task, node, until) {
 			left.Add(other.Resreq)
 		}
-		use.leaving = card.Count((left.Get(node.resource) - before) / milli)
+		use.leaving = card.Count((left.Get(node.resource) - before) / snapshot.Milli)
 		use.left = left
 		use.fits = kind.task.InitResreq.LessEqual(left, api.Zero)
 	}
@@ -218,7 +219,7 @@ func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until tim
 // leavingTasks returns the pods with cards of a node from which a pod may take cards by the rules, also
 // while they are protected for a time, and those that end before a time.
 func (p *waitingJobs) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Time) (leaving []*api.TaskInfo) {
-	name, _ := p.inventory.CardOnNode(node.Name, node.resource)
+	name, _ := p.Inventory.CardOnNode(node.Name, node.resource)
 	taken := map[string]int64{}
 	for _, other := range node.Tasks {
 		if other.Status == api.Releasing || other.Status == api.Pipelined || p.RequestFor(other).Count == 0 {
@@ -241,9 +242,9 @@ func (p *waitingJobs) mayTake(task, other *api.TaskInfo, name card.Name, taken m
 	}
 
 	resource := quota.Resource(name)
-	path := p.PathBelow(p.ssn.Jobs[task.Job].Queue, p.VictimQueue(other))
+	path := p.PathBelow(p.Volcano.Jobs[task.Job].Queue, p.VictimQueue(other))
 	isKept := func(queue string) bool {
-		return taken[queue]+count > p.ledger.AboveGuarantee(queue, resource) || (rule == ReclaimableByTree && taken[queue] >= p.ledger.AboveDeserved(queue, resource))
+		return taken[queue]+count > p.Ledger.AboveGuarantee(queue, resource) || (rule == ReclaimableByTree && taken[queue] >= p.Ledger.AboveDeserved(queue, resource))
 	}
 	if slices.ContainsFunc(path, isKept) {
 		return false

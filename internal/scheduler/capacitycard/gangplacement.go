@@ -7,6 +7,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -56,8 +57,8 @@ func (f *freeCards) canPlaceAll(w *waitingJob, until time.Time) bool {
 
 // place finds a node for a pod, in the order of the cards that it names.
 func (g *gangPlacement) place(task *api.TaskInfo) bool {
-	r, _ := g.free.p.checkInputFor(task)
-	for _, name := range r.request.Names {
+	r, _ := g.free.p.CheckInputFor(task)
+	for _, name := range r.Request.Names {
 		if g.free.p.usesCard(g.job, r, name) && g.placeOnCard(task, name) {
 			return true
 		}
@@ -106,7 +107,7 @@ func (g *gangPlacement) placeOnNode(task *api.TaskInfo, kind *podKind, node *fre
 
 	// Cards that are kept for other pods stay free on the node.
 	needed := g.free.p.RequestFor(task).Count.Add(node.kept)
-	hasCards := at.left.Get(node.resource) >= float64(needed)*milli
+	hasCards := at.left.Get(node.resource) >= float64(needed)*snapshot.Milli
 	conflicts := func(other *api.TaskInfo) bool { return workload.ConflictOnNode(task.Pod, other.Pod) }
 	if !hasCards || !task.InitResreq.LessEqual(at.left, api.Zero) || slices.ContainsFunc(at.pods, conflicts) {
 		return false

@@ -150,7 +150,7 @@ func TestClosedSessionReports(t *testing.T) {
 		"valid arguments: the hash of the configuration": {
 			framework.Arguments{"configHash": "abc"}, func(*Plugin) {}, SessionReport{ConfigHash: "abc", At: noon}},
 		"the cache is not synced, so that the session places nothing: the hash as well": {
-			framework.Arguments{"configHash": "abc"}, func(p *Plugin) { p.notReadyReason = "not all was seen" },
+			framework.Arguments{"configHash": "abc"}, func(p *Plugin) { p.NotReadyReason = "not all was seen" },
 			SessionReport{ConfigHash: "abc", At: noon}},
 		"invalid arguments: no hash, but the problem": {
 			framework.Arguments{"configHash": "abc", "overCommitFactor": 0}, func(*Plugin) {},
@@ -244,7 +244,7 @@ func TestPlacementsOfASessionAreStored(t *testing.T) {
 // TestOrphanQueuesAreReparented: Volcano panics, or never returns, on a queue whose ancestors do not end at queue root. So for
 // the session the plugin makes root the parent of a queue whose parent does not exist, and of each queue of a cycle. All
 // other queues keep their parents, and root has none. Then the one pod of each queue below root is placed, on node a.
-// queueHierarchy is Flat, the default: the quota of one A of a queue does not limit the queues below it.
+// QueueHierarchy is Flat, the default: the quota of one A of a queue does not limit the queues below it.
 func TestOrphanQueuesAreReparented(t *testing.T) {
 	type parents map[string]string // by queue
 

@@ -17,7 +17,7 @@ func (p *allocation) jobOrder(l, r any) int {
 
 func (p *allocation) jobRank(job *api.JobInfo) int {
 	switch {
-	case p.belowMinimum[job.UID] && !p.ssn.JobReady(job):
+	case p.belowMinimum[job.UID] && !p.Volcano.JobReady(job):
 		return 0
 	case p.reserver.exhausted[job.UID] && !p.belowMinimum[job.UID]:
 		return 2
@@ -27,12 +27,12 @@ func (p *allocation) jobRank(job *api.JobInfo) int {
 
 // isBelowMinimum reports whether a job runs, but lacks pods for its minimum. allocated is how many of its
 // pods have a node.
-func (p *snapshot) isBelowMinimum(job *api.JobInfo, allocated int) bool {
+func (p *opening) isBelowMinimum(job *api.JobInfo, allocated int) bool {
 	hasRoles := len(job.TaskMinAvailable) > 1
 	if allocated == 0 || len(job.TaskStatusIndex[api.Pending]) == 0 || (!hasRoles && job.IsReady()) {
 		return false
 	}
-	return len(p.missingTasks(job)) > 0
+	return len(p.MissingTasks(job)) > 0
 }
 
 // jobsAhead are jobs below their minimum that a part of allocate tries before others of equal priority,
@@ -66,7 +66,7 @@ func (p *allocation) orderJobsBelowMinimum(waiting []*waitingJob) {
 // highestWaitingPriorities returns the highest priority of a job of each queue that waits for pods.
 func (p *allocation) highestWaitingPriorities() map[api.QueueID]int32 {
 	highest := map[api.QueueID]int32{}
-	for _, job := range p.ssn.Jobs {
+	for _, job := range p.Volcano.Jobs {
 		if job.IsPending() || len(job.TaskStatusIndex[api.Pending]) == 0 {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -62,7 +63,7 @@ func (w *waitingPreemptor) goesBefore(task *api.TaskInfo, job *api.JobInfo) bool
 // KeptCards are the cards and the quota that are kept for pending pods: those that were freed for them, and
 // free ones of which their jobs lack more.
 type KeptCards struct {
-	*Session
+	*snapshot.Session
 	stuck *stuckPods
 	// freed are the freed cards of this and of earlier sessions.
 	freed *freedCards
@@ -83,9 +84,9 @@ type KeptCards struct {
 // preempt would evict again.
 func (p *KeptCards) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
 	for id, evicted := range victims {
-		job := p.ssn.Jobs[id]
+		job := p.Volcano.Jobs[id]
 		// Volcano takes back what it did for a job that cannot start.
-		if job == nil || !p.ssn.JobPipelined(job) {
+		if job == nil || !p.Volcano.JobPipelined(job) {
 			continue
 		}
 
@@ -98,7 +99,7 @@ func (p *KeptCards) keepPreemptedCards(victims map[api.JobID][]*api.TaskInfo) {
 
 		plan := p.newEvictionPlan(evicted, tasks, p.freed.preemptedCards)
 		for _, task := range tasks {
-			p.freed.preemptedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.Now(), plan: plan}
+			p.freed.preemptedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.Cache.Now(), plan: plan}
 		}
 	}
 }
@@ -132,7 +133,7 @@ func (p *KeptCards) loadPreemptedCards(kept map[queueCard]card.Count) {
 // forgetFreedCards forgets the cards of all pods but those that wait, and those that are being bound: when a
 // binding fails, the pod waits again.
 func (p *KeptCards) forgetFreedCards(freed map[types.UID]nomination, waiting map[types.UID]bool) {
-	for _, job := range p.ssn.Jobs {
+	for _, job := range p.Volcano.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Binding] {
 			waiting[task.Pod.UID] = true
 		}
@@ -144,9 +145,9 @@ func (p *KeptCards) forgetFreedCards(freed map[types.UID]nomination, waiting map
 // them any more: the node is gone, the queue accepts no pods, or its quota was lowered.
 func (p *KeptCards) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.JobInfo, kept map[queueCard]card.Count) bool {
 	request := p.RequestFor(task)
-	name, allowed := p.cardFor(request, node)
-	couldFit := request.Count == 0 || p.ledger.CouldFit(string(job.Queue), name, request.Count)
-	if p.ssn.Nodes[node] == nil || !allowed || !couldFit || p.checkQueue(job) != nil {
+	name, allowed := p.CardFor(request, node)
+	couldFit := request.Count == 0 || p.Ledger.CouldFit(string(job.Queue), name, request.Count)
+	if p.Volcano.Nodes[node] == nil || !allowed || !couldFit || p.CheckQueue(job) != nil {
 		return false
 	}
 
@@ -155,7 +156,7 @@ func (p *KeptCards) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *a
 	p.preemptedCards.byQueue[job.Queue] = append(p.preemptedCards.byQueue[job.Queue], w)
 
 	key := queueCard{job.Queue, name}
-	if all := kept[key].Add(request.Count); p.ledger.Deserves(string(job.Queue), quota.Resource(name), int64(all)) { // with borrowed cards other queues come first
+	if all := kept[key].Add(request.Count); p.Ledger.Deserves(string(job.Queue), quota.Resource(name), int64(all)) { // with borrowed cards other queues come first
 		kept[key] = all
 		p.keepQuota(task, job.Queue, node)
 	}
@@ -177,7 +178,7 @@ func (p *KeptCards) jobsWithFreedCards(freed map[types.UID]nomination) []jobWith
 	}
 
 	var jobs []jobWithFreedCards
-	for _, job := range p.ssn.Jobs {
+	for _, job := range p.Volcano.Jobs {
 		var tasks []*api.TaskInfo
 		for _, task := range job.TaskStatusIndex[api.Pending] {
 			if _, known := freed[task.Pod.UID]; known {
@@ -231,7 +232,7 @@ func (p *KeptCards) fitsBesideKept(task *api.TaskInfo, job *api.JobInfo, node *a
 // free now.
 func (p *KeptCards) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
 	idle := p.stuck.FutureIdleOn(node)
-	if kept := p.keptOnNode(task, p.ssn.Jobs[task.Job], node.Name); kept != nil {
+	if kept := p.keptOnNode(task, p.Volcano.Jobs[task.Job], node.Name); kept != nil {
 		idle.MilliCPU -= kept.MilliCPU
 		idle.Memory -= kept.Memory
 		for name, quantity := range kept.ScalarResources {
@@ -239,10 +240,10 @@ func (p *KeptCards) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resourc
 		}
 	}
 
-	if r, known := p.checkInputFor(task); known {
+	if r, known := p.CheckInputFor(task); known {
 		if awaited := p.awaitedOnNode(r, node); awaited > 0 {
-			free := max(0, idle.Get(r.request.Resource))
-			idle.AddScalar(r.request.Resource, -min(free, float64(awaited)*milli))
+			free := max(0, idle.Get(r.Request.Resource))
+			idle.AddScalar(r.Request.Resource, -min(free, float64(awaited)*snapshot.Milli))
 		}
 	}
 
@@ -255,30 +256,17 @@ func (p *KeptCards) keepsCardsOn(task *api.TaskInfo, node *api.NodeInfo) bool {
 	if len(p.preemptedCards.byNode[node.Name]) > 0 {
 		return true
 	}
-	r, known := p.checkInputFor(task)
+	r, known := p.CheckInputFor(task)
 	return known && p.awaitedOnNode(r, node) > 0
-}
-
-// preemptedCardsStayFree: the node has room besides the cards that preempt freed for others.
-// Evictions of more pods may help, but Volcano evicts none where it may evict none.
-func preemptedCardsStayFree(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
-	switch {
-	case p.kept.fitsBesideKept(r.task, r.job, node):
-		return nodeFits
-	case p.preemption.evictsNothingOn(node, r.task):
-		return keptForPreemptorsWithoutVictims
-	default:
-		return keptForPreemptors
-	}
 }
 
 // keptInQueue adds to what a check treats as released what is kept in the queue of a pod from
 // the pod, as a negative amount.
-func (p *KeptCards) keptInQueue(r checkInput, released quota.Released) quota.Released {
+func (p *KeptCards) keptInQueue(r snapshot.CheckInput, released quota.Released) quota.Released {
 	// From most pods nothing is kept, and each check of a pod would pay for a copy.
 	isCopy := false
-	for _, w := range p.preemptedCards.byQueue[r.job.Queue] {
-		if !w.keepsQuotaFrom(r.task, r.job) {
+	for _, w := range p.preemptedCards.byQueue[r.Job.Queue] {
+		if !w.keepsQuotaFrom(r.Task, r.Job) {
 			continue
 		}
 
@@ -294,22 +282,22 @@ func (p *KeptCards) keptInQueue(r checkInput, released quota.Released) quota.Rel
 
 // preemptedQuotaStaysFree: the quota has room besides what preempt freed for others, with the
 // card of the node or with some card of the request.
-func preemptedQuotaStaysFree(p *KeptCards, r checkInput) *workload.Refusal {
+func preemptedQuotaStaysFree(p *KeptCards, r snapshot.CheckInput) *workload.Refusal {
 	// A pod whose card no node names takes none of the kept quota.
-	hasNoCard := r.request.Count > 0 && len(r.request.Names) == 0
-	if len(p.preemptedCards.byQueue[r.job.Queue]) == 0 || hasNoCard {
+	hasNoCard := r.Request.Count > 0 && len(r.Request.Names) == 0
+	if len(p.preemptedCards.byQueue[r.Job.Queue]) == 0 || hasNoCard {
 		return nil
 	}
 
-	request := r.request.Request
-	if r.node != "" {
-		name, _ := p.cardFor(r.request, r.node)
+	request := r.Request.Request
+	if r.Node != "" {
+		name, _ := p.CardFor(r.Request, r.Node)
 		request = request.On(name)
 	}
 
-	within := r.within()
+	within := r.Within()
 	within.Released = p.keptInQueue(r, within.Released)
-	refusal := p.checkWithin(r, request, within)
+	refusal := p.CheckWithin(r, request, within)
 	if refusal != nil {
 		refusal.Message += "; preempt freed quota for other pods, which come first"
 	}
@@ -318,51 +306,39 @@ func preemptedQuotaStaysFree(p *KeptCards, r checkInput) *workload.Refusal {
 
 // checkQuota returns why a pod does not fit the quota of its queue on any card, beside what is kept
 // for others, nil if it does.
-func (p *KeptCards) checkQuota(r checkInput) *workload.Refusal {
-	if refusal := p.runChecks(quotaChecks, r); refusal != nil {
+func (p *KeptCards) checkQuota(r snapshot.CheckInput) *workload.Refusal {
+	if refusal := p.RunChecks(snapshot.QuotaChecks, r); refusal != nil {
 		return refusal
 	}
 	return preemptedQuotaStaysFree(p, r)
 }
 
 // checkCard returns why a pod may not use the card of its node, nil if it may.
-func (p *KeptCards) checkCard(r checkInput) *workload.Refusal {
-	if refusal := p.runChecks(cardChecks, r); refusal != nil {
+func (p *KeptCards) checkCard(r snapshot.CheckInput) *workload.Refusal {
+	if refusal := p.RunChecks(snapshot.CardChecks, r); refusal != nil {
 		return refusal
 	}
 	return preemptedQuotaStaysFree(p, r)
 }
 
 // checkPlace returns why a pod may not be where it is placed, nil if it may.
-func (p *KeptCards) checkPlace(r checkInput) *workload.Refusal {
-	if refusal := p.runChecks(placeChecks, r); refusal != nil {
+func (p *KeptCards) checkPlace(r snapshot.CheckInput) *workload.Refusal {
+	if refusal := p.RunChecks(snapshot.PlaceChecks, r); refusal != nil {
 		return refusal
 	}
 	return preemptedQuotaStaysFree(p, r)
 }
 
-// preemptedQuotaStaysFreeOnNode is preemptedQuotaStaysFree in the predicate.
-func preemptedQuotaStaysFreeOnNode(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
-	if len(p.kept.preemptedCards.byQueue[r.job.Queue]) == 0 || p.preemption.ignoresQuota(r.task) {
-		return nodeFits
-	}
-	r.node = node.Name
-	if preemptedQuotaStaysFree(p.kept, r) != nil {
-		return quotaKeptForPreemptors
-	}
-	return nodeFits
-}
-
 // isKeptNodeFor reports whether the node of an attempt that Volcano does not name may be one
 // where a pod would take what is kept from it.
-func (p *preemption) isKeptNodeFor(r checkInput) bool {
+func (p *preemption) isKeptNodeFor(r snapshot.CheckInput) bool {
 	isKept := func(name string) bool {
-		node := p.ssn.Nodes[name]
-		_, allowed := p.cardFor(r.request, name)
-		if node == nil || !allowed || !r.task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) {
+		node := p.Volcano.Nodes[name]
+		_, allowed := p.CardFor(r.Request, name)
+		if node == nil || !allowed || !r.Task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) {
 			return false
 		}
-		return !r.task.InitResreq.LessEqual(p.kept.IdleFor(r.task, node), api.Zero) && len(p.preemptableTasksOn(node, r.task)) > 0
+		return !r.Task.InitResreq.LessEqual(p.kept.IdleFor(r.Task, node), api.Zero) && len(p.preemptableTasksOn(node, r.Task)) > 0
 	}
 
 	for name := range p.kept.preemptedCards.byNode {

@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
 // keptPeriod is how long freed cards are kept for a pod, counted from the moment when the last pod that was
@@ -35,7 +37,7 @@ type evictedPod struct {
 // newEvictionPlan returns the plan that evicts some pods now for tasks. Tasks that stay on the node on which earlier
 // plans freed cards for them wait for the victims of these, too.
 func (p *KeptCards) newEvictionPlan(victims, tasks []*api.TaskInfo, earlier map[types.UID]nomination) *evictionPlan {
-	plan := &evictionPlan{began: p.cache.Now(), lastSeen: p.cache.Now()}
+	plan := &evictionPlan{began: p.Cache.Now(), lastSeen: p.Cache.Now()}
 	for _, task := range victims {
 		plan.victims = append(plan.victims, evictedPod{task.Pod.UID, api.PodKey(task.Pod), task.NodeName})
 	}
@@ -73,15 +75,15 @@ func (p *KeptCards) isKeptPeriodOver(made nomination) bool {
 	if made.plan != nil {
 		since = p.lastVictimSeen(made.plan)
 	}
-	return p.cache.Now().Sub(since) >= keptPeriod
+	return p.Cache.Now().Sub(since) >= keptPeriod
 }
 
 // lastVictimSeen returns when a session saw a victim of a plan last. It looks once a session.
 func (p *KeptCards) lastVictimSeen(plan *evictionPlan) time.Time {
-	if plan.session == p.cache.SessionCount {
+	if plan.session == p.Cache.SessionCount {
 		return plan.lastSeen
 	}
-	plan.session = p.cache.SessionCount
+	plan.session = p.Cache.SessionCount
 
 	left := plan.victims[:0]
 	for _, victim := range plan.victims {
@@ -92,7 +94,7 @@ func (p *KeptCards) lastVictimSeen(plan *evictionPlan) time.Time {
 
 		left = append(left, victim)
 		if !p.isVictimOverdue(task, plan) {
-			plan.lastSeen = p.cache.Now()
+			plan.lastSeen = p.Cache.Now()
 		}
 	}
 
@@ -102,7 +104,7 @@ func (p *KeptCards) lastVictimSeen(plan *evictionPlan) time.Time {
 
 // findEvictedPod returns an evicted pod that is still on its node, nil if it is gone.
 func (p *KeptCards) findEvictedPod(victim evictedPod) *api.TaskInfo {
-	node := p.ssn.Nodes[victim.node]
+	node := p.Volcano.Nodes[victim.node]
 	if node == nil {
 		return nil
 	}
@@ -116,10 +118,10 @@ func (p *KeptCards) findEvictedPod(victim evictedPod) *api.TaskInfo {
 // isVictimOverdue reports whether an evicted pod should have ended: its grace period is over, or it was not
 // even deleted for longer than an eviction may take. So a pod that never ends keeps cards for a bounded time.
 func (p *KeptCards) isVictimOverdue(task *api.TaskInfo, plan *evictionPlan) bool {
-	now := p.cache.Now()
+	now := p.Cache.Now()
 	deleted := task.Pod.DeletionTimestamp
 	if deleted == nil {
-		return now.Sub(plan.began) >= evictionTimeout
+		return now.Sub(plan.began) >= snapshot.EvictionTimeout
 	}
 	return !now.Before(deleted.Time) // the timestamp includes the grace period
 }

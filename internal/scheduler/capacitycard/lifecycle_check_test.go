@@ -124,7 +124,7 @@ func (l *lifecycle) check(t *rapid.T) {
 	pods := map[string]int{}
 	used := l.used()
 	for _, task := range l.tasks() {
-		charge := l.plugin.ledger.Charged(string(task.UID))
+		charge := l.plugin.Ledger.Charged(string(task.UID))
 		check.Must(t, l.usesCards(task) == (charge != nil), "%s is %s on %q, evicted before: %v, and is charged %+v",
 			task.UID, task.Status, task.NodeName, l.leaving[task.Pod.UID], charge)
 		if charge != nil {
@@ -133,16 +133,16 @@ func (l *lifecycle) check(t *rapid.T) {
 	}
 
 	for queue := range l.queues {
-		limits := l.plugin.ledger.PathLimits(queue)
+		limits := l.plugin.Ledger.PathLimits(queue)
 		check.Must(t, len(limits.Cards) == len(l.quotas[queue]), "queue %s is limited to %v, its quota is %v", queue, limits.Cards, l.quotas[queue])
 
 		for _, model := range []string{"A", "B"} {
-			terminating, _ := l.plugin.ledger.Terminating(queue, card.Name(model))
-			check.Equal(t, "cards "+model+" that queue "+queue+" uses", used[use{queue, model, false}], int(l.plugin.ledger.Used(queue, card.Name(model))))
+			terminating, _ := l.plugin.Ledger.Terminating(queue, card.Name(model))
+			check.Equal(t, "cards "+model+" that queue "+queue+" uses", used[use{queue, model, false}], int(l.plugin.Ledger.Used(queue, card.Name(model))))
 			check.Equal(t, "terminating cards "+model+" of queue "+queue, used[use{queue, model, true}], int(terminating))
 		}
 
-		milliCPU, memory := l.plugin.ledger.UsedCPUMemory(queue)
+		milliCPU, memory := l.plugin.Ledger.UsedCPUMemory(queue)
 		check.Must(t, milliCPU == int64(pods[queue])*1000 && memory == int64(pods[queue])<<30,
 			"queue %s uses %dm CPU and %d bytes for %d pods of 1 CPU and 1Gi", queue, milliCPU, memory, pods[queue])
 	}

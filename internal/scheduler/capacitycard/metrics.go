@@ -94,17 +94,17 @@ func (q *queueMetrics) queueID() api.QueueID { return api.QueueID(q.usage.Queue)
 // newMetricsSnapshot copies the state at the opening of the session. Then ledger and
 // reservations agree. Later in the session a placed pod is in both.
 func (p *Plugin) newMetricsSnapshot() *metricsSnapshot {
-	usages := p.ledger.Snapshot()
+	usages := p.Ledger.Snapshot()
 	pending := p.pendingCards()
 	v := &metricsSnapshot{
-		at: p.cache.Now(), ready: p.notReadyReason == "" && p.argumentsErr == nil, inventory: p.inventory,
+		at: p.cache.Now(), ready: p.NotReadyReason == "" && p.ArgumentsErr == nil, inventory: p.Inventory,
 		queues: make([]queueMetrics, 0, len(usages)), unowned: map[card.Name]card.Count{},
 	}
 
 	for _, b := range usages {
 		v.pods += b.Pods
 		queue := queueMetrics{usage: b}
-		if _, exists := p.queueRules[queue.queueID()]; !exists {
+		if _, exists := p.QueueRules[queue.queueID()]; !exists {
 			for _, amount := range b.Used {
 				v.unowned[amount.Name] = v.unowned[amount.Name].Add(amount.Count)
 			}
@@ -129,7 +129,7 @@ func (p *Plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 	}
 
 	sums := map[requestKey]quota.CardRequest{}
-	for _, job := range p.ssn.Jobs {
+	for _, job := range p.Volcano.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
 			state, isKnown := p.cache.StateOf(task.Pod) // buildSnapshot saw every pod of a job
 			if task.SchGated || !isKnown || state.Request.Count == 0 || len(state.Request.Names) == 0 {

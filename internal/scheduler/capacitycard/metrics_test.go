@@ -130,7 +130,7 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 	check.Equal(t, "series", want, got)
 }
 
-// TestUnlimitedQueueShowsUsageWithoutQuota: with unmanagedQueues: Ignore a queue without a quota may use any card. Its
+// TestUnlimitedQueueShowsUsageWithoutQuota: with UnmanagedQueues: Ignore a queue without a quota may use any card. Its
 // metrics show the 2 cards that it uses. They show no quota for cards, CPU or memory, because it has none.
 func TestUnlimitedQueueShowsUsageWithoutQuota(t *testing.T) {
 	s := newScene(t, "node a model=A cards=8; queue free cpu=unlimited; job runs queue=free min=2 running=a*2")
@@ -206,7 +206,7 @@ func TestRepeatedRefusalCountsOnce(t *testing.T) {
 	s.m.messages.forget(task.Pod.UID)
 	check.Equal(t, "refusals after three more, of which the first has a new message", 6, refuseThreeTimes())
 
-	s.p.notReadyReason = "not synced"
+	s.p.NotReadyReason = "not synced"
 	check.Equal(t, "refusals after three more while the cache is not synced", 6, refuseThreeTimes())
 }
 

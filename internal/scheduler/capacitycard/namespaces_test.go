@@ -109,7 +109,7 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 		job := s.Job("i")
 		job.Priority = 10 // above that of job low
 		task := s.Task("i-0")
-		input, _ := p.checkInputFor(task)
+		input, _ := p.CheckInputFor(task)
 
 		// The simulation of topology-aware preempt has evicted a pod of the queue.
 		state := k8sframework.NewCycleState()
@@ -128,7 +128,7 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 			{"simulateAllocatable", func() bool { return p.allocation.simulateAllocatable(ctx, state, queue, task) }},
 			{"CanReclaim", func() bool { return s.reclaimPolicy().Rules.CanReclaim(task) }},
 			{"onAllocate", func() bool {
-				defer p.ledger.Release(string(task.UID))
+				defer p.Ledger.Release(string(task.UID))
 				return s.allocateTask("i-0", "a", api.Allocated) == nil
 			}},
 			{"allocatable", func() bool { p.preemption.attempt.Store(nil); return p.allocation.allocatable(queue, task) }}, // outside preempt
@@ -165,7 +165,10 @@ func TestNamespaceCheckFollowsLabelsAndSelector(t *testing.T) {
 	runSession := func() *workload.Refusal {
 		s.Cache = nil // so that Volcano reads the changed objects
 		s.enqueueAndAllocate()
-		return s.p.namespaceRefusals[queueNamespace{"q", "ns"}]
+		for _, refusal := range s.p.NamespaceRefusals { // of the one queue and namespace
+			return refusal
+		}
+		return nil
 	}
 	check.That(t, runSession() != nil, "the queue selects team chat: a namespace of team lab is not refused")
 
@@ -181,7 +184,7 @@ func TestNamespaceCheckFollowsLabelsAndSelector(t *testing.T) {
 
 	s.addObjects(`queue q quota={"A":8}`)
 	check.Equal(t, "refusal while the queue has no selector", nil, runSession())
-	check.Equal(t, "answers that the session keeps while no queue has a selector", 0, len(s.p.namespaceRefusals))
+	check.Equal(t, "answers that the session keeps while no queue has a selector", 0, len(s.p.NamespaceRefusals))
 }
 
 // TestNamespaceChecksAllocateNothing: thousands of pods ask in each session whether they may use their queue. The answer
@@ -195,11 +198,11 @@ func TestNamespaceChecksAllocateNothing(t *testing.T) {
 		"the queue selects the namespace": {`queue q quota={"A":8} namespaceSelector={"matchLabels":{"team":"chat"}}`, true},
 	}) {
 		s := newScene(t, "node a model=A cards=8; namespace ns team=chat; job j queue=q min=1 pending=1; "+tc.queue).enqueueAndAllocate()
-		check.Equal(t, "the session reads namespaces", tc.wantReadsNamespaces, s.p.namespaceLister != nil)
+		check.Equal(t, "the session reads namespaces", tc.wantReadsNamespaces, s.p.NamespaceLister != nil)
 
 		for question, ask := range map[string]func(){
-			"the first one of a session": func() { clear(s.p.namespaceRefusals); _ = s.p.checkNamespace("q", s.p.queueRules["q"], "ns") },
-			"may a job use its queue":    func() { _ = s.p.checkQueue(s.Job("j")) },
+			"the first one of a session": func() { clear(s.p.NamespaceRefusals); _ = s.p.AllowsNamespace("q", "ns") },
+			"may a job use its queue":    func() { _ = s.p.CheckQueue(s.Job("j")) },
 			"does a pod fit a node":      func() { check.NoError(t, s.p.nodes.predicate(s.Task("j-0"), s.Ssn.Nodes["a"])) },
 		} {
 			check.Equal(t, "allocations of the question: "+question, 0, testing.AllocsPerRun(100, ask))
@@ -256,11 +259,11 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 	var charges map[types.UID]quota.Charge
 	compareCharges := func(when, selected string) {
 		_, charges = cardquota.CountUsageAndCharges(cardquota.CountInput{
-			Pods: pods, Inventory: s.p.inventory, Schedulers: []string{"volcano"}, LastCharges: charges,
+			Pods: pods, Inventory: s.p.Inventory, Schedulers: []string{"volcano"}, LastCharges: charges,
 			AllowsNamespace: func(queue, namespace string) bool { return queue != "q" || namespace == selected },
 		})
 		for _, pod := range pods {
-			ofScheduler := *s.p.ledger.Charged(string(pod.UID))
+			ofScheduler := *s.p.Ledger.Charged(string(pod.UID))
 			check.Equal(t, when+", "+pod.Name, charges[pod.UID], ofScheduler, cmpopts.IgnoreFields(quota.Charge{}, "MilliCPU", "Memory"))
 		}
 	}
@@ -271,7 +274,7 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 	queue := s.Ssn.Queues["q"].Queue.DeepCopy()
 	queue.Annotations["volcano.sh/namespace-selector"] = `{"matchLabels":{"team":"evil"}}`
 	s.Ssn.Queues["q"].Queue = queue
-	s.p.snapshot.buildSnapshot()
+	s.p.opening.buildSnapshot()
 	compareCharges("queue q selects namespace evil", "evil")
 }
 
@@ -319,7 +322,7 @@ func TestForgedChargedQueueWithholdsNoCards(t *testing.T) {
 		pod := s.PodsOf(text, forge)[0]
 		s.addToPodLister(pod)
 
-		charge := s.p.ledger.Charged(string(pod.UID))
+		charge := s.p.Ledger.Charged(string(pod.UID))
 		check.Must(t, charge != nil, "the pod is not in the ledger at all")
 		check.Equal(t, "cards that queue q uses, with one of its own", tc.wantCards, s.usedCards("q", "A"))
 		check.Equal(t, "CPU of the pod that is charged to queue q", tc.wantMilliCPU, map[string]int64{charge.Queue: charge.MilliCPU}["q"])

@@ -19,7 +19,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// packingScore is the highest score of a node for packing, at a nodeOrderWeight of 1. Scores of
+// packingScore is the highest score of a node for packing, at a NodeOrderWeight of 1. Scores of
 // Volcano's and Kubernetes' plugins are at most 100 before their weight, so it equals one at a
 // weight of 25. One step is 500. That exceeds the 400 that leastrequested, balancedresource,
 // imagelocality and binpack together add by default.
@@ -37,16 +37,16 @@ const uselessScore = -1e9
 // action preempt does not call it.
 func (p *nodeChoice) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, error) {
 	s := p.searchFor(task)
-	if s.request.Count == 0 || s.request.Denied != nil {
+	if s.Request.Count == 0 || s.Request.Denied != nil {
 		return 0, nil //nolint:nilerr // the predicate has refused the node with this error
 	}
 
-	alternatives := s.request.Named.Names()
+	alternatives := s.Request.Named.Names()
 	if len(alternatives) == 1 { // the predicate has refused nodes with another card
 		return s.weight * s.placementOn(node, alternatives[0]).score(), nil
 	}
 
-	name, allowed := p.cardFor(s.request, node.Name)
+	name, allowed := p.CardFor(s.Request, node.Name)
 	if !allowed {
 		return 0, nil
 	}
@@ -56,7 +56,7 @@ func (p *nodeChoice) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64,
 
 	score := s.weight * s.placementOn(node, name).score()
 	if len(alternatives) > 1 { // a pod that names no card prefers none
-		score += packingScore * p.args.nodeOrderWeight * float64(len(alternatives)-1-slices.Index(alternatives, name))
+		score += packingScore * p.Args.NodeOrderWeight * float64(len(alternatives)-1-slices.Index(alternatives, name))
 	}
 
 	return score, nil
@@ -85,7 +85,7 @@ func (p *nodeChoice) bestNode(task *api.TaskInfo, scored map[float64][]*api.Node
 		others = append(others, best)
 	}
 
-	if own, _ := p.bestScoredNode(request, util.PrioritizeNodes(task, others, p.ssn.BatchNodeOrderFn, p.ssn.NodeOrderMapFn, p.ssn.NodeOrderReduceFn)); own != nil {
+	if own, _ := p.bestScoredNode(request, util.PrioritizeNodes(task, others, p.Volcano.BatchNodeOrderFn, p.Volcano.NodeOrderMapFn, p.Volcano.NodeOrderReduceFn)); own != nil {
 		return own
 	}
 
@@ -101,7 +101,7 @@ func (p *nodeChoice) bestScoredNode(request *workload.Request, scored map[float6
 		for _, node := range nodes {
 			alternative := 0
 			if len(alternatives) > 1 { // else all nodes have the one card, or any will do
-				name, _ := p.inventory.CardOnNode(node.Name, request.Resource)
+				name, _ := p.Inventory.CardOnNode(node.Name, request.Resource)
 				alternative = slices.Index(alternatives, name)
 				if alternative < 0 {
 					continue
@@ -135,7 +135,7 @@ func hasUntoleratedSoftTaint(task *api.TaskInfo, node *api.NodeInfo) bool {
 
 // hasNodePreferences reports whether a pod, its job or its queue prefers some nodes.
 func (p *nodeChoice) hasNodePreferences(task *api.TaskInfo) bool {
-	job, ok := p.ssn.Jobs[task.Job]
+	job, ok := p.Volcano.Jobs[task.Job]
 	return (ok && p.jobHasNodePreferences(job)) || podHasNodePreferences(&task.Pod.Spec)
 }
 
@@ -152,7 +152,7 @@ func hasTaskTopology(job *api.JobInfo) bool {
 
 // queueHasNodeGroupPreferences reports whether a queue prefers or avoids node groups.
 func (p *nodeChoice) queueHasNodeGroupPreferences(id api.QueueID) bool {
-	queue, ok := p.ssn.Queues[id]
+	queue, ok := p.Volcano.Queues[id]
 	if !ok || queue.Queue == nil || queue.Queue.Spec.Affinity == nil {
 		return false
 	}
@@ -186,9 +186,9 @@ const maxGangNodes = 16
 // it searches until it has minimum-feasible-nodes (100). The exception is a sample in which all
 // nodes but one only have room for pipelined pods.
 func (p *nodeChoice) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
-	job, ok := p.ssn.Jobs[task.Job]
-	sampled := p.percentageOfNodes < allNodes && len(p.ssn.NodeList) > int(options.ServerOpts.MinNodesToFind)
-	if !ok || !sampled || job.ContainsNetworkTopology() || p.ssn.NodesInShard.Len() > 0 {
+	job, ok := p.Volcano.Jobs[task.Job]
+	sampled := p.percentageOfNodes < allNodes && len(p.Volcano.NodeList) > int(options.ServerOpts.MinNodesToFind)
+	if !ok || !sampled || job.ContainsNetworkTopology() || p.Volcano.NodesInShard.Len() > 0 {
 		return nil // Volcano may check a part of the nodes for other reasons
 	}
 	if workload.ConflictOnNode(task.Pod, task.Pod) {
@@ -203,7 +203,7 @@ func (p *nodeChoice) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64
 
 	var fitting []*api.NodeInfo
 	for _, node := range roomy[:min(len(roomy), maxGangNodes)] {
-		if p.ssn.PredicateForAllocateAction(task, node) == nil {
+		if p.Volcano.PredicateForAllocateAction(task, node) == nil {
 			fitting = append(fitting, node)
 		}
 	}
@@ -223,7 +223,7 @@ func (p *nodeChoice) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, looke
 
 	var unseen []*api.NodeInfo
 	for other := range gang.TasksIn(job, api.AllocatedStatus) {
-		if node := p.ssn.Nodes[other.NodeName]; node != nil && !seen[node.Name] {
+		if node := p.Volcano.Nodes[other.NodeName]; node != nil && !seen[node.Name] {
 			seen[node.Name] = true
 			if task.InitResreq.LessEqual(node.Idle, api.Zero) {
 				unseen = append(unseen, node)
@@ -238,8 +238,8 @@ func (p *nodeChoice) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, looke
 // with the same card. It avoids the batch scores, which look at every node: they are known for
 // the scored node, and at least 0 for the other.
 func (p *nodeChoice) surelyOutscores(task *api.TaskInfo, node, than *api.NodeInfo, score float64) bool {
-	reduced, alone, err := p.ssn.NodeOrderMapFn(task, node)
-	_, aloneThan, errThan := p.ssn.NodeOrderMapFn(task, than)
+	reduced, alone, err := p.Volcano.NodeOrderMapFn(task, node)
+	_, aloneThan, errThan := p.Volcano.NodeOrderMapFn(task, than)
 	together := score - aloneThan
 	return err == nil && errThan == nil && len(reduced) == 0 && alone-aloneThan > together
 }
@@ -257,25 +257,25 @@ type gangRest struct {
 // prepareScoring fills in what the score of a node reads.
 func (p *nodeChoice) prepareScoring(s *nodeSearch) {
 	s.requests = map[corev1.ResourceName]float64{}
-	for _, resource := range s.task.InitResreq.ResourceNames() {
-		s.requests[resource] = s.task.InitResreq.Get(resource)
+	for _, resource := range s.Task.InitResreq.ResourceNames() {
+		s.requests[resource] = s.Task.InitResreq.Get(resource)
 	}
 
-	s.weight = packingScore * p.args.nodeOrderWeight
-	if p.hasNodePreferences(s.task) {
+	s.weight = packingScore * p.Args.NodeOrderWeight
+	if p.hasNodePreferences(s.Task) {
 		s.weight *= preferenceFactor
 	}
 
 	// Pods that conflict with each other never share a node, so packing does not help their gang.
-	job, ok := p.ssn.Jobs[s.task.Job]
-	if !ok || job.MinAvailable <= 1 || s.request.Count == 0 || workload.ConflictOnNode(s.task.Pod, s.task.Pod) {
+	job, ok := p.Volcano.Jobs[s.Task.Job]
+	if !ok || job.MinAvailable <= 1 || s.Request.Count == 0 || workload.ConflictOnNode(s.Task.Pod, s.Task.Pod) {
 		return
 	}
 
-	s.gangNodes = p.gangNodeNames(job, s.request.Resource)
+	s.gangNodes = p.gangNodeNames(job, s.Request.Resource)
 	missing := int(job.MinAvailable - job.ReadyTaskNum() - job.WaitingTaskNum())
 	if missing > 1 {
-		s.gangRests = p.gangRestsByCard(job, s.request, missing)
+		s.gangRests = p.gangRestsByCard(job, s.Request, missing)
 	}
 }
 
@@ -368,19 +368,19 @@ func (s *nodeSearch) podsThatFit(idle *api.Resource) int {
 // placementOn returns the input of the score for the pod on a node with a card.
 func (s *nodeSearch) placementOn(node *api.NodeInfo, name card.Name) placement {
 	idle := node.Idle
-	if !s.task.InitResreq.LessEqual(idle, api.Zero) {
+	if !s.Task.InitResreq.LessEqual(idle, api.Zero) {
 		idle = node.FutureIdle() // the pod could wait there for others to end
 	}
 
-	count := s.task.Resreq.Get(s.request.Resource)
+	count := s.Task.Resreq.Get(s.Request.Resource)
 	on := placement{
-		cards: count, restCards: count, total: node.Allocatable.Get(s.request.Resource), idle: idle.Get(s.request.Resource),
-		avoided: hasUntoleratedSoftTaint(s.task, node), hasGang: s.gangNodes[node.Name], pods: s.podsThatFit(idle),
+		cards: count, restCards: count, total: node.Allocatable.Get(s.Request.Resource), idle: idle.Get(s.Request.Resource),
+		avoided: hasUntoleratedSoftTaint(s.Task, node), hasGang: s.gangNodes[node.Name], pods: s.podsThatFit(idle),
 	}
 	on.fitsRest = on.pods > 0
 	if rest := s.gangRests[name]; rest != nil && rest.pods > 1 {
 		on.fitsRest = on.fitsRest && rest.fitsIdle(idle)
-		on.restCards = rest.requests[s.request.Resource]
+		on.restCards = rest.requests[s.Request.Resource]
 	}
 
 	return on

@@ -100,7 +100,7 @@ func TestScoresFollowTheOrderOfAlternatives(t *testing.T) {
 	check.That(t, b2 > b1, "the B in use scores %v, want more than the unused one with %v", b2, b1)
 }
 
-// TestPackingScoreFollowsWeightAndPreferences: nodeOrderWeight multiplies the plugin's score for packing. If the pod,
+// TestPackingScoreFollowsWeightAndPreferences: NodeOrderWeight multiplies the plugin's score for packing. If the pod,
 // its job or its queue prefers nodes itself, a fifth of that score is left (preferenceFactor), so that the preference
 // decides. A node with a PreferNoSchedule taint scores 0, unless the pod tolerates the taint. a1 and a2 both have 3 of
 // 8 cards in use, and only a2 has the taint.

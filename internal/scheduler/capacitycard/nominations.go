@@ -11,12 +11,8 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/workload"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
-
-// evictionTimeout is how long an evicted pod may take until it is deleted. After that the
-// eviction counts as failed.
-const evictionTimeout = time.Minute
 
 // nominationTimeout is how long a pod waits for its nominated node while no pod there is
 // deleted.
@@ -47,18 +43,18 @@ func (p *KeptCards) saveNominations() {
 		}
 	}
 
-	for _, job := range p.ssn.Jobs {
+	for _, job := range p.Volcano.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			if nominations[task.Pod.UID].node != task.NodeName {
 				preempts := p.preemptors[task.Pod.UID] || p.freed.nominations[task.Pod.UID].preempts
-				nominations[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.Now(), preempts: preempts}
+				nominations[task.Pod.UID] = nomination{node: task.NodeName, since: p.Cache.Now(), preempts: preempts}
 			}
 		}
 
 		for _, task := range job.TaskStatusIndex[api.Pending] { // nominated by a previous process
 			node := task.Pod.Status.NominatedNodeName
 			if _, known := nominations[task.Pod.UID]; !known && node != "" && p.hasEvictedPods(node) {
-				nominations[task.Pod.UID] = nomination{node: node, since: p.cache.Now()}
+				nominations[task.Pod.UID] = nomination{node: node, since: p.Cache.Now()}
 			}
 		}
 	}
@@ -105,7 +101,7 @@ func (p *KeptCards) keptNodeFor(task *api.TaskInfo) (made nomination, known bool
 // accepts the pod, and for a bounded time. The answer stays true for the whole node search.
 func (p *preemption) awaitsNominatedNode(task *api.TaskInfo) bool {
 	s := p.search.Load()
-	if s == nil || s.task.UID != task.UID {
+	if s == nil || s.Task.UID != task.UID {
 		return p.computeAwaitsNominatedNode(task)
 	}
 	s.awaitsOnce.Do(func() { s.awaitsNominated = p.computeAwaitsNominatedNode(task) })
@@ -115,18 +111,18 @@ func (p *preemption) awaitsNominatedNode(task *api.TaskInfo) bool {
 func (p *preemption) computeAwaitsNominatedNode(task *api.TaskInfo) bool {
 	made, known := p.kept.freed.nominations[task.Pod.UID]
 	if !known {
-		made = nomination{node: task.Pod.Status.NominatedNodeName, since: p.cache.Now()}
+		made = nomination{node: task.Pod.Status.NominatedNodeName, since: p.Cache.Now()}
 	}
 	isDeleted := func(task *api.TaskInfo) bool { return task.Pod.DeletionTimestamp != nil }
-	isLeaving := func(task *api.TaskInfo) bool { return p.isBeingEvicted(task) && !p.run.evicts(task) }
-	node := p.ssn.Nodes[made.node]
-	return anyTaskOn(node, isLeaving) && (p.cache.Now().Sub(made.since) < nominationTimeout || anyTaskOn(node, isDeleted)) &&
-		p.ssn.PredicateForPreemptAction(task, node) == nil
+	isLeaving := func(task *api.TaskInfo) bool { return p.IsBeingEvicted(task) && !p.run.evicts(task) }
+	node := p.Volcano.Nodes[made.node]
+	return anyTaskOn(node, isLeaving) && (p.Cache.Now().Sub(made.since) < nominationTimeout || anyTaskOn(node, isDeleted)) &&
+		p.Volcano.PredicateForPreemptAction(task, node) == nil
 }
 
 // hasEvictedPods reports whether some pod of a node is being evicted.
 func (p *KeptCards) hasEvictedPods(name string) bool {
-	return anyTaskOn(p.ssn.Nodes[name], p.isBeingEvicted)
+	return anyTaskOn(p.Volcano.Nodes[name], p.IsBeingEvicted)
 }
 
 // anyTaskOn reports whether some pod of a node, which may be nil, meets the condition.
@@ -139,16 +135,6 @@ func anyTaskOn(node *api.NodeInfo, is func(*api.TaskInfo) bool) bool {
 		}
 	}
 	return false
-}
-
-// isBeingEvicted reports whether a pod was evicted and still exists. A pod that a user deleted,
-// or that is stuck, does not count.
-func (p *Session) isBeingEvicted(task *api.TaskInfo) bool {
-	since, evicted := workload.EvictedSince(task.Pod)
-	if task.Pod.DeletionTimestamp != nil {
-		return evicted && !p.IsStuckTerminating(task)
-	}
-	return isEvictionPending(task, task.Status) || (evicted && p.cache.Now().Sub(since) < evictionTimeout)
 }
 
 // keptCardsOwner is a pod for which reclaimed cards are kept on a node.
@@ -173,13 +159,13 @@ func (p *KeptCards) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
 	}
 
 	for _, victim := range victims {
-		if job := p.ssn.Jobs[victim.Job]; job != nil {
+		if job := p.Volcano.Jobs[victim.Job]; job != nil {
 			from[job.Queue] = true
 		}
 	}
 
 	for _, task := range tasks {
-		p.freed.reclaimedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.cache.Now(), from: from, plan: plan}
+		p.freed.reclaimedCards[task.Pod.UID] = nomination{node: task.NodeName, since: p.Cache.Now(), from: from, plan: plan}
 	}
 }
 
@@ -210,7 +196,7 @@ func (p *KeptCards) loadReclaimedCards() {
 			made := p.freed.reclaimedCards[task.Pod.UID]
 			waiting[task.Pod.UID] = true
 			p.keepQuota(task, job.Queue, made.node)
-			p.reclaimedCards[made.node] = append(p.reclaimedCards[made.node], keptCardsOwner{task, job.Queue, p.ServiceType(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority, made.from})
+			p.reclaimedCards[made.node] = append(p.reclaimedCards[made.node], keptCardsOwner{task, job.Queue, p.ServiceType(task), p.Volcano.Queues[job.Queue].Queue.Spec.Priority, made.from})
 		}
 	}
 
@@ -233,12 +219,12 @@ func (p *KeptCards) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo,
 	added := maps.Clone(kept)
 	for _, task := range pending {
 		made := p.freed.reclaimedCards[task.Pod.UID]
-		if p.isKeptPeriodOver(made) || p.checkQueue(job) != nil {
+		if p.isKeptPeriodOver(made) || p.CheckQueue(job) != nil {
 			continue
 		}
 
 		request := p.RequestFor(task)
-		name, allowed := p.cardFor(request, made.node)
+		name, allowed := p.CardFor(request, made.node)
 		if made.node == "" || (allowed && !p.addDeserved(queueCard{job.Queue, name}, request.Count, added)) {
 			others = append(others, task)
 			continue
@@ -272,7 +258,7 @@ func (p *KeptCards) countWithoutCard(tasks []*api.TaskInfo, queue api.QueueID, a
 // addDeserved adds cards to the amounts if their queue deserves them beside these.
 func (p *KeptCards) addDeserved(key queueCard, count card.Count, amounts map[queueCard]card.Count) bool {
 	all := amounts[key].Add(count)
-	if !p.ledger.Deserves(string(key.queue), quota.Resource(key.name), int64(all)) {
+	if !p.Ledger.Deserves(string(key.queue), quota.Resource(key.name), int64(all)) {
 		return false
 	}
 	amounts[key] = all
@@ -282,7 +268,7 @@ func (p *KeptCards) addDeserved(key queueCard, count card.Count, amounts map[que
 // keepQuota keeps quota of a tree for a pod for which cards are kept on a node.
 func (p *KeptCards) keepQuota(task *api.TaskInfo, queue api.QueueID, node string) {
 	request := p.RequestFor(task)
-	name, allowed := p.cardFor(request, node)
+	name, allowed := p.CardFor(request, node)
 	if !p.IsTree() || !allowed {
 		return
 	}
@@ -291,66 +277,30 @@ func (p *KeptCards) keepQuota(task *api.TaskInfo, queue api.QueueID, node string
 		p.keptCharges = map[api.TaskID]*quota.Charge{}
 	}
 	p.keptCharges[task.UID] = charge
-	p.ledger.Keep(string(task.UID), charge)
-}
-
-// reclaimedCardsStayFree: the node has room besides the cards kept for pending reclaimers that
-// may reclaim from this pod, or from which this pod of a tree would borrow. They are also kept from
-// the queues that lost them: a gang goes as a whole, so a queue may then be below what it deserves,
-// and would take back what the reclaimer waits for. What this session placed is already counted on
-// the node.
-func reclaimedCardsStayFree(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
-	if len(p.kept.reclaimedCards[node.Name]) == 0 {
-		return nodeFits
-	}
-
-	needed := r.task.InitResreq.Clone()
-	found := false
-	serviceType := p.ServiceType(r.task)
-
-	queue := p.ssn.Queues[r.job.Queue]
-	kept := p.kept.reclaimedCards[node.Name]
-	for i := range kept {
-		h := &kept[i]
-		byMatrix := queue != nil && queue.Queue.Spec.Priority < h.priority && p.args.serviceTypes.CanReclaim(h.serviceType, serviceType)
-		if h.task.Status == api.Pending && (byMatrix || h.from[r.job.Queue] || p.kept.wouldBorrowFrom(h, r, node)) {
-			needed.Add(h.task.InitResreq)
-			found = true
-		}
-	}
-
-	if found && !needed.LessEqual(p.stuck.FutureIdleOn(node), api.Zero) {
-		return reclaimedByOthers
-	}
-
-	return nodeFits
+	p.Ledger.Keep(string(task.UID), charge)
 }
 
 // wouldBorrowFrom reports whether a pod of a tree would borrow with what a node has: its queue,
 // or an ancestor that it does not share with the owner of kept cards, would use more than it
 // deserves. Other jobs of the owner's queue may not borrow them either.
-func (p *KeptCards) wouldBorrowFrom(owner *keptCardsOwner, r checkInput, node *api.NodeInfo) bool {
-	if !p.IsTree() || owner.task.Job == r.task.Job {
+func (p *KeptCards) wouldBorrowFrom(owner *keptCardsOwner, r snapshot.CheckInput, node *api.NodeInfo) bool {
+	if !p.IsTree() || owner.task.Job == r.Task.Job {
 		return false
 	}
 	resource := quota.CPU
-	if r.request.Count > 0 {
-		name, _ := p.inventory.CardOnNode(node.Name, r.request.Resource)
+	if r.Request.Count > 0 {
+		name, _ := p.Inventory.CardOnNode(node.Name, r.Request.Resource)
 		resource = quota.Resource(name)
 	}
 
-	count := r.request.Amount(resource)
-	borrows := func(queue string) bool { return !p.ledger.Deserves(queue, resource, count) }
-	return borrows(string(r.job.Queue)) || slices.ContainsFunc(p.PathBelow(owner.queue, r.job.Queue), borrows)
+	count := r.Request.Amount(resource)
+	borrows := func(queue string) bool { return !p.Ledger.Deserves(queue, resource, count) }
+	return borrows(string(r.Job.Queue)) || slices.ContainsFunc(p.PathBelow(owner.queue, r.Job.Queue), borrows)
 }
-
-// stuckAfter is how long after its grace period a terminating pod counts as stuck. A finalizer
-// or a missing kubelet may keep it for ever.
-const stuckAfter = 5 * time.Minute
 
 // stuckPods are terminating pods long past their grace period.
 type stuckPods struct {
-	*Session
+	*snapshot.Session
 	// stuckPods are by node.
 	stuckPods map[string][]*api.TaskInfo
 }
@@ -358,28 +308,13 @@ type stuckPods struct {
 // findStuckPods finds the stuck pods of all nodes, also those without a job.
 func (p *stuckPods) findStuckPods() {
 	p.stuckPods = map[string][]*api.TaskInfo{}
-	for _, node := range p.ssn.NodeList {
+	for _, node := range p.Volcano.NodeList {
 		for _, task := range node.Tasks {
 			if task.Status == api.Releasing && p.IsStuckTerminating(task) {
 				p.stuckPods[node.Name] = append(p.stuckPods[node.Name], task)
 			}
 		}
 	}
-}
-
-// IsStuckTerminating reports whether a pod still exists long after its grace period.
-func (p *Session) IsStuckTerminating(task *api.TaskInfo) bool {
-	deleted := task.Pod.DeletionTimestamp
-	return deleted != nil && p.cache.Now().Sub(deleted.Time) >= stuckAfter
-}
-
-// noStuckPodConflicts: no stuck pod conflicts with the pod. Volcano's preempt ignores
-// terminating pods, and would pipeline the pod to the node for ever.
-func noStuckPodConflicts(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
-	if slices.ContainsFunc(p.stuck.stuckPods[node.Name], func(other *api.TaskInfo) bool { return workload.ConflictOnNode(r.task.Pod, other.Pod) }) {
-		return conflictsWithStuckPod
-	}
-	return nodeFits
 }
 
 // FutureIdleOn returns what a node has idle or will have, without the resources of stuck pods.
@@ -409,29 +344,16 @@ func (p *stuckPods) needsStuckCards(task *api.TaskInfo, node *api.NodeInfo) bool
 // preemptableTasksOn returns the pods of a node that may be evicted for another pod of their
 // queue.
 func (p *preemption) preemptableTasksOn(node *api.NodeInfo, preemptor *api.TaskInfo) []*api.TaskInfo {
-	queue := p.ssn.Jobs[preemptor.Job].Queue
+	queue := p.Volcano.Jobs[preemptor.Job].Queue
 	var tasks []*api.TaskInfo
 	for _, task := range node.Tasks {
-		job := p.ssn.Jobs[task.Job]
+		job := p.Volcano.Jobs[task.Job]
 		isInQueue := job != nil && job.Queue == queue
-		if isInQueue && api.PreemptableStatus(task.Status) && p.mayPreempt(preemptor, task) && p.isEvictable(task) {
+		if isInQueue && api.PreemptableStatus(task.Status) && p.mayPreempt(preemptor, task) && p.IsEvictable(task) {
 			tasks = append(tasks, task)
 		}
 	}
 	return tasks
-}
-
-// conflictsArePreemptable: preempt may evict all pods that conflict with the pod. Volcano
-// pipelines a pod to a node that needs no eviction without this check, and tries no other node
-// when that is refused.
-func conflictsArePreemptable(p *nodeChoice, r checkInput, node *api.NodeInfo) int {
-	if p.preemption.run == nil || p.victims.hasNoConflicts(r.task, node) {
-		return nodeFits
-	}
-	if _, _, useful := p.victims.splitConflicting(r.task, node, p.preemption.preemptableTasksOn(node, r.task)); !useful {
-		return conflictNotPreemptable
-	}
-	return nodeFits
 }
 
 // hideOldNominations hides the nominated nodes of pending pods that no evicted pod leaves, until
@@ -439,7 +361,7 @@ func conflictsArePreemptable(p *nodeChoice, r checkInput, node *api.NodeInfo) in
 // withdraws one. It would let no such pod preempt while the node passes the predicates.
 func (p *preemption) hideOldNominations() (restore func()) {
 	hidden := map[*api.TaskInfo]*corev1.Pod{}
-	for _, job := range p.ssn.Jobs {
+	for _, job := range p.Volcano.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
 			if node := task.Pod.Status.NominatedNodeName; node == "" || p.kept.hasEvictedPods(node) {
 				continue
@@ -448,14 +370,14 @@ func (p *preemption) hideOldNominations() (restore func()) {
 			hidden[task] = task.Pod
 			pod := *task.Pod // the original belongs to the informer
 			pod.Status.NominatedNodeName = ""
-			p.cache.ReplaceObject(task.Pod, &pod)
+			p.Cache.ReplaceObject(task.Pod, &pod)
 			task.Pod = &pod
 		}
 	}
 
 	return func() {
 		for task, original := range hidden {
-			p.cache.ReplaceObject(task.Pod, original)
+			p.Cache.ReplaceObject(task.Pod, original)
 			task.Pod = original
 		}
 	}

@@ -20,10 +20,8 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
-
-// PluginName is the name of the plugin in volcano-scheduler.conf.
-const PluginName = "capacity-card"
 
 // Builder returns the plugin builder of a scheduler with this cache.
 func Builder(known *Cache) framework.PluginBuilder {
@@ -31,19 +29,19 @@ func Builder(known *Cache) framework.PluginBuilder {
 }
 
 func buildPlugin(known *Cache, arguments framework.Arguments) *Plugin {
-	args, err := parseArguments(arguments)
+	args, err := snapshot.ParseArguments(arguments)
 	if err != nil {
 		// The configuration loader refuses such arguments. If they arrive all the same, the
 		// plugin gives no cards away.
 		klog.ErrorS(err, "Arguments of capacity-card are invalid, the scheduler places no pods")
 	}
-	return newPlugin(known, &Session{args: args, argumentsErr: err, cache: known.Cache})
+	return newPlugin(known, &snapshot.Session{Args: args, ArgumentsErr: err, Cache: known.Cache})
 }
 
 // Plugin is the plugin in one session: what the session sees, and those who decide by it. Each of them
 // knows only those above it here. Hooks that Volcano calls in parallel (predicate) only read.
 type Plugin struct {
-	*Session
+	*snapshot.Session
 	cache     *Cache
 	Drains    *Drains
 	Events    *Events
@@ -69,11 +67,11 @@ type Plugin struct {
 	nodes      *nodeChoice
 	shortages  *shortages
 
-	snapshot *snapshot
+	opening *opening
 }
 
 // newPlugin returns the plugin for a session that is not open yet.
-func newPlugin(known *Cache, s *Session) *Plugin {
+func newPlugin(known *Cache, s *snapshot.Session) *Plugin {
 	p := &Plugin{Session: s, cache: known}
 	p.Drains = &Drains{s}
 	p.Events = &Events{Session: s, messages: known.messages, reports: known.reports, countRefusal: known.metrics.countRefusal}
@@ -101,7 +99,7 @@ func newPlugin(known *Cache, s *Session) *Plugin {
 		victims: p.victims, preemption: p.preemption, podReclaim: p.podReclaim, allocation: p.allocation,
 	}
 	p.shortages = &shortages{Session: s, events: p.Events}
-	p.snapshot = &snapshot{
+	p.opening = &opening{
 		Session: s, events: p.Events, evictions: p.Evictions,
 		sums: p.sums, reserver: p.reserver, allocation: p.allocation,
 	}
@@ -115,64 +113,64 @@ var (
 )
 
 // Name returns PluginName.
-func (p *Plugin) Name() string { return PluginName }
+func (p *Plugin) Name() string { return snapshot.PluginName }
 
 // OnSessionOpen builds the snapshot and registers the hooks.
 func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	defer p.cache.metrics.startTimer("open")()
-	p.ssn = ssn
+	p.Volcano = ssn
 	p.nodes.percentageOfNodes = options.ServerOpts.PercentageOfNodesToFind
-	p.triedTasks = map[api.TaskID]bool{}
+	p.TriedTasks = map[api.TaskID]bool{}
 	p.Events.ownFitErrors = map[api.TaskID]*api.FitErrors{}
 	p.sums.elasticUsages = map[api.JobID]quota.ElasticUsage{}
 	p.Events.reports.last = p.cache.Now()
 
 	// What follows reads the ledger, so that comes first.
-	p.snapshot.buildSnapshot()
+	p.opening.buildSnapshot()
 	p.Rules.stopBorrowing()
-	p.notReadyReason = p.cache.Sync.NotReadyReason(p.snapshot.missingFromSession, p.cache.Now())
+	p.NotReadyReason = p.cache.Sync.NotReadyReason(p.opening.missingFromSession, p.cache.Now())
 	p.cache.openPlugin = p
 	p.Kept.loadReclaimedCards()
 	p.stuck.findStuckPods()
 
 	// Allocation.
-	ssn.AddJobValidFn(PluginName, jobValid)
-	ssn.AddJobEnqueueableFn(PluginName, p.enqueue.jobEnqueueable)
-	ssn.AddJobEnqueuedFn(PluginName, p.enqueue.jobEnqueued)
-	ssn.AddOverusedFn(PluginName, p.allocation.overused)
-	ssn.AddAllocatableFn(PluginName, p.allocation.allocatable)
-	ssn.AddPrePredicateFn(PluginName, p.nodes.prePredicate)
-	ssn.AddPredicateFn(PluginName, p.nodes.predicate)
+	ssn.AddJobValidFn(snapshot.PluginName, jobValid)
+	ssn.AddJobEnqueueableFn(snapshot.PluginName, p.enqueue.jobEnqueueable)
+	ssn.AddJobEnqueuedFn(snapshot.PluginName, p.enqueue.jobEnqueued)
+	ssn.AddOverusedFn(snapshot.PluginName, p.allocation.overused)
+	ssn.AddAllocatableFn(snapshot.PluginName, p.allocation.allocatable)
+	ssn.AddPrePredicateFn(snapshot.PluginName, p.nodes.prePredicate)
+	ssn.AddPredicateFn(snapshot.PluginName, p.nodes.predicate)
 
 	// Eviction, inside a queue (preempt) and between queues (reclaim).
-	ssn.AddPreemptableFn(PluginName, p.preemption.preemptable)
-	ssn.AddJobStarvingFns(PluginName, p.preemption.jobStarving)
-	ssn.AddSimulateAddTaskFn(PluginName, p.allocation.simulationHook((*quota.Released).Remove))
-	ssn.AddSimulateRemoveTaskFn(PluginName, p.allocation.simulationHook((*quota.Released).Add))
-	ssn.AddSimulateAllocatableFn(PluginName, p.allocation.simulateAllocatable)
-	ssn.AddSimulatePredicateFn(PluginName, p.allocation.simulatePredicate)
-	ssn.AddPreemptiveFn(PluginName, p.podReclaim.preemptive)
-	ssn.AddReclaimableFn(PluginName, p.podReclaim.reclaimable)
+	ssn.AddPreemptableFn(snapshot.PluginName, p.preemption.preemptable)
+	ssn.AddJobStarvingFns(snapshot.PluginName, p.preemption.jobStarving)
+	ssn.AddSimulateAddTaskFn(snapshot.PluginName, p.allocation.simulationHook((*quota.Released).Remove))
+	ssn.AddSimulateRemoveTaskFn(snapshot.PluginName, p.allocation.simulationHook((*quota.Released).Add))
+	ssn.AddSimulateAllocatableFn(snapshot.PluginName, p.allocation.simulateAllocatable)
+	ssn.AddSimulatePredicateFn(snapshot.PluginName, p.allocation.simulatePredicate)
+	ssn.AddPreemptiveFn(snapshot.PluginName, p.podReclaim.preemptive)
+	ssn.AddReclaimableFn(snapshot.PluginName, p.podReclaim.reclaimable)
 
 	// Order of queues, jobs and nodes.
-	ssn.AddQueueOrderFn(PluginName, p.allocation.queueOrder)
-	ssn.AddJobOrderFn(PluginName, p.allocation.jobOrder)
-	ssn.AddNodeOrderFn(PluginName, p.nodes.nodeOrder)
-	ssn.AddBestNodeFn(PluginName, p.nodes.bestNode)
+	ssn.AddQueueOrderFn(snapshot.PluginName, p.allocation.queueOrder)
+	ssn.AddJobOrderFn(snapshot.PluginName, p.allocation.jobOrder)
+	ssn.AddNodeOrderFn(snapshot.PluginName, p.nodes.nodeOrder)
+	ssn.AddBestNodeFn(snapshot.PluginName, p.nodes.bestNode)
 
 	ssn.AddEventHandler(&framework.EventHandler{
 		AllocateFunc:   p.allocation.onAllocate,
 		DeallocateFunc: p.allocation.onDeallocate,
 	})
 
-	if p.notReadyReason != "" {
+	if p.NotReadyReason != "" {
 		// Nothing may be decided. Without jobs Volcano does not write a refusal to each of
 		// thousands of pending pods, which would delay the first real decision.
 		clear(ssn.Jobs)
 		clear(ssn.Queues)
 	}
 
-	p.cache.metrics.publishSnapshot(p.newMetricsSnapshot(), func(queue string) bool { _, exists := p.queueRules[api.QueueID(queue)]; return exists })
+	p.cache.metrics.publishSnapshot(p.newMetricsSnapshot(), func(queue string) bool { _, exists := p.QueueRules[api.QueueID(queue)]; return exists })
 }
 
 // OnSessionClose stores what later sessions need and drops the rest.
@@ -193,26 +191,8 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 	p.cache.CloseOtherBindings()
 	p.Events.reportSession()
 
-	p.ssn = nil
-	p.inventory = nil
-	p.ledger = nil
-	p.queueRules = nil
-	p.sums.inqueue = nil
-	p.Evictions.evictingTasks = nil
-	p.namespaceLister = nil
-	p.namespaceRefusals = nil
-	p.Kept.reclaimedCards = nil
-	p.stuck.stuckPods = nil
-	p.triedTasks = nil
-
-	p.Events.ownFitErrors = nil
-	p.Kept.preemptedCards = preemptedCards{}
-	p.sums.elasticUsages = nil
-	p.enqueue.preemptableUsages = nil
-	p.enqueue.placedJobs = nil
-	p.Kept.awaited = nil
-	p.allocation.belowMinimum = nil
-	p.reserver.exhausted = nil
+	// The plugin may be referred to for longer, and what it knows is large.
+	*p = Plugin{}
 }
 
 // Allocate runs Volcano's action allocate. In a tree it serves the queues in their order, and no pod
@@ -232,7 +212,7 @@ func (p *Plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
 // Task and pod are copies: the pod belongs to the informer, and the session still uses the
 // task.
 func (p *Plugin) SetupBindContextExtension(_ *k8sframework.CycleState, binding *vcache.BindContext) {
-	charge := p.ledger.Charged(string(binding.TaskInfo.UID))
+	charge := p.Ledger.Charged(string(binding.TaskInfo.UID))
 	if charge == nil {
 		return
 	}
@@ -282,7 +262,7 @@ var reportInterval = enforcement.StaleAfter / 4
 // while it places many pods. Decisions call it, not a timer, so a session that hangs stays
 // visible.
 func (p *Events) reportLongSession() {
-	if now := p.cache.Now(); now.Sub(p.reports.last) >= reportInterval {
+	if now := p.Cache.Now(); now.Sub(p.reports.last) >= reportInterval {
 		p.reports.last = now
 		p.reportSession()
 	}
@@ -293,10 +273,10 @@ func (p *Events) reportSession() {
 	if p.reports.observe == nil {
 		return
 	}
-	report := SessionReport{ConfigHash: p.args.configHash, BoundByOthers: p.cache.OtherBindings.BoundByOthersNames(), At: p.cache.Now()}
-	if p.argumentsErr != nil {
+	report := SessionReport{ConfigHash: p.Args.ConfigHash, BoundByOthers: p.Cache.OtherBindings.BoundByOthersNames(), At: p.Cache.Now()}
+	if p.ArgumentsErr != nil {
 		report.ConfigHash = ""
-		report.Problem = p.argumentsErr.Error()
+		report.Problem = p.ArgumentsErr.Error()
 	}
 	p.reports.observe(report)
 }

@@ -21,6 +21,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/workload"
@@ -77,11 +78,11 @@ func (s *scene) withArguments(args framework.Arguments) *scene {
 
 // openSession closes the session that is open, and opens the next one.
 func (s *scene) openSession(configurations ...conf.Configuration) *scene {
-	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin {
+	framework.RegisterPluginBuilder(snapshot.PluginName, func(a framework.Arguments) framework.Plugin {
 		s.p = buildPlugin(s.m, a)
 		return s.p
 	})
-	s.Open([][]string{{"priority", "gang", PluginName, "predicates"}}, map[string]framework.Arguments{PluginName: s.args}, configurations...)
+	s.Open([][]string{{"priority", "gang", snapshot.PluginName, "predicates"}}, map[string]framework.Arguments{snapshot.PluginName: s.args}, configurations...)
 	return s
 }
 
@@ -130,7 +131,7 @@ func (s *scene) addToPodLister(pods ...*corev1.Pod) {
 	for _, pod := range pods {
 		check.NoError(s.t, s.Ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Add(pod))
 	}
-	s.p.snapshot.buildSnapshot()
+	s.p.opening.buildSnapshot()
 }
 
 // listNode has the API server show a node. The plugin's cache takes it, as when a session opens.
@@ -141,7 +142,7 @@ func (s *scene) listNode(node *corev1.Node) {
 
 // usedCards is how many cards a queue uses.
 func (s *scene) usedCards(queue, name string) int {
-	return int(s.p.ledger.Used(queue, card.Name(name)))
+	return int(s.p.Ledger.Used(queue, card.Name(name)))
 }
 
 // reclaimPolicy returns the rules that the open session gives to the actions that evict.
@@ -445,7 +446,7 @@ func TestAQueueDoesNotDisturbOthers(t *testing.T) {
 	}
 }
 
-// TestInvalidArgumentsAllowNoPods: with an invalid argument, here an overCommitFactor below 1, the plugin does not know
+// TestInvalidArgumentsAllowNoPods: with an invalid argument, here an OverCommitFactor below 1, the plugin does not know
 // which rules to enforce. So it starts no pod, although the quota is 8.
 func TestInvalidArgumentsAllowNoPods(t *testing.T) {
 	s := newScene(t, `node a model=A

@@ -14,12 +14,13 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
 
 // nodeChoice decides on which node a pod may be, and which one is best.
 type nodeChoice struct {
-	*Session
+	*snapshot.Session
 	fitErrors  *fitErrorCache
 	events     *Events
 	stuck      *stuckPods
@@ -92,14 +93,14 @@ func (p *preemption) ignoresQuota(task *api.TaskInfo) bool {
 func (p *preemption) isRefusedIgnoringQuota(task *api.TaskInfo, node *api.NodeInfo) bool {
 	p.ignoringQuota.begin(task.UID)
 	defer p.ignoringQuota.end()
-	return p.ssn.PredicateForPreemptAction(task, node) != nil
+	return p.Volcano.PredicateForPreemptAction(task, node) != nil
 }
 
 // isReclaimer reports whether Volcano searches a node on which a pod may reclaim cards from
 // other queues.
 func (p *preemption) isReclaimer(task *api.TaskInfo) bool {
 	s := p.search.Load()
-	return s != nil && s.mayReclaim && s.task.UID == task.UID
+	return s != nil && s.mayReclaim && s.Task.UID == task.UID
 }
 
 // evictsNothingOn reports whether Volcano, in its search for a pod, evicts no pod of a node that would help: it
@@ -171,21 +172,21 @@ type treeLimitKey struct {
 }
 
 // fitErrorKeyFor returns the key of the fit error of a pod on a node.
-func (p *nodeChoice) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo) fitErrorKey {
+func (p *nodeChoice) fitErrorKeyFor(reason int, r snapshot.CheckInput, node *api.NodeInfo) fitErrorKey {
 	key := fitErrorKey{reason: reason}
 	switch reason {
 	case unnamedCard:
-		key.text = string(r.request.Resource)
+		key.text = string(r.Request.Resource)
 	case cardNotAllowed:
-		key.text = r.request.Named.String()
+		key.text = r.Request.Named.String()
 	case quotaExceeded, quotaExceededForReclaim, quotaTerminating:
-		key.queue = r.job.Queue
-		key.name, _ = p.inventory.CardOnNode(node.Name, r.request.Resource)
-		key.limit = r.rules.Limits.Cards[key.name]
-		key.count = r.request.Count
+		key.queue = r.Job.Queue
+		key.name, _ = p.Inventory.CardOnNode(node.Name, r.Request.Resource)
+		key.limit = r.Rules.Limits.Cards[key.name]
+		key.count = r.Request.Count
 		if reason == quotaTerminating {
 			key.count = 0 // the message does not contain it
-			_, key.gracePeriod = p.ledger.Terminating(string(key.queue), key.name)
+			_, key.gracePeriod = p.Ledger.Terminating(string(key.queue), key.name)
 		}
 
 		if insufficient := p.insufficientInTree(r, key.name); insufficient != nil {
@@ -199,11 +200,11 @@ func (p *nodeChoice) fitErrorKeyFor(reason int, r checkInput, node *api.NodeInfo
 
 // insufficientInTree returns the first limit on the path of a queue that a pod exceeds with a
 // card, nil if the queues are flat.
-func (p *nodeChoice) insufficientInTree(r checkInput, name card.Name) *quota.InsufficientQuota {
+func (p *nodeChoice) insufficientInTree(r snapshot.CheckInput, name card.Name) *quota.InsufficientQuota {
 	if !p.IsTree() {
 		return nil
 	}
-	if insufficient := p.ledger.Check(string(r.job.Queue), r.request.On(name), quota.Within{}); len(insufficient) > 0 {
+	if insufficient := p.Ledger.Check(string(r.Job.Queue), r.Request.On(name), quota.Within{}); len(insufficient) > 0 {
 		return &insufficient[0]
 	}
 	return nil
@@ -238,7 +239,7 @@ const maxFitErrors = 10_000
 // newStatus returns the fit error, once so many of the card are used. inTree is the exceeded
 // limit in a tree, nil if the queues are flat.
 func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota) *api.Status {
-	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: PluginName, Reason: cmp.Or(messagesOfReasons[k.reason], k.text)}
+	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: snapshot.PluginName, Reason: cmp.Or(messagesOfReasons[k.reason], k.text)}
 	if canEvictionsHelp(k.reason) {
 		status.Code = api.Unschedulable
 	}
@@ -271,16 +272,16 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 
 // fitError returns the fit error of one node. Volcano adds the node's name, so only the message
 // is shared.
-func (p *nodeChoice) fitError(r checkInput, node *api.NodeInfo, key fitErrorKey) error {
+func (p *nodeChoice) fitError(r snapshot.CheckInput, node *api.NodeInfo, key fitErrorKey) error {
 	u := p.fitErrors
 	u.RLock()
 	known, ok := u.statuses[key]
 	u.RUnlock()
 
-	if !ok || known.session.Load()+1 < p.cache.SessionCount { // new, or not used in this session or the one before
-		used := p.ledger.Used(string(key.queue), key.name)
+	if !ok || known.session.Load()+1 < p.Cache.SessionCount { // new, or not used in this session or the one before
+		used := p.Ledger.Used(string(key.queue), key.name)
 		if key.reason == quotaTerminating {
-			used, _ = p.ledger.Terminating(string(key.queue), key.name)
+			used, _ = p.Ledger.Terminating(string(key.queue), key.name)
 		}
 
 		var inTree *quota.InsufficientQuota
@@ -298,15 +299,15 @@ func (p *nodeChoice) fitError(r checkInput, node *api.NodeInfo, key fitErrorKey)
 		u.Unlock()
 	}
 
-	known.session.Store(p.cache.SessionCount)
-	return api.NewFitErrWithStatus(r.task, node, known.statuses...)
+	known.session.Store(p.Cache.SessionCount)
+	return api.NewFitErrWithStatus(r.Task, node, known.statuses...)
 }
 
 // nodeSearch is the state of one node search for a pod: what the predicate and the score read
 // besides the node.
 type nodeSearch struct {
-	checkInput
-	// refusal is the result of podChecks; known is whether the pod's job is in the session.
+	snapshot.CheckInput
+	// refusal is the result of PodChecks; known is whether the pod's job is in the session.
 	refusal *workload.Refusal
 	known   bool
 	// mayReclaim is set if the pod may reclaim cards from other queues in this search.
@@ -332,7 +333,7 @@ type nodeSearch struct {
 // searchFor returns the current node search of a task.
 func (p *nodeChoice) searchFor(task *api.TaskInfo) *nodeSearch {
 	s := p.preemption.search.Load()
-	if s == nil || s.task != task {
+	if s == nil || s.Task != task {
 		s = p.newSearch(task) // scored without prePredicate
 	}
 	s.once.Do(func() { p.prepareScoring(s) })
@@ -341,7 +342,7 @@ func (p *nodeChoice) searchFor(task *api.TaskInfo) *nodeSearch {
 
 func (p *nodeChoice) newSearch(task *api.TaskInfo) *nodeSearch {
 	s := &nodeSearch{}
-	s.checkInput, s.refusal, s.known = p.checkedInput(task)
+	s.CheckInput, s.refusal, s.known = p.checkedInput(task)
 	return s
 }
 
@@ -357,7 +358,7 @@ func (p *nodeChoice) prePredicate(task *api.TaskInfo) error {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
 
-	p.triedTasks[task.UID] = true
+	p.TriedTasks[task.UID] = true
 	p.preemption.run.completeGangs()
 
 	s := p.newSearch(task)

@@ -11,6 +11,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -28,7 +29,7 @@ type preemptionAttempt struct {
 
 // preemption decides what Volcano's action preempt evicts inside of a queue.
 type preemption struct {
-	*Session
+	*snapshot.Session
 	prices  *Prices
 	stuck   *stuckPods
 	kept    *KeptCards
@@ -54,9 +55,9 @@ func (p *preemption) preemptable(preemptor *api.TaskInfo, preemptees []*api.Task
 	attempt := &preemptionAttempt{pod: preemptor.UID}
 	defer p.attempt.Store(attempt)
 
-	job, known := p.ssn.Jobs[preemptor.Job]
+	job, known := p.Volcano.Jobs[preemptor.Job]
 	attempt.refused = p.awaitsNominatedNode(preemptor)
-	if attempt.refused || len(preemptees) == 0 || !known || p.checkQueue(job) != nil {
+	if attempt.refused || len(preemptees) == 0 || !known || p.CheckQueue(job) != nil {
 		return nil, util.Permit
 	}
 
@@ -68,9 +69,9 @@ func (p *preemption) preemptable(preemptor *api.TaskInfo, preemptees []*api.Task
 // the preemptor is refused there, and which pods must be evicted before it can be there.
 func (p *preemption) selectInAttempt(attempt *preemptionAttempt, job *api.JobInfo, preemptor *api.TaskInfo, preemptees []*api.TaskInfo) []*api.TaskInfo {
 	request := p.RequestFor(preemptor)
-	name, allowed := p.cardFor(request, attempt.node)
-	node, known := p.ssn.Nodes[attempt.node]
-	if !allowed || !known || p.ledger.IsTerminatingOverQuota(string(job.Queue), name) {
+	name, allowed := p.CardFor(request, attempt.node)
+	node, known := p.Volcano.Nodes[attempt.node]
+	if !allowed || !known || p.Ledger.IsTerminatingOverQuota(string(job.Queue), name) {
 		return nil
 	}
 
@@ -103,7 +104,7 @@ func (p *preemption) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInf
 
 // victimSelection selects victims on one node for a pod.
 type victimSelection struct {
-	*Session
+	*snapshot.Session
 	kept *KeptCards
 	// mostBorrowed is how many cards the queue may borrow whose pods preempt now, see limitBorrowing.
 	mostBorrowed map[card.Name]int64
@@ -113,7 +114,7 @@ type victimSelection struct {
 // it, also returned alone, and as few others as release what is missing. breaks are those that
 // break a gang. useful is false if the pod could not run there anyway.
 func (p *victimSelection) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo, breaks map[api.TaskID]bool) (conflicting, all []*api.TaskInfo, useful bool) {
-	queue := p.ssn.Jobs[preemptor.Job].Queue
+	queue := p.Volcano.Jobs[preemptor.Job].Queue
 	missing := p.missingAmounts(preemptor, node)
 	conflicting, rest, useful := p.splitConflicting(preemptor, node, candidates)
 	released := p.releasedByEach(slices.Concat(conflicting, rest), breaks, queue, name)
@@ -143,7 +144,7 @@ func (p *victimSelection) selectVictims(preemptor *api.TaskInfo, node *api.NodeI
 func (p *preemption) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, map[api.TaskID]bool) {
 	var candidates []*api.TaskInfo
 	for _, preemptee := range preemptees {
-		if p.mayPreempt(preemptor, preemptee) && p.isEvictable(preemptee) && !p.isEvictionInProgress(preemptee) {
+		if p.mayPreempt(preemptor, preemptee) && p.IsEvictable(preemptee) && !p.IsEvictionInProgress(preemptee) {
 			candidates = append(candidates, preemptee)
 		}
 	}
@@ -160,13 +161,13 @@ func (p *preemption) preemptionCandidates(preemptor *api.TaskInfo, preemptees []
 // missingAmounts returns what the node and the quota lack for a pod.
 func (p *victimSelection) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts {
 	request := p.RequestFor(task)
-	job := p.ssn.Jobs[task.Job]
-	name, _ := p.cardFor(request, node.Name)
+	job := p.Volcano.Jobs[task.Job]
+	name, _ := p.CardFor(request, node.Name)
 	missing := missingResources(task.InitResreq, p.kept.IdleFor(task, node))
 
-	kept := p.kept.keptInQueue(checkInput{job: job, task: task}, quota.Released{})
+	kept := p.kept.keptInQueue(snapshot.CheckInput{Job: job, Task: task}, quota.Released{})
 	missing = p.addMissingQuota(missing, job.Queue, request, name, kept)
-	if tooMany := p.cardsBorrowedTooMany(checkInput{job: job, request: request}, name); tooMany > 0 {
+	if tooMany := p.cardsBorrowedTooMany(snapshot.CheckInput{Job: job, Request: request}, name); tooMany > 0 {
 		missing[quotaCards] = max(missing[quotaCards], float64(tooMany))
 	}
 	return missing
@@ -178,7 +179,7 @@ func (p *victimSelection) missingAmounts(task *api.TaskInfo, node *api.NodeInfo)
 func (p *victimSelection) addMissingQuota(missing amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) amounts {
 	for range maxMissingLimits {
 		isComplete := true
-		for _, insufficient := range p.ledger.Check(string(queue), request.On(name), quota.Within{Released: released}) {
+		for _, insufficient := range p.Ledger.Check(string(queue), request.On(name), quota.Within{Released: released}) {
 			what := quotaOf(insufficient.Of)
 			lack := insufficient.Total - insufficient.Limit
 			if lack <= 0 || insufficient.Kind == quota.Terminating {
@@ -222,7 +223,7 @@ func (p *victimSelection) leastForGuarantees(insufficient quota.InsufficientQuot
 	return 1 + int64(sort.Search(int(excess-1), func(n int) bool {
 		more := released.Clone()
 		more.Add(chargeOf(insufficient.Of, name, int64(n+1), false))
-		return !slices.ContainsFunc(p.ledger.Check(string(queue), request.On(name), quota.Within{Released: more}), isSame)
+		return !slices.ContainsFunc(p.Ledger.Check(string(queue), request.On(name), quota.Within{Released: more}), isSame)
 	}))
 }
 
@@ -249,7 +250,7 @@ const maxMissingLimits = 4 * 3 * (quota.MaxDepth + 1)
 func (p *victimSelection) splitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, candidates []*api.TaskInfo) (conflicting, rest []*api.TaskInfo, useful bool) {
 	conflicts := map[api.TaskID]bool{}
 	for _, task := range node.Tasks {
-		if task.UID != incoming.UID && workload.ConflictOnNode(incoming.Pod, task.Pod) && !p.isBeingEvicted(task) {
+		if task.UID != incoming.UID && workload.ConflictOnNode(incoming.Pod, task.Pod) && !p.IsBeingEvicted(task) {
 			conflicts[task.UID] = true
 		}
 	}
@@ -279,11 +280,11 @@ func (p *victimSelection) hasNoConflicts(task *api.TaskInfo, node *api.NodeInfo)
 // it: one to which pods of its job are pipelined, or one that an evicted gang leaves.
 func (p *preemption) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except string) bool {
 	fits := func(name string) bool {
-		node, known := p.ssn.Nodes[name]
+		node, known := p.Volcano.Nodes[name]
 		if !known || name == except {
 			return false
 		}
-		if _, allowed := p.cardFor(p.RequestFor(task), name); !allowed || !p.victims.missingAmounts(task, node).isZero() {
+		if _, allowed := p.CardFor(p.RequestFor(task), name); !allowed || !p.victims.missingAmounts(task, node).isZero() {
 			return false
 		}
 		return p.victims.hasNoConflicts(task, node)
@@ -296,7 +297,7 @@ func (p *preemption) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except
 	}
 
 	return slices.ContainsFunc(p.run.vacatedNodes(), func(name string) bool {
-		return fits(name) && p.ssn.PredicateForPreemptAction(task, p.ssn.Nodes[name]) == nil
+		return fits(name) && p.Volcano.PredicateForPreemptAction(task, p.Volcano.Nodes[name]) == nil
 	})
 }
 
@@ -322,22 +323,9 @@ func (p *preemption) compareByPriority(a, b *api.TaskInfo) int {
 
 // comparePriorities puts the lowest priority first, of the job and then of the pod.
 func (p *preemption) comparePriorities(a, b *api.TaskInfo) int {
-	x := p.ssn.Jobs[a.Job]
-	y := p.ssn.Jobs[b.Job]
+	x := p.Volcano.Jobs[a.Job]
+	y := p.Volcano.Jobs[b.Job]
 	return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority))
-}
-
-// cardFor returns the card that a pod would use on a node, false if it may not run there. A pod
-// without cards may run anywhere.
-func (p *Session) cardFor(request *workload.Request, node string) (card.Name, bool) {
-	switch {
-	case request.Denied != nil:
-		return "", false
-	case request.Count == 0:
-		return "", true
-	}
-	name, ok := p.inventory.CardOnNode(node, request.Resource)
-	return name, ok && request.Named.Allows(name)
 }
 
 // hasHigherPriority compares as Volcano's plugin priority does: jobs by the priority of their
@@ -346,8 +334,8 @@ func (p *preemption) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool 
 	if preemptor.Job == preemptee.Job {
 		return preemptor.Priority > preemptee.Priority
 	}
-	preemptorJob := p.ssn.Jobs[preemptor.Job]
-	preempteeJob := p.ssn.Jobs[preemptee.Job]
+	preemptorJob := p.Volcano.Jobs[preemptor.Job]
+	preempteeJob := p.Volcano.Jobs[preemptee.Job]
 	return preemptorJob != nil && preempteeJob != nil && preemptorJob.Priority > preempteeJob.Priority
 }
 
@@ -361,27 +349,15 @@ func (p *preemption) mayPreempt(preemptor, preemptee *api.TaskInfo) bool {
 // whole node search.
 func (p *preemption) preemptsJobs(task *api.TaskInfo) bool {
 	compute := func() bool {
-		job := p.ssn.Jobs[task.Job]
+		job := p.Volcano.Jobs[task.Job]
 		return job != nil && (arePodsSeparate(job) || completesMinimum(job, task))
 	}
 	s := p.search.Load()
-	if s == nil || s.task.UID != task.UID {
+	if s == nil || s.Task.UID != task.UID {
 		return compute()
 	}
 	s.preemptsOnce.Do(func() { s.preemptsJobs = compute() })
 	return s.preemptsJobs
-}
-
-// isEvictionInProgress reports whether the eviction of a pod began a moment ago and its writes
-// may still be retried.
-func (p *Session) isEvictionInProgress(task *api.TaskInfo) bool {
-	since, evicted := workload.EvictedSince(task.Pod)
-	return evicted && p.cache.Now().Sub(since) < evictionTimeout
-}
-
-func (p *Session) isEvictable(task *api.TaskInfo) bool {
-	job := p.ssn.Jobs[task.Job]
-	return job != nil && job.PodGroup != nil && workload.IsEvictable(task.Pod, job.PodGroup.Annotations)
 }
 
 // allocatableInAttempt checks a pod during an attempt of preempt, for the card of the node and
@@ -389,16 +365,16 @@ func (p *Session) isEvictable(task *api.TaskInfo) bool {
 //
 // If there is nothing to evict, Volcano does not name the node. The pod may still fit there
 // after evictions for another pod of its gang. Then every card must fit that such a node may have.
-func (p *preemption) allocatableInAttempt(r checkInput, attempt *preemptionAttempt) bool {
-	released := p.releasedBy(r.job.Queue, p.run.tasksToComplete()...)
-	r.released = &released
-	if attempt.refused || p.runChecks(podChecks, r) != nil || (attempt.node == "" && p.isKeptNodeFor(r)) {
+func (p *preemption) allocatableInAttempt(r snapshot.CheckInput, attempt *preemptionAttempt) bool {
+	released := p.ReleasedBy(r.Job.Queue, p.run.tasksToComplete()...)
+	r.Released = &released
+	if attempt.refused || p.RunChecks(snapshot.PodChecks, r) != nil || (attempt.node == "" && p.isKeptNodeFor(r)) {
 		return false
 	}
 
 	// Volcano ends its evictions as soon as the pod is allocatable and fits.
 	for _, victim := range attempt.conflicting {
-		if p.ssn.Jobs[victim.Job].Tasks[victim.UID].Status != api.Releasing {
+		if p.Volcano.Jobs[victim.Job].Tasks[victim.UID].Status != api.Releasing {
 			return false
 		}
 	}
@@ -407,17 +383,17 @@ func (p *preemption) allocatableInAttempt(r checkInput, attempt *preemptionAttem
 		return !p.mayNeedStuckCards(r) && p.fitsNodeWithoutVictims(r)
 	}
 
-	r.node = attempt.node
-	name, _ := p.cardFor(r.request, r.node)
+	r.Node = attempt.node
+	name, _ := p.CardFor(r.Request, r.Node)
 	return p.kept.checkCard(r) == nil && p.victims.cardsBorrowedTooMany(r, name) == 0
 }
 
 // mayNeedStuckCards reports whether a pod fits a node with possible victims only after stuck pods are
 // gone. The attempt may be on that node.
-func (p *preemption) mayNeedStuckCards(r checkInput) bool {
+func (p *preemption) mayNeedStuckCards(r snapshot.CheckInput) bool {
 	for name := range p.stuck.stuckPods {
-		node, known := p.ssn.Nodes[name]
-		if _, allowed := p.cardFor(r.request, name); known && allowed && p.stuck.needsStuckCards(r.task, node) && len(p.preemptableTasksOn(node, r.task)) > 0 {
+		node, known := p.Volcano.Nodes[name]
+		if _, allowed := p.CardFor(r.Request, name); known && allowed && p.stuck.needsStuckCards(r.Task, node) && len(p.preemptableTasksOn(node, r.Task)) > 0 {
 			return true
 		}
 	}
@@ -427,31 +403,31 @@ func (p *preemption) mayNeedStuckCards(r checkInput) bool {
 // fitsNodeWithoutVictims reports whether the quota has room for a pod on the node without victims that
 // Volcano tries now. Nodes whose card has no quota for the pod come last, see nodeOrder: others that fit
 // would have been taken before.
-func (p *preemption) fitsNodeWithoutVictims(r checkInput) bool {
-	queue := string(r.job.Queue)
-	request := r.request.Request
+func (p *preemption) fitsNodeWithoutVictims(r snapshot.CheckInput) bool {
+	queue := string(r.Job.Queue)
+	request := r.Request.Request
 	isFull := func(name card.Name) bool {
-		return !p.ledger.Fits(queue, request.On(name).OnlyCards(), quota.Within{}) || p.victims.cardsBorrowedTooMany(r, name) > 0
+		return !p.Ledger.Fits(queue, request.On(name).OnlyCards(), quota.Within{}) || p.victims.cardsBorrowedTooMany(r, name) > 0
 	}
 
-	if !p.ledger.Fits(queue, request, quota.Within{}) {
+	if !p.Ledger.Fits(queue, request, quota.Within{}) {
 		return false
 	}
 
-	return !slices.ContainsFunc(request.Names, isFull) || slices.ContainsFunc(p.ssn.NodeList, func(node *api.NodeInfo) bool {
-		name, allowed := p.cardFor(r.request, node.Name)
-		hasEnough := allowed && !isFull(name) && r.task.InitResreq.LessEqual(p.stuck.FutureIdleOn(node), api.Zero)
-		return hasEnough && len(p.preemptableTasksOn(node, r.task)) == 0
+	return !slices.ContainsFunc(request.Names, isFull) || slices.ContainsFunc(p.Volcano.NodeList, func(node *api.NodeInfo) bool {
+		name, allowed := p.CardFor(r.Request, node.Name)
+		hasEnough := allowed && !isFull(name) && r.Task.InitResreq.LessEqual(p.stuck.FutureIdleOn(node), api.Zero)
+		return hasEnough && len(p.preemptableTasksOn(node, r.Task)) == 0
 	})
 }
 
 // isUselessForPreempt reports whether preempt runs, and the quota has no room for the pod of a search on a
 // node on which it can evict no pod.
 func (p *preemption) isUselessForPreempt(s *nodeSearch, node *api.NodeInfo, name card.Name) bool {
-	if p.run == nil || p.ledger.Fits(string(s.job.Queue), s.request.On(name).OnlyCards(), quota.Within{}) {
+	if p.run == nil || p.Ledger.Fits(string(s.Job.Queue), s.Request.On(name).OnlyCards(), quota.Within{}) {
 		return false
 	}
-	return len(p.preemptableTasksOn(node, s.task)) == 0
+	return len(p.preemptableTasksOn(node, s.Task)) == 0
 }
 
 // CompareBool orders false before true.

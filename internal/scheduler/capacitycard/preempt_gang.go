@@ -63,7 +63,7 @@ type restOfGang struct {
 // preempt runs Volcano's action preempt and returns the pods it evicts, by job. A gang loses
 // only elastic pods, or all pods. The caller carries out the evictions.
 func (p *preemption) preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
-	p.cache.EvictionPolicies = hooks.PolicyFor
+	p.Cache.EvictionPolicies = hooks.PolicyFor
 	g := newPreemptRun(p, hooks)
 	p.run = g
 	defer func() {
@@ -132,7 +132,7 @@ func (p *preemptRun) victimsByPreemptor() map[api.JobID][]*api.TaskInfo {
 // pipelinedPods returns the pods that are pipelined.
 func (p *preemption) pipelinedPods() map[types.UID]bool {
 	pods := map[types.UID]bool{}
-	for _, job := range p.ssn.Jobs {
+	for _, job := range p.Volcano.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			pods[task.Pod.UID] = true
 		}
@@ -151,7 +151,7 @@ func (p *preemptRun) recordEviction(task *api.TaskInfo) {
 	}
 	p.evicted[task.Job][task.UID] = task
 	if s := p.p.search.Load(); s != nil {
-		p.evictedFor[task.UID] = s.task.Job
+		p.evictedFor[task.UID] = s.Task.Job
 	}
 }
 
@@ -174,7 +174,7 @@ func (p *preemptRun) undoEviction(task *api.TaskInfo) {
 	p.evictingRest = true
 	defer func() { p.evictingRest = false }()
 	rest.statement.Discard()
-	RestoreBound(p.p.ssn, rest.bound)
+	RestoreBound(p.p.Volcano, rest.bound)
 }
 
 // RestoreBound sets the status of pods back to Bound after an undone eviction. Volcano sets
@@ -206,8 +206,8 @@ func (p *preemptRun) completeGangs() {
 			continue
 		}
 
-		job := p.p.ssn.Jobs[id]
-		rest := &restOfGang{statement: framework.NewStatement(p.p.ssn)}
+		job := p.p.Volcano.Jobs[id]
+		rest := &restOfGang{statement: framework.NewStatement(p.p.Volcano)}
 		for _, task := range tasksOnNodes(job) {
 			status := task.Status
 			if err := rest.statement.Evict(task, "preempt"); err != nil {
@@ -228,7 +228,7 @@ func (p *preemptRun) completeGangs() {
 
 // mustCompleteGang reports whether the rest of a job must go, and is not evicted yet.
 func (p *preemptRun) mustCompleteGang(id api.JobID) bool {
-	job := p.p.ssn.Jobs[id]
+	job := p.p.Volcano.Jobs[id]
 	return len(p.evicted[id]) > 0 && p.restOfGangs[id] == nil && job != nil && p.isBroken(job)
 }
 
@@ -240,7 +240,7 @@ func (p *preemptRun) tasksToComplete() (rest []*api.TaskInfo) {
 	}
 	for id := range p.evicted {
 		if p.mustCompleteGang(id) {
-			rest = slices.AppendSeq(rest, gang.TasksIn(p.p.ssn.Jobs[id], gang.IsOnNode))
+			rest = slices.AppendSeq(rest, gang.TasksIn(p.p.Volcano.Jobs[id], gang.IsOnNode))
 		}
 	}
 	return rest
@@ -278,7 +278,7 @@ func (p *preemptRun) canEvictWholeJob(job *api.JobInfo) bool {
 		return false
 	}
 	for task := range gang.TasksIn(job, api.AllocatedStatus) {
-		if !api.PreemptableStatus(task.Status) || !task.Preemptable || !p.p.isEvictable(task) || p.p.isEvictionInProgress(task) {
+		if !api.PreemptableStatus(task.Status) || !task.Preemptable || !p.p.IsEvictable(task) || p.p.IsEvictionInProgress(task) {
 			return false
 		}
 	}
@@ -301,7 +301,7 @@ func (p *preemption) protectGangs(preemptor *api.TaskInfo, candidates []*api.Tas
 
 	breaks = map[api.TaskID]bool{}
 	for _, candidate := range candidates {
-		job := p.ssn.Jobs[candidate.Job]
+		job := p.Volcano.Jobs[candidate.Job]
 		if allowances[job.UID] == nil {
 			allowances[job.UID] = g.allowanceFor(job)
 		}

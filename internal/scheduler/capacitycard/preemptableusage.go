@@ -35,7 +35,7 @@ type queuePriority struct {
 // what these use as elastic. Otherwise the jobs of a full queue would keep out every job that
 // may preempt them, since Volcano's preempt passes over jobs that are not enqueued.
 func (p *enqueuing) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.JobRequest) *quota.InsufficientQuota {
-	insufficient := p.ledger.CheckEnqueue(string(job.Queue), p.sums.reservationsOf, request, p.args.overCommitFactor)
+	insufficient := p.Ledger.CheckEnqueue(string(job.Queue), p.sums.reservationsOf, request, p.Args.OverCommitFactor)
 	if insufficient == nil || !p.mayPreemptOnceEnqueued(job) {
 		return insufficient
 	}
@@ -48,7 +48,7 @@ func (p *enqueuing) checkEnqueueBesidePreemptable(job *api.JobInfo, request quot
 	beside := func(queue string) *quota.Reservations {
 		return p.sums.reservationsOf(queue).ReplaceElastic(usage.elastic, usage.all, usage.unreclaimable)
 	}
-	if p.ledger.CheckEnqueue(string(job.Queue), beside, request, p.args.overCommitFactor) == nil {
+	if p.Ledger.CheckEnqueue(string(job.Queue), beside, request, p.Args.OverCommitFactor) == nil {
 		return nil
 	}
 
@@ -109,7 +109,7 @@ func (p *enqueuing) isNeverClass(name string) bool {
 // defaultPriorityClass returns the class of pods that name none, nil if they have no class. Of several
 // default classes the API server takes the lowest.
 func (p *enqueuing) defaultPriorityClass() (lowest *schedulingv1.PriorityClass) {
-	classes, err := p.ssn.InformerFactory().Scheduling().V1().PriorityClasses().Lister().List(labels.Everything())
+	classes, err := p.Volcano.InformerFactory().Scheduling().V1().PriorityClasses().Lister().List(labels.Everything())
 	if err != nil {
 		return nil
 	}
@@ -129,20 +129,20 @@ func (p *enqueuing) preemptableUsageFor(key queuePriority) *preemptableUsage {
 	}
 
 	usage := &preemptableUsage{}
-	g := &preemptRun{p: p.preemption, hooks: PreemptHooks{PolicyFor: p.cache.EvictionPolicies}}
+	g := &preemptRun{p: p.preemption, hooks: PreemptHooks{PolicyFor: p.Cache.EvictionPolicies}}
 	for _, job := range p.jobsWithPods(key.queue) {
 		if job.Priority < key.priority && p.preemption.hasPodToEvict(job) && g.canEvictWholeJob(job) {
 			usage.add(p.sums.elasticUsages[job.UID], p.sums.elasticUsage(job, len(job.Tasks)))
 			for task := range gang.TasksIn(job, api.AllocatedStatus) {
-				usage.addUnreclaimable(p.chargeInQueue(key.queue, task))
+				usage.addUnreclaimable(p.ChargeInQueue(key.queue, task))
 			}
 		}
 	}
 
 	// An evicted pod keeps its charge until it is deleted, but its quota is on the way already.
 	for _, task := range p.evictions.evictingTasks {
-		charge := p.chargeInQueue(key.queue, task)
-		state := p.cache.Pods[task.Pod.UID]
+		charge := p.ChargeInQueue(key.queue, task)
+		state := p.Cache.Pods[task.Pod.UID]
 		if charge != nil && state != nil && state.ChargedAs == cache.ChargedAsUsed {
 			usage.add(quota.ElasticUsage{}, quota.ElasticUsageOf(charge))
 			usage.addUnreclaimable(charge)
@@ -174,7 +174,7 @@ func (u *preemptableUsage) addUnreclaimable(charge *quota.Charge) {
 func (p *enqueuing) jobsWithPods(queue api.QueueID) []*api.JobInfo {
 	if p.placedJobs == nil {
 		p.placedJobs = map[api.QueueID][]*api.JobInfo{}
-		for _, job := range p.ssn.Jobs {
+		for _, job := range p.Volcano.Jobs {
 			if job.PodGroup != nil && len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) > 0 {
 				p.placedJobs[job.Queue] = append(p.placedJobs[job.Queue], job)
 			}

@@ -10,6 +10,7 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -34,9 +35,9 @@ var (
 // the order of queues. In one run for all queues, Volcano would take them in random order, and after
 // the first queue skip a pending pod of each job.
 func (p *preemption) executeByQueue(execute func()) {
-	all := p.ssn.Jobs
+	all := p.Volcano.Jobs
 	byQueue := map[api.QueueID]map[api.JobID]*api.JobInfo{}
-	defer func() { p.ssn.Jobs = all }()
+	defer func() { p.Volcano.Jobs = all }()
 
 	for id, job := range all {
 		if byQueue[job.Queue] == nil {
@@ -45,9 +46,9 @@ func (p *preemption) executeByQueue(execute func()) {
 		byQueue[job.Queue][id] = job
 	}
 
-	queues := util.NewPriorityQueue(p.ssn.QueueOrderFn)
+	queues := util.NewPriorityQueue(p.Volcano.QueueOrderFn)
 	for id, jobs := range byQueue {
-		if queue := p.ssn.Queues[id]; queue != nil && p.run.hasPreemptor(jobs) {
+		if queue := p.Volcano.Queues[id]; queue != nil && p.run.hasPreemptor(jobs) {
 			queues.Push(queue)
 		}
 	}
@@ -65,7 +66,7 @@ func (p *preemption) executeByQueue(execute func()) {
 	for !queues.Empty() {
 		queue := queues.Pop().(*api.QueueInfo).UID
 		p.run.limitBorrowing(queue, waiting)
-		p.ssn.Jobs = byQueue[queue]
+		p.Volcano.Jobs = byQueue[queue]
 		execute()
 	}
 }
@@ -73,7 +74,7 @@ func (p *preemption) executeByQueue(execute func()) {
 // lowestPriorities returns by queue the lowest priority of its jobs that have pods to evict.
 func (p *preemption) lowestPriorities() map[api.QueueID]int32 {
 	lowest := map[api.QueueID]int32{}
-	for _, job := range p.ssn.Jobs {
+	for _, job := range p.Volcano.Jobs {
 		known, isKnown := lowest[job.Queue]
 		if (!isKnown || job.Priority < known) && p.hasPodToEvict(job) {
 			lowest[job.Queue] = job.Priority
@@ -85,7 +86,7 @@ func (p *preemption) lowestPriorities() map[api.QueueID]int32 {
 // hasPodToEvict reports whether some pod of a job is on a node and may be evicted.
 func (p *preemption) hasPodToEvict(job *api.JobInfo) bool {
 	for task := range gang.TasksIn(job, api.PreemptableStatus) {
-		if task.Preemptable && p.isEvictable(task) && !p.isEvictionInProgress(task) {
+		if task.Preemptable && p.IsEvictable(task) && !p.IsEvictionInProgress(task) {
 			return true
 		}
 	}
@@ -187,7 +188,7 @@ func completesMinimum(job *api.JobInfo, task *api.TaskInfo) bool {
 // because one in vain costs as much as one that helps.
 func (p *preemption) checkPreemptor(task *api.TaskInfo) error {
 	g := p.run
-	job := p.ssn.Jobs[task.Job]
+	job := p.Volcano.Jobs[task.Job]
 	if job == nil {
 		return errNothingToPreempt
 	}
@@ -214,10 +215,10 @@ func (p *preemption) findWaitingQueues() waitingQueues {
 		return waiting
 	}
 
-	for r := range p.podsForAllocate() {
-		for _, name := range r.request.Names {
-			if !waiting[name][r.job.Queue] && p.deservesCard(r, name) && p.checkQueue(r.job) == nil {
-				waiting.addQueue(name, r.job.Queue)
+	for r := range p.PodsForAllocate() {
+		for _, name := range r.Request.Names {
+			if !waiting[name][r.Job.Queue] && p.DeservesCard(r, name) && p.CheckQueue(r.Job) == nil {
+				waiting.addQueue(name, r.Job.Queue)
 			}
 		}
 	}
@@ -240,15 +241,15 @@ func (g *preemptRun) limitBorrowing(queue api.QueueID, waiting waitingQueues) {
 	g.p.victims.mostBorrowed = map[card.Name]int64{}
 	for name, queues := range waiting {
 		if len(queues) > 1 || !queues[queue] {
-			g.p.victims.mostBorrowed[name] = max(0, g.p.ledger.AboveDeserved(string(queue), quota.Resource(name)))
+			g.p.victims.mostBorrowed[name] = max(0, g.p.Ledger.AboveDeserved(string(queue), quota.Resource(name)))
 		}
 	}
 }
 
 // cardsBorrowedTooMany returns by how many cards a queue would borrow more than it may while its pods preempt, if a
 // pod used this card. It is 0 without a limit.
-func (p *victimSelection) cardsBorrowedTooMany(r checkInput, name card.Name) int64 {
-	if r.request.Count == 0 {
+func (p *victimSelection) cardsBorrowedTooMany(r snapshot.CheckInput, name card.Name) int64 {
+	if r.Request.Count == 0 {
 		return 0
 	}
 	most, isLimited := p.mostBorrowed[name]
@@ -256,9 +257,9 @@ func (p *victimSelection) cardsBorrowedTooMany(r checkInput, name card.Name) int
 		return 0
 	}
 
-	used := p.ledger.AboveDeserved(string(r.job.Queue), quota.Resource(name)) + int64(r.request.Count)
-	if r.released != nil {
-		used -= int64(r.released.Cards[name])
+	used := p.Ledger.AboveDeserved(string(r.Job.Queue), quota.Resource(name)) + int64(r.Request.Count)
+	if r.Released != nil {
+		used -= int64(r.Released.Cards[name])
 	}
 
 	return max(0, used-most)

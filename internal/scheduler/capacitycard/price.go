@@ -11,19 +11,20 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/loss"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
 
 // Prices are what evictions cost jobs.
 type Prices struct {
-	*Session
+	*snapshot.Session
 	prices jobPrices
 }
 
 // PriceOf returns what evictions cost a job. The losses are in the order of tasks, which are all of its
 // placed pods.
 func (p *Prices) PriceOf(job *api.JobInfo, tasks []*api.TaskInfo) loss.Price {
-	price := loss.PriceOf(job.Namespace, p.podsToPrice(job, tasks), lastCheckpoint(job, tasks), p.cache.Now(), p.cache.FailureLimits)
+	price := loss.PriceOf(job.Namespace, p.podsToPrice(job, tasks), lastCheckpoint(job, tasks), p.Cache.Now(), p.Cache.FailureLimits)
 	price.Pods = price.Pods[:len(tasks)]
 	return price
 }
@@ -36,7 +37,7 @@ func (p *Prices) EvictionsLeft(job *api.JobInfo) map[types.UID]int {
 	}
 	left := map[types.UID]int{}
 	for uid, batchJob := range loss.BatchJobsIn(p.podsToPrice(job, placedTasks(job))) {
-		left[uid] = batchJob.EvictionsLeft(job.Namespace, uid, p.cache.FailureLimits)
+		left[uid] = batchJob.EvictionsLeft(job.Namespace, uid, p.Cache.FailureLimits)
 	}
 	return left
 }
@@ -162,13 +163,13 @@ func (p *Prices) forgetPrice(job api.JobID) { p.prices.forgetJob(job) }
 
 // lossOfPod returns what is lost if a pod is evicted and its job goes on.
 func (p *Prices) lossOfPod(task *api.TaskInfo) int64 {
-	return p.priceFor(p.ssn.Jobs[task.Job]).pods[task.UID]
+	return p.priceFor(p.Volcano.Jobs[task.Job]).pods[task.UID]
 }
 
 // lossOfEviction returns what is lost if a pod is evicted. If that breaks its job, all of the job is.
 func (p *Prices) lossOfEviction(task *api.TaskInfo, breaks map[api.TaskID]bool) int64 {
 	if breaks[task.UID] {
-		return p.priceFor(p.ssn.Jobs[task.Job]).whole
+		return p.priceFor(p.Volcano.Jobs[task.Job]).whole
 	}
 	return p.lossOfPod(task)
 }

@@ -17,12 +17,12 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/gang"
-	"cardquota.dev/operator/internal/workload"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
 // podReclaim decides what Volcano's action reclaim evicts.
 type podReclaim struct {
-	*Session
+	*snapshot.Session
 	prices  *Prices
 	rules   *ReclaimRules
 	stuck   *stuckPods
@@ -47,7 +47,7 @@ func (p *podReclaim) preemptive(obj, candidate any) bool {
 
 // ReclaimRules says who may reclaim from whom.
 type ReclaimRules struct {
-	*Session
+	*snapshot.Session
 	stops borrowStops
 }
 
@@ -55,12 +55,12 @@ type ReclaimRules struct {
 // one, and the quota of its own queue has room. In a tree any known type may, within what the
 // queue deserves.
 func (p *ReclaimRules) CanReclaim(task *api.TaskInfo) bool {
-	r, known := p.checkInputFor(task)
-	checks := reclaimChecks
+	r, known := p.CheckInputFor(task)
+	checks := snapshot.ReclaimChecks
 	if p.IsTree() {
-		checks = treeReclaimChecks
+		checks = snapshot.TreeReclaimChecks
 	}
-	return known && p.runChecks(checks, r) == nil
+	return known && p.RunChecks(checks, r) == nil
 }
 
 // reclaimable selects the victims on one node for a pod of another queue: all that conflict
@@ -68,22 +68,22 @@ func (p *ReclaimRules) CanReclaim(task *api.TaskInfo) bool {
 // pod could not run anyway. Volcano evicts without regard to quota, service types, queue
 // priorities or benefit. So every rule is here, and no other plugin may be asked besides it.
 func (p *podReclaim) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
-	r, known := p.checkInputFor(reclaimer)
+	r, known := p.CheckInputFor(reclaimer)
 	if len(reclaimees) == 0 || !known || p.IsTree() {
 		return nil, util.Permit
 	}
 
-	r.node = reclaimees[0].NodeName
-	node, known := p.ssn.Nodes[r.node]
-	if !known || (r.request.Count == 0 && !p.ReclaimsAll()) || p.kept.checkPlace(r) != nil {
+	r.Node = reclaimees[0].NodeName
+	node, known := p.Volcano.Nodes[r.Node]
+	if !known || (r.Request.Count == 0 && !p.ReclaimsAll()) || p.kept.checkPlace(r) != nil {
 		return nil, util.Permit
 	}
 	if !maps.Equal(missingResources(reclaimer.InitResreq, node.FutureIdle()), missingResources(reclaimer.InitResreq, p.stuck.FutureIdleOn(node))) {
 		return nil, util.Permit // Volcano counts the room of stuck pods, and would evict too few
 	}
 
-	name, _ := p.cardFor(r.request, r.node)
-	_, victims, useful := p.victims.selectVictims(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.request.Resource), nil)
+	name, _ := p.CardFor(r.Request, r.Node)
+	_, victims, useful := p.victims.selectVictims(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.Request.Resource), nil)
 	if !useful {
 		return nil, util.Permit
 	}
@@ -100,7 +100,7 @@ func (p *podReclaim) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*ap
 		request := p.RequestFor(reclaimee)
 		hasResource := request.Count > 0 && request.Resource == resource
 		isUseful := hasResource || (p.ReclaimsAll() && (request.Count == 0 || resource == ""))
-		if isUseful && p.rules.CanReclaimFrom(reclaimer, reclaimee) && p.rules.hasReachedMinRuntime(reclaimee) && !p.isEvictionInProgress(reclaimee) {
+		if isUseful && p.rules.CanReclaimFrom(reclaimer, reclaimee) && p.rules.hasReachedMinRuntime(reclaimee) && !p.IsEvictionInProgress(reclaimee) {
 			candidates = append(candidates, reclaimee)
 		}
 	}
@@ -117,43 +117,15 @@ func (p *ReclaimRules) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
 // service type.
 func (p *ReclaimRules) hasReachedMinRuntime(task *api.TaskInfo) bool {
 	minimum := p.MinimumRuntime(task)
-	return minimum == 0 || gang.RunningSince(p.ssn.Jobs[task.Job]).Add(minimum).Before(p.cache.Now())
-}
-
-// ServiceType returns the service type of a pod, "" if it has none.
-func (p *Session) ServiceType(task *api.TaskInfo) string {
-	job, ok := p.ssn.Jobs[task.Job]
-	if !ok {
-		return ""
-	}
-	return p.serviceTypeIn(job.Queue, task)
-}
-
-// serviceTypeIn returns the service type of a pod in a queue, "" if it has none.
-func (p *Session) serviceTypeIn(id api.QueueID, task *api.TaskInfo) string {
-	job, ok := p.ssn.Jobs[task.Job]
-	if !ok {
-		return ""
-	}
-
-	var queue, group map[string]string
-	if info, ok := p.ssn.Queues[id]; ok {
-		queue = info.Queue.Annotations
-	}
-
-	if job.PodGroup != nil {
-		group = job.PodGroup.Annotations
-	}
-
-	return workload.ServiceTypeFor(queue, task.Pod.Annotations, group, p.args.owners.TypeFor(task.Pod))
+	return minimum == 0 || gang.RunningSince(p.Volcano.Jobs[task.Job]).Add(minimum).Before(p.Cache.Now())
 }
 
 // sortByVictimOrder puts first the pod to evict first for another queue. By default that is the lowest
 // priority of queue, job and pod, where only the policy's PriorityClasses count. Among equals, or with
-// victimOrder Loss, pods of broken jobs are first, then elastic pods, then the smallest loss.
+// VictimOrder Loss, pods of broken jobs are first, then elastic pods, then the smallest loss.
 func (p *podReclaim) sortByVictimOrder(candidates []*api.TaskInfo) {
 	byPriority := func(a, b *api.TaskInfo) int {
-		if p.args.victimOrder == v1alpha1.VictimsByLoss {
+		if p.Args.VictimOrder == v1alpha1.VictimsByLoss {
 			return 0
 		}
 		return p.rules.compareBetweenQueues(a, b)
@@ -171,10 +143,10 @@ func (p *podReclaim) sortByVictimOrder(candidates []*api.TaskInfo) {
 // compareBetweenQueues puts the lowest priority first, as far as it counts between queues: of the queue,
 // the job and the pod.
 func (p *ReclaimRules) compareBetweenQueues(a, b *api.TaskInfo) int {
-	x := p.ssn.Jobs[a.Job]
-	y := p.ssn.Jobs[b.Job]
+	x := p.Volcano.Jobs[a.Job]
+	y := p.Volcano.Jobs[b.Job]
 	return cmp.Or(
-		cmp.Compare(p.ssn.Queues[x.Queue].Queue.Spec.Priority, p.ssn.Queues[y.Queue].Queue.Spec.Priority),
+		cmp.Compare(p.Volcano.Queues[x.Queue].Queue.Spec.Priority, p.Volcano.Queues[y.Queue].Queue.Spec.Priority),
 		cmp.Compare(p.JobPriority(x), p.JobPriority(y)),
 		cmp.Compare(p.PodPriority(a), p.PodPriority(b)),
 	)
@@ -183,11 +155,11 @@ func (p *ReclaimRules) compareBetweenQueues(a, b *api.TaskInfo) int {
 // compareByLoss puts first the smallest loss of a single pod, then the lowest priority of queue, job and
 // pod, then the youngest.
 func (p *Prices) compareByLoss(a, b *api.TaskInfo) int {
-	x := p.ssn.Jobs[a.Job]
-	y := p.ssn.Jobs[b.Job]
+	x := p.Volcano.Jobs[a.Job]
+	y := p.Volcano.Jobs[b.Job]
 	return cmp.Or(
 		cmp.Compare(p.lossOfPod(a), p.lossOfPod(b)),
-		cmp.Compare(p.ssn.Queues[x.Queue].Queue.Spec.Priority, p.ssn.Queues[y.Queue].Queue.Spec.Priority),
+		cmp.Compare(p.Volcano.Queues[x.Queue].Queue.Spec.Priority, p.Volcano.Queues[y.Queue].Queue.Spec.Priority),
 		cmp.Compare(x.Priority, y.Priority),
 		cmp.Compare(a.Priority, b.Priority),
 		b.Pod.CreationTimestamp.Compare(a.Pod.CreationTimestamp.Time),
@@ -210,7 +182,7 @@ func (p *podReclaim) evictionImpacts(candidates []*api.TaskInfo) (impacts map[ap
 	breaks = map[api.TaskID]bool{}
 	allowances := map[api.JobID]*evictionAllowance{}
 	for _, candidate := range candidates {
-		job := p.ssn.Jobs[candidate.Job]
+		job := p.Volcano.Jobs[candidate.Job]
 		allowance := allowances[job.UID]
 		if allowance == nil {
 			allowance = &evictionAllowance{}
@@ -237,29 +209,21 @@ func (p *podReclaim) evictionImpacts(candidates []*api.TaskInfo) (impacts map[ap
 // session closes, for one goroutine.
 func (c *Cache) PluginFor(session types.UID) (*Plugin, bool) {
 	p := c.openPlugin
-	if p == nil || p.ssn.UID != session {
+	if p == nil || p.Volcano.UID != session {
 		return nil, false
 	}
 	// IsOutOfSync must know that the action runs, also while the action may not decide.
 	c.LastReclaimSession = c.SessionCount
-	if p.argumentsErr != nil || p.notReadyReason != "" {
+	if p.ArgumentsErr != nil || p.NotReadyReason != "" {
 		return nil, false
 	}
 	return p, true
 }
 
-// Now returns the time of the session.
-func (p *Session) Now() time.Time { return p.cache.Now() }
-
-// CardOn returns the card that a pod would use on a node, false if it may not run there.
-func (p *Session) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
-	return p.cardFor(p.RequestFor(task), node)
-}
-
 // FreeQuota returns how many more of some cards a queue may use while it reclaims, or of all its cards
 // without names: of what it deserves. Cards with too many terminating pods count as full.
 func (p *ReclaimRules) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
-	limits := p.ledger.PathLimits(string(queue))
+	limits := p.Ledger.PathLimits(string(queue))
 	if limits.AnyCard {
 		return card.MaxCount
 	}
@@ -269,8 +233,8 @@ func (p *ReclaimRules) FreeQuota(queue api.QueueID, names ...card.Name) (free ca
 	}
 
 	for _, name := range names {
-		if !p.ledger.IsTerminatingOverQuota(string(queue), name) {
-			own := p.ledger.MayUseByLevel(string(queue), quota.Resource(name))
+		if !p.Ledger.IsTerminatingOverQuota(string(queue), name) {
+			own := p.Ledger.MayUseByLevel(string(queue), quota.Resource(name))
 			free = free.Add(card.Count(max(0, min(own.Quota[0], own.Deserved[0], int64(card.MaxCount)))))
 		}
 	}
@@ -279,45 +243,35 @@ func (p *ReclaimRules) FreeQuota(queue api.QueueID, names ...card.Name) (free ca
 }
 
 // ServiceTypeRules returns the reclaim matrix as text.
-func (p *ReclaimRules) ServiceTypeRules() string { return fmt.Sprint(p.args.serviceTypes) }
-
-// CardCount returns how many cards a pod uses, whatever their names.
-func (p *Session) CardCount(task *api.TaskInfo) (total card.Count) {
-	if charge := p.ledger.Charged(string(task.UID)); charge != nil {
-		for _, amount := range charge.Cards {
-			total = total.Add(amount.Count)
-		}
-	}
-	return total
-}
+func (p *ReclaimRules) ServiceTypeRules() string { return fmt.Sprint(p.Args.ServiceTypes) }
 
 // MinimumRuntime returns how long jobs of a pod's service type are protected from reclaim.
 func (p *ReclaimRules) MinimumRuntime(task *api.TaskInfo) time.Duration {
-	return p.args.serviceTypes[p.ServiceType(task)].MinimumRuntime
+	return p.Args.ServiceTypes[p.ServiceType(task)].MinimumRuntime
 }
 
 // VictimOrder returns in which order jobs of other queues lose cards.
-func (p *ReclaimRules) VictimOrder() v1alpha1.VictimOrder { return p.args.victimOrder }
+func (p *ReclaimRules) VictimOrder() v1alpha1.VictimOrder { return p.Args.VictimOrder }
 
 // PodPriority returns the priority of a pod where pods of different queues compete: that of its PriorityClass if
 // the policy lists the class, else the lowest listed one.
 func (p *ReclaimRules) PodPriority(task *api.TaskInfo) int32 {
-	return p.args.priorityClasses.Priority(task.Pod.Spec.PriorityClassName)
+	return p.Args.PriorityClasses.Priority(task.Pod.Spec.PriorityClassName)
 }
 
 // JobPriority returns the priority of a job where jobs of different queues compete: that of its PodGroup by the
 // policy, but no more than the highest of its pods.
 func (p *ReclaimRules) JobPriority(job *api.JobInfo) int32 {
-	highest := p.args.priorityClasses.Lowest
+	highest := p.Args.PriorityClasses.Lowest
 	for _, task := range job.Tasks {
 		highest = max(highest, p.PodPriority(task))
 	}
-	return p.args.priorityClasses.JobPriority(job.PodGroup.Spec.PriorityClassName, highest)
+	return p.Args.PriorityClasses.JobPriority(job.PodGroup.Spec.PriorityClassName, highest)
 }
 
 // Evictions knows the evictions that were requested.
 type Evictions struct {
-	*Session
+	*snapshot.Session
 	// evictingTasks are the pods whose eviction was requested and that still exist.
 	evictingTasks []*api.TaskInfo
 }
@@ -325,7 +279,7 @@ type Evictions struct {
 // MarkEvicting records that the eviction of a pod was requested. Later sessions know it until
 // the pod is gone.
 func (p *Evictions) MarkEvicting(task *api.TaskInfo) {
-	p.cache.EvictingSince[task.Pod.UID] = p.cache.Now()
+	p.Cache.EvictingSince[task.Pod.UID] = p.Cache.Now()
 }
 
 // OverdueEvictions returns pods whose eviction was requested longer than timeout ago and that
@@ -342,7 +296,7 @@ func (p *Evictions) OverdueEvictions(timeout time.Duration) (overdue []*api.Task
 // EvictingLongerThan reports whether the eviction of a pod was requested longer than timeout
 // ago.
 func (p *Evictions) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration) bool {
-	return p.cache.Now().Sub(p.cache.EvictingSince[task.Pod.UID]) > timeout
+	return p.Cache.Now().Sub(p.Cache.EvictingSince[task.Pod.UID]) > timeout
 }
 
 // AssumeEvicted counts pods whose eviction was requested as terminating, until the returned
@@ -351,16 +305,16 @@ func (p *Evictions) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration
 func (p *Evictions) AssumeEvicted() (restore func()) {
 	var assumed []*api.TaskInfo
 	for _, task := range p.evictingTasks {
-		state := p.cache.Pods[task.Pod.UID]
+		state := p.Cache.Pods[task.Pod.UID]
 		if state != nil && state.Charge != nil && state.ChargedAs == cache.ChargedAsUsed {
-			p.cache.RecordCharge(task.Pod, state, cache.ChargedAsTerminating)
+			p.Cache.RecordCharge(task.Pod, state, cache.ChargedAsTerminating)
 			assumed = append(assumed, task)
 		}
 	}
 
 	return func() {
 		for _, task := range assumed {
-			p.cache.RecordCharge(task.Pod, p.cache.Pods[task.Pod.UID], cache.ChargedAsUsed)
+			p.Cache.RecordCharge(task.Pod, p.Cache.Pods[task.Pod.UID], cache.ChargedAsUsed)
 		}
 	}
 }
@@ -372,17 +326,17 @@ func (p *Evictions) markReleasing(found []*api.TaskInfo) {
 	since := make(map[types.UID]time.Time, len(found))
 	for _, task := range found {
 		uid := task.Pod.UID
-		since[uid] = p.cache.EvictingSince[uid]
+		since[uid] = p.Cache.EvictingSince[uid]
 		if since[uid].IsZero() {
 			// This process did not request the eviction, so its timeout begins when it is seen.
-			since[uid] = p.cache.Now()
+			since[uid] = p.Cache.Now()
 		}
 
-		job := p.ssn.Jobs[task.Job]
-		node := p.ssn.Nodes[task.NodeName]
+		job := p.Volcano.Jobs[task.Job]
+		node := p.Volcano.Nodes[task.NodeName]
 		if err := job.UpdateTaskStatus(task, api.Releasing); err == nil && node != nil {
 			_ = node.UpdateTask(task)
 		}
 	}
-	p.cache.EvictingSince = since
+	p.Cache.EvictingSince = since
 }

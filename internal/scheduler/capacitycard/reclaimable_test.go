@@ -43,10 +43,10 @@ func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 
 	checkPolicy("the open session", s.Ssn.UID, true)
 	checkPolicy("another session", "another", false)
-	s.p.notReadyReason = "not everything was seen yet"
+	s.p.NotReadyReason = "not everything was seen yet"
 	checkPolicy("a session that has not seen everything", s.Ssn.UID, false)
 
-	s.p.notReadyReason = ""
+	s.p.NotReadyReason = ""
 	closed := s.Ssn.UID
 	s.Close()
 	checkPolicy("a closed session", closed, false)
@@ -79,7 +79,7 @@ func TestPodWithoutAJobReclaimsNothing(t *testing.T) {
 }
 
 // TestFreeQuotaIsWhatAQueueMayStillUse: queue tra uses 4 cards A. Its free quota of A is the rest of its quota,
-// and 0 if the quota is lower, names other cards or cannot be read. With unmanagedQueues: Ignore, a queue without
+// and 0 if the quota is lower, names other cards or cannot be read. With UnmanagedQueues: Ignore, a queue without
 // a quota may use any number.
 func TestFreeQuotaIsWhatAQueueMayStillUse(t *testing.T) {
 	for quota, want := range map[string]card.Count{
@@ -139,7 +139,7 @@ func TestPodsFitTheCPUAndMemoryOfTheirQueue(t *testing.T) {
 		{quota.Request{MilliCPU: 96_001}, false},
 		{quota.Request{Memory: 1020*gi + 1}, false},
 	} {
-		fits := rules.ledger.Fits("tra", tc.request, quota.Within{})
+		fits := rules.Ledger.Fits("tra", tc.request, quota.Within{})
 		check.Equal(t, fmt.Sprintf("%d mCPU and %d bytes fit", tc.request.MilliCPU, tc.request.Memory), tc.wantFits, fits)
 	}
 }
@@ -203,7 +203,7 @@ func TestMinimumRuntimeIsThatOfTheServiceType(t *testing.T) {
 }
 
 // TestPriorityBetweenQueuesIsThatOfListedClasses: the priority protects jobs from other queues. A tenant may name
-// any PriorityClass in a PodGroup, and may create one. So only classes in the argument priorityClasses count, of
+// any PriorityClass in a PodGroup, and may create one. So only classes in the argument PriorityClasses count, of
 // the pods as well as of the PodGroup: here high 3, middle 2, low 1. A class that is not listed, such as "own",
 // counts as the lowest. A job has the priority of its PodGroup, but at most that of its highest pod. If the
 // PodGroup names no class, the highest pod decides.
@@ -236,7 +236,7 @@ func TestPriorityBetweenQueuesIsThatOfListedClasses(t *testing.T) {
 }
 
 // TestVictimOrderIsConfigured: the policy tells the action that reclaims which jobs lose cards first. By default those
-// of the lowest priority do. If the argument victimOrder is "Loss", those do whose eviction destroys the least work.
+// of the lowest priority do. If the argument VictimOrder is "Loss", those do whose eviction destroys the least work.
 func TestVictimOrderIsConfigured(t *testing.T) {
 	for want, args := range map[v1alpha1.VictimOrder]framework.Arguments{
 		v1alpha1.VictimsByPriority: nil,

@@ -228,7 +228,7 @@ func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
 		q.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("1e30"), "memory": resource.MustParse("1e30")}
 	}).openSession()
 
-	r, _ := s.p.checkInputFor(s.Task("j-0"))
+	r, _ := s.p.CheckInputFor(s.Task("j-0"))
 	owner := &keptCardsOwner{task: s.Task("i-0"), queue: "u"}
 	check.Equal(t, "the pod would borrow", false, s.p.Kept.wouldBorrowFrom(owner, r, s.Ssn.Nodes["a"]))
 }

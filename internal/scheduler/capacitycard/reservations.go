@@ -10,11 +10,12 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
 // reservationSums are what is reserved in each queue.
 type reservationSums struct {
-	*Session
+	*snapshot.Session
 	inqueue map[api.QueueID]*quota.Reservations
 	// elasticUsages are what running jobs use above their minimum.
 	elasticUsages map[api.JobID]quota.ElasticUsage
@@ -22,7 +23,7 @@ type reservationSums struct {
 
 // reserver reserves what enqueued jobs wait for.
 type reserver struct {
-	*Session
+	*snapshot.Session
 	sums    *reservationSums
 	enqueue *enqueuing
 	// unreserved are the jobs with requests beyond their reservation, while the session opens.
@@ -67,17 +68,17 @@ func (p *reserver) reserveMinimum(job *api.JobInfo) {
 	if refusal != nil || request.IsEmpty() || (isRunning && !p.mayReserve(job)) {
 		return
 	}
-	if p.cache.Reservations[job.PgUID].IsExhausted && !p.endExhaustion(job, request) {
+	if p.Cache.Reservations[job.PgUID].IsExhausted && !p.endExhaustion(job, request) {
 		p.exhausted = addJob(p.exhausted, job.UID)
 		return
 	}
 
-	excess := p.cache.Reservations.UnreservedExcess(job, request)
+	excess := p.Cache.Reservations.UnreservedExcess(job, request)
 	if !p.sums.fitsAlone(job, request) {
 		return
 	}
 
-	p.sums.reserve(job.Queue, p.ledger.DropUngranted(string(job.Queue), request.Without(excess)))
+	p.sums.reserve(job.Queue, p.Ledger.DropUngranted(string(job.Queue), request.Without(excess)))
 	if !excess.IsEmpty() {
 		p.unreserved = append(p.unreserved, unreservedJob{job, request, excess})
 	}
@@ -86,14 +87,14 @@ func (p *reserver) reserveMinimum(job *api.JobInfo) {
 // mayReserve reports whether a waiting job has its reservation, or gets it again if its request has
 // changed.
 func (p *reserver) mayReserve(job *api.JobInfo) bool {
-	r := p.cache.Reservations
-	return r.IsActive(job.PgUID, p.cache.Now(), p.args.maxReservation) || r[job.PgUID].IsExhausted
+	r := p.Cache.Reservations
+	return r.IsActive(job.PgUID, p.Cache.Now(), p.Args.MaxReservation) || r[job.PgUID].IsExhausted
 }
 
 // endExhaustion gives a job its reservation again if it requests something else than when it lost it for
 // good. It reports whether it does.
 func (p *reserver) endExhaustion(job *api.JobInfo, request quota.JobRequest) bool {
-	entry := p.cache.Reservations[job.PgUID]
+	entry := p.Cache.Reservations[job.PgUID]
 	key := request.Key()
 	if entry.ExhaustedRequest == "" {
 		entry.ExhaustedRequest = key
@@ -101,7 +102,7 @@ func (p *reserver) endExhaustion(job *api.JobInfo, request quota.JobRequest) boo
 	if entry.ExhaustedRequest == key {
 		return false
 	}
-	p.cache.Reservations.RestartAll(job.PgUID, p.cache.Now())
+	p.Cache.Reservations.RestartAll(job.PgUID, p.Cache.Now())
 	return true
 }
 
@@ -117,13 +118,13 @@ func addJob(jobs map[api.JobID]bool, job api.JobID) map[api.JobID]bool {
 // fitsAlone reports whether a job would be enqueued if it had its queue to itself. A job
 // enqueued under a larger quota cannot start, so it reserves nothing.
 func (p *reservationSums) fitsAlone(job *api.JobInfo, request quota.JobRequest) bool {
-	return p.ledger.FitsAlone(string(job.Queue), p.jobCharges(job), request, p.args.overCommitFactor)
+	return p.Ledger.FitsAlone(string(job.Queue), p.jobCharges(job), request, p.Args.OverCommitFactor)
 }
 
 // jobCharges returns the charges of the job's placed pods in its queue.
 func (p *reservationSums) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
 	for task := range gang.TasksIn(job, api.AllocatedStatus) {
-		if charge := p.chargeInQueue(job.Queue, task); charge != nil {
+		if charge := p.ChargeInQueue(job.Queue, task); charge != nil {
 			charges = append(charges, charge)
 		}
 	}
@@ -136,7 +137,7 @@ func (p *reservationSums) elasticUsage(job *api.JobInfo, aboveMinimum int) quota
 	e := quota.ElasticUsage{Used: map[card.Name]card.Count{}}
 	var cards, milliCPU, memory []int64
 	for task := range gang.TasksIn(job, api.AllocatedStatus) {
-		charge := p.chargeInQueue(job.Queue, task)
+		charge := p.ChargeInQueue(job.Queue, task)
 		if charge == nil {
 			continue
 		}
@@ -184,12 +185,12 @@ func (p *reserver) reserveUnreserved() {
 	})
 
 	for _, u := range jobs {
-		if p.checkQueue(u.job) != nil || p.enqueue.checkEnqueueQuota(u.job, u.excess) != nil {
+		if p.CheckQueue(u.job) != nil || p.enqueue.checkEnqueueQuota(u.job, u.excess) != nil {
 			continue
 		}
-		p.sums.reserve(u.job.Queue, p.ledger.DropUngranted(string(u.job.Queue), u.excess))
-		if p.cache.Sync.Synced { // before that the ledger misses charges
-			p.cache.Reservations.RecordEnqueued(u.job, u.request)
+		p.sums.reserve(u.job.Queue, p.Ledger.DropUngranted(string(u.job.Queue), u.excess))
+		if p.Cache.Sync.Synced { // before that the ledger misses charges
+			p.Cache.Reservations.RecordEnqueued(u.job, u.request)
 		}
 	}
 	p.unreserved = nil
@@ -200,10 +201,10 @@ func (p *reserver) reserveUnreserved() {
 // Neither are pipelined pods of an incomplete gang, since Volcano's preempt creates them in
 // every session.
 func (p *reserver) recordProgress() {
-	for _, job := range p.ssn.Jobs {
+	for _, job := range p.Volcano.Jobs {
 		placed := len(job.TaskStatusIndex[api.Allocated]) + len(job.TaskStatusIndex[api.Binding])
-		if placed > 0 || (len(job.TaskStatusIndex[api.Pipelined]) > 0 && p.ssn.JobPipelined(job)) {
-			p.cache.Reservations.RestartAll(job.PgUID, p.cache.Now())
+		if placed > 0 || (len(job.TaskStatusIndex[api.Pipelined]) > 0 && p.Volcano.JobPipelined(job)) {
+			p.Cache.Reservations.RestartAll(job.PgUID, p.Cache.Now())
 		}
 	}
 }

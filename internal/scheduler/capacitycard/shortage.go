@@ -10,18 +10,16 @@ import (
 	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// milli is the unit in which Volcano counts scalar resources.
-const milli = 1000
 
 // skippedWords end Volcano's message about a pod whose role was refused by all nodes before.
 const skippedWords = "has already predicated failed, skip"
 
 // shortages states on pending pods what the nodes lack for them.
 type shortages struct {
-	*Session
+	*snapshot.Session
 	events *Events
 }
 
@@ -32,12 +30,12 @@ type shortages struct {
 // The texts have no numbers, so that a busy cluster does not rewrite its pending pods.
 func (p *shortages) statePodShortages() {
 	// No pod was tried on any node then.
-	if p.notReadyReason != "" || p.argumentsErr != nil {
+	if p.NotReadyReason != "" || p.ArgumentsErr != nil {
 		return
 	}
 
 	var fleet *blocked.Fleet
-	for _, job := range p.ssn.Jobs {
+	for _, job := range p.Volcano.Jobs {
 		if len(job.NodesFitErrors) == 0 {
 			continue
 		}
@@ -54,7 +52,7 @@ func (p *shortages) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		switch fit := job.NodesFitErrors[task.UID]; {
 		case fit == nil || fit == p.events.ownFitErrors[task.UID]:
-		case p.triedTasks[task.UID]:
+		case p.TriedTasks[task.UID]:
 			tried = append(tried, task)
 		case strings.HasSuffix(fit.Error(), skippedWords):
 			skipped = append(skipped, task)
@@ -93,7 +91,7 @@ func (p *shortages) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *bloc
 	var names []card.Name
 	for _, name := range request.Names {
 		// Where the quota is full, it keeps the pod waiting, whatever the nodes have.
-		if p.ledger.Fits(string(job.Queue), request.On(name).OnlyCards(), quota.Within{}) {
+		if p.Ledger.Fits(string(job.Queue), request.On(name).OnlyCards(), quota.Within{}) {
 			names = append(names, name)
 		}
 	}
@@ -138,17 +136,17 @@ func (p *shortages) takenByGang(job *api.JobInfo) takenCards {
 // newFleet returns the free cards of the session.
 func (p *shortages) newFleet() *blocked.Fleet {
 	used := map[blocked.NodeCard]card.Count{}
-	nodes := p.cache.Nodes.Nodes()
+	nodes := p.Cache.Nodes.Nodes()
 	for i := range nodes {
-		node := p.ssn.Nodes[nodes[i].Name]
+		node := p.Volcano.Nodes[nodes[i].Name]
 		for _, offered := range nodes[i].Cards {
 			free := card.Count(0)
 			if node != nil {
-				free = card.Count(node.Idle.Get(offered.Resource) / milli)
+				free = card.Count(node.Idle.Get(offered.Resource) / snapshot.Milli)
 			}
 			used[blocked.NodeCard{Node: nodes[i].Name, Name: offered.Name}] = offered.Count.Sub(free)
 		}
 	}
 
-	return blocked.NewFleet(p.inventory, nodes, used)
+	return blocked.NewFleet(p.Inventory, nodes, used)
 }

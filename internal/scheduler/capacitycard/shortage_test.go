@@ -98,7 +98,7 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 
 		// Like the operator: alternatives without quota do not count, unless none has quota.
 		names := slices.DeleteFunc(slices.Clone(request.Names), func(name card.Name) bool {
-			return !s.p.ledger.Fits("q", request.On(name).OnlyCards(), quota.Within{})
+			return !s.p.Ledger.Fits("q", request.On(name).OnlyCards(), quota.Within{})
 		})
 		if len(names) == 0 {
 			names = request.Names
@@ -133,7 +133,7 @@ func TestShortageIsNotStatedUntilTheCacheHasSynced(t *testing.T) {
 		job j queue=q min=1 pending=1 cards=4`).enqueueAndAllocate()
 
 	before := s.refusals("j")
-	s.p.notReadyReason = "the scheduler has just started"
+	s.p.NotReadyReason = "the scheduler has just started"
 	s.p.shortages.statePodShortages()
 	check.Equal(t, "message", before, s.refusals("j"))
 }
@@ -153,7 +153,7 @@ func BenchmarkStateShortagesOfSkippedPods(b *testing.B) {
 	fleet := s.p.shortages.newFleet()
 	for b.Loop() {
 		for task, fit := range job.NodesFitErrors {
-			if !s.p.triedTasks[task] {
+			if !s.p.TriedTasks[task] {
 				fit.SetError("Task j-2 with role spec worker " + skippedWords)
 			}
 		}

@@ -92,7 +92,7 @@ func (l *lifecycle) place(t *rapid.T, do func(*draft, *api.TaskInfo, *api.NodeIn
 	}
 
 	check.NoError(t, undo(stmt, task))
-	check.Must(t, l.plugin.ledger.Charged(string(task.UID)) == nil, "%s was not placed on %s and is charged", task.UID, node)
+	check.Must(t, l.plugin.Ledger.Charged(string(task.UID)) == nil, "%s was not placed on %s and is charged", task.UID, node)
 }
 
 func pipelines(d *draft, task *api.TaskInfo, node *api.NodeInfo) error {

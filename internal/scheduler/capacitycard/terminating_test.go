@@ -92,7 +92,7 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 
 	before := s.m.messages.lastMessages[task.Pod.UID].text
 	check.Contains(t, "message of the pod", before, "Q"+reason)
-	s.p.ledger.Release(string(s.Task("j-0").UID)) // pod j-0 has ended
+	s.p.Ledger.Release(string(s.Task("j-0").UID)) // pod j-0 has ended
 	s.p.allocation.allocatable(queue, task)
 	check.Equal(t, "message of the pod when 3 terminate", before, s.m.messages.lastMessages[task.Pod.UID].text)
 }
@@ -104,7 +104,7 @@ func TestEachCheckCountsTerminatingPods(t *testing.T) {
 func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	fits := func(count card.Count) bool {
-		return s.p.ledger.Fits("q", quota.Request{Names: []card.Name{"A"}, Count: count}, quota.Within{})
+		return s.p.Ledger.Fits("q", quota.Request{Names: []card.Name{"A"}, Count: count}, quota.Within{})
 	}
 	pods := s.PodsOf("job gone queue=q min=1 running=a*5", deleted, annotate("scheduling.volcano.sh/queue-name", "q"))
 
@@ -121,7 +121,7 @@ func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
 		node := session.Node("a", "A", 8)
 		node.Status.Conditions[0].Status = ready
 		check.NoError(t, nodes.Add(node))
-		s.p.snapshot.buildSnapshot()
+		s.p.opening.buildSnapshot()
 		check.Equal(t, fmt.Sprintf("1 card fits while 5 terminate on a node with Ready %s", ready), wantFits, fits(1))
 	}
 }

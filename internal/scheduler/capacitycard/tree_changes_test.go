@@ -14,7 +14,7 @@ import (
 
 // TestTreeIsResolvedWhenAQueueChanges: the scheduler keeps the tree of queues that it has computed. Only when the state,
 // the parent or an amount of a Queue changes, the next session computes the tree again, and its version grows. Without
-// the argument queueHierarchy the queues are flat. At first tenant t has a quota of 4 and a guarantee of 2. Below it are
+// the argument QueueHierarchy the queues are flat. At first tenant t has a quota of 4 and a guarantee of 2. Below it are
 // queue q, which uses 4 cards of the 8 on node a, and queue r, which uses none.
 func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	s := newTreeScene(t, tenant+"job j queue=q min=1 running=a*4").openSession()
@@ -47,25 +47,25 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 
 	changeQueue("q", func(q *v1beta1.Queue) { q.Status.State = v1beta1.QueueStateClosed })
 	check.That(t, s.p.TreeVersion() > version, "the version does not grow when a queue is closed")
-	check.Equal(t, "reason of the closed queue", "QueueNotOpen", string(s.p.queueRules["q"].Refusal.Reason))
+	check.Equal(t, "reason of the closed queue", "QueueNotOpen", string(s.p.QueueRules["q"].Refusal.Reason))
 
 	// Queue q leaves t, and takes the 4 cards that it uses out of the usage of t.
 	version = s.p.TreeVersion()
 	changeQueue("q", func(q *v1beta1.Queue) { q.Spec.Parent = "root" })
 	check.That(t, s.p.TreeVersion() > version, "the version does not grow when a queue leaves its parent")
 	checkUsed("after q left t", 4, 0)
-	mayUse := s.p.ledger.MayUseByLevel("q", "A").Quota
+	mayUse := s.p.Ledger.MayUseByLevel("q", "A").Quota
 	check.Equal(t, "cards that q may still use of the inventory", 2, int(mayUse[len(mayUse)-1])) // 8 - 4 used - 2 guaranteed to t
 
 	// Queue r has its own quota of 4, but no more than its parent.
 	version = s.p.TreeVersion()
 	changeQueue("t", func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = `{"A":3}` })
 	check.That(t, s.p.TreeVersion() > version, "the version does not grow when a quota is lowered")
-	check.Equal(t, "quota of r after that of its parent t was lowered", 3, int(s.p.ledger.PathLimits("r").Cards["A"]))
+	check.Equal(t, "quota of r after that of its parent t was lowered", 3, int(s.p.Ledger.PathLimits("r").Cards["A"]))
 
 	s.withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true}).openSession()
 	check.Equal(t, "queues on the path of r, without queueHierarchy", 1, len(s.p.cache.Tree.Path("r")))
-	check.That(t, s.p.queueRules["t"].Refusal == nil, "t takes no jobs without queueHierarchy: %v", s.p.queueRules["t"].Refusal)
+	check.That(t, s.p.QueueRules["t"].Refusal == nil, "t takes no jobs without queueHierarchy: %v", s.p.QueueRules["t"].Refusal)
 	check.Equal(t, "cards that q uses without queueHierarchy", 4, s.usedCards("q", "A"))
 
 	s.withArguments(framework.Arguments{"queueHierarchy": "Tree", "cardUnlimitedCpuMemory": true}).openSession()

@@ -310,7 +310,7 @@ func TestHeldQueueStartsNothing(t *testing.T) {
 
 	check.Equal(t, "placed of the held queue", "", s.podsByNode("j"))
 	check.Equal(t, "placed of the other queue", "a:1", s.podsByNode("i"))
-	check.Says(t, s.p.queueRules["q"].Refusal, "Queue <q> is held by its stop policy")
+	check.Says(t, s.p.QueueRules["q"].Refusal, "Queue <q> is held by its stop policy")
 }
 
 // TestPredicateNamesTheLimitThatIsExceeded: Volcano asks the predicate about a pod and a node. Its reason names the

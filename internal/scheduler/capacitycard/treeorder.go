@@ -5,6 +5,8 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/util"
+
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
 // allocateInOrder runs Volcano's action allocate for some jobs of a tree, one step of one job after
@@ -20,7 +22,7 @@ func (p *allocation) allocateInOrder(jobs map[api.JobID]*api.JobInfo, execute fu
 		pending := len(job.TaskStatusIndex[api.Pending])
 		p.allocateStep(job, execute)
 		left := len(job.TaskStatusIndex[api.Pending])
-		if left > 0 && left < pending && p.ssn.JobReady(job) {
+		if left > 0 && left < pending && p.Volcano.JobReady(job) {
 			turn.jobs.Push(job) // as Volcano does, for pods above its minimum
 		}
 		order.update(turn)
@@ -29,10 +31,10 @@ func (p *allocation) allocateInOrder(jobs map[api.JobID]*api.JobInfo, execute fu
 
 // allocateStep is one step of Volcano's action allocate: the minimum of a job, or one pod above it.
 func (p *allocation) allocateStep(job *api.JobInfo, execute func()) {
-	p.step = &allocationStep{jobs: p.ssn.Jobs}
-	p.ssn.Jobs = map[api.JobID]*api.JobInfo{job.UID: job}
+	p.step = &allocationStep{jobs: p.Volcano.Jobs}
+	p.Volcano.Jobs = map[api.JobID]*api.JobInfo{job.UID: job}
 	defer func() {
-		p.ssn.Jobs = p.step.jobs
+		p.Volcano.Jobs = p.step.jobs
 		p.step = nil
 	}()
 	execute()
@@ -62,7 +64,7 @@ func (p *allocation) overused(any) bool {
 func (s *allocationStep) begin(p *allocation) {
 	if s != nil && !s.hasBegun {
 		s.hasBegun = true
-		p.ssn.Jobs = s.jobs
+		p.Volcano.Jobs = s.jobs
 	}
 }
 
@@ -92,16 +94,16 @@ func newServingOrder(p *allocation, jobs map[api.JobID]*api.JobInfo) *servingOrd
 	turns := map[api.QueueID]*servingNode{}
 	ancestors := map[string]*servingNode{}
 	for _, job := range jobs {
-		queue := p.ssn.Queues[job.Queue]
-		if queue == nil || awaitsEnqueue(job) || len(job.TaskStatusIndex[api.Pending]) == 0 {
+		queue := p.Volcano.Queues[job.Queue]
+		if queue == nil || snapshot.AwaitsEnqueue(job) || len(job.TaskStatusIndex[api.Pending]) == 0 {
 			continue
 		}
 
 		turn := turns[job.Queue]
 		if turn == nil {
-			turn = &servingNode{p: p, queue: queue, jobs: util.NewPriorityQueue(p.ssn.JobOrderFn)}
+			turn = &servingNode{p: p, queue: queue, jobs: util.NewPriorityQueue(p.Volcano.JobOrderFn)}
 			turns[job.Queue] = turn
-			o.addBelow(p.cache.Tree.Ancestors(string(job.Queue)), ancestors, turn)
+			o.addBelow(p.Cache.Tree.Ancestors(string(job.Queue)), ancestors, turn)
 		}
 		turn.jobs.Push(job)
 	}
@@ -169,7 +171,7 @@ func (n *servingNode) Len() int { return len(n.children) }
 
 // Less implements heap.Interface by the order that Volcano asks for.
 func (n *servingNode) Less(i, j int) bool {
-	return n.p.ssn.QueueOrderFn(n.children[i].firstBelow().queue, n.children[j].firstBelow().queue)
+	return n.p.Volcano.QueueOrderFn(n.children[i].firstBelow().queue, n.children[j].firstBelow().queue)
 }
 
 // Swap implements heap.Interface.

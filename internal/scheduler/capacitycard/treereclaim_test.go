@@ -192,11 +192,11 @@ func TestReclaimPolicyAnswersForTrees(t *testing.T) {
 		check.Equal(t, fmt.Sprintf("queues from the second one up to below the common parent, of %v", pair), wantPath, path)
 	}
 	for queue, want := range map[string]int64{"r": 3 - 2, "v": 5 - 4, "u": 5 - 4, "q": 1 - 2} {
-		check.Equal(t, "cards above deserved of "+queue, want, p.ledger.AboveDeserved(queue, "A"))
+		check.Equal(t, "cards above deserved of "+queue, want, p.Ledger.AboveDeserved(queue, "A"))
 	}
-	check.Equal(t, "cards above the guarantee of t, which is 0", int64(3+1), p.ledger.AboveGuarantee("t", "A"))
+	check.Equal(t, "cards above the guarantee of t, which is 0", int64(3+1), p.Ledger.AboveGuarantee("t", "A"))
 
-	mayUse := p.ledger.MayUseByLevel("q", "A")
+	mayUse := p.Ledger.MayUseByLevel("q", "A")
 	check.Equal(t, "limits on the way up from q: q, t and the inventory", 3, len(mayUse.Quota))
 	check.Equal(t, "cards that q may use until it and t have what they deserve", []int64{2 - 1, 0}, mayUse.Deserved[:2])
 	check.Equal(t, "free quota of q", 2-1, int(p.Rules.FreeQuota("q", "A"))) // in a tree, of what it deserves
@@ -211,7 +211,7 @@ func TestReclaimPolicyAnswersForFlatQueues(t *testing.T) {
 
 	check.Equal(t, "the queues form a tree", false, p.IsTree())
 	check.Equal(t, "level of two queues", 1, p.Level("q", "r"))
-	check.Equal(t, "limit of CPU above the queue", int64(quota.Unlimited), p.ledger.MayUseByLevel("q", quota.CPU).Quota[1])
+	check.Equal(t, "limit of CPU above the queue", int64(quota.Unlimited), p.Ledger.MayUseByLevel("q", quota.CPU).Quota[1])
 }
 
 // TestJobsOfDrainedQueuesAreDrained: the stop policy HoldAndDrain of a queue evicts its jobs, and in a tree also
@@ -379,7 +379,7 @@ func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 			var released quota.Released
 			released.Add(chargeOf("", "A", all-unreclaimable, false))
 			released.Add(chargeOf("", "A", unreclaimable, true))
-			return s.p.ledger.Fits("q", s.p.RequestFor(task).Request, quota.Within{Released: released})
+			return s.p.Ledger.Fits("q", s.p.RequestFor(task).Request, quota.Within{Released: released})
 		}
 
 		missing := s.p.victims.missingAmounts(task, s.Ssn.Nodes["a"])

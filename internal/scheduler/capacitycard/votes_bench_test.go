@@ -59,7 +59,7 @@ func BenchmarkVotes(b *testing.B) {
 	runtime.GC()
 	began := time.Now()
 	for range checks {
-		check.Must(b, s.p.ledger.CheckEnqueue("q", s.p.sums.reservationsOf, request, 1) != nil, "the request is not refused")
+		check.Must(b, s.p.Ledger.CheckEnqueue("q", s.p.sums.reservationsOf, request, 1) != nil, "the request is not refused")
 	}
 
 	oneCheck := time.Since(began) / checks

@@ -10,6 +10,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
 // waitingJob is a job that lacks pods for its minimum and waits for cards only.
@@ -25,7 +26,7 @@ type waitingJob struct {
 
 // waitingJobs finds the jobs that wait for cards, and the free cards that are kept for them.
 type waitingJobs struct {
-	*Session
+	*snapshot.Session
 	rules *ReclaimRules
 	stuck *stuckPods
 	kept  *KeptCards
@@ -41,29 +42,29 @@ func (p *waitingJobs) findWaitingJob(job *api.JobInfo) *waitingJob {
 		return nil
 	}
 
-	missing := p.missingTasks(job)
+	missing := p.MissingTasks(job)
 	if len(missing) == 0 {
 		return nil
 	}
 
 	requests := make([]quota.Request, len(missing))
 	for i, task := range missing {
-		r, _ := p.checkInputFor(task)
+		r, _ := p.CheckInputFor(task)
 		if p.kept.checkQuota(r) != nil {
 			return nil
 		}
-		requests[i] = r.request.Request
+		requests[i] = r.Request.Request
 	}
 
-	fit := p.ledger.FitsTogether(string(job.Queue), requests, p.ReclaimsAll())
+	fit := p.Ledger.FitsTogether(string(job.Queue), requests, p.ReclaimsAll())
 	if fit == quota.ExceedsQuota {
 		return nil
 	}
-	if result := p.ssn.JobValid(job); result != nil && !result.Pass {
+	if result := p.Volcano.JobValid(job); result != nil && !result.Pass {
 		return nil
 	}
 
-	// missingTasks lists the smallest pods first.
+	// MissingTasks lists the smallest pods first.
 	slices.Reverse(missing)
 	return &waitingJob{job: job, missing: missing, borrows: fit != quota.WithinDeserved, isBelowMinimum: gang.HasAllocatedPods(job)}
 }
@@ -74,16 +75,16 @@ func (p *waitingJobs) mayWaitForCards(job *api.JobInfo) bool {
 	if len(job.TaskStatusIndex[api.Pending]) == 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 || job.PodGroup == nil {
 		return false
 	}
-	return !awaitsEnqueue(job) && !job.ContainsHardTopology() && !job.ContainsSubJobPolicy() && p.checkQueue(job) == nil
+	return !snapshot.AwaitsEnqueue(job) && !job.ContainsHardTopology() && !job.ContainsSubJobPolicy() && p.CheckQueue(job) == nil
 }
 
 // usesCard reports whether a missing pod of a job may use a card: the quota has room for it, and the queue
 // deserves it, unless it borrows with the job.
-func (p *waitingJobs) usesCard(w *waitingJob, r checkInput, name card.Name) bool {
-	if !p.ledger.Fits(string(w.job.Queue), r.request.On(name).OnlyCards(), quota.Within{}) {
+func (p *waitingJobs) usesCard(w *waitingJob, r snapshot.CheckInput, name card.Name) bool {
+	if !p.Ledger.Fits(string(w.job.Queue), r.Request.On(name).OnlyCards(), quota.Within{}) {
 		return false
 	}
-	return !p.IsTree() || w.borrows || p.deservesCard(r, name)
+	return !p.IsTree() || w.borrows || p.DeservesCard(r, name)
 }
 
 // listWaitingJobs returns the jobs with a wait that keep cards, and the first one of each queue. Jobs of
@@ -91,8 +92,8 @@ func (p *waitingJobs) usesCard(w *waitingJob, r checkInput, name card.Name) bool
 func (p *waitingJobs) listWaitingJobs(free *freeCards) []*waitingJob {
 	var waiting []*waitingJob
 	first := map[api.QueueID]*waitingJob{}
-	for _, job := range p.ssn.Jobs {
-		entry := p.cache.Reservations[job.PgUID]
+	for _, job := range p.Volcano.Jobs {
+		entry := p.Cache.Reservations[job.PgUID]
 		if entry == nil || !entry.IsWaiting {
 			continue
 		}
@@ -106,7 +107,7 @@ func (p *waitingJobs) listWaitingJobs(free *freeCards) []*waitingJob {
 		// time.
 		keeps := p.mayKeepCards(job)
 		best := first[job.Queue]
-		if !keeps && best != nil && !p.ssn.JobOrderFn(job, best.job) {
+		if !keeps && best != nil && !p.Volcano.JobOrderFn(job, best.job) {
 			continue
 		}
 
@@ -127,16 +128,16 @@ func (p *waitingJobs) listWaitingJobs(free *freeCards) []*waitingJob {
 
 // compareWaitingJobs compares jobs by the priority of their queues, then by the order in their queue.
 func (p *waitingJobs) compareWaitingJobs(a, b *waitingJob) int {
-	x := p.ssn.Queues[a.job.Queue]
-	y := p.ssn.Queues[b.job.Queue]
+	x := p.Volcano.Queues[a.job.Queue]
+	y := p.Volcano.Queues[b.job.Queue]
 	if c := cmp.Or(cmp.Compare(y.Queue.Spec.Priority, x.Queue.Spec.Priority), cmp.Compare(x.UID, y.UID)); c != 0 {
 		return c
 	}
 
 	switch {
-	case p.ssn.JobOrderFn(a.job, b.job):
+	case p.Volcano.JobOrderFn(a.job, b.job):
 		return -1
-	case p.ssn.JobOrderFn(b.job, a.job):
+	case p.Volcano.JobOrderFn(b.job, a.job):
 		return 1
 	}
 
@@ -149,7 +150,7 @@ func (p *waitingJobs) mayKeepCards(job *api.JobInfo) bool {
 		return true
 	}
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		return p.args.serviceTypes.Reclaims(p.ServiceType(task))
+		return p.Args.ServiceTypes.Reclaims(p.ServiceType(task))
 	}
 	return false
 }
@@ -157,14 +158,14 @@ func (p *waitingJobs) mayKeepCards(job *api.JobInfo) bool {
 // prolongReservations restarts the reservation of the first waiting job of each queue if it could use
 // more free cards than before.
 func (p *waitingJobs) prolongReservations(waiting []*waitingJob, free *freeCards) {
-	now := p.cache.Now()
+	now := p.Cache.Now()
 	seen := map[api.QueueID]bool{}
 	for _, w := range waiting {
-		entry := p.cache.Reservations[w.job.PgUID]
+		entry := p.Cache.Reservations[w.job.PgUID]
 		if seen[w.job.Queue] || entry.IsExhausted {
 			continue
 		}
 		seen[w.job.Queue] = true
-		entry.ObserveFreeCards(int64(free.countFor(w)), now, p.args.maxReservation)
+		entry.ObserveFreeCards(int64(free.countFor(w)), now, p.Args.MaxReservation)
 	}
 }

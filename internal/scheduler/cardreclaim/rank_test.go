@@ -11,7 +11,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestPodsOfLowerPriorityAreEvictedFirst: victimOrder Priority, the default, evicts pods of a lower
+// TestPodsOfLowerPriorityAreEvictedFirst: VictimOrder Priority, the default, evicts pods of a lower
 // PriorityClass before others, even if that loses more work. Gang a has run for 24 hours on node n and gang b
 // for one hour on node m, so a loses more. The order of the classes is pc-high, pc-medium, pc-normal, pc-low. A
 // class that the policy does not list counts as the lowest. "b*4" are the pods b-0 to b-3.

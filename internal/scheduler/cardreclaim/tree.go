@@ -56,7 +56,7 @@ func (s *problemBuilder) addPool(q *problem, queue api.QueueID, name quota.Resou
 		return pool
 	}
 
-	m := s.plugin.Ledger().MayUseByLevel(string(queue), name)
+	m := s.plugin.Ledger.MayUseByLevel(string(queue), name)
 	q.tree.mayUse = append(q.tree.mayUse, m)
 	q.input.Quotas = append(q.input.Quotas, solver.Quota{Levels: make([]int64, len(m.Quota))})
 	return pool
@@ -193,9 +193,9 @@ func (s *victimFinder) findInTree(reclaimer *api.JobInfo, g *victimJob) bool {
 // isUseful is set if it frees resources where they are needed. It reports whether the job helps.
 func (s *problemBuilder) limitVictimJob(q *problem, g *victimJob, shape *solver.Job, isUseful bool) bool {
 	shape.Level = g.level
-	usesNeeded := slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return q.needsCardsOf(s.plugin.Ledger().Charged(string(task.UID))) })
+	usesNeeded := slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool { return q.needsCardsOf(s.plugin.Ledger.Charged(string(task.UID))) })
 	for i, task := range g.tasks {
-		charge := s.plugin.Ledger().Charged(string(task.UID))
+		charge := s.plugin.Ledger.Charged(string(task.UID))
 		pod := &shape.Pods[i]
 		if charge == nil {
 			continue
@@ -290,7 +290,7 @@ func (s *problemBuilder) borrowedNames(q *problem, g *victimJob, charge *quota.C
 	}
 
 	for _, name := range quota.Compute {
-		isAbove := func(queue string) bool { return s.plugin.Ledger().AboveDeserved(queue, name) > 0 }
+		isAbove := func(queue string) bool { return s.plugin.Ledger.AboveDeserved(queue, name) > 0 }
 		if charge.Amount(name) > 0 && !slices.ContainsFunc(g.path, func(queue string) bool { return !isAbove(queue) }) {
 			return append(names, name), true
 		}
@@ -316,9 +316,9 @@ func (s *problemBuilder) takeLimitFor(q *problem, key takeKey, amount int64) (in
 // mostTaken returns the most that may be taken by a limit.
 func (s *searchSession) mostTaken(key takeKey) int64 {
 	if key.borrowed {
-		return max(0, s.plugin.Ledger().AboveDeserved(key.queue, key.name))
+		return max(0, s.plugin.Ledger.AboveDeserved(key.queue, key.name))
 	}
-	return max(0, s.plugin.Ledger().AboveGuarantee(key.queue, key.name))
+	return max(0, s.plugin.Ledger.AboveGuarantee(key.queue, key.name))
 }
 
 // reclaimedNames returns what is reclaimed with a charge, which may be nil.
@@ -347,9 +347,9 @@ func (s *problemBuilder) borrowersOf(q *problem, plan *solver.Plan) map[string][
 	for _, victims := range plan.Victims {
 		g := q.victimJobs[victims.Job]
 		for _, task := range g.tasks {
-			for _, name := range s.reclaimedNames(s.plugin.Ledger().Charged(string(task.UID))) {
+			for _, name := range s.reclaimedNames(s.plugin.Ledger.Charged(string(task.UID))) {
 				for _, queue := range g.path {
-					if !slices.Contains(borrowers[queue], name) && s.plugin.Ledger().AboveDeserved(queue, name) > 0 {
+					if !slices.Contains(borrowers[queue], name) && s.plugin.Ledger.AboveDeserved(queue, name) > 0 {
 						borrowers[queue] = append(borrowers[queue], name)
 					}
 				}

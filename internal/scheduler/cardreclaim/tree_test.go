@@ -343,7 +343,7 @@ func TestCardsThatANodeDoesNotOfferAreNotReclaimedInFlatQueues(t *testing.T) {
 	s.runSession(t).expectEvictedAndPlaced(t, "b*2", "r@n*2")
 }
 
-// TestAQueueWithoutQuotaDeservesNothing: with unmanagedQueues=Ignore a queue without quota may use any free cards. But
+// TestAQueueWithoutQuotaDeservesNothing: with UnmanagedQueues=Ignore a queue without quota may use any free cards. But
 // its pods evict none, whatever service type they name. Its pods come after those of queues that deserve cards, although
 // queue free has the higher priority. In the first scene ya has borrowed 4 of its 8 cards, and keeps them. In the second
 // one 4 cards are free: 3 for ya, and the last for a pod of queue free.

@@ -48,7 +48,7 @@ func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 
 	for name := range names {
 		requested := total.Amount(name)
-		m := s.plugin.Ledger().MayUseByLevel(string(job.Queue), name)
+		m := s.plugin.Ledger.MayUseByLevel(string(job.Queue), name)
 		for i := range m.Quota {
 			// What exceeds the request decides nothing, so its changes repeat no search.
 			sum += hashOf(struct {

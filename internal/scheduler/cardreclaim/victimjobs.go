@@ -244,7 +244,7 @@ func (s *victimFinder) rankVictimJobs(victimJobs []*victimJob) {
 }
 
 // precedenceOf returns the precedence of a whole job, which is that of its highest pod, and of
-// each of its pods. With victimOrder Loss, priorities do not count.
+// each of its pods. With VictimOrder Loss, priorities do not count.
 func (s *victimFinder) precedenceOf(g *victimJob) (job precedence, pods []precedence) {
 	isBlocked, anyBlocked := s.disruptionBudgets.findBlocked(g.tasks)
 	byPriority := s.plugin.Rules.VictimOrder() == v1alpha1.VictimsByPriority

@@ -14,7 +14,7 @@ import (
 )
 
 // TestRunNamesPodsWhoseClaimsItDoesNotCheck: the scheduler refuses pods with ResourceClaims for cards, unless
-// unmanagedQueues is Ignore. A snapshot has no ResourceClaims, so the simulation places such a pod. It names the pod, so
+// UnmanagedQueues is Ignore. A snapshot has no ResourceClaims, so the simulation places such a pod. It names the pod, so
 // that the user knows what is not checked. Node h200-1 has 8 free cards for a gang of two pods.
 func TestRunNamesPodsWhoseClaimsItDoesNotCheck(t *testing.T) {
 	const argument = "          cardUnlimitedCpuMemory: true\n"

@@ -15,21 +15,19 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler"
-
-	// Volcano's own actions and plugins register themselves.
 	_ "volcano.sh/volcano/pkg/scheduler/actions"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/metrics"
 	_ "volcano.sh/volcano/pkg/scheduler/plugins"
 
-	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
-
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/scheduler/actions"
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/workload"
@@ -79,7 +77,7 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	defer recoverFromVolcano(&err)
 
 	known := schedulerconfig.Shipped()
-	known.ValidateArguments = capacitycard.ValidateArguments
+	known.ValidateArguments = snapshot.ValidateArguments
 	if err := schedulerconfig.Validate(configuration, known); err != nil {
 		return nil, result, fmt.Errorf("the configuration of the scheduler: %w", err)
 	}
@@ -88,7 +86,7 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	options.ServerOpts.SchedulerNames = c.Schedulers
 
 	plugin := capacitycard.NewCache()
-	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(plugin))
+	framework.RegisterPluginBuilder(snapshot.PluginName, capacitycard.Builder(plugin))
 	w = newSimulatedCluster(c, workloads, now)
 	plugin.UseVCJobs(w.jobs)
 	shared := actions.NewShared(plugin, w.jobs)
@@ -131,12 +129,12 @@ func recoverFromVolcano(err *error) {
 	}
 }
 
-// refusesClaims reports whether the scheduler refuses ResourceClaims for cards, unless unmanagedQueues is
+// refusesClaims reports whether the scheduler refuses ResourceClaims for cards, unless UnmanagedQueues is
 // Ignore.
 func refusesClaims(tiers []conf.Tier) bool {
 	for _, tier := range tiers {
 		for _, plugin := range tier.Plugins {
-			if plugin.Name == capacitycard.PluginName {
+			if plugin.Name == snapshot.PluginName {
 				return plugin.Arguments["unmanagedQueues"] != string(v1alpha1.UnmanagedIgnore)
 			}
 		}

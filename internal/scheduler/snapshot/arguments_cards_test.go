@@ -1,4 +1,4 @@
-package capacitycard
+package snapshot
 
 import (
 	"testing"
@@ -30,9 +30,9 @@ cards:
 			card.Mappings{{Resource: "a.b/c.shared", ModelLabel: "l", MemoryLabel: "m"}}},
 	}) {
 		for reader, read := range readers {
-			got := check.Value(parseArguments(check.Value(read(tc.yaml))(t)))(t)
+			got := check.Value(ParseArguments(check.Value(read(tc.yaml))(t)))(t)
 
-			check.That(t, got.cards.Equal(tc.want), "%s reads %v, want %v", reader, got.cards, tc.want)
+			check.That(t, got.Cards.Equal(tc.want), "%s reads %v, want %v", reader, got.Cards, tc.want)
 		}
 	}
 }

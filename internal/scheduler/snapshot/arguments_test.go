@@ -1,4 +1,4 @@
-package capacitycard
+package snapshot
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 	"volcano.sh/volcano/pkg/scheduler"
-	_ "volcano.sh/volcano/pkg/scheduler/actions" // Volcano's reader looks the actions up
+	_ "volcano.sh/volcano/pkg/scheduler/actions"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/servicetype"
@@ -19,18 +19,18 @@ import (
 )
 
 // defaultArguments are in force without arguments, and if any argument is wrong.
-func defaultArguments() arguments {
-	return arguments{
-		overCommitFactor: 1, nodeOrderWeight: 1, maxReservation: time.Hour,
-		unmanagedQueues: v1alpha1.UnmanagedEnforce, serviceTypes: servicetype.DefaultMatrix(),
-		victimOrder: v1alpha1.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
-		reclaimResources: v1alpha1.ReclaimResourcesCards, queueHierarchy: v1alpha1.QueueHierarchyFlat,
+func defaultArguments() Arguments {
+	return Arguments{
+		OverCommitFactor: 1, NodeOrderWeight: 1, MaxReservation: time.Hour,
+		UnmanagedQueues: v1alpha1.UnmanagedEnforce, ServiceTypes: servicetype.DefaultMatrix(),
+		VictimOrder: v1alpha1.VictimsByPriority, PriorityClasses: servicetype.DefaultPriorityClasses(),
+		reclaimResources: v1alpha1.ReclaimResourcesCards, QueueHierarchy: v1alpha1.QueueHierarchyFlat,
 	}
 }
 
 // diffArguments compares arguments with all their unexported fields.
-func diffArguments(want, got arguments) string {
-	return cmp.Diff(want, got, cmp.AllowUnexported(arguments{}))
+func diffArguments(want, got Arguments) string {
+	return cmp.Diff(want, got, cmp.AllowUnexported(Arguments{}))
 }
 
 // readAsVolcano reads the arguments of capacity-card as Volcano does for the plugin.
@@ -57,14 +57,14 @@ var readers = map[string]func(string) (map[string]any, error){"Volcano": readAsV
 // expectRefusal checks that arguments are refused with some texts, in a message that fits an event. All arguments then
 // have their defaults, and the loader gets the same error as the plugin.
 func expectRefusal(t *testing.T, raw map[string]any, wants ...string) {
-	got, err := parseArguments(raw)
+	got, err := ParseArguments(raw)
 	check.Must(t, err != nil, "%.300s is accepted as %+v", fmt.Sprint(raw), got)
 	check.Refused(t, err, wants...)
 	check.Equal(t, "arguments in force after the refusal", "", diffArguments(defaultArguments(), got))
 	check.Equal(t, "error for the loader", err.Error(), fmt.Sprint(ValidateArguments(raw)))
 }
 
-// minimumRuntime is the argument serviceTypes with a minimumRuntime, for which % stands.
+// minimumRuntime is the argument ServiceTypes with a minimumRuntime, for which % stands.
 const minimumRuntime = "serviceTypes: {inference: {reclaimFrom: [training]}, training: {reclaimable: true, minimumRuntime: %}}"
 
 // TestArgumentsRefuseTypicalMistakes: an argument that cannot be meant as written is refused, with a message that says what
@@ -345,7 +345,7 @@ func thousandOf(format string, value any) map[string]any {
 
 // TestArgumentsRefuseUnexpectedGoTypes: a newer library for YAML could return other Go types than those of today. The plugin
 // refuses such types, and does not guess their meaning. It also refuses special numbers: NaN, minus zero, and the closest
-// numbers beyond the bounds 1 and 100 of overCommitFactor.
+// numbers beyond the bounds 1 and 100 of OverCommitFactor.
 func TestArgumentsRefuseUnexpectedGoTypes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		raw  map[string]any
@@ -372,64 +372,64 @@ func TestArgumentsRefuseUnexpectedGoTypes(t *testing.T) {
 // TestBothReadersGiveTheSameArguments: the loader and Volcano read the same text with different libraries. Good arguments
 // mean the same for both. In a row change sets what differs from defaultArguments, or is nil if nothing differs.
 func TestBothReadersGiveTheSameArguments(t *testing.T) {
-	ofMatrix := func(matrix servicetype.Matrix) func(*arguments) {
-		return func(a *arguments) { a.serviceTypes = matrix }
+	ofMatrix := func(matrix servicetype.Matrix) func(*Arguments) {
+		return func(a *Arguments) { a.ServiceTypes = matrix }
 	}
 	letters63 := strings.Repeat("t", 63)
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		yaml   string
-		change func(*arguments) // nil for the defaults
+		change func(*Arguments) // nil for the defaults
 	}{
 		"no arguments": {"{}", nil},
 
-		"cardUnlimitedCpuMemory":                        {"cardUnlimitedCpuMemory: true", func(a *arguments) { a.cardUnlimitedCPUMemory = true }},
-		"cardUnlimitedCpuMemory in quotes":              {`cardUnlimitedCpuMemory: "true"`, func(a *arguments) { a.cardUnlimitedCPUMemory = true }},
+		"cardUnlimitedCpuMemory":                        {"cardUnlimitedCpuMemory: true", func(a *Arguments) { a.CardUnlimitedCPUMemory = true }},
+		"cardUnlimitedCpuMemory in quotes":              {`cardUnlimitedCpuMemory: "true"`, func(a *Arguments) { a.CardUnlimitedCPUMemory = true }},
 		"cardUnlimitedCpuMemory, the default":           {"cardUnlimitedCpuMemory: false", nil},
 		"cardUnlimitedCpuMemory, the default in quotes": {`cardUnlimitedCpuMemory: 'False'`, nil},
 
-		"overCommitFactor, a whole number":                     {"overCommitFactor: 2", func(a *arguments) { a.overCommitFactor = 2 }},
+		"overCommitFactor, a whole number":                     {"overCommitFactor: 2", func(a *Arguments) { a.OverCommitFactor = 2 }},
 		"overCommitFactor, the smallest, which is the default": {"overCommitFactor: 1.0", nil},
-		"overCommitFactor, the largest":                        {"overCommitFactor: 100", func(a *arguments) { a.overCommitFactor = 100 }},
-		"overCommitFactor in quotes":                           {`overCommitFactor: "1.15"`, func(a *arguments) { a.overCommitFactor = 1.15 }},
-		"overCommitFactor with an exponent":                    {"overCommitFactor: 1.5e+1", func(a *arguments) { a.overCommitFactor = 15 }},
-		"overCommitFactor in hexadecimal":                      {"overCommitFactor: 0x10", func(a *arguments) { a.overCommitFactor = 16 }},
+		"overCommitFactor, the largest":                        {"overCommitFactor: 100", func(a *Arguments) { a.OverCommitFactor = 100 }},
+		"overCommitFactor in quotes":                           {`overCommitFactor: "1.15"`, func(a *Arguments) { a.OverCommitFactor = 1.15 }},
+		"overCommitFactor with an exponent":                    {"overCommitFactor: 1.5e+1", func(a *Arguments) { a.OverCommitFactor = 15 }},
+		"overCommitFactor in hexadecimal":                      {"overCommitFactor: 0x10", func(a *Arguments) { a.OverCommitFactor = 16 }},
 
-		"nodeOrderWeight, a small one": {"nodeOrderWeight: 0.001", func(a *arguments) { a.nodeOrderWeight = 0.001 }},
-		"nodeOrderWeight, the largest": {"nodeOrderWeight: 1000", func(a *arguments) { a.nodeOrderWeight = 1000 }},
-		"nodeOrderWeight in quotes":    {`nodeOrderWeight: "10"`, func(a *arguments) { a.nodeOrderWeight = 10 }},
+		"nodeOrderWeight, a small one": {"nodeOrderWeight: 0.001", func(a *Arguments) { a.NodeOrderWeight = 0.001 }},
+		"nodeOrderWeight, the largest": {"nodeOrderWeight: 1000", func(a *Arguments) { a.NodeOrderWeight = 1000 }},
+		"nodeOrderWeight in quotes":    {`nodeOrderWeight: "10"`, func(a *Arguments) { a.NodeOrderWeight = 10 }},
 
-		"maxReservation, the shortest": {"maxReservation: 5m", func(a *arguments) { a.maxReservation = 5 * time.Minute }},
-		"maxReservation, the longest":  {"maxReservation: 24h", func(a *arguments) { a.maxReservation = 24 * time.Hour }},
+		"maxReservation, the shortest": {"maxReservation: 5m", func(a *Arguments) { a.MaxReservation = 5 * time.Minute }},
+		"maxReservation, the longest":  {"maxReservation: 24h", func(a *Arguments) { a.MaxReservation = 24 * time.Hour }},
 
-		"unmanagedQueues, ignored":                {"unmanagedQueues: Ignore", func(a *arguments) { a.unmanagedQueues = v1alpha1.UnmanagedIgnore }},
-		"unmanagedQueues, denied":                 {"unmanagedQueues: Deny", func(a *arguments) { a.unmanagedQueues = v1alpha1.UnmanagedDeny }},
+		"unmanagedQueues, ignored":                {"unmanagedQueues: Ignore", func(a *Arguments) { a.UnmanagedQueues = v1alpha1.UnmanagedIgnore }},
+		"unmanagedQueues, denied":                 {"unmanagedQueues: Deny", func(a *Arguments) { a.UnmanagedQueues = v1alpha1.UnmanagedDeny }},
 		"unmanagedQueues, the default in quotes":  {`unmanagedQueues: "Enforce"`, nil},
-		"victimOrder":                             {"victimOrder: Loss", func(a *arguments) { a.victimOrder = v1alpha1.VictimsByLoss }},
+		"victimOrder":                             {"victimOrder: Loss", func(a *Arguments) { a.VictimOrder = v1alpha1.VictimsByLoss }},
 		"victimOrder, the default in quotes":      {`victimOrder: "Priority"`, nil},
-		"reclaimResources":                        {"reclaimResources: All", func(a *arguments) { a.reclaimResources = v1alpha1.ReclaimResourcesAll }},
+		"reclaimResources":                        {"reclaimResources: All", func(a *Arguments) { a.reclaimResources = v1alpha1.ReclaimResourcesAll }},
 		"reclaimResources, the default in quotes": {`reclaimResources: "Cards"`, nil},
-		"queueHierarchy":                          {"queueHierarchy: Tree", func(a *arguments) { a.queueHierarchy = v1alpha1.QueueHierarchyTree }},
+		"queueHierarchy":                          {"queueHierarchy: Tree", func(a *Arguments) { a.QueueHierarchy = v1alpha1.QueueHierarchyTree }},
 		"queueHierarchy, the default in quotes":   {`queueHierarchy: "Flat"`, nil},
-		"configHash":                              {"configHash: sha256-0123", func(a *arguments) { a.configHash = "sha256-0123" }},
+		"configHash":                              {"configHash: sha256-0123", func(a *Arguments) { a.ConfigHash = "sha256-0123" }},
 		"priorityClasses, none": {
-			"priorityClasses: {}", func(a *arguments) { a.priorityClasses = servicetype.NewPriorityClasses(map[string]int32{}) },
+			"priorityClasses: {}", func(a *Arguments) { a.PriorityClasses = servicetype.NewPriorityClasses(map[string]int32{}) },
 		},
-		"podOwnerReferenceToServiceType, no owners": {"podOwnerReferenceToServiceType: {}", func(a *arguments) { a.owners = servicetype.OwnerKinds{} }},
+		"podOwnerReferenceToServiceType, no owners": {"podOwnerReferenceToServiceType: {}", func(a *Arguments) { a.Owners = servicetype.OwnerKinds{} }},
 
 		"priorityClasses, the largest and the smallest value": {`
 priorityClasses:
   gold: 1000000000
   lead: "-2147483648"
-  iron.v2: 0`, func(a *arguments) {
+  iron.v2: 0`, func(a *Arguments) {
 			values := map[string]int32{"gold": 1000000000, "lead": -2147483648, "iron.v2": 0}
-			a.priorityClasses = servicetype.PriorityClasses{Values: values, Lowest: -2147483648} // the smallest of them
+			a.PriorityClasses = servicetype.PriorityClasses{Values: values, Lowest: -2147483648} // the smallest of them
 		}},
 		"podOwnerReferenceToServiceType, with and without the API group": {`
 podOwnerReferenceToServiceType:
   Deployment: inference
-  Job.batch.volcano.sh: training`, func(a *arguments) {
-			a.owners = servicetype.OwnerKinds{"Deployment": "inference", "Job.batch.volcano.sh": "training"}
+  Job.batch.volcano.sh: training`, func(a *Arguments) {
+			a.Owners = servicetype.OwnerKinds{"Deployment": "inference", "Job.batch.volcano.sh": "training"}
 		}},
 
 		"serviceTypes, a matrix of three": {`
@@ -467,14 +467,14 @@ priorityClasses: {gold: 9}
 serviceTypes:
   a: {reclaimFrom: [b]}
   b: {reclaimable: true}
-podOwnerReferenceToServiceType: {Job: a}`, func(a *arguments) {
-			*a = arguments{
-				cardUnlimitedCPUMemory: true, overCommitFactor: 1.5, nodeOrderWeight: 10, maxReservation: 90 * time.Minute,
-				unmanagedQueues: v1alpha1.UnmanagedIgnore, configHash: "h", victimOrder: v1alpha1.VictimsByLoss,
-				reclaimResources: v1alpha1.ReclaimResourcesAll, queueHierarchy: v1alpha1.QueueHierarchyTree,
-				priorityClasses: servicetype.NewPriorityClasses(map[string]int32{"gold": 9}),
-				serviceTypes:    servicetype.Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}},
-				owners:          servicetype.OwnerKinds{"Job": "a"},
+podOwnerReferenceToServiceType: {Job: a}`, func(a *Arguments) {
+			*a = Arguments{
+				CardUnlimitedCPUMemory: true, OverCommitFactor: 1.5, NodeOrderWeight: 10, MaxReservation: 90 * time.Minute,
+				UnmanagedQueues: v1alpha1.UnmanagedIgnore, ConfigHash: "h", VictimOrder: v1alpha1.VictimsByLoss,
+				reclaimResources: v1alpha1.ReclaimResourcesAll, QueueHierarchy: v1alpha1.QueueHierarchyTree,
+				PriorityClasses: servicetype.NewPriorityClasses(map[string]int32{"gold": 9}),
+				ServiceTypes:    servicetype.Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}},
+				Owners:          servicetype.OwnerKinds{"Job": "a"},
 			}
 		}},
 	}) {
@@ -484,7 +484,7 @@ podOwnerReferenceToServiceType: {Job: a}`, func(a *arguments) {
 		}
 
 		for reader, read := range readers {
-			got := check.Value(parseArguments(check.Value(read(strings.TrimPrefix(tc.yaml, "\n")))(t)))(t)
+			got := check.Value(ParseArguments(check.Value(read(strings.TrimPrefix(tc.yaml, "\n")))(t)))(t)
 			check.Equal(t, "difference as read by "+reader, "", diffArguments(want, got))
 		}
 	}
@@ -500,16 +500,16 @@ func TestMinimumRuntimeIsReadByBothReaders(t *testing.T) {
 	} {
 		for reader, read := range readers {
 			raw := check.Value(read(strings.ReplaceAll(minimumRuntime, "%", text)))(t) // % stands for the duration
-			check.Equal(t, text+" from "+reader, want, check.Value(parseArguments(raw))(t).serviceTypes["training"].MinimumRuntime)
+			check.Equal(t, text+" from "+reader, want, check.Value(ParseArguments(raw))(t).ServiceTypes["training"].MinimumRuntime)
 		}
 	}
 }
 
 // TestNumbersOfEveryWidthAreRead: a library for YAML chooses the Go type of a number by its size, and by how wide the
-// machine's integers are. So overCommitFactor is 2 whether the library returns an int, int64, uint64 or float64 of 2.
+// machine's integers are. So OverCommitFactor is 2 whether the library returns an int, int64, uint64 or float64 of 2.
 func TestNumbersOfEveryWidthAreRead(t *testing.T) {
 	for _, two := range []any{2, int64(2), uint64(2), 2.0} {
-		check.Equal(t, fmt.Sprintf("%T", two), 2, check.Value(parseArguments(map[string]any{"overCommitFactor": two}))(t).overCommitFactor)
+		check.Equal(t, fmt.Sprintf("%T", two), 2, check.Value(ParseArguments(map[string]any{"overCommitFactor": two}))(t).OverCommitFactor)
 	}
 }
 
@@ -547,8 +547,8 @@ func FuzzArguments(f *testing.F) {
 			return // no YAML, or a mapping with a key that is no text
 		}
 
-		got, err := parseArguments(raw)
-		again, _ := parseArguments(raw)
+		got, err := ParseArguments(raw)
+		again, _ := ParseArguments(raw)
 		check.Equal(t, "difference of two results", "", diffArguments(got, again))
 		if err != nil {
 			check.Must(t, check.FitsEvent(err.Error()), "the error %q does not fit an event", err)
@@ -558,7 +558,7 @@ func FuzzArguments(f *testing.F) {
 
 		rendered := string(check.Value(yaml.Marshal(raw))(t))
 		for _, read := range readers {
-			again := check.Value(parseArguments(check.Value(read(rendered))(t)))(t)
+			again := check.Value(ParseArguments(check.Value(read(rendered))(t)))(t)
 			check.Equal(t, "difference after the arguments were written and read", "", diffArguments(got, again))
 		}
 	})

@@ -1,4 +1,4 @@
-package capacitycard
+package snapshot
 
 import (
 	"errors"
@@ -17,39 +17,39 @@ import (
 	"cardquota.dev/operator/internal/servicetype"
 )
 
-// arguments are the plugin's arguments in volcano-scheduler.conf.
-type arguments struct {
+// Arguments are the plugin's arguments in volcano-scheduler.conf.
+type Arguments struct {
 	// CardUnlimitedCPUMemory exempts pods with cards from the CPU and memory limits of their
 	// queue. They are not counted there either.
-	cardUnlimitedCPUMemory bool
-	// overCommitFactor multiplies the quota at enqueue only, so that pods may wait for cards
+	CardUnlimitedCPUMemory bool
+	// OverCommitFactor multiplies the quota at enqueue only, so that pods may wait for cards
 	// that others will release. At least 1.
-	overCommitFactor float64
-	// maxReservation is how long more and more free cards prolong the reservation of a job in all.
-	maxReservation time.Duration
-	// unmanagedQueues says what a queue without card.quota may use.
-	unmanagedQueues v1alpha1.UnmanagedQueues
-	// nodeOrderWeight multiplies packingScore, against the scores of other plugins.
-	nodeOrderWeight float64
-	// serviceTypes says which service type may reclaim cards from which.
-	serviceTypes servicetype.Matrix
-	// owners gives the service type of pods that name none.
-	owners servicetype.OwnerKinds
-	// victimOrder says in which order jobs of other queues lose cards.
-	victimOrder v1alpha1.VictimOrder
+	OverCommitFactor float64
+	// MaxReservation is how long more and more free cards prolong the reservation of a job in all.
+	MaxReservation time.Duration
+	// UnmanagedQueues says what a queue without card.quota may use.
+	UnmanagedQueues v1alpha1.UnmanagedQueues
+	// NodeOrderWeight multiplies packingScore, against the scores of other plugins.
+	NodeOrderWeight float64
+	// ServiceTypes says which service type may reclaim cards from which.
+	ServiceTypes servicetype.Matrix
+	// Owners gives the service type of pods that name none.
+	Owners servicetype.OwnerKinds
+	// VictimOrder says in which order jobs of other queues lose cards.
+	VictimOrder v1alpha1.VictimOrder
 	// reclaimResources says what is taken back between queues.
 	reclaimResources v1alpha1.ReclaimResources
-	// queueHierarchy says whether queues form a tree.
-	queueHierarchy v1alpha1.QueueHierarchy
-	// priorityClasses are those whose priority counts between queues.
-	priorityClasses servicetype.PriorityClasses
-	// cards name the cards of resources that the labels of nodes do not name.
-	cards card.Mappings
-	// configHash identifies the configuration the session runs with.
-	configHash string
+	// QueueHierarchy says whether queues form a tree.
+	QueueHierarchy v1alpha1.QueueHierarchy
+	// PriorityClasses are those whose priority counts between queues.
+	PriorityClasses servicetype.PriorityClasses
+	// Cards name the cards of resources that the labels of nodes do not name.
+	Cards card.Mappings
+	// ConfigHash identifies the configuration the session runs with.
+	ConfigHash string
 }
 
-// maxMaxReservation is the largest value of maxReservation.
+// maxMaxReservation is the largest value of MaxReservation.
 const maxMaxReservation = 24 * time.Hour
 
 // maxErrorLength bounds the text of all errors in bytes: an event takes 1024, and it names the
@@ -57,84 +57,84 @@ const maxMaxReservation = 24 * time.Hour
 const maxErrorLength = 900
 
 // argumentParsers parse each argument into its field.
-var argumentParsers = map[string]func(*arguments, any) error{
-	"cardUnlimitedCpuMemory": func(a *arguments, v any) (err error) {
-		a.cardUnlimitedCPUMemory, err = parseBool(v)
+var argumentParsers = map[string]func(*Arguments, any) error{
+	"cardUnlimitedCpuMemory": func(a *Arguments, v any) (err error) {
+		a.CardUnlimitedCPUMemory, err = parseBool(v)
 		return err
 	},
-	"overCommitFactor": func(a *arguments, v any) error {
+	"overCommitFactor": func(a *Arguments, v any) error {
 		f, ok := parseNumber(v)
 		if !ok || !(f >= 1 && f <= 100) {
 			return errors.New("write a number from 1 to 100")
 		}
-		a.overCommitFactor = f
+		a.OverCommitFactor = f
 		return nil
 	},
-	"maxReservation": func(a *arguments, v any) (err error) {
-		a.maxReservation, err = parseDuration(v)
+	"maxReservation": func(a *Arguments, v any) (err error) {
+		a.MaxReservation, err = parseDuration(v)
 		if err != nil {
 			return err
 		}
-		if a.maxReservation < cache.ReservationTimeout || a.maxReservation > maxMaxReservation {
+		if a.MaxReservation < cache.ReservationTimeout || a.MaxReservation > maxMaxReservation {
 			return fmt.Errorf("write %s to %s", cache.ReservationTimeout, maxMaxReservation)
 		}
 		return nil
 	},
-	"unmanagedQueues": func(a *arguments, v any) error {
-		a.unmanagedQueues = v1alpha1.UnmanagedQueues(fmt.Sprint(v))
-		if !slices.Contains([]v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny}, a.unmanagedQueues) {
+	"unmanagedQueues": func(a *Arguments, v any) error {
+		a.UnmanagedQueues = v1alpha1.UnmanagedQueues(fmt.Sprint(v))
+		if !slices.Contains([]v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny}, a.UnmanagedQueues) {
 			return fmt.Errorf("write %s, %s or %s", v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny)
 		}
 		return nil
 	},
-	"nodeOrderWeight": func(a *arguments, v any) error {
+	"nodeOrderWeight": func(a *Arguments, v any) error {
 		f, ok := parseNumber(v)
 		if !ok || !(f > 0 && f <= 1000) {
 			return errors.New("write a number above 0, at most 1000")
 		}
-		a.nodeOrderWeight = f
+		a.NodeOrderWeight = f
 		return nil
 	},
-	"podOwnerReferenceToServiceType": func(a *arguments, v any) (err error) {
-		a.owners, err = parseOwners(v)
+	"podOwnerReferenceToServiceType": func(a *Arguments, v any) (err error) {
+		a.Owners, err = parseOwners(v)
 		return err
 	},
-	"serviceTypes": func(a *arguments, v any) (err error) {
-		a.serviceTypes, err = parseServiceTypes(v)
+	"serviceTypes": func(a *Arguments, v any) (err error) {
+		a.ServiceTypes, err = parseServiceTypes(v)
 		return err
 	},
-	"victimOrder": func(a *arguments, v any) error {
-		a.victimOrder = v1alpha1.VictimOrder(fmt.Sprint(v))
-		if a.victimOrder != v1alpha1.VictimsByPriority && a.victimOrder != v1alpha1.VictimsByLoss {
+	"victimOrder": func(a *Arguments, v any) error {
+		a.VictimOrder = v1alpha1.VictimOrder(fmt.Sprint(v))
+		if a.VictimOrder != v1alpha1.VictimsByPriority && a.VictimOrder != v1alpha1.VictimsByLoss {
 			return fmt.Errorf("write %s or %s", v1alpha1.VictimsByPriority, v1alpha1.VictimsByLoss)
 		}
 		return nil
 	},
-	"reclaimResources": func(a *arguments, v any) error {
+	"reclaimResources": func(a *Arguments, v any) error {
 		a.reclaimResources = v1alpha1.ReclaimResources(fmt.Sprint(v))
 		if a.reclaimResources != v1alpha1.ReclaimResourcesCards && a.reclaimResources != v1alpha1.ReclaimResourcesAll {
 			return fmt.Errorf("write %s or %s", v1alpha1.ReclaimResourcesCards, v1alpha1.ReclaimResourcesAll)
 		}
 		return nil
 	},
-	"queueHierarchy": func(a *arguments, v any) error {
-		a.queueHierarchy = v1alpha1.QueueHierarchy(fmt.Sprint(v))
-		if a.queueHierarchy != v1alpha1.QueueHierarchyFlat && a.queueHierarchy != v1alpha1.QueueHierarchyTree {
+	"queueHierarchy": func(a *Arguments, v any) error {
+		a.QueueHierarchy = v1alpha1.QueueHierarchy(fmt.Sprint(v))
+		if a.QueueHierarchy != v1alpha1.QueueHierarchyFlat && a.QueueHierarchy != v1alpha1.QueueHierarchyTree {
 			return fmt.Errorf("write %s or %s", v1alpha1.QueueHierarchyFlat, v1alpha1.QueueHierarchyTree)
 		}
 		return nil
 	},
-	"priorityClasses": func(a *arguments, v any) (err error) {
-		a.priorityClasses, err = parsePriorityClasses(v)
+	"priorityClasses": func(a *Arguments, v any) (err error) {
+		a.PriorityClasses, err = parsePriorityClasses(v)
 		return err
 	},
-	"cards": func(a *arguments, v any) (err error) {
-		a.cards, err = card.ParseMappings(v)
+	"cards": func(a *Arguments, v any) (err error) {
+		a.Cards, err = card.ParseMappings(v)
 		return err
 	},
-	"configHash": func(a *arguments, v any) error {
+	"configHash": func(a *Arguments, v any) error {
 		var ok bool
-		a.configHash, ok = v.(string)
+		a.ConfigHash, ok = v.(string)
 		if !ok {
 			return errors.New("it is written by the scheduler itself: remove it")
 		}
@@ -145,18 +145,18 @@ var argumentParsers = map[string]func(*arguments, any) error{
 // ValidateArguments returns everything that is wrong with the plugin's arguments in
 // volcano-scheduler.conf.
 func ValidateArguments(raw map[string]any) error {
-	_, err := parseArguments(raw)
+	_, err := ParseArguments(raw)
 	return err
 }
 
-// parseArguments parses all arguments. Any error leaves all defaults, so a misspelt argument
+// ParseArguments parses all arguments. Any error leaves all defaults, so a misspelt argument
 // never takes half effect.
-func parseArguments(raw map[string]any) (arguments, error) {
-	defaults := arguments{
-		overCommitFactor: 1, nodeOrderWeight: 1, maxReservation: cache.DefaultMaxReservation,
-		unmanagedQueues: v1alpha1.UnmanagedEnforce, serviceTypes: servicetype.DefaultMatrix(),
-		victimOrder: v1alpha1.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
-		reclaimResources: v1alpha1.ReclaimResourcesCards, queueHierarchy: v1alpha1.QueueHierarchyFlat,
+func ParseArguments(raw map[string]any) (Arguments, error) {
+	defaults := Arguments{
+		OverCommitFactor: 1, NodeOrderWeight: 1, MaxReservation: cache.DefaultMaxReservation,
+		UnmanagedQueues: v1alpha1.UnmanagedEnforce, ServiceTypes: servicetype.DefaultMatrix(),
+		VictimOrder: v1alpha1.VictimsByPriority, PriorityClasses: servicetype.DefaultPriorityClasses(),
+		reclaimResources: v1alpha1.ReclaimResourcesCards, QueueHierarchy: v1alpha1.QueueHierarchyFlat,
 	}
 	args := defaults
 
@@ -226,9 +226,9 @@ func parseOwners(value any) (servicetype.OwnerKinds, error) {
 	return owners, servicetype.OwnerKinds(owners).Validate()
 }
 
-// parseServiceTypes parses serviceTypes, the reclaim matrix:
+// parseServiceTypes parses ServiceTypes, the reclaim matrix:
 //
-//	serviceTypes:
+//	ServiceTypes:
 //	  inference: {reclaimFrom: [training]}
 //	  training: {reclaimable: true, minimumRuntime: 10m}
 func parseServiceTypes(value any) (servicetype.Matrix, error) {
@@ -282,7 +282,7 @@ func parseRule(value any) (servicetype.Rule, error) {
 	return rule, nil
 }
 
-// parsePriorityClasses parses priorityClasses: name of a PriorityClass → value.
+// parsePriorityClasses parses PriorityClasses: name of a PriorityClass → value.
 func parsePriorityClasses(value any) (servicetype.PriorityClasses, error) {
 	values, err := parseEntries(value, "write PriorityClasses and their values, for example pc-high: 80000", func(name string, value any) (int32, error) {
 		f, ok := parseNumber(value)
@@ -369,3 +369,6 @@ func parseStrings(value any) ([]string, bool) {
 
 	return names, true
 }
+
+// PluginName is the name of the plugin in volcano-scheduler.conf.
+const PluginName = "capacity-card"

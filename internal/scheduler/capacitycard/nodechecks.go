@@ -1,0 +1,188 @@
+package capacitycard
+
+import (
+	"slices"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// nodeCheckFunc returns why a node does not fit a pod, as one of the predicate's reasons.
+type nodeCheckFunc func(*nodeChoice, snapshot.CheckInput, *api.NodeInfo) int
+
+// nodeChecks: does the node fit the pod, in the predicate? The first that refuses gives the reason.
+var nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, cardsAreNotStuck, reclaimedCardsStayFree, preemptedCardsStayFree, cardIsDeserved, cardFits, preemptedQuotaStaysFreeOnNode, awaitedCardsStayFree}
+
+// checkedInput returns the input for a pod and the result of PodChecks. During a node search it
+// returns the result from the start of the search.
+func (p *nodeChoice) checkedInput(task *api.TaskInfo) (r snapshot.CheckInput, refusal *workload.Refusal, known bool) {
+	if s := p.preemption.search.Load(); s != nil && s.Task == task {
+		return s.CheckInput, s.refusal, s.known
+	}
+	r, known = p.CheckInputFor(task)
+	if known {
+		refusal = p.RunChecks(snapshot.PodChecks, r)
+	}
+	return r, refusal, known
+}
+
+func cardsAreNotStuck(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	switch {
+	case !p.stuck.needsStuckCards(r.Task, node):
+		return nodeFits
+	case p.preemption.evictsNothingOn(node, r.Task):
+		return cardsAreStuckWithoutVictims // Volcano would pipeline the pod there without an eviction
+	}
+	return cardsAreStuck
+}
+
+// cardFits: the pod may run on the node's card, and the quota has room for it. If the quota is
+// full, preemption in the queue may help, unless too many cards are terminating already.
+func cardFits(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	if r.Request.Count == 0 {
+		return nodeFits
+	}
+
+	name, named := p.Inventory.CardOnNode(node.Name, r.Request.Resource)
+	queue := string(r.Job.Queue)
+	switch {
+	case !named:
+		return unnamedCard
+	case !r.Request.Named.Allows(name):
+		return cardNotAllowed
+	case p.preemption.ignoresQuota(r.Task) || p.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{}):
+		return nodeFits
+	case p.Ledger.IsTerminatingOverQuota(queue, name):
+		return quotaTerminating
+	case p.preemption.isReclaimer(r.Task):
+		// Cards of other queues do not help if quota is missing. Volcano would stop at such a
+		// node instead of trying the next one.
+		return quotaExceededForReclaim
+	case p.preemption.run != nil && !p.Ledger.CouldFit(queue, name, r.Request.Count):
+		// No eviction in the queue makes enough quota. Volcano would stop at such a node, too.
+		return quotaExceededForReclaim
+	}
+
+	return quotaExceeded
+}
+
+// preemptedCardsStayFree: the node has room besides the cards that preempt freed for others.
+// Evictions of more pods may help, but Volcano evicts none where it may evict none.
+func preemptedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	switch {
+	case p.kept.fitsBesideKept(r.Task, r.Job, node):
+		return nodeFits
+	case p.preemption.evictsNothingOn(node, r.Task):
+		return keptForPreemptorsWithoutVictims
+	default:
+		return keptForPreemptors
+	}
+}
+
+// preemptedQuotaStaysFreeOnNode is preemptedQuotaStaysFree in the predicate.
+func preemptedQuotaStaysFreeOnNode(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	if len(p.kept.preemptedCards.byQueue[r.Job.Queue]) == 0 || p.preemption.ignoresQuota(r.Task) {
+		return nodeFits
+	}
+	r.Node = node.Name
+	if preemptedQuotaStaysFree(p.kept, r) != nil {
+		return quotaKeptForPreemptors
+	}
+	return nodeFits
+}
+
+// reclaimedCardsStayFree: the node has room besides the cards kept for pending reclaimers that
+// may reclaim from this pod, or from which this pod of a tree would borrow. They are also kept from
+// the queues that lost them: a gang goes as a whole, so a queue may then be below what it deserves,
+// and would take back what the reclaimer waits for. What this session placed is already counted on
+// the node.
+func reclaimedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	if len(p.kept.reclaimedCards[node.Name]) == 0 {
+		return nodeFits
+	}
+
+	needed := r.Task.InitResreq.Clone()
+	found := false
+	serviceType := p.ServiceType(r.Task)
+
+	queue := p.Volcano.Queues[r.Job.Queue]
+	kept := p.kept.reclaimedCards[node.Name]
+	for i := range kept {
+		h := &kept[i]
+		byMatrix := queue != nil && queue.Queue.Spec.Priority < h.priority && p.Args.ServiceTypes.CanReclaim(h.serviceType, serviceType)
+		if h.task.Status == api.Pending && (byMatrix || h.from[r.Job.Queue] || p.kept.wouldBorrowFrom(h, r, node)) {
+			needed.Add(h.task.InitResreq)
+			found = true
+		}
+	}
+
+	if found && !needed.LessEqual(p.stuck.FutureIdleOn(node), api.Zero) {
+		return reclaimedByOthers
+	}
+
+	return nodeFits
+}
+
+// noStuckPodConflicts: no stuck pod conflicts with the pod. Volcano's preempt ignores
+// terminating pods, and would pipeline the pod to the node for ever.
+func noStuckPodConflicts(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	if slices.ContainsFunc(p.stuck.stuckPods[node.Name], func(other *api.TaskInfo) bool { return workload.ConflictOnNode(r.Task.Pod, other.Pod) }) {
+		return conflictsWithStuckPod
+	}
+	return nodeFits
+}
+
+// conflictsArePreemptable: preempt may evict all pods that conflict with the pod. Volcano
+// pipelines a pod to a node that needs no eviction without this check, and tries no other node
+// when that is refused.
+func conflictsArePreemptable(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	if p.preemption.run == nil || p.victims.hasNoConflicts(r.Task, node) {
+		return nodeFits
+	}
+	if _, _, useful := p.victims.splitConflicting(r.Task, node, p.preemption.preemptableTasksOn(node, r.Task)); !useful {
+		return conflictNotPreemptable
+	}
+	return nodeFits
+}
+
+// awaitedCardsStayFree: the node has cards beside those that are kept for waiting jobs from this pod.
+// What this session placed is already counted on the node. Evictions of other pods may help.
+func awaitedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	kept := p.kept.awaitedOnNode(r, node)
+	if kept == 0 {
+		return nodeFits
+	}
+
+	free := futureIdleOf(node, r.Request.Resource)
+	switch {
+	case free >= float64(kept.Add(r.Request.Count))*snapshot.Milli:
+		return nodeFits
+	case p.preemption.evictsNothingOn(node, r.Task):
+		return cardsAwaitedByOthersWithoutVictims
+	default:
+		return cardsAwaitedByOthers
+	}
+}
+
+// cardIsDeserved: in the first run of allocate, the queue of the pod deserves the node's card.
+// Of a request with one card, allocatable knows that already.
+func cardIsDeserved(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	isFirstRun := p.allocation.deservedFirst != nil && !p.allocation.deservedFirst.borrows
+	if !isFirstRun || r.Request.Count == 0 || len(r.Request.Names) == 1 || p.kept.hasPreempted(r) {
+		return nodeFits
+	}
+
+	name, named := p.Inventory.CardOnNode(node.Name, r.Request.Resource)
+	switch {
+	case !named:
+		return nodeFits // cardFits refuses it
+	case p.allocation.deservedFirst.tried == r.Task.UID && slices.Contains(p.allocation.deservedFirst.deserved, name),
+		p.allocation.deservedFirst.tried != r.Task.UID && p.DeservesCard(r, name):
+		return nodeFits
+	default:
+		return cardNotDeserved
+	}
+}

@@ -1,0 +1,84 @@
+package snapshot
+
+import (
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/cache"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// ChargedQueueFor returns the queue to charge for a placed pod. A pod on the same node stays
+// charged to the same queue. Else the annotation of its binding decides, and without one the
+// queue of its PodGroup. So placed pods keep their charge when a user moves or recreates their
+// PodGroup: the user would otherwise regain quota and keep the cards. No admission check covers
+// pods of other schedulers. Such a pod is charged to its queue only if the queue allows the
+// namespace (see workload.Resolver). known is whether the PodGroup's queue exists, computed
+// once per job.
+func (p *Session) ChargedQueueFor(state *cache.PodState, job *api.JobInfo, known bool, node string) string {
+	isChargedHere := state.Charge != nil && state.ChargedNode == node
+	if isChargedHere && ((known && state.Charge.Queue == string(job.Queue)) || p.HasQueue(state.Charge.Queue)) {
+		return state.Charge.Queue
+	}
+
+	queue := string(job.Queue)
+	if state.AnnotatedQueue != "" && p.HasQueue(state.AnnotatedQueue) {
+		queue = state.AnnotatedQueue
+	}
+	if !state.IsOurs && !p.AllowsNamespace(queue, job.Namespace) {
+		return ""
+	}
+	return queue
+}
+
+// AllowsNamespace reports whether a queue allows pods of a namespace.
+func (p *Session) AllowsNamespace(queue, namespace string) bool {
+	return p.checkNamespace(api.QueueID(queue), p.QueueRules[api.QueueID(queue)], namespace) == nil
+}
+
+// ChargeInQueue returns the charge of a task, nil if it has none or another queue is charged.
+func (p *Session) ChargeInQueue(queue api.QueueID, task *api.TaskInfo) *quota.Charge {
+	if charge := p.Ledger.Charged(string(task.UID)); charge != nil && charge.Queue == string(queue) {
+		return charge
+	}
+	return nil
+}
+
+func (p *Session) HasQueue(queue string) bool {
+	_, ok := p.Volcano.Queues[api.QueueID(queue)]
+	return ok
+}
+
+// RequestFor returns what a task requests. The caller must not change it.
+func (p *Session) RequestFor(task *api.TaskInfo) *workload.Request {
+	if state, isKnown := p.Cache.StateOf(task.Pod); isKnown {
+		return &state.Request
+	}
+	state := p.Cache.NewPodState(task.Pod)
+	if p.IsTree() {
+		rule := p.UnreclaimableRuleFor(p.Volcano.Jobs[task.Job])
+		state.Request.IsUnreclaimable = p.IsUnreclaimable(&rule, state)
+	}
+	return &state.Request
+}
+
+// ReleasedBy returns the charges of pods in a queue.
+func (p *Session) ReleasedBy(queue api.QueueID, tasks ...*api.TaskInfo) (released quota.Released) {
+	for _, task := range tasks {
+		if charge := p.ChargeInQueue(queue, task); charge != nil {
+			released.Add(charge)
+		}
+	}
+	return released
+}
+
+// CardCount returns how many cards a pod uses, whatever their names.
+func (p *Session) CardCount(task *api.TaskInfo) (total card.Count) {
+	if charge := p.Ledger.Charged(string(task.UID)); charge != nil {
+		for _, amount := range charge.Cards {
+			total = total.Add(amount.Count)
+		}
+	}
+	return total
+}

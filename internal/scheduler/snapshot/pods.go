@@ -1,0 +1,59 @@
+package snapshot
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/conf"
+
+	"cardquota.dev/operator/internal/scheduler/gang"
+)
+
+// PodsForAllocate returns the pods that allocate may try.
+func (p *Session) PodsForAllocate() iter.Seq[CheckInput] {
+	return func(yield func(CheckInput) bool) {
+		for _, job := range p.Volcano.Jobs {
+			if AwaitsEnqueue(job) {
+				continue
+			}
+
+			for _, task := range job.TaskStatusIndex[api.Pending] {
+				r, known := p.CheckInputFor(task)
+				if known && !task.SchGated && !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// AwaitsEnqueue reports whether a job is not enqueued yet: allocate skips it.
+func AwaitsEnqueue(job *api.JobInfo) bool {
+	return job.IsPending() && conf.EnabledActionMap["enqueue"]
+}
+
+// MissingTasks returns the pending pods that a job lacks for its minimum: first those that a
+// task role requires, then the smallest of the rest. So the plugin never refuses a job for more
+// than it needs.
+func (p *Session) MissingTasks(job *api.JobInfo) []*api.TaskInfo {
+	if len(job.TaskStatusIndex[api.Pending]) == 0 {
+		return nil
+	}
+
+	have, ready := gang.CountByRole(job, false)
+	var pending []*api.TaskInfo
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		if !task.SchGated {
+			pending = append(pending, task)
+		}
+	}
+
+	slices.SortFunc(pending, func(a, b *api.TaskInfo) int {
+		x := p.RequestFor(a)
+		y := p.RequestFor(b)
+		return cmp.Or(cmp.Compare(x.Count, y.Count), cmp.Compare(x.MilliCPU, y.MilliCPU), cmp.Compare(x.Memory, y.Memory), cmp.Compare(a.UID, b.UID))
+	})
+	return gang.SelectToMinimum(job, have, ready, pending)
+}

@@ -1,0 +1,89 @@
+package snapshot
+
+import (
+	"cmp"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/scheduler/cache"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// ServiceType returns the service type of a pod, "" if it has none.
+func (p *Session) ServiceType(task *api.TaskInfo) string {
+	job, ok := p.Volcano.Jobs[task.Job]
+	if !ok {
+		return ""
+	}
+	return p.ServiceTypeIn(job.Queue, task)
+}
+
+// ServiceTypeIn returns the service type of a pod in a queue, "" if it has none.
+func (p *Session) ServiceTypeIn(id api.QueueID, task *api.TaskInfo) string {
+	job, ok := p.Volcano.Jobs[task.Job]
+	if !ok {
+		return ""
+	}
+
+	var queue, group map[string]string
+	if info, ok := p.Volcano.Queues[id]; ok {
+		queue = info.Queue.Annotations
+	}
+
+	if job.PodGroup != nil {
+		group = job.PodGroup.Annotations
+	}
+
+	return workload.ServiceTypeFor(queue, task.Pod.Annotations, group, p.Args.Owners.TypeFor(task.Pod))
+}
+
+// UnreclaimableRule says which pods of one job cannot be reclaimed.
+type UnreclaimableRule struct {
+	// All is set if none can be reclaimed: the queue, its service type or the PodGroup forbids
+	// it.
+	All bool
+	// byType is set if the queue has no service type. Then the type of the pod decides, else that
+	// of the PodGroup, else that of the pod's owner.
+	byType bool
+	group  string
+}
+
+// UnreclaimableRuleFor returns which pods of a job cannot be reclaimed. job may be nil.
+func (p *Session) UnreclaimableRuleFor(job *api.JobInfo) UnreclaimableRule {
+	if job == nil || job.PodGroup == nil {
+		return UnreclaimableRule{All: true}
+	}
+	queue, exists := p.Volcano.Queues[job.Queue]
+	if !exists || !queue.Reclaimable() || !workload.GroupAllowsEviction(job.PodGroup.Annotations) {
+		return UnreclaimableRule{All: true}
+	}
+
+	serviceType := workload.ServiceTypeFor(queue.Queue.Annotations, nil, nil, "")
+	if serviceType != "" {
+		return UnreclaimableRule{All: !p.KnowsServiceType(serviceType)}
+	}
+
+	return UnreclaimableRule{byType: true, group: workload.ServiceTypeFor(nil, nil, job.PodGroup.Annotations, "")}
+}
+
+// IsUnreclaimable reports whether a pod of the job cannot be reclaimed.
+func (p *Session) IsUnreclaimable(rule *UnreclaimableRule, state *cache.PodState) bool {
+	switch {
+	case rule.All || state.IsProtected:
+		return true
+	case !rule.byType:
+		return false
+	}
+	name := cmp.Or(state.ServiceType, rule.group, state.OwnerType)
+	return name == "" || !p.KnowsServiceType(name)
+}
+
+// KnowsServiceType reports whether the reclaim matrix has a service type.
+func (p *Session) KnowsServiceType(name string) bool {
+	_, known := p.Args.ServiceTypes[name]
+	return known
+}
+
+// ReclaimsAll reports whether CPU and memory are reclaimed as well as cards.
+func (p *Session) ReclaimsAll() bool { return p.Args.reclaimResources == v1alpha1.ReclaimResourcesAll }
