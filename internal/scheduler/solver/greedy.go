@@ -28,14 +28,14 @@ func (s *state) chooseGreedily() bool {
 			return false
 		}
 
-		// The state reserves its places for the pod sets that follow.
-		all := s.fillNodes(podSet, slices.Clone(s.available), slices.Clone(s.quotas), places)
+		// The pod sets that follow must leave these places.
+		hasPlacedAll := s.fillNodes(podSet, slices.Clone(s.available), slices.Clone(s.quotas), places)
 		for _, node := range places[podSet] {
 			s.addAvailable(node, s.podSets[podSet].Request, -1)
 			s.useCards(podSet, node, -1)
 		}
 
-		if !all {
+		if !hasPlacedAll {
 			return false
 		}
 	}
@@ -50,9 +50,11 @@ type greedySearch struct {
 	*state
 	podSet int
 
-	moves       moveQueue
-	versions    []int     // by move: how often it was queued again
-	gainByQuota []int     // reused by countGain
+	moves    moveQueue
+	versions []int // by move: how often it was queued again
+	// gainByQuota is how many more pods fit on nodes of a quota with one more victim. It is all 0 but inside
+	// countGain, which uses it again and again.
+	gainByQuota []int
 	releasing   [][][]int // by quota and level: the units that release some, the cheapest first
 }
 
@@ -72,7 +74,7 @@ func (g *greedySearch) makeMoves() bool {
 			if !hasMoved || g.releases == nil {
 				return false
 			}
-			hasMoved = false // releases can have made any move better
+			hasMoved = false // what was released since can have made any move better, also one that helped nothing
 			g.queueMoves(count - placeable)
 			continue
 		}
@@ -120,8 +122,8 @@ func (g *greedySearch) makeMove(id int) (taken []int) {
 	return taken
 }
 
-// queueMoves queues all moves that help: units, nodes that can be cleared, and quotas that
-// victims can release.
+// queueMoves queues all moves that help while so many more pods need a place: units, nodes that can be cleared, and
+// quotas that victims can release.
 func (g *greedySearch) queueMoves(need int) {
 	g.versions = make([]int, len(g.units)+len(g.nodeQuota)+len(g.releasable))
 	g.gainByQuota = make([]int, len(g.quotas))
@@ -155,8 +157,8 @@ func (g *greedySearch) requeueAffected(taken []int, need int) {
 			requeue(job.wholeUnit)
 		}
 
-		g.forEachJobNode(u, func(s int) {
-			node := g.jobNodes[s].node
+		g.forEachJobNode(u, func(jobNode int) {
+			node := g.jobNodes[jobNode].node
 			for _, other := range g.unitsOn[node] {
 				requeue(other.unit)
 			}
@@ -172,7 +174,7 @@ func (g *greedySearch) requeueAffected(taken []int, need int) {
 	}
 }
 
-// evaluateMove returns a move with its current loss and gain.
+// evaluateMove returns a move with its current loss and gain, at most the needed one. A set makes room for one pod.
 func (g *greedySearch) evaluateMove(id, need int) move {
 	m := move{id: id, version: g.versions[id]}
 	if id >= len(g.units) {
@@ -191,15 +193,15 @@ func (g *greedySearch) evaluateMove(id, need int) move {
 
 // countGain returns how many more pods can be placed once a unit is a victim.
 func (g *greedySearch) countGain(u int) int {
-	c := &g.podSets[g.podSet]
-	helps := false
-	g.forEachJobNode(u, func(s int) {
-		node := g.jobNodes[s].node
-		if !c.wantsNode[node] {
+	set := &g.podSets[g.podSet]
+	makesRoom := false
+	g.forEachJobNode(u, func(jobNode int) {
+		node := g.jobNodes[jobNode].node
+		if !set.wantsNode[node] {
 			return
 		}
-		if more := g.countFittingWith(node, g.freedBy(u, s)) - g.fitCounts[g.podSet][node]; more > 0 {
-			helps = true
+		if more := g.countFittingWith(node, g.freedBy(u, jobNode)) - g.fitCounts[g.podSet][node]; more > 0 {
+			makesRoom = true
 			g.gainByQuota[g.nodeQuota[node]] += more
 		}
 	})
@@ -207,16 +209,17 @@ func (g *greedySearch) countGain(u int) int {
 	if g.releases != nil && len(g.releases[u]) > 0 {
 		return g.countGainWithReleases(u)
 	}
-	if !helps {
+	if !makesRoom {
 		return 0
 	}
 
+	// Room on nodes is of use only as far as the quota of their cards has cards left.
 	gain := 0
 	for quota, more := range g.gainByQuota {
 		if more > 0 {
-			placeable := g.fitByQuota[g.podSet][quota]
-			most := c.countWithinQuota(g.quotas[quota])
-			gain += min(placeable+more, most) - min(placeable, most)
+			fitting := g.fitByQuota[g.podSet][quota]
+			withinQuota := set.countWithinQuota(g.quotas[quota])
+			gain += min(fitting+more, withinQuota) - min(fitting, withinQuota)
 			g.gainByQuota[quota] = 0
 		}
 	}

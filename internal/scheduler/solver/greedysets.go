@@ -19,15 +19,18 @@ func (g *greedySearch) chooseSet(id int) ([]int, Loss) {
 // empty if there is none, if the quota has no cards left for the pod and cannot get any, or if
 // each unit makes room alone. Only this node counts, because gangs may run on hundreds of others.
 func (g *greedySearch) clearNode(node int) ([]int, Loss) {
-	c := &g.podSets[g.podSet]
+	set := &g.podSets[g.podSet]
 	quota := g.nodeQuota[node]
-	placeable := g.fitByQuota[g.podSet][quota]
-
-	most := c.countWithinQuota(g.quotas[quota])
+	fitting := g.fitByQuota[g.podSet][quota]
+	withinQuota := set.countWithinQuota(g.quotas[quota])
 	switch {
-	case !c.wantsNode[node], placeable > most, placeable == most && !g.isReleasable(quota):
+	case !set.wantsNode[node]:
 		return nil, Loss{}
-	case placeable < most && !g.needsSeveralUnits(node):
+	// More room on nodes is of no use: the quota is what lacks cards.
+	case fitting > withinQuota, fitting == withinQuota && !g.isReleasable(quota):
+		return nil, Loss{}
+	// Moves of single units do the same.
+	case fitting < withinQuota && !g.needsSeveralUnits(node):
 		return nil, Loss{}
 	}
 
@@ -44,26 +47,27 @@ func (g *greedySearch) clearNode(node int) ([]int, Loss) {
 	}
 
 	// Where the quota is used up too, room on the node is of use only with cards released for the pod.
-	needed := g.cardsFor(min(placeable, most) + 1)
-	if placeable == most {
+	needed := g.cardsFor(min(fitting, withinQuota) + 1)
+	if fitting == withinQuota {
 		taken = append(taken, g.releaseUpTo(quota, needed)...)
 	}
 
-	return g.endSet(taken, before, func() bool {
-		return g.fitCounts[g.podSet][node] >= target && (placeable < most || g.quotas[quota] >= needed)
+	return g.trimAndUndo(taken, before, func() bool {
+		return g.fitCounts[g.podSet][node] >= target && (fitting < withinQuota || g.quotas[quota] >= needed)
 	})
 }
 
-// endSet drops the superfluous units of a set from the victims, and then all of them. It returns
-// the units and their loss, none if they are not enough.
-func (g *greedySearch) endSet(taken []unitOnNode, before Loss, isEnough func() bool) (units []int, loss Loss) {
+// trimAndUndo ends the trial of a set whose units are victims now: it drops the superfluous ones, takes the loss
+// of the others, and drops these as well. It returns the needed units and their loss, no units if all together are
+// not enough. before is the loss without the set.
+func (g *greedySearch) trimAndUndo(taken []unitOnNode, before Loss, isEnough func() bool) (units []int, loss Loss) {
 	enough := isEnough()
 	if enough {
 		taken = g.dropSuperfluous(taken, isEnough)
 	}
 
 	loss = g.loss.minus(before)
-	// What a whole job frees depends on its single pods that became victims before it.
+	// What a whole job frees depends on its single pods that became victims before it, so the last one goes first.
 	for _, x := range slices.Backward(taken) {
 		g.dropVictim(x.unit, x.jobNode)
 		if enough {
@@ -102,13 +106,12 @@ func (g *greedySearch) needsSeveralUnits(node int) bool {
 	})
 }
 
-// bestUnitTowards returns the unit with the least loss for its part of what is missing on a
-// node for target pods.
+// bestUnitTowards returns the unit with the least loss for what it frees of the resources that a node lacks for
+// target pods. It adds up the fractions of each lack that the unit frees.
 func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found bool) {
 	have := g.availableOn(node)
 	request := g.podSets[g.podSet].Request
-	gained := 0.0
-	var loss Loss
+	var least lossRate
 
 	g.countVisits(len(g.unitsOn[node]))
 	for _, x := range g.unitsOn[node] {
@@ -117,21 +120,20 @@ func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found
 			continue
 		}
 
-		gives := g.freedBy(u, x.jobNode)
+		freed := g.freedBy(u, x.jobNode)
 		part := 0.0
 		for i, amount := range request {
 			if lack := amount*float64(target) - have[i]; amount > 0 && lack > Tolerance {
 				// Amounts beyond the lack place no further pod.
-				part += min(gives[i], lack) / lack
+				part += min(freed[i], lack) / lack
 			}
 		}
 
 		if part > 0 {
-			if c := g.addedLoss(u); !found || c.ratePer(part).compare(loss.ratePer(gained)) < 0 {
+			if rate := g.addedLoss(u).ratePer(part); !found || rate.compare(least) < 0 {
 				best = x
+				least = rate
 				found = true
-				loss = c
-				gained = part
 			}
 		}
 	}
@@ -147,18 +149,18 @@ func (g *greedySearch) cardsFor(pods int) int64 {
 // clearQuota returns a cheap set of units that together release a quota's cards for one more pod
 // that fits on a node, and its loss. The set is empty if there is none.
 func (g *greedySearch) clearQuota(quota int) ([]int, Loss) {
-	placeable := g.fitByQuota[g.podSet][quota]
-	most := g.podSets[g.podSet].countWithinQuota(g.quotas[quota])
-	if placeable <= most || !g.isReleasable(quota) {
+	withinQuota := g.podSets[g.podSet].countWithinQuota(g.quotas[quota])
+	if g.fitByQuota[g.podSet][quota] <= withinQuota || !g.isReleasable(quota) {
 		return nil, Loss{}
 	}
 	before := g.loss
-	needed := g.cardsFor(most + 1)
-	return g.endSet(g.releaseUpTo(quota, needed), before, func() bool { return g.quotas[quota] >= needed })
+	needed := g.cardsFor(withinQuota + 1)
+	return g.trimAndUndo(g.releaseUpTo(quota, needed), before, func() bool { return g.quotas[quota] >= needed })
 }
 
 // releaseUpTo adds victims until a quota has a target at every level, as far as units release
-// it. It returns the units in the order in which they are victims.
+// it. It returns the units in the order in which they are victims. A whole job frees nothing on its nodes here,
+// which may be hundreds: only the quota counts.
 func (g *greedySearch) releaseUpTo(quota int, target int64) (taken []unitOnNode) {
 	for {
 		level, lacks := g.lowestLevelBelow(quota, target)
@@ -183,12 +185,12 @@ func (g *greedySearch) releaseUpTo(quota int, target int64) (taken []unitOnNode)
 // maxReleasingTries bounds how many units the search compares for one step at each level.
 const maxReleasingTries = 256
 
-// bestReleasing returns the unit with the least loss for its part of what a quota lacks at a
-// level.
+// bestReleasing returns the unit with the least loss for what it releases of what a quota lacks at a level. It is
+// the best of those it compares, see maxReleasingTries.
 func (g *greedySearch) bestReleasing(quota, level int, target int64) (best int, found bool) {
 	lack := target - g.levelsLeft[g.levelsOf[quota].from+level]
 	var least lossRate
-	// A release counts at its level and at all levels above.
+	// A release counts at its level and at all levels above, so those of lower levels count here too.
 	for _, units := range g.releasing[quota][:level+1] {
 		tries := 0
 		for _, u := range units {
@@ -215,7 +217,7 @@ func (g *greedySearch) bestReleasing(quota, level int, target int64) (best int, 
 	return best, found
 }
 
-// releaseOf returns how much of a quota a unit releases, at least 1.
+// releaseOf returns how much of a quota a unit releases, at least 1 so that a loss can be divided by it.
 func (m *model) releaseOf(u, quota int) int64 {
 	for _, x := range m.releases[u] {
 		if x.quota == quota {
@@ -256,25 +258,23 @@ func (g *greedySearch) sortReleasing() {
 }
 
 // countGainWithReleases returns how many more pods can be placed once a unit is a victim that
-// also releases quotas. gainByQuota has by how much more of them fit on nodes.
+// also releases quotas. gainByQuota says how many more fit on nodes then.
 func (g *greedySearch) countGainWithReleases(u int) (gain int) {
-	c := &g.podSets[g.podSet]
-	add := func(sign int) {
-		for quota, placeable := range g.fitByQuota[g.podSet] {
-			if sign > 0 {
-				placeable += g.gainByQuota[quota]
-			}
-			gain += sign * min(placeable, c.countWithinQuota(g.quotas[quota]), c.Count)
-		}
-	}
+	set := &g.podSets[g.podSet]
+	placeable := func(quota, fitting int) int { return min(fitting, set.countWithinQuota(g.quotas[quota]), set.Count) }
 
 	// Room on nodes and cards of quotas bound each other, so the gain is the difference of two counts.
-	add(-1)
+	for quota, fitting := range g.fitByQuota[g.podSet] {
+		gain -= placeable(quota, fitting)
+	}
+
 	g.addRemainingReleases(&g.capacity, u, 1)
-	add(1)
+	for quota, fitting := range g.fitByQuota[g.podSet] {
+		gain += placeable(quota, fitting+g.gainByQuota[quota])
+	}
+
 	g.addRemainingReleases(&g.capacity, u, -1)
 	clear(g.gainByQuota)
-
 	return max(0, gain)
 }
 
@@ -291,14 +291,14 @@ func (s *state) releaseRequired() bool {
 	g := &greedySearch{state: s, podSet: none}
 	g.sortReleasing()
 	for _, quota := range s.required {
-		g.addAll(g.releaseUpTo(quota, 0))
+		g.freeNodes(g.releaseUpTo(quota, 0))
 	}
 
 	return !s.lacksRequired()
 }
 
-// addAll adds what the victims of a set free on nodes.
-func (g *greedySearch) addAll(taken []unitOnNode) {
+// freeNodes makes victims that releaseUpTo added for their quota alone free their nodes too.
+func (g *greedySearch) freeNodes(taken []unitOnNode) {
 	for _, x := range slices.Backward(taken) {
 		g.dropVictim(x.unit, x.jobNode)
 	}

@@ -313,12 +313,11 @@ func (b *jobBuilder) addPod(i int, from *Job, x *Pod, whole *sharedAmounts) {
 	b.pods = append(b.pods, made)
 }
 
-// sharedAmounts are what a pod or a whole job releases and counts against limits, and whether
-// that is not too much to add up.
+// sharedAmounts are what a pod or a whole job releases of quotas and counts against limits, which all nodes share.
 type sharedAmounts struct {
 	releases  []release
 	takes     []take
-	isAllowed bool
+	isAllowed bool // its eviction: what it counts is not too much to add up
 	// elastic are the pods of a whole job that may be evicted alone.
 	elastic []elasticTake
 }
@@ -356,7 +355,7 @@ func (b *jobBuilder) addUsage(j *job, x *Pod, made *pod) {
 	}
 
 	// The entry may be of an earlier job, or never set.
-	if s := b.lastJobNode[x.Node]; s < j.jobNodes.from || s >= len(b.jobNodes) || b.jobNodes[s].node != x.Node {
+	if last := b.lastJobNode[x.Node]; last < j.jobNodes.from || last >= len(b.jobNodes) || b.jobNodes[last].node != x.Node {
 		b.lastJobNode[x.Node] = len(b.jobNodes)
 		b.jobNodes = append(b.jobNodes, jobNode{node: x.Node, usage: make([]float64, b.dims)})
 	}
@@ -379,24 +378,24 @@ func (j *job) isElastic(from *Job, x *Pod) bool {
 func (m *model) addUnitsOn() {
 	m.unitsOn = make([][]unitOnNode, len(m.nodeQuota))
 	for u := range m.units {
-		m.forEachJobNode(u, func(s int) {
-			node := m.jobNodes[s].node
-			m.unitsOn[node] = append(m.unitsOn[node], unitOnNode{u, s})
+		m.forEachJobNode(u, func(jobNode int) {
+			node := m.jobNodes[jobNode].node
+			m.unitsOn[node] = append(m.unitsOn[node], unitOnNode{u, jobNode})
 		})
 	}
 }
 
-// forEachJobNode calls for every jobNode where a unit frees something.
-func (m *model) forEachJobNode(u int, call func(s int)) {
+// forEachJobNode calls a function with every jobNode where a unit frees something.
+func (m *model) forEachJobNode(u int, call func(jobNode int)) {
 	if p := m.units[u].pod; p != wholeJob {
 		if m.pods[p].jobNode != none {
 			call(m.pods[p].jobNode)
 		}
 		return
 	}
-	j := &m.jobs[m.units[u].job]
-	for s := j.jobNodes.from; s < j.jobNodes.end; s++ {
-		call(s)
+	jobNodes := m.jobs[m.units[u].job].jobNodes
+	for jobNode := jobNodes.from; jobNode < jobNodes.end; jobNode++ {
+		call(jobNode)
 	}
 }
 

@@ -35,7 +35,7 @@ func (m *model) fillNodes(podSet int, avail []float64, quotas []int64, place [][
 	return left == 0
 }
 
-// placePods returns the nodes of the pending pods, nil if it cannot place all. Filling nodes
+// placePods returns by pod set the nodes of its pods, nil if it cannot place all. Filling nodes
 // is exact for one pod set. For several, it tries the reverse order as well, and then
 // backtracks, which has a budget.
 func (r *capacity) placePods() [][]int {
@@ -73,7 +73,7 @@ type placementSearch struct {
 	order     []int
 	quotas    []int64
 	places    [][]int  // by pod set
-	visited   [][]bool // by pod set and node: tried before
+	visited   [][]bool // by pod set and node: a pod of the set failed there
 	triesLeft int
 }
 
@@ -91,7 +91,8 @@ func (r *capacity) placeWithBacktracking() [][]int {
 	return s.places
 }
 
-// placeFrom places the remaining pods of the pod sets from the k-th on.
+// placeFrom places the remaining pods of the pod sets from the k-th in order on, one pod in each call. It reports
+// whether it placed all.
 func (s *placementSearch) placeFrom(k int) bool {
 	podSet := s.order[k]
 	if len(s.places[podSet]) == s.podSets[podSet].Count && k < len(s.order)-1 {

@@ -19,8 +19,9 @@ type state struct {
 // pods is part of that.
 type jobState struct {
 	whole bool
-	pods  int
-	loss  int64
+	// pods is how many pods are victims alone, loss their loss in card-seconds.
+	pods int
+	loss int64
 }
 
 func newState(m *model) *state {
@@ -103,7 +104,7 @@ func (s *state) freedBy(u, jobNode int) []float64 {
 // nowhere, as a jobNode, means that a whole job frees nothing on nodes.
 const nowhere = -2
 
-// addVictim adds a unit to the victims, and dropVictim takes it out. If a jobNode is given
+// addVictim adds a unit to the victims, and dropVictim takes it out with the same jobNode. If one is given
 // instead of none, a whole job frees only what it uses there.
 func (s *state) addVictim(u, jobNode int) {
 	s.loss = s.loss.plus(s.addedLoss(u))
@@ -121,7 +122,7 @@ func (s *state) dropVictim(u, jobNode int) {
 
 // applyUnit adds a unit to the sums, or subtracts it if sign is -1.
 func (s *state) applyUnit(u, jobNode, sign int) {
-	// What a unit still releases depends on the job's other victims, so it comes before their change.
+	// What a unit still releases depends on the job's other victims, so it is applied before jobState changes.
 	if s.releases != nil {
 		s.applyShared(u, sign)
 	}
@@ -132,7 +133,7 @@ func (s *state) applyUnit(u, jobNode, sign int) {
 		spent.whole = sign > 0
 		jobNodes := s.jobs[x.job].jobNodes
 		switch jobNode {
-		case none:
+		case none: // it frees all of them
 		case nowhere:
 			jobNodes = span{}
 		default:
@@ -192,17 +193,17 @@ func (s *state) pruneForPlaces() {
 		place = s.placePods()
 	}
 
-	needed := make([]bool, len(s.available))
-	quotas := make([]bool, len(s.quotas)) // by node and resource, by quota
+	needed := make([]bool, len(s.available))    // by node and resource
+	neededQuotas := make([]bool, len(s.quotas)) // by quota
 	for _, quota := range s.required {
-		quotas[quota] = true
+		neededQuotas[quota] = true
 	}
 
 	reserve := func(sign int) {
 		for podSet, nodes := range place {
 			for _, node := range nodes {
 				s.useCards(podSet, node, -sign)
-				quotas[s.nodeQuota[node]] = quotas[s.nodeQuota[node]] || s.podSets[podSet].Cards > 0
+				neededQuotas[s.nodeQuota[node]] = neededQuotas[s.nodeQuota[node]] || s.podSets[podSet].Cards > 0
 				s.addAvailable(node, s.podSets[podSet].Request, -float64(sign))
 				for r, request := range s.podSets[podSet].Request {
 					needed[node*s.dims+r] = needed[node*s.dims+r] || request > 0
@@ -215,7 +216,7 @@ func (s *state) pruneForPlaces() {
 	reserve(1)
 	for _, u := range s.byDescendingLoss(s.chosenUnits()) {
 		s.dropVictim(u, none)
-		if s.lacksNeeded(u, needed, quotas) {
+		if s.lacksNeeded(u, needed, neededQuotas) {
 			s.addVictim(u, none)
 		}
 	}
@@ -224,11 +225,11 @@ func (s *state) pruneForPlaces() {
 }
 
 // lacksNeeded reports whether a node of a unit has too little of a resource that is needed
-// there, or a quota less than is used of it.
-func (s *state) lacksNeeded(u int, needed, quotas []bool) (lacks bool) {
+// there, or a needed quota that the unit releases less than is used of it.
+func (s *state) lacksNeeded(u int, needed, neededQuotas []bool) (lacks bool) {
 	if s.releases != nil {
 		for _, x := range s.releases[u] {
-			lacks = lacks || (quotas[x.quota] && s.quotas[x.quota] < 0)
+			lacks = lacks || (neededQuotas[x.quota] && s.quotas[x.quota] < 0)
 		}
 	}
 

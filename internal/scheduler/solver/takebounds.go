@@ -9,7 +9,8 @@ import (
 type limitBound struct{ *state }
 
 // limitsForbid reports whether the limits keep the units from giving back enough of some
-// resource. It counts each part of a job against one limit and bounds what each limit allows.
+// resource. It is a proof, not an exact answer: it counts each part of a job against only one of its limits, and
+// takes the most that parts can give within each limit.
 func (s *state) limitsForbid(units []int) bool {
 	if s.takes == nil {
 		return false
@@ -39,7 +40,7 @@ func (s *state) limitsForbid(units []int) bool {
 // a job's units is a choice of its parts.
 type jobPart struct {
 	unit  int
-	minus []int
+	minus []int // of a whole job: the units of its pods that are parts of their own
 }
 
 // partsOf returns the parts that units consist of.
@@ -98,9 +99,8 @@ func (b limitBound) groupByLimit(parts []jobPart) [][]jobPart {
 		at := 0
 		least := 1.0
 		for _, x := range b.takes[part.unit] {
-			// A job with victims counts only what it adds, which its parts do not tell. No limit bounds it
-			// here.
 			fraction := b.leftToTake(x.limit) / max(sums[x.limit], 1)
+			// A job with victims counts only what it adds, which its parts do not say. So no limit bounds it here.
 			if !x.onlyCounts && fraction < least && b.jobStates[b.units[part.unit].job].pods == 0 && b.takenOf(part, x.limit) > 0 {
 				at = x.limit + 1
 				least = fraction
@@ -112,19 +112,19 @@ func (b limitBound) groupByLimit(parts []jobPart) [][]jobPart {
 	return groups
 }
 
-// leftToTake bounds how much more may be taken by a limit.
+// leftToTake returns an upper bound of how much more may be taken by a limit.
 func (b limitBound) leftToTake(limit int) float64 {
 	l := &b.limits[limit]
 	left := l.most - b.taken[limit]
-	// The last victim may begin at one below most and count as much as the largest.
+	// The last step may begin where one less than most is taken, and take as much as the largest one.
 	if l.borrowed && l.most > 0 {
 		left += max(l.largest, 1) - 1
 	}
 	return float64(max(left, 0))
 }
 
-// mostGiven bounds how much of a resource parts of jobs give back within a limit, none for no
-// limit, if parts of them may be taken.
+// mostGiven returns an upper bound of how much of a resource parts of jobs give back within a limit, or without
+// one if it is none. It is the most if fractions of parts could be taken.
 func (b limitBound) mostGiven(limit int, parts []jobPart, resource int) (most float64) {
 	type offer struct{ amount, taken float64 }
 	var offers []offer
@@ -145,8 +145,8 @@ func (b limitBound) mostGiven(limit int, parts []jobPart, resource int) (most fl
 		return most
 	}
 
-	// Parts of offers, those that give most for what they count first, give at least as much as any
-	// choice of offers.
+	// Fractions of offers, those that give most for what they count first, give at least as much as any
+	// choice of whole offers.
 	slices.SortFunc(offers, func(a, b offer) int { return cmp.Compare(b.amount*a.taken, a.amount*b.taken) })
 	most = 0
 	left := b.leftToTake(limit)

@@ -9,8 +9,8 @@ import (
 type take struct {
 	limit  int
 	amount int64
-	// last is the part that is taken in one step at last: all of a pod. The elastic pods of a
-	// whole job can be taken before the rest of it, one by one.
+	// last is the part of amount that the last step takes. A pod is taken in one step. Of a whole job the pods that
+	// it can spare are taken before, one by one.
 	last int64
 	// onlyCounts is set if the limit does not refuse the unit, see Pod.OnlyCounts.
 	onlyCounts bool
@@ -19,9 +19,9 @@ type take struct {
 // takeLimit is a TakeLimit with the units that count against it.
 type takeLimit struct {
 	most     int64
-	borrowed bool
+	borrowed bool // see TakeLimit.Borrowed: what the last step takes may exceed most
 	units    []int
-	largest  int64 // the largest last part of one unit
+	largest  int64 // the most that the last step can take: the largest last part of one unit
 	// isTight reports whether the jobs have more than most. Otherwise the limit allows any
 	// choice.
 	isTight bool
@@ -44,7 +44,7 @@ func (b *jobBuilder) takesOf(pod *Pod) ([]take, bool) {
 	return takes, !slices.ContainsFunc(takes, isTooMuch)
 }
 
-// addTake adds to a list that has each limit once.
+// addTake adds to a list that has each limit once. A limit may refuse the sum if it may refuse a part of it.
 func addTake(takes []take, x take) []take {
 	if i := slices.IndexFunc(takes, func(y take) bool { return y.limit == x.limit }); i >= 0 {
 		takes[i].amount = takes[i].amount + x.amount
@@ -194,7 +194,7 @@ func (s *state) canTake(u int) bool {
 	s.applyTakes(u, 1)
 	defer s.applyTakes(u, -1)
 
-	isLast := true
+	canBeLast := true // for each limit that is exceeded
 	for _, x := range s.takes[u] {
 		limit := &s.limits[x.limit]
 		excess := s.taken[x.limit] - limit.most
@@ -203,20 +203,22 @@ func (s *state) canTake(u int) bool {
 		case !limit.borrowed || excess >= limit.largest:
 			return false
 		default:
-			isLast = isLast && !x.onlyCounts && excess < x.last
+			canBeLast = canBeLast && !x.onlyCounts && excess < x.last
 		}
 	}
 
-	// If the unit can be the last for each limit, the order of the others stays true, and no search is
-	// needed.
-	return isLast || s.hasOrder(u)
+	// The victims before it had an order. If the unit can be taken last by each limit, that order stays true, and no
+	// search is needed.
+	return canBeLast || s.hasOrder(u)
 }
 
 // hasOrder reports whether some order of taking the victims and one more unit satisfies the
-// limits of what is borrowed. It finds the last of them, the last but one, and so on. Whichever
-// can be last, the others have an order if all have one. A limit that is not exceeded any more
-// allows every order, and so does one of which all units only count. Units that only count come
-// first: what is taken by another rule leaves less that is borrowed.
+// limits of what is borrowed. It finds an order from its end: the last unit, the last but one, and so on. It never
+// has to go back: if all have an order, so have those that are left, whichever was put last.
+//
+// It ends when no limit is exceeded by what is left, for then each order does. A limit all of whose units only
+// count allows every order too. Units that only count come first: what is taken by another rule leaves less that
+// is borrowed.
 func (s *state) hasOrder(added int) bool {
 	left := slices.Clone(s.taken)
 	bound := slices.Clone(s.bound)
@@ -255,7 +257,7 @@ func (s *state) hasOrder(added int) bool {
 }
 
 // isTakenWith reports whether a unit counts against limits once another is added to the victims.
-// The pods of a whole job do not count alone.
+// A pod does not count beside its whole job, which includes it.
 func (s *state) isTakenWith(v, added int) bool {
 	if v == added {
 		return true
@@ -265,8 +267,8 @@ func (s *state) isTakenWith(v, added int) bool {
 	return s.isVictim[v] && !isPart
 }
 
-// canBeLast reports whether a unit may be taken last of what is taken. bound is the part of it that
-// does not only count.
+// canBeLast reports whether all limits allow that a unit is taken last. taken is what all units count against them,
+// this one included. bound is the part of it that does not only count.
 func (s *state) canBeLast(v int, taken, bound []int64) bool {
 	for _, x := range s.takes[v] {
 		limit := &s.limits[x.limit]
