@@ -51,7 +51,7 @@ func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 	for words, file := range map[string]string{
 		"node(s) have another card than <":    "internal/scheduler/capacitycard/predicate.go",
 		"node(s) have no named card for ":     "internal/scheduler/capacitycard/predicate.go",
-		"has not seen every node and pod yet": "internal/scheduler/capacitycard/snapshot.go",
+		"has not seen every node and pod yet": "internal/scheduler/cache/sync.go",
 	} {
 		check.Contains(t, "docs/troubleshooting.md", document, words)
 		check.Contains(t, file, readDocument(t, file), words)
