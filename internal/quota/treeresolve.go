@@ -181,26 +181,10 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 	q := &t.resolved[name].Written
 	c := childAmounts{queue: name, quota: Amounts{}, deserved: Amounts{}, guarantee: Amounts{}}
 	above := t.parent(parent)
-	inheritsAny := t.isWritten && above == nil && q.Parent != ""
 	for _, key := range q.Resources() {
-		inherited := int64(0)
-		switch {
-		case above != nil:
-			inherited = above.Limits.Quota(key)
-		case inheritsAny:
-			inherited = Unlimited
-		}
-
-		limit := c.ownLimit(q, key, parent, inherited, above != nil || inheritsAny)
-		guarantee := q.Guarantee[key]
-		deserved, deservesLess := q.Deserved[key]
-		switch _, hasQuota := q.Quota[key]; {
-		case t.isWritten && !hasQuota && limit == Unlimited: // what the parent would allow is unknown
-			deserved = limit
-			guarantee = limit
-		case !deservesLess:
-			deserved = limit
-		}
+		inherited, inherits := t.inheritedQuota(q, above, key)
+		limit := c.ownLimit(q, key, parent, inherited, inherits)
+		deserved, guarantee := t.writtenBelow(limit, q, key)
 
 		// A wrong amount is reported and reduced. Refusing the whole queue would stop work that
 		// is in order.
@@ -229,6 +213,32 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 	}
 
 	return c
+}
+
+// inheritedQuota returns the quota that a queue inherits unless it writes one, false at the top level.
+func (t *treeResolver) inheritedQuota(q *TreeQueue, above *Resolved, key Resource) (inherited int64, inherits bool) {
+	switch {
+	case above != nil:
+		return above.Limits.Quota(key), true
+	case t.isWritten && q.Parent != "":
+		return Unlimited, true
+	}
+	return 0, false
+}
+
+// writtenBelow returns what a queue with a limit writes that it deserves, and its guarantee. Unwritten, it
+// deserves the limit.
+func (t *treeResolver) writtenBelow(limit int64, q *TreeQueue, key Resource) (deserved, guarantee int64) {
+	deserved, deservesLess := q.Deserved[key]
+	guarantee = q.Guarantee[key]
+	switch _, hasQuota := q.Quota[key]; {
+	case t.isWritten && !hasQuota && limit == Unlimited: // what the parent would allow is unknown
+		return limit, limit
+	case !deservesLess:
+		return limit, guarantee
+	}
+
+	return deserved, guarantee
 }
 
 // ownLimit returns the quota of a name, which is written or inherited, and reports what the
