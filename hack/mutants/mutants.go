@@ -13,7 +13,7 @@ var tables = []table{
 	{tests: "./internal/webhook/validation", run: "^(TestARefusalDiscloses.*|TestJobsWithMoreThan256TasksAreRefused)$", mutants: disclosureMutants},
 	{tests: "./internal/scheduler/solver", run: "^(TestSolveWithinTakeLimits|TestSolveSmallProblemsAtLeastLoss)$", mutants: takeMutants},
 	{tests: "./internal/scheduler/solver", run: "^(TestSearch.*|TestSolveReportsOutOfBudget)$", mutants: solverSearchMutants},
-	{tests: "./internal/scheduler/capacitycard", run: "^TestCooldownGrows$", mutants: borrowStopMutants},
+	{tests: "./internal/scheduler/reclaimrules", run: "^TestCooldownGrows$", mutants: borrowStopMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestWeights.*$", mutants: queueOrderMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestCardsThatNodesDoNotOffer.*$", mutants: notOfferedMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestALoweredQuotaEndsOnlyTheCardsBeyondIt$", mutants: loweredQuotaMutants},

@@ -101,7 +101,7 @@ var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/tree.go", `		pod.OnlyCounts = !g.byTree[i]
 `, ``, "what is taken by the service types is not refused as what is borrowed"},
 	{"internal/scheduler/capacitycard/treeorder.go", `	for node := turn; node.parent != nil; node = node.parent {`, `	for node := turn; node == turn; node = node.parent {`, "a placement changes the order of all queues of its tenant"},
-	{"internal/scheduler/capacitycard/treereclaim.go", `range p.Cache.Tree.Path(string(queue)) {`, `range p.Cache.Tree.Path(string(queue))[:1] {`, "a stop policy drains the subtree"},
+	{"internal/scheduler/reclaimrules/drains.go", `range p.Cache.Tree.Path(string(queue)) {`, `range p.Cache.Tree.Path(string(queue))[:1] {`, "a stop policy drains the subtree"},
 	{"internal/scheduler/actions/drain.go", `api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):`, `api.AllocatedStatus(task.Status):`, "a drain leaves system-critical pods"},
 	{"internal/scheduler/actions/drain.go", `		case !gang.IsOnNode(task.Status):
 			return nil
@@ -129,11 +129,11 @@ var notOfferedMutants = []mutant{
 
 // The rules of the pauses of a queue that lost what it had borrowed.
 var borrowStopMutants = []mutant{
-	{"internal/scheduler/capacitycard/borrowstop.go", `min(2*s.cooldown, maxBorrowCooldown)`, `s.cooldown`, "a queue that loses again what it borrowed again waits longer"},
-	{"internal/scheduler/capacitycard/borrowstop.go", `	case s.isForgotten(now):
+	{"internal/scheduler/reclaimrules/borrowstop.go", `min(2*s.cooldown, maxBorrowCooldown)`, `s.cooldown`, "a queue that loses again what it borrowed again waits longer"},
+	{"internal/scheduler/reclaimrules/borrowstop.go", `	case s.isForgotten(now):
 		cooldown = borrowCooldown
 `, `	case s.cooldown == 0:
 		cooldown = borrowCooldown
 `, "an old reclaim makes no pause longer"},
-	{"internal/scheduler/capacitycard/borrowstop.go", `if isBorrowing && now.After(from) {`, `if now.After(from) {`, "a queue that could not borrow what it lost forgets no reclaim"},
+	{"internal/scheduler/reclaimrules/borrowstop.go", `if isBorrowing && now.After(from) {`, `if now.After(from) {`, "a queue that could not borrow what it lost forgets no reclaim"},
 }

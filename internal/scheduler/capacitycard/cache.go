@@ -1,6 +1,9 @@
 package capacitycard
 
-import "cardquota.dev/operator/internal/scheduler/cache"
+import (
+	"cardquota.dev/operator/internal/scheduler/cache"
+	"cardquota.dev/operator/internal/scheduler/reclaimrules"
+)
 
 // Cache is what the scheduler keeps between sessions: what all who decide share, and what one of them
 // keeps for itself. The plugin of a session reads and writes it.
@@ -9,8 +12,8 @@ import "cardquota.dev/operator/internal/scheduler/cache"
 type Cache struct {
 	*cache.Cache
 	kept *freedCards
-	// borrowStops are the cards that others reclaimed from a queue that had borrowed them.
-	borrowStops borrowStops
+	// BorrowStops are the cards that others reclaimed from a queue that had borrowed them.
+	borrowStops reclaimrules.BorrowStops
 	fitErrors   fitErrorCache
 	// podGroups are the requests of PodGroups without pods, by UID.
 	podGroups podGroupRequests
@@ -26,7 +29,7 @@ func NewCache() *Cache {
 	return &Cache{
 		Cache:       cache.New(),
 		kept:        newFreedCards(),
-		borrowStops: borrowStops{},
+		borrowStops: reclaimrules.BorrowStops{},
 		fitErrors:   fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
 		podGroups:   podGroupRequests{},
 		messages:    newMessageDeduper(),

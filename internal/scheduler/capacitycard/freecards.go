@@ -11,6 +11,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -237,14 +238,14 @@ func (p *waitingJobs) leavingTasks(task *api.TaskInfo, node *freeNode, until tim
 func (p *waitingJobs) mayTake(task, other *api.TaskInfo, name card.Name, taken map[string]int64) bool {
 	rule := p.rules.ReclaimRule(task, other)
 	count := int64(p.RequestFor(other).Count)
-	if rule == NotReclaimable || !p.IsTree() {
-		return rule != NotReclaimable
+	if rule == reclaimrules.NotReclaimable || !p.IsTree() {
+		return rule != reclaimrules.NotReclaimable
 	}
 
 	resource := quota.Resource(name)
 	path := p.PathBelow(p.Volcano.Jobs[task.Job].Queue, p.VictimQueue(other))
 	isKept := func(queue string) bool {
-		return taken[queue]+count > p.Ledger.AboveGuarantee(queue, resource) || (rule == ReclaimableByTree && taken[queue] >= p.Ledger.AboveDeserved(queue, resource))
+		return taken[queue]+count > p.Ledger.AboveGuarantee(queue, resource) || (rule == reclaimrules.ReclaimableByTree && taken[queue] >= p.Ledger.AboveDeserved(queue, resource))
 	}
 	if slices.ContainsFunc(path, isKept) {
 		return false

@@ -20,6 +20,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
@@ -43,10 +44,10 @@ func buildPlugin(known *Cache, arguments framework.Arguments) *Plugin {
 type Plugin struct {
 	*snapshot.Session
 	cache     *Cache
-	Drains    *Drains
+	Drains    *reclaimrules.Drains
 	Events    *Events
 	Prices    *Prices
-	Rules     *ReclaimRules
+	Rules     *reclaimrules.Rules
 	Evictions *Evictions
 
 	// What is kept for pods that wait.
@@ -73,10 +74,10 @@ type Plugin struct {
 // newPlugin returns the plugin for a session that is not open yet.
 func newPlugin(known *Cache, s *snapshot.Session) *Plugin {
 	p := &Plugin{Session: s, cache: known}
-	p.Drains = &Drains{s}
+	p.Drains = &reclaimrules.Drains{Session: s}
 	p.Events = &Events{Session: s, messages: known.messages, reports: known.reports, countRefusal: known.metrics.countRefusal}
 	p.Prices = &Prices{Session: s}
-	p.Rules = &ReclaimRules{Session: s, stops: known.borrowStops}
+	p.Rules = reclaimrules.New(s, known.borrowStops)
 	p.Evictions = &Evictions{Session: s}
 
 	p.stuck = &stuckPods{Session: s}
@@ -127,7 +128,7 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 
 	// What follows reads the ledger, so that comes first.
 	p.opening.buildSnapshot()
-	p.Rules.stopBorrowing()
+	p.Rules.StopBorrowing()
 	p.NotReadyReason = p.cache.Sync.NotReadyReason(p.opening.missingFromSession, p.cache.Now())
 	p.cache.openPlugin = p
 	p.Kept.loadReclaimedCards()

@@ -2,7 +2,6 @@ package capacitycard
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -13,10 +12,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
-	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
@@ -24,7 +21,7 @@ import (
 type podReclaim struct {
 	*snapshot.Session
 	prices  *Prices
-	rules   *ReclaimRules
+	rules   *reclaimrules.Rules
 	stuck   *stuckPods
 	kept    *KeptCards
 	victims *victimSelection
@@ -43,24 +40,6 @@ func (p *podReclaim) preemptive(obj, candidate any) bool {
 		p.reclaimerCandidate = task.UID
 	}
 	return may
-}
-
-// ReclaimRules says who may reclaim from whom.
-type ReclaimRules struct {
-	*snapshot.Session
-	stops borrowStops
-}
-
-// CanReclaim reports whether a pod may reclaim cards: its service type may reclaim from another
-// one, and the quota of its own queue has room. In a tree any known type may, within what the
-// queue deserves.
-func (p *ReclaimRules) CanReclaim(task *api.TaskInfo) bool {
-	r, known := p.CheckInputFor(task)
-	checks := snapshot.ReclaimChecks
-	if p.IsTree() {
-		checks = snapshot.TreeReclaimChecks
-	}
-	return known && p.RunChecks(checks, r) == nil
 }
 
 // reclaimable selects the victims on one node for a pod of another queue: all that conflict
@@ -100,24 +79,12 @@ func (p *podReclaim) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*ap
 		request := p.RequestFor(reclaimee)
 		hasResource := request.Count > 0 && request.Resource == resource
 		isUseful := hasResource || (p.ReclaimsAll() && (request.Count == 0 || resource == ""))
-		if isUseful && p.rules.CanReclaimFrom(reclaimer, reclaimee) && p.rules.hasReachedMinRuntime(reclaimee) && !p.IsEvictionInProgress(reclaimee) {
+		if isUseful && p.rules.CanReclaimFrom(reclaimer, reclaimee) && p.rules.HasReachedMinRuntime(reclaimee) && !p.IsEvictionInProgress(reclaimee) {
 			candidates = append(candidates, reclaimee)
 		}
 	}
 	p.sortByVictimOrder(candidates)
 	return candidates
-}
-
-// CanReclaimFrom reports whether a pod may reclaim from another one by any rule.
-func (p *ReclaimRules) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
-	return p.ReclaimRule(reclaimer, reclaimee) != NotReclaimable
-}
-
-// hasReachedMinRuntime reports whether the pod's job has run for the minimum runtime of its
-// service type.
-func (p *ReclaimRules) hasReachedMinRuntime(task *api.TaskInfo) bool {
-	minimum := p.MinimumRuntime(task)
-	return minimum == 0 || gang.RunningSince(p.Volcano.Jobs[task.Job]).Add(minimum).Before(p.Cache.Now())
 }
 
 // sortByVictimOrder puts first the pod to evict first for another queue. By default that is the lowest
@@ -128,7 +95,7 @@ func (p *podReclaim) sortByVictimOrder(candidates []*api.TaskInfo) {
 		if p.Args.VictimOrder == v1alpha1.VictimsByLoss {
 			return 0
 		}
-		return p.rules.compareBetweenQueues(a, b)
+		return p.rules.CompareBetweenQueues(a, b)
 	}
 
 	// This order decides which pods of a job are elastic, and these come first in the end.
@@ -138,18 +105,6 @@ func (p *podReclaim) sortByVictimOrder(candidates []*api.TaskInfo) {
 	slices.SortStableFunc(candidates, func(a, b *api.TaskInfo) int {
 		return cmp.Or(byPriority(a, b), cmp.Compare(impacts[a.UID], impacts[b.UID]), cmp.Compare(p.prices.lossOfEviction(a, breaks), p.prices.lossOfEviction(b, breaks)))
 	})
-}
-
-// compareBetweenQueues puts the lowest priority first, as far as it counts between queues: of the queue,
-// the job and the pod.
-func (p *ReclaimRules) compareBetweenQueues(a, b *api.TaskInfo) int {
-	x := p.Volcano.Jobs[a.Job]
-	y := p.Volcano.Jobs[b.Job]
-	return cmp.Or(
-		cmp.Compare(p.Volcano.Queues[x.Queue].Queue.Spec.Priority, p.Volcano.Queues[y.Queue].Queue.Spec.Priority),
-		cmp.Compare(p.JobPriority(x), p.JobPriority(y)),
-		cmp.Compare(p.PodPriority(a), p.PodPriority(b)),
-	)
 }
 
 // compareByLoss puts first the smallest loss of a single pod, then the lowest priority of queue, job and
@@ -218,55 +173,6 @@ func (c *Cache) PluginFor(session types.UID) (*Plugin, bool) {
 		return nil, false
 	}
 	return p, true
-}
-
-// FreeQuota returns how many more of some cards a queue may use while it reclaims, or of all its cards
-// without names: of what it deserves. Cards with too many terminating pods count as full.
-func (p *ReclaimRules) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
-	limits := p.Ledger.PathLimits(string(queue))
-	if limits.AnyCard {
-		return card.MaxCount
-	}
-
-	if len(names) == 0 {
-		names = slices.Collect(maps.Keys(limits.Cards))
-	}
-
-	for _, name := range names {
-		if !p.Ledger.IsTerminatingOverQuota(string(queue), name) {
-			own := p.Ledger.MayUseByLevel(string(queue), quota.Resource(name))
-			free = free.Add(card.Count(max(0, min(own.Quota[0], own.Deserved[0], int64(card.MaxCount)))))
-		}
-	}
-
-	return free
-}
-
-// ServiceTypeRules returns the reclaim matrix as text.
-func (p *ReclaimRules) ServiceTypeRules() string { return fmt.Sprint(p.Args.ServiceTypes) }
-
-// MinimumRuntime returns how long jobs of a pod's service type are protected from reclaim.
-func (p *ReclaimRules) MinimumRuntime(task *api.TaskInfo) time.Duration {
-	return p.Args.ServiceTypes[p.ServiceType(task)].MinimumRuntime
-}
-
-// VictimOrder returns in which order jobs of other queues lose cards.
-func (p *ReclaimRules) VictimOrder() v1alpha1.VictimOrder { return p.Args.VictimOrder }
-
-// PodPriority returns the priority of a pod where pods of different queues compete: that of its PriorityClass if
-// the policy lists the class, else the lowest listed one.
-func (p *ReclaimRules) PodPriority(task *api.TaskInfo) int32 {
-	return p.Args.PriorityClasses.Priority(task.Pod.Spec.PriorityClassName)
-}
-
-// JobPriority returns the priority of a job where jobs of different queues compete: that of its PodGroup by the
-// policy, but no more than the highest of its pods.
-func (p *ReclaimRules) JobPriority(job *api.JobInfo) int32 {
-	highest := p.Args.PriorityClasses.Lowest
-	for _, task := range job.Tasks {
-		highest = max(highest, p.PodPriority(task))
-	}
-	return p.Args.PriorityClasses.JobPriority(job.PodGroup.Spec.PriorityClassName, highest)
 }
 
 // Evictions knows the evictions that were requested.

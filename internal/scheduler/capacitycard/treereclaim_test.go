@@ -42,7 +42,7 @@ func TestVolcanosOwnReclaimEvictsNothingInATree(t *testing.T) {
 }
 
 // TestQueueBorrowsNothingForFiveMinutesAfterReclaim: cards A were just taken back from queue r. If r borrowed A
-// again at once, they would be taken back again. So for five minutes (borrowCooldown) r gets only the two that it
+// again at once, they would be taken back again. So for five minutes r gets only the two that it
 // deserves. In lending, node a has 8 cards A, and queues q and r deserve two of them each and may use all. Job j
 // has four pods of one card, in the last row none yet. A queue or node that a row names again replaces the first
 // one.
@@ -57,10 +57,10 @@ func TestQueueBorrowsNothingForFiveMinutesAfterReclaim(t *testing.T) {
 			scene: "job j queue=r min=1 pending=4", after: 0, wantPlaced: "a:2", wantReason: reason,
 		},
 		"r, just before five minutes: the two that it deserves": {
-			scene: "job j queue=r min=1 pending=4", after: borrowCooldown - time.Second, wantPlaced: "a:2", wantReason: reason,
+			scene: "job j queue=r min=1 pending=4", after: 5*time.Minute - time.Second, wantPlaced: "a:2", wantReason: reason,
 		},
 		"r, after five minutes: all four": {
-			scene: "job j queue=r min=1 pending=4", after: borrowCooldown, wantPlaced: "a:4",
+			scene: "job j queue=r min=1 pending=4", after: 5 * time.Minute, wantPlaced: "a:4",
 		},
 		"q, which lost no cards: all four": {
 			scene: "job j queue=q min=1 pending=4", after: 0, wantPlaced: "a:4",

@@ -10,6 +10,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
@@ -27,7 +28,7 @@ type waitingJob struct {
 // waitingJobs finds the jobs that wait for cards, and the free cards that are kept for them.
 type waitingJobs struct {
 	*snapshot.Session
-	rules *ReclaimRules
+	rules *reclaimrules.Rules
 	stuck *stuckPods
 	kept  *KeptCards
 	// laterBorrowers are jobs of a tree for which no cards are kept.

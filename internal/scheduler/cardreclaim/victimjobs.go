@@ -13,6 +13,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -130,7 +131,7 @@ func (s *victimFinder) listVictimTasks(by *api.TaskInfo, g *victimJob) bool {
 			continue
 		}
 		g.tasks = append(g.tasks, task)
-		if !gang.IsOnNode(task.Status) || s.plugin.Rules.ReclaimRule(by, task) == capacitycard.NotReclaimable {
+		if !gang.IsOnNode(task.Status) || s.plugin.Rules.ReclaimRule(by, task) == reclaimrules.NotReclaimable {
 			continue
 		}
 
@@ -171,13 +172,13 @@ func (s *victimFinder) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 		pod := solver.Pod{Node: s.indexOfNode(task.NodeName), Protected: cards == 0 && !s.plugin.ReclaimsAll()}
 
 		rule := s.plugin.Rules.ReclaimRule(by, task)
-		if !gang.IsOnNode(task.Status) || rule == capacitycard.NotReclaimable {
+		if !gang.IsOnNode(task.Status) || rule == reclaimrules.NotReclaimable {
 			pod.Protected = true
 			g.solverJob.Whole = false
 		}
 
 		if s.plugin.IsTree() {
-			g.byTree = append(g.byTree, rule == capacitycard.ReclaimableByTree)
+			g.byTree = append(g.byTree, rule == reclaimrules.ReclaimableByTree)
 		}
 
 		g.solverJob.Pods = append(g.solverJob.Pods, pod)

@@ -1,4 +1,4 @@
-package capacitycard
+package reclaimrules
 
 import (
 	"time"
@@ -17,8 +17,8 @@ var (
 	maxBorrowCooldown = build.Wait(time.Hour)
 )
 
-// borrowStops are the cards that others reclaimed from queues that had borrowed them.
-type borrowStops map[api.QueueID]map[quota.Resource]borrowStop
+// BorrowStops are the cards that others reclaimed from queues that had borrowed them.
+type BorrowStops map[api.QueueID]map[quota.Resource]borrowStop
 
 // borrowStop is why a queue may not borrow a card: others reclaimed it.
 type borrowStop struct {
@@ -67,7 +67,7 @@ func (s borrowStop) restartedAt(now time.Time) borrowStop {
 
 // RecordReclaimed records that others reclaimed some cards, CPU or memory that a queue had
 // borrowed. The queue may not borrow them again for a cooldown.
-func (p *ReclaimRules) RecordReclaimed(queue api.QueueID, resources ...quota.Resource) {
+func (p *Rules) RecordReclaimed(queue api.QueueID, resources ...quota.Resource) {
 	if !p.IsTree() {
 		return
 	}
@@ -82,11 +82,11 @@ func (p *ReclaimRules) RecordReclaimed(queue api.QueueID, resources ...quota.Res
 		stops[resource] = stops[resource].restartedAt(p.Cache.Now())
 	}
 
-	p.stopBorrowing()
+	p.StopBorrowing()
 }
 
-// stopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago.
-func (p *ReclaimRules) stopBorrowing() {
+// StopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago.
+func (p *Rules) StopBorrowing() {
 	now := p.Cache.Now()
 	for queue, stops := range p.stops {
 		isKnown := p.HasQueue(string(queue))

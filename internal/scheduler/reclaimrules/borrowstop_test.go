@@ -1,4 +1,4 @@
-package capacitycard
+package reclaimrules
 
 import (
 	"fmt"

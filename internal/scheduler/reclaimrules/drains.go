@@ -1,0 +1,62 @@
+package reclaimrules
+
+import (
+	"cmp"
+	"slices"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
+)
+
+// Drains finds what stop policies drain.
+type Drains struct{ *snapshot.Session }
+
+// DrainedJobs returns the jobs with running pods whose queue, or an ancestor of it, drains, in
+// the order of their UIDs. It is the queue of the job, or one that is charged for its pods.
+func (p *Drains) DrainedJobs() (jobs []*api.JobInfo) {
+	hasDraining := false
+	for _, rules := range p.QueueRules {
+		hasDraining = hasDraining || rules.Drains
+	}
+
+	if !hasDraining {
+		return nil
+	}
+
+	for _, job := range p.Volcano.Jobs {
+		isRunning := len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) > 0
+		if isRunning && p.DrainedQueue(job) != "" {
+			jobs = append(jobs, job)
+		}
+	}
+
+	slices.SortFunc(jobs, func(a, b *api.JobInfo) int { return cmp.Compare(a.UID, b.UID) })
+	return jobs
+}
+
+// DrainedQueue returns the queue by which a job is drained: its own, or one that is charged for its pods,
+// "" if it is not drained.
+func (p *Drains) DrainedQueue(job *api.JobInfo) api.QueueID {
+	if p.DrainedBy(job.Queue) != "" {
+		return job.Queue
+	}
+	for task := range gang.TasksIn(job, gang.IsOnNode) {
+		if queue := p.VictimQueue(task); queue != job.Queue && p.DrainedBy(queue) != "" {
+			return queue
+		}
+	}
+	return ""
+}
+
+// DrainedBy returns the queue whose stop policy drains a queue: itself or its nearest ancestor, ""
+// if there is none.
+func (p *Drains) DrainedBy(queue api.QueueID) api.QueueID {
+	for _, at := range p.Cache.Tree.Path(string(queue)) {
+		if rules := p.QueueRules[api.QueueID(at)]; rules != nil && rules.Drains {
+			return api.QueueID(at)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,131 @@
+// Package reclaimrules says who may reclaim from whom, in which order victims are taken, what stop policies drain,
+// and which queues may not borrow for a while.
+package reclaimrules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
+)
+
+// Rules says who may reclaim from whom.
+type Rules struct {
+	*snapshot.Session
+	stops BorrowStops
+}
+
+// New returns the rules of a session, with what earlier ones know of borrowing.
+func New(s *snapshot.Session, stops BorrowStops) *Rules {
+	return &Rules{Session: s, stops: stops}
+}
+
+// CanReclaim reports whether a pod may reclaim cards: its service type may reclaim from another
+// one, and the quota of its own queue has room. In a tree any known type may, within what the
+// queue deserves.
+func (p *Rules) CanReclaim(task *api.TaskInfo) bool {
+	r, known := p.CheckInputFor(task)
+	checks := snapshot.ReclaimChecks
+	if p.IsTree() {
+		checks = snapshot.TreeReclaimChecks
+	}
+	return known && p.RunChecks(checks, r) == nil
+}
+
+// CanReclaimFrom reports whether a pod may reclaim from another one by any rule.
+func (p *Rules) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
+	return p.ReclaimRule(reclaimer, reclaimee) != NotReclaimable
+}
+
+// HasReachedMinRuntime reports whether the pod's job has run for the minimum runtime of its
+// service type.
+func (p *Rules) HasReachedMinRuntime(task *api.TaskInfo) bool {
+	minimum := p.MinimumRuntime(task)
+	return minimum == 0 || gang.RunningSince(p.Volcano.Jobs[task.Job]).Add(minimum).Before(p.Cache.Now())
+}
+
+// FreeQuota returns how many more of some cards a queue may use while it reclaims, or of all its cards
+// without names: of what it deserves. Cards with too many terminating pods count as full.
+func (p *Rules) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
+	limits := p.Ledger.PathLimits(string(queue))
+	if limits.AnyCard {
+		return card.MaxCount
+	}
+
+	if len(names) == 0 {
+		names = slices.Collect(maps.Keys(limits.Cards))
+	}
+
+	for _, name := range names {
+		if !p.Ledger.IsTerminatingOverQuota(string(queue), name) {
+			own := p.Ledger.MayUseByLevel(string(queue), quota.Resource(name))
+			free = free.Add(card.Count(max(0, min(own.Quota[0], own.Deserved[0], int64(card.MaxCount)))))
+		}
+	}
+
+	return free
+}
+
+// ServiceTypeRules returns the reclaim matrix as text.
+func (p *Rules) ServiceTypeRules() string { return fmt.Sprint(p.Args.ServiceTypes) }
+
+// Kind is by which rule a pod may reclaim from another one.
+type Kind int
+
+// The rules of reclaim.
+const (
+	// NotReclaimable: no rule allows it.
+	NotReclaimable Kind = iota
+	// ReclaimableByMatrix: the service type of the reclaimer reclaims from that of the victim,
+	// in a tree down to the guarantee of the victim's queue.
+	ReclaimableByMatrix
+	// ReclaimableByTree: the victim's queue, and each of its ancestors below the lowest common
+	// ancestor, has borrowed. Their last job may be taken below what they deserve.
+	ReclaimableByTree
+)
+
+// ReclaimRule returns by which rule a pod may reclaim from another one, whatever their queues
+// use now. The victim must be evictable, and in a reclaimable queue. Its queue is the one that is
+// charged for it, also after its PodGroup moved.
+func (p *Rules) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) Kind {
+	reclaimerJob := p.Volcano.Jobs[reclaimer.Job]
+	victimJob := p.Volcano.Jobs[reclaimee.Job]
+	if reclaimerJob == nil || victimJob == nil {
+		return NotReclaimable
+	}
+
+	charged := p.VictimQueue(reclaimee)
+	if reclaimerJob.Queue == charged || !p.IsEvictable(reclaimee) {
+		return NotReclaimable
+	}
+
+	reclaimerQueue := p.Volcano.Queues[reclaimerJob.Queue]
+	victimQueue := p.Volcano.Queues[charged]
+	if reclaimerQueue == nil || victimQueue == nil || !victimQueue.Reclaimable() {
+		return NotReclaimable
+	}
+
+	by := p.ServiceType(reclaimer)
+	from := p.ServiceTypeIn(charged, reclaimee)
+	// The matrix comes first: it takes down to the guarantee, the tree only what is borrowed.
+	switch {
+	case victimQueue.Queue.Spec.Priority < reclaimerQueue.Queue.Spec.Priority && p.Args.ServiceTypes.CanReclaim(by, from):
+		return ReclaimableByMatrix
+	case p.canReclaimByTree(reclaimerJob.Queue, charged, by, from):
+		return ReclaimableByTree
+	}
+
+	return NotReclaimable
+}
+
+// canReclaimByTree reports whether the queues of a reclaimer and a victim, of some service types,
+// may reclaim by their places in the tree.
+func (p *Rules) canReclaimByTree(reclaimer, victim api.QueueID, by, from string) bool {
+	return p.IsTree() && p.KnowsServiceType(by) && p.KnowsServiceType(from) && len(p.PathBelow(reclaimer, victim)) > 0
+}
