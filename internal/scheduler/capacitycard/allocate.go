@@ -44,9 +44,11 @@ type allocation struct {
 
 // queueOrder puts first the queue of higher priority, then the one with the smaller dominant
 // share for its weight. Of equal priority, one with a job that runs below its minimum is first until that
-// was tried. In a tree it compares what the queues deserve and borrow. There Allocate serves pods
-// that need not borrow first, whatever this order, and after them the queues below what they
-// deserve: of those, jobs may wait behind one that borrows.
+// was tried. In a tree it compares what the queues deserve and borrow.
+//
+// In a tree allocate serves all pods that need not borrow before those that must, whatever this order. In the
+// second part queues below what they deserve come first: their jobs that need not borrow may have waited behind
+// one that must.
 func (p *allocation) queueOrder(l, r any) int {
 	left := l.(*api.QueueInfo)
 	right := r.(*api.QueueInfo)
@@ -74,7 +76,7 @@ func (p *allocation) queueOrder(l, r any) int {
 	return cmp.Compare(p.weightedShare(left), p.weightedShare(right))
 }
 
-// weightedShare returns the dominant share of a flat queue for its weight.
+// weightedShare returns the dominant share of a flat queue, divided by its weight.
 func (p *allocation) weightedShare(queue *api.QueueInfo) float64 {
 	return p.Ledger.DominantShare(queue.Name) / float64(max(1, queue.Queue.Spec.Weight))
 }
@@ -238,6 +240,8 @@ func (s *triedEvictions) Clone() fwk.StateData {
 	return &triedEvictions{node: s.node, released: s.released.Clone()}
 }
 
+// triedEvictionsOf returns the tried evictions of a node in the cycle state. If they are of another node, it starts
+// with none.
 func triedEvictionsOf(state fwk.CycleState, node string) *triedEvictions {
 	if data, err := state.Read(triedEvictionsKey); err == nil {
 		if s, ok := data.(*triedEvictions); ok && s.node == node {
@@ -262,9 +266,9 @@ func (p *allocation) simulationHook(note func(*quota.Released, *quota.Charge)) f
 	}
 }
 
-// simulateAllocatable checks the node of the simulation. Volcano removes a task before it asks,
-// so without a simulation no pod of this queue was removed and the preemptor still does not
-// fit.
+// simulateAllocatable reports whether a pod fits the quota on the node of the simulation after the evictions so far.
+// Volcano removes a pod before it asks. So if the cycle state has no evictions, none of them was in this queue, and
+// the pod does not fit any more than before.
 func (p *allocation) simulateAllocatable(_ context.Context, state fwk.CycleState, _ *api.QueueInfo, task *api.TaskInfo) bool {
 	data, err := state.Read(triedEvictionsKey)
 	if err != nil {

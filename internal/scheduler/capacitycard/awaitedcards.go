@@ -27,7 +27,7 @@ type awaitingPod struct {
 	task  *api.TaskInfo
 	node  *freeNode
 	count card.Count
-	// ServiceType is that of the pod, priority that of its queue.
+	// serviceType is that of the pod, priority that of its queue.
 	serviceType string
 	priority    int32
 }
@@ -49,8 +49,9 @@ func (p *waitingJobs) loadAwaitedCards() []*waitingJob {
 	return waiting
 }
 
-// reloadAwaitedCards finds them again, after the first run of allocate in a tree. No cards are kept for
-// jobs that are later borrowers, with a pod that the first run did not try.
+// reloadAwaitedCards finds the cards that are kept for waiting jobs again, after the first run of allocate in a
+// tree. later are the jobs with a pod that the first run did not try, because it would borrow: no cards are kept for
+// these.
 func (p *waitingJobs) reloadAwaitedCards(later map[api.JobID]bool) []*waitingJob {
 	if !p.hasWaitingReservations() {
 		return nil
@@ -69,7 +70,7 @@ func (p *waitingJobs) reloadAwaitedCards(later map[api.JobID]bool) []*waitingJob
 	return waiting
 }
 
-// hasWaitingReservations reports whether some job waits for anything.
+// hasWaitingReservations reports whether some job with a reservation waits.
 func (p *waitingJobs) hasWaitingReservations() bool {
 	for _, entry := range p.Cache.Reservations {
 		if entry.IsWaiting {
@@ -116,8 +117,8 @@ func (p *waitingJobs) keepsCards(w *waitingJob, task *api.TaskInfo) bool {
 	return w.isBelowMinimum || (!gang.NeverPreempts(task) && p.Args.ServiceTypes.Reclaims(p.ServiceType(task)))
 }
 
-// keepForPod keeps the free cards of the node that lacks the fewest cards for a pod. Of the nodes with the
-// first card that the pod names, it takes the first one.
+// keepForPod keeps free cards of one node for a pod: the node that lacks the fewest cards for it. It looks at the
+// alternatives of the pod in their order, and takes the first one of which it finds such a node.
 func (p *waitingJobs) keepForPod(kept *awaitedCards, w *waitingJob, task *api.TaskInfo, free *freeCards) {
 	r, _ := p.CheckInputFor(task)
 	var best *freeNode
@@ -151,7 +152,7 @@ func (p *waitingJobs) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *fr
 	most := card.Count(0)
 	for _, node := range nodes {
 		left := node.future.Sub(node.kept)
-		// Only so many nodes may be checked, so a node that would be no better is not.
+		// A session may check only so many nodes, so a node that would be no better is not checked.
 		if min(left, count) <= most {
 			continue
 		}
@@ -166,7 +167,8 @@ func (p *waitingJobs) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *fr
 	return best
 }
 
-// findRunningJobs returns the jobs that run pods, nil if no job waits below its minimum.
+// findRunningJobs returns the jobs that run pods. It returns nil if no job waits below its minimum, for then none
+// asks (see comesAfter).
 func (p *waitingJobs) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool {
 	running := map[api.JobID]bool{}
 	for _, w := range waiting {
@@ -219,7 +221,8 @@ func (p *KeptCards) hasPromisedNode(task *api.TaskInfo) bool {
 	return hasReclaimed || hasPreempted
 }
 
-// isKeptFrom reports whether the cards of a waiting pod are kept from another pod on a node.
+// isKeptFrom reports whether the cards of a waiting pod are kept from another pod on a node. They are not kept from
+// pods of its own job, nor from jobs of its queue with a higher priority.
 func (p *KeptCards) isKeptFrom(a *awaitingPod, r snapshot.CheckInput, node *api.NodeInfo) bool {
 	if a.job == r.Job || (a.job.Queue == r.Job.Queue && a.job.Priority < r.Job.Priority) {
 		return false

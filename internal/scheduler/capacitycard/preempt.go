@@ -111,8 +111,8 @@ type victimSelection struct {
 }
 
 // selectVictims selects from candidates the victims on a node for a pod: all that conflict with
-// it, also returned alone, and as few others as release what is missing. breaks are those that
-// break a gang. useful is false if the pod could not run there anyway.
+// it, and as few others as release what is missing. It returns the conflicting ones alone, and all. breaks are the
+// candidates whose eviction breaks a gang. useful is false if the pod could not run there in spite of the evictions.
 func (p *victimSelection) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo, breaks map[api.TaskID]bool) (conflicting, all []*api.TaskInfo, useful bool) {
 	queue := p.Volcano.Jobs[preemptor.Job].Queue
 	missing := p.missingAmounts(preemptor, node)
@@ -191,7 +191,8 @@ func (p *victimSelection) addMissingQuota(missing amounts, queue api.QueueID, re
 				lack = p.leastForGuarantees(insufficient, queue, request, name, released)
 			}
 
-			reused := int64(0) // of what is missing anyway: it must not be reclaimable
+			// reused is what is missing anyway and was open so far: now pods that cannot be reclaimed must release it.
+			reused := int64(0)
 			isUnreclaimable := insufficient.Kind == quota.NotReclaimable
 			if isUnreclaimable {
 				reused = min(lack, int64(missing[what]-missing[unreclaimableQuota(what)]))
