@@ -42,7 +42,7 @@ var tables = []table{
 	{tests: "./internal/cardquota", run: "^(TestNewBindings|TestPodsAreNewOnce|TestOverAllocationIsAllowedByAll)$", mutants: bindingMetricsMutants},
 	{tests: "./internal/cardseconds", run: "^Test(SumsOfDays|NoChangeOfClock|TimeInWhich|EachPart|CountsAreNot).*$", mutants: billMutants},
 	{tests: "./internal/cardhours", mutants: cardHoursMutants},
-	{tests: "./internal/cardquota", run: "^TestWhoHoldsCardsForBills$", mutants: billedPodsMutants},
+	{tests: "./internal/cardquota", run: "^TestWhoUsesCardsForBills$", mutants: billedPodsMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^Test(PodsPreemptOtherJobs.*|EveryQueuePreempts.*|PreemptLooksAtAllNodes|JobIs.*IntoAFullQueue.*|PreemptedCardsAreKept.*|SecondPreemptor.*|PreemptEvictsOnlyElasticPods.*|PreemptTakesNoCards.*|PreemptInATree.*|MissingQuota.*|PodDoesNotWaitForTheVictim.*|ALoweredQuotaEndsWhat.*|KeptCardsCount.*)$", mutants: preemptMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestFreedCardsAreKeptUntilAllVictimsEnd$", mutants: keptPeriodMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "(KeptCards|AreKept|IsKept|FreeCardsProlong|ReservationEnds|StuckJob|WithoutReservation|BelowItsMinimum)", mutants: awaitedCardsMutants},

@@ -3,12 +3,12 @@ package main
 // The rules of package workload: at least one mutant for each row of its table.
 var workloadMutants = []mutant{
 	// Which pods count.
-	{"internal/workload/pod.go", `return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&`, `return pod.DeletionTimestamp == nil &&`, "a pod without a node holds nothing"},
+	{"internal/workload/pod.go", `return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&`, `return pod.DeletionTimestamp == nil &&`, "a pod without a node uses nothing"},
 	{"internal/workload/pod.go", `return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&`, `return pod.Spec.NodeName != "" &&`, "a terminating pod does not count as used"},
 	{"internal/workload/pod.go", `isUnfinished := isPendingPhase(pod.Status.Phase) || pod.Status.Phase == corev1.PodRunning`, `isUnfinished := pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == ""`, "a bound pod counts before it has started"},
 	{"internal/workload/pod.go", `isUnfinished := isPendingPhase(pod.Status.Phase) || pod.Status.Phase == corev1.PodRunning`, `isUnfinished := isPendingPhase(pod.Status.Phase)`, "a running pod counts"},
-	{"internal/workload/pod.go", `isUnfinished := isPendingPhase(pod.Status.Phase) || pod.Status.Phase == corev1.PodRunning`, `isUnfinished := pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodUnknown`, "a pod that succeeded holds nothing"},
-	{"internal/workload/pod.go", `isUnfinished := isPendingPhase(pod.Status.Phase) || pod.Status.Phase == corev1.PodRunning`, `isUnfinished := pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodUnknown`, "a pod that failed holds nothing"},
+	{"internal/workload/pod.go", `isUnfinished := isPendingPhase(pod.Status.Phase) || pod.Status.Phase == corev1.PodRunning`, `isUnfinished := pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodUnknown`, "a pod that succeeded uses nothing"},
+	{"internal/workload/pod.go", `isUnfinished := isPendingPhase(pod.Status.Phase) || pod.Status.Phase == corev1.PodRunning`, `isUnfinished := pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodUnknown`, "a pod that failed uses nothing"},
 	{"internal/workload/pod.go", `isUnfinished := isPendingPhase(pod.Status.Phase) || pod.Status.Phase == corev1.PodRunning`, `isUnfinished := pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed`, "a pod of unknown state does not count as used"},
 	{"internal/workload/pod.go", `return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&`, `return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil &&`, "a gated pod does not wait"},
 	{"internal/workload/pod.go", `return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&`, `return pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 &&`, "a deleted pod does not wait"},
@@ -135,11 +135,11 @@ var workloadMutants = []mutant{
 	{"internal/workload/treequeue.go", `quantity.Sign() <= 0`, `quantity.Sign() == 0`, "a negative capability is none"},
 
 	// Terminating pods.
-	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil`, "a deleted pod that has finished holds nothing"},
-	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodPending && MayBeRunning(pod)`, "a deleted pod holds its cards before it has started"},
-	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodUnknown && MayBeRunning(pod)`, "a deleted pod holds its cards on a node that is not heard"},
+	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil`, "a deleted pod that has finished uses nothing"},
+	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodPending && MayBeRunning(pod)`, "a deleted pod uses its cards before it has started"},
+	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodUnknown && MayBeRunning(pod)`, "a deleted pod uses its cards on a node that is not heard"},
 	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `MayBeRunning(pod)`, "a pod that is not deleted does not end"},
-	{"internal/workload/resolver.go", `pod.Spec.NodeName, r.Inventory, last)`, `pod.Spec.NodeName, r.Inventory, nil)`, "a deleted pod holds the card that it was charged last"},
+	{"internal/workload/resolver.go", `pod.Spec.NodeName, r.Inventory, last)`, `pod.Spec.NodeName, r.Inventory, nil)`, "a deleted pod uses the card that it was charged last"},
 	{"internal/workload/pod.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionFalse`, "a node that is not heard does not work"},
 	{"internal/workload/pod.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionUnknown`, "a node that is not ready does not work"},
 	{"internal/workload/pod.go", `	return true
@@ -149,8 +149,8 @@ var workloadMutants = []mutant{
 }
 
 // TerminationGracePeriod`, "a node that does not say is taken to work"},
-	{"internal/workload/pod.go", `pod.Status.Phase == corev1.PodSucceeded || `, ``, "a deleted pod that has succeeded holds nothing"},
-	{"internal/workload/pod.go", ` || pod.Status.Phase == corev1.PodFailed`, ``, "a deleted pod that has failed holds nothing"},
+	{"internal/workload/pod.go", `pod.Status.Phase == corev1.PodSucceeded || `, ``, "a deleted pod that has succeeded uses nothing"},
+	{"internal/workload/pod.go", ` || pod.Status.Phase == corev1.PodFailed`, ``, "a deleted pod that has failed uses nothing"},
 
 	// Which pods may be evicted.
 	{"internal/workload/evictable.go", `class == systemClusterCritical || `, ``, "pods critical for the cluster stay"},

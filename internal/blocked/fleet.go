@@ -69,7 +69,7 @@ func (f *Fleet) knowsAny(names []card.Name) bool { return slices.ContainsFunc(na
 func (f *Fleet) knows(name card.Name) bool { return len(f.inventory.ResourcesFor(name)) > 0 }
 
 // Taken is what pods of a gang would take, by node. It remembers what that leaves of each card of a Fleet:
-// a gang of thousands of pods asks for the same. nil takes nothing. It is not safe for concurrent use.
+// a gang of thousands of pods requests the same. nil takes nothing. It is not safe for concurrent use.
 type Taken struct {
 	byNode map[string]card.Count
 	fleet  *Fleet
@@ -93,7 +93,7 @@ func (f *Fleet) freeFor(name card.Name, taken *Taken) (free, most card.Count) {
 		return capacity.free, capacity.most
 	}
 
-	// Many pods of a gang ask for the same card, so what the gang leaves is counted once a fleet.
+	// Many pods of a gang request the same card, so what the gang leaves is counted once a fleet.
 	if taken.fleet != f {
 		taken.fleet = f
 		taken.left = map[card.Name]leftCards{}

@@ -154,12 +154,12 @@ func TestReasonsThatTheSchedulerStatesAreRead(t *testing.T) {
 			message: "0/3 nodes are unavailable: 1 node(s) had untolerated taint {a: b}, 2 queue <q> " + exhausted + ".",
 			want:    StatedReason{RefusedByNodes: true, RefusedOtherwise: true, NodeRefusals: []workload.StatedRefusal{*quotaOfH200}},
 		},
-		"the queue lacks quota of CPU, which holds on every node": {
+		"the queue lacks quota of CPU, which is true on every node": {
 			reason:  "Unschedulable",
 			message: "0/3 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 2 queue <q> " + noCPU + ".",
 			want:    StatedReason{Refusal: refused("CPUQuotaExhausted")},
 		},
-		"the queue is closed, which holds on every node": {
+		"the queue is closed, which is true on every node": {
 			reason:  "Unschedulable",
 			message: "0/3 nodes are unavailable: 3 Queue <q> is Closed, not Open: nothing new starts in it.",
 			want:    StatedReason{Refusal: refused("QueueStopped")},

@@ -230,6 +230,6 @@ func expectNamesForQuotas(t *testing.T, got Node) {
 func expectReasons(t *testing.T, got Node, isShort bool) {
 	for _, anomaly := range got.Anomalies {
 		check.Must(t, anomaly.Reason != "", "an anomaly has no reason: %q", anomaly.Message)
-		check.Must(t, !isShort || check.FitsEvent(anomaly.Message), "no event can hold %q", anomaly.Message)
+		check.Must(t, !isShort || check.FitsEvent(anomaly.Message), "no event can have %q", anomaly.Message)
 	}
 }

@@ -156,7 +156,7 @@ func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 		check.Equal(t, "withheld", tc.wantWithheld, Join(got.Unnamed, " "))
 		message := joinMessages(got.Anomalies)
 		check.Contains(t, "message", message, tc.wantMessage)
-		check.That(t, check.FitsEvent(message), "no event can hold %q", message)
+		check.That(t, check.FitsEvent(message), "no event can have %q", message)
 
 		for _, offered := range got.Cards {
 			check.That(t, !slices.Contains(got.Unnamed, offered.Resource), "%s is offered as %s and withheld", offered.Resource,

@@ -319,7 +319,7 @@ func TestWithheldCardsKeepTheirName(t *testing.T) {
 	_, isOffered := inventory.CardOnNode("eighty", "nvidia.com/gpu")
 	check.That(t, !isOffered, "the withheld card is offered")
 	inUse, _ := inventory.CardInUseOnNode("eighty", "nvidia.com/gpu")
-	check.Equal(t, "card that running pods hold", "NVIDIA-H800", inUse)
+	check.Equal(t, "card that running pods use", "NVIDIA-H800", inUse)
 
 	check.Equal(t, "physical", map[Name]Count{"NVIDIA-H200": 9}, inventory.Physical())
 	check.That(t, inventory.IsCard("nvidia.com/gpu"), "the resource is no card any more")

@@ -151,7 +151,7 @@ func TestAnomaliesSayWhatIsWrongAndWhatHelps(t *testing.T) {
 			wantMessages: []string{"offers gpu.intel.com/xe, which looks like a card", "no quota limits it: name the card in " +
 				"spec.cards of the ServiceTypePolicy, or add the labels gpu.intel.com/<type>.product"},
 		},
-		"pods hold cards without a queue, and in a queue that does not exist": {
+		"pods use cards without a queue, and in a queue that does not exist": {
 			scene: scene{
 				nodes: []*corev1.Node{nodeWithEightH200("a").Obj(), nodeWithEightH200("b").Obj()},
 				pods: []*corev1.Pod{
@@ -173,7 +173,7 @@ func TestAnomaliesSayWhatIsWrongAndWhatHelps(t *testing.T) {
 			wantMessages: []string{"nodes a, b: 3 NVIDIA-H200 held by pods lab/p, lab/z with no queue that exists (queue ghost)",
 				"name a queue in these workloads, or delete them"},
 		},
-		"a pod holds a card without a queue": {
+		"a pod uses a card without a queue": {
 			scene: scene{nodes: []*corev1.Node{nodeWithEightH200("a").Obj()}, pods: []*corev1.Pod{runningPod("z", "", "a", 1)}},
 			want: v1alpha1.InventoryAnomaly{
 				Reason:     "CardsOutsideQueues",

@@ -436,8 +436,8 @@ func TestAQueueWithoutItsCardQuotaStaysWhereItIs(t *testing.T) {
 		check.Equal(t, name+": quota", "{}", config.Annotations[v1alpha1.AnnotationCardQuota])
 		check.Equal(t, name+": deserved", "", config.Annotations[v1alpha1.AnnotationCardDeserved])
 	}
-	foreign := liveQueueBelow("department", q, func(l *v1beta1.Queue) { l.ManagedFields = nil })
-	check.That(t, NewDrainedQueue(q, foreign, "").Config.Spec == nil, "spec.parent of another manager is applied")
+	others := liveQueueBelow("department", q, func(l *v1beta1.Queue) { l.ManagedFields = nil })
+	check.That(t, NewDrainedQueue(q, others, "").Config.Spec == nil, "spec.parent of another manager is applied")
 }
 
 // TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree: a Queue may differ from the tree because the tree changed since

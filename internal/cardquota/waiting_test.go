@@ -60,21 +60,21 @@ func TestBlockedNamesReasonAndHolders(t *testing.T) {
 		change func([]card.NodeState)
 		want   []string
 	}{
-		"the quota of q is used: pods of q hold its H200": {
+		"the quota of q is used: pods of q use its H200": {
 			pods: pods{waits("a", exhausted("q", 8)), onH200("q", 5), onH200("r", 3), podOf("h800", "q").GPUs(8).Running("h800")},
 			want: []string{"q NVIDIA-H200 2 QuotaExhausted: 5 q of q (training)"}},
 		"q has no quota of H200: no holders": {
 			pods: pods{waits("a", exhausted("q", 0)), onH200("q", 5)},
 			want: []string{"q NVIDIA-H200 2 NoQuota"},
 		},
-		"the quota of its ancestor is used: pods of the queues below it hold its H200": {
+		"the quota of its ancestor is used: pods of the queues below it use its H200": {
 			pods: pods{waits("a", "Queue <top>, an ancestor of <q>, has insufficient <NVIDIA-H200> quota: requested <2>, total "+
 				"would be <9>, but capability is <8>"), onH200("q", 1), onH200("r", 3), onH200("s", 4)},
 			want: []string{"q NVIDIA-H200 2 AncestorQuotaExhausted: 3 r of r, 1 q of q (training)"}},
-		"no H200 is free: pods of all queues hold them, and three are named": {
+		"no H200 is free: pods of all queues use them, and three are named": {
 			pods: pods{waits("a", full), onH200("q", 1), onH200("r", 3), onH200("s", 2), onH200("t", 2)},
 			want: []string{"q NVIDIA-H200 2 NoFreeCard: 3 r of r, 2 s of s, 2 t of t"}},
-		"no H200 is free: a pod without a queue holds them": {
+		"no H200 is free: a pod without a queue uses them": {
 			pods: pods{waits("a", full), pod("stray").GPUs(8).Running("h200")},
 			want: []string{"q NVIDIA-H200 2 NoFreeCard: 8 stray of "},
 		},
@@ -82,7 +82,7 @@ func TestBlockedNamesReasonAndHolders(t *testing.T) {
 			pods: pods{waits("a", full), onH200("q", 8).Deleted(noon)},
 			want: []string{"q NVIDIA-H200 2 NoFreeCard"},
 		},
-		"the node does not suit the pod, and a failed pod holds nothing": {
+		"the node does not suit the pod, and a failed pod uses nothing": {
 			pods: pods{waits("a", "0/1 nodes are unavailable: 1 node(s) had untolerated taint {a: b}."), onH200("q", 8).Phase("Failed")},
 			want: []string{"q NVIDIA-H200 2 NodesUnsuitable"},
 		},

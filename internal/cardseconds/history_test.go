@@ -192,7 +192,7 @@ func (h *history) lead() {
 			continue
 		}
 
-		since := h.now.Add(-time.Duration(rapid.IntRange(0, 40*3600).Draw(h.T, "held for")) * time.Second)
+		since := h.now.Add(-time.Duration(rapid.IntRange(0, 40*3600).Draw(h.T, "used for")) * time.Second)
 		usages = append(usages, PodUsage{series, n, since})
 		from := slices.MaxFunc([]time.Time{h.keptUntil[series], since, h.now.Add(-maxGap)}, time.Time.Compare)
 		h.want.add(series, n, from, h.now, h.zone)

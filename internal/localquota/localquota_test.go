@@ -136,13 +136,13 @@ func TestStateOfAViewSaysWhetherWorkStarts(t *testing.T) {
 	)
 
 	for t, tc := range check.Cases(t, map[string]struct{ queue, condition, reason, want string }{
-		"Open, ready":                         {queue: "Open", condition: ready, reason: v1alpha1.ReasonReady, want: "Open"},
-		"Open, quotas are not proven to hold": {queue: "Open", condition: ready, reason: v1alpha1.EventNotEnforced, want: "Open"},
-		"Open, amounts are scaled in a tree":  {queue: "Open", condition: hierarchy, reason: v1alpha1.ReasonScaled, want: "Open"},
-		"Open, a stop policy holds it":        {queue: "Open", condition: ready, reason: v1alpha1.ReasonHeld, want: "Held"},
-		"Open, its parent does not exist":     {queue: "Open", condition: hierarchy, reason: v1alpha1.ReasonParentNotFound, want: "Held"},
-		"Open, its parents form a cycle":      {queue: "Open", condition: hierarchy, reason: v1alpha1.ReasonParentCycle, want: "Held"},
-		"Open, it is too deep in the tree":    {queue: "Open", condition: hierarchy, reason: v1alpha1.ReasonTooDeep, want: "Held"},
+		"Open, ready": {queue: "Open", condition: ready, reason: v1alpha1.ReasonReady, want: "Open"},
+		"Open, quotas are not proven to be enforced": {queue: "Open", condition: ready, reason: v1alpha1.EventNotEnforced, want: "Open"},
+		"Open, amounts are scaled in a tree":         {queue: "Open", condition: hierarchy, reason: v1alpha1.ReasonScaled, want: "Open"},
+		"Open, a stop policy holds it":               {queue: "Open", condition: ready, reason: v1alpha1.ReasonHeld, want: "Held"},
+		"Open, its parent does not exist":            {queue: "Open", condition: hierarchy, reason: v1alpha1.ReasonParentNotFound, want: "Held"},
+		"Open, its parents form a cycle":             {queue: "Open", condition: hierarchy, reason: v1alpha1.ReasonParentCycle, want: "Held"},
+		"Open, it is too deep in the tree":           {queue: "Open", condition: hierarchy, reason: v1alpha1.ReasonTooDeep, want: "Held"},
 		"Open, its CardQuota is being deleted": {
 			queue:     "Open",
 			condition: v1alpha1.ConditionQueueSynced,

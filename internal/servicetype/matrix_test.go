@@ -205,7 +205,7 @@ func comesToRest(matrix Matrix, all []string) bool {
 		}
 
 		for _, from := range rule.ReclaimFrom {
-			if giver, defined := matrix[from]; !defined || !giver.Reclaimable {
+			if victimType, defined := matrix[from]; !defined || !victimType.Reclaimable {
 				return false
 			}
 			reaches[[2]string{name, from}] = true

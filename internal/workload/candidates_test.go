@@ -9,11 +9,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestCandidatesAreChargedAndHeldOnce: nodes a, b and c have labels: H200, H800 and 910B. Node bare offers 8 GPUs
+// TestCandidatesAreChargedAndUsedOnce: nodes a, b and c have labels: H200, H800 and 910B. Node bare offers 8 GPUs
 // without a label, so a pod there may use H200 or H800. The quota is charged for both, so that none is exceeded.
 // Card-seconds count what the pod uses: of each resource only the first card, in the order of the pod's names, else
 // of the alphabet. Only one card is possible on node b, and on node bare after a charge of one card before.
-func TestCandidatesAreChargedAndHeldOnce(t *testing.T) {
+func TestCandidatesAreChargedAndUsedOnce(t *testing.T) {
 	var tracker card.Tracker
 	tracker.Update(builder.Node("a").GPUs("H200", 8).Obj())
 	tracker.Update(builder.Node("b").GPUs("H800", 8).Obj())

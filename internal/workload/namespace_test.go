@@ -213,6 +213,6 @@ func FuzzNamespaceSelector(f *testing.F) {
 		} else {
 			check.Must(t, !selector.Matches(nil), "%q is refused and selects something", text)
 		}
-		check.Must(t, refusal == nil || check.FitsEvent(refusal.Message), "no event can hold %+v", refusal)
+		check.Must(t, refusal == nil || check.FitsEvent(refusal.Message), "no event can have %+v", refusal)
 	})
 }

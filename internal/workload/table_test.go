@@ -400,7 +400,7 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 				Message: "Queue <q> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>",
 			},
 		},
-		"cards that terminating pods hold beyond the quota": {
+		"cards that terminating pods use beyond the quota": {
 			insufficient: quota.InsufficientQuota{
 				Kind:        quota.Terminating,
 				Queue:       "q",

@@ -55,7 +55,7 @@ const wholeMachine = "the whole machine"
 // otherCPUSeconds removes the machine's CPU seconds from a difference and returns those used by
 // programs outside of the benchmark.
 func otherCPUSeconds(used map[string]float64) float64 {
-	foreign := used[wholeMachine]
+	byOthers := used[wholeMachine]
 	delete(used, wholeMachine)
-	return max(0, foreign-sumValues(used))
+	return max(0, byOthers-sumValues(used))
 }

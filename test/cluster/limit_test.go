@@ -200,10 +200,10 @@ func TestRemainsOfEveryMomentAreRemoved(t *testing.T) {
 		// staysUnlocked says whether the folder stays if it has the name of an unlocked one.
 		staysUnlocked bool
 	}{
-		"an hour old, with a lock that no process holds": {writeLock, time.Hour, false},
-		"an hour old, with a part but without a lock":    {createPart, time.Hour, false},
-		"an hour old and empty":                          {leaveEmpty, time.Hour, false},
-		"just created and empty":                         {leaveEmpty, 0, true},
+		"an hour old, with a lock that no process has": {writeLock, time.Hour, false},
+		"an hour old, with a part but without a lock":  {createPart, time.Hour, false},
+		"an hour old and empty":                        {leaveEmpty, time.Hour, false},
+		"just created and empty":                       {leaveEmpty, 0, true},
 	} {
 		for _, prefix := range []string{temporaryPrefix, unlockedPrefix} {
 			t.Run(name+"/"+prefix, func(t *testing.T) {

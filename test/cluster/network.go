@@ -100,7 +100,7 @@ func ServiceAddress() (string, error) {
 			return ipNet.IP.String(), nil
 		}
 	}
-	return "", errors.New("this machine has only loopback and link-local addresses, which EndpointSlices may not hold; " +
+	return "", errors.New("this machine has only loopback and link-local addresses, which EndpointSlices may not contain; " +
 		"give it one, e.g. as root: ip address add 198.18.0.1/32 dev lo")
 }
 

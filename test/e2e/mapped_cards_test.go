@@ -65,12 +65,12 @@ func startMappedCluster(t *testing.T) *testCluster {
 	return st
 }
 
-// quotasHoldForMappedCards: the policy maps resources of AMD and Hygon, which no label names, to cards. Operator,
+// quotasLimitMappedCards: the policy maps resources of AMD and Hygon, which no label names, to cards. Operator,
 // scheduler and webhook all count them: of 4 pods each, 3 (AMD) and 2 (Hygon) run within the quotas. A pod that names no
 // card waits for an AMD card, too. An AMD node that the mapping does not select is an anomaly of the inventory. The
 // webhook denies a CardQuota of 9 where 8 AMD cards exist, and the admission policy an AMD pod of another scheduler. The
 // observer counts by its own rules.
-func quotasHoldForMappedCards(s *scene) {
+func quotasLimitMappedCards(s *scene) {
 	quota := builder.CardQuota("mapped").With(func(q *api.CardQuota) {
 		q.Spec.Cards = cardList(mi300x, 3, k100, 2)
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{sceneLabel: s.namespace}}

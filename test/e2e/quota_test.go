@@ -6,11 +6,11 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 )
 
-// TestQuotaHoldsForVCJobs: a queue has quotas of 3 H200 and 8 H800. Volcano's jobs start within them: each model
+// TestQuotaLimitsVCJobs: a queue has quotas of 3 H200 and 8 H800. Volcano's jobs start within them: each model
 // counts for itself, and a gang starts as a whole or has no pods. A job that states limits alone, without the
 // annotation card.request, is kept back in the same way, and so is one whose card has no quota. Reasons say how many
 // cards were requested, and the quota: insufficientMessage has these two numbers last.
-func TestQuotaHoldsForVCJobs(t *testing.T) {
+func TestQuotaLimitsVCJobs(t *testing.T) {
 	s := newScene(t, "vcjobs")
 	s.createQuota("vcjobs", cardList(h200, 3, h800, 8))
 
@@ -48,10 +48,10 @@ func TestQuotaHoldsForVCJobs(t *testing.T) {
 	s.wantUsedPendingAndOver("vcjobs", h800, 8, 0, 0)
 }
 
-// TestQuotaHoldsForBarePods: pods without a controller count like all others. Of the quotas of 3 H200, 8 H800 and 4
+// TestQuotaLimitsBarePods: pods without a controller count like all others. Of the quotas of 3 H200, 8 H800 and 4
 // Ascend cards, pods use no more. A card without a quota may not be used at all. The last two numbers of
 // insufficientMessage are the cards that one pod requests, and the quota.
-func TestQuotaHoldsForBarePods(t *testing.T) {
+func TestQuotaLimitsBarePods(t *testing.T) {
 	s := newScene(t, "bare")
 	s.createQuota("bare", cardList(h200, 3, h800, 8, ascend, 4))
 	s.createPods(podSet{name: "fits", queue: "bare", card: h200, count: 2, pods: 1})

@@ -78,10 +78,10 @@ func killingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T, st *testCluste
 	s.wantRunningAndWaiting("web", 2, 0)
 }
 
-// quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp: the operator is killed. The scheduler goes on with the quotas
+// quotaIsEnforcedWithoutTheOperatorAndItsStatusCatchesUp: the operator is killed. The scheduler goes on with the quotas
 // in the Queues: 3 of 5 pods run. A quota of 4 and a new CardQuota that were written meanwhile take effect when the
 // operator is back.
-func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *testCluster) {
+func quotaIsEnforcedWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "alone", st)
 	s.createQuota("alone", cardList(h200, 3))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "alone", card: h200, count: 1, pods: 1}))

@@ -54,7 +54,7 @@ func TestPreemptionByThePolicy(t *testing.T) {
 // card each, 3 and 2 run, as the quotas allow.
 func TestMappedCardsCountAsAnyOther(t *testing.T) {
 	t.Parallel()
-	quotasHoldForMappedCards(newSceneOn(t, "mapped", startMappedCluster(t)))
+	quotasLimitMappedCards(newSceneOn(t, "mapped", startMappedCluster(t)))
 }
 
 // TestStockReclaim: an administrator may keep Volcano's own action reclaim, by which a queue takes back what it
@@ -85,7 +85,7 @@ func TestDisturbances(t *testing.T) {
 		{"a scheduler that starts first waits for everything else", aSchedulerThatStartsFirstWaitsForEverythingElse},
 		{"a heartbeat proves what is in force", heartbeatProvesWhatIsInForce},
 		{"killing the scheduler under load never exceeds a quota", killingTheSchedulerUnderLoadNeverExceedsAQuota},
-		{"quota holds without the operator and its status catches up", quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp},
+		{"quota is enforced without the operator and its status catches up", quotaIsEnforcedWithoutTheOperatorAndItsStatusCatchesUp},
 		{"a broken configuration changes nothing but a report", aBrokenConfigurationChangesNothingButAReport},
 		{"a scheduler that starts on a broken configuration waits", aSchedulerThatStartsOnABrokenConfigurationWaits},
 		{"examples of configurations", runConfigurations},

@@ -48,10 +48,10 @@ func TestAnImageSaysWhatItIs(t *testing.T) {
 	}
 }
 
-// TestAnImageHoldsOneStaticProgramAndNothingElse: an image has no shell and no libraries, so there is little in
+// TestAnImageHasOneStaticProgramAndNothingElse: an image has no shell and no libraries, so there is little in
 // it that an attacker can use or that needs updates. The program belongs to root, so its user cannot replace it.
 // Only the scheduler's image also has /tmp.
-func TestAnImageHoldsOneStaticProgramAndNothingElse(t *testing.T) {
+func TestAnImageHasOneStaticProgramAndNothingElse(t *testing.T) {
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(check.Trail(t))

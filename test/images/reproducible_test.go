@@ -47,9 +47,9 @@ func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 
 var copied = regexp.MustCompile(`(?m)^COPY ([^-].*) \S+$`)
 
-// TestTheBuildContextHoldsWhatTheDockerfileCopies: .dockerignore excludes everything but a list of paths, so
+// TestTheBuildContextHasWhatTheDockerfileCopies: .dockerignore excludes everything but a list of paths, so
 // that other files of a clone never reach an image. The list has exactly the paths that the Dockerfile copies.
-func TestTheBuildContextHoldsWhatTheDockerfileCopies(t *testing.T) {
+func TestTheBuildContextHasWhatTheDockerfileCopies(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	var sources []string
 	for _, match := range copied.FindAllStringSubmatch(readText(t, "Dockerfile"), -1) {

@@ -100,8 +100,8 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 // another client created with value 7, and says so in an event. With the policy its own classes are deleted.
 func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	g := requireControlPlane(t)
-	foreign := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-low"}, Value: 7}
-	admin.CreateWithCleanup(t, foreign)
+	others := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-low"}, Value: 7}
+	admin.CreateWithCleanup(t, others)
 	newBase(t, baseConfigMap, byHand)
 
 	classes := func() (map[string]int32, error) {
@@ -130,7 +130,7 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 
 	deletePolicy(t, policy)
 	g.Expect(classes()).To(gomega.Equal(map[string]int32{"pc-low": 7}), "what another client created stays")
-	g.Expect(admin.IsGone(t.Context(), foreign)()).To(gomega.BeFalse())
+	g.Expect(admin.IsGone(t.Context(), others)()).To(gomega.BeFalse())
 }
 
 // TestPoliciesThatTheAPIRefuses: the API server itself refuses a ServiceTypePolicy that can never work. Each row

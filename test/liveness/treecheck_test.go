@@ -274,7 +274,7 @@ func (w *sequenceRun) checkBorrowing(v *sessionView, by *group, card string, far
 		deserved := v.tree.Queue(name).Deserved[card]
 		needed := deserved - (before - taken)
 		if usedAfter > deserved && (i == 0 || usedAfter > before) && !w.isLeftOver(v, card, needed, usedAfter-deserved, by.elasticCards()) {
-			return fmt.Sprintf("evicted in order to borrow: queue %s will hold %d of %s for %s, and deserves %d", name, usedAfter, card, by.name, deserved)
+			return fmt.Sprintf("evicted in order to borrow: queue %s will use %d of %s for %s, and deserves %d", name, usedAfter, card, by.name, deserved)
 		}
 	}
 	return ""

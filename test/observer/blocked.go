@@ -207,7 +207,7 @@ func (m *clusterState) holdersDifference(quota *v1alpha1.CardQuota, entry *v1alp
 		name := fmt.Sprintf("%s %s/%s of %s: %s", h.Workload.Kind, h.Workload.Namespace, h.Workload.Name, h.Queue, h.Card)
 		said = append(said, h.Count)
 		if sums[name] != h.Count {
-			return fmt.Sprintf("it says that %s holds %d, a recount gives %d", name, h.Count, sums[name])
+			return fmt.Sprintf("it says that %s uses %d, a recount gives %d", name, h.Count, sums[name])
 		}
 		if want := shownType(m.ownerOf(h.Queue), m.queues[h.Queue]); h.ServiceType != want {
 			return fmt.Sprintf("it says that %s is of service type %s, want %s", name, h.ServiceType, want)
@@ -221,7 +221,7 @@ func (m *clusterState) holdersDifference(quota *v1alpha1.CardQuota, entry *v1alp
 	slices.SortFunc(counted, func(a, b int64) int { return cmp.Compare(b, a) })
 	counted = counted[:min(3, len(counted))]
 	if !slices.Equal(said, counted) {
-		return fmt.Sprintf("its holders hold %v, the largest hold %v", said, counted)
+		return fmt.Sprintf("its holders use %v, the largest use %v", said, counted)
 	}
 
 	return ""

@@ -38,21 +38,21 @@ func (m *clusterState) amountIn(charge *rule.Charge, name string) int64 {
 	return charge.Memory
 }
 
-// requested returns how much of a card, CPU or memory a request asks for.
-func (m *clusterState) requested(ask rule.Request, name string) int64 {
+// requested returns how much of a card, CPU or memory a request has.
+func (m *clusterState) requested(request rule.Request, name string) int64 {
 	switch {
 	case name != rule.CPU && name != rule.Memory:
-		if slices.Contains(ask.Cards, name) {
-			return ask.Count
+		if slices.Contains(request.Cards, name) {
+			return request.Count
 		}
 		return 0
-	case !m.countsCompute(ask.Count):
+	case !m.countsCompute(request.Count):
 		return 0
 	case name == rule.CPU:
-		return ask.MilliCPU
+		return request.MilliCPU
 	}
 
-	return ask.Memory
+	return request.Memory
 }
 
 // computeOf returns the CPU and memory that a charge counts.
@@ -76,20 +76,20 @@ func (m *clusterState) reclaimedNames(victim *podState) []string {
 }
 
 // freesCompute reports whether a victim may be evicted because a pod lacks CPU or memory: policy
-// reclaims them, and the pod asks for some where the victim uses some. That is on the victim's
+// reclaims them, and the pod requests some where the victim uses some. That is on the victim's
 // node, if the pod may run there, or in the quota of their queues.
 func (m *clusterState) freesCompute(reclaimer, victim *podState) bool {
 	if !m.options.ReclaimsAll {
 		return false
 	}
-	ask := rule.RequestOf(reclaimer.pod, m.inventory)
+	request := rule.RequestOf(reclaimer.pod, m.inventory)
 	ofVictim := rule.RequestOf(victim.pod, m.inventory)
-	mayRun := ask.Count == 0 || ask.Allows(m.inventory.CardOn(victim.pod.Spec.NodeName, ask.Resource))
-	helps := (ask.MilliCPU > 0 && ofVictim.MilliCPU > 0) || (ask.Memory > 0 && ofVictim.Memory > 0)
+	mayRun := request.Count == 0 || request.Allows(m.inventory.CardOn(victim.pod.Spec.NodeName, request.Resource))
+	helps := (request.MilliCPU > 0 && ofVictim.MilliCPU > 0) || (request.Memory > 0 && ofVictim.Memory > 0)
 	if mayRun && helps {
 		return true
 	}
-	return slices.ContainsFunc(computeNames, func(name string) bool { return m.requested(ask, name) > 0 && m.requested(ofVictim, name) > 0 })
+	return slices.ContainsFunc(computeNames, func(name string) bool { return m.requested(request, name) > 0 && m.requested(ofVictim, name) > 0 })
 }
 
 // allocatableOf returns the CPU and memory of a node.

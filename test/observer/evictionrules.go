@@ -73,15 +73,15 @@ const otherCard = "does not ask for the card"
 // preemptionForbidden checks preemption: within a queue, the higher priority evicts the lower
 // one, on a node whose card it may use.
 func (m *clusterState) preemptionForbidden(reclaimer, victim *podState) string {
-	ask := rule.RequestOf(reclaimer.pod, m.inventory)
-	on := m.inventory.CardOn(victim.pod.Spec.NodeName, ask.Resource)
+	request := rule.RequestOf(reclaimer.pod, m.inventory)
+	on := m.inventory.CardOn(victim.pod.Spec.NodeName, request.Resource)
 	higher, lower := m.comparedPriorities(reclaimer.pod, victim.pod)
 	switch {
 	case m.queueOf(reclaimer) != m.queueOf(victim):
 		return fmt.Sprintf("is in queue <%s>, not in <%s>", m.queueOf(reclaimer), m.queueOf(victim))
 	case higher <= lower:
 		return fmt.Sprintf("has priority %d, not more than %d", higher, lower)
-	case ask.Count > 0 && !slices.Contains(ask.Cards, on):
+	case request.Count > 0 && !slices.Contains(request.Cards, on):
 		return otherCard
 	}
 

@@ -210,8 +210,8 @@ func (m *clusterState) forEachPending(wait func(queue string, names []string, co
 		if state.pod.Spec.SchedulerName == m.options.SchedulerName && rule.IsWaiting(state.pod) {
 			queue := rule.QueueOf(state.pod, m.groupOf(state.pod), "")
 			if m.isShownIn(queue, state.pod.Namespace) {
-				ask := rule.RequestOf(state.pod, m.inventory)
-				wait(queue, ask.Cards, ask.Count)
+				request := rule.RequestOf(state.pod, m.inventory)
+				wait(queue, request.Cards, request.Count)
 			}
 		}
 	}

@@ -16,16 +16,16 @@ import (
 func (m *clusterState) checkPlacement(state *podState, c change) {
 	pod := state.pod
 	object := "pod/" + pod.Namespace + "/" + pod.Name
-	ask := rule.RequestOf(pod, m.inventory)
-	name := m.inventory.CardOn(pod.Spec.NodeName, ask.Resource)
+	request := rule.RequestOf(pod, m.inventory)
+	name := m.inventory.CardOn(pod.Spec.NodeName, request.Resource)
 	switch {
-	case ask.Denial != "":
-		m.addViolation(Card, c.seen, object, "was placed on node %s although it can never run as it is written: %s", pod.Spec.NodeName, ask.Denial)
-	case ask.Count == 0:
+	case request.Denial != "":
+		m.addViolation(Card, c.seen, object, "was placed on node %s although it can never run as it is written: %s", pod.Spec.NodeName, request.Denial)
+	case request.Count == 0:
 	case name == "":
-		m.addViolation(Card, c.seen, object, "asks for %s and was placed on node %s, which does not name the card", ask.Resource, pod.Spec.NodeName)
-	case !ask.Allows(name):
-		m.addViolation(Card, c.seen, object, "asks for <%s> and was placed on node %s with <%s>", strings.Join(ask.Named, "|"), pod.Spec.NodeName, name)
+		m.addViolation(Card, c.seen, object, "asks for %s and was placed on node %s, which does not name the card", request.Resource, pod.Spec.NodeName)
+	case !request.Allows(name):
+		m.addViolation(Card, c.seen, object, "asks for <%s> and was placed on node %s with <%s>", strings.Join(request.Named, "|"), pod.Spec.NodeName, name)
 	}
 
 	if always, _ := m.isTreeSince(m.windowStart(c.seen)); always {
@@ -46,7 +46,7 @@ func (m *clusterState) checkPlacement(state *podState, c change) {
 		}
 
 		if most, limited := m.maxQuota(queue, card, c.seen); limited && use > most {
-			m.addViolation(Quota, c.seen, object, "was placed on node %s with %d of <%s>: queue <%s> now holds %d, and its quota was at most %d in the %s before (revision %d)",
+			m.addViolation(Quota, c.seen, object, "was placed on node %s with %d of <%s>: queue <%s> now uses %d, and its quota was at most %d in the %s before (revision %d)",
 				pod.Spec.NodeName, count, card, queue, use, most, c.seen.Sub(m.windowStart(c.seen)), c.revision)
 		}
 		m.checkTerminating(object, queue, card, count, c)
@@ -110,7 +110,7 @@ func (m *clusterState) checkTerminating(object, queue, card string, count int64,
 	use := m.usage(queue).Cards[card]
 	ending := m.terminatingIn(queue, card, c.seen)
 	if limited && use <= most && use+ending > most+most {
-		m.addViolation(Quota, c.seen, object, "was placed with %d of <%s>: queue <%s> now holds %d and %d more by pods that are being deleted, and its quota was at most %d in the %s before (revision %d)",
+		m.addViolation(Quota, c.seen, object, "was placed with %d of <%s>: queue <%s> now uses %d and %d more by pods that are being deleted, and its quota was at most %d in the %s before (revision %d)",
 			count, card, queue, use, ending, most, c.seen.Sub(m.windowStart(c.seen)), c.revision)
 	}
 }

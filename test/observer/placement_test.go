@@ -132,7 +132,7 @@ func TestPodsThatWerePlacedBeforeTheStartAreNoViolation(t *testing.T) {
 // the queue uses, and its largest quota of the last 10 s. Pod a takes 3 H200 of queue q, which has 2.
 func TestAViolationOfAQuotaSaysWhatIsWrong(t *testing.T) {
 	s := newSceneWithQuotaOfTwo().playScript(`place a node=h200-0 cards=3`)
-	const want = "was placed on node h200-0 with 3 of <NVIDIA-H200>: queue <q> now holds 3, and its quota was at most 2 in the 10s before (revision 2)"
+	const want = "was placed on node h200-0 with 3 of <NVIDIA-H200>: queue <q> now uses 3, and its quota was at most 2 in the 10s before (revision 2)"
 	check.Must(t, len(s.observed.violations) == 1, "want one violation, found %v", s.observed.violations)
 	check.Equal(t, "object", "pod/test/a", s.observed.violations[0].Object)
 	check.Equal(t, "message", want, s.observed.violations[0].Message)

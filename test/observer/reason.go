@@ -73,8 +73,8 @@ func (m *clusterState) checkReasons(now time.Time) []string {
 		if state.waiting.since.IsZero() || state.pod.Spec.SchedulerName != m.options.SchedulerName {
 			continue
 		}
-		ask := rule.RequestOf(state.pod, m.inventory)
-		if ask.Count > 0 || ask.Denial != "" {
+		request := rule.RequestOf(state.pod, m.inventory)
+		if request.Count > 0 || request.Denial != "" {
 			said := podStatesReason(state.pod) || groupStatesReason(m.groupOf(state.pod))
 			open = append(open, m.checkReason(&state.waiting, "pod/"+state.pod.Namespace+"/"+state.pod.Name, said, now)...)
 		}

@@ -22,8 +22,8 @@ type amount struct {
 	milliCPU, memory int64
 }
 
-func amountOf(ask rule.Request) amount {
-	return amount{cards: ask.Count, milliCPU: ask.MilliCPU, memory: ask.Memory}
+func amountOf(request rule.Request) amount {
+	return amount{cards: request.Count, milliCPU: request.MilliCPU, memory: request.Memory}
 }
 
 func (p amount) add(o amount) amount {

@@ -29,12 +29,12 @@ type contribution struct {
 func (m *clusterState) podContribution(state *podState) contribution {
 	switch {
 	case state.charge != nil:
-		return contribution{queue: state.charge.Queue, what: fmt.Sprint("holds ", *state.charge)}
+		return contribution{queue: state.charge.Queue, what: fmt.Sprint("uses ", *state.charge)}
 	case rule.IsWaiting(state.pod):
-		ask := rule.RequestOf(state.pod, m.inventory)
+		request := rule.RequestOf(state.pod, m.inventory)
 		return contribution{
 			queue: rule.QueueOf(state.pod, m.groupOf(state.pod), ""),
-			what:  fmt.Sprint("waits for ", ask.Count, ask.Cards),
+			what:  fmt.Sprint("waits for ", request.Count, request.Cards),
 		}
 	}
 	return contribution{}
@@ -163,8 +163,8 @@ func (m *clusterState) expectedStatus(quota *v1alpha1.CardQuota) expectation {
 func (m *clusterState) forEachWaiting(queue string, wait func([]string, int64)) {
 	for _, state := range m.pods {
 		if m.isWaitingIn(state, queue) {
-			ask := rule.RequestOf(state.pod, m.inventory)
-			wait(ask.Cards, ask.Count)
+			request := rule.RequestOf(state.pod, m.inventory)
+			wait(request.Cards, request.Count)
 		}
 	}
 

@@ -64,7 +64,7 @@ func (m *clusterState) reclaimForbiddenIn(t *rule.Tree, reclaimer, victim *podSt
 	case t.WhyClosed(mine) != "":
 		return "is in queue <" + mine + ">, which takes nothing: " + t.WhyClosed(mine)
 	case victim.charge == nil:
-		return "reclaims from a pod that holds nothing"
+		return "reclaims from a pod that uses nothing"
 	}
 
 	below := t.Below(theirs, mine)
@@ -72,12 +72,12 @@ func (m *clusterState) reclaimForbiddenIn(t *rule.Tree, reclaimer, victim *podSt
 		return wrong
 	}
 
-	ask := rule.RequestOf(reclaimer.pod, m.inventory)
-	cards := slices.DeleteFunc(slices.Sorted(maps.Keys(victim.charge.Cards)), func(card string) bool { return !slices.Contains(ask.Cards, card) })
+	request := rule.RequestOf(reclaimer.pod, m.inventory)
+	cards := slices.DeleteFunc(slices.Sorted(maps.Keys(victim.charge.Cards)), func(card string) bool { return !slices.Contains(request.Cards, card) })
 	if len(cards) == 0 && !m.freesCompute(reclaimer, victim) {
 		return otherCard
 	}
-	if wrong := m.borrowsByEviction(t, mine, ask, cards); wrong != "" {
+	if wrong := m.borrowsByEviction(t, mine, request, cards); wrong != "" {
 		return wrong
 	}
 
@@ -111,12 +111,12 @@ func (m *clusterState) guaranteeForbids(t *rule.Tree, queues []string, victim *p
 // borrowsByEviction returns why a pod reclaims more than its queue deserves, or "": of the card that
 // its victim uses, or of all its cards if the victim uses none of them; and with reclaimResources
 // All of CPU and memory.
-func (m *clusterState) borrowsByEviction(t *rule.Tree, queue string, ask rule.Request, lost []string) string {
+func (m *clusterState) borrowsByEviction(t *rule.Tree, queue string, request rule.Request, lost []string) string {
 	exceeds := func(name string) string {
-		count := m.requested(ask, name)
+		count := m.requested(request, name)
 		deserved := t.Queue(queue).DeservedOf(name)
 		if used := m.settledUse(queue, name) + count; count > 0 && used > deserved {
-			return fmt.Sprintf("would hold %d of <%s> in queue <%s>, which deserves %d: no queue evicts in order to borrow", used, name, queue, deserved)
+			return fmt.Sprintf("would use %d of <%s> in queue <%s>, which deserves %d: no queue evicts in order to borrow", used, name, queue, deserved)
 		}
 		return ""
 	}
@@ -125,8 +125,8 @@ func (m *clusterState) borrowsByEviction(t *rule.Tree, queue string, ask rule.Re
 		if why := exceeds(lost[0]); why != "" {
 			return why
 		}
-	} else if len(ask.Cards) > 0 && !slices.ContainsFunc(ask.Cards, func(card string) bool { return exceeds(card) == "" }) {
-		return exceeds(ask.Cards[0])
+	} else if len(request.Cards) > 0 && !slices.ContainsFunc(request.Cards, func(card string) bool { return exceeds(card) == "" }) {
+		return exceeds(request.Cards[0])
 	}
 
 	if !m.options.ReclaimsAll {
@@ -157,7 +157,7 @@ func (m *clusterState) treeForbids(t *rule.Tree, below []string, reclaimer, vict
 		}
 	}
 
-	why := "it holds no CPU or memory that counts"
+	why := "it uses no CPU or memory that counts"
 	for _, name := range m.computeOf(victim.charge) {
 		why = m.borrowsNot(t, below, victim, name)
 		if why == "" {
@@ -174,7 +174,7 @@ func (m *clusterState) borrowsNot(t *rule.Tree, queues []string, victim *podStat
 	for _, queue := range queues {
 		used := t.UsedIn(queue, remaining) + m.largestUnit(t, queue, name, victim) + t.UsedIn(queue, m.waitingUse(name))
 		if deserved := t.Queue(queue).DeservedOf(name); used <= deserved {
-			return fmt.Sprintf("queue <%s> holds %d of <%s>, not more than the %d that it deserves", queue, used, name, deserved)
+			return fmt.Sprintf("queue <%s> uses %d of <%s>, not more than the %d that it deserves", queue, used, name, deserved)
 		}
 	}
 	return ""

@@ -105,7 +105,7 @@ func (m *clusterState) checkTreeTerminating(object, queue, card string, count in
 	}
 
 	if used <= most && used+leaving > most+most {
-		m.addViolation(Quota, c.seen, object, "was placed with %d of <%s>: the subtree of queue <%s> now holds %d and %d more by pods that are being deleted, and its quota was at most %d (revision %d)",
+		m.addViolation(Quota, c.seen, object, "was placed with %d of <%s>: the subtree of queue <%s> now uses %d and %d more by pods that are being deleted, and its quota was at most %d (revision %d)",
 			count, card, queue, used, leaving, most, c.revision)
 	}
 }

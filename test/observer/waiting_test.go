@@ -198,8 +198,8 @@ func TestOnlyCardsWithQuotaLeftCountAsFree(t *testing.T) {
 	}
 
 	playAndExpectViolations(t, newSceneWithQuotaOfTwo, map[string]scriptCase{
-		"no free card, held by x":       {aIsBlockedBy(`NoFreeCard holder=pod:x,queue:r,count:8`), ""},
-		"no free card, held by x and y": {aIsBlockedBy(`NoFreeCard holder=pod:x,queue:r,count:8 holder=pod:y,queue:r,count:2`), "truth"},
+		"no free card, used by x":       {aIsBlockedBy(`NoFreeCard holder=pod:x,queue:r,count:8`), ""},
+		"no free card, used by x and y": {aIsBlockedBy(`NoFreeCard holder=pod:x,queue:r,count:8 holder=pod:y,queue:r,count:2`), "truth"},
 		"the queue has quota for RTX4090, of which 6 are free": {`
 			load queue q quota=H200:2,RTX4090:9
 		` + aIsBlockedBy(`NoFreeCard holder=pod:x,queue:r,count:8`), "truth"},

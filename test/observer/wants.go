@@ -84,17 +84,17 @@ func (m *clusterState) hasQuotaChanged(queue string, since time.Time) bool {
 
 // freeOn returns the cards of a resource, the CPU and the memory of a node that are free once all
 // pods have ended that are being deleted or were evicted before a moment, and not long before.
-func (m *clusterState) freeOn(node string, ask rule.Request, before time.Time) amount {
-	free := amount{cards: m.nodes[node].Cards[ask.Resource].Count, milliCPU: m.tree.allocatable[node][rule.CPU], memory: m.tree.allocatable[node][rule.Memory]}
+func (m *clusterState) freeOn(node string, request rule.Request, before time.Time) amount {
+	free := amount{cards: m.nodes[node].Cards[request.Resource].Count, milliCPU: m.tree.allocatable[node][rule.CPU], memory: m.tree.allocatable[node][rule.Memory]}
 	for _, state := range m.pods {
 		isGoing := state.evicted != nil && state.evicted.seen.Before(before) && before.Sub(state.evicted.seen) < failedAfter
 		if state.pod.Spec.NodeName != node || !rule.IsCharged(state.pod) || isGoing {
 			continue
 		}
 
-		request := rule.RequestOf(state.pod, m.inventory)
-		used := amountOf(request)
-		if request.Resource != ask.Resource {
+		ofPod := rule.RequestOf(state.pod, m.inventory)
+		used := amountOf(ofPod)
+		if ofPod.Resource != request.Resource {
 			used.cards = 0
 		}
 		free = free.subtract(used)
@@ -107,8 +107,8 @@ func (m *clusterState) freeOn(node string, ask rule.Request, before time.Time) a
 // which still waits for them. Who preempts gets the card.
 func (m *clusterState) checkKeptCards(state *podState, before nomination, c change) {
 	node := state.pod.Spec.NodeName
-	ask := rule.RequestOf(state.pod, m.inventory)
-	if ask.Count == 0 || before.node == node {
+	request := rule.RequestOf(state.pod, m.inventory)
+	if request.Count == 0 || before.node == node {
 		return
 	}
 
@@ -120,20 +120,20 @@ func (m *clusterState) checkKeptCards(state *podState, before nomination, c chan
 			continue
 		}
 
-		if want := rule.RequestOf(other.pod, m.inventory); want.Resource == ask.Resource {
+		if want := rule.RequestOf(other.pod, m.inventory); want.Resource == request.Resource {
 			needed += want.Count
 			wants = append(wants, other)
 		}
 	}
 
-	free := m.freeOn(node, ask, c.seen).cards
-	if len(wants) == 0 || free >= needed || free+ask.Count < needed {
+	free := m.freeOn(node, request, c.seen).cards
+	if len(wants) == 0 || free >= needed || free+request.Count < needed {
 		return
 	}
 
 	m.suspicions = append(m.suspicions, suspicion{
 		object: podObject(state), at: c.seen,
-		message: fmt.Sprintf("was placed on node %s with %d of the cards that were freed there for %s, and %d are left", node, ask.Count, namesOf(wants), free),
+		message: fmt.Sprintf("was placed on node %s with %d of the cards that were freed there for %s, and %d are left", node, request.Count, namesOf(wants), free),
 		isExcused: func() bool {
 			return slices.ContainsFunc(wants, func(want *podState) bool { return want.nominated.node != node || !m.isWaiting(want) })
 		},
@@ -207,10 +207,10 @@ func (m *clusterState) isServedBefore(state *podState, now time.Time) bool {
 	}
 
 	node := state.nominated.node
-	ask := rule.RequestOf(state.pod, m.inventory)
+	request := rule.RequestOf(state.pod, m.inventory)
 	needed := amount{}
 	queue := m.queueOf(state)
-	card := m.inventory.CardOn(node, ask.Resource)
+	card := m.inventory.CardOn(node, request.Resource)
 
 	ofQueue := int64(0)
 	for _, other := range m.pods {
@@ -218,7 +218,7 @@ func (m *clusterState) isServedBefore(state *podState, now time.Time) bool {
 			continue
 		}
 		want := rule.RequestOf(other.pod, m.inventory)
-		if other.nominated.node == node && want.Resource == ask.Resource {
+		if other.nominated.node == node && want.Resource == request.Resource {
 			needed = needed.add(amountOf(want))
 		}
 		if m.queueOf(other) == queue && want.Allows(card) {
@@ -228,7 +228,7 @@ func (m *clusterState) isServedBefore(state *podState, now time.Time) bool {
 
 	most, limited := m.maxQuota(queue, card, now)
 	isWithinQuota := !limited || m.usage(queue).Cards[card]+ofQueue <= most
-	return isWithinQuota && m.freeOn(node, ask, known).isAtLeast(needed)
+	return isWithinQuota && m.freeOn(node, request, known).isAtLeast(needed)
 }
 
 // isRestOfGang reports whether a pod was evicted with its gang, of which another pod was evicted before

@@ -56,15 +56,15 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 		g := newGomega(t)
 		g.Eventually(func() error { return change(operator, object, secrets) }).Should(refused, "until the API server knows the policy")
 		for what, patch := range map[string]string{ // what the first webhook becomes, or the list of webhooks
-			"to another server":                  `[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://example.com/"}]`,
-			"to another Service":                 `[{"op":"replace","path":"/webhooks/0/clientConfig/service/namespace","value":"tenant"}]`,
-			"for other resources":                `[{"op":"replace","path":"/webhooks/0/rules/0/resources/0","value":"*"}]`,
-			"one webhook more":                   `[{"op":"copy","from":"/webhooks/0","path":"/webhooks/-"},{"op":"replace","path":"/webhooks/0/name","value":"more.cardquota.dev"}]`,
-			"no webhook":                         `[{"op":"replace","path":"/webhooks","value":[]}]`,
-			"with a timeout of 30 seconds":       `[{"op":"replace","path":"/webhooks/0/timeoutSeconds","value":30}]`,
-			"for namespaces with a label":        `[{"op":"add","path":"/webhooks/0/namespaceSelector","value":{"matchLabels":{"a":"b"}}}]`,
-			"under a condition that never holds": `[{"op":"add","path":"/webhooks/0/matchConditions","value":[{"name":"never","expression":"false"}]}]`,
-			"with an owner that does not exist":  `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`,
+			"to another server":                    `[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://example.com/"}]`,
+			"to another Service":                   `[{"op":"replace","path":"/webhooks/0/clientConfig/service/namespace","value":"tenant"}]`,
+			"for other resources":                  `[{"op":"replace","path":"/webhooks/0/rules/0/resources/0","value":"*"}]`,
+			"one webhook more":                     `[{"op":"copy","from":"/webhooks/0","path":"/webhooks/-"},{"op":"replace","path":"/webhooks/0/name","value":"more.cardquota.dev"}]`,
+			"no webhook":                           `[{"op":"replace","path":"/webhooks","value":[]}]`,
+			"with a timeout of 30 seconds":         `[{"op":"replace","path":"/webhooks/0/timeoutSeconds","value":30}]`,
+			"for namespaces with a label":          `[{"op":"add","path":"/webhooks/0/namespaceSelector","value":{"matchLabels":{"a":"b"}}}]`,
+			"under a condition that is never true": `[{"op":"add","path":"/webhooks/0/matchConditions","value":[{"name":"never","expression":"false"}]}]`,
+			"with an owner that does not exist":    `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`,
 		} {
 			g.Expect(change(operator, object, patch)).To(refused, what)
 		}
@@ -115,18 +115,18 @@ func TestTheOperatorWritesOnlyFinalizersOfCardQuotas(t *testing.T) {
 	g.Expect(patch(operator, `{"metadata":{"finalizers":["example.com/another"]}}`)).To(Succeed(), "the operator changes finalizers, as it must")
 	g.Expect(patch(suite.admin, otherTenant)).To(Succeed(), "an administrator changes what they want")
 
-	foreign := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Value: 7}
-	createForTest(t, foreign)
-	own := foreign.DeepCopy()
+	others := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Value: 7}
+	createForTest(t, others)
+	own := others.DeepCopy()
 	own.ObjectMeta = metav1.ObjectMeta{Name: "made-for-the-policy", Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: v1alpha1.PolicyName}}
 	createForTest(t, own)
 
 	erase := func(as client.Client, class *schedulingv1.PriorityClass) error {
 		return as.Delete(t.Context(), class.DeepCopy(), client.DryRunAll)
 	}
-	g.Eventually(func() error { return erase(operator, foreign) }).Should(MatchError(ContainSubstring("may delete only PriorityClasses of the ServiceTypePolicy")))
+	g.Eventually(func() error { return erase(operator, others) }).Should(MatchError(ContainSubstring("may delete only PriorityClasses of the ServiceTypePolicy")))
 	g.Expect(erase(operator, own)).To(Succeed())
-	g.Expect(erase(suite.admin, foreign)).To(Succeed())
+	g.Expect(erase(suite.admin, others)).To(Succeed())
 
 	// The real operator adds its finalizer under the policy, and removes it.
 	deleteObject(t, quota)

@@ -53,7 +53,7 @@ func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
 	g.Eventually(nodeOf(t, first)).Should(HavePrefix("h200-"), "the only card that the queue may use")
 	createAsTenant(t, second)
 	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Queue <unnamed> has insufficient"))
-	checkStaysWaiting(t, "the first one holds the card", second)
+	checkStaysWaiting(t, "the first one uses the card", second)
 }
 
 // TestAServiceTypeCannotBeClaimed: only inference takes cards back from training. A pod in a training queue that

@@ -31,7 +31,7 @@ func main() {
 func run(args []string) error {
 	set := flag.NewFlagSet("catalog", flag.ContinueOnError)
 	opm := set.String("opm", "opm", "The program opm of operator-registry.")
-	out := set.String("out", "", "The folder of the catalog. What it holds of this package is replaced.")
+	out := set.String("out", "", "The folder of the catalog. What it has of this package is replaced.")
 
 	if err := set.Parse(args); err != nil {
 		return fmt.Errorf("parse flags: %w", err)

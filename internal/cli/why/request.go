@@ -143,10 +143,10 @@ func (c requestChoice) setJobRequest(asked string) {
 	why, _ := cardquota.PodGroupPendingReason(c.found.group)
 	request, _ := blocked.GroupRequest(&c.resolver, c.found.group, why.Message)
 	c.input.Request = explanation.Request{PriorityClass: c.found.group.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsJob: true, IsAnyCard: !isWritten}
-	for i, demand := range request.Cards {
-		if i == 0 || card.NewRequest(demand.Names...).String() == asked {
-			c.input.Request.Names = demand.Names
-			c.input.Request.Count = demand.Count
+	for i, part := range request.Cards {
+		if i == 0 || card.NewRequest(part.Names...).String() == asked {
+			c.input.Request.Names = part.Names
+			c.input.Request.Count = part.Count
 		}
 	}
 }
@@ -215,12 +215,12 @@ func (c requestChoice) addGangRequest(group *v1beta1.PodGroup, resource corev1.R
 	own.MilliCPU = max(own.MilliCPU, request.MilliCPU)
 	own.Memory = max(own.Memory, request.Memory)
 
-	for _, demand := range request.Cards {
-		if slices.Equal(demand.Names, own.Names) {
-			own.GangCount = demand.Count
-			own.MinimumCount = demand.Count
+	for _, part := range request.Cards {
+		if slices.Equal(part.Names, own.Names) {
+			own.GangCount = part.Count
+			own.MinimumCount = part.Count
 			if group.Spec.MinResources != nil {
-				own.MinimumCount = min(demand.Count, card.NewCount((*group.Spec.MinResources)[resource]))
+				own.MinimumCount = min(part.Count, card.NewCount((*group.Spec.MinResources)[resource]))
 			}
 		}
 	}

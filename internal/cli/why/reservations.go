@@ -174,16 +174,16 @@ func (w *inputReader) reservationOf(group *v1beta1.PodGroup, gang *gangPods) (ex
 			return found, false
 		}
 		request, _ := blocked.GroupRequest(&w.resolver, group, "")
-		for _, demand := range request.Cards {
-			w.addReserved(&found, demand.Names, demand.Count)
+		for _, part := range request.Cards {
+			w.addReserved(&found, part.Names, part.Count)
 		}
 
 		return found, found.Count > 0
 	}
 
 	found.Workload = gang.reference
-	for _, demand := range gang.missingMinimum(group) {
-		w.addReserved(&found, demand.names, demand.count)
+	for _, part := range gang.missingMinimum(group) {
+		w.addReserved(&found, part.names, part.count)
 	}
 
 	return found, found.Count > 0

@@ -266,7 +266,7 @@ func TestWhyOfARolloutCountsOnlyOldPodsThatHelp(t *testing.T) {
 	}{
 		"web-a has revision 1, web-b revision 2":         {[]client.Object{first, second}, running, true},
 		"without revisions, web-a is older":              {[]client.Object{replicaSet("a", "", time.Hour), replicaSet("b", "", time.Minute)}, running, true},
-		"the pod of web-a holds H800":                    {[]client.Object{first, second}, pod("a").Card("NVIDIA-H800").Running("h800-0").Obj(), false},
+		"the pod of web-a uses H800":                     {[]client.Object{first, second}, pod("a").Card("NVIDIA-H800").Running("h800-0").Obj(), false},
 		"the pod of web-a is of queue roomy":             {[]client.Object{first, second}, pod("a").Queue("roomy").Running("h200-0").Obj(), false},
 		"the pod of web-a terminates":                    {[]client.Object{first, second}, terminating, false},
 		"web-a has revision 2, web-b revision 1":         {[]client.Object{replicaSet("a", "2", time.Minute), replicaSet("b", "1", time.Hour)}, running, false},

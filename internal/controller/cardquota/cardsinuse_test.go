@@ -124,5 +124,5 @@ func TestTheCacheKeepsTheStartOfPods(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	pod := builder.Pod("lab", "p").Running("a").Obj()
 	pod.Status.StartTime = &at
-	check.Equal(t, "held since", at.Time, cardquota.PlacedSince(strip.Pod(pod)))
+	check.Equal(t, "used since", at.Time, cardquota.PlacedSince(strip.Pod(pod)))
 }

@@ -98,12 +98,12 @@ func TestACountWakesQueuesWhoseCardsComeOrGo(t *testing.T) {
 	}
 }
 
-// TestBlockedPodsNameWhoHoldsTheCards: the status says which workloads use the cards for which a blocked pod
+// TestBlockedPodsNameWhoUsesTheCards: the status says which workloads use the cards for which a blocked pod
 // waits. Pods one (queue chat, inference) and two (a Queue by hand, training) use 4 cards each on a node that
 // is cordoned. Pod x finds no free card: both use them. By its message, pod y lacks quota of web, the parent
 // of chat: only pod one is below web. The numbers in the message do not matter. Both blocked pods count in
 // namespace lab, which the selector of the parent selects.
-func TestBlockedPodsNameWhoHoldsTheCards(t *testing.T) {
+func TestBlockedPodsNameWhoUsesTheCards(t *testing.T) {
 	running := func(name, queue string) *corev1.Pod {
 		return builder.Pod("lab", name).Queue(queue).GPUs(4).Running("a").Obj()
 	}

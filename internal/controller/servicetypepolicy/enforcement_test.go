@@ -189,7 +189,7 @@ func TestALeaderWithoutAHeartbeatIsTheStockScheduler(t *testing.T) {
 		"the stock scheduler has the Lease":               {taken, time.Minute, "False/StockScheduler"},
 		"the stock scheduler has the Lease, ours reports": {taken, 0, "True/Enforced"},
 		"the Lease is released":                           {released, time.Minute, "False/NoHeartbeat"},
-		"the Lease was never held":                        {coordinationv1.LeaseSpec{}, time.Minute, "False/NoHeartbeat"},
+		"the Lease never had a holder":                    {coordinationv1.LeaseSpec{}, time.Minute, "False/NoHeartbeat"},
 		"the Lease has no duration":                       {withoutDuration, time.Minute, "False/NoHeartbeat"},
 	}) {
 		s := newEnforcedScene(t)

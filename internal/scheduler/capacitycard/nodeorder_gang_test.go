@@ -448,7 +448,7 @@ func nodesThatFit(s *scene) []string {
 	return names
 }
 
-// describe writes what nodes have and pods ask for.
+// describe writes what nodes have and pods request.
 func describe(s *scene) string {
 	var lines []string
 	for _, node := range s.Nodes {

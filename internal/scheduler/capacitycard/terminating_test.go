@@ -126,10 +126,10 @@ func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
 	}
 }
 
-// TestRepeatedDeletionHoldsAtMostTwiceTheQuota: the pods of a tenant ignore their termination, and it deletes and
+// TestRepeatedDeletionUsesAtMostTwiceTheQuota: the pods of a tenant ignore their termination, and it deletes and
 // creates them again and again. The quota is 2. In the first round 2 pods start, in the second 2 more, while the
 // first ones terminate. Then 4 cards terminate, more than the quota, and no other pod starts in 8 rounds.
-func TestRepeatedDeletionHoldsAtMostTwiceTheQuota(t *testing.T) {
+func TestRepeatedDeletionUsesAtMostTwiceTheQuota(t *testing.T) {
 	s := newScene(t, `node a,more model=A
 		queue q quota={"A":2}
 		job j queue=q min=1`)

@@ -338,7 +338,7 @@ func sessionState(ssn *framework.Session) string {
 		}
 
 		for _, task := range n.Tasks {
-			lines = append(lines, fmt.Sprintf("%s holds %s %s", n.Name, task.UID, task.Status))
+			lines = append(lines, fmt.Sprintf("%s uses %s %s", n.Name, task.UID, task.Status))
 		}
 	}
 

@@ -190,8 +190,8 @@ func (s *victimFinder) fillSolverJob(by *api.TaskInfo, g *victimJob) {
 		return
 	}
 
-	spare, roles := gang.ElasticPods(g.job)
-	g.solverJob.Elastic = max(0, int(spare))
+	elastic, roles := gang.ElasticPods(g.job)
+	g.solverJob.Elastic = max(0, int(elastic))
 	if roles == nil {
 		return
 	}

@@ -138,11 +138,11 @@ func sumError(p *Problem, units []takenUnit) string {
 // canTakeBorrowed reports whether a unit may be taken of what is borrowed: less than most is taken
 // before its last step. If the pods that its job can spare are all that counts, no more than most
 // is taken after them.
-func canTakeBorrowed(before, after, spare, most int64) bool {
-	if before+spare == after {
+func canTakeBorrowed(before, after, elastic, most int64) bool {
+	if before+elastic == after {
 		return after <= most
 	}
-	return before+spare < most
+	return before+elastic < most
 }
 
 // canTakeInSomeOrder takes the units that are not in a set yet, one after the other.

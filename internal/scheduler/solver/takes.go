@@ -72,14 +72,14 @@ func (b *jobBuilder) setLastTakes(from *Job, whole []take, pods []elasticTake) {
 		}
 
 		slices.SortStableFunc(pods, func(a, b elasticTake) int { return cmp.Compare(a.amountOf(x.limit), b.amountOf(x.limit)) })
-		spare := min(from.Elastic, len(from.Pods)-1)
+		elastic := min(from.Elastic, len(from.Pods)-1)
 		roles := slices.Clone(from.RoleElastic)
 		for _, pod := range pods {
-			if spare <= 0 || (roles != nil && roles[pod.role] <= 0) {
+			if elastic <= 0 || (roles != nil && roles[pod.role] <= 0) {
 				continue
 			}
 
-			spare--
+			elastic--
 			if roles != nil {
 				roles[pod.role]--
 			}

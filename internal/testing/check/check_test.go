@@ -20,10 +20,10 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	r.fatals = append(r.fatals, fmt.Sprintf(format, args...))
 }
 
-// TestEachCheckReportsWhatDoesNotHold: a check that is true reports nothing. Another one reports an error, after
+// TestEachCheckReportsWhatIsNotTrue: a check that is true reports nothing. Another one reports an error, after
 // which the test goes on, or a fatal one, which ends it. Each row calls checks and counts both. Refused also
 // checks that the error suits an event: no control characters, and at most 1024 bytes.
-func TestEachCheckReportsWhatDoesNotHold(t *testing.T) {
+func TestEachCheckReportsWhatIsNotTrue(t *testing.T) {
 	broken := errors.New("it is broken")
 
 	for name, tc := range map[string]struct {
@@ -46,7 +46,7 @@ func TestEachCheckReportsWhatDoesNotHold(t *testing.T) {
 		"Says of nil, and no error is wanted":        {func(t T) { Says(t, nil, "") }, 0, 0},
 		"Contains of a text with the wanted part":    {func(t T) { Contains(t, "it", "abc", "b") }, 0, 0},
 		"Contains of a text without it":              {func(t T) { Contains(t, "it", "abc", "d") }, 1, 0},
-		"Has and Lacks that both hold":               {func(t T) { Text(t, "it", "abc").Has("a", "b").Lacks("d") }, 0, 0},
+		"Has and Lacks that are both true":           {func(t T) { Text(t, "it", "abc").Has("a", "b").Lacks("d") }, 0, 0},
 		"Has of a part that is missing":              {func(t T) { Text(t, "it", "abc").Has("d").Lacks("e") }, 1, 0},
 		"Lacks of two parts that are there":          {func(t T) { Text(t, "it", "abc").Has("a").Lacks("b", "c") }, 2, 0},
 		"Refused with both wanted parts":             {func(t T) { Refused(t, broken, "it", "broken") }, 0, 0},

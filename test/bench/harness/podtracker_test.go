@@ -130,7 +130,7 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 		tc.play(l)
 		lost, _ := l.LossSinceReset()
 		check.Equal(t, "lost", tc.wantLoss, lost)
-		check.Equal(t, "held", tc.wantUsage, l.Usage())
+		check.Equal(t, "used", tc.wantUsage, l.Usage())
 	}
 }
 

@@ -68,15 +68,15 @@ func TerminatingChargeOf(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventor
 
 // newCharge counts the cards by the node that the pod is on.
 func newCharge(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventory, last *Charge, origin Origin) Charge {
-	ask := RequestOf(origin.withoutUnprovenRecord(pod), inv)
-	now := Charge{Queue: origin.queueOf(pod, group, last), Cards: Quota{}, MilliCPU: ask.MilliCPU, Memory: ask.Memory}
-	resources := ask.resources
-	if len(resources) == 0 && last != nil && ask.Denial != "" {
+	request := RequestOf(origin.withoutUnprovenRecord(pod), inv)
+	now := Charge{Queue: origin.queueOf(pod, group, last), Cards: Quota{}, MilliCPU: request.MilliCPU, Memory: request.Memory}
+	resources := request.resources
+	if len(resources) == 0 && last != nil && request.Denial != "" {
 		resources = unrecognisedCards(pod, inv)
 	}
 
 	for resource, count := range resources {
-		for _, card := range cardsOn(pod.Spec.NodeName, resource, ask, inv, last) {
+		for _, card := range cardsOn(pod.Spec.NodeName, resource, request, inv, last) {
 			now.Cards[card] += count
 		}
 	}
@@ -121,7 +121,7 @@ func unrecognisedCards(pod *corev1.Pod, inv *Inventory) map[corev1.ResourceName]
 // cardsOn returns the cards that a resource may be on a node: the card that the node names now;
 // if it names none or is gone, the card charged last; else every possible card, so that
 // uncertainty withholds cards.
-func cardsOn(node string, resource corev1.ResourceName, ask Request, inv *Inventory, last *Charge) []string {
+func cardsOn(node string, resource corev1.ResourceName, request Request, inv *Inventory, last *Charge) []string {
 	if card := inv.CardInUse(node, resource); card != "" {
 		return []string{card}
 	}
@@ -134,13 +134,13 @@ func cardsOn(node string, resource corev1.ResourceName, ask Request, inv *Invent
 			}
 		}
 
-		if len(cards) > 0 || len(ask.resources) == 0 {
+		if len(cards) > 0 || len(request.resources) == 0 {
 			return cards
 		}
 	}
 
-	if len(ask.Named) > 0 {
-		return ask.Named
+	if len(request.Named) > 0 {
+		return request.Named
 	}
 
 	all := inv.Cards(resource)

@@ -68,10 +68,10 @@ func (l Limits) InsufficientCPUMemory(use Usage, milliCPU, memory int64) string 
 
 // Insufficient returns why a queue has no room for a request on any of its cards, or "" when it
 // has.
-func (l Limits) Insufficient(use Usage, ask Request) string {
+func (l Limits) Insufficient(use Usage, request Request) string {
 	short := ""
-	for _, card := range ask.Cards {
-		short = l.InsufficientCard(use, card, ask.Count)
+	for _, card := range request.Cards {
+		short = l.InsufficientCard(use, card, request.Count)
 		if short == "" {
 			break
 		}
@@ -79,5 +79,5 @@ func (l Limits) Insufficient(use Usage, ask Request) string {
 	if short != "" {
 		return short
 	}
-	return l.InsufficientCPUMemory(use, ask.MilliCPU, ask.Memory)
+	return l.InsufficientCPUMemory(use, request.MilliCPU, request.Memory)
 }

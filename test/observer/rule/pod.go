@@ -38,57 +38,57 @@ func (a Request) Allows(card string) bool {
 
 // RequestOf returns what a pod requests.
 func RequestOf(pod *corev1.Pod, inv *Inventory) Request {
-	ask, unknown := requestsOf(pod, inv)
+	request, unknown := requestsOf(pod, inv)
 	text, isNamed := pod.Annotations[v1alpha1.AnnotationCardName]
-	nowhere := len(ask.resources) == 0
+	nowhere := len(request.resources) == 0
 	if nowhere && (!isNamed || len(unknown) == 0) {
-		return ask // card.name alone asks for nothing
+		return request // card.name alone requests nothing
 	}
 
 	if isNamed {
 		names, err := ParseRequest(text)
 		if err != nil {
-			ask.Denial = err.Error()
+			request.Denial = err.Error()
 		}
-		ask.Named = names
+		request.Named = names
 	}
 
-	if nowhere && ask.Denial == "" {
-		ask.Denial = fmt.Sprintf("names <%s> but requests no resource that is a card on any node", text)
+	if nowhere && request.Denial == "" {
+		request.Denial = fmt.Sprintf("names <%s> but requests no resource that is a card on any node", text)
 		if len(unknown) == 1 && mayBeCard(pod) {
-			ask.resources = unknown
+			request.resources = unknown
 		}
 	}
 
-	if len(ask.resources) > 0 {
-		ask.Resource = slices.Min(slices.Collect(maps.Keys(ask.resources)))
-		ask.Count = ask.resources[ask.Resource]
+	if len(request.resources) > 0 {
+		request.Resource = slices.Min(slices.Collect(maps.Keys(request.resources)))
+		request.Count = request.resources[request.Resource]
 	}
-	if ask.Denial == "" {
-		ask.Cards, ask.Denial = cardsFor(ask, inv)
+	if request.Denial == "" {
+		request.Cards, request.Denial = cardsFor(request, inv)
 	}
 
-	return ask
+	return request
 }
 
 // requestsOf adds up containers, init containers, sidecars and overhead as Kubernetes does. A
 // pod from the API server has a request wherever it has a limit. unknown are vendor resources
 // that are not cards on any node.
-func requestsOf(pod *corev1.Pod, inv *Inventory) (ask Request, unknown map[corev1.ResourceName]int64) {
+func requestsOf(pod *corev1.Pod, inv *Inventory) (request Request, unknown map[corev1.ResourceName]int64) {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
-	ask = Request{MilliCPU: amountOf(*requests.Cpu(), resource.Milli), Memory: amountOf(*requests.Memory(), 0), resources: map[corev1.ResourceName]int64{}}
+	request = Request{MilliCPU: amountOf(*requests.Cpu(), resource.Milli), Memory: amountOf(*requests.Memory(), 0), resources: map[corev1.ResourceName]int64{}}
 	unknown = map[corev1.ResourceName]int64{}
 	for name, quantity := range requests {
 		switch {
 		case quantity.Sign() <= 0:
 		case inv.IsCard(name):
-			ask.resources[name] = countOf(quantity)
+			request.resources[name] = countOf(quantity)
 		case strings.Contains(string(name), "/"):
 			unknown[name] = countOf(quantity)
 		}
 	}
 
-	return ask, unknown
+	return request, unknown
 }
 
 // mayBeCard reports whether a resource that is not a card on any node may be the card that the
@@ -98,26 +98,26 @@ func mayBeCard(pod *corev1.Pod) bool {
 }
 
 // cardsFor returns the cards that a request may use, or why there are none.
-func cardsFor(ask Request, inv *Inventory) (cards []string, refusal string) {
+func cardsFor(request Request, inv *Inventory) (cards []string, refusal string) {
 	switch {
-	case len(ask.resources) > 1:
+	case len(request.resources) > 1:
 		return nil, "requests two card resources"
-	case ask.Count > MaxCount:
+	case request.Count > MaxCount:
 		return nil, fmt.Sprintf("requests more than %d cards", MaxCount)
 	}
 
-	for _, name := range ask.Named {
-		if offered := inv.ResourcesOf(name); len(offered) > 0 && !slices.Contains(offered, ask.Resource) {
-			return nil, fmt.Sprintf("names <%s>, which is requested as %s, but requests %s", name, offered, ask.Resource)
+	for _, name := range request.Named {
+		if offered := inv.ResourcesOf(name); len(offered) > 0 && !slices.Contains(offered, request.Resource) {
+			return nil, fmt.Sprintf("names <%s>, which is requested as %s, but requests %s", name, offered, request.Resource)
 		}
 	}
 
-	if len(ask.Named) > 0 {
-		return ask.Named, ""
+	if len(request.Named) > 0 {
+		return request.Named, ""
 	}
-	cards = inv.Cards(ask.Resource)
+	cards = inv.Cards(request.Resource)
 	if len(cards) == 0 {
-		return nil, fmt.Sprintf("requests %s, and no node says which card that is", ask.Resource)
+		return nil, fmt.Sprintf("requests %s, and no node says which card that is", request.Resource)
 	}
 
 	return cards, ""

@@ -70,7 +70,7 @@ func (t *Tree) AboveQuota(queue, card string, use TreeUse) string {
 		case q == nil:
 			return "queue <" + name + "> does not exist"
 		case t.of(card).IsAboveQuota(name, use):
-			return fmt.Sprintf("queue <%s> now holds %d of <%s>, and its quota was at most %d", name, t.UsedIn(name, use), card, q.QuotaOf(card))
+			return fmt.Sprintf("queue <%s> now uses %d of <%s>, and its quota was at most %d", name, t.UsedIn(name, use), card, q.QuotaOf(card))
 		}
 	}
 	return ""
@@ -82,7 +82,7 @@ func (t *Tree) AboveDeserved(queue, card string, use TreeUse) string {
 	for _, name := range t.PathOf(queue) {
 		q := t.queues[name]
 		if q != nil && t.of(card).IsAboveDeserved(name, use) {
-			return fmt.Sprintf("queue <%s> now holds %d of <%s> that cannot be reclaimed, and deserves %d", name, t.UsedIn(name, use), card, q.DeservedOf(card))
+			return fmt.Sprintf("queue <%s> now uses %d of <%s> that cannot be reclaimed, and deserves %d", name, t.UsedIn(name, use), card, q.DeservedOf(card))
 		}
 	}
 	return ""

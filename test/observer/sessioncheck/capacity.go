@@ -36,10 +36,10 @@ func (j *Checker) checkCPUMemory(object, queue string, state *podState, at time.
 	}
 
 	if state.request.MilliCPU > 0 && !isWithin(milliCPU, used.milliCPU) {
-		j.addViolation(Capacity, at, object, "was placed: queue <%s> now holds %dm CPU of at most %dm", queue, used.milliCPU, milliCPU)
+		j.addViolation(Capacity, at, object, "was placed: queue <%s> now uses %dm CPU of at most %dm", queue, used.milliCPU, milliCPU)
 	}
 	if state.request.Memory > 0 && !isWithin(memory, used.memory) {
-		j.addViolation(Capacity, at, object, "was placed: queue <%s> now holds %d bytes of memory of at most %d", queue, used.memory, memory)
+		j.addViolation(Capacity, at, object, "was placed: queue <%s> now uses %d bytes of memory of at most %d", queue, used.memory, memory)
 	}
 }
 
@@ -70,7 +70,7 @@ func (j *Checker) checkNode(object string, state *podState, at time.Time) {
 	used := j.state.nodeUsage(true)[name]
 	for resource, amount := range used {
 		limit, stated := most[resource]
-		if asks := state.requests[resource] > 0 || resource == corev1.ResourcePods; asks && (stated || resource != corev1.ResourcePods) && amount > limit {
+		if isRequested := state.requests[resource] > 0 || resource == corev1.ResourcePods; isRequested && (stated || resource != corev1.ResourcePods) && amount > limit {
 			j.addViolation(Capacity, at, object, "was placed: the pods on node %s now request %d %s, and it has %d", name, amount, resource, limit)
 		}
 	}

@@ -180,8 +180,8 @@ func (j *Checker) serviceType(state *podState, queue string) string {
 func (w *clusterState) hasCPUMemory(u *unit) bool {
 	limits := w.queues[u.queue].limits
 	used := w.queueUsage(u.queue)
-	ask := u.pods[0].request
-	return !w.countsCPUMemory(u.pods[0]) || (isWithin(limits.MilliCPU, used.milliCPU+ask.MilliCPU) && isWithin(limits.Memory, used.memory+ask.Memory))
+	request := u.pods[0].request
+	return !w.countsCPUMemory(u.pods[0]) || (isWithin(limits.MilliCPU, used.milliCPU+request.MilliCPU) && isWithin(limits.Memory, used.memory+request.Memory))
 }
 
 // canClear reports whether a node would have room for a pod without its reclaimable pods, and

@@ -89,7 +89,7 @@ func isEnqueued(u *unit) bool {
 func (w *clusterState) hasQuota(u *unit) bool {
 	state := w.queues[u.queue]
 	used := w.queueUsage(u.queue)
-	ask := u.pods[0].request
+	request := u.pods[0].request
 
 	if state == nil {
 		return false
@@ -99,8 +99,8 @@ func (w *clusterState) hasQuota(u *unit) bool {
 	}
 
 	var slots int64
-	for _, card := range ask.Cards {
-		slots += max(0, state.limits.Cards[card]-used.cards[card]) / ask.Count
+	for _, card := range request.Cards {
+		slots += max(0, state.limits.Cards[card]-used.cards[card]) / request.Count
 	}
 
 	return state.limits.AnyCard || slots >= int64(u.minPods)
@@ -118,8 +118,8 @@ func (j *Checker) mustStart(u *unit, units []*unit, at time.Time) bool {
 		return !isEnqueued(u) && j.announcementFits(u, claims, at)
 	}
 
-	ask := u.pods[0].request
-	if ask.Count == 0 || ask.Denial != "" || len(ask.Cards) == 0 {
+	request := u.pods[0].request
+	if request.Count == 0 || request.Denial != "" || len(request.Cards) == 0 {
 		return false
 	}
 	if !isEnqueued(u) && !j.announcementFits(u, claims, at) {
@@ -274,6 +274,6 @@ func (j *Checker) describeUnit(u *unit) string {
 	if len(u.pods) == 0 {
 		return fmt.Sprintf("it waits to be enqueued in queue <%s> with %s", u.queue, limits.Cards)
 	}
-	return fmt.Sprintf("%d of its pods ask for %d of %v each, queue <%s> has a quota of %s and uses %s",
+	return fmt.Sprintf("%d of its pods request %d of %v each, queue <%s> has a quota of %s and uses %s",
 		u.minPods, u.pods[0].request.Count, u.pods[0].request.Cards, u.queue, limits.Cards, j.state.queueUsage(u.queue).cards)
 }

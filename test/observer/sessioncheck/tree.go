@@ -108,15 +108,15 @@ func everyPod(*podState) bool { return true }
 // what it needs.
 func (w *clusterState) hasTreeQuota(u *unit) bool {
 	var slots int64
-	ask := u.pods[0].request
-	for _, card := range ask.Cards {
+	request := u.pods[0].request
+	for _, card := range request.Cards {
 		least := int64(1 << 40)
 		for _, name := range w.tree.PathOf(u.queue) {
 			if q := w.tree.Queue(name); q != nil && !q.AnyCard {
 				least = min(least, q.Cards[card]-w.subtreeUsage(name).cards[card])
 			}
 		}
-		slots += max(0, least) / ask.Count
+		slots += max(0, least) / request.Count
 	}
 
 	return slots >= int64(u.minPods)
@@ -295,8 +295,8 @@ func (j *Checker) timesFittingAbove(u *unit, claims []reservation) int64 {
 		}
 
 		limits := w.queues[name].limits
-		ask := u.pods[0].request
-		times = min(times, timesFitting(limits.MilliCPU, sum.milliCPU, ask.MilliCPU), timesFitting(limits.Memory, sum.memory, ask.Memory))
+		request := u.pods[0].request
+		times = min(times, timesFitting(limits.MilliCPU, sum.milliCPU, request.MilliCPU), timesFitting(limits.Memory, sum.memory, request.Memory))
 	}
 
 	return times

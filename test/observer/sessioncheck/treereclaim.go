@@ -37,8 +37,8 @@ func (j *Checker) mayReclaimInTree(u *unit) bool {
 	if len(j.options.ReclaimFrom) == 0 || !isOnePlainPod(u) || !isEnqueued(u) || !w.isOpen(u) {
 		return false
 	}
-	ask := u.pods[0].request
-	return ask.Count != 0 && ask.Denial == "" && len(ask.Cards) == 1 && w.hasCPUMemory(u) && j.knowsType(j.serviceType(u.pods[0], u.queue))
+	request := u.pods[0].request
+	return request.Count != 0 && request.Denial == "" && len(request.Cards) == 1 && w.hasCPUMemory(u) && j.knowsType(j.serviceType(u.pods[0], u.queue))
 }
 
 // isOvertakenInTree reports whether an eviction is under way, or another unit may reclaim or start

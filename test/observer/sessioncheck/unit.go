@@ -120,7 +120,7 @@ func (u *unit) whyUnsupported() string {
 			return why
 		}
 		if state.kind != u.pods[0].kind {
-			return "has pods that ask for different things"
+			return "has pods that request different things"
 		}
 	}
 

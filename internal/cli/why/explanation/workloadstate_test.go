@@ -227,8 +227,8 @@ func TestARolloutMayWaitForItsOwnOldPods(t *testing.T) {
 			Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxUnavailable: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false,
 		},
 		"there are no old pods":                      {Rollout{MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
-		"waits for quota, old pods hold other cards": {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
-		"waits for nodes, old pods hold other cards": {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedNoFreeCard, false},
+		"waits for quota, old pods use other cards":  {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQuotaExhausted, false},
+		"waits for nodes, old pods use other cards":  {Rollout{OldPods: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedNoFreeCard, false},
 		"the queue is stopped: old pods do not help": {Rollout{OldPods: 2, CardPods: 2, OldCards: 2, MaxSurge: 1, IsKnown: true}, v1alpha1.BlockedQueueStopped, false},
 	}) {
 		in := newWaitingJob(tc.reason, "")

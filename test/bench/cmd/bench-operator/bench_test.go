@@ -37,7 +37,7 @@ func TestGangsOfTheSmallBenchmarkWait(t *testing.T) {
 
 	check.That(t, len(waiting) > 1, "gangs that wait, by model: %v", waiting)
 	for model := range p.cards {
-		check.That(t, gangs[model] > 0 && gangs[model] <= p.nodes/p.cards, "%d gangs hold cards of model %d on %d nodes", gangs[model], model, p.nodes/p.cards)
+		check.That(t, gangs[model] > 0 && gangs[model] <= p.nodes/p.cards, "%d gangs use cards of model %d on %d nodes", gangs[model], model, p.nodes/p.cards)
 	}
 }
 

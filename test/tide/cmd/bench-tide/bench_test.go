@@ -96,7 +96,7 @@ func TestEveryRequirementIsChecked(t *testing.T) {
 		change func(ours *runResult)
 		want   string
 	}{
-		"all requirements hold": {func(*runResult) {}, ""},
+		"all requirements are met": {func(*runResult) {}, ""},
 		"a pod waits for 2.001 seconds, printed as 2.00": {func(m *runResult) { m.Scenes[oneByOne].Waited[0] = 2001 * time.Millisecond },
 			"one pod is bound after 2.00 s (p95), with Volcano's action after 2.00 s"},
 		"one Deployment is bound after 31 seconds": {func(m *runResult) { m.Scenes[oneDeployment].Bound = 31 * time.Second },

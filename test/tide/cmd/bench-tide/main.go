@@ -21,7 +21,7 @@ import (
 )
 
 // errFailed reports that a requirement is not met.
-var errFailed = errors.New("not all requirements hold")
+var errFailed = errors.New("not all requirements are met")
 
 func main() {
 	s := size{}
@@ -59,7 +59,7 @@ func run(ctx context.Context, s size, folder string) error {
 	if len(failures) > 0 {
 		return errFailed
 	}
-	fmt.Println("All requirements hold.")
+	fmt.Println("All requirements are met.")
 
 	return nil
 }
