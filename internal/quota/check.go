@@ -12,7 +12,7 @@ type Bound int
 
 // The bounds of a request.
 const (
-	// QuotaLeft is what the quotas of the queue and its ancestors leave, beside what is held for
+	// QuotaLeft is what the quotas of the queue and its ancestors leave, beside what is kept for
 	// pods of others and what is guaranteed to other queues. A pod is placed only within it.
 	QuotaLeft Bound = iota
 )
