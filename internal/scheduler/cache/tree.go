@@ -107,7 +107,7 @@ func (c *Cache) observeBorrowing(owners servicetype.OwnerKinds) {
 }
 
 // loadQueue updates a queue of the tree to its rules. isSame is whether the queues before it
-// leave the tree as it was resolved. loadQueue returns whether that still holds.
+// leave the tree as it was resolved. loadQueue returns whether that is still true.
 func (t *Tree) loadQueue(rules map[api.QueueID]*workload.QueueRules, id api.QueueID, isSame bool) bool {
 	q := t.queues[id]
 	written := rules[id]
