@@ -167,8 +167,6 @@ func (r *Request) mayUse(name card.Name) bool {
 // counted, by the fleet that the function returns. It calls the function only if it must.
 func ReasonFor(s *StatedReason, r *Request, fleet func() *Fleet) v1alpha1.BlockedReason {
 	switch {
-	case s.LacksPodGroup:
-		return v1alpha1.BlockedPodGroupNotFound
 	case s.Refusal != nil:
 		return reasonForRefusal(s.Refusal, r, fleet)
 	case s.Node != "" || s.LacksPods:
@@ -188,10 +186,11 @@ func ReasonFor(s *StatedReason, r *Request, fleet func() *Fleet) v1alpha1.Blocke
 
 // reasonForRefusal tells a misspelt card from a missing quota, and from a resource of another
 // card. A refusal of other cards is about other pods of the gang, or about another request of the job.
-func reasonForRefusal(refusal *workload.StatedRefusal, r *Request, fleet func() *Fleet) v1alpha1.BlockedReason {
-	stated := refusal.Reason
+func reasonForRefusal(refusal *workload.Refusal, r *Request, fleet func() *Fleet) v1alpha1.BlockedReason {
+	stated := refusal.Blocked()
+	cards := refusal.CardNames()
 	switch {
-	case len(refusal.Cards) > 0 && !slices.ContainsFunc(refusal.Cards, r.mayUse):
+	case len(cards) > 0 && !slices.ContainsFunc(cards, r.mayUse):
 		return v1alpha1.BlockedGangIncomplete
 	case stated == v1alpha1.BlockedNoQuota && len(r.Names) > 0 && !fleet().knowsAny(r.Names):
 		return v1alpha1.BlockedUnknownCard
@@ -210,7 +209,7 @@ func (f *Fleet) reasonForNodes(s *StatedReason, r *Request) v1alpha1.BlockedReas
 	// Cards that the queue refuses are no help, even if nodes have them free.
 	names := slices.DeleteFunc(slices.Clone(r.Names), func(name card.Name) bool { return !f.knows(name) || s.refusesCard(name) })
 	if len(names) == 0 {
-		return s.NodeRefusals[0].Reason
+		return s.NodeRefusals[0].Blocked()
 	}
 
 	free, most := f.freeForAny(names, r.Taken)

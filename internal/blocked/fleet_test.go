@@ -118,7 +118,7 @@ func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 	refusedOtherwise := StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
 	otherPodLacksCards := StatedReason{RefusedByNodes: true, RepeatsOther: true}
 	lacksQuotaOf := func(reason v1alpha1.BlockedReason, name card.Name) StatedReason {
-		return StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*refused(reason, name)}}
+		return StatedReason{RefusedByNodes: true, NodeRefusals: []workload.Refusal{*refused(reason, name)}}
 	}
 
 	isCordoned := newFleet(nil, newNode("a", h200, cordoned))

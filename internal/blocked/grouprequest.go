@@ -22,7 +22,7 @@ func GroupRequest(resolver *workload.Resolver, group *v1beta1.PodGroup, message 
 		return request, refusal
 	}
 	statedReason := ReadStatedReason("", message, "")
-	if stated := statedReason.Refusal; stated != nil && stated.Requested > 0 && areNames(stated.Cards) {
+	if stated := statedReason.Refusal; stated != nil && stated.RequestedCards() > 0 && areNames(stated.CardNames()) {
 		request.Cards = addStated(request.Cards, stated, workload.VCJobOwner(group) != "")
 	}
 	return request, nil
@@ -39,11 +39,12 @@ func areNames(names []card.Name) bool {
 
 // addStated returns requests of which the one that a refusal is about is as the refusal states it. A
 // refusal of a queue that has quota for none of the cards names only one of them.
-func addStated(requests []quota.CardRequest, stated *workload.StatedRefusal, isVCJob bool) []quota.CardRequest {
+func addStated(requests []quota.CardRequest, stated *workload.Refusal, isVCJob bool) []quota.CardRequest {
+	names := stated.CardNames()
 	isMeant := func(d quota.CardRequest) bool {
-		return !slices.ContainsFunc(stated.Cards, func(name card.Name) bool { return !slices.Contains(d.Names, name) })
+		return !slices.ContainsFunc(names, func(name card.Name) bool { return !slices.Contains(d.Names, name) })
 	}
-	refused := quota.CardRequest{Names: stated.Cards, Count: card.Count(stated.Requested)}
+	refused := quota.CardRequest{Names: names, Count: card.Count(stated.Requested)}
 
 	// minResources of a vcjob counts no limits, so it can lack a card that the scheduler refused.
 	at := slices.IndexFunc(requests, isMeant)

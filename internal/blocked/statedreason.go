@@ -21,7 +21,7 @@ import (
 // value states nothing: the scheduler has not tried to place it.
 type StatedReason struct {
 	// Refusal is why our scheduler refuses the pod on every node, nil if it does not.
-	Refusal *workload.StatedRefusal
+	Refusal *workload.Refusal
 	// Node is where the pod gets its place as soon as its gang is complete, "" for nowhere.
 	Node string
 	// LacksPods reports whether pods of the gang do not exist.
@@ -29,7 +29,7 @@ type StatedReason struct {
 	// AwaitsRelease reports whether the pod gets a node as soon as terminating pods release it.
 	AwaitsRelease bool
 	// NodeRefusals are the refusals of nodes whose cards the queue cannot get more of.
-	NodeRefusals []workload.StatedRefusal
+	NodeRefusals []workload.Refusal
 	// RefusedByNodes reports whether the scheduler tried all nodes, RefusedOtherwise whether one
 	// refused for another reason than its cards and the quota.
 	RefusedByNodes, RefusedOtherwise bool
@@ -39,19 +39,6 @@ type StatedReason struct {
 	// LacksObject reports whether the pod needs an object that does not exist, such as a
 	// PersistentVolumeClaim, so that the scheduler tried no node.
 	LacksObject bool
-	// LacksPodGroup reports whether the PodGroup of the pod does not exist. The operator states that: the
-	// scheduler does not see such a pod.
-	LacksPodGroup bool
-}
-
-// missingPodGroup is the reason of the refusal for a missing PodGroup.
-const missingPodGroup = "PodGroupNotFound"
-
-// RefusalForMissingPodGroup returns the refusal for a pod whose PodGroup does not exist.
-func RefusalForMissingPodGroup(namespace, name string) *workload.Refusal {
-	return &workload.Refusal{Reason: missingPodGroup, Message: fmt.Sprintf(
-		"PodGroup <%s/%s>, which the pod names in %s, does not exist, so the scheduler never tries the pod: delete the pod, its controller creates another one",
-		namespace, name, v1beta1.KubeGroupNameAnnotationKey)}
 }
 
 // shortageWords say what nodes lack. They have no numbers, because every change rewrites the pods.
@@ -100,7 +87,7 @@ func CompareMessages(a, b string) int {
 
 // IsSilent reports whether the scheduler does not say why the pod waits.
 func (s *StatedReason) IsSilent() bool {
-	saysSomething := s.LacksPods || s.AwaitsRelease || s.RefusedByNodes || s.LacksObject || s.LacksPodGroup
+	saysSomething := s.LacksPods || s.AwaitsRelease || s.RefusedByNodes || s.LacksObject
 	return s.Refusal == nil && s.Node == "" && !saysSomething
 }
 
@@ -108,7 +95,7 @@ func (s *StatedReason) IsSilent() bool {
 // of it.
 func (s *StatedReason) refusesCard(name card.Name) bool {
 	for i := range s.NodeRefusals {
-		for _, refused := range s.NodeRefusals[i].Cards {
+		for _, refused := range s.NodeRefusals[i].CardNames() {
 			if refused == name {
 				return true
 			}
@@ -134,11 +121,18 @@ const (
 // asForPodWords precede the pod whose reason another one repeats.
 const asForPodWords = ", as for pod "
 
-// Words of our predicate about the card of a node, see package capacitycard.
+// What the scheduler says about the card of a node.
 const (
 	otherCardWords   = "node(s) have another card than <"
 	unnamedCardWords = "node(s) have no named card for "
 )
+
+// OtherCardReason returns the reason of a node that has none of the cards of a pod, which are as the user
+// writes them.
+func OtherCardReason(cards string) string { return otherCardWords + cards + ">" }
+
+// UnnamedCardReason returns the reason of a node whose cards have no name.
+func UnnamedCardReason(resource string) string { return unnamedCardWords + resource }
 
 // ReadStatedReason reads a condition of a pod or PodGroup. resource is the card resource that the
 // pod requests, "" for none.
@@ -149,8 +143,6 @@ func ReadStatedReason(reason, message string, resource corev1.ResourceName) Stat
 	switch reason {
 	case v1beta1.NotEnoughPodsReason, v1beta1.NotEnoughPodsOfTaskReason:
 		return StatedReason{LacksPods: true}
-	case missingPodGroup:
-		return StatedReason{LacksPodGroup: true}
 	}
 
 	_, origin, hasOrigin := strings.Cut(message, originWords)
@@ -226,7 +218,7 @@ func readNodeReasons(text string, resource corev1.ResourceName) StatedReason {
 		refusal, isRefusal := workload.ReadRefusal(reason)
 		lacking, isInsufficient := strings.CutPrefix(reason, insufficientWord)
 		switch {
-		case isRefusal && refusal.Cards == nil: // whatever the card of the node
+		case isRefusal && refusal.Cards == "": // whatever the card of the node
 			return StatedReason{Refusal: &refusal}
 		case isRefusal:
 			out.NodeRefusals = append(out.NodeRefusals, refusal)

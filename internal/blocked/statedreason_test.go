@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 	"cardquota.dev/operator/internal/workload"
@@ -23,9 +24,25 @@ const (
 	noCPU     = "has insufficient CPU quota: requested <2000m>, total would be <9000m>, but capability is <8000m>"
 )
 
-// refused is a refusal that queue q states.
-func refused(reason v1alpha1.BlockedReason, cards ...card.Name) *workload.StatedRefusal {
-	return &workload.StatedRefusal{Reason: reason, Queue: "q", Cards: cards}
+// refused is a refusal of queue q, or of a pod, that means a reason to a workload.
+func refused(reason v1alpha1.BlockedReason, cards ...card.Name) *workload.Refusal {
+	refusal := map[v1alpha1.BlockedReason]workload.Refusal{
+		"QuotaExhausted":         {Code: workload.CodeCardQuota, Limit: 8},
+		"AncestorQuotaExhausted": {Code: workload.CodeCardQuota, Limit: 8, Requester: "leaf"},
+		"NoQuota":                {Code: workload.CodeCardQuota},
+		"CardsTerminating":       {Code: workload.CodeTerminating},
+		"CPUQuotaExhausted":      {Code: workload.CodeCPUQuota, Resource: quota.CPU, Requested: 2000, Total: 9000, Limit: 8000},
+		"QueueStopped":           {Code: workload.CodeQueueNotOpen, Object: "Closed"},
+		"UnknownCard":            {Code: workload.CodeUnnamedCards},
+	}[reason]
+
+	refusal.Queue = "q"
+	refusal.Cards = card.Join(cards, "|")
+	if refusal.Blocked() != reason {
+		panic("no refusal means " + reason)
+	}
+
+	return &refusal
 }
 
 // TestReasonsThatTheSchedulerStatesAreRead: the scheduler writes why a pod or PodGroup waits into a condition, as a text
@@ -40,6 +57,9 @@ func TestReasonsThatTheSchedulerStatesAreRead(t *testing.T) {
 	quotaOfH200.Requested = 2
 	quotaOfH200.Total = 9
 	quotaOfH200.Limit = 8
+	ofTotal := *quotaOfH200
+	ofTotal.AllCards = 8
+	ofTotal.MinimumCards = 2
 
 	lacksCards := StatedReason{RefusedByNodes: true}
 	refusedOtherwise := StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
@@ -56,7 +76,7 @@ func TestReasonsThatTheSchedulerStatesAreRead(t *testing.T) {
 		"a PodGroup lacks quota of a card": {
 			reason:  "InsufficientScalarQuota",
 			message: "Queue <q> " + exhausted + " (volcano.sh/card.request requests 8 cards in all, the job's minimum is 2)",
-			want:    StatedReason{Refusal: quotaOfH200},
+			want:    StatedReason{Refusal: &ofTotal},
 		},
 		"a gang lacks quota of a card": {
 			reason: "NotEnoughResources",
@@ -147,12 +167,12 @@ func TestReasonsThatTheSchedulerStatesAreRead(t *testing.T) {
 		"one node lacks cards, and the queue lacks quota for the card of two": {
 			reason:  "Unschedulable",
 			message: "0/3 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 2 queue <q> " + exhausted + ".",
-			want:    StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{*quotaOfH200}},
+			want:    StatedReason{RefusedByNodes: true, NodeRefusals: []workload.Refusal{*quotaOfH200}},
 		},
 		"one node has a taint, and the queue lacks quota for the card of two": {
 			reason:  "Unschedulable",
 			message: "0/3 nodes are unavailable: 1 node(s) had untolerated taint {a: b}, 2 queue <q> " + exhausted + ".",
-			want:    StatedReason{RefusedByNodes: true, RefusedOtherwise: true, NodeRefusals: []workload.StatedRefusal{*quotaOfH200}},
+			want:    StatedReason{RefusedByNodes: true, RefusedOtherwise: true, NodeRefusals: []workload.Refusal{*quotaOfH200}},
 		},
 		"the queue lacks quota of CPU, which is true on every node": {
 			reason:  "Unschedulable",
@@ -200,7 +220,7 @@ func TestAnyConditionOfATenantIsRead(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		text := strings.Join(rapid.SliceOfN(rapid.OneOf(words, rapid.String()), 0, 8).Draw(t, "words"), "")
 		stated := ReadStatedReason("", text, gpu)
-		check.Must(t, stated.Refusal == nil || stated.Refusal.Reason != "", "%q: a refusal without reason", text)
+		check.Must(t, stated.Refusal == nil || stated.Refusal.Blocked() != "", "%q: a refusal without reason", text)
 		check.Must(t, stated.RefusedByNodes || len(stated.NodeRefusals) == 0, "%q: no node was tried, and some lack quota", text)
 		check.Must(t, stated.RefusedByNodes || !stated.RefusedOtherwise, "%q: no node was tried, and one refuses", text)
 		ReasonFor(&stated, &Request{Names: []card.Name{h200}, Count: 1}, noNodes)

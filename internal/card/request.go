@@ -25,6 +25,9 @@ const (
 	MaxTotalsText   = 8 << 10
 )
 
+// MixedResources is what the error says about a request for cards of different resources.
+const MixedResources = "one resource request cannot mean either"
+
 // ParseRequest parses the annotation volcano.sh/card.name. It ignores spaces around a name.
 // Alternatives must share one resource: a whole card and a slice, or two MIG profiles, are
 // refused.
@@ -59,8 +62,8 @@ func ParseRequest(text string) (Request, error) {
 
 	for _, name := range names[1:] {
 		if name.Form() != names[0].Form() || name.migProfile() != names[0].migProfile() {
-			return Request{}, fmt.Errorf("%s is %s and %s is %s: one resource request cannot mean either, name cards of one resource",
-				names[0], describeForm(names[0]), name, describeForm(name))
+			return Request{}, fmt.Errorf("%s is %s and %s is %s: %s, name cards of one resource",
+				names[0], describeForm(names[0]), name, describeForm(name), MixedResources)
 		}
 	}
 

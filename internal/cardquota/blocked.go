@@ -26,44 +26,48 @@ func MayAwaitPodGroup(pod *corev1.Pod, now time.Time) bool {
 }
 
 // podPendingReason returns why a pod is pending: its PodGroup does not exist, the refusal of its request,
-// its own condition, or the condition of its PodGroup. It returns false for a pod that no scheduler has
+// its own condition, or the condition of its PodGroup. It returns nil for a pod that no scheduler has
 // tried yet.
-func (c *counter) podPendingReason(pod *corev1.Pod, facts *podFacts) (workload.Refusal, bool) {
+func (c *counter) podPendingReason(pod *corev1.Pod, facts *podFacts) (message string, stated *blocked.StatedReason) {
 	group := facts.groupOrNil()
 	refusal := facts.request.Denied
 	isMissing := facts.group != nil && group == nil && !c.input.LacksPodGroups
 	if isMissing && !MayAwaitPodGroup(pod, c.input.Now) {
-		return *blocked.RefusalForMissingPodGroup(pod.Namespace, workload.PodGroupName(pod)), true
+		refusal = &workload.Refusal{
+			Code: workload.CodePodGroupNotFound, Object: pod.Namespace + "/" + workload.PodGroupName(pod), Other: v1beta1.KubeGroupNameAnnotationKey,
+		}
 	}
 
 	// A request that no scheduler can serve waits for the user, whatever its last condition says.
 	if refusal != nil {
-		return *refusal, true
+		return refusal.Message(), &blocked.StatedReason{Refusal: refusal}
 	}
 
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return workload.Refusal{Reason: condition.Reason, Message: condition.Message}, true
+			return condition.Message, facts.statedReasonFor(condition.Reason, condition.Message)
 		}
 	}
 
 	// Volcano tries no pod of a gang that is not enqueued, so only its PodGroup says why.
-	if group != nil {
-		return PodGroupPendingReason(group)
+	if group == nil {
+		return "", nil
 	}
-
-	return workload.Refusal{}, false
+	why, isPending := PodGroupPendingReason(group)
+	if !isPending {
+		return "", nil
+	}
+	return why.Message, facts.statedReasonFor(why.Reason, why.Message)
 }
 
-// PodGroupPendingReason returns why a PodGroup is pending, from its newest Unschedulable
-// condition.
-func PodGroupPendingReason(group *v1beta1.PodGroup) (workload.Refusal, bool) {
+// PodGroupPendingReason returns why a PodGroup is pending: its newest Unschedulable condition.
+func PodGroupPendingReason(group *v1beta1.PodGroup) (v1beta1.PodGroupCondition, bool) {
 	for _, condition := range slices.Backward(group.Status.Conditions) {
 		if condition.Type == v1beta1.PodGroupUnschedulableType && condition.Status == corev1.ConditionTrue {
-			return workload.Refusal{Reason: condition.Reason, Message: condition.Message}, true
+			return condition, true
 		}
 	}
-	return workload.Refusal{}, false
+	return v1beta1.PodGroupCondition{}, false
 }
 
 // countPodGroup counts a PodGroup as a member of a queue in which its pods run, or that
@@ -99,12 +103,13 @@ func (c *counter) countPodGroupRequest(t *queueUsage, queue string, group *v1bet
 	request, refusal := blocked.GroupRequest(&c.resolver, group, why.Message)
 	t.addPending(group.CreationTimestamp)
 
+	statedReason := blocked.ReadStatedReason(why.Reason, why.Message, "")
 	if refusal != nil {
-		why = *refusal
+		why.Message = refusal.Message()
+		statedReason = blocked.StatedReason{Refusal: refusal}
 		isBlocked = true
 	}
 
-	statedReason := blocked.ReadStatedReason(why.Reason, why.Message, "")
 	w := waiting{
 		entry:        v1alpha1.BlockedStatus{Workload: workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), Since: group.CreationTimestamp, Message: why.Message},
 		statedReason: &statedReason,

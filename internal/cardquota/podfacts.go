@@ -50,16 +50,16 @@ func (f *podFacts) groupOrNil() *v1beta1.PodGroup {
 	return f.group.group
 }
 
-// statedReason is what the scheduler states, with what that means.
+// statedReason is what the scheduler states in a condition, with what that means.
 type statedReason struct {
-	why          workload.Refusal
-	statedReason blocked.StatedReason
+	reason, message string
+	statedReason    blocked.StatedReason
 }
 
-// statedReasonFor returns what a message of the scheduler means.
-func (f *podFacts) statedReasonFor(why workload.Refusal) *blocked.StatedReason {
-	if f.stated == nil || f.stated.why != why {
-		f.stated = &statedReason{why, blocked.ReadStatedReason(why.Reason, why.Message, f.request.Resource)}
+// statedReasonFor returns what a condition of the scheduler means.
+func (f *podFacts) statedReasonFor(reason, message string) *blocked.StatedReason {
+	if f.stated == nil || f.stated.reason != reason || f.stated.message != message {
+		f.stated = &statedReason{reason, message, blocked.ReadStatedReason(reason, message, f.request.Resource)}
 	}
 	return &f.stated.statedReason
 }

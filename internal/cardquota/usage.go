@@ -339,7 +339,7 @@ func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, gro
 		t.usage.Pending[name] = t.usage.Pending[name].Add(request.Count)
 	}
 
-	if why, ok := c.podPendingReason(pod, facts); ok {
+	if message, stated := c.podPendingReason(pod, facts); stated != nil {
 		asked := request.Named.String()
 		if request.Named.AllowsAny() { // the pod names no card: show the resource
 			asked = string(request.Resource)
@@ -347,14 +347,13 @@ func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, gro
 
 		// A gang below its minimum uses cards with which it cannot work, so the message begins
 		// with that.
-		message := why.Message
 		if group != nil {
 			message = blocked.BelowMinimumText(group.Status.Running, group.Spec.MinMember) + message
 		}
 
 		t.waiting = append(t.waiting, waiting{
 			entry:        v1alpha1.BlockedStatus{Workload: facts.reference, Since: pod.CreationTimestamp, Card: asked, Count: int64(request.Count), Message: message},
-			statedReason: facts.statedReasonFor(why),
+			statedReason: stated,
 			request:      blocked.Request{Names: request.Names, Named: request.Named.Names(), Count: request.Count},
 		})
 	}

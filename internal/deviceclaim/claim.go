@@ -36,7 +36,7 @@ func CheckPod(pod *corev1.Pod, unmanaged v1alpha1.UnmanagedQueues, objects Objec
 		return nil
 	}
 	if !objects.IsReadable() {
-		return refuseClaim(unmanaged, "Pod has ResourceClaims, which the scheduler cannot read in a cluster without resource.k8s.io/v1, and which may be for cards that no quota limits")
+		return &workload.Refusal{Code: workload.CodeClaimsUnreadable, Policy: unmanaged}
 	}
 
 	for _, reference := range pod.Spec.ResourceClaims {
@@ -82,7 +82,7 @@ func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQ
 		if driver == "" {
 			return nil
 		}
-		return refuseClaim(unmanaged, "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits", name, driver)
+		return refuseClaim(unmanaged, name, driver)
 	}
 
 	for _, request := range requestsOf(claim) {
@@ -94,7 +94,7 @@ func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQ
 
 		allowed := driversOf(class.Spec.Selectors).intersect(driversOf(request.selectors))
 		if driver := firstAccelerator(allowed.names); driver != "" {
-			return refuseClaim(unmanaged, "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits", name, driver)
+			return refuseClaim(unmanaged, name, driver)
 		}
 
 		if !allowed.isAny {
@@ -104,8 +104,7 @@ func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQ
 		// Selectors that allow any driver allow cards as soon as one driver of the cluster has
 		// some.
 		if driver := firstAccelerator(objects.Drivers()); driver != "" {
-			return refuseClaim(unmanaged, "Pod has ResourceClaim <%s> of DeviceClass <%s>, whose selectors do not compare device.driver with a name, so it may get cards of driver <%s>, which no quota limits",
-				name, request.class, driver)
+			return &workload.Refusal{Code: workload.CodeClaimForAny, Object: name, Other: request.class, Detail: driver, Policy: unmanaged}
 		}
 	}
 
@@ -153,11 +152,10 @@ func firstAccelerator(names []string) string {
 
 // awaitObject refuses a pod until an object exists that says whether the pod gets cards.
 func awaitObject(format string, values ...any) *workload.Refusal {
-	return &workload.Refusal{Reason: workload.ReasonUnmanagedClaim, Message: "Pod waits for " + fmt.Sprintf(format, values...) + ", which does not exist yet"}
+	return &workload.Refusal{Code: workload.CodeClaimNotFound, Object: fmt.Sprintf(format, values...)}
 }
 
-// refuseClaim refuses a pod with a claim for cards, and says what would help.
-func refuseClaim(unmanaged v1alpha1.UnmanagedQueues, format string, values ...any) *workload.Refusal {
-	return &workload.Refusal{Reason: workload.ReasonUnmanagedClaim, Message: fmt.Sprintf(format, values...) + fmt.Sprintf(
-		" (unmanagedQueues: %s): request cards as resources of a device plugin, or ask an administrator for unmanagedQueues: %s", unmanaged, v1alpha1.UnmanagedIgnore)}
+// refuseClaim refuses a pod with a claim for cards of a driver.
+func refuseClaim(unmanaged v1alpha1.UnmanagedQueues, name, driver string) *workload.Refusal {
+	return &workload.Refusal{Code: workload.CodeClaimForCards, Object: name, Detail: driver, Policy: unmanaged}
 }

@@ -215,15 +215,16 @@ func TestClaimsForCardsAreRefused(t *testing.T) {
 			continue
 		}
 		check.Must(t, refusal != nil, "not refused")
-		check.That(t, strings.HasPrefix(refusal.Message, tc.want), "refused: %s", refusal.Message)
-		check.Equal(t, "reason", workload.ReasonUnmanagedClaim, refusal.Reason)
+		check.That(t, strings.HasPrefix(refusal.Message(), tc.want), "refused: %s", refusal.Message())
+		check.Equal(t, "reason", workload.ReasonUnmanagedClaim, refusal.Reason())
 
 		wantBlocked := v1alpha1.BlockedUnmanagedClaim
-		if strings.HasPrefix(refusal.Message, "Pod waits for ") {
+		if strings.HasPrefix(refusal.Message(), "Pod waits for ") {
 			wantBlocked = v1alpha1.BlockedOther
 		}
-		stated, _ := workload.ReadRefusal(refusal.Message)
-		check.Equal(t, "reason that is read from the message", wantBlocked, stated.Reason)
+		stated, _ := workload.ReadRefusal(refusal.Message())
+		check.Equal(t, "refusal that is read from the message", *refusal, stated)
+		check.Equal(t, "reason that is read from the message", wantBlocked, stated.Blocked())
 	}
 }
 
@@ -245,7 +246,7 @@ func TestUnmanagedQueuesDecidesAboutClaims(t *testing.T) {
 		refusal := CheckPod(podWith("lab", "gpu"), unmanaged, cluster())
 
 		check.Must(t, refusal != nil, "%s refuses no claim", unmanaged)
-		check.Contains(t, "message", refusal.Message, want)
+		check.Contains(t, "message", refusal.Message(), want)
 	}
 	for _, name := range []string{"gpu", "all", "nothing"} {
 		check.Equal(t, "refusal of claim "+name, nil, CheckPod(podWith("lab", name), v1alpha1.UnmanagedIgnore, cluster()))
@@ -265,7 +266,7 @@ func TestAClaimOfATemplateCountsOnceItIsNamed(t *testing.T) {
 			return
 		}
 		check.Must(t, refusal != nil, "not refused, want %s", want)
-		check.Contains(t, "message", refusal.Message, want)
+		check.Contains(t, "message", refusal.Message(), want)
 	}
 
 	expectRefusal("Pod waits for ResourceClaim for <card> of its spec.resourceClaims, which does not exist yet")
@@ -287,8 +288,8 @@ func TestClaimsThatCannotBeReadAreRefused(t *testing.T) {
 
 	refusal := CheckPod(podWith("lab", "net"), v1alpha1.UnmanagedEnforce, unreadable)
 	check.Must(t, refusal != nil, "not refused")
-	stated, _ := workload.ReadRefusal(refusal.Message)
-	check.Equal(t, "reason", v1alpha1.BlockedUnmanagedClaim, stated.Reason)
+	stated, _ := workload.ReadRefusal(refusal.Message())
+	check.Equal(t, "reason", v1alpha1.BlockedUnmanagedClaim, stated.Blocked())
 }
 
 // TestClassesOfAnyDriverAreAllowedWithoutDriversOfCards: claims all and large are of classes that name no driver. If

@@ -15,8 +15,8 @@ import (
 // expectRefusal expects a refusal with a reason, whose message has all wanted texts and fits an event.
 func expectRefusal(t *testing.T, refusal *Refusal, reason string, wants ...string) {
 	check.Must(t, refusal != nil, "not refused, want %q", wants)
-	check.Equal(t, "reason", reason, refusal.Reason)
-	check.Refused(t, errors.New(refusal.Message), wants...)
+	check.Equal(t, "reason", reason, refusal.Reason())
+	check.Refused(t, errors.New(refusal.Message()), wants...)
 }
 
 // TestRequestForRefusesPodsThatCannotBePlaced: some pods can never be placed. Their card name is not valid or no card
@@ -203,7 +203,7 @@ func TestRequestRefusalFitsIntoEvent(t *testing.T) {
 
 	got := requestFor(many.Card(strings.Join(alternatives, "|")).Obj())
 	expectRefusal(t, got.Denied, ReasonGetTaskRequestFailed, ", which no node offers as a card")
-	check.That(t, len(got.Denied.Message) < 700, "the message has %d bytes", len(got.Denied.Message))
+	check.That(t, len(got.Denied.Message()) < 700, "the message has %d bytes", len(got.Denied.Message()))
 }
 
 // TestRequestForReadsOddQuantities: the API accepts parts of cards, negative quantities and numbers beyond 64 bits.

@@ -11,18 +11,18 @@ import (
 	"cardquota.dev/operator/internal/quota"
 )
 
-// RefusalForExcess returns what an event on a queue says about written amounts that do not
-// count. There is at least one.
-func RefusalForExcess(queue string, excess []quota.Excess) *Refusal {
-	reason, message := DescribeExcess(excess[0])
-	refusal := &Refusal{Reason: reason, Message: fmt.Sprintf("Queue <%s>: %s", queue, message)}
+// DescribeExcesses returns the reason and the message of an event on a queue about written amounts that do
+// not count. There is at least one.
+func DescribeExcesses(queue string, excess []quota.Excess) (reason, message string) {
+	reason, message = DescribeExcess(excess[0])
+	message = fmt.Sprintf("Queue <%s>: %s", queue, message)
 	switch more := len(excess) - 1; {
 	case more == 1:
-		refusal.Message += "; 1 more amount of the queue does not count"
+		message += "; 1 more amount of the queue does not count"
 	case more > 1:
-		refusal.Message += fmt.Sprintf("; %d more amounts of the queue do not count", more)
+		message += fmt.Sprintf("; %d more amounts of the queue do not count", more)
 	}
-	return refusal
+	return reason, message
 }
 
 // DescribeExcess returns the reason and the message of one number that is not in force.

@@ -8,10 +8,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestRefusalForExcessWordsTheFirstAndCountsTheRest: some amounts of queue chat do not count, because its parent web
-// has less, or because there is no quota to inherit. CPU is in millicores. The refusal explains the first of them and
+// TestExcessesAreDescribedByTheFirstAndCounted: some amounts of queue chat do not count, because its parent web
+// has less, or because there is no quota to inherit. CPU is in millicores. The message explains the first of them and
 // says how many others there are.
-func TestRefusalForExcessWordsTheFirstAndCountsTheRest(t *testing.T) {
+func TestExcessesAreDescribedByTheFirstAndCounted(t *testing.T) {
 	above := quota.Excess{Kind: quota.QuotaAboveParent, Of: "H200", Parent: "web", Written: 8, Limit: 6, Allowed: 6}
 	scaled := quota.Excess{
 		Kind:    quota.DeservedAboveParent,
@@ -46,6 +46,8 @@ func TestRefusalForExcessWordsTheFirstAndCountsTheRest(t *testing.T) {
 				"the queue do not count",
 		},
 	}) {
-		check.Equal(t, "refusal", &Refusal{Reason: tc.wantReason, Message: tc.wantMessage}, RefusalForExcess("chat", tc.excess))
+		reason, message := DescribeExcesses("chat", tc.excess)
+		check.Equal(t, "reason", tc.wantReason, reason)
+		check.Equal(t, "message", tc.wantMessage, message)
 	}
 }

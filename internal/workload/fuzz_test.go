@@ -100,7 +100,7 @@ func gpusOf(t *testing.T, request Request) card.Count {
 func expectRefusedOrAllowed(t *testing.T, request Request, inv *card.Inventory) {
 	switch {
 	case request.Denied != nil:
-		check.Must(t, len(request.Names) == 0 && request.Denied.Reason == ReasonGetTaskRequestFailed && check.FitsEvent(request.Denied.Message),
+		check.Must(t, len(request.Names) == 0 && request.Denied.Reason() == ReasonGetTaskRequestFailed && check.FitsEvent(request.Denied.Message()),
 			"refused by %+v, may use %v", request.Denied, request.Names)
 	case (request.Count > 0) != (len(request.Names) > 0) || len(request.ExtraResources) > 0:
 		check.Must(t, false, "requests %d of %s and %v, may use %v", request.Count, request.Resource, request.ExtraResources, request.Names)
@@ -222,7 +222,7 @@ func expectRefusalOfQueue(t *testing.T, q *v1beta1.Queue, got QueueRules, manage
 	if got.Refusal == nil {
 		return
 	}
-	check.Must(t, unreadable == (got.Refusal.Reason == ReasonInvalidQuota) && check.FitsEvent(got.Refusal.Message) && strings.HasPrefix(got.Refusal.Message,
+	check.Must(t, unreadable == (got.Refusal.Reason() == ReasonInvalidQuota) && check.FitsEvent(got.Refusal.Message()) && strings.HasPrefix(got.Refusal.Message(),
 		"Queue <q> "),
 		"refused by %+v", got.Refusal)
 }

@@ -122,7 +122,7 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 			check.Equal(t, "refusal", nil, got)
 		} else {
 			expectRefusal(t, got, ReasonNamespaceNotAllowed)
-			check.Equal(t, "the whole message", tc.want, got.Message)
+			check.Equal(t, "the whole message", tc.want, got.Message())
 		}
 	}
 }
@@ -184,7 +184,7 @@ func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 	} {
 		for _, unmanaged := range []v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny} {
 			got := QueueRulesFor(q, unmanaged, nil)
-			check.That(t, got.Refusal != nil && got.Refusal.Reason == ReasonInvalidNamespaceSelector, "%s: refusal %v", name, got.Refusal)
+			check.That(t, got.Refusal != nil && got.Refusal.Reason() == ReasonInvalidNamespaceSelector, "%s: refusal %v", name, got.Refusal)
 
 			delete(q.Annotations, "volcano.sh/namespace-selector")
 			want := QueueRulesFor(q, unmanaged, nil).Limits
@@ -213,6 +213,6 @@ func FuzzNamespaceSelector(f *testing.F) {
 		} else {
 			check.Must(t, !selector.Matches(nil), "%q is refused and selects something", text)
 		}
-		check.Must(t, refusal == nil || check.FitsEvent(refusal.Message), "no event can have %+v", refusal)
+		check.Must(t, refusal == nil || check.FitsEvent(refusal.Message()), "no event can have %+v", refusal)
 	})
 }

@@ -114,10 +114,7 @@ func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last
 		// An unreadable quota withholds every card: no limits, and a refusal that says why.
 		cards, err := card.ParseQuota(text)
 		if err != nil {
-			rules.Refusal = &Refusal{
-				Reason:  ReasonInvalidQuota,
-				Message: fmt.Sprintf("Queue <%s> has an invalid %s: %v", queue.Name, v1alpha1.AnnotationCardQuota, err),
-			}
+			rules.Refusal = &Refusal{Code: CodeInvalidQuota, Queue: queue.Name, Object: v1alpha1.AnnotationCardQuota, Detail: err.Error()}
 			return rules
 		}
 		rules.Limits = quota.Limits{Cards: cards, MilliCPU: milliCPU, Memory: memory}
@@ -142,13 +139,13 @@ func (r *QueueRules) readSelector(queue *v1beta1.Queue, last *QueueRules) {
 func checkOpen(queue *v1beta1.Queue) *Refusal {
 	switch {
 	case queue.DeletionTimestamp != nil:
-		return &Refusal{Reason: ReasonQueueNotOpen, Message: fmt.Sprintf("Queue <%s> is being deleted: nothing new starts in it", queue.Name)}
+		return &Refusal{Code: CodeQueueDeleted, Queue: queue.Name}
 	case queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:
 		return nil
 	case queue.Status.State == "":
-		return &Refusal{Reason: ReasonQueueNotOpen, Message: fmt.Sprintf("Queue <%s> has no state yet: Volcano's controller opens it", queue.Name)}
+		return &Refusal{Code: CodeQueueWithoutState, Queue: queue.Name}
 	default:
-		return &Refusal{Reason: ReasonQueueNotOpen, Message: fmt.Sprintf("Queue <%s> is %s, not Open: nothing new starts in it", queue.Name, queue.Status.State)}
+		return &Refusal{Code: CodeQueueNotOpen, Queue: queue.Name, Object: string(queue.Status.State)}
 	}
 }
 
@@ -177,9 +174,7 @@ func NamespaceSelectorFor(queue *v1beta1.Queue) (labels.Selector, *Refusal) {
 
 	selector, err := ParseNamespaceSelector(text)
 	if err != nil {
-		return labels.Nothing(), &Refusal{Reason: ReasonInvalidNamespaceSelector, Message: fmt.Sprintf(
-			"Queue <%s> has an invalid %s, so no namespace may use it: %.300s",
-			queue.Name, v1alpha1.AnnotationNamespaceSelector, err)}
+		return labels.Nothing(), &Refusal{Code: CodeInvalidSelector, Queue: queue.Name, Detail: fmt.Sprintf("%.300s", err)}
 	}
 
 	if selector.Empty() {
@@ -231,14 +226,10 @@ func CheckNamespace(queue string, selector labels.Selector, name string, namespa
 	case selector == nil:
 		return nil
 	case namespace == nil:
-		return &Refusal{Reason: ReasonNamespaceNotAllowed, Message: fmt.Sprintf(
-			"Namespace <%s> is not known yet, and queue <%s> is only for certain namespaces: wait, or name another queue",
-			name, queue)}
+		return &Refusal{Code: CodeNamespaceUnknown, Queue: queue, Object: name}
 	case selector.Matches(labels.Set(namespace.Labels)):
 		return nil
 	default:
-		return &Refusal{Reason: ReasonNamespaceNotAllowed, Message: fmt.Sprintf(
-			"Namespace <%s> may not use queue <%s>: ask an administrator to allow it, or name another queue",
-			name, queue)}
+		return &Refusal{Code: CodeNamespaceNotAllowed, Queue: queue, Object: name}
 	}
 }

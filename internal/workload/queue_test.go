@@ -371,6 +371,6 @@ func TestAQueueHeldByTheOperatorSaysWhy(t *testing.T) {
 
 	unprintable := QueueRulesFor(newHeldQueue("one\n\x1b[31mtwo\u202e"), "", nil)
 	check.Says(t, unprintable.Refusal, "nothing new starts in it; one  [31mtwo ")
-	check.That(t, len(longMessage.Refusal.Message) < 1000, "the message has %d bytes", len(longMessage.Refusal.Message))
+	check.That(t, len(longMessage.Refusal.Message()) < 1000, "the message has %d bytes", len(longMessage.Refusal.Message()))
 	check.That(t, !rules.IsSameInTree(&byUser), "IsSameInTree does not see the other cause of the hold")
 }

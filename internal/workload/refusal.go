@@ -1,26 +1,103 @@
 package workload
 
 import (
-	"fmt"
+	"strings"
+	"time"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 )
 
-// Refusal is why the scheduler or a webhook refuses cards. Reason is stable, for events and
-// conditions; Message is for people.
+// Refusal is why the scheduler or a webhook refuses cards. Message words it for people, and ReadRefusal reads
+// such a message again. Two refusals are equal if they say the same.
 type Refusal struct {
-	Reason  string
-	Message string
-	// Topic is equal for refusals that differ only in a running total, "" when the message has
-	// none.
-	Topic string
+	// Code is what refuses. It decides which of the other fields count.
+	Code Code
+	// Queue is the queue whose limit or state refuses, "" for another cause. Requester is the queue of the
+	// workload if that is another one below it.
+	Queue, Requester string
+	// Cards are the cards that the queue cannot get more of, joined by "|", and OtherCards is how many further
+	// alternatives have no room either. Resource is CPU or memory if that is limited, "" for cards.
+	Cards      string
+	OtherCards int
+	Resource   quota.Resource
+	// Requested, Total and Limit are those of quota.InsufficientQuota: the request, the usage and reservations
+	// including it, and the limit, in cards, millicores or bytes. GracePeriod is the longest one of the
+	// terminating pods.
+	Requested, Total, Limit int64
+	GracePeriod             time.Duration
+	// IsDenied reports whether the queue is limited because it has no quota.
+	IsDenied bool
+	// IsKept reports whether what is free is kept for pods for which others were preempted.
+	IsKept bool
+	// AllCards is what card.request says for the whole job, and MinimumCards what its minimum needs. They are 0
+	// unless card.request is what does not fit.
+	AllCards, MinimumCards int64
+	// Object and Other name what else the refusal is about, and Detail is text that is not read any further.
+	Object, Other, Detail string
+	// Policy is that of the policy for queues without a quota.
+	Policy v1alpha1.UnmanagedQueues
 }
 
-// Error returns the message.
-func (r *Refusal) Error() string { return r.Message }
+// Code is what a refusal says: each has one sentence.
+type Code string
 
-// The reasons of refusals. The requirements name the first five, and tools look for them.
+// The codes of refusals. Those up to CodeRootDenied are about a limit of a queue.
+const (
+	CodeCardQuota         Code = "CardQuota"
+	CodeCPUQuota          Code = "CPUQuota"
+	CodeMemoryQuota       Code = "MemoryQuota"
+	CodeNoCPU             Code = "NoCPUCapability"
+	CodeNoMemory          Code = "NoMemoryCapability"
+	CodeTerminating       Code = "CardsTerminating"
+	CodeNotReclaimable    Code = "NotReclaimable"
+	CodeRecentlyReclaimed Code = "RecentlyReclaimed"
+	CodeKeptForReclaimers Code = "KeptForReclaimers"
+	CodeGuaranteed        Code = "GuaranteedToOthers"
+	CodeBeyondInventory   Code = "BeyondInventory"
+	CodeBeyondDeserved    Code = "BeyondDeserved"
+	CodeRootDenied        Code = "RootDenied"
+
+	CodeQueueNotFound       Code = "QueueNotFound"
+	CodeQueueDeleted        Code = "QueueDeleted"
+	CodeQueueWithoutState   Code = "QueueWithoutState"
+	CodeQueueNotOpen        Code = "QueueNotOpen"
+	CodeInvalidQuota        Code = "InvalidQuota"
+	CodeInvalidSelector     Code = "InvalidSelector"
+	CodeNamespaceUnknown    Code = "NamespaceUnknown"
+	CodeNamespaceNotAllowed Code = "NamespaceNotAllowed"
+	CodeParentNotFound      Code = "ParentNotFound"
+	CodeParentCycle         Code = "ParentCycle"
+	CodeTooDeep             Code = "TooDeep"
+	CodeIsParent            Code = "IsParent"
+	CodeHeldByOperator      Code = "HeldByOperator"
+	CodeHeldByStopPolicy    Code = "HeldByStopPolicy"
+
+	CodeInvalidArguments Code = "InvalidArguments"
+	CodeNotSynced        Code = "NotSynced"
+	CodeVCJobUnknown     Code = "VCJobUnknown"
+
+	CodeMixedPod         Code = "MixedPodAnnotation"
+	CodeInvalidPod       Code = "InvalidPodAnnotation"
+	CodeMixedPodGroup    Code = "MixedPodGroupAnnotation"
+	CodeInvalidPodGroup  Code = "InvalidPodGroupAnnotation"
+	CodeTwoResources     Code = "TwoResources"
+	CodeTooManyCards     Code = "TooManyCards"
+	CodeUnnamedCards     Code = "UnnamedCards"
+	CodeOtherResource    Code = "OtherResource"
+	CodeNotACard         Code = "NotACard"
+	CodeClaimsUnreadable Code = "ClaimsUnreadable"
+	CodeClaimForCards    Code = "ClaimForCards"
+	CodeClaimForAny      Code = "ClaimForAnyDevice"
+	CodeClaimNotFound    Code = "ClaimNotFound"
+	CodePodGroupNotFound Code = "PodGroupNotFound"
+	CodeMayNotReclaim    Code = "MayNotReclaim"
+	CodeCardNotAllowed   Code = "CardNotAllowed"
+)
+
+// The reasons of refusals, for events and conditions. The requirements name the first five, and tools look
+// for them.
 const (
 	ReasonInsufficientScalarQuota = "InsufficientScalarQuota"
 	ReasonInsufficientCPUQuota    = "InsufficientCPUQuota"
@@ -32,6 +109,12 @@ const (
 	ReasonQueueNotFound           = "QueueNotFound"
 	ReasonNotReady                = "SchedulerNotReady"
 	ReasonParentNotFound          = "ParentNotFound"
+	ReasonParentCycle             = "ParentCycle"
+	ReasonTreeTooDeep             = "TreeTooDeep"
+	ReasonQueueParent             = "QueueIsParent"
+	ReasonQueueHeld               = "QueueHeld"
+	ReasonGuaranteed              = "GuaranteedToOthers"
+	ReasonCannotBorrow            = "CannotBorrow"
 	// ReasonCardsEnding: terminating pods use more cards than the queue's quota.
 	ReasonCardsEnding = "CardsEnding"
 	// ReasonNamespaceNotAllowed: the queue's selector does not match the pod's namespace.
@@ -42,108 +125,192 @@ const (
 	ReasonUnmanagedClaim = "UnmanagedClaim"
 )
 
-// RefusalForUnknownVCJob returns the refusal for a PodGroup whose Volcano job has not been read, or is
-// gone. Without it nothing says what the pods will request.
-func RefusalForUnknownVCJob(namespace, name string) *Refusal {
-	return &Refusal{Reason: ReasonNotReady, Message: fmt.Sprintf(
-		"the scheduler does not know Volcano job <%s/%s>, which decides what the PodGroup requests", namespace, name)}
+// Error returns the message.
+func (r *Refusal) Error() string { return r.Message() }
+
+// Reason is stable, for events and conditions.
+func (r *Refusal) Reason() string {
+	if r.Code == CodeRootDenied && !r.Resource.IsCard() {
+		return ReasonEmptyQueueCapability
+	}
+	return wordingFor(r.Code).reason
 }
 
-// RefusalFor returns the refusal for an insufficient quota. Cards are whole numbers, CPU is in Kubernetes
-// millicores (500m), memory in Mi.
-func RefusalFor(s *quota.InsufficientQuota) *Refusal {
-	refusal := insufficientRefusal(s)
-	refusal.Topic = fmt.Sprint(refusal.Reason, s.Kind, s.Of, s.Queue, s.Requester, s.Names, s.OtherCards, s.Requested, s.Limit, s.GracePeriod)
-	if s.Kind == quota.Terminating { // equal for all requests
-		refusal.Topic = fmt.Sprint(refusal.Reason, s.Queue, s.Requester, s.Names, s.OtherCards, s.Limit, s.GracePeriod)
+// Blocked returns why a workload waits that is refused.
+func (r *Refusal) Blocked() v1alpha1.BlockedReason {
+	switch {
+	case r.Code != CodeCardQuota:
+		return wordingFor(r.Code).blocked
+	case r.Requester != "":
+		return v1alpha1.BlockedAncestorQuotaExhausted
+	// Waiting never helps against a quota of 0, so it has a reason of its own.
+	case r.Limit == 0:
+		return v1alpha1.BlockedNoQuota
 	}
+	return v1alpha1.BlockedQuotaExhausted
+}
+
+// Topic returns what stays the same while only the usage of the queue changes.
+func (r *Refusal) Topic() Refusal {
+	topic := *r
+	topic.Total = 0
+	topic.IsKept = false
+	return topic
+}
+
+// CardNames returns the cards that the queue cannot get more of, nil for other refusals.
+func (r *Refusal) CardNames() []card.Name {
+	if r.Cards == "" {
+		return nil
+	}
+	var names []card.Name
+	for name := range strings.SplitSeq(r.Cards, "|") {
+		names = append(names, card.Name(name))
+	}
+	return names
+}
+
+// QuotaQueue returns the queue whose quota refuses, "" for other refusals.
+func (r *Refusal) QuotaQueue() string {
+	switch r.Code {
+	case CodeCardQuota, CodeCPUQuota, CodeMemoryQuota, CodeNoCPU, CodeNoMemory, CodeTerminating, CodeRootDenied:
+		return r.Queue
+	}
+	return ""
+}
+
+// RequestedCards returns how many cards a quota refuses at once, 0 for other refusals.
+func (r *Refusal) RequestedCards() int64 {
+	if r.Code != CodeCardQuota {
+		return 0
+	}
+	return r.Requested
+}
+
+// RefusalFor returns the refusal for an insufficient quota.
+func RefusalFor(s *quota.InsufficientQuota) *Refusal {
+	refusal := &Refusal{
+		Code: codeFor(s), Queue: s.Queue, Resource: s.Of, Requested: s.Requested, Total: s.Total, Limit: s.Limit,
+	}
+	if s.Ancestor {
+		refusal.Requester = s.Requester
+	}
+	if s.Of.IsCard() {
+		refusal.Resource = ""
+		refusal.Cards = s.CardLabel()
+		refusal.OtherCards = s.OtherCards
+	}
+
+	switch refusal.Code {
+	case CodeTerminating: // equal for all requests
+		refusal.Requested = 0
+		refusal.GracePeriod = s.GracePeriod
+	case CodeBeyondInventory, CodeBeyondDeserved: // those of all queues, and of the one that would reclaim
+		refusal.Queue = refusal.waitingQueue()
+		refusal.Requester = ""
+	case CodeNoCPU, CodeNoMemory: // whatever is requested
+		return &Refusal{Code: refusal.Code, Queue: s.Queue}
+	}
+
 	return refusal
 }
 
-func insufficientRefusal(s *quota.InsufficientQuota) *Refusal {
+// codeFor returns the code of the refusal for an insufficient quota.
+func codeFor(s *quota.InsufficientQuota) Code {
 	switch s.Kind {
 	case quota.HardLimit:
-		return hardLimitRefusal(s)
+		return hardLimitCode(s)
 	case quota.Terminating:
-		return &Refusal{Reason: ReasonCardsEnding, Message: fmt.Sprintf(
-			"%s gets no more <%s> while pods that are being deleted hold more than its quota: terminating <%d>, but quota is <%d>; "+
-				"they end within %d s, sooner with a shorter terminationGracePeriodSeconds",
-			exceededQueue(s), s.CardLabel(), s.Total, s.Limit, int64(s.GracePeriod.Seconds())) + otherAlternatives(s.OtherCards)}
+		return CodeTerminating
+	case quota.NotReclaimable:
+		return CodeNotReclaimable
+	case quota.RecentlyReclaimed:
+		return CodeRecentlyReclaimed
+	case quota.KeptForOthers:
+		return CodeKeptForReclaimers
+	case quota.Guaranteed:
+		return CodeGuaranteed
+	case quota.Inventory:
+		return CodeBeyondInventory
+	default: // quota.Deserved
+		return CodeBeyondDeserved
 	}
-
-	refusal := treeRefusal(s)
-	refusal.Message += otherAlternatives(s.OtherCards)
-	return refusal
 }
 
-// hardLimitRefusal returns the refusal for the quota of a card, or for the limit of CPU or memory.
-func hardLimitRefusal(s *quota.InsufficientQuota) *Refusal {
-	// A capability that is not set counts as 0, and most users do not expect that, so say it.
-	if !s.Of.IsCard() && s.Limit == 0 {
-		return missingCapability(s)
-	}
-
-	switch s.Of {
-	case quota.CPU:
-		return &Refusal{Reason: ReasonInsufficientCPUQuota, Message: fmt.Sprintf(
-			"%s has insufficient CPU quota: requested <%dm>, total would be <%dm>, but capability is <%dm>",
-			exceededQueue(s), s.Requested, s.Total, s.Limit)}
-	case quota.Memory:
-		return &Refusal{Reason: ReasonInsufficientMemoryQuota, Message: fmt.Sprintf(
-			"%s has insufficient memory quota: requested <%s>, total would be <%s>, but capability is <%s>",
-			exceededQueue(s), formatMebibytes(s.Requested), formatMebibytes(s.Total), formatMebibytes(s.Limit))}
+// hardLimitCode returns the code of the refusal for the quota of a card, or for the limit of CPU or memory. One
+// of 0 is a capability that is not set, which administrators do not expect.
+func hardLimitCode(s *quota.InsufficientQuota) Code {
+	switch {
+	case s.Of.IsCard():
+		return CodeCardQuota
+	case s.Of == quota.CPU && s.Limit == 0:
+		return CodeNoCPU
+	case s.Of == quota.CPU:
+		return CodeCPUQuota
+	case s.Limit == 0:
+		return CodeNoMemory
 	default:
-		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
-			"%s has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
-			exceededQueue(s), s.CardLabel(), s.Requested, s.Total, s.Limit) + otherAlternatives(s.OtherCards)}
+		return CodeMemoryQuota
 	}
 }
 
-// exceededQueue names the queue whose limit is exceeded, and whose ancestor it is.
-func exceededQueue(s *quota.InsufficientQuota) string {
-	if s.Ancestor {
-		return fmt.Sprintf("Queue <%s>, an ancestor of <%s>,", s.Queue, s.Requester)
+// waitingQueue returns the queue of the workload.
+func (r *Refusal) waitingQueue() string {
+	if r.Requester != "" {
+		return r.Requester
 	}
-	return fmt.Sprintf("Queue <%s>", s.Queue)
+	return r.Queue
 }
 
 // RefusalFor returns the refusal for an insufficient quota of this queue.
 func (r QueueRules) RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	refusal := RefusalFor(s)
-	if r.Denied {
-		refusal.Topic += " denied"
+	refusal.IsDenied = r.Denied
+	if !r.Denied || s.Queue != RootQueue {
+		return refusal
 	}
 
-	switch {
-	case !r.Denied:
-	case s.Queue == RootQueue:
-		refusal.Message = fmt.Sprintf("Queue <%s> may use nothing (unmanagedQueues: %s): submit to a queue that has a CardQuota", s.Queue, v1alpha1.UnmanagedDeny)
-	default:
-		refusal.Message += fmt.Sprintf("; it has no card quota, and such queues are denied (unmanagedQueues: %s): submit to a queue that has a CardQuota, or create one for this queue", v1alpha1.UnmanagedDeny)
+	denied := &Refusal{Code: CodeRootDenied, Queue: s.Queue}
+	if !s.Of.IsCard() {
+		denied.Resource = s.Of
+	}
+	return denied
+}
+
+// RefusalForFault returns why a queue of a tree takes no new work, nil if it does.
+func RefusalForFault(queue string, fault quota.Fault) *Refusal {
+	refusal := &Refusal{Queue: fault.Queue}
+	if fault.Queue != queue {
+		refusal.Requester = queue
+	}
+
+	switch fault.Kind {
+	case quota.NoFault:
+		return nil
+	case quota.ParentNotFound:
+		refusal.Code = CodeParentNotFound
+		refusal.Object = fault.Parent
+	case quota.ParentCycle:
+		refusal.Code = CodeParentCycle
+		refusal.Object = fault.Parent
+	case quota.TooDeep:
+		return &Refusal{Code: CodeTooDeep, Queue: queue}
+	case quota.IsParent:
+		return &Refusal{Code: CodeIsParent, Queue: queue}
+	default: // quota.IsHeld
+		refusal.Code = CodeHeldByStopPolicy
+		refusal.Detail = fault.HoldMessage
+		if fault.HoldMessage != "" {
+			refusal.Code = CodeHeldByOperator
+		}
 	}
 
 	return refusal
 }
 
-// otherAlternatives says how many more cards of the request are insufficient as well.
-func otherAlternatives(n int) string {
-	switch n {
-	case 0:
-		return ""
-	case 1:
-		return "; the other card it may use has no more room"
-	default:
-		return fmt.Sprintf("; none of the %d other cards it may use has more room", n)
-	}
+// RefusalOfAncestor returns the refusal of an ancestor as that of a queue below it.
+func RefusalOfAncestor(queue string, refusal *Refusal) *Refusal {
+	of := *refusal
+	of.Requester = queue
+	return &of
 }
-
-// missingCapability refuses a request to a queue with card.quota and without a capability for
-// the resource. It says that unset means 0, which administrators do not expect.
-func missingCapability(s *quota.InsufficientQuota) *Refusal {
-	return &Refusal{Reason: ReasonEmptyQueueCapability, Message: fmt.Sprintf(
-		"Queue <%s> has no %s capability and may use none: set spec.capability.%s (spec.resources.%s of its CardQuota)",
-		s.Queue, s.Of, s.Of, s.Of)}
-}
-
-// formatMebibytes formats bytes in Mi, rounded up so that an insufficient amount never shows as 0.
-func formatMebibytes(n int64) string { return fmt.Sprintf("%dMi", (n+(1<<20)-1)>>20) }

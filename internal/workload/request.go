@@ -98,13 +98,13 @@ func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []Res
 	request.Named = named
 	switch {
 	case request.Unreadable != "":
-		request.deny("annotation %s: %s", v1alpha1.AnnotationCardName, request.Unreadable)
+		request.deny(invalidPodAnnotation(request.Unreadable))
 	case request.Count == 0:
 		request.denyUnknownResource(pod, unknown, r.UsesOurScheduler(pod))
 	case len(request.ExtraResources) > 0:
-		request.deny("requests two card resources, %s and %s: a pod may request only one card resource, remove the other", request.Resource, request.ExtraResources[0].Resource)
+		request.deny(Refusal{Code: CodeTwoResources, Object: string(request.Resource), Other: string(request.ExtraResources[0].Resource)})
 	case request.Count > card.MaxCount:
-		request.deny("requests more than %d of %s, which is more than any quota can give", card.MaxCount, request.Resource)
+		request.deny(Refusal{Code: CodeTooManyCards, Object: string(request.Resource)})
 	case request.Named.AllowsAny():
 		request.allowAnyCard(r.Inventory)
 	default:
@@ -116,7 +116,7 @@ func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []Res
 func (request *Request) allowAnyCard(inv *card.Inventory) {
 	request.Names = inv.NamesFor(request.Resource)
 	if len(request.Names) == 0 {
-		request.deny("requests %s, but no node says which card that is: nodes need the labels <vendor>/<type>.product and .memory", request.Resource)
+		request.deny(Refusal{Code: CodeUnnamedCards, Object: string(request.Resource)})
 	}
 }
 
@@ -126,7 +126,7 @@ func (request *Request) allowNamedCards(inv *card.Inventory) {
 	request.Names = request.Named.Names()
 	for _, name := range request.Names {
 		if resources := inv.ResourcesFor(name); len(resources) > 0 && !slices.Contains(resources, request.Resource) {
-			request.deny("names card <%s>, which is requested as %s, but requests %s", name, resources[0], request.Resource)
+			request.deny(Refusal{Code: CodeOtherResource, Object: string(name), Other: string(resources[0]), Detail: string(request.Resource)})
 			return
 		}
 	}
@@ -145,8 +145,11 @@ func (request *Request) denyUnknownResource(pod *corev1.Pod, unknown []ResourceC
 	default:
 		request.Unverified = unknown[0]
 	}
-	request.deny("names card <%.300s> but requests %.300s, which no node offers as a card",
-		request.Named.String(), resourceNames(unknown))
+
+	request.deny(Refusal{
+		Code:   CodeNotACard,
+		Object: fmt.Sprintf("%.300s", request.Named.String()), Other: fmt.Sprintf("%.300s", resourceNames(unknown)),
+	})
 }
 
 // resourceNames joins the names of resources in a stable order.
@@ -175,9 +178,9 @@ func boundedValue(quantity *resource.Quantity, scale resource.Scale) int64 {
 }
 
 // deny removes all cards that the pod may run on, and says why.
-func (request *Request) deny(format string, args ...any) {
+func (request *Request) deny(why Refusal) {
 	request.Names = nil
-	request.Denied = &Refusal{Reason: ReasonGetTaskRequestFailed, Message: "Pod " + fmt.Sprintf(format, args...)}
+	request.Denied = &why
 }
 
 // PodGroupRequest returns the minimum of a PodGroup whose pods do not exist yet. card.request
@@ -219,10 +222,7 @@ func (r *Resolver) announcedRequest(total string, written bool, minimum minimumR
 		var err error
 		totals, err = card.ParseTotals(total)
 		if err != nil {
-			return quota.JobRequest{}, &Refusal{
-				Reason:  ReasonGetTaskRequestFailed,
-				Message: fmt.Sprintf("PodGroup annotation %s: %v", v1alpha1.AnnotationCardRequest, err),
-			}
+			return quota.JobRequest{}, invalidPodGroupAnnotation(err.Error())
 		}
 	}
 

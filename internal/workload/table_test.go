@@ -384,7 +384,7 @@ func TestServiceTypePrecedence(t *testing.T) {
 func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		insufficient quota.InsufficientQuota
-		want         Refusal
+		want         refusalText
 	}{
 		"cards": {
 			insufficient: quota.InsufficientQuota{
@@ -395,7 +395,7 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 				Total:     5,
 				Limit:     3,
 			},
-			want: Refusal{
+			want: refusalText{
 				Reason:  "InsufficientScalarQuota",
 				Message: "Queue <q> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>",
 			},
@@ -410,7 +410,7 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 				Limit:       8,
 				GracePeriod: time.Hour,
 			},
-			want: Refusal{
+			want: refusalText{
 				Reason: "CardsEnding",
 				Message: "Queue <q> gets no more <NVIDIA-H200> while pods that are being deleted hold more than its quota: " +
 					"terminating <12>, but quota is <8>; " +
@@ -419,21 +419,21 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 		},
 		"CPU": {
 			insufficient: quota.InsufficientQuota{Of: quota.CPU, Queue: "q", Requested: 500, Total: 4500, Limit: 4000},
-			want: Refusal{
+			want: refusalText{
 				Reason:  "InsufficientCPUQuota",
 				Message: "Queue <q> has insufficient CPU quota: requested <500m>, total would be <4500m>, but capability is <4000m>",
 			},
 		},
 		"memory": {
 			insufficient: quota.InsufficientQuota{Of: quota.Memory, Queue: "q", Requested: 1 << 30, Total: 5<<30 + 1, Limit: 4 << 30},
-			want: Refusal{
+			want: refusalText{
 				Reason:  "InsufficientMemoryQuota",
 				Message: "Queue <q> has insufficient memory quota: requested <1024Mi>, total would be <5121Mi>, but capability is <4096Mi>",
 			},
 		},
 		"CPU without a capability": {
 			insufficient: quota.InsufficientQuota{Of: quota.CPU, Queue: "q", Requested: 500, Total: 500},
-			want: Refusal{
+			want: refusalText{
 				Reason:  "EmptyQueueCapability",
 				Message: "Queue <q> has no cpu capability and may use none: set spec.capability.cpu (spec.resources.cpu of its CardQuota)",
 			},
@@ -442,15 +442,17 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 		check.Equal(t, "refusal", tc.want, textOf(RefusalFor(&tc.insufficient)))
 		changed := tc.insufficient
 		changed.Total++
-		check.Equal(t, "topic when only the total changes", RefusalFor(&tc.insufficient).Topic, RefusalFor(&changed).Topic)
+		check.Equal(t, "topic when only the total changes", RefusalFor(&tc.insufficient).Topic(), RefusalFor(&changed).Topic())
 
 		changed.Limit++
-		check.That(t, RefusalFor(&tc.insufficient).Topic != RefusalFor(&changed).Topic, "the topic is the same when the limit changes")
+		check.That(t, RefusalFor(&tc.insufficient).Topic() != RefusalFor(&changed).Topic(), "the topic is the same when the limit changes")
 	}
 }
 
-// textOf is what a refusal says to users.
-func textOf(r *Refusal) Refusal { return Refusal{Reason: r.Reason, Message: r.Message} }
+// refusalText is what a refusal says to users.
+type refusalText struct{ Reason, Message string }
+
+func textOf(r *Refusal) refusalText { return refusalText{r.Reason(), r.Message()} }
 
 // TestRefusalsOfADeniedQueue: a queue without a quota is denied under unmanagedQueues: Deny. Its refusal says so, and
 // where to submit instead. Queue root can have no CardQuota, so its refusal only says where to submit.
@@ -458,11 +460,11 @@ func TestRefusalsOfADeniedQueue(t *testing.T) {
 	insufficient := &quota.InsufficientQuota{Of: quota.Memory, Queue: "q", Requested: 1, Total: 1}
 	const empty = "Queue <q> has no memory capability and may use none: set spec.capability.memory (spec.resources.memory of its CardQuota)"
 
-	check.Equal(t, "refusal of a queue that is not denied", Refusal{
+	check.Equal(t, "refusal of a queue that is not denied", refusalText{
 		Reason:  ReasonEmptyQueueCapability,
 		Message: empty,
 	}, textOf(QueueRules{}.RefusalFor(insufficient)))
-	check.Equal(t, "refusal of a denied queue", Refusal{
+	check.Equal(t, "refusal of a denied queue", refusalText{
 		Reason: ReasonEmptyQueueCapability,
 		Message: empty +
 			"; it has no card quota, and such queues are denied (unmanagedQueues: Deny): submit to a queue that has a " +
@@ -470,7 +472,7 @@ func TestRefusalsOfADeniedQueue(t *testing.T) {
 	},
 		textOf(QueueRules{Denied: true}.RefusalFor(insufficient)))
 	insufficient.Queue = "root"
-	check.Equal(t, "refusal of root, which is denied", Refusal{
+	check.Equal(t, "refusal of root, which is denied", refusalText{
 		Reason:  ReasonEmptyQueueCapability,
 		Message: "Queue <root> may use nothing (unmanagedQueues: Deny): submit to a queue that has a CardQuota",
 	},

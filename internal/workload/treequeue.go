@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"fmt"
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,7 +46,7 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 
 		cards, err := card.ParseQuota(text)
 		if err != nil {
-			refusal = &Refusal{Reason: ReasonInvalidQuota, Message: fmt.Sprintf("Queue <%s> has an invalid %s: %v", queue.Name, a.key, err)}
+			refusal = &Refusal{Code: CodeInvalidQuota, Queue: queue.Name, Object: a.key, Detail: err.Error()}
 			// Part of the amounts would be a tree that no administrator wrote, so the queue gets
 			// none.
 			clear(t.Quota)
@@ -104,16 +103,6 @@ func amountOf(quantity resource.Quantity, scale resource.Scale) int64 {
 	return quantity.ScaledValue(scale)
 }
 
-// The reasons of refusals in a tree, beside ReasonParentNotFound.
-const (
-	ReasonParentCycle  = "ParentCycle"
-	ReasonTreeTooDeep  = "TreeTooDeep"
-	ReasonQueueParent  = "QueueIsParent"
-	ReasonQueueHeld    = "QueueHeld"
-	ReasonGuaranteed   = "GuaranteedToOthers"
-	ReasonCannotBorrow = "CannotBorrow"
-)
-
 // maxHoldMessageLength bounds the message of a hold, in characters. The operator's are shorter.
 const maxHoldMessageLength = 600
 
@@ -128,101 +117,4 @@ func HoldMessage(queue *v1beta1.Queue) string {
 		}
 	}
 	return string(message)
-}
-
-// RefusalForFault returns why a queue of a tree takes no new work, nil if it does.
-func RefusalForFault(queue string, fault quota.Fault) *Refusal {
-	at := ""
-	if fault.Queue != queue {
-		at = fmt.Sprintf(" (its ancestor <%s>)", fault.Queue)
-	}
-
-	switch {
-	case fault.Kind == quota.NoFault:
-		return nil
-	case fault.Kind == quota.ParentNotFound:
-		return &Refusal{Reason: ReasonParentNotFound, Message: fmt.Sprintf(
-			"Queue <%s>%s names parent <%s>, which does not exist: nothing new starts in it; create the parent, or name an existing one", queue, at, fault.Parent)}
-	case fault.Kind == quota.ParentCycle:
-		return &Refusal{Reason: ReasonParentCycle, Message: fmt.Sprintf(
-			"Queue <%s>%s names parent <%s>, which leads back to it: nothing new starts in it; set spec.parent to a queue that leads to <%s>", queue, at, fault.Parent, RootQueue)}
-	case fault.Kind == quota.TooDeep:
-		return &Refusal{Reason: ReasonTreeTooDeep, Message: fmt.Sprintf(
-			"Queue <%s> is more than %d levels below <%s>: nothing new starts in it; move it up", queue, quota.MaxDepth, RootQueue)}
-	case fault.Kind == quota.IsParent:
-		return &Refusal{Reason: ReasonQueueParent, Message: fmt.Sprintf(
-			"Queue <%s> is the parent of other queues and takes no jobs: name one of its children", queue)}
-	case fault.HoldMessage != "":
-		return &Refusal{Reason: ReasonQueueHeld, Message: fmt.Sprintf(
-			"Queue <%s>%s is held by the operator: nothing new starts in it; %s", queue, at, fault.HoldMessage)}
-	default:
-		return &Refusal{Reason: ReasonQueueHeld, Message: fmt.Sprintf(
-			"Queue <%s>%s is held by its stop policy: nothing new starts in it; set stopPolicy to None to go on", queue, at)}
-	}
-}
-
-// RefusalOfAncestor returns the refusal of an ancestor as that of a queue below it.
-func RefusalOfAncestor(queue string, refusal *Refusal) *Refusal {
-	of := *refusal
-	of.Message = fmt.Sprintf("%s; it binds queue <%s> below it", refusal.Message, queue)
-	return &of
-}
-
-// treeRefusal returns the refusal for a limit that only a tree has.
-func treeRefusal(s *quota.InsufficientQuota) *Refusal {
-	requester := s.Queue
-	amount := func(n int64) string { return formatAmount(s, n) }
-	if s.Ancestor {
-		requester = s.Requester
-	}
-
-	switch s.Kind {
-	case quota.NotReclaimable:
-		return &Refusal{Reason: ReasonCannotBorrow, Message: fmt.Sprintf(
-			"Queue <%s> cannot borrow %s for pods from which no other queue can reclaim: requested <%s>, such pods would use <%s>%s, but deserved is <%s>; let the pods be preemptable, or raise what the queue deserves",
-			requester, s.Resource(), amount(s.Requested), amount(s.Total), inAncestor(s), amount(s.Limit))}
-	case quota.RecentlyReclaimed:
-		return &Refusal{Reason: ReasonCannotBorrow, Message: fmt.Sprintf(
-			"Queue <%s> cannot borrow %s for a while, because another queue has just reclaimed them: requested <%s>, total would be <%s>%s, but deserved is <%s>",
-			requester, s.Resource(), amount(s.Requested), amount(s.Total), inAncestor(s), amount(s.Limit))}
-	case quota.KeptForOthers:
-		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
-			"Queue <%s> waits while %s are held for pods that reclaimed them: requested <%s>, total would be <%s>%s, but capability is <%s>",
-			requester, s.Resource(), amount(s.Requested), amount(s.Total), inAncestor(s), amount(s.Limit))}
-	case quota.Guaranteed:
-		where := fmt.Sprintf("capability of <%s> is <%s>", s.Queue, amount(s.Limit))
-		if s.Queue == "" {
-			where = fmt.Sprintf("the inventory is <%s>", amount(s.Limit))
-		}
-		return &Refusal{Reason: ReasonGuaranteed, Message: fmt.Sprintf(
-			"Queue <%s> cannot use %s that are guaranteed to other queues: requested <%s>, total with unused guarantees would be <%s>, but %s",
-			requester, s.Resource(), amount(s.Requested), amount(s.Total), where)}
-	case quota.Inventory:
-		return &Refusal{Reason: ReasonCannotBorrow, Message: fmt.Sprintf(
-			"Queue <%s> cannot borrow %s that the nodes do not have: requested <%s>, total with usage and reservations of all queues would be <%s>, but the inventory is <%s>",
-			requester, s.Resource(), amount(s.Requested), amount(s.Total), amount(s.Limit))}
-	default: // quota.Deserved
-		return &Refusal{Reason: ReasonCannotBorrow, Message: fmt.Sprintf(
-			"Queue <%s> reclaims nothing beyond what it deserves: requested <%s> of %s, total would be <%s>, but deserved is <%s>",
-			requester, amount(s.Requested), s.Resource(), amount(s.Total), amount(s.Limit))}
-	}
-}
-
-// inAncestor names the ancestor whose limit is exceeded.
-func inAncestor(s *quota.InsufficientQuota) string {
-	if !s.Ancestor {
-		return ""
-	}
-	return fmt.Sprintf(" in its ancestor <%s>", s.Queue)
-}
-
-// formatAmount formats cards as whole numbers, CPU in millicores and memory in Mi.
-func formatAmount(s *quota.InsufficientQuota, n int64) string {
-	switch s.Of {
-	case quota.CPU:
-		return fmt.Sprintf("%dm", n)
-	case quota.Memory:
-		return formatMebibytes(n)
-	}
-	return fmt.Sprint(n)
 }

@@ -129,7 +129,7 @@ func (p *placements) checkPod(pod *corev1.Pod) {
 func (p *placements) requestOf(pod *corev1.Pod) (cards quota.CardRequest, invalid string) {
 	request := p.resolver.Request(pod)
 	if request.Denied != nil {
-		return quota.CardRequest{}, request.Denied.Message
+		return quota.CardRequest{}, request.Denied.Message()
 	}
 	if charge := p.Charges[pod.UID]; len(request.Names) == 0 && len(charge.Cards) == 1 {
 		return quota.CardRequest{Names: []card.Name{charge.Cards[0].Name}, Count: request.Count}, ""
@@ -177,7 +177,7 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 		requests = request.Cards
 		why.advice = p.refusalFor(queue, group.Namespace)
 		if why.advice == "" && refusal != nil {
-			why.advice = refusal.Message
+			why.advice = refusal.Message()
 		}
 	}
 
@@ -258,7 +258,7 @@ func (p *placements) refusalFor(queue, namespace string) string {
 	why, known := p.refusals[user]
 	if !known {
 		if refusal := p.findRefusal(queue, namespace); refusal != nil {
-			why = refusal.Message
+			why = refusal.Message()
 		}
 		p.refusals[user] = why
 	}

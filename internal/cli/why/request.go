@@ -130,9 +130,9 @@ func statedRequest(message string) int64 {
 	statedReason := blocked.ReadStatedReason("", message, "")
 	switch {
 	case statedReason.Refusal != nil:
-		return statedReason.Refusal.Requested
+		return statedReason.Refusal.RequestedCards()
 	case len(statedReason.NodeRefusals) > 0:
-		return statedReason.NodeRefusals[0].Requested
+		return statedReason.NodeRefusals[0].RequestedCards()
 	}
 	return 0
 }

@@ -158,7 +158,7 @@ func (w *inputReader) sharesQuota(queue string) bool {
 	refusing := w.input.Queue
 	if len(w.input.Entries) > 0 {
 		if statedReason := blocked.ReadStatedReason("", w.input.Entries[0].Message, ""); statedReason.Refusal != nil {
-			refusing = cmp.Or(statedReason.Refusal.Queue, refusing)
+			refusing = cmp.Or(statedReason.Refusal.QuotaQueue(), refusing)
 		}
 	}
 	isRefusing := func(quota *v1alpha1.CardQuota) bool { return quota.QueueName() == refusing }

@@ -17,11 +17,11 @@ type Sync struct {
 	waitingSince time.Time
 }
 
-// NotReadyReason returns why nothing may be decided yet, "" once one session had everything.
+// IsAwaited reports whether nothing may be decided yet, until one session had everything.
 // missing names an object that the session lacks.
-func (c *Sync) NotReadyReason(missing func() string, now time.Time) string {
+func (c *Sync) IsAwaited(missing func() string, now time.Time) bool {
 	if c.Synced {
-		return ""
+		return false
 	}
 
 	if c.waitingSince.IsZero() {
@@ -34,15 +34,14 @@ func (c *Sync) NotReadyReason(missing func() string, now time.Time) string {
 	case absent == "":
 		c.Synced = true
 		klog.InfoS("Volcano's cache has synced, scheduling starts", "after", waited.String())
-		return ""
+		return false
 	case waited >= cacheSyncTimeout:
 		c.Synced = true
 		klog.ErrorS(nil, "Scheduling starts although Volcano's cache has not synced; missing pods are charged from the lister", "missing", absent)
-		return ""
+		return false
 	}
 
 	klog.InfoS("Scheduling waits until Volcano's cache has synced", "missing", absent)
 
-	// The message is the same in every session and names no pods of other tenants.
-	return "the scheduler has just started and has not seen every node and pod yet"
+	return true
 }

@@ -13,20 +13,19 @@ import (
 func TestNotReadyUntilTheCacheHasSynced(t *testing.T) {
 	start := time.Now()
 	missing := ""
-	reasonAfter := func(sync *Sync, age time.Duration) string {
-		return sync.NotReadyReason(func() string { return missing }, start.Add(age))
+	isAwaitedAfter := func(sync *Sync, age time.Duration) bool {
+		return sync.IsAwaited(func() string { return missing }, start.Add(age))
 	}
 
 	var incomplete Sync
 	missing = "node a is not in the session"
-	const reason = "has not seen every node and pod yet"
-	check.Contains(t, "reason at the start", reasonAfter(&incomplete, 0), reason)
-	check.Contains(t, "reason just before the timeout", reasonAfter(&incomplete, cacheSyncTimeout-time.Second), reason)
-	check.Equal(t, "reason at the timeout", "", reasonAfter(&incomplete, cacheSyncTimeout))
+	check.Equal(t, "awaited at the start", true, isAwaitedAfter(&incomplete, 0))
+	check.Equal(t, "awaited just before the timeout", true, isAwaitedAfter(&incomplete, cacheSyncTimeout-time.Second))
+	check.Equal(t, "awaited at the timeout", false, isAwaitedAfter(&incomplete, cacheSyncTimeout))
 
 	var complete Sync
 	missing = ""
-	check.Equal(t, "reason when nothing is missing", "", reasonAfter(&complete, 0))
+	check.Equal(t, "awaited when nothing is missing", false, isAwaitedAfter(&complete, 0))
 	missing = "pod ns/p is not in the session"
-	check.Equal(t, "reason for what is missing later", "", reasonAfter(&complete, 0))
+	check.Equal(t, "awaited for what is missing later", false, isAwaitedAfter(&complete, 0))
 }

@@ -46,8 +46,9 @@ type resolvedQueue struct{ written, rules *workload.QueueRules }
 type treeNotice struct {
 	Queue api.QueueID
 	// Kind is a suffix that keeps messages of several kinds apart.
-	Kind    types.UID
-	Refusal *workload.Refusal
+	Kind types.UID
+	// Reason and Message are those of the event.
+	Reason, Message string
 }
 
 // observationInterval is the time between two observations of what queues have borrowed, whose
@@ -157,9 +158,11 @@ func (c *Cache) resolveTree(rules map[api.QueueID]*workload.QueueRules) {
 // addNotices adds what is wrong with the place or the amounts of a queue.
 func (t *Tree) addNotices(id api.QueueID, r *quota.Resolved) {
 	if r.Fault.HasNoPath() {
-		t.notices = append(t.notices, treeNotice{id, "/fault", workload.RefusalForFault(string(id), r.Fault)})
+		refusal := workload.RefusalForFault(string(id), r.Fault)
+		t.notices = append(t.notices, treeNotice{id, "/fault", refusal.Reason(), refusal.Message()})
 	}
 	if len(r.Excess) > 0 {
-		t.notices = append(t.notices, treeNotice{id, "/excess", workload.RefusalForExcess(string(id), r.Excess)})
+		reason, message := workload.DescribeExcesses(string(id), r.Excess)
+		t.notices = append(t.notices, treeNotice{id, "/excess", reason, message})
 	}
 }

@@ -101,19 +101,21 @@ func TestEachCheckRefusesAPod(t *testing.T) {
 		"the arguments of the plugin are wrong": {
 			"argumentsAreValid", func(s *scene, _ *snapshot.CheckInput) { s.p.ArgumentsErr = errors.New("wrong") },
 			"Arguments of capacity-card are invalid: wrong"},
-		"Volcano's cache is not synced, for the reason \"not yet\"": {
-			"cacheIsSynced", func(s *scene, _ *snapshot.CheckInput) { s.p.NotReadyReason = "not yet" }, "not yet"},
+		"Volcano's cache is not synced": {
+			"cacheIsSynced", func(s *scene, _ *snapshot.CheckInput) { s.p.AwaitsSync = true }, "has not seen every node and pod yet"},
 		"the queue does not exist": {
 			"queueExists", func(_ *scene, r *snapshot.CheckInput) {
 				r.Job = &api.JobInfo{Queue: "gone"}
 				r.Rules = nil
 			}, "Queue <gone> does not exist"},
 		"the queue accepts no pods": {
-			"queueIsUsable", setRule(func(rules *workload.QueueRules) { rules.Refusal = &workload.Refusal{Message: "closed"} }), "closed"},
+			"queueIsUsable", setRule(func(rules *workload.QueueRules) { rules.Refusal = &workload.Refusal{Code: workload.CodeQueueDeleted} }), "is being deleted"},
 		"the queue selects other namespaces": {
 			"namespaceIsAllowed", setRule(func(rules *workload.QueueRules) { rules.Namespaces = labels.Nothing() }), "namespace"},
 		"the request of the pod cannot be read": {
-			"requestIsValid", func(_ *scene, r *snapshot.CheckInput) { r.Request.Denied = &workload.Refusal{Message: "unreadable"} }, "unreadable"},
+			"requestIsValid", func(_ *scene, r *snapshot.CheckInput) {
+				r.Request.Denied = &workload.Refusal{Code: workload.CodeInvalidPod, Detail: "unreadable"}
+			}, "unreadable"},
 		"the pod has a ResourceClaim that does not exist": {
 			"claimsAreAllowed", func(_ *scene, r *snapshot.CheckInput) { r.Task = withClaim(r.Task) },
 			"Pod waits for ResourceClaim <claim>, which does not exist yet"},
@@ -138,7 +140,7 @@ func TestEachCheckRefusesAPod(t *testing.T) {
 		tc.change(s, &input)
 		refusal := s.refusalBy(tc.check, input)
 		check.Must(t, refusal != nil, "the pod is not refused")
-		check.Contains(t, "refusal", refusal.Message, tc.wantMessage)
+		check.Contains(t, "refusal", refusal.Message(), tc.wantMessage)
 	}
 
 	tested := map[string]bool{}

@@ -16,7 +16,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
@@ -81,7 +80,7 @@ func (p *enqueuing) podGroupRequestFor(job *api.JobInfo) *podGroupRequest {
 	if owner := workload.VCJobOwner(&job.PodGroup.PodGroup); owner != "" {
 		read.vcJob = p.findVCJob(job, owner)
 		if read.vcJob == nil {
-			read.refusal = workload.RefusalForUnknownVCJob(job.Namespace, owner)
+			read.refusal = &workload.Refusal{Code: workload.CodeVCJobUnknown, Object: job.Namespace + "/" + owner}
 			return &read // it may be known in the next session
 		}
 	}
@@ -152,7 +151,7 @@ func (p *enqueuing) priorityClass(name string) *schedulingv1.PriorityClass {
 // withTotalHint adds to the refusal of a job without pods that card.request exceeds what the
 // job needs to start. A PodGroup that announces no minimum has one all the same.
 func (p *enqueuing) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *workload.Refusal {
-	if len(job.Tasks) > 0 || refusal.Reason != workload.ReasonInsufficientScalarQuota {
+	if len(job.Tasks) > 0 || refusal.Reason() != workload.ReasonInsufficientScalarQuota {
 		return refusal
 	}
 
@@ -163,9 +162,8 @@ func (p *enqueuing) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *
 	}
 
 	hinted := *refusal
-	hint := fmt.Sprintf(" (%s requests %d cards in all, the job's minimum is %d)", v1alpha1.AnnotationCardRequest, total, announced.minimumCards)
-	hinted.Message += hint
-	hinted.Topic += hint
+	hinted.AllCards = int64(total)
+	hinted.MinimumCards = int64(announced.minimumCards)
 	return &hinted
 }
 

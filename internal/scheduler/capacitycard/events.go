@@ -1,7 +1,6 @@
 package capacitycard
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -45,7 +44,7 @@ func (p *Events) RecordEvent(object runtime.Object, eventType, reason, message s
 }
 
 func (p *Events) recordRefusal(object runtime.Object, refusal *workload.Refusal) {
-	p.RecordEvent(object, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
+	p.RecordEvent(object, corev1.EventTypeWarning, refusal.Reason(), refusal.Message())
 }
 
 // recordIfNew emits an event about a refusal if it is new, on the pod, or on the job's PodGroup
@@ -53,7 +52,7 @@ func (p *Events) recordRefusal(object runtime.Object, refusal *workload.Refusal)
 func (p *Events) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, refusal *workload.Refusal) string {
 	text, isNew := p.messages.currentMessage(uid, refusal)
 	// NotReady refuses all pods alike, so an event on each of them would tell nothing about it.
-	if !isNew || refusal.Reason == workload.ReasonNotReady {
+	if !isNew || refusal.Reason() == workload.ReasonNotReady {
 		return text
 	}
 
@@ -92,7 +91,7 @@ func (p *Events) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refu
 	}
 
 	err := p.Volcano.UpdatePodGroupCondition(job, &scheduling.PodGroupCondition{
-		Type: scheduling.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Reason: refusal.Reason, Message: text,
+		Type: scheduling.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Reason: refusal.Reason(), Message: text,
 		LastTransitionTime: metav1.Now(), TransitionID: string(p.Volcano.UID),
 	})
 	if err != nil {
@@ -120,7 +119,7 @@ func (p *Events) reportPodWithoutPodGroup(pod *corev1.Pod) {
 	}
 
 	refusal := p.CheckQueue(&api.JobInfo{Queue: api.QueueID(queue), Namespace: pod.Namespace})
-	if refusal == nil || refusal.Reason == workload.ReasonNotReady {
+	if refusal == nil || refusal.Reason() == workload.ReasonNotReady {
 		return
 	}
 
@@ -156,7 +155,7 @@ func (p *opening) reparentOrphanQueues() {
 			message = fmt.Sprintf("Queue <%s> names parent <%s>, which the scheduler ignores: it can have no parent; remove spec.parent", workload.RootQueue, parent)
 		}
 		if !p.IsTree() || name == workload.RootQueue {
-			p.events.recordOnQueue(info.Queue, &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: message})
+			p.events.recordOnQueue(info.Queue, notice{workload.ReasonParentNotFound, message})
 		}
 
 		// The Queue itself belongs to Volcano's cache.
@@ -189,17 +188,20 @@ func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 	return false // it leads into a cycle of other queues
 }
 
+// notice is what an event on a queue says.
+type notice struct{ reason, message string }
+
 // recordOnQueue emits an event on a queue, once.
-func (p *Events) recordOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
-	p.recordNotice(queue, "", refusal)
+func (p *Events) recordOnQueue(queue *scheduling.Queue, says notice) {
+	p.recordNotice(queue, "", says)
 }
 
 // recordNotice emits an event on a queue, once. Messages of several kinds are kept apart.
-func (p *Events) recordNotice(queue *scheduling.Queue, kind types.UID, refusal *workload.Refusal) {
-	if _, isNew := p.messages.currentMessage(queue.UID+kind, refusal); isNew {
+func (p *Events) recordNotice(queue *scheduling.Queue, kind types.UID, says notice) {
+	if p.messages.isNewNotice(queue.UID+kind, says) {
 		// Volcano's cache keeps a Queue without its type, which an event needs.
 		typeMeta := metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Queue"}
-		p.recordRefusal(&v1beta1.Queue{TypeMeta: typeMeta, ObjectMeta: queue.ObjectMeta}, refusal)
+		p.RecordEvent(&v1beta1.Queue{TypeMeta: typeMeta, ObjectMeta: queue.ObjectMeta}, corev1.EventTypeWarning, says.reason, says.message)
 	}
 }
 
@@ -214,7 +216,7 @@ type messageDeduper struct {
 // lastMessage is the last message about an object. The text stays while only the total of the
 // queue changes, so a busy queue does not rewrite all its pending pods.
 type lastMessage struct {
-	topic   string
+	topic   workload.Refusal
 	text    string
 	session uint64
 }
@@ -227,13 +229,27 @@ func newMessageDeduper() *messageDeduper {
 func (m *messageDeduper) currentMessage(uid types.UID, refusal *workload.Refusal) (text string, isNew bool) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	topic := cmp.Or(refusal.Topic, refusal.Reason+refusal.Message)
+	topic := refusal.Topic()
 	if s, ok := m.lastMessages[uid]; ok && s.topic == topic {
 		s.session = m.session
 		return s.text, false
 	}
-	m.lastMessages[uid] = &lastMessage{topic: topic, text: refusal.Message, session: m.session}
-	return refusal.Message, true
+	text = refusal.Message()
+	m.lastMessages[uid] = &lastMessage{topic: topic, text: text, session: m.session}
+	return text, true
+}
+
+// isNewNotice reports whether a notice about an object is new.
+func (m *messageDeduper) isNewNotice(uid types.UID, says notice) bool {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	text := says.reason + says.message
+	if s, isKnown := m.lastMessages[uid]; isKnown && s.text == text {
+		s.session = m.session
+		return false
+	}
+	m.lastMessages[uid] = &lastMessage{text: text, session: m.session}
+	return true
 }
 
 // forget makes the next refusal of an object new.
@@ -275,7 +291,7 @@ func (m *messageDeduper) setPodUnschedulable(client kubernetes.Interface, pod *c
 	defer cancel()
 
 	changed := podutil.UpdatePodCondition(&pod.Status, &corev1.PodCondition{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: refusal.Message,
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: refusal.Message(),
 	})
 	if !changed || client == nil {
 		return

@@ -150,7 +150,7 @@ func TestClosedSessionReports(t *testing.T) {
 		"valid arguments: the hash of the configuration": {
 			framework.Arguments{"configHash": "abc"}, func(*Plugin) {}, SessionReport{ConfigHash: "abc", At: noon}},
 		"the cache is not synced, so that the session places nothing: the hash as well": {
-			framework.Arguments{"configHash": "abc"}, func(p *Plugin) { p.NotReadyReason = "not all was seen" },
+			framework.Arguments{"configHash": "abc"}, func(p *Plugin) { p.AwaitsSync = true },
 			SessionReport{ConfigHash: "abc", At: noon}},
 		"invalid arguments: no hash, but the problem": {
 			framework.Arguments{"configHash": "abc", "overCommitFactor": 0}, func(*Plugin) {},

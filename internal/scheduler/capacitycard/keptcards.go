@@ -299,7 +299,7 @@ func preemptedQuotaStaysFree(p *KeptCards, r snapshot.CheckInput) *workload.Refu
 	within.Released = p.keptInQueue(r, within.Released)
 	refusal := p.CheckWithin(r, request, within)
 	if refusal != nil {
-		refusal.Message += "; preempt freed quota for other pods, which come first"
+		refusal.IsKept = true
 	}
 	return refusal
 }

@@ -63,7 +63,7 @@ func (m *pluginMetrics) publishSnapshot(v *metricsSnapshot, exists func(queue st
 // countRefusal counts a new refusal of a job or of one of its pods.
 func (m *pluginMetrics) countRefusal(job *api.JobInfo, refusal *workload.Refusal) {
 	if job != nil {
-		m.refusals.WithLabelValues(string(job.Queue), refusal.Reason).Inc()
+		m.refusals.WithLabelValues(string(job.Queue), refusal.Reason()).Inc()
 	}
 }
 
@@ -97,7 +97,7 @@ func (p *Plugin) newMetricsSnapshot() *metricsSnapshot {
 	usages := p.Ledger.Snapshot()
 	pending := p.pendingCards()
 	v := &metricsSnapshot{
-		at: p.cache.Now(), ready: p.NotReadyReason == "" && p.ArgumentsErr == nil, inventory: p.Inventory,
+		at: p.cache.Now(), ready: !p.AwaitsSync && p.ArgumentsErr == nil, inventory: p.Inventory,
 		queues: make([]queueMetrics, 0, len(usages)), unowned: map[card.Name]card.Count{},
 	}
 

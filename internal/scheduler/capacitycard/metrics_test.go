@@ -206,7 +206,7 @@ func TestRepeatedRefusalCountsOnce(t *testing.T) {
 	s.m.messages.forget(task.Pod.UID)
 	check.Equal(t, "refusals after three more, of which the first has a new message", 6, refuseThreeTimes())
 
-	s.p.NotReadyReason = "not synced"
+	s.p.AwaitsSync = true
 	check.Equal(t, "refusals after three more while the cache is not synced", 6, refuseThreeTimes())
 }
 

@@ -16,17 +16,20 @@ type nodeCheckFunc func(*nodeChoice, snapshot.CheckInput, *api.NodeInfo) int
 // nodeChecks: does the node fit the pod, in the predicate? The first that refuses gives the reason.
 var nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, cardsAreNotStuck, reclaimedCardsStayFree, preemptedCardsStayFree, cardIsDeserved, cardFits, preemptedQuotaStaysFreeOnNode, awaitedCardsStayFree}
 
-// checkedInput returns the input for a pod and the result of PodChecks. During a node search it
-// returns the result from the start of the search.
-func (p *nodeChoice) checkedInput(task *api.TaskInfo) (r snapshot.CheckInput, refusal *workload.Refusal, known bool) {
+// checkedInput returns the input for a pod, and the message of what PodChecks refuse, "" if they pass. During a
+// node search it returns the result from the start of the search.
+func (p *nodeChoice) checkedInput(task *api.TaskInfo) (r snapshot.CheckInput, refused string, known bool) {
 	if s := p.preemption.search.Load(); s != nil && s.Task == task {
-		return s.CheckInput, s.refusal, s.known
+		return s.CheckInput, s.refused, s.known
 	}
 	r, known = p.CheckInputFor(task)
-	if known {
-		refusal = p.RunChecks(snapshot.PodChecks, r)
+	if !known {
+		return r, "", false
 	}
-	return r, refusal, known
+	if refusal := p.RunChecks(snapshot.PodChecks, r); refusal != nil {
+		refused = refusal.Message()
+	}
+	return r, refused, true
 }
 
 func cardsAreNotStuck(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {

@@ -121,8 +121,8 @@ func (p *opening) loadQueueRules() {
 			p.NamespaceLister = factory.Core().V1().Namespaces().Lister()
 		}
 
-		if rules.Refusal != nil && rules.Refusal.Reason == workload.ReasonInvalidNamespaceSelector {
-			p.events.recordOnQueue(queue.Queue, rules.Refusal)
+		if rules.Refusal != nil && rules.Refusal.Code == workload.CodeInvalidSelector {
+			p.events.recordOnQueue(queue.Queue, notice{rules.Refusal.Reason(), rules.Refusal.Message()})
 		}
 
 		// Of a tree, LoadTree sets the limits of all queues below root.
@@ -137,7 +137,7 @@ func (p *opening) loadQueueRules() {
 	p.Ledger.Retain(p.HasQueue)
 	if isTree {
 		for _, n := range p.Cache.LoadTree(p.QueueRules, p.Args.Owners) {
-			p.events.recordNotice(p.Volcano.Queues[n.Queue].Queue, n.Kind, n.Refusal)
+			p.events.recordNotice(p.Volcano.Queues[n.Queue].Queue, n.Kind, notice{n.Reason, n.Message})
 		}
 	}
 	p.Cache.ForgetQueues(p.HasQueue)

@@ -129,7 +129,7 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	// What follows reads the ledger, so that comes first.
 	p.opening.buildSnapshot()
 	p.Rules.StopBorrowing()
-	p.NotReadyReason = p.cache.Sync.NotReadyReason(p.opening.missingFromSession, p.cache.Now())
+	p.AwaitsSync = p.cache.Sync.IsAwaited(p.opening.missingFromSession, p.cache.Now())
 	p.cache.openPlugin = p
 	p.Kept.loadReclaimedCards()
 	p.stuck.findStuckPods()
@@ -164,7 +164,7 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 		DeallocateFunc: p.allocation.onDeallocate,
 	})
 
-	if p.NotReadyReason != "" {
+	if p.AwaitsSync {
 		// Nothing may be decided. Without jobs Volcano does not write a refusal to each of
 		// thousands of pending pods, which would delay the first real decision.
 		clear(ssn.Jobs)

@@ -2,8 +2,6 @@ package capacitycard
 
 import (
 	"cmp"
-	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
@@ -37,12 +36,12 @@ type nodeChoice struct {
 // predicate checks a pod on a node, and makes quota exact: the pod must allow the node's card,
 // and the quota of that card must have room.
 func (p *nodeChoice) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
-	r, refusal, known := p.checkedInput(task)
+	r, refused, known := p.checkedInput(task)
 	switch {
 	case !known:
 		return p.fitError(r, node, fitErrorKey{reason: jobNotFound})
-	case refusal != nil:
-		return p.fitError(r, node, fitErrorKey{reason: podRefused, text: refusal.Message})
+	case refused != "":
+		return p.fitError(r, node, fitErrorKey{reason: podRefused, text: refused})
 	}
 
 	for _, check := range nodeChecks {
@@ -246,9 +245,9 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 
 	switch k.reason {
 	case unnamedCard:
-		status.Reason = fmt.Sprintf("node(s) have no named card for %s", k.text)
+		status.Reason = blocked.UnnamedCardReason(k.text)
 	case cardNotAllowed:
-		status.Reason = fmt.Sprintf("node(s) have another card than <%s>", k.text)
+		status.Reason = blocked.OtherCardReason(k.text)
 	case quotaExceeded, quotaExceededForReclaim, quotaTerminating: // evictions only add terminating pods
 		insufficient := quota.InsufficientQuota{
 			Queue: string(k.queue), Names: []card.Name{k.name},
@@ -263,8 +262,7 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 		}
 
 		// Volcano writes the reason behind a count of nodes, in the middle of a sentence.
-		text := workload.RefusalFor(&insufficient).Message
-		status.Reason = strings.ToLower(text[:1]) + text[1:]
+		status.Reason = workload.RefusalFor(&insufficient).NodeMessage()
 	}
 
 	return status
@@ -307,8 +305,8 @@ func (p *nodeChoice) fitError(r snapshot.CheckInput, node *api.NodeInfo, key fit
 // besides the node.
 type nodeSearch struct {
 	snapshot.CheckInput
-	// refusal is the result of PodChecks; known is whether the pod's job is in the session.
-	refusal *workload.Refusal
+	// refused is the message of what PodChecks refuse; known is whether the pod's job is in the session.
+	refused string
 	known   bool
 	// mayReclaim is set if the pod may reclaim cards from other queues in this search.
 	mayReclaim bool
@@ -342,7 +340,7 @@ func (p *nodeChoice) searchFor(task *api.TaskInfo) *nodeSearch {
 
 func (p *nodeChoice) newSearch(task *api.TaskInfo) *nodeSearch {
 	s := &nodeSearch{}
-	s.CheckInput, s.refusal, s.known = p.checkedInput(task)
+	s.CheckInput, s.refused, s.known = p.checkedInput(task)
 	return s
 }
 

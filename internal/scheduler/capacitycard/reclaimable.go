@@ -169,7 +169,7 @@ func (c *Cache) PluginFor(session types.UID) (*Plugin, bool) {
 	}
 	// IsOutOfSync must know that the action runs, also while the action may not decide.
 	c.LastReclaimSession = c.SessionCount
-	if p.ArgumentsErr != nil || p.NotReadyReason != "" {
+	if p.ArgumentsErr != nil || p.AwaitsSync {
 		return nil, false
 	}
 	return p, true

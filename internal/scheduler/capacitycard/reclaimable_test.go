@@ -43,10 +43,10 @@ func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 
 	checkPolicy("the open session", s.Ssn.UID, true)
 	checkPolicy("another session", "another", false)
-	s.p.NotReadyReason = "not everything was seen yet"
+	s.p.AwaitsSync = true
 	checkPolicy("a session that has not seen everything", s.Ssn.UID, false)
 
-	s.p.NotReadyReason = ""
+	s.p.AwaitsSync = false
 	closed := s.Ssn.UID
 	s.Close()
 	checkPolicy("a closed session", closed, false)

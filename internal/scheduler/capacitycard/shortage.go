@@ -30,7 +30,7 @@ type shortages struct {
 // The texts have no numbers, so that a busy cluster does not rewrite its pending pods.
 func (p *shortages) statePodShortages() {
 	// No pod was tried on any node then.
-	if p.NotReadyReason != "" || p.ArgumentsErr != nil {
+	if p.AwaitsSync || p.ArgumentsErr != nil {
 		return
 	}
 

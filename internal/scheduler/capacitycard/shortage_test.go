@@ -133,7 +133,7 @@ func TestShortageIsNotStatedUntilTheCacheHasSynced(t *testing.T) {
 		job j queue=q min=1 pending=1 cards=4`).enqueueAndAllocate()
 
 	before := s.refusals("j")
-	s.p.NotReadyReason = "the scheduler has just started"
+	s.p.AwaitsSync = true
 	s.p.shortages.statePodShortages()
 	check.Equal(t, "message", before, s.refusals("j"))
 }

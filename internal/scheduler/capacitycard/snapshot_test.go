@@ -196,7 +196,7 @@ func TestRepeatedEventsChangeTheLedgerOnce(t *testing.T) {
 // Nothing else is against pod j-0: it is on node a, within the quota of queue q.
 func TestEachGateIsClosedUntilTheCacheHasSynced(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	s.p.NotReadyReason = "the cache has not synced"
+	s.p.AwaitsSync = true
 	task := s.Task("j-0")
 
 	check.Equal(t, "allocatable permits", false, s.p.allocation.allocatable(s.Ssn.Queues["q"], task))
@@ -286,12 +286,12 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 		wantNew       bool
 		wantText      string
 	}{
-		{what: "a total of 3 instead of 2", refusal: refusal(3, 1), wantText: refusal(2, 1).Message},
-		{what: "a limit of 0 instead of 1", refusal: refusal(3, 0), wantNew: true, wantText: refusal(3, 0).Message},
-		{what: "the same refusal in the next session", refusal: refusal(3, 0), sessionsEnded: 1, wantText: refusal(3, 0).Message},
+		{what: "a total of 3 instead of 2", refusal: refusal(3, 1), wantText: refusal(2, 1).Message()},
+		{what: "a limit of 0 instead of 1", refusal: refusal(3, 0), wantNew: true, wantText: refusal(3, 0).Message()},
+		{what: "the same refusal in the next session", refusal: refusal(3, 0), sessionsEnded: 1, wantText: refusal(3, 0).Message()},
 		{
 			what: "the same refusal after two sessions without it", refusal: refusal(3, 0),
-			sessionsEnded: 1 + 2, wantNew: true, wantText: refusal(3, 0).Message, // its own session, and two without it
+			sessionsEnded: 1 + 2, wantNew: true, wantText: refusal(3, 0).Message(), // its own session, and two without it
 		},
 	} {
 		for range tc.sessionsEnded {

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -37,13 +35,13 @@ var refusedOtherwise = blocked.StatedReason{RefusedByNodes: true, RefusedOtherwi
 // third node lacks free cards, which must not change what is read.
 func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 	cardsOnly := blocked.StatedReason{RefusedByNodes: true}
-	exhausted := blocked.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{{
-		Reason: v1alpha1.BlockedQuotaExhausted, Queue: "q", Requested: 1, Total: 9, Limit: 8,
+	exhausted := blocked.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.Refusal{{
+		Code: workload.CodeCardQuota, Queue: "q", Cards: "A", Requested: 1, Total: 9, Limit: 8,
 	}}}
-	terminating := blocked.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.StatedRefusal{{
-		Reason: v1alpha1.BlockedCardsTerminating, Queue: "q",
+	terminating := blocked.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.Refusal{{
+		Code: workload.CodeTerminating, Queue: "q", Cards: "A", Total: 9, Limit: 8,
 	}}}
-	stopped := blocked.StatedReason{Refusal: &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueStopped, Queue: "q"}}
+	stopped := blocked.StatedReason{Refusal: &workload.Refusal{Code: workload.CodeHeldByStopPolicy, Queue: "q"}}
 
 	want := map[int]blocked.StatedReason{
 		jobNotFound:                 refusedOtherwise,
@@ -67,7 +65,7 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 		cardsAwaitedByOthersWithoutVictims: refusedOtherwise,
 	}
 	texts := map[int]string{ // the detail in the words of some reasons
-		podRefused:     workload.RefusalForFault("q", quota.Fault{Kind: quota.IsHeld, Queue: "q"}).Message,
+		podRefused:     workload.RefusalForFault("q", quota.Fault{Kind: quota.IsHeld, Queue: "q"}).Message(),
 		unnamedCard:    string(gpu),
 		cardNotAllowed: "A|B",
 	}
@@ -78,7 +76,7 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 		message := messageOfNodes(refused.newStatus(8, nil), refused.newStatus(8, nil), lacksCards) // 8 cards are used
 
 		read := blocked.ReadStatedReason("Unschedulable", message, gpu)
-		check.Equal(t, message, want[reason], read, cmpopts.IgnoreFields(workload.StatedRefusal{}, "Cards"))
+		check.Equal(t, message, want[reason], read)
 	}
 }
 
@@ -115,6 +113,6 @@ func TestWordsOfVolcanoAreRead(t *testing.T) {
 	check.Equal(t, "the gang repeats the refusal of its pod", refusedGang, readOfGang(job))
 
 	job.JobFitErrors = "Queue <q> does not exist"
-	missingQueue := &workload.StatedRefusal{Reason: v1alpha1.BlockedQueueNotFound, Queue: "q"}
+	missingQueue := &workload.Refusal{Code: workload.CodeQueueNotFound, Queue: "q"}
 	check.Equal(t, "this plugin refuses the gang", missingQueue, readOfGang(job).Refusal)
 }

@@ -47,7 +47,7 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 
 	changeQueue("q", func(q *v1beta1.Queue) { q.Status.State = v1beta1.QueueStateClosed })
 	check.That(t, s.p.TreeVersion() > version, "the version does not grow when a queue is closed")
-	check.Equal(t, "reason of the closed queue", "QueueNotOpen", string(s.p.QueueRules["q"].Refusal.Reason))
+	check.Equal(t, "reason of the closed queue", "QueueNotOpen", string(s.p.QueueRules["q"].Refusal.Reason()))
 
 	// Queue q leaves t, and takes the 4 cards that it uses out of the usage of t.
 	version = s.p.TreeVersion()

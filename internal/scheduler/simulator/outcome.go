@@ -4,7 +4,6 @@ package simulator
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -338,7 +337,7 @@ func (w *simulatedCluster) placementOf(resolver *workload.Resolver, blocked map[
 	switch isKnown := slices.ContainsFunc(w.cluster.Queues, func(q *v1beta1.Queue) bool { return q.Name == queue }); {
 	case !isKnown:
 		p.Reason = v1alpha1.BlockedQueueNotFound
-		p.Message = fmt.Sprintf("Queue <%s> does not exist", queue)
+		p.Message = (&workload.Refusal{Code: workload.CodeQueueNotFound, Queue: queue}).Message()
 	case len(pod.Spec.SchedulingGates) > 0:
 		p.Message = "it has scheduling gates, and waits until they are removed"
 	case now == nil:

@@ -1,8 +1,6 @@
 package snapshot
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -77,21 +75,21 @@ func argumentsAreValid(p *Session, _ CheckInput) *workload.Refusal {
 	if p.ArgumentsErr == nil {
 		return nil
 	}
-	return &workload.Refusal{Reason: workload.ReasonNotReady, Message: fmt.Sprintf("Arguments of %s are invalid: %v", PluginName, p.ArgumentsErr)}
+	return &workload.Refusal{Code: workload.CodeInvalidArguments, Detail: p.ArgumentsErr.Error()}
 }
 
 func cacheIsSynced(p *Session, _ CheckInput) *workload.Refusal {
-	if p.NotReadyReason == "" {
+	if !p.AwaitsSync {
 		return nil
 	}
-	return &workload.Refusal{Reason: workload.ReasonNotReady, Message: p.NotReadyReason}
+	return &workload.Refusal{Code: workload.CodeNotSynced}
 }
 
 func queueExists(_ *Session, r CheckInput) *workload.Refusal {
 	if r.Rules != nil {
 		return nil
 	}
-	return &workload.Refusal{Reason: workload.ReasonQueueNotFound, Message: fmt.Sprintf("Queue <%s> does not exist", r.Job.Queue)}
+	return &workload.Refusal{Code: workload.CodeQueueNotFound, Queue: string(r.Job.Queue)}
 }
 
 func queueIsUsable(_ *Session, r CheckInput) *workload.Refusal { return r.Rules.Refusal }
@@ -173,7 +171,7 @@ func mayReclaim(p *Session, r CheckInput) *workload.Refusal {
 	serviceType := p.ServiceType(r.Task)
 	hasRule := p.Args.ServiceTypes.Reclaims(serviceType) || (p.IsTree() && p.KnowsServiceType(serviceType))
 	if (r.Request.Count == 0 && !p.ReclaimsAll()) || !hasRule {
-		return &workload.Refusal{Message: fmt.Sprintf("pods of service type %q may not reclaim cards", serviceType)}
+		return &workload.Refusal{Code: workload.CodeMayNotReclaim, Object: string(serviceType)}
 	}
 	return nil
 }
@@ -189,7 +187,7 @@ func queueDeserves(p *Session, r CheckInput) *workload.Refusal {
 
 func cardIsAllowed(p *Session, r CheckInput) *workload.Refusal {
 	if _, allowed := p.CardFor(r.Request, r.Node); !allowed {
-		return &workload.Refusal{Message: fmt.Sprintf("pod %s/%s may not run on the card of node %s", r.Task.Namespace, r.Task.Name, r.Node)}
+		return &workload.Refusal{Code: workload.CodeCardNotAllowed, Object: r.Task.Namespace + "/" + r.Task.Name, Other: r.Node}
 	}
 	return nil
 }

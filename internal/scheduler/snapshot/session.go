@@ -33,8 +33,8 @@ type Session struct {
 	// NamespaceRefusals says for each namespace why a queue does not allow it.
 	NamespaceRefusals map[QueueNamespace]*workload.Refusal
 	namespaceLock     sync.Mutex
-	// NotReadyReason says what is missing before the scheduler may decide, "" if nothing is.
-	NotReadyReason string
+	// AwaitsSync reports whether the scheduler may not decide yet, because the session lacks objects.
+	AwaitsSync bool
 	// TriedTasks are the pods that the session tried on nodes.
 	TriedTasks map[api.TaskID]bool
 }

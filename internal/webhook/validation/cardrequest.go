@@ -3,7 +3,6 @@ package validation
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -53,9 +52,9 @@ func checkCardRequest(result *Result, t *Template, inv *card.Inventory) {
 	case request.Unreadable != "":
 		result.invalid(name, text, "%s", request.Unreadable)
 	case request.Denied != nil && waitsForNode(request, inv):
-		result.warn(limits, "%s; it waits until one does (%s)", refusalDetail(request.Denied), offeredCards(inv))
+		result.warn(limits, "%s; it waits until one does (%s)", request.Denied.PodMessage(), offeredCards(inv))
 	case request.Denied != nil:
-		result.refuse(limits, "%s", refusalDetail(request.Denied))
+		result.refuse(limits, "%s", request.Denied.PodMessage())
 	case request.Count == 0 && named:
 		result.warn(name, "names card %.160s, but the pod requests no card and gets none: write the resource and the number in resources.limits of its container", text)
 	default:
@@ -77,12 +76,6 @@ func waitsForNode(request *workload.Request, inv *card.Inventory) bool {
 		return true
 	}
 	return request.Named.AllowsAny() && len(inv.NamesFor(request.Resource)) == 0
-}
-
-// refusalDetail returns the message of a refusal without its subject, which the path of the
-// field replaces.
-func refusalDetail(refusal *workload.Refusal) string {
-	return strings.TrimPrefix(refusal.Message, "Pod ")
 }
 
 // checkTotals checks card.request against the pods that the workload creates.

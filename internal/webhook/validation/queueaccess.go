@@ -83,7 +83,7 @@ func (p *queuedPod) checkAccess(namespace string, input *WorkloadInput) {
 			continue
 		}
 
-		p.refusal = refusal.Message
+		p.refusal = refusal.Message()
 		if !isReadable { // its message has the text of the selector
 			p.refusal = fmt.Sprintf("Queue <%s> has an invalid %s, so no namespace may use it: ask an administrator to correct it, or name another queue", queue.Name, v1alpha1.AnnotationNamespaceSelector)
 		}

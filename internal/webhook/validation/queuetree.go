@@ -105,9 +105,9 @@ func checkQueuesInTree(result *Result, pods []queuedPod, input *WorkloadInput) {
 		switch refusal := workload.RefusalForFault(p.name, fault); {
 		case refusal == nil:
 		case fault.Kind == quota.IsParent:
-			result.refuse(p.queuePath, "%s", refusal.Message)
+			result.refuse(p.queuePath, "%s", refusal.Message())
 		default:
-			result.warn(p.queuePath, "%s", refusal.Message)
+			result.warn(p.queuePath, "%s", refusal.Message())
 		}
 	}
 }

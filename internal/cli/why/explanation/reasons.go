@@ -120,7 +120,7 @@ func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 
 // statedAmounts returns the quota that the scheduler states. It states used and reserved cards only as one sum, so
 // both stay 0.
-func statedAmounts(stated *workload.StatedRefusal) exhaustedAmounts {
+func statedAmounts(stated *workload.Refusal) exhaustedAmounts {
 	if stated == nil || stated.Limit == 0 {
 		return exhaustedAmounts{}
 	}
@@ -128,9 +128,9 @@ func statedAmounts(stated *workload.StatedRefusal) exhaustedAmounts {
 }
 
 // quotaCards returns the cards that a refusal is about.
-func (in *Input) quotaCards(stated *workload.StatedRefusal) []card.Name {
-	if stated != nil && len(stated.Cards) > 0 {
-		return stated.Cards
+func (in *Input) quotaCards(stated *workload.Refusal) []card.Name {
+	if stated != nil && stated.Cards != "" {
+		return stated.CardNames()
 	}
 	return in.Request.Names
 }
@@ -157,7 +157,7 @@ func (g gateCheck) explainRefusal(quota *v1alpha1.CardQuota) (Answer, string) {
 	}
 
 	limit := int64(0)
-	for _, name := range stated.Cards {
+	for _, name := range stated.CardNames() {
 		limit += cardStatus(quota, name).Quota
 	}
 

@@ -23,17 +23,17 @@ func isQuotaReason(reason v1alpha1.BlockedReason) bool {
 
 // statedShortage returns the refusal of a queue because of its quota of cards, as the scheduler states
 // it, nil for none. Only the scheduler knows what jobs that it has enqueued reserve.
-func (in *Input) statedShortage() *workload.StatedRefusal {
+func (in *Input) statedShortage() *workload.Refusal {
 	if len(in.Entries) == 0 || !isQuotaReason(in.Entries[0].Reason) {
 		return nil
 	}
 	statedReason := blocked.ReadStatedReason("", in.Entries[0].Message, "")
-	if statedReason.Refusal != nil && isQuotaReason(statedReason.Refusal.Reason) {
+	if statedReason.Refusal != nil && isQuotaReason(statedReason.Refusal.Blocked()) {
 		return statedReason.Refusal
 	}
 
 	for i := range statedReason.NodeRefusals {
-		if isQuotaReason(statedReason.NodeRefusals[i].Reason) {
+		if isQuotaReason(statedReason.NodeRefusals[i].Blocked()) {
 			return &statedReason.NodeRefusals[i]
 		}
 	}
@@ -57,13 +57,13 @@ func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage 
 	status := cardStatus(quota, name)
 	found := shortage{left: status.Quota - status.Used}
 	stated := in.statedShortage()
-	if stated == nil || stated.Queue != quota.QueueName() || stated.Total == 0 || !slices.Contains(stated.Cards, name) {
+	if stated == nil || stated.Queue != quota.QueueName() || stated.Total == 0 || !slices.Contains(stated.CardNames(), name) {
 		return found
 	}
 
 	limit := int64(0)
 	used := int64(0)
-	for _, refused := range stated.Cards {
+	for _, refused := range stated.CardNames() {
 		limit += cardStatus(quota, refused).Quota
 		used += cardStatus(quota, refused).Used
 	}
@@ -96,8 +96,8 @@ func (in *Input) dropCardsWithoutQuota() {
 	}
 
 	stated := in.statedShortage()
-	if len(in.Path) == 0 && stated != nil && stated.Limit > 0 && len(stated.Cards) > 0 {
-		in.Request.Names = stated.Cards
+	if len(in.Path) == 0 && stated != nil && stated.Limit > 0 && stated.Cards != "" {
+		in.Request.Names = stated.CardNames()
 		return
 	}
 
@@ -111,7 +111,7 @@ func (in *Input) dropCardsWithoutQuota() {
 	switch {
 	case len(granted) == 0:
 	case isRefusedForOthers(stated, granted): // the job names them where it cannot be read, such as in its pod template
-		in.Request.Names = stated.Cards
+		in.Request.Names = stated.CardNames()
 	default:
 		in.Request.Names = granted
 	}
@@ -119,11 +119,11 @@ func (in *Input) dropCardsWithoutQuota() {
 
 // isRefusedForOthers reports whether the scheduler states that no quota is there for cards, and none of them
 // is among those with quota. It states cards with quota if a request may have any card.
-func isRefusedForOthers(stated *workload.StatedRefusal, granted []card.Name) bool {
-	if stated == nil || stated.Limit > 0 || len(stated.Cards) == 0 {
+func isRefusedForOthers(stated *workload.Refusal, granted []card.Name) bool {
+	if stated == nil || stated.Limit > 0 || stated.Cards == "" {
 		return false
 	}
-	return !slices.ContainsFunc(stated.Cards, func(name card.Name) bool { return slices.Contains(granted, name) })
+	return !slices.ContainsFunc(stated.CardNames(), func(name card.Name) bool { return slices.Contains(granted, name) })
 }
 
 // nearestCard returns the card of the request for which the CardQuotas of the path lack least, the first
@@ -235,7 +235,7 @@ func (a adviser) adviseUncountedQuota(entry v1alpha1.BlockedStatus) []string {
 		return []string{fmt.Sprintf("Ask the administrator for quota of the queues above %s, or wait until other workloads below them end.", a.Queue)}
 	}
 
-	name := cmp.Or(append(stated.Cards, a.Request.Names...)...)
+	name := cmp.Or(append(stated.CardNames(), a.Request.Names...)...)
 	return []string{fmt.Sprintf("Queue %s, which is above %s, lacks %d %s for %s: ask the administrator for them, or wait until other workloads below it end.",
 		stated.Queue, a.Queue, missing, name, a.Request.quotaUnit())}
 }
