@@ -18,11 +18,9 @@ import (
 
 // admissionInput returns what the webhooks know of the cluster.
 func (c *Cluster) admissionInput() validation.WorkloadInput {
-	input := validation.WorkloadInput{Inventory: c.Inventory(), Policy: c.Policy, Queue: c.queueByName}
-	if policy.IsTree(c.Policy) {
-		input.HasChildren = c.hasChildren
+	return validation.WorkloadInput{
+		Inventory: c.Inventory(), Policy: c.Policy, Queue: c.queueByName, QueueHierarchy: policy.HierarchyInForce(c.Policy), HasChildren: c.hasChildren,
 	}
-	return input
 }
 
 func (c *Cluster) queueByName(name string) *v1beta1.Queue {

@@ -236,9 +236,8 @@ func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (ru
 	}
 
 	// Without a tree HasChildren stays nil: then no rule of the tree is checked.
-	if rules.IsTree(h.inventory.PolicyInForce(input.Policy)) {
-		input.HasChildren = func(name string) bool { return h.hasChildren(ctx, name) }
-	}
+	input.QueueHierarchy = rules.HierarchyFor(h.inventory.PolicyInForce(input.Policy))
+	input.HasChildren = func(name string) bool { return h.hasChildren(ctx, name) }
 
 	input.PodGroup = func(name string) *v1beta1.PodGroup {
 		group, _ := getOrNil(ctx, h.cached, req.Namespace, name, &v1beta1.PodGroup{})

@@ -133,7 +133,7 @@ func checkSelector(result *Result, quota, before *v1alpha1.CardQuota, tree writt
 // CardQuotas can be deleted in any order. all are all CardQuotas.
 func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota, all []*v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) Result {
 	var result Result
-	if quota.DeletionTimestamp == nil && IsTree(in) {
+	if quota.DeletionTimestamp == nil && HierarchyFor(in) == v1alpha1.QueueHierarchyTree {
 		warnParentDeletion(&result, quota, all)
 	}
 

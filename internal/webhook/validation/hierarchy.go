@@ -17,10 +17,13 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// IsTree reports whether CardQuotas form a tree: in force, or as the policy is written. The
+// HierarchyFor returns whether CardQuotas form a tree: in force, or as the policy is written. The
 // operator needs a moment between the two.
-func IsTree(in *v1alpha1.ServiceTypePolicy) bool {
-	return policy.IsTree(in) || (in != nil && in.Spec.QueueHierarchy == v1alpha1.QueueHierarchyTree)
+func HierarchyFor(in *v1alpha1.ServiceTypePolicy) v1alpha1.QueueHierarchy {
+	if in == nil || policy.IsTree(in) {
+		return policy.HierarchyInForce(in)
+	}
+	return in.Spec.QueueHierarchy
 }
 
 // checkHierarchy checks the place of a CardQuota in the tree of quotas. It refuses what is newly
@@ -135,7 +138,7 @@ type writtenTree struct {
 // none. It owns its queue there, even if another CardQuota does so until that is deleted.
 func newWrittenTree(validated, here *v1alpha1.CardQuota, input CardQuotaInput) writtenTree {
 	w := writtenTree{input: input}
-	if !IsTree(input.Policy) {
+	if HierarchyFor(input.Policy) != v1alpha1.QueueHierarchyTree {
 		return w
 	}
 

@@ -10,6 +10,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -19,6 +20,8 @@ type queuedPod struct {
 	*Template
 	name  string
 	queue *v1beta1.Queue
+	// tree has the queue and its ancestors.
+	tree *quota.Tree
 	// refusal says why the namespace may not use the queue, "" if it may. Its reader learns
 	// nothing else of the queue.
 	refusal string
@@ -65,14 +68,15 @@ func podsForOurScheduler(load *Workload, input *WorkloadInput) []queuedPod {
 	return pods
 }
 
-// checkAccess sets the refusal of the namespace by the queue, or by the nearest queue above it that
+// checkAccess sets the tree of the queue, and the refusal of the namespace by the queue, or by the nearest queue above it that
 // refuses.
 func (p *queuedPod) checkAccess(namespace string, input *WorkloadInput) {
 	if p.queue == nil {
 		return
 	}
 
-	for _, queue := range selectorsOnPath(p.queue, input) {
+	p.tree = treeOf(p.queue, input)
+	for _, queue := range p.selectingQueues(input) {
 		selector, refusal := workload.NamespaceSelectorFor(queue)
 		isReadable := refusal == nil
 		if isReadable {
@@ -126,12 +130,12 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, pods []queuedPod, 
 	for _, p := range pods {
 		if p.hasAccess() && !checked[p.name] && (load.Volcano || load.Kind == "PodGroup") {
 			checked[p.name] = true
-			checkTotalFitsQuota(result, load, p, input)
+			checkTotalFitsQuota(result, load, p)
 		}
 
 		checkRequestedType(result, load, p, input.Policy)
 		if p.Pod != nil && p.hasAccess() {
-			checkPodFitsQuota(result, p, input)
+			checkPodFitsQuota(result, p)
 		}
 		if name, ok := load.Annotations[v1beta1.QueueNameAnnotationKey]; ok && !load.IsPod() && name != p.name {
 			result.warn(load.annotationPath(v1beta1.QueueNameAnnotationKey), "is not read here, the queue is %.160s: write it in %s", p.name, p.queuePath)
@@ -181,9 +185,9 @@ func checkServiceType(result *Result, at *field.Path, p queuedPod, requestedType
 }
 
 // checkPodFitsQuota warns of a pod that requests more than its queue's quota.
-func checkPodFitsQuota(result *Result, p queuedPod, input *WorkloadInput) {
+func checkPodFitsQuota(result *Result, p queuedPod) {
 	request := &p.request
-	quota, isLimited := cardLimits(p.queue, input)
+	limits, isLimited := p.cardLimits()
 	if !isLimited || request.Denied != nil || request.Count == 0 || request.Named.AllowsAny() {
 		return
 	}
@@ -191,7 +195,7 @@ func checkPodFitsQuota(result *Result, p queuedPod, input *WorkloadInput) {
 	// A pod uses one card name, so its alternatives do not add up.
 	limit := card.Count(0)
 	for _, name := range request.Names {
-		limit = max(limit, quota[name])
+		limit = max(limit, limits[name])
 	}
 
 	if request.Count > limit {
@@ -201,8 +205,8 @@ func checkPodFitsQuota(result *Result, p queuedPod, input *WorkloadInput) {
 
 // checkTotalFitsQuota warns of a job whose total exceeds its queue's quota. A job may mix
 // alternatives.
-func checkTotalFitsQuota(result *Result, load *Workload, p queuedPod, input *WorkloadInput) {
-	quota, isLimited := cardLimits(p.queue, input)
+func checkTotalFitsQuota(result *Result, load *Workload, p queuedPod) {
+	limits, isLimited := p.cardLimits()
 	if !isLimited || load.totalsErr != nil {
 		return
 	}
@@ -210,7 +214,7 @@ func checkTotalFitsQuota(result *Result, load *Workload, p queuedPod, input *Wor
 	for _, total := range load.totals {
 		limit := card.Count(0)
 		for _, name := range total.Request.Names() {
-			limit = limit.Add(quota[name])
+			limit = limit.Add(limits[name])
 		}
 		if total.Count > limit {
 			result.warn(load.annotationPath(v1alpha1.AnnotationCardRequest), "requests %d %s in total, but the quota of queue %s is %d, and the job waits for the total before its pods exist: write fewer, or remove the annotation if it may start with fewer",

@@ -254,8 +254,11 @@ func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 		"a PodGroup":   group,
 	}) {
 		for t, change := range check.Cases(t, map[string]func(*WorkloadInput){
-			"the queue is flat":                        nil,
-			"the queue is a parent in a tree":          func(w *WorkloadInput) { w.HasChildren = func(name string) bool { return name == "theirs" } },
+			"the queue is flat": nil,
+			"the queue is a parent in a tree": func(w *WorkloadInput) {
+				w.QueueHierarchy = v1alpha1.QueueHierarchyTree
+				w.HasChildren = func(name string) bool { return name == "theirs" }
+			},
 			"no ServiceTypePolicy, so only a warning":  func(w *WorkloadInput) { w.Policy = nil },
 			"the namespace is not known yet":           func(w *WorkloadInput) { w.Namespace = nil },
 			"the selector of the queue cannot be read": func(w *WorkloadInput) { w.Queue = func(string) *v1beta1.Queue { return queue(`{"secret":{}}`) } },

@@ -50,50 +50,44 @@ func checkTreeAnnotations(result *Result, queue *v1beta1.Queue, at *field.Path, 
 	}
 }
 
-// knownPath returns a queue and its ancestors below root, as far as they are known.
-func knownPath(queue *v1beta1.Queue, input *WorkloadInput) (path []*v1beta1.Queue) {
-	isOnPath := func(name string) bool {
-		return slices.ContainsFunc(path, func(at *v1beta1.Queue) bool { return at.Name == name })
+// treeOf returns the tree of a queue and its ancestors, as far as they are known. A queue that is the parent of
+// others is for these only.
+func treeOf(queue *v1beta1.Queue, input *WorkloadInput) *quota.Tree {
+	if input.QueueHierarchy != v1alpha1.QueueHierarchyTree {
+		return quota.Flat
 	}
 
-	// Administrators can write any parent into a Queue, so the path may be a cycle.
-	for at := queue; at != nil && !isOnPath(at.Name); {
-		path = append(path, at)
-		parent := at.Spec.Parent
-		if parent == "" || parent == workload.RootQueue {
+	written := map[string]quota.TreeQueue{}
+	for at := queue; at != nil; {
+		// Administrators can write any parent into a Queue, so the path may be a cycle.
+		if _, isKnown := written[at.Name]; isKnown {
 			break
 		}
-		at = input.Queue(parent)
+
+		tree := workload.QueueRulesFor(at, input.policySpec().UnmanagedQueues, nil).Tree
+		tree.IsParentOnly = tree.IsParentOnly || (at == queue && input.HasChildren(queue.Name))
+		written[at.Name] = tree
+		if tree.Parent == "" {
+			break
+		}
+		at = input.Queue(tree.Parent)
 	}
 
-	return path
-}
-
-// resolvePath returns the tree of the queues on a path.
-func resolvePath(path []*v1beta1.Queue, input *WorkloadInput) *quota.Tree {
-	written := map[string]quota.TreeQueue{}
-	for _, at := range path {
-		written[at.Name] = workload.QueueRulesFor(at, input.policySpec().UnmanagedQueues, nil).Tree
-	}
 	return quota.ResolveTree(written)
 }
 
-// faultOf returns what keeps a queue from taking new work because of its place in the tree.
-func faultOf(queue *v1beta1.Queue, input *WorkloadInput) quota.Fault {
-	r := resolvePath(knownPath(queue, input), input).Queue(queue.Name)
-	if isParent := r.Written.IsParentOnly || input.HasChildren(queue.Name); isParent && !r.Fault.HasNoPath() {
-		return quota.Fault{Kind: quota.IsParent, Queue: queue.Name}
+// fault returns what keeps the queue from taking new work because of its place in the tree.
+func (p *queuedPod) fault() quota.Fault {
+	r := p.tree.Queue(p.name)
+	if r.Written.IsParentOnly && !r.Fault.HasNoPath() {
+		return quota.Fault{Kind: quota.IsParent, Queue: p.name}
 	}
 	return r.Fault
 }
 
 // checkQueuesInTree refuses a workload in a parent queue, which never takes one. It warns if the
 // queue takes none for now.
-func checkQueuesInTree(result *Result, pods []queuedPod, input *WorkloadInput) {
-	if input.HasChildren == nil {
-		return
-	}
-
+func checkQueuesInTree(result *Result, pods []queuedPod) {
 	checked := map[string]bool{}
 	for _, p := range pods {
 		if !p.hasAccess() || p.name == workload.RootQueue || checked[p.queuePath.String()+p.name] {
@@ -101,7 +95,7 @@ func checkQueuesInTree(result *Result, pods []queuedPod, input *WorkloadInput) {
 		}
 
 		checked[p.queuePath.String()+p.name] = true
-		fault := faultOf(p.queue, input)
+		fault := p.fault()
 		switch refusal := workload.RefusalForFault(p.name, fault); {
 		case refusal == nil:
 		case fault.Kind == quota.IsParent:
@@ -112,28 +106,27 @@ func checkQueuesInTree(result *Result, pods []queuedPod, input *WorkloadInput) {
 	}
 }
 
-// selectorsOnPath returns the queue and, in a tree, its ancestors: the namespace selector of each
-// binds.
-func selectorsOnPath(queue *v1beta1.Queue, input *WorkloadInput) []*v1beta1.Queue {
-	if input.HasChildren == nil {
-		return []*v1beta1.Queue{queue}
+// selectingQueues returns the queue and its ancestors: the namespace selector of each binds.
+func (p *queuedPod) selectingQueues(input *WorkloadInput) []*v1beta1.Queue {
+	queues := []*v1beta1.Queue{p.queue}
+	for _, above := range p.tree.WrittenAncestors(p.name) {
+		queues = append(queues, input.Queue(above))
 	}
-	return knownPath(queue, input)
+	return queues
 }
 
-// cardLimits returns the quota of a queue, in a tree with what it inherits and at most that of every
+// cardLimits returns the quota of the queue, in a tree with what it inherits and at most that of every
 // ancestor. It is false for a queue without a readable quota.
-func cardLimits(queue *v1beta1.Queue, input *WorkloadInput) (card.Quota, bool) {
-	text, isManaged := queue.Annotations[v1alpha1.AnnotationCardQuota]
+func (p *queuedPod) cardLimits() (card.Quota, bool) {
+	text, isManaged := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
 	own, err := card.ParseQuota(text)
-	if !isManaged || err != nil || input.HasChildren == nil {
+	if !isManaged || err != nil || p.tree.IsFlat() {
 		return own, isManaged && err == nil
 	}
 
-	tree := resolvePath(knownPath(queue, input), input)
 	limits := card.Quota{}
-	for name := range tree.Queue(queue.Name).Limits.Cards {
-		limits[name] = card.Count(tree.Limit(queue.Name, quota.Resource(name)))
+	for name := range p.tree.Queue(p.name).Limits.Cards {
+		limits[name] = card.Count(p.tree.Limit(p.name, quota.Resource(name)))
 	}
 
 	return limits, true

@@ -59,6 +59,7 @@ func findTreeQueue(name string) *v1beta1.Queue {
 func withTree(change func(*WorkloadInput)) func(*WorkloadInput) {
 	return func(w *WorkloadInput) {
 		w.Queue = findTreeQueue
+		w.QueueHierarchy = v1alpha1.QueueHierarchyTree
 		w.HasChildren = func(name string) bool { return name == "tenant" || name == "drained" }
 		if change != nil {
 			change(w)

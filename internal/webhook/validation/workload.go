@@ -173,8 +173,10 @@ type WorkloadInput struct {
 	Namespace *corev1.Namespace
 	// Queue returns a Queue by name, nil when unknown.
 	Queue func(name string) *v1beta1.Queue
-	// HasChildren reports whether a Queue is the parent of others, nil while queues are flat.
-	HasChildren func(name string) bool
+	// QueueHierarchy says whether the Queues form a tree. HasChildren reports whether a Queue of a tree is the
+	// parent of others.
+	QueueHierarchy v1alpha1.QueueHierarchy
+	HasChildren    func(name string) bool
 	// PodGroup returns a PodGroup of the object's namespace by name, nil when unknown.
 	PodGroup func(name string) *v1beta1.PodGroup
 	// User is the user name of the request.
@@ -304,7 +306,7 @@ func checkRequests(ctx context.Context, load *Workload, pods []queuedPod, input 
 
 	checkTotals(&result, load, input.Inventory)
 	checkServiceTypeAndQuota(&result, load, pods, input)
-	checkQueuesInTree(&result, pods, input)
+	checkQueuesInTree(&result, pods)
 	warnUnknownAnnotations(&result, load.MetadataPath.Child("annotations"), load.Annotations)
 	return result
 }
