@@ -78,7 +78,7 @@ func TestDriftIsAnotherValueOfAnOwnField(t *testing.T) {
 	}) {
 		quota, live := newSyncedQueue()
 		tc.change(live)
-		plan := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, live, "", nil)
+		plan := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, live, "", flatPlacement(quota))
 
 		check.Equal(t, "InSync", tc.wantInSync, plan.InSync(live))
 		check.Equal(t, "drift", tc.wantDrift, plan.DriftedFields(live))
@@ -92,7 +92,7 @@ func TestAnotherNamespaceSelectorIsDrift(t *testing.T) {
 	quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 	live.Annotations["volcano.sh/namespace-selector"] = `{}`
 
-	desired := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, live, "", nil)
+	desired := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, live, "", flatPlacement(quota))
 	check.Equal(t, "drift", []string{".metadata.annotations.volcano.sh/namespace-selector"}, desired.DriftedFields(live))
 	check.That(t, !desired.InSync(live), "the Queue is in sync")
 }
@@ -101,7 +101,7 @@ func TestAnotherNamespaceSelectorIsDrift(t *testing.T) {
 // the Queue.
 func TestAMissingQueueIsNotInSync(t *testing.T) {
 	quota, _ := newSyncedQueue()
-	desired := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
+	desired := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, nil, "", flatPlacement(quota))
 	check.That(t, !desired.InSync(nil), "the missing Queue is in sync")
 }
 
@@ -176,7 +176,7 @@ func TestADifferenceOfAnOwnPriorityIsAChangeOfThePolicy(t *testing.T) {
 		if tc.isMissing {
 			live = nil
 		}
-		check.Equal(t, "changed", tc.want, NewDesiredQueue(quota, PolicyInput{Types: tc.types}, live, "", nil).ServiceTypeChanged(live))
+		check.Equal(t, "changed", tc.want, NewDesiredQueue(quota, PolicyInput{Types: tc.types}, live, "", flatPlacement(quota)).ServiceTypeChanged(live))
 	}
 }
 

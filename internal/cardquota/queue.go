@@ -101,20 +101,14 @@ func (p PolicyInput) CutPriority(quota *v1alpha1.CardQuota) string {
 // queue controller writes true. It writes the last two because Volcano 1.14 sends JSON
 // patches that fail while spec or that annotation is missing.
 //
-// place is where the Queue belongs in a tree, nil while queues are flat. A flat Queue carries
-// no fields of a tree.
-func NewDesiredQueue(quota *v1alpha1.CardQuota, types PolicyInput, live *v1beta1.Queue, allocated string, place *Placement) DesiredQueue {
-	desired := newDesiredQueue(quota, live, QuotaOf(quota), allocated, parentOf(place))
+// place is where the Queue belongs. A flat Queue carries no fields of a tree.
+func NewDesiredQueue(quota *v1alpha1.CardQuota, types PolicyInput, live *v1beta1.Queue, allocated string, place Placement) DesiredQueue {
+	desired := newDesiredQueue(quota, live, QuotaOf(quota), allocated, place.Parent)
 	config := desired.Config
 	spec := config.Spec
 
-	config.WithAnnotations(stopAnnotations(quota, place))
-	if place != nil {
-		config.WithAnnotations(treeAnnotations(quota))
-		place.applyTo(spec)
-	} else if limits := capabilityList(quota); len(limits) > 0 {
-		spec.WithCapability(limits)
-	}
+	config.WithAnnotations(stopAnnotations(quota, place)).WithAnnotations(place.Annotations)
+	place.applyTo(spec)
 
 	if serviceType, ok := types.Types(quota.Spec.ServiceType); ok {
 		priority, _ := types.priorityOf(quota, serviceType)
@@ -154,14 +148,6 @@ func NewAbandonedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQu
 	return desired
 }
 
-// parentOf returns the parent of a placement.
-func parentOf(place *Placement) string {
-	if place == nil {
-		return workload.RootQueue
-	}
-	return place.Parent
-}
-
 // currentParent returns the parent of a Queue that is not moved any more, "" if the operator
 // does not own it.
 func currentParent(live *v1beta1.Queue) string {
@@ -176,12 +162,12 @@ func currentParent(live *v1beta1.Queue) string {
 
 // stopAnnotations returns the annotations that keep jobs from a Queue. One without a path to the
 // top level is held.
-func stopAnnotations(quota *v1alpha1.CardQuota, place *Placement) map[string]string {
+func stopAnnotations(quota *v1alpha1.CardQuota, place Placement) map[string]string {
 	out := map[string]string{}
 	switch {
 	case IsHeld(quota.Spec.StopPolicy):
 		out[v1alpha1.AnnotationStopPolicy] = string(quota.Spec.StopPolicy)
-	case place != nil && place.HoldMessage != "":
+	case place.HoldMessage != "":
 		out[v1alpha1.AnnotationStopPolicy] = string(v1alpha1.StopPolicyHold)
 		out[v1alpha1.AnnotationHoldMessage] = place.HoldMessage
 	}

@@ -173,7 +173,7 @@ func TestTheOperatorAppliesTheFieldsOfTheCardQuota(t *testing.T) {
 			tc.want.WithResourceVersion("1").WithAnnotations(map[string]string{"cardquota.dev/created-by": "team"})
 		}
 
-		got := NewDesiredQueue(tc.quota, PolicyInput{Types: servicetype.BuiltIn}, tc.live, tc.allocated, nil)
+		got := NewDesiredQueue(tc.quota, PolicyInput{Types: servicetype.BuiltIn}, tc.live, tc.allocated, flatPlacement(tc.quota))
 		check.Equal(t, "applied Queue", tc.want, got.Config)
 		check.Equal(t, "manager of the weight", tc.wantManager, got.WeightManager)
 	}
@@ -209,7 +209,7 @@ func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
 	}) {
 		check.Equal(t, "created by the operator", tc.wantCreator != "", CreatedByOperator(tc.live))
 		for name, applied := range map[string]DesiredQueue{
-			"desired": NewDesiredQueue(newNotebookQuota(), PolicyInput{Types: servicetype.BuiltIn}, tc.live, "", nil),
+			"desired": NewDesiredQueue(newNotebookQuota(), PolicyInput{Types: servicetype.BuiltIn}, tc.live, "", flatPlacement(newNotebookQuota())),
 			"drained": NewDrainedQueue(newNotebookQuota(), tc.live, ""),
 		} {
 			check.Equal(t, name+": annotation", tc.wantCreator, applied.Config.Annotations["cardquota.dev/created-by"])
@@ -274,7 +274,7 @@ func TestTheOperatorYieldsFourFields(t *testing.T) {
 			isApplied: func(c *apply.QueueApplyConfiguration) bool { return c.Annotations["volcano.sh/card.quota"] == "{}" },
 		},
 	}) {
-		queue := NewDesiredQueue(newNotebookQuota(withWeight(5)), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
+		queue := NewDesiredQueue(newNotebookQuota(withWeight(5)), PolicyInput{Types: servicetype.BuiltIn}, nil, "", flatPlacement(newNotebookQuota(withWeight(5))))
 		check.That(t, tc.isApplied(queue.Config), "the field is not applied before the conflict")
 
 		check.Equal(t, "yields", tc.wantYield, queue.YieldField(tc.conflict))
@@ -286,7 +286,7 @@ func TestTheOperatorYieldsFourFields(t *testing.T) {
 // TestAnEmptySpecIsNotApplied: an apply of an empty spec would make the operator own spec as a whole. The only field
 // here is the parent, which is yielded.
 func TestAnEmptySpecIsNotApplied(t *testing.T) {
-	queue := NewDesiredQueue(newNotebookQuota(), PolicyInput{Types: servicetype.BuiltIn}, nil, "", nil)
+	queue := NewDesiredQueue(newNotebookQuota(), PolicyInput{Types: servicetype.BuiltIn}, nil, "", flatPlacement(newNotebookQuota()))
 	queue.YieldField(FieldConflict{Manager: "helm", Field: ".spec.parent"})
 	check.Equal(t, "spec", nil, queue.Config.Spec)
 }
@@ -302,6 +302,11 @@ func TestServiceTypesInForceDecide(t *testing.T) {
 		"training":  apply.QueueSpec().WithParent("root"), // the policy does not name it
 	} {
 		check.Equal(t, serviceType, want,
-			NewDesiredQueue(newNotebookQuota(withServiceType(serviceType)), PolicyInput{Types: types}, nil, "", nil).Config.Spec)
+			NewDesiredQueue(newNotebookQuota(withServiceType(serviceType)), PolicyInput{Types: types}, nil, "", flatPlacement(newNotebookQuota(withServiceType(serviceType)))).Config.Spec)
 	}
+}
+
+// flatPlacement returns where the Queue of a CardQuota belongs while queues are flat.
+func flatPlacement(q *v1alpha1.CardQuota) Placement {
+	return (*Tree)(nil).Placement(q, "root")
 }

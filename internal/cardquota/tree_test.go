@@ -185,7 +185,7 @@ func TestQuotaWhileFlat(t *testing.T) {
 	}) {
 		check.Equal(t, "quota", tc.want, flat.QuotaFor(tc.quota))
 
-		queue := NewDesiredQueue(tc.quota, PolicyInput{Types: noTypes}, nil, "", nil).Config
+		queue := NewDesiredQueue(tc.quota, PolicyInput{Types: noTypes}, nil, "", flatPlacement(tc.quota)).Config
 		check.Equal(t, "quota of the Queue", tc.want.String(), queue.Annotations[v1alpha1.AnnotationCardQuota])
 	}
 }

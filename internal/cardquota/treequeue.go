@@ -2,6 +2,7 @@ package cardquota
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Placement is where a Queue of a tree belongs now, and its CPU and memory.
+// Placement is where a Queue belongs now, and its CPU and memory.
 type Placement struct {
 	// Parent is the Queue above it, workload.RootQueue at the top level.
 	Parent string
@@ -25,6 +26,10 @@ type Placement struct {
 	HoldMessage string
 	// Limit, Deserved and Guarantee are of CPU and memory only.
 	Limit, Deserved, Guarantee quota.Amounts
+	// Annotations are those of a Queue of a tree about its cards.
+	Annotations map[string]string
+	// Capability is the CPU and memory of a flat Queue as they are written.
+	Capability corev1.ResourceList
 }
 
 // Wait is why a Queue is not written as the CardQuota says, or not yet.
@@ -147,7 +152,11 @@ func DeservedOf(q *v1alpha1.CardQuota) card.Quota { return TreeQueueFor(q).Deser
 
 // Placement returns the CPU and memory in force of a CardQuota below a Queue.
 func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
-	p := Placement{Parent: parent, HoldMessage: t.holdMessage(q.Name), Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{}}
+	if t.IsFlat() {
+		return Placement{Parent: parent, Capability: capabilityList(q)}
+	}
+
+	p := Placement{Parent: parent, HoldMessage: t.holdMessage(q.Name), Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{}, Annotations: treeAnnotations(q)}
 	written := TreeQueueFor(q)
 	for _, key := range quota.Compute {
 		_, limited := written.Quota[key]
@@ -173,8 +182,10 @@ func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 
 // applyTo writes the placement into the desired Queue.
 func (p *Placement) applyTo(spec *apply.QueueSpecApplyConfiguration) {
-	if list := resourceList(p.Limit); len(list) > 0 {
-		spec.WithCapability(list)
+	limits := resourceList(p.Limit)
+	maps.Copy(limits, p.Capability)
+	if len(limits) > 0 {
+		spec.WithCapability(limits)
 	}
 	if list := resourceList(p.Deserved); len(list) > 0 {
 		spec.WithDeserved(list)

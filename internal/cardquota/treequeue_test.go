@@ -106,7 +106,7 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 		},
 	}) {
 		place := tree.Placement(all[tc.name], tc.parent)
-		got := NewDesiredQueue(all[tc.name], PolicyInput{Types: servicetype.BuiltIn}, nil, "", &place)
+		got := NewDesiredQueue(all[tc.name], PolicyInput{Types: servicetype.BuiltIn}, nil, "", place)
 		check.Equal(t, "Queue", tc.want, got.Config)
 		check.That(t, !got.InSync(nil), "a Queue that does not exist is in sync")
 	}
@@ -123,7 +123,7 @@ func TestFlatQueueCarriesNoFieldOfATree(t *testing.T) {
 			Deserved: &v1alpha1.ResourceAmounts{CPU: ptr(resource.MustParse("4"))},
 		}
 	})
-	config := NewDesiredQueue(q, PolicyInput{Types: noTypes}, nil, "", nil).Config
+	config := NewDesiredQueue(q, PolicyInput{Types: noTypes}, nil, "", flatPlacement(q)).Config
 
 	check.Equal(t, "annotations", map[string]string{
 		"volcano.sh/card.quota":       `{"H200":8}`,
@@ -134,7 +134,7 @@ func TestFlatQueueCarriesNoFieldOfATree(t *testing.T) {
 	}, config.Annotations)
 	check.Equal(t, "spec", apply.QueueSpec().WithParent("root").
 		WithCapability(corev1.ResourceList{"cpu": resource.MustParse("8")}), config.Spec)
-	parent := NewDesiredQueue(newTreeQuota("team", "", 8, 4, 2, withoutServiceType), PolicyInput{Types: noTypes}, nil, "", nil).Config
+	parent := NewDesiredQueue(newTreeQuota("team", "", 8, 4, 2, withoutServiceType), PolicyInput{Types: noTypes}, nil, "", flatPlacement(newTreeQuota("team", "", 8, 4, 2, withoutServiceType))).Config
 	check.Equal(t, "a parent takes no jobs", "true", parent.Annotations["cardquota.dev/parent-only"])
 }
 
@@ -180,7 +180,7 @@ func TestAQueueWithoutAPathIsHeld(t *testing.T) {
 		all := newTenantTree(tc.change)
 
 		place, _ := treeOf(all).Placement(all["chat"], "web").Stage(all["chat"], Family{})
-		queue := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, liveQueueBelow("web", all["chat"]), "", &place)
+		queue := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, liveQueueBelow("web", all["chat"]), "", place)
 		check.Equal(t, "stop policy", tc.wantPolicy, queue.Config.Annotations[v1alpha1.AnnotationStopPolicy])
 		check.Equal(t, "hold message", tc.wantMessage, queue.Config.Annotations[v1alpha1.AnnotationHoldMessage])
 	}
@@ -191,7 +191,7 @@ func TestAQueueWithoutAPathIsHeld(t *testing.T) {
 // another field manager, whose change would be drift.
 func TestALostPathIsNoChangeOfOthers(t *testing.T) {
 	all := newTenantTree()
-	held := Placement{Parent: "web", HoldMessage: "CardQuota chat: no path"}
+	held := Placement{Parent: "web", Annotations: treeAnnotations(all["chat"]), HoldMessage: "CardQuota chat: no path"}
 	const owned = `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}%s}},"f:spec":{"f:parent":{}}}`
 	// live is the Queue on which the operator owns the fields of a tree, and more.
 	live := func(more string) *v1beta1.Queue {
@@ -201,12 +201,13 @@ func TestALostPathIsNoChangeOfOthers(t *testing.T) {
 	}
 
 	wanted := func(place Placement) DesiredQueue {
-		return NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, live(""), "", &place)
+		return NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, live(""), "", place)
 	}
+	withPath := Placement{Parent: "web", Annotations: held.Annotations}
 	check.That(t, wanted(held).TreeChanged(live("")), "the lost path is no change of the tree")
-	check.That(t, wanted(Placement{Parent: "web"}).TreeChanged(live(`,"f:volcano.sh/stop-policy":{},"f:cardquota.dev/hold-message":{}`)),
+	check.That(t, wanted(withPath).TreeChanged(live(`,"f:volcano.sh/stop-policy":{},"f:cardquota.dev/hold-message":{}`)),
 		"the path that is there again is no change of the tree")
-	check.That(t, !wanted(Placement{Parent: "web"}).TreeChanged(live("")), "the tree counts as changed though nothing changed")
+	check.That(t, !wanted(withPath).TreeChanged(live("")), "the tree counts as changed though nothing changed")
 }
 
 // TestAQueueIsPlacedOnceItsParentIsReady: Volcano refuses a parent that does not exist, and a child without its
@@ -417,7 +418,7 @@ func TestTheParentIsLeftToOtherManagers(t *testing.T) {
 func TestOnlyTheParentOfTheQueueControllerIsTaken(t *testing.T) {
 	for manager, wantYield := range map[string]bool{"vc-controller-manager": false, "kubectl-edit": true} {
 		place := Placement{Parent: "web"}
-		desired := NewDesiredQueue(newTreeQuota("chat", "web", 8, 4, 0), PolicyInput{Types: noTypes}, liveQueue(nil), "", &place)
+		desired := NewDesiredQueue(newTreeQuota("chat", "web", 8, 4, 0), PolicyInput{Types: noTypes}, liveQueue(nil), "", place)
 		check.Equal(t, "yields to "+manager, wantYield, desired.YieldField(FieldConflict{Manager: manager, Field: fieldParent}))
 		check.Equal(t, "parent is applied", !wantYield, desired.Config.Spec != nil && desired.Config.Spec.Parent != nil)
 	}
@@ -448,8 +449,8 @@ func TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree(t *testing.T) {
 	all := newTenantTree(func(all map[string]*v1alpha1.CardQuota) {
 		all["chat"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}
 	})
-	place := Placement{Parent: "web", Limit: quota.Amounts{quota.CPU: 8000}, Deserved: quota.Amounts{quota.CPU: 8000}}
-	desired := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, liveQueue(nil), "", &place)
+	place := Placement{Parent: "web", Annotations: treeAnnotations(all["chat"]), Limit: quota.Amounts{quota.CPU: 8000}, Deserved: quota.Amounts{quota.CPU: 8000}}
+	desired := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, liveQueue(nil), "", place)
 
 	const owned = `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}}},"f:spec":{"f:parent":{},"f:capability":{"f:cpu":{}},"f:deserved":{"f:cpu":{}}}}`
 	synced := func() *v1beta1.Queue {
@@ -552,7 +553,7 @@ func TestAPriorityStaysInTheBandOfItsServiceType(t *testing.T) {
 	}) {
 		q := newTreeQuota("a", "", 1, 1, -1, withServiceType(tc.serviceType))
 		q.Spec.Priority = tc.priority
-		check.Equal(t, "priority", tc.want, *NewDesiredQueue(q, input, nil, "", nil).Config.Spec.Priority)
+		check.Equal(t, "priority", tc.want, *NewDesiredQueue(q, input, nil, "", flatPlacement(q)).Config.Spec.Priority)
 		check.Equal(t, "cut", tc.wantCut, input.CutPriority(q) != "")
 	}
 

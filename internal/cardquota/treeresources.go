@@ -29,7 +29,7 @@ type Family struct {
 // Each amount gets as close as the neighbors allow, so that no order of writes ends in a
 // deadlock. The Wait is nil when nothing is left to do.
 func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
-	staged := Placement{Parent: p.Parent, HoldMessage: p.HoldMessage, Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{}}
+	staged := Placement{Parent: p.Parent, HoldMessage: p.HoldMessage, Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{}, Annotations: p.Annotations}
 	var forParent, forChildren []string
 	leftOut := f.leftOut()
 

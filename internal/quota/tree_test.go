@@ -328,3 +328,27 @@ func TestResolveWrittenCutsNothing(t *testing.T) {
 	}
 	check.Equal(t, "path of deep, which ends before the missing queue", []string{"deep", "low"}, tree.Path("deep"))
 }
+
+// TestFlatQueuesAreATreeOfDepthOne: flat queues have no ancestors and no fault, and are at level 1 for each other. Queue
+// q may use its quota of 8 A: it does not borrow, so nothing stops that. There is no root, so the one A of the
+// inventory is no limit, and neither is what is kept for a pod of another queue.
+func TestFlatQueuesAreATreeOfDepthOne(t *testing.T) {
+	check.Equal(t, "path", []string{"q"}, Flat.Path("q"))
+	check.Equal(t, "ancestors", 0, len(Flat.Ancestors("q"))+len(Flat.WrittenAncestors("q")))
+	check.Equal(t, "queues below q, with itself", []string{"q"}, Flat.Below("q"))
+	check.Equal(t, "level of r for q", 1, Flat.Level("q", "r"))
+	check.Equal(t, "fault", Fault{}, Flat.Queue("q").Fault)
+
+	l := New(0)
+	l.SetTree(Flat)
+	l.SetLimits("q", Limits{Cards: card.Quota{"A": 8}, MilliCPU: Unlimited, Memory: Unlimited})
+	l.SetLimits("r", Limits{Cards: card.Quota{"A": 8}, MilliCPU: Unlimited, Memory: Unlimited})
+	l.SetInventory(map[card.Name]card.Count{"A": 1}, 0, 0)
+	l.Charge("pod", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 5}}})
+	l.Keep("other", &Charge{Queue: "r", Cards: []card.Amount{{Name: "A", Count: 4}}})
+	l.StopBorrowing("q", map[Resource]bool{"A": true})
+
+	check.Equal(t, "further A that fit q", 8-5, mostA(l.fitsReclaimable, "q"))
+	check.Equal(t, "further A that q deserves", 8-5, mostA(l.Deserves, "q"))
+	check.Equal(t, "A that q uses above what it deserves", int64(5-8), l.AboveDeserved("q", "A"))
+}

@@ -199,9 +199,9 @@ func (r *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 	return r.syncPlacedQueue(ctx, place, wait)
 }
 
-// syncPlacedQueue writes the Queue to its place, nil while queues are flat, then the status.
+// syncPlacedQueue writes the Queue to its place, then the status.
 // wait is what is not written yet, nil for nothing.
-func (r *reconciliation) syncPlacedQueue(ctx context.Context, place *cardquota.Placement, wait *cardquota.Wait) (ctrl.Result, error) {
+func (r *reconciliation) syncPlacedQueue(ctx context.Context, place cardquota.Placement, wait *cardquota.Wait) (ctrl.Result, error) {
 	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
 		return cardquota.NewDesiredQueue(r.quota, r.types, live, r.allocatedText(live), place)
 	}
@@ -235,10 +235,10 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place *cardquota.P
 		}
 	}
 
-	written.IsFlat = place == nil
+	written.IsFlat = r.tree.IsFlat()
 	written.Wait = wait
 	written.CutPriority = r.types.CutPriority(r.quota)
-	if place == nil {
+	if written.IsFlat {
 		written.ParentManager = ""
 	} else {
 		written.Parent = place.Parent

@@ -253,7 +253,7 @@ func TestAnApplyRecordsTheVersionOfTheAnswer(t *testing.T) {
 	api := check.Value(client.New(&rest.Config{Host: server.URL}, client.Options{Scheme: newScheme(t), Mapper: mapper}))(t)
 
 	r := &reconciliation{Reconciler: &Reconciler{client: api, queueWrites: shared.NewLastWrites()}, quota: builder.CardQuota("llm").Obj()}
-	config := cardquota.NewDesiredQueue(r.quota, cardquota.PolicyInput{Types: policy.ServiceTypes(nil)}, nil, "", nil).Config
+	config := cardquota.NewDesiredQueue(r.quota, cardquota.PolicyInput{Types: policy.ServiceTypes(nil)}, nil, "", r.tree.Placement(r.quota, "root")).Config
 	check.NoError(t, r.applyAndRecord(t.Context(), config))
 
 	check.Equal(t, "version 1234 has the write", true, r.queueWrites.CacheHasWrite("llm", "1234"))

@@ -208,20 +208,20 @@ func (r *Reconciler) childQueues(ctx context.Context, parent string) ([]*v1beta1
 }
 
 // placeQueue returns where the Queue belongs now, and why it does not have all that the CardQuota says, nil if it
-// does. There is no placement while queues are flat, or while the Queue must not be written.
-func (r *reconciliation) placeQueue(ctx context.Context) (*cardquota.Placement, *cardquota.Wait, error) {
+// does.
+func (r *reconciliation) placeQueue(ctx context.Context) (place cardquota.Placement, wait *cardquota.Wait, err error) {
 	if r.tree.IsFlat() {
 		wait, err := r.waitForMovingChildren(ctx)
-		return nil, wait, err
+		return r.tree.Placement(r.quota, workload.RootQueue), wait, err
 	}
 	neighbors, err := r.readNeighbors(ctx)
 	if err != nil {
-		return nil, nil, err
+		return place, nil, err
 	}
 
 	parent, wait := r.tree.PlaceQueue(r.quota, neighbors)
 	if wait != nil && wait.KeepsQueue {
-		return nil, wait, nil
+		return place, wait, nil
 	}
 
 	// CPU and memory must fit below the Queue where it really is, which another manager may
@@ -233,7 +233,7 @@ func (r *reconciliation) placeQueue(ctx context.Context) (*cardquota.Placement, 
 
 	family, err := r.readFamily(ctx, above)
 	if err != nil {
-		return nil, nil, err
+		return place, nil, err
 	}
 
 	// One wait can be shown, and what CPU and memory wait for means little before the Queue is in its place.
@@ -242,7 +242,7 @@ func (r *reconciliation) placeQueue(ctx context.Context) (*cardquota.Placement, 
 		wait = resourceWait
 	}
 
-	return &place, wait, nil
+	return place, wait, nil
 }
 
 // lockMoves keeps other reconciles from moving Queues below others, if this one may do so.

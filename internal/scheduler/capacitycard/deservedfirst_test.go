@@ -39,3 +39,21 @@ func TestSecondRunTriesOnlyJobsThatBorrow(t *testing.T) {
 	check.Equal(t, "runs of allocate that have job topology", 1, runsWith["topology"])
 	check.That(t, runsWith["borrows"] > 1, "only the first run of allocate has job borrows")
 }
+
+// TestFlatQueuesNeedNoSecondRun: a flat queue deserves its quota, so no pod borrows, and allocate runs once. Otherwise the
+// scene is like that above: job more uses 2 of the 5 cards, and the 3 others do not suffice for both pending jobs.
+func TestFlatQueuesNeedNoSecondRun(t *testing.T) {
+	s := newScene(t, `node a model=A cards=5
+		queue x quota={"A":8} serviceType=training
+		queue y quota={"A":8} serviceType=training
+		job more queue=x min=1 running=a*2
+		job first queue=x min=1 pending=3
+		job second queue=y min=1 pending=4`)
+
+	runs := 0
+	s.openSession().reclaimPolicy().Allocate(func() {
+		runs++
+		s.Run(allocate.New())
+	})
+	check.Equal(t, "runs of allocate", 1, runs)
+}
