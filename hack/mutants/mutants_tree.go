@@ -89,7 +89,7 @@ var solverSearchMutants = []mutant{
 // The rules of reclaim and drain in a tree, which the scenes of package cardreclaim show.
 var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/tree.go", `q.tree.lacksInventoryOf(pool) && !charge.IsInInventory(name)`, `false`, "victims on cordoned nodes release no guaranteed cards"},
-	{"internal/scheduler/cardreclaim/problem.go", `		p.limitLevels(p.tree.victimLevel)`, `		_ = p.tree`, "a guarantee covers fewer pods if it does not cover all"},
+	{"internal/scheduler/cardreclaim/problem.go", `	p.limitLevels(p.tree.victimLevel)`, `	_ = p.tree`, "a guarantee covers fewer pods if it does not cover all"},
 	{"internal/scheduler/cardreclaim/tree.go", `		byLevel[g.level] = append(byLevel[g.level], g)`, `		byLevel[1] = append(byLevel[1], g)`, "victims of siblings come first"},
 	{"internal/scheduler/cardreclaim/tree.go", `			if i < level {`, `			if i < 0 {`, "no subtree borrows cards that are reclaimed for it"},
 	{"internal/scheduler/cardreclaim/tree.go", `	return max(0, s.plugin.Ledger.AboveGuarantee(key.queue, key.name))`, `	return max(1, s.plugin.Ledger.AboveGuarantee(key.queue, key.name)+1)`, "no victim is taken from a guarantee"},

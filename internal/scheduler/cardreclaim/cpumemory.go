@@ -35,10 +35,6 @@ func (s *problemBuilder) usesNeeded(q *problem, task *api.TaskInfo) bool {
 // usesOf returns what each pod of a request uses of the quotas of CPU and memory. They are part
 // of the problem only if evictions can release them.
 func (s *problemBuilder) usesOf(q *problem, queue api.QueueID, request *quota.Request) []solver.QuotaAmount {
-	if !s.plugin.ReclaimsAll() && q.tree == nil {
-		return nil
-	}
-
 	var uses []solver.QuotaAmount
 	for _, name := range quota.Compute {
 		amount := request.Amount(name)

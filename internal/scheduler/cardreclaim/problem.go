@@ -18,9 +18,9 @@ type problem struct {
 	podSets []*podSet
 	// victimJobs are the jobs of input, in the same order.
 	victimJobs []*victimJob
-	// pools are the indexes of the quotas of input, by name. tree is nil if the queues are flat.
+	// pools are the indexes of the quotas of input, by name.
 	pools map[quota.Resource]int
-	tree  *treeProblem
+	tree  treeProblem
 
 	dimensions dimensions
 	// wantedNodes reports which nodes any of the pod sets could run on. cardResources are the
@@ -42,7 +42,7 @@ func (s *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 	dims := dimensionsOf(podSets)
 	q := &problem{
 		podSets: podSets, dimensions: dims, wantedNodes: make([]bool, len(s.nodes)+1), cardResources: map[string]bool{},
-		pools: map[quota.Resource]int{}, tree: s.newTreeProblem(),
+		pools: map[quota.Resource]int{}, tree: treeProblem{mayUse: make([]quota.MayUse, 1), takeLimits: map[takeKey]int{}},
 	}
 
 	s.addWork(len(podSets) * dims.count)
@@ -63,7 +63,7 @@ func (s *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 		nodes := s.finder.nodesOf(c)
 		s.addWork(workPerNode * len(nodes))
 		podSet := solver.PodSet{Request: dims.requestOf(place, c), Cards: int64(c.request.Count), Count: len(c.tasks), Nodes: nodes}
-		if q.tree != nil {
+		if s.plugin.IsTree() {
 			podSet.Uses = s.usesOf(q, job.Queue, &c.request)
 		}
 
@@ -95,9 +95,7 @@ func (s *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 		}
 	}
 
-	if q.tree != nil {
-		q.limitLevels(1)
-	}
+	q.limitLevels(1)
 
 	return q
 }
@@ -137,7 +135,7 @@ func (s *problemBuilder) addVictimJobs(q *problem, victimJobs []*victimJob) (add
 			isUseful = isUseful || (usesNeeded && q.wantedNodes[shape.Pods[i].Node])
 		}
 
-		if q.tree != nil {
+		if s.plugin.IsTree() {
 			isUseful = s.limitVictimJob(q, g, &shape, isUseful)
 		}
 
@@ -194,9 +192,7 @@ func (p *problem) solve(budget *budget, all bool) *solver.Plan {
 // their queue, which cover all pods or none.
 func (p *problem) setCount(i, count int) {
 	p.input.PodSets[i].Count = count
-	if p.tree != nil {
-		p.limitLevels(p.tree.victimLevel)
-	}
+	p.limitLevels(p.tree.victimLevel)
 }
 
 // dimensions are the indexes of solver.Amounts: CPU, memory, pods of a node, and other

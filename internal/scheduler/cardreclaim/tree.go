@@ -20,7 +20,7 @@ type takeKey struct {
 	borrowed bool
 }
 
-// treeProblem is the part of a problem that only a tree of queues needs.
+// treeProblem is the part of a problem that only a tree of queues needs. It stays empty if the queues are flat.
 type treeProblem struct {
 	// mayUse is what the queue of the pending pods may use by level, by pool. The first pool
 	// has no limit.
@@ -38,20 +38,12 @@ type treeProblem struct {
 	victimLevel int
 }
 
-// newTreeProblem returns an empty part for a tree, nil if the queues are flat.
-func (s *problemBuilder) newTreeProblem() *treeProblem {
-	if !s.plugin.IsTree() {
-		return nil
-	}
-	return &treeProblem{mayUse: make([]quota.MayUse, 1), takeLimits: map[takeKey]int{}}
-}
-
 // addPool adds a pool with what the queue of the pending pods may use of a name. In a tree, the
 // queue must stay within what it deserves, because no queue evicts in order to borrow.
 func (s *problemBuilder) addPool(q *problem, queue api.QueueID, name quota.Resource) int {
 	pool := len(q.input.Quotas)
 	q.pools[name] = pool
-	if q.tree == nil {
+	if !s.plugin.IsTree() {
 		q.input.Quotas = append(q.input.Quotas, flatQuota(int64(s.plugin.Rules.FreeQuota(queue, name.Card()))))
 		return pool
 	}
@@ -140,7 +132,7 @@ func (s *problemBuilder) solveWithVictims(q *problem, all bool) *solver.Plan {
 	}
 
 	victimJobs := s.victims.victimJobsFor(q.podSets[reclaimer].tasks[0])
-	if q.tree == nil {
+	if !s.plugin.IsTree() {
 		s.addVictimJobs(q, victimJobs)
 		return q.solve(&s.budget, all)
 	}
@@ -339,10 +331,6 @@ func (s *problemBuilder) reclaimedNames(charge *quota.Charge) (names []quota.Res
 // borrowersOf returns the queues that lose cards with a plan and use more of them than they
 // deserve, with the names of those cards. If CPU and memory are reclaimed too, it has these as well.
 func (s *problemBuilder) borrowersOf(q *problem, plan *solver.Plan) map[string][]quota.Resource {
-	if q.tree == nil {
-		return nil
-	}
-
 	borrowers := map[string][]quota.Resource{}
 	for _, victims := range plan.Victims {
 		g := q.victimJobs[victims.Job]
