@@ -235,7 +235,6 @@ func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (ru
 		return queue
 	}
 
-	// Without a tree HasChildren stays nil: then no rule of the tree is checked.
 	input.QueueHierarchy = rules.HierarchyFor(h.inventory.PolicyInForce(input.Policy))
 	input.HasChildren = func(name string) bool { return h.hasChildren(ctx, name) }
 
