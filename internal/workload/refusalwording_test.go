@@ -157,6 +157,16 @@ func (g *refusalGenerator) draw(name string) {
 		if r.Requester != "" && rapid.Bool().Draw(g.T, "is the inventory") {
 			r.Queue = ""
 		}
+	default:
+		g.drawOther(name)
+	}
+}
+
+// drawOther draws a field that says more than who is refused and which cards.
+func (g *refusalGenerator) drawOther(name string) {
+	r := &g.refusal
+
+	switch name {
 	case "object":
 		r.Object = g.name(objectNames, "object")
 	case "other":

@@ -18,7 +18,7 @@ import (
 
 	"cardquota.dev/operator/internal/cli"
 	"cardquota.dev/operator/internal/cli/output"
-	"cardquota.dev/operator/internal/simulation"
+	"cardquota.dev/operator/internal/scheduler/simulator"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
@@ -82,7 +82,7 @@ func (s *site) create(t *testing.T, objects ...client.Object) {
 func (s *site) ask(ctx context.Context, args ...string) (out, errOut string, code int) {
 	var stdout, stderr bytes.Buffer
 	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &stdout, ErrOut: &stderr}
-	code = cli.Run(ctx, append([]string{"kubectl-cardquota", "--kubeconfig", s.cluster.Kubeconfig()}, args...), streams, simulation.Scheduler{})
+	code = cli.Run(ctx, append([]string{"kubectl-cardquota", "--kubeconfig", s.cluster.Kubeconfig()}, args...), streams, simulator.New())
 	return stdout.String(), stderr.String(), code
 }
 
