@@ -142,10 +142,10 @@ var cardMutants = []mutant{
 var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `	l.Release(pod)
 	l.pods[pod] = podEntry{charge: c}`, `	l.pods[pod] = podEntry{charge: c}`, "charging again replaces"},
-	{"internal/quota/resource.go", `s.cards[amount.Name] = s.cards[amount.Name].Sub(amount.Count)`, `s.cards[amount.Name] = s.cards[amount.Name].Sub(1)`, "releasing gives back what was charged"},
+	{"internal/quota/charge.go", `s.cards[amount.Name] = s.cards[amount.Name].Sub(amount.Count)`, `s.cards[amount.Name] = s.cards[amount.Name].Sub(1)`, "releasing gives back what was charged"},
 	{"internal/quota/ledger.go", `	delete(l.pods, pod)`, ``, "releasing twice gives back once"},
-	{"internal/quota/resource.go", `	s.milliCPU.subtract(c.MilliCPU)`, `	s.milliCPU.subtract(0)`, "releasing gives back CPU"},
-	{"internal/quota/resource.go", `	s.memory.add(c.Memory)`, `	s.memory.add(0)`, "memory is charged"},
+	{"internal/quota/charge.go", `	s.milliCPU.subtract(c.MilliCPU)`, `	s.milliCPU.subtract(0)`, "releasing gives back CPU"},
+	{"internal/quota/charge.go", `	s.memory.add(c.Memory)`, `	s.memory.add(0)`, "memory is charged"},
 	{"internal/quota/ledger.go", `	q.limits = limits
 `, `	q.limits = limits
 	q.limits.AnyCard = false
@@ -163,8 +163,8 @@ var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `e.count = e.count.Sub(amount.Count)`, `e.count = 0`, "what terminated gives back its own cards"},
 	{"internal/quota/path.go", `limit < used && !q.isRoot`, `limit <= used && !q.isRoot`, "a quota may be used up on a node"},
 	{"internal/quota/path.go", `int64(at.limits.Cards[resource.Card()]); total > limit`, `int64(at.limits.Cards[resource.Card()]); total >= limit`, "as many cards as the quota may terminate before a placement"},
-	{"internal/quota/resource.go", `of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))`, `of.selectAmount(0, r.Memory, int64(r.Count))`, "CPU is limited"},
-	{"internal/quota/resource.go", `of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))`, `of.selectAmount(r.MilliCPU, 0, int64(r.Count))`, "memory is limited"},
+	{"internal/quota/fits.go", `of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))`, `of.selectAmount(0, r.Memory, int64(r.Count))`, "CPU is limited"},
+	{"internal/quota/fits.go", `of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))`, `of.selectAmount(r.MilliCPU, 0, int64(r.Count))`, "memory is limited"},
 }
 
 // The rules of package servicetype: the matrix, the built-in types, owners.

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"iter"
 	"slices"
 
 	"cardquota.dev/operator/internal/card"
@@ -79,4 +80,69 @@ func ElasticUsageOf(c *Charge) ElasticUsage {
 		e.Elastic = e.Elastic.Add(amount.Count)
 	}
 	return e
+}
+
+// Amounts returns all amounts above 0 that the charge has. A card may come twice.
+func (c *Charge) Amounts() iter.Seq2[Resource, int64] {
+	return func(yield func(Resource, int64) bool) {
+		for _, amount := range c.Cards {
+			if amount.Count > 0 && !yield(Resource(amount.Name), int64(amount.Count)) {
+				return
+			}
+		}
+
+		if c.MilliCPU > 0 && !yield(CPU, c.MilliCPU) {
+			return
+		}
+		if c.Memory > 0 {
+			yield(Memory, c.Memory)
+		}
+	}
+}
+
+// Amount returns how much of a resource the charge has.
+func (c *Charge) Amount(of Resource) (total int64) {
+	for resource, amount := range c.Amounts() {
+		if resource == of {
+			total += amount
+		}
+	}
+	return total
+}
+
+// sums are what pods use of each resource together.
+type sums struct {
+	cards            map[card.Name]card.Count
+	milliCPU, memory exactSum
+}
+
+func newSums() sums { return sums{cards: map[card.Name]card.Count{}} }
+
+// amountOf returns the sum of a resource.
+func (s *sums) amountOf(r Resource) int64 {
+	switch r {
+	case CPU:
+		return s.milliCPU.clampedInt64()
+	case Memory:
+		return s.memory.clampedInt64()
+	}
+	return int64(s.cards[r.Card()])
+}
+
+// add adds a charge.
+func (s *sums) add(c *Charge) {
+	for _, amount := range c.Cards {
+		s.cards[amount.Name] = s.cards[amount.Name].Add(amount.Count)
+	}
+	s.milliCPU.add(c.MilliCPU)
+	s.memory.add(c.Memory)
+}
+
+// subtract removes a charge that was added.
+func (s *sums) subtract(c *Charge) {
+	for _, amount := range c.Cards {
+		s.cards[amount.Name] = s.cards[amount.Name].Sub(amount.Count)
+	}
+	s.milliCPU.subtract(c.MilliCPU)
+	s.memory.subtract(c.Memory)
 }

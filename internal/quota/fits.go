@@ -20,6 +20,11 @@ type Request struct {
 	IsUnreclaimable bool
 }
 
+// Amount returns how much of a resource the pod requests: Count of each of its cards.
+func (r *Request) Amount(of Resource) int64 {
+	return of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))
+}
+
 // On returns the request for one card alone, as that of a node. Calls of Fits with it allocate no memory.
 func (r Request) On(name card.Name) Request {
 	r.Names = []card.Name{name}

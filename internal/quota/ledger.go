@@ -35,6 +35,14 @@ type Limits struct {
 	IsHeld bool
 }
 
+// Quota returns the limit of a resource, Unlimited or MaxCount if there is none.
+func (l *Limits) Quota(of Resource) int64 {
+	if l.AnyCard {
+		return of.selectAmount(l.MilliCPU, l.Memory, int64(card.MaxCount))
+	}
+	return of.selectAmount(l.MilliCPU, l.Memory, int64(l.Cards[of.Card()]))
+}
+
 // Ledger has the charges of all queues. Any number of goroutines may read it while none
 // writes.
 type Ledger struct {
