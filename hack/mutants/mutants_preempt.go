@@ -5,7 +5,7 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/preemptors.go", `	return job.MinAvailable <= 1 && !isVCJob(job)`, `	return job.MinAvailable <= 1`, "a vcjob with a minimum of one is one job"},
 	{"internal/scheduler/capacitycard/preemptors.go", `	return job.MinAvailable <= 1 && !isVCJob(job)`, `	return true`, "a gang preempts other jobs only for its minimum"},
 	{"internal/scheduler/capacitycard/preemptors.go", `	return job.MinAvailable <= 1 && !isVCJob(job)`, `	return false`, "every pod of a Deployment preempts"},
-	{"internal/scheduler/capacitycard/preemptors.go", `	return roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole] ||`, `	return true ||`, "only the role that lacks pods preempts"},
+	{"internal/scheduler/capacitycard/preemptors.go", `	isOfLackingRole := roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole]`, `	isOfLackingRole := true`, "only the role that lacks pods preempts"},
 	{"internal/scheduler/capacitycard/preemptors.go", `	return run.mayPreemptJobs(job) || run.mayPreemptInside(job)`, `	return run.mayPreemptJobs(job)`, "inside a job the minimum does not matter"},
 	{"internal/scheduler/capacitycard/preemptors.go", `		p.Volcano.Jobs = byQueue[queue]`, ``, "each queue is served alone"},
 	{"internal/scheduler/capacitycard/preemptors.go", `max(0, used-most)`, `max(0, used-most-1000)`, "preempt borrows nothing for which another queue waits"},

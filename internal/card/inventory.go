@@ -244,7 +244,7 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 
 	// What labels make a card is remembered even while a mapping decides about it.
 	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
-	sameOthers := known && slices.Equal(t.otherCards(before.object, before.recognised), t.otherCards(node, recognised))
+	sameOthers := known && slices.Equal(t.unlabelledCards(before.object, before.recognised), t.unlabelledCards(node, recognised))
 	grown := (!sameCards || len(t.mappings) > 0) && t.rememberCards(after)
 	if sameCards && sameOthers && before.hasSameState(&after) && !grown {
 		return false
@@ -359,7 +359,7 @@ func (t *Tracker) Inventory() *Inventory {
 		others := map[string][]Anomaly{}
 		for name, node := range t.nodes {
 			nodes[name] = node.recognised
-			others[name] = t.otherCards(node.object, node.recognised)
+			others[name] = t.unlabelledCards(node.object, node.recognised)
 		}
 
 		t.inventory = NewInventory(nodes, slices.Concat(t.known, t.mappings.Resources())...)

@@ -55,9 +55,10 @@ func MentionsCard(text string, name Name) bool {
 	return slices.Contains(words, string(name))
 }
 
-// otherCards returns the resources that a node offers, that are cards of other nodes, and that are none of its
-// own, sorted. Most nodes offer none, but other devices, of which nothing needs to be said.
-func (t *Tracker) otherCards(node *corev1.Node, recognised Node) []Anomaly {
+// unlabelledCards returns an anomaly for each resource that a node offers without a label that names its card,
+// although labels of another node, or a mapping, make the resource a card. The anomalies are sorted by resource.
+// A resource that is a card nowhere is another device, and no anomaly.
+func (t *Tracker) unlabelledCards(node *corev1.Node, recognised Node) []Anomaly {
 	var others []Anomaly
 	own := recognised.resources()
 	for resource, quantity := range node.Status.Allocatable {

@@ -204,7 +204,7 @@ func IsHeld(policy v1alpha1.StopPolicy) bool {
 	return policy != "" && policy != v1alpha1.StopPolicyNone
 }
 
-// Holds reports whether the tree was made from this spec of a CardQuota.
+// IsMadeFrom reports whether the tree was made from this spec of a CardQuota.
 func (t *Tree) IsMadeFrom(q *v1alpha1.CardQuota) bool {
 	if t == nil {
 		return false

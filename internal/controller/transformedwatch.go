@@ -28,7 +28,7 @@ func TransformWatches(options cache.Options) cache.Options {
 	for object, by := range options.ByObject {
 		if by.Transform != nil {
 			transforms[reflect.TypeOf(object)] = by.Transform
-			by.Transform = keepObject // once is enough
+			by.Transform = keepObject // once is enough; nil would mean the default transform
 			options.ByObject[object] = by
 		}
 	}

@@ -367,7 +367,8 @@ func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 	return scaled, sum
 }
 
-// limitsFor returns the amounts of a queue as limits.
+// limitsFor returns the amounts of a queue as the ledger reads them. A queue that can start nothing because of its
+// place in the tree keeps no unused guarantee, as a held one, so the ledger treats it as held.
 func (t *treeResolver) limitsFor(name string, c *childAmounts) Limits {
 	limits := Limits{
 		Cards: c.quota.Cards(), AnyCard: t.resolved[name].Written.AnyCard,

@@ -44,6 +44,8 @@ var enforcementCommands = map[string]string{
 	v1alpha1.ReasonConfigNotLoaded: "kubectl -n %s logs deployment/cardquota-scheduler --tail=50",
 }
 
+// findMissingEnforcement finds a condition Enforced that is not True. Of all reasons only SecondScheduler has a
+// command without the namespace.
 func findMissingEnforcement(c *Cluster) []Finding {
 	condition := c.policyCondition(v1alpha1.ConditionEnforced)
 	switch {

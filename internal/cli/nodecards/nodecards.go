@@ -86,7 +86,7 @@ func (l List) IdleCards() map[string]int64 {
 	return idle
 }
 
-// Objects returns the nodes of the list, each once.
+// Objects returns the nodes of the list for --output name, each once.
 func (l List) Objects() []metav1.PartialObjectMetadata {
 	var objects []metav1.PartialObjectMetadata
 	for i, item := range l.Items {

@@ -97,7 +97,8 @@ func NewList(quotas []*v1alpha1.CardQuota, names ...string) (list List, missing 
 		}
 	}
 
-	for _, quota := range sorted { // parents that form a cycle
+	// Of parents that form a cycle each has an ancestor, so none is in the list yet. addTree adds none twice.
+	for _, quota := range sorted {
 		if isWanted(quota) {
 			f.addTree(&list, quota, 0)
 		}

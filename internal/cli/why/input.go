@@ -152,7 +152,8 @@ func (w *inputReader) waitsForScheduler() bool {
 	return slices.ContainsFunc(w.found.pods, func(pod *corev1.Pod) bool { return workload.IsPending(pod) && w.resolver.UsesOurScheduler(pod) })
 }
 
-// inventoryOf returns the cards of a CardInventory as if each were on a node of its own.
+// inventoryOf returns the cards of a CardInventory, for a user who may not read nodes: all cards of a name on one
+// node. It tells which card a resource is.
 func inventoryOf(status *v1alpha1.CardInventoryStatus) *card.Inventory {
 	nodes := map[string]card.Node{}
 	for _, entry := range status.Cards {

@@ -190,6 +190,8 @@ func (c *memberCounter) addPodGroup(group *v1beta1.PodGroup) {
 	c.input.PodGroups = append(c.input.PodGroups, group)
 }
 
+// visitPod adds a pod that may be a member: its PodGroup is counted, or the pod itself names one of the queues.
+// CountUsage decides which queue it is in.
 func (c *memberCounter) visitPod(ctx context.Context, scheduler string, object runtime.Object) error {
 	found, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -200,11 +202,12 @@ func (c *memberCounter) visitPod(ctx context.Context, scheduler string, object r
 	pod.Spec.SchedulerName = scheduler
 	key := client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
 	if !c.groups[key] {
-		if c.owners[(&workload.Resolver{}).Queue(pod, nil, "")] == nil {
+		namedQueue := (&workload.Resolver{}).Queue(pod, nil, "") // without its PodGroup
+		if c.owners[namedQueue] == nil {
 			return nil
 		}
 
-		// Its PodGroup may name another queue than the pod.
+		// The queue of its PodGroup wins over the one that the pod names, so CountUsage needs the PodGroup.
 		group := &v1beta1.PodGroup{}
 		err := c.client.Get(ctx, key, group)
 		if client.IgnoreNotFound(err) != nil {

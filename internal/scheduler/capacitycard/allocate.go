@@ -225,7 +225,7 @@ func (p *allocation) onDeallocate(event *framework.Event) {
 	}
 }
 
-// triedEvictionsKey is the key of the simulation in the cycle state.
+// triedEvictionsKey is the key of the trial in the cycle state.
 const triedEvictionsKey fwk.StateKey = snapshot.PluginName
 
 // triedEvictions is what topology-aware preemption evicts on one node while it tries. Volcano
@@ -266,7 +266,7 @@ func (p *allocation) simulationHook(note func(*quota.Released, *quota.Charge)) f
 	}
 }
 
-// simulateAllocatable reports whether a pod fits the quota on the node of the simulation after the evictions so far.
+// simulateAllocatable reports whether a pod fits the quota on the node of the trial after the evictions so far.
 // Volcano removes a pod before it asks. So if the cycle state has no evictions, none of them was in this queue, and
 // the pod does not fit any more than before.
 func (p *allocation) simulateAllocatable(_ context.Context, state fwk.CycleState, _ *api.QueueInfo, task *api.TaskInfo) bool {

@@ -75,7 +75,7 @@ func (p *enqueuing) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 	return true
 }
 
-// announcesNeverToPreempt reports whether some pod of a job without pods will have the preemption
+// announcesNeverToPreempt reports whether some pod of a job, whose pods do not exist yet, will have the preemption
 // policy Never: that of its template, else of its PriorityClass, as the API server sets it. A pod of
 // a Volcano job has the class of the job unless its template names one. A pod without a class gets the
 // default one of the cluster.

@@ -173,15 +173,20 @@ func isBelowMinimum(job *api.JobInfo) bool {
 // minimum. What task roles lack comes first.
 func completesMinimum(job *api.JobInfo, task *api.TaskInfo) bool {
 	all, roles := gang.CountByRole(job, true)
-	// Volcano's CheckTaskReady ignores the minimums of roles then.
+	lacksSubJobs := !job.CheckSubJobPipelined() // then any pod may complete one
+	// Like Volcano's CheckTaskReady: minimums of roles do not count if minAvailable is below their sum.
 	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
-		return all < job.MinAvailable || !job.CheckSubJobPipelined()
+		return all < job.MinAvailable || lacksSubJobs
 	}
-	lacking := int32(0)
+
+	ofRoles := int32(0)
 	for role, minimum := range job.TaskMinAvailable {
-		lacking += max(0, minimum-roles[role])
+		ofRoles += max(0, minimum-roles[role])
 	}
-	return roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole] || job.MinAvailable-all > lacking || !job.CheckSubJobPipelined()
+
+	isOfLackingRole := roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole]
+	lacksMoreThanRoles := job.MinAvailable-all > ofRoles
+	return isOfLackingRole || lacksMoreThanRoles || lacksSubJobs
 }
 
 // checkPreemptor returns why preempt searches no node for a pod, nil if it does. It is asked before the search,

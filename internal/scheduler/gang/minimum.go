@@ -6,7 +6,7 @@ import "volcano.sh/volcano/pkg/scheduler/api"
 // The map is nil if roles do not matter.
 func ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 	all = job.ReadyTaskNum() - job.MinAvailable
-	// Volcano's CheckTaskReady ignores the minimums of roles then.
+	// Like Volcano's CheckTaskReady: minimums of roles do not count if minAvailable is below their sum.
 	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
 		return all, nil
 	}

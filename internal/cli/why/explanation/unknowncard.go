@@ -75,8 +75,9 @@ func (g gateCheck) describeAbsence(name card.Name) string {
 // adviseUnknownCard says what helps a request for a card that no node has, or that nodes keep from new pods:
 // their labels, or another name.
 func (a adviser) adviseUnknownCard() []string {
-	advice, isComplete := a.adviseRightNames()
-	if isComplete {
+	// Names that are right need other labels on nodes, and no other name.
+	advice, areAllRight := a.adviseRightNames()
+	if areAllRight {
 		return advice
 	}
 
