@@ -61,7 +61,7 @@ func newRequest(count card.Count, names ...card.Name) Request {
 // freeH200(0) is a fleet of one node of H200, none of which is free.
 func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {
 	refusedFor := func(reason v1alpha1.BlockedReason, cards ...card.Name) StatedReason {
-		return StatedReason{Refusal: refused(reason, cards...)}
+		return StatedReason{Refusal: refusalFor(reason, cards...)}
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -88,7 +88,7 @@ func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {
 			refusedFor("QuotaExhausted", h800), newRequest(1, h200), nil, "GangIncomplete",
 		},
 		"refused for H800 of another pod, and this pod requests no cards": {
-			StatedReason{Refusal: refused("QuotaExhausted", h800), RepeatsOther: true}, newRequest(0), nil, "GangIncomplete",
+			StatedReason{Refusal: refusalFor("QuotaExhausted", h800), RepeatsOther: true}, newRequest(0), nil, "GangIncomplete",
 		},
 		"refused for H800, and the pod requests H200 or H800": {
 			refusedFor("QuotaExhausted", h800), newRequest(1, h200, h800), nil, "QuotaExhausted",
@@ -118,7 +118,7 @@ func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 	refusedOtherwise := StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
 	otherPodLacksCards := StatedReason{RefusedByNodes: true, RepeatsOther: true}
 	lacksQuotaOf := func(reason v1alpha1.BlockedReason, name card.Name) StatedReason {
-		return StatedReason{RefusedByNodes: true, NodeRefusals: []workload.Refusal{*refused(reason, name)}}
+		return StatedReason{RefusedByNodes: true, NodeRefusals: []workload.Refusal{*refusalFor(reason, name)}}
 	}
 
 	isCordoned := newFleet(nil, newNode("a", h200, cordoned))

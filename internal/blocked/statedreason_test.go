@@ -24,8 +24,8 @@ const (
 	noCPU     = "has insufficient CPU quota: requested <2000m>, total would be <9000m>, but capability is <8000m>"
 )
 
-// refused is a refusal of queue q, or of a pod, that means a reason to a workload.
-func refused(reason v1alpha1.BlockedReason, cards ...card.Name) *workload.Refusal {
+// refusalFor returns a refusal of queue q, or of a pod, that means a reason to a workload.
+func refusalFor(reason v1alpha1.BlockedReason, cards ...card.Name) *workload.Refusal {
 	refusal := map[v1alpha1.BlockedReason]workload.Refusal{
 		"QuotaExhausted":         {Code: workload.CodeCardQuota, Limit: 8},
 		"AncestorQuotaExhausted": {Code: workload.CodeCardQuota, Limit: 8, Requester: "leaf"},
@@ -53,7 +53,7 @@ func refused(reason v1alpha1.BlockedReason, cards ...card.Name) *workload.Refusa
 // A message about nodes counts them by reason. Reasons about cards and quota are kept apart from all others, such as
 // taints, against which more cards would not help. "Origin reason is NAME: …" repeats the reason of another pod.
 func TestReasonsThatTheSchedulerStatesAreRead(t *testing.T) {
-	quotaOfH200 := refused("QuotaExhausted", h200)
+	quotaOfH200 := refusalFor("QuotaExhausted", h200)
 	quotaOfH200.Requested = 2
 	quotaOfH200.Total = 9
 	quotaOfH200.Limit = 8
@@ -88,7 +88,7 @@ func TestReasonsThatTheSchedulerStatesAreRead(t *testing.T) {
 			reason: "NotEnoughResources",
 			message: "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable. " +
 				"Origin reason is train-0: Queue <q> " + noCPU,
-			want: StatedReason{Refusal: refused("CPUQuotaExhausted"), RepeatsOther: true},
+			want: StatedReason{Refusal: refusalFor("CPUQuotaExhausted"), RepeatsOther: true},
 		},
 		"no node has the cards of another pod of the gang": {
 			message: "pod group is not ready, 2 Pending, 2 minAvailable. " +
@@ -177,12 +177,12 @@ func TestReasonsThatTheSchedulerStatesAreRead(t *testing.T) {
 		"the queue lacks quota of CPU, which is true on every node": {
 			reason:  "Unschedulable",
 			message: "0/3 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 2 queue <q> " + noCPU + ".",
-			want:    StatedReason{Refusal: refused("CPUQuotaExhausted")},
+			want:    StatedReason{Refusal: refusalFor("CPUQuotaExhausted")},
 		},
 		"the queue is closed, which is true on every node": {
 			reason:  "Unschedulable",
 			message: "0/3 nodes are unavailable: 3 Queue <q> is Closed, not Open: nothing new starts in it.",
-			want:    StatedReason{Refusal: refused("QueueStopped")},
+			want:    StatedReason{Refusal: refusalFor("QueueStopped")},
 		},
 		"another scheduler states something else: nothing is read": {reason: "Unschedulable", message: "full"},
 	}) {

@@ -64,7 +64,7 @@ func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Ch
 		// pod.
 		model := m.pods[pod.UID]
 		if model == nil || !isSame {
-			model = m.observe(pod, charge, isRemapped)
+			model = m.observePod(pod, charge, isRemapped)
 		}
 
 		if model == nil {
@@ -82,9 +82,9 @@ func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Ch
 	return changed
 }
 
-// observe notes the name of the cards of a pod. It returns nil for a pod of which nothing is known: its
+// observePod notes the name of the cards of a pod. It returns nil for a pod of which nothing is known: its
 // node does not name the card.
-func (m *ModelChanges) observe(pod *corev1.Pod, charge quota.Charge, isRemapped bool) *podModel {
+func (m *ModelChanges) observePod(pod *corev1.Pod, charge quota.Charge, isRemapped bool) *podModel {
 	model := m.pods[pod.UID]
 	resource, isNamed := resourceOnNode(m.inventory, pod.Spec.NodeName, charge)
 	switch {

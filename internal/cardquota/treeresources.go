@@ -36,7 +36,7 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 	for _, key := range quota.Compute {
 		bounds := f.boundsFor(key)
 		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]}
-		got := bounds.without(leftOut).nearest(want)
+		got := bounds.without(leftOut).amountsNearestTo(want)
 		for i, of := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
 			_, isWanted := of.wanted[key]
 			if leftOut[i] {
@@ -119,9 +119,9 @@ func (b bounds) without(leftOut [len(amountNames)]bool) bounds {
 	return b
 }
 
-// nearest returns the amounts nearest to the wanted ones within the bounds. What the children need comes before
+// amountsNearestTo returns the amounts nearest to the wanted ones within the bounds. What the children need comes before
 // what the parent allows.
-func (b bounds) nearest(want amounts) amounts {
+func (b bounds) amountsNearestTo(want amounts) amounts {
 	var got amounts
 	for i := range want {
 		got[i] = max(min(want[i], b.most[i]), b.least[i])

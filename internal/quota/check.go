@@ -7,19 +7,9 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Bound is which limits bound a request.
-type Bound int
-
-// The bounds of a request.
-const (
-	// QuotaLeft is what the quotas of the queue and its ancestors leave, beside what is kept for
-	// pods of others and what is guaranteed to other queues. A pod is placed only within it.
-	QuotaLeft Bound = iota
-)
-
-// Within is what a request has to fit. Its zero value is what a queue has left now.
+// Within is what a request has to fit: what the quotas of the queue and its ancestors leave, beside what
+// is kept for pods of others and what is guaranteed to other queues. Its zero value is what is left now.
 type Within struct {
-	Bound Bound
 	// Released are charges that count as released.
 	Released Released
 }
@@ -33,14 +23,14 @@ func (l *Ledger) Check(queue string, request Request, within Within) (all []Insu
 	if !q.fitsSomeCard(&request, &within) {
 		name, others := q.cardToReport(&request, &within.Released)
 		e, _ := q.firstExceeded(Resource(name), &request, &within)
-		s := q.insufficient(e, Resource(name), int64(request.Count))
+		s := q.describeInsufficient(e, Resource(name), int64(request.Count))
 		s.OtherCards = others
 		all = append(all, s)
 	}
 
 	for _, resource := range Compute {
 		if e, isExceeded := q.firstExceeded(resource, &request, &within); isExceeded {
-			all = append(all, q.insufficient(e, resource, request.Amount(resource)))
+			all = append(all, q.describeInsufficient(e, resource, request.Amount(resource)))
 		}
 	}
 
@@ -119,8 +109,8 @@ func (q *queueLedger) cardToReport(request *Request, released *Released) (name c
 	}), len(names) - 1
 }
 
-// insufficient describes an exceeded limit.
-func (q *queueLedger) insufficient(e exceededLimit, of Resource, requested int64) InsufficientQuota {
+// describeInsufficient describes an exceeded limit.
+func (q *queueLedger) describeInsufficient(e exceededLimit, of Resource, requested int64) InsufficientQuota {
 	s := InsufficientQuota{Kind: e.kind, Queue: e.at.name, Ancestor: e.at != q, Requested: requested, Total: e.total, Limit: e.limit}
 	if s.Ancestor {
 		s.Requester = q.name

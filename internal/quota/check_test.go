@@ -37,7 +37,7 @@ func TestCheckAnswersLikeARecount(t *testing.T) {
 			request.IsUnreclaimable = rapid.Bool().Draw(t, "unreclaimable")
 			released, after := h.drawReleased(t, queue)
 			c := checkTest{h: h, queue: queue, request: request, within: Within{Released: released}, after: after}
-			c.run(t)
+			c.compareAnswers(t)
 		}
 	})
 }
@@ -51,24 +51,25 @@ type checkTest struct {
 	after   *naiveLedger
 }
 
-// refusal returns why the naive ledger refuses a resource of the request, "" if it does not.
-func (c *checkTest) refusal(name Resource) string {
+// findRefusal returns why the naive ledger refuses a resource of the request, "" if it does not.
+func (c *checkTest) findRefusal(name Resource) string {
 	count := c.request.Amount(name)
 	if count <= 0 {
 		return ""
 	}
-	return c.after.refusal(c.queue, name, count, c.request.IsUnreclaimable)
+	return c.after.findRefusal(c.queue, name, count, c.request.IsUnreclaimable)
 }
 
-func (c *checkTest) run(t *rapid.T) {
-	isRefused := func(name card.Name) bool { return c.refusal(Resource(name)) != "" }
+// compareAnswers compares what the ledger answers to a request with what the naive one does.
+func (c *checkTest) compareAnswers(t *rapid.T) {
+	isRefused := func(name card.Name) bool { return c.findRefusal(Resource(name)) != "" }
 	var want []string
 	if c.request.Count > 0 && !slices.ContainsFunc(c.request.Names, func(name card.Name) bool { return !isRefused(name) }) {
 		want = append(want, "")
 	}
 
 	for _, name := range Compute {
-		if c.refusal(name) != "" {
+		if c.findRefusal(name) != "" {
 			want = append(want, string(name))
 		}
 	}
@@ -97,7 +98,7 @@ func (c *checkTest) checkWords(t *rapid.T, s InsufficientQuota) {
 	}
 	check.Must(t, s.Total > s.Limit && s.Requested == c.request.Amount(resource), "a refusal whose numbers do not say why: %+v", s)
 
-	isOnPath := s.Queue == "" || slices.Contains(c.h.naive.path(c.queue), s.Queue)
+	isOnPath := s.Queue == "" || slices.Contains(c.h.naive.pathOf(c.queue), s.Queue)
 	check.Must(t, isOnPath && s.Ancestor == (s.Queue != c.queue) && s.Ancestor == (s.Requester == c.queue), "a refusal of %s that names the wrong queues: %+v", c.queue, s)
 	check.Must(t, (s.Kind == Terminating) == (s.GracePeriod > 0), "a refusal with the wrong grace period: %+v", s)
 	check.Must(t, s.OtherCards < max(1, len(c.request.Names)), "a refusal with more cards than the request has: %+v", s)

@@ -84,27 +84,27 @@ type naiveLedger struct {
 	inventory map[Resource]int64
 }
 
-// of returns the tree with the amounts of a name.
-func (n *naiveLedger) of(name Resource) *queuetree.Tree {
+// treeOf returns the tree with the amounts of a name.
+func (n *naiveLedger) treeOf(name Resource) *queuetree.Tree {
 	return &queuetree.Tree{Parents: n.parent, IsCard: naiveIsCard(name), InForce: func(queue string) queuetree.InForce { return n.inForce(queue, name) }}
 }
 
 // inForce returns the amounts of a queue. Root has cards of the inventory only, and all pods of the tree count there.
 func (n *naiveLedger) inForce(queue string, name Resource) queuetree.InForce {
-	amounts := queuetree.InForce{Quota: n.quota(queue, name), Deserved: n.deserved(queue, name)}
+	amounts := queuetree.InForce{Quota: n.quotaOf(queue, name), Deserved: n.deservedOf(queue, name)}
 
 	if limits := n.limits[queue]; !limits.IsHeld {
 		amounts.Guarantee = limits.Guarantee[name]
 	}
 
 	if queue == "" && amounts.Quota != Unlimited {
-		amounts.Quota += n.of(name).Used("", n.use(name, naivePod.isPlaced)) - n.used("", name)
+		amounts.Quota += n.treeOf(name).Used("", n.use(name, naivePod.isPlaced)) - n.used("", name)
 	}
 	return amounts
 }
 
-// quota returns the quota of a name, Unlimited for none. That of root is the inventory.
-func (n *naiveLedger) quota(queue string, name Resource) int64 {
+// quotaOf returns the quota of a name, Unlimited for none. That of root is the inventory.
+func (n *naiveLedger) quotaOf(queue string, name Resource) int64 {
 	limits := n.limits[queue]
 
 	switch {
@@ -120,13 +120,13 @@ func (n *naiveLedger) quota(queue string, name Resource) int64 {
 	return int64(limits.Cards[name.Card()])
 }
 
-// deserved returns what a queue deserves of a name, Unlimited for any amount.
-func (n *naiveLedger) deserved(queue string, name Resource) int64 {
+// deservedOf returns what a queue deserves of a name, Unlimited for any amount.
+func (n *naiveLedger) deservedOf(queue string, name Resource) int64 {
 	limits := n.limits[queue]
 	deserved, isWritten := limits.Deserved[name]
 	isQuota := limits.Deserved == nil || (!isWritten && !naiveIsCard(name))
 	if isQuota || (naiveIsCard(name) && limits.AnyCard) {
-		return n.quota(queue, name)
+		return n.quotaOf(queue, name)
 	}
 	return deserved
 }
@@ -157,16 +157,16 @@ func (n *naiveLedger) used(queue string, name Resource) int64 {
 	if queue == "" {
 		isCounted = func(p naivePod) bool { return !p.isEnd && !p.isOff && (!p.isNotOffered || !naiveIsCard(name)) }
 	}
-	return n.of(name).Used(queue, n.use(name, isCounted))
+	return n.treeOf(name).Used(queue, n.use(name, isCounted))
 }
 
 func (n *naiveLedger) unreclaimable(queue string, name Resource) int64 {
-	return n.of(name).Used(queue, n.use(name, naivePod.cannotBeReclaimed))
+	return n.treeOf(name).Used(queue, n.use(name, naivePod.cannotBeReclaimed))
 }
 
 // unusedBelow returns the unused guarantees below a queue.
 func (n *naiveLedger) unusedBelow(queue string, name Resource) int64 {
-	return n.of(name).UnusedBelow(queue, n.use(name, naivePod.isPlaced))
+	return n.treeOf(name).UnusedBelow(queue, n.use(name, naivePod.isPlaced))
 }
 
 // with returns the ledger with one more pod.
@@ -177,8 +177,8 @@ func (n *naiveLedger) with(p naivePod) *naiveLedger {
 	return &after
 }
 
-// refusal returns why a queue may not use so many more of a name, "" if it may.
-func (n *naiveLedger) refusal(queue string, name Resource, count int64, isUnreclaimable bool) string {
+// findRefusal returns why a queue may not use so many more of a name, "" if it may.
+func (n *naiveLedger) findRefusal(queue string, name Resource, count int64, isUnreclaimable bool) string {
 	pods := queuetree.Pods{
 		Used: n.use(name, naivePod.isPlaced), Unreclaimable: n.use(name, naivePod.cannotBeReclaimed),
 		Terminating: n.use(name, naivePod.isTerminating), Kept: n.useOfKept(name), Stopped: map[string]bool{},
@@ -187,7 +187,7 @@ func (n *naiveLedger) refusal(queue string, name Resource, count int64, isUnrecl
 		pods.Stopped[at] = stopped[name]
 	}
 
-	return n.of(name).Refusal(queuetree.Request{Queue: queue, Count: count, IsUnreclaimable: isUnreclaimable}, pods)
+	return n.treeOf(name).Refusal(queuetree.Request{Queue: queue, Count: count, IsUnreclaimable: isUnreclaimable}, pods)
 }
 
 // charge returns the pod as the ledger takes it.

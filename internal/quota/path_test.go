@@ -15,12 +15,12 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// path returns a queue and its ancestors.
-func (n *naiveLedger) path(queue string) []string { return n.of(CPU).Path(queue) }
+// pathOf returns a queue and its ancestors.
+func (n *naiveLedger) pathOf(queue string) []string { return n.treeOf(CPU).Path(queue) }
 
 // naiveLevel counts the steps from a queue up to the lowest ancestor that both have.
 func (n *naiveLedger) naiveLevel(queue, other string) int {
-	return max(1, len(n.of(CPU).PathBelow(queue, other)))
+	return max(1, len(n.treeOf(CPU).PathBelow(queue, other)))
 }
 
 // naiveOrder is what decides between two siblings.
@@ -40,14 +40,14 @@ func (h *treeTest) orderOf(queue string) naiveOrder {
 	o := naiveOrder{created: position.created, name: queue, weight: max(1, float64(position.weight))}
 	o.usesNoCard = limits.AnyCard || len(limits.Cards) == 0
 	names := slices.DeleteFunc(slices.Clone(treeNames), func(name Resource) bool {
-		return h.naive.deserved(queue, name) == Unlimited || (naiveIsCard(name) && o.usesNoCard)
+		return h.naive.deservedOf(queue, name) == Unlimited || (naiveIsCard(name) && o.usesNoCard)
 	})
 
 	dominant := 0.0
 	deservesCards := false
 	for _, name := range names {
 		dominant = max(dominant, h.naive.fractionOfDeserved(queue, name))
-		deservesCards = deservesCards || (naiveIsCard(name) && h.naive.deserved(queue, name) > 0)
+		deservesCards = deservesCards || (naiveIsCard(name) && h.naive.deservedOf(queue, name) > 0)
 	}
 
 	o.isAbove = dominant >= 1 || (!o.usesNoCard && !deservesCards)
@@ -62,7 +62,7 @@ func (h *treeTest) orderOf(queue string) naiveOrder {
 // fractionOfDeserved returns used ÷ deserved of a name.
 func (n *naiveLedger) fractionOfDeserved(queue string, name Resource) float64 {
 	used := float64(n.used(queue, name))
-	deserved := float64(n.deserved(queue, name))
+	deserved := float64(n.deservedOf(queue, name))
 	switch {
 	case deserved > 0:
 		return used / deserved
@@ -76,7 +76,7 @@ func (n *naiveLedger) fractionOfDeserved(queue string, name Resource) float64 {
 // that uses no card.
 func (n *naiveLedger) borrowed(queue string, names []Resource, usesNoCard bool) (most float64) {
 	for _, name := range names {
-		above := float64(n.used(queue, name)) - float64(n.deserved(queue, name))
+		above := float64(n.used(queue, name)) - float64(n.deservedOf(queue, name))
 		switch {
 		case naiveIsCard(name):
 			most = max(most, above)
@@ -89,8 +89,8 @@ func (n *naiveLedger) borrowed(queue string, names []Resource, usesNoCard bool) 
 
 // naiveCompare compares two queues by the siblings below their lowest common ancestor.
 func (h *treeTest) naiveCompare(left, right string) int {
-	a := h.naive.of(CPU).PathBelow(left, right)
-	b := h.naive.of(CPU).PathBelow(right, left)
+	a := h.naive.treeOf(CPU).PathBelow(left, right)
+	b := h.naive.treeOf(CPU).PathBelow(right, left)
 	if len(a) == 0 || len(b) == 0 {
 		return cmp.Compare(len(a), len(b))
 	}
@@ -145,8 +145,8 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 			check.Must(t, h.ledger.FitsAlone(queue, nil, JobRequest{}, 1), "an empty request does not fit")
 			for _, name := range treeNames {
 				smallest := Unlimited
-				for _, at := range h.naive.path(queue) {
-					smallest = min(smallest, h.naive.quota(at, name))
+				for _, at := range h.naive.pathOf(queue) {
+					smallest = min(smallest, h.naive.quotaOf(at, name))
 				}
 
 				mayUseAny := naiveIsCard(name) && got.AnyCard

@@ -58,7 +58,7 @@ func (q *queueLedger) beyondQuota(resource Resource, count int64) *InsufficientQ
 		return nil
 	}
 
-	s := q.insufficient(exceededLimit{HardLimit, q, total, limit}, resource, count)
+	s := q.describeInsufficient(exceededLimit{HardLimit, q, total, limit}, resource, count)
 	return &s
 }
 
@@ -92,7 +92,7 @@ func (q *queueLedger) beyondDeserved(resource Resource, count int64) *Insufficie
 		}
 	}
 
-	s := q.insufficient(e, resource, count)
+	s := q.describeInsufficient(e, resource, count)
 	return &s
 }
 

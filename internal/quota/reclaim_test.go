@@ -38,7 +38,7 @@ func TestMayUseIsWhatFits(t *testing.T) {
 		for _, queue := range h.leaves() {
 			for _, name := range treeNames {
 				m := h.ledger.MayUseByLevel(queue, name)
-				path := h.naive.path(queue)
+				path := h.naive.pathOf(queue)
 				check.Must(t, len(m.Quota) == len(path)+1 && len(m.Deserved) == len(path)+1, "%d levels for the path %v", len(m.Quota), path)
 				for i, at := range path {
 					want := h.naive.deservesMore(at, name)
@@ -49,7 +49,7 @@ func TestMayUseIsWhatFits(t *testing.T) {
 				check.Must(t, m.Deserved[root] == Unlimited, "root deserves %d", m.Deserved[root])
 
 				for n := int64(1); n <= 8; n++ {
-					refusal := h.naive.refusal(queue, name, n, false)
+					refusal := h.naive.findRefusal(queue, name, n, false)
 					fits := refusal == ""
 					may := true // each level says so
 					for i := range m.Quota {
@@ -67,10 +67,10 @@ func TestMayUseIsWhatFits(t *testing.T) {
 
 // deservesMore returns how much more of a name a queue deserves than it uses.
 func (n *naiveLedger) deservesMore(queue string, name Resource) int64 {
-	if n.deserved(queue, name) == Unlimited {
+	if n.deservedOf(queue, name) == Unlimited {
 		return Unlimited
 	}
-	return max(0, n.deserved(queue, name)-n.used(queue, name))
+	return max(0, n.deservedOf(queue, name)-n.used(queue, name))
 }
 
 // fitsBeyondInventory reports whether a request that fits the quotas is beyond the physical cards,
@@ -107,7 +107,7 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 		h.ledger.Release(victim)
 		for queue, all := range before {
 			level := h.naive.naiveLevel(queue, p.queue)
-			if slices.Contains(h.naive.path(p.queue), queue) { // a deleted child frees its parent's own quota
+			if slices.Contains(h.naive.pathOf(p.queue), queue) { // a deleted child frees its parent's own quota
 				level = 0
 			}
 
@@ -165,11 +165,11 @@ func (n *naiveLedger) isWithinDeserved(queue string, name Resource, count int64)
 	if count > 0 && naiveIsCard(name) && n.limits[queue].AnyCard {
 		return false // a queue without quota deserves nothing
 	}
-	if count <= 0 || n.deserved(queue, name) == Unlimited {
+	if count <= 0 || n.deservedOf(queue, name) == Unlimited {
 		return true
 	}
 
-	tree := n.of(name)
+	tree := n.treeOf(name)
 	terminating := n.use(name, naivePod.isTerminating)
 	if slices.ContainsFunc(tree.Path(queue), func(at string) bool { return tree.IsTerminatingAboveQuota(at, terminating) }) {
 		return false
@@ -181,14 +181,14 @@ func (n *naiveLedger) isWithinDeserved(queue string, name Resource, count int64)
 
 // isWithinQuota reports whether so many more are within the quota of the queue itself.
 func (n *naiveLedger) isWithinQuota(queue string, name Resource, count int64) bool {
-	return count == 0 || !n.of(name).IsAboveQuota(queue, n.use(name, naivePod.isPlaced).With(queue, count))
+	return count == 0 || !n.treeOf(name).IsAboveQuota(queue, n.use(name, naivePod.isPlaced).With(queue, count))
 }
 
 // checkAbove compares what a queue uses above what it deserves, and above its guarantee.
 func (h *treeTest) checkAbove(t *rapid.T, queue string) {
 	for _, name := range treeNames {
-		want := h.naive.used(queue, name) - h.naive.deserved(queue, name)
-		if h.naive.deserved(queue, name) == Unlimited {
+		want := h.naive.used(queue, name) - h.naive.deservedOf(queue, name)
+		if h.naive.deservedOf(queue, name) == Unlimited {
 			want = 0
 		}
 		check.Must(t, h.ledger.AboveDeserved(queue, name) == want, "%d above deserved, want %d", h.ledger.AboveDeserved(queue, name), want)
@@ -249,7 +249,7 @@ func drawEnqueue(t *rapid.T) *enqueueTest {
 
 	for range rapid.IntRange(0, 3).Draw(t, "jobs inqueue") {
 		job := drawJobRequest(t)
-		for _, at := range append(e.naive.path(e.drawQueue(t)), "") {
+		for _, at := range append(e.naive.pathOf(e.drawQueue(t)), "") {
 			e.reserved[at].Add(job)
 		}
 	}
@@ -284,7 +284,7 @@ func (e *enqueueTest) levelGives(at string, l level, reserved *Reservations) boo
 func (e *enqueueTest) isWithinQuota(at, leaf string) bool {
 	used := func(name Resource) int64 { return e.naive.used(at, name) }
 	quota := func(name Resource) int64 {
-		limit := e.naive.quota(at, name)
+		limit := e.naive.quotaOf(at, name)
 		if limit == Unlimited || at == leaf {
 			return limit
 		}
@@ -300,15 +300,15 @@ func (e *enqueueTest) isEntitled(leaf string) bool {
 		return false
 	}
 	used := func(name Resource) int64 { return e.naive.used(leaf, name) }
-	deserved := func(name Resource) int64 { return e.naive.deserved(leaf, name) }
+	deserved := func(name Resource) int64 { return e.naive.deservedOf(leaf, name) }
 	return e.levelGives(leaf, level{deserved, used}, e.reserved[leaf])
 }
 
 // isUnreclaimableWithinDeserved reports whether all levels deserve the request beside what they cannot
 // release.
 func (e *enqueueTest) isUnreclaimableWithinDeserved(leaf string) bool {
-	return !slices.ContainsFunc(e.naive.path(leaf), func(at string) bool {
-		deserved := func(name Resource) int64 { return e.naive.deserved(at, name) }
+	return !slices.ContainsFunc(e.naive.pathOf(leaf), func(at string) bool {
+		deserved := func(name Resource) int64 { return e.naive.deservedOf(at, name) }
 		unreclaimable := func(name Resource) int64 { return e.naive.unreclaimable(at, name) }
 		return !e.levelGives(at, level{deserved, unreclaimable}, &Reservations{})
 	})
@@ -318,8 +318,8 @@ func (e *enqueueTest) isUnreclaimableWithinDeserved(leaf string) bool {
 // path has no quota for them. An alternative that is left at one level only does not help.
 func (e *enqueueTest) withUsableNames(leaf string, request JobRequest) JobRequest {
 	isUnusable := func(name card.Name) bool {
-		return slices.ContainsFunc(e.naive.path(leaf), func(at string) bool {
-			return e.naive.quota(at, Resource(name)) == 0
+		return slices.ContainsFunc(e.naive.pathOf(leaf), func(at string) bool {
+			return e.naive.quotaOf(at, Resource(name)) == 0
 		})
 	}
 
@@ -350,7 +350,7 @@ func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 
 			want := e.isWithinQuota(queue, queue)
 			isEntitled := e.isEntitled(queue)
-			for _, at := range append(e.naive.path(queue)[1:], "") {
+			for _, at := range append(e.naive.pathOf(queue)[1:], "") {
 				want = want && (isEntitled || e.isWithinQuota(at, queue))
 			}
 

@@ -49,11 +49,11 @@ func TestMayUseIsWhatFitsAfterAnEviction(t *testing.T) {
 // the guarantees of its queues.
 func (h *treeTest) mayUseBefore(p naivePod) (before []mayUseBefore) {
 	for _, queue := range h.leaves() {
-		if queue != p.queue && slices.Contains(h.naive.path(p.queue), queue) {
+		if queue != p.queue && slices.Contains(h.naive.pathOf(p.queue), queue) {
 			continue // the pod's queue was deleted below it, and no queue reclaims from such pods
 		}
 
-		below := h.naive.of(CPU).PathBelow(p.queue, queue)
+		below := h.naive.treeOf(CPU).PathBelow(p.queue, queue)
 		for _, name := range treeNames {
 			takesGuarantee := func(at string) bool {
 				return h.naive.used(at, name)-p.amounts[name] < h.naive.limits[at].Guarantee[name]
@@ -79,7 +79,7 @@ func (h *treeTest) checkAfterEviction(t *rapid.T, b mayUseBefore, p naivePod) {
 			may = may && n <= physical
 		}
 
-		refusal := h.naive.refusal(b.queue, b.name, n, false)
+		refusal := h.naive.findRefusal(b.queue, b.name, n, false)
 		isDeserved := n <= b.m.Deserved[0]
 		check.Must(t, !may || !isDeserved || refusal == "", "(1) %d more %s in %s do not fit (%s) after a pod of %s, and levels %+v leave them", n, b.name, b.queue, refusal, p.queue, b.m)
 		check.Must(t, refusal != "" || may || h.fitsBeyondInventory(b.queue, b.name, n, physical), "(2) %d more %s in %s fit after a pod of %s, and levels %+v do not leave them", n, b.name, b.queue, p.queue, b.m)

@@ -28,7 +28,7 @@ func TestWhatFitsAfterAReleaseIsWhatFitsOnceItIsReleased(t *testing.T) {
 			released, after := h.drawReleased(t, queue)
 
 			got := h.ledger.Check(queue, requestOf(name, count, isUnreclaimable), Within{Released: released})
-			want := after.refusal(queue, name, count, isUnreclaimable)
+			want := after.findRefusal(queue, name, count, isUnreclaimable)
 			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (unreclaimable %v) after the release of %+v: refused for %+v, want %q", count, name, queue, isUnreclaimable, released, got, want)
 		}
 	})

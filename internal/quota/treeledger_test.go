@@ -214,7 +214,7 @@ func (h *treeTest) checkSums(t *rapid.T) {
 			check.Must(t, q.used.amountOf(of) == h.naive.used(name, of), "used %s of %s: %d, want %d", of, name, q.used.amountOf(of), h.naive.used(name, of))
 			unreclaimable := q.unreclaimable.amountOf(of)
 			kept := q.kept[of]
-			tree := h.naive.of(of)
+			tree := h.naive.treeOf(of)
 			wantKept := tree.Used(name, h.naive.useOfKept(of))
 			wantUnused := tree.Unused(name, h.naive.use(of, naivePod.isPlaced))
 
@@ -247,7 +247,7 @@ func (h *treeTest) checkFits(t *rapid.T) {
 	for _, queue := range h.leaves() {
 		for _, name := range treeNames {
 			got := h.fits(queue, name, count, isUnreclaimable)
-			want := h.naive.refusal(queue, name, count, isUnreclaimable)
+			want := h.naive.findRefusal(queue, name, count, isUnreclaimable)
 			check.Must(t, (got == nil) == (want == ""), "%d more %s in %s (unreclaimable %v): refused for %+v, want %q", count, name, queue, isUnreclaimable, got, want)
 			if name == CPU || name == Memory {
 				continue
@@ -256,7 +256,7 @@ func (h *treeTest) checkFits(t *rapid.T) {
 			if got != nil && got.Kind != Terminating {
 				check.Must(t, got.Requested == count && got.Total > got.Limit, "a refusal whose numbers do not say why: %+v", got)
 
-				isOnPath := got.Queue == "" || slices.Contains(h.naive.of(name).Path(queue), got.Queue)
+				isOnPath := got.Queue == "" || slices.Contains(h.naive.treeOf(name).Path(queue), got.Queue)
 				check.Must(t, got.Ancestor == (got.Queue != queue), "a refusal of %s that names the wrong queue: %+v", queue, got)
 				check.Must(t, !got.Ancestor || (got.Requester == queue && isOnPath), "a refusal of %s that names the wrong queues: %+v", queue, got)
 			}
@@ -325,7 +325,7 @@ func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 // guarantees are free.
 func (h *treeTest) checkLimits(t *rapid.T, name Resource) {
 	for at := range h.tree {
-		limit := h.naive.quota(at, name)
+		limit := h.naive.quotaOf(at, name)
 		if limit == Unlimited {
 			continue
 		}
@@ -333,7 +333,7 @@ func (h *treeTest) checkLimits(t *rapid.T, name Resource) {
 		used := h.naive.used(at, name)
 		unused := h.naive.unusedBelow(at, name)
 		check.Must(t, used <= limit, "%s uses %d %s of %d", at, used, name, limit)
-		check.Must(t, h.naive.unreclaimable(at, name) <= h.naive.deserved(at, name), "%s uses %d %s that cannot be reclaimed, and deserves %d", at, h.naive.unreclaimable(at, name), name, h.naive.deserved(at, name))
+		check.Must(t, h.naive.unreclaimable(at, name) <= h.naive.deservedOf(at, name), "%s uses %d %s that cannot be reclaimed, and deserves %d", at, h.naive.unreclaimable(at, name), name, h.naive.deservedOf(at, name))
 		check.Must(t, huge(limit) || used+unused <= limit, "%s uses %d of %d %s, and its children are guaranteed %d more", at, used, limit, name, unused)
 	}
 

@@ -17,7 +17,7 @@ import (
 // subtree. No other queue is affected.
 func ResolveTree(queues map[string]TreeQueue) *Tree {
 	t := treeResolver{}
-	return t.resolve(queues)
+	return t.resolveTree(queues)
 }
 
 // ResolveWritten returns a tree by which the amounts of each queue are judged as they are written. Unlike in
@@ -26,10 +26,10 @@ func ResolveTree(queues map[string]TreeQueue) *Tree {
 // does not exist is unknown, and judges nothing.
 func ResolveWritten(queues map[string]TreeQueue) *Tree {
 	t := treeResolver{isWritten: true}
-	return t.resolve(queues)
+	return t.resolveTree(queues)
 }
 
-func (t *treeResolver) resolve(queues map[string]TreeQueue) *Tree {
+func (t *treeResolver) resolveTree(queues map[string]TreeQueue) *Tree {
 	t.resolved = make(map[string]*Resolved, len(queues))
 	for name, written := range queues {
 		t.resolved[name] = &Resolved{Written: written}

@@ -186,15 +186,15 @@ func (r *Refusal) NodeMessage() string {
 // false for a text that is no such message. Tenants can write such texts into the conditions of their pods.
 func ReadRefusal(message string) (refusal Refusal, isRefusal bool) {
 	for i := range wordings {
-		if wordings[i].blocked != "" && wordings[i].read(message, &refusal) {
+		if wordings[i].blocked != "" && wordings[i].readMessage(message, &refusal) {
 			return refusal, true
 		}
 	}
 	return Refusal{}, false
 }
 
-// read reads a message of this wording. If it returns false, the refusal has no meaning.
-func (w *wording) read(message string, r *Refusal) bool {
+// readMessage reads a message of this wording. If it returns false, the refusal has no meaning.
+func (w *wording) readMessage(message string, r *Refusal) bool {
 	first := w.parts[0].text
 	if len(message) < len(first) || lowerLetter(message) != lowerLetter(first) || message[1:len(first)] != first[1:] {
 		return false
@@ -241,9 +241,13 @@ type field struct {
 	read  func(r *Refusal, text, end string) (rest string, isRead bool)
 }
 
+// queueField is the queue that refuses. In a sentence about the queue of the workload, ancestorField replaces it
+// where an ancestor refuses.
+var queueField = textField(func(r *Refusal) *string { return &r.Queue })
+
 // fields are what a sentence can say.
 var fields = map[string]*field{
-	"queue":       textField(func(r *Refusal) *string { return &r.Queue }),
+	"queue":       queueField,
 	"cards":       textField(func(r *Refusal) *string { return &r.Cards }),
 	"object":      textField(func(r *Refusal) *string { return &r.Object }),
 	"other":       textField(func(r *Refusal) *string { return &r.Other }),
@@ -256,7 +260,7 @@ var fields = map[string]*field{
 	"binds":       requesterField("; it binds queue <", "> below it"),
 	"in":          ancestorField(" in its ancestor <", ">"),
 	"itsAncestor": ancestorField(" (its ancestor <", ">)"),
-	"waiting":     {write: func(r *Refusal, out *strings.Builder) { out.WriteString(r.waitingQueue()) }, read: readQueue},
+	"waiting":     {write: func(r *Refusal, out *strings.Builder) { out.WriteString(r.waitingQueue()) }, read: queueField.read},
 	"resource":    {write: writeResource, read: readResource},
 	"owner":       {write: writeOwner, read: readOwner},
 	"seconds":     {write: writeSeconds, read: readSeconds},
@@ -288,12 +292,6 @@ func cutBefore(text, end string) (value, rest string, isFound bool) {
 		return "", text, false
 	}
 	return text[:at], text[at:], true
-}
-
-// readQueue reads the queue of the workload. ancestorField replaces it where an ancestor refuses.
-func readQueue(r *Refusal, text, end string) (rest string, isRead bool) {
-	r.Queue, rest, isRead = cutBefore(text, end)
-	return rest, isRead
 }
 
 // phraseField is a phrase with one name, which is left out if the name is "".

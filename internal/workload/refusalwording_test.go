@@ -104,12 +104,12 @@ var (
 	objectNames = rapid.StringMatching(`[A-Za-z0-9]([-A-Za-z0-9_./]{0,30}[A-Za-z0-9])?`)
 )
 
-func (g *refusalGenerator) name(names *rapid.Generator[string], of string) string {
+func (g *refusalGenerator) drawName(names *rapid.Generator[string], of string) string {
 	return names.Draw(g.T, of)
 }
 
-// amount draws an amount up to the largest that is read, in the unit of the resource.
-func (g *refusalGenerator) amount(of string) int64 {
+// drawAmount draws an amount up to the largest that is read, in the unit of the resource.
+func (g *refusalGenerator) drawAmount(of string) int64 {
 	if g.refusal.Resource == quota.Memory {
 		return rapid.Int64Range(0, maxReadAmount/mebibyte).Draw(g.T, of) * mebibyte
 	}
@@ -136,13 +136,13 @@ func (g *refusalGenerator) drawMore() {
 	}
 }
 
-// draw draws a field of a sentence.
-func (g *refusalGenerator) draw(name string) {
+// drawField draws a field of a sentence.
+func (g *refusalGenerator) drawField(name string) {
 	r := &g.refusal
 
 	switch name {
 	case "queue", "waiting":
-		r.Queue = g.name(queueNames, "queue")
+		r.Queue = g.drawName(queueNames, "queue")
 	case "cards":
 		g.drawCards()
 	case "resource":
@@ -168,13 +168,13 @@ func (g *refusalGenerator) drawOther(name string) {
 
 	switch name {
 	case "object":
-		r.Object = g.name(objectNames, "object")
+		r.Object = g.drawName(objectNames, "object")
 	case "other":
-		r.Other = g.name(objectNames, "other")
+		r.Other = g.drawName(objectNames, "other")
 	case "detail":
-		r.Detail = g.name(objectNames, "detail")
+		r.Detail = g.drawName(objectNames, "detail")
 	case "mixed":
-		r.Detail = g.name(objectNames, "detail") + ": " + card.MixedResources + ", name cards of one resource"
+		r.Detail = g.drawName(objectNames, "detail") + ": " + card.MixedResources + ", name cards of one resource"
 	case "policy":
 		r.Policy = rapid.SampledFrom([]v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedDeny, v1alpha1.UnmanagedEnforce}).Draw(g.T, "policy")
 	case "seconds":
@@ -208,12 +208,12 @@ func drawRefusal(t *rapid.T, of sentence) Refusal {
 
 	names := fieldsOf(of.text)
 	for _, name := range names {
-		g.draw(name)
+		g.drawField(name)
 	}
 
 	for name, amount := range map[string]*int64{"requested": &g.refusal.Requested, "total": &g.refusal.Total, "limit": &g.refusal.Limit} {
 		if slices.Contains(names, name) {
-			*amount = g.amount(name)
+			*amount = g.drawAmount(name)
 		}
 	}
 
@@ -254,8 +254,8 @@ func TestEverySentenceIsReadAgain(t *testing.T) {
 	}
 }
 
-// refusals are all other refusals of pods and PodGroups that this package makes, by what they mean to a workload.
-func refusals() map[*Refusal]v1alpha1.BlockedReason {
+// refusalsByMeaning are all other refusals of pods and PodGroups that this package makes, by what they mean to a workload.
+func refusalsByMeaning() map[*Refusal]v1alpha1.BlockedReason {
 	out := map[*Refusal]v1alpha1.BlockedReason{
 		(&QueueRules{Denied: true}).RefusalFor(&quota.InsufficientQuota{Queue: RootQueue, Limit: 0}): "NoQuota",
 	}
@@ -342,7 +342,7 @@ var madeElsewhere = map[Code]v1alpha1.BlockedReason{
 // reason. No sentence is left out.
 func TestEveryRefusalIsReadAgain(t *testing.T) {
 	covered := map[Code]bool{}
-	for refusal, want := range refusals() {
+	for refusal, want := range refusalsByMeaning() {
 		check.Must(t, refusal != nil, "a refusal of %s is missing", want)
 		covered[refusal.Code] = true
 		got, isRefusal := ReadRefusal(refusal.Message())

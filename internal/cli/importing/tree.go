@@ -87,7 +87,7 @@ func largestBelow(below []*v1alpha1.CardQuota, of quota.Resource) int64 {
 // is guaranteed.
 func findShortages(above *v1alpha1.CardQuota, below []*v1alpha1.CardQuota) []string {
 	tree := cardquota.NewWrittenTree(append(slices.Clone(below), above), nil, v1alpha1.UnmanagedEnforce)
-	found := slices.DeleteFunc(tree.ExcessOfChildren(above.Name), func(e quota.Excess) bool { return inherits(above, e.Of) })
+	found := slices.DeleteFunc(tree.ExcessOfChildren(above.Name), func(e quota.Excess) bool { return inheritsQuota(above, e.Of) })
 	slices.SortStableFunc(found, func(a, b quota.Excess) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Of, b.Of))
 	})
@@ -99,8 +99,8 @@ func findShortages(above *v1alpha1.CardQuota, below []*v1alpha1.CardQuota) []str
 	return texts
 }
 
-// inherits reports whether a CardQuota has an entry without a quota, so that its parent decides.
-func inherits(q *v1alpha1.CardQuota, of quota.Resource) bool {
+// inheritsQuota reports whether a CardQuota has an entry without a quota, so that its parent decides.
+func inheritsQuota(q *v1alpha1.CardQuota, of quota.Resource) bool {
 	written := cardquota.TreeQueueFor(q)
 	_, hasQuota := written.Quota[of]
 	return !hasQuota && slices.Contains(written.Resources(), of)

@@ -148,12 +148,14 @@ func chargeVariables(resources []corev1.ResourceName) []admissionv1.Variable {
 		{Name: "deletion", Expression: isDeletion},
 		{Name: "name", Expression: `(variables.old != null ? variables.old.metadata.name : (has(request.name) && request.name != '' ? request.name : 'of this request'))` +
 			` + ' of namespace ' + request.namespace`},
+
 		// A template may no longer request cards while its pods still use some.
 		{Name: "specs", Expression: `variables.pod ? [variables.old.spec] : variables.template ? [variables.old.spec.template.spec, variables.new.spec.template.spec] : []`},
 		{Name: "containers", Expression: `variables.specs.map(s, s.?containers.orValue([])) + variables.specs.map(s, s.?initContainers.orValue([]))`},
 		{Name: "asked", Expression: `variables.cards.filter(r, variables.containers.exists(some, some.exists(c, ` + requestsCardExpr() + `)))`},
 		{Name: "placed", Expression: `variables.pod && variables.old.?spec.?nodeName.orValue('') != ''`},
 		{Name: "recharged", Expression: `variables.pod && !variables.deletion && ` + annotationExpr("variables.new", v1alpha1.AnnotationChargedQueue) + ` != ` + annotationExpr("variables.old", v1alpha1.AnnotationChargedQueue)},
+
 		{Name: "from", Expression: `variables.old.?spec.?queue.orValue('')`},
 		{Name: "requeued", Expression: `variables.group && !variables.deletion && variables.new.?spec.?queue.orValue('') != variables.from`},
 		{Name: "held", Expression: `variables.old.?status.?running.orValue(0) > 0 || variables.old.?status.?phase.orValue('') in ['Running', 'Unknown']`},

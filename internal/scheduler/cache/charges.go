@@ -11,14 +11,14 @@ import (
 )
 
 // ChargePod charges a pod on its node to a queue.
-func (c *Cache) ChargePod(pod *corev1.Pod, state *PodState, queue, node string, as chargeKind) {
+func (c *Cache) ChargePod(pod *corev1.Pod, state *PodState, queue, node string, as ChargeKind) {
 	if !c.updateCharge(state, queue, node) || state.ChargedAs != as {
 		c.RecordCharge(pod, state, as)
 	}
 }
 
 // RecordCharge writes the charge of a pod to the ledger.
-func (c *Cache) RecordCharge(pod *corev1.Pod, state *PodState, as chargeKind) {
+func (c *Cache) RecordCharge(pod *corev1.Pod, state *PodState, as ChargeKind) {
 	state.ChargedAs = as
 	if as == ChargedAsUsed {
 		c.Ledger.Charge(string(pod.UID), state.Charge)

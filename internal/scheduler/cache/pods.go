@@ -9,11 +9,12 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// chargeKind is how the ledger charges a pod.
-type chargeKind int
+// ChargeKind is how the ledger charges a pod.
+type ChargeKind int
 
+// How the ledger charges a pod: not at all, as one that uses its cards, or as one that still has them while it ends.
 const (
-	notCharged chargeKind = iota
+	notCharged ChargeKind = iota
 	ChargedAsUsed
 	ChargedAsTerminating
 )
@@ -47,7 +48,7 @@ type PodState struct {
 	ServiceType, OwnerType string
 	treeGeneration         uint64
 	// ChargedAs is how the ledger charges the pod.
-	ChargedAs chargeKind
+	ChargedAs ChargeKind
 	// AssumedNodeInvalid is set if the node in the pod object is not real: Volcano writes it
 	// when it tries a node, and leaves it there when it gives up.
 	AssumedNodeInvalid bool
@@ -111,6 +112,7 @@ func (c *Cache) refreshPod(pod *corev1.Pod) *PodState {
 	return fresh
 }
 
+// NewPodState returns the state of a pod that the ledger does not charge.
 func (c *Cache) NewPodState(pod *corev1.Pod) *PodState {
 	state := &PodState{
 		object: pod, IsOurs: c.Resolver.UsesOurScheduler(pod), outOfSync: workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod), Request: c.Resolver.Request(pod),

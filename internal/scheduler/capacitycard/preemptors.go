@@ -174,8 +174,7 @@ func isBelowMinimum(job *api.JobInfo) bool {
 func completesMinimum(job *api.JobInfo, task *api.TaskInfo) bool {
 	all, roles := gang.CountByRole(job, true)
 	lacksSubJobs := !job.CheckSubJobPipelined() // then any pod may complete one
-	// Like Volcano's CheckTaskReady: minimums of roles do not count if minAvailable is below their sum.
-	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
+	if !gang.HasRoleMinimums(job) {
 		return all < job.MinAvailable || lacksSubJobs
 	}
 

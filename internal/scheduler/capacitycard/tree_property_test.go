@@ -81,7 +81,7 @@ func (g *drawnTree) drawChildren(t *rapid.T, parent string, level int, quota, de
 	}
 }
 
-func (g *drawnTree) tree() *queuetree.Tree {
+func (g *drawnTree) makeTree() *queuetree.Tree {
 	return &queuetree.Tree{Parents: g.parents, IsCard: true, InForce: func(queue string) queuetree.InForce { return g.inForce[queue] }}
 }
 
@@ -103,9 +103,9 @@ func (g *drawnTree) placedPods(s *scene) queuetree.Pods {
 	return pods
 }
 
-// exceeded says which rule the placed pods break, "" for none.
-func (g *drawnTree) exceeded(pods queuetree.Pods) string {
-	tree := g.tree()
+// describeExceeded says which rule the placed pods break, "" for none.
+func (g *drawnTree) describeExceeded(pods queuetree.Pods) string {
+	tree := g.makeTree()
 
 	for queue, of := range g.inForce {
 		switch {
@@ -120,13 +120,13 @@ func (g *drawnTree) exceeded(pods queuetree.Pods) string {
 	return ""
 }
 
-// refusal says which rule one more pod of a job would break, "" for none.
-func (g *drawnTree) refusal(job *api.JobInfo, pods queuetree.Pods) string {
+// findRefusal says which rule one more pod of a job would break, "" for none.
+func (g *drawnTree) findRefusal(job *api.JobInfo, pods queuetree.Pods) string {
 	request := queuetree.Request{Queue: string(job.Queue), Count: 1, IsUnreclaimable: g.protected[job.Name]}
-	if g.tree().IsAboveQuota("", pods.Used.With(request.Queue, 1)) {
+	if g.makeTree().IsAboveQuota("", pods.Used.With(request.Queue, 1)) {
 		return "the node has no card left"
 	}
-	return g.tree().Refusal(request, pods)
+	return g.makeTree().Refusal(request, pods)
 }
 
 // TestPodsOfRandomTreesAreWithinEachLimit draws trees of queues with jobs, whose pods request one card each, and one
@@ -143,13 +143,13 @@ func TestPodsOfRandomTreesAreWithinEachLimit(t *testing.T) {
 		g := drawTree(rt)
 		s := newTreeScene(t, g.text.String()).enqueueAndAllocate()
 		placed := g.placedPods(s)
-		broken := g.exceeded(placed)
+		broken := g.describeExceeded(placed)
 		check.Must(rt, broken == "", "%s\n%s: placed %v", g.text.String(), broken, placed)
 		for _, job := range s.Ssn.Jobs {
 			if len(job.TaskStatusIndex[api.Pending]) == 0 {
 				continue
 			}
-			reason := g.refusal(job, placed)
+			reason := g.findRefusal(job, placed)
 			check.Must(rt, reason != "",
 				"%s\na pod of %s waits, although it fits beside %v: %s", g.text.String(), job.Name, placed, s.refusals(job.Name))
 		}

@@ -2,12 +2,17 @@ package gang
 
 import "volcano.sh/volcano/pkg/scheduler/api"
 
+// HasRoleMinimums reports whether the minimums of task roles count. Like in Volcano's CheckTaskReady, they do not if
+// minAvailable is below their sum.
+func HasRoleMinimums(job *api.JobInfo) bool {
+	return len(job.TaskMinAvailable) > 0 && job.MinAvailable >= job.TaskMinAvailableTotal
+}
+
 // ElasticPods returns how many pods a job has above its minimum, in total and per task role.
 // The map is nil if roles do not matter.
 func ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 	all = job.ReadyTaskNum() - job.MinAvailable
-	// Like Volcano's CheckTaskReady: minimums of roles do not count if minAvailable is below their sum.
-	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
+	if !HasRoleMinimums(job) {
 		return all, nil
 	}
 	_, roles = CountByRole(job, false)
@@ -37,9 +42,7 @@ func CountByRole(job *api.JobInfo, pipelined bool) (all int32, roles map[string]
 // pods the job has, roles how many per task role; it changes roles.
 func SelectToMinimum(job *api.JobInfo, have int32, roles map[string]int32, pending []*api.TaskInfo) []*api.TaskInfo {
 	var picked, rest []*api.TaskInfo
-	// Like Volcano's CheckTaskReady: minimums of roles do not count if minAvailable is below their
-	// sum.
-	perRole := job.MinAvailable >= job.TaskMinAvailableTotal
+	perRole := HasRoleMinimums(job)
 	for _, task := range pending {
 		if perRole && roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole] {
 			roles[task.TaskRole]++

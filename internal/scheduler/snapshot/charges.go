@@ -45,6 +45,7 @@ func (p *Session) ChargeInQueue(queue api.QueueID, task *api.TaskInfo) *quota.Ch
 	return nil
 }
 
+// HasQueue reports whether the session has a queue.
 func (p *Session) HasQueue(queue string) bool {
 	_, ok := p.Volcano.Queues[api.QueueID(queue)]
 	return ok

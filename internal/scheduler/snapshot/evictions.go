@@ -45,6 +45,7 @@ func (p *Session) IsEvictionInProgress(task *api.TaskInfo) bool {
 	return evicted && p.Cache.Now().Sub(since) < EvictionTimeout
 }
 
+// IsEvictable reports whether a pod may be evicted: neither it nor its PodGroup forbids that.
 func (p *Session) IsEvictable(task *api.TaskInfo) bool {
 	job := p.Volcano.Jobs[task.Job]
 	return job != nil && job.PodGroup != nil && workload.IsEvictable(task.Pod, job.PodGroup.Annotations)

@@ -45,7 +45,7 @@ func (t *Tree) refusalAt(at string, r Request, pods Pods) string {
 		return "terminating in"
 	case at != "" && r.IsUnreclaimable && t.IsAboveDeserved(at, pods.Unreclaimable.With(r.Queue, r.Count)):
 		return "not reclaimable in"
-	case pods.Stopped[at] && t.IsAboveDeserved(at, after) && t.borrows(r.Queue, after):
+	case pods.Stopped[at] && t.IsAboveDeserved(at, after) && t.isBorrowing(r.Queue, after):
 		return "recently reclaimed from"
 	case t.TakesGuarantee(at, pods.Used, after, kept):
 		return "guaranteed in"
@@ -63,9 +63,9 @@ func (t *Tree) IsTerminatingAboveQuota(queue string, terminating Use) bool {
 	return queue != "" && t.IsCard && t.IsAboveQuota(queue, terminating)
 }
 
-// borrows reports whether a queue uses more than it deserves. One that deserves any amount has nothing that it could
+// isBorrowing reports whether a queue uses more than it deserves. One that deserves any amount has nothing that it could
 // take back, so it borrows too.
-func (t *Tree) borrows(queue string, use Use) bool {
+func (t *Tree) isBorrowing(queue string, use Use) bool {
 	return t.InForce(queue).Deserved == Unlimited || t.IsAboveDeserved(queue, use)
 }
 

@@ -76,8 +76,8 @@ func treeOf(queue *v1beta1.Queue, input *WorkloadInput) *quota.Tree {
 	return quota.ResolveTree(written)
 }
 
-// fault returns what keeps the queue from taking new work because of its place in the tree.
-func (p *queuedPod) fault() quota.Fault {
+// findFault returns what keeps the queue from taking new work because of its place in the tree.
+func (p *queuedPod) findFault() quota.Fault {
 	r := p.tree.Queue(p.name)
 	if r.Written.IsParentOnly && !r.Fault.HasNoPath() {
 		return quota.Fault{Kind: quota.IsParent, Queue: p.name}
@@ -95,7 +95,7 @@ func checkQueuesInTree(result *Result, pods []queuedPod) {
 		}
 
 		checked[p.queuePath.String()+p.name] = true
-		fault := p.fault()
+		fault := p.findFault()
 		switch refusal := workload.RefusalForFault(p.name, fault); {
 		case refusal == nil:
 		case fault.Kind == quota.IsParent:

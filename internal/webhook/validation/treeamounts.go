@@ -88,7 +88,7 @@ func (w writtenTree) wholeCardHint(e quota.Excess) string {
 // a child, whose entries alone count, or the parent or one above it.
 func (w writtenTree) sumExcesses(parent string, here *v1alpha1.CardQuota) (found []excess) {
 	again := ""
-	judged := quota.Amounts{}
+	judged := map[quota.Resource]bool{}
 	if here.Spec.Parent == parent {
 		again = applyAgain
 		addEntries(judged, here)
@@ -100,7 +100,7 @@ func (w writtenTree) sumExcesses(parent string, here *v1alpha1.CardQuota) (found
 
 	for _, e := range w.ExcessOfChildren(parent) {
 		// Where the parent grants none, each child is refused by itself already.
-		if _, isJudged := judged[e.Of]; !isJudged || !e.IsOfSum() || w.Resolved(parent).Limits.Quota(e.Of) == 0 {
+		if !judged[e.Of] || !e.IsOfSum() || w.Resolved(parent).Limits.Quota(e.Of) == 0 {
 			continue
 		}
 
@@ -117,10 +117,10 @@ func (w writtenTree) sumExcesses(parent string, here *v1alpha1.CardQuota) (found
 }
 
 // addEntries adds the cards, CPU and memory of which a CardQuota has an entry.
-func addEntries(to quota.Amounts, c *v1alpha1.CardQuota) {
+func addEntries(to map[quota.Resource]bool, c *v1alpha1.CardQuota) {
 	written := cardquota.TreeQueueFor(c)
 	for _, name := range written.Resources() {
-		to[name] = 1
+		to[name] = true
 	}
 }
 

@@ -127,7 +127,7 @@ func readTreeQueue(queue *v1beta1.Queue, unmanaged string) *TreeQueue {
 }
 
 // resolveBelow puts the values of the children of a queue in force, "" for root, and then those
-// of their children.
+// treeOf their children.
 func (t *Tree) resolveBelow(name string, parent *TreeQueue) {
 	siblings := t.resolveChildren(name, parent)
 	deserved := func(q *TreeQueue) Quota { return q.Deserved }
@@ -241,7 +241,7 @@ func stricterStop(a, b string) string {
 func (t *Tree) Queue(name string) *TreeQueue { return t.queues[name] }
 
 // PathOf returns a queue and its ancestors without root. A queue without a path to root is alone.
-func (t *Tree) PathOf(name string) []string { return t.of(CPU).Path(name) }
+func (t *Tree) PathOf(name string) []string { return t.treeOf(CPU).Path(name) }
 
 // IsParent reports whether a queue has children, with or without a path to root.
 func (t *Tree) IsParent(name string) bool {
@@ -250,7 +250,7 @@ func (t *Tree) IsParent(name string) bool {
 
 // Below returns the queue and its ancestors below the lowest ancestor in common with another
 // queue, from the queue up.
-func (t *Tree) Below(queue, other string) []string { return t.of(CPU).PathBelow(queue, other) }
+func (t *Tree) Below(queue, other string) []string { return t.treeOf(CPU).PathBelow(queue, other) }
 
 // String returns a text that differs between different trees.
 func (t *Tree) String() string {

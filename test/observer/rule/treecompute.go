@@ -65,7 +65,7 @@ func (t *Tree) markCompute() {
 			if !c.isShared {
 				continue
 			}
-			for _, above := range t.of(key).Path(name) {
+			for _, above := range t.treeOf(key).Path(name) {
 				t.queues[above].compute[key].isShared = true
 			}
 		}

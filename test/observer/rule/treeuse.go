@@ -11,8 +11,8 @@ import (
 // TreeUse is what the pods of each queue use of one card, or of CPU or Memory, by queue.
 type TreeUse = queuetree.Use
 
-// of returns the tree with the amounts of a card, CPU or Memory. Root has no quota.
-func (t *Tree) of(name string) *queuetree.Tree { return t.withCards(name, Unlimited) }
+// treeOf returns the tree with the amounts of a card, CPU or Memory. Root has no quota.
+func (t *Tree) treeOf(name string) *queuetree.Tree { return t.withCards(name, Unlimited) }
 
 // withCards returns the tree with the amounts of a card, CPU or Memory, and with so much of it in the inventory.
 func (t *Tree) withCards(name string, inventory int64) *queuetree.Tree {
@@ -32,12 +32,12 @@ func (t *Tree) withCards(name string, inventory int64) *queuetree.Tree {
 }
 
 // UsedIn returns what the pods of a queue and of its subtree use.
-func (t *Tree) UsedIn(queue string, use TreeUse) int64 { return t.of(CPU).Used(queue, use) }
+func (t *Tree) UsedIn(queue string, use TreeUse) int64 { return t.treeOf(CPU).Used(queue, use) }
 
 // Occupied returns what the pods of a queue and of its subtree use, and what is guaranteed to
 // queues below it and not used. It leaves out the queue's own guarantee. "" is root.
 func (t *Tree) Occupied(queue, card string, use TreeUse) int64 {
-	return t.of(card).Occupied(queue, use)
+	return t.treeOf(card).Occupied(queue, use)
 }
 
 // KeepsGuarantee reports whether others leave a queue what it is guaranteed and does not use. A
@@ -69,7 +69,7 @@ func (t *Tree) AboveQuota(queue, card string, use TreeUse) string {
 		switch {
 		case q == nil:
 			return "queue <" + name + "> does not exist"
-		case t.of(card).IsAboveQuota(name, use):
+		case t.treeOf(card).IsAboveQuota(name, use):
 			return fmt.Sprintf("queue <%s> now uses %d of <%s>, and its quota was at most %d", name, t.UsedIn(name, use), card, q.QuotaOf(card))
 		}
 	}
@@ -81,7 +81,7 @@ func (t *Tree) AboveQuota(queue, card string, use TreeUse) string {
 func (t *Tree) AboveDeserved(queue, card string, use TreeUse) string {
 	for _, name := range t.PathOf(queue) {
 		q := t.queues[name]
-		if q != nil && t.of(card).IsAboveDeserved(name, use) {
+		if q != nil && t.treeOf(card).IsAboveDeserved(name, use) {
 			return fmt.Sprintf("queue <%s> now uses %d of <%s> that cannot be reclaimed, and deserves %d", name, t.UsedIn(name, use), card, q.DeservedOf(card))
 		}
 	}
