@@ -43,14 +43,31 @@ func TestWhyAsksTheSchedulerAboutOtherPodsOnANode(t *testing.T) {
 		"the scheduler does not answer": {scheduler: simulation.Scheduler{NodeRefusals: failing}, wants: "it is not known which nodes refuse the pod: no answer", lacks: "refuses the pod:"},
 	}) {
 		plugin := kubectl.Plugin{Commands: []program.Command{NewCommand}, Scheduler: tc.scheduler}
-		plugin.Execute(t, shyPod(), interceptor.Funcs{}, "why -n lab shy").Prints(tc.wants).Lacks(tc.lacks)
+		plugin.Execute(t, shyPod("lab"), interceptor.Funcs{}, "why -n lab shy").Prints(tc.wants).Lacks(tc.lacks)
 	}
 }
 
-// shyPod is a cluster in which pod shy waits for 2 H200 away from pod chat-0, which runs on the only node.
-func shyPod() []client.Object {
+// TestWhyAsksAboutPodsWithoutAQueue: a PodGroup that names no queue is in queue default, as for Volcano. So the
+// scheduler must know that queue, or it knows no job of the pod.
+func TestWhyAsksAboutPodsWithoutAQueue(t *testing.T) {
+	var queues []string
+	record := func(c *simulation.Cluster, _ *corev1.Pod, _ time.Time) (map[string]string, error) {
+		for _, queue := range c.Queues {
+			queues = append(queues, queue.Name)
+		}
+		return nil, nil
+	}
+
+	plugin := kubectl.Plugin{Commands: []program.Command{NewCommand}, Scheduler: simulation.Scheduler{NodeRefusals: record}}
+	plugin.Execute(t, shyPod(""), interceptor.Funcs{}, "why -n lab shy")
+	check.Equal(t, "queues that the scheduler knows", []string{"default"}, queues)
+}
+
+// shyPod is a cluster in which pod shy waits for 2 H200 away from pod chat-0, which runs on the only node. Their
+// PodGroups name a queue, "" for none.
+func shyPod(queue string) []client.Object {
 	group := func(name string) client.Object {
-		return builder.PodGroup("lab", name).Queue("lab").Phase(v1beta1.PodGroupInqueue).Obj()
+		return builder.PodGroup("lab", name).Queue(queue).Phase(v1beta1.PodGroupInqueue).Obj()
 	}
 	awayFromChat := func(pod *corev1.Pod) {
 		pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{

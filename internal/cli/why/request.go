@@ -187,7 +187,7 @@ func (c requestChoice) setObstacles(ctx context.Context) error {
 	// The PodGroups of other pods do not matter, and without them the answer takes half the time.
 	cluster := &simulation.Cluster{
 		Nodes: c.loaded.Nodes, Pods: c.loaded.Pods, PodGroups: []*v1beta1.PodGroup{group}, Schedulers: c.input.Schedulers(),
-		Queues: []*v1beta1.Queue{{ObjectMeta: metav1.ObjectMeta{Name: group.Spec.Queue}}},
+		Queues: []*v1beta1.Queue{{ObjectMeta: metav1.ObjectMeta{Name: workload.PodGroupQueue(group)}}},
 	}
 	if _, err := reader.ListInto(ctx, c.Reader, &corev1.NamespaceList{}, &cluster.Namespaces); err != nil {
 		return err
