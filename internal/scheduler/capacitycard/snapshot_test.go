@@ -112,7 +112,7 @@ func (s *scene) applyEvent(event string) {
 	case "delete-queue":
 		delete(s.Ssn.Queues, api.QueueID(queue))
 	case "restart":
-		s.p.Session.Cache = cache.New()
+		s.p.Cache = cache.New()
 	case "annotate", "annotate-unbound":
 		for _, task := range job.Tasks {
 			task.Pod = task.Pod.DeepCopy()
@@ -165,7 +165,7 @@ func TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges(t *testing.T) {
 		s.p.opening.buildSnapshot()
 		check.Equal(t, "cards that q uses "+when, 2, s.usedCards("q", "A"))
 		check.Says(t, s.p.nodes.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), "no named card")
-		s.p.Session.Cache = cache.New() // a new process
+		s.p.Cache = cache.New() // a new process
 	}
 }
 
