@@ -25,7 +25,7 @@ type allocation struct {
 	*snapshot.Session
 	prices     *Prices
 	events     *Events
-	stuck      *stuckPods
+	stuck      *snapshot.StuckPods
 	kept       *KeptCards
 	waiting    *waitingJobs
 	victims    *victimSelection
@@ -285,7 +285,7 @@ func (p *allocation) simulatePredicate(_ context.Context, state fwk.CycleState, 
 	if err := p.victims.checkConflicts(task, node); err != nil {
 		return err
 	}
-	isKept := len(p.stuck.stuckPods[node.Name]) > 0 || p.kept.keepsCardsOn(task, node)
+	isKept := len(p.stuck.ByNode[node.Name]) > 0 || p.kept.keepsCardsOn(task, node)
 	if isKept && !task.InitResreq.LessEqual(p.kept.IdleFor(task, node), api.Zero) {
 		return fmt.Errorf("node %s has too little for pod %s beside terminating pods past their grace period and what is kept for others", node.Name, klog.KObj(task.Pod))
 	}

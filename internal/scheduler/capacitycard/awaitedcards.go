@@ -3,7 +3,6 @@ package capacitycard
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
@@ -200,11 +199,6 @@ func (p *KeptCards) awaitedOnNode(r snapshot.CheckInput, node *api.NodeInfo) (ke
 		}
 	}
 	return kept
-}
-
-// futureIdleOf returns how much of a resource a node has idle or will have.
-func futureIdleOf(node *api.NodeInfo, resource corev1.ResourceName) float64 {
-	return node.Idle.Get(resource) + node.Releasing.Get(resource) - node.Pipelined.Get(resource)
 }
 
 // isPromised reports whether pods on a node were evicted for a pod.

@@ -26,7 +26,7 @@ import (
 type enqueuing struct {
 	*snapshot.Session
 	events     *Events
-	evictions  *Evictions
+	evictions  *snapshot.Evictions
 	preemption *preemption
 	sums       *reservationSums
 	podGroups  podGroupRequests

@@ -74,7 +74,7 @@ func (p *waitingJobs) newFreeCards() *freeCards {
 
 		for _, offered := range states[i].Cards {
 			idle := node.Idle.Get(offered.Resource)
-			future := futureIdleOf(node, offered.Resource)
+			future := snapshot.FutureIdleOf(node, offered.Resource)
 			if future < snapshot.Milli {
 				f.fullByName[offered.Name] = append(f.fullByName[offered.Name], &freeNode{NodeInfo: node, resource: offered.Resource})
 				continue

@@ -64,7 +64,7 @@ func (w *waitingPreemptor) goesBefore(task *api.TaskInfo, job *api.JobInfo) bool
 // free ones of which their jobs lack more.
 type KeptCards struct {
 	*snapshot.Session
-	stuck *stuckPods
+	stuck *snapshot.StuckPods
 	// freed are the freed cards of this and of earlier sessions.
 	freed *freedCards
 	// reclaimedCards are the pods for which cards were reclaimed on a node, by node.

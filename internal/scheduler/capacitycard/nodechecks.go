@@ -34,7 +34,7 @@ func (p *nodeChoice) checkedInput(task *api.TaskInfo) (r snapshot.CheckInput, re
 
 func cardsAreNotStuck(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	switch {
-	case !p.stuck.needsStuckCards(r.Task, node):
+	case !p.stuck.NeedsStuckCards(r.Task, node):
 		return nodeFits
 	case p.preemption.evictsNothingOn(node, r.Task):
 		return cardsAreStuckWithoutVictims // Volcano would pipeline the pod there without an eviction
@@ -132,7 +132,7 @@ func reclaimedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.Node
 // noStuckPodConflicts: no stuck pod conflicts with the pod. Volcano's preempt ignores
 // terminating pods, and would pipeline the pod to the node for ever.
 func noStuckPodConflicts(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
-	if slices.ContainsFunc(p.stuck.stuckPods[node.Name], func(other *api.TaskInfo) bool { return workload.ConflictOnNode(r.Task.Pod, other.Pod) }) {
+	if slices.ContainsFunc(p.stuck.ByNode[node.Name], func(other *api.TaskInfo) bool { return workload.ConflictOnNode(r.Task.Pod, other.Pod) }) {
 		return conflictsWithStuckPod
 	}
 	return nodeFits
@@ -159,7 +159,7 @@ func awaitedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.NodeIn
 		return nodeFits
 	}
 
-	free := futureIdleOf(node, r.Request.Resource)
+	free := snapshot.FutureIdleOf(node, r.Request.Resource)
 	switch {
 	case free >= float64(kept.Add(r.Request.Count))*snapshot.Milli:
 		return nodeFits

@@ -298,49 +298,6 @@ func (p *KeptCards) wouldBorrowFrom(owner *keptCardsOwner, r snapshot.CheckInput
 	return borrows(string(r.Job.Queue)) || slices.ContainsFunc(p.PathBelow(owner.queue, r.Job.Queue), borrows)
 }
 
-// stuckPods are terminating pods long past their grace period.
-type stuckPods struct {
-	*snapshot.Session
-	// stuckPods are by node.
-	stuckPods map[string][]*api.TaskInfo
-}
-
-// findStuckPods finds the stuck pods of all nodes, also those without a job.
-func (p *stuckPods) findStuckPods() {
-	p.stuckPods = map[string][]*api.TaskInfo{}
-	for _, node := range p.Volcano.NodeList {
-		for _, task := range node.Tasks {
-			if task.Status == api.Releasing && p.IsStuckTerminating(task) {
-				p.stuckPods[node.Name] = append(p.stuckPods[node.Name], task)
-			}
-		}
-	}
-}
-
-// FutureIdleOn returns what a node has idle or will have, without the resources of stuck pods.
-// Volcano expects those back, and would pipeline pods to them for ever.
-func (p *stuckPods) FutureIdleOn(node *api.NodeInfo) *api.Resource {
-	idle := node.FutureIdle()
-	for _, task := range p.stuckPods[node.Name] {
-		// Volcano's Sub panics if less is left.
-		idle.MilliCPU -= task.Resreq.MilliCPU
-		idle.Memory -= task.Resreq.Memory
-		for name, quantity := range task.Resreq.ScalarResources {
-			if _, known := idle.ScalarResources[name]; known {
-				idle.ScalarResources[name] -= quantity
-			}
-		}
-	}
-
-	return idle
-}
-
-// needsStuckCards reports whether a pod fits a node only after stuck pods are gone.
-func (p *stuckPods) needsStuckCards(task *api.TaskInfo, node *api.NodeInfo) bool {
-	return len(p.stuckPods[node.Name]) > 0 && task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) &&
-		!task.InitResreq.LessEqual(node.Idle, api.Zero) && !task.InitResreq.LessEqual(p.FutureIdleOn(node), api.Zero)
-}
-
 // preemptableTasksOn returns the pods of a node that may be evicted for another pod of their
 // queue.
 func (p *preemption) preemptableTasksOn(node *api.NodeInfo, preemptor *api.TaskInfo) []*api.TaskInfo {

@@ -22,7 +22,7 @@ import (
 type opening struct {
 	*snapshot.Session
 	events     *Events
-	evictions  *Evictions
+	evictions  *snapshot.Evictions
 	sums       *reservationSums
 	reserver   *reserver
 	allocation *allocation
@@ -60,7 +60,7 @@ func (p *opening) buildSnapshot() {
 	}
 
 	// This moves tasks between the indexes that the loop reads.
-	p.evictions.markReleasing(outOfSync)
+	p.evictions.MarkReleasing(outOfSync)
 	p.chargePodsWithoutJob()
 	p.reserver.reserveUnreserved()
 	c.ForgetUnseenPods()

@@ -48,10 +48,10 @@ type Plugin struct {
 	Events    *Events
 	Prices    *Prices
 	Rules     *reclaimrules.Rules
-	Evictions *Evictions
+	Evictions *snapshot.Evictions
 
 	// What is kept for pods that wait.
-	stuck   *stuckPods
+	stuck   *snapshot.StuckPods
 	Kept    *KeptCards
 	waiting *waitingJobs
 
@@ -78,9 +78,9 @@ func newPlugin(known *Cache, s *snapshot.Session) *Plugin {
 	p.Events = &Events{Session: s, messages: known.messages, reports: known.reports, countRefusal: known.metrics.countRefusal}
 	p.Prices = &Prices{Session: s}
 	p.Rules = reclaimrules.New(s, known.borrowStops)
-	p.Evictions = &Evictions{Session: s}
+	p.Evictions = &snapshot.Evictions{Session: s}
 
-	p.stuck = &stuckPods{Session: s}
+	p.stuck = &snapshot.StuckPods{Session: s}
 	p.Kept = &KeptCards{Session: s, stuck: p.stuck, freed: known.kept}
 	p.waiting = &waitingJobs{Session: s, rules: p.Rules, stuck: p.stuck, kept: p.Kept}
 
@@ -132,7 +132,7 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	p.AwaitsSync = p.cache.Sync.IsAwaited(p.opening.missingFromSession, p.cache.Now())
 	p.cache.openPlugin = p
 	p.Kept.loadReclaimedCards()
-	p.stuck.findStuckPods()
+	p.stuck.Find()
 
 	// Allocation.
 	ssn.AddJobValidFn(snapshot.PluginName, jobValid)

@@ -22,7 +22,7 @@ type nodeChoice struct {
 	*snapshot.Session
 	fitErrors  *fitErrorCache
 	events     *Events
-	stuck      *stuckPods
+	stuck      *snapshot.StuckPods
 	kept       *KeptCards
 	victims    *victimSelection
 	preemption *preemption

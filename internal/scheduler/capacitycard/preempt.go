@@ -31,7 +31,7 @@ type preemptionAttempt struct {
 type preemption struct {
 	*snapshot.Session
 	prices  *Prices
-	stuck   *stuckPods
+	stuck   *snapshot.StuckPods
 	kept    *KeptCards
 	victims *victimSelection
 	// run is what the action evicts, nil unless it runs.
@@ -79,7 +79,7 @@ func (p *preemption) selectInAttempt(attempt *preemptionAttempt, job *api.JobInf
 	conflicting, victims, useful := p.victims.selectVictims(preemptor, node, name, candidates, breaks)
 	attempt.refused = !useful || (len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node))
 	attempt.conflicting = conflicting
-	if len(p.stuck.stuckPods[node.Name]) > 0 || p.kept.keepsCardsOn(preemptor, node) {
+	if len(p.stuck.ByNode[node.Name]) > 0 || p.kept.keepsCardsOn(preemptor, node) {
 		attempt.conflicting = victims // Volcano counts what is stuck or kept, and would evict too few
 	}
 
@@ -392,9 +392,9 @@ func (p *preemption) allocatableInAttempt(r snapshot.CheckInput, attempt *preemp
 // mayNeedStuckCards reports whether a pod fits a node with possible victims only after stuck pods are
 // gone. The attempt may be on that node.
 func (p *preemption) mayNeedStuckCards(r snapshot.CheckInput) bool {
-	for name := range p.stuck.stuckPods {
+	for name := range p.stuck.ByNode {
 		node, known := p.Volcano.Nodes[name]
-		if _, allowed := p.CardFor(r.Request, name); known && allowed && p.stuck.needsStuckCards(r.Task, node) && len(p.preemptableTasksOn(node, r.Task)) > 0 {
+		if _, allowed := p.CardFor(r.Request, name); known && allowed && p.stuck.NeedsStuckCards(r.Task, node) && len(p.preemptableTasksOn(node, r.Task)) > 0 {
 			return true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -174,21 +175,7 @@ func (p *preemptRun) undoEviction(task *api.TaskInfo) {
 	p.evictingRest = true
 	defer func() { p.evictingRest = false }()
 	rest.statement.Discard()
-	RestoreBound(p.p.Volcano, rest.bound)
-}
-
-// RestoreBound sets the status of pods back to Bound after an undone eviction. Volcano sets
-// every such pod to Running.
-func RestoreBound(ssn *framework.Session, tasks []*api.TaskInfo) {
-	for _, task := range tasks {
-		err := ssn.Jobs[task.Job].UpdateTaskStatus(task, api.Bound)
-		if node := ssn.Nodes[task.NodeName]; err == nil && node != nil {
-			err = node.UpdateTask(task)
-		}
-		if err != nil {
-			klog.ErrorS(err, "Cannot undo an eviction", "pod", klog.KObj(task.Pod))
-		}
-	}
+	snapshot.RestoreBound(p.p.Volcano, rest.bound)
 }
 
 // completeGangs evicts, in the session, the rest of each job that would run below its minimum.

@@ -140,7 +140,7 @@ func (p *enqueuing) preemptableUsageFor(key queuePriority) *preemptableUsage {
 	}
 
 	// An evicted pod keeps its charge until it is deleted, but its quota is on the way already.
-	for _, task := range p.evictions.evictingTasks {
+	for _, task := range p.evictions.Requested {
 		charge := p.ChargeInQueue(key.queue, task)
 		state := p.Cache.Pods[task.Pod.UID]
 		if charge != nil && state != nil && state.ChargedAs == cache.ChargedAsUsed {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,7 +11,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
@@ -22,7 +20,7 @@ type podReclaim struct {
 	*snapshot.Session
 	prices  *Prices
 	rules   *reclaimrules.Rules
-	stuck   *stuckPods
+	stuck   *snapshot.StuckPods
 	kept    *KeptCards
 	victims *victimSelection
 	// reclaimerCandidate is the pod that preemptive allowed last.
@@ -173,76 +171,4 @@ func (c *Cache) PluginFor(session types.UID) (*Plugin, bool) {
 		return nil, false
 	}
 	return p, true
-}
-
-// Evictions knows the evictions that were requested.
-type Evictions struct {
-	*snapshot.Session
-	// evictingTasks are the pods whose eviction was requested and that still exist.
-	evictingTasks []*api.TaskInfo
-}
-
-// MarkEvicting records that the eviction of a pod was requested. Later sessions know it until
-// the pod is gone.
-func (p *Evictions) MarkEvicting(task *api.TaskInfo) {
-	p.Cache.EvictingSince[task.Pod.UID] = p.Cache.Now()
-}
-
-// OverdueEvictions returns pods whose eviction was requested longer than timeout ago and that
-// are not deleted.
-func (p *Evictions) OverdueEvictions(timeout time.Duration) (overdue []*api.TaskInfo) {
-	for _, task := range p.evictingTasks {
-		if p.EvictingLongerThan(task, timeout) {
-			overdue = append(overdue, task)
-		}
-	}
-	return overdue
-}
-
-// EvictingLongerThan reports whether the eviction of a pod was requested longer than timeout
-// ago.
-func (p *Evictions) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration) bool {
-	return p.Cache.Now().Sub(p.Cache.EvictingSince[task.Pod.UID]) > timeout
-}
-
-// AssumeEvicted counts pods whose eviction was requested as terminating, until the returned
-// function is called. Later sessions will, so nothing more is evicted for what these pods
-// release. Meanwhile pods may only be pipelined, since an eviction may still fail.
-func (p *Evictions) AssumeEvicted() (restore func()) {
-	var assumed []*api.TaskInfo
-	for _, task := range p.evictingTasks {
-		state := p.Cache.Pods[task.Pod.UID]
-		if state != nil && state.Charge != nil && state.ChargedAs == cache.ChargedAsUsed {
-			p.Cache.RecordCharge(task.Pod, state, cache.ChargedAsTerminating)
-			assumed = append(assumed, task)
-		}
-	}
-
-	return func() {
-		for _, task := range assumed {
-			p.Cache.RecordCharge(task.Pod, p.Cache.Pods[task.Pod.UID], cache.ChargedAsUsed)
-		}
-	}
-}
-
-// markReleasing sets evicting pods to the status that Volcano gives deleted pods: others may be
-// pipelined to their cards, and they cannot become victims again. They keep their charge.
-func (p *Evictions) markReleasing(found []*api.TaskInfo) {
-	p.evictingTasks = found
-	since := make(map[types.UID]time.Time, len(found))
-	for _, task := range found {
-		uid := task.Pod.UID
-		since[uid] = p.Cache.EvictingSince[uid]
-		if since[uid].IsZero() {
-			// This process did not request the eviction, so its timeout begins when it is seen.
-			since[uid] = p.Cache.Now()
-		}
-
-		job := p.Volcano.Jobs[task.Job]
-		node := p.Volcano.Nodes[task.NodeName]
-		if err := job.UpdateTaskStatus(task, api.Releasing); err == nil && node != nil {
-			_ = node.UpdateTask(task)
-		}
-	}
-	p.Cache.EvictingSince = since
 }

@@ -29,7 +29,7 @@ type waitingJob struct {
 type waitingJobs struct {
 	*snapshot.Session
 	rules *reclaimrules.Rules
-	stuck *stuckPods
+	stuck *snapshot.StuckPods
 	kept  *KeptCards
 	// laterBorrowers are jobs of a tree for which no cards are kept.
 	laterBorrowers map[api.JobID]bool

@@ -9,8 +9,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -152,7 +152,7 @@ func (s *planApplier) pipelineTasks(c *podSet, nodes []int, e *triedPlan) *unfit
 func (s *triedPlan) rollBack(ssn *framework.Session) {
 	s.placed.Discard()
 	s.evicted.Discard()
-	capacitycard.RestoreBound(ssn, s.bound)
+	snapshot.RestoreBound(ssn, s.bound)
 }
 
 // tryEvictions evicts the victims of a plan in the session only.

@@ -3,8 +3,12 @@ package snapshot
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -49,4 +53,90 @@ func (p *Session) IsEvictionInProgress(task *api.TaskInfo) bool {
 func (p *Session) IsEvictable(task *api.TaskInfo) bool {
 	job := p.Volcano.Jobs[task.Job]
 	return job != nil && job.PodGroup != nil && workload.IsEvictable(task.Pod, job.PodGroup.Annotations)
+}
+
+// RestoreBound sets the status of pods back to Bound after an undone eviction. Volcano sets
+// every such pod to Running.
+func RestoreBound(ssn *framework.Session, tasks []*api.TaskInfo) {
+	for _, task := range tasks {
+		err := ssn.Jobs[task.Job].UpdateTaskStatus(task, api.Bound)
+		if node := ssn.Nodes[task.NodeName]; err == nil && node != nil {
+			err = node.UpdateTask(task)
+		}
+		if err != nil {
+			klog.ErrorS(err, "Cannot undo an eviction", "pod", klog.KObj(task.Pod))
+		}
+	}
+}
+
+// Evictions knows the evictions that were requested.
+type Evictions struct {
+	*Session
+	// Requested are the pods whose eviction was requested and that still exist.
+	Requested []*api.TaskInfo
+}
+
+// MarkEvicting records that the eviction of a pod was requested. Later sessions know it until
+// the pod is gone.
+func (e *Evictions) MarkEvicting(task *api.TaskInfo) {
+	e.Cache.EvictingSince[task.Pod.UID] = e.Cache.Now()
+}
+
+// OverdueEvictions returns pods whose eviction was requested longer than timeout ago and that
+// are not deleted.
+func (e *Evictions) OverdueEvictions(timeout time.Duration) (overdue []*api.TaskInfo) {
+	for _, task := range e.Requested {
+		if e.EvictingLongerThan(task, timeout) {
+			overdue = append(overdue, task)
+		}
+	}
+	return overdue
+}
+
+// EvictingLongerThan reports whether the eviction of a pod was requested longer than timeout
+// ago.
+func (e *Evictions) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration) bool {
+	return e.Cache.Now().Sub(e.Cache.EvictingSince[task.Pod.UID]) > timeout
+}
+
+// AssumeEvicted counts pods whose eviction was requested as terminating, until the returned
+// function is called. Later sessions will, so nothing more is evicted for what these pods
+// release. Meanwhile pods may only be pipelined, since an eviction may still fail.
+func (e *Evictions) AssumeEvicted() (restore func()) {
+	var assumed []*api.TaskInfo
+	for _, task := range e.Requested {
+		state := e.Cache.Pods[task.Pod.UID]
+		if state != nil && state.Charge != nil && state.ChargedAs == cache.ChargedAsUsed {
+			e.Cache.RecordCharge(task.Pod, state, cache.ChargedAsTerminating)
+			assumed = append(assumed, task)
+		}
+	}
+
+	return func() {
+		for _, task := range assumed {
+			e.Cache.RecordCharge(task.Pod, e.Cache.Pods[task.Pod.UID], cache.ChargedAsUsed)
+		}
+	}
+}
+
+// MarkReleasing sets evicting pods to the status that Volcano gives deleted pods: others may be
+// pipelined to their cards, and they cannot become victims again. They keep their charge.
+func (e *Evictions) MarkReleasing(found []*api.TaskInfo) {
+	e.Requested = found
+	since := make(map[types.UID]time.Time, len(found))
+	for _, task := range found {
+		uid := task.Pod.UID
+		since[uid] = e.Cache.EvictingSince[uid]
+		if since[uid].IsZero() {
+			// This process did not request the eviction, so its timeout begins when it is seen.
+			since[uid] = e.Cache.Now()
+		}
+
+		job := e.Volcano.Jobs[task.Job]
+		node := e.Volcano.Nodes[task.NodeName]
+		if err := job.UpdateTaskStatus(task, api.Releasing); err == nil && node != nil {
+			_ = node.UpdateTask(task)
+		}
+	}
+	e.Cache.EvictingSince = since
 }
