@@ -16,6 +16,7 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/queuetree"
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
@@ -245,6 +246,7 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 		all := map[string]*v1alpha1.CardQuota{}
+		parents := queuetree.Parents{}
 		used := map[string]Usage{}
 		for i, name := range names {
 			parent := rapid.SampledFrom(append([]string{"", "missing"}, names...)).Draw(t, "parent")
@@ -252,6 +254,7 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 				parent = append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "above")]
 			}
 
+			parents[name] = parent
 			all[name] = newTreeQuota(name, parent, 8, 4, -1, withQueueName("queue-"+name))
 			if rapid.Bool().Draw(t, "selects namespaces") {
 				all[name].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "lab"}}
@@ -276,7 +279,7 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 
 		check.Must(t, fmt.Sprintf("%+v", used) == before, "the given usage changed: %+v, before %s", used, before)
 		for _, name := range names {
-			below := queuesBelow(all, name)
+			below := queuesOfSubtree(parents, name)
 			want := card.Count(0)
 			total := 0
 			for _, queue := range below {
@@ -304,15 +307,13 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 	})
 }
 
-// queuesBelow returns the queue of a CardQuota and those of all below it, sorted.
-func queuesBelow(all map[string]*v1alpha1.CardQuota, name string) []string {
-	below := map[string]bool{"queue-" + name: true}
-	for node := range all {
-		if isBelowOrSame(all, node, name) {
-			below["queue-"+node] = true
-		}
+// queuesOfSubtree returns the queue of a CardQuota and those of all below it, sorted.
+func queuesOfSubtree(parents queuetree.Parents, name string) (queues []string) {
+	for _, node := range parents.Subtree(name) {
+		queues = append(queues, "queue-"+node)
 	}
-	return slices.Sorted(maps.Keys(below))
+	slices.Sort(queues)
+	return queues
 }
 
 // blockedList is a list of blocked workloads, the longest waiting first.
@@ -325,26 +326,6 @@ func blockedList(name string, count int) []v1alpha1.BlockedStatus {
 		}})
 	}
 	return (&counter{}).oldestFirst("q", slices.Collect(maps.Values(set)))
-}
-
-// isBelowOrSame walks up the written parents. A chain that does not end at the top level leads
-// nowhere, and so does one of more than six.
-func isBelowOrSame(all map[string]*v1alpha1.CardQuota, name, above string) bool {
-	if name == above {
-		return true
-	}
-
-	met := false
-	steps := 1
-	for at := all[name]; at.Spec.Parent != ""; steps++ {
-		at = all[at.Spec.Parent]
-		if at == nil || steps > 6 {
-			return false
-		}
-		met = met || at.Name == above
-	}
-
-	return met && steps <= 6
 }
 
 // TestAQuotaIsBoundedByEachAncestor: a quota in a tree is at most that of each ancestor, and a status must not show

@@ -10,69 +10,73 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/queuetree"
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // treeNode is a queue of a random tree, with its amounts of card A.
 type treeNode struct {
-	name, parent               string
-	quota, deserved, guarantee int
-	isLeaf                     bool
+	queuetree.InForce
+	name   string
+	isLeaf bool
 	// isInference is set for a queue of inference, which reclaims by the matrix and is not reclaimable.
 	isInference bool
 }
 
-// forest is a random tree of queues, and its scene. Its rules are written without the ledger.
+// forest is a random tree of queues, and its scene. Its rules are those of package queuetree, without the ledger.
 type forest struct {
 	*scene
-	queues map[string]*treeNode
-	names  []string
-	cards  int
+	queues  map[string]*treeNode
+	parents queuetree.Parents
+	names   []string
+	// cards are those of all nodes.
+	cards int64
 	// leafOf is the leaf of each job, size the cards of each pod, least the minimum of the job.
 	leafOf      map[string]string
-	size, least map[string]int
+	size, least map[string]int64
 }
 
 // drawForest returns a tree of at most three levels whose amounts are valid, with pending jobs in
 // some of its leaves. Directly under root, all deserve no more than there is.
 func drawForest(t *rapid.T) *forest {
 	f := &forest{
-		scene: newTree("queue root0 quota=0 deserved=0"), queues: map[string]*treeNode{},
-		leafOf: map[string]string{}, size: map[string]int{}, least: map[string]int{},
+		scene: newTree("queue root0 quota=0 deserved=0"), queues: map[string]*treeNode{}, parents: queuetree.Parents{},
+		leafOf: map[string]string{}, size: map[string]int64{}, least: map[string]int64{},
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
-		cards := rapid.IntRange(2, 6).Draw(t, "cards")
+		cards := rapid.Int64Range(2, 6).Draw(t, "cards")
 		f.cards += cards
 		f.add(fmt.Sprintf("node n%d model=A cards=%d", i, cards))
 	}
 
-	f.grow(t, "", &treeNode{quota: f.cards, deserved: f.cards, guarantee: f.cards}, 1)
+	f.grow(t, "", queuetree.InForce{Quota: f.cards, Deserved: f.cards, Guarantee: f.cards}, 1)
 	for _, name := range f.names {
 		q := f.queues[name]
 		kind := map[bool]string{true: "inference", false: "training"}[q.isInference]
-		f.add(fmt.Sprintf("queue %s parent=%s quota=%d deserved=%d guarantee=%d serviceType=%s", q.name, q.parent, q.quota, q.deserved, q.guarantee, kind))
+		f.add(fmt.Sprintf("queue %s parent=%s quota=%d deserved=%d guarantee=%d serviceType=%s", q.name, f.parents[q.name], q.Quota, q.Deserved, q.Guarantee, kind))
 	}
 
 	return f
 }
 
 // grow adds the children of a queue, which share what it deserves and its guarantee.
-func (f *forest) grow(t *rapid.T, name string, above *treeNode, depth int) {
-	deserved := above.deserved
-	guarantee := above.guarantee
+func (f *forest) grow(t *rapid.T, name string, above queuetree.InForce, depth int) {
+	deserved := above.Deserved
+	guarantee := above.Guarantee
 	for i := range rapid.IntRange(1, 3).Draw(t, "children") {
-		q := &treeNode{name: fmt.Sprintf("%sq%d", name, i), parent: name, isLeaf: depth == 3 || rapid.IntRange(0, 2).Draw(t, "is a leaf") == 0}
-		q.deserved = rapid.IntRange(min(1, deserved), deserved).Draw(t, "deserved")
-		q.guarantee = rapid.SampledFrom([]int{0, 0, min(guarantee, q.deserved), min(guarantee, q.deserved) / 2}).Draw(t, "guarantee")
-		q.quota = rapid.SampledFrom([]int{above.quota, above.quota, (q.deserved + above.quota + 1) / 2}).Draw(t, "quota")
+		q := &treeNode{name: fmt.Sprintf("%sq%d", name, i), isLeaf: depth == 3 || rapid.IntRange(0, 2).Draw(t, "is a leaf") == 0}
+		q.Deserved = rapid.Int64Range(min(1, deserved), deserved).Draw(t, "deserved")
+		q.Guarantee = rapid.SampledFrom([]int64{0, 0, min(guarantee, q.Deserved), min(guarantee, q.Deserved) / 2}).Draw(t, "guarantee")
+		q.Quota = rapid.SampledFrom([]int64{above.Quota, above.Quota, (q.Deserved + above.Quota + 1) / 2}).Draw(t, "quota")
 		q.isInference = q.isLeaf && rapid.IntRange(0, 4).Draw(t, "keeps") == 0
-		deserved -= q.deserved
-		guarantee -= q.guarantee
+		deserved -= q.Deserved
+		guarantee -= q.Guarantee
 
 		f.queues[q.name] = q
+		f.parents[q.name] = name
 		f.names = append(f.names, q.name)
 		if !q.isLeaf {
-			f.grow(t, q.name, q, depth+1)
+			f.grow(t, q.name, q.InForce, depth+1)
 		}
 	}
 }
@@ -83,9 +87,9 @@ func (f *forest) addJobs(t *rapid.T, prefix string) {
 	for i := range rapid.IntRange(1, 6).Draw(t, "jobs") {
 		leaf := f.queues[rapid.SampledFrom(leaves).Draw(t, "queue")]
 		job := fmt.Sprintf("%s%d", prefix, i)
-		pods := rapid.IntRange(1, 6).Draw(t, "pods")
-		cards := rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "cards of a pod")
-		least := rapid.SampledFrom([]int{1, pods}).Draw(t, "minimum")
+		pods := rapid.Int64Range(1, 6).Draw(t, "pods")
+		cards := rapid.SampledFrom([]int64{1, 1, 1, 2}).Draw(t, "cards of a pod")
+		least := rapid.SampledFrom([]int64{1, pods}).Draw(t, "minimum")
 
 		f.leafOf[job] = leaf.name
 		f.size[job] = cards
@@ -99,53 +103,29 @@ func (f *forest) addJobs(t *rapid.T, prefix string) {
 	}
 }
 
-// pathOf returns a queue and its ancestors.
-func (f *forest) pathOf(queue string) (path []string) {
-	for ; queue != ""; queue = f.queues[queue].parent {
-		path = append(path, queue)
-	}
-	return path
-}
-
-// below returns the queue and its ancestors that are no ancestors of another one.
-func (f *forest) below(queue, other string) []string {
-	shared := f.pathOf(other)
-	return slices.DeleteFunc(f.pathOf(queue), func(name string) bool { return slices.Contains(shared, name) })
-}
-
-// use is what a set of jobs uses in every queue.
-func (f *forest) use(pods map[string]int) map[string]int {
-	used := map[string]int{}
-	for job, n := range pods {
-		for _, name := range f.pathOf(f.leafOf[job]) {
-			used[name] += n * f.size[job]
+// makeTree returns the tree of package queuetree. All nodes together are the quota of root.
+func (f *forest) makeTree() *queuetree.Tree {
+	return &queuetree.Tree{Parents: f.parents, IsCard: true, InForce: func(queue string) queuetree.InForce {
+		if queue == "" {
+			return queuetree.InForce{Quota: f.cards, Deserved: queuetree.Unlimited}
 		}
-		used[""] += n * f.size[job]
+		return f.queues[queue].InForce
+	}}
+}
+
+// use is what some pods of each job use, by leaf.
+func (f *forest) use(pods map[string]int64) queuetree.Use {
+	used := queuetree.Use{}
+	for job, n := range pods {
+		used[f.leafOf[job]] += n * f.size[job]
 	}
 	return used
-}
-
-// unused is the guarantee of a queue, and of all below it, that they do not use.
-func (f *forest) unused(name string, used map[string]int) int {
-	if name == "" {
-		return f.unusedBelow(name, used)
-	}
-	return max(f.unusedBelow(name, used), f.queues[name].guarantee-used[name])
-}
-
-func (f *forest) unusedBelow(name string, used map[string]int) (sum int) {
-	for _, child := range f.names {
-		if f.queues[child].parent == name {
-			sum += f.unused(child, used)
-		}
-	}
-	return sum
 }
 
 // run opens a session and runs allocate and the action. It returns how many pods of each job had
 // cards before the action, how many were evicted, how many wait for their cards, and how many
 // pods allocate placed.
-func (f *forest) run() (had, evicted, came map[string]int, placed int) {
+func (f *forest) run() (had, evicted, came map[string]int64, placed int) {
 	f.openSession()
 	f.Run(f.allocate(), f.reclaim())
 	evicted = f.count(api.Releasing)
@@ -154,8 +134,8 @@ func (f *forest) run() (had, evicted, came map[string]int, placed int) {
 }
 
 // count counts the pods of each job in some statuses.
-func (f *forest) count(statuses ...api.TaskStatus) map[string]int {
-	counts := map[string]int{}
+func (f *forest) count(statuses ...api.TaskStatus) map[string]int64 {
+	counts := map[string]int64{}
 	for _, status := range statuses {
 		for _, task := range f.In(status) {
 			counts[f.Ssn.Jobs[task.Job].Name]++
@@ -165,7 +145,8 @@ func (f *forest) count(statuses ...api.TaskStatus) map[string]int {
 }
 
 // checkSession checks one session against the rules of reclaim.
-func (f *forest) checkSession(t *rapid.T, had, evicted, came map[string]int) {
+func (f *forest) checkSession(t *rapid.T, had, evicted, came map[string]int64) {
+	tree := f.makeTree()
 	before := f.use(had)
 	lost := f.use(evicted)
 	gained := f.use(came)
@@ -181,21 +162,23 @@ func (f *forest) checkSession(t *rapid.T, had, evicted, came map[string]int) {
 
 	for _, name := range f.names {
 		q := f.queues[name]
-		if after := before[name] - lost[name]; lost[name] > 0 && gained[name] == 0 {
-			check.Must(t, after >= q.guarantee, "%s is left with %d, its guarantee is %d", name, after, q.guarantee)
+		hasLost := tree.Used(name, lost) > 0
+		hasGained := tree.Used(name, gained) > 0
+		after := tree.Used(name, before) - tree.Used(name, lost) + tree.Used(name, gained)
+		if hasLost && !hasGained {
+			check.Must(t, after >= q.Guarantee, "%s is left with %d, its guarantee is %d", name, after, q.Guarantee)
 		}
 
-		if q.isLeaf && gained[name] > 0 && len(evicted) > 0 {
-			check.Must(t, lost[name] == 0 || byMatrix, "%s reclaims, and another queue reclaims from it by the tree", name)
-			after := before[name] - lost[name] + gained[name] // after inference reclaimed, it may do so, too
-			check.Must(t, after <= q.deserved, "%s evicts others and uses %d of %d that it deserves", name, after, q.deserved)
+		if q.isLeaf && hasGained && len(evicted) > 0 { // after inference reclaimed, the leaf may do so, too
+			check.Must(t, !hasLost || byMatrix, "%s reclaims, and another queue reclaims from it by the tree", name)
+			check.Must(t, after <= q.Deserved, "%s evicts others and uses %d of %d that it deserves", name, after, q.Deserved)
 		}
 	}
 }
 
 // reclaimableFor returns a job of which a unit could be evicted for one more card of a leaf, "" if
 // there is none.
-func (f *forest) reclaimableFor(leaf string, had map[string]int) string {
+func (f *forest) reclaimableFor(leaf string, had map[string]int64) string {
 	used := f.use(had)
 	for job, n := range had {
 		from := f.queues[f.leafOf[job]]
@@ -205,7 +188,7 @@ func (f *forest) reclaimableFor(leaf string, had map[string]int) string {
 
 		unit := n
 		if n > f.least[job] {
-			unit = 1
+			unit = 1 // a pod above the minimum, and not the whole job
 		}
 
 		if f.allowsReclaim(leaf, from.name, unit*f.size[job], used) && f.fitsAfter(leaf, job, unit, had) {
@@ -218,50 +201,29 @@ func (f *forest) reclaimableFor(leaf string, had map[string]int) string {
 
 // allowsReclaim reports whether the queues of both sides allow that a leaf gets one more card and
 // another leaf loses some.
-func (f *forest) allowsReclaim(leaf, from string, lost int, used map[string]int) bool {
+func (f *forest) allowsReclaim(leaf, from string, lost int64, used queuetree.Use) bool {
+	tree := f.makeTree()
 	byMatrix := f.queues[leaf].isInference // inference reclaims from training
 	allowed := true
-	for _, name := range f.below(from, leaf) {
-		q := f.queues[name]
-		allowed = allowed && used[name]-lost >= q.guarantee && (byMatrix || used[name] > q.deserved)
+	for _, name := range tree.PathBelow(from, leaf) {
+		keepsGuarantee := tree.Used(name, used)-lost >= f.queues[name].Guarantee
+		allowed = allowed && keepsGuarantee && (byMatrix || tree.IsAboveDeserved(name, used))
 	}
 
-	for _, name := range f.below(leaf, from) {
-		allowed = allowed && used[name]+1 <= f.queues[name].deserved
+	for _, name := range tree.PathBelow(leaf, from) {
+		allowed = allowed && !tree.IsAboveDeserved(name, used.With(leaf, 1))
 	}
 
 	return allowed
 }
 
 // fitsAfter reports whether one more card of a leaf fits every quota and leaves the unused
-// guarantees of others once a unit of a job is gone.
-func (f *forest) fitsAfter(leaf, job string, unit int, had map[string]int) bool {
-	used := f.use(had)
-	for _, name := range append(f.pathOf(f.leafOf[job]), "") {
-		used[name] -= unit * f.size[job]
-	}
-
-	path := append(f.pathOf(leaf), "")
-	covered := false
-
-	with := maps.Clone(used)
-	for _, name := range path {
-		with[name]++
-	}
-
-	for i, name := range path {
-		quota := f.cards
-		if name != "" {
-			quota = f.queues[name].quota
-		}
-
-		if with[name] > quota || (i > 0 && !covered && with[name]+f.unusedBelow(name, with) > quota) {
-			return false
-		}
-		covered = f.unused(name, with) < f.unused(name, used)
-	}
-
-	return true
+// guarantees of others once a unit of a job is evicted.
+func (f *forest) fitsAfter(leaf, job string, unit int64, had map[string]int64) bool {
+	tree := f.makeTree()
+	used := f.use(had).With(f.leafOf[job], -unit*f.size[job])
+	hasFreeCard := !tree.IsAboveQuota("", used.With(leaf, 1))
+	return hasFreeCard && tree.Refusal(queuetree.Request{Queue: leaf, Count: 1}, queuetree.Pods{Used: used}) == ""
 }
 
 // TestReclaimInATreeComesToRest: a random tree of queues gets random jobs, some of them later than others. For each
@@ -270,7 +232,7 @@ func (f *forest) fitsAfter(leaf, job string, unit int, had map[string]int) bool 
 // reclaims uses no more than it deserves, and loses pods only if inference reclaims. In the end: (5) No session
 // changes anything, even after a restart. The scheduler then does not know any more which cards it keeps for which
 // pods, and which queues may not borrow. (6) No pod of one card that could start alone waits, within what its queues
-// deserve, for a card that could be reclaimed. The rules are computed without the ledger of the scheduler.
+// deserve, for a card that could be reclaimed. The rules are those of package queuetree, without the ledger of the scheduler.
 func TestReclaimInATreeComesToRest(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawForest(t)
@@ -281,7 +243,7 @@ func TestReclaimInATreeComesToRest(t *testing.T) {
 		f.rest(t)
 		f.addJobs(t, "b")
 
-		had := map[string]int{}
+		had := map[string]int64{}
 		for restarts, isQuiet := 0, false; !isQuiet; restarts++ { // until a restart changes nothing
 			check.Must(t, restarts < 10, "every restart changes what runs")
 			f.rest(t)
@@ -318,7 +280,7 @@ func (f *forest) rest(t *rapid.T) {
 
 // session runs a session and checks it. It returns how many pods of each job had cards, and
 // whether the session changed nothing.
-func (f *forest) session(t *rapid.T) (had map[string]int, isQuiet bool) {
+func (f *forest) session(t *rapid.T) (had map[string]int64, isQuiet bool) {
 	had, evicted, came, placed := f.run()
 	f.checkSession(t, had, evicted, came)
 	return had, len(evicted)+len(came)+placed == 0
