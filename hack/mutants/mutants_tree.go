@@ -37,7 +37,7 @@ var treeOrderMutants = []mutant{
 	{"internal/quota/queueorder.go", `	for a != b && a.parent != b.parent {`, `	for a != b && a.parent == nil {`, "queues are compared below their lowest common ancestor"},
 	{"internal/quota/queueorder.go", `		share = max(share, 1)
 `, ``, "a queue that deserves no card is at what it deserves"},
-	{"internal/quota/reclaim.go", `	case e.total > q.limits.deserved(resource):`, `	case e.total > q.limits.deserved(resource)+1:`, "a reclaimer stays within what it deserves"},
+	{"internal/quota/check.go", `used > deserved:`, `used > deserved+1:`, "a reclaimer stays within what it deserves"},
 	{"internal/quota/reclaim.go", `	if requested <= m.Covered[level] {`, `	if requested < m.Covered[level] {`, "a reclaimer may use its own unused guarantee"},
 	{"internal/quota/reclaim.go", `covered = min(free, own)
 				free = min(free, own+left-at.unusedBelow[resource])`, `covered = min(free, own)`, "a reclaimer leaves the guarantees of others"},
@@ -50,9 +50,7 @@ var treeOrderMutants = []mutant{
 	{"internal/quota/treeledger.go", `			kept[at] = last
 `, `			kept[at] = position{weight: last.weight}
 `, "a deleted queue keeps its place while pods are charged to it"},
-	{"internal/quota/reclaim.go", `	case lacksQuota:
-		e.kind = Deserved
-`, ``, "a queue without quota deserves nothing"},
+	{"internal/quota/check.go", `	case q.lacksQuota(resource):`, `	case false:`, "a queue without quota deserves nothing"},
 	{"internal/quota/enqueue.go", `	for at := q.parent; at != nil; at = at.parent {`, `	for at := q.parent; !at.isRoot; at = at.parent {`, "what is borrowed fits the inventory beside all reservations"},
 	{"internal/quota/enqueue.go", `	if hasCards && q.limits.AnyCard {`, `	if hasCards && q.isFlat() {`, "all cards of a queue without quota are borrowed"},
 	{"internal/quota/path.go", `max(kept-leaf.usableKept(resource, more), 0)`, `kept`, "what is kept for a queue is not kept from it"},
@@ -97,7 +95,7 @@ var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/tree.go", `		for _, queue := range g.path {
 			limit, most`, `		for _, queue := range g.path[:1] {
 			limit, most`, "every queue above a victim keeps its guarantee and what it deserves"},
-	{"internal/scheduler/snapshot/checks.go", `	if insufficient := p.Ledger.FitsDeserved(string(r.Job.Queue), r.Request.Request, p.ReclaimsAll()); insufficient != nil {`, `	if insufficient := p.Ledger.FitsDeserved(string(r.Job.Queue), r.Request.Request, p.ReclaimsAll()); false {`, "no queue evicts in order to borrow"},
+	{"internal/scheduler/snapshot/checks.go", `	return p.CheckWithin(r, r.Request.Request, p.WithinReclaimable())`, `	return p.CheckWithin(r, r.Request.Request, r.Within())`, "no queue evicts in order to borrow"},
 	{"internal/scheduler/cardreclaim/tree.go", `		pod.OnlyCounts = !g.byTree[i]
 `, ``, "what is taken by the service types is not refused as what is borrowed"},
 	{"internal/scheduler/capacitycard/treeorder.go", `	for node := turn; node.parent != nil; node = node.parent {`, `	for node := turn; node == turn; node = node.parent {`, "a placement changes the order of all queues of its tenant"},

@@ -7,9 +7,34 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Within is what a request has to fit: what the quotas of the queue and its ancestors leave, beside what
-// is kept for pods of others and what is guaranteed to other queues. Its zero value is what is left now.
+// Bound is which limits bound a request.
+type Bound int
+
+// The bounds of a request.
+const (
+	// QuotaLeft is what the quotas of the queue and its ancestors leave, beside what is kept for
+	// pods of others and what is guaranteed to other queues. A pod is placed only within it.
+	QuotaLeft Bound = iota
+	// QuotaIfIdle is what the quotas would leave beside what is guaranteed to others, if no queue used
+	// more than its guarantee. Within its own guarantee, and within those of its ancestors that others
+	// do not use, a queue leaves others theirs. Releases do not change it.
+	QuotaIfIdle
+	// DeservedLeft is what the queue deserves beyond what it uses, whether it may use that now or not.
+	// A queue of a tree without a quota for cards deserves none. Without a tree a queue deserves its
+	// quota.
+	DeservedLeft
+	// ReclaimableCards is what the queue may reclaim cards for: DeservedLeft within its own quota,
+	// unless too many cards are terminating. CPU and memory must fit the quota of the queue itself.
+	// Evictions may free those of its ancestors.
+	ReclaimableCards
+	// ReclaimableAll is ReclaimableCards if CPU and memory are reclaimed, too: the queue must deserve
+	// them.
+	ReclaimableAll
+)
+
+// Within is what a request has to fit. Its zero value is what a queue has left now.
 type Within struct {
+	Bound Bound
 	// Released are charges that count as released.
 	Released Released
 }
@@ -79,11 +104,77 @@ func (q *queueLedger) firstExceeded(resource Resource, request *Request, within 
 		return e, false
 	}
 
-	e, isExceeded = q.checkPath(resource, count, request.IsUnreclaimable, &within.Released)
+	switch within.Bound {
+	case QuotaIfIdle:
+		return q.checkIfIdle(resource, count)
+	case DeservedLeft:
+		return q.checkDeservedLeft(resource, q.usedAfter(resource, count, &within.Released))
+	case ReclaimableCards, ReclaimableAll:
+		e, isExceeded = q.checkReclaimable(resource, q.usedAfter(resource, count, &within.Released), within.Bound)
+	default:
+		e, isExceeded = q.checkPath(resource, count, request.IsUnreclaimable, &within.Released)
+	}
+
+	// A queue with too many terminating cards gets no more, and evictions for it would be in vain.
 	if !isExceeded && resource.IsCard() {
 		e, isExceeded = q.checkTerminating(resource, &within.Released)
 	}
 	return e, isExceeded
+}
+
+// usedAfter returns what the queue uses once released is released, and so much more is used.
+func (q *queueLedger) usedAfter(resource Resource, count int64, released *Released) int64 {
+	return AddSaturating(q.used.amountOf(resource), count-released.amount(resource))
+}
+
+// checkReclaimable checks that the queue need not borrow, so that no queue evicts in order to borrow.
+func (q *queueLedger) checkReclaimable(resource Resource, used int64, bound Bound) (e exceededLimit, isExceeded bool) {
+	e, isExceeded = q.checkQuota(resource, used)
+	if isExceeded || (bound == ReclaimableCards && !resource.IsCard()) {
+		return e, isExceeded
+	}
+	return q.checkDeservedLeft(resource, used)
+}
+
+// checkDeservedLeft checks that the queue deserves all that it would use of a resource.
+func (q *queueLedger) checkDeservedLeft(resource Resource, used int64) (e exceededLimit, isExceeded bool) {
+	switch deserved := q.limits.deserved(resource); {
+	case q.lacksQuota(resource):
+		return exceededLimit{Deserved, q, used, 0}, true
+	case !q.deservesAny(resource) && used > deserved:
+		return exceededLimit{Deserved, q, used, deserved}, true
+	}
+	return e, false
+}
+
+// checkIfIdle returns the first limit on the path that a request would exceed even if no queue used more
+// than its guarantee.
+func (q *queueLedger) checkIfIdle(resource Resource, count int64) (e exceededLimit, isExceeded bool) {
+	guaranteed := int64(0) // by the queues below
+	for at := q; at != nil; at = at.parent {
+		limit := at.limits.Quota(resource)
+		isLimited := !at.isUnlimited(resource)
+		if isLimited && count > limit {
+			return exceededLimit{at.kindOfQuota(), at, count, limit}, true
+		}
+
+		// Others keep their unused guarantees, so these cards do not become free for the queue.
+		others := max(0, at.unusedBelow[resource]-q.ownUnusedBelow(at, resource))
+		if isLimited && count > max(limit-others, guaranteed) {
+			return exceededLimit{Guaranteed, at, AddSaturating(count, others), limit}, true
+		}
+		guaranteed = max(guaranteed, at.limits.Guarantee[resource]-(at.used.amountOf(resource)-q.used.amountOf(resource)))
+	}
+
+	return e, false
+}
+
+// kindOfQuota returns the kind of the limit that the quota of a queue, or the inventory, is.
+func (q *queueLedger) kindOfQuota() LimitKind {
+	if q.isRoot {
+		return Inventory
+	}
+	return HardLimit
 }
 
 // cardToReport returns the card that a refusal names, and how many others of the request do not fit

@@ -23,8 +23,9 @@ func firstOf(all []InsufficientQuota) *InsufficientQuota {
 // TestCheckAnswersLikeARecount: Check says which limits a request exceeds: first one of its cards, if none of them fits,
 // then CPU and memory. A naive ledger, which counts from scratch, answers for each resource alone, without the released
 // pods, or with them as terminating pods. Each bound has its own rules there. Fits must agree with Check. A refusal must
-// name a queue of the path, a card of the request that the naive ledger refuses, and numbers that exceed its limit. The
-// tree, its pods, the released ones and the request are random.
+// name a queue of the path, a card of the request that the naive ledger refuses, and numbers that exceed its limit. What
+// the queue uses above what it deserves, and above its guarantee, must equal a recount, too. The tree, its pods, the
+// released ones and the request are random.
 func TestCheckAnswersLikeARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
@@ -33,11 +34,14 @@ func TestCheckAnswersLikeARecount(t *testing.T) {
 		}
 
 		for _, queue := range h.leaves() {
+			h.checkAbove(t, queue)
 			request := drawRequest(t)
 			request.IsUnreclaimable = rapid.Bool().Draw(t, "unreclaimable")
 			released, after := h.drawReleased(t, queue)
-			c := checkTest{h: h, queue: queue, request: request, within: Within{Released: released}, after: after}
-			c.compareAnswers(t)
+			for bound := QuotaLeft; bound <= ReclaimableAll; bound++ {
+				c := checkTest{h: h, queue: queue, request: request, within: Within{bound, released}, after: after}
+				c.compareAnswers(t)
+			}
 		}
 	})
 }
@@ -57,7 +61,51 @@ func (c *checkTest) findRefusal(name Resource) string {
 	if count <= 0 {
 		return ""
 	}
-	return c.after.findRefusal(c.queue, name, count, c.request.IsUnreclaimable)
+
+	fits := true
+	switch c.within.Bound {
+	case QuotaLeft:
+		return c.after.findRefusal(c.queue, name, count, c.request.IsUnreclaimable)
+	case QuotaIfIdle:
+		fits = c.h.fitsIfIdle(c.queue, name, count)
+	case DeservedLeft:
+		fits = c.after.deservesAlso(c.queue, name, count)
+	case ReclaimableCards:
+		fits = c.after.isWithinDeserved(c.queue, name, count)
+		if !naiveIsCard(name) {
+			fits = c.after.isWithinQuota(c.queue, name, count)
+		}
+	case ReclaimableAll:
+		fits = c.after.isWithinDeserved(c.queue, name, count)
+	}
+
+	if fits {
+		return ""
+	}
+	return "does not fit"
+}
+
+// deservesAlso reports whether a queue deserves so many more, whatever else keeps it from using them.
+func (n *naiveLedger) deservesAlso(queue string, name Resource, count int64) bool {
+	if naiveIsCard(name) && n.limits[queue].AnyCard {
+		return false // a queue without quota deserves nothing
+	}
+	return !n.treeOf(name).IsAboveDeserved(queue, n.use(name, naivePod.isPlaced).With(queue, count))
+}
+
+// fitsIfIdle reports whether so many more fit each level of the path, beside what is guaranteed to others there, if no
+// queue used more than its guarantee. A guarantee of a level below that others leave unused covers them, too.
+func (h *treeTest) fitsIfIdle(queue string, name Resource, count int64) bool {
+	covered := int64(0)
+	for _, at := range append(h.naive.pathOf(queue), "") {
+		limit := h.naive.quotaOf(at, name)
+		left := max(limit-h.guaranteedToOthers(at, queue, name), covered)
+		if limit != Unlimited && count > min(limit, left) {
+			return false
+		}
+		covered = max(covered, h.naive.limits[at].Guarantee[name]-(h.naive.used(at, name)-h.naive.used(queue, name)))
+	}
+	return true
 }
 
 // compareAnswers compares what the ledger answers to a request with what the naive one does.

@@ -126,31 +126,6 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 	})
 }
 
-// TestFitsDeservedIsNeverToBorrow: a queue may reclaim cards from others for a request only if it deserves them. It
-// may not evict others' pods to borrow. The request must fit what the queue deserves, of one of its cards. Terminating
-// pods must not exceed a quota of that card on the path. CPU and memory must fit what is deserved too if they are
-// reclaimed, and else the quota of the queue. AboveDeserved and AboveGuarantee, what a queue uses beyond both, must
-// equal a recount. Trees, pods and requests are random.
-func TestFitsDeservedIsNeverToBorrow(t *testing.T) {
-	seed.Check(t, func(t *rapid.T) {
-		h := drawHistory(t)
-		for _, queue := range h.leaves() {
-			request := drawRequest(t)
-			cards := request.Count == 0 || slices.ContainsFunc(request.Names, func(name card.Name) bool {
-				return h.naive.isWithinDeserved(queue, Resource(name), int64(request.Count))
-			})
-			cpu := h.naive.isWithinDeserved(queue, CPU, request.MilliCPU) && h.naive.isWithinDeserved(queue, Memory, request.Memory)
-			got := h.ledger.FitsDeserved(queue, request, true)
-			check.Must(t, (got == nil) == (cards && cpu), "%+v in %s with CPU: %+v, want cards %v and CPU %v", request, queue, got, cards, cpu)
-
-			cpu = h.naive.isWithinQuota(queue, CPU, request.MilliCPU) && h.naive.isWithinQuota(queue, Memory, request.Memory)
-			got = h.ledger.FitsDeserved(queue, request, false)
-			check.Must(t, (got == nil) == (cards && cpu), "%+v in %s: %+v, want cards %v and CPU %v", request, queue, got, cards, cpu)
-			h.checkAbove(t, queue)
-		}
-	})
-}
-
 // drawRequest draws a request of one pod, with or without cards.
 func drawRequest(t *rapid.T) Request {
 	request := Request{Count: card.Count(rapid.IntRange(0, 4).Draw(t, "count")), MilliCPU: int64(rapid.IntRange(0, 3).Draw(t, "cpu")), Memory: int64(rapid.IntRange(0, 3).Draw(t, "memory"))}
@@ -444,7 +419,7 @@ func TestReclaimByExample(t *testing.T) {
 	check.Equal(t, "what batch may use in batch, tenant and root, beside the guarantees of serving and other",
 		[]int64{8 - 5, 3 - 2, 3 - 2 - 1}, l.MayUseByLevel("batch", "A").Quota)
 
-	check.Equal(t, "insufficient to reclaim 3 A, which serving deserves", nil, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 3}, false))
-	check.That(t, l.FitsDeserved("serving", Request{Names: []card.Name{"A"}, Count: 4}, false) != nil, "serving reclaims a fourth A, which it does not deserve")
+	check.Equal(t, "insufficient to reclaim 3 A, which serving deserves", nil, l.Check("serving", Request{Names: []card.Name{"A"}, Count: 3}, Within{Bound: ReclaimableCards}))
+	check.That(t, !l.Fits("serving", Request{Names: []card.Name{"A"}, Count: 4}, Within{Bound: ReclaimableCards}), "serving reclaims a fourth A, which it does not deserve")
 	check.Equal(t, "queues in the ledger", []string{"batch", "other", "serving", "tenant"}, slices.Sorted(maps.Keys(l.queues))) // the checks above have added none
 }

@@ -55,6 +55,9 @@ func TestTerminatingCardsAboveTheQuotaBlockTheCard(t *testing.T) {
 		check.That(t, fits == (tc.want == nil) || len(tc.request.Names) == 0, "fits on a card: %v, in all %+v", fits, tc.want)
 	}
 
+	beforeReclaim := l.Check("q", Request{Names: []card.Name{"B"}, Count: 1}, Within{Bound: ReclaimableCards})
+	check.Equal(t, "insufficient to reclaim B", []InsufficientQuota{*isTerminating}, beforeReclaim)
+
 	check.That(t, !l.IsTerminatingOverQuota("q", "A"), "the 4 terminating A are over the quota of 4")
 	check.That(t, l.IsTerminatingOverQuota("q", "B"), "the 5 terminating B are not over the quota of 4")
 	check.That(t, !l.IsTerminatingOverQuota("unlimited", "A"), "terminating cards are over the quota of a queue that has none")

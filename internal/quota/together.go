@@ -17,8 +17,8 @@ const (
 
 // FitsTogether returns how the requests of some pods fit a queue together, beside what it uses now.
 // Each pod gets the first of its cards that the queue deserves, else the first one within its quota.
-// CPU and memory count as in FitsDeserved. Without a tree a queue deserves its quota.
-func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimsCPU bool) TogetherFit {
+// reclaimable is ReclaimableCards or ReclaimableAll. Without a tree a queue deserves its quota.
+func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimable Within) TogetherFit {
 	q := l.readQueue(queue)
 	sums := map[card.Name]card.Count{}
 	fit := WithinDeserved
@@ -34,7 +34,7 @@ func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimsCPU bool
 
 		// Pods that fit one by one may exceed the quota together, so each sees the cards of those
 		// before it.
-		name, ofPod := q.chooseCard(r, sums)
+		name, ofPod := q.chooseCard(r, sums, &reclaimable)
 		if ofPod == ExceedsQuota {
 			return ExceedsQuota
 		}
@@ -46,7 +46,7 @@ func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimsCPU bool
 	if !l.Fits(queue, compute, Within{}) {
 		return ExceedsQuota
 	}
-	if l.FitsDeserved(queue, compute, reclaimsCPU) != nil {
+	if !l.Fits(queue, compute, reclaimable) {
 		return WithinQuota
 	}
 
@@ -54,12 +54,13 @@ func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimsCPU bool
 }
 
 // chooseCard returns the card that a pod gets beside some sums, and how it fits.
-func (q *queueLedger) chooseCard(r Request, sums map[card.Name]card.Count) (chosen card.Name, fit TogetherFit) {
+func (q *queueLedger) chooseCard(r Request, sums map[card.Name]card.Count, reclaimable *Within) (chosen card.Name, fit TogetherFit) {
 	for _, name := range r.Names {
-		total := sums[name].Add(r.Count)
+		together := r.On(name)
+		together.Count = sums[name].Add(r.Count)
 		switch {
-		case !q.fitsSomeCard(&Request{Names: []card.Name{name}, Count: total, IsUnreclaimable: r.IsUnreclaimable}, &Within{}):
-		case q.beyondDeserved(Resource(name), int64(total)) == nil:
+		case !q.fitsSomeCard(&together, &Within{}):
+		case q.fitsSomeCard(&together, reclaimable):
 			return name, WithinDeserved
 		case fit == ExceedsQuota:
 			chosen = name

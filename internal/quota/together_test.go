@@ -28,7 +28,7 @@ func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
 			name := rapid.SampledFrom(treeCards).Draw(t, fmt.Sprint("card of pod ", i))
 			requests = append(requests, Request{Names: []card.Name{name}, Count: card.Count(rapid.IntRange(1, 4).Draw(t, "count"))})
 		}
-		got := h.ledger.FitsTogether(queue, requests, false)
+		got := h.ledger.FitsTogether(queue, requests, Within{Bound: ReclaimableCards})
 
 		want := WithinDeserved
 		for i, r := range requests {
@@ -36,7 +36,7 @@ func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
 				want = ExceedsQuota
 				break
 			}
-			if h.ledger.FitsDeserved(queue, r, false) != nil {
+			if !h.ledger.Fits(queue, r, Within{Bound: ReclaimableCards}) {
 				want = WithinQuota
 			}
 			h.ledger.Charge(fmt.Sprint("together-", i), &Charge{Queue: queue, Cards: []card.Amount{{Name: r.Names[0], Count: r.Count}}})
@@ -74,6 +74,6 @@ func TestPodsWithAlternativesFitTogether(t *testing.T) {
 		"a pod without cards that requests the whole CPU: fits": {[]Request{{MilliCPU: 3000}}, WithinDeserved},
 		"no pods: fit": {nil, WithinDeserved},
 	}) {
-		check.Equal(t, "fit", tc.want, ledger.FitsTogether("q", tc.requests, false))
+		check.Equal(t, "fit", tc.want, ledger.FitsTogether("q", tc.requests, Within{Bound: ReclaimableCards}))
 	}
 }

@@ -382,7 +382,8 @@ func TestLedgerWithoutItsTreeAnswersAsOneThatNeverHadATree(t *testing.T) {
 					return map[string]any{
 						"Check":                 l.Check(queue, one, Within{}),
 						"Check after a release": l.Check(queue, one, Within{Released: released}),
-						"FitsDeserved":          l.FitsDeserved(queue, one, true),
+						"Check before reclaim":  l.Check(queue, one, Within{Bound: ReclaimableAll}),
+						"Check if idle":         l.Check(queue, one, Within{Bound: QuotaIfIdle}),
 						"MayUseByLevel":         l.MayUseByLevel(queue, Resource(name)),
 						"EvictionHeadroom":      l.EvictionHeadroom(queue, name),
 						"CheckEnqueue":          l.CheckEnqueue(queue, reserveForAll(&Reservations{}), request, 1.5),

@@ -118,8 +118,7 @@ func (p *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 // helps it.
 func (p *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
 	names := request.Names
-	suffices := func(name card.Name) bool { return p.Ledger.CouldFit(string(job.Queue), name, request.Count) }
-	if request.Count > 0 && !slices.ContainsFunc(names, suffices) {
+	if !p.Ledger.Fits(string(job.Queue), request.OnlyCards(), quota.Within{Bound: quota.QuotaIfIdle}) {
 		return false
 	}
 

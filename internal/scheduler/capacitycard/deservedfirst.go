@@ -87,7 +87,7 @@ func (p *allocation) waitsForDeserved() bool {
 
 // needNotBorrow reports whether the queue of a pod stays within what it deserves with some card.
 func (p *allocation) needNotBorrow(r snapshot.CheckInput) bool {
-	return p.Ledger.FitsDeserved(string(r.Job.Queue), r.Request.Request, p.ReclaimsAll()) == nil
+	return p.Ledger.Fits(string(r.Job.Queue), r.Request.Request, p.WithinReclaimable())
 }
 
 // isTurnOf reports whether the running part of allocate tries a pod. The first one notes whose
@@ -95,6 +95,9 @@ func (p *allocation) needNotBorrow(r snapshot.CheckInput) bool {
 func (p *allocation) isTurnOf(r snapshot.CheckInput) bool {
 	d := p.deservedFirst
 	if d == nil || d.borrows || p.kept.hasPreempted(r) {
+		return true
+	}
+	if r.Request.Denied != nil { // the checks refuse it, and no pod waits for what it requests
 		return true
 	}
 

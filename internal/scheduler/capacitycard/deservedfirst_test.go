@@ -5,9 +5,31 @@ import (
 
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
+	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/workload"
 )
+
+// TestADeniedPodPutsOffNoOther: no node has the card that pod denied-0 requests, so it is denied, and the checks refuse it.
+// Its job precedes job without in queue q, whose pod requests no cards. The first run tries both pods: the pod without
+// cards waits for none that the denied pod borrows.
+func TestADeniedPodPutsOffNoOther(t *testing.T) {
+	s := newTreeScene(t, tenant+`job denied queue=q min=1 pending=1
+		job without queue=q min=1 pending=1`).openSession()
+	s.Job("denied").Priority = 1
+	s.p.allocation.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, later: map[api.JobID]bool{}, latest: map[queueCard]int32{}}
+
+	denied := s.checkInputFor("denied-0", "")
+	denied.Request.Names = nil
+	denied.Request.Denied = &workload.Refusal{}
+	check.That(t, s.p.allocation.isTurnOf(denied), "the denied pod waits for its turn")
+
+	without := s.checkInputFor("without-0", "")
+	without.Request.Names = nil
+	without.Request.Count = 0
+	check.That(t, s.p.allocation.isTurnOf(without), "the pod without cards waits for its turn")
+}
 
 // TestSecondRunTriesOnlyJobsThatBorrow: in a tree allocate runs twice, first for pods whose queues deserve the cards, then
 // for pods with which their queues borrow. The second run has only jobs that may borrow. Otherwise it would search all

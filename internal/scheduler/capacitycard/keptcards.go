@@ -146,7 +146,7 @@ func (p *KeptCards) forgetFreedCards(freed map[types.UID]nomination, waiting map
 func (p *KeptCards) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.JobInfo, kept map[queueCard]card.Count) bool {
 	request := p.RequestFor(task)
 	name, allowed := p.CardFor(request, node)
-	couldFit := request.Count == 0 || p.Ledger.CouldFit(string(job.Queue), name, request.Count)
+	couldFit := p.Ledger.Fits(string(job.Queue), request.On(name).OnlyCards(), quota.Within{Bound: quota.QuotaIfIdle})
 	if p.Volcano.Nodes[node] == nil || !allowed || !couldFit || p.CheckQueue(job) != nil {
 		return false
 	}
@@ -156,7 +156,7 @@ func (p *KeptCards) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *a
 	p.preemptedCards.byQueue[job.Queue] = append(p.preemptedCards.byQueue[job.Queue], w)
 
 	key := queueCard{job.Queue, name}
-	if all := kept[key].Add(request.Count); p.Ledger.Deserves(string(job.Queue), quota.Resource(name), int64(all)) { // with borrowed cards other queues come first
+	if all := kept[key].Add(request.Count); p.Ledger.Fits(string(job.Queue), quota.Request{Names: []card.Name{name}, Count: all}, quota.Within{Bound: quota.DeservedLeft}) { // with borrowed cards other queues come first
 		kept[key] = all
 		p.keepQuota(task, job.Queue, node)
 	}

@@ -64,7 +64,7 @@ func cardFits(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 		// Cards of other queues do not help if quota is missing. Volcano would stop at such a
 		// node instead of trying the next one.
 		return quotaExceededForReclaim
-	case p.preemption.run != nil && !p.Ledger.CouldFit(queue, name, r.Request.Count):
+	case p.preemption.run != nil && !p.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{Bound: quota.QuotaIfIdle}):
 		// No eviction in the queue makes enough quota. Volcano would stop at such a node, too.
 		return quotaExceededForReclaim
 	}

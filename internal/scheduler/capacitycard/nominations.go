@@ -258,7 +258,7 @@ func (p *KeptCards) countWithoutCard(tasks []*api.TaskInfo, queue api.QueueID, a
 // addDeserved adds cards to the amounts if their queue deserves them beside these.
 func (p *KeptCards) addDeserved(key queueCard, count card.Count, amounts map[queueCard]card.Count) bool {
 	all := amounts[key].Add(count)
-	if !p.Ledger.Deserves(string(key.queue), quota.Resource(key.name), int64(all)) {
+	if !p.Ledger.Fits(string(key.queue), quota.Request{Names: []card.Name{key.name}, Count: all}, quota.Within{Bound: quota.DeservedLeft}) {
 		return false
 	}
 	amounts[key] = all
@@ -287,14 +287,15 @@ func (p *KeptCards) wouldBorrowFrom(owner *keptCardsOwner, r snapshot.CheckInput
 	if !p.IsTree() || owner.task.Job == r.Task.Job {
 		return false
 	}
-	resource := quota.CPU
+	request := quota.Request{MilliCPU: r.Request.MilliCPU}
 	if r.Request.Count > 0 {
 		name, _ := p.Inventory.CardOnNode(node.Name, r.Request.Resource)
-		resource = quota.Resource(name)
+		request = r.Request.On(name).OnlyCards()
 	}
 
-	count := r.Request.Amount(resource)
-	borrows := func(queue string) bool { return !p.Ledger.Deserves(queue, resource, count) }
+	borrows := func(queue string) bool {
+		return !p.Ledger.Fits(queue, request, quota.Within{Bound: quota.DeservedLeft})
+	}
 	return borrows(string(r.Job.Queue)) || slices.ContainsFunc(p.PathBelow(owner.queue, r.Job.Queue), borrows)
 }
 

@@ -57,7 +57,7 @@ func (p *waitingJobs) findWaitingJob(job *api.JobInfo) *waitingJob {
 		requests[i] = r.Request.Request
 	}
 
-	fit := p.Ledger.FitsTogether(string(job.Queue), requests, p.ReclaimsAll())
+	fit := p.Ledger.FitsTogether(string(job.Queue), requests, p.WithinReclaimable())
 	if fit == quota.ExceedsQuota {
 		return nil
 	}

@@ -61,5 +61,5 @@ func (s *problemBuilder) usesOf(q *problem, queue api.QueueID, request *quota.Re
 // the queue must deserve them. In a tree, evictions may free the quotas of its ancestors.
 func (s *searchSession) mayReclaimCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
 	request := quota.Request{MilliCPU: milliCPU, Memory: memory}
-	return s.plugin.Ledger.FitsDeserved(string(queue), request, s.plugin.ReclaimsAll()) == nil
+	return s.plugin.Ledger.Fits(string(queue), request, s.plugin.WithinReclaimable())
 }

@@ -179,10 +179,7 @@ func mayReclaim(p *Session, r CheckInput) *workload.Refusal {
 // queueDeserves: the queue stays within what it deserves, so that no queue evicts in order to
 // borrow.
 func queueDeserves(p *Session, r CheckInput) *workload.Refusal {
-	if insufficient := p.Ledger.FitsDeserved(string(r.Job.Queue), r.Request.Request, p.ReclaimsAll()); insufficient != nil {
-		return r.Rules.RefusalFor(insufficient)
-	}
-	return nil
+	return p.CheckWithin(r, r.Request.Request, p.WithinReclaimable())
 }
 
 func cardIsAllowed(p *Session, r CheckInput) *workload.Refusal {
@@ -200,12 +197,5 @@ func queueHasQuotaForCard(p *Session, r CheckInput) *workload.Refusal {
 // DeservesCard reports whether the queue of a pod of a tree stays within what it deserves with
 // one card.
 func (p *Session) DeservesCard(r CheckInput, name card.Name) bool {
-	if !p.IsTree() {
-		return false
-	}
-	request := r.Request.Request
-	if request.Count > 0 {
-		request.Names = []card.Name{name}
-	}
-	return p.Ledger.FitsDeserved(string(r.Job.Queue), request, p.ReclaimsAll()) == nil
+	return p.IsTree() && p.Ledger.Fits(string(r.Job.Queue), r.Request.On(name), p.WithinReclaimable())
 }

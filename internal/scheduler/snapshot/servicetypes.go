@@ -6,6 +6,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -87,3 +88,11 @@ func (p *Session) KnowsServiceType(name string) bool {
 
 // ReclaimsAll reports whether CPU and memory are reclaimed as well as cards.
 func (p *Session) ReclaimsAll() bool { return p.Args.reclaimResources == v1alpha1.ReclaimResourcesAll }
+
+// WithinReclaimable returns what a request has to fit for which a queue may reclaim from others.
+func (p *Session) WithinReclaimable() quota.Within {
+	if p.ReclaimsAll() {
+		return quota.Within{Bound: quota.ReclaimableAll}
+	}
+	return quota.Within{Bound: quota.ReclaimableCards}
+}
