@@ -50,7 +50,7 @@ var treeOrderMutants = []mutant{
 	{"internal/quota/treeledger.go", `			kept[at] = last
 `, `			kept[at] = position{weight: last.weight}
 `, "a deleted queue keeps its place while pods are charged to it"},
-	{"internal/quota/check.go", `	case q.lacksQuota(resource):`, `	case false:`, "a queue without quota deserves nothing"},
+	{"internal/quota/check.go", `	case q.limits.lacksQuota(resource):`, `	case false:`, "a queue without quota deserves nothing"},
 	{"internal/quota/enqueue.go", `	for at := q.parent; at != nil; at = at.parent {`, `	for at := q.parent; !at.isRoot; at = at.parent {`, "what is borrowed fits the inventory beside all reservations"},
 	{"internal/quota/enqueue.go", `	if hasCards && q.limits.AnyCard {`, `	if hasCards && q.isFlat() {`, "all cards of a queue without quota are borrowed"},
 	{"internal/quota/path.go", `max(kept-leaf.usableKept(resource, more), 0)`, `kept`, "what is kept for a queue is not kept from it"},

@@ -139,9 +139,9 @@ func (q *queueLedger) checkReclaimable(resource Resource, used int64, bound Boun
 // checkDeservedLeft checks that the queue deserves all that it would use of a resource.
 func (q *queueLedger) checkDeservedLeft(resource Resource, used int64) (e exceededLimit, isExceeded bool) {
 	switch deserved := q.limits.deserved(resource); {
-	case q.lacksQuota(resource):
+	case q.limits.lacksQuota(resource):
 		return exceededLimit{Deserved, q, used, 0}, true
-	case !q.deservesAny(resource) && used > deserved:
+	case !q.limits.deservesAny(resource) && used > deserved:
 		return exceededLimit{Deserved, q, used, deserved}, true
 	}
 	return e, false
@@ -153,7 +153,7 @@ func (q *queueLedger) checkIfIdle(resource Resource, count int64) (e exceededLim
 	guaranteed := int64(0) // by the queues below
 	for at := q; at != nil; at = at.parent {
 		limit := at.limits.Quota(resource)
-		isLimited := !at.isUnlimited(resource)
+		isLimited := !at.limits.isUnlimited(resource)
 		if isLimited && count > limit {
 			return exceededLimit{at.kindOfQuota(), at, count, limit}, true
 		}

@@ -222,7 +222,7 @@ func (q *queueLedger) checkEnqueueStopped(reservations func(string) *Reservation
 // enough without the guarantees is not exhausted.
 func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	available := func(resource Resource) int64 {
-		if at.isUnlimited(resource) {
+		if at.limits.isUnlimited(resource) {
 			return at.limits.Quota(resource)
 		}
 		return max(0, at.limits.Quota(resource)-max(0, at.unusedBelow[resource]-q.ownUnusedBelow(at, resource)))

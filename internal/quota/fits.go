@@ -208,15 +208,3 @@ func MultiplySaturating(a, b int64) int64 {
 	}
 	return a * b
 }
-
-// deserved returns how much of a resource the queue deserves: its quota without a tree.
-func (l *Limits) deserved(resource Resource) int64 {
-	if l.Deserved == nil {
-		return l.Quota(resource)
-	}
-	deserved, isWritten := l.Deserved[resource]
-	if (!resource.IsCard() && !isWritten) || (resource.IsCard() && l.AnyCard) {
-		return l.Quota(resource)
-	}
-	return deserved
-}

@@ -13,36 +13,6 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Unlimited is a limit that nothing exceeds.
-const Unlimited int64 = math.MaxInt64
-
-// Limits are what a queue may use.
-type Limits struct {
-	// Cards is the quota per card name; a missing name is 0.
-	Cards card.Quota
-	// AnyCard lifts the card limits: a queue without a quota of its own in a
-	// cluster that is being migrated.
-	AnyCard bool
-	// MilliCPU is the CPU limit in thousandths of a core, or Unlimited.
-	MilliCPU int64
-	// Memory is the memory limit in bytes, or Unlimited.
-	Memory int64
-	// Deserved is what the queue may use and reclaim, and Guarantee what others leave free for
-	// it. Both are nil without a tree: then the queue deserves its quota.
-	Deserved, Guarantee Amounts
-	// IsHeld reports whether the queue is held, or closed because of its place in a tree. Then its
-	// unused guarantee is not left free.
-	IsHeld bool
-}
-
-// Quota returns the limit of a resource, Unlimited or MaxCount if there is none.
-func (l *Limits) Quota(of Resource) int64 {
-	if l.AnyCard {
-		return of.selectAmount(l.MilliCPU, l.Memory, int64(card.MaxCount))
-	}
-	return of.selectAmount(l.MilliCPU, l.Memory, int64(l.Cards[of.Card()]))
-}
-
 // Ledger has the charges of all queues. Any number of goroutines may read it while none
 // writes.
 type Ledger struct {

@@ -36,7 +36,7 @@ func (q *queueLedger) checkPath(resource Resource, count int64, isUnreclaimable 
 			return e, false
 		}
 
-		if !at.isRoot && !at.deservesAny(resource) {
+		if !at.isRoot && !at.limits.deservesAny(resource) {
 			if e, isExceeded := at.checkDeserved(q, resource, used, count, isUnreclaimable, released); isExceeded {
 				return e, true
 			}
@@ -64,7 +64,7 @@ func (q *queueLedger) checkPath(resource Resource, count int64, isUnreclaimable 
 // checkQuota checks the quota at one queue of the path. Root has none.
 func (q *queueLedger) checkQuota(resource Resource, used int64) (e exceededLimit, isExceeded bool) {
 	limit := q.limits.Quota(resource)
-	if limit < used && !q.isRoot && !q.isUnlimited(resource) {
+	if limit < used && !q.isRoot && !q.limits.isUnlimited(resource) {
 		return exceededLimit{HardLimit, q, used, limit}, true
 	}
 	return e, false
@@ -84,7 +84,7 @@ func (q *queueLedger) keptForOthers(leaf *queueLedger, resource Resource, more i
 // guaranteed. change is by how much the unused guarantees below change. grown is by how much the request
 // adds to use and unused guarantees together.
 func (q *queueLedger) checkForOthers(resource Resource, used, kept, change, grown int64) (e exceededLimit, isExceeded bool) {
-	if q.isUnlimited(resource) {
+	if q.limits.isUnlimited(resource) {
 		return e, false
 	}
 
@@ -107,7 +107,7 @@ func (q *queueLedger) checkForOthers(resource Resource, used, kept, change, grow
 // usableKept returns how much of what is kept for its pods the queue may use with more of a card.
 // With cards that it borrows, it may not use what was reclaimed for others of its pods.
 func (q *queueLedger) usableKept(resource Resource, more int64) int64 {
-	if resource.IsCard() && !q.deservesAny(resource) && !q.staysWithinDeserved(resource, more) {
+	if resource.IsCard() && !q.limits.deservesAny(resource) && !q.staysWithinDeserved(resource, more) {
 		return 0
 	}
 	return q.kept[resource]
@@ -132,30 +132,7 @@ func (q *queueLedger) checkDeserved(leaf *queueLedger, resource Resource, used, 
 // staysWithinDeserved reports whether the queue uses at most what it deserves with more of a resource.
 // Then it takes back what siblings have borrowed, so no ancestor stops it.
 func (q *queueLedger) staysWithinDeserved(resource Resource, more int64) bool {
-	return !q.deservesAny(resource) && AddSaturating(q.used.amountOf(resource), more) <= q.limits.deserved(resource)
-}
-
-// isUnlimited reports whether the queue does not limit a resource.
-func (q *queueLedger) isUnlimited(resource Resource) bool {
-	if resource.IsCard() {
-		return q.limits.AnyCard
-	}
-	return q.limits.Quota(resource) == Unlimited
-}
-
-// lacksQuota reports whether a queue of a tree has no quota for cards. It may use any, but deserves
-// none: no administrator gave it cards that it could take back. A flat queue deserves all that it may use.
-func (q *queueLedger) lacksQuota(resource Resource) bool {
-	return q.limits.Deserved != nil && q.limits.AnyCard && resource.IsCard()
-}
-
-// deservesAny reports whether the queue deserves any amount of a resource, or uses cards without a
-// quota, see lacksQuota. A queue without a limit may deserve less than everything.
-func (q *queueLedger) deservesAny(resource Resource) bool {
-	if resource.IsCard() {
-		return q.limits.AnyCard
-	}
-	return q.limits.deserved(resource) == Unlimited
+	return !q.limits.deservesAny(resource) && AddSaturating(q.used.amountOf(resource), more) <= q.limits.deserved(resource)
 }
 
 // checkTerminating returns the first queue on the path in which terminating pods use more of a
@@ -184,7 +161,7 @@ func (q *queueLedger) checkTerminating(resource Resource, released *Released) (e
 func (q *queueLedger) freeOnPath(resource Resource, released *Released) int64 {
 	free := Unlimited
 	for at := q; at != nil && !at.isRoot; at = at.parent {
-		if !at.isUnlimited(resource) {
+		if !at.limits.isUnlimited(resource) {
 			free = min(free, at.limits.Quota(resource)-at.used.amountOf(resource)+released.amount(resource))
 		}
 	}
@@ -195,7 +172,7 @@ func (q *queueLedger) freeOnPath(resource Resource, released *Released) int64 {
 func (q *queueLedger) limitOnPath(resource Resource) int64 {
 	limit := Unlimited
 	for at := q; at != nil && !at.isRoot; at = at.parent {
-		if !at.isUnlimited(resource) {
+		if !at.limits.isUnlimited(resource) {
 			limit = min(limit, at.limits.Quota(resource))
 		}
 	}

@@ -178,7 +178,7 @@ func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
 }
 
 func (q *queueLedger) fractionOfDeserved(of Resource) float64 {
-	if q.deservesAny(of) {
+	if q.limits.deservesAny(of) {
 		return 0
 	}
 	return usedFraction(q.used.amountOf(of), q.limits.deserved(of))

@@ -47,7 +47,7 @@ func (l *Ledger) MayUseByLevel(queue string, resource Resource) (m MayUse) {
 
 		// What others are guaranteed stays free. The unused guarantee of the own path is part of
 		// that sum.
-		if !at.isUnlimited(resource) {
+		if !at.limits.isUnlimited(resource) {
 			left := at.freeBesideKept(q, resource)
 			free = min(free, left)
 			if at != q {
@@ -95,7 +95,7 @@ func (m *MayUse) addLevel(quota, covered, deserved, besideKept, coverable int64)
 
 // freeQuota returns how much more of a resource the quota of the queue itself allows. Root has none.
 func (q *queueLedger) freeQuota(resource Resource) int64 {
-	if q.isRoot || q.isUnlimited(resource) {
+	if q.isRoot || q.limits.isUnlimited(resource) {
 		return Unlimited
 	}
 	return q.limits.Quota(resource) - q.used.amountOf(resource)
@@ -103,7 +103,7 @@ func (q *queueLedger) freeQuota(resource Resource) int64 {
 
 // freeDeserved returns how much of what the queue deserves it does not use. Root deserves anything.
 func (q *queueLedger) freeDeserved(resource Resource) int64 {
-	if q.isRoot || q.deservesAny(resource) {
+	if q.isRoot || q.limits.deservesAny(resource) {
 		return Unlimited
 	}
 	return max(0, q.limits.deserved(resource)-q.used.amountOf(resource))
@@ -150,7 +150,7 @@ func (q *queueLedger) ownUnusedBelow(ancestor *queueLedger, resource Resource) (
 // use beyond what it deserves, and beyond its guarantee. Both are negative below it.
 func (l *Ledger) AboveDeserved(queue string, resource Resource) int64 {
 	q := l.readQueue(queue)
-	if q.deservesAny(resource) {
+	if q.limits.deservesAny(resource) {
 		return 0
 	}
 	return q.used.amountOf(resource) - q.limits.deserved(resource)

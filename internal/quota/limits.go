@@ -1,0 +1,72 @@
+package quota
+
+import (
+	"math"
+
+	"cardquota.dev/operator/internal/card"
+)
+
+// Unlimited is a limit that nothing exceeds.
+const Unlimited int64 = math.MaxInt64
+
+// Limits are what a queue may use, what it deserves, and what is guaranteed to it.
+type Limits struct {
+	// Cards is the quota per card name; a missing name is 0.
+	Cards card.Quota
+	// AnyCard lifts the card limits: a queue without a quota of its own in a
+	// cluster that is being migrated.
+	AnyCard bool
+	// MilliCPU is the CPU limit in thousandths of a core, or Unlimited.
+	MilliCPU int64
+	// Memory is the memory limit in bytes, or Unlimited.
+	Memory int64
+	// Deserved is what the queue may use and reclaim, and Guarantee what others leave free for
+	// it. Both are nil without a tree: then the queue deserves its quota.
+	Deserved, Guarantee Amounts
+	// IsHeld reports whether the queue is held, or closed because of its place in a tree. Then its
+	// unused guarantee is not left free.
+	IsHeld bool
+}
+
+// Quota returns the limit of a resource, Unlimited or MaxCount if there is none.
+func (l *Limits) Quota(of Resource) int64 {
+	if l.AnyCard {
+		return of.selectAmount(l.MilliCPU, l.Memory, int64(card.MaxCount))
+	}
+	return of.selectAmount(l.MilliCPU, l.Memory, int64(l.Cards[of.Card()]))
+}
+
+// deserved returns how much of a resource the queue deserves: its quota without a tree.
+func (l *Limits) deserved(resource Resource) int64 {
+	if l.Deserved == nil {
+		return l.Quota(resource)
+	}
+	deserved, isWritten := l.Deserved[resource]
+	if (!resource.IsCard() && !isWritten) || (resource.IsCard() && l.AnyCard) {
+		return l.Quota(resource)
+	}
+	return deserved
+}
+
+// isUnlimited reports whether the queue does not limit a resource.
+func (l *Limits) isUnlimited(resource Resource) bool {
+	if resource.IsCard() {
+		return l.AnyCard
+	}
+	return l.Quota(resource) == Unlimited
+}
+
+// lacksQuota reports whether a queue of a tree has no quota for cards. It may use any, but deserves
+// none: no administrator gave it cards that it could take back. A flat queue deserves all that it may use.
+func (l *Limits) lacksQuota(resource Resource) bool {
+	return l.Deserved != nil && l.AnyCard && resource.IsCard()
+}
+
+// deservesAny reports whether the queue deserves any amount of a resource, or uses cards without a
+// quota, see lacksQuota. A queue without a limit may deserve less than everything.
+func (l *Limits) deservesAny(resource Resource) bool {
+	if resource.IsCard() {
+		return l.AnyCard
+	}
+	return l.deserved(resource) == Unlimited
+}
