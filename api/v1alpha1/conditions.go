@@ -134,5 +134,6 @@ const (
 	EventConfigCorrected   = "ConfigCorrected"   // On a ServiceTypePolicy, each time another manager changed the scheduler's ConfigMap.
 	EventPriorityClassKept = "PriorityClassKept" // On a ServiceTypePolicy: an existing PriorityClass has another value and is kept.
 	EventGuardRestored     = "GuardRestored"     // On a ServiceTypePolicy: a changed or deleted ValidatingAdmissionPolicy was restored.
+	EventCardsReclaimed    = "CardsReclaimed"    // By the scheduler, on a job of which it reclaimed cards; the message names what it lost and to whom.
 	EventNotEnforced       = "NotEnforced"       // On both kinds: the message begins with the reason of condition Enforced.
 )

@@ -24,3 +24,15 @@ func AddToScheme(scheme *runtime.Scheme) error {
 
 // FieldManager is the field manager of everything that the operator writes.
 const FieldManager = "cardquota"
+
+// LabelManagedBy is FieldManager on everything that the operator writes. On a Queue it is so while a CardQuota
+// owns it, and the operator keeps a value that another manager wrote.
+const LabelManagedBy = "app.kubernetes.io/managed-by"
+
+// NonexistentVersion is a resource version that no stored object has. An apply with it creates the object, and
+// conflicts if another client has just created one.
+const NonexistentVersion = "1"
+
+// AnnotationInjectCAFrom is cert-manager's annotation of a webhook configuration whose CA bundle its cainjector
+// writes: the certificate that it takes the CA from, as namespace/name.
+const AnnotationInjectCAFrom = "cert-manager.io/inject-ca-from"

@@ -46,7 +46,7 @@ var statusWriterMutants = []mutant{
 
 // simulatedClaimMutants name the wrong pods whose ResourceClaims whatif does not check.
 var simulatedClaimMutants = []mutant{
-	{"internal/scheduler/simulator/simulator.go", `return plugin.Arguments["unmanagedQueues"] != string(v1alpha1.UnmanagedIgnore)`, `return plugin.Arguments["unmanagedQueues"] != string(v1alpha1.UnmanagedEnforce)`, "the scheduler refuses no claim with unmanagedQueues: Ignore"},
+	{"internal/scheduler/simulator/simulator.go", `return plugin.Arguments[schedulerconfig.ArgumentUnmanagedQueues] != string(v1alpha1.UnmanagedIgnore)`, `return plugin.Arguments[schedulerconfig.ArgumentUnmanagedQueues] != string(v1alpha1.UnmanagedEnforce)`, "the scheduler refuses no claim with unmanagedQueues: Ignore"},
 	{"internal/scheduler/simulator/outcome.go", `pod != nil && len(pod.Spec.ResourceClaims) > 0`, `pod != nil`, "only pods with claims are named"},
 }
 

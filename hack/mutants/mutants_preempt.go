@@ -15,7 +15,7 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/predicate.go", `	if p.preemption.run != nil || len(`, `	if len(`, "preempt looks at all nodes"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `job.Priority < key.priority && p.preemption.hasPodToEvict(job)`, `p.preemption.hasPodToEvict(job)`, "a vote counts only jobs of lower priority"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", ` && g.canEvictWholeJob(job)`, ` && (true || g.canEvictWholeJob(job))`, "a vote counts no gang that stays"},
-	{"internal/scheduler/capacitycard/preemptableusage.go", `	if !conf.EnabledActionMap["preempt"] || `, `	if conf.EnabledActionMap == nil || `, "a vote counts others only with the action preempt"},
+	{"internal/scheduler/capacitycard/preemptableusage.go", `	if !conf.EnabledActionMap[schedulerconfig.Preempt] || `, `	if conf.EnabledActionMap == nil || `, "a vote counts others only with the action preempt"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `		if gang.NeverPreempts(task) {`, `		if gang.NeverPreempts(task) && false {`, "a pod that never preempts counts no others"},
 	{"internal/scheduler/capacitycard/keptcards.go", `		return job.Priority <= w.job.Priority`, `		return job.Priority < w.job.Priority`, "an equal job gets no kept cards"},
 	{"internal/scheduler/capacitycard/keptcards.go", `		return job.Priority <= w.job.Priority`, `		return true`, "a higher job gets kept cards"},

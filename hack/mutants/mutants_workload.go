@@ -153,8 +153,8 @@ var workloadMutants = []mutant{
 	{"internal/workload/pod.go", ` || pod.Status.Phase == corev1.PodFailed`, ``, "a deleted pod that has failed uses nothing"},
 
 	// Which pods may be evicted.
-	{"internal/workload/evictable.go", `class == systemClusterCritical || `, ``, "pods critical for the cluster stay"},
-	{"internal/workload/evictable.go", ` || class == systemNodeCritical`, ``, "pods critical for a node stay"},
+	{"internal/workload/evictable.go", `class == SystemClusterCritical || `, ``, "pods critical for the cluster stay"},
+	{"internal/workload/evictable.go", ` || class == SystemNodeCritical`, ``, "pods critical for a node stay"},
 	{"internal/workload/evictable.go", `pod.Namespace == metav1.NamespaceSystem`, `pod.Namespace == metav1.NamespacePublic`, "pods of kube-system stay"},
 	{"internal/workload/evictable.go", `value, set = pod.Labels[v1beta1.PodPreemptable]`, `value, set = pod.Labels["none"]`, "the label preemptable counts"},
 	{"internal/workload/evictable.go", `	if !set {

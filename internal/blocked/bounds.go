@@ -3,6 +3,8 @@ package blocked
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
 )
@@ -11,7 +13,7 @@ import (
 // message into a PodGroup.
 const (
 	MaxCardLength = 2600 // 16 alternatives of 160
-	maxNameLength = 253
+	maxNameLength = validation.DNS1123SubdomainMaxLength
 )
 
 // Truncate returns entries within their bounds. It does not change the given ones.

@@ -118,6 +118,10 @@ type Count int64
 // overflows.
 const MaxCount Count = 1_000_000
 
+// UnknownLabel is the label of metrics for cards that no node and no quota has. Users write such names, so there could
+// be any number of series.
+const UnknownLabel = "unknown"
+
 // NewCount converts a quantity of a card resource: it rounds up, and turns negative quantities
 // into 0. Anything above MaxCount becomes MaxCount+1, which fits into no quota: the API server
 // accepts quantities beyond 64 bits, which Quantity.Value turns into 0 or a negative number.

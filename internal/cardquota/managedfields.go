@@ -34,7 +34,7 @@ const (
 // fieldsThatMayDiffer are the fields whose values may differ although no other manager
 // changed the spec of the CardQuota.
 var fieldsThatMayDiffer = []string{
-	fieldParent, fieldWeight, labelField(LabelManagedBy),
+	fieldParent, fieldWeight, labelField(v1alpha1.LabelManagedBy),
 	annotationField(v1alpha1.AnnotationCardAllocated), annotationField(annotationClosedByParent),
 }
 
@@ -296,8 +296,8 @@ func CreatedByOperator(live *v1beta1.Queue) bool {
 // HasManagedByLabel reports whether the operator wrote the label LabelManagedBy of the
 // Queue.
 func HasManagedByLabel(live *v1beta1.Queue) bool {
-	_, ours := managersByField(live.ManagedFields, isOwnApply)[labelField(LabelManagedBy)]
-	return ours && live.Labels[LabelManagedBy] == v1alpha1.FieldManager
+	_, ours := managersByField(live.ManagedFields, isOwnApply)[labelField(v1alpha1.LabelManagedBy)]
+	return ours && live.Labels[v1alpha1.LabelManagedBy] == v1alpha1.FieldManager
 }
 
 // ManagedFieldsWithoutOperator returns the managed fields without the operator's, for a

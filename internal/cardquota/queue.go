@@ -21,17 +21,9 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// LabelManagedBy on a Queue is v1alpha1.FieldManager while a CardQuota owns it. The
-// operator keeps a value that another manager wrote.
-const LabelManagedBy = "app.kubernetes.io/managed-by"
-
 // notClosedByParent is the value that Volcano's queue controller writes for a queue that
 // was not closed with its parent.
 const notClosedByParent = "false"
-
-// nonexistentVersion is a resource version that no stored object has. An apply with it
-// creates a Queue, and conflicts if another client has just created one.
-const nonexistentVersion = "1"
 
 // DesiredQueue is the Queue as the CardQuota wants it.
 type DesiredQueue struct {
@@ -163,7 +155,7 @@ func currentParent(live *v1beta1.Queue) string {
 func stopAnnotations(quota *v1alpha1.CardQuota, place Placement) map[string]string {
 	out := map[string]string{}
 	switch {
-	case IsHeld(quota.Spec.StopPolicy):
+	case workload.StopsWork(quota.Spec.StopPolicy):
 		out[v1alpha1.AnnotationStopPolicy] = string(quota.Spec.StopPolicy)
 	case place.HoldMessage != "":
 		out[v1alpha1.AnnotationStopPolicy] = string(v1alpha1.StopPolicyHold)
@@ -201,14 +193,14 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 	closedByParent := ""
 	manager := ""
 	if live != nil {
-		manager = live.Labels[LabelManagedBy]
+		manager = live.Labels[v1alpha1.LabelManagedBy]
 		closedByParent = live.Annotations[annotationClosedByParent]
 	}
 
 	// A GitOps tool may mark its objects with the same label, so only an own or a free label is
 	// written.
 	if manager == "" || manager == v1alpha1.FieldManager {
-		config.WithLabels(map[string]string{LabelManagedBy: v1alpha1.FieldManager})
+		config.WithLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.FieldManager})
 	}
 	if closedByParent == "" || closedByParent == notClosedByParent {
 		config.WithAnnotations(map[string]string{annotationClosedByParent: notClosedByParent})
@@ -227,7 +219,7 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 // keeps the annotation of the CardQuota that created the Queue.
 func setIdentity(config *apply.QueueApplyConfiguration, live *v1beta1.Queue, creator string) {
 	if live == nil {
-		config.WithResourceVersion(nonexistentVersion).WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: creator})
+		config.WithResourceVersion(v1alpha1.NonexistentVersion).WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: creator})
 		return
 	}
 
@@ -285,7 +277,7 @@ func (d *DesiredQueue) YieldField(c FieldConflict) bool {
 		}
 		d.Config.Spec.Parent = nil
 		d.ParentManager = c.Manager
-	case labelField(LabelManagedBy):
+	case labelField(v1alpha1.LabelManagedBy):
 		d.Config.Labels = nil
 	case annotationField(annotationClosedByParent):
 		delete(d.Config.Annotations, annotationClosedByParent)

@@ -162,7 +162,7 @@ func (t *Tree) Below(name string) []string {
 // TreeQueueFor returns a CardQuota as part of a tree.
 func TreeQueueFor(q *v1alpha1.CardQuota) quota.TreeQueue {
 	out := quota.TreeQueue{
-		Parent: q.Spec.Parent, IsHeld: IsHeld(q.Spec.StopPolicy), IsParentOnly: q.Spec.ServiceType == "",
+		Parent: q.Spec.Parent, IsHeld: workload.StopsWork(q.Spec.StopPolicy), IsParentOnly: q.Spec.ServiceType == "",
 		Quota: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{},
 	}
 
@@ -197,11 +197,6 @@ func setAmounts(out quota.Amounts, amounts *v1alpha1.ResourceAmounts) {
 	if amounts.Memory != nil {
 		out[quota.Memory] = max(0, amounts.Memory.Value())
 	}
-}
-
-// IsHeld reports whether a stop policy lets nothing new start.
-func IsHeld(policy v1alpha1.StopPolicy) bool {
-	return policy != "" && policy != v1alpha1.StopPolicyNone
 }
 
 // IsMadeFrom reports whether the tree was made from this spec of a CardQuota.

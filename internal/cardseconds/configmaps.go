@@ -1,6 +1,10 @@
 package cardseconds
 
-import "fmt"
+import (
+	"fmt"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
 
 // The keys of a ConfigMap with a running part: its text, and the replica that wrote it. A ConfigMap of the
 // archive has its entries as binary data.
@@ -14,5 +18,5 @@ func ConfigMapName(number int) string { return fmt.Sprintf("cardquota-card-secon
 
 // ConfigMapLabels are the labels of all of these ConfigMaps.
 func ConfigMapLabels() map[string]string {
-	return map[string]string{"app.kubernetes.io/name": "cardquota", "app.kubernetes.io/managed-by": "cardquota"}
+	return map[string]string{"app.kubernetes.io/name": "cardquota", v1alpha1.LabelManagedBy: v1alpha1.FieldManager}
 }

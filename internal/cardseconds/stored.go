@@ -3,7 +3,6 @@ package cardseconds
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 )
 
@@ -119,22 +118,4 @@ func (s *Stored) Tenants() map[string]bool {
 		}
 	}
 	return tenants
-}
-
-// Periods returns the days and months that are stored.
-func (s *Stored) Periods() map[Period]bool {
-	periods := map[Period]bool{}
-	for key := range maps.Keys(s.entries) {
-		periods[key.Period] = true
-	}
-
-	for i := range s.running {
-		for j := range s.running[i].Rows {
-			for period := range s.running[i].Rows[j].Open {
-				periods[period] = true
-			}
-		}
-	}
-
-	return periods
 }

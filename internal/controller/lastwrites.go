@@ -12,7 +12,8 @@ import (
 // older for longer is not stale: etcd was restored and counts from an earlier version.
 var maxCacheLag = build.Wait(time.Minute)
 
-// StaleRetry is how soon a status is looked at again whose last write the cache does not have. Watches
+// StaleRetry is how soon an object is looked at again whose last write the cache does not have, be it a status
+// of this program or the write of another replica. Watches
 // are late when the API server has no time, so this is not soon.
 const StaleRetry = 250 * time.Millisecond
 

@@ -177,15 +177,15 @@ func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	for _, t := range spec.ServiceTypes {
 		row := map[string]any{}
 		if t.ReclaimPolicy == v1alpha1.ReclaimWhenNeeded {
-			row["reclaimable"] = true
+			row[schedulerconfig.ServiceTypeReclaimable] = true
 		}
 
 		if len(t.ReclaimFrom) > 0 {
-			row["reclaimFrom"] = t.ReclaimFrom
+			row[schedulerconfig.ServiceTypeReclaimFrom] = t.ReclaimFrom
 		}
 
 		if t.MinimumRuntimeSeconds != 0 {
-			row["minimumRuntime"] = (time.Duration(t.MinimumRuntimeSeconds) * time.Second).String()
+			row[schedulerconfig.ServiceTypeMinimumRuntime] = (time.Duration(t.MinimumRuntimeSeconds) * time.Second).String()
 		}
 		types[t.Name] = row
 	}
@@ -201,32 +201,32 @@ func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	}
 
 	arguments := map[string]any{
-		"cardUnlimitedCpuMemory":         spec.ComputeQuota == v1alpha1.ComputeQuotaIgnoreForCardPods,
-		"serviceTypes":                   types,
-		"podOwnerReferenceToServiceType": owners,
-		"unmanagedQueues":                string(spec.UnmanagedQueues),
-		"overCommitFactor":               percentToFactor(spec.OverCommitPercent),
-		"nodeOrderWeight":                percentToFactor(spec.NodeOrderWeightPercent),
-		"victimOrder":                    string(spec.VictimOrder),
-		"priorityClasses":                classes,
+		schedulerconfig.ArgumentUnlimitedCPUMemory: spec.ComputeQuota == v1alpha1.ComputeQuotaIgnoreForCardPods,
+		schedulerconfig.ArgumentServiceTypes:       types,
+		schedulerconfig.ArgumentOwners:             owners,
+		schedulerconfig.ArgumentUnmanagedQueues:    string(spec.UnmanagedQueues),
+		schedulerconfig.ArgumentOverCommitFactor:   percentToFactor(spec.OverCommitPercent),
+		schedulerconfig.ArgumentNodeOrderWeight:    percentToFactor(spec.NodeOrderWeightPercent),
+		schedulerconfig.ArgumentVictimOrder:        string(spec.VictimOrder),
+		schedulerconfig.ArgumentPriorityClasses:    classes,
 	}
 
 	// A scheduler of an earlier version refuses a configuration with arguments that it does not
 	// know.
 	if spec.ReclaimResources != v1alpha1.ReclaimResourcesCards {
-		arguments["reclaimResources"] = string(spec.ReclaimResources)
+		arguments[schedulerconfig.ArgumentReclaimResources] = string(spec.ReclaimResources)
 	}
 
 	if spec.MaxReservationMinutes != 0 {
-		arguments["maxReservation"] = (time.Duration(spec.MaxReservationMinutes) * time.Minute).String()
+		arguments[schedulerconfig.ArgumentMaxReservation] = (time.Duration(spec.MaxReservationMinutes) * time.Minute).String()
 	}
 
 	if len(spec.Cards) > 0 {
-		arguments["cards"] = mappingsOf(spec.Cards).Argument()
+		arguments[schedulerconfig.ArgumentCards] = mappingsOf(spec.Cards).Argument()
 	}
 
 	if spec.QueueHierarchy != v1alpha1.QueueHierarchyFlat {
-		arguments["queueHierarchy"] = string(spec.QueueHierarchy)
+		arguments[schedulerconfig.ArgumentQueueHierarchy] = string(spec.QueueHierarchy)
 	}
 
 	return schedulerconfig.Overlay{

@@ -17,11 +17,12 @@ import (
 	"cardquota.dev/operator/internal/servicetype"
 )
 
-// The ConfigMap and the schedulerName of Volcano's installation, for objects without defaults.
-const (
-	defaultConfigMap = "volcano-scheduler-configmap"
-	defaultScheduler = "volcano"
-)
+// DefaultScheduler is the schedulerName of Volcano's installation, for objects without defaults. Volcano's webhook
+// writes it into jobs that name no scheduler.
+const DefaultScheduler = "volcano"
+
+// defaultConfigMap is the ConfigMap of Volcano's installation.
+const defaultConfigMap = "volcano-scheduler-configmap"
 
 // defaultMaxGracePeriodSeconds is the default of maxTerminationGracePeriodSeconds.
 const defaultMaxGracePeriodSeconds = 3600
@@ -69,7 +70,7 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	ref.Key = cmp.Or(ref.Key, ConfigMapKey)
 
 	if len(out.Scheduler.Names) == 0 {
-		out.Scheduler.Names = []string{defaultScheduler}
+		out.Scheduler.Names = []string{DefaultScheduler}
 	}
 
 	out.Admission.SchedulerBypassPolicy = cmp.Or(out.Admission.SchedulerBypassPolicy, v1alpha1.SchedulerBypassDeny)

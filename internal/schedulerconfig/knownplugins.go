@@ -3,16 +3,40 @@ package schedulerconfig
 // CapacityCard is the name under which the plugin that enforces card quotas is configured.
 const CapacityCard = "capacity-card"
 
+// The arguments of capacity-card. The operator renders them, and the plugin parses them.
+const (
+	ArgumentUnlimitedCPUMemory = "cardUnlimitedCpuMemory"
+	ArgumentOverCommitFactor   = "overCommitFactor"
+	ArgumentMaxReservation     = "maxReservation"
+	ArgumentUnmanagedQueues    = "unmanagedQueues"
+	ArgumentNodeOrderWeight    = "nodeOrderWeight"
+	ArgumentOwners             = "podOwnerReferenceToServiceType"
+	ArgumentServiceTypes       = "serviceTypes"
+	ArgumentVictimOrder        = "victimOrder"
+	ArgumentReclaimResources   = "reclaimResources"
+	ArgumentQueueHierarchy     = "queueHierarchy"
+	ArgumentPriorityClasses    = "priorityClasses"
+	ArgumentCards              = "cards"
+)
+
+// The keys of a service type in ArgumentServiceTypes.
+const (
+	ServiceTypeReclaimable    = "reclaimable"
+	ServiceTypeReclaimFrom    = "reclaimFrom"
+	ServiceTypeMinimumRuntime = "minimumRuntime"
+)
+
 // HashArgument is the capacity-card argument for the hash of the configuration that a session
 // runs with. The scheduler's configuration loader writes it. A configuration that brings its
 // own is refused: a copied hash would vouch for a text that was never checked.
 const HashArgument = "configHash"
 
-// CardReclaim is the configured name of the action that reclaims cards in whole gangs. Only the
-// scheduler built here has it.
+// CardReclaim is the configured name of the action that reclaims cards in whole gangs, and the reason that Volcano
+// writes to the pods it evicts. Only the scheduler built here has it.
 const CardReclaim = "cardreclaim"
 
-// Preempt is the configured name of Volcano's action that evicts inside a queue.
+// Preempt is the configured name of Volcano's action that evicts inside a queue, and the reason that is written to
+// the pods it evicts.
 const Preempt = "preempt"
 
 // BuiltIn is the configuration that Volcano v1.14.1 uses when there is none
@@ -98,8 +122,8 @@ var (
 // with enable, some with enabled, one with a capital letter.
 func Switches() []string {
 	return []string{
-		"enableJobOrder", "enableHierarchy", "enableJobReady", "enableJobPipelined",
-		"enableTaskOrder", "enablePreemptable", "enableReclaimable", "enablePreemptive",
+		"enableJobOrder", switchHierarchy, "enableJobReady", "enableJobPipelined",
+		"enableTaskOrder", switchPreemptable, switchReclaimable, switchPreemptive,
 		"enableQueueOrder", "EnabledClusterOrder", "enablePredicate", "enableBestNode",
 		"enableNodeOrder", "enableTargetJob", "enableReservedNodes", "enableJobEnqueued",
 		"enabledVictim", "enableJobStarving", "enabledOverused", "enabledAllocatable",

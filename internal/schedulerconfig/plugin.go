@@ -206,7 +206,7 @@ func isTree(capacityCard *yaml.Node) bool {
 	if isUnset(arguments) || arguments.Kind != yaml.MappingNode {
 		return false
 	}
-	hierarchy := fieldValue(arguments, "queueHierarchy")
+	hierarchy := fieldValue(arguments, ArgumentQueueHierarchy)
 	return hierarchy != nil && hierarchy.Value == "Tree"
 }
 

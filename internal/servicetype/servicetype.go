@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -220,7 +221,7 @@ func (o OwnerKinds) TypeFor(pod *corev1.Pod) string {
 	// A Job of Kubernetes and one of Volcano have the same kind, so the group counts too.
 	group := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group
 	kinds := []string{owner.Kind}
-	if _, ofDeployment := pod.Labels["pod-template-hash"]; ofDeployment && owner.Kind == "ReplicaSet" && group == "apps" {
+	if _, ofDeployment := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; ofDeployment && owner.Kind == "ReplicaSet" && group == "apps" {
 		kinds = []string{"Deployment", "ReplicaSet"}
 	}
 

@@ -48,7 +48,7 @@ func (m *maker) completePod(pod *corev1.Pod) error {
 }
 
 // systemClasses are the PriorityClasses that every API server has.
-var systemClasses = map[string]int32{"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
+var systemClasses = map[string]int32{workload.SystemClusterCritical: 2000000000, workload.SystemNodeCritical: 2000001000}
 
 // classOf returns a PriorityClass, the default one for "", or nil.
 func (m *maker) classOf(name string) *schedulingv1.PriorityClass {

@@ -13,6 +13,7 @@ import (
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -56,15 +57,12 @@ func (m *maker) addVolcanoJob(job *batch.Job) error {
 	return nil
 }
 
-// volcanoScheduler is the scheduler that Volcano's webhook writes into jobs without one.
-const volcanoScheduler = "volcano"
-
 // completeJob sets the defaults that Volcano's webhook sets.
 func (m *maker) completeJob(job *batch.Job) {
 	job.Spec.Queue = orDefault(job.Spec.Queue, "default")
 	if job.Spec.SchedulerName == "" {
-		job.Spec.SchedulerName = volcanoScheduler
-		if !slices.Contains(m.cluster.Schedulers, volcanoScheduler) {
+		job.Spec.SchedulerName = policy.DefaultScheduler
+		if !slices.Contains(m.cluster.Schedulers, policy.DefaultScheduler) {
 			job.Spec.SchedulerName = m.cluster.Schedulers[0]
 		}
 	}

@@ -9,12 +9,13 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 )
 
 // maxNameLength bounds names of objects and service types, and short words. The name of an object has at
 // most 253 bytes.
-const maxNameLength = 253
+const maxNameLength = validation.DNS1123SubdomainMaxLength
 
 // stripMeta keeps the metadata of a tenant's object that the operator reads, within bounds: of labels and
 // annotations those in the maps, with the maximum length of a valid value.

@@ -25,6 +25,7 @@ var annotationsOfOthers = []string{
 	"AnnotationCardQuota", "AnnotationNamespaceSelector", "AnnotationCardAllocated", "annotationClosedByParent", // of Queues
 	"AnnotationCardDeserved", "AnnotationCardGuarantee", "AnnotationStopPolicy", "AnnotationParentOnly", "AnnotationHoldMessage", // of Queues in a tree
 	"AnnotationCreatedBy", "AnnotationDescription", "AnnotationRenderedFrom", "AnnotationCardResources", // of what the operator makes
+	"AnnotationInjectCAFrom", // of webhook configurations
 }
 
 // TestEveryAnnotationIsKeptOrOfSomethingElse: the operator keeps pods and PodGroups without the annotations that it

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// defaultBackoffLimit is the backoffLimit that the API server sets.
-const defaultBackoffLimit = 6
+// DefaultBackoffLimit is the backoffLimit that the API server sets.
+const DefaultBackoffLimit = 6
 
 // evictionExitCodes are how containers usually end when they are told to stop: by SIGTERM, or
 // by SIGKILL after the grace period.
@@ -54,7 +54,7 @@ func FailureLimitFor(job *batchv1.Job) FailureLimit {
 		limit.IgnoresEvictions = true
 	case batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionFailIndex: // one fails the Job, at once or in the end
 	default:
-		limit.left = int64(ptr.Deref(job.Spec.BackoffLimit, defaultBackoffLimit)) - int64(job.Status.Failed)
+		limit.left = int64(ptr.Deref(job.Spec.BackoffLimit, DefaultBackoffLimit)) - int64(job.Status.Failed)
 	}
 
 	// The Job controller adds these pods to status.failed a moment later, so they use up the

@@ -15,8 +15,8 @@ import (
 // The priority classes of pods that keep a cluster alive (Kubernetes,
 // pkg/apis/scheduling).
 const (
-	systemClusterCritical = "system-cluster-critical"
-	systemNodeCritical    = "system-node-critical"
+	SystemClusterCritical = "system-cluster-critical"
+	SystemNodeCritical    = "system-node-critical"
 )
 
 // IsEvictable reports whether a scheduler may evict a running pod for another one. The owner
@@ -48,7 +48,7 @@ func GroupAllowsEviction(group map[string]string) bool {
 // IsCritical reports whether the cluster depends on a pod. Such a pod is never evicted.
 func IsCritical(pod *corev1.Pod) bool {
 	class := pod.Spec.PriorityClassName
-	return class == systemClusterCritical || class == systemNodeCritical || pod.Namespace == metav1.NamespaceSystem
+	return class == SystemClusterCritical || class == SystemNodeCritical || pod.Namespace == metav1.NamespaceSystem
 }
 
 func allowsPreemption(value string, set bool) bool {

@@ -105,11 +105,11 @@ const (
 	ReasonEmptyQueueCapability    = "EmptyQueueCapability"
 	ReasonGetTaskRequestFailed    = "GetTaskRequestResourceFailed"
 	ReasonInvalidQuota            = "InvalidCardQuota"
-	ReasonQueueNotOpen            = "QueueNotOpen"
+	ReasonQueueNotOpen            = v1alpha1.ReasonQueueNotOpen
 	ReasonQueueNotFound           = "QueueNotFound"
 	ReasonNotReady                = "SchedulerNotReady"
-	ReasonParentNotFound          = "ParentNotFound"
-	ReasonParentCycle             = "ParentCycle"
+	ReasonParentNotFound          = v1alpha1.ReasonParentNotFound
+	ReasonParentCycle             = v1alpha1.ReasonParentCycle
 	ReasonTreeTooDeep             = "TreeTooDeep"
 	ReasonQueueParent             = "QueueIsParent"
 	ReasonQueueHeld               = "QueueHeld"
@@ -120,7 +120,7 @@ const (
 	// ReasonNamespaceNotAllowed: the queue's selector does not match the pod's namespace.
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
 	// ReasonInvalidNamespaceSelector: the queue's selector cannot be parsed, so it matches no namespace.
-	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector"
+	ReasonInvalidNamespaceSelector = v1alpha1.ReasonInvalidNamespaceSelector
 	// ReasonUnmanagedClaim: a ResourceClaim of the pod is for cards, which no quota limits, or may be.
 	ReasonUnmanagedClaim = "UnmanagedClaim"
 )

@@ -21,7 +21,7 @@ import (
 func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (quota.TreeQueue, *Refusal) {
 	t := quota.TreeQueue{
 		Parent: queue.Spec.Parent, AnyCard: limits.AnyCard, Weight: max(1, queue.Spec.Weight), Created: queue.CreationTimestamp.Time,
-		IsHeld:       stopsWork(v1alpha1.StopPolicy(queue.Annotations[v1alpha1.AnnotationStopPolicy])),
+		IsHeld:       StopsWork(v1alpha1.StopPolicy(queue.Annotations[v1alpha1.AnnotationStopPolicy])),
 		HoldMessage:  HoldMessage(queue),
 		IsParentOnly: queue.Annotations[v1alpha1.AnnotationParentOnly] == "true",
 		Quota:        quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{},
@@ -86,8 +86,8 @@ func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceN
 	}
 }
 
-// stopsWork reports whether a stop policy lets nothing new start. An unknown value does, too.
-func stopsWork(policy v1alpha1.StopPolicy) bool {
+// StopsWork reports whether a stop policy lets nothing new start. An unknown value does, too.
+func StopsWork(policy v1alpha1.StopPolicy) bool {
 	return policy != "" && policy != v1alpha1.StopPolicyNone
 }
 

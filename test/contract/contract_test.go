@@ -27,9 +27,10 @@ var update = flag.Bool("update", false, "write testdata/contract.txt again")
 const golden = "testdata/contract.txt"
 
 var (
-	metricName = regexp.MustCompile(`^cardquota_[a-z_]+$`)
-	objectKey  = regexp.MustCompile(`^([a-z]+\.)*(cardquota\.dev|volcano\.sh|k8s\.io)/[a-z][a-z0-9.-]*$`)
-	reasonName = regexp.MustCompile(`^(?:[Rr]eason|[Ee]vent|Condition|Anomaly)[A-Z]`)
+	metricName   = regexp.MustCompile(`^cardquota_[a-z_]+$`)
+	objectKey    = regexp.MustCompile(`^([a-z]+\.)*(cardquota\.dev|volcano\.sh|k8s\.io)/[a-z][a-z0-9.-]*$`)
+	argumentName = regexp.MustCompile(`^(?:Argument[A-Z]|HashArgument$)`)
+	reasonName   = regexp.MustCompile(`^(?:[Rr]eason|[Ee]vent|Condition|Anomaly)[A-Z]`)
 )
 
 // volcanosKeys are Volcano's annotations for which the sources use Volcano's constants.
@@ -129,8 +130,7 @@ func (w contractNames) readLiteral(word string) {
 	}
 }
 
-// readConstants collects reasons and types of conditions, and the arguments of the plugin, which are
-// the keys of their parsers.
+// readConstants collects reasons and types of conditions, and the arguments of the plugin.
 func (w contractNames) readConstants(spec *ast.ValueSpec) {
 	for i, value := range spec.Values {
 		name := spec.Names[i].Name
@@ -149,15 +149,8 @@ func (w contractNames) readConstants(spec *ast.ValueSpec) {
 			w.add(kind, word)
 		}
 
-		parsers, ok := value.(*ast.CompositeLit)
-		if !ok || name != "argumentParsers" {
-			continue
-		}
-
-		for _, element := range parsers.Elts {
-			if entry, ok := element.(*ast.KeyValueExpr); ok {
-				w.add("arguments of capacity-card", stringLiteral(entry.Key))
-			}
+		if word := stringLiteral(value); word != "" && argumentName.MatchString(name) {
+			w.add("arguments of capacity-card", word)
 		}
 	}
 }

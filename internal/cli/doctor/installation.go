@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"cardquota.dev/operator/internal/cli/reader"
 	"cardquota.dev/operator/internal/cli/releases"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/enforcement"
@@ -153,7 +154,7 @@ func findUnreadyPrograms(c *Cluster) []Finding {
 		}
 
 		finding := Finding{Severity: Error, Object: "deployment/" + deployment.Namespace + "/" + deployment.Name,
-			Command: fmt.Sprintf("kubectl -n %s describe deployment,pods -l %s", deployment.Namespace, "app.kubernetes.io/name="+deployment.Labels["app.kubernetes.io/name"])}
+			Command: fmt.Sprintf("kubectl -n %s describe deployment,pods -l %s", deployment.Namespace, reader.ProgramLabel+"="+deployment.Labels[reader.ProgramLabel])}
 		switch {
 		case wanted == 0:
 			finding.Problem = "It is scaled to 0 replicas, so the program does not run."
@@ -177,17 +178,17 @@ func findOtherVersions(c *Cluster) []Finding {
 	for _, deployment := range c.Operators {
 		for _, container := range deployment.Spec.Template.Spec.Containers {
 			if tag := releases.OfImage(container.Image); tag != "" {
-				running["cardquota-manager"] = tag
+				running[reader.OperatorProgram] = tag
 			}
 		}
 	}
 
 	if c.Policy != nil && c.Policy.Status.Scheduler != nil {
-		running["cardquota-scheduler"] = c.Policy.Status.Scheduler.Version
+		running[reader.SchedulerProgram] = c.Policy.Status.Scheduler.Version
 	}
 
 	var findings []Finding
-	for _, program := range []string{"cardquota-manager", "cardquota-scheduler"} {
+	for _, program := range []string{reader.OperatorProgram, reader.SchedulerProgram} {
 		if problem := releases.Compare(c.ClientVersion, program, running[program]); problem != "" {
 			findings = append(findings, Finding{Severity: Warning, Object: "program/" + program, Problem: problem, Command: "kubectl cardquota version"})
 		}

@@ -47,7 +47,7 @@ func readPrograms(ctx context.Context, r *reader.Reader, c *Cluster) error {
 // the operator it reads the Lease of the operator.
 func readDeployments(ctx context.Context, r *reader.Reader, c *Cluster) (err error) {
 	var mayRead bool
-	c.Operators, mayRead, err = r.Deployments(ctx, "cardquota-manager", c.Namespace)
+	c.Operators, mayRead, err = r.Deployments(ctx, reader.OperatorProgram, c.Namespace)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func readDeployments(ctx context.Context, r *reader.Reader, c *Cluster) (err err
 		c.Namespace = c.Operators[0].Namespace
 	}
 
-	c.Schedulers, c.HasDeployments, err = r.Deployments(ctx, "cardquota-scheduler", c.Namespace)
+	c.Schedulers, c.HasDeployments, err = r.Deployments(ctx, reader.SchedulerProgram, c.Namespace)
 	if err != nil {
 		return err
 	}

@@ -170,7 +170,7 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 	},
 	"WebhookCertificate-broken": func(_ *testing.T, c *Cluster) { c.Mutating[0].Webhooks[0].ClientConfig.CABundle = []byte("none") },
 	"WebhookMissing-cert-manager": func(_ *testing.T, c *Cluster) {
-		c.Mutating[0].Annotations = map[string]string{certManagerAnnotation: "cards/cardquota-webhook"}
+		c.Mutating[0].Annotations = map[string]string{v1alpha1.AnnotationInjectCAFrom: "cards/cardquota-webhook"}
 		c.Validating = nil
 	},
 	"WebhookMissing-olm": func(_ *testing.T, c *Cluster) {
@@ -183,7 +183,7 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 		c.Validating[0].Webhooks[0].ClientConfig.CABundle = nil
 	},
 	"WebhookCertificate-cert-manager": func(_ *testing.T, c *Cluster) {
-		c.Mutating[0].Annotations = map[string]string{certManagerAnnotation: "cards/cardquota-webhook"}
+		c.Mutating[0].Annotations = map[string]string{v1alpha1.AnnotationInjectCAFrom: "cards/cardquota-webhook"}
 		c.Mutating[0].Webhooks[0].ClientConfig.CABundle = nil
 	},
 	"ProgramMissing-unknown": func(_ *testing.T, c *Cluster) {

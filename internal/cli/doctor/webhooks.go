@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"cardquota.dev/operator/api/v1alpha1"
 )
 
 func findMissingWebhooks(c *Cluster) []Finding {
@@ -29,13 +31,10 @@ func findMissingWebhooks(c *Cluster) []Finding {
 // cert-manager renew it long before.
 const expirySoon = 14 * 24 * time.Hour
 
-// certManagerAnnotation names the certificate whose authority cert-manager writes to a configuration.
-const certManagerAnnotation = "cert-manager.io/inject-ca-from"
-
 // certificate returns the certificate of cert-manager, as namespace/name, "" without one.
 func (c *Cluster) certificate() string {
 	for _, configuration := range c.webhookConfigurations() {
-		if name := configuration.annotations[certManagerAnnotation]; name != "" {
+		if name := configuration.annotations[v1alpha1.AnnotationInjectCAFrom]; name != "" {
 			return name
 		}
 	}

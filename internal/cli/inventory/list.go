@@ -29,9 +29,6 @@ func NewList(status v1alpha1.CardInventoryStatus) List {
 	}
 }
 
-// Columns of a bar.
-const barColumns = 10
-
 // column is one column of the table, and what it shows of a card.
 type column struct {
 	output.Column
@@ -56,7 +53,7 @@ func (l List) columns(style output.Style) []column {
 		{number("EXCESS"), hasExcess || style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return highlightDifference(c.OverAllocatedBy, 0) }},
 		// Beside all other columns it would cut card names.
 		{output.Column{Header: "USAGE"}, style.Wide || !hasCordoned || !hasExcess, func(c v1alpha1.InventoryCard) output.Cell {
-			return output.Bar(output.Usage{Used: c.Allocated, Quota: c.Total}, barColumns)
+			return output.Bar(output.Usage{Used: c.Allocated, Quota: c.Total}, output.BarColumns)
 		}},
 		{output.Column{Header: "SHARING"}, isShared, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(strings.Join(c.Sharing, ",")) }},
 		{number("DESERVED"), style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Deserved) }},

@@ -63,7 +63,7 @@ func nodeRow(n nodecards.Node, name string) []output.Cell {
 	state := nodeState(n)
 	bar := output.Text("?")
 	if n.Used != nil {
-		bar = output.Bar(output.Usage{Used: *n.Used, Quota: n.Total}, barColumns)
+		bar = output.Bar(output.Usage{Used: *n.Used, Quota: n.Total}, output.BarColumns)
 	}
 	stateCell := output.Text(state)
 	if state != "Ready" {

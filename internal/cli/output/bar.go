@@ -7,6 +7,9 @@ type Usage struct {
 	Used, Borrowed, Quota int64
 }
 
+// BarColumns are the columns of a bar beside other columns of a table.
+const BarColumns = 10
+
 // Bar returns a cell of so many columns: "#" for used, "+" for borrowed, "." for what is left of the
 // quota, and "!" at the end if more is used than the quota. The characters differ, so that the bar
 // needs no colors. A bar is full only when the quota is used up, and empty only when nothing is used.

@@ -11,8 +11,14 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// ProgramLabel is on the Deployments of both programs.
+// ProgramLabel is on the Deployments of both programs, with the name of the program.
 const ProgramLabel = "app.kubernetes.io/name"
+
+// The names of both programs.
+const (
+	OperatorProgram  = "cardquota-manager"
+	SchedulerProgram = "cardquota-scheduler"
+)
 
 // DefaultSystemNamespace is where the programs run unless the installation says otherwise.
 const DefaultSystemNamespace = workload.StockSchedulerNamespace

@@ -8,11 +8,8 @@ import (
 	"cardquota.dev/operator/internal/cli/output"
 )
 
-// Columns of a bar.
-const (
-	barColumns     = 10
-	wideBarColumns = 20
-)
+// wideBarColumns are the columns of a bar in a wide terminal.
+const wideBarColumns = 20
 
 // Write writes the list as a table. A CardQuota has a line of its own, and below it a line for each
 // card.
@@ -103,7 +100,7 @@ func (l List) cells(usage Usage, card Card, level int, style output.Style) []out
 	}
 
 	cells = append(cells, number(card.Pending), number(card.Available))
-	bar := barColumns
+	bar := output.BarColumns
 	if style.Wide {
 		cells = append(cells, number(card.Deserved), number(card.Physical))
 		bar = wideBarColumns

@@ -67,7 +67,7 @@ func readAllVersions(ctx context.Context, p *program.Program, namespace string) 
 // readVersions reads the versions of the programs. A program whose version the user may not read is
 // unknown.
 func readVersions(ctx context.Context, r *reader.Reader, namespace string, now time.Time) (Document, error) {
-	deployments, mayRead, err := r.Deployments(ctx, "cardquota-manager", namespace)
+	deployments, mayRead, err := r.Deployments(ctx, reader.OperatorProgram, namespace)
 	if err != nil {
 		return Document{}, err
 	}

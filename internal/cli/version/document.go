@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/cli/reader"
 	"cardquota.dev/operator/internal/cli/releases"
 )
 
@@ -30,7 +31,7 @@ func NewClientDocument(client string) Document {
 // NewDocument compares the versions, "" for an unknown one. unknown says why one is unknown.
 func NewDocument(client, operator, scheduler string, unknown ...string) Document {
 	d := Document{TypeMeta: output.NewTypeMeta("Versions"), Client: client, Operator: operator, Scheduler: scheduler}
-	for _, other := range []struct{ program, version string }{{"cardquota-manager", operator}, {"cardquota-scheduler", scheduler}} {
+	for _, other := range []struct{ program, version string }{{reader.OperatorProgram, operator}, {reader.SchedulerProgram, scheduler}} {
 		if problem := releases.Compare(client, other.program, other.version); problem != "" {
 			d.Problems = append(d.Problems, problem)
 		}
@@ -44,7 +45,7 @@ func (d Document) Write(w io.Writer, style output.Style) error {
 	grid := output.Grid{Columns: []output.Column{{Header: "PROGRAM"}, {Header: "VERSION", Shrinks: true}}}
 	grid.AddRow(output.Text("kubectl cardquota"), output.Text(d.Client))
 
-	programs := [][2]string{{"cardquota-manager", d.Operator}, {"cardquota-scheduler", d.Scheduler}}
+	programs := [][2]string{{reader.OperatorProgram, d.Operator}, {reader.SchedulerProgram, d.Scheduler}}
 	if d.isClientOnly {
 		programs = nil
 	}

@@ -33,7 +33,7 @@ func readConfiguration(ctx context.Context, r *reader.Reader, systemNamespace st
 	c.Schedulers = spec.Scheduler.Names
 
 	if scheduler := object.Status.Scheduler; scheduler != nil {
-		if problem := releases.Compare(build.Version, "cardquota-scheduler", scheduler.Version); problem != "" {
+		if problem := releases.Compare(build.Version, reader.SchedulerProgram, scheduler.Version); problem != "" {
 			r.Notes = append(r.Notes, problem+". The answer is that of the scheduler in this plugin")
 		}
 	}
@@ -83,7 +83,7 @@ func readLiveConfiguration(ctx context.Context, r *reader.Reader, namespace stri
 // user may not look there. whatif does not need that right.
 func findLiveConfiguration(ctx context.Context, c client.Client, namespace string) (string, error) {
 	r := reader.New(c)
-	deployments, _, err := r.Deployments(ctx, "cardquota-manager", namespace)
+	deployments, _, err := r.Deployments(ctx, reader.OperatorProgram, namespace)
 	if err != nil {
 		return "", err
 	}

@@ -17,12 +17,11 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Reasons of events that why reads: our scheduler's about reclaimed cards, Volcano's about an evicted pod,
+// Reasons of events that why reads, beside our scheduler's about reclaimed cards: Volcano's about an evicted pod,
 // and those of controllers that cannot create pods.
 const (
-	reclaimedEvent = "CardsReclaimed"
-	evictEvent     = "Evict"
-	failedEvent    = "FailedCreate"
+	evictEvent  = "Evict"
+	failedEvent = "FailedCreate"
 )
 
 // workloadEvents is what the events of a namespace say about the workload.
@@ -46,7 +45,7 @@ func (w *inputReader) readEvents(ctx context.Context) workloadEvents {
 		}
 
 		switch event.Reason {
-		case reclaimedEvent:
+		case v1alpha1.EventCardsReclaimed:
 			found.evictions = append(found.evictions, repeatEviction(event)...)
 		case evictEvent:
 			if event.InvolvedObject.Kind == "Pod" {

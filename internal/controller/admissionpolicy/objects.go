@@ -95,7 +95,7 @@ func objectMeta(owner *v1alpha1.ServiceTypePolicy, name, what string, annotation
 	maps.Copy(all, annotations)
 	return metav1.ObjectMeta{
 		Name:        name,
-		Labels:      map[string]string{"app.kubernetes.io/managed-by": "cardquota"},
+		Labels:      map[string]string{v1alpha1.LabelManagedBy: v1alpha1.FieldManager},
 		Annotations: all,
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ServiceTypePolicy", Name: owner.Name, UID: owner.UID,

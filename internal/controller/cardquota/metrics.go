@@ -41,10 +41,6 @@ var (
 		[]string{"queue", "reason"}, nil)
 )
 
-// unknownCard is the label for cards that no node and no quota of the queue has. Tenants
-// could otherwise create any number of series.
-const unknownCard = "unknown"
-
 // metricsCollector collects the metrics of all CardQuotas. It builds the series at every
 // scrape, so that the series of a deleted card or CardQuota disappear. So do those of a card
 // without numbers.
@@ -166,10 +162,10 @@ type cardMetrics struct {
 // appendCards appends the numbers of a queue's cards, unless all of a card are zero. Those of all unknown cards
 // are added up.
 func (q *queueMetrics) appendCards(all []cardMetrics, queue string) []cardMetrics {
-	unknown := &v1alpha1.CardStatus{Name: unknownCard}
+	unknown := &v1alpha1.CardStatus{Name: card.UnknownLabel}
 	for i := range q.cards {
 		switch c := &q.cards[i]; {
-		case c.Name == unknownCard: // a card may have this name
+		case c.Name == card.UnknownLabel: // a card may have this name
 			pending := unknown.Pending
 			unknown = c.DeepCopy()
 			unknown.Pending += pending

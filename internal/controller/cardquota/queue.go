@@ -334,7 +334,7 @@ func (r *reconciliation) removeManagedFields(ctx context.Context) error {
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.ResourceVersion},
 	}
 	if cardquota.HasManagedByLabel(live) {
-		change = append(change, map[string]any{"op": "remove", "path": "/metadata/labels/" + jsonPointerEscaper.Replace(cardquota.LabelManagedBy)})
+		change = append(change, map[string]any{"op": "remove", "path": "/metadata/labels/" + jsonPointerEscaper.Replace(v1alpha1.LabelManagedBy)})
 	}
 
 	patch, err := json.Marshal(change)

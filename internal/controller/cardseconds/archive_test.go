@@ -28,12 +28,17 @@ func (s *scene) useOneCard(minutes int) {
 	}
 }
 
-// sums returns the sum of each day and month that a report reads.
+// sums returns the sums that a report reads and that are not 0, of each day and month around the scene's time.
 func (s *scene) sums() map[string]string {
 	all := map[string]string{}
-	for period := range s.report().Periods() {
-		all[string(period)] = s.sum(period)
+	for days := -60; days <= 2; days++ {
+		day := cardseconds.DayOf(s.at).Add(days)
+		for _, period := range []cardseconds.Period{day, day.Month()} {
+			all[string(period)] = s.sum(period)
+		}
 	}
+
+	maps.DeleteFunc(all, func(_, sum string) bool { return sum == "0" })
 	return all
 }
 

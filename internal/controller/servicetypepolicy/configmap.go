@@ -76,7 +76,7 @@ func (r *reconciliation) writeConfigMap(ctx context.Context, live *corev1.Config
 	}
 
 	apply := corev1ac.ConfigMap(policy.ConfigMapName, r.schedulerNamespace).
-		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).
+		WithLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.FieldManager}).
 		WithAnnotations(map[string]string{v1alpha1.AnnotationRenderedFrom: wanted.From}).
 		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("ServiceTypePolicy").
 			WithName(r.policy.Name).WithUID(r.policy.UID)).
@@ -107,7 +107,7 @@ func (r *reconciliation) keepInForce(ctx context.Context) error {
 	}
 
 	apply := corev1ac.ConfigMap(policy.KeptConfigMapName, r.schedulerNamespace).
-		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).
+		WithLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.FieldManager}).
 		WithData(map[string]string{policy.KeptConfigMapKey: text})
 	if err := r.client.Apply(ctx, apply, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("write ConfigMap %s/%s: %w", r.schedulerNamespace, policy.KeptConfigMapName, err)

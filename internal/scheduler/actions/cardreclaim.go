@@ -10,6 +10,7 @@ import (
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/cardreclaim"
+	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
 // Shared is what the actions of one scheduler share.
@@ -38,8 +39,8 @@ var _ framework.Action = &CardReclaim{}
 // NewCardReclaim returns the action cardreclaim.
 func NewCardReclaim(shared *Shared) *CardReclaim { return &CardReclaim{shared: shared} }
 
-// Name returns cardreclaim.Name.
-func (c *CardReclaim) Name() string { return cardreclaim.Name }
+// Name returns schedulerconfig.CardReclaim.
+func (c *CardReclaim) Name() string { return schedulerconfig.CardReclaim }
 
 // Initialize does nothing.
 func (c *CardReclaim) Initialize() {}

@@ -7,6 +7,7 @@ import (
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/cardreclaim"
+	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
 // Preempt is Volcano's action preempt for gangs. It evicts a job as a whole if the job would
@@ -37,7 +38,7 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 
 	p.shared.Evictions.OpenSession(ssn)
 	// A gang must not stay evicted in part, also while the searches rest.
-	p.shared.Search.CompletePartialEvictions(ssn, plugin, cardreclaim.PreemptName)
+	p.shared.Search.CompletePartialEvictions(ssn, plugin, schedulerconfig.Preempt)
 	searches, ok := p.shared.Preempts.Start(ssn, plugin)
 	if !ok {
 		return
@@ -47,10 +48,10 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 
 	hooks := capacitycard.PreemptHooks{PolicyFor: p.shared.Evictions.EvictionPolicyFor, Begin: searches.Begin, MaySearch: searches.MaySearch}
 	for _, tasks := range plugin.Preempt(hooks, func() { p.Action.Execute(ssn) }) {
-		recreated := p.shared.Evictions.Evict(ssn, plugin, tasks, cardreclaim.PreemptName)
+		recreated := p.shared.Evictions.Evict(ssn, plugin, tasks, schedulerconfig.Preempt)
 		klog.InfoS("Pods of a job are preempted", "job", klog.KRef(tasks[0].Namespace, ssn.Jobs[tasks[0].Job].Name), "pods", len(tasks), "recreated", recreated)
 		for _, task := range tasks {
-			p.evictor.Record(task.Pod, cardreclaim.PreemptName)
+			p.evictor.Record(task.Pod, schedulerconfig.Preempt)
 		}
 	}
 }

@@ -303,10 +303,6 @@ func (q *queueMetrics) sendCardMetrics(ch sender, name card.Name, count card.Cou
 	}
 }
 
-// unknownCard is the label for names that no node and no quota has. Users write them, so there
-// could be any number.
-const unknownCard = "unknown"
-
 // cardLabel returns the label for the cards of a request, sorted, because preference does not
 // matter here.
 func (q *queueMetrics) cardLabel(request quota.CardRequest, physical map[card.Name]card.Count) string {
@@ -315,7 +311,7 @@ func (q *queueMetrics) cardLabel(request quota.CardRequest, physical map[card.Na
 		_, offered := physical[name]
 		_, granted := q.usage.Limits.Cards[name]
 		if !offered && !granted {
-			return unknownCard
+			return card.UnknownLabel
 		}
 		texts[i] = string(name)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -197,7 +198,7 @@ func (p *preemptRun) completeGangs() {
 		rest := &restOfGang{statement: framework.NewStatement(p.p.Volcano)}
 		for _, task := range tasksOnNodes(job) {
 			status := task.Status
-			if err := rest.statement.Evict(task, "preempt"); err != nil {
+			if err := rest.statement.Evict(task, schedulerconfig.Preempt); err != nil {
 				klog.ErrorS(err, "Cannot evict the rest of a gang", "pod", klog.KObj(task.Pod))
 				continue
 			}

@@ -15,6 +15,7 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -59,7 +60,7 @@ func (p *enqueuing) checkEnqueueBesidePreemptable(job *api.JobInfo, request quot
 // job is below its minimum, since it is about to be enqueued. Volcano's preempt passes over
 // jobs with a network topology.
 func (p *enqueuing) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
-	if !conf.EnabledActionMap["preempt"] || job.ContainsNetworkTopology() {
+	if !conf.EnabledActionMap[schedulerconfig.Preempt] || job.ContainsNetworkTopology() {
 		return false
 	}
 	if len(job.Tasks) == 0 {

@@ -12,6 +12,7 @@ import (
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/scheduler/solver"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -91,7 +92,7 @@ func (s *planApplier) applyPlan(job *api.JobInfo, q *problem, plan *solver.Plan,
 
 	e.placed.Commit()
 	for _, p := range e.evictions {
-		s.search.evictions.Evict(s.ssn, s.plugin, p.tasks, Name)
+		s.search.evictions.Evict(s.ssn, s.plugin, p.tasks, schedulerconfig.CardReclaim)
 	}
 
 	if len(e.evictions) > 0 {
@@ -175,7 +176,7 @@ func (s *planApplier) tryEvictions(q *problem, plan *solver.Plan, e *triedPlan) 
 				e.bound = append(e.bound, task)
 			}
 
-			if err := e.evicted.Evict(task, Name); err != nil {
+			if err := e.evicted.Evict(task, schedulerconfig.CardReclaim); err != nil {
 				return fmt.Errorf("evict %s: %w", klog.KObj(task.Pod), err)
 			}
 		}
@@ -274,7 +275,7 @@ func (s *planApplier) completePartialEvictions(action string) {
 // them.
 func (s *planApplier) partlyEvictedTasks(job *api.JobInfo, action string) []*api.TaskInfo {
 	queue := s.ssn.Queues[job.Queue]
-	if job.PodGroup == nil || queue == nil || (action == Name && !queue.Reclaimable()) {
+	if job.PodGroup == nil || queue == nil || (action == schedulerconfig.CardReclaim && !queue.Reclaimable()) {
 		return nil
 	}
 	if job.IsReady() && job.CheckTaskReady() {

@@ -14,16 +14,15 @@ import (
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Reasons of events.
+// Reasons of events, beside v1alpha1.EventCardsReclaimed on the victim job.
 const (
-	// eventReclaimed is on the victim job: its cards were reclaimed.
-	eventReclaimed = "CardsReclaimed"
 	// eventReclaims is on the reclaiming PodGroup: the jobs whose cards it gets.
 	eventReclaims = "ReclaimsCards"
 	// eventSearchCut is on a pending PodGroup: the search for victims ended at its budget.
@@ -94,7 +93,7 @@ func (s *planApplier) recordReclaimed(job *api.JobInfo, serviceType string, p *j
 		reclaimer += fmt.Sprintf(" of queue %s", job.Queue)
 	}
 
-	s.plugin.Events.RecordEvent(eventObject(p.victimJob), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
+	s.plugin.Events.RecordEvent(eventObject(p.victimJob), corev1.EventTypeWarning, v1alpha1.EventCardsReclaimed, fmt.Sprintf(
 		"%s are reclaimed for %s: %s; %s of work are lost", reclaimed, reclaimer, what, sum.loss()))
 }
 

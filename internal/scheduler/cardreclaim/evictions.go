@@ -11,6 +11,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -82,10 +83,6 @@ type Evictor struct {
 
 var _ cache.Evictor = &Evictor{}
 
-// PreemptName is the name of Volcano's action preempt, and the reason that is written to the
-// pods it evicts.
-const PreemptName = "preempt"
-
 // NewEvictor returns the evictor that Volcano's cache must use.
 func (e *Evictions) NewEvictor() *Evictor { return &Evictor{pods: &e.pods} }
 
@@ -100,7 +97,7 @@ func (e *Evictor) Use(client kubernetes.Interface, recorder record.EventRecorder
 // Volcano's cache reads the pod again. For preempt it does nothing: that action evicts the
 // pod, and deletes it if it does not go.
 func (e *Evictor) Evict(pod *corev1.Pod, reason string) error {
-	if reason == PreemptName {
+	if reason == schedulerconfig.Preempt {
 		return nil
 	}
 	e.Record(pod, reason)

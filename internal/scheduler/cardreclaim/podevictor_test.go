@@ -22,6 +22,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
@@ -232,8 +233,8 @@ func TestFailedWritesAreRepeatedUntilThePodIsGone(t *testing.T) {
 			return tc.currentUID != "" && patchPurpose(patch) == "condition", old, nil // the fake client applies the annotation
 		})
 
-		evictor := newPodEvictor(1)                                        // one write at a time
-		evictor.evictPods(client, []*api.TaskInfo{{Pod: old}}, true, Name) // true: the pod is to be recreated
+		evictor := newPodEvictor(1)                                                               // one write at a time
+		evictor.evictPods(client, []*api.TaskInfo{{Pod: old}}, true, schedulerconfig.CardReclaim) // true: the pod is to be recreated
 		check.Equal(t, "patches", tc.wantPatches, patches)
 		pod, err := client.CoreV1().Pods("ns").Get(t.Context(), "t-0", metav1.GetOptions{})
 		check.Equal(t, "the pod has the annotation", tc.isAnnotated, err == nil && pod.Annotations[annotationRecreate] == "true")
@@ -385,12 +386,12 @@ func TestAFailedWriteDoesNotDelayOtherPods(t *testing.T) {
 
 		evictor := newPodEvictor(1)
 		var all sync.WaitGroup
-		all.Go(func() { evictor.evictPods(client, []*api.TaskInfo{{Pod: bad}}, true, Name) })
+		all.Go(func() { evictor.evictPods(client, []*api.TaskInfo{{Pod: bad}}, true, schedulerconfig.CardReclaim) })
 		defer all.Wait()
 
 		synctest.Wait()
 		began := time.Now()
-		evictor.evictPods(client, []*api.TaskInfo{{Pod: good}}, true, Name)
+		evictor.evictPods(client, []*api.TaskInfo{{Pod: good}}, true, schedulerconfig.CardReclaim)
 		check.Equal(t, "time until the write to good is done", 0, time.Since(began))
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/observer/sessioncheck"
 )
@@ -115,7 +116,7 @@ func TestAQueueReclaimsInItsOwnNodeGroup(t *testing.T) {
 		}
 
 		placed := ""
-		violations := s.findViolations(10, Name, []string{"nodegroup"}, func() {
+		violations := s.findViolations(10, schedulerconfig.CardReclaim, []string{"nodegroup"}, func() {
 			s.runActions()
 			_, placed = s.Outcome()
 		})
@@ -150,7 +151,7 @@ func TestAPodReclaimsBesideManyNodesThatRefuseIt(t *testing.T) {
 		}
 
 		placed := ""
-		violations := s.findViolations(10, Name, nil, func() {
+		violations := s.findViolations(10, schedulerconfig.CardReclaim, nil, func() {
 			s.runActions()
 			_, placed = s.Outcome()
 		})

@@ -10,6 +10,7 @@ import (
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
 // workPerSearchedNode is the approximate work of Volcano's preempt for a pod on a node:
@@ -40,7 +41,7 @@ func NewPreemptSearches(search *Search) *PreemptSearches {
 // takes those of its own queue.
 func (p *PreemptSearches) Start(ssn *framework.Session, plugin *capacitycard.Plugin) (*PreemptSession, bool) {
 	began := p.search.clock()
-	if (conf.EnabledActionMap[Name] && p.search.rests(ssn.UID)) || began.Before(p.restsUntil) {
+	if (conf.EnabledActionMap[schedulerconfig.CardReclaim] && p.search.rests(ssn.UID)) || began.Before(p.restsUntil) {
 		return nil, false
 	}
 	return &PreemptSession{

@@ -17,11 +17,8 @@ import (
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/schedulerconfig"
 )
-
-// Name is the name of the action in volcano-scheduler.conf, and the reason that Volcano writes
-// to the pods it evicts.
-const Name = "cardreclaim"
 
 // Search finds victims for pending pods, in one session after the other.
 type Search struct {
@@ -68,7 +65,7 @@ func (s *Search) Run(ssn *framework.Session, plugin *capacitycard.Plugin) {
 
 	run := newReclaimSession(ssn, plugin, s)
 	// A gang must not stay evicted in part, also while the search rests.
-	run.applier.completePartialEvictions(Name)
+	run.applier.completePartialEvictions(schedulerconfig.CardReclaim)
 	began := s.clock()
 	s.last = lastRun{session: ssn.UID}
 	if began.Before(s.restsUntil) {

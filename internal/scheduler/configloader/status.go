@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
 )
 
@@ -20,7 +21,7 @@ const (
 	// ReasonLoaded: the source's text is in force.
 	ReasonLoaded = "ConfigurationLoaded"
 	// ReasonNotConfigured: there has been no valid text yet, and the scheduler places no pods.
-	ReasonNotConfigured = "NotConfigured"
+	ReasonNotConfigured = v1alpha1.ReasonNotConfigured
 	// ReasonRejected: the source's text is invalid, the last valid one stays in force.
 	ReasonRejected = "ConfigurationRejected"
 	// ReasonMissing: the source is gone, the last valid text stays in force.

@@ -135,7 +135,7 @@ func refusesClaims(tiers []conf.Tier) bool {
 	for _, tier := range tiers {
 		for _, plugin := range tier.Plugins {
 			if plugin.Name == snapshot.PluginName {
-				return plugin.Arguments["unmanagedQueues"] != string(v1alpha1.UnmanagedIgnore)
+				return plugin.Arguments[schedulerconfig.ArgumentUnmanagedQueues] != string(v1alpha1.UnmanagedIgnore)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/scheduler/cache"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/servicetype"
 )
 
@@ -58,11 +59,11 @@ const maxErrorLength = 900
 
 // argumentParsers parse each argument into its field.
 var argumentParsers = map[string]func(*Arguments, any) error{
-	"cardUnlimitedCpuMemory": func(a *Arguments, v any) (err error) {
+	schedulerconfig.ArgumentUnlimitedCPUMemory: func(a *Arguments, v any) (err error) {
 		a.CardUnlimitedCPUMemory, err = parseBool(v)
 		return err
 	},
-	"overCommitFactor": func(a *Arguments, v any) error {
+	schedulerconfig.ArgumentOverCommitFactor: func(a *Arguments, v any) error {
 		f, ok := parseNumber(v)
 		if !ok || !(f >= 1 && f <= 100) {
 			return errors.New("write a number from 1 to 100")
@@ -70,7 +71,7 @@ var argumentParsers = map[string]func(*Arguments, any) error{
 		a.OverCommitFactor = f
 		return nil
 	},
-	"maxReservation": func(a *Arguments, v any) (err error) {
+	schedulerconfig.ArgumentMaxReservation: func(a *Arguments, v any) (err error) {
 		a.MaxReservation, err = parseDuration(v)
 		if err != nil {
 			return err
@@ -80,14 +81,14 @@ var argumentParsers = map[string]func(*Arguments, any) error{
 		}
 		return nil
 	},
-	"unmanagedQueues": func(a *Arguments, v any) error {
+	schedulerconfig.ArgumentUnmanagedQueues: func(a *Arguments, v any) error {
 		a.UnmanagedQueues = v1alpha1.UnmanagedQueues(fmt.Sprint(v))
 		if !slices.Contains([]v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny}, a.UnmanagedQueues) {
 			return fmt.Errorf("write %s, %s or %s", v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny)
 		}
 		return nil
 	},
-	"nodeOrderWeight": func(a *Arguments, v any) error {
+	schedulerconfig.ArgumentNodeOrderWeight: func(a *Arguments, v any) error {
 		f, ok := parseNumber(v)
 		if !ok || !(f > 0 && f <= 1000) {
 			return errors.New("write a number above 0, at most 1000")
@@ -95,44 +96,44 @@ var argumentParsers = map[string]func(*Arguments, any) error{
 		a.NodeOrderWeight = f
 		return nil
 	},
-	"podOwnerReferenceToServiceType": func(a *Arguments, v any) (err error) {
+	schedulerconfig.ArgumentOwners: func(a *Arguments, v any) (err error) {
 		a.Owners, err = parseOwners(v)
 		return err
 	},
-	"serviceTypes": func(a *Arguments, v any) (err error) {
+	schedulerconfig.ArgumentServiceTypes: func(a *Arguments, v any) (err error) {
 		a.ServiceTypes, err = parseServiceTypes(v)
 		return err
 	},
-	"victimOrder": func(a *Arguments, v any) error {
+	schedulerconfig.ArgumentVictimOrder: func(a *Arguments, v any) error {
 		a.VictimOrder = v1alpha1.VictimOrder(fmt.Sprint(v))
 		if a.VictimOrder != v1alpha1.VictimsByPriority && a.VictimOrder != v1alpha1.VictimsByLoss {
 			return fmt.Errorf("write %s or %s", v1alpha1.VictimsByPriority, v1alpha1.VictimsByLoss)
 		}
 		return nil
 	},
-	"reclaimResources": func(a *Arguments, v any) error {
+	schedulerconfig.ArgumentReclaimResources: func(a *Arguments, v any) error {
 		a.reclaimResources = v1alpha1.ReclaimResources(fmt.Sprint(v))
 		if a.reclaimResources != v1alpha1.ReclaimResourcesCards && a.reclaimResources != v1alpha1.ReclaimResourcesAll {
 			return fmt.Errorf("write %s or %s", v1alpha1.ReclaimResourcesCards, v1alpha1.ReclaimResourcesAll)
 		}
 		return nil
 	},
-	"queueHierarchy": func(a *Arguments, v any) error {
+	schedulerconfig.ArgumentQueueHierarchy: func(a *Arguments, v any) error {
 		a.QueueHierarchy = v1alpha1.QueueHierarchy(fmt.Sprint(v))
 		if a.QueueHierarchy != v1alpha1.QueueHierarchyFlat && a.QueueHierarchy != v1alpha1.QueueHierarchyTree {
 			return fmt.Errorf("write %s or %s", v1alpha1.QueueHierarchyFlat, v1alpha1.QueueHierarchyTree)
 		}
 		return nil
 	},
-	"priorityClasses": func(a *Arguments, v any) (err error) {
+	schedulerconfig.ArgumentPriorityClasses: func(a *Arguments, v any) (err error) {
 		a.PriorityClasses, err = parsePriorityClasses(v)
 		return err
 	},
-	"cards": func(a *Arguments, v any) (err error) {
+	schedulerconfig.ArgumentCards: func(a *Arguments, v any) (err error) {
 		a.Cards, err = card.ParseMappings(v)
 		return err
 	},
-	"configHash": func(a *Arguments, v any) error {
+	schedulerconfig.HashArgument: func(a *Arguments, v any) error {
 		var ok bool
 		a.ConfigHash, ok = v.(string)
 		if !ok {
@@ -259,17 +260,17 @@ func parseRule(value any) (servicetype.Rule, error) {
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		var ok bool
 		switch key {
-		case "reclaimable":
+		case schedulerconfig.ServiceTypeReclaimable:
 			rule.Reclaimable, err = parseBool(entries[key])
 			if err != nil {
 				return rule, fmt.Errorf("reclaimable: %w", err)
 			}
-		case "reclaimFrom":
+		case schedulerconfig.ServiceTypeReclaimFrom:
 			rule.ReclaimFrom, ok = parseStrings(entries[key])
 			if !ok {
 				return rule, errors.New("reclaimFrom: write a list of service types, for example [training]")
 			}
-		case "minimumRuntime":
+		case schedulerconfig.ServiceTypeMinimumRuntime:
 			rule.MinimumRuntime, err = parseDuration(entries[key])
 			if err != nil {
 				return rule, fmt.Errorf("minimumRuntime: %w", err)
@@ -371,4 +372,4 @@ func parseStrings(value any) ([]string, bool) {
 }
 
 // PluginName is the name of the plugin in volcano-scheduler.conf.
-const PluginName = "capacity-card"
+const PluginName = schedulerconfig.CapacityCard

@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	shared "cardquota.dev/operator/internal/controller"
 )
 
 const (
@@ -45,9 +46,6 @@ const (
 
 	caName    = "cardquota-webhook-ca"
 	caKeyName = "ca.key"
-	// injectedFromAnnotation is the annotation of configurations whose CA bundle
-	// cert-manager's cainjector writes. Two writers would overwrite each other forever.
-	injectedFromAnnotation = "cert-manager.io/inject-ca-from"
 )
 
 const (
@@ -59,13 +57,7 @@ const (
 	certLifetime  = 365 * 24 * time.Hour
 	renewBefore   = 90 * 24 * time.Hour
 	checkInterval = 5 * time.Minute
-	// staleRetry is how long the cache has to receive another replica's write.
-	staleRetry = 100 * time.Millisecond
 )
-
-// nonexistentVersion is a resource version that no stored object has. An apply with it
-// creates the Secret, and conflicts if another replica has just created it.
-const nonexistentVersion = "1"
 
 // Rotator renews and serves the certificate. Every replica runs one and serves the same
 // certificate, leader or not. The first replica writes it.
@@ -120,7 +112,7 @@ func (r *Rotator) Ready(*http.Request) error {
 func (r *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	switch err := r.syncCertificate(ctx); {
 	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: staleRetry}, nil
+		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, err
 	}
@@ -226,12 +218,12 @@ func (r *Rotator) writeSecret(ctx context.Context, read *corev1.Secret, data map
 	version := read.ResourceVersion
 	kind := read.Type
 	if version == "" {
-		version = nonexistentVersion
+		version = v1alpha1.NonexistentVersion
 		kind = corev1.SecretTypeTLS
 	}
 
 	wanted := corev1ac.Secret(SecretName, r.namespace).WithResourceVersion(version).WithType(kind).
-		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).WithData(data)
+		WithLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.FieldManager}).WithData(data)
 	if err := r.client.Apply(ctx, wanted, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("write Secret %s/%s: %w", r.namespace, SecretName, err)
 	}
@@ -269,9 +261,9 @@ func (r *Rotator) updateConfiguration(ctx context.Context, object client.Object,
 
 	// Two writers of the same field would undo each other's CA for ever, and calls would fail in
 	// between.
-	if from := object.GetAnnotations()[injectedFromAnnotation]; from != "" {
+	if from := object.GetAnnotations()[v1alpha1.AnnotationInjectCAFrom]; from != "" {
 		return fmt.Errorf("cert-manager writes the CA of webhook configuration %s (%s: %s): give the operator the files of that Certificate and --webhook-certificates=Files, or remove the annotation",
-			ConfigurationName, injectedFromAnnotation, from)
+			ConfigurationName, v1alpha1.AnnotationInjectCAFrom, from)
 	}
 	before, ok := object.DeepCopyObject().(client.Object)
 	if !ok {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/workload"
@@ -90,10 +91,6 @@ func warnCountedEvictions(result *Result, load *Workload, input *WorkloadInput) 
 const evictionRuleText = "write first in podFailurePolicy.rules: {action: Ignore, onPodConditions: [{type: DisruptionTarget}]}"
 
 func warnOfEvictions(result *Result, load *Workload, path *field.Path, help string, values ...any) {
-	const defaultBackoffLimit = 6
-	limit := int32(defaultBackoffLimit)
-	if load.Job.BackoffLimit != nil {
-		limit = *load.Job.BackoffLimit
-	}
+	limit := ptr.Deref(load.Job.BackoffLimit, workload.DefaultBackoffLimit)
 	result.warn(path, "evicted pods count as failed, and with more than %d of them (backoffLimit) the Job fails for good: "+help, append([]any{limit}, values...)...)
 }
