@@ -2,7 +2,7 @@ package main
 
 // vendorMutants are wrong rules of which resources and drivers are those of cards.
 var vendorMutants = []mutant{
-	{"internal/card/missinglabels.go", `labels[base+productSuffix] != "" && !hasMemory`, `labels[base+productSuffix] != "" && hasMemory`, "a model without memory is one"},
+	{"internal/card/missinglabels.go", `labels[base+ProductSuffix] != "" && !hasMemory`, `labels[base+ProductSuffix] != "" && hasMemory`, "a model without memory is one"},
 	{"internal/card/vendorresources.go", `(resource == neuronCore || !coreAmounts.MatchString(name))`, `!coreAmounts.MatchString(name)`, "cores that pods request by themselves are a card"},
 	{"internal/card/vendorresources.go", `|nvswitch|audio|usb|ucsi|`, `|nvswitch|`, "audio controllers of cards are no cards"},
 	{"internal/card/vendorresources.go", `|bf[_-]?[sv]f|`, `|`, "functions of a BlueField are no cards"},

@@ -127,8 +127,8 @@ func (m Mapping) nameOn(node *corev1.Node) (Name, *Anomaly) {
 
 	name := m.wholeOrSlice(model, node)
 	if m.isShare() {
-		base := strings.TrimSuffix(string(m.Resource), sharedSuffix)
-		suffix, err := shareSuffix(labels, base+replicasSuffix, m.MemoryLabel)
+		base := strings.TrimSuffix(string(m.Resource), SharedSuffix)
+		suffix, err := shareSuffix(labels, base+ReplicasSuffix, m.MemoryLabel)
 		if err != nil {
 			return "", &Anomaly{InvalidLabel, m.Resource, fmt.Sprintf("offers %s but %v", m.Resource, err)}
 		}

@@ -80,7 +80,7 @@ func (m Mapping) Selects(labels map[string]string) bool {
 }
 
 // isShare reports whether the resource is a share of a card.
-func (m Mapping) isShare() bool { return strings.HasSuffix(string(m.Resource), sharedSuffix) }
+func (m Mapping) isShare() bool { return strings.HasSuffix(string(m.Resource), SharedSuffix) }
 
 // MappingError is a mistake in an entry of a list of mappings.
 type MappingError struct {
@@ -159,7 +159,7 @@ func (m Mapping) mistakes() []*MappingError {
 	case m.isShare() && m.MemoryLabel == "":
 		add("memoryLabel", fmt.Errorf("is missing: the name of a share such as %s contains the memory of its card", quoteText(string(m.Resource))))
 	case !m.isShare() && m.MemoryLabel != "":
-		add("memoryLabel", fmt.Errorf("has no effect: only the name of a share (%s) contains the memory", quoteText(string(m.Resource)+sharedSuffix)))
+		add("memoryLabel", fmt.Errorf("has no effect: only the name of a share (%s) contains the memory", quoteText(string(m.Resource)+SharedSuffix)))
 	case m.MemoryLabel != "":
 		add("memoryLabel", checkLabel(m.MemoryLabel))
 	}
@@ -215,7 +215,7 @@ func (m Mapping) checkSelector() error {
 // wholeOrSlice returns the name of a whole card, or of a MIG slice if the resource is one. The node says
 // whether it is a share of a slice, unless the model says so itself.
 func (m Mapping) wholeOrSlice(model string, node *corev1.Node) Name {
-	if !strings.HasPrefix(string(m.Resource), migPrefix) {
+	if !strings.HasPrefix(string(m.Resource), MIGPrefix) {
 		return Name(model)
 	}
 	isShared := sharesSlices(node, m.Resource) && !strings.HasSuffix(model, sharedProduct)

@@ -13,7 +13,7 @@ import (
 func DescribeMissingLabels(labels map[string]string, resource corev1.ResourceName) string {
 	vendor, _, _ := strings.Cut(string(resource), "/")
 	if base, found := typeWithoutMemory(labels, resource); found {
-		return fmt.Sprintf("no label %s%s beside %s%s=%s", base, memorySuffix, base, productSuffix, labels[base+productSuffix])
+		return fmt.Sprintf("no label %s%s beside %s%s=%s", base, MemorySuffix, base, ProductSuffix, labels[base+ProductSuffix])
 	}
 	return fmt.Sprintf("no label %s/<type>.product with %[1]s/<type>.memory", vendor)
 }
@@ -22,24 +22,24 @@ func DescribeMissingLabels(labels map[string]string, resource corev1.ResourceNam
 // A vendor other than NVIDIA may name its resource differently.
 func typeWithoutMemory(labels map[string]string, resource corev1.ResourceName) (string, bool) {
 	isIncomplete := func(base string) bool {
-		_, hasMemory := labels[base+memorySuffix]
-		return labels[base+productSuffix] != "" && !hasMemory
+		_, hasMemory := labels[base+MemorySuffix]
+		return labels[base+ProductSuffix] != "" && !hasMemory
 	}
 
 	vendor, _, _ := strings.Cut(string(resource), "/")
-	base := strings.TrimSuffix(string(resource), sharedSuffix)
-	if strings.HasPrefix(base, migPrefix) {
-		base = migVendor + "/gpu"
+	base := strings.TrimSuffix(string(resource), SharedSuffix)
+	if strings.HasPrefix(base, MIGPrefix) {
+		base = NVIDIA + "/gpu"
 	}
 
-	if isIncomplete(base) || vendor == migVendor {
+	if isIncomplete(base) || vendor == NVIDIA {
 		return base, isIncomplete(base)
 	}
 
 	// Map order is random, and the message must stay the same, so the first name in order counts.
 	first := ""
 	for key := range labels {
-		other, isModel := strings.CutSuffix(key, productSuffix)
+		other, isModel := strings.CutSuffix(key, ProductSuffix)
 		isCandidate := isModel && strings.HasPrefix(key, vendor+"/") && isIncomplete(other)
 		if isCandidate && (first == "" || other < first) {
 			first = other

@@ -13,12 +13,13 @@ import (
 // the suffix: nvidia.com/gpu.product. GPU feature discovery writes them on NVIDIA nodes, the
 // administrator's own labelling elsewhere.
 const (
-	productSuffix  = ".product"
-	memorySuffix   = ".memory"
-	replicasSuffix = ".replicas"
-	sharedSuffix   = ".shared"
-	migVendor      = "nvidia.com"
-	migPrefix      = "nvidia.com/mig-"
+	ProductSuffix  = ".product"
+	MemorySuffix   = ".memory"
+	ReplicasSuffix = ".replicas"
+	SharedSuffix   = ".shared"
+	// NVIDIA is the vendor domain of cards that can be sliced (MIG). Each kind of slices is a resource of its own.
+	NVIDIA    = "nvidia.com"
+	MIGPrefix = NVIDIA + "/mig-"
 )
 
 // NodeCard is one card name that a node offers.
@@ -121,15 +122,15 @@ func recogniseLabels(node *corev1.Node, mapped []corev1.ResourceName) Node {
 func productLabels(labels map[string]string) []product {
 	var found []product
 	for key, model := range labels {
-		base, ok := strings.CutSuffix(key, productSuffix)
+		base, ok := strings.CutSuffix(key, ProductSuffix)
 		vendor, kind, cut := strings.Cut(base, "/")
 		namesModel := ok && cut && kind != "" && model != ""
-		if !namesModel || strings.HasPrefix(key, migPrefix) {
+		if !namesModel || strings.HasPrefix(key, MIGPrefix) {
 			continue
 		}
 
 		// A label .product alone can mean anything. With .memory beside it, it is that of a card.
-		if _, ok := labels[base+memorySuffix]; !ok {
+		if _, ok := labels[base+MemorySuffix]; !ok {
 			continue
 		}
 		found = append(found, product{vendor: vendor, kind: kind, model: model})
@@ -150,9 +151,9 @@ func productResources(node *corev1.Node, p product, mapped []corev1.ResourceName
 	var exact, domain []corev1.ResourceName
 	for resource := range node.Status.Allocatable {
 		switch {
-		case resource == whole || resource == whole+sharedSuffix:
+		case resource == whole || resource == whole+SharedSuffix:
 			exact = append(exact, resource)
-		case p.vendor != migVendor && strings.HasPrefix(string(resource), p.vendor+"/") && !isNetworkDevice(resource):
+		case p.vendor != NVIDIA && strings.HasPrefix(string(resource), p.vendor+"/") && !isNetworkDevice(resource):
 			domain = append(domain, resource)
 		}
 	}
@@ -172,13 +173,13 @@ func (p product) isMapped(mapped []corev1.ResourceName) bool {
 // isReplaced reports whether mappings name all cards of the product, so that its labels count no
 // more.
 func (p product) isReplaced(node *corev1.Node, mapped []corev1.ResourceName) bool {
-	return p.isMapped(mapped) && len(productResources(node, p, mapped)) == 0 && (p.vendor != migVendor || len(migResources(node)) == 0)
+	return p.isMapped(mapped) && len(productResources(node, p, mapped)) == 0 && (p.vendor != NVIDIA || len(migResources(node)) == 0)
 }
 
 func migResources(node *corev1.Node) []corev1.ResourceName {
 	var found []corev1.ResourceName
 	for resource := range node.Status.Allocatable {
-		if strings.HasPrefix(string(resource), migPrefix) {
+		if strings.HasPrefix(string(resource), MIGPrefix) {
 			found = append(found, resource)
 		}
 	}
@@ -193,8 +194,8 @@ func migResources(node *corev1.Node) []corev1.ResourceName {
 func unlabelledCardResources(node *corev1.Node) []corev1.ResourceName {
 	found := migResources(node)
 	for resource := range node.Status.Allocatable {
-		base := strings.TrimSuffix(string(resource), sharedSuffix)
-		if base == migVendor+"/gpu" || (hasLabelWithPrefix(node.Labels, base+".") && strings.Contains(base, "/") && !isNetworkDevice(resource)) {
+		base := strings.TrimSuffix(string(resource), SharedSuffix)
+		if base == NVIDIA+"/gpu" || (hasLabelWithPrefix(node.Labels, base+".") && strings.Contains(base, "/") && !isNetworkDevice(resource)) {
 			found = append(found, resource)
 		}
 	}
@@ -274,14 +275,14 @@ func (r *nodeRecognition) addMIGSlices() {
 	for _, resource := range migResources(r.node) {
 		// Slices replace the whole cards of the node, so addWholeCards must look for no other
 		// resource.
-		if r.product.vendor == migVendor {
+		if r.product.vendor == NVIDIA {
 			r.partitioned++
 		}
 
 		name := Name(r.out.Model + sliceSuffix(resource, sharesSlices(r.node, resource, r.mapped...)))
 		switch _, err := ParseName(string(name)); {
-		case r.product.vendor != migVendor:
-			r.addAnomaly(NoModelLabel, resource, "offers %s but its model label is of %s, not %[3]s/<type>.product with %[3]s/<type>.memory", resource, r.product.vendor, migVendor)
+		case r.product.vendor != NVIDIA:
+			r.addAnomaly(NoModelLabel, resource, "offers %s but its model label is of %s, not %[3]s/<type>.product with %[3]s/<type>.memory", resource, r.product.vendor, NVIDIA)
 		case err != nil:
 			r.addAnomaly(InvalidLabel, resource, "offers %s, which makes no card name: %v", resource, err)
 		default:
@@ -294,13 +295,13 @@ func (r *nodeRecognition) addMIGSlices() {
 // shares, because half a card and a quarter differ in value.
 func (r *nodeRecognition) addMPSShares() {
 	base := r.product.vendor + "/" + r.product.kind
-	resource := corev1.ResourceName(base + sharedSuffix)
+	resource := corev1.ResourceName(base + SharedSuffix)
 	if _, ok := r.node.Status.Allocatable[resource]; !ok {
 		return
 	}
 
 	r.partitioned++
-	suffix, err := shareSuffix(r.node.Labels, base+replicasSuffix, base+memorySuffix)
+	suffix, err := shareSuffix(r.node.Labels, base+ReplicasSuffix, base+MemorySuffix)
 	if err != nil {
 		r.addAnomaly(InvalidLabel, resource, "offers %s but %v", resource, err)
 		return

@@ -21,7 +21,7 @@ const (
 
 // sliceSuffix returns what follows the model in the name of a MIG slice, or of a share of one.
 func sliceSuffix(resource corev1.ResourceName, isShared bool) string {
-	suffix := "/mig-" + strings.TrimPrefix(string(resource), migPrefix) + "-mixed"
+	suffix := "/mig-" + strings.TrimPrefix(string(resource), MIGPrefix) + "-mixed"
 	if isShared {
 		suffix += sharedProduct
 	}
@@ -30,7 +30,7 @@ func sliceSuffix(resource corev1.ResourceName, isShared bool) string {
 
 // hasSharedProduct reports whether the product of a resource is that of shares.
 func hasSharedProduct(labels map[string]string, resource corev1.ResourceName) bool {
-	return strings.HasSuffix(labels[string(resource)+productSuffix], sharedProduct)
+	return strings.HasSuffix(labels[string(resource)+ProductSuffix], sharedProduct)
 }
 
 // sharesSlices reports whether a resource of MIG slices stands for shares of them. Either its product
@@ -48,7 +48,7 @@ func sharesByReplicas(node *corev1.Node, resource corev1.ResourceName, mapped []
 
 // hasSharesOf reports whether shares of cards have a resource of their own.
 func hasSharesOf(node *corev1.Node, resource corev1.ResourceName, mapped []corev1.ResourceName) bool {
-	shares := resource + sharedSuffix
+	shares := resource + SharedSuffix
 	_, isRenamed := node.Status.Allocatable[shares]
 	return isRenamed || slices.Contains(mapped, shares)
 }
@@ -63,8 +63,8 @@ type labelledNumber struct {
 // numberInLabels returns how many cards of a resource the labels of its very name say, false without
 // a label for their count. Resources with another name than their labels have no such number.
 func (r *nodeRecognition) numberInLabels(resource corev1.ResourceName) (labelledNumber, bool) {
-	base := strings.TrimSuffix(string(resource), sharedSuffix)
-	if base != r.product.vendor+"/"+r.product.kind && !strings.HasPrefix(base, migPrefix) {
+	base := strings.TrimSuffix(string(resource), SharedSuffix)
+	if base != r.product.vendor+"/"+r.product.kind && !strings.HasPrefix(base, MIGPrefix) {
 		return labelledNumber{}, false
 	}
 
@@ -85,7 +85,7 @@ func (r *nodeRecognition) numberInLabels(resource corev1.ResourceName) (labelled
 // labelledReplicas returns how many shares of each card the labels of a type say. Without sharing
 // feature discovery writes 1, or 0 on nodes with MIG slices.
 func labelledReplicas(labels map[string]string, base string) Count {
-	replicas, err := strconv.ParseUint(labels[base+replicasSuffix], 10, 31)
+	replicas, err := strconv.ParseUint(labels[base+ReplicasSuffix], 10, 31)
 	if err != nil || replicas == 0 {
 		return 1
 	}
@@ -95,13 +95,13 @@ func labelledReplicas(labels map[string]string, base string) Count {
 // LabelsSayForm reports whether the labels of a node say that it has cards in the form of a resource: whole cards,
 // slices, or shares of one of these. Labels without a number of cards and of replicas say nothing.
 func LabelsSayForm(node *corev1.Node, resource corev1.ResourceName) bool {
-	base, isShare := strings.CutSuffix(string(resource), sharedSuffix)
+	base, isShare := strings.CutSuffix(string(resource), SharedSuffix)
 	count, err := strconv.ParseUint(node.Labels[base+countSuffix], 10, 31)
 	if err != nil || count == 0 {
 		return false
 	}
 
-	replicas, err := strconv.ParseUint(node.Labels[base+replicasSuffix], 10, 31)
+	replicas, err := strconv.ParseUint(node.Labels[base+ReplicasSuffix], 10, 31)
 	if err != nil || replicas < 1 {
 		return false
 	}
@@ -118,7 +118,7 @@ func (n labelledNumber) describe(offered NodeCard) string {
 		return fmt.Sprintf("offers %d %s, more than label %s%s=%d says", offered.Count, offered.Resource, n.base, countSuffix, n.count)
 	}
 	return fmt.Sprintf("offers %d %s, more than the %d of labels %s%s=%d and %s%s=%d", offered.Count, offered.Resource, n.number,
-		n.base, countSuffix, n.count, n.base, replicasSuffix, n.replicas)
+		n.base, countSuffix, n.count, n.base, ReplicasSuffix, n.replicas)
 }
 
 // sharingStrategies returns how the cards of a node are shared, nil if none is.
@@ -142,7 +142,7 @@ func sharingStrategies(node *corev1.Node, cards []NodeCard) map[corev1.ResourceN
 // SharingStrategy returns how the cards of a resource of a node are shared, "time-slicing" or "mps" by
 // GPU feature discovery. It is "" for cards that are not shared. The names of shares do not say it.
 func SharingStrategy(node *corev1.Node, offered NodeCard) string {
-	base, isShare := strings.CutSuffix(string(offered.Resource), sharedSuffix)
+	base, isShare := strings.CutSuffix(string(offered.Resource), SharedSuffix)
 	if !isShare && !strings.HasSuffix(string(offered.Name), sharedProduct) {
 		return ""
 	}

@@ -18,7 +18,7 @@ import (
 var accelerators = map[string]*regexp.Regexp{
 	// NVIDIA/k8s-device-plugin: gpu, gpu.shared, mig-<profile>. kubevirt-gpu-device-plugin and the sandbox
 	// device plugin: GA100_A100_SXM4_40GB, GRID_P40-1Q, pgpu. Project-HAMi: gpu.
-	"nvidia.com":    nil,
+	NVIDIA:          nil,
 	"microsoft.com": regexp.MustCompile(`^directx`),
 	// ROCm/k8s-device-plugin: gpu, <compute>_<memory partition>, gpu_vf and gpu_pf. KubeVirt: MI210.
 	"amd.com":    nil,

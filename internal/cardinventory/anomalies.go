@@ -172,7 +172,7 @@ func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
 // names are cards by labels.
 func unmappedText(resource corev1.ResourceName, looksLike string) string {
 	text := fmt.Sprintf("offers %s, which looks like %s, and no label names its model; no quota limits it: name the card in spec.cards of the ServiceTypePolicy", resource, looksLike)
-	if vendor, _, _ := strings.Cut(string(resource), "/"); vendor != "nvidia.com" {
+	if vendor, _, _ := strings.Cut(string(resource), "/"); vendor != card.NVIDIA {
 		text += fmt.Sprintf(", or add the labels %s/<type>.product and %[1]s/<type>.memory to the nodes", vendor)
 	}
 	return text

@@ -128,18 +128,18 @@ func missingLabels(anomaly v1alpha1.InventoryAnomaly, labels map[string]string) 
 		return missing
 	}
 
-	base, isShare := strings.CutSuffix(anomaly.Resource, ".shared")
-	if strings.HasPrefix(base, "nvidia.com/mig-") {
+	base, isShare := strings.CutSuffix(anomaly.Resource, card.SharedSuffix)
+	if strings.HasPrefix(base, card.MIGPrefix) {
 		base = "nvidia.com/gpu"
 		isShare = false // a slice has the labels of its card
 	}
 
 	base = labelledType(base, labels)
-	add(base+".product", modelWord)
-	add(base+".memory", memoryWord)
+	add(base+card.ProductSuffix, modelWord)
+	add(base+card.MemorySuffix, memoryWord)
 
 	if isShare {
-		add(base+".replicas", sharesWord)
+		add(base+card.ReplicasSuffix, sharesWord)
 	}
 
 	return missing
@@ -149,11 +149,11 @@ func missingLabels(anomaly v1alpha1.InventoryAnomaly, labels map[string]string) 
 // differently. Without such a label it is the resource itself.
 func labelledType(resource string, labels map[string]string) string {
 	vendor, _, _ := strings.Cut(resource, "/")
-	if labels[resource+".product"] != "" || vendor == "nvidia.com" {
+	if labels[resource+card.ProductSuffix] != "" || vendor == card.NVIDIA {
 		return resource
 	}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		if base, isModel := strings.CutSuffix(key, ".product"); isModel && strings.HasPrefix(key, vendor+"/") && labels[key] != "" {
+		if base, isModel := strings.CutSuffix(key, card.ProductSuffix); isModel && strings.HasPrefix(key, vendor+"/") && labels[key] != "" {
 			return base
 		}
 	}
