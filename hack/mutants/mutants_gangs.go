@@ -7,14 +7,14 @@ var awaitedCardsMutants = []mutant{
 	{"internal/scheduler/capacitycard/gangplacement.go", `left == nil || g.conflictsWithOwnPods(task, node)`, `left == nil`, "a missing pod is placed apart from pods of its job that run"},
 	{"internal/scheduler/capacitycard/gangplacement.go", `	at.left.SubWithoutAssert(task.Resreq)
 `, ``, "two missing pods do not use the same cards"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `		case !isDeserved && !a.borrows:
+	{"internal/scheduler/keptcards/awaited.go", `		case !isDeserved && !a.Borrows:
 			return true
-`, `		case !isDeserved && !a.borrows:
+`, `		case !isDeserved && !a.Borrows:
 			return false
 `, "what a queue deserves is kept against borrowing"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `p.Args.ServiceTypes.CanReclaim(a.serviceType, p.ServiceType(r.Task))`, `true`, "cards are kept only from types from which the gang may take"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `	return job.Queue == a.job.Queue || queue.Queue.Spec.Priority == a.priority
-`, `	return job.Queue == a.job.Queue
+	{"internal/scheduler/keptcards/awaited.go", `k.Args.ServiceTypes.CanReclaim(a.ServiceType, k.ServiceType(r.Task))`, `true`, "cards are kept only from types from which the gang may take"},
+	{"internal/scheduler/keptcards/awaited.go", `	return job.Queue == a.Job.Queue || queue.Queue.Spec.Priority == a.Priority
+`, `	return job.Queue == a.Job.Queue
 `, "cards are kept for a job below its minimum from other queues of equal priority"},
 	{"internal/scheduler/capacitycard/awaitedcards.go", `		if !p.Cache.Reservations[w.job.PgUID].IsReserved(now) {`, `		if false {`, "kept cards end with the reservation"},
 	{"internal/scheduler/cache/reservations.go", `	hasGrown := r.FreeCards >= 0 && count > r.FreeCards`, `	hasGrown := false`, "more free cards prolong a reservation"},
@@ -30,12 +30,12 @@ var awaitedCardsMutants = []mutant{
 		return 2`, `	case p.reserver.exhausted[job.UID] && !p.belowMinimum[job.UID]:
 		return 1`, "a job without a reservation comes after its equals"},
 	{"internal/scheduler/capacitycard/joborder.go", `w.job.Priority >= highest[w.job.Queue]`, `w.job.Priority >= min(highest[w.job.Queue], 0)`, "a queue does not come first for a job that its order serves later"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `|| p.awaited.running[job.UID]`, `|| false && p.awaited.running[job.UID]`, "a job below its minimum comes only before jobs that do not run"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `queue.Queue.Spec.Priority == a.priority
+	{"internal/scheduler/keptcards/awaited.go", `|| k.awaited.running[job.UID]`, `|| false && k.awaited.running[job.UID]`, "a job below its minimum comes only before jobs that do not run"},
+	{"internal/scheduler/keptcards/awaited.go", `queue.Queue.Spec.Priority == a.Priority
 `, `true
 `, "a job below its minimum does not come before a queue of another priority"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `queue.Queue.Spec.Priority < a.priority && p`, `p`, "cards are kept only from queues of lower priority"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `a.job.Queue == r.Job.Queue && a.job.Priority < r.Job.Priority`, `false`, "no card is kept from a job of higher priority of the same queue"},
+	{"internal/scheduler/keptcards/awaited.go", `queue.Queue.Spec.Priority < a.Priority && k`, `k`, "cards are kept only from queues of lower priority"},
+	{"internal/scheduler/keptcards/awaited.go", `a.Job.Queue == r.Job.Queue && a.Job.Priority < r.Job.Priority`, `false`, "no card is kept from a job of higher priority of the same queue"},
 	{"internal/scheduler/capacitycard/waitingjobs.go", `		if seen[w.job.Queue] || entry.IsExhausted {`, `		if entry.IsExhausted {`, "free cards prolong one reservation of a queue"},
 	{"internal/scheduler/capacitycard/reservations.go", `			p.Cache.Reservations.RestartAll(job.PgUID, p.Cache.Now())
 		}`, `			p.Cache.Reservations.RestartWait(job.PgUID, p.Cache.Now())

@@ -17,18 +17,18 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/preemptableusage.go", ` && g.canEvictWholeJob(job)`, ` && (true || g.canEvictWholeJob(job))`, "a vote counts no gang that stays"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `	if !conf.EnabledActionMap[schedulerconfig.Preempt] || `, `	if conf.EnabledActionMap == nil || `, "a vote counts others only with the action preempt"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `		if gang.NeverPreempts(task) {`, `		if gang.NeverPreempts(task) && false {`, "a pod that never preempts counts no others"},
-	{"internal/scheduler/capacitycard/keptcards.go", `		return job.Priority <= w.job.Priority`, `		return job.Priority < w.job.Priority`, "an equal job gets no kept cards"},
-	{"internal/scheduler/capacitycard/keptcards.go", `		return job.Priority <= w.job.Priority`, `		return true`, "a higher job gets kept cards"},
-	{"internal/scheduler/capacitycard/keptcards.go", `	case w.job.Queue != job.Queue:
+	{"internal/scheduler/keptcards/preempted.go", `		return job.Priority <= w.job.Priority`, `		return job.Priority < w.job.Priority`, "an equal job gets no kept cards"},
+	{"internal/scheduler/keptcards/preempted.go", `		return job.Priority <= w.job.Priority`, `		return true`, "a higher job gets kept cards"},
+	{"internal/scheduler/keptcards/preempted.go", `	case w.job.Queue != job.Queue:
 		return true`, `	case w.job.Queue != job.Queue:
 		return job.Priority <= w.job.Priority`, "no other queue gets kept cards"},
-	{"internal/scheduler/capacitycard/keptperiod.go", `p.Cache.Now().Sub(since) >= keptPeriod`, `p.Cache.Now().Sub(since) >= 2*keptPeriod`, "cards are kept for five minutes"},
-	{"internal/scheduler/capacitycard/keptcards.go", `		released.Remove(w.charge)`, `		_ = w.charge`, "quota is kept as well"},
+	{"internal/scheduler/keptcards/period.go", `k.Cache.Now().Sub(since) >= keptPeriod`, `k.Cache.Now().Sub(since) >= 2*keptPeriod`, "cards are kept for five minutes"},
+	{"internal/scheduler/keptcards/preempted.go", `		released.Remove(w.charge)`, `		_ = w.charge`, "quota is kept as well"},
 	{"internal/scheduler/capacitycard/preempt.go", `reused = min(lack, int64(missing[what]-missing[unreclaimableQuota(what)]))`, `_ = lack`, "what is missing in a tree and what cannot be reclaimed are not added up"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `cmp.Or(spec.PriorityClassName, class)`, `cmp.Or(class, spec.PriorityClassName)`, "the class of a template comes before that of its job"},
 	{"internal/scheduler/capacitycard/preemptableusage.go", `			return *spec.PreemptionPolicy == corev1.PreemptNever`, `			return false`, "a template that never preempts counts no others"},
-	{"internal/scheduler/capacitycard/keptcards.go", `Memory: request.Memory, IsUnreclaimable: request.IsUnreclaimable}`, `Memory: request.Memory}`, "kept cards count as what cannot be reclaimed"},
-	{"internal/scheduler/capacitycard/keptcards.go", `	slices.SortFunc(jobs, func(a, b jobWithFreedCards) int { return compare(a.tasks[0], b.tasks[0]) })`, ``, "a lowered quota ends what was freed last"},
+	{"internal/scheduler/keptcards/kept.go", `Memory: request.Memory, IsUnreclaimable: request.IsUnreclaimable}`, `Memory: request.Memory}`, "kept cards count as what cannot be reclaimed"},
+	{"internal/scheduler/keptcards/freed.go", `	slices.SortFunc(jobs, func(a, b jobWithFreedCards) int { return compare(a.tasks[0], b.tasks[0]) })`, ``, "a lowered quota ends what was freed last"},
 	{"internal/scheduler/capacitycard/preempt.go", `if insufficient.Kind == quota.Guaranteed {`, `if false {`, "a pod preempts no more than guarantees of others need"},
 	{"internal/scheduler/capacitycard/nominations.go", `p.IsBeingEvicted(task) && !p.run.evicts(task)`, `p.IsBeingEvicted(task)`, "no pod waits for what just goes for others of its gang"},
 	{"internal/scheduler/capacitycard/amounts.go", `if other.NodeName != victim.NodeName {`, `if false {`, "a gang that goes releases its quota on all nodes"},
@@ -36,20 +36,20 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/evictioncost.go", `cmp.Or(cmp.Compare(c.job, other.job), `, `cmp.Or(`, "a gang goes before elastic pods of a higher priority"},
 	{"internal/scheduler/capacitycard/evictioncost.go", `CompareBool(c.breaksGang, other.breaksGang), `, ``, "elastic pods go before a gang of their priority"},
 	{"internal/scheduler/capacitycard/predicate.go", `quotaKeptForPreemptors, cardsAwaitedByOthers:`, `quotaKeptForPreemptors:`, "a job preempts beside cards that are kept for a gang"},
-	{"internal/scheduler/capacitycard/keptcards.go", `-min(free, float64(awaited)*snapshot.Milli)`, `-min(free, 0)`, "a preemptor counts on no card that is kept for a gang"},
-	{"internal/scheduler/capacitycard/keptcards.go", `	return known && p.awaitedOnNode(r, node) > 0`, `	return known && p.awaitedOnNode(r, node) < 0`, "all victims go beside cards that are kept for a gang"},
+	{"internal/scheduler/keptcards/kept.go", `-min(free, float64(awaited)*snapshot.Milli)`, `-min(free, 0)`, "a preemptor counts on no card that is kept for a gang"},
+	{"internal/scheduler/keptcards/kept.go", `	return known && k.AwaitedOn(r, node) > 0`, `	return known && k.AwaitedOn(r, node) < 0`, "all victims go beside cards that are kept for a gang"},
 	{"internal/scheduler/capacitycard/preempt.go", `missingResources(task.InitResreq, p.kept.IdleFor(task, node))`, `missingResources(task.InitResreq, p.FutureIdleOn(node))`, "a second preemptor does not count on kept cards"},
 }
 
 // How long freed cards are kept while victims end.
 var keptPeriodMutants = []mutant{
-	{"internal/scheduler/capacitycard/keptperiod.go", `		since = p.lastVictimSeen(made.plan)`, `		_ = p.lastVictimSeen(made.plan)`, "cards are kept until the last victim of the plan has ended"},
-	{"internal/scheduler/capacitycard/keptperiod.go", `	return !now.Before(deleted.Time) //`, `	return false //`, "a victim that does not end keeps cards no longer than its grace period"},
-	{"internal/scheduler/capacitycard/keptperiod.go", `		plan.addVictimsOf(made.plan)`, `		_ = made`, "a second plan waits for the victims of the first one"},
-	{"internal/scheduler/capacitycard/nominations.go", `		maps.Copy(from, made.from)`, `		_ = made`, "a second plan keeps cards from the queues that lost them by the first one"},
-	{"internal/scheduler/capacitycard/keptperiod.go", `		return now.Sub(plan.began) >= snapshot.EvictionTimeout`, `		return false`, "a victim that is not deleted keeps no cards"},
-	{"internal/scheduler/capacitycard/keptperiod.go", `		left = append(left, victim)
-		if !p.isVictimOverdue(task, plan) {`, `		if !p.isVictimOverdue(task, plan) {
+	{"internal/scheduler/keptcards/period.go", `		since = k.lastVictimSeen(made.plan)`, `		_ = k.lastVictimSeen(made.plan)`, "cards are kept until the last victim of the plan has ended"},
+	{"internal/scheduler/keptcards/period.go", `	return !now.Before(deleted.Time) //`, `	return false //`, "a victim that does not end keeps cards no longer than its grace period"},
+	{"internal/scheduler/keptcards/period.go", `		plan.addVictimsOf(made.plan)`, `		_ = made`, "a second plan waits for the victims of the first one"},
+	{"internal/scheduler/keptcards/reclaimed.go", `		maps.Copy(from, made.from)`, `		_ = made`, "a second plan keeps cards from the queues that lost them by the first one"},
+	{"internal/scheduler/keptcards/period.go", `		return now.Sub(plan.began) >= snapshot.EvictionTimeout`, `		return false`, "a victim that is not deleted keeps no cards"},
+	{"internal/scheduler/keptcards/period.go", `		left = append(left, victim)
+		if !k.isVictimOverdue(task, plan) {`, `		if !k.isVictimOverdue(task, plan) {
 			left = append(left, victim)`, "a victim that is deleted late keeps cards again"},
 }
 

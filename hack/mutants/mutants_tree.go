@@ -65,10 +65,10 @@ var queueOrderMutants = []mutant{
 // The rules of what is kept for a gang once a quota is lowered, which the scenes of package
 // capacitycard show.
 var loweredQuotaMutants = []mutant{
-	{"internal/scheduler/capacitycard/nominations.go", `		request := p.RequestFor(task)
-		if !slices.ContainsFunc(request.Names`, `		request := p.RequestFor(task)
+	{"internal/scheduler/keptcards/reclaimed.go", `		request := k.RequestFor(task)
+		if !slices.ContainsFunc(request.Names`, `		request := k.RequestFor(task)
 		if true || !slices.ContainsFunc(request.Names`, "a pod that lost its cards may use another one"},
-	{"internal/scheduler/capacitycard/nominations.go", `		for _, task := range others {`, `		for _, task := range others[:0] {`, "a pod that lost its cards still counts in its gang"},
+	{"internal/scheduler/keptcards/kept.go", `		for _, task := range others {`, `		for _, task := range others[:0] {`, "a pod that lost its cards still counts in its gang"},
 }
 
 // The rules of what may be taken from a queue, which package solver compares with an oracle.

@@ -15,6 +15,7 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -26,7 +27,7 @@ type allocation struct {
 	prices     *Prices
 	events     *Events
 	stuck      *snapshot.StuckPods
-	kept       *KeptCards
+	kept       *keptcards.Kept
 	waiting    *waitingJobs
 	victims    *victimSelection
 	preemption *preemption
@@ -98,13 +99,13 @@ func (p *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 		return false
 	}
 
-	refusal := p.kept.checkQuota(r)
+	refusal := p.kept.CheckQuota(r)
 	if refusal == nil {
 		return true
 	}
 
 	// A job that waits for quota keeps its reservation. Only other reasons end it after a time.
-	if p.waitsForQuota(r.Job, r.Request) || preemptedQuotaStaysFree(p.kept, r) != nil {
+	if p.waitsForQuota(r.Job, r.Request) || p.kept.CheckKeptQuota(r) != nil {
 		p.Cache.Reservations.RestartWait(r.Job.PgUID, p.Cache.Now())
 	}
 
@@ -182,7 +183,7 @@ func (p *allocation) checkPlacement(task *api.TaskInfo, node string, released qu
 	}
 	r.Node = node
 	r.Released = &released
-	if refusal := p.kept.checkPlace(r); refusal != nil {
+	if refusal := p.kept.CheckPlace(r); refusal != nil {
 		return refusal
 	}
 	return nil
@@ -211,10 +212,7 @@ func (p *allocation) onDeallocate(event *framework.Event) {
 
 	if task.Status != api.Releasing {
 		p.Cache.ReleasePod(state)
-		// The pod waits again for what was freed for it.
-		if charge, isOwner := p.kept.keptCharges[task.UID]; isOwner {
-			p.Ledger.Keep(string(task.UID), charge)
-		}
+		p.kept.KeepAgain(task.UID)
 		return
 	}
 
@@ -284,7 +282,7 @@ func (p *allocation) simulatePredicate(_ context.Context, state fwk.CycleState, 
 	if err := p.victims.checkConflicts(task, node); err != nil {
 		return err
 	}
-	isKept := len(p.stuck.ByNode[node.Name]) > 0 || p.kept.keepsCardsOn(task, node)
+	isKept := len(p.stuck.ByNode[node.Name]) > 0 || p.kept.KeepsCardsOn(task, node)
 	if isKept && !task.InitResreq.LessEqual(p.kept.IdleFor(task, node), api.Zero) {
 		return fmt.Errorf("node %s has too little for pod %s beside terminating pods past their grace period and what is kept for others", node.Name, klog.KObj(task.Pod))
 	}

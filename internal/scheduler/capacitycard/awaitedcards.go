@@ -7,35 +7,16 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/scheduler/gang"
-	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/scheduler/keptcards"
 )
-
-// awaitedCards are the free cards that are kept for jobs that lack more of them, while the action
-// allocate runs and after it. Otherwise a job of several cards would never start beside jobs of one
-// card, which take each card as it becomes free.
-type awaitedCards struct {
-	// byNode are the pods for which free cards are kept, by node.
-	byNode map[string][]awaitingPod
-	// running are the jobs that ran pods when allocate began, if a job below its minimum waits.
-	running map[api.JobID]bool
-}
-
-// awaitingPod is a pod for which the free cards of a node are kept.
-type awaitingPod struct {
-	*waitingJob
-	task  *api.TaskInfo
-	node  *freeNode
-	count card.Count
-	// serviceType is that of the pod, priority that of its queue.
-	serviceType string
-	priority    int32
-}
 
 // loadAwaitedCards finds the cards that are kept for waiting jobs when allocate begins, and returns these
 // jobs. It restarts the reservations of those for which more cards are free than before.
 func (p *waitingJobs) loadAwaitedCards() []*waitingJob {
-	p.kept.awaited = nil
+	p.kept.KeepAwaited(nil, nil)
 	p.laterBorrowers = nil
+	p.running = nil
+	p.keeps = false
 	if !p.hasWaitingReservations() {
 		return nil
 	}
@@ -44,7 +25,7 @@ func (p *waitingJobs) loadAwaitedCards() []*waitingJob {
 	waiting := p.listWaitingJobs(free)
 	// A reservation that more free cards prolong keeps them in this session already.
 	p.prolongReservations(waiting, free)
-	p.keepAwaitedCards(waiting, free)
+	p.keeps = p.keepAwaitedCards(waiting, free, p.findRunningJobs)
 	return waiting
 }
 
@@ -57,15 +38,15 @@ func (p *waitingJobs) reloadAwaitedCards(later map[api.JobID]bool) []*waitingJob
 	}
 
 	p.laterBorrowers = later
-	before := p.kept.awaited
 	free := p.newFreeCards()
 	waiting := p.listWaitingJobs(free)
-	p.kept.awaited = nil // the checks of nodes read it
+	p.kept.KeepAwaited(nil, nil) // the checks of nodes read it
 
-	p.keepAwaitedCards(waiting, free)
-	if before != nil && p.kept.awaited != nil {
-		p.kept.awaited.running = before.running // without those that the first run started
+	running := p.findRunningJobs
+	if p.keeps { // without those that the first run started
+		running = func([]*waitingJob) map[api.JobID]bool { return p.running }
 	}
+	p.keepAwaitedCards(waiting, free, running)
 	return waiting
 }
 
@@ -79,10 +60,11 @@ func (p *waitingJobs) hasWaitingReservations() bool {
 	return false
 }
 
-// keepAwaitedCards keeps free cards for waiting jobs with a reservation.
-func (p *waitingJobs) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
+// keepAwaitedCards keeps free cards for waiting jobs with a reservation, and reports whether it keeps some.
+// running finds the jobs that run pods.
+func (p *waitingJobs) keepAwaitedCards(waiting []*waitingJob, free *freeCards, running func([]*waitingJob) map[api.JobID]bool) bool {
 	now := p.Cache.Now()
-	kept := &awaitedCards{byNode: map[string][]awaitingPod{}}
+	var kept []keptcards.AwaitingPod
 	for _, w := range waiting {
 		if !p.Cache.Reservations[w.job.PgUID].IsReserved(now) {
 			continue
@@ -93,21 +75,25 @@ func (p *waitingJobs) keepAwaitedCards(waiting []*waitingJob, free *freeCards) {
 		}
 
 		for _, task := range keeping {
-			p.keepForPod(kept, w, task, free)
+			if pod, isKept := p.keepForPod(w, task, free); isKept {
+				kept = append(kept, pod)
+			}
 		}
 	}
 
-	if len(kept.byNode) > 0 {
-		kept.running = p.findRunningJobs(waiting)
-		p.kept.awaited = kept
+	if len(kept) == 0 {
+		return false
 	}
+	p.running = running(waiting)
+	p.kept.KeepAwaited(kept, p.running)
+	return true
 }
 
 // keepsCards reports whether cards are kept for a pod: in a tree for what its queue deserves, in flat
 // queues if it may reclaim, and if its job runs below its minimum. Of a pod for which cards were
 // reclaimed on a node, these are kept already.
 func (p *waitingJobs) keepsCards(w *waitingJob, task *api.TaskInfo) bool {
-	if p.kept.hasPromisedNode(task) || p.RequestFor(task).Count == 0 {
+	if p.kept.HasPromisedNode(task) || p.RequestFor(task).Count == 0 {
 		return false
 	}
 	if p.IsTree() {
@@ -117,8 +103,9 @@ func (p *waitingJobs) keepsCards(w *waitingJob, task *api.TaskInfo) bool {
 }
 
 // keepForPod keeps free cards of one node for a pod: the node that lacks the fewest cards for it. It looks at the
-// alternatives of the pod in their order, and takes the first one of which it finds such a node.
-func (p *waitingJobs) keepForPod(kept *awaitedCards, w *waitingJob, task *api.TaskInfo, free *freeCards) {
+// alternatives of the pod in their order, and takes the first one of which it finds such a node. It reports
+// whether it finds one.
+func (p *waitingJobs) keepForPod(w *waitingJob, task *api.TaskInfo, free *freeCards) (kept keptcards.AwaitingPod, found bool) {
 	r, _ := p.CheckInputFor(task)
 	var best *freeNode
 	for _, name := range r.Request.Names {
@@ -131,14 +118,15 @@ func (p *waitingJobs) keepForPod(kept *awaitedCards, w *waitingJob, task *api.Ta
 	}
 
 	if best == nil {
-		return
+		return keptcards.AwaitingPod{}, false
 	}
 
 	count := min(r.Request.Count, best.future.Sub(best.kept))
 	best.kept = best.kept.Add(count)
-	kept.byNode[best.Name] = append(kept.byNode[best.Name], awaitingPod{
-		waitingJob: w, task: task, node: best, count: count, serviceType: p.ServiceType(task), priority: p.Volcano.Queues[w.job.Queue].Queue.Spec.Priority,
-	})
+	return keptcards.AwaitingPod{
+		Job: w.job, Task: task, Node: best.Name, Resource: best.resource, Count: count, Borrows: w.borrows, IsBelowMinimum: w.isBelowMinimum,
+		ServiceType: p.ServiceType(task), Priority: p.Volcano.Queues[w.job.Queue].Queue.Spec.Priority,
+	}, true
 }
 
 // nodeToKeep returns the node that has most of the cards for a pod, nil if none of them has a free card and
@@ -184,69 +172,4 @@ func (p *waitingJobs) findRunningJobs(waiting []*waitingJob) map[api.JobID]bool 
 	}
 
 	return nil
-}
-
-// awaitedOnNode returns how many cards of a node are kept for waiting jobs from a pod.
-func (p *KeptCards) awaitedOnNode(r snapshot.CheckInput, node *api.NodeInfo) (kept card.Count) {
-	if p.awaited == nil || r.Request.Count == 0 || len(p.awaited.byNode[node.Name]) == 0 || p.isPromised(r.Task, node) {
-		return 0
-	}
-	awaiting := p.awaited.byNode[node.Name]
-	for i := range awaiting {
-		a := &awaiting[i]
-		if a.task.Status == api.Pending && a.node.resource == r.Request.Resource && p.isKeptFrom(a, r, node) {
-			kept = kept.Add(a.count)
-		}
-	}
-	return kept
-}
-
-// isPromised reports whether pods on a node were evicted for a pod.
-func (p *KeptCards) isPromised(task *api.TaskInfo, node *api.NodeInfo) bool {
-	uid := task.Pod.UID
-	nominated := p.freed.nominations[uid]
-	return (nominated.preempts && nominated.node == node.Name) || p.freed.reclaimedCards[uid].node == node.Name || p.freed.preemptedCards[uid].node == node.Name
-}
-
-// hasPromisedNode reports whether freed cards of some node are kept for a pod.
-func (p *KeptCards) hasPromisedNode(task *api.TaskInfo) bool {
-	hasReclaimed := p.freed.reclaimedCards[task.Pod.UID].node != ""
-	_, hasPreempted := p.freed.preemptedCards[task.Pod.UID]
-	return hasReclaimed || hasPreempted
-}
-
-// isKeptFrom reports whether the cards of a waiting pod are kept from another pod on a node. They are not kept from
-// pods of its own job, nor from jobs of its queue with a higher priority.
-func (p *KeptCards) isKeptFrom(a *awaitingPod, r snapshot.CheckInput, node *api.NodeInfo) bool {
-	if a.job == r.Job || (a.job.Queue == r.Job.Queue && a.job.Priority < r.Job.Priority) {
-		return false
-	}
-	queue := p.Volcano.Queues[r.Job.Queue]
-	if queue == nil {
-		return false
-	}
-
-	if p.IsTree() {
-		name, _ := p.Inventory.CardOnNode(node.Name, r.Request.Resource)
-		// What a queue deserves comes before what another one would borrow.
-		switch isDeserved := p.DeservesCard(r, name); {
-		case isDeserved && a.borrows:
-			return false
-		case !isDeserved && !a.borrows:
-			return true
-		}
-		return p.comesAfter(a, r.Job, queue)
-	}
-
-	isReclaimable := queue.Queue.Spec.Priority < a.priority && p.Args.ServiceTypes.CanReclaim(a.serviceType, p.ServiceType(r.Task))
-	return isReclaimable || p.comesAfter(a, r.Job, queue)
-}
-
-// comesAfter reports whether a job comes after one that runs below its minimum: it does not run yet, and
-// is of another queue of equal priority, or of the same queue and not of higher priority.
-func (p *KeptCards) comesAfter(a *awaitingPod, job *api.JobInfo, queue *api.QueueInfo) bool {
-	if !a.isBelowMinimum || p.awaited.running[job.UID] {
-		return false
-	}
-	return job.Queue == a.job.Queue || queue.Queue.Spec.Priority == a.priority
 }

@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"cardquota.dev/operator/internal/scheduler/cache"
+	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 )
 
@@ -11,7 +12,7 @@ import (
 // A program has one. Volcano runs one session at a time, and its parallel hooks only read.
 type Cache struct {
 	*cache.Cache
-	kept *freedCards
+	kept *keptcards.Freed
 	// BorrowStops are the cards that others reclaimed from a queue that had borrowed them.
 	borrowStops reclaimrules.BorrowStops
 	fitErrors   fitErrorCache
@@ -28,7 +29,7 @@ type Cache struct {
 func NewCache() *Cache {
 	return &Cache{
 		Cache:       cache.New(),
-		kept:        newFreedCards(),
+		kept:        keptcards.NewFreed(),
 		borrowStops: reclaimrules.BorrowStops{},
 		fitErrors:   fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
 		podGroups:   podGroupRequests{},

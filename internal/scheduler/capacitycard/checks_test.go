@@ -10,14 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/workload"
@@ -38,10 +36,13 @@ func (s *scene) checkInputFor(task, node string) snapshot.CheckInput {
 	return r
 }
 
+// keptQuotaCheck is the check of what preempt freed for other pods, which is none of the lists of package snapshot.
+const keptQuotaCheck = "checkKeptQuota"
+
 // refusalBy returns the refusal of a check.
 func (s *scene) refusalBy(name string, r snapshot.CheckInput) *workload.Refusal {
-	if name == nameOf(preemptedQuotaStaysFree) {
-		return preemptedQuotaStaysFree(s.p.Kept, r)
+	if name == keptQuotaCheck {
+		return s.p.Kept.CheckKeptQuota(r)
 	}
 	for _, each := range slices.Concat(snapshot.QuotaChecks, snapshot.ReclaimChecks, snapshot.PlaceChecks) {
 		if nameOf(each) == name {
@@ -52,14 +53,11 @@ func (s *scene) refusalBy(name string, r snapshot.CheckInput) *workload.Refusal 
 	return nil
 }
 
-// keepForPreemptor keeps some cards of node a, and as much of the quota of a queue, for a pod for which preempt evicted
-// others. Its job has the priority of the job of r, so it goes before that.
-func (s *scene) keepForPreemptor(r *snapshot.CheckInput, queue string, cards card.Count) {
-	task := r.Task.Clone()
-	task.InitResreq = api.NewResource(corev1.ResourceList{gpu: *resource.NewQuantity(int64(cards), resource.DecimalSI)})
-	job := &api.JobInfo{UID: "other", Queue: api.QueueID(queue), Priority: r.Job.Priority}
-	w := &waitingPreemptor{task, job, &quota.Charge{Queue: queue, Cards: []card.Amount{{Name: "A", Count: cards}}}}
-	s.p.Kept.preemptedCards = preemptedCards{map[string][]*waitingPreemptor{"a": {w}}, map[api.QueueID][]*waitingPreemptor{job.Queue: {w}}}
+// keepForPreemptor keeps the cards of pod p-0 on node a, and as much of the quota of its queue. Preempt evicted others for
+// that pod. Its job has the priority of all jobs here, so it goes before them.
+func (s *scene) keepForPreemptor() {
+	s.m.kept.Preempted[s.Pod("p-0").UID] = keptcards.Nomination{Node: "a", Since: s.m.Now()}
+	s.p.Kept.Load()
 }
 
 // withClaim returns a task whose pod has a ResourceClaim.
@@ -74,11 +72,11 @@ func withClaim(task *api.TaskInfo) *api.TaskInfo {
 // for that pod. Pod i-0 requests a resource that no node has. So it can use no card, and its request has no card names.
 // The check for kept quota does not refuse i-0, as i-0 takes none of that quota.
 func TestKeptQuotaRefusesNoPodWithoutCards(t *testing.T) {
-	s := newReclaimScene(t, "job t queue=tra min=1 running=a*4; job i queue=inf min=1 pending=1").openSession()
+	s := newReclaimScene(t, "job t queue=tra min=1 running=a*4; job i queue=inf min=1 pending=1; job p queue=inf min=1 pending=1 cards=8").openSession()
 	input := s.checkInputFor("i-0", "")
-	s.keepForPreemptor(&input, "inf", 8)
+	s.keepForPreemptor()
 	input.Request.Names = nil // no node has the resource
-	check.That(t, preemptedQuotaStaysFree(s.p.Kept, input) == nil, "pod i-0 is refused for the kept quota")
+	check.That(t, s.p.Kept.CheckKeptQuota(input) == nil, "pod i-0 is refused for the kept quota")
 }
 
 // TestEachCheckRefusesAPod: the plugin decides about a pod by lists of checks, and each check looks at one thing. Pod i-0
@@ -128,12 +126,12 @@ func TestEachCheckRefusesAPod(t *testing.T) {
 		"the pod requests 10000 cards, more than the quota of the node's card": {
 			"queueHasQuotaForCard", requestTooMany, "Queue <inf> has insufficient <A> quota: requested <10000>"},
 		"all 8 cards of the quota are kept for a pod for which preempt evicted others": {
-			"preemptedQuotaStaysFree", func(s *scene, r *snapshot.CheckInput) { s.keepForPreemptor(r, "inf", 8) },
+			keptQuotaCheck, func(s *scene, _ *snapshot.CheckInput) { s.keepForPreemptor() },
 			"Queue <inf> has insufficient <A> quota: requested <1>, total would be <9>, but capability is <8>; " +
 				"preempt freed quota for other pods, which come first"},
 	}
 	for t, tc := range check.Cases(t, cases) {
-		s := newReclaimScene(t, "job t queue=tra min=1 running=a*4; job i queue=inf min=1 pending=1").openSession()
+		s := newReclaimScene(t, "job t queue=tra min=1 running=a*4; job i queue=inf min=1 pending=1; job p queue=inf min=1 pending=1 cards=8").openSession()
 		input := s.checkInputFor("i-0", "a")
 		check.That(t, s.refusalBy(tc.check, input) == nil, "the pod is refused before the change: %v", s.refusalBy(tc.check, input))
 
@@ -147,7 +145,7 @@ func TestEachCheckRefusesAPod(t *testing.T) {
 	for _, tc := range cases {
 		tested[tc.check] = true
 	}
-	check.That(t, tested[nameOf(preemptedQuotaStaysFree)], "check preemptedQuotaStaysFree has no row")
+	check.That(t, tested[keptQuotaCheck], "check %s has no row", keptQuotaCheck)
 	for _, each := range slices.Concat(snapshot.QuotaChecks, snapshot.ReclaimChecks, snapshot.PlaceChecks) {
 		check.That(t, tested[nameOf(each)], "check %s has no row", nameOf(each))
 	}
@@ -190,26 +188,27 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		"all 8 cards were reclaimed for a pod of inference, and i-0 is training": {
 			check: reclaimedCardsStayFree, jobs: "job i queue=tra min=1 pending=1; job v queue=inf min=1 pending=1 cards=8",
 			change: func(s *scene, _ *snapshot.CheckInput) {
-				s.p.Kept.reclaimedCards = map[string][]keptCardsOwner{"a": {{task: s.Task("v-0"), serviceType: "inference", priority: 80000}}}
+				s.keepReclaimed("a", "v-0")
+				s.p.Kept.Load()
 			},
 			wantReason: reclaimedByOthers,
 		},
 		"preempt freed all 8 cards for a pod of another queue": {
-			check: preemptedCardsStayFree, jobs: "job i queue=inf min=1 pending=1",
-			change:     func(s *scene, r *snapshot.CheckInput) { s.keepForPreemptor(r, "tra", 8) },
+			check: preemptedCardsStayFree, jobs: "job i queue=inf min=1 pending=1; job p queue=tra min=1 pending=1 cards=8",
+			change:     func(s *scene, _ *snapshot.CheckInput) { s.keepForPreemptor() },
 			wantReason: keptForPreemptors,
 		},
 		"preempt freed all 8 cards for a pod of another queue; now preempt runs for i-0, and finds no victim": {
-			check: preemptedCardsStayFree, jobs: "job i queue=inf min=1 pending=1",
+			check: preemptedCardsStayFree, jobs: "job i queue=inf min=1 pending=1; job p queue=tra min=1 pending=1 cards=8",
 			change: func(s *scene, r *snapshot.CheckInput) {
-				s.keepForPreemptor(r, "tra", 8)
+				s.keepForPreemptor()
 				runPreempt(s, r)
 			},
 			wantReason: keptForPreemptorsWithoutVictims,
 		},
 		"preempt freed the whole quota of 8 for another pod of queue inf": {
-			check: preemptedQuotaStaysFreeOnNode, jobs: "job i queue=inf min=1 pending=1",
-			change:     func(s *scene, r *snapshot.CheckInput) { s.keepForPreemptor(r, "inf", 8) },
+			check: preemptedQuotaStaysFreeOnNode, jobs: "job i queue=inf min=1 pending=1; job p queue=inf min=1 pending=1 cards=8",
+			change:     func(s *scene, _ *snapshot.CheckInput) { s.keepForPreemptor() },
 			wantReason: quotaKeptForPreemptors,
 		},
 		"in a tree, allocate first places pods with alternatives on cards that their queues deserve, and inf deserves no A": {

@@ -22,7 +22,7 @@ type deservedFirst struct {
 	later map[api.JobID]bool
 	// latest is the priority of a job of a queue that waits to borrow a card. Jobs of a lower one
 	// get that card later, too: within a queue the order of jobs stays. Other cards do not wait for it.
-	latest map[queueCard]int32
+	latest map[snapshot.QueueCard]int32
 	// tried is the pod that allocatable let pass last, and deserved are the cards of its request that
 	// its queue deserves.
 	tried    api.TaskID
@@ -46,7 +46,7 @@ func (p *allocation) allocate(execute func()) {
 		return
 	}
 
-	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, later: map[api.JobID]bool{}, latest: map[queueCard]int32{}}
+	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, later: map[api.JobID]bool{}, latest: map[snapshot.QueueCard]int32{}}
 	defer func() { p.deservedFirst = nil }()
 
 	p.allocateInOrder(p.Volcano.Jobs, execute)
@@ -94,7 +94,7 @@ func (p *allocation) needNotBorrow(r snapshot.CheckInput) bool {
 // turn comes later. The second one has only jobs whose turn it is.
 func (p *allocation) isTurnOf(r snapshot.CheckInput) bool {
 	d := p.deservedFirst
-	if d == nil || d.borrows || p.kept.hasPreempted(r) {
+	if d == nil || d.borrows || p.kept.HasPreempted(r) {
 		return true
 	}
 	if r.Request.Denied != nil { // the checks refuse it, and no pod waits for what it requests
@@ -127,7 +127,7 @@ func (p *allocation) isTurnOf(r snapshot.CheckInput) bool {
 // comesLater reports whether a job of a higher priority of the queue waits to borrow a card, "" for
 // CPU and memory of pods without cards.
 func (d *deservedFirst) comesLater(job *api.JobInfo, name card.Name) bool {
-	latest, isKnown := d.latest[queueCard{job.Queue, name}]
+	latest, isKnown := d.latest[snapshot.QueueCard{Queue: job.Queue, Name: name}]
 	return isKnown && job.Priority < latest
 }
 
@@ -138,7 +138,7 @@ func (d *deservedFirst) putOff(r snapshot.CheckInput) {
 		names = []card.Name{""}
 	}
 	for _, name := range names {
-		key := queueCard{r.Job.Queue, name}
+		key := snapshot.QueueCard{Queue: r.Job.Queue, Name: name}
 		if latest, isKnown := d.latest[key]; !isKnown || r.Job.Priority > latest {
 			d.latest[key] = r.Job.Priority
 		}
@@ -155,10 +155,4 @@ func (p *allocation) listDeservedCards(r snapshot.CheckInput) {
 			d.deserved = append(d.deserved, name)
 		}
 	}
-}
-
-// hasPreempted reports whether pods of the same queue were evicted for a pod. They must not be
-// placed again before it, although it may borrow what they need not.
-func (p *KeptCards) hasPreempted(r snapshot.CheckInput) bool {
-	return p.freed.nominations[r.Task.Pod.UID].preempts
 }

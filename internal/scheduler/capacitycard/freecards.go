@@ -81,30 +81,12 @@ func (p *waitingJobs) newFreeCards() *freeCards {
 			}
 
 			at := &freeNode{NodeInfo: node, resource: offered.Resource, idle: card.Count(idle / snapshot.Milli), future: card.Count(future / snapshot.Milli)}
-			at.kept = min(at.future, p.promisedCards(at))
+			at.kept = min(at.future, p.kept.PromisedCards(node.Name, offered.Resource))
 			f.byName[offered.Name] = append(f.byName[offered.Name], at)
 		}
 	}
 
 	return f
-}
-
-// promisedCards returns how many cards of a node are kept for pods for which others were evicted.
-func (p *waitingJobs) promisedCards(node *freeNode) (kept card.Count) {
-	add := func(task *api.TaskInfo) {
-		if request := p.RequestFor(task); task.Status == api.Pending && request.Resource == node.resource {
-			kept = kept.Add(request.Count)
-		}
-	}
-
-	for i := range p.kept.reclaimedCards[node.Name] {
-		add(p.kept.reclaimedCards[node.Name][i].task)
-	}
-	for _, preemptor := range p.kept.preemptedCards.byNode[node.Name] {
-		add(preemptor.task)
-	}
-
-	return kept
 }
 
 // mayHelp reports whether cards are free that some pending pod of a job may use.

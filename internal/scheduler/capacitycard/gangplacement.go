@@ -45,7 +45,7 @@ type nodeInPlacement struct {
 func (f *freeCards) canPlaceAll(w *waitingJob, until time.Time) bool {
 	placement := &gangPlacement{free: f, job: w, until: until, nodes: map[string]*nodeInPlacement{}, next: map[kindAndCard]int{}}
 	for _, task := range w.missing {
-		if f.p.RequestFor(task).Count == 0 || f.p.kept.hasPromisedNode(task) {
+		if f.p.RequestFor(task).Count == 0 || f.p.kept.HasPromisedNode(task) {
 			continue
 		}
 		if !placement.place(task) {

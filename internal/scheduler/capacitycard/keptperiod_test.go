@@ -87,8 +87,7 @@ func newKeptScene(t *testing.T, action string, made plans) *keptScene {
 	waiting[0].NodeName = "a"
 	for _, victims := range [][]*api.TaskInfo{{s.Task("old-0")}, nil}[:made.count] {
 		if action == "preempt" {
-			plan := s.p.Kept.newEvictionPlan(victims, waiting, s.m.kept.preemptedCards)
-			s.m.kept.preemptedCards[waiting[0].Pod.UID] = nomination{node: "a", since: s.clock, plan: plan}
+			s.p.Kept.KeepPreemptedCards(waiting, victims)
 		} else {
 			s.reclaimPolicy().Kept.KeepReclaimedCards(waiting, victims)
 		}

@@ -76,7 +76,7 @@ func cardFits(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 // Evictions of more pods may help, but Volcano evicts none where it may evict none.
 func preemptedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	switch {
-	case p.kept.fitsBesideKept(r.Task, r.Job, node):
+	case p.kept.FitsBesidePreempted(r.Task, r.Job, node):
 		return nodeFits
 	case p.preemption.evictsNothingOn(node, r.Task):
 		return keptForPreemptorsWithoutVictims
@@ -85,47 +85,23 @@ func preemptedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.Node
 	}
 }
 
-// preemptedQuotaStaysFreeOnNode is preemptedQuotaStaysFree in the predicate.
+// preemptedQuotaStaysFreeOnNode is CheckKeptQuota in the predicate.
 func preemptedQuotaStaysFreeOnNode(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
-	if len(p.kept.preemptedCards.byQueue[r.Job.Queue]) == 0 || p.preemption.ignoresQuota(r.Task) {
+	if !p.kept.KeepsQuotaIn(r.Job.Queue) || p.preemption.ignoresQuota(r.Task) {
 		return nodeFits
 	}
 	r.Node = node.Name
-	if preemptedQuotaStaysFree(p.kept, r) != nil {
+	if p.kept.CheckKeptQuota(r) != nil {
 		return quotaKeptForPreemptors
 	}
 	return nodeFits
 }
 
-// reclaimedCardsStayFree: the node has room besides the cards kept for pending reclaimers that
-// may reclaim from this pod, or from which this pod of a tree would borrow. They are also kept from
-// the queues that lost them: a gang goes as a whole, so a queue may then be below what it deserves,
-// and would take back what the reclaimer waits for. What this session placed is already counted on
-// the node.
+// reclaimedCardsStayFree: the node has room besides the cards kept for pending reclaimers.
 func reclaimedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
-	if len(p.kept.reclaimedCards[node.Name]) == 0 {
-		return nodeFits
-	}
-
-	needed := r.Task.InitResreq.Clone()
-	found := false
-	serviceType := p.ServiceType(r.Task)
-
-	queue := p.Volcano.Queues[r.Job.Queue]
-	kept := p.kept.reclaimedCards[node.Name]
-	for i := range kept {
-		h := &kept[i]
-		byMatrix := queue != nil && queue.Queue.Spec.Priority < h.priority && p.Args.ServiceTypes.CanReclaim(h.serviceType, serviceType)
-		if h.task.Status == api.Pending && (byMatrix || h.from[r.Job.Queue] || p.kept.wouldBorrowFrom(h, r, node)) {
-			needed.Add(h.task.InitResreq)
-			found = true
-		}
-	}
-
-	if found && !needed.LessEqual(p.stuck.FutureIdleOn(node), api.Zero) {
+	if !p.kept.FitsBesideReclaimed(r, node) {
 		return reclaimedByOthers
 	}
-
 	return nodeFits
 }
 
@@ -154,7 +130,7 @@ func conflictsArePreemptable(p *nodeChoice, r snapshot.CheckInput, node *api.Nod
 // awaitedCardsStayFree: the node has cards beside those that are kept for waiting jobs from this pod.
 // What this session placed is already counted on the node. Evictions of other pods may help.
 func awaitedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
-	kept := p.kept.awaitedOnNode(r, node)
+	kept := p.kept.AwaitedOn(r, node)
 	if kept == 0 {
 		return nodeFits
 	}
@@ -174,7 +150,7 @@ func awaitedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.NodeIn
 // Of a request with one card, allocatable knows that already.
 func cardIsDeserved(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	isFirstRun := p.allocation.deservedFirst != nil && !p.allocation.deservedFirst.borrows
-	if !isFirstRun || r.Request.Count == 0 || len(r.Request.Names) == 1 || p.kept.hasPreempted(r) {
+	if !isFirstRun || r.Request.Count == 0 || len(r.Request.Names) == 1 || p.kept.HasPreempted(r) {
 		return nodeFits
 	}
 

@@ -66,7 +66,7 @@ func (p *nodeChoice) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64,
 // score among the nodes with the first available alternative.
 func (p *nodeChoice) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
 	request := p.RequestFor(task)
-	if nominated := p.kept.nominatedAmong(task, scored); nominated != nil && request.Denied == nil {
+	if nominated := p.kept.NominatedAmong(task, scored); nominated != nil && request.Denied == nil {
 		return nominated
 	}
 	if request.Count == 0 || request.Denied != nil {

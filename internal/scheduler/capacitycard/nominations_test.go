@@ -14,6 +14,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -143,7 +144,7 @@ func TestPreemptStopsWaitingForAVictimThatDoesNotEnd(t *testing.T) {
 			s.Update(first.Name, deleted) // its grace period ends now
 			s.Update("high-0", func(p *corev1.Pod) { p.Status.NominatedNodeName = first.NodeName })
 			if restarts {
-				s.m.kept.nominations = map[types.UID]nomination{}
+				s.m.kept.Nominations = map[types.UID]keptcards.Nomination{}
 			}
 			s.evict(preempt.New())
 			check.Equal(t, "evicted pods at first", 1, len(s.In(api.Releasing)))
@@ -170,7 +171,7 @@ func TestNominatedNodeIsCheckedOncePerSearch(t *testing.T) {
 
 	check.NoError(t, s.p.nodes.prePredicate(high))
 	check.Equal(t, "high-0 awaits its nominated node", true, s.p.preemption.awaitsNominatedNode(high))
-	delete(s.m.kept.nominations, high.Pod.UID)
+	delete(s.m.kept.Nominations, high.Pod.UID)
 	check.Equal(t, "high-0 awaits it in the same search", true, s.p.preemption.awaitsNominatedNode(high))
 	check.Equal(t, "low-0, another pod, awaits a node", false, s.p.preemption.awaitsNominatedNode(s.Task("low-0")))
 
@@ -359,7 +360,7 @@ func TestPodDoesNotWaitForTheVictimOfAnotherPodOfItsGang(t *testing.T) {
 		job lb queue=q min=1 running=a priorityClass=low
 		job high queue=q min=2 pending=2 priorityClass=high`)
 	for _, name := range []string{"high-0", "high-1"} {
-		s.m.kept.nominations[s.Pod(name).UID] = nomination{node: "a", since: time.Now()}
+		s.m.kept.Nominations[s.Pod(name).UID] = keptcards.Nomination{Node: "a", Since: time.Now()}
 	}
 
 	s.evict(preempt.New())

@@ -133,7 +133,7 @@ func (p *opening) loadQueueRules() {
 	}
 
 	p.sums.inqueue[allQueues] = &quota.Reservations{}
-	p.Ledger.EndAllKeeping() // loadReclaimedCards keeps again what is still kept
+	p.Ledger.EndAllKeeping() // Load keeps again what is still kept
 	p.Ledger.Retain(p.HasQueue)
 	if isTree {
 		for _, n := range p.Cache.LoadTree(p.QueueRules, p.Args.Owners) {

@@ -20,6 +20,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
@@ -52,7 +53,7 @@ type Plugin struct {
 
 	// What is kept for pods that wait.
 	stuck   *snapshot.StuckPods
-	Kept    *KeptCards
+	Kept    *keptcards.Kept
 	waiting *waitingJobs
 
 	// Evictions inside of a queue, and by Volcano's action reclaim.
@@ -81,7 +82,7 @@ func newPlugin(known *Cache, s *snapshot.Session) *Plugin {
 	p.Evictions = &snapshot.Evictions{Session: s}
 
 	p.stuck = &snapshot.StuckPods{Session: s}
-	p.Kept = &KeptCards{Session: s, stuck: p.stuck, freed: known.kept}
+	p.Kept = keptcards.New(s, p.stuck, known.kept)
 	p.waiting = &waitingJobs{Session: s, rules: p.Rules, stuck: p.stuck, kept: p.Kept}
 
 	p.victims = &victimSelection{Session: s, kept: p.Kept}
@@ -131,7 +132,7 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	p.Rules.StopBorrowing()
 	p.AwaitsSync = p.cache.Sync.IsAwaited(p.opening.missingFromSession, p.cache.Now())
 	p.cache.openPlugin = p
-	p.Kept.loadReclaimedCards()
+	p.Kept.Load()
 	p.stuck.Find()
 
 	// Allocation.
@@ -188,7 +189,7 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 	p.reserver.recordProgress()
 	p.cache.Reservations.RemoveStale()
 	p.cache.podGroups.removeStale(p.cache.SessionCount)
-	p.Kept.saveNominations()
+	p.Kept.SaveNominations()
 	p.cache.CloseOtherBindings()
 	p.Events.reportSession()
 

@@ -13,6 +13,7 @@ import (
 	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -23,7 +24,7 @@ type nodeChoice struct {
 	fitErrors  *fitErrorCache
 	events     *Events
 	stuck      *snapshot.StuckPods
-	kept       *KeptCards
+	kept       *keptcards.Kept
 	victims    *victimSelection
 	preemption *preemption
 	podReclaim *podReclaim

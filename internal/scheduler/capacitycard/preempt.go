@@ -11,6 +11,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -32,7 +33,7 @@ type preemption struct {
 	*snapshot.Session
 	prices  *Prices
 	stuck   *snapshot.StuckPods
-	kept    *KeptCards
+	kept    *keptcards.Kept
 	victims *victimSelection
 	// run is what the action evicts, nil unless it runs.
 	run *preemptRun
@@ -79,7 +80,7 @@ func (p *preemption) selectInAttempt(attempt *preemptionAttempt, job *api.JobInf
 	conflicting, victims, useful := p.victims.selectVictims(preemptor, node, name, candidates, breaks)
 	attempt.refused = !useful || (len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node))
 	attempt.conflicting = conflicting
-	if len(p.stuck.ByNode[node.Name]) > 0 || p.kept.keepsCardsOn(preemptor, node) {
+	if len(p.stuck.ByNode[node.Name]) > 0 || p.kept.KeepsCardsOn(preemptor, node) {
 		attempt.conflicting = victims // Volcano counts what is stuck or kept, and would evict too few
 	}
 
@@ -105,7 +106,7 @@ func (p *preemption) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInf
 // victimSelection selects victims on one node for a pod.
 type victimSelection struct {
 	*snapshot.Session
-	kept *KeptCards
+	kept *keptcards.Kept
 	// mostBorrowed is how many cards the queue may borrow whose pods preempt now, see limitBorrowing.
 	mostBorrowed map[card.Name]int64
 }
@@ -165,7 +166,7 @@ func (p *victimSelection) missingAmounts(task *api.TaskInfo, node *api.NodeInfo)
 	name, _ := p.CardFor(request, node.Name)
 	missing := missingResources(task.InitResreq, p.kept.IdleFor(task, node))
 
-	kept := p.kept.keptInQueue(snapshot.CheckInput{Job: job, Task: task}, quota.Released{})
+	kept := p.kept.DeductKept(snapshot.CheckInput{Job: job, Task: task}, quota.Released{})
 	missing = p.addMissingQuota(missing, job.Queue, request, name, kept)
 	if tooMany := p.cardsBorrowedTooMany(snapshot.CheckInput{Job: job, Request: request}, name); tooMany > 0 {
 		missing[quotaCards] = max(missing[quotaCards], float64(tooMany))
@@ -175,7 +176,7 @@ func (p *victimSelection) missingAmounts(task *api.TaskInfo, node *api.NodeInfo)
 
 // addMissingQuota adds what the quotas of a queue and its ancestors lack for a pod, as far as
 // evictions in its own queue release it: not what terminating pods use. released is what is kept for
-// others, see keptInQueue.
+// others, see DeductKept.
 func (p *victimSelection) addMissingQuota(missing amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) amounts {
 	for range maxMissingLimits {
 		isComplete := true
@@ -386,7 +387,7 @@ func (p *preemption) allocatableInAttempt(r snapshot.CheckInput, attempt *preemp
 
 	r.Node = attempt.node
 	name, _ := p.CardFor(r.Request, r.Node)
-	return p.kept.checkCard(r) == nil && p.victims.cardsBorrowedTooMany(r, name) == 0
+	return p.kept.CheckCard(r) == nil && p.victims.cardsBorrowedTooMany(r, name) == 0
 }
 
 // mayNeedStuckCards reports whether a pod fits a node with possible victims only after stuck pods are

@@ -78,11 +78,11 @@ func (p *preemption) preempt(hooks PreemptHooks, execute func()) [][]*api.TaskIn
 	// meanwhile.
 	before := p.pipelinedPods()
 	p.executeByQueue(execute)
-	p.kept.preemptors = p.pipelinedPods()
-	maps.DeleteFunc(p.kept.preemptors, func(uid types.UID, _ bool) bool { return before[uid] })
+	p.kept.Preemptors = p.pipelinedPods()
+	maps.DeleteFunc(p.kept.Preemptors, func(uid types.UID, _ bool) bool { return before[uid] })
 	// Gangs are completed when the next search begins. No search follows the last evictions.
 	g.completeGangs()
-	p.kept.keepPreemptedCards(g.victimsByPreemptor())
+	p.keepFreedCards(g.victimsByPreemptor())
 
 	var jobs [][]*api.TaskInfo
 	for id, evicted := range g.evicted {
@@ -98,6 +98,26 @@ func (p *preemption) preempt(hooks PreemptHooks, execute func()) [][]*api.TaskIn
 
 	slices.SortFunc(jobs, func(a, b []*api.TaskInfo) int { return cmp.Compare(a[0].Job, b[0].Job) })
 	return jobs
+}
+
+// keepFreedCards keeps what preempt freed for the pods that it pipelined. victims are the pods that it evicts,
+// by the job for which it does.
+func (p *preemption) keepFreedCards(victims map[api.JobID][]*api.TaskInfo) {
+	for id, evicted := range victims {
+		job := p.Volcano.Jobs[id]
+		// Volcano takes back what it did for a job that cannot start.
+		if job == nil || !p.Volcano.JobPipelined(job) {
+			continue
+		}
+
+		var tasks []*api.TaskInfo
+		for _, task := range job.TaskStatusIndex[api.Pipelined] {
+			if p.kept.Preemptors[task.Pod.UID] {
+				tasks = append(tasks, task)
+			}
+		}
+		p.kept.KeepPreemptedCards(tasks, evicted)
+	}
 }
 
 // newPreemptRun returns the state of a run that has evicted nothing yet.

@@ -15,6 +15,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/workload"
@@ -297,7 +298,7 @@ func TestPreemptedCardsAreKeptForTheirPreemptor(t *testing.T) {
 			job high queue=q min=%d pending=1 priorityClass=low
 			%s`, max(1, tc.minOfHigh), tc.scene)).useClock()
 		s.openSession()
-		s.m.kept.preemptedCards[s.Pod("high-0").UID] = nomination{node: "a", since: s.clock}
+		s.m.kept.Preempted[s.Pod("high-0").UID] = keptcards.Nomination{Node: "a", Since: s.clock}
 		s.clock = s.clock.Add(tc.after)
 
 		s.Update("high-0", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })
@@ -354,7 +355,7 @@ func TestPreemptTakesNoCardsThatAGangAwaits(t *testing.T) {
 				job high queue=tra min=1 pending=1 priorityClass=high cards=%d`, tc.cards))
 			s.openSession(topologyAwarePreempt(topologyAware)).Run(enqueue.New())
 			s.allocate()
-			check.Equal(t, "nodes with cards that are kept", 1, len(s.p.Kept.awaited.byNode))
+			check.Equal(t, "nodes with cards that are kept", []string{"a"}, slices.Collect(s.p.Kept.Nodes()))
 
 			evicted := s.reclaimPolicy().Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
 			check.Equal(t, "evicted pods", tc.wantEvicted, countByState(slices.Concat(evicted...)))

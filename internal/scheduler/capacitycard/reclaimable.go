@@ -11,6 +11,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
@@ -21,7 +22,7 @@ type podReclaim struct {
 	prices  *Prices
 	rules   *reclaimrules.Rules
 	stuck   *snapshot.StuckPods
-	kept    *KeptCards
+	kept    *keptcards.Kept
 	victims *victimSelection
 	// reclaimerCandidate is the pod that preemptive allowed last.
 	reclaimerCandidate api.TaskID
@@ -52,7 +53,7 @@ func (p *podReclaim) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.Task
 
 	r.Node = reclaimees[0].NodeName
 	node, known := p.Volcano.Nodes[r.Node]
-	if !known || (r.Request.Count == 0 && !p.ReclaimsAll()) || p.kept.checkPlace(r) != nil {
+	if !known || (r.Request.Count == 0 && !p.ReclaimsAll()) || p.kept.CheckPlace(r) != nil {
 		return nil, util.Permit
 	}
 	if !maps.Equal(missingResources(reclaimer.InitResreq, node.FutureIdle()), missingResources(reclaimer.InitResreq, p.stuck.FutureIdleOn(node))) {

@@ -16,6 +16,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -112,6 +113,18 @@ func TestReclaimedCardsAreKeptOnANode(t *testing.T) {
 	}
 }
 
+// nodesOfReclaimers are the nodes on which cards are kept for pods that reclaimed them.
+func (s *scene) nodesOfReclaimers() []string {
+	var nodes []string
+	for _, made := range s.m.kept.Reclaimed {
+		if made.Node != "" {
+			nodes = append(nodes, made.Node)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
 // lowerQuota replaces the quota of the inference queue before the next session.
 func (s *scene) lowerQuota(quota string) {
 	s.Close()
@@ -134,7 +147,7 @@ func TestGangThatKeepsNothingLeavesCardsToOthers(t *testing.T) {
 		s.Close()
 		s.openSession()
 
-		keptFor := slices.Collect(maps.Keys(s.m.kept.reclaimedCards))
+		keptFor := slices.Collect(maps.Keys(s.m.kept.Reclaimed))
 		check.Equal(t, "pods for which cards are kept", []types.UID{s.Task("j-0").Pod.UID}, keptFor)
 		s.Close()
 	}
@@ -190,7 +203,7 @@ func TestALoweredQuotaEndsOnlyTheCardsBeyondIt(t *testing.T) {
 			var nodes []string
 			for quota := range strings.FieldsSeq(tc.quotas) {
 				s.lowerQuota(quota)
-				nodes = append(nodes, cmp.Or(strings.Join(slices.Sorted(maps.Keys(s.p.Kept.reclaimedCards)), "+"), "-"))
+				nodes = append(nodes, cmp.Or(strings.Join(s.nodesOfReclaimers(), "+"), "-"))
 			}
 			s.Close()
 
@@ -217,20 +230,22 @@ func TestPreemptUsesNoReclaimedCards(t *testing.T) {
 
 // TestAQueueWithoutLimitDoesNotBorrow: in a tree a pod may use a node with kept cards if it borrows nothing there.
 // Queue q has a limit of 1e30 CPU and as much memory, more than an int64 can represent. So it deserves any amount. Its pod
-// without cards does not borrow from the owner of the kept cards.
+// without cards does not borrow from the owner of the kept cards, so it may use the node, whose CPU does not suffice for both.
 func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
 	s := newTreeScene(t, `node a model=A cards=4
 		queue q quota={"A":4} serviceType=training
 		queue u quota={"A":4} serviceType=training
 		job j queue=q min=1 pending=1 cards=0
-		job i queue=u min=1 pending=1`)
+		job i queue=u min=1 pending=1 cpu=64`)
 	s.changeQueue("q", func(q *v1beta1.Queue) {
 		q.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("1e30"), "memory": resource.MustParse("1e30")}
-	}).openSession()
+	})
+	s.keepCards("a", "i-0").Close()
+	s.openSession()
+	check.Equal(t, "nodes with kept cards", []string{"a"}, s.nodesOfReclaimers())
 
 	r, _ := s.p.CheckInputFor(s.Task("j-0"))
-	owner := &keptCardsOwner{task: s.Task("i-0"), queue: "u"}
-	check.Equal(t, "the pod would borrow", false, s.p.Kept.wouldBorrowFrom(owner, r, s.Ssn.Nodes["a"]))
+	check.Equal(t, "the pod may use the node", true, s.p.Kept.FitsBesideReclaimed(r, s.Ssn.Nodes["a"]))
 }
 
 // TestALoweredQuotaEndsWhatWasFreedLast: four cards are kept for job k on node b, and since a second later four for
@@ -248,7 +263,7 @@ func TestALoweredQuotaEndsWhatWasFreedLast(t *testing.T) {
 		s.keepCards("a", "i-0")
 
 		s.lowerQuota(`{"A":4}`)
-		check.Equal(t, "nodes with kept cards", []string{"b"}, slices.Sorted(maps.Keys(s.p.Kept.reclaimedCards)))
+		check.Equal(t, "nodes with kept cards", []string{"b"}, s.nodesOfReclaimers())
 	}
 }
 
@@ -266,7 +281,7 @@ func TestKeptCardsCountAsPodsThatCannotBeReclaimed(t *testing.T) {
 			job high queue=q min=1 pending=1 priorityClass=high
 			job low queue=q min=1 pending=1 priorityClass=low`, onlyOnB)
 		s.Nodes[1].Spec.Unschedulable = true
-		s.m.kept.preemptedCards[s.Pod("high-0").UID] = nomination{node: "b", since: time.Now()}
+		s.m.kept.Preempted[s.Pod("high-0").UID] = keptcards.Nomination{Node: "b", Since: time.Now()}
 
 		s.enqueueAndAllocate()
 		check.Equal(t, "placed of job high, deserved "+deserved, "", s.podsByNode("high"))

@@ -101,12 +101,17 @@ func TestFlatQueueMayUseItsQuotaAfterReclaim(t *testing.T) {
 func (s *scene) keepCards(node string, pods ...string) *scene {
 	s.openSession()
 	for _, pod := range pods {
-		task := s.Task(pod)
-		task.NodeName = node
-		s.reclaimPolicy().Kept.KeepReclaimedCards([]*api.TaskInfo{task}, nil)
-		task.NodeName = ""
+		s.keepReclaimed(node, pod)
 	}
 	return s
+}
+
+// keepReclaimed records in the open session that cards were reclaimed on a node for a pod.
+func (s *scene) keepReclaimed(node, pod string) {
+	task := s.Task(pod)
+	task.NodeName = node
+	s.reclaimPolicy().Kept.KeepReclaimedCards([]*api.TaskInfo{task}, nil)
+	task.NodeName = ""
 }
 
 // TestReclaimedCardsAreKeptInTheQuotasOfATree: two cards on node a were taken back for the pods i-0 and i-1 of

@@ -10,6 +10,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
@@ -30,9 +31,13 @@ type waitingJobs struct {
 	*snapshot.Session
 	rules *reclaimrules.Rules
 	stuck *snapshot.StuckPods
-	kept  *KeptCards
+	kept  *keptcards.Kept
 	// laterBorrowers are jobs of a tree for which no cards are kept.
 	laterBorrowers map[api.JobID]bool
+	// keeps is set if cards are kept since allocate began. running are the jobs that ran pods then, if a job
+	// below its minimum waits.
+	keeps   bool
+	running map[api.JobID]bool
 }
 
 // findWaitingJob returns the missing pods of a job that waits for cards only: all of them fit the quota
@@ -51,7 +56,7 @@ func (p *waitingJobs) findWaitingJob(job *api.JobInfo) *waitingJob {
 	requests := make([]quota.Request, len(missing))
 	for i, task := range missing {
 		r, _ := p.CheckInputFor(task)
-		if p.kept.checkQuota(r) != nil {
+		if p.kept.CheckQuota(r) != nil {
 			return nil
 		}
 		requests[i] = r.Request.Request

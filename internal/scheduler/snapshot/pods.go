@@ -29,6 +29,18 @@ func (p *Session) PodsForAllocate() iter.Seq[CheckInput] {
 	}
 }
 
+// AnyTaskOn reports whether some pod of a node, which may be nil, meets the condition.
+func AnyTaskOn(node *api.NodeInfo, is func(*api.TaskInfo) bool) bool {
+	if node != nil {
+		for _, task := range node.Tasks {
+			if is(task) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // AwaitsEnqueue reports whether a job is not enqueued yet: allocate skips it.
 func AwaitsEnqueue(job *api.JobInfo) bool {
 	return job.IsPending() && conf.EnabledActionMap["enqueue"]

@@ -39,6 +39,12 @@ type Session struct {
 	TriedTasks map[api.TaskID]bool
 }
 
+// QueueCard is a card of a queue.
+type QueueCard struct {
+	Queue api.QueueID
+	Name  card.Name
+}
+
 // Milli is the unit in which Volcano counts scalar resources.
 const Milli = 1000
 

@@ -1,4 +1,4 @@
-package capacitycard
+package keptcards
 
 import (
 	"slices"
@@ -36,8 +36,8 @@ type evictedPod struct {
 
 // newEvictionPlan returns the plan that evicts some pods now for tasks. Tasks that stay on the node on which earlier
 // plans freed cards for them wait for the victims of these, too.
-func (p *KeptCards) newEvictionPlan(victims, tasks []*api.TaskInfo, earlier map[types.UID]nomination) *evictionPlan {
-	plan := &evictionPlan{began: p.Cache.Now(), lastSeen: p.Cache.Now()}
+func (k *Kept) newEvictionPlan(victims, tasks []*api.TaskInfo, earlier map[types.UID]Nomination) *evictionPlan {
+	plan := &evictionPlan{began: k.Cache.Now(), lastSeen: k.Cache.Now()}
 	for _, task := range victims {
 		plan.victims = append(plan.victims, evictedPod{task.Pod.UID, api.PodKey(task.Pod), task.NodeName})
 	}
@@ -60,9 +60,9 @@ func (e *evictionPlan) addVictimsOf(earlier *evictionPlan) {
 }
 
 // keptOnSameNode returns the nominations of those tasks for which cards are kept on their node already.
-func keptOnSameNode(tasks []*api.TaskInfo, kept map[types.UID]nomination) (same []nomination) {
+func keptOnSameNode(tasks []*api.TaskInfo, kept map[types.UID]Nomination) (same []Nomination) {
 	for _, task := range tasks {
-		if made, known := kept[task.Pod.UID]; known && made.node == task.NodeName {
+		if made, known := kept[task.Pod.UID]; known && made.Node == task.NodeName {
 			same = append(same, made)
 		}
 	}
@@ -70,31 +70,31 @@ func keptOnSameNode(tasks []*api.TaskInfo, kept map[types.UID]nomination) (same 
 }
 
 // isKeptPeriodOver reports whether the time is over for which freed cards are kept.
-func (p *KeptCards) isKeptPeriodOver(made nomination) bool {
-	since := made.since
+func (k *Kept) isKeptPeriodOver(made Nomination) bool {
+	since := made.Since
 	if made.plan != nil {
-		since = p.lastVictimSeen(made.plan)
+		since = k.lastVictimSeen(made.plan)
 	}
-	return p.Cache.Now().Sub(since) >= keptPeriod
+	return k.Cache.Now().Sub(since) >= keptPeriod
 }
 
 // lastVictimSeen returns when a session saw a victim of a plan last. It looks once a session.
-func (p *KeptCards) lastVictimSeen(plan *evictionPlan) time.Time {
-	if plan.session == p.Cache.SessionCount {
+func (k *Kept) lastVictimSeen(plan *evictionPlan) time.Time {
+	if plan.session == k.Cache.SessionCount {
 		return plan.lastSeen
 	}
-	plan.session = p.Cache.SessionCount
+	plan.session = k.Cache.SessionCount
 
 	left := plan.victims[:0]
 	for _, victim := range plan.victims {
-		task := p.findEvictedPod(victim)
+		task := k.findEvictedPod(victim)
 		if task == nil {
 			continue
 		}
 
 		left = append(left, victim)
-		if !p.isVictimOverdue(task, plan) {
-			plan.lastSeen = p.Cache.Now()
+		if !k.isVictimOverdue(task, plan) {
+			plan.lastSeen = k.Cache.Now()
 		}
 	}
 
@@ -103,8 +103,8 @@ func (p *KeptCards) lastVictimSeen(plan *evictionPlan) time.Time {
 }
 
 // findEvictedPod returns an evicted pod that is still on its node, nil if it is gone.
-func (p *KeptCards) findEvictedPod(victim evictedPod) *api.TaskInfo {
-	node := p.Volcano.Nodes[victim.node]
+func (k *Kept) findEvictedPod(victim evictedPod) *api.TaskInfo {
+	node := k.Volcano.Nodes[victim.node]
 	if node == nil {
 		return nil
 	}
@@ -117,8 +117,8 @@ func (p *KeptCards) findEvictedPod(victim evictedPod) *api.TaskInfo {
 
 // isVictimOverdue reports whether an evicted pod should have ended: its grace period is over, or it was not
 // even deleted for longer than an eviction may take. So a pod that never ends keeps cards for a bounded time.
-func (p *KeptCards) isVictimOverdue(task *api.TaskInfo, plan *evictionPlan) bool {
-	now := p.Cache.Now()
+func (k *Kept) isVictimOverdue(task *api.TaskInfo, plan *evictionPlan) bool {
+	now := k.Cache.Now()
 	deleted := task.Pod.DeletionTimestamp
 	if deleted == nil {
 		return now.Sub(plan.began) >= snapshot.EvictionTimeout

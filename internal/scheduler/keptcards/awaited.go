@@ -1,0 +1,99 @@
+package keptcards
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
+)
+
+// awaitedCards are the free cards that are kept for jobs that lack more of them, while the action
+// allocate runs and after it. Otherwise a job of several cards would never start beside jobs of one
+// card, which take each card as it becomes free.
+type awaitedCards struct {
+	// byNode are the pods for which free cards are kept, by node.
+	byNode map[string][]AwaitingPod
+	// running are the jobs that ran pods when allocate began, if a job below its minimum waits.
+	running map[api.JobID]bool
+}
+
+// AwaitingPod is a pod for which the free cards of a node are kept.
+type AwaitingPod struct {
+	Job  *api.JobInfo
+	Task *api.TaskInfo
+	// Count is how many cards of the resource are kept on the node.
+	Node     string
+	Resource corev1.ResourceName
+	Count    card.Count
+	// Borrows is set if the queue of the job would use more than it deserves with its missing pods,
+	// IsBelowMinimum if other pods of the job run.
+	Borrows, IsBelowMinimum bool
+	// ServiceType is that of the pod, Priority that of its queue.
+	ServiceType string
+	Priority    int32
+}
+
+// KeepAwaited keeps free cards for pods of waiting jobs, and for no others. running are the jobs that run
+// pods, nil if none of the waiting jobs is below its minimum.
+func (k *Kept) KeepAwaited(pods []AwaitingPod, running map[api.JobID]bool) {
+	k.awaited = nil
+	if len(pods) == 0 {
+		return
+	}
+	k.awaited = &awaitedCards{byNode: map[string][]AwaitingPod{}, running: running}
+	for i := range pods {
+		k.awaited.byNode[pods[i].Node] = append(k.awaited.byNode[pods[i].Node], pods[i])
+	}
+}
+
+// AwaitedOn returns how many cards of a node are kept for waiting jobs from a pod.
+func (k *Kept) AwaitedOn(r snapshot.CheckInput, node *api.NodeInfo) (kept card.Count) {
+	if k.awaited == nil || r.Request.Count == 0 || len(k.awaited.byNode[node.Name]) == 0 || k.isPromised(r.Task, node) {
+		return 0
+	}
+	awaiting := k.awaited.byNode[node.Name]
+	for i := range awaiting {
+		a := &awaiting[i]
+		if a.Task.Status == api.Pending && a.Resource == r.Request.Resource && k.isKeptFrom(a, r, node) {
+			kept = kept.Add(a.Count)
+		}
+	}
+	return kept
+}
+
+// isKeptFrom reports whether the cards of a waiting pod are kept from another pod on a node. They are not kept from
+// pods of its own job, nor from jobs of its queue with a higher priority.
+func (k *Kept) isKeptFrom(a *AwaitingPod, r snapshot.CheckInput, node *api.NodeInfo) bool {
+	if a.Job == r.Job || (a.Job.Queue == r.Job.Queue && a.Job.Priority < r.Job.Priority) {
+		return false
+	}
+	queue := k.Volcano.Queues[r.Job.Queue]
+	if queue == nil {
+		return false
+	}
+
+	if k.IsTree() {
+		name, _ := k.Inventory.CardOnNode(node.Name, r.Request.Resource)
+		// What a queue deserves comes before what another one would borrow.
+		switch isDeserved := k.DeservesCard(r, name); {
+		case isDeserved && a.Borrows:
+			return false
+		case !isDeserved && !a.Borrows:
+			return true
+		}
+		return k.comesAfter(a, r.Job, queue)
+	}
+
+	isReclaimable := queue.Queue.Spec.Priority < a.Priority && k.Args.ServiceTypes.CanReclaim(a.ServiceType, k.ServiceType(r.Task))
+	return isReclaimable || k.comesAfter(a, r.Job, queue)
+}
+
+// comesAfter reports whether a job comes after one that runs below its minimum: it does not run yet, and
+// is of another queue of equal priority, or of the same queue and not of higher priority.
+func (k *Kept) comesAfter(a *AwaitingPod, job *api.JobInfo, queue *api.QueueInfo) bool {
+	if !a.IsBelowMinimum || k.awaited.running[job.UID] {
+		return false
+	}
+	return job.Queue == a.Job.Queue || queue.Queue.Spec.Priority == a.Priority
+}

@@ -1,0 +1,191 @@
+package keptcards
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// waitingPreemptor is a pending pod for which preempt freed cards on a node.
+type waitingPreemptor struct {
+	task *api.TaskInfo
+	job  *api.JobInfo
+	// charge is what the pod will use of the quota of its queue.
+	charge *quota.Charge
+}
+
+// keepsQuotaFrom reports whether the quota that preempt freed for a pod is kept from another one. Once the pod is
+// placed, the ledger counts it.
+func (w *waitingPreemptor) keepsQuotaFrom(task *api.TaskInfo, job *api.JobInfo) bool {
+	return w.task.Status == api.Pending && w.goesBefore(task, job)
+}
+
+// keepsCardsFrom reports whether the cards of a node that preempt freed for a pod are kept from another one. They
+// stay kept while the pod is placed on another node and its gang cannot start yet: the next session may place it
+// on this one again.
+func (w *waitingPreemptor) keepsCardsFrom(task *api.TaskInfo, job *api.JobInfo, node string) bool {
+	isBound := w.task.Status != api.Pending && w.task.Status != api.Allocated && w.task.Status != api.Pipelined
+	if isBound || w.task.NodeName == node { // the node counts it
+		return false
+	}
+	return w.goesBefore(task, job)
+}
+
+// goesBefore reports whether a pod for which preempt evicted others goes before another one: one of
+// another queue, of a job of its queue that has no higher priority, or of its job with a lower
+// priority.
+func (w *waitingPreemptor) goesBefore(task *api.TaskInfo, job *api.JobInfo) bool {
+	switch {
+	case w.job.UID == job.UID:
+		return task.Priority < w.task.Priority
+	case w.job.Queue != job.Queue:
+		return true
+	default:
+		return job.Priority <= w.job.Priority
+	}
+}
+
+// preemptedCards are the cards that preempt freed and that are kept for the pods that it freed
+// them for.
+type preemptedCards struct {
+	byNode  map[string][]*waitingPreemptor
+	byQueue map[api.QueueID][]*waitingPreemptor
+}
+
+// KeepPreemptedCards records that preempt evicts some victims for pipelined pods of a job. Without that, pods
+// that may evict nothing would get the cards, and preempt would evict again.
+func (k *Kept) KeepPreemptedCards(tasks, victims []*api.TaskInfo) {
+	plan := k.newEvictionPlan(victims, tasks, k.freed.Preempted)
+	for _, task := range tasks {
+		k.freed.Preempted[task.Pod.UID] = Nomination{Node: task.NodeName, Since: k.Cache.Now(), plan: plan}
+	}
+}
+
+// loadPreemptedCards finds the pending pods for which cards are kept, and forgets all others.
+// kept is what is kept of the quotas of a tree for other pods, to which it adds.
+func (k *Kept) loadPreemptedCards(kept map[snapshot.QueueCard]card.Count) {
+	k.preemptedCards = preemptedCards{}
+	if len(k.freed.Preempted) == 0 {
+		return
+	}
+
+	k.preemptedCards = preemptedCards{map[string][]*waitingPreemptor{}, map[api.QueueID][]*waitingPreemptor{}}
+	waiting := map[types.UID]bool{}
+	for _, freed := range k.jobsWithFreedCards(k.freed.Preempted) {
+		job := freed.job
+		if job.ValidTaskNum() < job.MinAvailable {
+			continue // the job cannot start
+		}
+
+		for _, task := range freed.tasks {
+			made := k.freed.Preempted[task.Pod.UID]
+			if !k.isKeptPeriodOver(made) && k.keepPreemptedCardsOn(made.Node, task, job, kept) {
+				waiting[task.Pod.UID] = true
+			}
+		}
+	}
+	k.forgetFreedCards(k.freed.Preempted, waiting)
+}
+
+// keepPreemptedCardsOn keeps cards on a node for a pod. It keeps none if the pod cannot use
+// them any more: the node is gone, the queue accepts no pods, or its quota was lowered.
+func (k *Kept) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.JobInfo, kept map[snapshot.QueueCard]card.Count) bool {
+	request := k.RequestFor(task)
+	name, allowed := k.CardFor(request, node)
+	couldFit := k.Ledger.Fits(string(job.Queue), request.On(name).OnlyCards(), quota.Within{Bound: quota.QuotaIfIdle})
+	if k.Volcano.Nodes[node] == nil || !allowed || !couldFit || k.CheckQueue(job) != nil {
+		return false
+	}
+
+	w := &waitingPreemptor{task: task, job: job, charge: waitingCharge(request, job.Queue, name)}
+	k.preemptedCards.byNode[node] = append(k.preemptedCards.byNode[node], w)
+	k.preemptedCards.byQueue[job.Queue] = append(k.preemptedCards.byQueue[job.Queue], w)
+
+	key := snapshot.QueueCard{Queue: job.Queue, Name: name}
+	if all := kept[key].Add(request.Count); k.Ledger.Fits(string(job.Queue), quota.Request{Names: []card.Name{name}, Count: all}, quota.Within{Bound: quota.DeservedLeft}) { // with borrowed cards other queues come first
+		kept[key] = all
+		k.keepQuota(task, job.Queue, node)
+	}
+
+	return true
+}
+
+// HasPreempted reports whether pods of the same queue were evicted for a pod. They must not be
+// placed again before it, although it may borrow what they need not.
+func (k *Kept) HasPreempted(r snapshot.CheckInput) bool {
+	return k.freed.Nominations[r.Task.Pod.UID].preempts
+}
+
+// keptOnNode returns what is kept on a node from a pod, nil if nothing is.
+func (k *Kept) keptOnNode(task *api.TaskInfo, job *api.JobInfo, node string) (kept *api.Resource) {
+	for _, w := range k.preemptedCards.byNode[node] {
+		if !w.keepsCardsFrom(task, job, node) {
+			continue
+		}
+		if kept == nil {
+			kept = api.EmptyResource()
+		}
+		kept.Add(w.task.InitResreq)
+	}
+	return kept
+}
+
+// FitsBesidePreempted reports whether a pod fits what a node has idle or will have, beside what is
+// kept from it there.
+func (k *Kept) FitsBesidePreempted(task *api.TaskInfo, job *api.JobInfo, node *api.NodeInfo) bool {
+	kept := k.keptOnNode(task, job, node.Name)
+	return kept == nil || kept.Add(task.InitResreq).LessEqual(k.stuck.FutureIdleOn(node), api.Zero)
+}
+
+// KeepsQuotaIn reports whether quota of a queue is kept for pods for which preempt freed it.
+func (k *Kept) KeepsQuotaIn(queue api.QueueID) bool {
+	return len(k.preemptedCards.byQueue[queue]) > 0
+}
+
+// DeductKept adds to what a check treats as released what is kept in the queue of a pod from
+// the pod, as a negative amount.
+func (k *Kept) DeductKept(r snapshot.CheckInput, released quota.Released) quota.Released {
+	// From most pods nothing is kept, and each check of a pod would pay for a copy.
+	isCopy := false
+	for _, w := range k.preemptedCards.byQueue[r.Job.Queue] {
+		if !w.keepsQuotaFrom(r.Task, r.Job) {
+			continue
+		}
+
+		if !isCopy {
+			released = released.Clone()
+			isCopy = true
+		}
+		released.Remove(w.charge)
+	}
+
+	return released
+}
+
+// CheckKeptQuota returns why the quota has no room for a pod besides what preempt freed for others, with the
+// card of the node or with some card of the request, nil if it has.
+func (k *Kept) CheckKeptQuota(r snapshot.CheckInput) *workload.Refusal {
+	// A pod whose card no node names takes none of the kept quota.
+	hasNoCard := r.Request.Count > 0 && len(r.Request.Names) == 0
+	if !k.KeepsQuotaIn(r.Job.Queue) || hasNoCard {
+		return nil
+	}
+
+	request := r.Request.Request
+	if r.Node != "" {
+		name, _ := k.CardFor(r.Request, r.Node)
+		request = request.On(name)
+	}
+
+	within := r.Within()
+	within.Released = k.DeductKept(r, within.Released)
+	refusal := k.CheckWithin(r, request, within)
+	if refusal != nil {
+		refusal.IsKept = true
+	}
+	return refusal
+}

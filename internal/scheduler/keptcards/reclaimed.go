@@ -1,0 +1,149 @@
+package keptcards
+
+import (
+	"maps"
+	"slices"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
+)
+
+// keptCardsOwner is a pod for which reclaimed cards are kept on a node.
+type keptCardsOwner struct {
+	task *api.TaskInfo
+	// queue is that of the pod, serviceType that of the pod, priority that of its queue.
+	queue       api.QueueID
+	serviceType string
+	priority    int32
+	// from are the queues from which the cards were reclaimed.
+	from map[api.QueueID]bool
+}
+
+// KeepReclaimedCards records that cards of some victims were reclaimed for pipelined pods of a job. cardreclaim
+// plans another eviction, with other victims, when a gang loses one of its nodes. The cards of its other nodes
+// stay kept from the queues that lost them.
+func (k *Kept) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
+	from := map[api.QueueID]bool{}
+	plan := k.newEvictionPlan(victims, tasks, k.freed.Reclaimed)
+	for _, made := range keptOnSameNode(tasks, k.freed.Reclaimed) {
+		maps.Copy(from, made.from)
+	}
+
+	for _, victim := range victims {
+		if job := k.Volcano.Jobs[victim.Job]; job != nil {
+			from[job.Queue] = true
+		}
+	}
+
+	for _, task := range tasks {
+		k.freed.Reclaimed[task.Pod.UID] = Nomination{Node: task.NodeName, Since: k.Cache.Now(), from: from, plan: plan}
+	}
+}
+
+// tasksKeepingCards returns those of a job's pending pods for which cards are still kept. Its queue
+// must deserve them beside what it uses and what is kept for its other pods: its quota may be
+// lowered, and other pods may use it up. Pods that lost their cards so are returned as others. A
+// gang keeps nothing once too few pods are left besides others whose queue deserves no other card.
+// kept is what is kept for other jobs, to which this one is added.
+func (k *Kept) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept map[snapshot.QueueCard]card.Count) (tasks, others []*api.TaskInfo) {
+	// What a gang would keep counts only if the gang keeps it in the end.
+	added := maps.Clone(kept)
+	for _, task := range pending {
+		made := k.freed.Reclaimed[task.Pod.UID]
+		if k.isKeptPeriodOver(made) || k.CheckQueue(job) != nil {
+			continue
+		}
+
+		request := k.RequestFor(task)
+		name, allowed := k.CardFor(request, made.Node)
+		if made.Node == "" || (allowed && !k.addDeserved(snapshot.QueueCard{Queue: job.Queue, Name: name}, request.Count, added)) {
+			others = append(others, task)
+			continue
+		}
+		tasks = append(tasks, task)
+	}
+
+	if refused := k.countWithoutCard(others, job.Queue, added); refused > 0 && len(job.Tasks)-refused < int(job.MinAvailable) {
+		return nil, nil
+	}
+	maps.Copy(kept, added)
+
+	return tasks, others
+}
+
+// countWithoutCard returns how many pods that lost their cards have no other card that their queue
+// deserves beside the amounts. They come after all pods that keep theirs, in whatever order the
+// session has them.
+func (k *Kept) countWithoutCard(tasks []*api.TaskInfo, queue api.QueueID, amounts map[snapshot.QueueCard]card.Count) int {
+	refused := 0
+	all := maps.Clone(amounts)
+	for _, task := range tasks {
+		request := k.RequestFor(task)
+		if !slices.ContainsFunc(request.Names, func(name card.Name) bool {
+			return k.addDeserved(snapshot.QueueCard{Queue: queue, Name: name}, request.Count, all)
+		}) {
+			refused++
+		}
+	}
+	return refused
+}
+
+// addDeserved adds cards to the amounts if their queue deserves them beside these.
+func (k *Kept) addDeserved(key snapshot.QueueCard, count card.Count, amounts map[snapshot.QueueCard]card.Count) bool {
+	all := amounts[key].Add(count)
+	if !k.Ledger.Fits(string(key.Queue), quota.Request{Names: []card.Name{key.Name}, Count: all}, quota.Within{Bound: quota.DeservedLeft}) {
+		return false
+	}
+	amounts[key] = all
+	return true
+}
+
+// FitsBesideReclaimed reports whether a pod fits a node besides the cards kept for pending reclaimers that
+// may reclaim from this pod, or from which this pod of a tree would borrow. They are also kept from
+// the queues that lost them: a gang goes as a whole, so a queue may then be below what it deserves,
+// and would take back what the reclaimer waits for. What this session placed is already counted on
+// the node.
+func (k *Kept) FitsBesideReclaimed(r snapshot.CheckInput, node *api.NodeInfo) bool {
+	owners := k.reclaimedCards[node.Name]
+	if len(owners) == 0 {
+		return true
+	}
+
+	needed := r.Task.InitResreq.Clone()
+	found := false
+	serviceType := k.ServiceType(r.Task)
+
+	queue := k.Volcano.Queues[r.Job.Queue]
+	for i := range owners {
+		owner := &owners[i]
+		byMatrix := queue != nil && queue.Queue.Spec.Priority < owner.priority && k.Args.ServiceTypes.CanReclaim(owner.serviceType, serviceType)
+		if owner.task.Status == api.Pending && (byMatrix || owner.from[r.Job.Queue] || k.wouldBorrowFrom(owner, r, node)) {
+			needed.Add(owner.task.InitResreq)
+			found = true
+		}
+	}
+
+	return !found || needed.LessEqual(k.stuck.FutureIdleOn(node), api.Zero)
+}
+
+// wouldBorrowFrom reports whether a pod of a tree would borrow with what a node has: its queue,
+// or an ancestor that it does not share with the owner of kept cards, would use more than it
+// deserves. Other jobs of the owner's queue may not borrow them either.
+func (k *Kept) wouldBorrowFrom(owner *keptCardsOwner, r snapshot.CheckInput, node *api.NodeInfo) bool {
+	if !k.IsTree() || owner.task.Job == r.Task.Job {
+		return false
+	}
+	request := quota.Request{MilliCPU: r.Request.MilliCPU}
+	if r.Request.Count > 0 {
+		name, _ := k.Inventory.CardOnNode(node.Name, r.Request.Resource)
+		request = r.Request.On(name).OnlyCards()
+	}
+
+	borrows := func(queue string) bool {
+		return !k.Ledger.Fits(queue, request, quota.Within{Bound: quota.DeservedLeft})
+	}
+	return borrows(string(r.Job.Queue)) || slices.ContainsFunc(k.PathBelow(owner.queue, r.Job.Queue), borrows)
+}
