@@ -14,13 +14,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardinventory"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 type schema = apiextensionsv1.JSONSchemaProps
@@ -116,15 +116,15 @@ const maxSummaryLength = 1024
 func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 	status := cardQuotaSchema(t).Properties["status"]
 
-	waiting := status.Properties["blocked"]
-	entry := *waiting.Items.Schema
+	blocked := status.Properties["blocked"]
+	entry := *blocked.Items.Schema
 	month := schemaOf(t, "localcardquotas").Properties["status"].Properties["cardHours"].Properties["thisMonth"]
 	checkBounds(t, map[string]bound{
 		"summary":                     {status.Properties["summary"].MaxLength, maxSummaryLength},
 		"pendingSummary":              {status.Properties["pendingSummary"].MaxLength, maxSummaryLength},
 		"cards":                       {status.Properties["cards"].MaxItems, cardquota.MaxStatusCards},
-		"blocked":                     {waiting.MaxItems, cardquota.MaxBlocked},
-		"blocked.card":                {entry.Properties["card"].MaxLength, blocked.MaxCardLength},
+		"blocked":                     {blocked.MaxItems, waiting.MaxBlocked},
+		"blocked.card":                {entry.Properties["card"].MaxLength, waiting.MaxCardLength},
 		"blocked.reason":              {entry.Properties["reason"].MaxLength, cardquota.MaxReasonLength},
 		"blocked.message":             {entry.Properties["message"].MaxLength, conditions.MaxMessageLength},
 		"cardHours.thisMonth.cards":   {month.Properties["cards"].MaxItems, cardquota.MaxStatusCards},

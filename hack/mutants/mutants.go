@@ -57,7 +57,7 @@ var tables = []table{
 	{tests: "./internal/quota", run: "^TestReplacedElasticUsageIsExact$", mutants: replacedElasticMutants},
 	{tests: "./internal/workload", run: "^TestVCJob.*$", mutants: announcedMutants},
 	{tests: "./internal/workload", run: "^TestWhatAPodIsCharged$", mutants: rareChargeMutants},
-	{tests: "./internal/blocked", run: "^TestGroupRequestTakes.*$", mutants: statedMutants},
+	{tests: "./internal/waiting", run: "^TestGroupRequestTakes.*$", mutants: statedMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^(TestVCJobIsEnqueuedByItsTemplates|TestRefusedRequestStaysRefused)$", mutants: voteMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestLabelsDecideWhichPodsConflict|TestQueuesOfOneType.*|TestActionRestsAfterLongSearch|TestPreemptRestsAfterLongSearch)$", mutants: searchMutants},
 	{tests: "./internal/cardquota", run: "^(TestAPodWithoutItsPodGroupIsBlocked|TestAPodGroupMayCome.*)$", mutants: groupAnswerMutants},

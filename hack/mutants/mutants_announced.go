@@ -10,8 +10,8 @@ var announcedMutants = []mutant{
 
 // statedMutants break what is taken from the scheduler's words for a job without pods.
 var statedMutants = []mutant{
-	{"internal/blocked/grouprequest.go", `	if stated.Limit == 0 {`, `	if stated.Limit < 0 {`, "of cards without quota the one that is named is no choice"},
-	{"internal/blocked/grouprequest.go", `refusal != nil || isWritten`, `refusal != nil`, "card.request says all"},
+	{"internal/waiting/grouprequest.go", `	if stated.Limit == 0 {`, `	if stated.Limit < 0 {`, "of cards without quota the one that is named is no choice"},
+	{"internal/waiting/grouprequest.go", `refusal != nil || isWritten`, `refusal != nil`, "card.request says all"},
 }
 
 // voteMutants break the memory of refused requests, and what is kept of nodes and searches.

@@ -2,9 +2,9 @@ package main
 
 // groupAnswerMutants break which pods without a PodGroup status.blocked lists.
 var groupAnswerMutants = []mutant{
-	{"internal/cardquota/blocked.go", `&& group == nil && !c.input.LacksPodGroups`, `&& group == nil`, "PodGroups that could not be read are not missing"},
-	{"internal/cardquota/blocked.go", `if isMissing && !MayAwaitPodGroup(pod, c.input.Now) {`, `if isMissing {`, "the PodGroup of a new pod may come later"},
-	{"internal/blocked/withinquota.go", `v1alpha1.BlockedCardsTerminating, v1alpha1.BlockedGangIncomplete`, `v1alpha1.BlockedCardsTerminating, v1alpha1.BlockedPodGroupNotFound, v1alpha1.BlockedGangIncomplete`, "a name raises no alert"},
+	{"internal/cardquota/usage.go", `&& facts.group.group == nil && !c.input.LacksPodGroups`, `&& facts.group.group == nil`, "PodGroups that could not be read are not missing"},
+	{"internal/cardquota/usage.go", `return isMissing && !waiting.MayAwaitPodGroup(pod, c.input.Now)`, `return isMissing`, "the PodGroup of a new pod may come later"},
+	{"internal/waiting/entries.go", `v1alpha1.BlockedCardsTerminating, v1alpha1.BlockedGangIncomplete`, `v1alpha1.BlockedCardsTerminating, v1alpha1.BlockedPodGroupNotFound, v1alpha1.BlockedGangIncomplete`, "a name raises no alert"},
 }
 
 // nearestMutants break which card a name means.

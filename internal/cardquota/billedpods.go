@@ -25,40 +25,28 @@ func (f *PodFacts) BilledPods() []BilledPod { return f.billed }
 func (c *counter) listBilledPods() {
 	billed := make([]BilledPod, 0, len(c.charged))
 	for i := range c.charged {
-		if pod := &c.charged[i]; len(pod.charge.Cards) > 0 {
-			billed = append(billed, BilledPod{pod.pod, pod.charge})
+		if pod := &c.charged[i]; len(pod.Charge.Cards) > 0 {
+			billed = append(billed, BilledPod{pod.Pod, pod.Charge})
 		}
 	}
 
 	charges := make(map[types.UID]*quota.Charge, len(c.ending))
-	for _, pod := range c.ending {
-		charge := c.chargeOfEnding(pod)
-		if len(charge.Cards) == 0 {
+	for i := range c.ending {
+		pod := &c.ending[i]
+		if len(pod.Charge.Cards) == 0 {
 			continue
 		}
 
 		// Keep the charge of a terminating pod: once its node is gone, nothing says which cards
 		// it used.
-		charges[pod.UID] = charge
-		if workload.StillRuns(pod, c.isReady(pod.Spec.NodeName), c.input.Now) {
-			billed = append(billed, BilledPod{pod, charge})
+		charges[pod.Pod.UID] = pod.Charge
+		if workload.StillRuns(pod.Pod, c.isReady(pod.Pod.Spec.NodeName), c.input.Now) {
+			billed = append(billed, BilledPod{pod.Pod, pod.Charge})
 		}
 	}
 
 	c.facts.billed = billed
 	c.facts.ending = charges
-}
-
-// chargeOfEnding returns the charge of a terminating pod: the last one that it had stays.
-func (c *counter) chargeOfEnding(pod *corev1.Pod) *quota.Charge {
-	last := c.lastCharge(pod)
-	if last == nil {
-		last = c.facts.ending[pod.UID]
-	}
-	facts := c.facts.factsOf(&c.resolver, pod)
-	group := facts.groupOrNil()
-	charge := c.resolver.UsageOf(&facts.request, pod, group, last)
-	return &charge
 }
 
 // isReady reports whether a node is ready. A node that does not exist is not.

@@ -23,14 +23,14 @@ type Binding struct {
 func (f *PodFacts) NewBindings(schedulers []string) []Binding {
 	var bindings []Binding
 	for _, bound := range f.newlyCharged {
-		pod := bound.pod
+		pod := bound.Pod
 		if len(schedulers) > 0 && !slices.Contains(schedulers, pod.Spec.SchedulerName) {
 			continue
 		}
 
 		if at := boundAt(pod); !at.IsZero() {
 			waited := max(0, at.Sub(pod.CreationTimestamp.Time))
-			bindings = append(bindings, Binding{Queue: bound.charge.Queue, Cards: bound.charge.DistinctCards(), Waited: waited})
+			bindings = append(bindings, Binding{Queue: bound.Charge.Queue, Cards: bound.Charge.DistinctCards(), Waited: waited})
 		}
 	}
 

@@ -12,6 +12,7 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 // TestNewBindings: NewBindings gives metrics the pods that were newly bound: queue, cards, and the wait from creation
@@ -50,7 +51,7 @@ func TestNewBindings(t *testing.T) {
 
 	facts := &PodFacts{}
 	for _, p := range pods {
-		facts.newlyCharged = append(facts.newlyCharged, chargedPod{pod: p, charge: charge})
+		facts.newlyCharged = append(facts.newlyCharged, waiting.ChargedPod{Pod: p, Charge: charge})
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -86,7 +87,7 @@ func TestPodsAreNewOnce(t *testing.T) {
 	count := func() (names []string) {
 		_, scene.LastCharges = CountUsageAndCharges(scene)
 		for _, bound := range scene.Facts.newlyCharged {
-			names = append(names, bound.pod.Name)
+			names = append(names, bound.Pod.Name)
 		}
 		return names
 	}

@@ -7,6 +7,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 // TestBlockedCardsCountAllEntries: a metric counts blocked cards by reason. It includes pods beyond the ten
@@ -14,7 +15,7 @@ import (
 // 5 of a card that no node has. A pod without cards, and one that the scheduler has not tried, count for nothing.
 func TestBlockedCardsCountAllEntries(t *testing.T) {
 	var waits pods
-	for i := range MaxBlocked + 3 {
+	for i := range waiting.MaxBlocked + 3 {
 		waits = append(waits, pod(fmt.Sprint("full-", i)).Queue("q").Card("NVIDIA-H200").GPUs(2).Unschedulable(exhausted("q", 8)))
 	}
 
@@ -27,7 +28,7 @@ func TestBlockedCardsCountAllEntries(t *testing.T) {
 
 	got := CountUsage(CountInput{Pods: waits.objects(), Inventory: newInventory(), Nodes: newNodes()})["q"]
 	check.That(t, got.BlockedTotal > len(got.Blocked), "%d entries, and all are listed", got.BlockedTotal)
-	want := map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedQuotaExhausted: 2 * (MaxBlocked + 3), v1alpha1.BlockedUnknownCard: 5}
+	want := map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedQuotaExhausted: 2 * (waiting.MaxBlocked + 3), v1alpha1.BlockedUnknownCard: 5}
 	check.Equal(t, "blocked cards", want, got.BlockedCards)
 
 	// Usage.Equal sees a difference of blocked cards. A queue whose only pod requests no cards has none.

@@ -12,7 +12,6 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
-	"cardquota.dev/operator/internal/localquota"
 )
 
 // setConditions sets every condition. A condition that cannot be determined now stays as it
@@ -35,8 +34,8 @@ func setConditions(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionHierarchyValid)
 	}
 
-	if f.SelectedNamespaces > localquota.MaxNamespaces {
-		set(v1alpha1.ConditionLocalViewsComplete, tooManyNamespacesCondition(f))
+	if f.LocalViews != nil {
+		set(v1alpha1.ConditionLocalViewsComplete, *f.LocalViews)
 	} else {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionLocalViewsComplete)
 	}
@@ -53,13 +52,6 @@ func setConditions(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 // ownsQueue reports whether the CardQuota owns its queue.
 func ownsQueue(f StatusInput) bool {
 	return f.Sync.Reason != v1alpha1.ReasonQueueConflict && f.Sync.Reason != v1alpha1.ReasonQueueReserved
-}
-
-// tooManyNamespacesCondition is condition LocalViewsComplete for too many namespaces.
-func tooManyNamespacesCondition(f StatusInput) metav1.Condition {
-	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonTooManyNamespaces,
-		"namespaceSelector selects %d namespaces, and only the first %d by name have a LocalCardQuota: all may use the queue; for more views, divide the CardQuota",
-		f.SelectedNamespaces, localquota.MaxNamespaces)
 }
 
 // notOwnedCondition is the condition of a CardQuota whose queue belongs to another one.

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 // expectLinearGrowth expects that twice as many queues need about twice the memory. Work that is
@@ -99,7 +99,7 @@ func newWideTree(projects int, waits bool) (*Tree, map[string]Usage) {
 		if waits {
 			usage.Blocked = blockedList(name, 1)
 			usage.BlockedTotal = 1
-			usage.Local = map[string]localquota.Waiting{name: {Total: 1, Blocked: usage.Blocked}}
+			usage.Local = map[string]waiting.Entries{name: {Total: 1, Blocked: usage.Blocked}}
 		}
 		used[name] = usage
 	}

@@ -8,9 +8,9 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -24,7 +24,7 @@ type PodFacts struct {
 	pods       map[*corev1.Pod]*podFacts
 	groups     map[types.NamespacedName]*groupRecord
 	// newlyCharged are the pods with cards that had no charge before the last count.
-	newlyCharged []chargedPod
+	newlyCharged []waiting.ChargedPod
 	// billed are the pods that used cards by the last count, ending the charges of those that were terminating.
 	billed []BilledPod
 	ending map[types.UID]*quota.Charge
@@ -38,8 +38,8 @@ type podFacts struct {
 	group *groupRecord
 	// charge is that of the last two counts with these facts, nil if it differed or had no queue.
 	charge *quota.Charge
-	// stated is what the scheduler stated last of a pod that waits, nil for nothing.
-	stated *statedReason
+	// stated is what the scheduler stated last of a pod that waits.
+	stated waiting.LastStated
 }
 
 // groupOrNil returns the PodGroup of the pod, nil if it names none or none exists.
@@ -48,20 +48,6 @@ func (f *podFacts) groupOrNil() *v1beta1.PodGroup {
 		return nil
 	}
 	return f.group.group
-}
-
-// statedReason is what the scheduler states in a condition, with what that means.
-type statedReason struct {
-	reason, message string
-	statedReason    blocked.StatedReason
-}
-
-// statedReasonFor returns what a condition of the scheduler means.
-func (f *podFacts) statedReasonFor(reason, message string) *blocked.StatedReason {
-	if f.stated == nil || f.stated.reason != reason || f.stated.message != message {
-		f.stated = &statedReason{reason, message, blocked.ReadStatedReason(reason, message, f.request.Resource)}
-	}
-	return &f.stated.statedReason
 }
 
 // groupRecord is a PodGroup, nil if it does not exist, and whether it has unfinished pods in this

@@ -13,15 +13,14 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
 // Bounds of the status, as in its schema: entries and bytes.
 const (
 	MaxStatusCards  = 128
-	MaxBlocked      = 10
 	MaxReasonLength = 256
 )
 
@@ -45,8 +44,8 @@ type StatusInput struct {
 	// Totals compares what all CardQuotas grant with the healthy cards, nil before the
 	// first count.
 	Totals *QuotaTotals
-	// SelectedNamespaces is how many namespaces an explicit namespaceSelector selects.
-	SelectedNamespaces int
+	// LocalViews is condition LocalViewsComplete, nil if no LocalCardQuota is missing.
+	LocalViews *metav1.Condition
 	// Enforced is condition Enforced, nil while it is unknown.
 	Enforced *metav1.Condition
 	// Now is the transition time of changed conditions.
@@ -115,7 +114,7 @@ func setUsage(s *v1alpha1.CardQuotaStatus, f StatusInput) {
 	}
 	s.CPU = &v1alpha1.ResourceStatus{Used: *resource.NewMilliQuantity(f.Usage.MilliCPU, resource.DecimalSI), Quota: limits.CPU}
 	s.Memory = &v1alpha1.ResourceStatus{Used: *resource.NewQuantity(f.Usage.Memory, resource.BinarySI), Quota: limits.Memory}
-	s.Blocked = blocked.Truncate(f.Usage.Blocked)
+	s.Blocked = waiting.Truncate(f.Usage.Blocked)
 	s.BlockedTotal = int32(min(f.Usage.BlockedTotal, math.MaxInt32))
 }
 

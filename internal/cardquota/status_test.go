@@ -14,12 +14,12 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -458,7 +458,7 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 			text string
 			most int
 		}{{s.Summary, 1024}, {s.PendingSummary, 1024}, {b.Workload.Name, 253}, {b.Workload.Kind, 253}, {b.Workload.APIGroup, 253},
-			{b.Card, blocked.MaxCardLength}, {b.Message, conditions.MaxMessageLength},
+			{b.Card, waiting.MaxCardLength}, {b.Message, conditions.MaxMessageLength},
 			{b.Holders[0].Workload.Name, 253}, {b.Holders[0].Queue, 253}, {b.Holders[0].ServiceType, 253}} {
 			check.Must(t, len(field.text) <= field.most && utf8.ValidString(field.text),
 				"%d bytes, at most %d: %q", len(field.text), field.most, field.text)
@@ -473,20 +473,16 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 	})
 }
 
-// TestTooManyNamespaces: tenants see their quota in a view in each namespace that the CardQuota selects, in at most
-// 50 of them. While more are selected, condition LocalViewsComplete is False. Otherwise the condition is missing. The
-// three counts follow each other, so the condition of 51 must go again with 0.
-func TestTooManyNamespaces(t *testing.T) {
+// TestMissingViewsAreACondition: condition LocalViewsComplete is in the status while there is one, and is gone again
+// without it.
+func TestMissingViewsAreACondition(t *testing.T) {
 	f := newStatusInput(cards{}, cards{})
-	for _, selected := range []int{50, 51, 0} { // each status is computed from the one before
-		f.SelectedNamespaces = selected
-		f.Quota.Status = NewStatus(f)
+	views := conditions.New(metav1.ConditionFalse, v1alpha1.ReasonTooManyNamespaces, "selects 51 namespaces")
+	f.LocalViews = &views
+	f.Quota.Status = NewStatus(f)
+	check.Contains(t, "condition", describeCondition(f.Quota.Status, v1alpha1.ConditionLocalViewsComplete),
+		"False/"+v1alpha1.ReasonTooManyNamespaces, "selects 51 namespaces")
 
-		condition := describeCondition(f.Quota.Status, v1alpha1.ConditionLocalViewsComplete)
-		if selected <= 50 {
-			check.Equal(t, fmt.Sprint("condition for ", selected), "", condition)
-			continue
-		}
-		check.Contains(t, "condition for 51", condition, "False/"+v1alpha1.ReasonTooManyNamespaces, "selects 51 namespaces")
-	}
+	f.LocalViews = nil
+	check.Equal(t, "condition without missing views", "", describeCondition(NewStatus(f), v1alpha1.ConditionLocalViewsComplete))
 }

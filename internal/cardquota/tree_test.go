@@ -12,12 +12,12 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/queuetree"
 	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 // unset is a number of a CardQuota that is not written.
@@ -262,13 +262,15 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 
 			if rapid.Bool().Draw(t, "used") {
 				used["queue-"+name] = Usage{
-					Used:         cards{"H200": card.Count(rapid.IntRange(0, 9).Draw(t, "H200"))},
-					Members:      Members{Pods: i},
-					Pending:      cards{"H800": 1},
-					MilliCPU:     int64(i),
-					BlockedTotal: i,
-					Blocked:      blockedList(name, i),
-					Local:        map[string]localquota.Waiting{"lab": {Total: i, Blocked: blockedList(name, i)}},
+					Used:     cards{"H200": card.Count(rapid.IntRange(0, 9).Draw(t, "H200"))},
+					Members:  Members{Pods: i},
+					Pending:  cards{"H800": 1},
+					MilliCPU: int64(i),
+					Summary: waiting.Summary{
+						BlockedTotal: i,
+						Blocked:      blockedList(name, i),
+						Local:        map[string]waiting.Entries{"lab": {Total: i, Blocked: blockedList(name, i)}},
+					},
 				}
 			}
 		}
@@ -290,8 +292,8 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 			got := sums["queue-"+name]
 			check.Equal(t, name+": used", want, got.Used["H200"])
 			check.Equal(t, name+": number of blocked", total, got.BlockedTotal)
-			check.Equal(t, name+": listed blocked", min(total, MaxBlocked), len(got.Blocked))
-			check.Must(t, slices.IsSortedFunc(got.Blocked, compareBlocked), "%s lists its blocked out of order", name)
+			check.Equal(t, name+": listed blocked", min(total, waiting.MaxBlocked), len(got.Blocked))
+			check.Must(t, slices.IsSortedFunc(got.Blocked, waiting.CompareBlocked), "%s lists its blocked out of order", name)
 
 			local := got.Local["lab"]
 			if all[name].Spec.NamespaceSelector == nil { // tenants do not see the queues below
@@ -299,8 +301,8 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 			}
 
 			check.Equal(t, name+": number of blocked in lab", total, local.Total)
-			check.Equal(t, name+": listed blocked in lab", min(total, MaxBlocked), len(local.Blocked))
-			check.Must(t, slices.IsSortedFunc(local.Blocked, compareBlocked), "%s lists its blocked in lab out of order", name)
+			check.Equal(t, name+": listed blocked in lab", min(total, waiting.MaxBlocked), len(local.Blocked))
+			check.Must(t, slices.IsSortedFunc(local.Blocked, waiting.CompareBlocked), "%s lists its blocked in lab out of order", name)
 			check.Equal(t, "queues below "+name, below, slices.Sorted(slices.Values(tree.Queues().Below("queue-"+name))))
 			check.Equal(t, name+": members", used["queue-"+name].Members, got.Members)
 		}
@@ -318,14 +320,12 @@ func queuesOfSubtree(parents queuetree.Parents, name string) (queues []string) {
 
 // blockedList is a list of blocked workloads, the longest waiting first.
 func blockedList(name string, count int) []v1alpha1.BlockedStatus {
-	set := blockedSet{}
+	var list []v1alpha1.BlockedStatus
 	for i := range count {
-		set.add(blockedEntry{BlockedStatus: v1alpha1.BlockedStatus{
-			Workload: v1alpha1.WorkloadReference{Name: fmt.Sprint(name, i)},
-			Count:    1,
-		}})
+		list = append(list, v1alpha1.BlockedStatus{Workload: v1alpha1.WorkloadReference{Name: fmt.Sprint(name, i)}, Count: 1})
 	}
-	return (&counter{}).oldestFirst("q", slices.Collect(maps.Values(set)))
+	slices.SortFunc(list, waiting.CompareBlocked)
+	return list[:min(count, waiting.MaxBlocked)]
 }
 
 // TestAQuotaIsBoundedByEachAncestor: a quota in a tree is at most that of each ancestor, and a status must not show

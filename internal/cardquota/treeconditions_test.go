@@ -12,6 +12,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 // TestHierarchyValidSaysWhatIsWrongInTheTree: condition HierarchyValid says where a CardQuota is in the tree. It is
@@ -283,7 +284,7 @@ func TestReadyNamesTheStopPolicyThatHolds(t *testing.T) {
 
 		live := liveQueueBelow("web", all["chat"])
 		live.Status.State = v1beta1.QueueStateOpen
-		used := Usage{BlockedTotal: 2}
+		used := Usage{Summary: waiting.Summary{BlockedTotal: 2}}
 		input := StatusInput{
 			Quota: all["chat"],
 			Queue: live,

@@ -1,16 +1,13 @@
 package cardquota
 
 import (
-	"cmp"
 	"maps"
-	"math"
 	"slices"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // isSameQueue reports whether a queue has the same owner, numbers, fault and children in two trees, and
@@ -59,7 +56,7 @@ func (t *Tree) SumUsage(queues map[string]Usage) map[string]Usage {
 		for _, above := range t.queues.Ancestors(queue) {
 			sum := sums[above]
 			if _, known := shown[above]; !known {
-				shown[above] = t.owners[above] != nil && localquota.ExplicitSelector(t.owners[above]) != nil
+				shown[above] = t.owners[above] != nil && workload.ExplicitSelector(t.owners[above].Spec.NamespaceSelector) != nil
 				sum.copyMaps()
 			}
 
@@ -91,27 +88,7 @@ func (u *Usage) addSubtree(below Usage, isShown bool) {
 	addCounts(u.Pending, below.Pending)
 	u.MilliCPU = quota.AddSaturating(u.MilliCPU, below.MilliCPU)
 	u.Memory = quota.AddSaturating(u.Memory, below.Memory)
-	u.BlockedTotal = min(u.BlockedTotal+below.BlockedTotal, math.MaxInt32)
-	u.Blocked = mergeBlocked(u.Blocked, below.Blocked)
-	if !isShown {
-		return
-	}
-
-	for namespace, more := range below.Local {
-		had := u.Local[namespace]
-		u.Local[namespace] = localquota.Waiting{Blocked: mergeBlocked(had.Blocked, more.Blocked), Total: had.Total + more.Total}
-	}
-}
-
-// mergeBlocked returns the entries of two lists that have waited longest. Both lists are sorted.
-// It does not change them, and may return one of them.
-func mergeBlocked(a, b []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
-	if len(b) == 0 || (len(a) >= MaxBlocked && compareBlocked(a[len(a)-1], b[0]) <= 0) {
-		return a
-	}
-	all := slices.Concat(a, b)
-	slices.SortFunc(all, compareBlocked)
-	return all[:min(len(all), MaxBlocked)]
+	u.Summary.AddSubtree(&below.Summary, isShown)
 }
 
 func addCounts(sum, counts map[card.Name]card.Count) {
@@ -130,16 +107,4 @@ func (t *Tree) setAmountsInForce(entry *v1alpha1.CardStatus, name string) {
 	entry.Deserved = limits.Deserved[quota.Resource(entry.Name)]
 	entry.Guarantee = limits.Guarantee[quota.Resource(entry.Name)]
 	entry.Borrowed = max(0, entry.Used-entry.Deserved)
-}
-
-// compareBlocked orders blocked workloads: those that wait longest come first. Pods that wait for others
-// of their gang come behind these.
-func compareBlocked(a, b v1alpha1.BlockedStatus) int {
-	waitsForGang := func(entry v1alpha1.BlockedStatus) int {
-		if entry.Reason == v1alpha1.BlockedGangIncomplete {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(a.Since.Compare(b.Since.Time), blocked.CompareWorkloads(&a.Workload, &b.Workload), waitsForGang(a)-waitsForGang(b), cmp.Compare(a.Card, b.Card), cmp.Compare(a.Reason, b.Reason))
 }

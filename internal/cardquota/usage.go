@@ -11,11 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -57,8 +55,7 @@ type CountInput struct {
 	// Now is the time of the count. It only decides for how long a terminating pod counts for bills, and
 	// from when on the PodGroup of a pod is missing.
 	Now time.Time
-	// ListsAllBlocked lists all that is blocked, not only the first MaxBlocked. A status has no room
-	// for it.
+	// ListsAllBlocked lists all that is blocked, not only what a status has room for.
 	ListsAllBlocked bool
 }
 
@@ -73,20 +70,10 @@ type Usage struct {
 	// OldestPending is when the oldest pending pod, or job without pods, was created; zero if
 	// nothing is pending.
 	OldestPending metav1.Time
-	// OldestWithinQuota is when the oldest of those was created that request cards and wait although
-	// the queue has quota for them; zero if none does.
-	OldestWithinQuota metav1.Time
 	// MilliCPU and Memory (bytes) are what the assigned pods request.
 	MilliCPU, Memory int64
-	// Blocked lists what is pending and why, the longest wait first, at most MaxBlocked
-	// entries. A workload has one for each card and reason. BlockedTotal counts the workloads.
-	Blocked      []v1alpha1.BlockedStatus
-	BlockedTotal int
-	// BlockedCards is for how many cards all that is blocked waits, by reason; nil for none. It is that of
-	// the queue alone.
-	BlockedCards map[v1alpha1.BlockedReason]card.Count
-	// Local is what waits in each namespace, of a queue in LocalQueues.
-	Local map[string]localquota.Waiting
+	// Summary is what of it waits, and why.
+	waiting.Summary
 	// Members counts the unfinished pods and PodGroups that use cards of the queue, or may
 	// get some. A queue without members can be deleted. Naming a queue does not make a pod
 	// its member, since any tenant can do that.
@@ -95,29 +82,12 @@ type Usage struct {
 
 // Equal reports whether two usages are equal.
 func (u Usage) Equal(o Usage) bool {
-	return u.Members == o.Members && equalAssigned(&u, &o) && equalPending(&u, &o)
+	return u.Members == o.Members && equalAssigned(&u, &o) && u.OldestPending.Equal(&o.OldestPending) && maps.Equal(u.Pending, o.Pending) && u.Summary.Equal(&o.Summary)
 }
 
 // equalAssigned reports whether assigned pods use the same.
 func equalAssigned(a, b *Usage) bool {
 	return a.MilliCPU == b.MilliCPU && a.Memory == b.Memory && maps.Equal(a.Used, b.Used) && maps.Equal(a.Repeated, b.Repeated)
-}
-
-// equalPending reports whether the same is pending, since when and why.
-func equalPending(a, b *Usage) bool {
-	return a.OldestPending.Equal(&b.OldestPending) && a.OldestWithinQuota.Equal(&b.OldestWithinQuota) &&
-		a.BlockedTotal == b.BlockedTotal && maps.Equal(a.Pending, b.Pending) && maps.Equal(a.BlockedCards, b.BlockedCards) &&
-		slices.EqualFunc(a.Blocked, b.Blocked, equalBlocked) && maps.EqualFunc(a.Local, b.Local, equalWaiting)
-}
-
-// equalWaiting reports whether the same waits in a namespace.
-func equalWaiting(a, b localquota.Waiting) bool {
-	return a.Total == b.Total && slices.EqualFunc(a.Blocked, b.Blocked, equalBlocked)
-}
-
-// equalBlocked reports whether two entries are equal.
-func equalBlocked(a, b v1alpha1.BlockedStatus) bool {
-	return compareBlocked(a, b) == 0 && a.Count == b.Count && a.Message == b.Message && slices.Equal(a.Holders, b.Holders)
 }
 
 // CountUsage returns the usage of every queue that a pod or PodGroup names.
@@ -133,9 +103,10 @@ func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quo
 		input:    input,
 		resolver: workload.Resolver{Inventory: input.Inventory, Schedulers: input.Schedulers, AllowsNamespace: input.AllowsNamespace},
 		facts:    cmp.Or(input.Facts, &PodFacts{}),
-		queues:   map[string]*queueUsage{},
+		queues:   map[string]*Usage{},
+		pending:  map[string][]waiting.Pending{},
 		charges:  make(map[types.UID]quota.Charge, len(input.Pods)),
-		charged:  make([]chargedPod, 0, len(input.LastCharges)),
+		charged:  make([]waiting.ChargedPod, 0, len(input.LastCharges)),
 	}
 
 	c.facts.beginCount(&input)
@@ -148,66 +119,53 @@ func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quo
 	}
 
 	c.listBilledPods()
+	blocked := c.explainPending()
 	out := make(map[string]Usage, len(c.queues))
-	for name, t := range c.queues {
-		if len(t.waiting) > 0 {
-			set := c.explainWaiting(name, t.waiting)
-			t.usage.OldestWithinQuota = set.oldestWithinQuota(input.Quotas[name])
-			t.usage.BlockedCards = set.cardsByReason()
-			all := slices.AppendSeq(make([]blockedEntry, 0, len(set)), maps.Values(set))
-			t.usage.Blocked = c.oldestFirst(name, all)
-			t.usage.BlockedTotal = countWorkloads(all)
-
-			if input.LocalQueues[name] {
-				t.usage.Local = c.waitingByNamespace(name, set)
-			}
-		}
-		out[name] = t.usage
+	for name, usage := range c.queues {
+		usage.Summary = blocked[name]
+		out[name] = *usage
 	}
 
 	return out, c.charges
+}
+
+// explainPending returns what waits in each queue, and why.
+func (c *counter) explainPending() map[string]waiting.Summary {
+	if len(c.pending) == 0 {
+		return nil
+	}
+	used := make(map[string]map[card.Name]card.Count, len(c.queues))
+	for queue, usage := range c.queues {
+		used[queue] = usage.Used
+	}
+	return waiting.Explain(&waiting.Cluster{
+		Tree: c.input.Tree, Quotas: c.input.Quotas, Used: used, ServiceTypes: c.input.ServiceTypes, Inventory: c.input.Inventory, Nodes: c.input.Nodes,
+		Charged: c.charged, Terminating: c.ending, LocalQueues: c.input.LocalQueues, ListsAllBlocked: c.input.ListsAllBlocked,
+	}, c.pending)
 }
 
 // counter has the state of one count.
 type counter struct {
 	input    CountInput
 	resolver workload.Resolver
-	queues   map[string]*queueUsage
-	facts    *PodFacts
-	charges  map[types.UID]quota.Charge
+	queues   map[string]*Usage
+	// pending is what waits in each queue for a stated reason.
+	pending map[string][]waiting.Pending
+	facts   *PodFacts
+	charges map[types.UID]quota.Charge
 	// charged are the pods in charges, ending those that are terminating and may have cards still.
-	charged []chargedPod
-	ending  []*corev1.Pod
+	charged, ending []waiting.ChargedPod
 	// ready are the nodes that are ready, nil until a terminating pod asks for them.
 	ready map[string]bool
-	// fleet, holders, subtrees and what these use are nil until something waits for them.
-	fleet        *blocked.Fleet
-	holders      *blocked.Holders
-	subtrees     map[string]subtree
-	subtreeUsage map[string]map[card.Name]card.Count
 }
 
-// chargedPod is a pod with its charge.
-type chargedPod struct {
-	pod    *corev1.Pod
-	facts  *podFacts
-	charge *quota.Charge
-}
-
-// queueUsage is the usage of one queue while it is counted.
-type queueUsage struct {
-	usage Usage
-	// waiting is what waits for a stated reason.
-	waiting []waiting
-}
-
-func (c *counter) usageFor(queue string) *queueUsage {
-	t, ok := c.queues[queue]
-	if !ok {
-		t = &queueUsage{usage: Usage{Used: map[card.Name]card.Count{}, Pending: map[card.Name]card.Count{}}}
-		c.queues[queue] = t
+func (c *counter) usageFor(queue string) *Usage {
+	usage := c.queues[queue]
+	if usage == nil {
+		usage = &Usage{Used: map[card.Name]card.Count{}, Pending: map[card.Name]card.Count{}}
+		c.queues[queue] = usage
 	}
-	return t
+	return usage
 }
 
 func (c *counter) countPod(pod *corev1.Pod) {
@@ -229,10 +187,10 @@ func (c *counter) countPod(pod *corev1.Pod) {
 		charge = c.chargeOf(facts, pod, group)
 		queue = charge.Queue
 		c.charges[pod.UID] = *charge
-		c.charged = append(c.charged, chargedPod{pod, facts, charge})
+		c.charged = append(c.charged, waiting.ChargedPod{Pod: pod, Workload: &facts.reference, Charge: charge})
 	} else {
 		queue = c.resolver.Queue(pod, group, "")
-		c.addEnding(pod)
+		c.addEnding(facts, pod, group)
 	}
 
 	// A waiting pod of another scheduler is not ours to place, so it is not pending here.
@@ -240,17 +198,52 @@ func (c *counter) countPod(pod *corev1.Pod) {
 		return
 	}
 
-	t := c.usageFor(queue)
+	usage := c.usageFor(queue)
 	isAllowed := c.allowsNamespace(queue, pod.Namespace)
 	if isMember(charge, ours, isAllowed) {
-		t.usage.Members.Pods++
+		usage.Members.Pods++
 	}
 
 	switch {
 	case isAssigned:
-		t.addCharge(charge)
+		usage.addCharge(charge)
 	case workload.IsPending(pod) && isAllowed && c.allowsAbove(queue, pod.Namespace):
-		c.countPending(t, queue, pod, group, facts)
+		c.countPending(usage, queue, pod, group, facts)
+	}
+}
+
+// countPodGroup counts a PodGroup as a member of a queue in which its pods run, or that
+// allows its namespace. While the PodGroup has no pods, its own request counts as pending, in a queue
+// that allows its namespace.
+func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
+	if group.Status.Phase == v1beta1.PodGroupCompleted {
+		return
+	}
+	queue := workload.PodGroupQueue(group)
+	usage := c.usageFor(queue)
+
+	// A PodGroup keeps the Queue from being removed as long as pods of it run, allowed or not.
+	isAllowed := c.allowsNamespace(queue, group.Namespace)
+	if group.Status.Running > 0 || isAllowed {
+		usage.Members.PodGroups++
+	}
+
+	// A tenant can name any queue, and must not fill its status with PodGroups that never start
+	// there.
+	if !isAllowed || !c.allowsAbove(queue, group.Namespace) {
+		return
+	}
+	if !workload.IsPodGroupPending(group) || c.facts.recordOf(types.NamespacedName{Namespace: group.Namespace, Name: group.Name}).hasPods {
+		return
+	}
+
+	usage.addPending(group.CreationTimestamp)
+	request, pending := waiting.NewPendingGroup(&c.resolver, group)
+	for _, part := range request.Cards {
+		c.addPendingCards(usage, queue, part.Names, part.Count)
+	}
+	if len(pending) > 0 {
+		c.pending[queue] = append(c.pending[queue], pending...)
 	}
 }
 
@@ -261,11 +254,14 @@ func isMember(charge *quota.Charge, ours, isAllowed bool) bool {
 	return hasCards || (ours && (charge != nil || isAllowed))
 }
 
-// addEnding adds a pod that is terminating and may have its cards still.
-func (c *counter) addEnding(pod *corev1.Pod) {
-	if workload.MayBeRunning(pod) {
-		c.ending = append(c.ending, pod)
+// addEnding adds a pod that is terminating and may have its cards still. The last charge that it had stays.
+func (c *counter) addEnding(facts *podFacts, pod *corev1.Pod, group *v1beta1.PodGroup) {
+	if !workload.MayBeRunning(pod) {
+		return
 	}
+	last := cmp.Or(c.lastCharge(pod), c.facts.ending[pod.UID])
+	charge := c.resolver.UsageOf(&facts.request, pod, group, last)
+	c.ending = append(c.ending, waiting.ChargedPod{Pod: pod, Workload: &facts.reference, Charge: &charge})
 }
 
 // chargeOf returns the charge of an assigned pod. A pod that did not change, and was charged the same
@@ -283,7 +279,7 @@ func (c *counter) chargeOf(facts *podFacts, pod *corev1.Pod, group *v1beta1.PodG
 
 	// The first count sees every running pod for the first time, and none of them was just bound.
 	if c.input.LastCharges != nil && last == nil && len(charge.Cards) > 0 {
-		c.facts.newlyCharged = append(c.facts.newlyCharged, chargedPod{pod, facts, &charge})
+		c.facts.newlyCharged = append(c.facts.newlyCharged, waiting.ChargedPod{Pod: pod, Workload: &facts.reference, Charge: &charge})
 	}
 
 	return &charge
@@ -310,65 +306,53 @@ func (c *counter) allowsAbove(queue, namespace string) bool {
 }
 
 // addPending records that something is pending since its creation.
-func (q *queueUsage) addPending(created metav1.Time) {
-	if oldest := &q.usage.OldestPending; oldest.IsZero() || created.Before(oldest) {
+func (u *Usage) addPending(created metav1.Time) {
+	if oldest := &u.OldestPending; oldest.IsZero() || created.Before(oldest) {
 		*oldest = created
 	}
 }
 
-func (q *queueUsage) addCharge(charge *quota.Charge) {
+func (u *Usage) addCharge(charge *quota.Charge) {
 	for _, amount := range charge.Cards {
-		q.usage.Used[amount.Name] = q.usage.Used[amount.Name].Add(amount.Count)
+		u.Used[amount.Name] = u.Used[amount.Name].Add(amount.Count)
 	}
 	for _, repeated := range charge.Repeated {
-		if q.usage.Repeated == nil {
-			q.usage.Repeated = map[card.Name]card.Count{}
+		if u.Repeated == nil {
+			u.Repeated = map[card.Name]card.Count{}
 		}
-		q.usage.Repeated[repeated.Name] = q.usage.Repeated[repeated.Name].Add(repeated.Count)
+		u.Repeated[repeated.Name] = u.Repeated[repeated.Name].Add(repeated.Count)
 	}
-	q.usage.MilliCPU = quota.AddSaturating(q.usage.MilliCPU, charge.MilliCPU)
-	q.usage.Memory = quota.AddSaturating(q.usage.Memory, charge.Memory)
+	u.MilliCPU = quota.AddSaturating(u.MilliCPU, charge.MilliCPU)
+	u.Memory = quota.AddSaturating(u.Memory, charge.Memory)
 }
 
-// countPending counts a pending pod under the first card of its request that the queue has
-// quota for.
-func (c *counter) countPending(t *queueUsage, queue string, pod *corev1.Pod, group *v1beta1.PodGroup, facts *podFacts) {
+// countPending counts a pending pod.
+func (c *counter) countPending(usage *Usage, queue string, pod *corev1.Pod, group *v1beta1.PodGroup, facts *podFacts) {
 	request := &facts.request
-	t.addPending(pod.CreationTimestamp)
-	if name, ok := c.displayedCard(queue, request.Names); ok {
-		t.usage.Pending[name] = t.usage.Pending[name].Add(request.Count)
+	usage.addPending(pod.CreationTimestamp)
+	c.addPendingCards(usage, queue, request.Names, request.Count)
+	waits := waiting.PendingPod{
+		Pod: pod, Workload: facts.reference, Request: request, Group: group, Last: &facts.stated,
+		LacksGroup: c.lacksGroup(facts, pod),
 	}
-
-	if message, stated := c.podPendingReason(pod, facts); stated != nil {
-		asked := request.Named.String()
-		if request.Named.AllowsAny() { // the pod names no card: show the resource
-			asked = string(request.Resource)
-		}
-
-		// A gang below its minimum uses cards with which it cannot work, so the message begins
-		// with that.
-		if group != nil {
-			message = blocked.BelowMinimumText(group.Status.Running, group.Spec.MinMember) + message
-		}
-
-		t.waiting = append(t.waiting, waiting{
-			entry:        v1alpha1.BlockedStatus{Workload: facts.reference, Since: pod.CreationTimestamp, Card: asked, Count: int64(request.Count), Message: message},
-			statedReason: stated,
-			request:      blocked.Request{Names: request.Names, Named: request.Named.Names(), Count: request.Count},
-		})
+	if pending, isStated := waits.Pending(); isStated {
+		c.pending[queue] = append(c.pending[queue], pending)
 	}
 }
 
-// displayedCard returns the name under which a request with alternatives is shown: the
-// first that the queue has quota for, else the first.
-func (c *counter) displayedCard(queue string, names []card.Name) (card.Name, bool) {
+// lacksGroup reports whether a pod names a PodGroup that does not exist.
+func (c *counter) lacksGroup(facts *podFacts, pod *corev1.Pod) bool {
+	isMissing := facts.group != nil && facts.group.group == nil && !c.input.LacksPodGroups
+	return isMissing && !waiting.MayAwaitPodGroup(pod, c.input.Now)
+}
+
+// addPendingCards counts a pending request under one name: the first card that the queue has quota for, else
+// the first.
+func (c *counter) addPendingCards(usage *Usage, queue string, names []card.Name, count card.Count) {
 	if len(names) == 0 {
-		return "", false
+		return
 	}
-	for _, name := range names {
-		if c.input.Quotas[queue][name] > 0 {
-			return name, true
-		}
-	}
-	return names[0], true
+	shown := slices.IndexFunc(names, func(name card.Name) bool { return c.input.Quotas[queue][name] > 0 })
+	name := names[max(0, shown)]
+	usage.Pending[name] = usage.Pending[name].Add(count)
 }

@@ -14,10 +14,10 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 type (
@@ -113,14 +113,16 @@ func TestUsageCountsRunningAndPendingCards(t *testing.T) {
 		"a job without pods whose card.request is not valid: blocked, no cards": {
 			groups: groups{group().Queue("q").Request("nonsense").MinResource(gpu, "4")},
 			want: Usage{
-				Members:      Members{PodGroups: 1},
-				BlockedTotal: 1,
-				Blocked: []v1alpha1.BlockedStatus{{
-					Workload: workloadReference("scheduling.volcano.sh", "PodGroup", "lab", "g"),
-					Reason:   "InvalidRequest",
-					Message: `PodGroup annotation volcano.sh/card.request: "nonsense" is not a JSON object: write it like ` +
-						`{"NVIDIA-H200":8}`,
-				}},
+				Members: Members{PodGroups: 1},
+				Summary: waiting.Summary{
+					BlockedTotal: 1,
+					Blocked: []v1alpha1.BlockedStatus{{
+						Workload: workloadReference("scheduling.volcano.sh", "PodGroup", "lab", "g"),
+						Reason:   "InvalidRequest",
+						Message: `PodGroup annotation volcano.sh/card.request: "nonsense" is not a JSON object: write it like ` +
+							`{"NVIDIA-H200":8}`,
+					}},
+				},
 			}},
 		"a Deployment's PodGroup: minResources, not card.request": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8}`).MinResource(gpu, "1").Owner("apps/v1", "ReplicaSet", "web-abc")},
@@ -546,8 +548,10 @@ func TestUsageEqualSeesEachField(t *testing.T) {
 			MilliCPU: 3,
 			Memory:   4,
 			Members:  Members{Pods: 5},
-			Blocked:  []v1alpha1.BlockedStatus{{Card: "w"}},
-			Local:    map[string]localquota.Waiting{"lab": {Total: 1, Blocked: []v1alpha1.BlockedStatus{{Card: "w"}}}},
+			Summary: waiting.Summary{
+				Blocked: []v1alpha1.BlockedStatus{{Card: "w"}},
+				Local:   map[string]waiting.Entries{"lab": {Total: 1, Blocked: []v1alpha1.BlockedStatus{{Card: "w"}}}},
+			},
 		}
 	}
 	check.That(t, base().Equal(base()), "a queue must equal itself")
@@ -567,9 +571,9 @@ func TestUsageEqualSeesEachField(t *testing.T) {
 		"count":               func(q *Usage) { q.Blocked[0].Count++ },
 		"holders":             func(q *Usage) { q.Blocked[0].Holders = []v1alpha1.CardHolder{{Card: "A"}} },
 		"total":               func(q *Usage) { q.BlockedTotal++ },
-		"local":               func(q *Usage) { q.Local = map[string]localquota.Waiting{"lab": {Total: 2}} },
+		"local":               func(q *Usage) { q.Local = map[string]waiting.Entries{"lab": {Total: 2}} },
 		"local entries": func(q *Usage) {
-			q.Local = map[string]localquota.Waiting{"lab": {Total: 1, Blocked: []v1alpha1.BlockedStatus{{Card: "x"}}}}
+			q.Local = map[string]waiting.Entries{"lab": {Total: 1, Blocked: []v1alpha1.BlockedStatus{{Card: "x"}}}}
 		},
 	} {
 		changed := base()

@@ -16,6 +16,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/localquota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // NamespaceChanged selects new namespaces, changes of their labels, and the start of their
@@ -80,7 +81,7 @@ func (s *QuotaSelectors) selectorFor(quota *v1alpha1.CardQuota) labels.Selector 
 	defer s.mu.Unlock()
 	known, ok := s.known[quota.Name]
 	if !ok || known.uid != quota.UID || known.generation != quota.Generation {
-		known = quotaSelector{quota.UID, quota.Generation, localquota.ExplicitSelector(quota)}
+		known = quotaSelector{quota.UID, quota.Generation, workload.ExplicitSelector(quota.Spec.NamespaceSelector)}
 		s.known[quota.Name] = known
 	}
 	return known.selector

@@ -13,9 +13,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/conditions"
-	"cardquota.dev/operator/internal/workload"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 // MaxNamespaces is how many namespaces have a LocalCardQuota of one CardQuota.
@@ -25,19 +24,6 @@ const MaxNamespaces = 50
 func OwnsQueue(q *v1alpha1.CardQuota) bool {
 	synced := conditions.Get(q.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason
 	return synced != v1alpha1.ReasonQueueConflict && synced != v1alpha1.ReasonQueueReserved
-}
-
-// ExplicitSelector returns which namespaces see a CardQuota that owns its queue, by its spec. It is nil for
-// none: there is no selector, it is {}, or it is invalid.
-func ExplicitSelector(q *v1alpha1.CardQuota) labels.Selector {
-	if q.Spec.NamespaceSelector == nil {
-		return nil
-	}
-	selector, err := workload.NewNamespaceSelector(q.Spec.NamespaceSelector)
-	if err != nil || selector.Empty() {
-		return nil
-	}
-	return selector
 }
 
 // SelectNamespaces returns the namespaces that a selector selects, sorted. A namespace that is being deleted
@@ -53,6 +39,18 @@ func SelectNamespaces(selector labels.Selector, namespaces []corev1.Namespace) [
 	return names
 }
 
+// ViewsCondition is condition LocalViewsComplete of a CardQuota that selects so many namespaces explicitly, nil if each
+// of them has a view.
+func ViewsCondition(selected int) *metav1.Condition {
+	if selected <= MaxNamespaces {
+		return nil
+	}
+	condition := conditions.New(metav1.ConditionFalse, v1alpha1.ReasonTooManyNamespaces,
+		"namespaceSelector selects %d namespaces, and only the first %d by name have a LocalCardQuota: all may use the queue; for more views, divide the CardQuota",
+		selected, MaxNamespaces)
+	return &condition
+}
+
 // New returns the view of a CardQuota in a namespace, without its status. It ends with the
 // CardQuota.
 func New(q *v1alpha1.CardQuota, namespace string) *v1alpha1.LocalCardQuota {
@@ -62,27 +60,20 @@ func New(q *v1alpha1.CardQuota, namespace string) *v1alpha1.LocalCardQuota {
 	}}
 }
 
-// Waiting is what waits in a namespace.
-type Waiting struct {
-	// Blocked are the entries that have waited longest, Total counts all.
-	Blocked []v1alpha1.BlockedStatus
-	Total   int
-}
-
-// NewStatus returns the status of a view. The numbers are those of the CardQuota. waiting is what
+// NewStatus returns the status of a view. The numbers are those of the CardQuota. here is what
 // waits in the namespace, and total what waits in all.
-func NewStatus(q *v1alpha1.CardQuota, namespace string, waiting Waiting, total int) v1alpha1.LocalCardQuotaStatus {
+func NewStatus(q *v1alpha1.CardQuota, namespace string, here waiting.Entries, total int) v1alpha1.LocalCardQuotaStatus {
 	status := v1alpha1.LocalCardQuotaStatus{
 		Queue: q.QueueName(), State: queueState(q), ServiceType: q.Spec.ServiceType,
 		Summary: q.Status.Summary, PendingSummary: q.Status.PendingSummary, Cards: slices.Clone(q.Status.Cards),
 		CPU: q.Status.CPU.DeepCopy(), Memory: q.Status.Memory.DeepCopy(),
-		BlockedTotal:     int32(min(waiting.Total, math.MaxInt32)),
-		BlockedElsewhere: int32(min(max(0, total-waiting.Total), math.MaxInt32)),
+		BlockedTotal:     int32(min(here.Total, math.MaxInt32)),
+		BlockedElsewhere: int32(min(max(0, total-here.Total), math.MaxInt32)),
 	}
 
-	for _, entry := range blocked.Truncate(waiting.Blocked) {
+	for _, entry := range waiting.Truncate(here.Blocked) {
 		// A tenant may know that others use the cards, but not their workloads.
-		entry.Holders = blocked.HideOthers(entry.Holders, namespace)
+		entry.Holders = waiting.HideOthers(entry.Holders, namespace)
 		status.Blocked = append(status.Blocked, entry)
 	}
 	return status

@@ -16,6 +16,8 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/internal/waiting"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // newQuotaFor returns CardQuota chat with a selector of namespaces.
@@ -64,13 +66,24 @@ func TestSelectedNamespacesSeeTheirCardQuota(t *testing.T) {
 		},
 	}) {
 		var got []string
-		if selector := ExplicitSelector(tc.quota); selector != nil && OwnsQueue(tc.quota) {
+		if selector := workload.ExplicitSelector(tc.quota.Spec.NamespaceSelector); selector != nil && OwnsQueue(tc.quota) {
 			got = SelectNamespaces(selector, namespaces)
 		}
 		check.Equal(t, "namespaces", tc.want, got)
 	}
+}
 
-	check.That(t, ExplicitSelector(withQueueSynced(v1alpha1.ReasonQueueConflict)) != nil, "the selector depends on the condition, which may be an old one")
+// TestTooManyNamespaces: tenants see their quota in a view in each namespace that the CardQuota selects, in at most
+// 50 of them. Only while more are selected, condition LocalViewsComplete is False.
+func TestTooManyNamespaces(t *testing.T) {
+	for _, selected := range []int{0, 50} {
+		check.That(t, ViewsCondition(selected) == nil, "a condition for %d namespaces", selected)
+	}
+	condition := ViewsCondition(51)
+	check.Must(t, condition != nil, "no condition for 51 namespaces")
+	check.Equal(t, "status", metav1.ConditionFalse, condition.Status)
+	check.Equal(t, "reason", v1alpha1.ReasonTooManyNamespaces, condition.Reason)
+	check.Contains(t, "message", condition.Message, "selects 51 namespaces", "only the first 50")
 }
 
 // TestStatusOfAViewHidesOtherTenants: the view shows the usage of the CardQuota, and what waits in its own namespace, chat-1,
@@ -104,7 +117,7 @@ func TestStatusOfAViewHidesOtherTenants(t *testing.T) {
 	shown := blocked
 	shown.Holders = []v1alpha1.CardHolder{newHolder("", "", "", "training", 4+1), newHolder("chat-1", "own", "chat-queue", "inference", 3)}
 
-	got := NewStatus(q, "chat-1", Waiting{Blocked: []v1alpha1.BlockedStatus{blocked}, Total: 1}, 3)
+	got := NewStatus(q, "chat-1", waiting.Entries{Blocked: []v1alpha1.BlockedStatus{blocked}, Total: 1}, 3)
 	check.Equal(t, "status", v1alpha1.LocalCardQuotaStatus{
 		Queue:            "chat-queue",
 		State:            "Open",
@@ -122,7 +135,7 @@ func TestStatusOfAViewHidesOtherTenants(t *testing.T) {
 	check.That(t, got.CPU != q.Status.CPU && got.CPU.Quota != q.Status.CPU.Quota, "the view shares the CPU of the CardQuota, which is in the cache")
 	check.That(t, got.Memory != q.Status.Memory, "the view shares the memory of the CardQuota, which is in the cache")
 	check.Equal(t, "first holder of the input", "a", blocked.Holders[0].Workload.Name)
-	check.Equal(t, "blocked elsewhere, with 3 here and 1 in all by an older count", 0, NewStatus(q, "chat-1", Waiting{Total: 3}, 1).BlockedElsewhere)
+	check.Equal(t, "blocked elsewhere, with 3 here and 1 in all by an older count", 0, NewStatus(q, "chat-1", waiting.Entries{Total: 3}, 1).BlockedElsewhere)
 }
 
 // TestStateOfAViewSaysWhetherWorkStarts: Volcano calls a queue Open although a stop policy holds it, or its place in
@@ -160,17 +173,17 @@ func TestStateOfAViewSaysWhetherWorkStarts(t *testing.T) {
 	}) {
 		q := builder.CardQuota("chat").Condition(tc.condition, metav1.ConditionFalse, tc.reason, "said").Obj()
 		q.Status.Queue = &v1alpha1.QueueStatus{Name: "chat", State: tc.queue}
-		check.Equal(t, "state", tc.want, NewStatus(q, "chat-1", Waiting{}, 0).State)
+		check.Equal(t, "state", tc.want, NewStatus(q, "chat-1", waiting.Entries{}, 0).State)
 	}
 
 	for policy, want := range map[v1alpha1.StopPolicy]string{v1alpha1.StopPolicyNone: "Open", v1alpha1.StopPolicyHold: "Held", v1alpha1.StopPolicyHoldAndDrain: "Held"} {
 		q := builder.CardQuota("chat").Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWaitingForChildren, "said").Obj()
 		q.Spec.StopPolicy = policy // it counts also when condition Ready has another reason
 		q.Status.Queue = &v1alpha1.QueueStatus{Name: "chat", State: "Open"}
-		check.Equal(t, "state with stop policy "+string(policy), want, NewStatus(q, "chat-1", Waiting{}, 0).State)
+		check.Equal(t, "state with stop policy "+string(policy), want, NewStatus(q, "chat-1", waiting.Entries{}, 0).State)
 	}
 
-	check.Equal(t, "state without a status", "", NewStatus(newQuotaFor(nil), "chat-1", Waiting{}, 0).State)
+	check.Equal(t, "state without a status", "", NewStatus(newQuotaFor(nil), "chat-1", waiting.Entries{}, 0).State)
 }
 
 // TestViewsNameOnlyTheirOwnWorkloads: in the view of namespace "mine" every holder of cards either is a workload of it,
@@ -190,7 +203,7 @@ func TestViewsNameOnlyTheirOwnWorkloads(t *testing.T) {
 			sums[h.Card+h.ServiceType] += h.Count
 		}
 
-		got := NewStatus(newQuotaFor(nil), "mine", Waiting{Blocked: []v1alpha1.BlockedStatus{entry}, Total: 1}, 1).Blocked[0].Holders
+		got := NewStatus(newQuotaFor(nil), "mine", waiting.Entries{Blocked: []v1alpha1.BlockedStatus{entry}, Total: 1}, 1).Blocked[0].Holders
 		for _, h := range got {
 			check.Must(t, h.Workload.Namespace == "mine" || (h.Workload == (v1alpha1.WorkloadReference{}) && h.Queue == ""), "%+v is named", h)
 			sums[h.Card+h.ServiceType] -= h.Count

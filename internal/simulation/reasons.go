@@ -8,10 +8,10 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -70,7 +70,7 @@ func ReasonFor(entries []v1alpha1.BlockedStatus, message string) (reason v1alpha
 		return "", message
 	}
 
-	statedReason := blocked.ReadStatedReason("", message, "")
+	statedReason := waiting.ReadStatedReason("", message, "")
 	waitsForGang := statedReason.Node != "" || statedReason.LacksPods
 	for _, entry := range entries {
 		if (entry.Reason == v1alpha1.BlockedGangIncomplete) == waitsForGang {

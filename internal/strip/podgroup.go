@@ -12,6 +12,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 // groupAnnotations are the annotations of PodGroups that a reader of the cache needs, with the maximum
@@ -29,7 +30,7 @@ func PodGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
 		Status: v1beta1.PodGroupStatus{Phase: truncateOneOver(group.Status.Phase, maxNameLength), Running: group.Status.Running},
 	}
 
-	if why, blocked := cardquota.PodGroupPendingReason(group); blocked {
+	if why, blocked := waiting.PodGroupPendingReason(group); blocked {
 		kept.Status.Conditions = []v1beta1.PodGroupCondition{{
 			Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue,
 			Reason: conditions.Truncate(why.Reason, cardquota.MaxReasonLength), Message: conditions.Truncate(why.Message, conditions.MaxMessageLength),

@@ -218,6 +218,19 @@ func NewNamespaceSelector(selector *metav1.LabelSelector) (labels.Selector, erro
 	return parsed, nil
 }
 
+// ExplicitSelector returns which namespaces a metav1.LabelSelector selects explicitly. It is nil for none: there is no
+// selector, it is {}, or it is invalid.
+func ExplicitSelector(selector *metav1.LabelSelector) labels.Selector {
+	if selector == nil {
+		return nil
+	}
+	parsed, err := NewNamespaceSelector(selector)
+	if err != nil || parsed.Empty() {
+		return nil
+	}
+	return parsed
+}
+
 // CheckNamespace returns nil when pods of a namespace may use a queue, otherwise why not. A nil
 // selector allows every namespace. A nil namespace is not in the cache yet, and only a queue
 // without a selector allows it. The refusal leaves the selector out, because the refused tenant reads it.

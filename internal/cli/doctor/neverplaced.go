@@ -12,11 +12,10 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -172,8 +171,7 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 	case !workload.IsPodGroupPending(group):
 		return
 	default:
-		stated, _ := cardquota.PodGroupPendingReason(group)
-		request, refusal := blocked.GroupRequest(&p.resolver, group, stated.Message)
+		request, refusal := waiting.GroupRequest(&p.resolver, group)
 		requests = request.Cards
 		why.advice = p.refusalFor(queue, group.Namespace)
 		if why.advice == "" && refusal != nil {
@@ -289,11 +287,8 @@ func (p *placements) findRefusal(queue, namespace string) *workload.Refusal {
 // findSelectorRefusal returns the refusal of a namespace by the CardQuota that owns a queue, or by one above it.
 func (p *placements) findSelectorRefusal(queue, namespace string, owner *v1alpha1.CardQuota) *workload.Refusal {
 	for _, above := range append([]*v1alpha1.CardQuota{owner}, p.plan.tree.Ancestors(owner.Name)...) {
-		if above.Spec.NamespaceSelector == nil {
-			continue
-		}
-		selector, err := workload.NewNamespaceSelector(above.Spec.NamespaceSelector)
-		if err != nil || selector.Empty() {
+		selector := workload.ExplicitSelector(above.Spec.NamespaceSelector)
+		if selector == nil {
 			continue
 		}
 

@@ -9,12 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/reader"
 	"cardquota.dev/operator/internal/cli/why/explanation"
 	"cardquota.dev/operator/internal/simulation"
+	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -127,12 +126,9 @@ func (c requestChoice) rankOf(pod *corev1.Pod, asked string) (rank int) {
 
 // statedRequest returns how many cards the scheduler refuses at once, 0 if it does not say so.
 func statedRequest(message string) int64 {
-	statedReason := blocked.ReadStatedReason("", message, "")
-	switch {
-	case statedReason.Refusal != nil:
-		return statedReason.Refusal.RequestedCards()
-	case len(statedReason.NodeRefusals) > 0:
-		return statedReason.NodeRefusals[0].RequestedCards()
+	statedReason := waiting.ReadStatedReason("", message, "")
+	if refusal := statedReason.FirstRefusal(); refusal != nil {
+		return refusal.RequestedCards()
 	}
 	return 0
 }
@@ -140,8 +136,7 @@ func statedRequest(message string) int64 {
 // setJobRequest sets what a job without pods requests.
 func (c requestChoice) setJobRequest(asked string) {
 	_, isWritten := workload.CardRequestAnnotation(c.found.group)
-	why, _ := cardquota.PodGroupPendingReason(c.found.group)
-	request, _ := blocked.GroupRequest(&c.resolver, c.found.group, why.Message)
+	request, _ := waiting.GroupRequest(&c.resolver, c.found.group)
 	c.input.Request = explanation.Request{PriorityClass: c.found.group.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsJob: true, IsAnyCard: !isWritten}
 	for i, part := range request.Cards {
 		if i == 0 || card.NewRequest(part.Names...).String() == asked {

@@ -8,10 +8,9 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/why/explanation"
+	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -78,7 +77,7 @@ func (w *inputReader) setGang(gangs map[client.ObjectKey]*gangPods) {
 	}
 
 	if len(w.input.Entries) > 0 {
-		w.input.Gang.Pods, w.input.Gang.Minimum = blocked.GangCounts(w.input.Entries[0].Message)
+		w.input.Gang.Pods, w.input.Gang.Minimum = waiting.GangCounts(w.input.Entries[0].Message)
 	}
 
 	name := workload.PodGroupName(w.requester)
@@ -100,7 +99,7 @@ func (w *inputReader) setOrphans() {
 	for _, pod := range w.found.pods {
 		name := workload.PodGroupName(pod)
 		isOrphan := workload.IsPending(pod) && name != "" && w.found.groups[name] == nil
-		if isOrphan && !cardquota.MayAwaitPodGroup(pod, w.input.Now) {
+		if isOrphan && !waiting.MayAwaitPodGroup(pod, w.input.Now) {
 			w.input.Orphans = append(w.input.Orphans, pod.Name)
 			w.input.OrphanGroups = append(w.input.OrphanGroups, name)
 		}
@@ -132,7 +131,7 @@ func (w *inputReader) setReservations(gangs map[client.ObjectKey]*gangPods) {
 	}
 
 	slices.SortFunc(w.input.Reservations, func(a, b explanation.Reservation) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), blocked.CompareWorkloads(&a.Workload, &b.Workload), cmp.Compare(a.PodGroup, b.PodGroup))
+		return cmp.Or(cmp.Compare(b.Count, a.Count), waiting.CompareWorkloads(&a.Workload, &b.Workload), cmp.Compare(a.PodGroup, b.PodGroup))
 	})
 }
 
@@ -157,7 +156,7 @@ func (w *inputReader) isOwnGroup(group *v1beta1.PodGroup) bool {
 func (w *inputReader) sharesQuota(queue string) bool {
 	refusing := w.input.Queue
 	if len(w.input.Entries) > 0 {
-		if statedReason := blocked.ReadStatedReason("", w.input.Entries[0].Message, ""); statedReason.Refusal != nil {
+		if statedReason := waiting.ReadStatedReason("", w.input.Entries[0].Message, ""); statedReason.Refusal != nil {
 			refusing = cmp.Or(statedReason.Refusal.QuotaQueue(), refusing)
 		}
 	}
@@ -173,7 +172,8 @@ func (w *inputReader) reservationOf(group *v1beta1.PodGroup, gang *gangPods) (ex
 		if group.Status.Phase != v1beta1.PodGroupInqueue {
 			return found, false
 		}
-		request, _ := blocked.GroupRequest(&w.resolver, group, "")
+		total, isWritten := workload.CardRequestAnnotation(group)
+		request, _ := w.resolver.PodGroupRequest(total, isWritten, group.Spec.MinResources)
 		for _, part := range request.Cards {
 			w.addReserved(&found, part.Names, part.Count)
 		}

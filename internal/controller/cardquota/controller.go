@@ -27,6 +27,7 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -305,7 +306,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 		return ctrl.Result{}, err
 	}
 
-	input.SelectedNamespaces = len(selected)
+	input.LocalViews = localquota.ViewsCondition(len(selected))
 	status := cardquota.NewStatus(input)
 	r.updateMetrics(&status)
 	writer := shared.StatusWriter[v1alpha1.CardQuotaStatus]{

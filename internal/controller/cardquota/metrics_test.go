@@ -18,6 +18,7 @@ import (
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 // TestMetricsFollowTheStatusOfACardQuota: queue q has numbers of two cards, of which H200 is used beyond its quota of
@@ -311,9 +312,11 @@ func TestMetricsShowTheStatusOfALeaf(t *testing.T) {
 		Cards: []v1alpha1.CardStatus{{Name: "H200", Quota: 8, Used: 9, Pending: 2, OverQuotaBy: 1, Deserved: 3}},
 	}
 	usage := &cardquota.Usage{
-		BlockedCards:      map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 2},
-		OldestPending:     metav1.Unix(5, 0),
-		OldestWithinQuota: metav1.Unix(6, 0),
+		OldestPending: metav1.Unix(5, 0),
+		Summary: waiting.Summary{
+			BlockedCards:      map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 2},
+			OldestWithinQuota: metav1.Unix(6, 0),
+		},
 	}
 	r := &reconciliation{Reconciler: &Reconciler{metrics: newMetricsCollector()}, quota: quota, tree: cardquota.NewTree(nil, nil, ""), usage: usage}
 

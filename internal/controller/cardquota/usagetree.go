@@ -8,8 +8,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
-	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // FreshTree returns the tree of all CardQuotas, nil if a CardQuota or the policy changed since
@@ -83,7 +83,7 @@ func localQueues(owners map[string]*v1alpha1.CardQuota, tree *cardquota.Tree) ma
 	queues := map[string]bool{}
 	for queue, owner := range owners {
 		// A queue that is there already was added with all queues below it.
-		if !queues[queue] && localquota.ExplicitSelector(owner) != nil {
+		if !queues[queue] && workload.ExplicitSelector(owner.Spec.NamespaceSelector) != nil {
 			for _, below := range tree.Queues().Below(queue) {
 				queues[below] = true
 			}

@@ -11,6 +11,7 @@ import (
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 // leader is an operator with a clock of its own, which sums up what a queue uses.
@@ -67,7 +68,7 @@ func (f *fixture) expectCardHours(when, want string) {
 
 // block changes something else that the view shows: how many workloads are blocked.
 func (f *fixture) block(workloads int) {
-	f.reconciler.usage = counted{"chat": {BlockedTotal: workloads}}
+	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: workloads}}}
 }
 
 var november = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)

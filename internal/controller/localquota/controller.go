@@ -30,6 +30,7 @@ import (
 	"cardquota.dev/operator/internal/cardseconds"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/localquota"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 // workers is how many CardQuotas have their views written at the same time: with 1,000 CardQuotas one
@@ -221,7 +222,7 @@ func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota,
 		result = shared.RequeueWithin(result, again)
 	}
 
-	isListed := max(usage.BlockedTotal, len(usage.Blocked)+1) <= cardquota.MaxBlocked && int(quota.Status.BlockedTotal) == usage.BlockedTotal
+	isListed := max(usage.BlockedTotal, len(usage.Blocked)+1) <= waiting.MaxBlocked && int(quota.Status.BlockedTotal) == usage.BlockedTotal
 	if !isListed && len(selected) > 0 {
 		result = shared.RequeueWithin(result, r.interval)
 	}

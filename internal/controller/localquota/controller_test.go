@@ -24,6 +24,7 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/fieldowner"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 // counted is the last count of every queue, nil before the first one.
@@ -92,7 +93,7 @@ var chatNamespaces = &metav1.LabelSelector{MatchLabels: map[string]string{"team"
 // as "a/chat chat 1+2" is that of queue chat in namespace a: 1 workload is blocked there, and 2 elsewhere.
 func TestViewsFollowTheSelector(t *testing.T) {
 	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"), builder.Namespace("b", "team", "chat"), builder.Namespace("c"))
-	f.reconciler.usage = counted{"chat": {BlockedTotal: 3, Local: map[string]localquota.Waiting{"a": {Total: 1}}}}
+	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: 3, Local: map[string]waiting.Entries{"a": {Total: 1}}}}}
 	check.Equal(t, "delay while the status of the CardQuota lacks this count", time.Minute, f.reconcile(2)) // creates the views, and writes them
 	check.Equal(t, "views of a and b", []string{"a/chat chat 1+2", "b/chat chat 0+3"}, f.views())
 
@@ -153,7 +154,7 @@ func TestAViewIsWrittenOncePerInterval(t *testing.T) {
 	f := newFixture(t, time.Hour, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	f.reconcile(2) // creates the view, and writes it
 
-	f.reconciler.usage = counted{"chat": {BlockedTotal: 1}}
+	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: 1}}}
 	again := f.reconcile(1)
 
 	check.Equal(t, "views", []string{"a/chat chat 0+0"}, f.views())
@@ -170,10 +171,10 @@ func TestAViewFollowsTheNextCount(t *testing.T) {
 	quota.Status.BlockedTotal = 3
 	f := newFixture(t, 0, quota, builder.Namespace("a", "team", "chat"))
 
-	f.reconciler.usage = counted{"chat": {BlockedTotal: 3}}
+	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: 3}}}
 	check.Equal(t, "delay after a write", time.Minute, f.reconcile(2)) // creates the view, and writes it
 
-	f.reconciler.usage = counted{"chat": {BlockedTotal: 3, Local: map[string]localquota.Waiting{"a": {Total: 2}}}}
+	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: 3, Local: map[string]waiting.Entries{"a": {Total: 2}}}}}
 	check.Equal(t, "delay after another write", time.Minute, f.reconcile(1))
 	check.Equal(t, "views", []string{"a/chat chat 2+1"}, f.views())
 	check.Equal(t, "delay without a change", 0, f.reconcile(1))
@@ -184,8 +185,8 @@ func TestAViewFollowsTheNextCount(t *testing.T) {
 // some. So the view (LocalCardQuota) is reconciled again after a minute, though nothing was written.
 func TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed(t *testing.T) {
 	for t, usage := range check.Cases(t, map[string]cardquota.Usage{
-		"one workload more than is listed":                     {BlockedTotal: cardquota.MaxBlocked + 1},
-		"one workload with as many entries as a list can have": {BlockedTotal: 1, Blocked: make([]v1alpha1.BlockedStatus, cardquota.MaxBlocked)},
+		"one workload more than is listed":                     {Summary: waiting.Summary{BlockedTotal: waiting.MaxBlocked + 1}},
+		"one workload with as many entries as a list can have": {Summary: waiting.Summary{BlockedTotal: 1, Blocked: make([]v1alpha1.BlockedStatus, waiting.MaxBlocked)}},
 	}) {
 		quota := chatQuota(chatNamespaces)
 		quota.Status.BlockedTotal = int32(usage.BlockedTotal)
@@ -277,7 +278,7 @@ func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 	refused = "create"
 	expectViews(refusal, "b/chat chat 0+0", "c/chat chat 0+0") // a has no view
 	refused = "patch"
-	f.reconciler.usage = counted{"chat": {BlockedTotal: 1}}
+	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: 1}}}
 	expectViews(refusal, "a/chat  0+0", "b/chat chat 0+1", "c/chat chat 0+1") // a has a view without a status
 	refused = ""
 	expectViews(nil, "a/chat chat 0+1", "b/chat chat 0+1", "c/chat chat 0+1")

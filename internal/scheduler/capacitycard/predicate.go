@@ -10,11 +10,11 @@ import (
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -246,9 +246,9 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 
 	switch k.reason {
 	case unnamedCard:
-		status.Reason = blocked.UnnamedCardReason(k.text)
+		status.Reason = waiting.UnnamedCardReason(k.text)
 	case cardNotAllowed:
-		status.Reason = blocked.OtherCardReason(k.text)
+		status.Reason = waiting.OtherCardReason(k.text)
 	case quotaExceeded, quotaExceededForReclaim, quotaTerminating: // evictions only add terminating pods
 		insufficient := quota.InsufficientQuota{
 			Queue: string(k.queue), Names: []card.Name{k.name},

@@ -7,10 +7,10 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -25,7 +25,7 @@ type shortages struct {
 
 // statePodShortages says in the condition of each pod that no node takes what the nodes lack. Volcano
 // counts the nodes by reason, so that a misspelt card, cards in use and cards on several nodes look the
-// same. Package blocked judges by the same rules, for the status.
+// same. Package waiting judges by the same rules, for the status.
 //
 // The texts have no numbers, so that a busy cluster does not rewrite its pending pods.
 func (p *shortages) statePodShortages() {
@@ -34,7 +34,7 @@ func (p *shortages) statePodShortages() {
 		return
 	}
 
-	var fleet *blocked.Fleet
+	var fleet *waiting.Fleet
 	for _, job := range p.Volcano.Jobs {
 		if len(job.NodesFitErrors) == 0 {
 			continue
@@ -47,7 +47,7 @@ func (p *shortages) statePodShortages() {
 }
 
 // stateJobShortages does so for one job.
-func (p *shortages) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
+func (p *shortages) stateJobShortages(job *api.JobInfo, fleet *waiting.Fleet) {
 	var skipped, tried []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		switch fit := job.NodesFitErrors[task.UID]; {
@@ -69,7 +69,7 @@ func (p *shortages) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
 			job.NodesFitErrors[task.UID].SetError(text)
 		}
 		if _, isKnown := sameAs[task.TaskRole]; !isKnown {
-			sameAs[task.TaskRole] = blocked.SameAsText(text, task.Name)
+			sameAs[task.TaskRole] = waiting.SameAsText(text, task.Name)
 		}
 	}
 
@@ -82,7 +82,7 @@ func (p *shortages) stateJobShortages(job *api.JobInfo, fleet *blocked.Fleet) {
 
 // shortageOf returns what the nodes lack for a pod, "" if one node has enough cards, or if the queue
 // has no room for them. taken is what pods of the job would take.
-func (p *shortages) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *blocked.Fleet, taken takenCards) string {
+func (p *shortages) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *waiting.Fleet, taken takenCards) string {
 	request := p.RequestFor(task)
 	if request.Count == 0 {
 		return ""
@@ -100,7 +100,7 @@ func (p *shortages) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *bloc
 		return ""
 	}
 
-	return blocked.ShortageText(fleet.Shortage(names, request.Count, taken[labelOf(request)]), labelOf(request))
+	return waiting.ShortageText(fleet.Shortage(names, request.Count, taken[labelOf(request)]), labelOf(request))
 }
 
 // labelOf returns the cards of a request as the user writes them, else their resource.
@@ -134,8 +134,8 @@ func (p *shortages) takenByGang(job *api.JobInfo) takenCards {
 }
 
 // newFleet returns the free cards of the session.
-func (p *shortages) newFleet() *blocked.Fleet {
-	used := map[blocked.NodeCard]card.Count{}
+func (p *shortages) newFleet() *waiting.Fleet {
+	used := map[waiting.NodeCard]card.Count{}
 	nodes := p.Cache.Nodes.Nodes()
 	for i := range nodes {
 		node := p.Volcano.Nodes[nodes[i].Name]
@@ -144,9 +144,9 @@ func (p *shortages) newFleet() *blocked.Fleet {
 			if node != nil {
 				free = card.Count(node.Idle.Get(offered.Resource) / snapshot.Milli)
 			}
-			used[blocked.NodeCard{Node: nodes[i].Name, Name: offered.Name}] = offered.Count.Sub(free)
+			used[waiting.NodeCard{Node: nodes[i].Name, Name: offered.Name}] = offered.Count.Sub(free)
 		}
 	}
 
-	return blocked.NewFleet(p.Inventory, nodes, used)
+	return waiting.NewFleet(p.Inventory, nodes, used)
 }

@@ -6,16 +6,16 @@ import (
 	"testing"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 // TestPodsSayWhatNodesLack: Volcano's message about a pod that fits no node counts the nodes that refuse it. The
 // plugin puts before it which cards are missing: too few are free, enough are free but on different nodes, or no
 // node has them. A card without enough quota does not count as free, nor do cards that other pods of the gang
-// would take. Package blocked, which the operator and kubectl use, reads the same reason from that message.
+// would take. Package waiting, which the operator and kubectl use, reads the same reason from that message.
 func TestPodsSayWhatNodesLack(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene, pod, wantMessage string
@@ -90,7 +90,7 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 		check.Contains(t, "message", fit.Error(), tc.wantMessage)
 
 		request := s.p.RequestFor(task)
-		stated := blocked.ReadStatedReason("Unschedulable", fit.Error(), request.Resource)
+		stated := waiting.ReadStatedReason("Unschedulable", fit.Error(), request.Resource)
 		if tc.wantReason == "" {
 			check.That(t, stated.IsSilent(), "the message states %+v", stated)
 			continue
@@ -103,11 +103,11 @@ func TestPodsSayWhatNodesLack(t *testing.T) {
 		if len(names) == 0 {
 			names = request.Names
 		}
-		read := blocked.Request{
+		read := waiting.Request{
 			Names: names, Named: request.Named.Names(), Count: request.Count,
-			Taken: blocked.NewTaken(s.p.shortages.takenByGang(s.Job("j"))[labelOf(request)]),
+			Taken: waiting.NewTaken(s.p.shortages.takenByGang(s.Job("j"))[labelOf(request)]),
 		}
-		check.Equal(t, "reason", tc.wantReason, blocked.ReasonFor(&stated, &read, s.p.shortages.newFleet))
+		check.Equal(t, "reason", tc.wantReason, waiting.ReasonFor(&stated, &read, s.p.shortages.newFleet))
 	}
 }
 

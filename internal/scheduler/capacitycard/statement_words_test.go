@@ -7,10 +7,10 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -25,25 +25,25 @@ func messageOfNodes(statuses ...*api.Status) string {
 	return fit.Error()
 }
 
-// refusedOtherwise is what package blocked reads when nodes refuse a pod for something else than cards and quota.
-var refusedOtherwise = blocked.StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
+// refusedOtherwise is what package waiting reads when nodes refuse a pod for something else than cards and quota.
+var refusedOtherwise = waiting.StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
 
 // TestReasonsOfNodesAreReadAgain: the plugin's predicate refuses a node with a reason in words, and Volcano makes one
-// message of the reasons of all nodes. The operator and kubectl cardquota have only that message. So package blocked
+// message of the reasons of all nodes. The operator and kubectl cardquota have only that message. So package waiting
 // must read each reason back from it. The queue is stopped, its quota is exhausted (1 card beyond 8 of 8), its cards
 // terminate, or the node has no such card. All other reasons are refusedOtherwise. Two nodes refuse for the reason. A
 // third node lacks free cards, which must not change what is read.
 func TestReasonsOfNodesAreReadAgain(t *testing.T) {
-	cardsOnly := blocked.StatedReason{RefusedByNodes: true}
-	exhausted := blocked.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.Refusal{{
+	cardsOnly := waiting.StatedReason{RefusedByNodes: true}
+	exhausted := waiting.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.Refusal{{
 		Code: workload.CodeCardQuota, Queue: "q", Cards: "A", Requested: 1, Total: 9, Limit: 8,
 	}}}
-	terminating := blocked.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.Refusal{{
+	terminating := waiting.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.Refusal{{
 		Code: workload.CodeTerminating, Queue: "q", Cards: "A", Total: 9, Limit: 8,
 	}}}
-	stopped := blocked.StatedReason{Refusal: &workload.Refusal{Code: workload.CodeHeldByStopPolicy, Queue: "q"}}
+	stopped := waiting.StatedReason{Refusal: &workload.Refusal{Code: workload.CodeHeldByStopPolicy, Queue: "q"}}
 
-	want := map[int]blocked.StatedReason{
+	want := map[int]waiting.StatedReason{
 		jobNotFound:                 refusedOtherwise,
 		podRefused:                  stopped,
 		unnamedCard:                 cardsOnly,
@@ -75,12 +75,12 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 		refused := fitErrorKey{reason: reason, queue: "q", name: "A", count: 1, limit: 8, text: texts[reason]}
 		message := messageOfNodes(refused.newStatus(8, nil), refused.newStatus(8, nil), lacksCards) // 8 cards are used
 
-		read := blocked.ReadStatedReason("Unschedulable", message, gpu)
+		read := waiting.ReadStatedReason("Unschedulable", message, gpu)
 		check.Equal(t, message, want[reason], read)
 	}
 }
 
-// TestWordsOfVolcanoAreRead: package blocked reads why a pod waits from messages that Volcano writes itself. This
+// TestWordsOfVolcanoAreRead: package waiting reads why a pod waits from messages that Volcano writes itself. This
 // version of Volcano is asked for them, so a new version with other words fails the test. The pod is the only one of
 // gang g.
 func TestWordsOfVolcanoAreRead(t *testing.T) {
@@ -91,19 +91,19 @@ func TestWordsOfVolcanoAreRead(t *testing.T) {
 		task.LastTransaction = &api.TransactionContext{NodeName: node, Status: status}
 		return api.NewJobInfo("lab/g", task), task
 	}
-	readOfPod := func(job *api.JobInfo, task *api.TaskInfo) blocked.StatedReason {
+	readOfPod := func(job *api.JobInfo, task *api.TaskInfo) waiting.StatedReason {
 		reason, message, _ := job.TaskSchedulingReason(task.UID)
-		return blocked.ReadStatedReason(reason, message, gpu)
+		return waiting.ReadStatedReason(reason, message, gpu)
 	}
-	readOfGang := func(job *api.JobInfo) blocked.StatedReason {
-		return blocked.ReadStatedReason(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu)
+	readOfGang := func(job *api.JobInfo) waiting.StatedReason {
+		return waiting.ReadStatedReason(v1beta1.NotEnoughResourcesReason, job.FitError(), gpu)
 	}
 
-	check.Equal(t, "Volcano chose node n, and waits for the pod's gang", blocked.StatedReason{Node: "n"}, readOfPod(newGang(api.Allocated, "n")))
-	check.Equal(t, "the pod awaits cards that are released", blocked.StatedReason{AwaitsRelease: true}, readOfPod(newGang(api.Pipelined, "n")))
+	check.Equal(t, "Volcano chose node n, and waits for the pod's gang", waiting.StatedReason{Node: "n"}, readOfPod(newGang(api.Allocated, "n")))
+	check.Equal(t, "the pod awaits cards that are released", waiting.StatedReason{AwaitsRelease: true}, readOfPod(newGang(api.Pipelined, "n")))
 
 	job, task := newGang(api.Pending, "")
-	check.Equal(t, "Volcano has not tried the pod", blocked.StatedReason{}, readOfGang(job))
+	check.Equal(t, "Volcano has not tried the pod", waiting.StatedReason{}, readOfGang(job))
 	job.NodesFitErrors[task.UID] = api.NewFitErrors()
 	job.NodesFitErrors[task.UID].SetNodeError("n", errors.New("a taint"))
 	check.Equal(t, "a node refuses the pod for a taint", refusedOtherwise, readOfPod(job, task))

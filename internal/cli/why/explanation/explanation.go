@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/nodecards"
 	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/waiting"
 )
 
 // Input is what an explanation is made from. What the user may not read is nil, and Gaps names it.
@@ -257,7 +257,7 @@ func (in *Input) visibleHolders(entry v1alpha1.BlockedStatus) []v1alpha1.CardHol
 	if in.NamesOthers {
 		return entry.Holders
 	}
-	return blocked.HideOthers(entry.Holders, in.Workload.Namespace)
+	return waiting.HideOthers(entry.Holders, in.Workload.Namespace)
 }
 
 // summarize returns what waits for what, since when, and why.

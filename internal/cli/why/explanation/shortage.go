@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/blocked"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -27,7 +27,7 @@ func (in *Input) statedShortage() *workload.Refusal {
 	if len(in.Entries) == 0 || !isQuotaReason(in.Entries[0].Reason) {
 		return nil
 	}
-	statedReason := blocked.ReadStatedReason("", in.Entries[0].Message, "")
+	statedReason := waiting.ReadStatedReason("", in.Entries[0].Message, "")
 	if statedReason.Refusal != nil && isQuotaReason(statedReason.Refusal.Blocked()) {
 		return statedReason.Refusal
 	}

@@ -1,4 +1,4 @@
-package blocked
+package waiting
 
 import (
 	"slices"
@@ -209,7 +209,7 @@ func (f *Fleet) reasonForNodes(s *StatedReason, r *Request) v1alpha1.BlockedReas
 	// Cards that the queue refuses are no help, even if nodes have them free.
 	names := slices.DeleteFunc(slices.Clone(r.Names), func(name card.Name) bool { return !f.knows(name) || s.refusesCard(name) })
 	if len(names) == 0 {
-		return s.NodeRefusals[0].Blocked()
+		return s.FirstRefusal().Blocked()
 	}
 
 	free, most := f.freeForAny(names, r.Taken)

@@ -1,4 +1,4 @@
-package blocked
+package waiting
 
 import (
 	"fmt"
@@ -73,7 +73,7 @@ func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {
 			minResources: "7", message: stated("a b", 7, 3), owner: ofVolcanoJob, want: "A|B|C:7",
 		},
 	}) {
-		b := builder.PodGroup("lab", "g").Queue("q").Request(tc.cardRequest)
+		b := builder.PodGroup("lab", "g").Queue("q").Request(tc.cardRequest).Unschedulable(tc.message)
 		if tc.minResources != "" {
 			b.MinResource(builder.GPU, tc.minResources)
 		}
@@ -81,7 +81,7 @@ func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {
 		group.OwnerReferences = tc.owner
 
 		before := group.DeepCopy()
-		request, refusal := GroupRequest(resolver, group, tc.message)
+		request, refusal := GroupRequest(resolver, group)
 		check.That(t, refusal == nil, "refused: %v", refusal)
 		check.Equal(t, "PodGroup", before, group)
 

@@ -1,8 +1,9 @@
-package blocked
+package waiting
 
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/card"
@@ -10,18 +11,28 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// GroupRequest returns what a PodGroup without pods requests. message is why the scheduler does not
-// enqueue it, "" while it has not said so.
+// PodGroupPendingReason returns why a PodGroup is pending: its newest Unschedulable condition.
+func PodGroupPendingReason(group *v1beta1.PodGroup) (v1beta1.PodGroupCondition, bool) {
+	for _, condition := range slices.Backward(group.Status.Conditions) {
+		if condition.Type == v1beta1.PodGroupUnschedulableType && condition.Status == corev1.ConditionTrue {
+			return condition, true
+		}
+	}
+	return v1beta1.PodGroupCondition{}, false
+}
+
+// GroupRequest returns what a PodGroup without pods requests.
 //
 // card.request says all. minResources does not: it names no card, and that of a Volcano job counts no
 // limits. The scheduler also reads the job and the quota of the queue, so what it states counts then.
-func GroupRequest(resolver *workload.Resolver, group *v1beta1.PodGroup, message string) (quota.JobRequest, *workload.Refusal) {
+func GroupRequest(resolver *workload.Resolver, group *v1beta1.PodGroup) (quota.JobRequest, *workload.Refusal) {
 	total, isWritten := workload.CardRequestAnnotation(group)
 	request, refusal := resolver.PodGroupRequest(total, isWritten, group.Spec.MinResources)
 	if refusal != nil || isWritten {
 		return request, refusal
 	}
-	statedReason := ReadStatedReason("", message, "")
+	why, _ := PodGroupPendingReason(group)
+	statedReason := ReadStatedReason("", why.Message, "")
 	if stated := statedReason.Refusal; stated != nil && stated.RequestedCards() > 0 && areNames(stated.CardNames()) {
 		request.Cards = addStated(request.Cards, stated, workload.VCJobOwner(group) != "")
 	}

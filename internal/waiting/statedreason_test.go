@@ -1,4 +1,4 @@
-package blocked
+package waiting
 
 import (
 	"slices"
@@ -203,7 +203,7 @@ func TestMessagesThatRepeatOthersComeLast(t *testing.T) {
 	asForOtherPod := SameAsText(own, "j-2") // "too few …, as for pod j-2 of the same role"
 
 	messages := []string{asForOtherPod, ofOtherPod, own, general}
-	slices.SortFunc(messages, CompareMessages)
+	slices.SortFunc(messages, compareMessages)
 	check.Equal(t, "messages", []string{general, own, ofOtherPod, asForOtherPod}, messages)
 }
 

@@ -1,7 +1,7 @@
-// Package blocked says why a workload waits, and who uses the cards that it waits for: from
-// what the scheduler states, and from the free cards of the nodes. The status of a CardQuota and
-// the view of a tenant share these rules.
-package blocked
+// Package waiting says who waits and why, and who uses the cards that it waits for: from what the
+// scheduler states, the quotas, and the free cards of the nodes. The operator, the scheduler and kubectl
+// cardquota share these rules.
+package waiting
 
 import (
 	"cmp"
@@ -64,18 +64,18 @@ func SameAsText(shortage, pod string) string {
 	return cmp.Or(shortage, allNodesWords) + asForPodWords + pod + " of the same role"
 }
 
-// BelowMinimumText returns what stands before the message of a pod whose job runs fewer pods than its
+// belowMinimumText returns what stands before the message of a pod whose job runs fewer pods than its
 // minimum, "" for another job. The job uses cards with which it cannot work.
-func BelowMinimumText(running, minimum int32) string {
+func belowMinimumText(running, minimum int32) string {
 	if running <= 0 || running >= minimum {
 		return ""
 	}
 	return fmt.Sprintf("runs below its minimum: %d of %d pods; ", running, minimum)
 }
 
-// CompareMessages orders the messages of pods that wait for one reason. Those that repeat what is stated
+// compareMessages orders the messages of pods that wait for one reason. Those that repeat what is stated
 // about another pod come last.
-func CompareMessages(a, b string) int {
+func compareMessages(a, b string) int {
 	repeats := func(message string) int {
 		if strings.Contains(message, originWords) || strings.Contains(message, asForPodWords) {
 			return 1
@@ -89,6 +89,15 @@ func CompareMessages(a, b string) int {
 func (s *StatedReason) IsSilent() bool {
 	saysSomething := s.LacksPods || s.AwaitsRelease || s.RefusedByNodes || s.LacksObject
 	return s.Refusal == nil && s.Node == "" && !saysSomething
+}
+
+// FirstRefusal returns the refusal of the pod on every node, else that of the first node which refuses its cards, nil
+// for none.
+func (s *StatedReason) FirstRefusal() *workload.Refusal {
+	if s.Refusal == nil && len(s.NodeRefusals) > 0 {
+		return &s.NodeRefusals[0]
+	}
+	return s.Refusal
 }
 
 // refusesCard reports whether nodes with a card refuse the pod because the queue cannot get more
