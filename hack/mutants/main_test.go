@@ -1,9 +1,13 @@
 package main
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
+	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -40,4 +44,48 @@ func TestAMutantNeedsATextThatIsThereOnce(t *testing.T) {
 		_, _, err := (mutant{file: "internal/workload/pod.go", old: text, new: "x"}).brokenContent(top)
 		check.That(t, err != nil, "%q was replaced", text)
 	}
+}
+
+// TestEveryPatternOfATableSelectsTests: go test passes when its pattern selects no test, so all mutants of such a table
+// would survive. A test that moves to another package takes its pattern along. Each alternative of a pattern, such as
+// A and B of Test(A|B), selects at least one test of the table's package, and a table without a pattern has tests.
+func TestEveryPatternOfATableSelectsTests(t *testing.T) {
+	top := check.Value(moduleRoot())(t)
+	for _, tab := range tables {
+		tests := testsOf(t, filepath.Join(top, tab.tests))
+		for _, alternative := range alternatives(tab.run) {
+			pattern := check.Value(regexp.Compile(alternative))(t)
+			check.That(t, slices.ContainsFunc(tests, pattern.MatchString), "%s: no test is named as in %q", tab.tests, alternative)
+		}
+	}
+}
+
+// group is a pattern with one group of alternatives: what is before it, the alternatives, and what is behind it.
+var group = regexp.MustCompile(`^([^()]*)\(([^()]*)\)([^()]*)$`)
+
+// alternatives returns a pattern with each alternative of its group in turn, or the pattern alone.
+func alternatives(pattern string) (each []string) {
+	parts := group.FindStringSubmatch(pattern)
+	if parts == nil {
+		return []string{pattern}
+	}
+
+	for alternative := range strings.SplitSeq(parts[2], "|") {
+		each = append(each, parts[1]+alternative+parts[3])
+	}
+	return each
+}
+
+// testsOf returns the names of the test functions in a folder.
+func testsOf(t *testing.T, folder string) (names []string) {
+	for _, path := range check.Value(filepath.Glob(filepath.Join(folder, "*_test.go")))(t) {
+		file := check.Value(parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution))(t)
+		for _, declaration := range file.Decls {
+			function, isFunction := declaration.(*ast.FuncDecl)
+			if isFunction && function.Recv == nil && strings.HasPrefix(function.Name.Name, "Test") && function.Name.Name != "TestMain" {
+				names = append(names, function.Name.Name)
+			}
+		}
+	}
+	return names
 }

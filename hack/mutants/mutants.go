@@ -45,7 +45,7 @@ var tables = []table{
 	{tests: "./internal/cardquota", run: "^TestWhoUsesCardsForBills$", mutants: billedPodsMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^Test(PodsPreemptOtherJobs.*|EveryQueuePreempts.*|PreemptLooksAtAllNodes|JobIs.*IntoAFullQueue.*|PreemptedCardsAreKept.*|SecondPreemptor.*|PreemptEvictsOnlyElasticPods.*|PreemptTakesNoCards.*|PreemptInATree.*|MissingQuota.*|PodDoesNotWaitForTheVictim.*|ALoweredQuotaEndsWhat.*|KeptCardsCount.*)$", mutants: preemptMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestFreedCardsAreKeptUntilAllVictimsEnd$", mutants: keptPeriodMutants},
-	{tests: "./internal/scheduler/capacitycard", run: "(KeptCards|AreKept|IsKept|FreeCardsProlong|ReservationEnds|StuckJob|WithoutReservation|BelowItsMinimum)", mutants: awaitedCardsMutants},
+	{tests: "./internal/scheduler/capacitycard", run: "(KeptCards|AreKept|IsKept|FreeCardsProlong|ReservationKeeps|StuckJob|WithoutReservation|BelowItsMinimum)", mutants: awaitedCardsMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "^TestReclaimCountsNoCardsThatPreemptFreedForOthers$", mutants: keptFromReclaimMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "(SecondRun|BorrowFirst|TestGangStarts|TestCardsAreKept)", mutants: secondRunMutants},
 	{tests: "./internal/cli/why", run: "^(TestAJobWithPods.*|TestAGangIsCounted.*|TestOnlyTheMinimum.*|TestAGateNames.*)$", mutants: reservationMutants},
