@@ -2,10 +2,10 @@ package main
 
 // The rules of which free cards are kept for waiting gangs, and of jobs below their minimum.
 var awaitedCardsMutants = []mutant{
-	{"internal/scheduler/capacitycard/awaitedcards.go", `len(keeping) == 0 || !free.canPlaceAll(`, `len(keeping) == 0 || false && !free.canPlaceAll(`, "nothing is kept for a gang that fits the nodes only in part"},
-	{"internal/scheduler/capacitycard/gangplacement.go", `slices.ContainsFunc(at.pods, conflicts)`, `slices.ContainsFunc(at.pods[:0], conflicts)`, "pods that must be apart are placed apart"},
-	{"internal/scheduler/capacitycard/gangplacement.go", `left == nil || g.conflictsWithOwnPods(task, node)`, `left == nil`, "a missing pod is placed apart from pods of its job that run"},
-	{"internal/scheduler/capacitycard/gangplacement.go", `	at.left.SubWithoutAssert(task.Resreq)
+	{"internal/scheduler/waitingjobs/keep.go", `len(keeping) == 0 || !free.canPlaceAll(`, `len(keeping) == 0 || false && !free.canPlaceAll(`, "nothing is kept for a gang that fits the nodes only in part"},
+	{"internal/scheduler/waitingjobs/gangplacement.go", `slices.ContainsFunc(at.pods, conflicts)`, `slices.ContainsFunc(at.pods[:0], conflicts)`, "pods that must be apart are placed apart"},
+	{"internal/scheduler/waitingjobs/gangplacement.go", `left == nil || g.conflictsWithOwnPods(task, node)`, `left == nil`, "a missing pod is placed apart from pods of its job that run"},
+	{"internal/scheduler/waitingjobs/gangplacement.go", `	at.left.SubWithoutAssert(task.Resreq)
 `, ``, "two missing pods do not use the same cards"},
 	{"internal/scheduler/keptcards/awaited.go", `		case !isDeserved && !a.Borrows:
 			return true
@@ -16,7 +16,7 @@ var awaitedCardsMutants = []mutant{
 	{"internal/scheduler/keptcards/awaited.go", `	return job.Queue == a.Job.Queue || queue.Queue.Spec.Priority == a.Priority
 `, `	return job.Queue == a.Job.Queue
 `, "cards are kept for a job below its minimum from other queues of equal priority"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `		if !p.Cache.Reservations[w.job.PgUID].IsReserved(now) {`, `		if false {`, "kept cards end with the reservation"},
+	{"internal/scheduler/waitingjobs/keep.go", `		if !j.Cache.Reservations[w.Info.PgUID].IsReserved(now) {`, `		if false {`, "kept cards end with the reservation"},
 	{"internal/scheduler/cache/reservations.go", `	hasGrown := r.FreeCards >= 0 && count > r.FreeCards`, `	hasGrown := false`, "more free cards prolong a reservation"},
 	{"internal/scheduler/cache/reservations.go", `	hasGrown := r.FreeCards >= 0 && count > r.FreeCards`, `	hasGrown := r.FreeCards >= 0 && count >= r.FreeCards`, "as many free cards prolong no reservation"},
 	{"internal/scheduler/cache/reservations.go", `	r.prolonged += waited
@@ -29,14 +29,14 @@ var awaitedCardsMutants = []mutant{
 	{"internal/scheduler/capacitycard/joborder.go", `	case p.reserver.exhausted[job.UID] && !p.belowMinimum[job.UID]:
 		return 2`, `	case p.reserver.exhausted[job.UID] && !p.belowMinimum[job.UID]:
 		return 1`, "a job without a reservation comes after its equals"},
-	{"internal/scheduler/capacitycard/joborder.go", `w.job.Priority >= highest[w.job.Queue]`, `w.job.Priority >= min(highest[w.job.Queue], 0)`, "a queue does not come first for a job that its order serves later"},
+	{"internal/scheduler/capacitycard/joborder.go", `w.Info.Priority >= highest[w.Info.Queue]`, `w.Info.Priority >= min(highest[w.Info.Queue], 0)`, "a queue does not come first for a job that its order serves later"},
 	{"internal/scheduler/keptcards/awaited.go", `|| k.awaited.running[job.UID]`, `|| false && k.awaited.running[job.UID]`, "a job below its minimum comes only before jobs that do not run"},
 	{"internal/scheduler/keptcards/awaited.go", `queue.Queue.Spec.Priority == a.Priority
 `, `true
 `, "a job below its minimum does not come before a queue of another priority"},
 	{"internal/scheduler/keptcards/awaited.go", `queue.Queue.Spec.Priority < a.Priority && k`, `k`, "cards are kept only from queues of lower priority"},
 	{"internal/scheduler/keptcards/awaited.go", `a.Job.Queue == r.Job.Queue && a.Job.Priority < r.Job.Priority`, `false`, "no card is kept from a job of higher priority of the same queue"},
-	{"internal/scheduler/capacitycard/waitingjobs.go", `		if seen[w.job.Queue] || entry.IsExhausted {`, `		if entry.IsExhausted {`, "free cards prolong one reservation of a queue"},
+	{"internal/scheduler/waitingjobs/jobs.go", `		if seen[w.Info.Queue] || entry.IsExhausted {`, `		if entry.IsExhausted {`, "free cards prolong one reservation of a queue"},
 	{"internal/scheduler/capacitycard/reservations.go", `			p.Cache.Reservations.RestartAll(job.PgUID, p.Cache.Now())
 		}`, `			p.Cache.Reservations.RestartWait(job.PgUID, p.Cache.Now())
 		}`, "a job whose pods got a node has a reservation again"},
@@ -47,7 +47,7 @@ var secondRunMutants = []mutant{
 	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.Volcano.JobReady(job) {`, `		if false {`, "the second run completes no gang that the first one pipelined"},
 	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.Volcano.JobReady(job) {`, `		if true {`, "elastic pods follow in the second run"},
 	{"internal/scheduler/capacitycard/deservedfirst.go", `	return isKnown && job.Priority < latest`, `	return isKnown && job.Priority > latest`, "jobs of lower priority do not borrow first"},
-	{"internal/scheduler/capacitycard/awaitedcards.go", `		return w.isBelowMinimum || (!w.borrows && !p.laterBorrowers[w.job.UID])`, `		return w.isBelowMinimum || (w.borrows && !p.laterBorrowers[w.job.UID])`, "cards are kept for what a queue deserves"},
-	{"internal/scheduler/capacitycard/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, time.Time{})`, "pods that end soon count as gone"},
-	{"internal/scheduler/capacitycard/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, until.Add(time.Hour))`, "pods that end later than within an hour do not count as gone"},
+	{"internal/scheduler/waitingjobs/keep.go", `		return w.IsBelowMinimum || (!w.borrows && !j.laterBorrowers[w.Info.UID])`, `		return w.IsBelowMinimum || (w.borrows && !j.laterBorrowers[w.Info.UID])`, "cards are kept for what a queue deserves"},
+	{"internal/scheduler/waitingjobs/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, time.Time{})`, "pods that end soon count as gone"},
+	{"internal/scheduler/waitingjobs/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, until.Add(time.Hour))`, "pods that end later than within an hour do not count as gone"},
 }

@@ -17,6 +17,7 @@ import (
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/scheduler/waitingjobs"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -28,7 +29,7 @@ type allocation struct {
 	events     *Events
 	stuck      *snapshot.StuckPods
 	kept       *keptcards.Kept
-	waiting    *waitingJobs
+	waiting    *waitingjobs.Jobs
 	victims    *victimSelection
 	preemption *preemption
 	enqueue    *enqueuing

@@ -227,7 +227,7 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		},
 		"all 8 free cards are kept for a job of inference, and i-0 is training": {
 			check: awaitedCardsStayFree, jobs: "job g queue=inf min=1 pending=1 cards=8; job i queue=tra min=1 pending=1",
-			change:     func(s *scene, _ *snapshot.CheckInput) { s.p.waiting.loadAwaitedCards() },
+			change:     func(s *scene, _ *snapshot.CheckInput) { s.p.waiting.Load() },
 			wantReason: cardsAwaitedByOthers,
 		},
 	}

@@ -34,7 +34,7 @@ type deservedFirst struct {
 //
 // Before each run it finds the free cards that are kept for jobs which lack more of them.
 func (p *allocation) allocate(execute func()) {
-	p.orderJobsBelowMinimum(p.waiting.loadAwaitedCards())
+	p.orderJobsBelowMinimum(p.waiting.Load())
 	defer func() { p.jobsAhead = nil }()
 
 	if !p.IsTree() {
@@ -52,7 +52,7 @@ func (p *allocation) allocate(execute func()) {
 	p.allocateInOrder(p.Volcano.Jobs, execute)
 	if borrowers := p.jobsThatMayBorrow(); len(borrowers) > 0 {
 		p.deservedFirst.borrows = true
-		p.orderJobsBelowMinimum(p.waiting.reloadAwaitedCards(p.deservedFirst.later))
+		p.orderJobsBelowMinimum(p.waiting.Reload(p.deservedFirst.later))
 		p.allocateInOrder(borrowers, execute)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/scheduler/waitingjobs"
 )
 
 // jobOrder puts first a job that runs below its minimum: it uses cards with which it does not work. Last
@@ -44,9 +46,9 @@ type jobsAhead struct {
 
 // orderJobsBelowMinimum lets the next part of allocate begin with queues in which a job runs below its
 // minimum, unless one of higher priority waits there: that would get the precedence.
-func (p *allocation) orderJobsBelowMinimum(waiting []*waitingJob) {
+func (p *allocation) orderJobsBelowMinimum(waiting []*waitingjobs.Job) {
 	p.jobsAhead = nil
-	if !slices.ContainsFunc(waiting, func(w *waitingJob) bool { return w.isBelowMinimum }) {
+	if !slices.ContainsFunc(waiting, func(w *waitingjobs.Job) bool { return w.IsBelowMinimum }) {
 		return
 	}
 
@@ -54,10 +56,10 @@ func (p *allocation) orderJobsBelowMinimum(waiting []*waitingJob) {
 	highest := p.highestWaitingPriorities()
 	for _, w := range waiting {
 		// A job that this run does not try would keep its queue first until the end of the run.
-		isTried := p.deservedFirst == nil || !p.deservedFirst.borrows || p.deservedFirst.borrowers[w.job.UID]
-		if isTried && w.isBelowMinimum && w.job.Priority >= highest[w.job.Queue] {
-			ahead.untried[w.job.UID] = true
-			ahead.queues[w.job.Queue]++
+		isTried := p.deservedFirst == nil || !p.deservedFirst.borrows || p.deservedFirst.borrowers[w.Info.UID]
+		if isTried && w.IsBelowMinimum && w.Info.Priority >= highest[w.Info.Queue] {
+			ahead.untried[w.Info.UID] = true
+			ahead.queues[w.Info.Queue]++
 		}
 	}
 	p.jobsAhead = ahead

@@ -23,6 +23,7 @@ import (
 	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/scheduler/waitingjobs"
 )
 
 // Builder returns the plugin builder of a scheduler with this cache.
@@ -54,7 +55,7 @@ type Plugin struct {
 	// What is kept for pods that wait.
 	stuck   *snapshot.StuckPods
 	Kept    *keptcards.Kept
-	waiting *waitingJobs
+	waiting *waitingjobs.Jobs
 
 	// Evictions inside of a queue, and by Volcano's action reclaim.
 	victims    *victimSelection
@@ -83,7 +84,7 @@ func newPlugin(known *Cache, s *snapshot.Session) *Plugin {
 
 	p.stuck = &snapshot.StuckPods{Session: s}
 	p.Kept = keptcards.New(s, p.stuck, known.kept)
-	p.waiting = &waitingJobs{Session: s, rules: p.Rules, stuck: p.stuck, kept: p.Kept}
+	p.waiting = waitingjobs.New(s, p.Rules, p.stuck, p.Kept)
 
 	p.victims = &victimSelection{Session: s, kept: p.Kept}
 	p.preemption = &preemption{Session: s, prices: p.Prices, stuck: p.stuck, kept: p.Kept, victims: p.victims}

@@ -1,4 +1,4 @@
-package capacitycard
+package waitingjobs
 
 import (
 	"slices"
@@ -15,7 +15,7 @@ import (
 // for it.
 type gangPlacement struct {
 	free  *freeCards
-	job   *waitingJob
+	job   *Job
 	until time.Time
 	nodes map[string]*nodeInPlacement
 	// next is the first node that may take another pod of a kind: earlier ones refused one.
@@ -42,10 +42,10 @@ type nodeInPlacement struct {
 // when no more nodes may be checked. Then no cards are kept. Two things err the other way: it does not place
 // pods without cards. In a tree it may count borrowed cards on each of two nodes, although a queue gives
 // only some of them.
-func (f *freeCards) canPlaceAll(w *waitingJob, until time.Time) bool {
+func (f *freeCards) canPlaceAll(w *Job, until time.Time) bool {
 	placement := &gangPlacement{free: f, job: w, until: until, nodes: map[string]*nodeInPlacement{}, next: map[kindAndCard]int{}}
 	for _, task := range w.missing {
-		if f.p.RequestFor(task).Count == 0 || f.p.kept.HasPromisedNode(task) {
+		if f.RequestFor(task).Count == 0 || f.kept.HasPromisedNode(task) {
 			continue
 		}
 		if !placement.place(task) {
@@ -57,9 +57,9 @@ func (f *freeCards) canPlaceAll(w *waitingJob, until time.Time) bool {
 
 // place finds a node for a pod, in the order of the cards that it names.
 func (g *gangPlacement) place(task *api.TaskInfo) bool {
-	r, _ := g.free.p.CheckInputFor(task)
+	r, _ := g.free.CheckInputFor(task)
 	for _, name := range r.Request.Names {
-		if g.free.p.usesCard(g.job, r, name) && g.placeOnCard(task, name) {
+		if g.free.usesCard(g.job, r, name) && g.placeOnCard(task, name) {
 			return true
 		}
 	}
@@ -106,7 +106,7 @@ func (g *gangPlacement) placeOnNode(task *api.TaskInfo, kind *podKind, node *fre
 	}
 
 	// Cards that are kept for other pods stay free on the node.
-	needed := g.free.p.RequestFor(task).Count.Add(node.kept)
+	needed := g.free.RequestFor(task).Count.Add(node.kept)
 	hasCards := at.left.Get(node.resource) >= float64(needed)*snapshot.Milli
 	conflicts := func(other *api.TaskInfo) bool { return workload.ConflictOnNode(task.Pod, other.Pod) }
 	if !hasCards || !task.InitResreq.LessEqual(at.left, api.Zero) || slices.ContainsFunc(at.pods, conflicts) {
@@ -120,7 +120,7 @@ func (g *gangPlacement) placeOnNode(task *api.TaskInfo, kind *podKind, node *fre
 
 // conflictsWithOwnPods reports whether a pod cannot be on a node because of other pods of its job there.
 func (g *gangPlacement) conflictsWithOwnPods(task *api.TaskInfo, node *freeNode) bool {
-	if !g.job.isBelowMinimum { // none of them has a node
+	if !g.job.IsBelowMinimum { // none of them has a node
 		return false
 	}
 	for _, other := range node.Tasks {
@@ -132,20 +132,20 @@ func (g *gangPlacement) conflictsWithOwnPods(task *api.TaskInfo, node *freeNode)
 }
 
 // leftOnceOthersLeave returns what a node has for a kind of pods in a placement, nil if it takes none.
-func (f *freeCards) leftOnceOthersLeave(w *waitingJob, kind *podKind, node *freeNode, until time.Time) *api.Resource {
+func (f *freeCards) leftOnceOthersLeave(w *Job, kind *podKind, node *freeNode, until time.Time) *api.Resource {
 	use := f.useOf(kind, node)
 	if use == nil || !use.fitsEmpty {
 		return nil
 	}
 
-	if !w.isBelowMinimum {
+	if !w.IsBelowMinimum {
 		if _, fits := f.fitsOnceOthersLeave(kind, node, until); !fits {
 			return nil
 		}
 		return use.left
 	}
 
-	left := f.p.stuck.FutureIdleOn(node.NodeInfo)
+	left := f.stuck.FutureIdleOn(node.NodeInfo)
 	for _, other := range node.Tasks {
 		if other.Job != kind.task.Job && other.Status != api.Releasing && other.Status != api.Pipelined {
 			left.Add(other.Resreq)

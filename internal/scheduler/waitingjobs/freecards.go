@@ -1,4 +1,4 @@
-package capacitycard
+package waitingjobs
 
 import (
 	"slices"
@@ -11,14 +11,18 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
 
-// FreeCards are the free cards of all nodes that take pods, and which waiting pods could use them.
+// freeCards are the free cards of all nodes that take pods, and which waiting pods could use them.
 type freeCards struct {
-	p      *waitingJobs
+	*snapshot.Session
+	rules  *reclaimrules.Rules
+	stuck  *snapshot.StuckPods
+	kept   *keptcards.Kept
 	byName map[card.Name][]*freeNode
 	// fullByName are the nodes without free cards.
 	fullByName map[card.Name][]*freeNode
@@ -62,12 +66,15 @@ type nodeUse struct {
 const maxFreeCardChecks = 10_000
 
 // newFreeCards lists the nodes with cards.
-func (p *waitingJobs) newFreeCards() *freeCards {
-	f := &freeCards{p: p, byName: map[card.Name][]*freeNode{}, fullByName: map[card.Name][]*freeNode{}, kinds: map[api.JobID][]*podKind{}, checksLeft: maxFreeCardChecks}
+func (j *Jobs) newFreeCards() *freeCards {
+	f := &freeCards{
+		Session: j.Session, rules: j.rules, stuck: j.stuck, kept: j.kept,
+		byName: map[card.Name][]*freeNode{}, fullByName: map[card.Name][]*freeNode{}, kinds: map[api.JobID][]*podKind{}, checksLeft: maxFreeCardChecks,
+	}
 
-	states := p.Cache.Nodes.Nodes()
+	states := f.Cache.Nodes.Nodes()
 	for i := range states {
-		node := p.Volcano.Nodes[states[i].Name]
+		node := f.Volcano.Nodes[states[i].Name]
 		if node == nil || !states[i].IsReady || states[i].IsCordoned {
 			continue
 		}
@@ -81,12 +88,21 @@ func (p *waitingJobs) newFreeCards() *freeCards {
 			}
 
 			at := &freeNode{NodeInfo: node, resource: offered.Resource, idle: card.Count(idle / snapshot.Milli), future: card.Count(future / snapshot.Milli)}
-			at.kept = min(at.future, p.kept.PromisedCards(node.Name, offered.Resource))
+			at.kept = min(at.future, f.kept.PromisedCards(node.Name, offered.Resource))
 			f.byName[offered.Name] = append(f.byName[offered.Name], at)
 		}
 	}
 
 	return f
+}
+
+// usesCard reports whether a missing pod of a job may use a card: the quota has room for it, and the queue
+// deserves it, unless it borrows with the job.
+func (f *freeCards) usesCard(w *Job, r snapshot.CheckInput, name card.Name) bool {
+	if !f.Ledger.Fits(string(w.Info.Queue), r.Request.On(name).OnlyCards(), quota.Within{}) {
+		return false
+	}
+	return !f.IsTree() || w.borrows || f.DeservesCard(r, name)
 }
 
 // mayHelp reports whether cards are free that some pending pod of a job may use.
@@ -95,7 +111,7 @@ func (f *freeCards) mayHelp(job *api.JobInfo) bool {
 		return false
 	}
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		for _, name := range f.p.RequestFor(task).Names {
+		for _, name := range f.RequestFor(task).Names {
 			if len(f.byName[name]) > 0 {
 				return true
 			}
@@ -107,7 +123,7 @@ func (f *freeCards) mayHelp(job *api.JobInfo) bool {
 // kindOf returns the kind of a pod.
 func (f *freeCards) kindOf(task *api.TaskInfo) *podKind {
 	for _, kind := range f.kinds[task.Job] {
-		if f.p.fitSameNodes(kind.task, task) {
+		if f.fitSameNodes(kind.task, task) {
 			return kind
 		}
 	}
@@ -115,21 +131,21 @@ func (f *freeCards) kindOf(task *api.TaskInfo) *podKind {
 	kind := &podKind{task: task, nodes: map[*freeNode]*nodeUse{}}
 	f.kinds[task.Job] = append(f.kinds[task.Job], kind)
 
-	wasTried := f.p.TriedTasks[task.UID]
+	wasTried := f.TriedTasks[task.UID]
 	// Volcano's predicates read what this prepares for the pod.
-	kind.fitsNowhere = f.p.Volcano.PrePredicateFn(task) != nil
+	kind.fitsNowhere = f.Volcano.PrePredicateFn(task) != nil
 	if !wasTried { // allocate has not tried it
-		delete(f.p.TriedTasks, task.UID)
+		delete(f.TriedTasks, task.UID)
 	}
 
 	return kind
 }
 
 // fitSameNodes reports whether two pods of a job certainly fit the same nodes.
-func (p *waitingJobs) fitSameNodes(a, b *api.TaskInfo) bool {
+func (f *freeCards) fitSameNodes(a, b *api.TaskInfo) bool {
 	x := &a.Pod.Spec
 	y := &b.Pod.Spec
-	return a.TaskRole == b.TaskRole && a.InitResreq.Equal(b.InitResreq, api.Zero) && p.RequestFor(a).Named.String() == p.RequestFor(b).Named.String() &&
+	return a.TaskRole == b.TaskRole && a.InitResreq.Equal(b.InitResreq, api.Zero) && f.RequestFor(a).Named.String() == f.RequestFor(b).Named.String() &&
 		equality.Semantic.DeepEqual(x.NodeSelector, y.NodeSelector) && equality.Semantic.DeepEqual(x.Affinity, y.Affinity) && equality.Semantic.DeepEqual(x.Tolerations, y.Tolerations)
 }
 
@@ -142,13 +158,13 @@ func (f *freeCards) useOf(kind *podKind, node *freeNode) *nodeUse {
 	f.checksLeft--
 	use = &nodeUse{}
 	kind.nodes[node] = use
-	use.fitsEmpty = kind.task.InitResreq.LessEqual(node.Allocatable, api.Zero) && f.p.Volcano.PredicateForPreemptAction(kind.task, node.NodeInfo) == nil
+	use.fitsEmpty = kind.task.InitResreq.LessEqual(node.Allocatable, api.Zero) && f.Volcano.PredicateForPreemptAction(kind.task, node.NodeInfo) == nil
 	return use
 }
 
 // countFor returns how many free cards the missing pods of a job could use, if others on their nodes were
 // gone.
-func (f *freeCards) countFor(w *waitingJob) (count card.Count) {
+func (f *freeCards) countFor(w *Job) (count card.Count) {
 	counted := map[*freeNode]bool{}
 	kinds := map[*podKind]bool{}
 	for _, task := range w.missing {
@@ -158,9 +174,9 @@ func (f *freeCards) countFor(w *waitingJob) (count card.Count) {
 		}
 		kinds[kind] = true
 
-		r, _ := f.p.CheckInputFor(task)
+		r, _ := f.CheckInputFor(task)
 		for _, name := range r.Request.Names {
-			if !f.p.usesCard(w, r, name) {
+			if !f.usesCard(w, r, name) {
 				continue
 			}
 			for _, node := range f.byName[name] {
@@ -185,10 +201,10 @@ func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until tim
 
 	if !use.hasLeaving {
 		use.hasLeaving = true
-		left := f.p.stuck.FutureIdleOn(node.NodeInfo)
+		left := f.stuck.FutureIdleOn(node.NodeInfo)
 		before := left.Get(node.resource)
 
-		for _, other := range f.p.leavingTasks(kind.task, node, until) {
+		for _, other := range f.leavingTasks(kind.task, node, until) {
 			left.Add(other.Resreq)
 		}
 		use.leaving = card.Count((left.Get(node.resource) - before) / snapshot.Milli)
@@ -201,14 +217,14 @@ func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until tim
 
 // leavingTasks returns the pods with cards of a node from which a pod may take cards by the rules, also
 // while they are protected for a time, and those that end before a time.
-func (p *waitingJobs) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Time) (leaving []*api.TaskInfo) {
-	name, _ := p.Inventory.CardOnNode(node.Name, node.resource)
+func (f *freeCards) leavingTasks(task *api.TaskInfo, node *freeNode, until time.Time) (leaving []*api.TaskInfo) {
+	name, _ := f.Inventory.CardOnNode(node.Name, node.resource)
 	taken := map[string]int64{}
 	for _, other := range node.Tasks {
-		if other.Status == api.Releasing || other.Status == api.Pipelined || p.RequestFor(other).Count == 0 {
+		if other.Status == api.Releasing || other.Status == api.Pipelined || f.RequestFor(other).Count == 0 {
 			continue
 		}
-		if workload.EndsBefore(other.Pod, until) || (!gang.NeverPreempts(task) && p.mayTake(task, other, name, taken)) {
+		if workload.EndsBefore(other.Pod, until) || (!gang.NeverPreempts(task) && f.mayTake(task, other, name, taken)) {
 			leaving = append(leaving, other)
 		}
 	}
@@ -217,17 +233,17 @@ func (p *waitingJobs) leavingTasks(task *api.TaskInfo, node *freeNode, until tim
 
 // mayTake reports whether a pod may take the cards of another one beside what it takes of each queue. In a
 // tree it takes what queues have borrowed, and by the service types what is beyond their guarantee.
-func (p *waitingJobs) mayTake(task, other *api.TaskInfo, name card.Name, taken map[string]int64) bool {
-	rule := p.rules.ReclaimRule(task, other)
-	count := int64(p.RequestFor(other).Count)
-	if rule == reclaimrules.NotReclaimable || !p.IsTree() {
+func (f *freeCards) mayTake(task, other *api.TaskInfo, name card.Name, taken map[string]int64) bool {
+	rule := f.rules.ReclaimRule(task, other)
+	count := int64(f.RequestFor(other).Count)
+	if rule == reclaimrules.NotReclaimable || !f.IsTree() {
 		return rule != reclaimrules.NotReclaimable
 	}
 
 	resource := quota.Resource(name)
-	path := p.PathBelow(p.Volcano.Jobs[task.Job].Queue, p.VictimQueue(other))
+	path := f.PathBelow(f.Volcano.Jobs[task.Job].Queue, f.VictimQueue(other))
 	isKept := func(queue string) bool {
-		return taken[queue]+count > p.Ledger.AboveGuarantee(queue, resource) || (rule == reclaimrules.ReclaimableByTree && taken[queue] >= p.Ledger.AboveDeserved(queue, resource))
+		return taken[queue]+count > f.Ledger.AboveGuarantee(queue, resource) || (rule == reclaimrules.ReclaimableByTree && taken[queue] >= f.Ledger.AboveDeserved(queue, resource))
 	}
 	if slices.ContainsFunc(path, isKept) {
 		return false

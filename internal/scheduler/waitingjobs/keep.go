@@ -1,0 +1,175 @@
+package waitingjobs
+
+import (
+	"slices"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/keptcards"
+)
+
+// Load finds the cards that are kept for waiting jobs when allocate begins, and returns these
+// jobs. It restarts the reservations of those for which more cards are free than before.
+func (j *Jobs) Load() []*Job {
+	j.kept.KeepAwaited(nil, nil)
+	j.laterBorrowers = nil
+	j.running = nil
+	j.keeps = false
+	if !j.hasWaitingReservations() {
+		return nil
+	}
+
+	free := j.newFreeCards()
+	waiting := j.listWaitingJobs(free)
+	// A reservation that more free cards prolong keeps them in this session already.
+	j.prolongReservations(waiting, free)
+	j.keeps = j.keepAwaitedCards(waiting, free, j.findRunningJobs)
+	return waiting
+}
+
+// Reload finds the cards that are kept for waiting jobs again, after the first run of allocate in a
+// tree. later are the jobs with a pod that the first run did not try, because it would borrow: no cards are kept for
+// these.
+func (j *Jobs) Reload(later map[api.JobID]bool) []*Job {
+	if !j.hasWaitingReservations() {
+		return nil
+	}
+
+	j.laterBorrowers = later
+	free := j.newFreeCards()
+	waiting := j.listWaitingJobs(free)
+	j.kept.KeepAwaited(nil, nil) // the checks of nodes read it
+
+	running := j.findRunningJobs
+	if j.keeps { // without those that the first run started
+		running = func([]*Job) map[api.JobID]bool { return j.running }
+	}
+	j.keepAwaitedCards(waiting, free, running)
+	return waiting
+}
+
+// hasWaitingReservations reports whether some job with a reservation waits.
+func (j *Jobs) hasWaitingReservations() bool {
+	for _, entry := range j.Cache.Reservations {
+		if entry.IsWaiting {
+			return true
+		}
+	}
+	return false
+}
+
+// keepAwaitedCards keeps free cards for waiting jobs with a reservation, and reports whether it keeps some.
+// running finds the jobs that run pods.
+func (j *Jobs) keepAwaitedCards(waiting []*Job, free *freeCards, running func([]*Job) map[api.JobID]bool) bool {
+	now := j.Cache.Now()
+	var kept []keptcards.AwaitingPod
+	for _, w := range waiting {
+		if !j.Cache.Reservations[w.Info.PgUID].IsReserved(now) {
+			continue
+		}
+		keeping := slices.DeleteFunc(slices.Clone(w.missing), func(task *api.TaskInfo) bool { return !j.keepsCards(w, task) })
+		if len(keeping) == 0 || !free.canPlaceAll(w, now.Add(j.Args.MaxReservation)) {
+			continue
+		}
+
+		for _, task := range keeping {
+			if pod, isKept := j.keepForPod(w, task, free); isKept {
+				kept = append(kept, pod)
+			}
+		}
+	}
+
+	if len(kept) == 0 {
+		return false
+	}
+	j.running = running(waiting)
+	j.kept.KeepAwaited(kept, j.running)
+	return true
+}
+
+// keepsCards reports whether cards are kept for a pod: in a tree for what its queue deserves, in flat
+// queues if it may reclaim, and if its job runs below its minimum. Of a pod for which cards were
+// reclaimed on a node, these are kept already.
+func (j *Jobs) keepsCards(w *Job, task *api.TaskInfo) bool {
+	if j.kept.HasPromisedNode(task) || j.RequestFor(task).Count == 0 {
+		return false
+	}
+	if j.IsTree() {
+		return w.IsBelowMinimum || (!w.borrows && !j.laterBorrowers[w.Info.UID])
+	}
+	return w.IsBelowMinimum || (!gang.NeverPreempts(task) && j.Args.ServiceTypes.Reclaims(j.ServiceType(task)))
+}
+
+// keepForPod keeps free cards of one node for a pod: the node that lacks the fewest cards for it. It looks at the
+// alternatives of the pod in their order, and takes the first one of which it finds such a node. It reports
+// whether it finds one.
+func (j *Jobs) keepForPod(w *Job, task *api.TaskInfo, free *freeCards) (kept keptcards.AwaitingPod, found bool) {
+	r, _ := j.CheckInputFor(task)
+	var best *freeNode
+	for _, name := range r.Request.Names {
+		if free.usesCard(w, r, name) {
+			best = j.nodeToKeep(task, free.byName[name], free)
+		}
+		if best != nil {
+			break
+		}
+	}
+
+	if best == nil {
+		return keptcards.AwaitingPod{}, false
+	}
+
+	count := min(r.Request.Count, best.future.Sub(best.kept))
+	best.kept = best.kept.Add(count)
+	return keptcards.AwaitingPod{
+		Job: w.Info, Task: task, Node: best.Name, Resource: best.resource, Count: count, Borrows: w.borrows, IsBelowMinimum: w.IsBelowMinimum,
+		ServiceType: j.ServiceType(task), Priority: j.Volcano.Queues[w.Info.Queue].Queue.Spec.Priority,
+	}, true
+}
+
+// nodeToKeep returns the node that has most of the cards for a pod, nil if none of them has a free card and
+// would fit the pod once others leave.
+func (j *Jobs) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCards) (best *freeNode) {
+	count := j.RequestFor(task).Count
+	kind := free.kindOf(task)
+	until := j.Cache.Now().Add(j.Args.MaxReservation)
+
+	most := card.Count(0)
+	for _, node := range nodes {
+		left := node.future.Sub(node.kept)
+		// A session may check only so many nodes, so a node that would be no better is not checked.
+		if min(left, count) <= most {
+			continue
+		}
+
+		leaving, fits := free.fitsOnceOthersLeave(kind, node, until)
+		if fits && left.Add(leaving) >= count {
+			best = node
+			most = min(left, count)
+		}
+	}
+
+	return best
+}
+
+// findRunningJobs returns the jobs that run pods. It returns nil if no job waits below its minimum, for then none
+// asks (see comesAfter).
+func (j *Jobs) findRunningJobs(waiting []*Job) map[api.JobID]bool {
+	running := map[api.JobID]bool{}
+	for _, w := range waiting {
+		if !w.IsBelowMinimum {
+			continue
+		}
+
+		for id, job := range j.Volcano.Jobs {
+			if gang.HasAllocatedPods(job) {
+				running[id] = true
+			}
+		}
+		return running
+	}
+
+	return nil
+}
