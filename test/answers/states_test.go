@@ -57,7 +57,7 @@ func nodesOf(name string, count int, cards string) cluster.NodeProfile {
 	}
 }
 
-// share returns a card with its quota, what it deserves, and its guarantee.
+// treeCard returns a card with its quota, what it deserves, and its guarantee.
 func treeCard(name string, quota, deserved, guarantee int64) api.Card {
 	card := api.Card{Name: cardOf(name), Quota: &quota, Deserved: &deserved}
 	if guarantee > 0 {

@@ -415,7 +415,7 @@ func (w *sequenceRun) checkAtRest() string {
 	return firstWrong(w.checkPromisedAtRest, w.checkHalvesAtRest, w.checkDrainedAtRest, w.checkWaitingAtRest)
 }
 
-// checkPromisedAtRest reports a job with room promised that does not start.
+// checkPromisedAtRest reports a job with nodes promised that does not start.
 func (w *sequenceRun) checkPromisedAtRest() string {
 	for _, g := range w.after.groups {
 		if !w.after.leaves && len(g.promised) > 0 && len(g.promised)+len(g.placed) >= g.min {
@@ -428,8 +428,8 @@ func (w *sequenceRun) checkPromisedAtRest() string {
 // checkHalvesAtRest reports a job that keeps fewer pods than its minimum after an eviction.
 func (w *sequenceRun) checkHalvesAtRest() string {
 	for _, g := range w.last.groups {
-		told := slices.ContainsFunc(g.placed, func(p *pod) bool { return w.evicted[p.uid] })
-		if told && len(g.placed) < g.min {
+		lostPods := slices.ContainsFunc(g.placed, func(p *pod) bool { return w.evicted[p.uid] })
+		if lostPods && len(g.placed) < g.min {
 			return fmt.Sprintf("taken by half: %s has %d pods, of which some were to go", g.name, len(g.placed))
 		}
 	}

@@ -37,9 +37,9 @@
 //     own (preempting_test.go). At rest no such job waits, enqueued or not, that would certainly fit
 //     without the jobs of lower priority in its queue.
 //
-// A gang that fits its share runs within a number of ends of other pods (turns_test.go): in flat queues
-// one that may reclaim, while only jobs wait from which it may take; in a tree one within what its queue
-// deserves, while all others that wait would borrow. It may wait for as many ends as pods run on its
+// A gang that has its turn runs within a number of ends of other pods (turns_test.go). In flat queues such a
+// gang may reclaim, while only jobs wait from which it may. In a tree it is within what its queue deserves,
+// while all others that wait would borrow. It may wait for as many ends as pods run on its
 // nodes when it begins to wait, and as many more as it lacks cards.
 //
 // In trees of queues (treecheck_test.go), in every session:

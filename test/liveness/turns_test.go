@@ -33,7 +33,7 @@ func (of *turn) isExpired() bool {
 	return time.Since(of.last) > maxWaitForEnd || time.Since(of.began) > maxReservation
 }
 
-// checkTurns counts the ends for which gangs that fit their share wait, and reports a gang that waits
+// checkTurns counts the ends for which gangs wait that have their turn, and reports a gang that waits
 // for too many.
 func (w *sequenceRun) checkTurns(v *sessionView) string {
 	counted := map[string]*turn{}
@@ -94,9 +94,9 @@ func cardsOf(pods []*pod) int {
 	return sum
 }
 
-// hasTurn reports whether a unit fits its share and nothing goes before it: in a tree it is within what
-// its queue deserves, and the others borrow; in flat queues it may reclaim, and all others that wait are
-// of the types from which it may take.
+// hasTurn reports whether a unit has precedence over all others that wait. In a tree it is within what
+// its queue deserves, and the others borrow. In flat queues it may reclaim, and all others are of the
+// types from which it may reclaim.
 func (w *sequenceRun) hasTurn(v *sessionView, u *startUnit) bool {
 	card, count, plain := u.cardNeeded()
 	isUncertain := w.isLate() || w.isPromised(u.name) || w.coolsDown(v, u.queue)

@@ -38,7 +38,7 @@ func BypassPolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePo
 				{Name: "cards", Expression: celList(resources)},
 				{Name: "schedulers", Expression: celList(schedulers)},
 				{Name: "containers", Expression: `object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])`},
-				{Name: "asked", Expression: `variables.cards.filter(r, variables.containers.exists(c, ` + requestsCardExpr() + `))`},
+				{Name: "requested", Expression: `variables.cards.filter(r, variables.containers.exists(c, ` + requestsCardExpr() + `))`},
 				{Name: "pod", Expression: `has(object.metadata.name) && object.metadata.name != '' ? object.metadata.name :` +
 					` (has(object.metadata.generateName) ? object.metadata.generateName + '*' : 'of this request')`},
 				{Name: "scheduler", Expression: `has(object.spec.schedulerName) ? object.spec.schedulerName : ''`},
@@ -49,21 +49,21 @@ func BypassPolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePo
 			Validations: []admissionv1.Validation{
 				manyContainersValidation(),
 				{
-					Expression: `variables.asked.size() == 0 || variables.scheduler in variables.schedulers`,
+					Expression: `variables.requested.size() == 0 || variables.scheduler in variables.schedulers`,
 					Message:    "a pod that requests a card must be placed by the scheduler that enforces card quotas",
-					MessageExpression: `'pod ' + variables.pod + ' requests ' + variables.asked.join(', ') + ' and names schedulerName ' + variables.scheduler +` +
+					MessageExpression: `'pod ' + variables.pod + ' requests ' + variables.requested.join(', ') + ' and names schedulerName ' + variables.scheduler +` +
 						` ', but only the scheduler ' + variables.schedulers.join(' or ') + ' assigns cards within the quota of a queue: write schedulerName: ' + variables.schedulers[0]`,
 				},
 				{
-					Expression: `variables.asked.size() == 0 || variables.node == ''`,
+					Expression: `variables.requested.size() == 0 || variables.node == ''`,
 					Message:    "a pod that requests a card must not set its node",
-					MessageExpression: `'pod ' + variables.pod + ' requests ' + variables.asked.join(', ') + ' and sets spec.nodeName ' + variables.node +` +
+					MessageExpression: `'pod ' + variables.pod + ' requests ' + variables.requested.join(', ') + ' and sets spec.nodeName ' + variables.node +` +
 						` ', which bypasses the scheduler and every quota: leave nodeName out, and choose the node by a nodeSelector such as kubernetes.io/hostname'`,
 				},
 				{
-					Expression: `variables.asked.size() == 0 || variables.grace <= ` + longest,
+					Expression: `variables.requested.size() == 0 || variables.grace <= ` + longest,
 					Message:    "a pod that requests a card must not have a grace period that long",
-					MessageExpression: `'pod ' + variables.pod + ' requests ' + variables.asked.join(', ') + ' and sets spec.terminationGracePeriodSeconds ' + string(variables.grace) +` +
+					MessageExpression: `'pod ' + variables.pod + ' requests ' + variables.requested.join(', ') + ' and sets spec.terminationGracePeriodSeconds ' + string(variables.grace) +` +
 						` ', but cards that a pod holds after its deletion are charged to no queue: write ` + longest + ` or less (spec.admission.maxTerminationGracePeriodSeconds of the ServiceTypePolicy)'`,
 				},
 				forgedChargeValidation(),
@@ -80,9 +80,9 @@ const maxContainers = 512
 func manyContainersValidation() admissionv1.Validation {
 	most := strconv.Itoa(maxContainers)
 	return admissionv1.Validation{
-		Expression: `variables.containers.size() <= ` + most + ` || variables.asked.size() == 0`,
+		Expression: `variables.containers.size() <= ` + most + ` || variables.requested.size() == 0`,
 		Message:    "a pod that requests a card must have at most " + most + " containers",
-		MessageExpression: `'pod ' + variables.pod + ' requests ' + variables.asked.join(', ') + ' and has ' + string(variables.containers.size()) +` +
+		MessageExpression: `'pod ' + variables.pod + ' requests ' + variables.requested.join(', ') + ' and has ' + string(variables.containers.size()) +` +
 			` ' containers, but a pod with cards has at most ` + most + `, init containers included: divide it into several pods'`,
 	}
 }

@@ -77,7 +77,7 @@ func TestBypassPolicyFailsClosed(t *testing.T) {
 
 // TestPodsWithCardsHaveAtMost512Containers: Kubernetes has no such limit, and schedulers keep whole pods in memory.
 // Pods without cards may have more, since the policy is only about cards. The test compiles and evaluates the CEL
-// expressions of the policy as the API server does. Its variable "asked" has the card resources that the pod requests.
+// expressions of the policy as the API server does. Its variable "requested" has the card resources that the pod requests.
 func TestPodsWithCardsHaveAtMost512Containers(t *testing.T) {
 	set := check.Value(environment.MustBaseEnvSet(version.MajorMinor(1, 34), true).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: []cel.EnvOption{cel.Variable("variables", cel.DynType)},
@@ -88,7 +88,7 @@ func TestPodsWithCardsHaveAtMost512Containers(t *testing.T) {
 		ast, issues := set.StoredExpressionsEnv().Compile(expression)
 		check.NoError(t, issues.Err())
 		program := check.Value(set.StoredExpressionsEnv().Program(ast))(t)
-		value, _, err := program.Eval(map[string]any{"variables": map[string]any{"containers": make([]any, containers), "asked": resources, "pod": "train"}})
+		value, _, err := program.Eval(map[string]any{"variables": map[string]any{"containers": make([]any, containers), "requested": resources, "pod": "train"}})
 		check.NoError(t, err)
 		return value.Value()
 	}

@@ -152,13 +152,13 @@ func chargeVariables(resources []corev1.ResourceName) []admissionv1.Variable {
 		// A template may no longer request cards while its pods still use some.
 		{Name: "specs", Expression: `variables.pod ? [variables.old.spec] : variables.template ? [variables.old.spec.template.spec, variables.new.spec.template.spec] : []`},
 		{Name: "containers", Expression: `variables.specs.map(s, s.?containers.orValue([])) + variables.specs.map(s, s.?initContainers.orValue([]))`},
-		{Name: "asked", Expression: `variables.cards.filter(r, variables.containers.exists(some, some.exists(c, ` + requestsCardExpr() + `)))`},
+		{Name: "requested", Expression: `variables.cards.filter(r, variables.containers.exists(some, some.exists(c, ` + requestsCardExpr() + `)))`},
 		{Name: "placed", Expression: `variables.pod && variables.old.?spec.?nodeName.orValue('') != ''`},
 		{Name: "recharged", Expression: `variables.pod && !variables.deletion && ` + annotationExpr("variables.new", v1alpha1.AnnotationChargedQueue) + ` != ` + annotationExpr("variables.old", v1alpha1.AnnotationChargedQueue)},
 
 		{Name: "from", Expression: `variables.old.?spec.?queue.orValue('')`},
 		{Name: "requeued", Expression: `variables.group && !variables.deletion && variables.new.?spec.?queue.orValue('') != variables.from`},
-		{Name: "held", Expression: `variables.old.?status.?running.orValue(0) > 0 || variables.old.?status.?phase.orValue('') in ['Running', 'Unknown']`},
+		{Name: "hasPlacedPods", Expression: `variables.old.?status.?running.orValue(0) > 0 || variables.old.?status.?phase.orValue('') in ['Running', 'Unknown']`},
 		{Name: "mayUpdateQueues", Expression: mayUpdateQueues},
 		{Name: "mayGrant", Expression: mayGrant},
 	}
@@ -175,7 +175,7 @@ func chargeRules(longest string) []admissionv1.Validation {
 			// Volcano's controller rewrites the PodGroup of a StatefulSet or ReplicaSet
 			// from any of its pods without a PodGroup. It may move only a PodGroup without
 			// placed pods.
-			Expression: `!variables.requeued || (variables.mayUpdateQueues && (!variables.held || variables.mayGrant))`,
+			Expression: `!variables.requeued || (variables.mayUpdateQueues && (!variables.hasPlacedPods || variables.mayGrant))`,
 			Message:    "the queue of a PodGroup cannot be changed",
 			MessageExpression: `'PodGroup ' + variables.name + ' is in queue ' + variables.from + ', and ' + ` + who + ` + ' may not move it to queue ' + variables.new.?spec.?queue.orValue('') +` +
 				` ': the cards of its pods are charged to the queue that got them: delete the work and submit it again with the other queue'`,
@@ -202,21 +202,21 @@ func chargeRules(longest string) []admissionv1.Validation {
 		},
 		{
 			// The charge for CPU and memory alone must not change either.
-			Expression: `!variables.pod || variables.deletion || !variables.placed || variables.asked.size() == 0 && !variables.recharged || variables.mayUpdateQueues`,
+			Expression: `!variables.pod || variables.deletion || !variables.placed || variables.requested.size() == 0 && !variables.recharged || variables.mayUpdateQueues`,
 			Message:    "a placed pod with cards stays in its group and queue",
-			MessageExpression: `'pod ' + variables.name + ' has been placed with ' + (variables.asked.size() > 0 ? variables.asked.join(', ') : 'its CPU and memory') + ', and ' + ` + who + ` + ' may not change which PodGroup or queue it names:` +
+			MessageExpression: `'pod ' + variables.name + ' has been placed with ' + (variables.requested.size() > 0 ? variables.requested.join(', ') : 'its CPU and memory') + ', and ' + ` + who + ` + ' may not change which PodGroup or queue it names:` +
 				` they are charged there: delete it and submit it again with the other queue'`,
 		},
 		{
-			Expression: `!variables.template || variables.asked.size() == 0 || variables.mayUpdateQueues`,
+			Expression: `!variables.template || variables.requested.size() == 0 || variables.mayUpdateQueues`,
 			Message:    "the queue of a template with cards cannot be changed",
-			MessageExpression: `request.kind.kind + ' ' + variables.name + ' requests ' + variables.asked.join(', ') + ', and ' + ` + who + ` + ' may not change ` + v1beta1.QueueNameAnnotationKey +
+			MessageExpression: `request.kind.kind + ' ' + variables.name + ' requests ' + variables.requested.join(', ') + ', and ' + ` + who + ` + ' may not change ` + v1beta1.QueueNameAnnotationKey +
 				` of its template, which would move the running pods as well: delete it and submit it again with the other queue'`,
 		},
 		{
-			Expression: `!variables.pod || !variables.deletion || variables.asked.size() == 0`,
+			Expression: `!variables.pod || !variables.deletion || variables.requested.size() == 0`,
 			Message:    "a pod with cards cannot be deleted with a grace period that long",
-			MessageExpression: `'pod ' + variables.name + ' requests ' + variables.asked.join(', ') + ', and ' + ` + who + ` + ' deletes it with a grace period of ' + string(` + deletionGrace + `) +` +
+			MessageExpression: `'pod ' + variables.name + ' requests ' + variables.requested.join(', ') + ', and ' + ` + who + ` + ' deletes it with a grace period of ' + string(` + deletionGrace + `) +` +
 				` ' seconds, in which its cards are charged to no queue: give it` + limit,
 		},
 		{

@@ -204,7 +204,7 @@ func TestTheLedgerOfATreeAllowsWhatARecountAllows(t *testing.T) {
 					queue:           oneOf(t, "queue", names...),
 					card:            oneOf(t, "card", ledgerCards...),
 					count:           int64(drawInt(t, 1, 4, "count")),
-					isUnreclaimable: drawInt(t, 0, 3, "fixed") == 0,
+					isUnreclaimable: drawInt(t, 0, 3, "unreclaimable") == 0,
 					isOffline:       drawInt(t, 0, 5, "offline") == 0,
 				}
 				pods[name] = p
