@@ -43,15 +43,15 @@ var lossMutants = []mutant{
 
 // What preempt and Volcano's reclaim make of the price.
 var preemptPriceMutants = []mutant{
-	{"internal/scheduler/capacitycard/elasticpods.go", `int32(min(int(all), p.priceFor(job).evictionsLeft))`, `int32(int(all) + 0*p.priceFor(job).evictionsLeft)`, "no more pods are elastic than the Job survives"},
-	{"internal/scheduler/capacitycard/price.go", `		case api.Releasing, api.Failed:
+	{"internal/scheduler/victims/allowance.go", `int32(min(int(all), p.priceFor(job).evictionsLeft))`, `int32(int(all) + 0*p.priceFor(job).evictionsLeft)`, "no more pods are elastic than the Job survives"},
+	{"internal/scheduler/victims/prices.go", `		case api.Releasing, api.Failed:
 `, `		case api.Failed:
 `, "an evicted pod counts before the Job controller counts it"},
-	{"internal/scheduler/capacitycard/price.go", `	if breaks[task.UID] {`, `	if false {`, "an eviction that breaks a job costs all of it"},
+	{"internal/scheduler/victims/prices.go", `	if breaks[task.UID] {`, `	if false {`, "an eviction that breaks a job costs all of it"},
 	{"internal/scheduler/capacitycard/allocate.go", `	p.enqueue.refusedRequests = nil // quota is released
-	p.prices.forgetPrice(task.Job)`, `	p.enqueue.refusedRequests = nil // quota is released`, "an eviction changes the price of the next one"},
-	{"internal/scheduler/capacitycard/preempt_gang.go", ` || p.p.prices.priceFor(job).isFailing`, ``, "a Job that fails goes as a whole"},
-	{"internal/scheduler/capacitycard/preempt.go", `, cmp.Compare(p.prices.lossOfEviction(a, breaks), p.prices.lossOfEviction(b, breaks)))`, `)`, "of jobs that break the one that loses least goes"},
+	p.prices.ForgetPrice(task.Job)`, `	p.enqueue.refusedRequests = nil // quota is released`, "an eviction changes the price of the next one"},
+	{"internal/scheduler/capacitycard/preempt_gang.go", ` || p.p.prices.IsFailing(job)`, ``, "a Job that fails goes as a whole"},
+	{"internal/scheduler/capacitycard/preempt.go", `, cmp.Compare(p.prices.LossOfEviction(a, breaks), p.prices.LossOfEviction(b, breaks)))`, `)`, "of jobs that break the one that loses least goes"},
 	{"internal/scheduler/capacitycard/evictioncost.go", `, cmp.Compare(c.loss, other.loss))`, `)`, "of gangs on several nodes the one that loses least goes"},
-	{"internal/scheduler/capacitycard/reclaimable.go", `cmp.Compare(p.prices.lossOfEviction(a, breaks), p.prices.lossOfEviction(b, breaks))`, `cmp.Compare(p.prices.lossOfEviction(b, breaks), p.prices.lossOfEviction(a, breaks))`, "reclaim takes the pod of the job that loses least"},
+	{"internal/scheduler/capacitycard/reclaimable.go", `cmp.Compare(p.prices.LossOfEviction(a, breaks), p.prices.LossOfEviction(b, breaks))`, `cmp.Compare(p.prices.LossOfEviction(b, breaks), p.prices.LossOfEviction(a, breaks))`, "reclaim takes the pod of the job that loses least"},
 }

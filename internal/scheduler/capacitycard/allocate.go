@@ -17,6 +17,7 @@ import (
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/scheduler/victims"
 	"cardquota.dev/operator/internal/scheduler/waitingjobs"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -25,12 +26,12 @@ import (
 // places.
 type allocation struct {
 	*snapshot.Session
-	prices     *Prices
+	prices     *victims.Prices
 	events     *Events
 	stuck      *snapshot.StuckPods
 	kept       *keptcards.Kept
 	waiting    *waitingjobs.Jobs
-	victims    *victimSelection
+	victims    *victims.Selection
 	preemption *preemption
 	enqueue    *enqueuing
 	reserver   *reserver
@@ -145,7 +146,7 @@ func (p *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) 
 func (p *allocation) onAllocate(event *framework.Event) {
 	task := event.Task
 	status := event.Task.Status
-	p.prices.forgetPrice(task.Job)
+	p.prices.ForgetPrice(task.Job)
 	if status == api.Allocated {
 		p.Cache.OtherBindings.Assume(task.Pod.UID, task.NodeName)
 	}
@@ -167,7 +168,7 @@ func (p *allocation) onAllocate(event *framework.Event) {
 	}
 
 	if node := p.Volcano.Nodes[task.NodeName]; event.Err == nil && status == api.Pipelined && node != nil {
-		event.Err = p.victims.checkConflicts(task, node) // Volcano's preempt does not check it on a node that needs no eviction
+		event.Err = p.victims.CheckConflicts(task, node) // Volcano's preempt does not check it on a node that needs no eviction
 	}
 
 	// A refused placement is charged too: Volcano takes it back through onDeallocate, or keeps it.
@@ -190,21 +191,13 @@ func (p *allocation) checkPlacement(task *api.TaskInfo, node string, released qu
 	return nil
 }
 
-// checkConflicts returns why a pod conflicts with pods that stay on a node, nil if it does not.
-func (p *victimSelection) checkConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
-	if !p.hasNoConflicts(task, node) {
-		return fmt.Errorf("pod %s conflicts with another pod on node %s by anti-affinity or host port", klog.KObj(task.Pod), node.Name)
-	}
-	return nil
-}
-
 // onDeallocate releases the charge of a task. An evicted pod releases its quota at once, and
 // its cards when it has ended.
 func (p *allocation) onDeallocate(event *framework.Event) {
 	task := event.Task
 	state := p.Cache.ObservePod(event.Task.Pod)
 	p.enqueue.refusedRequests = nil // quota is released
-	p.prices.forgetPrice(task.Job)
+	p.prices.ForgetPrice(task.Job)
 
 	state.AssumedNodeInvalid = task.Status == api.Pending
 	if state.AssumedNodeInvalid {
@@ -280,7 +273,7 @@ func (p *allocation) simulateAllocatable(_ context.Context, state fwk.CycleState
 // another pod after all evictions. Volcano checks nothing else at the end and simulates no host
 // ports.
 func (p *allocation) simulatePredicate(_ context.Context, state fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
-	if err := p.victims.checkConflicts(task, node); err != nil {
+	if err := p.victims.CheckConflicts(task, node); err != nil {
 		return err
 	}
 	isKept := len(p.stuck.ByNode[node.Name]) > 0 || p.kept.KeepsCardsOn(task, node)

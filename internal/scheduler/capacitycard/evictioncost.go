@@ -7,6 +7,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/victims"
 )
 
 // evictionCost is what evictions on a node cost. First their highest priority decides, then whether a
@@ -18,7 +19,7 @@ type evictionCost struct {
 }
 
 func (c *evictionCost) compare(other *evictionCost) int {
-	return cmp.Or(cmp.Compare(c.job, other.job), cmp.Compare(c.pod, other.pod), CompareBool(c.breaksGang, other.breaksGang), cmp.Compare(c.loss, other.loss))
+	return cmp.Or(cmp.Compare(c.job, other.job), cmp.Compare(c.pod, other.pod), victims.CompareBool(c.breaksGang, other.breaksGang), cmp.Compare(c.loss, other.loss))
 }
 
 // costOf returns what the eviction of pods costs. A job that breaks counts once.
@@ -39,7 +40,7 @@ func (p *preemption) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool)
 
 		broken[victim.Job] = breaks[victim.UID]
 		cost.breaksGang = cost.breaksGang || breaks[victim.UID]
-		cost.loss = quota.AddSaturating(cost.loss, p.prices.lossOfEviction(victim, breaks))
+		cost.loss = quota.AddSaturating(cost.loss, p.prices.LossOfEviction(victim, breaks))
 	}
 
 	return cost
@@ -102,7 +103,7 @@ func (p *preemption) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo)
 	}
 
 	candidates, breaks := p.preemptionCandidates(preemptor, offered)
-	_, victims, useful := p.victims.selectVictims(preemptor, node, name, candidates, breaks)
+	_, victims, useful := p.victims.Select(preemptor, node, name, candidates, breaks)
 	if !useful || p.exceedsEvictionHeadroom(queue, name, victims) {
 		return nil
 	}

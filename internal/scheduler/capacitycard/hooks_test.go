@@ -12,6 +12,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/scheduler/victims"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -128,12 +129,12 @@ func TestBindingCarriesTheChargedQueue(t *testing.T) {
 // releases none of another queue, such as one to which its PodGroup was moved.
 func TestEvictionReleasesTheChargedQueue(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8; queue q quota={"A":4}; job j queue=q min=1 running=a*2`).enqueueAndAllocate()
-	check.Equal(t, "cards released of the charged queue", 1, s.p.victims.releasedAmounts(s.Task("j-0"), "q", "A")[quotaCards])
+	check.Equal(t, "cards released of the charged queue", 1, s.p.victims.ReleasedAmounts(s.Task("j-0"), "q", "A")[victims.QuotaCards])
 
-	released := s.p.victims.releasedAmounts(s.Task("j-0"), "second", "A")
-	check.Equal(t, "cards released of another queue", 0, released[quotaCards])
-	check.Equal(t, "CPU released of another queue", 0, released[quotaCPU])
-	check.Equal(t, "memory released of another queue", 0, released[quotaMemory])
+	released := s.p.victims.ReleasedAmounts(s.Task("j-0"), "second", "A")
+	check.Equal(t, "cards released of another queue", 0, released[victims.QuotaCards])
+	check.Equal(t, "CPU released of another queue", 0, released[victims.QuotaCPU])
+	check.Equal(t, "memory released of another queue", 0, released[victims.QuotaMemory])
 }
 
 // TestClosedSessionReports: each session reports once when it closes, to the observer that is set. The report proves to the

@@ -118,10 +118,10 @@ func noStuckPodConflicts(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInf
 // pipelines a pod to a node that needs no eviction without this check, and tries no other node
 // when that is refused.
 func conflictsArePreemptable(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
-	if p.preemption.run == nil || p.victims.hasNoConflicts(r.Task, node) {
+	if p.preemption.run == nil || p.victims.HasNoConflicts(r.Task, node) {
 		return nodeFits
 	}
-	if _, _, useful := p.victims.splitConflicting(r.Task, node, p.preemption.preemptableTasksOn(node, r.Task)); !useful {
+	if _, _, useful := p.victims.SplitConflicting(r.Task, node, p.preemption.preemptableTasksOn(node, r.Task)); !useful {
 		return conflictNotPreemptable
 	}
 	return nodeFits

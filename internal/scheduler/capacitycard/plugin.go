@@ -23,6 +23,7 @@ import (
 	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/scheduler/victims"
 	"cardquota.dev/operator/internal/scheduler/waitingjobs"
 )
 
@@ -48,7 +49,7 @@ type Plugin struct {
 	cache     *Cache
 	Drains    *reclaimrules.Drains
 	Events    *Events
-	Prices    *Prices
+	Prices    *victims.Prices
 	Rules     *reclaimrules.Rules
 	Evictions *snapshot.Evictions
 
@@ -58,7 +59,7 @@ type Plugin struct {
 	waiting *waitingjobs.Jobs
 
 	// Evictions inside of a queue, and by Volcano's action reclaim.
-	victims    *victimSelection
+	victims    *victims.Selection
 	preemption *preemption
 	podReclaim *podReclaim
 
@@ -78,7 +79,7 @@ func newPlugin(known *Cache, s *snapshot.Session) *Plugin {
 	p := &Plugin{Session: s, cache: known}
 	p.Drains = &reclaimrules.Drains{Session: s}
 	p.Events = &Events{Session: s, messages: known.messages, reports: known.reports, countRefusal: known.metrics.countRefusal}
-	p.Prices = &Prices{Session: s}
+	p.Prices = victims.NewPrices(s)
 	p.Rules = reclaimrules.New(s, known.borrowStops)
 	p.Evictions = &snapshot.Evictions{Session: s}
 
@@ -86,7 +87,7 @@ func newPlugin(known *Cache, s *snapshot.Session) *Plugin {
 	p.Kept = keptcards.New(s, p.stuck, known.kept)
 	p.waiting = waitingjobs.New(s, p.Rules, p.stuck, p.Kept)
 
-	p.victims = &victimSelection{Session: s, kept: p.Kept}
+	p.victims = victims.NewSelection(s, p.Kept)
 	p.preemption = &preemption{Session: s, prices: p.Prices, stuck: p.stuck, kept: p.Kept, victims: p.victims}
 	p.podReclaim = &podReclaim{Session: s, prices: p.Prices, rules: p.Rules, stuck: p.stuck, kept: p.Kept, victims: p.victims}
 

@@ -14,6 +14,7 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/scheduler/victims"
 	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -25,7 +26,7 @@ type nodeChoice struct {
 	events     *Events
 	stuck      *snapshot.StuckPods
 	kept       *keptcards.Kept
-	victims    *victimSelection
+	victims    *victims.Selection
 	preemption *preemption
 	podReclaim *podReclaim
 	allocation *allocation

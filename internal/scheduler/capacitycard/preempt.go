@@ -3,7 +3,6 @@ package capacitycard
 import (
 	"cmp"
 	"slices"
-	"sort"
 	"sync/atomic"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -13,7 +12,7 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
-	"cardquota.dev/operator/internal/workload"
+	"cardquota.dev/operator/internal/scheduler/victims"
 )
 
 // preemptionAttempt is the pod and node that Volcano's action preempt tries now. Volcano then
@@ -31,10 +30,10 @@ type preemptionAttempt struct {
 // preemption decides what Volcano's action preempt evicts inside of a queue.
 type preemption struct {
 	*snapshot.Session
-	prices  *Prices
+	prices  *victims.Prices
 	stuck   *snapshot.StuckPods
 	kept    *keptcards.Kept
-	victims *victimSelection
+	victims *victims.Selection
 	// run is what the action evicts, nil unless it runs.
 	run *preemptRun
 	// attempt is the pod and node that it tries now, nil if none.
@@ -77,7 +76,7 @@ func (p *preemption) selectInAttempt(attempt *preemptionAttempt, job *api.JobInf
 	}
 
 	candidates, breaks := p.preemptionCandidates(preemptor, preemptees)
-	conflicting, victims, useful := p.victims.selectVictims(preemptor, node, name, candidates, breaks)
+	conflicting, victims, useful := p.victims.Select(preemptor, node, name, candidates, breaks)
 	attempt.refused = !useful || (len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node))
 	attempt.conflicting = conflicting
 	if len(p.stuck.ByNode[node.Name]) > 0 || p.kept.KeepsCardsOn(preemptor, node) {
@@ -103,43 +102,6 @@ func (p *preemption) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInf
 	return len(victims) > 0 && (p.isRefusedIgnoringQuota(preemptor, node) || p.costsLessElsewhere(preemptor, victims, breaks))
 }
 
-// victimSelection selects victims on one node for a pod.
-type victimSelection struct {
-	*snapshot.Session
-	kept *keptcards.Kept
-	// mostBorrowed is how many cards the queue may borrow whose pods preempt now, see limitBorrowing.
-	mostBorrowed map[card.Name]int64
-}
-
-// selectVictims selects from candidates the victims on a node for a pod: all that conflict with
-// it, and as few others as release what is missing. It returns the conflicting ones alone, and all. breaks are the
-// candidates whose eviction breaks a gang. useful is false if the pod could not run there in spite of the evictions.
-func (p *victimSelection) selectVictims(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo, breaks map[api.TaskID]bool) (conflicting, all []*api.TaskInfo, useful bool) {
-	queue := p.Volcano.Jobs[preemptor.Job].Queue
-	missing := p.missingAmounts(preemptor, node)
-	conflicting, rest, useful := p.splitConflicting(preemptor, node, candidates)
-	released := p.releasedByEach(slices.Concat(conflicting, rest), breaks, queue, name)
-	for _, give := range released[:len(conflicting)] {
-		missing.add(give, -1)
-	}
-
-	needed := map[api.TaskID]bool{}
-	broken := map[api.JobID]bool{}
-	for _, i := range irreducibleSubset(missing, released[len(conflicting):]) {
-		needed[rest[i].UID] = true
-		broken[rest[i].Job] = broken[rest[i].Job] || breaks[rest[i].UID]
-	}
-
-	all = slices.Clone(conflicting)
-	for _, task := range rest {
-		if needed[task.UID] || broken[task.Job] { // without its elastic pods, another one would break no gang
-			all = append(all, task)
-		}
-	}
-
-	return conflicting, all, useful && (len(all) > len(conflicting) || missing.isZero())
-}
-
 // preemptionCandidates returns the possible victims of a preemptor in the order of eviction, and
 // those of them that break a gang. Of equal priority elastic pods come first, then the smallest loss.
 func (p *preemption) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, map[api.TaskID]bool) {
@@ -154,128 +116,9 @@ func (p *preemption) preemptionCandidates(preemptor *api.TaskInfo, preemptees []
 	slices.SortStableFunc(candidates, p.compareByPriority)
 	candidates, breaks := p.protectGangs(preemptor, candidates)
 	slices.SortStableFunc(candidates, func(a, b *api.TaskInfo) int {
-		return cmp.Or(p.comparePriorities(a, b), CompareBool(breaks[a.UID], breaks[b.UID]), cmp.Compare(p.prices.lossOfEviction(a, breaks), p.prices.lossOfEviction(b, breaks)))
+		return cmp.Or(p.comparePriorities(a, b), victims.CompareBool(breaks[a.UID], breaks[b.UID]), cmp.Compare(p.prices.LossOfEviction(a, breaks), p.prices.LossOfEviction(b, breaks)))
 	})
 	return candidates, breaks
-}
-
-// missingAmounts returns what the node and the quota lack for a pod.
-func (p *victimSelection) missingAmounts(task *api.TaskInfo, node *api.NodeInfo) amounts {
-	request := p.RequestFor(task)
-	job := p.Volcano.Jobs[task.Job]
-	name, _ := p.CardFor(request, node.Name)
-	missing := missingResources(task.InitResreq, p.kept.IdleFor(task, node))
-
-	kept := p.kept.DeductKept(snapshot.CheckInput{Job: job, Task: task}, quota.Released{})
-	missing = p.addMissingQuota(missing, job.Queue, request, name, kept)
-	if tooMany := p.cardsBorrowedTooMany(snapshot.CheckInput{Job: job, Request: request}, name); tooMany > 0 {
-		missing[quotaCards] = max(missing[quotaCards], float64(tooMany))
-	}
-	return missing
-}
-
-// addMissingQuota adds what the quotas of a queue and its ancestors lack for a pod, as far as
-// evictions in its own queue release it: not what terminating pods use. released is what is kept for
-// others, see DeductKept.
-func (p *victimSelection) addMissingQuota(missing amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) amounts {
-	for range maxMissingLimits {
-		isComplete := true
-		for _, insufficient := range p.Ledger.Check(string(queue), request.On(name), quota.Within{Released: released}) {
-			what := quotaOf(insufficient.Of)
-			lack := insufficient.Total - insufficient.Limit
-			if lack <= 0 || insufficient.Kind == quota.Terminating {
-				continue
-			}
-
-			isComplete = false
-			if insufficient.Kind == quota.Guaranteed {
-				lack = p.leastForGuarantees(insufficient, queue, request, name, released)
-			}
-
-			// reused is what is missing anyway and was open so far: now pods that cannot be reclaimed must release it.
-			reused := int64(0)
-			isUnreclaimable := insufficient.Kind == quota.NotReclaimable
-			if isUnreclaimable {
-				reused = min(lack, int64(missing[what]-missing[unreclaimableQuota(what)]))
-				missing[unreclaimableQuota(what)] += float64(lack)
-			}
-
-			// What is missing counts as released from now on, so that the next round finds what another
-			// limit lacks.
-			missing[what] += float64(lack - reused)
-			released.Add(chargeOf(insufficient.Of, name, lack, isUnreclaimable))
-			released.Remove(chargeOf(insufficient.Of, name, reused, false))
-		}
-
-		if isComplete {
-			break
-		}
-	}
-	return missing
-}
-
-// leastForGuarantees returns how much must be released so that a pod leaves the guarantees of other
-// queues free. Within the guarantee of its own queue it takes nothing from others, so that may be less than
-// the excess.
-func (p *victimSelection) leastForGuarantees(insufficient quota.InsufficientQuota, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) int64 {
-	excess := insufficient.Total - insufficient.Limit
-	isSame := func(other quota.InsufficientQuota) bool {
-		return other.Kind == insufficient.Kind && other.Queue == insufficient.Queue && other.Of == insufficient.Of
-	}
-	return 1 + int64(sort.Search(int(excess-1), func(n int) bool {
-		more := released.Clone()
-		more.Add(chargeOf(insufficient.Of, name, int64(n+1), false))
-		return !slices.ContainsFunc(p.Ledger.Check(string(queue), request.On(name), quota.Within{Released: more}), isSame)
-	}))
-}
-
-// chargeOf returns a charge of so much CPU or memory, or so many of a card.
-func chargeOf(of quota.Resource, name card.Name, amount int64, isUnreclaimable bool) *quota.Charge {
-	charge := &quota.Charge{IsUnreclaimable: isUnreclaimable}
-	switch of {
-	case quota.CPU:
-		charge.MilliCPU = amount
-	case quota.Memory:
-		charge.Memory = amount
-	default:
-		charge.Cards = []card.Amount{{Name: name, Count: card.Count(amount)}}
-	}
-	return charge
-}
-
-// maxMissingLimits is how many limits a pod can exceed: on each level of a tree and at root, four
-// limits of a card, of CPU and of memory. Each search finds the first that is left.
-const maxMissingLimits = 4 * 3 * (quota.MaxDepth + 1)
-
-// splitConflicting splits candidates into those that conflict with a pod on the node and the
-// rest. useful is false if other conflicting pods stay.
-func (p *victimSelection) splitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, candidates []*api.TaskInfo) (conflicting, rest []*api.TaskInfo, useful bool) {
-	conflicts := map[api.TaskID]bool{}
-	for _, task := range node.Tasks {
-		if task.UID != incoming.UID && workload.ConflictOnNode(incoming.Pod, task.Pod) && !p.IsBeingEvicted(task) {
-			conflicts[task.UID] = true
-		}
-	}
-
-	if len(conflicts) == 0 {
-		return nil, candidates, true
-	}
-
-	for _, candidate := range candidates {
-		if conflicts[candidate.UID] {
-			conflicting = append(conflicting, candidate)
-		} else {
-			rest = append(rest, candidate)
-		}
-	}
-
-	return conflicting, rest, len(conflicting) == len(conflicts)
-}
-
-// hasNoConflicts reports whether no pod that stays on a node conflicts with another one.
-func (p *victimSelection) hasNoConflicts(task *api.TaskInfo, node *api.NodeInfo) bool {
-	_, _, fits := p.splitConflicting(task, node, nil)
-	return fits
 }
 
 // fitsOnGangNode reports whether a pod needs no eviction on a node because another node fits
@@ -286,10 +129,10 @@ func (p *preemption) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except
 		if !known || name == except {
 			return false
 		}
-		if _, allowed := p.CardFor(p.RequestFor(task), name); !allowed || !p.victims.missingAmounts(task, node).isZero() {
+		if _, allowed := p.CardFor(p.RequestFor(task), name); !allowed || !p.victims.MissingAmounts(task, node).IsZero() {
 			return false
 		}
-		return p.victims.hasNoConflicts(task, node)
+		return p.victims.HasNoConflicts(task, node)
 	}
 
 	for _, other := range job.TaskStatusIndex[api.Pipelined] {
@@ -320,7 +163,7 @@ func (p *preemptRun) vacatedNodes() []string {
 
 // compareByPriority puts the lowest priority first, and among equals the smallest loss of a single pod.
 func (p *preemption) compareByPriority(a, b *api.TaskInfo) int {
-	return cmp.Or(p.comparePriorities(a, b), p.prices.compareByLoss(a, b))
+	return cmp.Or(p.comparePriorities(a, b), p.prices.CompareByLoss(a, b))
 }
 
 // comparePriorities puts the lowest priority first, of the job and then of the pod.
@@ -387,7 +230,7 @@ func (p *preemption) allocatableInAttempt(r snapshot.CheckInput, attempt *preemp
 
 	r.Node = attempt.node
 	name, _ := p.CardFor(r.Request, r.Node)
-	return p.kept.CheckCard(r) == nil && p.victims.cardsBorrowedTooMany(r, name) == 0
+	return p.kept.CheckCard(r) == nil && p.victims.CardsBorrowedTooMany(r, name) == 0
 }
 
 // mayNeedStuckCards reports whether a pod fits a node with possible victims only after stuck pods are
@@ -409,7 +252,7 @@ func (p *preemption) fitsNodeWithoutVictims(r snapshot.CheckInput) bool {
 	queue := string(r.Job.Queue)
 	request := r.Request.Request
 	isFull := func(name card.Name) bool {
-		return !p.Ledger.Fits(queue, request.On(name).OnlyCards(), quota.Within{}) || p.victims.cardsBorrowedTooMany(r, name) > 0
+		return !p.Ledger.Fits(queue, request.On(name).OnlyCards(), quota.Within{}) || p.victims.CardsBorrowedTooMany(r, name) > 0
 	}
 
 	if !p.Ledger.Fits(queue, request, quota.Within{}) {
@@ -430,16 +273,4 @@ func (p *preemption) isUselessForPreempt(s *nodeSearch, node *api.NodeInfo, name
 		return false
 	}
 	return len(p.preemptableTasksOn(node, s.Task)) == 0
-}
-
-// CompareBool orders false before true.
-func CompareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
 }

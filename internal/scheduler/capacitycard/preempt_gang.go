@@ -13,6 +13,7 @@ import (
 
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/scheduler/victims"
 	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -38,7 +39,7 @@ type preemptRun struct {
 	allowances struct {
 		sync.Mutex
 		evictions int
-		jobs      map[api.JobID]*evictionAllowance
+		jobs      map[api.JobID]*victims.Allowance
 	}
 	// elsewhere caches the last answer of cheapestEvictions.
 	elsewhere struct {
@@ -70,7 +71,7 @@ func (p *preemption) preempt(hooks PreemptHooks, execute func()) [][]*api.TaskIn
 	p.run = g
 	defer func() {
 		p.run = nil
-		p.victims.mostBorrowed = nil
+		p.victims.LimitBorrowing(nil)
 	}()
 	defer p.hideOldNominations()()
 
@@ -256,7 +257,7 @@ func (p *preemptRun) tasksToComplete() (rest []*api.TaskInfo) {
 
 // isBroken reports whether a job cannot continue after its evictions.
 func (p *preemptRun) isBroken(job *api.JobInfo) bool {
-	return job.ReadyTaskNum() < job.MinAvailable || !job.CheckTaskReady() || p.isInelastic(job) || p.p.prices.priceFor(job).isFailing
+	return job.ReadyTaskNum() < job.MinAvailable || !job.CheckTaskReady() || p.isInelastic(job) || p.p.prices.IsFailing(job)
 }
 
 // isInelastic reports whether a job loses all of its pods when it loses one.
@@ -302,7 +303,7 @@ func tasksOnNodes(job *api.JobInfo) []*api.TaskInfo {
 // evicted as a whole. breaks are the remaining ones that break a gang.
 func (p *preemption) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
 	g := p.run
-	allowances := map[api.JobID]*evictionAllowance{}
+	allowances := map[api.JobID]*victims.Allowance{}
 	if g == nil {
 		g = &preemptRun{p: p} // Volcano's own action runs, which does not complete gangs
 	}
@@ -314,13 +315,36 @@ func (p *preemption) protectGangs(preemptor *api.TaskInfo, candidates []*api.Tas
 			allowances[job.UID] = g.allowanceFor(job)
 		}
 
-		if allowances[job.UID].takeElastic(candidate) {
+		if allowances[job.UID].TakeElastic(candidate) {
 			kept = append(kept, candidate)
-		} else if allowances[job.UID].wholeJob && job.UID != preemptor.Job && (p.run != nil || len(tasksOnNodes(job)) == 1) {
+		} else if allowances[job.UID].WholeJob && job.UID != preemptor.Job && (p.run != nil || len(tasksOnNodes(job)) == 1) {
 			kept = append(kept, candidate)
 			breaks[candidate.UID] = true
 		}
 	}
 
 	return kept, breaks
+}
+
+// allowanceFor returns what a job can lose, as a copy that the caller may change.
+func (p *preemptRun) allowanceFor(job *api.JobInfo) *victims.Allowance {
+	// Topology-aware preemption asks from several goroutines.
+	p.allowances.Lock()
+	defer p.allowances.Unlock()
+
+	if p.allowances.jobs == nil || p.allowances.evictions != p.evictions {
+		p.allowances.jobs = map[api.JobID]*victims.Allowance{}
+		p.allowances.evictions = p.evictions
+	}
+
+	known := p.allowances.jobs[job.UID]
+	if known == nil {
+		known = &victims.Allowance{WholeJob: p.canEvictWholeJob(job)}
+		if !p.isInelastic(job) {
+			known.Elastic, known.ElasticByRole = p.p.prices.ElasticPods(job)
+		}
+		p.allowances.jobs[job.UID] = known
+	}
+
+	return &victims.Allowance{Elastic: known.Elastic, ElasticByRole: maps.Clone(known.ElasticByRole), WholeJob: known.WholeJob}
 }

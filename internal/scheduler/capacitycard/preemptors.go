@@ -10,7 +10,6 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/gang"
-	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -238,33 +237,15 @@ func (w waitingQueues) addQueue(name card.Name, queue api.QueueID) {
 	w[name][queue] = true
 }
 
-// limitBorrowing notes how many cards a queue of a tree may borrow while its pods preempt. Of a card for
+// LimitBorrowing notes how many cards a queue of a tree may borrow while its pods preempt. Of a card for
 // which another queue waits within what it deserves, that is what it has borrowed already. Otherwise the other
 // queue would take the card back with the preemptor on it, and pods of both would be evicted again and again.
 func (g *preemptRun) limitBorrowing(queue api.QueueID, waiting waitingQueues) {
-	g.p.victims.mostBorrowed = map[card.Name]int64{}
+	most := map[card.Name]int64{}
 	for name, queues := range waiting {
 		if len(queues) > 1 || !queues[queue] {
-			g.p.victims.mostBorrowed[name] = max(0, g.p.Ledger.AboveDeserved(string(queue), quota.Resource(name)))
+			most[name] = max(0, g.p.Ledger.AboveDeserved(string(queue), quota.Resource(name)))
 		}
 	}
-}
-
-// cardsBorrowedTooMany returns by how many cards a queue would borrow more than it may while its pods preempt, if a
-// pod used this card. It is 0 without a limit.
-func (p *victimSelection) cardsBorrowedTooMany(r snapshot.CheckInput, name card.Name) int64 {
-	if r.Request.Count == 0 {
-		return 0
-	}
-	most, isLimited := p.mostBorrowed[name]
-	if !isLimited {
-		return 0
-	}
-
-	used := p.Ledger.AboveDeserved(string(r.Job.Queue), quota.Resource(name)) + int64(r.Request.Count)
-	if r.Released != nil {
-		used -= int64(r.Released.Cards[name])
-	}
-
-	return max(0, used-most)
+	g.p.victims.LimitBorrowing(most)
 }

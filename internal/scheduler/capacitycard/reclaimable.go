@@ -14,16 +14,17 @@ import (
 	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/scheduler/victims"
 )
 
 // podReclaim decides what Volcano's action reclaim evicts.
 type podReclaim struct {
 	*snapshot.Session
-	prices  *Prices
+	prices  *victims.Prices
 	rules   *reclaimrules.Rules
 	stuck   *snapshot.StuckPods
 	kept    *keptcards.Kept
-	victims *victimSelection
+	victims *victims.Selection
 	// reclaimerCandidate is the pod that preemptive allowed last.
 	reclaimerCandidate api.TaskID
 }
@@ -56,12 +57,12 @@ func (p *podReclaim) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.Task
 	if !known || (r.Request.Count == 0 && !p.ReclaimsAll()) || p.kept.CheckPlace(r) != nil {
 		return nil, util.Permit
 	}
-	if !maps.Equal(missingResources(reclaimer.InitResreq, node.FutureIdle()), missingResources(reclaimer.InitResreq, p.stuck.FutureIdleOn(node))) {
+	if !maps.Equal(victims.MissingResources(reclaimer.InitResreq, node.FutureIdle()), victims.MissingResources(reclaimer.InitResreq, p.stuck.FutureIdleOn(node))) {
 		return nil, util.Permit // Volcano counts the room of stuck pods, and would evict too few
 	}
 
 	name, _ := p.CardFor(r.Request, r.Node)
-	_, victims, useful := p.victims.selectVictims(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.Request.Resource), nil)
+	_, victims, useful := p.victims.Select(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.Request.Resource), nil)
 	if !useful {
 		return nil, util.Permit
 	}
@@ -98,27 +99,12 @@ func (p *podReclaim) sortByVictimOrder(candidates []*api.TaskInfo) {
 	}
 
 	// This order decides which pods of a job are elastic, and these come first in the end.
-	slices.SortFunc(candidates, func(a, b *api.TaskInfo) int { return cmp.Or(byPriority(a, b), p.prices.compareByLoss(a, b)) })
+	slices.SortFunc(candidates, func(a, b *api.TaskInfo) int { return cmp.Or(byPriority(a, b), p.prices.CompareByLoss(a, b)) })
 
 	impacts, breaks := p.evictionImpacts(candidates)
 	slices.SortStableFunc(candidates, func(a, b *api.TaskInfo) int {
-		return cmp.Or(byPriority(a, b), cmp.Compare(impacts[a.UID], impacts[b.UID]), cmp.Compare(p.prices.lossOfEviction(a, breaks), p.prices.lossOfEviction(b, breaks)))
+		return cmp.Or(byPriority(a, b), cmp.Compare(impacts[a.UID], impacts[b.UID]), cmp.Compare(p.prices.LossOfEviction(a, breaks), p.prices.LossOfEviction(b, breaks)))
 	})
-}
-
-// compareByLoss puts first the smallest loss of a single pod, then the lowest priority of queue, job and
-// pod, then the youngest.
-func (p *Prices) compareByLoss(a, b *api.TaskInfo) int {
-	x := p.Volcano.Jobs[a.Job]
-	y := p.Volcano.Jobs[b.Job]
-	return cmp.Or(
-		cmp.Compare(p.lossOfPod(a), p.lossOfPod(b)),
-		cmp.Compare(p.Volcano.Queues[x.Queue].Queue.Spec.Priority, p.Volcano.Queues[y.Queue].Queue.Spec.Priority),
-		cmp.Compare(x.Priority, y.Priority),
-		cmp.Compare(a.Priority, b.Priority),
-		b.Pod.CreationTimestamp.Compare(a.Pod.CreationTimestamp.Time),
-		cmp.Compare(a.UID, b.UID),
-	)
 }
 
 // The impacts of an eviction on a job: it is below its minimum already, continues with fewer pods, or
@@ -134,20 +120,20 @@ const (
 func (p *podReclaim) evictionImpacts(candidates []*api.TaskInfo) (impacts map[api.TaskID]int, breaks map[api.TaskID]bool) {
 	impacts = map[api.TaskID]int{}
 	breaks = map[api.TaskID]bool{}
-	allowances := map[api.JobID]*evictionAllowance{}
+	allowances := map[api.JobID]*victims.Allowance{}
 	for _, candidate := range candidates {
 		job := p.Volcano.Jobs[candidate.Job]
 		allowance := allowances[job.UID]
 		if allowance == nil {
-			allowance = &evictionAllowance{}
-			allowance.elastic, allowance.elasticByRole = p.prices.elasticPods(job)
+			allowance = &victims.Allowance{}
+			allowance.Elastic, allowance.ElasticByRole = p.prices.ElasticPods(job)
 			allowances[job.UID] = allowance
 		}
 
 		switch {
 		case job.ReadyTaskNum() < job.MinAvailable:
 			impacts[candidate.UID] = jobIsBroken
-		case allowance.takeElastic(candidate):
+		case allowance.TakeElastic(candidate):
 			impacts[candidate.UID] = jobContinues
 		default:
 			impacts[candidate.UID] = jobBreaks

@@ -12,7 +12,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/victims"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 )
@@ -359,7 +361,7 @@ func TestPreemptInATreeFreesWhatAncestorsLack(t *testing.T) {
 }
 
 // TestMissingQuotaInATreeIsTheLeast draws 200 trees with quotas, deserved and guaranteed cards: queue q is below t, and
-// u beside t. A pod waits in q. missingAmounts says how much quota evictions in q must free for it: in all, and of pods
+// u beside t. A pod waits in q. MissingAmounts says how much quota evictions in q must free for it: in all, and of pods
 // that cannot be reclaimed. (1) Both amounts suffice. (2) One less of either does not. So preempt evicts enough, and no
 // pod in vain.
 func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
@@ -382,14 +384,14 @@ func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 		task := s.Task("new-0")
 		fitsAfterRelease := func(all, unreclaimable int64) bool {
 			var released quota.Released
-			released.Add(chargeOf("", "A", all-unreclaimable, false))
-			released.Add(chargeOf("", "A", unreclaimable, true))
+			released.Add(&quota.Charge{Cards: []card.Amount{{Name: "A", Count: card.Count(all - unreclaimable)}}})
+			released.Add(&quota.Charge{Cards: []card.Amount{{Name: "A", Count: card.Count(unreclaimable)}}, IsUnreclaimable: true})
 			return s.p.Ledger.Fits("q", s.p.RequestFor(task).Request, quota.Within{Released: released})
 		}
 
-		missing := s.p.victims.missingAmounts(task, s.Ssn.Nodes["a"])
-		all := int64(missing[quotaCards])
-		unreclaimable := int64(missing[unreclaimableQuota(quotaCards)])
+		missing := s.p.victims.MissingAmounts(task, s.Ssn.Nodes["a"])
+		all := int64(missing[victims.QuotaCards])
+		unreclaimable := int64(missing[victims.UnreclaimableQuota(victims.QuotaCards)])
 		check.That(t, fitsAfterRelease(all, unreclaimable), "%s: %d, %d of them unreclaimable, do not suffice", text, all, unreclaimable)
 		check.That(t, all == 0 || !fitsAfterRelease(all-1, min(unreclaimable, all-1)), "%s: %d suffice instead of %d", text, all-1, all)
 		check.That(t, unreclaimable == 0 || !fitsAfterRelease(all, unreclaimable-1),

@@ -17,7 +17,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/victims"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -310,7 +310,7 @@ func (s *nodeFinder) sortByPreference(task *api.TaskInfo, request quota.Request,
 		if by := slices.Index(request.Names, x) - slices.Index(request.Names, y); by != 0 {
 			return by
 		}
-		if by := capacitycard.CompareBool(s.isInShard(s.nodes[b]), s.isInShard(s.nodes[a])); by != 0 {
+		if by := victims.CompareBool(s.isInShard(s.nodes[b]), s.isInShard(s.nodes[a])); by != 0 {
 			return by
 		}
 		return int(s.nodes[a].Idle.ScalarResources[resource] - s.nodes[b].Idle.ScalarResources[resource])

@@ -11,10 +11,10 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/solver"
+	"cardquota.dev/operator/internal/scheduler/victims"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -220,7 +220,7 @@ type precedence struct {
 
 func (p precedence) compare(other precedence) int {
 	return cmp.Or(cmp.Compare(p.level, other.level), cmp.Compare(p.queue, other.queue), cmp.Compare(p.job, other.job), cmp.Compare(p.pod, other.pod),
-		capacitycard.CompareBool(p.isBlocked, other.isBlocked), capacitycard.CompareBool(p.hasCards, other.hasCards))
+		victims.CompareBool(p.isBlocked, other.isBlocked), victims.CompareBool(p.hasCards, other.hasCards))
 }
 
 // rankVictimJobs sets the ranks of victim jobs and their pods in the order of their

@@ -1,4 +1,4 @@
-package capacitycard
+package victims
 
 import (
 	"slices"
@@ -13,15 +13,15 @@ import (
 // victimChoice is a drawn choice of victims: the amounts that a node or quota lacks for a pod, and what each
 // candidate would release.
 type victimChoice struct {
-	lacks      amounts
-	candidates []amounts
+	lacks      Amounts
+	candidates []Amounts
 }
 
-var drawnResources = []string{"cpu", "nvidia.com/gpu", quotaCards}
+var drawnResources = []string{"cpu", "nvidia.com/gpu", QuotaCards}
 
 func drawVictimChoice(t *rapid.T) victimChoice {
-	draw := func(label string) amounts {
-		a := amounts{}
+	draw := func(label string) Amounts {
+		a := Amounts{}
 		for _, resource := range drawnResources {
 			a[resource] = float64(rapid.IntRange(0, 4).Draw(t, label+" "+resource))
 		}

@@ -1,6 +1,7 @@
-package capacitycard
+package victims
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -20,6 +21,9 @@ type Prices struct {
 	*snapshot.Session
 	prices jobPrices
 }
+
+// NewPrices returns the prices of a session.
+func NewPrices(s *snapshot.Session) *Prices { return &Prices{Session: s} }
 
 // PriceOf returns what evictions cost a job. The losses are in the order of tasks, which are all of its
 // placed pods.
@@ -158,18 +162,48 @@ func (j *jobPrices) forgetJob(job api.JobID) {
 	delete(j.jobs, job)
 }
 
-// forgetPrice forgets what evictions cost a job, whose pods changed.
-func (p *Prices) forgetPrice(job api.JobID) { p.prices.forgetJob(job) }
+// ForgetPrice forgets what evictions cost a job, whose pods changed.
+func (p *Prices) ForgetPrice(job api.JobID) { p.prices.forgetJob(job) }
+
+// IsFailing reports whether a Kubernetes Job of a PodGroup fails by the pods that ended already.
+func (p *Prices) IsFailing(job *api.JobInfo) bool { return p.priceFor(job).isFailing }
 
 // lossOfPod returns what is lost if a pod is evicted and its job goes on.
 func (p *Prices) lossOfPod(task *api.TaskInfo) int64 {
 	return p.priceFor(p.Volcano.Jobs[task.Job]).pods[task.UID]
 }
 
-// lossOfEviction returns what is lost if a pod is evicted. If that breaks its job, all of the job is.
-func (p *Prices) lossOfEviction(task *api.TaskInfo, breaks map[api.TaskID]bool) int64 {
+// LossOfEviction returns what is lost if a pod is evicted. If that breaks its job, all of the job is.
+func (p *Prices) LossOfEviction(task *api.TaskInfo, breaks map[api.TaskID]bool) int64 {
 	if breaks[task.UID] {
 		return p.priceFor(p.Volcano.Jobs[task.Job]).whole
 	}
 	return p.lossOfPod(task)
+}
+
+// CompareByLoss puts first the smallest loss of a single pod, then the lowest priority of queue, job and
+// pod, then the youngest.
+func (p *Prices) CompareByLoss(a, b *api.TaskInfo) int {
+	x := p.Volcano.Jobs[a.Job]
+	y := p.Volcano.Jobs[b.Job]
+	return cmp.Or(
+		cmp.Compare(p.lossOfPod(a), p.lossOfPod(b)),
+		cmp.Compare(p.Volcano.Queues[x.Queue].Queue.Spec.Priority, p.Volcano.Queues[y.Queue].Queue.Spec.Priority),
+		cmp.Compare(x.Priority, y.Priority),
+		cmp.Compare(a.Priority, b.Priority),
+		b.Pod.CreationTimestamp.Compare(a.Pod.CreationTimestamp.Time),
+		cmp.Compare(a.UID, b.UID),
+	)
+}
+
+// CompareBool orders false before true.
+func CompareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
 }

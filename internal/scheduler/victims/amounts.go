@@ -1,0 +1,118 @@
+package victims
+
+import (
+	"maps"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/solver"
+)
+
+// Amounts are quantities by name: resources of a node in Volcano's units, and cards, CPU and
+// memory of a quota.
+type Amounts map[string]float64
+
+// The names of what a quota can lack.
+const (
+	QuotaCards  = "quota of cards"
+	QuotaCPU    = "quota of CPU"
+	QuotaMemory = "quota of memory"
+)
+
+// UnreclaimableQuota names the part of a quota that is used by pods from which others cannot reclaim.
+func UnreclaimableQuota(of string) string { return of + " that cannot be reclaimed" }
+
+// quotaOf names the part of a quota that limits a resource.
+func quotaOf(resource quota.Resource) string {
+	switch resource {
+	case quota.CPU:
+		return QuotaCPU
+	case quota.Memory:
+		return QuotaMemory
+	}
+	return QuotaCards
+}
+
+// MissingResources returns what a node lacks for a request, including what terminating pods
+// release; empty if it fits.
+func MissingResources(request, futureIdle *api.Resource) Amounts {
+	idle := resourceAmounts(futureIdle)
+	missing := Amounts{}
+	for what, asked := range resourceAmounts(request) {
+		if shortfall := asked - idle[what]; asked > 0 && shortfall > solver.Tolerance {
+			missing[what] = shortfall
+		}
+	}
+	return missing
+}
+
+// resourceAmounts returns the resources that are counted on a node.
+func resourceAmounts(r *api.Resource) Amounts {
+	list := make(Amounts, 2+len(r.ScalarResources))
+	list["cpu"] = r.MilliCPU
+	list["memory"] = r.Memory
+	for name, quantity := range r.ScalarResources {
+		if !api.IsIgnoredScalarResource(name) {
+			list[string(name)] = quantity
+		}
+	}
+	return list
+}
+
+// irreducibleSubset selects as few candidates as needed, in their order: the first that help,
+// then without those that the others make unnecessary. It selects none if all together do not
+// suffice.
+func irreducibleSubset(missing Amounts, released []Amounts) []int {
+	var picked []int
+	remaining := maps.Clone(missing)
+	for i, give := range released {
+		if remaining.IsZero() {
+			break
+		}
+		if remaining.isReducedBy(give) {
+			picked = append(picked, i)
+			remaining.add(give, -1)
+		}
+	}
+
+	if !remaining.IsZero() {
+		return nil
+	}
+
+	// Candidates come in the order of eviction, so the last ones are spared first.
+	for i := len(picked) - 1; i >= 0; i-- {
+		if without := maps.Clone(remaining).add(released[picked[i]], 1); without.IsZero() {
+			remaining = without
+			picked = append(picked[:i], picked[i+1:]...)
+		}
+	}
+
+	return picked
+}
+
+func (a Amounts) IsZero() bool {
+	for _, n := range a {
+		if n > solver.Tolerance {
+			return false
+		}
+	}
+	return true
+}
+
+func (a Amounts) isReducedBy(give Amounts) bool {
+	for what, n := range a {
+		if n > solver.Tolerance && give[what] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// add adds other amounts, multiplied by times, for the names that a has.
+func (a Amounts) add(give Amounts, times float64) Amounts {
+	for what := range a {
+		a[what] += times * give[what]
+	}
+	return a
+}

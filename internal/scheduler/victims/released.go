@@ -1,0 +1,58 @@
+package victims
+
+import (
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/gang"
+)
+
+// releasedByEach returns what the eviction of each victim on a node releases. The first one that
+// breaks a gang also releases the quota of the gang's pods on other nodes, since they go too.
+func (s *Selection) releasedByEach(victims []*api.TaskInfo, breaks map[api.TaskID]bool, queue api.QueueID, name card.Name) []Amounts {
+	released := make([]Amounts, len(victims))
+	broken := map[api.JobID]bool{}
+	for i, victim := range victims {
+		released[i] = s.ReleasedAmounts(victim, queue, name)
+		if !breaks[victim.UID] || broken[victim.Job] {
+			continue
+		}
+
+		broken[victim.Job] = true
+		for other := range gang.TasksIn(s.Volcano.Jobs[victim.Job], gang.IsOnNode) {
+			if other.NodeName != victim.NodeName {
+				s.addReleasedQuota(released[i], other, queue, name)
+			}
+		}
+	}
+
+	return released
+}
+
+// ReleasedAmounts returns what the eviction of a pod releases: on its node, and in a queue of
+// the named card, CPU and memory, if that queue is charged.
+func (s *Selection) ReleasedAmounts(task *api.TaskInfo, queue api.QueueID, name card.Name) Amounts {
+	released := resourceAmounts(task.Resreq)
+	s.addReleasedQuota(released, task, queue, name)
+	return released
+}
+
+// addReleasedQuota adds what the eviction of a pod releases in a queue.
+func (s *Selection) addReleasedQuota(released Amounts, task *api.TaskInfo, queue api.QueueID, name card.Name) {
+	charge := s.ChargeInQueue(queue, task)
+	if charge == nil {
+		return
+	}
+
+	for resource, amount := range charge.Amounts() {
+		if resource.IsCard() && resource.Card() != name {
+			continue
+		}
+
+		what := quotaOf(resource)
+		released[what] += float64(amount)
+		if charge.IsUnreclaimable {
+			released[UnreclaimableQuota(what)] += float64(amount)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+// Package victims selects which pods of a node must go for another pod, and says what their evictions cost.
+package victims
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/keptcards"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// Selection selects victims on one node for a pod.
+type Selection struct {
+	*snapshot.Session
+	kept *keptcards.Kept
+	// mostBorrowed is how many cards the queue may borrow whose pods preempt now.
+	mostBorrowed map[card.Name]int64
+}
+
+// NewSelection returns the selection of a session. Nothing that is kept for others counts as free.
+func NewSelection(s *snapshot.Session, kept *keptcards.Kept) *Selection {
+	return &Selection{Session: s, kept: kept}
+}
+
+// Select selects from candidates the victims on a node for a pod: all that conflict with
+// it, and as few others as release what is missing. It returns the conflicting ones alone, and all. breaks are the
+// candidates whose eviction breaks a gang. useful is false if the pod could not run there in spite of the evictions.
+func (s *Selection) Select(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo, breaks map[api.TaskID]bool) (conflicting, all []*api.TaskInfo, useful bool) {
+	queue := s.Volcano.Jobs[preemptor.Job].Queue
+	missing := s.MissingAmounts(preemptor, node)
+	conflicting, rest, useful := s.SplitConflicting(preemptor, node, candidates)
+	released := s.releasedByEach(slices.Concat(conflicting, rest), breaks, queue, name)
+	for _, give := range released[:len(conflicting)] {
+		missing.add(give, -1)
+	}
+
+	needed := map[api.TaskID]bool{}
+	broken := map[api.JobID]bool{}
+	for _, i := range irreducibleSubset(missing, released[len(conflicting):]) {
+		needed[rest[i].UID] = true
+		broken[rest[i].Job] = broken[rest[i].Job] || breaks[rest[i].UID]
+	}
+
+	all = slices.Clone(conflicting)
+	for _, task := range rest {
+		if needed[task.UID] || broken[task.Job] { // without its elastic pods, another one would break no gang
+			all = append(all, task)
+		}
+	}
+
+	return conflicting, all, useful && (len(all) > len(conflicting) || missing.IsZero())
+}
+
+// SplitConflicting splits candidates into those that conflict with a pod on the node and the
+// rest. useful is false if other conflicting pods stay.
+func (s *Selection) SplitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, candidates []*api.TaskInfo) (conflicting, rest []*api.TaskInfo, useful bool) {
+	conflicts := map[api.TaskID]bool{}
+	for _, task := range node.Tasks {
+		if task.UID != incoming.UID && workload.ConflictOnNode(incoming.Pod, task.Pod) && !s.IsBeingEvicted(task) {
+			conflicts[task.UID] = true
+		}
+	}
+
+	if len(conflicts) == 0 {
+		return nil, candidates, true
+	}
+
+	for _, candidate := range candidates {
+		if conflicts[candidate.UID] {
+			conflicting = append(conflicting, candidate)
+		} else {
+			rest = append(rest, candidate)
+		}
+	}
+
+	return conflicting, rest, len(conflicting) == len(conflicts)
+}
+
+// HasNoConflicts reports whether no pod that stays on a node conflicts with another one.
+func (s *Selection) HasNoConflicts(task *api.TaskInfo, node *api.NodeInfo) bool {
+	_, _, fits := s.SplitConflicting(task, node, nil)
+	return fits
+}
+
+// CheckConflicts returns why a pod conflicts with pods that stay on a node, nil if it does not.
+func (s *Selection) CheckConflicts(task *api.TaskInfo, node *api.NodeInfo) error {
+	if !s.HasNoConflicts(task, node) {
+		return fmt.Errorf("pod %s conflicts with another pod on node %s by anti-affinity or host port", klog.KObj(task.Pod), node.Name)
+	}
+	return nil
+}
