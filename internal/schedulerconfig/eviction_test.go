@@ -35,8 +35,9 @@ func newText(actions string, plugins ...string) string {
 // only capacity-card may choose victims: other plugins have enablePreemptable (for preempt) or enableReclaimable (for
 // reclaim) off. Capacity-card has them on, and enablePreemptive too, by which it checks who reclaims. Such an action
 // stands behind allocate, which would otherwise give away cards that were freed for others. Only one of reclaim and
-// cardreclaim may run. In a tree of queues that is cardreclaim, which alone knows what each level deserves. newText
-// makes a text from its actions and plugins: "-" begins another tier.
+// cardreclaim may run. In a tree of queues that is cardreclaim, which alone knows what each level deserves. Cardreclaim
+// asks no other plugin, but its configuration must stay valid if an administrator writes reclaim instead. newText makes
+// a text from its actions and plugins: "-" begins another tier.
 func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 	const (
 		gangOff        = "gang enablePreemptable=false enableReclaimable=false"

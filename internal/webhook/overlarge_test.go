@@ -46,15 +46,17 @@ func newHandlers(t *testing.T, policy *v1alpha1.ServiceTypePolicy) *handlers {
 	return &handlers{cached: scene, live: scene, inventory: noCards{}, scheme: scheme, decoder: admission.NewDecoder(scheme)}
 }
 
-// newJobJSON returns a vcjob with so many tasks.
+// newJobJSON returns a vcjob with so many tasks. Each has two annotations that Cardquota does not know, and validation
+// warns of them.
 func newJobJSON(tasks int) []byte {
 	return []byte(`{"apiVersion":"batch.volcano.sh/v1alpha1","kind":"Job","metadata":{"name":"big"},"spec":{"tasks":[` +
 		strings.TrimSuffix(strings.Repeat(`{"name":"t","template":{"metadata":{"annotations":{"volcano.sh/card.x":"","volcano.sh/card.y":""}}}},`, tasks), ",") + `]}}`)
 }
 
-// TestAJobTooLargeToRead: a vcjob with tens of thousands of tasks would take hundreds of MiB when it is decoded. The webhook
-// refuses it unread, or only warns of it: if it was as large before, without a policy, and where the policy only warns.
-// The answer itself is small, and no defaults are added. Up to 256 tasks are validated.
+// TestAJobTooLargeToRead: a vcjob with tens of thousands of tasks would take hundreds of MiB when it is decoded, so it is
+// not read. One with more than 256 tasks is read and not validated. The webhook refuses both, or only warns of them: if
+// the job was as large before, without a policy, and where the policy only warns. In a job of up to 256 tasks, it warns
+// of each unknown annotation, and still the answer is small. The webhook that sets defaults changes none of the jobs.
 func TestAJobTooLargeToRead(t *testing.T) {
 	deny := &v1alpha1.ServiceTypePolicy{}
 	warn := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}}}
@@ -65,7 +67,7 @@ func TestAJobTooLargeToRead(t *testing.T) {
 	}{
 		"81,000 tasks: refused":                    {policy: deny, now: 81_000, wantRefusal: "has too many parts"},
 		"257 tasks: refused":                       {policy: deny, now: 257, wantRefusal: "has more than 256 pod templates"},
-		"256 tasks":                                {policy: deny, now: 256},
+		"256 tasks: validated, with warnings":      {policy: deny, now: 256},
 		"81,000 tasks as before":                   {policy: deny, now: 81_000, before: 81_000},
 		"81,000 tasks instead of 1: refused":       {policy: deny, now: 81_000, before: 1, wantRefusal: "has too many parts"},
 		"1 task instead of 81,000":                 {policy: deny, now: 1, before: 81_000},

@@ -35,14 +35,14 @@ type fakeStore struct {
 	writesLeft int
 }
 
-func (s *fakeStore) read(_ context.Context, i int) (object, error) {
+func (s *fakeStore) read(ctx context.Context, i int) (object, error) {
 	read := s.objects[i]
 	read.entries = maps.Clone(read.entries)
-	return read, cmp.Or(s.fails, s.unreadable[i])
+	return read, cmp.Or(ctx.Err(), s.fails, s.unreadable[i]) // as a client of the API server, not after its context
 }
 
-func (s *fakeStore) write(_ context.Context, i int, version string, c change) (string, error) {
-	if err := cmp.Or(s.fails, s.refused[i]); err != nil {
+func (s *fakeStore) write(ctx context.Context, i int, version string, c change) (string, error) {
+	if err := cmp.Or(ctx.Err(), s.fails, s.refused[i]); err != nil {
 		return "", err
 	}
 	o := &s.objects[i]
@@ -232,18 +232,20 @@ func TestLittleIsWrittenWhileNoCardIsUsed(t *testing.T) {
 	check.Equal(t, "writes in an hour", 6, s.store.writes-writes)
 }
 
-// TestStopStoresOnceMore: a replica that is stopped stores its sums before it ends, so the next one has the 20 seconds
-// since the last store.
+// TestStopStoresOnceMore: when Kubernetes stops a replica, its context ends, and with it all requests that use the
+// context. The replica stores its sums once more, so the next one has the 20 seconds since the last store.
 func TestStopStoresOnceMore(t *testing.T) {
 	s := newScene(t)
 	s.use(1)
+	s.expectServedAfter(time.Minute, "after a minute", 60)
 	s.at = s.at.Add(20 * time.Second)
+
 	ctx, stop := context.WithCancel(t.Context())
-	stop() // Start ends at once, as when Kubernetes stops the replica
+	stop()
 	check.NoError(t, s.k.Start(ctx))
 
 	s.restart()
-	s.expectServed("of the next replica", 20)
+	s.expectServed("of the next replica", 60+20)
 }
 
 // TestMetricOfCardSecondsIsWellFormed: name and help text of the metric follow the rules of Prometheus. One

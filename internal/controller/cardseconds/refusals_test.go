@@ -47,7 +47,7 @@ func TestAPartThatCannotBeWrittenIsReported(t *testing.T) {
 	s.restart()
 	s.k.namespace = "volcano-system"
 	s.expectRefused("before the next leader has loaded the sums", nothing)
-	s.useOneCard(4) // minutes
+	s.useOneCard(3) // minutes: the first write is refused after one
 	s.expectRefused("by the next leader", part0)
 
 	clear(s.store.refused)

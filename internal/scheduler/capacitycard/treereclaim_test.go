@@ -181,14 +181,14 @@ func TestReclaimedCardsAreKeptInTheQuotasOfATree(t *testing.T) {
 }
 
 // TestReclaimPolicyAnswersForTrees: the action that takes cards back asks the policy of the session how far apart two
-// queues are in the tree. It also asks how much more than it deserves or is guaranteed each queue uses. In lending,
-// tenants t and u deserve 4 of 8 cards A each. Below t are queues q and r, below u is queue v. r uses 3 cards and
-// deserves 2, v uses 5 and deserves 4. q uses 1 and deserves 2, and its pod may not be evicted.
+// queues are in the tree, which queues are on the way, how much more than it deserves or is guaranteed each queue uses,
+// and how much more it may use. In lending, tenants t and u deserve 4 of 8 cards A each. Below t are queues q and r,
+// below u is queue v. r uses 3 cards and deserves 2, v uses 5 and deserves 4. q uses 1 and deserves 2, so it may use 1
+// more; but t uses the 4 that it deserves.
 func TestReclaimPolicyAnswersForTrees(t *testing.T) {
 	p := newTreeScene(t, lending+`job k queue=r min=1 running=a*3
 		job l queue=v min=1 running=a*5
-		job i queue=q min=1 pending=1
-		job x queue=q min=1 running=a preemptable=false`).openSession().reclaimPolicy()
+		job x queue=q min=1 running=a`).openSession().reclaimPolicy()
 
 	// The level is how far the lowest common ancestor is above the first queue, so 1 if that is its parent.
 	for pair, wantLevel := range map[[2]api.QueueID]int{{"q", "r"}: 1, {"q", "v"}: 2, {"t", "u"}: 1, {"q", "u"}: 2} {
@@ -208,7 +208,6 @@ func TestReclaimPolicyAnswersForTrees(t *testing.T) {
 	check.Equal(t, "cards that q may use until it and t have what they deserve", []int64{2 - 1, 0}, mayUse.Deserved[:2])
 	check.Equal(t, "free quota of q", 2-1, int(p.Rules.FreeQuota("q", "A"))) // in a tree, of what it deserves
 	check.Equal(t, "the queues form a tree", true, p.IsTree())
-	check.Equal(t, "pods without cards reclaim CPU", false, p.ReclaimsAll())
 }
 
 // TestReclaimPolicyAnswersForFlatQueues: queues that form no tree are all at level 1, and nothing limits them
