@@ -20,6 +20,7 @@ import (
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/localquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
@@ -79,7 +80,7 @@ func TestEveryStatusIsValid(t *testing.T) {
 			"Pod lab/a can possibly be assigned to a, once minAvailable is satisfied",
 		})
 
-		input := cardquota.CountInput{
+		input := queueusage.Input{
 			Inventory:   card.NewInventory(map[string]card.Node{"a": node}),
 			Nodes:       []card.NodeState{{Name: "a", Node: node, IsReady: true}},
 			LocalQueues: map[string]bool{"q": true},
@@ -106,7 +107,7 @@ func TestEveryStatusIsValid(t *testing.T) {
 		}
 
 		// The status of the CardQuota.
-		usage := cardquota.CountUsage(input)["q"]
+		usage := queueusage.Count(input)["q"]
 		quota := quota.DeepCopy()
 		quota.Status = cardquota.NewStatus(cardquota.StatusInput{
 			Quota: quota,

@@ -2,8 +2,8 @@ package main
 
 // groupAnswerMutants break which pods without a PodGroup status.blocked lists.
 var groupAnswerMutants = []mutant{
-	{"internal/cardquota/usage.go", `&& facts.group.group == nil && !c.input.LacksPodGroups`, `&& facts.group.group == nil`, "PodGroups that could not be read are not missing"},
-	{"internal/cardquota/usage.go", `return isMissing && !waiting.MayAwaitPodGroup(pod, c.input.Now)`, `return isMissing`, "the PodGroup of a new pod may come later"},
+	{"internal/queueusage/usage.go", `&& facts.group.group == nil && !c.input.LacksPodGroups`, `&& facts.group.group == nil`, "PodGroups that could not be read are not missing"},
+	{"internal/queueusage/usage.go", `return isMissing && !waiting.MayAwaitPodGroup(pod, c.input.Now)`, `return isMissing`, "the PodGroup of a new pod may come later"},
 	{"internal/waiting/entries.go", `v1alpha1.BlockedCardsTerminating, v1alpha1.BlockedGangIncomplete`, `v1alpha1.BlockedCardsTerminating, v1alpha1.BlockedPodGroupNotFound, v1alpha1.BlockedGangIncomplete`, "a name raises no alert"},
 }
 

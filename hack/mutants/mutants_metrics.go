@@ -18,15 +18,17 @@ var (
 		{"internal/controller/cardquota/cardsinuse.go", `; exists {`, `; exists || pod.Charge.Queue != "" {`, "metrics: a pod adds no queue to a bill"},
 	}
 	bindingMetricsMutants = []mutant{
-		{"internal/cardquota/bindings.go", `Cards: bound.Charge.DistinctCards(),`, `Cards: bound.Charge.Cards,`, "metrics: a pod that may use one of two cards is bound once"},
-		{"internal/cardquota/usage.go", `last == nil && len(charge.Cards) > 0`, `last == nil && charge.Queue != ""`, "metrics: a pod without cards has no waiting time"},
-		{"internal/cardquota/usage.go", `c.input.LastCharges != nil && last == nil`, `last == nil`, "metrics: what the first count finds was bound before"},
+		{"internal/queueusage/bindings.go", `Cards: bound.Charge.DistinctCards(),`, `Cards: bound.Charge.Cards,`, "metrics: a pod that may use one of two cards is bound once"},
+		{"internal/queueusage/usage.go", `last == nil && len(charge.Cards) > 0`, `last == nil && charge.Queue != ""`, "metrics: a pod without cards has no waiting time"},
+		{"internal/queueusage/usage.go", `c.input.LastCharges != nil && last == nil`, `last == nil`, "metrics: what the first count finds was bound before"},
+	}
+	allowanceMetricsMutants = []mutant{
 		{"internal/cardquota/overallocation.go", `!known || wasAllowed {`, `!known || !wasAllowed {`, "metrics: one CardQuota that warns keeps the alert"},
 	}
 	billedPodsMutants = []mutant{
 		{"internal/workload/pod.go", `pod.DeletionTimestamp == nil || isNodeReady ||`, `pod.DeletionTimestamp == nil ||`, "metrics: a terminating pod runs on"},
 		{"internal/workload/pod.go", `isNodeReady || pod.DeletionTimestamp.After(now))`, `true)`, "metrics: a pod on a lost node ends with its grace period"},
-		{"internal/cardquota/billedpods.go", `		charges[pod.Pod.UID] = pod.Charge`, `		_ = charges`, "metrics: a terminating pod stays in its queue"},
+		{"internal/queueusage/billedpods.go", `		charges[pod.Pod.UID] = pod.Charge`, `		_ = charges`, "metrics: a terminating pod stays in its queue"},
 	}
 	sessionMetricsMutants = []mutant{
 		{"internal/scheduler/capacitycard/metrics.go", `		v.pods += b.Pods`, `		v.pods += len(b.Used)`, "metrics: each charged pod counts"},

@@ -10,6 +10,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 )
@@ -32,7 +33,7 @@ func BenchmarkInventory(b *testing.B) {
 
 	input := CountInput{
 		Charges: map[types.UID]quota.Charge{},
-		Usage:   map[string]cardquota.Usage{},
+		Usage:   map[string]queueusage.Usage{},
 		Owners:  map[string]*v1alpha1.CardQuota{},
 		Quotas:  map[string]card.Quota{},
 	}
@@ -77,11 +78,11 @@ func BenchmarkInventory(b *testing.B) {
 }
 
 // usageOf sums charges by queue.
-func usageOf(charges map[types.UID]quota.Charge) map[string]cardquota.Usage {
-	out := map[string]cardquota.Usage{}
+func usageOf(charges map[types.UID]quota.Charge) map[string]queueusage.Usage {
+	out := map[string]queueusage.Usage{}
 	for _, charge := range charges {
 		if out[charge.Queue].Used == nil {
-			out[charge.Queue] = cardquota.Usage{Used: map[card.Name]card.Count{}}
+			out[charge.Queue] = queueusage.Usage{Used: map[card.Name]card.Count{}}
 		}
 		for _, amount := range charge.Cards {
 			out[charge.Queue].Used[amount.Name] += amount.Count

@@ -12,6 +12,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/servicetype"
 )
@@ -23,7 +24,7 @@ type CountInput struct {
 	Pods    []*corev1.Pod
 	Charges map[types.UID]quota.Charge
 	// Usage is what each queue uses alone.
-	Usage map[string]cardquota.Usage
+	Usage map[string]queueusage.Usage
 	// Owners is the CardQuota of each queue that has one, Quotas the quota in force of these queues.
 	Owners map[string]*v1alpha1.CardQuota
 	Quotas map[string]card.Quota
@@ -167,7 +168,7 @@ func (b *countBuilder) addUsed(name card.Name, serviceType string, count card.Co
 	t.used = t.used.Add(count)
 }
 
-func (b *countBuilder) addUsage(serviceType string, usage cardquota.Usage) {
+func (b *countBuilder) addUsage(serviceType string, usage queueusage.Usage) {
 	for name, count := range usage.Used {
 		b.addUsed(name, serviceType, count.Sub(usage.Repeated[name]))
 	}

@@ -8,6 +8,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
@@ -38,7 +39,7 @@ func (s scene) status() v1alpha1.CardInventoryStatus {
 	}
 
 	tracker.Replace(now)
-	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: s.pods, Inventory: tracker.Inventory()})
+	usage, charges := queueusage.CountWithCharges(queueusage.Input{Pods: s.pods, Inventory: tracker.Inventory()})
 	owners := map[string]*v1alpha1.CardQuota{}
 	quotas := map[string]card.Quota{}
 

@@ -9,6 +9,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -24,7 +25,7 @@ type operatorCounts struct {
 // changes counts pods once, and returns the anomalies ModelChanged.
 func (o *operatorCounts) changes(pods ...*corev1.Pod) []v1alpha1.InventoryAnomaly {
 	inventory := o.tracker.Inventory()
-	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: pods, Inventory: inventory, LastCharges: o.charges})
+	usage, charges := queueusage.CountWithCharges(queueusage.Input{Pods: pods, Inventory: inventory, LastCharges: o.charges})
 	o.charges = charges
 	status := NewStatus(Input{
 		Nodes: o.tracker.TrackedNodes(),

@@ -12,6 +12,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/queueusage"
 )
 
 // setConditions sets every condition. A condition that cannot be determined now stays as it
@@ -273,7 +274,7 @@ func RefusesChanges(live *v1beta1.Queue) bool {
 }
 
 // DrainingCondition is condition QueueSynced of a CardQuota that is being deleted.
-func DrainingCondition(name string, members Members) metav1.Condition {
+func DrainingCondition(name string, members queueusage.Members) metav1.Condition {
 	when := fmt.Sprintf("these are gone: %s", members)
 	if !members.Any() {
 		when = "the API server confirms that no unfinished pod and PodGroup uses it"

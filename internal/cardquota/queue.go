@@ -1,9 +1,8 @@
 // Package cardquota contains the rules of a CardQuota. They decide which fields its Volcano
-// Queue carries, what the pods of every queue use and request, and what the status is.
-// Usage is counted from scratch every time, so that no number can drift.
+// Queue carries, and what the status is.
 //
-// The package is pure: objects in, apply configurations, counts and conditions out; the
-// time is an argument.
+// The package is pure: objects in, apply configurations and conditions out; the time is an
+// argument.
 package cardquota
 
 import (

@@ -14,6 +14,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/queueusage"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -34,7 +36,7 @@ type StatusInput struct {
 	Sync metav1.Condition
 	// Usage is what the queue uses with the queues below it, Own what it uses alone. Both are
 	// nil before the first count.
-	Usage, Own *Usage
+	Usage, Own *queueusage.Usage
 	// Tree is the tree around the CardQuota, nil while queues are flat.
 	Tree *Tree
 	// Physical is how many of each card all nodes offer.
@@ -158,6 +160,18 @@ func cardStatuses(f StatusInput) []v1alpha1.CardStatus {
 	}
 
 	return cards
+}
+
+// setAmountsInForce sets what a card's status says about a tree: the numbers in force. Without one, and
+// without a path to the top level, it sets nothing.
+func (t *Tree) setAmountsInForce(entry *v1alpha1.CardStatus, name string) {
+	if t.queueOf(name) == "" || !t.isPlaced(name) {
+		return
+	}
+	limits := t.Resolved(name).Limits
+	entry.Deserved = limits.Deserved[quota.Resource(entry.Name)]
+	entry.Guarantee = limits.Guarantee[quota.Resource(entry.Name)]
+	entry.Borrowed = max(0, entry.Used-entry.Deserved)
 }
 
 // ungrantedCards returns the cards that are used or pending without a quota, sorted by

@@ -16,6 +16,8 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/localquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
@@ -40,7 +42,7 @@ func newStatusInput(used, pending cards) StatusInput {
 	return StatusInput{
 		Quota: newTeamQuota(), Queue: builder.Queue("team").Obj(), Now: noon,
 		Sync:     QueueSyncedCondition(newTeamQuota(), metav1.Condition{}, QueueWrite{}, noon),
-		Usage:    &Usage{Used: used, Pending: pending},
+		Usage:    &queueusage.Usage{Used: used, Pending: pending},
 		Physical: cards{"NVIDIA-H200": 16},
 	}
 }
@@ -203,7 +205,7 @@ func TestConditionsSayWhatKeepsAQueueFromWork(t *testing.T) {
 					"when the Queue has left that state): denied"}},
 		},
 		"the CardQuota is deleted, and its queue drains": {
-			change: func(f *StatusInput) { f.Sync = DrainingCondition("team", Members{Pods: 2, PodGroups: 1}) },
+			change: func(f *StatusInput) { f.Sync = DrainingCondition("team", queueusage.Members{Pods: 2, PodGroups: 1}) },
 			want: map[string]condition{"Ready": {"False", "Draining",
 				"being deleted: queue team has no quota any more and is deleted when these are gone: 2 unfinished pods and 1 " +
 					"unfinished PodGroup"}},
@@ -473,16 +475,20 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 	})
 }
 
-// TestMissingViewsAreACondition: condition LocalViewsComplete is in the status while there is one, and is gone again
-// without it.
-func TestMissingViewsAreACondition(t *testing.T) {
+// TestTooManyNamespaces: tenants see their quota in a view in each namespace that the CardQuota selects, in at most
+// 50 of them. While more are selected, condition LocalViewsComplete is False. Otherwise the condition is missing. The
+// three counts follow each other, so the condition of 51 must go again with 0.
+func TestTooManyNamespaces(t *testing.T) {
 	f := newStatusInput(cards{}, cards{})
-	views := conditions.New(metav1.ConditionFalse, v1alpha1.ReasonTooManyNamespaces, "selects 51 namespaces")
-	f.LocalViews = &views
-	f.Quota.Status = NewStatus(f)
-	check.Contains(t, "condition", describeCondition(f.Quota.Status, v1alpha1.ConditionLocalViewsComplete),
-		"False/"+v1alpha1.ReasonTooManyNamespaces, "selects 51 namespaces")
+	for _, selected := range []int{50, 51, 0} { // each status is computed from the one before
+		f.LocalViews = localquota.ViewsCondition(selected)
+		f.Quota.Status = NewStatus(f)
 
-	f.LocalViews = nil
-	check.Equal(t, "condition without missing views", "", describeCondition(NewStatus(f), v1alpha1.ConditionLocalViewsComplete))
+		condition := describeCondition(f.Quota.Status, v1alpha1.ConditionLocalViewsComplete)
+		if selected <= 50 {
+			check.Equal(t, fmt.Sprint("condition for ", selected), "", condition)
+			continue
+		}
+		check.Contains(t, "condition for 51", condition, "False/"+v1alpha1.ReasonTooManyNamespaces, "selects 51 namespaces")
+	}
 }

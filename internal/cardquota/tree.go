@@ -1,6 +1,7 @@
 package cardquota
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -148,6 +149,12 @@ func (t *Tree) Quota(name string) *v1alpha1.CardQuota {
 	return t.quotas[name]
 }
 
+// HasViews reports whether tenants see a queue in their namespaces by the selector of its own CardQuota.
+func (t *Tree) HasViews(queue string) bool {
+	owner := t.owners[queue]
+	return owner != nil && workload.ExplicitSelector(owner.Spec.NamespaceSelector) != nil
+}
+
 // Below returns the names of the CardQuotas whose path leads through the given one, by level.
 func (t *Tree) Below(name string) []string {
 	var below []string
@@ -280,4 +287,35 @@ func (t *Tree) ChangedQueues(before *Tree) []string {
 
 	slices.Sort(changed)
 	return slices.Compact(changed)
+}
+
+// isSameQueue reports whether a queue has the same owner, numbers, fault and children in two trees, and
+// whether every ancestor has the same parent, limits and stop policy. They bind it as well.
+func isSameQueue(a, b *Tree, queue string) bool {
+	if a.owners[queue] == nil || b.owners[queue] == nil || a.nameOf(queue) != b.nameOf(queue) || !b.queues.Queue(queue).Equal(a.queues.Queue(queue)) {
+		return false
+	}
+
+	for _, above := range b.queues.WrittenAncestors(queue) {
+		was := a.queues.Queue(above)
+		is := b.queues.Queue(above)
+		if was.Parent != is.Parent || !sameQuota(&was.Limits, &is.Limits) || a.stopPolicyOf(above) != b.stopPolicyOf(above) {
+			return false
+		}
+	}
+
+	return true
+}
+
+// sameQuota reports whether two queues have the same quota of cards, CPU and memory.
+func sameQuota(a, b *quota.Limits) bool {
+	return a.MilliCPU == b.MilliCPU && a.Memory == b.Memory && maps.Equal(a.Cards, b.Cards)
+}
+
+// stopPolicyOf returns the stop policy of the CardQuota of a queue, None for a Queue without one.
+func (t *Tree) stopPolicyOf(queue string) v1alpha1.StopPolicy {
+	if q := t.owners[queue]; q != nil && q.Spec.StopPolicy != "" {
+		return q.Spec.StopPolicy
+	}
+	return v1alpha1.StopPolicyNone
 }

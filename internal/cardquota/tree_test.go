@@ -1,23 +1,20 @@
 package cardquota
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/queuetree"
 	"cardquota.dev/operator/internal/testing/seed"
-	"cardquota.dev/operator/internal/waiting"
 )
 
 // unset is a number of a CardQuota that is not written.
@@ -128,16 +125,6 @@ func treeOf(all map[string]*v1alpha1.CardQuota) *Tree {
 	return NewTree(slices.Collect(maps.Values(all)), nil, v1alpha1.UnmanagedEnforce)
 }
 
-// treeOfParents is the tree of queues with these parents, which need not be written themselves.
-func treeOfParents(parents map[string]string) *quota.Tree {
-	written := map[string]quota.TreeQueue{}
-	for queue, parent := range parents {
-		written[parent] = quota.TreeQueue{Parent: parents[parent]}
-		written[queue] = quota.TreeQueue{Parent: parent}
-	}
-	return quota.ResolveTree(written)
-}
-
 // TestOnlyTheOwnerOfAQueueIsInTheTree: CardQuota late names the queue of the older chat, so chat owns it, and late is
 // no part of the tree: web has the children chat and search. Above chat are web and tenant, and nothing is above an
 // unknown one. Flat queues have no children.
@@ -219,12 +206,12 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 	check.Equal(t, "reason of lab, which is the parent of queue inleaf", v1alpha1.ReasonWorkInParent,
 		tree.HierarchyCondition(all["lab"], nil).Reason)
 
-	sums := tree.SumUsage(map[string]Usage{
+	sums := queueusage.Sum(map[string]queueusage.Usage{
 		"chat":   {Used: cards{"H200": 1}},
 		"byhand": {Used: cards{"H200": 2}},
 		"below":  {Used: cards{"H200": 4}},
 		"lost":   {Used: cards{"H200": 8}},
-	})
+	}, tree.Queues(), tree.HasViews)
 	for name, want := range map[string]card.Count{
 		"tenant": 7, // as web
 		"web":    7, // chat 1 + byhand 6
@@ -238,94 +225,25 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 	}
 }
 
-// TestSumsEqualANaiveRecount: the usage of a queue contains that of all queues below it. On random trees it equals a
-// sum over the queues whose chain of parents contains the queue. Some trees have missing parents, cycles or more than
-// six levels; a queue with such a chain counts for itself only. Members are those of the queue alone, and the given
-// usage stays as it is. In a namespace, what waits below counts only for a queue that selects namespaces.
-func TestSumsEqualANaiveRecount(t *testing.T) {
+// TestTheQueuesBelowFollowTheCardQuotas: on random trees of CardQuotas, those below one are all whose chain of parents
+// contains it. Queues have other names. Some trees have missing parents, cycles or more than six levels; such a chain
+// leads nowhere.
+func TestTheQueuesBelowFollowTheCardQuotas(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 		all := map[string]*v1alpha1.CardQuota{}
 		parents := queuetree.Parents{}
-		used := map[string]Usage{}
 		for i, name := range names {
-			parent := rapid.SampledFrom(append([]string{"", "missing"}, names...)).Draw(t, "parent")
-			if rapid.Bool().Draw(t, "has a parent before it") {
-				parent = append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "above")]
-			}
-
-			parents[name] = parent
-			all[name] = newTreeQuota(name, parent, 8, 4, -1, withQueueName("queue-"+name))
-			if rapid.Bool().Draw(t, "selects namespaces") {
-				all[name].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "lab"}}
-			}
-
-			if rapid.Bool().Draw(t, "used") {
-				used["queue-"+name] = Usage{
-					Used:     cards{"H200": card.Count(rapid.IntRange(0, 9).Draw(t, "H200"))},
-					Members:  Members{Pods: i},
-					Pending:  cards{"H800": 1},
-					MilliCPU: int64(i),
-					Summary: waiting.Summary{
-						BlockedTotal: i,
-						Blocked:      blockedList(name, i),
-						Local:        map[string]waiting.Entries{"lab": {Total: i, Blocked: blockedList(name, i)}},
-					},
-				}
-			}
+			parents[name] = rapid.OneOf(rapid.SampledFrom(append([]string{"", "missing"}, names...)), rapid.SampledFrom(append([]string{""}, names[:i]...))).Draw(t, "parent")
+			all[name] = newTreeQuota(name, parents[name], 8, 4, -1, withQueueName("queue-"+name))
 		}
 
 		tree := treeOf(all)
-		before := fmt.Sprintf("%+v", used)
-		sums := tree.SumUsage(used)
-
-		check.Must(t, fmt.Sprintf("%+v", used) == before, "the given usage changed: %+v, before %s", used, before)
 		for _, name := range names {
-			below := queuesOfSubtree(parents, name)
-			want := card.Count(0)
-			total := 0
-			for _, queue := range below {
-				want += used[queue].Used["H200"]
-				total += used[queue].BlockedTotal
-			}
-
-			got := sums["queue-"+name]
-			check.Equal(t, name+": used", want, got.Used["H200"])
-			check.Equal(t, name+": number of blocked", total, got.BlockedTotal)
-			check.Equal(t, name+": listed blocked", min(total, waiting.MaxBlocked), len(got.Blocked))
-			check.Must(t, slices.IsSortedFunc(got.Blocked, waiting.CompareBlocked), "%s lists its blocked out of order", name)
-
-			local := got.Local["lab"]
-			if all[name].Spec.NamespaceSelector == nil { // tenants do not see the queues below
-				total = used["queue-"+name].BlockedTotal
-			}
-
-			check.Equal(t, name+": number of blocked in lab", total, local.Total)
-			check.Equal(t, name+": listed blocked in lab", min(total, waiting.MaxBlocked), len(local.Blocked))
-			check.Must(t, slices.IsSortedFunc(local.Blocked, waiting.CompareBlocked), "%s lists its blocked in lab out of order", name)
-			check.Equal(t, "queues below "+name, below, slices.Sorted(slices.Values(tree.Queues().Below("queue-"+name))))
-			check.Equal(t, name+": members", used["queue-"+name].Members, got.Members)
+			below := slices.Sorted(slices.Values(append(tree.Below(name), name)))
+			check.Equal(t, name+" and those below it", slices.Sorted(slices.Values(parents.Subtree(name))), below)
 		}
 	})
-}
-
-// queuesOfSubtree returns the queue of a CardQuota and those of all below it, sorted.
-func queuesOfSubtree(parents queuetree.Parents, name string) (queues []string) {
-	for _, node := range parents.Subtree(name) {
-		queues = append(queues, "queue-"+node)
-	}
-	slices.Sort(queues)
-	return queues
-}
-
-// blockedList is a list of blocked workloads, the longest waiting first.
-func blockedList(name string, count int) []v1alpha1.BlockedStatus {
-	var list []v1alpha1.BlockedStatus
-	for i := range count {
-		list = append(list, v1alpha1.BlockedStatus{Workload: v1alpha1.WorkloadReference{Name: fmt.Sprint(name, i)}, Count: 1})
-	}
-	slices.SortFunc(list, waiting.CompareBlocked)
-	return list[:min(count, waiting.MaxBlocked)]
 }
 
 // TestAQuotaIsBoundedByEachAncestor: a quota in a tree is at most that of each ancestor, and a status must not show

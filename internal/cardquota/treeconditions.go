@@ -8,13 +8,14 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
 
 // HierarchyCondition is condition HierarchyValid of a CardQuota in a tree. own is the usage of
 // its queue alone, nil before the first count.
-func (t *Tree) HierarchyCondition(q *v1alpha1.CardQuota, own *Usage) metav1.Condition {
+func (t *Tree) HierarchyCondition(q *v1alpha1.CardQuota, own *queueusage.Usage) metav1.Condition {
 	// Without a path nothing new starts, so other faults of the CardQuota do not matter yet.
 	if !t.isPlaced(q.Name) {
 		reason, message := t.describeFault(q.Name)
@@ -83,7 +84,7 @@ func (t *Tree) explainFault(name string) (reason, cause, help string) {
 
 // describeWork says what keeps a CardQuota with children from being only a parent, "" if
 // nothing does.
-func (t *Tree) describeWork(q *v1alpha1.CardQuota, own *Usage) string {
+func (t *Tree) describeWork(q *v1alpha1.CardQuota, own *queueusage.Usage) string {
 	children := t.childNames(q.Name)
 	if len(children) == 0 && q.Spec.ServiceType != "" {
 		return ""

@@ -10,6 +10,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/waiting"
@@ -32,7 +33,7 @@ func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		name   string
 		change treeChange
-		usage  *Usage
+		usage  *queueusage.Usage
 		want   string
 	}{
 		"tenant is at the top level": {
@@ -93,14 +94,14 @@ func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 		},
 		"web has children and 3 pods": {
 			name:  "web",
-			usage: &Usage{Members: Members{Pods: 3}},
+			usage: &queueusage.Usage{Members: queueusage.Members{Pods: 3}},
 			want: "False/WorkInParent: only leaves take jobs, and it has 2 children (chat, search): queue web has 3 unfinished " +
 				"pods, which count here, but nothing new starts; move the jobs to a child",
 		},
 		"web has no children, no service type, and 1 pod": {
 			name:   "web",
 			change: without("chat", "search"),
-			usage:  &Usage{Members: Members{Pods: 1}},
+			usage:  &queueusage.Usage{Members: queueusage.Members{Pods: 1}},
 			want: "False/WorkInParent: only leaves take jobs, and it has no serviceType: queue web has 1 unfinished pod, " +
 				"which count here, but nothing new starts; move the jobs to a child",
 		},
@@ -173,8 +174,8 @@ func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 func TestStatusOfLeavesAndParents(t *testing.T) {
 	all := newTenantTree(changeIn("web", withDeserved(6)))
 	tree := treeOf(all)
-	queues := map[string]Usage{"chat": {Used: cards{"H200": 5}}, "search": {Used: cards{"H200": 2, "H800": 1}, Pending: cards{"H200": 3}}}
-	sums := tree.SumUsage(queues)
+	queues := map[string]queueusage.Usage{"chat": {Used: cards{"H200": 5}}, "search": {Used: cards{"H200": 2, "H800": 1}, Pending: cards{"H200": 3}}}
+	sums := queueusage.Sum(queues, tree.Queues(), tree.HasViews)
 	status := func(name string, tree *Tree, changes ...func(*StatusInput)) v1alpha1.CardQuotaStatus {
 		q := all[name]
 		own := queues[name]
@@ -238,7 +239,7 @@ func TestADeletedParentKeepsItsQuotaWhileItWaits(t *testing.T) {
 		status := NewStatus(StatusInput{
 			Quota: all["tenant"],
 			Queue: liveQueueBelow("", all["tenant"]),
-			Usage: &Usage{},
+			Usage: &queueusage.Usage{},
 			Tree:  tree,
 			Now:   noon,
 			Sync:  metav1.Condition{Status: metav1.ConditionFalse, Reason: reason},
@@ -284,7 +285,7 @@ func TestReadyNamesTheStopPolicyThatHolds(t *testing.T) {
 
 		live := liveQueueBelow("web", all["chat"])
 		live.Status.State = v1beta1.QueueStateOpen
-		used := Usage{Summary: waiting.Summary{BlockedTotal: 2}}
+		used := queueusage.Usage{Summary: waiting.Summary{BlockedTotal: 2}}
 		input := StatusInput{
 			Quota: all["chat"],
 			Queue: live,
@@ -402,7 +403,7 @@ func TestAQueueWaitsForItsChildren(t *testing.T) {
 // CardQuota. One is empty, a is its own parent, b has numbers in the wrong order, and c has cards without a name or
 // quota. Only a waits, because it has no path to the top level. None grants an unknown card.
 func TestTreeSurvivesAnyCardQuota(t *testing.T) {
-	var none Usage
+	var none queueusage.Usage
 	for _, q := range []*v1alpha1.CardQuota{
 		{},
 		newTreeQuota("a", "a", 1, 1, 1),

@@ -73,19 +73,6 @@ func TestSelectedNamespacesSeeTheirCardQuota(t *testing.T) {
 	}
 }
 
-// TestTooManyNamespaces: tenants see their quota in a view in each namespace that the CardQuota selects, in at most
-// 50 of them. Only while more are selected, condition LocalViewsComplete is False.
-func TestTooManyNamespaces(t *testing.T) {
-	for _, selected := range []int{0, 50} {
-		check.That(t, ViewsCondition(selected) == nil, "a condition for %d namespaces", selected)
-	}
-	condition := ViewsCondition(51)
-	check.Must(t, condition != nil, "no condition for 51 namespaces")
-	check.Equal(t, "status", metav1.ConditionFalse, condition.Status)
-	check.Equal(t, "reason", v1alpha1.ReasonTooManyNamespaces, condition.Reason)
-	check.Contains(t, "message", condition.Message, "selects 51 namespaces", "only the first 50")
-}
-
 // TestStatusOfAViewHidesOtherTenants: the view shows the usage of the CardQuota, and what waits in its own namespace, chat-1,
 // with who uses the cards. Workloads of other namespaces and queues have no names there: the 4 and 1 cards that two pods
 // of namespace secret use are 5 of service type training. Of 3 blocked workloads one is here, so 2 are elsewhere.

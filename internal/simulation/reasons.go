@@ -8,8 +8,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
@@ -20,14 +20,14 @@ import (
 // and those of a queue by age.
 func (c *Cluster) Blocked(pods []*corev1.Pod, groups []*v1beta1.PodGroup) []Waiting {
 	tracker := c.Tracker()
-	input := cardquota.CountInput{
+	input := queueusage.Input{
 		Pods: pods, PodGroups: groups, Inventory: tracker.Inventory(), Nodes: tracker.Nodes(), Schedulers: c.Schedulers, ListsAllBlocked: true,
 	}
 	if policy.IsTree(c.Policy) {
 		input.Tree = c.tree()
 	}
 
-	usages := cardquota.CountUsage(input)
+	usages := queueusage.Count(input)
 	var found []Waiting
 	for _, queue := range slices.Sorted(maps.Keys(usages)) {
 		for _, entry := range usages[queue].Blocked {

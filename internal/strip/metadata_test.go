@@ -37,7 +37,7 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 	found := 0
 
 	var paths []string
-	for _, folder := range []string{"api/v1alpha1", "internal/workload", "internal/cardquota"} {
+	for _, folder := range []string{"api/v1alpha1", "internal/workload", "internal/waiting", "internal/queueusage", "internal/cardquota"} {
 		paths = append(paths, check.Value(filepath.Glob("../../"+folder+"/*.go"))(t)...)
 	}
 

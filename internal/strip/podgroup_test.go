@@ -14,8 +14,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/workload"
@@ -107,8 +107,8 @@ func TestAStrippedPodGroupCountsTheSame(t *testing.T) {
 
 // countOf is what a count makes of one PodGroup and pods of it, as the status shows it. The queue
 // takes no work of the namespace elsewhere.
-func countOf(group *v1beta1.PodGroup, pods ...*corev1.Pod) map[string]cardquota.Usage {
-	queues := cardquota.CountUsage(cardquota.CountInput{PodGroups: []*v1beta1.PodGroup{group}, Pods: pods, Inventory: newInventory(),
+func countOf(group *v1beta1.PodGroup, pods ...*corev1.Pod) map[string]queueusage.Usage {
+	queues := queueusage.Count(queueusage.Input{PodGroups: []*v1beta1.PodGroup{group}, Pods: pods, Inventory: newInventory(),
 		AllowsNamespace: func(_, namespace string) bool { return namespace != "elsewhere" }})
 	for _, queue := range queues {
 		for i := range queue.Blocked {

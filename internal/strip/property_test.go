@@ -17,8 +17,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -195,12 +195,12 @@ func expectSameFacts(t *rapid.T, whole, kept *corev1.Pod) {
 	describe := func(pod *corev1.Pod) string {
 		return fmt.Sprint(workload.IsAssigned(pod), workload.IsPending(pod), workload.IsTerminating(pod), workload.MayBeRunning(pod),
 			workload.StartTime(pod), workload.ReferenceFor(pod),
-			workload.PodGroupName(pod), workload.ChargedQueue(pod), cardquota.PlacedSince(pod), enforcement.ProvenanceOf(pod))
+			workload.PodGroupName(pod), workload.ChargedQueue(pod), queueusage.PlacedSince(pod), enforcement.ProvenanceOf(pod))
 	}
 	check.Equal(t, "facts", describe(whole), describe(kept))
 
-	count := func(pod *corev1.Pod, group *v1beta1.PodGroup) (map[string]cardquota.Usage, map[types.UID]quota.Charge) {
-		input := cardquota.CountInput{
+	count := func(pod *corev1.Pod, group *v1beta1.PodGroup) (map[string]queueusage.Usage, map[types.UID]quota.Charge) {
+		input := queueusage.Input{
 			Pods:            []*corev1.Pod{pod},
 			Inventory:       inventory,
 			Schedulers:      schedulers,
@@ -210,7 +210,7 @@ func expectSameFacts(t *rapid.T, whole, kept *corev1.Pod) {
 		if group != nil {
 			input.PodGroups = []*v1beta1.PodGroup{group}
 		}
-		return cardquota.CountUsageAndCharges(input)
+		return queueusage.CountWithCharges(input)
 	}
 
 	wholeUsage, wholeCharges := count(whole, group)

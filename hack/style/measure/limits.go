@@ -40,7 +40,7 @@ type area struct {
 
 var areas = []area{
 	{folder: "internal/scheduler", limit: 129},
-	{folder: "internal/cardquota", limit: 10},
+	{folder: "internal/cardquota", limit: 6},
 	{folder: "internal/quota", limit: 9},
 	{folder: "internal/webhook", limit: 12},
 }

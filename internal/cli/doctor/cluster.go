@@ -15,9 +15,9 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/quota"
 )
 
@@ -75,7 +75,7 @@ type Cluster struct {
 	PodGroups []*v1beta1.PodGroup
 	Nodes     []*corev1.Node
 	Cards     *card.Inventory
-	Usage     map[string]cardquota.Usage
+	Usage     map[string]queueusage.Usage
 	Charges   map[types.UID]quota.Charge
 	HasUsage  bool
 	// Namespaces are all namespaces, none if the user may not list them.

@@ -19,6 +19,7 @@ import (
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/reader"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -223,7 +224,7 @@ func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) error {
 	c.PodGroups = loaded.PodGroups
 	c.Nodes = loaded.Nodes
 	c.Cards = tracker.Inventory()
-	c.Usage, c.Charges = cardquota.CountUsageAndCharges(cardquota.CountInput{
+	c.Usage, c.Charges = queueusage.CountWithCharges(queueusage.Input{
 		Pods: c.Pods, PodGroups: c.PodGroups, Inventory: c.Cards, Schedulers: c.spec().Scheduler.Names,
 	})
 

@@ -27,9 +27,9 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardinventory"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/kubectl"
@@ -118,7 +118,7 @@ func count(c *Cluster, pods ...*corev1.Pod) {
 	c.HasUsage = true
 	c.Pods = pods
 	c.Cards = card.NewInventory(map[string]card.Node{"h200-0": card.Recognise(builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj(), nil)})
-	c.Usage, c.Charges = cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: pods, Inventory: c.Cards})
+	c.Usage, c.Charges = queueusage.CountWithCharges(queueusage.Input{Pods: pods, Inventory: c.Cards})
 }
 
 func setPolicyCondition(c *Cluster, kind, reason, message string) {

@@ -10,10 +10,10 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/cli/program"
 	"cardquota.dev/operator/internal/cli/reader"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/servicetype"
 )
 
@@ -90,7 +90,7 @@ func readImportInput(ctx context.Context, r *reader.Reader, input *Input) error 
 
 	input.IsTree = input.IsTree || loaded.IsTree
 	if loaded.IsComplete {
-		input.Usage = cardquota.CountUsage(cardquota.CountInput{Pods: loaded.Pods, PodGroups: loaded.PodGroups, Inventory: loaded.Tracker().Inventory()})
+		input.Usage = queueusage.Count(queueusage.Input{Pods: loaded.Pods, PodGroups: loaded.PodGroups, Inventory: loaded.Tracker().Inventory()})
 	}
 
 	return nil

@@ -12,6 +12,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -21,7 +22,7 @@ type Input struct {
 	Queues []*v1beta1.Queue
 	Quotas []*v1alpha1.CardQuota
 	// Usage is what the pods of each queue use and request. It is nil if it could not be counted.
-	Usage map[string]cardquota.Usage
+	Usage map[string]queueusage.Usage
 	// ServiceType is the service type of a queue that names none.
 	ServiceType string
 	// TenantLabel is the label of a Queue that names its tenant, "" for none.

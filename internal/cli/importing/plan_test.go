@@ -18,7 +18,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
@@ -28,12 +28,12 @@ import (
 func below(parent string, q *builder.QueueBuilder) *v1beta1.Queue { return q.Parent(parent).Obj() }
 
 // uses is the usage of a queue whose pods use cards, each name followed by the count.
-func uses(counts ...any) cardquota.Usage {
+func uses(counts ...any) queueusage.Usage {
 	used := map[card.Name]card.Count{}
 	for i := 0; i < len(counts); i += 2 {
 		used[card.Name(counts[i].(string))] = card.Count(counts[i+1].(int))
 	}
-	return cardquota.Usage{Used: used}
+	return queueusage.Usage{Used: used}
 }
 
 // planFor returns the CardQuotas by name.
@@ -65,16 +65,16 @@ func TestQueuesWithCardsAreImported(t *testing.T) {
 		below("above", builder.Queue("under")),
 		builder.Queue("above").Obj(),
 	}
-	usage := map[string]cardquota.Usage{
+	usage := map[string]queueusage.Usage{
 		"used":    uses("A", 2),
 		"waiting": {Pending: map[card.Name]card.Count{"A": 1}},
-		"default": uses("A", 0),                               // none
-		"above":   {Members: cardquota.Members{PodGroups: 1}}, // a workload without cards
+		"default": uses("A", 0),                                // none
+		"above":   {Members: queueusage.Members{PodGroups: 1}}, // a workload without cards
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
-		usage map[string]cardquota.Usage // nil if the user may not list pods
-		only  []string                   // the queues that the user names
+		usage map[string]queueusage.Usage // nil if the user may not list pods
+		only  []string                    // the queues that the user names
 		want  []string
 	}{
 		"all queues":                          {usage: usage, want: []string{"used", "waiting", "written"}},
@@ -107,7 +107,7 @@ func TestACardQuotaTakesTheFieldsOfItsQueue(t *testing.T) {
 		Annotation(v1alpha1.AnnotationStopPolicy, "Hold").
 		With(func(q *v1beta1.Queue) { q.Spec.Weight = 3 }).Obj()
 
-	got, _ := planFor(Input{Queues: []*v1beta1.Queue{queue}, TenantLabel: "team", Usage: map[string]cardquota.Usage{"q": uses("B", 1)}})
+	got, _ := planFor(Input{Queues: []*v1beta1.Queue{queue}, TenantLabel: "team", Usage: map[string]queueusage.Usage{"q": uses("B", 1)}})
 	resources := builder.Resources("64", "1Ti")
 	want := v1alpha1.CardQuotaSpec{
 		Tenant:            "vision",
@@ -138,7 +138,7 @@ func TestATreeOfQueuesIsImportedWithItsParents(t *testing.T) {
 			below("top", builder.Queue("b").Quota(`{"A":3}`)),
 			below("other", builder.Queue("other")),
 		},
-		Usage: map[string]cardquota.Usage{"a": uses("A", 2), "b": uses("A", 1), "other": uses("A", 1)},
+		Usage: map[string]queueusage.Usage{"a": uses("A", 2), "b": uses("A", 1), "other": uses("A", 1)},
 	}
 
 	got, plan := planFor(in)
@@ -172,7 +172,7 @@ func TestFlatQueuesAreImportedWithoutParents(t *testing.T) {
 		below("top", builder.Queue("b").Quota(`{"A":3}`)),
 		below("other", builder.Queue("other")),
 	}
-	usage := map[string]cardquota.Usage{"a": uses("A", 2), "b": uses("A", 1), "other": uses("A", 1)}
+	usage := map[string]queueusage.Usage{"a": uses("A", 2), "b": uses("A", 1), "other": uses("A", 1)}
 
 	got, plan := planFor(Input{Queues: queues, Usage: usage})
 	check.Equal(t, "CardQuotas", []string{"a", "b", "other"}, slices.Sorted(maps.Keys(got)))
@@ -204,7 +204,7 @@ func drawQueue(t *rapid.T, name, parent string) *v1beta1.Queue {
 // the Queues it refuses children of no others.
 func TestTheAPIServerTakesThePlan(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		in := Input{ServiceType: "training", Usage: map[string]cardquota.Usage{}, IsTree: rapid.Bool().Draw(t, "tree")}
+		in := Input{ServiceType: "training", Usage: map[string]queueusage.Usage{}, IsTree: rapid.Bool().Draw(t, "tree")}
 		policy := builder.ServiceTypePolicy().Obj()
 		policy.Status.QueueHierarchy = v1alpha1.QueueHierarchyFlat
 		if in.IsTree {
@@ -255,7 +255,7 @@ func TestThePlanSaysWhetherAllQueuesWithCardsAreCovered(t *testing.T) {
 	owned := builder.Queue("owned").Quota(`{"A":1}`).Obj()
 	idle := builder.Queue("idle").Obj()
 	long := builder.Queue(strings.Repeat("q", 64)).Obj()
-	usage := map[string]cardquota.Usage{"owned": uses("A", 1), long.Name: uses("A", 1)}
+	usage := map[string]queueusage.Usage{"owned": uses("A", 1), long.Name: uses("A", 1)}
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		in   Input
@@ -287,7 +287,7 @@ func TestTheOldestCardQuotaOfAQueueIsTheParent(t *testing.T) {
 			IsTree: true,
 			Queues: []*v1beta1.Queue{builder.Queue("top").Obj(), below("top", builder.Queue("a"))},
 			Quotas: quotas,
-			Usage:  map[string]cardquota.Usage{"a": uses("A", 2)},
+			Usage:  map[string]queueusage.Usage{"a": uses("A", 2)},
 		})
 		check.Equal(t, "parent of a", "owner", got["a"].Quota.Spec.Parent)
 	}
@@ -306,7 +306,7 @@ func TestAnExistingParentThatIsTooSmallIsCommented(t *testing.T) {
 		IsTree: true,
 		Queues: queues,
 		Quotas: []*v1alpha1.CardQuota{above},
-		Usage:  map[string]cardquota.Usage{"a": uses("A", 2, "B", 1), "b": uses("A", 2)},
+		Usage:  map[string]queueusage.Usage{"a": uses("A", 2, "B", 1), "b": uses("A", 2)},
 	})
 	check.Equal(t, "parent", "above", got["a"].Quota.Spec.Parent)
 	check.Text(t, "comments of a", strings.Join(got["a"].Comments, "\n")).
@@ -318,7 +318,7 @@ func TestAnExistingParentThatIsTooSmallIsCommented(t *testing.T) {
 // TestQueuesWithLongNamesAreNotImported: a CardQuota has the name of its Queue, and at most 63 characters.
 func TestQueuesWithLongNamesAreNotImported(t *testing.T) {
 	long := builder.Queue(strings.Repeat("q", 64)).Quota(`{"A":1}`).Obj()
-	got, plan := planFor(Input{Queues: []*v1beta1.Queue{long}, Usage: map[string]cardquota.Usage{}})
+	got, plan := planFor(Input{Queues: []*v1beta1.Queue{long}, Usage: map[string]queueusage.Usage{}})
 	check.Equal(t, "imports", map[string]Import{}, got)
 	check.Contains(t, "reasons of the queues that are left out", fmt.Sprint(plan.LeftOut), "at most 63")
 }
@@ -340,7 +340,7 @@ func TestThePlanIsAFileToApply(t *testing.T) {
 		}).Obj(),
 	}
 
-	_, plan := planFor(Input{Queues: queues, Usage: map[string]cardquota.Usage{}})
+	_, plan := planFor(Input{Queues: queues, Usage: map[string]queueusage.Usage{}})
 	var text bytes.Buffer
 	check.NoError(t, plan.Write(&text))
 
@@ -373,7 +373,7 @@ func parseManifests(t check.T, text string) map[string]*v1alpha1.CardQuota {
 func TestAnyQueuesCanBeImported(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "default"}
-		in := Input{ServiceType: "training", Usage: map[string]cardquota.Usage{}, IsTree: rapid.Bool().Draw(t, "tree")}
+		in := Input{ServiceType: "training", Usage: map[string]queueusage.Usage{}, IsTree: rapid.Bool().Draw(t, "tree")}
 		for _, name := range names {
 			quotas := []string{"", `{}`, `{"A":3}`, `{"A":1,"B/mig-1g.18gb-mixed":2}`, `{"A":-1}`, "no"}
 			quota := rapid.SampledFrom(quotas).Draw(t, "quota of "+name)

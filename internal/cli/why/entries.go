@@ -8,7 +8,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -161,7 +161,7 @@ func (l entryList) countBlocked() []v1alpha1.BlockedStatus {
 		quotas[q.QueueName()] = l.tree.QuotaFor(q)
 	}
 
-	usage := cardquota.CountUsage(cardquota.CountInput{
+	usage := queueusage.Count(queueusage.Input{
 		Pods: pods, PodGroups: groups, Inventory: l.resolver.Inventory, Nodes: l.tracker.Nodes(), Quotas: quotas, Schedulers: l.resolver.Schedulers, ServiceTypes: types,
 		Tree: l.tree.Queues(), LacksPodGroups: !l.found.knowsGroups, Now: l.input.Now,
 	})

@@ -5,9 +5,9 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/servicetype"
 )
 
@@ -63,7 +63,7 @@ type bills struct {
 type payer struct{ queue, namespace string }
 
 // payerOf returns who pays for a pod.
-func (b *bills) payerOf(pod cardquota.BilledPod) payer {
+func (b *bills) payerOf(pod queueusage.BilledPod) payer {
 	if _, exists := b.queueTypes[pod.Charge.Queue]; exists {
 		return payer{queue: pod.Charge.Queue}
 	}
@@ -81,7 +81,7 @@ func (b *bills) seriesOf(p payer, name card.Name) cardseconds.Series {
 }
 
 // cardsInUse returns the cards that pods use.
-func (b *bills) cardsInUse(pods []cardquota.BilledPod) map[cardseconds.Series]card.Count {
+func (b *bills) cardsInUse(pods []queueusage.BilledPod) map[cardseconds.Series]card.Count {
 	type payerCard struct {
 		payer
 		card card.Name
@@ -105,10 +105,10 @@ func (b *bills) cardsInUse(pods []cardquota.BilledPod) map[cardseconds.Series]ca
 }
 
 // listPodUsages returns what each pod uses, and since when.
-func (b *bills) listPodUsages(pods []cardquota.BilledPod) []cardseconds.PodUsage {
+func (b *bills) listPodUsages(pods []queueusage.BilledPod) []cardseconds.PodUsage {
 	var usages []cardseconds.PodUsage
 	for _, pod := range pods {
-		since := cardquota.PlacedSince(pod.Pod)
+		since := queueusage.PlacedSince(pod.Pod)
 		// Without a start nothing bounds the credit, so such a pod gets none.
 		if since.IsZero() {
 			continue

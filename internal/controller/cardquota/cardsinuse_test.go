@@ -9,8 +9,8 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardinventory"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cardseconds"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/strip"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -31,8 +31,8 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	p := builder.Pod("lab", "p").Queue("q").GPUs(8).Running("bare").With(func(p *corev1.Pod) { p.Status.StartTime = &start }).Obj()
 	pods := []*corev1.Pod{p, builder.Pod("lab", "without-queue").GPUs(2).Running("bare").Obj()}
 
-	facts := cardquota.PodFacts{}
-	usage, charges := cardquota.CountUsageAndCharges(cardquota.CountInput{Pods: pods, Inventory: nodes.Tracker.Inventory(), Facts: &facts})
+	facts := queueusage.PodFacts{}
+	usage, charges := queueusage.CountWithCharges(queueusage.Input{Pods: pods, Inventory: nodes.Tracker.Inventory(), Facts: &facts})
 	check.Equal(t, "used cards of the quota", map[card.Name]card.Count{"H200": 8, "H800": 8}, usage["q"].Used)
 
 	payers := bills{queueTypes: map[string]string{"q": "none"}}
@@ -124,5 +124,5 @@ func TestTheCacheKeepsTheStartOfPods(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	pod := builder.Pod("lab", "p").Running("a").Obj()
 	pod.Status.StartTime = &at
-	check.Equal(t, "used since", at.Time, cardquota.PlacedSince(strip.Pod(pod)))
+	check.Equal(t, "used since", at.Time, queueusage.PlacedSince(strip.Pod(pod)))
 }

@@ -29,6 +29,7 @@ import (
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -76,7 +77,7 @@ type reconciliation struct {
 	tree *cardquota.Tree
 	// usage is what the queue uses alone, subtree what it uses with the queues below it.
 	// Both are nil before the first count.
-	usage, subtree *cardquota.Usage
+	usage, subtree *queueusage.Usage
 	// statusDelay is how long the next status write must wait.
 	statusDelay time.Duration
 	now         time.Time

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
 	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/servicetype"
 )
 
@@ -68,7 +68,7 @@ func (m *countMetrics) setLastCount(at time.Time) {
 }
 
 // observeBindings records how long pods waited that were bound since the last count.
-func (m *countMetrics) observeBindings(bindings []cardquota.Binding, types map[string]string) {
+func (m *countMetrics) observeBindings(bindings []queueusage.Binding, types map[string]string) {
 	for _, b := range bindings {
 		for _, amount := range b.Cards {
 			m.waited.WithLabelValues(servicetype.DisplayName(types[b.Queue]), string(amount.Name)).Observe(b.Waited.Seconds())

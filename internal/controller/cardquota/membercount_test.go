@@ -17,7 +17,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -83,8 +83,8 @@ func newCounter(t *testing.T, live client.Reader, cached ...client.Object) *Reco
 
 // members returns the members of a queue as the reconcile of its deleted CardQuota gets them. It is false while a count
 // runs that does not include this queue.
-func (r *Reconciler) members(ctx context.Context, queue string) (members cardquota.Members, known bool, err error) {
-	return r.memberCounts.membersOf(builder.CardQuota(queue).Obj(), func(owners map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
+func (r *Reconciler) members(ctx context.Context, queue string) (members queueusage.Members, known bool, err error) {
+	return r.memberCounts.membersOf(builder.CardQuota(queue).Obj(), func(owners map[string]*v1alpha1.CardQuota) (map[string]queueusage.Members, error) {
 		return r.countMembers(ctx, owners)
 	})
 }
@@ -158,14 +158,14 @@ func TestMembersAreCountedOnTheAPIServer(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		groups []v1beta1.PodGroup
 		pods   []metav1.PartialObjectMetadata
-		want   cardquota.Members
+		want   queueusage.Members
 	}{
 		"no object":                                            {},
-		"a PodGroup of the queue":                              {groups: []v1beta1.PodGroup{*builder.PodGroup("lab", "g").Queue("q").Obj()}, want: cardquota.Members{PodGroups: 1}},
+		"a PodGroup of the queue":                              {groups: []v1beta1.PodGroup{*builder.PodGroup("lab", "g").Queue("q").Obj()}, want: queueusage.Members{PodGroups: 1}},
 		"a PodGroup of another queue":                          {groups: []v1beta1.PodGroup{*ofOther}},
 		"a completed PodGroup":                                 {groups: []v1beta1.PodGroup{*completed}},
-		"a pod of a completed PodGroup":                        {groups: []v1beta1.PodGroup{*completed}, pods: metadataOf(builder.Pod("lab", "p").PodGroup("g")), want: cardquota.Members{Pods: 1}},
-		"a pod that names the queue":                           {pods: metadataOf(builder.Pod("lab", "p").Queue("q")), want: cardquota.Members{Pods: 1}},
+		"a pod of a completed PodGroup":                        {groups: []v1beta1.PodGroup{*completed}, pods: metadataOf(builder.Pod("lab", "p").PodGroup("g")), want: queueusage.Members{Pods: 1}},
+		"a pod that names the queue":                           {pods: metadataOf(builder.Pod("lab", "p").Queue("q")), want: queueusage.Members{Pods: 1}},
 		"a pod that names the queue, of a PodGroup of another": {pods: metadataOf(builder.Pod("lab", "p").Queue("q").PodGroup("of-other"))},
 		"a pod that names another queue":                       {pods: metadataOf(builder.Pod("lab", "p").Queue("other"))},
 	}) {
@@ -214,12 +214,12 @@ func TestACountThatFailsIsRepeated(t *testing.T) {
 func TestAnOldAnswerIsCountedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newCounter(t, &pages{})
-		r.memberCounts.counted = map[string]memberAnswer{"q": {members: cardquota.Members{Pods: 7}, at: time.Now()}}
+		r.memberCounts.counted = map[string]memberAnswer{"q": {members: queueusage.Members{Pods: 7}, at: time.Now()}}
 		time.Sleep(memberCountTTL)
 
 		members, _, err := r.members(t.Context(), "q")
 		check.NoError(t, err)
-		check.Equal(t, "members by a new count", cardquota.Members{}, members)
+		check.Equal(t, "members by a new count", queueusage.Members{}, members)
 	})
 }
 
@@ -232,12 +232,12 @@ func TestACountKeepsTheAnswersOfTheOneBefore(t *testing.T) {
 
 	// isKnown reports whether the members of a queue are known at once. meanwhile runs during a count that this begins.
 	isKnown := func(queue string, meanwhile func()) bool {
-		_, known, err := counts.membersOf(builder.CardQuota(queue).Obj(), func(requested map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
+		_, known, err := counts.membersOf(builder.CardQuota(queue).Obj(), func(requested map[string]*v1alpha1.CardQuota) (map[string]queueusage.Members, error) {
 			meanwhile()
 			counted++
-			answers := map[string]cardquota.Members{}
+			answers := map[string]queueusage.Members{}
 			for queue := range requested {
-				answers[queue] = cardquota.Members{Pods: 1}
+				answers[queue] = queueusage.Members{Pods: 1}
 			}
 			return answers, nil
 		})

@@ -16,6 +16,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cardseconds"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/waiting"
@@ -311,7 +312,7 @@ func TestMetricsShowTheStatusOfALeaf(t *testing.T) {
 		CPU:   &v1alpha1.ResourceStatus{},
 		Cards: []v1alpha1.CardStatus{{Name: "H200", Quota: 8, Used: 9, Pending: 2, OverQuotaBy: 1, Deserved: 3}},
 	}
-	usage := &cardquota.Usage{
+	usage := &queueusage.Usage{
 		OldestPending: metav1.Unix(5, 0),
 		Summary: waiting.Summary{
 			BlockedCards:      map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 2},

@@ -19,6 +19,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -131,7 +132,7 @@ func TestANodeMoreIsShownWithTheNextChange(t *testing.T) {
 		{name: "a used card", physical: 808, used: 1, wantWritten: true, wantPhysical: 808},
 		{name: "no card of any node", physical: 0, used: 1, wantWritten: true, wantPhysical: 0},
 	} {
-		usage := &cardquota.Usage{Used: h200s(step.used)}
+		usage := &queueusage.Usage{Used: h200s(step.used)}
 		status := cardquota.NewStatus(cardquota.StatusInput{
 			Quota: quota, Usage: usage, Own: usage, Physical: h200s(step.physical), Totals: cardquota.NewQuotaTotals(nil, nil, nil), Now: time.Unix(0, 0),
 		})

@@ -23,6 +23,7 @@ import (
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -228,7 +229,7 @@ func (r *reconciliation) releaseQueue(ctx context.Context) (drained drainStatus,
 type drainStatus struct {
 	done bool
 	// members counts the pods and PodGroups that still use the queue.
-	members cardquota.Members
+	members queueusage.Members
 	// requeueAfter is when to check again, 0 when a watch reports the change.
 	requeueAfter time.Duration
 }
@@ -257,7 +258,7 @@ func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	}
 
 	// The last count is up to a second old, and a deletion is final.
-	members, counted, err := r.memberCounts.membersOf(r.quota, func(owners map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
+	members, counted, err := r.memberCounts.membersOf(r.quota, func(owners map[string]*v1alpha1.CardQuota) (map[string]queueusage.Members, error) {
 		return r.countMembers(ctx, owners)
 	})
 	if err != nil {

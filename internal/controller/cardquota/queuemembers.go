@@ -18,8 +18,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/strip"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -46,7 +46,7 @@ type memberCounts struct {
 
 // memberAnswer is how many members a queue had when a count ended.
 type memberAnswer struct {
-	members cardquota.Members
+	members queueusage.Members
 	at      time.Time
 }
 
@@ -55,11 +55,11 @@ func newMemberCounts() *memberCounts {
 }
 
 // countFunc counts the members of the queues of CardQuotas, by queue.
-type countFunc func(owners map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error)
+type countFunc func(owners map[string]*v1alpha1.CardQuota) (map[string]queueusage.Members, error)
 
 // membersOf returns how many members the queue of a CardQuota has. It returns false while
 // another count runs: a later call returns the answer. Each answer is returned once.
-func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (members cardquota.Members, known bool, err error) {
+func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (members queueusage.Members, known bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -74,10 +74,10 @@ func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (me
 	// Many CardQuotas can be deleted at once, and each count lists all pods. So one count answers
 	// for all.
 	if m.counting {
-		return cardquota.Members{}, false, nil
+		return queueusage.Members{}, false, nil
 	}
 	if err := m.countRequested(count); err != nil {
-		return cardquota.Members{}, false, err
+		return queueusage.Members{}, false, err
 	}
 
 	members, known = m.takeAnswer(queue)
@@ -92,7 +92,7 @@ func (m *memberCounts) countRequested(count countFunc) error {
 	m.counting = true
 	defer func() { m.counting = false }() // also when the count panics
 
-	counted, err := func() (map[string]cardquota.Members, error) {
+	counted, err := func() (map[string]queueusage.Members, error) {
 		m.mu.Unlock()
 		defer m.mu.Lock()
 		return count(requested)
@@ -113,7 +113,7 @@ func (m *memberCounts) countRequested(count countFunc) error {
 
 // takeAnswer removes an answer and returns it if it is recent enough. The caller has locked
 // m.mu.
-func (m *memberCounts) takeAnswer(queue string) (cardquota.Members, bool) {
+func (m *memberCounts) takeAnswer(queue string) (queueusage.Members, bool) {
 	answer, ok := m.counted[queue]
 	delete(m.counted, queue)
 	return answer.members, ok && time.Since(answer.at) < memberCountTTL
@@ -125,7 +125,7 @@ type memberCounter struct {
 	owners map[string]*v1alpha1.CardQuota
 	// groups are the keys of input.PodGroups.
 	groups map[client.ObjectKey]bool
-	input  cardquota.CountInput
+	input  queueusage.Input
 }
 
 // countMembers counts, on the API server and not in the cache, the unfinished pods and
@@ -133,8 +133,8 @@ type memberCounter struct {
 // bookmark, so on a quiet cluster a count in the cache would wait about a minute. It reads only the metadata of pods of our
 // schedulers, since there may be very many. The last usage count has all other pods that
 // use cards.
-func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alpha1.CardQuota) (map[string]cardquota.Members, error) {
-	c := memberCounter{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, input: cardquota.CountInput{Inventory: card.NewInventory(nil)}}
+func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alpha1.CardQuota) (map[string]queueusage.Members, error) {
+	c := memberCounter{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, input: queueusage.Input{Inventory: card.NewInventory(nil)}}
 	_, inForce, err := r.readPolicy(ctx)
 	if err != nil {
 		return nil, err
@@ -169,8 +169,8 @@ func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alph
 		}
 	}
 
-	counts := cardquota.CountUsage(c.input)
-	members := make(map[string]cardquota.Members, len(owners))
+	counts := queueusage.Count(c.input)
+	members := make(map[string]queueusage.Members, len(owners))
 	for queue := range owners {
 		members[queue] = counts[queue].Members
 	}
@@ -191,7 +191,7 @@ func (c *memberCounter) addPodGroup(group *v1beta1.PodGroup) {
 }
 
 // visitPod adds a pod that may be a member: its PodGroup is counted, or the pod itself names one of the queues.
-// CountUsage decides which queue it is in.
+// queueusage.Count decides which queue it is in.
 func (c *memberCounter) visitPod(ctx context.Context, scheduler string, object runtime.Object) error {
 	found, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -207,7 +207,7 @@ func (c *memberCounter) visitPod(ctx context.Context, scheduler string, object r
 			return nil
 		}
 
-		// The queue of its PodGroup wins over the one that the pod names, so CountUsage needs the PodGroup.
+		// The queue of its PodGroup wins over the one that the pod names, so queueusage.Count needs the PodGroup.
 		group := &v1beta1.PodGroup{}
 		err := c.client.Get(ctx, key, group)
 		if client.IgnoreNotFound(err) != nil {

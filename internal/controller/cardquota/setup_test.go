@@ -11,8 +11,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/cardquota"
 	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -52,11 +52,11 @@ func TestACardQuotaIsNotWokenByItsOwnStatus(t *testing.T) {
 // TestACountWakesQueuesWhoseUsageDiffers: two counts of the pods are compared queue by queue. The status of
 // each queue that is new, gone or uses another number of cards must follow, so the count wakes (reconciles) it.
 func TestACountWakesQueuesWhoseUsageDiffers(t *testing.T) {
-	used := func(n card.Count) cardquota.Usage { return cardquota.Usage{Used: map[card.Name]card.Count{"A": n}} }
+	used := func(n card.Count) queueusage.Usage { return queueusage.Usage{Used: map[card.Name]card.Count{"A": n}} }
 	got := changedKeys(
-		map[string]cardquota.Usage{"same": used(1), "more": used(1), "gone": used(1)},
-		map[string]cardquota.Usage{"same": used(1), "more": used(2), "new": used(1)},
-		cardquota.Usage.Equal,
+		map[string]queueusage.Usage{"same": used(1), "more": used(1), "gone": used(1)},
+		map[string]queueusage.Usage{"same": used(1), "more": used(2), "new": used(1)},
+		queueusage.Usage.Equal,
 	)
 	check.Equal(t, "queues to wake", []string{"gone", "more", "new"}, got)
 }

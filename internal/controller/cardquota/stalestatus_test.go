@@ -24,6 +24,7 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -51,8 +52,8 @@ func newLLMReconciler(t *testing.T) (*Reconciler, client.WithWatch) {
 
 // setUsage lets the next count find cards and CPU in use by queue llm.
 func (r *Reconciler) setUsage(used card.Count, milliCPU int64) {
-	usage := cardquota.Usage{Used: map[card.Name]card.Count{"H200": used}, Pending: map[card.Name]card.Count{}, MilliCPU: milliCPU}
-	r.usage.queues = map[string]cardquota.Usage{"llm": usage}
+	usage := queueusage.Usage{Used: map[card.Name]card.Count{"H200": used}, Pending: map[card.Name]card.Count{}, MilliCPU: milliCPU}
+	r.usage.queues = map[string]queueusage.Usage{"llm": usage}
 	r.usage.subtrees = r.usage.queues
 }
 

@@ -25,6 +25,7 @@ import (
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/quota"
 )
 
@@ -83,16 +84,16 @@ type UsageCollector struct {
 
 	// The results of earlier counts that a count needs.
 	lastCharges map[types.UID]quota.Charge
-	facts       cardquota.PodFacts
+	facts       queueusage.PodFacts
 	provenance  enforcement.FirstProvenance
 	models      cardinventory.ModelChanges
 	nextEnd     time.Time // of a terminating pod, for which a count is due
 
 	mu              sync.RWMutex
-	queues          map[string]cardquota.Usage // nil before the first count
-	subtrees        map[string]cardquota.Usage // queues with the queues below them
-	tree            *cardquota.Tree            // nil while queues are flat
-	treeChanges     uint64                     // specChanges when tree was made
+	queues          map[string]queueusage.Usage // nil before the first count
+	subtrees        map[string]queueusage.Usage // queues with the queues below them
+	tree            *cardquota.Tree             // nil while queues are flat
+	treeChanges     uint64                      // specChanges when tree was made
 	physical        map[card.Name]card.Count
 	unnamed         []card.UnnamedCards
 	totals          *cardquota.QuotaTotals // nil before the first count
@@ -122,7 +123,7 @@ func newUsageCollector(c cache.Cache, interval time.Duration, cards InventorySou
 
 // QueueUsage returns the usage of a queue alone, and with the queues below it. It returns
 // false before the first count.
-func (u *UsageCollector) QueueUsage(name string) (own, subtree cardquota.Usage, counted bool) {
+func (u *UsageCollector) QueueUsage(name string) (own, subtree queueusage.Usage, counted bool) {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	return u.queues[name], u.subtrees[name], u.queues != nil
@@ -329,8 +330,8 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	quotas := quotasByQueue(tree, owners)
 	types := cardquota.ServiceTypesByQueue(owners, queueObjects)
 	now := time.Now()
-	var queues map[string]cardquota.Usage
-	queues, u.lastCharges = cardquota.CountUsageAndCharges(cardquota.CountInput{
+	var queues map[string]queueusage.Usage
+	queues, u.lastCharges = queueusage.CountWithCharges(queueusage.Input{
 		Pods:            pods,
 		PodGroups:       storedObjects[v1beta1.PodGroup](s.groups),
 		Inventory:       inventory,
@@ -358,7 +359,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	physical := inventory.Physical()
 	unnamed := inventory.UnnamedCards()
 	sameUnnamed := slices.EqualFunc(u.unnamed, unnamed, card.UnnamedCards.Equal)
-	subtrees := tree.SumUsage(queues)
+	subtrees := queueusage.Sum(queues, tree.Queues(), tree.HasViews)
 
 	inventoryCount := cardinventory.NewCount(cardinventory.CountInput{
 		Pods: pods, Charges: u.lastCharges, Usage: queues, Owners: owners, ServiceTypes: types, Quotas: quotas, Queues: queueObjects, Tree: tree, Totals: totals,
@@ -387,7 +388,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 			totals = u.totals
 		}
 
-		wakeups = slices.Concat(changedKeys(u.queues, queues, cardquota.Usage.Equal), u.changedSubtrees(tree, subtrees),
+		wakeups = slices.Concat(changedKeys(u.queues, queues, queueusage.Usage.Equal), u.changedSubtrees(tree, subtrees),
 			queuesWithCards(changedKeys(u.physical, physical, bothOrNone), queues, quotas), queuesWithUnknownCards(u.physical, physical, sameUnnamed, granted))
 		if bypassesChanged {
 			wakeups = append(wakeups, enforcement.ChangedQueues(u.queueBypasses, queueBypasses)...)
@@ -512,7 +513,7 @@ func changedKeys[K cmp.Ordered, V any](before, after map[K]V, equal func(V, V) b
 func bothOrNone(before, after card.Count) bool { return (before > 0) == (after > 0) }
 
 // queuesWithCards returns the queues whose status shows one of the cards.
-func queuesWithCards(cards []card.Name, queues map[string]cardquota.Usage, quotas map[string]card.Quota) []string {
+func queuesWithCards(cards []card.Name, queues map[string]queueusage.Usage, quotas map[string]card.Quota) []string {
 	if len(cards) == 0 {
 		return nil
 	}

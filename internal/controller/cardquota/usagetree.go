@@ -9,6 +9,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -32,11 +33,11 @@ func (u *UsageCollector) compareWithInventory(tree *cardquota.Tree, granted []*v
 
 // changedSubtrees returns the queues whose numbers in the tree, or whose subtrees' usage, differ
 // from the last count. It costs nothing while queues are flat.
-func (u *UsageCollector) changedSubtrees(tree *cardquota.Tree, subtrees map[string]cardquota.Usage) []string {
+func (u *UsageCollector) changedSubtrees(tree *cardquota.Tree, subtrees map[string]queueusage.Usage) []string {
 	if tree.IsFlat() && u.tree.IsFlat() {
 		return nil
 	}
-	return append(changedKeys(u.subtrees, subtrees, cardquota.Usage.Equal), tree.ChangedQueues(u.tree)...)
+	return append(changedKeys(u.subtrees, subtrees, queueusage.Usage.Equal), tree.ChangedQueues(u.tree)...)
 }
 
 // treeOfAll returns the tree of all CardQuotas, nil while queues are flat.

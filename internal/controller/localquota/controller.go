@@ -26,10 +26,10 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/cardhours"
-	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cardseconds"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/localquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/waiting"
 )
 
@@ -42,7 +42,7 @@ const nameIndex = "name"
 
 // UsageSource provides the last count of a queue, false before the first one, and the queues below it.
 type UsageSource interface {
-	QueueUsage(name string) (own, subtree cardquota.Usage, counted bool)
+	QueueUsage(name string) (own, subtree queueusage.Usage, counted bool)
 	QueuesBelow(name string) []string
 }
 

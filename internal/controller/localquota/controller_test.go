@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/cardquota"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/localquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/fieldowner"
@@ -28,9 +28,9 @@ import (
 )
 
 // counted is the last count of every queue, nil before the first one.
-type counted map[string]cardquota.Usage
+type counted map[string]queueusage.Usage
 
-func (c counted) QueueUsage(name string) (own, subtree cardquota.Usage, isCounted bool) {
+func (c counted) QueueUsage(name string) (own, subtree queueusage.Usage, isCounted bool) {
 	return c[name], c[name], c != nil
 }
 
@@ -184,7 +184,7 @@ func TestAViewFollowsTheNextCount(t *testing.T) {
 // blocked workloads. A change of the workloads that it does not list causes no event. A full list may lack
 // some. So the view (LocalCardQuota) is reconciled again after a minute, though nothing was written.
 func TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed(t *testing.T) {
-	for t, usage := range check.Cases(t, map[string]cardquota.Usage{
+	for t, usage := range check.Cases(t, map[string]queueusage.Usage{
 		"one workload more than is listed":                     {Summary: waiting.Summary{BlockedTotal: waiting.MaxBlocked + 1}},
 		"one workload with as many entries as a list can have": {Summary: waiting.Summary{BlockedTotal: 1, Blocked: make([]v1alpha1.BlockedStatus, waiting.MaxBlocked)}},
 	}) {

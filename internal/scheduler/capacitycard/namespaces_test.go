@@ -13,7 +13,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
-	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
@@ -258,7 +258,7 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 
 	var charges map[types.UID]quota.Charge
 	compareCharges := func(when, selected string) {
-		_, charges = cardquota.CountUsageAndCharges(cardquota.CountInput{
+		_, charges = queueusage.CountWithCharges(queueusage.Input{
 			Pods: pods, Inventory: s.p.Inventory, Schedulers: []string{"volcano"}, LastCharges: charges,
 			AllowsNamespace: func(queue, namespace string) bool { return queue != "q" || namespace == selected },
 		})

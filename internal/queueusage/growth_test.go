@@ -1,16 +1,12 @@
-package cardquota
+package queueusage
 
 import (
 	"fmt"
 	"runtime"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/waiting"
 )
 
 // expectLinearGrowth expects that twice as many queues need about twice the memory. Work that is
@@ -33,8 +29,8 @@ func expectLinearGrowth(t *testing.T, queues int, prepare func(queues int) (work
 
 // newExhaustedTree returns queues below the queue top, whose quota is exhausted. In each queue
 // some pods run and some wait for top.
-func newExhaustedTree(queues, running, waiting int) CountInput {
-	input := CountInput{Inventory: newInventory(), Nodes: newNodes(), LocalQueues: map[string]bool{}}
+func newExhaustedTree(queues, running, waiting int) Input {
+	input := Input{Inventory: newInventory(), Nodes: newNodes(), LocalQueues: map[string]bool{}}
 	parents := map[string]string{}
 	for i := range queues {
 		queue := fmt.Sprint("q", i)
@@ -65,7 +61,7 @@ func TestCountingExhaustedParentsGrowsWithTheQueues(t *testing.T) {
 	expectLinearGrowth(t, 300, func(queues int) func() {
 		input := newExhaustedTree(queues, 3, 1)
 		return func() {
-			for queue, usage := range CountUsage(input) {
+			for queue, usage := range Count(input) {
 				check.Must(t, len(usage.Blocked[0].Holders) == 3 && len(usage.Local["lab"].Blocked[0].Holders) == 3, "%s names %v",
 					queue, usage.Blocked[0].Holders)
 			}
@@ -77,66 +73,9 @@ func TestCountingExhaustedParentsGrowsWithTheQueues(t *testing.T) {
 // exhausted. Ten in each queue wait for it.
 func BenchmarkCountExhaustedAncestor(b *testing.B) {
 	input := newExhaustedTree(1_000, 40, 10)
-	_, input.LastCharges = CountUsageAndCharges(input)
+	_, input.LastCharges = CountWithCharges(input)
 	b.ReportAllocs()
 	for b.Loop() {
-		CountUsage(input)
+		Count(input)
 	}
-}
-
-// newWideTree returns a tree of one tenant with projects in namespaces of their own, and what they
-// use.
-func newWideTree(projects int, waits bool) (*Tree, map[string]Usage) {
-	all := []*v1alpha1.CardQuota{newTreeQuota("tenant", "", 8, 4, -1, withoutServiceType, func(q *v1alpha1.CardQuota) {
-		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "lab"}}
-	})}
-
-	used := map[string]Usage{}
-	for i := range projects {
-		name := fmt.Sprint("project", i)
-		all = append(all, newTreeQuota(name, "tenant", 8, 4, unset))
-		usage := Usage{Used: cards{"H200": 1}, Pending: cards{"H200": 1}}
-		if waits {
-			usage.Blocked = blockedList(name, 1)
-			usage.BlockedTotal = 1
-			usage.Local = map[string]waiting.Entries{name: {Total: 1, Blocked: usage.Blocked}}
-		}
-		used[name] = usage
-	}
-
-	return NewTree(all, nil, v1alpha1.UnmanagedEnforce), used
-}
-
-// TestSumsGrowWithTheQueues: a tenant has 500 projects, and then 1000. In each project a pod waits, in a namespace of
-// its own. The sum over twice as many projects needs about twice the memory, and less than three times.
-func TestSumsGrowWithTheQueues(t *testing.T) {
-	expectLinearGrowth(t, 500, func(queues int) func() {
-		tree, used := newWideTree(queues, true)
-		return func() {
-			sum := tree.SumUsage(used)["tenant"]
-			check.Must(t, len(sum.Local) == queues && sum.BlockedTotal == queues, "%d of %d namespaces, %d wait", len(sum.Local), queues,
-				sum.BlockedTotal)
-		}
-	})
-}
-
-// BenchmarkTreeOfQueues sums up a tenant with 10,000 projects, and asks for the queues below each.
-func BenchmarkTreeOfQueues(b *testing.B) {
-	for _, waits := range []bool{false, true} {
-		tree, used := newWideTree(10_000, waits)
-		b.Run(fmt.Sprint("sum, waiting ", waits), func(b *testing.B) {
-			for b.Loop() {
-				tree.SumUsage(used)
-			}
-		})
-	}
-
-	tree, used := newWideTree(10_000, false)
-	b.Run("below", func(b *testing.B) {
-		for b.Loop() {
-			for queue := range used {
-				tree.Queues().Below(queue)
-			}
-		}
-	})
 }

@@ -1,4 +1,4 @@
-package cardquota
+package queueusage
 
 import (
 	"testing"
@@ -47,7 +47,7 @@ func TestWhoUsesCardsForBills(t *testing.T) {
 	}
 
 	facts := &PodFacts{}
-	input := CountInput{Pods: pods, Inventory: newInventory(), Nodes: nodes, Facts: facts, Now: now}
+	input := Input{Pods: pods, Inventory: newInventory(), Nodes: nodes, Facts: facts, Now: now}
 	queuesOfHolders := func() map[string]string {
 		billed := map[string]string{}
 		for _, h := range facts.BilledPods() {
@@ -63,7 +63,7 @@ func TestWhoUsesCardsForBills(t *testing.T) {
 		"terminating-not-ready": "q",
 		"not-ready-running":     "q",
 	}
-	usage, charges := CountUsageAndCharges(input)
+	usage, charges := CountWithCharges(input)
 	check.Equal(t, "holders", want, queuesOfHolders())
 	check.Equal(t, "used by running and not-ready-running", map[card.Name]card.Count{"NVIDIA-H200": 1, "NVIDIA-H800": 1}, usage["q"].Used)
 	check.Equal(t, "when the grace period of terminating-not-ready ends", now.Add(time.Second), facts.NextEnd(now))
@@ -75,7 +75,7 @@ func TestWhoUsesCardsForBills(t *testing.T) {
 
 	for range 3 { // each count gets the charges of the count before it
 		input.LastCharges = charges
-		_, charges = CountUsageAndCharges(input)
+		_, charges = CountWithCharges(input)
 		check.Equal(t, "holders whose annotation is removed", want, queuesOfHolders())
 	}
 }

@@ -1,4 +1,4 @@
-package cardquota
+package queueusage
 
 import (
 	"slices"
@@ -59,7 +59,7 @@ type groupRecord struct {
 
 // beginCount prepares a count. It drops everything when the requests depend on something else now, or when
 // much of it is about objects that are gone.
-func (f *PodFacts) beginCount(input *CountInput) {
+func (f *PodFacts) beginCount(input *Input) {
 	isSame := f.inventory == input.Inventory && slices.Equal(f.schedulers, input.Schedulers) && (f.schedulers == nil) == (input.Schedulers == nil)
 
 	// Facts of deleted pods are not looked for one by one. Starting again now and then bounds

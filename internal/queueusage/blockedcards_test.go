@@ -1,4 +1,4 @@
-package cardquota
+package queueusage
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func TestBlockedCardsCountAllEntries(t *testing.T) {
 		pod("untried").Queue("q").Card("NVIDIA-H200").GPUs(1),
 	)
 
-	got := CountUsage(CountInput{Pods: waits.objects(), Inventory: newInventory(), Nodes: newNodes()})["q"]
+	got := Count(Input{Pods: waits.objects(), Inventory: newInventory(), Nodes: newNodes()})["q"]
 	check.That(t, got.BlockedTotal > len(got.Blocked), "%d entries, and all are listed", got.BlockedTotal)
 	want := map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedQuotaExhausted: 2 * (waiting.MaxBlocked + 3), v1alpha1.BlockedUnknownCard: 5}
 	check.Equal(t, "blocked cards", want, got.BlockedCards)
@@ -35,7 +35,7 @@ func TestBlockedCardsCountAllEntries(t *testing.T) {
 	other := got
 	other.BlockedCards = map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 5}
 	check.That(t, !got.Equal(other), "usages with other blocked cards are equal")
-	check.That(t, CountUsage(CountInput{
+	check.That(t, Count(Input{
 		Pods:      pods{pod("cpu").Queue("q").Unschedulable("no")}.objects(),
 		Inventory: newInventory(),
 	})["q"].BlockedCards == nil, "a pod that requests no cards counts as blocked cards")

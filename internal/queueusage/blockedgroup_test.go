@@ -1,4 +1,4 @@
-package cardquota
+package queueusage
 
 import (
 	"testing"
@@ -30,7 +30,7 @@ func TestBlockedVCJobWithoutPods(t *testing.T) {
 			Name: "train",
 			UID:  "u",
 		}, batch.SchemeGroupVersion.WithKind("Job"))}
-		usage := CountUsage(CountInput{
+		usage := Count(Input{
 			PodGroups: []*v1beta1.PodGroup{group},
 			Inventory: newInventory(),
 			Nodes:     newNodes(),

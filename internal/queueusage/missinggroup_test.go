@@ -1,4 +1,4 @@
-package cardquota
+package queueusage
 
 import (
 	"testing"
@@ -44,7 +44,7 @@ func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 			waits.Unschedulable(tc.stated)
 		}
 
-		usage := CountUsage(CountInput{
+		usage := Count(Input{
 			Pods: []*corev1.Pod{waits.Obj()}, PodGroups: tc.groups, LacksPodGroups: tc.lacksPodGroups,
 			Inventory: newInventory(), Nodes: newNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 3}},
 		})["q"]
@@ -75,7 +75,7 @@ func TestAPodGroupMayComeAfterItsPod(t *testing.T) {
 		"created in a second, by a server whose clock is fast": {-time.Second, 0},
 	} {
 		pod := builder.Pod("lab", "orphan").Queue("q").PodGroup("gone").Card("NVIDIA-H200").GPUs(1).Created(noon.Add(-tc.age)).Obj()
-		usage := CountUsage(CountInput{
+		usage := Count(Input{
 			Pods:      []*corev1.Pod{pod},
 			Now:       noon,
 			Inventory: newInventory(),

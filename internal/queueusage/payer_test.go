@@ -1,4 +1,4 @@
-package cardquota
+package queueusage
 
 import (
 	"cmp"
@@ -32,7 +32,7 @@ func TestChargedQueueFollowsTheOrderOfItsSources(t *testing.T) {
 			Annotation("cardquota.dev/charged-queue", record).
 			Scheduler(scheduler).GPUs(1).Running("h200")
 
-		scene := CountInput{
+		scene := Input{
 			Inventory:       newInventory(),
 			Schedulers:      []string{"volcano"},
 			AllowsNamespace: takesNamespace,
@@ -58,7 +58,7 @@ func TestChargedQueueFollowsTheOrderOfItsSources(t *testing.T) {
 			want = ""
 		}
 
-		queues, charges := CountUsageAndCharges(scene)
+		queues, charges := CountWithCharges(scene)
 		check.Equal(t, "charged to", want, charges[b.Obj().UID].Queue)
 
 		_, counted := queues[want]

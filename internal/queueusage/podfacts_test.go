@@ -1,4 +1,4 @@
-package cardquota
+package queueusage
 
 import (
 	"fmt"
@@ -14,14 +14,14 @@ import (
 // for the next count. In each count here all 1000 pods are new objects, and name other PodGroups. A count that begins
 // with far more facts than it has pods drops all facts: the third one, which finds 2000.
 func TestFactsOfPodsThatAreGoneAreDropped(t *testing.T) {
-	input := CountInput{Inventory: newInventory(), Facts: &PodFacts{}}
+	input := Input{Inventory: newInventory(), Facts: &PodFacts{}}
 	count := func(pods int, version string) {
 		input.Pods = nil
 		for i := range pods {
 			input.Pods = append(input.Pods, builder.Pod("lab", fmt.Sprint(i)).PodGroup(version+fmt.Sprint(i)).
 				Phase(corev1.PodPending).Obj())
 		}
-		CountUsage(input)
+		Count(input)
 	}
 
 	count(1000, "a")

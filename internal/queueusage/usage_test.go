@@ -1,4 +1,4 @@
-package cardquota
+package queueusage
 
 import (
 	"slices"
@@ -146,7 +146,7 @@ func TestUsageCountsRunningAndPendingCards(t *testing.T) {
 		if cmp.Equal(tc.want, Usage{}) {
 			want = nil
 		}
-		got := CountUsage(CountInput{
+		got := Count(Input{
 			Pods:        tc.pods.objects(),
 			PodGroups:   tc.groups.objects(),
 			Inventory:   newInventory(),
@@ -162,7 +162,7 @@ func TestUsageCountsRunningAndPendingCards(t *testing.T) {
 // TestAPodGroupWithoutAQueueIsInDefault: Volcano puts a PodGroup without a queue into queue default, so it counts as
 // a member there.
 func TestAPodGroupWithoutAQueueIsInDefault(t *testing.T) {
-	got := CountUsage(CountInput{PodGroups: groups{group().Queue("")}.objects(), Inventory: newInventory()})
+	got := Count(Input{PodGroups: groups{group().Queue("")}.objects(), Inventory: newInventory()})
 	check.Equal(t, "usage by queue", map[string]Usage{"default": {Members: Members{PodGroups: 1}}}, got,
 		cmpopts.EquateEmpty())
 }
@@ -182,12 +182,12 @@ func TestOldestPendingIsTheOldestThatWaits(t *testing.T) {
 	for i, hour := range []int{12, 10, 1, 2, 3} {
 		pods[i].CreationTimestamp = at(hour)
 	}
-	usage := CountUsage(CountInput{Pods: pods, Inventory: newInventory(), Nodes: newNodes()})
+	usage := Count(Input{Pods: pods, Inventory: newInventory(), Nodes: newNodes()})
 
 	check.Equal(t, "oldest pending pod", at(10), usage["q"].OldestPending)
 	job := group().Queue("q").Request(`{"NVIDIA-H200":8}`).Obj()
 	job.CreationTimestamp = at(9)
-	usage = CountUsage(CountInput{Pods: pods, PodGroups: []*v1beta1.PodGroup{job}, Inventory: newInventory(), Nodes: newNodes()})
+	usage = Count(Input{Pods: pods, PodGroups: []*v1beta1.PodGroup{job}, Inventory: newInventory(), Nodes: newNodes()})
 	check.Equal(t, "oldest pending job", at(9), usage["q"].OldestPending)
 }
 
@@ -202,7 +202,7 @@ func TestOldestWithinQuotaCountsCardsWhoseNodesAreGone(t *testing.T) {
 	count := func(granted card.Quota) metav1.Time {
 		all := pods{waits}.objects()
 		all[0].CreationTimestamp = created
-		used := CountUsage(CountInput{
+		used := Count(Input{
 			Pods:      all,
 			Inventory: newInventory(),
 			Nodes:     newNodes(),
@@ -237,12 +237,12 @@ func TestOldestWithinQuotaIsTheOldestThatLacksNoQuota(t *testing.T) {
 		pods[i].CreationTimestamp = at(hour)
 	}
 
-	check.Equal(t, "of all pods", at(10), CountUsage(CountInput{
+	check.Equal(t, "of all pods", at(10), Count(Input{
 		Pods:      pods,
 		Inventory: newInventory(),
 		Nodes:     newNodes(),
 	})["q"].OldestWithinQuota)
-	check.Equal(t, "without the pods full, younger and runs", metav1.Time{}, CountUsage(CountInput{
+	check.Equal(t, "without the pods full, younger and runs", metav1.Time{}, Count(Input{
 		Pods:      pods[:2],
 		Inventory: newInventory(),
 		Nodes:     newNodes(),
@@ -254,7 +254,7 @@ func TestOldestWithinQuotaIsTheOldestThatLacksNoQuota(t *testing.T) {
 func TestATenantDoesNotRaiseTheStarvingAlert(t *testing.T) {
 	waits := pod("a").Queue("q").Card("NVIDIA-H200").GPUs(1).Created(noon).
 		Unschedulable("0/4 nodes are unavailable: 4 node(s) didn't match Pod's node affinity/selector.").Obj()
-	used := CountUsage(CountInput{
+	used := Count(Input{
 		Pods:      []*corev1.Pod{waits},
 		Inventory: newInventory(),
 		Nodes:     newNodes(),
@@ -359,7 +359,7 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 		},
 		"a PodGroup of stranger, which requests cards": {groups: []*v1beta1.PodGroup{groupIn("stranger")}},
 	}) {
-		got := CountUsage(CountInput{
+		got := Count(Input{
 			Pods:            tc.pods,
 			PodGroups:       tc.groups,
 			Inventory:       newInventory(),
@@ -393,7 +393,7 @@ func TestForgedWorkNeverEntersTheStatusOfAnotherTenant(t *testing.T) {
 			treeOfParents(map[string]string{"queue-of-a": "top-of-a"}),
 		},
 	}) {
-		usage := CountUsage(CountInput{
+		usage := Count(Input{
 			Pods:            []*corev1.Pod{forged},
 			PodGroups:       []*v1beta1.PodGroup{group},
 			Inventory:       newInventory(),
@@ -430,7 +430,7 @@ func TestBlockedListsTheLongestWait(t *testing.T) {
 	)
 
 	for range 2 {
-		got := CountUsage(CountInput{Pods: all.objects(), Inventory: newInventory()})["q"]
+		got := Count(Input{Pods: all.objects(), Inventory: newInventory()})["q"]
 		check.Must(t, len(got.Blocked) == 10 && got.BlockedTotal == 13, "%d of %d are listed", len(got.Blocked), got.BlockedTotal)
 
 		first := got.Blocked[0]
@@ -527,7 +527,7 @@ func TestBlockedListsWorkloadsWithTheirReason(t *testing.T) {
 			}(),
 		},
 	}) {
-		got := CountUsage(CountInput{
+		got := Count(Input{
 			Pods:      tc.pods.objects(),
 			PodGroups: tc.groups.objects(),
 			Inventory: newInventory(),

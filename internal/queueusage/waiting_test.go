@@ -1,4 +1,4 @@
-package cardquota
+package queueusage
 
 import (
 	"fmt"
@@ -134,7 +134,7 @@ func TestBlockedNamesReasonAndHolders(t *testing.T) {
 			tc.change(nodes)
 		}
 
-		got := CountUsage(CountInput{
+		got := Count(Input{
 			Pods:         tc.pods.objects(),
 			PodGroups:    tc.groups.objects(),
 			Inventory:    newInventory(),
@@ -168,7 +168,7 @@ func TestGangIncompleteComesLast(t *testing.T) {
 	}
 
 	for _, age := range []time.Duration{0, 10 * time.Second} { // j-0 is older than j-2, or younger
-		got := CountUsage(CountInput{
+		got := Count(Input{
 			Inventory: newInventory(),
 			Nodes:     newNodes(),
 			Pods: pods{
@@ -268,7 +268,7 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 			inventory[node.Name] = node.Node
 		}
 
-		got := CountUsage(CountInput{
+		got := Count(Input{
 			Pods:      append(pods{podOf("w", "q").GPUs(4).Unschedulable(full).Card(tc.card)}, running...).objects(),
 			Inventory: card.NewInventory(inventory),
 			Nodes:     nodes,
@@ -289,7 +289,7 @@ func TestHoldersHaveTheTypeOfTheirQueue(t *testing.T) {
 
 	waits := podOf("a", "q").Card("NVIDIA-H200").GPUs(2).Unschedulable("0/4 nodes are unavailable: 1 Insufficient " +
 		"nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>.")
-	got := CountUsage(CountInput{
+	got := Count(Input{
 		Pods:         pods{waits, running("q", 4), running("untyped", 2), running("odd", 2)}.objects(),
 		Inventory:    newInventory(),
 		Nodes:        newNodes(),
@@ -352,7 +352,7 @@ func TestForgedAncestorNamesNoHolders(t *testing.T) {
 			want: []string{"q NVIDIA-H200 2 AncestorQuotaExhausted: 3 r of r"},
 		},
 	}) {
-		input := CountInput{
+		input := Input{
 			Pods:      append(tc.pods, running...).objects(),
 			Inventory: newInventory(),
 			Nodes:     newNodes(),
@@ -361,7 +361,7 @@ func TestForgedAncestorNamesNoHolders(t *testing.T) {
 		if tc.isFlat {
 			input.Tree = nil
 		}
-		check.Equal(t, "blocked", tc.want, describeBlocked(CountUsage(input)["q"].Blocked))
+		check.Equal(t, "blocked", tc.want, describeBlocked(Count(input)["q"].Blocked))
 	}
 }
 
@@ -369,7 +369,7 @@ func TestForgedAncestorNamesNoHolders(t *testing.T) {
 // also of pods that are not among the ten of the queue. In queue q, 12 pods wait in namespace old, and 12 younger ones
 // in namespace new. No tenant sees queue r.
 func TestEachNamespaceHasTenEntriesOfItsOwn(t *testing.T) {
-	input := CountInput{Inventory: newInventory(), Nodes: newNodes(), LocalQueues: map[string]bool{"q": true}}
+	input := Input{Inventory: newInventory(), Nodes: newNodes(), LocalQueues: map[string]bool{"q": true}}
 	for i := range 12 {
 		for j, namespace := range []string{"old", "new"} {
 			input.Pods = append(input.Pods, builder.Pod(namespace, fmt.Sprintf("p%02d", i)).Queue("q").Unschedulable("full").
@@ -378,7 +378,7 @@ func TestEachNamespaceHasTenEntriesOfItsOwn(t *testing.T) {
 		}
 	}
 
-	got := CountUsage(input)
+	got := Count(input)
 	check.Equal(t, "total", 24, got["q"].BlockedTotal)
 	check.Equal(t, "namespaces", 2, len(got["q"].Local))
 	for namespace, local := range got["q"].Local {
@@ -425,7 +425,7 @@ func TestWaitingDoesNotDependOnTheOrderOfPods(t *testing.T) {
 	}
 
 	seed.Check(t, func(t *rapid.T) {
-		input := CountInput{
+		input := Input{
 			Inventory: newInventory(),
 			Nodes:     newNodes(),
 			Quotas:    map[string]card.Quota{"q": {"NVIDIA-H200": 8, "NVIDIA-H800": 4}, "r": {"NVIDIA-H200": 3}},
@@ -442,9 +442,9 @@ func TestWaitingDoesNotDependOnTheOrderOfPods(t *testing.T) {
 			input.Pods = append(input.Pods, b.Obj())
 		}
 
-		want := CountUsage(input)
+		want := Count(input)
 		input.Pods = rapid.Permutation(input.Pods).Draw(t, "order")
-		check.Equal(t, "usage in another order", want, CountUsage(input))
+		check.Equal(t, "usage in another order", want, Count(input))
 		for _, queue := range want {
 			for _, b := range queue.Blocked {
 				check.Must(t, b.Reason != "" && len(b.Holders) <= 3, "%+v", b)
@@ -454,8 +454,8 @@ func TestWaitingDoesNotDependOnTheOrderOfPods(t *testing.T) {
 }
 
 // newBusyCluster returns 50,000 pods of 1,000 queues on 4 nodes. Of a hundred pods as many wait as given.
-func newBusyCluster(waits int) CountInput {
-	input := CountInput{Inventory: newInventory(), Nodes: newNodes()}
+func newBusyCluster(waits int) Input {
+	input := Input{Inventory: newInventory(), Nodes: newNodes()}
 	nodes := []string{"h200", "h800", "4090", "4090d"}
 	for i := range 50_000 {
 		b := builder.Pod("lab", fmt.Sprint("p", i)).PodGroup(fmt.Sprint("g", i/8)).Card("NVIDIA-H200").GPUs(1).CPU("8").
@@ -476,7 +476,7 @@ func newBusyCluster(waits int) CountInput {
 		}
 	}
 
-	_, input.LastCharges = CountUsageAndCharges(input)
+	_, input.LastCharges = CountWithCharges(input)
 	return input
 }
 
@@ -487,7 +487,7 @@ func BenchmarkCountWaiting(b *testing.B) {
 			input := newBusyCluster(waits)
 			b.ReportAllocs()
 			for b.Loop() {
-				CountUsage(input)
+				Count(input)
 			}
 		})
 	}
@@ -510,7 +510,7 @@ func TestAJobBelowItsMinimumSaysSo(t *testing.T) {
 		group.Status.Running = tc.running
 		waits := pod("train-1").Queue("q").PodGroup("train").Card("NVIDIA-H200").GPUs(2).Unschedulable(full)
 
-		got := CountUsage(CountInput{
+		got := Count(Input{
 			Inventory: newInventory(),
 			Nodes:     newNodes(),
 			Pods:      pods{waits}.objects(),

@@ -1,4 +1,4 @@
-package cardquota
+package queueusage
 
 import (
 	"time"

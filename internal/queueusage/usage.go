@@ -1,4 +1,6 @@
-package cardquota
+// Package queueusage counts what the pods of each queue use and request, and which pods use cards for
+// bills. It counts from scratch every time, so that no number can drift.
+package queueusage
 
 import (
 	"cmp"
@@ -17,8 +19,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// CountInput is the input of CountUsage, which does not change it.
-type CountInput struct {
+// Input is the input of Count, which does not change it.
+type Input struct {
 	// Pods include all pods that have not finished.
 	Pods []*corev1.Pod
 	// PodGroups are all PodGroups. LacksPodGroups reports that some may be missing here, because the
@@ -90,15 +92,15 @@ func equalAssigned(a, b *Usage) bool {
 	return a.MilliCPU == b.MilliCPU && a.Memory == b.Memory && maps.Equal(a.Used, b.Used) && maps.Equal(a.Repeated, b.Repeated)
 }
 
-// CountUsage returns the usage of every queue that a pod or PodGroup names.
-func CountUsage(input CountInput) map[string]Usage {
-	queues, _ := CountUsageAndCharges(input)
+// Count returns the usage of every queue that a pod or PodGroup names.
+func Count(input Input) map[string]Usage {
+	queues, _ := CountWithCharges(input)
 	return queues
 }
 
-// CountUsageAndCharges also returns the charge of each assigned pod, which is LastCharges
+// CountWithCharges also returns the charge of each assigned pod, which is LastCharges
 // of the next count.
-func CountUsageAndCharges(input CountInput) (map[string]Usage, map[types.UID]quota.Charge) {
+func CountWithCharges(input Input) (map[string]Usage, map[types.UID]quota.Charge) {
 	c := counter{
 		input:    input,
 		resolver: workload.Resolver{Inventory: input.Inventory, Schedulers: input.Schedulers, AllowsNamespace: input.AllowsNamespace},
@@ -146,7 +148,7 @@ func (c *counter) explainPending() map[string]waiting.Summary {
 
 // counter has the state of one count.
 type counter struct {
-	input    CountInput
+	input    Input
 	resolver workload.Resolver
 	queues   map[string]*Usage
 	// pending is what waits in each queue for a stated reason.

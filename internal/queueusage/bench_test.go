@@ -1,4 +1,4 @@
-package cardquota
+package queueusage
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 // clock while it was busy otherwise.
 func BenchmarkCountUsage(b *testing.B) {
 	nodes := []string{"h200", "h800", "4090", "4090d"}
-	scene := CountInput{Inventory: newInventory()}
+	scene := Input{Inventory: newInventory()}
 	for i := range 10_000 {
 		pod := builder.Pod("lab", fmt.Sprint("p", i)).PodGroup(fmt.Sprint("g", i/8)).GPUs(1).CPU("8").Memory("64Gi")
 		if i%10 == 0 {
@@ -36,10 +36,10 @@ func BenchmarkCountUsage(b *testing.B) {
 	}
 
 	scene.Facts = &PodFacts{}
-	_, scene.LastCharges = CountUsageAndCharges(scene)
+	_, scene.LastCharges = CountWithCharges(scene)
 	b.ReportAllocs()
 	for b.Loop() {
-		check.Must(b, len(CountUsage(scene)) > 0, "nothing was counted")
+		check.Must(b, len(Count(scene)) > 0, "nothing was counted")
 	}
 }
 
@@ -60,7 +60,7 @@ func BenchmarkCountUnchanged(b *testing.B) {
 		cards[fmt.Sprint("node-", i)] = card.Node{Model: string(name), Cards: []card.NodeCard{{Name: name, Resource: gpu, Count: 8}}}
 	}
 
-	scene := CountInput{Inventory: card.NewInventory(cards), Schedulers: []string{"volcano"}, Facts: &PodFacts{}}
+	scene := Input{Inventory: card.NewInventory(cards), Schedulers: []string{"volcano"}, Facts: &PodFacts{}}
 	for i := range pods {
 		group := i / gang
 		pod := builder.Pod("lab", fmt.Sprint("pod-", i)).UID(types.UID(fmt.Sprintf("8d1f2c3e-0000-4000-8000-%012d", i))).
@@ -81,7 +81,7 @@ func BenchmarkCountUnchanged(b *testing.B) {
 
 	b.ReportAllocs()
 	for b.Loop() {
-		_, scene.LastCharges = CountUsageAndCharges(scene)
+		_, scene.LastCharges = CountWithCharges(scene)
 	}
 }
 
@@ -99,7 +99,7 @@ func BenchmarkWaitingGang(b *testing.B) {
 		tracker.Update(builder.Node(fmt.Sprintf("h200-%04d", i)).GPUs("NVIDIA-H200", 8).Obj())
 	}
 
-	scene := CountInput{
+	scene := Input{
 		Inventory: tracker.Inventory(),
 		Nodes:     tracker.Nodes(),
 		Quotas:    map[string]card.Quota{"q": {"NVIDIA-H200": 2 * pods}},
@@ -115,6 +115,6 @@ func BenchmarkWaitingGang(b *testing.B) {
 			Owner("batch.volcano.sh/v1alpha1", "Job", "train").Unschedulable(message).Obj())
 	}
 
-	CountUsage(scene)
-	check.Fastest(b, most, func() { CountUsage(scene) })
+	Count(scene)
+	check.Fastest(b, most, func() { Count(scene) })
 }

@@ -1,4 +1,4 @@
-package cardquota
+package queueusage
 
 import (
 	"testing"
@@ -82,10 +82,10 @@ func TestPodsAreNewOnce(t *testing.T) {
 	running := func(name string, gpus int) *corev1.Pod {
 		return builder.Pod("lab", name).UID(types.UID(name)).Queue("q").GPUs(gpus).Running("h200").Obj()
 	}
-	scene := CountInput{Pods: []*corev1.Pod{running("old", 1)}, Inventory: newInventory(), Facts: &PodFacts{}}
+	scene := Input{Pods: []*corev1.Pod{running("old", 1)}, Inventory: newInventory(), Facts: &PodFacts{}}
 
 	count := func() (names []string) {
-		_, scene.LastCharges = CountUsageAndCharges(scene)
+		_, scene.LastCharges = CountWithCharges(scene)
 		for _, bound := range scene.Facts.newlyCharged {
 			names = append(names, bound.Pod.Name)
 		}

@@ -1,4 +1,4 @@
-package cardquota
+package queueusage
 
 import (
 	"fmt"
@@ -46,9 +46,9 @@ func drawPods(t *rapid.T) []*corev1.Pod {
 func TestCountDoesNotDependOnTheOrderOfPods(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		pods := drawPods(t)
-		want := CountUsage(CountInput{Pods: pods, Inventory: newInventory()})
+		want := Count(Input{Pods: pods, Inventory: newInventory()})
 		pods = rapid.Permutation(pods).Draw(t, "order")
-		check.Equal(t, "usage in another order", want, CountUsage(CountInput{Pods: pods, Inventory: newInventory()}))
+		check.Equal(t, "usage in another order", want, Count(Input{Pods: pods, Inventory: newInventory()}))
 	})
 }
 
@@ -57,10 +57,10 @@ func TestCountDoesNotDependOnTheOrderOfPods(t *testing.T) {
 // charges of the first.
 func TestCountTwiceIsTheSameAsOnce(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		scene := CountInput{Pods: drawPods(t), Inventory: newInventory()}
-		want, last := CountUsageAndCharges(scene)
+		scene := Input{Pods: drawPods(t), Inventory: newInventory()}
+		want, last := CountWithCharges(scene)
 		scene.LastCharges = last
-		got, again := CountUsageAndCharges(scene)
+		got, again := CountWithCharges(scene)
 		check.Equal(t, "usage of the second count", want, got)
 		check.Equal(t, "charges of the second count", last, again)
 	})
@@ -101,16 +101,16 @@ func TestCountsWithKeptFactsAreTheSame(t *testing.T) {
 		inventories := []*card.Inventory{newInventory(), card.NewInventory(nil)}
 		schedulers := [][]string{nil, {}, {"volcano"}, {"default-scheduler"}}
 		for range rapid.IntRange(1, 6).Draw(t, "counts") {
-			scene := CountInput{
+			scene := Input{
 				Pods:        pods,
 				PodGroups:   drawGroups(t),
 				Inventory:   rapid.SampledFrom(inventories).Draw(t, "nodes"),
 				Schedulers:  rapid.SampledFrom(schedulers).Draw(t, "schedulers"),
 				LastCharges: last,
 			}
-			want, wantCharges := CountUsageAndCharges(scene)
+			want, wantCharges := CountWithCharges(scene)
 			scene.Facts = facts
-			got, charges := CountUsageAndCharges(scene)
+			got, charges := CountWithCharges(scene)
 			check.Equal(t, "usage", want, got)
 			check.Equal(t, "charges", wantCharges, charges)
 
@@ -155,7 +155,7 @@ func TestCountEqualsASimpleSum(t *testing.T) {
 		}
 
 		got := map[string]cards{}
-		for name, queue := range CountUsage(CountInput{Pods: kept, Inventory: newInventory()}) {
+		for name, queue := range Count(Input{Pods: kept, Inventory: newInventory()}) {
 			if len(queue.Used) > 0 {
 				got[name] = queue.Used
 			}
@@ -176,7 +176,7 @@ func TestCountSurvivesAnyText(t *testing.T) {
 		group := builder.PodGroup("lab", rapid.String().Draw(t, "name")).Queue(rapid.String().Draw(t, "in")).
 			Request(rapid.String().Draw(t, "totals")).
 			MinResource(gpu, strconv.FormatInt(rapid.Int64().Draw(t, "min"), 10)).Obj()
-		for name, queue := range CountUsage(CountInput{
+		for name, queue := range Count(Input{
 			Pods:      []*corev1.Pod{pod},
 			PodGroups: []*v1beta1.PodGroup{group},
 			Inventory: newInventory(),
