@@ -156,7 +156,7 @@ func parseByVolcano(t *testing.T, text string) parsed {
 
 // TestKnownNamesAreThoseOfVolcano: the operator and kubectl check configurations too, without Volcano's code.
 // Volcano, compiled into the scheduler, must know each action and plugin of their lists. The scheduler itself
-// leaves out those that Volcano lacks, so the lists must equal its own. Their switches (boolean options of a
+// removes those that Volcano lacks, so the lists must equal its own. Their switches (boolean options of a
 // plugin) must be exactly those of Volcano.
 func TestKnownNamesAreThoseOfVolcano(t *testing.T) {
 	known := registeredNames("") // our lists, without the names that Volcano has not registered

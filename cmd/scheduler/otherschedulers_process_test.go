@@ -23,12 +23,12 @@ func (c *testCluster) createStockSchedulerPod(t *testing.T, name, node string) *
 	return pod
 }
 
-// TestProcessWaitsForTheStockSchedulerToGo: with a real API server and the shipped rights, our scheduler starts while a
-// pod of Volcano's own scheduler runs on a node. It is live and ready, says on /readyz for what it waits, and takes no
-// Lease. When that pod is deleted, our scheduler leads, although another such pod exists that has no node. Its
+// TestProcessWaitsForTheStockSchedulerToEnd: with a real API server and the shipped rights, our scheduler starts while
+// a pod of Volcano's own scheduler runs on a node. It is live and ready, says on /readyz for what it waits, and takes
+// no Lease. When that pod is deleted, our scheduler leads, although another such pod exists that has no node. Its
 // heartbeat reports the configuration, and then a problem of it. When a pod of Volcano's own scheduler runs again, ours
 // ends with code 1 and frees the Lease.
-func TestProcessWaitsForTheStockSchedulerToGo(t *testing.T) {
+func TestProcessWaitsForTheStockSchedulerToEnd(t *testing.T) {
 	c := startCluster(t)
 	g := NewWithT(check.Trail(t))
 	g.SetDefaultEventuallyTimeout(20 * time.Second)

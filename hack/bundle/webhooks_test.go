@@ -10,7 +10,7 @@ import (
 
 // TestTheBundleHasTheWebhooksOfConfig: OLM registers webhooks from the CSV (ClusterServiceVersion). They must be
 // those of config/webhook, with the same rules, policies and paths. OLM's Service has port 443 for them, which leads
-// to port 9443 of the operator's Deployment. OLM supports no matchConditions, so these are left out. The test reads
+// to port 9443 of the operator's Deployment. OLM supports no matchConditions, so the bundle has none. The test reads
 // config/webhook by itself.
 func TestTheBundleHasTheWebhooksOfConfig(t *testing.T) {
 	port := intstr.FromInt32(9443)

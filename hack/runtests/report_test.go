@@ -34,7 +34,7 @@ func TestTheVerdictSaysWhatFailedWasSkippedOrNotRun(t *testing.T) {
 		"1 test was skipped in CI: fails":                      {skipped, true, false, "1 tests were skipped"},
 		"a group did not run: named with the reason":           {passed, false, true, "not run: olm: no input has changed"},
 		"a test failed: its assertion is repeated": {
-			// The run has passed here only because the error of the stage, which a failed test leads to, is left out.
+			// The run has passed here only because the row has no error of the stage, to which a failed test leads.
 			failedTest, false, true, "FAIL test/olm TestX\n        a_test.go:3: it is wrong\n",
 		},
 		"a stage failed: named with its error": {failedStage, false, false, "failed: lint (exit status 1)"},

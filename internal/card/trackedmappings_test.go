@@ -78,8 +78,8 @@ func TestWithoutItsMappingACardIsWithheldAsBefore(t *testing.T) {
 }
 
 // TestAMappingForgetsNoCard: labels of a node made nvidia.com/gpu a card, so it stays a card when the node is gone: a
-// new node may have it again. A mapping of it that comes and goes does not change that. Only a mapping makes v.w/x a
-// card, so it is none once the mapping is removed. Lasting resources are those that the operator records.
+// new node may have it again. A mapping of it that is added and removed does not change that. Only a mapping makes
+// v.w/x a card, so it is none once the mapping is removed. Lasting resources are those that the operator records.
 func TestAMappingForgetsNoCard(t *testing.T) {
 	var tracker Tracker
 	tracker.Update(newNamedNode("a", gpusOf("H200")+"nvidia.com/gpu:8"))

@@ -182,7 +182,7 @@ func TestACardStaysOneWithoutNodes(t *testing.T) {
 
 // TestARecordedCardStaysOne: the operator records the resources that are cards, and AddResources adds them after its
 // start. So a resource whose last node left before the start is still a card. So is example.com/npu, whose node comes
-// and goes before the inventory is read. Only a resource that the tracker does not know yet is a change.
+// and is removed before the inventory is read. Only a resource that the tracker does not know yet is a change.
 func TestARecordedCardStaysOne(t *testing.T) {
 	var tracker Tracker
 	tracker.Update(newNamedNode("b", "example.com/npu.product=Novel-1 example.com/npu.memory=1 example.com/npu:1"))

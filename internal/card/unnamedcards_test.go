@@ -38,7 +38,7 @@ func TestUnnamedCardsListNodesWithoutAName(t *testing.T) {
 
 // TestOtherDevicesAreNoChange: node a gets a network device, and a device that is no card on any node: the inventory
 // stays the same. Then node b names vendor.example/novel as its card. So the same device of node a is an unnamed
-// card, and the message says which label is missing. When the device goes, that is a change.
+// card, and the message says which label is missing. When the device is removed, that is a change.
 func TestOtherDevicesAreNoChange(t *testing.T) {
 	const (
 		eightH200 = h200 + "nvidia.com/gpu:8 "
@@ -59,7 +59,7 @@ func TestOtherDevicesAreNoChange(t *testing.T) {
 	check.Must(t, len(unnamed) == 1, "unnamed are %+v", unnamed)
 	check.Contains(t, "message", unnamed[0].Message, "no label vendor.example/novel.memory")
 
-	check.That(t, tracker.Update(newNamedNode("a", eightH200)), "an unnamed card that goes is no change")
+	check.That(t, tracker.Update(newNamedNode("a", eightH200)), "an unnamed card that is removed is no change")
 	check.Equal(t, "unnamed cards", 0, len(tracker.Inventory().UnnamedCardsFor(novel)))
 }
 

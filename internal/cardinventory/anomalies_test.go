@@ -407,9 +407,10 @@ func TestAnomaliesSayWhatIsWrongAndWhatHelps(t *testing.T) {
 	}
 }
 
-// TestCoresBesideStaleCards: sharing software offers cores of cards beside the cards. When the cards go, the kubelet
-// keeps their capacity of 4 for a while, with 0 allocatable: CardsUnhealthy. If the cores are still offered then,
-// they are an anomaly of their own, because no quota limits them. If the cores went with the cards, they are none.
+// TestCoresBesideStaleCards: sharing software offers cores of cards beside the cards. When the cards are removed, the
+// kubelet keeps their capacity of 4 for a while, with 0 allocatable: CardsUnhealthy. If the cores are still offered
+// then, they are an anomaly of their own, because no quota limits them. If the cores went with the cards, they are
+// none.
 func TestCoresBesideStaleCards(t *testing.T) {
 	reasons := func(change func(*corev1.Node)) (found []v1alpha1.AnomalyReason) {
 		s := scene{

@@ -315,7 +315,7 @@ func TestQueueSyncedNamesOtherManagers(t *testing.T) {
 			wantReason:  "ForeignChangeReplaced",
 			wantMessage: "before",
 		},
-		"a change was replaced for generation 2 of the spec, now it is 3: the message goes": {
+		"a change was replaced for generation 2 of the spec, now it is 3: the message is removed": {
 			before:      metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2},
 			wantReason:  "Synced",
 			wantMessage: "queue team carries this quota",

@@ -145,7 +145,7 @@ func TestOnlyTheOwnerOfAQueueIsInTheTree(t *testing.T) {
 	check.Equal(t, "children while queues are flat", 0, len(flat.Children("web")))
 }
 
-// TestACardWithoutQuotaInheritsIt: a CardQuota may leave out the quota of a card. Project lab does so, and the 16 of
+// TestACardWithoutQuotaInheritsIt: a CardQuota need not write the quota of a card. Project lab does so, and the 16 of
 // its parent tenant bound it. Leaf chat has a quota of 8 of its own, and tenant one of 16.
 func TestACardWithoutQuotaInheritsIt(t *testing.T) {
 	all := newTenantTree()

@@ -12,7 +12,7 @@ import (
 
 // TestAScrapeSeesAllSeriesOfAGaugeSet: one goroutine replaces the series a and b of a gauge set a thousand times. A
 // scrape at the same time sees both series of one replacement: they have the same value. The label "\xff" is no UTF-8.
-// Prometheus would refuse the whole page for it, so the series with this label is left out.
+// Prometheus would refuse the whole page for it, so the series with this label is skipped.
 func TestAScrapeSeesAllSeriesOfAGaugeSet(t *testing.T) {
 	set := NewGaugeSet("quota_cards", "Cards.", "queue")
 	check.Equal(t, "series at first", 0, testutil.CollectAndCount(set))

@@ -46,7 +46,7 @@ func TestReportIsWrittenToALease(t *testing.T) {
 }
 
 // TestWriteKeepsFieldsOfOthers: the scheduler writes into an existing Lease. Annotations and labels of others stay,
-// and its own annotations about problems go when there are none any more.
+// and its own annotations about problems are removed when there are none any more.
 func TestWriteKeepsFieldsOfOthers(t *testing.T) {
 	lease := newFullReport().Lease("ns")
 	lease.ResourceVersion = "7"
@@ -97,7 +97,7 @@ func TestTextsOfTheLeaseAreBounded(t *testing.T) {
 		"of seven pods the first five are named, sorted and once each": {AnnotationSecondScheduler, func(r *Report) {
 			r.SecondScheduler = []string{"n/f", "n/e", "n/d", "n/c", "n/b", "n/a", "n/a"}
 		}, "n/a,n/b,n/c,n/d,n/e"},
-		"texts that are not namespace/name are left out": {AnnotationSecondScheduler, func(r *Report) {
+		"texts that are not namespace/name are skipped": {AnnotationSecondScheduler, func(r *Report) {
 			r.SecondScheduler = []string{"n/a,n/b", "n", "n/", "/a", "n/a/b", "N/a", "n/ok", "n/" + strings.Repeat("x", 254)}
 		}, "n/ok"},
 	}) {
@@ -172,7 +172,7 @@ func TestIncompleteLeaseIsNoReport(t *testing.T) {
 // TestMalformedReportsAreBounded: a client that may write the Lease must not get control characters or long texts
 // into a status. So a report is cleaned and cut when it is read, too. A line break becomes "; ", other control
 // characters become spaces. A problem has at most 1024 bytes, with "…" at its end. Of the pods, the first five in
-// sorted order stay, and texts that are not namespace/name are left out.
+// sorted order stay, and texts that are not namespace/name are skipped.
 func TestMalformedReportsAreBounded(t *testing.T) {
 	lease := newFullReport().Lease("ns")
 	lease.Spec.HolderIdentity = ptr.To("a\nb")

@@ -153,7 +153,7 @@ func TestQueuesUseTheTypesInForce(t *testing.T) {
 			want:      servicetype.Type{Priority: 5},
 			wantKnown: true,
 		},
-		"a built-in type that the policy leaves out: unknown": {
+		"a built-in type that the policy does not list: unknown": {
 			policy: newPolicyInForce(v1alpha1.ServiceTypeStatus{Name: "batch"}),
 			name:   "training",
 			want:   servicetype.Type{},

@@ -16,8 +16,8 @@ import (
 )
 
 // TestNewBindings: NewBindings gives metrics the pods that were newly bound: queue, cards, and the wait from creation
-// at 9:00 until condition PodScheduled. A pod without that condition is left out. If the clock went back, the wait is
-// 0. The node does not name its card, so it may be A or B. The charge lists B as Repeated, so only A counts.
+// at 9:00 until condition PodScheduled. A pod without that condition is not counted. If the clock went back, the wait
+// is 0. The node does not name its card, so it may be A or B. The charge lists B as Repeated, so only A counts.
 func TestNewBindings(t *testing.T) {
 	created := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	pod := func(uid, scheduler string, waited time.Duration, conditions ...corev1.PodConditionType) *corev1.Pod {

@@ -27,7 +27,7 @@ type mayUseBefore struct {
 // (1) A request that is at most the sum at each level fits, if the queue deserves it: it reclaims nothing else.
 // (2) A request that fits is at most the sum at each level. There is one exception: nodes check physical cards, so a
 // request beyond those may fit the quotas where no guarantee is unused.
-// Victims whose eviction would take from the guarantee of their own queues are left out: reclaim does not evict them.
+// Victims whose eviction would take from the guarantee of their own queues are skipped: reclaim does not evict them.
 func TestMayUseIsWhatFitsAfterAnEviction(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)

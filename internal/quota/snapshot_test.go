@@ -13,7 +13,7 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// formatUsages writes usages as text, the same for equal usages. It leaves out empty ones: a ledger may keep the
+// formatUsages writes usages as text, the same for equal usages. It skips empty ones: a ledger may keep the
 // empty usage of a queue that once had pods.
 func formatUsages(usages []QueueUsage) string {
 	var lines []string

@@ -79,7 +79,7 @@ func TestResolvedAmountsAreConsistent(t *testing.T) {
 	})
 }
 
-// sumAmounts adds the amounts of one name that resolved children have. It leaves out a child of
+// sumAmounts adds the amounts of one name that resolved children have. It does not count a child of
 // any card, and CPU and memory that are only a ceiling and not deserved.
 func sumAmounts(queues map[string]TreeQueue, children map[string]*Resolved, name Resource) (sums [3]int64) {
 	for child, c := range children {

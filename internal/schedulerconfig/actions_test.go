@@ -29,10 +29,10 @@ func TestRenderPlacesTheEvictingActions(t *testing.T) {
 		"cardreclaim: in the place of reclaim": {
 			"enqueue, allocate, reclaim, backfill", Overlay{Reclaim: CardReclaim}, "enqueue, allocate, cardreclaim, backfill",
 		},
-		"cardreclaim: in the place of reclaim, and its own goes": {
+		"cardreclaim: in the place of reclaim, and its own is removed": {
 			"allocate, reclaim, cardreclaim", Overlay{Reclaim: CardReclaim}, "allocate, cardreclaim",
 		},
-		"cardreclaim: kept, and reclaim behind it goes": {
+		"cardreclaim: kept, and reclaim behind it is removed": {
 			"allocate, cardreclaim, reclaim", Overlay{Reclaim: CardReclaim}, "allocate, cardreclaim",
 		},
 		"cardreclaim: appended for a reclaim before allocate": {
@@ -50,8 +50,8 @@ func TestRenderPlacesTheEvictingActions(t *testing.T) {
 		},
 		"reclaim: once instead of three times":      {"reclaim, allocate, reclaim, reclaim", Overlay{Reclaim: "reclaim"}, "allocate, reclaim"},
 		"reclaim: moved behind the last allocate":   {"allocate, reclaim, allocate", Overlay{Reclaim: "reclaim"}, "allocate, allocate, reclaim"},
-		"reclaim: shuffle goes":                     {"allocate, shuffle, reclaim", Overlay{Reclaim: "reclaim"}, "allocate, reclaim"},
-		"no reclaim action: both go":                {"allocate, reclaim, preempt, cardreclaim", Overlay{}, "allocate, preempt"},
+		"reclaim: shuffle is removed":               {"allocate, shuffle, reclaim", Overlay{Reclaim: "reclaim"}, "allocate, reclaim"},
+		"no reclaim action: both are removed":       {"allocate, reclaim, preempt, cardreclaim", Overlay{}, "allocate, preempt"},
 		"no reclaim action: none is there":          {"allocate,  backfill", Overlay{}, "allocate, backfill"},
 		"no preempt wanted: that of the base stays": {"allocate, preempt", Overlay{}, "allocate, preempt"},
 		"preempt and cardreclaim: appended": {

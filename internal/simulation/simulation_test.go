@@ -146,7 +146,7 @@ func TestNewWorkloadsRefusesWhatItCannotSimulate(t *testing.T) {
 func TestSetQuotaChangesOneCardOfAQueue(t *testing.T) {
 	c := newSmallCluster()
 	before := c.Queues[0]
-	check.NoError(t, c.SetQuota("q", "NVIDIA-H800", 3, false)) // false: deserved is not left out, see the next test
+	check.NoError(t, c.SetQuota("q", "NVIDIA-H800", 3, false)) // false: deserved is written, see the next test
 	check.Equal(t, "quota", `{"NVIDIA-H200":8,"NVIDIA-H800":3}`, c.Queues[0].Annotations[v1alpha1.AnnotationCardQuota])
 	check.Equal(t, "quota of the snapshot", `{"NVIDIA-H200":8}`, before.Annotations[v1alpha1.AnnotationCardQuota])
 
@@ -154,7 +154,7 @@ func TestSetQuotaChangesOneCardOfAQueue(t *testing.T) {
 	check.Refused(t, c.SetQuota("bad", h200, 1, false), "queue bad")
 }
 
-// TestSetQuotaLeavesDeservedThatIsWritten: in a tree a CardQuota may leave deserved out. Then it equals the quota, and
+// TestSetQuotaLeavesDeservedThatIsWritten: in a tree a CardQuota need not write deserved. Then it equals the quota, and
 // follows a new one. A user who wrote deserved and changes the quota alone keeps it. The quota is 8 cards H200 before.
 func TestSetQuotaLeavesDeservedThatIsWritten(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -168,11 +168,11 @@ func TestSetQuotaLeavesDeservedThatIsWritten(t *testing.T) {
 			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 16, wantQuota: `{"NVIDIA-H200":16}`, wantDeserved: `{"NVIDIA-H200":8}`},
 		"deserved is written, the quota is lowered: stays": {
 			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 4, wantQuota: `{"NVIDIA-H200":4}`, wantDeserved: `{"NVIDIA-H200":8}`},
-		"deserved is left out, the quota is raised: follows": {
+		"deserved is not written, the quota is raised: follows": {
 			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 16, isLeftOut: true, wantQuota: `{"NVIDIA-H200":16}`, wantDeserved: `{"NVIDIA-H200":16}`},
-		"deserved is left out, the quota is lowered: follows": {
+		"deserved is not written, the quota is lowered: follows": {
 			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 4, isLeftOut: true, wantQuota: `{"NVIDIA-H200":4}`, wantDeserved: `{"NVIDIA-H200":4}`},
-		"deserved is left out, a quota for another card: only the entry of that card follows": {
+		"deserved is not written, a quota for another card: only the entry of that card follows": {
 			deserved: `{"NVIDIA-H200":6}`, card: "NVIDIA-H800", newQuota: 3, isLeftOut: true,
 			wantQuota: `{"NVIDIA-H200":8,"NVIDIA-H800":3}`, wantDeserved: `{"NVIDIA-H200":6,"NVIDIA-H800":3}`},
 		"flat queues have no deserved": {card: h200, newQuota: 16, isLeftOut: true, wantQuota: `{"NVIDIA-H200":16}`},

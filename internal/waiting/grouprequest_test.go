@@ -19,7 +19,7 @@ import (
 // alternatives. Here these are A, B and C. The scheduler also reads the pod templates and the quotas of the queue. So
 // where it refuses the PodGroup, the cards and the count in its message are more precise. Cards that minResources does
 // not have are taken from a message only for a Volcano job, whose templates may have limits without requests. The
-// annotation volcano.sh/card.request goes before both.
+// annotation volcano.sh/card.request comes before both.
 //
 // The wanted request "B:5 A|B|C:2" is 5 cards of B, and 2 cards of A, B or C.
 func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {

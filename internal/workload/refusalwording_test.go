@@ -339,7 +339,7 @@ var madeElsewhere = map[Code]v1alpha1.BlockedReason{
 }
 
 // TestEveryRefusalIsReadAgain: each message of a refusal that is not about a limit is read as that refusal, with its
-// reason. No sentence is left out.
+// reason. No sentence is missing.
 func TestEveryRefusalIsReadAgain(t *testing.T) {
 	covered := map[Code]bool{}
 	for refusal, want := range refusalsByMeaning() {

@@ -36,7 +36,7 @@ func podOf(namespace string, spec corev1.PodSpec) *corev1.Pod {
 // running operator. Exempt are kubelets' static pods and one service account, search/validator, but no administrator
 // (w). A pod with cards has at most 512 containers. A pod may also not carry a record of the queue that was charged,
 // which only our scheduler writes when it places the pod. A copy of a pod for our scheduler, without a node, may. The
-// admission policies go with the ServiceTypePolicy.
+// admission policies are deleted with the ServiceTypePolicy.
 func bypassTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	tenant := w.tenantClient(t, "chat")

@@ -54,7 +54,7 @@ func quotaTests(t *testing.T, w *env) {
 	w.CreateWithCleanup(t, odd)
 	g.Eventually(w.warnings.record(func() error { // when the operator has seen it
 		return framework.MergePatch(t, w, policy, `{"spec":{"serviceTypes":null}}`, client.DryRunAll)
-	})).Should(gomega.ContainSubstring("odd (batch)"), "a type may go while CardQuotas are of it")
+	})).Should(gomega.ContainSubstring("odd (batch)"), "a type may be removed while CardQuotas are of it")
 }
 
 // vcjobTests: with vcjobEvictionPolicy RestartOnEviction a vcjob gets a rule to restart after an eviction, and 100

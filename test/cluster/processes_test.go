@@ -158,7 +158,7 @@ func TestAClusterBesideAnother(t *testing.T) {
 	_ = watcher.Wait()
 	g.Expect(parent.Running()).To(BeFalse())
 	g.Expect(processesOf(dir)).To(BeEmpty())
-	g.Expect(dir).NotTo(BeADirectory(), "a temporary folder goes with its cluster")
+	g.Expect(dir).NotTo(BeADirectory(), "a temporary folder is removed with its cluster")
 
 	_, err = c.StartProcess(t.Context(), cluster.ProcessSpec{Name: "late", Path: "/bin/true"})
 	g.Expect(err).To(MatchError(ContainSubstring("the cluster is stopped")))

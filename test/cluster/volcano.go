@@ -56,7 +56,7 @@ func (c *Cluster) startVolcano(ctx context.Context) error {
 	group.Go(func() error { return c.createCRDs(groupCtx) })
 	group.Go(func() error {
 		// Volcano's programs are processes here. So its Deployments, their Services and the
-		// certificate Job are left out. The CRDs come from their own folder.
+		// certificate Job are not applied. The CRDs come from their own folder.
 		objects, err := c.installerObjects("Namespace", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 		if err != nil {
 			return err

@@ -32,7 +32,7 @@ func (g *tour) lendAtNight() {
 }
 
 func (g *tour) reclaimInTheMorning() {
-	g.Headline("Morning: the owner reclaims", "Biology starts. It gets back what it deserves: one gang goes as a whole, and two pods of the elastic job. Astronomy keeps what it deserves.")
+	g.Headline("Morning: the owner reclaims", "Biology starts. It gets back what it deserves: one gang is evicted as a whole, and two pods of the elastic job. Astronomy keeps what it deserves.")
 	began := time.Now()
 	g.applyFiles("test", "demo", "workloads", "tree-morning.yaml")
 	g.waitForRunning("app=proteins", 2)

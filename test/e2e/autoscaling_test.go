@@ -14,8 +14,8 @@ import (
 
 // TestAnAutoscalerUsesNoMoreThanTheQuota: Kubernetes' autoscaler changes replicas without regard to quotas. The
 // load needs 8 pods, maxReplicas is 6 and the quota 4: 4 run, 2 wait and say why, in events, statuses and kubectl
-// cardquota why. When the load falls, waiting pods go first. Cards of removed replicas serve a job of 2 pods that
-// waited for the same quota.
+// cardquota why. When the load falls, waiting pods are deleted first. Cards of removed replicas serve a job of 2 pods
+// that waited for the same quota.
 func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
 	s := newScene(t, "autoscaling")
 	const (
@@ -49,14 +49,14 @@ func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
 	s.createObjects(s.newVCJob(podSet{name: "nightly", queue: queue, card: h200, count: 1, pods: 2, gang: 2}))
 	s.wantReason("nightly", insufficientMessage(queue, h200, 1, quota))
 
-	// The replicas that wait go first.
+	// The replicas that wait are deleted first.
 	stay := s.runningPods("chat")
 	load.set(quota)
 	s.wantRunningAndWaiting("chat", quota, 0)
 	s.Expect(s.countSurvivors(stay)).To(Equal(quota))
 	s.wantUsedPendingAndOver(queue, h200, quota, 2, 0) // pending: the job of 2 pods
 
-	// Then go those with the lowest deletion cost, and their cards serve the other work.
+	// Then those with the lowest deletion cost, and their cards serve the other work.
 	for _, pod := range s.podsOf("chat")[:2] {
 		s.setAnnotation(&pod, corev1.PodDeletionCost, "-1")
 		delete(stay, pod.UID)

@@ -144,7 +144,7 @@ func aSchedulerThatStartsOnABrokenConfigurationWaits(t *testing.T, st *testClust
 	s.Expect(s.leaseHolder()).To(BeEmpty(), "a scheduler that is asked to stop gives its lease up")
 	s.writeConfig("actions: nonsense")
 
-	s.startScheduler() // returns when it is ready, although it has nothing to go by
+	s.startScheduler() // returns when it is ready, although it has no configuration
 	s.setQuota("unconfigured", cardList(h200, 3))
 	s.wantRunningAndWaiting("web", 2, 2)
 	s.Consistently(s.leaseHolder).Should(BeEmpty(), "it does not even stand for election")

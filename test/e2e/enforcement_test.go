@@ -201,7 +201,7 @@ func (p *enforcementTest) handBack() {
 	p.Expect(p.Delete(p.ctx, policy)).To(Succeed())
 	p.Eventually(p.IsGone(p.ctx, policy)).Should(BeTrue())
 	p.Expect(p.volcanoConfig()).To(Equal(p.original))
-	p.Eventually(p.IsGone(p.ctx, &corev1.ConfigMap{ObjectMeta: configurationMeta})).Should(BeTrue(), "it goes with the policy")
+	p.Eventually(p.IsGone(p.ctx, &corev1.ConfigMap{ObjectMeta: configurationMeta})).Should(BeTrue(), "it is deleted with the policy")
 	p.Eventually(func() ([]schedulingv1.PriorityClass, error) {
 		var classes schedulingv1.PriorityClassList
 		err := p.List(p.ctx, &classes)

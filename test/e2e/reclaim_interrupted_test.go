@@ -33,7 +33,7 @@ func noEvictionBeforeMinimumRuntime(t *reclaimTest) {
 
 	t.createInference("service", 1)
 	for t.countRunning("low") == 8 {
-		t.Expect(time.Since(first)).To(BeNumerically("<", granted+soon), "it goes when it has had its time")
+		t.Expect(time.Since(first)).To(BeNumerically("<", granted+soon), "it is evicted when it has had its time")
 		time.Sleep(often)
 	}
 

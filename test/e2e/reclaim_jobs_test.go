@@ -96,7 +96,7 @@ func aJobAtItsBackoffLimitStays(t *reclaimTest) {
 
 	t.createInference("service", 1)
 	t.waitUntilRunning("service", 1)
-	t.Expect(t.countRunning("gang")).To(Equal(4), "single pods go first")
+	t.Expect(t.countRunning("gang")).To(Equal(4), "single pods are evicted first")
 	left := t.runningPods("job")
 	t.Expect(left).To(HaveLen(3))
 

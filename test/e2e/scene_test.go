@@ -73,7 +73,7 @@ func newSceneOn(t *testing.T, name string, st *testCluster) *scene {
 	s.SetDefaultConsistentlyPollingInterval(often)
 	t.Cleanup(s.cleanUp)
 
-	s.Eventually(func() error { // on a cluster that stays up, the one of an earlier run may still go
+	s.Eventually(func() error { // on a cluster that stays up, the one of an earlier run may still be terminating
 		return s.Create(s.ctx, builder.Namespace(name, sceneLabel, name))
 	}).Should(Succeed())
 

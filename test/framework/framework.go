@@ -77,7 +77,7 @@ func (w Framework) CreateWithCleanup(t *testing.T, object client.Object) {
 func (w Framework) DeleteAndWait(t *testing.T, object client.Object) {
 	ctx := context.WithoutCancel(t.Context())
 	NewGomega(t).Expect(client.IgnoreNotFound(w.Delete(ctx, object, client.GracePeriodSeconds(0)))).To(gomega.Succeed())
-	NewGomega(t).Eventually(w.IsGone(ctx, object)).Should(gomega.BeTrue(), "%T %s must go", object, object.GetName())
+	NewGomega(t).Eventually(w.IsGone(ctx, object)).Should(gomega.BeTrue(), "%T %s must be deleted", object, object.GetName())
 }
 
 // objectOf is a pointer to an object of a type.

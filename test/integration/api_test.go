@@ -163,7 +163,7 @@ func TestQueueNameCannotBeChanged(t *testing.T) {
 		"from the default to another queue": {after: "rename-b", wantError: refusal},
 		"from another queue to the default": {before: "rename-a", wantError: refusal},
 		"the default is written out":        {after: "rename"},
-		"the default is left out again":     {before: "rename"},
+		"the default is removed again":      {before: "rename"},
 		"the same queue, not the default":   {before: "rename-a", after: "rename-a"},
 	}) {
 		quota := newQuota("rename", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = tc.before })

@@ -91,7 +91,7 @@ func TestStatusFollowsPods(t *testing.T) {
 		gomega.HaveField("PendingSummary", "0"), gomega.HaveField("Blocked", gomega.BeEmpty())))
 
 	admin.DeleteAndWait(t, quota)
-	g.Eventually(metricSeries("cardquota_quota_cards", "card", name)).Should(gomega.BeEmpty(), "series go with the CardQuota")
+	g.Eventually(metricSeries("cardquota_quota_cards", "card", name)).Should(gomega.BeEmpty(), "series end with the CardQuota")
 }
 
 // TestStatusIsWrittenAtMostOnceASecond: pods of a queue change all the time, and each write of a status loads the

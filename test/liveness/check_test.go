@@ -165,7 +165,7 @@ func (w *sequenceRun) checkEvictedInVain(now *sessionView, victims map[string]in
 		isOnlyReclaimer := len(g.promised) > 0 && promised == len(g.promised) && w.reclaimedFrom(now, g, victims)
 		mayLackQuota := w.coolsDown(now, g.queue) || now.isAwaited(g) || w.mayKeepQuotaFrom(now, g)
 		if isOnlyReclaimer && !mayLackQuota && now.fitsWithout(g) {
-			return fmt.Sprintf("evicted in vain: %v go for %s, which fits without that", victims, g.name)
+			return fmt.Sprintf("evicted in vain: %v for %s, which fits without that", victims, g.name)
 		}
 	}
 	return ""
@@ -430,7 +430,7 @@ func (w *sequenceRun) checkHalvesAtRest() string {
 	for _, g := range w.last.groups {
 		lostPods := slices.ContainsFunc(g.placed, func(p *pod) bool { return w.evicted[p.uid] })
 		if lostPods && len(g.placed) < g.min {
-			return fmt.Sprintf("taken by half: %s has %d pods, of which some were to go", g.name, len(g.placed))
+			return fmt.Sprintf("taken by half: %s has %d pods, and others were evicted", g.name, len(g.placed))
 		}
 	}
 	return ""
@@ -452,7 +452,7 @@ func (w *sequenceRun) checkWaitingAtRest() string {
 	for _, u := range v.waitingUnits() {
 		switch {
 		case w.hasReclaimedInVain(v, u):
-			return fmt.Sprintf("evicted in vain: %s went for %s, which does not run", w.reclaimers[u.name].from, u.name)
+			return fmt.Sprintf("evicted in vain: %s for %s, which does not run", w.reclaimers[u.name].from, u.name)
 		case v.unitFits(u):
 			return "fits and waits for ever: " + w.describeUnit(u)
 		case v.tree != nil && !w.reclaimsNothing && v.fitsByTree(u, w.runsEnough):

@@ -18,7 +18,7 @@
 //     queue's quota and the nodes is bound within startsWithin sessions, while nothing else waits
 //     or leaves.
 //   - Once nothing has changed for longer than reservations last, no unit is left that fits. Nor is
-//     one left that would fit without the reclaimable jobs of other queues. What may go first in its
+//     one left that would fit without the reclaimable jobs of other queues. What may be placed first in its
 //     own queue counts against a unit.
 //   - No gang is left below its minimum with evicted pods that still run.
 //   - The cluster comes to rest: jobs are not evicted and restarted forever.
@@ -30,7 +30,7 @@
 //   - No gang is left below its minimum by an eviction.
 //   - A job that was evicted for another one is not evicted for it again a moment after its start.
 //   - Who preempts or reclaims gets the cards: what was freed for pods that still wait is placed only with
-//     pods that go before them (wants_test.go).
+//     pods that have precedence (wants_test.go).
 //   - No pod is evicted for pods only for which others were evicted before, while these end or what they
 //     freed is kept. None is evicted for pods that fit once others have ended.
 //   - Only pods that a job lacks for its minimum preempt other jobs, or pods that are each a job of their

@@ -100,7 +100,7 @@ func (v *sessionView) mustFit(pods []*pod, free map[string]int) bool {
 }
 
 // unitFits reports whether a unit fits the nodes and its queue's quota now, beside everything
-// that may go first.
+// that may be placed first.
 func (v *sessionView) unitFits(u *startUnit) bool { return v.mustFit(u.pods, v.freeFor(u)) }
 
 // freeFor returns the part of its queue's quota that a unit can certainly use: what is not

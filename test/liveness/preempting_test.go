@@ -57,7 +57,7 @@ type preemptionTrial struct {
 func (v *sessionView) newPreemptionTrial(u *startUnit, victims []*group) *preemptionTrial {
 	t := &preemptionTrial{}
 	for i, n := range v.nodes {
-		gone := slices.DeleteFunc(slices.Clone(victims), func(g *group) bool { return !goesWhole(g, n) })
+		gone := slices.DeleteFunc(slices.Clone(victims), func(g *group) bool { return !isEvictedWhole(g, n) })
 		nodes, free := v.without(u, gone)
 		t.certain = append(t.certain, nodes[i])
 		t.certainFree = append(t.certainFree, free)
@@ -160,9 +160,9 @@ func (v *sessionView) isVictim(u *startUnit, g *group) bool {
 	return g.queue == u.queue && g.priority < u.priority && len(g.placed) > 0 && !g.isProtected && !g.strange && len(g.leaving)+len(g.promised) == 0
 }
 
-// goesWhole reports whether preempt may certainly evict a group as a whole on a node: it has more pods there
+// isEvictedWhole reports whether preempt may certainly evict a group as a whole on a node: it has more pods there
 // than it has above its minimum, or no pods elsewhere.
-func goesWhole(g *group, n *nodeView) bool {
+func isEvictedWhole(g *group, n *nodeView) bool {
 	there := 0
 	for _, p := range g.placed {
 		if p.node == n.name {
@@ -202,7 +202,7 @@ func (v *sessionView) leaveTooMany(u *startUnit, gone []*group) bool {
 	})
 }
 
-// waitsWithOthers reports whether another group of a unit's queue may go first, or may have reserved
+// waitsWithOthers reports whether another group of a unit's queue may be placed first, or may have reserved
 // the quota.
 func (v *sessionView) waitsWithOthers(u *startUnit) bool {
 	return slices.ContainsFunc(v.groups, func(g *group) bool {

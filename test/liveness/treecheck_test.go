@@ -192,7 +192,7 @@ func (w *sequenceRun) takenIn(v *sessionView, queue, card string) (sum, largest 
 }
 
 // isLeftOver reports whether cards beyond what a queue deserves are left over from the victims of a session:
-// the queue needed each of them for what it deserves, some of them go only as whole gangs, and only elastic
+// the queue needed each of them for what it deserves, some of them can only be evicted as whole gangs, and only elastic
 // pods borrow what that leaves.
 func (w *sequenceRun) isLeftOver(v *sessionView, card string, needed, beyond, elastic int64) bool {
 	sum := int64(0)
@@ -308,7 +308,7 @@ func (w *sequenceRun) checkNearerVictims(v *sessionView, by *group, victims map[
 			continue
 		}
 		if w.runsEnough(g) && v.canTakeWhole(u, g, cardPods) && v.fitsAfter(u, []*group{g}, cardPods) {
-			return fmt.Sprintf("taken from too far: %v go for %s, although %s of queue %s is nearer and suffices", victims, by.name, g.name, g.queue)
+			return fmt.Sprintf("taken from too far: %v for %s, although %s of queue %s is nearer and suffices", victims, by.name, g.name, g.queue)
 		}
 	}
 

@@ -195,7 +195,7 @@ func (w *sequenceRun) isWithdrawn(v *sessionView, of *want) bool {
 }
 
 // mayUseKept reports whether a group may use what was freed for a want: it is the same one, or its own
-// want is open, or it goes first. What was preempted is kept from all but jobs of higher priority in
+// want is open, or it has precedence. What was preempted is kept from all but jobs of higher priority in
 // the same queue. What was reclaimed is kept only from those from which the group may take cards, and in
 // a tree from those that borrow: others could take cards themselves.
 func (w *sequenceRun) mayUseKept(v *sessionView, g *group, of *want) bool {
@@ -270,7 +270,7 @@ func (w *sequenceRun) checkWantedTwice(now *sessionView, by, of *group) string {
 	if w.startsBefore(now, by) {
 		return "" // the other job has used quota that was free for it
 	}
-	return fmt.Sprintf("evicted twice for the same: %s goes for %s, %s after %s", of.name, by.name, time.Since(last.at), last.from)
+	return fmt.Sprintf("evicted twice for the same: %s for %s, %s after %s", of.name, by.name, time.Since(last.at), last.from)
 }
 
 // isSupplied reports whether the nodes of a want have enough cards for all wants there, once the pods
@@ -326,7 +326,7 @@ func (w *sequenceRun) checkEndingSuffices(now *sessionView, victims map[string]i
 
 	v := w.recountWithoutEnding()
 	if v.fitsWithout(v.groupNamed(by.name)) {
-		return fmt.Sprintf("evicted beside pods that end: %v go for %s, which fits without that", victims, by.name)
+		return fmt.Sprintf("evicted beside pods that end: %v for %s, which fits without that", victims, by.name)
 	}
 
 	return ""

@@ -127,7 +127,7 @@ func (p *Prometheus) Ask(ctx context.Context, query string, at time.Time) (model
 }
 
 // AskRange returns the series that a query has from one time to another, with one value for each
-// scrape. Values that are no number are left out. A warning is an error.
+// scrape. Values that are no number are skipped. A warning is an error.
 func (p *Prometheus) AskRange(ctx context.Context, query string, from, to time.Time) (model.Matrix, error) {
 	answer, warnings, err := p.QueryRange(ctx, query, prometheusv1.Range{Start: from, End: to, Step: p.Interval})
 	err = withWarnings(query, warnings, err)

@@ -104,7 +104,7 @@ func (m *clusterState) isGang(group types.NamespacedName) bool {
 }
 
 // forgetEvictions drops evictions and pods that are too old to matter. A pod stays while an
-// eviction stays that it may justify: the victim may go long after its reclaimer was placed.
+// eviction stays that it may justify: the victim may end long after its reclaimer was placed.
 func (m *clusterState) forgetEvictions(now time.Time) {
 	old := now.Add(-historyPeriod)
 	m.evictions = slices.DeleteFunc(m.evictions, func(e *eviction) bool { return e.due.Before(old) })

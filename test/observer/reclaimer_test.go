@@ -192,9 +192,9 @@ func TestAnExcusedEvictionHasItsWholeTimeAfterwards(t *testing.T) {
 	s.playScript(`wait 2s`).expectViolations(t, "eviction")
 }
 
-// TestAPodWithoutCardsIsEvictedOnlyWithItsGang: cardreclaim evicts gangs as a whole, so a pod without cards goes with
-// the pods of its gang. By itself such a pod frees nothing for pod p of inference, which waits for one H200. Pod a of
-// gang g has one H200, and pod b has none; both are evicted.
+// TestAPodWithoutCardsIsEvictedOnlyWithItsGang: cardreclaim evicts gangs as a whole, so a pod without cards is evicted
+// with the pods of its gang. By itself such a pod frees nothing for pod p of inference, which waits for one H200. Pod a
+// of gang g has one H200, and pod b has none; both are evicted.
 func TestAPodWithoutCardsIsEvictedOnlyWithItsGang(t *testing.T) {
 	const pIsPlaced = `
 		write pod p node=h200-0

@@ -437,7 +437,7 @@ func (m *clusterState) usedCPUMemory(queue string) (cpu, memory *resource.Quanti
 }
 
 // allocatedDifference returns how card.allocated of a Queue differs from a recount, or "".
-// Zeros may be written or left out.
+// Zeros may be written or omitted.
 func (m *clusterState) allocatedDifference(queue *v1beta1.Queue) string {
 	text := cmp.Or(queue.Annotations[v1alpha1.AnnotationCardAllocated], "{}")
 	said, err := rule.ParseQuota(text)

@@ -71,7 +71,7 @@ func TestAQueueOfATreeReclaimsWhatIsBorrowed(t *testing.T) {
 			write pod n cards=2 queue=a
 			evict o1 by=cardreclaim
 			place n node=h200-0`, "eviction"},
-		"a gang goes as a whole, and leaves b with 0 of 2 deserved": {gangBorrowsOne + `
+		"a gang is evicted as a whole, and leaves b with 0 of 2 deserved": {gangBorrowsOne + `
 			write pod n cards=1 queue=a
 			write pod g1 evictedBy=cardreclaim
 			write pod g2 evictedBy=cardreclaim
@@ -80,7 +80,7 @@ func TestAQueueOfATreeReclaimsWhatIsBorrowed(t *testing.T) {
 			remove pod g2
 			remove pod g3
 			place n node=h200-0`, ""},
-		"a gang goes as a whole, and leaves b with 0 of 1 guaranteed": {`
+		"a gang is evicted as a whole, and leaves b with 0 of 1 guaranteed": {`
 			load queue top guarantee=H200:1
 			load queue b guarantee=H200:1
 			wait 1m

@@ -36,7 +36,7 @@ const (
 	// Reason: what waits for cards states why within Options.ReasonWithin.
 	Reason Invariant = "I6 reason"
 	// Progress: what fits its queue's quota and the nodes starts within three closed sessions,
-	// unless another unit may go first.
+	// unless another unit may be placed first.
 	Progress Invariant = sessioncheck.Progress
 	// Truth: the insufficient quota that a pod, PodGroup or CardQuota states existed when a session stated
 	// it, and the reasons and holders in status.blocked equal a recount, where one is possible, within

@@ -42,7 +42,7 @@ func TestReclaimEvictsWholeGangsThatReturn(t *testing.T) {
 }
 
 // TestAResultNamesEachViolation: make tide promises that all pods of inference are served, and that at most a tenth
-// more gangs are evicted than needed. Evicted gangs go whole and without a counted retry. Each row changes a result
+// more gangs are evicted than needed. Gangs are evicted whole and without a counted retry. Each row changes a result
 // without violations: 80 of 80 pods are served, and 11 gangs are evicted, of which 10 were needed.
 func TestAResultNamesEachViolation(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {

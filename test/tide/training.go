@@ -122,7 +122,7 @@ func (w *Env) recreateGang(ctx context.Context, name string) error {
 		return fmt.Errorf("delete vcjob: %w", err)
 	}
 
-	err := w.WaitUntil(ctx, "a gang to go", func(ctx context.Context) (bool, error) {
+	err := w.WaitUntil(ctx, "the eviction of a gang", func(ctx context.Context) (bool, error) {
 		err := w.Client.Get(ctx, client.ObjectKeyFromObject(job), &batch.Job{})
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})

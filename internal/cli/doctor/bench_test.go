@@ -11,7 +11,7 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// largeCluster has queues with a CardQuota each that leaves out CPU, and pods in all of them.
+// largeCluster has queues with a CardQuota each that writes no CPU, and pods in all of them.
 func largeCluster(b *testing.B, queues, pods int) *Cluster {
 	c := &Cluster{Now: at, HasPolicy: true, HasQuotas: true, Policy: builder.ServiceTypePolicy().Obj(),
 		Inventory: &v1alpha1.CardInventoryStatus{Cards: []v1alpha1.InventoryCard{{Name: "NVIDIA-H200", Total: 8, Healthy: 8}}}}

@@ -157,7 +157,7 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 	requests := []quota.CardRequest(nil)
 	queue := workload.PodGroupQueue(group)
 
-	spare := 0
+	elastic := 0
 	why := obstacle{noun: "gang"}
 	switch own := p.gangs[key]; {
 	// A pod that never starts keeps its gang from starting, and is reported by itself.
@@ -167,7 +167,7 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 		requests = own.requests
 		queue = own.queue
 		// Volcano counts succeeded pods for the minimum, so fewer of the others must run.
-		spare = own.pods - max(0, int(group.Spec.MinMember)-int(group.Status.Succeeded))
+		elastic = own.pods - max(0, int(group.Spec.MinMember)-int(group.Status.Succeeded))
 	case !workload.IsPodGroupPending(group):
 		return
 	default:
@@ -181,7 +181,7 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 
 	why.queue = queue
 	if limits, isLimited := p.plan.limits[queue]; why.advice == "" && isLimited {
-		if text := gangBeyond(requests, max(0, spare), limits); text != "" {
+		if text := gangBeyond(requests, max(0, elastic), limits); text != "" {
 			why.because = ", because its pods run together and request " + text
 			why.advice = "Raise the quota, or lower minMember"
 		}
@@ -195,10 +195,10 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 // maxChoices bounds the sets of alternatives of a gang that are compared with the quota.
 const maxChoices = 16
 
-// gangBeyond describes requests that a quota can never give together, "" if it may. Any spare of them
+// gangBeyond describes requests that a quota can never give together, "" if it may. As many of them as are elastic
 // need not run. A request for one of some cards needs quota of these, so for each such set the smallest
 // requests that must run are summed up.
-func gangBeyond(requests []quota.CardRequest, spare int, limits card.Quota) string {
+func gangBeyond(requests []quota.CardRequest, elastic int, limits card.Quota) string {
 	for _, names := range choicesOf(requests) {
 		var counts []card.Count
 		for _, request := range requests {
@@ -209,7 +209,7 @@ func gangBeyond(requests []quota.CardRequest, spare int, limits card.Quota) stri
 
 		slices.Sort(counts)
 		var sum, limit card.Count
-		for _, count := range counts[:max(0, len(counts)-spare)] {
+		for _, count := range counts[:max(0, len(counts)-elastic)] {
 			sum = sum.Add(count)
 		}
 

@@ -303,13 +303,13 @@ func drawRequests(t *rapid.T) []quota.CardRequest {
 	}), 0, 5).Draw(t, "requests")
 }
 
-// canRun reports whether a gang fits into limits, by trying every way to leave out spare pods and to give each of the
+// canRun reports whether a gang fits into limits, by trying every way to omit elastic pods and to give each of the
 // others one of its alternative cards.
-func canRun(requests []quota.CardRequest, spare int, limits card.Quota) bool {
+func canRun(requests []quota.CardRequest, elastic int, limits card.Quota) bool {
 	if len(requests) == 0 {
 		return true
 	}
-	if spare > 0 && canRun(requests[1:], spare-1, limits) {
+	if elastic > 0 && canRun(requests[1:], elastic-1, limits) {
 		return true
 	}
 
@@ -317,7 +317,7 @@ func canRun(requests []quota.CardRequest, spare int, limits card.Quota) bool {
 		if left := limits[name] - requests[0].Count; left >= 0 {
 			rest := card.Quota{"A": limits["A"], "B": limits["B"], "C": limits["C"]}
 			rest[name] = left
-			if canRun(requests[1:], spare, rest) {
+			if canRun(requests[1:], elastic, rest) {
 				return true
 			}
 		}
@@ -328,8 +328,8 @@ func canRun(requests []quota.CardRequest, spare int, limits card.Quota) bool {
 
 // TestGangsThatCanRunAreNotReported: a finding must be true, so doctor reports a gang only if there is no way to run it.
 // Trying all ways takes too long, so it may miss one. Where each pod names one card and must run, it misses none. The
-// oracle tries all ways. Pods request up to 4 of cards A, B or C, and the limits are up to 8. Spare is how many pods the
-// gang has beyond its minimum: so many may be left out.
+// oracle tries all ways. Pods request up to 4 of cards A, B or C, and the limits are up to 8. Elastic is how many pods
+// the gang has beyond its minimum: it can run without them.
 func TestGangsThatCanRunAreNotReported(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		requests := drawRequests(t)
@@ -338,14 +338,14 @@ func TestGangsThatCanRunAreNotReported(t *testing.T) {
 			limits[name] = card.Count(rapid.Int64Range(0, 8).Draw(t, string(name)))
 		}
 
-		spare := rapid.IntRange(0, 2).Draw(t, "spare")
-		isReported := gangBeyond(requests, spare, limits) != ""
-		runs := canRun(requests, spare, limits)
+		elastic := rapid.IntRange(0, 2).Draw(t, "elastic")
+		isReported := gangBeyond(requests, elastic, limits) != ""
+		runs := canRun(requests, elastic, limits)
 
-		isSimple := spare == 0 && !slices.ContainsFunc(requests, func(r quota.CardRequest) bool { return len(r.Names) > 1 })
+		isSimple := elastic == 0 && !slices.ContainsFunc(requests, func(r quota.CardRequest) bool { return len(r.Names) > 1 })
 		isMissed := isSimple && !isReported && !runs
-		check.Must(t, !isReported || !runs, "reported, and it can run: %+v, spare %d, limits %v", requests, spare, limits)
-		check.Must(t, !isMissed, "not reported, and it cannot run: %+v, spare %d, limits %v", requests, spare, limits)
+		check.Must(t, !isReported || !runs, "reported, and it can run: %+v, elastic %d, limits %v", requests, elastic, limits)
+		check.Must(t, !isMissed, "not reported, and it cannot run: %+v, elastic %d, limits %v", requests, elastic, limits)
 	})
 }
 

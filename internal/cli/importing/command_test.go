@@ -87,7 +87,7 @@ func TestImportMakesATreeIfThePolicyOrTheUserSaysSo(t *testing.T) {
 }
 
 // TestImportClaimsOnlyWhatItKnows: "nothing to import" is true only if the user may read all and asks for all queues.
-// Without the right to list pods, it is not known which queues are in use. So import leaves out queue used, which has
+// Without the right to list pods, it is not known which queues are in use. So import skips queue used, which has
 // no annotation, and prints queue default only because the user names it. Without the right to list CardQuotas it
 // prints none, since a Queue could get a second CardQuota.
 func TestImportClaimsOnlyWhatItKnows(t *testing.T) {

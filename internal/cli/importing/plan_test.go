@@ -326,8 +326,8 @@ func TestQueuesWithLongNamesAreNotImported(t *testing.T) {
 // TestThePlanIsAFileToApply: the CardQuotas are YAML documents for kubectl apply. An annotation that cannot be read must
 // not add a document of its own, so it is only in a comment. What a CardQuota cannot say of a Queue is in comments too:
 // a limit of nvidia.com/gpu, a priority, reclaimable, a closed state. Where a Queue has no limit of CPU, the CardQuota
-// gets a large one, because it would be 0 if left out. Queue default takes every workload that names no queue, so a
-// CardQuota has to name it in queueName.
+// gets a large one, because it would be 0 if it were not written. Queue default takes every workload that names no
+// queue, so a CardQuota has to name it in queueName.
 func TestThePlanIsAFileToApply(t *testing.T) {
 	queues := []*v1beta1.Queue{
 		builder.Queue("bad").Quota("{\n---\nevil: true").Obj(),

@@ -14,7 +14,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTheStateThatKeepsAllPodsAwayIsShownFirst: a table has one word for a node. Not ready goes before cordoned, and
+// TestTheStateThatKeepsAllPodsAwayIsShownFirst: a table has one word for a node. Not ready comes before cordoned, and
 // both before an anomaly, cards that cannot be recognised: other pods may still use such a node.
 func TestTheStateThatKeepsAllPodsAwayIsShownFirst(t *testing.T) {
 	for want, node := range map[string]nodecards.Node{

@@ -128,7 +128,7 @@ func TestSeriesEndWithTheirNumbers(t *testing.T) {
 }
 
 // TestAnInvalidNameLosesOnlyItsOwnSeries: Prometheus refuses a page with a label that is no UTF-8, such as "\xff". So
-// the collector leaves out the series with the tenant and the card of that name, and shows those of H200.
+// the collector skips the series with the tenant and the card of that name, and shows those of H200.
 func TestAnInvalidNameLosesOnlyItsOwnSeries(t *testing.T) {
 	s := newMetricsCollector()
 	s.setQueue("q", queueMetrics{tenant: "\xff", cards: []v1alpha1.CardStatus{{Name: "\xff", Quota: 1}, {Name: "NVIDIA-H200", Quota: 1}}})

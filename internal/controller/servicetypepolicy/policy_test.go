@@ -70,7 +70,7 @@ func TestPriorityClassesFollowThePolicy(t *testing.T) {
 
 // TestAPolicyThatIsBeingDeletedCreatesNothing: another client's finalizer keeps a deleted policy for a while. A user
 // has deleted the rendered ConfigMap too. The operator does not create it again, since its owner, the policy, is about
-// to go.
+// to be deleted.
 func TestAPolicyThatIsBeingDeletedCreatesNothing(t *testing.T) {
 	w := newSettledScene(t)
 	w.must(w.client.Delete(w.Context(), w.rendered()))

@@ -54,7 +54,7 @@ func (s *scene) refusalBy(name string, r snapshot.CheckInput) *workload.Refusal 
 }
 
 // keepForPreemptor keeps the cards of pod p-0 on node a, and as much of the quota of its queue. Preempt evicted others for
-// that pod. Its job has the priority of all jobs here, so it goes before them.
+// that pod. Its job has the priority of all jobs here, so it comes before them.
 func (s *scene) keepForPreemptor() {
 	s.m.kept.Preempted[s.Pod("p-0").UID] = keptcards.Nomination{Node: "a", Since: s.m.Now()}
 	s.p.Kept.Load()

@@ -322,9 +322,10 @@ func TestJobBelowItsMinimumComesFirst(t *testing.T) {
 	}
 }
 
-// TestWhatIsDeservedComesBeforeAJobBelowItsMinimum: in a tree of queues a card goes first to a queue that deserves it, and
-// then to one that borrows it. That rule comes before another: a gang below its minimum comes before jobs that do not run.
-// Gang g of queue q lost one of its 8 pods, and job other of queue o does not run. Queue o deserves the only free card.
+// TestWhatIsDeservedComesBeforeAJobBelowItsMinimum: in a tree of queues a card is first for a queue that deserves it,
+// and then for one that borrows it. That rule comes before another: a gang below its minimum comes before jobs that do
+// not run. Gang g of queue q lost one of its 8 pods, and job other of queue o does not run. Queue o deserves the only
+// free card.
 func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ deserved, wantBound string }{
 		"queue q deserves 7 and would borrow the eighth card": {"7", "other-0@a"},

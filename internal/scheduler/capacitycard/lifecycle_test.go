@@ -243,7 +243,7 @@ func (l *lifecycle) movePodGroup(t *rapid.T) {
 	l.cache.UpdatePodGroupV1beta1(old, group)
 	for _, queue := range slices.Sorted(maps.Keys(l.queues)) {
 		inUse := slices.ContainsFunc(slices.Collect(maps.Values(l.groups)), func(g *v1beta1.PodGroup) bool { return g.Spec.Queue == queue })
-		if !inUse && rapid.Bool().Draw(t, "queue "+queue+" goes") {
+		if !inUse && rapid.Bool().Draw(t, "queue "+queue+" is deleted") {
 			l.cache.DeleteQueueV1beta1(l.queues[queue])
 			delete(l.queues, queue)
 			delete(l.quotas, queue)

@@ -19,7 +19,7 @@ import (
 )
 
 // lowPodsUseTheQuota has free cards, but no free quota: four pods of low priority use the quota of 4. So one of them
-// must go for high-0.
+// must be evicted for high-0.
 const lowPodsUseTheQuota = `node a model=A
 	queue q quota={"A":4}
 	job low queue=q min=1 running=a*4 priorityClass=low
@@ -197,20 +197,20 @@ func TestPreemptDoesNotWaitForStuckPods(t *testing.T) {
 		"a minute: high-0 waits for the card of hung-0": {
 			scene: oneCardEach, after: time.Minute, wantEvicted: "hung-0", wantPipelined: "high-0@a",
 		},
-		"an hour, a pod on another node may go: it goes": {
+		"an hour, a pod on another node may be evicted: it is": {
 			scene: oneCardEach, after: time.Hour, wantEvicted: "hung-0 low-0", wantPipelined: "high-0@b",
 		},
-		"an hour, and the PodGroup of hung-0 is gone: the pod on the other node goes": {
+		"an hour, and the PodGroup of hung-0 is gone: the pod on the other node is evicted": {
 			scene: oneCardEach, after: time.Hour, isWithoutJob: true, wantEvicted: "low-0", wantPipelined: "high-0@b",
 		},
-		"an hour, a pod on the same node may go: it goes": {
+		"an hour, a pod on the same node may be evicted: it is": {
 			scene: `node a model=A cards=2
 				job hung queue=q min=1 running=a
 				job low queue=q min=1 running=a priorityClass=low
 				job high queue=q min=1 pending=1 priorityClass=high`,
 			after: time.Hour, wantEvicted: "hung-0 low-0", wantPipelined: "high-0@a",
 		},
-		"an hour, two cards are needed beside the one of hung-0: two pods go": {
+		"an hour, two cards are needed beside the one of hung-0: two pods are evicted": {
 			scene: `node a model=A cards=3
 				job hung queue=q min=1 running=a
 				job low queue=q min=1 running=a*2 priorityClass=low
@@ -230,7 +230,7 @@ func TestPreemptDoesNotWaitForStuckPods(t *testing.T) {
 				job high queue=q min=1 pending=1 priorityClass=high`,
 			after: time.Hour, wantEvicted: "hung-0", wantPipelined: "",
 		},
-		"an hour, a gang of two waits: two pods go": {
+		"an hour, a gang of two waits: two pods are evicted": {
 			scene: `node a model=A cards=3
 				job hung queue=q min=1 running=a
 				job low queue=q min=1 running=a*2 priorityClass=low
@@ -298,14 +298,14 @@ func TestPreemptEvictsConflictingPods(t *testing.T) {
 		change                     func(*corev1.Pod)
 		wantEvicted, wantPipelined int
 	}{
-		"a gang of 6, which needs two nodes: 8 pods go":             {`{"A":12}`, "min=6 pending=6", avoidLowPods, 8, 6},
-		"a gang of 10, which needs three nodes: 12 pods go":         {`{"A":12}`, "min=10 pending=10", avoidLowPods, 12, 10},
-		"a gang of 13, and there are 12 cards: none goes":           {`{"A":12}`, "min=13 pending=13", avoidLowPods, 0, 0},
-		"one pod: the 4 pods of one node go":                        {`{"A":12}`, "min=1 pending=1", avoidLowPods, 4, 1},
-		"one pod without cards: the 4 pods of one node go":          {`{"A":24}`, "min=1 pending=1 cards=0", avoidLowPods, 4, 1},
-		"one pod, and only pods on b may be evicted: those 4 go":    {`{"A":12}`, "min=1 pending=1", avoidLowPodsAndProtectThoseOffB, 4, 1},
-		"a gang of 6, and only pods on b may be evicted: none goes": {`{"A":12}`, "min=6 pending=6", avoidLowPodsAndProtectThoseOffB, 0, 0},
-		"one pod wants the host port that a pod of each node has: one goes": {`{"A":24}`, "min=1 pending=1 cards=0", func(p *corev1.Pod) {
+		"a gang of 6, which needs two nodes: 8 pods are evicted":     {`{"A":12}`, "min=6 pending=6", avoidLowPods, 8, 6},
+		"a gang of 10, which needs three nodes: 12 pods are evicted": {`{"A":12}`, "min=10 pending=10", avoidLowPods, 12, 10},
+		"a gang of 13, and there are 12 cards: none is evicted":      {`{"A":12}`, "min=13 pending=13", avoidLowPods, 0, 0},
+		"one pod: the 4 pods of one node are evicted":                {`{"A":12}`, "min=1 pending=1", avoidLowPods, 4, 1},
+		"one pod without cards: the 4 pods of one node are evicted":  {`{"A":24}`, "min=1 pending=1 cards=0", avoidLowPods, 4, 1},
+		"one pod, and only pods on b may be evicted: those 4 are":    {`{"A":12}`, "min=1 pending=1", avoidLowPodsAndProtectThoseOffB, 4, 1},
+		"a gang of 6, and only pods on b may be evicted: none is":    {`{"A":12}`, "min=6 pending=6", avoidLowPodsAndProtectThoseOffB, 0, 0},
+		"one pod wants the host port that a pod of each node has: one is evicted": {`{"A":24}`, "min=1 pending=1 cards=0", func(p *corev1.Pod) {
 			if slices.Contains([]string{"low-2", "low-5", "low-9", "high-0"}, p.Name) {
 				wantsPort(p)
 			}
@@ -334,8 +334,8 @@ func TestPreemptEvictsConflictingPods(t *testing.T) {
 }
 
 // TestPreemptEvictsNoPodWhereQuotaStaysInsufficient: high-0 accepts A or B and wants a host port. On node a, low-0
-// has that port and could go. But eq-0, of high's own priority, uses the only A of the quota, so that eviction would
-// be in vain. On node b less-0 uses the only B of the quota; it goes, and high-0 gets node b.
+// has that port and could be evicted. But eq-0, of high's own priority, uses the only A of the quota, so that eviction
+// would be in vain. On node b less-0 uses the only B of the quota. It is evicted, and high-0 gets node b.
 func TestPreemptEvictsNoPodWhereQuotaStaysInsufficient(t *testing.T) {
 	s := newScene(t, `node a model=A
 		node b model=B

@@ -24,8 +24,8 @@ const twoNodes = `
 
 // TestPreemptEvictsOnlyElasticPodsOrWholeGangs: a gang below its minimum (min=) does no work, but uses cards. So
 // preempt evicts elastic pods, which are those above the minimum, or all pods of a gang. Volcano itself selects
-// single pods of a gang; the plugin adds the rest. Pods of a job of lower priority go first; among jobs of equal
-// priority, elastic pods go before gangs. For one pod, preempt evicts only victims that are on one node, and the
+// single pods of a gang; the plugin adds the rest. It evicts pods of a job of lower priority first; among jobs of
+// equal priority, elastic pods before gangs. For one pod, preempt evicts only victims that are on one node, and the
 // rest of their gangs.
 //
 // Nodes a and b have 8 cards each and the quota of q is 19: cards are missing, unless a row says that quota is.
@@ -40,27 +40,27 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 		change        func(*corev1.Pod)
 		topologyAware bool   // preempt runs with its setting enableTopologyAwarePreemption
 		wantEvicted   string // "low:4" is four pods of job low
-		areAlike      bool   // gangs x and y are, and either may go
+		areAlike      bool   // gangs x and y are, and either may be evicted
 		wantPipelined int    // pods that get the cards of the evicted ones
 	}{
-		"the gang has two pods on each node: all four go for one card": {
+		"the gang has two pods on each node: all four are evicted for one card": {
 			scene: `job low queue=q min=4 running=a*2,b*2 priorityClass=low
 				job other queue=q min=1 running=a*6,b*6 priorityClass=high` + high,
 			wantEvicted: "low:4", wantPipelined: 1,
 		},
-		"topology-aware preemption, the gang has two pods on each node: all four go for one card": {
+		"topology-aware preemption, the gang has two pods on each node: all four are evicted for one card": {
 			scene: `job low queue=q min=4 running=a*2,b*2 priorityClass=low
 				job other queue=q min=1 running=a*6,b*6 priorityClass=high` + high,
 			topologyAware: true,
 			wantEvicted:   "low:4", wantPipelined: 1,
 		},
-		"quota for four cards is missing: the gang of four goes": {
+		"quota for four cards is missing: the gang of four is evicted": {
 			scene: `queue q quota={"A":4} cpu=1000
 				job low queue=q min=4 running=a*2,b*2 priorityClass=low
 				job high queue=q min=1 pending=1 priorityClass=high cards=4`,
 			wantEvicted: "low:4", wantPipelined: 1,
 		},
-		"quota for two A is missing, no node has B, and only one pod is elastic: the whole job of three goes": {
+		"quota for two A is missing, no node has B, and only one pod is elastic: the whole job of three is evicted": {
 			scene: `queue q quota={"A":3,"B":4} cpu=1000
 				queue r quota={"A":8}
 				job k queue=r min=1 running=b*7
@@ -73,12 +73,12 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 				job low queue=q min=2 running=a*2,b*2 priorityClass=low
 				job high queue=q min=1 pending=1 priorityClass=high cards=4`,
 		},
-		"the job has one pod more than its minimum of three: that one goes": {
+		"the job has one pod more than its minimum of three: that one is evicted": {
 			scene: `job low queue=q min=3 running=a*2,b*2 priorityClass=low
 				job other queue=q min=1 running=a*6,b*6 priorityClass=high` + high,
 			wantEvicted: "low:1", wantPipelined: 1,
 		},
-		"two cards are needed and only one pod is elastic: the whole job goes": {
+		"two cards are needed and only one pod is elastic: the whole job is evicted": {
 			scene: `job low queue=q min=3 running=a*4 priorityClass=low
 				job other queue=q min=1 running=a*4,b*8 priorityClass=high` + high + " cards=2",
 			wantEvicted: "low:4", wantPipelined: 1,
@@ -88,40 +88,40 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 				job other queue=q min=1 running=a*6,b*6 priorityClass=high` + high,
 			change: changePod("low-3", annotate("volcano.sh/preemptable", "false")),
 		},
-		"job elastic of the same priority as the gang has elastic pods: one of those goes": {
+		"job elastic of the same priority as the gang has elastic pods: one of those is evicted": {
 			scene: `job low queue=q min=8 running=a*8 priorityClass=low
 				job elastic queue=q min=1 running=b*8 priorityClass=low` + high,
 			wantEvicted: "elastic:1", wantPipelined: 1,
 		},
-		"the elastic pods have high's own priority: the gang goes": {
+		"the elastic pods have high's own priority: the gang is evicted": {
 			scene: `job low queue=q min=8 running=a*8 priorityClass=low
 				job elastic queue=q min=1 running=b*8 priorityClass=high` + high,
 			wantEvicted: "low:8", wantPipelined: 1,
 		},
-		"elastic pods have a higher priority than gang least on their node: the gang goes": {
+		"elastic pods have a higher priority than gang least on their node: the gang is evicted": {
 			scene: `job least queue=q min=4 running=a*4
 				job elastic queue=q min=1 running=a*4 priorityClass=low
 				job other queue=q min=1 running=b*8 priorityClass=high` + high,
 			wantEvicted: "least:4", wantPipelined: 1,
 		},
-		"elastic pods have a higher priority than gang least on another node: the gang goes": {
+		"elastic pods have a higher priority than gang least on another node: the gang is evicted": {
 			scene: `job least queue=q min=8 running=a*8
 				job elastic queue=q min=1 running=b*8 priorityClass=low` + high,
 			wantEvicted: "least:8", wantPipelined: 1,
 		},
-		"two pods of four cards wait: one gang of eight goes, and frees four cards on each node": {
+		"two pods of four cards wait: one gang of eight is evicted, and frees four cards on each node": {
 			scene: `job x queue=q min=8 running=a*4,b*4 priorityClass=low
 				job y queue=q min=8 running=a*4,b*4 priorityClass=low
 				job high queue=q min=2 pending=2 priorityClass=high cards=4`,
 			wantEvicted: "x:8", areAlike: true, wantPipelined: 2,
 		},
-		"two pods of four cards wait: one pod of eight cards goes for both": {
+		"two pods of four cards wait: one pod of eight cards is evicted for both": {
 			scene: `job x queue=q min=1 running=a cards=8 priorityClass=low
 				job y queue=q min=1 running=b cards=8 priorityClass=low
 				job high queue=q min=2 pending=2 priorityClass=high cards=4`,
 			wantEvicted: "x:1", areAlike: true, wantPipelined: 2,
 		},
-		"the gang that goes for high-0 leaves cards for high-1 too: no further eviction on c": {
+		"the gang that is evicted for high-0 leaves cards for high-1 too: no further eviction on c": {
 			scene: `node c model=A cards=3
 				job elastic queue=q min=1 running=c*3 priorityClass=low
 				job x queue=q min=8 running=a*4,b*4 priorityClass=low
@@ -130,7 +130,7 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 			change:      changePod("high-1", requests(gpu, "2")),
 			wantEvicted: "x:8", wantPipelined: 2,
 		},
-		"pods of the waiting gang want the same host port: a victim on each node goes": {
+		"pods of the waiting gang want the same host port: a victim on each node is evicted": {
 			scene: `job x queue=q min=1 running=a cards=8 priorityClass=low
 				job y queue=q min=1 running=b cards=8 priorityClass=low
 				job high queue=q min=2 pending=2 priorityClass=high cards=4`,
@@ -154,22 +154,22 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 				job other queue=q min=1 running=a*6,b*6 priorityClass=high
 				job high queue=q min=5 pending=5 priorityClass=high`,
 		},
-		"tasks ps and worker each need one pod of four: the two other workers go": {
+		"tasks ps and worker each need one pod of four: the two other workers are evicted": {
 			scene: `job low queue=q min=2 running=a*4 priorityClass=low task=ps,pods:1,min:1 task=worker,pods:3,min:1
 				job other queue=q min=1 running=a*4,b*8 priorityClass=high` + high + " cards=2",
 			wantEvicted: "low:2", wantPipelined: 1,
 		},
-		"tasks ps and worker have no pod more than they need: both go": {
+		"tasks ps and worker have no pod more than they need: both are evicted": {
 			scene: `job low queue=q min=2 running=a*2 priorityClass=low task=ps,pods:1,min:1 task=worker,pods:1,min:1
 				job other queue=q min=1 running=a*6,b*8 priorityClass=high` + high,
 			wantEvicted: "low:2", wantPipelined: 1,
 		},
-		"a Volcano job continues without a pod: one pod goes": {
+		"a Volcano job continues without a pod: one pod is evicted": {
 			scene: `job low queue=q min=1 running=a*2 priorityClass=low owner=vcjob
 				job other queue=q min=1 running=a*6,b*8 priorityClass=high` + high,
 			wantEvicted: "low:1", wantPipelined: 1,
 		},
-		"a Volcano job restarts as a whole when it loses a pod: both pods go": {
+		"a Volcano job restarts as a whole when it loses a pod: both pods are evicted": {
 			scene: `job rigid queue=q min=1 running=a*2 priorityClass=low owner=vcjob
 				job other queue=q min=1 running=a*6,b*8 priorityClass=high` + high,
 			wantEvicted: "rigid:2", wantPipelined: 1,
@@ -178,7 +178,7 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 			scene: `job unknown queue=q min=1 running=a*2 priorityClass=low owner=vcjob
 				job other queue=q min=1 running=a*6,b*8 priorityClass=high` + high,
 		},
-		"pod j-3 has a higher task priority than the pods of its job that run, one of them elastic: that one goes": {
+		"pod j-3 has a higher task priority than the pods of its job that run, one of them elastic: that one is evicted": {
 			scene: `job j queue=q min=2 running=a*3 pending=1 priority=1
 				job other queue=q min=1 running=a*5,b*8 priorityClass=high`,
 			change:      urgent,
@@ -254,9 +254,9 @@ func TestUndoneEvictionKeepsAnEarlierOneOfTheSameGang(t *testing.T) {
 // low.
 func TestVolcanosOwnPreemptEvictsOnlyElasticPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ low, wantEvicted string }{
-		"two pods, a minimum of two: none goes": {"job low queue=q min=2 running=a*2 priorityClass=low", ""},
-		"two pods, a minimum of one: one goes":  {"job low queue=q min=1 running=a*2 priorityClass=low", "low:1"},
-		"two pods of a Volcano job, which may restart as a whole when it loses one: none goes": {
+		"two pods, a minimum of two: none is evicted": {"job low queue=q min=2 running=a*2 priorityClass=low", ""},
+		"two pods, a minimum of one: one is evicted":  {"job low queue=q min=1 running=a*2 priorityClass=low", "low:1"},
+		"two pods of a Volcano job, which may restart as a whole when it loses one: none is evicted": {
 			"job low queue=q min=1 running=a*2 priorityClass=low owner=vcjob", "",
 		},
 	}) {

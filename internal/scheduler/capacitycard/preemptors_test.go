@@ -33,17 +33,17 @@ func TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob(t *testing.T) {
 		change                     func(*corev1.Pod)
 		wantEvicted, wantPipelined string // "high@a:4": four pods of job high get the freed cards of node a
 	}{
-		"a Volcano job of 8 pods lacks its minimum of 4: 4 pods go": {
+		"a Volcano job of 8 pods lacks its minimum of 4: 4 pods are evicted": {
 			scene: `job low queue=q min=1 running=a*8 priorityClass=low owner=vcjob
 				job high queue=q min=4 pending=8 priorityClass=high owner=vcjob`,
 			wantEvicted: "low:4", wantPipelined: "high@a:4",
 		},
-		"a gang of 8 pods lacks its minimum of 4: 4 pods go": {
+		"a gang of 8 pods lacks its minimum of 4: 4 pods are evicted": {
 			scene: `job low queue=q min=1 running=a*8 priorityClass=low
 				job high queue=q min=4 pending=8 priorityClass=high`,
 			wantEvicted: "low:4", wantPipelined: "high@a:4",
 		},
-		"a Volcano job of 8 pods lacks its minimum of 1: 1 pod goes": {
+		"a Volcano job of 8 pods lacks its minimum of 1: 1 pod is evicted": {
 			scene: `job low queue=q min=1 running=a*8 priorityClass=low
 				job high queue=q min=1 pending=8 priorityClass=high owner=vcjob`,
 			wantEvicted: "low:1", wantPipelined: "high@a:1",
@@ -52,17 +52,17 @@ func TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob(t *testing.T) {
 			scene: `job low queue=q min=1 running=a*4 priorityClass=low
 				job high queue=q min=4 running=a*4 pending=4 priorityClass=high owner=vcjob`,
 		},
-		"a Volcano job runs 3 of its minimum of 4: 1 pod goes": {
+		"a Volcano job runs 3 of its minimum of 4: 1 pod is evicted": {
 			scene: `job low queue=q min=1 running=a*5 priorityClass=low
 				job high queue=q min=4 running=a*3 pending=4 priorityClass=high owner=vcjob`,
 			wantEvicted: "low:1", wantPipelined: "high@a:1",
 		},
-		"3 pods of a Deployment wait beside one that runs: 3 pods go": {
+		"3 pods of a Deployment wait beside one that runs: 3 pods are evicted": {
 			scene: `job low queue=q min=1 running=a*7 priorityClass=low
 				job high queue=q min=1 running=a pending=3 priorityClass=high`,
 			wantEvicted: "low:3", wantPipelined: "high@a:3",
 		},
-		"of 3 waiting pods only the one of task ps is needed for the minimum: 1 pod goes": {
+		"of 3 waiting pods only the one of task ps is needed for the minimum: 1 pod is evicted": {
 			scene: `job low queue=q min=1 running=a*4 priorityClass=low
 				job high queue=q min=5 running=a*4 pending=3 priorityClass=high` +
 				" task=worker,pods:4,min:4 task=extra,pods:2,min:0 task=ps,pods:1,min:1",
@@ -72,13 +72,13 @@ func TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob(t *testing.T) {
 			scene: `job low queue=q min=1 running=a*8 priorityClass=high
 				job high queue=q min=1 pending=1 priorityClass=high`,
 		},
-		"j-3 has a higher task priority than the running pods of its Volcano job, which is above its minimum: one of them goes": {
+		"j-3 has a higher task priority than the running pods of its Volcano job, which is above its minimum: one of them is evicted": {
 			scene: `job low queue=q min=1 running=a*5 priorityClass=low
 				job j queue=q min=2 running=a*3 pending=1 priorityClass=high owner=vcjob`,
 			change:      urgent,
 			wantEvicted: "j:1", wantPipelined: "j@a:1",
 		},
-		"3 pods of a Volcano job above its minimum wait, and only j-3 has a higher task priority than those that run: one goes": {
+		"3 pods of a Volcano job above its minimum wait, and only j-3 has a higher task priority than those that run: one is evicted": {
 			scene: `job low queue=q min=1 running=a*5 priorityClass=low
 				job j queue=q min=2 running=a*3 pending=3 priorityClass=high owner=vcjob`,
 			change:      urgent,
@@ -341,10 +341,10 @@ func TestPreemptTakesNoCardsThatAGangAwaits(t *testing.T) {
 		cards                      int    // of the pod with high priority
 		wantEvicted, wantPipelined string // "low:2" is two pods of job low, "high@a:1" one of job high that gets its cards on a
 	}{
-		"1 card is needed: 1 pod goes although 2 cards are free":         {1, "low:1", "high@a:1"},
-		"2 cards are needed: 2 pods go":                                  {2, "low:2", "high@a:1"},
-		"4 cards are needed: 4 pods go":                                  {4, "low:4", "high@a:1"},
-		"5 cards are needed, more than the 4 that can be freed: none go": {5, "", ""},
+		"1 card is needed: 1 pod is evicted although 2 cards are free":           {1, "low:1", "high@a:1"},
+		"2 cards are needed: 2 pods are evicted":                                 {2, "low:2", "high@a:1"},
+		"4 cards are needed: 4 pods are evicted":                                 {4, "low:4", "high@a:1"},
+		"5 cards are needed, more than the 4 that can be freed: none is evicted": {5, "", ""},
 	}) {
 		for _, topologyAware := range []bool{false, true} {
 			s := newScene(t, fmt.Sprintf(`node a model=A cards=6

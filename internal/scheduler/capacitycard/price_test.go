@@ -42,8 +42,8 @@ func (s *scene) useBackoffLimits(limits map[string]int32) *scene {
 
 // TestPreemptSparesAJobAtItsBackoffLimit: each evicted pod of a Kubernetes Job counts as a failure, and more
 // failures than backoffLimit end the Job with all its pods. So preempt evicts only as many of its pods as the
-// limit allows, or the whole Job. An unknown limit counts as 0. A job of lower priority goes first. Of equal
-// priority, elastic pods (above min=) go before gangs. Among each of these the smallest loss goes first: the time
+// limit allows, or the whole Job. An unknown limit counts as 0. Jobs of lower priority are evicted first. Of equal
+// priority, elastic pods (above min=) come before gangs. Among each of these the smallest loss comes first: the time
 // that the evicted pods ran, or the time since their checkpoint. If a Job fails as a whole, its checkpoints are
 // lost too. "t" is a Kubernetes Job, and its pods are elastic unless the row says more. All cards are in use.
 func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
@@ -219,8 +219,8 @@ func (j *pricedJob) text() string {
 	return fmt.Sprintf("job %s queue=q min=%d running=%s %s age=%dh\n", j.name, j.minimum, strings.Join(j.nodes, ","), class, j.ranHours)
 }
 
-// cost is what the eviction of a pod costs: the priority of the job, 1 if the whole job must go, and the hours of
-// work that are lost. Of two costs the one with the smaller first different number is less.
+// cost is what the eviction of a pod costs: the priority of the job, 1 if the whole job must be evicted, and the hours
+// of work that are lost. Of two costs the one with the smaller first different number is less.
 func (j *pricedJob) cost() [3]int {
 	lostHours := min(j.ranHours, j.savedHours)
 	elastic := len(j.nodes) - j.minimum
@@ -243,12 +243,13 @@ func (j *pricedJob) cost() [3]int {
 
 // TestPreemptEvictsWhatCostsLeast draws jobs that use all nine cards of the nodes a, b and c. Some are Kubernetes Jobs.
 // A pod of higher priority waits for one card. The oracle, pricedJob.cost, compares costs by the priority of the job,
-// then by whether the whole job goes, then by lost hours. The test shows:
+// then by whether the whole job is evicted, then by lost hours. The test shows:
 //
-// (1) One elastic pod goes, or all pods of one job.
-// (2) A whole job goes only if no other job costs less.
-// (3) An elastic pod goes only if there is no job of lower priority, and no job with a pod on its node costs less. On
-// other nodes jobs of its priority may cost less, since preempt stops at the first node with such an elastic pod.
+// (1) One elastic pod is evicted, or all pods of one job.
+// (2) A whole job is evicted only if no other job costs less.
+// (3) An elastic pod is evicted only if there is no job of lower priority, and no job with a pod on its node costs
+// less. On other nodes jobs of its priority may cost less, since preempt stops at the first node with such an elastic
+// pod.
 func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 	seed.Check(t, func(rt *rapid.T) {
 		text := `queue q quota={"A":99} cpu=1000
@@ -314,7 +315,7 @@ func TestPreemptEvictsWhatCostsLeast(t *testing.T) {
 			otherCost := other.cost()
 			isCandidate := isWholeJob || otherCost[0] < cost[0] || slices.Contains(other.nodes, node)
 			check.Must(rt, !isCandidate || slices.Compare(cost[:], otherCost[:]) <= 0,
-				"%s goes, which costs %v, although %s costs %v", victim.name, cost, other.name, otherCost)
+				"%s is evicted, which costs %v, although %s costs %v", victim.name, cost, other.name, otherCost)
 		}
 	})
 }

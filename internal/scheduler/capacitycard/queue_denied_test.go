@@ -93,8 +93,8 @@ func TestDeniedQueueEvictsNoPods(t *testing.T) {
 		args                       framework.Arguments
 		wantEvicted, wantPipelined string
 	}{
-		"preempt in a queue that is not denied: low-0 goes": {nil, "low-0", "high-0@a"},
-		"preempt in a denied queue: no eviction":            {deny, "", ""},
+		"preempt in a queue that is not denied: low-0 is evicted": {nil, "low-0", "high-0@a"},
+		"preempt in a denied queue: no eviction":                  {deny, "", ""},
 	}) {
 		s := newScene(t, `node a model=A
 			queue q cpu=unlimited

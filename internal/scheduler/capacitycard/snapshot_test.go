@@ -41,7 +41,7 @@ func TestPodsOutsideTheSessionAreChargedToTheirQueue(t *testing.T) {
 	check.Equal(t, "another card fits the quota of 4", false, s.p.Ledger.Fits("q", quota.Request{Names: []card.Name{"A"}, Count: 1}, quota.Within{}))
 }
 
-// TestDeletedPodGroupKeepsTheChargedQueue: Volcano's session leaves out a job whose PodGroup is deleted. Its two pods
+// TestDeletedPodGroupKeepsTheChargedQueue: Volcano's session skips a job whose PodGroup is deleted. Its two pods
 // run on, and the scheduler remembers their queue, so q still uses two cards.
 func TestDeletedPodGroupKeepsTheChargedQueue(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()

@@ -286,67 +286,67 @@ func TestPreemptInATreeFreesWhatAncestorsLack(t *testing.T) {
 		`
 
 	for t, tc := range check.Cases(t, map[string]struct{ scene, wantEvicted, wantPipelined string }{
-		"t has a quota of 4, q uses 2 and r 2: one goes": {
+		"t has a quota of 4, q uses 2 and r 2: one is evicted": {
 			scene: lending + `queue t quota={"A":4}
 				job old queue=q min=1 running=a*2 priorityClass=low
 				job k queue=r min=1 running=a*2
 				job new queue=q min=1 pending=1 priorityClass=high`,
 			wantEvicted: "old:1", wantPipelined: "new@a:1",
 		},
-		"the quota of t was lowered to 3, q uses 3 and r 1: two go": {
+		"the quota of t was lowered to 3, q uses 3 and r 1: two are evicted": {
 			scene: lending + `queue t quota={"A":3}
 				job old queue=q min=1 running=a*3 priorityClass=low
 				job k queue=r min=1 running=a
 				job new queue=q min=1 pending=1 priorityClass=high`,
 			wantEvicted: "old:2", wantPipelined: "new@a:1",
 		},
-		"q is not reclaimable, so it may not borrow, and uses the 2 it deserves: one goes": {
+		"q is not reclaimable, so it may not borrow, and uses the 2 it deserves: one is evicted": {
 			scene: lending + `queue q quota={"A":8} serviceType=training reclaimable=false parent=t deserved={"A":2}
 				job old queue=q min=1 running=a*2 priorityClass=low
 				job new queue=q min=1 pending=1 priorityClass=high`,
 			wantEvicted: "old:1", wantPipelined: "new@a:1",
 		},
-		"q is not reclaimable, and both its quota and what it deserves, 2, are in use: one goes": {
+		"q is not reclaimable, and both its quota and what it deserves, 2, are in use: one is evicted": {
 			scene: lending + `queue q quota={"A":2} serviceType=training reclaimable=false parent=t deserved={"A":2}
 				job old queue=q min=1 running=a*2 priorityClass=low
 				job new queue=q min=1 pending=1 priorityClass=high`,
 			wantEvicted: "old:1", wantPipelined: "new@a:1",
 		},
-		"t has a quota of 4, which r uses: no pod goes, because r is another queue": {
+		"t has a quota of 4, which r uses: no pod is evicted, because r is another queue": {
 			scene: lending + `queue t quota={"A":4}
 				job k queue=r min=1 running=a*4 priorityClass=low
 				job new queue=q min=1 pending=1 priorityClass=high`,
 		},
-		"q uses all 8 cards, 6 of them borrowed, and no other queue waits: one goes": {
+		"q uses all 8 cards, 6 of them borrowed, and no other queue waits: one is evicted": {
 			scene: lending + `job old queue=q min=1 running=a*8 priorityClass=low
 				job new queue=q min=1 pending=1 priorityClass=high`,
 			wantEvicted: "old:1", wantPipelined: "new@a:1",
 		},
-		"3 cards are needed, and 2 are idle: one goes, and the idle ones are borrowed": {
+		"3 cards are needed, and 2 are idle: one is evicted, and the idle ones are borrowed": {
 			scene: lending + `job old queue=q min=1 running=a*6 priorityClass=low
 				job new queue=q min=1 pending=1 cards=3 priorityClass=high`,
 			wantEvicted: "old:1", wantPipelined: "new@a:1",
 		},
-		"2 cards are needed, and r, which deserves 7, waits for the idle one: two go": {
+		"2 cards are needed, and r, which deserves 7, waits for the idle one: two are evicted": {
 			scene: oneIdle + `node a model=A
 				queue r quota={"A":8} serviceType=training deserved={"A":7}
 				job new queue=q min=1 pending=1 cards=2 priorityClass=high`,
 			wantEvicted: "old:2", wantPipelined: "new@a:1",
 		},
-		"2 cards are needed, and r, which deserves 6, would borrow the idle one too: one goes": {
+		"2 cards are needed, and r, which deserves 6, would borrow the idle one too: one is evicted": {
 			scene: oneIdle + `node a model=A
 				queue r quota={"A":8} serviceType=training deserved={"A":6}
 				job new queue=q min=1 pending=1 cards=2 priorityClass=high`,
 			wantEvicted: "old:1", wantPipelined: "new@a:1",
 		},
-		"a gang of 2, and r, which deserves 7, waits for the idle card on node b: two go on a": {
+		"a gang of 2, and r, which deserves 7, waits for the idle card on node b: two are evicted on a": {
 			scene: oneIdle + `node a model=A cards=7
 				node b model=A cards=1
 				queue r quota={"A":8} serviceType=training deserved={"A":7}
 				job new queue=q min=2 pending=2 priorityClass=high`,
 			wantEvicted: "old:2", wantPipelined: "new@a:2",
 		},
-		"q uses all 8 cards, and u is guaranteed one: two go, one of them for u": {
+		"q uses all 8 cards, and u is guaranteed one: two are evicted, one of them for u": {
 			scene: lending + `queue u quota={"A":8} deserved={"A":4} guarantee={"A":1}
 				job old queue=q min=1 running=a*8 priorityClass=low
 				job new queue=q min=1 pending=1 priorityClass=high`,

@@ -64,8 +64,8 @@ func newSceneWithKubernetesJob(text string, job *batchv1.Job, changes ...podChan
 // unless its podFailurePolicy ignores evictions. More failures than backoffLimit end the Job, and all its work
 // is lost. So only as many pods are elastic as the limit allows. A Job that the scheduler does not know has no
 // elastic pods. Job batch has 4 pods of 10 hours, of which its minimum is one. The gang has 4 pods of 5 hours.
-// Elastic pods go before whole jobs, equal pods in the order of their names. If batch would fail, the gang goes
-// instead: it loses 20 card-hours, all of batch 40. "gang*4" are the pods gang-0 to gang-3.
+// Elastic pods are evicted before whole jobs, equal pods in the order of their names. If batch would fail, the gang
+// is evicted instead: it loses 20 card-hours, all of batch 40. "gang*4" are the pods gang-0 to gang-3.
 func TestAnEvictionBeyondTheBackoffLimitCostsTheWholeJob(t *testing.T) {
 	savedNow := onJob("batch", withCheckpoint(time.Now()))
 	failOnEviction := workload.EvictionRule()
@@ -147,7 +147,7 @@ func TestAJobAtItsBackoffLimitIsEvictedWholeIfThatLosesLess(t *testing.T) {
 // TestEvictedPodsCountAgainstTheBackoffLimitAtOnce: each evicted pod of a Kubernetes Job counts as a failure,
 // and more failures than backoffLimit end the Job. The Job controller counts late, so the scheduler itself
 // counts the pods that it has evicted. Inference takes one card, then a second one. An elastic pod of batch is
-// the cheaper victim, until the limit is reached. Then the gang of 4 pods goes. The second list still has
+// the cheaper victim, until the limit is reached. Then the gang of 4 pods is evicted. The second list still has
 // batch-0, which terminates. "gang*4" are the pods gang-0 to gang-3.
 func TestEvictedPodsCountAgainstTheBackoffLimitAtOnce(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -170,7 +170,7 @@ func TestEvictedPodsCountAgainstTheBackoffLimitAtOnce(t *testing.T) {
 }
 
 // TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges: with backoffLimit 0 no pod of batch is elastic, and one
-// of them is protected, so the whole Job cannot go either. A user raises the limit to 1, and the next session
+// of them is protected, so the whole Job cannot be evicted either. A user raises the limit to 1, and the next session
 // evicts batch-0, the first pod by name.
 func TestAFailedSearchIsRepeatedWhenTheBackoffLimitChanges(t *testing.T) {
 	job := kubernetesJob(0)
@@ -224,7 +224,7 @@ func TestOnlyTheFailuresOfAJobAreCached(t *testing.T) {
 
 // TestKubernetesJobsAreWatched: the action reads the Jobs of the API server itself, from the first session on. A
 // Job of the same name with another UID is another Job. The limit of 1 that it reads makes one pod of batch
-// elastic. So batch-0, the first by name, goes before the gang.
+// elastic. So batch-0, the first by name, is evicted before the gang.
 func TestKubernetesJobsAreWatched(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=8

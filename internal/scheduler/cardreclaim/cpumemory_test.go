@@ -24,8 +24,8 @@ func (s *scene) queue(name string) *v1beta1.Queue {
 }
 
 // TestCPUIsReclaimedIfThePolicySaysSo: by default (reclaimResources Cards) pods without cards take no part. With
-// All, pods that lack CPU or memory reclaim it too, also from pods without cards. Within a priority these go
-// first, and their loss counts in core-seconds. Node n has 8 cores and 4 cards. cpu is what each pod of a job
+// All, pods that lack CPU or memory reclaim it too, also from pods without cards. Within a priority these are
+// evicted first, and their loss counts in core-seconds. Node n has 8 cores and 4 cards. cpu is what each pod of a job
 // requests. Each row runs with All, and then with Cards, where no pod is evicted unless the row has
 // wantEvictedByDefault. "t*4" are the pods t-0 to t-3.
 func TestCPUIsReclaimedIfThePolicySaysSo(t *testing.T) {
@@ -37,7 +37,7 @@ func TestCPUIsReclaimedIfThePolicySaysSo(t *testing.T) {
 		"a pod of 2 cores, a training pod uses all 8": {jobs: `
 			job t queue=training min=1 running=n cards=0 cpu=8 age=1h
 			job i queue=inference min=1 pending=1 cards=0 cpu=2`, wantEvicted: "t-0", wantPlaced: "i-0@n"},
-		"a gang of 4 pods goes whole": {jobs: `
+		"a gang of 4 pods is evicted as a whole": {jobs: `
 			job t queue=training min=4 running=n*4 cards=0 cpu=2 age=1h
 			job i queue=inference min=1 pending=1 cards=0 cpu=2`, wantEvicted: "t*4", wantPlaced: "i-0@n"},
 		"a pod of 3 cores needs two elastic pods of 2 cores": {jobs: `
@@ -50,11 +50,11 @@ func TestCPUIsReclaimedIfThePolicySaysSo(t *testing.T) {
 			job t queue=training min=1 running=n cards=0 cpu=6 age=1h
 			job u queue=training min=1 running=n*2 cpu=1 age=1h
 			job i queue=inference min=1 pending=1 cpu=2`, wantEvicted: "t-0", wantPlaced: "i-0@n", wantEvictedByDefault: "u-0 u-1"},
-		"a pod without cards goes before one with a card, although it has run for longer": {jobs: `
+		"a pod without cards is evicted before one with a card, although it has run for longer": {jobs: `
 			job t queue=training min=1 running=n cards=0 cpu=4 age=99h
 			job u queue=training min=1 running=n cpu=4 age=1h
 			job i queue=inference min=1 pending=1 cards=0 cpu=2`, wantEvicted: "t-0", wantPlaced: "i-0@n"},
-		"a pod with a card in a queue of lower priority goes first": {jobs: `
+		"a pod with a card in a queue of lower priority is evicted first": {jobs: `
 			queue low quota=1000 priority=10000 serviceType=training
 			job t queue=training min=1 running=n cards=0 cpu=4 age=1h
 			job u queue=low min=1 running=n cpu=4 age=99h
@@ -133,7 +133,7 @@ func TestAQueueReclaimsTheCPUThatItDeserves(t *testing.T) {
 			deservedXA: "2", deservedXB: "4", guaranteeXB: "0", minimumXB: 1, minimumXA: 1, waiting: 3, wantVictims: "xb 2"},
 		"xb deserves 6 of 8 cores, so 2 are borrowed, xa requests 4: 2": {
 			deservedXA: "4", deservedXB: "6", guaranteeXB: "0", minimumXB: 1, minimumXA: 1, waiting: 4, wantVictims: "xb 2"},
-		"xb deserves 7 cores, its gang of 8 goes whole": {
+		"xb deserves 7 cores, its gang of 8 is evicted as a whole": {
 			deservedXA: "4", deservedXB: "7", guaranteeXB: "0", minimumXB: 8, minimumXA: 1, waiting: 1, wantVictims: "xb 8"},
 		"xb has a guarantee of one core, so its gang of 8 stays": {
 			deservedXA: "1", deservedXB: "7", guaranteeXB: "1", minimumXB: 8, minimumXA: 1, waiting: 1},

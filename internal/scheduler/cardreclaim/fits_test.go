@@ -68,10 +68,10 @@ func TestNoEvictionWithoutANodeOnWhichThePodCanRun(t *testing.T) {
 		"the neighbor keeps host port 80": {change: applyAll(onJob("neighbor", withHostPort(80)), onJob("waiting", withHostPort(80)))},
 		"the neighbor keeps another host port: fits": {wantEvicted: "gang*4",
 			change: applyAll(onJob("neighbor", withHostPort(80)), onJob("waiting", withHostPort(81)))},
-		"a pod of the gang has the host port, and goes: fits": {wantEvicted: "gang*4",
+		"a pod of the gang has the host port, and is evicted: fits": {wantEvicted: "gang*4",
 			change: applyAll(onPod("gang-2", withHostPort(80)), onJob("waiting", withHostPort(80)))},
 		"the pod avoids the neighbor": {change: applyAll(onJob("neighbor", withLabel("web")), onJob("waiting", avoiding("web")))},
-		"the pod avoids the gang, which goes: fits": {wantEvicted: "gang*4",
+		"the pod avoids the gang, which is evicted: fits": {wantEvicted: "gang*4",
 			change: applyAll(onJob("gang", withLabel("trainer")), onJob("waiting", avoiding("trainer")))},
 		"the pod must be beside a pod that does not exist": {change: onJob("waiting", beside("web"))},
 		"the pod must be beside the gang, which would be gone": {

@@ -96,7 +96,7 @@ func TestPodsThatFreeNoCardAreEvictedOnlyWithTheirGang(t *testing.T) {
 		minimum     int
 		wantEvicted string
 	}{
-		"all 9 pods are needed: all go":           {9, "t*9"},
+		"all 9 pods are needed: all are evicted":  {9, "t*9"},
 		"8 pods are elastic: one that has a card": {1, "t-1"},
 	}) {
 		s := newInferenceAndTrainingScene(fmt.Sprintf(`

@@ -49,9 +49,9 @@ func (s *scene) updateGroup(change func(*v1beta1.PodGroup)) {
 	s.Cache.UpdatePodGroupV1beta1(s.Groups[0], group)
 }
 
-// TestAFailedSearchIsRepeatedLessAndLessOften: no eviction helps the jobs i and j, because the only pods that could go
-// are protected. A search is expensive. While nothing changes, each job's search is repeated after 1 skipped session,
-// then after 2, 4, 8 and 16. The list has each session with a search, for both jobs: 0, 2, 5, 10, 19 and 36.
+// TestAFailedSearchIsRepeatedLessAndLessOften: no eviction helps the jobs i and j, because the only pods that could be
+// evicted are protected. A search is expensive. While nothing changes, each job's search is repeated after 1 skipped
+// session, then after 2, 4, 8 and 16. The list has each session with a search, for both jobs: 0, 2, 5, 10, 19 and 36.
 func TestAFailedSearchIsRepeatedLessAndLessOften(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=4

@@ -119,11 +119,11 @@ func TestPodsOfVolcanoJobsAreRecreatedAndOthersDeleted(t *testing.T) {
 	}
 }
 
-// TestAnEvictedPodSaysWhyBeforeItGoes: the scheduler first writes to a pod the conditions of Volcano's own eviction.
-// Then a second patch, "recreation", writes the annotation with which Volcano recreates the pod of a Volcano job. Both
-// are patches of the status, so the scheduler needs no permission to change the spec of pods. Each has the UID of the
-// pod, so that it cannot hit another pod of that name.
-func TestAnEvictedPodSaysWhyBeforeItGoes(t *testing.T) {
+// TestAnEvictedPodSaysWhyBeforeItIsDeleted: the scheduler first writes to a pod the conditions of Volcano's own
+// eviction. Then a second patch, "recreation", writes the annotation with which Volcano recreates the pod of a Volcano
+// job. Both are patches of the status, so the scheduler needs no permission to change the spec of pods. Each has the
+// UID of the pod, so that it cannot hit another pod of that name.
+func TestAnEvictedPodSaysWhyBeforeItIsDeleted(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=1
 		job t queue=training min=1 running=n owner=vcjob
@@ -303,11 +303,11 @@ func TestAFailedDeletionIsRepeatedAfterTheTimeout(t *testing.T) {
 	eventually(t, "all pods are deleted", func() bool { return len(s.deletedPods(t)) == 4 })
 }
 
-// TestAllEvictedPodsGoAlthoughWritesFail: a refused deletion or status write leaves no part of a gang running.
+// TestAllEvictedPodsAreDeletedAlthoughWritesFail: a refused deletion or status write leaves no part of a gang running.
 // The first of three sessions evicts, and the next two choose no other pod. If all 9 attempts of a write fail, a
 // session deletes the pod after deletionTimeout. Job t uses the 4 cards of node n. "t*4" are the pods t-0 to
 // t-3.
-func TestAllEvictedPodsGoAlthoughWritesFail(t *testing.T) {
+func TestAllEvictedPodsAreDeletedAlthoughWritesFail(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the object has been modified"))
 	torch := ownedBy("kubeflow.org/v1", "PyTorchJob")
 	deployment := ownedBy("apps/v1", "ReplicaSet")

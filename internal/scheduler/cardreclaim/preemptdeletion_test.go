@@ -69,10 +69,10 @@ func podAfterSession(task *api.TaskInfo, status api.TaskStatus, evictingAction s
 	return pod
 }
 
-// TestPreemptWaitsForDeletion: one of four pods of low priority goes for the pod of high priority, in a queue with a
-// quota of 4. The API server shows no deletion for four sessions of Volcano's action preempt. In each of them the plugin
-// remembers the eviction, so no second pod is evicted. Package sessioncheck, which judges what the API server would show,
-// finds no violation.
+// TestPreemptWaitsForDeletion: one of four pods of low priority is evicted for the pod of high priority, in a queue
+// with a quota of 4. The API server shows no deletion for four sessions of Volcano's action preempt. In each of them
+// the plugin remembers the eviction, so no second pod is evicted. Package sessioncheck, which judges what the API
+// server would show, finds no violation.
 func TestPreemptWaitsForDeletion(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue inference quota={"A":4} priority=80000 serviceType=inference cpu=1000

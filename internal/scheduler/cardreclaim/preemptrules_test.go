@@ -114,7 +114,7 @@ func TestAPreemptedCardGoesToThePreemptor(t *testing.T) {
 
 // TestOneEvictionServesTwoPreemptors: job first needs one card, and the eviction of a pod of 4 cards serves it. Job
 // second comes before the API server shows the deletion. It uses one of the 3 cards that are left over, so no other pod
-// goes.
+// is evicted.
 func TestOneEvictionServesTwoPreemptors(t *testing.T) {
 	s, preempt := newPreemptScene(t, `
 		queue q quota={"A":8} cpu=1000
@@ -179,7 +179,7 @@ func TestPreemptWaitsForReclaim(t *testing.T) {
 }
 
 // newSceneOfHopelessPreemptors returns a scene with full nodes of 8 protected pods each, and jobs of high priority that
-// no eviction helps. Job cheap has the only pod that may go, and it has no card.
+// no eviction helps. Job cheap has the only pod that may be evicted, and it has no card.
 func newSceneOfHopelessPreemptors(nodes, jobs int) *scene {
 	var text strings.Builder
 	text.WriteString(`queue q quota={"A":100000} priority=20000 serviceType=training cpu=100000;`)
@@ -274,13 +274,13 @@ func TestPreemptLeavesAGangItsKeptCards(t *testing.T) {
 		wantGone, wantPodsOfHigh  int
 		isGangStarted, isKeptFree bool
 	}{
-		"high needs 2 cards: 2 pods go": {jobs: `
+		"high needs 2 cards: 2 pods are evicted": {jobs: `
 			job low queue=q min=1 running=k*4 priorityClass=low
 			job high queue=q min=1 pending=1 cards=2 priorityClass=high`, wantGone: 2, wantPodsOfHigh: 1, isKeptFree: true},
-		"high has 2 pods of one card: 2 pods go, one after the other": {jobs: `
+		"high has 2 pods of one card: 2 pods are evicted, one after the other": {jobs: `
 			job low queue=q min=1 running=k*4 priorityClass=low
 			job high queue=q min=1 pending=2 priorityClass=high`, wantGone: 2, wantPodsOfHigh: 2, isKeptFree: true},
-		"low is a gang: all 4 go, and the other 4 cards let the waiting gang start": {jobs: `
+		"low is a gang: all 4 are evicted, and the other 4 cards let the waiting gang start": {jobs: `
 			job low queue=q min=4 running=k*4 priorityClass=low
 			job high queue=q min=1 pending=1 cards=2 priorityClass=high`, wantGone: 4, wantPodsOfHigh: 1, isGangStarted: true},
 		"high needs 5 cards, low has 4: none": {jobs: `
@@ -289,7 +289,7 @@ func TestPreemptLeavesAGangItsKeptCards(t *testing.T) {
 		"low has the same priority as high: none": {jobs: `
 			job low queue=q min=1 running=k*4 priorityClass=high
 			job high queue=q min=1 pending=1 cards=2 priorityClass=high`, isKeptFree: true},
-		"high is in the queue of the gang, with a higher priority: it takes the kept cards, and none goes": {jobs: `
+		"high is in the queue of the gang, with a higher priority: it takes the kept cards, and none is evicted": {jobs: `
 			job low queue=q min=1 running=k*4 priorityClass=low
 			job high queue=i min=1 pending=1 cards=2 priorityClass=high`, wantPodsOfHigh: 1},
 	}) {

@@ -249,7 +249,7 @@ func (s *scene) checkJob(t *rapid.T, sums *tally, job string, least int, before 
 
 	s.checkVictimJob(t, job, gone, before, sums.came)
 	check.Must(t, sums.runs[job] == 0 || (sums.runs[job] >= least && !s.policies["ns/"+job].Inelastic),
-		"%s of %d pods is left with %d, its minimum is %d: %q go", job, sums.ran[job], sums.runs[job], least, gone)
+		"%s of %d pods is left with %d, its minimum is %d: %q are evicted", job, sums.ran[job], sums.runs[job], least, gone)
 }
 
 // checkQuotas compares the usage of every inference queue with its quota.

@@ -71,7 +71,7 @@ func TestTheQueueOfLowerPriorityComesBeforeThePriorityClass(t *testing.T) {
 }
 
 // TestPriorityDecidesBetweenElasticPodsAndGangs: job a has 4 pods of minimum 3, so it can lose one pod. Gang b
-// needs its 4 pods. One card is needed. Of equal priority an elastic pod goes, as a stays able to work: that of
+// needs its 4 pods. One card is needed. Of equal priority an elastic pod is evicted, as a stays able to work: that of
 // the lowest class, then of the lowest task priority, then the first by name. "b*4" are the pods b-0 to b-3.
 func TestPriorityDecidesBetweenElasticPodsAndGangs(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -154,7 +154,7 @@ func podDisruptionBudget(app string, allowed int32) *policyv1.PodDisruptionBudge
 
 // TestHigherPrioritiesAreEvictedOnlyForMoreCards: three gangs of 4 cards have the classes low, normal and
 // medium, and the lowest has run longest. For up to 4 pods the low gang suffices, for up to 8 the normal one
-// goes as well, and for more all three. "low*4" are the pods low-0 to low-3.
+// is evicted as well, and for more all three. "low*4" are the pods low-0 to low-3.
 func TestHigherPrioritiesAreEvictedOnlyForMoreCards(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods        int

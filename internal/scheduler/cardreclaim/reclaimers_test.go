@@ -17,7 +17,7 @@ import (
 
 // TestAGangReclaimsCardsForAllItsPodsOrNone: a gang cannot work with fewer pods than its minimum, so the
 // scheduler evicts no pod for a part of a gang. Node n has 8 cards A, which the training gangs a and b use with
-// 4 pods each. They are equal, so a goes first, by name. A queue of a row replaces queue inference, which has a
+// 4 pods each. They are equal, so a is evicted first, by name. A queue of a row replaces queue inference, which has a
 // quota of 1000. Gang i of inference waits; its min is its minMember. "a*4" are the pods a-0 to a-3, "i@n*8" are
 // i-0 to i-7 on node n.
 func TestAGangReclaimsCardsForAllItsPodsOrNone(t *testing.T) {
@@ -102,7 +102,7 @@ func TestPodsOfAGangMayRequestDifferentCards(t *testing.T) {
 
 // TestAJobOfMinimumOneReclaimsForAsManyPodsAsPossible: the pods of a Deployment work alone, so each of them gets
 // a card as far as cards, quota and CPU go. Node n has 8 cards, which the training gangs a and b use with 4 pods
-// each. They are equal, so a goes first, by name. A queue of a row replaces queue inference, which has a quota
+// each. They are equal, so a is evicted first, by name. A queue of a row replaces queue inference, which has a quota
 // of 1000. "a*4" are the pods a-0 to a-3, "i@n*3" are i-0 to i-2 on node n.
 func TestAJobOfMinimumOneReclaimsForAsManyPodsAsPossible(t *testing.T) {
 	const queue = "queue inference priority=80000 serviceType=inference "

@@ -28,7 +28,7 @@ func TestLaterSessionsEvictNoPodTwice(t *testing.T) {
 			s.expectEvictedAndPlaced(t, "cheap*4", "i@n*3")
 		}
 
-		// Job late needs 2 cards. One of cheap is left over, for the other one the second gang goes.
+		// Job late needs 2 cards. One of cheap is left over, for the other one the second gang is evicted.
 		s.addToCache("job late queue=inference min=2 pending=2")
 		s.runSession(t).expectEvictedAndPlaced(t, "cheap*4 costly*4", "i@n*3 late@n*2")
 		s.runSession(t).expectEvictedAndPlaced(t, "cheap*4 costly*4", "i@n*3 late@n*2")

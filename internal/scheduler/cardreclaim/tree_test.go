@@ -184,11 +184,11 @@ func TestATreeReclaimsFromTheNearestQueueThatBorrows(t *testing.T) {
 	})
 }
 
-// TestAVictimQueueOfATreeKeepsWhatItIsDue: by the tree a queue loses only what it has borrowed. A gang goes whole, so
-// the queue may fall below deserved, but never below its guarantee. By the reclaim matrix inference takes cards from
-// training of lower priority, up to what inference deserves. Training may fall below deserved as well. Tenants x and y
-// deserve 4 of the 8 cards each, and job r reclaims. In a row, a queue replaces the one of the same name, and
-// wantVictims "xb 2" means two pods of queue xb.
+// TestAVictimQueueOfATreeKeepsWhatItIsDue: by the tree a queue loses only what it has borrowed. A gang is evicted
+// whole, so the queue may fall below deserved, but never below its guarantee. By the reclaim matrix inference takes
+// cards from training of lower priority, up to what inference deserves. Training may fall below deserved as well.
+// Tenants x and y deserve 4 of the 8 cards each, and job r reclaims. In a row, a queue replaces the one of the same
+// name, and wantVictims "xb 2" means two pods of queue xb.
 func TestAVictimQueueOfATreeKeepsWhatItIsDue(t *testing.T) {
 	const tenants = `
 		queue x quota=8 deserved=4

@@ -27,7 +27,7 @@ func TestAFailedSearchIsRepeatedAfterAChangeOnOtherNodes(t *testing.T) {
 		change      func(s *scene)
 		wantVictims string
 	}{
-		"y deserves 4 and uses 4, then a fifth on node m: y has borrowed one, so a pod of 2 cards goes": {
+		"y deserves 4 and uses 4, then a fifth on node m: y has borrowed one, so a pod of 2 cards is evicted": {
 			scene: `
 				queue x quota=8 deserved=4
 				queue xa parent=x quota=8 deserved=2 serviceType=training

@@ -120,9 +120,9 @@ func TestRunServesAsTheSchedulerDoes(t *testing.T) {
 	})
 }
 
-// TestRunLeavesOutFinishedJobs: an older job of the cluster, of 2 pods with 4 cards, is aborted. Volcano creates no pods
+// TestRunSkipsFinishedJobs: an older job of the cluster, of 2 pods with 4 cards, is aborted. Volcano creates no pods
 // for it any more. So both pods of a new job of the same size run on the 8 free cards.
-func TestRunLeavesOutFinishedJobs(t *testing.T) {
+func TestRunSkipsFinishedJobs(t *testing.T) {
 	c := newClusterWithOneFullNode()
 	addWaitingJob(c, false) // without a PodGroup
 	c.Jobs[len(c.Jobs)-1].Status.State.Phase = batch.Aborted
@@ -196,7 +196,7 @@ func TestRunWorksOnAnInconsistentSnapshot(t *testing.T) {
 	check.Equal(t, "outcome", "new-worker-0@h200-1", summarize(r))
 }
 
-// TestRunNamesAMissingQueue: Volcano leaves out a job of queue none, which does not exist, and gives no reason. The
+// TestRunNamesAMissingQueue: Volcano skips a job of queue none, which does not exist, and gives no reason. The
 // simulation gives one, and its message names the queue.
 func TestRunNamesAMissingQueue(t *testing.T) {
 	r := simulate(t, newClusterWithOneFullNode(), unstructuredOf(newPod("alone", 1).Queue("none").Obj()))

@@ -8,10 +8,10 @@ import (
 )
 
 // TestSolveEvictsElasticPods: a job with elastic pods, those above its minimum, can lose so many pods and goes on. It
-// may also be evicted as a whole, unless it has whole=false, but elastic pods of any job go first. Here all pods run
-// on one full node unless a row says otherwise; running=n*3 are three pods of one card on node n. The pods of a role
-// have a minimum of their own: roleElastic= is by role how many it can lose, roles= is the role of each pod. Each row
-// wants the victims: "gang" is a whole job, "elastic-0" is pod 0 of job elastic.
+// may also be evicted as a whole, unless it has whole=false, but elastic pods of any job are evicted first. Here all
+// pods run on one full node unless a row says otherwise; running=n*3 are three pods of one card on node n. The pods of
+// a role have a minimum of their own: roleElastic= is by role how many it can lose, roles= is the role of each pod.
+// Each row wants the victims: "gang" is a whole job, "elastic-0" is pod 0 of job elastic.
 func TestSolveEvictsElasticPods(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"2 pods, one elastic pod: that one, and a gang that loses 90, as the elastic job as a whole loses 120": {want: "elastic-0 gang", scene: `

@@ -13,7 +13,7 @@ import (
 func smallBlock(t *rapid.T, cards int) (*Problem, Loss) {
 	p := &Problem{Nodes: []Node{{Free: Amounts{0, 0}}, {Free: Amounts{0, 0}}, {Free: Amounts{0, 0}}}}
 	for range 5 {
-		job := Job{Whole: true, Elastic: rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "spare")}
+		job := Job{Whole: true, Elastic: rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "elastic")}
 		for range rapid.SampledFrom([]int{1, 2, 3, 4}).Draw(t, "pods") {
 			job.Pods = append(job.Pods, Pod{
 				Node:  rapid.IntRange(0, 2).Draw(t, "node"),

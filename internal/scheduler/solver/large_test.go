@@ -59,7 +59,7 @@ func manyPods(t *rapid.T) *Problem {
 	}
 	cards := rapid.IntRange(1, 3).Draw(t, "cards")
 	pending := rapid.IntRange(1, len(job.Pods)/cards).Draw(t, "waiting")
-	job.Elastic = rapid.IntRange(pending*cards, len(job.Pods)).Draw(t, "spare")
+	job.Elastic = rapid.IntRange(pending*cards, len(job.Pods)).Draw(t, "elastic")
 	return fullProblem(1, pending, float64(cards), job)
 }
 

@@ -31,7 +31,7 @@ func midsizeProblem(t *rapid.T) *Problem {
 
 	for range rapid.IntRange(0, 3).Draw(t, "elastic jobs") {
 		made := drawJob(t, free, rapid.IntRange(2, 5).Draw(t, "pods"), rapid.Int64Range(1, 100).Draw(t, "age"))
-		made.Elastic = rapid.IntRange(0, 3).Draw(t, "spare")
+		made.Elastic = rapid.IntRange(0, 3).Draw(t, "elastic")
 		made.Whole = rapid.Bool().Draw(t, "whole")
 		p.Jobs = append(p.Jobs, made)
 	}

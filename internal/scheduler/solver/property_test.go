@@ -60,7 +60,7 @@ func smallJob(t *rapid.T, p *Problem, amounts func(int, string) Amounts) Job {
 	job := Job{Whole: rapid.IntRange(0, 3).Draw(t, "whole") < 3}
 	most := rapid.SampledFrom([]int64{0, 3, 20, 1000}).Draw(t, "most loss")
 	if rapid.Bool().Draw(t, "roles") {
-		job.RoleElastic = []int{rapid.IntRange(0, 2).Draw(t, "role spare"), rapid.IntRange(0, 2).Draw(t, "role spare")}
+		job.RoleElastic = []int{rapid.IntRange(0, 2).Draw(t, "role elastic"), rapid.IntRange(0, 2).Draw(t, "role elastic")}
 	}
 
 	for range rapid.SampledFrom([]int{4, 3, 2, 1}).Draw(t, "pods") {
@@ -74,7 +74,7 @@ func smallJob(t *rapid.T, p *Problem, amounts func(int, string) Amounts) Job {
 		job.Pods = append(job.Pods, pod)
 	}
 
-	job.Elastic = rapid.SampledFrom([]int{0, 0, 1, 2, 4}).Draw(t, "spare")
+	job.Elastic = rapid.SampledFrom([]int{0, 0, 1, 2, 4}).Draw(t, "elastic")
 	return job
 }
 

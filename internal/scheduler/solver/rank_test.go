@@ -22,10 +22,11 @@ func withRank(rank int, job Job) Job {
 }
 
 // TestSolveEvictsLowerRanksFirst: ranks come from priorities. No rank loses anything if lower ranks suffice, however
-// much more these lose. Within a rank the least loss counts, and elastic pods go before gangs. rank= is that of a job
-// and its pods, jobRank= that of the job alone. A line "pod" gives one pod another rank, if it is evicted alone.
-// Without rank= it is 0. running=n*2 are two pods of one card on the full node n. loss= is that of each pod, elastic=
-// how many a job can lose alone. Each row wants the victims: "low" is a whole job, "elastic-0" is pod 0 of job elastic.
+// much more these lose. Within a rank the least loss counts, and elastic pods are evicted before gangs. rank= is that
+// of a job and its pods, jobRank= that of the job alone. A line "pod" gives one pod another rank, if it is evicted
+// alone. Without rank= it is 0. running=n*2 are two pods of one card on the full node n. loss= is that of each pod,
+// elastic= how many a job can lose alone. Each row wants the victims: "low" is a whole job, "elastic-0" is pod 0 of job
+// elastic.
 func TestSolveEvictsLowerRanksFirst(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"the job of rank 0, although it loses more": {want: "low", scene: `
@@ -74,7 +75,7 @@ func TestSolveEvictsLowerRanksFirst(t *testing.T) {
 			job elastic running=n*3 elastic=1 loss=5
 			pod elastic 0 rank=2
 			pod elastic 1 rank=1`},
-		"a gang ranks as its highest pod, 2, so the gang of rank 1 goes": {want: "one", scene: `
+		"a gang ranks as its highest pod, 2, so the gang of rank 1 is evicted": {want: "one", scene: `
 			node n
 			pending pods=1 cards=1
 			job mixed running=n*2 loss=1

@@ -12,10 +12,10 @@ func podsOf(elastic int, pods ...Pod) Job { return Job{Elastic: elastic, Pods: p
 // twoCards is a pod that uses two cards.
 func twoCards(node int, loss int64) Pod { return Pod{Node: node, Usage: Amounts{2}, Loss: loss} }
 
-// TestSearchLeavesOutWhatCannotSuffice: two pods of 2 cards are pending, at most one on each node. Only nodes 0 and 1
+// TestSearchSkipsWhatCannotSuffice: two pods of 2 cards are pending, at most one on each node. Only nodes 0 and 1
 // have pods of 2 cards: job 0 can lose one of two, and job 1 one. 20 more jobs on other nodes free a single card each,
-// which helps no pod. The search must leave those out at once: with all their combinations it would end without a plan.
-func TestSearchLeavesOutWhatCannotSuffice(t *testing.T) {
+// which helps no pod. The search must skip those at once: with all their combinations it would end without a plan.
+func TestSearchSkipsWhatCannotSuffice(t *testing.T) {
 	jobs := []Job{podsOf(1, twoCards(0, 1), twoCards(1, 2)), podsOf(1, twoCards(0, 50))}
 	for i := range 20 {
 		jobs = append(jobs, podsOf(1, podOn(2+i, 10)))

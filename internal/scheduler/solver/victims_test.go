@@ -8,7 +8,7 @@ import (
 
 // TestSolveChoosesVictims: the solver evicts running pods so that all pending pods can run, and loses as little work
 // as possible. A job is a gang, which is evicted as a whole or not at all. Or it has elastic pods above its minimum,
-// which go before any gang. Loss is in card-seconds of work, here for each pod. Without cards= a node is full.
+// which are evicted before any gang. Loss is in card-seconds of work, here for each pod. Without cards= a node is full.
 // running=n*3 are three pods of one card on node n, of which the job can lose elastic= alone. Each row wants the
 // victims: "gang" is a whole job, "elastic-0" is pod 0 of job elastic.
 func TestSolveChoosesVictims(t *testing.T) {
@@ -252,8 +252,8 @@ func TestTwoPodSetsShareFreeCards(t *testing.T) {
 
 // TestResourceThatNoPodRequestsChangesNothing: nodes have further resources beside cards and CPU, here one of
 // which nothing is free and no pod requests any. It does not keep 3 workers of 2 cards from node a, and the master
-// from b. Elastic pods go first. Then the fewest jobs go, the first listed among equals. The plan avoids the two
-// pods that lose anything.
+// from b. Elastic pods are evicted first. Then the fewest jobs are, the first listed among equals. The plan avoids the
+// two pods that lose anything.
 func TestResourceThatNoPodRequestsChangesNothing(t *testing.T) {
 	s := newScene(`
 		node a; node b; node c

@@ -84,8 +84,8 @@ func (t *Tree) Unused(queue string, use Use) int64 {
 	return max(t.UnusedBelow(queue, use), t.InForce(queue).Guarantee-t.Used(queue, use), 0)
 }
 
-// UnusedBelow returns the unused guarantees below a queue, "" for those of all queues. It leaves out that of the queue
-// itself.
+// UnusedBelow returns the unused guarantees below a queue, "" for those of all queues. That of the queue itself does
+// not count.
 func (t *Tree) UnusedBelow(queue string, use Use) (sum int64) {
 	for child, parent := range t.Parents {
 		if parent == queue {
@@ -95,8 +95,8 @@ func (t *Tree) UnusedBelow(queue string, use Use) (sum int64) {
 	return sum
 }
 
-// Occupied returns what a queue and its subtree use, and what is guaranteed below the queue and not used. It leaves out
-// the guarantee of the queue itself. "" is root.
+// Occupied returns what a queue and its subtree use, and what is guaranteed below the queue and not used. The
+// guarantee of the queue itself does not count. "" is root.
 func (t *Tree) Occupied(queue string, use Use) int64 {
 	return t.Used(queue, use) + t.UnusedBelow(queue, use)
 }

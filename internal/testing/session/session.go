@@ -243,7 +243,7 @@ func Names(tasks []*api.TaskInfo) string {
 }
 
 // Outcome returns the tasks that are evicted, and those that are pipelined to a node.
-func (c *Cluster) Outcome() (goes, promised string) {
+func (c *Cluster) Outcome() (evicted, pipelined string) {
 	return Names(c.In(api.Releasing)), Names(c.In(api.Pipelined))
 }
 

@@ -17,7 +17,7 @@ import (
 var writeVerbs = map[string]bool{"POST": true, "PUT": true, "PATCH": true, "APPLY": true, "DELETE": true, "DELETECOLLECTION": true}
 
 // CountAPIWrites returns how many write requests the apiserver has received, such as "POST
-// pods/binding". It leaves out Leases, which are renewed by the clock.
+// pods/binding". Leases are not counted: they are renewed by the clock.
 func CountAPIWrites(ctx context.Context, client kubernetes.Interface) (map[string]int, error) {
 	text, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func WaitUntilIdle(ctx context.Context, client kubernetes.Interface, rest time.D
 	return nil
 }
 
-// Difference subtracts an earlier reading from a later one and leaves out zeros.
+// Difference subtracts an earlier reading from a later one and removes zeros.
 func Difference[N Number](later, earlier map[string]N) map[string]N {
 	moved := map[string]N{}
 	for key, value := range later {

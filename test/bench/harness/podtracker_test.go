@@ -60,7 +60,7 @@ var all = []int{0, 1, 2, 3, 4, 5, 6, 7}
 // TestABrokenGangLosesTheWorkOfAllItsPodsOnce: the benchmark counts the work that evictions destroy. A gang that
 // loses one pod loses what all its 8 pods have done since all of them ran. It loses that once until it is whole
 // again. Gang "a" has run for 10 s when a row begins, so 8 cards * 10 s = 80 card-seconds. Apart is the time
-// between the first and the last pod that goes. Single pods lose their own work, inference pods none. The number
+// between the first and the last pod that is evicted. Single pods lose their own work, inference pods none. The number
 // behind the name of a workload says how often its pods were created; the next ones are its members.
 func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -69,11 +69,11 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 		wantUsage Usage
 	}{
 		"nothing happens": {func(*eventFeed) {}, Loss{}, Usage{Gangs: 1, Cards: 8}},
-		"one pod goes, the other 7 run on": {
+		"one pod is evicted, the other 7 run on": {
 			func(l *eventFeed) { l.deletePods(Trainer, "a", 1, 3) },
 			Loss{Gangs: 1, CardSeconds: 80}, Usage{Partial: 1, Cards: 7},
 		},
-		"one pod goes, the other 7 go two seconds later: not twice the work": {
+		"one pod is evicted, the other 7 two seconds later: not twice the work": {
 			func(l *eventFeed) {
 				l.deletePods(Trainer, "a", 1, 3)
 				l.advance(2)
@@ -81,7 +81,7 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 			},
 			Loss{Gangs: 1, CardSeconds: 80, Apart: 2 * time.Second}, Usage{},
 		},
-		"the gang goes, runs again and goes after three seconds: 8 * 3 more": {
+		"the gang is evicted, runs again and is evicted after three seconds: 8 * 3 more": {
 			func(l *eventFeed) {
 				l.deletePods(Trainer, "a", 1, all...)
 				l.runPods(Trainer, "a", 2, all...)
@@ -90,7 +90,7 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 			},
 			Loss{Gangs: 2, CardSeconds: 80 + 8*3}, Usage{},
 		},
-		"the gang goes, and 3 of its pods go again before all 8 ran: nothing more": {
+		"the gang is evicted, and 3 of its pods again before all 8 ran: nothing more": {
 			func(l *eventFeed) {
 				l.deletePods(Trainer, "a", 1, all...)
 				l.runPods(Trainer, "a", 2, 0, 1, 2)
@@ -106,7 +106,7 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 			},
 			Loss{}, Usage{Gangs: 1, Cards: 8},
 		},
-		"one of two single pods goes after four seconds": {
+		"one of two single pods is evicted after four seconds": {
 			func(l *eventFeed) {
 				l.runPods(Single, "experiments", 1, 0, 1)
 				l.advance(4)
@@ -114,7 +114,7 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 			},
 			Loss{Singles: 1, CardSeconds: 4}, Usage{Gangs: 1, Singles: 1, Cards: 8 + 1},
 		},
-		"one of two inference pods goes: it keeps no work": {
+		"one of two inference pods is evicted: it keeps no work": {
 			func(l *eventFeed) {
 				l.runPods(Inference, "chat", 1, 0, 1)
 				l.deletePods(Inference, "chat", 1, 0)

@@ -35,7 +35,7 @@ type anomalySum struct{ count, nodes int64 }
 // TestProductAndObserverFindTheSameAnomalies: an anomaly is a node or resource that is not recognised, and why. The
 // observer, a tool of the tests, has the rules of the documents a second time. Nodes are random, and some were others
 // before. The status of the CardInventory must have the same anomalies as the observer, with the same numbers of
-// cards and nodes. The observer does not know all device plugins, so unmapped resources of others are left out.
+// cards and nodes. The observer does not know all device plugins, so unmapped resources of others are not compared.
 func TestProductAndObserverFindTheSameAnomalies(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {

@@ -35,7 +35,7 @@ func (t *Tree) withCards(name string, inventory int64) *queuetree.Tree {
 func (t *Tree) UsedIn(queue string, use TreeUse) int64 { return t.treeOf(CPU).Used(queue, use) }
 
 // Occupied returns what the pods of a queue and of its subtree use, and what is guaranteed to
-// queues below it and not used. It leaves out the queue's own guarantee. "" is root.
+// queues below it and not used. The queue's own guarantee does not count. "" is root.
 func (t *Tree) Occupied(queue, card string, use TreeUse) int64 {
 	return t.treeOf(card).Occupied(queue, use)
 }

@@ -16,7 +16,7 @@ import (
 // The invariants.
 const (
 	// Progress: what fits its quota and the nodes starts within Options.Sessions sessions,
-	// unless another unit may go first.
+	// unless another unit may be placed first.
 	Progress = "I7 progress"
 	// Truth: the insufficient quota that a pod or PodGroup states existed when it was stated.
 	Truth = "I8 truth"

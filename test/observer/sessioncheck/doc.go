@@ -8,11 +8,11 @@
 //
 // A unit is a gang that lacks pods, a pod above its gang's minimum, or a PodGroup
 // without pods that waits to be enqueued. A unit must make progress when it fits its
-// queue's quota and the nodes, beside everything that may go first. It has
+// queue's quota and the nodes, beside everything that may be placed first. It has
 // Options.Sessions sessions that opened after that became true. A pod that is gone
 // releases its cards in the same way, so this is true after evictions too.
 //
-// What may go first counts against a unit in full: every waiting unit that could
+// What may be placed first counts against a unit in full: every waiting unit that could
 // start now, or that has a reservation in the same queue (docs/scheduler.md). A
 // unit that can never fit its queue's quota does not count. One that fits its quota
 // but no nodes counts for five minutes after its last progress.

@@ -32,7 +32,7 @@ func isLeaving(pod *corev1.Pod) bool {
 
 // checkNeedlessEviction checks a pod that preempt has just evicted. What preempt evicted before
 // in the same queue and is not gone yet must not suffice for all waiting pods there. The sum
-// leaves out the largest of these victims, since one may free more than is needed. A pod may be
+// is without the largest of these victims, since one may free more than is needed. A pod may be
 // evicted with its gang when the gang would otherwise run below its minimum.
 func (j *Checker) checkNeedlessEviction(victim *podState, at time.Time) {
 	if victim.charge == nil || evictedBy(victim.pod) != "preempt" || j.isEvictedWithGang(victim) {

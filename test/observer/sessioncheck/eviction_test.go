@@ -8,8 +8,8 @@ import (
 )
 
 // TestPreemptEvictsNoMoreThanIsNeeded: the observer reports each pod that preempt evicts beyond what the waiting pod
-// needs, but a gang goes as a whole. Pods low-0, low-1 and low-2 run with one H200 each, as jobs of their own or as
-// one gang. Pod waiting needs one card, so the first eviction is right, and each more is wrong.
+// needs, but a gang is evicted as a whole. Pods low-0, low-1 and low-2 run with one H200 each, as jobs of their own or
+// as one gang. Pod waiting needs one card, so the first eviction is right, and each more is wrong.
 func TestPreemptEvictsNoMoreThanIsNeeded(t *testing.T) {
 	const threeRunAndOneWaits = `
 		write pod low-0 node=h200-0

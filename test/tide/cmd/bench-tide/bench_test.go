@@ -124,7 +124,7 @@ func TestEveryRequirementIsChecked(t *testing.T) {
 
 // TestReportHasMediansRangesAndRatios: in each of 4 scenes, the runs of Volcano's action lose 100, 300 and 200
 // card-seconds, ours 10, 20 and 40. So the table has the medians 800 and 80, with their ranges, and the ratio 0.10.
-// All runs evict 10 gangs in scene "one gang", and count no retry; a ratio to 0 is left out. The JSON file has each
+// All runs evict 10 gangs in scene "one gang", and count no retry; a ratio to 0 is not shown. The JSON file has each
 // run.
 func TestReportHasMediansRangesAndRatios(t *testing.T) {
 	r := &report{Size: size{Runs: 3, Flood: 80, Gang: 80}, Runs: map[string][]*runResult{
