@@ -290,5 +290,6 @@ func reserveForAll(r *Reservations) func(string) *Reservations {
 // matchInQueue matches a request in queue q with its quota.
 func matchInQueue(l *Ledger, inqueue *Reservations, request JobRequest) (*matching, *InsufficientQuota) {
 	q := l.readQueue("q")
-	return q.matchCards(func(name card.Name) int64 { return q.limits.Quota(Resource(name)) }, inqueue, request)
+	level := enqueueLevel{queue: "q", used: &q.used, limit: q.limits.Quota, inqueue: inqueue, overCommit: 1}
+	return level.matchCards(request)
 }

@@ -103,78 +103,8 @@ func (q *queueLedger) firstExceeded(resource Resource, request *Request, within 
 	if count <= 0 {
 		return e, false
 	}
-
-	switch within.Bound {
-	case QuotaIfIdle:
-		return q.checkIfIdle(resource, count)
-	case DeservedLeft:
-		return q.checkDeservedLeft(resource, q.usedAfter(resource, count, &within.Released))
-	case ReclaimableCards, ReclaimableAll:
-		e, isExceeded = q.checkReclaimable(resource, q.usedAfter(resource, count, &within.Released), within.Bound)
-	default:
-		e, isExceeded = q.checkPath(resource, count, request.IsUnreclaimable, &within.Released)
-	}
-
-	// A queue with too many terminating cards gets no more, and evictions for it would be in vain.
-	if !isExceeded && resource.IsCard() {
-		e, isExceeded = q.checkTerminating(resource, &within.Released)
-	}
-	return e, isExceeded
-}
-
-// usedAfter returns what the queue uses once released is released, and so much more is used.
-func (q *queueLedger) usedAfter(resource Resource, count int64, released *Released) int64 {
-	return AddSaturating(q.used.amountOf(resource), count-released.amount(resource))
-}
-
-// checkReclaimable checks that the queue need not borrow, so that no queue evicts in order to borrow.
-func (q *queueLedger) checkReclaimable(resource Resource, used int64, bound Bound) (e exceededLimit, isExceeded bool) {
-	e, isExceeded = q.checkQuota(resource, used)
-	if isExceeded || (bound == ReclaimableCards && !resource.IsCard()) {
-		return e, isExceeded
-	}
-	return q.checkDeservedLeft(resource, used)
-}
-
-// checkDeservedLeft checks that the queue deserves all that it would use of a resource.
-func (q *queueLedger) checkDeservedLeft(resource Resource, used int64) (e exceededLimit, isExceeded bool) {
-	switch deserved := q.limits.deserved(resource); {
-	case q.limits.lacksQuota(resource):
-		return exceededLimit{Deserved, q, used, 0}, true
-	case !q.limits.deservesAny(resource) && used > deserved:
-		return exceededLimit{Deserved, q, used, deserved}, true
-	}
-	return e, false
-}
-
-// checkIfIdle returns the first limit on the path that a request would exceed even if no queue used more
-// than its guarantee.
-func (q *queueLedger) checkIfIdle(resource Resource, count int64) (e exceededLimit, isExceeded bool) {
-	guaranteed := int64(0) // by the queues below
-	for at := q; at != nil; at = at.parent {
-		limit := at.limits.Quota(resource)
-		isLimited := !at.limits.isUnlimited(resource)
-		if isLimited && count > limit {
-			return exceededLimit{at.kindOfQuota(), at, count, limit}, true
-		}
-
-		// Others keep their unused guarantees, so these cards do not become free for the queue.
-		others := max(0, at.unusedBelow[resource]-q.ownUnusedBelow(at, resource))
-		if isLimited && count > max(limit-others, guaranteed) {
-			return exceededLimit{Guaranteed, at, AddSaturating(count, others), limit}, true
-		}
-		guaranteed = max(guaranteed, at.limits.Guarantee[resource]-(at.used.amountOf(resource)-q.used.amountOf(resource)))
-	}
-
-	return e, false
-}
-
-// kindOfQuota returns the kind of the limit that the quota of a queue, or the inventory, is.
-func (q *queueLedger) kindOfQuota() LimitKind {
-	if q.isRoot {
-		return Inventory
-	}
-	return HardLimit
+	c := &resourceCheck{q, resource, count, request.IsUnreclaimable, &within.Released}
+	return c.firstExceeded(within.Bound)
 }
 
 // cardToReport returns the card that a refusal names, and how many others of the request do not fit
@@ -215,7 +145,7 @@ func (q *queueLedger) describeInsufficient(e exceededLimit, of Resource, request
 	}
 
 	if e.kind == Terminating {
-		_, s.GracePeriod = e.at.terminatingOf(of.Card())
+		s.GracePeriod = e.at.terminating[of.Card()].longestGracePeriod
 	}
 
 	return s

@@ -148,7 +148,8 @@ func (c *checkTest) checkWords(t *rapid.T, s InsufficientQuota) {
 
 	isOnPath := s.Queue == "" || slices.Contains(c.h.naive.pathOf(c.queue), s.Queue)
 	check.Must(t, isOnPath && s.Ancestor == (s.Queue != c.queue) && s.Ancestor == (s.Requester == c.queue), "a refusal of %s that names the wrong queues: %+v", c.queue, s)
-	check.Must(t, (s.Kind == Terminating) == (s.GracePeriod > 0), "a refusal with the wrong grace period: %+v", s)
+	terminates := c.h.naive.treeOf(resource).Used(s.Queue, c.h.naive.use(resource, naivePod.isTerminating)) > 0 // before the release
+	check.Must(t, (s.Kind == Terminating && terminates) == (s.GracePeriod > 0), "a refusal with the wrong grace period: %+v", s)
 	check.Must(t, s.OtherCards < max(1, len(c.request.Names)), "a refusal with more cards than the request has: %+v", s)
 }
 

@@ -80,7 +80,7 @@ func drawAmounts(t *rapid.T, q TreeQueue, name Resource) {
 // if it is nil. Limits of CPU and memory that are not set are Unlimited.
 func newTreeLedger(tree map[string]position, limits map[string]Limits, inventory card.Quota) *Ledger {
 	l := New(0)
-	l.setPositions(tree)
+	l.setPositions(tree, newRoot())
 	for name, of := range limits {
 		of.MilliCPU = cmp.Or(of.MilliCPU, Unlimited)
 		of.Memory = cmp.Or(of.Memory, Unlimited)

@@ -4,88 +4,9 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
-	"strconv"
 
 	"cardquota.dev/operator/internal/card"
 )
-
-// JobRequest is what one job requests at enqueue.
-type JobRequest struct {
-	Cards            []CardRequest
-	MilliCPU, Memory int64
-	// IsUnreclaimable reports whether other queues could not reclaim from its pods, see Charge.
-	IsUnreclaimable bool
-}
-
-// IsEmpty reports whether nothing is requested.
-func (r JobRequest) IsEmpty() bool { return len(r.Cards) == 0 && r.MilliCPU == 0 && r.Memory == 0 }
-
-// Key returns a text that is the same for equal requests only.
-func (r JobRequest) Key() string {
-	key := make([]byte, 0, 64)
-	key = strconv.AppendInt(key, r.MilliCPU, 10)
-	key = strconv.AppendInt(append(key, ' '), r.Memory, 10)
-	key = strconv.AppendBool(append(key, ' '), r.IsUnreclaimable)
-	for _, d := range r.Cards {
-		key = strconv.AppendInt(append(key, ' '), int64(d.Count), 10)
-		for _, name := range d.Names {
-			key = append(append(key, '|'), name...)
-		}
-	}
-	return string(key)
-}
-
-// Excess returns the part of another request that this one does not cover: its cards, all or
-// none, and the rest of its CPU and memory.
-func (r JobRequest) Excess(other JobRequest) JobRequest {
-	excess := JobRequest{IsUnreclaimable: other.IsUnreclaimable, MilliCPU: max(0, other.MilliCPU-r.MilliCPU), Memory: max(0, other.Memory-r.Memory)}
-	if !r.coversCards(other.Cards) {
-		excess.Cards = other.Cards
-	}
-	return excess
-}
-
-// Without returns this request without an excess that Excess returned.
-func (r JobRequest) Without(excess JobRequest) JobRequest {
-	if len(excess.Cards) > 0 {
-		r.Cards = nil
-	}
-	r.MilliCPU -= excess.MilliCPU
-	r.Memory -= excess.Memory
-	return r
-}
-
-// coversCards reports whether this request covers requests of another job. A request for A is
-// covered by one for A, and one for A or B by one for A.
-func (r JobRequest) coversCards(requests []CardRequest) bool {
-	// Most jobs of a queue request the same cards, so compare those with equal names first.
-	var own cardRequestIndex
-	if !slices.ContainsFunc(requests, func(d CardRequest) bool {
-		i := own.find(r.Cards, d.Names)
-		return i < 0 || r.Cards[i].Count < d.Count
-	}) {
-		return true
-	}
-
-	// A request of fewer alternatives is harder to meet, so it covers one that accepts all of
-	// them.
-	remaining := slices.Clone(r.Cards)
-	for _, d := range requests {
-		for i := range remaining {
-			if len(remaining[i].Names) > 0 && len(removeNames(remaining[i].Names, func(name card.Name) bool { return slices.Contains(d.Names, name) })) == 0 {
-				met := min(d.Count, remaining[i].Count)
-				d.Count -= met
-				remaining[i].Count = remaining[i].Count - met
-			}
-		}
-
-		if d.Count > 0 {
-			return false
-		}
-	}
-
-	return true
-}
 
 // DropUngranted removes from a request the cards that the queue has no quota for. It can get
 // none of them, not even from elastic jobs.
@@ -148,104 +69,118 @@ func removeNames(names []card.Name, some func(card.Name) bool) []card.Name {
 // now. Each level is matched on its own. reservations("") are those of all queues.
 func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	q := l.readQueue(queue)
-	own := reservations(queue)
 	// A card without quota never becomes free for the queue, so a refusal must not name it.
-	request = q.dropUngranted(request)
-	if s := q.checkEnqueue(q.limits.Quota, own, request, overCommit); s != nil || q.isFlat() {
+	c := enqueueCheck{q, q.dropUngranted(request), reservations, overCommit}
+	if s := c.levelOf(q, q.limits.Quota).firstExceeded(c.request); s != nil || q.parent == nil {
 		return s
 	}
 
 	// Others could never take back what is borrowed for such pods, so they must stay within
 	// deserved.
 	if request.IsUnreclaimable {
-		if s := q.checkEnqueueUnreclaimable(reservations, request, overCommit); s != nil {
+		if s := c.checkUnreclaimable(); s != nil {
 			return s
 		}
 	}
 
 	// What others use of a deserved part can be reclaimed, so only borrowing must fit beside
 	// their usage.
-	if !q.wouldBorrow(own, request, overCommit) {
+	if !c.borrows(c.request) {
 		return nil
 	}
-	if s := q.checkEnqueueStopped(reservations, request, overCommit); s != nil {
+	if s := c.checkStopped(); s != nil {
 		return s
 	}
 
 	for at := q.parent; at != nil; at = at.parent {
-		if s := q.checkEnqueueAt(at, reservations(at.name), request, overCommit); s != nil {
-			s.Ancestor = true
-			s.Requester = queue
-			return s
+		if s := c.checkBorrowed(at); s != nil {
+			return c.refusedBy(at, s.Kind, s)
 		}
 	}
 
 	return nil
 }
 
-// wouldBorrow reports whether the queue would use more than it deserves with a request beside
-// reservations. A queue without a quota for cards deserves none.
-func (q *queueLedger) wouldBorrow(inqueue *Reservations, request JobRequest, overCommit float64) bool {
-	hasCards := slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 })
-	if hasCards && q.limits.AnyCard {
-		return true
-	}
-	return q.checkEnqueue(q.limits.deserved, inqueue, request, overCommit) != nil
+// enqueueCheck is the check of one job at enqueue: what its queue may reserve, and borrow, for a request
+// beside all reservations.
+type enqueueCheck struct {
+	queue        *queueLedger
+	request      JobRequest
+	reservations func(queue string) *Reservations
+	overCommit   float64
 }
 
-// checkEnqueueStopped returns which queue of the path would use more than it deserves of what it may
-// not borrow for now. If the requesting queue deserves that part of its request, no ancestor stops
-// it: it takes back what siblings have borrowed.
-func (q *queueLedger) checkEnqueueStopped(reservations func(string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
-	for at := q; !at.isRoot; at = at.parent {
+// levelOf returns one queue of the path with a limit of each resource.
+func (c *enqueueCheck) levelOf(at *queueLedger, limit func(Resource) int64) *enqueueLevel {
+	return &enqueueLevel{at.name, at.limits.AnyCard, &at.used, limit, c.reservations(at.name), c.overCommit}
+}
+
+// refusedBy completes the refusal of a queue of the path.
+func (c *enqueueCheck) refusedBy(at *queueLedger, kind LimitKind, s *InsufficientQuota) *InsufficientQuota {
+	s.Kind = kind
+	s.Ancestor = at != c.queue
+	if s.Ancestor {
+		s.Requester = c.queue.name
+	}
+	return s
+}
+
+// borrows reports whether the queue would use more than it deserves with a request, or a part of it,
+// beside its reservations. A queue without a quota for cards deserves none.
+func (c *enqueueCheck) borrows(request JobRequest) bool {
+	hasCards := slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 })
+	if hasCards && c.queue.limits.AnyCard {
+		return true
+	}
+	return c.levelOf(c.queue, c.queue.limits.deserved).firstExceeded(request) != nil
+}
+
+// checkStopped returns which queue of the path would use more than it deserves of what it may not borrow
+// for now. If the requesting queue deserves that part of its request, no ancestor stops it: it takes back
+// what siblings have borrowed.
+func (c *enqueueCheck) checkStopped() *InsufficientQuota {
+	for at := c.queue; !at.isRoot; at = at.parent {
 		// What was reclaimed a moment ago would be reclaimed again, and the pods would lose their
 		// work twice.
-		stopped := at.stoppedPart(request)
-		if stopped.IsEmpty() || !q.wouldBorrow(reservations(q.name), stopped, overCommit) {
+		part := c.request.stoppedPart(at.stopped)
+		if part.IsEmpty() || !c.borrows(part) {
 			continue
 		}
 
-		if s := at.checkEnqueue(at.limits.deserved, reservations(at.name), stopped, overCommit); s != nil {
-			s.Kind = RecentlyReclaimed
-			s.Ancestor = at != q
-			if s.Ancestor {
-				s.Requester = q.name
-			}
-			return s
+		if s := c.levelOf(at, at.limits.deserved).firstExceeded(part); s != nil {
+			return c.refusedBy(at, RecentlyReclaimed, s)
 		}
 	}
 	return nil
 }
 
-// checkEnqueueAt returns the first limit of an ancestor, or of the inventory for root, that
-// reservations and a request exceed beside what other queues are guaranteed. A quota that is large
+// checkBorrowed returns the first limit of an ancestor, or of the inventory for root, that
+// reservations and the request exceed beside what other queues are guaranteed. A quota that is large
 // enough without the guarantees is not exhausted.
-func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
+func (c *enqueueCheck) checkBorrowed(at *queueLedger) *InsufficientQuota {
 	available := func(resource Resource) int64 {
 		if at.limits.isUnlimited(resource) {
 			return at.limits.Quota(resource)
 		}
-		return max(0, at.limits.Quota(resource)-max(0, at.unusedBelow[resource]-q.ownUnusedBelow(at, resource)))
+		return max(0, at.limits.Quota(resource)-max(0, at.unusedBelow[resource]-c.queue.ownUnusedBelow(at, resource)))
 	}
 
-	guaranteed := at.checkEnqueue(available, inqueue, request, overCommit)
+	guaranteed := c.levelOf(at, available).firstExceeded(c.request)
 	if guaranteed == nil {
 		return nil
 	}
 
 	// Where the quota itself is exhausted, guarantees are not the reason: freeing them would not
 	// help.
-	if exhausted := at.checkEnqueue(at.limits.Quota, inqueue, request, overCommit); exhausted != nil {
-		if at.isRoot {
-			exhausted.Kind = Inventory
-		}
+	if exhausted := c.levelOf(at, at.limits.Quota).firstExceeded(c.request); exhausted != nil {
+		exhausted.Kind = at.kindOfQuota()
 		return exhausted
 	}
 
 	// The refusal names the quota that the user wrote. What is guaranteed to others counts as
 	// used of it.
 	for _, resource := range guaranteed.resources() {
-		unused := scaleLimit(at.limits.Quota(resource), overCommit) - scaleLimit(available(resource), overCommit)
+		unused := scaleLimit(at.limits.Quota(resource), c.overCommit) - scaleLimit(available(resource), c.overCommit)
 		guaranteed.Total = AddSaturating(guaranteed.Total, unused)
 		guaranteed.Limit = AddSaturating(guaranteed.Limit, unused)
 	}
@@ -254,72 +189,17 @@ func (q *queueLedger) checkEnqueueAt(at *queueLedger, inqueue *Reservations, req
 	return guaranteed
 }
 
-// checkEnqueueUnreclaimable returns why a request from which others cannot reclaim is more than a queue
-// of the path deserves, beside what it uses and has reserved in that way. Other usage does not
-// count, because pods from which others can reclaim may be above it.
-func (q *queueLedger) checkEnqueueUnreclaimable(reservations func(string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
-	for at := q; !at.isRoot; at = at.parent {
-		// A ledger of the unreclaimable part alone lets the same check decide about it.
-		unreclaimable := &queueLedger{name: at.name, limits: at.limits, used: at.unreclaimable}
-		inqueue := cmp.Or(reservations(at.name).unreclaimable, &Reservations{})
-		if s := unreclaimable.checkEnqueue(at.limits.deserved, inqueue, request, overCommit); s != nil {
-			s.Kind = NotReclaimable
-			s.Ancestor = at != q
-			if s.Ancestor {
-				s.Requester = q.name
-			}
-			return s
+// checkUnreclaimable returns why a request from which others cannot reclaim is more than a queue of the
+// path deserves, beside what it uses and has reserved in that way. Other usage does not count, because
+// pods from which others can reclaim may be above it.
+func (c *enqueueCheck) checkUnreclaimable() *InsufficientQuota {
+	for at := c.queue; !at.isRoot; at = at.parent {
+		inqueue := cmp.Or(c.reservations(at.name).unreclaimable, &Reservations{})
+		level := enqueueLevel{at.name, at.limits.AnyCard, &at.unreclaimable, at.limits.deserved, inqueue, c.overCommit}
+		if s := level.firstExceeded(c.request); s != nil {
+			return c.refusedBy(at, NotReclaimable, s)
 		}
 	}
-
-	return nil
-}
-
-// stoppedPart returns the part of a request that the queue may not borrow for now.
-func (q *queueLedger) stoppedPart(request JobRequest) (stopped JobRequest) {
-	isFree := func(name card.Name) bool { return !q.stopped[Resource(name)] }
-
-	// A request with a free alternative borrows that one, so it is not stopped.
-	for _, d := range request.Cards {
-		if d.Count > 0 && len(d.Names) > 0 && !slices.ContainsFunc(d.Names, isFree) {
-			stopped.Cards = append(stopped.Cards, d)
-		}
-	}
-
-	if q.stopped[CPU] {
-		stopped.MilliCPU = request.MilliCPU
-	}
-	if q.stopped[Memory] {
-		stopped.Memory = request.Memory
-	}
-
-	return stopped
-}
-
-// checkEnqueue returns the first limit of one queue that reservations and a request exceed.
-func (q *queueLedger) checkEnqueue(limit func(Resource) int64, inqueue *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
-	// Usage above a lowered quota must not refuse a job that requests no cards.
-	if !q.limits.AnyCard && slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 }) {
-		scaled := func(name card.Name) int64 { return scaleLimit(limit(Resource(name)), overCommit) }
-		if _, s := q.matchCards(scaled, inqueue, request); s != nil {
-			return s
-		}
-	}
-
-	for _, resource := range Compute {
-		asked := resource.selectAmount(request.MilliCPU, request.Memory, 0)
-		reserved := resource.selectAmount(inqueue.MilliCPU, inqueue.Memory, 0)
-
-		// Elastic pods are evicted first, so a job may wait for what they use.
-		used := max(0, q.used.amountOf(resource)-resource.selectAmount(inqueue.elasticCPU, inqueue.elasticMemory, 0))
-		total := AddSaturating(AddSaturating(used, reserved), asked)
-
-		most := scaleLimit(limit(resource), overCommit)
-		if asked > 0 && most != Unlimited && total > most {
-			return &InsufficientQuota{Of: resource, Queue: q.name, Requested: asked, Total: total, Limit: most}
-		}
-	}
-
 	return nil
 }
 
@@ -334,8 +214,8 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 		total = total.Add(d.Count)
 	}
 
-	// Building a ledger costs more than comparing sums, and the scheduler asks this for every
-	// enqueued job.
+	// A matching costs more than comparing sums, and the scheduler asks this for every enqueued
+	// job.
 	for _, d := range request.Cards { // usually one card has quota for the whole request
 		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool {
 			return int64(total) <= q.limitAlone(Resource(name), request.IsUnreclaimable)
@@ -346,44 +226,81 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 		return true
 	}
 
-	// Without a tree the ledger of one queue has no ancestors, so it takes the smallest limits of
-	// the path.
-	alone := New(len(own))
-	limits := l.PathLimits(queue)
-	if request.IsUnreclaimable {
-		limits = q.deservedOnPath(limits)
+	used := newSums()
+	for _, c := range own {
+		used.add(c)
 	}
 
-	alone.SetLimits(queue, limits)
-	for i, c := range own {
-		alone.Charge(strconv.Itoa(i), c)
+	limit := func(of Resource) int64 { return q.limitAlone(of, request.IsUnreclaimable) }
+	mayUseAny := q.limitOnPath("") == Unlimited // no quota lists a card without a name
+	alone := enqueueLevel{queue, mayUseAny, &used, limit, &Reservations{}, overCommit}
+	return alone.firstExceeded(request) == nil
+}
+
+// enqueueLevel is one queue of a path with what counts at enqueue: used and inqueue together must be within
+// limit × overCommit.
+type enqueueLevel struct {
+	queue      string
+	anyCard    bool // cards are not limited
+	used       *sums
+	limit      func(Resource) int64
+	inqueue    *Reservations
+	overCommit float64
+}
+
+// scaledLimit returns the limit of a resource with overcommitment.
+func (e *enqueueLevel) scaledLimit(of Resource) int64 { return scaleLimit(e.limit(of), e.overCommit) }
+
+// cardLimit is scaledLimit of a card.
+func (e *enqueueLevel) cardLimit(name card.Name) int64 { return e.scaledLimit(Resource(name)) }
+
+// firstExceeded returns the first limit that reservations and a request exceed.
+func (e *enqueueLevel) firstExceeded(request JobRequest) *InsufficientQuota {
+	// Usage above a lowered quota must not refuse a job that requests no cards.
+	if !e.anyCard && slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 }) {
+		if _, s := e.matchCards(request); s != nil {
+			return s
+		}
 	}
 
-	none := func(string) *Reservations { return &Reservations{} }
-	return alone.CheckEnqueue(queue, none, request, overCommit) == nil
+	for _, resource := range Compute {
+		asked := resource.selectAmount(request.MilliCPU, request.Memory, 0)
+		reserved := resource.selectAmount(e.inqueue.MilliCPU, e.inqueue.Memory, 0)
+
+		// Elastic pods are evicted first, so a job may wait for what they use.
+		used := max(0, e.used.amountOf(resource)-resource.selectAmount(e.inqueue.elasticCPU, e.inqueue.elasticMemory, 0))
+		total := AddSaturating(AddSaturating(used, reserved), asked)
+
+		most := e.scaledLimit(resource)
+		if asked > 0 && most != Unlimited && total > most {
+			return &InsufficientQuota{Of: resource, Queue: e.queue, Requested: asked, Total: total, Limit: most}
+		}
+	}
+
+	return nil
 }
 
 // matchCards adds the requests of the request one by one, so the result names the first that
 // does not fit. Usage and reservations above a lowered quota block only requests for the same
 // cards.
-func (q *queueLedger) matchCards(limit func(card.Name) int64, inqueue *Reservations, request JobRequest) (*matching, *InsufficientQuota) {
+func (e *enqueueLevel) matchCards(request JobRequest) (*matching, *InsufficientQuota) {
 	// Usage and reservations come first: the matching never takes a card from an earlier request.
-	m := newMatching(inqueue.Elastic, func(name card.Name) int64 { return max(0, limit(name)-int64(q.used.cards[name])) })
-	for _, name := range q.cardsOverLimit(limit) {
-		m.addRequest(CardRequest{Names: []card.Name{name}, Count: q.used.cards[name] - card.Count(limit(name))})
+	m := newMatching(e.inqueue.Elastic, func(name card.Name) int64 { return max(0, e.cardLimit(name)-int64(e.used.cards[name])) })
+	for _, name := range e.cardsOverLimit() {
+		m.addRequest(CardRequest{Names: []card.Name{name}, Count: e.used.cards[name] - card.Count(e.cardLimit(name))})
 	}
 
-	for _, d := range inqueue.Cards {
+	for _, d := range e.inqueue.Cards {
 		m.addRequest(d)
 	}
 
 	for i, d := range request.Cards {
 		if got := m.addRequest(d); got < d.Count {
-			s := &InsufficientQuota{Queue: q.name, Names: d.Names, Requested: int64(d.Count)}
-			s.Total = s.Requested + int64(sumCompeting(inqueue.Cards, d).Add(sumCompeting(request.Cards[:i], d)))
+			s := &InsufficientQuota{Queue: e.queue, Names: d.Names, Requested: int64(d.Count)}
+			s.Total = s.Requested + int64(sumCompeting(e.inqueue.Cards, d).Add(sumCompeting(request.Cards[:i], d)))
 			for _, name := range d.Names {
-				s.Total += int64(q.used.cards[name])
-				s.Limit += limit(name)
+				s.Total += int64(e.used.cards[name])
+				s.Limit += e.cardLimit(name)
 			}
 
 			// With alternatives the sums can look sufficient, so report at least what the
@@ -396,11 +313,11 @@ func (q *queueLedger) matchCards(limit func(card.Name) int64, inqueue *Reservati
 	return m, nil
 }
 
-// cardsOverLimit lists the cards that the queue uses beyond the limit, sorted.
-func (q *queueLedger) cardsOverLimit(limit func(card.Name) int64) []card.Name {
+// cardsOverLimit lists the cards that are used beyond the limit, sorted.
+func (e *enqueueLevel) cardsOverLimit() []card.Name {
 	var over []card.Name
-	for name, used := range q.used.cards {
-		if int64(used) > limit(name) {
+	for name, used := range e.used.cards {
+		if int64(used) > e.cardLimit(name) {
 			over = append(over, name)
 		}
 	}

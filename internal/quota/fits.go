@@ -184,12 +184,6 @@ func (s Amounts) addSigned(c *Charge, sign int64) Amounts {
 	return s
 }
 
-// IsTerminatingOverQuota reports whether terminating pods use more of a card than its quota.
-// Then the queue gets no more of it.
-func (l *Ledger) IsTerminatingOverQuota(queue string, name card.Name) bool {
-	return l.readQueue(queue).isTerminatingOverQuota(name)
-}
-
 // noRelease releases nothing.
 var noRelease Released
 

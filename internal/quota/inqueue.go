@@ -9,13 +9,6 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// CardRequest is how many cards of any of the Names a whole job requests. Whether the cards of one pod
-// come from one node is checked per pod.
-type CardRequest struct {
-	Names []card.Name
-	Count card.Count
-}
-
 // ElasticUsage is what a running job uses, and how much of it is above the job's minimum. Pods
 // above the minimum are evicted first, so jobs may wait for these cards.
 type ElasticUsage struct {
@@ -230,68 +223,4 @@ func sortNames(names []card.Name) []card.Name {
 	names = slices.Clone(names)
 	slices.Sort(names)
 	return names
-}
-
-// JobRequestBuilder sums the requests of a job's pods. Requests for the same names in the same
-// order become one, in the order of their first pods.
-type JobRequestBuilder struct {
-	JobRequest
-	index cardRequestIndex
-}
-
-// Add adds the request of one pod.
-func (j *JobRequestBuilder) Add(r Request) {
-	j.MilliCPU = AddSaturating(j.MilliCPU, r.MilliCPU)
-	j.Memory = AddSaturating(j.Memory, r.Memory)
-	if r.Count == 0 {
-		return
-	}
-	if i := j.index.find(j.Cards, r.Names); i >= 0 {
-		j.Cards[i].Count = j.Cards[i].Count.Add(r.Count)
-		return
-	}
-	j.Cards = append(j.Cards, CardRequest{Names: r.Names, Count: r.Count})
-}
-
-// cardRequestIndex finds a request by its names in a list that only grows.
-type cardRequestIndex struct{ byNames map[string]int }
-
-// maxLinearSearch is the length up to which a list is scanned: most have few entries, and a map costs
-// more.
-const maxLinearSearch = 8
-
-// find returns the index of the request for these names, -1 if there is none.
-func (d *cardRequestIndex) find(requests []CardRequest, names []card.Name) int {
-	// Most queues request few different cards. For these a map costs more than a comparison.
-	if len(requests) <= maxLinearSearch {
-		for i := range requests {
-			if slices.Equal(requests[i].Names, names) {
-				return i
-			}
-		}
-		return -1
-	}
-
-	if d.byNames == nil {
-		d.byNames = make(map[string]int, 2*len(requests))
-	}
-
-	// Requests are only appended, so only those since the last call are missing.
-	for i := len(d.byNames); i < len(requests); i++ {
-		d.byNames[joinNames(requests[i].Names)] = i
-	}
-
-	if i, ok := d.byNames[joinNames(names)]; ok {
-		return i
-	}
-
-	return -1
-}
-
-// joinNames returns names as users write them, "A|B".
-func joinNames(names []card.Name) string {
-	if len(names) == 1 {
-		return string(names[0]) // without allocating
-	}
-	return card.Join(names, "|")
 }

@@ -120,8 +120,8 @@ func TestSumsOfHugeRequestsDoNotOverflow(t *testing.T) {
 	l.SetLimits("q", Limits{MilliCPU: 1000, Memory: 1000})
 	l.Charge("small", &Charge{Queue: "q", MilliCPU: 400, Memory: 300})
 	checkUsed := func(what string, wantCPU, wantMemory int64) {
-		milliCPU, memory := l.UsedCPUMemory("q")
-		check.Equal(t, "CPU and memory in use "+what, [2]int64{wantCPU, wantMemory}, [2]int64{milliCPU, memory})
+		used := l.Snapshot()[0]
+		check.Equal(t, "CPU and memory in use "+what, [2]int64{wantCPU, wantMemory}, [2]int64{used.MilliCPU, used.Memory})
 	}
 
 	for i := range 5 {

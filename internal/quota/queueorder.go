@@ -2,7 +2,6 @@ package quota
 
 import (
 	"cmp"
-	"maps"
 	"time"
 
 	"cardquota.dev/operator/internal/card"
@@ -15,13 +14,15 @@ import (
 // decides. An ancestor comes before what is below it. It stores what it computes, so it counts as a
 // write.
 func (l *Ledger) CompareShares(left, right string) int {
-	a, b := l.siblingsOf(left, right)
+	x := l.ensureQueue(left)
+	y := l.ensureQueue(right)
+	a, b := siblingsOf(x, y)
 	if a == b { // one is above the other
-		return cmp.Compare(l.ensureQueue(left).depth(), l.ensureQueue(right).depth())
+		return cmp.Compare(x.depth(), y.depth())
 	}
 
-	shareA := l.shareOf(a)
-	shareB := l.shareOf(b)
+	shareA := a.currentShare()
+	shareB := b.currentShare()
 	partA := shareA.ofDeserved
 	partB := shareB.ofDeserved
 	if (partA < 1) != (partB < 1) {
@@ -35,21 +36,18 @@ func (l *Ledger) CompareShares(left, right string) int {
 		partB = shareB.borrowed
 	}
 
-	return cmp.Or(cmp.Compare(partA, partB), l.positions[a.name].created.Compare(l.positions[b.name].created), cmp.Compare(a.name, b.name))
+	return cmp.Or(cmp.Compare(partA, partB), a.position.created.Compare(b.position.created), cmp.Compare(a.name, b.name))
 }
 
 // IsBelowDeserved reports whether a queue uses less than it deserves of every card that it may
 // use. It counts as a write, as CompareShares does.
 func (l *Ledger) IsBelowDeserved(queue string) bool {
-	return l.shareOf(l.ensureQueue(queue)).ofDeserved < 1
+	return l.ensureQueue(queue).currentShare().ofDeserved < 1
 }
 
 // siblingsOf returns the ancestors of two queues, or the queues themselves, that have the same
 // parent.
-func (l *Ledger) siblingsOf(left, right string) (a, b *queueLedger) {
-	a = l.ensureQueue(left)
-	b = l.ensureQueue(right)
-
+func siblingsOf(a, b *queueLedger) (x, y *queueLedger) {
 	// Shares are comparable only between siblings: each is a part of what the same parent has.
 	depthA := a.depth()
 	depthB := b.depth()
@@ -76,6 +74,16 @@ func (q *queueLedger) depth() (n int) {
 	return n
 }
 
+// queueOrder is what decides when a queue gets cards before its siblings, beside its usage and limits.
+type queueOrder struct {
+	position position
+	// averages is what the queue borrowed of each card, see ObserveBorrowing.
+	averages map[card.Name]float64
+	// share is as computed last, while isShareKnown. Each comparison would visit all cards.
+	share        treeShare
+	isShareKnown bool
+}
+
 // treeShare is by what CompareShares orders a queue.
 type treeShare struct {
 	// ofDeserved is the dominant used ÷ deserved, at least 1 if the queue deserves no card.
@@ -85,19 +93,19 @@ type treeShare struct {
 	borrowed float64
 }
 
-// shareOf returns the share of a queue. It computes it only after a change.
-func (l *Ledger) shareOf(q *queueLedger) treeShare {
+// currentShare returns the share of the queue. It computes it only after a change.
+func (q *queueLedger) currentShare() treeShare {
 	if !q.isShareKnown {
-		q.share.ofDeserved, q.share.borrowed = l.computeShare(q)
+		q.share.ofDeserved, q.share.borrowed = q.computeShare()
 		q.isShareKnown = true
 	}
 	return q.share
 }
 
 // computeShare returns the fields of treeShare.
-func (l *Ledger) computeShare(q *queueLedger) (share, borrowed float64) {
+func (q *queueLedger) computeShare() (share, borrowed float64) {
 	share = max(q.fractionOfDeserved(CPU), q.fractionOfDeserved(Memory))
-	weight := max(1, float64(l.positions[q.name].weight))
+	weight := max(1, float64(q.position.weight))
 
 	// No card is comparable here, so a queue that only uses CPU is ordered by the cores that it
 	// borrows.
@@ -120,18 +128,12 @@ func (l *Ledger) computeShare(q *queueLedger) (share, borrowed float64) {
 
 	// The average keeps queues of short jobs from borrowing again as soon as their pods have
 	// ended.
-	averages := l.averages[q.name]
 	for name := range q.used.cards {
 		share = max(share, q.fractionOfDeserved(Resource(name)))
-		borrowed = max(borrowed, (q.borrowed(name)+averageFactor*averages[name])/weight)
+		borrowed = max(borrowed, (q.borrowed(name)+averageFactor*q.averages[name])/weight)
 	}
 
 	return share, borrowed
-}
-
-// borrowed returns how many of a card the queue uses beyond what it deserves.
-func (q *queueLedger) borrowed(name card.Name) float64 {
-	return float64(max(0, int64(q.used.cards[name])-q.limits.deserved(Resource(name))))
 }
 
 // averageTime is the time constant of the average of borrowed cards, and averageFactor how much
@@ -148,38 +150,22 @@ const (
 // since the last call. Each call visits all queues.
 func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
 	part := min(1, float64(max(0, elapsed))/float64(averageTime))
-	if l.averages == nil {
-		l.averages = map[string]map[card.Name]float64{}
-	}
-
-	// Queues come and go, and the averages of deleted ones would stay for as long as the
-	// scheduler runs.
-	maps.DeleteFunc(l.averages, func(queue string, _ map[card.Name]float64) bool { return l.queues[queue] == nil })
-	for queue, q := range l.queues {
+	for _, q := range l.queues {
 		if q.limits.AnyCard {
 			continue
 		}
 
-		averages := l.averages[queue]
 		for name := range q.used.cards {
 			borrowed := q.borrowed(name)
-			if borrowed == 0 && averages[name] == 0 {
+			if borrowed == 0 && q.averages[name] == 0 {
 				continue
 			}
 
-			if averages == nil {
-				averages = map[card.Name]float64{}
-				l.averages[queue] = averages
+			if q.averages == nil {
+				q.averages = map[card.Name]float64{}
 			}
-			averages[name] += (borrowed - averages[name]) * part
+			q.averages[name] += (borrowed - q.averages[name]) * part
 			q.isShareKnown = false
 		}
 	}
-}
-
-func (q *queueLedger) fractionOfDeserved(of Resource) float64 {
-	if q.limits.deservesAny(of) {
-		return 0
-	}
-	return usedFraction(q.used.amountOf(of), q.limits.deserved(of))
 }

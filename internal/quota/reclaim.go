@@ -64,7 +64,7 @@ func (l *Ledger) MayUseByLevel(queue string, resource Resource) (m MayUse) {
 		}
 
 		coverable := int64(0)
-		if !at.isFlat() { // no sibling of a flat queue uses its guarantee
+		if l.root != nil { // else no sibling uses the guarantee
 			coverable = at.guaranteeBalance(own, resource)
 		}
 
@@ -72,13 +72,15 @@ func (l *Ledger) MayUseByLevel(queue string, resource Resource) (m MayUse) {
 
 		// The predicate refuses the queue any more of the card, so an eviction for it would be in
 		// vain.
-		if at == q && at.isStoppedByTerminating(resource) {
-			free = 0
+		if at == q && resource.IsCard() {
+			if _, isExceeded := q.checkTerminating(resource, &noRelease); isExceeded {
+				free = 0
+			}
 		}
 		m.addLevel(free, covered, at.freeDeserved(resource), besideKept, coverable)
 	}
 
-	if q.isFlat() {
+	if l.root == nil {
 		m.addLevel(Unlimited, 0, Unlimited, Unlimited, 0)
 	}
 
@@ -107,10 +109,6 @@ func (q *queueLedger) freeDeserved(resource Resource) int64 {
 		return Unlimited
 	}
 	return max(0, q.limits.deserved(resource)-q.used.amountOf(resource))
-}
-
-func (q *queueLedger) isStoppedByTerminating(resource Resource) bool {
-	return resource.IsCard() && q.isTerminatingOverQuota(resource.Card())
 }
 
 // freeBesideKept returns how much of a resource is left for a queue beside what is kept for other
@@ -144,20 +142,4 @@ func (q *queueLedger) ownUnusedBelow(ancestor *queueLedger, resource Resource) (
 		own = at.ownUnused(own, resource)
 	}
 	return own
-}
-
-// AboveDeserved and AboveGuarantee return how much of a resource a queue and all queues below it
-// use beyond what it deserves, and beyond its guarantee. Both are negative below it.
-func (l *Ledger) AboveDeserved(queue string, resource Resource) int64 {
-	q := l.readQueue(queue)
-	if q.limits.deservesAny(resource) {
-		return 0
-	}
-	return q.used.amountOf(resource) - q.limits.deserved(resource)
-}
-
-// AboveGuarantee is documented at AboveDeserved.
-func (l *Ledger) AboveGuarantee(queue string, resource Resource) int64 {
-	q := l.readQueue(queue)
-	return q.used.amountOf(resource) - q.limits.Guarantee[resource]
 }

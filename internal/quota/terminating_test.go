@@ -202,7 +202,7 @@ func TestQueueUsesAtMostTwiceItsQuota(t *testing.T) {
 			"restore after a failed eviction": func(t *rapid.T) {
 				name := drawPodName(t)
 				p := pods[name]
-				if p != nil && p.isTerminating && l.fitsReclaimable(p.charge.Queue, p.charge.Cards[0].Name, p.charge.Cards[0].Count) {
+				if p != nil && p.isTerminating && l.Fits(p.charge.Queue, Request{Names: []card.Name{p.charge.Cards[0].Name}, Count: p.charge.Cards[0].Count}, Within{}) {
 					p.isTerminating = false
 					l.Charge(name, p.charge)
 				}

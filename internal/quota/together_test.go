@@ -50,7 +50,7 @@ func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
 // its quota. The queue has a quota of 4 A and 4 B, deserves 1 A and 2 B, and may use 3 CPU.
 func TestPodsWithAlternativesFitTogether(t *testing.T) {
 	ledger := New(1)
-	ledger.setPositions(map[string]position{"q": {}})
+	ledger.setPositions(map[string]position{"q": {}}, newRoot())
 	ledger.SetLimits("q", Limits{
 		Cards:    card.Quota{"A": 4, "B": 4},
 		Deserved: Amounts{"A": 1, "B": 2},

@@ -348,7 +348,7 @@ func TestFlatQueuesAreATreeOfDepthOne(t *testing.T) {
 	l.Keep("other", &Charge{Queue: "r", Cards: []card.Amount{{Name: "A", Count: 4}}})
 	l.StopBorrowing("q", map[Resource]bool{"A": true})
 
-	check.Equal(t, "further A that fit q", 8-5, mostA(l.fitsReclaimable, "q"))
-	check.Equal(t, "further A that q deserves", 8-5, mostA(l.deserves, "q"))
+	check.Equal(t, "further A that fit q", 8-5, mostA(l, "q", QuotaLeft))
+	check.Equal(t, "further A that q deserves", 8-5, mostA(l, "q", DeservedLeft))
 	check.Equal(t, "A that q uses above what it deserves", int64(5-8), l.AboveDeserved("q", "A"))
 }

@@ -17,7 +17,7 @@ type position struct {
 	created time.Time
 }
 
-// treeSums are the sums of one queue that only a tree needs.
+// treeSums are the sums of one queue by which the queues of a tree leave each other what is theirs.
 type treeSums struct {
 	// unreclaimable is what pods use that cannot be reclaimed.
 	unreclaimable sums
@@ -35,35 +35,41 @@ type treeSums struct {
 // its pods run, and they go on using cards of its ancestors. Flat queues have no limits of the tree, so
 // SetLimits sets theirs.
 func (l *Ledger) SetTree(tree *Tree) {
-	if tree.IsFlat() {
-		l.setPositions(nil)
-		return
-	}
-
 	positions := make(map[string]position, len(tree.queues))
 	for name, r := range tree.queues {
 		positions[name] = position{r.Parent, r.Written.Weight, r.Written.Created}
 	}
 
+	if tree.IsFlat() {
+		l.setPositions(positions, nil)
+		return
+	}
+
 	// Limits come after the positions, because unused guarantees add up along the paths.
-	l.setPositions(positions)
+	l.keepPositions(positions)
+	l.setPositions(positions, newRoot())
 	for name, r := range tree.queues {
 		l.SetLimits(name, r.Limits)
 	}
 	l.refresh()
 }
 
-// setPositions puts the queues where the positions say, or makes them flat if these are nil.
-func (l *Ledger) setPositions(positions map[string]position) {
-	positions = l.withKeptPositions(positions)
-	same := (positions == nil) == (l.positions == nil) && maps.EqualFunc(positions, l.positions, func(a, b position) bool { return a.parent == b.parent })
+// newRoot returns a root without an inventory, so without limits.
+func newRoot() *queueLedger {
+	return &queueLedger{isRoot: true, usage: usage{limits: Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited}, used: newSums()}, treeSums: newTreeSums()}
+}
+
+// setPositions puts the queues where the positions say, below root if there is one.
+func (l *Ledger) setPositions(positions map[string]position, root *queueLedger) {
+	hasSameParent := func(a, b position) bool { return a.parent == b.parent }
+	isSame := (root == nil) == (l.root == nil) && maps.EqualFunc(positions, l.positions, hasSameParent)
 	l.positions = positions
 
 	// Charging all pods again is expensive, and almost every session has the tree of the last
 	// one.
-	if same {
+	if isSame {
 		for _, q := range l.queues {
-			q.isShareKnown = false // a weight may be new
+			q.queueOrder = queueOrder{position: positions[q.name], averages: q.averages} // a weight may be new
 		}
 		return
 	}
@@ -72,15 +78,12 @@ func (l *Ledger) setPositions(positions map[string]position) {
 		l.ensureQueue(name)
 	}
 
-	l.root = nil
+	l.root = root
 	l.kept = nil
-	if positions != nil {
-		l.root = &queueLedger{isRoot: true, used: newSums(), treeSums: newTreeSums(), limits: Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited}}
-	}
 
 	// Sums along the old paths mean nothing in the new tree, so each queue starts from its pods.
 	for name, q := range l.queues {
-		fresh := queueLedger{name: name, limits: q.limits, used: newSums()}
+		fresh := queueLedger{name: name, usage: usage{q.limits, newSums()}, treeSums: newTreeSums(), queueOrder: queueOrder{averages: q.averages}}
 		*q = fresh
 	}
 
@@ -90,51 +93,41 @@ func (l *Ledger) setPositions(positions map[string]position) {
 
 	for _, booked := range l.pods {
 		if booked.terminating {
-			l.addTerminating(booked.charge, booked.gracePeriod)
+			l.ensureQueue(booked.charge.Queue).addTerminating(booked.charge, booked.gracePeriod)
 		} else {
 			l.addCharge(booked.charge)
 		}
 	}
 }
 
-// withKeptPositions returns positions with the last ones of queues that are in use and have none any
-// more, and of their ancestors.
-func (l *Ledger) withKeptPositions(positions map[string]position) map[string]position {
-	if positions == nil {
-		return nil
-	}
-
-	kept := maps.Clone(positions)
+// keepPositions adds to positions the last ones of queues that are in use and have none any more, and of
+// their ancestors.
+func (l *Ledger) keepPositions(positions map[string]position) {
 	for name, q := range l.queues {
 		// An ancestor that exists has its new place, and so has everything above it.
 		for at := name; at != "" && q.isInUse(); at = l.positions[at].parent {
 			last, hadPosition := l.positions[at]
-			if _, exists := kept[at]; exists || !hadPosition {
+			if _, exists := positions[at]; exists || !hadPosition {
 				break
 			}
-			kept[at] = last
+			positions[at] = last
 		}
 	}
-
-	return kept
 }
 
 // isInUse reports whether pods are charged to the queue, terminating ones included.
-func (q *queueLedger) isInUse() bool { return q.pods > 0 || q.terminating != nil }
+func (q *queueLedger) isInUse() bool { return q.pods > 0 || len(q.terminating) > 0 }
 
 func newTreeSums() treeSums {
 	return treeSums{unreclaimable: newSums(), unused: Amounts{}, unusedBelow: Amounts{}, kept: Amounts{}}
 }
 
-// link puts the sums of a queue below those of its parent.
+// link puts a queue at its position: its sums count in those of its parent.
 func (l *Ledger) link(q *queueLedger) {
-	if l.positions == nil {
-		return
-	}
-	q.treeSums = newTreeSums()
+	q.position = l.positions[q.name]
 	q.parent = l.root
-	if parent := l.positions[q.name].parent; parent != "" {
-		q.parent = l.ensureQueue(parent)
+	if q.position.parent != "" {
+		q.parent = l.ensureQueue(q.position.parent)
 	}
 }
 
@@ -148,10 +141,6 @@ func (l *Ledger) SetInventory(cards map[card.Name]card.Count, milliCPU, memory i
 
 // refresh computes the unused guarantees of all queues again, after their limits were set.
 func (l *Ledger) refresh() {
-	if l.root == nil {
-		return
-	}
-
 	// A changed limit changes the sums of all ancestors, so differences are not enough.
 	clear(l.root.unusedBelow)
 	for _, q := range l.queues {
@@ -183,14 +172,8 @@ func (l *Ledger) dropLimits(q *queueLedger) {
 	}
 }
 
-// isFlat reports whether the queue has no queue above it, and no root, so that it borrows from no other.
-func (q *queueLedger) isFlat() bool { return q.parent == nil && !q.isRoot }
-
 // updateUnused updates the unused guarantees after a charge changed.
 func (q *queueLedger) updateUnused(c *Charge) {
-	if q.isFlat() {
-		return
-	}
 	for _, amount := range c.Cards {
 		q.updateUnusedOf(Resource(amount.Name))
 	}
@@ -230,25 +213,22 @@ func (q *queueLedger) unusedAfter(resource Resource, more, change int64) int64 {
 const maxUnused = 1 << 53
 
 // Keep keeps quota of the ancestors for a pod that reclaimed cards and is not placed yet. Pods
-// of other queues cannot use it. It does nothing if the queues are flat. A second call for the
-// same pod replaces the first.
+// of other queues cannot use it. A flat queue has no ancestors. A second call for the same pod replaces
+// the first.
 func (l *Ledger) Keep(pod string, c *Charge) {
-	if l.root == nil {
-		return
-	}
 	l.EndKeeping(pod)
 	if l.kept == nil {
 		l.kept = map[string]*Charge{}
 	}
 	l.kept[pod] = c
-	l.addKept(c, 1)
+	l.ensureQueue(c.Queue).addKept(c, 1)
 }
 
 // EndKeeping keeps nothing for a pod any more.
 func (l *Ledger) EndKeeping(pod string) {
 	if c, ok := l.kept[pod]; ok {
 		delete(l.kept, pod)
-		l.addKept(c, -1)
+		l.ensureQueue(c.Queue).addKept(c, -1)
 	}
 }
 
@@ -259,10 +239,11 @@ func (l *Ledger) EndAllKeeping() {
 	}
 }
 
-func (l *Ledger) addKept(c *Charge, sign int64) {
-	for q := l.ensureQueue(c.Queue); q != nil; q = q.parent {
+// addKept adds a charge, multiplied by sign, to what is kept for pods of the queue, and in its ancestors.
+func (q *queueLedger) addKept(c *Charge, sign int64) {
+	for at := q; at != nil; at = at.parent {
 		for resource, amount := range c.Amounts() {
-			q.kept[resource] += sign * min(amount, maxKept)
+			at.kept[resource] += sign * min(amount, maxKept)
 		}
 	}
 }

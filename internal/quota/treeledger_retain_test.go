@@ -17,22 +17,12 @@ func newTreeWithGuaranteeOfX() *Ledger {
 	}, quota)
 }
 
-// mostA returns the largest count of A, up to 20, that a check accepts for a queue.
-func mostA(accepts func(queue string, of card.Name, count card.Count) bool, queue string) (most card.Count) {
-	for most < 20 && accepts(queue, "A", most+1) {
+// mostA returns the largest count of A, up to 20, that fits a queue within a bound.
+func mostA(l *Ledger, queue string, bound Bound) (most card.Count) {
+	for most < 20 && l.Fits(queue, Request{Names: []card.Name{"A"}, Count: most + 1}, Within{Bound: bound}) {
 		most++
 	}
 	return most
-}
-
-// fitsReclaimable reports whether so many of a card fit for a pod from which other queues can reclaim.
-func (l *Ledger) fitsReclaimable(queue string, name card.Name, count card.Count) bool {
-	return l.Fits(queue, Request{Names: []card.Name{name}, Count: count}, Within{})
-}
-
-// couldFit reports whether so many of a card would fit if no queue used more than its guarantee.
-func (l *Ledger) couldFit(queue string, name card.Name, count card.Count) bool {
-	return l.Fits(queue, Request{Names: []card.Name{name}, Count: count}, Within{Bound: QuotaIfIdle})
 }
 
 // TestKeepingForADeletedQueueEnds: Keep keeps free cards for a pod that has reclaimed them and is not placed yet. Here it
@@ -44,7 +34,7 @@ func TestKeepingForADeletedQueueEnds(t *testing.T) {
 	l.Retain(func(name string) bool { return name == "y" })
 	l.EndKeeping("pod")
 
-	check.Equal(t, "A that fit queue y", 8, mostA(l.fitsReclaimable, "y"))
+	check.Equal(t, "A that fit queue y", 8, mostA(l, "y", QuotaLeft))
 }
 
 // TestRequestBeyondTheGuaranteesOfOthersNeverFits: a queue waits in vain for cards that are guaranteed to others,
@@ -52,12 +42,12 @@ func TestKeepingForADeletedQueueEnds(t *testing.T) {
 // guaranteed 4 of them. Without a tree nothing is guaranteed.
 func TestRequestBeyondTheGuaranteesOfOthersNeverFits(t *testing.T) {
 	l := newTreeWithGuaranteeOfX()
-	check.Equal(t, "A that could fit queue y", 8-4, mostA(l.couldFit, "y"))
-	check.Equal(t, "A that could fit queue x, which has the guarantee", 8, mostA(l.couldFit, "x"))
+	check.Equal(t, "A that could fit queue y", 8-4, mostA(l, "y", QuotaIfIdle))
+	check.Equal(t, "A that could fit queue x, which has the guarantee", 8, mostA(l, "x", QuotaIfIdle))
 
 	l.SetTree(Flat)
 	l.SetLimits("y", Limits{Cards: card.Quota{"A": 5}})
-	check.Equal(t, "A that could fit queue y without a tree: its quota", 5, mostA(l.couldFit, "y"))
+	check.Equal(t, "A that could fit queue y without a tree: its quota", 5, mostA(l, "y", QuotaIfIdle))
 }
 
 // TestGuaranteeThatIsNotFreeMustBeReleased: MayUse says how many more cards a queue may use at each level, here at
@@ -77,20 +67,15 @@ func TestGuaranteeThatIsNotFreeMustBeReleased(t *testing.T) {
 	check.Equal(t, "x for a request of 5 A, beyond its guarantee: no A is free", int64(0), ofX.Limit(root, 5, root))
 }
 
-// deserves reports whether a queue deserves so many more of a card.
-func (l *Ledger) deserves(queue string, name card.Name, count card.Count) bool {
-	return l.Fits(queue, Request{Names: []card.Name{name}, Count: count}, Within{Bound: DeservedLeft})
-}
-
 // TestQueueDeservesWhatItDoesNotUse: queue x uses 3 A. In a tree it deserves 8 A, and without a tree its quota.
 func TestQueueDeservesWhatItDoesNotUse(t *testing.T) {
 	l := newTreeWithGuaranteeOfX()
 	l.Charge("running", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 3}}})
-	check.Equal(t, "further A that x deserves", 8-3, mostA(l.deserves, "x"))
+	check.Equal(t, "further A that x deserves", 8-3, mostA(l, "x", DeservedLeft))
 
 	l.SetTree(Flat)
 	l.SetLimits("x", Limits{Cards: card.Quota{"A": 5}})
-	check.Equal(t, "further A that x deserves with a quota of 5 and no tree", 5-3, mostA(l.deserves, "x"))
+	check.Equal(t, "further A that x deserves with a quota of 5 and no tree", 5-3, mostA(l, "x", DeservedLeft))
 }
 
 // TestKeptCardsAreNotForOtherQueues: Keep keeps free cards for a pod that has reclaimed them and is not placed yet. Here
@@ -105,10 +90,10 @@ func TestKeptCardsAreNotForOtherQueues(t *testing.T) {
 	}, card.Quota{"A": 20})
 
 	l.Keep("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
-	check.Equal(t, "A that fit y beside the kept ones", 7-4, mostA(l.fitsReclaimable, "y"))
-	check.Equal(t, "A that fit x: what it deserves", 4, mostA(l.fitsReclaimable, "x"))
+	check.Equal(t, "A that fit y beside the kept ones", 7-4, mostA(l, "y", QuotaLeft))
+	check.Equal(t, "A that fit x: what it deserves", 4, mostA(l, "x", QuotaLeft))
 
 	l.EndKeeping("pod")
-	check.Equal(t, "A that fit y when none are kept", 7, mostA(l.fitsReclaimable, "y"))
-	check.Equal(t, "A that fit x when none are kept", 7, mostA(l.fitsReclaimable, "x"))
+	check.Equal(t, "A that fit y when none are kept", 7, mostA(l, "y", QuotaLeft))
+	check.Equal(t, "A that fit x when none are kept", 7, mostA(l, "x", QuotaLeft))
 }

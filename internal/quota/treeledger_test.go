@@ -414,7 +414,7 @@ func snapshotByName(l *Ledger) map[string]QueueUsage {
 // the ledger is as before: a small request fits, and one above the quota does not.
 func TestHugeAmountsInATreeDoNotOverflow(t *testing.T) {
 	l := New(0)
-	l.setPositions(map[string]position{"parent": {}, "q": {parent: "parent"}, "r": {parent: "parent"}})
+	l.setPositions(map[string]position{"parent": {}, "q": {parent: "parent"}, "r": {parent: "parent"}}, newRoot())
 	for _, queue := range []string{"parent", "q", "r"} {
 		l.SetLimits(queue, Limits{
 			Cards:     card.Quota{},

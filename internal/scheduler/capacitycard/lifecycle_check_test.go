@@ -9,6 +9,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -132,6 +133,11 @@ func (l *lifecycle) check(t *rapid.T) {
 		}
 	}
 
+	usages := map[string]quota.QueueUsage{}
+	for _, usage := range l.plugin.Ledger.Snapshot() {
+		usages[usage.Queue] = usage
+	}
+
 	for queue := range l.queues {
 		limits := l.plugin.Ledger.PathLimits(queue)
 		check.Must(t, len(limits.Cards) == len(l.quotas[queue]), "queue %s is limited to %v, its quota is %v", queue, limits.Cards, l.quotas[queue])
@@ -142,9 +148,9 @@ func (l *lifecycle) check(t *rapid.T) {
 			check.Equal(t, "terminating cards "+model+" of queue "+queue, used[use{queue, model, true}], int(terminating))
 		}
 
-		milliCPU, memory := l.plugin.Ledger.UsedCPUMemory(queue)
-		check.Must(t, milliCPU == int64(pods[queue])*1000 && memory == int64(pods[queue])<<30,
-			"queue %s uses %dm CPU and %d bytes for %d pods of 1 CPU and 1Gi", queue, milliCPU, memory, pods[queue])
+		of := usages[queue]
+		check.Must(t, of.MilliCPU == int64(pods[queue])*1000 && of.Memory == int64(pods[queue])<<30,
+			"queue %s uses %dm CPU and %d bytes for %d pods of 1 CPU and 1Gi", queue, of.MilliCPU, of.Memory, pods[queue])
 	}
 }
 

@@ -103,9 +103,15 @@ func TestTheLedgerEqualsARecount(t *testing.T) {
 }
 
 func compareLedger(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.Limits, use rule.Usage) {
-	milliCPU, memory := ledger.UsedCPUMemory(queue)
-	equal(t, "cpu of "+queue, milliCPU, use.MilliCPU)
-	equal(t, "memory of "+queue, memory, use.Memory)
+	var usage quota.QueueUsage
+	for _, of := range ledger.Snapshot() {
+		if of.Queue == queue {
+			usage = of
+		}
+	}
+
+	equal(t, "cpu of "+queue, usage.MilliCPU, use.MilliCPU)
+	equal(t, "memory of "+queue, usage.Memory, use.Memory)
 
 	request := quota.Request{Count: card.Count(drawInt(t, 0, 3, "count")), MilliCPU: int64(drawInt(t, 0, 2, "cpu")), Memory: int64(drawInt(t, 0, 2, "memory"))}
 	observedRequest := rule.Request{Count: int64(request.Count), MilliCPU: request.MilliCPU, Memory: request.Memory}
