@@ -185,8 +185,8 @@ func TestQueueUsesAtMostTwiceItsQuota(t *testing.T) {
 				queue := rapid.SampledFrom(queues).Draw(t, "queue")
 				name := rapid.SampledFrom(names).Draw(t, "card")
 				count := card.Count(rapid.IntRange(0, 4).Draw(t, "count"))
-				fits := l.Fits(queue, Request{Names: []card.Name{name}, Count: count}, Within{})
 
+				fits := l.Fits(queue, Request{Names: []card.Name{name}, Count: count}, Within{})
 				if fits {
 					pods[pod] = &countedPod{charge: newCharge(queue, name, count)}
 					l.Charge(pod, pods[pod].charge)

@@ -99,19 +99,17 @@ func filesTest(t *testing.T, w *env) {
 // writeCABundle writes a CA into both configurations, as cert-manager's injector does.
 func (w *env) writeCABundle(t *testing.T, bundle []byte) {
 	g := framework.NewGomega(t)
-	validating := framework.Fetch[admissionv1.ValidatingWebhookConfiguration](t, w, client.ObjectKey{Name: "cardquota"})
 
+	validating := framework.Fetch[admissionv1.ValidatingWebhookConfiguration](t, w, client.ObjectKey{Name: "cardquota"})
 	for i := range validating.Webhooks {
 		validating.Webhooks[i].ClientConfig.CABundle = bundle
 	}
-
 	g.Expect(w.Update(t.Context(), validating)).To(gomega.Succeed())
-	mutating := framework.Fetch[admissionv1.MutatingWebhookConfiguration](t, w, client.ObjectKey{Name: "cardquota"})
 
+	mutating := framework.Fetch[admissionv1.MutatingWebhookConfiguration](t, w, client.ObjectKey{Name: "cardquota"})
 	for i := range mutating.Webhooks {
 		mutating.Webhooks[i].ClientConfig.CABundle = bundle
 	}
-
 	g.Expect(w.Update(t.Context(), mutating)).To(gomega.Succeed())
 }
 

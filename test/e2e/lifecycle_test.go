@@ -30,6 +30,7 @@ func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 	s.wantRunningAndWaiting("web", 2, 1)
 	draining := s.waitForCondition("recreated", api.ConditionQueueSynced, metav1.ConditionFalse)
 	s.Expect(draining.Reason).To(Equal(api.ReasonDraining))
+	s.Expect(s.readQueue("recreated").UID).To(Equal(queue.UID), "the queue stays while pods use its cards")
 
 	s.Expect(s.Delete(s.ctx, &appsv1.Deployment{ObjectMeta: s.objectMeta("web")}, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 	for _, object := range []client.Object{quota, queue} {

@@ -30,8 +30,8 @@ var resourceOf = map[string]string{
 // writeAsPrevious writes what the programs of a version had written: specs, states, records.
 func (a *administrator) writeAsPrevious(v version) {
 	client := check.Value(dynamic.NewForConfig(a.cluster.Config()))(a)
-	recorded := check.Value(os.ReadFile(filepath.Join(filepath.Dir(v.bundle), "written.yaml")))(a)
 
+	recorded := check.Value(os.ReadFile(filepath.Join(filepath.Dir(v.bundle), "written.yaml")))(a)
 	for document := range strings.SplitSeq(string(recorded), "\n---\n") {
 		object := &unstructured.Unstructured{}
 		a.Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())

@@ -103,8 +103,8 @@ func TestSolveSmallProblemsAtLeastLoss(t *testing.T) {
 			for range tc.problems {
 				p := tc.draw(t)
 				optimum, possible := leastLoss(p)
-				plan := solveIfPossible(t, p, possible)
 
+				plan := solveIfPossible(t, p, possible)
 				if plan != nil {
 					check.Must(t, compareLoss(plan.Loss, optimum) == 0, "loses %+v, the least is %+v", plan.Loss, optimum)
 					mustNeedAllVictims(t, p, plan)
