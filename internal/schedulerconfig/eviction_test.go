@@ -58,7 +58,7 @@ func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 		"preempt and reclaim: no other plugin chooses victims": {
 			text: newText("enqueue, allocate, preempt, reclaim, backfill", priorityOff, gangOff, conformanceOff, CapacityCard, "-", drfOff, "predicates"),
 		},
-		"reclaim: priority chooses victims of preempt alone": {
+		"reclaim without preempt: priority, which is asked in preempt only, needs no switch": {
 			text: newText("enqueue, allocate, reclaim", "priority", gangOff, CapacityCard),
 		},
 		"preempt: priority chooses victims": {

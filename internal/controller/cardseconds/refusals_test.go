@@ -25,8 +25,8 @@ func immutable(name string) error {
 	return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, name, nil)
 }
 
-// TestAPartThatCannotBeWrittenIsReported: 16 ConfigMaps, the parts, have the running sums, and only part 0 has some
-// here. An administrator made all of them immutable. After two minutes the CardInventory reports part 0, until it is
+// TestAPartThatCannotBeWrittenIsReported: 16 ConfigMaps, the parts, have the sums of card-seconds that still grow, and
+// only part 0 has some here. An administrator made all of them immutable. After two minutes the CardInventory reports part 0, until it is
 // written again. The other parts have no sums, so nothing is missing there. The next leader reports it again after two
 // minutes of its own.
 func TestAPartThatCannotBeWrittenIsReported(t *testing.T) {
@@ -47,8 +47,10 @@ func TestAPartThatCannotBeWrittenIsReported(t *testing.T) {
 	s.restart()
 	s.k.namespace = "volcano-system"
 	s.expectRefused("before the next leader has loaded the sums", nothing)
-	s.useOneCard(3) // minutes: the first write is refused after one
-	s.expectRefused("by the next leader", part0)
+	s.useOneCard(2) // minutes: the first write is refused after one
+	s.expectRefused("for a minute, by the next leader", nothing)
+	s.useOneCard(1)
+	s.expectRefused("for two minutes, by the next leader", part0)
 
 	clear(s.store.refused)
 	s.useOneCard(1)

@@ -206,7 +206,8 @@ func TestReclaimPolicyAnswersForTrees(t *testing.T) {
 	mayUse := p.Ledger.MayUseByLevel("q", "A")
 	check.Equal(t, "limits on the way up from q: q, t and the inventory", 3, len(mayUse.Quota))
 	check.Equal(t, "cards that q may use until it and t have what they deserve", []int64{2 - 1, 0}, mayUse.Deserved[:2])
-	check.Equal(t, "free quota of q", 2-1, int(p.Rules.FreeQuota("q", "A"))) // in a tree, of what it deserves
+	// For q to take cards back, what it deserves counts in a tree, not its quota of 8.
+	check.Equal(t, "free quota of q", 2-1, int(p.Rules.FreeQuota("q", "A")))
 	check.Equal(t, "the queues form a tree", true, p.IsTree())
 }
 
