@@ -58,6 +58,7 @@ func findUnobservedQuotas(c *Cluster) []Finding {
 		Problem: fmt.Sprintf("The operator has not seen the last change of %s: %s. If this stays for a minute, it does not run.", conditions.CountThings(len(names), "CardQuota"), listFirst(names))}}
 }
 
+// findOverQuota finds queues that use more cards than their quota.
 func findOverQuota(c *Cluster) []Finding {
 	var findings []Finding
 	for _, quota := range c.Quotas {
@@ -78,6 +79,8 @@ func findOverQuota(c *Cluster) []Finding {
 	return findings
 }
 
+// findOverAllocated finds cards of which CardQuotas grant more than Ready nodes have. That is no fault if all of
+// these CardQuotas allow it.
 func findOverAllocated(c *Cluster) []Finding {
 	if c.Inventory == nil {
 		return nil

@@ -195,6 +195,7 @@ func chooseWorkload(t target, found []*workloadObjects) (workloadObjects, error)
 		return workloadObjects{}, fmt.Errorf("namespace %s has no pod and no PodGroup of %s %s: check -n, or whether its controller has created pods%s", t.namespace, t.kind, t.name, suggestKind(t.kind))
 	}
 
+	// The user asks why something waits, so a running workload of that name is not meant.
 	chosen := found[0]
 	var waiting []*workloadObjects
 	for _, f := range found {
@@ -209,6 +210,7 @@ func chooseWorkload(t target, found []*workloadObjects) (workloadObjects, error)
 		waiting = found
 	}
 
+	// Workloads of one PodGroup wait together, so one answer is for all of them.
 	if len(waiting) > 1 && t.kind != "PodGroup" {
 		var written []string
 		for _, f := range waiting {

@@ -100,7 +100,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 
 	resources := inventory.Resources()
-	result := ctrl.Result{}
 	condition := GuardCondition(spec, resources)
 
 	// A refused policy must not prevent the other one.
@@ -109,6 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		errs = append(errs, r.applyWithBinding(ctx, object, wanted, Binding(object, spec, wanted.Name)))
 	}
 
+	result := ctrl.Result{}
 	if err := errors.Join(errs...); err != nil {
 		// A refusal ends only when rights or the cluster's version change. Backoff would fill the
 		// log meanwhile.

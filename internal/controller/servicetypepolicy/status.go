@@ -42,8 +42,9 @@ func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 	if out.Status == metav1.ConditionTrue {
 		synced = 1
 	}
-
 	r.synced.WithLabelValues(r.policy.Name).Set(synced)
+
+	// A scheduler that ends writes nothing, so no watch reports a heartbeat that is too old.
 	var result ctrl.Result
 	if until := input.Enforced.Until; !until.IsZero() {
 		result.RequeueAfter = max(until.Sub(r.now), time.Millisecond)

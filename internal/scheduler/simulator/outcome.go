@@ -332,6 +332,7 @@ func (w *simulatedCluster) placementOf(resolver *workload.Resolver, blocked map[
 		return p
 	}
 
+	// In these cases the scheduler states nothing, so the simulation says why.
 	p.Reason = v1alpha1.BlockedOther
 	queue := resolver.Queue(pod, group, "")
 	switch isKnown := slices.ContainsFunc(w.cluster.Queues, func(q *v1beta1.Queue) bool { return q.Name == queue }); {

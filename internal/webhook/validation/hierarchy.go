@@ -174,6 +174,7 @@ func relativesOf(all []*v1alpha1.CardQuota, of ...*v1alpha1.CardQuota) []*v1alph
 		}
 	}
 
+	// isWalked ends the walk where written parents form a cycle.
 	kept := map[string]bool{}
 	isWalked := map[string]bool{}
 	var keepBelow func(name string) bool
@@ -197,9 +198,12 @@ func relativesOf(all []*v1alpha1.CardQuota, of ...*v1alpha1.CardQuota) []*v1alph
 			continue
 		}
 
+		// Siblings divide what their parent deserves and is guaranteed.
 		kept[c.Name] = true
 		keepBelow(c.Name)
 		keepBelow(c.Spec.Parent)
+
+		// Each ancestor bounds the quota of what is below it.
 		isAbove := map[string]bool{}
 		for at := byName[c.Spec.Parent]; at != nil && !isAbove[at.Name]; at = byName[at.Spec.Parent] {
 			isAbove[at.Name] = true
