@@ -5,8 +5,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/cardreclaim"
+	"cardquota.dev/operator/internal/scheduler/preemption"
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
@@ -46,7 +46,7 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 	defer plugin.Evictions.AssumeEvicted()()
 	defer searches.End()
 
-	hooks := capacitycard.PreemptHooks{PolicyFor: p.shared.Evictions.EvictionPolicyFor, Begin: searches.Begin, MaySearch: searches.MaySearch}
+	hooks := preemption.Hooks{PolicyFor: p.shared.Evictions.EvictionPolicyFor, Begin: searches.Begin, MaySearch: searches.MaySearch}
 	for _, tasks := range plugin.Preempt(hooks, func() { p.Action.Execute(ssn) }) {
 		recreated := p.shared.Evictions.Evict(ssn, plugin, tasks, schedulerconfig.Preempt)
 		klog.InfoS("Pods of a job are preempted", "job", klog.KRef(tasks[0].Namespace, ssn.Jobs[tasks[0].Job].Name), "pods", len(tasks), "recreated", recreated)

@@ -23,7 +23,7 @@ const (
 	maxReportedPods = 5
 )
 
-// OtherBindings detects bindings by another scheduler with our name: a pod of ours was pending in
+// otherBindings detects bindings by another scheduler with our name: a pod of ours was pending in
 // one session and later has a node where this process never placed it.
 //
 // Every binding of this process starts as an allocation that its session keeps. The detector

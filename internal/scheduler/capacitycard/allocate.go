@@ -16,6 +16,7 @@ import (
 	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
+	"cardquota.dev/operator/internal/scheduler/preemption"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/scheduler/victims"
 	"cardquota.dev/operator/internal/scheduler/waitingjobs"
@@ -32,7 +33,7 @@ type allocation struct {
 	kept       *keptcards.Kept
 	waiting    *waitingjobs.Jobs
 	victims    *victims.Selection
-	preemption *preemption
+	preemption *preemption.Preemption
 	enqueue    *enqueuing
 	reserver   *reserver
 	// deservedFirst is the state of the action in a tree, nil unless it runs in parts.
@@ -92,8 +93,8 @@ func (p *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	if !known {
 		return false
 	}
-	if attempt := p.preemption.attempt.Load(); attempt != nil && attempt.pod == task.UID {
-		return p.preemption.allocatableInAttempt(r, attempt)
+	if isAllocatable, isTried := p.preemption.AllocatableInAttempt(r); isTried {
+		return isAllocatable
 	}
 
 	p.jobsAhead.markTried(r.Job)
@@ -161,10 +162,10 @@ func (p *allocation) onAllocate(event *framework.Event) {
 	state.AssumedNodeInvalid = false
 	if status == api.Allocated || status == api.Pipelined {
 		// A charge from before is replaced and the rest of broken gangs is evicted, so neither counts.
-		event.Err = p.checkPlacement(task, task.NodeName, p.ReleasedBy(job.Queue, append(p.preemption.run.tasksToComplete(), task)...))
+		event.Err = p.checkPlacement(task, task.NodeName, p.ReleasedBy(job.Queue, append(p.preemption.TasksToComplete(), task)...))
 	} else {
 		queue = p.ChargedQueueFor(state, job, p.HasQueue(queue), task.NodeName) // an eviction is undone
-		defer p.preemption.run.undoEviction(task)
+		defer p.preemption.UndoEviction(task)
 	}
 
 	if node := p.Volcano.Nodes[task.NodeName]; event.Err == nil && status == api.Pipelined && node != nil {
@@ -210,7 +211,7 @@ func (p *allocation) onDeallocate(event *framework.Event) {
 		return
 	}
 
-	p.preemption.run.recordEviction(task)
+	p.preemption.RecordEviction(task)
 	if state.ChargedAs == cache.ChargedAsUsed {
 		p.Cache.RecordCharge(task.Pod, state, cache.ChargedAsTerminating)
 	}

@@ -16,6 +16,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/scheduler/keptcards"
+	"cardquota.dev/operator/internal/scheduler/preemption"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/workload"
@@ -27,7 +28,7 @@ func nameOf(function any) string {
 	return name[strings.LastIndex(name, ".")+1:]
 }
 
-// CheckInputFor is what the checks read of a pod on a node. A test may change its request.
+// checkInputFor is what the checks read of a pod on a node. A test may change its request.
 func (s *scene) checkInputFor(task, node string) snapshot.CheckInput {
 	r, known := s.p.CheckInputFor(s.Task(task))
 	check.Must(s.t, known, "pod %s has no job", task)
@@ -161,7 +162,9 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 	// A pod that should have been gone an hour ago is stuck: its node may never get its cards back.
 	stick := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} }
 	usePort := func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }
-	runPreempt := func(s *scene, _ *snapshot.CheckInput) { s.p.preemption.run = &preemptRun{p: s.p.preemption} }
+	// While a row with this text is checked, preempt runs for pod strong-0 of the queue of i-0.
+	const preemptRuns = `; job weak queue=inf min=1 running=b card=B priorityClass=low
+		job strong queue=inf min=1 pending=1 card=B priorityClass=high`
 
 	cases := map[string]struct {
 		check      nodeCheckFunc
@@ -176,8 +179,8 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 			wantReason: conflictsWithStuckPod,
 		},
 		"preempt runs, and a pod of another queue uses the host port of i-0: preempt may not evict it": {
-			check: conflictsArePreemptable, jobs: "job t queue=tra min=1 running=a; job i queue=inf min=1 pending=1",
-			changePods: []func(*corev1.Pod){usePort}, change: runPreempt,
+			check: conflictsArePreemptable, jobs: "job t queue=tra min=1 running=a; job i queue=inf min=1 pending=1" + preemptRuns,
+			changePods: []func(*corev1.Pod){usePort},
 			wantReason: conflictNotPreemptable,
 		},
 		"a stuck pod uses all 8 cards": {
@@ -198,12 +201,9 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 			change:     func(s *scene, _ *snapshot.CheckInput) { s.keepForPreemptor() },
 			wantReason: keptForPreemptors,
 		},
-		"preempt freed all 8 cards for a pod of another queue; now preempt runs for i-0, and finds no victim": {
-			check: preemptedCardsStayFree, jobs: "job i queue=inf min=1 pending=1; job p queue=tra min=1 pending=1 cards=8",
-			change: func(s *scene, r *snapshot.CheckInput) {
-				s.keepForPreemptor()
-				runPreempt(s, r)
-			},
+		"preempt freed all 8 cards for a pod of another queue; now preempt runs, and finds no victim for i-0": {
+			check: preemptedCardsStayFree, jobs: "job i queue=inf min=1 pending=1; job p queue=tra min=1 pending=1 cards=8" + preemptRuns,
+			change:     func(s *scene, _ *snapshot.CheckInput) { s.keepForPreemptor() },
 			wantReason: keptForPreemptorsWithoutVictims,
 		},
 		"preempt freed the whole quota of 8 for another pod of queue inf": {
@@ -237,7 +237,15 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		if tc.change != nil {
 			tc.change(s, &input)
 		}
-		check.Equal(t, "reason", tc.wantReason, tc.check(s.p.nodes, input, s.Ssn.Nodes["a"]))
+
+		reason := -1
+		checkNode := func() { reason = tc.check(s.p.nodes, input, s.Ssn.Nodes["a"]) }
+		if strings.HasSuffix(tc.jobs, preemptRuns) {
+			s.p.Preempt(preemption.Hooks{}, checkNode)
+		} else {
+			checkNode()
+		}
+		check.Equal(t, "reason", tc.wantReason, reason)
 	}
 
 	tested := map[string]bool{}
@@ -250,20 +258,4 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		check.That(t, tested[nameOf(each)], "check %s has no row", nameOf(each))
 		check.Equal(t, "reason of "+nameOf(each)+" against node a, on which i-0 fits", nodeFits, each(free.p.nodes, free.checkInputFor("i-0", "a"), free.Ssn.Nodes["a"]))
 	}
-}
-
-// TestQuotaIsIgnoredUntilTheLastCheckEnds: preempt asks whether anything but quota keeps a pod from a node. While such a
-// check of a node runs, the predicate ignores the quota for this pod. Topology-aware preempt checks several nodes for a pod
-// at the same time. So with two checks the predicate ignores the quota until both have ended.
-func TestQuotaIsIgnoredUntilTheLastCheckEnds(t *testing.T) {
-	s := newScene(t, `node a model=A cards=2; queue q quota={"A":1}; job j queue=q min=1 pending=1`).openSession()
-	task := s.Task("j-0")
-
-	s.p.preemption.ignoringQuota.begin(task.UID)
-	s.p.preemption.ignoringQuota.begin(task.UID)
-	s.p.preemption.ignoringQuota.end()
-	check.That(t, s.p.preemption.ignoresQuota(task), "the quota is not ignored although the second check still runs")
-
-	s.p.preemption.ignoringQuota.end()
-	check.That(t, !s.p.preemption.ignoresQuota(task), "the quota is ignored although both checks have ended")
 }

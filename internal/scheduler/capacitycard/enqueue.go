@@ -18,6 +18,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/preemption"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -27,7 +28,7 @@ type enqueuing struct {
 	*snapshot.Session
 	events     *Events
 	evictions  *snapshot.Evictions
-	preemption *preemption
+	preemption *preemption.Preemption
 	sums       *reservationSums
 	podGroups  podGroupRequests
 	// refusedRequests are those that the quota refused.
@@ -312,7 +313,7 @@ func (a *podGroupRequest) isFor(other *podGroupRequest) bool {
 // podGroupRequests are the requests of PodGroups without pods, by UID.
 type podGroupRequests map[types.UID]*podGroupRequest
 
-// RemoveStale removes entries that two sessions did not use.
+// removeStale removes entries that two sessions did not use.
 func (r podGroupRequests) removeStale(session uint64) {
 	maps.DeleteFunc(r, func(_ types.UID, a *podGroupRequest) bool { return session-a.lastSession > 1 })
 }

@@ -259,7 +259,7 @@ func (m *messageDeduper) forget(uid types.UID) {
 	delete(m.lastMessages, uid)
 }
 
-// RemoveStale removes objects without a refusal for two sessions.
+// removeStale removes objects without a refusal for two sessions.
 func (m *messageDeduper) removeStale() {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

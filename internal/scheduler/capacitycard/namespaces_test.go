@@ -131,9 +131,12 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 				defer p.Ledger.Release(string(task.UID))
 				return s.allocateTask("i-0", "a", api.Allocated) == nil
 			}},
-			{"allocatable", func() bool { p.preemption.attempt.Store(nil); return p.allocation.allocatable(queue, task) }}, // outside preempt
-			{"preemptable", func() bool { victims, _ := p.preemption.preemptable(task, ofQueue); return len(victims) > 0 }},
-			{"allocatable while preempt tries a node", func() bool { return p.preemption.allocatableInAttempt(input, &preemptionAttempt{node: "a"}) }},
+			{"allocatable", func() bool { p.preemption.BeginSearch(input, false); return p.allocation.allocatable(queue, task) }}, // outside preempt
+			{"preemptable", func() bool { victims, _ := p.preemption.Preemptable(task, ofQueue); return len(victims) > 0 }},
+			{"allocatable while preempt tries a node", func() bool {
+				_, _ = p.preemption.Preemptable(task, ofQueue)
+				return p.allocation.allocatable(queue, task)
+			}},
 		} {
 			check.Equal(t, hook.name+" permits the pod", tc.wantPermits, hook.permits())
 		}

@@ -19,7 +19,7 @@ var nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, c
 // checkedInput returns the input for a pod, and the message of what PodChecks refuse, "" if they pass. During a
 // node search it returns the result from the start of the search.
 func (p *nodeChoice) checkedInput(task *api.TaskInfo) (r snapshot.CheckInput, refused string, known bool) {
-	if s := p.preemption.search.Load(); s != nil && s.Task == task {
+	if s := p.search.Load(); s != nil && s.Task == task {
 		return s.CheckInput, s.refused, s.known
 	}
 	r, known = p.CheckInputFor(task)
@@ -36,7 +36,7 @@ func cardsAreNotStuck(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) 
 	switch {
 	case !p.stuck.NeedsStuckCards(r.Task, node):
 		return nodeFits
-	case p.preemption.evictsNothingOn(node, r.Task):
+	case p.preemption.EvictsNothingOn(node, r.Task):
 		return cardsAreStuckWithoutVictims // Volcano would pipeline the pod there without an eviction
 	}
 	return cardsAreStuck
@@ -56,15 +56,15 @@ func cardFits(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 		return unnamedCard
 	case !r.Request.Named.Allows(name):
 		return cardNotAllowed
-	case p.preemption.ignoresQuota(r.Task) || p.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{}):
+	case p.preemption.IgnoresQuota(r.Task) || p.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{}):
 		return nodeFits
 	case p.Ledger.IsTerminatingOverQuota(queue, name):
 		return quotaTerminating
-	case p.preemption.isReclaimer(r.Task):
+	case p.preemption.IsReclaimer(r.Task):
 		// Cards of other queues do not help if quota is missing. Volcano would stop at such a
 		// node instead of trying the next one.
 		return quotaExceededForReclaim
-	case p.preemption.run != nil && !p.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{Bound: quota.QuotaIfIdle}):
+	case p.preemption.IsRunning() && !p.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{Bound: quota.QuotaIfIdle}):
 		// No eviction in the queue makes enough quota. Volcano would stop at such a node, too.
 		return quotaExceededForReclaim
 	}
@@ -78,7 +78,7 @@ func preemptedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.Node
 	switch {
 	case p.kept.FitsBesidePreempted(r.Task, r.Job, node):
 		return nodeFits
-	case p.preemption.evictsNothingOn(node, r.Task):
+	case p.preemption.EvictsNothingOn(node, r.Task):
 		return keptForPreemptorsWithoutVictims
 	default:
 		return keptForPreemptors
@@ -87,7 +87,7 @@ func preemptedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.Node
 
 // preemptedQuotaStaysFreeOnNode is CheckKeptQuota in the predicate.
 func preemptedQuotaStaysFreeOnNode(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
-	if !p.kept.KeepsQuotaIn(r.Job.Queue) || p.preemption.ignoresQuota(r.Task) {
+	if !p.kept.KeepsQuotaIn(r.Job.Queue) || p.preemption.IgnoresQuota(r.Task) {
 		return nodeFits
 	}
 	r.Node = node.Name
@@ -118,10 +118,10 @@ func noStuckPodConflicts(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInf
 // pipelines a pod to a node that needs no eviction without this check, and tries no other node
 // when that is refused.
 func conflictsArePreemptable(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
-	if p.preemption.run == nil || p.victims.HasNoConflicts(r.Task, node) {
+	if !p.preemption.IsRunning() || p.victims.HasNoConflicts(r.Task, node) {
 		return nodeFits
 	}
-	if _, _, useful := p.victims.SplitConflicting(r.Task, node, p.preemption.preemptableTasksOn(node, r.Task)); !useful {
+	if _, _, useful := p.victims.SplitConflicting(r.Task, node, p.preemption.PreemptableTasksOn(node, r.Task)); !useful {
 		return conflictNotPreemptable
 	}
 	return nodeFits
@@ -139,7 +139,7 @@ func awaitedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.NodeIn
 	switch {
 	case free >= float64(kept.Add(r.Request.Count))*snapshot.Milli:
 		return nodeFits
-	case p.preemption.evictsNothingOn(node, r.Task):
+	case p.preemption.EvictsNothingOn(node, r.Task):
 		return cardsAwaitedByOthersWithoutVictims
 	default:
 		return cardsAwaitedByOthers

@@ -50,7 +50,7 @@ func (p *nodeChoice) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64,
 	if !allowed {
 		return 0, nil
 	}
-	if p.preemption.isUselessForPreempt(s, node, name) {
+	if p.preemption.IsUseless(s.CheckInput, node, name) {
 		return uselessScore, nil
 	}
 

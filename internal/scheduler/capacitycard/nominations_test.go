@@ -170,13 +170,13 @@ func TestNominatedNodeIsCheckedOncePerSearch(t *testing.T) {
 	high := s.Task("high-0")
 
 	check.NoError(t, s.p.nodes.prePredicate(high))
-	check.Equal(t, "high-0 awaits its nominated node", true, s.p.preemption.awaitsNominatedNode(high))
+	check.Equal(t, "high-0 awaits its nominated node", true, s.p.preemption.AwaitsNominatedNode(high))
 	delete(s.m.kept.Nominations, high.Pod.UID)
-	check.Equal(t, "high-0 awaits it in the same search", true, s.p.preemption.awaitsNominatedNode(high))
-	check.Equal(t, "low-0, another pod, awaits a node", false, s.p.preemption.awaitsNominatedNode(s.Task("low-0")))
+	check.Equal(t, "high-0 awaits it in the same search", true, s.p.preemption.AwaitsNominatedNode(high))
+	check.Equal(t, "low-0, another pod, awaits a node", false, s.p.preemption.AwaitsNominatedNode(s.Task("low-0")))
 
 	check.NoError(t, s.p.nodes.prePredicate(high))
-	check.Equal(t, "high-0 awaits it in the next search", false, s.p.preemption.awaitsNominatedNode(high))
+	check.Equal(t, "high-0 awaits it in the next search", false, s.p.preemption.AwaitsNominatedNode(high))
 }
 
 // TestPreemptDoesNotWaitForStuckPods: pod hung-0 was deleted and uses its card until it has ended. Preempt counts on

@@ -11,7 +11,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
@@ -218,13 +217,6 @@ func (p *opening) isTerminatingOn(pod *corev1.Pod, node string) bool {
 	}
 	known := p.Cache.Nodes.Node(node)
 	return known != nil && workload.NodeReady(known)
-}
-
-// exceedsEvictionHeadroom reports whether victims use more of a card than may terminate in a
-// queue. Then neither the preemptor nor any other pod of the queue could be placed until they
-// end.
-func (p *preemption) exceedsEvictionHeadroom(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {
-	return p.ReleasedBy(queue, victims...).Cards[name] > p.Ledger.EvictionHeadroom(string(queue), name)
 }
 
 // missingFromSession names one node or placed pod that the listers know and the session does

@@ -21,6 +21,7 @@ import (
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
+	"cardquota.dev/operator/internal/scheduler/preemption"
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/scheduler/victims"
@@ -60,7 +61,7 @@ type Plugin struct {
 
 	// Evictions inside of a queue, and by Volcano's action reclaim.
 	victims    *victims.Selection
-	preemption *preemption
+	preemption *preemption.Preemption
 	podReclaim *podReclaim
 
 	// The steps of a pod: enqueue, reservation, allocation, node.
@@ -88,7 +89,7 @@ func newPlugin(known *Cache, s *snapshot.Session) *Plugin {
 	p.waiting = waitingjobs.New(s, p.Rules, p.stuck, p.Kept)
 
 	p.victims = victims.NewSelection(s, p.Kept)
-	p.preemption = &preemption{Session: s, prices: p.Prices, stuck: p.stuck, kept: p.Kept, victims: p.victims}
+	p.preemption = preemption.New(s, p.Prices, p.stuck, p.Kept, p.victims)
 	p.podReclaim = &podReclaim{Session: s, prices: p.Prices, rules: p.Rules, stuck: p.stuck, kept: p.Kept, victims: p.victims}
 
 	p.sums = &reservationSums{Session: s}
@@ -147,8 +148,8 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	ssn.AddPredicateFn(snapshot.PluginName, p.nodes.predicate)
 
 	// Eviction, inside a queue (preempt) and between queues (reclaim).
-	ssn.AddPreemptableFn(snapshot.PluginName, p.preemption.preemptable)
-	ssn.AddJobStarvingFns(snapshot.PluginName, p.preemption.jobStarving)
+	ssn.AddPreemptableFn(snapshot.PluginName, p.preemption.Preemptable)
+	ssn.AddJobStarvingFns(snapshot.PluginName, p.preemption.JobStarving)
 	ssn.AddSimulateAddTaskFn(snapshot.PluginName, p.allocation.simulationHook((*quota.Released).Remove))
 	ssn.AddSimulateRemoveTaskFn(snapshot.PluginName, p.allocation.simulationHook((*quota.Released).Add))
 	ssn.AddSimulateAllocatableFn(snapshot.PluginName, p.allocation.simulateAllocatable)
@@ -205,8 +206,8 @@ func (p *Plugin) Allocate(execute func()) { p.allocation.allocate(execute) }
 
 // Preempt runs Volcano's action preempt and returns the pods it evicts, by job. A gang loses
 // only elastic pods, or all pods. The caller carries out the evictions.
-func (p *Plugin) Preempt(hooks PreemptHooks, execute func()) [][]*api.TaskInfo {
-	return p.preemption.preempt(hooks, execute)
+func (p *Plugin) Preempt(hooks preemption.Hooks, execute func()) [][]*api.TaskInfo {
+	return p.preemption.Preempt(hooks, execute)
 }
 
 // SetupBindContextExtension adds the charged queue to the annotations of the binding. The API

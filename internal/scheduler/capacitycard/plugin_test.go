@@ -21,6 +21,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/preemption"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
@@ -111,7 +112,7 @@ func (s *scene) evict(action framework.Action, configurations ...conf.Configurat
 	}
 	s.openSession(configurations...).Run(allocate.New())
 	if rules, ok := s.m.PluginFor(s.Ssn.UID); ok && action.Name() == "preempt" {
-		s.preempted = rules.Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(action) })
+		s.preempted = rules.Preempt(preemption.Hooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(action) })
 		return s
 	}
 	s.Run(action)

@@ -13,6 +13,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
+	"cardquota.dev/operator/internal/scheduler/preemption"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/scheduler/victims"
 	"cardquota.dev/operator/internal/waiting"
@@ -27,9 +28,11 @@ type nodeChoice struct {
 	stuck      *snapshot.StuckPods
 	kept       *keptcards.Kept
 	victims    *victims.Selection
-	preemption *preemption
+	preemption *preemption.Preemption
 	podReclaim *podReclaim
 	allocation *allocation
+	// search is the node search that Volcano started last, nil for none.
+	search atomic.Pointer[nodeSearch]
 	// percentageOfNodes is --percentage-nodes-to-find: the sample for a pod without
 	// alternatives. 0 lets Volcano choose.
 	percentageOfNodes int32
@@ -53,61 +56,6 @@ func (p *nodeChoice) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	}
 
 	return nil
-}
-
-// quotaIgnorer tells the predicate for which pod it ignores the quota. Topology-aware preemption asks
-// about several nodes at once, all for the same pod.
-type quotaIgnorer struct {
-	pod atomic.Pointer[api.TaskID] // nil while the quota counts for all
-
-	mu     sync.Mutex
-	checks int // of the pod that have begun and not ended
-}
-
-// begin lets the predicate ignore the quota for a pod until end was called as often.
-func (i *quotaIgnorer) begin(pod api.TaskID) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.checks++
-	i.pod.Store(&pod)
-}
-
-// end ends what one begin began. After the last one the quota counts for the pod again.
-func (i *quotaIgnorer) end() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.checks--
-	if i.checks == 0 {
-		i.pod.Store(nil)
-	}
-}
-
-// ignoresQuota reports whether the predicate currently checks a pod without quota.
-func (p *preemption) ignoresQuota(task *api.TaskInfo) bool {
-	ignoring := p.ignoringQuota.pod.Load()
-	return ignoring != nil && *ignoring == task.UID
-}
-
-// isRefusedIgnoringQuota reports whether a node refuses a pod for another reason than quota,
-// such as a taint, which no eviction removes. Volcano learns only one reason, and this plugin's
-// comes first.
-func (p *preemption) isRefusedIgnoringQuota(task *api.TaskInfo, node *api.NodeInfo) bool {
-	p.ignoringQuota.begin(task.UID)
-	defer p.ignoringQuota.end()
-	return p.Volcano.PredicateForPreemptAction(task, node) != nil
-}
-
-// isReclaimer reports whether Volcano searches a node on which a pod may reclaim cards from
-// other queues.
-func (p *preemption) isReclaimer(task *api.TaskInfo) bool {
-	s := p.search.Load()
-	return s != nil && s.mayReclaim && s.Task.UID == task.UID
-}
-
-// evictsNothingOn reports whether Volcano, in its search for a pod, evicts no pod of a node that would help: it
-// searches cards of other queues to reclaim, or preempt finds no victims there.
-func (p *preemption) evictsNothingOn(node *api.NodeInfo, task *api.TaskInfo) bool {
-	return p.isReclaimer(task) || (p.run != nil && len(p.preemptableTasksOn(node, task)) == 0)
 }
 
 // The reasons why a node does not fit a pod.
@@ -310,14 +258,6 @@ type nodeSearch struct {
 	// refused is the message of what PodChecks refuse; known is whether the pod's job is in the session.
 	refused string
 	known   bool
-	// mayReclaim is set if the pod may reclaim cards from other queues in this search.
-	mayReclaim bool
-	// awaitsNominated is the answer of awaitsNominatedNode, computed once.
-	awaitsNominated bool
-	awaitsOnce      sync.Once
-	// preemptsJobs is the answer of preemptsJobs, computed once.
-	preemptsJobs bool
-	preemptsOnce sync.Once
 	// once fills in the rest when the first node is scored, since most searches score none.
 	once sync.Once
 	// requests are the pod's requests by resource.
@@ -332,7 +272,7 @@ type nodeSearch struct {
 
 // searchFor returns the current node search of a task.
 func (p *nodeChoice) searchFor(task *api.TaskInfo) *nodeSearch {
-	s := p.preemption.search.Load()
+	s := p.search.Load()
 	if s == nil || s.Task != task {
 		s = p.newSearch(task) // scored without prePredicate
 	}
@@ -354,21 +294,20 @@ func (p *nodeChoice) newSearch(task *api.TaskInfo) *nodeSearch {
 func (p *nodeChoice) prePredicate(task *api.TaskInfo) error {
 	p.events.reportLongSession()
 	options.ServerOpts.PercentageOfNodesToFind = p.percentageOfNodes
-	if p.preemption.run != nil || len(p.RequestFor(task).Named.Names()) > 1 {
+	if p.preemption.IsRunning() || len(p.RequestFor(task).Named.Names()) > 1 {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
 
 	p.TriedTasks[task.UID] = true
-	p.preemption.run.completeGangs()
+	p.preemption.CompleteGangs()
 
 	s := p.newSearch(task)
-	s.mayReclaim = p.podReclaim.reclaimerCandidate == task.UID
+	p.search.Store(s)
+	p.preemption.BeginSearch(s.CheckInput, p.podReclaim.reclaimerCandidate == task.UID)
 	p.podReclaim.reclaimerCandidate = ""
-	p.preemption.search.Store(s)
-	p.preemption.attempt.Store(nil)
 
-	if p.preemption.run != nil {
-		return p.preemption.checkPreemptor(task)
+	if p.preemption.IsRunning() {
+		return p.preemption.CheckPreemptor(task)
 	}
 
 	return nil

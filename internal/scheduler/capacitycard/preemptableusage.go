@@ -130,9 +130,8 @@ func (p *enqueuing) preemptableUsageFor(key queuePriority) *preemptableUsage {
 	}
 
 	usage := &preemptableUsage{}
-	g := &preemptRun{p: p.preemption, hooks: PreemptHooks{PolicyFor: p.Cache.EvictionPolicies}}
 	for _, job := range p.jobsWithPods(key.queue) {
-		if job.Priority < key.priority && p.preemption.hasPodToEvict(job) && g.canEvictWholeJob(job) {
+		if job.Priority < key.priority && p.preemption.IsEvictableAsAWhole(job) {
 			usage.add(p.sums.elasticUsages[job.UID], p.sums.elasticUsage(job, len(job.Tasks)))
 			for task := range gang.TasksIn(job, api.AllocatedStatus) {
 				usage.addUnreclaimable(p.ChargeInQueue(key.queue, task))

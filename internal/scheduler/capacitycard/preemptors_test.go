@@ -16,6 +16,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/keptcards"
+	"cardquota.dev/operator/internal/scheduler/preemption"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/workload"
@@ -327,7 +328,7 @@ func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
 	s.Cache.AddPod(s.Pods[len(s.Pods)-1].DeepCopy())
 	s.openSession()
 	defer s.reclaimPolicy().Evictions.AssumeEvicted()()
-	s.reclaimPolicy().Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
+	s.reclaimPolicy().Preempt(preemption.Hooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
 
 	check.Equal(t, "pods that are being evicted, with that of the first session", 2, len(s.In(api.Releasing)))
 	check.Equal(t, "pipelined pods", "late-0@a", session.Names(s.In(api.Pipelined)))
@@ -357,7 +358,7 @@ func TestPreemptTakesNoCardsThatAGangAwaits(t *testing.T) {
 			s.allocate()
 			check.Equal(t, "nodes with cards that are kept", []string{"a"}, slices.Collect(s.p.Kept.Nodes()))
 
-			evicted := s.reclaimPolicy().Preempt(PreemptHooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
+			evicted := s.reclaimPolicy().Preempt(preemption.Hooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
 			check.Equal(t, "evicted pods", tc.wantEvicted, countByState(slices.Concat(evicted...)))
 			check.Equal(t, "pipelined pods", tc.wantPipelined, countByState(s.In(api.Pipelined)))
 		}

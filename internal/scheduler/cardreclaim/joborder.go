@@ -263,7 +263,7 @@ func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 	return true
 }
 
-// MissingTasks lists the pending pods that a job needs for its minimum, beside its running and
+// missingTasks lists the pending pods that a job needs for its minimum, beside its running and
 // pipelined pods. First come those that each role needs, then the first of the rest. If too
 // few are pending, it lists all.
 func (s *reclaimSession) missingTasks(job *api.JobInfo) []*api.TaskInfo {
@@ -311,7 +311,7 @@ type fairOrder struct {
 	session    int
 }
 
-// QueueNamespace is the namespace of a queue, which fairOrder treats as one user.
+// queueNamespace is the namespace of a queue, which fairOrder treats as one user.
 type queueNamespace struct {
 	queue     api.QueueID
 	namespace string

@@ -1,4 +1,4 @@
-package capacitycard
+package preemption
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ func (c *evictionCost) compare(other *evictionCost) int {
 }
 
 // costOf returns what the eviction of pods costs. A job that breaks counts once.
-func (p *preemption) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool) *evictionCost {
+func (p *Preemption) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool) *evictionCost {
 	cost := &evictionCost{job: math.MinInt32, pod: math.MinInt32}
 	broken := map[api.JobID]bool{}
 	for _, victim := range victims {
@@ -49,7 +49,7 @@ func (p *preemption) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool)
 // costsLessElsewhere reports whether the preemptor could run on another node for which evictions cost less:
 // pods of lower priority, a smaller gang, or none has to go. Only where victims of the lowest priority of the
 // queue break no gang, the other nodes are not compared. That would cost more than it spares.
-func (p *preemption) costsLessElsewhere(preemptor *api.TaskInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
+func (p *Preemption) costsLessElsewhere(preemptor *api.TaskInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
 	if p.run == nil || victims[0].Job == preemptor.Job {
 		return false
 	}
@@ -73,7 +73,7 @@ func (p *preemption) costsLessElsewhere(preemptor *api.TaskInfo, victims []*api.
 
 // cheapestEvictions returns the least that evictions of pods of other jobs for a pod cost on one node, nil
 // if they help on none.
-func (p *preemption) cheapestEvictions(preemptor *api.TaskInfo) (least *evictionCost) {
+func (p *Preemption) cheapestEvictions(preemptor *api.TaskInfo) (least *evictionCost) {
 	for _, node := range p.Volcano.NodeList {
 		cost := p.evictionCostOn(preemptor, node)
 		if cost != nil && (least == nil || cost.compare(least) < 0) && !p.isRefusedIgnoringQuota(preemptor, node) {
@@ -85,7 +85,7 @@ func (p *preemption) cheapestEvictions(preemptor *api.TaskInfo) (least *eviction
 
 // evictionCostOn returns what it costs to evict pods of other jobs from a node for a pod, nil if that does
 // not help.
-func (p *preemption) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo) *evictionCost {
+func (p *Preemption) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo) *evictionCost {
 	request := p.RequestFor(preemptor)
 	queue := p.Volcano.Jobs[preemptor.Job].Queue
 	name, allowed := p.CardFor(request, node.Name)

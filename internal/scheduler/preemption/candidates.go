@@ -1,0 +1,132 @@
+package preemption
+
+import (
+	"cmp"
+	"slices"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/victims"
+)
+
+// preemptionCandidates returns the possible victims of a preemptor in the order of eviction, and
+// those of them that break a gang. Of equal priority elastic pods come first, then the smallest loss.
+func (p *Preemption) preemptionCandidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, map[api.TaskID]bool) {
+	var candidates []*api.TaskInfo
+	for _, preemptee := range preemptees {
+		if p.mayPreempt(preemptor, preemptee) && p.IsEvictable(preemptee) && !p.IsEvictionInProgress(preemptee) {
+			candidates = append(candidates, preemptee)
+		}
+	}
+
+	// This order decides which pods of a gang are elastic, and these come first in the end.
+	slices.SortStableFunc(candidates, p.compareByPriority)
+	candidates, breaks := p.protectGangs(preemptor, candidates)
+	slices.SortStableFunc(candidates, func(a, b *api.TaskInfo) int {
+		return cmp.Or(p.comparePriorities(a, b), victims.CompareBool(breaks[a.UID], breaks[b.UID]), cmp.Compare(p.prices.LossOfEviction(a, breaks), p.prices.LossOfEviction(b, breaks)))
+	})
+	return candidates, breaks
+}
+
+// protectGangs removes from candidates the pods whose eviction breaks a gang that cannot be
+// evicted as a whole. breaks are the remaining ones that break a gang.
+func (p *Preemption) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
+	g := p.run
+	allowances := map[api.JobID]*victims.Allowance{}
+	if g == nil {
+		g = &preemptRun{preemption: p} // Volcano's own action runs, which does not complete gangs
+	}
+
+	breaks = map[api.TaskID]bool{}
+	for _, candidate := range candidates {
+		job := p.Volcano.Jobs[candidate.Job]
+		if allowances[job.UID] == nil {
+			allowances[job.UID] = g.allowanceFor(job)
+		}
+
+		if allowances[job.UID].TakeElastic(candidate) {
+			kept = append(kept, candidate)
+		} else if allowances[job.UID].WholeJob && job.UID != preemptor.Job && (p.run != nil || len(tasksOnNodes(job)) == 1) {
+			kept = append(kept, candidate)
+			breaks[candidate.UID] = true
+		}
+	}
+
+	return kept, breaks
+}
+
+// compareByPriority puts the lowest priority first, and among equals the smallest loss of a single pod.
+func (p *Preemption) compareByPriority(a, b *api.TaskInfo) int {
+	return cmp.Or(p.comparePriorities(a, b), p.prices.CompareByLoss(a, b))
+}
+
+// comparePriorities puts the lowest priority first, of the job and then of the pod.
+func (p *Preemption) comparePriorities(a, b *api.TaskInfo) int {
+	x := p.Volcano.Jobs[a.Job]
+	y := p.Volcano.Jobs[b.Job]
+	return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority))
+}
+
+// hasHigherPriority compares as Volcano's plugin priority does: jobs by the priority of their
+// PodGroup, pods of one job by their own.
+func (p *Preemption) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool {
+	if preemptor.Job == preemptee.Job {
+		return preemptor.Priority > preemptee.Priority
+	}
+	preemptorJob := p.Volcano.Jobs[preemptor.Job]
+	preempteeJob := p.Volcano.Jobs[preemptee.Job]
+	return preemptorJob != nil && preempteeJob != nil && preemptorJob.Priority > preempteeJob.Priority
+}
+
+// mayPreempt reports whether one pod may take the place of another one of its queue. Pods of
+// other jobs go only for pods that are jobs of their own, and for the minimum of a job.
+func (p *Preemption) mayPreempt(preemptor, preemptee *api.TaskInfo) bool {
+	return p.hasHigherPriority(preemptor, preemptee) && (preemptor.Job == preemptee.Job || p.preemptsJobs(preemptor))
+}
+
+// preemptsJobs reports whether pods of other jobs may go for a pod. The answer stays true for the
+// whole node search.
+func (p *Preemption) preemptsJobs(task *api.TaskInfo) bool {
+	compute := func() bool {
+		job := p.Volcano.Jobs[task.Job]
+		return job != nil && (arePodsSeparate(job) || completesMinimum(job, task))
+	}
+	s := p.search.Load()
+	if s == nil || s.Task.UID != task.UID {
+		return compute()
+	}
+	s.preemptsOnce.Do(func() { s.preemptsJobs = compute() })
+	return s.preemptsJobs
+}
+
+// hasPodToEvict reports whether some pod of a job is on a node and may be evicted.
+func (p *Preemption) hasPodToEvict(job *api.JobInfo) bool {
+	for task := range gang.TasksIn(job, api.PreemptableStatus) {
+		if task.Preemptable && p.IsEvictable(task) && !p.IsEvictionInProgress(task) {
+			return true
+		}
+	}
+	return false
+}
+
+// PreemptableTasksOn returns the pods of a node that may be evicted for another pod of their
+// queue.
+func (p *Preemption) PreemptableTasksOn(node *api.NodeInfo, preemptor *api.TaskInfo) []*api.TaskInfo {
+	queue := p.Volcano.Jobs[preemptor.Job].Queue
+	var tasks []*api.TaskInfo
+	for _, task := range node.Tasks {
+		job := p.Volcano.Jobs[task.Job]
+		isInQueue := job != nil && job.Queue == queue
+		if isInQueue && api.PreemptableStatus(task.Status) && p.mayPreempt(preemptor, task) && p.IsEvictable(task) {
+			tasks = append(tasks, task)
+		}
+	}
+	return tasks
+}
+
+// IsEvictableAsAWhole reports whether a job has pods to evict and can be evicted as a whole.
+func (p *Preemption) IsEvictableAsAWhole(job *api.JobInfo) bool {
+	run := &preemptRun{preemption: p, hooks: Hooks{PolicyFor: p.Cache.EvictionPolicies}}
+	return p.hasPodToEvict(job) && run.canEvictWholeJob(job)
+}

@@ -1,0 +1,50 @@
+package preemption
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+)
+
+// quotaIgnorer tells the predicate for which pod it ignores the quota. Topology-aware preemption asks
+// about several nodes at once, all for the same pod.
+type quotaIgnorer struct {
+	pod atomic.Pointer[api.TaskID] // nil while the quota counts for all
+
+	mu     sync.Mutex
+	checks int // of the pod that have begun and not ended
+}
+
+// begin lets the predicate ignore the quota for a pod until end was called as often.
+func (i *quotaIgnorer) begin(pod api.TaskID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.checks++
+	i.pod.Store(&pod)
+}
+
+// end ends what one begin began. After the last one the quota counts for the pod again.
+func (i *quotaIgnorer) end() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.checks--
+	if i.checks == 0 {
+		i.pod.Store(nil)
+	}
+}
+
+// IgnoresQuota reports whether the predicate currently checks a pod without quota.
+func (p *Preemption) IgnoresQuota(task *api.TaskInfo) bool {
+	ignoring := p.ignoringQuota.pod.Load()
+	return ignoring != nil && *ignoring == task.UID
+}
+
+// isRefusedIgnoringQuota reports whether a node refuses a pod for another reason than quota,
+// such as a taint, which no eviction removes. Volcano learns only one reason, and this plugin's
+// comes first.
+func (p *Preemption) isRefusedIgnoringQuota(task *api.TaskInfo, node *api.NodeInfo) bool {
+	p.ignoringQuota.begin(task.UID)
+	defer p.ignoringQuota.end()
+	return p.Volcano.PredicateForPreemptAction(task, node) != nil
+}
