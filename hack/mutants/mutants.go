@@ -144,29 +144,29 @@ var cardMutants = []mutant{
 var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `	l.Release(pod)
 	l.pods[pod] = podEntry{charge: c}`, `	l.pods[pod] = podEntry{charge: c}`, "charging again replaces"},
-	{"internal/quota/sums.go", `s.cards[amount.Name] = s.cards[amount.Name].Sub(amount.Count)`, `s.cards[amount.Name] = s.cards[amount.Name].Sub(1)`, "releasing gives back what was charged"},
+	{"internal/quota/charge.go", `s.cards[amount.Name] = s.cards[amount.Name].Sub(amount.Count)`, `s.cards[amount.Name] = s.cards[amount.Name].Sub(1)`, "releasing gives back what was charged"},
 	{"internal/quota/ledger.go", `	delete(l.pods, pod)`, ``, "releasing twice gives back once"},
-	{"internal/quota/sums.go", `	s.milliCPU.subtract(c.MilliCPU)`, `	s.milliCPU.subtract(0)`, "releasing gives back CPU"},
-	{"internal/quota/sums.go", `	s.memory.add(c.Memory)`, `	s.memory.add(0)`, "memory is charged"},
+	{"internal/quota/charge.go", `	s.milliCPU.subtract(c.MilliCPU)`, `	s.milliCPU.subtract(0)`, "releasing gives back CPU"},
+	{"internal/quota/charge.go", `	s.memory.add(c.Memory)`, `	s.memory.add(0)`, "memory is charged"},
 	{"internal/quota/ledger.go", `	q.limits = limits
 `, `	q.limits = limits
 	q.limits.AnyCard = false
 `, "a queue without limits of cards has room for any"},
-	{"internal/quota/resourcecheck.go", `	if limit < used`, `	if limit+1 < used`, "used never exceeds the quota"},
-	{"internal/quota/resourcecheck.go", `		more := c.count - gone`, `		more := min(1, c.count) - gone`, "all cards of a request must fit"},
-	{"internal/quota/resourcecheck.go", `	if !isExceeded && c.resource.IsCard() {`, `	if false {`, "a queue waits while too many of its cards are terminating"},
+	{"internal/quota/queueledger.go", `	if limit < used`, `	if limit+1 < used`, "used never exceeds the quota"},
+	{"internal/quota/check.go", `		more := c.count - gone`, `		more := min(1, c.count) - gone`, "all cards of a request must fit"},
+	{"internal/quota/check.go", `	if !isExceeded && c.resource.IsCard() {`, `	if false {`, "a queue waits while too many of its cards are terminating"},
 	{"internal/quota/ledger.go", `return &queueLedger{name: queue}`, `return &queueLedger{name: queue, limits: Limits{AnyCard: true}}`, "a queue that is not known has no cards"},
 	{"internal/quota/check.go", `	if count <= 0 {`, `	if count < 0 {`, "no cards always fit"},
 	{"internal/quota/check.go", `	for _, name := range request.Names {
 		if _, isExceeded`, `	for _, name := range request.Names[:1] {
 		if _, isExceeded`, "any alternative with room will do"},
-	{"internal/quota/terminating.go", `	l.Release(pod)
+	{"internal/quota/ledger.go", `	l.Release(pod)
 	if len(c.Cards) == 0 {`, `	if len(c.Cards) == 0 {`, "what terminates is not used"},
-	{"internal/quota/terminating.go", `e.count = e.count.Sub(amount.Count)`, `e.count = 0`, "what terminated gives back its own cards"},
-	{"internal/quota/resourcecheck.go", `limit < used && !q.isRoot`, `limit <= used && !q.isRoot`, "a quota may be used up on a node"},
-	{"internal/quota/terminating.go", `int64(at.limits.Cards[resource.Card()]); total > limit`, `int64(at.limits.Cards[resource.Card()]); total >= limit`, "as many cards as the quota may terminate before a placement"},
-	{"internal/quota/fits.go", `of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))`, `of.selectAmount(0, r.Memory, int64(r.Count))`, "CPU is limited"},
-	{"internal/quota/fits.go", `of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))`, `of.selectAmount(r.MilliCPU, 0, int64(r.Count))`, "memory is limited"},
+	{"internal/quota/charge.go", `e.count = e.count.Sub(amount.Count)`, `e.count = 0`, "what terminated gives back its own cards"},
+	{"internal/quota/queueledger.go", `limit < used && !q.isRoot`, `limit <= used && !q.isRoot`, "a quota may be used up on a node"},
+	{"internal/quota/queueledger.go", `int64(at.limits.Cards[resource.Card()]); total > limit`, `int64(at.limits.Cards[resource.Card()]); total >= limit`, "as many cards as the quota may terminate before a placement"},
+	{"internal/quota/request.go", `of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))`, `of.selectAmount(0, r.Memory, int64(r.Count))`, "CPU is limited"},
+	{"internal/quota/request.go", `of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))`, `of.selectAmount(r.MilliCPU, 0, int64(r.Count))`, "memory is limited"},
 }
 
 // The rules of package servicetype: the matrix, the built-in types, owners.

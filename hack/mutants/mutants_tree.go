@@ -4,13 +4,19 @@ package main
 // path, and what fits.
 var treeMutants = []mutant{
 	{"internal/quota/ledger.go", `			at.add(counted)`, `			q.add(counted)`, "a charge counts in every ancestor"},
-	{"internal/quota/ledger.go", `		q.unreclaimable.subtract(c)`, `		q.unreclaimable.subtract(&Charge{})`, "what cannot be reclaimed is given back in every ancestor"},
-	{"internal/quota/treeledger.go", `		at.parent.unusedBelow[resource] += now - before`, `		at.parent.unusedBelow[resource] += min(0, now-before)`, "unused guarantees of the children add up"},
-	{"internal/quota/treeledger.go", `max(below, guarantee-AddSaturating(q.used.amountOf(resource), more), 0)`, `max(guarantee-AddSaturating(q.used.amountOf(resource), more), 0)`, "a parent's unused guarantee is at least that of its children"},
-	{"internal/quota/treeledger.go", `	if q.limits.IsHeld {`, `	if q.limits.IsHeld && more > 0 {`, "the unused guarantee of a held queue is not reserved"},
-	{"internal/quota/resourcecheck.go", `	if unused > 0 && grown > 0 && Add`, `	if unused > 0 && grown > 1 && Add`, "no request takes an unused guarantee of others"},
-	{"internal/quota/resourcecheck.go", `		change = at.unusedAfter(c.resource, more, change) - at.unused[c.resource]`, `		change = 0`, "a request may use the unused guarantees of its own path"},
-	{"internal/quota/resourcecheck.go", `		if unreclaimable > deserved {`, `		if unreclaimable > deserved+1 {`, "what cannot be reclaimed is never more than deserved"},
+	{"internal/quota/queueledger.go", `		q.unreclaimable.subtract(c)`, `		q.unreclaimable.subtract(&Charge{})`, "what cannot be reclaimed is given back in every ancestor"},
+	{"internal/quota/queueledger.go", `		at.parent.unusedBelow[resource] += now - before`, `		at.parent.unusedBelow[resource] += min(0, now-before)`, "unused guarantees of the children add up"},
+	{"internal/quota/queueledger.go", `max(below, guarantee-AddSaturating(q.used.amountOf(resource), more), 0)`, `max(guarantee-AddSaturating(q.used.amountOf(resource), more), 0)`, "a parent's unused guarantee is at least that of its children"},
+	{"internal/quota/queueledger.go", `	if q.limits.IsHeld {
+		return 0
+	}
+	below :=`, `	if q.limits.IsHeld && more > 0 {
+		return 0
+	}
+	below :=`, "the unused guarantee of a held queue is not reserved"},
+	{"internal/quota/check.go", `	if unused > 0 && grown > 0 && Add`, `	if unused > 0 && grown > 1 && Add`, "no request takes an unused guarantee of others"},
+	{"internal/quota/check.go", `		change = at.unusedAfter(c.resource, more, change) - at.unused[c.resource]`, `		change = 0`, "a request may use the unused guarantees of its own path"},
+	{"internal/quota/check.go", `		if unreclaimable > deserved {`, `		if unreclaimable > deserved+1 {`, "what cannot be reclaimed is never more than deserved"},
 	{"internal/quota/treeresolve.go", `		if q.IsHeld && fault.Kind == NoFault {`, `		if q.IsHeld && at == name {`, "a stop policy holds the subtree"},
 	{"internal/quota/treeresolve.go", `len(seen) > MaxDepth:`, `len(seen) > MaxDepth+1:`, "at most six queues are on a path"},
 	{"internal/quota/treeresolve.go", `		case t.resolved[q.Parent] == nil:`, `		case t.resolved[q.Parent] == nil && at != name:
@@ -35,23 +41,23 @@ var treeOrderMutants = []mutant{
 	{"internal/quota/queueorder.go", `	for a != b && a.parent != b.parent {`, `	for a != b && a.parent == nil {`, "queues are compared below their lowest common ancestor"},
 	{"internal/quota/queueorder.go", `		share = max(share, 1)
 `, ``, "a queue that deserves no card is at what it deserves"},
-	{"internal/quota/resourcecheck.go", `used > deserved:`, `used > deserved+1:`, "a reclaimer stays within what it deserves"},
+	{"internal/quota/check.go", `used > deserved:`, `used > deserved+1:`, "a reclaimer stays within what it deserves"},
 	{"internal/quota/reclaim.go", `	if requested <= m.Covered[level] {`, `	if requested < m.Covered[level] {`, "a reclaimer may use its own unused guarantee"},
 	{"internal/quota/reclaim.go", `covered = min(free, own)
 				free = min(free, own+left-at.unusedBelow[resource])`, `covered = min(free, own)`, "a reclaimer leaves the guarantees of others"},
 	{"internal/quota/enqueue.go", `total > most`, `total >= most`, "CPU and memory may be used up"},
 	{"internal/quota/enqueue.go", `asked > 0 && most`, `most`, "what is not asked for is not refused"},
 	{"internal/quota/enqueue.go", `total > most`, `total-asked > most`, "CPU and memory never exceed their limits"},
-	{"internal/quota/terminating.go", `		if at.limits.AnyCard ||`, `		if (at.limits.AnyCard && at.parent != nil) ||`, "a queue without limits has room on a node"},
-	{"internal/quota/ledger.go", `	q.isShareKnown = false
+	{"internal/quota/queueledger.go", `		if at.limits.AnyCard ||`, `		if (at.limits.AnyCard && at.parent != nil) ||`, "a queue without limits has room on a node"},
+	{"internal/quota/queueledger.go", `	q.isShareKnown = false
 	if len(c.Cards) > 0 {`, `	if len(c.Cards) > 0 {`, "a charge changes the order of queues"},
 	{"internal/quota/treeledger.go", `			positions[at] = last
 `, `			positions[at] = position{weight: last.weight}
 `, "a deleted queue keeps its place while pods are charged to it"},
-	{"internal/quota/resourcecheck.go", `	case q.limits.lacksQuota(c.resource):`, `	case false:`, "a queue without quota deserves nothing"},
+	{"internal/quota/check.go", `	case q.limits.lacksQuota(c.resource):`, `	case false:`, "a queue without quota deserves nothing"},
 	{"internal/quota/enqueue.go", `	for at := q.parent; at != nil; at = at.parent {`, `	for at := q.parent; !at.isRoot; at = at.parent {`, "what is borrowed fits the inventory beside all reservations"},
 	{"internal/quota/enqueue.go", `	if hasCards && c.queue.limits.AnyCard {`, `	if false {`, "all cards of a queue without quota are borrowed"},
-	{"internal/quota/resourcecheck.go", `max(kept-c.usableKept(), 0)`, `kept`, "what is kept for a queue is not kept from it"},
+	{"internal/quota/check.go", `max(kept-c.usableKept(), 0)`, `kept`, "what is kept for a queue is not kept from it"},
 }
 
 // The rules of the order of flat queues, which the scenes of package capacitycard show.
@@ -107,10 +113,10 @@ var treeReclaimMutants = []mutant{
 
 // What fits once pods are gone.
 var releaseMutants = []mutant{
-	{"internal/quota/resourcecheck.go", `c.count+change-opened)`, `more+change)`, "a pod that goes leaves no guarantee of others to another pod"},
-	{"internal/quota/resourcecheck.go", `c.count+change-opened)`, `c.count+change)`, "a request may use the guarantee that a release opens"},
-	{"internal/quota/resourcecheck.go", `at.unusedAfter(c.resource, -gone, opened)`, `at.unusedAfter(c.resource, -gone, 0)`, "a release opens the guarantees of all ancestors together"},
-	{"internal/quota/fits.go", `r.amount(resource) - r.offInventory[resource]`, `r.amount(resource)`, "a pod off the inventory releases nothing of it"},
+	{"internal/quota/check.go", `c.count+change-opened)`, `more+change)`, "a pod that goes leaves no guarantee of others to another pod"},
+	{"internal/quota/check.go", `c.count+change-opened)`, `c.count+change)`, "a request may use the guarantee that a release opens"},
+	{"internal/quota/check.go", `at.unusedAfter(c.resource, -gone, opened)`, `at.unusedAfter(c.resource, -gone, 0)`, "a release opens the guarantees of all ancestors together"},
+	{"internal/quota/queueledger.go", `released.amount(resource) - released.offInventory[resource]`, `released.amount(resource)`, "a pod off the inventory releases nothing of it"},
 }
 
 // Cards that pods use and that their nodes do not offer.
@@ -118,7 +124,7 @@ var notOfferedMutants = []mutant{
 	{"internal/workload/resolver.go", `			charge.NotOffered = notOffered(&charge, 0, inv, node, request.Resource)
 `, ``, "withheld cards are not part of the inventory of a tree"},
 	{"internal/scheduler/cache/charges.go", `!isSame || isOffered != (len(state.Charge.NotOffered) == 0)`, `!isSame || (isOffered && len(state.Charge.NotOffered) > 0)`, "a charge leaves the inventory when its node withholds its cards"},
-	{"internal/quota/ledger.go", `	return c.inInventory()`, `	return c`, "what nodes do not offer is not charged against the inventory"},
+	{"internal/quota/queueledger.go", `	return c.inInventory()`, `	return c`, "what nodes do not offer is not charged against the inventory"},
 }
 
 // The rules of the pauses of a queue that lost what it had borrowed.

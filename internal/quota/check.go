@@ -7,38 +7,6 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Bound is which limits bound a request.
-type Bound int
-
-// The bounds of a request.
-const (
-	// QuotaLeft is what the quotas of the queue and its ancestors leave, beside what is kept for
-	// pods of others and what is guaranteed to other queues. A pod is placed only within it.
-	QuotaLeft Bound = iota
-	// QuotaIfIdle is what the quotas would leave beside what is guaranteed to others, if no queue used
-	// more than its guarantee. Within its own guarantee, and within those of its ancestors that others
-	// do not use, a queue leaves others theirs. Releases do not change it.
-	QuotaIfIdle
-	// DeservedLeft is what the queue deserves beyond what it uses, whether it may use that now or not.
-	// A queue of a tree without a quota for cards deserves none. Without a tree a queue deserves its
-	// quota.
-	DeservedLeft
-	// ReclaimableCards is what the queue may reclaim cards for: DeservedLeft within its own quota,
-	// unless too many cards are terminating. CPU and memory must fit the quota of the queue itself.
-	// Evictions may free those of its ancestors.
-	ReclaimableCards
-	// ReclaimableAll is ReclaimableCards if CPU and memory are reclaimed, too: the queue must deserve
-	// them.
-	ReclaimableAll
-)
-
-// Within is what a request has to fit. Its zero value is what a queue has left now.
-type Within struct {
-	Bound Bound
-	// Released are charges that count as released.
-	Released Released
-}
-
 // Check returns why a request does not fit, nil if it does: the first limit that each of its
 // cards, CPU and memory exceed, in this order. A request with alternatives fits if one of its cards
 // does. If none fits, the result names one, see cardToReport. Goroutines may call Check in
@@ -149,4 +117,260 @@ func (q *queueLedger) describeInsufficient(e exceededLimit, of Resource, request
 	}
 
 	return s
+}
+
+// resourceCheck is the check of one resource of a request: whether the queues on the path of its queue have
+// so much of it, once released is released.
+type resourceCheck struct {
+	queue           *queueLedger
+	resource        Resource
+	count           int64 // above 0
+	isUnreclaimable bool
+	released        *Released
+}
+
+// firstExceeded returns the first limit that the request would exceed within a bound.
+func (c *resourceCheck) firstExceeded(bound Bound) (e exceededLimit, isExceeded bool) {
+	switch bound {
+	case QuotaIfIdle:
+		return c.checkIfIdle()
+	case DeservedLeft:
+		return c.checkDeserved()
+	case ReclaimableCards, ReclaimableAll:
+		e, isExceeded = c.checkReclaimable(bound)
+	default:
+		e, isExceeded = c.checkPath()
+	}
+
+	// A queue with too many terminating cards gets no more, and evictions for it would be in vain.
+	if !isExceeded && c.resource.IsCard() {
+		e, isExceeded = c.queue.checkTerminating(c.resource, c.released)
+	}
+	return e, isExceeded
+}
+
+// more returns how much more the queue would use.
+func (c *resourceCheck) more() int64 { return c.count - c.released.amount(c.resource) }
+
+// checkReclaimable checks that the queue need not borrow, so that no queue evicts in order to borrow.
+func (c *resourceCheck) checkReclaimable(bound Bound) (e exceededLimit, isExceeded bool) {
+	e, isExceeded = c.queue.checkQuota(c.resource, c.queue.usedWith(c.resource, c.more()))
+	if isExceeded || (bound == ReclaimableCards && !c.resource.IsCard()) {
+		return e, isExceeded
+	}
+	return c.checkDeserved()
+}
+
+// checkDeserved checks that the queue deserves all that it would use.
+func (c *resourceCheck) checkDeserved() (e exceededLimit, isExceeded bool) {
+	q := c.queue
+	used := q.usedWith(c.resource, c.more())
+	switch deserved := q.limits.deserved(c.resource); {
+	case q.limits.lacksQuota(c.resource):
+		return exceededLimit{Deserved, q, used, 0}, true
+	case !q.limits.deservesAny(c.resource) && used > deserved:
+		return exceededLimit{Deserved, q, used, deserved}, true
+	}
+	return e, false
+}
+
+// checkIfIdle returns the first limit on the path that the request would exceed even if no queue used more
+// than its guarantee.
+func (c *resourceCheck) checkIfIdle() (e exceededLimit, isExceeded bool) {
+	guaranteed := int64(0) // by the queues below
+	for at := c.queue; at != nil; at = at.parent {
+		limit := at.limits.Quota(c.resource)
+		isLimited := !at.limits.isUnlimited(c.resource)
+		if isLimited && c.count > limit {
+			return exceededLimit{at.kindOfQuota(), at, c.count, limit}, true
+		}
+
+		// Others keep their unused guarantees, so these cards do not become free for the queue.
+		others := max(0, at.unusedBelow[c.resource]-c.queue.ownUnusedBelow(at, c.resource))
+		if isLimited && c.count > max(limit-others, guaranteed) {
+			return exceededLimit{Guaranteed, at, AddSaturating(c.count, others), limit}, true
+		}
+		guaranteed = max(guaranteed, at.limits.Guarantee[c.resource]-(at.used.amountOf(c.resource)-c.queue.used.amountOf(c.resource)))
+	}
+
+	return e, false
+}
+
+// checkPath returns the first limit on the path that the request would exceed now. The limits are those of
+// the queue, then those of its ancestors, and at last the inventory.
+//
+// A request may use the guarantee of its own queue and ancestors that is unused after the release.
+// Otherwise it must leave all unused guarantees free.
+func (c *resourceCheck) checkPath() (e exceededLimit, isExceeded bool) {
+	change := int64(0)
+	opened := int64(0) // of the unused guarantees below: in all, and by the release
+	for at := c.queue; at != nil; at = at.parent {
+		gone := at.releasedOf(c.resource, c.released)
+		more := c.count - gone
+
+		// An exceeded quota is the plainest reason, so it is reported before what others deserve
+		// or are guaranteed.
+		used := at.usedWith(c.resource, more)
+		if e, isExceeded := at.checkQuota(c.resource, used); isExceeded {
+			return e, true
+		}
+		if at.parent == nil && !at.isRoot { // a flat queue takes nothing from others
+			return e, false
+		}
+
+		if e, isExceeded := c.checkBorrowed(at, used); isExceeded {
+			return e, true
+		}
+		if e, isExceeded := c.checkForOthers(at, used, change, c.count+change-opened); isExceeded {
+			return e, true
+		}
+
+		if at.parent == nil {
+			return e, false
+		}
+
+		// The request uses its own guarantee first, so the parent has that much less to leave
+		// free.
+		change = at.unusedAfter(c.resource, more, change) - at.unused[c.resource]
+		if gone != 0 || opened != 0 { // else nothing opens
+			opened = at.unusedAfter(c.resource, -gone, opened) - at.unused[c.resource]
+		}
+	}
+
+	return e, false
+}
+
+// checkBorrowed checks that a queue of the path borrows nothing that could not be reclaimed, and nothing
+// that was just reclaimed from it. Root deserves anything.
+func (c *resourceCheck) checkBorrowed(at *queueLedger, used int64) (e exceededLimit, isExceeded bool) {
+	// Most pods can be reclaimed, and most queues may borrow.
+	if (!c.isUnreclaimable && len(at.stopped) == 0) || at.isRoot || at.limits.deservesAny(c.resource) {
+		return e, false
+	}
+
+	deserved := at.limits.deserved(c.resource)
+	if c.isUnreclaimable {
+		unreclaimable := AddSaturating(at.unreclaimable.amountOf(c.resource), c.count) - c.released.unreclaimable[c.resource]
+		if unreclaimable > deserved {
+			return exceededLimit{NotReclaimable, at, unreclaimable, deserved}, true
+		}
+	}
+
+	if used > deserved && at.stopped[c.resource] && !c.queue.staysWithinDeserved(c.resource, c.more()) {
+		return exceededLimit{RecentlyReclaimed, at, used, deserved}, true
+	}
+	return e, false
+}
+
+// checkForOthers checks at one queue of the path what is kept for other pods, and what other queues are
+// guaranteed. change is by how much the unused guarantees below change. grown is by how much the request
+// adds to use and unused guarantees together.
+func (c *resourceCheck) checkForOthers(at *queueLedger, used, change, grown int64) (e exceededLimit, isExceeded bool) {
+	kept := c.keptForOthers(at)
+	unused := at.unusedBelow[c.resource] + change
+	if (kept <= 0 && unused <= 0) || at.limits.isUnlimited(c.resource) {
+		return e, false
+	}
+
+	limit := at.limits.Quota(c.resource)
+	total := AddSaturating(used, kept)
+	if kept > 0 && total > limit && !at.isRoot {
+		return exceededLimit{KeptForOthers, at, total, limit}, true
+	}
+
+	// A request that grows nothing takes nothing from a guarantee, even where the sum is too
+	// large.
+	if unused > 0 && grown > 0 && AddSaturating(total, unused) > limit {
+		return exceededLimit{Guaranteed, at, AddSaturating(total, unused), limit}, true
+	}
+
+	return e, false
+}
+
+// keptForOthers returns what is kept at a queue of the path for pods of others.
+func (c *resourceCheck) keptForOthers(at *queueLedger) int64 {
+	kept := at.kept[c.resource]
+	if kept <= 0 {
+		return 0
+	}
+	return max(kept-c.usableKept(), 0)
+}
+
+// usableKept returns how much of what is kept for its pods the queue may use with the request. With cards
+// that it borrows, it may not use what was reclaimed for others of its pods.
+func (c *resourceCheck) usableKept() int64 {
+	q := c.queue
+	if c.resource.IsCard() && !q.limits.deservesAny(c.resource) && !q.staysWithinDeserved(c.resource, c.more()) {
+		return 0
+	}
+	return q.kept[c.resource]
+}
+
+// TogetherFit is how requests of several pods fit a queue together.
+type TogetherFit int
+
+// The answers of FitsTogether.
+const (
+	// ExceedsQuota: the pods wait for quota.
+	ExceedsQuota TogetherFit = iota
+	// WithinQuota: the queue would borrow.
+	WithinQuota
+	// WithinDeserved: the queue would use at most what it deserves.
+	WithinDeserved
+)
+
+// FitsTogether returns how the requests of some pods fit a queue together, beside what it uses now.
+// Each pod gets the first of its cards that the queue deserves, else the first one within its quota.
+// reclaimable is ReclaimableCards or ReclaimableAll. Without a tree a queue deserves its quota.
+func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimable Within) TogetherFit {
+	q := l.readQueue(queue)
+	sums := map[card.Name]card.Count{}
+	fit := WithinDeserved
+
+	var compute Request
+	for _, r := range requests {
+		compute.MilliCPU = AddSaturating(compute.MilliCPU, r.MilliCPU)
+		compute.Memory = AddSaturating(compute.Memory, r.Memory)
+		compute.IsUnreclaimable = compute.IsUnreclaimable || r.IsUnreclaimable
+		if r.Count == 0 {
+			continue
+		}
+
+		// Pods that fit one by one may exceed the quota together, so each sees the cards of those
+		// before it.
+		name, ofPod := q.chooseCard(r, sums, &reclaimable)
+		if ofPod == ExceedsQuota {
+			return ExceedsQuota
+		}
+
+		sums[name] = sums[name].Add(r.Count)
+		fit = min(fit, ofPod)
+	}
+
+	if !l.Fits(queue, compute, Within{}) {
+		return ExceedsQuota
+	}
+	if !l.Fits(queue, compute, reclaimable) {
+		return WithinQuota
+	}
+
+	return fit
+}
+
+// chooseCard returns the card that a pod gets beside some sums, and how it fits.
+func (q *queueLedger) chooseCard(r Request, sums map[card.Name]card.Count, reclaimable *Within) (chosen card.Name, fit TogetherFit) {
+	for _, name := range r.Names {
+		together := r.On(name)
+		together.Count = sums[name].Add(r.Count)
+		switch {
+		case !q.fitsSomeCard(&together, &Within{}):
+		case q.fitsSomeCard(&together, reclaimable):
+			return name, WithinDeserved
+		case fit == ExceedsQuota:
+			chosen = name
+			fit = WithinQuota
+		}
+	}
+
+	return chosen, fit
 }

@@ -47,14 +47,6 @@ func (q *queueLedger) mapNames(request JobRequest, names func(*queueLedger, []ca
 	return request
 }
 
-// removeNames returns names without some. It copies only if it removes any.
-func removeNames(names []card.Name, some func(card.Name) bool) []card.Name {
-	if !slices.ContainsFunc(names, some) {
-		return names
-	}
-	return slices.DeleteFunc(slices.Clone(names), some)
-}
-
 // CheckEnqueue is the check of Volcano's enqueue. It returns nil if all reservations and the
 // request fit together into ⌊quota × overCommit⌋ − used, and CPU and memory fit likewise.
 // overCommit is at least 1. reservations returns those of a queue and all queues below it.

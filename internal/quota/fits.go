@@ -2,41 +2,10 @@ package quota
 
 import (
 	"maps"
-	"math"
 	"time"
 
 	"cardquota.dev/operator/internal/card"
 )
-
-// Request is what a pending pod requests.
-type Request struct {
-	// Names are the allowed cards in order of preference; empty exactly when Count is 0.
-	Names []card.Name
-	// Count is how many cards of one name the pod requests.
-	Count card.Count
-	// MilliCPU and Memory count against the limits of the queue.
-	MilliCPU, Memory int64
-	// IsUnreclaimable reports whether other queues could not reclaim from the pod, see Charge.
-	IsUnreclaimable bool
-}
-
-// Amount returns how much of a resource the pod requests: Count of each of its cards.
-func (r *Request) Amount(of Resource) int64 {
-	return of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))
-}
-
-// On returns the request for one card alone, as that of a node. Calls of Fits with it allocate no memory.
-func (r Request) On(name card.Name) Request {
-	r.Names = []card.Name{name}
-	return r
-}
-
-// OnlyCards returns the request without CPU and memory.
-func (r Request) OnlyCards() Request {
-	r.MilliCPU = 0
-	r.Memory = 0
-	return r
-}
 
 // LimitKind is the kind of a limit.
 type LimitKind int
@@ -132,14 +101,6 @@ func (r *Released) Clone() Released {
 	return c
 }
 
-// amountIn returns how much of a resource is released in a queue, less at root.
-func (r *Released) amountIn(q *queueLedger, resource Resource) int64 {
-	if q.isRoot {
-		return r.amount(resource) - r.offInventory[resource]
-	}
-	return r.amount(resource)
-}
-
 // amount returns how much of a resource is released.
 func (r *Released) amount(of Resource) int64 {
 	return of.selectAmount(r.MilliCPU, r.Memory, int64(r.Cards[of.Card()]))
@@ -187,18 +148,34 @@ func (s Amounts) addSigned(c *Charge, sign int64) Amounts {
 // noRelease releases nothing.
 var noRelease Released
 
-// AddSaturating adds two amounts of CPU or memory without overflow.
-func AddSaturating(a, b int64) int64 {
-	if b > 0 && a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
+// Bound is which limits bound a request.
+type Bound int
 
-// MultiplySaturating multiplies two amounts that are not negative without overflow.
-func MultiplySaturating(a, b int64) int64 {
-	if b > 0 && a > math.MaxInt64/b {
-		return math.MaxInt64
-	}
-	return a * b
+// The bounds of a request.
+const (
+	// QuotaLeft is what the quotas of the queue and its ancestors leave, beside what is kept for
+	// pods of others and what is guaranteed to other queues. A pod is placed only within it.
+	QuotaLeft Bound = iota
+	// QuotaIfIdle is what the quotas would leave beside what is guaranteed to others, if no queue used
+	// more than its guarantee. Within its own guarantee, and within those of its ancestors that others
+	// do not use, a queue leaves others theirs. Releases do not change it.
+	QuotaIfIdle
+	// DeservedLeft is what the queue deserves beyond what it uses, whether it may use that now or not.
+	// A queue of a tree without a quota for cards deserves none. Without a tree a queue deserves its
+	// quota.
+	DeservedLeft
+	// ReclaimableCards is what the queue may reclaim cards for: DeservedLeft within its own quota,
+	// unless too many cards are terminating. CPU and memory must fit the quota of the queue itself.
+	// Evictions may free those of its ancestors.
+	ReclaimableCards
+	// ReclaimableAll is ReclaimableCards if CPU and memory are reclaimed, too: the queue must deserve
+	// them.
+	ReclaimableAll
+)
+
+// Within is what a request has to fit. Its zero value is what a queue has left now.
+type Within struct {
+	Bound Bound
+	// Released are charges that count as released.
+	Released Released
 }

@@ -31,22 +31,6 @@ type podEntry struct {
 	gracePeriod time.Duration
 }
 
-// queueLedger has the sums of one queue, and of all queues below it in a tree.
-type queueLedger struct {
-	name string
-	usage
-	// parent is nil for a flat queue, and for the root of a tree.
-	parent *queueLedger
-	isRoot bool
-	treeSums
-	queueOrder
-	// listedCards are the cards of used as Snapshot returned it, nil after a change.
-	listedCards []card.Amount
-	// pods is how many pods are charged to the queue.
-	pods        int
-	terminating terminatingSums
-}
-
 // New returns an empty ledger with room for the given number of pods.
 func New(pods int) *Ledger {
 	return &Ledger{queues: map[string]*queueLedger{}, pods: make(map[string]podEntry, pods)}
@@ -88,18 +72,6 @@ func (l *Ledger) Charge(pod string, c *Charge) {
 	l.addCharge(c)
 }
 
-// counted returns what of a charge the sums of a queue of the path include, nil for nothing: root counts
-// its inventory only.
-func (q *queueLedger) counted(c *Charge) *Charge {
-	switch {
-	case !q.isRoot:
-		return c
-	case c.IsOffInventory:
-		return nil
-	}
-	return c.inInventory()
-}
-
 // addCharge adds a charge to the sums of its queue and all ancestors.
 func (l *Ledger) addCharge(c *Charge) {
 	// A tree admits a pod only if it fits every ancestor, so each of them counts it.
@@ -112,32 +84,6 @@ func (l *Ledger) addCharge(c *Charge) {
 	}
 
 	q.updateUnused(c)
-}
-
-// add adds a charge to the sums of the queue alone.
-func (q *queueLedger) add(c *Charge) {
-	q.used.add(c)
-	if c.IsUnreclaimable {
-		q.unreclaimable.add(c)
-	}
-	q.forgetDerived(c)
-}
-
-// subtract removes a charge that was added.
-func (q *queueLedger) subtract(c *Charge) {
-	q.used.subtract(c)
-	if c.IsUnreclaimable {
-		q.unreclaimable.subtract(c)
-	}
-	q.forgetDerived(c)
-}
-
-// forgetDerived forgets what was computed from the sums before a charge changed them.
-func (q *queueLedger) forgetDerived(c *Charge) {
-	q.isShareKnown = false
-	if len(c.Cards) > 0 {
-		q.listedCards = nil
-	}
 }
 
 // Release removes the charge of a pod, terminating or not. It does nothing for a pod without
@@ -177,28 +123,6 @@ func (l *Ledger) Charged(pod string) *Charge {
 		return booked.charge
 	}
 	return nil
-}
-
-// Retain removes the limits of every queue that is not kept. It forgets the queue once none of
-// its pods uses anything, nor any pod of a queue below it.
-func (l *Ledger) Retain(keep func(queue string) bool) {
-	// A deleted Queue keeps its pods until they end. Their ancestors must go on counting them.
-	hasUsed := map[string]bool{} // queues with a queue in use below them
-	for _, q := range l.queues {
-		for at := q.parent; q.isInUse() && at != nil; at = at.parent {
-			hasUsed[at.name] = true
-		}
-	}
-
-	for name, q := range l.queues {
-		if keep(name) {
-			continue
-		}
-		l.dropLimits(q)
-		if !q.isInUse() && !hasUsed[name] {
-			delete(l.queues, name)
-		}
-	}
 }
 
 // Used returns how many of a card the queue's pods use.
@@ -242,4 +166,115 @@ func (l *Ledger) Snapshot() []QueueUsage {
 	}
 
 	return usages
+}
+
+// link puts a queue at its position: its sums count in those of its parent.
+func (l *Ledger) link(q *queueLedger) {
+	q.position = l.positions[q.name]
+	q.parent = l.root
+	if q.position.parent != "" {
+		q.parent = l.ensureQueue(q.position.parent)
+	}
+}
+
+// DominantShare returns the largest used ÷ limit of the queue's cards, CPU and memory: 0 for an
+// idle queue, 1 for a full one, more after a quota was lowered.
+func (l *Ledger) DominantShare(queue string) float64 {
+	q := l.readQueue(queue)
+	share := max(usedFraction(q.used.amountOf(CPU), q.limits.MilliCPU), usedFraction(q.used.amountOf(Memory), q.limits.Memory))
+	for name, used := range q.used.cards {
+		if !q.limits.AnyCard {
+			share = max(share, usedFraction(int64(used), int64(q.limits.Cards[name])))
+		}
+	}
+	return share
+}
+
+// AboveDeserved and AboveGuarantee return how much of a resource a queue and all queues below it
+// use beyond what it deserves, and beyond its guarantee. Both are negative below it.
+func (l *Ledger) AboveDeserved(queue string, resource Resource) int64 {
+	q := l.readQueue(queue)
+	if q.limits.deservesAny(resource) {
+		return 0
+	}
+	return q.used.amountOf(resource) - q.limits.deserved(resource)
+}
+
+// AboveGuarantee is documented at AboveDeserved.
+func (l *Ledger) AboveGuarantee(queue string, resource Resource) int64 {
+	q := l.readQueue(queue)
+	return q.used.amountOf(resource) - q.limits.Guarantee[resource]
+}
+
+// PathLimits returns the smallest limits on the path of a queue: what it may use if no other
+// queue uses anything.
+func (l *Ledger) PathLimits(queue string) Limits {
+	q := l.readQueue(queue)
+	limits := Limits{AnyCard: q.limits.AnyCard, MilliCPU: q.limitOnPath(CPU), Memory: q.limitOnPath(Memory), Cards: card.Quota{}}
+
+	// A queue without a quota for cards is bound by the nearest ancestor that has one.
+	cards := q.limits.Cards
+	for at := q.parent; limits.AnyCard && at != nil && !at.isRoot; at = at.parent {
+		limits.AnyCard = at.limits.AnyCard
+		cards = at.limits.Cards
+	}
+
+	for name := range cards {
+		limits.Cards[name] = card.Count(q.limitOnPath(Resource(name)))
+	}
+
+	return limits
+}
+
+// A pod releases its quota as soon as it is deleted, as in Volcano, so that its successor can
+// wait for its cards. The cards stay in use until the pod has ended. A user who deletes and
+// creates pods again and again could use more and more cards. So the ledger counts terminating
+// cards too, and a queue gets more of a card only while its terminating cards do not exceed its
+// quota.
+//
+// Then no queue ever uses more than twice its quota. Its pods use used + terminating. Only a
+// placement adds to that sum. A deletion moves cards from used to terminating, and the end of a
+// pod removes them. A placement requires used ≤ quota, including the pod, and terminating ≤
+// quota. So used + terminating ≤ 2 × quota after it, and the sum does not grow until the next
+// one. A user may restart a whole queue at once. A second restart within the first grace period
+// waits.
+
+// ChargeTerminating moves the cards of a pod from used to terminating. A pod without a charge
+// is only added to terminating. The caller must not change c afterwards.
+func (l *Ledger) ChargeTerminating(pod string, c *Charge, gracePeriod time.Duration) {
+	if booked := l.pods[pod]; booked.charge == c && booked.terminating {
+		return
+	}
+	l.Release(pod)
+	if len(c.Cards) == 0 {
+		return
+	}
+	l.pods[pod] = podEntry{c, true, gracePeriod}
+	l.ensureQueue(c.Queue).addTerminating(c, gracePeriod)
+}
+
+// Terminating returns how many of a card terminating pods of the queue use, and the longest
+// grace period among them.
+func (l *Ledger) Terminating(queue string, name card.Name) (card.Count, time.Duration) {
+	e := l.readQueue(queue).terminating[name]
+	return e.count, e.longestGracePeriod
+}
+
+// EvictionHeadroom returns how many of a card may be evicted for a pod of the same queue.
+// Beyond that the pod would have to wait for terminating pods anyway.
+func (l *Ledger) EvictionHeadroom(queue string, name card.Name) card.Count {
+	headroom := card.MaxCount
+	for q := l.readQueue(queue); q != nil && !q.isRoot; q = q.parent {
+		if !q.limits.AnyCard {
+			headroom = min(headroom, q.limits.Cards[name].Sub(q.terminating[name].count))
+		}
+	}
+	return headroom
+}
+
+// IsTerminatingOverQuota reports whether terminating pods use more of a card than its quota, in
+// the queue or an ancestor. Then the queue gets no more of it.
+func (l *Ledger) IsTerminatingOverQuota(queue string, name card.Name) bool {
+	_, isExceeded := l.readQueue(queue).checkTerminating(Resource(name), &noRelease)
+	return isExceeded
 }

@@ -70,3 +70,45 @@ func (l *Limits) deservesAny(resource Resource) bool {
 	}
 	return l.deserved(resource) == Unlimited
 }
+
+// usage is what the pods of a queue use, beside its limits.
+type usage struct {
+	limits Limits
+	used   sums
+}
+
+// usedWith returns what the queue uses with so much more of a resource.
+func (u *usage) usedWith(resource Resource, more int64) int64 {
+	return AddSaturating(u.used.amountOf(resource), more)
+}
+
+// staysWithinDeserved reports whether the queue uses at most what it deserves with more of a resource.
+// Then it takes back what siblings have borrowed, so no ancestor stops it.
+func (u *usage) staysWithinDeserved(resource Resource, more int64) bool {
+	return !u.limits.deservesAny(resource) && u.usedWith(resource, more) <= u.limits.deserved(resource)
+}
+
+// borrowed returns how many of a card the queue uses beyond what it deserves.
+func (u *usage) borrowed(name card.Name) float64 {
+	return float64(max(0, int64(u.used.cards[name])-u.limits.deserved(Resource(name))))
+}
+
+// fractionOfDeserved returns used ÷ deserved of a resource.
+func (u *usage) fractionOfDeserved(of Resource) float64 {
+	if u.limits.deservesAny(of) {
+		return 0
+	}
+	return usedFraction(u.used.amountOf(of), u.limits.deserved(of))
+}
+
+// usedFraction returns used ÷ limit, 0 of Unlimited.
+func usedFraction(used, limit int64) float64 {
+	switch {
+	case used <= 0 || limit == Unlimited:
+		return 0
+	case limit <= 0:
+		return math.Inf(1)
+	default:
+		return float64(used) / float64(limit)
+	}
+}

@@ -74,25 +74,6 @@ func (q *queueLedger) depth() (n int) {
 	return n
 }
 
-// queueOrder is what decides when a queue gets cards before its siblings, beside its usage and limits.
-type queueOrder struct {
-	position position
-	// averages is what the queue borrowed of each card, see ObserveBorrowing.
-	averages map[card.Name]float64
-	// share is as computed last, while isShareKnown. Each comparison would visit all cards.
-	share        treeShare
-	isShareKnown bool
-}
-
-// treeShare is by what CompareShares orders a queue.
-type treeShare struct {
-	// ofDeserved is the dominant used ÷ deserved, at least 1 if the queue deserves no card.
-	ofDeserved float64
-	// borrowed is the largest borrowed amount of one card for the weight of the queue. A queue
-	// without card quotas is compared by cores.
-	borrowed float64
-}
-
 // currentShare returns the share of the queue. It computes it only after a change.
 func (q *queueLedger) currentShare() treeShare {
 	if !q.isShareKnown {

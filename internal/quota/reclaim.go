@@ -117,29 +117,3 @@ func (q *queueLedger) freeBesideKept(leaf *queueLedger, resource Resource) int64
 	kept := max(0, q.kept[resource]-leaf.kept[resource])
 	return q.limits.Quota(resource) - q.used.amountOf(resource) - kept
 }
-
-// ownUnused adds what the queue itself has of unused guarantee, beyond those of its children, to
-// what its path below has. A leaf may use that much without using guarantees of other queues.
-func (q *queueLedger) ownUnused(below int64, resource Resource) int64 {
-	if q.limits.IsHeld {
-		return 0
-	}
-	return max(below, q.guaranteeBalance(below, resource))
-}
-
-// guaranteeBalance is ownUnused, but negative as far as the queue uses more than its guarantee. Cards
-// that victims below the queue release add to it.
-func (q *queueLedger) guaranteeBalance(below int64, resource Resource) int64 {
-	if q.limits.IsHeld {
-		return -Unlimited
-	}
-	return below + min(q.limits.Guarantee[resource], maxUnused) - min(q.used.amountOf(resource), maxUnused) - q.unusedBelow[resource]
-}
-
-// ownUnusedBelow returns ownUnused of the path from q to the child of an ancestor.
-func (q *queueLedger) ownUnusedBelow(ancestor *queueLedger, resource Resource) (own int64) {
-	for at := q; at != ancestor; at = at.parent {
-		own = at.ownUnused(own, resource)
-	}
-	return own
-}

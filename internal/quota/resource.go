@@ -2,6 +2,7 @@ package quota
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -78,3 +79,19 @@ func (a Amounts) Cards() card.Quota {
 
 // Sorted returns the resources of the amounts, sorted: CPU and memory, then the cards.
 func (a Amounts) Sorted() []Resource { return slices.Sorted(maps.Keys(a)) }
+
+// AddSaturating adds two amounts of CPU or memory without overflow.
+func AddSaturating(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// MultiplySaturating multiplies two amounts that are not negative without overflow.
+func MultiplySaturating(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64/b {
+		return math.MaxInt64
+	}
+	return a * b
+}

@@ -2,33 +2,9 @@ package quota
 
 import (
 	"maps"
-	"time"
 
 	"cardquota.dev/operator/internal/card"
 )
-
-// position is where a queue is in a tree, and what decides its order among its siblings.
-type position struct {
-	// parent is the parent queue, "" directly under root.
-	parent string
-	// weight divides borrowed cards; at least 1.
-	weight int32
-	// created is when the queue was created.
-	created time.Time
-}
-
-// treeSums are the sums of one queue by which the queues of a tree leave each other what is theirs.
-type treeSums struct {
-	// unreclaimable is what pods use that cannot be reclaimed.
-	unreclaimable sums
-	// unused is the unused guarantee of the queue and all queues below it, unusedBelow the sum
-	// of its children's.
-	unused, unusedBelow Amounts
-	// kept is what Keep keeps for pods of the queue and all queues below it.
-	kept Amounts
-	// stopped are the resources that the queue may not borrow for now.
-	stopped map[Resource]bool
-}
 
 // SetTree puts the queues into a tree, and sets their limits. Any other queue is directly under root. If
 // it was in the last tree, it keeps its place while pods are charged to it: a Queue can be deleted while
@@ -52,11 +28,6 @@ func (l *Ledger) SetTree(tree *Tree) {
 		l.SetLimits(name, r.Limits)
 	}
 	l.refresh()
-}
-
-// newRoot returns a root without an inventory, so without limits.
-func newRoot() *queueLedger {
-	return &queueLedger{isRoot: true, usage: usage{limits: Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited}, used: newSums()}, treeSums: newTreeSums()}
 }
 
 // setPositions puts the queues where the positions say, below root if there is one.
@@ -115,19 +86,25 @@ func (l *Ledger) keepPositions(positions map[string]position) {
 	}
 }
 
-// isInUse reports whether pods are charged to the queue, terminating ones included.
-func (q *queueLedger) isInUse() bool { return q.pods > 0 || len(q.terminating) > 0 }
+// Retain removes the limits of every queue that is not kept. It forgets the queue once none of
+// its pods uses anything, nor any pod of a queue below it.
+func (l *Ledger) Retain(keep func(queue string) bool) {
+	// A deleted Queue keeps its pods until they end. Their ancestors must go on counting them.
+	hasUsed := map[string]bool{} // queues with a queue in use below them
+	for _, q := range l.queues {
+		for at := q.parent; q.isInUse() && at != nil; at = at.parent {
+			hasUsed[at.name] = true
+		}
+	}
 
-func newTreeSums() treeSums {
-	return treeSums{unreclaimable: newSums(), unused: Amounts{}, unusedBelow: Amounts{}, kept: Amounts{}}
-}
-
-// link puts a queue at its position: its sums count in those of its parent.
-func (l *Ledger) link(q *queueLedger) {
-	q.position = l.positions[q.name]
-	q.parent = l.root
-	if q.position.parent != "" {
-		q.parent = l.ensureQueue(q.position.parent)
+	for name, q := range l.queues {
+		if keep(name) {
+			continue
+		}
+		l.dropLimits(q)
+		if !q.isInUse() && !hasUsed[name] {
+			delete(l.queues, name)
+		}
 	}
 }
 
@@ -172,46 +149,6 @@ func (l *Ledger) dropLimits(q *queueLedger) {
 	}
 }
 
-// updateUnused updates the unused guarantees after a charge changed.
-func (q *queueLedger) updateUnused(c *Charge) {
-	for _, amount := range c.Cards {
-		q.updateUnusedOf(Resource(amount.Name))
-	}
-	for _, resource := range Compute {
-		q.updateUnusedOf(resource)
-	}
-}
-
-// updateUnusedOf updates the unused guarantees of a name in the queue and its ancestors.
-func (q *queueLedger) updateUnusedOf(resource Resource) {
-	for at := q; at.parent != nil; at = at.parent {
-		before := at.unused[resource]
-		now := at.unusedAfter(resource, 0, 0)
-		if now == before {
-			continue // an ancestor may have a guarantee of its own
-		}
-		at.unused[resource] = now
-		at.parent.unusedBelow[resource] += now - before
-	}
-}
-
-// unusedAfter returns the unused guarantee of a name once the queue uses more of it, and its
-// children have less unused guarantee by the given change.
-func (q *queueLedger) unusedAfter(resource Resource, more, change int64) int64 {
-	if q.limits.IsHeld {
-		return 0
-	}
-	below := q.unusedBelow[resource] + change
-	guarantee, guaranteed := q.limits.Guarantee[resource]
-	if !guaranteed {
-		return max(below, 0)
-	}
-	return min(maxUnused, max(below, guarantee-AddSaturating(q.used.amountOf(resource), more), 0))
-}
-
-// maxUnused bounds the unused guarantee of one queue, so that no sum overflows.
-const maxUnused = 1 << 53
-
 // Keep keeps quota of the ancestors for a pod that reclaimed cards and is not placed yet. Pods
 // of other queues cannot use it. A flat queue has no ancestors. A second call for the same pod replaces
 // the first.
@@ -238,18 +175,6 @@ func (l *Ledger) EndAllKeeping() {
 		l.EndKeeping(pod)
 	}
 }
-
-// addKept adds a charge, multiplied by sign, to what is kept for pods of the queue, and in its ancestors.
-func (q *queueLedger) addKept(c *Charge, sign int64) {
-	for at := q; at != nil; at = at.parent {
-		for resource, amount := range c.Amounts() {
-			at.kept[resource] += sign * min(amount, maxKept)
-		}
-	}
-}
-
-// maxKept bounds what is kept for one pod, so that no sum overflows.
-const maxKept = 1 << 50
 
 // StopBorrowing keeps a queue from borrowing some resources, because they were reclaimed from it a
 // short time ago. It replaces what was stopped before.

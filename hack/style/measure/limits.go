@@ -41,6 +41,6 @@ type area struct {
 var areas = []area{
 	{folder: "internal/scheduler", limit: 129},
 	{folder: "internal/cardquota", limit: 6},
-	{folder: "internal/quota", limit: 9},
+	{folder: "internal/quota", limit: 0},
 	{folder: "internal/webhook", limit: 12},
 }

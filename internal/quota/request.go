@@ -7,6 +7,36 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
+// Request is what a pending pod requests.
+type Request struct {
+	// Names are the allowed cards in order of preference; empty exactly when Count is 0.
+	Names []card.Name
+	// Count is how many cards of one name the pod requests.
+	Count card.Count
+	// MilliCPU and Memory count against the limits of the queue.
+	MilliCPU, Memory int64
+	// IsUnreclaimable reports whether other queues could not reclaim from the pod, see Charge.
+	IsUnreclaimable bool
+}
+
+// Amount returns how much of a resource the pod requests: Count of each of its cards.
+func (r *Request) Amount(of Resource) int64 {
+	return of.selectAmount(r.MilliCPU, r.Memory, int64(r.Count))
+}
+
+// On returns the request for one card alone, as that of a node. Calls of Fits with it allocate no memory.
+func (r Request) On(name card.Name) Request {
+	r.Names = []card.Name{name}
+	return r
+}
+
+// OnlyCards returns the request without CPU and memory.
+func (r Request) OnlyCards() Request {
+	r.MilliCPU = 0
+	r.Memory = 0
+	return r
+}
+
 // CardRequest is how many cards of any of the Names a whole job requests. Whether the cards of one pod
 // come from one node is checked per pod.
 type CardRequest struct {
@@ -175,4 +205,12 @@ func joinNames(names []card.Name) string {
 		return string(names[0]) // without allocating
 	}
 	return card.Join(names, "|")
+}
+
+// removeNames returns names without some. It copies only if it removes any.
+func removeNames(names []card.Name, some func(card.Name) bool) []card.Name {
+	if !slices.ContainsFunc(names, some) {
+		return names
+	}
+	return slices.DeleteFunc(slices.Clone(names), some)
 }
