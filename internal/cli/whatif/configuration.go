@@ -82,6 +82,7 @@ func readLiveConfiguration(ctx context.Context, r *reader.Reader, namespace stri
 // findLiveConfiguration returns the configuration beside cardquota-manager, wherever that runs, "" if the
 // user may not look there. whatif does not need that right.
 func findLiveConfiguration(ctx context.Context, c client.Client, namespace string) (string, error) {
+	// What another reader may not read is no gap of the snapshot, which would end the command.
 	r := reader.New(c)
 	deployments, _, err := r.Deployments(ctx, reader.OperatorProgram, namespace)
 	if err != nil {

@@ -121,6 +121,7 @@ func (q *quotaChanges) judge() {
 		return
 	}
 
+	// The user asks what would happen, so a refusal is a note and no error.
 	input := validation.CardQuotaInput{All: q.all, Policy: q.cluster.Policy, Queues: q.cluster.Queues, Healthy: q.cluster.Tracker().Healthy()}
 	for _, changed := range q.all {
 		before := q.before[changed.Name]

@@ -55,6 +55,7 @@ func (c *Cache) updateCharge(state *PodState, queue, node string) (unchanged boo
 // hasSameCharge reports whether the charged card is still the one of the node in a new
 // inventory. It is for most pods when some node changed.
 func (c *Cache) hasSameCharge(state *PodState) bool {
+	// Charges of several cards are rare, so they are computed again.
 	request := &state.Request
 	charged := state.Charge.Cards
 	if len(request.ExtraResources) > 0 || len(charged) > 1 || (len(charged) == 0) != (request.Count == 0) {
@@ -86,6 +87,7 @@ func (c *Cache) SetInventory(nodes map[string]*corev1.Node) {
 		return
 	}
 
+	// Cards of a node that takes no pods serve no guarantee.
 	cards := map[card.Name]card.Count{}
 	off := map[string]bool{}
 	var milliCPU, memory int64

@@ -177,7 +177,8 @@ func (c *Cache) IsOutOfSync(task *api.TaskInfo, state *PodState) bool {
 	return marked && task.Pod.DeletionTimestamp == nil
 }
 
-// ReplaceObject makes another object of a pod stand for it.
+// ReplaceObject makes another object of a pod stand for it. Preempt works on copies of some pods, and a copy is no
+// change of the pod.
 func (c *Cache) ReplaceObject(old, other *corev1.Pod) {
 	state, known := c.podsByObject[old]
 	if !known {

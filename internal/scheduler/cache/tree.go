@@ -87,7 +87,7 @@ func (c *Cache) DropTree() {
 	if !c.Tree.IsFlat() {
 		c.Tree = Tree{Tree: quota.Flat}
 		c.Ledger.SetTree(quota.Flat)
-		c.RequestGeneration++
+		c.RequestGeneration++ // no request says any more whether it can be reclaimed
 	}
 }
 

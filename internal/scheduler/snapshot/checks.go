@@ -26,7 +26,8 @@ type CheckInput struct {
 // checkFunc returns why a request is refused, nil if the check passes.
 type checkFunc func(*Session, CheckInput) *workload.Refusal
 
-// All checks. The first that refuses gives the reason.
+// All checks. The first that refuses gives the reason. Each list has an array of its own: in a common one, the
+// checks that one list appends would replace those of another.
 var (
 	// queueChecks: may pods of the namespace use the queue?
 	queueChecks = []checkFunc{argumentsAreValid, cacheIsSynced, queueExists, queueIsUsable, namespaceIsAllowed}

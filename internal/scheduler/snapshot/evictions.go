@@ -135,7 +135,7 @@ func (e *Evictions) MarkReleasing(found []*api.TaskInfo) {
 		job := e.Volcano.Jobs[task.Job]
 		node := e.Volcano.Nodes[task.NodeName]
 		if err := job.UpdateTaskStatus(task, api.Releasing); err == nil && node != nil {
-			_ = node.UpdateTask(task)
+			_ = node.UpdateTask(task) // Volcano only logs that a node lacks the task
 		}
 	}
 	e.Cache.EvictingSince = since

@@ -53,7 +53,7 @@ type UnreclaimableRule struct {
 // UnreclaimableRuleFor returns which pods of a job cannot be reclaimed. job may be nil.
 func (p *Session) UnreclaimableRuleFor(job *api.JobInfo) UnreclaimableRule {
 	if job == nil || job.PodGroup == nil {
-		return UnreclaimableRule{All: true}
+		return UnreclaimableRule{All: true} // IsEvictable refuses pods without a PodGroup
 	}
 	queue, exists := p.Volcano.Queues[job.Queue]
 	if !exists || !queue.Reclaimable() || !workload.GroupAllowsEviction(job.PodGroup.Annotations) {

@@ -171,6 +171,7 @@ func (a adviser) adviseAlternatives() []string {
 		return nil
 	}
 
+	// Only the least number of free cards is certain for a user who may not read nodes.
 	var advice []string
 	for _, status := range a.Path[0].Status.Cards {
 		name := card.Name(status.Name)

@@ -103,6 +103,7 @@ func adviseWebhook(name string) string {
 	if strings.HasSuffix(name, "cardquota.dev") {
 		who = "kubectl cardquota doctor says why, or ask the administrator."
 	}
+	// Without a name, the words around it would have two spaces between them.
 	return strings.Join(strings.Fields("The pod template is not the cause. Webhook "+name+" does not answer: "+who), " ") + " The controller tries again."
 }
 

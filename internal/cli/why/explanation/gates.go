@@ -81,7 +81,7 @@ func (g gateCheck) queueGate() Gate {
 		gate.Detail = g.describeUnmanaged() + ", and you may not read Queues"
 	case len(g.Path) == 0:
 		gate.Answer, gate.Detail = g.unmanagedQueueAnswer()
-	default:
+	default: // Volcano's state of a held queue is Open, so condition Ready comes first
 		if ready := meta.FindStatusCondition(g.Path[0].Status.Conditions, v1alpha1.ConditionReady); ready != nil && (ready.Reason == v1alpha1.ReasonHeld || ready.Reason == v1alpha1.ReasonQueueNotOpen) {
 			gate.Answer = No
 			gate.Detail = ready.Reason + ": " + ready.Message
@@ -134,7 +134,7 @@ func (g gateCheck) namespaceGates() []Gate {
 
 		gate := Gate{Name: "namespace for " + quota.Name, Answer: Yes, Detail: g.Workload.Namespace + " is selected"}
 		switch {
-		case err != nil:
+		case err != nil: // the scheduler lets no pod into such a queue
 			gate.Answer = No
 			gate.Detail = err.Error()
 		case g.Namespace == nil:

@@ -38,6 +38,7 @@ func (g gateCheck) statedGates(reason v1alpha1.BlockedReason, gates []Gate) []Ga
 		return nil
 	}
 
+	// CPU and memory have gates of their own. A reason without a name is that of any gate that is not open.
 	isShown := func(gate Gate) bool { return gate.Answer == No && strings.HasPrefix(gate.Name, prefix) }
 	if (name == "" || prefix != "") && slices.ContainsFunc(gates, isShown) {
 		return nil
