@@ -88,6 +88,7 @@ func findLiveConfiguration(ctx context.Context, c client.Client, namespace strin
 	if err != nil {
 		return "", err
 	}
+
 	for _, deployment := range deployments {
 		if text, _, err := readLiveConfiguration(ctx, r, deployment.Namespace); text != "" || err != nil {
 			return text, err
