@@ -300,15 +300,15 @@ func TestResolveTreeByExample(t *testing.T) {
 
 // TestResolveWrittenCutsNothing: by this tree each queue is judged as it is written. "top" deserves 4 A, its child
 // "mid" writes 6, and "leaf" below that writes 5. ResolveTree cuts mid to 4, so leaf has too much as well.
-// ResolveWritten lets mid keep its 6, of which leaf has not too much. "low" inherits its quota through "mid" from
-// a parent that does not exist, so what its child "deep" may have of B is unknown. The queues of a cycle have no
-// parent to be judged by.
+// ResolveWritten lets mid keep its 6, of which leaf has not too much. "sibling" is guaranteed 2 and deserves none, so
+// both are judged by its 2. "low" inherits its quota through "mid" from a parent that does not exist, so what its child
+// "deep" may have of B is unknown. The queues of a cycle have no parent to be judged by.
 func TestResolveWrittenCutsNothing(t *testing.T) {
 	written := map[string]TreeQueue{
 		"top":     {Quota: Amounts{"A": 9}, Deserved: Amounts{"A": 4}},
 		"mid":     {Parent: "top", Quota: Amounts{"A": 9}, Deserved: Amounts{"A": 6}},
 		"leaf":    {Parent: "mid", Quota: Amounts{"A": 9}, Deserved: Amounts{"A": 5}},
-		"sibling": {Parent: "top", Quota: Amounts{"A": 9}, Deserved: Amounts{"A": 0}},
+		"sibling": {Parent: "top", Quota: Amounts{"A": 9}, Deserved: Amounts{"A": 0}, Guarantee: Amounts{"A": 2}},
 		"low":     {Parent: "gone", Deserved: Amounts{"B": 1}},
 		"deep":    {Parent: "low", Quota: Amounts{"B": 7}, Guarantee: Amounts{"B": 2}},
 		"a":       {Parent: "b", Deserved: Amounts{"B": 1}},
@@ -320,7 +320,12 @@ func TestResolveWrittenCutsNothing(t *testing.T) {
 	tree := ResolveWritten(written)
 	want := Excess{Kind: DeservedAboveParent, Of: "A", Parent: "top", Written: 6, Allowed: 4, Sum: 6, Limit: 4, Parts: []Part{{"mid", 6}}}
 	check.Equal(t, "excess of mid", []Excess{want}, tree.Queue("mid").Excess)
-	check.Equal(t, "excess of the children of top", []Excess{want}, tree.ExcessOfChildren("top"))
+	check.Equal(t, "guarantee of sibling", int64(2), tree.Queue("sibling").Limits.Guarantee["A"])
+	ofSibling := []Excess{
+		{Kind: GuaranteeAboveDeserved, Of: "A", Parent: "top", Written: 2},
+		{Kind: GuaranteeAboveParent, Of: "A", Parent: "top", Written: 2, Sum: 2, Parts: []Part{{"sibling", 2}}},
+	}
+	check.Equal(t, "excess of the children of top", append([]Excess{want}, ofSibling...), tree.ExcessOfChildren("top"))
 	check.Equal(t, "by how much", int64(2), want.Over())
 	check.Equal(t, "deserved A of mid", int64(6), tree.Queue("mid").Limits.deserved("A"))
 	for _, name := range []string{"leaf", "low", "deep", "a"} {

@@ -265,7 +265,7 @@ func (c *childAmounts) ownLimit(q *TreeQueue, key Resource, parent string, inher
 func (c *childAmounts) report(e Excess) { c.excess = append(c.excess, e) }
 
 // scaleChildren cuts what the children of a queue deserve, and then their guarantees, to what
-// the queue has.
+// the queue has. It only reports what is too much if the amounts stay as they are written.
 func (t *treeResolver) scaleChildren(parent string, above Limits, children []childAmounts) {
 	all := Amounts{}
 	for i := range children {
@@ -302,7 +302,7 @@ func (t *treeResolver) scaleChildren(parent string, above Limits, children []chi
 
 		for i := range children {
 			// Scaling may have put deserved below the guarantee, and a guarantee is a part of it.
-			if deserved, isLimited := children[i].deserved[name]; isLimited {
+			if deserved, isLimited := children[i].deserved[name]; isLimited && !t.isWritten {
 				children[i].guarantee[name] = min(children[i].guarantee[name], deserved)
 			}
 		}
