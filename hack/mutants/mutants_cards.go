@@ -44,7 +44,7 @@ var sliceRecordMutants = []mutant{
 // claimCheckMutants are checks of ResourceClaims that the scheduler leaves out.
 var claimCheckMutants = []mutant{
 	{"internal/scheduler/snapshot/checks.go", `requestIsValid, claimsAreAllowed)`, `requestIsValid)`, "no pod with a claim for cards is placed"},
-	{"internal/scheduler/capacitycard/enqueue.go", `if refusal := p.CheckClaims(task.Pod); refusal != nil {`, `if refusal := p.CheckClaims(task.Pod); refusal != nil && task.Pod == nil {`, "no job with a claim for cards is enqueued"},
+	{"internal/scheduler/enqueue/votes.go", `if refusal := v.CheckClaims(task.Pod); refusal != nil {`, `if refusal := v.CheckClaims(task.Pod); refusal != nil && task.Pod == nil {`, "no job with a claim for cards is enqueued"},
 }
 
 // withheldAnswerMutants call cards that nodes withhold unknown.

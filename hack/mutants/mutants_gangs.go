@@ -21,13 +21,13 @@ var awaitedCardsMutants = []mutant{
 	{"internal/scheduler/cache/reservations.go", `	hasGrown := r.FreeCards >= 0 && count > r.FreeCards`, `	hasGrown := r.FreeCards >= 0 && count >= r.FreeCards`, "as many free cards prolong no reservation"},
 	{"internal/scheduler/cache/reservations.go", `	r.prolonged += waited
 `, ``, "a reservation is prolonged for an hour in all"},
-	{"internal/scheduler/capacitycard/reservations.go", `	if entry.ExhaustedRequest == key {`, `	if true {`, "a job that requests something else has a reservation again"},
+	{"internal/scheduler/enqueue/reserver.go", `	if entry.ExhaustedRequest == key {`, `	if true {`, "a job that requests something else has a reservation again"},
 	{"internal/scheduler/capacitycard/joborder.go", `	case p.belowMinimum[job.UID] && !p.Volcano.JobReady(job):
 		return 0`, `	case p.belowMinimum[job.UID] && !p.Volcano.JobReady(job):
 		return 1`, "a job below its minimum comes first in its queue"},
 	{"internal/scheduler/capacitycard/joborder.go", `	return min(a.queues[right], 1) - min(a.queues[left], 1)`, `	return 0`, "the queue of a job below its minimum comes first"},
-	{"internal/scheduler/capacitycard/joborder.go", `	case p.reserver.exhausted[job.UID] && !p.belowMinimum[job.UID]:
-		return 2`, `	case p.reserver.exhausted[job.UID] && !p.belowMinimum[job.UID]:
+	{"internal/scheduler/capacitycard/joborder.go", `	case p.reserver.IsExhausted(job.UID) && !p.belowMinimum[job.UID]:
+		return 2`, `	case p.reserver.IsExhausted(job.UID) && !p.belowMinimum[job.UID]:
 		return 1`, "a job without a reservation comes after its equals"},
 	{"internal/scheduler/capacitycard/joborder.go", `w.Info.Priority >= highest[w.Info.Queue]`, `w.Info.Priority >= min(highest[w.Info.Queue], 0)`, "a queue does not come first for a job that its order serves later"},
 	{"internal/scheduler/keptcards/awaited.go", `|| k.awaited.running[job.UID]`, `|| false && k.awaited.running[job.UID]`, "a job below its minimum comes only before jobs that do not run"},
@@ -37,8 +37,8 @@ var awaitedCardsMutants = []mutant{
 	{"internal/scheduler/keptcards/awaited.go", `queue.Queue.Spec.Priority < a.Priority && k`, `k`, "cards are kept only from queues of lower priority"},
 	{"internal/scheduler/keptcards/awaited.go", `a.Job.Queue == r.Job.Queue && a.Job.Priority < r.Job.Priority`, `false`, "no card is kept from a job of higher priority of the same queue"},
 	{"internal/scheduler/waitingjobs/jobs.go", `		if seen[w.Info.Queue] || entry.IsExhausted {`, `		if entry.IsExhausted {`, "free cards prolong one reservation of a queue"},
-	{"internal/scheduler/capacitycard/reservations.go", `			p.Cache.Reservations.RestartAll(job.PgUID, p.Cache.Now())
-		}`, `			p.Cache.Reservations.RestartWait(job.PgUID, p.Cache.Now())
+	{"internal/scheduler/enqueue/reserver.go", `			r.Cache.Reservations.RestartAll(job.PgUID, r.Cache.Now())
+		}`, `			r.Cache.Reservations.RestartWait(job.PgUID, r.Cache.Now())
 		}`, "a job whose pods got a node has a reservation again"},
 }
 

@@ -14,6 +14,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
+	"cardquota.dev/operator/internal/scheduler/enqueue"
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/preemption"
@@ -34,8 +35,8 @@ type allocation struct {
 	waiting    *waitingjobs.Jobs
 	victims    *victims.Selection
 	preemption *preemption.Preemption
-	enqueue    *enqueuing
-	reserver   *reserver
+	enqueue    *enqueue.Votes
+	reserver   *enqueue.Reserver
 	// deservedFirst is the state of the action in a tree, nil unless it runs in parts.
 	deservedFirst *deservedFirst
 	// step is the state of the action in a tree, nil unless a step of it runs.
@@ -197,7 +198,7 @@ func (p *allocation) checkPlacement(task *api.TaskInfo, node string, released qu
 func (p *allocation) onDeallocate(event *framework.Event) {
 	task := event.Task
 	state := p.Cache.ObservePod(event.Task.Pod)
-	p.enqueue.refusedRequests = nil // quota is released
+	p.enqueue.ForgetRefusals() // quota is released
 	p.prices.ForgetPrice(task.Job)
 
 	state.AssumedNodeInvalid = task.Status == api.Pending

@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"cardquota.dev/operator/internal/scheduler/cache"
+	"cardquota.dev/operator/internal/scheduler/enqueue"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 )
@@ -17,7 +18,7 @@ type Cache struct {
 	borrowStops reclaimrules.BorrowStops
 	fitErrors   fitErrorCache
 	// podGroups are the requests of PodGroups without pods, by UID.
-	podGroups podGroupRequests
+	podGroups enqueue.PodGroupRequests
 	messages  *messageDeduper
 	reports   *sessionReports
 	metrics   *pluginMetrics
@@ -32,7 +33,7 @@ func NewCache() *Cache {
 		kept:        keptcards.NewFreed(),
 		borrowStops: reclaimrules.BorrowStops{},
 		fitErrors:   fitErrorCache{statuses: map[fitErrorKey]*cachedFitError{}},
-		podGroups:   podGroupRequests{},
+		podGroups:   enqueue.PodGroupRequests{},
 		messages:    newMessageDeduper(),
 		reports:     &sessionReports{},
 		metrics:     newPluginMetrics(),

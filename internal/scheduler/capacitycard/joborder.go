@@ -21,7 +21,7 @@ func (p *allocation) jobRank(job *api.JobInfo) int {
 	switch {
 	case p.belowMinimum[job.UID] && !p.Volcano.JobReady(job):
 		return 0
-	case p.reserver.exhausted[job.UID] && !p.belowMinimum[job.UID]:
+	case p.reserver.IsExhausted(job.UID) && !p.belowMinimum[job.UID]:
 		return 2
 	}
 	return 1

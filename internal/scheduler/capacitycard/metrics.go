@@ -111,7 +111,7 @@ func (p *Plugin) newMetricsSnapshot() *metricsSnapshot {
 			continue
 		}
 
-		queue.inqueue = slices.Clone(p.sums.inqueue[queue.queueID()].Cards)
+		queue.inqueue = slices.Clone(p.sums.Of(b.Queue).Cards)
 		queue.pending = pending[queue.queueID()]
 		v.queues = append(v.queues, queue)
 	}

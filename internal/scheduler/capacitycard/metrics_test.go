@@ -73,12 +73,12 @@ func newBusyScene(t testing.TB) *scene {
 func TestMetricsShowTheSnapshot(t *testing.T) {
 	s := newBusyScene(t).enqueueAndAllocate()
 	for _, job := range s.Ssn.Jobs { // as when each job was enqueued
-		if request, refusal := s.p.enqueue.missingMinimum(job); refusal == nil {
+		if request, refusal := s.p.enqueue.MissingMinimum(job); refusal == nil {
 			s.m.Reservations.RecordEnqueued(job, request)
 		}
 	}
 
-	s.reopen().p.enqueue.jobEnqueued(s.Job("waits")) // after the session has opened, so the metrics do not show it
+	s.reopen().p.enqueue.RecordEnqueued(s.Job("waits")) // after the session has opened, so the metrics do not show it
 	got := s.m.scrape(t)
 	check.That(t, got["cardquota_last_session_timestamp_seconds{}"] != 0, "the time of the last session is missing")
 

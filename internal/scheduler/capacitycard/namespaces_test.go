@@ -120,7 +120,7 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 			name    string
 			permits func() bool
 		}{
-			{"jobEnqueueable", func() bool { return p.enqueue.jobEnqueueable(job) == util.Permit }},
+			{"jobEnqueueable", func() bool { return p.jobEnqueueable(job) == util.Permit }},
 			{"predicate", func() bool { return p.nodes.predicate(task, node) == nil }},
 			{"preemptive", func() bool { return p.podReclaim.preemptive(queue, task) }},
 			{"reclaimable", func() bool { victims, _ := p.podReclaim.reclaimable(task, training); return len(victims) > 0 }},

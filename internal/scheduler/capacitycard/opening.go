@@ -11,8 +11,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
+	"cardquota.dev/operator/internal/scheduler/enqueue"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -22,8 +22,8 @@ type opening struct {
 	*snapshot.Session
 	events     *Events
 	evictions  *snapshot.Evictions
-	sums       *reservationSums
-	reserver   *reserver
+	sums       *enqueue.Sums
+	reserver   *enqueue.Reserver
 	allocation *allocation
 }
 
@@ -45,23 +45,23 @@ func (p *opening) buildSnapshot() {
 	p.loadQueueRules()
 	p.reparentOrphanQueues()
 	c.SetInventory(nodes)
-	p.allocation.belowMinimum = nil
-	p.reserver.exhausted = nil
+	p.allocation.belowMinimum = map[api.JobID]bool{}
+	p.reserver.Begin()
 
 	var outOfSync []*api.TaskInfo
 	for _, job := range p.Volcano.Jobs {
 		var allocated int
 		allocated, outOfSync = p.chargeJob(job, outOfSync)
 		if p.isBelowMinimum(job, allocated) {
-			p.allocation.belowMinimum = addJob(p.allocation.belowMinimum, job.UID)
+			p.allocation.belowMinimum[job.UID] = true
 		}
-		p.reserver.reserveForJob(job, allocated, !p.AllowsNamespace(string(job.Queue), job.Namespace))
+		p.reserver.ReserveForJob(job, allocated, !p.AllowsNamespace(string(job.Queue), job.Namespace))
 	}
 
 	// This moves tasks between the indexes that the loop reads.
 	p.evictions.MarkReleasing(outOfSync)
 	p.chargePodsWithoutJob()
-	p.reserver.reserveUnreserved()
+	p.reserver.ReserveUnreserved()
 	c.ForgetUnseenPods()
 }
 
@@ -106,7 +106,6 @@ func (p *opening) chargeJob(job *api.JobInfo, outOfSync []*api.TaskInfo) (int, [
 // loadQueueRules reads the limits and rules of every queue.
 func (p *opening) loadQueueRules() {
 	p.QueueRules = make(map[api.QueueID]*workload.QueueRules, len(p.Volcano.Queues))
-	p.sums.inqueue = make(map[api.QueueID]*quota.Reservations, len(p.Volcano.Queues))
 	p.NamespaceRefusals = map[snapshot.QueueNamespace]*workload.Refusal{}
 	isTree := p.Args.QueueHierarchy == v1alpha1.QueueHierarchyTree
 	if !isTree {
@@ -128,11 +127,10 @@ func (p *opening) loadQueueRules() {
 		if !isTree || id == workload.RootQueue {
 			p.Ledger.SetLimits(queue.Name, rules.Limits)
 		}
-		p.sums.inqueue[id] = &quota.Reservations{}
 	}
 
-	p.sums.inqueue[allQueues] = &quota.Reservations{}
-	p.Ledger.EndAllKeeping() // Load keeps again what is still kept
+	p.sums.Reset()
+	p.Ledger.EndAllKeeping() // keptcards.Kept keeps again what is still kept
 	p.Ledger.Retain(p.HasQueue)
 	if isTree {
 		for _, n := range p.Cache.LoadTree(p.QueueRules, p.Args.Owners) {

@@ -7,19 +7,23 @@
 package capacitycard
 
 import (
+	"fmt"
 	"maps"
 	"time"
 
 	"k8s.io/klog/v2"
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	vcache "volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/enqueue"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/preemption"
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
@@ -65,9 +69,9 @@ type Plugin struct {
 	podReclaim *podReclaim
 
 	// The steps of a pod: enqueue, reservation, allocation, node.
-	sums       *reservationSums
-	enqueue    *enqueuing
-	reserver   *reserver
+	sums       *enqueue.Sums
+	enqueue    *enqueue.Votes
+	reserver   *enqueue.Reserver
 	allocation *allocation
 	nodes      *nodeChoice
 	shortages  *shortages
@@ -92,9 +96,9 @@ func newPlugin(known *Cache, s *snapshot.Session) *Plugin {
 	p.preemption = preemption.New(s, p.Prices, p.stuck, p.Kept, p.victims)
 	p.podReclaim = &podReclaim{Session: s, prices: p.Prices, rules: p.Rules, stuck: p.stuck, kept: p.Kept, victims: p.victims}
 
-	p.sums = &reservationSums{Session: s}
-	p.enqueue = &enqueuing{Session: s, events: p.Events, evictions: p.Evictions, preemption: p.preemption, sums: p.sums, podGroups: known.podGroups}
-	p.reserver = &reserver{Session: s, sums: p.sums, enqueue: p.enqueue}
+	p.sums = enqueue.NewSums(s)
+	p.enqueue = enqueue.New(s, p.Evictions, p.preemption, p.sums, known.podGroups)
+	p.reserver = enqueue.NewReserver(s, p.sums, p.enqueue)
 	p.allocation = &allocation{
 		Session: s, prices: p.Prices, events: p.Events, stuck: p.stuck, kept: p.Kept, waiting: p.waiting,
 		victims: p.victims, preemption: p.preemption, enqueue: p.enqueue, reserver: p.reserver,
@@ -127,7 +131,6 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	p.nodes.percentageOfNodes = options.ServerOpts.PercentageOfNodesToFind
 	p.TriedTasks = map[api.TaskID]bool{}
 	p.Events.ownFitErrors = map[api.TaskID]*api.FitErrors{}
-	p.sums.elasticUsages = map[api.JobID]quota.ElasticUsage{}
 	p.Events.reports.last = p.cache.Now()
 
 	// What follows reads the ledger, so that comes first.
@@ -140,8 +143,8 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 
 	// Allocation.
 	ssn.AddJobValidFn(snapshot.PluginName, jobValid)
-	ssn.AddJobEnqueueableFn(snapshot.PluginName, p.enqueue.jobEnqueueable)
-	ssn.AddJobEnqueuedFn(snapshot.PluginName, p.enqueue.jobEnqueued)
+	ssn.AddJobEnqueueableFn(snapshot.PluginName, p.jobEnqueueable)
+	ssn.AddJobEnqueuedFn(snapshot.PluginName, func(obj any) { p.enqueue.RecordEnqueued(obj.(*api.JobInfo)) })
 	ssn.AddOverusedFn(snapshot.PluginName, p.allocation.overused)
 	ssn.AddAllocatableFn(snapshot.PluginName, p.allocation.allocatable)
 	ssn.AddPrePredicateFn(snapshot.PluginName, p.nodes.prePredicate)
@@ -189,15 +192,26 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 	options.ServerOpts.PercentageOfNodesToFind = p.nodes.percentageOfNodes
 
 	p.cache.messages.removeStale()
-	p.reserver.recordProgress()
+	p.reserver.RecordProgress()
 	p.cache.Reservations.RemoveStale()
-	p.cache.podGroups.removeStale(p.cache.SessionCount)
+	p.cache.podGroups.RemoveStale(p.cache.SessionCount)
 	p.Kept.SaveNominations()
 	p.cache.CloseOtherBindings()
 	p.Events.reportSession()
 
 	// The plugin may be referred to for longer, and what it knows is large.
 	*p = Plugin{}
+}
+
+// jobEnqueueable checks a job before its pods may wait for cards.
+func (p *Plugin) jobEnqueueable(obj any) int {
+	p.Events.reportLongSession()
+	job := obj.(*api.JobInfo)
+	if refusal := p.enqueue.RefusalOf(job); refusal != nil {
+		p.Events.recordJobUnschedulable(job, refusal)
+		return util.Reject
+	}
+	return util.Permit
 }
 
 // Allocate runs Volcano's action allocate. In a tree it serves the queues in their order, and no pod
@@ -284,4 +298,26 @@ func (p *Events) reportSession() {
 		report.Problem = p.ArgumentsErr.Error()
 	}
 	p.reports.observe(report)
+}
+
+// jobValid delays a restarted gang while succeeded pods of its last run are still being
+// deleted. Volcano counts these as ready (ReadyTaskNum), so it would bind the first new pods
+// without the rest of the gang.
+func jobValid(obj any) *api.ValidateResult {
+	job := obj.(*api.JobInfo)
+	terminating := int32(0)
+	for _, task := range job.TaskStatusIndex[api.Succeeded] {
+		if task.Pod.DeletionTimestamp != nil {
+			terminating++
+		}
+	}
+
+	if terminating == 0 || job.MinAvailable <= 1 || job.ReadyTaskNum()-terminating >= job.MinAvailable {
+		return nil
+	}
+
+	return &api.ValidateResult{
+		Reason:  v1beta1.NotEnoughPodsReason,
+		Message: fmt.Sprintf("%d pods of the last run are still being deleted", terminating),
+	}
 }

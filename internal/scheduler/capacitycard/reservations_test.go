@@ -17,7 +17,7 @@ import (
 
 // reservedCards returns how many cards enqueued jobs of queue q reserve in the open session.
 func (s *scene) reservedCards() (sum int) {
-	for _, d := range s.p.sums.inqueue["q"].Cards {
+	for _, d := range s.p.sums.Of("q").Cards {
 		sum += int(d.Count)
 	}
 	return sum
@@ -79,7 +79,7 @@ func TestRefusedJobBlocksNoOtherJob(t *testing.T) {
 
 	job := s.Job("j")
 	job.PodGroup.Status.Phase = scheduling.PodGroupPending
-	_, refusal := s.reopen().p.enqueue.checkEnqueue(job)
+	_, refusal := s.reopen().p.enqueue.Check(job)
 	check.That(t, refusal == nil, "the next session refuses the job: %v", refusal)
 }
 
@@ -111,7 +111,7 @@ func TestSumOfManyRequestsDoesNotOverflow(t *testing.T) {
 	s := newScene(t, quotaOfFour+"job j queue=q min=1100 pending=1100 cards=0 phase=Pending minCards=0",
 		requests("cpu", "9007199254740992"), requests("memory", "8Ei")).enqueueAndAllocate()
 
-	minimum, _ := s.p.enqueue.missingMinimum(s.Job("j"))
+	minimum, _ := s.p.enqueue.MissingMinimum(s.Job("j"))
 	check.Equal(t, "thousandths of a CPU", math.MaxInt64, minimum.MilliCPU)
 	check.Equal(t, "bytes of memory", math.MaxInt64, minimum.Memory)
 }
@@ -178,21 +178,21 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 
 	s.enqueueAndAllocate()
 	group := s.Job("crowd-7")
-	first := s.p.enqueue.podGroupRequestFor(group)
+	first := s.p.enqueue.PodGroupRequestFor(group)
 	for session := range 3 {
-		check.Equal(t, fmt.Sprintf("requests that the queue counts in session %d", session), 1, len(s.p.sums.inqueue["q"].Cards))
-		check.That(t, s.p.enqueue.podGroupRequestFor(group) == first, "session %d: an unchanged PodGroup is parsed again", session)
+		check.Equal(t, fmt.Sprintf("requests that the queue counts in session %d", session), 1, len(s.p.sums.Of("q").Cards))
+		check.That(t, s.p.enqueue.PodGroupRequestFor(group) == first, "session %d: an unchanged PodGroup is parsed again", session)
 		s.reopen()
 	}
 
 	group.PodGroup.Annotations["volcano.sh/card.request"] = `{"A":1}`
-	check.Equal(t, "requests of the PodGroup after a change", 1, len(s.reopen().p.enqueue.podGroupRequestFor(group).jobRequest.Cards))
+	check.Equal(t, "requests of the PodGroup after a change", 1, len(s.reopen().p.enqueue.PodGroupRequestFor(group).JobRequest.Cards))
 
 	last := s.Job("j")
 	clear(s.Ssn.Jobs)
 	for range 3 { // the others are forgotten after two sessions without them
-		s.reopen().p.enqueue.podGroupRequestFor(last)
-		s.p.cache.podGroups.removeStale(s.p.cache.SessionCount)
+		s.reopen().p.enqueue.PodGroupRequestFor(last)
+		s.p.cache.podGroups.RemoveStale(s.p.cache.SessionCount)
 	}
 	check.Equal(t, "PodGroups that are remembered after the others are gone", 1, len(s.p.cache.podGroups))
 }

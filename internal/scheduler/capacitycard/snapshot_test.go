@@ -201,7 +201,7 @@ func TestEachGateIsClosedUntilTheCacheHasSynced(t *testing.T) {
 
 	check.Equal(t, "allocatable permits", false, s.p.allocation.allocatable(s.Ssn.Queues["q"], task))
 	check.Equal(t, "predicate permits", false, s.p.nodes.predicate(task, s.Ssn.Nodes["a"]) == nil)
-	check.That(t, s.p.enqueue.jobEnqueueable(s.Job("j")) <= 0, "jobEnqueueable permits the job")
+	check.That(t, s.p.jobEnqueueable(s.Job("j")) <= 0, "jobEnqueueable permits the job")
 }
 
 // TestUnsyncedSessionIsEmpty: pod unseen-0 runs on node a, and Volcano's session lacks it. After a start, the session

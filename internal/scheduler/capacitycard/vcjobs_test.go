@@ -235,7 +235,7 @@ func TestRefusedRequestStaysRefused(t *testing.T) {
 		job k queue=q min=1 phase=Pending minCards=4
 		job l queue=q min=1 phase=Pending minCards=3`).openSession()
 	refusalOf := func(job string) *workload.Refusal {
-		_, refusal := s.p.enqueue.checkEnqueue(s.Job(job))
+		_, refusal := s.p.enqueue.Check(s.Job(job))
 		return refusal
 	}
 
@@ -244,7 +244,7 @@ func TestRefusedRequestStaysRefused(t *testing.T) {
 	check.That(t, refusalOf("k") == first, "the equal request of job k is checked again")
 	check.That(t, refusalOf("l") == nil, "the 3 cards of job l are refused")
 
-	s.p.sums.reserve("q", quota.JobRequest{Cards: []quota.CardRequest{{Names: []card.Name{"A"}, Count: 2}}})
+	s.p.sums.Reserve("q", quota.JobRequest{Cards: []quota.CardRequest{{Names: []card.Name{"A"}, Count: 2}}})
 	check.That(t, refusalOf("l") != nil, "the 3 cards of job l are not refused beside a reservation of 2")
 	check.NoError(t, framework.NewStatement(s.Ssn).Evict(s.Task("t-0"), "test"))
 	check.That(t, refusalOf("k") != first, "the equal request of job k is not checked again after an eviction")

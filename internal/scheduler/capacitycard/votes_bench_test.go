@@ -39,7 +39,7 @@ func votesScene(b *testing.B, jobs int) *scene {
 	s := newScene(b, quotas+text.String()).openSession()
 	for c := range choices {
 		pair := []card.Name{name(c), name(c + 1 + c/kinds)}
-		s.p.sums.reserve("q", quota.JobRequest{Cards: []quota.CardRequest{{Names: pair, Count: 3}}})
+		s.p.sums.Reserve("q", quota.JobRequest{Cards: []quota.CardRequest{{Names: pair, Count: 3}}})
 	}
 
 	return s
@@ -54,24 +54,24 @@ func BenchmarkVotes(b *testing.B) {
 	)
 
 	s := votesScene(b, jobs)
-	request, refusal := s.p.enqueue.missingMinimum(s.Job("j0"))
+	request, refusal := s.p.enqueue.MissingMinimum(s.Job("j0"))
 	check.Must(b, refusal == nil, "the request is refused: %v", refusal)
 	runtime.GC()
 	began := time.Now()
 	for range checks {
-		check.Must(b, s.p.Ledger.CheckEnqueue("q", s.p.sums.reservationsOf, request, 1) != nil, "the request is not refused")
+		check.Must(b, s.p.Ledger.CheckEnqueue("q", s.p.sums.Of, request, 1) != nil, "the request is not refused")
 	}
 
 	oneCheck := time.Since(began) / checks
 
 	for _, waiting := range s.Ssn.Jobs { // later sessions find what they have parsed
-		s.p.enqueue.podGroupRequestFor(waiting)
+		s.p.enqueue.PodGroupRequestFor(waiting)
 	}
 
 	runtime.GC()
 	began = time.Now()
 	for _, waiting := range s.Ssn.Jobs {
-		_, refusal := s.p.enqueue.checkEnqueue(waiting)
+		_, refusal := s.p.enqueue.Check(waiting)
 		check.Must(b, refusal != nil, "a job is not refused")
 	}
 

@@ -1,4 +1,4 @@
-package capacitycard
+package enqueue
 
 import (
 	"cmp"
@@ -35,21 +35,21 @@ type queuePriority struct {
 // checkEnqueueBesidePreemptable is CheckEnqueue for a job that may preempt others: it counts
 // what these use as elastic. Otherwise the jobs of a full queue would keep out every job that
 // may preempt them, since Volcano's preempt passes over jobs that are not enqueued.
-func (p *enqueuing) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.JobRequest) *quota.InsufficientQuota {
-	insufficient := p.Ledger.CheckEnqueue(string(job.Queue), p.sums.reservationsOf, request, p.Args.OverCommitFactor)
-	if insufficient == nil || !p.mayPreemptOnceEnqueued(job) {
+func (v *Votes) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.JobRequest) *quota.InsufficientQuota {
+	insufficient := v.Ledger.CheckEnqueue(string(job.Queue), v.sums.Of, request, v.Args.OverCommitFactor)
+	if insufficient == nil || !v.mayPreemptOnceEnqueued(job) {
 		return insufficient
 	}
 
-	usage := p.preemptableUsageFor(queuePriority{job.Queue, job.Priority})
+	usage := v.preemptableUsageFor(queuePriority{job.Queue, job.Priority})
 	if len(usage.all) == 0 {
 		return insufficient
 	}
 
 	beside := func(queue string) *quota.Reservations {
-		return p.sums.reservationsOf(queue).ReplaceElastic(usage.elastic, usage.all, usage.unreclaimable)
+		return v.sums.Of(queue).ReplaceElastic(usage.elastic, usage.all, usage.unreclaimable)
 	}
-	if p.Ledger.CheckEnqueue(string(job.Queue), beside, request, p.Args.OverCommitFactor) == nil {
+	if v.Ledger.CheckEnqueue(string(job.Queue), beside, request, v.Args.OverCommitFactor) == nil {
 		return nil
 	}
 
@@ -59,12 +59,12 @@ func (p *enqueuing) checkEnqueueBesidePreemptable(job *api.JobInfo, request quot
 // mayPreemptOnceEnqueued reports whether the action preempt runs and evicts pods for a job. The
 // job is below its minimum, since it is about to be enqueued. Volcano's preempt passes over
 // jobs with a network topology.
-func (p *enqueuing) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
+func (v *Votes) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 	if !conf.EnabledActionMap[schedulerconfig.Preempt] || job.ContainsNetworkTopology() {
 		return false
 	}
 	if len(job.Tasks) == 0 {
-		return !p.announcesNeverToPreempt(job)
+		return !v.announcesNeverToPreempt(job)
 	}
 
 	for _, task := range job.TaskStatusIndex[api.Pending] {
@@ -80,37 +80,37 @@ func (p *enqueuing) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 // policy Never: that of its template, else of its PriorityClass, as the API server sets it. A pod of
 // a Volcano job has the class of the job unless its template names one. A pod without a class gets the
 // default one of the cluster.
-func (p *enqueuing) announcesNeverToPreempt(job *api.JobInfo) bool {
+func (v *Votes) announcesNeverToPreempt(job *api.JobInfo) bool {
 	class := job.PodGroup.Spec.PriorityClassName
 	owner := workload.VCJobOwner(&job.PodGroup.PodGroup)
 	if owner == "" {
-		return p.isNeverClass(class)
+		return v.isNeverClass(class)
 	}
 
-	vcJob := p.findVCJob(job, owner)
+	vcJob := v.findVCJob(job, owner)
 	return vcJob != nil && slices.ContainsFunc(vcJob.Spec.Tasks, func(task batch.TaskSpec) bool {
 		spec := &task.Template.Spec
 		if spec.PreemptionPolicy != nil {
 			return *spec.PreemptionPolicy == corev1.PreemptNever
 		}
-		return p.isNeverClass(cmp.Or(spec.PriorityClassName, class))
+		return v.isNeverClass(cmp.Or(spec.PriorityClassName, class))
 	})
 }
 
 // isNeverClass reports whether pods of a PriorityClass never preempt, false for an unknown one. "" is the
 // default class of the cluster.
-func (p *enqueuing) isNeverClass(name string) bool {
-	class := p.priorityClass(name)
+func (v *Votes) isNeverClass(name string) bool {
+	class := v.priorityClass(name)
 	if name == "" {
-		class = p.defaultPriorityClass()
+		class = v.defaultPriorityClass()
 	}
 	return class != nil && ptr.Deref(class.PreemptionPolicy, "") == corev1.PreemptNever
 }
 
 // defaultPriorityClass returns the class of pods that name none, nil if they have no class. Of several
 // default classes the API server takes the lowest.
-func (p *enqueuing) defaultPriorityClass() (lowest *schedulingv1.PriorityClass) {
-	classes, err := p.Volcano.InformerFactory().Scheduling().V1().PriorityClasses().Lister().List(labels.Everything())
+func (v *Votes) defaultPriorityClass() (lowest *schedulingv1.PriorityClass) {
+	classes, err := v.Volcano.InformerFactory().Scheduling().V1().PriorityClasses().Lister().List(labels.Everything())
 	if err != nil {
 		return nil
 	}
@@ -124,35 +124,35 @@ func (p *enqueuing) defaultPriorityClass() (lowest *schedulingv1.PriorityClass) 
 
 // preemptableUsageFor returns what jobs of lower priority use in a queue and may give as a
 // whole, and what pods use whose eviction is under way. It is summed once in a session.
-func (p *enqueuing) preemptableUsageFor(key queuePriority) *preemptableUsage {
-	if known := p.preemptableUsages[key]; known != nil {
+func (v *Votes) preemptableUsageFor(key queuePriority) *preemptableUsage {
+	if known := v.preemptableUsages[key]; known != nil {
 		return known
 	}
 
 	usage := &preemptableUsage{}
-	for _, job := range p.jobsWithPods(key.queue) {
-		if job.Priority < key.priority && p.preemption.IsEvictableAsAWhole(job) {
-			usage.add(p.sums.elasticUsages[job.UID], p.sums.elasticUsage(job, len(job.Tasks)))
+	for _, job := range v.jobsWithPods(key.queue) {
+		if job.Priority < key.priority && v.preemption.IsEvictableAsAWhole(job) {
+			usage.add(v.sums.elasticUsages[job.UID], v.sums.elasticUsage(job, len(job.Tasks)))
 			for task := range gang.TasksIn(job, api.AllocatedStatus) {
-				usage.addUnreclaimable(p.ChargeInQueue(key.queue, task))
+				usage.addUnreclaimable(v.ChargeInQueue(key.queue, task))
 			}
 		}
 	}
 
 	// An evicted pod keeps its charge until it is deleted, but its quota is on the way already.
-	for _, task := range p.evictions.Requested {
-		charge := p.ChargeInQueue(key.queue, task)
-		state := p.Cache.Pods[task.Pod.UID]
+	for _, task := range v.evictions.Requested {
+		charge := v.ChargeInQueue(key.queue, task)
+		state := v.Cache.Pods[task.Pod.UID]
 		if charge != nil && state != nil && state.ChargedAs == cache.ChargedAsUsed {
 			usage.add(quota.ElasticUsage{}, quota.ElasticUsageOf(charge))
 			usage.addUnreclaimable(charge)
 		}
 	}
 
-	if p.preemptableUsages == nil {
-		p.preemptableUsages = map[queuePriority]*preemptableUsage{}
+	if v.preemptableUsages == nil {
+		v.preemptableUsages = map[queuePriority]*preemptableUsage{}
 	}
-	p.preemptableUsages[key] = usage
+	v.preemptableUsages[key] = usage
 
 	return usage
 }
@@ -171,14 +171,14 @@ func (u *preemptableUsage) addUnreclaimable(charge *quota.Charge) {
 
 // jobsWithPods returns the jobs of a queue with pods on nodes. It lists those of all queues
 // once in a session.
-func (p *enqueuing) jobsWithPods(queue api.QueueID) []*api.JobInfo {
-	if p.placedJobs == nil {
-		p.placedJobs = map[api.QueueID][]*api.JobInfo{}
-		for _, job := range p.Volcano.Jobs {
+func (v *Votes) jobsWithPods(queue api.QueueID) []*api.JobInfo {
+	if v.placedJobs == nil {
+		v.placedJobs = map[api.QueueID][]*api.JobInfo{}
+		for _, job := range v.Volcano.Jobs {
 			if job.PodGroup != nil && len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) > 0 {
-				p.placedJobs[job.Queue] = append(p.placedJobs[job.Queue], job)
+				v.placedJobs[job.Queue] = append(v.placedJobs[job.Queue], job)
 			}
 		}
 	}
-	return p.placedJobs[queue]
+	return v.placedJobs[queue]
 }
