@@ -32,6 +32,7 @@ func BenchmarkInventory(b *testing.B) {
 	}
 
 	input := CountInput{
+		Tree:    cardquota.Flat,
 		Charges: map[types.UID]quota.Charge{},
 		Usage:   map[string]queueusage.Usage{},
 		Owners:  map[string]*v1alpha1.CardQuota{},

@@ -32,7 +32,7 @@ type CountInput struct {
 	ServiceTypes map[string]string
 	// Queues are all Queues.
 	Queues []*v1beta1.Queue
-	// Tree is the tree of all CardQuotas, nil while queues are flat.
+	// Tree is the tree of all CardQuotas.
 	Tree *cardquota.Tree
 	// Totals is what all CardQuotas grant.
 	Totals *cardquota.QuotaTotals

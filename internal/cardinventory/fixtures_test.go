@@ -51,7 +51,7 @@ func (s scene) status() v1alpha1.CardInventoryStatus {
 		queues = append(queues, object)
 	}
 
-	var tree *cardquota.Tree
+	tree := cardquota.Flat
 	if s.isTree {
 		tree = cardquota.NewTree(s.quotas, queues, v1alpha1.UnmanagedEnforce)
 	}

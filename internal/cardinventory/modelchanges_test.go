@@ -31,6 +31,7 @@ func (o *operatorCounts) changes(pods ...*corev1.Pod) []v1alpha1.InventoryAnomal
 		Nodes: o.tracker.TrackedNodes(),
 		Cards: inventory,
 		Count: NewCount(CountInput{
+			Tree:    cardquota.Flat,
 			Pods:    pods,
 			Charges: charges,
 			Usage:   usage,

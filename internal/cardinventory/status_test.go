@@ -12,6 +12,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -275,6 +276,6 @@ func TestStatusSurvivesAnyTextOfAQueue(t *testing.T) {
 // TestCountWithoutTotals: before the operator has counted CardQuotas, there are no totals of quotas. The status lists
 // the card that a pod waits for already.
 func TestCountWithoutTotals(t *testing.T) {
-	count := NewCount(CountInput{Usage: map[string]queueusage.Usage{"q": {Pending: map[card.Name]card.Count{"NVIDIA-H200": 1}}}})
+	count := NewCount(CountInput{Tree: cardquota.Flat, Usage: map[string]queueusage.Usage{"q": {Pending: map[card.Name]card.Count{"NVIDIA-H200": 1}}}})
 	check.Equal(t, "cards", 1, len(NewStatus(Input{Count: count}).Cards))
 }

@@ -31,8 +31,8 @@ type QuotaTotals struct {
 	allows map[card.Name]bool
 	// denying are, by card, the youngest CardQuota that grants it with overAllocation Deny.
 	denying map[card.Name]*v1alpha1.CardQuota
-	// isTree reports whether only CardQuotas at the top level grant cards.
-	isTree bool
+	// tree is that of the CardQuotas: only those at its top level grant cards.
+	tree *Tree
 }
 
 // Grant is what one CardQuota, or a Queue without a CardQuota, grants of a card.
@@ -78,27 +78,15 @@ func UnownedQuotas(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[st
 // NewQuotaTotals compares all CardQuotas of the cluster, and the result of UnownedQuotas,
 // with its healthy cards.
 func NewQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *QuotaTotals {
-	return (*Tree)(nil).QuotaTotals(quotas, unowned, healthy)
+	return Flat.QuotaTotals(quotas, unowned, healthy)
 }
 
 // QuotaTotals is NewQuotaTotals for the tree. If the queues are not flat, only CardQuotas at the top level count,
 // because their quotas contain those below. unowned are of GrantingQueues.
 func (t *Tree) QuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *QuotaTotals {
-	return newQuotaTotals(quotas, unowned, healthy, !t.IsFlat())
-}
-
-// GrantingQueues returns the Queues whose quotas are contained in no other: all, or those at the top level.
-func (t *Tree) GrantingQueues(queues []*v1beta1.Queue) []*v1beta1.Queue {
-	if t.IsFlat() {
-		return queues
-	}
-	return TopLevelQueues(queues)
-}
-
-func newQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count, isTree bool) *QuotaTotals {
 	isDeleted := func(q *v1alpha1.CardQuota) bool { return q.DeletionTimestamp != nil }
 	b := &QuotaTotals{healthy: healthy, grants: map[card.Name]map[string]Grant{}, totals: map[card.Name]card.Count{},
-		largest: map[card.Name][]queueGrant{}, granting: map[card.Name]int{}, allows: map[card.Name]bool{}, denying: map[card.Name]*v1alpha1.CardQuota{}, isTree: isTree}
+		largest: map[card.Name][]queueGrant{}, granting: map[card.Name]int{}, allows: map[card.Name]bool{}, denying: map[card.Name]*v1alpha1.CardQuota{}, tree: t}
 
 	for name, owner := range OwnersByQueue(slices.DeleteFunc(slices.Clone(quotas), isDeleted)) {
 		granted := b.grantedBy(owner)
@@ -118,10 +106,18 @@ func newQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota,
 	return b
 }
 
+// GrantingQueues returns the Queues whose quotas are contained in no other: all, or those at the top level.
+func (t *Tree) GrantingQueues(queues []*v1beta1.Queue) []*v1beta1.Queue {
+	if t.IsFlat() {
+		return queues
+	}
+	return TopLevelQueues(queues)
+}
+
 // grantedBy returns what a CardQuota grants beyond those that contain it.
 func (q *QuotaTotals) grantedBy(quota *v1alpha1.CardQuota) card.Quota {
 	switch {
-	case !q.isTree:
+	case q.tree.IsFlat():
 		return QuotaOf(quota)
 	case quota.Spec.Parent != "":
 		return nil

@@ -308,5 +308,5 @@ func TestServiceTypesInForceDecide(t *testing.T) {
 
 // flatPlacement returns where the Queue of a CardQuota belongs while queues are flat.
 func flatPlacement(q *v1alpha1.CardQuota) Placement {
-	return (*Tree)(nil).Placement(q, "root")
+	return Flat.Placement(q, "root")
 }

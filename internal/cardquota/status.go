@@ -37,7 +37,7 @@ type StatusInput struct {
 	// Usage is what the queue uses with the queues below it, Own what it uses alone. Both are
 	// nil before the first count.
 	Usage, Own *queueusage.Usage
-	// Tree is the tree around the CardQuota, nil while queues are flat.
+	// Tree is the tree around the CardQuota.
 	Tree *Tree
 	// Physical is how many of each card all nodes offer.
 	Physical map[card.Name]card.Count

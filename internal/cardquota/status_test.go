@@ -40,7 +40,7 @@ func newTeamQuota() *v1alpha1.CardQuota {
 // pending. The nodes have 16 H200.
 func newStatusInput(used, pending cards) StatusInput {
 	return StatusInput{
-		Quota: newTeamQuota(), Queue: builder.Queue("team").Obj(), Now: noon,
+		Tree: Flat, Quota: newTeamQuota(), Queue: builder.Queue("team").Obj(), Now: noon,
 		Sync:     QueueSyncedCondition(newTeamQuota(), metav1.Condition{}, QueueWrite{}, noon),
 		Usage:    &queueusage.Usage{Used: used, Pending: pending},
 		Physical: cards{"NVIDIA-H200": 16},

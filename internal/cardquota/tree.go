@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -16,13 +17,16 @@ import (
 // Tree is a tree of CardQuotas, and of Queues without one below theirs, with the numbers in
 // force. It may have only the part that decides about one CardQuota: its ancestors, the other
 // children of each, and its own children. Where CPU or memory are limited, everything below these
-// decides as well. A nil Tree means flat queues. It is immutable.
+// decides as well. It is immutable.
 type Tree struct {
 	// queues is the tree of their queues.
 	queues *quota.Tree
 	// quotas are the CardQuotas of the tree by name, owners by queue.
 	quotas, owners map[string]*v1alpha1.CardQuota
 }
+
+// Flat is the tree of flat queues, which no CardQuota is part of.
+var Flat = &Tree{queues: quota.Flat}
 
 // missingParent begins the name of a parent that no CardQuota of the tree has. No queue has such a name.
 const missingParent = "CardQuota "
@@ -85,20 +89,24 @@ func newTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 	return t
 }
 
-// Queues returns the tree of the queues.
-func (t *Tree) Queues() *quota.Tree {
-	if t == nil {
-		return quota.Flat
+// TreeInForce returns the tree of CardQuotas, as NewTree does, and Flat while the policy in force has flat queues. A policy
+// may be nil.
+func TreeInForce(inForce *v1alpha1.ServiceTypePolicy, quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) *Tree {
+	if !policy.IsTree(inForce) {
+		return Flat
 	}
-	return t.queues
+	return NewTree(quotas, queues, policy.UnmanagedQueues(inForce))
 }
 
+// Queues returns the tree of the queues.
+func (t *Tree) Queues() *quota.Tree { return t.queues }
+
 // IsFlat reports whether the queues are flat.
-func (t *Tree) IsFlat() bool { return t.Queues().IsFlat() }
+func (t *Tree) IsFlat() bool { return t.queues.IsFlat() }
 
 // Resolved returns the queue of a CardQuota in the tree. That of a CardQuota which is not part of it has
 // no parent and no amounts.
-func (t *Tree) Resolved(name string) *quota.Resolved { return t.Queues().Queue(t.queueOf(name)) }
+func (t *Tree) Resolved(name string) *quota.Resolved { return t.queues.Queue(t.queueOf(name)) }
 
 // queueOf returns the queue that a CardQuota owns, "" if it is not part of the tree.
 func (t *Tree) queueOf(name string) string {
@@ -125,7 +133,7 @@ func (t *Tree) Excess(name string) []quota.Excess { return t.withNames(t.Resolve
 // ExcessOfChildren returns what the children of a CardQuota exceed, see quota.Tree.ExcessOfChildren, with the
 // names that messages use.
 func (t *Tree) ExcessOfChildren(name string) []quota.Excess {
-	return t.withNames(t.Queues().ExcessOfChildren(t.queueOf(name)))
+	return t.withNames(t.queues.ExcessOfChildren(t.queueOf(name)))
 }
 
 // withNames returns a list with what messages call the queues.
@@ -142,12 +150,7 @@ func (t *Tree) withNames(list []quota.Excess) []quota.Excess {
 }
 
 // Quota returns a CardQuota of the tree, nil if it is not part of it.
-func (t *Tree) Quota(name string) *v1alpha1.CardQuota {
-	if t.IsFlat() {
-		return nil
-	}
-	return t.quotas[name]
-}
+func (t *Tree) Quota(name string) *v1alpha1.CardQuota { return t.quotas[name] }
 
 // HasViews reports whether tenants see a queue in their namespaces by the selector of its own CardQuota.
 func (t *Tree) HasViews(queue string) bool {
@@ -158,7 +161,7 @@ func (t *Tree) HasViews(queue string) bool {
 // Below returns the names of the CardQuotas whose path leads through the given one, by level.
 func (t *Tree) Below(name string) []string {
 	var below []string
-	for _, queue := range t.Queues().Below(t.queueOf(name))[1:] {
+	for _, queue := range t.queues.Below(t.queueOf(name))[1:] {
 		if owner := t.owners[queue]; owner != nil {
 			below = append(below, owner.Name)
 		}
@@ -208,9 +211,6 @@ func setAmounts(out quota.Amounts, amounts *v1alpha1.ResourceAmounts) {
 
 // IsMadeFrom reports whether the tree was made from this spec of a CardQuota.
 func (t *Tree) IsMadeFrom(q *v1alpha1.CardQuota) bool {
-	if t == nil {
-		return false
-	}
 	known := t.quotas[q.Name]
 	return known != nil && known.UID == q.UID && known.Generation == q.Generation
 }
@@ -234,7 +234,7 @@ func (t *Tree) childNames(name string) []string {
 // missing one, and before one that repeats.
 func (t *Tree) Ancestors(name string) []*v1alpha1.CardQuota {
 	var above []*v1alpha1.CardQuota
-	for _, queue := range t.Queues().WrittenAncestors(t.queueOf(name)) {
+	for _, queue := range t.queues.WrittenAncestors(t.queueOf(name)) {
 		above = append(above, t.owners[queue])
 	}
 	return above
@@ -274,12 +274,8 @@ func (t *Tree) QuotaFor(q *v1alpha1.CardQuota) card.Quota {
 func (t *Tree) ChangedQueues(before *Tree) []string {
 	var changed []string
 	for _, side := range []*Tree{before, t} {
-		if side == nil {
-			continue
-		}
-
 		for queue := range side.owners {
-			if before == nil || t == nil || !isSameQueue(before, t, queue) {
+			if !isSameQueue(before, t, queue) {
 				changed = append(changed, queue)
 			}
 		}

@@ -141,8 +141,7 @@ func TestOnlyTheOwnerOfAQueueIsInTheTree(t *testing.T) {
 	check.Equal(t, "queues above an unknown queue", 0, len(tree.Queues().WrittenAncestors("unknown")))
 	check.Equal(t, "ancestors of an unknown CardQuota", 0, len(tree.Ancestors("unknown")))
 
-	var flat *Tree
-	check.Equal(t, "children while queues are flat", 0, len(flat.Children("web")))
+	check.Equal(t, "children while queues are flat", 0, len(Flat.Children("web")))
 }
 
 // TestACardWithoutQuotaInheritsIt: a CardQuota need not write the quota of a card. Project lab does so, and the 16 of
@@ -160,7 +159,6 @@ func TestACardWithoutQuotaInheritsIt(t *testing.T) {
 // without a quota gets what it deserves. A parent, which has no service type, grants nothing, because its children
 // have quotas of their own. The Queue has the same quota.
 func TestQuotaWhileFlat(t *testing.T) {
-	var flat *Tree
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota *v1alpha1.CardQuota
@@ -171,7 +169,7 @@ func TestQuotaWhileFlat(t *testing.T) {
 		"neither quota nor deserved: no card":           {newTreeQuota("a", "p", unset, unset, unset), card.Quota{}},
 		"a parent with quota 8: no card":                {newTreeQuota("a", "", 8, 4, 2, withoutServiceType), card.Quota{}},
 	}) {
-		check.Equal(t, "quota", tc.want, flat.QuotaFor(tc.quota))
+		check.Equal(t, "quota", tc.want, Flat.QuotaFor(tc.quota))
 
 		queue := NewDesiredQueue(tc.quota, PolicyInput{Types: noTypes}, nil, "", flatPlacement(tc.quota)).Config
 		check.Equal(t, "quota of the Queue", tc.want.String(), queue.Annotations[v1alpha1.AnnotationCardQuota])
@@ -272,7 +270,6 @@ func TestAQuotaIsBoundedByEachAncestor(t *testing.T) {
 // one whose parent, limits or stop policy differ. When queues become flat or a tree, all change. The tree is tenant >
 // web > chat and search, tenant > lab, and other.
 func TestOnlyQueuesWithOtherNumbersChange(t *testing.T) {
-	var flat *Tree
 	before := treeOf(newTenantTree())
 
 	every := []string{"chat", "lab", "other", "search", "tenant", "web"}
@@ -285,17 +282,17 @@ func TestOnlyQueuesWithOtherNumbersChange(t *testing.T) {
 			after:  treeOf(newTenantTree()),
 		},
 		"queues are flat and stay so": {
-			before: flat,
-			after:  flat,
+			before: Flat,
+			after:  Flat,
 		},
 		"flat queues become a tree": {
-			before: flat,
+			before: Flat,
 			after:  before,
 			want:   every,
 		},
 		"a tree becomes flat queues": {
 			before: before,
-			after:  flat,
+			after:  Flat,
 			want:   every,
 		},
 		"search deserves 3 in place of 4": {

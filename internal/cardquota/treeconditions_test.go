@@ -223,10 +223,10 @@ func TestStatusOfLeavesAndParents(t *testing.T) {
 
 	// While queues are flat, a parent grants nothing, and nothing is said about a tree.
 	wasInTree := func(i *StatusInput) { i.Quota.Status = chat }
-	check.Equal(t, "HierarchyValid while flat", "", describeCondition(status("chat", nil, wasInTree), "HierarchyValid"))
+	check.Equal(t, "HierarchyValid while flat", "", describeCondition(status("chat", Flat, wasInTree), "HierarchyValid"))
 	check.Equal(t, "Ready of a parent while flat", "True/Ready: queue tenant has an empty quota while queues are flat, because "+
-		"a CardQuota without serviceType is a parent", describeCondition(status("tenant", nil), "Ready"))
-	check.Equal(t, "deserved while flat", int64(0), status("chat", nil).Cards[0].Deserved)
+		"a CardQuota without serviceType is a parent", describeCondition(status("tenant", Flat), "Ready"))
+	check.Equal(t, "deserved while flat", int64(0), status("chat", Flat).Cards[0].Deserved)
 }
 
 // TestADeletedParentKeepsItsQuotaWhileItWaits: a CardQuota that is being deleted gives up its quota at once, so that
@@ -297,7 +297,7 @@ func TestReadyNamesTheStopPolicyThatHolds(t *testing.T) {
 		}
 		check.Equal(t, "Ready", tc.want, describeCondition(NewStatus(input), "Ready"))
 
-		input.Tree = nil
+		input.Tree = Flat
 		flat := NewStatus(input)
 		isHeld := tc.policies["chat"] == "Hold"
 		check.Equal(t, "held while flat", isHeld,

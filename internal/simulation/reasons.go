@@ -20,14 +20,10 @@ import (
 // and those of a queue by age.
 func (c *Cluster) Blocked(pods []*corev1.Pod, groups []*v1beta1.PodGroup) []Waiting {
 	tracker := c.Tracker()
-	input := queueusage.Input{
-		Pods: pods, PodGroups: groups, Inventory: tracker.Inventory(), Nodes: tracker.Nodes(), Schedulers: c.Schedulers, ListsAllBlocked: true,
-	}
-	if policy.IsTree(c.Policy) {
-		input.Tree = c.tree()
-	}
+	usages := queueusage.Count(queueusage.Input{
+		Pods: pods, PodGroups: groups, Inventory: tracker.Inventory(), Nodes: tracker.Nodes(), Schedulers: c.Schedulers, ListsAllBlocked: true, Tree: c.tree(),
+	})
 
-	usages := queueusage.Count(input)
 	var found []Waiting
 	for _, queue := range slices.Sorted(maps.Keys(usages)) {
 		for _, entry := range usages[queue].Blocked {
@@ -49,6 +45,10 @@ func BlockedByWorkload(waiting []Waiting) map[v1alpha1.WorkloadReference][]v1alp
 
 // tree returns the tree of the Queues.
 func (c *Cluster) tree() *quota.Tree {
+	if !policy.IsTree(c.Policy) {
+		return quota.Flat
+	}
+
 	written := make(map[string]quota.TreeQueue, len(c.Queues))
 	for _, queue := range c.Queues {
 		written[queue.Name] = workload.QueueRulesFor(queue, policy.UnmanagedQueues(c.Policy), nil).Tree

@@ -25,7 +25,7 @@ type plan struct {
 	accepted map[string]*v1alpha1.CardQuota
 	// refusals are why the operator refuses others, by name.
 	refusals map[string]field.ErrorList
-	// tree has the numbers in force. It is nil while queues are flat.
+	// tree has the numbers in force.
 	tree *cardquota.Tree
 	// owners has the CardQuota of each queue. limits has the quota of each queue that has one: of its
 	// CardQuota, else of the Queue's annotation.
@@ -130,6 +130,7 @@ func (c *Cluster) validatePlanned(after, before *v1alpha1.CardQuota, all []*v1al
 
 // resolve finds the owner and the quota of each queue.
 func (p *plan) resolve(c *Cluster) {
+	p.tree = cardquota.Flat
 	if c.spec().QueueHierarchy == v1alpha1.QueueHierarchyTree {
 		p.tree = cardquota.NewTree(p.quotas, c.Queues, c.spec().UnmanagedQueues)
 	}

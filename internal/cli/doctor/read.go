@@ -241,6 +241,7 @@ func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) error {
 func newInventoryCount(c *Cluster, tracker *card.Tracker) *cardinventory.Count {
 	totals := cardquota.NewQuotaTotals(c.Quotas, cardquota.UnownedQuotas(c.Quotas, c.Queues), tracker.Healthy())
 	return cardinventory.NewCount(cardinventory.CountInput{
+		Tree: cardquota.Flat,
 		Pods: c.Pods, Charges: c.Charges, Usage: c.Usage, Owners: cardquota.OwnersByQueue(c.Quotas), Queues: c.Queues, Totals: totals,
 	})
 }

@@ -27,6 +27,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardinventory"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/queueusage"
@@ -304,7 +305,7 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 			},
 			DaysDropped: "2026-10-05",
 		}
-		status := cardinventory.NewStatus(cardinventory.Input{Count: cardinventory.NewCount(cardinventory.CountInput{}), Bills: problems})
+		status := cardinventory.NewStatus(cardinventory.Input{Count: cardinventory.NewCount(cardinventory.CountInput{Tree: cardquota.Flat}), Bills: problems})
 		c.Inventory.Anomalies = status.Anomalies
 		c.Inventory.AnomaliesTotal = status.AnomaliesTotal
 	},

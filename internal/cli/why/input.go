@@ -18,7 +18,6 @@ import (
 	"cardquota.dev/operator/internal/cli/nodecards"
 	"cardquota.dev/operator/internal/cli/reader"
 	"cardquota.dev/operator/internal/cli/why/explanation"
-	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -30,7 +29,7 @@ type inputReader struct {
 	loaded   reader.Workloads
 	tracker  *card.Tracker
 	quotas   []*v1alpha1.CardQuota
-	tree     *cardquota.Tree // nil while queues are flat
+	tree     *cardquota.Tree
 	resolver workload.Resolver
 	// requester is the pod whose request is explained, nil for a job without pods.
 	requester *corev1.Pod
@@ -205,10 +204,7 @@ func (w *inputReader) readQuotaPath(ctx context.Context) error {
 	}
 
 	w.quotas = quotas
-	if policy.IsTree(w.input.Policy) {
-		w.tree = cardquota.NewTree(quotas, nil, w.input.Policy.Spec.UnmanagedQueues)
-	}
-
+	w.tree = cardquota.TreeInForce(w.input.Policy, quotas, nil)
 	w.input.Queue = w.queueName()
 	if w.input.Queue == "" {
 		return nil // a workload without pods and PodGroup

@@ -13,6 +13,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardinventory"
+	"cardquota.dev/operator/internal/cardquota"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -42,7 +43,7 @@ func (s *sources) InventoryCount() *cardinventory.Count {
 	if !s.isCounted {
 		return nil
 	}
-	return cardinventory.NewCount(cardinventory.CountInput{})
+	return cardinventory.NewCount(cardinventory.CountInput{Tree: cardquota.Flat})
 }
 
 // scene is a reconciler with a fake API server. Its interval between two writes ends when a test calls endInterval.

@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardinventory"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/strip"
@@ -42,7 +43,7 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	check.Equal(t, "billed since", []cardseconds.PodUsage{{Series: ofQueue, Count: 8, Since: start.Time}}, payers.listPodUsages(facts.BilledPods()))
 
 	status := cardinventory.NewStatus(cardinventory.Input{
-		Nodes: nodes.TrackedNodes(), Cards: nodes.Tracker.Inventory(), Count: cardinventory.NewCount(cardinventory.CountInput{Pods: pods, Charges: charges, Usage: usage}),
+		Nodes: nodes.TrackedNodes(), Cards: nodes.Tracker.Inventory(), Count: cardinventory.NewCount(cardinventory.CountInput{Tree: cardquota.Flat, Pods: pods, Charges: charges, Usage: usage}),
 	})
 	allocated := map[string]int64{}
 	for _, entry := range status.Cards {

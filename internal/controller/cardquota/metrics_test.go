@@ -295,7 +295,7 @@ func TestACountRecordsItsTimeAndHowLongPodsWaited(t *testing.T) {
 // TestAQueueWithoutCardsHasMetrics: pods may wait for CPU in a queue without cards. So a status with CPU and no card
 // has a series. The status of a CardQuota that does not own its queue has no CPU either, and no series.
 func TestAQueueWithoutCardsHasMetrics(t *testing.T) {
-	r := &reconciliation{Reconciler: &Reconciler{metrics: newMetricsCollector()}, quota: builder.CardQuota("cpu-only").Obj()}
+	r := &reconciliation{Reconciler: &Reconciler{metrics: newMetricsCollector()}, quota: builder.CardQuota("cpu-only").Obj(), tree: cardquota.Flat}
 	r.updateMetrics(&v1alpha1.CardQuotaStatus{CPU: &v1alpha1.ResourceStatus{}})
 	check.Equal(t, "series of a queue without cards", 1, testutil.CollectAndCount(r.metrics, "cardquota_queue_info"))
 

@@ -253,7 +253,7 @@ func TestAnApplyRecordsTheVersionOfTheAnswer(t *testing.T) {
 	mapper.Add(v1beta1.SchemeGroupVersion.WithKind("Queue"), meta.RESTScopeRoot)
 	api := check.Value(client.New(&rest.Config{Host: server.URL}, client.Options{Scheme: newScheme(t), Mapper: mapper}))(t)
 
-	r := &reconciliation{Reconciler: &Reconciler{client: api, queueWrites: shared.NewLastWrites()}, quota: builder.CardQuota("llm").Obj()}
+	r := &reconciliation{Reconciler: &Reconciler{client: api, queueWrites: shared.NewLastWrites()}, quota: builder.CardQuota("llm").Obj(), tree: cardquota.Flat}
 	config := cardquota.NewDesiredQueue(r.quota, cardquota.PolicyInput{Types: policy.ServiceTypes(nil)}, nil, "", r.tree.Placement(r.quota, "root")).Config
 	check.NoError(t, r.applyAndRecord(t.Context(), config))
 

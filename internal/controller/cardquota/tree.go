@@ -32,16 +32,15 @@ const (
 
 // treeAround returns the tree of the CardQuotas that decide about this one: its ancestors, the
 // other children of each, and its own children; where CPU or memory are limited, also everything
-// below these. It is part of the tree of the last count if nothing changed since. It returns nil
-// while queues are flat.
+// below these. It is part of the tree of the last count if nothing changed since.
 func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error) {
 	if !policy.IsTree(r.inForce) {
-		return nil, nil
+		return cardquota.Flat, nil
 	}
 
 	// The last count has built the whole tree. Building a part again for each reconcile costs
 	// many lists.
-	if tree := r.Reconciler.usage.FreshTree(); tree.IsMadeFrom(r.quota) {
+	if tree, isFresh := r.Reconciler.usage.FreshTree(); isFresh && tree.IsMadeFrom(r.quota) {
 		return tree, nil
 	}
 

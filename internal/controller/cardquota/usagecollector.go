@@ -92,8 +92,8 @@ type UsageCollector struct {
 	mu              sync.RWMutex
 	queues          map[string]queueusage.Usage // nil before the first count
 	subtrees        map[string]queueusage.Usage // queues with the queues below them
-	tree            *cardquota.Tree             // nil while queues are flat
-	treeChanges     uint64                      // specChanges when tree was made
+	tree            *cardquota.Tree
+	treeChanges     uint64 // specChanges when tree was made
 	physical        map[card.Name]card.Count
 	unnamed         []card.UnnamedCards
 	totals          *cardquota.QuotaTotals // nil before the first count
@@ -118,6 +118,7 @@ func newUsageCollector(c cache.Cache, interval time.Duration, cards InventorySou
 		wakeups:         make(chan event.TypedGenericEvent[wakeup]),
 		bypassesChanged: make(chan event.TypedGenericEvent[string], 1),
 		metrics:         newCountMetrics(),
+		tree:            cardquota.Flat,
 	}
 }
 
@@ -326,7 +327,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 	schedulers := ourSchedulers(inForce)
 
 	queueObjects := storedObjects[v1beta1.Queue](s.queues)
-	tree := treeOfAll(inForce, granted, queueObjects)
+	tree := cardquota.TreeInForce(inForce, granted, queueObjects)
 	quotas := quotasByQueue(tree, owners)
 	types := cardquota.ServiceTypesByQueue(owners, queueObjects)
 	now := time.Now()

@@ -13,15 +13,12 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// FreshTree returns the tree of all CardQuotas, nil if a CardQuota or the policy changed since
-// the last count, or while queues are flat.
-func (u *UsageCollector) FreshTree() *cardquota.Tree {
+// FreshTree returns the tree of all CardQuotas by the last count, and whether no CardQuota and no policy changed
+// since.
+func (u *UsageCollector) FreshTree() (tree *cardquota.Tree, isFresh bool) {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
-	if u.treeChanges != u.specChanges.Load() {
-		return nil
-	}
-	return u.tree
+	return u.tree, u.treeChanges == u.specChanges.Load()
 }
 
 // compareWithInventory compares what CardQuotas and other Queues grant with the healthy cards.
@@ -38,14 +35,6 @@ func (u *UsageCollector) changedSubtrees(tree *cardquota.Tree, subtrees map[stri
 		return nil
 	}
 	return append(changedKeys(u.subtrees, subtrees, queueusage.Usage.Equal), tree.ChangedQueues(u.tree)...)
-}
-
-// treeOfAll returns the tree of all CardQuotas, nil while queues are flat.
-func treeOfAll(inForce *v1alpha1.ServiceTypePolicy, quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) *cardquota.Tree {
-	if !policy.IsTree(inForce) {
-		return nil
-	}
-	return cardquota.NewTree(quotas, queues, policy.UnmanagedQueues(inForce))
 }
 
 // changedInTree reports whether a Queue changed that is below another one. Its numbers count

@@ -137,7 +137,7 @@ type writtenTree struct {
 // newWrittenTree returns the CardQuotas that decide about the validated one, with that one as it is here, nil for
 // none. It owns its queue there, even if another CardQuota does so until that is deleted.
 func newWrittenTree(validated, here *v1alpha1.CardQuota, input CardQuotaInput) writtenTree {
-	w := writtenTree{input: input}
+	w := writtenTree{Tree: cardquota.Flat, input: input}
 	if HierarchyFor(input.Policy) != v1alpha1.QueueHierarchyTree {
 		return w
 	}
