@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -113,12 +114,7 @@ func (w *scrapedSeries) Querier(int64, int64) (storage.Querier, error) {
 }
 
 func hasLabels(metric labels.Labels, matchers []*labels.Matcher) bool {
-	for _, matcher := range matchers {
-		if !matcher.Matches(metric.Get(matcher.Name)) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(matchers, func(matcher *labels.Matcher) bool { return !matcher.Matches(metric.Get(matcher.Name)) })
 }
 
 // seriesSet iterates over series.

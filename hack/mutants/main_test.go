@@ -81,11 +81,10 @@ func testsOf(t *testing.T, folder string) (names []string) {
 	for _, path := range check.Value(filepath.Glob(filepath.Join(folder, "*_test.go")))(t) {
 		file := check.Value(parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution))(t)
 		for _, declaration := range file.Decls {
-			function, isFunction := declaration.(*ast.FuncDecl)
-			if isFunction && function.Recv == nil && strings.HasPrefix(function.Name.Name, "Test") && function.Name.Name != "TestMain" {
+			if function, isFunction := declaration.(*ast.FuncDecl); isFunction && function.Recv == nil {
 				names = append(names, function.Name.Name)
 			}
 		}
 	}
-	return names
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, "Test") || name == "TestMain" })
 }

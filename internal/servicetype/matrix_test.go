@@ -213,13 +213,7 @@ func comesToRest(matrix Matrix, all []string) bool {
 	}
 
 	addIndirect(reaches, all)
-	for _, name := range all {
-		if reaches[[2]string{name, name}] {
-			return false
-		}
-	}
-
-	return true
+	return !slices.ContainsFunc(all, func(name string) bool { return reaches[[2]string{name, name}] })
 }
 
 // addIndirect adds the pairs that take from each other through other types.

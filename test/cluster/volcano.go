@@ -324,13 +324,6 @@ func (c *Cluster) checkQueueWebhook(ctx context.Context) error {
 // not yet seen a queue or a PriorityClass. Each plugin has its own cache: Volcano's webhooks of
 // Queues, the API server of PriorityClasses.
 func IsStaleAdmissionCache(err error) bool {
-	if err == nil {
-		return false
-	}
-	for _, words := range []string{"to queue with state", "unable to find queue", "unable to find job queue", "no PriorityClass with name"} {
-		if strings.Contains(err.Error(), words) {
-			return true
-		}
-	}
-	return false
+	denials := []string{"to queue with state", "unable to find queue", "unable to find job queue", "no PriorityClass with name"}
+	return err != nil && slices.ContainsFunc(denials, func(words string) bool { return strings.Contains(err.Error(), words) })
 }

@@ -119,12 +119,7 @@ func (w *sequenceRun) hasTurn(v *sessionView, u *startUnit) bool {
 
 // hasPrecedence reports whether all other groups that wait must leave cards to a unit.
 func (v *sessionView) hasPrecedence(u *startUnit, card string) bool {
-	for _, g := range v.groups {
-		if g.name != u.name && len(g.waiting) > 0 && !v.standsBehind(u, g, card) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(v.groups, func(g *group) bool { return g.name != u.name && len(g.waiting) > 0 && !v.standsBehind(u, g, card) })
 }
 
 // isPromised reports whether pods of a group were pipelined in this session. It starts once pods have ended that

@@ -1,6 +1,7 @@
 package observer
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -101,24 +102,15 @@ func (m *clusterState) checkReason(w *waitState, object string, said bool, now t
 }
 
 func podStatesReason(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != ""
+	})
 }
 
 func groupStatesReason(group *v1beta1.PodGroup) bool {
-	if group == nil {
-		return false
-	}
-	for _, c := range group.Status.Conditions {
-		if c.Type == v1beta1.PodGroupUnschedulableType && c.Status == corev1.ConditionTrue && c.Message != "" {
-			return true
-		}
-	}
-	return false
+	return group != nil && slices.ContainsFunc(group.Status.Conditions, func(c v1beta1.PodGroupCondition) bool {
+		return c.Type == v1beta1.PodGroupUnschedulableType && c.Status == corev1.ConditionTrue && c.Message != ""
+	})
 }
 
 // isGroupWaiting reports whether a PodGroup waits to be enqueued or placed.

@@ -323,12 +323,10 @@ func (m *clusterState) hasQuotaLeft(queue, card string, count int64) bool {
 		return limits.AnyCard || m.usage(queue).Cards[card]+count <= limits.Cards[card]
 	}
 
-	for _, name := range m.currentTree().PathOf(queue) {
-		if at := m.currentTree().Queue(name); at != nil && !at.AnyCard && m.usageOf(m.subtreeOf(name)).Cards[card]+count > at.Cards[card] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(m.currentTree().PathOf(queue), func(name string) bool {
+		at := m.currentTree().Queue(name)
+		return at != nil && !at.AnyCard && m.usageOf(m.subtreeOf(name)).Cards[card]+count > at.Cards[card]
+	})
 }
 
 // isWaitingIn reports whether a pod of our scheduler waits in a queue that shows it.

@@ -144,13 +144,7 @@ func (j *Checker) isEvictionUnderWay(u *unit, units []*unit) bool {
 // canClearAnyNode reports whether some node would have room for a pod of a unit without the
 // reclaimable pods.
 func (j *Checker) canClearAnyNode(u *unit, from []string) bool {
-	pod := u.pods[0]
-	for name, node := range j.state.nodes {
-		if pod.request.Allows(j.state.inventory.CardOn(name, pod.request.Resource)) && j.state.acceptsPods(node.Node, u) && j.canClear(name, node, pod, u.queue, from) {
-			return true
-		}
-	}
-	return false
+	return j.state.clearsNode(u, func(state *podState) bool { return j.isGangReclaimable(state, u.queue, from) })
 }
 
 // mayGoFirst reports whether a unit may start or reclaim before another one.
@@ -184,15 +178,26 @@ func (w *clusterState) hasCPUMemory(u *unit) bool {
 	return !w.countsCPUMemory(u.pods[0]) || (isWithin(limits.MilliCPU, used.milliCPU+request.MilliCPU) && isWithin(limits.Memory, used.memory+request.Memory))
 }
 
-// canClear reports whether a node would have room for a pod without its reclaimable pods, and
-// no remaining pod has anti-affinity.
-func (j *Checker) canClear(name string, node nodeState, pod *podState, queue string, from []string) bool {
+// clearsNode reports whether some node accepts a unit's pod and has room for it without its victims.
+func (w *clusterState) clearsNode(u *unit, isVictim func(*podState) bool) bool {
+	pod := u.pods[0]
+	for name, node := range w.nodes {
+		if pod.request.Allows(w.inventory.CardOn(name, pod.request.Resource)) && w.acceptsPods(node.Node, u) && w.fitsWithout(name, node, pod, isVictim) {
+			return true
+		}
+	}
+	return false
+}
+
+// fitsWithout reports whether a node has room for a pod without its victims, and no remaining pod has
+// anti-affinity.
+func (w *clusterState) fitsWithout(name string, node nodeState, pod *podState, isVictim func(*podState) bool) bool {
 	used := amounts{}
-	for _, state := range j.state.pods {
-		if state.pod.Spec.NodeName != name || !rule.IsCharged(state.pod) || j.isGangReclaimable(state, queue, from) {
+	for _, state := range w.pods {
+		if state.pod.Spec.NodeName != name || !rule.IsCharged(state.pod) || isVictim(state) {
 			continue
 		}
-		if affinity := state.pod.Spec.Affinity; affinity != nil {
+		if state.pod.Spec.Affinity != nil {
 			return false
 		}
 
@@ -202,13 +207,12 @@ func (j *Checker) canClear(name string, node nodeState, pod *podState, queue str
 		used[corev1.ResourcePods]++
 	}
 
-	free := node.allocatable
-	if limit, stated := free[corev1.ResourcePods]; stated && used[corev1.ResourcePods] >= limit {
+	if limit, stated := node.allocatable[corev1.ResourcePods]; stated && used[corev1.ResourcePods] >= limit {
 		return false
 	}
 
 	for resource, amount := range pod.requests {
-		if used[resource]+amount > free[resource] {
+		if used[resource]+amount > node.allocatable[resource] {
 			return false
 		}
 	}

@@ -1,6 +1,9 @@
 package sessioncheck
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Reading is one reading of the number of closed sessions.
 type Reading struct {
@@ -69,13 +72,7 @@ func (s *sessionReadings) areClosing(now time.Time) bool {
 	}
 
 	last := s.readings[n-1]
-	for _, r := range s.readings {
-		if r.Closed < last.Closed && r.Answered.After(now.Add(-lately)) {
-			return true
-		}
-	}
-
-	return false
+	return slices.ContainsFunc(s.readings, func(r Reading) bool { return r.Closed < last.Closed && r.Answered.After(now.Add(-lately)) })
 }
 
 // snapshotBefore returns a moment before the snapshot of any session that may have placed a pod

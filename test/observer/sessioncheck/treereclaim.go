@@ -54,7 +54,7 @@ func (j *Checker) isOvertakenInTree(u *unit, units []*unit) bool {
 func (j *Checker) canTakeGang(u *unit, member *podState) bool {
 	card := u.pods[0].request.Cards[0]
 	gang, taken := j.reclaimableGang(member, card)
-	return len(gang) > 0 && j.state.treeAllowsTaking(u, member.charge.Queue, card, gang, taken) && j.state.clearsNode(u, gang)
+	return len(gang) > 0 && j.state.treeAllowsTaking(u, member.charge.Queue, card, gang, taken) && j.state.clearsNode(u, func(state *podState) bool { return slices.Contains(gang, state) })
 }
 
 // reclaimableGang returns the gang of a pod and how many of a card it uses, none if some pod of it
@@ -102,45 +102,4 @@ func (w *clusterState) treeAllowsTaking(u *unit, victim, card string, gang []*po
 	after[victim] -= taken
 	after[u.queue] += count
 	return taken >= count && t.AboveQuota(u.queue, card, after) == "" && t.TakesGuarantee(u.queue, card, count, after, w.schedulable(card, gang)) == ""
-}
-
-// clearsNode reports whether some node accepts and fits a unit's pod without the pods of a gang.
-func (w *clusterState) clearsNode(u *unit, gang []*podState) bool {
-	pod := u.pods[0]
-	for name, node := range w.nodes {
-		if pod.request.Allows(w.inventory.CardOn(name, pod.request.Resource)) && w.acceptsPods(node.Node, u) && w.fitsWithout(name, node, pod, gang) {
-			return true
-		}
-	}
-	return false
-}
-
-// fitsWithout reports whether a node has room for a pod without the pods of a gang.
-func (w *clusterState) fitsWithout(name string, node nodeState, pod *podState, gang []*podState) bool {
-	used := amounts{}
-	for _, state := range w.pods {
-		if state.pod.Spec.NodeName != name || !rule.IsCharged(state.pod) || slices.Contains(gang, state) {
-			continue
-		}
-		if state.pod.Spec.Affinity != nil {
-			return false
-		}
-
-		for resource, amount := range state.requests {
-			used[resource] += amount
-		}
-		used["pods"]++
-	}
-
-	if limit, stated := node.allocatable["pods"]; stated && used["pods"] >= limit {
-		return false
-	}
-
-	for resource, amount := range pod.requests {
-		if used[resource]+amount > node.allocatable[resource] {
-			return false
-		}
-	}
-
-	return true
 }
