@@ -43,7 +43,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 			}
 
 			report := Diagnose(cluster)
-			if err := p.Print(report, report.Write); err != nil {
+			if err := p.Print(report, report.Render); err != nil {
 				return err
 			}
 			if !r.HasRead {

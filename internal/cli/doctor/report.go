@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -152,8 +151,8 @@ func (r Report) ExitCode() int {
 
 var colors = map[Severity]output.Color{Error: output.Red, Warning: output.Yellow, Info: output.Faint}
 
-// Write writes the findings as paragraphs, each with the command that mends it.
-func (r Report) Write(w io.Writer, style output.Style) error {
+// Render returns the findings as paragraphs, each with the command that mends it.
+func (r Report) Render(style output.Style) string {
 	var text strings.Builder
 	for _, f := range r.Items {
 		text.WriteString(style.Paint(string(f.Severity), colors[f.Severity]) + "  " + style.Paint(f.Object, output.Bold) + "  " + style.Paint(f.Rule, output.Faint) + "\n")
@@ -165,11 +164,8 @@ func (r Report) Write(w io.Writer, style output.Style) error {
 	}
 
 	if len(r.Items) == 0 {
-		fmt.Fprintf(&text, "Nothing is wrong: %d rules checked.\n", r.Rules)
-	} else {
-		fmt.Fprintf(&text, "%s, %s, %s.\n", conditions.CountThings(r.Errors, "error"), conditions.CountThings(r.Warnings, "warning"), conditions.CountThings(r.Infos, "info"))
+		return fmt.Sprintf("Nothing is wrong: %d rules checked.\n", r.Rules)
 	}
-
-	_, err := io.WriteString(w, text.String())
-	return err
+	fmt.Fprintf(&text, "%s, %s, %s.\n", conditions.CountThings(r.Errors, "error"), conditions.CountThings(r.Warnings, "warning"), conditions.CountThings(r.Infos, "info"))
+	return text.String()
 }

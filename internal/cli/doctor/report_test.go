@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -343,9 +342,8 @@ func TestNothingIsWrongWithAHealthyCluster(t *testing.T) {
 	check.Equal(t, "exit code", 0, report.ExitCode())
 	check.Equal(t, "number of rules", len(RuleNames()), report.Rules)
 
-	var text bytes.Buffer
-	check.NoError(t, report.Write(&text, output.Style{}))
-	check.Contains(t, "text", text.String(), "Nothing is wrong: ")
+	text := report.Render(output.Style{})
+	check.Contains(t, "text", text, "Nothing is wrong: ")
 }
 
 // TestEachRuleFindsWhatIsBroken: each entry of cases and plannedCases changes a healthy cluster. Its name is the rule
@@ -364,17 +362,16 @@ func TestEachRuleFindsWhatIsBroken(t *testing.T) {
 
 			report := Diagnose(cluster)
 			check.That(t, slices.ContainsFunc(report.Items, func(f Finding) bool { return f.Rule == rule }), "no finding of %s", rule)
-			var text bytes.Buffer
-			check.NoError(t, report.Write(&text, output.Style{}))
+			text := report.Render(output.Style{})
 
 			path := filepath.Join("testdata", name+".golden")
 			if kubectl.Updates() {
 				check.NoError(t, os.MkdirAll("testdata", 0o750))
-				check.NoError(t, os.WriteFile(path, text.Bytes(), 0o600))
+				check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 			}
 
-			check.Equal(t, "findings", string(check.Value(os.ReadFile(path))(t)), text.String())
-			for line := range strings.Lines(text.String()) {
+			check.Equal(t, "findings", string(check.Value(os.ReadFile(path))(t)), text)
+			for line := range strings.Lines(text) {
 				check.That(t, output.Width(line) <= output.Columns+1 || strings.HasPrefix(line, "  $ "), "a long line: %s", line)
 			}
 		})

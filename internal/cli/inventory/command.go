@@ -4,8 +4,6 @@ package inventory
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -56,13 +54,7 @@ func showInventory(ctx context.Context, p *program.Program, r *reader.Reader) er
 	}
 
 	list := NewList(inventory.Status)
-	return p.Print(list, func(w io.Writer, style output.Style) error {
-		if len(list.Cards) == 0 && len(list.Anomalies) == 0 {
-			_, err := fmt.Fprintln(w, "No node offers cards, and no CardQuota grants some.")
-			return err
-		}
-		return list.Write(w, style)
-	})
+	return p.Print(list, list.Render)
 }
 
 // showNodes shows the cards of each node. Without the right to list pods it shows no usage.
@@ -84,14 +76,5 @@ func showNodes(ctx context.Context, p *program.Program, r *reader.Reader) error 
 
 	resolver := workload.Resolver{Inventory: tracker.Inventory()}
 	list := nodecards.NewList(tracker.Nodes(), pods, &resolver, hasPods)
-	return p.Print(list, func(w io.Writer, style output.Style) error {
-		if len(list.Items) == 0 {
-			if _, err := fmt.Fprintln(w, "No node offers cards."); err != nil {
-				return err
-			}
-		} else if err := nodeTable(list).Write(w, style); err != nil {
-			return err
-		}
-		return output.WriteNotes(w, r.Gaps)
-	})
+	return p.Print(list, func(style output.Style) string { return nodeTable(list).Render(style) + output.Notes(r.Gaps) })
 }

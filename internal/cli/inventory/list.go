@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -62,8 +61,12 @@ func (l List) columns(style output.Style) []column {
 	}
 }
 
-// Write writes the cards as a table, and the anomalies below it.
-func (l List) Write(w io.Writer, style output.Style) error {
+// Render returns the cards as a table, and the anomalies below it.
+func (l List) Render(style output.Style) string {
+	if len(l.Cards) == 0 && len(l.Anomalies) == 0 {
+		return "No node offers cards, and no CardQuota grants some.\n"
+	}
+
 	columns := slices.DeleteFunc(l.columns(style), func(c column) bool { return !c.isShown })
 	var grid output.Grid
 	for _, c := range columns {
@@ -78,11 +81,7 @@ func (l List) Write(w io.Writer, style output.Style) error {
 		grid.AddRow(row...)
 	}
 
-	if err := grid.Write(w, style); err != nil {
-		return err
-	}
-
-	return output.WriteNotes(w, l.notes())
+	return grid.Render(style) + output.Notes(l.notes())
 }
 
 // highlightDifference returns a number, in color if it differs from what it should be.

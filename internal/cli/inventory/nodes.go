@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"io"
 	"slices"
 	"strings"
 
@@ -12,8 +11,12 @@ import (
 // nodeTable is what the command shows a person of the cards by node.
 type nodeTable nodecards.List
 
-// Write writes the nodes as a table.
-func (l nodeTable) Write(w io.Writer, style output.Style) error {
+// Render returns the nodes as a table.
+func (l nodeTable) Render(style output.Style) string {
+	if len(l.Items) == 0 {
+		return "No node offers cards.\n"
+	}
+
 	grid := output.Grid{Columns: []output.Column{{Header: "NODE", Shrinks: true}, {Header: "CARD", Shrinks: true}, {Header: "TOTAL", Right: true},
 		{Header: "USED", Right: true}, {Header: "FREE", Right: true}, {Header: "USAGE"}, {Header: "STATE"}}}
 
@@ -54,7 +57,7 @@ func (l nodeTable) Write(w io.Writer, style output.Style) error {
 		}
 	}
 
-	return grid.Write(w, style)
+	return grid.Render(style)
 }
 
 // nodeRow returns the cells of the columns that every table of nodes has. name is that of the node, or "" below

@@ -1,8 +1,6 @@
 package inventory
 
 import (
-	"io"
-	"strings"
 	"testing"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -54,16 +52,8 @@ func TestSharesOfDifferentKindsAreShownApart(t *testing.T) {
 
 	status := cardinventory.NewStatus(cardinventory.Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: &cardinventory.Count{}})
 	cards := NewList(status)
-	write := func(table interface {
-		Write(out io.Writer, style output.Style) error
-	}) string {
-		var text strings.Builder
-		check.NoError(t, table.Write(&text, output.Style{}))
-		return text.String()
-	}
-
-	check.Contains(t, "table of nodes", write(nodeTable(nodes)), "SHARING", "time-slicing")
-	check.Contains(t, "table of cards", write(cards), "SHARING", "mps,time-slicing")
+	check.Contains(t, "table of nodes", nodeTable(nodes).Render(output.Style{}), "SHARING", "time-slicing")
+	check.Contains(t, "table of cards", cards.Render(output.Style{}), "SHARING", "mps,time-slicing")
 	onlyWhole := nodecards.NewList(tracker.Nodes()[2:], nil, nil, true)
-	check.Text(t, "table of the node with whole cards", write(nodeTable(onlyWhole))).Lacks("SHARING")
+	check.Text(t, "table of the node with whole cards", nodeTable(onlyWhole).Render(output.Style{})).Lacks("SHARING")
 }

@@ -1,7 +1,6 @@
 package output
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -71,10 +70,9 @@ func TestATableFitsATerminal(t *testing.T) {
 			grid.AddRow(Text(rapid.String().Draw(t, "heading")))
 		}
 
-		var table bytes.Buffer
-		check.NoError(t, grid.Write(&table, Style{}))
-		check.That(t, strings.Count(table.String(), "\n") > len(grid.Rows), "fewer lines than a header and each row:\n%s", table.String())
-		for line := range strings.Lines(table.String()) {
+		table := grid.Render(Style{})
+		check.That(t, strings.Count(table, "\n") > len(grid.Rows), "fewer lines than a header and each row:\n%s", table)
+		for line := range strings.Lines(table) {
 			check.That(t, Width(strings.TrimRight(line, "\n")) <= Columns, "%d columns: %q", Width(line), line)
 			check.That(t, !strings.Contains(line, "\x1b"), "an escape sequence: %q", line)
 		}
@@ -101,9 +99,8 @@ func TestAWideTableBreaksNothing(t *testing.T) {
 	grid := Grid{Columns: []Column{{Header: "NAME", Shrinks: true}, {Header: "N", Right: true}}}
 	long := strings.Repeat("long", 40)
 	grid.AddRow(Text(long), Number(1))
-	var table bytes.Buffer
-	check.NoError(t, grid.Write(&table, Style{Wide: true}))
-	check.Contains(t, "table", table.String(), long+"  1\n")
+	table := grid.Render(Style{Wide: true})
+	check.Contains(t, "table", table, long+"  1\n")
 }
 
 // TestColorsAreOnTerminalsOnly: an output with colors has a bold header (1m) and a red cell (31m). In a file, which
@@ -112,9 +109,8 @@ func TestColorsAreOnTerminalsOnly(t *testing.T) {
 	grid := Grid{Columns: []Column{{Header: "NAME"}}}
 	grid.AddRow(Colored("held", Red))
 	for color, want := range map[bool]string{false: "NAME\nheld\n", true: "\x1b[1mNAME\x1b[0m\n\x1b[31mheld\x1b[0m\n"} {
-		var table bytes.Buffer
-		check.NoError(t, grid.Write(&table, Style{Color: color}))
-		check.Equal(t, "table", want, table.String())
+		table := grid.Render(Style{Color: color})
+		check.Equal(t, "table", want, table)
 	}
 }
 
@@ -172,14 +168,13 @@ func TestATableIsAsWideAsTheTerminal(t *testing.T) {
 	grid.AddRow(Text(name), Text("NVIDIA-H200/mig-3g.71gb-mixed"), Number(1))
 	grid.AddRow(Text("a heading " + name))
 	for columns, mostColumns := range map[int]int{0: 80, 160: 160, 60: 60, 10: 40} {
-		var table bytes.Buffer
-		check.NoError(t, grid.Write(&table, Style{Columns: columns}))
-		for line := range strings.Lines(table.String()) {
+		table := grid.Render(Style{Columns: columns})
+		for line := range strings.Lines(table) {
 			check.That(t, Width(strings.TrimRight(line, "\n")) <= mostColumns, "%d columns: %q", columns, line)
 		}
 
 		if columns == 160 {
-			check.Contains(t, "table", table.String(), name+"  NVIDIA-H200/mig-3g.71gb-mixed  1\n")
+			check.Contains(t, "table", table, name+"  NVIDIA-H200/mig-3g.71gb-mixed  1\n")
 		}
 	}
 }

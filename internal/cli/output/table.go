@@ -2,7 +2,6 @@ package output
 
 import (
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -83,13 +82,7 @@ func Indented(level int, text string) Cell {
 // Colored returns a cell in one color.
 func Colored(text string, color Color) Cell { return Cell{{Text: Clean(text), Color: color}} }
 
-func (c Cell) width() int {
-	columns := 0
-	for _, span := range c {
-		columns += Width(span.Text)
-	}
-	return columns
-}
+func (c Cell) width() int { return Width(c.text()) }
 
 // text returns the text of a cell.
 func (c Cell) text() string {
@@ -129,9 +122,9 @@ const columnGap = 2
 // make a table fit, for texts in it are hard to read.
 var leastWidths = []int{12, 4}
 
-// Write writes the table. Without style.Wide its lines are at most as wide as the terminal, or Columns
-// where there is none, as long as the columns that do not shrink leave room.
-func (g *Grid) Write(w io.Writer, style Style) error {
+// Render returns the table as text. Without style.Wide its lines are at most as wide as the terminal, or
+// Columns where there is none, as long as the columns that do not shrink leave room.
+func (g *Grid) Render(style Style) string {
 	widths := g.columnWidths(style)
 	var b strings.Builder
 
@@ -148,8 +141,7 @@ func (g *Grid) Write(w io.Writer, style Style) error {
 		g.writeRow(&b, style, widths, row)
 	}
 
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // columnWidths returns the widths of all columns. It takes what is too much from the widest

@@ -1,7 +1,6 @@
 package output
 
 import (
-	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -146,29 +145,21 @@ func breakWide(words []string, columns int) []string {
 // one of the same width.
 func Indent(text, first, prefix string) string {
 	var b strings.Builder
-	for i, line := range Wrap(text, Columns-Width(prefix)) {
-		if i == 0 {
-			b.WriteString(first)
-		} else {
-			b.WriteString(prefix)
-		}
-		b.WriteString(line)
-		b.WriteByte('\n')
+	for _, line := range Wrap(text, Columns-Width(prefix)) {
+		b.WriteString(first + line + "\n")
+		first = prefix
 	}
 	return b.String()
 }
 
-// WriteNotes writes notes below a table, each as a paragraph.
-func WriteNotes(w io.Writer, notes []string) error {
+// Notes returns notes as they stand below a table, each as a paragraph, "" for none.
+func Notes(notes []string) string {
+	text := ""
 	for i, note := range notes {
 		if i == 0 {
-			note = "\n" + Indent(Clean(note), "", "")
-		} else {
-			note = Indent(Clean(note), "", "")
+			text = "\n"
 		}
-		if _, err := io.WriteString(w, note); err != nil {
-			return err
-		}
+		text += Indent(Clean(note), "", "")
 	}
-	return nil
+	return text
 }

@@ -49,8 +49,8 @@ func (p *Program) style() output.Style {
 	}
 }
 
-// Print writes a document, or what show writes for a person.
-func (p *Program) Print(document any, show func(w io.Writer, style output.Style) error) error {
+// Print writes a document, or for a person the text that render returns.
+func (p *Program) Print(document any, render func(output.Style) string) error {
 	printer, err := p.newPrinter()
 	switch {
 	case err != nil:
@@ -60,7 +60,8 @@ func (p *Program) Print(document any, show func(w io.Writer, style output.Style)
 	case p.Format.IsDocument():
 		return output.WriteDocument(p.Streams.Out, p.Format, document)
 	default:
-		return show(p.Streams.Out, p.style())
+		_, err := io.WriteString(p.Streams.Out, render(p.style()))
+		return err
 	}
 }
 

@@ -212,9 +212,8 @@ func TestAReportWithoutUseSaysWhetherThatIsKnown(t *testing.T) {
 	}) {
 		in := inputOf(map[cardseconds.Series]cardseconds.Milli{{Tenant: "idle", Queue: "q", ServiceType: "none", Card: "A"}: 0})
 		tc.change(&in)
-		var text bytes.Buffer
-		check.NoError(t, NewDocument(in).Write(&text, output.Style{}))
-		check.Contains(t, "report", text.String(), tc.want)
+		text := NewDocument(in).Render(output.Style{})
+		check.Contains(t, "report", text, tc.want)
 	}
 }
 
@@ -259,11 +258,10 @@ func TestAReportFits80Columns(t *testing.T) {
 		in.Prices = prices
 		in.By = by
 
-		var text bytes.Buffer
-		check.NoError(t, NewDocument(in).Write(&text, output.Style{}))
-		for line := range strings.Lines(text.String()) {
+		text := NewDocument(in).Render(output.Style{})
+		for line := range strings.Lines(text) {
 			check.That(t, output.Width(strings.TrimRight(line, "\n")) <= output.Columns, "a long line by %s: %s", by, line)
 		}
-		check.Contains(t, "table", text.String(), "9773436.691", "1234.5678")
+		check.Contains(t, "table", text, "9773436.691", "1234.5678")
 	}
 }

@@ -77,13 +77,14 @@ func showReport(ctx context.Context, p *program.Program, options reportOptions) 
 
 	document := NewDocument(in)
 	if p.Format != output.CSV {
-		return p.Print(document, document.Write)
+		return p.Print(document, document.Render)
 	}
 	if err := document.WriteCSV(p.Streams.Out); err != nil {
 		return err
 	}
 
-	return output.WriteNotes(p.Streams.ErrOut, document.Notes)
+	_, err = fmt.Fprint(p.Streams.ErrOut, output.Notes(document.Notes))
+	return err
 }
 
 func readPrices(path string) (*Prices, error) {

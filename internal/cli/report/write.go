@@ -9,23 +9,14 @@ import (
 	"cardquota.dev/operator/internal/cli/output"
 )
 
-// Write writes the report as a table.
-func (d Document) Write(w io.Writer, style output.Style) error {
-	if _, err := io.WriteString(w, output.Indent(fmt.Sprintf("Cards used from %s to %s.", formatTime(d.From), formatTime(d.To)), "", "")+"\n"); err != nil {
-		return err
-	}
-
-	if len(d.Items) == 0 {
-		text := "Nothing is known of the cards that were used."
-		if d.isKnown {
-			text = "No card was used."
-		}
-
-		if _, err := fmt.Fprintln(w, text); err != nil {
-			return err
-		}
-
-		return output.WriteNotes(w, d.Notes)
+// Render returns the report as a table.
+func (d Document) Render(style output.Style) string {
+	title := output.Indent(fmt.Sprintf("Cards used from %s to %s.", formatTime(d.From), formatTime(d.To)), "", "") + "\n"
+	switch {
+	case len(d.Items) == 0 && d.isKnown:
+		return title + "No card was used.\n" + output.Notes(d.Notes)
+	case len(d.Items) == 0:
+		return title + "Nothing is known of the cards that were used.\n" + output.Notes(d.Notes)
 	}
 
 	grid := output.Grid{Columns: []output.Column{{Header: "TENANT", Shrinks: true}}}
@@ -48,11 +39,7 @@ func (d Document) Write(w io.Writer, style output.Style) error {
 
 	total := d.cells(Row{Tenant: "Total", Project: " ", Queue: " ", CardHours: d.Total.CardHours, Amount: d.Total.Amount})
 	grid.AddRow(total...)
-	if err := grid.Write(w, style); err != nil {
-		return err
-	}
-
-	return output.WriteNotes(w, d.Notes)
+	return title + grid.Render(style) + output.Notes(d.Notes)
 }
 
 func (d Document) cells(row Row) []output.Cell {

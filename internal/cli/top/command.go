@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -162,21 +161,18 @@ func showTop(p *program.Program, quotas []*v1alpha1.CardQuota, idle map[string]i
 	shown := slices.DeleteFunc(slices.Clone(quotas), func(q *v1alpha1.CardQuota) bool { return !chosen.labels.Matches(labels.Set(q.Labels)) })
 	list, missing := NewList(shown, chosen.names...)
 	list.SetAvailable(quotas, idle)
-	err := p.Print(list, func(w io.Writer, style output.Style) error {
-		if len(list.Items) == 0 {
-			if len(missing) > 0 {
-				return nil
-			}
-			_, err := fmt.Fprint(w, output.Indent("The cluster has no CardQuotas. docs/administrator-guide.md says how to write one, "+
-				"and kubectl cardquota import makes them from the Queues of the cluster.", "", ""))
-			return err
+	err := p.Print(list, func(style output.Style) string {
+		switch {
+		case len(list.Items) == 0 && len(missing) > 0:
+			return ""
+		case len(list.Items) == 0:
+			return output.Indent("The cluster has no CardQuotas. docs/administrator-guide.md says how to write one, "+
+				"and kubectl cardquota import makes them from the Queues of the cluster.", "", "")
+		case note == "":
+			return list.Render(style)
+		default:
+			return list.Render(style) + output.Notes([]string{note})
 		}
-
-		if err := list.Write(w, style); err != nil || note == "" {
-			return err
-		}
-
-		return output.WriteNotes(w, []string{note})
 	})
 	if err == nil && len(missing) > 0 {
 		err = errors.New("no CardQuota has the name " + output.JoinWords(missing, "or"))

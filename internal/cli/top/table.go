@@ -2,7 +2,6 @@ package top
 
 import (
 	"cmp"
-	"io"
 	"slices"
 
 	"cardquota.dev/operator/internal/cli/output"
@@ -11,9 +10,9 @@ import (
 // wideBarColumns are the columns of a bar in a wide terminal.
 const wideBarColumns = 20
 
-// Write writes the list as a table. A CardQuota has a line of its own, and below it a line for each
+// Render returns the list as a table. A CardQuota has a line of its own, and below it a line for each
 // card.
-func (l List) Write(w io.Writer, style output.Style) error {
+func (l List) Render(style output.Style) string {
 	grid := output.Grid{Columns: l.columns(style)}
 	last := ""
 	for _, usage := range l.Items {
@@ -33,7 +32,7 @@ func (l List) Write(w io.Writer, style output.Style) error {
 		}
 	}
 
-	return grid.Write(w, style)
+	return grid.Render(style)
 }
 
 func (l List) columns(style output.Style) []output.Column {

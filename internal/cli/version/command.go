@@ -40,7 +40,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 				}
 			}
 
-			if err := p.Print(document, document.Write); err != nil {
+			if err := p.Print(document, document.Render); err != nil {
 				return err
 			}
 

@@ -1,8 +1,6 @@
 package version
 
 import (
-	"io"
-
 	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/cli/reader"
 	"cardquota.dev/operator/internal/cli/releases"
@@ -40,8 +38,8 @@ func NewDocument(client, operator, scheduler string, unknown ...string) Document
 	return d
 }
 
-// Write writes the versions as a table, and the problems below it.
-func (d Document) Write(w io.Writer, style output.Style) error {
+// Render returns the versions as a table, and the problems below it.
+func (d Document) Render(style output.Style) string {
 	grid := output.Grid{Columns: []output.Column{{Header: "PROGRAM"}, {Header: "VERSION", Shrinks: true}}}
 	grid.AddRow(output.Text("kubectl cardquota"), output.Text(d.Client))
 
@@ -58,9 +56,5 @@ func (d Document) Write(w io.Writer, style output.Style) error {
 		grid.AddRow(output.Text(row[0]), cell)
 	}
 
-	if err := grid.Write(w, style); err != nil {
-		return err
-	}
-
-	return output.WriteNotes(w, d.Problems)
+	return grid.Render(style) + output.Notes(d.Problems)
 }

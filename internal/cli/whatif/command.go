@@ -49,7 +49,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := p.Print(result, result.Write); err != nil {
+			if err := p.Print(result, result.Render); err != nil {
 				return err
 			}
 			if !result.Runs {

@@ -2,7 +2,6 @@ package whatif
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"cardquota.dev/operator/internal/cli/output"
@@ -11,19 +10,15 @@ import (
 // maxListed is how many workloads of the cluster a table lists that is not wide.
 const maxListed = 20
 
-// writeOthers writes which workloads of the cluster would start as well.
-func (r Result) writeOthers(w io.Writer, style output.Style) error {
+// renderOthers says which workloads of the cluster would start as well.
+func (r Result) renderOthers(style output.Style) string {
 	if len(r.Others) == 0 {
-		return nil
+		return ""
 	}
 
-	text := fmt.Sprintf("%s would run:", countPods(r.OthersPlaced, "that wait now", "that waits now"))
+	text := fmt.Sprintf("%s would run:\n", countPods(r.OthersPlaced, "that wait now", "that waits now"))
 	if len(r.Pods) > 0 {
-		text = fmt.Sprintf("\n%s would run too:", countPods(r.OthersPlaced, "of the cluster that wait now", "of the cluster that waits now"))
-	}
-
-	if _, err := fmt.Fprintln(w, text); err != nil {
-		return err
+		text = fmt.Sprintf("\n%s would run too:\n", countPods(r.OthersPlaced, "of the cluster that wait now", "of the cluster that waits now"))
 	}
 
 	grid := output.Grid{Columns: []output.Column{{Header: "RUNS", Shrinks: true}, {Header: "QUEUE", Shrinks: true}, {Header: "PODS", Right: true},
@@ -33,32 +28,22 @@ func (r Result) writeOthers(w io.Writer, style output.Style) error {
 			output.Text(describeCards(started.Cards)), output.Text(strings.Join(started.Nodes, ", ")))
 	}
 
-	if err := grid.Write(w, style); err != nil {
-		return err
-	}
-
-	return writeRest(w, style, len(r.Others))
+	return text + grid.Render(style) + describeRest(style, len(r.Others))
 }
 
-// writeWaiting writes which workloads of the cluster would still wait, and why, where nothing but the
+// renderWaiting says which workloads of the cluster would still wait, and why, where nothing but the
 // cluster changes.
-func (r Result) writeWaiting(w io.Writer, style output.Style) error {
-	if r.hidesWaiting {
-		return nil
-	}
-
-	text := "Nothing waits now."
+func (r Result) renderWaiting(style output.Style) string {
+	title := "Nothing that waits now would run:\n"
 	switch {
+	case r.hidesWaiting:
+		return ""
 	case len(r.Others) > 0 && len(r.Waiting) > 0:
-		text = "\nThese would still wait:"
+		title = "\nThese would still wait:\n"
 	case len(r.Others) > 0:
-		text = "\nNothing else waits."
-	case len(r.Waiting) > 0:
-		text = "Nothing that waits now would run:"
-	}
-
-	if _, err := fmt.Fprintln(w, text); err != nil || len(r.Waiting) == 0 {
-		return err
+		return "\nNothing else waits.\n"
+	case len(r.Waiting) == 0:
+		return "Nothing waits now.\n"
 	}
 
 	grid := output.Grid{Columns: []output.Column{{Header: "WAITS", Shrinks: true}, {Header: "QUEUE", Shrinks: true}, {Header: "CARDS", Shrinks: true}, {Header: "REASON"}}}
@@ -70,14 +55,7 @@ func (r Result) writeWaiting(w io.Writer, style output.Style) error {
 		grid.AddRow(output.Text(output.DescribeWorkload(entry.Workload)), output.Text(entry.Queue), output.Text(cards), output.Text(string(entry.Reason)))
 	}
 
-	if err := grid.Write(w, style); err != nil {
-		return err
-	}
-	if err := writeRest(w, style, len(r.Waiting)); err != nil {
-		return err
-	}
-
-	return output.WriteNotes(w, messagesOf(r.Waiting))
+	return title + grid.Render(style) + describeRest(style, len(r.Waiting)) + output.Notes(messagesOf(r.Waiting))
 }
 
 // limitRows returns the first items of a list, all of them in a wide table.
@@ -88,13 +66,12 @@ func limitRows[T any](all []T, style output.Style) []T {
 	return all[:min(len(all), maxListed)]
 }
 
-// writeRest says how many of all items the table leaves out.
-func writeRest(w io.Writer, style output.Style, all int) error {
+// describeRest says how many of all items the table leaves out.
+func describeRest(style output.Style, all int) string {
 	if style.Wide || all <= maxListed {
-		return nil
+		return ""
 	}
-	_, err := fmt.Fprintf(w, "and %d more, which -o wide lists\n", all-maxListed)
-	return err
+	return fmt.Sprintf("and %d more, which -o wide lists\n", all-maxListed)
 }
 
 // maxMessages is how many messages of the scheduler stand below a table.

@@ -2,7 +2,6 @@ package whatif
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -174,19 +173,14 @@ func newCards(counts map[card.Name]card.Count) []Cards {
 	return cards
 }
 
-// Write writes the answer, a table of the pods and one of the victims.
-func (r Result) Write(w io.Writer, style output.Style) error {
-	for _, write := range []func(io.Writer, output.Style) error{r.writePods, r.writeOthers, r.writeWaiting, r.writeVictims} {
-		if err := write(w, style); err != nil {
-			return err
-		}
-	}
-	return output.WriteNotes(w, r.notes())
+// Render returns the answer, a table of the pods and one of the victims.
+func (r Result) Render(style output.Style) string {
+	return r.renderPods(style) + r.renderOthers(style) + r.renderWaiting(style) + r.renderVictims(style) + output.Notes(r.notes())
 }
 
-func (r Result) writePods(w io.Writer, style output.Style) error {
+func (r Result) renderPods(style output.Style) string {
 	if len(r.Pods) == 0 {
-		return nil
+		return ""
 	}
 
 	placed := 0
@@ -205,14 +199,7 @@ func (r Result) writePods(w io.Writer, style output.Style) error {
 		answer = style.Paint(fmt.Sprintf("It would wait: %d of %d pods would run.", placed, len(r.Pods)), output.Yellow)
 	}
 
-	if _, err := fmt.Fprint(w, answer, "\n\n"); err != nil {
-		return err
-	}
-	if err := grid.Write(w, style); err != nil {
-		return err
-	}
-
-	return output.WriteNotes(w, reasonsOf(r.Pods))
+	return answer + "\n\n" + grid.Render(style) + output.Notes(reasonsOf(r.Pods))
 }
 
 // reasonsOf returns the reasons of the pods that wait, each once, with the number of pods.
@@ -238,9 +225,9 @@ func reasonsOf(pods []Pod) []string {
 	return texts
 }
 
-func (r Result) writeVictims(w io.Writer, style output.Style) error {
+func (r Result) renderVictims(style output.Style) string {
 	if len(r.Victims) == 0 {
-		return nil
+		return ""
 	}
 
 	grid := output.Grid{Columns: []output.Column{{Header: "DISPLACED", Shrinks: true}, {Header: "QUEUE", Shrinks: true}, {Header: "PODS", Right: true},
@@ -265,11 +252,7 @@ func (r Result) writeVictims(w io.Writer, style output.Style) error {
 		grid.AddRow(row...)
 	}
 
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
-	}
-
-	return grid.Write(w, style)
+	return "\n" + grid.Render(style)
 }
 
 // notes returns what else would change.

@@ -1,7 +1,6 @@
 package whatif
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -28,9 +27,8 @@ func TestUncheckedClaimsAreACaveat(t *testing.T) {
 			result.UncheckedClaims = append(result.UncheckedClaims, types.NamespacedName{Namespace: "lab", Name: name})
 		}
 
-		var out bytes.Buffer
-		check.NoError(t, NewResult(result).Write(&out, output.Style{}))
-		text := strings.Join(strings.Fields(out.String()), " ")
+		out := NewResult(result).Render(output.Style{})
+		text := strings.Join(strings.Fields(out), " ")
 		check.Contains(t, "answer", text, tc.want)
 		check.Equal(t, "has a caveat", tc.want != "", strings.Contains(text, "ResourceClaims"))
 	}

@@ -47,7 +47,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 			}
 
 			document := explanation.Explain(input)
-			if err := p.Print(document, document.Write); err != nil {
+			if err := p.Print(document, document.Render); err != nil {
 				return err
 			}
 			if document.Waits {

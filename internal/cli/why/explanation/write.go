@@ -1,73 +1,48 @@
 package explanation
 
 import (
-	"fmt"
-	"io"
-	"strings"
-
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cli/output"
 )
 
 var answerColors = map[Answer]output.Color{Yes: output.Green, No: output.Red, Unknown: output.Faint}
 
-// Write writes a paragraph, the gates, the holders of cards, and what would help.
-func (d Document) Write(w io.Writer, style output.Style) error {
-	if _, err := io.WriteString(w, output.Indent(output.Clean(d.Summary), "", "")); err != nil {
-		return err
-	}
-
+// Render returns a paragraph, the gates, the holders of cards, and what would help.
+func (d Document) Render(style output.Style) string {
+	text := output.Indent(output.Clean(d.Summary), "", "")
 	if d.Message != "" {
 		speaker := "The scheduler"
 		if d.Reason == v1alpha1.BlockedPodGroupNotFound { // which the scheduler does not see
 			speaker = "The operator"
 		}
-		if _, err := io.WriteString(w, output.Indent(speaker+" says: "+output.Clean(d.Message), "", "")); err != nil {
-			return err
-		}
+		text += output.Indent(speaker+" says: "+output.Clean(d.Message), "", "")
 	}
 
-	if err := d.writeGates(w, style); err != nil {
-		return err
-	}
-	if err := d.writeHolders(w, style); err != nil {
-		return err
-	}
-
-	var b strings.Builder
+	text += d.renderGates(style) + d.renderHolders(style)
 	if len(d.Advice) > 0 {
-		b.WriteString("\nWhat would help:\n")
+		text += "\nWhat would help:\n"
 	}
 	for _, advice := range d.Advice {
-		b.WriteString(output.Indent(output.Clean(advice), "- ", "  "))
-	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return err
+		text += output.Indent(output.Clean(advice), "- ", "  ")
 	}
 
-	return output.WriteNotes(w, d.Unread)
+	return text + output.Notes(d.Unread)
 }
 
-func (d Document) writeGates(w io.Writer, style output.Style) error {
+func (d Document) renderGates(style output.Style) string {
 	if len(d.Gates) == 0 {
-		return nil
-	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
+		return ""
 	}
 	grid := output.Grid{Columns: []output.Column{{Header: "GATE", Shrinks: true}, {Header: "OPEN"}, {Header: "DETAIL", Shrinks: true}}}
 	for _, gate := range d.Gates {
 		grid.AddRow(output.Text(gate.Name), output.Colored(string(gate.Answer), answerColors[gate.Answer]), output.Text(gate.Detail))
 	}
-	return grid.Write(w, style)
+	return "\n" + grid.Render(style)
 }
 
-func (d Document) writeHolders(w io.Writer, style output.Style) error {
+func (d Document) renderHolders(style output.Style) string {
 	if len(d.Holders) == 0 {
-		return nil
-	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
+		return ""
 	}
 
 	grid := output.Grid{Columns: []output.Column{{Header: "HOLDS", Right: true}, {Header: "CARD", Shrinks: true}, {Header: "WORKLOAD", Shrinks: true}, {Header: "QUEUE", Shrinks: true}, {Header: "TYPE", Shrinks: true}}}
@@ -79,5 +54,5 @@ func (d Document) writeHolders(w io.Writer, style output.Style) error {
 		grid.AddRow(output.Number(holder.Count), output.Text(holder.Card), output.Text(name), output.Text(holder.Queue), output.Text(holder.ServiceType))
 	}
 
-	return grid.Write(w, style)
+	return "\n" + grid.Render(style)
 }
