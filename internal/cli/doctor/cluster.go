@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"slices"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -8,13 +9,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/queueusage"
@@ -99,28 +100,23 @@ func (c *Cluster) hasLeadingOperator() bool {
 	return leads
 }
 
-func (c *Cluster) isMissing(kind string) bool {
-	for _, missing := range c.MissingKinds {
-		if missing == kind {
-			return true
-		}
-	}
-	return false
-}
+func (c *Cluster) isMissing(kind string) bool { return slices.Contains(c.MissingKinds, kind) }
 
-// policyCondition returns a condition of the policy, nil without one.
-func (c *Cluster) policyCondition(kind string) *metav1.Condition {
+// policyCondition returns a condition of the policy, an empty one without it.
+func (c *Cluster) policyCondition(kind string) metav1.Condition {
 	if c.Policy == nil {
-		return nil
+		return metav1.Condition{}
 	}
-	return meta.FindStatusCondition(c.Policy.Status.Conditions, kind)
+	return conditions.Get(c.Policy.Status.Conditions, kind)
 }
 
 // isEnforced reports whether the operator says that quotas are enforced.
 func (c *Cluster) isEnforced() bool {
-	condition := c.policyCondition(v1alpha1.ConditionEnforced)
-	return condition != nil && condition.Status == metav1.ConditionTrue
+	return c.policyCondition(v1alpha1.ConditionEnforced).Status == metav1.ConditionTrue
 }
+
+// programs returns the Deployments of both programs.
+func (c *Cluster) programs() []*appsv1.Deployment { return slices.Concat(c.Operators, c.Schedulers) }
 
 // spec returns the policy with all defaults.
 func (c *Cluster) spec() v1alpha1.ServiceTypePolicySpec {

@@ -27,7 +27,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 		Example: "  kubectl cardquota doctor\n  kubectl cardquota import > quotas.yaml && kubectl cardquota doctor -f quotas.yaml",
 		Args:    program.RefuseArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			planned, sources, err := files.ReadCardQuotas(p.Streams.In)
+			planned, sources, err := files.ReadCardQuotas(cmd.Context(), p)
 			if err != nil {
 				return err
 			}

@@ -30,43 +30,33 @@ func findMissingPolicy(c *Cluster) []Finding {
 
 func findUnsyncedConfiguration(c *Cluster) []Finding {
 	condition := c.policyCondition(v1alpha1.ConditionConfigSynced)
-	if condition == nil || condition.Status == metav1.ConditionTrue {
+	if condition.Status == "" || condition.Status == metav1.ConditionTrue {
 		return nil
 	}
 	return []Finding{{Severity: Error, Object: policyObject, Command: policyCommand,
 		Problem: fmt.Sprintf("The scheduler's configuration does not follow the policy (%s): %s", condition.Reason, condition.Message)}}
 }
 
-// enforcementCommands help with a reason of condition Enforced. %s is the namespace.
-var enforcementCommands = map[string]string{
-	v1alpha1.ReasonSecondScheduler: "kubectl get pods -A -l app=volcano-scheduler",
-	v1alpha1.ReasonNoHeartbeat:     "kubectl -n %s logs deployment/cardquota-scheduler --tail=50",
-	v1alpha1.ReasonConfigNotLoaded: "kubectl -n %s logs deployment/cardquota-scheduler --tail=50",
-}
-
-// findMissingEnforcement finds a condition Enforced that is not True. Of all reasons only SecondScheduler has a
-// command without the namespace.
+// findMissingEnforcement finds a condition Enforced that is not True.
 func findMissingEnforcement(c *Cluster) []Finding {
 	condition := c.policyCondition(v1alpha1.ConditionEnforced)
 	switch {
-	case c.Policy == nil || (condition != nil && condition.Status == metav1.ConditionTrue):
+	case c.Policy == nil || c.isEnforced():
 		return nil
-	case condition == nil:
+	case condition.Status == "":
 		return []Finding{{Severity: Error, Object: policyObject, Command: "kubectl -n " + c.Namespace + " logs deployment/cardquota-manager --tail=50",
 			Problem: "The operator has not seen it yet, so nothing is known about the enforcement of quotas."}}
 	}
 
 	finding := Finding{Severity: Error, Object: policyObject, Command: policyCommand,
 		Problem: fmt.Sprintf("Quotas are not proven to be enforced (%s): %s", condition.Reason, condition.Message)}
-	if condition.Reason == v1alpha1.ReasonStockScheduler {
-		return []Finding{c.addHandover(finding)}
-	}
-
-	if format, ok := enforcementCommands[condition.Reason]; ok {
-		finding.Command = format
-		if condition.Reason != v1alpha1.ReasonSecondScheduler {
-			finding.Command = fmt.Sprintf(format, c.Namespace)
-		}
+	switch condition.Reason {
+	case v1alpha1.ReasonStockScheduler:
+		finding = c.addHandover(finding)
+	case v1alpha1.ReasonSecondScheduler:
+		finding.Command = "kubectl get pods -A -l app=volcano-scheduler"
+	case v1alpha1.ReasonNoHeartbeat, v1alpha1.ReasonConfigNotLoaded:
+		finding.Command = "kubectl -n " + c.Namespace + " logs deployment/cardquota-scheduler --tail=50"
 	}
 
 	return []Finding{finding}
@@ -98,7 +88,7 @@ func (c *Cluster) addHandover(finding Finding) Finding {
 // written the configuration of the policy. A replica without a configuration is ready as well.
 func (c *Cluster) canTakeOver() bool {
 	synced := c.policyCondition(v1alpha1.ConditionConfigSynced)
-	return synced != nil && synced.Status == metav1.ConditionTrue && synced.ObservedGeneration == c.Policy.Generation &&
+	return synced.Status == metav1.ConditionTrue && synced.ObservedGeneration == c.Policy.Generation &&
 		slices.ContainsFunc(c.Schedulers, func(d *appsv1.Deployment) bool { return d.Status.ReadyReplicas > 0 })
 }
 
@@ -115,7 +105,7 @@ func deploymentOf(pod *corev1.Pod) string {
 
 func findUnguardedBypass(c *Cluster) []Finding {
 	condition := c.policyCondition(v1alpha1.ConditionBypassGuarded)
-	if condition == nil || condition.Status == metav1.ConditionTrue {
+	if condition.Status == "" || condition.Status == metav1.ConditionTrue {
 		return nil
 	}
 
@@ -136,14 +126,13 @@ func findUnguardedBypass(c *Cluster) []Finding {
 // isAdopting reports whether schedulerBypassPolicy Deny would come too early: queues without a quota
 // may still use cards, or pods that would be refused use some.
 func (c *Cluster) isAdopting() bool {
-	enforced := c.policyCondition(v1alpha1.ConditionEnforced)
-	return c.spec().UnmanagedQueues == v1alpha1.UnmanagedIgnore || (enforced != nil && enforced.Reason == v1alpha1.ReasonCardBypass) || len(findBypasses(c)) > 0
+	return c.spec().UnmanagedQueues == v1alpha1.UnmanagedIgnore || c.policyCondition(v1alpha1.ConditionEnforced).Reason == v1alpha1.ReasonCardBypass || len(findBypasses(c)) > 0
 }
 
 // findStaleHeartbeat finds a heartbeat that ended although the operator does not say so, because the
 // operator itself does not run.
 func findStaleHeartbeat(c *Cluster) []Finding {
-	if !c.HasLease || c.Policy == nil || !c.isEnforced() {
+	if !c.HasLease || !c.isEnforced() {
 		return nil
 	}
 
@@ -180,7 +169,8 @@ func findRefusedConfiguration(c *Cluster) []Finding {
 // findOtherSchedulers finds Volcano's own scheduler while the policy does not report it, as before
 // the handover.
 func findOtherSchedulers(c *Cluster) []Finding {
-	if condition := c.policyCondition(v1alpha1.ConditionEnforced); (condition != nil && condition.Status != metav1.ConditionTrue) || len(c.OtherSchedulers) == 0 {
+	isReported := c.policyCondition(v1alpha1.ConditionEnforced).Status != "" && !c.isEnforced()
+	if isReported || len(c.OtherSchedulers) == 0 {
 		return nil
 	}
 

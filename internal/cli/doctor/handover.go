@@ -51,7 +51,7 @@ func findQueuesWithoutQuota(c *Cluster) []Finding {
 
 // findBypasses finds pods that use cards and that our scheduler would not have placed.
 func findBypasses(c *Cluster) []Finding {
-	if condition := c.policyCondition(v1alpha1.ConditionEnforced); !c.HasUsage || (condition != nil && condition.Reason == v1alpha1.ReasonCardBypass) {
+	if !c.HasUsage || c.policyCondition(v1alpha1.ConditionEnforced).Reason == v1alpha1.ReasonCardBypass {
 		return nil
 	}
 
@@ -64,9 +64,10 @@ func findBypasses(c *Cluster) []Finding {
 
 	var findings []Finding
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
-		pods := sortedCopy(byReason[reason])
-		namespace, name, _ := strings.Cut(pods[0], "/")
-		findings = append(findings, Finding{Severity: Warning, Object: "pod/" + pods[0], Command: "kubectl -n " + namespace + " describe pod " + name,
+		pods := byReason[reason]
+		first := slices.Min(pods)
+		namespace, name, _ := strings.Cut(first, "/")
+		findings = append(findings, Finding{Severity: Warning, Object: "pod/" + first, Command: "kubectl -n " + namespace + " describe pod " + name,
 			Problem: fmt.Sprintf("%s: %s (%s). They hold cards without the scheduler. With schedulerBypassPolicy: Deny such pods are refused when they are created.",
 				conditions.CountThings(len(pods), "pod"), listFirst(pods), reason)})
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/internal/cli/reader"
 	"cardquota.dev/operator/internal/cli/releases"
@@ -25,7 +25,7 @@ const OLMOwnerLabel = "olm.owner"
 
 // olmCommand shows the state of an installation by OLM, "" for any other. What OLM installs, OLM mends.
 func (c *Cluster) olmCommand() string {
-	for _, deployment := range append(append([]*appsv1.Deployment{}, c.Operators...), c.Schedulers...) {
+	for _, deployment := range c.programs() {
 		if owner := deployment.Labels[OLMOwnerLabel]; owner != "" {
 			return "kubectl -n " + deployment.Namespace + " describe csv " + owner
 		}
@@ -146,12 +146,9 @@ func findMissingPrograms(c *Cluster) []Finding {
 
 func findUnreadyPrograms(c *Cluster) []Finding {
 	var findings []Finding
-	for _, deployment := range append(append([]*appsv1.Deployment{}, c.Operators...), c.Schedulers...) {
-		wanted := int32(1)
+	for _, deployment := range c.programs() {
+		wanted := ptr.Deref(deployment.Spec.Replicas, 1)
 		ready := deployment.Status.ReadyReplicas
-		if deployment.Spec.Replicas != nil {
-			wanted = *deployment.Spec.Replicas
-		}
 
 		finding := Finding{Severity: Error, Object: "deployment/" + deployment.Namespace + "/" + deployment.Name,
 			Command: fmt.Sprintf("kubectl -n %s describe deployment,pods -l %s", deployment.Namespace, reader.ProgramLabel+"="+deployment.Labels[reader.ProgramLabel])}
@@ -202,5 +199,5 @@ const maxListed = 5
 
 // listFirst lists the first names, sorted: "a, b and 3 more".
 func listFirst(names []string) string {
-	return conditions.JoinFirst(sortedCopy(names), maxListed)
+	return conditions.JoinFirst(slices.Sorted(slices.Values(names)), maxListed)
 }

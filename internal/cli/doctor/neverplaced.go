@@ -31,13 +31,8 @@ type placements struct {
 	queues     map[string]*v1beta1.Queue
 	namespaces map[string]*corev1.Namespace
 	gangs      map[string]*gang
-	// refusals are why a queue takes no pods of a namespace, "" if it does.
-	refusals map[queueUser]string
-	found    map[obstacle][]string
+	found      map[obstacle][]string
 }
-
-// queueUser is a namespace that uses a queue.
-type queueUser struct{ queue, namespace string }
 
 // gang is the pods of a PodGroup.
 type gang struct {
@@ -60,7 +55,7 @@ func findNeverPlaced(c *Cluster) []Finding {
 	p := &placements{
 		Cluster: c, resolver: workload.Resolver{Inventory: c.Cards, Schedulers: c.spec().Scheduler.Names},
 		groups: map[string]*v1beta1.PodGroup{}, queues: map[string]*v1beta1.Queue{}, namespaces: map[string]*corev1.Namespace{},
-		gangs: map[string]*gang{}, refusals: map[queueUser]string{}, found: map[obstacle][]string{},
+		gangs: map[string]*gang{}, found: map[obstacle][]string{},
 	}
 	for _, group := range c.PodGroups {
 		p.groups[group.Namespace+"/"+group.Name] = group
@@ -252,15 +247,10 @@ func choicesOf(requests []quota.CardRequest) [][]card.Name {
 // refusalFor returns why a queue takes no pods of a namespace, "" if it does. A queue that its stop
 // policy holds is as its owner wants it.
 func (p *placements) refusalFor(queue, namespace string) string {
-	user := queueUser{queue, namespace}
-	why, known := p.refusals[user]
-	if !known {
-		if refusal := p.findRefusal(queue, namespace); refusal != nil {
-			why = refusal.Message()
-		}
-		p.refusals[user] = why
+	if refusal := p.findRefusal(queue, namespace); refusal != nil {
+		return refusal.Message()
 	}
-	return why
+	return ""
 }
 
 func (p *placements) findRefusal(queue, namespace string) *workload.Refusal {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,22 +38,17 @@ type plan struct {
 // those before it.
 func (c *Cluster) newPlan() *plan {
 	p := &plan{quotas: slices.Clone(c.Quotas), accepted: map[string]*v1alpha1.CardQuota{}, refusals: map[string]field.ErrorList{}}
-	index := map[string]int{}
-	for i, existing := range p.quotas {
-		index[existing.Name] = i
-	}
-
 	healthy := c.healthyCards()
 	for _, written := range c.Planned {
-		i, exists := index[written.Name]
 		var before *v1alpha1.CardQuota
-		if exists {
+		i := slices.IndexFunc(p.quotas, func(q *v1alpha1.CardQuota) bool { return q.Name == written.Name })
+		if i >= 0 {
 			before = p.quotas[i]
 		}
 
 		// Validate against the files before it: kubectl apply sends them in this order.
 		after := c.applyQuota(written, before)
-		if exists && equality.Semantic.DeepEqual(before.Spec, after.Spec) {
+		if before != nil && equality.Semantic.DeepEqual(before.Spec, after.Spec) {
 			continue
 		}
 		if refusal := c.validatePlanned(after, before, p.quotas, healthy); len(refusal) > 0 {
@@ -61,10 +57,9 @@ func (c *Cluster) newPlan() *plan {
 		}
 
 		p.accepted[written.Name] = after
-		if exists {
+		if before != nil {
 			p.quotas[i] = after
 		} else {
-			index[written.Name] = len(p.quotas)
 			p.quotas = append(p.quotas, after)
 		}
 	}
@@ -87,31 +82,18 @@ func (c *Cluster) healthyCards() map[card.Name]card.Count {
 // applyQuota returns a CardQuota as the API server stores it: with its defaults, and the metadata of
 // the existing one.
 func (c *Cluster) applyQuota(written, before *v1alpha1.CardQuota) *v1alpha1.CardQuota {
+	stored := cmp.Or(before, &v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(c.Now)}})
 	after := written.DeepCopy()
 	after.Status = v1alpha1.CardQuotaStatus{}
-	after.UID = ""
-	after.DeletionTimestamp = nil
-	after.CreationTimestamp = metav1.NewTime(c.Now)
-	if before != nil {
-		after.UID = before.UID
-		after.DeletionTimestamp = before.DeletionTimestamp
-		after.CreationTimestamp = before.CreationTimestamp
-	}
+	after.UID = stored.UID
+	after.DeletionTimestamp = stored.DeletionTimestamp
+	after.CreationTimestamp = stored.CreationTimestamp
 
 	// A file lacks the defaults of the schema. Without them an unchanged object would look
 	// changed.
-	if after.Spec.StopPolicy == "" {
-		after.Spec.StopPolicy = v1alpha1.StopPolicyNone
-	}
-
-	if after.Spec.OverAllocation == "" {
-		after.Spec.OverAllocation = v1alpha1.OverAllocationWarn
-	}
-
-	if after.Spec.DeletionPolicy == "" {
-		after.Spec.DeletionPolicy = v1alpha1.DeletionPolicyDelete
-	}
-
+	after.Spec.StopPolicy = cmp.Or(after.Spec.StopPolicy, v1alpha1.StopPolicyNone)
+	after.Spec.OverAllocation = cmp.Or(after.Spec.OverAllocation, v1alpha1.OverAllocationWarn)
+	after.Spec.DeletionPolicy = cmp.Or(after.Spec.DeletionPolicy, v1alpha1.DeletionPolicyDelete)
 	return after
 }
 
@@ -152,12 +134,7 @@ func (p *plan) resolve(c *Cluster) {
 func (p *plan) isPlanned(q *v1alpha1.CardQuota) bool { return p.accepted[q.Name] == q }
 
 // fileOf returns the file of a planned CardQuota.
-func (c *Cluster) fileOf(name string) string {
-	if file := c.Files[name]; file != "" {
-		return file
-	}
-	return "its file"
-}
+func (c *Cluster) fileOf(name string) string { return cmp.Or(c.Files[name], "its file") }
 
 // quotaTotals returns what all CardQuotas grant of each card after the files are applied.
 func (c *Cluster) quotaTotals() *cardquota.QuotaTotals {

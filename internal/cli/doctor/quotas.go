@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -22,12 +21,9 @@ func findUnreadyQuotas(c *Cluster) []Finding {
 	var findings []Finding
 	cause := c.policyCondition(v1alpha1.ConditionEnforced)
 	for _, quota := range c.Quotas {
-		ready := meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionReady)
-		if ready == nil || ready.Status == metav1.ConditionTrue {
-			continue
-		}
-
-		if cause != nil && cause.Status != metav1.ConditionTrue && ready.Reason == cause.Reason {
+		ready := conditions.Get(quota.Status.Conditions, v1alpha1.ConditionReady)
+		isStatedByPolicy := !c.isEnforced() && ready.Reason == cause.Reason
+		if ready.Status == "" || ready.Status == metav1.ConditionTrue || isStatedByPolicy {
 			continue
 		}
 
@@ -54,7 +50,7 @@ func findUnobservedQuotas(c *Cluster) []Finding {
 	if len(names) == 0 {
 		return nil
 	}
-	return []Finding{{Severity: Warning, Object: "cardquota/" + sortedCopy(names)[0], Command: "kubectl -n " + c.Namespace + " logs deployment/cardquota-manager --tail=50",
+	return []Finding{{Severity: Warning, Object: "cardquota/" + slices.Min(names), Command: "kubectl -n " + c.Namespace + " logs deployment/cardquota-manager --tail=50",
 		Problem: fmt.Sprintf("The operator has not seen the last change of %s: %s. If this stays for a minute, it does not run.", conditions.CountThings(len(names), "CardQuota"), listFirst(names))}}
 }
 
@@ -140,7 +136,7 @@ func findUnknownCards(c *Cluster) []Finding {
 		}
 
 		// The operator also names the nearest card.
-		if stated := meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionCardsKnown); stated != nil && stated.Status == metav1.ConditionFalse {
+		if stated := conditions.Get(quota.Status.Conditions, v1alpha1.ConditionCardsKnown); stated.Status == metav1.ConditionFalse {
 			problem = stated.Message
 		}
 
@@ -177,8 +173,8 @@ func findUnknownNames(quota *v1alpha1.CardQuota, exists map[string]bool) []strin
 
 func findUnknownFields(c *Cluster) []Finding {
 	var findings []Finding
-	add := func(object, command string, conditions []metav1.Condition) {
-		if condition := meta.FindStatusCondition(conditions, v1alpha1.ConditionFieldsKnown); condition != nil && condition.Status == metav1.ConditionFalse {
+	add := func(object, command string, stated []metav1.Condition) {
+		if condition := conditions.Get(stated, v1alpha1.ConditionFieldsKnown); condition.Status == metav1.ConditionFalse {
 			findings = append(findings, Finding{Severity: Warning, Object: object, Problem: condition.Message, Command: command})
 		}
 	}

@@ -26,7 +26,7 @@ import (
 // readCluster reads everything that the rules of doctor look at.
 func readCluster(ctx context.Context, r *reader.Reader, c *Cluster) error {
 	for _, read := range []func(context.Context, *reader.Reader, *Cluster) error{
-		readPrograms, readWebhooks, readObjects, readDefinitions, readUsage,
+		readDeployments, readRunningSchedulers, readWebhooks, readObjects, readDefinitions, readUsage,
 	} {
 		if err := read(ctx, r, c); err != nil {
 			return err
@@ -34,14 +34,6 @@ func readCluster(ctx context.Context, r *reader.Reader, c *Cluster) error {
 	}
 	c.Gaps = r.Gaps
 	return nil
-}
-
-// readPrograms reads both programs, and other schedulers.
-func readPrograms(ctx context.Context, r *reader.Reader, c *Cluster) error {
-	if err := readDeployments(ctx, r, c); err != nil {
-		return err
-	}
-	return readRunningSchedulers(ctx, r, c)
 }
 
 // readDeployments reads the Deployments of both programs, and the namespace from them. Without a Deployment of

@@ -106,28 +106,22 @@ func RuleNames() []string {
 func Diagnose(cluster *Cluster) Report {
 	c := *cluster
 	c.plan = c.newPlan()
+	count := map[Severity]int{}
 	report := Report{TypeMeta: output.NewTypeMeta("FindingList"), Rules: len(rules), Items: []Finding{}}
 	for _, rule := range rules {
 		for _, finding := range rule.find(&c) {
 			finding.Rule = rule.name
 			finding.Problem = output.Clean(finding.Problem)
+			count[finding.Severity]++
 			report.Items = append(report.Items, finding)
 		}
 	}
 
 	// Stable, so that rules stay in the order in which users should mend their findings.
 	slices.SortStableFunc(report.Items, func(a, b Finding) int { return cmp.Compare(order[a.Severity], order[b.Severity]) })
-	for _, finding := range report.Items {
-		switch finding.Severity {
-		case Error:
-			report.Errors++
-		case Warning:
-			report.Warnings++
-		default:
-			report.Infos++
-		}
-	}
-
+	report.Errors = count[Error]
+	report.Warnings = count[Warning]
+	report.Infos = count[Info]
 	return report
 }
 

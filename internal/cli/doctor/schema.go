@@ -74,12 +74,6 @@ func elementOf(known reflect.Type, schema *apiextensionsv1.JSONSchemaProps) (ref
 	return known, schema
 }
 
-func sortedCopy(names []string) []string {
-	names = slices.Clone(names)
-	slices.Sort(names)
-	return names
-}
-
 func sortByObject(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Problem, b.Problem))

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -49,7 +50,7 @@ func TestImportsOfAllFormatsAreAlike(t *testing.T) {
 	read := func(format string) []*v1alpha1.CardQuota {
 		r := execute(t, kubectl.ClusterWithoutCardQuotas(), kubectl.MayReadAll, "import -o "+format)
 		files := program.ManifestFiles{Names: []string{"-"}}
-		quotas, _, err := files.ReadCardQuotas(strings.NewReader(r.Out))
+		quotas, _, err := files.ReadCardQuotas(t.Context(), program.New(genericiooptions.IOStreams{In: strings.NewReader(r.Out)}))
 		check.NoError(t, err)
 		return quotas
 	}

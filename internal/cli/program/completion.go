@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -85,13 +84,6 @@ func FixedCompletions[S ~string](values []S) cobra.CompletionFunc {
 		texts[i] = string(value)
 	}
 	return cobra.FixedCompletions(texts, cobra.ShellCompDirectiveNoFileComp)
-}
-
-// flagsOf returns all flags of a set.
-func flagsOf(set *pflag.FlagSet) []*pflag.Flag {
-	var flags []*pflag.Flag
-	set.VisitAll(func(flag *pflag.Flag) { flags = append(flags, flag) })
-	return flags
 }
 
 // CompleteFlag sets what completes the value of a flag. It panics on a mistake in the program itself: a flag

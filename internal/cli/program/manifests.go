@@ -2,14 +2,12 @@ package program
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,14 +23,10 @@ type ManifestFiles struct {
 	// Names are files, folders, URLs, or - for the standard input.
 	Names     []string
 	recursive bool
-	// context returns the context of the command, and timeout bounds the read of a URL.
-	context func() context.Context
-	timeout time.Duration
 }
 
 // AddFlags adds the flags to a command.
 func (f *ManifestFiles) AddFlags(cmd *cobra.Command, usage string) {
-	f.context = cmd.Context
 	cmd.Flags().StringSliceVarP(&f.Names, "filename", "f", nil, usage)
 	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "Read also the folders inside a folder of --filename.")
 }
@@ -44,8 +38,8 @@ type manifest struct {
 }
 
 // ReadObjects returns all objects in the files.
-func (f *ManifestFiles) ReadObjects(stdin io.Reader) ([]*unstructured.Unstructured, error) {
-	manifests, err := f.readManifests(stdin)
+func (f *ManifestFiles) ReadObjects(ctx context.Context, p *Program) ([]*unstructured.Unstructured, error) {
+	manifests, err := f.readManifests(ctx, p)
 	var objects []*unstructured.Unstructured
 	for _, m := range manifests {
 		objects = append(objects, m.Unstructured)
@@ -54,7 +48,7 @@ func (f *ManifestFiles) ReadObjects(stdin io.Reader) ([]*unstructured.Unstructur
 }
 
 // readManifests returns all objects in the files with their file.
-func (f *ManifestFiles) readManifests(stdin io.Reader) ([]manifest, error) {
+func (f *ManifestFiles) readManifests(ctx context.Context, p *Program) ([]manifest, error) {
 	if len(f.Names) == 0 {
 		return nil, nil
 	}
@@ -63,10 +57,10 @@ func (f *ManifestFiles) readManifests(stdin io.Reader) ([]manifest, error) {
 	for _, name := range f.Names {
 		switch {
 		case name == "-":
-			b = b.Stream(stdin, "standard input")
+			b = b.Stream(p.Streams.In, "standard input")
 		case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
 			// The builder would read a URL without a time limit.
-			text, err := f.readURL(name)
+			text, err := p.readURL(ctx, name)
 			if err != nil {
 				return nil, err
 			}
@@ -96,16 +90,11 @@ const maxManifest = 64 << 20
 
 // readURL returns what a URL has. The errors name it, because those of requests would be taken for errors
 // of the API server.
-func (f *ManifestFiles) readURL(address string) ([]byte, error) {
-	ctx := context.Background()
-	if f.context != nil {
-		ctx = f.context()
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(f.timeout, requestTimeout))
+func (p *Program) readURL(ctx context.Context, address string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.RequestTimeout)
 	defer cancel()
 
-	text, err := readURL(ctx, address)
+	text, err := readBody(ctx, address)
 	switch {
 	case err == nil:
 		return text, nil
@@ -118,8 +107,8 @@ func (f *ManifestFiles) readURL(address string) ([]byte, error) {
 	}
 }
 
-// readURL returns the body of a URL.
-func readURL(ctx context.Context, address string) ([]byte, error) {
+// readBody returns the body of a URL.
+func readBody(ctx context.Context, address string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return nil, err
@@ -144,8 +133,8 @@ func readURL(ctx context.Context, address string) ([]byte, error) {
 
 // ReadCardQuotas returns the CardQuotas in the files, and the file of each by name. Objects of other
 // kinds are left out.
-func (f *ManifestFiles) ReadCardQuotas(stdin io.Reader) ([]*v1alpha1.CardQuota, map[string]string, error) {
-	manifests, err := f.readManifests(stdin)
+func (f *ManifestFiles) ReadCardQuotas(ctx context.Context, p *Program) ([]*v1alpha1.CardQuota, map[string]string, error) {
+	manifests, err := f.readManifests(ctx, p)
 	if err != nil || len(f.Names) == 0 {
 		return nil, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -34,15 +35,15 @@ func newSilentServer(t *testing.T) string {
 // TestAURLThatDoesNotAnswerEnds: a web server does not answer. After a timeout, here of 10 ms, the read ends with an
 // error that names the URL. When the user presses Ctrl-C, which cancels the context, it ends at once.
 func TestAURLThatDoesNotAnswerEnds(t *testing.T) {
-	silent := ManifestFiles{Names: []string{newSilentServer(t) + "/silent.yaml"}, timeout: 10 * time.Millisecond}
-	_, err := silent.ReadObjects(nil)
+	silent := ManifestFiles{Names: []string{newSilentServer(t) + "/silent.yaml"}}
+	p := &Program{RequestTimeout: 10 * time.Millisecond}
+	_, err := silent.ReadObjects(t.Context(), p)
 	check.Refused(t, err, "/silent.yaml does not answer in time")
 
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	silent.context = func() context.Context { return canceled }
-	silent.timeout = 0 // no timeout of its own
-	_, err = silent.ReadObjects(nil)
+	p.RequestTimeout = time.Hour
+	_, err = silent.ReadObjects(canceled, p)
 	check.That(t, errors.Is(err, context.Canceled), "error %v", err)
 }
 
@@ -55,7 +56,8 @@ func TestManifestsKeepTheirOrder(t *testing.T) {
 	defer server.Close()
 
 	files := ManifestFiles{Names: []string{filepath.Join("testdata", "pod.yaml"), server.URL, "-"}}
-	found := check.Value(files.readManifests(strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: from-stdin}\n")))(t)
+	p := New(genericiooptions.IOStreams{In: strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: from-stdin}\n")})
+	found := check.Value(files.readManifests(t.Context(), p))(t)
 
 	var got []string
 	for _, m := range found {

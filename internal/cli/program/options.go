@@ -20,11 +20,11 @@ func newOptionsCommand() *cobra.Command {
 		Args:  RefuseArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			shared := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
-			for _, flag := range flagsOf(cmd.InheritedFlags()) {
+			cmd.InheritedFlags().VisitAll(func(flag *pflag.Flag) {
 				shown := *flag
 				shown.Hidden = false
 				shared.AddFlag(&shown)
-			}
+			})
 
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Every command takes these flags of kubectl:\n\n%s", shared.FlagUsagesWrapped(output.Columns))
 			return err

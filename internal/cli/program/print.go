@@ -91,38 +91,36 @@ func (p *Program) newPrinter() (printers.ResourcePrinter, error) {
 // printWith prints a document with a printer of kubectl: names one by one, columns with a row for each item,
 // and with a template the whole document.
 func (p *Program) printWith(printer printers.ResourcePrinter, document any) error {
-	switch printer.(type) {
-	case *printers.NamePrinter:
-		list, isList := document.(objectLister)
-		if !isList {
-			return fmt.Errorf("--output %s is for lists of objects, such as top and inventory --nodes", p.Format)
-		}
-
-		for _, object := range list.Objects() {
-			if err := printer.PrintObj(&object, p.Streams.Out); err != nil {
-				return fmt.Errorf("print names: %w", err)
-			}
-		}
-
-		return nil
-	case *columnsPrinter:
-		fields, err := fieldsOf(document)
-		if err != nil {
-			return err
-		}
-		return p.printObject(printer, rowsOf(fields))
-	default:
-		fields, err := fieldsOf(document)
-		if err != nil {
-			return err
-		}
-		return p.printObject(printer, &unstructured.Unstructured{Object: fields})
+	if _, isOfNames := printer.(*printers.NamePrinter); isOfNames {
+		return p.printNames(printer, document)
 	}
-}
 
-func (p *Program) printObject(printer printers.ResourcePrinter, object runtime.Object) error {
+	fields, err := fieldsOf(document)
+	if err != nil {
+		return err
+	}
+
+	var object runtime.Object = &unstructured.Unstructured{Object: fields}
+	if _, isOfColumns := printer.(*columnsPrinter); isOfColumns {
+		object = rowsOf(fields)
+	}
+
 	if err := printer.PrintObj(object, p.Streams.Out); err != nil {
 		return fmt.Errorf("--output %s: %w", p.Format, err)
+	}
+
+	return nil
+}
+
+func (p *Program) printNames(printer printers.ResourcePrinter, document any) error {
+	list, isList := document.(objectLister)
+	if !isList {
+		return fmt.Errorf("--output %s is for lists of objects, such as top and inventory --nodes", p.Format)
+	}
+	for _, object := range list.Objects() {
+		if err := printer.PrintObj(&object, p.Streams.Out); err != nil {
+			return fmt.Errorf("print names: %w", err)
+		}
 	}
 	return nil
 }

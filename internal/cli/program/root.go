@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"cardquota.dev/operator/internal/cli/output"
 )
@@ -42,9 +43,7 @@ func (p *Program) NewRootCommand(commands ...Command) *cobra.Command {
 
 	// kubectl has some twenty of these flags. In each help they would hide the few of the
 	// command.
-	for _, flag := range flagsOf(root.PersistentFlags()) {
-		flag.Hidden = !shownConnectionFlags[flag.Name]
-	}
+	root.PersistentFlags().VisitAll(func(flag *pflag.Flag) { flag.Hidden = !shownConnectionFlags[flag.Name] })
 
 	CompleteFlag(root, "namespace", p.completeNamespaces)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", output.Columns)) + optionsHint)

@@ -2,6 +2,7 @@ package reader
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -37,18 +38,12 @@ func ReadWorkloads(ctx context.Context, r *Reader) (Workloads, error) {
 		node.Status.Images = nil // as large as the rest, and only read by the simulated scheduler
 	}
 
-	var pods []*corev1.Pod
-	mayListPods, err := ListInto(ctx, r, &corev1.PodList{}, &pods)
+	mayListPods, err := ListInto(ctx, r, &corev1.PodList{}, &w.Pods)
 	if err != nil {
 		return w, err
 	}
 
-	for _, pod := range pods {
-		if !workload.IsFinished(pod) {
-			w.Pods = append(w.Pods, pod)
-		}
-	}
-
+	w.Pods = slices.DeleteFunc(w.Pods, workload.IsFinished)
 	mayListGroups, err := ListInto(ctx, r, &v1beta1.PodGroupList{}, &w.PodGroups)
 	if err != nil {
 		return w, err

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,7 +81,7 @@ func answerWhatIf(ctx context.Context, p *program.Program, asked *whatIf) (Resul
 		return none, errors.New("nothing is asked: write --filename, --quota, --drain or --add-nodes")
 	}
 
-	objects, err := asked.readObjects(p.Streams.In)
+	objects, err := asked.readObjects(ctx, p)
 	if err != nil {
 		return none, err
 	}
@@ -127,8 +126,8 @@ func answerWhatIf(ctx context.Context, p *program.Program, asked *whatIf) (Resul
 }
 
 // readObjects returns the objects in the files. Files without any are an error.
-func (asked *whatIf) readObjects(stdin io.Reader) ([]*unstructured.Unstructured, error) {
-	objects, err := asked.files.ReadObjects(stdin)
+func (asked *whatIf) readObjects(ctx context.Context, p *program.Program) ([]*unstructured.Unstructured, error) {
+	objects, err := asked.files.ReadObjects(ctx, p)
 	if err != nil {
 		return nil, err
 	}
