@@ -116,11 +116,7 @@ func scaleOf(controller client.Object) *explanation.Scale {
 
 		return &explanation.Scale{Desired: int(parallelism), Field: "spec.parallelism"}
 	case *batchv1alpha1.Job:
-		scale := &explanation.Scale{Field: "the replicas of its tasks"}
-		for i := range object.Spec.Tasks {
-			scale.Desired += int(object.Spec.Tasks[i].Replicas)
-		}
-		return scale
+		return &explanation.Scale{Desired: countReplicas(object), Field: "the replicas of its tasks"}
 	}
 	return nil
 }
@@ -131,24 +127,26 @@ func replicaScale(replicas *int32) *explanation.Scale {
 
 // hasFailed reports whether a Job has failed for good.
 func hasFailed(job *batchv1.Job) bool {
-	for _, condition := range job.Status.Conditions {
-		if condition.Type == batchv1.JobFailed && condition.Status == corev1.ConditionTrue {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(job.Status.Conditions, func(condition batchv1.JobCondition) bool {
+		return condition.Type == batchv1.JobFailed && condition.Status == corev1.ConditionTrue
+	})
 }
 
 // vcJobPods returns how many pods a Volcano job wants, 0 for one that has ended.
-func vcJobPods(job *batchv1alpha1.Job) (count int) {
+func vcJobPods(job *batchv1alpha1.Job) int {
 	switch job.Status.State.Phase {
 	case batchv1alpha1.Completed, batchv1alpha1.Failed, batchv1alpha1.Aborted, batchv1alpha1.Terminated:
 		return 0
 	}
+	return countReplicas(job) - int(job.Status.Succeeded)
+}
+
+// countReplicas returns how many pods the tasks of a Volcano job have.
+func countReplicas(job *batchv1alpha1.Job) (count int) {
 	for i := range job.Spec.Tasks {
 		count += int(job.Spec.Tasks[i].Replicas)
 	}
-	return count - int(job.Status.Succeeded)
+	return count
 }
 
 // podsOfWorkload returns all pods of the workload, also if the user names one of them. Of the others it has
@@ -182,22 +180,19 @@ func (w *inputReader) setCreation(controller client.Object, events workloadEvent
 
 	desired, isSuspended := desiredPods(controller)
 	existing := w.countExistingPods()
+	missing := max(0, desired-existing)
 	failure := failureOf(controller)
-	isRollout := failure != "" // its old pods may still be all that it wants
-	if failure == "" && existing < desired && !w.hasCreatedSince(controller, events.failureAt) {
+	switch {
+	case failure != "": // in a rollout its old pods may still be all that it wants
+		missing = max(1, missing)
+	case missing > 0 && !w.hasCreatedSince(controller, events.failureAt):
 		failure = events.failure
 	}
 
 	if failure == "" && (len(w.found.pods) > 0 || w.found.group != nil) {
 		return // a Volcano job has no pods before the scheduler enqueues it
 	}
-
-	w.input.Creation = &explanation.Creation{
-		Missing: max(0, desired-existing), Failure: failure, IsSuspended: isSuspended && existing == 0,
-	}
-	if isRollout {
-		w.input.Creation.Missing = max(1, desired-existing)
-	}
+	w.input.Creation = &explanation.Creation{Missing: missing, Failure: failure, IsSuspended: isSuspended && existing == 0}
 }
 
 // hasCreatedSince reports whether the controller, or one of its pods, is younger than a failure. Events stay

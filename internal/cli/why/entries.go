@@ -18,13 +18,13 @@ type entryList struct{ *inputReader }
 // findEntries sets why the workload waits: its entries in the status of the CardQuota, else what they
 // would be. The status has ten entries at most. Those of the pods that the user asks for come first.
 func (l entryList) findEntries() {
+	if l.input.Pending == 0 {
+		return
+	}
+
 	var blocked []v1alpha1.BlockedStatus
 	if len(l.input.Path) > 0 {
 		blocked = l.input.Path[0].Status.Blocked
-	}
-
-	if l.input.Pending == 0 {
-		return
 	}
 
 	asked := requestChoice(l).pendingCards()
@@ -108,18 +108,17 @@ func (l entryList) countWaitLonger(blocked []v1alpha1.BlockedStatus) {
 // withoutGuess returns an entry without a reason that depends on the free cards of nodes, if those are
 // unknown. The scheduler's message is in the entry anyway.
 func (l entryList) withoutGuess(entry v1alpha1.BlockedStatus) v1alpha1.BlockedStatus {
-	switch entry.Reason {
-	case v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable:
-		if l.loaded.IsComplete {
-			break
-		}
-
-		entry.Reason = v1alpha1.BlockedOther
-		entry.Holders = nil
-		if l.input.LacksFreeCards() {
-			entry.Reason = v1alpha1.BlockedNoFreeCard
-		}
+	dependsOnNodes := []v1alpha1.BlockedReason{v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable}
+	if l.loaded.IsComplete || !slices.Contains(dependsOnNodes, entry.Reason) {
+		return entry
 	}
+
+	entry.Reason = v1alpha1.BlockedOther
+	entry.Holders = nil
+	if l.input.LacksFreeCards() {
+		entry.Reason = v1alpha1.BlockedNoFreeCard
+	}
+
 	return entry
 }
 

@@ -3,7 +3,6 @@ package why
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -235,9 +234,8 @@ func (w *inputReader) readQuotaPath(ctx context.Context) error {
 
 	namespace := &corev1.Namespace{}
 	exists, _, err := w.LookUp(ctx, client.ObjectKey{Name: w.input.Workload.Namespace}, namespace)
-	if exists {
-		w.input.Namespace = map[string]string{}
-		maps.Copy(w.input.Namespace, namespace.Labels)
+	if exists { // a namespace always has a label with its name
+		w.input.Namespace = namespace.Labels
 	}
 
 	return err

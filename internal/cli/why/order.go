@@ -60,11 +60,11 @@ func readPriorities(ctx context.Context, r *reader.Reader) (priorities, bool, er
 
 // turnOf returns that of a PodGroup. ready is how many of its pods are ready.
 func (p priorities) turnOf(group *v1beta1.PodGroup, ready int32) turn {
-	next := turn{p.standard, ready >= group.Spec.MinMember, group.CreationTimestamp}
-	if value, known := p.values[group.Spec.PriorityClassName]; known {
-		next.priority = value
+	priority, known := p.values[group.Spec.PriorityClassName]
+	if !known {
+		priority = p.standard
 	}
-	return next
+	return turn{priority, ready >= group.Spec.MinMember, group.CreationTimestamp}
 }
 
 // isReady reports whether a pod counts for the minimum of its PodGroup: it has a node, has succeeded, or

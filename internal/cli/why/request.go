@@ -1,12 +1,14 @@
 package why
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/card"
@@ -69,12 +71,7 @@ func (c requestChoice) shownCard() string {
 	if len(c.input.Entries) > 0 {
 		return c.input.Entries[0].Card
 	}
-	for _, asked := range c.pendingCards() {
-		if asked != "" {
-			return asked
-		}
-	}
-	return ""
+	return cmp.Or(c.pendingCards()...)
 }
 
 // setRequest sets what the waiting pod requests that the entry is about: one with these cards, of these
@@ -150,14 +147,11 @@ func (c requestChoice) setJobRequest(asked string) {
 func (c requestChoice) setPodRequest(pod *corev1.Pod) {
 	request := c.resolver.Request(pod)
 	c.input.Request = explanation.Request{
-		Names: request.Names, Resource: string(request.Resource), Count: request.Count, PriorityClass: pod.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsAnyCard: request.Named.AllowsAny(),
+		Names: request.Names, Resource: string(request.Resource), Count: request.Count, Priority: ptr.Deref(pod.Spec.Priority, 0), PriorityClass: pod.Spec.PriorityClassName,
+		MilliCPU: request.MilliCPU, Memory: request.Memory, IsAnyCard: request.Named.AllowsAny(),
 	}
 
-	if pod.Spec.Priority != nil {
-		c.input.Request.Priority = *pod.Spec.Priority
-	}
-
-	c.input.Request.TakesNone = pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever
+	c.input.Request.TakesNone = ptr.Deref(pod.Spec.PreemptionPolicy, "") == corev1.PreemptNever
 	c.input.PodGroup = workload.PodGroupName(pod)
 	c.addGangRequest(c.found.groups[workload.PodGroupName(pod)], request.Resource)
 	c.requester = pod

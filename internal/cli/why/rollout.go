@@ -131,15 +131,9 @@ func rolloutBounds(deployment *appsv1.Deployment) (surge, unavailable int) {
 	replicas := int(ptr.Deref(deployment.Spec.Replicas, 1))
 
 	update := ptr.Deref(deployment.Spec.Strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
-	surge, err := intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(update.MaxSurge, quarter)), replicas, true)
-	if err != nil {
-		surge = 0
-	}
-
-	unavailable, err = intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(update.MaxUnavailable, quarter)), replicas, false)
-	if err != nil {
-		unavailable = 0
-	}
+	// Of a value that cannot be read, which the API server refuses, both are 0.
+	surge, _ = intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(update.MaxSurge, quarter)), replicas, true)
+	unavailable, _ = intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(update.MaxUnavailable, quarter)), replicas, false)
 
 	// Both can round to 0. The Deployment controller then ends one pod, or nothing would ever
 	// move.

@@ -2,6 +2,7 @@ package why
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,10 +37,8 @@ var noWorkloads = []struct {
 // refuseNoWorkload returns an error for a kind that is none of workloads.
 func refuseNoWorkload(kind, name string) error {
 	for _, other := range noWorkloads {
-		for _, known := range other.kinds {
-			if strings.EqualFold(kind, known) {
-				return fmt.Errorf("%s/%s: %s", kind, name, other.about)
-			}
+		if slices.Contains(other.kinds, strings.ToLower(kind)) {
+			return fmt.Errorf("%s/%s: %s", kind, name, other.about)
 		}
 	}
 	return nil

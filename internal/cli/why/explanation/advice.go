@@ -2,6 +2,7 @@ package explanation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -176,7 +177,7 @@ func (a adviser) adviseAlternatives() []string {
 	for _, status := range a.Path[0].Status.Cards {
 		name := card.Name(status.Name)
 		least, _ := a.freeCards(name)
-		if a.Request.allows(name) || least < int64(a.Request.Count) || !a.canRunOn(name) {
+		if slices.Contains(a.Request.Names, name) || least < int64(a.Request.Count) || !a.canRunOn(name) {
 			continue
 		}
 
@@ -209,23 +210,11 @@ func (r Request) quotaUnit() string {
 	return r.unit()
 }
 
-func (r Request) allows(name card.Name) bool {
-	for _, own := range r.Names {
-		if own == name {
-			return true
-		}
-	}
-	return false
-}
-
 // fitsPath reports whether each queue above has room for a pod on another card.
 func (a adviser) fitsPath(name card.Name) bool {
-	for _, quota := range a.Path {
-		if cardStatus(quota, name).Free < a.Request.quotaCount() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(a.Path, func(quota *v1alpha1.CardQuota) bool {
+		return cardStatus(quota, name).Free < a.Request.quotaCount()
+	})
 }
 
 // sameResource reports whether another card is requested by the resource of the first one.

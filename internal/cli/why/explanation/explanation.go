@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -311,10 +312,7 @@ func (in *Input) describeRequest() string {
 
 // Schedulers returns the names by which pods choose our scheduler.
 func (in *Input) Schedulers() []string {
-	if in.Policy == nil {
-		return policy.Effective(v1alpha1.ServiceTypePolicySpec{}).Scheduler.Names
-	}
-	return policy.Effective(in.Policy.Spec).Scheduler.Names
+	return policy.Effective(ptr.Deref(in.Policy, v1alpha1.ServiceTypePolicy{}).Spec).Scheduler.Names
 }
 
 // placedPods says how many pods have their place.

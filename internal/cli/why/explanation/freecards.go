@@ -2,6 +2,7 @@ package explanation
 
 import (
 	"fmt"
+	"slices"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/nodecards"
@@ -44,12 +45,7 @@ func (in *Input) nodesWith(name card.Name) []nodecards.Node {
 
 // hasNodeFor reports whether one node has enough free cards for a pod.
 func (in *Input) hasNodeFor(name card.Name) bool {
-	for _, node := range in.nodesWith(name) {
-		if *node.Free >= int64(in.Request.Count) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(in.nodesWith(name), func(node nodecards.Node) bool { return *node.Free >= int64(in.Request.Count) })
 }
 
 // takesPod reports whether one node has enough free cards of a name for a pod and takes it, as far as
@@ -58,10 +54,8 @@ func (in *Input) takesPod(name card.Name) bool {
 	if in.Nodes == nil || in.Request.IsJob {
 		return true
 	}
-	for _, node := range in.nodesWith(name) {
-		if _, refuses := in.Obstacles[node.Name]; !refuses && *node.Free >= int64(in.Request.Count) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(in.nodesWith(name), func(node nodecards.Node) bool {
+		_, refuses := in.Obstacles[node.Name]
+		return !refuses && *node.Free >= int64(in.Request.Count)
+	})
 }

@@ -1,18 +1,21 @@
 package explanation
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/nodecards"
 	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -47,54 +50,46 @@ func (g gateCheck) allGates() []Gate {
 }
 
 func (g gateCheck) enforcementGate() Gate {
-	gate := Gate{Name: "scheduler"}
+	const name = "scheduler"
 	if g.Policy == nil {
-		gate.Answer = Unknown
-		gate.Detail = "there is no ServiceTypePolicy, or you may not read it"
-		return gate
+		return Gate{name, Unknown, "there is no ServiceTypePolicy, or you may not read it"}
 	}
 
-	switch enforced := meta.FindStatusCondition(g.Policy.Status.Conditions, v1alpha1.ConditionEnforced); {
-	case enforced == nil:
-		gate.Answer = Unknown
-		gate.Detail = "the operator has not seen the policy yet"
+	switch enforced := conditions.Get(g.Policy.Status.Conditions, v1alpha1.ConditionEnforced); {
+	case enforced.Status == "":
+		return Gate{name, Unknown, "the operator has not seen the policy yet"}
 	// A bypass of another pod does not keep the scheduler from enforcing the quota of this one.
 	case enforced.Status == metav1.ConditionTrue || enforced.Reason == v1alpha1.ReasonCardBypass:
-		gate.Answer = Yes
-		gate.Detail = "it runs and enforces quotas"
+		return Gate{name, Yes, "it runs and enforces quotas"}
 	default:
-		gate.Answer = No
-		gate.Detail = enforced.Reason + ": " + enforced.Message
+		return Gate{name, No, enforced.Reason + ": " + enforced.Message}
 	}
-
-	return gate
 }
 
 func (g gateCheck) queueGate() Gate {
-	gate := Gate{Name: "queue " + g.Queue, Answer: Yes, Detail: "it is Open"}
+	name := "queue " + g.Queue
 	switch {
 	case g.HasQueue != nil && !*g.HasQueue:
-		gate.Answer = No
-		gate.Detail = "it does not exist"
+		return Gate{name, No, "it does not exist"}
 	case len(g.Path) == 0 && g.HasQueue == nil:
-		gate.Answer = Unknown
-		gate.Detail = g.describeUnmanaged() + ", and you may not read Queues"
+		return Gate{name, Unknown, g.describeUnmanaged() + ", and you may not read Queues"}
 	case len(g.Path) == 0:
-		gate.Answer, gate.Detail = g.unmanagedQueueAnswer()
-	default: // Volcano's state of a held queue is Open, so condition Ready comes first
-		if ready := meta.FindStatusCondition(g.Path[0].Status.Conditions, v1alpha1.ConditionReady); ready != nil && (ready.Reason == v1alpha1.ReasonHeld || ready.Reason == v1alpha1.ReasonQueueNotOpen) {
-			gate.Answer = No
-			gate.Detail = ready.Reason + ": " + ready.Message
-		} else if queue := g.Path[0].Status.Queue; queue == nil || queue.State == "" {
-			gate.Answer = Unknown
-			gate.Detail = "its state is not known"
-		} else if queue.State != "Open" {
-			gate.Answer = No
-			gate.Detail = "it is " + queue.State
-		}
+		return g.unmanagedQueueGate(name)
 	}
 
-	return gate
+	// Volcano's state of a held queue is Open, so condition Ready comes first.
+	ready := conditions.Get(g.Path[0].Status.Conditions, v1alpha1.ConditionReady)
+	state := ptr.Deref(g.Path[0].Status.Queue, v1alpha1.QueueStatus{}).State
+	switch {
+	case ready.Reason == v1alpha1.ReasonHeld || ready.Reason == v1alpha1.ReasonQueueNotOpen:
+		return Gate{name, No, ready.Reason + ": " + ready.Message}
+	case state == "":
+		return Gate{name, Unknown, "its state is not known"}
+	case state != "Open":
+		return Gate{name, No, "it is " + state}
+	default:
+		return Gate{name, Yes, "it is Open"}
+	}
 }
 
 // describeUnmanaged says why the CardQuota of the queue does not answer.
@@ -105,19 +100,19 @@ func (g gateCheck) describeUnmanaged() string {
 	return "no CardQuota has it"
 }
 
-// unmanagedQueueAnswer answers for a Queue that no CardQuota has. Its own state decides.
-func (g gateCheck) unmanagedQueueAnswer() (Answer, string) {
+// unmanagedQueueGate answers for a Queue that no CardQuota has. Its own state decides.
+func (g gateCheck) unmanagedQueueGate(name string) Gate {
 	switch {
 	case g.QueueState == "":
-		return Unknown, g.describeUnmanaged() + ", and its Queue has no state yet"
+		return Gate{name, Unknown, g.describeUnmanaged() + ", and its Queue has no state yet"}
 	case g.QueueState != string(v1beta1.QueueStateOpen):
-		return No, g.describeUnmanaged() + ", and its Queue is " + output.Clean(g.QueueState)
+		return Gate{name, No, g.describeUnmanaged() + ", and its Queue is " + output.Clean(g.QueueState)}
 	case g.QueueStop != "" && g.QueueStop != string(v1alpha1.StopPolicyNone):
-		return No, fmt.Sprintf("%s, and annotation %s of its Queue is %s", g.describeUnmanaged(), v1alpha1.AnnotationStopPolicy, output.Clean(g.QueueStop))
+		return Gate{name, No, fmt.Sprintf("%s, and annotation %s of its Queue is %s", g.describeUnmanaged(), v1alpha1.AnnotationStopPolicy, output.Clean(g.QueueStop))}
 	case g.HidesQuota:
-		return Yes, "it is Open"
+		return Gate{name, Yes, "it is Open"}
 	}
-	return Yes, "no CardQuota has it: its Queue decides, and the policy's unmanagedQueues"
+	return Gate{name, Yes, "no CardQuota has it: its Queue decides, and the policy's unmanagedQueues"}
 }
 
 // namespaceGates returns an answer for each CardQuota that is only for some namespaces.
@@ -132,17 +127,15 @@ func (g gateCheck) namespaceGates() []Gate {
 			continue
 		}
 
-		gate := Gate{Name: "namespace for " + quota.Name, Answer: Yes, Detail: g.Workload.Namespace + " is selected"}
+		name := "namespace for " + quota.Name
+		gate := Gate{name, Yes, g.Workload.Namespace + " is selected"}
 		switch {
 		case err != nil: // the scheduler lets no pod into such a queue
-			gate.Answer = No
-			gate.Detail = err.Error()
+			gate = Gate{name, No, err.Error()}
 		case g.Namespace == nil:
-			gate.Answer = Unknown
-			gate.Detail = "it must have " + selector.String()
+			gate = Gate{name, Unknown, "it must have " + selector.String()}
 		case !selector.Matches(labels.Set(g.Namespace)):
-			gate.Answer = No
-			gate.Detail = g.Workload.Namespace + " does not have " + selector.String()
+			gate = Gate{name, No, g.Workload.Namespace + " does not have " + selector.String()}
 		}
 		gates = append(gates, gate)
 	}
@@ -155,12 +148,9 @@ func (g gateCheck) quotaGate(quota *v1alpha1.CardQuota) Gate {
 	gate := Gate{Name: "quota of " + quota.Name, Answer: No}
 	switch {
 	case quota.DeletionTimestamp != nil:
-		gate.Detail = "it is being deleted and gives no more cards"
-		return gate
+		return Gate{gate.Name, No, "it is being deleted and gives no more cards"}
 	case quota.Status.Summary == "":
-		gate.Answer = Unknown
-		gate.Detail = "the operator has not counted it yet"
-		return gate
+		return Gate{gate.Name, Unknown, "the operator has not counted it yet"}
 	}
 
 	var details []string
@@ -206,9 +196,7 @@ func cardStatus(quota *v1alpha1.CardQuota, name card.Name) v1alpha1.CardStatus {
 func (g gateCheck) fleetGate() Gate {
 	gate := Gate{Name: "free cards", Answer: No}
 	if g.Inventory == nil {
-		gate.Answer = Unknown
-		gate.Detail = "there is no CardInventory, or you may not read it"
-		return gate
+		return Gate{gate.Name, Unknown, "there is no CardInventory, or you may not read it"}
 	}
 
 	var details []string
@@ -254,38 +242,29 @@ func (in *Input) inventoryCard(name card.Name) (v1alpha1.InventoryCard, bool) {
 // LacksFreeCards reports whether the nodes have too few free cards for the request, whichever of its
 // cards it gets.
 func (in *Input) LacksFreeCards() bool {
-	for _, name := range in.Request.Names {
-		if _, most := in.freeCards(name); most >= int64(in.Request.Count) {
-			return false
-		}
+	hasEnough := func(name card.Name) bool {
+		_, most := in.freeCards(name)
+		return most >= int64(in.Request.Count)
 	}
-	return in.Inventory != nil || in.Nodes != nil
+	return (in.Inventory != nil || in.Nodes != nil) && !slices.ContainsFunc(in.Request.Names, hasEnough)
 }
 
 // nodeGate answers whether one node has enough cards for a pod, whatever else the node requires.
 func (g gateCheck) nodeGate() Gate {
 	gate := Gate{Name: "one node", Answer: No}
 	if g.Nodes == nil {
-		gate.Answer = Unknown
-		gate.Detail = "you may not read nodes and pods"
-		return gate
+		return Gate{gate.Name, Unknown, "you may not read nodes and pods"}
 	}
 
 	var details []string
 	for _, name := range g.Request.Names {
 		nodes := g.nodesWith(name)
-		best := nodecards.Node{}
-		for _, node := range nodes {
-			if best.Free == nil || *node.Free > *best.Free {
-				best = node
-			}
-		}
-
-		if best.Free == nil {
+		if len(nodes) == 0 {
 			details = append(details, fmt.Sprintf("no Ready node with %s takes pods", name))
 			continue
 		}
 
+		best := slices.MaxFunc(nodes, func(a, b nodecards.Node) int { return cmp.Compare(*a.Free, *b.Free) })
 		if *best.Free >= int64(g.Request.Count) {
 			gate.Answer = Yes
 		}
@@ -304,22 +283,19 @@ func (g gateCheck) orderGate() Gate {
 		priority = fmt.Sprintf("%s (%s)", priority, g.Request.PriorityClass)
 	}
 
-	gate := Gate{Name: "order in the queue", Answer: Yes}
+	const name = "order in the queue"
 	switch {
 	case g.Ahead != nil:
-		gate.Detail = priority + g.Ahead.describe()
+		return Gate{name, Yes, priority + g.Ahead.describe()}
 	case g.WaitLonger < 0:
-		gate.Answer = Unknown
-		gate.Detail = priority
+		return Gate{name, Unknown, priority}
 	case g.WaitLonger == 0:
-		gate.Detail = priority + ", nothing in the queue waits longer"
+		return Gate{name, Yes, priority + ", nothing in the queue waits longer"}
 	case g.WaitLonger == 1:
-		gate.Detail = priority + ", at least 1 other workload waits longer"
+		return Gate{name, Yes, priority + ", at least 1 other workload waits longer"}
 	default:
-		gate.Detail = fmt.Sprintf("%s, at least %d other workloads wait longer", priority, g.WaitLonger)
+		return Gate{name, Yes, fmt.Sprintf("%s, at least %d other workloads wait longer", priority, g.WaitLonger)}
 	}
-
-	return gate
 }
 
 // describe counts what comes first, as the end of a sentence.

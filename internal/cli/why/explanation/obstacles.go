@@ -182,15 +182,13 @@ func (g gateCheck) obstacleGates() []Gate {
 		return nil
 	}
 
-	gate := Gate{Name: "taints and labels"}
+	const name = "taints and labels"
 	var refusing, lacking []string
 	open := ""
 	for _, node := range nodes {
 		obstacle, any := g.Obstacles[node.Name]
 		if !any {
-			gate.Answer = Yes
-			gate.Detail = fmt.Sprintf("%s has %d free and takes such pods", node.Name, *node.Free)
-			return []Gate{gate}
+			return []Gate{{name, Yes, fmt.Sprintf("%s has %d free and takes such pods", node.Name, *node.Free)}}
 		}
 
 		text := fmt.Sprintf("%s has %d free and %s", node.Name, *node.Free, obstacle.Detail)
@@ -203,14 +201,9 @@ func (g gateCheck) obstacleGates() []Gate {
 	}
 
 	if len(lacking) == 0 {
-		gate.Answer = No
-		gate.Detail = joinNodes(refusing)
-		return []Gate{gate}
+		return []Gate{{name, No, joinNodes(refusing)}}
 	}
-
-	gate.Answer = Yes
-	gate.Detail = open
-	return []Gate{gate, {Name: "CPU and memory", Answer: No, Detail: joinNodes(lacking)}}
+	return []Gate{{name, Yes, open}, {"CPU and memory", No, joinNodes(lacking)}}
 }
 
 // joinNodes lists what is said of the first nodes, and counts the others.
@@ -229,14 +222,13 @@ func (a adviser) adviseObstacles() []string {
 	}
 
 	var advice []string
-	for _, node := range a.fittingNodes() {
-		if len(advice) < maxObstacles {
-			obstacle := a.Obstacles[node.Name]
-			if obstacle.ChangesNode && !a.ChangesNodes {
-				obstacle.Remedy = "ask the administrator when its maintenance is over"
-			}
-			advice = append(advice, fmt.Sprintf("Node %s has %d %s free and %s: %s.", node.Name, *node.Free, node.Card, obstacle.Detail, obstacle.Remedy))
+	nodes := a.fittingNodes()
+	for _, node := range nodes[:min(len(nodes), maxObstacles)] {
+		obstacle := a.Obstacles[node.Name]
+		if obstacle.ChangesNode && !a.ChangesNodes {
+			obstacle.Remedy = "ask the administrator when its maintenance is over"
 		}
+		advice = append(advice, fmt.Sprintf("Node %s has %d %s free and %s: %s.", node.Name, *node.Free, node.Card, obstacle.Detail, obstacle.Remedy))
 	}
 
 	return advice

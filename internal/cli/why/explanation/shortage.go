@@ -14,11 +14,7 @@ import (
 
 // isQuotaReason reports whether a reason says that the quota of cards is exhausted.
 func isQuotaReason(reason v1alpha1.BlockedReason) bool {
-	switch reason {
-	case v1alpha1.BlockedQuotaExhausted, v1alpha1.BlockedNoQuota, v1alpha1.BlockedAncestorQuotaExhausted:
-		return true
-	}
-	return false
+	return reason == v1alpha1.BlockedQuotaExhausted || reason == v1alpha1.BlockedNoQuota || reason == v1alpha1.BlockedAncestorQuotaExhausted
 }
 
 // statedShortage returns the refusal of a queue because of its quota of cards, as the scheduler states

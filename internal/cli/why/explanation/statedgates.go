@@ -1,6 +1,7 @@
 package explanation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,16 +45,7 @@ func (g gateCheck) statedGates(reason v1alpha1.BlockedReason, gates []Gate) []Ga
 		return nil
 	}
 
-	if name == "" {
-		name = "scheduler's answer"
-	}
-
-	detail := g.describeReason(reason)
-	if detail == "" {
-		detail = string(reason)
-	}
-
-	return []Gate{{Name: name, Answer: No, Detail: detail}}
+	return []Gate{{cmp.Or(name, "scheduler's answer"), No, cmp.Or(g.describeReason(reason), string(reason))}}
 }
 
 // computeGates answers for the CPU and memory of a CardQuota, if it limits them. Beside cards, only a

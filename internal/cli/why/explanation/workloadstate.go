@@ -17,7 +17,7 @@ func (g gateCheck) orphanGates() []Gate {
 	const maxGroups = 3
 	var gates []Gate
 	for _, name := range g.OrphanGroups[:min(len(g.OrphanGroups), maxGroups)] {
-		gates = append(gates, Gate{Name: "PodGroup " + name, Answer: No, Detail: "it does not exist"})
+		gates = append(gates, Gate{"PodGroup " + name, No, "it does not exist"})
 	}
 	return gates
 }
