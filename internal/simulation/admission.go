@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -107,7 +108,7 @@ func (m *maker) checkQueue(name string) error {
 	case queue == nil:
 		return refusedByVolcano("there is no queue %s", name)
 	case queue.Status.State != v1beta1.QueueStateOpen:
-		return refusedByVolcano("queue %s is %s, not Open", name, orDefault(string(queue.Status.State), "without a state"))
+		return refusedByVolcano("queue %s is %s, not Open", name, cmp.Or(string(queue.Status.State), "without a state"))
 	}
 	return nil
 }

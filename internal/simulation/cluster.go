@@ -129,10 +129,10 @@ func (c *Cluster) AddNodes(count int, name card.Name) error {
 		taken[node.Name] = true
 	}
 
-	for added, number := 0, 1; added < count; number++ {
+	for number := 1; count > 0; number++ {
 		if name := fmt.Sprintf("added-%d", number); !taken[name] {
 			c.Nodes = append(c.Nodes, newNodeLike(like, name))
-			added++
+			count--
 		}
 	}
 

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/internal/workload"
 )
@@ -36,12 +38,9 @@ func (m *maker) completePod(pod *corev1.Pod) error {
 	}
 
 	if class != nil {
-		priority := class.Value
-		pod.Spec.Priority = &priority
+		pod.Spec.Priority = ptr.To(class.Value)
 		pod.Spec.PriorityClassName = class.Name
-		if pod.Spec.PreemptionPolicy == nil {
-			pod.Spec.PreemptionPolicy = class.PreemptionPolicy
-		}
+		pod.Spec.PreemptionPolicy = cmp.Or(pod.Spec.PreemptionPolicy, class.PreemptionPolicy)
 	}
 
 	return nil

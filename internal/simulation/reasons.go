@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -74,9 +75,9 @@ func ReasonFor(entries []v1alpha1.BlockedStatus, message string) (reason v1alpha
 	waitsForGang := statedReason.Node != "" || statedReason.LacksPods
 	for _, entry := range entries {
 		if (entry.Reason == v1alpha1.BlockedGangIncomplete) == waitsForGang {
-			return entry.Reason, orDefault(message, entry.Message)
+			return entry.Reason, cmp.Or(message, entry.Message)
 		}
 	}
 
-	return entries[0].Reason, orDefault(message, entries[0].Message)
+	return entries[0].Reason, cmp.Or(message, entries[0].Message)
 }

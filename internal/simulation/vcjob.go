@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -59,7 +61,7 @@ func (m *maker) addVolcanoJob(job *batch.Job) error {
 
 // completeJob sets the defaults that Volcano's webhook sets.
 func (m *maker) completeJob(job *batch.Job) {
-	job.Spec.Queue = orDefault(job.Spec.Queue, "default")
+	job.Spec.Queue = cmp.Or(job.Spec.Queue, "default")
 	if job.Spec.SchedulerName == "" {
 		job.Spec.SchedulerName = policy.DefaultScheduler
 		if !slices.Contains(m.cluster.Schedulers, policy.DefaultScheduler) {
@@ -70,17 +72,12 @@ func (m *maker) completeJob(job *batch.Job) {
 	total := int32(0)
 	for i := range job.Spec.Tasks {
 		task := &job.Spec.Tasks[i]
-		task.Name = orDefault(task.Name, batch.DefaultTaskSpec+strconv.Itoa(i))
-		if task.MinAvailable == nil {
-			least := task.Replicas
-			task.MinAvailable = &least
-		}
+		task.Name = cmp.Or(task.Name, batch.DefaultTaskSpec+strconv.Itoa(i))
+		task.MinAvailable = cmp.Or(task.MinAvailable, ptr.To(task.Replicas))
 		total += *task.MinAvailable
 	}
 
-	if job.Spec.MinAvailable == 0 {
-		job.Spec.MinAvailable = total
-	}
+	job.Spec.MinAvailable = cmp.Or(job.Spec.MinAvailable, total)
 }
 
 func jobGroupName(job *batch.Job) string { return job.Name + "-" + string(job.UID) }
@@ -160,39 +157,36 @@ func newTaskPod(job *batch.Job, task *batch.TaskSpec, index int) *corev1.Pod {
 	pod.Namespace = job.Namespace
 	pod.Name = taskPodName(job, task, index)
 	pod.OwnerReferences = []metav1.OwnerReference{jobReference(job)}
-	pod.Spec.SchedulerName = orDefault(pod.Spec.SchedulerName, job.Spec.SchedulerName)
-	pod.Spec.PriorityClassName = orDefault(pod.Spec.PriorityClassName, job.Spec.PriorityClassName)
-	for key, value := range map[string]string{
+	pod.Spec.SchedulerName = cmp.Or(pod.Spec.SchedulerName, job.Spec.SchedulerName)
+	pod.Spec.PriorityClassName = cmp.Or(pod.Spec.PriorityClassName, job.Spec.PriorityClassName)
+	pod.Annotations = labels.Merge(pod.Annotations, labels.Set{
 		batch.TaskIndex: strconv.Itoa(index), batch.TaskSpecKey: task.Name, v1beta1.KubeGroupNameAnnotationKey: jobGroupName(job),
 		batch.JobNameKey: job.Name, batch.QueueNameKey: job.Spec.Queue, batch.JobVersion: strconv.Itoa(int(job.Status.Version)), batch.PodTemplateKey: job.Name + "-" + task.Name,
 		batch.JobRetryCountKey: strconv.Itoa(int(job.Status.RetryCount)),
-	} {
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
-	}
-
-	// Volcano hands down only these keys of the job. Others must be in the template to have an
-	// effect.
-	for _, key := range []string{v1beta1.PodPreemptable, v1beta1.CooldownTime, v1beta1.RevocableZone, v1beta1.JDBMinAvailable, v1beta1.JDBMaxUnavailable} {
-		if value, written := job.Annotations[key]; written {
-			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
-		}
-	}
-
-	for _, key := range []string{v1beta1.PodPreemptable, v1beta1.CooldownTime} {
-		if value, written := job.Labels[key]; written {
-			metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
-		}
-	}
-
+	})
+	pod.Annotations = labels.Merge(pod.Annotations, handedDown(job.Annotations, inheritedAnnotations))
 	if task.TopologyPolicy != "" {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1beta1.NumaPolicyKey, string(task.TopologyPolicy))
 	}
 
-	for key, value := range map[string]string{
+	pod.Labels = labels.Merge(pod.Labels, handedDown(job.Labels, inheritedLabels))
+	pod.Labels = labels.Merge(pod.Labels, labels.Set{
 		batch.TaskIndex: strconv.Itoa(index), batch.JobNameKey: job.Name, batch.TaskSpecKey: task.Name, batch.JobNamespaceKey: job.Namespace, batch.QueueNameKey: job.Spec.Queue,
-	} {
-		metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
-	}
+	})
 
 	return pod
+}
+
+// Volcano hands down only these keys, from a job to its pods and from a pod to its PodGroup. Others must be in the
+// template to have an effect.
+var (
+	inheritedAnnotations = []string{v1beta1.PodPreemptable, v1beta1.CooldownTime, v1beta1.RevocableZone, v1beta1.JDBMinAvailable, v1beta1.JDBMaxUnavailable}
+	inheritedLabels      = []string{v1beta1.PodPreemptable, v1beta1.CooldownTime}
+)
+
+// handedDown returns what is written of some keys.
+func handedDown(written map[string]string, keys []string) labels.Set {
+	kept := maps.Clone(written)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return !slices.Contains(keys, key) })
+	return kept
 }

@@ -1,8 +1,10 @@
 package simulation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,8 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -153,7 +157,7 @@ func (m *maker) addPodGroup(group *v1beta1.PodGroup) error {
 		return errors.New("whatif does not know the network topology: leave out spec.networkTopology")
 	}
 
-	group.Spec.Queue = orDefault(group.Spec.Queue, workload.DefaultQueue)
+	group.Spec.Queue = cmp.Or(group.Spec.Queue, workload.DefaultQueue)
 	if err := m.checkQueue(group.Spec.Queue); err != nil {
 		return err
 	}
@@ -179,8 +183,7 @@ func (m *maker) addController(c *controller, template *corev1.PodTemplateSpec) e
 		return err
 	}
 
-	reference := metav1.OwnerReference{APIVersion: c.apiVersion, Kind: c.kind, Name: c.named, UID: c.owner.GetUID(), Controller: new(bool)}
-	*reference.Controller = true
+	reference := metav1.OwnerReference{APIVersion: c.apiVersion, Kind: c.kind, Name: c.named, UID: c.owner.GetUID(), Controller: ptr.To(true)}
 	w := Workload{}
 	like := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.owner.GetNamespace(), Labels: template.Labels, OwnerReferences: []metav1.OwnerReference{reference}}}
 	if m.existing[workload.ReferenceFor(like)] {
@@ -220,35 +223,26 @@ func (m *maker) addDeployment(d *appsv1.Deployment) error {
 	metav1.SetMetaDataLabel(&template.ObjectMeta, workload.PodTemplateHash, newHash)
 	named := d.Name + "-" + newHash
 	return m.addController(&controller{
-		owner: d, apiVersion: appsv1.SchemeGroupVersion.String(), kind: "ReplicaSet", named: named, podPrefix: named, replicas: orOne(d.Spec.Replicas),
+		owner: d, apiVersion: appsv1.SchemeGroupVersion.String(), kind: "ReplicaSet", named: named, podPrefix: named, replicas: ptr.Deref(d.Spec.Replicas, 1),
 	}, template)
 }
 
 func (m *maker) addStatefulSet(s *appsv1.StatefulSet) error {
 	return m.addController(&controller{
-		owner: s, apiVersion: appsv1.SchemeGroupVersion.String(), kind: "StatefulSet", named: s.Name, podPrefix: s.Name, replicas: orOne(s.Spec.Replicas),
+		owner: s, apiVersion: appsv1.SchemeGroupVersion.String(), kind: "StatefulSet", named: s.Name, podPrefix: s.Name, replicas: ptr.Deref(s.Spec.Replicas, 1),
 		oneByOne: s.Spec.PodManagementPolicy != appsv1.ParallelPodManagement,
 	}, &s.Spec.Template)
 }
 
 func (m *maker) addJob(j *batchv1.Job) error {
-	count := orOne(j.Spec.Parallelism)
-	if j.Spec.Completions != nil {
-		count = min(count, *j.Spec.Completions)
-	}
-	if j.Spec.Suspend != nil && *j.Spec.Suspend {
+	if ptr.Deref(j.Spec.Suspend, false) {
 		return errors.New("it is suspended, so it has no pods: leave out spec.suspend")
 	}
+	parallelism := ptr.Deref(j.Spec.Parallelism, 1)
+	count := min(parallelism, ptr.Deref(j.Spec.Completions, parallelism))
 	return m.addController(&controller{
 		owner: j, apiVersion: batchv1.SchemeGroupVersion.String(), kind: "Job", named: j.Name, podPrefix: j.Name + "-" + newHash, replicas: count,
 	}, &j.Spec.Template)
-}
-
-func orOne(n *int32) int32 {
-	if n == nil {
-		return 1
-	}
-	return *n
 }
 
 func (m *maker) addPod(pod *corev1.Pod) error {
@@ -301,14 +295,7 @@ func (m *maker) checkScheduler(pod *corev1.Pod) error {
 		return nil
 	}
 	return fmt.Errorf("its pods name the scheduler %s: whatif answers for %s, write schedulerName: %s",
-		orDefault(pod.Spec.SchedulerName, corev1.DefaultSchedulerName), strings.Join(m.cluster.Schedulers, " and "), m.cluster.Schedulers[0])
-}
-
-func orDefault(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
+		cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName), strings.Join(m.cluster.Schedulers, " and "), m.cluster.Schedulers[0])
 }
 
 // newGroupFor returns the PodGroup that Volcano creates for pods without one.
@@ -319,35 +306,17 @@ func newGroupFor(pod *corev1.Pod, least int32, ofOwner map[string]string) *v1bet
 		uid = owner.UID
 	}
 
-	group := &v1beta1.PodGroup{
+	// Volcano inherits all of its prefix from the owner, but only a few keys from the pod.
+	annotations := maps.Clone(ofOwner)
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return !strings.HasPrefix(key, v1beta1.AnnotationPrefix) })
+	return &v1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: batch.PodgroupNamePrefix + string(uid), UID: "whatif-group-" + uid,
-			OwnerReferences: pod.OwnerReferences, Annotations: map[string]string{}, Labels: map[string]string{},
+			Namespace: pod.Namespace, Name: batch.PodgroupNamePrefix + string(uid), UID: "whatif-group-" + uid, OwnerReferences: pod.OwnerReferences,
+			Annotations: labels.Merge(annotations, handedDown(pod.Annotations, inheritedAnnotations)), Labels: handedDown(pod.Labels, inheritedLabels),
 		},
 		Spec: v1beta1.PodGroupSpec{
-			MinMember: least, PriorityClassName: pod.Spec.PriorityClassName, MinResources: &resources, Queue: orDefault(pod.Annotations[v1beta1.QueueNameAnnotationKey], workload.DefaultQueue),
+			MinMember: least, PriorityClassName: pod.Spec.PriorityClassName, MinResources: &resources, Queue: cmp.Or(pod.Annotations[v1beta1.QueueNameAnnotationKey], workload.DefaultQueue),
 		},
 		Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupPending},
 	}
-
-	// Volcano inherits all of its prefix from the owner, but only these few keys from the pod.
-	for key, value := range ofOwner {
-		if strings.HasPrefix(key, v1beta1.AnnotationPrefix) {
-			group.Annotations[key] = value
-		}
-	}
-
-	for _, key := range []string{v1beta1.PodPreemptable, v1beta1.CooldownTime, v1beta1.RevocableZone, v1beta1.JDBMinAvailable, v1beta1.JDBMaxUnavailable} {
-		if value, written := pod.Annotations[key]; written {
-			group.Annotations[key] = value
-		}
-	}
-
-	for _, key := range []string{v1beta1.PodPreemptable, v1beta1.CooldownTime} {
-		if value, written := pod.Labels[key]; written {
-			group.Labels[key] = value
-		}
-	}
-
-	return group
 }

@@ -113,9 +113,9 @@ func showImport(p *program.Program, plan Plan, format output.Format, gaps []stri
 	switch {
 	case len(plan.Imports) > 0:
 	case plan.CoversAll:
-		notes = append([]string{"There is nothing to import: every Queue that uses cards has a CardQuota."}, notes...)
+		notes = slices.Insert(notes, 0, "There is nothing to import: every Queue that uses cards has a CardQuota.")
 	default:
-		notes = append([]string{"No CardQuota is printed."}, notes...)
+		notes = slices.Insert(notes, 0, "No CardQuota is printed.")
 	}
 
 	for _, note := range notes {

@@ -3,6 +3,7 @@ package importing
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -27,7 +28,7 @@ type Input struct {
 	ServiceType string
 	// TenantLabel is the label of a Queue that names its tenant, "" for none.
 	TenantLabel string
-	// Only are the queues to import, empty for all.
+	// Only are the queues to import, all of which exist, empty for all.
 	Only []string
 	// IsTree reports whether the CardQuotas are for a tree: queueHierarchy of the ServiceTypePolicy.
 	IsTree bool
@@ -76,15 +77,18 @@ func NewPlan(in Input) Plan {
 	}
 
 	var plan Plan
-	names := p.queueNames(&plan)
-	for _, name := range names {
-		if why := p.leaveOut(name); why != "" {
-			plan.LeftOut = append(plan.LeftOut, LeftOut{name, why})
+	for _, name := range slices.Sorted(maps.Keys(p.queues)) {
+		if len(p.Only) > 0 && !slices.Contains(p.Only, name) {
 			continue
 		}
-		if p.IsTree {
+
+		why := p.leaveOut(name)
+		switch {
+		case why != "":
+			plan.LeftOut = append(plan.LeftOut, LeftOut{name, why})
+		case p.IsTree:
 			p.addWithAncestors(name)
-		} else {
+		default:
 			p.wanted[name] = true
 		}
 	}
@@ -112,25 +116,6 @@ type planner struct {
 	// quotas are the CardQuotas of queues, also those that were made for them, with their comments.
 	quotas   map[string]*v1alpha1.CardQuota
 	comments map[string][]string
-}
-
-// queueNames returns the names of the queues to look at, sorted.
-func (p *planner) queueNames(plan *Plan) []string {
-	var names []string
-	for name := range p.queues {
-		if len(p.Only) == 0 || slices.Contains(p.Only, name) {
-			names = append(names, name)
-		}
-	}
-
-	for _, name := range p.Only {
-		if p.queues[name] == nil {
-			plan.LeftOut = append(plan.LeftOut, LeftOut{name, "no such Queue"})
-		}
-	}
-
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // leaveOut returns why a queue needs no CardQuota, "" if it needs one.
@@ -197,14 +182,9 @@ func (p *planner) addWithAncestors(name string) {
 
 // inOrder returns the wanted queues, a parent before its children, then by name.
 func (p *planner) inOrder() []string {
-	var names []string
-	for name := range p.wanted {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
+	return slices.SortedFunc(maps.Keys(p.wanted), func(a, b string) int {
 		return cmp.Or(cmp.Compare(p.depthOf(a), p.depthOf(b)), cmp.Compare(a, b))
 	})
-	return names
 }
 
 // depthOf returns how many queues are above a queue, at most as many as there are queues.
@@ -233,26 +213,15 @@ func (p *planner) isParent(name string) bool {
 func (p *planner) isFlatParent(name string) bool { return !p.IsTree && p.isParent(name) }
 
 // cardQuotaName returns the CardQuota of a queue, also one that is imported now.
-func (p *planner) cardQuotaName(queue string) string {
-	if owner := p.owners[queue]; owner != "" {
-		return owner
-	}
-	return queue
-}
+func (p *planner) cardQuotaName(queue string) string { return cmp.Or(p.owners[queue], queue) }
 
 // describeCards returns cards and their number in one line, sorted by name.
 func describeCards(counts map[card.Name]card.Count) string {
 	var texts []string
-	for name, count := range counts {
-		if count > 0 {
-			texts = append(texts, fmt.Sprintf("%d %s", count, name))
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if counts[name] > 0 {
+			texts = append(texts, fmt.Sprintf("%d %s", counts[name], name))
 		}
 	}
-
-	slices.SortFunc(texts, func(a, b string) int {
-		_, left, _ := strings.Cut(a, " ")
-		_, right, _ := strings.Cut(b, " ")
-		return cmp.Compare(left, right)
-	})
 	return strings.Join(texts, ", ")
 }

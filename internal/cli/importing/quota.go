@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -253,16 +252,11 @@ func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha
 	}
 
 	i.Quota.Spec.Resources = &v1alpha1.Resources{CPU: &cpu, Memory: &memory}
-	var other []string
-	for name := range queue.Spec.Capability {
-		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
-			other = append(other, string(name))
-		}
-	}
-
+	other := slices.DeleteFunc(slices.Sorted(maps.Keys(queue.Spec.Capability)), func(name corev1.ResourceName) bool {
+		return name == corev1.ResourceCPU || name == corev1.ResourceMemory
+	})
 	if len(other) > 0 {
-		slices.Sort(other)
-		i.addComment("spec.capability of the Queue also limits %s. Cardquota's scheduler counts card names instead.", strings.Join(other, ", "))
+		i.addComment("spec.capability of the Queue also limits %s. Cardquota's scheduler counts card names instead.", card.Join(other, ", "))
 	}
 }
 
@@ -313,7 +307,7 @@ func describeReplacedFields(i *Import, queue *v1beta1.Queue) {
 	if queue.Spec.Priority != 0 {
 		i.addComment("priority %d of the Queue becomes that of the service type.", queue.Spec.Priority)
 	}
-	if queue.Spec.Reclaimable != nil && !*queue.Spec.Reclaimable {
+	if !ptr.Deref(queue.Spec.Reclaimable, true) {
 		i.addComment("reclaimable: false of the Queue becomes what the service type says.")
 	}
 	if len(queue.Spec.Deserved) > 0 || len(queue.Spec.Guarantee.Resource) > 0 {

@@ -61,6 +61,7 @@ func (p *Program) Print(document any, render func(output.Style) string) error {
 		return output.WriteDocument(p.Streams.Out, p.Format, document)
 	default:
 		_, err := io.WriteString(p.Streams.Out, render(p.style()))
+
 		return err
 	}
 }

@@ -3,10 +3,10 @@ package top
 import (
 	"math"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 // SetAvailable sets how many more cards pods of each CardQuota can get now. quotas are all CardQuotas
@@ -81,18 +81,16 @@ func freeIn(quota *v1alpha1.CardQuota, name string) int64 {
 // takesNoPods reports whether the queue of a CardQuota is held, drained or not open, or its path does not lead
 // to the top level of the tree, so that nothing new starts in it.
 func takesNoPods(quota *v1alpha1.CardQuota) bool {
-	ready := meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionReady)
-	if ready != nil && (ready.Reason == v1alpha1.ReasonHeld || ready.Reason == v1alpha1.ReasonQueueNotOpen) {
+	ready := conditions.Get(quota.Status.Conditions, v1alpha1.ConditionReady)
+	if ready.Reason == v1alpha1.ReasonHeld || ready.Reason == v1alpha1.ReasonQueueNotOpen {
 		return true
 	}
 
 	// Volcano keeps such a queue Open, so its state alone does not say it.
-	placed := meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionHierarchyValid)
-	if placed != nil {
-		switch placed.Reason {
-		case v1alpha1.ReasonParentNotFound, v1alpha1.ReasonParentCycle, v1alpha1.ReasonTooDeep:
-			return true
-		}
+	placed := conditions.Get(quota.Status.Conditions, v1alpha1.ConditionHierarchyValid)
+	switch placed.Reason {
+	case v1alpha1.ReasonParentNotFound, v1alpha1.ReasonParentCycle, v1alpha1.ReasonTooDeep:
+		return true
 	}
 
 	queue := quota.Status.Queue

@@ -3,6 +3,7 @@ package top
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"cardquota.dev/operator/internal/cli/output"
 )
@@ -57,26 +58,20 @@ func (l List) hasBorrowed() bool {
 // heading returns the line of a CardQuota: its name, what is not in the numbers, and what is wrong.
 func (l List) heading(usage Usage, level int, style output.Style) output.Cell {
 	cell := output.Indented(level, usage.Name)
-	about := ""
-	for _, text := range []string{usage.Project, usage.ServiceType} {
-		if text != "" {
-			about += ", " + text
-		}
-	}
-
+	about := slices.DeleteFunc([]string{usage.Project, usage.ServiceType}, func(text string) bool { return text == "" })
 	if l.Tree {
-		about = ", " + usage.Tenant + about
+		about = slices.Insert(about, 0, usage.Tenant)
 	}
-	if about != "" {
-		cell = append(cell, output.Span{Text: " (" + output.Clean(about[len(", "):]) + ")", Color: output.Faint})
+	if len(about) > 0 {
+		cell = append(cell, output.Span{Text: " (" + output.Clean(strings.Join(about, ", ")) + ")", Color: output.Faint})
 	}
 
-	switch {
-	case usage.Ready:
-	case style.Wide:
-		cell = append(cell, output.Span{Text: "  not ready: " + output.Clean(usage.Reason+": "+usage.Message), Color: output.Red})
-	default:
-		cell = append(cell, output.Span{Text: "  not ready: " + output.Clean(usage.Reason), Color: output.Red})
+	if !usage.Ready {
+		why := usage.Reason
+		if style.Wide {
+			why += ": " + usage.Message
+		}
+		cell = append(cell, output.Span{Text: "  not ready: " + output.Clean(why), Color: output.Red})
 	}
 
 	return cell

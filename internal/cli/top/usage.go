@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cli/output"
@@ -225,12 +226,5 @@ func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 
 // writtenQuota returns the quota of a spec, deserved where it is inherited.
 func writtenQuota(card v1alpha1.Card) int64 {
-	switch {
-	case card.Quota != nil:
-		return *card.Quota
-	case card.Deserved != nil:
-		return *card.Deserved
-	default:
-		return 0
-	}
+	return ptr.Deref(card.Quota, ptr.Deref(card.Deserved, 0))
 }

@@ -118,10 +118,7 @@ func answerWhatIf(ctx context.Context, p *program.Program, asked *whatIf) (Resul
 	answer := NewResult(result)
 
 	// What waits anyway matters only to a question about the cluster itself.
-	if len(asked.files.Names)+len(asked.drained) > 0 {
-		answer = answer.WithoutWaiting()
-	}
-
+	answer.hidesWaiting = len(asked.files.Names)+len(asked.drained) > 0
 	return answer, err
 }
 

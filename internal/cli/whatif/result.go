@@ -150,13 +150,6 @@ func NewResult(r simulation.Result) Result {
 	return out
 }
 
-// WithoutWaiting returns the document for a question about something else than what waits already: its
-// tables leave that out.
-func (r Result) WithoutWaiting() Result {
-	r.hidesWaiting = true
-	return r
-}
-
 func newPod(p simulation.Placement) Pod {
 	counts := map[card.Name]card.Count{}
 	for _, amount := range p.Cards {
