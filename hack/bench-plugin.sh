@@ -32,8 +32,8 @@ go test ./internal/scheduler/capacitycard -run '^$' -bench '^Benchmark(Gates|Ses
 				printf "%-58s %.1f ms for 10,000 refused jobs; a vote costs %.3f of a check of the quota\n", name, v["votes-ms"], v["check-ratio"]
 			else if ("ns/pod" in v)
 				printf "%-58s %.1f ms, %d ns a pod, %d allocations\n", name, v["ms"], v["ns/pod"], v["session-allocs"]
-			else if ("ns-p10" in v)
-				printf "%-58s %d ns (%d to %d), %d allocations\n", name, v["ns/op"], v["ns-p10"], v["ns-p90"], v["allocs/op"]
+			else if ("fits-ratio" in v)
+				printf "%-58s %d ns (%d to %d), %.2f checks of the quota, %d allocations\n", name, v["ns/op"], v["ns-p10"], v["ns-p90"], v["fits-ratio"], v["allocs/op"]
 		}
 		/^--- FAIL|_test.go:[0-9]+:|^panic/ { print }
 		{ fflush() }'
