@@ -9,7 +9,7 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/preemption/preemptors.go", `	return run.mayPreemptJobs(job) || run.mayPreemptInside(job)`, `	return run.mayPreemptJobs(job)`, "inside a job the minimum does not matter"},
 	{"internal/scheduler/preemption/queuesinorder.go", `		p.Volcano.Jobs = byQueue[queue]`, ``, "each queue is served alone"},
 	{"internal/scheduler/victims/missing.go", `max(0, used-most)`, `max(0, used-most-1000)`, "preempt borrows nothing for which another queue waits"},
-	{"internal/scheduler/preemption/queuesinorder.go", ` && p.DeservesCard(r, name)`, ``, "a queue that would borrow keeps no other one from borrowing"},
+	{"internal/scheduler/preemption/queuesinorder.go", ` && s.DeservesCard(r, name)`, ``, "a queue that would borrow keeps no other one from borrowing"},
 	{"internal/scheduler/victims/selection.go", ` || broken[task.Job]`, ``, "a gang breaks only if its elastic pods go, too"},
 	{"internal/scheduler/enqueue/preemptableusage.go", `class.Value < lowest.Value`, `class.Value > lowest.Value`, "of several default classes the lowest counts"},
 	{"internal/scheduler/capacitycard/predicate.go", `	if p.preemption.IsRunning() || len(`, `	if len(`, "preempt looks at all nodes"},
@@ -22,7 +22,7 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/keptcards/preempted.go", `	case w.job.Queue != job.Queue:
 		return true`, `	case w.job.Queue != job.Queue:
 		return job.Priority <= w.job.Priority`, "no other queue gets kept cards"},
-	{"internal/scheduler/keptcards/period.go", `k.Cache.Now().Sub(since) >= keptPeriod`, `k.Cache.Now().Sub(since) >= 2*keptPeriod`, "cards are kept for five minutes"},
+	{"internal/scheduler/keptcards/period.go", `p.Cache.Now().Sub(since) >= keptPeriod`, `p.Cache.Now().Sub(since) >= 2*keptPeriod`, "cards are kept for five minutes"},
 	{"internal/scheduler/keptcards/preempted.go", `		released.Remove(w.charge)`, `		_ = w.charge`, "quota is kept as well"},
 	{"internal/scheduler/victims/missing.go", `reused = min(lack, int64(missing[what]-missing[UnreclaimableQuota(what)]))`, `_ = lack`, "what is missing in a tree and what cannot be reclaimed are not added up"},
 	{"internal/scheduler/enqueue/preemptableusage.go", `cmp.Or(spec.PriorityClassName, class)`, `cmp.Or(class, spec.PriorityClassName)`, "the class of a template comes before that of its job"},
@@ -43,13 +43,13 @@ var preemptMutants = []mutant{
 
 // How long freed cards are kept while victims end.
 var keptPeriodMutants = []mutant{
-	{"internal/scheduler/keptcards/period.go", `		since = k.lastVictimSeen(made.plan)`, `		_ = k.lastVictimSeen(made.plan)`, "cards are kept until the last victim of the plan has ended"},
+	{"internal/scheduler/keptcards/period.go", `		since = p.lastVictimSeen(made.plan)`, `		_ = p.lastVictimSeen(made.plan)`, "cards are kept until the last victim of the plan has ended"},
 	{"internal/scheduler/keptcards/period.go", `	return !now.Before(deleted.Time) //`, `	return false //`, "a victim that does not end keeps cards no longer than its grace period"},
 	{"internal/scheduler/keptcards/period.go", `		plan.addVictimsOf(made.plan)`, `		_ = made`, "a second plan waits for the victims of the first one"},
 	{"internal/scheduler/keptcards/reclaimed.go", `		maps.Copy(from, made.from)`, `		_ = made`, "a second plan keeps cards from the queues that lost them by the first one"},
 	{"internal/scheduler/keptcards/period.go", `		return now.Sub(plan.began) >= snapshot.EvictionTimeout`, `		return false`, "a victim that is not deleted keeps no cards"},
 	{"internal/scheduler/keptcards/period.go", `		left = append(left, victim)
-		if !k.isVictimOverdue(task, plan) {`, `		if !k.isVictimOverdue(task, plan) {
+		if !p.isVictimOverdue(task, plan) {`, `		if !p.isVictimOverdue(task, plan) {
 			left = append(left, victim)`, "a victim that is deleted late keeps cards again"},
 }
 

@@ -27,8 +27,8 @@ var measures = []measure{
 	{name: "conditions of more than 3 operators", value: (*figures).longConditionCount, product: 0, others: 0},
 	{name: "cyclomatic complexity of a function", value: (*figures).worstComplexity, product: 12, others: 12},
 	{name: "lines of the longest file", value: (*figures).longestFile, product: 600, others: 600},
-	{name: "files of the largest package", value: (*figures).largestPackage, product: 32, others: unlimited},
-	{name: "methods of the largest type", value: (*figures).largestType, product: 44, others: unlimited},
+	{name: "files of the largest package", value: (*figures).largestPackage, product: 16, others: unlimited},
+	{name: "methods of the largest type", value: (*figures).largestType, product: 40, others: unlimited},
 }
 
 // An area is a folder of packages whose files should need each other in one direction.
@@ -39,7 +39,7 @@ type area struct {
 }
 
 var areas = []area{
-	{folder: "internal/scheduler", limit: 129},
+	{folder: "internal/scheduler", limit: 90},
 	{folder: "internal/cardquota", limit: 6},
 	{folder: "internal/quota", limit: 0},
 	{folder: "internal/webhook", limit: 12},

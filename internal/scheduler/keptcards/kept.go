@@ -19,7 +19,8 @@ import (
 // free ones of which their jobs lack more.
 type Kept struct {
 	*snapshot.Session
-	stuck *snapshot.StuckPods
+	stuck   *snapshot.StuckPods
+	periods periods
 	// freed are the freed cards of this and of earlier sessions.
 	freed *Freed
 	// reclaimedCards are the pods for which cards were reclaimed on a node, by node.
@@ -36,7 +37,7 @@ type Kept struct {
 
 // New returns what is kept in a session: nothing until Load. freed is what earlier sessions freed.
 func New(s *snapshot.Session, stuck *snapshot.StuckPods, freed *Freed) *Kept {
-	return &Kept{Session: s, stuck: stuck, freed: freed}
+	return &Kept{Session: s, stuck: stuck, periods: periods{s}, freed: freed}
 }
 
 // Load finds the pending pods for which cards are kept, and forgets all others.

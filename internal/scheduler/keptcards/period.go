@@ -34,10 +34,13 @@ type evictedPod struct {
 	node string
 }
 
+// periods says how long freed cards are kept.
+type periods struct{ *snapshot.Session }
+
 // newEvictionPlan returns the plan that evicts some pods now for tasks. Tasks that stay on the node on which earlier
 // plans freed cards for them wait for the victims of these, too.
-func (k *Kept) newEvictionPlan(victims, tasks []*api.TaskInfo, earlier map[types.UID]Nomination) *evictionPlan {
-	plan := &evictionPlan{began: k.Cache.Now(), lastSeen: k.Cache.Now()}
+func (p periods) newEvictionPlan(victims, tasks []*api.TaskInfo, earlier map[types.UID]Nomination) *evictionPlan {
+	plan := &evictionPlan{began: p.Cache.Now(), lastSeen: p.Cache.Now()}
 	for _, task := range victims {
 		plan.victims = append(plan.victims, evictedPod{task.Pod.UID, api.PodKey(task.Pod), task.NodeName})
 	}
@@ -69,32 +72,32 @@ func keptOnSameNode(tasks []*api.TaskInfo, kept map[types.UID]Nomination) (same 
 	return same
 }
 
-// isKeptPeriodOver reports whether the time is over for which freed cards are kept.
-func (k *Kept) isKeptPeriodOver(made Nomination) bool {
+// isOver reports whether the time is over for which freed cards are kept.
+func (p periods) isOver(made Nomination) bool {
 	since := made.Since
 	if made.plan != nil {
-		since = k.lastVictimSeen(made.plan)
+		since = p.lastVictimSeen(made.plan)
 	}
-	return k.Cache.Now().Sub(since) >= keptPeriod
+	return p.Cache.Now().Sub(since) >= keptPeriod
 }
 
 // lastVictimSeen returns when a session saw a victim of a plan last. It looks once a session.
-func (k *Kept) lastVictimSeen(plan *evictionPlan) time.Time {
-	if plan.session == k.Cache.SessionCount {
+func (p periods) lastVictimSeen(plan *evictionPlan) time.Time {
+	if plan.session == p.Cache.SessionCount {
 		return plan.lastSeen
 	}
-	plan.session = k.Cache.SessionCount
+	plan.session = p.Cache.SessionCount
 
 	left := plan.victims[:0]
 	for _, victim := range plan.victims {
-		task := k.findEvictedPod(victim)
+		task := p.findEvictedPod(victim)
 		if task == nil {
 			continue
 		}
 
 		left = append(left, victim)
-		if !k.isVictimOverdue(task, plan) {
-			plan.lastSeen = k.Cache.Now()
+		if !p.isVictimOverdue(task, plan) {
+			plan.lastSeen = p.Cache.Now()
 		}
 	}
 
@@ -103,8 +106,8 @@ func (k *Kept) lastVictimSeen(plan *evictionPlan) time.Time {
 }
 
 // findEvictedPod returns an evicted pod that is still on its node, nil if it is gone.
-func (k *Kept) findEvictedPod(victim evictedPod) *api.TaskInfo {
-	node := k.Volcano.Nodes[victim.node]
+func (p periods) findEvictedPod(victim evictedPod) *api.TaskInfo {
+	node := p.Volcano.Nodes[victim.node]
 	if node == nil {
 		return nil
 	}
@@ -117,8 +120,8 @@ func (k *Kept) findEvictedPod(victim evictedPod) *api.TaskInfo {
 
 // isVictimOverdue reports whether an evicted pod should have ended: its grace period is over, or it was not
 // even deleted for longer than an eviction may take. So a pod that never ends keeps cards for a bounded time.
-func (k *Kept) isVictimOverdue(task *api.TaskInfo, plan *evictionPlan) bool {
-	now := k.Cache.Now()
+func (p periods) isVictimOverdue(task *api.TaskInfo, plan *evictionPlan) bool {
+	now := p.Cache.Now()
 	deleted := task.Pod.DeletionTimestamp
 	if deleted == nil {
 		return now.Sub(plan.began) >= snapshot.EvictionTimeout

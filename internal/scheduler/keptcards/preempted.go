@@ -59,7 +59,7 @@ type preemptedCards struct {
 // KeepPreemptedCards records that preempt evicts some victims for pipelined pods of a job. Without that, pods
 // that may evict nothing would get the cards, and preempt would evict again.
 func (k *Kept) KeepPreemptedCards(tasks, victims []*api.TaskInfo) {
-	plan := k.newEvictionPlan(victims, tasks, k.freed.Preempted)
+	plan := k.periods.newEvictionPlan(victims, tasks, k.freed.Preempted)
 	for _, task := range tasks {
 		k.freed.Preempted[task.Pod.UID] = Nomination{Node: task.NodeName, Since: k.Cache.Now(), plan: plan}
 	}
@@ -83,7 +83,7 @@ func (k *Kept) loadPreemptedCards(kept map[snapshot.QueueCard]card.Count) {
 
 		for _, task := range freed.tasks {
 			made := k.freed.Preempted[task.Pod.UID]
-			if !k.isKeptPeriodOver(made) && k.keepPreemptedCardsOn(made.Node, task, job, kept) {
+			if !k.periods.isOver(made) && k.keepPreemptedCardsOn(made.Node, task, job, kept) {
 				waiting[task.Pod.UID] = true
 			}
 		}

@@ -27,7 +27,7 @@ type keptCardsOwner struct {
 // stay kept from the queues that lost them.
 func (k *Kept) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
 	from := map[api.QueueID]bool{}
-	plan := k.newEvictionPlan(victims, tasks, k.freed.Reclaimed)
+	plan := k.periods.newEvictionPlan(victims, tasks, k.freed.Reclaimed)
 	for _, made := range keptOnSameNode(tasks, k.freed.Reclaimed) {
 		maps.Copy(from, made.from)
 	}
@@ -53,7 +53,7 @@ func (k *Kept) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept
 	added := maps.Clone(kept)
 	for _, task := range pending {
 		made := k.freed.Reclaimed[task.Pod.UID]
-		if k.isKeptPeriodOver(made) || k.CheckQueue(job) != nil {
+		if k.periods.isOver(made) || k.CheckQueue(job) != nil {
 			continue
 		}
 

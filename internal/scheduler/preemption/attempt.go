@@ -62,7 +62,7 @@ func (p *Preemption) selectInAttempt(attempt *preemptionAttempt, job *api.JobInf
 		attempt.conflicting = victims // Volcano counts what is stuck or kept, and would evict too few
 	}
 
-	if attempt.refused || p.exceedsEvictionHeadroom(job.Queue, name, victims) {
+	if attempt.refused || p.victims.ExceedsEvictionHeadroom(job.Queue, name, victims) {
 		return nil
 	}
 
@@ -79,13 +79,6 @@ func (p *Preemption) selectInAttempt(attempt *preemptionAttempt, job *api.JobInf
 // reports true if those on another node cost less.
 func (p *Preemption) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
 	return len(victims) > 0 && (p.isRefusedIgnoringQuota(preemptor, node) || p.costsLessElsewhere(preemptor, victims, breaks))
-}
-
-// exceedsEvictionHeadroom reports whether victims use more of a card than may terminate in a
-// queue. Then neither the preemptor nor any other pod of the queue could be placed until they
-// end.
-func (p *Preemption) exceedsEvictionHeadroom(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {
-	return p.ReleasedBy(queue, victims...).Cards[name] > p.Ledger.EvictionHeadroom(string(queue), name)
 }
 
 // fitsOnGangNode reports whether a pod needs no eviction on a node because another node fits

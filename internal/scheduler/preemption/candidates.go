@@ -6,7 +6,6 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/victims"
 )
 
@@ -21,10 +20,10 @@ func (p *Preemption) preemptionCandidates(preemptor *api.TaskInfo, preemptees []
 	}
 
 	// This order decides which pods of a gang are elastic, and these come first in the end.
-	slices.SortStableFunc(candidates, p.compareByPriority)
+	slices.SortStableFunc(candidates, p.precedence.compareByPriority)
 	candidates, breaks := p.protectGangs(preemptor, candidates)
 	slices.SortStableFunc(candidates, func(a, b *api.TaskInfo) int {
-		return cmp.Or(p.comparePriorities(a, b), victims.CompareBool(breaks[a.UID], breaks[b.UID]), cmp.Compare(p.prices.LossOfEviction(a, breaks), p.prices.LossOfEviction(b, breaks)))
+		return cmp.Or(p.precedence.comparePriorities(a, b), victims.CompareBool(breaks[a.UID], breaks[b.UID]), cmp.Compare(p.prices.LossOfEviction(a, breaks), p.prices.LossOfEviction(b, breaks)))
 	})
 	return candidates, breaks
 }
@@ -56,33 +55,10 @@ func (p *Preemption) protectGangs(preemptor *api.TaskInfo, candidates []*api.Tas
 	return kept, breaks
 }
 
-// compareByPriority puts the lowest priority first, and among equals the smallest loss of a single pod.
-func (p *Preemption) compareByPriority(a, b *api.TaskInfo) int {
-	return cmp.Or(p.comparePriorities(a, b), p.prices.CompareByLoss(a, b))
-}
-
-// comparePriorities puts the lowest priority first, of the job and then of the pod.
-func (p *Preemption) comparePriorities(a, b *api.TaskInfo) int {
-	x := p.Volcano.Jobs[a.Job]
-	y := p.Volcano.Jobs[b.Job]
-	return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority))
-}
-
-// hasHigherPriority compares as Volcano's plugin priority does: jobs by the priority of their
-// PodGroup, pods of one job by their own.
-func (p *Preemption) hasHigherPriority(preemptor, preemptee *api.TaskInfo) bool {
-	if preemptor.Job == preemptee.Job {
-		return preemptor.Priority > preemptee.Priority
-	}
-	preemptorJob := p.Volcano.Jobs[preemptor.Job]
-	preempteeJob := p.Volcano.Jobs[preemptee.Job]
-	return preemptorJob != nil && preempteeJob != nil && preemptorJob.Priority > preempteeJob.Priority
-}
-
 // mayPreempt reports whether one pod may take the place of another one of its queue. Pods of
 // other jobs go only for pods that are jobs of their own, and for the minimum of a job.
 func (p *Preemption) mayPreempt(preemptor, preemptee *api.TaskInfo) bool {
-	return p.hasHigherPriority(preemptor, preemptee) && (preemptor.Job == preemptee.Job || p.preemptsJobs(preemptor))
+	return p.precedence.hasHigherPriority(preemptor, preemptee) && (preemptor.Job == preemptee.Job || p.preemptsJobs(preemptor))
 }
 
 // preemptsJobs reports whether pods of other jobs may go for a pod. The answer stays true for the
@@ -98,16 +74,6 @@ func (p *Preemption) preemptsJobs(task *api.TaskInfo) bool {
 	}
 	s.preemptsOnce.Do(func() { s.preemptsJobs = compute() })
 	return s.preemptsJobs
-}
-
-// hasPodToEvict reports whether some pod of a job is on a node and may be evicted.
-func (p *Preemption) hasPodToEvict(job *api.JobInfo) bool {
-	for task := range gang.TasksIn(job, api.PreemptableStatus) {
-		if task.Preemptable && p.IsEvictable(task) && !p.IsEvictionInProgress(task) {
-			return true
-		}
-	}
-	return false
 }
 
 // PreemptableTasksOn returns the pods of a node that may be evicted for another pod of their
@@ -128,5 +94,5 @@ func (p *Preemption) PreemptableTasksOn(node *api.NodeInfo, preemptor *api.TaskI
 // IsEvictableAsAWhole reports whether a job has pods to evict and can be evicted as a whole.
 func (p *Preemption) IsEvictableAsAWhole(job *api.JobInfo) bool {
 	run := &preemptRun{preemption: p, hooks: Hooks{PolicyFor: p.Cache.EvictionPolicies}}
-	return p.hasPodToEvict(job) && run.canEvictWholeJob(job)
+	return p.precedence.hasPodToEvict(job) && run.canEvictWholeJob(job)
 }

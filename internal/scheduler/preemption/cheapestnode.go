@@ -104,7 +104,7 @@ func (p *Preemption) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo)
 
 	candidates, breaks := p.preemptionCandidates(preemptor, offered)
 	_, victims, useful := p.victims.Select(preemptor, node, name, candidates, breaks)
-	if !useful || p.exceedsEvictionHeadroom(queue, name, victims) {
+	if !useful || p.victims.ExceedsEvictionHeadroom(queue, name, victims) {
 		return nil
 	}
 

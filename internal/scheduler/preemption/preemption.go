@@ -18,10 +18,11 @@ import (
 // Preemption decides what Volcano's action preempt evicts inside of a queue.
 type Preemption struct {
 	*snapshot.Session
-	prices  *victims.Prices
-	stuck   *snapshot.StuckPods
-	kept    *keptcards.Kept
-	victims *victims.Selection
+	precedence *precedence
+	prices     *victims.Prices
+	stuck      *snapshot.StuckPods
+	kept       *keptcards.Kept
+	victims    *victims.Selection
 	// run is what the action evicts, nil unless it runs.
 	run *preemptRun
 	// attempt is the pod and node that it tries now, nil if none.
@@ -34,7 +35,7 @@ type Preemption struct {
 
 // New returns the preemption of a session.
 func New(s *snapshot.Session, prices *victims.Prices, stuck *snapshot.StuckPods, kept *keptcards.Kept, selection *victims.Selection) *Preemption {
-	return &Preemption{Session: s, prices: prices, stuck: stuck, kept: kept, victims: selection}
+	return &Preemption{Session: s, precedence: &precedence{s, prices}, prices: prices, stuck: stuck, kept: kept, victims: selection}
 }
 
 // IsRunning reports whether Volcano's action preempt runs.
@@ -54,9 +55,9 @@ func (p *Preemption) Preempt(hooks Hooks, execute func()) [][]*api.TaskInfo {
 
 	// Volcano does not tell for whom it evicts. Its preemptors are the pods that it pipelines
 	// meanwhile.
-	before := p.pipelinedPods()
+	before := pipelinedPods(p.Session)
 	p.executeByQueue(execute)
-	p.kept.Preemptors = p.pipelinedPods()
+	p.kept.Preemptors = pipelinedPods(p.Session)
 	maps.DeleteFunc(p.kept.Preemptors, func(uid types.UID, _ bool) bool { return before[uid] })
 	// Gangs are completed when the next search begins. No search follows the last evictions.
 	run.completeGangs()
@@ -99,9 +100,9 @@ func (p *Preemption) keepFreedCards(victimsFor map[api.JobID][]*api.TaskInfo) {
 }
 
 // pipelinedPods returns the pods that are pipelined.
-func (p *Preemption) pipelinedPods() map[types.UID]bool {
+func pipelinedPods(s *snapshot.Session) map[types.UID]bool {
 	pods := map[types.UID]bool{}
-	for _, job := range p.Volcano.Jobs {
+	for _, job := range s.Volcano.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			pods[task.Pod.UID] = true
 		}

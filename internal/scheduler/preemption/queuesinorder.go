@@ -7,6 +7,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
 // Hooks are what the action preempt knows and the plugin does not.
@@ -51,7 +52,7 @@ func (p *Preemption) executeByQueue(execute func()) {
 		p.run.hooks.Begin()
 	}
 
-	waiting := p.findWaitingQueues()
+	waiting := findWaitingQueues(p.Session)
 	for !queues.Empty() {
 		queue := queues.Pop().(*api.QueueInfo).UID
 		p.run.limitBorrowing(queue, waiting)
@@ -60,31 +61,19 @@ func (p *Preemption) executeByQueue(execute func()) {
 	}
 }
 
-// lowestPriorities returns by queue the lowest priority of its jobs that have pods to evict.
-func (p *Preemption) lowestPriorities() map[api.QueueID]int32 {
-	lowest := map[api.QueueID]int32{}
-	for _, job := range p.Volcano.Jobs {
-		known, isKnown := lowest[job.Queue]
-		if (!isKnown || job.Priority < known) && p.hasPodToEvict(job) {
-			lowest[job.Queue] = job.Priority
-		}
-	}
-	return lowest
-}
-
 // waitingQueues are, by card, the queues of a tree that have a pod waiting for this card, within what they deserve.
 type waitingQueues map[card.Name]map[api.QueueID]bool
 
 // findWaitingQueues returns the queues that wait now, none if the queues are flat.
-func (p *Preemption) findWaitingQueues() waitingQueues {
+func findWaitingQueues(s *snapshot.Session) waitingQueues {
 	waiting := waitingQueues{}
-	if !p.IsTree() {
+	if !s.IsTree() {
 		return waiting
 	}
 
-	for r := range p.PodsForAllocate() {
+	for r := range s.PodsForAllocate() {
 		for _, name := range r.Request.Names {
-			if !waiting[name][r.Job.Queue] && p.DeservesCard(r, name) && p.CheckQueue(r.Job) == nil {
+			if !waiting[name][r.Job.Queue] && s.DeservesCard(r, name) && s.CheckQueue(r.Job) == nil {
 				waiting.addQueue(name, r.Job.Queue)
 			}
 		}

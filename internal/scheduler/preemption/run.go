@@ -65,7 +65,7 @@ type restOfGang struct {
 // newPreemptRun returns the state of a run that has evicted nothing yet.
 func newPreemptRun(p *Preemption, hooks Hooks) *preemptRun {
 	return &preemptRun{
-		preemption: p, hooks: hooks, lowest: p.lowestPriorities(), isAsked: map[api.JobID]bool{},
+		preemption: p, hooks: hooks, lowest: p.precedence.lowestPriorities(), isAsked: map[api.JobID]bool{},
 		evicted: map[api.JobID]map[api.TaskID]*api.TaskInfo{}, evictedFor: map[api.TaskID]api.JobID{}, restOfGangs: map[api.JobID]*restOfGang{},
 	}
 }

@@ -94,3 +94,10 @@ func (s *Selection) CheckConflicts(task *api.TaskInfo, node *api.NodeInfo) error
 	}
 	return nil
 }
+
+// ExceedsEvictionHeadroom reports whether victims use more of a card than may terminate in a
+// queue. Then neither the preemptor nor any other pod of the queue could be placed until they
+// end.
+func (s *Selection) ExceedsEvictionHeadroom(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {
+	return s.ReleasedBy(queue, victims...).Cards[name] > s.Ledger.EvictionHeadroom(string(queue), name)
+}
