@@ -273,31 +273,9 @@ func (t *treeResolver) scaleChildren(parent string, above Limits, children []chi
 	}
 
 	for _, name := range all.Sorted() {
-		scale := func(kind ExcessKind, limit int64, amountsOf func(*childAmounts) Amounts) {
-			values := make([]int64, len(children)) // 0 for a child that does not write the amount
-			for i := range children {
-				values[i] = amountsOf(&children[i])[name]
-			}
-
-			scaled, sum := scaleToLimit(values, limit)
-			if slices.Equal(scaled, values) {
-				return
-			}
-
-			parts := partsOf(children, values)
-			for i := range children {
-				if scaled[i] == values[i] {
-					continue
-				}
-
-				children[i].report(Excess{Kind: kind, Of: name, Parent: parent, Written: values[i], Allowed: scaled[i], Sum: sum, Limit: limit, Parts: parts})
-				if !t.isWritten {
-					amountsOf(&children[i])[name] = scaled[i]
-				}
-			}
-		}
 		if !above.AnyCard || !name.IsCard() {
-			scale(DeservedAboveParent, above.deserved(name), func(c *childAmounts) Amounts { return c.deserved })
+			t.scaleAmounts(children, func(c *childAmounts) Amounts { return c.deserved },
+				Excess{Kind: DeservedAboveParent, Of: name, Parent: parent, Limit: above.deserved(name)})
 		}
 
 		for i := range children {
@@ -307,7 +285,36 @@ func (t *treeResolver) scaleChildren(parent string, above Limits, children []chi
 			}
 		}
 
-		scale(GuaranteeAboveParent, above.Guarantee[name], func(c *childAmounts) Amounts { return c.guarantee })
+		t.scaleAmounts(children, func(c *childAmounts) Amounts { return c.guarantee },
+			Excess{Kind: GuaranteeAboveParent, Of: name, Parent: parent, Limit: above.Guarantee[name]})
+	}
+}
+
+// scaleAmounts cuts one kind of amounts of the children to the limit of the excess, and reports each cut as that excess.
+func (t *treeResolver) scaleAmounts(children []childAmounts, amountsOf func(*childAmounts) Amounts, excess Excess) {
+	values := make([]int64, len(children)) // 0 for a child that does not write the amount
+	for i := range children {
+		values[i] = amountsOf(&children[i])[excess.Of]
+	}
+
+	scaled, sum := scaleToLimit(values, excess.Limit)
+	if slices.Equal(scaled, values) {
+		return
+	}
+
+	excess.Sum = sum
+	excess.Parts = partsOf(children, values)
+	for i := range children {
+		if scaled[i] == values[i] {
+			continue
+		}
+
+		excess.Written = values[i]
+		excess.Allowed = scaled[i]
+		children[i].report(excess)
+		if !t.isWritten {
+			amountsOf(&children[i])[excess.Of] = scaled[i]
+		}
 	}
 }
 

@@ -17,18 +17,8 @@ func (l nodeTable) Render(style output.Style) string {
 		return "No node offers cards.\n"
 	}
 
-	grid := output.Grid{Columns: []output.Column{{Header: "NODE", Shrinks: true}, {Header: "CARD", Shrinks: true}, {Header: "TOTAL", Right: true},
-		{Header: "USED", Right: true}, {Header: "FREE", Right: true}, {Header: "USAGE"}, {Header: "STATE"}}}
-
 	isShared := slices.ContainsFunc(l.Items, func(item nodecards.Node) bool { return item.Sharing != "" })
-	if isShared {
-		grid.Columns = append(grid.Columns, output.Column{Header: "SHARING"})
-	}
-
-	if style.Wide {
-		grid.Columns = append(grid.Columns, output.Column{Header: "RESOURCE"})
-	}
-
+	grid := output.Grid{Columns: nodeColumns(isShared, style.Wide)}
 	for i, item := range l.Items {
 		name := item.Name
 		if i > 0 && l.Items[i-1].Name == name {
@@ -58,6 +48,19 @@ func (l nodeTable) Render(style output.Style) string {
 	}
 
 	return grid.Render(style)
+}
+
+// nodeColumns returns the columns of a table of nodes.
+func nodeColumns(isShared, isWide bool) []output.Column {
+	columns := []output.Column{{Header: "NODE", Shrinks: true}, {Header: "CARD", Shrinks: true}, {Header: "TOTAL", Right: true},
+		{Header: "USED", Right: true}, {Header: "FREE", Right: true}, {Header: "USAGE"}, {Header: "STATE"}}
+	if isShared {
+		columns = append(columns, output.Column{Header: "SHARING"})
+	}
+	if isWide {
+		columns = append(columns, output.Column{Header: "RESOURCE"})
+	}
+	return columns
 }
 
 // nodeRow returns the cells of the columns that every table of nodes has. name is that of the node, or "" below
