@@ -14,6 +14,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/queueusage"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -62,20 +63,20 @@ type Plan struct {
 // NewPlan returns the CardQuotas for all Queues that have none and use cards. In a tree it also has
 // those for the Queues above them. A Queue without cards is left out: a CardQuota would limit its CPU and memory.
 func NewPlan(in Input) Plan {
-	p := planner{Input: in, queues: map[string]*v1beta1.Queue{}, owners: map[string]string{}, children: map[string][]string{}, wanted: map[string]bool{},
+	p := planner{Input: in, queues: map[string]*v1beta1.Queue{}, owners: map[string]string{}, wanted: map[string]bool{},
 		quotas: map[string]*v1alpha1.CardQuota{}, comments: map[string][]string{}}
 	for queue, quota := range cardquota.OwnersByQueue(in.Quotas) {
 		p.owners[queue] = quota.Name
 		p.quotas[queue] = quota
 	}
 
+	written := map[string]quota.TreeQueue{}
 	for _, queue := range in.Queues {
 		p.queues[queue.Name] = queue
-		if parent := parentOf(queue); parent != "" {
-			p.children[parent] = append(p.children[parent], queue.Name)
-		}
+		written[queue.Name] = quota.TreeQueue{Parent: parentOf(queue)}
 	}
 
+	p.tree = quota.ResolveTree(written)
 	var plan Plan
 	for _, name := range slices.Sorted(maps.Keys(p.queues)) {
 		if len(p.Only) > 0 && !slices.Contains(p.Only, name) {
@@ -109,10 +110,10 @@ func NewPlan(in Input) Plan {
 // planner has the state of one plan.
 type planner struct {
 	Input
-	queues   map[string]*v1beta1.Queue
-	owners   map[string]string   // the CardQuota of each queue
-	children map[string][]string // the queues below each queue
-	wanted   map[string]bool     // the queues that get a CardQuota
+	queues map[string]*v1beta1.Queue
+	tree   *quota.Tree       // where Queues are, also while CardQuotas are flat
+	owners map[string]string // the CardQuota of each queue
+	wanted map[string]bool   // the queues that get a CardQuota
 	// quotas are the CardQuotas of queues, also those that were made for them, with their comments.
 	quotas   map[string]*v1alpha1.CardQuota
 	comments map[string][]string
@@ -174,9 +175,11 @@ func hasCards(counts map[card.Name]card.Count) bool {
 // addWithAncestors adds a queue and the queues above it that have no CardQuota. The queues of a
 // cycle are added once.
 func (p *planner) addWithAncestors(name string) {
-	for queue := p.queues[name]; queue != nil && !p.wanted[queue.Name] && p.owners[queue.Name] == "" && queue.Name != workload.RootQueue; {
-		p.wanted[queue.Name] = true
-		queue = p.queues[parentOf(queue)]
+	for _, queue := range append([]string{name}, p.tree.WrittenAncestors(name)...) {
+		if p.wanted[queue] || p.owners[queue] != "" {
+			return
+		}
+		p.wanted[queue] = true
 	}
 }
 
@@ -187,14 +190,8 @@ func (p *planner) inOrder() []string {
 	})
 }
 
-// depthOf returns how many queues are above a queue, at most as many as there are queues.
-func (p *planner) depthOf(name string) int {
-	depth := 0
-	for queue := p.queues[name]; queue != nil && depth < len(p.queues); queue = p.queues[parentOf(queue)] {
-		depth++
-	}
-	return depth
-}
+// depthOf returns how many queues are above a queue.
+func (p *planner) depthOf(name string) int { return len(p.tree.WrittenAncestors(name)) }
 
 // parentOf returns the queue above a queue, "" for root.
 func parentOf(queue *v1beta1.Queue) string {
@@ -206,7 +203,7 @@ func parentOf(queue *v1beta1.Queue) string {
 
 // isParent reports whether a queue has other queues below it.
 func (p *planner) isParent(name string) bool {
-	return slices.ContainsFunc(p.children[name], func(child string) bool { return child != name })
+	return slices.ContainsFunc(p.tree.Queue(name).Children, func(child string) bool { return child != name })
 }
 
 // isFlatParent reports whether a queue has other queues below it, and CardQuotas have no parents.

@@ -207,7 +207,7 @@ func (p *planner) usedBelow(name string, seen map[string]bool) card.Quota {
 		return used
 	}
 
-	for _, child := range p.children[name] {
+	for _, child := range p.tree.Queue(name).Children {
 		for cardName, count := range p.usedBelow(child, seen) {
 			used[cardName] = used[cardName].Add(count)
 		}

@@ -32,7 +32,7 @@ func (p *planner) quotasBelow(queue string) []*v1alpha1.CardQuota {
 	}
 
 	var below []*v1alpha1.CardQuota
-	for _, child := range p.children[queue] {
+	for _, child := range p.tree.Queue(queue).Children {
 		if p.owners[child] == "" && !p.wanted[child] && p.leaveOut(child) != "" {
 			continue
 		}
