@@ -4,6 +4,7 @@ package main
 var operatorMutants = []mutant{
 	{"internal/queueusage/usage.go", "case workload.IsPending(pod) && isAllowed && c.allowsAbove(queue, pod.Namespace):", "case workload.IsPending(pod):", "pods of other namespaces are not pending in a queue"},
 	{"internal/queueusage/usage.go", "if !isAllowed || !c.allowsAbove(queue, group.Namespace) {", "if !isAllowed {", "a queue above keeps work out of the status, too"},
+	{"internal/queueusage/usage.go", `workload.IsAssigned(pod)`, `workload.MayBeRunning(pod)`, "only pods that count are charged"},
 	{"internal/waiting/entries.go", "v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented,", "v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable,", "a node selector does not raise the alert of starving"},
 	{"internal/cardquota/overallocation.go", "before.Before(&created) || (", "created.Before(&before) || (", "the youngest CardQuota that denies is named"},
 	{"internal/cardquota/treeresources.go", "leftOut[i] = leftOut[i] || b.least[i] > b.most[i]", "leftOut[i] = leftOut[i] && b.least[i] > b.most[i]", "a guarantee that fits neither parent nor children is left out"},

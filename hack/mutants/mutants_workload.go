@@ -186,7 +186,6 @@ var workloadMutants = []mutant{
 	{"internal/workload/resolver.go", `r.UsesOurScheduler(pod) && (group != nil || charged != "")`, `r.UsesOurScheduler(pod) && charged != ""`, "a pod of ours in a PodGroup stays when the queue leaves the namespace out"},
 	{"internal/workload/resolver.go", `r.UsesOurScheduler(pod) && (group != nil || charged != "")`, `(group != nil || charged != "")`, "another scheduler's pod is charged only to a queue that takes its namespace"},
 	{"internal/workload/resolver.go", `		lastQueue = last.Queue`, `		lastQueue = ""`, "the queue charged last stays"},
-	{"internal/queueusage/usage.go", `workload.IsAssigned(pod)`, `workload.MayBeRunning(pod)`, "only pods that count are charged"},
 	{"internal/workload/request.go", `request.denyUnknownResource(pod, unknown, r.UsesOurScheduler(pod))`, `request.denyUnknownResource(pod, unknown, true)`, "only a record of ours proves that a resource was a card"},
 }
 

@@ -39,7 +39,7 @@ func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 			lacksPodGroups: true,
 		},
 	} {
-		waits := builder.Pod("lab", "orphan").Queue("q").PodGroup("gone").Card("NVIDIA-H200").GPUs(1)
+		waits := builder.Pod("lab", "orphan").Queue("q").PodGroup("gone").Card("NVIDIA-H200").GPUs(1).Created(noon)
 		if tc.stated != "" {
 			waits.Unschedulable(tc.stated)
 		}

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -12,7 +11,6 @@ import (
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -55,29 +53,4 @@ func (c *Cluster) tree() *quota.Tree {
 		written[queue.Name] = workload.QueueRulesFor(queue, policy.UnmanagedQueues(c.Policy), nil).Tree
 	}
 	return quota.ResolveTree(written)
-}
-
-// ReasonFor returns why a pod waits: the entry of its workload with its message, else that of pods which
-// wait for others of their gang as it does or does not, else the first one. It is "" if the scheduler
-// states nothing.
-func ReasonFor(entries []v1alpha1.BlockedStatus, message string) (reason v1alpha1.BlockedReason, stated string) {
-	for _, entry := range entries {
-		if entry.Message == message {
-			return entry.Reason, entry.Message
-		}
-	}
-
-	if len(entries) == 0 {
-		return "", message
-	}
-
-	statedReason := waiting.ReadStatedReason("", message, "")
-	waitsForGang := statedReason.Node != "" || statedReason.LacksPods
-	for _, entry := range entries {
-		if (entry.Reason == v1alpha1.BlockedGangIncomplete) == waitsForGang {
-			return entry.Reason, cmp.Or(message, entry.Message)
-		}
-	}
-
-	return entries[0].Reason, cmp.Or(message, entries[0].Message)
 }

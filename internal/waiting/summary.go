@@ -91,3 +91,28 @@ func CompareBlocked(a, b v1alpha1.BlockedStatus) int {
 	}
 	return cmp.Or(a.Since.Compare(b.Since.Time), CompareWorkloads(&a.Workload, &b.Workload), waitsForGang(a)-waitsForGang(b), cmp.Compare(a.Card, b.Card), cmp.Compare(a.Reason, b.Reason))
 }
+
+// ReasonIn returns why a pod waits, from the entries of its workload: that with its message, else that of pods
+// which wait for others of their gang as it does or does not, else the first one. It is "" if there are none:
+// the scheduler states nothing.
+func ReasonIn(entries []v1alpha1.BlockedStatus, message string) (reason v1alpha1.BlockedReason, stated string) {
+	for _, entry := range entries {
+		if entry.Message == message {
+			return entry.Reason, entry.Message
+		}
+	}
+
+	if len(entries) == 0 {
+		return "", message
+	}
+
+	statedReason := ReadStatedReason("", message, "")
+	waitsForGang := statedReason.Node != "" || statedReason.LacksPods
+	for _, entry := range entries {
+		if (entry.Reason == v1alpha1.BlockedGangIncomplete) == waitsForGang {
+			return entry.Reason, cmp.Or(message, entry.Message)
+		}
+	}
+
+	return entries[0].Reason, cmp.Or(message, entries[0].Message)
+}

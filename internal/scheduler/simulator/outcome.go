@@ -20,6 +20,7 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/simulation"
+	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -327,7 +328,7 @@ func (w *simulatedCluster) placementOf(resolver *workload.Resolver, blocked map[
 		}
 	}
 
-	p.Reason, p.Message = simulation.ReasonFor(blocked[workload.ReferenceFor(pod)], p.Message)
+	p.Reason, p.Message = waiting.ReasonIn(blocked[workload.ReferenceFor(pod)], p.Message)
 	if p.Reason != "" {
 		return p
 	}
