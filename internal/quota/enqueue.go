@@ -150,11 +150,12 @@ func (c *enqueueCheck) checkStopped() *InsufficientQuota {
 // reservations and the request exceed beside what other queues are guaranteed. A quota that is large
 // enough without the guarantees is not exhausted.
 func (c *enqueueCheck) checkBorrowed(at *queueLedger) *InsufficientQuota {
+	queue := c.queue // the check itself stays off the heap
 	available := func(resource Resource) int64 {
 		if at.limits.isUnlimited(resource) {
 			return at.limits.Quota(resource)
 		}
-		return max(0, at.limits.Quota(resource)-max(0, at.unusedBelow[resource]-c.queue.ownUnusedBelow(at, resource)))
+		return max(0, at.limits.Quota(resource)-max(0, at.unusedBelow[resource]-queue.ownUnusedBelow(at, resource)))
 	}
 
 	guaranteed := c.levelOf(at, available).firstExceeded(c.request)
