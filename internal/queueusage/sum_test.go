@@ -89,14 +89,13 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 	})
 }
 
-// blockedList is a list of blocked workloads, the longest waiting first.
+// blockedList is a list of up to ten blocked workloads, the longest waiting first.
 func blockedList(name string, count int) []v1alpha1.BlockedStatus {
 	var list []v1alpha1.BlockedStatus
 	for i := range count {
 		list = append(list, v1alpha1.BlockedStatus{Workload: v1alpha1.WorkloadReference{Name: fmt.Sprint(name, i)}, Count: 1})
 	}
-	slices.SortFunc(list, waiting.CompareBlocked)
-	return list[:min(count, waiting.MaxBlocked)]
+	return list
 }
 
 // newWideTree returns a tree of one tenant with projects in namespaces of their own, and what they
@@ -109,9 +108,11 @@ func newWideTree(projects int, waits bool) (*quota.Tree, map[string]Usage) {
 		parents[name] = "tenant"
 		usage := Usage{Used: cards{"H200": 1}, Pending: cards{"H200": 1}}
 		if waits {
-			usage.Blocked = blockedList(name, 1)
-			usage.BlockedTotal = 1
-			usage.Local = map[string]waiting.Entries{name: {Total: 1, Blocked: usage.Blocked}}
+			usage.Summary = waiting.Summary{
+				BlockedTotal: 1,
+				Blocked:      blockedList(name, 1),
+				Local:        map[string]waiting.Entries{name: {Total: 1, Blocked: blockedList(name, 1)}},
+			}
 		}
 		used[name] = usage
 	}
@@ -119,15 +120,13 @@ func newWideTree(projects int, waits bool) (*quota.Tree, map[string]Usage) {
 	return treeOfParents(parents), used
 }
 
-func isTenant(queue string) bool { return queue == "tenant" }
-
 // TestSumsGrowWithTheQueues: a tenant has 500 projects, and then 1000. In each project a pod waits, in a namespace of
 // its own. The sum over twice as many projects needs about twice the memory, and less than three times.
 func TestSumsGrowWithTheQueues(t *testing.T) {
 	expectLinearGrowth(t, 500, func(queues int) func() {
 		tree, used := newWideTree(queues, true)
 		return func() {
-			sum := Sum(used, tree, isTenant)["tenant"]
+			sum := Sum(used, tree, tree.Has)["tenant"]
 			check.Must(t, len(sum.Local) == queues && sum.BlockedTotal == queues, "%d of %d namespaces, %d wait", len(sum.Local), queues,
 				sum.BlockedTotal)
 		}
@@ -140,7 +139,7 @@ func BenchmarkTreeOfQueues(b *testing.B) {
 		tree, used := newWideTree(10_000, waits)
 		b.Run(fmt.Sprint("sum, waiting ", waits), func(b *testing.B) {
 			for b.Loop() {
-				Sum(used, tree, isTenant)
+				Sum(used, tree, tree.Has)
 			}
 		})
 	}
