@@ -21,7 +21,7 @@ var hierarchyMutants = []mutant{
 
 // disclosureMutants are wrong rules of what the webhooks disclose, and of what no owner reference lifts.
 var disclosureMutants = []mutant{
-	{"internal/webhook/validation/queueaccess.go", "if p.Pod != nil && p.hasAccess() {", "if p.Pod != nil && p.queue != nil {", "the quota of a queue is not disclosed to other namespaces"},
+	{"internal/webhook/validation/queueaccess.go", "\t\tif p.hasAccess() {", "\t\tif p.queue != nil {", "the quota of a queue is not disclosed to other namespaces"},
 	{"internal/webhook/validation/queuetree.go", "if !p.hasAccess() || p.name", "if p.queue == nil || p.name", "the place of a queue in the tree is not disclosed to other namespaces"},
 	{"internal/webhook/validation/workload.go", "	if load.Truncated {", "	if load.Truncated && metav1.GetControllerOf(&load.Meta) == nil {", "no owner reference lifts the bound of tasks"},
 }
@@ -64,5 +64,5 @@ var claimMutants = []mutant{
 var cardNameMutants = []mutant{
 	{"internal/webhook/validation/cardnames.go", `if now == "" {`, `if now == before {`, "a card without a name is lost, not renamed"},
 	{"internal/webhook/validation/cardnames.go", "if !isMapped && slices.Contains(removed, resource) {", "if !isMapped || slices.Contains(removed, resource) {", "an entry that replaces the label of another resource warns"},
-	{"internal/webhook/validation/cardnames.go", "return m.Resource == resource && len(m.NodeSelector) == 0 })", "return m.Resource != resource && len(m.NodeSelector) == 0 })", "only an entry of the resource is for all nodes"},
+	{"internal/webhook/validation/cardnames.go", "return m.Resource == resource && len(m.NodeSelector) == 0 }", "return m.Resource != resource && len(m.NodeSelector) == 0 }", "only an entry of the resource is for all nodes"},
 }

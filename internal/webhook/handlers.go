@@ -11,7 +11,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,12 +80,12 @@ func (h *handlers) warnCardQuotaDeletion(ctx context.Context, req admission.Requ
 		return allowUnreadable(err)
 	}
 
-	in, err := h.readPolicyInForce(ctx)
+	read, err := h.readPolicy(ctx)
 	if err != nil {
 		return allowUnreadable(err)
 	}
 
-	warnings, _ := warningsAndError(req, rules.WarnCardQuotaDeletion(quota, all, in))
+	warnings, _ := warningsAndError(req, rules.WarnCardQuotaDeletion(quota, all, h.inventory.PolicyInForce(read)))
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
@@ -259,16 +258,6 @@ func (h *handlers) readPolicy(ctx context.Context) (*v1alpha1.ServiceTypePolicy,
 	return getOrNil(ctx, h.cached, "", v1alpha1.PolicyName, &v1alpha1.ServiceTypePolicy{})
 }
 
-// readPolicyInForce returns what is in force of the ServiceTypePolicy, or of the last one: the operator
-// keeps a tree of queues while the policy is deleted.
-func (h *handlers) readPolicyInForce(ctx context.Context) (*v1alpha1.ServiceTypePolicy, error) {
-	read, err := h.readPolicy(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return h.inventory.PolicyInForce(read), nil
-}
-
 // listCardQuotas lists all CardQuotas.
 func (h *handlers) listCardQuotas(ctx context.Context) ([]*v1alpha1.CardQuota, error) {
 	var list v1alpha1.CardQuotaList
@@ -329,23 +318,16 @@ func (h *handlers) defaultVCJob(ctx context.Context, req admission.Request) admi
 // completeJob writes the defaults into a job and keeps fields that this version does not
 // know.
 func completeJob(raw []byte, defaults rules.JobDefaults) ([]byte, error) {
-	var job map[string]any
-	if err := json.Unmarshal(raw, &job); err != nil {
-		return nil, fmt.Errorf("read the job: %w", err)
+	job, spec, err := readSpec(raw)
+	if err != nil {
+		return nil, err
 	}
 
 	if defaults.MaxRetry > 0 {
-		if err := unstructured.SetNestedField(job, int64(defaults.MaxRetry), "spec", "maxRetry"); err != nil {
-			return nil, fmt.Errorf("complete the job: %w", err)
-		}
+		spec["maxRetry"] = defaults.MaxRetry
 	}
 
 	if len(defaults.Policies) > 0 {
-		spec, ok := job["spec"].(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("complete the job: it has no spec")
-		}
-
 		// The job's own policies stay first: of several for one event Volcano takes the first.
 		policies, _ := spec["policies"].([]any)
 		for _, p := range defaults.Policies {

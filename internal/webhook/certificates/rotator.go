@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -265,10 +266,7 @@ func (r *Rotator) updateConfiguration(ctx context.Context, object client.Object,
 		return fmt.Errorf("cert-manager writes the CA of webhook configuration %s (%s: %s): give the operator the files of that Certificate and --webhook-certificates=Files, or remove the annotation",
 			ConfigurationName, v1alpha1.AnnotationInjectCAFrom, from)
 	}
-	before, ok := object.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("%T is no object", object)
-	}
+	before, _ := object.DeepCopyObject().(client.Object) // it always is one
 
 	change()
 	if equality.Semantic.DeepEqual(before, object) || object.GetDeletionTimestamp() != nil {
@@ -312,14 +310,13 @@ func (r *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 	})
 
 	// Every replica serves webhooks, also those that do not lead, so each needs the certificate.
-	needLeader := false
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("webhook-certificate").
 		Watches(&corev1.Secret{}, all).
 		Watches(&admissionv1.ValidatingWebhookConfiguration{}, all).
 		Watches(&admissionv1.MutatingWebhookConfiguration{}, all).
 		WatchesRawSource(firstRequest).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NeedLeaderElection: &needLeader, SkipNameValidation: &skipNameValidation}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NeedLeaderElection: ptr.To(false), SkipNameValidation: &skipNameValidation}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up controller: %w", err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -23,10 +24,10 @@ const (
 type cardNameChange struct {
 	// lost are the nodes on which the resource has no name any more, lostNames the names that it had.
 	lost      []string
-	lostNames map[string]bool
+	lostNames sets.Set[string]
 	// renamed are the nodes on which it has another name, newNames "old becomes new".
 	renamed  []string
-	newNames map[string]bool
+	newNames sets.Set[string]
 }
 
 // warnCardNames warns how many nodes lose the name of a card, or change it, by the entries of a policy. It
@@ -41,9 +42,8 @@ func warnCardNames(result *Result, effective v1alpha1.ServiceTypePolicySpec, inF
 		if !isMapped && slices.Contains(removed, resource) {
 			continue // warnUnmappedCards
 		}
-		change := changes[resource]
-		at := specPath.Child("cards").Key(string(resource))
-		result.warn(at, "%s: %s; %s", whichEntries(resource, written, isMapped), change.text(), howToKeepNames(resource, written, isMapped))
+		cause, help := explainNameChange(resource, written, isMapped)
+		result.warn(specPath.Child("cards").Key(string(resource)), "%s: %s; %s", cause, changes[resource].text(), help)
 	}
 }
 
@@ -64,7 +64,7 @@ func cardNameChanges(nodes []card.TrackedNode, mappings card.Mappings) map[corev
 
 			change := changes[offered.Resource]
 			if change == nil {
-				change = &cardNameChange{lostNames: map[string]bool{}, newNames: map[string]bool{}}
+				change = &cardNameChange{lostNames: sets.New[string](), newNames: sets.New[string]()}
 				changes[offered.Resource] = change
 			}
 			change.add(node.Name, offered.Name, now)
@@ -88,11 +88,11 @@ func nameOf(node card.Node, resource corev1.ResourceName) card.Name {
 func (c *cardNameChange) add(node string, before, now card.Name) {
 	if now == "" {
 		c.lost = append(c.lost, node)
-		c.lostNames[string(before)] = true
+		c.lostNames.Insert(string(before))
 		return
 	}
 	c.renamed = append(c.renamed, node)
-	c.newNames[fmt.Sprintf("%s becomes %s", before, now)] = true
+	c.newNames.Insert(fmt.Sprintf("%s becomes %s", before, now))
 }
 
 // text says how many nodes lose or change a name, and what follows.
@@ -100,7 +100,7 @@ func (c *cardNameChange) text() string {
 	var text string
 	if len(c.lost) > 0 {
 		text = fmt.Sprintf("%s the name of this card (%s; it was %s), and no new pod gets a card there",
-			countedNodes(c.lost, "loses", "lose"), conditions.JoinFirst(c.lost, maxNamedNodes), joinFirst(c.lostNames))
+			countedNodes(c.lost, "loses", "lose"), conditions.JoinFirst(c.lost, maxNamedNodes), conditions.JoinFirst(sets.List(c.lostNames), maxNamedChanges))
 	}
 
 	if len(c.renamed) == 0 {
@@ -112,7 +112,7 @@ func (c *cardNameChange) text() string {
 	}
 
 	return text + fmt.Sprintf("%s the name of this card (%s; %s), and quotas for the old name do not count there",
-		countedNodes(c.renamed, "changes", "change"), conditions.JoinFirst(c.renamed, maxNamedNodes), joinFirst(c.newNames))
+		countedNodes(c.renamed, "changes", "change"), conditions.JoinFirst(c.renamed, maxNamedNodes), conditions.JoinFirst(sets.List(c.newNames), maxNamedChanges))
 }
 
 // countedNodes says "1 node loses" or "2 nodes lose".
@@ -123,35 +123,16 @@ func countedNodes(nodes []string, one, many string) string {
 	return fmt.Sprintf("%d nodes %s", len(nodes), many)
 }
 
-func joinFirst(texts map[string]bool) string {
-	return conditions.JoinFirst(slices.Sorted(maps.Keys(texts)), maxNamedChanges)
-}
-
-// whichEntries says which entries of the policy change the names of a resource.
-func whichEntries(resource corev1.ResourceName, written card.Mappings, isMapped bool) string {
+// explainNameChange says which entries of the policy change the names of a resource, and how nodes keep the names of
+// their cards.
+func explainNameChange(resource corev1.ResourceName, written card.Mappings, isMapped bool) (cause, help string) {
+	isForAllNodes := func(m card.Mapping) bool { return m.Resource == resource && len(m.NodeSelector) == 0 }
 	switch {
 	case !isMapped:
-		return "no entry names this resource, and entries for other resources of its vendor replace the labels"
-	case hasEntryForAllNodes(resource, written):
-		return "an entry without nodeSelector is for all nodes"
+		return "no entry names this resource, and entries for other resources of its vendor replace the labels", "write an entry for it as well"
+	case slices.ContainsFunc(written, isForAllNodes):
+		return "an entry without nodeSelector is for all nodes", "for other nodes to keep their names, write into nodeSelector the labels of the nodes that the entry is for"
 	default:
-		return "the entries change the name of this card"
+		return "the entries change the name of this card", "for nodes to keep their names, correct modelLabel, model or nodeSelector"
 	}
-}
-
-// howToKeepNames says how nodes keep the names of their cards.
-func howToKeepNames(resource corev1.ResourceName, written card.Mappings, isMapped bool) string {
-	switch {
-	case !isMapped:
-		return "write an entry for it as well"
-	case hasEntryForAllNodes(resource, written):
-		return "for other nodes to keep their names, write into nodeSelector the labels of the nodes that the entry is for"
-	default:
-		return "for nodes to keep their names, correct modelLabel, model or nodeSelector"
-	}
-}
-
-// hasEntryForAllNodes reports whether an entry of a resource has no nodeSelector.
-func hasEntryForAllNodes(resource corev1.ResourceName, mappings card.Mappings) bool {
-	return slices.ContainsFunc(mappings, func(m card.Mapping) bool { return m.Resource == resource && len(m.NodeSelector) == 0 })
 }

@@ -45,7 +45,7 @@ func ValidateCardQuota(quota, before *v1alpha1.CardQuota, input CardQuotaInput) 
 	// What was accepted once stays accepted. Otherwise an old object could not be changed in
 	// other fields.
 	if before == nil {
-		checkQueueOwner(&result, quota, withoutCardQuota(input, quota.Name).All)
+		checkQueueOwner(&result, quota, input.othersThan(quota.Name))
 	}
 	if before == nil || before.Spec.ServiceType != quota.Spec.ServiceType {
 		checkServiceTypeDefined(&result, quota, input.Policy)
@@ -107,7 +107,7 @@ func NeedsAllGrants(quota, before *v1alpha1.CardQuota) bool {
 // totalsBeside returns what all other CardQuotas grant. In a tree only the top level counts.
 func totalsBeside(quota *v1alpha1.CardQuota, tree writtenTree) *cardquota.QuotaTotals {
 	queues := tree.GrantingQueues(tree.input.Queues)
-	return tree.QuotaTotals(withoutCardQuota(tree.input, quota.Name).All, cardquota.UnownedQuotas(tree.input.All, queues), tree.input.Healthy)
+	return tree.QuotaTotals(tree.input.othersThan(quota.Name), cardquota.UnownedQuotas(tree.input.All, queues), tree.input.Healthy)
 }
 
 // checkSelector refuses a bad namespace selector, and warns of a missing one.

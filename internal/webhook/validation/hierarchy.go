@@ -66,10 +66,9 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, proposed 
 	proposed.warnOfParent(result, quota)
 }
 
-// withoutCardQuota returns the input without one CardQuota.
-func withoutCardQuota(input CardQuotaInput, name string) CardQuotaInput {
-	input.All = slices.DeleteFunc(slices.Clone(input.All), func(c *v1alpha1.CardQuota) bool { return c.Name == name })
-	return input
+// othersThan returns all CardQuotas but one.
+func (i *CardQuotaInput) othersThan(name string) []*v1alpha1.CardQuota {
+	return slices.DeleteFunc(slices.Clone(i.All), func(c *v1alpha1.CardQuota) bool { return c.Name == name })
 }
 
 // checkFlat refuses what only a tree allows, and warns of what only a tree uses.

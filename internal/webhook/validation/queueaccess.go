@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -62,7 +63,7 @@ func podsForOurScheduler(load *Workload, input *WorkloadInput) []queuedPod {
 
 	// A tenant can create a PodGroup before its pods, and the scheduler takes the queue from it.
 	if load.Kind == "PodGroup" {
-		add(&Template{}, cmp.Or(load.Queue, workload.DefaultQueue), load.QueuePath)
+		add(&Template{Pod: &corev1.Pod{}}, cmp.Or(load.Queue, workload.DefaultQueue), load.QueuePath)
 	}
 
 	return pods
@@ -134,7 +135,7 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, pods []queuedPod, 
 		}
 
 		checkRequestedType(result, load, p, input.Policy)
-		if p.Pod != nil && p.hasAccess() {
+		if p.hasAccess() {
 			checkPodFitsQuota(result, p)
 		}
 		if name, ok := load.Annotations[v1beta1.QueueNameAnnotationKey]; ok && !load.IsPod() && name != p.name {
@@ -145,11 +146,7 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, pods []queuedPod, 
 
 // checkRequestedType checks the service type that a pod or its workload requests, if one does.
 func checkRequestedType(result *Result, load *Workload, p queuedPod, in *v1alpha1.ServiceTypePolicy) {
-	own := map[string]string(nil)
-	if p.Pod != nil {
-		own = p.Pod.Annotations
-	}
-
+	own := p.Pod.Annotations
 	requestedType := workload.ServiceTypeFor(nil, own, load.Annotations, "")
 	if requestedType == "" {
 		return

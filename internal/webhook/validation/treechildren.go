@@ -2,6 +2,7 @@ package validation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,19 +55,12 @@ func findContradiction(a, b *metav1.LabelSelector) (key string, differ bool) {
 	if a == nil || b == nil {
 		return "", false
 	}
-
-	var keys []string
-	for key, value := range a.MatchLabels {
-		if other, both := b.MatchLabels[key]; both && other != value {
-			keys = append(keys, key)
+	for _, key := range slices.Sorted(maps.Keys(a.MatchLabels)) {
+		if other, both := b.MatchLabels[key]; both && other != a.MatchLabels[key] {
+			return key, true
 		}
 	}
-
-	if len(keys) == 0 {
-		return "", false
-	}
-
-	return slices.Min(keys), true
+	return "", false
 }
 
 // hasSelectorAbove reports whether an ancestor selects namespaces.
@@ -111,7 +105,7 @@ func warnChangedChildren(result *Result, quota, before *v1alpha1.CardQuota, prop
 
 // treeInForce returns the tree with one CardQuota as it is here.
 func treeInForce(here *v1alpha1.CardQuota, input CardQuotaInput) *cardquota.Tree {
-	return cardquota.NewTree(append(withoutCardQuota(input, here.Name).All, here), input.Queues, policy.UnmanagedQueues(input.Policy))
+	return cardquota.NewTree(append(input.othersThan(here.Name), here), input.Queues, policy.UnmanagedQueues(input.Policy))
 }
 
 // warnParentDeletion warns that a parent waits for its children.
