@@ -5,6 +5,9 @@
 package cardinventory
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -207,12 +210,7 @@ func (b *countBuilder) addQuotas() {
 	}
 
 	// Queues without a CardQuota grant cards as well, and the inventory must not hide them.
-	all := make([]*v1alpha1.CardQuota, 0, len(b.Owners))
-	for _, owner := range b.Owners {
-		all = append(all, owner)
-	}
-
-	for queue, granted := range cardquota.UnownedQuotas(all, b.Queues) {
+	for queue, granted := range cardquota.UnownedQuotas(slices.Collect(maps.Values(b.Owners)), b.Queues) {
 		if !parents[queue] {
 			b.addQuota(b.serviceType(queue), granted)
 		}

@@ -163,16 +163,12 @@ func newCard(name card.Name, o *offer, c *cardCount) v1alpha1.InventoryCard {
 // beyond the bound are added to those without a type.
 func serviceTypes(types map[string]*typeCount) []v1alpha1.InventoryServiceType {
 	var rest typeCount
-	add := func(t *typeCount) {
-		rest = typeCount{rest.quota.Add(t.quota), rest.used.Add(t.used), rest.pending.Add(t.pending)}
-	}
-
 	var out []v1alpha1.InventoryServiceType
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		switch t := types[name]; {
 		case *t == typeCount{}:
 		case name == servicetype.None || len(out) == MaxServiceTypes-1:
-			add(t)
+			rest = typeCount{rest.quota.Add(t.quota), rest.used.Add(t.used), rest.pending.Add(t.pending)}
 		default:
 			out = append(out, newServiceType(name, *t))
 		}

@@ -233,9 +233,5 @@ func WithHash(text string) (withHash, hash string, err error) {
 	setField(arguments, HashArgument, value)
 
 	withHash, err = encodeDocument(document)
-	if err != nil {
-		return "", "", err
-	}
-
-	return withHash, hash, nil
+	return withHash, hash, err
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -114,15 +115,9 @@ func NodeReady(node *corev1.Node) bool {
 // TerminationGracePeriod returns how long a pod may take to terminate: as its deletion says,
 // otherwise as the pod says.
 func TerminationGracePeriod(pod *corev1.Pod) time.Duration {
-	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
-	switch {
-	case pod.DeletionGracePeriodSeconds != nil:
-		seconds = *pod.DeletionGracePeriodSeconds
-	case pod.Spec.TerminationGracePeriodSeconds != nil:
-		seconds = *pod.Spec.TerminationGracePeriodSeconds
-	}
+	seconds := cmp.Or(pod.DeletionGracePeriodSeconds, pod.Spec.TerminationGracePeriodSeconds, ptr.To[int64](corev1.DefaultTerminationGracePeriodSeconds))
 	// A Duration covers a century.
-	return time.Duration(min(max(seconds, 0), 100*366*24*3600)) * time.Second
+	return time.Duration(min(max(*seconds, 0), 100*366*24*3600)) * time.Second
 }
 
 // StartTime returns when the kubelet started a pod, before its init containers, else when the pod

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -215,26 +216,23 @@ func RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	return refusal
 }
 
+// codesOfKinds are the codes of refusals for an insufficient quota, except those of a quota.HardLimit.
+var codesOfKinds = map[quota.LimitKind]Code{
+	quota.Terminating:       CodeTerminating,
+	quota.NotReclaimable:    CodeNotReclaimable,
+	quota.RecentlyReclaimed: CodeRecentlyReclaimed,
+	quota.KeptForOthers:     CodeKeptForReclaimers,
+	quota.Guaranteed:        CodeGuaranteed,
+	quota.Inventory:         CodeBeyondInventory,
+	quota.Deserved:          CodeBeyondDeserved,
+}
+
 // codeFor returns the code of the refusal for an insufficient quota.
 func codeFor(s *quota.InsufficientQuota) Code {
-	switch s.Kind {
-	case quota.HardLimit:
+	if s.Kind == quota.HardLimit {
 		return hardLimitCode(s)
-	case quota.Terminating:
-		return CodeTerminating
-	case quota.NotReclaimable:
-		return CodeNotReclaimable
-	case quota.RecentlyReclaimed:
-		return CodeRecentlyReclaimed
-	case quota.KeptForOthers:
-		return CodeKeptForReclaimers
-	case quota.Guaranteed:
-		return CodeGuaranteed
-	case quota.Inventory:
-		return CodeBeyondInventory
-	default: // quota.Deserved
-		return CodeBeyondDeserved
 	}
+	return codesOfKinds[s.Kind]
 }
 
 // hardLimitCode returns the code of the refusal for the quota of a card, or for the limit of CPU or memory. One
@@ -255,12 +253,7 @@ func hardLimitCode(s *quota.InsufficientQuota) Code {
 }
 
 // waitingQueue returns the queue of the workload.
-func (r *Refusal) waitingQueue() string {
-	if r.Requester != "" {
-		return r.Requester
-	}
-	return r.Queue
-}
+func (r *Refusal) waitingQueue() string { return cmp.Or(r.Requester, r.Queue) }
 
 // RefusalFor returns the refusal for an insufficient quota of this queue.
 func (r QueueRules) RefusalFor(s *quota.InsufficientQuota) *Refusal {
@@ -277,32 +270,34 @@ func (r QueueRules) RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	return denied
 }
 
+// codesOfFaults are the codes of refusals for a fault. One of quota.IsHeld with a message is CodeHeldByOperator.
+var codesOfFaults = map[quota.FaultKind]Code{
+	quota.ParentNotFound: CodeParentNotFound,
+	quota.ParentCycle:    CodeParentCycle,
+	quota.TooDeep:        CodeTooDeep,
+	quota.IsParent:       CodeIsParent,
+	quota.IsHeld:         CodeHeldByStopPolicy,
+}
+
 // RefusalForFault returns why a queue of a tree takes no new work, nil if it does.
 func RefusalForFault(queue string, fault quota.Fault) *Refusal {
-	refusal := &Refusal{Queue: fault.Queue}
-	if fault.Queue != queue {
-		refusal.Requester = queue
-	}
-
+	refusal := &Refusal{Code: codesOfFaults[fault.Kind], Queue: fault.Queue}
 	switch fault.Kind {
 	case quota.NoFault:
 		return nil
-	case quota.ParentNotFound:
-		refusal.Code = CodeParentNotFound
+	case quota.ParentNotFound, quota.ParentCycle:
 		refusal.Object = fault.Parent
-	case quota.ParentCycle:
-		refusal.Code = CodeParentCycle
-		refusal.Object = fault.Parent
-	case quota.TooDeep:
-		return &Refusal{Code: CodeTooDeep, Queue: queue}
-	case quota.IsParent:
-		return &Refusal{Code: CodeIsParent, Queue: queue}
-	default: // quota.IsHeld
-		refusal.Code = CodeHeldByStopPolicy
+	case quota.TooDeep, quota.IsParent: // whatever is above the queue
+		return &Refusal{Code: refusal.Code, Queue: queue}
+	case quota.IsHeld:
 		refusal.Detail = fault.HoldMessage
 		if fault.HoldMessage != "" {
 			refusal.Code = CodeHeldByOperator
 		}
+	}
+
+	if fault.Queue != queue {
+		refusal.Requester = queue
 	}
 
 	return refusal

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -188,15 +189,10 @@ func (request *Request) deny(why Refusal) {
 // the larger one counts. Requests for one resource share its minimum in proportion, rounded up.
 // A card resource that no request names may be any of its cards.
 func (r *Resolver) PodGroupRequest(total string, written bool, minResources *corev1.ResourceList) (quota.JobRequest, *Refusal) {
-	var minimum minimumRequest
-	if minResources == nil {
-		return r.announcedRequest(total, written, minimum)
-	}
-	minimum.milliCPU = boundedValue(minResources.Cpu(), resource.Milli)
-	minimum.memory = boundedValue(minResources.Memory(), 0)
-	for _, name := range slices.Sorted(maps.Keys(*minResources)) {
-		count := ResourceCount{Resource: name, Count: card.NewCount((*minResources)[name])}
-		minimum.addCards(r, nil, count, 1)
+	needed := ptr.Deref(minResources, nil)
+	minimum := minimumRequest{milliCPU: boundedValue(needed.Cpu(), resource.Milli), memory: boundedValue(needed.Memory(), 0)}
+	for _, name := range slices.Sorted(maps.Keys(needed)) {
+		minimum.addCards(r, nil, ResourceCount{Resource: name, Count: card.NewCount(needed[name])}, 1)
 	}
 	return r.announcedRequest(total, written, minimum)
 }
