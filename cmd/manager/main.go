@@ -72,10 +72,7 @@ func streamLists() error {
 
 // setUpReports adds what shows counts: the CardInventory, card-seconds and LocalCardQuotas.
 func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *controller.NodeInventory, counts *cardquota.UsageCollector) error {
-	bills := cardseconds.DefaultOptions()
-	bills.Namespace = f.operatorNamespace
-	bills.Counts = counts
-	keeper, err := cardseconds.Setup(mgr, bills)
+	keeper, err := cardseconds.Setup(mgr, cardseconds.Options{Namespace: f.operatorNamespace, Counts: counts, Metrics: metrics.Registry})
 	if err != nil {
 		return err
 	}
@@ -85,19 +82,12 @@ func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *control
 		return err
 	}
 
-	inventory := cardinventory.DefaultOptions()
-	inventory.Nodes = nodes
-	inventory.Counts = counts
-	inventory.Bills = keeper
-	inventory.Devices = devices
-	if err := cardinventory.Setup(mgr, inventory); err != nil {
+	err = cardinventory.Setup(mgr, cardinventory.Options{Metrics: metrics.Registry, Nodes: nodes, Counts: counts, Bills: keeper, Devices: devices})
+	if err != nil {
 		return err
 	}
 
-	views := localquota.DefaultOptions()
-	views.Usage = counts
-	views.Bills = keeper
-	return localquota.Setup(ctx, mgr, views)
+	return localquota.Setup(ctx, mgr, localquota.Options{Usage: counts, Bills: keeper})
 }
 
 func run(f flags) error {
@@ -125,9 +115,7 @@ func run(f flags) error {
 		return err
 	}
 
-	quotas := cardquota.DefaultOptions()
-	quotas.Inventory = nodes
-	usageCollector, err := cardquota.Setup(ctx, mgr, quotas)
+	usageCollector, err := cardquota.Setup(ctx, mgr, cardquota.Options{Metrics: metrics.Registry, Inventory: nodes})
 	if err != nil {
 		return err
 	}
@@ -135,13 +123,11 @@ func run(f flags) error {
 		return err
 	}
 
-	policies := servicetypepolicy.DefaultOptions()
-	policies.SchedulerNamespace = f.schedulerNamespace
-	policies.VolcanoNamespace = f.volcanoNamespace
-	policies.Bypasses = usageCollector
-	policies.Guard = guard
-	policies.InForce = nodes.PolicyInForce
-	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
+	err = servicetypepolicy.Setup(ctx, mgr, servicetypepolicy.Options{
+		SchedulerNamespace: f.schedulerNamespace, VolcanoNamespace: f.volcanoNamespace, Metrics: metrics.Registry,
+		Bypasses: usageCollector, Guard: guard, InForce: nodes.PolicyInForce,
+	})
+	if err != nil {
 		return err
 	}
 

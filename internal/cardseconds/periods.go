@@ -52,7 +52,7 @@ func (p Period) layout() string {
 // Month returns the month of a day.
 func (p Period) Month() Period { return p[:min(len(p), len(MonthLayout))] }
 
-// Add returns the period that is so many days, or months, later.
+// Add returns the period that is so many days, or months, later, "" for "".
 func (p Period) Add(n int) Period {
 	first, err := time.Parse(p.layout(), string(p))
 	if err != nil {
@@ -65,12 +65,7 @@ func (p Period) Add(n int) Period {
 }
 
 // next returns the period after this one, "" for "".
-func (p Period) next() Period {
-	if p == "" {
-		return ""
-	}
-	return p.Add(1)
-}
+func (p Period) next() Period { return p.Add(1) }
 
 // Begin returns when the period begins in a time zone.
 func (p Period) Begin(zone *time.Location) time.Time {

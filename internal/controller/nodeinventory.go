@@ -49,24 +49,25 @@ func (*NodeInventory) NeedLeaderElection() bool { return false }
 
 // Start watches the nodes until the context ends.
 func (n *NodeInventory) Start(ctx context.Context) error {
-	seen, err := n.addHandler(ctx, &corev1.Node{}, n.updateNode, n.deleteNode)
-	if err != nil {
-		return err
-	}
-
-	read, err := n.addHandler(ctx, &admissionv1.ValidatingAdmissionPolicy{}, n.rememberResources, nil)
-	if err != nil {
-		return err
-	}
-
-	mapped, err := n.addHandler(ctx, &v1alpha1.ServiceTypePolicy{}, n.updatePolicy, nil)
-	if err != nil {
-		return err
+	var haveSynced []toolscache.InformerSynced
+	for _, w := range []struct {
+		object         client.Object
+		update, remove func(any)
+	}{
+		{&corev1.Node{}, n.updateNode, n.deleteNode},
+		{&admissionv1.ValidatingAdmissionPolicy{}, n.rememberResources, nil},
+		{&v1alpha1.ServiceTypePolicy{}, n.updatePolicy, nil},
+	} {
+		hasSynced, err := n.addHandler(ctx, w.object, w.update, w.remove)
+		if err != nil {
+			return err
+		}
+		haveSynced = append(haveSynced, hasSynced)
 	}
 
 	// Until all three are read, cards may be unknown, and nothing may be decided by the
 	// inventory.
-	if toolscache.WaitForCacheSync(ctx.Done(), seen, read, mapped) {
+	if toolscache.WaitForCacheSync(ctx.Done(), haveSynced...) {
 		n.applyChange(func() bool {
 			n.synced = true
 			return true

@@ -35,29 +35,18 @@ func (b Bypass) Equal(o Bypass) bool {
 	return b.Pod == o.Pod && b.Queue == o.Queue && b.Reason == o.Reason && slices.Equal(b.Cards, o.Cards)
 }
 
-// BypassesByQueue are bypasses by the queue that is charged for them, "" for none.
+// BypassesByQueue are bypasses by the queue that is charged for them.
 type BypassesByQueue map[string][]Bypass
 
-// GroupByQueue groups bypasses. Those of a queue keep their order.
+// GroupByQueue groups bypasses, except those without a queue. Those of a queue keep their order.
 func GroupByQueue(all []Bypass) BypassesByQueue {
 	groups := BypassesByQueue{}
 	for _, b := range all {
-		groups[b.Queue] = append(groups[b.Queue], b)
-	}
-	return groups
-}
-
-// ChangedQueues returns, sorted, the queues whose bypasses changed.
-func ChangedQueues(before, after BypassesByQueue) []string {
-	changed := map[string]bool{}
-	for _, side := range []BypassesByQueue{before, after} {
-		for queue := range side {
-			if queue != "" && !slices.EqualFunc(before[queue], after[queue], Bypass.Equal) {
-				changed[queue] = true
-			}
+		if b.Queue != "" {
+			groups[b.Queue] = append(groups[b.Queue], b)
 		}
 	}
-	return slices.Sorted(maps.Keys(changed))
+	return groups
 }
 
 // FindBypasses returns, sorted by name, the pods with cards that another scheduler placed,

@@ -1,8 +1,6 @@
 package enforcement
 
 import (
-	"fmt"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -303,20 +301,4 @@ func TestTheFirstProvenanceDecides(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestChangedQueuesOfManyBypasses: a schedulerName that the policy does not list makes bypasses of all running pods, here
-// 10,000 in 20 queues. The operator compares them with the bypasses of its last evaluation, to write only the CardQuotas of
-// changed queues. The last pod, of q19 (9,999 modulo 20), gets another reason.
-func TestChangedQueuesOfManyBypasses(t *testing.T) {
-	all := make([]Bypass, 10_000)
-	for i := range all {
-		all[i] = Bypass{Pod: fmt.Sprintf("lab/pod-%05d", i), Queue: fmt.Sprint("q", i%20), Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}, Reason: "schedulerName is volcano-prod"}
-	}
-	before := GroupByQueue(all)
-	check.Equal(t, "changed queues without a change", nil, ChangedQueues(before, GroupByQueue(slices.Clone(all))))
-
-	last := slices.Clone(all)
-	last[9_999].Reason = "another"
-	check.Equal(t, "changed queues", []string{"q19"}, ChangedQueues(before, GroupByQueue(last)))
 }

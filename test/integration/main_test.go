@@ -178,38 +178,14 @@ func newOperator(ctx context.Context, t check.T, admin framework.Framework, metr
 	check.NoError(t, mgr.Add(nodes))
 	check.NoError(t, nodes.RestorePolicy(ctx, mgr.GetAPIReader(), systemNamespace))
 
-	quotas := cardquota.DefaultOptions()
-	quotas.Metrics = metrics
-	quotas.Inventory = nodes
-	quotas.SkipNameValidation = true
-	usageCollector := check.Value(cardquota.Setup(ctx, mgr, quotas))(t)
-
-	inventory := cardinventory.DefaultOptions()
-	inventory.Metrics = metrics
-	inventory.Nodes = nodes
-	inventory.Counts = usageCollector
-	inventory.SkipNameValidation = true
-	check.NoError(t, cardinventory.Setup(mgr, inventory))
-
-	bills := cardseconds.DefaultOptions()
-	bills.Metrics = metrics
-	bills.Namespace = systemNamespace
-	bills.Counts = usageCollector
-	check.Value(cardseconds.Setup(mgr, bills))(t)
-
-	views := localquota.DefaultOptions()
-	views.Usage = usageCollector
-	views.SkipNameValidation = true
-	check.NoError(t, localquota.Setup(ctx, mgr, views))
-
-	policies := servicetypepolicy.DefaultOptions()
-	policies.Metrics = metrics
-	policies.SchedulerNamespace = systemNamespace
-	policies.VolcanoNamespace = systemNamespace
-	policies.Bypasses = usageCollector
-	policies.InForce = nodes.PolicyInForce
-	policies.SkipNameValidation = true
-	check.NoError(t, servicetypepolicy.Setup(ctx, mgr, policies))
+	usageCollector := check.Value(cardquota.Setup(ctx, mgr, cardquota.Options{SkipNameValidation: true, Metrics: metrics, Inventory: nodes}))(t)
+	check.NoError(t, cardinventory.Setup(mgr, cardinventory.Options{SkipNameValidation: true, Metrics: metrics, Nodes: nodes, Counts: usageCollector}))
+	check.Value(cardseconds.Setup(mgr, cardseconds.Options{Namespace: systemNamespace, Metrics: metrics, Counts: usageCollector}))(t)
+	check.NoError(t, localquota.Setup(ctx, mgr, localquota.Options{SkipNameValidation: true, Usage: usageCollector}))
+	check.NoError(t, servicetypepolicy.Setup(ctx, mgr, servicetypepolicy.Options{
+		SchedulerNamespace: systemNamespace, VolcanoNamespace: systemNamespace, SkipNameValidation: true, Metrics: metrics,
+		Bypasses: usageCollector, InForce: nodes.PolicyInForce,
+	}))
 	return mgr
 }
 

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -193,8 +194,7 @@ func (r *Reconciler) deleteObject(ctx context.Context, name string, object clien
 		delete(r.lastApplied, kind.Kind+" "+name)
 	}
 
-	uid := object.GetUID()
-	err = r.client.Delete(ctx, object, client.Preconditions{UID: &uid})
+	err = r.client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %s: %w", object.GetName(), err)
 	}

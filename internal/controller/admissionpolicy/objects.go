@@ -9,6 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -48,11 +49,9 @@ func rememberResources(policies []*admissionv1.ValidatingAdmissionPolicy, lastin
 
 // failClosedPolicy returns a policy that fails closed and refuses with reason Forbidden.
 func failClosedPolicy(meta metav1.ObjectMeta, spec admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.ValidatingAdmissionPolicy {
-	fail := admissionv1.Fail
-	forbidden := metav1.StatusReasonForbidden
-	spec.FailurePolicy = &fail
+	spec.FailurePolicy = ptr.To(admissionv1.Fail)
 	for i := range spec.Validations {
-		spec.Validations[i].Reason = &forbidden
+		spec.Validations[i].Reason = ptr.To(metav1.StatusReasonForbidden)
 	}
 	return &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
@@ -87,8 +86,6 @@ func Binding(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicyS
 // blockOwnerDeletion stays false: on some clusters it would need a permission on the
 // policy's finalizers.
 func objectMeta(owner *v1alpha1.ServiceTypePolicy, name, what string, annotations map[string]string) metav1.ObjectMeta {
-	controls := true
-	blocks := false
 	all := map[string]string{v1alpha1.AnnotationDescription: "Created by ServiceTypePolicy " + owner.Name +
 		": " + what + ". Change spec.admission there; the operator reverts changes here."}
 
@@ -99,7 +96,7 @@ func objectMeta(owner *v1alpha1.ServiceTypePolicy, name, what string, annotation
 		Annotations: all,
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ServiceTypePolicy", Name: owner.Name, UID: owner.UID,
-			Controller: &controls, BlockOwnerDeletion: &blocks,
+			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(false),
 		}},
 	}
 }

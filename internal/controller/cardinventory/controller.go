@@ -56,10 +56,11 @@ type DeviceSource interface {
 	OnChange(changed func())
 }
 
+// interval is the shortest time between two writes.
+const interval = time.Second
+
 // Options configure the controller.
 type Options struct {
-	// Interval is the shortest time between two writes.
-	Interval time.Duration
 	// SkipNameValidation allows a second controller in one process, as in tests.
 	SkipNameValidation bool
 	// Metrics takes the controller's metrics.
@@ -72,9 +73,6 @@ type Options struct {
 	// Devices provides the devices of dynamic resource allocation. It may be nil.
 	Devices DeviceSource
 }
-
-// DefaultOptions are the options of the shipped manager.
-func DefaultOptions() Options { return Options{Interval: time.Second, Metrics: metrics.Registry} }
 
 // Reconciler keeps the one CardInventory.
 type Reconciler struct {
@@ -89,7 +87,7 @@ type Reconciler struct {
 
 // Setup adds the controller to a manager as soon as the API server has the CardInventory.
 func Setup(mgr ctrl.Manager, options Options) error {
-	r := &Reconciler{client: mgr.GetClient(), nodes: options.Nodes, counts: options.Counts, bills: options.Bills, devices: options.Devices, throttle: shared.NewStatusThrottle(options.Interval), metrics: &metricsCollector{}}
+	r := &Reconciler{client: mgr.GetClient(), nodes: options.Nodes, counts: options.Counts, bills: options.Bills, devices: options.Devices, throttle: shared.NewStatusThrottle(interval), metrics: &metricsCollector{}}
 	if err := options.Metrics.Register(r.metrics); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}

@@ -246,12 +246,12 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place cardquota.Pl
 		written.Parent = place.Parent
 	}
 
-	result, err := r.updateStatus(ctx, cardquota.QueueSyncedCondition(r.quota, before, written, r.now))
-	if err == nil && wait != nil {
-		result = shared.RequeueWithin(result, r.retryDelay())
+	var again time.Duration
+	if wait != nil {
+		again = r.retryDelay()
 	}
 
-	return result, err
+	return r.updateStatusAndRetry(ctx, cardquota.QueueSyncedCondition(r.quota, before, written, r.now), again)
 }
 
 // wasInSync reports whether the Queue carried this spec, and neither its service type nor the tree changed

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,20 +33,13 @@ func (f fakeIndexer) IndexField(_ context.Context, object client.Object, field s
 // deletes something.
 func newFakeReconciler(t *testing.T, objects ...client.Object) *Reconciler {
 	b := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CardQuota{}).WithReturnManagedFields().
-		WithIndex(&corev1.Namespace{}, shared.NamespaceLabelIndex, shared.NamespaceLabels).
-		WithIndex(&v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
-			if quota, ok := object.(*v1alpha1.CardQuota); ok {
-				return []string{quota.QueueName()}
-			}
-			return nil
-		}).
 		WithInterceptorFuncs(interceptor.Funcs{Delete: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 			_, isPolicy := object.(*v1alpha1.ServiceTypePolicy)
 			check.That(t, isPolicy, "%T %s is deleted", object, object.GetName())
 			return api.Delete(ctx, object, options...)
 		}})
 
-	check.NoError(t, indexTree(t.Context(), fakeIndexer{b}))
+	check.NoError(t, addIndexes(t.Context(), fakeIndexer{b}))
 	api := fieldowner.CheckStatus(t, b.Build())
 	return &Reconciler{client: api, live: api, events: record.NewFakeRecorder(1000), usage: newUsageCollector(nil, time.Second, nil), inventory: &tracked{},
 		throttle: shared.NewStatusThrottle(0), queueWrites: shared.NewLastWrites(), selectors: shared.NewQuotaSelectors(), metrics: newMetricsCollector(), memberCounts: newMemberCounts()}

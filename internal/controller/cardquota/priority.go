@@ -24,26 +24,15 @@ const loweredPriority = 100
 
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// addWithPriority adds requests with a priority, if the queue has priorities.
-func addWithPriority(q requestQueue, priority int, requests ...reconcile.Request) {
-	addLater(q, priority, 0, requests...)
-}
-
-// addLater adds requests with a priority, if the queue has priorities, after a delay.
+// addLater adds requests with a priority after a delay. The queue of this controller has priorities.
 func addLater(q requestQueue, priority int, delay time.Duration, requests ...reconcile.Request) {
-	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority), After: delay}, requests...)
-		return
-	}
-	for _, request := range requests {
-		q.AddAfter(request, delay)
-	}
+	q.(priorityqueue.PriorityQueue[reconcile.Request]).AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority), After: delay}, requests...)
 }
 
 // lastOf returns a handler that enqueues the requests for objects after all others.
 func lastOf(requestsFor func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
 	enqueue := func(ctx context.Context, object client.Object, q requestQueue) {
-		addWithPriority(q, handler.LowPriority, requestsFor(ctx, object)...)
+		addLater(q, handler.LowPriority, 0, requestsFor(ctx, object)...)
 	}
 	return handler.Funcs{
 		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q requestQueue) { enqueue(ctx, e.Object, q) },
@@ -65,7 +54,7 @@ func wakeupHandler(requestsFor func(context.Context, string) []reconcile.Request
 // loweredHandler enqueues a CardQuota before all others.
 var loweredHandler = handler.Funcs{
 	UpdateFunc: func(_ context.Context, e event.UpdateEvent, q requestQueue) {
-		addWithPriority(q, loweredPriority, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)})
+		addLater(q, loweredPriority, 0, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)})
 	},
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -22,7 +23,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
-	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -191,19 +191,10 @@ func (r *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.Card
 	case err != nil:
 		return r.reportWriteError(ctx, err)
 	case !drained.done:
-		return r.reportDraining(ctx, drained)
+		return r.updateStatusAndRetry(ctx, cardquota.DrainingCondition(r.quota.QueueName(), drained.members), drained.requeueAfter)
 	}
 
 	return r.removeFinalizer(ctx)
-}
-
-// reportDraining reports what still uses the Queue, and checks again when no watch reports a change.
-func (r *reconciliation) reportDraining(ctx context.Context, drained drainStatus) (ctrl.Result, error) {
-	result, err := r.updateStatus(ctx, cardquota.DrainingCondition(r.quota.QueueName(), drained.members))
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	return shared.RequeueWithin(result, drained.requeueAfter), nil
 }
 
 // releaseQueue retains, releases, abandons or drains the Queue of a CardQuota that is being
@@ -269,8 +260,7 @@ func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	}
 
 	// A Queue of the same name that was created meanwhile must stay.
-	uid := r.queue.UID
-	err = r.client.Delete(ctx, r.queue, client.Preconditions{UID: &uid})
+	err = r.client.Delete(ctx, r.queue, client.Preconditions{UID: ptr.To(r.queue.UID)})
 	if client.IgnoreNotFound(err) != nil {
 		return drainStatus{}, fmt.Errorf("delete queue %s: %w", r.quota.QueueName(), err)
 	}

@@ -32,25 +32,22 @@ import (
 // queueIndex is the cache index of CardQuotas by queue.
 const queueIndex = "queue"
 
+const (
+	// workers is how many CardQuotas are reconciled at the same time. They wait for the API server most of the
+	// time.
+	workers = 24
+	// interval is the shortest time between two counts of pods and between two status writes of one CardQuota.
+	interval = time.Second
+)
+
 // Options configure the controller.
 type Options struct {
-	// Concurrency is how many CardQuotas are reconciled at the same time.
-	Concurrency int
-	// Interval is the shortest time between two counts of pods and between two
-	// status writes of one CardQuota.
-	Interval time.Duration
 	// SkipNameValidation allows a second controller in one process, as in tests.
 	SkipNameValidation bool
 	// Metrics takes the controller's metrics.
 	Metrics metrics.RegistererGatherer
 	// Inventory provides the cards of all nodes.
 	Inventory InventorySource
-}
-
-// DefaultOptions are the options of the shipped manager. The workers wait for the API server most of
-// the time.
-func DefaultOptions() Options {
-	return Options{Concurrency: 24, Interval: time.Second, Metrics: metrics.Registry}
 }
 
 // Setup adds the controller and its UsageCollector to a manager whose cache has
@@ -60,9 +57,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		client:       mgr.GetClient(),
 		live:         mgr.GetAPIReader(),
 		events:       mgr.GetEventRecorderFor(shared.Component),
-		usage:        newUsageCollector(mgr.GetCache(), options.Interval, options.Inventory),
+		usage:        newUsageCollector(mgr.GetCache(), interval, options.Inventory),
 		inventory:    options.Inventory,
-		throttle:     shared.NewStatusThrottle(options.Interval),
+		throttle:     shared.NewStatusThrottle(interval),
 		queueWrites:  shared.NewLastWrites(),
 		selectors:    shared.NewQuotaSelectors(),
 		metrics:      newMetricsCollector(),
@@ -70,20 +67,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 	}
 
 	options.Inventory.OnChange(r.usage.markDirty)
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Namespace{}, shared.NamespaceLabelIndex, shared.NamespaceLabels); err != nil {
-		return nil, fmt.Errorf("index namespaces by label: %w", err)
-	}
-
-	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
-		if quota, ok := object.(*v1alpha1.CardQuota); ok {
-			return []string{quota.QueueName()}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("index CardQuotas by queue: %w", err)
-	}
-	if err := indexTree(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
 
@@ -111,7 +95,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		return r.requestsForQueue(ctx, q.Name)
 	})
 
-	err = ctrl.NewControllerManagedBy(mgr).
+	err := ctrl.NewControllerManagedBy(mgr).
 		Named("cardquota").
 		For(&v1alpha1.CardQuota{}, builder.WithPredicates(shared.SpecChanged)).
 		Watches(&v1alpha1.CardQuota{}, loweredHandler, builder.WithPredicates(isLowered)).
@@ -123,7 +107,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		WatchesRawSource(source.Kind(mgr.GetCache(), &v1beta1.Queue{}, handler.TypedEnqueueRequestsFromMapFunc(r.requestsForQueueNeighbors), treeQueueChanged)).
 		WatchesRawSource(source.TypedChannel(r.usage.wakeups, wakeupHandler(r.requestsForQueue))).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: options.Concurrency,
+			MaxConcurrentReconciles: workers,
 			SkipNameValidation:      &options.SkipNameValidation,
 			UsePriorityQueue:        ptr.To(true),
 		}).
@@ -133,6 +117,39 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 	}
 
 	return r.usage, nil
+}
+
+// addIndexes adds the indexes that the controller lists by.
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, index := range []struct {
+		object   client.Object
+		name     string
+		valuesOf client.IndexerFunc
+	}{
+		{&corev1.Namespace{}, shared.NamespaceLabelIndex, shared.NamespaceLabels},
+		{&v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
+			quota, _ := object.(*v1alpha1.CardQuota)
+			return []string{quota.QueueName()}
+		}},
+		{&v1alpha1.CardQuota{}, parentIndex, func(object client.Object) []string {
+			if quota, ok := object.(*v1alpha1.CardQuota); ok && quota.Spec.Parent != "" {
+				return []string{quota.Spec.Parent}
+			}
+			return nil
+		}},
+		{&v1beta1.Queue{}, queueParentIndex, func(object client.Object) []string {
+			if queue, ok := object.(*v1beta1.Queue); ok && isBelowRoot(queue) {
+				return []string{queue.Spec.Parent}
+			}
+			return nil
+		}},
+	} {
+		if err := indexer.IndexField(ctx, index.object, index.name, index.valuesOf); err != nil {
+			return fmt.Errorf("index %T by %s: %w", index.object, index.name, err)
+		}
+	}
+
+	return nil
 }
 
 // requestsForNamespace returns the requests for the CardQuotas whose selectors may match a namespace.

@@ -337,11 +337,17 @@ func (r *reconciliation) waitForChildren(ctx context.Context) (*cardquota.Wait, 
 
 // reportWait reports that the Queue is not written, and retries soon.
 func (r *reconciliation) reportWait(ctx context.Context, wait *cardquota.Wait) (ctrl.Result, error) {
-	result, err := r.updateStatus(ctx, conditions.New(metav1.ConditionFalse, wait.Reason, "%s", wait.Message))
+	return r.updateStatusAndRetry(ctx, conditions.New(metav1.ConditionFalse, wait.Reason, "%s", wait.Message), r.retryDelay())
+}
+
+// updateStatusAndRetry is updateStatus for a state that the operator looks at again after some time, 0 for not by
+// itself.
+func (r *reconciliation) updateStatusAndRetry(ctx context.Context, sync metav1.Condition, again time.Duration) (ctrl.Result, error) {
+	result, err := r.updateStatus(ctx, sync)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return shared.RequeueWithin(result, r.retryDelay()), nil
+	return shared.RequeueWithin(result, again), nil
 }
 
 // retryDelay returns when to retry what condition QueueSynced reports as False: as long again as

@@ -2,7 +2,6 @@ package cardquota
 
 import (
 	"context"
-	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,31 +14,6 @@ import (
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// indexTree indexes CardQuotas and Queues by their parents.
-func indexTree(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &v1alpha1.CardQuota{}, parentIndex, func(object client.Object) []string {
-		if quota, ok := object.(*v1alpha1.CardQuota); ok && quota.Spec.Parent != "" {
-			return []string{quota.Spec.Parent}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("index CardQuotas by parent: %w", err)
-	}
-
-	err = indexer.IndexField(ctx, &v1beta1.Queue{}, queueParentIndex, func(object client.Object) []string {
-		if queue, ok := object.(*v1beta1.Queue); ok && isBelowRoot(queue) {
-			return []string{queue.Spec.Parent}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("index Queues by parent: %w", err)
-	}
-
-	return nil
-}
 
 // isBelowRoot reports whether a Queue has another parent than root.
 func isBelowRoot(queue *v1beta1.Queue) bool {

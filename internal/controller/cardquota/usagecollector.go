@@ -374,7 +374,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 
 	// Only this function changes the results of the last count, so it compares with them before it takes the
 	// lock. Every reconcile reads them.
-	bypassesChanged := u.queues == nil || !slices.EqualFunc(u.bypasses, bypasses, enforcement.Bypass.Equal)
+	bypassesChanged := u.queues == nil || !sameBypasses(u.bypasses, bypasses)
 	queueBypasses := u.queueBypasses
 	if bypassesChanged {
 		queueBypasses = enforcement.GroupByQueue(bypasses)
@@ -392,7 +392,7 @@ func (u *UsageCollector) countUsage(s objectStores) []string {
 		wakeups = slices.Concat(changedKeys(u.queues, queues, queueusage.Usage.Equal), u.changedSubtrees(tree, subtrees),
 			queuesWithCards(changedKeys(u.physical, physical, bothOrNone), queues, quotas), queuesWithUnknownCards(u.physical, physical, sameUnnamed, granted))
 		if bypassesChanged {
-			wakeups = append(wakeups, enforcement.ChangedQueues(u.queueBypasses, queueBypasses)...)
+			wakeups = append(wakeups, changedKeys(u.queueBypasses, queueBypasses, sameBypasses)...)
 		}
 
 		if !turned {
@@ -507,6 +507,10 @@ func changedKeys[K cmp.Ordered, V any](before, after map[K]V, equal func(V, V) b
 		}
 	}
 	return slices.Sorted(maps.Keys(changed))
+}
+
+func sameBypasses(before, after []enforcement.Bypass) bool {
+	return slices.EqualFunc(before, after, enforcement.Bypass.Equal)
 }
 
 // bothOrNone reports whether nodes have a card in both counts or in none: a status does not follow other

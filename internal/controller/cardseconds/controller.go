@@ -53,9 +53,6 @@ type Options struct {
 	Metrics metrics.RegistererGatherer
 }
 
-// DefaultOptions are the options of the shipped manager.
-func DefaultOptions() Options { return Options{Metrics: metrics.Registry} }
-
 // Keeper keeps the sums.
 type Keeper struct {
 	store objectStore
@@ -264,12 +261,10 @@ func (k *Keeper) closableEntries() []cardseconds.EntryKey {
 // stored part says so. Without any the day itself is dropped. A month stays in its running part.
 func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) error {
 	k.mu.Lock()
-	packed, err := k.meter.Entry(key)
+	packed := k.meter.Entry(key)
 	k.mu.Unlock()
-	if err != nil {
-		return err
-	}
 
+	var err error
 	isDropped := key.Period.IsDay() && key.Period <= k.daysDropped
 	if !isDropped {
 		err = k.archive.write(ctx, k, key, packed)

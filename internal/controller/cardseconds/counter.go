@@ -36,8 +36,6 @@ func (c *counter) load(part int, rows []cardseconds.RunningRow, now time.Time) {
 	}
 }
 
-func (c *counter) reset() { *c = counter{} }
-
 // begin serves sums that are in use.
 func (c *counter) begin(inUse map[cardseconds.Series]card.Count, now time.Time) {
 	for series, count := range inUse {

@@ -64,7 +64,7 @@ func (k *Keeper) loadMeter() error {
 	}
 
 	// Closed periods are known first: what the parts still have of them must not open them again.
-	k.counter.reset()
+	k.counter = counter{}
 	for i := range k.parts {
 		has := func(period cardseconds.Period) bool {
 			return k.archive.entries.Has(cardseconds.EntryKey{Period: period, Part: i})

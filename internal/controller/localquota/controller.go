@@ -51,10 +51,11 @@ type BillSource interface {
 	MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool)
 }
 
+// statusInterval is the shortest time between two status writes of one LocalCardQuota.
+var statusInterval = build.Wait(10 * time.Second)
+
 // Options configure the controller.
 type Options struct {
-	// Interval is the shortest time between two status writes of one LocalCardQuota.
-	Interval time.Duration
 	// SkipNameValidation allows a second controller in one process, as in tests.
 	SkipNameValidation bool
 	// Usage provides what waits in each namespace.
@@ -62,9 +63,6 @@ type Options struct {
 	// Bills provides the card-seconds of months. Without it, views show none.
 	Bills BillSource
 }
-
-// DefaultOptions are the options of the shipped manager.
-func DefaultOptions() Options { return Options{Interval: build.Wait(10 * time.Second)} }
 
 // Reconciler keeps the LocalCardQuotas of a CardQuota.
 type Reconciler struct {
@@ -82,7 +80,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 }
 
 func addController(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	r := &Reconciler{client: mgr.GetClient(), usage: options.Usage, bills: options.Bills, interval: options.Interval, throttle: shared.NewStatusThrottle(options.Interval), selectors: shared.NewQuotaSelectors()}
+	r := &Reconciler{client: mgr.GetClient(), usage: options.Usage, bills: options.Bills, interval: statusInterval, throttle: shared.NewStatusThrottle(statusInterval), selectors: shared.NewQuotaSelectors()}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.LocalCardQuota{}, nameIndex, func(object client.Object) []string { return []string{object.GetName()} })
 	if err != nil {
 		return fmt.Errorf("index LocalCardQuotas by name: %w", err)
@@ -93,7 +91,7 @@ func addController(ctx context.Context, mgr ctrl.Manager, options Options) error
 		For(&v1alpha1.CardQuota{}).
 		Watches(&v1alpha1.LocalCardQuota{}, r.viewEvents()).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.requestsForNamespace), builder.WithPredicates(shared.NamespaceChanged)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: &options.SkipNameValidation, RateLimiter: newRateLimiter(options.Interval)}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: &options.SkipNameValidation, RateLimiter: newRateLimiter(statusInterval)}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up controller: %w", err)

@@ -5,11 +5,15 @@ package resourceslices
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -79,11 +83,7 @@ func (w *Watcher) DeviceSlices() ([]cardinventory.DeviceSlice, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	out := make([]cardinventory.DeviceSlice, 0, len(w.slices))
-	for _, slice := range w.slices {
-		out = append(out, slice)
-	}
-	return out, w.isRead
+	return slices.Collect(maps.Values(w.slices)), w.isRead
 }
 
 // Start watches until the context ends. A missing API or right only delays it.
@@ -115,10 +115,8 @@ func (w *Watcher) servedVersion(ctx context.Context) string {
 			return ""
 		}
 
-		for _, served := range list.APIResources {
-			if served.Name == resourceIn(version).Resource {
-				return version
-			}
+		if slices.ContainsFunc(list.APIResources, func(served metav1.APIResource) bool { return served.Name == resourceIn(version).Resource }) {
+			return version
 		}
 	}
 	return ""
@@ -139,21 +137,12 @@ func (w *Watcher) watch(ctx context.Context, version string) {
 		cache.DefaultWatchErrorHandler(ctx, reflector, err)
 	}
 
-	if err := informer.SetWatchErrorHandlerWithContext(onError); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "The operator cannot watch ResourceSlices")
-		return
-	}
-	if err := informer.SetTransform(newRecord); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "The operator cannot watch ResourceSlices")
-		return
-	}
-
+	// These calls fail only on a started informer.
+	utilruntime.Must(informer.SetWatchErrorHandlerWithContext(onError))
+	utilruntime.Must(informer.SetTransform(newRecord))
 	handler := cache.ResourceEventHandlerFuncs{AddFunc: w.storeSlice, UpdateFunc: func(_, object any) { w.storeSlice(object) }, DeleteFunc: w.removeSlice}
 	registration, err := informer.AddEventHandler(handler)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "The operator cannot watch ResourceSlices")
-		return
-	}
+	utilruntime.Must(err)
 
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {

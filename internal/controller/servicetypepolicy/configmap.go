@@ -16,6 +16,7 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -142,8 +143,7 @@ func (r *reconciliation) syncPriorityClasses(ctx context.Context, wanted []v1alp
 	plan := policy.PlanPriorityClasses(r.policy, wanted, list.Items)
 	var faults []error
 	for _, class := range plan.Delete {
-		uid := class.UID
-		if err := r.client.Delete(ctx, class, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		if err := r.client.Delete(ctx, class, client.Preconditions{UID: ptr.To(class.UID)}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			faults = append(faults, fmt.Errorf("delete PriorityClass %s: %w", class.Name, err))
 		}
 	}

@@ -26,10 +26,11 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
+// interval is the shortest time between two status writes.
+const interval = time.Second
+
 // Options configure the controller.
 type Options struct {
-	// Interval is the shortest time between two status writes.
-	Interval time.Duration
 	// SchedulerNamespace is the namespace of our scheduler, its Leases and its rendered
 	// ConfigMap. VolcanoNamespace is that of Volcano's programs and the default namespace
 	// of the base.
@@ -59,11 +60,6 @@ type BypassSource interface {
 	Changed() <-chan event.TypedGenericEvent[string]
 }
 
-// DefaultOptions are the options of the shipped manager.
-func DefaultOptions() Options {
-	return Options{Interval: time.Second, Metrics: metrics.Registry}
-}
-
 // Setup adds the controller to a manager. The end of ctx ends its watches.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	kube, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
@@ -82,7 +78,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		live:      mgr.GetAPIReader(),
 		events:    mgr.GetEventRecorderFor(shared.Component),
 		now:       time.Now,
-		throttle:  shared.NewStatusThrottle(options.Interval),
+		throttle:  shared.NewStatusThrottle(interval),
 		watchBase: base.watchConfigMap,
 		evidence: &evidence{
 			cached: mgr.GetClient(), live: mgr.GetAPIReader(), schedulerNamespace: options.SchedulerNamespace, volcanoNamespace: options.VolcanoNamespace, bypasses: options.Bypasses,
