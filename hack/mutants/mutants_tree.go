@@ -99,11 +99,11 @@ var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/tree.go", `		for _, queue := range g.path {
 			limit, most`, `		for _, queue := range g.path[:1] {
 			limit, most`, "every queue above a victim keeps its guarantee and what it deserves"},
-	{"internal/scheduler/snapshot/checks.go", `	return p.CheckWithin(r, r.Request.Request, p.WithinReclaimable())`, `	return p.CheckWithin(r, r.Request.Request, r.Within())`, "no queue evicts in order to borrow"},
+	{"internal/scheduler/snapshot/checks.go", `	return s.CheckWithin(r, r.Request.Request, s.WithinReclaimable())`, `	return s.CheckWithin(r, r.Request.Request, r.Within())`, "no queue evicts in order to borrow"},
 	{"internal/scheduler/cardreclaim/tree.go", `		pod.OnlyCounts = !g.byTree[i]
 `, ``, "what is taken by the service types is not refused as what is borrowed"},
 	{"internal/scheduler/capacitycard/treeorder.go", `	for node := turn; node.parent != nil; node = node.parent {`, `	for node := turn; node == turn; node = node.parent {`, "a placement changes the order of all queues of its tenant"},
-	{"internal/scheduler/reclaimrules/drains.go", `range p.Cache.Tree.Path(string(queue)) {`, `range p.Cache.Tree.Path(string(queue))[:1] {`, "a stop policy drains the subtree"},
+	{"internal/scheduler/reclaimrules/drains.go", `range d.Cache.Tree.Path(string(queue)) {`, `range d.Cache.Tree.Path(string(queue))[:1] {`, "a stop policy drains the subtree"},
 	{"internal/scheduler/actions/drain.go", `api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):`, `api.AllocatedStatus(task.Status):`, "a drain leaves system-critical pods"},
 	{"internal/scheduler/actions/drain.go", `		case !gang.IsOnNode(task.Status):
 			return nil

@@ -67,32 +67,32 @@ func (s borrowStop) restartedAt(now time.Time) borrowStop {
 
 // RecordReclaimed records that others reclaimed some cards, CPU or memory that a queue had
 // borrowed. The queue may not borrow them again for a cooldown.
-func (p *Rules) RecordReclaimed(queue api.QueueID, resources ...quota.Resource) {
-	if !p.IsTree() {
+func (r *Rules) RecordReclaimed(queue api.QueueID, resources ...quota.Resource) {
+	if !r.IsTree() {
 		return
 	}
 
-	stops := p.stops[queue]
+	stops := r.stops[queue]
 	if stops == nil {
 		stops = map[quota.Resource]borrowStop{}
-		p.stops[queue] = stops
+		r.stops[queue] = stops
 	}
 
 	for _, resource := range resources {
-		stops[resource] = stops[resource].restartedAt(p.Cache.Now())
+		stops[resource] = stops[resource].restartedAt(r.Cache.Now())
 	}
 
-	p.StopBorrowing()
+	r.StopBorrowing()
 }
 
 // StopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago.
-func (p *Rules) StopBorrowing() {
-	now := p.Cache.Now()
-	for queue, stops := range p.stops {
-		isKnown := p.HasQueue(string(queue))
+func (r *Rules) StopBorrowing() {
+	now := r.Cache.Now()
+	for queue, stops := range r.stops {
+		isKnown := r.HasQueue(string(queue))
 		stopped := make(map[quota.Resource]bool, len(stops))
 		for name, stop := range stops {
-			stop = stop.countBorrowing(isKnown && p.Ledger.AboveDeserved(string(queue), name) > 0, now)
+			stop = stop.countBorrowing(isKnown && r.Ledger.AboveDeserved(string(queue), name) > 0, now)
 			stops[name] = stop
 			// A stop that has ended stays for a time, because it decides how long the next one takes.
 			switch {
@@ -104,10 +104,10 @@ func (p *Rules) StopBorrowing() {
 		}
 
 		if isKnown {
-			p.Ledger.StopBorrowing(string(queue), stopped)
+			r.Ledger.StopBorrowing(string(queue), stopped)
 		}
 		if len(stops) == 0 {
-			delete(p.stops, queue)
+			delete(r.stops, queue)
 		}
 	}
 }

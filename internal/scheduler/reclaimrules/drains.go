@@ -15,9 +15,9 @@ type Drains struct{ *snapshot.Session }
 
 // DrainedJobs returns the jobs with running pods whose queue, or an ancestor of it, drains, in
 // the order of their UIDs. It is the queue of the job, or one that is charged for its pods.
-func (p *Drains) DrainedJobs() (jobs []*api.JobInfo) {
+func (d *Drains) DrainedJobs() (jobs []*api.JobInfo) {
 	hasDraining := false
-	for _, rules := range p.QueueRules {
+	for _, rules := range d.QueueRules {
 		hasDraining = hasDraining || rules.Drains
 	}
 
@@ -25,9 +25,9 @@ func (p *Drains) DrainedJobs() (jobs []*api.JobInfo) {
 		return nil
 	}
 
-	for _, job := range p.Volcano.Jobs {
+	for _, job := range d.Volcano.Jobs {
 		isRunning := len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) > 0
-		if isRunning && p.DrainedQueue(job) != "" {
+		if isRunning && d.DrainedQueue(job) != "" {
 			jobs = append(jobs, job)
 		}
 	}
@@ -38,12 +38,12 @@ func (p *Drains) DrainedJobs() (jobs []*api.JobInfo) {
 
 // DrainedQueue returns the queue by which a job is drained: its own, or one that is charged for its pods,
 // "" if it is not drained.
-func (p *Drains) DrainedQueue(job *api.JobInfo) api.QueueID {
-	if p.DrainedBy(job.Queue) != "" {
+func (d *Drains) DrainedQueue(job *api.JobInfo) api.QueueID {
+	if d.DrainedBy(job.Queue) != "" {
 		return job.Queue
 	}
 	for task := range gang.TasksIn(job, gang.IsOnNode) {
-		if queue := p.VictimQueue(task); queue != job.Queue && p.DrainedBy(queue) != "" {
+		if queue := d.VictimQueue(task); queue != job.Queue && d.DrainedBy(queue) != "" {
 			return queue
 		}
 	}
@@ -52,9 +52,9 @@ func (p *Drains) DrainedQueue(job *api.JobInfo) api.QueueID {
 
 // DrainedBy returns the queue whose stop policy drains a queue: itself or its nearest ancestor, ""
 // if there is none.
-func (p *Drains) DrainedBy(queue api.QueueID) api.QueueID {
-	for _, at := range p.Cache.Tree.Path(string(queue)) {
-		if rules := p.QueueRules[api.QueueID(at)]; rules != nil && rules.Drains {
+func (d *Drains) DrainedBy(queue api.QueueID) api.QueueID {
+	for _, at := range d.Cache.Tree.Path(string(queue)) {
+		if rules := d.QueueRules[api.QueueID(at)]; rules != nil && rules.Drains {
 			return api.QueueID(at)
 		}
 	}

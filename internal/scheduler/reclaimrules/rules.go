@@ -29,31 +29,31 @@ func New(s *snapshot.Session, stops BorrowStops) *Rules {
 // CanReclaim reports whether a pod may reclaim cards: its service type may reclaim from another
 // one, and the quota of its own queue has room. In a tree any known type may, within what the
 // queue deserves.
-func (p *Rules) CanReclaim(task *api.TaskInfo) bool {
-	r, known := p.CheckInputFor(task)
+func (r *Rules) CanReclaim(task *api.TaskInfo) bool {
+	input, known := r.CheckInputFor(task)
 	checks := snapshot.ReclaimChecks
-	if p.IsTree() {
+	if r.IsTree() {
 		checks = snapshot.TreeReclaimChecks
 	}
-	return known && p.RunChecks(checks, r) == nil
+	return known && r.RunChecks(checks, input) == nil
 }
 
 // CanReclaimFrom reports whether a pod may reclaim from another one by any rule.
-func (p *Rules) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
-	return p.ReclaimRule(reclaimer, reclaimee) != NotReclaimable
+func (r *Rules) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
+	return r.ReclaimRule(reclaimer, reclaimee) != NotReclaimable
 }
 
 // HasReachedMinRuntime reports whether the pod's job has run for the minimum runtime of its
 // service type.
-func (p *Rules) HasReachedMinRuntime(task *api.TaskInfo) bool {
-	minimum := p.MinimumRuntime(task)
-	return minimum == 0 || gang.RunningSince(p.Volcano.Jobs[task.Job]).Add(minimum).Before(p.Cache.Now())
+func (r *Rules) HasReachedMinRuntime(task *api.TaskInfo) bool {
+	minimum := r.MinimumRuntime(task)
+	return minimum == 0 || gang.RunningSince(r.Volcano.Jobs[task.Job]).Add(minimum).Before(r.Cache.Now())
 }
 
 // FreeQuota returns how many more of some cards a queue may use while it reclaims, or of all its cards
 // without names: of what it deserves. Cards with too many terminating pods count as full.
-func (p *Rules) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
-	limits := p.Ledger.PathLimits(string(queue))
+func (r *Rules) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
+	limits := r.Ledger.PathLimits(string(queue))
 	if limits.AnyCard {
 		return card.MaxCount
 	}
@@ -63,8 +63,8 @@ func (p *Rules) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Coun
 	}
 
 	for _, name := range names {
-		if !p.Ledger.IsTerminatingOverQuota(string(queue), name) {
-			own := p.Ledger.MayUseByLevel(string(queue), quota.Resource(name))
+		if !r.Ledger.IsTerminatingOverQuota(string(queue), name) {
+			own := r.Ledger.MayUseByLevel(string(queue), quota.Resource(name))
 			free = free.Add(card.Count(max(0, min(own.Quota[0], own.Deserved[0], int64(card.MaxCount)))))
 		}
 	}
@@ -73,7 +73,7 @@ func (p *Rules) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Coun
 }
 
 // ServiceTypeRules returns the reclaim matrix as text.
-func (p *Rules) ServiceTypeRules() string { return fmt.Sprint(p.Args.ServiceTypes) }
+func (r *Rules) ServiceTypeRules() string { return fmt.Sprint(r.Args.ServiceTypes) }
 
 // Kind is by which rule a pod may reclaim from another one.
 type Kind int
@@ -93,31 +93,31 @@ const (
 // ReclaimRule returns by which rule a pod may reclaim from another one, whatever their queues
 // use now. The victim must be evictable, and in a reclaimable queue. Its queue is the one that is
 // charged for it, also after its PodGroup moved.
-func (p *Rules) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) Kind {
-	reclaimerJob := p.Volcano.Jobs[reclaimer.Job]
-	victimJob := p.Volcano.Jobs[reclaimee.Job]
+func (r *Rules) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) Kind {
+	reclaimerJob := r.Volcano.Jobs[reclaimer.Job]
+	victimJob := r.Volcano.Jobs[reclaimee.Job]
 	if reclaimerJob == nil || victimJob == nil {
 		return NotReclaimable
 	}
 
-	charged := p.VictimQueue(reclaimee)
-	if reclaimerJob.Queue == charged || !p.IsEvictable(reclaimee) {
+	charged := r.VictimQueue(reclaimee)
+	if reclaimerJob.Queue == charged || !r.IsEvictable(reclaimee) {
 		return NotReclaimable
 	}
 
-	reclaimerQueue := p.Volcano.Queues[reclaimerJob.Queue]
-	victimQueue := p.Volcano.Queues[charged]
+	reclaimerQueue := r.Volcano.Queues[reclaimerJob.Queue]
+	victimQueue := r.Volcano.Queues[charged]
 	if reclaimerQueue == nil || victimQueue == nil || !victimQueue.Reclaimable() {
 		return NotReclaimable
 	}
 
-	by := p.ServiceType(reclaimer)
-	from := p.ServiceTypeIn(charged, reclaimee)
+	by := r.ServiceType(reclaimer)
+	from := r.ServiceTypeIn(charged, reclaimee)
 	// The matrix comes first: it takes down to the guarantee, the tree only what is borrowed.
 	switch {
-	case victimQueue.Queue.Spec.Priority < reclaimerQueue.Queue.Spec.Priority && p.Args.ServiceTypes.CanReclaim(by, from):
+	case victimQueue.Queue.Spec.Priority < reclaimerQueue.Queue.Spec.Priority && r.Args.ServiceTypes.CanReclaim(by, from):
 		return ReclaimableByMatrix
-	case p.canReclaimByTree(reclaimerJob.Queue, charged, by, from):
+	case r.canReclaimByTree(reclaimerJob.Queue, charged, by, from):
 		return ReclaimableByTree
 	}
 
@@ -126,6 +126,6 @@ func (p *Rules) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) Kind {
 
 // canReclaimByTree reports whether the queues of a reclaimer and a victim, of some service types,
 // may reclaim by their places in the tree.
-func (p *Rules) canReclaimByTree(reclaimer, victim api.QueueID, by, from string) bool {
-	return p.IsTree() && p.KnowsServiceType(by) && p.KnowsServiceType(from) && len(p.PathBelow(reclaimer, victim)) > 0
+func (r *Rules) canReclaimByTree(reclaimer, victim api.QueueID, by, from string) bool {
+	return r.IsTree() && r.KnowsServiceType(by) && r.KnowsServiceType(from) && len(r.PathBelow(reclaimer, victim)) > 0
 }

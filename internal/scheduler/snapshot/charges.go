@@ -16,58 +16,58 @@ import (
 // pods of other schedulers. Such a pod is charged to its queue only if the queue allows the
 // namespace (see workload.Resolver). known is whether the PodGroup's queue exists, computed
 // once per job.
-func (p *Session) ChargedQueueFor(state *cache.PodState, job *api.JobInfo, known bool, node string) string {
+func (s *Session) ChargedQueueFor(state *cache.PodState, job *api.JobInfo, known bool, node string) string {
 	isChargedHere := state.Charge != nil && state.ChargedNode == node
-	if isChargedHere && ((known && state.Charge.Queue == string(job.Queue)) || p.HasQueue(state.Charge.Queue)) {
+	if isChargedHere && ((known && state.Charge.Queue == string(job.Queue)) || s.HasQueue(state.Charge.Queue)) {
 		return state.Charge.Queue
 	}
 
 	queue := string(job.Queue)
-	if state.AnnotatedQueue != "" && p.HasQueue(state.AnnotatedQueue) {
+	if state.AnnotatedQueue != "" && s.HasQueue(state.AnnotatedQueue) {
 		queue = state.AnnotatedQueue
 	}
-	if !state.IsOurs && !p.AllowsNamespace(queue, job.Namespace) {
+	if !state.IsOurs && !s.AllowsNamespace(queue, job.Namespace) {
 		return ""
 	}
 	return queue
 }
 
 // AllowsNamespace reports whether a queue allows pods of a namespace.
-func (p *Session) AllowsNamespace(queue, namespace string) bool {
-	return p.checkNamespace(api.QueueID(queue), p.QueueRules[api.QueueID(queue)], namespace) == nil
+func (s *Session) AllowsNamespace(queue, namespace string) bool {
+	return s.checkNamespace(api.QueueID(queue), s.QueueRules[api.QueueID(queue)], namespace) == nil
 }
 
 // ChargeInQueue returns the charge of a task, nil if it has none or another queue is charged.
-func (p *Session) ChargeInQueue(queue api.QueueID, task *api.TaskInfo) *quota.Charge {
-	if charge := p.Ledger.Charged(string(task.UID)); charge != nil && charge.Queue == string(queue) {
+func (s *Session) ChargeInQueue(queue api.QueueID, task *api.TaskInfo) *quota.Charge {
+	if charge := s.Ledger.Charged(string(task.UID)); charge != nil && charge.Queue == string(queue) {
 		return charge
 	}
 	return nil
 }
 
 // HasQueue reports whether the session has a queue.
-func (p *Session) HasQueue(queue string) bool {
-	_, ok := p.Volcano.Queues[api.QueueID(queue)]
+func (s *Session) HasQueue(queue string) bool {
+	_, ok := s.Volcano.Queues[api.QueueID(queue)]
 	return ok
 }
 
 // RequestFor returns what a task requests. The caller must not change it.
-func (p *Session) RequestFor(task *api.TaskInfo) *workload.Request {
-	if state, isKnown := p.Cache.StateOf(task.Pod); isKnown {
+func (s *Session) RequestFor(task *api.TaskInfo) *workload.Request {
+	if state, isKnown := s.Cache.StateOf(task.Pod); isKnown {
 		return &state.Request
 	}
-	state := p.Cache.NewPodState(task.Pod)
-	if p.IsTree() {
-		rule := p.UnreclaimableRuleFor(p.Volcano.Jobs[task.Job])
-		state.Request.IsUnreclaimable = p.IsUnreclaimable(&rule, state)
+	state := s.Cache.NewPodState(task.Pod)
+	if s.IsTree() {
+		rule := s.UnreclaimableRuleFor(s.Volcano.Jobs[task.Job])
+		state.Request.IsUnreclaimable = s.IsUnreclaimable(&rule, state)
 	}
 	return &state.Request
 }
 
 // ReleasedBy returns the charges of pods in a queue.
-func (p *Session) ReleasedBy(queue api.QueueID, tasks ...*api.TaskInfo) (released quota.Released) {
+func (s *Session) ReleasedBy(queue api.QueueID, tasks ...*api.TaskInfo) (released quota.Released) {
 	for _, task := range tasks {
-		if charge := p.ChargeInQueue(queue, task); charge != nil {
+		if charge := s.ChargeInQueue(queue, task); charge != nil {
 			released.Add(charge)
 		}
 	}
@@ -75,8 +75,8 @@ func (p *Session) ReleasedBy(queue api.QueueID, tasks ...*api.TaskInfo) (release
 }
 
 // CardCount returns how many cards a pod uses, whatever their names.
-func (p *Session) CardCount(task *api.TaskInfo) (total card.Count) {
-	if charge := p.Ledger.Charged(string(task.UID)); charge != nil {
+func (s *Session) CardCount(task *api.TaskInfo) (total card.Count) {
+	if charge := s.Ledger.Charged(string(task.UID)); charge != nil {
 		for _, amount := range charge.Cards {
 			total = total.Add(amount.Count)
 		}

@@ -46,9 +46,9 @@ var (
 )
 
 // RunChecks returns the refusal of the first check that fails, nil if all pass.
-func (p *Session) RunChecks(checks []checkFunc, r CheckInput) *workload.Refusal {
+func (s *Session) RunChecks(checks []checkFunc, r CheckInput) *workload.Refusal {
 	for _, check := range checks {
-		if refusal := check(p, r); refusal != nil {
+		if refusal := check(s, r); refusal != nil {
 			return refusal
 		}
 	}
@@ -57,30 +57,30 @@ func (p *Session) RunChecks(checks []checkFunc, r CheckInput) *workload.Refusal 
 
 // CheckInputFor returns the input of the checks for a pod, false if its job is not in the
 // session.
-func (p *Session) CheckInputFor(task *api.TaskInfo) (CheckInput, bool) {
-	r := CheckInput{Task: task, Request: p.RequestFor(task)}
-	job, known := p.Volcano.Jobs[task.Job]
+func (s *Session) CheckInputFor(task *api.TaskInfo) (CheckInput, bool) {
+	r := CheckInput{Task: task, Request: s.RequestFor(task)}
+	job, known := s.Volcano.Jobs[task.Job]
 	if known {
 		r.Job = job
-		r.Rules = p.QueueRules[job.Queue]
+		r.Rules = s.QueueRules[job.Queue]
 	}
 	return r, known
 }
 
 // CheckQueue returns why a job's queue accepts no pods of its namespace now, nil if it does.
-func (p *Session) CheckQueue(job *api.JobInfo) *workload.Refusal {
-	return p.RunChecks(queueChecks, CheckInput{Job: job, Rules: p.QueueRules[job.Queue]})
+func (s *Session) CheckQueue(job *api.JobInfo) *workload.Refusal {
+	return s.RunChecks(queueChecks, CheckInput{Job: job, Rules: s.QueueRules[job.Queue]})
 }
 
-func argumentsAreValid(p *Session, _ CheckInput) *workload.Refusal {
-	if p.ArgumentsErr == nil {
+func argumentsAreValid(s *Session, _ CheckInput) *workload.Refusal {
+	if s.ArgumentsErr == nil {
 		return nil
 	}
-	return &workload.Refusal{Code: workload.CodeInvalidArguments, Detail: p.ArgumentsErr.Error()}
+	return &workload.Refusal{Code: workload.CodeInvalidArguments, Detail: s.ArgumentsErr.Error()}
 }
 
-func cacheIsSynced(p *Session, _ CheckInput) *workload.Refusal {
-	if !p.AwaitsSync {
+func cacheIsSynced(s *Session, _ CheckInput) *workload.Refusal {
+	if !s.AwaitsSync {
 		return nil
 	}
 	return &workload.Refusal{Code: workload.CodeNotSynced}
@@ -95,8 +95,8 @@ func queueExists(_ *Session, r CheckInput) *workload.Refusal {
 
 func queueIsUsable(_ *Session, r CheckInput) *workload.Refusal { return r.Rules.Refusal }
 
-func namespaceIsAllowed(p *Session, r CheckInput) *workload.Refusal {
-	return p.checkNamespace(r.Job.Queue, r.Rules, r.Job.Namespace)
+func namespaceIsAllowed(s *Session, r CheckInput) *workload.Refusal {
+	return s.checkNamespace(r.Job.Queue, r.Rules, r.Job.Namespace)
 }
 
 // QueueNamespace is a namespace in a queue with a namespace selector.
@@ -108,12 +108,12 @@ type QueueNamespace struct {
 // checkNamespace returns why a queue, or an ancestor of it, does not allow a namespace, nil if
 // all do. The answers are kept for the session, so that a label change cannot split its
 // decisions. Goroutines may call it in parallel.
-func (p *Session) checkNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
-	if refusal := p.checkOwnNamespace(queue, rules, namespace); refusal != nil {
+func (s *Session) checkNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
+	if refusal := s.checkOwnNamespace(queue, rules, namespace); refusal != nil {
 		return refusal
 	}
-	for _, ancestor := range p.Cache.Tree.Selectors[queue] {
-		if refusal := p.checkOwnNamespace(ancestor, p.QueueRules[ancestor], namespace); refusal != nil {
+	for _, ancestor := range s.Cache.Tree.Selectors[queue] {
+		if refusal := s.checkOwnNamespace(ancestor, s.QueueRules[ancestor], namespace); refusal != nil {
 			return workload.RefusalOfAncestor(string(queue), refusal)
 		}
 	}
@@ -121,22 +121,22 @@ func (p *Session) checkNamespace(queue api.QueueID, rules *workload.QueueRules, 
 }
 
 // checkOwnNamespace returns why the selector of a queue does not allow a namespace.
-func (p *Session) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
+func (s *Session) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
 	if rules == nil || rules.Namespaces == nil {
 		return nil
 	}
 
-	p.namespaceLock.Lock()
-	defer p.namespaceLock.Unlock()
+	s.namespaceLock.Lock()
+	defer s.namespaceLock.Unlock()
 
-	refusal, known := p.NamespaceRefusals[QueueNamespace{queue, namespace}]
+	refusal, known := s.NamespaceRefusals[QueueNamespace{queue, namespace}]
 	if !known {
 		var object *corev1.Namespace // nil if it is not known yet
-		if p.NamespaceLister != nil {
-			object, _ = p.NamespaceLister.Get(namespace)
+		if s.NamespaceLister != nil {
+			object, _ = s.NamespaceLister.Get(namespace)
 		}
 		refusal = workload.CheckNamespace(string(queue), rules.Namespaces, namespace, object)
-		p.NamespaceRefusals[QueueNamespace{queue, namespace}] = refusal
+		s.NamespaceRefusals[QueueNamespace{queue, namespace}] = refusal
 	}
 
 	return refusal
@@ -145,8 +145,8 @@ func (p *Session) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRule
 func requestIsValid(_ *Session, r CheckInput) *workload.Refusal { return r.Request.Denied }
 
 // queueHasQuota: CPU, memory and some card of the request fit the quota.
-func queueHasQuota(p *Session, r CheckInput) *workload.Refusal {
-	return p.CheckWithin(r, r.Request.Request, r.Within())
+func queueHasQuota(s *Session, r CheckInput) *workload.Refusal {
+	return s.CheckWithin(r, r.Request.Request, r.Within())
 }
 
 // Within returns what the quota of a queue has left for a check.
@@ -158,8 +158,8 @@ func (r CheckInput) Within() (within quota.Within) {
 }
 
 // CheckWithin returns why a request does not fit, nil if it does.
-func (p *Session) CheckWithin(r CheckInput, request quota.Request, within quota.Within) *workload.Refusal {
-	if insufficient := p.Ledger.Check(string(r.Job.Queue), request, within); len(insufficient) > 0 {
+func (s *Session) CheckWithin(r CheckInput, request quota.Request, within quota.Within) *workload.Refusal {
+	if insufficient := s.Ledger.Check(string(r.Job.Queue), request, within); len(insufficient) > 0 {
 		return r.Rules.RefusalFor(&insufficient[0])
 	}
 	return nil
@@ -168,10 +168,10 @@ func (p *Session) CheckWithin(r CheckInput, request quota.Request, within quota.
 // mayReclaim: the pod requests cards, and its service type may reclaim from another one. In a
 // tree any known type may reclaim what others borrow. If all resources are reclaimed, pods
 // without cards may reclaim too.
-func mayReclaim(p *Session, r CheckInput) *workload.Refusal {
-	serviceType := p.ServiceType(r.Task)
-	hasRule := p.Args.ServiceTypes.Reclaims(serviceType) || (p.IsTree() && p.KnowsServiceType(serviceType))
-	if (r.Request.Count == 0 && !p.ReclaimsAll()) || !hasRule {
+func mayReclaim(s *Session, r CheckInput) *workload.Refusal {
+	serviceType := s.ServiceType(r.Task)
+	hasRule := s.Args.ServiceTypes.Reclaims(serviceType) || (s.IsTree() && s.KnowsServiceType(serviceType))
+	if (r.Request.Count == 0 && !s.ReclaimsAll()) || !hasRule {
 		return &workload.Refusal{Code: workload.CodeMayNotReclaim, Object: string(serviceType)}
 	}
 	return nil
@@ -179,24 +179,24 @@ func mayReclaim(p *Session, r CheckInput) *workload.Refusal {
 
 // queueDeserves: the queue stays within what it deserves, so that no queue evicts in order to
 // borrow.
-func queueDeserves(p *Session, r CheckInput) *workload.Refusal {
-	return p.CheckWithin(r, r.Request.Request, p.WithinReclaimable())
+func queueDeserves(s *Session, r CheckInput) *workload.Refusal {
+	return s.CheckWithin(r, r.Request.Request, s.WithinReclaimable())
 }
 
-func cardIsAllowed(p *Session, r CheckInput) *workload.Refusal {
-	if _, allowed := p.CardFor(r.Request, r.Node); !allowed {
+func cardIsAllowed(s *Session, r CheckInput) *workload.Refusal {
+	if _, allowed := s.CardFor(r.Request, r.Node); !allowed {
 		return &workload.Refusal{Code: workload.CodeCardNotAllowed, Object: r.Task.Namespace + "/" + r.Task.Name, Other: r.Node}
 	}
 	return nil
 }
 
-func queueHasQuotaForCard(p *Session, r CheckInput) *workload.Refusal {
-	name, _ := p.CardFor(r.Request, r.Node)
-	return p.CheckWithin(r, r.Request.On(name), r.Within())
+func queueHasQuotaForCard(s *Session, r CheckInput) *workload.Refusal {
+	name, _ := s.CardFor(r.Request, r.Node)
+	return s.CheckWithin(r, r.Request.On(name), r.Within())
 }
 
 // DeservesCard reports whether the queue of a pod of a tree stays within what it deserves with
 // one card.
-func (p *Session) DeservesCard(r CheckInput, name card.Name) bool {
-	return p.IsTree() && p.Ledger.Fits(string(r.Job.Queue), r.Request.On(name), p.WithinReclaimable())
+func (s *Session) DeservesCard(r CheckInput, name card.Name) bool {
+	return s.IsTree() && s.Ledger.Fits(string(r.Job.Queue), r.Request.On(name), s.WithinReclaimable())
 }

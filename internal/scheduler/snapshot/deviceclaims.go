@@ -16,14 +16,14 @@ import (
 
 // claimsAreAllowed: no ResourceClaim of the pod is for cards, which no quota limits, unless the
 // administrator allows such cards.
-func claimsAreAllowed(p *Session, r CheckInput) *workload.Refusal { return p.CheckClaims(r.Task.Pod) }
+func claimsAreAllowed(s *Session, r CheckInput) *workload.Refusal { return s.CheckClaims(r.Task.Pod) }
 
 // CheckClaims returns why the ResourceClaims of a pod keep it from being placed.
-func (p *Session) CheckClaims(pod *corev1.Pod) *workload.Refusal {
+func (s *Session) CheckClaims(pod *corev1.Pod) *workload.Refusal {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil
 	}
-	return deviceclaim.CheckPod(pod, p.Args.UnmanagedQueues, newDeviceObjects(p.Volcano))
+	return deviceclaim.CheckPod(pod, s.Args.UnmanagedQueues, newDeviceObjects(s.Volcano))
 }
 
 // deviceObjects are the objects of resource.k8s.io in Volcano's cache. Volcano watches them if the API

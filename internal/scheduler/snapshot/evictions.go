@@ -18,12 +18,12 @@ const EvictionTimeout = time.Minute
 
 // IsBeingEvicted reports whether a pod was evicted and still exists. A pod that a user deleted,
 // or that is stuck, does not count.
-func (p *Session) IsBeingEvicted(task *api.TaskInfo) bool {
+func (s *Session) IsBeingEvicted(task *api.TaskInfo) bool {
 	since, evicted := workload.EvictedSince(task.Pod)
 	if task.Pod.DeletionTimestamp != nil {
-		return evicted && !p.IsStuckTerminating(task)
+		return evicted && !s.IsStuckTerminating(task)
 	}
-	return IsEvictionPending(task, task.Status) || (evicted && p.Cache.Now().Sub(since) < EvictionTimeout)
+	return IsEvictionPending(task, task.Status) || (evicted && s.Cache.Now().Sub(since) < EvictionTimeout)
 }
 
 // stuckAfter is how long after its grace period a terminating pod counts as stuck. A finalizer
@@ -31,9 +31,9 @@ func (p *Session) IsBeingEvicted(task *api.TaskInfo) bool {
 const stuckAfter = 5 * time.Minute
 
 // IsStuckTerminating reports whether a pod still exists long after its grace period.
-func (p *Session) IsStuckTerminating(task *api.TaskInfo) bool {
+func (s *Session) IsStuckTerminating(task *api.TaskInfo) bool {
 	deleted := task.Pod.DeletionTimestamp
-	return deleted != nil && p.Cache.Now().Sub(deleted.Time) >= stuckAfter
+	return deleted != nil && s.Cache.Now().Sub(deleted.Time) >= stuckAfter
 }
 
 // IsEvictionPending reports whether Volcano evicts a task whose pod is not deleted yet. The
@@ -44,14 +44,14 @@ func IsEvictionPending(task *api.TaskInfo, status api.TaskStatus) bool {
 
 // IsEvictionInProgress reports whether the eviction of a pod began a moment ago and its writes
 // may still be retried.
-func (p *Session) IsEvictionInProgress(task *api.TaskInfo) bool {
+func (s *Session) IsEvictionInProgress(task *api.TaskInfo) bool {
 	since, evicted := workload.EvictedSince(task.Pod)
-	return evicted && p.Cache.Now().Sub(since) < EvictionTimeout
+	return evicted && s.Cache.Now().Sub(since) < EvictionTimeout
 }
 
 // IsEvictable reports whether a pod may be evicted: neither it nor its PodGroup forbids that.
-func (p *Session) IsEvictable(task *api.TaskInfo) bool {
-	job := p.Volcano.Jobs[task.Job]
+func (s *Session) IsEvictable(task *api.TaskInfo) bool {
+	job := s.Volcano.Jobs[task.Job]
 	return job != nil && job.PodGroup != nil && workload.IsEvictable(task.Pod, job.PodGroup.Annotations)
 }
 

@@ -12,15 +12,15 @@ import (
 )
 
 // PodsForAllocate returns the pods that allocate may try.
-func (p *Session) PodsForAllocate() iter.Seq[CheckInput] {
+func (s *Session) PodsForAllocate() iter.Seq[CheckInput] {
 	return func(yield func(CheckInput) bool) {
-		for _, job := range p.Volcano.Jobs {
+		for _, job := range s.Volcano.Jobs {
 			if AwaitsEnqueue(job) {
 				continue
 			}
 
 			for _, task := range job.TaskStatusIndex[api.Pending] {
-				r, known := p.CheckInputFor(task)
+				r, known := s.CheckInputFor(task)
 				if known && !task.SchGated && !yield(r) {
 					return
 				}
@@ -49,7 +49,7 @@ func AwaitsEnqueue(job *api.JobInfo) bool {
 // MissingTasks returns the pending pods that a job lacks for its minimum: first those that a
 // task role requires, then the smallest of the rest. So the plugin never refuses a job for more
 // than it needs.
-func (p *Session) MissingTasks(job *api.JobInfo) []*api.TaskInfo {
+func (s *Session) MissingTasks(job *api.JobInfo) []*api.TaskInfo {
 	if len(job.TaskStatusIndex[api.Pending]) == 0 {
 		return nil
 	}
@@ -63,8 +63,8 @@ func (p *Session) MissingTasks(job *api.JobInfo) []*api.TaskInfo {
 	}
 
 	slices.SortFunc(pending, func(a, b *api.TaskInfo) int {
-		x := p.RequestFor(a)
-		y := p.RequestFor(b)
+		x := s.RequestFor(a)
+		y := s.RequestFor(b)
 		return cmp.Or(cmp.Compare(x.Count, y.Count), cmp.Compare(x.MilliCPU, y.MilliCPU), cmp.Compare(x.Memory, y.Memory), cmp.Compare(a.UID, b.UID))
 	})
 	return gang.SelectToMinimum(job, have, ready, pending)

@@ -12,23 +12,23 @@ import (
 )
 
 // ServiceType returns the service type of a pod, "" if it has none.
-func (p *Session) ServiceType(task *api.TaskInfo) string {
-	job, ok := p.Volcano.Jobs[task.Job]
+func (s *Session) ServiceType(task *api.TaskInfo) string {
+	job, ok := s.Volcano.Jobs[task.Job]
 	if !ok {
 		return ""
 	}
-	return p.ServiceTypeIn(job.Queue, task)
+	return s.ServiceTypeIn(job.Queue, task)
 }
 
 // ServiceTypeIn returns the service type of a pod in a queue, "" if it has none.
-func (p *Session) ServiceTypeIn(id api.QueueID, task *api.TaskInfo) string {
-	job, ok := p.Volcano.Jobs[task.Job]
+func (s *Session) ServiceTypeIn(id api.QueueID, task *api.TaskInfo) string {
+	job, ok := s.Volcano.Jobs[task.Job]
 	if !ok {
 		return ""
 	}
 
 	var queue, group map[string]string
-	if info, ok := p.Volcano.Queues[id]; ok {
+	if info, ok := s.Volcano.Queues[id]; ok {
 		queue = info.Queue.Annotations
 	}
 
@@ -36,7 +36,7 @@ func (p *Session) ServiceTypeIn(id api.QueueID, task *api.TaskInfo) string {
 		group = job.PodGroup.Annotations
 	}
 
-	return workload.ServiceTypeFor(queue, task.Pod.Annotations, group, p.Args.Owners.TypeFor(task.Pod))
+	return workload.ServiceTypeFor(queue, task.Pod.Annotations, group, s.Args.Owners.TypeFor(task.Pod))
 }
 
 // UnreclaimableRule says which pods of one job cannot be reclaimed.
@@ -51,25 +51,25 @@ type UnreclaimableRule struct {
 }
 
 // UnreclaimableRuleFor returns which pods of a job cannot be reclaimed. job may be nil.
-func (p *Session) UnreclaimableRuleFor(job *api.JobInfo) UnreclaimableRule {
+func (s *Session) UnreclaimableRuleFor(job *api.JobInfo) UnreclaimableRule {
 	if job == nil || job.PodGroup == nil {
 		return UnreclaimableRule{All: true} // IsEvictable refuses pods without a PodGroup
 	}
-	queue, exists := p.Volcano.Queues[job.Queue]
+	queue, exists := s.Volcano.Queues[job.Queue]
 	if !exists || !queue.Reclaimable() || !workload.GroupAllowsEviction(job.PodGroup.Annotations) {
 		return UnreclaimableRule{All: true}
 	}
 
 	serviceType := workload.ServiceTypeFor(queue.Queue.Annotations, nil, nil, "")
 	if serviceType != "" {
-		return UnreclaimableRule{All: !p.KnowsServiceType(serviceType)}
+		return UnreclaimableRule{All: !s.KnowsServiceType(serviceType)}
 	}
 
 	return UnreclaimableRule{byType: true, group: workload.ServiceTypeFor(nil, nil, job.PodGroup.Annotations, "")}
 }
 
 // IsUnreclaimable reports whether a pod of the job cannot be reclaimed.
-func (p *Session) IsUnreclaimable(rule *UnreclaimableRule, state *cache.PodState) bool {
+func (s *Session) IsUnreclaimable(rule *UnreclaimableRule, state *cache.PodState) bool {
 	switch {
 	case rule.All || state.IsProtected:
 		return true
@@ -77,21 +77,21 @@ func (p *Session) IsUnreclaimable(rule *UnreclaimableRule, state *cache.PodState
 		return false
 	}
 	name := cmp.Or(state.ServiceType, rule.group, state.OwnerType)
-	return name == "" || !p.KnowsServiceType(name)
+	return name == "" || !s.KnowsServiceType(name)
 }
 
 // KnowsServiceType reports whether the reclaim matrix has a service type.
-func (p *Session) KnowsServiceType(name string) bool {
-	_, known := p.Args.ServiceTypes[name]
+func (s *Session) KnowsServiceType(name string) bool {
+	_, known := s.Args.ServiceTypes[name]
 	return known
 }
 
 // ReclaimsAll reports whether CPU and memory are reclaimed as well as cards.
-func (p *Session) ReclaimsAll() bool { return p.Args.reclaimResources == v1alpha1.ReclaimResourcesAll }
+func (s *Session) ReclaimsAll() bool { return s.Args.reclaimResources == v1alpha1.ReclaimResourcesAll }
 
 // WithinReclaimable returns what a request has to fit for which a queue may reclaim from others.
-func (p *Session) WithinReclaimable() quota.Within {
-	if p.ReclaimsAll() {
+func (s *Session) WithinReclaimable() quota.Within {
+	if s.ReclaimsAll() {
 		return quota.Within{Bound: quota.ReclaimableAll}
 	}
 	return quota.Within{Bound: quota.ReclaimableCards}

@@ -50,21 +50,21 @@ const Milli = 1000
 
 // CardFor returns the card that a pod would use on a node, false if it may not run there. A pod
 // without cards may run anywhere.
-func (p *Session) CardFor(request *workload.Request, node string) (card.Name, bool) {
+func (s *Session) CardFor(request *workload.Request, node string) (card.Name, bool) {
 	switch {
 	case request.Denied != nil:
 		return "", false
 	case request.Count == 0:
 		return "", true
 	}
-	name, ok := p.Inventory.CardOnNode(node, request.Resource)
+	name, ok := s.Inventory.CardOnNode(node, request.Resource)
 	return name, ok && request.Named.Allows(name)
 }
 
 // Now returns the time of the session.
-func (p *Session) Now() time.Time { return p.Cache.Now() }
+func (s *Session) Now() time.Time { return s.Cache.Now() }
 
 // CardOn returns the card that a pod would use on a node, false if it may not run there.
-func (p *Session) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
-	return p.CardFor(p.RequestFor(task), node)
+func (s *Session) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
+	return s.CardFor(s.RequestFor(task), node)
 }

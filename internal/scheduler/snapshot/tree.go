@@ -3,15 +3,15 @@ package snapshot
 import "volcano.sh/volcano/pkg/scheduler/api"
 
 // IsTree reports whether the queues form a tree that is deeper than flat queues.
-func (p *Session) IsTree() bool { return !p.Cache.Tree.IsFlat() }
+func (s *Session) IsTree() bool { return !s.Cache.Tree.IsFlat() }
 
 // VictimQueue returns the queue from which the eviction of a pod takes cards: the one that is
 // charged for it.
-func (p *Session) VictimQueue(task *api.TaskInfo) api.QueueID {
-	if charge := p.Ledger.Charged(string(task.UID)); charge != nil && p.HasQueue(charge.Queue) {
+func (s *Session) VictimQueue(task *api.TaskInfo) api.QueueID {
+	if charge := s.Ledger.Charged(string(task.UID)); charge != nil && s.HasQueue(charge.Queue) {
 		return api.QueueID(charge.Queue)
 	}
-	if job := p.Volcano.Jobs[task.Job]; job != nil {
+	if job := s.Volcano.Jobs[task.Job]; job != nil {
 		return job.Queue
 	}
 	return ""
@@ -19,17 +19,17 @@ func (p *Session) VictimQueue(task *api.TaskInfo) api.QueueID {
 
 // Level returns how far the lowest common ancestor of two queues is above the reclaimer's: 1
 // for siblings and for flat queues.
-func (p *Session) Level(reclaimer, victim api.QueueID) int {
-	return p.Cache.Tree.Level(string(reclaimer), string(victim))
+func (s *Session) Level(reclaimer, victim api.QueueID) int {
+	return s.Cache.Tree.Level(string(reclaimer), string(victim))
 }
 
 // PathBelow returns the victim's queue and its ancestors below the lowest common ancestor of
 // both queues. It is empty if the victim's queue is an ancestor of the reclaimer's. The caller
 // must not change it.
-func (p *Session) PathBelow(reclaimer, victim api.QueueID) []string {
-	return p.Cache.Tree.PathBelow(string(reclaimer), string(victim))
+func (s *Session) PathBelow(reclaimer, victim api.QueueID) []string {
+	return s.Cache.Tree.PathBelow(string(reclaimer), string(victim))
 }
 
 // TreeVersion returns a number that changes whenever the tree of queues does. It is 0 if the
 // queues are flat.
-func (p *Session) TreeVersion() uint64 { return p.Cache.Tree.Version }
+func (s *Session) TreeVersion() uint64 { return s.Cache.Tree.Version }
