@@ -24,9 +24,7 @@ func (g *generator) draw(percent int) bool { return g.IntN(100) < percent }
 
 // generateSequence draws a random sequence.
 func generateSequence(r *rand.Rand) sequence {
-	g := &generator{Rand: r, free: map[string]int{}, card: map[string]string{}, jobs: map[string]int{}}
-	var s sequence
-
+	g := newGenerator(r)
 	policy := "policy"
 	if g.draw(30) {
 		policy += pick(g, " preempt=last", " preempt=last", " preempt=first")
@@ -36,7 +34,7 @@ func generateSequence(r *rand.Rand) sequence {
 		policy += " minimumRuntime=10m"
 	}
 
-	s = append(s, policy)
+	s := sequence{policy}
 	for i := range 2 + g.IntN(3) {
 		s = append(s, g.drawNode(fmt.Sprintf("n%d", i)))
 	}
@@ -45,15 +43,7 @@ func generateSequence(r *rand.Rand) sequence {
 		s = append(s, g.drawQueue(queue))
 	}
 
-	for i := range 1 + g.IntN(6) {
-		if text := g.drawRunningJob(fmt.Sprintf("r%d", i)); text != "" {
-			s = append(s, text)
-		}
-	}
-
-	for i := range 2 + g.IntN(4) {
-		s = append(s, fmt.Sprintf("session %d: %s", 1+g.IntN(5), g.drawWaitingJob(fmt.Sprintf("w%d", i))))
-	}
+	s = append(s, g.drawJobs(6)...)
 	for range g.IntN(7) {
 		s = append(s, g.drawDisturbance()...)
 	}
@@ -117,6 +107,20 @@ func (g *generator) drawWaitingOptions(cards int) string {
 		drawn += " phase=Inqueue"
 	}
 	return drawn
+}
+
+// drawJobs draws up to so many running jobs, and some that are created later.
+func (g *generator) drawJobs(running int) (s sequence) {
+	for i := range 1 + g.IntN(running) {
+		if text := g.drawRunningJob(fmt.Sprintf("r%d", i)); text != "" {
+			s = append(s, text)
+		}
+	}
+
+	for i := range 2 + g.IntN(4) {
+		s = append(s, fmt.Sprintf("session %d: %s", 1+g.IntN(5), g.drawWaitingJob(fmt.Sprintf("w%d", i))))
+	}
+	return s
 }
 
 // drawRunningJob draws a running job, "" when there is no room for it.

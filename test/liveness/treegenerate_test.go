@@ -19,7 +19,7 @@ type treeGenerator struct {
 // generateTree draws a random sequence with a tree of queues, written by hand: the numbers may
 // exceed their parents'.
 func generateTree(r *rand.Rand) sequence {
-	g := &treeGenerator{generator: &generator{Rand: r, free: map[string]int{}, card: map[string]string{}, jobs: map[string]int{}}, of: map[string]string{}}
+	g := &treeGenerator{generator: newGenerator(r), of: map[string]string{}}
 	s := sequence{"policy queueHierarchy=Tree"}
 	if g.draw(15) {
 		s[0] += " preempt=last"
@@ -44,15 +44,7 @@ func generateTree(r *rand.Rand) sequence {
 	}
 
 	s = append(s, "queue free priority=0 reclaimable=false")
-	for i := range 1 + g.IntN(5) {
-		if text := g.drawRunningJob(fmt.Sprintf("r%d", i)); text != "" {
-			s = append(s, text)
-		}
-	}
-
-	for i := range 2 + g.IntN(4) {
-		s = append(s, fmt.Sprintf("session %d: %s", 1+g.IntN(5), g.drawWaitingJob(fmt.Sprintf("w%d", i))))
-	}
+	s = append(s, g.drawJobs(5)...)
 
 	for range g.IntN(4) {
 		if g.draw(50) {

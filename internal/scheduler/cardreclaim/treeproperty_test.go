@@ -204,17 +204,12 @@ func (f *forest) reclaimableFor(leaf string, had map[string]int64) string {
 func (f *forest) allowsReclaim(leaf, from string, lost int64, used queuetree.Use) bool {
 	tree := f.makeTree()
 	byMatrix := f.queues[leaf].isInference // inference reclaims from training
-	allowed := true
-	for _, name := range tree.PathBelow(from, leaf) {
-		keepsGuarantee := tree.Used(name, used)-lost >= f.queues[name].Guarantee
-		allowed = allowed && keepsGuarantee && (byMatrix || tree.IsAboveDeserved(name, used))
+	refuses := func(name string) bool {
+		return tree.Used(name, used)-lost < f.queues[name].Guarantee || (!byMatrix && !tree.IsAboveDeserved(name, used))
 	}
+	deservesNoMore := func(name string) bool { return tree.IsAboveDeserved(name, used.With(leaf, 1)) }
 
-	for _, name := range tree.PathBelow(leaf, from) {
-		allowed = allowed && !tree.IsAboveDeserved(name, used.With(leaf, 1))
-	}
-
-	return allowed
+	return !slices.ContainsFunc(tree.PathBelow(from, leaf), refuses) && !slices.ContainsFunc(tree.PathBelow(leaf, from), deservesNoMore)
 }
 
 // fitsAfter reports whether one more card of a leaf fits every quota and leaves the unused
