@@ -10,24 +10,17 @@ import (
 // BenchmarkLedger checks a pod in one of 100 queues, and charges and releases it. The queues are flat, or leaves of a tree
 // of depth three.
 func BenchmarkLedger(b *testing.B) {
-	queues := map[string]TreeQueue{"tenant": {Quota: Amounts{"A": 10_000}}, "team": {Parent: "tenant", Quota: Amounts{"A": 10_000}}}
-	limits := Limits{Cards: card.Quota{"A": 100}, MilliCPU: Unlimited, Memory: Unlimited}
+	quota := Amounts{"A": 100, CPU: Unlimited, Memory: Unlimited}
+	queues := map[string]TreeQueue{"tenant": {Quota: quota}, "team": {Parent: "tenant", Quota: quota}}
 	flat := New(0)
 	for i := range 100 {
 		name := fmt.Sprint("q", i)
-		queues[name] = TreeQueue{Parent: "team", Quota: Amounts{"A": 100}}
-		flat.SetLimits(name, limits)
+		queues[name] = TreeQueue{Parent: "team", Quota: quota}
+		flat.SetLimits(name, Limits{Cards: quota.Cards(), MilliCPU: Unlimited, Memory: Unlimited})
 	}
 
 	tree := New(0)
 	tree.SetTree(ResolveTree(queues))
-	for name := range tree.queues {
-		limited := tree.queues[name].limits
-		limited.MilliCPU = Unlimited
-		limited.Memory = Unlimited
-		tree.SetLimits(name, limited)
-	}
-
 	request := Request{Names: []card.Name{"A"}, Count: 8, MilliCPU: 1000, Memory: 1 << 30}
 	charge := &Charge{Queue: "q7", Cards: []card.Amount{{Name: "A", Count: 8}}, MilliCPU: 1000, Memory: 1 << 30}
 	for name, l := range map[string]*Ledger{"flat": flat, "tree": tree} {
