@@ -14,13 +14,10 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/client-go/rest"
-	certutil "k8s.io/client-go/util/cert"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"cardquota.dev/operator/internal/boundedserver"
@@ -49,23 +46,15 @@ func addMetricsServer(ctx context.Context, mgr ctrl.Manager, f flags, page http.
 
 	bounded := &boundedserver.Server{Address: f.metricsAddress, Limits: metricsLimits}
 	if f.secureMetrics {
-		// Any pod that reaches the port can cause reviews.
-		config := rest.CopyConfig(mgr.GetConfig())
-		config.QPS = boundedserver.ReviewsPerSecond
-		config.Burst = boundedserver.ReviewsAtOnce
-		filter, err := filters.WithAuthenticationAndAuthorization(config, mgr.GetHTTPClient())
+		var err error
+		page, err = boundedserver.Authenticate(mgr.GetConfig(), mgr.GetHTTPClient(), ctrl.Log.WithName("metrics"), page)
 		if err != nil {
 			return fmt.Errorf("protect the metrics: %w", err)
 		}
 
-		page, err = filter(ctrl.Log.WithName("metrics"), page)
+		bounded.TLS, err = boundedserver.NewSelfSigned("localhost", net.IP{127, 0, 0, 1})
 		if err != nil {
-			return fmt.Errorf("protect the metrics: %w", err)
-		}
-
-		bounded.TLS, err = newSelfSigned()
-		if err != nil {
-			return err
+			return fmt.Errorf("make a certificate for the metrics: %w", err)
 		}
 	}
 
@@ -99,19 +88,6 @@ func addServer(ctx context.Context, mgr ctrl.Manager, name string, bounded *boun
 		return fmt.Errorf("serve %s: %w", name, err)
 	}
 	return nil
-}
-
-// newSelfSigned returns a configuration with a new certificate for localhost.
-func newSelfSigned() (*tls.Config, error) {
-	certificate, key, err := certutil.GenerateSelfSignedCertKeyWithFixtures("localhost", []net.IP{{127, 0, 0, 1}}, nil, "")
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate for the metrics: %w", err)
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate for the metrics: %w", err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }
 
 // webhookServer is the webhook server and the source of its certificate.

@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"volcano.sh/apis/pkg/apis/helpers"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	commonutil "volcano.sh/volcano/pkg/util"
@@ -147,16 +145,7 @@ func withAuthentication(config *rest.Config, handler http.Handler, certificate *
 		return nil, nil, fmt.Errorf("API server: %w", err)
 	}
 
-	// Any pod that reaches the port can cause reviews.
-	config = rest.CopyConfig(config)
-	config.QPS = boundedserver.ReviewsPerSecond
-	config.Burst = boundedserver.ReviewsAtOnce
-	filter, err := filters.WithAuthenticationAndAuthorization(config, client)
-	if err != nil {
-		return nil, nil, fmt.Errorf("authentication of readers: %w", err)
-	}
-
-	handler, err = filter(klog.Background().WithName("metrics"), handler)
+	handler, err = boundedserver.Authenticate(config, client, klog.Background().WithName("metrics"), handler)
 	if err != nil {
 		return nil, nil, fmt.Errorf("authentication of readers: %w", err)
 	}
@@ -164,15 +153,10 @@ func withAuthentication(config *rest.Config, handler http.Handler, certificate *
 		return handler, certificate, nil
 	}
 
-	cert, key, err := certutil.GenerateSelfSignedCertKey("cardquota-scheduler", nil, nil)
+	certificate, err = boundedserver.NewSelfSigned("cardquota-scheduler")
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a serving certificate: %w", err)
 	}
 
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a serving certificate: %w", err)
-	}
-
-	return handler, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+	return handler, certificate, nil
 }

@@ -34,13 +34,6 @@ type Limits struct {
 // its request at once, so clients that wait make room for it within seconds.
 var ProbeLimits = Limits{Connections: 256, Header: 2 * time.Second, Request: 5 * time.Second, Response: 15 * time.Second, Idle: 2 * time.Second}
 
-// A reader with another token for each scrape costs the API server a review each time. These are the most
-// that a server asks for.
-const (
-	ReviewsPerSecond = 20
-	ReviewsAtOnce    = 40
-)
-
 // Server serves a handler at an address.
 type Server struct {
 	Address string
