@@ -12,17 +12,14 @@ import (
 )
 
 func findAnomalies(c *Cluster) []Finding {
-	if c.Inventory == nil {
-		return nil
-	}
-
 	labels := map[string]map[string]string{}
 	for _, node := range c.Nodes {
 		labels[node.Name] = node.Labels
 	}
 
+	inventory := c.inventory()
 	var findings []Finding
-	for _, anomaly := range c.Inventory.Anomalies {
+	for _, anomaly := range inventory.Anomalies {
 		if isOfBills(anomaly.Reason) {
 			continue
 		}
@@ -41,8 +38,8 @@ func findAnomalies(c *Cluster) []Finding {
 		findings = append(findings, finding)
 	}
 
-	listed := len(c.Inventory.Anomalies)
-	all := int(c.Inventory.AnomaliesTotal)
+	listed := len(inventory.Anomalies)
+	all := int(inventory.AnomaliesTotal)
 	if listed < all {
 		findings = append(findings, Finding{Severity: Warning, Object: "cardinventory/" + v1alpha1.InventoryName,
 			Problem: fmt.Sprintf("It lists %d of %s. Mend these first; then it lists others.", listed, conditions.CountThings(all, "anomaly"))})
@@ -59,12 +56,8 @@ func isOfBills(reason v1alpha1.AnomalyReason) bool {
 // findUnstoredBills lists what keeps card-seconds from being stored. The operator writes it to the CardInventory,
 // because ConfigMaps do not show that a write is refused.
 func findUnstoredBills(c *Cluster) []Finding {
-	if c.Inventory == nil {
-		return nil
-	}
-
 	var findings []Finding
-	for _, anomaly := range c.Inventory.Anomalies {
+	for _, anomaly := range c.inventory().Anomalies {
 		if !isOfBills(anomaly.Reason) {
 			continue
 		}

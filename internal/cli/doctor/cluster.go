@@ -11,6 +11,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -113,6 +114,11 @@ func (c *Cluster) policyCondition(kind string) metav1.Condition {
 // isEnforced reports whether the operator says that quotas are enforced.
 func (c *Cluster) isEnforced() bool {
 	return c.policyCondition(v1alpha1.ConditionEnforced).Status == metav1.ConditionTrue
+}
+
+// inventory returns the status of the CardInventory, an empty one if it is unknown.
+func (c *Cluster) inventory() v1alpha1.CardInventoryStatus {
+	return ptr.Deref(c.Inventory, v1alpha1.CardInventoryStatus{})
 }
 
 // programs returns the Deployments of both programs.

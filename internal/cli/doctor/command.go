@@ -49,11 +49,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 			if !r.HasRead {
 				return errors.New("you may read nothing of what doctor looks at")
 			}
-			if code := report.ExitCode(); code != program.ExitOK {
-				return program.ExitCode(code)
-			}
-
-			return nil
+			return program.ExitCode(report.ExitCode())
 		},
 	}
 

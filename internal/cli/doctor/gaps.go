@@ -21,16 +21,14 @@ func findGaps(c *Cluster) []Finding {
 // what grants it.
 var missingRight = regexp.MustCompile(`^(user "[^"]*") may not (\w+) (\S+?)( at the cluster scope| in the namespace "[^"]*")?(?:: (.*))?$`)
 
-// missingRights are the resources on which a user lacks a verb.
-type missingRights struct {
-	user, verb, where string
-	resources         []string
-}
+// missingVerb is a verb that a user lacks on some resources.
+type missingVerb struct{ user, verb, where string }
 
 // describeGaps returns all gaps in one line: the resources of each verb together, and what grants them
 // once.
 func describeGaps(gaps []string) string {
-	var all []*missingRights
+	var verbs []missingVerb
+	resources := map[missingVerb][]string{}
 	var texts, hints []string
 	for _, gap := range gaps {
 		found := missingRight.FindStringSubmatch(gap)
@@ -39,42 +37,32 @@ func describeGaps(gaps []string) string {
 			continue
 		}
 
-		user := found[1]
-		verb := found[2]
-		resource := found[3]
-		where := found[4]
-		hint := found[5]
-
-		at := slices.IndexFunc(all, func(m *missingRights) bool { return m.user == user && m.verb == verb && m.where == where })
-		if at < 0 {
-			at = len(all)
-			all = append(all, &missingRights{user: user, verb: verb, where: where})
+		missing := missingVerb{user: found[1], verb: found[2], where: found[4]}
+		if !slices.Contains(verbs, missing) {
+			verbs = append(verbs, missing)
 		}
-
-		if !slices.Contains(all[at].resources, resource) {
-			all[at].resources = append(all[at].resources, resource)
+		if resource := found[3]; !slices.Contains(resources[missing], resource) {
+			resources[missing] = append(resources[missing], resource)
 		}
-
-		hint = describeHint(hint)
-		if hint != "" && !slices.Contains(hints, hint) {
+		if hint := describeHint(found[5]); hint != "" && !slices.Contains(hints, hint) {
 			hints = append(hints, hint)
 		}
 	}
 
 	// Missing rights come first, because everything else may be missing for want of them.
-	if len(all) > 0 {
-		texts = append([]string{describeMissingRights(all)}, texts...)
+	if len(verbs) > 0 {
+		texts = slices.Insert(texts, 0, describeMissingRights(verbs, resources))
 	}
 
 	return strings.Join(append(texts, hints...), ". ")
 }
 
 // describeMissingRights names each user once.
-func describeMissingRights(all []*missingRights) string {
+func describeMissingRights(verbs []missingVerb, resources map[missingVerb][]string) string {
 	var rights []string
-	for i, m := range all {
-		text := fmt.Sprintf("may not %s %s%s", m.verb, output.JoinWords(m.resources, "and"), m.where)
-		if i == 0 || all[i-1].user != m.user {
+	for i, m := range verbs {
+		text := fmt.Sprintf("may not %s %s%s", m.verb, output.JoinWords(resources[m], "and"), m.where)
+		if i == 0 || verbs[i-1].user != m.user {
 			text = m.user + " " + text
 		}
 		rights = append(rights, text)

@@ -105,8 +105,7 @@ func findExceededQuotas(c *Cluster) []Finding {
 		}
 	}
 
-	sortByObject(findings)
-	return findings
+	return sortedByObject(findings)
 }
 
 // countUsedBelow counts the cards that the pods of each CardQuota and of those below it use, by the name

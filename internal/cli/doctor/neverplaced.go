@@ -310,6 +310,5 @@ func (p *placements) findings() []Finding {
 		findings = append(findings, Finding{Severity: Warning, Object: "queue/" + why.queue, Command: fmt.Sprintf("kubectl -n %s %s %s", namespace, commands[why.noun], name),
 			Problem: fmt.Sprintf("%s would not be placed again%s: %s. %s.", conditions.CountThings(len(names), why.noun), why.because, listFirst(names), why.advice)})
 	}
-	sortByObject(findings)
-	return findings
+	return sortedByObject(findings)
 }

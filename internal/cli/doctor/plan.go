@@ -71,10 +71,8 @@ func (c *Cluster) newPlan() *plan {
 // healthyCards counts the cards of Ready nodes.
 func (c *Cluster) healthyCards() map[card.Name]card.Count {
 	healthy := map[card.Name]card.Count{}
-	if c.Inventory != nil {
-		for _, entry := range c.Inventory.Cards {
-			healthy[card.Name(entry.Name)] = card.Count(entry.Healthy)
-		}
+	for _, entry := range c.inventory().Cards {
+		healthy[card.Name(entry.Name)] = card.Count(entry.Healthy)
 	}
 	return healthy
 }

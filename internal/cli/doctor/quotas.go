@@ -36,8 +36,7 @@ func findUnreadyQuotas(c *Cluster) []Finding {
 			Problem: fmt.Sprintf("It is not ready (%s): %s", ready.Reason, ready.Message)})
 	}
 
-	sortByObject(findings)
-	return findings
+	return sortedByObject(findings)
 }
 
 func findUnobservedQuotas(c *Cluster) []Finding {
@@ -71,8 +70,7 @@ func findOverQuota(c *Cluster) []Finding {
 		}
 	}
 
-	sortByObject(findings)
-	return findings
+	return sortedByObject(findings)
 }
 
 // findOverAllocated finds cards of which CardQuotas grant more than Ready nodes have. That is no fault if all of
@@ -151,8 +149,7 @@ func findUnknownCards(c *Cluster) []Finding {
 		findings = append(findings, finding)
 	}
 
-	sortByObject(findings)
-	return findings
+	return sortedByObject(findings)
 }
 
 // hasUnnamedCards reports whether nodes offer cards that no label names yet, or withhold some.
@@ -186,6 +183,5 @@ func findUnknownFields(c *Cluster) []Finding {
 		add(policyObject, "kubectl edit stp "+c.Policy.Name, c.Policy.Status.Conditions)
 	}
 
-	sortByObject(findings)
-	return findings
+	return sortedByObject(findings)
 }

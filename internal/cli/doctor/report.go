@@ -125,6 +125,14 @@ func Diagnose(cluster *Cluster) Report {
 	return report
 }
 
+// sortedByObject sorts the findings of a rule, and returns them.
+func sortedByObject(findings []Finding) []Finding {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Problem, b.Problem))
+	})
+	return findings
+}
+
 // Exit codes of kubectl cardquota doctor. 1 is that it could not look at all.
 const (
 	ExitWarnings = 2

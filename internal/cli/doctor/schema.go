@@ -1,10 +1,8 @@
 package doctor
 
 import (
-	"cmp"
 	"encoding/json"
 	"reflect"
-	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -72,10 +70,4 @@ func elementOf(known reflect.Type, schema *apiextensionsv1.JSONSchemaProps) (ref
 		known = known.Elem()
 	}
 	return known, schema
-}
-
-func sortByObject(findings []Finding) {
-	slices.SortStableFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Problem, b.Problem))
-	})
 }

@@ -23,8 +23,7 @@ func findMissingWebhooks(c *Cluster) []Finding {
 		}
 	}
 
-	sortByObject(findings)
-	return findings
+	return sortedByObject(findings)
 }
 
 // expirySoon is how long before the end of a certificate authority it is reported. The operator and
@@ -101,8 +100,7 @@ func findWebhookCertificates(c *Cluster) []Finding {
 		}
 	}
 
-	sortByObject(findings)
-	return findings
+	return sortedByObject(findings)
 }
 
 // checkAuthority returns what is wrong with the certificate authorities of a webhook, without a

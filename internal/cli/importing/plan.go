@@ -63,11 +63,10 @@ type Plan struct {
 // NewPlan returns the CardQuotas for all Queues that have none and use cards. In a tree it also has
 // those for the Queues above them. A Queue without cards is left out: a CardQuota would limit its CPU and memory.
 func NewPlan(in Input) Plan {
-	p := planner{Input: in, queues: map[string]*v1beta1.Queue{}, owners: map[string]string{}, wanted: map[string]bool{},
-		quotas: map[string]*v1alpha1.CardQuota{}, comments: map[string][]string{}}
+	p := planner{Input: in, queues: map[string]*v1beta1.Queue{}, owners: map[string]string{}, wanted: map[string]bool{}, imports: map[string]Import{}}
 	for queue, quota := range cardquota.OwnersByQueue(in.Quotas) {
 		p.owners[queue] = quota.Name
-		p.quotas[queue] = quota
+		p.imports[queue] = Import{Quota: quota}
 	}
 
 	written := map[string]quota.TreeQueue{}
@@ -110,13 +109,11 @@ func NewPlan(in Input) Plan {
 // planner has the state of one plan.
 type planner struct {
 	Input
-	queues map[string]*v1beta1.Queue
-	tree   *quota.Tree       // where Queues are, also while CardQuotas are flat
-	owners map[string]string // the CardQuota of each queue
-	wanted map[string]bool   // the queues that get a CardQuota
-	// quotas are the CardQuotas of queues, also those that were made for them, with their comments.
-	quotas   map[string]*v1alpha1.CardQuota
-	comments map[string][]string
+	queues  map[string]*v1beta1.Queue
+	tree    *quota.Tree       // where Queues are, also while CardQuotas are flat
+	owners  map[string]string // the CardQuota of each queue
+	wanted  map[string]bool   // the queues that get a CardQuota
+	imports map[string]Import // the CardQuotas of queues, also those that exist
 }
 
 // leaveOut returns why a queue needs no CardQuota, "" if it needs one.

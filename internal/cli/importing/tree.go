@@ -15,13 +15,11 @@ import (
 
 // importOf returns the CardQuota for a Queue. Those of the queues below it are made first.
 func (p *planner) importOf(queue string) Import {
-	if _, isMade := p.quotas[queue]; !isMade {
-		p.quotas[queue] = nil // until it is made, so that a cycle ends
-		imported := p.newImport(p.queues[queue])
-		p.quotas[queue] = imported.Quota
-		p.comments[queue] = imported.Comments
+	if _, isMade := p.imports[queue]; !isMade {
+		p.imports[queue] = Import{} // until it is made, so that a cycle ends
+		p.imports[queue] = p.newImport(p.queues[queue])
 	}
-	return Import{p.quotas[queue], p.comments[queue]}
+	return p.imports[queue]
 }
 
 // quotasBelow returns the CardQuotas of the queues below a queue in a tree: those that exist, and those
@@ -50,7 +48,7 @@ func (p *planner) commentOwnedParents(imports []Import) {
 	for i := range imports {
 		parent := parentOf(p.queues[imports[i].Quota.QueueName()])
 		if p.owners[parent] != "" && !seen[parent] {
-			imports[i].Comments = append(imports[i].Comments, findShortages(p.quotas[parent], p.quotasBelow(parent))...)
+			imports[i].Comments = append(imports[i].Comments, findShortages(p.imports[parent].Quota, p.quotasBelow(parent))...)
 		}
 		seen[parent] = true
 	}

@@ -49,8 +49,5 @@ func cellsFor(part, whole int64, cells int) int {
 		return cells
 	}
 	n := int(float64(part)/float64(whole)*float64(cells) + 0.5)
-	if n >= cells {
-		n = cells - 1
-	}
-	return max(n, min(1, cells))
+	return max(min(n, cells-1), 1)
 }

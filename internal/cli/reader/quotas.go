@@ -55,11 +55,7 @@ func (s QuotaSource) NewList() client.ObjectList { return newList(s.kind) }
 // list returns all quotas of the source.
 func (s QuotaSource) list(ctx context.Context, c client.Client) ([]*v1alpha1.CardQuota, error) {
 	var quotas []*v1alpha1.CardQuota
-	err := List(ctx, c, s.kind, func(object runtime.Object) {
-		if quota := AsCardQuota(object); quota != nil {
-			quotas = append(quotas, quota)
-		}
-	}, s.Options...)
+	err := List(ctx, c, s.kind, func(object runtime.Object) { quotas = append(quotas, AsCardQuota(object)) }, s.Options...)
 	return quotas, err
 }
 
@@ -97,35 +93,34 @@ func ReadCardQuotas(ctx context.Context, c client.Client, namespace string) ([]*
 }
 
 // AsCardQuota returns a CardQuota, or what a LocalCardQuota says about one. The operator writes a
-// LocalCardQuota only for a CardQuota whose queue it has counted, and without conditions.
+// LocalCardQuota only for a CardQuota whose queue it has counted, and without conditions. It panics for objects of
+// other kinds, which no QuotaSource has.
 func AsCardQuota(object any) *v1alpha1.CardQuota {
-	switch object := object.(type) {
-	case *v1alpha1.CardQuota:
-		return object
-	case *v1alpha1.LocalCardQuota:
-		quota := &v1alpha1.CardQuota{
-			ObjectMeta: metav1.ObjectMeta{Name: object.Name, Namespace: object.Namespace},
-			Spec:       v1alpha1.CardQuotaSpec{QueueName: object.Status.Queue, ServiceType: object.Status.ServiceType},
-			Status: v1alpha1.CardQuotaStatus{
-				Summary: object.Status.Summary, PendingSummary: object.Status.PendingSummary, Cards: object.Status.Cards,
-				CPU: object.Status.CPU, Memory: object.Status.Memory,
-				Blocked: object.Status.Blocked, BlockedTotal: object.Status.BlockedTotal + object.Status.BlockedElsewhere,
-			},
-		}
-		if object.Status.State == v1alpha1.QueueDraining {
-			quota.DeletionTimestamp = &metav1.Time{} // when, it does not say
-		}
-
-		if object.Status.Queue != "" {
-			quota.Status.Queue = &v1alpha1.QueueStatus{Name: object.Status.Queue, State: object.Status.State}
-		}
-
-		for _, card := range object.Status.Cards {
-			quota.Spec.Cards = append(quota.Spec.Cards, v1alpha1.Card{Name: card.Name, Quota: &card.Quota})
-		}
-
+	if quota, isWhole := object.(*v1alpha1.CardQuota); isWhole {
 		return quota
-	default:
-		return nil
 	}
+
+	local := object.(*v1alpha1.LocalCardQuota)
+	quota := &v1alpha1.CardQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: local.Name, Namespace: local.Namespace},
+		Spec:       v1alpha1.CardQuotaSpec{QueueName: local.Status.Queue, ServiceType: local.Status.ServiceType},
+		Status: v1alpha1.CardQuotaStatus{
+			Summary: local.Status.Summary, PendingSummary: local.Status.PendingSummary, Cards: local.Status.Cards,
+			CPU: local.Status.CPU, Memory: local.Status.Memory,
+			Blocked: local.Status.Blocked, BlockedTotal: local.Status.BlockedTotal + local.Status.BlockedElsewhere,
+		},
+	}
+	if local.Status.State == v1alpha1.QueueDraining {
+		quota.DeletionTimestamp = &metav1.Time{} // when, it does not say
+	}
+
+	if local.Status.Queue != "" {
+		quota.Status.Queue = &v1alpha1.QueueStatus{Name: local.Status.Queue, State: local.Status.State}
+	}
+
+	for _, card := range local.Status.Cards {
+		quota.Spec.Cards = append(quota.Spec.Cards, v1alpha1.Card{Name: card.Name, Quota: &card.Quota})
+	}
+
+	return quota
 }

@@ -147,14 +147,9 @@ func newForest(sorted []*v1alpha1.CardQuota, hasTree bool) forest {
 
 // hasAncestor reports whether one of the CardQuotas above is wanted.
 func (f *forest) hasAncestor(quota *v1alpha1.CardQuota, isWanted func(*v1alpha1.CardQuota) bool) bool {
-	passed := map[string]bool{quota.Name: true}
-	for above := f.known[quota.Spec.Parent]; above != nil && !passed[above.Name]; above = f.known[above.Spec.Parent] {
-		if isWanted(above) {
-			return true
-		}
-		passed[above.Name] = true
-	}
-	return false
+	return slices.ContainsFunc(findAncestors(f.known, quota.Spec.Parent), func(above *v1alpha1.CardQuota) bool {
+		return above != quota && isWanted(above) // in a cycle it is above itself
+	})
 }
 
 // addTree adds a CardQuota and those below it, each once.

@@ -115,9 +115,7 @@ func readIdleAgain(ctx context.Context, p *program.Program, idle *idleReader) {
 func renderTop(p *program.Program, store cache.Store, idle map[string]int64, chosen selection, note string) (string, error) {
 	var quotas []*v1alpha1.CardQuota
 	for _, object := range store.List() {
-		if quota := reader.AsCardQuota(object); quota != nil {
-			quotas = append(quotas, quota)
-		}
+		quotas = append(quotas, reader.AsCardQuota(object))
 	}
 
 	// Compare the text and not the objects: most changes of a status do not change the table.

@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 // Creation is what a controller has not created.
@@ -43,19 +44,20 @@ func (c *Creation) describe(what string) string {
 // addCreation adds to an explanation why pods could not be created, and what would help.
 func (in *Input) addCreation(d *Document) {
 	c := in.Creation
-	switch {
-	case c == nil || c.Missing == 0 || c.IsSuspended:
+	if c == nil || c.Missing == 0 || c.IsSuspended {
 		return
-	case c.Failure == "" && in.lacksAllPods():
-		d.Advice = append(d.Advice, "Ask again in a few seconds. If this stays, the events of the workload say more: "+writeCommand("describe", in.Workload)+".")
-		return
-	case c.Failure == "":
+	}
+
+	if c.Failure == "" {
+		if in.lacksAllPods() {
+			d.Advice = append(d.Advice, "Ask again in a few seconds. If this stays, the events of the workload say more: "+writeCommand("describe", in.Workload)+".")
+		}
 		return
 	}
 
 	d.Waits = true
 	if !in.lacksAllPods() {
-		d.Summary += fmt.Sprintf(" Its controller could not create %s more.", countPods(c.Missing))
+		d.Summary += fmt.Sprintf(" Its controller could not create %s more.", conditions.CountThings(c.Missing, "pod"))
 	}
 
 	d.Summary += " It says: " + strings.TrimSuffix(output.Clean(c.Failure), ".") + "."

@@ -228,16 +228,12 @@ func (in *Input) explainWorkload() Document {
 		d.Advice = append(d.Advice, "Write spec.schedulerName: "+strings.Join(in.Schedulers(), " or ")+" in the pod template.")
 		return d
 	case in.Pending == 0 && in.Gated > 0:
-		d.Summary = fmt.Sprintf("%s has %s with scheduling gates. The scheduler does not look at them until their gates are removed.", what, countPods(in.Gated))
+		d.Summary = fmt.Sprintf("%s has %s with scheduling gates. The scheduler does not look at them until their gates are removed.", what, conditions.CountThings(in.Gated, "pod"))
 		d.Advice = append(d.Advice, "Find who removes spec.schedulingGates of the pods.")
 		return d
 	}
 
 	d.Gates = gateCheck{in}.allGates()
-	if len(in.Entries) > 0 {
-		d.Gates = append(d.Gates, gateCheck{in}.statedGates(in.Entries[0].Reason, d.Gates)...)
-	}
-
 	if len(in.Entries) == 0 {
 		d.Summary = fmt.Sprintf("%s waits for %s in queue %s. The scheduler has not said why yet.", what, in.describeRequest(), in.Queue)
 		d.Advice = append(d.Advice, adviser{in}.adviseSilence())
@@ -245,6 +241,7 @@ func (in *Input) explainWorkload() Document {
 	}
 
 	entry := in.Entries[0]
+	d.Gates = append(d.Gates, gateCheck{in}.statedGates(entry.Reason, d.Gates)...)
 	d.Reason = entry.Reason
 	d.Message = entry.Message
 	d.Holders = append(d.Holders, in.visibleHolders(entry)...)
@@ -327,9 +324,3 @@ func placedPods(n int) string {
 	}
 }
 
-func countPods(n int) string {
-	if n == 1 {
-		return "1 pod"
-	}
-	return fmt.Sprintf("%d pods", n)
-}

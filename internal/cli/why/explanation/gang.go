@@ -10,6 +10,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 // Gang counts the pods of a PodGroup.
@@ -61,7 +62,7 @@ func (a adviser) isVCJob() bool {
 // adviseGang says what helps a gang that lacks pods.
 func (a adviser) adviseGang() []string {
 	what := output.DescribeWorkload(a.Workload)
-	missing := countPods(a.Gang.Minimum - a.Gang.Pods)
+	missing := conditions.CountThings(a.Gang.Minimum-a.Gang.Pods, "pod")
 
 	switch {
 	case a.Creation != nil && a.Creation.Failure != "":
@@ -83,7 +84,7 @@ func (a adviser) adviseGang() []string {
 
 // adviseScale says what helps a gang that is larger than its controller.
 func (a adviser) adviseScale() string {
-	text := fmt.Sprintf("%s wants %s, and its gang needs %d: ", output.DescribeWorkload(a.Workload), countPods(a.Scale.Desired), a.Gang.Minimum)
+	text := fmt.Sprintf("%s wants %s, and its gang needs %d: ", output.DescribeWorkload(a.Workload), conditions.CountThings(a.Scale.Desired, "pod"), a.Gang.Minimum)
 	if a.isVCJob() {
 		return text + fmt.Sprintf("raise %s, or lower spec.minAvailable to %d: %s.", a.Scale.Field, a.Scale.Desired, writeCommand("edit", a.Workload))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 // Rollout is a Deployment whose new pods wait while old ones run.
@@ -50,9 +51,9 @@ func (a adviser) adviseRollout(reason v1alpha1.BlockedReason) []string {
 		return nil
 	}
 
-	oldPods := countPods(a.Rollout.OldPods)
+	oldPods := conditions.CountThings(a.Rollout.OldPods, "pod")
 	if isCardReason := limitedResources[reason] == ""; isCardReason {
-		oldPods = fmt.Sprintf("%s with %d cards", countPods(a.Rollout.CardPods), a.Rollout.OldCards)
+		oldPods = fmt.Sprintf("%s with %d cards", conditions.CountThings(a.Rollout.CardPods, "pod"), a.Rollout.OldCards)
 	}
 
 	condition := "It ends no old pod before a new one runs"
