@@ -31,24 +31,18 @@ func (f *ManifestFiles) AddFlags(cmd *cobra.Command, usage string) {
 	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "Read also the folders inside a folder of --filename.")
 }
 
-// manifest is an object and the file that it is from.
-type manifest struct {
-	*unstructured.Unstructured
-	file string
-}
-
 // ReadObjects returns all objects in the files.
 func (f *ManifestFiles) ReadObjects(ctx context.Context, p *Program) ([]*unstructured.Unstructured, error) {
 	manifests, err := f.readManifests(ctx, p)
 	var objects []*unstructured.Unstructured
 	for _, m := range manifests {
-		objects = append(objects, m.Unstructured)
+		objects = append(objects, m.Object.(*unstructured.Unstructured))
 	}
 	return objects, err
 }
 
-// readManifests returns all objects in the files with their file.
-func (f *ManifestFiles) readManifests(ctx context.Context, p *Program) ([]manifest, error) {
+// readManifests returns all objects in the files, unstructured ones, with their file.
+func (f *ManifestFiles) readManifests(ctx context.Context, p *Program) ([]*resource.Info, error) {
 	if len(f.Names) == 0 {
 		return nil, nil
 	}
@@ -70,16 +64,9 @@ func (f *ManifestFiles) readManifests(ctx context.Context, p *Program) ([]manife
 		}
 	}
 
-	infos, err := b.Do().Infos()
+	manifests, err := b.Do().Infos()
 	if err != nil {
 		return nil, fmt.Errorf("read --filename: %w", err)
-	}
-
-	var manifests []manifest
-	for _, info := range infos {
-		if object, ok := info.Object.(*unstructured.Unstructured); ok {
-			manifests = append(manifests, manifest{object, info.Source})
-		}
 	}
 
 	return manifests, nil
@@ -142,19 +129,20 @@ func (f *ManifestFiles) ReadCardQuotas(ctx context.Context, p *Program) ([]*v1al
 	var quotas []*v1alpha1.CardQuota
 	files := map[string]string{}
 	for _, m := range manifests {
-		if m.GroupVersionKind() != v1alpha1.GroupVersion.WithKind("CardQuota") {
+		object := m.Object.(*unstructured.Unstructured)
+		if object.GroupVersionKind() != v1alpha1.GroupVersion.WithKind("CardQuota") {
 			continue
 		}
 
 		// Without a misspelt field the answer would be about another CardQuota than the written
 		// one.
 		quota := &v1alpha1.CardQuota{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(m.Object, quota, true); err != nil {
-			return nil, nil, fmt.Errorf("read CardQuota %s of %s: %w", m.GetName(), m.file, err)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, quota, true); err != nil {
+			return nil, nil, fmt.Errorf("read CardQuota %s of %s: %w", object.GetName(), m.Source, err)
 		}
 
 		quotas = append(quotas, quota)
-		files[quota.Name] = m.file
+		files[quota.Name] = m.Source
 	}
 
 	if len(quotas) == 0 {

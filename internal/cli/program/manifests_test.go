@@ -61,8 +61,8 @@ func TestManifestsKeepTheirOrder(t *testing.T) {
 
 	var got []string
 	for _, m := range found {
-		got = append(got, m.GetName()+" of "+strings.TrimPrefix(m.file, server.URL))
-		check.That(t, m.GroupVersionKind() != schema.GroupVersionKind{}, "%s has no kind", m.GetName())
+		got = append(got, m.Name+" of "+strings.TrimPrefix(m.Source, server.URL))
+		check.That(t, m.Object.GetObjectKind().GroupVersionKind() != schema.GroupVersionKind{}, "%s has no kind", m.Name)
 	}
 
 	want := []string{"from-file of " + filepath.Join("testdata", "pod.yaml"), "from-url of ", "from-stdin of standard input"}

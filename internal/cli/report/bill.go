@@ -126,10 +126,8 @@ func NewDocument(in Input) Document {
 				row.Amount = amount.FloatString(in.Prices.Decimals)
 				totalAmount.Add(totalAmount, amount)
 			} else {
-				if unpriced[series.Card] == nil {
-					unpriced[series.Card] = new(big.Rat)
-				}
-				unpriced[series.Card].Add(unpriced[series.Card], hours)
+				sum := cmp.Or(unpriced[series.Card], new(big.Rat))
+				unpriced[series.Card] = sum.Add(sum, hours)
 			}
 		}
 

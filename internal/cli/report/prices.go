@@ -10,6 +10,7 @@ import (
 	"regexp"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/internal/cardseconds"
 )
@@ -78,13 +79,9 @@ func ParsePrices(text []byte) (*Prices, error) {
 	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
 		return nil, errors.New("the file has more than one document")
 	}
-	p := &Prices{Currency: file.Currency, Decimals: defaultDecimals, prices: file.Prices}
+	p := &Prices{Currency: file.Currency, Decimals: ptr.Deref(file.Decimals, defaultDecimals), prices: file.Prices}
 	if !currencyPattern.MatchString(p.Currency) {
 		return nil, fmt.Errorf("currency %.40q: write 1 to 12 letters, such as EUR", p.Currency)
-	}
-
-	if file.Decimals != nil {
-		p.Decimals = *file.Decimals
 	}
 
 	if p.Decimals < 0 || p.Decimals > maxDecimals {

@@ -81,29 +81,22 @@ var header = []string{"from", "to", "tenant", "project", "queue", "service_type"
 
 // WriteCSV writes the report by RFC 4180. It has no total, so that a program may add up all lines.
 func (d Document) WriteCSV(w io.Writer) error {
-	lines := csv.NewWriter(w)
-	lines.UseCRLF = true
-	if err := lines.Write(header); err != nil {
-		return err
-	}
-
+	lines := [][]string{header}
 	for _, row := range d.Items {
 		currency := ""
 		if row.Amount != "" {
 			currency = d.Currency
 		}
 
-		err := lines.Write([]string{
+		lines = append(lines, []string{
 			formatTime(d.From), formatTime(d.To), csvText(row.Tenant), csvText(row.Project), csvText(row.Queue), csvText(row.ServiceType), csvText(row.Card),
 			row.CardSeconds, row.CardHours, row.PerCardHour, currency, row.Amount, csvText(row.Namespace),
 		})
-		if err != nil {
-			return err
-		}
 	}
 
-	lines.Flush()
-	return lines.Error()
+	writer := csv.NewWriter(w)
+	writer.UseCRLF = true
+	return writer.WriteAll(lines)
 }
 
 // csvText returns a name that no spreadsheet takes for a formula. Names of Kubernetes are none, but the text of a

@@ -221,11 +221,7 @@ func (w *inputReader) readQuotaPath(ctx context.Context) error {
 
 		w.input.QueueState = string(queue.Status.State)
 		w.input.QueueStop = queue.Annotations[v1alpha1.AnnotationStopPolicy]
-		if reader.IsNotInstalled(err) {
-			return nil
-		}
-
-		return err
+		return reader.IgnoreNotInstalled(err)
 	}
 
 	if !slices.ContainsFunc(w.input.Path, func(q *v1alpha1.CardQuota) bool { return q.Spec.NamespaceSelector != nil }) {

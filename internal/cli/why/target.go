@@ -196,19 +196,12 @@ func chooseWorkload(t target, found []*workloadObjects) (workloadObjects, error)
 	}
 
 	// The user asks why something waits, so a running workload of that name is not meant.
-	chosen := found[0]
-	var waiting []*workloadObjects
-	for _, f := range found {
-		if f.isPending() {
-			waiting = append(waiting, f)
-		}
-	}
-
-	if len(waiting) > 0 {
-		chosen = waiting[0]
-	} else {
+	waiting := slices.DeleteFunc(slices.Clone(found), func(f *workloadObjects) bool { return !f.isPending() })
+	if len(waiting) == 0 {
 		waiting = found
 	}
+
+	chosen := waiting[0]
 
 	// Workloads of one PodGroup wait together, so one answer is for all of them.
 	if len(waiting) > 1 && t.kind != "PodGroup" {
