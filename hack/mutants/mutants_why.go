@@ -22,7 +22,7 @@ var eventMutants = []mutant{
 
 // deletedQuotaMutants break what is said about a CardQuota that is being deleted.
 var deletedQuotaMutants = []mutant{
-	{"internal/cli/reader/quotas.go", `object.Status.State == v1alpha1.QueueDraining`, `object.Status.State == "deleted"`, "a tenant sees that a CardQuota is being deleted"},
+	{"internal/cli/reader/quotas.go", `local.Status.State == v1alpha1.QueueDraining`, `local.Status.State == "deleted"`, "a tenant sees that a CardQuota is being deleted"},
 	{"internal/cli/why/explanation/reasons.go", `if quota.DeletionTimestamp != nil {`, `if quota.DeletionTimestamp == nil {`, "only a CardQuota that is being deleted gives nothing"},
 }
 

@@ -323,4 +323,3 @@ func placedPods(n int) string {
 		return fmt.Sprintf("%d pods have their place", n)
 	}
 }
-
