@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,14 +14,39 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/policy"
 	rules "cardquota.dev/operator/internal/webhook/validation"
 	"cardquota.dev/operator/internal/workload"
 )
+
+// InventorySource provides the cards of all nodes; Inventory returns false until all nodes
+// were read.
+type InventorySource interface {
+	Inventory() (*card.Inventory, bool)
+	Healthy() map[card.Name]card.Count
+	// TrackedNodes returns all nodes, false until all were read.
+	TrackedNodes() ([]card.TrackedNode, bool)
+	// PolicyInForce returns what is in force of the policy that was read. Both may be nil.
+	PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
+}
+
+// handlers have the readers that all webhooks share.
+type handlers struct {
+	// cached reads from the cache, live from the API server.
+	cached, live client.Reader
+	inventory    InventorySource
+	namespaces   Namespaces
+	scheme       *runtime.Scheme
+	decoder      admission.Decoder
+}
+
+// Namespaces are those of ConfigMaps: Scheduler that of our scheduler, Volcano that of Volcano's
+// programs.
+type Namespaces struct{ Scheduler, Volcano string }
 
 // validator validates objects of one kind. before is nil for a new object.
 type validator[T client.Object] func(ctx context.Context, object, before T) (rules.Result, error)
@@ -276,65 +300,4 @@ func getOrNil[T client.Object](ctx context.Context, from client.Reader, namespac
 		return none, fmt.Errorf("read %T %s: %w", into, name, err)
 	}
 	return into, nil
-}
-
-// defaultVCJob adds defaults to a vcjob. An unreadable job, or one without defaults, stays
-// unchanged.
-func (h *handlers) defaultVCJob(ctx context.Context, req admission.Request) admission.Response {
-	job := &vcbatch.Job{}
-	if _, err := decodeObjects(h, req, job); err != nil {
-		return allowUnreadable(err)
-	}
-
-	job.Namespace = req.Namespace
-	input, err := h.workloadInput(ctx, req)
-	if err != nil {
-		return allowUnreadable(err)
-	}
-
-	defaults := rules.VCJobDefaults(job, input)
-	if defaults.IsEmpty() {
-		return admission.Allowed("")
-	}
-
-	completed, err := completeJob(req.Object.Raw, defaults)
-	if err != nil {
-		return allowUnreadable(err)
-	}
-
-	response := admission.PatchResponseFromRaw(req.Object.Raw, completed)
-	text := "ServiceTypePolicy " + v1alpha1.PolicyName + " set defaults on this job, so that it survives the reclaim of its cards:"
-	if defaults.MaxRetry > 0 {
-		text += fmt.Sprintf(" maxRetry %d", defaults.MaxRetry)
-	}
-
-	for _, p := range defaults.Policies {
-		text += fmt.Sprintf(" %s: %s", p.Event, p.Action)
-	}
-
-	return response.WithWarnings(text)
-}
-
-// completeJob writes the defaults into a job and keeps fields that this version does not
-// know.
-func completeJob(raw []byte, defaults rules.JobDefaults) ([]byte, error) {
-	job, spec, err := readSpec(raw)
-	if err != nil {
-		return nil, err
-	}
-
-	if defaults.MaxRetry > 0 {
-		spec["maxRetry"] = defaults.MaxRetry
-	}
-
-	if len(defaults.Policies) > 0 {
-		// The job's own policies stay first: of several for one event Volcano takes the first.
-		policies, _ := spec["policies"].([]any)
-		for _, p := range defaults.Policies {
-			policies = append(policies, map[string]any{"event": string(p.Event), "action": string(p.Action)})
-		}
-		spec["policies"] = policies
-	}
-
-	return json.Marshal(job)
 }

@@ -42,5 +42,5 @@ var areas = []area{
 	{folder: "internal/scheduler", limit: 90},
 	{folder: "internal/cardquota", limit: 6},
 	{folder: "internal/quota", limit: 0},
-	{folder: "internal/webhook", limit: 12},
+	{folder: "internal/webhook", limit: 9},
 }
