@@ -113,6 +113,7 @@ func TestEveryStatusIsValid(t *testing.T) {
 			Quota: quota,
 			Usage: &usage,
 			Own:   &usage,
+			Tree:  cardquota.Flat,
 			Sync:  metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced},
 			Now:   time.Unix(0, 0),
 		})
