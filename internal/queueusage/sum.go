@@ -54,7 +54,7 @@ func (u *Usage) addSubtree(below Usage, isShown bool) {
 	addCounts(u.Pending, below.Pending)
 	u.MilliCPU = quota.AddSaturating(u.MilliCPU, below.MilliCPU)
 	u.Memory = quota.AddSaturating(u.Memory, below.Memory)
-	u.Summary.AddSubtree(&below.Summary, isShown)
+	u.AddSubtree(&below.Summary, isShown)
 }
 
 func addCounts(sum, counts map[card.Name]card.Count) {

@@ -34,7 +34,7 @@ const (
 )
 
 // InsufficientQuota is one limit that a request would exceed. Requested, Total and Limit are
-// cards, millicores or bytes.
+// cards, millicores or bytes. Package workload words it for users.
 type InsufficientQuota struct {
 	Kind LimitKind
 	// Of is CPU or Memory if that is limited, "" for the cards of Names.

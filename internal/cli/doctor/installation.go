@@ -67,11 +67,11 @@ func (c *Cluster) installCommand() string {
 	}
 }
 
-// certificateSource reports whether cert-manager creates the certificate of the webhooks, and whether
-// anything shows that.
+// certificateSource reports whether anything shows who creates the certificate of the webhooks, and whether that is
+// cert-manager. The shipped overlays let the operator read files only where cert-manager writes them.
 func (c *Cluster) certificateSource() (isKnown, usesCertManager bool) {
 	isKnown = len(c.webhookConfigurations()) > 0
-	usesCertManager = c.certificate() != ""
+	usesCertManager = c.certManagerCertificate() != ""
 	for _, deployment := range c.Operators {
 		for _, container := range deployment.Spec.Template.Spec.Containers {
 			isKnown = true

@@ -116,13 +116,14 @@ func otherSchedulers(pods []*corev1.Pod, lease *coordinationv1.Lease) []*corev1.
 // ClusterServiceVersions begin with.
 const installationName = "cardquota"
 
+// readWebhooks reads the webhook configurations of Cardquota, and whether the user may read both kinds.
 func readWebhooks(ctx context.Context, r *reader.Reader, c *Cluster) error {
-	mayReadAll, err := reader.ListInto(ctx, r, &admissionregistrationv1.ValidatingWebhookConfigurationList{}, &c.Validating)
+	mayReadValidating, err := reader.ListInto(ctx, r, &admissionregistrationv1.ValidatingWebhookConfigurationList{}, &c.Validating)
 	if err != nil {
 		return err
 	}
-	mayRead, err := reader.ListInto(ctx, r, &admissionregistrationv1.MutatingWebhookConfigurationList{}, &c.Mutating)
-	c.HasWebhooks = mayReadAll && mayRead
+	mayReadMutating, err := reader.ListInto(ctx, r, &admissionregistrationv1.MutatingWebhookConfigurationList{}, &c.Mutating)
+	c.HasWebhooks = mayReadValidating && mayReadMutating
 	c.Validating = slices.DeleteFunc(c.Validating, isForeign)
 	c.Mutating = slices.DeleteFunc(c.Mutating, isForeign)
 	return err

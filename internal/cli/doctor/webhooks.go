@@ -30,8 +30,8 @@ func findMissingWebhooks(c *Cluster) []Finding {
 // cert-manager renew it long before.
 const expirySoon = 14 * 24 * time.Hour
 
-// certificate returns the certificate of cert-manager, as namespace/name, "" without one.
-func (c *Cluster) certificate() string {
+// certManagerCertificate returns the certificate of cert-manager, as namespace/name, "" without one.
+func (c *Cluster) certManagerCertificate() string {
 	for _, configuration := range c.webhookConfigurations() {
 		if name := configuration.annotations[v1alpha1.AnnotationInjectCAFrom]; name != "" {
 			return name
@@ -74,7 +74,7 @@ func (c *Cluster) certificateCommand() string {
 	if command := c.olmCommand(); command != "" {
 		return command
 	}
-	if namespace, name, ok := strings.Cut(c.certificate(), "/"); ok {
+	if namespace, name, ok := strings.Cut(c.certManagerCertificate(), "/"); ok {
 		return "kubectl -n " + namespace + " describe certificate " + name
 	}
 	return "kubectl -n " + c.Namespace + " rollout restart deployment cardquota-manager"

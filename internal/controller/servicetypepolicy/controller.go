@@ -25,7 +25,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/conditions"
-	"cardquota.dev/operator/internal/controller"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/schedulerconfig"
@@ -120,14 +119,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	// The status says what the operator has written last, so a decision needs the newest one.
 	if r.throttle.CacheIsStale(req.Name, object.ResourceVersion) {
-		return ctrl.Result{RequeueAfter: controller.StaleRetry}, nil
+		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	}
 
 	p := &reconciliation{Reconciler: r, policy: object, spec: policy.EffectivePolicy(r.inForce(object)), statusDelay: r.throttle.Wait(req.Name), now: r.now()}
 	p.faults = policy.Validate(p.spec)
 	result, err := p.applyAndReport(ctx)
 	if errors.Is(err, errCacheStale) {
-		return ctrl.Result{RequeueAfter: controller.StaleRetry}, nil
+		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	}
 
 	return result, err

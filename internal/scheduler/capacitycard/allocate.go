@@ -246,8 +246,9 @@ func triedEvictionsOf(state fwk.CycleState, node string) *triedEvictions {
 	return s
 }
 
-// simulationHook returns the hook that removes a pod of the preemptor's queue from a node, or
-// adds it again.
+// simulationHook returns the hook that Volcano calls when it tries a preemption without a pod, or with it
+// again. note changes what is released in the queue of the preemptor: it adds the charge of a pod that was
+// removed from the node, and removes that of a pod that was put back.
 func (p *allocation) simulationHook(note func(*quota.Released, *quota.Charge)) func(context.Context, fwk.CycleState, *api.TaskInfo, *api.TaskInfo, *api.NodeInfo) error {
 	return func(_ context.Context, state fwk.CycleState, preemptor, task *api.TaskInfo, node *api.NodeInfo) error {
 		if job, ok := p.Volcano.Jobs[preemptor.Job]; ok {

@@ -20,11 +20,11 @@ type deservedFirst struct {
 	borrowers map[api.JobID]bool
 	// later are the borrowers with a pod that the first run did not try. No cards are kept for them.
 	later map[api.JobID]bool
-	// latest is the priority of a job of a queue that waits to borrow a card. Jobs of a lower one
-	// get that card later, too: within a queue the order of jobs stays. Other cards do not wait for it.
-	latest map[snapshot.QueueCard]int32
-	// tried is the pod that allocatable let pass last, and deserved are the cards of its request that
-	// its queue deserves.
+	// highestWaiting is the highest priority of the jobs of a queue that wait to borrow a card. Jobs of a
+	// lower one get that card later, too: within a queue the order of jobs stays. Other cards do not wait for it.
+	highestWaiting map[snapshot.QueueCard]int32
+	// tried is the pod that allocatable looked at last, and deserved are the cards of its request that
+	// its queue deserves and that may be used now.
 	tried    api.TaskID
 	deserved []card.Name
 }
@@ -46,7 +46,7 @@ func (p *allocation) allocate(execute func()) {
 		return
 	}
 
-	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, later: map[api.JobID]bool{}, latest: map[snapshot.QueueCard]int32{}}
+	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, later: map[api.JobID]bool{}, highestWaiting: map[snapshot.QueueCard]int32{}}
 	defer func() { p.deservedFirst = nil }()
 
 	p.allocateInOrder(p.Volcano.Jobs, execute)
@@ -94,18 +94,25 @@ func (p *allocation) needNotBorrow(r snapshot.CheckInput) bool {
 // turn comes later. The second one has only jobs whose turn it is.
 func (p *allocation) isTurnOf(r snapshot.CheckInput) bool {
 	d := p.deservedFirst
-	if d == nil || d.borrows || p.kept.HasPreempted(r) {
+	if d == nil || d.borrows {
+		return true
+	}
+	if p.kept.HasPreempted(r) { // cards are kept for it, so it takes none from others
 		return true
 	}
 	if r.Request.Denied != nil { // the checks refuse it, and no pod waits for what it requests
 		return true
 	}
 
-	p.listDeservedCards(r)
-	mustBorrow := len(d.deserved) == 0
+	deserved := p.appendDeservedCards(d.deserved[:0], r)
+	mustBorrow := len(deserved) == 0
 
-	d.deserved = slices.DeleteFunc(d.deserved, func(name card.Name) bool { return d.comesLater(r.Job, name) })
-	if r.Request.Count > 0 && len(d.deserved) < max(1, len(r.Request.Names)) {
+	d.tried = r.Task.UID
+	d.deserved = slices.DeleteFunc(deserved, func(name card.Name) bool { return d.comesLater(r.Job, name) })
+
+	// A request that names no card has none that its queue deserves.
+	lacksSomeCard := len(d.deserved) < max(1, len(r.Request.Names))
+	if r.Request.Count > 0 && lacksSomeCard {
 		d.borrowers[r.Job.UID] = true
 	}
 
@@ -114,7 +121,7 @@ func (p *allocation) isTurnOf(r snapshot.CheckInput) bool {
 		return true
 	}
 
-	// A pod that only comes after such a pod makes no others wait.
+	// Jobs of a lower priority wait for a pod that must borrow, and not for one that itself only waits for another.
 	if mustBorrow {
 		d.putOff(r)
 	}
@@ -127,11 +134,11 @@ func (p *allocation) isTurnOf(r snapshot.CheckInput) bool {
 // comesLater reports whether a job of a higher priority of the queue waits to borrow a card, "" for
 // CPU and memory of pods without cards.
 func (d *deservedFirst) comesLater(job *api.JobInfo, name card.Name) bool {
-	latest, isKnown := d.latest[snapshot.QueueCard{Queue: job.Queue, Name: name}]
-	return isKnown && job.Priority < latest
+	highest, isKnown := d.highestWaiting[snapshot.QueueCard{Queue: job.Queue, Name: name}]
+	return isKnown && job.Priority < highest
 }
 
-// putOff notes that a pod waits to borrow the cards of its request.
+// putOff notes the priority of a pod that waits to borrow, for each card of its request: "" for CPU and memory.
 func (d *deservedFirst) putOff(r snapshot.CheckInput) {
 	names := r.Request.Names
 	if len(names) == 0 {
@@ -139,20 +146,18 @@ func (d *deservedFirst) putOff(r snapshot.CheckInput) {
 	}
 	for _, name := range names {
 		key := snapshot.QueueCard{Queue: r.Job.Queue, Name: name}
-		if latest, isKnown := d.latest[key]; !isKnown || r.Job.Priority > latest {
-			d.latest[key] = r.Job.Priority
+		if highest, isKnown := d.highestWaiting[key]; !isKnown || r.Job.Priority > highest {
+			d.highestWaiting[key] = r.Job.Priority
 		}
 	}
 }
 
-// listDeservedCards lists the cards of a request that the queue deserves and some node has.
-func (p *allocation) listDeservedCards(r snapshot.CheckInput) {
-	d := p.deservedFirst
-	d.tried = r.Task.UID
-	d.deserved = d.deserved[:0]
+// appendDeservedCards appends the cards of a request that the queue deserves and some node has.
+func (p *allocation) appendDeservedCards(deserved []card.Name, r snapshot.CheckInput) []card.Name {
 	for _, name := range r.Request.Names {
 		if p.DeservesCard(r, name) && len(p.Inventory.ResourcesFor(name)) > 0 {
-			d.deserved = append(d.deserved, name)
+			deserved = append(deserved, name)
 		}
 	}
+	return deserved
 }

@@ -19,7 +19,7 @@ func TestADeniedPodPutsOffNoOther(t *testing.T) {
 	s := newTreeScene(t, tenant+`job denied queue=q min=1 pending=1
 		job without queue=q min=1 pending=1`).openSession()
 	s.Job("denied").Priority = 1
-	s.p.allocation.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, later: map[api.JobID]bool{}, latest: map[snapshot.QueueCard]int32{}}
+	s.p.allocation.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, later: map[api.JobID]bool{}, highestWaiting: map[snapshot.QueueCard]int32{}}
 
 	denied := s.checkInputFor("denied-0", "")
 	denied.Request.Names = nil

@@ -77,8 +77,9 @@ func (p *Events) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Re
 	}
 }
 
-// recordJobUnschedulable reports on a PodGroup why it is not enqueued. A Volcano job has no
-// pods yet, so its owner sees only the event and the condition of the PodGroup.
+// recordJobUnschedulable reports on a PodGroup why it is not enqueued. A Volcano job has no pods yet, so its owner
+// sees only the event and the condition of the PodGroup. Where pods exist, Volcano writes the text into their
+// conditions, from JobFitErrors.
 func (p *Events) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refusal) {
 	text := p.recordIfNew(job.PgUID, job, nil, refusal)
 	job.JobFitErrors = text

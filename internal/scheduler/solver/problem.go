@@ -21,7 +21,7 @@ type Problem struct {
 	// PodSets are the pending pods.
 	PodSets []PodSet
 	// Jobs are the candidates for eviction. Among jobs of equal loss, and among their pods,
-	// the first is evicted first.
+	// the first is evicted first: the caller decides that order.
 	Jobs []Job
 	// TakeLimits bound what victims may be taken, see Pod.Takes.
 	TakeLimits []TakeLimit

@@ -350,15 +350,16 @@ type option struct {
 	rate   lossRate // loss per amount
 }
 
-// canImprove reports whether the current victims, with some of the options from an index on, can free enough for
-// less than a loss, as far as the lower bound shows: the least loss if each option could be evicted in part.
+// canImprove reports whether the current victims, with some of the options from an index on, may free enough and
+// lose less than most. It compares most with a lower bound of the loss: the least if each option could be evicted in
+// part. What is lacking and what an option frees are amounts of the scarcest resource.
 func (b *branchAndBound) canImprove(at int, most Loss) bool {
 	if b.loss.compare(most) >= 0 {
 		return false
 	}
 
 	lacking := b.need - b.gained
-	lowerBound := b.loss.ratePer(1)
+	lowerBound := b.loss.ratePer(1) // the loss itself, in fractions
 	for _, i := range b.cheapest {
 		x := &b.options[i]
 		if lacking <= 0 {

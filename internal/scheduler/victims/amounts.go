@@ -91,6 +91,7 @@ func irreducibleSubset(missing Amounts, released []Amounts) []int {
 	return picked
 }
 
+// IsZero reports whether no amount is left, within the tolerance of the solver.
 func (a Amounts) IsZero() bool {
 	for _, n := range a {
 		if n > solver.Tolerance {
