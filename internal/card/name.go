@@ -26,8 +26,9 @@ const MaxNameLength = 160
 
 var (
 	modelPattern = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-	migPattern   = regexp.MustCompile(`^mig-([a-z0-9][-a-z0-9_.]{0,40})-mixed(-SHARED)?$`)
-	mpsPattern   = regexp.MustCompile(`^mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}$`)
+	// sliceSuffix in sharing.go writes what migPattern reads.
+	migPattern = regexp.MustCompile(`^mig-([a-z0-9][-a-z0-9_.]{0,40})-mixed(-SHARED)?$`)
+	mpsPattern = regexp.MustCompile(`^mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}$`)
 )
 
 // Form is one of the three forms of a card name.

@@ -40,7 +40,7 @@ func (d drivers) unite(other drivers) drivers {
 	return drivers{names: append(slices.Clone(d.names), other.names...)}
 }
 
-// driversOf returns the drivers of which devices can be that all of these selectors select.
+// driversOf returns the drivers whose devices all of these selectors may select.
 func driversOf(selectors []resourcev1.DeviceSelector) drivers {
 	found := anyDriver
 	for _, selector := range selectors {
@@ -63,7 +63,7 @@ var knownExpressions = struct {
 	drivers map[string]drivers
 }{drivers: map[string]drivers{}}
 
-// driversIn returns the drivers of which devices can be that a CEL expression selects. Conditions that do
+// driversIn returns the drivers whose devices a CEL expression may select. Conditions that do
 // not compare device.driver with texts allow any driver. So does a text that cannot be parsed.
 func driversIn(expression string) drivers {
 	if len(expression) > maxExpression {

@@ -70,8 +70,8 @@ type entry struct {
 
 type entrySet map[entryKey]entry
 
-// add counts a pod in the entry of its workload. The entry keeps the earliest time and the first
-// message, so the order of pods does not matter.
+// add counts a pod in the entry of its workload. The entry keeps the earliest time, the first message and the first
+// ancestor by name, so the order of pods does not matter.
 func (s entrySet) add(b entry) {
 	key := entryKey{workloadCard{b.Workload, b.Card}, b.Reason}
 	if had, ok := s[key]; ok {
@@ -80,7 +80,7 @@ func (s entrySet) add(b entry) {
 			b.Message = had.Message
 		}
 
-		if len(b.helpful) < len(had.helpful) { // a pod with fewer cards
+		if len(b.helpful) < len(had.helpful) { // of the pod with the fewest cards, for which quota of most names is left
 			b.helpful = had.helpful
 		}
 

@@ -172,8 +172,8 @@ func (w *inputReader) countExistingPods() int {
 	return existing
 }
 
-// setCreation sets which pods the controller could not create. events are those of the namespace.
-func (w *inputReader) setCreation(controller client.Object, events workloadEvents) {
+// setPodCreation sets which pods the controller could not create. events are those of the namespace.
+func (w *inputReader) setPodCreation(controller client.Object, events workloadEvents) {
 	if controller == nil {
 		return
 	}

@@ -76,12 +76,12 @@ func readInput(ctx context.Context, r *reader.Reader, t target, nodeRefusals sim
 }
 
 // readSurroundings reads what else says why the workload waits: its controller, its events, its gang and
-// the jobs that have reserved cards.
+// the jobs that have reserved cards. A workload without pending pods may wait for its controller to create them.
 func (w *inputReader) readSurroundings(ctx context.Context) {
 	controller := w.getController(ctx)
 	events := w.readEvents(ctx)
 	w.input.Evictions = events.evictions
-	w.setCreation(controller, events)
+	w.setPodCreation(controller, events)
 	if w.input.Pending == 0 {
 		return
 	}

@@ -22,7 +22,8 @@ type counter struct {
 	begun map[cardseconds.Series]time.Time
 }
 
-// load begins with a part of earlier leaders.
+// load takes over the totals of one part, a ConfigMap that earlier leaders wrote. They are served at once. Idle series
+// are dropped, as confirm does.
 func (c *counter) load(part int, rows []cardseconds.RunningRow, now time.Time) {
 	if c.begun == nil {
 		c.begun = map[cardseconds.Series]time.Time{}

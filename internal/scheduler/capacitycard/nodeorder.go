@@ -290,9 +290,9 @@ func (p *nodeChoice) gangNodeNames(job *api.JobInfo, resource corev1.ResourceNam
 	return hosts
 }
 
-// gangRestsByCard sums the pending pods of a job that request the same resource as one of its
-// pods, by the cards of that pod. missing is how many pods the job lacks for its minimum. Of
-// more and different pods the average counts.
+// gangRestsByCard returns, for each card of a pod's request, what the pending pods of its job request that may use
+// that card. The node order prefers nodes on which they fit, too. missing is how many pods the job lacks for its
+// minimum. Of more pods, as many of average size count.
 func (p *nodeChoice) gangRestsByCard(job *api.JobInfo, request *workload.Request, missing int) map[card.Name]*gangRest {
 	alike := map[string]*gangRest{} // pods that name the same cards
 	for _, task := range job.TaskStatusIndex[api.Pending] {
