@@ -166,7 +166,7 @@ func allocatable(name corev1.ResourceName, quantity string) nodeChange {
 	return func(n *corev1.Node) { n.Status.Allocatable[name] = amount(quantity) }
 }
 
-// TestLabelsDecideWhichPodsConflict: a pod of job fixed, which is not evicted, avoids pods with label app=web. Job first
+// TestLabelsDecideWhichPodsConflict: a pod of job served, which is not evicted, avoids pods with label app=web. Job first
 // has this label and finds no node. Job second has equal requests without the label. The scheduler does not conclude
 // from the first search that no eviction helps job second, and evicts one of the three training pods for it.
 func TestLabelsDecideWhichPodsConflict(t *testing.T) {
@@ -176,11 +176,11 @@ func TestLabelsDecideWhichPodsConflict(t *testing.T) {
 	}) {
 		s := newInferenceAndTrainingScene(`
 			node n model=A cards=4
-			job fixed queue=inference min=1 running=n age=24h
+			job served queue=inference min=1 running=n age=24h
 			job t queue=training min=1 running=n*3 age=24h
 			job first queue=inference min=1 pending=1
 			job second queue=inference min=1 pending=1`,
-			applyAll(onJob("fixed", avoiding("web")), onJob("first", withLabel("web")), onJob("second", changeSecond)))
+			applyAll(onJob("served", avoiding("web")), onJob("first", withLabel("web")), onJob("second", changeSecond)))
 		s.withoutAllocate = true // no card is free, so it would place no pod
 
 		for range 3 { // the action may serve one job after the other
@@ -218,9 +218,9 @@ func TestSearchFindsTheLastNodeWithoutAConflictingPod(t *testing.T) {
 	}
 }
 
-// TestAPlanThatFailsChangesNothing: the action plans by numbers, simulates the evictions in the session, and
+// TestAPlanThatFailsChangesNothing: the action plans by numbers, tries the evictions in the session, and
 // then asks Volcano's predicates for each pod. If these refuse it, or a scheduling gate leaves too few pods, the
-// action must undo the simulation and write to no pod. Node n has a gang of 4 pods, of which t-1 has its node
+// action must undo the trial and write to no pod. Node n has a gang of 4 pods, of which t-1 has its node
 // and has not started.
 func TestAPlanThatFailsChangesNothing(t *testing.T) {
 	notStarted := onPod("t-1", func(p *corev1.Pod) {

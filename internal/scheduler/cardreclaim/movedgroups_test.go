@@ -62,8 +62,8 @@ func TestADrainEvictsMovedPodGroups(t *testing.T) {
 }
 
 // TestNothingIsEvictedOnANodeThatIsNotReady: the kubelet of a node that is not ready cannot end the victims, and
-// starts no other pod. So an eviction would destroy work in vain. The gang of 4 on node n goes only if the node
-// is ready.
+// starts no other pod. So an eviction would destroy work in vain. The gang of 4 on node n is evicted only if the
+// node is ready.
 func TestNothingIsEvictedOnANodeThatIsNotReady(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		ready       corev1.ConditionStatus

@@ -37,7 +37,7 @@ func spreadOver(topologyKey string) podChange {
 }
 
 // TestPodsThatSpreadReclaimOnSeveralNodes: only Volcano's predicates know what a pod requires of other pods, and
-// only after an eviction is simulated. If they refuse a node, the search goes on with others. 12 nodes have two
+// only after an eviction is tried. If they refuse a node, the search goes on with others. 12 nodes have two
 // cards each, used by gangs of two pods, so each node on which a card is needed costs two pods. zones "a" puts
 // all nodes into zone a, "ab" the nodes into zone a and b in turn. With a spread, a node or zone has at most one
 // pod of job i more than another.
