@@ -24,9 +24,15 @@ const loweredPriority = 100
 
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// addLater adds requests with a priority after a delay. The queue of this controller has priorities.
+// addLater adds requests with a priority, if the queue has priorities, after a delay.
 func addLater(q requestQueue, priority int, delay time.Duration, requests ...reconcile.Request) {
-	q.(priorityqueue.PriorityQueue[reconcile.Request]).AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority), After: delay}, requests...)
+	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority), After: delay}, requests...)
+		return
+	}
+	for _, request := range requests {
+		q.AddAfter(request, delay)
+	}
 }
 
 // lastOf returns a handler that enqueues the requests for objects after all others.

@@ -128,8 +128,10 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	}{
 		{&corev1.Namespace{}, shared.NamespaceLabelIndex, shared.NamespaceLabels},
 		{&v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
-			quota, _ := object.(*v1alpha1.CardQuota)
-			return []string{quota.QueueName()}
+			if quota, ok := object.(*v1alpha1.CardQuota); ok {
+				return []string{quota.QueueName()}
+			}
+			return nil
 		}},
 		{&v1alpha1.CardQuota{}, parentIndex, func(object client.Object) []string {
 			if quota, ok := object.(*v1alpha1.CardQuota); ok && quota.Spec.Parent != "" {

@@ -4,6 +4,7 @@ package resourceslices
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -137,12 +137,13 @@ func (w *Watcher) watch(ctx context.Context, version string) {
 		cache.DefaultWatchErrorHandler(ctx, reflector, err)
 	}
 
-	// These calls fail only on a started informer.
-	utilruntime.Must(informer.SetWatchErrorHandlerWithContext(onError))
-	utilruntime.Must(informer.SetTransform(newRecord))
 	handler := cache.ResourceEventHandlerFuncs{AddFunc: w.storeSlice, UpdateFunc: func(_, object any) { w.storeSlice(object) }, DeleteFunc: w.removeSlice}
 	registration, err := informer.AddEventHandler(handler)
-	utilruntime.Must(err)
+	err = errors.Join(err, informer.SetWatchErrorHandlerWithContext(onError), informer.SetTransform(newRecord))
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "The operator cannot watch ResourceSlices")
+		return
+	}
 
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {

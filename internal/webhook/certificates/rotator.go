@@ -266,7 +266,10 @@ func (r *Rotator) updateConfiguration(ctx context.Context, object client.Object,
 		return fmt.Errorf("cert-manager writes the CA of webhook configuration %s (%s: %s): give the operator the files of that Certificate and --webhook-certificates=Files, or remove the annotation",
 			ConfigurationName, v1alpha1.AnnotationInjectCAFrom, from)
 	}
-	before, _ := object.DeepCopyObject().(client.Object) // it always is one
+	before, ok := object.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("%T is no object", object)
+	}
 
 	change()
 	if equality.Semantic.DeepEqual(before, object) || object.GetDeletionTimestamp() != nil {
