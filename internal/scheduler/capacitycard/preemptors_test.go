@@ -356,7 +356,7 @@ func TestPreemptTakesNoCardsThatAGangAwaits(t *testing.T) {
 				job high queue=tra min=1 pending=1 priorityClass=high cards=%d`, tc.cards))
 			s.openSession(topologyAwarePreempt(topologyAware)).Run(enqueue.New())
 			s.allocate()
-			check.Equal(t, "nodes with cards that are kept", []string{"a"}, slices.Collect(s.p.Kept.Nodes()))
+			check.Equal(t, "nodes with cards that are kept", []string{"a"}, s.p.Kept.Nodes())
 
 			evicted := s.reclaimPolicy().Preempt(preemption.Hooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
 			check.Equal(t, "evicted pods", tc.wantEvicted, countByState(slices.Concat(evicted...)))

@@ -3,7 +3,8 @@
 package keptcards
 
 import (
-	"iter"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -141,24 +142,12 @@ func (k *Kept) KeepsCardsOn(task *api.TaskInfo, node *api.NodeInfo) bool {
 
 // Nodes returns the nodes on which cards are kept that preempt freed or that waiting jobs lack. A
 // node may come twice.
-func (k *Kept) Nodes() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for name := range k.preemptedCards.byNode {
-			if !yield(name) {
-				return
-			}
-		}
-
-		if k.awaited == nil {
-			return
-		}
-
-		for name := range k.awaited.byNode {
-			if !yield(name) {
-				return
-			}
-		}
+func (k *Kept) Nodes() []string {
+	names := slices.Collect(maps.Keys(k.preemptedCards.byNode))
+	if k.awaited != nil {
+		names = slices.AppendSeq(names, maps.Keys(k.awaited.byNode))
 	}
+	return names
 }
 
 // isPromised reports whether pods on a node were evicted for a pod.

@@ -105,9 +105,8 @@ func (k *Kept) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.Jo
 	k.preemptedCards.byNode[node] = append(k.preemptedCards.byNode[node], w)
 	k.preemptedCards.byQueue[job.Queue] = append(k.preemptedCards.byQueue[job.Queue], w)
 
-	key := snapshot.QueueCard{Queue: job.Queue, Name: name}
-	if all := kept[key].Add(request.Count); k.Ledger.Fits(string(job.Queue), quota.Request{Names: []card.Name{name}, Count: all}, quota.Within{Bound: quota.DeservedLeft}) { // with borrowed cards other queues come first
-		kept[key] = all
+	// With borrowed cards other queues come first.
+	if k.addDeserved(snapshot.QueueCard{Queue: job.Queue, Name: name}, request.Count, kept) {
 		k.keepQuota(task, job.Queue, node)
 	}
 

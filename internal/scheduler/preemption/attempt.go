@@ -156,13 +156,7 @@ func (p *Preemption) isKeptNodeFor(r snapshot.CheckInput) bool {
 		return !r.Task.InitResreq.LessEqual(p.kept.IdleFor(r.Task, node), api.Zero) && len(p.PreemptableTasksOn(node, r.Task)) > 0
 	}
 
-	for name := range p.kept.Nodes() {
-		if isKept(name) {
-			return true
-		}
-	}
-
-	return false
+	return slices.ContainsFunc(p.kept.Nodes(), isKept)
 }
 
 // mayNeedStuckCards reports whether a pod fits a node with possible victims only after stuck pods are
