@@ -149,12 +149,12 @@ func (c *resourceCheck) firstExceeded(bound Bound) (e exceededLimit, isExceeded 
 	return e, isExceeded
 }
 
-// more returns how much more the queue would use.
-func (c *resourceCheck) more() int64 { return c.count - c.released.amount(c.resource) }
+// addedUse returns how much more the queue would use.
+func (c *resourceCheck) addedUse() int64 { return c.count - c.released.amount(c.resource) }
 
 // checkReclaimable checks that the queue need not borrow, so that no queue evicts in order to borrow.
 func (c *resourceCheck) checkReclaimable(bound Bound) (e exceededLimit, isExceeded bool) {
-	e, isExceeded = c.queue.checkQuota(c.resource, c.queue.usedWith(c.resource, c.more()))
+	e, isExceeded = c.queue.checkQuota(c.resource, c.queue.usedWith(c.resource, c.addedUse()))
 	if isExceeded || (bound == ReclaimableCards && !c.resource.IsCard()) {
 		return e, isExceeded
 	}
@@ -164,7 +164,7 @@ func (c *resourceCheck) checkReclaimable(bound Bound) (e exceededLimit, isExceed
 // checkDeserved checks that the queue deserves all that it would use.
 func (c *resourceCheck) checkDeserved() (e exceededLimit, isExceeded bool) {
 	q := c.queue
-	used := q.usedWith(c.resource, c.more())
+	used := q.usedWith(c.resource, c.addedUse())
 	switch deserved := q.limits.deserved(c.resource); {
 	case q.limits.lacksQuota(c.resource):
 		return exceededLimit{Deserved, q, used, 0}, true
@@ -256,7 +256,7 @@ func (c *resourceCheck) checkBorrowed(at *queueLedger, used int64) (e exceededLi
 		}
 	}
 
-	if used > deserved && at.stopped[c.resource] && !c.queue.staysWithinDeserved(c.resource, c.more()) {
+	if used > deserved && at.stopped[c.resource] && !c.queue.staysWithinDeserved(c.resource, c.addedUse()) {
 		return exceededLimit{RecentlyReclaimed, at, used, deserved}, true
 	}
 	return e, false
@@ -300,7 +300,7 @@ func (c *resourceCheck) keptForOthers(at *queueLedger) int64 {
 // that it borrows, it may not use what was reclaimed for others of its pods.
 func (c *resourceCheck) usableKept() int64 {
 	q := c.queue
-	if c.resource.IsCard() && !q.limits.deservesAny(c.resource) && !q.staysWithinDeserved(c.resource, c.more()) {
+	if c.resource.IsCard() && !q.limits.deservesAny(c.resource) && !q.staysWithinDeserved(c.resource, c.addedUse()) {
 		return 0
 	}
 	return q.kept[c.resource]

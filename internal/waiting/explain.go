@@ -44,7 +44,7 @@ func Explain(cluster *Cluster, pending map[string][]Pending) map[string]Summary 
 	e := explainer{cluster: cluster, tree: cmp.Or(cluster.Tree, quota.Flat), subtrees: map[string]*subtree{}}
 	summaries := make(map[string]Summary, len(pending))
 	for queue, all := range pending {
-		summaries[queue] = e.summarize(queue, all)
+		summaries[queue] = e.summarizeQueue(queue, all)
 	}
 	return summaries
 }
@@ -87,13 +87,13 @@ func (e *explainer) subtreeOf(queue string) *subtree {
 // queuesBelow returns a queue and those below it.
 func (e *explainer) queuesBelow(queue string) []string { return e.subtreeOf(queue).queues }
 
-// explain returns what waits in a queue and why, one entry for each workload, card and reason. Volcano
+// explainPending returns what waits in a queue and why, one entry for each workload, card and reason. Volcano
 // tries only the first pod of a role and says nothing about the next ones, so they wait for the same
 // reason.
 //
 // Tenants can write the conditions of their pods. So a stated ancestor counts only if the tree has
 // it above the queue. Otherwise a forged one would reveal who uses the cards of any queue.
-func (e *explainer) explain(queue string, all []Pending) entrySet {
+func (e *explainer) explainPending(queue string, all []Pending) entrySet {
 	set := entrySet{}
 	groups := siblingsOf(all)
 	for i := range all {
@@ -123,9 +123,9 @@ func (e *explainer) explain(queue string, all []Pending) entrySet {
 	return set
 }
 
-// summarize returns what waits in a queue.
-func (e *explainer) summarize(queue string, all []Pending) Summary {
-	set := e.explain(queue, all)
+// summarizeQueue returns what waits in a queue.
+func (e *explainer) summarizeQueue(queue string, all []Pending) Summary {
+	set := e.explainPending(queue, all)
 	listed := e.listEntries(queue, set.list())
 	s := Summary{
 		Blocked: listed.Blocked, BlockedTotal: listed.Total,

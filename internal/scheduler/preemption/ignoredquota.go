@@ -16,16 +16,16 @@ type quotaIgnorer struct {
 	checks int // of the pod that have begun and not ended
 }
 
-// begin lets the predicate ignore the quota for a pod until end was called as often.
-func (i *quotaIgnorer) begin(pod api.TaskID) {
+// beginCheck lets the predicate ignore the quota for a pod until endCheck was called as often.
+func (i *quotaIgnorer) beginCheck(pod api.TaskID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.checks++
 	i.pod.Store(&pod)
 }
 
-// end ends what one begin began. After the last one the quota counts for the pod again.
-func (i *quotaIgnorer) end() {
+// endCheck ends what one beginCheck began. After the last one the quota counts for the pod again.
+func (i *quotaIgnorer) endCheck() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.checks--
@@ -44,7 +44,7 @@ func (p *Preemption) IgnoresQuota(task *api.TaskInfo) bool {
 // such as a taint, which no eviction removes. Volcano learns only one reason, and this plugin's
 // comes first.
 func (p *Preemption) isRefusedIgnoringQuota(task *api.TaskInfo, node *api.NodeInfo) bool {
-	p.ignoringQuota.begin(task.UID)
-	defer p.ignoringQuota.end()
+	p.ignoringQuota.beginCheck(task.UID)
+	defer p.ignoringQuota.endCheck()
 	return p.Volcano.PredicateForPreemptAction(task, node) != nil
 }

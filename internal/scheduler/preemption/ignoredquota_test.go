@@ -15,11 +15,11 @@ func TestQuotaIsIgnoredUntilTheLastCheckEnds(t *testing.T) {
 	p := &Preemption{}
 	task := &api.TaskInfo{UID: "j-0"}
 
-	p.ignoringQuota.begin(task.UID)
-	p.ignoringQuota.begin(task.UID)
-	p.ignoringQuota.end()
+	p.ignoringQuota.beginCheck(task.UID)
+	p.ignoringQuota.beginCheck(task.UID)
+	p.ignoringQuota.endCheck()
 	check.That(t, p.IgnoresQuota(task), "the quota is not ignored although the second check still runs")
 
-	p.ignoringQuota.end()
+	p.ignoringQuota.endCheck()
 	check.That(t, !p.IgnoresQuota(task), "the quota is ignored although both checks have ended")
 }
