@@ -14,6 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
+// StatusInterval is the shortest time between two status writes of one object, and between two counts of all pods, on
+// which most statuses depend. A burst of changes costs the API server one write an object, and users hardly wait.
+const StatusInterval = time.Second
+
 // StatusThrottle limits status writes to one per object and interval.
 type StatusThrottle struct {
 	*LastWrites

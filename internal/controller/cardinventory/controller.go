@@ -56,9 +56,6 @@ type DeviceSource interface {
 	OnChange(changed func())
 }
 
-// interval is the shortest time between two writes.
-const interval = time.Second
-
 // Options configure the controller.
 type Options struct {
 	// SkipNameValidation allows a second controller in one process, as in tests.
@@ -87,7 +84,7 @@ type Reconciler struct {
 
 // Setup adds the controller to a manager as soon as the API server has the CardInventory.
 func Setup(mgr ctrl.Manager, options Options) error {
-	r := &Reconciler{client: mgr.GetClient(), nodes: options.Nodes, counts: options.Counts, bills: options.Bills, devices: options.Devices, throttle: shared.NewStatusThrottle(interval), metrics: &metricsCollector{}}
+	r := &Reconciler{client: mgr.GetClient(), nodes: options.Nodes, counts: options.Counts, bills: options.Bills, devices: options.Devices, throttle: shared.NewStatusThrottle(shared.StatusInterval), metrics: &metricsCollector{}}
 	if err := options.Metrics.Register(r.metrics); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}

@@ -85,7 +85,7 @@ func (s *scene) summary() string {
 // read the nodes, which is costly in a large fleet. The summary counts allocated and all cards: nodes a and b have 8
 // cards each, and no pod uses one.
 func TestTheInventoryIsCreatedAndWrittenOncePerInterval(t *testing.T) {
-	check.Equal(t, "interval by default", time.Second, interval)
+	check.Equal(t, "interval by default", time.Second, shared.StatusInterval)
 
 	s := newScene(t)
 	s.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())

@@ -62,8 +62,8 @@ func transformOnly[T any](strip func(*T) *T) toolscache.TransformFunc {
 	}
 }
 
-// stripNode keeps what recognises cards, and whether the node is Ready and takes new pods.
-// The capacity says how many cards are broken.
+// stripNode keeps what cards are recognised by, the labels and the resources, and whether the node is Ready and takes
+// new pods. The capacity beyond what is allocatable are broken cards. A node without a condition is not Ready.
 func stripNode(node *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{
 		TypeMeta: node.TypeMeta, ObjectMeta: node.ObjectMeta, Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable},

@@ -11,21 +11,17 @@ import (
 	"cardquota.dev/operator/internal/servicetype"
 )
 
-// CardsInUse returns the cards that pods use by the last count, with whose queues they are. It
+// CardsInUse returns how many cards pods use by the last count, by who pays for them and by card. It
 // returns nil before the first count.
 func (u *UsageCollector) CardsInUse() map[cardseconds.Series]card.Count {
-	u.mu.RLock()
-	defer u.mu.RUnlock()
-	return u.inUse
+	return u.last.Load().inUse
 }
 
 // PodUsages returns what each pod uses by the last count, and since when: its binding, or its start if the
 // API server does not date the binding. Pods without either are left out. It returns nil before the first
 // count.
 func (u *UsageCollector) PodUsages() []cardseconds.PodUsage {
-	u.mu.RLock()
-	list := u.listPodUsages
-	u.mu.RUnlock()
+	list := u.last.Load().listPodUsages
 	if list == nil {
 		return nil
 	}
@@ -34,12 +30,10 @@ func (u *UsageCollector) PodUsages() []cardseconds.PodUsage {
 
 // TimeZone returns where days of bills are cut by the policy of the last count. nil is UTC.
 func (u *UsageCollector) TimeZone() *time.Location {
-	u.mu.RLock()
-	defer u.mu.RUnlock()
-	return u.zone
+	return u.last.Load().zone
 }
 
-// zoneInForce returns the time zone of the policy in force. Without a policy, and for a zone that does not
+// zoneInForce returns the time zone of the policy in force, nil for UTC. Without a policy, and for a zone that does not
 // exist, the last one stays.
 func zoneInForce(inForce *v1alpha1.ServiceTypePolicy, last *time.Location) *time.Location {
 	if inForce == nil {
@@ -52,14 +46,16 @@ func zoneInForce(inForce *v1alpha1.ServiceTypePolicy, last *time.Location) *time
 	return zone
 }
 
-// bills says whose the cards of a pod are.
+// bills says who pays for the cards of a pod.
 type bills struct {
+	// owners are the CardQuotas by queue.
 	owners map[string]*v1alpha1.CardQuota
-	// queueTypes has all queues that exist: a pod may name any queue, and would add one to every bill.
+	// queueTypes are the service types of all queues that exist. A pod may name any other queue, and would add it to
+	// every bill.
 	queueTypes map[string]string
 }
 
-// payer is a queue, or the namespace of a pod without one.
+// payer is a queue, or the namespace of a pod whose queue does not exist. The other one is "".
 type payer struct{ queue, namespace string }
 
 // payerOf returns who pays for a pod.
@@ -70,7 +66,8 @@ func (b *bills) payerOf(pod queueusage.BilledPod) payer {
 	return payer{namespace: pod.Pod.Namespace}
 }
 
-// seriesOf returns the series of who pays, for a card.
+// seriesOf returns what a bill says of a payer and a card. The tenant and the project are those of the CardQuota that
+// owns the queue, "" without one.
 func (b *bills) seriesOf(p payer, name card.Name) cardseconds.Series {
 	series := cardseconds.Series{Queue: p.queue, Namespace: p.namespace, Card: string(name), ServiceType: servicetype.DisplayName(b.queueTypes[p.queue])}
 	if owner := b.owners[p.queue]; owner != nil {
@@ -80,7 +77,7 @@ func (b *bills) seriesOf(p payer, name card.Name) cardseconds.Series {
 	return series
 }
 
-// cardsInUse returns the cards that pods use.
+// cardsInUse returns how many cards the pods use. It makes a series once for each payer and card, not for each pod.
 func (b *bills) cardsInUse(pods []queueusage.BilledPod) map[cardseconds.Series]card.Count {
 	type payerCard struct {
 		payer
@@ -109,7 +106,7 @@ func (b *bills) listPodUsages(pods []queueusage.BilledPod) []cardseconds.PodUsag
 	var usages []cardseconds.PodUsage
 	for _, pod := range pods {
 		since := queueusage.PlacedSince(pod.Pod)
-		// Without a start nothing bounds the credit, so such a pod gets none.
+		// Without a start, the time for which the pod used its cards has no bound, so it is billed for none of it.
 		if since.IsZero() {
 			continue
 		}
@@ -123,7 +120,8 @@ func (b *bills) listPodUsages(pods []queueusage.BilledPod) []cardseconds.PodUsag
 	return usages
 }
 
-// recountAtNextEnd counts again when the first terminating pod of a node that is not ready ends to count.
+// recountAtNextEnd requests a count for when the first terminating pod of a node that is not Ready no longer counts:
+// its grace period ends then, and no event says so. If that time is the same as at the last count, the timer runs already.
 func (u *UsageCollector) recountAtNextEnd(now time.Time) {
 	next := u.facts.NextEnd(now)
 	if next.IsZero() || next.Equal(u.nextEnd) {

@@ -151,7 +151,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // syncOwnedQueue writes the Queue and the status of a CardQuota that owns its queue. It adds the finalizer
-// before it writes anything that must be undone.
+// before it writes anything that must be undone. If the CardQuota is newer than the cache, it only requeues.
 func (r *reconciliation) syncOwnedQueue(ctx context.Context) (ctrl.Result, error) {
 	if controllerutil.ContainsFinalizer(r.quota, finalizer) {
 		return r.syncQueue(ctx)
@@ -167,7 +167,8 @@ func (r *reconciliation) syncOwnedQueue(ctx context.Context) (ctrl.Result, error
 }
 
 // patchMeta writes the metadata of the CardQuota with an optimistic lock, since other
-// clients write finalizers as well. It requeues a CardQuota that is newer than the cache.
+// clients write finalizers as well. It requeues a CardQuota that is newer than the cache. For one that is gone there is
+// nothing to write.
 func (r *reconciliation) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.Result, error) {
 	err := r.client.Patch(ctx, r.quota, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.FieldManager))
 	if apierrors.IsConflict(err) {
@@ -194,15 +195,15 @@ func (r *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if wait != nil && wait.KeepsQueue {
+	if wait != nil && wait.KeepsQueue { // the Queue has no place yet, so it stays as it is
 		return r.reportWait(ctx, wait)
 	}
 
 	return r.syncPlacedQueue(ctx, place, wait)
 }
 
-// syncPlacedQueue writes the Queue to its place, then the status.
-// wait is what is not written yet, nil for nothing.
+// syncPlacedQueue writes the Queue to its place in the tree, then the status. wait says what the Queue does not have
+// yet of the CardQuota, and why. It is nil if the Queue has everything.
 func (r *reconciliation) syncPlacedQueue(ctx context.Context, place cardquota.Placement, wait *cardquota.Wait) (ctrl.Result, error) {
 	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
 		return cardquota.NewDesiredQueue(r.quota, r.types, live, r.allocatedText(live), place)
@@ -241,7 +242,7 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place cardquota.Pl
 	written.Wait = wait
 	written.CutPriority = r.types.CutPriority(r.quota)
 	if written.IsFlat {
-		written.ParentManager = ""
+		written.ParentManager = "" // a flat Queue has no parent over which to argue
 	} else {
 		written.Parent = place.Parent
 	}
@@ -255,7 +256,8 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place cardquota.Pl
 }
 
 // wasInSync reports whether the Queue carried this spec, and neither its service type nor the tree changed
-// since. Another manager has then caused a difference.
+// since. Another manager has then caused a difference. before is the condition of the last status, now the Queue as it
+// is desired.
 func (r *reconciliation) wasInSync(before metav1.Condition, now cardquota.DesiredQueue) bool {
 	return before.Status == metav1.ConditionTrue && before.ObservedGeneration == r.quota.Generation &&
 		!now.ServiceTypeChanged(r.queue) && !now.TreeChanged(r.queue)
@@ -271,7 +273,7 @@ func (r *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.
 
 	result, err := r.updateStatus(ctx, cardquota.QueueRefusedCondition(r.quota.QueueName(), r.queue, err))
 	switch {
-	case err != nil || !result.IsZero() || cardquota.RefusesChanges(r.queue):
+	case err != nil || !result.IsZero() || cardquota.RefusesChanges(r.queue): // something else causes the next run
 	case !r.tree.IsFlat(): // Volcano's webhook may not know the last writes of the neighbors yet
 		result.RequeueAfter = r.retryDelay()
 	default:
@@ -294,7 +296,8 @@ func (r *reconciliation) allocatedText(live *v1beta1.Queue) string {
 	}
 }
 
-// updateStatus writes the status if it changed and no delay is left.
+// updateStatus writes the status if it changed, or requeues if the last write was less than a second ago. sync is
+// condition QueueSynced. The metrics follow at once.
 func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
 	input := cardquota.StatusInput{
 		Quota: r.quota, Queue: r.queue, Sync: sync, Usage: r.subtree, Own: r.usage, Tree: r.tree, Physical: r.Reconciler.usage.Physical(), Unnamed: r.Reconciler.usage.Unnamed(),
@@ -322,14 +325,16 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 	return ctrl.Result{RequeueAfter: wait}, err
 }
 
-// updateMetrics replaces the metrics of the queue, and drops them if the CardQuota does not own it.
+// updateMetrics replaces the metrics of the queue. It drops them before the first count, and if the CardQuota does not
+// own the queue: then the status has no usage of CPU, while every queue may be without cards.
 func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
-	if status.CPU == nil { // it was not counted: a queue may have no cards
+	if status.CPU == nil {
 		r.metrics.forgetQuota(r.quota.Name)
 		return
 	}
 	numbers := newQueueMetrics(r.quota)
 
+	// In a tree, a CardQuota without a service type is meant to be a parent, before it has children.
 	isParent := status.Children > 0 || (!r.tree.IsFlat() && r.quota.Spec.ServiceType == "")
 	if !isParent { // the children of a parent report its cards
 		numbers.cards = status.Cards
@@ -343,8 +348,8 @@ func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
 	r.metrics.setQueue(r.quota.QueueName(), numbers)
 }
 
-// enforcedCondition returns condition Enforced, nil before the policy has it or before the
-// first count.
+// enforcedCondition returns condition Enforced of the CardQuota, nil before the policy has it or before the
+// first count. Without a policy its status is Unknown.
 func (r *reconciliation) enforcedCondition() *metav1.Condition {
 	var policyCondition *metav1.Condition
 	bypasses, counted := r.Reconciler.usage.bypassesByQueue()
@@ -358,7 +363,7 @@ func (r *reconciliation) enforcedCondition() *metav1.Condition {
 	return &own
 }
 
-// cardQuotasForQueue returns the CardQuotas of one queue.
+// cardQuotasForQueue returns the CardQuotas that name a queue. They are copies.
 func (r *Reconciler) cardQuotasForQueue(ctx context.Context, name string) ([]*v1alpha1.CardQuota, error) {
 	var list v1alpha1.CardQuotaList
 	if err := r.client.List(ctx, &list, client.MatchingFields{queueIndex: name}); err != nil {

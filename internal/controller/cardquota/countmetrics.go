@@ -67,7 +67,8 @@ func (m *countMetrics) setLastCount(at time.Time) {
 	m.lastCount.WithLabelValues().Set(float64(at.UnixMilli()) / 1000)
 }
 
-// observeBindings records how long pods waited that were bound since the last count.
+// observeBindings records how long pods waited that were bound since the last count. types are the service types by
+// queue.
 func (m *countMetrics) observeBindings(bindings []queueusage.Binding, types map[string]string) {
 	for _, b := range bindings {
 		for _, amount := range b.Cards {

@@ -15,16 +15,14 @@ import (
 
 // InventoryCount returns the last count, summed up by card, nil before the first count.
 func (u *UsageCollector) InventoryCount() *cardinventory.Count {
-	u.mu.RLock()
-	defer u.mu.RUnlock()
-	return u.inventoryCount
+	return u.last.Load().inventory
 }
 
 // maxAnomaliesWait bounds how long the first count waits for the CardInventory.
 const maxAnomaliesWait = 10 * time.Second
 
-// readAnomalies returns the anomalies that an earlier process wrote. Without a CardInventory, or its CRD,
-// there are none.
+// readAnomalies returns the anomalies that an earlier process wrote, from which the first count knows which cards have
+// another name than when their pods started. Without a CardInventory, or its CRD, there are none.
 func (u *UsageCollector) readAnomalies(ctx context.Context) []v1alpha1.InventoryAnomaly {
 	ctx, cancel := context.WithTimeout(ctx, maxAnomaliesWait)
 	defer cancel()
@@ -39,14 +37,16 @@ func (u *UsageCollector) readAnomalies(ctx context.Context) []v1alpha1.Inventory
 // the function must not block.
 func (u *UsageCollector) OnCount(counted func()) { u.onCount = append(u.onCount, counted) }
 
+// notifyCounted calls the functions that OnCount registered.
 func (u *UsageCollector) notifyCounted() {
 	for _, counted := range u.onCount {
 		counted()
 	}
 }
 
-// queuesWithUnknownCards returns the queues of CardQuotas with a card that no node has, if the set
-// of cards of the nodes changed. Condition CardsKnown suggests one of those.
+// queuesWithUnknownCards returns the queues of CardQuotas with a card that no node has, before or after, if the set
+// of cards of the nodes changed. Condition CardsKnown suggests one of those, and names cards that no label names yet:
+// sameUnnamed reports whether these are unchanged.
 func queuesWithUnknownCards(before, after map[card.Name]card.Count, sameUnnamed bool, quotas []*v1alpha1.CardQuota) []string {
 	if sameUnnamed && maps.EqualFunc(before, after, func(card.Count, card.Count) bool { return true }) {
 		return nil

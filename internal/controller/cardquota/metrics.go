@@ -159,8 +159,8 @@ type cardMetrics struct {
 	isInTree bool
 }
 
-// appendCards appends the numbers of a queue's cards, unless all of a card are zero. Those of all unknown cards
-// are added up.
+// appendCards appends the numbers of a queue's cards, unless all of a card are zero. Tenants can name any number of
+// unknown cards, and each would become a series. So what is pending for them is added up under one name.
 func (q *queueMetrics) appendCards(all []cardMetrics, queue string) []cardMetrics {
 	unknown := &v1alpha1.CardStatus{Name: card.UnknownLabel}
 	for i := range q.cards {
@@ -169,7 +169,6 @@ func (q *queueMetrics) appendCards(all []cardMetrics, queue string) []cardMetric
 			pending := unknown.Pending
 			unknown = c.DeepCopy()
 			unknown.Pending += pending
-		// Tenants can name any number of cards, and each would become a series.
 		case isUnknown(c):
 			unknown.Pending += c.Pending
 		case hasNumbers(c):
@@ -184,7 +183,7 @@ func (q *queueMetrics) appendCards(all []cardMetrics, queue string) []cardMetric
 	return all
 }
 
-// hasNumbers reports whether a queue has anything to do with a card.
+// hasNumbers reports whether a queue may use, uses or requests a card.
 func hasNumbers(c *v1alpha1.CardStatus) bool {
 	return c.Quota > 0 || c.Deserved > 0 || c.Used > 0 || c.Pending > 0
 }
@@ -194,7 +193,7 @@ func isUnknown(c *v1alpha1.CardStatus) bool {
 	return c.Quota == 0 && c.Used == 0 && c.Physical == 0
 }
 
-// send sends the series of a queue and card.
+// send sends the series of a queue and card. Of unknown cards there are only pending ones.
 func (m *cardMetrics) send(ch chan<- prometheus.Metric) {
 	if !utf8.ValidString(m.Name) { // the registry would refuse all series for one such label
 		return

@@ -24,8 +24,8 @@ const loweredPriority = 100
 
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// addLater adds requests with a priority, if the queue has priorities, after a delay.
-func addLater(q requestQueue, priority int, delay time.Duration, requests ...reconcile.Request) {
+// addWithPriority adds requests after a delay, with a priority if the queue of requests knows priorities.
+func addWithPriority(q requestQueue, priority int, delay time.Duration, requests ...reconcile.Request) {
 	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority), After: delay}, requests...)
 		return
@@ -35,10 +35,10 @@ func addLater(q requestQueue, priority int, delay time.Duration, requests ...rec
 	}
 }
 
-// lastOf returns a handler that enqueues the requests for objects after all others.
-func lastOf(requestsFor func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
+// lowPriorityHandler returns a handler that enqueues the requests for objects after all others.
+func lowPriorityHandler(requestsFor func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
 	enqueue := func(ctx context.Context, object client.Object, q requestQueue) {
-		addLater(q, handler.LowPriority, 0, requestsFor(ctx, object)...)
+		addWithPriority(q, handler.LowPriority, 0, requestsFor(ctx, object)...)
 	}
 	return handler.Funcs{
 		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q requestQueue) { enqueue(ctx, e.Object, q) },
@@ -52,7 +52,7 @@ func lastOf(requestsFor func(context.Context, client.Object) []reconcile.Request
 func wakeupHandler(requestsFor func(context.Context, string) []reconcile.Request) handler.TypedFuncs[wakeup, reconcile.Request] {
 	return handler.TypedFuncs[wakeup, reconcile.Request]{
 		GenericFunc: func(ctx context.Context, e event.TypedGenericEvent[wakeup], q requestQueue) {
-			addLater(q, handler.LowPriority, e.Object.after, requestsFor(ctx, e.Object.queue)...)
+			addWithPriority(q, handler.LowPriority, e.Object.after, requestsFor(ctx, e.Object.queue)...)
 		},
 	}
 }
@@ -60,7 +60,7 @@ func wakeupHandler(requestsFor func(context.Context, string) []reconcile.Request
 // loweredHandler enqueues a CardQuota before all others.
 var loweredHandler = handler.Funcs{
 	UpdateFunc: func(_ context.Context, e event.UpdateEvent, q requestQueue) {
-		addLater(q, loweredPriority, 0, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)})
+		addWithPriority(q, loweredPriority, 0, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)})
 	},
 }
 
@@ -79,9 +79,8 @@ var isLowered = predicate.Funcs{
 			return true
 		}
 
-		had := cardquota.QuotaOf(before)
 		has := cardquota.QuotaOf(after)
-		for name, count := range had {
+		for name, count := range cardquota.QuotaOf(before) {
 			if has[name] < count {
 				return true
 			}

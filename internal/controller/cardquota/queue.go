@@ -38,7 +38,8 @@ const memberRetry = time.Second
 type queueBuilder func(live *v1beta1.Queue) cardquota.DesiredQueue
 
 // inSync reports whether the Queue is as desired. If the cache says no and may not have the operator's
-// own last write, it reads the API server: otherwise that write would look like another manager's change.
+// own last write, it replaces r.queue by what the API server has: otherwise that write would look like another
+// manager's change.
 func (r *reconciliation) inSync(ctx context.Context, desired queueBuilder) (bool, error) {
 	if desired(r.queue).InSync(r.queue) {
 		return true, nil
@@ -86,8 +87,9 @@ func (r *reconciliation) writeQueue(ctx context.Context, desired queueBuilder, w
 	return cardquota.QueueWrite{Replaced: replaced, WeightManager: want.WeightManager, ParentManager: want.ParentManager}, nil
 }
 
-// applyQueue applies the desired Queue without force first. On a conflict it yields the
-// fields that other managers may keep, forces the others and returns them.
+// applyQueue applies the desired Queue without force first. On a conflict it leaves to other managers the
+// fields that they may keep, forces the others and returns them. Without a conflict it returns the fields that another
+// manager changed or removed without owning them now: those have no manager to name.
 func (r *reconciliation) applyQueue(ctx context.Context, want *cardquota.DesiredQueue, wasInSync bool) ([]cardquota.FieldConflict, error) {
 	log := logf.FromContext(ctx)
 	var drift []cardquota.FieldConflict
@@ -136,8 +138,8 @@ func (r *reconciliation) applyAndRecord(ctx context.Context, config *apply.Queue
 	return nil
 }
 
-// forgetQueueWrites forgets the write of the queue of a CardQuota that is gone, also of one whose finalizer a
-// user removed. A queue that another CardQuota has now stays known.
+// forgetQueueWrites forgets the last write of the Queue of a CardQuota that is gone, also of one whose finalizer a
+// user removed. If another CardQuota names this queue now, its last write stays known.
 func (r *Reconciler) forgetQueueWrites(ctx context.Context, quota string) error {
 	queue, isKnown := r.writtenQueues.Load(quota)
 	name, _ := queue.(string)
@@ -197,12 +199,12 @@ func (r *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.Card
 	return r.removeFinalizer(ctx)
 }
 
-// releaseQueue retains, releases, abandons or drains the Queue of a CardQuota that is being
-// deleted.
+// releaseQueue does with the Queue of a CardQuota that is being deleted what its deletionPolicy and the origin of the
+// Queue say. Only a Queue that has to be drained first is not done at once.
 func (r *reconciliation) releaseQueue(ctx context.Context) (drained drainStatus, err error) {
 	drained.done = true
 	switch {
-	case r.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
+	case r.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain: // everything stays as written
 		err = r.removeManagedFields(ctx)
 	// Volcano needs this queue for work that names none, so it only loses the operator's fields.
 	case r.quota.QueueName() == workload.DefaultQueue:
@@ -225,7 +227,7 @@ type drainStatus struct {
 	requeueAfter time.Duration
 }
 
-// drainQueue removes quota and capability, and deletes the Queue once it has no members.
+// drainQueue removes quota and capability, so that nothing new starts, and deletes the Queue once it has no members.
 func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
 		return cardquota.NewDrainedQueue(r.quota, live, r.allocatedText(live))
@@ -242,9 +244,9 @@ func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	}
 
 	switch {
-	case r.usage == nil:
+	case r.usage == nil: // the first count reconciles every CardQuota
 		return drainStatus{requeueAfter: requeueAfter}, nil
-	case r.usage.Members.Any():
+	case r.usage.Members.Any(): // so does the count that finds other members, for this one
 		return drainStatus{members: r.usage.Members, requeueAfter: requeueAfter}, nil
 	}
 
@@ -292,7 +294,7 @@ func (r *reconciliation) abandonQueue(ctx context.Context) error {
 	return nil
 }
 
-// releaseFields applies an empty Queue, which removes every field that only the operator
+// releaseFields applies an empty Queue, by which server-side apply removes every field that only the operator
 // owned.
 func (r *reconciliation) releaseFields(ctx context.Context) error {
 	if !cardquota.HasOwnedFields(r.queue) {

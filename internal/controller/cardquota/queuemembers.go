@@ -178,6 +178,7 @@ func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alph
 	return members, nil
 }
 
+// visitPodGroup adds a PodGroup that is in one of the queues.
 func (c *memberCounter) visitPodGroup(object runtime.Object) error {
 	if group, ok := object.(*v1beta1.PodGroup); ok && c.owners[workload.PodGroupQueue(group)] != nil {
 		c.addPodGroup(strip.PodGroup(group))
@@ -247,9 +248,9 @@ func ourSchedulers(p *v1alpha1.ServiceTypePolicy) []string {
 	return policy.Effective(p.Spec).Scheduler.Names
 }
 
-// namespaceCheck returns which namespaces each queue allows by its CardQuota. A queue
+// namespaceCheck returns a function that reports whether a queue allows a namespace by its CardQuota. A queue
 // without a CardQuota or with an unreadable selector allows all, so that the operator
-// deletes no queue in use.
+// deletes no queue in use. It keeps each answer, since a count asks for every pod.
 func namespaceCheck(owners map[string]*v1alpha1.CardQuota, namespaces []*corev1.Namespace) func(queue, namespace string) bool {
 	known := make(map[string]*corev1.Namespace, len(namespaces))
 	for _, namespace := range namespaces {

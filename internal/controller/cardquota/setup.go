@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,13 +31,9 @@ import (
 // queueIndex is the cache index of CardQuotas by queue.
 const queueIndex = "queue"
 
-const (
-	// workers is how many CardQuotas are reconciled at the same time. They wait for the API server most of the
-	// time.
-	workers = 24
-	// interval is the shortest time between two counts of pods and between two status writes of one CardQuota.
-	interval = time.Second
-)
+// workers is how many CardQuotas are reconciled at the same time. They wait for the API server most of the
+// time.
+const workers = 24
 
 // Options configure the controller.
 type Options struct {
@@ -57,9 +52,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		client:       mgr.GetClient(),
 		live:         mgr.GetAPIReader(),
 		events:       mgr.GetEventRecorderFor(shared.Component),
-		usage:        newUsageCollector(mgr.GetCache(), interval, options.Inventory),
+		usage:        newUsageCollector(mgr.GetCache(), shared.StatusInterval, options.Inventory),
 		inventory:    options.Inventory,
-		throttle:     shared.NewStatusThrottle(interval),
+		throttle:     shared.NewStatusThrottle(shared.StatusInterval),
 		queueWrites:  shared.NewLastWrites(),
 		selectors:    shared.NewQuotaSelectors(),
 		metrics:      newMetricsCollector(),
@@ -82,15 +77,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 	}
 
 	// A created or deleted CardQuota may change the owner of its queue.
-	comesOrGoes := predicate.Funcs{
+	createdOrDeleted := predicate.Funcs{
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 
-	forPolicy := lastOf(func(ctx context.Context, _ client.Object) []reconcile.Request {
+	forPolicy := lowPriorityHandler(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return r.requestsForQueue(ctx, allQueues)
 	})
-	forNamespace := lastOf(r.requestsForNamespace)
+	forNamespace := lowPriorityHandler(r.requestsForNamespace)
 	forQueue := handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, q *v1beta1.Queue) []reconcile.Request {
 		return r.requestsForQueue(ctx, q.Name)
 	})
@@ -99,7 +94,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		Named("cardquota").
 		For(&v1alpha1.CardQuota{}, builder.WithPredicates(shared.SpecChanged)).
 		Watches(&v1alpha1.CardQuota{}, loweredHandler, builder.WithPredicates(isLowered)).
-		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.requestsForSameQueue), builder.WithPredicates(comesOrGoes)).
+		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.requestsForSameQueue), builder.WithPredicates(createdOrDeleted)).
 		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.requestsForNeighbors), builder.WithPredicates(shared.SpecChanged)).
 		Watches(&v1alpha1.ServiceTypePolicy{}, forPolicy, builder.WithPredicates(policyChanged)).
 		Watches(&corev1.Namespace{}, forNamespace, builder.WithPredicates(shared.NamespaceChanged)).
@@ -164,7 +159,7 @@ func (r *Reconciler) requestsForNamespace(ctx context.Context, namespace client.
 	return requests
 }
 
-// requestsForSameQueue returns the requests for all CardQuotas of the object's queue.
+// requestsForSameQueue returns the requests for all CardQuotas that name the queue of a CardQuota.
 func (r *Reconciler) requestsForSameQueue(ctx context.Context, object client.Object) []reconcile.Request {
 	if quota, ok := object.(*v1alpha1.CardQuota); ok {
 		return r.requestsForQueue(ctx, quota.QueueName())
@@ -207,10 +202,11 @@ var queueChanged = predicate.TypedFuncs[*v1beta1.Queue]{UpdateFunc: func(e event
 var policyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, _ := e.ObjectOld.(*v1alpha1.ServiceTypePolicy)
 	after, _ := e.ObjectNew.(*v1alpha1.ServiceTypePolicy)
-	return !policy.SameServiceTypes(before, after) || changesForce(before, after) || !conditions.Same(enforcedWithoutBypass(before), enforcedWithoutBypass(after))
+	return !policy.SameServiceTypes(before, after) || changesPolicyInForce(before, after) || !conditions.Same(enforcedWithoutBypass(before), enforcedWithoutBypass(after))
 }}
 
-// enforcedWithoutBypass returns condition Enforced of a queue without bypasses.
+// enforcedWithoutBypass returns condition Enforced of a queue without bypasses: allQueues is the name of none. It is
+// empty while the policy has no such condition.
 func enforcedWithoutBypass(p *v1alpha1.ServiceTypePolicy) metav1.Condition {
 	if policyCondition := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionEnforced); policyCondition != nil {
 		return enforcement.EvaluateQueue(allQueues, policyCondition, nil)

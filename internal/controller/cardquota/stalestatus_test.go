@@ -53,8 +53,8 @@ func newLLMReconciler(t *testing.T) (*Reconciler, client.WithWatch) {
 // setUsage lets the next count find cards and CPU in use by queue llm.
 func (r *Reconciler) setUsage(used card.Count, milliCPU int64) {
 	usage := queueusage.Usage{Used: map[card.Name]card.Count{"H200": used}, Pending: map[card.Name]card.Count{}, MilliCPU: milliCPU}
-	r.usage.queues = map[string]queueusage.Usage{"llm": usage}
-	r.usage.subtrees = r.usage.queues
+	queues := map[string]queueusage.Usage{"llm": usage}
+	r.usage.last.Store(&usageCount{queues: queues, subtrees: queues, tree: cardquota.Flat})
 }
 
 // llm asks for a Reconcile of CardQuota llm.

@@ -2,6 +2,7 @@ package cardquota
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -139,14 +140,11 @@ func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v
 
 	others, err := unownedBelow(queues, func(queue string) ([]*v1beta1.Queue, error) {
 		children, err := r.childQueues(ctx, queue)
-		for i := len(children) - 1; i >= 0 && err == nil; i-- {
-			var owner *v1alpha1.CardQuota
-			owner, err = r.ownerOfQueue(ctx, children[i].Name)
-			if owner != nil {
-				children = slices.Delete(children, i, i+1)
-			}
-		}
-		return children, err
+		return slices.DeleteFunc(children, func(child *v1beta1.Queue) bool {
+			owner, readErr := r.ownerOfQueue(ctx, child.Name)
+			err = errors.Join(err, readErr)
+			return owner != nil
+		}), err
 	})
 	if err != nil {
 		return nil, err
@@ -156,7 +154,7 @@ func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v
 }
 
 // unownedBelow returns all Queues below the given ones, as far as no CardQuota owns them. children
-// returns those directly below a Queue.
+// returns those directly below a Queue that no CardQuota owns.
 func unownedBelow(queues []string, children func(queue string) ([]*v1beta1.Queue, error)) (found []*v1beta1.Queue, err error) {
 	seen := map[string]bool{}
 	for next := slices.Clone(queues); len(next) > 0; next = next[1:] {
@@ -245,8 +243,8 @@ func (r *reconciliation) placeQueue(ctx context.Context) (place cardquota.Placem
 }
 
 // lockMoves keeps other reconciles from moving Queues below others, if this one may do so.
-// Two moves at the same time could make a cycle. The caller calls the returned function when
-// the Queue is written.
+// Two moves at the same time could make a cycle. A Queue that is created, goes to the top level or keeps its parent
+// makes none. The caller calls the returned function when the Queue is written.
 func (r *reconciliation) lockMoves() (unlock func()) {
 	ancestors := r.tree.Ancestors(r.quota.Name)
 	if r.queue == nil || len(ancestors) == 0 || r.queue.Spec.Parent == ancestors[0].QueueName() {
@@ -293,7 +291,8 @@ func (r *reconciliation) readNeighbors(ctx context.Context) (cardquota.Neighbors
 	return neighbors, nil
 }
 
-// readFamily returns the Queues whose CPU and memory bound those of the Queue below a parent.
+// readFamily returns the Queues whose CPU and memory bound those of the Queue below a parent: its children, its siblings
+// and the parent. Root has no limit, so below it only the children count.
 func (r *reconciliation) readFamily(ctx context.Context, parent string) (family cardquota.Family, err error) {
 	name := r.quota.QueueName()
 	family.Children, err = r.childQueues(ctx, name)

@@ -16,25 +16,25 @@ import (
 // FreshTree returns the tree of all CardQuotas by the last count, and whether no CardQuota and no policy changed
 // since.
 func (u *UsageCollector) FreshTree() (tree *cardquota.Tree, isFresh bool) {
-	u.mu.RLock()
-	defer u.mu.RUnlock()
-	return u.tree, u.treeChanges == u.specChanges.Load()
+	last := u.last.Load()
+	return last.tree, last.specChanges == u.specChanges.Load()
 }
 
-// compareWithInventory compares what CardQuotas and other Queues grant with the healthy cards.
-func (u *UsageCollector) compareWithInventory(tree *cardquota.Tree, granted []*v1alpha1.CardQuota, queues []*v1beta1.Queue) *cardquota.QuotaTotals {
-	unowned := cardquota.UnownedQuotas(granted, tree.GrantingQueues(queues))
+// compareWithInventory compares what CardQuotas and other Queues grant with the healthy cards. It also sets the metric of
+// the Queues that grant cards without a CardQuota.
+func (u *UsageCollector) compareWithInventory(read *countedObjects) *cardquota.QuotaTotals {
+	unowned := cardquota.UnownedQuotas(read.cardQuotas, read.tree.GrantingQueues(read.queues))
 	u.metrics.setUnowned(unowned)
-	return tree.QuotaTotals(granted, unowned, u.inventory.Healthy())
+	return read.tree.QuotaTotals(read.cardQuotas, unowned, u.inventory.Healthy())
 }
 
-// changedSubtrees returns the queues whose numbers in the tree, or whose subtrees' usage, differ
-// from the last count. It costs nothing while queues are flat.
-func (u *UsageCollector) changedSubtrees(tree *cardquota.Tree, subtrees map[string]queueusage.Usage) []string {
-	if tree.IsFlat() && u.tree.IsFlat() {
+// changedSubtrees returns the queues whose numbers in the tree, or whose subtrees' usage, differ between two counts,
+// none while queues are flat.
+func changedSubtrees(last, count *usageCount) []string {
+	if count.tree.IsFlat() && last.tree.IsFlat() { // a subtree is the queue alone
 		return nil
 	}
-	return append(changedKeys(u.subtrees, subtrees, queueusage.Usage.Equal), tree.ChangedQueues(u.tree)...)
+	return append(changedKeys(last.subtrees, count.subtrees, queueusage.Usage.Equal), count.tree.ChangedQueues(last.tree)...)
 }
 
 // changedInTree reports whether a Queue changed that is below another one. Its numbers count
@@ -60,15 +60,15 @@ func (u *UsageCollector) policyInForce(policies toolscache.Store) *v1alpha1.Serv
 	return u.inventory.PolicyInForce(stored)
 }
 
-// changesForce reports whether a ServiceTypePolicy took effect between two versions, or the hierarchy in
-// force changed.
-func changesForce(before, after client.Object) bool {
+// changesPolicyInForce reports whether a ServiceTypePolicy took effect between two versions, or changed between flat
+// queues and a tree. Its status says both, so its generation may be the same.
+func changesPolicyInForce(before, after client.Object) bool {
 	was, ok := before.(*v1alpha1.ServiceTypePolicy)
 	is, isPolicy := after.(*v1alpha1.ServiceTypePolicy)
 	return ok && isPolicy && (policy.IsTree(was) != policy.IsTree(is) || policy.HasTakenEffect(was) != policy.HasTakenEffect(is))
 }
 
-// localQueues returns the queues that tenants see in their namespaces, and those below them.
+// localQueues returns the queues that tenants see as LocalCardQuotas in their namespaces, and those below them.
 func localQueues(owners map[string]*v1alpha1.CardQuota, tree *cardquota.Tree) map[string]bool {
 	queues := map[string]bool{}
 	for queue, owner := range owners {

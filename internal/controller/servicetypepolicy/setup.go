@@ -26,9 +26,6 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// interval is the shortest time between two status writes.
-const interval = time.Second
-
 // Options configure the controller.
 type Options struct {
 	// SchedulerNamespace is the namespace of our scheduler, its Leases and its rendered
@@ -78,7 +75,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		live:      mgr.GetAPIReader(),
 		events:    mgr.GetEventRecorderFor(shared.Component),
 		now:       time.Now,
-		throttle:  shared.NewStatusThrottle(interval),
+		throttle:  shared.NewStatusThrottle(shared.StatusInterval),
 		watchBase: base.watchConfigMap,
 		evidence: &evidence{
 			cached: mgr.GetClient(), live: mgr.GetAPIReader(), schedulerNamespace: options.SchedulerNamespace, volcanoNamespace: options.VolcanoNamespace, bypasses: options.Bypasses,
