@@ -25,70 +25,47 @@ import (
 
 // readCluster reads everything that the rules of doctor look at.
 func readCluster(ctx context.Context, r *reader.Reader, c *Cluster) error {
-	for _, read := range []func(context.Context, *reader.Reader, *Cluster) error{
-		readDeployments, readRunningSchedulers, readWebhooks, readObjects, readDefinitions, readUsage,
-	} {
-		if err := read(ctx, r, c); err != nil {
-			return err
-		}
-	}
+	readDeployments(ctx, r, c)
+	readRunningSchedulers(ctx, r, c)
+	readWebhooks(ctx, r, c)
+	readObjects(ctx, r, c)
+	readDefinitions(ctx, r, c)
+	readUsage(ctx, r, c)
 	c.Gaps = r.Gaps
-	return nil
+	return r.Err()
 }
 
 // readDeployments reads the Deployments of both programs, and the namespace from them. Without a Deployment of
 // the operator it reads the Lease of the operator.
-func readDeployments(ctx context.Context, r *reader.Reader, c *Cluster) (err error) {
+func readDeployments(ctx context.Context, r *reader.Reader, c *Cluster) {
 	var mayRead bool
-	c.Operators, mayRead, err = r.Deployments(ctx, reader.OperatorProgram, c.Namespace)
-	if err != nil {
-		return err
-	}
+	c.Operators, mayRead = r.Deployments(ctx, reader.OperatorProgram, c.Namespace)
 
 	// The installation may be in any namespace, and later reads need to know which.
 	if len(c.Operators) > 0 {
 		c.Namespace = c.Operators[0].Namespace
 	}
 
-	c.Schedulers, c.HasDeployments, err = r.Deployments(ctx, reader.SchedulerProgram, c.Namespace)
-	if err != nil {
-		return err
-	}
-
+	c.Schedulers, c.HasDeployments = r.Deployments(ctx, reader.SchedulerProgram, c.Namespace)
 	if len(c.Operators) == 0 && len(c.Schedulers) > 0 {
 		c.Namespace = c.Schedulers[0].Namespace
 	}
 
 	c.HasDeployments = c.HasDeployments && mayRead
 	if len(c.Operators) == 0 && c.HasDeployments { // it may run without a Deployment
-		c.OperatorLease, mayRead, err = r.OperatorLease(ctx, c.Namespace)
-		if err != nil {
-			return err
-		}
+		c.OperatorLease, mayRead = r.OperatorLease(ctx, c.Namespace)
 		c.HidesOperatorLease = !mayRead
 	}
-
-	return nil
 }
 
 // readRunningSchedulers reads the heartbeat of our scheduler, and other schedulers.
-func readRunningSchedulers(ctx context.Context, r *reader.Reader, c *Cluster) error {
+func readRunningSchedulers(ctx context.Context, r *reader.Reader, c *Cluster) {
 	var pods []*corev1.Pod
-	_, err := reader.ListInto(ctx, r, &corev1.PodList{}, &pods, client.MatchingLabels{workload.StockSchedulerLabel: workload.StockSchedulerApp})
-	if err != nil {
-		return err
-	}
-
-	c.Lease, c.HasLease, err = reader.Find(ctx, r, client.ObjectKey{Namespace: c.Namespace, Name: enforcement.LeaseName}, &coordinationv1.Lease{})
-	if err != nil {
-		return err
-	}
-
+	reader.ListInto(ctx, r, &corev1.PodList{}, &pods, client.MatchingLabels{workload.StockSchedulerLabel: workload.StockSchedulerApp})
+	c.Lease, c.HasLease = reader.Find(ctx, r, client.ObjectKey{Namespace: c.Namespace, Name: enforcement.LeaseName}, &coordinationv1.Lease{})
 	if c.HasLease { // without it our own pods are not known
 		c.OtherSchedulers = otherSchedulers(slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !workload.MayBeRunning(pod) }), c.Lease)
 	}
-
-	return nil
 }
 
 // otherSchedulers leaves out pods of Volcano's Deployment that run our scheduler: where only its image
@@ -117,16 +94,12 @@ func otherSchedulers(pods []*corev1.Pod, lease *coordinationv1.Lease) []*corev1.
 const installationName = "cardquota"
 
 // readWebhooks reads the webhook configurations of Cardquota, and whether the user may read both kinds.
-func readWebhooks(ctx context.Context, r *reader.Reader, c *Cluster) error {
-	mayReadValidating, err := reader.ListInto(ctx, r, &admissionregistrationv1.ValidatingWebhookConfigurationList{}, &c.Validating)
-	if err != nil {
-		return err
-	}
-	mayReadMutating, err := reader.ListInto(ctx, r, &admissionregistrationv1.MutatingWebhookConfigurationList{}, &c.Mutating)
+func readWebhooks(ctx context.Context, r *reader.Reader, c *Cluster) {
+	mayReadValidating := reader.ListInto(ctx, r, &admissionregistrationv1.ValidatingWebhookConfigurationList{}, &c.Validating)
+	mayReadMutating := reader.ListInto(ctx, r, &admissionregistrationv1.MutatingWebhookConfigurationList{}, &c.Mutating)
 	c.HasWebhooks = mayReadValidating && mayReadMutating
 	c.Validating = slices.DeleteFunc(c.Validating, isForeign)
 	c.Mutating = slices.DeleteFunc(c.Mutating, isForeign)
-	return err
 }
 
 // isForeign reports whether a webhook configuration is of another program. OLM gives ours a name of its
@@ -136,79 +109,62 @@ func isForeign[T client.Object](configuration T) bool {
 }
 
 // readObjects reads the objects of Cardquota and the Queues, and which of their kinds the cluster lacks.
-func readObjects(ctx context.Context, r *reader.Reader, c *Cluster) error {
-	for _, list := range []struct {
-		kind string
-		read func() error
-	}{
-		{"ServiceTypePolicy", func() (err error) {
-			c.Policy, c.HasPolicy, err = reader.Find(ctx, r, client.ObjectKey{Name: v1alpha1.PolicyName}, &v1alpha1.ServiceTypePolicy{})
-			return err
-		}},
-		{"CardQuota", func() (err error) {
-			c.HasQuotas, err = reader.ListInto(ctx, r, &v1alpha1.CardQuotaList{}, &c.Quotas)
-			c.HasQuotas = c.HasQuotas || reader.IsNotInstalled(err)
-			return err
-		}},
-		{"Queue", func() error {
-			_, err := reader.ListInto(ctx, r, &v1beta1.QueueList{}, &c.Queues)
-			return err
-		}},
-		{"LocalCardQuota", func() error {
-			// No rule reads the views, so one of them shows that the kind exists.
-			_, err := r.Tolerate(r.Client.List(ctx, &v1alpha1.LocalCardQuotaList{}, client.Limit(1)))
-			return err
-		}},
-		{"CardInventory", func() error {
-			inventory, _, err := reader.Find(ctx, r, client.ObjectKey{Name: v1alpha1.InventoryName}, &v1alpha1.CardInventory{})
-			if inventory != nil {
-				c.Inventory = &inventory.Status
-			}
-			return err
-		}},
-	} {
-		if err := list.read(); reader.IsNotInstalled(err) {
-			c.MissingKinds = append(c.MissingKinds, list.kind)
-		} else if err != nil {
-			return err
-		}
-	}
+func readObjects(ctx context.Context, r *reader.Reader, c *Cluster) {
+	c.Policy, c.HasPolicy = reader.Find(ctx, r, client.ObjectKey{Name: v1alpha1.PolicyName}, &v1alpha1.ServiceTypePolicy{})
+	c.noteMissingKind(r, "ServiceTypePolicy")
 
-	return nil
+	mayRead := reader.ListInto(ctx, r, &v1alpha1.CardQuotaList{}, &c.Quotas)
+	isMissing := c.noteMissingKind(r, "CardQuota")
+	c.HasQuotas = mayRead || isMissing // a cluster without the kind has none
+
+	reader.ListInto(ctx, r, &v1beta1.QueueList{}, &c.Queues)
+	c.noteMissingKind(r, "Queue")
+
+	if r.Err() == nil { // no rule reads the views, so one of them shows that the kind exists
+		r.Record(r.Client.List(ctx, &v1alpha1.LocalCardQuotaList{}, client.Limit(1)))
+	}
+	c.noteMissingKind(r, "LocalCardQuota")
+
+	inventory, _ := reader.Find(ctx, r, client.ObjectKey{Name: v1alpha1.InventoryName}, &v1alpha1.CardInventory{})
+	if inventory != nil {
+		c.Inventory = &inventory.Status
+	}
+	c.noteMissingKind(r, "CardInventory")
+}
+
+// noteMissingKind notes that the cluster does not have a kind, if the last read failed for that, and reports
+// whether it did.
+func (c *Cluster) noteMissingKind(r *reader.Reader, kind string) bool {
+	isMissing := r.IgnoreMissingKind()
+	if isMissing {
+		c.MissingKinds = append(c.MissingKinds, kind)
+	}
+	return isMissing
 }
 
 // readDefinitions reads the definitions of our kinds.
-func readDefinitions(ctx context.Context, r *reader.Reader, c *Cluster) error {
+func readDefinitions(ctx context.Context, r *reader.Reader, c *Cluster) {
 	if len(c.MissingKinds) > 0 {
-		return nil
+		return
 	}
 
 	for _, plural := range []string{"cardquotas", "servicetypepolicies", "cardinventories", "localcardquotas"} {
 		key := client.ObjectKey{Name: plural + "." + v1alpha1.GroupVersion.Group}
-		definition, mayRead, err := reader.Find(ctx, r, key, &apiextensionsv1.CustomResourceDefinition{})
-		if err != nil {
-			return err
-		}
+		definition, mayRead := reader.Find(ctx, r, key, &apiextensionsv1.CustomResourceDefinition{})
 		if !mayRead {
-			return nil // one gap says it for all
+			return // one gap says it for all
 		}
-
 		if definition != nil {
 			c.Definitions = append(c.Definitions, definition)
 		}
 	}
-	return nil
 }
 
 // readUsage reads what runs, and counts it by the rules of the operator.
-func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) error {
-	loaded, err := reader.ReadWorkloads(ctx, r)
-	if reader.IsNotInstalled(err) {
-		c.MissingKinds = append(c.MissingKinds, "PodGroup")
-		return nil
-	}
-	if err != nil || !loaded.IsComplete {
-		return err
+func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) {
+	loaded := reader.ReadWorkloads(ctx, r)
+	if c.noteMissingKind(r, "PodGroup") || !loaded.IsComplete {
+		return
 	}
 
 	tracker := loaded.Tracker()
@@ -226,8 +182,7 @@ func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) error {
 		c.Inventory = &status
 	}
 
-	_, err = reader.ListInto(ctx, r, &corev1.NamespaceList{}, &c.Namespaces)
-	return err
+	reader.ListInto(ctx, r, &corev1.NamespaceList{}, &c.Namespaces)
 }
 
 // newInventoryCount sums up a count by card, as the operator does while queues are flat.

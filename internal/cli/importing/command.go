@@ -83,17 +83,13 @@ func readImportInput(ctx context.Context, r *reader.Reader, input *Input) error 
 		return err
 	}
 
-	loaded, err := reader.ReadWorkloads(ctx, r)
-	if err != nil {
-		return err
-	}
-
+	loaded := reader.ReadWorkloads(ctx, r)
 	input.IsTree = input.IsTree || loaded.IsTree
 	if loaded.IsComplete {
 		input.Usage = queueusage.Count(queueusage.Input{Pods: loaded.Pods, PodGroups: loaded.PodGroups, Inventory: loaded.Tracker().Inventory()})
 	}
 
-	return nil
+	return r.Err()
 }
 
 // showImport prints the CardQuotas, and on the error stream what is left out. JSON has no comments, so

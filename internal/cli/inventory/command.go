@@ -63,18 +63,15 @@ func showNodes(ctx context.Context, p *program.Program, r *reader.Reader) error 
 	if err := reader.List(ctx, r.Client, &corev1.NodeList{}, func(node *corev1.Node) { loaded.Nodes = append(loaded.Nodes, node) }); err != nil {
 		return err
 	}
-	if _, err := loaded.ReadPolicy(ctx, r); err != nil {
+
+	loaded.ReadPolicy(ctx, r)
+	hasPods := reader.ListInto(ctx, r, &corev1.PodList{}, &loaded.Pods)
+	if err := r.Err(); err != nil {
 		return err
 	}
 
 	tracker := loaded.Tracker()
-	var pods []*corev1.Pod
-	hasPods, err := reader.ListInto(ctx, r, &corev1.PodList{}, &pods)
-	if err != nil {
-		return err
-	}
-
 	resolver := workload.Resolver{Inventory: tracker.Inventory()}
-	list := nodecards.NewList(tracker.Nodes(), pods, &resolver, hasPods)
+	list := nodecards.NewList(tracker.Nodes(), loaded.Pods, &resolver, hasPods)
 	return p.Print(list, func(style output.Style) string { return nodeTable(list).Render(style) + output.Notes(r.Gaps) })
 }

@@ -33,14 +33,6 @@ func IsForbidden(err error) bool { return apierrors.IsForbidden(err) }
 // IsNotInstalled reports whether the cluster does not have a kind.
 func IsNotInstalled(err error) bool { return meta.IsNoMatchError(err) }
 
-// IgnoreNotInstalled returns nil for a kind that the cluster does not have, and any other error as it is.
-func IgnoreNotInstalled(err error) error {
-	if IsNotInstalled(err) {
-		return nil
-	}
-	return err
-}
-
 // Explain returns what is wrong, and what would help, as plain sentences on one line.
 func Explain(err error) string {
 	var missing *meta.NoKindMatchError

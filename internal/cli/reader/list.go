@@ -47,15 +47,19 @@ func newList(kind client.ObjectList) client.ObjectList {
 	return kind.DeepCopyObject().(client.ObjectList)
 }
 
-// ListInto appends all objects of a kind, and reports whether it may read them. kind is an empty list of it.
-func ListInto[T client.Object](ctx context.Context, r *Reader, kind client.ObjectList, into *[]T, options ...client.ListOption) (bool, error) {
+// ListInto appends all objects of a kind, and reports whether the user may read them. After an error it is
+// false, and nothing is appended. kind is an empty list of the kind.
+func ListInto[T client.Object](ctx context.Context, r *Reader, kind client.ObjectList, into *[]T, options ...client.ListOption) (mayRead bool) {
+	if r.err != nil {
+		return false
+	}
 	var found []T
 	err := List(ctx, r.Client, kind, func(object T) { found = append(found, object) }, options...)
-	if ok, err := r.Tolerate(err); !ok {
-		return false, err
+	if !r.Record(err) {
+		return false
 	}
 	*into = append(*into, found...)
-	return true, nil
+	return true
 }
 
 // dropUnread drops what is not read of an object, and bounds what is kept of objects that tenants write.

@@ -15,26 +15,30 @@ import (
 )
 
 // LookUpPolicy reads the ServiceTypePolicy. It reports whether the policy exists, and whether the
-// mappings of cards in force are known.
+// mappings of cards in force are known: before Cardquota is installed there are none.
 //
-// While the policy is deleted, operator and scheduler keep its last mappings. Then it sets spec.cards
+// After the policy is deleted, operator and scheduler keep its last mappings. Then it sets spec.cards
 // of the object to those that the CardInventory shows.
-func (r *Reader) LookUpPolicy(ctx context.Context, object *v1alpha1.ServiceTypePolicy, nodes []*corev1.Node) (exists, knowsMappings bool, err error) {
-	exists, mayRead, err := r.LookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
-	if IsNotInstalled(err) {
-		return false, true, nil
+func (r *Reader) LookUpPolicy(ctx context.Context, object *v1alpha1.ServiceTypePolicy, nodes []*corev1.Node) (exists, knowsMappings bool) {
+	if r.err != nil { // which may be of another missing kind, for the caller to ignore
+		return false, false
 	}
-	if exists || !mayRead || err != nil {
-		return exists, mayRead, err
+
+	exists, mayRead := r.LookUp(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
+	if r.IgnoreMissingKind() {
+		return false, true
+	}
+	if exists || !mayRead {
+		return exists, mayRead
 	}
 
 	inventory := &v1alpha1.CardInventory{}
-	hasInventory, mayRead, err := r.LookUp(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
-	if IsNotInstalled(err) {
-		return false, true, nil
+	hasInventory, mayRead := r.LookUp(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
+	if r.IgnoreMissingKind() {
+		return false, true
 	}
-	if !hasInventory || err != nil {
-		return false, mayRead, err
+	if !hasInventory {
+		return false, mayRead
 	}
 
 	entries, unknown := inferMappings(nodes, inventory.Status.Cards)
@@ -43,7 +47,7 @@ func (r *Reader) LookUpPolicy(ctx context.Context, object *v1alpha1.ServiceTypeP
 		r.Gaps = append(r.Gaps, fmt.Sprintf("there is no ServiceTypePolicy, and the CardInventory does not say which card of %s a node has: create the policy again", card.Join(unknown, ", ")))
 	}
 
-	return false, len(unknown) == 0, nil
+	return false, len(unknown) == 0
 }
 
 // inferMappings returns mappings by which the nodes have the listed cards, as far as labels do not name

@@ -24,27 +24,29 @@ const (
 const DefaultSystemNamespace = workload.StockSchedulerNamespace
 
 // Deployments returns the Deployments of a program in all namespaces, or in one if the user may not
-// list all of them. It reports whether it may read them: if that one has none, another may have some.
-func (r *Reader) Deployments(ctx context.Context, program, namespace string) ([]*appsv1.Deployment, bool, error) {
+// list all of them. It reports whether the user may read them: if that one has none, another may have some.
+func (r *Reader) Deployments(ctx context.Context, program, namespace string) (found []*appsv1.Deployment, mayRead bool) {
+	if r.err != nil {
+		return nil, false
+	}
+
 	label := client.MatchingLabels{ProgramLabel: program}
-	var found []*appsv1.Deployment
 	refusal := List(ctx, r.Client, &appsv1.DeploymentList{}, func(d *appsv1.Deployment) { found = append(found, d) }, label)
 	if !IsForbidden(refusal) {
-		ok, err := r.Tolerate(refusal)
-		return found, ok, err
+		return found, r.Record(refusal)
 	}
 
 	// Without the cluster's list the usual namespace is worth a try, but proves nothing if it is
 	// empty.
-	ok, err := ListInto(ctx, r, &appsv1.DeploymentList{}, &found, label, client.InNamespace(namespace))
-	if ok && len(found) == 0 {
-		ok, err = r.Tolerate(refusal)
+	mayRead = ListInto(ctx, r, &appsv1.DeploymentList{}, &found, label, client.InNamespace(namespace))
+	if mayRead && len(found) == 0 {
+		mayRead = r.Record(refusal)
 	}
 
-	return found, ok, err
+	return found, mayRead
 }
 
 // OperatorLease returns the Lease of the operator, nil if there is none, and whether the user may read it.
-func (r *Reader) OperatorLease(ctx context.Context, namespace string) (*coordinationv1.Lease, bool, error) {
+func (r *Reader) OperatorLease(ctx context.Context, namespace string) (lease *coordinationv1.Lease, mayRead bool) {
 	return Find(ctx, r, client.ObjectKey{Namespace: namespace, Name: enforcement.OperatorLeaseName}, &coordinationv1.Lease{})
 }

@@ -26,42 +26,31 @@ type Workloads struct {
 	mappings card.Mappings
 }
 
-// ReadWorkloads reads all nodes, pods and PodGroups. Finished pods are left out.
-func ReadWorkloads(ctx context.Context, r *Reader) (Workloads, error) {
+// ReadWorkloads reads all nodes, pods and PodGroups, and the policy that maps cards. Finished pods are left
+// out.
+func ReadWorkloads(ctx context.Context, r *Reader) Workloads {
 	var w Workloads
-	mayListNodes, err := ListInto(ctx, r, &corev1.NodeList{}, &w.Nodes)
-	if err != nil {
-		return w, err
-	}
-
+	mayListNodes := ListInto(ctx, r, &corev1.NodeList{}, &w.Nodes)
 	for _, node := range w.Nodes {
 		node.Status.Images = nil // as large as the rest, and only read by the simulated scheduler
 	}
 
-	mayListPods, err := ListInto(ctx, r, &corev1.PodList{}, &w.Pods)
-	if err != nil {
-		return w, err
-	}
-
+	mayListPods := ListInto(ctx, r, &corev1.PodList{}, &w.Pods)
 	w.Pods = slices.DeleteFunc(w.Pods, workload.IsFinished)
-	mayListGroups, err := ListInto(ctx, r, &v1beta1.PodGroupList{}, &w.PodGroups)
-	if err != nil {
-		return w, err
-	}
-
-	w.KnowsMappings, err = w.ReadPolicy(ctx, r)
+	mayListGroups := ListInto(ctx, r, &v1beta1.PodGroupList{}, &w.PodGroups)
+	w.KnowsMappings = w.ReadPolicy(ctx, r)
 	w.IsComplete = mayListNodes && mayListPods && mayListGroups && w.KnowsMappings
-	return w, err
+	return w
 }
 
 // ReadPolicy reads the mappings in force and whether queues form a tree. It reports whether the mappings
 // are known. Before Cardquota is installed, there are none.
-func (w *Workloads) ReadPolicy(ctx context.Context, r *Reader) (knowsMappings bool, err error) {
+func (w *Workloads) ReadPolicy(ctx context.Context, r *Reader) (knowsMappings bool) {
 	p := &v1alpha1.ServiceTypePolicy{}
-	_, knowsMappings, err = r.LookUpPolicy(ctx, p, w.Nodes)
+	_, knowsMappings = r.LookUpPolicy(ctx, p, w.Nodes)
 	w.mappings = policy.ExpectedMappings(p)
 	w.IsTree = policy.IsTree(p)
-	return knowsMappings, err
+	return knowsMappings
 }
 
 // Tracker returns the cards of all nodes.

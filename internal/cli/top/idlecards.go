@@ -76,40 +76,26 @@ func (r *idleReader) readNodes(ctx context.Context) (bool, error) {
 	}
 
 	// Listing all pods is expensive, and --watch would do it after every change.
-	idle, mayRead, err := sumIdleCards(ctx, reader.New(r.client))
-	if err != nil {
-		return false, err
-	}
-
+	fleet := reader.New(r.client)
+	idle, mayRead := sumIdleCards(ctx, fleet)
 	if mayRead {
 		r.last = idle
 		r.listed = time.Now()
 	}
-
-	return mayRead, nil
+	return mayRead, fleet.Err()
 }
 
 // sumIdleCards sums the free cards of all nodes that take pods, and reports whether the user may read
 // nodes and pods.
-func sumIdleCards(ctx context.Context, r *reader.Reader) (map[string]int64, bool, error) {
+func sumIdleCards(ctx context.Context, r *reader.Reader) (idle map[string]int64, mayRead bool) {
 	var loaded reader.Workloads
-	mayRead, err := reader.ListInto(ctx, r, &corev1.NodeList{}, &loaded.Nodes)
-	if !mayRead || err != nil {
-		return nil, false, err
-	}
-
-	mayRead, err = reader.ListInto(ctx, r, &corev1.PodList{}, &loaded.Pods)
-	if !mayRead || err != nil {
-		return nil, false, err
-	}
-
-	mayRead, err = loaded.ReadPolicy(ctx, r)
-	if !mayRead || err != nil {
-		return nil, false, err
+	mayRead = reader.ListInto(ctx, r, &corev1.NodeList{}, &loaded.Nodes) && reader.ListInto(ctx, r, &corev1.PodList{}, &loaded.Pods) && loaded.ReadPolicy(ctx, r)
+	if !mayRead {
+		return nil, false
 	}
 
 	tracker := loaded.Tracker()
 	resolver := workload.Resolver{Inventory: tracker.Inventory()}
 	nodes := nodecards.NewList(tracker.Nodes(), loaded.Pods, &resolver, true)
-	return nodes.IdleCards(), true, nil
+	return nodes.IdleCards(), true
 }

@@ -67,11 +67,7 @@ func readAllVersions(ctx context.Context, p *program.Program, namespace string) 
 // readVersions reads the versions of the programs. A program whose version the user may not read is
 // unknown.
 func readVersions(ctx context.Context, r *reader.Reader, namespace string, now time.Time) (Document, error) {
-	deployments, mayRead, err := r.Deployments(ctx, reader.OperatorProgram, namespace)
-	if err != nil {
-		return Document{}, err
-	}
-
+	deployments, mayRead := r.Deployments(ctx, reader.OperatorProgram, namespace)
 	if len(deployments) > 0 {
 		namespace = deployments[len(deployments)-1].Namespace
 	}
@@ -80,17 +76,10 @@ func readVersions(ctx context.Context, r *reader.Reader, namespace string, now t
 	leads := false
 	// An operator outside of a Deployment labels its Lease with its version.
 	if mayRead && operator == "" {
-		operator, leads, mayRead, err = readLeaderVersion(ctx, r, namespace, now)
-		if err != nil {
-			return Document{}, err
-		}
+		operator, leads, mayRead = readLeaderVersion(ctx, r, namespace, now)
 	}
 
-	scheduler, mayReadScheduler, err := readSchedulerVersion(ctx, r, namespace)
-	if err != nil {
-		return Document{}, err
-	}
-
+	scheduler, mayReadScheduler := readSchedulerVersion(ctx, r, namespace)
 	unknown := r.Gaps
 	if operator == "" && mayRead {
 		unknown = append(unknown, describeUnknownOperator(leads, len(deployments) > 0, namespace))
@@ -99,7 +88,7 @@ func readVersions(ctx context.Context, r *reader.Reader, namespace string, now t
 		unknown = append(unknown, "cardquota-scheduler has sent no heartbeat yet: kubectl cardquota doctor says why")
 	}
 
-	return NewDocument(build.Version, operator, scheduler, unknown...), nil
+	return NewDocument(build.Version, operator, scheduler, unknown...), r.Err()
 }
 
 // describeUnknownOperator says why the version of the operator is unknown. leads reports that it has its
@@ -129,43 +118,43 @@ func findOperatorVersion(deployments []*appsv1.Deployment) string {
 }
 
 // readLeaderVersion returns the version of the operator that has the Lease, "" if it does not state it,
-// whether there is one, and whether the user may read that. What led once may be gone.
-func readLeaderVersion(ctx context.Context, r *reader.Reader, namespace string, now time.Time) (version string, leads, mayRead bool, err error) {
-	lease, mayRead, err := r.OperatorLease(ctx, namespace)
-	if lease == nil || err != nil {
-		return "", false, mayRead, err
+// whether there is one, and whether the user may read that. An expired Lease says nothing: what led once may be gone.
+func readLeaderVersion(ctx context.Context, r *reader.Reader, namespace string, now time.Time) (version string, leads, mayRead bool) {
+	lease, mayRead := r.OperatorLease(ctx, namespace)
+	if lease == nil {
+		return "", false, mayRead
 	}
 	version, leads = enforcement.ReadOperatorLease(lease, now)
 	if !leads {
 		version = ""
 	}
-	return version, leads, mayRead, nil
+	return version, leads, mayRead
 }
 
 // readSchedulerVersion returns the version that the scheduler reported last: in the status of the
 // policy, which every viewer may read, or in its heartbeat. It reports whether the user may read both.
-func readSchedulerVersion(ctx context.Context, r *reader.Reader, namespace string) (version string, mayRead bool, err error) {
-	policy, mayReadPolicy, err := reader.Find(ctx, r, client.ObjectKey{Name: v1alpha1.PolicyName}, &v1alpha1.ServiceTypePolicy{})
-	switch {
-	case reader.IsNotInstalled(err):
-		mayReadPolicy = true
-		r.Gaps = append(r.Gaps, reader.Explain(err))
-	case err != nil:
-		return "", false, err
-	case policy != nil && policy.Status.Scheduler != nil:
-		return policy.Status.Scheduler.Version, true, nil
+func readSchedulerVersion(ctx context.Context, r *reader.Reader, namespace string) (version string, mayRead bool) {
+	policy, mayReadPolicy := reader.Find(ctx, r, client.ObjectKey{Name: v1alpha1.PolicyName}, &v1alpha1.ServiceTypePolicy{})
+	if policy != nil && policy.Status.Scheduler != nil {
+		return policy.Status.Scheduler.Version, true
 	}
 
-	lease, mayReadLease, err := reader.Find(ctx, r, client.ObjectKey{Namespace: namespace, Name: enforcement.LeaseName}, &coordinationv1.Lease{})
+	err := r.Err()
+	if r.IgnoreMissingKind() { // the heartbeat may have the version all the same
+		mayReadPolicy = true
+		r.Gaps = append(r.Gaps, reader.Explain(err))
+	}
+
+	lease, mayReadLease := reader.Find(ctx, r, client.ObjectKey{Namespace: namespace, Name: enforcement.LeaseName}, &coordinationv1.Lease{})
 	mayRead = mayReadPolicy && mayReadLease
-	if err != nil || lease == nil {
-		return "", mayRead, err
+	if lease == nil {
+		return "", mayRead
 	}
 
 	report, err := enforcement.ReadReport(lease)
 	if err != nil {
-		return "", mayRead, nil //nolint:nilerr // a Lease without a version says nothing about it
+		return "", mayRead // a Lease without a report says nothing about the version
 	}
 
-	return report.Version, mayRead, nil
+	return report.Version, mayRead
 }

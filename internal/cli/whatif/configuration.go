@@ -19,11 +19,7 @@ import (
 // the operator would render. It sets what of the cluster the policy decides.
 func readConfiguration(ctx context.Context, r *reader.Reader, systemNamespace string, c *simulation.Cluster) (string, error) {
 	object := &v1alpha1.ServiceTypePolicy{}
-	hasPolicy, _, err := r.LookUpPolicy(ctx, object, c.Nodes)
-	if err != nil {
-		return "", err
-	}
-
+	hasPolicy, _ := r.LookUpPolicy(ctx, object, c.Nodes)
 	if hasPolicy {
 		c.Policy = object
 	}
@@ -38,13 +34,13 @@ func readConfiguration(ctx context.Context, r *reader.Reader, systemNamespace st
 		}
 	}
 
-	text, mayRead, err := readLiveConfiguration(ctx, r, systemNamespace)
-	if text != "" || err != nil {
+	text, mayRead := readLiveConfiguration(ctx, r, systemNamespace)
+	if err := r.Err(); text != "" || err != nil {
 		return text, err
 	}
 
 	if hasPolicy && mayRead {
-		text, err = findLiveConfiguration(ctx, r.Client, systemNamespace)
+		text, err := findLiveConfiguration(ctx, r.Client, systemNamespace)
 		if text != "" || err != nil {
 			return text, err
 		}
@@ -58,8 +54,8 @@ func readConfiguration(ctx context.Context, r *reader.Reader, systemNamespace st
 // renderConfiguration returns the configuration that the operator would render.
 func renderConfiguration(ctx context.Context, r *reader.Reader, spec v1alpha1.ServiceTypePolicySpec) (string, error) {
 	ref := policy.BaseFor(spec, reader.DefaultSystemNamespace)
-	base, _, err := reader.Find(ctx, r, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &corev1.ConfigMap{})
-	if err != nil {
+	base, _ := reader.Find(ctx, r, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &corev1.ConfigMap{})
+	if err := r.Err(); err != nil {
 		return "", err
 	}
 
@@ -73,10 +69,10 @@ func renderConfiguration(ctx context.Context, r *reader.Reader, spec v1alpha1.Se
 
 // readLiveConfiguration returns the configuration that the operator has written to a namespace, "" for
 // none.
-func readLiveConfiguration(ctx context.Context, r *reader.Reader, namespace string) (text string, mayRead bool, err error) {
+func readLiveConfiguration(ctx context.Context, r *reader.Reader, namespace string) (text string, mayRead bool) {
 	live := &corev1.ConfigMap{}
-	_, mayRead, err = r.LookUp(ctx, client.ObjectKey{Namespace: namespace, Name: policy.ConfigMapName}, live)
-	return live.Data[policy.ConfigMapKey], mayRead, err
+	_, mayRead = r.LookUp(ctx, client.ObjectKey{Namespace: namespace, Name: policy.ConfigMapName}, live)
+	return live.Data[policy.ConfigMapKey], mayRead
 }
 
 // findLiveConfiguration returns the configuration beside cardquota-manager, wherever that runs, "" if the
@@ -84,15 +80,11 @@ func readLiveConfiguration(ctx context.Context, r *reader.Reader, namespace stri
 func findLiveConfiguration(ctx context.Context, c client.Client, namespace string) (string, error) {
 	// What another reader may not read is no gap of the snapshot, which would end the command.
 	r := reader.New(c)
-	deployments, _, err := r.Deployments(ctx, reader.OperatorProgram, namespace)
-	if err != nil {
-		return "", err
-	}
-
+	deployments, _ := r.Deployments(ctx, reader.OperatorProgram, namespace)
 	for _, deployment := range deployments {
-		if text, _, err := readLiveConfiguration(ctx, r, deployment.Namespace); text != "" || err != nil {
-			return text, err
+		if text, _ := readLiveConfiguration(ctx, r, deployment.Namespace); text != "" {
+			return text, nil
 		}
 	}
-	return "", nil
+	return "", r.Err()
 }

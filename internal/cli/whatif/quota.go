@@ -88,13 +88,15 @@ func (q *quotaChanges) find(ctx context.Context, name string) (*v1alpha1.CardQuo
 
 	if !q.isKnown { // a user may have the right to get one, and not to list them
 		quota := &v1alpha1.CardQuota{}
-		switch exists, mayRead, err := q.reader.LookUp(ctx, client.ObjectKey{Name: name}, quota); {
-		case err != nil && !reader.IsNotInstalled(err):
+		exists, mayRead := q.reader.LookUp(ctx, client.ObjectKey{Name: name}, quota)
+		isMissing := q.reader.IgnoreMissingKind()
+		switch err := q.reader.Err(); {
+		case err != nil:
 			return nil, err
 		case exists:
 			q.all = append(q.all, quota)
 			return quota, nil
-		case !mayRead && !reader.IsNotInstalled(err):
+		case !mayRead && !isMissing:
 			return nil, errors.New("you may not read the CardQuota")
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -23,16 +22,15 @@ import (
 // would be another one than the scheduler's, so a missing right is an error.
 func readSimulated(ctx context.Context, r *reader.Reader, systemNamespace string) (*simulation.Cluster, string, error) {
 	c := &simulation.Cluster{}
-	for _, read := range []func(context.Context, *reader.Reader) error{
-		listInto(&corev1.NodeList{}, &c.Nodes), listInto(&corev1.NamespaceList{}, &c.Namespaces), listInto(&corev1.PodList{}, &c.Pods),
-		listInto(&v1beta1.QueueList{}, &c.Queues), listInto(&v1beta1.PodGroupList{}, &c.PodGroups),
-		listInto(&batchv1alpha1.JobList{}, &c.Jobs), listInto(&batchv1.JobList{}, &c.KubernetesJobs),
-		listInto(&schedulingv1.PriorityClassList{}, &c.PriorityClasses), listInto(&policyv1.PodDisruptionBudgetList{}, &c.Budgets),
-	} {
-		if err := read(ctx, r); err != nil {
-			return nil, "", err
-		}
-	}
+	reader.ListInto(ctx, r, &corev1.NodeList{}, &c.Nodes)
+	reader.ListInto(ctx, r, &corev1.NamespaceList{}, &c.Namespaces)
+	reader.ListInto(ctx, r, &corev1.PodList{}, &c.Pods)
+	reader.ListInto(ctx, r, &v1beta1.QueueList{}, &c.Queues)
+	reader.ListInto(ctx, r, &v1beta1.PodGroupList{}, &c.PodGroups)
+	reader.ListInto(ctx, r, &batchv1alpha1.JobList{}, &c.Jobs)
+	reader.ListInto(ctx, r, &batchv1.JobList{}, &c.KubernetesJobs)
+	reader.ListInto(ctx, r, &schedulingv1.PriorityClassList{}, &c.PriorityClasses)
+	reader.ListInto(ctx, r, &policyv1.PodDisruptionBudgetList{}, &c.Budgets)
 
 	configuration, err := readConfiguration(ctx, r, systemNamespace, c)
 	if err != nil {
@@ -43,14 +41,6 @@ func readSimulated(ctx context.Context, r *reader.Reader, systemNamespace string
 	}
 
 	return c, configuration, nil
-}
-
-// listInto returns a function that lists all objects of a kind, which an empty list names.
-func listInto[T client.Object](kind client.ObjectList, into *[]T) func(context.Context, *reader.Reader) error {
-	return func(ctx context.Context, r *reader.Reader) error {
-		_, err := reader.ListInto(ctx, r, kind, into)
-		return err
-	}
 }
 
 // changeCluster applies the flags to a snapshot: first what is added, then what is drained.

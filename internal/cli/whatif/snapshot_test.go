@@ -25,7 +25,8 @@ func TestOnlyTheSimulationKeepsImagesOfNodes(t *testing.T) {
 	}}
 
 	r := reader.New(kubectl.NewCluster(t, []client.Object{node}, kubectl.MayReadAll))
-	loaded := check.Value(reader.ReadWorkloads(t.Context(), r))(t)
+	loaded := reader.ReadWorkloads(t.Context(), r)
+	check.NoError(t, r.Err())
 	check.Must(t, len(loaded.Nodes) == 1, "nodes %v", loaded.Nodes)
 	check.Equal(t, "images", 0, len(loaded.Nodes[0].Status.Images))
 	check.Equal(t, "managed fields", 0, len(loaded.Nodes[0].ManagedFields))

@@ -34,19 +34,21 @@ var controllerKinds = []controllerKind{
 	{batchv1alpha1.GroupName, "Job", func() client.Object { return &batchv1alpha1.Job{} }},
 }
 
-// findController returns the reference of a controller that exists without pods.
-func findController(ctx context.Context, r *reader.Reader, t target) (reference v1alpha1.WorkloadReference, exists bool, err error) {
+// findController returns the reference of a controller that exists without pods, and whether there is one.
+func findController(ctx context.Context, r *reader.Reader, t target) (reference v1alpha1.WorkloadReference, exists bool) {
 	for _, kind := range controllerKinds {
 		reference = v1alpha1.WorkloadReference{APIGroup: kind.group, Kind: kind.kind, Namespace: t.namespace, Name: t.name}
 		if !t.matches(reference) {
 			continue
 		}
-		exists, _, err = r.LookUp(ctx, client.ObjectKey{Namespace: t.namespace, Name: t.name}, kind.newObject())
-		if exists || (err != nil && !reader.IsNotInstalled(err)) {
-			return reference, exists, err
+
+		exists, _ = r.LookUp(ctx, client.ObjectKey{Namespace: t.namespace, Name: t.name}, kind.newObject())
+		r.IgnoreMissingKind()
+		if exists {
+			return reference, true
 		}
 	}
-	return v1alpha1.WorkloadReference{}, false, nil
+	return v1alpha1.WorkloadReference{}, false
 }
 
 // getController returns the controller of the workload, nil if it is of another kind, gone, or if the user

@@ -39,19 +39,20 @@ type inputReader struct {
 
 // readInput reads what is known about a workload. What the user may not read is left out.
 func readInput(ctx context.Context, r *reader.Reader, t target, nodeRefusals simulation.NodeRefusals, now time.Time) (explanation.Input, error) {
-	w := &inputReader{Reader: r, nodeRefusals: nodeRefusals}
+	found, err := findTarget(ctx, r, t)
+	if err != nil {
+		return explanation.Input{}, err
+	}
+
+	w := &inputReader{Reader: r, nodeRefusals: nodeRefusals, found: found}
 	w.input.Now = now
 	w.input.WaitLonger = -1
-	var err error
-	w.found, err = findTarget(ctx, r, t)
-	if err != nil {
-		return w.input, err
-	}
 
 	w.input.Workload = w.found.ref
 	w.input.Others = w.found.others
-	for _, read := range []func(context.Context) error{w.readPolicies, w.readFleet, w.readQuotaPath} {
-		if err := read(ctx); err != nil {
+	for _, read := range []func(context.Context){w.readPolicies, w.readFleet, w.readQuotaPath} {
+		read(ctx)
+		if err := r.Err(); err != nil {
 			return w.input, err
 		}
 	}
@@ -63,16 +64,17 @@ func readInput(ctx context.Context, r *reader.Reader, t target, nodeRefusals sim
 	entryList{w}.findEntries()
 	w.setOrphans()
 	request.setRequest(request.shownCard())
-	if err := request.setObstacles(ctx); err != nil {
+	request.setObstacles(ctx)
+	if err := r.Err(); err != nil {
 		return w.input, err
 	}
 
 	w.readHolders()
 	w.readSurroundings(ctx)
 	w.readRights(ctx)
-	err = w.countAhead(ctx)
+	w.countAhead(ctx)
 	w.input.Gaps = r.Gaps
-	return w.input, err
+	return w.input, r.Err()
 }
 
 // readSurroundings reads what else says why the workload waits: its controller, its events, its gang and
@@ -93,35 +95,28 @@ func (w *inputReader) readSurroundings(ctx context.Context) {
 	w.setReservations(gangs)
 }
 
-func (w *inputReader) readPolicies(ctx context.Context) error {
-	var err error
-	w.input.Policy, _, err = reader.Find(ctx, w.Reader, client.ObjectKey{Name: v1alpha1.PolicyName}, &v1alpha1.ServiceTypePolicy{})
-	if err := reader.IgnoreNotInstalled(err); err != nil {
-		return err
-	}
-
-	inventory, _, err := reader.Find(ctx, w.Reader, client.ObjectKey{Name: v1alpha1.InventoryName}, &v1alpha1.CardInventory{})
+// readPolicies reads the ServiceTypePolicy and the CardInventory. A cluster without Cardquota has neither.
+func (w *inputReader) readPolicies(ctx context.Context) {
+	w.input.Policy, _ = reader.Find(ctx, w.Reader, client.ObjectKey{Name: v1alpha1.PolicyName}, &v1alpha1.ServiceTypePolicy{})
+	w.IgnoreMissingKind()
+	inventory, _ := reader.Find(ctx, w.Reader, client.ObjectKey{Name: v1alpha1.InventoryName}, &v1alpha1.CardInventory{})
+	w.IgnoreMissingKind()
 	if inventory != nil {
 		w.input.Inventory = &inventory.Status
 	}
-
-	return reader.IgnoreNotInstalled(err)
 }
 
 // readFleet reads nodes and pods, if the workload waits for them. Without the right to do so, or to read
 // which cards the policy maps, the cards are those of the CardInventory.
-func (w *inputReader) readFleet(ctx context.Context) (err error) {
+func (w *inputReader) readFleet(ctx context.Context) {
 	w.tracker = &card.Tracker{}
 	w.resolver = workload.Resolver{Inventory: card.NewInventory(nil), Schedulers: w.input.Schedulers()}
 	if !w.waitsForScheduler() {
-		return nil
+		return
 	}
 
-	w.loaded, err = reader.ReadWorkloads(ctx, w.Reader)
-	if err := reader.IgnoreNotInstalled(err); err != nil {
-		return err
-	}
-
+	w.loaded = reader.ReadWorkloads(ctx, w.Reader)
+	w.IgnoreMissingKind()
 	w.tracker = w.loaded.Tracker()
 	inventory := w.tracker.Inventory()
 	switch {
@@ -137,8 +132,6 @@ func (w *inputReader) readFleet(ctx context.Context) (err error) {
 		w.input.NamesOthers = true
 		w.input.Nodes = nodecards.NewList(w.tracker.Nodes(), w.loaded.Pods, &w.resolver, true).Items
 	}
-
-	return nil
 }
 
 // waitsForScheduler reports whether the workload waits for our scheduler. The explanation of another one needs no
@@ -196,17 +189,15 @@ func inventoryOfPods(pods []*corev1.Pod) *card.Inventory {
 
 // readQuotaPath reads the CardQuota of the queue and those above it, else the queue, and the namespace
 // if one of them selects namespaces.
-func (w *inputReader) readQuotaPath(ctx context.Context) error {
+func (w *inputReader) readQuotaPath(ctx context.Context) {
 	quotas, source, err := reader.ReadCardQuotas(ctx, w.Client, w.input.Workload.Namespace)
-	if _, err := w.Tolerate(err); err != nil && !reader.IsNotInstalled(err) {
-		return err
-	}
-
+	w.Record(err)
+	w.IgnoreMissingKind()
 	w.quotas = quotas
 	w.tree = cardquota.TreeInForce(w.input.Policy, quotas, nil)
 	w.input.Queue = w.queueName()
 	if w.input.Queue == "" {
-		return nil // a workload without pods and PodGroup
+		return // a workload without pods and PodGroup
 	}
 
 	// Without a CardQuota at least the Queue says whether it exists and takes work.
@@ -214,27 +205,22 @@ func (w *inputReader) readQuotaPath(ctx context.Context) error {
 	if len(w.input.Path) == 0 {
 		w.input.HidesQuota = source.IsLocal()
 		queue := &v1beta1.Queue{}
-		exists, mayRead, err := w.LookUp(ctx, client.ObjectKey{Name: w.input.Queue}, queue)
+		exists, mayRead := w.LookUp(ctx, client.ObjectKey{Name: w.input.Queue}, queue)
+		w.IgnoreMissingKind()
 		if mayRead {
 			w.input.HasQueue = &exists
 		}
 
 		w.input.QueueState = string(queue.Status.State)
 		w.input.QueueStop = queue.Annotations[v1alpha1.AnnotationStopPolicy]
-		return reader.IgnoreNotInstalled(err)
+		return
 	}
 
-	if !slices.ContainsFunc(w.input.Path, func(q *v1alpha1.CardQuota) bool { return q.Spec.NamespaceSelector != nil }) {
-		return nil
+	if slices.ContainsFunc(w.input.Path, func(q *v1alpha1.CardQuota) bool { return q.Spec.NamespaceSelector != nil }) {
+		namespace := &corev1.Namespace{}
+		w.LookUp(ctx, client.ObjectKey{Name: w.input.Workload.Namespace}, namespace)
+		w.input.Namespace = namespace.Labels // always one with its name, and none without the right to read it
 	}
-
-	namespace := &corev1.Namespace{}
-	exists, _, err := w.LookUp(ctx, client.ObjectKey{Name: w.input.Workload.Namespace}, namespace)
-	if exists { // a namespace always has a label with its name
-		w.input.Namespace = namespace.Labels
-	}
-
-	return err
 }
 
 // pathOf returns the CardQuota of a queue and, in a tree, those above it.

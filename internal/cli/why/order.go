@@ -45,17 +45,17 @@ type priorities struct {
 }
 
 // readPriorities reads all PriorityClasses, and reports whether the user may.
-func readPriorities(ctx context.Context, r *reader.Reader) (priorities, bool, error) {
+func readPriorities(ctx context.Context, r *reader.Reader) (p priorities, mayRead bool) {
 	var classes []*schedulingv1.PriorityClass
-	ok, err := reader.ListInto(ctx, r, &schedulingv1.PriorityClassList{}, &classes)
-	p := priorities{values: map[string]int32{}}
+	mayRead = reader.ListInto(ctx, r, &schedulingv1.PriorityClassList{}, &classes)
+	p.values = map[string]int32{}
 	for _, class := range classes {
 		p.values[class.Name] = class.Value
 		if class.GlobalDefault {
 			p.standard = class.Value
 		}
 	}
-	return p, ok, err
+	return p, mayRead
 }
 
 // turnOf returns that of a PodGroup. ready is how many of its pods are ready.
@@ -83,16 +83,13 @@ func isReady(pod *corev1.Pod) bool {
 
 // countAhead counts the other workloads of the queue that the scheduler tries first, if the user may list
 // all of them.
-func (w *inputReader) countAhead(ctx context.Context) error {
+func (w *inputReader) countAhead(ctx context.Context) {
 	if !w.loaded.IsComplete || w.input.Pending == 0 {
-		return nil
+		return
 	}
-	classes, ok, err := readPriorities(ctx, w.Reader)
-	if !ok || err != nil {
-		return err
+	if classes, mayRead := readPriorities(ctx, w.Reader); mayRead {
+		w.setAhead(w.waitingTurns(classes))
 	}
-	w.setAhead(w.waitingTurns(classes))
-	return nil
 }
 
 // setAhead counts the turns before that of the workload.

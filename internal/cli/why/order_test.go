@@ -231,8 +231,7 @@ func TestAPodGroupWithoutAClassHasTheDefaultPriority(t *testing.T) {
 	standard := builder.PriorityClass("standard", 7)
 	standard.GlobalDefault = true
 	objects := []client.Object{standard, builder.PriorityClass("high", 1000)}
-	classes, isRead, err := readPriorities(t.Context(), reader.New(kubectl.NewCluster(t, objects, kubectl.MayReadAll)))
-	check.NoError(t, err)
+	classes, isRead := readPriorities(t.Context(), reader.New(kubectl.NewCluster(t, objects, kubectl.MayReadAll)))
 	check.Must(t, isRead, "the PriorityClasses are not read")
 
 	for class, want := range map[string]int32{"": 7, "gone": 7, "high": 1000, "standard": 7} {

@@ -161,15 +161,15 @@ func (c requestChoice) setPodRequest(pod *corev1.Pod) {
 }
 
 // setObstacles sets which nodes refuse the pod whose request was set last. It sums up all pods.
-func (c requestChoice) setObstacles(ctx context.Context) error {
+func (c requestChoice) setObstacles(ctx context.Context) {
 	if c.requester == nil || !c.loaded.IsComplete {
-		return nil
+		return
 	}
 
 	c.input.Obstacles = explanation.FindObstacles(c.requester, c.loaded.Nodes, c.loaded.Pods)
 	group := c.found.groups[workload.PodGroupName(c.requester)]
 	if c.nodeRefusals == nil || group == nil || !c.input.HasOpenNode() {
-		return nil
+		return
 	}
 
 	// A node seems to take the pod, and the pod waits: only the scheduler knows about other pods and ports.
@@ -178,8 +178,9 @@ func (c requestChoice) setObstacles(ctx context.Context) error {
 		Nodes: c.loaded.Nodes, Pods: c.loaded.Pods, PodGroups: []*v1beta1.PodGroup{group}, Schedulers: c.input.Schedulers(),
 		Queues: []*v1beta1.Queue{{ObjectMeta: metav1.ObjectMeta{Name: workload.PodGroupQueue(group)}}},
 	}
-	if _, err := reader.ListInto(ctx, c.Reader, &corev1.NamespaceList{}, &cluster.Namespaces); err != nil {
-		return err
+	reader.ListInto(ctx, c.Reader, &corev1.NamespaceList{}, &cluster.Namespaces)
+	if c.Err() != nil {
+		return
 	}
 
 	refusals, err := c.nodeRefusals(cluster, c.requester, c.input.Now)
@@ -188,7 +189,6 @@ func (c requestChoice) setObstacles(ctx context.Context) error {
 	}
 
 	c.input.AddRefusals(refusals)
-	return nil
 }
 
 // addGangRequest sets what the quota must have for the pod to start. Until the scheduler admits a

@@ -130,9 +130,9 @@ type targetSearch struct {
 func findTarget(ctx context.Context, r *reader.Reader, t target) (workloadObjects, error) {
 	search := &targetSearch{target: t, groups: map[string]*v1beta1.PodGroup{}, hasPods: map[string]bool{}}
 	var groups []*v1beta1.PodGroup
-	var err error
-	search.knowsGroups, err = reader.ListInto(ctx, r, &v1beta1.PodGroupList{}, &groups, client.InNamespace(t.namespace))
-	if err != nil && !reader.IsNotInstalled(err) {
+	search.knowsGroups = reader.ListInto(ctx, r, &v1beta1.PodGroupList{}, &groups, client.InNamespace(t.namespace))
+	r.IgnoreMissingKind()
+	if err := r.Err(); err != nil {
 		return workloadObjects{}, err
 	}
 	if err := reader.List(ctx, r.Client, &corev1.PodList{}, search.addPod, client.InNamespace(t.namespace)); err != nil {
@@ -141,8 +141,8 @@ func findTarget(ctx context.Context, r *reader.Reader, t target) (workloadObject
 	search.addGroups(groups)
 
 	if len(search.found) == 0 {
-		reference, exists, err := findController(ctx, r, t)
-		if err != nil {
+		reference, exists := findController(ctx, r, t)
+		if err := r.Err(); err != nil {
 			return workloadObjects{}, err
 		}
 		if exists {
