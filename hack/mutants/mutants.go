@@ -153,7 +153,7 @@ var quotaMutants = []mutant{
 	q.limits.AnyCard = false
 `, "a queue without limits of cards has room for any"},
 	{"internal/quota/queueledger.go", `	if limit < used`, `	if limit+1 < used`, "used never exceeds the quota"},
-	{"internal/quota/check.go", `		more := c.count - gone`, `		more := min(1, c.count) - gone`, "all cards of a request must fit"},
+	{"internal/quota/check.go", `		more := c.count - released`, `		more := min(1, c.count) - released`, "all cards of a request must fit"},
 	{"internal/quota/check.go", `	if !isExceeded && c.resource.IsCard() {`, `	if false {`, "a queue waits while too many of its cards are terminating"},
 	{"internal/quota/ledger.go", `return &queueLedger{name: queue}`, `return &queueLedger{name: queue, limits: Limits{AnyCard: true}}`, "a queue that is not known has no cards"},
 	{"internal/quota/check.go", `	if count <= 0 {`, `	if count < 0 {`, "no cards always fit"},

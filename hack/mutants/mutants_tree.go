@@ -3,17 +3,11 @@ package main
 // The rules of trees of queues that the observer has too: the amounts that count, the sums of a
 // path, and what fits.
 var treeMutants = []mutant{
-	{"internal/quota/ledger.go", `			at.add(counted)`, `			q.add(counted)`, "a charge counts in every ancestor"},
+	{"internal/quota/ledger.go", `			at.add(part)`, `			q.add(part)`, "a charge counts in every ancestor"},
 	{"internal/quota/queueledger.go", `		q.unreclaimable.subtract(c)`, `		q.unreclaimable.subtract(&Charge{})`, "what cannot be reclaimed is given back in every ancestor"},
 	{"internal/quota/queueledger.go", `		at.parent.unusedBelow[resource] += now - before`, `		at.parent.unusedBelow[resource] += min(0, now-before)`, "unused guarantees of the children add up"},
 	{"internal/quota/queueledger.go", `max(below, guarantee-AddSaturating(q.used.amountOf(resource), more), 0)`, `max(guarantee-AddSaturating(q.used.amountOf(resource), more), 0)`, "a parent's unused guarantee is at least that of its children"},
-	{"internal/quota/queueledger.go", `	if q.limits.IsHeld {
-		return 0
-	}
-	below :=`, `	if q.limits.IsHeld && more > 0 {
-		return 0
-	}
-	below :=`, "the unused guarantee of a held queue is not reserved"},
+	{"internal/quota/queueledger.go", `	if q.limits.IsHeld { // no queue could use`, `	if q.limits.IsHeld && more > 0 { // no queue could use`, "the unused guarantee of a held queue is not reserved"},
 	{"internal/quota/check.go", `	if unused > 0 && grown > 0 && Add`, `	if unused > 0 && grown > 1 && Add`, "no request takes an unused guarantee of others"},
 	{"internal/quota/check.go", `		change = at.unusedAfter(c.resource, more, change) - at.unused[c.resource]`, `		change = 0`, "a request may use the unused guarantees of its own path"},
 	{"internal/quota/check.go", `		if unreclaimable > deserved {`, `		if unreclaimable > deserved+1 {`, "what cannot be reclaimed is never more than deserved"},
@@ -26,7 +20,7 @@ var treeMutants = []mutant{
 	{"internal/quota/treeresolve.go", `		scaled[i] = min(value, limit)
 `, `		scaled[i] = value
 `, "a child deserves at most what its parent does before it is scaled"},
-	{"internal/quota/treeresolve.go", `	slices.SortStableFunc(order, func(a, b int) int { return parts[b].Cmp(parts[a]) })
+	{"internal/quota/treeresolve.go", `	slices.SortStableFunc(order, func(a, b int) int { return remainders[b].Cmp(remainders[a]) })
 `, ``, "the largest remainders get the whole cards"},
 }
 
@@ -43,11 +37,10 @@ var treeOrderMutants = []mutant{
 `, ``, "a queue that deserves no card is at what it deserves"},
 	{"internal/quota/check.go", `used > deserved:`, `used > deserved+1:`, "a reclaimer stays within what it deserves"},
 	{"internal/quota/reclaim.go", `	if requested <= m.Covered[level] {`, `	if requested < m.Covered[level] {`, "a reclaimer may use its own unused guarantee"},
-	{"internal/quota/reclaim.go", `covered = min(free, own)
-				free = min(free, own+left-at.unusedBelow[resource])`, `covered = min(free, own)`, "a reclaimer leaves the guarantees of others"},
-	{"internal/quota/enqueue.go", `total > most`, `total >= most`, "CPU and memory may be used up"},
-	{"internal/quota/enqueue.go", `asked > 0 && most`, `most`, "what is not asked for is not refused"},
-	{"internal/quota/enqueue.go", `total > most`, `total-asked > most`, "CPU and memory never exceed their limits"},
+	{"internal/quota/reclaim.go", `free = min(besideKept, besideGuarantees)`, `free = besideKept`, "a reclaimer leaves the guarantees of others"},
+	{"internal/quota/enqueue.go", `total > limit`, `total >= limit`, "CPU and memory may be used up"},
+	{"internal/quota/enqueue.go", `requested > 0 && limit`, `limit`, "what is not asked for is not refused"},
+	{"internal/quota/enqueue.go", `total > limit`, `total-requested > limit`, "CPU and memory never exceed their limits"},
 	{"internal/quota/queueledger.go", `		if at.limits.AnyCard ||`, `		if (at.limits.AnyCard && at.parent != nil) ||`, "a queue without limits has room on a node"},
 	{"internal/quota/queueledger.go", `	q.isShareKnown = false
 	if len(c.Cards) > 0 {`, `	if len(c.Cards) > 0 {`, "a charge changes the order of queues"},
@@ -113,9 +106,9 @@ var treeReclaimMutants = []mutant{
 
 // What fits once pods are gone.
 var releaseMutants = []mutant{
-	{"internal/quota/check.go", `c.count+change-opened)`, `more+change)`, "a pod that goes leaves no guarantee of others to another pod"},
-	{"internal/quota/check.go", `c.count+change-opened)`, `c.count+change)`, "a request may use the guarantee that a release opens"},
-	{"internal/quota/check.go", `at.unusedAfter(c.resource, -gone, opened)`, `at.unusedAfter(c.resource, -gone, 0)`, "a release opens the guarantees of all ancestors together"},
+	{"internal/quota/check.go", `c.count+change-changeByRelease)`, `more+change)`, "a pod that goes leaves no guarantee of others to another pod"},
+	{"internal/quota/check.go", `c.count+change-changeByRelease)`, `c.count+change)`, "a request may use the guarantee that a release opens"},
+	{"internal/quota/check.go", `at.unusedAfter(c.resource, -released, changeByRelease)`, `at.unusedAfter(c.resource, -released, 0)`, "a release opens the guarantees of all ancestors together"},
 	{"internal/quota/queueledger.go", `released.amount(resource) - released.offInventory[resource]`, `released.amount(resource)`, "a pod off the inventory releases nothing of it"},
 }
 

@@ -75,7 +75,7 @@ func (c *Charge) inInventory() *Charge {
 	return &counted
 }
 
-// ElasticUsageOf returns the usage of a pod that gives everything.
+// ElasticUsageOf returns what one pod gives when it is evicted: all that it uses counts as elastic.
 func ElasticUsageOf(c *Charge) ElasticUsage {
 	e := ElasticUsage{Used: map[card.Name]card.Count{}, MilliCPU: c.MilliCPU, Memory: c.Memory}
 	for _, amount := range c.Cards {
@@ -150,8 +150,9 @@ func (s *sums) subtract(c *Charge) {
 	s.memory.subtract(c.Memory)
 }
 
-// exactSum is a sum that cannot overflow. A pod may request nearly the largest int64, and its
-// release must restore the sum.
+// exactSum is a sum of 128 bits. Package workload counts at most 2^53 of one pod, so 1,024 such pods exceed
+// an int64: any user can create them with spec.nodeName, which passes by the scheduler. A sum that stops at
+// its largest value would be too small once they are released.
 type exactSum struct{ high, low uint64 }
 
 // add adds an amount that is not negative.
@@ -179,8 +180,8 @@ func (e *exactSum) clampedInt64() int64 {
 // terminatingSums are the cards of terminating pods, without zeros.
 type terminatingSums map[card.Name]terminatingCards
 
-// terminatingCards is how many of a card terminating pods use, and the longest grace period
-// among them.
+// terminatingCards is how many of a card terminating pods use, and the longest grace period among them. It
+// stays until the last of them has ended: messages name it as the longest time to wait.
 type terminatingCards struct {
 	count              card.Count
 	longestGracePeriod time.Duration

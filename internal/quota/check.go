@@ -1,3 +1,6 @@
+// The texts of a refusal for users, "Queue <q> has insufficient <card> quota", are in
+// internal/workload/refusalwording.go. Here are only the limit that is exceeded and its numbers.
+
 package quota
 
 import (
@@ -16,14 +19,14 @@ func (l *Ledger) Check(queue string, request Request, within Within) (all []Insu
 	if !q.fitsSomeCard(&request, &within) {
 		name, others := q.cardToReport(&request, &within.Released)
 		e, _ := q.firstExceeded(Resource(name), &request, &within)
-		s := q.describeInsufficient(e, Resource(name), int64(request.Count))
+		s := q.insufficientQuota(e, Resource(name), int64(request.Count))
 		s.OtherCards = others
 		all = append(all, s)
 	}
 
 	for _, resource := range Compute {
 		if e, isExceeded := q.firstExceeded(resource, &request, &within); isExceeded {
-			all = append(all, q.describeInsufficient(e, resource, request.Amount(resource)))
+			all = append(all, q.insufficientQuota(e, resource, request.Amount(resource)))
 		}
 	}
 
@@ -75,10 +78,10 @@ func (q *queueLedger) firstExceeded(resource Resource, request *Request, within 
 	return c.firstExceeded(within.Bound)
 }
 
-// cardToReport returns the card that a refusal names, and how many others of the request do not fit
-// either. Cards without quota are none of those that the request waits for. A card that the quotas
-// have left becomes free when pods terminate, or others release it. Otherwise it is the card with the
-// most free quota, and among equals the one with the largest quota.
+// cardToReport returns the card that a refusal names, and how many other cards with quota do not fit
+// either. Cards without quota are none of those that the request waits for. First comes a card of which
+// the quotas have enough left: it needs no more quota, only that pods terminate or others release it.
+// Otherwise it is the card with the most free quota, and among equals the one with the largest quota.
 func (q *queueLedger) cardToReport(request *Request, released *Released) (name card.Name, others int) {
 	if len(request.Names) == 0 {
 		return "", 0
@@ -98,8 +101,8 @@ func (q *queueLedger) cardToReport(request *Request, released *Released) (name c
 	}), len(names) - 1
 }
 
-// describeInsufficient describes an exceeded limit.
-func (q *queueLedger) describeInsufficient(e exceededLimit, of Resource, requested int64) InsufficientQuota {
+// insufficientQuota returns an exceeded limit of a resource as callers of the ledger see it.
+func (q *queueLedger) insufficientQuota(e exceededLimit, of Resource, requested int64) InsufficientQuota {
 	s := InsufficientQuota{Kind: e.kind, Queue: e.at.name, Ancestor: e.at != q, Requested: requested, Total: e.total, Limit: e.limit}
 	if s.Ancestor {
 		s.Requester = q.name
@@ -152,7 +155,9 @@ func (c *resourceCheck) firstExceeded(bound Bound) (e exceededLimit, isExceeded 
 // addedUse returns how much more the queue would use.
 func (c *resourceCheck) addedUse() int64 { return c.count - c.released.amount(c.resource) }
 
-// checkReclaimable checks that the queue need not borrow, so that no queue evicts in order to borrow.
+// checkReclaimable checks that the request fits the quota of the queue itself, and that the queue need not
+// borrow, so that no queue evicts in order to borrow. Within ReclaimableCards only cards are reclaimed, so
+// CPU and memory may be borrowed.
 func (c *resourceCheck) checkReclaimable(bound Bound) (e exceededLimit, isExceeded bool) {
 	e, isExceeded = c.queue.checkQuota(c.resource, c.queue.usedWith(c.resource, c.addedUse()))
 	if isExceeded || (bound == ReclaimableCards && !c.resource.IsCard()) {
@@ -175,9 +180,9 @@ func (c *resourceCheck) checkDeserved() (e exceededLimit, isExceeded bool) {
 }
 
 // checkIfIdle returns the first limit on the path that the request would exceed even if no queue used more
-// than its guarantee.
+// than its guarantee. What the queue itself uses now does not count.
 func (c *resourceCheck) checkIfIdle() (e exceededLimit, isExceeded bool) {
-	guaranteed := int64(0) // by the queues below
+	guaranteed := int64(0) // what the queues below guarantee to this one, whatever others are guaranteed
 	for at := c.queue; at != nil; at = at.parent {
 		limit := at.limits.Quota(c.resource)
 		isLimited := !at.limits.isUnlimited(c.resource)
@@ -190,6 +195,8 @@ func (c *resourceCheck) checkIfIdle() (e exceededLimit, isExceeded bool) {
 		if isLimited && c.count > max(limit-others, guaranteed) {
 			return exceededLimit{Guaranteed, at, AddSaturating(c.count, others), limit}, true
 		}
+
+		// The use of all others below the queue comes out of its guarantee, too.
 		guaranteed = max(guaranteed, at.limits.Guarantee[c.resource]-(at.used.amountOf(c.resource)-c.queue.used.amountOf(c.resource)))
 	}
 
@@ -202,11 +209,11 @@ func (c *resourceCheck) checkIfIdle() (e exceededLimit, isExceeded bool) {
 // A request may use the guarantee of its own queue and ancestors that is unused after the release.
 // Otherwise it must leave all unused guarantees free.
 func (c *resourceCheck) checkPath() (e exceededLimit, isExceeded bool) {
-	change := int64(0)
-	opened := int64(0) // of the unused guarantees below: in all, and by the release
+	change := int64(0)          // by how much the unused guarantees below change with request and release
+	changeByRelease := int64(0) // by how much they change with the release alone
 	for at := c.queue; at != nil; at = at.parent {
-		gone := at.releasedOf(c.resource, c.released)
-		more := c.count - gone
+		released := at.releasedOf(c.resource, c.released)
+		more := c.count - released
 
 		// An exceeded quota is the plainest reason, so it is reported before what others deserve
 		// or are guaranteed.
@@ -221,7 +228,7 @@ func (c *resourceCheck) checkPath() (e exceededLimit, isExceeded bool) {
 		if e, isExceeded := c.checkBorrowed(at, used); isExceeded {
 			return e, true
 		}
-		if e, isExceeded := c.checkForOthers(at, used, change, c.count+change-opened); isExceeded {
+		if e, isExceeded := c.checkForOthers(at, used, change, c.count+change-changeByRelease); isExceeded {
 			return e, true
 		}
 
@@ -232,8 +239,8 @@ func (c *resourceCheck) checkPath() (e exceededLimit, isExceeded bool) {
 		// The request uses its own guarantee first, so the parent has that much less to leave
 		// free.
 		change = at.unusedAfter(c.resource, more, change) - at.unused[c.resource]
-		if gone != 0 || opened != 0 { // else nothing opens
-			opened = at.unusedAfter(c.resource, -gone, opened) - at.unused[c.resource]
+		if released != 0 || changeByRelease != 0 { // else the release changes no unused guarantee
+			changeByRelease = at.unusedAfter(c.resource, -released, changeByRelease) - at.unused[c.resource]
 		}
 	}
 
@@ -357,16 +364,17 @@ func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimable With
 	return fit
 }
 
-// chooseCard returns the card that a pod gets beside some sums, and how it fits.
+// chooseCard returns the card that a pod gets beside the cards of earlier pods, and how it fits: the first
+// that the queue deserves, else the first within its quota, else none.
 func (q *queueLedger) chooseCard(r Request, sums map[card.Name]card.Count, reclaimable *Within) (chosen card.Name, fit TogetherFit) {
 	for _, name := range r.Names {
 		together := r.On(name)
 		together.Count = sums[name].Add(r.Count)
 		switch {
-		case !q.fitsSomeCard(&together, &Within{}):
+		case !q.fitsSomeCard(&together, &Within{}): // try the next card
 		case q.fitsSomeCard(&together, reclaimable):
 			return name, WithinDeserved
-		case fit == ExceedsQuota:
+		case fit == ExceedsQuota: // the first within quota, unless a later one is deserved
 			chosen = name
 			fit = WithinQuota
 		}

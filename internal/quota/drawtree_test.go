@@ -91,7 +91,7 @@ func newTreeLedger(tree map[string]position, limits map[string]Limits, inventory
 		l.SetInventory(inventory, Unlimited, Unlimited)
 	}
 
-	l.refresh()
+	l.recomputeUnused()
 	return l
 }
 

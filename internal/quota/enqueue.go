@@ -33,15 +33,16 @@ func (q *queueLedger) grantedNames(names []card.Name) []card.Name {
 // hasNoQuota reports whether the queue, or one above it, has no quota for a card.
 func (q *queueLedger) hasNoQuota(name card.Name) bool { return q.limitOnPath(Resource(name)) == 0 }
 
-// mapNames returns a request with other names. It copies nothing if the queue has quota for all.
-func (q *queueLedger) mapNames(request JobRequest, names func(*queueLedger, []card.Name) []card.Name) JobRequest {
+// mapNames returns a request whose names are replaced by those that choose returns. It copies nothing if
+// the queue has quota for all names.
+func (q *queueLedger) mapNames(request JobRequest, choose func(*queueLedger, []card.Name) []card.Name) JobRequest {
 	hasUngranted := func(d CardRequest) bool { return slices.ContainsFunc(d.Names, q.hasNoQuota) }
 	if !slices.ContainsFunc(request.Cards, hasUngranted) {
 		return request
 	}
 	cards := make([]CardRequest, len(request.Cards))
 	for i, d := range request.Cards {
-		cards[i] = CardRequest{Names: names(q, d.Names), Count: d.Count}
+		cards[i] = CardRequest{Names: choose(q, d.Names), Count: d.Count}
 	}
 	request.Cards = cards
 	return request
@@ -102,12 +103,13 @@ type enqueueCheck struct {
 	overCommit   float64
 }
 
-// levelOf returns one queue of the path with a limit of each resource.
+// levelOf returns what the check compares at one queue of the path, with the given limit of each resource.
 func (c *enqueueCheck) levelOf(at *queueLedger, limit func(Resource) int64) *enqueueLevel {
 	return &enqueueLevel{at.name, at.limits.AnyCard, &at.used, limit, c.reservations(at.name), c.overCommit}
 }
 
-// refusedBy completes the refusal of a queue of the path.
+// refusedBy completes a refusal by the limit of a queue of the path: its kind, and for an ancestor which
+// queue requested.
 func (c *enqueueCheck) refusedBy(at *queueLedger, kind LimitKind, s *InsufficientQuota) *InsufficientQuota {
 	s.Kind = kind
 	s.Ancestor = at != c.queue
@@ -118,7 +120,7 @@ func (c *enqueueCheck) refusedBy(at *queueLedger, kind LimitKind, s *Insufficien
 }
 
 // borrows reports whether the queue would use more than it deserves with a request, or a part of it,
-// beside its reservations. A queue without a quota for cards deserves none.
+// beside its usage and reservations. A queue without a quota for cards deserves none.
 func (c *enqueueCheck) borrows(request JobRequest) bool {
 	hasCards := slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 })
 	if hasCards && c.queue.limits.AnyCard {
@@ -147,8 +149,7 @@ func (c *enqueueCheck) checkStopped() *InsufficientQuota {
 }
 
 // checkBorrowed returns the first limit of an ancestor, or of the inventory for root, that
-// reservations and the request exceed beside what other queues are guaranteed. A quota that is large
-// enough without the guarantees is not exhausted.
+// reservations and the request exceed beside what other queues are guaranteed.
 func (c *enqueueCheck) checkBorrowed(at *queueLedger) *InsufficientQuota {
 	queue := c.queue // the check itself stays off the heap
 	available := func(resource Resource) int64 {
@@ -201,21 +202,21 @@ func (c *enqueueCheck) checkUnreclaimable() *InsufficientQuota {
 func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, overCommit float64) bool {
 	q := l.readQueue(queue)
 	total := card.Count(0)
-	one := len(own) == 0
+	fitsPlainly := len(own) == 0
 
 	for _, d := range request.Cards {
 		total = total.Add(d.Count)
 	}
 
 	// A matching costs more than comparing sums, and the scheduler asks this for every enqueued
-	// job.
-	for _, d := range request.Cards { // usually one card has quota for the whole request
-		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool {
+	// job. Usually each request of the job names a card with quota for the whole job.
+	for _, d := range request.Cards {
+		fitsPlainly = fitsPlainly && slices.ContainsFunc(d.Names, func(name card.Name) bool {
 			return int64(total) <= q.limitAlone(Resource(name), request.IsUnreclaimable)
 		})
 	}
 
-	if one && request.MilliCPU <= q.limitAlone(CPU, request.IsUnreclaimable) && request.Memory <= q.limitAlone(Memory, request.IsUnreclaimable) {
+	if fitsPlainly && request.MilliCPU <= q.limitAlone(CPU, request.IsUnreclaimable) && request.Memory <= q.limitAlone(Memory, request.IsUnreclaimable) {
 		return true
 	}
 
@@ -230,8 +231,8 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 	return alone.firstExceeded(request) == nil
 }
 
-// enqueueLevel is one queue of a path with what counts at enqueue: used and inqueue together must be within
-// limit × overCommit.
+// enqueueLevel is one queue of a path with what counts at enqueue: used, inqueue and a request together must
+// be within limit × overCommit.
 type enqueueLevel struct {
 	queue      string
 	anyCard    bool // cards are not limited
@@ -257,24 +258,24 @@ func (e *enqueueLevel) firstExceeded(request JobRequest) *InsufficientQuota {
 	}
 
 	for _, resource := range Compute {
-		asked := resource.selectAmount(request.MilliCPU, request.Memory, 0)
+		requested := resource.selectAmount(request.MilliCPU, request.Memory, 0)
 		reserved := resource.selectAmount(e.inqueue.MilliCPU, e.inqueue.Memory, 0)
 
 		// Elastic pods are evicted first, so a job may wait for what they use.
 		used := max(0, e.used.amountOf(resource)-resource.selectAmount(e.inqueue.elasticCPU, e.inqueue.elasticMemory, 0))
-		total := AddSaturating(AddSaturating(used, reserved), asked)
+		total := AddSaturating(AddSaturating(used, reserved), requested)
 
-		most := e.scaledLimit(resource)
-		if asked > 0 && most != Unlimited && total > most {
-			return &InsufficientQuota{Of: resource, Queue: e.queue, Requested: asked, Total: total, Limit: most}
+		limit := e.scaledLimit(resource)
+		if requested > 0 && limit != Unlimited && total > limit {
+			return &InsufficientQuota{Of: resource, Queue: e.queue, Requested: requested, Total: total, Limit: limit}
 		}
 	}
 
 	return nil
 }
 
-// matchCards adds the requests of the request one by one, so the result names the first that
-// does not fit. Usage and reservations above a lowered quota block only requests for the same
+// matchCards adds the card requests of a job to a matching one by one, and returns the first that does
+// not fit, nil if all do. Usage and reservations above a lowered quota block only requests for the same
 // cards.
 func (e *enqueueLevel) matchCards(request JobRequest) (*matching, *InsufficientQuota) {
 	// Usage and reservations come first: the matching never takes a card from an earlier request.
@@ -306,7 +307,8 @@ func (e *enqueueLevel) matchCards(request JobRequest) (*matching, *InsufficientQ
 	return m, nil
 }
 
-// cardsOverLimit lists the cards that are used beyond the limit, sorted.
+// cardsOverLimit lists the cards that are used beyond the limit, sorted, so that each run builds the same
+// matching.
 func (e *enqueueLevel) cardsOverLimit() []card.Name {
 	var over []card.Name
 	for name, used := range e.used.cards {
@@ -333,13 +335,15 @@ func sumCompeting(requests []CardRequest, d CardRequest) card.Count {
 // less than 115.
 const factorUnits = 1_000_000
 
-// scaleLimit multiplies a limit and rounds down.
+// scaleLimit multiplies a limit by a factor of at least 1 and rounds down, at most to Unlimited.
 func scaleLimit(limit int64, factor float64) int64 {
 	if limit == Unlimited || factor == 1 {
 		return limit
 	}
+
+	// The product of 128 bits is exact. The 0.001 makes up for what a binary fraction lacks.
 	high, low := bits.Mul64(uint64(limit), uint64(factor*factorUnits+0.001))
-	if high >= factorUnits {
+	if high >= factorUnits { // the quotient does not fit into 64 bits
 		return Unlimited
 	}
 	scaled, _ := bits.Div64(high, low, factorUnits)

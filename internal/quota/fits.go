@@ -34,7 +34,7 @@ const (
 )
 
 // InsufficientQuota is one limit that a request would exceed. Requested, Total and Limit are
-// cards, millicores or bytes. Package workload words it for users.
+// cards, millicores or bytes. The texts for users are in internal/workload/refusalwording.go.
 type InsufficientQuota struct {
 	Kind LimitKind
 	// Of is CPU or Memory if that is limited, "" for the cards of Names.
@@ -44,7 +44,8 @@ type InsufficientQuota struct {
 	Queue     string
 	Ancestor  bool
 	Requester string
-	// Names are the requested alternatives; only for Cards and Terminating.
+	// Names are the requested alternatives, or the one that is reported of them; empty for CPU, memory
+	// and cards without a name.
 	Names []card.Name
 	// OtherCards is how many further alternatives have even less free quota.
 	OtherCards int

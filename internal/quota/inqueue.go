@@ -49,7 +49,7 @@ type Reservations struct {
 	index   cardRequestIndex
 	pools   map[string]int // joined card names → index of their pool in Elastic
 	choices int            // how many of Cards have several names
-	// split is set when there were too many choices.
+	// split is set when there were too many choices: then each request reserves each of its cards.
 	split bool
 }
 
@@ -74,6 +74,8 @@ func (r *Reservations) Add(request JobRequest) {
 	r.Memory = AddSaturating(r.Memory, request.Memory)
 }
 
+// addCards adds a count to the request for these names, which are sorted. It splits the alternatives of all
+// requests once there are more than maxChoices different choices.
 func (r *Reservations) addCards(names []card.Name, count card.Count) {
 	// Once there were too many choices all requests reserve each card, so the order of calls does
 	// not matter.
@@ -134,8 +136,7 @@ func (r *Reservations) AddElastic(e ElasticUsage) {
 		r.Elastic = append(r.Elastic, ElasticUsage{Used: map[card.Name]card.Count{}})
 	}
 
-	// A job gives at most its elastic cards, of whatever name. Clamp, so that a pool promises no
-	// more.
+	// A job gives at most its elastic cards, of whatever name, so a pool promises no more.
 	pool := &r.Elastic[i]
 	for _, name := range names {
 		pool.Used[name] = pool.Used[name].Add(min(e.Used[name], e.Elastic))
@@ -144,7 +145,8 @@ func (r *Reservations) AddElastic(e ElasticUsage) {
 	pool.Elastic = pool.Elastic.Add(min(e.Elastic, total))
 }
 
-// givenCards returns the cards that a job may give, sorted, and how many they are together.
+// givenCards returns the cards that a job may lose to others, sorted, and the sum over the cards, which
+// may be more than Elastic.
 func (e *ElasticUsage) givenCards() (names []card.Name, total card.Count) {
 	for name, used := range e.Used {
 		if give := min(used, e.Elastic); give > 0 {
@@ -156,7 +158,8 @@ func (e *ElasticUsage) givenCards() (names []card.Name, total card.Count) {
 	return names, total
 }
 
-// poolKey identifies the pool of a job that may give these cards.
+// poolKey identifies the pool of a job that may give these cards. Of one or two cards all jobs share a pool,
+// which is exact. With more, only jobs with equal amounts do.
 func (e *ElasticUsage) poolKey(names []card.Name) string {
 	key := joinNames(names)
 	if len(names) > 2 {
@@ -188,7 +191,7 @@ func (r *Reservations) removeElastic(e ElasticUsage) {
 
 // ReplaceElastic returns a copy in which jobs give other amounts: without those of removed,
 // which AddElastic added, and with those of added. unreclaimable are the amounts of added that
-// other queues could not reclaim. The reservations themselves are shared.
+// other queues could not reclaim. The copy shares its list of card requests, so the caller adds none.
 func (r *Reservations) ReplaceElastic(removed, added, unreclaimable []ElasticUsage) *Reservations {
 	// All jobs of the queue go on reading the original, so copy what the calls below change.
 	c := *r

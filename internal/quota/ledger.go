@@ -36,6 +36,7 @@ func New(pods int) *Ledger {
 	return &Ledger{queues: map[string]*queueLedger{}, pods: make(map[string]podEntry, pods)}
 }
 
+// ensureQueue returns the sums of a queue, and adds the queue to the ledger if it is missing.
 func (l *Ledger) ensureQueue(name string) *queueLedger {
 	q, ok := l.queues[name]
 	if !ok {
@@ -46,7 +47,8 @@ func (l *Ledger) ensureQueue(name string) *queueLedger {
 	return q
 }
 
-// readQueue returns the sums of a queue, for reading only.
+// readQueue returns the sums of a queue, for reading only: a queue that the ledger does not know gets empty
+// ones, and is not added, so that reads may run in parallel.
 func (l *Ledger) readQueue(queue string) *queueLedger {
 	if q, ok := l.queues[queue]; ok {
 		return q
@@ -58,13 +60,13 @@ func (l *Ledger) readQueue(queue string) *queueLedger {
 func (l *Ledger) SetLimits(queue string, limits Limits) {
 	q := l.ensureQueue(queue)
 	q.limits = limits
-	q.isShareKnown = false
+	q.isShareKnown = false // it is computed from the limits
 }
 
 // Charge records what a pod uses. The caller must not change c afterwards. A second charge of
 // the same pod replaces the first, so a repeated event never counts twice.
 func (l *Ledger) Charge(pod string, c *Charge) {
-	if l.pods[pod] == (podEntry{charge: c}) {
+	if l.pods[pod] == (podEntry{charge: c}) { // the same charge again, which never changes
 		return
 	}
 	l.Release(pod)
@@ -78,28 +80,28 @@ func (l *Ledger) addCharge(c *Charge) {
 	q := l.ensureQueue(c.Queue)
 	q.pods++
 	for at := q; at != nil; at = at.parent {
-		if counted := at.counted(c); counted != nil {
-			at.add(counted)
+		if part := at.countedPart(c); part != nil {
+			at.add(part)
 		}
 	}
 
-	q.updateUnused(c)
+	q.updateUnusedGuarantees(c)
 }
 
 // Release removes the charge of a pod, terminating or not. It does nothing for a pod without
 // one.
 func (l *Ledger) Release(pod string) {
-	booked, ok := l.pods[pod]
+	entry, ok := l.pods[pod]
 	if !ok {
 		return
 	}
 
 	delete(l.pods, pod)
-	c := booked.charge
+	c := entry.charge
 	q := l.ensureQueue(c.Queue)
 
 	// ChargeTerminating took the pod out of the usage already. It is counted only as terminating.
-	if booked.terminating {
+	if entry.terminating {
 		for at := q; at != nil; at = at.parent {
 			at.terminating.subtract(c)
 		}
@@ -109,18 +111,18 @@ func (l *Ledger) Release(pod string) {
 	// The sums must lose exactly what addCharge added, whatever node or labels the pod has now.
 	q.pods--
 	for at := q; at != nil; at = at.parent {
-		if counted := at.counted(c); counted != nil {
-			at.subtract(counted)
+		if part := at.countedPart(c); part != nil {
+			at.subtract(part)
 		}
 	}
 
-	q.updateUnused(c)
+	q.updateUnusedGuarantees(c)
 }
 
 // Charged returns the charge of a pod, nil if it has none or is terminating.
 func (l *Ledger) Charged(pod string) *Charge {
-	if booked := l.pods[pod]; !booked.terminating {
-		return booked.charge
+	if entry := l.pods[pod]; !entry.terminating {
+		return entry.charge
 	}
 	return nil
 }
@@ -168,7 +170,8 @@ func (l *Ledger) Snapshot() []QueueUsage {
 	return usages
 }
 
-// link puts a queue at its position: its sums count in those of its parent.
+// link sets the position and the parent of a queue: its sums count in those of its parent. Flat queues
+// have no root, so their parent is nil.
 func (l *Ledger) link(q *queueLedger) {
 	q.position = l.positions[q.name]
 	q.parent = l.root
@@ -178,7 +181,7 @@ func (l *Ledger) link(q *queueLedger) {
 }
 
 // DominantShare returns the largest used ÷ limit of the queue's cards, CPU and memory: 0 for an
-// idle queue, 1 for a full one, more after a quota was lowered.
+// idle queue, 1 for a full one, more after a quota was lowered. What is not limited does not count.
 func (l *Ledger) DominantShare(queue string) float64 {
 	q := l.readQueue(queue)
 	share := max(usedFraction(q.used.amountOf(CPU), q.limits.MilliCPU), usedFraction(q.used.amountOf(Memory), q.limits.Memory))
@@ -191,7 +194,8 @@ func (l *Ledger) DominantShare(queue string) float64 {
 }
 
 // AboveDeserved and AboveGuarantee return how much of a resource a queue and all queues below it
-// use beyond what it deserves, and beyond its guarantee. Both are negative below it.
+// use beyond what it deserves, and beyond its guarantee. Both are negative below it. A queue that deserves
+// any amount is never above it: 0.
 func (l *Ledger) AboveDeserved(queue string, resource Resource) int64 {
 	q := l.readQueue(queue)
 	if q.limits.deservesAny(resource) {
@@ -239,10 +243,10 @@ func (l *Ledger) PathLimits(queue string) Limits {
 // one. A user may restart a whole queue at once. A second restart within the first grace period
 // waits.
 
-// ChargeTerminating moves the cards of a pod from used to terminating. A pod without a charge
-// is only added to terminating. The caller must not change c afterwards.
+// ChargeTerminating moves the cards of a pod from used to terminating, and releases its CPU and memory. A
+// pod without a charge is only added to terminating. The caller must not change c afterwards.
 func (l *Ledger) ChargeTerminating(pod string, c *Charge, gracePeriod time.Duration) {
-	if booked := l.pods[pod]; booked.charge == c && booked.terminating {
+	if entry := l.pods[pod]; entry.charge == c && entry.terminating {
 		return
 	}
 	l.Release(pod)
@@ -260,8 +264,9 @@ func (l *Ledger) Terminating(queue string, name card.Name) (card.Count, time.Dur
 	return e.count, e.longestGracePeriod
 }
 
-// EvictionHeadroom returns how many of a card may be evicted for a pod of the same queue.
-// Beyond that the pod would have to wait for terminating pods anyway.
+// EvictionHeadroom returns how many of a card may be evicted for a pod of the same queue: as many as may
+// terminate beside those that terminate now. Beyond that the pod would have to wait for terminating pods
+// anyway.
 func (l *Ledger) EvictionHeadroom(queue string, name card.Name) card.Count {
 	headroom := card.MaxCount
 	for q := l.readQueue(queue); q != nil && !q.isRoot; q = q.parent {

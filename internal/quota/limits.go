@@ -41,6 +41,9 @@ func (l *Limits) deserved(resource Resource) int64 {
 	if l.Deserved == nil {
 		return l.Quota(resource)
 	}
+
+	// CPU and memory that are not written are limited only by the quota, as cards of a queue without a
+	// quota for cards. A card that is not written is not deserved.
 	deserved, isWritten := l.Deserved[resource]
 	if (!resource.IsCard() && !isWritten) || (resource.IsCard() && l.AnyCard) {
 		return l.Quota(resource)
@@ -101,7 +104,7 @@ func (u *usage) fractionOfDeserved(of Resource) float64 {
 	return usedFraction(u.used.amountOf(of), u.limits.deserved(of))
 }
 
-// usedFraction returns used ÷ limit, 0 of Unlimited.
+// usedFraction returns used ÷ limit: 0 of Unlimited, infinite where nothing may be used.
 func usedFraction(used, limit int64) float64 {
 	switch {
 	case used <= 0 || limit == Unlimited:

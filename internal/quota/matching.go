@@ -54,6 +54,7 @@ func (m *matching) addVertex() int {
 	return len(m.edgesFrom) - 1
 }
 
+// addEdge adds an edge and its reverse, along which flow that was pushed can be moved back.
 func (m *matching) addEdge(from, to int, capacity int64) {
 	m.edgesFrom[from] = append(m.edgesFrom[from], len(m.edges))
 	m.edges = append(m.edges, edge{to: to, residual: capacity})
@@ -61,6 +62,7 @@ func (m *matching) addEdge(from, to int, capacity int64) {
 	m.edges = append(m.edges, edge{to: from})
 }
 
+// cardVertex returns the vertex of a card. It adds a missing one, with an edge for the card's free quota.
 func (m *matching) cardVertex(name card.Name) int {
 	v, ok := m.names[name]
 	if !ok {
@@ -144,7 +146,7 @@ func (m *matching) pushFlow(from int, count card.Count) card.Count {
 }
 
 // augmentPath finds a shortest path with capacity from a vertex to the sink and pushes up to
-// limit along it. It returns how much it pushed.
+// limit along it. It returns how much it pushed, 0 if there is no path.
 func (m *matching) augmentPath(from int, limit int64) int64 {
 	// Breadth first finds the shortest paths, which bounds their number by the size of the graph
 	// alone.

@@ -22,7 +22,8 @@ type queueLedger struct {
 	terminating terminatingSums
 }
 
-// treeSums are the sums of one queue by which the queues of a tree leave each other what is theirs.
+// treeSums are the sums of one queue that only a tree needs: by them its queues leave each other what they
+// deserve, what they are guaranteed, and what was reclaimed for them.
 type treeSums struct {
 	// unreclaimable is what pods use that cannot be reclaimed.
 	unreclaimable sums
@@ -63,8 +64,8 @@ type position struct {
 type treeShare struct {
 	// ofDeserved is the dominant used ÷ deserved, at least 1 if the queue deserves no card.
 	ofDeserved float64
-	// borrowed is the largest borrowed amount of one card for the weight of the queue. A queue
-	// without card quotas is compared by cores.
+	// borrowed is the largest borrowed amount of one card, divided by the weight of the queue. For a
+	// queue without card quotas it is cores.
 	borrowed float64
 }
 
@@ -76,9 +77,9 @@ func newRoot() *queueLedger {
 // isInUse reports whether pods are charged to the queue, terminating ones included.
 func (q *queueLedger) isInUse() bool { return q.pods > 0 || len(q.terminating) > 0 }
 
-// counted returns what of a charge the sums of a queue of the path include, nil for nothing: root counts
-// its inventory only.
-func (q *queueLedger) counted(c *Charge) *Charge {
+// countedPart returns the part of a charge that the sums of the queue include, nil for none. The limits of
+// root are the inventory, so root counts only what is part of it.
+func (q *queueLedger) countedPart(c *Charge) *Charge {
 	switch {
 	case !q.isRoot:
 		return c
@@ -121,7 +122,7 @@ type exceededLimit struct {
 	total, limit int64
 }
 
-// checkQuota checks the quota at one queue of a path. Root has none.
+// checkQuota checks that so much usage fits the quota of the queue alone. Root has none.
 func (q *queueLedger) checkQuota(resource Resource, used int64) (e exceededLimit, isExceeded bool) {
 	limit := q.limits.Quota(resource)
 	if limit < used && !q.isRoot && !q.limits.isUnlimited(resource) {
@@ -211,18 +212,19 @@ func (q *queueLedger) limitAlone(resource Resource, isUnreclaimable bool) int64 
 	return limit
 }
 
-// updateUnused updates the unused guarantees after a charge changed.
-func (q *queueLedger) updateUnused(c *Charge) {
+// updateUnusedGuarantees updates the unused guarantees of all that a charge has, after it was added or
+// removed.
+func (q *queueLedger) updateUnusedGuarantees(c *Charge) {
 	for _, amount := range c.Cards {
-		q.updateUnusedOf(Resource(amount.Name))
+		q.updateUnusedGuarantee(Resource(amount.Name))
 	}
 	for _, resource := range Compute {
-		q.updateUnusedOf(resource)
+		q.updateUnusedGuarantee(resource)
 	}
 }
 
-// updateUnusedOf updates the unused guarantees of a name in the queue and its ancestors.
-func (q *queueLedger) updateUnusedOf(resource Resource) {
+// updateUnusedGuarantee updates the unused guarantee of a resource in the queue and its ancestors.
+func (q *queueLedger) updateUnusedGuarantee(resource Resource) {
 	for at := q; at.parent != nil; at = at.parent {
 		before := at.unused[resource]
 		now := at.unusedAfter(resource, 0, 0)
@@ -234,10 +236,10 @@ func (q *queueLedger) updateUnusedOf(resource Resource) {
 	}
 }
 
-// unusedAfter returns the unused guarantee of a name once the queue uses more of it, and its
-// children have less unused guarantee by the given change.
+// unusedAfter returns the unused guarantee of a resource once the queue uses more of it than now, and the
+// unused guarantees of its children have changed in sum.
 func (q *queueLedger) unusedAfter(resource Resource, more, change int64) int64 {
-	if q.limits.IsHeld {
+	if q.limits.IsHeld { // no queue could use what is left free for a held one
 		return 0
 	}
 	below := q.unusedBelow[resource] + change
@@ -245,14 +247,17 @@ func (q *queueLedger) unusedAfter(resource Resource, more, change int64) int64 {
 	if !guaranteed {
 		return max(below, 0)
 	}
+
+	// The guarantees of children are parts of the queue's own, so the larger one counts.
 	return min(maxUnused, max(below, guarantee-AddSaturating(q.used.amountOf(resource), more), 0))
 }
 
 // maxUnused bounds the unused guarantee of one queue, so that no sum overflows.
 const maxUnused = 1 << 53
 
-// ownUnused adds what the queue itself has of unused guarantee, beyond those of its children, to
-// what its path below has. A leaf may use that much without using guarantees of other queues.
+// ownUnused returns how much a leaf may use at this queue without using guarantees of other queues. That
+// is below, the same for the queue's child on the path to the leaf, and what the queue itself has of unused
+// guarantee beyond those of its children.
 func (q *queueLedger) ownUnused(below int64, resource Resource) int64 {
 	if q.limits.IsHeld {
 		return 0
@@ -263,13 +268,14 @@ func (q *queueLedger) ownUnused(below int64, resource Resource) int64 {
 // guaranteeBalance is ownUnused, but negative as far as the queue uses more than its guarantee. Cards
 // that victims below the queue release add to it.
 func (q *queueLedger) guaranteeBalance(below int64, resource Resource) int64 {
-	if q.limits.IsHeld {
+	if q.limits.IsHeld { // its guarantee covers nothing, however much victims release
 		return -Unlimited
 	}
 	return below + min(q.limits.Guarantee[resource], maxUnused) - min(q.used.amountOf(resource), maxUnused) - q.unusedBelow[resource]
 }
 
-// ownUnusedBelow returns ownUnused of the path from q to the child of an ancestor.
+// ownUnusedBelow returns ownUnused of the ancestor's child on the path from q, and so of the whole path
+// below the ancestor.
 func (q *queueLedger) ownUnusedBelow(ancestor *queueLedger, resource Resource) (own int64) {
 	for at := q; at != ancestor; at = at.parent {
 		own = at.ownUnused(own, resource)
@@ -277,7 +283,8 @@ func (q *queueLedger) ownUnusedBelow(ancestor *queueLedger, resource Resource) (
 	return own
 }
 
-// releasedOf returns how much of a resource is released in the queue, less at root.
+// releasedOf returns how much of a resource is released in the queue. Root never counted what is not part
+// of the inventory, so less is released there.
 func (q *queueLedger) releasedOf(resource Resource, released *Released) int64 {
 	if q.isRoot {
 		return released.amount(resource) - released.offInventory[resource]

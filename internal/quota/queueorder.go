@@ -67,6 +67,7 @@ func siblingsOf(a, b *queueLedger) (x, y *queueLedger) {
 	return a, b
 }
 
+// depth returns how many queues of the ledger are above the queue, root included.
 func (q *queueLedger) depth() (n int) {
 	for at := q; at.parent != nil; at = at.parent {
 		n++
@@ -83,7 +84,7 @@ func (q *queueLedger) currentShare() treeShare {
 	return q.share
 }
 
-// computeShare returns the fields of treeShare.
+// computeShare returns the fields of treeShare from the usage, the limits, the weight and the averages.
 func (q *queueLedger) computeShare() (share, borrowed float64) {
 	share = max(q.fractionOfDeserved(CPU), q.fractionOfDeserved(Memory))
 	weight := max(1, float64(q.position.weight))

@@ -39,27 +39,27 @@ func (m *MayUse) Limit(level int, requested int64, victims int) int64 {
 // for the queue itself and one without limits for root.
 func (l *Ledger) MayUseByLevel(queue string, resource Resource) (m MayUse) {
 	q := l.readQueue(queue)
-	own := int64(0) // unused guarantee of the path below
+	own := int64(0) // what the unused guarantees of the path below at cover, see ownUnused
 	for at := q; at != nil; at = at.parent {
 		free := at.freeQuota(resource)
 		covered := int64(0)
 		besideKept := Unlimited
 
-		// What others are guaranteed stays free. The unused guarantee of the own path is part of
-		// that sum.
 		if !at.limits.isUnlimited(resource) {
+			// What others are guaranteed stays free. unusedBelow includes what the path itself is
+			// guaranteed.
 			left := at.freeBesideKept(q, resource)
-			free = min(free, left)
-			if at != q {
-				besideKept = free
-				covered = min(free, own)
-				free = min(free, own+left-at.unusedBelow[resource])
-			}
-
-			if at.isRoot { // physical cards are checked node by node
-				free = own + left - at.unusedBelow[resource]
+			besideGuarantees := own + left - at.unusedBelow[resource]
+			switch at {
+			case q:
+				free = min(free, left)
+			case l.root: // physical cards are checked node by node
+				free = besideGuarantees
 				covered = own
-				besideKept = Unlimited
+			default:
+				besideKept = min(free, left)
+				covered = min(besideKept, own)
+				free = min(besideKept, besideGuarantees)
 			}
 		}
 
@@ -87,6 +87,7 @@ func (l *Ledger) MayUseByLevel(queue string, resource Resource) (m MayUse) {
 	return m
 }
 
+// addLevel adds the level above the last one.
 func (m *MayUse) addLevel(quota, covered, deserved, besideKept, coverable int64) {
 	m.Quota = append(m.Quota, quota)
 	m.Covered = append(m.Covered, covered)
@@ -95,7 +96,8 @@ func (m *MayUse) addLevel(quota, covered, deserved, besideKept, coverable int64)
 	m.Coverable = append(m.Coverable, coverable)
 }
 
-// freeQuota returns how much more of a resource the quota of the queue itself allows. Root has none.
+// freeQuota returns how much more of a resource the quota of the queue itself allows, Unlimited for root,
+// which has none.
 func (q *queueLedger) freeQuota(resource Resource) int64 {
 	if q.isRoot || q.limits.isUnlimited(resource) {
 		return Unlimited
@@ -103,7 +105,8 @@ func (q *queueLedger) freeQuota(resource Resource) int64 {
 	return q.limits.Quota(resource) - q.used.amountOf(resource)
 }
 
-// freeDeserved returns how much of what the queue deserves it does not use. Root deserves anything.
+// freeDeserved returns how much of what the queue deserves it does not use, Unlimited for root, which
+// deserves anything.
 func (q *queueLedger) freeDeserved(resource Resource) int64 {
 	if q.isRoot || q.limits.deservesAny(resource) {
 		return Unlimited
@@ -111,8 +114,8 @@ func (q *queueLedger) freeDeserved(resource Resource) int64 {
 	return max(0, q.limits.deserved(resource)-q.used.amountOf(resource))
 }
 
-// freeBesideKept returns how much of a resource is left for a queue beside what is kept for other
-// queues.
+// freeBesideKept returns how much of a resource the limits of the queue itself leave for a leaf below it,
+// beside what is kept for pods of other leaves.
 func (q *queueLedger) freeBesideKept(leaf *queueLedger, resource Resource) int64 {
 	kept := max(0, q.kept[resource]-leaf.kept[resource])
 	return q.limits.Quota(resource) - q.used.amountOf(resource) - kept

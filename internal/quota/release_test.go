@@ -57,7 +57,7 @@ func newGuaranteesTest(t *rapid.T) *treeTest {
 	h.ledger.SetInventory(map[card.Name]card.Count{"A": card.Count(h.naive.inventory["A"])}, h.naive.inventory[CPU], Unlimited)
 	h.naive.inventory[Memory] = Unlimited
 
-	h.ledger.refresh()
+	h.ledger.recomputeUnused()
 	for i := range rapid.IntRange(2, 6).Draw(t, "pods") {
 		p := naivePod{queue: rapid.SampledFrom([]string{"batch", "batch", "serving", "other"}).Draw(t, "queue"), amounts: map[Resource]int64{"A": 1, CPU: 1}}
 		p.isUnreclaimable = rapid.IntRange(0, 3).Draw(t, "unreclaimable") == 0

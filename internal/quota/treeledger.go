@@ -27,10 +27,11 @@ func (l *Ledger) SetTree(tree *Tree) {
 	for name, r := range tree.queues {
 		l.SetLimits(name, r.Limits)
 	}
-	l.refresh()
+	l.recomputeUnused()
 }
 
-// setPositions puts the queues where the positions say, below root if there is one.
+// setPositions puts the queues where the positions say, below root if it is not nil. If a parent changed,
+// it sums up the charges of all pods again, and drops what is kept for pods.
 func (l *Ledger) setPositions(positions map[string]position, root *queueLedger) {
 	hasSameParent := func(a, b position) bool { return a.parent == b.parent }
 	isSame := (root == nil) == (l.root == nil) && maps.EqualFunc(positions, l.positions, hasSameParent)
@@ -40,7 +41,7 @@ func (l *Ledger) setPositions(positions map[string]position, root *queueLedger) 
 	// one.
 	if isSame {
 		for _, q := range l.queues {
-			q.queueOrder = queueOrder{position: positions[q.name], averages: q.averages} // a weight may be new
+			q.queueOrder = queueOrder{position: positions[q.name], averages: q.averages} // a weight may have changed
 		}
 		return
 	}
@@ -62,17 +63,17 @@ func (l *Ledger) setPositions(positions map[string]position, root *queueLedger) 
 		l.link(q)
 	}
 
-	for _, booked := range l.pods {
-		if booked.terminating {
-			l.ensureQueue(booked.charge.Queue).addTerminating(booked.charge, booked.gracePeriod)
+	for _, entry := range l.pods {
+		if entry.terminating {
+			l.ensureQueue(entry.charge.Queue).addTerminating(entry.charge, entry.gracePeriod)
 		} else {
-			l.addCharge(booked.charge)
+			l.addCharge(entry.charge)
 		}
 	}
 }
 
-// keepPositions adds to positions the last ones of queues that are in use and have none any more, and of
-// their ancestors.
+// keepPositions adds to positions the last ones of queues in use that have none any more, because their
+// Queues were deleted, and of the ancestors of such queues.
 func (l *Ledger) keepPositions(positions map[string]position) {
 	for name, q := range l.queues {
 		// An ancestor that exists has its new place, and so has everything above it.
@@ -90,10 +91,10 @@ func (l *Ledger) keepPositions(positions map[string]position) {
 // its pods uses anything, nor any pod of a queue below it.
 func (l *Ledger) Retain(keep func(queue string) bool) {
 	// A deleted Queue keeps its pods until they end. Their ancestors must go on counting them.
-	hasUsed := map[string]bool{} // queues with a queue in use below them
+	isAboveUsage := map[string]bool{} // queues with a queue in use below them
 	for _, q := range l.queues {
 		for at := q.parent; q.isInUse() && at != nil; at = at.parent {
-			hasUsed[at.name] = true
+			isAboveUsage[at.name] = true
 		}
 	}
 
@@ -102,22 +103,22 @@ func (l *Ledger) Retain(keep func(queue string) bool) {
 			continue
 		}
 		l.dropLimits(q)
-		if !q.isInUse() && !hasUsed[name] {
+		if !q.isInUse() && !isAboveUsage[name] {
 			delete(l.queues, name)
 		}
 	}
 }
 
-// SetInventory sets the cards, CPU and memory of all nodes that take pods. Together with the
-// charges that are not off inventory it says what is left for guarantees.
+// SetInventory sets the cards, CPU and memory of all nodes that take pods as the limits of root. Less the
+// charges on these nodes, they are what is left for guarantees. Flat queues have no root and no guarantees.
 func (l *Ledger) SetInventory(cards map[card.Name]card.Count, milliCPU, memory int64) {
 	if l.root != nil {
 		l.root.limits = Limits{Cards: cards, MilliCPU: milliCPU, Memory: memory}
 	}
 }
 
-// refresh computes the unused guarantees of all queues again, after their limits were set.
-func (l *Ledger) refresh() {
+// recomputeUnused computes the unused guarantees of all queues again, after their limits were set.
+func (l *Ledger) recomputeUnused() {
 	// A changed limit changes the sums of all ancestors, so differences are not enough.
 	clear(l.root.unusedBelow)
 	for _, q := range l.queues {
@@ -127,7 +128,7 @@ func (l *Ledger) refresh() {
 
 	for _, q := range l.queues {
 		for name := range q.limits.Guarantee {
-			q.updateUnusedOf(name)
+			q.updateUnusedGuarantee(name)
 		}
 	}
 }
@@ -138,7 +139,7 @@ func (l *Ledger) dropLimits(q *queueLedger) {
 	q.limits = Limits{}
 	q.isShareKnown = false
 	for name := range guarantee {
-		q.updateUnusedOf(name)
+		q.updateUnusedGuarantee(name)
 	}
 
 	// Cards that are kept for a pod of a deleted queue would stay out of reach for all others.
@@ -149,9 +150,9 @@ func (l *Ledger) dropLimits(q *queueLedger) {
 	}
 }
 
-// Keep keeps quota of the ancestors for a pod that reclaimed cards and is not placed yet. Pods
-// of other queues cannot use it. A flat queue has no ancestors. A second call for the same pod replaces
-// the first.
+// Keep keeps quota of the queue and its ancestors for a pod that reclaimed cards and is not placed yet.
+// Pods of other queues cannot use it. A flat queue shares its quota with no other, so nothing is kept
+// there. A second call for the same pod replaces the first.
 func (l *Ledger) Keep(pod string, c *Charge) {
 	l.EndKeeping(pod)
 	if l.kept == nil {

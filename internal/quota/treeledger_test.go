@@ -109,7 +109,7 @@ func (h *treeTest) drawInventory(t *rapid.T) {
 
 	h.naive.inventory = inventory
 	h.ledger.SetInventory(cards, inventory[CPU], inventory[Memory])
-	h.ledger.refresh()
+	h.ledger.recomputeUnused()
 }
 
 func (h *treeTest) drawQueue(t *rapid.T) string {
@@ -425,7 +425,7 @@ func TestHugeAmountsInATreeDoNotOverflow(t *testing.T) {
 		})
 	}
 	l.SetInventory(nil, math.MaxInt64-1, Unlimited)
-	l.refresh()
+	l.recomputeUnused()
 
 	for i := range 5 {
 		l.Keep(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64})

@@ -29,6 +29,7 @@ func ResolveWritten(queues map[string]TreeQueue) *Tree {
 	return t.resolveTree(queues)
 }
 
+// resolveTree finds the place and the faults of all queues, and then their amounts from the top down.
 func (t *treeResolver) resolveTree(queues map[string]TreeQueue) *Tree {
 	t.resolved = make(map[string]*Resolved, len(queues))
 	for name, written := range queues {
@@ -90,7 +91,7 @@ func (t *treeResolver) isBelowParent(r *Resolved) bool {
 	return !r.Fault.HasNoPath()
 }
 
-// findGrantedCompute finds the queues whose CPU or memory is more than a ceiling.
+// findGrantedCompute sets grantsCompute: the queues whose CPU or memory is more than a ceiling.
 func (t *treeResolver) findGrantedCompute() {
 	t.grantsCompute = map[string]map[Resource]bool{}
 	for name, r := range t.resolved {
@@ -262,6 +263,7 @@ func (c *childAmounts) ownLimit(q *TreeQueue, key Resource, parent string, inher
 	return limit
 }
 
+// report adds an excess to those of the queue.
 func (c *childAmounts) report(e Excess) { c.excess = append(c.excess, e) }
 
 // scaleChildren cuts what the children of a queue deserve, and then their guarantees, to what
@@ -349,7 +351,7 @@ func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 
 	// Bytes times bytes do not fit into 64 bits, and floating point would lose single cards.
 	whole := new(big.Int)
-	parts := make([]*big.Int, len(scaled))
+	remainders := make([]*big.Int, len(scaled))
 	left := limit
 
 	for _, value := range scaled {
@@ -358,15 +360,15 @@ func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 
 	order := make([]int, len(scaled))
 	for i, value := range scaled {
-		part, rest := new(big.Int).DivMod(new(big.Int).Mul(big.NewInt(value), big.NewInt(limit)), whole, new(big.Int))
+		part, remainder := new(big.Int).DivMod(new(big.Int).Mul(big.NewInt(value), big.NewInt(limit)), whole, new(big.Int))
 		scaled[i] = part.Int64()
-		parts[i] = rest
+		remainders[i] = remainder
 		order[i] = i
 		left -= scaled[i]
 	}
 
 	// Cards are whole. Rounding down alone would leave some that no child deserves.
-	slices.SortStableFunc(order, func(a, b int) int { return parts[b].Cmp(parts[a]) })
+	slices.SortStableFunc(order, func(a, b int) int { return remainders[b].Cmp(remainders[a]) })
 	for _, i := range order[:min(int64(len(order)), left)] {
 		scaled[i]++
 	}
