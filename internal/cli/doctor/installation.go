@@ -171,15 +171,7 @@ func findUnreadyPrograms(c *Cluster) []Finding {
 }
 
 func findOtherVersions(c *Cluster) []Finding {
-	running := map[string]string{}
-	for _, deployment := range c.Operators {
-		for _, container := range deployment.Spec.Template.Spec.Containers {
-			if tag := releases.OfImage(container.Image); tag != "" {
-				running[reader.OperatorProgram] = tag
-			}
-		}
-	}
-
+	running := map[string]string{reader.OperatorProgram: releases.OfOperator(c.Operators)}
 	if c.Policy != nil && c.Policy.Status.Scheduler != nil {
 		running[reader.SchedulerProgram] = c.Policy.Status.Scheduler.Version
 	}

@@ -50,7 +50,7 @@ func deployment(program string, wanted, ready int32) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: program, Labels: map[string]string{"app.kubernetes.io/name": program}},
 		Spec: appsv1.DeploymentSpec{Replicas: &wanted, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "c", Image: "registry/" + program + ":v0.2.0"}}}}},
+			Containers: []corev1.Container{{Name: strings.TrimPrefix(program, "cardquota-"), Image: "registry/" + program + ":v0.2.0"}}}}},
 		Status: appsv1.DeploymentStatus{ReadyReplicas: ready},
 	}
 }

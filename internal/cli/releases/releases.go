@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
@@ -33,10 +34,29 @@ func Compare(client, program, other string) string {
 // isUnreleased reports whether a version is of a build without a release.
 func isUnreleased(v *version.Version) bool { return v.Major() == 0 && v.Minor() == 0 }
 
+// tagPattern has the tags that are a version of a release or of a build after one.
 var tagPattern = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+([-+].*)?$`)
 
-// OfImage returns the version in the tag of an image, "" if the tag is none.
-func OfImage(image string) string {
+// operatorContainer is the container of the operator in its Deployment. Others beside it, such as the proxy of
+// a service mesh, have versions of their own.
+const operatorContainer = "manager"
+
+// OfOperator returns the version of the operator by the image in the first of its Deployments that states one,
+// "" if none does.
+func OfOperator(deployments []*appsv1.Deployment) string {
+	for _, deployment := range deployments {
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			if version := imageVersion(container.Image); container.Name == operatorContainer && version != "" {
+				return version
+			}
+		}
+	}
+	return ""
+}
+
+// imageVersion returns the version in the tag of an image, "" if it has another tag or a digest alone. A colon
+// before the last slash is that of a registry's port.
+func imageVersion(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	name := image[strings.LastIndex(image, "/")+1:]
 	_, tag, _ := strings.Cut(name, ":")

@@ -1,7 +1,13 @@
 package releases
 
 import (
+	"os"
+	"strings"
 	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -41,6 +47,18 @@ func TestTheVersionOfAnImageIsItsTag(t *testing.T) {
 		"":                                                "",
 		"registry:5000/v1.2.3:latest/cardquota-manager:x": "",
 	} {
-		check.Equal(t, "version of "+image, want, OfImage(image))
+		check.Equal(t, "version of "+image, want, imageVersion(image))
 	}
+}
+
+// TestTheVersionOfTheOperatorIsThatOfItsContainer: the shipped Deployment of the operator runs v0.2.0, between two
+// containers of a service mesh with versions of their own.
+func TestTheVersionOfTheOperatorIsThatOfItsContainer(t *testing.T) {
+	shipped := check.Value(os.ReadFile("../../../config/manager/deployment.yaml"))(t)
+	deployment := &appsv1.Deployment{}
+	check.NoError(t, yaml.Unmarshal([]byte(strings.ReplaceAll(string(shipped), ":latest", ":v0.2.0")), deployment))
+	pod := &deployment.Spec.Template.Spec
+	mesh := corev1.Container{Name: "mesh", Image: "mesh:v1.27.0"}
+	pod.Containers = []corev1.Container{mesh, pod.Containers[0], mesh}
+	check.Equal(t, "version", "v0.2.0", OfOperator([]*appsv1.Deployment{deployment}))
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -69,10 +68,10 @@ func readAllVersions(ctx context.Context, p *program.Program, namespace string) 
 func readVersions(ctx context.Context, r *reader.Reader, namespace string, now time.Time) (Document, error) {
 	deployments, mayRead := r.Deployments(ctx, reader.OperatorProgram, namespace)
 	if len(deployments) > 0 {
-		namespace = deployments[len(deployments)-1].Namespace
+		namespace = deployments[0].Namespace // where the Leases of both programs are
 	}
 
-	operator := findOperatorVersion(deployments)
+	operator := releases.OfOperator(deployments)
 	leads := false
 	// An operator outside of a Deployment labels its Lease with its version.
 	if mayRead && operator == "" {
@@ -103,18 +102,6 @@ func describeUnknownOperator(leads, hasDeployment bool, namespace string) string
 	default:
 		return "the image of cardquota-manager has no tag with a version"
 	}
-}
-
-// findOperatorVersion returns the version in the tag of the first image that has one, "" for none.
-func findOperatorVersion(deployments []*appsv1.Deployment) string {
-	for _, deployment := range deployments {
-		for _, container := range deployment.Spec.Template.Spec.Containers {
-			if tag := releases.OfImage(container.Image); tag != "" {
-				return tag
-			}
-		}
-	}
-	return ""
 }
 
 // readLeaderVersion returns the version of the operator that has the Lease, "" if it does not state it,

@@ -2,6 +2,7 @@ package kubectl
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,7 +161,7 @@ func Deployment(program, image string) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: program, Labels: map[string]string{"app.kubernetes.io/name": program}},
 		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Template: corev1.PodTemplateSpec{
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}}}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: strings.TrimPrefix(program, "cardquota-"), Image: image}}}}},
 		Status: appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1},
 	}
 }
