@@ -2,8 +2,8 @@ package main
 
 // The sums of days and months, for bills.
 var billMutants = []mutant{
-	{"internal/cardseconds/gap.go", `if closed := end.Begin(m.location()); closed.After(until)`, `if closed := end.Begin(m.location()); closed.Before(until)`, "bills: what an entry has is not credited again"},
-	{"internal/cardseconds/gap.go", `if until.IsZero() { // an empty part`, `if true { // an empty part`, "bills: each part is credited since its own time"},
+	{"internal/cardseconds/uncounted.go", `if closed := end.Begin(m.location()); closed.After(until)`, `if closed := end.Begin(m.location()); closed.Before(until)`, "bills: what an entry has is not credited again"},
+	{"internal/cardseconds/uncounted.go", `if until.IsZero() { // an empty part`, `if true { // an empty part`, "bills: each part is credited since its own time"},
 	{"internal/cardseconds/closed.go", `if period < today[:len(period)] &&`, `if period <= today[:len(period)] &&`, "bills: the running day is not closed"},
 	{"internal/cardseconds/meter.go", `day = max(day, m.parts[part].closedDay.next())`, `_ = part`, "bills: a closed day never grows"},
 	{"internal/cardseconds/meter.go", `behind < 0 || behind >= time.Millisecond {`, `behind < 0 || behind >= 0 {`, "bills: no count loses a part of a millisecond"},

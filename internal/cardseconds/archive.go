@@ -27,7 +27,7 @@ func (a *Archive) Add(slot int, key EntryKey, size int) {
 // ResetSlot forgets the entries of a slot.
 func (a *Archive) ResetSlot(slot int) { a.slots[slot] = nil }
 
-// Has reports whether a slot has an entry.
+// Has reports whether any slot has an entry.
 func (a *Archive) Has(key EntryKey) bool {
 	for _, slot := range a.slots {
 		if _, has := slot[key]; has {
@@ -66,7 +66,7 @@ func (a *Archive) OldestDay() (oldest Period) {
 	return oldest
 }
 
-// DaysUntil returns the entries of days until one, by slot.
+// DaysUntil returns the entries of all days up to and with the last one, by slot.
 func (a *Archive) DaysUntil(last Period) map[int][]EntryKey {
 	found := map[int][]EntryKey{}
 	for i, slot := range a.slots {
@@ -85,5 +85,5 @@ func (a *Archive) Remove(slot int, key EntryKey) { delete(a.slots[slot], key) }
 // Keys returns the entries of a slot.
 func (a *Archive) Keys(slot int) []EntryKey { return slices.Collect(maps.Keys(a.slots[slot])) }
 
-// ExpiredDay returns the last day that is too old to be kept on a day.
+// ExpiredDay returns the last day that is too old to be kept today.
 func ExpiredDay(today Period) Period { return today.Add(-keptDays - 1) }

@@ -22,7 +22,7 @@ type EntryKey struct {
 // String returns the key in a ConfigMap.
 func (k EntryKey) String() string { return fmt.Sprintf("%s.%d", k.Period, k.Part) }
 
-// ParseEntryKey reads the key in a ConfigMap.
+// ParseEntryKey reads the key in a ConfigMap, false for a text that String does not write.
 func ParseEntryKey(text string) (EntryKey, bool) {
 	period, number, found := strings.Cut(text, ".")
 	part, err := strconv.Atoi(number)
@@ -30,11 +30,11 @@ func ParseEntryKey(text string) (EntryKey, bool) {
 	return key, found && err == nil && part >= 0 && part < Parts && key.Period.isValid() && key.String() == text
 }
 
-// ClosablePeriods returns the days and months of a part that were over at a time until which the part is stored,
+// ClosablePeriods returns the days and months of a part that were over at the time until which the part is stored,
 // the earliest first. So the part never has less of a day than its entry, if the operator ends in between.
-// Nothing is over before the gap before this meter is credited.
+// Before the uncounted time is added there are none: it may belong to a day that is over.
 func (m *Meter) ClosablePeriods(part int, storedUntil time.Time) []Period {
-	if !m.isCredited || storedUntil.IsZero() {
+	if !m.hasUncounted || storedUntil.IsZero() {
 		return nil
 	}
 
@@ -50,6 +50,7 @@ func (m *Meter) ClosablePeriods(part int, storedUntil time.Time) []Period {
 			continue
 		}
 		for period := range s.open {
+			// As long as the period, today is the current day or the current month.
 			if period < today[:len(period)] && !slices.Contains(closable, period) {
 				closable = append(closable, period)
 			}
@@ -60,10 +61,10 @@ func (m *Meter) ClosablePeriods(part int, storedUntil time.Time) []Period {
 	return closable
 }
 
-// entryLimit bounds an entry that is read, when it is unpacked.
+// entryLimit bounds the bytes of an entry when it is unpacked: a ConfigMap of 1 MiB could unpack to a thousand times that.
 const entryLimit = 16 << 20
 
-// Entry returns what a part has of a day or month, packed, and whose it is.
+// Entry returns the sums that a part has of a day or month, as compressed rows.
 func (m *Meter) Entry(key EntryKey) []byte {
 	var packed bytes.Buffer
 	writer, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // the level is valid, and a buffer takes everything
@@ -116,8 +117,8 @@ func (m *Meter) Close(key EntryKey) {
 	}
 }
 
-// LackingDays returns the last day that was dropped, if days of this month or of the last one were dropped because
-// there was no room. Otherwise it returns "".
+// LackingDays returns the last day that was dropped, if days were ever dropped because there was no room, and that day
+// is of this month or of the last one. Otherwise it returns "".
 func (m *Meter) LackingDays() Period {
 	lastMonth := DayOf(m.at.In(m.location())).Month().Add(-1)
 	if !m.lackedRoom || m.daysDropped.Month() < lastMonth {
@@ -126,7 +127,8 @@ func (m *Meter) LackingDays() Period {
 	return m.daysDropped
 }
 
-// DropDays records in all running parts that the days until this one will be dropped.
+// DropDays records, for the headers of all running parts, that the days up to and with the last one will be dropped.
+// lacksRoom reports that this is before their time.
 func (m *Meter) DropDays(last Period, lacksRoom bool) {
 	m.daysDropped = max(m.daysDropped, last)
 	m.lackedRoom = m.lackedRoom || lacksRoom

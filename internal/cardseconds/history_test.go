@@ -137,7 +137,7 @@ func newHistory(t *rapid.T) *history {
 		disk: &disk{entries: map[EntryKey][]byte{}}, meter: &Meter{}, want: naive{}, kept: naive{}, keptUntil: map[Series]time.Time{},
 	}
 	h.drawCounts(1)
-	h.meter.CreditGap(nil)
+	h.meter.AddUncounted(nil)
 	h.run(1)
 	h.store(never, never)
 	return h
@@ -194,12 +194,12 @@ func (h *history) lead() {
 
 		since := h.now.Add(-time.Duration(rapid.IntRange(0, 40*3600).Draw(h.T, "used for")) * time.Second)
 		usages = append(usages, PodUsage{series, n, since})
-		from := slices.MaxFunc([]time.Time{h.keptUntil[series], since, h.now.Add(-maxGap)}, time.Time.Compare)
+		from := slices.MaxFunc([]time.Time{h.keptUntil[series], since, h.now.Add(-maxUncounted)}, time.Time.Compare)
 		h.want.add(series, n, from, h.now, h.zone)
 	}
 
 	h.count()
-	h.meter.CreditGap(usages)
+	h.meter.AddUncounted(usages)
 }
 
 // wanted returns the sums of days or months that are expected.
@@ -306,7 +306,7 @@ func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 
 		m.SetZone(drawZone(t))
 		m.SetCounts(now, map[Series]card.Count{q: 2})
-		m.CreditGap(nil)
+		m.AddUncounted(nil)
 
 		total := Milli(0)
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {

@@ -17,7 +17,8 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Series identifies a sum. Pods without a queue have a sum of each Namespace, and no Tenant.
+// Series identifies a sum: who pays, and for which card. Pods without a queue have a sum of each Namespace, and no
+// Tenant.
 type Series struct{ Tenant, Project, Queue, Namespace, Card, ServiceType string }
 
 // Compare orders series.
@@ -37,7 +38,7 @@ const (
 	// maxCountAge bounds the time for which one count is taken as true. A replica that stood still may
 	// no longer lead, and another one has counted meanwhile.
 	maxCountAge = 2 * time.Minute
-	// idleTime is how long a sum is served that does not grow.
+	// idleTime is how long the metric shows a sum that does not grow.
 	idleTime = 7 * 24 * time.Hour
 )
 
@@ -49,9 +50,10 @@ type Meter struct {
 	countedAt, at time.Time
 	sums          map[Series]*sum
 	parts         [Parts]runningPart
-	// begunAt is when the meter began to count, isCredited whether it has credited the time before that.
-	begunAt    time.Time
-	isCredited bool
+	// begunAt is when the meter began to count. hasUncounted reports whether the sums include what pods used in the
+	// time before that in which no replica counted.
+	begunAt      time.Time
+	hasUncounted bool
 	// since is when the first meter began to count, daysDropped the last day that was dropped.
 	since       time.Time
 	daysDropped Period
@@ -61,7 +63,7 @@ type Meter struct {
 
 // sum is one sum that grows.
 type sum struct {
-	// total is that of all times. It is served as a counter.
+	// total is that of all times, which the metric shows.
 	total Milli
 	// open are the sums of the days and months that are not closed.
 	open map[Period]Milli
@@ -90,12 +92,13 @@ func (m *Meter) location() *time.Location {
 	return m.zone
 }
 
-// SetCounts replaces the cards in use. The earlier ones were in use until now.
+// SetCounts replaces the cards in use. The earlier ones were in use until now. The first call begins the count.
 func (m *Meter) SetCounts(now time.Time, counts map[Series]card.Count) {
 	m.Advance(now)
 	m.counts = maps.Clone(counts)
 	m.countedAt = now
-	// Sums are in whole milliseconds. The rest of one stays to be summed up with the next count.
+	// Sums are in whole milliseconds. The rest of one stays to be summed up with the next count. Only a clock that was
+	// set, or a time that no count covers, makes more of a difference: that time is not billed.
 	if behind := now.Sub(m.at); behind < 0 || behind >= time.Millisecond {
 		m.at = now
 	}
@@ -104,7 +107,8 @@ func (m *Meter) SetCounts(now time.Time, counts map[Series]card.Count) {
 	}
 }
 
-// Advance sums up what was in use until now, at most until the last count is too old.
+// Advance sums up what was in use until now, at most until the last count is too old. Before the first count it does
+// nothing.
 func (m *Meter) Advance(now time.Time) {
 	// A replica that stood still may no longer lead, and another one has counted that time.
 	if oldest := m.countedAt.Add(maxCountAge); now.After(oldest) {
@@ -151,7 +155,7 @@ func (m *Meter) cut(until time.Time, length time.Duration) []piece {
 	return mergeRounding(pieces, length.Milliseconds())
 }
 
-// mergeRounding gives the last piece what rounding took from the others.
+// mergeRounding gives the last piece what rounding took from the others. Together they have length, in milliseconds.
 func mergeRounding(pieces []piece, length int64) []piece {
 	for i := range pieces {
 		length -= pieces[i].milli
@@ -162,7 +166,7 @@ func mergeRounding(pieces []piece, length int64) []piece {
 	return pieces
 }
 
-// addPieces adds the use of some cards.
+// addPieces adds what some cards used in each piece to the total, the day and the month of a sum.
 func (m *Meter) addPieces(series Series, count card.Count, pieces []piece) {
 	s := m.sumOf(series)
 	for _, p := range pieces {
@@ -188,6 +192,7 @@ func (m *Meter) openPeriods(part int, day Period) [2]Period {
 	return [2]Period{day, month}
 }
 
+// sumOf returns the sum of a series. It adds one without a part if there is none.
 func (m *Meter) sumOf(series Series) *sum {
 	if m.sums == nil {
 		m.sums = map[Series]*sum{}
@@ -200,7 +205,7 @@ func (m *Meter) sumOf(series Series) *sum {
 	return s
 }
 
-// DropSums drops all sums. What is in use counts from now on.
+// DropSums drops all sums, and all that was loaded. What is in use counts from now on.
 func (m *Meter) DropSums(now time.Time) {
 	*m = Meter{zone: m.zone, counts: m.counts, countedAt: m.countedAt, at: now, begunAt: now}
 }
@@ -208,7 +213,7 @@ func (m *Meter) DropSums(now time.Time) {
 // CountedUntil returns until when everything is counted, zero before the first count.
 func (m *Meter) CountedUntil() time.Time { return m.at }
 
-// isIdle reports whether a sum has not grown for so long that it is served no more.
+// isIdle reports whether a sum has not grown for so long that the metric drops it.
 func (m *Meter) isIdle(s *sum) bool { return m.at.Sub(s.grewAt) > idleTime }
 
 // forgetIdle drops the totals that have not grown for idleTime, and the sums of which all days and months are

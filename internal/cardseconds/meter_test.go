@@ -115,18 +115,18 @@ func TestDaysOnWhichClocksChange(t *testing.T) {
 
 // TestTheCreditOfAGapIsBounded: a new leader credits what pods used while no leader counted. A pod has used 2 cards for
 // 1000 hours. After a first installation nothing was billed before, so nothing is credited. Where sums are stored, a
-// leader counted before, so the new one credits a day (maxGap). A second call of CreditGap adds nothing.
+// leader counted before, so the new one credits a day (maxUncounted). A second call of AddUncounted adds nothing.
 func TestTheCreditOfAGapIsBounded(t *testing.T) {
 	usages := []PodUsage{{seriesOf("q"), 2, start.Add(-1000 * time.Hour)}}
 	m := counting(start, nil)
-	m.CreditGap(usages)
+	m.AddUncounted(usages)
 	check.Equal(t, "credit of a first installation", Milli(0), totalOf(m, "q"))
 
 	m = counting(start, nil)
 	check.NoError(t, m.Load(0, `{"queue":"other","tenant":"t","type":"none","card":"A","cardSeconds":5,"at":1}`+"\n", noEntry))
-	m.CreditGap(usages)
-	m.CreditGap(usages)
-	check.Equal(t, "credit after a long time", milli(2, maxGap), totalOf(m, "q"))
+	m.AddUncounted(usages)
+	m.AddUncounted(usages)
+	check.Equal(t, "credit after a long time", milli(2, maxUncounted), totalOf(m, "q"))
 }
 
 // TestTimeInWhichALeaderCountedIsNotCredited: a leader counted a card of queue other for a minute. For ten hours it
@@ -135,14 +135,14 @@ func TestTheCreditOfAGapIsBounded(t *testing.T) {
 // that minute.
 func TestTimeInWhichALeaderCountedIsNotCredited(t *testing.T) {
 	m := counting(start, map[Series]card.Count{seriesOf("other"): 1})
-	m.CreditGap(nil)
+	m.AddUncounted(nil)
 
 	now := countEachMinute(m, start, 601, nil) // ten hours after the first count without cards
 	m.Place()
 	next := &Meter{}
 	check.NoError(t, next.Load(0, m.Texts()[0].Text, noEntry))
 	next.SetCounts(now.Add(time.Minute), map[Series]card.Count{seriesOf("q"): 8})
-	next.CreditGap([]PodUsage{{seriesOf("q"), 8, start}})
+	next.AddUncounted([]PodUsage{{seriesOf("q"), 8, start}})
 	check.Equal(t, "credit", milli(8, time.Minute), totalOf(next, "q"))
 }
 
@@ -154,7 +154,7 @@ func TestEachPartIsCreditedSinceItsOwnTime(t *testing.T) {
 	letPartsTakeOneSum(t)
 	both := map[Series]card.Count{seriesOf("a"): 1, seriesOf("b"): 1}
 	m := counting(start, both)
-	m.CreditGap(nil)
+	m.AddUncounted(nil)
 	m.Advance(start.Add(time.Minute))
 	m.Place()
 	before := m.Texts()
@@ -166,7 +166,7 @@ func TestEachPartIsCreditedSinceItsOwnTime(t *testing.T) {
 	check.NoError(t, next.Load(1, before[1].Text, noEntry))
 
 	next.SetCounts(start.Add(2*time.Hour), both)
-	next.CreditGap([]PodUsage{{seriesOf("a"), 1, start}, {seriesOf("b"), 1, start}})
+	next.AddUncounted([]PodUsage{{seriesOf("a"), 1, start}, {seriesOf("b"), 1, start}})
 	check.Equal(t, "card-seconds of a", milli(1, 2*time.Minute+time.Hour), totalOf(next, "a")) // 2 minutes of one count, and an hour
 	check.Equal(t, "card-seconds of b", milli(1, 2*time.Hour), totalOf(next, "b"))
 }
@@ -194,7 +194,7 @@ func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
 	check.NoError(t, m.Load(3, old, noEntry))
 	now := start.Add(time.Minute)
 	m.SetCounts(now, map[Series]card.Count{seriesOf("q"): 1})
-	m.CreditGap([]PodUsage{{seriesOf("q"), 1, start.Add(-time.Hour)}})
+	m.AddUncounted([]PodUsage{{seriesOf("q"), 1, start.Add(-time.Hour)}})
 	check.Equal(t, "total", Milli(405_600), totalOf(m, "q"))
 	check.Equal(t, "of the day", map[Series]Milli{seriesOf("q"): 60_000}, openOf(m, "2026-11-23"))
 	check.Equal(t, "of the month", map[Series]Milli{seriesOf("q"): 60_000}, openOf(m, "2026-11"))
@@ -218,7 +218,7 @@ func TestUnreadableLinesAreReported(t *testing.T) {
 // minute here, and busy runs one for 8 days.
 func TestIdleTotalsAreDropped(t *testing.T) {
 	m := counting(start, map[Series]card.Count{seriesOf("idle"): 1, seriesOf("busy"): 1})
-	m.CreditGap(nil)
+	m.AddUncounted(nil)
 	countEachMinute(m, start, 8*24*60, map[Series]card.Count{seriesOf("busy"): 1})
 	m.Place()
 	_, isServed := m.Texts()[0].Totals[seriesOf("idle")]

@@ -14,7 +14,7 @@ const (
 	MonthLayout = "2006-01"
 )
 
-// DayOf returns the day of an instant, in its own time zone.
+// DayOf returns the day of a time, in its own time zone.
 func DayOf(at time.Time) Period { return Period(at.Format(DayLayout)) }
 
 // ParseDay reads a day.
@@ -42,6 +42,7 @@ func (p Period) isValid() bool {
 	return err == nil
 }
 
+// layout returns the form in which the period is written.
 func (p Period) layout() string {
 	if p.IsDay() {
 		return DayLayout
@@ -52,7 +53,7 @@ func (p Period) layout() string {
 // Month returns the month of a day.
 func (p Period) Month() Period { return p[:min(len(p), len(MonthLayout))] }
 
-// Add returns the period that is so many days, or months, later, "" for "".
+// Add returns the period that is n days, or months, later, "" for "".
 func (p Period) Add(n int) Period {
 	first, err := time.Parse(p.layout(), string(p))
 	if err != nil {
@@ -83,7 +84,8 @@ func nextDay(at time.Time) time.Time {
 }
 
 // midnight returns when a day begins, the first time if clocks are set back over midnight. Where they are set
-// forward at midnight, the day begins with the new time.
+// forward at midnight, the day begins with the new time. It tries the offsets of the day before and of the day after,
+// and prefers the one with which clocks really show midnight.
 func midnight(year int, month time.Month, day int, zone *time.Location) time.Time {
 	local := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 	before := withOffsetAt(local, local.Add(-24*time.Hour), zone)
@@ -104,7 +106,7 @@ func withOffsetAt(local, at time.Time, zone *time.Location) time.Time {
 	return local.Add(-time.Duration(offset) * time.Second).In(zone)
 }
 
-// showsMidnight reports whether clocks show the begin of a day.
+// showsMidnight reports whether clocks show at an instant the midnight with which the day of local begins.
 func showsMidnight(at, local time.Time) bool {
 	return at.Hour() == 0 && at.Minute() == 0 && at.YearDay() == local.YearDay() && at.Year() == local.Year()
 }

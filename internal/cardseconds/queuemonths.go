@@ -55,6 +55,7 @@ func (m *Meter) MonthlyUse(closed func(Period) []map[Series]Milli) *MonthlyUse {
 	return use
 }
 
+// add adds what a series used in this month and in the last one.
 func (u *MonthlyUse) add(series Series, this, last Milli) {
 	if this <= 0 && last <= 0 {
 		return

@@ -161,7 +161,7 @@ type RunningRow struct {
 	Open   map[Period]Milli
 }
 
-// IsIdle reports whether the total is served no more.
+// IsIdle reports whether the total has not grown for so long that the metric drops it.
 func (r *RunningRow) IsIdle(now time.Time) bool { return now.Sub(r.GrewAt) > idleTime }
 
 // ParseRunning reads a running part. It returns an error for lines that it cannot read, and reads the others.
@@ -200,7 +200,8 @@ func ParseRunning(text string) (Running, error) {
 }
 
 // Load adds a running part that is stored to what was summed up since the start. has reports which days and
-// months of the part have an entry, which has their sums then.
+// months of the part have an entry, which has their sums then. It returns an error for lines that it cannot read, and
+// loads the others.
 func (m *Meter) Load(part int, text string, has func(Period) bool) error {
 	read, err := ParseRunning(text)
 	if err != nil {
@@ -222,7 +223,8 @@ func (m *Meter) Load(part int, text string, has func(Period) bool) error {
 	for i := range read.Rows {
 		r := &read.Rows[i]
 		s := m.addTotal(part, r)
-		if h.CountedUntil.IsZero() && r.GrewAt.After(p.countedUntil) { // of an earlier version
+		// An earlier version wrote no header: then the sum that grew last says until when the part was counted.
+		if h.CountedUntil.IsZero() && r.GrewAt.After(p.countedUntil) {
 			p.countedUntil = r.GrewAt
 		}
 
@@ -263,15 +265,13 @@ func (m *Meter) SetClosed(part int, period Period) {
 	}
 }
 
-// settle gives a sum its part. What was summed up meanwhile of a day that the part has closed counts for the
-// next one.
+// settle gives a sum without a part its part. What was summed up meanwhile of a day that the part has closed counts for
+// the next one: the entry of a closed day is written once, and would never have it.
 func (m *Meter) settle(s *sum, part int) {
 	if s.part >= 0 {
 		return
 	}
 
-	// The entry of a closed period is written once, so what was used meanwhile would be lost
-	// there.
 	s.part = part
 	for period, amount := range s.open {
 		closed := m.parts[part].closedMonth
@@ -285,11 +285,10 @@ func (m *Meter) settle(s *sum, part int) {
 	}
 }
 
-// Place gives each sum a part, and returns how many have no room. A sum stays in its part, so that it is in
-// one whenever the writer stops between two parts.
+// Place gives each sum a part, and returns how many find no room. A sum stays in its part, so that it is in
+// exactly one whenever the writer stops between two parts. It drops idle sums first: series come and go with
+// namespaces, and would fill the parts until nothing new had room.
 func (m *Meter) Place() (left int) {
-	// Series come and go with namespaces. Idle ones would fill the parts until nothing new had
-	// room.
 	m.forgetIdle()
 	var added []Series
 	for series, s := range m.sums {
@@ -330,6 +329,7 @@ func (m *Meter) Place() (left int) {
 	return left
 }
 
+// line returns the row of a sum in its running part.
 func (s *sum) line(series Series) string {
 	r := newRow(series, s.total)
 	r.GrewAt = s.grewAt.Add(time.Second - 1).Unix()
@@ -352,7 +352,7 @@ type Part struct {
 	DaysDropped Period
 }
 
-// Texts returns all running parts.
+// Texts returns all running parts. A sum without a part is in none.
 func (m *Meter) Texts() [Parts]Part {
 	var lines [Parts]strings.Builder
 	var parts [Parts]Part
@@ -384,13 +384,15 @@ func (m *Meter) Texts() [Parts]Part {
 	return parts
 }
 
+// headerOf returns the header of a running part. Before the uncounted time is added, the part is counted until the time
+// that was loaded: a leader that ends before then leaves it to the next one.
 func (m *Meter) headerOf(part int) Header {
 	p := &m.parts[part]
 	h := Header{
 		CountedUntil: p.countedUntil.UTC(), TimeZone: m.location().String(), Since: m.since.UTC(),
 		ClosedDay: p.closedDay, ClosedMonth: p.closedMonth, DaysDropped: m.daysDropped, LackedRoom: m.lackedRoom,
 	}
-	if m.isCredited {
+	if m.hasUncounted {
 		h.CountedUntil = m.at.Round(0).UTC()
 	}
 	return h

@@ -57,13 +57,14 @@ func (s *Stored) Sums(period Period) (map[Series]Milli, error) {
 	return sums, errors.Join(unreadable...)
 }
 
+// addSums adds each sum to the one of its series, up to maxMilli.
 func addSums(into, from map[Series]Milli) {
 	for series, amount := range from {
 		into[series] = min(into[series]+amount, maxMilli)
 	}
 }
 
-// Coverage is of which time sums are stored.
+// Coverage says for which time sums are stored.
 type Coverage struct {
 	// Since is when the first operator began to count, zero if none did.
 	Since time.Time
@@ -77,7 +78,8 @@ type Coverage struct {
 	TimeZone string
 }
 
-// Coverage returns of which time sums are stored. Parts without sums say nothing about until when.
+// Coverage returns for which time sums are stored. A part without sums has nothing to count, so its time matters only
+// if all parts are without.
 func (s *Stored) Coverage() Coverage {
 	var c Coverage
 	var newest time.Time

@@ -68,8 +68,8 @@ func setUpWithKind(host kindHost, kind string, interval time.Duration, setUp fun
 	}))
 }
 
-// whatIsMissing says what a controller needs before it can work with a kind of Cardquota, and what
-// would help, "" if it can.
+// whatIsMissing returns a text that says what a controller lacks to work with a kind of Cardquota, and what
+// would help, "" if it lacks nothing.
 func whatIsMissing(ctx context.Context, host kindHost, kind string) (string, error) {
 	_, err := host.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind(kind).GroupKind(), v1alpha1.GroupVersion.Version)
 	switch {

@@ -87,7 +87,8 @@ func (s *QuotaSelectors) selectorFor(quota *v1alpha1.CardQuota) labels.Selector 
 	return known.selector
 }
 
-// forgetGone forgets CardQuotas that are gone, when there are many.
+// forgetGone forgets CardQuotas that are gone, once they may be more than half of those that are known: so it looks at
+// all of them rarely.
 func (s *QuotaSelectors) forgetGone(quotas []v1alpha1.CardQuota) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -78,6 +78,8 @@ func (n *NodeInventory) Start(ctx context.Context) error {
 	return nil
 }
 
+// addHandler calls update for each object of a kind that is new or changed, and remove, if it is not nil, for each that
+// is gone. The returned function reports whether update has seen all objects that exist.
 func (n *NodeInventory) addHandler(ctx context.Context, object client.Object, update, remove func(any)) (toolscache.InformerSynced, error) {
 	informer, err := n.informers.GetInformer(ctx, object)
 	if err != nil {
@@ -132,6 +134,7 @@ func (n *NodeInventory) Nodes() []card.NodeState {
 	return n.tracker.Nodes()
 }
 
+// updateNode keeps a node as it is now.
 func (n *NodeInventory) updateNode(object any) {
 	if node, ok := object.(*corev1.Node); ok {
 		var before *corev1.Node
@@ -169,6 +172,7 @@ func sameResources(a, b corev1.ResourceList) bool {
 	return hasAll(a, b) && hasAll(b, a)
 }
 
+// deleteNode forgets a node. The watch brings a tombstone for one whose deletion it has missed.
 func (n *NodeInventory) deleteNode(object any) {
 	if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj
@@ -179,6 +183,7 @@ func (n *NodeInventory) deleteNode(object any) {
 	}
 }
 
+// setMappings recognises cards by the mappings of a policy from now on.
 func (n *NodeInventory) setMappings(mappings card.Mappings) {
 	isChanged := false
 	n.applyChange(func() bool {

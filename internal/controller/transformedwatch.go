@@ -81,6 +81,7 @@ func transformedListerWatcher(source toolscache.ListerWatcherWithContext, transf
 	}
 }
 
+// transformObject returns what a transform makes of an object. What is no object of the API stays as it was.
 func transformObject(object runtime.Object, transform toolscache.TransformFunc) (runtime.Object, error) {
 	transformed, err := transform(object)
 	if err != nil {
@@ -106,6 +107,7 @@ func newTransformedWatch(source watch.Interface, transform toolscache.TransformF
 	return w
 }
 
+// forwardEvents sends each event of the source, transformed, until the source ends or the watch is stopped.
 func (w *transformedWatch) forwardEvents(transform toolscache.TransformFunc) {
 	defer close(w.events)
 	for event := range w.source.ResultChan() {

@@ -222,6 +222,7 @@ func (g *Guard) Latest() *policy.Guard {
 // Changed signals that the result of Latest changed.
 func (g *Guard) Changed() <-chan event.TypedGenericEvent[string] { return g.changed }
 
+// setLatest replaces the condition, and signals a change.
 func (g *Guard) setLatest(found policy.Guard) {
 	g.mu.Lock()
 	same := g.latest != nil && *g.latest == found

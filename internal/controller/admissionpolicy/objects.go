@@ -82,7 +82,7 @@ func Binding(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicyS
 	}
 }
 
-// objectMeta returns the metadata of an object that the ServiceTypePolicy owns.
+// objectMeta returns the metadata of an object that the ServiceTypePolicy owns. what says what the object is for.
 // blockOwnerDeletion stays false: on some clusters it would need a permission on the
 // policy's finalizers.
 func objectMeta(owner *v1alpha1.ServiceTypePolicy, name, what string, annotations map[string]string) metav1.ObjectMeta {

@@ -138,7 +138,7 @@ func (r *Reconciler) addTo(mgr ctrl.Manager, changes <-chan event.TypedGenericEv
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardinventories/status,verbs=patch
 
 // Reconcile creates the CardInventory, also after it was deleted, and writes its status at most
-// once per interval. It leaves objects of another name alone.
+// once per shared.StatusInterval. It leaves objects of another name alone.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if req.Name != v1alpha1.InventoryName {
 		return ctrl.Result{}, nil
@@ -186,7 +186,8 @@ func (r *Reconciler) readInput() (input cardinventory.Input, isComplete bool) {
 	return input, areNodesRead && areDevicesRead && input.Count != nil
 }
 
-// createInventory creates the CardInventory, which counts as a write.
+// createInventory creates the CardInventory after wait. It counts as a write of the status, so that a client that
+// deletes it again and again causes no more writes.
 func (r *Reconciler) createInventory(ctx context.Context, wait time.Duration) (ctrl.Result, error) {
 	if wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil

@@ -13,11 +13,12 @@ import (
 // errNoRoom reports that no ConfigMap has room for an entry.
 var errNoRoom = errors.New("no ConfigMap has room")
 
-// archive writes entries of days and months that are over into the slots. Only the writer uses it.
+// archive writes entries of days and months that are over into the slots, its ConfigMaps. Only the goroutine that stores
+// sums uses it.
 type archive struct {
 	entries cardseconds.Archive
 	slots   [cardseconds.Slots]slot
-	// months are the sums of the last months. Reading them needs the lock of the Keeper.
+	// months are the sums of the last closed months. Reading them needs the lock of the Keeper.
 	months months
 	// isPartial reports that a slot could not be read when the archive was loaded.
 	isPartial bool
@@ -30,10 +31,10 @@ type slot struct {
 	isStale bool
 }
 
-// slotNumber returns the number of the ConfigMap of a slot.
+// slotNumber returns the number of the ConfigMap of a slot: the running parts come first.
 func slotNumber(i int) int { return cardseconds.Parts + i }
 
-// load reads which entries there are. A slot that the operator may not read is not used.
+// load reads which entries there are. A slot that the operator may not read has none for now.
 func (a *archive) load(ctx context.Context, store objectStore) error {
 	*a = archive{}
 	for i := range a.slots {
@@ -44,7 +45,8 @@ func (a *archive) load(ctx context.Context, store objectStore) error {
 	return nil
 }
 
-// readSlot reads a slot, and the months that it has into kept, if that is not nil.
+// readSlot reads which entries a slot has, and adds the months among them to kept, if that is not nil. If the operator
+// may not read it, it is to be read again before it is written.
 func (a *archive) readSlot(ctx context.Context, store objectStore, i int, kept *months) error {
 	// The rights of an earlier version may name fewer ConfigMaps. One that cannot be read must
 	// not stop the others.
@@ -84,7 +86,8 @@ func (a *archive) keys() []cardseconds.EntryKey {
 	return keys
 }
 
-// maxTries is in how many slots an entry is tried at a time.
+// maxTries is in how many slots an entry is tried at a time. All slots fail while the API server refuses ConfigMaps, and
+// the sums are stored again in half a minute.
 const maxTries = 3
 
 // write stores an entry in a slot with room. If one cannot be written, the next one is tried.
@@ -129,7 +132,7 @@ func (a *archive) write(ctx context.Context, store objectStore, key cardseconds.
 	return errors.Join(failures...)
 }
 
-// dropDays removes the days until one.
+// dropDays removes the entries of all days up to and with the last one, "" for none.
 func (a *archive) dropDays(ctx context.Context, store objectStore, last cardseconds.Period) error {
 	var failures []error
 	for i, keys := range a.entries.DaysUntil(last) {
@@ -158,10 +161,11 @@ func (a *archive) dropDays(ctx context.Context, store objectStore, last cardseco
 // months are the sums of the last months that are closed.
 type months map[cardseconds.Period]map[cardseconds.EntryKey]map[cardseconds.Series]cardseconds.Milli
 
-// keptMonths is how many closed months are kept in memory.
+// keptMonths is how many closed months are kept in memory. Tenants see the last one, and this one may be closed while
+// they still see it.
 const keptMonths = 2
 
-// addEntry keeps an entry of a month if it is one of the last.
+// addEntry keeps an entry of a month if it is one of the last keptMonths, and drops older months.
 func (m *months) addEntry(key cardseconds.EntryKey, packed []byte) {
 	if *m == nil {
 		*m = months{}

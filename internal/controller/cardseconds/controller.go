@@ -23,8 +23,8 @@ import (
 	"cardquota.dev/operator/internal/cardseconds"
 )
 
-// storeInterval is how often the leader stores the sums. A replica that dies loses as much of the pods
-// that end before another one leads.
+// storeInterval is how often the leader stores the sums. If it dies, as much time is lost for the pods that end before
+// another replica leads: the next leader adds what was not counted only for pods that still run.
 var storeInterval = build.Wait(30 * time.Second)
 
 // atRest is how often a part is stored whose sums do not grow, so that a new leader knows until when they were
@@ -53,7 +53,8 @@ type Options struct {
 	Metrics metrics.RegistererGatherer
 }
 
-// Keeper keeps the sums.
+// Keeper stores the sums: those that still grow in running parts, one ConfigMap each, and those of days and months that
+// are over as entries of the archive, whose ConfigMaps are slots.
 type Keeper struct {
 	store objectStore
 	log   logr.Logger
@@ -61,10 +62,10 @@ type Keeper struct {
 	// namespace is that of the ConfigMaps. identity is different in every process.
 	namespace, identity string
 
-	mu      sync.Mutex
-	meter   cardseconds.Meter
-	gap     gap
-	counter counter
+	mu        sync.Mutex
+	meter     cardseconds.Meter
+	uncounted uncounted
+	counter   counter
 	// storedUntil is until when the sums of each part are counted that are stored. hasRows reports which
 	// parts have sums.
 	storedUntil [cardseconds.Parts]time.Time
@@ -76,7 +77,7 @@ type Keeper struct {
 	lacksStored bool
 	refusals    refusals
 
-	// Only the writer uses these, or changes them.
+	// Only the goroutine that stores sums uses these, or changes them.
 	isLoaded bool
 	parts    [cardseconds.Parts]runningPart
 	archive  archive
@@ -123,6 +124,7 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	return k, nil
 }
 
+// setCounts takes over a count: the earlier cards were in use until now, and these are from now on.
 func (k *Keeper) setCounts(inUse map[cardseconds.Series]card.Count, usages func() []cardseconds.PodUsage, zone *time.Location) {
 	if inUse == nil {
 		return // nothing was counted yet
@@ -133,7 +135,7 @@ func (k *Keeper) setCounts(inUse map[cardseconds.Series]card.Count, usages func(
 	k.meter.Advance(now)
 	k.meter.SetZone(zone)
 	k.meter.SetCounts(now, inUse)
-	k.gap.setPodUsages(usages)
+	k.uncounted.setPodUsages(usages)
 	k.counter.begin(inUse, now)
 }
 
@@ -201,7 +203,7 @@ func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 
 	now := k.now()
 	k.meter.Advance(now)
-	k.gap.credit(&k.meter)
+	k.uncounted.addTo(&k.meter)
 	k.unstored.sums = k.meter.Place()
 	k.unstored.daysDropped = k.meter.LackingDays()
 	if k.unstored.sums > 0 {
@@ -222,7 +224,8 @@ func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 	return parts
 }
 
-// closePeriods writes the days and months that are over, each once.
+// closePeriods writes an entry of each part for each day and month that is over. It also has the days dropped that are
+// too old.
 func (k *Keeper) closePeriods(ctx context.Context) error {
 	var failures []error
 	withoutRoom := 0
@@ -245,6 +248,7 @@ func (k *Keeper) closePeriods(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
+// closableEntries returns the entries that can be written: for each part the days and months that are over and stored.
 func (k *Keeper) closableEntries() []cardseconds.EntryKey {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -257,8 +261,9 @@ func (k *Keeper) closableEntries() []cardseconds.EntryKey {
 	return keys
 }
 
-// closePeriod writes a day or a month of a part. If there is no room the oldest days are dropped, as soon as a
-// stored part says so. Without any the day itself is dropped. A month stays in its running part.
+// closePeriod writes a day or a month of a part. If there is no room, the oldest day is to be dropped, as soon as a
+// stored part says so. If the archive has no day, a day that finds no room is dropped itself, and a month stays in its
+// running part.
 func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) error {
 	k.mu.Lock()
 	packed := k.meter.Entry(key)
@@ -299,11 +304,12 @@ func (k *Keeper) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	if !k.isLoaded || !k.gap.isCredited || k.lacksStored {
+	if !k.isLoaded || !k.uncounted.isAdded || k.lacksStored {
 		return cardseconds.QueueMonths{}, false
 	}
 
-	// Thousands of views ask within a second, and each sum visits all series.
+	// Thousands of views ask within a second, and each sum visits all series. The age is negative after the clock was
+	// set back.
 	isOld := true
 	if k.monthlyUse != nil {
 		age := k.meter.CountedUntil().Sub(k.monthlyUse.CountedUntil())
@@ -317,7 +323,7 @@ func (k *Keeper) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 	return k.monthlyUse.Queues(queues...), true
 }
 
-// sums returns the sums of a closed month.
+// sums returns the sums of a closed month, those of each entry. A month without entries has none.
 func (m *months) sums(month cardseconds.Period) []map[cardseconds.Series]cardseconds.Milli {
 	var all []map[cardseconds.Series]cardseconds.Milli
 	for _, sums := range (*m)[month] {
@@ -350,13 +356,13 @@ func (*Keeper) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
 	k.mu.Lock()
-	served := k.counter.served(k.now())
+	shown := k.counter.shown(k.now())
 	storedUntil, isStored := k.earliestStored()
 	unstored := k.unstored
 	isLeader := k.isLoaded
 	k.mu.Unlock()
 
-	for s, total := range served {
+	for s, total := range shown {
 		// An invalid label costs that series and not the scrape.
 		m, err := prometheus.NewConstMetric(secondsDesc, prometheus.CounterValue, float64(total)/1000, s.Tenant, s.Project, s.Queue, s.Card, s.ServiceType, s.Namespace)
 		if err == nil {
@@ -379,7 +385,8 @@ func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// earliestStored returns until when the part is stored that is furthest behind, false if none has sums.
+// earliestStored returns until when all parts with sums are stored: the time of the one that is furthest behind. It is
+// false if none has sums.
 func (k *Keeper) earliestStored() (time.Time, bool) {
 	var earliest time.Time
 	for i, until := range k.storedUntil {

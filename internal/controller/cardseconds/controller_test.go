@@ -199,7 +199,7 @@ func TestSumsAreServedAtZeroFirst(t *testing.T) {
 	zeroTime = 2 * time.Minute
 	s.expectServed("before the first count", -1)
 	s.use(0)
-	check.Equal(t, "series of a queue that uses nothing", 0, len(s.k.counter.served(s.at)))
+	check.Equal(t, "series of a queue that uses nothing", 0, len(s.k.counter.shown(s.at)))
 
 	s.use(2)
 	for range 4 {

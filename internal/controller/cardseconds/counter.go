@@ -8,21 +8,21 @@ import (
 	"cardquota.dev/operator/internal/cardseconds"
 )
 
-// zeroTime is for how long a new sum is served as zero, so that Prometheus has a sample of zero: it counts no
+// zeroTime is for how long the metric shows a new sum as zero, so that Prometheus has a sample of zero: it counts no
 // increase for the value with which a series begins.
 var zeroTime = build.Wait(2 * time.Minute)
 
-// counter is what is served: only what is stored, because a counter that falls after a restart would count
+// counter is what the metric shows: only what is stored, because a counter that falls after a restart would count
 // as a new start, and everything would be billed again.
 type counter struct {
 	// stored are the totals by part.
 	stored [cardseconds.Parts]map[cardseconds.Series]cardseconds.Milli
-	// begun is since when each sum is served, zero for a sum of an earlier leader. It is nil before the
-	// stored sums are loaded, which may be more than zero.
+	// begun is since when each sum is shown, the zero time for a sum of an earlier leader. It is nil before the
+	// stored sums are loaded: shown as zero before that, a counter would fall.
 	begun map[cardseconds.Series]time.Time
 }
 
-// load takes over the totals of one part, a ConfigMap that earlier leaders wrote. They are served at once. Idle series
+// load takes over the totals of one part, a ConfigMap that earlier leaders wrote. They are shown at once. Idle series
 // are dropped, as confirm does.
 func (c *counter) load(part int, rows []cardseconds.RunningRow, now time.Time) {
 	if c.begun == nil {
@@ -37,7 +37,7 @@ func (c *counter) load(part int, rows []cardseconds.RunningRow, now time.Time) {
 	}
 }
 
-// begin serves sums that are in use.
+// begin shows sums as soon as cards are in use, at first as zero.
 func (c *counter) begin(inUse map[cardseconds.Series]card.Count, now time.Time) {
 	for series, count := range inUse {
 		if count > 0 {
@@ -46,16 +46,18 @@ func (c *counter) begin(inUse map[cardseconds.Series]card.Count, now time.Time) 
 	}
 }
 
+// beginSum shows a sum from now on, if it is not shown yet and the stored sums are loaded.
 func (c *counter) beginSum(series cardseconds.Series, now time.Time) {
-	if _, isServed := c.begun[series]; !isServed && c.begun != nil {
+	if _, isShown := c.begun[series]; !isShown && c.begun != nil {
 		c.begun[series] = now
 	}
 }
 
-// confirm serves the totals of a part that are stored, and drops those that are idle.
+// confirm shows the totals of a part as they are stored now, and drops those that are no longer among them because
+// they are idle.
 func (c *counter) confirm(part int, totals map[cardseconds.Series]cardseconds.Milli, now time.Time) {
 	for series := range c.stored[part] {
-		if _, isServed := totals[series]; !isServed {
+		if _, isActive := totals[series]; !isActive {
 			delete(c.begun, series)
 		}
 	}
@@ -65,20 +67,20 @@ func (c *counter) confirm(part int, totals map[cardseconds.Series]cardseconds.Mi
 	}
 }
 
-// served returns what to serve.
-func (c *counter) served(now time.Time) map[cardseconds.Series]cardseconds.Milli {
-	served := make(map[cardseconds.Series]cardseconds.Milli, len(c.begun))
+// shown returns what the metric shows now: zero for sums that began less than zeroTime ago, or are not stored yet.
+func (c *counter) shown(now time.Time) map[cardseconds.Series]cardseconds.Milli {
+	shown := make(map[cardseconds.Series]cardseconds.Milli, len(c.begun))
 	for series := range c.begun {
-		served[series] = 0
+		shown[series] = 0
 	}
 
 	for i := range c.stored {
 		for series, total := range c.stored[i] {
-			if begun, isServed := c.begun[series]; isServed && now.Sub(begun) >= zeroTime {
-				served[series] = total
+			if begun, isShown := c.begun[series]; isShown && now.Sub(begun) >= zeroTime {
+				shown[series] = total
 			}
 		}
 	}
 
-	return served
+	return shown
 }

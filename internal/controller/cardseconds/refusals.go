@@ -26,7 +26,8 @@ type refusal struct {
 	reason metav1.StatusReason
 }
 
-// record records how a write ended, or that reading failed. After a conflict the object is read and written again, so it says nothing.
+// record records how a write ended, or that reading failed, err. After a conflict the object is read and written again,
+// so a conflict says nothing.
 func (r *refusals) record(i int, err error, now time.Time) {
 	switch {
 	case err == nil:
@@ -60,7 +61,7 @@ func (r *refusals) forgetSlots() {
 }
 
 // read implements objectStore. It records which objects cannot be read: without them a replica loads no sums.
-// One that the operator may not read is claimed without its sums.
+// An object that the operator may not read is no such one: the other objects are used without it.
 func (k *Keeper) read(ctx context.Context, i int) (object, error) {
 	read, err := k.store.read(ctx, i)
 	if err != nil && !apierrors.IsForbidden(err) && ctx.Err() == nil {

@@ -53,6 +53,7 @@ type configMaps struct {
 
 // +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=cardquota-card-seconds-0;cardquota-card-seconds-1;cardquota-card-seconds-2;cardquota-card-seconds-3;cardquota-card-seconds-4;cardquota-card-seconds-5;cardquota-card-seconds-6;cardquota-card-seconds-7;cardquota-card-seconds-8;cardquota-card-seconds-9;cardquota-card-seconds-10;cardquota-card-seconds-11;cardquota-card-seconds-12;cardquota-card-seconds-13;cardquota-card-seconds-14;cardquota-card-seconds-15;cardquota-card-seconds-16;cardquota-card-seconds-17;cardquota-card-seconds-18;cardquota-card-seconds-19;cardquota-card-seconds-20;cardquota-card-seconds-21;cardquota-card-seconds-22;cardquota-card-seconds-23;cardquota-card-seconds-24;cardquota-card-seconds-25;cardquota-card-seconds-26;cardquota-card-seconds-27;cardquota-card-seconds-28;cardquota-card-seconds-29;cardquota-card-seconds-30;cardquota-card-seconds-31;cardquota-card-seconds-32;cardquota-card-seconds-33;cardquota-card-seconds-34;cardquota-card-seconds-35;cardquota-card-seconds-36;cardquota-card-seconds-37;cardquota-card-seconds-38;cardquota-card-seconds-39;cardquota-card-seconds-40;cardquota-card-seconds-41;cardquota-card-seconds-42;cardquota-card-seconds-43;cardquota-card-seconds-44;cardquota-card-seconds-45;cardquota-card-seconds-46;cardquota-card-seconds-47;cardquota-card-seconds-48;cardquota-card-seconds-49;cardquota-card-seconds-50;cardquota-card-seconds-51;cardquota-card-seconds-52;cardquota-card-seconds-53;cardquota-card-seconds-54;cardquota-card-seconds-55;cardquota-card-seconds-56;cardquota-card-seconds-57;cardquota-card-seconds-58;cardquota-card-seconds-59;cardquota-card-seconds-60;cardquota-card-seconds-61;cardquota-card-seconds-62;cardquota-card-seconds-63,verbs=get;create;patch
 
+// read implements objectStore. A ConfigMap that does not exist is an empty object.
 func (s *configMaps) read(ctx context.Context, i int) (object, error) {
 	var stored corev1.ConfigMap
 	err := s.live.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: cardseconds.ConfigMapName(i)}, &stored)
@@ -70,6 +71,7 @@ func (s *configMaps) read(ctx context.Context, i int) (object, error) {
 // isEmpty reports whether nothing was ever written into a ConfigMap.
 func (o *object) isEmpty() bool { return o.text == "" && o.writer == "" && len(o.entries) == 0 }
 
+// write implements objectStore. It creates a ConfigMap that does not exist.
 func (s *configMaps) write(ctx context.Context, i int, version string, c change) (string, error) {
 	name := cardseconds.ConfigMapName(i)
 	// A patch needs an object. Creating it empty first lets every later write carry a version.

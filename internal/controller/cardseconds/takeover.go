@@ -15,8 +15,8 @@ type runningPart struct {
 	object
 	// rows are those of the last text that was written.
 	rows string
-	// isClaimed reports whether this replica has written it. isUncertain reports that a write failed: it
-	// may have been made all the same.
+	// isClaimed reports whether this replica has written it. isUncertain reports that a write failed, but may have been
+	// made all the same.
 	isClaimed, isUncertain bool
 }
 
@@ -56,7 +56,8 @@ func (k *Keeper) loadOnce(ctx context.Context) error {
 	return nil
 }
 
-// loadMeter loads what was read. The counter of a loaded sum goes on where it was.
+// loadMeter adds what was read to the meter, and shows it in the metric, where the counters go on. It returns an error
+// for what it cannot read, and loads the rest.
 func (k *Keeper) loadMeter() error {
 	var failures []error
 	for _, key := range k.archive.keys() {
@@ -80,8 +81,9 @@ func (k *Keeper) loadMeter() error {
 	return errors.Join(failures...)
 }
 
-// claimPart reads a part and writes it again with the identity of this replica. It returns an error if
-// the part cannot be read, but for a part that the operator may not read.
+// claimPart reads a part and writes it again with the identity of this replica. isRead is false if the operator may not
+// read the part, and then its sums are not loaded. It returns an error if the part cannot be read for another reason,
+// and none if it cannot be written: writePart tries that again.
 func (k *Keeper) claimPart(ctx context.Context, i int) (isRead bool, err error) {
 	for range maxClaims {
 		read, err := k.read(ctx, i)
@@ -126,7 +128,8 @@ func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) e
 		if err != nil {
 			return err
 		}
-		// Another writer is another leader. To write on would overwrite what it has counted.
+		// Another writer is another leader. To write on would overwrite what it has counted. But before this replica
+		// has claimed the part, the writer of the version that it knows is an earlier leader.
 		isTaken := stored.writer != k.identity && (p.isClaimed || stored.version != p.version)
 		if stored.version != "" && isTaken {
 			k.giveUp()
@@ -151,7 +154,8 @@ func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) e
 	return nil
 }
 
-// confirmPart serves the sums of a part that are stored.
+// confirmPart shows the sums of a part, which are stored, in the metric. isWritten reports whether they were written
+// right now, together with the header of the part.
 func (k *Keeper) confirmPart(i int, part *cardseconds.Part, isWritten bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -170,31 +174,31 @@ func (k *Keeper) giveUp() {
 	defer k.mu.Unlock()
 	k.meter.DropSums(k.now())
 	k.isLoaded = false
-	k.gap = gap{}
+	k.uncounted = uncounted{}
 	k.monthlyUse = nil
 	k.refusals = nil
 }
 
-// gap is what a new leader needs to credit the time in which no replica counted.
-type gap struct {
-	// holdings are those of the first count of this leader.
-	usages                []cardseconds.PodUsage
-	isCounted, isCredited bool
+// uncounted is what a new leader needs to bill the time in which no replica counted.
+type uncounted struct {
+	// usages are those of the first count of this leader, until they are added.
+	usages             []cardseconds.PodUsage
+	isCounted, isAdded bool
 }
 
 // setPodUsages keeps what pods use by the first count.
-func (g *gap) setPodUsages(usages func() []cardseconds.PodUsage) {
-	if !g.isCounted {
-		g.usages = usages()
-		g.isCounted = true
+func (u *uncounted) setPodUsages(usages func() []cardseconds.PodUsage) {
+	if !u.isCounted {
+		u.usages = usages()
+		u.isCounted = true
 	}
 }
 
-// credit adds the gap to the loaded sums, once there are holdings.
-func (g *gap) credit(meter *cardseconds.Meter) {
-	if g.isCounted && !g.isCredited {
-		meter.CreditGap(g.usages)
-		g.usages = nil
-		g.isCredited = true
+// addTo adds the uncounted time to the loaded sums, once, after the first count.
+func (u *uncounted) addTo(meter *cardseconds.Meter) {
+	if u.isCounted && !u.isAdded {
+		meter.AddUncounted(u.usages)
+		u.usages = nil
+		u.isAdded = true
 	}
 }

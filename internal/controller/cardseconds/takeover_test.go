@@ -85,7 +85,7 @@ func TestACreditedSumIsServedAtZeroFirst(t *testing.T) {
 
 // served returns what is served of a series, -1 for nothing.
 func (s *scene) served(series cardseconds.Series) float64 {
-	if total, isServed := s.k.counter.served(s.at)[series]; isServed {
+	if total, isServed := s.k.counter.shown(s.at)[series]; isServed {
 		return float64(total) / 1000
 	}
 	return -1

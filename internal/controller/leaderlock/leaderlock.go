@@ -50,11 +50,12 @@ func (noRecorder) GetEventRecorderFor(string) record.EventRecorder { return nil 
 
 // leasesWithLabels reads Leases so that they have labels, be it none. client-go's LeaseLock (v0.34) writes
 // its labels into the map of the Lease that it has read, and panics if that map is nil: the Lease of an
-// operator that wrote no labels, or from which someone removed them.
+// operator that wrote no labels, or from which a user removed them.
 type leasesWithLabels struct {
 	coordinationclient.LeasesGetter
 }
 
+// Leases implements LeasesGetter.
 func (l leasesWithLabels) Leases(namespace string) coordinationclient.LeaseInterface {
 	return leaseReader{l.LeasesGetter.Leases(namespace)}
 }
@@ -63,6 +64,7 @@ type leaseReader struct {
 	coordinationclient.LeaseInterface
 }
 
+// Get returns a Lease with labels, be it none.
 func (r leaseReader) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
 	lease, err := r.LeaseInterface.Get(ctx, name, options)
 	if err == nil && lease.Labels == nil {

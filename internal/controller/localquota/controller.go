@@ -163,7 +163,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	existing := map[string]*v1alpha1.LocalCardQuota{}
 	for i := range views.Items {
 		view := &views.Items[i]
-		if slices.Contains(selected, view.Namespace) && ownedBy(view, quota) {
+		if slices.Contains(selected, view.Namespace) && isOwnedBy(view, quota) {
 			existing[view.Namespace] = view
 			continue
 		}
@@ -182,8 +182,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, nil
 }
 
-// ownedBy reports whether a view belongs to a CardQuota, and not to an earlier one of its name.
-func ownedBy(view *v1alpha1.LocalCardQuota, quota *v1alpha1.CardQuota) bool {
+// isOwnedBy reports whether a view belongs to a CardQuota, and not to an earlier one of its name.
+func isOwnedBy(view *v1alpha1.LocalCardQuota, quota *v1alpha1.CardQuota) bool {
 	return len(view.OwnerReferences) == 1 && view.OwnerReferences[0].UID == quota.UID
 }
 
@@ -193,7 +193,7 @@ func ownedBy(view *v1alpha1.LocalCardQuota, quota *v1alpha1.CardQuota) bool {
 // as new as the count.
 func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota, selected []string, existing map[string]*v1alpha1.LocalCardQuota) (ctrl.Result, error) {
 	_, usage, counted := r.usage.QueueUsage(quota.QueueName())
-	nextCardHours := r.cardHoursOf(quota)
+	nextCardHours := r.cardHoursFor(quota)
 	var result ctrl.Result
 	var failures []error
 	for _, namespace := range selected {
@@ -220,6 +220,7 @@ func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota,
 		result = shared.RequeueWithin(result, again)
 	}
 
+	// Only a list that is complete and has room for one more shows each change of what waits.
 	isListed := max(usage.BlockedTotal, len(usage.Blocked)+1) <= waiting.MaxBlocked && int(quota.Status.BlockedTotal) == usage.BlockedTotal
 	if !isListed && len(selected) > 0 {
 		result = shared.RequeueWithin(result, r.interval)
@@ -240,9 +241,9 @@ func ignoreGone(err error) error {
 // unknownRetry is when to look again for card-hours that are not known yet.
 const unknownRetry = 30 * time.Second
 
-// cardHoursOf returns a function that returns the card-hours that a view of a CardQuota shows next. While they are
+// cardHoursFor returns a function that returns the card-hours that a view of a CardQuota shows next. While they are
 // not known, such as right after a change of the leader, a view keeps what it shows.
-func (r *Reconciler) cardHoursOf(quota *v1alpha1.CardQuota) func(view *v1alpha1.LocalCardQuota) cardhours.Refresh {
+func (r *Reconciler) cardHoursFor(quota *v1alpha1.CardQuota) func(view *v1alpha1.LocalCardQuota) cardhours.Refresh {
 	if r.bills == nil {
 		return func(view *v1alpha1.LocalCardQuota) cardhours.Refresh {
 			return cardhours.Refresh{Status: view.Status.CardHours}
@@ -259,7 +260,7 @@ func (r *Reconciler) cardHoursOf(quota *v1alpha1.CardQuota) func(view *v1alpha1.
 }
 
 // updateStatus writes a status at most once per interval, and returns when to look again, 0 for not at
-// all. Card-hours that are not due go with other changes.
+// all. Card-hours that are not due are no reason to write, but each write takes the latest ones.
 func (r *Reconciler) updateStatus(ctx context.Context, view *v1alpha1.LocalCardQuota, status v1alpha1.LocalCardQuotaStatus, hours cardhours.Refresh) (time.Duration, error) {
 	status.CardHours = view.Status.CardHours
 	isDue := hours.IsDue || !equality.Semantic.DeepEqual(view.Status, status)

@@ -127,7 +127,7 @@ func TestViewsAreReplacedWithTheirCardQuota(t *testing.T) {
 	check.NoError(t, f.List(t.Context(), &list))
 	check.Equal(t, "views", 2, len(list.Items))
 	for _, view := range list.Items {
-		check.That(t, ownedBy(&view, chatQuota(nil)), "%s belongs to %v", view.Namespace, view.OwnerReferences)
+		check.That(t, isOwnedBy(&view, chatQuota(nil)), "%s belongs to %v", view.Namespace, view.OwnerReferences)
 	}
 }
 

@@ -17,8 +17,8 @@ type record struct {
 // maxNodes bounds the nodes of a slice. A slice has at most 128 devices.
 const maxNodes = 128
 
-// newRecord reads a ResourceSlice of any version. It keeps other objects, such as tombstones, and only the
-// driver of a slice without cards.
+// newRecord reads a ResourceSlice of any version. It returns other objects, such as tombstones, as they are. Of a slice
+// whose driver is for no cards it reads only the driver.
 func newRecord(object any) (any, error) {
 	read, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -33,6 +33,7 @@ func newRecord(object any) (any, error) {
 
 	kept.slice.Pool, _, _ = unstructured.NestedString(read.Object, "spec", "pool", "name")
 	kept.slice.Generation, _, _ = unstructured.NestedInt64(read.Object, "spec", "pool", "generation")
+	// A device may name a node of its own. One that names none, or the node of the slice, adds none.
 	node, _, _ := unstructured.NestedString(read.Object, "spec", "nodeName")
 	nodes := map[string]bool{node: true, "": true}
 

@@ -164,6 +164,7 @@ func (w *Watcher) storeSlice(object any) {
 	}
 }
 
+// removeSlice forgets a slice.
 func (w *Watcher) removeSlice(object any) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj

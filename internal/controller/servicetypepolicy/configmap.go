@@ -71,7 +71,7 @@ func (r *reconciliation) writeConfigMap(ctx context.Context, live *corev1.Config
 	}
 
 	// Two writers that undo each other would reload the scheduler all the time, so corrections
-	// are rare.
+	// are rare. With this error the next run tries again soon.
 	if displaced && r.now.Sub(r.history.correctedAt) < minCorrectionInterval {
 		return errCacheStale
 	}

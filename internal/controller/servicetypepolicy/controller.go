@@ -42,7 +42,7 @@ type Reconciler struct {
 	events   record.EventRecorder
 	now      func() time.Time
 	throttle *shared.StatusThrottle
-	// watchBase watches the base instead of the previous one, none for "".
+	// watchBase watches the base, the ConfigMap over which the policy is laid, instead of the previous one, none for "".
 	watchBase func(types.NamespacedName)
 	// schedulerNamespace is the namespace of our scheduler, volcanoNamespace that of
 	// Volcano's programs.
@@ -89,7 +89,8 @@ type configResult struct {
 	hash string
 }
 
-// errCacheStale reports that an object was newer than the one read.
+// errCacheStale reports that the next run, soon, has to read again: an object may be newer than the one read, or a
+// correction has to wait.
 var errCacheStale = errors.New("read again")
 
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=list;watch
@@ -143,7 +144,7 @@ func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 	var classErr error
 	out := configResult{Condition: conditions.Get(r.policy.Status.Conditions, v1alpha1.ConditionConfigSynced)}
 	switch {
-	case writeErr != nil:
+	case writeErr != nil: // without the live text nothing can be written; it is reported below
 	case r.policy.DeletionTimestamp != nil: // the garbage collector deletes the objects
 		if out.Reason == "" {
 			return ctrl.Result{}, nil // deleted before the first run: there is no status to keep

@@ -112,6 +112,7 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 		return policy.UnknownEnforcement(), nil
 	}
 
+	// No event says that a heartbeat became too old, or who holds the leader Lease, so a time for the next look is needed.
 	until := now.Add(leaderPollInterval)
 	if observed.SchedulerAlive() {
 		until = observed.NextCheck()
@@ -133,7 +134,8 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 	return out, nil
 }
 
-// readHeartbeat reads the heartbeat.
+// readHeartbeat reads the heartbeat into observed: the report of the scheduler, why it cannot be read, or neither if
+// there is no Lease. It also remembers when the report arrived, by the clock of the operator.
 func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Observation) error {
 	lease := &coordinationv1.Lease{}
 	err := e.cached.Get(ctx, client.ObjectKey{Namespace: e.schedulerNamespace, Name: enforcement.LeaseName}, lease)
@@ -145,6 +147,7 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 	if err == nil {
 		report, fault := enforcement.ReadReport(lease)
 		if fault == nil {
+			// What the first evaluation finds may have been there for long, so it has not arrived now.
 			if r.started && !report.At.Equal(r.report) {
 				r.arrived = observed.Now
 			}
@@ -163,9 +166,10 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 	return nil
 }
 
-// findOtherSchedulers lists the pods with the label of the stock scheduler, sorted by name.
+// findOtherSchedulers writes to observed the pods with the label of the stock scheduler, sorted by name.
 // Only pods in the two namespaces count: a tenant's pod with that label must not affect
-// enforcement.
+// enforcement. Our scheduler has that label too, so it also writes the owner of the pod that sends the heartbeat, by
+// which ours are known.
 func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcement.Observation) error {
 	// The owner of a new leader is unknown until its pod is found. It is remembered when that is
 	// gone.
@@ -224,7 +228,7 @@ func (e *evidence) readLeader(ctx context.Context) *enforcement.Leader {
 	return leader
 }
 
-// updateMetric sets the metric.
+// updateMetric sets cardquota_enforced, with the reason of the condition.
 func (e *evidence) updateMetric(condition metav1.Condition) {
 	value := 0.0
 	if condition.Status == metav1.ConditionTrue {

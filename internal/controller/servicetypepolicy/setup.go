@@ -121,6 +121,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 // type.
 var serviceTypeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return serviceTypeOf(e.ObjectOld) != serviceTypeOf(e.ObjectNew) }}
 
+// serviceTypeOf returns the service type of a CardQuota.
 func serviceTypeOf(object client.Object) string {
 	if quota, ok := object.(*v1alpha1.CardQuota); ok {
 		return quota.Spec.ServiceType

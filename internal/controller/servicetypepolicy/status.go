@@ -14,7 +14,8 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// updateStatus writes the status if it changed and no delay is left.
+// updateStatus writes the status if it changed, or requeues if the last write was less than a second ago. It requeues
+// for the next look at enforcement, too.
 func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ctrl.Result, error) {
 	input := policy.StatusInput{Policy: r.policy, Sync: out.Condition, Hash: out.hash, Now: r.now}
 
@@ -47,7 +48,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 	// A scheduler that ends writes nothing, so no watch reports a heartbeat that is too old.
 	var result ctrl.Result
 	if until := input.Enforced.Until; !until.IsZero() {
-		result.RequeueAfter = max(until.Sub(r.now), time.Millisecond)
+		result.RequeueAfter = max(until.Sub(r.now), time.Millisecond) // 0 would be never
 	}
 
 	writer := shared.StatusWriter[v1alpha1.ServiceTypePolicyStatus]{

@@ -6,9 +6,9 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// maxGap bounds the time that CreditGap adds. An operator that was away for longer was not meant to
+// maxUncounted bounds the time that AddUncounted adds to a sum. An operator that was away for longer was not meant to
 // bill.
-const maxGap = 24 * time.Hour
+const maxUncounted = 24 * time.Hour
 
 // PodUsage is what one pod uses of a card, and since when it certainly does.
 type PodUsage struct {
@@ -17,29 +17,28 @@ type PodUsage struct {
 	Since  time.Time
 }
 
-// CreditGap adds what pods have used while no replica counted: from the time until which the part of their
-// sum was counted, at most maxGap, until this meter began to count. A sum that is new is credited from the
+// AddUncounted adds what pods have used while no replica counted: from the time until which the part of their
+// sum was counted, at most maxUncounted, until this meter began to count. For a new sum that is the
 // time of the part that takes it. Without a loaded part it adds nothing, because then nothing was billed
-// before. A pod that ended in the gap is not among the holdings, and stays lost. It does nothing before the
-// first count, and a second time.
-func (m *Meter) CreditGap(usages []PodUsage) {
-	if m.begunAt.IsZero() || m.isCredited {
+// before. The use of a pod that ended in that time is lost: usages are those of the first count. It does nothing before
+// the first count, and a second time.
+func (m *Meter) AddUncounted(usages []PodUsage) {
+	if m.begunAt.IsZero() || m.hasUncounted {
 		return
 	}
 
-	m.isCredited = true
+	m.hasUncounted = true
 	if m.since.IsZero() {
 		m.since = m.begunAt
 	}
 
-	for i := range usages { // a new sum needs its part
+	for i := range usages {
 		if usages[i].Count > 0 {
 			m.sumOf(usages[i].Series)
 		}
 	}
 
-	// The part decides from when on a sum was counted, so every new sum gets one before the
-	// credit.
+	// The part decides from when on a sum was counted, so every new sum gets one first.
 	m.Place()
 	for i := range usages {
 		usage := &usages[i]
@@ -51,13 +50,14 @@ func (m *Meter) CreditGap(usages []PodUsage) {
 		if usage.Since.After(from) {
 			from = usage.Since
 		}
-		if gap := m.begunAt.Sub(from).Truncate(time.Millisecond); gap > 0 {
-			m.addPieces(usage.Series, usage.Count, m.cut(m.begunAt, gap))
+		if missed := m.begunAt.Sub(from).Truncate(time.Millisecond); missed > 0 {
+			m.addPieces(usage.Series, usage.Count, m.cut(m.begunAt, missed))
 		}
 	}
 }
 
-// countedUntil returns until when earlier meters counted the usage of a pod, false if none did.
+// countedUntil returns until when earlier meters counted the usage of a pod, false if none did or its sum has no room
+// in any part.
 func (m *Meter) countedUntil(usage *PodUsage) (time.Time, bool) {
 	var until time.Time
 	s := m.sums[usage.Series]
@@ -85,7 +85,7 @@ func (m *Meter) countedUntil(usage *PodUsage) (time.Time, bool) {
 		}
 	}
 
-	if least := m.begunAt.Add(-maxGap); until.Before(least) {
+	if least := m.begunAt.Add(-maxUncounted); until.Before(least) {
 		until = least
 	}
 
