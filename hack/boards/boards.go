@@ -18,7 +18,7 @@ const (
 const hadNoSeries = `(max_over_time(up[1h] offset $__rate_interval) == 1 or time() - process_start_time_seconds < 3600)`
 
 // increaseOf is how much a counter grew in the time of a rate. A counter that begins counts whole:
-// increase() leaves out the value with which a series begins.
+// increase() does not count the value with which a series begins.
 func increaseOf(counter string) string {
 	return `(` + counter + ` unless last_over_time(` + counter + `[1h] offset $__rate_interval) and on (job, instance) ` + hadNoSeries +
 		` or increase(` + counter + `[$__rate_interval]))`

@@ -38,7 +38,7 @@ var tables = []table{
 	{tests: "./internal/cli/why/explanation", run: "^(TestAdviceOnAGang.*|TestARollout.*)$", mutants: gangMutants},
 	{tests: "./internal/scheduler/cardreclaim", run: "BackoffLimit", mutants: jobPriceMutants},
 	{tests: "./internal/scheduler/loss", mutants: lossMutants},
-	{tests: "./internal/scheduler/capacitycard", run: "^(Test.*SparesAJobAtItsBackoffLimit|TestPreemptEvictsWhatCostsLeast)$", mutants: preemptPriceMutants},
+	{tests: "./internal/scheduler/capacitycard", run: "^(Test.*DoesNotFailAJobAtItsBackoffLimit|TestPreemptEvictsWhatCostsLeast)$", mutants: preemptPriceMutants},
 	{tests: "./internal/controller/cardquota", run: "(Metrics|Billed|Bill|Unknown)", mutants: queueMetricsMutants},
 	{tests: "./internal/queueusage", run: "^(TestNewBindings|TestPodsAreNewOnce)$", mutants: bindingMetricsMutants},
 	{tests: "./internal/cardquota", run: "^TestOverAllocationIsAllowedByAll$", mutants: allowanceMetricsMutants},

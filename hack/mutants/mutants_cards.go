@@ -41,7 +41,7 @@ var sliceRecordMutants = []mutant{
 	{"internal/controller/resourceslices/record.go", `overlaps = overlaps || isPart`, `overlaps = overlaps && isPart`, "devices that can overlap are not counted"},
 }
 
-// claimCheckMutants are checks of ResourceClaims that the scheduler leaves out.
+// claimCheckMutants remove checks of ResourceClaims from the scheduler.
 var claimCheckMutants = []mutant{
 	{"internal/scheduler/snapshot/checks.go", `requestIsValid, claimsAreAllowed)`, `requestIsValid)`, "no pod with a claim for cards is placed"},
 	{"internal/scheduler/enqueue/votes.go", `if refusal := v.CheckClaims(task.Pod); refusal != nil {`, `if refusal := v.CheckClaims(task.Pod); refusal != nil && task.Pod == nil {`, "no job with a claim for cards is enqueued"},

@@ -48,6 +48,6 @@ var secondRunMutants = []mutant{
 	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.Volcano.JobReady(job) {`, `		if true {`, "elastic pods follow in the second run"},
 	{"internal/scheduler/capacitycard/deservedfirst.go", `	return isKnown && job.Priority < highest`, `	return isKnown && job.Priority > highest`, "jobs of lower priority do not borrow first"},
 	{"internal/scheduler/waitingjobs/keep.go", `		return w.IsBelowMinimum || (!w.borrows && !j.laterBorrowers[w.Info.UID])`, `		return w.IsBelowMinimum || (w.borrows && !j.laterBorrowers[w.Info.UID])`, "cards are kept for what a queue deserves"},
-	{"internal/scheduler/waitingjobs/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, time.Time{})`, "pods that end soon count as gone"},
-	{"internal/scheduler/waitingjobs/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, until.Add(time.Hour))`, "pods that end later than within an hour do not count as gone"},
+	{"internal/scheduler/waitingjobs/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, time.Time{})`, "pods that end soon count as ended"},
+	{"internal/scheduler/waitingjobs/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, until.Add(time.Hour))`, "pods that end later than within an hour do not count as ended"},
 }

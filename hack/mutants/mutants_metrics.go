@@ -41,7 +41,7 @@ var (
 	reclaimMetricsMutants = []mutant{
 		{"internal/scheduler/cardreclaim/events.go", `	if p.whole {
 		c.jobs.`, `	if len(p.indexes) > 0 {
-		c.jobs.`, "metrics: a job that goes on is not reclaimed"},
+		c.jobs.`, "metrics: a job that runs on is not reclaimed"},
 		{"internal/scheduler/cardreclaim/events.go", `Add(float64(len(p.indexes)))`, `Inc()`, "metrics: each reclaimed pod counts"},
 	}
 )

@@ -104,9 +104,9 @@ var treeReclaimMutants = []mutant{
 `, "a drain takes whole jobs"},
 }
 
-// What fits once pods are gone.
+// What fits once pods have ended.
 var releaseMutants = []mutant{
-	{"internal/quota/check.go", `c.count+change-changeByRelease)`, `more+change)`, "a pod that goes leaves no guarantee of others to another pod"},
+	{"internal/quota/check.go", `c.count+change-changeByRelease)`, `more+change)`, "a pod that ends releases no guarantee of others to another pod"},
 	{"internal/quota/check.go", `c.count+change-changeByRelease)`, `c.count+change)`, "a request may use the guarantee that a release opens"},
 	{"internal/quota/check.go", `at.unusedAfter(c.resource, -released, changeByRelease)`, `at.unusedAfter(c.resource, -released, 0)`, "a release opens the guarantees of all ancestors together"},
 	{"internal/quota/queueledger.go", `released.amount(resource) - released.offInventory[resource]`, `released.amount(resource)`, "a pod off the inventory releases nothing of it"},

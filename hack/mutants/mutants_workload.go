@@ -137,10 +137,10 @@ var workloadMutants = []mutant{
 	// Terminating pods.
 	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil`, "a deleted pod that has finished uses nothing"},
 	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodPending && MayBeRunning(pod)`, "a deleted pod uses its cards before it has started"},
-	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodUnknown && MayBeRunning(pod)`, "a deleted pod uses its cards on a node that is not heard"},
+	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodUnknown && MayBeRunning(pod)`, "a deleted pod uses its cards on a node whose kubelet does not answer"},
 	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `MayBeRunning(pod)`, "a pod that is not deleted does not end"},
 	{"internal/workload/resolver.go", `pod.Spec.NodeName, r.Inventory, last)`, `pod.Spec.NodeName, r.Inventory, nil)`, "a deleted pod uses the card that it was charged last"},
-	{"internal/workload/pod.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionFalse`, "a node that is not heard does not work"},
+	{"internal/workload/pod.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionFalse`, "a node whose kubelet does not answer is not ready"},
 	{"internal/workload/pod.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionUnknown`, "a node that is not ready does not work"},
 	{"internal/workload/pod.go", `	return true
 }

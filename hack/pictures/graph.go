@@ -7,7 +7,7 @@ import (
 	"github.com/go-analyze/charts"
 )
 
-// seriesColors can be told apart also by most who see colours differently (Okabe and Ito).
+// seriesColors are distinct also for most who see colours differently (Okabe and Ito).
 var seriesColors = []charts.Color{
 	{R: 0, G: 114, B: 178, A: 255}, {R: 230, G: 159, B: 0, A: 255}, {R: 0, G: 158, B: 115, A: 255}, {R: 204, G: 121, B: 167, A: 255},
 	{R: 86, G: 180, B: 233, A: 255}, {R: 213, G: 94, B: 0, A: 255}, {R: 120, G: 120, B: 120, A: 255},

@@ -97,7 +97,7 @@ func TestTheNextRunRemovesTheTemporaryFilesOfAKilledOne(t *testing.T) {
 
 // TestAGroupNamesFilesThatItReadsAndDoesNotList: Go writes a log of the files that a test opens or looks at ("stat").
 // Those of the project that are no inputs of the group are named, each once, so that the lists can be completed. The test
-// in package dir opens its input config/a.yaml, and /etc/passwd, which is no file of the project. Then it goes to docs,
+// in package dir opens its input config/a.yaml, and /etc/passwd, which is no file of the project. Then it changes its folder to docs,
 // looks at a.md and b.md there, and opens a.md and other/other.go. These three are no inputs.
 func TestAGroupNamesFilesThatItReadsAndDoesNotList(t *testing.T) {
 	p := newProject(t, inputFiles)

@@ -409,8 +409,8 @@ func TestAnomaliesSayWhatIsWrongAndWhatHelps(t *testing.T) {
 
 // TestCoresBesideStaleCards: sharing software offers cores of cards beside the cards. When the cards are removed, the
 // kubelet keeps their capacity of 4 for a while, with 0 allocatable: CardsUnhealthy. If the cores are still offered
-// then, they are an anomaly of their own, because no quota limits them. If the cores went with the cards, they are
-// none.
+// then, they are an anomaly of their own, because no quota limits them. If the cores are removed with the cards, they
+// are none.
 func TestCoresBesideStaleCards(t *testing.T) {
 	reasons := func(change func(*corev1.Node)) (found []v1alpha1.AnomalyReason) {
 		s := scene{
@@ -426,7 +426,7 @@ func TestCoresBesideStaleCards(t *testing.T) {
 
 	check.Equal(t, "reasons while cores are left", []v1alpha1.AnomalyReason{"UnmappedResource", "CardsUnhealthy"},
 		reasons(func(*corev1.Node) {}))
-	check.Equal(t, "reasons when the cores went, too", []v1alpha1.AnomalyReason{"CardsUnhealthy"},
+	check.Equal(t, "reasons when the cores are removed, too", []v1alpha1.AnomalyReason{"CardsUnhealthy"},
 		reasons(withStaleCapacity("volcano.sh/vgpu-cores")))
 }
 

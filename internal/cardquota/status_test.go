@@ -342,7 +342,7 @@ func TestQueueSyncedNamesOtherManagers(t *testing.T) {
 	}
 }
 
-// TestEventsReportChangesOfConditions: an event tells users of a change for the worse, and that the CardQuota gets
+// TestEventsReportChangesOfConditions: an event names a change for the worse to users, and that the CardQuota gets
 // ready. A condition that keeps its reason has no second event. Usage that falls below the quota again has no event
 // either. The team has a quota of 2 H800.
 func TestEventsReportChangesOfConditions(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestFieldsThatTheSpecDoesNotHaveAreListed: the API server drops a field that this version of the API does not
-// have, and the user believes that it has an effect. Only metadata.managedFields still names it, so condition
+// have, and the user expects an effect of it. Only metadata.managedFields still names it, so condition
 // FieldsKnown lists such fields from there. If the object has no such field, SetFieldsKnown removes the condition.
 //
 // In managedFields "f:NAME" is a field, "k:{…}" an entry of a list by its key, and "." the entry itself.

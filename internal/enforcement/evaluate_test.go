@@ -418,7 +418,7 @@ func TestBypassCountsAgainstItsQueueOnly(t *testing.T) {
 
 	withoutBypass := Evaluate(newObservation())
 	check.Equal(t, "reason, the pod was found after the policy was evaluated", "CardBypass", EvaluateQueue("team", &withoutBypass, found).Reason)
-	check.Equal(t, "reason, the pod went after the policy was evaluated", "Enforced", EvaluateQueue("team", &ofPolicy, nil).Reason)
+	check.Equal(t, "reason, the pod was deleted after the policy was evaluated", "Enforced", EvaluateQueue("team", &ofPolicy, nil).Reason)
 }
 
 // TestOtherReasonsCountAgainstAllQueues: a pod that another scheduler has bound proves that a second scheduler runs.

@@ -41,7 +41,7 @@ func drawObservation(t *rapid.T) Observation {
 
 	if fine("reported") {
 		f.Heartbeat = &Report{Identity: ourIdentity, Version: "v1", ConfigHash: wantedHash, At: noon.Add(-age("at"))}
-		if fine("heard") {
+		if fine("received") {
 			f.ReceivedAt = noon.Add(-age("arrived").Abs())
 		}
 
@@ -57,11 +57,11 @@ func drawObservation(t *rapid.T) Observation {
 	if fine("led") {
 		f.Leader = &Leader{Identity: rapid.SampledFrom([]string{ourIdentity, otherIdentity}).Draw(t, "leader"), Acquired: noon.Add(-age("led since").Abs()), Expires: noon.Add(age("led until"))}
 	}
-	if !fine("nothing foreign") {
-		addOtherSchedulers(names("foreign")...)(&f)
+	if !fine("no other scheduler") {
+		addOtherSchedulers(names("others")...)(&f)
 	}
 
-	if !fine("nothing past us") {
+	if !fine("no bypass") {
 		for _, pod := range names("bypass") {
 			f.Bypasses = append(f.Bypasses, newBypass(pod, "team", card.Count(rapid.Int64Range(1, 1000).Draw(t, "cards"))))
 		}

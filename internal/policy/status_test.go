@@ -190,7 +190,7 @@ func TestMessagesOfConditionsAreBounded(t *testing.T) {
 
 // TestGuardOfADeletedPolicyIsNotReported: BypassGuarded says whether admission policies keep pods from bypassing the
 // scheduler. What the operator found for a deleted policy is not a condition of a new one of the same name. Their UIDs
-// tell the two policies apart. The condition has the generation for which it was found, here 2.
+// distinguish the two policies. The condition has the generation for which it was found, here 2.
 func TestGuardOfADeletedPolicyIsNotReported(t *testing.T) {
 	denied := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonBypassDenied, Message: "stands"}
 	for uid, want := range map[types.UID]string{"this": "True/Denied: stands", "the one before": ""} {

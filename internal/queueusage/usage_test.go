@@ -193,7 +193,7 @@ func TestOldestPendingIsTheOldestThatWaits(t *testing.T) {
 
 // TestOldestWithinQuotaCountsCardsWhoseNodesAreGone: OldestWithinQuota says since when a pod waits for cards that the
 // queue has quota for, which raises an alert. The pod requests NVIDIA-H20, which no node has. If the queue has quota
-// for NVIDIA-H20, its nodes are gone, and the alert tells the administrator. If it has none, the name may be
+// for NVIDIA-H20, its nodes are gone, and the alert names it to the administrator. If it has none, the name may be
 // misspelt, and there is no alert.
 func TestOldestWithinQuotaCountsCardsWhoseNodesAreGone(t *testing.T) {
 	created := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))

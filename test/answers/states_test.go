@@ -37,7 +37,7 @@ type state struct {
 	isBrief bool
 	// hasNoView marks a state in which the tenant has no LocalCardQuota: the queue is not his.
 	hasNoView bool
-	// hasNoEvents marks a state of which no event of a pod tells, so that only why and the status of the
+	// hasNoEvents marks a state that no event of a pod names, so that only why and the status of the
 	// queue do.
 	hasNoEvents bool
 }
@@ -142,7 +142,7 @@ func reasonStates() []state {
 			}
 		}),
 		plain("unsuitable", api.BlockedNodesUnsuitable, 4, 0, podOf("unsuitable", waits, 1).With(func(p *corev1.Pod) {
-			p.Spec.NodeSelector = map[string]string{"test.cardquota.dev/room": "cellar"}
+			p.Spec.NodeSelector = map[string]string{"test.cardquota.dev/no-node": "has-this-label"}
 		}).Obj()),
 		plain("unknown", api.BlockedUnknownCard, 4, 0, podOf("unknown", waits, 1).Obj()).with(func(s *state) { s.nodes = nil }),
 		plain("combination", api.BlockedWrongCombination, 4, 0, podOf("combination", waits, 1).Card(cardOf("combination")+"|Ascend-COMBINATION").Obj()).with(func(s *state) {

@@ -47,8 +47,8 @@ func acquirePermit(ctx context.Context, say func(message string)) (*permit, erro
 		return nil, err
 	}
 
-	tell := time.NewTimer(3 * time.Second)
-	defer tell.Stop()
+	report := time.NewTimer(3 * time.Second)
+	defer report.Stop()
 
 	poll := time.NewTicker(200 * time.Millisecond)
 	defer poll.Stop()
@@ -62,9 +62,9 @@ func acquirePermit(ctx context.Context, say func(message string)) (*permit, erro
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%s: %w", waitingMessage(limit, owners), context.Cause(ctx))
-		case <-tell.C:
+		case <-report.C:
 			say(waitingMessage(limit, owners))
-			tell.Reset(time.Minute)
+			report.Reset(time.Minute)
 		case <-poll.C:
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // stateDir is the folder of one cluster. The owner of a temporary folder has a lock in it, so
-// that the next start can tell leftovers from folders in use.
+// that the next start can distinguish leftovers from folders in use.
 type stateDir struct {
 	path      string
 	temporary bool

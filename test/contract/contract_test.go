@@ -42,7 +42,7 @@ var volcanosKeys = map[string]string{
 // TestContractIsUnchanged: users, dashboards and scripts rely on names that the programs use, and a change of one
 // fails here. These are condition types, reasons, metrics, annotations, labels, finalizers, Leases, ConfigMaps and
 // arguments. They are read from the sources and compared with testdata/contract.txt. To change one, run the test
-// with -update, say why in the commit, and tell users in CHANGELOG.md.
+// with -update, say why in the commit, and in CHANGELOG.md.
 func TestContractIsUnchanged(t *testing.T) {
 	found := contractNames{}
 	for _, root := range []string{"api", "cmd", "internal"} {

@@ -56,11 +56,11 @@ func TestWaitingCountsWholeSessionsThatDecide(t *testing.T) {
 		// scrapes is the number of scrapes until two sessions have opened and closed.
 		scrapes int64
 	}{
-		// The first scrape tells what was closed before, the second ends the open session.
+		// The first scrape reads what was closed before, the second ends the open session.
 		"the plugin decides all the time": {func(n int64) string { return metricsPage(n, 1) }, 4},
 		// The 11th scrape takes the place of the first one.
 		"the plugin holds pods back until the 11th scrape": {func(n int64) string { return metricsPage(n, min(1, n/11)) }, 14},
-		// The scrapes tell 100, 1, 2, 3, 4: the second one takes the place of the first one.
+		// The scrapes read 100, 1, 2, 3, 4: the second one takes the place of the first one.
 		"the scheduler restarts after 100 sessions": {func(n int64) string { return metricsPage((n+98)%100+1, 1) }, 5},
 	}) {
 		d, scrapes := newDeploymentReading(t, test.pages)

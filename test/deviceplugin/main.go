@@ -36,7 +36,7 @@ func parseFlags(args []string) (*plugin, error) {
 	flags := flag.NewFlagSet("deviceplugin", flag.ContinueOnError)
 	flags.StringVar(&p.resource, "resource", "nvidia.com/gpu", "`name` of the resource")
 	flags.IntVar(&count, "count", 1, "how many cards")
-	flags.StringVar(&p.env, "env", "NVIDIA_VISIBLE_DEVICES", "environment variable that tells a container its cards' ids, separated by commas")
+	flags.StringVar(&p.env, "env", "NVIDIA_VISIBLE_DEVICES", "environment variable that gives a container its cards' ids, separated by commas")
 
 	flags.StringVar(&p.folder, "folder", v1beta1.DevicePluginPath, "the kubelet's `folder` of device plugins")
 	if err := flags.Parse(args); err != nil {

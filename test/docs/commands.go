@@ -13,10 +13,10 @@ func Commands(markdown, heading string) ([]string, error) {
 }
 
 // blocksOf returns the code blocks in a language below a heading of a Markdown text, up to the
-// next heading of the same or a higher level. A missing heading, or one without such blocks, is
+// next heading of the same or a higher rank (h1 to h6). A missing heading, or one without such blocks, is
 // an error: a changed document must not make a test empty.
 func blocksOf(markdown, heading, language string) ([]string, error) {
-	level := strings.IndexFunc(heading, func(r rune) bool { return r != '#' })
+	hashes := strings.IndexFunc(heading, func(r rune) bool { return r != '#' })
 	var blocks []string
 	inside := false
 	code := false
@@ -33,7 +33,7 @@ func blocksOf(markdown, heading, language string) ([]string, error) {
 		case trimmed == heading:
 			inside = true
 			found = true
-		case inside && endsSection(trimmed, level):
+		case inside && endsSection(trimmed, hashes):
 			inside = false
 		case inside && trimmed == "```"+language:
 			code = true
@@ -52,8 +52,8 @@ func blocksOf(markdown, heading, language string) ([]string, error) {
 	return blocks, nil
 }
 
-// endsSection reports whether a line is a heading of at most this level.
-func endsSection(line string, level int) bool {
+// endsSection reports whether a line is a heading of at most this many hashes.
+func endsSection(line string, most int) bool {
 	hashes := len(line) - len(strings.TrimLeft(line, "#"))
-	return hashes > 0 && hashes <= level && strings.HasPrefix(line[hashes:], " ")
+	return hashes > 0 && hashes <= most && strings.HasPrefix(line[hashes:], " ")
 }

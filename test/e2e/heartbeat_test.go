@@ -83,7 +83,7 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 	s.Expect(report.Fresh(time.Now())).To(BeTrue())
 	s.waitForHeartbeat() // and again
 
-	// Pods come and go, all bound by this process.
+	// Pods are created and deleted, all bound by this process.
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "heartbeat", card: h200, count: 1, pods: 3}))
 	s.wantRunningAndWaiting("web", 2, 1)
 
@@ -100,11 +100,11 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 // bindPastScheduler binds a pod past the scheduler. The heartbeat names that pod until it is gone,
 // and no pod that the scheduler bound itself.
 func (s *scene) bindPastScheduler() {
-	s.createQuota("heartbeat-foreign", cardList(h800, 1))
+	s.createQuota("heartbeat-other", cardList(h800, 1))
 
 	// It waits for a node that does not exist. It is bound after the time in which a binding
 	// may come from a predecessor.
-	pod := s.barePods(podSet{name: "foreign", queue: "heartbeat-foreign", card: h800, count: 1, pods: 1})[0]
+	pod := s.barePods(podSet{name: "other", queue: "heartbeat-other", card: h800, count: 1, pods: 1})[0]
 	pod.Spec.NodeSelector = map[string]string{"nowhere": "yes"}
 	s.createObjects(pod)
 	s.Eventually(func() string { return s.schedulerLog() }).Should(ContainSubstring("scheduling starts"))

@@ -12,7 +12,7 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 )
 
-// TestACardQuotaIsDeletedAndRecreated: a CardQuota is deleted while 2 of its 3 cards are used. Running pods go on,
+// TestACardQuotaIsDeletedAndRecreated: a CardQuota is deleted while 2 of its 3 cards are used. Running pods run on,
 // no new one starts, and the queue stays until the last pod is gone. Then a CardQuota of the same name, with a
 // quota of 1, works as a new one.
 func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {

@@ -15,7 +15,8 @@ const (
 	endsAfter = "test.cardquota.dev/delete-after"
 )
 
-// restartedJobSurvives: inference comes and goes while a job trains whose policies restart it at most three times.
+// restartedJobSurvives: pods of inference start and end several times. Meanwhile a job trains whose policies restart it
+// at most three times.
 // Each time the job runs again, and no retry is counted, whatever exit code its pods end with.
 func restartedJobSurvives(tides int, ending map[string]string) func(*reclaimTest) {
 	return func(t *reclaimTest) { t.checkRestartedJob(tides, ending) }

@@ -45,7 +45,7 @@ func (s *scene) startManager() {
 // countSucceeded counts the succeeded pods of a workload.
 func (s *scene) countSucceeded(name string) int { return inPhase(s.podsOf(name), corev1.PodSucceeded) }
 
-// killingTheSchedulerUnderLoadNeverExceedsAQuota: 72 short pods come and go in two queues while the scheduler is
+// killingTheSchedulerUnderLoadNeverExceedsAQuota: 72 short pods start and end in two queues while the scheduler is
 // killed three times. The observer checks every single binding against the quota. All pods succeed in the end.
 func killingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "crash", st)
@@ -104,7 +104,7 @@ func quotaIsEnforcedWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *te
 	s.wantUsedPendingAndOver("alone", h200, 4, 1, 0)
 }
 
-// TestAQuotaThatChangesAllTheTimeIsNeverExceeded: the quota changes between 1 and 9 while pods come and go. A stale
+// TestAQuotaThatChangesAllTheTimeIsNeverExceeded: the quota changes between 1 and 9 while pods start and end. A stale
 // number anywhere would let one pod too many start, and the observer of the test cluster would report it. In the end
 // 5 of 8 pods run.
 func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {

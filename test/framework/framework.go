@@ -86,15 +86,15 @@ type objectOf[O any] interface {
 	client.Object
 }
 
-// Read returns what a function tells about an object, for use in Eventually.
-func Read[O, V any, P objectOf[O]](ctx context.Context, reader client.Reader, key client.ObjectKey, tell func(*O) V) func() (V, error) {
-	return func() (told V, err error) {
+// Read returns what a function reads of an object, for use in Eventually.
+func Read[O, V any, P objectOf[O]](ctx context.Context, reader client.Reader, key client.ObjectKey, value func(*O) V) func() (V, error) {
+	return func() (found V, err error) {
 		var object O
 		err = reader.Get(ctx, key, P(&object))
 		if err == nil {
-			told = tell(&object)
+			found = value(&object)
 		}
-		return told, err
+		return found, err
 	}
 }
 

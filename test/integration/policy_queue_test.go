@@ -91,14 +91,14 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 	expect("by another policy", "80000/false", "20000/true", "0/unset")
 
 	for _, quota := range quotas {
-		g.Expect(admin.EventMessages(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty(), "a policy is no foreign change")
+		g.Expect(admin.EventMessages(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty(), "what a policy changes is no drift")
 	}
 }
 
-// TestPriorityClassesComeAndGoWithThePolicy: the policy lists PriorityClasses for pods, by default pc-high,
+// TestPriorityClassesAreCreatedAndDeletedWithThePolicy: the policy lists PriorityClasses for pods, by default pc-high,
 // pc-medium, pc-normal and pc-low. The operator creates them, also after one was deleted. It leaves pc-low, which
 // another client created with value 7, and says so in an event. With the policy its own classes are deleted.
-func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
+func TestPriorityClassesAreCreatedAndDeletedWithThePolicy(t *testing.T) {
 	g := requireControlPlane(t)
 	others := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-low"}, Value: 7}
 	admin.CreateWithCleanup(t, others)

@@ -46,9 +46,9 @@ type sessionMemory struct {
 type reclaimRecord struct {
 	from string
 	at   time.Time
-	// placed are the pods that had a node then, promised those of the reclaimer that were
+	// placed are the pods that had a node then, pipelined those of the reclaimer that were
 	// pipelined, by UID.
-	placed, promised map[string]bool
+	placed, pipelined map[string]bool
 	// nodes are the nodes to which they were pipelined.
 	nodes []string
 }
@@ -117,7 +117,7 @@ func (w *sequenceRun) traceSession(now *sessionView, victims map[string]int) {
 	var words []string
 	for _, g := range now.groups {
 		text := fmt.Sprintf("%s[%s]", g.name, g.phase)
-		for what, pods := range map[string][]*pod{"on": g.placed, "promised": g.promised, "leaves": g.leaving} {
+		for what, pods := range map[string][]*pod{"on": g.placed, "pipelined to": g.pipelined, "releasing from": g.releasing} {
 			for _, p := range pods {
 				text += fmt.Sprintf(" %s %s %s", p.name, what, p.node)
 			}
@@ -140,29 +140,29 @@ func (w *sequenceRun) checkEvictions(now *sessionView, victims map[string]int) s
 		return ""
 	}
 
-	var promised []*pod
+	var pipelined []*pod
 	for _, g := range now.groups {
-		promised = append(promised, g.promised...)
+		pipelined = append(pipelined, g.pipelined...)
 	}
 
 	for _, g := range now.groups {
 		if victims[g.name] == 0 {
 			continue
 		}
-		if wrong := w.checkVictim(now, g, promised); wrong != "" {
+		if wrong := w.checkVictim(now, g, pipelined); wrong != "" {
 			return wrong
 		}
 	}
 
 	return firstWrong(
-		func() string { return w.checkEvictedInVain(now, victims, len(promised)) },
+		func() string { return w.checkEvictedInVain(now, victims, len(pipelined)) },
 		func() string { return w.checkEndingSuffices(now, victims) })
 }
 
 // checkEvictedInVain reports evictions for the only pipelined group if it fits without them.
-func (w *sequenceRun) checkEvictedInVain(now *sessionView, victims map[string]int, promised int) string {
+func (w *sequenceRun) checkEvictedInVain(now *sessionView, victims map[string]int, pipelined int) string {
 	for _, g := range now.groups {
-		isOnlyReclaimer := len(g.promised) > 0 && promised == len(g.promised) && w.reclaimedFrom(now, g, victims)
+		isOnlyReclaimer := len(g.pipelined) > 0 && pipelined == len(g.pipelined) && w.reclaimedFrom(now, g, victims)
 		mayLackQuota := w.coolsDown(now, g.queue) || now.isAwaited(g) || w.mayKeepQuotaFrom(now, g)
 		if isOnlyReclaimer && !mayLackQuota && now.fitsWithout(g) {
 			return fmt.Sprintf("evicted in vain: %v for %s, which fits without that", victims, g.name)
@@ -177,15 +177,15 @@ func (w *sequenceRun) checkPipelinedPods() string {
 	nodes := map[string]*nodeView{}
 	for _, n := range v.nodes {
 		nodes[n.name] = n
-		for _, p := range n.leaving {
+		for _, p := range n.releasing {
 			n.removePod(p)
 		}
 	}
 
 	for _, g := range v.groups {
-		for _, p := range g.promised {
+		for _, p := range g.pipelined {
 			if !nodes[p.node].canRun(p) {
-				return fmt.Sprintf("promised in vain: %s cannot be on node %s", p.name, p.node)
+				return fmt.Sprintf("pipelined in vain: %s cannot be on node %s", p.name, p.node)
 			}
 		}
 	}
@@ -207,16 +207,16 @@ func (n *nodeView) canRun(p *pod) bool {
 // including the evicted ones.
 func (v *sessionView) fitsWithout(g *group) bool {
 	for _, n := range v.nodes {
-		for _, p := range g.promised {
+		for _, p := range g.pipelined {
 			if p.node == n.name {
 				n.removePod(p)
 			}
 		}
 	}
 	if v.tree != nil {
-		return v.mustFit(g.promised, v.treeFree(&startUnit{g, g.promised}))
+		return v.mustFit(g.pipelined, v.treeFree(&startUnit{g, g.pipelined}))
 	}
-	return v.mustFit(g.promised, v.queues[g.queue].free)
+	return v.mustFit(g.pipelined, v.queues[g.queue].free)
 }
 
 // reclaimedFrom reports whether a group may reclaim from any of the victims.
@@ -232,7 +232,7 @@ func (w *sequenceRun) mayTake(now *sessionView, by, of *group) bool {
 	case of.isProtected:
 		return false
 	case by.name == of.name:
-		return w.preempts && outranks(by.promised, of.leaving)
+		return w.preempts && outranks(by.pipelined, of.releasing)
 	case by.queue == of.queue:
 		return w.preempts && by.priority > of.priority && w.mayPreempt(by.name)
 	case now.tree != nil:
@@ -243,7 +243,7 @@ func (w *sequenceRun) mayTake(now *sessionView, by, of *group) bool {
 }
 
 // checkVictim checks the state of one group with evicted pods.
-func (w *sequenceRun) checkVictim(now *sessionView, g *group, promised []*pod) string {
+func (w *sequenceRun) checkVictim(now *sessionView, g *group, pipelined []*pod) string {
 	if left := len(g.placed); left > 0 && left < g.min {
 		return fmt.Sprintf("left below its minimum: %d pods of %s run, of which %d are the minimum", left, g.name, g.min)
 	}
@@ -260,7 +260,7 @@ func (w *sequenceRun) checkVictim(now *sessionView, g *group, promised []*pod) s
 	}
 
 	var reclaimers []string
-	for _, p := range promised {
+	for _, p := range pipelined {
 		by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == p.group })]
 		if w.mayTake(now, by, g) && !slices.Contains(reclaimers, by.name) {
 			reclaimers = append(reclaimers, by.name)
@@ -305,16 +305,16 @@ func (w *sequenceRun) checkReclaimedForOne(now *sessionView, g *group, reclaimer
 
 // newReclaimRecord records that a victim was evicted for another group.
 func (v *sessionView) newReclaimRecord(victim, by *group) reclaimRecord {
-	made := reclaimRecord{from: victim.name, at: time.Now(), placed: v.placedPods(), promised: map[string]bool{}}
-	left := map[string]bool{} // the nodes that the victim leaves: only pods there have wanted its cards
-	for _, p := range victim.leaving {
+	made := reclaimRecord{from: victim.name, at: time.Now(), placed: v.placedPods(), pipelined: map[string]bool{}}
+	left := map[string]bool{} // the nodes of its releasing pods: only pods there have wanted its cards
+	for _, p := range victim.releasing {
 		left[p.node] = true
 	}
 
-	for _, p := range by.promised {
+	for _, p := range by.pipelined {
 		made.nodes = append(made.nodes, p.node)
 		if left[p.node] {
-			made.promised[p.uid] = true
+			made.pipelined[p.uid] = true
 		}
 	}
 
@@ -333,19 +333,19 @@ func (w *sequenceRun) hasOtherCardsSince(g *group, at time.Time) bool {
 	return w.disturbed.After(at) || w.mayHaveWant(g.name)
 }
 
-// wantsAgain reports whether a pod was promised cards of the same victim before.
+// wantsAgain reports whether a pod was pipelined to cards of the same victim before.
 func (r reclaimRecord) wantsAgain(last reclaimRecord) bool {
-	for uid := range r.promised {
-		if last.promised[uid] {
+	for uid := range r.pipelined {
+		if last.pipelined[uid] {
 			return true
 		}
 	}
 	return false
 }
 
-// hasStartedSince reports whether a pod of a victim that leaves had no node at the last eviction.
+// hasStartedSince reports whether a releasing pod of a victim had no node at the last eviction.
 func (w *sequenceRun) hasStartedSince(g *group, last reclaimRecord) bool {
-	return slices.ContainsFunc(g.leaving, func(p *pod) bool { return w.taken[p.uid] && !last.placed[p.uid] })
+	return slices.ContainsFunc(g.releasing, func(p *pod) bool { return w.taken[p.uid] && !last.placed[p.uid] })
 }
 
 // isDrained reports whether the stop policy of a queue or of an ancestor drains it.
@@ -391,13 +391,13 @@ func (w *sequenceRun) countFitting(v *sessionView) string {
 	units := v.waitingUnits()
 	waits := 0
 	for _, g := range v.groups {
-		if len(g.waiting)+len(g.promised) > 0 {
+		if len(g.waiting)+len(g.pipelined) > 0 {
 			waits++
 		}
 	}
 
 	counted := map[string]int{}
-	isAlone := w.quiet && waits == 1 && len(units) == 1 && !v.leaves
+	isAlone := w.quiet && waits == 1 && len(units) == 1 && !v.releases
 	if isAlone && !w.coolsDown(v, units[0].queue) && v.unitFits(units[0]) {
 		name := units[0].name + "/" + units[0].pods[0].uid
 		counted[name] = w.fitsAlone[name] + 1
@@ -412,14 +412,14 @@ func (w *sequenceRun) countFitting(v *sessionView) string {
 
 // checkAtRest checks what is left when nothing changes any more.
 func (w *sequenceRun) checkAtRest() string {
-	return firstWrong(w.checkPromisedAtRest, w.checkHalvesAtRest, w.checkDrainedAtRest, w.checkWaitingAtRest)
+	return firstWrong(w.checkPipelinedAtRest, w.checkHalvesAtRest, w.checkDrainedAtRest, w.checkWaitingAtRest)
 }
 
-// checkPromisedAtRest reports a job with nodes promised that does not start.
-func (w *sequenceRun) checkPromisedAtRest() string {
+// checkPipelinedAtRest reports a job whose pods are pipelined and that does not start.
+func (w *sequenceRun) checkPipelinedAtRest() string {
 	for _, g := range w.after.groups {
-		if !w.after.leaves && len(g.promised) > 0 && len(g.promised)+len(g.placed) >= g.min {
-			return fmt.Sprintf("promised and waits for ever: %s, though nothing leaves", g.name)
+		if !w.after.releases && len(g.pipelined) > 0 && len(g.pipelined)+len(g.placed) >= g.min {
+			return fmt.Sprintf("pipelined and waits for ever: %s, though no pod is releasing", g.name)
 		}
 	}
 	return ""

@@ -42,7 +42,7 @@ func placedGroup(name, queue string, priority int32) *group {
 // newWantOfHi is what job hi wants: the card of node n that was freed for it so long ago, by preempt or by
 // cardreclaim.
 func newWantOfHi(since time.Duration, preempts bool) *want {
-	record := reclaimRecord{from: "lo", at: time.Now().Add(-since), placed: map[string]bool{}, promised: map[string]bool{"hi-0": true}}
+	record := reclaimRecord{from: "lo", at: time.Now().Add(-since), placed: map[string]bool{}, pipelined: map[string]bool{"hi-0": true}}
 	return &want{reclaimRecord: record, group: "hi", preempts: preempts, nodes: map[string]string{"hi-0": "n"}}
 }
 
@@ -113,7 +113,7 @@ func TestASecondEvictionForTheSamePodIsFound(t *testing.T) {
 		w.last = viewWithWaitingHi()
 		w.last.nodes[0].closed = tc.isNodeClosed
 
-		hi := &group{name: "hi", queue: "q", promised: []*pod{{uid: tc.evictedFor}}}
+		hi := &group{name: "hi", queue: "q", pipelined: []*pod{{uid: tc.evictedFor}}}
 		check.Equal(t, "failure", tc.wantFailure, failureKind(w.checkWantedTwice(w.last, hi, &group{name: "lo"})))
 	}
 }

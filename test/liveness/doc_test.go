@@ -16,7 +16,7 @@
 //
 //   - A unit is a gang that lacks pods, or a pod above its gang's minimum. A unit that fits its
 //     queue's quota and the nodes is bound within startsWithin sessions, while nothing else waits
-//     or leaves.
+//     or is releasing.
 //   - Once nothing has changed for longer than reservations last, no unit is left that fits. Nor is
 //     one left that would fit without the reclaimable jobs of other queues. What may be placed first in its
 //     own queue counts against a unit.

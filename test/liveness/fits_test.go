@@ -22,7 +22,7 @@ func (v *sessionView) waitingUnits() []*startUnit {
 	for _, g := range v.groups {
 		lacks := g.min - len(g.placed)
 		switch {
-		case len(g.waiting) == 0 || g.strange || v.isHeld[g.queue] || len(g.leaving)+len(g.promised) > 0:
+		case len(g.waiting) == 0 || g.strange || v.isHeld[g.queue] || len(g.releasing)+len(g.pipelined) > 0:
 		case lacks > len(g.waiting) || (lacks > 0 && lacks < len(g.waiting) && !haveSameRequest(g.waiting)):
 		default:
 			units = append(units, &startUnit{g, g.waiting[:max(1, lacks)]})

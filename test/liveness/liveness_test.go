@@ -97,7 +97,7 @@ func playRandomSequences(t *testing.T, number int, generate func(*rand.Rand) seq
 				continue
 			}
 			s, wrong, trace := m.shrink(s, wrong)
-			t.Fatalf("%s\nKeep this under testdata with a name that tells what happens:\n\n%s\n%s", wrong, s, strings.Join(trace, "\n"))
+			t.Fatalf("%s\nKeep this under testdata with a name that says what happens:\n\n%s\n%s", wrong, s, strings.Join(trace, "\n"))
 		}
 	})
 }
@@ -121,7 +121,7 @@ func playAndExpectFailures(t *testing.T, sequences map[string]sequenceCase) {
 // reclaim from training. "job i queue=inf min=2 pending=2" is a gang of two pods that waits, with a card each;
 // "running=n*2" are two pods that run on n. A line "session 2: job b" adds job b before the second session. Each row
 // wants the failure that the checks find. "fits and waits" is found after a few sessions in which nothing else waits,
-// and "… for ever" once the cluster is at rest. "promised" is a gang for which sessions keep nodes, but never bind
+// and "… for ever" once the cluster is at rest. "pipelined" is a gang for which sessions keep nodes, but never bind
 // it.
 func TestASchedulerThatDoesLessThanItMustIsFound(t *testing.T) {
 	const fleet = `
@@ -143,9 +143,9 @@ func TestASchedulerThatDoesLessThanItMustIsFound(t *testing.T) {
 			job a queue=tra min=2 pending=2
 			job t queue=tra min=3 pending=3
 		` + allocateLacks, "fits and waits for ever"},
-		"cardreclaim promises nodes to a gang of inference, and nothing starts": {fleet + inferenceWaits + `
+		"cardreclaim pipelines a gang of inference, and nothing starts": {fleet + inferenceWaits + `
 			job t queue=tra min=3 pending=3
-		` + allocateLacks, "promised and waits for ever"},
+		` + allocateLacks, "pipelined and waits for ever"},
 		"a gang of 3 does not fit":                    {fleet + "job i queue=inf min=3 pending=3", ""},
 		"training runs on both cards, and is evicted": {fleet + trainingRuns + inferenceWaits, ""},
 		"training runs on both cards, and nothing is reclaimed": {

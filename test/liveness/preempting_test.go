@@ -37,7 +37,7 @@ func (w *sequenceRun) fitsByPreempting(v *sessionView, u *startUnit) bool {
 		return false
 	}
 	victims := slices.DeleteFunc(slices.Clone(v.groups), func(g *group) bool { return !v.isVictim(u, g) })
-	if len(victims) == 0 || v.leaveTooMany(u, victims) {
+	if len(victims) == 0 || v.evictsBeyondQuota(u, victims) {
 		return false
 	}
 	return v.newPreemptionTrial(u, victims).placesAll(u.pods)
@@ -157,7 +157,7 @@ func (t *preemptionTrial) add(p *pod, at, sign int) {
 
 // isVictim reports whether pods of a group may be preempted for a unit.
 func (v *sessionView) isVictim(u *startUnit, g *group) bool {
-	return g.queue == u.queue && g.priority < u.priority && len(g.placed) > 0 && !g.isProtected && !g.strange && len(g.leaving)+len(g.promised) == 0
+	return g.queue == u.queue && g.priority < u.priority && len(g.placed) > 0 && !g.isProtected && !g.strange && len(g.releasing)+len(g.pipelined) == 0
 }
 
 // isEvictedWhole reports whether preempt may certainly evict a group as a whole on a node: it has more pods there
@@ -172,12 +172,12 @@ func isEvictedWhole(g *group, n *nodeView) bool {
 	return there > 0 && (there == len(g.placed) || there > len(g.placed)-g.min)
 }
 
-// leaveTooMany reports whether some groups, and the pods that leave already, use more of a card than the
-// quota of their queue or of an ancestor: more than may leave at the same time.
-func (v *sessionView) leaveTooMany(u *startUnit, gone []*group) bool {
+// evictsBeyondQuota reports whether some groups, and the pods that are releasing already, use more of a card than the
+// quota of their queue or of an ancestor: more than may be releasing at the same time.
+func (v *sessionView) evictsBeyondQuota(u *startUnit, gone []*group) bool {
 	return slices.ContainsFunc(v.cards(), func(card string) bool {
 		if v.tree != nil {
-			return v.leaveAboveQuota(u, gone, card)
+			return v.evictsBeyondTreeQuota(u, gone, card)
 		}
 
 		sum := 0
@@ -186,9 +186,9 @@ func (v *sessionView) leaveTooMany(u *startUnit, gone []*group) bool {
 				continue
 			}
 
-			pods := g.leaving
+			pods := g.releasing
 			if slices.Contains(gone, g) {
-				pods = slices.Concat(g.placed, g.leaving)
+				pods = slices.Concat(g.placed, g.releasing)
 			}
 
 			for _, p := range pods {
@@ -206,7 +206,7 @@ func (v *sessionView) leaveTooMany(u *startUnit, gone []*group) bool {
 // the quota.
 func (v *sessionView) waitsWithOthers(u *startUnit) bool {
 	return slices.ContainsFunc(v.groups, func(g *group) bool {
-		if g.name == u.name || g.queue != u.queue || len(g.waiting)+len(g.promised) == 0 {
+		if g.name == u.name || g.queue != u.queue || len(g.waiting)+len(g.pipelined) == 0 {
 			return false
 		}
 		return g.priority >= u.priority || (g.phase != scheduling.PodGroupPending && g.phase != "")

@@ -26,8 +26,8 @@ type sessionView struct {
 	rareBorrowers map[string]bool
 	// isHeld are the queues that a stop policy holds.
 	isHeld map[string]bool
-	// leaves reports whether some pod is leaving.
-	leaves bool
+	// releases reports whether some pod is releasing.
+	releases bool
 }
 
 // nodeView is a node with its free resources.
@@ -43,8 +43,8 @@ type nodeView struct {
 	tainted bool
 	// apart are the groups of pods there with anti-affinity to each other.
 	apart map[string]int
-	// leaving are the pods there that are leaving.
-	leaving []*pod
+	// releasing are the pods there that were evicted and still use their cards.
+	releasing []*pod
 }
 
 type queue struct {
@@ -62,7 +62,7 @@ type group struct {
 	phase                scheduling.PodGroupPhase
 	priority             int32
 	waiting, placed      []*pod
-	leaving, promised    []*pod
+	releasing, pipelined []*pod
 	isProtected, strange bool
 	// isVCJob reports whether a Volcano job owns it.
 	isVCJob bool
@@ -116,8 +116,8 @@ func (w *sequenceRun) recount() *sessionView {
 			of := readPod(task.Pod)
 			p.addPod(of)
 			if task.Status == api.Releasing {
-				p.leaving = append(p.leaving, of)
-				v.leaves = true
+				p.releasing = append(p.releasing, of)
+				v.releases = true
 			}
 		}
 	}
@@ -159,9 +159,9 @@ func (v *sessionView) groupOf(j *api.JobInfo, nodes map[string]*nodeView) *group
 		case api.Running, api.Bound, api.Binding, api.Allocated:
 			g.placed = append(g.placed, p)
 		case api.Releasing:
-			g.leaving = append(g.leaving, p)
+			g.releasing = append(g.releasing, p)
 		case api.Pipelined:
-			g.promised = append(g.promised, p)
+			g.pipelined = append(g.pipelined, p)
 			continue
 		default:
 			g.strange = true
@@ -174,7 +174,7 @@ func (v *sessionView) groupOf(j *api.JobInfo, nodes map[string]*nodeView) *group
 		}
 	}
 
-	for _, pods := range [][]*pod{g.waiting, g.placed, g.leaving, g.promised} {
+	for _, pods := range [][]*pod{g.waiting, g.placed, g.releasing, g.pipelined} {
 		slices.SortFunc(pods, func(a, b *pod) int { return cmp.Or(len(a.name)-len(b.name), strings.Compare(a.name, b.name)) })
 	}
 

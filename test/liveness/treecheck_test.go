@@ -116,7 +116,7 @@ func (v *sessionView) byMatrix(by, of string) bool {
 func (w *sequenceRun) reclaimersOf(v *sessionView, queue string) []string {
 	var out []string
 	for _, by := range v.groups {
-		if len(by.promised) > 0 && by.queue != queue && v.mayTakeInTree(by, &group{queue: queue}) {
+		if len(by.pipelined) > 0 && by.queue != queue && v.mayTakeInTree(by, &group{queue: queue}) {
 			out = append(out, by.queue)
 		}
 	}
@@ -158,13 +158,13 @@ func (w *sequenceRun) checkTakenFrom(v *sessionView, queue string) string {
 
 // mayPreemptIn reports whether a group of a queue may have evicted another one of it.
 func (w *sequenceRun) mayPreemptIn(v *sessionView, queue string) bool {
-	return w.preempts && slices.ContainsFunc(v.groups, func(g *group) bool { return g.queue == queue && len(g.promised) > 0 })
+	return w.preempts && slices.ContainsFunc(v.groups, func(g *group) bool { return g.queue == queue && len(g.pipelined) > 0 })
 }
 
 // isNeeded reports whether some pipelined pod outside of a queue is on a card.
 func (w *sequenceRun) isNeeded(v *sessionView, queue, card string) bool {
 	return slices.ContainsFunc(v.groups, func(g *group) bool {
-		return g.queue != queue && slices.ContainsFunc(g.promised, func(p *pod) bool { return v.cardOf(p) == card })
+		return g.queue != queue && slices.ContainsFunc(g.pipelined, func(p *pod) bool { return v.cardOf(p) == card })
 	})
 }
 
@@ -177,7 +177,7 @@ func (w *sequenceRun) takenIn(v *sessionView, queue, card string) (sum, largest 
 		}
 
 		unit := int64(0)
-		for _, p := range g.leaving {
+		for _, p := range g.releasing {
 			if w.taken[p.uid] && v.cardOf(p) == card {
 				sum += int64(p.cards)
 				if len(g.placed) > 0 {
@@ -199,7 +199,7 @@ func (w *sequenceRun) isLeftOver(v *sessionView, card string, needed, beyond, el
 	least := int64(math.MaxInt64)
 	for _, g := range v.groups {
 		unit := int64(0)
-		for _, p := range g.leaving {
+		for _, p := range g.releasing {
 			if !w.taken[p.uid] || v.cardOf(p) != card {
 				continue
 			}
@@ -221,8 +221,8 @@ func (w *sequenceRun) isLeftOver(v *sessionView, card string, needed, beyond, el
 
 // elasticCards returns the cards of the pipelined pods that a group does not need for its minimum.
 func (g *group) elasticCards() (sum int64) {
-	needed := min(max(0, g.min-len(g.placed)), len(g.promised))
-	for _, p := range g.promised[needed:] {
+	needed := min(max(0, g.min-len(g.placed)), len(g.pipelined))
+	for _, p := range g.pipelined[needed:] {
 		sum += int64(p.cards)
 	}
 	return sum
@@ -247,7 +247,7 @@ func (w *sequenceRun) checkTreeReclaimers(v *sessionView, victims map[string]int
 	}
 
 	for _, card := range v.cards() {
-		if len(v.treeUse(card, func(g *group) []*pod { return g.promised })) == 0 {
+		if len(v.treeUse(card, func(g *group) []*pod { return g.pipelined })) == 0 {
 			continue
 		}
 		if wrong := w.checkBorrowing(v, by, card, farthest); wrong != "" {
@@ -284,7 +284,7 @@ func (w *sequenceRun) checkBorrowing(v *sessionView, by *group, card string, far
 func (v *sessionView) onlyReclaimer() *group {
 	var only *group
 	for _, g := range v.groups {
-		if len(g.promised) == 0 {
+		if len(g.pipelined) == 0 {
 			continue
 		}
 		if only != nil {
@@ -298,12 +298,12 @@ func (v *sessionView) onlyReclaimer() *group {
 // checkNearerVictims reports a victim that is farther than another job which alone would have
 // sufficed.
 func (w *sequenceRun) checkNearerVictims(v *sessionView, by *group, victims map[string]int, farthest int) string {
-	u := &startUnit{by, by.promised}
-	back := v.withdraw(by.promised)
+	u := &startUnit{by, by.pipelined}
+	back := v.withdraw(by.pipelined)
 	defer back()
 
 	for _, g := range v.groups {
-		runsWhole := victims[g.name] == 0 && len(g.placed) > 0 && len(g.leaving) == 0
+		runsWhole := victims[g.name] == 0 && len(g.placed) > 0 && len(g.releasing) == 0
 		if !runsWhole || g.queue == by.queue || len(v.tree.Below(by.queue, g.queue)) >= farthest {
 			continue
 		}
@@ -346,7 +346,7 @@ func (u *startUnit) cardNeeded() (string, int64, bool) {
 // are selected. A group that runs above its minimum may lose those pods first, and keep the rest.
 func (v *sessionView) canTakeWhole(u *startUnit, g *group, pods func(*group) []*pod) bool {
 	card, _, plain := u.cardNeeded()
-	mayStay := g.isProtected || g.strange || len(g.leaving)+len(g.promised) > 0
+	mayStay := g.isProtected || g.strange || len(g.releasing)+len(g.pipelined) > 0
 	if !plain || mayStay || !v.mayTakeInTree(u.group, g) {
 		return false
 	}
@@ -397,7 +397,7 @@ func (v *sessionView) fitsAfter(u *startUnit, gone []*group, pods func(*group) [
 	if v.borrowsMore(v.tree.PathOf(u.queue)[:farthest], card, before, after) {
 		return false
 	}
-	if v.leaveAboveQuota(u, gone, card) || v.tree.AboveQuota(u.queue, card, after) != "" || v.tree.TakesGuarantee(u.queue, card, count, after, v.schedulable(card, left)) != "" {
+	if v.evictsBeyondTreeQuota(u, gone, card) || v.tree.AboveQuota(u.queue, card, after) != "" || v.tree.TakesGuarantee(u.queue, card, count, after, v.schedulable(card, left)) != "" {
 		return false
 	}
 
@@ -431,17 +431,17 @@ func (v *sessionView) borrowsMore(path []string, card string, before, after map[
 	return false
 }
 
-// leaveAboveQuota reports whether all pods of some groups, and those that leave already, use more
-// of a card than the quota of an ancestor of a unit: more than may leave at the same time.
-func (v *sessionView) leaveAboveQuota(u *startUnit, gone []*group, card string) bool {
-	leaving := v.treeUse(card, func(g *group) []*pod {
+// evictsBeyondTreeQuota reports whether all pods of some groups, and those that leave already, use more
+// of a card than the quota of an ancestor of a unit: more than may be releasing at the same time.
+func (v *sessionView) evictsBeyondTreeQuota(u *startUnit, gone []*group, card string) bool {
+	releasing := v.treeUse(card, func(g *group) []*pod {
 		if slices.Contains(gone, g) {
-			return slices.Concat(g.placed, g.leaving)
+			return slices.Concat(g.placed, g.releasing)
 		}
-		return g.leaving
+		return g.releasing
 	})
 	return slices.ContainsFunc(v.tree.PathOf(u.queue), func(name string) bool {
-		return !v.tree.Queue(name).AnyCard && v.tree.UsedIn(name, leaving) > v.tree.Queue(name).Cards[card]
+		return !v.tree.Queue(name).AnyCard && v.tree.UsedIn(name, releasing) > v.tree.Queue(name).Cards[card]
 	})
 }
 
@@ -499,7 +499,7 @@ func (v *sessionView) canTakeTogether(u *startUnit, gone []*group) bool {
 func (v *sessionView) reservedInQueue(u *startUnit) []string {
 	var names []string
 	for _, g := range v.groups {
-		if g.name != u.name && g.queue == u.queue && len(g.waiting)+len(g.promised) > 0 {
+		if g.name != u.name && g.queue == u.queue && len(g.waiting)+len(g.pipelined) > 0 {
 			names = append(names, g.name)
 		}
 	}

@@ -37,10 +37,10 @@ func (v *sessionView) treeUse(card string, pods func(*group) []*pod) rule.TreeUs
 func placedPods(g *group) []*pod { return g.placed }
 
 func cardPods(g *group) []*pod {
-	return slices.Concat(g.placed, slices.DeleteFunc(slices.Clone(g.leaving), func(p *pod) bool { return p.object.DeletionTimestamp != nil }))
+	return slices.Concat(g.placed, slices.DeleteFunc(slices.Clone(g.releasing), func(p *pod) bool { return p.object.DeletionTimestamp != nil }))
 }
 
-func claimedPods(g *group) []*pod { return slices.Concat(g.placed, g.promised) }
+func claimedPods(g *group) []*pod { return slices.Concat(g.placed, g.pipelined) }
 
 // unreclaimableOf selects those pods of groups that cannot be reclaimed.
 func (v *sessionView) unreclaimableOf(pods func(*group) []*pod) func(*group) []*pod {

@@ -99,7 +99,7 @@ func cardsOf(pods []*pod) int {
 // types from which it may reclaim.
 func (w *sequenceRun) hasTurn(v *sessionView, u *startUnit) bool {
 	card, count, plain := u.cardNeeded()
-	isUncertain := w.isLate() || w.isPromised(u.name) || w.coolsDown(v, u.queue)
+	isUncertain := w.isLate() || w.isPipelined(u.name) || w.coolsDown(v, u.queue)
 	if !plain || isUncertain || len(u.placed)+len(v.reservedInQueue(u)) > 0 {
 		return false
 	}
@@ -122,10 +122,10 @@ func (v *sessionView) hasPrecedence(u *startUnit, card string) bool {
 	return !slices.ContainsFunc(v.groups, func(g *group) bool { return g.name != u.name && len(g.waiting) > 0 && !v.standsBehind(u, g, card) })
 }
 
-// isPromised reports whether pods of a group were pipelined in this session. It starts once pods have ended that
-// leave now, so what else ends does not count.
-func (w *sequenceRun) isPromised(name string) bool {
-	return w.after != nil && slices.ContainsFunc(w.after.groups, func(g *group) bool { return g.name == name && len(g.promised) > 0 })
+// isPipelined reports whether pods of a group were pipelined in this session. It starts once pods have ended that
+// are releasing now, so what else ends does not count.
+func (w *sequenceRun) isPipelined(name string) bool {
+	return w.after != nil && slices.ContainsFunc(w.after.groups, func(g *group) bool { return g.name == name && len(g.pipelined) > 0 })
 }
 
 // isLate reports whether the API server is slow or refuses requests, or something has just changed.
@@ -151,7 +151,7 @@ func (w *sequenceRun) podsBefore(v *sessionView, u *startUnit) map[string]bool {
 	var takeable []*pod
 	for _, g := range v.groups {
 		if g.queue != u.queue && w.mayTake(v, u.group, g) {
-			takeable = append(takeable, slices.Concat(g.placed, g.leaving)...)
+			takeable = append(takeable, slices.Concat(g.placed, g.releasing)...)
 		}
 	}
 

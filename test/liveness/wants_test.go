@@ -46,7 +46,7 @@ func (w *sequenceRun) recordWants(now *sessionView, victims map[string]int) {
 	}
 
 	made := &want{group: by.name, preempts: true, nodes: map[string]string{}, victims: w.taken, lastSeen: time.Now()}
-	made.reclaimRecord = reclaimRecord{at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
+	made.reclaimRecord = reclaimRecord{at: time.Now(), placed: now.placedPods(), pipelined: map[string]bool{}}
 	for name := range victims {
 		made.from = name
 		made.preempts = made.preempts && now.groupNamed(name).queue == by.queue
@@ -63,7 +63,7 @@ func (w *sequenceRun) recordPossibleWants(now *sessionView, victims map[string]i
 		return
 	}
 	for _, g := range now.groups {
-		if len(g.promised) > 0 {
+		if len(g.pipelined) > 0 {
 			w.possibleWants[g.name] = true
 		}
 	}
@@ -78,7 +78,7 @@ func (w *sequenceRun) mayHaveWant(name string) bool {
 // be missed: also while what the pods need is missing for a moment, or their victims end slowly.
 func (of *want) mayKeepCards(now *sessionView) bool {
 	isVictim := func(p *pod) bool { return of.victims[p.uid] }
-	if slices.ContainsFunc(now.groups, func(g *group) bool { return slices.ContainsFunc(g.leaving, isVictim) }) {
+	if slices.ContainsFunc(now.groups, func(g *group) bool { return slices.ContainsFunc(g.releasing, isVictim) }) {
 		of.lastSeen = time.Now()
 	}
 	return time.Since(of.lastSeen) <= longestKeptPeriod
@@ -97,14 +97,14 @@ func (w *sequenceRun) tookFor(now *sessionView, by *group, victims map[string]in
 
 // follow records the nodes to which pods of a group are pipelined.
 func (of *want) follow(g *group) {
-	for _, p := range g.promised {
-		if _, known := of.nodes[p.uid]; known || len(of.promised) == 0 || of.promised[p.uid] {
+	for _, p := range g.pipelined {
+		if _, known := of.nodes[p.uid]; known || len(of.pipelined) == 0 || of.pipelined[p.uid] {
 			of.nodes[p.uid] = p.node
 		}
 	}
-	if len(of.promised) == 0 {
+	if len(of.pipelined) == 0 {
 		for uid := range of.nodes {
-			of.promised[uid] = true
+			of.pipelined[uid] = true
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (v *sessionView) openPods(of *want) []*pod {
 	if g.strange {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Concat(g.waiting, g.promised), func(p *pod) bool { return !of.promised[p.uid] })
+	return slices.DeleteFunc(slices.Concat(g.waiting, g.pipelined), func(p *pod) bool { return !of.pipelined[p.uid] })
 }
 
 // checkKeptCards reports a pod that a session placed on cards which were freed for another one:
@@ -141,7 +141,7 @@ func (w *sequenceRun) checkKeptCards(before, now *sessionView) string {
 			}
 			for _, p := range g.placed {
 				if !old[p.uid] && p.cards > 0 && needed[p.node] > now.soonFree(p.node)+used[p.node] {
-					return fmt.Sprintf("took what was freed for another: %s is on %s, where %s went for %s", p.name, p.node, of.from, of.group)
+					return fmt.Sprintf("took what was freed for another: %s is on %s, where %s was evicted for %s", p.name, p.node, of.from, of.group)
 				}
 			}
 		}
@@ -177,7 +177,7 @@ func (w *sequenceRun) isWithdrawn(v *sessionView, of *want) bool {
 
 	pods := v.openPods(of)
 	g := v.groupNamed(of.group)
-	if len(pods) == 0 || len(g.waiting)+len(g.promised)+len(g.placed) < g.min || w.coolsDown(v, g.queue) {
+	if len(pods) == 0 || len(g.waiting)+len(g.pipelined)+len(g.placed) < g.min || w.coolsDown(v, g.queue) {
 		return true
 	}
 
@@ -238,11 +238,11 @@ func (v *sessionView) nodeNamed(name string) *nodeView {
 	return v.nodes[slices.IndexFunc(v.nodes, func(n *nodeView) bool { return n.name == name })]
 }
 
-// soonFree returns the cards of a node that are free once all pods that leave have ended.
+// soonFree returns the cards of a node that are free once all releasing pods have ended.
 func (v *sessionView) soonFree(node string) int {
 	n := v.nodeNamed(node)
 	free := n.cards
-	for _, p := range n.leaving {
+	for _, p := range n.releasing {
 		free += p.cards
 	}
 	return free
@@ -252,8 +252,8 @@ func (v *sessionView) soonFree(node string) int {
 func (w *sequenceRun) startsBefore(now *sessionView, by *group) bool {
 	wasPlaced := w.last.placedPods()
 	return slices.ContainsFunc(now.groups, func(g *group) bool {
-		goesFirst := g.queue == by.queue && g.priority > by.priority
-		return goesFirst && slices.ContainsFunc(g.placed, func(p *pod) bool { return p.cards > 0 && !wasPlaced[p.uid] })
+		hasPriority := g.queue == by.queue && g.priority > by.priority
+		return hasPriority && slices.ContainsFunc(g.placed, func(p *pod) bool { return p.cards > 0 && !wasPlaced[p.uid] })
 	})
 }
 
@@ -264,7 +264,7 @@ func (w *sequenceRun) checkWantedTwice(now *sessionView, by, of *group) string {
 	if last == nil || w.isWithdrawn(w.last, last) || !w.isSupplied(now, last) {
 		return ""
 	}
-	if slices.ContainsFunc(by.promised, func(p *pod) bool { return !last.promised[p.uid] }) {
+	if slices.ContainsFunc(by.pipelined, func(p *pod) bool { return !last.pipelined[p.uid] }) {
 		return "" // it wants more now
 	}
 	if w.startsBefore(now, by) {
@@ -290,7 +290,7 @@ func (w *sequenceRun) isSupplied(now *sessionView, of *want) bool {
 
 	for _, node := range of.nodes {
 		free := now.soonFree(node)
-		for _, p := range now.nodeNamed(node).leaving {
+		for _, p := range now.nodeNamed(node).releasing {
 			if w.taken[p.uid] {
 				free -= p.cards
 			}
@@ -336,7 +336,7 @@ func (w *sequenceRun) checkEndingSuffices(now *sessionView, victims map[string]i
 func (w *sequenceRun) recountWithoutEnding() *sessionView {
 	v := w.recount()
 	for _, n := range v.nodes {
-		for _, p := range n.leaving {
+		for _, p := range n.releasing {
 			if !w.taken[p.uid] && !n.down {
 				n.removePod(p)
 			}
@@ -344,7 +344,7 @@ func (w *sequenceRun) recountWithoutEnding() *sessionView {
 	}
 
 	for _, g := range v.groups {
-		g.leaving = slices.DeleteFunc(g.leaving, func(p *pod) bool {
+		g.releasing = slices.DeleteFunc(g.releasing, func(p *pod) bool {
 			if w.taken[p.uid] || p.object.DeletionTimestamp != nil {
 				return false
 			}

@@ -108,7 +108,7 @@ func (e *Env) checkBoards(t *testing.T, from, to time.Time) {
 		}
 	}
 
-	for _, job := range []string{managerJob, schedulerJob} { // tells a young counter from an old one
+	for _, job := range []string{managerJob, schedulerJob} { // distinguishes a young counter from an old one
 		answer, err := e.Prometheus.Ask(t.Context(), fmt.Sprintf("process_start_time_seconds{job=%q}", job), time.Now())
 		check.That(t, err == nil && len(answer) == 1, "the start of %s: %v, error %v", job, answer, err)
 	}

@@ -96,7 +96,7 @@ func TestAChangeThatArrivesAfterLaterOnesWereAppliedIsLate(t *testing.T) {
 }
 
 // TestOnlyAPodWithoutANodeNeedsNoOrder: a check may depend on when a change happened, and then a late change is an
-// error. A pod without a node uses no cards, so it does not matter when it came or went.
+// error. A pod without a node uses no cards, so it does not matter when it was created or deleted.
 func TestOnlyAPodWithoutANodeNeedsNoOrder(t *testing.T) {
 	waiting := builder.Pod("test", "waiting").GPUs(2).Obj()
 	placed := builder.Pod("test", "placed").GPUs(2).Node("h200-0").Obj()

@@ -42,7 +42,7 @@ func (m *clusterState) checkPlacement(state *podState, c change) {
 		use := m.usage(queue).Cards[card]
 		count := state.charge.Cards[card]
 		if state.charge.Queue != queue {
-			use += count // not believed, and placed all the same
+			use += count // its record does not count, and it is placed all the same
 		}
 
 		if most, limited := m.maxQuota(queue, card, c.seen); limited && use > most {

@@ -37,7 +37,7 @@ func (m *clusterState) checkTreePlacement(state *podState, c change) {
 		count := state.charge.Cards[card]
 		use := m.treeUse(card, everyPod)
 		if state.charge.Queue != queue {
-			use[queue] += count // not believed, and placed all the same
+			use[queue] += count // its record does not count, and it is placed all the same
 		}
 
 		above := inEveryTree(trees, func(t *rule.Tree) string { return t.AboveQuota(queue, card, use) })

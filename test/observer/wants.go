@@ -116,7 +116,7 @@ func (m *clusterState) checkKeptCards(state *podState, before nomination, c chan
 	wants := []*podState{}
 	for _, other := range m.pods {
 		e := m.evictionFor(other, c.seen)
-		if e == nil || other.nominated.node != node || m.goesFirst(state, other, e) {
+		if e == nil || other.nominated.node != node || m.mayUseFreed(state, other, e) {
 			continue
 		}
 
@@ -140,10 +140,10 @@ func (m *clusterState) checkKeptCards(state *podState, before nomination, c chan
 	})
 }
 
-// goesFirst reports whether a pod may use what was freed for another one: it belongs to the same job, or
+// mayUseFreed reports whether a pod may use what was freed for another one: it belongs to the same job, or
 // has the higher priority in the same queue. What was reclaimed is kept only from pods from which the
 // other one may reclaim, and in a tree from those that borrow: others could reclaim cards themselves.
-func (m *clusterState) goesFirst(state, other *podState, e *eviction) bool {
+func (m *clusterState) mayUseFreed(state, other *podState, e *eviction) bool {
 	mine := m.queueOf(state)
 	theirs := m.queueOf(other)
 	if rule.PodGroupName(state.pod) != "" && groupKeyOf(state) == groupKeyOf(other) {

@@ -21,8 +21,8 @@ import (
 // wantInstalled waits until the installed programs and Services are exactly those of a bundle.
 // A Deployment, Service, policy or webhook of another version must be replaced or removed.
 func (a *administrator) wantInstalled(bundle string) {
-	promised := a.bundleObjects(bundle)
-	a.Eventually(a.installedObjects).Should(Equal(promised))
+	bundled := a.bundleObjects(bundle)
+	a.Eventually(a.installedObjects).Should(Equal(bundled))
 }
 
 // bundleObjects returns the objects of a bundle, one line each.

@@ -23,7 +23,7 @@ import (
 // nothing else is lost or changed.
 type clusterSnapshot map[string]map[string]any
 
-// transientResources are resources whose objects come and go by themselves: events, leases, and the
+// transientResources are resources whose objects are created and deleted without an administrator: events, leases, and the
 // current objects of Deployments and Services.
 var transientResources = map[string]bool{
 	"events": true, "leases": true, "pods": true, "replicasets": true, "endpoints": true, "endpointslices": true,

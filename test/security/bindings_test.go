@@ -62,12 +62,12 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	// The garbage collector does this when a tenant deletes the owner. Then the tenant creates
 	// the same name in the other queue.
 	g.Expect(suite.admin.Delete(t.Context(), group.DeepCopy())).To(Succeed())
-	anew := group.DeepCopy()
-	anew.ResourceVersion = ""
-	anew.UID = ""
-	anew.OwnerReferences = nil
-	anew.Spec.Queue = "handed-to"
-	g.Eventually(func() error { return tessClient(t).Create(t.Context(), anew) }).Should(Succeed())
+	recreated := group.DeepCopy()
+	recreated.ResourceVersion = ""
+	recreated.UID = ""
+	recreated.OwnerReferences = nil
+	recreated.Spec.Queue = "handed-to"
+	g.Eventually(func() error { return tessClient(t).Create(t.Context(), recreated) }).Should(Succeed())
 
 	createAsTenant(t, second)
 	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Queue <handed-out> has insufficient <NVIDIA-H200> quota"))

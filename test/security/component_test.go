@@ -115,7 +115,7 @@ func TestTheOperatorWritesOnlyFinalizersOfCardQuotas(t *testing.T) {
 	g.Expect(patch(operator, `{"metadata":{"finalizers":["example.com/another"]}}`)).To(Succeed(), "the operator changes finalizers, as it must")
 	g.Expect(patch(suite.admin, otherTenant)).To(Succeed(), "an administrator changes what they want")
 
-	others := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Value: 7}
+	others := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Value: 7}
 	createForTest(t, others)
 	own := others.DeepCopy()
 	own.ObjectMeta = metav1.ObjectMeta{Name: "made-for-the-policy", Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: v1alpha1.PolicyName}}

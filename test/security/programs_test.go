@@ -46,7 +46,7 @@ func withoutWebhooks(t *testing.T, do func()) {
 		newGomega(t).Eventually(tooMany).ShouldNot(Succeed(), "the API server has seen that they are back")
 	}()
 
-	newGomega(t).Eventually(tooMany).Should(Succeed(), "the API server has seen them go")
+	newGomega(t).Eventually(tooMany).Should(Succeed(), "the API server has closed them")
 	do()
 }
 

@@ -24,7 +24,7 @@ func TestReclaimEvictsWholeGangsThatReturn(t *testing.T) {
 		play      func() (*Result, error)
 		wantUsage harness.Usage // the pods that use the 40 cards then
 	}{
-		{"two pods, which come and go one after the other: all 5 gangs run again",
+		{"two pods, which start and end one after the other: all 5 gangs run again",
 			func() (*Result, error) { return env.ServePodsOneByOne(ctx, 2) }, harness.Usage{Gangs: 5, Cards: 40}},
 		{"a Deployment of 12 pods takes 2 gangs of 8: 24 + 12 cards are in use",
 			func() (*Result, error) { return env.ServeDeployments(ctx, "chat", 1, 12) }, harness.Usage{Gangs: 3, Inference: 12, Cards: 36}},

@@ -113,5 +113,5 @@ func TestChangedKeysOfManyBypasses(t *testing.T) {
 	last := append(slices.Clone(all), enforcement.Bypass{Pod: "lab/b"})
 	last[9_999].Reason = "another"
 	check.Equal(t, "changed queues", []string{"q19"}, changedKeys(before, enforcement.GroupByQueue(last), sameBypasses))
-	check.Equal(t, "number of changed queues when all bypasses went", 20, len(changedKeys(before, nil, sameBypasses)))
+	check.Equal(t, "number of changed queues when all bypasses ended", 20, len(changedKeys(before, nil, sameBypasses)))
 }

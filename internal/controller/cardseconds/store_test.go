@@ -14,7 +14,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestConfigMapsRefuseWritesOfAnOldVersion: replicas A and B may both believe that they lead. Each write states the version that
+// TestConfigMapsRefuseWritesOfAnOldVersion: replicas A and B may both act as the leader. Each write states the version that
 // the replica read, so that of A fails after B has written, and the sums of B stay. Version "" means that the replica
 // found no ConfigMap. Entries are added and removed (nil) one by one, beside the text of the running sums.
 func TestConfigMapsRefuseWritesOfAnOldVersion(t *testing.T) {

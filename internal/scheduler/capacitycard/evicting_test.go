@@ -27,7 +27,7 @@ func markOutOfSync(p *corev1.Pod) { annotate("volcano.sh/controller-out-of-sync"
 
 // TestOutOfSyncPodsAreReleasing: the action cardreclaim requests the eviction of a pod of a Volcano job by an annotation,
 // the mark. Volcano's job controller deletes marked pods a moment later. From the request on the plugin gives the pod the
-// status Releasing, as Volcano does for deleted pods. So its card can be promised to another pod. The pod keeps its
+// status Releasing, as Volcano does for deleted pods. So Volcano can pipeline another pod to its card. The pod keeps its
 // charge until it is deleted.
 //
 // The mark counts only where it leads to a deletion: on a pod of a Volcano job, while cardreclaim runs, as that deletes

@@ -33,7 +33,7 @@ const (
 
 // expectPreemption runs Volcano's action preempt on a scene in one or both ways. It compares how many pods of each job are
 // evicted, as "old:1", and how many are pipelined to a node, as "new@a:1": they get that node once the evicted pods are
-// gone. Among equal pods Volcano chooses.
+// evicted. Among equal pods Volcano chooses.
 func expectPreemption(t *testing.T, text string, change func(*corev1.Pod), wantEvicted, wantPipelined string, ways ...bool) {
 	for _, isAware := range ways {
 		t.Run(fmt.Sprintf("topologyAware=%v", isAware), func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestPreemptEvictsOnlyWhatQuotaAndNodeLack(t *testing.T) {
 			jobs: `job old queue=q min=1 running=a*4 priorityClass=high
 				job new queue=q min=1 pending=1 priorityClass=high`,
 		},
-		"5 cards exceed the quota of 4 even when all others are gone: no pod is evicted": {
+		"5 cards exceed the quota of 4 even when all others are evicted: no pod is evicted": {
 			quota: `{"A":4}`,
 			jobs: `job old queue=q min=1 running=a*4 priorityClass=low
 				job new queue=q min=1 pending=1 priorityClass=high cards=5`,
@@ -464,7 +464,7 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 }
 
 // TestReclaimEvictsConflictingPods: the pending pod high-0 of inference has an anti-affinity against app=x, the label of
-// all training pods on node a. So high-0 can run there only if all of them go. Volcano evicts just as many pods as the
+// all training pods on node a. So high-0 can run there only if all of them are evicted. Volcano evicts just as many pods as the
 // missing cards need, but at least one. So the plugin gives Volcano no victim if a conflicting pod would stay. "t:1" is
 // one evicted pod of job t.
 func TestReclaimEvictsConflictingPods(t *testing.T) {

@@ -256,7 +256,7 @@ func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 
 // TestJobWithoutReservationGetsItAgain: a gang of 8 lost its reservation after the 6 minutes of MaxReservation, because jobs r
 // and f use the cards that the gang needs. Then all pods of r and f are deleted, and the pods of the gang are pipelined:
-// Volcano promises them the cards of the terminating pods. With that the gang has a reservation again.
+// Volcano pipelines them to the cards of the terminating pods. With that the gang has a reservation again.
 func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 	s := newChangingScene(t, framework.Arguments{"maxReservation": "6m"})
 	// Job small would take the card of job f.

@@ -40,13 +40,13 @@ func (s *scene) useBackoffLimits(limits map[string]int32) *scene {
 	return s
 }
 
-// TestPreemptSparesAJobAtItsBackoffLimit: each evicted pod of a Kubernetes Job counts as a failure, and more
+// TestPreemptDoesNotFailAJobAtItsBackoffLimit: each evicted pod of a Kubernetes Job counts as a failure, and more
 // failures than backoffLimit end the Job with all its pods. So preempt evicts only as many of its pods as the
 // limit allows, or the whole Job. An unknown limit counts as 0. Jobs of lower priority are evicted first. Of equal
 // priority, elastic pods (above min=) come before gangs. Among each of these the smallest loss comes first: the time
 // that the evicted pods ran, or the time since their checkpoint. If a Job fails as a whole, its checkpoints are
 // lost too. "t" is a Kubernetes Job, and its pods are elastic unless the row says more. All cards are in use.
-func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
+func TestPreemptDoesNotFailAJobAtItsBackoffLimit(t *testing.T) {
 	const (
 		oneCard = `
 			job high queue=q min=1 pending=1 priorityClass=high`
@@ -157,12 +157,12 @@ func TestPreemptSparesAJobAtItsBackoffLimit(t *testing.T) {
 	}
 }
 
-// TestReclaimSparesAJobAtItsBackoffLimit: Volcano's action reclaim takes pods of training one by one for
+// TestReclaimDoesNotFailAJobAtItsBackoffLimit: Volcano's action reclaim takes pods of training one by one for
 // inference, in the order that the plugin says. Elastic pods of a Kubernetes Job "t" come first as far as its
 // backoffLimit allows, because more failures end the Job; an unknown limit counts as 0. Then comes a pod of gang
 // "g". "g:1" is one pod of g. The two values of VictimOrder that an administrator may configure give the same
 // victims here.
-func TestReclaimSparesAJobAtItsBackoffLimit(t *testing.T) {
+func TestReclaimDoesNotFailAJobAtItsBackoffLimit(t *testing.T) {
 	const jobBesideGang = `job t queue=tra min=1 running=a*4 age=10h
 		job g queue=tra min=4 running=a*4 age=4h`
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -235,7 +235,7 @@ func TestPriorityBetweenQueuesIsThatOfListedClasses(t *testing.T) {
 	}
 }
 
-// TestVictimOrderIsConfigured: the policy tells the action that reclaims which jobs lose cards first. By default those
+// TestVictimOrderIsConfigured: the policy configures which jobs lose cards first to the action that reclaims. By default those
 // of the lowest priority do. If the argument VictimOrder is "Loss", those do whose eviction destroys the least work.
 func TestVictimOrderIsConfigured(t *testing.T) {
 	for want, args := range map[v1alpha1.VictimOrder]framework.Arguments{

@@ -265,7 +265,7 @@ func TestSyncIgnoresNodesOfOtherSchedulers(t *testing.T) {
 
 // TestRefusalIsReportedOnce: the scheduler writes the reason why it refuses a pod into the pod's status and events. If
 // only the total in the text changes, the first text stays. So the pod is not updated whenever other pods of the queue
-// come and go. A refusal with another limit is a new message. So is the same refusal after two sessions without it.
+// start and end. A refusal with another limit is a new message. So is the same refusal after two sessions without it.
 func TestRefusalIsReportedOnce(t *testing.T) {
 	s := newScene(t, `node a model=A
 		queue q quota={"A":1}

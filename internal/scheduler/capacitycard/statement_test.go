@@ -159,12 +159,12 @@ func (l *lifecycle) recover(t *rapid.T, saved *draft) {
 	}
 
 	l.replayed = true
-	anew := &draft{Statement: framework.NewStatement(l.ssn), steps: saved.steps}
-	err := anew.RecoverOperations(saved.Statement)
+	replayed := &draft{Statement: framework.NewStatement(l.ssn), steps: saved.steps}
+	err := replayed.RecoverOperations(saved.Statement)
 	check.Must(t, (err == nil) == may, "%+v is replayed with error %v, want replayed %v", saved.steps, err, may)
 
 	if may {
-		l.undecided = append(l.undecided, anew)
+		l.undecided = append(l.undecided, replayed)
 	} // else Volcano forgets the statement, and what it did stays for the session
 }
 
@@ -172,7 +172,7 @@ func (l *lifecycle) recover(t *rapid.T, saved *draft) {
 // ledger. Volcano places and evicts pods in statements, which it may discard, replay or commit. The plugin follows
 // their events. The test draws sequences of such steps with Volcano's own sessions and cache. Jobs one, two and three
 // of queues q and r are on three nodes of five cards. Commits, bindings and evictions may fail. Between sessions pods
-// come and go, nodes get other labels, quotas change, PodGroups move to other queues, and the process restarts. A
+// are created and deleted, nodes get other labels, quotas change, PodGroups move to other queues, and the process restarts. A
 // recount (l.used) sums the cards of all pods.
 //
 // (1) After every step the ledger equals the recount: which pods are charged, and what each queue uses and has
@@ -241,10 +241,10 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 				l.noteBindings(t)
 				l.grewWithinQuota(t, before)
 			},
-			"an event comes twice": l.repeatEvent,
-			"pods come and go":     l.podsChange, // the open session does not see it
-			"the next session":     l.nextSession,
-			"":                     l.check, // rapid calls it after each other action
+			"an event comes twice":         l.repeatEvent,
+			"pods are created and deleted": l.podsChange, // the open session does not see it
+			"the next session":             l.nextSession,
+			"":                             l.check, // rapid calls it after each other action
 		}
 
 		for range 15 { // many steps, because some faults need a long sequence
@@ -316,12 +316,12 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 		}
 
 		actions := map[string]func(*rapid.T){
-			"allocate":         func(t *rapid.T) { l.place(t, (*draft).Allocate, (*draft).UnAllocate) },
-			"pipeline":         func(t *rapid.T) { l.place(t, pipelines, (*draft).UnPipeline) },
-			"discard":          func(t *rapid.T) { take(t, &l.undecided).Discard() },
-			"commit":           func(t *rapid.T) { l.commit(t, take(t, &l.undecided)) },
-			"pods come and go": l.podsChange,
-			"the next session": openNextSession,
+			"allocate":                     func(t *rapid.T) { l.place(t, (*draft).Allocate, (*draft).UnAllocate) },
+			"pipeline":                     func(t *rapid.T) { l.place(t, pipelines, (*draft).UnPipeline) },
+			"discard":                      func(t *rapid.T) { take(t, &l.undecided).Discard() },
+			"commit":                       func(t *rapid.T) { l.commit(t, take(t, &l.undecided)) },
+			"pods are created and deleted": l.podsChange,
+			"the next session":             openNextSession,
 		}
 		for range 10 { // enough sessions to report and to restart
 			t.Repeat(actions)

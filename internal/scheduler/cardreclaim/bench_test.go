@@ -119,7 +119,7 @@ func BenchmarkKinds(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(took.Seconds()*1000, "action-ms")
 			b.ReportMetric(times, "times-one-kind")
-			b.ReportMetric(float64(len(s.In(api.Releasing))), "pods-go")
+			b.ReportMetric(float64(len(s.In(api.Releasing))), "pods-evicted")
 		})
 	}
 }

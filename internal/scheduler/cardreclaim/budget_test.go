@@ -121,7 +121,7 @@ func TestKindsThatCannotBePlacedTogetherAreTriedOnce(t *testing.T) {
 	rs.placeWithFullBudget(s.Job("j"))
 	second := rs.work - first
 
-	check.That(t, second < first, "%d units of work went into the first job and %d into the second", first, second)
+	check.That(t, second < first, "the search spent %d units of work on the first job and %d on the second", first, second)
 	check.Equal(t, "work for the second job", 8*workPerTask, second)
 	check.Equal(t, "remembered sets of kinds", 1, len(rs.unsolved.unsolvableSets))
 	s.expectEvictedAndPlaced(t, "", "")

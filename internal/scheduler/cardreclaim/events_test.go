@@ -208,7 +208,7 @@ func TestReclaimCountersCountJobsPodsAndLoss(t *testing.T) {
 	}
 }
 
-// TestCountersOfADeletedQueueAreDropped: otherwise the number of series would grow as tenants come and go. A
+// TestCountersOfADeletedQueueAreDropped: otherwise the number of series would grow with each tenant that is removed. A
 // gang of the queue is evicted. Its counters stay as long as the queue exists, and the first session without the
 // queue drops them. "t*4" are the pods t-0 to t-3, "i@n*4" are i-0 to i-3 on node n.
 func TestCountersOfADeletedQueueAreDropped(t *testing.T) {

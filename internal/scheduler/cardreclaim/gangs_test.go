@@ -110,7 +110,7 @@ func TestPodsThatFreeNoCardAreEvictedOnlyWithTheirGang(t *testing.T) {
 
 // TestElasticPodsAreCountedForEachTask: a Volcano job has tasks, each with a minimum of its own. A pod is
 // elastic if both its task and the job as a whole have more pods than their minimum. The job has the pods t-0 to
-// t-3 of task ps, and t-4 to t-7 of task worker. Of equal pods the first by name go. "t*8" are the pods t-0 to
+// t-3 of task ps, and t-4 to t-7 of task worker. Of equal pods the first by name are evicted. "t*8" are the pods t-0 to
 // t-7, "waiting@n*3" are waiting-0 to waiting-2 on node n.
 func TestElasticPodsAreCountedForEachTask(t *testing.T) {
 	runScenes(t, map[string]sceneCase{

@@ -304,6 +304,6 @@ func TestSearchIgnoresPodsBeyondTheQuota(t *testing.T) {
 
 	rs := s.openSearch(t)
 	rs.placeWithFullBudget(s.Job("i"))
-	check.That(t, rs.work < 20*workPerTask+20*workPerMove+100_000, "%d went into the search", rs.work)
+	check.That(t, rs.work < 20*workPerTask+20*workPerMove+100_000, "the search spent %d units of work", rs.work)
 	check.Equal(t, "pods of i that get a card", 3, s.countPlaced("i"))
 }

@@ -51,7 +51,7 @@ func TestSolveEvictsGangsOfLeastLoss(t *testing.T) {
 
 // manyPods is one job of more pods than one neighborhood has, on one node, with different
 // usage and loss. It has enough elastic pods, whichever are evicted. If only those with the
-// largest usage sufficed, the search would promise no bound.
+// largest usage sufficed, the search would have no bound.
 func manyPods(t *rapid.T) *Problem {
 	job := Job{}
 	for range rapid.IntRange(maxJobNeighbors+1, 80).Draw(t, "pods") {

@@ -11,7 +11,7 @@ import (
 // oracle solves a problem by brute force: every choice of every job, every place of every
 // pending pod. It skips only choices with the loss of the best one, those that cannot suffice
 // with all later victims, those of which the first victims exceed a limit already, and those that
-// spare a job that costs nothing where no limit forbids it.
+// leave out a job that costs nothing where no limit forbids it.
 type oracle struct {
 	*Problem
 	known   map[string]bool // by what is available: whether all can be placed

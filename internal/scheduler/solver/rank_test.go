@@ -204,11 +204,11 @@ func TestSolveEachRankAtLeastLoss(t *testing.T) {
 	}
 }
 
-// TestSmallBudgetStillSparesHighRanks: the budget bounds the work of a search that refines a first plan. A plan without
+// TestSmallBudgetStillAvoidsHighRanks: the budget bounds the work of a search that refines a first plan. A plan without
 // any budget may lose more work, but the highest rank of its victims is that of the plan with the largest budget. If
 // there is that plan, there is one without a budget, too. The only exception to both is a search that was cut by another
 // bound, which it reports. Problems and ranks are random.
-func TestSmallBudgetStillSparesHighRanks(t *testing.T) {
+func TestSmallBudgetStillAvoidsHighRanks(t *testing.T) {
 	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": smallProblem, "middling": midsizeProblem}) {
 		seed.Check(t, func(t *rapid.T) {
 			p := withRandomRanks(t, draw(t))

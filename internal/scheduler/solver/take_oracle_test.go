@@ -16,7 +16,7 @@ func takeError(p *Problem, victims []JobVictims) string {
 	var units []takenUnit
 	for _, v := range victims {
 		job := &p.Jobs[v.Job]
-		whole := takenUnit{spares: nil, refused: map[int]bool{}}
+		whole := takenUnit{refused: map[int]bool{}}
 		for i := range job.Pods {
 			switch {
 			case v.Whole:
@@ -29,7 +29,7 @@ func takeError(p *Problem, victims []JobVictims) string {
 		}
 
 		if v.Whole {
-			whole.spares = spareTakes(p, job)
+			whole.elastic = elasticTakes(p, job)
 			units = append(units, whole)
 		}
 	}
@@ -52,8 +52,8 @@ func takeError(p *Problem, victims []JobVictims) string {
 // takenUnit is a pod that is taken alone, or a whole job.
 type takenUnit struct {
 	takes []TakeAmount
-	// spares is by limit what the pods count that the job can spare.
-	spares map[int]int64
+	// elastic is by limit what the elastic pods of the job count.
+	elastic map[int]int64
 	// refused are the limits that may refuse the unit. Others only count it.
 	refused map[int]bool
 }
@@ -66,10 +66,10 @@ func (u *takenUnit) add(p *Problem, pod *Pod) {
 	}
 }
 
-// spareTakes returns by limit what the pods count that a job can spare: of all largest sets of
+// elasticTakes returns by limit what the elastic pods of a job count: of all largest sets of
 // them, the one that counts least. One pod of the job is always left to take.
-func spareTakes(p *Problem, job *Job) map[int]int64 {
-	spares := map[int]int64{}
+func elasticTakes(p *Problem, job *Job) map[int]int64 {
+	least := map[int]int64{}
 	largest := 0
 	for set := range 1 << len(job.Pods) {
 		size := bits.OnesCount(uint(set))
@@ -77,26 +77,26 @@ func spareTakes(p *Problem, job *Job) map[int]int64 {
 			continue
 		}
 
-		counts, allowed := countSpares(p, job, set)
+		counts, allowed := countElastic(p, job, set)
 		if !allowed {
 			continue
 		}
 
 		for limit := range p.TakeLimits {
-			if known, ok := spares[limit]; !ok || size > largest || counts[limit] < known {
-				spares[limit] = counts[limit]
+			if known, ok := least[limit]; !ok || size > largest || counts[limit] < known {
+				least[limit] = counts[limit]
 			}
 		}
 
 		largest = size
 	}
 
-	return spares
+	return least
 }
 
-// countSpares returns by limit what a set of a job's pods counts. allowed is whether the roles of
-// the job can spare them.
-func countSpares(p *Problem, job *Job, set int) (counts map[int]int64, allowed bool) {
+// countElastic returns by limit what a set of a job's pods counts. allowed is whether the roles of
+// the job have as many elastic pods.
+func countElastic(p *Problem, job *Job, set int) (counts map[int]int64, allowed bool) {
 	roles := slices.Clone(job.RoleElastic)
 	counts = make(map[int]int64, len(p.TakeLimits))
 	for i := range job.Pods {
@@ -136,7 +136,7 @@ func sumError(p *Problem, units []takenUnit) string {
 }
 
 // canTakeBorrowed reports whether a unit may be taken of what is borrowed: less than most is taken
-// before its last step. If the pods that its job can spare are all that counts, no more than most
+// before its last step. If the elastic pods of its job are all that counts, no more than most
 // is taken after them.
 func canTakeBorrowed(before, after, elastic, most int64) bool {
 	if before+elastic == after {
@@ -181,7 +181,7 @@ func canTakeUnit(p *Problem, unit takenUnit, taken, after []int64) bool {
 
 		limit := p.TakeLimits[x.Limit]
 		switch {
-		case limit.Borrowed && !canTakeBorrowed(taken[x.Limit], after[x.Limit], unit.spares[x.Limit], limit.Most):
+		case limit.Borrowed && !canTakeBorrowed(taken[x.Limit], after[x.Limit], unit.elastic[x.Limit], limit.Most):
 			return false
 		case !limit.Borrowed && after[x.Limit] > limit.Most:
 			return false

@@ -198,7 +198,7 @@ func TestProductAndObserverChargePodsAlike(t *testing.T) {
 			product, observed := lastCharge(t)
 			isOurs := pod.Spec.SchedulerName == "volcano"
 			resolver := workload.Resolver{Inventory: inv.product, Schedulers: []string{"volcano"}, AllowsNamespace: allowsNamespace}
-			believing := workload.Resolver{Inventory: inv.product} // as if every pod was of our scheduler
+			trusting := workload.Resolver{Inventory: inv.product} // as if our scheduler had bound every pod
 			isPlaced := workload.IsAssigned(pod)
 			isTerminating := workload.IsTerminating(pod)
 
@@ -207,7 +207,7 @@ func TestProductAndObserverChargePodsAlike(t *testing.T) {
 				charge = resolver.Usage(pod, group, product)
 			}
 			if isTerminating {
-				terminatingCharge = believing.Usage(pod, group, product)
+				terminatingCharge = trusting.Usage(pod, group, product)
 			}
 
 			observedCharge, isCharged := rule.ChargeOf(pod, group, inv.observed, observed, rule.Origin{Ours: isOurs, AllowsNamespace: allowsNamespace})
@@ -219,10 +219,10 @@ func TestProductAndObserverChargePodsAlike(t *testing.T) {
 			equal(t, "charge of a terminating pod", cardSums(terminatingCharge), observedCharge.String())
 
 			lastQueue := oneOf(t, "last queue", "", "q")
-			equal(t, "queue", believing.Queue(pod, group, lastQueue), rule.QueueOf(pod, group, lastQueue))
+			equal(t, "queue", trusting.Queue(pod, group, lastQueue), rule.QueueOf(pod, group, lastQueue))
 			if isPlaced {
 				observedCharge, _ = rule.ChargeOf(pod, group, inv.observed, observed, rule.Origin{Ours: true})
-				equal(t, "charge of a pod that is believed", cardSums(believing.Usage(pod, group, product)), observedCharge.String())
+				equal(t, "charge of a pod that our scheduler has bound", cardSums(trusting.Usage(pod, group, product)), observedCharge.String())
 			}
 		}
 	})

@@ -61,7 +61,7 @@ func namesByMapping(node *corev1.Node, mappings []Mapping) map[corev1.ResourceNa
 		if named[mapping.Resource] == nil {
 			named[mapping.Resource] = map[string]bool{}
 		}
-		if name, told := mapping.cardOf(node); told {
+		if name, isKnown := mapping.cardOf(node); isKnown {
 			named[mapping.Resource][name] = true
 		}
 	}

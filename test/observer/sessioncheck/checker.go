@@ -43,7 +43,7 @@ type Options struct {
 	// Lag is how much later than the observer the scheduler may see a change.
 	Lag time.Duration
 	// Window is how long before a placement or a stated reason a limit may have been in force to
-	// count, where the sessions do not tell; default 10 s.
+	// count, where the sessions do not say it; default 10 s.
 	Window time.Duration
 	// ReclaimFrom maps service types to those that they may reclaim from by the action
 	// cardreclaim, without a minimum runtime; nil where the action does not run.

@@ -138,7 +138,7 @@ func (j *Checker) isEvictionUnderWay(u *unit, units []*unit) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(units, func(other *unit) bool { return other != u && j.mayGoFirst(other) })
+	return slices.ContainsFunc(units, func(other *unit) bool { return other != u && j.mayPrecede(other) })
 }
 
 // canClearAnyNode reports whether some node would have room for a pod of a unit without the
@@ -147,8 +147,8 @@ func (j *Checker) canClearAnyNode(u *unit, from []string) bool {
 	return j.state.clearsNode(u, func(state *podState) bool { return j.isGangReclaimable(state, u.queue, from) })
 }
 
-// mayGoFirst reports whether a unit may start or reclaim before another one.
-func (j *Checker) mayGoFirst(u *unit) bool {
+// mayPrecede reports whether a unit may start or reclaim before another one.
+func (j *Checker) mayPrecede(u *unit) bool {
 	if len(u.pods) == 0 || !j.state.isOpen(u) || !j.state.canEverFit(u) {
 		return false
 	}

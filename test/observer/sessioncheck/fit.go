@@ -114,7 +114,7 @@ func (j *Checker) startablePods(u *unit, claims []reservation, at time.Time) int
 
 	byCard := w.podsThatFitNodes(u, true)
 	var sum, taken int64
-	spare := int64(1 << 40) // the least that nodes have beyond the quota of a card
+	beyondQuota := int64(1 << 40) // the least that nodes have beyond the quota of a card
 	for _, card := range pod.request.Cards {
 		slots := byCard[card]
 		if !state.limits.AnyCard {
@@ -123,7 +123,7 @@ func (j *Checker) startablePods(u *unit, claims []reservation, at time.Time) int
 
 		sum += slots
 		if slots > 0 {
-			spare = min(spare, byCard[card]-slots)
+			beyondQuota = min(beyondQuota, byCard[card]-slots)
 		}
 	}
 
@@ -133,7 +133,7 @@ func (j *Checker) startablePods(u *unit, claims []reservation, at time.Time) int
 		}
 	}
 
-	sum -= max(0, taken-spare)
+	sum -= max(0, taken-beyondQuota)
 	if w.countsCPUMemory(pod) {
 		sum = min(sum, timesFitting(state.limits.MilliCPU, milliCPU, pod.request.MilliCPU), timesFitting(state.limits.Memory, memory, pod.request.Memory),
 			j.timesFittingAbove(u, claims))

@@ -138,7 +138,7 @@ func unsupportedFeature(pod *corev1.Pod) string {
 	case len(spec.ResourceClaims) > 0:
 		return "has resource claims"
 	case pod.Status.NominatedNodeName != "":
-		return "is promised a node"
+		return "has a nominated node"
 	}
 
 	for _, volume := range spec.Volumes {
