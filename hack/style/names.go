@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,16 +32,19 @@ var avoidedInProse = []string{
 	"this holds", "that holds", "same holds", "quotas hold", "quota holds",
 }
 
-// avoidedInTests are refused in the names, comments and strings of tests besides avoidedPhrases.
-// Programs print some of them with an actor. Pods are evicted, deleted or removed, and do not go. What leaves
-// things out skips them, does not count them, or does not write them.
+// avoidedInTests are refused in the names, comments and strings of tests, and of what tests and tools use,
+// besides avoidedPhrases. Programs print some of them with an actor. Pods are evicted, deleted or removed, and do
+// not go. Volcano pipelines them to nodes. What leaves things out skips them, does not count them, or does not write
+// them.
 var avoidedInTests = []string{
-	"told", "its own word", "own word",
+	"told", "tells", "telling", "its own word", "own word", "believed", "believes", "believing", "heard", "spares", "promised",
 	"goes first", "go first", "goes whole", "go whole", "goes as a whole", "go as a whole", "none goes", "none go", "leaves out",
+	"pod goes", "pods go", "pod went", "pods went", "job goes", "jobs go", "gang goes", "gangs go", "that goes", "just goes", "least goes",
+	"them go", "come and go", "comes and goes", "came or went", "went for", "counts as gone", "count as gone",
 }
 
 // checkNames returns a finding when too many unexported functions of the Go files below root
-// have a one-word name, and one for each comment, string or test name with an avoided phrase.
+// have a one-word name, and one for each comment, string or name with an avoided phrase.
 // Names of functions in test files and generated files do not count.
 func checkNames(root string) ([]string, error) {
 	var findings, oneWord []string
@@ -63,7 +67,11 @@ func checkNames(root string) ([]string, error) {
 			}
 		}
 
-		findings = append(findings, checkPhrases(name, file, avoidedPhrases)...)
+		avoided := avoidedPhrases
+		if isForTests(name) {
+			avoided = slices.Concat(avoided, avoidedInTests)
+		}
+		findings = append(findings, checkPhrases(name, file, avoided)...)
 	})
 
 	if len(oneWord)*100 > functions*maxOneWordPercent {
@@ -75,8 +83,14 @@ func checkNames(root string) ([]string, error) {
 	return findings, err
 }
 
-// checkPhrases returns a finding for each avoided phrase in the comments, the strings and the
-// names of functions of a file.
+// isForTests reports whether a file is a tool, or what tests use.
+func isForTests(name string) bool {
+	name = filepath.ToSlash(name)
+	return strings.HasPrefix(name, "test/") || strings.HasPrefix(name, "hack/") || strings.HasPrefix(name, "internal/testing/")
+}
+
+// checkPhrases returns a finding for each avoided phrase in the comments, the strings, and the names of
+// functions, variables and fields of a file.
 func checkPhrases(name string, file form.File, avoided []string) (findings []string) {
 	report := func(kind, text string, at token.Pos) {
 		for _, phrase := range findPhrases(text, avoided) {
@@ -91,6 +105,10 @@ func checkPhrases(name string, file form.File, avoided []string) (findings []str
 	}
 
 	ast.Inspect(file.File, func(node ast.Node) bool {
+		for _, variable := range declaredVariables(node) {
+			report("name", strings.Join(splitName(variable.Name), " "), variable.Pos())
+		}
+
 		switch node := node.(type) {
 		case *ast.FuncDecl:
 			if words := splitName(node.Name.Name); len(words) > 1 {
@@ -107,6 +125,24 @@ func checkPhrases(name string, file form.File, avoided []string) (findings []str
 	})
 
 	return findings
+}
+
+// declaredVariables returns the variables, constants, parameters and fields that a node declares.
+func declaredVariables(node ast.Node) (declared []*ast.Ident) {
+	switch node := node.(type) {
+	case *ast.Field:
+		return node.Names
+	case *ast.ValueSpec:
+		return node.Names
+	case *ast.AssignStmt:
+		for _, left := range node.Lhs {
+			if name, ok := left.(*ast.Ident); ok && node.Tok == token.DEFINE {
+				declared = append(declared, name)
+			}
+		}
+	}
+
+	return declared
 }
 
 func isProgramEntry(function *ast.FuncDecl) bool {
@@ -130,9 +166,14 @@ func splitName(name string) []string {
 	return append(words, name[begin:])
 }
 
-// findPhrases returns the avoided phrases that text contains as whole words.
+// findPhrases returns the avoided phrases that text contains as whole words. A name of a file is one word.
 func findPhrases(text string, avoided []string) []string {
-	words := " " + strings.Join(strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) }), " ") + " "
+	parts := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && r != '.' })
+	words := " "
+	for _, part := range parts {
+		words += strings.Trim(part, ".") + " "
+	}
+
 	var found []string
 	for _, phrase := range avoided {
 		if strings.Contains(words, " "+phrase+" ") {
