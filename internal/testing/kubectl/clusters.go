@@ -314,7 +314,7 @@ func StoredSums(t *testing.T) []client.Object {
 		}
 
 		m.SetCounts(now, counts)
-		m.CreditGap(nil)
+		m.AddUncounted(nil)
 		m.Place()
 		for _, period := range m.ClosablePeriods(0, now) {
 			if period == "2026-11-22" {
