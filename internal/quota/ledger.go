@@ -210,6 +210,11 @@ func (l *Ledger) AboveGuarantee(queue string, resource Resource) int64 {
 	return q.used.amountOf(resource) - q.limits.Guarantee[resource]
 }
 
+// LimitsCards reports whether a queue or one of its ancestors has a quota for cards.
+func (l *Ledger) LimitsCards(queue string) bool {
+	return l.readQueue(queue).limitOnPath("") != Unlimited // no quota lists a card without a name
+}
+
 // PathLimits returns the smallest limits on the path of a queue: what it may use if no other
 // queue uses anything.
 func (l *Ledger) PathLimits(queue string) Limits {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // newSceneOfTrainingAndInference has a queue of inference, which may reclaim, and a reclaimable queue of
@@ -87,6 +88,7 @@ func TestWhoMayBeEvictedForWhom(t *testing.T) {
 		"reclaim within one queue":                 {ofOneQueue, "reclaim", "eviction"},
 		"the victim's queue is not reclaimable":    {ofTwoQueues + `write queue training reclaimable=false`, "reclaim", "eviction"},
 		"the victim's queue has the same priority": {ofTwoQueues + `write queue training priority=80000`, "reclaim", "eviction"},
+		"a queue without quota reclaims":           {ofTwoQueues + `write queue inference quota=`, "reclaim", "eviction"},
 		"a closed queue reclaims":                  {ofTwoQueues + `write queue inference state=Closed`, "reclaim", "eviction"},
 		"the victim is not preemptable, by an annotation": {
 			ofTwoQueues + `make pod victim volcano.sh/preemptable=false`, "reclaim", "eviction",
@@ -112,6 +114,7 @@ func TestWhoMayBeEvictedForWhom(t *testing.T) {
 	}) {
 		s := newSceneOfTrainingAndInference()
 		s.observed.options.OwnerKinds = map[string]string{"ReplicaSet": "inference", "Job": "training"}
+		s.observed.options.Unmanaged = rule.UnmanagedIgnore // a queue without quota may use any card
 		s.playScript(tc.steps).playScript(`
 			load pod victim node=h200-0
 			write pod waiting

@@ -95,13 +95,19 @@ func (m *clusterState) queueReclaimForbidden(reclaimer, victim *podState) string
 	theirs := m.queues[m.queueOf(victim)]
 	from := m.serviceType(reclaimer)
 	of := m.serviceType(victim)
-	switch {
-	case mine == nil || theirs == nil:
+	if mine == nil || theirs == nil {
 		return fmt.Sprintf("is in queue <%s>, which does not exist", m.queueOf(reclaimer))
+	}
+
+	limits := rule.LimitsOf(mine, m.options.Unmanaged)
+	isUnlimited := limits.AnyCard && len(rule.RequestOf(reclaimer.pod, m.inventory).Cards) > 0
+	switch {
 	case mine.Name == theirs.Name:
 		return "is in the same queue <" + mine.Name + ">"
-	case rule.LimitsOf(mine, m.options.Unmanaged).Closed != "":
+	case limits.Closed != "":
 		return "is in queue <" + mine.Name + ">, which takes nothing"
+	case isUnlimited && !m.knowsTree():
+		return "is in queue <" + mine.Name + ">, which has no quota of cards that it could take back"
 	case !slices.Contains(m.options.ReclaimFrom[from], of):
 		return fmt.Sprintf("is of type %q, which may not reclaim from %q", from, of)
 	case mine.Spec.Priority <= theirs.Spec.Priority:

@@ -404,13 +404,16 @@ func TestCardsAreKeptFromReclaimableJobs(t *testing.T) {
 			`queue equal quota={"A":8} priority=80000 serviceType=training; job t queue=equal min=1 pending=1`, "t-0@a"},
 		"a job of the same queue":                     {"job t queue=inf min=1 pending=1", "t-0@a"},
 		"a job of the same queue, of higher priority": {"job t queue=inf min=1 pending=1 priorityClass=high", "t-0@a"},
+		"training, but the queue of g has no quota, so g reclaims nothing": {`
+			queue inf priority=80000 serviceType=inference
+			job t queue=tra min=1 pending=1`, "t-0@a"},
 	}) {
 		s := newMinuteScene(newScene(t, `node a model=A cards=4
 			queue inf quota={"A":8} priority=80000 serviceType=inference
 			queue tra quota={"A":8} priority=20000 serviceType=training
 			job r queue=tra min=1 running=a*2
 			job g queue=inf min=4 pending=4 minCards=4
-			`+tc.text))
+			`+tc.text).withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}))
 		s.runMinute()
 
 		check.Equal(t, "bound", tc.wantBound, s.bound)

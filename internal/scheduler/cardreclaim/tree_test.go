@@ -373,6 +373,25 @@ func TestAQueueWithoutQuotaDeservesNothing(t *testing.T) {
 	}
 }
 
+// TestAFlatQueueWithoutQuotaTakesNothing: with UnmanagedQueues=Ignore the pod of queue free may use any free card, but it
+// evicts no pod of training: its queue has no quota of cards that it could take back. With a quota the same pod does.
+func TestAFlatQueueWithoutQuotaTakesNothing(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ quota, wantEvicted, wantPlaced string }{
+		"without quota":     {"", "", ""},
+		"a quota of 8":      {"quota=8", "b-0", "r-0@n"},
+		"a quota of 0 of A": {"quota=0", "", ""},
+	}) {
+		s := newInferenceAndTrainingScene(`
+			queue free ` + tc.quota + ` cpu=1000 priority=90000
+			node n model=A cards=2
+			job b queue=training min=1 running=n*2 age=1h
+			job r queue=free min=1 pending=1 serviceType=inference`)
+		s.arguments = map[string]any{"unmanagedQueues": "Ignore"}
+
+		s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, tc.wantPlaced)
+	}
+}
+
 // TestTheMatrixAndTheTreeDoNotTakeTheSameBorrowedCard: job r of queue own, of inference, needs all 3 cards, and one of
 // node n is free. Tenant t uses the other two: one by its inference on node m, one by its training on node n. By the
 // reclaim matrix the pod of training is evicted. Its eviction counts against what t has borrowed, so the tree takes the

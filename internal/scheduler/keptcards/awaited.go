@@ -85,7 +85,8 @@ func (k *Kept) isKeptFrom(a *AwaitingPod, r snapshot.CheckInput, node *api.NodeI
 		return k.comesAfter(a, r.Job, queue)
 	}
 
-	isReclaimable := queue.Queue.Spec.Priority < a.Priority && k.Args.ServiceTypes.CanReclaim(a.ServiceType, k.ServiceType(r.Task))
+	isReclaimable := queue.Queue.Spec.Priority < a.Priority && k.Args.ServiceTypes.CanReclaim(a.ServiceType, k.ServiceType(r.Task)) &&
+		k.Ledger.LimitsCards(string(a.Job.Queue)) // else a's queue reclaims none
 	return isReclaimable || k.comesAfter(a, r.Job, queue)
 }
 

@@ -165,13 +165,16 @@ func (s *Session) CheckWithin(r CheckInput, request quota.Request, within quota.
 	return nil
 }
 
-// mayReclaim: the pod requests cards, and its service type may reclaim from another one. In a
-// tree any known type may reclaim what others borrow. If all resources are reclaimed, pods
-// without cards may reclaim too.
+// mayReclaim: the pod requests cards of a queue with a card quota, and its service type may reclaim
+// from another one. A queue without one, see unmanagedQueues, has no cards that it could take back. In a
+// tree any known type may reclaim what others borrow. If all resources are reclaimed, pods without cards
+// may reclaim too.
 func mayReclaim(s *Session, r CheckInput) *workload.Refusal {
 	serviceType := s.ServiceType(r.Task)
 	hasRule := s.Args.ServiceTypes.Reclaims(serviceType) || (s.IsTree() && s.KnowsServiceType(serviceType))
-	if (r.Request.Count == 0 && !s.ReclaimsAll()) || !hasRule {
+	hasCards := r.Request.Count > 0 && s.Ledger.LimitsCards(string(r.Job.Queue))
+	reclaimsComputeOnly := r.Request.Count == 0 && s.ReclaimsAll()
+	if !hasRule || (!hasCards && !reclaimsComputeOnly) {
 		return &workload.Refusal{Code: workload.CodeMayNotReclaim, Object: string(serviceType)}
 	}
 	return nil
