@@ -65,7 +65,8 @@ var limitedResources = map[v1alpha1.BlockedReason]string{v1alpha1.BlockedCPUQuot
 // adviser says what would help a workload that waits.
 type adviser struct{ *Input }
 
-// adviseEntry returns what would help a workload that waits for this reason.
+// adviseEntry returns what would help a workload that waits for this reason. Where its quota is being deleted,
+// neither more quota nor the end of others helps.
 func (a adviser) adviseEntry(entry v1alpha1.BlockedStatus) []string {
 	if deleted := a.deletedQuota(); deleted != nil && isQuotaReason(entry.Reason) {
 		return a.adviseDeletedQuota(deleted)
@@ -97,8 +98,8 @@ func (a adviser) adviseEntry(entry v1alpha1.BlockedStatus) []string {
 	return advice
 }
 
-// constantAdvice returns what helps whatever the numbers are. A Queue without a CardQuota has to be
-// changed itself.
+// constantAdvice returns what helps whatever the numbers are, as far as the user may do it. A Queue without
+// a CardQuota has to be changed itself.
 func (a adviser) constantAdvice(reason v1alpha1.BlockedReason) []string {
 	if resource := limitedResources[reason]; resource != "" && !a.ChangesQuotas {
 		return []string{fmt.Sprintf("Request less %s, or ask the administrator for more %s of queue %s.", resource, resource, a.Queue)}
@@ -120,10 +121,10 @@ func (a adviser) constantAdvice(reason v1alpha1.BlockedReason) []string {
 }
 
 // seesCardQuota reports whether the user may read the CardQuota itself, and not only its
-// LocalCardQuota.
+// LocalCardQuota, which has a namespace.
 func (a adviser) seesCardQuota() bool { return len(a.Path) > 0 && a.Path[0].Namespace == "" }
 
-// lacksCardQuota reports whether no CardQuota owns the queue.
+// lacksCardQuota reports whether the user may see that no CardQuota owns the queue.
 func (a adviser) lacksCardQuota() bool { return len(a.Path) == 0 && a.HasQueue != nil }
 
 // adviseQueue returns what helps in a Queue without a CardQuota.
@@ -139,23 +140,25 @@ func (a adviser) adviseQueue(reason v1alpha1.BlockedReason) []string {
 	return constantAdvice[reason]
 }
 
-// adviseBeyondQuota says that quota is not all that a card lacks.
-func (a adviser) adviseBeyondQuota(name card.Name) (advice []string) {
+// adviseBeyondQuota says that the workload would not start with more quota either, because too few cards are
+// free, or not on one node. It says nothing where that is unknown.
+func (a adviser) adviseBeyondQuota(name card.Name) []string {
 	least, most := a.freeCards(name)
 	switch {
 	case a.Inventory == nil && a.Nodes == nil:
+		return nil
 	case most < a.Request.nodesCount():
-		advice = append(advice, fmt.Sprintf("More quota alone does not help now: %d requested, %s %s free.", a.Request.nodesCount(), describeRange(least, most), name))
+		return []string{fmt.Sprintf("More quota alone does not help now: %d requested, %s %s free.", a.Request.nodesCount(), describeRange(least, most), name)}
 	case a.Nodes != nil && !a.Request.IsJob && !a.hasNodeFor(name):
-		advice = append(advice, fmt.Sprintf("More quota alone does not help now: no node has %d %s free for one pod.", a.Request.Count, name))
+		return []string{fmt.Sprintf("More quota alone does not help now: no node has %d %s free for one pod.", a.Request.Count, name)}
 	}
-	return advice
+	return nil
 }
 
-// adviseHolders says whose end would help.
+// adviseHolders names the first other workload that uses enough cards, so that its end would help.
 func (a adviser) adviseHolders(holders []v1alpha1.CardHolder) []string {
 	if requested, found := a.exhaustedAmounts(); found.isKnown && requested > found.largest {
-		return nil // it would be too much for an empty queue
+		return nil // more than the whole quota, so no end of others helps
 	}
 	for _, holder := range holders {
 		if holder.Workload != a.Workload && holder.Workload.Name != "" && holder.Count >= int64(a.Request.Count) {
@@ -210,14 +213,16 @@ func (r Request) quotaUnit() string {
 	return r.unit()
 }
 
-// fitsPath reports whether each queue above has room for a pod on another card.
+// fitsPath reports whether the quotas of the queue and of those above it have room for the request on another
+// card.
 func (a adviser) fitsPath(name card.Name) bool {
 	return !slices.ContainsFunc(a.Path, func(quota *v1alpha1.CardQuota) bool {
 		return cardStatus(quota, name).Free < a.Request.quotaCount()
 	})
 }
 
-// sameResource reports whether another card is requested by the resource of the first one.
+// sameResource reports whether another card has the resource of the first one that the request names. The
+// container requests that resource, whichever card it gets.
 func (in *Input) sameResource(name card.Name) bool {
 	own, ok := in.inventoryCard(in.Request.Names[0])
 	other, known := in.inventoryCard(name)

@@ -41,7 +41,8 @@ func (c *Creation) describe(what string) string {
 	}
 }
 
-// addCreation adds to an explanation why pods could not be created, and what would help.
+// addCreation adds to an explanation why pods could not be created, and what would help. A workload that lacks
+// only some pods, without a failure, will soon have them.
 func (in *Input) addCreation(d *Document) {
 	c := in.Creation
 	if c == nil || c.Missing == 0 || c.IsSuspended {
@@ -55,7 +56,7 @@ func (in *Input) addCreation(d *Document) {
 		return
 	}
 
-	d.Waits = true
+	d.Waits = true // also if all pods that exist run
 	if !in.lacksAllPods() {
 		d.Summary += fmt.Sprintf(" Its controller could not create %s more.", conditions.CountThings(c.Missing, "pod"))
 	}
@@ -69,7 +70,8 @@ func (in *Input) addCreation(d *Document) {
 // webhookFailure is what the API server says when a webhook does not answer, with its name.
 var webhookFailure = regexp.MustCompile(`fail(?:ed|ing) (?:calling|to call) webhook(?: "([^"]+)")?`)
 
-// serverFailures are words of failures that no pod template causes.
+// serverFailures are words of failures that no pod template causes: the API server or a server that it asks
+// does not answer.
 var serverFailures = []string{
 	"Internal error occurred", "etcdserver", "timed out", "timeout", "deadline exceeded", "connection refused", "no endpoints available", "currently unable to handle the request", "Too many requests",
 }

@@ -55,7 +55,8 @@ type Input struct {
 	Gang Gang
 	// Scale is how many pods its controller creates, nil if that is unknown.
 	Scale *Scale
-	// Orphans are its pods that name a PodGroup that does not exist, OrphanGroups the names of these.
+	// Orphans are the names of its pods that name a PodGroup that does not exist, OrphanGroups the names of
+	// these PodGroups.
 	Orphans, OrphanGroups []string
 	// Creation says that its controller lacks pods, nil if it lacks none, or if that is unknown.
 	Creation *Creation
@@ -187,7 +188,8 @@ const (
 	Unknown Answer = "Unknown"
 )
 
-// Explain returns why a workload waits.
+// Explain returns why a workload waits. What events and its controller say is added last, because it also
+// concerns a workload that does not wait for the scheduler.
 func Explain(in Input) Document {
 	in.dropCardsWithoutQuota()
 	d := in.explainWorkload()
@@ -207,13 +209,14 @@ func Explain(in Input) Document {
 // maxOthers is how many other workloads of a PodGroup are named.
 const maxOthers = 5
 
+// explainWorkload returns what the gates, the scheduler and the holders of cards say of the workload.
 func (in *Input) explainWorkload() Document {
 	d := Document{
 		TypeMeta: output.NewTypeMeta("Explanation"), Workload: in.Workload, Queue: in.Queue, Waits: in.Pending+in.Gated > 0 || len(in.Entries) > 0,
 		Gates: []Gate{}, Holders: []v1alpha1.CardHolder{}, Advice: []string{}, Unread: in.Gaps,
 	}
 
-	// In these cases the scheduler's gates say nothing about the workload.
+	// In these cases no pod of it waits for our scheduler, so there are no gates.
 	what := output.DescribeWorkload(in.Workload)
 	switch {
 	case in.lacksAllPods():
@@ -295,7 +298,8 @@ func (in *Input) summarize(what string, entry v1alpha1.BlockedStatus) string {
 	return text
 }
 
-// describeRequest returns what a pod requests.
+// describeRequest returns what a pod requests, or the job without pods. A pod without cards needs a node
+// only.
 func (in *Input) describeRequest() string {
 	if in.Request.Count == 0 {
 		return "a node"

@@ -32,7 +32,8 @@ func describeRange(least, most int64) string {
 	return fmt.Sprintf("%d to %d", least, most)
 }
 
-// nodesWith returns the Ready nodes with a card that take pods, as far as their usage is known.
+// nodesWith returns the nodes with a card that are Ready and not cordoned. Those whose usage may not be read
+// are left out.
 func (in *Input) nodesWith(name card.Name) []nodecards.Node {
 	var nodes []nodecards.Node
 	for _, node := range in.Nodes {
@@ -48,8 +49,8 @@ func (in *Input) hasNodeFor(name card.Name) bool {
 	return slices.ContainsFunc(in.nodesWith(name), func(node nodecards.Node) bool { return *node.Free >= int64(in.Request.Count) })
 }
 
-// takesPod reports whether one node has enough free cards of a name for a pod and takes it, as far as
-// that is known.
+// takesPod reports whether one node has enough free cards of a name for a pod and takes it. It is true where
+// that is unknown, and for a job, of which each pod may have another node.
 func (in *Input) takesPod(name card.Name) bool {
 	if in.Nodes == nil || in.Request.IsJob {
 		return true

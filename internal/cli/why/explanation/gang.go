@@ -13,7 +13,7 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// Gang counts the pods of a PodGroup.
+// Gang counts the pods of a PodGroup. All are 0 if they are unknown.
 type Gang struct {
 	// Minimum is how many pods must be there together, Pods how many exist and have not failed.
 	Minimum, Pods int
@@ -59,7 +59,8 @@ func (a adviser) isVCJob() bool {
 	return a.Workload.APIGroup == batchv1alpha1.GroupName && a.Workload.Kind == "Job"
 }
 
-// adviseGang says what helps a gang that lacks pods.
+// adviseGang says what helps a gang that lacks pods: who creates its pods, and what keeps that one from
+// creating enough.
 func (a adviser) adviseGang() []string {
 	what := output.DescribeWorkload(a.Workload)
 	missing := conditions.CountThings(a.Gang.Minimum-a.Gang.Pods, "pod")
@@ -108,7 +109,8 @@ func (r *Rollout) startsTooFew(minimum int) bool {
 	return !r.IsKnown || r.MaxSurge+r.MaxUnavailable < minimum
 }
 
-// adviseSurge says what helps a gang of new pods that a rollout starts one after another.
+// adviseSurge says what helps a gang of new pods of which a rollout creates only some before one of them
+// runs.
 func (a adviser) adviseSurge() string {
 	text := fmt.Sprintf("Deployment %s adds too few new pods at once for a gang of %d: set", a.Workload.Name, a.Gang.Minimum)
 	if !a.Rollout.IsKnown {

@@ -19,10 +19,11 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// gateCheck answers what a pod must pass.
+// gateCheck answers for each gate whether a pod passes it.
 type gateCheck struct{ *Input }
 
-// allGates returns the answers of what a pod must pass, in that order.
+// allGates returns the gates in the order in which a pod must pass them. A request without cards has no gates
+// of cards, and a job without pods none of single nodes.
 func (g gateCheck) allGates() []Gate {
 	gates := []Gate{g.enforcementGate(), g.queueGate()}
 	gates = append(gates, g.namespaceGates()...)
@@ -49,6 +50,7 @@ func (g gateCheck) allGates() []Gate {
 	return append(gates, g.orderGate())
 }
 
+// enforcementGate answers whether the scheduler runs and enforces quotas, by condition Enforced of the policy.
 func (g gateCheck) enforcementGate() Gate {
 	const name = "scheduler"
 	if g.Policy == nil {
@@ -66,6 +68,7 @@ func (g gateCheck) enforcementGate() Gate {
 	}
 }
 
+// queueGate answers whether the queue takes pods: by its CardQuota, else by the state of the Queue itself.
 func (g gateCheck) queueGate() Gate {
 	name := "queue " + g.Queue
 	switch {
@@ -143,7 +146,8 @@ func (g gateCheck) namespaceGates() []Gate {
 	return gates
 }
 
-// quotaGate answers for one CardQuota. One card with room is enough.
+// quotaGate answers whether one CardQuota of the path has room for the request. One of its cards with room is
+// enough, unless the scheduler refuses the request because of this quota.
 func (g gateCheck) quotaGate(quota *v1alpha1.CardQuota) Gate {
 	gate := Gate{Name: "quota of " + quota.Name, Answer: No}
 	switch {
@@ -227,11 +231,14 @@ func (g gateCheck) fleetGate() Gate {
 	return gate
 }
 
+// inventory returns the status of the CardInventory, an empty one if it is unknown.
+func (in *Input) inventory() v1alpha1.CardInventoryStatus {
+	return ptr.Deref(in.Inventory, v1alpha1.CardInventoryStatus{})
+}
+
+// inventoryCard returns the entry of a card in the CardInventory, and whether it has one.
 func (in *Input) inventoryCard(name card.Name) (v1alpha1.InventoryCard, bool) {
-	if in.Inventory == nil {
-		return v1alpha1.InventoryCard{}, false
-	}
-	for _, entry := range in.Inventory.Cards {
+	for _, entry := range in.inventory().Cards {
 		if entry.Name == string(name) {
 			return entry, true
 		}
@@ -239,8 +246,8 @@ func (in *Input) inventoryCard(name card.Name) (v1alpha1.InventoryCard, bool) {
 	return v1alpha1.InventoryCard{}, false
 }
 
-// LacksFreeCards reports whether the nodes have too few free cards for the request, whichever of its
-// cards it gets.
+// LacksFreeCards reports whether the nodes certainly have too few free cards for the request, whichever of
+// its cards it gets. It is false if that is unknown.
 func (in *Input) LacksFreeCards() bool {
 	hasEnough := func(name card.Name) bool {
 		_, most := in.freeCards(name)
@@ -276,7 +283,8 @@ func (g gateCheck) nodeGate() Gate {
 	return gate
 }
 
-// orderGate says when it is its turn. It is no obstacle by itself.
+// orderGate says how many workloads of the queue the scheduler tries first. Its answer is never No, because
+// the workload gets its turn.
 func (g gateCheck) orderGate() Gate {
 	priority := fmt.Sprintf("priority %d", g.Request.Priority)
 	if g.Request.PriorityClass != "" {
@@ -298,7 +306,8 @@ func (g gateCheck) orderGate() Gate {
 	}
 }
 
-// describe counts what comes first, as the end of a sentence.
+// describe counts what comes first, as the end of a sentence. "workloads" is written behind the first number
+// only.
 func (a Ahead) describe() string {
 	all := a.Higher + a.Incomplete + a.Older
 	verb := "come first"

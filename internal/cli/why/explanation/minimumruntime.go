@@ -11,8 +11,8 @@ import (
 	"cardquota.dev/operator/internal/cli/output"
 )
 
-// adviseMinimumRuntime names the holders that keep their cards only until they have run for the
-// minimum of their service type, the first to end first.
+// adviseMinimumRuntime names the holders from which the workload may reclaim cards as soon as they have run for
+// the minimum of their service type, the earliest first.
 func (a adviser) adviseMinimumRuntime(holders []v1alpha1.CardHolder) []string {
 	type ending struct {
 		holder v1alpha1.CardHolder
@@ -69,7 +69,8 @@ func canReclaim(by, from *v1alpha1.ServiceTypeStatus) bool {
 	return from.ReclaimPolicy == v1alpha1.ReclaimWhenNeeded && from.Priority < by.Priority && slices.Contains(by.ReclaimFrom, from.Name)
 }
 
-// effectiveType returns a service type as it is in force, nil for one that the policy does not have.
+// effectiveType returns a service type as it is in force, nil for "" and for one that the policy does not
+// have.
 func (a adviser) effectiveType(name string) *v1alpha1.ServiceTypeStatus {
 	types := a.Policy.Status.ServiceTypes
 	if i := slices.IndexFunc(types, func(t v1alpha1.ServiceTypeStatus) bool { return name != "" && t.Name == name }); i >= 0 {

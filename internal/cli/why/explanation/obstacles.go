@@ -39,7 +39,7 @@ func FindObstacles(pod *corev1.Pod, nodes []*corev1.Node, pods []*corev1.Pod) ma
 		}
 	}
 
-	// Summing up all pods is expensive, and a taint is the better answer than a full node.
+	// A full node counts only where nothing else is in the way: a taint stays when other pods have ended.
 	used := requestsByNode(pods)
 	for _, node := range nodes {
 		if _, any := found[node.Name]; any {
@@ -74,14 +74,14 @@ func (in *Input) AddRefusals(refusals map[string]string) {
 	}
 }
 
-// requestsOf returns what a pod requests, and that it is one pod.
+// requestsOf returns what a pod requests, and one of the pods that a node may have.
 func requestsOf(pod *corev1.Pod) corev1.ResourceList {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	requests[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
 	return requests
 }
 
-// requestsByNode returns what pods request on each node.
+// requestsByNode sums up what the pods on each node request. Pods that have finished use nothing any more.
 func requestsByNode(pods []*corev1.Pod) map[string]corev1.ResourceList {
 	used := map[string]corev1.ResourceList{}
 	for _, pod := range pods {
@@ -105,7 +105,8 @@ func requestsByNode(pods []*corev1.Pod) map[string]corev1.ResourceList {
 	return used
 }
 
-// describeLacking says of which resource a node has too little left, beside cards.
+// describeLacking says of which resources a node has too little left, beside cards, "" for none. A node may be
+// over its allocatable amount; then 0 is left.
 func describeLacking(requested, used, allocatable corev1.ResourceList) string {
 	var lacking []string
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
@@ -125,6 +126,8 @@ func describeLacking(requested, used, allocatable corev1.ResourceList) string {
 	return strings.Join(lacking, ", ")
 }
 
+// findObstacle returns what of a node itself keeps a pod away, and whether there is anything: its state, a
+// taint or its labels. Of several things the first one in this order is named.
 func findObstacle(pod *corev1.Pod, node *corev1.Node) (Obstacle, bool) {
 	switch {
 	case !workload.NodeReady(node):
@@ -150,8 +153,8 @@ func findObstacle(pod *corev1.Pod, node *corev1.Node) (Obstacle, bool) {
 // maxObstacles is how many nodes are named.
 const maxObstacles = 3
 
-// fittingNodes returns the nodes that have enough free cards for a pod: first those that take pods,
-// then those with most.
+// fittingNodes returns the nodes that have enough free cards for a pod: first those that are Ready and not
+// cordoned, then those with most free cards.
 func (in *Input) fittingNodes() []nodecards.Node {
 	var nodes []nodecards.Node
 	for _, node := range in.Nodes {
@@ -174,8 +177,9 @@ func (in *Input) fittingNodes() []nodecards.Node {
 	return nodes
 }
 
-// obstacleGates answers whether a node with enough cards takes the pod, as far as that is known: first
-// what the node wants, then what it has left.
+// obstacleGates answers whether a node with enough cards takes the pod: one gate for taints and labels, and
+// where a node lacks only CPU, memory or room for pods, a second one. There is none if that is unknown, or if no
+// node has enough cards, which another gate says.
 func (g gateCheck) obstacleGates() []Gate {
 	nodes := g.fittingNodes()
 	if len(nodes) == 0 || g.Obstacles == nil {
@@ -214,10 +218,10 @@ func joinNodes(texts []string) string {
 	return strings.Join(texts, "; ")
 }
 
-// adviseObstacles says how the nodes with enough cards would take the pod, if none does.
+// adviseObstacles says what would make each of the first nodes with enough cards take the pod, if none does.
 func (a adviser) adviseObstacles() []string {
 	gates := gateCheck(a).obstacleGates()
-	if len(gates) == 0 || gates[len(gates)-1].Answer == Yes {
+	if len(gates) == 0 || gates[len(gates)-1].Answer == Yes { // the last gate is No unless a node takes the pod
 		return nil
 	}
 

@@ -30,6 +30,8 @@ func (in *Input) describeReason(reason v1alpha1.BlockedReason) string {
 	return reasonTexts[reason]
 }
 
+// describeIncompleteGang says whether pods of the gang do not exist yet, or exist and do not fit. Where its
+// PodGroup may not be read, it may be either.
 func (in *Input) describeIncompleteGang() string {
 	switch {
 	case in.Gang.lacksPods():
@@ -41,6 +43,7 @@ func (in *Input) describeIncompleteGang() string {
 	}
 }
 
+// describeUnknownCard says whether nodes have the card all the same: no new pod gets it, or it has no name yet.
 func (in *Input) describeUnknownCard() string {
 	switch {
 	case in.areAllWithheld():
@@ -75,11 +78,12 @@ func (in *Input) describeExhaustion(reason v1alpha1.BlockedReason) string {
 	}
 }
 
-// exhaustedAmounts are the quota of the cards of a request, and how much of it is used and reserved.
+// exhaustedAmounts are the quota of the cards of a request, and how much of it is used and reserved, in cards.
 type exhaustedAmounts struct {
 	quota, used, reserved int64
-	// largest is the most that a request can have of an unused quota.
+	// largest is the most that a request can have if nothing of the quota is used.
 	largest int64
+	// isKnown reports whether the user may read the quota, or the scheduler states it.
 	isKnown bool
 }
 
@@ -88,7 +92,7 @@ type exhaustedAmounts struct {
 // waits to be enqueued may use all of them.
 func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 	requested = in.Request.quotaCount()
-	stated := in.statedShortage()
+	stated := in.statedShortage() // the scheduler may ask for more at once, such as for a whole gang
 	if stated != nil && stated.Requested > 0 {
 		requested = stated.Requested
 	}
@@ -127,7 +131,7 @@ func statedAmounts(stated *workload.Refusal) exhaustedAmounts {
 	return exhaustedAmounts{quota: stated.Limit, largest: stated.Limit, isKnown: true}
 }
 
-// quotaCards returns the cards that a refusal is about.
+// quotaCards returns the cards that a refusal is about, those of the request if it names none.
 func (in *Input) quotaCards(stated *workload.Refusal) []card.Name {
 	if stated != nil && stated.Cards != "" {
 		return stated.CardNames()
@@ -135,7 +139,8 @@ func (in *Input) quotaCards(stated *workload.Refusal) []card.Name {
 	return in.Request.Names
 }
 
-// isRefusing reports whether the reason says that the quota of a CardQuota of the path is exhausted.
+// isRefusing reports whether a CardQuota of the path is the one whose exhausted quota is the reason. The
+// scheduler names its queue. Otherwise it is the first of the path, unless the reason is about one above it.
 func (in *Input) isRefusing(quota *v1alpha1.CardQuota) bool {
 	if len(in.Entries) == 0 || !isQuotaReason(in.Entries[0].Reason) {
 		return false
@@ -149,7 +154,7 @@ func (in *Input) isRefusing(quota *v1alpha1.CardQuota) bool {
 }
 
 // explainRefusal returns what a quota answers that has enough left by its status, although the scheduler refuses
-// the request because of it.
+// the request because of it: the scheduler may not have seen the newest quota, or requests more at once than a pod.
 func (g gateCheck) explainRefusal(quota *v1alpha1.CardQuota) (Answer, string) {
 	stated := g.statedShortage()
 	if stated == nil || stated.Requested == 0 || stated.Queue != quota.QueueName() {

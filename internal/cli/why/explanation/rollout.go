@@ -33,7 +33,7 @@ func (in *Input) awaitsOldPods(reason v1alpha1.BlockedReason) bool {
 	case v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented:
 		return rollout.OldCards > 0
 	case v1alpha1.BlockedCPUQuotaExhausted, v1alpha1.BlockedMemoryQuotaExhausted:
-		return true
+		return true // every pod uses some of it
 	}
 
 	return false
@@ -45,7 +45,8 @@ func (in *Input) exceedsWholeQuota() bool {
 	return found.isKnown && requested > found.largest
 }
 
-// adviseRollout says how a rollout ends that waits for its own old pods.
+// adviseRollout says how a rollout goes on that waits for its own old pods: one of them has to end first. Where
+// cards are lacking, it counts only the old pods that use such cards.
 func (a adviser) adviseRollout(reason v1alpha1.BlockedReason) []string {
 	if !a.awaitsOldPods(reason) {
 		return nil

@@ -17,8 +17,8 @@ func isQuotaReason(reason v1alpha1.BlockedReason) bool {
 	return reason == v1alpha1.BlockedQuotaExhausted || reason == v1alpha1.BlockedNoQuota || reason == v1alpha1.BlockedAncestorQuotaExhausted
 }
 
-// statedShortage returns the refusal of a queue because of its quota of cards, as the scheduler states
-// it, nil for none. Only the scheduler knows what jobs that it has enqueued reserve.
+// statedShortage returns the refusal because of a quota of cards that the scheduler states: of the workload, else
+// of its pod on the first such node. It is nil for none. Only the scheduler knows what enqueued jobs reserve.
 func (in *Input) statedShortage() *workload.Refusal {
 	if len(in.Entries) == 0 || !isQuotaReason(in.Entries[0].Reason) {
 		return nil
@@ -43,7 +43,8 @@ type shortage struct {
 	left int64
 	// reserved is how many cards are reserved for enqueued jobs, beside those in use.
 	reserved int64
-	// isStated reports whether the scheduler refuses the request because of this quota.
+	// isStated reports whether these are numbers with which the scheduler refuses a request because of this
+	// quota.
 	isStated bool
 }
 
@@ -67,11 +68,11 @@ func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage 
 	if stated.Limit < limit { // the quota was raised since
 		return found
 	}
-	taken := stated.Total - stated.Requested
+	taken := stated.Total - stated.Requested // used and reserved by others
 	return shortage{left: min(found.left, stated.Limit-taken), reserved: max(0, min(taken, stated.Limit)-used), isStated: true}
 }
 
-// describe returns the usage of a card with what is reserved.
+// describe returns the usage of a card with what is reserved, which the operator does not count.
 func (s shortage) describe(status v1alpha1.CardStatus) string {
 	if status.Quota == 0 {
 		return "no quota of " + status.Name
@@ -84,8 +85,8 @@ func (s shortage) describe(status v1alpha1.CardStatus) string {
 }
 
 // dropCardsWithoutQuota removes from a request without a card name the cards for which a CardQuota of the
-// path has no quota, unless that are all. It waits for none of them. Who may not read the quota knows what
-// the scheduler states.
+// path has no quota, because the request does not wait for them. If the path has quota for none, all stay. For a
+// user who may not read the quota, those that the scheduler states count.
 func (in *Input) dropCardsWithoutQuota() {
 	if !in.Request.IsAnyCard {
 		return
@@ -125,7 +126,7 @@ func isRefusedForOthers(stated *workload.Refusal, granted []card.Name) bool {
 // nearestCard returns the card of the request for which the CardQuotas of the path lack least, the first
 // of those that the request names.
 func (a adviser) nearestCard() card.Name {
-	lacking := func(name card.Name) (most int64) {
+	lacking := func(name card.Name) (most int64) { // every CardQuota of the path must have room
 		for _, quota := range a.Path {
 			most = max(most, a.Request.quotaCount()-a.shortageOf(quota, name).left)
 		}
@@ -145,8 +146,8 @@ func (a adviser) adviseAnyQuota() string {
 	return fmt.Sprintf("%s. Give it quota for one of them: kubectl edit cardq %s.", text, a.Path[0].Name)
 }
 
-// adviseQuota says how much more quota each CardQuota of the path needs, for the card that it lacks least
-// of.
+// adviseQuota says how much more quota each CardQuota of the path needs, for the card of the request that
+// lacks least, and why that alone may not help.
 func (a adviser) adviseQuota(entry v1alpha1.BlockedStatus) []string {
 	if len(a.Path) == 0 {
 		return []string{a.adviseFirstQuota()}
@@ -190,7 +191,7 @@ func (a adviser) adviseQuotaOf(name card.Name, entry v1alpha1.BlockedStatus) (ad
 	for _, quota := range a.Path {
 		found := a.shortageOf(quota, name)
 		missing := wanted - found.left
-		all := entry.Count - found.left
+		all := entry.Count - found.left // for all pods of the workload that wait for this reason
 		if missing <= 0 || quota.Status.Summary == "" {
 			continue
 		}
@@ -221,6 +222,7 @@ func (a adviser) adviseUncountedQuota(entry v1alpha1.BlockedStatus) []string {
 		return []string{fmt.Sprintf("Ask again in a few seconds. If this stays, ask the administrator for quota of queue %s.", a.Queue)}
 	}
 
+	// What the CardQuota above has left is only known from the scheduler: its limit without what others have.
 	stated := a.statedShortage()
 	missing := int64(0)
 	if stated != nil && stated.Total != 0 && len(a.Request.Names) > 0 {

@@ -23,8 +23,8 @@ var statedNames = map[v1alpha1.BlockedReason]string{
 	v1alpha1.BlockedUnmanagedClaim:     "resource claims",
 }
 
-// statedGates returns the gate that the reason stands for, unless another gate shows it. So the gates of
-// a workload that waits are never all open.
+// statedGates returns the gate that the reason stands for, unless another gate shows it. So a workload that waits
+// has a gate with the answer No, except where only the scheduler's message says why.
 func (g gateCheck) statedGates(reason v1alpha1.BlockedReason, gates []Gate) []Gate {
 	name := statedNames[reason]
 	prefix := ""

@@ -11,14 +11,11 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// unnamedCards returns the anomalies of cards that have no name, and that may be those of the request.
+// unnamedCards returns the anomalies of cards that have no name, and that may be those of the request. Where
+// one of the two states no resource, they may be.
 func (in *Input) unnamedCards() []v1alpha1.InventoryAnomaly {
-	if in.Inventory == nil {
-		return nil
-	}
-
 	var found []v1alpha1.InventoryAnomaly
-	for _, anomaly := range in.Inventory.Anomalies {
+	for _, anomaly := range in.inventory().Anomalies {
 		isOther := in.Request.Resource != "" && anomaly.Resource != "" && anomaly.Resource != in.Request.Resource
 		if cardinventory.LeavesUnnamed(anomaly) && !isOther {
 			found = append(found, anomaly)
@@ -28,28 +25,27 @@ func (in *Input) unnamedCards() []v1alpha1.InventoryAnomaly {
 	return found
 }
 
-// withheldCards returns the anomaly because of which no new pod gets a card, nil for none.
+// withheldCards returns the anomaly because of which no new pod gets a card, nil for none: nodes offer more of
+// the card than their labels say.
 func (in *Input) withheldCards(name card.Name) *v1alpha1.InventoryAnomaly {
-	if in.Inventory == nil {
-		return nil
-	}
-
-	at := slices.IndexFunc(in.Inventory.Anomalies, func(a v1alpha1.InventoryAnomaly) bool {
+	anomalies := in.inventory().Anomalies
+	at := slices.IndexFunc(anomalies, func(a v1alpha1.InventoryAnomaly) bool {
 		return a.Reason == v1alpha1.AnomalyMoreThanLabelled && a.Card == string(name)
 	})
 	if at < 0 {
 		return nil
 	}
-	return &in.Inventory.Anomalies[at]
+	return &anomalies[at]
 }
 
-// areAllWithheld reports whether nodes have each card of the request, and keep all of them from new pods.
+// areAllWithheld reports whether nodes have each card of the request, and new pods get none of them.
 func (in *Input) areAllWithheld() bool {
-	isOffered := func(name card.Name) bool { return in.withheldCards(name) == nil }
-	return len(in.Request.Names) > 0 && !slices.ContainsFunc(in.Request.Names, isOffered)
+	isNotWithheld := func(name card.Name) bool { return in.withheldCards(name) == nil }
+	return len(in.Request.Names) > 0 && !slices.ContainsFunc(in.Request.Names, isNotWithheld)
 }
 
-// describeAbsence says why no new pod gets a card.
+// describeAbsence says why no new pod gets a card: new pods get none of those that nodes have, or no node has
+// one under this name. Cards without a name may be it.
 func (g gateCheck) describeAbsence(name card.Name) string {
 	if withheld := g.withheldCards(name); withheld != nil {
 		return fmt.Sprintf("no new pod gets one of %d %s", withheld.Count, name)
@@ -72,8 +68,8 @@ func (g gateCheck) describeAbsence(name card.Name) string {
 	return text
 }
 
-// adviseUnknownCard says what helps a request for a card that no node has, or that nodes keep from new pods:
-// their labels, or another name.
+// adviseUnknownCard says what helps a request for a card that no node has, or that no new pod gets: other
+// labels of nodes, or another name.
 func (a adviser) adviseUnknownCard() []string {
 	// Names that are right need other labels on nodes, and no other name.
 	advice, areAllRight := a.adviseRightNames()
@@ -139,13 +135,10 @@ func (in *Input) nodesWithCard(name card.Name) *v1alpha1.InventoryAnomaly {
 	return &unnamed[at]
 }
 
-// knownCards returns the cards that nodes have.
+// knownCards returns the cards that nodes have. The CardInventory also lists cards that only a quota names.
 func (in *Input) knownCards() []card.Name {
-	if in.Inventory == nil {
-		return nil
-	}
 	var known []card.Name
-	for _, entry := range in.Inventory.Cards {
+	for _, entry := range in.inventory().Cards {
 		if entry.Total > 0 {
 			known = append(known, card.Name(entry.Name))
 		}

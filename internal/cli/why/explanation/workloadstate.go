@@ -12,7 +12,7 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// orphanGates returns an answer for each PodGroup that does not exist.
+// orphanGates returns an answer for each of the first PodGroups that its pods name and that do not exist.
 func (g gateCheck) orphanGates() []Gate {
 	const maxGroups = 3
 	var gates []Gate
@@ -22,7 +22,8 @@ func (g gateCheck) orphanGates() []Gate {
 	return gates
 }
 
-// adviseOrphans says what helps pods whose PodGroup does not exist.
+// adviseOrphans says what helps pods whose PodGroup does not exist. Their names are unknown if only the status
+// of the CardQuota says so.
 func (a adviser) adviseOrphans() []string {
 	if len(a.Orphans) == 0 {
 		return []string{"Delete the pod: its controller creates another one, with a PodGroup of its own."}
@@ -73,8 +74,8 @@ func (a adviser) adviseReservations(reserved int64, card string) []string {
 	return advice
 }
 
-// describeReservation says what a job waits for, and why it may have no pods. A PodGroup that a controller
-// has made would come again after its deletion.
+// describeReservation says what a job waits for, and what helps if it has no pods: the deletion of a PodGroup
+// that no controller has made, else its controller, which would make the PodGroup again.
 func (a adviser) describeReservation(r Reservation) string {
 	text := fmt.Sprintf("%s waits for %d %s", a.nameReservation(r), r.Count, strings.ReplaceAll(r.Card, "|", " or "))
 	if !r.HasPods {
@@ -92,6 +93,7 @@ func (a adviser) describeReservation(r Reservation) string {
 	return fmt.Sprintf("%s. See why its controller creates none: kubectl -n %s describe %s %s.", text, r.Workload.Namespace, kind, r.Workload.Name)
 }
 
+// seesReservation reports whether the user may know which job a reservation is for.
 func (a adviser) seesReservation(r Reservation) bool {
 	return a.NamesOthers || r.Workload.Namespace == a.Workload.Namespace
 }
