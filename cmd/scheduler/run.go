@@ -33,7 +33,7 @@ import (
 	"cardquota.dev/operator/internal/scheduler/cardreclaim"
 	"cardquota.dev/operator/internal/scheduler/configloader"
 	"cardquota.dev/operator/internal/scheduler/leader"
-	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
 // run replaces Volcano's app.Run. The order matters: the process becomes live and ready, then
@@ -286,7 +286,7 @@ func (w *work) schedule(ctx context.Context, config *rest.Config, observe func(c
 // registerPlugins adds our plugin and actions to Volcano's. It returns Volcano's action preempt
 // with the rules of card quota.
 func registerPlugins(cache *capacitycard.Cache) *actions.Preempt {
-	framework.RegisterPluginBuilder(snapshot.PluginName, capacitycard.Builder(cache))
+	framework.RegisterPluginBuilder(schedulerconfig.CapacityCard, capacitycard.Builder(cache))
 	shared := actions.NewShared(cache, nil)
 	preempt := actions.NewPreempt(shared)
 	framework.RegisterAction(actions.NewCardReclaim(shared))

@@ -16,7 +16,7 @@ var statedMutants = []mutant{
 
 // voteMutants break the memory of refused requests, and what is kept of nodes and searches.
 var voteMutants = []mutant{
-	{"internal/scheduler/capacitycard/allocate.go", `	p.enqueue.ForgetRefusals() // quota is released`, ``, "a refused request is checked again after an eviction"},
+	{"internal/scheduler/capacitycard/allocate.go", `	a.enqueue.ForgetRefusals() // quota is released`, ``, "a refused request is checked again after an eviction"},
 	{"internal/scheduler/enqueue/podgrouprequest.go", `found.UID != metav1.GetControllerOf`, `found.UID == "" && found.UID != metav1.GetControllerOf`, "another job of the same name says nothing"},
 }
 

@@ -22,14 +22,14 @@ var awaitedCardsMutants = []mutant{
 	{"internal/scheduler/cache/reservations.go", `	r.prolonged += waited
 `, ``, "a reservation is prolonged for an hour in all"},
 	{"internal/scheduler/enqueue/reserver.go", `	if entry.ExhaustedRequest == key {`, `	if true {`, "a job that requests something else has a reservation again"},
-	{"internal/scheduler/capacitycard/joborder.go", `	case p.belowMinimum[job.UID] && !p.Volcano.JobReady(job):
-		return 0`, `	case p.belowMinimum[job.UID] && !p.Volcano.JobReady(job):
+	{"internal/scheduler/capacitycard/belowminimumfirst.go", `	case a.belowMinimum[job.UID] && !a.Volcano.JobReady(job):
+		return 0`, `	case a.belowMinimum[job.UID] && !a.Volcano.JobReady(job):
 		return 1`, "a job below its minimum comes first in its queue"},
-	{"internal/scheduler/capacitycard/joborder.go", `	return min(a.queues[right], 1) - min(a.queues[left], 1)`, `	return 0`, "the queue of a job below its minimum comes first"},
-	{"internal/scheduler/capacitycard/joborder.go", `	case p.reserver.IsExhausted(job.UID) && !p.belowMinimum[job.UID]:
-		return 2`, `	case p.reserver.IsExhausted(job.UID) && !p.belowMinimum[job.UID]:
+	{"internal/scheduler/capacitycard/belowminimumfirst.go", `	return min(a.queues[right], 1) - min(a.queues[left], 1)`, `	return 0`, "the queue of a job below its minimum comes first"},
+	{"internal/scheduler/capacitycard/belowminimumfirst.go", `	case a.reserver.IsExhausted(job.UID) && !a.belowMinimum[job.UID]:
+		return 2`, `	case a.reserver.IsExhausted(job.UID) && !a.belowMinimum[job.UID]:
 		return 1`, "a job without a reservation comes after its equals"},
-	{"internal/scheduler/capacitycard/joborder.go", `w.Info.Priority >= highest[w.Info.Queue]`, `w.Info.Priority >= min(highest[w.Info.Queue], 0)`, "a queue does not come first for a job that its order serves later"},
+	{"internal/scheduler/capacitycard/belowminimumfirst.go", `job.Info.Priority >= highest[job.Info.Queue]`, `job.Info.Priority >= min(highest[job.Info.Queue], 0)`, "a queue does not come first for a job that its order serves later"},
 	{"internal/scheduler/keptcards/awaited.go", `|| k.awaited.running[job.UID]`, `|| false && k.awaited.running[job.UID]`, "a job below its minimum comes only before jobs that do not run"},
 	{"internal/scheduler/keptcards/awaited.go", `queue.Queue.Spec.Priority == a.Priority
 `, `true
@@ -46,8 +46,8 @@ var awaitedCardsMutants = []mutant{
 
 // The rules of the second run of allocate.
 var secondRunMutants = []mutant{
-	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.Volcano.JobReady(job) {`, `		if false {`, "the second run completes no gang that the first one pipelined"},
-	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.Volcano.JobReady(job) {`, `		if true {`, "elastic pods follow in the second run"},
+	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !a.Volcano.JobReady(job) {`, `		if false {`, "the second run completes no gang that the first one pipelined"},
+	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !a.Volcano.JobReady(job) {`, `		if true {`, "elastic pods follow in the second run"},
 	{"internal/scheduler/capacitycard/deservedfirst.go", `	return isKnown && job.Priority < highest`, `	return isKnown && job.Priority > highest`, "jobs of lower priority do not borrow first"},
 	{"internal/scheduler/waitingjobs/keep.go", `		return w.IsBelowMinimum || (!w.borrows && !j.laterBorrowers[w.Info.UID])`, `		return w.IsBelowMinimum || (w.borrows && !j.laterBorrowers[w.Info.UID])`, "cards are kept for what a queue deserves"},
 	{"internal/scheduler/waitingjobs/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, time.Time{})`, "pods that end soon count as ended"},

@@ -48,8 +48,8 @@ var preemptPriceMutants = []mutant{
 `, `		case api.Failed:
 `, "an evicted pod counts before the Job controller counts it"},
 	{"internal/scheduler/victims/prices.go", `	if breaks[task.UID] {`, `	if false {`, "an eviction that breaks a job costs all of it"},
-	{"internal/scheduler/capacitycard/allocate.go", `	p.enqueue.ForgetRefusals() // quota is released
-	p.prices.ForgetPrice(task.Job)`, `	p.enqueue.ForgetRefusals() // quota is released`, "an eviction changes the price of the next one"},
+	{"internal/scheduler/capacitycard/allocate.go", `	a.enqueue.ForgetRefusals() // quota is released
+	a.prices.ForgetPrice(task.Job)`, `	a.enqueue.ForgetRefusals() // quota is released`, "an eviction changes the price of the next one"},
 	{"internal/scheduler/preemption/run.go", ` || r.preemption.prices.IsFailing(job)`, ``, "a Job that fails is evicted as a whole"},
 	{"internal/scheduler/preemption/candidates.go", `, cmp.Compare(p.prices.LossOfEviction(a, breaks), p.prices.LossOfEviction(b, breaks)))`, `)`, "of jobs that break the one that loses least is evicted"},
 	{"internal/scheduler/preemption/cheapestnode.go", `, cmp.Compare(c.loss, other.loss))`, `)`, "of gangs on several nodes the one that loses least is evicted"},

@@ -55,7 +55,7 @@ var treeOrderMutants = []mutant{
 
 // The rules of the order of flat queues, which the scenes of package capacitycard show.
 var queueOrderMutants = []mutant{
-	{"internal/scheduler/capacitycard/allocate.go", `p.Ledger.DominantShare(queue.Name) / float64(max(1, queue.Queue.Spec.Weight))`, `p.Ledger.DominantShare(queue.Name)`, "weights divide cards among flat queues"},
+	{"internal/scheduler/capacitycard/allocate.go", `a.Ledger.DominantShare(queue.Name) / float64(max(1, queue.Queue.Spec.Weight))`, `a.Ledger.DominantShare(queue.Name)`, "weights divide cards among flat queues"},
 	{"internal/scheduler/capacitycard/allocate.go", `cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {`, `cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c > 1 {`, "the weight does not come before the priority"},
 }
 
@@ -95,7 +95,7 @@ var treeReclaimMutants = []mutant{
 	{"internal/scheduler/snapshot/checks.go", `	return s.CheckWithin(r, r.Request.Request, s.WithinReclaimable())`, `	return s.CheckWithin(r, r.Request.Request, r.Within())`, "no queue evicts in order to borrow"},
 	{"internal/scheduler/cardreclaim/tree.go", `		pod.OnlyCounts = !g.byTree[i]
 `, ``, "what is taken by the service types is not refused as what is borrowed"},
-	{"internal/scheduler/capacitycard/treeorder.go", `	for node := turn; node.parent != nil; node = node.parent {`, `	for node := turn; node == turn; node = node.parent {`, "a placement changes the order of all queues of its tenant"},
+	{"internal/scheduler/capacitycard/treeorder.go", `	for node := queue; node.parent != nil; node = node.parent {`, `	for node := queue; node == queue; node = node.parent {`, "a placement changes the order of all queues of its tenant"},
 	{"internal/scheduler/reclaimrules/drains.go", `range d.Cache.Tree.Path(string(queue)) {`, `range d.Cache.Tree.Path(string(queue))[:1] {`, "a stop policy drains the subtree"},
 	{"internal/scheduler/actions/drain.go", `api.AllocatedStatus(task.Status) || workload.IsCritical(task.Pod):`, `api.AllocatedStatus(task.Status):`, "a drain leaves system-critical pods"},
 	{"internal/scheduler/actions/drain.go", `		case !gang.IsOnNode(task.Status):

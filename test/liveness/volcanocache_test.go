@@ -20,7 +20,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
-	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/session"
 )
 
@@ -50,7 +50,7 @@ func newSchedulerCache() *schedulerCache {
 		return true, a.(clienttesting.UpdateAction).GetObject(), nil
 	})
 
-	framework.RegisterPluginBuilder(snapshot.PluginName, capacitycard.Builder(m.cards))
+	framework.RegisterPluginBuilder(schedulerconfig.CapacityCard, capacitycard.Builder(m.cards))
 	return m
 }
 

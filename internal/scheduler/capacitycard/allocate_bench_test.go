@@ -11,7 +11,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins/capacity"
 
-	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
@@ -39,7 +39,7 @@ func BenchmarkAllocate(b *testing.B) {
 			}
 
 			scene := &scene{t: b, m: NewCache()}
-			framework.RegisterPluginBuilder(snapshot.PluginName, func(a framework.Arguments) framework.Plugin {
+			framework.RegisterPluginBuilder(schedulerconfig.CapacityCard, func(a framework.Arguments) framework.Plugin {
 				scene.p = buildPlugin(scene.m, a)
 				return scene.p
 			})
@@ -48,12 +48,12 @@ func BenchmarkAllocate(b *testing.B) {
 			var ratios []float64
 			for i := range min(max(b.N, 5), 7) {
 				theirs = append(theirs, timeAllocate(b, fleet, capacity.PluginName))
-				ours = append(ours, timeAllocate(b, fleet, snapshot.PluginName))
+				ours = append(ours, timeAllocate(b, fleet, schedulerconfig.CapacityCard))
 				ratios = append(ratios, float64(ours[i])/float64(theirs[i]))
 			}
 
 			b.ReportMetric(0, "ns/op") // the time of both together says nothing
-			for name, times := range map[string][]time.Duration{snapshot.PluginName: ours, capacity.PluginName: theirs} {
+			for name, times := range map[string][]time.Duration{schedulerconfig.CapacityCard: ours, capacity.PluginName: theirs} {
 				reportQuantiles(b, name+"-ms", times, 1e6*200)
 			}
 

@@ -7,8 +7,8 @@ import (
 	"cardquota.dev/operator/internal/scheduler/reclaimrules"
 )
 
-// Cache is what the scheduler keeps between sessions: what all who decide share, and what one of them
-// keeps for itself. The plugin of a session reads and writes it.
+// Cache is what the scheduler keeps between sessions: what all parts of the plugin share, and what single
+// parts keep for themselves. The plugin of a session reads and writes it.
 //
 // A program has one. Volcano runs one session at a time, and its parallel hooks only read.
 type Cache struct {

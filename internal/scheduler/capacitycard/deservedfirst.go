@@ -29,43 +29,43 @@ type deservedFirst struct {
 	deserved []card.Name
 }
 
-// allocate runs Volcano's action allocate. In a tree it serves the queues in their order, and no pod
-// borrows before the pods that need not borrow. If only one kind of pods waits, one run does.
+// allocate runs Volcano's action allocate, which execute is. In a tree it takes the queues in their order, and
+// no pod borrows before the pods that need not borrow. If all waiting pods must borrow, one run is enough.
 //
 // Before each run it finds the free cards that are kept for jobs which lack more of them.
-func (p *allocation) allocate(execute func()) {
-	p.orderJobsBelowMinimum(p.waiting.Load())
-	defer func() { p.jobsAhead = nil }()
+func (a *allocation) allocate(execute func()) {
+	a.orderJobsBelowMinimum(a.waiting.Load())
+	defer func() { a.jobsAhead = nil }()
 
-	if !p.IsTree() {
+	if !a.IsTree() {
 		execute()
 		return
 	}
-	if !p.waitsForDeserved() {
-		p.allocateInOrder(p.Volcano.Jobs, execute)
+	if !a.waitsForDeserved() {
+		a.allocateInOrder(a.Volcano.Jobs, execute)
 		return
 	}
 
-	p.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, later: map[api.JobID]bool{}, highestWaiting: map[snapshot.QueueCard]int32{}}
-	defer func() { p.deservedFirst = nil }()
+	a.deservedFirst = &deservedFirst{borrowers: map[api.JobID]bool{}, later: map[api.JobID]bool{}, highestWaiting: map[snapshot.QueueCard]int32{}}
+	defer func() { a.deservedFirst = nil }()
 
-	p.allocateInOrder(p.Volcano.Jobs, execute)
-	if borrowers := p.jobsThatMayBorrow(); len(borrowers) > 0 {
-		p.deservedFirst.borrows = true
-		p.orderJobsBelowMinimum(p.waiting.Reload(p.deservedFirst.later))
-		p.allocateInOrder(borrowers, execute)
+	a.allocateInOrder(a.Volcano.Jobs, execute)
+	if borrowers := a.jobsThatMayBorrow(); len(borrowers) > 0 {
+		a.deservedFirst.borrows = true
+		a.orderJobsBelowMinimum(a.waiting.Reload(a.deservedFirst.later))
+		a.allocateInOrder(borrowers, execute)
 	}
 }
 
-// jobsThatMayBorrow returns the jobs of the second run. Others would only be searched again, and a
-// job with a hard topology would lose the reasons of the first run. A gang of which the first run pipelined pods
+// jobsThatMayBorrow returns the jobs of the second run, and forgets why the first run did not place their pods.
+// Others would only be searched again, and a job with a hard topology would lose the reasons of the first run. A gang of which the first run pipelined pods
 // is not among them: Volcano binds none of its pods yet, and would bind a part of its minimum if the
 // second run completed it.
-func (p *allocation) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
+func (a *allocation) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
 	jobs := map[api.JobID]*api.JobInfo{}
-	for id := range p.deservedFirst.borrowers {
-		job := p.Volcano.Jobs[id]
-		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !p.Volcano.JobReady(job) {
+	for id := range a.deservedFirst.borrowers {
+		job := a.Volcano.Jobs[id]
+		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !a.Volcano.JobReady(job) {
 			continue
 		}
 		clear(job.NodesFitErrors) // with them Volcano would not try the pods again
@@ -76,9 +76,9 @@ func (p *allocation) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
 
 // waitsForDeserved reports whether some pod may be placed with which its queue need not borrow
 // what other queues can take back.
-func (p *allocation) waitsForDeserved() bool {
-	for r := range p.PodsForAllocate() {
-		if (r.Request.Count > 0 || p.ReclaimsAll()) && p.needNotBorrow(r) {
+func (a *allocation) waitsForDeserved() bool {
+	for r := range a.PodsForAllocate() {
+		if (r.Request.Count > 0 || a.ReclaimsAll()) && a.needNotBorrow(r) {
 			return true
 		}
 	}
@@ -86,49 +86,51 @@ func (p *allocation) waitsForDeserved() bool {
 }
 
 // needNotBorrow reports whether the queue of a pod stays within what it deserves with some card.
-func (p *allocation) needNotBorrow(r snapshot.CheckInput) bool {
-	return p.Ledger.Fits(string(r.Job.Queue), r.Request.Request, p.WithinReclaimable())
+func (a *allocation) needNotBorrow(r snapshot.CheckInput) bool {
+	return a.Ledger.Fits(string(r.Job.Queue), r.Request.Request, a.WithinReclaimable())
 }
 
-// isTurnOf reports whether the running part of allocate tries a pod. The first one notes whose
-// turn comes later. The second one has only jobs whose turn it is.
-func (p *allocation) isTurnOf(r snapshot.CheckInput) bool {
-	d := p.deservedFirst
-	if d == nil || d.borrows {
-		return true
+// leaveToSecondRun reports whether the first of two runs of allocate does not try a pod, because its queue would
+// borrow for it, or a job before it waits to borrow. It records which jobs the second run tries, and the cards
+// with which the first one may place the pod.
+func (a *allocation) leaveToSecondRun(r snapshot.CheckInput) (isLeft bool) {
+	first := a.deservedFirst
+	if first == nil || first.borrows { // one run is enough, or the second one has only such jobs
+		return false
 	}
-	if p.kept.HasPreempted(r) { // cards are kept for it, so it takes none from others
-		return true
+	if a.kept.HasPreempted(r) { // cards are kept for it, so it takes none from others
+		return false
 	}
 	if r.Request.Denied != nil { // the checks refuse it, and no pod waits for what it requests
-		return true
+		return false
 	}
 
-	deserved := p.appendDeservedCards(d.deserved[:0], r)
+	deserved := a.appendDeservedCards(first.deserved[:0], r)
 	mustBorrow := len(deserved) == 0
 
-	d.tried = r.Task.UID
-	d.deserved = slices.DeleteFunc(deserved, func(name card.Name) bool { return d.comesLater(r.Job, name) })
+	first.tried = r.Task.UID
+	first.deserved = slices.DeleteFunc(deserved, func(name card.Name) bool { return first.comesLater(r.Job, name) })
 
-	// A request that names no card has none that its queue deserves.
-	lacksSomeCard := len(d.deserved) < max(1, len(r.Request.Names))
+	// A pod that finds none of its deserved cards free may use its other cards in the second run. A request
+	// that names no card has none that its queue deserves.
+	lacksSomeCard := len(first.deserved) < max(1, len(r.Request.Names))
 	if r.Request.Count > 0 && lacksSomeCard {
-		d.borrowers[r.Job.UID] = true
+		first.borrowers[r.Job.UID] = true
 	}
 
 	needsNoCard := len(r.Request.Names) == 0
-	if len(d.deserved) > 0 || (needsNoCard && !d.comesLater(r.Job, "") && p.needNotBorrow(r)) {
-		return true
+	if len(first.deserved) > 0 || (needsNoCard && !first.comesLater(r.Job, "") && a.needNotBorrow(r)) {
+		return false
 	}
 
 	// Jobs of a lower priority wait for a pod that must borrow, and not for one that itself only waits for another.
 	if mustBorrow {
-		d.putOff(r)
+		first.recordWaiting(r)
 	}
-	d.borrowers[r.Job.UID] = true
-	d.later[r.Job.UID] = true
+	first.borrowers[r.Job.UID] = true
+	first.later[r.Job.UID] = true
 
-	return false
+	return true
 }
 
 // comesLater reports whether a job of a higher priority of the queue waits to borrow a card, "" for
@@ -138,8 +140,9 @@ func (d *deservedFirst) comesLater(job *api.JobInfo, name card.Name) bool {
 	return isKnown && job.Priority < highest
 }
 
-// putOff notes the priority of a pod that waits to borrow, for each card of its request: "" for CPU and memory.
-func (d *deservedFirst) putOff(r snapshot.CheckInput) {
+// recordWaiting records the priority of the job of a pod that waits to borrow, for each card of its request: ""
+// for CPU and memory.
+func (d *deservedFirst) recordWaiting(r snapshot.CheckInput) {
 	names := r.Request.Names
 	if len(names) == 0 {
 		names = []card.Name{""}
@@ -152,10 +155,11 @@ func (d *deservedFirst) putOff(r snapshot.CheckInput) {
 	}
 }
 
-// appendDeservedCards appends the cards of a request that the queue deserves and some node has.
-func (p *allocation) appendDeservedCards(deserved []card.Name, r snapshot.CheckInput) []card.Name {
+// appendDeservedCards appends the cards of a request that the queue deserves and some node has. A pod must not
+// wait in the first run for a card that no node has.
+func (a *allocation) appendDeservedCards(deserved []card.Name, r snapshot.CheckInput) []card.Name {
 	for _, name := range r.Request.Names {
-		if p.DeservesCard(r, name) && len(p.Inventory.ResourcesFor(name)) > 0 {
+		if a.DeservesCard(r, name) && len(a.Inventory.ResourcesFor(name)) > 0 {
 			deserved = append(deserved, name)
 		}
 	}

@@ -24,12 +24,12 @@ func TestADeniedPodPutsOffNoOther(t *testing.T) {
 	denied := s.checkInputFor("denied-0", "")
 	denied.Request.Names = nil
 	denied.Request.Denied = &workload.Refusal{}
-	check.That(t, s.p.allocation.isTurnOf(denied), "the denied pod waits for its turn")
+	check.That(t, !s.p.allocation.leaveToSecondRun(denied), "the denied pod waits for its turn")
 
 	without := s.checkInputFor("without-0", "")
 	without.Request.Names = nil
 	without.Request.Count = 0
-	check.That(t, s.p.allocation.isTurnOf(without), "the pod without cards waits for its turn")
+	check.That(t, !s.p.allocation.leaveToSecondRun(without), "the pod without cards waits for its turn")
 }
 
 // TestSecondRunTriesOnlyJobsThatBorrow: in a tree allocate runs twice, first for pods whose queues deserve the cards, then

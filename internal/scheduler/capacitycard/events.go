@@ -22,6 +22,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -37,51 +38,52 @@ type Events struct {
 }
 
 // RecordEvent emits an event of the plugin.
-func (p *Events) RecordEvent(object runtime.Object, eventType, reason, message string) {
-	if recorder := p.messages.recorderFor(p.Volcano.KubeClient()); recorder != nil {
+func (e *Events) RecordEvent(object runtime.Object, eventType, reason, message string) {
+	if recorder := e.messages.recorderFor(e.Volcano.KubeClient()); recorder != nil {
 		recorder.Event(object, eventType, reason, message)
 	}
 }
 
-func (p *Events) recordRefusal(object runtime.Object, refusal *workload.Refusal) {
-	p.RecordEvent(object, corev1.EventTypeWarning, refusal.Reason(), refusal.Message())
+func (e *Events) recordRefusal(object runtime.Object, refusal *workload.Refusal) {
+	e.RecordEvent(object, corev1.EventTypeWarning, refusal.Reason(), refusal.Message())
 }
 
 // recordIfNew emits an event about a refusal if it is new, on the pod, or on the job's PodGroup
-// if pod is nil. It returns the current text. job is nil if it is not known.
-func (p *Events) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, refusal *workload.Refusal) string {
-	text, isNew := p.messages.currentMessage(uid, refusal)
-	// NotReady refuses all pods alike, so an event on each of them would tell nothing about it.
+// if pod is nil. job is nil if it is not known. It returns the text to state, which stays that of the first
+// event while the reason is the same.
+func (e *Events) recordIfNew(uid types.UID, job *api.JobInfo, pod *corev1.Pod, refusal *workload.Refusal) string {
+	text, isNew := e.messages.currentMessage(uid, refusal)
+	// NotReady refuses all pods of the cluster for the same reason, so an event on each would only be noise.
 	if !isNew || refusal.Reason() == workload.ReasonNotReady {
 		return text
 	}
 
-	p.countRefusal(job, refusal)
+	e.countRefusal(job, refusal)
 	if pod != nil {
-		p.recordRefusal(pod, refusal)
+		e.recordRefusal(pod, refusal)
 	} else {
-		p.recordRefusal(PodGroupReference(job), refusal)
+		e.recordRefusal(PodGroupReference(job), refusal)
 	}
 	return text
 }
 
 // recordPodUnschedulable reports on a pod why it is refused: by event, and through Volcano in
 // the condition PodScheduled.
-func (p *Events) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Refusal) {
-	job := p.Volcano.Jobs[task.Job]
+func (e *Events) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Refusal) {
+	job := e.Volcano.Jobs[task.Job]
 	fit := api.NewFitErrors()
-	fit.SetError(p.recordIfNew(task.Pod.UID, job, task.Pod, refusal))
+	fit.SetError(e.recordIfNew(task.Pod.UID, job, task.Pod, refusal))
 	if job != nil {
 		job.NodesFitErrors[task.UID] = fit
-		p.ownFitErrors[task.UID] = fit
+		e.ownFitErrors[task.UID] = fit
 	}
 }
 
 // recordJobUnschedulable reports on a PodGroup why it is not enqueued. A Volcano job has no pods yet, so its owner
 // sees only the event and the condition of the PodGroup. Where pods exist, Volcano writes the text into their
 // conditions, from JobFitErrors.
-func (p *Events) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refusal) {
-	text := p.recordIfNew(job.PgUID, job, nil, refusal)
+func (e *Events) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refusal) {
+	text := e.recordIfNew(job.PgUID, job, nil, refusal)
 	job.JobFitErrors = text
 
 	isReported := func(c scheduling.PodGroupCondition) bool {
@@ -91,9 +93,9 @@ func (p *Events) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refu
 		return
 	}
 
-	err := p.Volcano.UpdatePodGroupCondition(job, &scheduling.PodGroupCondition{
+	err := e.Volcano.UpdatePodGroupCondition(job, &scheduling.PodGroupCondition{
 		Type: scheduling.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Reason: refusal.Reason(), Message: text,
-		LastTransitionTime: metav1.Now(), TransitionID: string(p.Volcano.UID),
+		LastTransitionTime: metav1.Now(), TransitionID: string(e.Volcano.UID),
 	})
 	if err != nil {
 		klog.ErrorS(err, "Cannot set the condition of a PodGroup", "podGroup", klog.KRef(job.Namespace, job.Name))
@@ -110,23 +112,24 @@ func PodGroupReference(job *api.JobInfo) runtime.Object {
 
 // reportPodWithoutPodGroup reports on a pending pod that its queue does not exist or accepts no
 // pods. Volcano creates no PodGroup for such a pod, so no session contains it.
-func (p *Events) reportPodWithoutPodGroup(pod *corev1.Pod) {
-	if !workload.IsPending(pod) || workload.PodGroupName(pod) != "" || !p.Cache.Resolver.UsesOurScheduler(pod) {
+func (e *Events) reportPodWithoutPodGroup(pod *corev1.Pod) {
+	if !workload.IsPending(pod) || workload.PodGroupName(pod) != "" || !e.Cache.Resolver.UsesOurScheduler(pod) {
 		return
 	}
-	queue := p.Cache.Resolver.Queue(pod, nil, "")
+	queue := e.Cache.Resolver.Queue(pod, nil, "")
 	if queue == "" {
 		queue = workload.DefaultQueue
 	}
 
-	refusal := p.CheckQueue(&api.JobInfo{Queue: api.QueueID(queue), Namespace: pod.Namespace})
+	refusal := e.CheckQueue(&api.JobInfo{Queue: api.QueueID(queue), Namespace: pod.Namespace})
+	// Without a refusal, Volcano is about to create the PodGroup.
 	if refusal == nil || refusal.Reason() == workload.ReasonNotReady {
 		return
 	}
 
-	if _, isNew := p.messages.currentMessage(pod.UID, refusal); isNew {
-		p.recordRefusal(pod, refusal)
-		go p.messages.setPodUnschedulable(p.Volcano.KubeClient(), pod.DeepCopy(), refusal)
+	if _, isNew := e.messages.currentMessage(pod.UID, refusal); isNew {
+		e.recordRefusal(pod, refusal)
+		go e.messages.setPodUnschedulable(e.Volcano.KubeClient(), pod.DeepCopy(), refusal)
 	}
 }
 
@@ -134,10 +137,10 @@ func (p *Events) reportPodWithoutPodGroup(pod *corev1.Pod) {
 // session only. Volcano follows the parents when it closes the session, and would panic or loop
 // (pkg/scheduler/framework/session.go, updateQueueStatus). Flat queues lose nothing. In a tree
 // such a queue takes no new work, and LoadTree reports why.
-func (p *opening) reparentOrphanQueues() {
+func (b *snapshotBuilder) reparentOrphanQueues() {
 	var orphans []*api.QueueInfo
-	for id, info := range p.Volcano.Queues {
-		if isOrphan(p.Volcano.Queues, id) {
+	for id, info := range b.Volcano.Queues {
+		if isOrphan(b.Volcano.Queues, id) {
 			orphans = append(orphans, info)
 		}
 	}
@@ -155,8 +158,8 @@ func (p *opening) reparentOrphanQueues() {
 			newParent = ""
 			message = fmt.Sprintf("Queue <%s> names parent <%s>, which the scheduler ignores: it can have no parent; remove spec.parent", workload.RootQueue, parent)
 		}
-		if !p.IsTree() || name == workload.RootQueue {
-			p.events.recordOnQueue(info.Queue, notice{workload.ReasonParentNotFound, message})
+		if !b.IsTree() || name == workload.RootQueue {
+			b.events.recordOnQueue(info.Queue, notice{workload.ReasonParentNotFound, message})
 		}
 
 		// The Queue itself belongs to Volcano's cache.
@@ -173,7 +176,7 @@ func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 	}
 
 	at := id
-	for range queues {
+	for range queues { // no path to root is longer
 		parent := api.QueueID(queues[at].Queue.Spec.Parent)
 		switch {
 		case parent == "" || parent == workload.RootQueue:
@@ -181,7 +184,7 @@ func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 		case parent == id:
 			return true
 		case queues[parent] == nil:
-			return at == id
+			return at == id // only the one that names the missing parent
 		}
 		at = parent
 	}
@@ -193,16 +196,17 @@ func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 type notice struct{ reason, message string }
 
 // recordOnQueue emits an event on a queue, once.
-func (p *Events) recordOnQueue(queue *scheduling.Queue, says notice) {
-	p.recordNotice(queue, "", says)
+func (e *Events) recordOnQueue(queue *scheduling.Queue, says notice) {
+	e.recordNotice(queue, "", says)
 }
 
-// recordNotice emits an event on a queue, once. Messages of several kinds are kept apart.
-func (p *Events) recordNotice(queue *scheduling.Queue, kind types.UID, says notice) {
-	if p.messages.isNewNotice(queue.UID+kind, says) {
+// recordNotice emits an event on a queue, once. kind is a suffix of the queue's UID: notices of two kinds
+// about a queue do not replace each other.
+func (e *Events) recordNotice(queue *scheduling.Queue, kind types.UID, says notice) {
+	if e.messages.isNewNotice(queue.UID+kind, says) {
 		// Volcano's cache keeps a Queue without its type, which an event needs.
 		typeMeta := metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Queue"}
-		p.RecordEvent(&v1beta1.Queue{TypeMeta: typeMeta, ObjectMeta: queue.ObjectMeta}, corev1.EventTypeWarning, says.reason, says.message)
+		e.RecordEvent(&v1beta1.Queue{TypeMeta: typeMeta, ObjectMeta: queue.ObjectMeta}, corev1.EventTypeWarning, says.reason, says.message)
 	}
 }
 
@@ -226,27 +230,28 @@ func newMessageDeduper() *messageDeduper {
 	return &messageDeduper{lastMessages: map[types.UID]*lastMessage{}}
 }
 
-// currentMessage returns the message about an object, and whether it is new.
+// currentMessage returns the message about an object, and whether it is new: the first one, or about
+// another topic than the last one.
 func (m *messageDeduper) currentMessage(uid types.UID, refusal *workload.Refusal) (text string, isNew bool) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	topic := refusal.Topic()
-	if s, ok := m.lastMessages[uid]; ok && s.topic == topic {
-		s.session = m.session
-		return s.text, false
+	if last, ok := m.lastMessages[uid]; ok && last.topic == topic {
+		last.session = m.session
+		return last.text, false
 	}
 	text = refusal.Message()
 	m.lastMessages[uid] = &lastMessage{topic: topic, text: text, session: m.session}
 	return text, true
 }
 
-// isNewNotice reports whether a notice about an object is new.
+// isNewNotice reports whether a notice about an object differs from the last one, and remembers it.
 func (m *messageDeduper) isNewNotice(uid types.UID, says notice) bool {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	text := says.reason + says.message
-	if s, isKnown := m.lastMessages[uid]; isKnown && s.text == text {
-		s.session = m.session
+	if last, isKnown := m.lastMessages[uid]; isKnown && last.text == text {
+		last.session = m.session
 		return false
 	}
 	m.lastMessages[uid] = &lastMessage{text: text, session: m.session}
@@ -260,12 +265,12 @@ func (m *messageDeduper) forget(uid types.UID) {
 	delete(m.lastMessages, uid)
 }
 
-// removeStale removes objects without a refusal for two sessions.
+// removeStale ends a session: it removes objects without a refusal for two sessions.
 func (m *messageDeduper) removeStale() {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	for uid, s := range m.lastMessages {
-		if s.session+1 < m.session {
+	for uid, last := range m.lastMessages {
+		if last.session+1 < m.session {
 			delete(m.lastMessages, uid)
 		}
 	}
@@ -280,7 +285,7 @@ func (m *messageDeduper) recorderFor(client kubernetes.Interface) record.EventRe
 	if m.recorder == nil && client != nil {
 		broadcaster := record.NewBroadcaster()
 		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events(metav1.NamespaceAll)})
-		m.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: snapshot.PluginName})
+		m.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: schedulerconfig.CapacityCard})
 	}
 	return m.recorder
 }

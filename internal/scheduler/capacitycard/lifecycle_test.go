@@ -21,7 +21,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins/gang"
 
-	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
@@ -120,7 +120,7 @@ func newLifecycle(t *rapid.T, cache *cache.SchedulerCache) *lifecycle {
 		queues: map[string]*v1beta1.Queue{"q": nil, "r": nil},
 		groups: map[string]*v1beta1.PodGroup{},
 		pods:   map[string]*corev1.Pod{}, written: map[types.UID]string{},
-		tiers: []conf.Tier{{Plugins: []conf.PluginOption{enabled(gang.PluginName), enabled(snapshot.PluginName)}}},
+		tiers: []conf.Tier{{Plugins: []conf.PluginOption{enabled(gang.PluginName), enabled(schedulerconfig.CapacityCard)}}},
 	}
 	for _, queue := range slices.Sorted(maps.Keys(l.queues)) {
 		l.changeQuota(t, queue)
@@ -138,7 +138,7 @@ func newLifecycle(t *rapid.T, cache *cache.SchedulerCache) *lifecycle {
 	}
 
 	framework.RegisterPluginBuilder(gang.PluginName, gang.New)
-	framework.RegisterPluginBuilder(snapshot.PluginName, func(a framework.Arguments) framework.Plugin {
+	framework.RegisterPluginBuilder(schedulerconfig.CapacityCard, func(a framework.Arguments) framework.Plugin {
 		l.plugin = buildPlugin(l.m, a)
 		return l.plugin
 	})

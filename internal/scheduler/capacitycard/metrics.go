@@ -43,15 +43,15 @@ func newPluginMetrics() *pluginMetrics {
 // Metrics returns the plugin's metrics for registration.
 func (c *Cache) Metrics() prometheus.Collector { return c.metrics }
 
-// startTimer measures a step of a session.
+// startTimer measures a step of a session, until done is called.
 func (m *pluginMetrics) startTimer(step string) (done func()) {
 	began := time.Now()
 	return func() { m.sessions.WithLabelValues(step).Observe(time.Since(began).Seconds()) }
 }
 
-// publishSnapshot replaces the snapshot and deletes the counters of deleted queues.
-func (m *pluginMetrics) publishSnapshot(v *metricsSnapshot, exists func(queue string) bool) {
-	if last := m.latestSnapshot.Swap(v); last != nil {
+// publishSnapshot replaces the snapshot, and deletes the counters of queues that exist no more.
+func (m *pluginMetrics) publishSnapshot(found *metricsSnapshot, exists func(queue string) bool) {
+	if last := m.latestSnapshot.Swap(found); last != nil {
 		for i := range last.queues {
 			if queue := last.queues[i].usage.Queue; !exists(queue) {
 				m.refusals.DeletePartialMatch(prometheus.Labels{"queue": queue})
@@ -96,27 +96,27 @@ func (q *queueMetrics) queueID() api.QueueID { return api.QueueID(q.usage.Queue)
 func (p *Plugin) newMetricsSnapshot() *metricsSnapshot {
 	usages := p.Ledger.Snapshot()
 	pending := p.pendingCards()
-	v := &metricsSnapshot{
+	found := &metricsSnapshot{
 		at: p.cache.Now(), ready: !p.AwaitsSync && p.ArgumentsErr == nil, inventory: p.Inventory,
 		queues: make([]queueMetrics, 0, len(usages)), unowned: map[card.Name]card.Count{},
 	}
 
-	for _, b := range usages {
-		v.pods += b.Pods
-		queue := queueMetrics{usage: b}
+	for _, usage := range usages {
+		found.pods += usage.Pods
+		queue := queueMetrics{usage: usage}
 		if _, exists := p.QueueRules[queue.queueID()]; !exists {
-			for _, amount := range b.Used {
-				v.unowned[amount.Name] = v.unowned[amount.Name].Add(amount.Count)
+			for _, amount := range usage.Used {
+				found.unowned[amount.Name] = found.unowned[amount.Name].Add(amount.Count)
 			}
 			continue
 		}
 
-		queue.inqueue = slices.Clone(p.sums.Of(b.Queue).Cards)
+		queue.inqueue = slices.Clone(p.sums.Of(usage.Queue).Cards)
 		queue.pending = pending[queue.queueID()]
-		v.queues = append(v.queues, queue)
+		found.queues = append(found.queues, queue)
 	}
 
-	return v
+	return found
 }
 
 // pendingCards sums the requests of pending pods by queue, without gated pods and refused
@@ -132,6 +132,7 @@ func (p *Plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 	for _, job := range p.Volcano.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
 			state, isKnown := p.cache.StateOf(task.Pod) // buildSnapshot saw every pod of a job
+			// A request without names is for cards that no node has.
 			if task.SchGated || !isKnown || state.Request.Count == 0 || len(state.Request.Names) == 0 {
 				continue
 			}
@@ -156,6 +157,7 @@ func (p *Plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 // gauges are all gauges that come from the snapshot.
 var gauges []*prometheus.Desc
 
+// newGauge describes a gauge and adds it to gauges.
 func newGauge(name, help string, labels ...string) *prometheus.Desc {
 	desc := prometheus.NewDesc(name, help, labels, nil)
 	gauges = append(gauges, desc)
@@ -199,29 +201,29 @@ func (m *pluginMetrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *pluginMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.refusals.Collect(ch)
 	m.sessions.Collect(ch)
-	v := m.latestSnapshot.Load()
-	if v == nil {
+	found := m.latestSnapshot.Load()
+	if found == nil {
 		return
 	}
 
 	to := sender(ch)
-	physical := v.inventory.Physical()
-	for i := range v.queues {
-		v.queues[i].sendMetrics(to, physical)
+	physical := found.inventory.Physical()
+	for i := range found.queues {
+		found.queues[i].sendMetrics(to, physical)
 	}
 
 	for name, count := range physical {
 		to.sendGauge(physicalDesc, float64(count), string(name))
 	}
 
-	for name, count := range v.unowned {
+	for name, count := range found.unowned {
 		to.sendGauge(unownedDesc, float64(count), string(name))
 	}
 
-	to.sendGauge(anomalousDesc, float64(v.inventory.AnomalousNodes()))
-	to.sendGauge(podsDesc, float64(v.pods))
-	to.sendGauge(readyDesc, map[bool]float64{true: 1}[v.ready])
-	to.sendGauge(sessionDesc, float64(v.at.UnixMilli())/1000)
+	to.sendGauge(anomalousDesc, float64(found.inventory.AnomalousNodes()))
+	to.sendGauge(podsDesc, float64(found.pods))
+	to.sendGauge(readyDesc, map[bool]float64{true: 1}[found.ready]) // else 0
+	to.sendGauge(sessionDesc, float64(found.at.UnixMilli())/1000)
 }
 
 // sender sends gauges. An invalid label costs that series and not the scrape.
@@ -233,45 +235,36 @@ func (s sender) sendGauge(desc *prometheus.Desc, value float64, labels ...string
 	}
 }
 
-// sendMetrics sends the gauges of one queue: all four of every card with quota or usage, so
-// that they can be compared, and the requests for one of several cards.
+// sendMetrics sends the gauges of one queue. A card with quota or usage has the gauges of quota, usage,
+// inqueue and requests, also where they are 0, so that they can be compared. A request for one of several
+// cards has only the latter two, under the label of its cards.
 func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count) {
 	queue := q.usage.Queue
 	limits := q.usage.Limits
 	used := map[card.Name]card.Count{}
-	waiting := map[string]*[2]card.Count{}
-	at := func(label string) *[2]card.Count {
-		if waiting[label] == nil {
-			waiting[label] = &[2]card.Count{}
-		}
-		return waiting[label]
-	}
-
 	for name := range limits.Cards {
 		used[name] = 0
-		at(string(name))
 	}
-
 	for _, amount := range q.usage.Used {
 		used[amount.Name] = amount.Count
-		at(string(amount.Name))
 	}
 
-	for i, requests := range [][]quota.CardRequest{q.inqueue, q.pending} {
-		for _, request := range requests {
-			if len(request.Names) > 0 { // an unreadable request names no card
-				at(q.cardLabel(request, physical))[i] += request.Count
-			}
-		}
-	}
-
+	inqueue := map[string]card.Count{}
+	requested := map[string]card.Count{}
 	for name, count := range used {
 		q.sendCardMetrics(ch, name, count)
+		inqueue[string(name)] = 0
+		requested[string(name)] = count
 	}
 
-	for label, sums := range waiting {
-		ch.sendGauge(inqueueDesc, float64(sums[0]), queue, label)
-		ch.sendGauge(requestDesc, float64(sums[1].Add(used[card.Name(label)])), queue, label)
+	q.addByLabel(inqueue, q.inqueue, physical)
+	q.addByLabel(requested, q.pending, physical)
+	for label := range inqueue {
+		requested[label] += 0 // so that each label has both gauges
+	}
+	for label, count := range requested {
+		ch.sendGauge(inqueueDesc, float64(inqueue[label]), queue, label)
+		ch.sendGauge(requestDesc, float64(count), queue, label)
 	}
 
 	if limits.MilliCPU != quota.Unlimited {
@@ -286,7 +279,17 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 	ch.sendGauge(memoryAllocatedDesc, float64(q.usage.Memory), queue)
 }
 
-// sendCardMetrics sends what a queue uses of a card, and what it may use.
+// addByLabel adds the cards of requests to the sums of their labels.
+func (q *queueMetrics) addByLabel(sums map[string]card.Count, requests []quota.CardRequest, physical map[card.Name]card.Count) {
+	for _, request := range requests {
+		if len(request.Names) > 0 { // an unreadable request names no card
+			label := q.cardLabel(request, physical)
+			sums[label] = sums[label].Add(request.Count)
+		}
+	}
+}
+
+// sendCardMetrics sends what a queue uses of a card, and what it may use, unless it has no limit.
 func (q *queueMetrics) sendCardMetrics(ch sender, name card.Name, count card.Count) {
 	queue := q.usage.Queue
 	limits := q.usage.Limits
@@ -304,7 +307,8 @@ func (q *queueMetrics) sendCardMetrics(ch sender, name card.Name, count card.Cou
 }
 
 // cardLabel returns the label for the cards of a request, sorted, because preference does not
-// matter here.
+// matter here. If neither a node nor the quota has one of them, the label is UnknownLabel: users
+// could otherwise create any number of series.
 func (q *queueMetrics) cardLabel(request quota.CardRequest, physical map[card.Name]card.Count) string {
 	texts := make([]string, len(request.Names))
 	for i, name := range request.Names {

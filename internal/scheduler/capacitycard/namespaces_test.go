@@ -277,7 +277,7 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 	queue := s.Ssn.Queues["q"].Queue.DeepCopy()
 	queue.Annotations["volcano.sh/namespace-selector"] = `{"matchLabels":{"team":"evil"}}`
 	s.Ssn.Queues["q"].Queue = queue
-	s.p.opening.buildSnapshot()
+	s.p.builder.buildSnapshot()
 	compareCharges("queue q selects namespace evil", "evil")
 }
 

@@ -13,30 +13,32 @@ import (
 // nodeCheckFunc returns why a node does not fit a pod, as one of the predicate's reasons.
 type nodeCheckFunc func(*nodeChoice, snapshot.CheckInput, *api.NodeInfo) int
 
-// nodeChecks: does the node fit the pod, in the predicate? The first that refuses gives the reason.
+// nodeChecks: does the node fit the pod, in the predicate? The first that refuses gives the reason. Each reason
+// also says whether evictions on the node may help, see canEvictionsHelp.
 var nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, cardsAreNotStuck, reclaimedCardsStayFree, preemptedCardsStayFree, cardIsDeserved, cardFits, preemptedQuotaStaysFreeOnNode, awaitedCardsStayFree}
 
 // checkedInput returns the input for a pod, and the message of what PodChecks refuse, "" if they pass. During a
 // node search it returns the result from the start of the search.
-func (p *nodeChoice) checkedInput(task *api.TaskInfo) (r snapshot.CheckInput, refused string, known bool) {
-	if s := p.search.Load(); s != nil && s.Task == task {
+func (c *nodeChoice) checkedInput(task *api.TaskInfo) (r snapshot.CheckInput, refused string, known bool) {
+	if s := c.search.Load(); s != nil && s.Task == task {
 		return s.CheckInput, s.refused, s.known
 	}
-	r, known = p.CheckInputFor(task)
+	r, known = c.CheckInputFor(task)
 	if !known {
 		return r, "", false
 	}
-	if refusal := p.RunChecks(snapshot.PodChecks, r); refusal != nil {
+	if refusal := c.RunChecks(snapshot.PodChecks, r); refusal != nil {
 		refused = refusal.Message()
 	}
 	return r, refused, true
 }
 
-func cardsAreNotStuck(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+// cardsAreNotStuck: the pod fits the node without cards that stuck pods use. Evictions of more pods may help.
+func cardsAreNotStuck(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	switch {
-	case !p.stuck.NeedsStuckCards(r.Task, node):
+	case !c.stuck.NeedsStuckCards(r.Task, node):
 		return nodeFits
-	case p.preemption.EvictsNothingOn(node, r.Task):
+	case c.preemption.EvictsNothingOn(node, r.Task):
 		return cardsAreStuckWithoutVictims // Volcano would pipeline the pod there without an eviction
 	}
 	return cardsAreStuck
@@ -44,27 +46,27 @@ func cardsAreNotStuck(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) 
 
 // cardFits: the pod may run on the node's card, and the quota has room for it. If the quota is
 // full, preemption in the queue may help, unless too many cards are terminating already.
-func cardFits(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+func cardFits(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	if r.Request.Count == 0 {
 		return nodeFits
 	}
 
-	name, named := p.Inventory.CardOnNode(node.Name, r.Request.Resource)
+	name, named := c.Inventory.CardOnNode(node.Name, r.Request.Resource)
 	queue := string(r.Job.Queue)
 	switch {
 	case !named:
 		return unnamedCard
 	case !r.Request.Named.Allows(name):
 		return cardNotAllowed
-	case p.preemption.IgnoresQuota(r.Task) || p.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{}):
+	case c.preemption.IgnoresQuota(r.Task) || c.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{}):
 		return nodeFits
-	case p.Ledger.IsTerminatingOverQuota(queue, name):
+	case c.Ledger.IsTerminatingOverQuota(queue, name):
 		return quotaTerminating
-	case p.preemption.IsReclaimer(r.Task):
+	case c.preemption.IsReclaimer(r.Task):
 		// Cards of other queues do not help if quota is missing. Volcano would stop at such a
 		// node instead of trying the next one.
 		return quotaExceededForReclaim
-	case p.preemption.IsRunning() && !p.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{Bound: quota.QuotaIfIdle}):
+	case c.preemption.IsRunning() && !c.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{Bound: quota.QuotaIfIdle}):
 		// No eviction in the queue makes enough quota. Volcano would stop at such a node, too.
 		return quotaExceededForReclaim
 	}
@@ -74,41 +76,41 @@ func cardFits(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 
 // preemptedCardsStayFree: the node has room besides the cards that preempt freed for others.
 // Evictions of more pods may help, but Volcano evicts none where it may evict none.
-func preemptedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+func preemptedCardsStayFree(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	switch {
-	case p.kept.FitsBesidePreempted(r.Task, r.Job, node):
+	case c.kept.FitsBesidePreempted(r.Task, r.Job, node):
 		return nodeFits
-	case p.preemption.EvictsNothingOn(node, r.Task):
+	case c.preemption.EvictsNothingOn(node, r.Task):
 		return keptForPreemptorsWithoutVictims
 	default:
 		return keptForPreemptors
 	}
 }
 
-// preemptedQuotaStaysFreeOnNode is CheckKeptQuota in the predicate.
-func preemptedQuotaStaysFreeOnNode(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
-	if !p.kept.KeepsQuotaIn(r.Job.Queue) || p.preemption.IgnoresQuota(r.Task) {
+// preemptedQuotaStaysFreeOnNode: the quota has room besides what preempt freed for other pods.
+func preemptedQuotaStaysFreeOnNode(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	if !c.kept.KeepsQuotaIn(r.Job.Queue) || c.preemption.IgnoresQuota(r.Task) {
 		return nodeFits
 	}
 	r.Node = node.Name
-	if p.kept.CheckKeptQuota(r) != nil {
+	if c.kept.CheckKeptQuota(r) != nil {
 		return quotaKeptForPreemptors
 	}
 	return nodeFits
 }
 
 // reclaimedCardsStayFree: the node has room besides the cards kept for pending reclaimers.
-func reclaimedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
-	if !p.kept.FitsBesideReclaimed(r, node) {
+func reclaimedCardsStayFree(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	if !c.kept.FitsBesideReclaimed(r, node) {
 		return reclaimedByOthers
 	}
 	return nodeFits
 }
 
-// noStuckPodConflicts: no stuck pod conflicts with the pod. Volcano's preempt ignores
-// terminating pods, and would pipeline the pod to the node for ever.
-func noStuckPodConflicts(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
-	if slices.ContainsFunc(p.stuck.ByNode[node.Name], func(other *api.TaskInfo) bool { return workload.ConflictOnNode(r.Task.Pod, other.Pod) }) {
+// noStuckPodConflicts: no pod that terminates for too long conflicts with the pod by anti-affinity or host port.
+// Volcano's preempt ignores terminating pods, and would pipeline the pod to the node for ever.
+func noStuckPodConflicts(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	if slices.ContainsFunc(c.stuck.ByNode[node.Name], func(other *api.TaskInfo) bool { return workload.ConflictOnNode(r.Task.Pod, other.Pod) }) {
 		return conflictsWithStuckPod
 	}
 	return nodeFits
@@ -117,20 +119,20 @@ func noStuckPodConflicts(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInf
 // conflictsArePreemptable: preempt may evict all pods that conflict with the pod. Volcano
 // pipelines a pod to a node that needs no eviction without this check, and tries no other node
 // when that is refused.
-func conflictsArePreemptable(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
-	if !p.preemption.IsRunning() || p.victims.HasNoConflicts(r.Task, node) {
+func conflictsArePreemptable(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	if !c.preemption.IsRunning() || c.victims.HasNoConflicts(r.Task, node) {
 		return nodeFits
 	}
-	if _, _, useful := p.victims.SplitConflicting(r.Task, node, p.preemption.PreemptableTasksOn(node, r.Task)); !useful {
+	if _, _, useful := c.victims.SplitConflicting(r.Task, node, c.preemption.PreemptableTasksOn(node, r.Task)); !useful {
 		return conflictNotPreemptable
 	}
 	return nodeFits
 }
 
-// awaitedCardsStayFree: the node has cards beside those that are kept for waiting jobs from this pod.
+// awaitedCardsStayFree: the node has enough cards for the pod beside those that are kept for waiting jobs.
 // What this session placed is already counted on the node. Evictions of other pods may help.
-func awaitedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
-	kept := p.kept.AwaitedOn(r, node)
+func awaitedCardsStayFree(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	kept := c.kept.AwaitedOn(r, node)
 	if kept == 0 {
 		return nodeFits
 	}
@@ -139,27 +141,27 @@ func awaitedCardsStayFree(p *nodeChoice, r snapshot.CheckInput, node *api.NodeIn
 	switch {
 	case free >= float64(kept.Add(r.Request.Count))*snapshot.Milli:
 		return nodeFits
-	case p.preemption.EvictsNothingOn(node, r.Task):
+	case c.preemption.EvictsNothingOn(node, r.Task):
 		return cardsAwaitedByOthersWithoutVictims
 	default:
 		return cardsAwaitedByOthers
 	}
 }
 
-// cardIsDeserved: in the first run of allocate, the queue of the pod deserves the node's card.
-// Of a request with one card, allocatable knows that already.
-func cardIsDeserved(p *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
-	isFirstRun := p.allocation.deservedFirst != nil && !p.allocation.deservedFirst.borrows
-	if !isFirstRun || r.Request.Count == 0 || len(r.Request.Names) == 1 || p.kept.HasPreempted(r) {
+// cardIsDeserved: in the first run of allocate, the queue of the pod deserves the node's card. Of a request with
+// one card, allocatable has checked that. What allocatable knows of the pod it looked at last is used again.
+func cardIsDeserved(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
+	isFirstRun := c.allocation.deservedFirst != nil && !c.allocation.deservedFirst.borrows
+	if !isFirstRun || r.Request.Count == 0 || len(r.Request.Names) == 1 || c.kept.HasPreempted(r) {
 		return nodeFits
 	}
 
-	name, named := p.Inventory.CardOnNode(node.Name, r.Request.Resource)
+	name, named := c.Inventory.CardOnNode(node.Name, r.Request.Resource)
 	switch {
 	case !named:
 		return nodeFits // cardFits refuses it
-	case p.allocation.deservedFirst.tried == r.Task.UID && slices.Contains(p.allocation.deservedFirst.deserved, name),
-		p.allocation.deservedFirst.tried != r.Task.UID && p.DeservesCard(r, name):
+	case c.allocation.deservedFirst.tried == r.Task.UID && slices.Contains(c.allocation.deservedFirst.deserved, name),
+		c.allocation.deservedFirst.tried != r.Task.UID && c.DeservesCard(r, name):
 		return nodeFits
 	default:
 		return cardNotDeserved

@@ -29,14 +29,14 @@ const packingScore = 2500
 // score at a weight of 1.
 const preferenceFactor = 0.2
 
-// uselessScore is less than all plugins together can add.
+// uselessScore puts a node behind all others: it is less than all plugins together can add.
 const uselessScore = -1e9
 
 // nodeOrder scores how well a node packs the pod's cards. It also prefers nodes with the first alternatives:
 // each alternative that comes after the card of the node adds a full score. bestNode prefers them anyway, but the
 // action preempt does not call it.
-func (p *nodeChoice) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, error) {
-	s := p.searchFor(task)
+func (c *nodeChoice) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, error) {
+	s := c.searchFor(task)
 	if s.Request.Count == 0 || s.Request.Denied != nil {
 		return 0, nil //nolint:nilerr // the predicate has refused the node with this error
 	}
@@ -46,46 +46,48 @@ func (p *nodeChoice) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64,
 		return s.weight * s.placementOn(node, alternatives[0]).score(), nil
 	}
 
-	name, allowed := p.CardFor(s.Request, node.Name)
+	name, allowed := c.CardFor(s.Request, node.Name)
 	if !allowed {
 		return 0, nil
 	}
-	if p.preemption.IsUseless(s.CheckInput, node, name) {
+	if c.preemption.IsUseless(s.CheckInput, node, name) { // preempt tries the nodes in this order
 		return uselessScore, nil
 	}
 
 	score := s.weight * s.placementOn(node, name).score()
 	if len(alternatives) > 1 { // a pod that names no card prefers none
-		score += packingScore * p.Args.NodeOrderWeight * float64(len(alternatives)-1-slices.Index(alternatives, name))
+		score += packingScore * c.Args.NodeOrderWeight * float64(len(alternatives)-1-slices.Index(alternatives, name))
 	}
 
 	return score, nil
 }
 
 // bestNode chooses among the nodes that Volcano scored: the nominated node, else the highest
-// score among the nodes with the first available alternative.
-func (p *nodeChoice) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
-	request := p.RequestFor(task)
-	if nominated := p.kept.NominatedAmong(task, scored); nominated != nil && request.Denied == nil {
+// score among the nodes with the first available alternative. It adds nodes of the pod's gang that Volcano did
+// not look at. nil lets Volcano choose.
+func (c *nodeChoice) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
+	request := c.RequestFor(task)
+	if nominated := c.kept.NominatedAmong(task, scored); nominated != nil && request.Denied == nil {
 		return nominated
 	}
 	if request.Count == 0 || request.Denied != nil {
-		return nil // Volcano takes the highest score
+		return nil // Volcano takes the highest score, whatever the card
 	}
 
-	best, score := p.bestScoredNode(request, scored)
-	others := p.unsampledGangNodes(task, scored)
+	best, score := c.bestScoredNode(request, scored)
+	others := c.unsampledGangNodes(task, scored)
 	switch {
 	case len(others) == 0:
 		return best
 	case best == nil || !task.InitResreq.LessEqual(best.Idle, api.Zero): // the pod would have to wait there
-	case len(others) == 1 && len(request.Named.Names()) <= 1 && p.surelyOutscores(task, others[0], best, score):
-		return others[0]
+	case len(others) == 1 && len(request.Named.Names()) <= 1 && c.surelyOutscores(task, others[0], best, score):
+		return others[0] // the usual case, without scores of both nodes
 	default:
 		others = append(others, best)
 	}
 
-	if own, _ := p.bestScoredNode(request, util.PrioritizeNodes(task, others, p.Volcano.BatchNodeOrderFn, p.Volcano.NodeOrderMapFn, p.Volcano.NodeOrderReduceFn)); own != nil {
+	// Scores of two calls cannot be compared, so all of these nodes are scored together.
+	if own, _ := c.bestScoredNode(request, util.PrioritizeNodes(task, others, c.Volcano.BatchNodeOrderFn, c.Volcano.NodeOrderMapFn, c.Volcano.NodeOrderReduceFn)); own != nil {
 		return own
 	}
 
@@ -94,14 +96,14 @@ func (p *nodeChoice) bestNode(task *api.TaskInfo, scored map[float64][]*api.Node
 
 // bestScoredNode returns the node with the first alternative and the highest score. Among
 // equals it takes the first name, so the choice does not depend on map order.
-func (p *nodeChoice) bestScoredNode(request *workload.Request, scored map[float64][]*api.NodeInfo) (best *api.NodeInfo, bestScore float64) {
+func (c *nodeChoice) bestScoredNode(request *workload.Request, scored map[float64][]*api.NodeInfo) (best *api.NodeInfo, bestScore float64) {
 	alternatives := request.Named.Names()
 	bestAlternative := 0
 	for score, nodes := range scored {
 		for _, node := range nodes {
 			alternative := 0
 			if len(alternatives) > 1 { // else all nodes have the one card, or any will do
-				name, _ := p.Inventory.CardOnNode(node.Name, request.Resource)
+				name, _ := c.Inventory.CardOnNode(node.Name, request.Resource)
 				alternative = slices.Index(alternatives, name)
 				if alternative < 0 {
 					continue
@@ -134,14 +136,14 @@ func hasUntoleratedSoftTaint(task *api.TaskInfo, node *api.NodeInfo) bool {
 }
 
 // hasNodePreferences reports whether a pod, its job or its queue prefers some nodes.
-func (p *nodeChoice) hasNodePreferences(task *api.TaskInfo) bool {
-	job, ok := p.Volcano.Jobs[task.Job]
-	return (ok && p.jobHasNodePreferences(job)) || podHasNodePreferences(&task.Pod.Spec)
+func (c *nodeChoice) hasNodePreferences(task *api.TaskInfo) bool {
+	job, ok := c.Volcano.Jobs[task.Job]
+	return (ok && c.jobHasNodePreferences(job)) || podHasNodePreferences(&task.Pod.Spec)
 }
 
 // jobHasNodePreferences reports whether a job or its queue prefers some nodes.
-func (p *nodeChoice) jobHasNodePreferences(job *api.JobInfo) bool {
-	return job.ContainsNetworkTopology() || hasTaskTopology(job) || p.queueHasNodeGroupPreferences(job.Queue)
+func (c *nodeChoice) jobHasNodePreferences(job *api.JobInfo) bool {
+	return job.ContainsNetworkTopology() || hasTaskTopology(job) || c.queueHasNodeGroupPreferences(job.Queue)
 }
 
 // hasTaskTopology reports whether a job has affinity or anti-affinity between its tasks.
@@ -151,8 +153,8 @@ func hasTaskTopology(job *api.JobInfo) bool {
 }
 
 // queueHasNodeGroupPreferences reports whether a queue prefers or avoids node groups.
-func (p *nodeChoice) queueHasNodeGroupPreferences(id api.QueueID) bool {
-	queue, ok := p.Volcano.Queues[id]
+func (c *nodeChoice) queueHasNodeGroupPreferences(id api.QueueID) bool {
+	queue, ok := c.Volcano.Queues[id]
 	if !ok || queue.Queue == nil || queue.Queue.Spec.Affinity == nil {
 		return false
 	}
@@ -185,25 +187,25 @@ const maxGangNodes = 16
 // Volcano does not call bestNode for a single node. Usually it then checked all nodes, because
 // it searches until it has minimum-feasible-nodes (100). The exception is a sample in which all
 // nodes but one only have room for pipelined pods.
-func (p *nodeChoice) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
-	job, ok := p.Volcano.Jobs[task.Job]
-	sampled := p.percentageOfNodes < allNodes && len(p.Volcano.NodeList) > int(options.ServerOpts.MinNodesToFind)
-	if !ok || !sampled || job.ContainsNetworkTopology() || p.Volcano.NodesInShard.Len() > 0 {
+func (c *nodeChoice) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
+	job, ok := c.Volcano.Jobs[task.Job]
+	sampled := c.percentageOfNodes < allNodes && len(c.Volcano.NodeList) > int(options.ServerOpts.MinNodesToFind)
+	if !ok || !sampled || job.ContainsNetworkTopology() || c.Volcano.NodesInShard.Len() > 0 {
 		return nil // Volcano may check a part of the nodes for other reasons
 	}
 	if workload.ConflictOnNode(task.Pod, task.Pod) {
 		return nil // no two pods of the job share a node
 	}
 
-	roomy := p.unseenGangNodes(task, job, lookedAt)
-	resource := p.RequestFor(task).Resource
+	roomy := c.unseenGangNodes(task, job, lookedAt)
+	resource := c.RequestFor(task).Resource
 	slices.SortFunc(roomy, func(a, b *api.NodeInfo) int {
 		return cmp.Or(cmp.Compare(a.Idle.Get(resource), b.Idle.Get(resource)), cmp.Compare(a.Name, b.Name))
 	})
 
 	var fitting []*api.NodeInfo
 	for _, node := range roomy[:min(len(roomy), maxGangNodes)] {
-		if p.Volcano.PredicateForAllocateAction(task, node) == nil {
+		if c.Volcano.PredicateForAllocateAction(task, node) == nil {
 			fitting = append(fitting, node)
 		}
 	}
@@ -213,7 +215,7 @@ func (p *nodeChoice) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64
 
 // unseenGangNodes returns nodes that have pods of a job and have enough idle for a task, but were
 // not looked at.
-func (p *nodeChoice) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
+func (c *nodeChoice) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
 	seen := map[string]bool{}
 	for _, nodes := range lookedAt {
 		for _, node := range nodes {
@@ -223,7 +225,7 @@ func (p *nodeChoice) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, looke
 
 	var unseen []*api.NodeInfo
 	for other := range gang.TasksIn(job, api.AllocatedStatus) {
-		if node := p.Volcano.Nodes[other.NodeName]; node != nil && !seen[node.Name] {
+		if node := c.Volcano.Nodes[other.NodeName]; node != nil && !seen[node.Name] {
 			seen[node.Name] = true
 			if task.InitResreq.LessEqual(node.Idle, api.Zero) {
 				unseen = append(unseen, node)
@@ -234,17 +236,18 @@ func (p *nodeChoice) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, looke
 	return unseen
 }
 
-// surelyOutscores reports whether an unscored node is certain to score more than a scored one
-// with the same card. It avoids the batch scores, which look at every node: they are known for
-// the scored node, and at least 0 for the other.
-func (p *nodeChoice) surelyOutscores(task *api.TaskInfo, node, than *api.NodeInfo, score float64) bool {
-	reduced, alone, err := p.Volcano.NodeOrderMapFn(task, node)
-	_, aloneThan, errThan := p.Volcano.NodeOrderMapFn(task, than)
-	together := score - aloneThan
-	return err == nil && errThan == nil && len(reduced) == 0 && alone-aloneThan > together
+// surelyOutscores reports whether a node that Volcano did not score is certain to score more than one with the
+// same card that has this score. It avoids the batch scores, which compare all nodes: of the scored node they are
+// its score without that of the node alone, of the other one at least 0. If a plugin reduces scores, none is
+// certain.
+func (c *nodeChoice) surelyOutscores(task *api.TaskInfo, node, scored *api.NodeInfo, score float64) bool {
+	reduced, alone, err := c.Volcano.NodeOrderMapFn(task, node)
+	_, scoredAlone, errScored := c.Volcano.NodeOrderMapFn(task, scored)
+	batchScore := score - scoredAlone
+	return err == nil && errScored == nil && len(reduced) == 0 && alone-scoredAlone > batchScore
 }
 
-// gangRest is what the pending pods of a gang request.
+// gangRest is what the pending pods of a gang request together.
 type gangRest struct {
 	// cards are the cards that the pods name, all if they name none.
 	cards card.Request
@@ -254,33 +257,34 @@ type gangRest struct {
 	requests map[corev1.ResourceName]float64
 }
 
-// prepareScoring fills in what the score of a node reads.
-func (p *nodeChoice) prepareScoring(s *nodeSearch) {
+// prepareScoring fills in what the score of a node reads: the pod's requests, the weight, and of a gang its
+// nodes and what its other pods request.
+func (c *nodeChoice) prepareScoring(s *nodeSearch) {
 	s.requests = map[corev1.ResourceName]float64{}
 	for _, resource := range s.Task.InitResreq.ResourceNames() {
 		s.requests[resource] = s.Task.InitResreq.Get(resource)
 	}
 
-	s.weight = packingScore * p.Args.NodeOrderWeight
-	if p.hasNodePreferences(s.Task) {
+	s.weight = packingScore * c.Args.NodeOrderWeight
+	if c.hasNodePreferences(s.Task) {
 		s.weight *= preferenceFactor
 	}
 
 	// Pods that conflict with each other never share a node, so packing does not help their gang.
-	job, ok := p.Volcano.Jobs[s.Task.Job]
+	job, ok := c.Volcano.Jobs[s.Task.Job]
 	if !ok || job.MinAvailable <= 1 || s.Request.Count == 0 || workload.ConflictOnNode(s.Task.Pod, s.Task.Pod) {
 		return
 	}
 
-	s.gangNodes = p.gangNodeNames(job, s.Request.Resource)
+	s.gangNodes = c.gangNodeNames(job, s.Request.Resource)
 	missing := int(job.MinAvailable - job.ReadyTaskNum() - job.WaitingTaskNum())
-	if missing > 1 {
-		s.gangRests = p.gangRestsByCard(job, s.Request, missing)
+	if missing > 1 { // the pod itself is one of them
+		s.gangRests = c.gangRestsByCard(job, s.Request, missing)
 	}
 }
 
 // gangNodeNames returns the nodes on which a job uses cards of a resource.
-func (p *nodeChoice) gangNodeNames(job *api.JobInfo, resource corev1.ResourceName) map[string]bool {
+func (c *nodeChoice) gangNodeNames(job *api.JobInfo, resource corev1.ResourceName) map[string]bool {
 	hosts := map[string]bool{}
 	for task := range gang.TasksIn(job, func(status api.TaskStatus) bool { return api.AllocatedStatus(status) || status == api.Pipelined }) {
 		if task.Resreq.Get(resource) > 0 {
@@ -293,10 +297,10 @@ func (p *nodeChoice) gangNodeNames(job *api.JobInfo, resource corev1.ResourceNam
 // gangRestsByCard returns, for each card of a pod's request, what the pending pods of its job request that may use
 // that card. The node order prefers nodes on which they fit, too. missing is how many pods the job lacks for its
 // minimum. Of more pods, as many of average size count.
-func (p *nodeChoice) gangRestsByCard(job *api.JobInfo, request *workload.Request, missing int) map[card.Name]*gangRest {
+func (c *nodeChoice) gangRestsByCard(job *api.JobInfo, request *workload.Request, missing int) map[card.Name]*gangRest {
 	alike := map[string]*gangRest{} // pods that name the same cards
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		other := p.RequestFor(task)
+		other := c.RequestFor(task)
 		if task.SchGated || other.Resource != request.Resource || other.Count == 0 || other.Denied != nil {
 			continue
 		}
@@ -327,6 +331,7 @@ func (p *nodeChoice) gangRestsByCard(job *api.JobInfo, request *workload.Request
 	return rests
 }
 
+// add adds what other pods request.
 func (r *gangRest) add(other *gangRest) {
 	r.pods += other.pods
 	for resource, request := range other.requests {
@@ -365,7 +370,7 @@ func (s *nodeSearch) podsThatFit(idle *api.Resource) int {
 	return max(0, pods)
 }
 
-// placementOn returns the input of the score for the pod on a node with a card.
+// placementOn returns the input of the score for the pod on a node, if it uses this card there.
 func (s *nodeSearch) placementOn(node *api.NodeInfo, name card.Name) placement {
 	idle := node.Idle
 	if !s.Task.InitResreq.LessEqual(idle, api.Zero) {

@@ -17,7 +17,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins/capacity"
 
-	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 )
@@ -30,7 +30,7 @@ var scoring = []string{"drf", "predicates", "nodeorder", "binpack"}
 // loaded beside those of scoring.
 func (s *scene) placeWith(queuePlugin string, morePlugins []string, args map[string]framework.Arguments) map[string]string {
 	framework.RegisterPluginBuilder(capacity.PluginName, capacity.New)
-	framework.RegisterPluginBuilder(snapshot.PluginName, func(a framework.Arguments) framework.Plugin { return buildPlugin(NewCache(), a) })
+	framework.RegisterPluginBuilder(schedulerconfig.CapacityCard, func(a framework.Arguments) framework.Plugin { return buildPlugin(NewCache(), a) })
 	c := *s.Cluster
 	c.Cache = nil
 	c.Ssn = nil
@@ -132,7 +132,7 @@ func TestOtherPluginsMayDecideBeforePacking(t *testing.T) {
 		"packing of cards has a hundredth of its weight: the node with more CPU in use": {
 			scene: cpuOnN1(),
 			// The weight 1 of binpack is its default.
-			args: map[string]framework.Arguments{"binpack": {"binpack.weight": 1}, snapshot.PluginName: {"nodeOrderWeight": 0.01}},
+			args: map[string]framework.Arguments{"binpack": {"binpack.weight": 1}, schedulerconfig.CapacityCard: {"nodeOrderWeight": 0.01}},
 			want: "j-0@n1", wantShipped: "j-0@n2",
 		},
 		"task-topology keeps the two pods of task w apart: two nodes": {
@@ -161,8 +161,8 @@ func TestOtherPluginsMayDecideBeforePacking(t *testing.T) {
 	}) {
 		s := tc.scene
 		check.Equal(t, "placed with capacity", tc.want, newlyPlaced(s, s.placeWith(capacity.PluginName, tc.morePlugins, tc.args)))
-		check.Equal(t, "placed with capacity-card", tc.want, newlyPlaced(s, s.placeWith(snapshot.PluginName, tc.morePlugins, tc.args)))
-		check.Equal(t, "placed with the shipped plugins and weights", tc.wantShipped, newlyPlaced(s, s.placeWith(snapshot.PluginName, nil, nil)))
+		check.Equal(t, "placed with capacity-card", tc.want, newlyPlaced(s, s.placeWith(schedulerconfig.CapacityCard, tc.morePlugins, tc.args)))
+		check.Equal(t, "placed with the shipped plugins and weights", tc.wantShipped, newlyPlaced(s, s.placeWith(schedulerconfig.CapacityCard, nil, nil)))
 	}
 }
 
@@ -203,7 +203,7 @@ func TestGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 		varyRequests(s, random)
 
 		sufficient := nodesThatFit(s)
-		placed := s.placeWith(snapshot.PluginName, nil, nil)
+		placed := s.placeWith(schedulerconfig.CapacityCard, nil, nil)
 		if len(sufficient) == 0 {
 			continue
 		}
@@ -277,7 +277,7 @@ func TestPackingLeavesSpaceForTheWaitingPodsOfTheGang(t *testing.T) {
 		s := newScene(t, `queue q quota={"A":99,"B":99} cpu=1000
 			`+tc.scene, tc.change)
 
-		check.Equal(t, "placed", tc.want, newlyPlaced(s, s.placeWith(snapshot.PluginName, nil, nil)))
+		check.Equal(t, "placed", tc.want, newlyPlaced(s, s.placeWith(schedulerconfig.CapacityCard, nil, nil)))
 	}
 }
 
@@ -302,7 +302,7 @@ func TestFirstAlternativeIsPreferred(t *testing.T) {
 
 		s.addObjects(`node z model=B
 			job j queue=q min=1 pending=1 cards=2 card=A|B`)
-		node := s.placeWith(snapshot.PluginName, nil, heavy)["j-0"]
+		node := s.placeWith(schedulerconfig.CapacityCard, nil, heavy)["j-0"]
 		check.Must(t, node != "", "the pod is not placed\n%s", describe(s))
 		isFirst := s.node(node).Labels["nvidia.com/gpu.product"] == "A"
 		check.Must(t, isFirst == firstFits, "the pod is on %q, a node has two free A: %v\n%s", node, firstFits, describe(s))
@@ -354,7 +354,7 @@ func TestGangsStayTogetherAlthoughNodesAreSampled(t *testing.T) {
 			s.addObjects(fmt.Sprintf("job j%d queue=q min=4 pending=4 cards=2", gang), tc.change)
 		}
 
-		placed := s.placeWith(snapshot.PluginName, nil, tc.args)
+		placed := s.placeWith(schedulerconfig.CapacityCard, nil, tc.args)
 		for gang := range 4 {
 			nodes := map[string]bool{}
 			for pod := range 4 {
@@ -396,7 +396,7 @@ func TestDefaultWeightPacks(t *testing.T) {
 
 		for _, weight := range []float64{0.001, 1, 1000} {
 			used := map[string]bool{}
-			for pod, node := range s.placeWith(snapshot.PluginName, nil, map[string]framework.Arguments{snapshot.PluginName: {"nodeOrderWeight": weight}}) {
+			for pod, node := range s.placeWith(schedulerconfig.CapacityCard, nil, map[string]framework.Arguments{schedulerconfig.CapacityCard: {"nodeOrderWeight": weight}}) {
 				if !strings.HasPrefix(pod, "c") {
 					used[node] = true
 				}

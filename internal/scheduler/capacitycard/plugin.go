@@ -30,25 +30,26 @@ import (
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/scheduler/victims"
 	"cardquota.dev/operator/internal/scheduler/waitingjobs"
+	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
 // Builder returns the plugin builder of a scheduler with this cache.
-func Builder(known *Cache) framework.PluginBuilder {
-	return func(arguments framework.Arguments) framework.Plugin { return buildPlugin(known, arguments) }
+func Builder(cache *Cache) framework.PluginBuilder {
+	return func(arguments framework.Arguments) framework.Plugin { return buildPlugin(cache, arguments) }
 }
 
-func buildPlugin(known *Cache, arguments framework.Arguments) *Plugin {
+func buildPlugin(cache *Cache, arguments framework.Arguments) *Plugin {
 	args, err := snapshot.ParseArguments(arguments)
 	if err != nil {
 		// The configuration loader refuses such arguments. If they arrive all the same, the
 		// plugin gives no cards away.
 		klog.ErrorS(err, "Arguments of capacity-card are invalid, the scheduler places no pods")
 	}
-	return newPlugin(known, &snapshot.Session{Args: args, ArgumentsErr: err, Cache: known.Cache})
+	return newPlugin(cache, &snapshot.Session{Args: args, ArgumentsErr: err, Cache: cache.Cache})
 }
 
-// Plugin is the plugin in one session: what the session sees, and those who decide by it. Each of them
-// knows only those above it here. Hooks that Volcano calls in parallel (predicate) only read.
+// Plugin is the plugin in one session: what the session sees, and the parts that decide by it. Each part
+// knows only parts above it here. Hooks that Volcano calls in parallel (predicate) only read.
 type Plugin struct {
 	*snapshot.Session
 	cache     *Cache
@@ -76,20 +77,20 @@ type Plugin struct {
 	nodes      *nodeChoice
 	shortages  *shortages
 
-	opening *opening
+	builder *snapshotBuilder
 }
 
-// newPlugin returns the plugin for a session that is not open yet.
-func newPlugin(known *Cache, s *snapshot.Session) *Plugin {
-	p := &Plugin{Session: s, cache: known}
+// newPlugin connects the parts of the plugin. They know nothing of the session until OnSessionOpen.
+func newPlugin(cache *Cache, s *snapshot.Session) *Plugin {
+	p := &Plugin{Session: s, cache: cache}
 	p.Drains = &reclaimrules.Drains{Session: s}
-	p.Events = &Events{Session: s, messages: known.messages, reports: known.reports, countRefusal: known.metrics.countRefusal}
+	p.Events = &Events{Session: s, messages: cache.messages, reports: cache.reports, countRefusal: cache.metrics.countRefusal}
 	p.Prices = victims.NewPrices(s)
-	p.Rules = reclaimrules.New(s, known.borrowStops)
+	p.Rules = reclaimrules.New(s, cache.borrowStops)
 	p.Evictions = &snapshot.Evictions{Session: s}
 
 	p.stuck = &snapshot.StuckPods{Session: s}
-	p.Kept = keptcards.New(s, p.stuck, known.kept)
+	p.Kept = keptcards.New(s, p.stuck, cache.kept)
 	p.waiting = waitingjobs.New(s, p.Rules, p.stuck, p.Kept)
 
 	p.victims = victims.NewSelection(s, p.Kept)
@@ -97,18 +98,18 @@ func newPlugin(known *Cache, s *snapshot.Session) *Plugin {
 	p.podReclaim = &podReclaim{Session: s, prices: p.Prices, rules: p.Rules, stuck: p.stuck, kept: p.Kept, victims: p.victims}
 
 	p.sums = enqueue.NewSums(s)
-	p.enqueue = enqueue.New(s, p.Evictions, p.preemption, p.sums, known.podGroups)
+	p.enqueue = enqueue.New(s, p.Evictions, p.preemption, p.sums, cache.podGroups)
 	p.reserver = enqueue.NewReserver(s, p.sums, p.enqueue)
 	p.allocation = &allocation{
 		Session: s, prices: p.Prices, events: p.Events, stuck: p.stuck, kept: p.Kept, waiting: p.waiting,
 		victims: p.victims, preemption: p.preemption, enqueue: p.enqueue, reserver: p.reserver,
 	}
 	p.nodes = &nodeChoice{
-		Session: s, fitErrors: &known.fitErrors, events: p.Events, stuck: p.stuck, kept: p.Kept,
+		Session: s, fitErrors: &cache.fitErrors, events: p.Events, stuck: p.stuck, kept: p.Kept,
 		victims: p.victims, preemption: p.preemption, podReclaim: p.podReclaim, allocation: p.allocation,
 	}
 	p.shortages = &shortages{Session: s, events: p.Events}
-	p.opening = &opening{
+	p.builder = &snapshotBuilder{
 		Session: s, events: p.Events, evictions: p.Evictions,
 		sums: p.sums, reserver: p.reserver, allocation: p.allocation,
 	}
@@ -121,50 +122,50 @@ var (
 	_ framework.BindContextHandler = &Plugin{}
 )
 
-// Name returns PluginName.
-func (p *Plugin) Name() string { return snapshot.PluginName }
+// Name returns the name of the plugin in volcano-scheduler.conf.
+func (p *Plugin) Name() string { return schedulerconfig.CapacityCard }
 
 // OnSessionOpen builds the snapshot and registers the hooks.
 func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	defer p.cache.metrics.startTimer("open")()
 	p.Volcano = ssn
-	p.nodes.percentageOfNodes = options.ServerOpts.PercentageOfNodesToFind
+	p.nodes.percentageOfNodes = options.ServerOpts.PercentageOfNodesToFind // prePredicate changes it
 	p.TriedTasks = map[api.TaskID]bool{}
 	p.Events.ownFitErrors = map[api.TaskID]*api.FitErrors{}
 	p.Events.reports.last = p.cache.Now()
 
-	// What follows reads the ledger, so that comes first.
-	p.opening.buildSnapshot()
+	// All that follows reads the ledger, which this updates.
+	p.builder.buildSnapshot()
 	p.Rules.StopBorrowing()
-	p.AwaitsSync = p.cache.Sync.IsAwaited(p.opening.missingFromSession, p.cache.Now())
+	p.AwaitsSync = p.cache.Sync.IsAwaited(p.builder.missingFromSession, p.cache.Now())
 	p.cache.openPlugin = p
 	p.Kept.Load()
 	p.stuck.Find()
 
 	// Allocation.
-	ssn.AddJobValidFn(snapshot.PluginName, jobValid)
-	ssn.AddJobEnqueueableFn(snapshot.PluginName, p.jobEnqueueable)
-	ssn.AddJobEnqueuedFn(snapshot.PluginName, func(obj any) { p.enqueue.RecordEnqueued(obj.(*api.JobInfo)) })
-	ssn.AddOverusedFn(snapshot.PluginName, p.allocation.overused)
-	ssn.AddAllocatableFn(snapshot.PluginName, p.allocation.allocatable)
-	ssn.AddPrePredicateFn(snapshot.PluginName, p.nodes.prePredicate)
-	ssn.AddPredicateFn(snapshot.PluginName, p.nodes.predicate)
+	ssn.AddJobValidFn(schedulerconfig.CapacityCard, jobValid)
+	ssn.AddJobEnqueueableFn(schedulerconfig.CapacityCard, p.jobEnqueueable)
+	ssn.AddJobEnqueuedFn(schedulerconfig.CapacityCard, func(obj any) { p.enqueue.RecordEnqueued(obj.(*api.JobInfo)) })
+	ssn.AddOverusedFn(schedulerconfig.CapacityCard, p.allocation.overused)
+	ssn.AddAllocatableFn(schedulerconfig.CapacityCard, p.allocation.allocatable)
+	ssn.AddPrePredicateFn(schedulerconfig.CapacityCard, p.nodes.prePredicate)
+	ssn.AddPredicateFn(schedulerconfig.CapacityCard, p.nodes.predicate)
 
 	// Eviction, inside a queue (preempt) and between queues (reclaim).
-	ssn.AddPreemptableFn(snapshot.PluginName, p.preemption.Preemptable)
-	ssn.AddJobStarvingFns(snapshot.PluginName, p.preemption.JobStarving)
-	ssn.AddSimulateAddTaskFn(snapshot.PluginName, p.allocation.simulationHook((*quota.Released).Remove))
-	ssn.AddSimulateRemoveTaskFn(snapshot.PluginName, p.allocation.simulationHook((*quota.Released).Add))
-	ssn.AddSimulateAllocatableFn(snapshot.PluginName, p.allocation.simulateAllocatable)
-	ssn.AddSimulatePredicateFn(snapshot.PluginName, p.allocation.simulatePredicate)
-	ssn.AddPreemptiveFn(snapshot.PluginName, p.podReclaim.preemptive)
-	ssn.AddReclaimableFn(snapshot.PluginName, p.podReclaim.reclaimable)
+	ssn.AddPreemptableFn(schedulerconfig.CapacityCard, p.preemption.Preemptable)
+	ssn.AddJobStarvingFns(schedulerconfig.CapacityCard, p.preemption.JobStarving)
+	ssn.AddSimulateAddTaskFn(schedulerconfig.CapacityCard, p.allocation.simulationHook((*quota.Released).Remove))
+	ssn.AddSimulateRemoveTaskFn(schedulerconfig.CapacityCard, p.allocation.simulationHook((*quota.Released).Add))
+	ssn.AddSimulateAllocatableFn(schedulerconfig.CapacityCard, p.allocation.simulateAllocatable)
+	ssn.AddSimulatePredicateFn(schedulerconfig.CapacityCard, p.allocation.simulatePredicate)
+	ssn.AddPreemptiveFn(schedulerconfig.CapacityCard, p.podReclaim.preemptive)
+	ssn.AddReclaimableFn(schedulerconfig.CapacityCard, p.podReclaim.reclaimable)
 
 	// Order of queues, jobs and nodes.
-	ssn.AddQueueOrderFn(snapshot.PluginName, p.allocation.queueOrder)
-	ssn.AddJobOrderFn(snapshot.PluginName, p.allocation.jobOrder)
-	ssn.AddNodeOrderFn(snapshot.PluginName, p.nodes.nodeOrder)
-	ssn.AddBestNodeFn(snapshot.PluginName, p.nodes.bestNode)
+	ssn.AddQueueOrderFn(schedulerconfig.CapacityCard, p.allocation.queueOrder)
+	ssn.AddJobOrderFn(schedulerconfig.CapacityCard, p.allocation.jobOrder)
+	ssn.AddNodeOrderFn(schedulerconfig.CapacityCard, p.nodes.nodeOrder)
+	ssn.AddBestNodeFn(schedulerconfig.CapacityCard, p.nodes.bestNode)
 
 	ssn.AddEventHandler(&framework.EventHandler{
 		AllocateFunc:   p.allocation.onAllocate,
@@ -178,6 +179,7 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 		clear(ssn.Queues)
 	}
 
+	// QueueRules has all queues, also while the session lacks them.
 	p.cache.metrics.publishSnapshot(p.newMetricsSnapshot(), func(queue string) bool { _, exists := p.QueueRules[api.QueueID(queue)]; return exists })
 }
 
@@ -203,7 +205,7 @@ func (p *Plugin) OnSessionClose(*framework.Session) {
 	*p = Plugin{}
 }
 
-// jobEnqueueable checks a job before its pods may wait for cards.
+// jobEnqueueable votes whether Volcano may enqueue a job, and states on its PodGroup why not.
 func (p *Plugin) jobEnqueueable(obj any) int {
 	p.Events.reportLongSession()
 	job := obj.(*api.JobInfo)
@@ -214,12 +216,12 @@ func (p *Plugin) jobEnqueueable(obj any) int {
 	return util.Permit
 }
 
-// Allocate runs Volcano's action allocate. In a tree it serves the queues in their order, and no pod
-// borrows before the pods that need not borrow.
+// Allocate runs Volcano's action allocate, which execute is. In a tree it takes the queues in their order,
+// and no pod borrows before the pods that need not borrow.
 func (p *Plugin) Allocate(execute func()) { p.allocation.allocate(execute) }
 
-// Preempt runs Volcano's action preempt and returns the pods it evicts, by job. A gang loses
-// only elastic pods, or all pods. The caller carries out the evictions.
+// Preempt runs Volcano's action preempt, which execute is, and returns the pods it evicts, by job. A gang
+// loses only elastic pods, or all pods. The caller carries out the evictions.
 func (p *Plugin) Preempt(hooks preemption.Hooks, execute func()) [][]*api.TaskInfo {
 	return p.preemption.Preempt(hooks, execute)
 }
@@ -232,7 +234,7 @@ func (p *Plugin) Preempt(hooks preemption.Hooks, execute func()) [][]*api.TaskIn
 // task.
 func (p *Plugin) SetupBindContextExtension(_ *k8sframework.CycleState, binding *vcache.BindContext) {
 	charge := p.Ledger.Charged(string(binding.TaskInfo.UID))
-	if charge == nil {
+	if charge == nil { // its job was not in the session
 		return
 	}
 
@@ -274,30 +276,31 @@ type sessionReports struct {
 	last time.Time
 }
 
-// reportInterval is how often a long session reports.
+// reportInterval is how often a long session reports: several times before its heartbeat would be too old.
 var reportInterval = enforcement.StaleAfter / 4
 
 // reportLongSession reports a session that runs long, so that the heartbeat does not expire
 // while it places many pods. Decisions call it, not a timer, so a session that hangs stays
 // visible.
-func (p *Events) reportLongSession() {
-	if now := p.Cache.Now(); now.Sub(p.reports.last) >= reportInterval {
-		p.reports.last = now
-		p.reportSession()
+func (e *Events) reportLongSession() {
+	if now := e.Cache.Now(); now.Sub(e.reports.last) >= reportInterval {
+		e.reports.last = now
+		e.reportSession()
 	}
 }
 
 // reportSession reports the session to the observer.
-func (p *Events) reportSession() {
-	if p.reports.observe == nil {
+func (e *Events) reportSession() {
+	if e.reports.observe == nil {
 		return
 	}
-	report := SessionReport{ConfigHash: p.Args.ConfigHash, BoundByOthers: p.Cache.OtherBindings.BoundByOthersNames(), At: p.Cache.Now()}
-	if p.ArgumentsErr != nil {
+
+	report := SessionReport{ConfigHash: e.Args.ConfigHash, BoundByOthers: e.Cache.OtherBindings.BoundByOthersNames(), At: e.Cache.Now()}
+	if e.ArgumentsErr != nil { // the configuration of this hash is not enforced
 		report.ConfigHash = ""
-		report.Problem = p.ArgumentsErr.Error()
+		report.Problem = e.ArgumentsErr.Error()
 	}
-	p.reports.observe(report)
+	e.reports.observe(report)
 }
 
 // jobValid delays a restarted gang while succeeded pods of its last run are still being
@@ -312,6 +315,7 @@ func jobValid(obj any) *api.ValidateResult {
 		}
 	}
 
+	// Nothing is left of the last run, no gang is at stake, or enough other pods are ready.
 	if terminating == 0 || job.MinAvailable <= 1 || job.ReadyTaskNum()-terminating >= job.MinAvailable {
 		return nil
 	}

@@ -22,7 +22,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/scheduler/preemption"
-	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/workload"
@@ -79,11 +79,11 @@ func (s *scene) withArguments(args framework.Arguments) *scene {
 
 // openSession closes the session that is open, and opens the next one.
 func (s *scene) openSession(configurations ...conf.Configuration) *scene {
-	framework.RegisterPluginBuilder(snapshot.PluginName, func(a framework.Arguments) framework.Plugin {
+	framework.RegisterPluginBuilder(schedulerconfig.CapacityCard, func(a framework.Arguments) framework.Plugin {
 		s.p = buildPlugin(s.m, a)
 		return s.p
 	})
-	s.Open([][]string{{"priority", "gang", snapshot.PluginName, "predicates"}}, map[string]framework.Arguments{snapshot.PluginName: s.args}, configurations...)
+	s.Open([][]string{{"priority", "gang", schedulerconfig.CapacityCard, "predicates"}}, map[string]framework.Arguments{schedulerconfig.CapacityCard: s.args}, configurations...)
 	return s
 }
 
@@ -132,7 +132,7 @@ func (s *scene) addToPodLister(pods ...*corev1.Pod) {
 	for _, pod := range pods {
 		check.NoError(s.t, s.Ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Add(pod))
 	}
-	s.p.opening.buildSnapshot()
+	s.p.builder.buildSnapshot()
 }
 
 // listNode has the API server show a node. The plugin's cache takes it, as when a session opens.

@@ -16,6 +16,7 @@ import (
 	"cardquota.dev/operator/internal/scheduler/preemption"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/scheduler/victims"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -40,18 +41,18 @@ type nodeChoice struct {
 
 // predicate checks a pod on a node, and makes quota exact: the pod must allow the node's card,
 // and the quota of that card must have room.
-func (p *nodeChoice) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
-	r, refused, known := p.checkedInput(task)
+func (c *nodeChoice) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
+	r, refused, known := c.checkedInput(task)
 	switch {
 	case !known:
-		return p.fitError(r, node, fitErrorKey{reason: jobNotFound})
+		return c.fitError(r, node, fitErrorKey{reason: jobNotFound})
 	case refused != "":
-		return p.fitError(r, node, fitErrorKey{reason: podRefused, text: refused})
+		return c.fitError(r, node, fitErrorKey{reason: podRefused, text: refused})
 	}
 
 	for _, check := range nodeChecks {
-		if why := check(p, r, node); why != nodeFits {
-			return p.fitError(r, node, p.fitErrorKeyFor(why, r, node))
+		if why := check(c, r, node); why != nodeFits {
+			return c.fitError(r, node, c.fitErrorKeyFor(why, r, node))
 		}
 	}
 
@@ -120,8 +121,9 @@ type treeLimitKey struct {
 	limit int64
 }
 
-// fitErrorKeyFor returns the key of the fit error of a pod on a node.
-func (p *nodeChoice) fitErrorKeyFor(reason int, r snapshot.CheckInput, node *api.NodeInfo) fitErrorKey {
+// fitErrorKeyFor returns the key of the fit error of a pod on a node. It fills only what the message of the
+// reason contains, so that nodes and pods share messages.
+func (c *nodeChoice) fitErrorKeyFor(reason int, r snapshot.CheckInput, node *api.NodeInfo) fitErrorKey {
 	key := fitErrorKey{reason: reason}
 	switch reason {
 	case unnamedCard:
@@ -130,15 +132,15 @@ func (p *nodeChoice) fitErrorKeyFor(reason int, r snapshot.CheckInput, node *api
 		key.text = r.Request.Named.String()
 	case quotaExceeded, quotaExceededForReclaim, quotaTerminating:
 		key.queue = r.Job.Queue
-		key.name, _ = p.Inventory.CardOnNode(node.Name, r.Request.Resource)
+		key.name, _ = c.Inventory.CardOnNode(node.Name, r.Request.Resource)
 		key.limit = r.Rules.Limits.Cards[key.name]
 		key.count = r.Request.Count
 		if reason == quotaTerminating {
 			key.count = 0 // the message does not contain it
-			_, key.gracePeriod = p.Ledger.Terminating(string(key.queue), key.name)
+			_, key.gracePeriod = c.Ledger.Terminating(string(key.queue), key.name)
 		}
 
-		if insufficient := p.insufficientInTree(r, key.name); insufficient != nil {
+		if insufficient := c.insufficientInTree(r, key.name); insufficient != nil {
 			key.inTree = treeLimitKey{insufficient.Kind, insufficient.Queue, insufficient.Limit}
 			key.gracePeriod = insufficient.GracePeriod
 		}
@@ -149,17 +151,18 @@ func (p *nodeChoice) fitErrorKeyFor(reason int, r snapshot.CheckInput, node *api
 
 // insufficientInTree returns the first limit on the path of a queue that a pod exceeds with a
 // card, nil if the queues are flat.
-func (p *nodeChoice) insufficientInTree(r snapshot.CheckInput, name card.Name) *quota.InsufficientQuota {
-	if !p.IsTree() {
+func (c *nodeChoice) insufficientInTree(r snapshot.CheckInput, name card.Name) *quota.InsufficientQuota {
+	if !c.IsTree() {
 		return nil
 	}
-	if insufficient := p.Ledger.Check(string(r.Job.Queue), r.Request.On(name), quota.Within{}); len(insufficient) > 0 {
+	if insufficient := c.Ledger.Check(string(r.Job.Queue), r.Request.On(name), quota.Within{}); len(insufficient) > 0 {
 		return &insufficient[0]
 	}
 	return nil
 }
 
-// canEvictionsHelp reports whether a node may fit a pod after evictions.
+// canEvictionsHelp reports whether a node may fit a pod after evictions on it. Volcano's preempt tries no other
+// nodes.
 func canEvictionsHelp(reason int) bool {
 	switch reason {
 	case quotaExceeded, cardsAreStuck, keptForPreemptors, quotaKeptForPreemptors, cardsAwaitedByOthers:
@@ -185,10 +188,10 @@ type cachedFitError struct {
 // maxFitErrors bounds the cache.
 const maxFitErrors = 10_000
 
-// newStatus returns the fit error, once so many of the card are used. inTree is the exceeded
-// limit in a tree, nil if the queues are flat.
+// newStatus returns the fit error. used is how many of the card the queue uses, or has terminating if that is the
+// reason. inTree is the exceeded limit in a tree, nil if the queues are flat.
 func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota) *api.Status {
-	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: snapshot.PluginName, Reason: cmp.Or(messagesOfReasons[k.reason], k.text)}
+	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: schedulerconfig.CapacityCard, Reason: cmp.Or(messagesOfReasons[k.reason], k.text)}
 	if canEvictionsHelp(k.reason) {
 		status.Code = api.Unschedulable
 	}
@@ -220,34 +223,34 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 
 // fitError returns the fit error of one node. Volcano adds the node's name, so only the message
 // is shared.
-func (p *nodeChoice) fitError(r snapshot.CheckInput, node *api.NodeInfo, key fitErrorKey) error {
-	u := p.fitErrors
-	u.RLock()
-	known, ok := u.statuses[key]
-	u.RUnlock()
+func (c *nodeChoice) fitError(r snapshot.CheckInput, node *api.NodeInfo, key fitErrorKey) error {
+	cached := c.fitErrors
+	cached.RLock()
+	known, ok := cached.statuses[key]
+	cached.RUnlock()
 
-	if !ok || known.session.Load()+1 < p.Cache.SessionCount { // new, or not used in this session or the one before
-		used := p.Ledger.Used(string(key.queue), key.name)
+	if !ok || known.session.Load()+1 < c.Cache.SessionCount { // new, or not used in this session or the one before
+		used := c.Ledger.Used(string(key.queue), key.name)
 		if key.reason == quotaTerminating {
-			used, _ = p.Ledger.Terminating(string(key.queue), key.name)
+			used, _ = c.Ledger.Terminating(string(key.queue), key.name)
 		}
 
 		var inTree *quota.InsufficientQuota
 		if key.name != "" {
-			inTree = p.insufficientInTree(r, key.name)
+			inTree = c.insufficientInTree(r, key.name)
 		}
 		known = &cachedFitError{statuses: []*api.Status{key.newStatus(used, inTree)}}
 
-		u.Lock()
-		if len(u.statuses) >= maxFitErrors {
-			clear(u.statuses)
+		cached.Lock()
+		if len(cached.statuses) >= maxFitErrors {
+			clear(cached.statuses)
 		}
 
-		u.statuses[key] = known
-		u.Unlock()
+		cached.statuses[key] = known
+		cached.Unlock()
 	}
 
-	known.session.Store(p.Cache.SessionCount)
+	known.session.Store(c.Cache.SessionCount)
 	return api.NewFitErrWithStatus(r.Task, node, known.statuses...)
 }
 
@@ -271,43 +274,44 @@ type nodeSearch struct {
 }
 
 // searchFor returns the current node search of a task.
-func (p *nodeChoice) searchFor(task *api.TaskInfo) *nodeSearch {
-	s := p.search.Load()
+func (c *nodeChoice) searchFor(task *api.TaskInfo) *nodeSearch {
+	s := c.search.Load()
 	if s == nil || s.Task != task {
-		s = p.newSearch(task) // scored without prePredicate
+		s = c.newSearch(task) // scored without prePredicate
 	}
-	s.once.Do(func() { p.prepareScoring(s) })
+	s.once.Do(func() { c.prepareScoring(s) })
 	return s
 }
 
-func (p *nodeChoice) newSearch(task *api.TaskInfo) *nodeSearch {
+// newSearch begins a node search for a task.
+func (c *nodeChoice) newSearch(task *api.TaskInfo) *nodeSearch {
 	s := &nodeSearch{}
-	s.CheckInput, s.refused, s.known = p.checkedInput(task)
+	s.CheckInput, s.refused, s.known = c.checkedInput(task)
 	return s
 }
 
 // prePredicate starts a node search. Volcano calls it before each search. It sets how many
 // nodes Volcano checks: all for a pod with alternatives, since any node may have its first one,
-// and all for preempt, since a sample may lack the node where no gang must break. It also sets
-// whether the pod may reclaim cards on the way, which preemptive decided just before. For
-// preempt it refuses a pod for which nothing may be evicted.
-func (p *nodeChoice) prePredicate(task *api.TaskInfo) error {
-	p.events.reportLongSession()
-	options.ServerOpts.PercentageOfNodesToFind = p.percentageOfNodes
-	if p.preemption.IsRunning() || len(p.RequestFor(task).Named.Names()) > 1 {
+// and all for preempt, since a sample may lack the node where no gang must break. It evicts the rest of gangs
+// that the last search broke, and notes whether Volcano's action reclaim searches: preemptive has allowed the
+// pod just before. For preempt it refuses a pod for which nothing may be evicted.
+func (c *nodeChoice) prePredicate(task *api.TaskInfo) error {
+	c.events.reportLongSession()
+	options.ServerOpts.PercentageOfNodesToFind = c.percentageOfNodes
+	if c.preemption.IsRunning() || len(c.RequestFor(task).Named.Names()) > 1 {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
 
-	p.TriedTasks[task.UID] = true
-	p.preemption.CompleteGangs()
+	c.TriedTasks[task.UID] = true
+	c.preemption.CompleteGangs()
 
-	s := p.newSearch(task)
-	p.search.Store(s)
-	p.preemption.BeginSearch(s.CheckInput, p.podReclaim.reclaimerCandidate == task.UID)
-	p.podReclaim.reclaimerCandidate = ""
+	s := c.newSearch(task)
+	c.search.Store(s)
+	c.preemption.BeginSearch(s.CheckInput, c.podReclaim.reclaimerCandidate == task.UID)
+	c.podReclaim.reclaimerCandidate = ""
 
-	if p.preemption.IsRunning() {
-		return p.preemption.CheckPreemptor(task)
+	if c.preemption.IsRunning() {
+		return c.preemption.CheckPreemptor(task)
 	}
 
 	return nil

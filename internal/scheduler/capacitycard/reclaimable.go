@@ -29,8 +29,8 @@ type podReclaim struct {
 	reclaimerCandidate api.TaskID
 }
 
-// preemptive reports whether a pod may reclaim cards from other queues. Volcano's action
-// reclaim checks quota nowhere else. In a tree only cardreclaim reclaims: configurations with
+// preemptive reports whether a pod may reclaim cards from other queues, and notes it for prePredicate. Volcano's
+// action reclaim checks quota nowhere else. In a tree only cardreclaim reclaims: configurations with
 // reclaim are refused there.
 func (p *podReclaim) preemptive(obj, candidate any) bool {
 	_, isQueue := obj.(*api.QueueInfo)
@@ -42,9 +42,9 @@ func (p *podReclaim) preemptive(obj, candidate any) bool {
 	return may
 }
 
-// reclaimable selects the victims on one node for a pod of another queue: all that conflict
-// with it, and no more others than the node lacks. It selects none if idle cards suffice or the
-// pod could not run anyway. Volcano evicts without regard to quota, service types, queue
+// reclaimable selects the victims among the reclaimees, which are on one node, for a pod of another queue: all
+// that conflict with it, and no more others than the node lacks. It selects none if idle cards suffice or the
+// pod could not run anyway. The second result permits what the first one has. Volcano evicts without regard to quota, service types, queue
 // priorities or benefit. So every rule is here, and no other plugin may be asked besides it.
 func (p *podReclaim) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	r, known := p.CheckInputFor(reclaimer)
@@ -71,7 +71,7 @@ func (p *podReclaim) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.Task
 }
 
 // reclaimCandidates returns the possible victims on one node in the order of eviction. They
-// use cards of the needed resource, so of the same card. If all resources are reclaimed, pods
+// use cards of the needed resource, so of the same card. If CPU and memory are reclaimed too, pods
 // without cards may be victims, and all pods for one without cards.
 func (p *podReclaim) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo, resource corev1.ResourceName) []*api.TaskInfo {
 	var candidates []*api.TaskInfo

@@ -23,36 +23,37 @@ type shortages struct {
 	events *Events
 }
 
-// statePodShortages says in the condition of each pod that no node takes what the nodes lack. Volcano
+// statePodShortages writes into the fit error of each pod that no node takes what the nodes lack. Volcano puts that
+// into the condition of the pod. Volcano
 // counts the nodes by reason, so that a misspelt card, cards in use and cards on several nodes look the
 // same. Package waiting judges by the same rules, for the status.
 //
 // The texts have no numbers, so that a busy cluster does not rewrite its pending pods.
-func (p *shortages) statePodShortages() {
+func (s *shortages) statePodShortages() {
 	// No pod was tried on any node then.
-	if p.AwaitsSync || p.ArgumentsErr != nil {
+	if s.AwaitsSync || s.ArgumentsErr != nil {
 		return
 	}
 
 	var fleet *waiting.Fleet
-	for _, job := range p.Volcano.Jobs {
+	for _, job := range s.Volcano.Jobs {
 		if len(job.NodesFitErrors) == 0 {
 			continue
 		}
 		if fleet == nil {
-			fleet = p.newFleet()
+			fleet = s.newFleet()
 		}
-		p.stateJobShortages(job, fleet)
+		s.stateJobShortages(job, fleet)
 	}
 }
 
-// stateJobShortages does so for one job.
-func (p *shortages) stateJobShortages(job *api.JobInfo, fleet *waiting.Fleet) {
+// stateJobShortages states for the pending pods of one job what the nodes lack.
+func (s *shortages) stateJobShortages(job *api.JobInfo, fleet *waiting.Fleet) {
 	var skipped, tried []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		switch fit := job.NodesFitErrors[task.UID]; {
-		case fit == nil || fit == p.events.ownFitErrors[task.UID]:
-		case p.TriedTasks[task.UID]:
+		case fit == nil || fit == s.events.ownFitErrors[task.UID]: // the plugin has stated why before any node
+		case s.TriedTasks[task.UID]:
 			tried = append(tried, task)
 		case strings.HasSuffix(fit.Error(), skippedWords):
 			skipped = append(skipped, task)
@@ -61,10 +62,10 @@ func (p *shortages) stateJobShortages(job *api.JobInfo, fleet *waiting.Fleet) {
 
 	// The first pod by name speaks for its role, so that the text stays the same in every session.
 	slices.SortFunc(tried, func(a, b *api.TaskInfo) int { return cmp.Compare(a.Name, b.Name) })
-	taken := p.takenByGang(job)
+	taken := s.takenByGang(job)
 	sameAs := map[string]string{} // what is stated about the skipped pods of a role
 	for _, task := range tried {
-		text := p.shortageOf(job, task, fleet, taken)
+		text := s.shortageOf(job, task, fleet, taken)
 		if text != "" {
 			job.NodesFitErrors[task.UID].SetError(text)
 		}
@@ -82,8 +83,8 @@ func (p *shortages) stateJobShortages(job *api.JobInfo, fleet *waiting.Fleet) {
 
 // shortageOf returns what the nodes lack for a pod, "" if one node has enough cards, or if the queue
 // has no room for them. taken is what pods of the job would take.
-func (p *shortages) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *waiting.Fleet, taken takenCards) string {
-	request := p.RequestFor(task)
+func (s *shortages) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *waiting.Fleet, taken takenCards) string {
+	request := s.RequestFor(task)
 	if request.Count == 0 {
 		return ""
 	}
@@ -91,7 +92,7 @@ func (p *shortages) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *wait
 	var names []card.Name
 	for _, name := range request.Names {
 		// Where the quota is full, it keeps the pod waiting, whatever the nodes have.
-		if p.Ledger.Fits(string(job.Queue), request.On(name).OnlyCards(), quota.Within{}) {
+		if s.Ledger.Fits(string(job.Queue), request.On(name).OnlyCards(), quota.Within{}) {
 			names = append(names, name)
 		}
 	}
@@ -103,7 +104,7 @@ func (p *shortages) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *wait
 	return waiting.ShortageText(fleet.Shortage(names, request.Count, taken[labelOf(request)]), labelOf(request))
 }
 
-// labelOf returns the cards of a request as the user writes them, else their resource.
+// labelOf returns the cards of a request as the user writes them, or their resource if the user names none.
 func labelOf(request *workload.Request) string {
 	return cmp.Or(request.Named.String(), string(request.Resource))
 }
@@ -113,7 +114,7 @@ func labelOf(request *workload.Request) string {
 type takenCards map[string]map[string]card.Count
 
 // takenByGang returns what pods of a job would take as soon as it is complete.
-func (p *shortages) takenByGang(job *api.JobInfo) takenCards {
+func (s *shortages) takenByGang(job *api.JobInfo) takenCards {
 	taken := takenCards{}
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		// Volcano undoes the placements of an incomplete gang, and keeps them here.
@@ -122,7 +123,7 @@ func (p *shortages) takenByGang(job *api.JobInfo) takenCards {
 			continue
 		}
 
-		request := p.RequestFor(task)
+		request := s.RequestFor(task)
 		label := labelOf(request)
 		if taken[label] == nil {
 			taken[label] = map[string]card.Count{}
@@ -133,12 +134,12 @@ func (p *shortages) takenByGang(job *api.JobInfo) takenCards {
 	return taken
 }
 
-// newFleet returns the free cards of the session.
-func (p *shortages) newFleet() *waiting.Fleet {
+// newFleet returns the nodes with the cards that are free in the session, none on a node that the session lacks.
+func (s *shortages) newFleet() *waiting.Fleet {
 	used := map[waiting.NodeCard]card.Count{}
-	nodes := p.Cache.Nodes.Nodes()
+	nodes := s.Cache.Nodes.Nodes()
 	for i := range nodes {
-		node := p.Volcano.Nodes[nodes[i].Name]
+		node := s.Volcano.Nodes[nodes[i].Name]
 		for _, offered := range nodes[i].Cards {
 			free := card.Count(0)
 			if node != nil {
@@ -148,5 +149,5 @@ func (p *shortages) newFleet() *waiting.Fleet {
 		}
 	}
 
-	return waiting.NewFleet(p.Inventory, nodes, used)
+	return waiting.NewFleet(s.Inventory, nodes, used)
 }

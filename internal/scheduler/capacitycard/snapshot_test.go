@@ -93,7 +93,7 @@ func TestMovedPodGroupKeepsTheChargedQueue(t *testing.T) {
 			for _, event := range strings.Fields(tc.events) {
 				s.applyEvent(event)
 			}
-			s.p.opening.buildSnapshot()
+			s.p.builder.buildSnapshot()
 		}
 
 		check.Equal(t, "cards that are charged to q", tc.wantOfQ, s.usedCards("q", "A"))
@@ -123,7 +123,7 @@ func (s *scene) applyEvent(event string) {
 			}
 		}
 	case "try-node":
-		s.p.opening.buildSnapshot()
+		s.p.builder.buildSnapshot()
 		for _, task := range job.Tasks {
 			task.Pod.Spec.NodeName = task.NodeName
 		}
@@ -144,7 +144,7 @@ func TestChargesFollowTheLabelOfTheNode(t *testing.T) {
 		{model: "B", wantOfB: 2, wantReason: "another card than <A>"},
 	} {
 		s.Ssn.Nodes["a"].Node = session.Node("a", tc.model, 8)
-		s.p.opening.buildSnapshot()
+		s.p.builder.buildSnapshot()
 
 		check.Equal(t, "cards A that are charged with label "+tc.model, tc.wantOfA, s.usedCards("q", "A"))
 		check.Equal(t, "cards B that are charged with label "+tc.model, tc.wantOfB, s.usedCards("q", "B"))
@@ -162,7 +162,7 @@ func TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges(t *testing.T) {
 	s.Ssn.Nodes["a"].Node = node
 
 	for _, when := range []string{"after the change", "in a new process"} {
-		s.p.opening.buildSnapshot()
+		s.p.builder.buildSnapshot()
 		check.Equal(t, "cards that q uses "+when, 2, s.usedCards("q", "A"))
 		check.Says(t, s.p.nodes.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]), "no named card")
 		s.p.Cache = cache.New() // a new process
@@ -209,9 +209,9 @@ func TestEachGateIsClosedUntilTheCacheHasSynced(t *testing.T) {
 // write a refusal to each pod, which delays the first session that may decide.
 func TestUnsyncedSessionIsEmpty(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	check.Equal(t, "missing from a complete session", "", s.p.opening.missingFromSession())
+	check.Equal(t, "missing from a complete session", "", s.p.builder.missingFromSession())
 	s.addToPodLister(s.PodsOf("job unseen queue=q min=1 running=a")...)
-	check.Contains(t, "missing", s.p.opening.missingFromSession(), "pod ns/unseen-0 on node a")
+	check.Contains(t, "missing", s.p.builder.missingFromSession(), "pod ns/unseen-0 on node a")
 
 	s.m.Sync = cache.Sync{} // as after a start
 	jobs := maps.Clone(s.Ssn.Jobs)
@@ -254,11 +254,11 @@ func TestSyncIgnoresNodesOfOtherSchedulers(t *testing.T) {
 		node := session.Node("b", "B", 8)
 		node.Labels["pool"] = "b"
 		s.listNode(node)
-		check.Equal(t, "missing", tc.wantMissing, s.p.opening.missingFromSession())
+		check.Equal(t, "missing", tc.wantMissing, s.p.builder.missingFromSession())
 
 		if tc.wantMissing == "" {
 			s.addToPodLister(s.PodsOf("job unseen queue=q min=1 running=b")...)
-			check.Equal(t, "missing with a pod on b", "", s.p.opening.missingFromSession())
+			check.Equal(t, "missing with a pod on b", "", s.p.builder.missingFromSession())
 		}
 	}
 }
@@ -312,11 +312,11 @@ func TestStuckJobGivesUpItsReservation(t *testing.T) {
 		job next queue=q min=4 pending=4 minCards=4`).
 		addObjects("job stuck queue=q min=4 pending=4 minCards=4", fitsNoNode).enqueueAndAllocate()
 
-	s.p.opening.buildSnapshot()
+	s.p.builder.buildSnapshot()
 	check.Equal(t, "placed of job next", "a:4", s.podsByNode("next"))
 	check.Equal(t, "reserved cards at first", 4, s.reservedCards())
 	s.m.Now = func() time.Time { return time.Now().Add(time.Hour) }
-	s.p.opening.buildSnapshot()
+	s.p.builder.buildSnapshot()
 	check.Equal(t, "reserved cards an hour later", 0, s.reservedCards())
 }
 
@@ -329,12 +329,12 @@ func TestEvictedPodUsesItsCardUntilItIsDeleted(t *testing.T) {
 	task := s.Task("j-0")
 	delete(job.TaskStatusIndex[api.Running], task.UID)
 	job.TaskStatusIndex[api.Releasing] = api.TasksMap{task.UID: task}
-	s.p.opening.buildSnapshot()
+	s.p.builder.buildSnapshot()
 	check.Equal(t, "cards that q uses during the eviction", 2, s.usedCards("q", "A"))
 
 	task.Pod = task.Pod.DeepCopy()
 	deleted(task.Pod)
-	s.p.opening.buildSnapshot()
+	s.p.builder.buildSnapshot()
 	check.Equal(t, "cards that q uses after the deletion", 1, s.usedCards("q", "A"))
 }
 
@@ -401,11 +401,11 @@ func TestRequestsFollowTheCardsOfNodes(t *testing.T) {
 	before := s.p.RequestFor(task)
 
 	s.Ssn.Nodes["b"].Node = session.Node("b", "B", 7)
-	s.p.opening.buildSnapshot()
+	s.p.builder.buildSnapshot()
 	check.That(t, s.p.RequestFor(task) == before, "the request is computed again when a card fails")
 
 	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8)
-	s.p.opening.buildSnapshot()
+	s.p.builder.buildSnapshot()
 	check.Equal(t, "cards of the pod after the label changed", []card.Name{"A", "C"}, s.p.RequestFor(task).Names)
 }
 
@@ -425,7 +425,7 @@ func TestTriedNodeIsNotCharged(t *testing.T) {
 	s.p.allocation.onDeallocate(&framework.Event{Task: task})
 	task.Pod.Spec.NodeName = "a"                      // as Volcano leaves it
 	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8) // requests are computed again
-	s.p.opening.buildSnapshot()
+	s.p.builder.buildSnapshot()
 
 	delete(s.Ssn.Jobs, "ns/w") // its PodGroup is deleted
 	for range 3 {              // in each of three sessions

@@ -121,7 +121,7 @@ func TestTerminatingPodsOutsideTheSessionAreCharged(t *testing.T) {
 		node := session.Node("a", "A", 8)
 		node.Status.Conditions[0].Status = ready
 		check.NoError(t, nodes.Add(node))
-		s.p.opening.buildSnapshot()
+		s.p.builder.buildSnapshot()
 		check.Equal(t, fmt.Sprintf("1 card fits while 5 terminate on a node with Ready %s", ready), wantFits, fits(1))
 	}
 }

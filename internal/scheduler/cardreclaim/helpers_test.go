@@ -20,7 +20,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
-	"cardquota.dev/operator/internal/scheduler/snapshot"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/testing/words"
@@ -35,7 +35,7 @@ var cards = capacitycard.NewCache()
 
 func TestMain(m *testing.M) {
 	writeBackoff.Duration = time.Millisecond
-	framework.RegisterPluginBuilder(snapshot.PluginName, capacitycard.Builder(cards))
+	framework.RegisterPluginBuilder(schedulerconfig.CapacityCard, capacitycard.Builder(cards))
 	os.Exit(m.Run())
 }
 
@@ -97,7 +97,7 @@ func newTree(text string, changes ...podChange) *scene {
 // useNewCache gives the plugin a new cache, as a restart of the scheduler does.
 func useNewCache() {
 	cards = capacitycard.NewCache()
-	framework.RegisterPluginBuilder(snapshot.PluginName, capacitycard.Builder(cards))
+	framework.RegisterPluginBuilder(schedulerconfig.CapacityCard, capacitycard.Builder(cards))
 }
 
 // add adds a text in the format of package session. A queue may have plain numbers, see expandQueue. The owner and
@@ -185,8 +185,8 @@ func (s *scene) openSession(more ...string) *scene {
 	if s.Cache == nil {
 		s.startCache()
 	}
-	s.Open([][]string{{"priority", "gang", "conformance", snapshot.PluginName}, append([]string{"predicates", "nodeorder", "binpack"}, more...)},
-		map[string]framework.Arguments{snapshot.PluginName: s.arguments})
+	s.Open([][]string{{"priority", "gang", "conformance", schedulerconfig.CapacityCard}, append([]string{"predicates", "nodeorder", "binpack"}, more...)},
+		map[string]framework.Arguments{schedulerconfig.CapacityCard: s.arguments})
 	return s
 }
 

@@ -86,7 +86,7 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	options.ServerOpts.SchedulerNames = c.Schedulers
 
 	plugin := capacitycard.NewCache()
-	framework.RegisterPluginBuilder(snapshot.PluginName, capacitycard.Builder(plugin))
+	framework.RegisterPluginBuilder(schedulerconfig.CapacityCard, capacitycard.Builder(plugin))
 	w = newSimulatedCluster(c, workloads, now)
 	plugin.UseVCJobs(w.jobs)
 	shared := actions.NewShared(plugin, w.jobs)
@@ -134,7 +134,7 @@ func recoverFromVolcano(err *error) {
 func refusesClaims(tiers []conf.Tier) bool {
 	for _, tier := range tiers {
 		for _, plugin := range tier.Plugins {
-			if plugin.Name == snapshot.PluginName {
+			if plugin.Name == schedulerconfig.CapacityCard {
 				return plugin.Arguments[schedulerconfig.ArgumentUnmanagedQueues] != string(v1alpha1.UnmanagedIgnore)
 			}
 		}

@@ -370,6 +370,3 @@ func parseStrings(value any) ([]string, bool) {
 
 	return names, true
 }
-
-// PluginName is the name of the plugin in volcano-scheduler.conf.
-const PluginName = schedulerconfig.CapacityCard
