@@ -18,7 +18,7 @@ var tables = []table{
 	{tests: "./internal/scheduler/capacitycard", run: "^TestWeights.*$", mutants: queueOrderMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestCardsThatNodesDoNotOffer.*$", mutants: notOfferedMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestALoweredQuotaEndsOnlyTheCardsBeyondIt$", mutants: loweredQuotaMutants},
-	{tests: "./internal/scheduler/cardreclaim", run: "^(TestAQueueOfATree.*|TestATreeReclaims.*|TestAVictimQueueOfATree.*|TestCardsThatTheInventoryLacks.*|TestDrain.*|TestTenants.*|TestTheMatrixAndTheTree.*)$", mutants: treeReclaimMutants},
+	{tests: "./internal/scheduler/cardreclaim", run: "^(TestAFlatQueueWithoutQuota.*|TestAQueueOfATree.*|TestATreeReclaims.*|TestAVictimQueueOfATree.*|TestCardsThatTheInventoryLacks.*|TestDrain.*|TestTenants.*|TestTheMatrixAndTheTree.*)$", mutants: treeReclaimMutants},
 	{tests: "./internal/workload", run: "^(TestEvictionsThatAJobSurvives|TestAnyOrderOfCountingIsTheSame|TestAJobSurvives.*)$", mutants: jobFailureMutants},
 	{tests: "./internal/deviceclaim", mutants: claimMutants},
 	{tests: "./internal/card", run: "^Test(CardsAreKnown|Network|WhichDrivers|MoreCards|SharesOfSlices|OtherDevices|Missing|AMissing|SharingSoftware).*$", mutants: vendorMutants},

@@ -92,6 +92,7 @@ var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/tree.go", `		for _, queue := range g.path {
 			limit, most`, `		for _, queue := range g.path[:1] {
 			limit, most`, "every queue above a victim keeps its guarantee and what it deserves"},
+	{"internal/scheduler/snapshot/checks.go", `&& s.Ledger.LimitsCards(string(r.Job.Queue))`, ``, "a queue without a quota takes no cards back"},
 	{"internal/scheduler/snapshot/checks.go", `	return s.CheckWithin(r, r.Request.Request, s.WithinReclaimable())`, `	return s.CheckWithin(r, r.Request.Request, r.Within())`, "no queue evicts in order to borrow"},
 	{"internal/scheduler/cardreclaim/tree.go", `		pod.OnlyCounts = !g.byTree[i]
 `, ``, "what is taken by the service types is not refused as what is borrowed"},
