@@ -129,10 +129,10 @@ var cardMutants = []mutant{
 	{"internal/card/noderecognition.go", `(p.vendor != NVIDIA || len(migResources(node)) == 0)`, `true`, "slices beside a mapped resource keep their labels"},
 	{"internal/card/name.go", `		return MaxCount + 1`, `		return 0`, "an absurd count is more than any quota"},
 	{"internal/card/name.go", `return Count(quantity.Value())`, `return Count(quantity.MilliValue() / 1000)`, "part of a card is rounded up"},
-	{"internal/card/inventory.go", `inv.physical[h.Name].Add(h.Count)`, `h.Count`, "the cards of all nodes are added up"},
+	{"internal/card/inventory.go", `inv.physical[offered.Name].Add(offered.Count)`, `offered.Count`, "the cards of all nodes are added up"},
 	{"internal/card/inventory.go", `range known {`, `range known[:0] {`, "what was a card stays one"},
 	{"internal/card/inventory.go", `range node.Unnamed {`, `range node.Unnamed[:0] {`, "a resource that a node does not name is a card"},
-	{"internal/card/inventory.go", `		if h.Resource == resource {`, `		if h.Resource >= resource {`, "a resource has its own card on a node"},
+	{"internal/card/inventory.go", `		if offered.Resource == resource {`, `		if offered.Resource >= resource {`, "a resource has its own card on a node"},
 	{"internal/card/inventory.go", `func (i *Inventory) ResourcesFor(name Name) []corev1.ResourceName { return i.byName[name] }`, `func (i *Inventory) ResourcesFor(name Name) []corev1.ResourceName { return i.byName[name][:min(1, len(i.byName[name]))] }`, "a card may be requested by each of its resources"},
 	{"internal/card/inventory.go", `	for _, names := range inv.resources {
 		slices.Sort(names)

@@ -29,6 +29,7 @@ var networkDrivers = regexp.MustCompile(`(^|[.-])(rdma|sriov|roce|infiniband|nic
 
 // IsAcceleratorDriver reports whether a driver of dynamic resource allocation hands out cards.
 func IsAcceleratorDriver(driver string) bool {
+	// A longer name is that of no driver, and the patterns would be slow with it.
 	if len(driver) > maxDriverLength || networkDrivers.MatchString(withoutDomain(driver)) {
 		return false
 	}

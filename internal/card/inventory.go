@@ -14,8 +14,9 @@ type Inventory struct {
 	nodes map[string]Node
 	// resources maps each resource that is a card on some node to its card names.
 	resources map[corev1.ResourceName][]Name
-	physical  map[Name]Count
-	byName    map[Name][]corev1.ResourceName
+	// physical is the total of each card, byName the resources that provide it.
+	physical map[Name]Count
+	byName   map[Name][]corev1.ResourceName
 	// lasting are the resources that stay cards without nodes and mappings, see Tracker.
 	lasting []corev1.ResourceName
 	// mappings are those of the Tracker.
@@ -39,11 +40,11 @@ func NewInventory(nodes map[string]Node, known ...corev1.ResourceName) *Inventor
 	}
 
 	for _, node := range nodes {
-		for _, h := range node.Cards {
-			inv.physical[h.Name] = inv.physical[h.Name].Add(h.Count)
-			if !slices.Contains(inv.resources[h.Resource], h.Name) {
-				inv.resources[h.Resource] = append(inv.resources[h.Resource], h.Name)
-				inv.byName[h.Name] = append(inv.byName[h.Name], h.Resource)
+		for _, offered := range node.Cards {
+			inv.physical[offered.Name] = inv.physical[offered.Name].Add(offered.Count)
+			if !slices.Contains(inv.resources[offered.Resource], offered.Name) {
+				inv.resources[offered.Resource] = append(inv.resources[offered.Resource], offered.Name)
+				inv.byName[offered.Name] = append(inv.byName[offered.Name], offered.Resource)
 			}
 		}
 
@@ -109,9 +110,9 @@ func (i *Inventory) ResourceForRequest(request Request) corev1.ResourceName {
 // CardOnNode returns which card the resource is on a node. It is false when the node is unknown
 // or its labels do not say.
 func (i *Inventory) CardOnNode(node string, resource corev1.ResourceName) (Name, bool) {
-	for _, h := range i.nodes[node].Cards {
-		if h.Resource == resource {
-			return h.Name, true
+	for _, offered := range i.nodes[node].Cards {
+		if offered.Resource == resource {
+			return offered.Name, true
 		}
 	}
 	return "", false
@@ -150,7 +151,8 @@ func (i *Inventory) AnomalousNodes() (nodes int) {
 	return nodes
 }
 
-// isWithholding reports whether an anomaly of the node withholds cards.
+// isWithholding reports whether an anomaly of the node withholds cards. Only MoreThanLabelled may leave
+// them to pods: where the node offers less than twice as many as its labels say.
 func (n *Node) isWithholding(anomaly Anomaly) bool {
 	return anomaly.Reason != MoreThanLabelled || slices.Contains(n.Unnamed, anomaly.Resource)
 }
@@ -167,7 +169,8 @@ func (i *Inventory) Names() []Name { return slices.Sorted(maps.Keys(i.physical))
 // JoinResources joins resources to one text.
 func JoinResources(resources []corev1.ResourceName) string { return Join(resources, ",") }
 
-// SplitResources splits what JoinResources joined, and sorts it.
+// SplitResources splits what JoinResources joined, sorts it, and drops empty and repeated entries: users
+// may have edited the text.
 func SplitResources(joined string) []corev1.ResourceName {
 	var out []corev1.ResourceName
 	for _, text := range strings.Split(joined, ",") {
@@ -197,6 +200,7 @@ type Tracker struct {
 	states    []NodeState    // nil when it must be listed again
 }
 
+// trackedNode is the last object of a node, and what a Tracker knows from it.
 type trackedNode struct {
 	object          *corev1.Node
 	recognised      Node
@@ -242,7 +246,8 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 	}
 	t.nodes[node.Name] = after
 
-	// What labels make a card is remembered even while a mapping decides about it.
+	// An object can change what unlabelledCards returns although its cards stay. With mappings,
+	// rememberCards also reads the labels, so even equal cards can make a resource known.
 	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
 	sameOthers := known && slices.Equal(t.unlabelledCards(before.object, before.recognised), t.unlabelledCards(node, recognised))
 	grown := (!sameCards || len(t.mappings) > 0) && t.rememberCards(after)
@@ -336,6 +341,7 @@ func (t *Tracker) AddResources(resources ...corev1.ResourceName) (grown bool) {
 	return t.addKnown(withoutNetworkDevices(resources))
 }
 
+// withoutNetworkDevices returns a copy of a list without the resources of network devices.
 func withoutNetworkDevices(resources []corev1.ResourceName) []corev1.ResourceName {
 	return slices.DeleteFunc(slices.Clone(resources), isNetworkDevice)
 }

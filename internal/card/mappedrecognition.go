@@ -62,7 +62,7 @@ func (m *mappedRecognition) recogniseResource(resource corev1.ResourceName, mapp
 	m.resources = append(m.resources, resource)
 	slices.Sort(names)
 	switch {
-	case len(names) > 1:
+	case len(names) > 1: // which of the cards it is, is unknown
 		m.withhold(Anomaly{SeveralModels, resource, fmt.Sprintf("offers %s, which spec.cards of the policy maps to more than one card: %s", resource, Join(names, ", "))})
 	case problem != nil && (len(names) == 0 || problem.Reason == InvalidLabel):
 		m.withhold(*problem)
@@ -72,7 +72,8 @@ func (m *mappedRecognition) recogniseResource(resource corev1.ResourceName, mapp
 }
 
 // namesFor returns the card names that mappings give to a resource, what is wrong with a mapping, and
-// whether any selects the node. A label that makes no card name is the worst.
+// whether any selects the node. Of several problems it returns a label that makes no card name, if there is
+// one: only a person can correct that, while a missing label may still be written by discovery.
 func (m *mappedRecognition) namesFor(resource corev1.ResourceName, mappings Mappings) (names []Name, problem *Anomaly, isSelected bool) {
 	for _, mapping := range mappings {
 		if mapping.Resource != resource || !mapping.Selects(m.node.Labels) {
@@ -92,6 +93,7 @@ func (m *mappedRecognition) namesFor(resource corev1.ResourceName, mappings Mapp
 	return names, problem, isSelected
 }
 
+// withhold withholds the resource of an anomaly from new pods, and reports the anomaly.
 func (m *mappedRecognition) withhold(anomaly Anomaly) {
 	m.out.Unnamed = append(m.out.Unnamed, anomaly.Resource)
 	m.out.Anomalies = append(m.out.Anomalies, anomaly)
@@ -126,7 +128,7 @@ func (m Mapping) nameOn(node *corev1.Node) (Name, *Anomaly) {
 	}
 
 	name := m.wholeOrSlice(model, node)
-	if m.isShare() {
+	if m.isShare() { // its name has the memory and the number of shares of a card
 		base := strings.TrimSuffix(string(m.Resource), SharedSuffix)
 		suffix, err := shareSuffix(labels, base+ReplicasSuffix, m.MemoryLabel)
 		if err != nil {

@@ -61,6 +61,7 @@ func (m Mappings) Sorted() Mappings {
 	return out
 }
 
+// selectorText returns the nodeSelector as one text, which is the same for equal selectors.
 func (m Mapping) selectorText() string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(m.NodeSelector)) {
@@ -135,6 +136,7 @@ func (m Mappings) Validate() error {
 	return joinMistakes(wrong)
 }
 
+// mistakes returns everything that is wrong with one mapping. The caller sets Index.
 func (m Mapping) mistakes() []*MappingError {
 	var wrong []*MappingError
 	add := func(field string, err error) {
@@ -180,15 +182,17 @@ func checkMappedResource(name string) error {
 	return nil
 }
 
-// checkModel requires a model that makes a card name.
+// checkModel requires a model that makes a card name. For a MIG slice the name has also the profile, which
+// is a part of the resource.
 func (m Mapping) checkModel() error {
 	if !modelPattern.MatchString(m.Model) {
-		return fmt.Errorf("%s makes no card name: write letters, digits, '-', '_' and '.', at most 63", quoteText(m.Model))
+		return fmt.Errorf("%s is no card model: write letters, digits, '-', '_' and '.', at most 63", quoteText(m.Model))
 	}
 	_, err := ParseName(string(m.wholeOrSlice(m.Model, &corev1.Node{})))
 	return err
 }
 
+// checkLabel requires the key of a label.
 func checkLabel(key string) error {
 	if len(validation.IsQualifiedName(key)) > 0 {
 		return fmt.Errorf("%s is no key of a label: write it as kubectl get node --show-labels does", quoteText(key))
@@ -196,6 +200,7 @@ func checkLabel(key string) error {
 	return nil
 }
 
+// checkSelector requires labels and values, at most MaxSelectorLabels. It returns the first mistake by key.
 func (m Mapping) checkSelector() error {
 	if len(m.NodeSelector) > MaxSelectorLabels {
 		return fmt.Errorf("%d labels, at most %d are allowed", len(m.NodeSelector), MaxSelectorLabels)

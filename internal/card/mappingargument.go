@@ -68,6 +68,7 @@ func ParseMappings(value any) (Mappings, error) {
 	return mappings, nil
 }
 
+// parseMapping parses one entry of the list. It refuses unknown keys: a misspelt one would change nothing.
 func parseMapping(value any) (Mapping, error) {
 	var m Mapping
 	fields, err := parseFields(value)
@@ -103,6 +104,7 @@ func parseMapping(value any) (Mapping, error) {
 	return m, nil
 }
 
+// parseSelector parses the nodeSelector of an entry. One without a value selects all nodes.
 func parseSelector(value any) (map[string]string, error) {
 	if value == nil {
 		return nil, nil

@@ -69,11 +69,11 @@ func TestWrongMappingsAreRefusedWithTheEntry(t *testing.T) {
 		},
 		"the model has a space": {
 			mappings:   Mappings{{Resource: "a.b/c", Model: "Instinct MI300X"}},
-			wantErrors: []string{"entry 1, model:", "makes no card name"},
+			wantErrors: []string{"entry 1, model:", "is no card model"},
 		},
 		"the model is the name of a slice": {
 			mappings:   Mappings{{Resource: "a.b/c", Model: "X/mig-1g.18gb-mixed"}},
-			wantErrors: []string{"makes no card name"},
+			wantErrors: []string{"is no card model"},
 		},
 		"the MIG profile of the resource is in capitals": {
 			mappings:   Mappings{{Resource: "nvidia.com/mig-1G.10GB", Model: "X"}},

@@ -32,7 +32,7 @@ func typeWithoutMemory(labels map[string]string, resource corev1.ResourceName) (
 		base = NVIDIA + "/gpu"
 	}
 
-	if isIncomplete(base) || vendor == NVIDIA {
+	if isIncomplete(base) || vendor == NVIDIA { // NVIDIA's labels have the name of the resource
 		return base, isIncomplete(base)
 	}
 

@@ -115,8 +115,8 @@ func quoteText(text string) string {
 // messages too.
 type Count int64
 
-// MaxCount is the largest count of a quota. It exceeds any real fleet, and no sum of counts
-// overflows.
+// MaxCount is the largest count of a quota, as in the schema of a CardQuota. It exceeds any real fleet, and
+// no sum of counts overflows.
 const MaxCount Count = 1_000_000
 
 // UnknownLabel is the label of metrics for cards that no node and no quota has. Users write such names, so there could

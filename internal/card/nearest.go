@@ -37,7 +37,7 @@ func Nearest(name Name, known []Name) (Name, bool) {
 	return "", false
 }
 
-// AskForName asks whether a card was meant of which nodes have so many.
+// AskForName asks the user whether another card was meant. count is how many of it the nodes have.
 func AskForName(near Name, count Count) string {
 	if count == 0 { // all are broken, or the device plugin shares them now
 		return fmt.Sprintf("did you mean %s, of which no node has a card now?", near)
@@ -60,6 +60,7 @@ var digitsForLetters = strings.NewReplacer("o", "0", "l", "1", "i", "1")
 
 func isSeparator(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
 
+// newSpelling returns a name in the forms by which names are compared.
 func newSpelling(name Name) spelling {
 	s := spelling{lower: strings.ToLower(string(name))}
 	s.withoutVendor = cutVendor(s.lower)

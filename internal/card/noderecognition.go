@@ -50,7 +50,8 @@ type Node struct {
 // AnomalyReason is the kind of an Anomaly.
 type AnomalyReason string
 
-// The reasons of anomalies. CardInventory has the same, and more.
+// The reasons of anomalies. v1alpha1 has the same for the CardInventory, and more. This package does not
+// import the API, so a test of internal/cardinventory compares them.
 const (
 	NoModelLabel      AnomalyReason = "NoModelLabel"      // No label names the card of a resource.
 	SeveralModels     AnomalyReason = "SeveralModels"     // Labels name more than one card model.
@@ -176,6 +177,7 @@ func (p product) isReplaced(node *corev1.Node, mapped []corev1.ResourceName) boo
 	return p.isMapped(mapped) && len(productResources(node, p, mapped)) == 0 && (p.vendor != NVIDIA || len(migResources(node)) == 0)
 }
 
+// migResources returns the resources of MIG slices that a node offers, sorted.
 func migResources(node *corev1.Node) []corev1.ResourceName {
 	var found []corev1.ResourceName
 	for resource := range node.Status.Allocatable {
@@ -260,11 +262,12 @@ func (r *nodeRecognition) addCard(name Name, resource corev1.ResourceName) {
 		r.out.Anomalies = append(r.out.Anomalies, Anomaly{MoreThanLabelled, resource, labelled.describe(offered) + "; pods get each of them as one " + string(name)})
 	default:
 		r.out.Withheld = append(r.out.Withheld, offered)
-		r.addAnomaly(MoreThanLabelled, resource, "%s; no new pod gets one of them", labelled.describe(offered))
+		r.withhold(MoreThanLabelled, resource, "%s; no new pod gets one of them", labelled.describe(offered))
 	}
 }
 
-func (r *nodeRecognition) addAnomaly(reason AnomalyReason, resource corev1.ResourceName, format string, values ...any) {
+// withhold withholds a resource from new pods, and reports why.
+func (r *nodeRecognition) withhold(reason AnomalyReason, resource corev1.ResourceName, format string, values ...any) {
 	r.out.Unnamed = append(r.out.Unnamed, resource)
 	r.out.Anomalies = append(r.out.Anomalies, Anomaly{reason, resource, fmt.Sprintf(format, values...)})
 }
@@ -282,9 +285,9 @@ func (r *nodeRecognition) addMIGSlices() {
 		name := Name(r.out.Model + sliceSuffix(resource, sharesSlices(r.node, resource, r.mapped...)))
 		switch _, err := ParseName(string(name)); {
 		case r.product.vendor != NVIDIA:
-			r.addAnomaly(NoModelLabel, resource, "offers %s but its model label is of %s, not %[3]s/<type>.product with %[3]s/<type>.memory", resource, r.product.vendor, NVIDIA)
+			r.withhold(NoModelLabel, resource, "offers %s but its model label is of %s, not %[3]s/<type>.product with %[3]s/<type>.memory", resource, r.product.vendor, NVIDIA)
 		case err != nil:
-			r.addAnomaly(InvalidLabel, resource, "offers %s, which makes no card name: %v", resource, err)
+			r.withhold(InvalidLabel, resource, "offers %s, which makes no card name: %v", resource, err)
 		default:
 			r.addCard(name, resource)
 		}
@@ -303,7 +306,7 @@ func (r *nodeRecognition) addMPSShares() {
 	r.partitioned++
 	suffix, err := shareSuffix(r.node.Labels, base+ReplicasSuffix, base+MemorySuffix)
 	if err != nil {
-		r.addAnomaly(InvalidLabel, resource, "offers %s but %v", resource, err)
+		r.withhold(InvalidLabel, resource, "offers %s but %v", resource, err)
 		return
 	}
 	r.addCard(Name(r.out.Model+suffix), resource)
@@ -330,13 +333,14 @@ func (r *nodeRecognition) addCardsOrShares(resource corev1.ResourceName) {
 		name += sharedProduct
 	}
 	if _, err := ParseName(string(name)); err != nil {
-		r.addAnomaly(InvalidLabel, resource, "offers shares of %s, which make no card name: %v", resource, err)
+		r.withhold(InvalidLabel, resource, "offers shares of %s, which make no card name: %v", resource, err)
 		return
 	}
 	r.addCard(name, resource)
 }
 
-// addWholeCards adds whole cards.
+// addWholeCards adds the cards under the resource of the type's very name. Where the node offers neither that
+// nor slices or shares, it takes the only resource of the vendor's domain, and withholds several.
 func (r *nodeRecognition) addWholeCards() {
 	whole := corev1.ResourceName(r.product.vendor + "/" + r.product.kind)
 	if _, ok := r.node.Status.Allocatable[whole]; ok {
@@ -344,7 +348,7 @@ func (r *nodeRecognition) addWholeCards() {
 		return
 	}
 
-	if r.partitioned > 0 {
+	if r.partitioned > 0 { // slices and shares are all cards of the node
 		return
 	}
 

@@ -106,6 +106,7 @@ func parseCounts(text string, maxText int, take func(key string, count Count) er
 	return joinMistakes(wrong)
 }
 
+// parseCount parses the count of a key, a whole number from 0 to MaxCount.
 func parseCount(key, value string) (Count, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	switch {

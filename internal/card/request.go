@@ -85,6 +85,7 @@ func (r Request) Allows(name Name) bool { return r.AllowsAny() || slices.Contain
 // String returns the text of the annotation, "" when the request names nothing.
 func (r Request) String() string { return r.text }
 
+// describeForm says of which form a card is, and of a MIG slice also the profile.
 func describeForm(name Name) string {
 	if profile := name.migProfile(); profile != "" {
 		return fmt.Sprintf("%s of profile %s", MIG, profile)

@@ -53,7 +53,8 @@ func hasSharesOf(node *corev1.Node, resource corev1.ResourceName, mapped []corev
 	return isRenamed || slices.Contains(mapped, shares)
 }
 
-// labelledNumber is how many cards or shares the labels of a type say that a node has.
+// labelledNumber is how many cards or shares the labels of a type say that a node has: number is count times
+// replicas, the shares of each card. base is what the keys of these labels begin with.
 type labelledNumber struct {
 	base            string
 	count, replicas Count
@@ -68,7 +69,7 @@ func (r *nodeRecognition) numberInLabels(resource corev1.ResourceName) (labelled
 		return labelledNumber{}, false
 	}
 
-	count, err := strconv.ParseUint(r.node.Labels[base+countSuffix], 10, 31)
+	count, err := strconv.ParseUint(r.node.Labels[base+countSuffix], 10, 31) // 31 bits, so that the product fits
 	if err != nil {
 		return labelledNumber{}, false
 	}

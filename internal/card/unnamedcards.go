@@ -76,9 +76,10 @@ func (t *Tracker) isCard(resource corev1.ResourceName) bool {
 	return slices.Contains(t.known, resource) || slices.ContainsFunc(t.mappings, func(m Mapping) bool { return m.Resource == resource })
 }
 
-// unnamedList groups nodes by resource and message.
+// unnamedList groups nodes by resource, card and message.
 type unnamedList struct{ cards []UnnamedCards }
 
+// add adds a node to the group of its anomaly.
 func (l *unnamedList) add(of Anomaly, name Name, node string) {
 	at := slices.IndexFunc(l.cards, func(u UnnamedCards) bool {
 		return u.Resource == of.Resource && u.Card == name && u.Message == of.Message
@@ -90,8 +91,8 @@ func (l *unnamedList) add(of Anomaly, name Name, node string) {
 	l.cards[at].Nodes = append(l.cards[at].Nodes, node)
 }
 
-// listUnnamedCards groups what nodes offer without a name. others are further resources of nodes that are
-// cards elsewhere.
+// listUnnamedCards groups what nodes offer without a name, or withhold. others are further resources of nodes
+// that are cards elsewhere.
 func listUnnamedCards(nodes map[string]Node, others map[string][]Anomaly) []UnnamedCards {
 	var list unnamedList
 	for name, node := range nodes {

@@ -51,7 +51,7 @@ func BenchmarkInventory(b *testing.B) {
 		input.Queues = append(input.Queues, builder.Queue(all[i].Name).Obj())
 	}
 
-	input.Totals = cardquota.NewQuotaTotals(all, nil, tracker.Healthy())
+	input.Totals = cardquota.Flat.QuotaTotals(all, nil, tracker.Healthy())
 	for i := range pods {
 		pod := &corev1.Pod{}
 		pod.UID = types.UID(fmt.Sprint(i))

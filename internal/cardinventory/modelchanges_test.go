@@ -35,7 +35,7 @@ func (o *operatorCounts) changes(pods ...*corev1.Pod) []v1alpha1.InventoryAnomal
 			Pods:    pods,
 			Charges: charges,
 			Usage:   usage,
-			Totals:  cardquota.NewQuotaTotals(nil, nil, nil),
+			Totals:  cardquota.Flat.QuotaTotals(nil, nil, nil),
 			Changed: o.models.Update(pods, charges, inventory),
 		}),
 	})

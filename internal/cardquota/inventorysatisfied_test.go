@@ -60,7 +60,7 @@ func TestInventorySatisfiedComparesGrantsWithHealthyCards(t *testing.T) {
 	}) {
 		f := newStatusInput(nil, nil)
 		f.Quota.Spec.OverAllocation = tc.overAllocation
-		f.Totals = NewQuotaTotals(others, nil, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
+		f.Totals = Flat.QuotaTotals(others, nil, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
 		status := NewStatus(f)
 		check.Equal(t, "condition", tc.want, describeCondition(status, "InventorySatisfied"))
 
@@ -96,7 +96,7 @@ func TestInventorySatisfiedNeedsACount(t *testing.T) {
 	check.Equal(t, "before the first count", "", describeCondition(NewStatus(f), "InventorySatisfied"))
 
 	f.Sync = QueueConflictCondition("team", "older")
-	f.Totals = NewQuotaTotals(nil, nil, nil)
+	f.Totals = Flat.QuotaTotals(nil, nil, nil)
 	check.Equal(t, "an older CardQuota owns the queue",
 		"Unknown/NotCounted: this CardQuota does not own its queue, so its usage is not counted",
 		describeCondition(NewStatus(f), "InventorySatisfied"))
@@ -111,7 +111,7 @@ func TestALongListOfCardsLeavesTheAdvice(t *testing.T) {
 		name := fmt.Sprintf("MODEL-%d-%s", i, strings.Repeat("x", 40))
 		f.Quota.Spec.Cards = append(f.Quota.Spec.Cards, v1alpha1.Card{Name: name, Quota: ptr(int64(1))})
 	}
-	f.Totals = NewQuotaTotals(nil, nil, nil)
+	f.Totals = Flat.QuotaTotals(nil, nil, nil)
 
 	got := describeCondition(NewStatus(f), "InventorySatisfied")
 	check.That(t, len(got) <= 1100, "the condition has %d bytes", len(got)) // the message has at most 1024 of these

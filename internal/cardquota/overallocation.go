@@ -75,14 +75,9 @@ func UnownedQuotas(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[st
 	return out
 }
 
-// NewQuotaTotals compares all CardQuotas of the cluster, and the result of UnownedQuotas,
-// with its healthy cards.
-func NewQuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *QuotaTotals {
-	return Flat.QuotaTotals(quotas, unowned, healthy)
-}
-
-// QuotaTotals is NewQuotaTotals for the tree. If the queues are not flat, only CardQuotas at the top level count,
-// because their quotas contain those below. unowned are of GrantingQueues.
+// QuotaTotals compares all CardQuotas of the cluster, and the result of UnownedQuotas for GrantingQueues, with
+// its healthy cards. If the queues are not flat, only CardQuotas at the top level count, because their quotas
+// contain those below.
 func (t *Tree) QuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *QuotaTotals {
 	isDeleted := func(q *v1alpha1.CardQuota) bool { return q.DeletionTimestamp != nil }
 	b := &QuotaTotals{healthy: healthy, grants: map[card.Name]map[string]Grant{}, totals: map[card.Name]card.Count{},

@@ -84,7 +84,7 @@ func TestOverAllocationIsAllowedByAll(t *testing.T) {
 		"the only one grants 0":         {[]*v1alpha1.CardQuota{newQuotaOfH200("a", 0, 0, withAllow)}, false},
 		"the only one is being deleted": {[]*v1alpha1.CardQuota{newQuotaOfH200("a", 5, 0, withAllow, beingDeleted)}, false},
 	}) {
-		totals := NewQuotaTotals(tc.quotas, map[string]card.Quota{"byhand": {"H200": 9}}, cards{"H200": 8})
+		totals := Flat.QuotaTotals(tc.quotas, map[string]card.Quota{"byhand": {"H200": 9}}, cards{"H200": 8})
 		check.Equal(t, "allowed", tc.want, totals.AllowsOverAllocation("H200"))
 	}
 
@@ -190,7 +190,7 @@ func TestOverAllocationNamesTheSumAndItsParts(t *testing.T) {
 			healthy: cards{"H200": 8},
 		},
 	}) {
-		check.Equal(t, "over-allocated", tc.want, DescribeOverAllocation(NewQuotaTotals(tc.others, nil, tc.healthy).
+		check.Equal(t, "over-allocated", tc.want, DescribeOverAllocation(Flat.QuotaTotals(tc.others, nil, tc.healthy).
 			OverAllocated(tc.quota)))
 	}
 }
@@ -220,7 +220,7 @@ func TestOtherGrantsAreTheLargest(t *testing.T) {
 			return strings.Compare(a, b)
 		})
 
-		for _, over := range NewQuotaTotals(quotas, nil, nil).OverAllocated(own) {
+		for _, over := range Flat.QuotaTotals(quotas, nil, nil).OverAllocated(own) {
 			var named []string
 			for _, grant := range over.Others {
 				named = append(named, fmt.Sprintf("%d by %s", grant.Count, grant.By))
@@ -244,7 +244,7 @@ func BenchmarkOverAllocated(b *testing.B) {
 		quotas = append(quotas, quota.Obj())
 	}
 
-	totals := NewQuotaTotals(quotas, nil, nil)
+	totals := Flat.QuotaTotals(quotas, nil, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		check.Must(b, len(totals.OverAllocated(quotas[0])) == 20, "not all cards are over-allocated")
@@ -324,7 +324,7 @@ func TestDenyRefusesRaisingBeyondWhatIsLeft(t *testing.T) {
 		}
 
 		var got []card.Name
-		for _, e := range NewQuotaTotals(all, nil, healthy).Denied(tc.before, tc.after) {
+		for _, e := range Flat.QuotaTotals(all, nil, healthy).Denied(tc.before, tc.after) {
 			got = append(got, e.Card)
 		}
 		check.Equal(t, "denied", tc.want, got)
@@ -366,7 +366,7 @@ func drawQuotaTotals(t *rapid.T, label string) ([]*v1alpha1.CardQuota, *QuotaTot
 	for i := range rapid.IntRange(0, 4).Draw(t, label) {
 		all = append(all, newQuotaOfH200(fmt.Sprint("q", i), count.Draw(t, "H200"), 0, withMoreCards("H800", count.Draw(t, "H800"))))
 	}
-	return all, NewQuotaTotals(all, nil, cards{
+	return all, Flat.QuotaTotals(all, nil, cards{
 		"H200": card.Count(count.Draw(t, "healthy")) * 2,
 		"H800": card.Count(count.Draw(t, "healthy")) * 2,
 	})
@@ -378,7 +378,7 @@ func drawQuotaTotals(t *rapid.T, label string) ([]*v1alpha1.CardQuota, *QuotaTot
 func TestChangedQueuesFollowTheExcess(t *testing.T) {
 	// granting are the totals of a and b with 8 healthy cards.
 	granting := func(a, b int64) *QuotaTotals {
-		return NewQuotaTotals([]*v1alpha1.CardQuota{newQuotaOfH200("a", a, 0), newQuotaOfH200("b", b, 0)}, nil, cards{"H200": 8})
+		return Flat.QuotaTotals([]*v1alpha1.CardQuota{newQuotaOfH200("a", a, 0), newQuotaOfH200("b", b, 0)}, nil, cards{"H200": 8})
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -404,11 +404,11 @@ func TestChangedQueuesFollowTheExcess(t *testing.T) {
 			wantTurned: true,
 		},
 		"9 + 1 before and after, and b, the youngest, has Deny now: the named CardQuota changes": {
-			before: NewQuotaTotals([]*v1alpha1.CardQuota{
+			before: Flat.QuotaTotals([]*v1alpha1.CardQuota{
 				newQuotaOfH200("a", 9, 0, withDeny),
 				newQuotaOfH200("b", 1, 1),
 			}, nil, cards{"H200": 8}),
-			after: NewQuotaTotals([]*v1alpha1.CardQuota{
+			after: Flat.QuotaTotals([]*v1alpha1.CardQuota{
 				newQuotaOfH200("a", 9, 0, withDeny),
 				newQuotaOfH200("b", 1, 1, withDeny),
 			}, nil, cards{"H200": 8}),
@@ -420,7 +420,7 @@ func TestChangedQueuesFollowTheExcess(t *testing.T) {
 		},
 		"9 + 1 before and after, and only 4 cards are healthy": {
 			before: granting(9, 1),
-			after:  NewQuotaTotals([]*v1alpha1.CardQuota{newQuotaOfH200("a", 9, 0), newQuotaOfH200("b", 1, 0)}, nil, cards{"H200": 4}),
+			after:  Flat.QuotaTotals([]*v1alpha1.CardQuota{newQuotaOfH200("a", 9, 0), newQuotaOfH200("b", 1, 0)}, nil, cards{"H200": 4}),
 			want:   []string{"a", "b"},
 		},
 	}) {
@@ -463,7 +463,7 @@ func TestTheYoungestThatDeniesIsNamed(t *testing.T) {
 			want:   "a",
 		},
 	}) {
-		excesses := NewQuotaTotals(tc.quotas, nil, cards{"H200": 8}).OverAllocated(tc.quotas[0])
+		excesses := Flat.QuotaTotals(tc.quotas, nil, cards{"H200": 8}).OverAllocated(tc.quotas[0])
 		check.Must(t, len(excesses) == 1, "over-allocated: %+v", excesses)
 
 		check.Equal(t, "youngest", tc.want, excesses[0].Youngest)
@@ -489,7 +489,7 @@ func TestARetainedQueueCounts(t *testing.T) {
 	a := newQuotaOfH200("a", 4, 0)
 	unowned := UnownedQuotas([]*v1alpha1.CardQuota{a}, queues)
 	check.Equal(t, "queues without a CardQuota", map[string]card.Quota{"kept": {"H200": 6}}, unowned)
-	totals := NewQuotaTotals([]*v1alpha1.CardQuota{a}, unowned, cards{"H200": 8})
+	totals := Flat.QuotaTotals([]*v1alpha1.CardQuota{a}, unowned, cards{"H200": 8})
 	check.Equal(t, "over-allocated", "H200: 10 granted, 8 healthy, 2 too many (4 here, 6 by queue kept, which has no CardQuota)",
 		DescribeOverAllocation(totals.OverAllocated(a)))
 

@@ -52,7 +52,8 @@ func FailureLimitFor(job *batchv1.Job) FailureLimit {
 	switch evictionAction(job.Spec.PodFailurePolicy) {
 	case batchv1.PodFailurePolicyActionIgnore:
 		limit.IgnoresEvictions = true
-	case batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionFailIndex: // one fails the Job, at once or in the end
+	case batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionFailIndex:
+		// None is left: one evicted pod fails the Job, at once or in the end.
 	default:
 		limit.left = int64(ptr.Deref(job.Spec.BackoffLimit, DefaultBackoffLimit)) - int64(job.Status.Failed)
 	}
@@ -67,8 +68,8 @@ func FailureLimitFor(job *batchv1.Job) FailureLimit {
 	return limit
 }
 
-// EvictionsLeft returns how many of a Job's running pods may be evicted while the Job goes on.
-// ended are its pods that are evicted, terminating or failed.
+// EvictionsLeft returns how many of a Job's running pods may be evicted while the Job goes on, none if an
+// index would fail with one of them. ended are its pods that are evicted, terminating or failed.
 func (l *FailureLimit) EvictionsLeft(running, ended []*corev1.Pod) int {
 	if l.IgnoresEvictions {
 		return math.MaxInt

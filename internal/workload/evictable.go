@@ -51,6 +51,8 @@ func IsCritical(pod *corev1.Pod) bool {
 	return class == SystemClusterCritical || class == SystemNodeCritical || pod.Namespace == metav1.NamespaceSystem
 }
 
+// allowsPreemption reports whether a value of volcano.sh/preemptable lets a pod be evicted, as one that is not
+// set does.
 func allowsPreemption(value string, set bool) bool {
 	if !set {
 		return true

@@ -27,22 +27,22 @@ func DescribeExcesses(queue string, excess []quota.Excess) (reason, message stri
 
 // DescribeExcess returns the reason and the message of one number that is not in force.
 func DescribeExcess(e quota.Excess) (reason, message string) {
-	is := func(n int64) string { return FormatTreeAmount(e.Of, n) }
+	amount := func(n int64) string { return FormatTreeAmount(e.Of, n) }
 	of := e.Of.Label() + ": "
 	switch e.Kind {
 	case quota.NothingToInherit:
 		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%shas no quota to inherit at the top level, so it is 0: write quota", of)
 	case quota.NotInParent:
 		if e.Written > 0 {
-			return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%squota is %s, but parent %s grants none, so it is 0: grant it there, or remove it here", of, is(e.Written), e.Parent)
+			return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%squota is %s, but parent %s grants none, so it is 0: grant it there, or remove it here", of, amount(e.Written), e.Parent)
 		}
 		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%sis not granted by parent %s, so it is 0: grant it there, or remove it here", of, e.Parent)
 	case quota.QuotaAboveParent:
-		return v1alpha1.ReasonQuotaAboveParent, fmt.Sprintf("%squota is %s, but parent %s has %s, which is in force: lower it here, or raise the parent", of, is(e.Written), e.Parent, is(e.Allowed))
+		return v1alpha1.ReasonQuotaAboveParent, fmt.Sprintf("%squota is %s, but parent %s has %s, which is in force: lower it here, or raise the parent", of, amount(e.Written), e.Parent, amount(e.Allowed))
 	case quota.DeservedAboveQuota:
-		return v1alpha1.ReasonDeservedAboveParent, fmt.Sprintf("%sdeserved is %s, but the quota in force is %s, which counts: lower deserved", of, is(e.Written), is(e.Allowed))
+		return v1alpha1.ReasonDeservedAboveParent, fmt.Sprintf("%sdeserved is %s, but the quota in force is %s, which counts: lower deserved", of, amount(e.Written), amount(e.Allowed))
 	case quota.GuaranteeAboveDeserved:
-		return v1alpha1.ReasonGuaranteeAboveParent, fmt.Sprintf("%sguarantee is %s, but the deserved in force is %s, which counts: lower the guarantee", of, is(e.Written), is(e.Allowed))
+		return v1alpha1.ReasonGuaranteeAboveParent, fmt.Sprintf("%sguarantee is %s, but the deserved in force is %s, which counts: lower the guarantee", of, amount(e.Written), amount(e.Allowed))
 	}
 
 	field := ExcessField(e.Kind)
@@ -54,11 +54,11 @@ func DescribeExcess(e quota.Excess) (reason, message string) {
 	// Above the parent's own amount scaling is not the reason: it would be cut without siblings
 	// as well.
 	if e.Written > e.Limit {
-		return reason, fmt.Sprintf("%s%s is %s, but parent %s has %s, so %s is in force: lower it here, or raise the parent", of, field, is(e.Written), e.Parent, is(e.Limit), is(e.Allowed))
+		return reason, fmt.Sprintf("%s%s is %s, but parent %s has %s, so %s is in force: lower it here, or raise the parent", of, field, amount(e.Written), e.Parent, amount(e.Limit), amount(e.Allowed))
 	}
 
 	return v1alpha1.ReasonScaled, fmt.Sprintf("%s%s is %s, but the children of %s have %s together and it has %s, so %s is in force: lower the children, or raise the parent",
-		of, field, is(e.Written), e.Parent, is(e.Sum), is(e.Limit), is(e.Allowed))
+		of, field, amount(e.Written), e.Parent, amount(e.Sum), amount(e.Limit), amount(e.Allowed))
 }
 
 // DescribeLackBelow says that a CardQuota has too little for those below it, in the comment of an import.
@@ -82,25 +82,25 @@ func ExcessField(kind quota.ExcessKind) string {
 // says more about what the parent grants. again ends the advice to change the parent first. The parts of a sum
 // are named as they are in e.
 func RefuseExcess(e quota.Excess, child, hint, again string) string {
-	is := func(n int64) string { return FormatTreeAmount(e.Of, n) }
+	amount := func(n int64) string { return FormatTreeAmount(e.Of, n) }
 	switch e.Kind {
 	case quota.NothingToInherit:
 		return "is not set, and there is no parent to inherit it from: write it"
 	case quota.NotInParent:
 		return fmt.Sprintf("parent %s grants no %s%s: grant it there first%s, or remove it from %s", e.Parent, e.Of, hint, again, child)
 	case quota.QuotaAboveParent:
-		return fmt.Sprintf("is %s, but parent %s has %s: lower it, or raise the parent first%s", is(e.Written), e.Parent, is(e.Limit), again)
+		return fmt.Sprintf("is %s, but parent %s has %s: lower it, or raise the parent first%s", amount(e.Written), e.Parent, amount(e.Limit), again)
 	case quota.DeservedAboveQuota, quota.GuaranteeAboveDeserved:
-		return fmt.Sprintf("is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first%s", is(e.Written), e.Parent, is(e.Limit), again)
+		return fmt.Sprintf("is %s, but the quota inherited from parent %s is %s: lower it, or raise the parent first%s", amount(e.Written), e.Parent, amount(e.Limit), again)
 	}
 
 	parts := make([]string, len(e.Parts))
 	for i, part := range e.Parts {
-		parts[i] = is(part.Amount) + " " + part.Queue
+		parts[i] = amount(part.Amount) + " " + part.Queue
 	}
 
 	return fmt.Sprintf("the children of %s have %s together (%s), but %s has %s, %s too many: lower a child, or raise the parent first%s",
-		e.Parent, is(e.Sum), conditions.JoinFirst(parts, maxNamedParts), e.Parent, is(e.Limit), is(e.Over()), again)
+		e.Parent, amount(e.Sum), conditions.JoinFirst(parts, maxNamedParts), e.Parent, amount(e.Limit), amount(e.Over()), again)
 }
 
 // maxNamedParts is how many parts of a sum a message names.

@@ -116,7 +116,7 @@ func NodeReady(node *corev1.Node) bool {
 // otherwise as the pod says.
 func TerminationGracePeriod(pod *corev1.Pod) time.Duration {
 	seconds := cmp.Or(pod.DeletionGracePeriodSeconds, pod.Spec.TerminationGracePeriodSeconds, ptr.To[int64](corev1.DefaultTerminationGracePeriodSeconds))
-	// A Duration covers a century.
+	// Users can write more seconds than a Duration holds, so a century is the most.
 	return time.Duration(min(max(*seconds, 0), 100*366*24*3600)) * time.Second
 }
 
@@ -138,7 +138,7 @@ func StartTime(pod *corev1.Pod) time.Time {
 func EndsBefore(pod *corev1.Pod, at time.Time) bool {
 	deadline := pod.Spec.ActiveDeadlineSeconds
 	start := pod.Status.StartTime
-	if deadline == nil || start == nil || *deadline > math.MaxInt32 {
+	if deadline == nil || start == nil || *deadline > math.MaxInt32 { // a Duration may not hold more seconds
 		return false
 	}
 	return start.Add(time.Duration(*deadline) * time.Second).Before(at)
@@ -192,7 +192,8 @@ func HostPorts(spec *corev1.PodSpec) []string {
 }
 
 // violatesAntiAffinity reports whether required anti-affinity keeps a pod away from another
-// one. Volcano checks terms with a namespaceSelector itself.
+// one. It ignores a namespaceSelector, because pods have no labels of their namespace: Volcano checks that
+// itself.
 func violatesAntiAffinity(pod, other *corev1.Pod, sameTopology func(key string) bool) bool {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
 		return false

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -67,7 +66,8 @@ func QueueRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, las
 	return rules
 }
 
-// IsSameInTree reports whether other rules of the same queue mean the same for a tree.
+// IsSameInTree reports whether other rules of the same queue mean the same for a tree, which notes of
+// Namespaces only which queues restrict them.
 func (r *QueueRules) IsSameInTree(other *QueueRules) bool {
 	return r.Tree.Equal(&other.Tree) && (r.Namespaces == nil) == (other.Namespaces == nil)
 }
@@ -98,10 +98,11 @@ func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last
 	// root is above all queues and is never limited, even if its Queue has a quota annotation.
 	managed = managed && queue.Name != RootQueue
 	rules.Denied = !managed && unmanaged == v1alpha1.UnmanagedDeny
-	milliCPU := capabilityLimit(queue, corev1.ResourceCPU, resource.Milli)
-	memory := capabilityLimit(queue, corev1.ResourceMemory, 0)
+	milliCPU := amountOf(queue.Spec.Capability[corev1.ResourceCPU], resource.Milli) // 0 if it is not set
+	memory := amountOf(queue.Spec.Capability[corev1.ResourceMemory], 0)
 	switch {
 	case rules.Denied && queue.Name == RootQueue:
+		// It may use nothing, whatever its capability is.
 	case rules.Denied:
 		rules.Limits = quota.Limits{MilliCPU: milliCPU, Memory: memory}
 	case queue.Name == RootQueue:
@@ -148,15 +149,6 @@ func checkOpen(queue *v1beta1.Queue) *Refusal {
 		return &Refusal{Code: CodeQueueNotOpen, Queue: queue.Name, Object: string(queue.Status.State)}
 	}
 }
-
-// capabilityLimit returns the capability of a Queue in units of 10^scale: 0 when it is not set or
-// negative, and Unlimited from maxCapability on.
-func capabilityLimit(queue *v1beta1.Queue, name corev1.ResourceName, scale resource.Scale) int64 {
-	return amountOf(queue.Spec.Capability[name], scale)
-}
-
-// maxCapability is more cores or bytes than any cluster has. In millicores it still fits an int64.
-const maxCapability = math.MaxInt64 / 1000
 
 // maxSelectorText bounds the annotation text that is parsed, so that no object slows the
 // programs down.

@@ -11,7 +11,7 @@ import (
 )
 
 // Refusal is why the scheduler or a webhook refuses cards. Message words it for people, and ReadRefusal reads
-// such a message again. Two refusals are equal if they say the same.
+// such a message again, both in refusalwording.go. Two refusals are equal if they say the same.
 type Refusal struct {
 	// Code is what refuses. It decides which of the other fields count.
 	Code Code
@@ -151,7 +151,8 @@ func (r *Refusal) Blocked() v1alpha1.BlockedReason {
 	return v1alpha1.BlockedQuotaExhausted
 }
 
-// Topic returns what stays the same while only the usage of the queue changes.
+// Topic returns what stays the same while only the usage of the queue changes, so that a refusal is reported
+// once and not with each pod that starts or ends.
 func (r *Refusal) Topic() Refusal {
 	topic := *r
 	topic.Total = 0

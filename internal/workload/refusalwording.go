@@ -195,7 +195,7 @@ func ReadRefusal(message string) (refusal Refusal, isRefusal bool) {
 
 // readMessage reads a message of this wording. If it returns false, the refusal has no meaning.
 func (w *wording) readMessage(message string, r *Refusal) bool {
-	first := w.parts[0].text
+	first := w.parts[0].text // each sentence begins with a text
 	if len(message) < len(first) || lowerLetter(message) != lowerLetter(first) || message[1:len(first)] != first[1:] {
 		return false
 	}
@@ -211,7 +211,7 @@ func (w *wording) readMessage(message string, r *Refusal) bool {
 			rest, isRead = at.field.read(r, rest, w.textAfter(i))
 		}
 
-		if !isRead {
+		if !isRead { // the message may be truncated
 			return i >= w.decided
 		}
 	}
@@ -220,7 +220,7 @@ func (w *wording) readMessage(message string, r *Refusal) bool {
 }
 
 // lowerLetter returns the first letter of a text as a small one.
-func lowerLetter(text string) byte { return text[0] | 'a' - 'A' }
+func lowerLetter(text string) byte { return text[0] | ('a' - 'A') }
 
 // textAfter returns what ends a field: the text behind it, or ">" for one in brackets. It is "" at the end.
 func (w *wording) textAfter(i int) string {
@@ -305,7 +305,7 @@ func phraseField(before, after string, name func(*Refusal) string, set func(*Ref
 		read: func(r *Refusal, text, _ string) (rest string, isRead bool) {
 			inside, isThere := strings.CutPrefix(text, before)
 			value, rest, isClosed := strings.Cut(inside, after)
-			if !isThere || !isClosed {
+			if !isThere || !isClosed { // write left the phrase out
 				return text, true
 			}
 
@@ -345,6 +345,7 @@ func writeResource(r *Refusal, out *strings.Builder) {
 	out.WriteString(r.Resource.String())
 }
 
+// readResource reads what writeResource writes.
 func readResource(r *Refusal, text, _ string) (rest string, isRead bool) {
 	if inside, isCards := strings.CutPrefix(text, "<"); isCards {
 		r.Cards, rest, isRead = strings.Cut(inside, ">")
@@ -364,8 +365,6 @@ const (
 	mebiUnit  = "Mi"
 	// mebibyte is the unit of memory in bytes.
 	mebibyte = 1 << 20
-	// maxReadAmount bounds the numbers that are read. No queue has more cards, and sums of it do not overflow.
-	maxReadAmount = 1 << 53
 )
 
 // amountField is an amount of cards, CPU or memory. An amount that cannot be read counts as 0.
@@ -394,11 +393,12 @@ func formatAmount(resource quota.Resource, n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// parseAmount parses an amount. Its unit says which resource it is of.
+// parseAmount parses an amount, 0 if it cannot be read. Its unit says of which resource it is, and
+// parseAmount writes that to the refusal.
 func (r *Refusal) parseAmount(text string) int64 {
 	digits := strings.TrimRight(text, "Mim")
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n < 0 || n > maxReadAmount {
+	if err != nil || n < 0 || n > maxQuantity {
 		return 0
 	}
 
@@ -407,7 +407,7 @@ func (r *Refusal) parseAmount(text string) int64 {
 		r.Resource = quota.CPU
 	case mebiUnit:
 		r.Resource = quota.Memory
-		return min(n, maxReadAmount/mebibyte) * mebibyte
+		return min(n, maxQuantity/mebibyte) * mebibyte
 	}
 
 	return n
@@ -422,9 +422,11 @@ func writeOwner(r *Refusal, out *strings.Builder) {
 	out.WriteString("capability of <" + r.Queue + ">")
 }
 
+// readOwner reads what writeOwner writes. The sentence has named the queue of the workload before, so any
+// other owner is an ancestor of it.
 func readOwner(r *Refusal, text, _ string) (rest string, isRead bool) {
 	if rest, isInventory := strings.CutPrefix(text, "the inventory"); isInventory {
-		setAncestor(r, "")
+		setAncestor(r, "") // that of no queue
 		return rest, true
 	}
 
@@ -439,10 +441,12 @@ func readOwner(r *Refusal, text, _ string) (rest string, isRead bool) {
 	return rest, true
 }
 
+// writeSeconds writes the grace period in whole seconds.
 func writeSeconds(r *Refusal, out *strings.Builder) {
 	out.WriteString(strconv.FormatInt(int64(r.GracePeriod/time.Second), 10))
 }
 
+// readSeconds reads what writeSeconds writes.
 func readSeconds(r *Refusal, text, end string) (rest string, isRead bool) {
 	seconds, rest, isRead := cutBefore(text, end)
 	n, err := strconv.ParseInt(seconds, 10, 32)
@@ -512,6 +516,7 @@ func writeMore(r *Refusal, out *strings.Builder) {
 	}
 }
 
+// readMore reads what writeMore writes. Each part may be missing, and what is unknown is left out.
 func readMore(r *Refusal, text, _ string) (rest string, isRead bool) {
 	text, isOne := strings.CutPrefix(text, oneOtherCard)
 	if isOne {

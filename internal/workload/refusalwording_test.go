@@ -111,9 +111,9 @@ func (g *refusalGenerator) drawName(names *rapid.Generator[string], of string) s
 // drawAmount draws an amount up to the largest that is read, in the unit of the resource.
 func (g *refusalGenerator) drawAmount(of string) int64 {
 	if g.refusal.Resource == quota.Memory {
-		return rapid.Int64Range(0, maxReadAmount/mebibyte).Draw(g.T, of) * mebibyte
+		return rapid.Int64Range(0, maxQuantity/mebibyte).Draw(g.T, of) * mebibyte
 	}
-	return rapid.Int64Range(0, maxReadAmount).Draw(g.T, of)
+	return rapid.Int64Range(0, maxQuantity).Draw(g.T, of)
 }
 
 func (g *refusalGenerator) drawCards() {
@@ -366,7 +366,7 @@ func TestEveryRefusalIsReadAgain(t *testing.T) {
 func TestOtherTextsAreNoRefusals(t *testing.T) {
 	for _, text := range []string{
 		"", "Queue", "Queue <q", "Queue <q>", "Queue <q> is full", "Queue <q> has insufficient <", "Queue <q> has insufficient <A> quota", "Queue <q>, an ancestor of <",
-		"Insufficient nvidia.com/gpu", "all nodes are unavailable", "Pod lab/a can possibly be assigned to n, once minAvailable " +
+		"Pueue <q> does not exist", "Insufficient nvidia.com/gpu", "all nodes are unavailable", "Pod lab/a can possibly be assigned to n, once minAvailable " +
 			"is satisfied", "Namespace <",
 	} {
 		got, isRefusal := ReadRefusal(text)

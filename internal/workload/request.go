@@ -139,7 +139,7 @@ func (request *Request) allowNamedCards(inv *card.Inventory) {
 // queue.
 func (request *Request) denyUnknownResource(pod *corev1.Pod, unknown []ResourceCount, ours bool) {
 	switch {
-	case len(unknown) != 1:
+	case len(unknown) != 1: // which one is the card, is unknown, so none is charged
 	case pod.Spec.NodeName == "" || (ours && ChargedQueue(pod) != ""):
 		request.Resource = unknown[0].Resource
 		request.Count = unknown[0].Count
@@ -147,6 +147,7 @@ func (request *Request) denyUnknownResource(pod *corev1.Pod, unknown []ResourceC
 		request.Unverified = unknown[0]
 	}
 
+	// Tenants write these names, and a condition holds only so much.
 	request.deny(Refusal{
 		Code:   CodeNotACard,
 		Object: fmt.Sprintf("%.300s", request.Named.String()), Other: fmt.Sprintf("%.300s", resourceNames(unknown)),
@@ -163,7 +164,8 @@ func resourceNames(counts []ResourceCount) string {
 	return strings.Join(names, ", ")
 }
 
-// maxQuantity is more bytes or millicores than any node has. Sums of it do not overflow.
+// maxQuantity is more cards, bytes or millicores than any node or queue has. Hundreds of such amounts add up
+// without overflow.
 const maxQuantity = 1 << 53
 
 // boundedValue returns a quantity in units of 10^scale, at least 0 and at most maxQuantity.
@@ -211,7 +213,7 @@ type resourceRequest struct {
 }
 
 // announcedRequest returns the larger of a job's total in card.request and its minimum, for each
-// resource.
+// resource, or why the total cannot be parsed. written reports whether there is one.
 func (r *Resolver) announcedRequest(total string, written bool, minimum minimumRequest) (quota.JobRequest, *Refusal) {
 	var totals card.Totals
 	if written {
@@ -237,7 +239,8 @@ func (r *Resolver) announcedRequest(total string, written bool, minimum minimumR
 
 	sum := quota.JobRequestBuilder{JobRequest: quota.JobRequest{MilliCPU: minimum.milliCPU, Memory: minimum.memory}}
 	for i, t := range totals {
-		// Alternatives split the minimum as they split the total: the user chose that proportion.
+		// Alternatives split the minimum as they split the total: the user chose that proportion. A
+		// minimum above MaxCount fits no quota, and its product would overflow.
 		count := t.Count
 		if minimumCount := min(least[resources[i]], card.MaxCount+1); minimumCount > 0 && count > 0 {
 			count = max(count, proportionalCount(count, requested[resources[i]], minimumCount))

@@ -116,8 +116,8 @@ func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *
 	return charge
 }
 
-// notOffered returns the amounts of a resource, which are those of a charge from one on, if the node does
-// not offer its cards.
+// notOffered returns the cards of a charge from an index on, which are those of a resource, if the node does
+// not offer the resource to new pods, nil if it does.
 func notOffered(charge *quota.Charge, from int, inv *card.Inventory, node string, resource corev1.ResourceName) []card.Amount {
 	if _, isOffered := inv.CardOnNode(node, resource); isOffered {
 		return nil
@@ -136,7 +136,8 @@ func addCandidates(charge *quota.Charge, names []card.Name, count card.Count) {
 	}
 }
 
-// possibleCards returns the cards that a resource may be on a node.
+// possibleCards returns the cards that a resource may be on a node: what the node says, else what was
+// charged last, else what the pod names, else all cards of the resource.
 func possibleCards(request *Request, requested ResourceCount, node string, inv *card.Inventory, last *quota.Charge) []card.Name {
 	if name, ok := inv.CardInUseOnNode(node, requested.Resource); ok {
 		return []card.Name{name}
@@ -161,7 +162,8 @@ func possibleCards(request *Request, requested ResourceCount, node string, inv *
 	return names
 }
 
-// lastCards returns the cards that a resource was charged as last, each once.
+// lastCards returns the cards that a resource was charged as last, each once. One that no node offers any
+// more may have been of any resource.
 func lastCards(requested ResourceCount, inv *card.Inventory, last *quota.Charge) []card.Name {
 	if last == nil || requested.Count == 0 {
 		return nil

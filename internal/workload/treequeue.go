@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"math"
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,12 +76,12 @@ func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceN
 	}
 
 	// What is inherited stays unwritten. Written as Unlimited, the tree would report it as above
-	// the parent's.
+	// the parent's. A limit of 0 is that of a queue that is denied, which inherits nothing.
 	hasAmount := deserves || guarantees
 	switch inherits := t.Parent != "" && limit != 0 && !isManaged && !isLimited; {
 	case inherits && !hasAmount:
 		t.Guarantee[key] = 0 // names the resource, so that it is inherited
-	case inherits, isManaged && !isLimited && hasAmount:
+	case inherits, isManaged && !isLimited && hasAmount: // it is inherited
 	default:
 		t.Quota[key] = limit
 	}
@@ -90,6 +91,9 @@ func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceN
 func StopsWork(policy v1alpha1.StopPolicy) bool {
 	return policy != "" && policy != v1alpha1.StopPolicyNone
 }
+
+// maxCapability is more cores or bytes than any cluster has. In millicores it still fits an int64.
+const maxCapability = math.MaxInt64 / 1000
 
 // amountOf returns a quantity in units of 10^scale, 0 if it is negative, and Unlimited from
 // maxCapability on.

@@ -112,8 +112,8 @@ func (r *Resolver) vcJobMinimum(job *batch.Job, priorityOf func(class string) in
 	return minimum
 }
 
-// addCards adds the cards of so many equal pods. A pod that is denied as it is written may use no
-// card. It counts as one without a card name, and states itself what is wrong.
+// addCards adds the cards of so many equal pods. Without names, these may be all cards of the resource. A
+// pod that is denied as it is written has no names either: what is wrong with it, its own refusal says.
 func (m *minimumRequest) addCards(r *Resolver, names []card.Name, each ResourceCount, pods int64) {
 	if each.Count == 0 || !r.Inventory.IsCard(each.Resource) {
 		return
@@ -128,7 +128,7 @@ func (m *minimumRequest) addCards(r *Resolver, names []card.Name, each ResourceC
 // minimumPods returns how many pods of each task belong to the minimum of a job. The rule is that
 // of Volcano's job controller v1.14.1 (calcPGMinResources): tasks of a higher priority come first,
 // those without a minAvailable of their own need all their replicas. If the job needs fewer pods
-// than its tasks together, their own minimum does not count.
+// than the minimums of its tasks together, these do not count.
 func minimumPods(job *batch.Job, priorityOf func(class string) int32) []int64 {
 	tasks := job.Spec.Tasks
 	order := make([]int, len(tasks))
@@ -152,7 +152,7 @@ func minimumPods(job *batch.Job, priorityOf func(class string) int32) []int64 {
 
 	isBelowTasks := left < ofTasks
 	for _, i := range order {
-		switch least := tasks[i].MinAvailable; {
+		switch least := tasks[i].MinAvailable; { // nil has its replicas in the next loop
 		case isBelowTasks:
 			add(i, tasks[i].Replicas)
 		case least != nil:
@@ -160,6 +160,7 @@ func minimumPods(job *batch.Job, priorityOf func(class string) int32) []int64 {
 		}
 	}
 
+	// What the job needs beyond these minimums comes from the other replicas, by priority again.
 	for _, i := range order {
 		add(i, tasks[i].Replicas-int32(pods[i]))
 	}

@@ -187,7 +187,7 @@ func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) {
 
 // newInventoryCount sums up a count by card, as the operator does while queues are flat.
 func newInventoryCount(c *Cluster, tracker *card.Tracker) *cardinventory.Count {
-	totals := cardquota.NewQuotaTotals(c.Quotas, cardquota.UnownedQuotas(c.Quotas, c.Queues), tracker.Healthy())
+	totals := cardquota.Flat.QuotaTotals(c.Quotas, cardquota.UnownedQuotas(c.Quotas, c.Queues), tracker.Healthy())
 	return cardinventory.NewCount(cardinventory.CountInput{
 		Tree: cardquota.Flat,
 		Pods: c.Pods, Charges: c.Charges, Usage: c.Usage, Owners: cardquota.OwnersByQueue(c.Quotas), Queues: c.Queues, Totals: totals,

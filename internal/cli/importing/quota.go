@@ -23,7 +23,6 @@ import (
 // Bounds of the fields of a CardQuota, as in its schema.
 const (
 	maxCards    = 64
-	maxQuota    = 1_000_000
 	maxCPU      = 1_000_000_000
 	maxMemory   = "4Ei"
 	anyCPU      = "1000000" // more than a cluster has
@@ -160,7 +159,7 @@ func (p *planner) addCards(i *Import, counts, deserved, guarantee card.Quota) {
 // newCard returns the quota of a card. deserved is at most the quota, and guarantee at most
 // deserved, as the API server demands.
 func newCard(name card.Name, counts, deserved, guarantee card.Quota) v1alpha1.Card {
-	most := min(int64(counts[name]), maxQuota)
+	most := int64(min(counts[name], card.MaxCount))
 	out := v1alpha1.Card{Name: string(name), Quota: &most}
 	limit := most
 	if count, ok := deserved[name]; ok {

@@ -27,7 +27,7 @@ func TestMetricsShowTheCardsOfTheInventory(t *testing.T) {
 	allowing := builder.CardQuota("a").Card("A", 12).With(func(q *v1alpha1.CardQuota) { q.Spec.OverAllocation = v1alpha1.OverAllocationAllow }).Obj()
 	quotas := []*v1alpha1.CardQuota{allowing, builder.CardQuota("b").Card("granted", 1).Obj()}
 	m.latest.Store(&latestCount{
-		count:     cardinventory.NewCount(cardinventory.CountInput{Tree: cardquota.Flat, Totals: cardquota.NewQuotaTotals(quotas, nil, nil)}),
+		count:     cardinventory.NewCount(cardinventory.CountInput{Tree: cardquota.Flat, Totals: cardquota.Flat.QuotaTotals(quotas, nil, nil)}),
 		anomalies: map[v1alpha1.AnomalyReason]int{v1alpha1.AnomalyUnmappedResource: 2, v1alpha1.AnomalyCardsUnhealthy: 0},
 		status: v1alpha1.CardInventoryStatus{Cards: []v1alpha1.InventoryCard{
 			{Name: "A", Total: 8, Healthy: 7, Cordoned: 1, Allocated: 3, Quota: 12, OverAllocatedBy: 5},

@@ -135,7 +135,7 @@ func TestANodeMoreIsShownWithTheNextChange(t *testing.T) {
 		usage := &queueusage.Usage{Used: h200s(step.used)}
 		status := cardquota.NewStatus(cardquota.StatusInput{
 			Tree:  cardquota.Flat,
-			Quota: quota, Usage: usage, Own: usage, Physical: h200s(step.physical), Totals: cardquota.NewQuotaTotals(nil, nil, nil), Now: time.Unix(0, 0),
+			Quota: quota, Usage: usage, Own: usage, Physical: h200s(step.physical), Totals: cardquota.Flat.QuotaTotals(nil, nil, nil), Now: time.Unix(0, 0),
 		})
 
 		check.Equal(t, step.name+" is written", step.wantWritten, !equality.Semantic.DeepEqual(quota.Status, status))

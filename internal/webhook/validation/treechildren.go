@@ -93,12 +93,12 @@ func warnChangedChildren(result *Result, quota, before *v1alpha1.CardQuota, prop
 		}
 	}
 
-	const most = 5
-	for _, text := range cut[:min(len(cut), most)] {
+	const maxNamed = 5 // a user reads no more warnings, and a parent may have hundreds of children
+	for _, text := range cut[:min(len(cut), maxNamed)] {
 		result.warn(specPath, "changes what counts in CardQuota %s", text)
 	}
 
-	if more := len(cut) - most; more > 0 {
+	if more := len(cut) - maxNamed; more > 0 {
 		result.warn(specPath, "changes what counts in %d more CardQuotas below", more)
 	}
 }

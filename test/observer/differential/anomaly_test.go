@@ -68,7 +68,7 @@ func TestProductAndObserverFindTheSameAnomalies(t *testing.T) {
 			status := cardinventory.NewStatus(cardinventory.Input{
 				Nodes: tracker.TrackedNodes(),
 				Cards: tracker.Inventory(),
-				Count: cardinventory.NewCount(cardinventory.CountInput{Tree: cardquota.Flat, Totals: cardquota.NewQuotaTotals(nil, nil, nil)}),
+				Count: cardinventory.NewCount(cardinventory.CountInput{Tree: cardquota.Flat, Totals: cardquota.Flat.QuotaTotals(nil, nil, nil)}),
 			})
 
 			listed := map[string]anomalySum{}
