@@ -46,10 +46,11 @@ type anomalyKey struct {
 
 // anomalySum is what the nodes of one anomaly add up to.
 type anomalySum struct {
-	count       card.Count
-	nodes       map[string]bool
-	pods        []string
-	ghostQueues map[string]bool
+	count card.Count
+	nodes map[string]bool
+	pods  []string
+	// missingQueues are the queues that pods name and that do not exist.
+	missingQueues map[string]bool
 }
 
 // anomalyList are the anomalies of a cluster.
@@ -101,10 +102,11 @@ func askOnce(ask func(corev1.ResourceName) bool) func(corev1.ResourceName) bool 
 	}
 }
 
+// add adds to an anomaly a number of cards, and a node, "" for none.
 func (l anomalyList) add(key anomalyKey, node string, count card.Count) *anomalySum {
 	sum := l.byKey[key]
 	if sum == nil {
-		sum = &anomalySum{nodes: map[string]bool{}, ghostQueues: map[string]bool{}}
+		sum = &anomalySum{nodes: map[string]bool{}, missingQueues: map[string]bool{}}
 		l.byKey[key] = sum
 	}
 	sum.count = sum.count.Add(count)
@@ -178,8 +180,9 @@ func unmappedText(resource corev1.ResourceName, looksLike string) string {
 	return text
 }
 
-// offersCardBeside reports whether a node offers the card of cores under another name: of the same vendor, or
-// anyone's where software shares cards. A card of which none is left stands for no cores that are.
+// offersCardBeside reports whether a node that offers the cores of cards as a resource also offers the cards, so that
+// quotas limit the cores by these: cards of the same vendor, or of any where software shares cards. Allocatable cores
+// need an allocatable card.
 func (l anomalyList) offersCardBeside(node card.TrackedNode, cores corev1.ResourceName) bool {
 	countCards := func(resource corev1.ResourceName) card.Count {
 		return countOf(node.Object.Status.Allocatable, resource)
@@ -276,13 +279,13 @@ func hasCardOfVendor(node card.TrackedNode, resource corev1.ResourceName) bool {
 	})
 }
 
-// addOutside adds the cards of a pod outside any queue.
+// addOutside adds the cards of a pod outside any queue, which no quota limits.
 func (l anomalyList) addOutside(pod outsidePod) {
 	for _, amount := range pod.cards {
 		sum := l.add(anomalyKey{reason: v1alpha1.AnomalyCardsOutsideQueues, card: amount.Name}, pod.node, amount.Count)
 		sum.pods = append(sum.pods, pod.name)
 		if pod.queue != "" {
-			sum.ghostQueues[pod.queue] = true
+			sum.missingQueues[pod.queue] = true
 		}
 	}
 }
@@ -349,6 +352,7 @@ func (k anomalyKey) rank() int {
 // name returns the card of an anomaly, else its resource.
 func (k anomalyKey) name() string { return cmp.Or(string(k.card), string(k.resource)) }
 
+// describe returns an anomaly as the status shows it.
 func (s *anomalySum) describe(key anomalyKey) v1alpha1.InventoryAnomaly {
 	nodes := slices.Sorted(maps.Keys(s.nodes))
 	return v1alpha1.InventoryAnomaly{
@@ -381,8 +385,8 @@ func (s *anomalySum) message(key anomalyKey, nodes []string) string {
 	default: // pods outside any queue
 		slices.Sort(s.pods)
 		queue := "no queue, or one that does not accept their namespace"
-		if ghosts := slices.Sorted(maps.Keys(s.ghostQueues)); len(ghosts) > 0 {
-			queue = "no queue that exists (" + listNames("queue", ghosts) + ")"
+		if missing := slices.Sorted(maps.Keys(s.missingQueues)); len(missing) > 0 {
+			queue = "no queue that exists (" + listNames("queue", missing) + ")"
 		}
 
 		return fmt.Sprintf("%s: %d %s held by %s with %s; no quota limits them: name a queue in these workloads, or delete them",
@@ -398,6 +402,7 @@ func listNames(kind string, names []string) string {
 	return kind + " " + conditions.JoinFirst(names, maxNamed)
 }
 
+// countOf returns how many of a resource a list has, 0 if it is not there.
 func countOf(resources corev1.ResourceList, name corev1.ResourceName) card.Count {
 	return card.NewCount(resources[name])
 }

@@ -18,7 +18,7 @@ type DeviceSlice struct {
 	Devices int64
 }
 
-// addClaimCards adds the cards that drivers hand out by ResourceClaims.
+// addClaimCards adds the cards that drivers hand out by ResourceClaims, one anomaly for each driver.
 func (l anomalyList) addClaimCards(slices []DeviceSlice) {
 	// A driver replaces its slices by those of a new generation. Until then it offers the devices
 	// twice.

@@ -61,6 +61,7 @@ type cardCount struct {
 	types map[string]*typeCount
 }
 
+// typeCount are the sums of one card and service type.
 type typeCount struct{ quota, used, pending card.Count }
 
 // outsidePod is a pod that uses cards and names no queue, or one that does not exist.
@@ -93,11 +94,13 @@ func (c *Count) AllowsOverAllocation(name card.Name) bool {
 	return sums != nil && sums.isExcessAllowed
 }
 
+// countBuilder adds its input up to a Count.
 type countBuilder struct {
 	CountInput
 	count *Count
 }
 
+// card returns the sums of a card.
 func (b *countBuilder) card(name card.Name) *cardCount {
 	c := b.count.cards[name]
 	if c == nil {
@@ -107,6 +110,7 @@ func (b *countBuilder) card(name card.Name) *cardCount {
 	return c
 }
 
+// typeOfCard returns the sums of a card and service type.
 func (b *countBuilder) typeOfCard(name card.Name, serviceType string) *typeCount {
 	types := b.card(name).types
 	if types[serviceType] == nil {
@@ -120,7 +124,7 @@ func (b *countBuilder) serviceType(queue string) string {
 	return servicetype.DisplayName(b.ServiceTypes[queue])
 }
 
-// missingQueues returns the queues that pods name and that do not exist, also "" for none.
+// missingQueues returns the queues that pods name and that do not exist. It always has "", that of pods without a queue.
 func (b *countBuilder) missingQueues() map[string]bool {
 	missing := map[string]bool{"": true}
 	for queue := range b.Usage {
@@ -132,14 +136,13 @@ func (b *countBuilder) missingQueues() map[string]bool {
 	return missing
 }
 
-// addOutside adds the cards that pods use outside any queue. Those without a queue are in no
-// usage.
+// addOutside records the pods that use cards without a queue, or in one that does not exist. It also counts the cards of
+// those without a queue, which are in the usage of none.
 func (b *countBuilder) addOutside() {
 	missing := b.missingQueues()
 	outside := map[types.UID]bool{}
 	for uid, charge := range b.Charges {
-		// missing always has "". Alone it means that all queues exist, which saves a look-up for
-		// each pod.
+		// If missing has "" alone, all queues exist, which saves a look-up for each pod.
 		if len(charge.Cards) == 0 || (charge.Queue != "" && (len(missing) == 1 || !missing[charge.Queue])) {
 			continue
 		}
@@ -164,6 +167,7 @@ func (b *countBuilder) addOutside() {
 	}
 }
 
+// addUsed adds cards that pods of a service type use.
 func (b *countBuilder) addUsed(name card.Name, serviceType string, count card.Count) {
 	c := b.card(name)
 	t := b.typeOfCard(name, serviceType)
@@ -171,6 +175,8 @@ func (b *countBuilder) addUsed(name card.Name, serviceType string, count card.Co
 	t.used = t.used.Add(count)
 }
 
+// addUsage adds what a queue uses and requests. A pod that may use one of several cards is in the usage with each, but
+// counts here only once.
 func (b *countBuilder) addUsage(serviceType string, usage queueusage.Usage) {
 	for name, count := range usage.Used {
 		b.addUsed(name, serviceType, count.Sub(usage.Repeated[name]))
@@ -193,7 +199,8 @@ func (b *countBuilder) parentQueues() map[string]bool {
 	return parents
 }
 
-// addQuotas adds the quotas of queues that run work, and what the top level of a tree deserves.
+// addQuotas adds the quotas of queues that run work, and what the top level of a tree deserves. In a tree the quota of a
+// parent counts by its children, and what queues deserve is a part of what those above them do.
 func (b *countBuilder) addQuotas() {
 	parents := b.parentQueues()
 	for queue, owner := range b.Owners {
@@ -221,6 +228,7 @@ func (b *countBuilder) addQuotas() {
 	}
 }
 
+// addQuota adds the quota of a queue of a service type.
 func (b *countBuilder) addQuota(serviceType string, granted card.Quota) {
 	for name, count := range granted {
 		if count > 0 {
@@ -230,6 +238,7 @@ func (b *countBuilder) addQuota(serviceType string, granted card.Quota) {
 	}
 }
 
+// addDeserved adds what a queue deserves.
 func (b *countBuilder) addDeserved(deserved card.Quota) {
 	for name, count := range deserved {
 		c := b.card(name)
@@ -237,7 +246,8 @@ func (b *countBuilder) addDeserved(deserved card.Quota) {
 	}
 }
 
-// addUnownedDeserved adds what Queues at the top level without a CardQuota deserve.
+// addUnownedDeserved adds what Queues at the top level without a CardQuota deserve. The scheduler ignores an annotation
+// that it cannot read.
 func (b *countBuilder) addUnownedDeserved() {
 	for _, queue := range cardquota.TopLevelQueues(b.Queues) {
 		text, written := queue.Annotations[v1alpha1.AnnotationCardDeserved]

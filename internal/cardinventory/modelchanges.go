@@ -82,8 +82,9 @@ func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Ch
 	return changed
 }
 
-// observePod notes the name of the cards of a pod. It returns nil for a pod of which nothing is known: its
-// node does not name the card.
+// observePod notes by which name the cards of a pod are counted now. It forgets the earlier name when an administrator has mapped
+// cards to other names (isRemapped), unless the name had changed before. It returns nil for a pod of which nothing is
+// known: its node has not named the card yet.
 func (m *ModelChanges) observePod(pod *corev1.Pod, charge quota.Charge, isRemapped bool) *podModel {
 	model := m.pods[pod.UID]
 	resource, isNamed := resourceOnNode(m.inventory, pod.Spec.NodeName, charge)
@@ -147,6 +148,7 @@ type ChangedModel struct {
 	count  card.Count
 }
 
+// newChangedModel describes how the name of a pod's cards has changed, also if it is the first one again.
 func newChangedModel(pod *corev1.Pod, model *podModel, count card.Count) ChangedModel {
 	change := fmt.Sprintf("started as %s and count as %s now", model.first, model.now)
 	if model.now == model.first {

@@ -75,6 +75,7 @@ type offer struct {
 	resources, sharing       []string
 }
 
+// sumOffers adds up what the nodes offer, by card. Cards of nodes that are not ready are in the total only.
 func sumOffers(nodes []card.TrackedNode) map[card.Name]*offer {
 	offers := map[card.Name]*offer{}
 	for _, node := range nodes {
@@ -182,6 +183,7 @@ func serviceTypes(types map[string]*typeCount) []v1alpha1.InventoryServiceType {
 	return out
 }
 
+// newServiceType returns the entry of a service type.
 func newServiceType(name string, t typeCount) v1alpha1.InventoryServiceType {
 	return v1alpha1.InventoryServiceType{Name: name, Quota: int64(t.quota), Used: int64(t.used), Pending: int64(t.pending)}
 }
@@ -200,4 +202,5 @@ func summarize(cards []v1alpha1.InventoryCard) string {
 	return cardquota.JoinSummary(parts, "none")
 }
 
+// toInt32 returns a number as the API has it, at most the largest one.
 func toInt32(n int) int32 { return int32(min(n, math.MaxInt32)) }

@@ -26,8 +26,8 @@ func New(status metav1.ConditionStatus, reason, format string, values ...any) me
 	return metav1.Condition{Status: status, Reason: reason, Message: Truncate(fmt.Sprintf(format, values...), MaxMessageLength)}
 }
 
-// Set stores a condition in a list under a type. A condition with the same status keeps its
-// transition time.
+// Set stores a condition in a list under a type, kind. generation is that of the spec which it describes. A condition
+// with the same status keeps its transition time.
 func Set(list *[]metav1.Condition, kind string, c metav1.Condition, generation int64, now time.Time) {
 	c.Type = kind
 	c.ObservedGeneration = generation
@@ -144,7 +144,7 @@ func Truncate(text string, maxBytes int) string {
 		return text
 	}
 	cut := maxBytes - len(ellipsis)
-	for !utf8.RuneStart(text[cut]) {
+	for !utf8.RuneStart(text[cut]) { // a character must not be cut in two
 		cut--
 	}
 	return text[:cut] + ellipsis
@@ -188,6 +188,8 @@ func UnknownFields(object metav1.Object, spec any) []string {
 // jsonUnmarshaler types decode their own fields.
 var jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
+// unknownFields returns the paths of the managed fields that a type does not have. fields is a part of managedFields: a
+// key "f:name" is a field, any other key an entry of a list. path is where the part stands in the object.
 func unknownFields(of reflect.Type, fields map[string]any, path string) []string {
 	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
 		of = of.Elem()

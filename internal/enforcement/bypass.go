@@ -51,8 +51,8 @@ func GroupByQueue(all []Bypass) BypassesByQueue {
 
 // FindBypasses returns, sorted by name, the pods with cards that another scheduler placed,
 // or that were created with a node name. charges has the charge of each pod. Terminating
-// pods use nothing, as everywhere. seen keeps what managedFields said first. A tenant who
-// may update a pod can rewrite them later, to hide a node name or to raise a false alarm.
+// pods use nothing, as everywhere. seen keeps what managedFields said first, and this call adds new pods to it. A tenant
+// who may update a pod can rewrite them later, to hide a node name or to raise a false alarm.
 func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *card.Inventory, schedulers []string, seen FirstProvenance) []Bypass {
 	var out []Bypass
 	for _, pod := range pods {
@@ -90,14 +90,14 @@ func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *c
 // that are gone may be left in it.
 type FirstProvenance map[types.UID]Provenance
 
-// recordFirst returns the first provenance of a pod, which is that of now for a new pod.
+// recordFirst returns the first provenance of a pod, and records it for a new one.
 func (f FirstProvenance) recordFirst(pod *corev1.Pod) Provenance {
 	first, seen := f[pod.UID]
 	if seen && !first.ManagedFieldsRemoved {
 		return first
 	}
-	// Managed fields that were removed at first and are back prove nothing, unless they
-	// have a node name.
+	// Managed fields that were removed at first and are back prove nothing in favour of the pod. If they have a node
+	// name, that is proof of a bypass.
 	if now := ProvenanceOf(pod); !seen || now.NodeNameSetByCreator {
 		f[pod.UID] = now
 		return now
@@ -140,7 +140,7 @@ func bypassReason(pod *corev1.Pod, schedulers []string, first Provenance) string
 // requestsCard reports whether a pod requests a card resource. Most pods of other schedulers do not. A
 // request of 0 takes no card.
 func requestsCard(pod *corev1.Pod, inv *card.Inventory) bool {
-	names := func(c corev1.Container) bool {
+	requests := func(c corev1.Container) bool {
 		for resource, quantity := range c.Resources.Requests {
 			if quantity.Sign() > 0 && inv.IsCard(resource) {
 				return true
@@ -148,7 +148,7 @@ func requestsCard(pod *corev1.Pod, inv *card.Inventory) bool {
 		}
 		return false
 	}
-	return slices.ContainsFunc(pod.Spec.Containers, names) || slices.ContainsFunc(pod.Spec.InitContainers, names)
+	return slices.ContainsFunc(pod.Spec.Containers, requests) || slices.ContainsFunc(pod.Spec.InitContainers, requests)
 }
 
 // requestedAmounts returns the resources of a request as amounts, for a pod whose node does

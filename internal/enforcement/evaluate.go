@@ -69,8 +69,8 @@ type Leader struct {
 }
 
 // Evaluate returns condition Enforced of the ServiceTypePolicy. Its message has nothing
-// that changes while the reason stays, such as an age. Of several reasons it gives the most
-// specific: another scheduler in our place comes before what does not work.
+// that changes while the reason stays, such as an age. Of several reasons it gives the one to
+// mend first: another scheduler in our place, then what keeps ours from working, then what happens beside it.
 func Evaluate(f Observation) metav1.Condition {
 	f = f.withoutExplainedPods()
 	alive := f.SchedulerAlive()
@@ -97,8 +97,8 @@ func Evaluate(f Observation) metav1.Condition {
 }
 
 // EvaluateQueue returns condition Enforced of the CardQuota of a queue. policyCondition is
-// that of the ServiceTypePolicy, nil without a policy. all are the bypasses of every queue;
-// those of other queues do not matter.
+// that of the ServiceTypePolicy, nil without a policy. It counts for every queue, but for bypasses:
+// of all bypasses only those of the queue itself matter.
 func EvaluateQueue(queue string, policyCondition *metav1.Condition, all BypassesByQueue) metav1.Condition {
 	switch {
 	case policyCondition == nil:
@@ -171,9 +171,9 @@ func (o Observation) SchedulerAlive() bool {
 	return o.Heartbeat != nil && o.Heartbeat.Fresh(o.Now) && isReceivedLately && !o.stoppedCleanly()
 }
 
-// stoppedCleanly reports whether the scheduler stopped cleanly without a successor. While
-// its reports arrived and there is no other scheduler, one of its replicas has StaleAfter
-// to take over. An update of the scheduler changes no condition, since no scheduler assigns
+// stoppedCleanly reports whether the scheduler stopped cleanly without a successor. If the operator received
+// its last report and there is no other scheduler, one of its replicas has StaleAfter
+// to take over. So an update of the scheduler changes no condition: no scheduler assigns
 // cards in between.
 func (o Observation) stoppedCleanly() bool {
 	return o.Heartbeat != nil && o.Heartbeat.Ended && (o.ReceivedAt.IsZero() || len(o.OtherSchedulers) > 0)
@@ -199,10 +199,10 @@ func (o Observation) hasOtherLeaseHolder() bool {
 // NextCheck returns the next moment at which the condition may change without a new report,
 // zero for never.
 func (o Observation) NextCheck() time.Time {
-	var at time.Time
-	consider := func(t time.Time) {
-		if t.After(o.Now) && (at.IsZero() || t.Before(at)) {
-			at = t
+	var next time.Time
+	consider := func(at time.Time) {
+		if at.After(o.Now) && (next.IsZero() || at.Before(next)) {
+			next = at
 		}
 	}
 
@@ -224,5 +224,5 @@ func (o Observation) NextCheck() time.Time {
 		consider(o.WantedSince.Add(configLoadTimeout))
 	}
 
-	return at
+	return next
 }

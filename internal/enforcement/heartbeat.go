@@ -165,7 +165,8 @@ func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 	return report, nil
 }
 
-// withinBounds returns the report as it fits a Lease.
+// withinBounds returns the report as a Lease has it: with short texts on one line, without names that no pod can have,
+// and in whole microseconds.
 func (r Report) withinBounds() Report {
 	r.Identity = shortLine(r.Identity)
 	r.Version = shortLine(r.Version)
@@ -210,4 +211,5 @@ func singleLine(text string) string {
 	}, strings.Join(lines, "; ")))
 }
 
+// shortLine returns a text on one line of at most maxLineLength bytes.
 func shortLine(text string) string { return conditions.Truncate(singleLine(text), maxLineLength) }

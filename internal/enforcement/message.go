@@ -24,6 +24,8 @@ const (
 	shortHashLength = 12
 )
 
+// stockSchedulerMessage says which scheduler runs in our place: the one whose pods were found, else the holder of the
+// leader Lease.
 func (o Observation) stockSchedulerMessage() string {
 	if len(o.OtherSchedulers) > 0 {
 		return "another scheduler runs in place of Cardquota's and enforces no card quota; " +
@@ -43,11 +45,14 @@ func (o Observation) describeOtherSchedulers() string {
 	return podNoun(len(names)) + " " + conditions.JoinFirst(names, maxNamedPods)
 }
 
+// notConfiguredMessage says why the ConfigMap does not follow the policy.
 func (o Observation) notConfiguredMessage() string {
 	why := cmp.Or(o.NotConfigured, "no configuration was written yet")
 	return "the scheduler is not configured as the ServiceTypePolicy says: " + conditions.Truncate(why, maxQuotedBytes)
 }
 
+// noHeartbeatMessage says why no report proves that our scheduler runs. A report with a wrong time arrives all the same
+// if clocks differ.
 func (o Observation) noHeartbeatMessage() string {
 	const look = "check whether a pod of cardquota-scheduler runs and leads, and what its /readyz says"
 
@@ -72,6 +77,7 @@ func (o Observation) noHeartbeatMessage() string {
 	}
 }
 
+// secondSchedulerMessage names the pods of another scheduler, else those that another client bound.
 func (o Observation) secondSchedulerMessage() string {
 	if len(o.OtherSchedulers) > 0 {
 		return fmt.Sprintf("another scheduler runs beside %s, and neither knows what the other assigns; scale it to 0: %s",
@@ -82,6 +88,8 @@ func (o Observation) secondSchedulerMessage() string {
 		"or delete the pods if they were bound by hand: %s %s", o.Heartbeat.Identity, podNoun(len(bound)), conditions.JoinFirst(bound, maxNamedPods))
 }
 
+// configNotLoadedMessage says why the scheduler uses another configuration than the written one. For configLoadTimeout
+// after a change that is no fault.
 func (o Observation) configNotLoadedMessage() string {
 	state := fmt.Sprintf("%s uses configuration %s, but %s was written", o.Heartbeat.Identity, shortHash(o.Heartbeat.ConfigHash), shortHash(o.WantedHash))
 	switch {
@@ -95,6 +103,7 @@ func (o Observation) configNotLoadedMessage() string {
 	}
 }
 
+// bypassMessage says how many pods use which cards that our scheduler did not assign, and names the first pods.
 func bypassMessage(all []Bypass) string {
 	totals := map[card.Name]card.Count{}
 	for _, b := range all {
@@ -129,6 +138,7 @@ const enforcedMessage = "the scheduler enforces the quotas with the configuratio
 // maxNamedAmounts bounds the card names in a message.
 const maxNamedAmounts = 4
 
+// formatAmounts returns the first maxNamedAmounts amounts: "8 NVIDIA-H200, 2 NVIDIA-H800 and 3 more".
 func formatAmounts(amounts []card.Amount) string {
 	parts := make([]string, len(amounts))
 	for i, amount := range amounts {
@@ -145,6 +155,7 @@ func podNoun(count int) string {
 	return "pods"
 }
 
+// shortHash returns the first characters of a hash, "none" for none.
 func shortHash(hash string) string {
 	if hash == "" {
 		return "none"

@@ -21,7 +21,8 @@ type BilledPod struct {
 // terminating still runs.
 func (f *PodFacts) BilledPods() []BilledPod { return f.billed }
 
-// listBilledPods records the pods that use cards.
+// listBilledPods records, for bills and for the next count, the pods that use cards: those that are placed, and of the
+// terminating ones those that still run.
 func (c *counter) listBilledPods() {
 	billed := make([]BilledPod, 0, len(c.charged))
 	for i := range c.charged {
@@ -60,7 +61,8 @@ func (c *counter) isReady(node string) bool {
 	return c.ready[node]
 }
 
-// NextEnd returns when the first terminating pod ends to count as used without an event, zero for never.
+// NextEnd returns when the first terminating pod may no longer count, although no event says so: a pod on a node that
+// is not ready counts until the end of its grace period. It is zero if there is no terminating pod.
 func (f *PodFacts) NextEnd(now time.Time) (next time.Time) {
 	for _, billed := range f.billed {
 		at := billed.Pod.DeletionTimestamp

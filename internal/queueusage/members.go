@@ -6,7 +6,8 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// Members counts the unfinished pods and PodGroups of a queue. A pod and its PodGroup are counted both.
+// Members counts the unfinished pods and PodGroups of a queue, which keep it from being deleted. A pod and its PodGroup
+// are counted both.
 type Members struct {
 	Pods, PodGroups int
 }
@@ -14,7 +15,7 @@ type Members struct {
 // Any reports whether there is a member.
 func (m Members) Any() bool { return m != Members{} }
 
-// String returns what there is, such as "2 unfinished pods and 1 unfinished PodGroup".
+// String returns what there is, such as "2 unfinished pods and 1 unfinished PodGroup", "0 unfinished pods" for nothing.
 func (m Members) String() string {
 	var parts []string
 	if m.Pods > 0 || m.PodGroups == 0 {

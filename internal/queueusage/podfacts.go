@@ -57,8 +57,9 @@ type groupRecord struct {
 	hasPods bool
 }
 
-// beginCount prepares a count. It drops everything when the requests depend on something else now, or when
-// much of it is about objects that are gone.
+// beginCount prepares a count: it takes over the PodGroups, and forgets what the last count found of them. It drops all
+// facts when the requests depend on another inventory or other schedulers now, or when many may be of objects that are
+// gone. The charges of terminating pods stay: once a node is gone, nothing else says which cards they use.
 func (f *PodFacts) beginCount(input *Input) {
 	isSame := f.inventory == input.Inventory && slices.Equal(f.schedulers, input.Schedulers) && (f.schedulers == nil) == (input.Schedulers == nil)
 
@@ -84,6 +85,7 @@ func (f *PodFacts) beginCount(input *Input) {
 	}
 }
 
+// recordOf returns the record of a PodGroup, a new one if there is none.
 func (f *PodFacts) recordOf(key types.NamespacedName) *groupRecord {
 	record := f.groups[key]
 	if record == nil {
@@ -93,7 +95,7 @@ func (f *PodFacts) recordOf(key types.NamespacedName) *groupRecord {
 	return record
 }
 
-// factsOf returns what a pod says.
+// factsOf returns what a pod says, which it reads once.
 func (f *PodFacts) factsOf(resolver *workload.Resolver, pod *corev1.Pod) *podFacts {
 	facts := f.pods[pod]
 	if facts == nil {

@@ -17,7 +17,7 @@ func Sum(queues map[string]Usage, tree *quota.Tree, hasViews func(queue string) 
 	}
 
 	sums := maps.Clone(queues)
-	shown := map[string]bool{} // shown has the queues whose sums own their maps
+	shown := map[string]bool{} // which parents have views; those in it have their own maps already
 	for _, queue := range slices.Sorted(maps.Keys(queues)) {
 		for _, above := range tree.Ancestors(queue) {
 			sum := sums[above]
@@ -48,7 +48,7 @@ func copyMap[K comparable, V any](m map[K]V) map[K]V {
 	return out
 }
 
-// addSubtree adds the usage of a queue below, with what waits in each namespace if that is shown.
+// addSubtree adds the usage of a queue below, and if isShown also what waits in each namespace.
 func (u *Usage) addSubtree(below Usage, isShown bool) {
 	addCounts(u.Used, below.Used)
 	addCounts(u.Pending, below.Pending)
@@ -57,6 +57,7 @@ func (u *Usage) addSubtree(below Usage, isShown bool) {
 	u.AddSubtree(&below.Summary, isShown)
 }
 
+// addCounts adds the counts of each card to a sum.
 func addCounts(sum, counts map[card.Name]card.Count) {
 	for name, count := range counts {
 		sum[name] = sum[name].Add(count)

@@ -52,7 +52,7 @@ type Input struct {
 	ServiceTypes map[string]string
 	// LocalQueues are the queues of which tenants see what waits in their namespace.
 	LocalQueues map[string]bool
-	// Tree is the tree of the queues; nil is that of flat queues.
+	// Tree is the tree of the queues, nil for flat queues.
 	Tree *quota.Tree
 	// Now is the time of the count. It only decides for how long a terminating pod counts for bills, and
 	// from when on the PodGroup of a pod is missing.
@@ -101,6 +101,7 @@ func Count(input Input) map[string]Usage {
 // CountWithCharges also returns the charge of each assigned pod, which is LastCharges
 // of the next count.
 func CountWithCharges(input Input) (map[string]Usage, map[types.UID]quota.Charge) {
+	input.Tree = cmp.Or(input.Tree, quota.Flat)
 	c := counter{
 		input:    input,
 		resolver: workload.Resolver{Inventory: input.Inventory, Schedulers: input.Schedulers, AllowsNamespace: input.AllowsNamespace},
@@ -155,12 +156,14 @@ type counter struct {
 	pending map[string][]waiting.Pending
 	facts   *PodFacts
 	charges map[types.UID]quota.Charge
-	// charged are the pods in charges, ending those that are terminating and may have cards still.
+	// charged are the pods in charges. ending are the terminating ones, which are charged no more but may have cards
+	// still.
 	charged, ending []waiting.ChargedPod
 	// ready are the nodes that are ready, nil until a terminating pod asks for them.
 	ready map[string]bool
 }
 
+// usageFor returns the usage of a queue, which the count adds to.
 func (c *counter) usageFor(queue string) *Usage {
 	usage := c.queues[queue]
 	if usage == nil {
@@ -170,6 +173,8 @@ func (c *counter) usageFor(queue string) *Usage {
 	return usage
 }
 
+// countPod counts what a pod uses, or else what it waits for. A pod that names a queue counts as its member only under
+// the rules of isMember.
 func (c *counter) countPod(pod *corev1.Pod) {
 	if workload.IsFinished(pod) {
 		return
@@ -249,14 +254,15 @@ func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
 	}
 }
 
-// isMember reports whether a pod keeps its queue from being deleted: it uses cards of the queue, or our
-// scheduler may give it some. charge is nil for a pod that uses nothing.
+// isMember reports whether a pod keeps its queue from being deleted: it uses cards of the queue, or it is of our
+// scheduler and runs in the queue or may start there. charge is nil for a pod that uses nothing.
 func isMember(charge *quota.Charge, ours, isAllowed bool) bool {
 	hasCards := charge != nil && len(charge.Cards) > 0
 	return hasCards || (ours && (charge != nil || isAllowed))
 }
 
-// addEnding adds a pod that is terminating and may have its cards still. The last charge that it had stays.
+// addEnding adds a pod that is terminating and may have its cards still, and no other pod. Its charge follows the last
+// one that it had.
 func (c *counter) addEnding(facts *podFacts, pod *corev1.Pod, group *v1beta1.PodGroup) {
 	if !workload.MayBeRunning(pod) {
 		return
@@ -267,7 +273,7 @@ func (c *counter) addEnding(facts *podFacts, pod *corev1.Pod, group *v1beta1.Pod
 }
 
 // chargeOf returns the charge of an assigned pod. A pod that did not change, and was charged the same
-// twice, is charged the same again as long as its facts are kept.
+// twice, is charged the same again as long as its facts are kept. It records a pod with cards that had no charge before.
 func (c *counter) chargeOf(facts *podFacts, pod *corev1.Pod, group *v1beta1.PodGroup) *quota.Charge {
 	if facts.charge != nil {
 		return facts.charge
@@ -295,25 +301,24 @@ func (c *counter) lastCharge(pod *corev1.Pod) *quota.Charge {
 	return nil
 }
 
-// tree returns the tree of the queues.
-func (c *counter) tree() *quota.Tree { return cmp.Or(c.input.Tree, quota.Flat) }
-
+// allowsNamespace reports whether a queue allows a namespace, see Input.AllowsNamespace.
 func (c *counter) allowsNamespace(queue, namespace string) bool {
 	return c.input.AllowsNamespace == nil || c.input.AllowsNamespace(queue, namespace)
 }
 
 // allowsAbove reports whether every queue above one in a tree allows a namespace.
 func (c *counter) allowsAbove(queue, namespace string) bool {
-	return !slices.ContainsFunc(c.tree().WrittenAncestors(queue), func(above string) bool { return !c.allowsNamespace(above, namespace) })
+	return !slices.ContainsFunc(c.input.Tree.WrittenAncestors(queue), func(above string) bool { return !c.allowsNamespace(above, namespace) })
 }
 
-// addPending records that something is pending since its creation.
+// addPending records that something is pending that was created at a time.
 func (u *Usage) addPending(created metav1.Time) {
 	if oldest := &u.OldestPending; oldest.IsZero() || created.Before(oldest) {
 		*oldest = created
 	}
 }
 
+// addCharge adds what an assigned pod uses.
 func (u *Usage) addCharge(charge *quota.Charge) {
 	for _, amount := range charge.Cards {
 		u.Used[amount.Name] = u.Used[amount.Name].Add(amount.Count)
@@ -328,7 +333,8 @@ func (u *Usage) addCharge(charge *quota.Charge) {
 	u.Memory = quota.AddSaturating(u.Memory, charge.Memory)
 }
 
-// countPending counts a pending pod.
+// countPending counts what a pending pod requests. If the scheduler has said why it waits, or that is plain, it is
+// listed as blocked, too.
 func (c *counter) countPending(usage *Usage, queue string, pod *corev1.Pod, group *v1beta1.PodGroup, facts *podFacts) {
 	request := &facts.request
 	usage.addPending(pod.CreationTimestamp)

@@ -36,6 +36,7 @@ func Truncate(entries []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
 	return out
 }
 
+// truncateReference truncates the names of a workload, but for its namespace, which exists.
 func truncateReference(w *v1alpha1.WorkloadReference) {
 	w.APIGroup = conditions.Truncate(w.APIGroup, maxNameLength)
 	w.Kind = conditions.Truncate(w.Kind, maxNameLength)

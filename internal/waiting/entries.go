@@ -24,7 +24,7 @@ type siblings struct {
 	cause *Pending
 }
 
-// siblingsOf groups pods. Of several causes the one with the first message counts, so that the
+// siblingsOf groups pods by workload and card. Of several causes the one with the first message counts, so that the
 // order of pods does not matter.
 func siblingsOf(all []Pending) map[workloadCard]*siblings {
 	out := map[workloadCard]*siblings{}
@@ -59,15 +59,16 @@ type entryKey struct {
 	reason v1alpha1.BlockedReason
 }
 
-// entry is an entry of status.blocked with what finds the holders of its cards.
+// entry is an entry of status.blocked, with what is needed to find who uses the cards that it waits for.
 type entry struct {
 	v1alpha1.BlockedStatus
-	// names are the cards of the request, helpful those of which free ones would help.
+	// names are the cards of the request, helpful those for which quota is left, so that free ones would help.
 	names, helpful []card.Name
 	// ancestor is the queue above whose quota is exhausted, "" if the tree does not have it there.
 	ancestor string
 }
 
+// entrySet has the entries of a queue.
 type entrySet map[entryKey]entry
 
 // add counts a pod in the entry of its workload. The entry keeps the earliest time, the first message and the first
@@ -80,7 +81,7 @@ func (s entrySet) add(b entry) {
 			b.Message = had.Message
 		}
 
-		if len(b.helpful) < len(had.helpful) { // of the pod with the fewest cards, for which quota of most names is left
+		if len(b.helpful) < len(had.helpful) { // a pod with fewer cards fits into what is left of more names
 			b.helpful = had.helpful
 		}
 
@@ -124,7 +125,8 @@ func (s entrySet) oldestWithinQuota(granted card.Quota) (oldest metav1.Time) {
 // isWithinQuota reports whether a reason is that of a workload for which its queue, and those above
 // it, have quota: too few free cards, other pods of its gang or its turn keep it waiting. A card that
 // no node has may be one whose nodes are gone: hasQuota is whether the queue has quota for it. Nodes that
-// refuse the pod do not count: a tenant could raise the alert by a node selector that no node has.
+// refuse the pod do not count: a tenant could raise the alert for waiting within the quota by a node selector that no
+// node has.
 func isWithinQuota(reason v1alpha1.BlockedReason, hasQuota bool) bool {
 	switch reason {
 	case v1alpha1.BlockedUnknownCard:

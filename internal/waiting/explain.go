@@ -1,7 +1,6 @@
 package waiting
 
 import (
-	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +13,7 @@ import (
 
 // Cluster is what decides why something waits, and for whom: what queues may use, and who uses the cards.
 type Cluster struct {
-	// Tree is the tree of the queues; nil is that of flat queues.
+	// Tree is the tree of the queues.
 	Tree *quota.Tree
 	// Quotas is the quota of each queue that has a CardQuota, Used what the pods of each queue use.
 	Quotas map[string]card.Quota
@@ -41,7 +40,7 @@ type ChargedPod struct {
 
 // Explain returns what waits in each queue and why, from all that is pending there.
 func Explain(cluster *Cluster, pending map[string][]Pending) map[string]Summary {
-	e := explainer{cluster: cluster, tree: cmp.Or(cluster.Tree, quota.Flat), subtrees: map[string]*subtree{}}
+	e := explainer{cluster: cluster, subtrees: map[string]*subtree{}}
 	summaries := make(map[string]Summary, len(pending))
 	for queue, all := range pending {
 		summaries[queue] = e.summarizeQueue(queue, all)
@@ -52,7 +51,6 @@ func Explain(cluster *Cluster, pending map[string][]Pending) map[string]Summary 
 // explainer keeps what all queues ask of a cluster.
 type explainer struct {
 	cluster *Cluster
-	tree    *quota.Tree
 	// fleet and holders are nil until something waits for them.
 	fleet    *Fleet
 	holders  *Holders
@@ -72,7 +70,7 @@ func (e *explainer) subtreeOf(queue string) *subtree {
 		return known
 	}
 
-	found := &subtree{queues: e.tree.Below(queue), has: map[string]bool{}, used: map[card.Name]card.Count{}}
+	found := &subtree{queues: e.cluster.Tree.Below(queue), has: map[string]bool{}, used: map[card.Name]card.Count{}}
 	for _, below := range found.queues {
 		found.has[below] = true
 		for name, count := range e.cluster.Used[below] {
@@ -123,7 +121,7 @@ func (e *explainer) explainPending(queue string, all []Pending) entrySet {
 	return set
 }
 
-// summarizeQueue returns what waits in a queue.
+// summarizeQueue returns what waits in a queue, and for one of LocalQueues also what waits in each namespace.
 func (e *explainer) summarizeQueue(queue string, all []Pending) Summary {
 	set := e.explainPending(queue, all)
 	listed := e.listEntries(queue, set.list())
@@ -159,7 +157,8 @@ func (e *explainer) listEntries(queue string, entries []entry) Entries {
 	return out
 }
 
-// holdersFor returns who uses the cards that an entry of a queue waits for.
+// holdersFor returns who uses the cards that an entry of a queue waits for: in the queue or below the ancestor whose
+// quota is exhausted, or anywhere if no card is free. Other reasons are not about cards that others use.
 func (e *explainer) holdersFor(queue string, of *entry) []v1alpha1.CardHolder {
 	switch of.Reason {
 	case v1alpha1.BlockedQuotaExhausted:
@@ -189,7 +188,7 @@ func (e *explainer) withQuotaLeft(queue string, request *Request) []card.Name {
 		least = 1
 	}
 
-	path := append([]string{queue}, e.tree.WrittenAncestors(queue)...)
+	path := append([]string{queue}, e.cluster.Tree.WrittenAncestors(queue)...)
 	var left []card.Name
 	for _, name := range request.Names {
 		if e.hasQuotaLeft(path, name, least) {
@@ -204,8 +203,8 @@ func (e *explainer) withQuotaLeft(queue string, request *Request) []card.Name {
 	return left
 }
 
-// hasQuotaLeft reports whether each of some queues has quota left for so many of a card. A queue without
-// a CardQuota limits nothing here.
+// hasQuotaLeft reports whether each of some queues has quota left for so many of a card. What the queues below use counts
+// too. A queue without a CardQuota limits nothing here.
 func (e *explainer) hasQuotaLeft(queues []string, name card.Name, count card.Count) bool {
 	for _, queue := range queues {
 		if granted, isKnown := e.cluster.Quotas[queue]; isKnown && granted[name] < e.subtreeOf(queue).used[name].Add(count) {
@@ -215,8 +214,8 @@ func (e *explainer) hasQuotaLeft(queues []string, name card.Name, count card.Cou
 	return true
 }
 
-// countFleet returns the free cards of all nodes. It counts them once, and only if something
-// waits for them.
+// countFleet returns the free cards of all nodes: those that neither placed nor terminating pods use. It counts them
+// once, and only if something waits for them.
 func (e *explainer) countFleet() *Fleet {
 	if e.fleet != nil {
 		return e.fleet

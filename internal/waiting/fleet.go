@@ -23,6 +23,7 @@ type cardCapacity struct {
 	nodes []nodeCapacity
 }
 
+// nodeCapacity is how many cards of one name are free on a node.
 type nodeCapacity struct {
 	name       string
 	free       card.Count
@@ -35,7 +36,7 @@ type NodeCard struct {
 	Name card.Name
 }
 
-// NewFleet returns what the nodes have beside the cards that pods use, also terminating ones.
+// NewFleet returns the free cards of the nodes that are ready: used are those that pods use, also terminating ones.
 func NewFleet(inventory *card.Inventory, nodes []card.NodeState, used map[NodeCard]card.Count) *Fleet {
 	f := &Fleet{inventory: inventory, cards: map[card.Name]*cardCapacity{}}
 	for i := range nodes {
@@ -66,6 +67,7 @@ func NewFleet(inventory *card.Inventory, nodes []card.NodeState, used map[NodeCa
 // knowsAny reports whether a node has one of the cards, ready or not.
 func (f *Fleet) knowsAny(names []card.Name) bool { return slices.ContainsFunc(names, f.knows) }
 
+// knows reports whether a node has the card, ready or not.
 func (f *Fleet) knows(name card.Name) bool { return len(f.inventory.ResourcesFor(name)) > 0 }
 
 // Taken is what pods of a gang would take, by node. It remembers what that leaves of each card of a Fleet:
@@ -93,7 +95,7 @@ func (f *Fleet) freeFor(name card.Name, taken *Taken) (free, most card.Count) {
 		return capacity.free, capacity.most
 	}
 
-	// Many pods of a gang request the same card, so what the gang leaves is counted once a fleet.
+	// What was counted for another fleet is void.
 	if taken.fleet != f {
 		taken.fleet = f
 		taken.left = map[card.Name]leftCards{}
@@ -109,8 +111,8 @@ func (f *Fleet) freeFor(name card.Name, taken *Taken) (free, most card.Count) {
 }
 
 // beside returns what is left when pods take some cards of each node.
-func (r *cardCapacity) beside(taken map[string]card.Count) (sum leftCards) {
-	for _, node := range r.nodes {
+func (c *cardCapacity) beside(taken map[string]card.Count) (sum leftCards) {
+	for _, node := range c.nodes {
 		left := node.free.Sub(taken[node.name])
 		sum.most = max(sum.most, left)
 		if !node.isCordoned {
@@ -148,7 +150,8 @@ func (f *Fleet) Shortage(names []card.Name, count card.Count, taken map[string]c
 
 // Request is what a waiting pod requests, or a job without pods.
 type Request struct {
-	// Names are the cards that it may run on, Named those that its annotation names.
+	// Names are the cards that it may run on, Named those that its annotation names. They differ where the annotation
+	// names no card of the resource that the pod requests, or none at all.
 	Names, Named []card.Name
 	// Count is how many of one name it requests, 0 for no cards.
 	Count card.Count
@@ -163,8 +166,8 @@ func (r *Request) mayUse(name card.Name) bool {
 	return slices.Contains(r.Names, name) || slices.Contains(r.Named, name)
 }
 
-// ReasonFor returns why a pod or job waits. The scheduler's refusal decides. What nodes lack is
-// counted, by the fleet that the function returns. It calls the function only if it must.
+// ReasonFor returns why a pod or job waits. What the scheduler states decides. If it states only that no node takes the
+// pod, what the nodes lack is counted. fleet returns their free cards, and is called only if they matter.
 func ReasonFor(s *StatedReason, r *Request, fleet func() *Fleet) v1alpha1.BlockedReason {
 	switch {
 	case s.Refusal != nil:
@@ -184,8 +187,9 @@ func ReasonFor(s *StatedReason, r *Request, fleet func() *Fleet) v1alpha1.Blocke
 	return v1alpha1.BlockedOther
 }
 
-// reasonForRefusal tells a misspelt card from a missing quota, and from a resource of another
-// card. A refusal of other cards is about other pods of the gang, or about another request of the job.
+// reasonForRefusal returns the reason of a refusal on every node, with two corrections: a missing quota for a card that
+// no node has is a misspelt card, and an unknown card that some node has does not belong to the requested resource. A
+// refusal of other cards than r requests is about other pods of the gang, or about another request of the job.
 func reasonForRefusal(refusal *workload.Refusal, r *Request, fleet func() *Fleet) v1alpha1.BlockedReason {
 	stated := refusal.Blocked()
 	cards := refusal.CardNames()
@@ -200,7 +204,7 @@ func reasonForRefusal(refusal *workload.Refusal, r *Request, fleet func() *Fleet
 	return stated
 }
 
-// reasonForNodes returns what the nodes lack for cards that the queue has quota for.
+// reasonForNodes returns what the nodes lack for a request for cards that our scheduler does not refuse on every node.
 func (f *Fleet) reasonForNodes(s *StatedReason, r *Request) v1alpha1.BlockedReason {
 	if !f.knowsAny(r.Names) {
 		return v1alpha1.BlockedUnknownCard

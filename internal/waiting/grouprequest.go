@@ -21,7 +21,7 @@ func PodGroupPendingReason(group *v1beta1.PodGroup) (v1beta1.PodGroupCondition, 
 	return v1beta1.PodGroupCondition{}, false
 }
 
-// GroupRequest returns what a PodGroup without pods requests.
+// GroupRequest returns what a PodGroup without pods requests, or why its request is refused.
 //
 // card.request says all. minResources does not: it names no card, and that of a Volcano job counts no
 // limits. The scheduler also reads the job and the quota of the queue, so what it states counts then.
@@ -33,27 +33,28 @@ func GroupRequest(resolver *workload.Resolver, group *v1beta1.PodGroup) (quota.J
 	}
 	why, _ := PodGroupPendingReason(group)
 	statedReason := ReadStatedReason("", why.Message, "")
-	if stated := statedReason.Refusal; stated != nil && stated.RequestedCards() > 0 && areNames(stated.CardNames()) {
+	if stated := statedReason.Refusal; stated != nil && stated.RequestedCards() > 0 && areValidNames(stated.CardNames()) {
 		request.Cards = addStated(request.Cards, stated, workload.VCJobOwner(group) != "")
 	}
 	return request, nil
 }
 
-// areNames reports whether all are names that a card can have. Tenants can write the conditions of their
-// PodGroups.
-func areNames(names []card.Name) bool {
+// areValidNames reports whether all are names that a card can have, and there is one. Tenants can write anything into
+// the conditions of their PodGroups.
+func areValidNames(names []card.Name) bool {
 	return len(names) > 0 && !slices.ContainsFunc(names, func(name card.Name) bool {
 		_, err := card.ParseName(string(name))
 		return err != nil
 	})
 }
 
-// addStated returns requests of which the one that a refusal is about is as the refusal states it. A
-// refusal of a queue that has quota for none of the cards names only one of them.
+// addStated returns the requests of a PodGroup, of which the one that a refusal is about is as the refusal states it. If
+// none is, a vcjob has one more. A refusal of a queue that has quota for none of the cards (Limit is 0) names only one of
+// them, so the others are added.
 func addStated(requests []quota.CardRequest, stated *workload.Refusal, isVCJob bool) []quota.CardRequest {
 	names := stated.CardNames()
-	isMeant := func(d quota.CardRequest) bool {
-		return !slices.ContainsFunc(names, func(name card.Name) bool { return !slices.Contains(d.Names, name) })
+	isMeant := func(request quota.CardRequest) bool {
+		return !slices.ContainsFunc(names, func(name card.Name) bool { return !slices.Contains(request.Names, name) })
 	}
 	refused := quota.CardRequest{Names: names, Count: card.Count(stated.Requested)}
 
@@ -70,7 +71,7 @@ func addStated(requests []quota.CardRequest, stated *workload.Refusal, isVCJob b
 		refused.Names = requests[at].Names
 	}
 
-	// A refusal can be about a part of the request. The rest stays, so that the sum is right.
+	// A refusal can be about fewer cards than the request. The rest stays, so that the sum is right.
 	requests = slices.Clone(requests)
 	if requests[at].Count <= refused.Count {
 		requests[at] = refused

@@ -64,6 +64,7 @@ func (h *Holders) Add(workload v1alpha1.WorkloadReference, queue, serviceType st
 	known.Count = int64(card.Count(known.Count).Add(count))
 }
 
+// appendHolder appends a holder to the list of a key.
 func appendHolder[K comparable](lists map[K]*holderList, key K, holder *v1alpha1.CardHolder) {
 	if lists[key] == nil {
 		lists[key] = &holderList{}
@@ -91,6 +92,7 @@ func (h *Holders) InSubtree(queue string, queuesBelow func(queue string) []strin
 	return largest.copyAll()
 }
 
+// largestInSubtree returns the workloads that use most of a card in a queue and those below it, and remembers them.
 func (h *Holders) largestInSubtree(key queueCard, queuesBelow func(queue string) []string) largestHolders {
 	if h.all[key.name] == nil { // a request can name any card
 		return nil
@@ -99,7 +101,6 @@ func (h *Holders) largestInSubtree(key queueCard, queuesBelow func(queue string)
 		return known
 	}
 
-	// All waiting workloads of a queue ask the same, so each subtree is visited once for a card.
 	var largest largestHolders
 	for _, below := range queuesBelow(key.queue) {
 		largest.insert(h.inQueue[queueCard{below, key.name}].largest())
@@ -146,6 +147,7 @@ func (l *largestHolders) insert(others []*v1alpha1.CardHolder) {
 	}
 }
 
+// copyAll returns copies of the holders, nil for none.
 func (l largestHolders) copyAll() []v1alpha1.CardHolder {
 	var out []v1alpha1.CardHolder
 	for _, holder := range l {
@@ -155,7 +157,7 @@ func (l largestHolders) copyAll() []v1alpha1.CardHolder {
 }
 
 // HideOthers returns holders of which those of other namespaces are sums by service type and card, the
-// largest first. The sums are of the given holders alone.
+// largest first: a tenant must not read names of other tenants' workloads. The sums are of the given holders alone.
 func HideOthers(holders []v1alpha1.CardHolder, namespace string) []v1alpha1.CardHolder {
 	var out []v1alpha1.CardHolder
 	for _, holder := range holders {
@@ -164,7 +166,6 @@ func HideOthers(holders []v1alpha1.CardHolder, namespace string) []v1alpha1.Card
 			continue
 		}
 
-		// A tenant must not read names of other tenants' workloads, so only their sum is shown.
 		same := func(known v1alpha1.CardHolder) bool {
 			return known.Workload.Namespace == "" && known.ServiceType == holder.ServiceType && known.Card == holder.Card
 		}

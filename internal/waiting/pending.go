@@ -44,7 +44,8 @@ type readCondition struct {
 	stated          StatedReason
 }
 
-// read returns what a condition of the scheduler means. resource is the card resource that the pod requests.
+// read returns what a condition of the scheduler means, and remembers it. resource is the card resource that the pod
+// requests.
 func (l *LastStated) read(reason, message string, resource corev1.ResourceName) *StatedReason {
 	if l.last == nil || l.last.reason != reason || l.last.message != message {
 		l.last = &readCondition{reason, message, ReadStatedReason(reason, message, resource)}
@@ -59,9 +60,9 @@ func (p *PendingPod) Pending() (Pending, bool) {
 		return Pending{}, false
 	}
 
-	asked := p.Request.Named.String()
+	requested := p.Request.Named.String()
 	if p.Request.Named.AllowsAny() { // the pod names no card: show the resource
-		asked = string(p.Request.Resource)
+		requested = string(p.Request.Resource)
 	}
 
 	// A gang below its minimum uses cards with which it cannot work, so the message begins
@@ -71,7 +72,7 @@ func (p *PendingPod) Pending() (Pending, bool) {
 	}
 
 	return Pending{
-		Entry:   v1alpha1.BlockedStatus{Workload: p.Workload, Since: p.Pod.CreationTimestamp, Card: asked, Count: int64(p.Request.Count), Message: message},
+		Entry:   v1alpha1.BlockedStatus{Workload: p.Workload, Since: p.Pod.CreationTimestamp, Card: requested, Count: int64(p.Request.Count), Message: message},
 		Stated:  stated,
 		Request: Request{Names: p.Request.Names, Named: p.Request.Named.Names(), Count: p.Request.Count},
 	}, true
@@ -115,13 +116,13 @@ func (p *PendingPod) statedReason() (message string, stated *StatedReason) {
 const podGroupLag = 30 * time.Second
 
 // MayAwaitPodGroup reports whether a pod is so new that its PodGroup may exist although it is not known yet.
-// A count without a time has read both at once.
+// A count without a time, now, has read pods and PodGroups together, so what it lacks does not exist.
 func MayAwaitPodGroup(pod *corev1.Pod, now time.Time) bool {
 	return !now.IsZero() && now.Sub(pod.CreationTimestamp.Time) < podGroupLag
 }
 
-// NewPendingGroup returns what a PodGroup without pods requests, and why each of its cards waits. A refused
-// request has no cards to list, but its reason is still shown.
+// NewPendingGroup returns what a PodGroup without pods requests, and why each of its cards waits, nothing if the
+// scheduler does not say. A refused request has no cards to list, but its reason is still shown.
 func NewPendingGroup(resolver *workload.Resolver, group *v1beta1.PodGroup) (request quota.JobRequest, pending []Pending) {
 	why, isBlocked := PodGroupPendingReason(group)
 	request, refusal := GroupRequest(resolver, group)
@@ -148,6 +149,7 @@ func NewPendingGroup(resolver *workload.Resolver, group *v1beta1.PodGroup) (requ
 		w.Request = Request{Names: part.Names, Count: part.Count, IsJob: true}
 		w.Entry.Card = card.NewRequest(part.Names...).String()
 		w.Entry.Count = int64(part.Count)
+		// minResources has a resource and no card names, so its user knows the resource.
 		if _, isWritten := workload.CardRequestAnnotation(group); !isWritten && group.Spec.MinResources != nil {
 			w.Entry.Card = cmp.Or(resourceForCards(resolver.Inventory, part.Names, *group.Spec.MinResources), w.Entry.Card)
 		}
@@ -157,11 +159,11 @@ func NewPendingGroup(resolver *workload.Resolver, group *v1beta1.PodGroup) (requ
 	return request, pending
 }
 
-// resourceForCards returns the candidate resource whose cards are the given names, "" for
+// resourceForCards returns the resource, among those that are requested, whose cards are the given names, "" for
 // none.
-func resourceForCards(inventory *card.Inventory, names []card.Name, candidates corev1.ResourceList) string {
+func resourceForCards(inventory *card.Inventory, names []card.Name, requested corev1.ResourceList) string {
 	for _, resource := range inventory.Resources() {
-		if _, ok := candidates[resource]; ok && slices.Equal(inventory.NamesFor(resource), names) {
+		if _, isRequested := requested[resource]; isRequested && slices.Equal(inventory.NamesFor(resource), names) {
 			return string(resource)
 		}
 	}

@@ -187,7 +187,7 @@ func readMessage(message string, resource corev1.ResourceName) StatedReason {
 	return StatedReason{LacksPods: lacksPods(message)}
 }
 
-// lacksPods reports whether a gang has too few pods, by their status. Volcano writes nothing else to the
+// lacksPods reports whether a message says that a gang has too few pods. Volcano writes nothing else to the
 // pods of such a gang.
 func lacksPods(message string) bool {
 	valid, least := GangCounts(message)
@@ -204,6 +204,7 @@ func GangCounts(message string) (valid, least int) {
 	}
 
 	counts, _, _ = strings.Cut(counts, ";")
+	// Pods that have failed, end or are lost do not run any more.
 	for part := range strings.SplitSeq(counts, ", ") {
 		number, status, _ := strings.Cut(part, " ")
 		n, err := strconv.Atoi(number)
@@ -220,7 +221,8 @@ func GangCounts(message string) (valid, least int) {
 	return valid, least
 }
 
-// readNodeReasons reads what Volcano says about all nodes: "3 Insufficient cpu, 2 queue <q> has …".
+// readNodeReasons reads what Volcano says about all nodes: "3 Insufficient cpu, 2 queue <q> has …". A node that lacks
+// free cards, or has others, is no other reason: what the nodes lack of the cards is counted.
 func readNodeReasons(text string, resource corev1.ResourceName) StatedReason {
 	out := StatedReason{RefusedByNodes: true}
 	for _, reason := range splitNodeReasons(text) {

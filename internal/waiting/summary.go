@@ -54,8 +54,8 @@ func equalBlocked(a, b v1alpha1.BlockedStatus) bool {
 	return CompareBlocked(a, b) == 0 && a.Count == b.Count && a.Message == b.Message && slices.Equal(a.Holders, b.Holders)
 }
 
-// AddSubtree adds what waits in a queue below, with what waits in each namespace if that is shown. Local is not nil
-// then. The lists of either are not changed.
+// AddSubtree adds what waits in a queue below, and if isShown also what waits in each namespace. Local must not be nil
+// then. It does not change the lists of either.
 func (s *Summary) AddSubtree(below *Summary, isShown bool) {
 	s.BlockedTotal = min(s.BlockedTotal+below.BlockedTotal, math.MaxInt32)
 	s.Blocked = mergeBlocked(s.Blocked, below.Blocked)

@@ -246,7 +246,7 @@ func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	switch {
 	case r.usage == nil: // the first count reconciles every CardQuota
 		return drainStatus{requeueAfter: requeueAfter}, nil
-	case r.usage.Members.Any(): // so does the count that finds other members, for this one
+	case r.usage.Members.Any(): // a count that finds other members reconciles this one
 		return drainStatus{members: r.usage.Members, requeueAfter: requeueAfter}, nil
 	}
 
