@@ -25,8 +25,8 @@ var jobAdmissionMutants = []mutant{
 }
 
 var jobPriceMutants = []mutant{
-	{"internal/scheduler/cardreclaim/victimjobs.go", `min(g.solverJob.Elastic, price.EvictionsLeft)`, `g.solverJob.Elastic`, "no more pods are elastic than the Job survives"},
-	{"internal/scheduler/cardreclaim/victimjobs.go", `g.solverJob.WholeLoss = price.Failure`, `g.solverJob.WholeLoss = 0`, "a Job that fails costs its work"},
+	{"internal/scheduler/cardreclaim/victimjobs.go", `min(victim.solverJob.Elastic, price.EvictionsLeft)`, `victim.solverJob.Elastic`, "no more pods are elastic than the Job survives"},
+	{"internal/scheduler/cardreclaim/victimjobs.go", `victim.solverJob.WholeLoss = price.Failure`, `victim.solverJob.WholeLoss = 0`, "a Job that fails costs its work"},
 }
 
 // What evictions cost a job, for all actions.

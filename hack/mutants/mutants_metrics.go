@@ -39,9 +39,9 @@ var (
 		{"internal/scheduler/capacitycard/metrics.go", `	slices.Sort(texts)`, `	slices.Reverse(texts)`, "metrics: alternatives are in alphabetical order"},
 	}
 	reclaimMetricsMutants = []mutant{
-		{"internal/scheduler/cardreclaim/events.go", `	if p.whole {
-		c.jobs.`, `	if len(p.indexes) > 0 {
+		{"internal/scheduler/cardreclaim/events.go", `	if eviction.whole {
+		c.jobs.`, `	if len(eviction.indexes) > 0 {
 		c.jobs.`, "metrics: a job that runs on is not reclaimed"},
-		{"internal/scheduler/cardreclaim/events.go", `Add(float64(len(p.indexes)))`, `Inc()`, "metrics: each reclaimed pod counts"},
+		{"internal/scheduler/cardreclaim/events.go", `Add(float64(len(eviction.indexes)))`, `Inc()`, "metrics: each reclaimed pod counts"},
 	}
 )

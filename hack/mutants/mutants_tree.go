@@ -83,18 +83,18 @@ var solverSearchMutants = []mutant{
 
 // The rules of reclaim and drain in a tree, which the scenes of package cardreclaim show.
 var treeReclaimMutants = []mutant{
-	{"internal/scheduler/cardreclaim/tree.go", `q.tree.lacksInventoryOf(pool) && !charge.IsInInventory(name)`, `false`, "victims on cordoned nodes release no guaranteed cards"},
+	{"internal/scheduler/cardreclaim/tree.go", `p.tree.lacksInventoryOf(pool) && !charge.IsInInventory(name)`, `false`, "victims on cordoned nodes release no guaranteed cards"},
 	{"internal/scheduler/cardreclaim/problem.go", `	p.limitLevels(p.tree.victimLevel)`, `	_ = p.tree`, "a guarantee covers fewer pods if it does not cover all"},
-	{"internal/scheduler/cardreclaim/tree.go", `		byLevel[g.level] = append(byLevel[g.level], g)`, `		byLevel[1] = append(byLevel[1], g)`, "victims of siblings come first"},
+	{"internal/scheduler/cardreclaim/tree.go", `		byLevel[victim.level] = append(byLevel[victim.level], victim)`, `		byLevel[1] = append(byLevel[1], victim)`, "victims of siblings come first"},
 	{"internal/scheduler/cardreclaim/tree.go", `			if i < level {`, `			if i < 0 {`, "no subtree borrows cards that are reclaimed for it"},
 	{"internal/scheduler/cardreclaim/tree.go", `	return max(0, s.plugin.Ledger.AboveGuarantee(key.queue, key.name))`, `	return max(1, s.plugin.Ledger.AboveGuarantee(key.queue, key.name)+1)`, "no victim is taken from a guarantee"},
 	{"internal/scheduler/cardreclaim/tree.go", `		return max(0, s.plugin.Ledger.AboveDeserved(key.queue, key.name))`, `		return max(1, s.plugin.Ledger.AboveDeserved(key.queue, key.name)+1)`, "the tree takes only what is beyond what is deserved"},
-	{"internal/scheduler/cardreclaim/tree.go", `		for _, queue := range g.path {
-			limit, most`, `		for _, queue := range g.path[:1] {
+	{"internal/scheduler/cardreclaim/tree.go", `		for _, queue := range victim.path {
+			limit, most`, `		for _, queue := range victim.path[:1] {
 			limit, most`, "every queue above a victim keeps its guarantee and what it deserves"},
 	{"internal/scheduler/snapshot/checks.go", `&& s.Ledger.LimitsCards(string(r.Job.Queue))`, ``, "a queue without a quota takes no cards back"},
 	{"internal/scheduler/snapshot/checks.go", `	return s.CheckWithin(r, r.Request.Request, s.WithinReclaimable())`, `	return s.CheckWithin(r, r.Request.Request, r.Within())`, "no queue evicts in order to borrow"},
-	{"internal/scheduler/cardreclaim/tree.go", `		pod.OnlyCounts = !g.byTree[i]
+	{"internal/scheduler/cardreclaim/tree.go", `		pod.OnlyCounts = !victim.byTree[i]
 `, ``, "what is taken by the service types is not refused as what is borrowed"},
 	{"internal/scheduler/capacitycard/treeorder.go", `	for node := queue; node.parent != nil; node = node.parent {`, `	for node := queue; node == queue; node = node.parent {`, "a placement changes the order of all queues of its tenant"},
 	{"internal/scheduler/reclaimrules/drains.go", `range d.Cache.Tree.Path(string(queue)) {`, `range d.Cache.Tree.Path(string(queue))[:1] {`, "a stop policy drains the subtree"},

@@ -16,7 +16,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// unfitNode is a node that does not accept a pod although enough is free.
+// unfitNode is a node of a plan that does not accept a pod although enough is free there.
 type unfitNode struct {
 	podSet *podSet
 	node   int
@@ -38,7 +38,7 @@ type triedPlan struct {
 	evictions []*jobEviction
 }
 
-// jobEviction is the eviction of one job or of some of its pods.
+// jobEviction is the eviction of one job, or of some of its pods.
 type jobEviction struct {
 	victimJob *victimJob
 	// indexes are those of the victims among the job's tasks, tasks are the victims.
@@ -48,14 +48,14 @@ type jobEviction struct {
 }
 
 // victims returns the evicted pods of all jobs.
-func (e *triedPlan) victims() (tasks []*api.TaskInfo) {
-	for _, p := range e.evictions {
-		tasks = append(tasks, p.tasks...)
+func (tried *triedPlan) victims() (tasks []*api.TaskInfo) {
+	for _, eviction := range tried.evictions {
+		tasks = append(tasks, eviction.tasks...)
 	}
 	return tasks
 }
 
-// planApplier carries out a plan of the solver, and records why.
+// planApplier carries out a plan of the solver, and records it in events and metrics.
 type planApplier struct {
 	*searchSession
 	victims  *victimFinder
@@ -64,56 +64,56 @@ type planApplier struct {
 	unsolved *unsolvablePods
 }
 
-// applyPlan tries a plan in the session. It tries all evictions, then places the pending
-// pods, and evicts only if all of them fit. If a node turns out not to fit, it returns that
-// node and leaves the session unchanged.
-func (s *planApplier) applyPlan(job *api.JobInfo, q *problem, plan *solver.Plan, all bool) (*unfitNode, bool) {
-	e := &triedPlan{evicted: framework.NewStatement(s.ssn), placed: framework.NewStatement(s.ssn)}
-	// The tried evictions release what the borrowers use, so these are found first.
-	borrowers := s.problems.borrowersOf(q, plan)
-	if err := s.tryEvictions(q, plan, e); err != nil {
+// applyPlan tries a plan in the session: all evictions, then the places of the pending pods. It evicts only if all of
+// the plan's pods fit, and reports that. Otherwise it leaves the session unchanged, and returns the node that turned out
+// not to fit, nil if something else failed.
+func (a *planApplier) applyPlan(job *api.JobInfo, p *problem, plan *solver.Plan, allOrNone bool) (*unfitNode, bool) {
+	tried := &triedPlan{evicted: framework.NewStatement(a.ssn), placed: framework.NewStatement(a.ssn)}
+	// The tried evictions release the charges that show who has borrowed, so borrowers are found before.
+	borrowers := a.problems.borrowersOf(p, plan)
+	if err := a.tryEvictions(p, plan, tried); err != nil {
 		klog.ErrorS(err, "Cards cannot be reclaimed", "job", klog.KRef(job.Namespace, job.Name))
-		e.rollBack(s.ssn)
+		tried.rollBack(a.ssn)
 		return nil, false
 	}
 
 	for i, nodes := range plan.Places {
-		if unfit := s.pipelineTasks(q.podSets[i], nodes, e); unfit != nil {
-			e.rollBack(s.ssn)
+		if unfit := a.pipelineTasks(p.podSets[i], nodes, tried); unfit != nil {
+			tried.rollBack(a.ssn)
 			return unfit, false
 		}
 	}
 
 	// Other plugins may keep the gang from starting, and then its victims would end in vain.
-	if all && !s.ssn.JobPipelined(job) {
-		e.rollBack(s.ssn)
+	if allOrNone && !a.ssn.JobPipelined(job) {
+		tried.rollBack(a.ssn)
 		return nil, false
 	}
 
-	e.placed.Commit()
-	for _, p := range e.evictions {
-		s.search.evictions.Evict(s.ssn, s.plugin, p.tasks, schedulerconfig.CardReclaim)
+	tried.placed.Commit()
+	for _, eviction := range tried.evictions {
+		a.search.evictions.Evict(a.ssn, a.plugin, eviction.tasks, schedulerconfig.CardReclaim)
 	}
 
-	if len(e.evictions) > 0 {
-		s.plugin.Kept.KeepReclaimedCards(q.pipelinedTasks(), e.victims()) // keeps the freed cards for them
+	// The freed cards are kept for the pipelined pods, until these run.
+	if len(tried.evictions) > 0 {
+		a.plugin.Kept.KeepReclaimedCards(p.pipelinedTasks(), tried.victims())
 	}
 
 	for queue, names := range borrowers {
-		s.plugin.Rules.RecordReclaimed(api.QueueID(queue), names...)
+		a.plugin.Rules.RecordReclaimed(api.QueueID(queue), names...)
 	}
 
-	s.forgetVictimJobs(e.evictions)
-	by := s.reclaimerKeyFor(q.podSets[max(0, s.firstReclaimer(q.podSets))].tasks[0]).serviceType
-	s.recordEvictions(job, by, e.evictions, plan)
+	a.forgetVictimJobs(tried.evictions)
+	a.recordEvictions(job, a.reclaimerKeyOf(p.podSets).serviceType, tried.evictions, plan)
 
 	return nil, true
 }
 
-// pipelinedTasks returns the pods that are pipelined.
-func (q *problem) pipelinedTasks() (pipelined []*api.TaskInfo) {
-	for _, c := range q.podSets {
-		for _, task := range c.tasks {
+// pipelinedTasks returns the pods of a problem that have got a node in the session.
+func (p *problem) pipelinedTasks() (pipelined []*api.TaskInfo) {
+	for _, set := range p.podSets {
+		for _, task := range set.tasks {
 			if task.Status == api.Pipelined {
 				pipelined = append(pipelined, task)
 			}
@@ -122,17 +122,17 @@ func (q *problem) pipelinedTasks() (pipelined []*api.TaskInfo) {
 	return pipelined
 }
 
-// pipelineTasks places the pods of a pod set on their nodes. Pods that spread may fit only
-// after others are placed, so it repeats those that do not fit while others do and the budget
+// pipelineTasks places pods of a pod set in the session, one on each of nodes. Pods that spread may fit only
+// after others are placed, so it tries nodes that do not fit again while others do and the budget
 // lasts. It returns a node that does not fit in the end, nil if all do.
-func (s *planApplier) pipelineTasks(c *podSet, nodes []int, e *triedPlan) *unfitNode {
-	accepted := map[int]int{}
-	next := 0
+func (a *planApplier) pipelineTasks(set *podSet, nodes []int, tried *triedPlan) *unfitNode {
+	accepted := map[int]int{} // pods by node
+	next := 0                 // the pod that has no node yet; the pods are alike
 	for len(nodes) > 0 {
 		var left []int
 		for _, node := range nodes {
-			if err := s.pipelineTask(c.tasks[next], s.nodes[node], len(e.evictions) > 0, e.placed); err != nil {
-				klog.V(4).InfoS("Pod would not run on the node", "pod", klog.KObj(c.tasks[next].Pod), "node", s.nodes[node].Name, "err", err)
+			if err := a.pipelineTask(set.tasks[next], a.nodes[node], len(tried.evictions) > 0, tried.placed); err != nil {
+				klog.V(4).InfoS("Pod would not run on the node", "pod", klog.KObj(set.tasks[next].Pod), "node", a.nodes[node].Name, "err", err)
 				left = append(left, node)
 				continue
 			}
@@ -140,8 +140,8 @@ func (s *planApplier) pipelineTasks(c *podSet, nodes []int, e *triedPlan) *unfit
 			next++
 		}
 
-		if len(left) == len(nodes) || (len(left) > 0 && s.jobExhausted()) {
-			return &unfitNode{c, left[0], accepted[left[0]], s.finder.waitsForTerminating(c, s.nodes[left[0]])}
+		if len(left) == len(nodes) || (len(left) > 0 && a.jobExhausted()) {
+			return &unfitNode{set, left[0], accepted[left[0]], a.finder.waitsForTerminating(set, a.nodes[left[0]])}
 		}
 		nodes = left
 	}
@@ -149,50 +149,52 @@ func (s *planApplier) pipelineTasks(c *podSet, nodes []int, e *triedPlan) *unfit
 	return nil
 }
 
-// rollBack leaves the session unchanged.
-func (s *triedPlan) rollBack(ssn *framework.Session) {
-	s.placed.Discard()
-	s.evicted.Discard()
-	snapshot.RestoreBound(ssn, s.bound)
+// rollBack undoes in the session all that was tried of a plan.
+func (tried *triedPlan) rollBack(ssn *framework.Session) {
+	tried.placed.Discard()
+	tried.evicted.Discard()
+	snapshot.RestoreBound(ssn, tried.bound)
 }
 
-// tryEvictions evicts the victims of a plan in the session only.
-func (s *planApplier) tryEvictions(q *problem, plan *solver.Plan, e *triedPlan) error {
+// tryEvictions evicts the victims of a plan in the session only, and adds them to the tried plan. After an error, the
+// caller rolls that back.
+func (a *planApplier) tryEvictions(p *problem, plan *solver.Plan, tried *triedPlan) error {
 	for _, victims := range plan.Victims {
-		p := &jobEviction{victimJob: q.victimJobs[victims.Job], indexes: victims.Pods, whole: victims.Whole}
-		if p.whole {
-			p.indexes = nil
-			for i := range p.victimJob.tasks {
-				p.indexes = append(p.indexes, i)
+		eviction := &jobEviction{victimJob: p.victimJobs[victims.Job], indexes: victims.Pods, whole: victims.Whole}
+		if eviction.whole {
+			eviction.indexes = nil
+			for i := range eviction.victimJob.tasks {
+				eviction.indexes = append(eviction.indexes, i)
 			}
 		}
 
-		s.addWork(workPerMove * len(p.indexes))
-		for _, index := range p.indexes {
-			task := p.victimJob.tasks[index]
-			p.tasks = append(p.tasks, task)
-			// Volcano's Discard would leave the pod as Running.
+		a.addWork(workPerMove * len(eviction.indexes))
+		for _, index := range eviction.indexes {
+			task := eviction.victimJob.tasks[index]
+			eviction.tasks = append(eviction.tasks, task)
+			// Volcano's Discard would leave the pod as Running, so rollBack restores these.
 			if task.Status == api.Bound {
-				e.bound = append(e.bound, task)
+				tried.bound = append(tried.bound, task)
 			}
 
-			if err := e.evicted.Evict(task, schedulerconfig.CardReclaim); err != nil {
+			if err := tried.evicted.Evict(task, schedulerconfig.CardReclaim); err != nil {
 				return fmt.Errorf("evict %s: %w", klog.KObj(task.Pod), err)
 			}
 		}
-		e.evictions = append(e.evictions, p)
+		tried.evictions = append(tried.evictions, eviction)
 	}
 	return nil
 }
 
-// pipelineTask places a pod on a node if it would run there after the evictions. It checks
-// neighbors, ports, taints and volumes again.
-func (s *planApplier) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, evicted bool, stmt *framework.Statement) error {
-	s.addWork(workPerMove)
-	if err := s.ssn.PrePredicateFn(task); err != nil {
+// pipelineTask places a pod on a node in the session if it would run there after the evictions, else it returns why not.
+// It asks all of Volcano's plugins again, because the solver knows only amounts. evicted reports whether the plan has
+// victims.
+func (a *planApplier) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, evicted bool, stmt *framework.Statement) error {
+	a.addWork(workPerMove)
+	if err := a.ssn.PrePredicateFn(task); err != nil {
 		return fmt.Errorf("before the search for a node: %w", err)
 	}
-	if err := s.ssn.PredicateForAllocateAction(task, node); err != nil {
+	if err := a.ssn.PredicateForAllocateAction(task, node); err != nil {
 		return fmt.Errorf("node does not fit: %w", err)
 	}
 	if !task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) {
@@ -212,69 +214,70 @@ func (s *planApplier) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, evict
 	}
 
 	// From now on the pod keeps later ones off its node.
-	if s.finder.antiAffinityNodes != nil && countAntiAffinityTerms(task.Pod) > 0 {
-		s.finder.antiAffinityNodes.Insert(node.Name)
+	if a.finder.antiAffinityNodes != nil && countAntiAffinityTerms(task.Pod) > 0 {
+		a.finder.antiAffinityNodes.Insert(node.Name)
 	}
 
 	return nil
 }
 
-// forgetVictimJobs drops the jobs that were evicted as a whole, and all results if a job lost
-// only some pods. A gang may leave cards over for other pending jobs, even for those for which
-// earlier sessions found nothing.
-func (s *planApplier) forgetVictimJobs(evictions []*jobEviction) {
+// forgetVictimJobs drops what evictions make untrue in the following searches. A gang may leave cards over for other
+// pending jobs, so it forgets which pods are unsolvable, and records a change of the nodes. It drops the victim jobs that
+// were evicted as a whole, and all victim jobs if one lost only some pods, because their elastic pods must be counted
+// again.
+func (a *planApplier) forgetVictimJobs(evictions []*jobEviction) {
 	if len(evictions) > 0 {
-		clear(s.unsolved.unsolvable)
-		clear(s.unsolved.unsolvableSets)
+		clear(a.unsolved.unsolvable)
+		clear(a.unsolved.unsolvableSets)
 	}
 
-	for _, p := range evictions {
-		for _, task := range p.tasks {
-			s.search.searches.markChanged(s.indexOfNode(task.NodeName))
+	for _, eviction := range evictions {
+		for _, task := range eviction.tasks {
+			a.search.searches.markChanged(a.indexOfNode(task.NodeName))
 		}
 	}
 
 	gone := map[api.JobID]bool{}
-	for _, p := range evictions {
-		if !p.whole {
-			clear(s.victims.victimJobs)
+	for _, eviction := range evictions {
+		if !eviction.whole {
+			clear(a.victims.victimJobs)
 			return
 		}
-		gone[p.victimJob.job.UID] = true
+		gone[eviction.victimJob.job.UID] = true
 	}
 
-	for key, victimJobs := range s.victims.victimJobs {
-		s.victims.victimJobs[key] = slices.DeleteFunc(victimJobs, func(g *victimJob) bool { return gone[g.job.UID] })
+	for key, victimJobs := range a.victims.victimJobs {
+		a.victims.victimJobs[key] = slices.DeleteFunc(victimJobs, func(victim *victimJob) bool { return gone[victim.job.UID] })
 	}
 }
 
 // completePartialEvictions evicts the rest of jobs of which a scheduler evicted only a part
 // before it ended. No job may stay below its minimum. action is the name of the action that
 // evicts.
-func (s *planApplier) completePartialEvictions(action string) {
-	for _, job := range s.ssn.Jobs {
-		rest := s.partlyEvictedTasks(job, action)
+func (a *planApplier) completePartialEvictions(action string) {
+	for _, job := range a.ssn.Jobs {
+		rest := a.partlyEvictedTasks(job, action)
 		if len(rest) == 0 {
 			continue
 		}
 
 		klog.InfoS("Job was evicted only in part, the rest of it is evicted too", "job", klog.KRef(job.Namespace, job.Name), "pods", len(rest))
-		gone := framework.NewStatement(s.ssn)
+		gone := framework.NewStatement(a.ssn)
 		for _, task := range rest {
 			if err := gone.Evict(task, action); err != nil {
 				klog.ErrorS(err, "Pod could not be evicted", "pod", klog.KObj(task.Pod))
 			}
 		}
 
-		s.search.evictions.Evict(s.ssn, s.plugin, rest, action)
+		a.search.evictions.Evict(a.ssn, a.plugin, rest, action)
 	}
 }
 
 // partlyEvictedTasks lists the pods of a job below its minimum that have the condition of an
 // eviction, but were not evicted. cardreclaim handles only reclaimable queues, preempt all of
 // them.
-func (s *planApplier) partlyEvictedTasks(job *api.JobInfo, action string) []*api.TaskInfo {
-	queue := s.ssn.Queues[job.Queue]
+func (a *planApplier) partlyEvictedTasks(job *api.JobInfo, action string) []*api.TaskInfo {
+	queue := a.ssn.Queues[job.Queue]
 	if job.PodGroup == nil || queue == nil || (action == schedulerconfig.CardReclaim && !queue.Reclaimable()) {
 		return nil
 	}
@@ -284,17 +287,17 @@ func (s *planApplier) partlyEvictedTasks(job *api.JobInfo, action string) []*api
 
 	var rest []*api.TaskInfo
 	for _, task := range job.Tasks {
-		if gang.IsOnNode(task.Status) && workload.IsEvictable(task.Pod, job.PodGroup.Annotations) && s.isMarkedForEviction(task.Pod) {
+		if gang.IsOnNode(task.Status) && workload.IsEvictable(task.Pod, job.PodGroup.Annotations) && a.isMarkedForEviction(task.Pod) {
 			rest = append(rest, task)
 		}
 	}
 	return rest
 }
 
-// isMarkedForEviction reports whether a pod got the condition that precedes its eviction while
-// a scheduler may still try to evict it. Kubelets never remove the condition, so an older one
+// isMarkedForEviction reports whether a pod got the condition that precedes its eviction so recently that the scheduler
+// may not have evicted it yet. Kubelets never remove the condition, so an older one
 // means nothing.
-func (s *planApplier) isMarkedForEviction(pod *corev1.Pod) bool {
+func (a *planApplier) isMarkedForEviction(pod *corev1.Pod) bool {
 	since, evicted := workload.EvictedSince(pod)
-	return evicted && s.now.Sub(since) < deletionTimeout+markTimeout
+	return evicted && a.now.Sub(since) < deletionTimeout+markTimeout
 }

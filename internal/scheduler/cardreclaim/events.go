@@ -32,28 +32,28 @@ const (
 // maxNamedJobs is how many jobs an event names.
 const maxNamedJobs = 3
 
-// recordEvictions records events for the victim jobs and the reclaiming job, and counts the
-// evictions by the service type of the reclaimer.
-func (s *planApplier) recordEvictions(job *api.JobInfo, serviceType string, evictions []*jobEviction, plan *solver.Plan) {
+// recordEvictions records events for the victim jobs and for the reclaiming job, and counts the
+// evictions by the reclaimer's service type. Without evictions it records nothing.
+func (a *planApplier) recordEvictions(job *api.JobInfo, serviceType string, evictions []*jobEviction, plan *solver.Plan) {
 	if len(evictions) == 0 {
 		return
 	}
 
 	var victims []namedJob
 	var total evictionSum
-	for _, p := range evictions {
-		victim := p.victimJob
+	for _, eviction := range evictions {
+		victim := eviction.victimJob
 		// The matrix has the type of an evicted pod. Other pods of the job may name any text.
-		victims = append(victims, namedJob{displayName(victim.job), victim.job.Namespace, s.plugin.ServiceType(p.tasks[0])})
-		sum := p.sum()
+		victims = append(victims, namedJob{displayName(victim.job), victim.job.Namespace, a.plugin.ServiceType(eviction.tasks[0])})
+		sum := eviction.sum()
 		total.add(sum)
-		s.recordReclaimed(job, serviceType, p, sum)
-		s.search.counters.countEviction(p, serviceType, sum.cardSeconds)
+		a.recordReclaimed(job, serviceType, eviction, sum)
+		a.search.counters.countEviction(eviction, serviceType, sum.cardSeconds)
 		klog.InfoS("Pods of a job are evicted for another job", "victim", displayName(victim.job), "victimQueue", victim.queue,
 			"pods", sum.pods, "cards", sum.cards, "reclaimer", displayName(job), "reclaimerQueue", job.Queue)
 	}
 
-	s.plugin.Events.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
+	a.plugin.Events.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
 		"reclaims %s for %d pod(s): %d pod(s) of %s are evicted, %s of work are lost; its pods start when those are gone",
 		total.resource(), plan.Placed(), total.pods, describeJobs(job.Namespace, victims), total.loss()))
 }
@@ -66,21 +66,21 @@ func (s *reclaimSession) recordSearchCut(job *api.JobInfo) {
 		len(job.TaskStatusIndex[api.Pending])))
 }
 
-// recordReclaimed records the event of a victim job. It names the reclaimer and its queue only in
-// the reclaimer's own namespace.
-func (s *planApplier) recordReclaimed(job *api.JobInfo, serviceType string, p *jobEviction, sum evictionSum) {
+// recordReclaimed records the event of a victim job: what it loses, for whom, and how it goes on. It names the reclaimer
+// and its queue only in the reclaimer's own namespace.
+func (a *planApplier) recordReclaimed(job *api.JobInfo, serviceType string, eviction *jobEviction, sum evictionSum) {
 	what := "one of its pods is evicted, the job continues"
 	switch {
-	case p.whole && p.victimJob.evictionPolicy.Terminates:
+	case eviction.whole && eviction.victimJob.evictionPolicy.Terminates:
 		what = "the whole job is evicted, and its own policy on evicted pods ends it"
-	case p.whole && workload.VCJobOwner(p.victimJob.tasks[0].Pod) != "":
+	case eviction.whole && workload.VCJobOwner(eviction.victimJob.tasks[0].Pod) != "":
 		what = "the whole job is evicted, and starts again when cards are free; no retry is counted"
-	case p.whole && p.victimJob.fails:
+	case eviction.whole && eviction.victimJob.fails:
 		what = "all of its pods are evicted, and the Job fails: that is more than its backoffLimit allows, and no podFailurePolicy ignores DisruptionTarget"
-	case p.whole:
+	case eviction.whole:
 		what = "all of its pods are evicted"
-	case len(p.indexes) > 1:
-		what = fmt.Sprintf("%d of its pods are evicted, the job continues", len(p.indexes))
+	case len(eviction.indexes) > 1:
+		what = fmt.Sprintf("%d of its pods are evicted, the job continues", len(eviction.indexes))
 	}
 
 	reclaimed := fmt.Sprintf("%d card(s)", sum.cards)
@@ -88,12 +88,12 @@ func (s *planApplier) recordReclaimed(job *api.JobInfo, serviceType string, p *j
 		reclaimed = fmt.Sprintf("%dm cpu and %d Mi memory", sum.milliCPU, sum.memory>>20)
 	}
 
-	reclaimer := describeJobs(p.victimJob.job.Namespace, []namedJob{{displayName(job), job.Namespace, serviceType}})
-	if job.Namespace == p.victimJob.job.Namespace {
+	reclaimer := describeJobs(eviction.victimJob.job.Namespace, []namedJob{{displayName(job), job.Namespace, serviceType}})
+	if job.Namespace == eviction.victimJob.job.Namespace {
 		reclaimer += fmt.Sprintf(" of queue %s", job.Queue)
 	}
 
-	s.plugin.Events.RecordEvent(eventObject(p.victimJob), corev1.EventTypeWarning, v1alpha1.EventCardsReclaimed, fmt.Sprintf(
+	a.plugin.Events.RecordEvent(eventObject(eviction.victimJob), corev1.EventTypeWarning, v1alpha1.EventCardsReclaimed, fmt.Sprintf(
 		"%s are reclaimed for %s: %s; %s of work are lost", reclaimed, reclaimer, what, sum.loss()))
 }
 
@@ -103,7 +103,7 @@ type namedJob struct {
 	name, namespace, serviceType string
 }
 
-// describeJobs returns what an event in a namespace says about jobs. It names maxNamedJobs of the same
+// describeJobs returns what an event in a namespace says about jobs. It names at most maxNamedJobs of the same
 // namespace. It counts those of other namespaces by service type, because their names belong to
 // other tenants.
 func describeJobs(namespace string, jobs []namedJob) string {
@@ -162,28 +162,30 @@ type evictionSum struct {
 	cardSeconds, coreSeconds int64
 }
 
-// sum returns the sum of an eviction.
-func (j *jobEviction) sum() (sum evictionSum) {
-	for k, i := range j.indexes {
+// sum returns what an eviction releases, and the work that it destroys. The loss of the whole job counts in cards if the
+// job uses any.
+func (e *jobEviction) sum() (sum evictionSum) {
+	for k, i := range e.indexes {
 		sum.pods++
-		sum.cards = sum.cards.Add(j.victimJob.cards[i])
-		sum.milliCPU += int64(j.tasks[k].Resreq.MilliCPU)
-		sum.memory += int64(j.tasks[k].Resreq.Memory)
-		if loss := j.victimJob.solverJob.Pods[i].Loss; j.victimJob.cards[i] > 0 {
+		sum.cards = sum.cards.Add(e.victimJob.cards[i])
+		sum.milliCPU += int64(e.tasks[k].Resreq.MilliCPU)
+		sum.memory += int64(e.tasks[k].Resreq.Memory)
+		if loss := e.victimJob.solverJob.Pods[i].Loss; e.victimJob.cards[i] > 0 {
 			sum.cardSeconds += loss
 		} else {
 			sum.coreSeconds += loss
 		}
 	}
 
-	if j.whole && sum.cards > 0 {
-		sum.cardSeconds += j.victimJob.solverJob.WholeLoss
-	} else if j.whole {
-		sum.coreSeconds += j.victimJob.solverJob.WholeLoss
+	if e.whole && sum.cards > 0 {
+		sum.cardSeconds += e.victimJob.solverJob.WholeLoss
+	} else if e.whole {
+		sum.coreSeconds += e.victimJob.solverJob.WholeLoss
 	}
 	return sum
 }
 
+// add adds what the event of the reclaimer states, which is without CPU and memory.
 func (e *evictionSum) add(other evictionSum) {
 	e.pods += other.pods
 	e.cards = e.cards.Add(other.cards)
@@ -191,7 +193,7 @@ func (e *evictionSum) add(other evictionSum) {
 	e.coreSeconds += other.coreSeconds
 }
 
-// resource returns what is reclaimed.
+// resource returns what is reclaimed, in words.
 func (e *evictionSum) resource() string {
 	if e.cards == 0 {
 		return "cpu and memory"
@@ -199,7 +201,7 @@ func (e *evictionSum) resource() string {
 	return "cards"
 }
 
-// loss formats the work that is destroyed.
+// loss returns the work that is destroyed, in words.
 func (e *evictionSum) loss() string {
 	switch {
 	case e.coreSeconds == 0:
@@ -210,25 +212,26 @@ func (e *evictionSum) loss() string {
 	return fmt.Sprintf("%d card-seconds and %d core-seconds", e.cardSeconds, e.coreSeconds)
 }
 
-// eventObject returns the object on which users look for events of their job.
-func eventObject(g *victimJob) runtime.Object {
-	owner := metav1.GetControllerOf(g.tasks[0].Pod)
-	if workload.VCJobOwner(g.tasks[0].Pod) == "" {
-		return capacitycard.PodGroupReference(g.job)
+// eventObject returns the object on which users look for events of their job: the Volcano job, or else the PodGroup.
+func eventObject(victim *victimJob) runtime.Object {
+	owner := metav1.GetControllerOf(victim.tasks[0].Pod)
+	if workload.VCJobOwner(victim.tasks[0].Pod) == "" {
+		return capacitycard.PodGroupReference(victim.job)
 	}
 	return &batch.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: g.job.Namespace, Name: owner.Name, UID: owner.UID},
+		ObjectMeta: metav1.ObjectMeta{Namespace: victim.job.Namespace, Name: owner.Name, UID: owner.UID},
 	}
 }
 
-// counters count what was reclaimed.
+// counters are the metrics of what was reclaimed.
 type counters struct {
 	jobs, pods, loss *prometheus.CounterVec
 	// queues are the queues that were counted. Only sessions access them, one at a time.
 	queues map[api.QueueID]bool
 }
 
+// newCounters returns counters by the queue that lost pods and the service type of the reclaimer.
 func newCounters() counters {
 	vec := func(name, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"queue", "reclaimer_service_type"})
@@ -251,17 +254,18 @@ func (s *Search) ForgetQueues(queues map[api.QueueID]*api.QueueInfo) {
 	s.counters.dropGoneQueues(queues)
 }
 
-func (c *counters) countEviction(p *jobEviction, reclaimer string, loss int64) {
-	queue := string(p.victimJob.queue)
-	c.queues[p.victimJob.queue] = true
-	if p.whole {
+// countEviction counts an eviction. reclaimer is the reclaimer's service type, loss the lost work in card-seconds.
+func (c *counters) countEviction(eviction *jobEviction, reclaimer string, loss int64) {
+	queue := string(eviction.victimJob.queue)
+	c.queues[eviction.victimJob.queue] = true
+	if eviction.whole {
 		c.jobs.WithLabelValues(queue, reclaimer).Inc()
 	}
-	c.pods.WithLabelValues(queue, reclaimer).Add(float64(len(p.indexes)))
+	c.pods.WithLabelValues(queue, reclaimer).Add(float64(len(eviction.indexes)))
 	c.loss.WithLabelValues(queue, reclaimer).Add(float64(loss))
 }
 
-// dropGoneQueues drops the counters of deleted queues.
+// dropGoneQueues drops the counters of queues that do not exist any more. queues are those that exist.
 func (c *counters) dropGoneQueues(queues map[api.QueueID]*api.QueueInfo) {
 	for queue := range c.queues {
 		if queues[queue] != nil {

@@ -15,15 +15,16 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Evictions carries out the evictions of all actions, in the way that the policies of each job want.
+// Evictions carries out the evictions of all actions, in the way that each job's own policies on evictions need.
 type Evictions struct {
 	// JobPolicies are those of the jobs.
 	JobPolicies
 	pods podEvictor
 }
 
-// NewEvictions returns the evictions for sessions of the plugin with a cache. If jobs is nil, it asks
-// the Volcano jobs that the plugin reads, and watches the Kubernetes Jobs.
+// NewEvictions returns the evictions for sessions of the plugin with a cache. If jobs is nil, it takes the policies from
+// the Volcano jobs that the plugin reads, and watches the Kubernetes Jobs. It lets the plugin read the failure limits of
+// Kubernetes Jobs, too.
 func NewEvictions(plugin *capacitycard.Cache, jobs JobPolicies) *Evictions {
 	if jobs == nil {
 		jobs = &jobInformer{vcJobs: plugin.VCJobs()}
@@ -58,7 +59,7 @@ func (e *Evictions) isRecreated(task *api.TaskInfo) bool {
 	return !known || !evictionPolicy.Terminates
 }
 
-// DeleteOverdue deletes evicted pods that still exist after deletionTimeout, because pipelined
+// DeleteOverdue deletes pods that were evicted and still exist after deletionTimeout, because pipelined
 // pods wait for their cards.
 func (e *Evictions) DeleteOverdue(ssn *framework.Session, plugin *capacitycard.Plugin) {
 	for _, task := range plugin.Evictions.OverdueEvictions(deletionTimeout) {

@@ -23,11 +23,12 @@ func compareUID(a, b *api.JobInfo) bool { return a.UID < b.UID }
 func (f *fairOrder) serve(jobs []*api.JobInfo, budget int, work func(*api.JobInfo) int) []string {
 	var served []string
 	waiting := f.startSession(jobs)
-	for of, any := f.pickNext(waiting, compareUID); any && budget > 0; of, any = f.pickNext(waiting, compareUID) {
-		job := waiting[of][0]
-		waiting[of] = waiting[of][1:]
-		if len(waiting[of]) == 0 {
-			delete(waiting, of)
+	for len(waiting) > 0 && budget > 0 {
+		next := f.pickNext(waiting, compareUID)
+		job := waiting[next][0]
+		waiting[next] = waiting[next][1:]
+		if len(waiting[next]) == 0 {
+			delete(waiting, next)
 		}
 
 		spent := min(budget, work(job))

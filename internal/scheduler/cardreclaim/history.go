@@ -8,10 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -24,7 +26,7 @@ const (
 	maxSearchWait      = time.Minute
 )
 
-// searchHistory remembers for each job the last search that placed no pod. Every session would
+// searchHistory remembers for each job the last search that placed no pod, because every session would
 // repeat that search. It is repeated when something changes that it looked at, otherwise after
 // 1, 2, 4 … sessions.
 type searchHistory struct {
@@ -44,11 +46,12 @@ type failedSearch struct {
 	// whether pods on other nodes matter too.
 	nodes      [][]int
 	everywhere bool
-	// takes are the limits of a tree that victims counted against.
+	// takes are the limits of a tree that victims counted against, as the search saw them.
 	takes map[takeKey]seenTake
 }
 
-// startSession begins a session in which some jobs need cards, and forgets the others.
+// startSession begins a session: it records what has changed since the last one, and forgets the searches for jobs
+// that do not wait any more.
 func (h *searchHistory) startSession(s *reclaimSession, waiting []*api.JobInfo) {
 	h.observeSession(s)
 	failed := make(map[api.JobID]*failedSearch, len(h.failed))
@@ -60,7 +63,8 @@ func (h *searchHistory) startSession(s *reclaimSession, waiting []*api.JobInfo) 
 	h.failed = failed
 }
 
-// canSkip reports whether the search for a job would find no more than the last one did.
+// canSkip reports whether the last search for a job placed no pod and is not repeated yet: nothing has changed that it
+// looked at, and neither its number of sessions nor its time is over.
 func (h *searchHistory) canSkip(s *reclaimSession, job *api.JobInfo, pendingHash uint64) bool {
 	last := h.failed[job.UID]
 	return last != nil && h.isUnchanged(s, last, pendingHash) && h.session-last.session <= last.skipped && s.now.Before(last.until)
@@ -71,28 +75,29 @@ func (h *searchHistory) isUnchanged(s *reclaimSession, last *failedSearch, pendi
 	return last.pendingHash == pendingHash && !h.changedAfter(last.session, last.nodes, last.everywhere) && s.haveSameTakes(last.takes)
 }
 
-// recordSearch remembers the search for a job if it placed no pod.
+// recordSearch remembers the search for a job if it placed no pod. Each search that found the same as the one before it
+// is skipped in twice as many sessions. A search that looked at no node, or ended at something else, is forgotten.
 func (h *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, pendingHash uint64, placed bool) {
 	if placed || len(s.scope.kinds) == 0 || s.scope.unbound {
 		delete(h.failed, job.UID)
 		return
 	}
 
-	made := &failedSearch{session: h.session, skipped: 1, until: s.now.Add(maxSearchWait), pendingHash: pendingHash, nodes: s.scope.nodes, everywhere: s.scope.everywhere, takes: s.scope.takes}
+	failed := &failedSearch{session: h.session, skipped: 1, until: s.now.Add(maxSearchWait), pendingHash: pendingHash, nodes: s.scope.nodes, everywhere: s.scope.everywhere, takes: s.scope.takes}
 	if last := h.failed[job.UID]; last != nil && h.isUnchanged(s, last, pendingHash) {
-		made.skipped = min(2*last.skipped, maxSkippedSessions)
+		failed.skipped = min(2*last.skipped, maxSkippedSessions)
 	}
 
 	// A job that reaches its minimum runtime becomes a victim although no node changes.
 	for key := range s.scope.kinds {
-		if at, any := s.victims.minRuntimeEnds[s.victimKeyFor(key.reclaimerKey)]; any && at.Before(made.until) {
-			made.until = at
+		if at, known := s.victims.minRuntimeEnds[s.victimKeyFor(key.reclaimerKey)]; known && at.Before(failed.until) {
+			failed.until = at
 		}
 	}
-	h.failed[job.UID] = made
+	h.failed[job.UID] = failed
 }
 
-// searchScope is what the search for one job looked at.
+// searchScope is what the search for one job looked at. nodes, everywhere and takes are as in failedSearch.
 type searchScope struct {
 	kinds      map[podKind]bool
 	nodes      [][]int
@@ -103,7 +108,7 @@ type searchScope struct {
 	unbound bool
 }
 
-// addKind records that the search checks nodes for pods of one kind.
+// addKind records that the search checks nodes, by index, for pods of one kind.
 func (s *searchScope) addKind(key podKind, task *api.TaskInfo, nodes []int) {
 	if s.kinds[key] {
 		return
@@ -116,8 +121,8 @@ func (s *searchScope) addKind(key podKind, task *api.TaskInfo, nodes []int) {
 	s.everywhere = s.everywhere || dependsOnOtherNodes(task.Pod)
 }
 
-// hashPending returns a hash of a job's pending pods and of what their queue's quota has left of what
-// they request.
+// hashPending returns a hash that changes with a job's pending pods, with how many pods it has of its minimum, and with
+// what their queue may use of what they request.
 func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 	sum := hashOf(struct {
 		minimum, ready int32
@@ -127,16 +132,16 @@ func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 	// The order of a map does not change a sum.
 	for uid, task := range job.TaskStatusIndex[api.Pending] {
 		sum += hashOf(struct {
-			uid      api.TaskID
-			gated    bool
-			giverKey reclaimerKey
-			needs    string
+			uid       api.TaskID
+			gated     bool
+			reclaimer reclaimerKey
+			needs     string
 		}{uid, task.SchGated, s.reclaimerKeyFor(task), s.finder.needsKey(job, task)})
 	}
 	return sum + s.hashLevels(job)
 }
 
-// dependsOnOtherNodes reports whether pods on other nodes decide where a pod can run.
+// dependsOnOtherNodes reports whether pods on other nodes decide where a pod can run, by affinity or spread.
 func dependsOnOtherNodes(pod *corev1.Pod) bool {
 	a := pod.Spec.Affinity
 	return len(topologyKeys(pod)) > 0 || (a != nil && a.PodAffinity != nil)
@@ -144,7 +149,7 @@ func dependsOnOtherNodes(pod *corev1.Pod) bool {
 
 // changeTracker tracks for each node the last session with a change that matters for
 // reclaiming: of its free resources, of its pods, or of their jobs. That costs far less than
-// one search.
+// one search. Sessions are numbered from 1.
 type changeTracker struct {
 	session int
 	// allChanged is the last session with a change that concerns every node. A node was added
@@ -167,7 +172,7 @@ var hashSeed = maphash.MakeSeed()
 
 func hashOf[T comparable](value T) uint64 { return maphash.Comparable(hashSeed, value) }
 
-// observeSession records what has changed since the last session.
+// observeSession begins the next session, and records what has changed since the last one.
 func (c *changeTracker) observeSession(s *reclaimSession) {
 	c.session++
 	if rules := fmt.Sprint(s.plugin.Rules.ServiceTypeRules(), s.plugin.TreeVersion(), s.plugin.ReclaimsAll()); rules != c.rules {
@@ -210,26 +215,27 @@ func (c *changeTracker) markChanged(index int) {
 }
 
 // changedAfter reports whether a change after a session concerns any of some nodes, or any
-// node at all if everywhere is set.
+// node at all if everywhere is set. nodes are indexes, in several lists.
 func (c *changeTracker) changedAfter(session int, nodes [][]int, everywhere bool) bool {
 	if c.allChanged > session {
 		return true
 	}
-	changed := func(i int) bool { return c.nodes[i].changed > session }
 	if everywhere {
 		return slices.ContainsFunc(c.nodes, func(n nodeState) bool { return n.changed > session })
 	}
-	return slices.ContainsFunc(nodes, func(of []int) bool { return slices.ContainsFunc(of, changed) })
+	hasChanged := func(i int) bool { return c.nodes[i].changed > session }
+	return slices.ContainsFunc(nodes, func(indexes []int) bool { return slices.ContainsFunc(indexes, hasChanged) })
 }
 
-// acceptsSamePods reports whether two states of a node accept the same pods if it is empty.
+// acceptsSamePods reports whether a node, if it were empty, accepts the same pods in two states. It is false for a node
+// that is new.
 func acceptsSamePods(a, b *corev1.Node) bool {
 	return a != nil && b != nil && a.Name == b.Name && a.Spec.Unschedulable == b.Spec.Unschedulable &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
 		equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
-// hashFree returns a hash of what a node has free or will have.
+// hashFree returns a hash of what a node has free, or will have once terminating pods are gone.
 func hashFree(node *api.NodeInfo) uint64 {
 	idle := node.Idle
 	releasing := node.Releasing
@@ -248,7 +254,8 @@ func hashFree(node *api.NodeInfo) uint64 {
 	return sum
 }
 
-// jobState is what decides, beside its pods, which of a job's pods may be evicted.
+// jobState is what decides which of a job's pods may be evicted. isKnown is false while its eviction policy is unknown.
+// pods is a hash of its pods, of how many evictions its Kubernetes Jobs survive, and of the minimums of its roles.
 type jobState struct {
 	queue                             api.QueueID
 	queuePriority, priority           int32
@@ -260,52 +267,52 @@ type jobState struct {
 	pods                              uint64
 }
 
-// addJobHash adds the hash of a job to all nodes that run pods of it. A change of any pod may
-// change which others may be evicted.
+// addJobHash adds the hash of a job to the sums of all nodes that run pods of it. A change of any pod may
+// change which others may be evicted. Pods without a queue or a PodGroup are no victims, so they change nothing.
 func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
 	queue := s.ssn.Queues[job.Queue]
 	if queue == nil || job.PodGroup == nil {
 		return
 	}
 
-	facts := jobState{
+	state := jobState{
 		queue: job.Queue, queuePriority: queue.Queue.Spec.Priority, priority: job.Priority, reclaimable: queue.Reclaimable(),
 		minimum: job.MinAvailable, ready: job.ReadyTaskNum(), queueType: queue.Queue.Annotations[v1alpha1.AnnotationServiceType],
 		groupType: job.PodGroup.Annotations[v1alpha1.AnnotationServiceType], preemptable: job.PodGroup.Annotations[v1beta1.PodPreemptable],
 	}
 
-	var any *api.TaskInfo
+	var placed *api.TaskInfo // any one of them
 	for _, task := range job.Tasks {
 		if task.Status == api.Pending {
 			continue
 		}
 
-		any = task
-		facts.pods += hashOf(struct {
+		placed = task
+		state.pods += hashOf(struct {
 			pod    *corev1.Pod
 			onNode bool
 			status api.TaskStatus
 		}{task.Pod, gang.IsOnNode(task.Status), statusClass(task.Status)})
 	}
 
-	if any == nil {
+	if placed == nil {
 		return
 	}
 
-	if name := workload.VCJobOwner(any.Pod); name != "" {
-		facts.evictionPolicy, facts.isKnown = s.search.evictions.EvictionPolicyFor(job.Namespace, name)
+	if name := workload.VCJobOwner(placed.Pod); name != "" {
+		state.evictionPolicy, state.isKnown = s.search.evictions.EvictionPolicyFor(job.Namespace, name)
 	}
 
 	// A pod that fails anywhere changes how many evictions its Kubernetes Job survives.
 	for uid, left := range s.plugin.Prices.EvictionsLeft(job) {
-		facts.pods += hashOf(fmt.Sprint(uid, left))
+		state.pods += hashOf(fmt.Sprint(uid, left))
 	}
 
 	for role, least := range job.TaskMinAvailable {
-		facts.pods += hashOf(fmt.Sprint(role, least))
+		state.pods += hashOf(fmt.Sprint(role, least))
 	}
 
-	sum := hashOf(facts)
+	sum := hashOf(state)
 	for _, task := range job.Tasks {
 		if task.Status != api.Pending {
 			sums[s.indexOfNode(task.NodeName)] += sum
@@ -313,10 +320,67 @@ func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
 	}
 }
 
-// statusClass ignores how far a pod has come in starting.
+// statusClass returns the same status for all pods that are placed, so that a pod that starts on its node repeats no
+// search.
 func statusClass(status api.TaskStatus) api.TaskStatus {
 	if api.AllocatedStatus(status) {
 		return api.Running
 	}
 	return status
+}
+
+// seenTake is a limit of what may be taken from queues of a tree, as a search saw it: the most that could be taken, and
+// how much the victims use that count against it. Only a limit below what they use protects any of them.
+type seenTake struct{ most, used int64 }
+
+// addTake records that a victim counts an amount against a limit, and the most that this limit allows.
+func (s *searchScope) addTake(key takeKey, most, amount int64) {
+	if s.takes == nil {
+		s.takes = map[takeKey]seenTake{}
+	}
+	s.takes[key] = seenTake{most, quota.AddSaturating(s.takes[key].used, amount)}
+}
+
+// haveSameTakes reports whether the limits allow the same victims as when a search saw them. What their
+// queues use may change on nodes that the search did not look at.
+func (s *reclaimSession) haveSameTakes(seen map[takeKey]seenTake) bool {
+	for key, take := range seen {
+		if min(s.mostTaken(key), take.used) != min(take.most, take.used) {
+			return false
+		}
+	}
+	return true
+}
+
+// hashLevels returns a hash of what a job's queue may use at each level of the tree, as far as its pending
+// pods request it. Other queues change that by what they use, on whatever nodes.
+func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
+	var total quota.Request
+	names := sets.New(quota.Compute[:]...)
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		request := s.plugin.RequestFor(task)
+		for _, name := range request.Names {
+			names.Insert(quota.Resource(name))
+		}
+
+		total.Count = total.Count.Add(request.Count)
+		total.MilliCPU = quota.AddSaturating(total.MilliCPU, request.MilliCPU)
+		total.Memory = quota.AddSaturating(total.Memory, request.Memory)
+	}
+
+	for name := range names {
+		requested := total.Amount(name)
+		m := s.plugin.Ledger.MayUseByLevel(string(job.Queue), name)
+		for i := range m.Quota {
+			// What exceeds the request decides nothing, so its changes repeat no search.
+			sum += hashOf(struct {
+				name            quota.Resource
+				level           int
+				quota, deserved int64
+				coverable       int64
+			}{name, i, min(m.Quota[i], requested), min(m.Deserved[i], requested), min(m.Coverable[i], requested)})
+		}
+	}
+
+	return sum
 }

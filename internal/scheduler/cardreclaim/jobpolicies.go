@@ -25,9 +25,9 @@ type JobPolicies interface {
 	FailureLimitFor(namespace, name string, uid types.UID) (workload.FailureLimit, bool)
 }
 
-// jobInformer asks the Volcano jobs that the plugin reads, and watches the Kubernetes Jobs through the
+// jobInformer has the policies of the Volcano jobs that the plugin reads, and watches the Kubernetes Jobs through the
 // API, from the first session on. No session waits for these: a scheduler without the right to read Jobs
-// takes each of them for one that fails.
+// takes each of them for one that fails if a pod is evicted.
 type jobInformer struct {
 	vcJobs      schedulercache.VCJobs
 	once        sync.Once
@@ -35,8 +35,9 @@ type jobInformer struct {
 	batchSynced cache.InformerSynced
 }
 
+// OpenSession starts the watch of Kubernetes Jobs in the first session. It reports whether the Volcano jobs are read.
 func (i *jobInformer) OpenSession(ssn *framework.Session) bool {
-	if ssn.VCClient() == nil {
+	if ssn.VCClient() == nil { // a session of a test
 		return false
 	}
 
@@ -52,6 +53,7 @@ func (i *jobInformer) OpenSession(ssn *framework.Session) bool {
 	return i.vcJobs.OpenSession(ssn)
 }
 
+// EvictionPolicyFor returns how a Volcano job reacts to evicted pods, false for an unknown job.
 func (i *jobInformer) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
 	job, known := i.vcJobs.VCJob(namespace, name)
 	if !known {

@@ -36,25 +36,26 @@ func newPodEvictor(atOnce int) podEvictor {
 // maxConcurrentWrites is how many pods are written to at the same time.
 const maxConcurrentWrites = 32
 
-// deletionTimeout is how long an evicted pod may exist. Then it is deleted. If the job
-// controller was asked to recreate it, its annotation keeps the job's policies from counting
-// that.
+// deletionTimeout is how long a pod may exist after its eviction. Then the scheduler deletes it. If Volcano's job
+// controller is to recreate it, its annotation (markOutOfSync) keeps the job's policies from counting
+// that deletion.
 var deletionTimeout = 30 * time.Second
 
-// markTimeout is the same for pods that do not even have their annotation. It is longer than a
-// write is repeated.
+// markTimeout is the same for pods that job controllers are to recreate and that do not have their annotation yet. It is
+// longer than a write is repeated.
 var markTimeout = 2 * time.Minute
 
-// writeTimeout is how long the API server may take for a write. All attempts of one write take
+// writeTimeout is how long the API server may take for one attempt of a write. All attempts of one write take
 // less than markTimeout.
 const writeTimeout = 10 * time.Second
 
 // writeBackoff repeats a failed write for about half a minute.
 var writeBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 9}
 
-// evictPods evicts the pods of one job, and returns the writes that failed, by pod. All pods
+// evictPods evicts the pods of one job, and returns the evictions that failed, by pod. All pods
 // get their condition before the first is evicted. If this process ends in between, the next
-// one sees that and completes the eviction.
+// one sees that and completes the eviction. recreated means that Volcano's job controller recreates the pods; others are
+// deleted. action is named in the conditions.
 func (p *podEvictor) evictPods(client kubernetes.Interface, tasks []*api.TaskInfo, recreated bool, action string) map[types.UID]error {
 	last := deletePod
 	if recreated {
@@ -68,15 +69,15 @@ func (p *podEvictor) evictPods(client kubernetes.Interface, tasks []*api.TaskInf
 // podWrite is one write to a pod.
 type podWrite func(context.Context, kubernetes.Interface, *corev1.Pod) error
 
-// writeAll writes to all pods until that succeeds or fails for good. It returns the pods that
-// still exist, and the errors.
+// writeAll writes to all pods at the same time, as far as slots allow, until each write succeeds or fails for good. It
+// returns the pods that still exist, also those whose write failed, and the errors by pod.
 func (p *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo, write podWrite) ([]*api.TaskInfo, map[types.UID]error) {
 	var all sync.WaitGroup
-	there := make([]bool, len(tasks))
+	exists := make([]bool, len(tasks))
 	errs := make([]error, len(tasks))
 	for i, task := range tasks {
 		all.Go(func() {
-			there[i], errs[i] = p.writeWithRetry(client, task.Pod, write)
+			exists[i], errs[i] = p.writeWithRetry(client, task.Pod, write)
 			if errs[i] != nil {
 				klog.ErrorS(errs[i], "Pod could not be evicted", "pod", klog.KObj(task.Pod))
 			}
@@ -87,7 +88,7 @@ func (p *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo
 	var left []*api.TaskInfo
 	failed := map[types.UID]error{}
 	for i, task := range tasks {
-		if there[i] {
+		if exists[i] {
 			left = append(left, task)
 		}
 		if errs[i] != nil {
@@ -99,9 +100,9 @@ func (p *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo
 }
 
 // writeWithRetry writes to a pod until that succeeds or the pod is gone, and reports whether
-// it still exists.
-func (p *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod, write podWrite) (there bool, err error) {
-	there = true
+// the pod still exists. It returns an error after the last repetition of the backoff.
+func (p *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod, write podWrite) (exists bool, err error) {
+	exists = true
 	err = wait.ExponentialBackoff(p.backoff, func() (bool, error) {
 		// A pod that fails again and again takes a slot only while it is written, not while it waits.
 		p.slots <- struct{}{} // when one is free
@@ -112,7 +113,7 @@ func (p *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod
 
 		err := write(ctx, client, pod)
 		if err != nil && isGone(ctx, client, pod, err) {
-			there = false
+			exists = false
 		} else if err != nil {
 			klog.V(2).InfoS("Pod could not be evicted yet", "pod", klog.KObj(pod), "err", err)
 			return false, nil
@@ -121,11 +122,11 @@ func (p *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod
 		return true, nil
 	})
 
-	return there, err
+	return exists, err
 }
 
 // isGone reports whether a write failed because the pod does not exist any more, or another
-// one has its name.
+// one has its name. Another one has another UID, which the API server reports as a conflict.
 func isGone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, err error) bool {
 	if !apierrors.IsConflict(err) {
 		return apierrors.IsNotFound(err)
@@ -134,7 +135,7 @@ func isGone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, e
 	return apierrors.IsNotFound(err) || (err == nil && now.UID != pod.UID)
 }
 
-// setDisruptionTarget writes the conditions that Volcano's own eviction writes, so that the
+// setDisruptionTarget returns the write of the conditions that Volcano's own eviction writes, so that the
 // pod shows why it ends.
 func setDisruptionTarget(action string) podWrite {
 	return func(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {

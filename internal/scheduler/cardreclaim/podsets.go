@@ -23,24 +23,25 @@ import (
 
 // podSet is a group of pods of one job with the same needs.
 type podSet struct {
-	tasks   []*api.TaskInfo
+	tasks []*api.TaskInfo
+	// needs is the key of their needs, see needsKey. request is what each of them requests.
 	needs   string
 	request quota.Request
 	// isAlone reports whether a node accepts only one of them, because they conflict with each
 	// other.
 	isAlone bool
-	// maxSkew is the strictest spread over nodes, 0 for none.
+	// maxSkew is the smallest maxSkew of their spread over nodes, 0 if they do not spread.
 	maxSkew int
 	// excluded are nodes that turned out not to fit. maxByNode is how many pods a node turned
 	// out to accept.
 	excluded  map[int]bool
 	maxByNode map[int]int
-	// blocked are the nodes that pods which cannot be evicted keep it off, nil until they are looked
-	// for. Pods of one kind may differ in that: the labels and the namespace decide.
+	// blocked are the nodes that pods which cannot be evicted keep it off, nil until findBlockedNodes sets
+	// it. Pods of one kind may differ in that: the labels and the namespace decide.
 	blocked map[int]bool
 }
 
-// nodeFinder finds the nodes that pods could run on if there were enough free.
+// nodeFinder finds the nodes that pods could run on if there were enough free. It keeps nodes by their index.
 type nodeFinder struct {
 	*searchSession
 	victims *victimFinder
@@ -56,68 +57,68 @@ type nodeFinder struct {
 }
 
 // groupTasks groups pods by their needs, in their order, as far as the CPU and memory of their
-// queue go. It drops pods that fit nowhere. It returns false if none is left, if all are to be
-// placed and cannot be, or if the budget is used up.
-func (s *nodeFinder) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*podSet, bool) {
+// queue suffice. It drops pods that fit nowhere. It returns false if none is left, if all are to be
+// placed and one is dropped, or if the budget is used up.
+func (f *nodeFinder) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, allOrNone bool) ([]*podSet, bool) {
 	var podSets []*podSet
 	byNeeds := map[string]*podSet{}
 	var milliCPU, memory int64
 	for _, task := range tasks {
-		s.addWork(workPerTask)
-		if s.jobExhausted() {
+		f.addWork(workPerTask)
+		if f.jobExhausted() {
 			return nil, false
 		}
 
-		needs := s.needsKey(job, task)
-		c, known := byNeeds[needs]
-		if !s.mayFitSomewhere(task, needs, known) {
-			if all {
+		needs := f.needsKey(job, task)
+		set, known := byNeeds[needs]
+		if !f.mayFitSomewhere(task, needs, known) {
+			if allOrNone {
 				return nil, false
 			}
 			continue
 		}
 
-		request := s.plugin.RequestFor(task)
+		request := f.plugin.RequestFor(task)
 		milliCPU = quota.AddSaturating(milliCPU, request.MilliCPU)
 		memory = quota.AddSaturating(memory, request.Memory)
 		// The sums keep what this pod requests, so no pod after it fits either.
-		if !s.mayReclaimCPUMemory(job.Queue, milliCPU, memory) {
-			if all {
+		if !f.mayReclaimCPUMemory(job.Queue, milliCPU, memory) {
+			if allOrNone {
 				return nil, false
 			}
 			break
 		}
 
 		if !known {
-			c = &podSet{needs: needs, request: request.Request, isAlone: workload.ConflictOnNode(task.Pod, task.Pod), maxSkew: maxSkewOf(task.Pod), excluded: map[int]bool{}, maxByNode: map[int]int{}}
-			byNeeds[needs] = c
-			podSets = append(podSets, c)
+			set = &podSet{needs: needs, request: request.Request, isAlone: workload.ConflictOnNode(task.Pod, task.Pod), maxSkew: maxSkewOf(task.Pod), excluded: map[int]bool{}, maxByNode: map[int]int{}}
+			byNeeds[needs] = set
+			podSets = append(podSets, set)
 		}
-		c.tasks = append(c.tasks, task)
+		set.tasks = append(set.tasks, task)
 	}
 
 	return podSets, len(podSets) > 0
 }
 
-// mayFitSomewhere reports whether some node may fit a pod. isKnown means that one with the same
-// needs may be placed: pods of one kind differ only in their volumes.
-func (s *nodeFinder) mayFitSomewhere(task *api.TaskInfo, needs string, isKnown bool) bool {
-	if !isKnown && len(s.offeringNodesFor(podKind{s.reclaimerKeyFor(task), needs}, task)) == 0 {
+// mayFitSomewhere reports whether some node may fit a pod. isKnown means that it does for another pod with the same
+// needs. Then only claims of volumes and devices can differ.
+func (f *nodeFinder) mayFitSomewhere(task *api.TaskInfo, needs string, isKnown bool) bool {
+	if !isKnown && len(f.offeringNodesFor(podKind{f.reclaimerKeyFor(task), needs}, task)) == 0 {
 		return false
 	}
 	if isKnown && !hasVolumeClaims(task.Pod) {
 		return true
 	}
 
-	err := s.ssn.PrePredicateFn(task)
+	err := f.ssn.PrePredicateFn(task)
 	if err != nil {
 		klog.V(4).InfoS("Pod fits nowhere, no cards are reclaimed for it", "pod", klog.KObj(task.Pod), "err", err)
-		s.scope.unbound = true
+		f.scope.unbound = true // the search history does not notice when that changes
 	}
 	return err == nil
 }
 
-// needs is all that decides which nodes fit a pod.
+// needs is all that decides which nodes fit a pod. Its JSON is the key of pods that are alike.
 type needs struct {
 	Resources   string
 	Card        string
@@ -141,31 +142,34 @@ func hasVolumeClaims(pod *corev1.Pod) bool {
 
 func isClaimed(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
 
-// needsCache keeps the needs of pods as text, as long as they are pending and do not change.
+// needsCache keeps the needsKey of pods, as long as they are pending and do not change: those of this session, and
+// those of the session before.
 type needsCache struct{ now, before map[*corev1.Pod]string }
 
-// startSession begins a session, and forgets what the last one did not use.
+// startSession begins a session, and forgets the pods for which the last one did not ask.
 func (n *needsCache) startSession() {
 	n.now, n.before = make(map[*corev1.Pod]string, len(n.now)), n.now
 }
 
-// needsKey returns a pod's needs as text.
-func (s *nodeFinder) needsKey(job *api.JobInfo, task *api.TaskInfo) string {
-	t := &s.search.needs
-	text, known := t.now[task.Pod]
+// needsKey returns a text that is the same for pods with the same needs.
+func (f *nodeFinder) needsKey(job *api.JobInfo, task *api.TaskInfo) string {
+	cache := &f.search.needs
+	text, known := cache.now[task.Pod]
 	if known {
 		return text
 	}
 
-	text, known = t.before[task.Pod]
+	text, known = cache.before[task.Pod]
 	if !known {
 		// Thousands of pods share few texts, so equal texts share their memory.
 		text = unique.Make(encodeNeeds(job, task)).Value()
 	}
-	t.now[task.Pod] = text
+	cache.now[task.Pod] = text
 	return text
 }
 
+// encodeNeeds returns the needs of a pod as JSON. Pods with affinity, spread or claims are alike only if they have the
+// same job and role.
 func encodeNeeds(job *api.JobInfo, task *api.TaskInfo) string {
 	spec := &task.Pod.Spec
 	n := needs{
@@ -192,61 +196,62 @@ func encodeNeeds(job *api.JobInfo, task *api.TaskInfo) string {
 	return string(text)
 }
 
-// nodesOf lists the nodes that a pod set could run on if there were enough free. Nodes with
-// the preferred card come first, then those most in use.
-func (s *nodeFinder) nodesOf(c *podSet) []int {
-	fitting := s.fittingNodesOf(c)
-	s.findBlockedNodes(c)
-	if len(c.excluded)+len(c.blocked) == 0 {
+// nodesOf lists the nodes that a pod set could run on if there were enough free, the preferred ones first: see
+// sortByPreference.
+func (f *nodeFinder) nodesOf(set *podSet) []int {
+	fitting := f.fittingNodesOf(set)
+	f.findBlockedNodes(set)
+	if len(set.excluded)+len(set.blocked) == 0 {
 		return fitting
 	}
-	return slices.DeleteFunc(slices.Clone(fitting), func(i int) bool { return c.excluded[i] || c.blocked[i] })
+	return slices.DeleteFunc(slices.Clone(fitting), func(i int) bool { return set.excluded[i] || set.blocked[i] })
 }
 
-// fittingNodesOf lists the nodes of nodesOf, and those that pods which cannot be evicted block.
-func (s *nodeFinder) fittingNodesOf(c *podSet) []int {
-	key := s.kindOf(c)
-	fitting, known := s.fittingNodes[key]
+// fittingNodesOf lists the nodes that Volcano's plugins accept for pods of a pod set's kind if enough is free there. It
+// leaves out neither nodes that turned out not to fit nor those that pods which cannot be evicted block.
+func (f *nodeFinder) fittingNodesOf(set *podSet) []int {
+	key := f.kindOf(set)
+	fitting, known := f.fittingNodes[key]
 	if !known {
-		task := c.tasks[0]
-		offering := s.offeringNodesFor(key, task)
-		s.addPredicateWork(workPerPredicate * len(offering))
+		task := set.tasks[0]
+		offering := f.offeringNodesFor(key, task)
+		f.addPredicateWork(workPerPredicate * len(offering))
 		for _, i := range offering {
-			if err := s.ssn.PredicateForPreemptAction(task, s.nodes[i]); err == nil {
+			if err := f.ssn.PredicateForPreemptAction(task, f.nodes[i]); err == nil {
 				fitting = append(fitting, i)
 			}
 		}
 
-		s.sortByPreference(task, c.request, fitting)
-		s.fittingNodes[key] = fitting
+		f.sortByPreference(task, set.request, fitting)
+		f.fittingNodes[key] = fitting
 	}
 
 	return fitting
 }
 
-// findBlockedNodes finds the fitting nodes that pods which cannot be evicted keep a pod set off.
-func (s *nodeFinder) findBlockedNodes(c *podSet) {
-	if c.blocked != nil {
+// findBlockedNodes sets blocked of a pod set: the fitting nodes that pods which cannot be evicted keep it off.
+func (f *nodeFinder) findBlockedNodes(set *podSet) {
+	if set.blocked != nil {
 		return
 	}
-	if !s.canConflict(c) {
-		c.blocked = map[int]bool{}
+	if !f.canConflict(set) {
+		set.blocked = map[int]bool{}
 		return
 	}
 
-	pod := c.tasks[0].Pod
-	key := conflictKey{s.kindOf(c), pod.Namespace, labels.Set(pod.Labels).String()}
-	known, isKnown := s.blockedNodes[key]
+	pod := set.tasks[0].Pod
+	key := conflictKey{f.kindOf(set), pod.Namespace, labels.Set(pod.Labels).String()}
+	known, isKnown := f.blockedNodes[key]
 	if !isKnown {
 		known = map[int]bool{}
-		for _, i := range s.fittingNodesOf(c) {
-			if s.isBlockedByOthers(c, s.nodes[i]) {
+		for _, i := range f.fittingNodesOf(set) {
+			if f.isBlockedByOthers(set, f.nodes[i]) {
 				known[i] = true
 			}
 		}
-		s.blockedNodes[key] = known
+		f.blockedNodes[key] = known
 	}
-	c.blocked = known
+	set.blocked = known
 }
 
 // conflictKey is all that decides which pods conflict with pods of a kind by anti-affinity.
@@ -256,77 +261,79 @@ type conflictKey struct {
 }
 
 // canConflict reports whether host ports or anti-affinity can keep a pod set off any node.
-func (s *nodeFinder) canConflict(c *podSet) bool {
-	s.findAntiAffinityNodes()
-	return hasConflicts(c.tasks[0].Pod) || len(s.antiAffinityNodes) > 0
+func (f *nodeFinder) canConflict(set *podSet) bool {
+	f.findAntiAffinityNodes()
+	return hasConflicts(set.tasks[0].Pod) || len(f.antiAffinityNodes) > 0
 }
 
 // hasConflicts reports whether a pod itself has host ports or anti-affinity.
 func hasConflicts(pod *corev1.Pod) bool { return countPorts(pod)+countAntiAffinityTerms(pod) > 0 }
 
 // offeringNodesFor lists the ready nodes with enough allocatable for a pod and with a card that it
-// may use. On other nodes victims cannot end, and the pod cannot start. It adds them to the scope of the search. No eviction helps on other nodes.
-func (s *nodeFinder) offeringNodesFor(key podKind, task *api.TaskInfo) []int {
-	offering, known := s.offeringNodes[key]
+// may use, and adds them to the scope of the search. On other nodes no eviction helps: on a node that is not ready,
+// victims do not end and the pod does not start.
+func (f *nodeFinder) offeringNodesFor(key podKind, task *api.TaskInfo) []int {
+	offering, known := f.offeringNodes[key]
 	if !known {
-		s.addPredicateWork(workPerNode * len(s.nodes))
-		for i, node := range s.nodes {
+		f.addPredicateWork(workPerNode * len(f.nodes))
+		for i, node := range f.nodes {
 			isReady := node.Node != nil && workload.NodeReady(node.Node)
-			if !isReady || s.isOfOthers(node) || !task.InitResreq.LessEqual(node.Allocatable, api.Zero) {
+			if !isReady || f.isOfOthers(node) || !task.InitResreq.LessEqual(node.Allocatable, api.Zero) {
 				continue
 			}
-			if _, ok := s.plugin.CardOn(task, node.Name); ok {
+			if _, ok := f.plugin.CardOn(task, node.Name); ok {
 				offering = append(offering, i)
 			}
 		}
-		s.offeringNodes[key] = offering
+		f.offeringNodes[key] = offering
 	}
 
 	// The nodes may be known from another job, but the result for this one depends on them too.
-	s.scope.addKind(key, task, offering)
+	f.scope.addKind(key, task, offering)
 	return offering
 }
 
 // isInShard reports whether a node belongs to this scheduler, with Volcano's option
 // --scheduler-sharding-mode. Nodes of other shards come last in the soft mode.
-func (s *nodeFinder) isInShard(node *api.NodeInfo) bool {
+func (f *nodeFinder) isInShard(node *api.NodeInfo) bool {
 	mode := options.ServerOpts.ShardingMode
-	return (mode != util.HardShardingMode && mode != util.SoftShardingMode) || s.ssn.NodesInShard.Has(node.Name)
+	return (mode != util.HardShardingMode && mode != util.SoftShardingMode) || f.ssn.NodesInShard.Has(node.Name)
 }
 
 // isOfOthers reports whether only other schedulers use a node.
-func (s *nodeFinder) isOfOthers(node *api.NodeInfo) bool {
-	return options.ServerOpts.ShardingMode == util.HardShardingMode && !s.isInShard(node)
+func (f *nodeFinder) isOfOthers(node *api.NodeInfo) bool {
+	return options.ServerOpts.ShardingMode == util.HardShardingMode && !f.isInShard(node)
 }
 
-// sortByPreference sorts nodes by the order of the cards that the pod names, then by how many
-// cards are in use. So whole nodes stay free.
-func (s *nodeFinder) sortByPreference(task *api.TaskInfo, request quota.Request, nodes []int) {
-	resource := s.plugin.RequestFor(task).Resource
+// sortByPreference sorts nodes: first those with the card that the pod prefers, then those of this scheduler's shard,
+// then those with the fewest idle cards, so that whole nodes stay free.
+func (f *nodeFinder) sortByPreference(task *api.TaskInfo, request quota.Request, nodes []int) {
+	resource := f.plugin.RequestFor(task).Resource
 
 	slices.SortStableFunc(nodes, func(a, b int) int {
-		x, _ := s.plugin.CardOn(task, s.nodes[a].Name)
-		y, _ := s.plugin.CardOn(task, s.nodes[b].Name)
+		x, _ := f.plugin.CardOn(task, f.nodes[a].Name)
+		y, _ := f.plugin.CardOn(task, f.nodes[b].Name)
 		if by := slices.Index(request.Names, x) - slices.Index(request.Names, y); by != 0 {
 			return by
 		}
-		if by := victims.CompareBool(s.isInShard(s.nodes[b]), s.isInShard(s.nodes[a])); by != 0 {
+		if by := victims.CompareBool(f.isInShard(f.nodes[b]), f.isInShard(f.nodes[a])); by != 0 {
 			return by
 		}
-		return int(s.nodes[a].Idle.ScalarResources[resource] - s.nodes[b].Idle.ScalarResources[resource])
+		return int(f.nodes[a].Idle.ScalarResources[resource] - f.nodes[b].Idle.ScalarResources[resource])
 	})
 }
 
-// maxOnNode returns how many pods of a pod set a node accepts, whatever it has free.
-func (p *podSet) maxOnNode(node int) int {
-	if n, known := p.maxByNode[node]; known {
+// maxOnNode returns how many pods of a pod set a node accepts at most, however much it has free. If it refused one
+// already, that is how many it accepted.
+func (set *podSet) maxOnNode(node int) int {
+	if n, known := set.maxByNode[node]; known {
 		return n
 	}
 	switch {
-	case p.isAlone:
+	case set.isAlone:
 		return 1
-	case p.maxSkew > 0:
-		return p.maxSkew
+	case set.maxSkew > 0:
+		return set.maxSkew
 	}
 	return math.MaxInt32
 }
@@ -349,45 +356,46 @@ func maxSkewOf(pod *corev1.Pod) int {
 	return least
 }
 
-// excludeNode records that a node accepts no more pods of a pod set. If it accepts none, all
-// nodes with the same topology values are excluded too, because they are no better.
-func (s *nodeFinder) excludeNode(u *unfitNode) {
-	if u.fits > 0 {
-		u.podSet.maxByNode[u.node] = u.fits
+// excludeNode records that a node accepts no more pods of a pod set. If it accepts none, the fitting nodes that share a
+// value of a topology key of the pods are excluded too: the same pods keep the pod set off them.
+func (f *nodeFinder) excludeNode(unfit *unfitNode) {
+	if unfit.fits > 0 {
+		unfit.podSet.maxByNode[unfit.node] = unfit.fits
 		return
 	}
 
-	u.podSet.excluded[u.node] = true
-	for _, key := range topologyKeys(u.podSet.tasks[0].Pod) {
-		value, known := s.nodes[u.node].Node.Labels[key]
-		for _, i := range s.fittingNodes[s.kindOf(u.podSet)] {
-			if other, has := s.nodes[i].Node.Labels[key]; known && has && other == value {
-				u.podSet.excluded[i] = true
+	unfit.podSet.excluded[unfit.node] = true
+	for _, key := range topologyKeys(unfit.podSet.tasks[0].Pod) {
+		value, known := f.nodes[unfit.node].Node.Labels[key]
+		for _, i := range f.fittingNodes[f.kindOf(unfit.podSet)] {
+			if other, has := f.nodes[i].Node.Labels[key]; known && has && other == value {
+				unfit.podSet.excluded[i] = true
 			}
 		}
 	}
 }
 
 // isBlockedByOthers reports whether a pod that cannot be evicted keeps a pod set off a node,
-// by a host port or by anti-affinity.
-func (s *nodeFinder) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
-	by := c.tasks[0]
-	if !s.reclaimsFor(&c.request) { // its gang may have victims that it has not
+// by a host port or by anti-affinity. Terminating pods do not count: the pod set waits until they are gone.
+func (f *nodeFinder) isBlockedByOthers(set *podSet, node *api.NodeInfo) bool {
+	pending := set.tasks[0]
+	if !f.reclaimsFor(&set.request) { // it has no victims of its own, but pods of its gang that reclaim may have some
 		return false
 	}
 
-	wants := hasConflicts(by.Pod)
-	if !wants && !s.hasAntiAffinity(node) {
+	// Anti-affinity of either pod is enough for a conflict, ports need both.
+	canConflictWithAny := hasConflicts(pending.Pod)
+	if !canConflictWithAny && !f.hasAntiAffinity(node) {
 		return false
 	}
 
 	for _, other := range node.Tasks {
 		// Most pods have no such terms, and each pair costs a comparison of labels.
-		if !wants && countAntiAffinityTerms(other.Pod) == 0 {
+		if !canConflictWithAny && countAntiAffinityTerms(other.Pod) == 0 {
 			continue
 		}
-		s.addPairWork(by.Pod, other.Pod)
-		if workload.ConflictOnNode(by.Pod, other.Pod) && other.Status != api.Releasing && !s.victims.evictablePodsFor(by)[other.UID] {
+		f.addPairWork(pending.Pod, other.Pod)
+		if workload.ConflictOnNode(pending.Pod, other.Pod) && other.Status != api.Releasing && !f.victims.evictablePodsFor(pending)[other.UID] {
 			return true
 		}
 	}
@@ -396,46 +404,46 @@ func (s *nodeFinder) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 }
 
 // hasAntiAffinity reports whether any pod of a node has required anti-affinity.
-func (s *nodeFinder) hasAntiAffinity(node *api.NodeInfo) bool {
-	s.findAntiAffinityNodes()
-	return s.antiAffinityNodes.Has(node.Name)
+func (f *nodeFinder) hasAntiAffinity(node *api.NodeInfo) bool {
+	f.findAntiAffinityNodes()
+	return f.antiAffinityNodes.Has(node.Name)
 }
 
-// findAntiAffinityNodes looks at all pods once, because the session asks for every pod set on every
-// node.
-func (s *nodeFinder) findAntiAffinityNodes() {
-	if s.antiAffinityNodes != nil {
+// findAntiAffinityNodes sets antiAffinityNodes: the nodes with a pod that has required anti-affinity. It looks at all
+// pods only once, because the session asks for every pod set on every node.
+func (f *nodeFinder) findAntiAffinityNodes() {
+	if f.antiAffinityNodes != nil {
 		return
 	}
 
-	s.antiAffinityNodes = sets.New[string]()
-	for _, node := range s.nodes {
+	f.antiAffinityNodes = sets.New[string]()
+	for _, node := range f.nodes {
 		for _, task := range node.Tasks {
 			if countAntiAffinityTerms(task.Pod) > 0 {
-				s.antiAffinityNodes.Insert(node.Name)
+				f.antiAffinityNodes.Insert(node.Name)
 				break
 			}
 		}
 	}
 }
 
-// evictablePodsFor returns the pods that may be evicted for a reclaiming pod.
-func (s *victimFinder) evictablePodsFor(by *api.TaskInfo) map[api.TaskID]bool {
-	key := s.victimKeyFor(s.reclaimerKeyFor(by))
-	if s.evictablePods[key] == nil {
+// evictablePodsFor returns the pods that may be evicted for a reclaiming pod, alone or with their whole job.
+func (f *victimFinder) evictablePodsFor(reclaimer *api.TaskInfo) map[api.TaskID]bool {
+	key := f.victimKeyFor(f.reclaimerKeyFor(reclaimer))
+	if f.evictablePods[key] == nil {
 		pods := map[api.TaskID]bool{}
-		for _, g := range s.victimJobsFor(by) {
-			for i, task := range g.tasks {
-				pods[task.UID] = g.solverJob.Whole || !g.solverJob.Pods[i].Protected
+		for _, victim := range f.victimJobsFor(reclaimer) {
+			for i, task := range victim.tasks {
+				pods[task.UID] = victim.solverJob.Whole || !victim.solverJob.Pods[i].Protected
 			}
 		}
-		s.evictablePods[key] = pods
+		f.evictablePods[key] = pods
 	}
-	return s.evictablePods[key]
+	return f.evictablePods[key]
 }
 
-// topologyKeys lists the node labels, except the host name, that a pod's spread and affinity
-// use.
+// topologyKeys lists the keys of node labels, except the host name, by which the spread and the required affinity of a
+// pod group nodes.
 func topologyKeys(pod *corev1.Pod) []string {
 	var keys []string
 	add := func(key string) {
@@ -457,29 +465,29 @@ func topologyKeys(pod *corev1.Pod) []string {
 	return keys
 }
 
-// waitsForTerminating reports whether only terminating pods keep a pod set off a node. Either
-// the pods conflict, or the node has its maximum of pods.
-func (s *nodeFinder) waitsForTerminating(c *podSet, node *api.NodeInfo) bool {
-	isTerminating := false
-	for _, task := range s.terminating {
-		other, known := s.ssn.Nodes[task.NodeName]
+// waitsForTerminating reports whether a pod set will fit on a node once terminating pods are gone: they conflict with it
+// there or on nodes near, or the node has its maximum of pods.
+func (f *nodeFinder) waitsForTerminating(set *podSet, node *api.NodeInfo) bool {
+	hasTerminating := false // the node itself
+	for _, task := range f.terminating {
+		other, known := f.ssn.Nodes[task.NodeName]
 		if !known || other.Node == nil || node.Node == nil {
 			continue
 		}
 
-		isTerminating = isTerminating || other.Name == node.Name
-		s.addPairWork(c.tasks[0].Pod, task.Pod)
-		near := func(key string) bool {
+		hasTerminating = hasTerminating || other.Name == node.Name
+		f.addPairWork(set.tasks[0].Pod, task.Pod)
+		shareValue := func(key string) bool {
 			if key == corev1.LabelHostname {
 				return other.Name == node.Name
 			}
 			value, has := node.Node.Labels[key]
 			return has && other.Node.Labels[key] == value
 		}
-		if workload.ConflictBetweenNodes(c.tasks[0].Pod, task.Pod, other.Name == node.Name, near) {
+		if workload.ConflictBetweenNodes(set.tasks[0].Pod, task.Pod, other.Name == node.Name, shareValue) {
 			return true
 		}
 	}
 
-	return isTerminating && len(node.Tasks) >= node.Allocatable.MaxTaskNum
+	return hasTerminating && len(node.Tasks) >= node.Allocatable.MaxTaskNum
 }

@@ -17,8 +17,8 @@ import (
 // predicates, scores and the choice of victims.
 const workPerSearchedNode = 3_000
 
-// PreemptSearches bounds the searches of the action preempt, like those of Search. Volcano searches all
-// nodes for each pending pod. Searches that would find no node are left out as far as they are known.
+// PreemptSearches bounds the searches of the action preempt, as Search bounds its own. Volcano's preempt looks at all
+// nodes for each pending pod. Searches that are known to find no node are left out.
 type PreemptSearches struct {
 	search *Search
 	// history remembers searches that placed no pod. served are the jobs with a search since
@@ -36,12 +36,12 @@ func NewPreemptSearches(search *Search) *PreemptSearches {
 	return &PreemptSearches{search: search, served: map[api.JobID]bool{}}
 }
 
-// Start begins the searches of a session. It is false if preempt must not search in it: preempt rests
-// after a long search, or the search beside it does, because a job takes cards of other queues before it
-// takes those of its own queue.
+// Start begins the searches of a session. It returns false if preempt must not search in it: preempt rests
+// after a long search, or cardreclaim leaves out jobs in it. A job takes cards of other queues before it
+// takes those of its own queue, so preempt waits until cardreclaim has searched for all jobs.
 func (p *PreemptSearches) Start(ssn *framework.Session, plugin *capacitycard.Plugin) (*PreemptSession, bool) {
 	began := p.search.clock()
-	if (conf.EnabledActionMap[schedulerconfig.CardReclaim] && p.search.rests(ssn.UID)) || began.Before(p.restsUntil) {
+	if (conf.EnabledActionMap[schedulerconfig.CardReclaim] && p.search.hasLeftOutJobs(ssn.UID)) || began.Before(p.restsUntil) {
 		return nil, false
 	}
 	return &PreemptSession{
@@ -65,12 +65,13 @@ type PreemptSession struct {
 	// generation, hopelessJobs the hashes of jobs that found none since the last job that did.
 	hopelessKinds map[preemptorKind]bool
 	hopelessJobs  map[uint64]bool
-	generation    int
-	searched      map[api.JobID]*searchedJob
+	// generation changes with each eviction of the session.
+	generation int
+	searched   map[api.JobID]*searchedJob
 }
 
-// preemptSearch is the search for a pod. hasKind is not set if pods of its own job may go for
-// it: Volcano tries other jobs and its own one in two searches.
+// preemptSearch is the search for a pod. hasKind is set if the search for another pod of the kind would find the same. It
+// is not set if pods of its own job may be evicted for it: Volcano tries other jobs and its own one in two searches.
 type preemptSearch struct {
 	task       *api.TaskInfo
 	kind       preemptorKind
@@ -78,13 +79,13 @@ type preemptSearch struct {
 	generation int
 }
 
-// preemptorKind identifies pods for which the same pods may go, on the same nodes.
+// preemptorKind identifies pods for which the same pods may be evicted, on the same nodes.
 type preemptorKind struct {
 	queue     api.QueueID
 	priority  int32
 	namespace string
 	needs     string
-	// labels is a hash. By their labels pods that stay may keep others off their node.
+	// labels is a hash: pods that stay on a node may keep a pod off it by its labels.
 	labels uint64
 }
 
@@ -92,7 +93,7 @@ type preemptorKind struct {
 type searchedJob struct {
 	job *api.JobInfo
 	// pendingHash identifies its pending pods, kindsHash their kinds, before the search.
-	// hasKinds is set if equal jobs find the same nodes.
+	// hasKinds is set if jobs with the same kindsHash find the same nodes.
 	pendingHash, kindsHash uint64
 	hasKinds               bool
 	// pipelined is how many of its pods were pipelined before.
@@ -102,11 +103,13 @@ type searchedJob struct {
 	scope       searchScope
 }
 
+// hasPlaced reports whether the search gave a node to any of the job's pods.
 func (j *searchedJob) hasPlaced() bool {
 	return len(j.job.TaskStatusIndex[api.Pipelined]) > j.pipelined
 }
 
-// Begin begins the searches, once some pod may preempt others.
+// Begin prepares the searches of a session. The caller calls it only once some pod may preempt others, because it looks at
+// the whole cluster.
 func (s *PreemptSession) Begin() {
 	s.preempt.count = 0
 	s.session = newReclaimSession(s.ssn, s.plugin, s.preempt.search)
@@ -119,8 +122,9 @@ func (s *PreemptSession) Begin() {
 	s.preempt.history.startSession(s.session, waiting)
 }
 
-// MaySearch reports whether preempt may search a node for a pod: the budget lasts, and no
-// earlier search shows that there is none. The plugin changes generation with each eviction.
+// MaySearch reports whether preempt may search a node for a pod now: the budget lasts, and no
+// earlier search shows that there is none. If so, it counts the work of that search. It is called before each search, so
+// it also records how the search before ended. The caller changes generation with each eviction.
 func (s *PreemptSession) MaySearch(task *api.TaskInfo, generation int) bool {
 	// Volcano does not report how a search ended. The state of its pod shows it when the next one
 	// begins.
@@ -136,7 +140,8 @@ func (s *PreemptSession) MaySearch(task *api.TaskInfo, generation int) bool {
 	if search.hasKind && s.hopelessKinds[search.kind] {
 		return false
 	}
-	if job.MinAvailable <= 1 && s.session.sessionExhausted() { // the pods of a gang are searched together
+	// A gang whose search has begun ends it beyond the budget: a part of it would evict in vain.
+	if job.MinAvailable <= 1 && s.session.sessionExhausted() {
 		s.session.unfinished = true
 		return false
 	}
@@ -149,8 +154,9 @@ func (s *PreemptSession) MaySearch(task *api.TaskInfo, generation int) bool {
 	return true
 }
 
-// beginJob reports whether preempt may search for a job now. While it cannot serve all jobs in
-// one session, each has its turn.
+// beginJob makes a job that of the current search, and reports whether preempt may search for it now. It may not if a
+// search for this job or an equal one found no node. If the budget of a session does not suffice for all jobs, those that
+// were searched wait until the others were, too.
 func (s *PreemptSession) beginJob(job *api.JobInfo) bool {
 	if s.job != nil && s.job.job == job {
 		return true
@@ -169,15 +175,15 @@ func (s *PreemptSession) beginJob(job *api.JobInfo) bool {
 		return false
 	}
 
-	began := &searchedJob{job: job, pendingHash: s.hashPending(job), pipelined: len(job.TaskStatusIndex[api.Pipelined])}
-	began.kindsHash, began.hasKinds = s.hashKinds(job)
-	if s.preempt.history.canSkip(s.session, job, began.pendingHash) {
+	begun := &searchedJob{job: job, pendingHash: s.hashPending(job), pipelined: len(job.TaskStatusIndex[api.Pipelined])}
+	begun.kindsHash, begun.hasKinds = s.hashKinds(job)
+	if s.preempt.history.canSkip(s.session, job, begun.pendingHash) {
 		return false
 	}
 
-	s.searched[job.UID] = began
-	s.job = began
-	if s.isHopeless(began) { // the search for an equal job was its search
+	s.searched[job.UID] = begun
+	s.job = begun
+	if s.isHopeless(begun) { // the failed search for an equal job counts as its search
 		for _, task := range job.TaskStatusIndex[api.Pending] {
 			s.addToScope(job, task)
 		}
@@ -188,7 +194,8 @@ func (s *PreemptSession) beginJob(job *api.JobInfo) bool {
 	return true
 }
 
-// endJob remembers whether the last job found nodes. If it did not, nothing has changed.
+// endJob ends the searches for the current job, and remembers whether they found nodes. After a job that found some,
+// all others may find some again.
 func (s *PreemptSession) endJob() {
 	last := s.job
 	if last == nil {
@@ -220,8 +227,8 @@ func (s *PreemptSession) hashPending(job *api.JobInfo) uint64 {
 	return sum
 }
 
-// hashKinds returns the same hash for all jobs that find the same nodes, and false for a job
-// whose pods may go for each other.
+// hashKinds returns the same hash for all jobs that find the same nodes. hasKinds is false for a job that has no such
+// hash, because one of its pods has no kind.
 func (s *PreemptSession) hashKinds(job *api.JobInfo) (sum uint64, hasKinds bool) {
 	sum = hashOf(struct {
 		minimum, ready int32
@@ -238,6 +245,8 @@ func (s *PreemptSession) hashKinds(job *api.JobInfo) (sum uint64, hasKinds bool)
 	return sum, true
 }
 
+// newSearch returns the search for a pod, with its kind if it has one. A pod for which a node is nominated has none: only
+// it may use what is kept there.
 func (s *PreemptSession) newSearch(job *api.JobInfo, task *api.TaskInfo, generation int) preemptSearch {
 	search := preemptSearch{task: task, generation: generation}
 	if !gang.HasLowerPodOnNode(job, task) && !s.plugin.Kept.IsNominated(task) {
@@ -247,7 +256,8 @@ func (s *PreemptSession) newSearch(job *api.JobInfo, task *api.TaskInfo, generat
 	return search
 }
 
-// endSearch remembers the kind of the last pod if its search found no node and evicted nothing.
+// endSearch ends the last search. It remembers the kind of its pod if it found no node and evicted nothing. After an
+// eviction, which changes generation, all kinds may find nodes again.
 func (s *PreemptSession) endSearch(generation int) {
 	if s.generation != generation {
 		s.generation = generation
@@ -260,15 +270,16 @@ func (s *PreemptSession) endSearch(generation int) {
 	}
 }
 
-// addToScope adds the nodes that may take a pod to what the search for its job looks at.
+// addToScope adds the nodes that may take a pod to what the search for the current job looks at.
 func (s *PreemptSession) addToScope(job *api.JobInfo, task *api.TaskInfo) {
+	// offeringNodesFor adds its nodes to the scope of the session, which is that of one job at a time.
 	s.session.scope = s.job.scope
 	s.session.finder.offeringNodesFor(podKind{s.session.reclaimerKeyFor(task), s.session.finder.needsKey(job, task)}, task)
 	s.job.scope = s.session.scope
 }
 
-// End remembers the jobs that found no node. After a session that could not serve all jobs, the
-// next one serves the others first.
+// End ends the searches of a session, and remembers the jobs that found no node. If the budget did not suffice for all
+// jobs, the next sessions search for the others first.
 func (s *PreemptSession) End() {
 	defer s.rest()
 
@@ -291,12 +302,13 @@ func (s *PreemptSession) End() {
 
 // rest keeps the next sessions from searching if the searches took long.
 func (s *PreemptSession) rest() {
-	// After a shorter search the schedule period alone keeps searches below a quarter of the time.
+	// Shorter searches need no rest: the schedule period after them is restFactor-1 times as long or longer.
 	if took := s.preempt.search.clock().Sub(s.began); took > minPeriod/(restFactor-1) {
 		s.preempt.restsUntil = s.began.Add(restFactor * took)
 	}
 }
 
+// hashLabels returns a hash of labels, which is the same in each order of the map.
 func hashLabels(labels map[string]string) (sum uint64) {
 	for key, value := range labels {
 		sum += hashOf([2]string{key, value})

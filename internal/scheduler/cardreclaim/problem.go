@@ -12,13 +12,14 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// problem is a problem for the solver, and the objects behind its indexes.
+// problem is a problem for the solver, and the objects behind its indexes. A pool is the index of a quota of the
+// problem: of a card name, of CPU or of memory. Pool 0 has no limit.
 type problem struct {
 	input   solver.Problem
 	podSets []*podSet
 	// victimJobs are the jobs of input, in the same order.
 	victimJobs []*victimJob
-	// pools are the indexes of the quotas of input, by name.
+	// pools are the pools by name.
 	pools map[quota.Resource]int
 	tree  treeProblem
 
@@ -36,127 +37,129 @@ type problemBuilder struct {
 	finder  *nodeFinder
 }
 
-// newProblem returns a problem with the pending pods and what is free for them. It is
-// incomplete if the budget ends.
-func (s *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *problem {
+// newProblem returns a problem with the pending pods of a job, and with what is free for them on nodes and in quotas.
+// It has no victims yet. It is incomplete if the job's budget ends, which then solves no problem any more.
+func (b *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *problem {
 	dims := dimensionsOf(podSets)
-	q := &problem{
-		podSets: podSets, dimensions: dims, wantedNodes: make([]bool, len(s.nodes)+1), cardResources: map[string]bool{},
+	p := &problem{
+		podSets: podSets, dimensions: dims, wantedNodes: make([]bool, len(b.nodes)+1), cardResources: map[string]bool{},
 		pools: map[quota.Resource]int{}, tree: treeProblem{mayUse: make([]quota.MayUse, 1), takeLimits: map[takeKey]int{}},
 	}
 
-	s.addWork(len(podSets) * dims.count)
+	b.addWork(len(podSets) * dims.count)
 	// One more stands for all nodes that the session does not have, see indexOfNode.
-	q.input.Nodes = make([]solver.Node, len(s.nodes)+1)
+	p.input.Nodes = make([]solver.Node, len(b.nodes)+1)
 
-	// The first quota has no limit. It is for nodes on which no card is requested, or cards of
+	// Pool 0 is for nodes on which no card is requested, or cards of
 	// several names. There the plugin checks the quota when a pod is placed.
-	q.input.Quotas = []solver.Quota{flatQuota(int64(card.MaxCount))}
+	p.input.Quotas = []solver.Quota{flatQuota(int64(card.MaxCount))}
 
-	names := make([]card.Name, len(s.nodes)+1)
+	cardsOnNodes := make([]card.Name, len(b.nodes)+1)
 	first := firstByPriority(podSets)
-	for place, c := range podSets {
-		if s.jobExhausted() {
+	for at, set := range podSets {
+		if b.jobExhausted() {
 			break
 		}
 
-		nodes := s.finder.nodesOf(c)
-		s.addWork(workPerNode * len(nodes))
-		podSet := solver.PodSet{Request: dims.requestOf(place, c), Cards: int64(c.request.Count), Count: len(c.tasks), Nodes: nodes}
-		if s.plugin.IsTree() {
-			podSet.Uses = s.usesOf(q, job.Queue, &c.request)
+		nodes := b.finder.nodesOf(set)
+		b.addWork(workPerNode * len(nodes))
+		podSet := solver.PodSet{Request: dims.requestOf(at, set), Cards: int64(set.request.Count), Count: len(set.tasks), Nodes: nodes}
+		// With flat queues, mayReclaimCPUMemory has checked CPU and memory: no victim of another queue frees them.
+		if b.plugin.IsTree() {
+			podSet.Uses = b.usesOf(p, job.Queue, &set.request)
 		}
 
+		// What is free on a node, and the pool of its card, are needed only where some pod set could run.
 		for _, i := range nodes {
-			if !q.wantedNodes[i] {
-				q.wantedNodes[i] = true
-				q.input.Nodes[i].Free = s.freeOn(q, first, s.nodes[i], i)
+			if !p.wantedNodes[i] {
+				p.wantedNodes[i] = true
+				p.input.Nodes[i].Free = b.freeOn(p, first, b.nodes[i], i)
 			}
 
-			name, _ := s.plugin.CardOn(c.tasks[0], s.nodes[i].Name)
-			pool, known := q.pools[quota.Resource(name)]
+			name, _ := b.plugin.CardOn(set.tasks[0], b.nodes[i].Name)
+			pool, known := p.pools[quota.Resource(name)]
 			if !known && name != "" {
-				pool = s.addPool(q, job.Queue, quota.Resource(name))
+				pool = b.addPool(p, job.Queue, quota.Resource(name))
 			}
-			q.setNodePool(i, pool, name, names)
+			p.setNodePool(i, pool, name, cardsOnNodes)
 		}
 
-		if c.request.Count > 0 {
-			q.cardResources[string(s.plugin.RequestFor(c.tasks[0]).Resource)] = true
+		if set.request.Count > 0 {
+			p.cardResources[string(b.plugin.RequestFor(set.tasks[0]).Resource)] = true
 		}
 
-		q.input.PodSets = append(q.input.PodSets, podSet)
+		p.input.PodSets = append(p.input.PodSets, podSet)
 	}
 
-	s.addWork(len(q.input.Nodes))
-	for i := range q.input.Nodes {
-		if !q.wantedNodes[i] {
-			q.input.Nodes[i].Free = make(solver.Amounts, dims.count)
+	b.addWork(len(p.input.Nodes))
+	for i := range p.input.Nodes {
+		if !p.wantedNodes[i] {
+			p.input.Nodes[i].Free = make(solver.Amounts, dims.count)
 		}
 	}
 
-	q.limitLevels(1)
+	p.limitLevels(1) // as for victims of sibling queues, until others are added
 
-	return q
+	return p
 }
 
-// setNodePool sets the quota of a node to the pool of a card that pods use there. A node on which
-// they use several has the first quota. names are the cards so far, by node.
-func (q *problem) setNodePool(node, pool int, name card.Name, names []card.Name) {
+// setNodePool sets the pool of a node to that of a card that pods use there. A node on which pods use cards of several
+// names gets pool 0. known are the cards that pods of earlier pod sets use, by node; the name is added.
+func (p *problem) setNodePool(node, pool int, name card.Name, known []card.Name) {
 	switch {
-	case name == "" || name == names[node]:
-	case names[node] == "":
-		q.input.Nodes[node].Quota = pool
-		names[node] = name
+	case name == "" || name == known[node]:
+	case known[node] == "":
+		p.input.Nodes[node].Quota = pool
+		known[node] = name
 	default:
-		q.input.Nodes[node].Quota = 0
+		p.input.Nodes[node].Quota = 0
 	}
 }
 
-// addVictimJobs adds those of some jobs that use what is needed on a wanted node. In a tree, it
-// also adds those that release quota that is needed. It reports whether it added any.
-func (s *problemBuilder) addVictimJobs(q *problem, victimJobs []*victimJob) (added bool) {
-	for _, g := range victimJobs {
-		if s.jobExhausted() {
+// addVictimJobs adds to a problem those of some jobs that help: they use what is needed on a node that a pending pod
+// could run on. In a tree, it also adds those that release quota that is needed. It reports whether it added any.
+func (b *problemBuilder) addVictimJobs(p *problem, victimJobs []*victimJob) (added bool) {
+	for _, victim := range victimJobs {
+		if b.jobExhausted() {
 			break
 		}
 
-		shape := g.solverJob
+		shape := victim.solverJob
 		isUseful := false
 		// Each problem has usages and limits of its own, and the victim job serves all of them.
-		shape.Pods = slices.Clone(g.solverJob.Pods)
-		for i, task := range g.tasks {
-			shape.Pods[i].Usage = s.usageOf(q, task)
-			usesNeeded := s.usesNeeded(q, task)
+		shape.Pods = slices.Clone(victim.solverJob.Pods)
+		for i, task := range victim.tasks {
+			shape.Pods[i].Usage = b.usageOf(p, task)
+			usesNeeded := b.usesNeeded(p, task)
 			// A pod that uses nothing needed goes only with its whole job.
 			if !usesNeeded {
 				shape.Pods[i].Protected = true
 			}
-			isUseful = isUseful || (usesNeeded && q.wantedNodes[shape.Pods[i].Node])
+			isUseful = isUseful || (usesNeeded && p.wantedNodes[shape.Pods[i].Node])
 		}
 
-		if s.plugin.IsTree() {
-			isUseful = s.limitVictimJob(q, g, &shape, isUseful)
+		if b.plugin.IsTree() {
+			isUseful = b.limitVictimJob(p, victim, &shape, isUseful)
 		}
 
 		if isUseful {
-			q.input.Jobs = append(q.input.Jobs, shape)
-			q.victimJobs = append(q.victimJobs, g)
+			p.input.Jobs = append(p.input.Jobs, shape)
+			p.victimJobs = append(p.victimJobs, victim)
 			added = true
 		}
 	}
 	return added
 }
 
-// solve returns the best plan that places all pods, or as many as possible, within a budget.
-// It returns nil if there is none.
-func (p *problem) solve(budget *budget, all bool) *solver.Plan {
-	if plan := budget.solveProblem(&p.input); plan != nil || all {
+// solve returns the best plan that places all pods or, unless allOrNone is set, as many as possible. It returns nil if
+// it finds none within a budget. After a plan for fewer pods, the problem is left with their counts.
+func (p *problem) solve(budget *budget, allOrNone bool) *solver.Plan {
+	if plan := budget.solveProblem(&p.input); plan != nil || allOrNone {
 		return plan
 	}
 
 	// Bisection finds the largest count of a pod set that has a plan, for one pod set after
-	// the other.
+	// the other. The pod sets after it have no pods meanwhile.
 	counts := make([]int, len(p.input.PodSets))
 	for i := range p.input.PodSets {
 		counts[i] = p.input.PodSets[i].Count
@@ -179,7 +182,7 @@ func (p *problem) solve(budget *budget, all bool) *solver.Plan {
 		p.setCount(i, low)
 	}
 
-	if best == nil { // the problem is solved again with more victims
+	if best == nil { // the caller solves the problem again with more victims
 		for i := range counts {
 			p.setCount(i, counts[i])
 		}
@@ -188,15 +191,16 @@ func (p *problem) solve(budget *budget, all bool) *solver.Plan {
 	return best
 }
 
-// setCount sets how many pods of a pod set are to be placed. Fewer pods may fit the unused guarantees of
-// their queue, which cover all pods or none.
+// setCount sets how many pods of a pod set are to be placed, and what they may use in all. Fewer pods may fit the unused
+// guarantees of their queue, which cover all pods or none.
 func (p *problem) setCount(i, count int) {
 	p.input.PodSets[i].Count = count
 	p.limitLevels(p.tree.victimLevel)
 }
 
 // dimensions are the indexes of solver.Amounts: CPU, memory, pods of a node, and other
-// resources. Then follows one for each pod set of which a node accepts only so many pods.
+// resources. Then follows one for each pod set of which a node accepts only so many pods, whatever it has free: each of
+// these pods uses 1 of it.
 type dimensions struct {
 	resources []corev1.ResourceName
 	// limited are the indexes of those pod sets, by pod set, -1 for the others.
@@ -213,11 +217,12 @@ const (
 	others
 )
 
+// dimensionsOf returns the dimensions of a problem with some pod sets: only resources that these request.
 func dimensionsOf(podSets []*podSet) dimensions {
 	d := dimensions{limited: make([]int, len(podSets))}
 	known := map[corev1.ResourceName]bool{}
-	for _, c := range podSets {
-		for name, quantity := range c.tasks[0].InitResreq.ScalarResources {
+	for _, set := range podSets {
+		for name, quantity := range set.tasks[0].InitResreq.ScalarResources {
 			if quantity > 0 && !api.IsIgnoredScalarResource(name) && !known[name] {
 				known[name] = true
 				d.resources = append(d.resources, name)
@@ -228,9 +233,9 @@ func dimensionsOf(podSets []*podSet) dimensions {
 	// Equal sessions have equal problems, whatever the order of maps.
 	slices.Sort(d.resources)
 	d.count = others + len(d.resources)
-	for i, c := range podSets {
+	for i, set := range podSets {
 		d.limited[i] = -1
-		if c.isAlone || c.maxSkew > 0 || len(c.maxByNode) > 0 {
+		if set.isAlone || set.maxSkew > 0 || len(set.maxByNode) > 0 {
 			d.limited[i] = d.count
 			d.count++
 		}
@@ -239,7 +244,7 @@ func dimensionsOf(podSets []*podSet) dimensions {
 	return d
 }
 
-// amountsOf converts resources.
+// amountsOf returns Volcano's resources by dimension, 0 for the number of pods and for limited pod sets.
 func (d *dimensions) amountsOf(r *api.Resource) solver.Amounts {
 	amounts := make(solver.Amounts, d.count)
 	amounts[cpu] = r.MilliCPU
@@ -251,8 +256,8 @@ func (d *dimensions) amountsOf(r *api.Resource) solver.Amounts {
 }
 
 // requestOf returns what each pod of the i-th pod set needs.
-func (d *dimensions) requestOf(i int, c *podSet) solver.Amounts {
-	request := d.amountsOf(c.tasks[0].InitResreq)
+func (d *dimensions) requestOf(i int, set *podSet) solver.Amounts {
+	request := d.amountsOf(set.tasks[0].InitResreq)
 	request[podsOfNode] = 1
 	if at := d.limited[i]; at >= 0 {
 		request[at] = 1
@@ -260,20 +265,21 @@ func (d *dimensions) requestOf(i int, c *podSet) solver.Amounts {
 	return request
 }
 
-// usageOf returns what a node gets back when a pod is gone.
-func (s *problemBuilder) usageOf(q *problem, task *api.TaskInfo) solver.Amounts {
-	usage := q.dimensions.amountsOf(task.Resreq)
-	s.addWork(q.dimensions.count)
+// usageOf returns what a node gets back when a pod is gone: its resources, its place among the node's pods, and the
+// places of pods that conflict with it.
+func (b *problemBuilder) usageOf(p *problem, task *api.TaskInfo) solver.Amounts {
+	usage := p.dimensions.amountsOf(task.Resreq)
+	b.addWork(p.dimensions.count)
 	usage[podsOfNode] = 1
-	s.forEachConflict(q, task, func(at int) { usage[at] = 1 })
+	b.forEachConflict(p, task, func(at int) { usage[at] = 1 })
 	return usage
 }
 
 // firstByPriority returns a pod of the highest task priority. What is kept from it is kept from all
 // others.
 func firstByPriority(podSets []*podSet) (first *api.TaskInfo) {
-	for _, c := range podSets {
-		for _, task := range c.tasks {
+	for _, set := range podSets {
+		for _, task := range set.tasks {
 			if first == nil || task.Priority > first.Priority {
 				first = task
 			}
@@ -282,15 +288,16 @@ func firstByPriority(podSets []*podSet) (first *api.TaskInfo) {
 	return first
 }
 
-// freeOn returns what a node has free or will have, without what is kept from the first pod.
-func (s *problemBuilder) freeOn(q *problem, first *api.TaskInfo, node *api.NodeInfo, place int) solver.Amounts {
-	left := q.dimensions.amountsOf(s.plugin.Kept.IdleFor(first, node))
-	s.addWork(q.dimensions.count)
+// freeOn returns what a node has free, or will have once terminating pods are gone, without the cards that are kept for
+// others than a pending pod. index is that of the node.
+func (b *problemBuilder) freeOn(p *problem, pending *api.TaskInfo, node *api.NodeInfo, index int) solver.Amounts {
+	left := p.dimensions.amountsOf(b.plugin.Kept.IdleFor(pending, node))
+	b.addWork(p.dimensions.count)
 
 	left[podsOfNode] = float64(node.Allocatable.MaxTaskNum)
-	for i, c := range q.podSets {
-		if at := q.dimensions.limited[i]; at >= 0 {
-			left[at] = float64(c.maxOnNode(place))
+	for i, set := range p.podSets {
+		if at := p.dimensions.limited[i]; at >= 0 {
+			left[at] = float64(set.maxOnNode(index))
 		}
 	}
 
@@ -300,21 +307,22 @@ func (s *problemBuilder) freeOn(q *problem, first *api.TaskInfo, node *api.NodeI
 			continue
 		}
 		left[podsOfNode]--
-		s.forEachConflict(q, task, func(at int) { left[at]-- })
+		b.forEachConflict(p, task, func(at int) { left[at]-- })
 	}
 
 	return left
 }
 
-// forEachConflict calls with the index of every pod set that conflicts with a pod on its node.
-func (s *problemBuilder) forEachConflict(q *problem, task *api.TaskInfo, call func(at int)) {
-	for i, c := range q.podSets {
-		if !c.isAlone || s.jobExhausted() {
+// forEachConflict calls a function with the dimension of every pod set of which no pod can run beside a pod. Only pod
+// sets whose pods conflict with each other have such a dimension.
+func (b *problemBuilder) forEachConflict(p *problem, task *api.TaskInfo, call func(at int)) {
+	for i, set := range p.podSets {
+		if !set.isAlone || b.jobExhausted() {
 			continue
 		}
-		s.addPairWork(c.tasks[0].Pod, task.Pod)
-		if workload.ConflictOnNode(c.tasks[0].Pod, task.Pod) {
-			call(q.dimensions.limited[i])
+		b.addPairWork(set.tasks[0].Pod, task.Pod)
+		if workload.ConflictOnNode(set.tasks[0].Pod, task.Pod) {
+			call(p.dimensions.limited[i])
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (s *Search) WithClock(clock func() time.Time) *Search {
 }
 
 // restFactor is the least time from the begin of one search to the next, in times that the first
-// one took. So searches take at most a quarter of the time: no pod is scheduled meanwhile.
+// one took. So searches take at most a quarter of the time, because no pod is scheduled during a search.
 const restFactor = 4
 
 // minPeriod is the shortest schedule period that restFactor allows for; the shipped one is 3 s.
@@ -64,7 +64,7 @@ func (s *Search) Run(ssn *framework.Session, plugin *capacitycard.Plugin) {
 	defer plugin.Evictions.AssumeEvicted()()
 
 	run := newReclaimSession(ssn, plugin, s)
-	// A gang must not stay evicted in part, also while the search rests.
+	// An earlier process may have evicted only a part of a gang. That must not wait for the search's rest to end.
 	run.applier.completePartialEvictions(schedulerconfig.CardReclaim)
 	began := s.clock()
 	s.last = lastRun{session: ssn.UID}
@@ -75,14 +75,14 @@ func (s *Search) Run(ssn *framework.Session, plugin *capacitycard.Plugin) {
 	run.serveWaitingJobs()
 	s.last.isComplete = !run.unfinished
 	took := run.repeatedPart(s.clock().Sub(began))
-	// After a shorter search the schedule period alone keeps searches below a quarter of the time.
+	// A shorter search needs no rest: the schedule period after it is restFactor-1 times as long or longer.
 	if took > minPeriod/(restFactor-1) {
 		s.restsUntil = began.Add(restFactor * took)
 	}
 }
 
-// CompletePartialEvictions evicts the rest of jobs of which a scheduler evicted only a part for an
-// action before it ended.
+// CompletePartialEvictions evicts the rest of jobs of which a scheduler evicted only a part before it ended. action
+// is the name of the action for which it evicted.
 func (s *Search) CompletePartialEvictions(ssn *framework.Session, plugin *capacitycard.Plugin, action string) {
 	run := &planApplier{searchSession: &searchSession{ssn: ssn, plugin: plugin, search: s, now: plugin.Now()}}
 	run.completePartialEvictions(action)
@@ -95,17 +95,17 @@ type lastRun struct {
 	isComplete bool
 }
 
-// rests reports whether some job has had no search in a session, because the search rests or
+// hasLeftOutJobs reports whether some job gets no search in a session, because the search rests or
 // its budget ended.
-func (s *Search) rests(session types.UID) bool {
+func (s *Search) hasLeftOutJobs(session types.UID) bool {
 	if s.last.session == session {
 		return !s.last.isComplete
 	}
-	return s.clock().Before(s.restsUntil) // it comes later in this session
+	return s.clock().Before(s.restsUntil) // the search comes later in this session, or rests
 }
 
 // repeatedPart returns the part of a session's time that the next sessions would repeat: that of searches
-// that placed no pod, or all if jobs are left. No other session searches for the jobs that were served.
+// that placed no pod, or all of it if the budget ended before some job had its search.
 func (s *reclaimSession) repeatedPart(took time.Duration) time.Duration {
 	if s.unfinished || s.totalWork() == 0 {
 		return took
@@ -113,7 +113,8 @@ func (s *reclaimSession) repeatedPart(took time.Duration) time.Duration {
 	return time.Duration(float64(took) * float64(s.failedWork) / float64(s.totalWork()))
 }
 
-// serveWaitingJobs reclaims cards for the jobs that need them.
+// serveWaitingJobs reclaims cards for the jobs that need them: in the order of queues and jobs, or in fair order if
+// the budget of the last session did not suffice for all.
 func (s *reclaimSession) serveWaitingJobs() {
 	search := s.search
 	var waiting []*api.JobInfo
@@ -139,9 +140,9 @@ func (s *reclaimSession) serveWaitingJobs() {
 	search.fairOrder.endSession(!s.unfinished)
 }
 
-// needsCards reports whether a job has pods for which cards may be reclaimed. A job with a
-// hard topology waits: its part of the network is chosen when it is placed, and cards
-// elsewhere would not help.
+// needsCards reports whether a job has pods for which cards may be reclaimed. A job that is not enqueued, or
+// whose queue does not exist, has none. A job with a hard topology waits: its part of the network is chosen when it
+// is placed, and cards elsewhere would not help.
 func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
 	if job.IsPending() || s.ssn.Queues[job.Queue] == nil || job.ContainsHardTopology() {
 		return false

@@ -33,23 +33,23 @@ type searchSession struct {
 // reclaimSession is one run of the action in one session, with what it has found out so far.
 type reclaimSession struct {
 	*searchSession
-	// Each of them knows only those above it.
+	// The following do the steps of a search. Each of them uses only those above it.
 	victims  *victimFinder
 	finder   *nodeFinder
 	problems *problemBuilder
 	unsolved *unsolvablePods
 	applier  *planApplier
-	// unfinished reports whether the budget ended before some job was served. failedWork is the work
-	// of searches that placed no pod.
+	// unfinished reports whether the budget ended before some job had its search, or during it. failedWork is the
+	// work of searches that placed no pod.
 	unfinished bool
 	failedWork int
 }
 
-// unsolvablePods are pods for which the search found nothing.
+// unsolvablePods remembers for which pods a session found no plan, so that it does not search again for equal ones.
 type unsolvablePods struct {
 	*searchSession
 	finder *nodeFinder
-	// unsolvable is how many pods of one kind cannot be placed together, whatever is evicted.
+	// unsolvable is the smallest number of pods of one kind that cannot be placed together, whatever is evicted.
 	// An eviction clears it.
 	unsolvable map[unsolvableKey]int
 	// unsolvableSets are pod sets that cannot be placed together, whatever is evicted. An
@@ -122,35 +122,36 @@ func newReclaimSession(ssn *framework.Session, plugin *capacitycard.Plugin, sear
 	return s
 }
 
-// placeTasks finds nodes for pods of one job and reclaims cards for them: for all or none of
-// them, or for as many as possible. It reports whether it placed any.
-func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all bool) bool {
+// placeTasks finds nodes for pods of one job, evicts victims where cards are missing, and places the pods in the
+// session: all or none of them, or as many as possible. It reports whether it placed any.
+func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, allOrNone bool) bool {
 	s.sortTasks(tasks)
-	podSets, ok := s.finder.groupTasks(job, tasks, all)
-	podSets = s.unsolved.dropUnsolvable(podSets, all)
+	podSets, ok := s.finder.groupTasks(job, tasks, allOrNone)
+	podSets = s.unsolved.dropUnsolvable(podSets, allOrNone)
 	if !ok || len(podSets) == 0 {
 		return false
 	}
 
-	// Each round excludes a node that turned out not to fit, so the rounds come to an end.
+	// Each repetition excludes a node that turned out not to fit, so they come to an end.
 	for !s.jobExhausted() {
-		q := s.problems.newProblem(job, podSets)
-		plan := q.solve(&s.budget, true)
-		if plan == nil { // free resources do not suffice for all
-			plan = s.problems.solveWithVictims(q, all)
+		p := s.problems.newProblem(job, podSets)
+		plan := p.solve(&s.budget, true)
+		if plan == nil { // the pods do not all fit without victims
+			plan = s.problems.solveWithVictims(p, allOrNone)
 		}
 
 		if plan == nil {
-			s.unsolved.rememberUnsolvable(podSets, all)
+			s.unsolved.rememberUnsolvable(podSets, allOrNone)
 			return false
 		}
 
-		unfit, placed := s.applier.applyPlan(job, q, plan, all)
+		unfit, placed := s.applier.applyPlan(job, p, plan, allOrNone)
 		if placed {
 			return true
 		}
-		// A gang that fits once terminating pods are gone waits for them, instead of taking more victims.
-		if unfit == nil || (unfit.waits && all) {
+		// Without an unfit node, another try would fail for the same reason. A gang that fits once terminating pods
+		// are gone waits for them, instead of taking more victims.
+		if unfit == nil || (unfit.waits && allOrNone) {
 			return false
 		}
 
@@ -166,25 +167,27 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 	return false
 }
 
-// dropFirstPod drops the first pod of a pod set, and the pod set with its last pod.
+// dropFirstPod drops the first pod of a pod set, and the pod set if that was its only pod. It returns the pod sets
+// that are left.
 func dropFirstPod(podSets []*podSet, from *podSet) []*podSet {
 	from.tasks = from.tasks[1:]
 	if len(from.tasks) > 0 {
 		return podSets
 	}
-	return slices.DeleteFunc(podSets, func(c *podSet) bool { return c == from })
+	return slices.DeleteFunc(podSets, func(set *podSet) bool { return set == from })
 }
 
 // dropUnsolvable drops the pod sets of which not even one pod can be placed. It returns none
-// if all are to be placed and that is known to be impossible.
-func (s *unsolvablePods) dropUnsolvable(podSets []*podSet, all bool) []*podSet {
-	isUnsolvable := func(c *podSet) bool {
-		n, known := s.unsolvable[s.unsolvableKeyOf(c)]
-		isRemembered := known && (n == 1 || (all && len(c.tasks) >= n))
-		return isRemembered || s.jobExhausted() || len(s.finder.nodesOf(c)) == 0
+// if all pods are to be placed and that is known to be impossible.
+func (u *unsolvablePods) dropUnsolvable(podSets []*podSet, allOrNone bool) []*podSet {
+	isUnsolvable := func(set *podSet) bool {
+		n, known := u.unsolvable[u.unsolvableKeyOf(set)]
+		// Where as many as possible are placed, fewer than n may fit, unless n is 1.
+		isRemembered := known && (n == 1 || (allOrNone && len(set.tasks) >= n))
+		return isRemembered || u.jobExhausted() || len(u.finder.nodesOf(set)) == 0
 	}
 
-	if all && (slices.ContainsFunc(podSets, isUnsolvable) || (len(podSets) > 1 && s.unsolvableSets[s.podSetsKey(podSets)])) {
+	if allOrNone && (slices.ContainsFunc(podSets, isUnsolvable) || (len(podSets) > 1 && u.unsolvableSets[u.podSetsKey(podSets)])) {
 		return nil
 	}
 	return slices.DeleteFunc(podSets, isUnsolvable)
@@ -192,47 +195,48 @@ func (s *unsolvablePods) dropUnsolvable(podSets []*podSet, all bool) []*podSet {
 
 // rememberUnsolvable remembers that pods cannot be placed, whatever is evicted. If all were to
 // be placed, that is true for this count or these pod sets, otherwise even for one pod of each.
-// It remembers nothing if the search ended at its budget or left out nodes.
-func (s *unsolvablePods) rememberUnsolvable(podSets []*podSet, all bool) {
-	narrowed := func(c *podSet) bool { return len(c.excluded)+len(c.maxByNode) > 0 }
-	if s.jobExhausted() || s.searchCut || (all && slices.ContainsFunc(podSets, narrowed)) {
+// It remembers nothing if the search ended at its budget or left out nodes: the pods may fit after all.
+func (u *unsolvablePods) rememberUnsolvable(podSets []*podSet, allOrNone bool) {
+	hasExcludedNodes := func(set *podSet) bool { return len(set.excluded)+len(set.maxByNode) > 0 }
+	if u.jobExhausted() || u.searchCut || (allOrNone && slices.ContainsFunc(podSets, hasExcludedNodes)) {
 		return
 	}
-	if all && len(podSets) > 1 {
-		s.unsolvableSets[s.podSetsKey(podSets)] = true
+	if allOrNone && len(podSets) > 1 {
+		u.unsolvableSets[u.podSetsKey(podSets)] = true
 		return
 	}
 
-	for _, c := range podSets {
-		if narrowed(c) {
+	for _, set := range podSets {
+		if hasExcludedNodes(set) {
 			continue
 		}
 
 		n := 1
-		if all {
-			n = len(c.tasks)
+		if allOrNone {
+			n = len(set.tasks)
 		}
 
-		key := s.unsolvableKeyOf(c)
-		if known, ok := s.unsolvable[key]; !ok || n < known {
-			s.unsolvable[key] = n
+		key := u.unsolvableKeyOf(set)
+		if known, ok := u.unsolvable[key]; !ok || n < known {
+			u.unsolvable[key] = n
 		}
 	}
 }
 
-// podSetsKey identifies the reclaimer, and the kinds and counts of pods.
-func (s *unsolvablePods) podSetsKey(podSets []*podSet) string {
-	by := s.reclaimerKeyFor(podSets[max(0, s.firstReclaimer(podSets))].tasks[0])
+// podSetsKey returns a text that is equal for pod sets of the same reclaimer with the same kinds and counts of pods,
+// in whatever order.
+func (u *unsolvablePods) podSetsKey(podSets []*podSet) string {
+	key := u.reclaimerKeyOf(podSets)
 	parts := make([]string, len(podSets))
-	for i, c := range podSets {
-		parts[i] = fmt.Sprintf("%d of %s beside %x", len(c.tasks), c.needs, s.unsolvableKeyOf(c).blocked)
+	for i, set := range podSets {
+		parts[i] = fmt.Sprintf("%d of %s beside %x", len(set.tasks), set.needs, u.unsolvableKeyOf(set).blocked)
 	}
 	slices.Sort(parts)
-	return fmt.Sprintf("%q %q %q", by.queue, by.serviceType, parts)
+	return fmt.Sprintf("%q %q %q", key.queue, key.serviceType, parts)
 }
 
-func (s *searchSession) kindOf(c *podSet) podKind {
-	return podKind{s.reclaimerKeyFor(c.tasks[0]), c.needs}
+func (s *searchSession) kindOf(set *podSet) podKind {
+	return podKind{s.reclaimerKeyFor(set.tasks[0]), set.needs}
 }
 
 // unsolvableKey identifies pods that fit on the same nodes beside the pods that cannot be evicted.
@@ -242,11 +246,11 @@ type unsolvableKey struct {
 	blocked uint64
 }
 
-func (s *unsolvablePods) unsolvableKeyOf(c *podSet) unsolvableKey {
-	s.finder.findBlockedNodes(c)
-	key := unsolvableKey{podKind: s.kindOf(c)}
-	for node := range c.blocked {
-		key.blocked += hashOf(node)
+func (u *unsolvablePods) unsolvableKeyOf(set *podSet) unsolvableKey {
+	u.finder.findBlockedNodes(set)
+	key := unsolvableKey{podKind: u.kindOf(set)}
+	for node := range set.blocked {
+		key.blocked += hashOf(node) // a sum is the same in each order of the map
 	}
 	return key
 }
@@ -263,6 +267,12 @@ func (s *searchSession) reclaimerKeyFor(task *api.TaskInfo) reclaimerKey {
 	return reclaimerKey{s.ssn.Jobs[task.Job].Queue, s.plugin.ServiceType(task)}
 }
 
+// reclaimerKeyOf returns the key of the pods that reclaim, which is the same for all of them. If none reclaims, it is
+// that of the first pod.
+func (s *searchSession) reclaimerKeyOf(podSets []*podSet) reclaimerKey {
+	return s.reclaimerKeyFor(podSets[max(0, s.firstReclaimer(podSets))].tasks[0])
+}
+
 // indexOfNode returns the index of a node, or one after all others if the session does not
 // have the node.
 func (s *searchSession) indexOfNode(node string) int {
@@ -272,19 +282,17 @@ func (s *searchSession) indexOfNode(node string) int {
 	return len(s.nodes)
 }
 
-// Bounds of the work in one session, in the unit of solver.Solve. Tenants write the pods that
-// the search is about, and no pod is scheduled during a search.
+// Bounds of the work in one session, in the unit of solver.MaxWork. No pod is scheduled during a search, and tenants
+// decide by their pods how much work it is.
 const (
-	// maxWorkPerJob is for one job, and as much as a single search can need.
-	maxWorkPerJob = 150_000_000
-	// maxWorkPerSession is for all jobs. No job begins with less than maxWorkPerJob left. The
+	// maxWorkPerSession is for all jobs. No job begins with less than solver.MaxWork left, the most for one job. The
 	// next sessions serve the other jobs.
-	maxWorkPerSession = 2 * maxWorkPerJob
-	// maxPodKinds bounds the kinds of pods that are placed together.
+	maxWorkPerSession = 2 * solver.MaxWork
+	// maxPodKinds bounds the kinds of pods that are placed together: each kind is checked on every node.
 	maxPodKinds = 64
 )
 
-// Approximate work of Volcano's and the plugin's functions, in the same unit.
+// Approximate work of Volcano's and the plugin's functions, in the unit of solver.MaxWork.
 const (
 	workPerTask      = 3_000 // what a pod needs, and whether it fits anywhere
 	workPerPredicate = 400   // whether a pod fits on a node
@@ -301,17 +309,17 @@ type budget struct {
 	// predicateWork is the work of predicates that does not count against the job's budget.
 	// predicateBudget is how much more of it the job may have.
 	predicateWork, predicateBudget int
-	// maxPerJob and maxPerSession are maxWorkPerJob and maxWorkPerSession.
+	// maxPerJob and maxPerSession are the bounds of work, smaller ones in tests.
 	maxPerJob, maxPerSession int
 	// searchCut reports whether the last search ended at its budget without a plan,
 	// anySearchCut whether any search for the job did.
 	searchCut, anySearchCut bool
 }
 
-func newBudget() budget { return budget{maxPerJob: maxWorkPerJob, maxPerSession: maxWorkPerSession} }
+func newBudget() budget { return budget{maxPerJob: solver.MaxWork, maxPerSession: maxWorkPerSession} }
 
-// startJob begins the budget of a job in a cluster of so many nodes. Predicates for as many
-// kinds of pods as are placed together are free. Without their result no search can begin, and
+// startJob begins the budget of a job in a cluster of so many nodes. Predicates of as many
+// kinds of pods as are placed together do not count against it. Without their result no search can begin, and
 // in a large cluster they would use up the budget.
 func (b *budget) startJob(nodes int) {
 	b.jobEnd = b.work + b.maxPerJob
@@ -321,7 +329,7 @@ func (b *budget) startJob(nodes int) {
 
 func (b *budget) addWork(work int) { b.work += work }
 
-// addPredicateWork adds the work of predicates.
+// addPredicateWork adds the work of predicates. What exceeds predicateBudget counts against the job's budget.
 func (b *budget) addPredicateWork(work int) {
 	free := min(work, b.predicateBudget)
 	b.predicateBudget -= free
@@ -335,15 +343,14 @@ func (b *budget) totalWork() int { return b.work + b.predicateWork }
 // jobExhausted reports whether the budget of the job is used up.
 func (b *budget) jobExhausted() bool { return b.work >= b.jobEnd }
 
-// sessionExhausted reports whether no other job may begin. Each job begins with its full
-// budget. With less it might fail although its search is not too large.
+// sessionExhausted reports whether no other job may begin. The first job always may. Each job begins with its full
+// budget: with less it might fail although its search is not too large.
 func (b *budget) sessionExhausted() bool {
 	return b.totalWork() > 0 && b.maxPerSession-b.totalWork() < b.maxPerJob
 }
 
-// solveProblem returns a plan for a problem, nil if it finds none. The rest of the job's
-// budget bounds how much cheaper the solver makes the plan. It looks for a first plan in any
-// case.
+// solveProblem returns a plan for a problem, nil if it finds none or the job's budget is used up. What is left of the
+// budget bounds how much cheaper the solver makes its first plan, not the search for the first plan itself.
 func (b *budget) solveProblem(p *solver.Problem) *solver.Plan {
 	if b.jobExhausted() {
 		return nil
@@ -355,7 +362,7 @@ func (b *budget) solveProblem(p *solver.Problem) *solver.Plan {
 	return answer.Plan
 }
 
-// addPairWork adds the work of checking whether two pods conflict.
+// addPairWork adds the work of checking whether two pods conflict: by each of their terms, and by each pair of ports.
 func (b *budget) addPairWork(a, other *corev1.Pod) {
 	ports := countPorts(a)
 	others := countPorts(other)

@@ -49,20 +49,20 @@ type simulatedCluster struct {
 
 // newSimulatedCluster fills a cache of Volcano with a cluster and new workloads.
 func newSimulatedCluster(c *simulation.Cluster, workloads []simulation.Workload, now time.Time) *simulatedCluster {
-	w := &simulatedCluster{
+	s := &simulatedCluster{
 		cluster: c, workloads: workloads, now: now, pods: map[types.UID]*corev1.Pod{}, cached: map[types.UID]*corev1.Pod{}, groups: map[types.NamespacedName]*v1beta1.PodGroup{},
 		placed: map[types.UID]bool{}, restarted: map[types.UID]*victim{}, jobs: newSimulatedJobs(c, workloads),
 		statusWrites: statusWrites{statuses: map[types.UID]corev1.PodStatus{}, written: map[types.NamespacedName]*v1beta1.PodGroup{}},
 	}
 
-	w.cache = cache.NewCustomMockSchedulerCache(c.Schedulers[0], noBinder{}, noEvictor{}, &w.statusWrites, nil, &record.FakeRecorder{})
+	s.cache = cache.NewCustomMockSchedulerCache(c.Schedulers[0], noBinder{}, noEvictor{}, &s.statusWrites, nil, &record.FakeRecorder{})
 	missing := c.MissingPods()
-	w.cache.BindFlowChannel = make(chan *cache.BindContext, len(c.Pods)+countPods(missing)+countPods(workloads)) // never full
+	s.cache.BindFlowChannel = make(chan *cache.BindContext, len(c.Pods)+countPods(missing)+countPods(workloads)) // never full
 	for _, class := range c.PriorityClasses {
-		w.cache.AddPriorityClass(class)
+		s.cache.AddPriorityClass(class)
 	}
 
-	informers := w.cache.SharedInformerFactory()
+	informers := s.cache.SharedInformerFactory()
 	addAll(informers.Core().V1().Namespaces().Informer().GetIndexer(), c.Namespaces)
 	addAll(informers.Core().V1().Nodes().Informer().GetIndexer(), c.Nodes)
 	addAll(informers.Scheduling().V1().PriorityClasses().Informer().GetIndexer(), c.PriorityClasses)
@@ -70,34 +70,34 @@ func newSimulatedCluster(c *simulation.Cluster, workloads []simulation.Workload,
 
 	// Volcano's cache writes into its objects, so it gets copies.
 	for _, node := range c.Nodes {
-		_ = w.cache.AddOrUpdateNode(node.DeepCopy()) // always nil
+		_ = s.cache.AddOrUpdateNode(node.DeepCopy()) // always nil
 	}
 
 	for _, queue := range c.Queues {
-		w.cache.AddQueueV1beta1(queue.DeepCopy())
+		s.cache.AddQueueV1beta1(queue.DeepCopy())
 		// Volcano writes the sum of all resources to the root queue. The client is a fake.
-		_, _ = w.cache.VCClient().SchedulingV1beta1().Queues().Create(context.Background(), queue.DeepCopy(), metav1.CreateOptions{})
+		_, _ = s.cache.VCClient().SchedulingV1beta1().Queues().Create(context.Background(), queue.DeepCopy(), metav1.CreateOptions{})
 	}
 
 	for _, group := range c.PodGroups {
-		w.setPodGroup(group)
+		s.setPodGroup(group)
 	}
 
 	for _, pod := range c.Pods {
 		// The scheduler does not see what waits for another one.
 		if !workload.IsFinished(pod) && (pod.Spec.NodeName != "" || slices.Contains(c.Schedulers, pod.Spec.SchedulerName)) {
-			w.setPod(pod)
+			s.setPod(pod)
 		}
 	}
 
-	w.applyDrain()
-	w.addWorkloads(missing, now)
+	s.applyDrain()
+	s.addWorkloads(missing, now)
 	for i, added := range workloads {
 		// In the order of the files: all are newer than what waits already.
-		w.addWorkloads([]simulation.Workload{added}, now.Add(time.Duration(i+1)*time.Millisecond))
+		s.addWorkloads([]simulation.Workload{added}, now.Add(time.Duration(i+1)*time.Millisecond))
 	}
 
-	return w
+	return s
 }
 
 func countPods(workloads []simulation.Workload) (count int) {
@@ -108,25 +108,25 @@ func countPods(workloads []simulation.Workload) (count int) {
 }
 
 // addWorkloads adds the PodGroups of workloads, and those pods that are created at once.
-func (w *simulatedCluster) addWorkloads(workloads []simulation.Workload, created time.Time) {
+func (s *simulatedCluster) addWorkloads(workloads []simulation.Workload, created time.Time) {
 	for _, added := range workloads {
-		if added.Group != nil && w.groups[nameOf(added.Group)] == nil {
+		if added.Group != nil && s.groups[nameOf(added.Group)] == nil {
 			group := added.Group.DeepCopy()
 			if group.CreationTimestamp.IsZero() {
 				group.CreationTimestamp = metav1.NewTime(created)
 			}
-			w.setPodGroup(group)
+			s.setPodGroup(group)
 		}
 
 		switch {
 		case added.WaitsForEnqueue:
-			w.uncreated = append(w.uncreated, added)
+			s.uncreated = append(s.uncreated, added)
 		case added.OneByOne && len(added.Pods) > 1:
-			w.setPod(added.Pods[0])
-			w.uncreated = append(w.uncreated, added)
+			s.setPod(added.Pods[0])
+			s.uncreated = append(s.uncreated, added)
 		default:
 			for _, pod := range added.Pods {
-				w.setPod(pod)
+				s.setPod(pod)
 			}
 		}
 	}
@@ -139,27 +139,27 @@ func addAll[Object metav1.Object](store clientcache.Indexer, objects []Object) {
 	}
 }
 
-func (w *simulatedCluster) podStore() clientcache.Indexer {
-	return w.cache.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer()
+func (s *simulatedCluster) podStore() clientcache.Indexer {
+	return s.cache.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer()
 }
 
 // setPod adds or updates a pod, as a watch does. A pod without a time of its creation is new.
-func (w *simulatedCluster) setPod(pod *corev1.Pod) {
+func (s *simulatedCluster) setPod(pod *corev1.Pod) {
 	if pod.CreationTimestamp.IsZero() {
 		pod = pod.DeepCopy()
-		pod.CreationTimestamp = metav1.NewTime(w.now)
+		pod.CreationTimestamp = metav1.NewTime(s.now)
 	}
 
 	seen := withoutClaims(pod)
-	w.pods[pod.UID] = pod
-	if old, known := w.cached[pod.UID]; known {
-		w.cache.UpdatePod(old, seen)
+	s.pods[pod.UID] = pod
+	if old, known := s.cached[pod.UID]; known {
+		s.cache.UpdatePod(old, seen)
 	} else {
-		w.cache.AddPod(seen)
+		s.cache.AddPod(seen)
 	}
 
-	w.cached[pod.UID] = seen
-	_ = w.podStore().Add(seen)
+	s.cached[pod.UID] = seen
+	_ = s.podStore().Add(seen)
 }
 
 // withoutClaims returns a copy of a pod without the volumes and the devices that a snapshot does not have.
@@ -170,17 +170,17 @@ func withoutClaims(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-func (w *simulatedCluster) removePod(uid types.UID) {
-	old := w.cached[uid]
-	w.cache.DeletePod(old)
-	_ = w.podStore().Delete(old)
-	delete(w.pods, uid)
-	delete(w.cached, uid)
+func (s *simulatedCluster) removePod(uid types.UID) {
+	old := s.cached[uid]
+	s.cache.DeletePod(old)
+	_ = s.podStore().Delete(old)
+	delete(s.pods, uid)
+	delete(s.cached, uid)
 }
 
-func (w *simulatedCluster) setPodGroup(group *v1beta1.PodGroup) {
-	w.groups[nameOf(group)] = group
-	w.cache.AddPodGroupV1beta1(group.DeepCopy())
+func (s *simulatedCluster) setPodGroup(group *v1beta1.PodGroup) {
+	s.groups[nameOf(group)] = group
+	s.cache.AddPodGroupV1beta1(group.DeepCopy())
 }
 
 func nameOf(object metav1.Object) types.NamespacedName {
@@ -188,38 +188,38 @@ func nameOf(object metav1.Object) types.NamespacedName {
 }
 
 // applyPodGroups stores the PodGroups that the session wrote, and reports whether a phase changed.
-func (w *simulatedCluster) applyPodGroups() (changed bool) {
-	for _, name := range slices.SortedFunc(maps.Keys(w.written), compareNames) {
-		group := w.written[name]
-		if known := w.groups[name]; known != nil {
+func (s *simulatedCluster) applyPodGroups() (changed bool) {
+	for _, name := range slices.SortedFunc(maps.Keys(s.written), compareNames) {
+		group := s.written[name]
+		if known := s.groups[name]; known != nil {
 			changed = changed || known.Status.Phase != group.Status.Phase
-			w.setPodGroup(group)
+			s.setPodGroup(group)
 		}
 	}
-	clear(w.written)
+	clear(s.written)
 	return changed
 }
 
 // applyPodStatuses stores what the session wrote on pods that wait.
-func (w *simulatedCluster) applyPodStatuses() {
-	for uid, status := range w.statuses {
-		if known := w.pods[uid]; known != nil && known.Spec.NodeName == "" {
+func (s *simulatedCluster) applyPodStatuses() {
+	for uid, status := range s.statuses {
+		if known := s.pods[uid]; known != nil && known.Spec.NodeName == "" {
 			pod := known.DeepCopy()
 			pod.Status.Conditions = status.Conditions
 			pod.Status.NominatedNodeName = status.NominatedNodeName
-			w.setPod(pod)
+			s.setPod(pod)
 		}
 	}
-	clear(w.statuses)
+	clear(s.statuses)
 }
 
 func compareNames(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
 
 // applyBindings starts the pods that the session placed.
-func (w *simulatedCluster) applyBindings() (changed bool) {
-	for len(w.cache.BindFlowChannel) > 0 {
-		binding := (<-w.cache.BindFlowChannel).TaskInfo
-		known := w.pods[binding.Pod.UID]
+func (s *simulatedCluster) applyBindings() (changed bool) {
+	for len(s.cache.BindFlowChannel) > 0 {
+		binding := (<-s.cache.BindFlowChannel).TaskInfo
+		known := s.pods[binding.Pod.UID]
 		if known == nil || known.Spec.NodeName != "" {
 			continue
 		}
@@ -231,20 +231,20 @@ func (w *simulatedCluster) applyBindings() (changed bool) {
 		pod.Status.Phase = corev1.PodRunning
 		pod.Status.StartTime = &now
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now}}
-		w.setPod(pod)
-		w.placed[pod.UID] = true
+		s.setPod(pod)
+		s.placed[pod.UID] = true
 		changed = true
 	}
 	return changed
 }
 
 // endTerminating removes the pods that were terminating already: they end in time.
-func (w *simulatedCluster) endTerminating() (changed bool) {
-	for uid, pod := range w.pods {
+func (s *simulatedCluster) endTerminating() (changed bool) {
+	for uid, pod := range s.pods {
 		if pod.DeletionTimestamp != nil || (workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod)) {
-			w.removePod(uid)
+			s.removePod(uid)
 			if metav1.GetControllerOf(pod) != nil && pod.DeletionTimestamp == nil {
-				w.setPod(simulation.Recreate(pod))
+				s.setPod(simulation.Recreate(pod))
 			}
 			changed = true
 		}
@@ -254,20 +254,20 @@ func (w *simulatedCluster) endTerminating() (changed bool) {
 
 // createPods creates the pods whose turn it is: those of Volcano jobs whose PodGroup has been enqueued,
 // and those of a StatefulSet whose predecessors run.
-func (w *simulatedCluster) createPods() (changed bool) {
-	w.uncreated = slices.DeleteFunc(w.uncreated, func(waits simulation.Workload) bool {
+func (s *simulatedCluster) createPods() (changed bool) {
+	s.uncreated = slices.DeleteFunc(s.uncreated, func(waits simulation.Workload) bool {
 		if waits.OneByOne {
-			created, all := w.createNext(waits.Pods)
+			created, all := s.createNext(waits.Pods)
 			changed = changed || created
 			return all
 		}
 
-		if phase := w.groups[nameOf(waits.Group)].Status.Phase; phase == v1beta1.PodGroupPending || phase == "" {
+		if phase := s.groups[nameOf(waits.Group)].Status.Phase; phase == v1beta1.PodGroupPending || phase == "" {
 			return false
 		}
 
 		for _, pod := range waits.Pods {
-			w.setPod(pod)
+			s.setPod(pod)
 		}
 
 		changed = true
@@ -279,15 +279,15 @@ func (w *simulatedCluster) createPods() (changed bool) {
 
 // createNext creates the first pod that does not exist, if the one before it runs. It reports whether
 // it did, and whether all pods exist.
-func (w *simulatedCluster) createNext(pods []*corev1.Pod) (created, all bool) {
-	next := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return w.pods[pod.UID] == nil })
+func (s *simulatedCluster) createNext(pods []*corev1.Pod) (created, all bool) {
+	next := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return s.pods[pod.UID] == nil })
 	if next < 0 {
 		return false, true
 	}
-	if next > 0 && w.pods[pods[next-1].UID].Spec.NodeName == "" {
+	if next > 0 && s.pods[pods[next-1].UID].Spec.NodeName == "" {
 		return false, false
 	}
-	w.setPod(pods[next])
+	s.setPod(pods[next])
 	return true, next == len(pods)-1
 }
 

@@ -18,10 +18,10 @@ type drainedJob struct {
 }
 
 // applyDrain adds the jobs that lose cards by a drain as victims.
-func (w *simulatedCluster) applyDrain() {
+func (s *simulatedCluster) applyDrain() {
 	var order []drainedJob
 	evictions := map[drainedJob][]simulation.Eviction{}
-	for _, evicted := range w.cluster.Evicted {
+	for _, evicted := range s.cluster.Evicted {
 		job := drainedJob{workload.ReferenceFor(evicted.Pod), groupOf(evicted.Pod)}
 		if evictions[job] == nil {
 			order = append(order, job)
@@ -29,35 +29,35 @@ func (w *simulatedCluster) applyDrain() {
 		evictions[job] = append(evictions[job], evicted)
 	}
 
-	resolver := w.resolver()
+	resolver := s.resolver()
 	for _, job := range order {
-		w.addDrainVictim(&resolver, evictions[job])
+		s.addDrainVictim(&resolver, evictions[job])
 	}
 }
 
 // addDrainVictim adds a job that a drain evicts, if it loses cards.
-func (w *simulatedCluster) addDrainVictim(resolver *workload.Resolver, evictions []simulation.Eviction) {
+func (s *simulatedCluster) addDrainVictim(resolver *workload.Resolver, evictions []simulation.Eviction) {
 	var pods []*corev1.Pod
 	for _, evicted := range evictions {
 		pods = append(pods, evicted.Pod)
 	}
 
-	checkpoint := w.lastCheckpoint(pods)
+	checkpoint := s.lastCheckpoint(pods)
 	var v *victim
 	for _, evicted := range evictions {
-		charge := resolver.Usage(evicted.Pod, w.groups[groupOf(evicted.Pod)], nil)
+		charge := resolver.Usage(evicted.Pod, s.groups[groupOf(evicted.Pod)], nil)
 		if evicted.Pod.Spec.NodeName == "" || len(charge.Cards) == 0 {
 			continue
 		}
 
 		if v == nil {
-			v = w.addVictim(evicted.Pod)
+			v = s.addVictim(evicted.Pod)
 			v.IsDrained = true
 		}
 
-		v.addPod(evicted.Pod, charge, checkpoint, w.now)
+		v.addPod(evicted.Pod, charge, checkpoint, s.now)
 		if evicted.Successor != "" {
-			w.restarted[evicted.Successor] = v
+			s.restarted[evicted.Successor] = v
 		}
 	}
 }

@@ -31,11 +31,11 @@ type victim struct {
 }
 
 // addVictim adds the workload of a pod as a victim.
-func (w *simulatedCluster) addVictim(pod *corev1.Pod) *victim {
+func (s *simulatedCluster) addVictim(pod *corev1.Pod) *victim {
 	v := &victim{nodes: map[string]bool{}}
 	v.Workload = workload.ReferenceFor(pod)
 	v.Cards = map[card.Name]card.Count{}
-	w.victims = append(w.victims, v)
+	s.victims = append(s.victims, v)
 	return v
 }
 
@@ -82,28 +82,28 @@ func sortedTasks(tasks map[api.TaskID]*api.TaskInfo) []*api.TaskInfo {
 }
 
 // applyEvictions ends the evicted pods. Their controllers create new ones, which wait.
-func (w *simulatedCluster) applyEvictions(found evictions) bool {
+func (s *simulatedCluster) applyEvictions(found evictions) bool {
 	if len(found.tasks) == 0 {
 		return false
 	}
 
-	resolver := w.resolver()
+	resolver := s.resolver()
 	for _, tasks := range found.tasks {
-		evicted := w.knownPods(tasks)
+		evicted := s.knownPods(tasks)
 		if len(evicted) == 0 {
 			continue
 		}
 
-		v := w.addVictim(evicted[0])
-		checkpoint := w.lastCheckpoint(evicted)
+		v := s.addVictim(evicted[0])
+		checkpoint := s.lastCheckpoint(evicted)
 		for _, pod := range evicted {
-			v.addPod(pod, resolver.Usage(pod, w.groups[groupOf(pod)], nil), checkpoint, w.now)
+			v.addPod(pod, resolver.Usage(pod, s.groups[groupOf(pod)], nil), checkpoint, s.now)
 			// No time passes in a simulation, so a victim ends before the next session.
-			w.removePod(pod.UID)
-			if w.isRecreated(pod) {
+			s.removePod(pod.UID)
+			if s.isRecreated(pod) {
 				again := simulation.Recreate(pod)
-				w.restarted[again.UID] = v
-				w.setPod(again)
+				s.restarted[again.UID] = v
+				s.setPod(again)
 			}
 		}
 
@@ -118,10 +118,10 @@ func (w *simulatedCluster) applyEvictions(found evictions) bool {
 }
 
 // knownPods returns the pods of tasks.
-func (w *simulatedCluster) knownPods(tasks []*api.TaskInfo) []*corev1.Pod {
+func (s *simulatedCluster) knownPods(tasks []*api.TaskInfo) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, task := range tasks {
-		if pod := w.pods[task.Pod.UID]; pod != nil {
+		if pod := s.pods[task.Pod.UID]; pod != nil {
 			pods = append(pods, pod)
 		}
 	}
@@ -129,11 +129,11 @@ func (w *simulatedCluster) knownPods(tasks []*api.TaskInfo) []*corev1.Pod {
 }
 
 // isRecreated reports whether a controller creates a new pod after an eviction.
-func (w *simulatedCluster) isRecreated(pod *corev1.Pod) bool {
+func (s *simulatedCluster) isRecreated(pod *corev1.Pod) bool {
 	if metav1.GetControllerOf(pod) == nil {
 		return false
 	}
-	policy, known := w.jobs.EvictionPolicyFor(pod.Namespace, workload.VCJobOwner(pod))
+	policy, known := s.jobs.EvictionPolicyFor(pod.Namespace, workload.VCJobOwner(pod))
 	return !known || !policy.Terminates
 }
 
@@ -142,9 +142,9 @@ func groupOf(pod *corev1.Pod) types.NamespacedName {
 }
 
 // lastCheckpoint returns the last checkpoint of the job that pods belong to.
-func (w *simulatedCluster) lastCheckpoint(pods []*corev1.Pod) time.Time {
+func (s *simulatedCluster) lastCheckpoint(pods []*corev1.Pod) time.Time {
 	var written []map[string]string
-	if group := w.groups[groupOf(pods[0])]; group != nil {
+	if group := s.groups[groupOf(pods[0])]; group != nil {
 		written = append(written, group.Annotations)
 	}
 	for _, pod := range pods {
@@ -153,48 +153,48 @@ func (w *simulatedCluster) lastCheckpoint(pods []*corev1.Pod) time.Time {
 	return simulation.LatestCheckpoint(written...)
 }
 
-func (w *simulatedCluster) resolver() workload.Resolver {
-	return workload.Resolver{Inventory: w.cluster.Inventory()}
+func (s *simulatedCluster) resolver() workload.Resolver {
+	return workload.Resolver{Inventory: s.cluster.Inventory()}
 }
 
 // fill writes the outcome of all sessions.
-func (w *simulatedCluster) fill(result *simulation.Result) {
-	result.Sessions = w.session
-	resolver := w.resolver()
+func (s *simulatedCluster) fill(result *simulation.Result) {
+	result.Sessions = s.session
+	resolver := s.resolver()
 	isNew := map[types.UID]bool{}
 
-	blocked := simulation.BlockedByWorkload(w.cluster.Blocked(w.newAndDrained()))
-	for _, added := range w.workloads {
+	blocked := simulation.BlockedByWorkload(s.cluster.Blocked(s.newAndDrained()))
+	for _, added := range s.workloads {
 		for _, pod := range added.Pods {
 			isNew[pod.UID] = true
-			result.Pods = append(result.Pods, w.placementOf(&resolver, blocked, pod))
+			result.Pods = append(result.Pods, s.placementOf(&resolver, blocked, pod))
 		}
 	}
 
-	drained := w.fillDrained(result, &resolver, blocked)
-	others := w.fillPlaced(result, isNew, drained)
+	drained := s.fillDrained(result, &resolver, blocked)
+	others := s.fillPlaced(result, isNew, drained)
 	result.OthersPlaced = len(others)
-	result.Others = w.startedWorkloads(&resolver, others)
-	if len(w.workloads) == 0 { // the question is about what waits already
-		result.Waiting = w.cluster.Blocked(slices.Collect(maps.Values(w.pods)), slices.Collect(maps.Values(w.groups)))
+	result.Others = s.startedWorkloads(&resolver, others)
+	if len(s.workloads) == 0 { // the question is about what waits already
+		result.Waiting = s.cluster.Blocked(slices.Collect(maps.Values(s.pods)), slices.Collect(maps.Values(s.groups)))
 	}
 
-	for _, v := range w.victims {
+	for _, v := range s.victims {
 		result.Victims = append(result.Victims, v.Victim)
 	}
 }
 
 // fillDrained writes what became of the pods of drained nodes. It returns their successors.
-func (w *simulatedCluster) fillDrained(result *simulation.Result, resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus) map[types.UID]bool {
+func (s *simulatedCluster) fillDrained(result *simulation.Result, resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus) map[types.UID]bool {
 	drained := map[types.UID]bool{}
-	for _, evicted := range w.cluster.Evicted {
+	for _, evicted := range s.cluster.Evicted {
 		if evicted.Successor == "" {
 			result.DrainedEnded++
 			continue
 		}
 		drained[evicted.Successor] = true
-		if pod := w.pods[evicted.Successor]; pod != nil && pod.Spec.NodeName == "" {
-			result.DrainedWaiting = append(result.DrainedWaiting, w.placementOf(resolver, blocked, pod))
+		if pod := s.pods[evicted.Successor]; pod != nil && pod.Spec.NodeName == "" {
+			result.DrainedWaiting = append(result.DrainedWaiting, s.placementOf(resolver, blocked, pod))
 		}
 	}
 
@@ -204,14 +204,14 @@ func (w *simulatedCluster) fillDrained(result *simulation.Result, resolver *work
 
 // fillPlaced counts the placed successors of evicted and drained pods. It returns the other placed
 // pods, which waited before.
-func (w *simulatedCluster) fillPlaced(result *simulation.Result, isNew, drained map[types.UID]bool) (others []*corev1.Pod) {
-	for uid := range w.placed {
-		pod := w.pods[uid]
+func (s *simulatedCluster) fillPlaced(result *simulation.Result, isNew, drained map[types.UID]bool) (others []*corev1.Pod) {
+	for uid := range s.placed {
+		pod := s.pods[uid]
 		if pod == nil || isNew[uid] {
 			continue
 		}
 
-		v := w.restarted[uid]
+		v := s.restarted[uid]
 		if v != nil {
 			v.Restarted++
 		}
@@ -228,10 +228,10 @@ func (w *simulatedCluster) fillPlaced(result *simulation.Result, isNew, drained 
 }
 
 // placedWithClaims returns the pods with ResourceClaims that a session placed, sorted.
-func (w *simulatedCluster) placedWithClaims() []types.NamespacedName {
+func (s *simulatedCluster) placedWithClaims() []types.NamespacedName {
 	var names []types.NamespacedName
-	for uid := range w.placed {
-		if pod := w.pods[uid]; pod != nil && len(pod.Spec.ResourceClaims) > 0 {
+	for uid := range s.placed {
+		if pod := s.pods[uid]; pod != nil && len(pod.Spec.ResourceClaims) > 0 {
 			names = append(names, nameOf(pod))
 		}
 	}
@@ -240,7 +240,7 @@ func (w *simulatedCluster) placedWithClaims() []types.NamespacedName {
 }
 
 // startedWorkloads returns the workloads of pods that a session placed, sorted by queue and name.
-func (w *simulatedCluster) startedWorkloads(resolver *workload.Resolver, pods []*corev1.Pod) []simulation.Started {
+func (s *simulatedCluster) startedWorkloads(resolver *workload.Resolver, pods []*corev1.Pod) []simulation.Started {
 	byReference := map[v1alpha1.WorkloadReference]*simulation.Started{}
 	var all []*simulation.Started
 	for _, pod := range pods {
@@ -252,7 +252,7 @@ func (w *simulatedCluster) startedWorkloads(resolver *workload.Resolver, pods []
 			all = append(all, started)
 		}
 
-		charge := resolver.Usage(pod, w.groups[groupOf(pod)], nil)
+		charge := resolver.Usage(pod, s.groups[groupOf(pod)], nil)
 		started.Queue = charge.Queue
 		started.Pods++
 		for _, amount := range charge.DistinctCards() {
@@ -279,29 +279,29 @@ func (w *simulatedCluster) startedWorkloads(resolver *workload.Resolver, pods []
 }
 
 // newAndDrained returns the new workloads and the drained pods, beside the pods that run.
-func (w *simulatedCluster) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) {
+func (s *simulatedCluster) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) {
 	var pods []*corev1.Pod
 	groups := map[types.NamespacedName]*v1beta1.PodGroup{}
 	isShown := map[types.UID]bool{}
-	for _, evicted := range w.cluster.Evicted {
+	for _, evicted := range s.cluster.Evicted {
 		isShown[evicted.Successor] = true
 	}
 
-	for _, added := range w.workloads {
+	for _, added := range s.workloads {
 		if added.Group != nil {
-			groups[nameOf(added.Group)] = w.groups[nameOf(added.Group)]
+			groups[nameOf(added.Group)] = s.groups[nameOf(added.Group)]
 		}
 		for _, pod := range added.Pods {
 			isShown[pod.UID] = true
 		}
 	}
 
-	for uid, pod := range w.pods {
+	for uid, pod := range s.pods {
 		if pod.Spec.NodeName == "" && !isShown[uid] {
 			continue
 		}
 		pods = append(pods, pod)
-		if group := w.groups[groupOf(pod)]; group != nil && isShown[uid] {
+		if group := s.groups[groupOf(pod)]; group != nil && isShown[uid] {
 			groups[nameOf(group)] = group
 		}
 	}
@@ -310,10 +310,10 @@ func (w *simulatedCluster) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) 
 }
 
 // placementOf returns where a new pod runs, or why it waits.
-func (w *simulatedCluster) placementOf(resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus, pod *corev1.Pod) simulation.Placement {
+func (s *simulatedCluster) placementOf(resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus, pod *corev1.Pod) simulation.Placement {
 	p := simulation.Placement{Namespace: pod.Namespace, Name: pod.Name}
-	now := w.pods[pod.UID]
-	group := w.groups[groupOf(pod)]
+	now := s.pods[pod.UID]
+	group := s.groups[groupOf(pod)]
 	if now != nil && now.Spec.NodeName != "" {
 		p.Node = now.Spec.NodeName
 		p.Cards = resolver.Usage(now, group, nil).Cards
@@ -336,7 +336,7 @@ func (w *simulatedCluster) placementOf(resolver *workload.Resolver, blocked map[
 	// In these cases the scheduler states nothing, so the simulation says why.
 	p.Reason = v1alpha1.BlockedOther
 	queue := resolver.Queue(pod, group, "")
-	switch isKnown := slices.ContainsFunc(w.cluster.Queues, func(q *v1beta1.Queue) bool { return q.Name == queue }); {
+	switch isKnown := slices.ContainsFunc(s.cluster.Queues, func(q *v1beta1.Queue) bool { return q.Name == queue }); {
 	case !isKnown:
 		p.Reason = v1alpha1.BlockedQueueNotFound
 		p.Message = (&workload.Refusal{Code: workload.CodeQueueNotFound, Queue: queue}).Message()

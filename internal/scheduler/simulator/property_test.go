@@ -95,11 +95,11 @@ func TestRunKeepsTheRulesOnRandomClusters(t *testing.T) {
 			gangs[name] = n
 		}
 
-		w, r, err := run(t.Context(), c, workloadsOf(c, objects...), configuration, time.Now())
+		simulated, r, err := run(t.Context(), c, workloadsOf(c, objects...), configuration, time.Now())
 		check.NoError(t, err)
 		check.That(t, r.IsSettled, "not settled after %d sessions", r.Sessions)
 
-		s := countState(w)
+		s := countState(simulated)
 		s.checkBounds(t, c, queues)
 		for name, n := range gangs {
 			check.That(t, s.running[name] == 0 || s.running[name] == n.pods, "%s runs %d of %d pods", name, s.running[name], n.pods)
@@ -111,7 +111,7 @@ func TestRunKeepsTheRulesOnRandomClusters(t *testing.T) {
 			}
 		}
 
-		s.checkNothingFits(t, c, r, gangs, waitingGangs(w, r, gangs))
+		s.checkNothingFits(t, c, r, gangs, waitingGangs(simulated, r, gangs))
 	})
 }
 
@@ -120,15 +120,15 @@ type state struct {
 	ofQueue, ofNode, running map[string]int
 }
 
-func countState(w *simulatedCluster) state {
+func countState(simulated *simulatedCluster) state {
 	s := state{map[string]int{}, map[string]int{}, map[string]int{}}
-	for _, pod := range w.pods {
+	for _, pod := range simulated.pods {
 		if pod.Spec.NodeName == "" {
 			continue
 		}
 		cards := pod.Spec.Containers[0].Resources.Limits[builder.GPU]
 		s.ofNode[pod.Spec.NodeName] += int(cards.Value())
-		s.ofQueue[w.groups[groupOf(pod)].Spec.Queue] += int(cards.Value())
+		s.ofQueue[simulated.groups[groupOf(pod)].Spec.Queue] += int(cards.Value())
 		s.running[pod.OwnerReferences[0].Name]++
 	}
 	return s
@@ -148,7 +148,7 @@ func (s state) checkBounds(t *rapid.T, c *simulation.Cluster, queues []drawnQueu
 }
 
 // waitingGangs returns the gangs that wait, by queue: new ones, and reclaimed ones that wait again.
-func waitingGangs(w *simulatedCluster, r simulation.Result, gangs map[string]drawnGang) map[string]map[string]bool {
+func waitingGangs(simulated *simulatedCluster, r simulation.Result, gangs map[string]drawnGang) map[string]map[string]bool {
 	waiting := map[string]map[string]bool{}
 	add := func(queue, gang string) {
 		if waiting[queue] == nil {
@@ -163,9 +163,9 @@ func waitingGangs(w *simulatedCluster, r simulation.Result, gangs map[string]dra
 		}
 	}
 
-	for _, pod := range w.pods {
+	for _, pod := range simulated.pods {
 		if pod.Spec.NodeName == "" {
-			add(w.groups[groupOf(pod)].Spec.Queue, pod.OwnerReferences[0].Name)
+			add(simulated.groups[groupOf(pod)].Spec.Queue, pod.OwnerReferences[0].Name)
 		}
 	}
 

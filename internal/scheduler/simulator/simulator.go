@@ -71,7 +71,7 @@ func Run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 }
 
 // run also returns the simulated cluster after the last session.
-func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Workload, configuration string, now time.Time) (w *simulatedCluster, result simulation.Result, err error) {
+func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Workload, configuration string, now time.Time) (simulated *simulatedCluster, result simulation.Result, err error) {
 	simulationLock.Lock()
 	defer simulationLock.Unlock()
 	defer recoverFromVolcano(&err)
@@ -87,9 +87,9 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 
 	plugin := capacitycard.NewCache()
 	framework.RegisterPluginBuilder(schedulerconfig.CapacityCard, capacitycard.Builder(plugin))
-	w = newSimulatedCluster(c, workloads, now)
-	plugin.UseVCJobs(w.jobs)
-	shared := actions.NewShared(plugin, w.jobs)
+	simulated = newSimulatedCluster(c, workloads, now)
+	plugin.UseVCJobs(simulated.jobs)
+	shared := actions.NewShared(plugin, simulated.jobs)
 	// Simulated sessions follow each other at once, so a search must not rest between them.
 	shared.Search.WithClock(func() time.Time { return now })
 	framework.RegisterAction(actions.NewCardReclaim(shared))
@@ -101,9 +101,9 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 		return nil, result, fmt.Errorf("the configuration of the scheduler: %w", err)
 	}
 
-	for quiet := 0; quiet < quietSessions && w.session < maxSessions; quiet++ {
-		w.session++
-		if w.runSession(ctx, order, tiers, configurations) {
+	for quiet := 0; quiet < quietSessions && simulated.session < maxSessions; quiet++ {
+		simulated.session++
+		if simulated.runSession(ctx, order, tiers, configurations) {
 			quiet = -1
 		}
 
@@ -113,12 +113,12 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 		}
 	}
 
-	w.fill(&result)
+	simulated.fill(&result)
 	if refusesClaims(tiers) {
-		result.UncheckedClaims = w.placedWithClaims()
+		result.UncheckedClaims = simulated.placedWithClaims()
 	}
 
-	return w, result, nil
+	return simulated, result, nil
 }
 
 // recoverFromVolcano sets the error of a deferring function that panics. Volcano panics on some states, and a snapshot
@@ -144,14 +144,14 @@ func refusesClaims(tiers []conf.Tier) bool {
 
 // runSession runs one session, applies what it decided, and reports whether that changed anything. When
 // ctx ends, it runs no further action.
-func (w *simulatedCluster) runSession(ctx context.Context, order []framework.Action, tiers []conf.Tier, configurations []conf.Configuration) bool {
+func (s *simulatedCluster) runSession(ctx context.Context, order []framework.Action, tiers []conf.Tier, configurations []conf.Configuration) bool {
 	// The plugin asks which actions run while the session opens.
 	conf.EnabledActionMap = map[string]bool{}
 	for _, action := range order {
 		conf.EnabledActionMap[action.Name()] = true
 	}
 
-	ssn := framework.OpenSession(w.cache, tiers, configurations)
+	ssn := framework.OpenSession(s.cache, tiers, configurations)
 	for _, action := range order {
 		if ctx.Err() != nil {
 			break
@@ -166,12 +166,12 @@ func (w *simulatedCluster) runSession(ctx context.Context, order []framework.Act
 	framework.CloseSession(ssn)
 
 	// Each step runs, whatever the steps before it changed.
-	changed := w.applyPodGroups()
-	w.applyPodStatuses()
-	changed = w.applyBindings() || changed
-	changed = w.applyEvictions(evictions) || changed
-	changed = w.endTerminating() || changed
-	return w.createPods() || changed
+	changed := s.applyPodGroups()
+	s.applyPodStatuses()
+	changed = s.applyBindings() || changed
+	changed = s.applyEvictions(evictions) || changed
+	changed = s.endTerminating() || changed
+	return s.createPods() || changed
 }
 
 // simulatedJobs are all jobs of a snapshot, and how they react to evictions.

@@ -89,7 +89,7 @@ func BenchmarkRanks(b *testing.B) {
 			b.Run(fmt.Sprintf("%d kinds/%d ranks", kinds, ranks), func(b *testing.B) {
 				var answer Result
 				for b.Loop() {
-					answer = Solve(p, maxRefineWork)
+					answer = Solve(p, MaxWork)
 					check.Must(b, answer.Plan != nil, "no plan")
 				}
 				b.ReportMetric(float64(answer.Work)/1e6, "Meffort")

@@ -18,7 +18,7 @@ func TestSmallBudgetKeepsPlansValid(t *testing.T) {
 	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": smallProblem, "middling": midsizeProblem, "tree": smallTree}) {
 		seed.Check(t, func(t *rapid.T) {
 			p := draw(t)
-			largest := Solve(p, maxRefineWork)
+			largest := Solve(p, MaxWork)
 			smaller := Solve(p, rapid.IntRange(0, largest.Work+1).Draw(t, "budget"))
 			check.Must(t, smaller.OutOfBudget || reflect.DeepEqual(smaller, largest), "within its budget: %+v, want %+v", smaller, largest)
 			check.Must(t, (smaller.Plan == nil) == (largest.Plan == nil), "plan %+v, and with the largest budget %+v", smaller.Plan, largest.Plan)
@@ -112,7 +112,7 @@ func TestSolveReportsOutOfBudget(t *testing.T) {
 		job elastic running=n*2 elastic=1 whole=false
 		pod elastic 0 cards=1 loss=1
 		pod elastic 1 cards=2 loss=3`)
-	for budget, wantOutOfBudget := range map[int]bool{0: true, maxRefineWork: false} {
+	for budget, wantOutOfBudget := range map[int]bool{0: true, MaxWork: false} {
 		got := Solve(s.Problem, budget)
 		check.Must(t, got.Plan != nil, "budget %d: no plan", budget)
 		check.Equal(t, "victims", "elastic-1", s.formatVictims(got.Plan))
@@ -135,7 +135,7 @@ func TestSearchOfAllSetsHasABound(t *testing.T) {
 	p := fullProblem(1, 1, 8, job)
 	p.PodSets[0].Request = Amounts{8, 8}
 	p.Nodes[0].Free = Amounts{0, 0}
-	got := Solve(p, maxRefineWork)
+	got := Solve(p, MaxWork)
 	check.Equal(t, "plan", nil, got.Plan)
 	check.That(t, got.OutOfBudget, "the search does not report that it was cut")
 }
@@ -150,7 +150,7 @@ func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 	}
 
 	p.Quotas[0] = flatQuota(40)
-	got := Solve(p, maxRefineWork)
+	got := Solve(p, MaxWork)
 	checkNoPlan(t, "a quota of 40", got)
 	check.That(t, got.Work <= 41*200*workPerVisit, "work %d, want at most 200 looks for each pod set", got.Work)
 
@@ -162,14 +162,14 @@ func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
 // pods beside one of 20 pods cost no work, and the plan still has a place for each kind.
 func TestEmptyPodSetsCostNoWork(t *testing.T) {
 	p := fleet{nodes: 100, gangs: 100, size: 8}.problem(20, 1)
-	alone := Solve(p, maxRefineWork)
+	alone := Solve(p, MaxWork)
 
 	for range 63 {
 		empty := p.PodSets[0]
 		empty.Count = 0
 		p.PodSets = append(p.PodSets, empty)
 	}
-	got := Solve(p, maxRefineWork)
+	got := Solve(p, MaxWork)
 	check.Must(t, alone.Plan != nil && got.Plan != nil, "no plan: %+v, %+v", alone, got)
 	check.Equal(t, "work with empty pod sets", alone.Work, got.Work)
 	check.Equal(t, "pod sets in the plan", 64, len(got.Plan.Places))

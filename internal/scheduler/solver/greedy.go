@@ -79,23 +79,23 @@ func (g *greedySearch) makeMoves() bool {
 			continue
 		}
 
-		m := heap.Pop(&g.moves).(move)
+		next := heap.Pop(&g.moves).(move)
 		// A newer entry of this move has its true value.
-		if m.version != g.versions[m.id] {
+		if next.version != g.versions[next.id] {
 			continue
 		}
 
 		// Quotas are shared by all nodes, so moves elsewhere can have made this one worse.
-		now := g.evaluateMove(m.id, count-placeable)
+		now := g.evaluateMove(next.id, count-placeable)
 		if now.gain == 0 {
 			continue
 		}
-		if now.loss != m.loss || now.gain != m.gain {
+		if now.loss != next.loss || now.gain != next.gain {
 			heap.Push(&g.moves, now)
 			continue
 		}
 
-		taken := g.makeMove(m.id)
+		taken := g.makeMove(next.id)
 		hasMoved = true
 		placeable = g.countPlaceable(g.podSet, g.quotas)
 		if placeable < count {

@@ -28,6 +28,6 @@ func fullProblem(nodes, pending int, cards float64, jobs ...Job) *Problem {
 
 // solveAll solves a problem with the largest budget.
 func solveAll(p *Problem) (*Plan, bool) {
-	plan := Solve(p, maxRefineWork).Plan
+	plan := Solve(p, MaxWork).Plan
 	return plan, plan != nil
 }

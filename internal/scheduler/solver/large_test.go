@@ -95,7 +95,7 @@ func TestSolveEvictsElasticPodsOfLeastLoss(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		p := manyPods(t)
 		least, possible := leastPodSeconds(p)
-		answer := Solve(p, maxRefineWork)
+		answer := Solve(p, MaxWork)
 		check.Must(t, answer.Plan == nil || possible, "found %+v, there is none", answer.Plan)
 		check.Must(t, answer.Plan != nil || !possible || answer.OutOfBudget, "no plan, and one loses %d", least)
 

@@ -104,26 +104,26 @@ func (m *model) noteFraction(resource int, amount float64) {
 }
 
 func (m *model) newPodSet(from *PodSet) podSet {
-	c := podSet{PodSet: *from, wantsNode: make([]bool, len(m.nodeQuota))}
-	c.Request = make(Amounts, m.dims)
+	set := podSet{PodSet: *from, wantsNode: make([]bool, len(m.nodeQuota))}
+	set.Request = make(Amounts, m.dims)
 	for r, amount := range from.Request {
 		if amount > maxAmount { // it fits nowhere
 			amount = math.Inf(1)
 		}
 
-		c.Request[r] = amount
+		set.Request[r] = amount
 		if amount > 0 {
-			c.needed = append(c.needed, neededResource{r, amount})
+			set.needed = append(set.needed, neededResource{r, amount})
 		}
 		m.noteFraction(r, amount)
 	}
 
 	m.countVisits(len(from.Nodes))
 	for _, node := range from.Nodes {
-		c.wantsNode[node] = true
+		set.wantsNode[node] = true
 	}
 
-	return c
+	return set
 }
 
 // hardestFirst lists the pod sets, the hardest to place first: more cards
@@ -144,14 +144,14 @@ func hardestFirst(podSets []podSet) []int {
 }
 
 // countFitting returns how many pods fit into what is available.
-func (p *podSet) countFitting(available []float64) int {
-	if len(p.needed) == 0 {
-		return p.Count
+func (set *podSet) countFitting(available []float64) int {
+	if len(set.needed) == 0 {
+		return set.Count
 	}
 
 	// The bound lets the counts of all nodes add up without overflow.
 	n := math.MaxInt32
-	for _, x := range p.needed {
+	for _, x := range set.needed {
 		n = min(n, int(max(0, min(math.Floor((available[x.resource]+Tolerance)/x.amount), math.MaxInt32))))
 	}
 	return n
@@ -162,11 +162,11 @@ func (p *podSet) countFitting(available []float64) int {
 const Tolerance = 0.1
 
 // countWithinQuota returns how many pods the cards left in a quota suffice for.
-func (p *podSet) countWithinQuota(quota int64) int {
-	if p.Cards == 0 {
+func (set *podSet) countWithinQuota(quota int64) int {
+	if set.Cards == 0 {
 		return math.MaxInt32
 	}
-	return int(min(max(quota, 0)/p.Cards, math.MaxInt32))
+	return int(min(max(quota, 0)/set.Cards, math.MaxInt32))
 }
 
 // wholeJob, as the pod of a unit, means all pods of the job.
@@ -218,7 +218,7 @@ func (m *model) addJobs(p *Problem) {
 	m.jobNodes = make([]jobNode, 0, count)
 	m.units = make([]unit, 0, count+len(p.Jobs))
 
-	l := &jobBuilder{
+	builder := &jobBuilder{
 		model:       m,
 		problem:     p,
 		lastJobNode: make([]int, len(m.nodeQuota)),
@@ -234,7 +234,7 @@ func (m *model) addJobs(p *Problem) {
 	}
 
 	for i := range p.Jobs {
-		l.addJob(i, &p.Jobs[i])
+		builder.addJob(i, &p.Jobs[i])
 	}
 
 	m.finishShared()
@@ -250,24 +250,24 @@ type jobBuilder struct {
 	maxPodLoss  int64 // bounds the loss of a pod, or of a whole job, so that the sum cannot overflow
 }
 
-func (b *jobBuilder) addJob(i int, from *Job) {
+func (b *jobBuilder) addJob(i int, fromJob *Job) {
 	j := &b.jobs[i]
-	j.elastic = from.Elastic
+	j.elastic = fromJob.Elastic
 	j.firstRole = none
 	j.wholeUnit = none
-	j.loss = min(from.WholeLoss, b.maxPodLoss)
-	if from.RoleElastic != nil {
+	j.loss = min(fromJob.WholeLoss, b.maxPodLoss)
+	if fromJob.RoleElastic != nil {
 		j.firstRole = len(b.roleElastic)
-		b.roleElastic = append(b.roleElastic, from.RoleElastic...)
+		b.roleElastic = append(b.roleElastic, fromJob.RoleElastic...)
 	}
 
 	j.pods.from = len(b.pods)
 	j.jobNodes.from = len(b.jobNodes)
 	j.units.from = len(b.units)
 
-	whole := sharedAmounts{isAllowed: from.Whole}
-	for k := range from.Pods {
-		b.addPod(i, from, &from.Pods[k], &whole)
+	whole := sharedAmounts{isAllowed: fromJob.Whole}
+	for k := range fromJob.Pods {
+		b.addPod(i, fromJob, &fromJob.Pods[k], &whole)
 	}
 
 	j.pods.end = len(b.pods)
@@ -275,7 +275,7 @@ func (b *jobBuilder) addJob(i int, from *Job) {
 	// The eviction of a job that frees nothing for the pending pods would be in vain.
 	if whole.isAllowed && (j.jobNodes.end > j.jobNodes.from || len(whole.releases) > 0) {
 		j.wholeUnit = len(b.units)
-		b.setLastTakes(from, whole.takes, whole.elastic)
+		b.setLastTakes(fromJob, whole.takes, whole.elastic)
 		b.addShared(j.wholeUnit, whole.releases, whole.takes)
 		b.units = append(b.units, unit{i, wholeJob})
 	}
@@ -283,29 +283,29 @@ func (b *jobBuilder) addJob(i int, from *Job) {
 }
 
 // addPod adds a pod of the i-th job, and its unit if it may be evicted alone and that helps.
-func (b *jobBuilder) addPod(i int, from *Job, x *Pod, whole *sharedAmounts) {
+func (b *jobBuilder) addPod(i int, fromJob *Job, fromPod *Pod, whole *sharedAmounts) {
 	j := &b.jobs[i]
-	made := pod{loss: min(x.Loss, b.maxPodLoss), jobNode: none, role: none}
+	made := pod{loss: min(fromPod.Loss, b.maxPodLoss), jobNode: none, role: none}
 	j.loss += made.loss
 
 	shared := sharedAmounts{isAllowed: true}
-	if len(x.Releases)+len(x.Takes) > 0 {
-		shared = b.sharedAmountsOf(x, from.Level, whole)
+	if len(fromPod.Releases)+len(fromPod.Takes) > 0 {
+		shared = b.sharedAmountsOf(fromPod, fromJob.Level, whole)
 	}
 
-	mayGoAlone := shared.isAllowed && j.isElastic(from, x)
+	mayGoAlone := shared.isAllowed && j.isElastic(fromJob, fromPod)
 	// setLastTakes needs all pods that the job can spare, also those that free nothing here.
 	if len(b.limits) > 0 && mayGoAlone {
-		whole.elastic = append(whole.elastic, elasticTake{x.Role, shared.takes})
+		whole.elastic = append(whole.elastic, elasticTake{fromPod.Role, shared.takes})
 	}
 
-	if b.wantedNodes[x.Node] {
-		b.addUsage(j, x, &made)
+	if b.wantedNodes[fromPod.Node] {
+		b.addUsage(j, fromPod, &made)
 	}
 
 	if mayGoAlone && (made.jobNode != none || len(shared.releases) > 0) {
-		if from.RoleElastic != nil {
-			made.role = j.firstRole + x.Role
+		if fromJob.RoleElastic != nil {
+			made.role = j.firstRole + fromPod.Role
 		}
 		b.addShared(len(b.units), shared.releases, shared.takes)
 		b.units = append(b.units, unit{i, len(b.pods)})
@@ -324,9 +324,9 @@ type sharedAmounts struct {
 
 // sharedAmountsOf returns what a pod releases and counts against limits, and adds it to the
 // whole job.
-func (b *jobBuilder) sharedAmountsOf(x *Pod, level int, whole *sharedAmounts) (made sharedAmounts) {
+func (b *jobBuilder) sharedAmountsOf(fromPod *Pod, level int, whole *sharedAmounts) (made sharedAmounts) {
 	b.countVisits(1)
-	for _, given := range x.Releases {
+	for _, given := range fromPod.Releases {
 		if helpful, ok := b.helpfulRelease(given, level); ok {
 			made.releases = addRelease(made.releases, helpful)
 		}
@@ -338,7 +338,7 @@ func (b *jobBuilder) sharedAmountsOf(x *Pod, level int, whole *sharedAmounts) (m
 		whole.releases = addRelease(whole.releases, made.releases[i])
 	}
 
-	made.takes, made.isAllowed = b.takesOf(x)
+	made.takes, made.isAllowed = b.takesOf(fromPod)
 	whole.isAllowed = whole.isAllowed && made.isAllowed
 	for _, given := range made.takes {
 		whole.takes = addTake(whole.takes, given)
@@ -348,30 +348,30 @@ func (b *jobBuilder) sharedAmountsOf(x *Pod, level int, whole *sharedAmounts) (m
 }
 
 // addUsage adds what a pod uses, to the pod and to its job on that node.
-func (b *jobBuilder) addUsage(j *job, x *Pod, made *pod) {
+func (b *jobBuilder) addUsage(j *job, fromPod *Pod, made *pod) {
 	made.usage = make([]float64, b.dims)
-	for r, amount := range x.Usage {
+	for r, amount := range fromPod.Usage {
 		made.usage[r] = b.boundAmount(r, amount)
 	}
 
 	// The entry may be of an earlier job, or never set.
-	if last := b.lastJobNode[x.Node]; last < j.jobNodes.from || last >= len(b.jobNodes) || b.jobNodes[last].node != x.Node {
-		b.lastJobNode[x.Node] = len(b.jobNodes)
-		b.jobNodes = append(b.jobNodes, jobNode{node: x.Node, usage: make([]float64, b.dims)})
+	if last := b.lastJobNode[fromPod.Node]; last < j.jobNodes.from || last >= len(b.jobNodes) || b.jobNodes[last].node != fromPod.Node {
+		b.lastJobNode[fromPod.Node] = len(b.jobNodes)
+		b.jobNodes = append(b.jobNodes, jobNode{node: fromPod.Node, usage: make([]float64, b.dims)})
 	}
 
-	made.jobNode = b.lastJobNode[x.Node]
+	made.jobNode = b.lastJobNode[fromPod.Node]
 	for r, amount := range made.usage {
 		b.jobNodes[made.jobNode].usage[r] += amount
 	}
 }
 
 // isElastic reports whether a pod may be evicted while its job goes on.
-func (j *job) isElastic(from *Job, x *Pod) bool {
-	if j.elastic == 0 || x.Protected {
+func (j *job) isElastic(fromJob *Job, fromPod *Pod) bool {
+	if j.elastic == 0 || fromPod.Protected {
 		return false
 	}
-	return from.RoleElastic == nil || from.RoleElastic[x.Role] > 0
+	return fromJob.RoleElastic == nil || fromJob.RoleElastic[fromPod.Role] > 0
 }
 
 // addUnitsOn lists by node the units that free something there.

@@ -261,9 +261,9 @@ func elasticError(job *Job, pods []int) string {
 	return ""
 }
 
-func addUsage(avail []Amounts, pod *Pod, sign float64) {
-	for r, amount := range pod.Usage {
-		avail[pod.Node][r] += sign * amount
+func addUsage(avail []Amounts, fromPod *Pod, sign float64) {
+	for r, amount := range fromPod.Usage {
+		avail[fromPod.Node][r] += sign * amount
 	}
 }
 

@@ -9,22 +9,22 @@ import (
 // whether that is all of them. It updates avail, quotas and place, which are by node and
 // resource, by quota and by pod set.
 func (m *model) fillNodes(podSet int, avail []float64, quotas []int64, place [][]int) bool {
-	c := &m.podSets[podSet]
-	left := c.Count - len(place[podSet])
-	m.countVisits(len(c.Nodes))
-	for _, node := range c.Nodes {
+	set := &m.podSets[podSet]
+	left := set.Count - len(place[podSet])
+	m.countVisits(len(set.Nodes))
+	for _, node := range set.Nodes {
 		have := avail[node*m.dims : (node+1)*m.dims]
 		quota := &quotas[m.nodeQuota[node]]
-		n := min(left, c.countFitting(have), c.countWithinQuota(*quota))
+		n := min(left, set.countFitting(have), set.countWithinQuota(*quota))
 		if n == 0 {
 			continue
 		}
 
-		for i, amount := range c.Request {
+		for i, amount := range set.Request {
 			have[i] -= float64(n) * amount
 		}
 
-		*quota -= int64(n) * c.Cards
+		*quota -= int64(n) * set.Cards
 		place[podSet] = append(place[podSet], slices.Repeat([]int{node}, n)...)
 		left -= n
 		if left == 0 {
@@ -38,17 +38,17 @@ func (m *model) fillNodes(podSet int, avail []float64, quotas []int64, place [][
 // placePods returns by pod set the nodes of its pods, nil if it cannot place all. Filling nodes
 // is exact for one pod set. For several, it tries the reverse order as well, and then
 // backtracks, which has a budget.
-func (r *capacity) placePods() [][]int {
-	reversed := slices.Clone(r.order)
+func (c *capacity) placePods() [][]int {
+	reversed := slices.Clone(c.order)
 	slices.Reverse(reversed)
-	for _, order := range [][]int{r.order, reversed} {
-		avail := slices.Clone(r.available)
-		quotas := slices.Clone(r.quotas)
-		place := make([][]int, len(r.podSets))
+	for _, order := range [][]int{c.order, reversed} {
+		avail := slices.Clone(c.available)
+		quotas := slices.Clone(c.quotas)
+		place := make([][]int, len(c.podSets))
 
 		all := true
 		for _, podSet := range order {
-			all = all && r.fillNodes(podSet, avail, quotas, place)
+			all = all && c.fillNodes(podSet, avail, quotas, place)
 		}
 
 		switch {
@@ -59,7 +59,7 @@ func (r *capacity) placePods() [][]int {
 		}
 	}
 
-	return r.placeWithBacktracking()
+	return c.placeWithBacktracking()
 }
 
 // maxPlacementTries bounds how many pods the search tries beside the first choice of each.
@@ -78,12 +78,12 @@ type placementSearch struct {
 }
 
 // placeWithBacktracking returns the nodes of all pods, nil if it finds none.
-func (r *capacity) placeWithBacktracking() [][]int {
-	s := &placementSearch{capacity: r, order: slices.Clone(r.order), quotas: slices.Clone(r.quotas), places: make([][]int, len(r.podSets)), triesLeft: maxPlacementTries}
-	slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(r.podSets[a].Count, r.podSets[b].Count) })
-	for i := range r.podSets {
-		s.triesLeft += r.podSets[i].Count
-		s.visited = append(s.visited, make([]bool, len(r.nodeQuota)))
+func (c *capacity) placeWithBacktracking() [][]int {
+	s := &placementSearch{capacity: c, order: slices.Clone(c.order), quotas: slices.Clone(c.quotas), places: make([][]int, len(c.podSets)), triesLeft: maxPlacementTries}
+	slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(c.podSets[a].Count, c.podSets[b].Count) })
+	for i := range c.podSets {
+		s.triesLeft += c.podSets[i].Count
+		s.visited = append(s.visited, make([]bool, len(c.nodeQuota)))
 	}
 	if !s.placeFrom(0) {
 		return nil
@@ -100,8 +100,8 @@ func (s *placementSearch) placeFrom(k int) bool {
 	}
 
 	// A pod set that does not fit any more ends this branch before its turn comes.
-	for _, c := range s.order[k:] {
-		if s.countPlaceable(c, s.quotas) < s.podSets[c].Count-len(s.places[c]) {
+	for _, later := range s.order[k:] {
+		if s.countPlaceable(later, s.quotas) < s.podSets[later].Count-len(s.places[later]) {
 			return false
 		}
 	}
@@ -152,19 +152,19 @@ func (s *placementSearch) movePod(podSet, node int, sign float64) {
 // leave most room for later pod sets, then the preferred ones.
 func (s *placementSearch) candidateNodes(k int) []int {
 	podSet := s.order[k]
-	c := &s.podSets[podSet]
-	s.countVisits(len(c.Nodes))
+	set := &s.podSets[podSet]
+	s.countVisits(len(set.Nodes))
 
 	var candidates []candidateNode
 	left := make([]float64, s.dims)
-	for _, node := range c.Nodes {
-		if s.visited[podSet][node] || s.fitCounts[podSet][node] == 0 || c.countWithinQuota(s.quotas[s.nodeQuota[node]]) == 0 {
+	for _, node := range set.Nodes {
+		if s.visited[podSet][node] || s.fitCounts[podSet][node] == 0 || set.countWithinQuota(s.quotas[s.nodeQuota[node]]) == 0 {
 			continue
 		}
 
 		s.countVisits(len(s.order) - k)
 		for i, amount := range s.availableOn(node) {
-			left[i] = amount - c.Request[i]
+			left[i] = amount - set.Request[i]
 		}
 
 		displaced := 0

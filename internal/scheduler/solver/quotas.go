@@ -66,8 +66,8 @@ func multiplySaturating(a, b int64) int64 {
 func (m *model) exceedsQuotas(p *Problem) bool {
 	var need int64
 	for i := range m.podSets {
-		c := &m.podSets[i]
-		need = addSaturating(need, multiplySaturating(c.Cards, int64(c.Count)))
+		set := &m.podSets[i]
+		need = addSaturating(need, multiplySaturating(set.Cards, int64(set.Count)))
 	}
 
 	all := &capacity{model: m}
@@ -93,14 +93,14 @@ func (m *model) exceedsQuotas(p *Problem) bool {
 
 // lacksQuota reports whether all quotas of cards together have less than the needed cards, or a required
 // quota has too little.
-func (r *capacity) lacksQuota(need int64) bool {
+func (c *capacity) lacksQuota(need int64) bool {
 	var have int64
-	for quota, hasCards := range r.ofCards {
+	for quota, hasCards := range c.ofCards {
 		if hasCards {
-			have = addSaturating(have, max(r.quotas[quota], 0))
+			have = addSaturating(have, max(c.quotas[quota], 0))
 		}
 	}
-	return need > have || r.lacksRequired()
+	return need > have || c.lacksRequired()
 }
 
 // release is what a unit gives back to a quota, from a level on.
@@ -118,46 +118,46 @@ func (q *quotaLevels) helpfulRelease(x QuotaAmount, level int) (release, bool) {
 }
 
 // resetQuotas sets the quotas to what is left before any eviction.
-func (r *capacity) resetQuotas() {
-	r.levelsLeft = slices.Clone(r.levels)
-	r.quotas = make([]int64, len(r.levelsOf))
-	for quota, levels := range r.levelsOf {
-		r.quotas[quota] = slices.Min(r.levels[levels.from:levels.end])
+func (c *capacity) resetQuotas() {
+	c.levelsLeft = slices.Clone(c.levels)
+	c.quotas = make([]int64, len(c.levelsOf))
+	for quota, levels := range c.levelsOf {
+		c.quotas[quota] = slices.Min(c.levels[levels.from:levels.end])
 	}
 }
 
 // addRelease adds a release to a quota, or subtracts it if sign is -1.
-func (r *capacity) addRelease(x release, sign int) {
-	r.countVisits(1)
-	levels := r.levelsLeft[r.levelsOf[x.quota].from:r.levelsOf[x.quota].end]
+func (c *capacity) addRelease(x release, sign int) {
+	c.countVisits(1)
+	levels := c.levelsLeft[c.levelsOf[x.quota].from:c.levelsOf[x.quota].end]
 	for level := x.level; level < len(levels); level++ {
 		levels[level] += int64(sign) * x.amount
 	}
-	r.quotas[x.quota] = slices.Min(levels)
+	c.quotas[x.quota] = slices.Min(levels)
 }
 
 // addReleases adds all that a unit releases, for a whole job that of all its pods. It subtracts that if sign is -1.
-func (r *capacity) addReleases(u, sign int) {
-	for _, x := range r.releases[u] {
-		r.addRelease(x, sign)
+func (c *capacity) addReleases(u, sign int) {
+	for _, x := range c.releases[u] {
+		c.addRelease(x, sign)
 	}
 }
 
 // useCards subtracts a placed pod's cards from the quota of its node if sign is -1, and adds them again if it is 1.
-func (r *capacity) useCards(podSet, node, sign int) {
-	if cards := r.podSets[podSet].Cards; cards > 0 {
-		levels := r.levelsOf[r.nodeQuota[node]]
+func (c *capacity) useCards(podSet, node, sign int) {
+	if cards := c.podSets[podSet].Cards; cards > 0 {
+		levels := c.levelsOf[c.nodeQuota[node]]
 		for i := levels.from; i < levels.end; i++ {
-			r.levelsLeft[i] += int64(sign) * cards
+			c.levelsLeft[i] += int64(sign) * cards
 		}
-		r.quotas[r.nodeQuota[node]] += int64(sign) * cards
+		c.quotas[c.nodeQuota[node]] += int64(sign) * cards
 	}
 }
 
 // lacksRequired reports whether a quota has too little for what the pod sets use wherever they run.
-func (r *capacity) lacksRequired() bool {
-	for _, quota := range r.required {
-		if r.quotas[quota] < 0 {
+func (c *capacity) lacksRequired() bool {
+	for _, quota := range c.required {
+		if c.quotas[quota] < 0 {
 			return true
 		}
 	}
@@ -165,10 +165,10 @@ func (r *capacity) lacksRequired() bool {
 }
 
 // lowestLevelBelow returns the lowest level of a quota that has less than a target.
-func (r *capacity) lowestLevelBelow(quota int, target int64) (level int, found bool) {
-	levels := r.levelsOf[quota]
+func (c *capacity) lowestLevelBelow(quota int, target int64) (level int, found bool) {
+	levels := c.levelsOf[quota]
 	for i := levels.from; i < levels.end; i++ {
-		if r.levelsLeft[i] < target {
+		if c.levelsLeft[i] < target {
 			return i - levels.from, true
 		}
 	}

@@ -187,39 +187,39 @@ func (s *state) searchCheaper(units []int) bool {
 		}
 	}
 
-	r := s.newBranchAndBound(units)
-	r.potential = s.capacityWithout(units)
-	r.lossBound = before
-	r.hasBound = true
-	r.triesLeft = maxSearchTries
+	search := s.newBranchAndBound(units)
+	search.potential = s.capacityWithout(units)
+	search.lossBound = before
+	search.hasBound = true
+	search.triesLeft = maxSearchTries
 	if s.releases != nil {
-		r.triesLeft *= sharedSearchFactor
+		search.triesLeft *= sharedSearchFactor
 	}
 
-	r.searchFrom(0, true)
+	search.searchFrom(0, true)
 	// Without a cheaper set the former victims must come back.
-	if !r.found {
-		r.bestSet = dropped
+	if !search.found {
+		search.bestSet = dropped
 	}
 
-	for _, u := range r.bestSet {
+	for _, u := range search.bestSet {
 		s.addVictim(u, none)
 	}
 
-	return r.found
+	return search.found
 }
 
 // searchAllSets looks for any set of units that suffices. It also returns whether it tried all
 // sets.
 func (s *state) searchAllSets() (found, complete bool) {
-	r := s.newBranchAndBound(s.openUnits())
-	r.potential = s.capacityWithout(s.openUnits())
-	r.triesLeft = 10 * maxSearchTries
-	r.searchFrom(0, true)
-	for _, u := range r.bestSet {
+	search := s.newBranchAndBound(s.openUnits())
+	search.potential = s.capacityWithout(s.openUnits())
+	search.triesLeft = 10 * maxSearchTries
+	search.searchFrom(0, true)
+	for _, u := range search.bestSet {
 		s.addVictim(u, none)
 	}
-	return r.found, r.triesLeft >= 0 && !r.exceedsBudget()
+	return search.found, search.triesLeft >= 0 && !search.exceedsBudget()
 }
 
 // branchAndBound tries sets of units in order: with each unit, then without it.
@@ -245,24 +245,24 @@ type branchAndBound struct {
 // come before single pods, which depend on the decision about their job.
 func (s *state) newBranchAndBound(units []int) *branchAndBound {
 	resource, need := s.scarcestResource(units)
-	r := &branchAndBound{state: s, need: need, options: make([]option, len(units)), cheapest: make([]int, len(units))}
+	search := &branchAndBound{state: s, need: need, options: make([]option, len(units)), cheapest: make([]int, len(units))}
 	for i, u := range units {
 		x := option{unit: u, loss: s.unitLoss(u)}
 		x.amount = s.amountOf(u, resource)
 		x.rate = x.loss.ratePer(max(x.amount, epsilon))
-		r.options[i] = x
-		r.cheapest[i] = i
+		search.options[i] = x
+		search.cheapest[i] = i
 	}
 
 	single := func(x option) int { return min(s.units[x.unit].pod-wholeJob, 1) } // 0 for a whole job, 1 for a pod
-	slices.SortFunc(r.options, func(a, b option) int {
+	slices.SortFunc(search.options, func(a, b option) int {
 		return cmp.Or(cmp.Compare(single(a), single(b)), a.rate.compare(b.rate), cmp.Compare(a.unit, b.unit))
 	})
 
-	slices.SortFunc(r.cheapest, func(a, b int) int {
-		return cmp.Or(r.options[a].rate.compare(r.options[b].rate), cmp.Compare(a, b))
+	slices.SortFunc(search.cheapest, func(a, b int) int {
+		return cmp.Or(search.options[a].rate.compare(search.options[b].rate), cmp.Compare(a, b))
 	})
-	return r
+	return search
 }
 
 // searchFrom decides about the options from an index on. isUnchecked means that the current set of victims was not

@@ -27,7 +27,7 @@ func TestSearchSkipsWhatCannotSuffice(t *testing.T) {
 		p.Nodes[i].Free = append(p.Nodes[i].Free, 1) // each pod needs all of this resource of its node
 	}
 
-	got := Solve(p, maxRefineWork)
+	got := Solve(p, MaxWork)
 	check.Must(t, got.Plan != nil, "%+v, want a plan", got)
 	onNode1 := JobVictims{Job: 0, Pods: []int{1}}
 	onNode0 := JobVictims{Job: 1, Pods: []int{0}}
@@ -42,7 +42,7 @@ func TestSearchProvesThatElasticPodsDoNotSuffice(t *testing.T) {
 		for i := range 60 {
 			job.Pods = append(job.Pods, podOn(i%nodes, int64(1+i)))
 		}
-		got := Solve(fullProblem(nodes, 1, 8, job), maxRefineWork)
+		got := Solve(fullProblem(nodes, 1, 8, job), MaxWork)
 		checkNoPlan(t, name, got)
 	}
 }
@@ -65,7 +65,7 @@ func TestSearchProvesThatElasticPodsReleaseTooLittle(t *testing.T) {
 	p.Nodes[0].Free = Amounts{100}
 	p.PodSets[0].Nodes = []int{0}
 
-	checkNoPlan(t, "3 cards of 8", Solve(p, maxRefineWork))
+	checkNoPlan(t, "3 cards of 8", Solve(p, MaxWork))
 }
 
 // TestSearchTriesMoreSetsInTrees: in a tree of queues, victims release quotas and count against limits. Then the lower
@@ -94,7 +94,7 @@ func TestSearchTriesMoreSetsInTrees(t *testing.T) {
 	optimum, possible := leastLoss(p)
 	check.Must(t, possible, "the oracle finds no plan")
 
-	got := Solve(p, maxRefineWork)
+	got := Solve(p, MaxWork)
 	check.Must(t, got.Plan != nil, "%+v, want a plan", got)
 	check.Equal(t, "loss", optimum, got.Plan.Loss)
 }

@@ -9,7 +9,7 @@ package solver
 type Result struct {
 	// Plan is nil if the search found none.
 	Plan *Plan
-	// Work is what the search cost, see maxRefineWork.
+	// Work is what the search cost, in the unit of MaxWork.
 	Work int
 	// OutOfBudget reports whether the search ended at its budget. A cheaper plan, or the first
 	// one, may exist then.
@@ -23,7 +23,7 @@ type Result struct {
 func Solve(p *Problem, most int) Result {
 	asked, indexes := p.withoutEmptyPodSets()
 	m := newModel(asked)
-	plan := m.findPlan(asked, min(most, maxRefineWork))
+	plan := m.findPlan(asked, min(most, MaxWork))
 	if plan != nil {
 		places := make([][]int, len(p.PodSets))
 		for i, nodes := range plan.Places {
@@ -177,9 +177,9 @@ func (s *state) toPlan(p *Problem) *Plan {
 	return plan
 }
 
-// maxRefineWork bounds the work of one search beside its first plan. The same search costs the
-// same on every machine. A unit of work takes about 5 ns.
-const maxRefineWork = 150_000_000
+// MaxWork bounds the work of one search beside its first plan, whatever its caller allows. The same search costs the
+// same on every machine: work is counted, and one takes about 5 ns, so this is less than a second.
+const MaxWork = 150_000_000
 
 // budget bounds the work of a search, so that it ends in time on every problem.
 type budget struct {

@@ -282,90 +282,90 @@ type capacity struct {
 }
 
 func (m *model) newCapacity() capacity {
-	r := capacity{model: m, available: slices.Clone(m.nodeFree)}
-	r.resetQuotas()
+	c := capacity{model: m, available: slices.Clone(m.nodeFree)}
+	c.resetQuotas()
 	for range m.podSets {
-		r.fitCounts = append(r.fitCounts, make([]int, len(m.nodeQuota)))
-		r.fitByQuota = append(r.fitByQuota, make([]int, len(m.levelsOf)))
+		c.fitCounts = append(c.fitCounts, make([]int, len(m.nodeQuota)))
+		c.fitByQuota = append(c.fitByQuota, make([]int, len(m.levelsOf)))
 	}
-	r.countFor(none)
-	return r
+	c.countFor(none)
+	return c
 }
 
 // countFor counts for one pod set from now on, or for all of them. The counts of the others
 // become stale.
-func (r *capacity) countFor(only int) {
-	r.onlyPodSet = only
-	for i := range r.podSets {
+func (c *capacity) countFor(only int) {
+	c.onlyPodSet = only
+	for i := range c.podSets {
 		if only != none && only != i {
 			continue
 		}
 
-		c := &r.podSets[i]
-		r.countVisits(len(c.Nodes))
-		clear(r.fitByQuota[i])
-		for _, node := range c.Nodes {
-			r.fitCounts[i][node] = c.countFitting(r.availableOn(node))
-			r.fitByQuota[i][r.nodeQuota[node]] += r.fitCounts[i][node]
+		set := &c.podSets[i]
+		c.countVisits(len(set.Nodes))
+		clear(c.fitByQuota[i])
+		for _, node := range set.Nodes {
+			c.fitCounts[i][node] = set.countFitting(c.availableOn(node))
+			c.fitByQuota[i][c.nodeQuota[node]] += c.fitCounts[i][node]
 		}
 	}
 }
 
 // clone returns a deep copy.
-func (r *capacity) clone() *capacity {
-	r.countVisits(len(r.fitCounts) * len(r.nodeQuota) / 8) // copying is fast
-	c := &capacity{model: r.model, onlyPodSet: r.onlyPodSet, available: slices.Clone(r.available), levelsLeft: slices.Clone(r.levelsLeft), quotas: slices.Clone(r.quotas)}
-	for i := range r.fitCounts {
-		c.fitCounts = append(c.fitCounts, slices.Clone(r.fitCounts[i]))
-		c.fitByQuota = append(c.fitByQuota, slices.Clone(r.fitByQuota[i]))
+func (c *capacity) clone() *capacity {
+	c.countVisits(len(c.fitCounts) * len(c.nodeQuota) / 8) // copying is fast
+	copied := &capacity{model: c.model, onlyPodSet: c.onlyPodSet, available: slices.Clone(c.available), levelsLeft: slices.Clone(c.levelsLeft), quotas: slices.Clone(c.quotas)}
+	for i := range c.fitCounts {
+		copied.fitCounts = append(copied.fitCounts, slices.Clone(c.fitCounts[i]))
+		copied.fitByQuota = append(copied.fitByQuota, slices.Clone(c.fitByQuota[i]))
 	}
-	return c
+	return copied
 }
 
-func (r *capacity) availableOn(node int) []float64 { return r.available[node*r.dims : (node+1)*r.dims] }
+func (c *capacity) availableOn(node int) []float64 { return c.available[node*c.dims : (node+1)*c.dims] }
 
 // addAvailable adds amounts to what a node has available, or subtracts them if sign is -1.
-func (r *capacity) addAvailable(node int, amounts []float64, sign float64) {
-	have := r.availableOn(node)
+func (c *capacity) addAvailable(node int, amounts []float64, sign float64) {
+	have := c.availableOn(node)
 	for i := range have {
 		have[i] += sign * amounts[i]
 	}
-	if r.onlyPodSet != none {
-		r.updateFit(r.onlyPodSet, node)
+	if c.onlyPodSet != none {
+		c.updateFit(c.onlyPodSet, node)
 		return
 	}
-	for i := range r.podSets {
-		r.updateFit(i, node)
+	for i := range c.podSets {
+		c.updateFit(i, node)
 	}
 }
 
-func (r *capacity) updateFit(podSet, node int) {
-	r.countVisits(1)
-	if c := &r.podSets[podSet]; c.wantsNode[node] {
-		n := c.countFitting(r.availableOn(node))
-		r.fitByQuota[podSet][r.nodeQuota[node]] += n - r.fitCounts[podSet][node]
-		r.fitCounts[podSet][node] = n
+func (c *capacity) updateFit(podSet, node int) {
+	c.countVisits(1)
+	if set := &c.podSets[podSet]; set.wantsNode[node] {
+		n := set.countFitting(c.availableOn(node))
+		c.fitByQuota[podSet][c.nodeQuota[node]] += n - c.fitCounts[podSet][node]
+		c.fitCounts[podSet][node] = n
 	}
 }
 
 // countPlaceable returns how many pods of a pod set fit with so many cards left in the quotas,
 // at most the pod set's count.
-func (r *capacity) countPlaceable(podSet int, quotas []int64) int {
-	c := &r.podSets[podSet]
+func (c *capacity) countPlaceable(podSet int, quotas []int64) int {
+	set := &c.podSets[podSet]
 	n := 0
-	for quota, placeable := range r.fitByQuota[podSet] {
-		n += min(placeable, c.countWithinQuota(quotas[quota]), c.Count)
+	for quota, placeable := range c.fitByQuota[podSet] {
+		n += min(placeable, set.countWithinQuota(quotas[quota]), set.Count)
 	}
-	return min(n, c.Count)
+	return min(n, set.Count)
 }
 
 // isInsufficient reports whether some pod set does not fit even if it gets everything.
-func (r *capacity) isInsufficient() bool {
-	if r.lacksRequired() {
+func (c *capacity) isInsufficient() bool {
+	if c.lacksRequired() {
 		return true
 	}
-	for i := range r.podSets {
-		if r.countPlaceable(i, r.quotas) < r.podSets[i].Count {
+	for i := range c.podSets {
+		if c.countPlaceable(i, c.quotas) < c.podSets[i].Count {
 			return true
 		}
 	}

@@ -58,10 +58,10 @@ type takenUnit struct {
 	refused map[int]bool
 }
 
-func (u *takenUnit) add(p *Problem, pod *Pod) {
-	u.takes = append(u.takes, pod.Takes...)
-	for _, x := range pod.Takes {
-		isRefused := !pod.OnlyCounts || !p.TakeLimits[x.Limit].Borrowed
+func (u *takenUnit) add(p *Problem, fromPod *Pod) {
+	u.takes = append(u.takes, fromPod.Takes...)
+	for _, x := range fromPod.Takes {
+		isRefused := !fromPod.OnlyCounts || !p.TakeLimits[x.Limit].Borrowed
 		u.refused[x.Limit] = u.refused[x.Limit] || (isRefused && x.Amount > 0)
 	}
 }

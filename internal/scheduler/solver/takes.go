@@ -28,14 +28,14 @@ type takeLimit struct {
 }
 
 // takesOf returns what a pod counts against limits, false if that is too much to add up.
-func (b *jobBuilder) takesOf(pod *Pod) ([]take, bool) {
+func (b *jobBuilder) takesOf(fromPod *Pod) ([]take, bool) {
 	var takes []take
-	for _, x := range pod.Takes {
+	for _, x := range fromPod.Takes {
 		if x.Amount > b.maxShared {
 			return nil, false
 		}
 		if x.Amount > 0 {
-			onlyCounts := pod.OnlyCounts && b.problem.TakeLimits[x.Limit].Borrowed
+			onlyCounts := fromPod.OnlyCounts && b.problem.TakeLimits[x.Limit].Borrowed
 			takes = addTake(takes, take{x.Limit, x.Amount, x.Amount, onlyCounts})
 		}
 	}
@@ -64,7 +64,7 @@ type elasticTake struct {
 // setLastTakes sets which part of a whole job is taken last by each limit: what is left without
 // as many pods as the job can spare, at least one pod. Those with the least amounts are taken
 // before.
-func (b *jobBuilder) setLastTakes(from *Job, whole []take, pods []elasticTake) {
+func (b *jobBuilder) setLastTakes(fromJob *Job, whole []take, pods []elasticTake) {
 	for i := range whole {
 		x := &whole[i]
 		if !b.limits[x.limit].borrowed {
@@ -72,8 +72,8 @@ func (b *jobBuilder) setLastTakes(from *Job, whole []take, pods []elasticTake) {
 		}
 
 		slices.SortStableFunc(pods, func(a, b elasticTake) int { return cmp.Compare(a.amountOf(x.limit), b.amountOf(x.limit)) })
-		elastic := min(from.Elastic, len(from.Pods)-1)
-		roles := slices.Clone(from.RoleElastic)
+		elastic := min(fromJob.Elastic, len(fromJob.Pods)-1)
+		roles := slices.Clone(fromJob.RoleElastic)
 		for _, pod := range pods {
 			if elastic <= 0 || (roles != nil && roles[pod.role] <= 0) {
 				continue

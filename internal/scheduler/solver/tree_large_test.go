@@ -97,7 +97,7 @@ func TestSolveProvesThatLimitsForbid(t *testing.T) {
 		for _, nodesHaveRoom := range []bool{true, false} {
 			for _, borrowed := range []bool{true, false} {
 				p := f.tree(treeScene{pending: 64, cards: 8, mayLose: 0.05, nodesHaveRoom: nodesHaveRoom, borrowed: borrowed})
-				got := Solve(p, maxRefineWork)
+				got := Solve(p, MaxWork)
 				checkNoPlan(t, name, got)
 				check.That(t, got.Work < 1_000_000, "%s: work %d, want less than 1,000,000", name, got.Work)
 			}
@@ -125,7 +125,7 @@ func TestWorkInTreesStaysWithinLimits(t *testing.T) {
 	} {
 		for _, nodesHaveRoom := range []bool{true, false} {
 			p := tc.fleet.tree(treeScene{pending: tc.pending, cards: tc.cards, mayLose: 0.5, nodesHaveRoom: nodesHaveRoom, borrowed: true})
-			got := Solve(p, maxRefineWork)
+			got := Solve(p, MaxWork)
 
 			check.Must(t, got.Plan != nil, "%+v, %d of %g: no plan", tc.fleet, tc.pending, tc.cards)
 			check.That(t, got.Work <= tc.maxWork, "%+v, %d of %g: work %d, want at most %d", tc.fleet, tc.pending, tc.cards, got.Work, tc.maxWork)

@@ -38,7 +38,7 @@ func TestWorkStaysWithinLimits(t *testing.T) {
 		{elastic, 64, 8, 200_000},
 	} {
 		t.Run(fmt.Sprintf("%+v %d of %g", tc.fleet, tc.pending, tc.cards), func(t *testing.T) {
-			got := Solve(tc.fleet.problem(tc.pending, tc.cards), maxRefineWork)
+			got := Solve(tc.fleet.problem(tc.pending, tc.cards), MaxWork)
 			check.Must(t, got.Plan != nil, "no plan")
 			check.That(t, got.Work <= tc.maxLooks*workPerVisit, "%d looks, more than %d", got.Work/workPerVisit, tc.maxLooks)
 		})

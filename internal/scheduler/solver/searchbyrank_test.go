@@ -212,7 +212,7 @@ func TestSmallBudgetStillAvoidsHighRanks(t *testing.T) {
 	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": smallProblem, "middling": midsizeProblem}) {
 		seed.Check(t, func(t *rapid.T) {
 			p := withRandomRanks(t, draw(t))
-			withBudget := Solve(p, maxRefineWork)
+			withBudget := Solve(p, MaxWork)
 			without := Solve(p, 0)
 			if without.Plan == nil {
 				check.Must(t, withBudget.Plan == nil || without.OutOfBudget, "no plan without a budget, and it does not report that the search was cut")

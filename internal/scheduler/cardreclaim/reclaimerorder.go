@@ -1,8 +1,12 @@
 package cardreclaim
 
+// This file has the order in which waiting jobs get a search for cards, and which of their pods it is for. The order
+// of the jobs that lose cards is in victimorder.go.
+
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -14,9 +18,11 @@ import (
 	"cardquota.dev/operator/internal/scheduler/gang"
 )
 
-// serveInOrder serves jobs in the order of their queues and of their own.
+// serveInOrder searches cards for jobs in Volcano's order: one job of the first queue, then one job of the queue that
+// is first now. It ends when the budget of the session does.
 func (s *reclaimSession) serveInOrder(jobs []*api.JobInfo) {
-	s.search.fairOrder.startSession(jobs) // in case the budget does not suffice
+	// The next session needs to know who was served if the budget does not suffice for all.
+	s.search.fairOrder.startSession(jobs)
 	queues := util.NewPriorityQueue(s.ssn.QueueOrderFn)
 	waiting := map[api.QueueID]*util.PriorityQueue{}
 	for _, job := range jobs {
@@ -29,6 +35,7 @@ func (s *reclaimSession) serveInOrder(jobs []*api.JobInfo) {
 
 	for !queues.Empty() {
 		queue := queues.Pop().(*api.QueueInfo)
+		// Volcano lets such a queue have no more, so its jobs are left out in this session.
 		if s.ssn.Overused(queue) {
 			continue
 		}
@@ -43,7 +50,8 @@ func (s *reclaimSession) serveInOrder(jobs []*api.JobInfo) {
 	}
 }
 
-// serveFairly serves jobs in fair order.
+// serveFairly searches cards for jobs in the order of fairOrder, after a session whose budget did not suffice for
+// all. Between equal ones Volcano's order of queues and jobs decides. It ends when the budget of the session does.
 func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
 	before := func(a, b *api.JobInfo) bool {
 		if a.Queue != b.Queue {
@@ -52,23 +60,15 @@ func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
 		return s.ssn.JobOrderFn(a, b)
 	}
 
-	slices.SortFunc(jobs, func(a, b *api.JobInfo) int {
-		switch {
-		case before(a, b):
-			return -1
-		case before(b, a):
-			return 1
-		}
-		return 0
-	})
-
+	slices.SortFunc(jobs, func(a, b *api.JobInfo) int { return compareBy(before, a, b) })
 	order := &s.search.fairOrder
 	waiting := order.startSession(jobs)
-	for of, any := order.pickNext(waiting, before); any; of, any = order.pickNext(waiting, before) {
-		job := waiting[of][0]
-		waiting[of] = waiting[of][1:]
-		if len(waiting[of]) == 0 {
-			delete(waiting, of)
+	for len(waiting) > 0 {
+		next := order.pickNext(waiting, before)
+		job := waiting[next][0]
+		waiting[next] = waiting[next][1:]
+		if len(waiting[next]) == 0 {
+			delete(waiting, next)
 		}
 
 		if !s.ssn.Overused(s.ssn.Queues[job.Queue]) && !s.serveJob(job) {
@@ -77,7 +77,19 @@ func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
 	}
 }
 
-// serveJob serves a job. It returns false if the budget of the session ended before.
+// compareBy compares by a function that reports whether its first argument comes before its second.
+func compareBy[T any](before func(a, b T) bool, a, b T) int {
+	switch {
+	case before(a, b):
+		return -1
+	case before(b, a):
+		return 1
+	}
+	return 0
+}
+
+// serveJob searches cards for a job and places those of its pods that get some. It does nothing if the last search
+// would only be repeated. It returns false if the budget of the session ended before.
 func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
 	if s.sessionExhausted() {
 		s.unfinished = true
@@ -91,7 +103,7 @@ func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
 	}
 
 	before := s.totalWork()
-	s.scope = searchScope{}
+	s.scope = searchScope{} // collects what this search looks at
 	s.startJob(len(s.nodes))
 
 	placed := s.placeJob(job)
@@ -114,17 +126,19 @@ func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
 }
 
 // placeJob places a job's pods, and reports whether it placed any. The pods that the job needs
-// for its minimum are placed all or none, then as many others as possible. If all fit, they
-// are placed together. Otherwise the first pod of a Deployment, whose minimum is one, might
+// for its minimum are placed all or none, then as many others as possible. It tries all of them
+// together first. Otherwise the first pod of a Deployment, whose minimum is one, might
 // evict a job that does not help the others.
 func (s *reclaimSession) placeJob(job *api.JobInfo) (placed bool) {
 	missing := s.missingTasks(job)
+	// more are the others that one problem can have beside the minimum, rest are for further problems.
 	more, rest := s.splitByKinds(job, missing, s.reclaimingTasks(job, missing))
 	if len(missing) > 0 {
 		// The minimum is placed in one problem or not at all, so it cannot be split into portions.
 		if _, tooMany := s.splitByKinds(job, nil, missing); len(tooMany) > 0 || !s.canReclaimTogether(missing) {
 			return false
 		}
+
 		together := slices.Concat(missing, more)
 		if len(more) > 0 && s.canReclaimTogether(together) && s.placeWithHalfBudget(job, together) {
 			more = nil
@@ -143,8 +157,8 @@ func (s *reclaimSession) placeJob(job *api.JobInfo) (placed bool) {
 	return placed
 }
 
-// placeWithHalfBudget places all pods of a job with at most half of its budget. The rest is
-// left for the pods that it needs for its minimum.
+// placeWithHalfBudget places all of some pods with at most half of their job's budget, and reports whether it did.
+// If it fails, the other half is for the pods that the job needs for its minimum.
 func (s *reclaimSession) placeWithHalfBudget(job *api.JobInfo, tasks []*api.TaskInfo) bool {
 	end := s.jobEnd
 	s.jobEnd = s.work + (s.jobEnd-s.work)/2
@@ -153,11 +167,11 @@ func (s *reclaimSession) placeWithHalfBudget(job *api.JobInfo, tasks []*api.Task
 	return placed
 }
 
-// splitByKinds divides pods into those that may be placed together with some others, and the
-// rest in portions. The bound is the number of kinds.
+// splitByKinds divides pods into portions of at most maxPodKinds kinds, each for one problem. first is the portion
+// that goes with the pods of with, whose kinds count in it. rest are the other portions.
 func (s *reclaimSession) splitByKinds(job *api.JobInfo, with, tasks []*api.TaskInfo) (first []*api.TaskInfo, rest [][]*api.TaskInfo) {
 	index := map[string]int{} // of a kind among all kinds
-	count := func(task *api.TaskInfo) int {
+	portionOf := func(task *api.TaskInfo) int {
 		kind := s.finder.needsKey(job, task)
 		if _, known := index[kind]; !known {
 			index[kind] = len(index)
@@ -166,11 +180,11 @@ func (s *reclaimSession) splitByKinds(job *api.JobInfo, with, tasks []*api.TaskI
 	}
 
 	for _, task := range with {
-		count(task)
+		portionOf(task)
 	}
 
 	for _, task := range tasks {
-		portion := count(task)
+		portion := portionOf(task)
 		if portion == 0 {
 			first = append(first, task)
 			continue
@@ -185,8 +199,8 @@ func (s *reclaimSession) splitByKinds(job *api.JobInfo, with, tasks []*api.TaskI
 	return first, rest
 }
 
-// reclaimingTasks lists the pending pods of a job that may reclaim cards, without some. All of
-// them reclaim from the same jobs as the first.
+// reclaimingTasks lists the pending pods of a job that may reclaim cards, without some and without those that the
+// quota has no room for. Only pods with the reclaimerKey of the first are listed: they reclaim from the same jobs.
 func (s *reclaimSession) reclaimingTasks(job *api.JobInfo, without []*api.TaskInfo) []*api.TaskInfo {
 	var tasks []*api.TaskInfo
 	others := sets.New(without...)
@@ -206,11 +220,12 @@ func (s *reclaimSession) reclaimingTasks(job *api.JobInfo, without []*api.TaskIn
 	return s.dropBeyondQuota(job, without, tasks)
 }
 
-// dropBeyondQuota drops the pods for which the queue has no quota left after those before them
-// and some others. Of ten thousand pending pods, few may remain.
+// dropBeyondQuota drops the pods for which the queue has no quota left after the pods of beside and the pods before
+// them. Of ten thousand pending pods, few may remain, and the search need not look at the others.
 func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.TaskInfo) []*api.TaskInfo {
-	left := map[string]card.Count{}
-	takes := func(task *api.TaskInfo) bool {
+	left := map[string]card.Count{} // by the card names of a request
+	// takeQuota reports whether the quota has enough left for a pod, and takes that.
+	takeQuota := func(task *api.TaskInfo) bool {
 		request := s.plugin.RequestFor(task)
 		if request.Count == 0 {
 			return true
@@ -233,13 +248,13 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 
 	// These are placed first, so their cards are not left for the others.
 	for _, task := range beside {
-		takes(task)
+		takeQuota(task)
 	}
 
-	return slices.DeleteFunc(tasks, func(task *api.TaskInfo) bool { return !takes(task) })
+	return slices.DeleteFunc(tasks, func(task *api.TaskInfo) bool { return !takeQuota(task) })
 }
 
-// canReclaimTogether reports whether pods may be placed together: those that reclaim must all
+// canReclaimTogether reports whether one problem may place all of some pods: those that reclaim must all
 // be allowed to, and from the same jobs.
 func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 	var first *api.TaskInfo
@@ -247,6 +262,7 @@ func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 		if !s.mayPreempt(task) {
 			return false
 		}
+		// For such a pod, nothing is reclaimed.
 		if !s.reclaimsFor(&s.plugin.RequestFor(task).Request) {
 			continue
 		}
@@ -288,30 +304,25 @@ func (s *reclaimSession) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 // that a session is reproducible.
 func (s *reclaimSession) sortTasks(tasks []*api.TaskInfo) {
 	slices.SortFunc(tasks, func(a, b *api.TaskInfo) int {
-		switch {
-		case s.ssn.TaskOrderFn(a, b):
-			return -1
-		case s.ssn.TaskOrderFn(b, a):
-			return 1
-		}
-		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(compareBy(func(a, b *api.TaskInfo) bool { return s.ssn.TaskOrderFn(a, b) }, a, b),
+			cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) // x-2 before x-10
 	})
 }
 
-// fairOrder decides who is served next when a session's budget does not suffice for all. That
-// is the namespace of a queue for which least work was done since then, and its job that was
-// served longest ago. If all are served, the order of queues and jobs decides alone.
+// fairOrder decides for which job the next search is while the budget of a session does not suffice for all. That
+// is the namespace of a queue with the least work since the last session whose budget sufficed, and of it the job
+// whose search was longest ago. While budgets suffice, the order of queues and jobs decides alone.
 type fairOrder struct {
 	// isScarce reports whether the last session's budget did not suffice.
 	isScarce bool
-	// work is the work done since then for each waiting namespace of a queue, lastServed the
-	// last session that served a job.
+	// work is the work since a budget sufficed for each namespace of a queue that waits. lastServed is the number of
+	// the last session that searched for a job. Both forget what does not wait any more.
 	work       map[queueNamespace]int
 	lastServed map[api.JobID]int
 	session    int
 }
 
-// queueNamespace is the namespace of a queue, which fairOrder treats as one user.
+// queueNamespace is one namespace with jobs in a queue, which fairOrder treats as one user.
 type queueNamespace struct {
 	queue     api.QueueID
 	namespace string
@@ -321,8 +332,8 @@ func queueNamespaceOf(job *api.JobInfo) queueNamespace {
 	return queueNamespace{job.Queue, job.Namespace}
 }
 
-// startSession begins a session and sorts the jobs of each namespace by when they were served,
-// those never served first. A new namespace begins with the least work of the others.
+// startSession begins a session with the jobs that wait. It returns them by namespace of a queue, those first whose
+// last search was longest ago, or that had none. A new namespace begins with the least work of the others.
 func (f *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.JobInfo {
 	waiting := map[queueNamespace][]*api.JobInfo{}
 	last := map[api.JobID]int{}
@@ -333,19 +344,19 @@ func (f *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.
 
 	least := 0
 	used := map[queueNamespace]int{}
-	for of := range waiting {
-		if n, known := f.work[of]; known {
-			used[of] = n
+	for user := range waiting {
+		if n, known := f.work[user]; known {
+			used[user] = n
 			if len(used) == 1 || n < least {
 				least = n
 			}
 		}
 	}
 
-	for of, all := range waiting {
+	for user, all := range waiting {
 		// Without any work a new namespace would be served alone until it has as much as the others.
-		if _, known := used[of]; !known {
-			used[of] = least
+		if _, known := used[user]; !known {
+			used[user] = least
 		}
 		slices.SortStableFunc(all, func(a, b *api.JobInfo) int { return cmp.Compare(last[a.UID], last[b.UID]) })
 	}
@@ -355,32 +366,24 @@ func (f *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.
 	return waiting
 }
 
-// pickNext returns the namespace with the least work. The function before decides between
-// equal ones.
-func (f *fairOrder) pickNext(waiting map[queueNamespace][]*api.JobInfo, before func(a, b *api.JobInfo) bool) (queueNamespace, bool) {
-	var first queueNamespace
-	found := false
-	for of, jobs := range waiting {
-		by := 0
-		if found {
-			by = cmp.Compare(f.work[of], f.work[first])
+// pickNext returns the waiting namespace with the least work. Between equal ones, before decides by their first jobs.
+// At least one namespace waits.
+func (f *fairOrder) pickNext(waiting map[queueNamespace][]*api.JobInfo, before func(a, b *api.JobInfo) bool) queueNamespace {
+	return slices.MinFunc(slices.Collect(maps.Keys(waiting)), func(a, b queueNamespace) int {
+		if by := cmp.Compare(f.work[a], f.work[b]); by != 0 {
+			return by
 		}
-		if !found || by < 0 || (by == 0 && before(jobs[0], waiting[first][0])) {
-			first = of
-			found = true
-		}
-	}
-
-	return first, found
+		return compareBy(before, waiting[a][0], waiting[b][0])
+	})
 }
 
-// recordServed records that a job was served, and the work for it.
+// recordServed records that a job had its search in this session, and the work of that.
 func (f *fairOrder) recordServed(job *api.JobInfo, work int) {
 	f.work[queueNamespaceOf(job)] += work
 	f.lastServed[job.UID] = f.session + 1
 }
 
-// endSession ends a session. sufficed means that the budget sufficed for all jobs.
+// endSession ends a session. sufficed means that the budget sufficed for all jobs: then the fair order forgets all.
 func (f *fairOrder) endSession(sufficed bool) {
 	f.session++
 	f.isScarce = !sufficed
