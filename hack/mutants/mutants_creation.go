@@ -16,8 +16,8 @@ var answerEndMutants = []mutant{
 
 // rolloutMutants break which old pods a rollout waits for.
 var rolloutMutants = []mutant{
-	{"internal/cli/why/rollout.go", `if charge.Queue != w.input.Queue {`, `if false {`, "old pods of another queue do not help"},
-	{"internal/cli/why/rollout.go", `if slices.Contains(w.input.Request.Names, amount.Name) {`, `if len(w.input.Request.Names) > 0 || slices.Contains(w.input.Request.Names, amount.Name) {`, "old pods with another card do not help"},
+	{"internal/cli/why/rollout.go", `if charge.Queue != r.input.Queue {`, `if false {`, "old pods of another queue do not help"},
+	{"internal/cli/why/rollout.go", `if slices.Contains(r.input.Request.Names, amount.Name) {`, `if len(r.input.Request.Names) > 0 || slices.Contains(r.input.Request.Names, amount.Name) {`, "old pods with another card do not help"},
 	{"internal/cli/why/rollout.go", `return r.number < other.number`, `return r.created.Before(other.created)`, "a rollback is a later revision"},
 }
 

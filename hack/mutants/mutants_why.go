@@ -2,10 +2,10 @@ package main
 
 // reservationMutants break which enqueued jobs have reserved the cards that a workload waits for.
 var reservationMutants = []mutant{
-	{"internal/cli/why/reservations.go", `pods = w.found.namespacePods`, `pods = w.found.pods`, "a tenant's jobs have all their pods"},
+	{"internal/cli/why/reservations.go", `pods = r.found.namespacePods`, `pods = r.found.pods`, "a tenant's jobs have all their pods"},
 	{"internal/cli/why/target.go", `if !workload.IsFinished(pod) {`, `if pod != nil {`, "a pod that has ended is counted once"},
 	{"internal/cli/why/reservations.go", `[:max(0, min(missing, len(g.pending)))]`, `[:max(len(g.pending), min(missing, 0))]`, "only the minimum of a job is reserved"},
-	{"internal/cli/why/reservations.go", `w.input.OrphanGroups = append(w.input.OrphanGroups, name)`, `w.input.OrphanGroups = append(w.input.OrphanGroups, w.input.PodGroup)`, "the gate names the PodGroup that is gone"},
+	{"internal/cli/why/reservations.go", `r.input.OrphanGroups = append(r.input.OrphanGroups, name)`, `r.input.OrphanGroups = append(r.input.OrphanGroups, r.input.PodGroup)`, "the gate names the PodGroup that is gone"},
 }
 
 // leaseMutants break what the Lease of the operator says about it.

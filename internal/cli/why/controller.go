@@ -53,14 +53,14 @@ func findController(ctx context.Context, r *reader.Reader, t target) (reference 
 
 // getController returns the controller of the workload, nil if it is of another kind, gone, or if the user
 // may not read it.
-func (w *inputReader) getController(ctx context.Context) client.Object {
-	reference := w.input.Workload
+func (r *inputReader) getController(ctx context.Context) client.Object {
+	reference := r.input.Workload
 	for _, kind := range controllerKinds {
 		if kind.group != reference.APIGroup || kind.kind != reference.Kind {
 			continue
 		}
 		object := kind.newObject()
-		if err := w.Client.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, object); err != nil {
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, object); err != nil {
 			return nil // only further advice needs it
 		}
 
@@ -123,6 +123,8 @@ func scaleOf(controller client.Object) *explanation.Scale {
 	return nil
 }
 
+// replicaScale returns the scale of a controller with spec.replicas, which the API server sets to 1 if it is left
+// out.
 func replicaScale(replicas *int32) *explanation.Scale {
 	return &explanation.Scale{Desired: int(ptr.Deref(replicas, 1)), Field: "spec.replicas"}
 }
@@ -151,12 +153,11 @@ func countReplicas(job *batchv1alpha1.Job) (count int) {
 	return count
 }
 
-// podsOfWorkload returns all pods of the workload, also if the user names one of them. Of the others it has
-// those that have not finished.
-func (w *inputReader) podsOfWorkload() []*corev1.Pod {
-	pods := slices.Clone(w.found.pods)
-	for _, pod := range w.found.namespacePods {
-		if workload.ReferenceFor(pod) == w.input.Workload && !slices.Contains(w.found.pods, pod) {
+// podsOfWorkload returns the pods that the user names, and all others of the workload that have not finished.
+func (r *inputReader) podsOfWorkload() []*corev1.Pod {
+	pods := slices.Clone(r.found.pods)
+	for _, pod := range r.found.namespacePods {
+		if workload.ReferenceFor(pod) == r.input.Workload && !slices.Contains(r.found.pods, pod) {
 			pods = append(pods, pod)
 		}
 	}
@@ -164,9 +165,9 @@ func (w *inputReader) podsOfWorkload() []*corev1.Pod {
 }
 
 // countExistingPods returns how many pods of the workload have not finished and are not being deleted.
-func (w *inputReader) countExistingPods() int {
+func (r *inputReader) countExistingPods() int {
 	existing := 0
-	for _, pod := range w.podsOfWorkload() {
+	for _, pod := range r.podsOfWorkload() {
 		if pod.DeletionTimestamp == nil && !workload.IsFinished(pod) {
 			existing++
 		}
@@ -175,33 +176,33 @@ func (w *inputReader) countExistingPods() int {
 }
 
 // setPodCreation sets which pods the controller could not create. events are those of the namespace.
-func (w *inputReader) setPodCreation(controller client.Object, events workloadEvents) {
+func (r *inputReader) setPodCreation(controller client.Object, events workloadEvents) {
 	if controller == nil {
 		return
 	}
 
 	desired, isSuspended := desiredPods(controller)
-	existing := w.countExistingPods()
+	existing := r.countExistingPods()
 	missing := max(0, desired-existing)
 	failure := failureOf(controller)
 	switch {
 	case failure != "": // in a rollout its old pods may still be all that it wants
 		missing = max(1, missing)
-	case missing > 0 && !w.hasCreatedSince(controller, events.failureAt):
+	case missing > 0 && !r.hasCreatedSince(controller, events.failureAt):
 		failure = events.failure
 	}
 
-	if failure == "" && (len(w.found.pods) > 0 || w.found.group != nil) {
-		return // a Volcano job has no pods before the scheduler enqueues it
+	if failure == "" && (len(r.found.pods) > 0 || r.found.group != nil) {
+		return // a Volcano job has a PodGroup and no pods before the scheduler enqueues it
 	}
-	w.input.Creation = &explanation.Creation{Missing: missing, Failure: failure, IsSuspended: isSuspended && existing == 0}
+	r.input.Creation = &explanation.Creation{Missing: missing, Failure: failure, IsSuspended: isSuspended && existing == 0}
 }
 
 // hasCreatedSince reports whether the controller, or one of its pods, is younger than a failure. Events stay
 // for an hour, also when the template is repaired, and some controllers have fewer pods than they want.
-func (w *inputReader) hasCreatedSince(controller client.Object, failureAt time.Time) bool {
+func (r *inputReader) hasCreatedSince(controller client.Object, failureAt time.Time) bool {
 	isYounger := func(pod *corev1.Pod) bool { return pod.CreationTimestamp.After(failureAt) }
-	return controller.GetCreationTimestamp().After(failureAt) || slices.ContainsFunc(w.podsOfWorkload(), isYounger)
+	return controller.GetCreationTimestamp().After(failureAt) || slices.ContainsFunc(r.podsOfWorkload(), isYounger)
 }
 
 // failureOf returns why a controller could not create pods by its own conditions, "" if they do not say so.

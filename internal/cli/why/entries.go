@@ -12,7 +12,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// entryList finds why a workload waits.
+// entryList finds the entries of status.blocked that say why the workload waits.
 type entryList struct{ *inputReader }
 
 // findEntries sets why the workload waits: its entries in the status of the CardQuota, else what they
@@ -57,7 +57,8 @@ func (l entryList) findEntries() {
 	l.countWaitLonger(blocked)
 }
 
-// countEntries returns the entries that the workload would have, and sets the request to that of the last one.
+// countEntries returns the entries that the workload would have. Of each it sets the request first, because
+// withoutGuess compares the request with the free cards.
 func (l entryList) countEntries() []v1alpha1.BlockedStatus {
 	var counted []v1alpha1.BlockedStatus
 	for _, entry := range l.countBlocked() {
@@ -69,7 +70,7 @@ func (l entryList) countEntries() []v1alpha1.BlockedStatus {
 	return counted
 }
 
-// entryRank returns the place of an entry in the explanation. A user who asks for one pod gets its own
+// entryRank returns the place of an entry in the explanation, 0 for the first. A user who asks for one pod gets its own
 // entry first, as counted. Otherwise the entry of pods that only wait for others of their gang is the
 // last one, because the others say what would help.
 func (l entryList) entryRank(b v1alpha1.BlockedStatus, isAsked bool, counted []v1alpha1.BlockedStatus) int {
@@ -91,8 +92,8 @@ func (l entryList) entryRank(b v1alpha1.BlockedStatus, isAsked bool, counted []v
 	}
 }
 
-// countWaitLonger counts the entries of other workloads that have waited longer. A LocalCardQuota lists
-// the workloads of one namespace only.
+// countWaitLonger counts the entries of other workloads that have waited longer. Their number stays unknown where
+// the user reads a LocalCardQuota, which lists the workloads of one namespace only.
 func (l entryList) countWaitLonger(blocked []v1alpha1.BlockedStatus) {
 	if len(l.input.Entries) == 0 || len(l.input.Path) == 0 || l.input.Path[0].Namespace != "" {
 		return

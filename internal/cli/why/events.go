@@ -26,6 +26,7 @@ const (
 
 // workloadEvents is what the events of a namespace say about the workload.
 type workloadEvents struct {
+	// evictions are the last ones first.
 	evictions []explanation.Eviction
 	// failure is the last reason why its controller could not create a pod, "" for none.
 	failure   string
@@ -34,12 +35,12 @@ type workloadEvents struct {
 
 // readEvents reads what events say about the workload. They end after an hour, so without the right to
 // read them nothing else changes.
-func (w *inputReader) readEvents(ctx context.Context) workloadEvents {
+func (r *inputReader) readEvents(ctx context.Context) workloadEvents {
 	var found workloadEvents
-	names := w.eventNames()
-	perPod := []explanation.Eviction{}
+	names := r.eventNames()
+	var podEvictions []explanation.Eviction
 
-	err := reader.List(ctx, w.Client, &corev1.EventList{}, func(event *corev1.Event) {
+	err := reader.List(ctx, r.Client, &corev1.EventList{}, func(event *corev1.Event) {
 		if !names.has(&event.InvolvedObject) {
 			return
 		}
@@ -49,7 +50,7 @@ func (w *inputReader) readEvents(ctx context.Context) workloadEvents {
 			found.evictions = append(found.evictions, repeatEviction(event)...)
 		case evictEvent:
 			if event.InvolvedObject.Kind == "Pod" {
-				perPod = append(perPod, repeatEviction(event)...)
+				podEvictions = append(podEvictions, repeatEviction(event)...)
 			}
 		case failedEvent:
 			if at := eventTime(event); found.failure == "" || at.After(found.failureAt) {
@@ -57,26 +58,28 @@ func (w *inputReader) readEvents(ctx context.Context) workloadEvents {
 				found.failureAt = at
 			}
 		}
-	}, client.InNamespace(w.input.Workload.Namespace))
+	}, client.InNamespace(r.input.Workload.Namespace))
 	if err != nil {
 		return workloadEvents{}
 	}
 
-	if len(found.evictions) == 0 { // each says of one pod what a reclaim says of the job
-		found.evictions = perPod
+	if len(found.evictions) == 0 { // one event of a reclaim is about all pods of the job
+		found.evictions = podEvictions
 	}
 
 	slices.SortStableFunc(found.evictions, func(a, b explanation.Eviction) int { return b.At.Compare(a.At) })
 	return found
 }
 
-// repeatEviction returns an eviction as often as its event counts it.
+// maxRepeats bounds the evictions of one event, whose count any writer of events may set.
+const maxRepeats = 100
+
+// repeatEviction returns an eviction as often as its event counts it, once for an event without a count.
 func repeatEviction(event *corev1.Event) []explanation.Eviction {
-	const most = 100
-	return slices.Repeat([]explanation.Eviction{{At: eventTime(event), Message: event.Message}}, int(min(max(1, event.Count), most)))
+	return slices.Repeat([]explanation.Eviction{{At: eventTime(event), Message: event.Message}}, int(min(max(1, event.Count), maxRepeats)))
 }
 
-// eventTime returns when an event was seen last.
+// eventTime returns when an event was seen last. Which field says so depends on the API that its writer used.
 func eventTime(event *corev1.Event) time.Time {
 	switch {
 	case event.Series != nil && !event.Series.LastObservedTime.IsZero():
@@ -92,20 +95,22 @@ func eventTime(event *corev1.Event) time.Time {
 // eventObjects are the objects whose events are about the workload.
 type eventObjects struct {
 	reference v1alpha1.WorkloadReference
-	// pods and groups are names, replicaSets the beginning of those of a Deployment, "" for none.
-	pods, groups map[string]bool
-	replicaSets  string
+	// pods and groups are names of pods and PodGroups, replicaSetPrefix is how the names of the ReplicaSets of
+	// a Deployment begin, "" for another workload.
+	pods, groups     map[string]bool
+	replicaSetPrefix string
 	// uids are those of pods that exist. A pod that was evicted is another one.
 	uids map[types.UID]bool
 }
 
-func (w *inputReader) eventNames() eventObjects {
-	names := eventObjects{reference: w.input.Workload, pods: map[string]bool{}, groups: map[string]bool{}, uids: map[types.UID]bool{}}
+// eventNames returns the objects whose events are about the workload.
+func (r *inputReader) eventNames() eventObjects {
+	names := eventObjects{reference: r.input.Workload, pods: map[string]bool{}, groups: map[string]bool{}, uids: map[types.UID]bool{}}
 	if names.reference.Kind == "Deployment" {
-		names.replicaSets = w.input.Workload.Name + "-"
+		names.replicaSetPrefix = r.input.Workload.Name + "-"
 	}
 
-	for _, pod := range w.found.pods {
+	for _, pod := range r.found.pods {
 		names.pods[pod.Name] = true
 		names.uids[pod.UID] = pod.UID != ""
 		if group := workload.PodGroupName(pod); group != "" {
@@ -113,8 +118,8 @@ func (w *inputReader) eventNames() eventObjects {
 		}
 	}
 
-	if w.found.group != nil {
-		names.groups[w.found.group.Name] = true
+	if r.found.group != nil {
+		names.groups[r.found.group.Name] = true
 	}
 
 	return names
@@ -128,8 +133,8 @@ func (n *eventObjects) has(object *corev1.ObjectReference) bool {
 			return true
 		}
 	case "ReplicaSet":
-		hash, isOwn := strings.CutPrefix(object.Name, n.replicaSets)
-		return n.replicaSets != "" && isOwn && !strings.Contains(hash, "-")
+		hash, isOwn := strings.CutPrefix(object.Name, n.replicaSetPrefix)
+		return n.replicaSetPrefix != "" && isOwn && !strings.Contains(hash, "-") // "a-b-x" is of Deployment a-b and not of a
 	case "PodGroup":
 		return n.groups[object.Name]
 	}

@@ -38,7 +38,7 @@ func (t turn) isBefore(other turn) bool {
 	}
 }
 
-// priorities are the values of the PriorityClasses, and the one of PodGroups without a known class.
+// priorities are the values of the PriorityClasses by name, and standard, that of PodGroups without a known class.
 type priorities struct {
 	values   map[string]int32
 	standard int32
@@ -58,7 +58,7 @@ func readPriorities(ctx context.Context, r *reader.Reader) (p priorities, mayRea
 	return p, mayRead
 }
 
-// turnOf returns that of a PodGroup. ready is how many of its pods are ready.
+// turnOf returns the turn of a PodGroup. ready is how many of its pods are ready.
 func (p priorities) turnOf(group *v1beta1.PodGroup, ready int32) turn {
 	priority, known := p.values[group.Spec.PriorityClassName]
 	if !known {
@@ -83,44 +83,44 @@ func isReady(pod *corev1.Pod) bool {
 
 // countAhead counts the other workloads of the queue that the scheduler tries first, if the user may list
 // all of them.
-func (w *inputReader) countAhead(ctx context.Context) {
-	if !w.loaded.IsComplete || w.input.Pending == 0 {
+func (r *inputReader) countAhead(ctx context.Context) {
+	if !r.loaded.IsComplete || r.input.Pending == 0 {
 		return
 	}
-	if classes, mayRead := readPriorities(ctx, w.Reader); mayRead {
-		w.setAhead(w.waitingTurns(classes))
+	if classes, mayRead := readPriorities(ctx, r.Reader); mayRead {
+		r.setAhead(r.waitingTurns(classes))
 	}
 }
 
-// setAhead counts the turns before that of the workload.
-func (w *inputReader) setAhead(turns map[v1alpha1.WorkloadReference]turn) {
-	own, waits := turns[w.input.Workload]
+// setAhead counts the turns before that of the workload. A job without pods has the priority of its PodGroup.
+func (r *inputReader) setAhead(turns map[v1alpha1.WorkloadReference]turn) {
+	own, waits := turns[r.input.Workload]
 	if !waits {
 		return
 	}
 
-	if w.input.Request.IsJob {
-		w.input.Request.Priority = own.priority
+	if r.input.Request.IsJob {
+		r.input.Request.Priority = own.priority
 	}
 
-	w.input.Ahead = &explanation.Ahead{}
+	r.input.Ahead = &explanation.Ahead{}
 	for reference, other := range turns {
 		switch {
-		case reference == w.input.Workload || !other.isBefore(own):
+		case reference == r.input.Workload || !other.isBefore(own):
 		case other.priority > own.priority:
-			w.input.Ahead.Higher++
+			r.input.Ahead.Higher++
 		// Volcano's gang plugin puts jobs below their minimum first.
 		case own.isReady && !other.isReady:
-			w.input.Ahead.Incomplete++
+			r.input.Ahead.Incomplete++
 		default:
-			w.input.Ahead.Older++
+			r.input.Ahead.Older++
 		}
 	}
 }
 
 // waitingTurns returns the first turn of each workload that waits in the queue, also of jobs without
 // pods.
-func (w *inputReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadReference]turn {
+func (r *inputReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadReference]turn {
 	turns := map[v1alpha1.WorkloadReference]turn{}
 	add := func(reference v1alpha1.WorkloadReference, next turn) {
 		if first, known := turns[reference]; !known || next.isBefore(first) {
@@ -129,15 +129,15 @@ func (w *inputReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadRefe
 	}
 
 	groups := map[client.ObjectKey]*v1beta1.PodGroup{}
-	for _, group := range w.loaded.PodGroups {
+	for _, group := range r.loaded.PodGroups {
 		groups[client.ObjectKeyFromObject(group)] = group
 	}
 
-	hasPods, ready := countReadyPods(w.loaded.Pods)
-	for _, pod := range w.loaded.Pods {
+	hasPods, ready := countReadyPods(r.loaded.Pods)
+	for _, pod := range r.loaded.Pods {
 		key := podGroupKey(pod)
 		group := groups[key]
-		if !w.waitsInQueue(pod, group) {
+		if !r.waitsInQueue(pod, group) {
 			continue
 		}
 
@@ -149,7 +149,7 @@ func (w *inputReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadRefe
 	}
 
 	for key, group := range groups {
-		if !hasPods[key] && workload.IsPodGroupPending(group) && workload.PodGroupQueue(group) == w.input.Queue {
+		if !hasPods[key] && workload.IsPodGroupPending(group) && workload.PodGroupQueue(group) == r.input.Queue {
 			add(workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), classes.turnOf(group, 0))
 		}
 	}
@@ -158,8 +158,8 @@ func (w *inputReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadRefe
 }
 
 // waitsInQueue reports whether a pod waits in the queue of the workload.
-func (w *inputReader) waitsInQueue(pod *corev1.Pod, group *v1beta1.PodGroup) bool {
-	return workload.IsPending(pod) && w.resolver.UsesOurScheduler(pod) && w.queueOf(pod, group) == w.input.Queue
+func (r *inputReader) waitsInQueue(pod *corev1.Pod, group *v1beta1.PodGroup) bool {
+	return workload.IsPending(pod) && r.resolver.UsesOurScheduler(pod) && r.queueOf(pod, group) == r.input.Queue
 }
 
 // countReadyPods returns which PodGroups have pods, and how many of these are ready.

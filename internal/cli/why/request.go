@@ -22,7 +22,8 @@ import (
 // requestChoice sets what of a workload the explanation is about.
 type requestChoice struct{ *inputReader }
 
-// countPods counts the pods by what they wait for, and sets what one of them requests.
+// countPods counts the pods that wait, that have scheduling gates, and that have a node. It also sets the request
+// to that of a pod that waits, which finding the entries needs.
 func (c requestChoice) countPods() {
 	for _, pod := range c.found.pods {
 		switch {
@@ -95,8 +96,8 @@ func (c requestChoice) setRequest(asked string) {
 	}
 }
 
-// rankOf returns how well a pod fits the first entry: its cards count most, then how many of them the
-// scheduler refuses, then that it is its own message.
+// rankOf returns how well a pod fits the first entry, more for better: its cards count most, then that it requests
+// as many as the scheduler refuses, then that the message of the entry is its own.
 func (c requestChoice) rankOf(pod *corev1.Pod, asked string) (rank int) {
 	if c.cardOf(pod) != asked {
 		return 0
@@ -130,7 +131,8 @@ func statedRequest(message string) int64 {
 	return 0
 }
 
-// setJobRequest sets what a job without pods requests.
+// setJobRequest sets what a job without pods requests by its PodGroup: the cards that the entry is about, else the
+// first ones.
 func (c requestChoice) setJobRequest(asked string) {
 	_, isWritten := workload.CardRequestAnnotation(c.found.group)
 	request, _ := waiting.GroupRequest(&c.resolver, c.found.group)
@@ -168,7 +170,7 @@ func (c requestChoice) setObstacles(ctx context.Context) {
 
 	c.input.Obstacles = explanation.FindObstacles(c.requester, c.loaded.Nodes, c.loaded.Pods)
 	group := c.found.groups[workload.PodGroupName(c.requester)]
-	if c.nodeRefusals == nil || group == nil || !c.input.HasOpenNode() {
+	if c.nodeRefusals == nil || group == nil || !c.input.HasOpenNode() { // the scheduler looks at no pod without a PodGroup
 		return
 	}
 
@@ -191,7 +193,7 @@ func (c requestChoice) setObstacles(ctx context.Context) {
 	c.input.AddRefusals(refusals)
 }
 
-// addGangRequest sets what the quota must have for the pod to start. Until the scheduler admits a
+// addGangRequest sets what the quota must have for the pod to start. Until the scheduler enqueues its
 // PodGroup, that is the request of the whole PodGroup. resource is the card resource of the pod.
 func (c requestChoice) addGangRequest(group *v1beta1.PodGroup, resource corev1.ResourceName) {
 	if group == nil || (group.Status.Phase != v1beta1.PodGroupPending && group.Status.Phase != "") {

@@ -21,8 +21,8 @@ import (
 const revisionAnnotation = "deployment.kubernetes.io/revision"
 
 // setRollout sets how a Deployment exchanges its pods while new ones wait beside old ones.
-func (w *inputReader) setRollout(ctx context.Context, controller client.Object) {
-	if w.input.Workload.Kind != "Deployment" || w.input.Workload.APIGroup != appsv1.GroupName || w.requester == nil {
+func (r *inputReader) setRollout(ctx context.Context, controller client.Object) {
+	if r.input.Workload.Kind != "Deployment" || r.input.Workload.APIGroup != appsv1.GroupName || r.requester == nil {
 		return
 	}
 	deployment, isKnown := controller.(*appsv1.Deployment)
@@ -30,7 +30,7 @@ func (w *inputReader) setRollout(ctx context.Context, controller client.Object) 
 		return // its old pods end first
 	}
 
-	old := w.podsOfEarlierRevisions(ctx)
+	old := r.podsOfEarlierRevisions(ctx)
 	if len(old) == 0 {
 		return
 	}
@@ -41,23 +41,23 @@ func (w *inputReader) setRollout(ctx context.Context, controller client.Object) 
 	}
 
 	for _, pod := range old {
-		w.addOldPod(&rollout, pod)
+		r.addOldPod(&rollout, pod)
 	}
-	w.input.Rollout = &rollout
+	r.input.Rollout = &rollout
 }
 
 // addOldPod adds what the request may have once an old pod ends: what it uses of the same queue, and of
 // the cards on which the new pod may run.
-func (w *inputReader) addOldPod(rollout *explanation.Rollout, pod *corev1.Pod) {
-	charge := w.resolver.Usage(pod, w.found.groups[workload.PodGroupName(pod)], nil)
-	if charge.Queue != w.input.Queue {
+func (r *inputReader) addOldPod(rollout *explanation.Rollout, pod *corev1.Pod) {
+	charge := r.resolver.Usage(pod, r.found.groups[workload.PodGroupName(pod)], nil)
+	if charge.Queue != r.input.Queue {
 		return
 	}
 	rollout.OldPods++
 
-	cards := int64(0)
+	cards := int64(0) // a pod uses cards of one name
 	for _, amount := range charge.Cards {
-		if slices.Contains(w.input.Request.Names, amount.Name) {
+		if slices.Contains(r.input.Request.Names, amount.Name) {
 			cards = max(cards, int64(amount.Count))
 		}
 	}
@@ -70,17 +70,17 @@ func (w *inputReader) addOldPod(rollout *explanation.Rollout, pod *corev1.Pod) {
 
 // podsOfEarlierRevisions returns the pods on nodes that are of an earlier revision than the one that waits.
 // A pod that was evicted may be of an earlier one itself.
-func (w *inputReader) podsOfEarlierRevisions(ctx context.Context) (old []*corev1.Pod) {
-	own := w.requester.Labels[workload.PodTemplateHash]
-	revisions := map[string]revision{own: w.readRevision(ctx, w.requester)}
-	for _, pod := range w.podsOfWorkload() {
+func (r *inputReader) podsOfEarlierRevisions(ctx context.Context) (old []*corev1.Pod) {
+	own := r.requester.Labels[workload.PodTemplateHash]
+	revisions := map[string]revision{own: r.readRevision(ctx, r.requester)}
+	for _, pod := range r.podsOfWorkload() {
 		hash := pod.Labels[workload.PodTemplateHash]
 		if hash == own || !workload.IsAssigned(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
 
 		if _, isRead := revisions[hash]; !isRead {
-			revisions[hash] = w.readRevision(ctx, pod)
+			revisions[hash] = r.readRevision(ctx, pod)
 		}
 		if revisions[hash].isBefore(revisions[own]) {
 			old = append(old, pod)
@@ -97,14 +97,14 @@ type revision struct {
 }
 
 // readRevision returns the revision of a pod. Who may not read its ReplicaSet knows none.
-func (w *inputReader) readRevision(ctx context.Context, pod *corev1.Pod) revision {
+func (r *inputReader) readRevision(ctx context.Context, pod *corev1.Pod) revision {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
 		return revision{}
 	}
 
 	replicaSet := &appsv1.ReplicaSet{}
-	if err := w.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, replicaSet); err != nil {
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, replicaSet); err != nil {
 		return revision{}
 	}
 

@@ -16,10 +16,10 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// target is the workload that a user names.
+// target is the workload that a user names. Group "*" is any API group.
 type target struct{ kind, group, namespace, name string }
 
-// targetKinds are the kinds that a user may write, with kubectl's short names. Group "*" is any.
+// targetKinds are the kinds that a user may write, with kubectl's short names.
 var targetKinds = map[string]target{
 	"pod": {kind: "Pod"}, "po": {kind: "Pod"}, "pods": {kind: "Pod"},
 	"job": {kind: "Job", group: "*"}, "jobs": {kind: "Job", group: "*"},
@@ -68,10 +68,10 @@ func parseTarget(args []string) (target, error) {
 	return found, nil
 }
 
-// matches reports whether a reference is the target.
-func (t target) matches(w v1alpha1.WorkloadReference) bool {
-	isOfGroup := t.group == "*" || t.group == w.APIGroup
-	return strings.EqualFold(w.Kind, t.kind) && w.Name == t.name && w.Namespace == t.namespace && isOfGroup
+// matches reports whether a reference is the target. Users may write the kind in lower case.
+func (t target) matches(ref v1alpha1.WorkloadReference) bool {
+	isOfGroup := t.group == "*" || t.group == ref.APIGroup
+	return strings.EqualFold(ref.Kind, t.kind) && ref.Name == t.name && ref.Namespace == t.namespace && isOfGroup
 }
 
 // matchesPod reports whether a pod is named by something else than its reference: by its own name, its
@@ -89,9 +89,11 @@ func (t target) matchesPod(pod *corev1.Pod) bool {
 	}
 }
 
-// workloadObjects are the objects of the namespace that belong to a target.
+// workloadObjects are the objects of a namespace that belong to one workload.
 type workloadObjects struct {
-	pods   []*corev1.Pod
+	ref  v1alpha1.WorkloadReference
+	pods []*corev1.Pod
+	// groups are the PodGroups of the namespace by name, whatever workload they belong to.
 	groups map[string]*v1beta1.PodGroup
 	// namespacePods are the pods of the namespace that have not finished, whatever workload they belong to.
 	namespacePods []*corev1.Pod
@@ -99,17 +101,16 @@ type workloadObjects struct {
 	knowsGroups bool
 	// group is the PodGroup of a job without pods.
 	group *v1beta1.PodGroup
-	ref   v1alpha1.WorkloadReference
 	// others are further workloads with pods in the PodGroup that the user names.
 	others []v1alpha1.WorkloadReference
 }
 
-// isPending reports whether some of it waits.
-func (f *workloadObjects) isPending() bool {
-	return slices.ContainsFunc(f.pods, workload.IsPending) || (len(f.pods) == 0 && isJobWaiting(f.group))
+// isPending reports whether a pod of the workload waits, or the job without pods.
+func (o *workloadObjects) isPending() bool {
+	return slices.ContainsFunc(o.pods, workload.IsPending) || (len(o.pods) == 0 && isJobWaiting(o.group))
 }
 
-// isJobWaiting reports whether a job without pods waits for the scheduler.
+// isJobWaiting reports whether a job without pods waits for the scheduler. group is nil if it has no PodGroup.
 func isJobWaiting(group *v1beta1.PodGroup) bool {
 	return group != nil && group.Status.Phase != v1beta1.PodGroupRunning && group.Status.Phase != v1beta1.PodGroupCompleted
 }
@@ -126,7 +127,8 @@ type targetSearch struct {
 	hasPods    map[string]bool
 }
 
-// findTarget returns the pods of a workload and their PodGroups.
+// findTarget returns the pods of a workload and their PodGroups. A workload without both is found by its
+// controller, which may not be able to create pods.
 func findTarget(ctx context.Context, r *reader.Reader, t target) (workloadObjects, error) {
 	search := &targetSearch{target: t, groups: map[string]*v1beta1.PodGroup{}, hasPods: map[string]bool{}}
 	var groups []*v1beta1.PodGroup
@@ -146,7 +148,7 @@ func findTarget(ctx context.Context, r *reader.Reader, t target) (workloadObject
 			return workloadObjects{}, err
 		}
 		if exists {
-			search.objectsOf(reference)
+			search.addWorkload(reference)
 		}
 	}
 
@@ -155,9 +157,9 @@ func findTarget(ctx context.Context, r *reader.Reader, t target) (workloadObject
 	return chosen, err
 }
 
-// objectsOf returns the objects of a workload, none at first.
-func (s *targetSearch) objectsOf(ref v1alpha1.WorkloadReference) *workloadObjects {
-	at := slices.IndexFunc(s.found, func(f *workloadObjects) bool { return f.ref == ref })
+// addWorkload returns the objects of a workload, which has none when it is added first.
+func (s *targetSearch) addWorkload(ref v1alpha1.WorkloadReference) *workloadObjects {
+	at := slices.IndexFunc(s.found, func(known *workloadObjects) bool { return known.ref == ref })
 	if at < 0 {
 		at = len(s.found)
 		s.found = append(s.found, &workloadObjects{ref: ref, groups: s.groups, knowsGroups: s.knowsGroups})
@@ -165,38 +167,41 @@ func (s *targetSearch) objectsOf(ref v1alpha1.WorkloadReference) *workloadObject
 	return s.found[at]
 }
 
+// addPod adds a pod of the namespace: to the unfinished ones, and to its workload if that may be the target.
 func (s *targetSearch) addPod(pod *corev1.Pod) {
 	if !workload.IsFinished(pod) {
 		s.unfinished = append(s.unfinished, pod)
 	}
 	reference := workload.ReferenceFor(pod)
 	if s.matches(reference) || s.matchesPod(pod) {
-		f := s.objectsOf(reference)
-		f.pods = append(f.pods, pod)
+		own := s.addWorkload(reference)
+		own.pods = append(own.pods, pod)
 		s.hasPods[workload.PodGroupName(pod)] = true
 	}
 }
 
-// addGroups adds the PodGroups of the namespace, after its pods.
+// addGroups adds the PodGroups of the namespace, after its pods: one with pods of the target is theirs, and not
+// that of a job without pods.
 func (s *targetSearch) addGroups(groups []*v1beta1.PodGroup) {
 	for _, group := range groups {
 		s.groups[group.Name] = group
 		reference := workload.ControllerReference(group, v1beta1.GroupName, "PodGroup")
 		isNamed := s.kind == "PodGroup" && group.Name == s.name
 		if !s.hasPods[group.Name] && (isNamed || s.matches(reference)) {
-			s.objectsOf(reference).group = group
+			s.addWorkload(reference).group = group
 		}
 	}
 }
 
-// chooseWorkload returns the workload that a target means. One that waits comes first.
+// chooseWorkload returns the workload that a target means. It is an error if there is none, if several of that
+// name wait, or if several run and none waits. The workloads of one PodGroup are one target.
 func chooseWorkload(t target, found []*workloadObjects) (workloadObjects, error) {
 	if len(found) == 0 {
 		return workloadObjects{}, fmt.Errorf("namespace %s has no pod and no PodGroup of %s %s: check -n, or whether its controller has created pods%s", t.namespace, t.kind, t.name, suggestKind(t.kind))
 	}
 
 	// The user asks why something waits, so a running workload of that name is not meant.
-	waiting := slices.DeleteFunc(slices.Clone(found), func(f *workloadObjects) bool { return !f.isPending() })
+	waiting := slices.DeleteFunc(slices.Clone(found), func(o *workloadObjects) bool { return !o.isPending() })
 	if len(waiting) == 0 {
 		waiting = found
 	}
@@ -206,16 +211,16 @@ func chooseWorkload(t target, found []*workloadObjects) (workloadObjects, error)
 	// Workloads of one PodGroup wait together, so one answer is for all of them.
 	if len(waiting) > 1 && t.kind != "PodGroup" {
 		var written []string
-		for _, f := range waiting {
-			written = append(written, writeTarget(f.ref))
+		for _, other := range waiting {
+			written = append(written, writeTarget(other.ref))
 		}
 		slices.Sort(written)
 		return workloadObjects{}, fmt.Errorf("namespace %s has more than one %s %s: write %s", t.namespace, t.kind, t.name, strings.Join(written, " or "))
 	}
 
-	for _, f := range found {
-		if f != chosen {
-			chosen.others = append(chosen.others, f.ref)
+	for _, other := range found {
+		if other != chosen {
+			chosen.others = append(chosen.others, other.ref)
 		}
 	}
 

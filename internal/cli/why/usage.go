@@ -10,7 +10,7 @@ import (
 	"cardquota.dev/operator/internal/cli/program"
 )
 
-// needWorkload is the check of why.
+// needWorkload refuses arguments that are not one or two words, before the command runs.
 func needWorkload(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -34,7 +34,7 @@ var noWorkloads = []struct {
 	{[]string{"cardinventory", "cardinventories", "cardinv"}, "the inventory does not wait: kubectl cardquota inventory shows it"},
 }
 
-// refuseNoWorkload returns an error for a kind that is none of workloads.
+// refuseNoWorkload returns an error for a kind that never waits, with the command that shows it.
 func refuseNoWorkload(kind, name string) error {
 	for _, other := range noWorkloads {
 		if slices.Contains(other.kinds, strings.ToLower(kind)) {
@@ -44,7 +44,7 @@ func refuseNoWorkload(kind, name string) error {
 	return nil
 }
 
-// suggestKind returns which kind of workload a user may have meant with an unknown one.
+// suggestKind returns ": did you mean X?" for an unknown kind that is like a known one, else "".
 func suggestKind(kind string) string {
 	var kinds []string
 	for known, target := range targetKinds {
