@@ -82,7 +82,7 @@ func (s *Server) Start(ctx context.Context) error {
 	// Serve returns as soon as Shutdown begins, so wait until requests that still run have their
 	// answer.
 	closed := make(chan struct{})
-	stopped := make(chan struct{})
+	stopped := make(chan struct{}) // Serve has returned, perhaps by an error of the listener
 	go func() {
 		defer close(closed)
 		select {

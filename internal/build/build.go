@@ -20,6 +20,7 @@ var divisor = parseDivisor(testClocks)
 // Wait returns how long to wait where the shipped programs wait d.
 func Wait(d time.Duration) time.Duration { return d / divisor }
 
+// parseDivisor returns the number of testClocks, 1 as shipped. A wrong one is a mistake of the build.
 func parseDivisor(clocks string) time.Duration {
 	if clocks == "" {
 		return 1

@@ -28,6 +28,8 @@ const (
 	turnSpread = time.Minute
 	// leastWait is the least time until the card-hours are looked at again.
 	leastWait = 30 * time.Second
+	// milliPerHour is a card-hour in thousandths of a card-second, in which use is counted.
+	milliPerHour = 1000 * 3600
 )
 
 // Refresh is what a view shows next of the use of its queue.
@@ -52,11 +54,11 @@ func Next(shown *v1alpha1.CardHoursStatus, use cardseconds.QueueMonths, view str
 		age := next.Status.CountedUntil.Sub(shown.CountedUntil.Time)
 		isFromFuture := age < -refreshInterval // the clock was wrong
 		switch {
-		case age < refreshInterval && !isFromFuture:
+		case age < refreshInterval && !isFromFuture: // it stays as it is
 			next.Status = shown
 			next.Wait -= age
-		case hasSameUse(shown, next.Status):
-		case age < refreshInterval+delay && !isFromFuture:
+		case hasSameUse(shown, next.Status): // countedUntil alone is no reason for a write
+		case age < refreshInterval+delay && !isFromFuture: // it goes with another write
 			next.Wait -= age
 		default:
 			next.IsDue = true
@@ -89,6 +91,7 @@ func NewStatus(use cardseconds.QueueMonths) *v1alpha1.CardHoursStatus {
 	}
 }
 
+// newMonth returns the use in a month, in whole hours: at most MaxStatusCards cards, and a summary.
 func newMonth(use cardseconds.QueueMonth) v1alpha1.MonthCardHours {
 	var cards []v1alpha1.CardHours
 	for name, amount := range use.Cards {
@@ -96,7 +99,7 @@ func newMonth(use cardseconds.QueueMonth) v1alpha1.MonthCardHours {
 		if name == "" || len(name) > card.MaxNameLength {
 			continue
 		}
-		cards = append(cards, v1alpha1.CardHours{Name: name, Hours: int64(amount) / (1000 * 3600)})
+		cards = append(cards, v1alpha1.CardHours{Name: name, Hours: int64(amount) / milliPerHour})
 	}
 
 	// The largest come first, so that the bound cuts cards that cost least.

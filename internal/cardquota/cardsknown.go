@@ -47,12 +47,13 @@ func UnknownCards(quota *v1alpha1.CardQuota, physical map[card.Name]card.Count) 
 	return unknown
 }
 
-// describeUnknown names unknown cards with the nearest card that nodes have. Without one it lists
-// what nodes have. Cards that no label names yet may be the unknown ones.
+// describeUnknown names unknown cards, each with what is wrong with the nodes that have it, or else with the
+// nearest card that nodes have. Without a near one it lists what nodes have. Cards that no label names yet may
+// be the unknown ones.
 func describeUnknown(unknown []card.Name, physical map[card.Name]card.Count, unnamed []card.UnnamedCards) string {
 	known := slices.Sorted(maps.Keys(physical))
 	var parts []string
-	isListed := false
+	needsList := false
 	isUnexplained := false
 	for _, name := range unknown[:min(len(unknown), MaxUnknownCards)] {
 		part := fmt.Sprintf("no node has %s", name)
@@ -69,7 +70,7 @@ func describeUnknown(unknown []card.Name, physical map[card.Name]card.Count, unn
 		}
 
 		// Without a near card that nodes have, the list of all of them helps more.
-		isListed = isListed || physical[near] == 0
+		needsList = needsList || physical[near] == 0
 		parts = append(parts, part)
 	}
 
@@ -79,7 +80,7 @@ func describeUnknown(unknown []card.Name, physical map[card.Name]card.Count, unn
 	}
 
 	unnamed = slices.DeleteFunc(slices.Clone(unnamed), func(u card.UnnamedCards) bool { return u.Card != "" })
-	if isListed && (len(known) > 0 || len(unnamed) == 0) {
+	if needsList && (len(known) > 0 || len(unnamed) == 0) {
 		text += "; " + listKnown(known)
 	}
 
@@ -111,6 +112,7 @@ func describeNodes(unnamed card.UnnamedCards) string {
 	return fmt.Sprintf("%s %s: %s", kind, conditions.JoinFirst(unnamed.Nodes, maxUnnamedNodes), unnamed.Message)
 }
 
+// listKnown lists the first cards that nodes have.
 func listKnown(known []card.Name) string {
 	if len(known) == 0 {
 		return "no node offers a card yet"

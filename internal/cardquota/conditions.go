@@ -174,7 +174,7 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition
 	if f.Quota.Spec.ServiceType == "" {
 		message := "queue %s carries this quota for the queues below it, which start pods"
 		if f.Tree.IsFlat() {
-			message = "queue %s has an empty quota while queues are flat, because a CardQuota without serviceType is a parent"
+			message = "queue %s has an empty quota: a CardQuota without serviceType is a parent, and parents grant nothing while queues are flat"
 		}
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, message, name)
 	}

@@ -145,7 +145,7 @@ func (d DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 
 	// A Queue that was written while its service type was unknown lacks both fields. Adding them
 	// displaces nothing.
-	_, fresh := ours[annotationField(v1alpha1.AnnotationCardQuota)]
+	_, lacksBoth := ours[annotationField(v1alpha1.AnnotationCardQuota)]
 	for _, field := range []string{fieldPriority, fieldReclaimable} {
 		inPlace, planned := fields[field]
 		_, own := ours[field]
@@ -153,10 +153,10 @@ func (d DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 		if own && !inPlace {
 			return true
 		}
-		fresh = fresh && planned && !own && !taken
+		lacksBoth = lacksBoth && planned && !own && !taken
 	}
 
-	return fresh
+	return lacksBoth
 }
 
 // TreeChanged reports whether the tree changed since the operator wrote the live Queue: an own
@@ -180,7 +180,7 @@ func (d DesiredQueue) TreeChanged(live *v1beta1.Queue) bool {
 	for field := range fields {
 		_, own := ours[field]
 		_, taken := theirs[field]
-		if isOnlyInTrees(field) && !own && !taken && len(ours) > 0 {
+		if isOnlyInTrees(field) && !own && !taken && len(ours) > 0 { // else the operator never wrote the Queue
 			return true
 		}
 	}

@@ -80,25 +80,25 @@ func UnownedQuotas(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[st
 // contain those below.
 func (t *Tree) QuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *QuotaTotals {
 	isDeleted := func(q *v1alpha1.CardQuota) bool { return q.DeletionTimestamp != nil }
-	b := &QuotaTotals{healthy: healthy, grants: map[card.Name]map[string]Grant{}, totals: map[card.Name]card.Count{},
+	all := &QuotaTotals{healthy: healthy, grants: map[card.Name]map[string]Grant{}, totals: map[card.Name]card.Count{},
 		largest: map[card.Name][]queueGrant{}, granting: map[card.Name]int{}, allows: map[card.Name]bool{}, denying: map[card.Name]*v1alpha1.CardQuota{}, tree: t}
 
 	for name, owner := range OwnersByQueue(slices.DeleteFunc(slices.Clone(quotas), isDeleted)) {
-		granted := b.grantedBy(owner)
-		b.addGrants(name, owner.Name, granted)
-		b.addAllowance(granted, owner.Spec.OverAllocation == v1alpha1.OverAllocationAllow)
+		granted := all.grantedBy(owner)
+		all.addGrants(name, owner.Name, granted)
+		all.addAllowance(granted, owner.Spec.OverAllocation == v1alpha1.OverAllocationAllow)
 		if owner.Spec.OverAllocation == v1alpha1.OverAllocationDeny {
-			b.addDenying(granted, owner)
+			all.addDenying(granted, owner)
 		}
 	}
 
 	// Queues without a CardQuota use the same cards, so a sum without them would promise too
 	// many.
 	for name, quota := range unowned {
-		b.addGrants(name, "queue "+name+", which has no CardQuota", quota)
+		all.addGrants(name, "queue "+name+", which has no CardQuota", quota)
 	}
 
-	return b
+	return all
 }
 
 // GrantingQueues returns the Queues whose quotas are contained in no other: all, or those at the top level.
@@ -130,6 +130,7 @@ func (q *QuotaTotals) Granted() map[card.Name]card.Count {
 	return q.totals
 }
 
+// addGrants adds what a queue grants. by is what messages call the CardQuota or the queue.
 func (q *QuotaTotals) addGrants(queue, by string, quota card.Quota) {
 	for name, count := range quota {
 		if q.grants[name] == nil {
@@ -144,6 +145,8 @@ func (q *QuotaTotals) addGrants(queue, by string, quota card.Quota) {
 	}
 }
 
+// addAllowance adds whether a CardQuota allows over-allocation of what it grants. One that does not is enough
+// for all of a card.
 func (q *QuotaTotals) addAllowance(granted card.Quota, isAllowed bool) {
 	for name, count := range granted {
 		if count <= 0 {
@@ -185,7 +188,8 @@ func nameOf(quota *v1alpha1.CardQuota) string {
 // It is false for a card that none grants.
 func (q *QuotaTotals) AllowsOverAllocation(name card.Name) bool { return q != nil && q.allows[name] }
 
-// insertGrant adds a grant to the largest ones, the largest first, then by name.
+// insertGrant adds a grant to the largest ones, the largest first, then by name. It keeps one more than a
+// message names, because a message leaves out the queue that it is about.
 func insertGrant(largest []queueGrant, added queueGrant) []queueGrant {
 	at, _ := slices.BinarySearchFunc(largest, added, func(x, y queueGrant) int {
 		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.By, y.By))
@@ -200,26 +204,26 @@ func insertGrant(largest []queueGrant, added queueGrant) []queueGrant {
 // changed. They grant a card that is or was over-allocated and whose numbers changed.
 // turned reports whether a card became over-allocated or stopped being so.
 func (q *QuotaTotals) ChangedQueues(before *QuotaTotals) (queues []string, turned bool) {
-	moved := map[string]bool{}
+	changed := map[string]bool{}
 	for _, side := range []*QuotaTotals{before, q} {
 		// Both sides count: a card that only one of them grants has appeared or gone.
 		for name := range side.grants {
-			cards := before.healthy[name] != q.healthy[name]
+			hasSameCards := before.healthy[name] == q.healthy[name]
 			hasSameGrants := maps.Equal(before.grants[name], q.grants[name]) && nameOf(before.denying[name]) == nameOf(q.denying[name])
 			was := before.totals[name] > before.healthy[name]
 			is := q.totals[name] > q.healthy[name]
 			turned = turned || was != is
-			if (!was && !is) || (!cards && hasSameGrants) {
+			if (!was && !is) || (hasSameCards && hasSameGrants) {
 				continue
 			}
 
 			for queue := range side.grants[name] {
-				moved[queue] = true
+				changed[queue] = true
 			}
 		}
 	}
 
-	return slices.Sorted(maps.Keys(moved)), turned
+	return slices.Sorted(maps.Keys(changed)), turned
 }
 
 // OverAllocatedCard is a card of which all CardQuotas together grant more than the healthy

@@ -43,7 +43,8 @@ type ServiceTypeLookup func(name string) (servicetype.Type, bool)
 // PolicyInput is what the ServiceTypePolicy in force says about queues.
 type PolicyInput struct {
 	Types ServiceTypeLookup
-	// Bands returns the priorities of the queues of a service type. nil bounds no band.
+	// Bands returns the priorities that the queues of a service type may have. Where it is nil, or false for a
+	// type, only the lowest is bounded.
 	Bands func(name string) (servicetype.Band, bool)
 }
 

@@ -86,8 +86,8 @@ func NewStatus(f StatusInput) v1alpha1.CardQuotaStatus {
 }
 
 // keepPhysical returns a status without its changes of physical, if it has no others. What nodes have is
-// a fact of the cluster: it is no reason to rewrite the status of every tenant. It is one that no node
-// has a card any more, or that one has it again.
+// a fact of the cluster: that it changed is no reason to rewrite the status of every tenant, unless no node
+// has a card any more, or a node has it again.
 func keepPhysical(before, status *v1alpha1.CardQuotaStatus) v1alpha1.CardQuotaStatus {
 	kept := *status.DeepCopy()
 	for i := range kept.Cards {
@@ -183,7 +183,7 @@ func ungrantedCards(f StatusInput, granted []card.Name) []card.Name {
 		seen[name] = true
 	}
 
-	var existing, named []card.Name
+	var existing, onlyNamed []card.Name
 	for _, counts := range []map[card.Name]card.Count{f.Usage.Used, f.Usage.Pending} {
 		for name, count := range counts {
 			switch {
@@ -192,15 +192,15 @@ func ungrantedCards(f StatusInput, granted []card.Name) []card.Name {
 			case f.Usage.Used[name] > 0 || f.Physical[name] > 0:
 				existing = append(existing, name)
 			default:
-				named = append(named, name)
+				onlyNamed = append(onlyNamed, name)
 			}
 			seen[name] = true
 		}
 	}
 
 	slices.Sort(existing)
-	slices.Sort(named)
-	return append(existing, named...)
+	slices.Sort(onlyNamed)
+	return append(existing, onlyNamed...)
 }
 
 // maxSummaryWidth is the most characters of a summary of several cards: what a terminal
@@ -211,9 +211,9 @@ const maxSummaryWidth = 100
 // so that a shortened line still shows them.
 func usageSummary(cards []v1alpha1.CardStatus) string {
 	parts := make([]string, 0, len(cards))
-	for _, over := range []bool{true, false} {
+	for _, isOver := range []bool{true, false} {
 		for _, c := range cards {
-			if (c.OverQuotaBy > 0) == over {
+			if (c.OverQuotaBy > 0) == isOver {
 				parts = append(parts, fmt.Sprintf("%d/%d %s", c.Used, c.Quota, c.Name))
 			}
 		}

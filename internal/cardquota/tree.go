@@ -53,6 +53,7 @@ func NewWrittenTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unman
 	})
 }
 
+// newTree is NewTree with the way in which the amounts of the tree are resolved.
 func newTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, resolve func(map[string]quota.TreeQueue) *quota.Tree) *Tree {
 	owners := OwnersByQueue(quotas)
 	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), owners: owners}

@@ -2,6 +2,7 @@ package cardquota
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,8 +117,8 @@ var excessReasons = []string{
 // most important reason.
 func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 	first := len(excessReasons)
-	missing := map[quota.Resource]bool{}
-	explained := map[quota.Resource]bool{}
+	missing := map[quota.Resource]bool{}   // the parent has no quota of it
+	explained := map[quota.Resource]bool{} // a message says why its guarantee is cut
 	for _, e := range t.Excess(name) {
 		if missing[e.Of] { // then every number of it is 0
 			continue
@@ -128,11 +129,8 @@ func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 		kind, message := workload.DescribeExcess(e)
 		messages = append(messages, message)
 
-		for i, candidate := range excessReasons[:first] {
-			if candidate == kind {
-				first = i
-				break
-			}
+		if i := slices.Index(excessReasons[:first], kind); i >= 0 {
+			first = i
 		}
 	}
 
@@ -158,7 +156,7 @@ func (t *Tree) describeCutGuarantees(name string, explained map[quota.Resource]b
 }
 
 // treeSyncedCondition is condition QueueSynced of a Queue that carries the quota, but not all
-// that a CardQuota says about trees and priorities.
+// that a CardQuota says about trees and priorities. It is false if the Queue carries all of it.
 func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition, bool) {
 	carries := fmt.Sprintf("queue %s carries this quota, but ", q.QueueName())
 	switch {
@@ -181,9 +179,10 @@ func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition,
 	return metav1.Condition{}, false
 }
 
-// managedBy returns the CardQuota whose stop policy holds the given one, "" for none: itself or,
-// in a tree, an ancestor. It also returns that policy.
-func (t *Tree) managedBy(q *v1alpha1.CardQuota) (name string, policy v1alpha1.StopPolicy) {
+// heldBy returns the CardQuota whose stop policy holds the given one, "" for none: itself or,
+// in a tree, an ancestor. It also returns that policy. Of several, HoldAndDrain counts before Hold, and then
+// the nearest.
+func (t *Tree) heldBy(q *v1alpha1.CardQuota) (name string, policy v1alpha1.StopPolicy) {
 	path := append([]*v1alpha1.CardQuota{q}, t.Ancestors(q.Name)...)
 	for _, want := range []v1alpha1.StopPolicy{v1alpha1.StopPolicyHoldAndDrain, v1alpha1.StopPolicyHold} {
 		for _, at := range path {
@@ -195,9 +194,10 @@ func (t *Tree) managedBy(q *v1alpha1.CardQuota) (name string, policy v1alpha1.St
 	return "", ""
 }
 
-// heldCondition is condition Ready of a queue that is held.
+// heldCondition is condition Ready of a queue that a stop policy holds, false for any other queue. blocked is
+// how many workloads wait in it.
 func (t *Tree) heldCondition(q *v1alpha1.CardQuota, blocked int32) (metav1.Condition, bool) {
-	by, policy := t.managedBy(q)
+	by, policy := t.heldBy(q)
 	if by == "" {
 		return metav1.Condition{}, false
 	}

@@ -224,8 +224,8 @@ func TestStatusOfLeavesAndParents(t *testing.T) {
 	// While queues are flat, a parent grants nothing, and nothing is said about a tree.
 	wasInTree := func(i *StatusInput) { i.Quota.Status = chat }
 	check.Equal(t, "HierarchyValid while flat", "", describeCondition(status("chat", Flat, wasInTree), "HierarchyValid"))
-	check.Equal(t, "Ready of a parent while flat", "True/Ready: queue tenant has an empty quota while queues are flat, because "+
-		"a CardQuota without serviceType is a parent", describeCondition(status("tenant", Flat), "Ready"))
+	check.Equal(t, "Ready of a parent while flat", "True/Ready: queue tenant has an empty quota: a CardQuota without serviceType is "+
+		"a parent, and parents grant nothing while queues are flat", describeCondition(status("tenant", Flat), "Ready"))
 	check.Equal(t, "deserved while flat", int64(0), status("chat", Flat).Cards[0].Deserved)
 }
 

@@ -50,10 +50,11 @@ type Neighbors struct {
 	AboveParent []string
 }
 
-// PlaceQueue returns the Queue above which, or under root, the Queue of a CardQuota can be
-// placed now. The Queue stays where it is while its new place is not ready: Volcano refuses a
+// PlaceQueue returns the Queue below which the Queue of a CardQuota can be placed now, root at the
+// top level. The Queue stays where it is while its new place is not ready: Volcano refuses a
 // parent that does not exist, and a child without its parent's numbers would have none.
-// A cycle of Queues would stop Volcano's controllers.
+// A cycle of Queues would stop Volcano's controllers. wait says why the Queue is not where it belongs, nil if
+// it is.
 func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wait *Wait) {
 	stay := workload.RootQueue
 	if n.Live != nil && n.Live.Spec.Parent != "" {
@@ -75,18 +76,18 @@ func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wa
 		return wanted, nil
 	}
 
-	later := func(format string, values ...any) (string, *Wait) {
+	stayFor := func(format string, values ...any) (string, *Wait) {
 		return stay, &Wait{Reason: v1alpha1.ReasonWaitingForParent, KeepsQueue: n.Live == nil,
 			Message: fmt.Sprintf("queue %s %s: ", q.QueueName(), keptWhere(n.Live)) + fmt.Sprintf(format, values...)}
 	}
 
 	switch {
 	case n.Parent == nil:
-		return later("queue %s of its parent %s does not exist yet", wanted, above.Name)
+		return stayFor("queue %s of its parent %s does not exist yet", wanted, above.Name)
 	case slices.Contains(n.AboveParent, q.QueueName()):
-		return later("queue %s of its parent %s is still below it", wanted, above.Name)
+		return stayFor("queue %s of its parent %s is still below it", wanted, above.Name)
 	case !carriesCards(n.Parent, above):
-		return later("queue %s does not carry the quota of its parent %s yet", wanted, above.Name)
+		return stayFor("queue %s does not carry the quota of its parent %s yet", wanted, above.Name)
 	}
 
 	return wanted, nil
@@ -150,7 +151,8 @@ func treeAnnotations(q *v1alpha1.CardQuota) map[string]string {
 // DeservedOf returns what a CardQuota says that it deserves.
 func DeservedOf(q *v1alpha1.CardQuota) card.Quota { return TreeQueueFor(q).Deserved.Cards() }
 
-// Placement returns the CPU and memory in force of a CardQuota below a Queue.
+// Placement returns what the Queue of a CardQuota carries below a Queue: the CPU and memory in force, its cards,
+// and why it is held. CPU or memory of which the CardQuota writes no amount are left out.
 func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 	if t.IsFlat() {
 		return Placement{Parent: parent, Capability: capabilityList(q)}

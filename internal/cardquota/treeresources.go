@@ -37,6 +37,9 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 		bounds := f.boundsFor(key)
 		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]}
 		got := bounds.without(leftOut).amountsNearestTo(want)
+
+		// An amount that is left out waits for the children to shrink if they have more than is wanted,
+		// otherwise for the parent to grow.
 		for i, of := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
 			_, isWanted := of.wanted[key]
 			if leftOut[i] {

@@ -56,6 +56,7 @@ func InForce(read, last *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
 	return merged
 }
 
+// mappingsOf returns the entries of the API as package card reads them.
 func mappingsOf(entries []v1alpha1.CardMapping) card.Mappings {
 	mappings := make(card.Mappings, len(entries))
 	for i, entry := range entries {

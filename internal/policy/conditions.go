@@ -41,7 +41,7 @@ func InvalidCondition(faults field.ErrorList) metav1.Condition {
 }
 
 // RefusedCondition returns the condition for a ConfigMap that the operator could not read or
-// write. With final a retry would fail again; without it the result is unknown.
+// write. final reports whether a retry would fail again. Otherwise whether it was written is unknown.
 func RefusedCondition(err error, final bool) metav1.Condition {
 	status := metav1.ConditionUnknown
 	if final {

@@ -113,7 +113,7 @@ func describeHierarchy(spec v1alpha1.ServiceTypePolicySpec) string {
 }
 
 // neverHadBase reports whether the operator has rendered nothing yet, or only from the built-in
-// default.
+// default. If the ConfigMap is gone, the hash of the last text says so.
 func neverHadBase(live *corev1.ConfigMap, written, rendered string) bool {
 	if live != nil && live.Annotations[v1alpha1.AnnotationRenderedFrom] != "" {
 		return live.Annotations[v1alpha1.AnnotationRenderedFrom] == renderedFromDefault
@@ -147,7 +147,7 @@ func describeMissingBase(ref v1alpha1.ConfigMapKeyReference, base *corev1.Config
 
 // DriftedBy reports whether another writer changed the text of the scheduler's ConfigMap, and
 // returns its field manager. Without an entry in managedFields the name is "an unknown client".
-func DriftedBy(live *corev1.ConfigMap) (by string, displaced bool) {
+func DriftedBy(live *corev1.ConfigMap) (by string, isDrifted bool) {
 	if OwnedByOperator(live, "data", ConfigMapKey) {
 		return "", false
 	}
@@ -237,7 +237,8 @@ func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	}
 }
 
-// percentToFactor converts a percentage to the factor that the plugin expects.
+// percentToFactor converts a percentage to the factor that the plugin expects: a whole number as int, so that
+// it is rendered without a fraction.
 func percentToFactor(percent int32) any {
 	if percent%100 == 0 {
 		return int(percent / 100)

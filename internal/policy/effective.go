@@ -124,6 +124,7 @@ func ServiceTypes(policy *v1alpha1.ServiceTypePolicy) func(name string) (service
 	}
 }
 
+// effectiveTypes returns the service types in force by name, the built-in ones before a policy took effect.
 func effectiveTypes(policy *v1alpha1.ServiceTypePolicy) map[string]servicetype.Type {
 	types := map[string]servicetype.Type{}
 	if policy == nil || !HasTakenEffect(policy) {
@@ -188,8 +189,8 @@ func IsTree(policy *v1alpha1.ServiceTypePolicy) bool {
 	return HierarchyInForce(policy) == v1alpha1.QueueHierarchyTree
 }
 
-// SameServiceTypes reports whether two policies have the same service types in force. A policy
-// may be nil.
+// SameServiceTypes reports whether the service types in force of two policies mean the same for queues: their
+// names, priorities, and whether they are reclaimable. A policy may be nil.
 func SameServiceTypes(a, b *v1alpha1.ServiceTypePolicy) bool {
 	return maps.Equal(effectiveTypes(a), effectiveTypes(b))
 }
@@ -250,6 +251,7 @@ func validateType(path *field.Path, t v1alpha1.ServiceType, types map[string]v1a
 	return append(errs, checkRange(path.Child("minimumRuntimeSeconds"), t.MinimumRuntimeSeconds, 0, int32(servicetype.MaxMinimumRuntime.Seconds()))...)
 }
 
+// validateOwners returns the errors of the owner kinds.
 func validateOwners(path *field.Path, kinds []v1alpha1.OwnerKind, types map[string]v1alpha1.ServiceType) field.ErrorList {
 	var errs field.ErrorList
 	owners := servicetype.OwnerKinds{}
@@ -270,7 +272,7 @@ func checkRange(path *field.Path, value, minimum, maximum int32) field.ErrorList
 	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be from %d to %d", minimum, maximum))}
 }
 
-// fieldErrors splits joined errors.
+// fieldErrors returns one error at the field for each of some joined errors.
 func fieldErrors(path *field.Path, err error) field.ErrorList {
 	if err == nil {
 		return nil

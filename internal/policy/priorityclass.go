@@ -38,8 +38,8 @@ func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.Pr
 				plan.Delete = append(plan.Delete, class)
 			}
 			continue
-		case unmet[at].Value == class.Value:
-		// The value of a PriorityClass is immutable, so another value needs another object.
+		case unmet[at].Value == class.Value: // the policy has it, also if a user created it
+		// It stays unmet, so it is also created again: the value of a PriorityClass is immutable.
 		case CreatedByOperator(class):
 			plan.Delete = append(plan.Delete, class)
 			continue

@@ -84,6 +84,7 @@ func StatusFor(f StatusInput) v1alpha1.ServiceTypePolicyStatus {
 	return status
 }
 
+// serviceTypeStatuses returns the service types as the status shows them, without numbers of CardQuotas.
 func serviceTypeStatuses(types []v1alpha1.ServiceType) []v1alpha1.ServiceTypeStatus {
 	out := make([]v1alpha1.ServiceTypeStatus, len(types))
 	for i, t := range types {

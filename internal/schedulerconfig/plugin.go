@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// checkPlugin checks one entry of a tier: its name, keys, switches, and that its arguments are a mapping.
 func (v *validator) checkPlugin(entry *yaml.Node) {
 	name := fieldValue(entry, "name")
 	if !isString(name) || name.Value == "" {
@@ -113,6 +114,8 @@ func Warnings(text string) []string {
 	return append(ignoredArguments(plugins, "plugin"), ignoredArguments(mappingsIn(fieldValue(root, "configurations")), "action")...)
 }
 
+// ignoredArguments warns of the quoted arguments of some entries. kind is what they configure: a plugin or an
+// action.
 func ignoredArguments(entries []*yaml.Node, kind string) []string {
 	var warnings []string
 	for _, entry := range entries {

@@ -111,6 +111,8 @@ type renderer struct {
 	replaced []string
 }
 
+// applyOverlay changes the tree: the actions, the plugins that go, capacity-card, and the switches of the other
+// plugins. It returns ErrHierarchy for a hierarchy without a tree.
 func (r *renderer) applyOverlay() error {
 	if node := fieldValue(r.root, "actions"); isString(node) { // else an error that Validate reports
 		r.setActions(node)
@@ -204,7 +206,8 @@ func (r *renderer) setActions(node *yaml.Node) {
 }
 
 // placeAction replaces the first action in replaces behind the last allocate by action, or
-// appends it, since Volcano evicts last. It removes the others in replaces.
+// appends it, since Volcano evicts last. It removes the others in replaces. Where action is "", it only
+// removes.
 func placeAction(actions []string, action string, replaces ...string) []string {
 	afterAllocate := 0
 	position := -1
@@ -218,7 +221,8 @@ func placeAction(actions []string, action string, replaces ...string) []string {
 	}
 
 	if position < 0 {
-		actions, position = append(slices.Clone(actions), replaces[0]), len(actions)
+		position = len(actions)
+		actions = append(slices.Clone(actions), replaces[0])
 	}
 
 	var out []string

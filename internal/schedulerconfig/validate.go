@@ -25,7 +25,8 @@ import (
 //   - every key on every level is one that Volcano reads, every plugin is a known one and
 //     stands once, every switch is true or false;
 //   - capacity-card stands exactly once, its two mandatory switches are not off, it has no
-//     switch for a hierarchy, which is an argument, its arguments satisfy known.Arguments, and neither capacity nor proportion is beside it;
+//     switch for a hierarchy, which is an argument, its arguments satisfy known.ValidateArguments, and
+//     neither capacity nor proportion is beside it;
 //   - an action that evicts stands after allocate, only capacity-card selects its victims,
 //     and reclaim stands neither together with cardreclaim nor in a tree of queues.
 func Validate(text string, known Known) error {
@@ -49,10 +50,12 @@ type validator struct {
 	pluginLines map[string]int
 }
 
+// addFault adds an error with the line of a node.
 func (v *validator) addFault(node *yaml.Node, format string, values ...any) {
 	v.errs = append(v.errs, errorAt(node, format, values...))
 }
 
+// checkDocument checks all levels of the text. checkCapacityCard comes after the plugins, whose lines it reads.
 func (v *validator) checkDocument(root *yaml.Node) {
 	v.checkKeys(root, "the text", documentKeys)
 	v.checkActions(root)
@@ -81,6 +84,7 @@ func (v *validator) checkKeys(mapping *yaml.Node, where string, known []string) 
 	}
 }
 
+// checkActions requires a text of known actions that may run.
 func (v *validator) checkActions(root *yaml.Node) {
 	const example = `write for example actions: "enqueue, allocate, backfill"`
 	node := fieldValue(root, "actions")
@@ -142,6 +146,7 @@ func (v *validator) forEachPlugin(tier *yaml.Node, item func(*yaml.Node)) {
 	v.forEachMapping(plugins, "plugins", item)
 }
 
+// checkConfiguration checks the arguments that an entry of configurations gives to an action.
 func (v *validator) checkConfiguration(entry *yaml.Node) {
 	v.checkKeys(entry, "an entry of configurations", configurationKeys)
 	name := fieldValue(entry, "name")
@@ -154,6 +159,7 @@ func (v *validator) checkConfiguration(entry *yaml.Node) {
 	v.checkArguments(entry)
 }
 
+// checkMetrics requires known keys with one text each, as Volcano reads them.
 func (v *validator) checkMetrics(metrics *yaml.Node) {
 	if isUnset(metrics) {
 		return

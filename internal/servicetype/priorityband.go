@@ -3,6 +3,7 @@ package servicetype
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -29,7 +30,7 @@ func BandFor(name string, types map[string]Type) (Band, bool) {
 		return Band{}, false
 	}
 
-	// The highest type has no next one, so a band also has a fixed size at most.
+	// The highest type has no next one, so MaxQueuePriority also bounds each band.
 	highest := int64(own.Priority) + MaxQueuePriority
 	band := Band{Type: name, Lowest: own.Priority}
 	for _, other := range slices.Sorted(maps.Keys(types)) {
@@ -40,12 +41,9 @@ func BandFor(name string, types map[string]Type) (Band, bool) {
 		}
 	}
 
-	band.Highest = int32(min(highest, maxInt32))
+	band.Highest = int32(min(highest, math.MaxInt32))
 	return band, true
 }
-
-// maxInt32 bounds the priority of a Queue.
-const maxInt32 = 1<<31 - 1
 
 // PriorityFor returns the priority of a queue with this priority inside its service type. It cuts a
 // priority that the band does not contain, and reports that.

@@ -113,7 +113,8 @@ func (m Matrix) Validate() error {
 	return errors.Join(faults...)
 }
 
-// findCycle names a chain of types that ends where it starts, "" if there is none.
+// findCycle names a chain of types that ends where it starts, "" if there is none. It visits what a type
+// reclaims from, depth first, and no type twice that leads to no cycle.
 func (m Matrix) findCycle() string {
 	done := map[string]bool{}
 	var visit func(name string, path []string) string
@@ -179,16 +180,13 @@ func BuiltIn(name string) (Type, bool) {
 // ReplicaSet.
 type OwnerKinds map[string]string
 
-// namePattern is the form of a service type: a label value in lower case, for annotations and
-// metrics.
-var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // kindPattern is a kind with or without its API group.
 var kindPattern = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?$`)
 
 // ValidateName refuses an invalid name of a service type.
 func ValidateName(name string) error {
-	if !namePattern.MatchString(name) {
+	if !IsName(name) {
 		return fmt.Errorf("service type %.80q is no name: write lower-case letters, digits and dashes, at most 63", name)
 	}
 	return nil

@@ -45,6 +45,7 @@ func stripOwner(owner *metav1.OwnerReference) metav1.OwnerReference {
 	return kept
 }
 
+// stripMap keeps the labels or annotations that keep lists, each within the length that it says, nil for none.
 func stripMap(keep map[string]int, from map[string]string) map[string]string {
 	var kept map[string]string
 	for key, maxBytes := range keep {

@@ -60,11 +60,12 @@ func FoldContainers(pod *corev1.Pod) {
 	spec.InitContainers = sidecars
 	spec.EphemeralContainers = nil
 	spec.Overhead = boundRequests(spec.Overhead)
-	if spec.Resources != nil {
+	if spec.Resources != nil { // here a request of 0 counts: it replaces the sum of the containers
 		spec.Resources = &corev1.ResourceRequirements{Requests: selectRequests(spec.Resources.Requests, slices.Collect(maps.Keys(spec.Resources.Requests)))}
 	}
 }
 
+// isSidecar reports whether an init container runs as long as the pod.
 func isSidecar(c *corev1.Container) bool {
 	return ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
 }
@@ -80,7 +81,7 @@ func sumRequests(pod *corev1.Pod, resized map[string]corev1.ResourceList) corev1
 	}
 
 	sidecars := corev1.ResourceList{}
-	most := corev1.ResourceList{}
+	ofInit := corev1.ResourceList{}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		if isSidecar(c) {
@@ -95,18 +96,19 @@ func sumRequests(pod *corev1.Pod, resized map[string]corev1.ResourceList) corev1
 		for name, quantity := range c.Resources.Requests {
 			quantity = quantity.DeepCopy()
 			quantity.Add(sidecars[name])
-			raiseRequest(most, name, quantity)
+			raiseRequest(ofInit, name, quantity)
 		}
 	}
 
 	// Init containers end before the others start, so the larger of both sums counts.
-	for name, quantity := range most {
+	for name, quantity := range ofInit {
 		raiseRequest(sum, name, quantity)
 	}
 
 	return boundRequests(sum)
 }
 
+// requestsOf returns what a container requests now.
 func requestsOf(c *corev1.Container, resized map[string]corev1.ResourceList) corev1.ResourceList {
 	if requests, isResized := resized[c.Name]; isResized {
 		return requests
@@ -114,6 +116,7 @@ func requestsOf(c *corev1.Container, resized map[string]corev1.ResourceList) cor
 	return c.Resources.Requests
 }
 
+// addRequests adds more to sum. It changes no quantity that sum shares with a pod.
 func addRequests(sum, more corev1.ResourceList) {
 	for name, quantity := range more {
 		total := sum[name].DeepCopy()
@@ -122,6 +125,7 @@ func addRequests(sum, more corev1.ResourceList) {
 	}
 }
 
+// raiseRequest raises the request of a resource to a quantity, if that is more.
 func raiseRequest(list corev1.ResourceList, name corev1.ResourceName, quantity resource.Quantity) {
 	if known, ok := list[name]; !ok || known.Cmp(quantity) < 0 {
 		list[name] = quantity

@@ -58,6 +58,7 @@ func smallPod(pod *corev1.Pod) *corev1.Pod {
 	return small
 }
 
+// firstImage returns the image of the first container, within bounds.
 func firstImage(containers []corev1.Container) string {
 	if len(containers) == 0 {
 		return ""
@@ -133,6 +134,7 @@ func boundMinResources(minimum *corev1.ResourceList) *corev1.ResourceList {
 	return &kept
 }
 
+// textBytes returns how long some labels or annotations are together, with their keys.
 func textBytes(texts map[string]string) int {
 	total := 0
 	for key, value := range texts {

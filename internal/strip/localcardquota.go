@@ -13,7 +13,7 @@ const maxOwners = 2
 // make only the name and the owners are kept, which its deletion needs.
 func LocalCardQuota(view *v1alpha1.LocalCardQuota) *v1alpha1.LocalCardQuota {
 	kept := &v1alpha1.LocalCardQuota{TypeMeta: view.TypeMeta, ObjectMeta: stripMeta(&view.ObjectMeta, nil, nil)}
-	kept.OwnerReferences = nil
+	kept.OwnerReferences = nil // stripMeta keeps a controller only
 	for i := range view.OwnerReferences[:min(len(view.OwnerReferences), maxOwners)] {
 		kept.OwnerReferences = append(kept.OwnerReferences, stripOwner(&view.OwnerReferences[i]))
 	}

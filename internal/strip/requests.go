@@ -23,7 +23,7 @@ type Pods struct {
 	known map[string][]corev1.Container
 }
 
-// Strip returns what Pod returns.
+// Strip returns what Pod returns, with the container of an earlier pod that requested the same.
 func (p *Pods) Strip(pod *corev1.Pod) *corev1.Pod {
 	kept := Pod(pod)
 	requests := kept.Spec.Containers[0].Resources.Requests
@@ -31,8 +31,6 @@ func (p *Pods) Strip(pod *corev1.Pod) *corev1.Pod {
 		return kept
 	}
 
-	// The pods of a Deployment or a job request the same. One list for all saves most of their
-	// memory.
 	var key []byte
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		quantity := requests[name]
