@@ -58,6 +58,7 @@ func (c *certificateSource) Set(text string) error {
 
 func (c *certificateSource) String() string { return string(*c) }
 
+// parseFlags reads the command line, and sets what depends on other flags.
 func parseFlags(args []string) (flags, error) {
 	f := flags{certificates: certificatesOff}
 	set := flag.NewFlagSet("cardquota-manager", flag.ContinueOnError)

@@ -90,6 +90,7 @@ func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *control
 	return localquota.Setup(ctx, mgr, localquota.Options{Usage: counts, Bills: keeper})
 }
 
+// run sets up the operator, and runs it until the program is asked to end.
 func run(f flags) error {
 	mgr, webhooks, err := setUpManager(f)
 	if err != nil {

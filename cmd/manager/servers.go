@@ -93,11 +93,13 @@ func addServer(ctx context.Context, mgr ctrl.Manager, name string, bounded *boun
 // webhookServer is the webhook server and the source of its certificate.
 type webhookServer struct {
 	flags
-	// server is nil without webhooks, rotator when the operator does not sign the certificate.
+	// server is nil without webhooks, rotator is nil if the operator does not sign the certificate.
 	server  ctrlwebhook.Server
 	rotator *selfsigned.Rotator
 }
 
+// newWebhookServer returns the webhook server that the flags describe. It reads the authorities of clients also if there
+// is none, so that a wrong file is found.
 func newWebhookServer(f flags) (*webhookServer, error) {
 	h := &webhookServer{flags: f}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -150,13 +152,13 @@ func (w *webhookServer) startedCheck() healthz.Checker {
 		return look
 	}
 
-	var once atomic.Bool
+	var hasStarted atomic.Bool
 	return func(request *http.Request) error {
-		if once.Load() {
+		if hasStarted.Load() {
 			return nil
 		}
 		err := look(request)
-		once.Store(err == nil)
+		hasStarted.Store(err == nil)
 		return err
 	}
 }

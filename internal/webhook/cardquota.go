@@ -38,7 +38,7 @@ func (h *handlers) validateCardQuota(ctx context.Context, quota, before *v1alpha
 	return validateWith(h.live)
 }
 
-// cardQuotaInput reads the input of the rules for CardQuotas.
+// cardQuotaInput reads the input of the rules for CardQuotas, from the cache or from the API server.
 func (h *handlers) cardQuotaInput(ctx context.Context, from client.Reader) (rules.CardQuotaInput, error) {
 	inventory, _ := h.inventory.Inventory()
 	input := rules.CardQuotaInput{Healthy: h.inventory.Healthy(), Inventory: inventory}
@@ -72,7 +72,8 @@ func (h *handlers) cardQuotaInput(ctx context.Context, from client.Reader) (rule
 	return input, nil
 }
 
-// listPages calls add for each page of a list. The cache is one page, and is not copied.
+// listPages calls add for each page of a list of the API server, or once for the whole list of the cache, which is not
+// copied.
 func listPages[T any, L interface {
 	*T
 	client.ObjectList

@@ -67,6 +67,8 @@ func (validator[T]) ValidateDelete(context.Context, runtime.Object) (admission.W
 	return nil, nil
 }
 
+// validateObject answers for an object by the result of its rules. An object that cannot be judged is refused: the API
+// server says why, and the user tries again.
 func (v validator[T]) validateObject(ctx context.Context, object, before T) (admission.Warnings, error) {
 	result, err := v(ctx, object, before)
 	if err != nil {
@@ -113,6 +115,8 @@ func (h *handlers) warnCardQuotaDeletion(ctx context.Context, req admission.Requ
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
+// validateServiceTypePolicy reads what the rules for the policy compare it with: the CardQuotas, the nodes, the policy in
+// force, and the ConfigMaps between which it stands.
 func (h *handlers) validateServiceTypePolicy(ctx context.Context, object, before *v1alpha1.ServiceTypePolicy) (rules.Result, error) {
 	input := rules.PolicyInput{Volcano: h.namespaces.Volcano, InForce: h.inventory.PolicyInForce(nil)}
 	input.Nodes, _ = h.inventory.TrackedNodes()
@@ -233,7 +237,8 @@ func allowUnreadable(err error) admission.Response {
 	return admission.Allowed("").WithWarnings("cardquota could not validate this object: " + strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
-// workloadInput returns the input of the rules for workloads.
+// workloadInput returns the input of the rules for workloads. A Queue or PodGroup that cannot be read is unknown, like
+// one that does not exist, and the rules refuse nothing for that.
 func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (rules.WorkloadInput, error) {
 	inventory, _ := h.inventory.Inventory()
 	input := rules.WorkloadInput{Inventory: inventory, User: req.UserInfo.Username}

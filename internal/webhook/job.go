@@ -58,8 +58,8 @@ func keepEvictionRule(req admission.Request, job, before *batchv1.Job) admission
 	return admission.PatchResponseFromRaw(req.Object.Raw, kept)
 }
 
-// addEvictionRule writes the rule for evicted pods before all others of a Job. The API server
-// has already set podReplacementPolicy TerminatingOrFailed, which it refuses beside a
+// addEvictionRule writes the rule for evicted pods before all others of a Job, since the first rule that matches counts.
+// The API server has already set podReplacementPolicy TerminatingOrFailed, which it refuses beside a
 // podFailurePolicy.
 func addEvictionRule(raw []byte) ([]byte, error) {
 	job, spec, err := readSpec(raw)
@@ -80,7 +80,8 @@ func addEvictionRule(raw []byte) ([]byte, error) {
 	return json.Marshal(job)
 }
 
-// copyFailurePolicy writes how failed pods are counted and replaced as the stored Job says.
+// copyFailurePolicy writes how failed pods are counted and replaced as the stored Job says. The failure policy is
+// immutable, so a file without it could not be applied again.
 func copyFailurePolicy(raw, stored []byte) ([]byte, error) {
 	job, spec, err := readSpec(raw)
 	if err != nil {
@@ -92,7 +93,6 @@ func copyFailurePolicy(raw, stored []byte) ([]byte, error) {
 		return nil, err
 	}
 
-	// The failure policy is immutable, so a file without it could not be applied again.
 	for _, name := range []string{"podFailurePolicy", "podReplacementPolicy"} {
 		if value, isSet := storedSpec[name]; isSet {
 			spec[name] = value
@@ -104,7 +104,7 @@ func copyFailurePolicy(raw, stored []byte) ([]byte, error) {
 	return json.Marshal(job)
 }
 
-// readSpec returns an object, with fields that this version does not know, and its spec.
+// readSpec returns an object, with fields that this version does not know, and its spec, which is a part of it.
 func readSpec(raw []byte) (object, spec map[string]any, err error) {
 	if err := json.Unmarshal(raw, &object); err != nil {
 		return nil, nil, fmt.Errorf("read the job: %w", err)

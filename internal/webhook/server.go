@@ -67,12 +67,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, nodes InventorySource, namespa
 }
 
 // registerWebhooks registers the webhooks by their paths. Webhooks for objects of
-// administrators do not wait for those of tenants.
-func (h *handlers) registerWebhooks(at func(path string, hook http.Handler)) {
+// administrators do not wait for those of tenants. When the time for an answer is over, changes of the operator's own
+// kinds are refused. All else is allowed: the scheduler checks it again.
+func (h *handlers) registerWebhooks(register func(path string, hook http.Handler)) {
 	tenants := newLimiter()
 	administrators := newLimiter()
 	serve := func(path string, of limiter, handler admission.Handler, onTimeout func(error) admission.Response) {
-		at(path, of.limitLargeRequests(&admission.Webhook{Handler: of.limitConcurrency(handler.Handle, onTimeout), RecoverPanic: ptr.To(true)}))
+		register(path, of.limitLargeRequests(&admission.Webhook{Handler: of.limitConcurrency(handler.Handle, onTimeout), RecoverPanic: ptr.To(true)}))
 	}
 
 	failed := func(err error) admission.Response { return admission.Errored(http.StatusServiceUnavailable, err) }

@@ -49,7 +49,7 @@ func (h *handlers) defaultVCJob(ctx context.Context, req admission.Request) admi
 	return response.WithWarnings(text)
 }
 
-// completeJob writes the defaults into a job and keeps fields that this version does not
+// completeJob writes the defaults into the JSON text of a job and keeps fields that this version does not
 // know.
 func completeJob(raw []byte, defaults rules.JobDefaults) ([]byte, error) {
 	job, spec, err := readSpec(raw)

@@ -299,19 +299,17 @@ func (r *reconciliation) allocatedText(live *v1beta1.Queue) string {
 // updateStatus writes the status if it changed, or requeues if the last write was less than a second ago. sync is
 // condition QueueSynced. The metrics follow at once.
 func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
-	input := cardquota.StatusInput{
-		Quota: r.quota, Queue: r.queue, Sync: sync, Usage: r.subtree, Own: r.usage, Tree: r.tree, Physical: r.Reconciler.usage.Physical(), Unnamed: r.Reconciler.usage.Unnamed(),
-		Totals: r.Reconciler.usage.QuotaTotals(), Now: r.now,
-	}
-
-	input.Enforced = r.enforcedCondition()
 	selected, err := r.selectors.SelectedNamespaces(ctx, r.client, r.quota)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 
-	input.LocalViews = localquota.ViewsCondition(len(selected))
-	status := cardquota.NewStatus(input)
+	counts := r.Reconciler.usage
+	status := cardquota.NewStatus(cardquota.StatusInput{
+		Quota: r.quota, Queue: r.queue, Sync: sync, Usage: r.subtree, Own: r.usage, Tree: r.tree, Physical: counts.Physical(), Unnamed: counts.Unnamed(),
+		Totals: counts.QuotaTotals(), Enforced: r.enforcedCondition(), LocalViews: localquota.ViewsCondition(len(selected)), Now: r.now,
+	})
+
 	r.updateMetrics(&status)
 	writer := shared.StatusWriter[v1alpha1.CardQuotaStatus]{
 		Client: r.client, Throttle: r.throttle, Object: r.quota, Status: &r.quota.Status, Delay: r.statusDelay, Recorder: r.events,

@@ -120,6 +120,8 @@ func (r *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 	return ctrl.Result{RequeueAfter: checkInterval}, nil
 }
 
+// syncCertificate renews the certificate in the Secret if it is due, serves what the Secret has, and writes its CA into
+// the configurations.
 func (r *Rotator) syncCertificate(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: SecretName}, secret)
@@ -175,7 +177,7 @@ func (r *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, b
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	signer := &rotator.CertRotator{CAName: caName, CAOrganization: "cardquota", DNSName: r.dnsName(), ExtKeyUsages: &usages}
 	// Renew while the old one is still valid, so that replicas and the API server have time to
-	// follow.
+	// follow. It must be valid now, too: the clock may have been ahead when it was made.
 	valid := func(certificate, key, host string, purpose *[]x509.ExtKeyUsage) bool {
 		for _, at := range []time.Time{now, now.Add(renewBefore)} {
 			if ok, err := rotator.ValidCert(data[corev1.ServiceAccountRootCAKey], data[certificate], data[key], host, purpose, at); err != nil || !ok {

@@ -71,7 +71,7 @@ func warnUnknownCards(result *Result, quota *v1alpha1.CardQuota, inv *card.Inven
 	unknown := 0
 	for i, entry := range quota.Spec.Cards {
 		name := card.Name(entry.Name)
-		if !isUnknownCard(name, inv) || (entry.Quota != nil && *entry.Quota == 0) {
+		if !isUnknownCard(name, inv) || (entry.Quota != nil && *entry.Quota == 0) { // 0 cards of any name are none
 			continue
 		}
 
@@ -87,7 +87,7 @@ func warnUnknownCards(result *Result, quota *v1alpha1.CardQuota, inv *card.Inven
 	}
 }
 
-// isUnknownCard reports whether no node offers a card.
+// isUnknownCard reports whether no node offers a card. It is false without an inventory, before the nodes were read.
 func isUnknownCard(name card.Name, inv *card.Inventory) bool {
 	return inv != nil && len(inv.ResourcesFor(name)) == 0
 }
@@ -131,9 +131,9 @@ func checkSelector(result *Result, quota, before *v1alpha1.CardQuota, tree writt
 // WarnCardQuotaDeletion warns of running and pending pods in the queue of a CardQuota that
 // is about to be deleted, and of its children. It refuses nothing, so that a directory of
 // CardQuotas can be deleted in any order. all are all CardQuotas.
-func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota, all []*v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) Result {
+func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota, all []*v1alpha1.CardQuota, inForce *v1alpha1.ServiceTypePolicy) Result {
 	var result Result
-	if quota.DeletionTimestamp == nil && HierarchyFor(in) == v1alpha1.QueueHierarchyTree {
+	if quota.DeletionTimestamp == nil && HierarchyFor(inForce) == v1alpha1.QueueHierarchyTree {
 		warnParentDeletion(&result, quota, all)
 	}
 
@@ -174,14 +174,14 @@ func checkQueueOwner(result *Result, quota *v1alpha1.CardQuota, others []*v1alph
 
 // checkServiceTypeDefined refuses a service type that the spec of the ServiceTypePolicy
 // does not define. A defined type may not be in force yet.
-func checkServiceTypeDefined(result *Result, quota *v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) {
-	if in == nil || quota.Spec.ServiceType == "" {
+func checkServiceTypeDefined(result *Result, quota *v1alpha1.CardQuota, inForce *v1alpha1.ServiceTypePolicy) {
+	if inForce == nil || quota.Spec.ServiceType == "" {
 		return // without a policy any name is valid, and a parent has no service type
 	}
-	names := policy.ServiceTypeNames(in)
+	names := policy.ServiceTypeNames(inForce)
 	if !slices.Contains(names, quota.Spec.ServiceType) {
 		result.refuse(specPath.Child("serviceType"), "ServiceTypePolicy %s does not define %s: write one of %s, or define it there first",
-			in.Name, quota.Spec.ServiceType, conditions.JoinFirst(names, maxNames))
+			inForce.Name, quota.Spec.ServiceType, conditions.JoinFirst(names, maxNames))
 	}
 }
 
@@ -214,7 +214,7 @@ func ValidateQueue(queue, before *v1beta1.Queue) Result {
 func checkQueueAnnotations(queue *v1beta1.Queue) Result {
 	var result Result
 	annotations := field.NewPath("metadata", "annotations")
-	wrong := func(key string, err error) {
+	invalidIf := func(key string, err error) {
 		if err != nil {
 			result.invalid(annotations.Key(key), queue.Annotations[key], "%v", err)
 		}
@@ -222,17 +222,17 @@ func checkQueueAnnotations(queue *v1beta1.Queue) Result {
 
 	if text, ok := queue.Annotations[v1alpha1.AnnotationCardQuota]; ok {
 		_, err := card.ParseQuota(text)
-		wrong(v1alpha1.AnnotationCardQuota, err)
+		invalidIf(v1alpha1.AnnotationCardQuota, err)
 	}
 
 	if text, ok := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]; ok {
 		_, err := workload.ParseNamespaceSelector(text)
-		wrong(v1alpha1.AnnotationNamespaceSelector, err)
+		invalidIf(v1alpha1.AnnotationNamespaceSelector, err)
 	}
 
-	checkTreeAnnotations(&result, queue, annotations, wrong)
+	checkTreeAnnotations(&result, queue, annotations, invalidIf)
 	if name, ok := queue.Annotations[v1alpha1.AnnotationServiceType]; ok {
-		wrong(v1alpha1.AnnotationServiceType, servicetype.ValidateName(name))
+		invalidIf(v1alpha1.AnnotationServiceType, servicetype.ValidateName(name))
 	}
 
 	// Users mix up these keys with the one for quotas, and the scheduler would ignore them

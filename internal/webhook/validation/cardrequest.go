@@ -163,7 +163,7 @@ func podRequestsByResource(load *Workload) (map[corev1.ResourceName]podRequests,
 	return out, sure
 }
 
-// canOverlap reports whether two requests can mean the same card.
+// canOverlap reports whether two requests can mean the same card. b names at least one.
 func canOverlap(a, b card.Request) bool {
 	return a.AllowsAny() || slices.ContainsFunc(b.Names(), a.Allows)
 }

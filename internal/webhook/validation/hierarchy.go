@@ -18,16 +18,17 @@ import (
 )
 
 // HierarchyFor returns whether CardQuotas form a tree: in force, or as the policy is written. The
-// operator needs a moment between the two.
-func HierarchyFor(in *v1alpha1.ServiceTypePolicy) v1alpha1.QueueHierarchy {
-	if in == nil || policy.IsTree(in) {
-		return policy.HierarchyInForce(in)
+// operator needs a moment between the two. Without a policy, nil, they are flat.
+func HierarchyFor(inForce *v1alpha1.ServiceTypePolicy) v1alpha1.QueueHierarchy {
+	if inForce == nil || policy.IsTree(inForce) {
+		return policy.HierarchyInForce(inForce)
 	}
-	return in.Spec.QueueHierarchy
+	return inForce.Spec.QueueHierarchy
 }
 
-// checkHierarchy checks the place of a CardQuota in the tree of quotas. It refuses what is newly
-// wrong. An error from before that does not grow becomes a warning.
+// checkHierarchy checks the place of a CardQuota in the tree of quotas. proposed has it as it is to be, before is the
+// CardQuota as it was, nil for a new one. It refuses what is newly wrong. An error from before that does not grow becomes
+// a warning.
 func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, proposed writtenTree) {
 	var priorityBefore []excess
 	if before != nil {
@@ -133,8 +134,9 @@ type writtenTree struct {
 	input CardQuotaInput
 }
 
-// newWrittenTree returns the CardQuotas that decide about the validated one, with that one as it is here, nil for
-// none. It owns its queue there, even if another CardQuota does so until that is deleted.
+// newWrittenTree returns the CardQuotas that decide about the validated one. here is that one in the tree: as it was
+// before the change or is to be, nil for neither. It owns its queue there, even if another CardQuota does so until that
+// is deleted.
 func newWrittenTree(validated, here *v1alpha1.CardQuota, input CardQuotaInput) writtenTree {
 	w := writtenTree{Tree: cardquota.Flat, input: input}
 	if HierarchyFor(input.Policy) != v1alpha1.QueueHierarchyTree {
@@ -173,7 +175,8 @@ func relativesOf(all []*v1alpha1.CardQuota, of ...*v1alpha1.CardQuota) []*v1alph
 		}
 	}
 
-	// isWalked ends the walk where written parents form a cycle.
+	// keepBelow keeps what is below a CardQuota, and reports whether there is anything. isWalked ends the walk where
+	// written parents form a cycle.
 	kept := map[string]bool{}
 	isWalked := map[string]bool{}
 	var keepBelow func(name string) bool
@@ -239,7 +242,8 @@ func (w writtenTree) excessesBelow(below []string, top *v1alpha1.CardQuota) (fou
 	return found
 }
 
-// pathExcesses checks the path to the top level, and that of the deepest CardQuota below.
+// pathExcesses checks that the path to the top level ends, and that it is not too deep for the CardQuota and for the
+// deepest one below.
 func (w writtenTree) pathExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	at := specPath.Child("parent")
 	path := namesOf(append([]*v1alpha1.CardQuota{c}, w.Ancestors(c.Name)...))
@@ -290,7 +294,7 @@ func (w writtenTree) workExcesses(c *v1alpha1.CardQuota) (found []excess) {
 // podExcesses checks that a queue with pods does not become a parent, which Volcano refuses.
 func (w writtenTree) podExcesses(c *v1alpha1.CardQuota) []excess {
 	parent := w.Quota(c.Spec.Parent)
-	if parent == nil || len(w.Children(parent.Name)) > 1 {
+	if parent == nil || len(w.Children(parent.Name)) > 1 { // with another child it is a parent already
 		return nil
 	}
 	pods := w.podsOf(parent)

@@ -66,11 +66,13 @@ func MustKeepEvictionRule(job, before *batchv1.Job) bool {
 		return !equality.Semantic.DeepEqual(job.Spec.PodReplacementPolicy, before.Spec.PodReplacementPolicy)
 	}
 
+	// Without other rules the file may have an empty list or none.
 	return equality.Semantic.DeepEqual(rules, stored.Rules[1:]) || len(rules)+len(stored.Rules[1:]) == 0
 }
 
 // warnCountedEvictions warns of a new Kubernetes Job that fails once more of its pods were
-// evicted than its backoffLimit. It does not warn of a CronJob whose Jobs get a rule.
+// evicted than its backoffLimit, and says what to write. It does not warn of a CronJob whose Jobs get the rule from
+// admission. A Job that would have got it has it by now.
 func warnCountedEvictions(result *Result, load *Workload, input *WorkloadInput) {
 	if input.Policy == nil || !countsEvictions(load, input) {
 		return
@@ -90,6 +92,7 @@ func warnCountedEvictions(result *Result, load *Workload, input *WorkloadInput) 
 // evictionRuleText says what to write into the spec of a Job.
 const evictionRuleText = "write first in podFailurePolicy.rules: {action: Ignore, onPodConditions: [{type: DisruptionTarget}]}"
 
+// warnOfEvictions warns that evicted pods of a Job count as failed. help says what to write, with its values.
 func warnOfEvictions(result *Result, load *Workload, path *field.Path, help string, values ...any) {
 	limit := ptr.Deref(load.Job.BackoffLimit, workload.DefaultBackoffLimit)
 	result.warn(path, "evicted pods count as failed, and with more than %d of them (backoffLimit) the Job fails for good: "+help, append([]any{limit}, values...)...)

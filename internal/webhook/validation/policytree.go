@@ -9,18 +9,16 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/servicetype"
 )
 
 // warnPrioritiesCut warns of CardQuotas whose priority reaches the next higher service type. The
 // operator cuts it, so that their queues stay below that type.
 func warnPrioritiesCut(result *Result, effective v1alpha1.ServiceTypePolicySpec, quotas []*v1alpha1.CardQuota) {
 	bandFor := policy.WrittenBands(effective)
-	warnCardQuotas(result, specPath.Child("serviceTypes"), quotas, func(quota *v1alpha1.CardQuota) string {
-		band, defined := bandFor(quota.Spec.ServiceType)
-		if !defined || quota.Spec.Priority == nil {
-			return ""
-		}
-		if _, cut := band.PriorityFor(*quota.Spec.Priority); !cut {
+	describeCut := func(quota *v1alpha1.CardQuota) string {
+		band, isExceeded := exceededBand(quota, bandFor)
+		if !isExceeded {
 			return ""
 		}
 
@@ -30,14 +28,27 @@ func warnPrioritiesCut(result *Result, effective v1alpha1.ServiceTypePolicySpec,
 		}
 
 		return text
-	}, "have a priority that reaches the next service type", "the operator cuts it below that type: set the priorities of the types further apart, or lower spec.priority of these CardQuotas")
+	}
+
+	warnCardQuotas(result, specPath.Child("serviceTypes"), quotas, describeCut, "have a priority that reaches the next service type",
+		"the operator cuts it below that type: set the priorities of the types further apart, or lower spec.priority of these CardQuotas")
+}
+
+// exceededBand returns the band of priorities that the service type of a CardQuota has, if the priority of the CardQuota
+// is beyond it. It returns false for a CardQuota without a priority, and for a type that is not defined.
+func exceededBand(quota *v1alpha1.CardQuota, bandFor func(serviceType string) (servicetype.Band, bool)) (servicetype.Band, bool) {
+	band, isDefined := bandFor(quota.Spec.ServiceType)
+	if !isDefined || quota.Spec.Priority == nil {
+		return band, false
+	}
+	_, isCut := band.PriorityFor(*quota.Spec.Priority)
+	return band, isCut
 }
 
 // warnQueueHierarchy warns of what a new spec.queueHierarchy means for the CardQuotas.
 func warnQueueHierarchy(result *Result, hierarchy v1alpha1.QueueHierarchy, quotas []*v1alpha1.CardQuota) {
-	at := specPath.Child("queueHierarchy")
-	warn := func(find func(*v1alpha1.CardQuota) string, what, then string) {
-		warnCardQuotas(result, at, quotas, find, what, fmt.Sprintf("with %s %s", hierarchy, then))
+	warn := func(describe func(*v1alpha1.CardQuota) string, what, then string) {
+		warnCardQuotas(result, specPath.Child("queueHierarchy"), quotas, describe, what, fmt.Sprintf("with %s %s", hierarchy, then))
 	}
 
 	if hierarchy != v1alpha1.QueueHierarchyTree {
@@ -48,36 +59,53 @@ func warnQueueHierarchy(result *Result, hierarchy v1alpha1.QueueHierarchy, quota
 		return
 	}
 
-	existing := map[string]bool{}
-	parents := map[string]bool{}
+	family := findParents(quotas)
+	warn(family.missingParent, "name a parent that does not exist",
+		"nothing new starts in their queues until it does: create it, or correct spec.parent")
+	warn(family.typeOfParent, "have a service type and are parents",
+		"nothing new starts in their queues: give the work to a child, and remove spec.serviceType")
+	warn(family.cardsWithoutDeserved, "have cards without deserved",
+		"these cards deserve their quota, so the queue borrows none, and sums above the parent's are scaled: write deserved")
+}
+
+// parentNames says which CardQuotas exist, and which of them are the parents of others, by name.
+type parentNames struct{ existing, parents map[string]bool }
+
+// findParents returns the names of CardQuotas. One that is being deleted makes no other one a parent.
+func findParents(quotas []*v1alpha1.CardQuota) parentNames {
+	p := parentNames{existing: map[string]bool{}, parents: map[string]bool{}}
 	for _, quota := range quotas {
-		existing[quota.Name] = true
+		p.existing[quota.Name] = true
 		if quota.DeletionTimestamp == nil && quota.Spec.Parent != "" {
-			parents[quota.Spec.Parent] = true
+			p.parents[quota.Spec.Parent] = true
 		}
 	}
+	return p
+}
 
-	withoutDeserved := cardsWithout(deservedWritten)
-	warn(func(quota *v1alpha1.CardQuota) string {
-		if existing[quota.Spec.Parent] {
-			return ""
-		}
-		return parentOf(quota)
-	}, "name a parent that does not exist", "nothing new starts in their queues until it does: create it, or correct spec.parent")
+// missingParent describes the parent of a CardQuota that does not exist, "" if it does or none is named.
+func (p parentNames) missingParent(quota *v1alpha1.CardQuota) string {
+	if p.existing[quota.Spec.Parent] {
+		return ""
+	}
+	return parentOf(quota)
+}
 
-	warn(func(quota *v1alpha1.CardQuota) string {
-		if !parents[quota.Name] {
-			return ""
-		}
-		return quota.Spec.ServiceType
-	}, "have a service type and are parents", "nothing new starts in their queues: give the work to a child, and remove spec.serviceType")
+// typeOfParent returns the service type of a CardQuota that is a parent, "" for none.
+func (p parentNames) typeOfParent(quota *v1alpha1.CardQuota) string {
+	if !p.parents[quota.Name] {
+		return ""
+	}
+	return quota.Spec.ServiceType
+}
 
-	warn(func(quota *v1alpha1.CardQuota) string {
-		if quota.Spec.Parent == "" && !parents[quota.Name] {
-			return ""
-		}
-		return withoutDeserved(quota)
-	}, "have cards without deserved", "these cards deserve their quota, so the queue borrows none, and sums above the parent's are scaled: write deserved")
+// cardsWithoutDeserved describes the cards of a CardQuota that lack deserved, "" for none. A CardQuota that is alone at
+// the top level needs none: it deserves its quota, as a flat queue does.
+func (p parentNames) cardsWithoutDeserved(quota *v1alpha1.CardQuota) string {
+	if quota.Spec.Parent == "" && !p.parents[quota.Name] {
+		return ""
+	}
+	return cardsWithout(deservedWritten)(quota)
 }
 
 // parentOf describes the parent of a CardQuota, "" for none.
@@ -106,15 +134,15 @@ func cardsWithout(isWritten func(v1alpha1.Card) bool) func(*v1alpha1.CardQuota) 
 	}
 }
 
-// warnCardQuotas warns of the CardQuotas of which find says something: how many, what they have, the
-// first of them, and what follows.
-func warnCardQuotas(result *Result, at *field.Path, quotas []*v1alpha1.CardQuota, find func(*v1alpha1.CardQuota) string, what, then string) {
+// warnCardQuotas warns of the CardQuotas of which describe returns a text: how many, what they have, the
+// first of them with that text, and what follows.
+func warnCardQuotas(result *Result, at *field.Path, quotas []*v1alpha1.CardQuota, describe func(*v1alpha1.CardQuota) string, what, then string) {
 	var found []string
 	for _, quota := range quotas {
 		if quota.DeletionTimestamp != nil {
 			continue
 		}
-		if text := find(quota); text != "" {
+		if text := describe(quota); text != "" {
 			found = append(found, fmt.Sprintf("%s (%s)", quota.Name, text))
 		}
 	}

@@ -69,8 +69,8 @@ func podsForOurScheduler(load *Workload, input *WorkloadInput) []queuedPod {
 	return pods
 }
 
-// checkAccess sets the tree of the queue, and the refusal of the namespace by the queue, or by the nearest queue above it that
-// refuses.
+// checkAccess sets the tree of the queue, and the refusal of the namespace by the queue, or by the nearest queue above it
+// that refuses. It sets nothing for a queue that does not exist.
 func (p *queuedPod) checkAccess(namespace string, input *WorkloadInput) {
 	if p.queue == nil {
 		return
@@ -129,7 +129,7 @@ func checkQueueAccess(pods []queuedPod) Result {
 func checkServiceTypeAndQuota(result *Result, load *Workload, pods []queuedPod, input *WorkloadInput) {
 	checked := map[string]bool{}
 	for _, p := range pods {
-		if p.hasAccess() && !checked[p.name] && (load.Volcano || load.Kind == "PodGroup") {
+		if p.hasAccess() && !checked[p.name] && load.Volcano {
 			checked[p.name] = true
 			checkTotalFitsQuota(result, load, p)
 		}
@@ -145,7 +145,7 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, pods []queuedPod, 
 }
 
 // checkRequestedType checks the service type that a pod or its workload requests, if one does.
-func checkRequestedType(result *Result, load *Workload, p queuedPod, in *v1alpha1.ServiceTypePolicy) {
+func checkRequestedType(result *Result, load *Workload, p queuedPod, written *v1alpha1.ServiceTypePolicy) {
 	own := p.Pod.Annotations
 	requestedType := workload.ServiceTypeFor(nil, own, load.Annotations, "")
 	if requestedType == "" {
@@ -156,10 +156,12 @@ func checkRequestedType(result *Result, load *Workload, p queuedPod, in *v1alpha
 	if own[v1alpha1.AnnotationServiceType] != "" {
 		at = p.annotationPath(v1alpha1.AnnotationServiceType)
 	}
-	checkServiceType(result, at, p, requestedType, in)
+	checkServiceType(result, at, p, requestedType, written)
 }
 
-func checkServiceType(result *Result, at *field.Path, p queuedPod, requestedType string, in *v1alpha1.ServiceTypePolicy) {
+// checkServiceType checks a requested service type against that of the queue, which decides. If the queue has none, it
+// warns of a type that the policy does not define.
+func checkServiceType(result *Result, at *field.Path, p queuedPod, requestedType string, written *v1alpha1.ServiceTypePolicy) {
 	if err := servicetype.ValidateName(requestedType); err != nil {
 		result.invalid(at, requestedType, "%v", err)
 		return
@@ -171,7 +173,7 @@ func checkServiceType(result *Result, at *field.Path, p queuedPod, requestedType
 		granted = p.queue.Annotations[v1alpha1.AnnotationServiceType]
 	}
 
-	_, known := policy.ServiceTypes(in)(requestedType)
+	_, known := policy.ServiceTypes(written)(requestedType)
 	switch {
 	case granted != "" && granted != requestedType:
 		result.refuse(at, "requests service type %s, but queue %s has %s, and the queue decides: remove the annotation, or name a queue of type %s",

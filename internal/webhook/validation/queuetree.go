@@ -14,8 +14,9 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// checkTreeAnnotations checks the annotations of a Queue that only a tree uses.
-func checkTreeAnnotations(result *Result, queue *v1beta1.Queue, at *field.Path, wrong func(key string, err error)) {
+// checkTreeAnnotations checks the annotations of a Queue that only a tree uses. at is the path of the annotations,
+// invalidIf reports the error of one, if it is not nil.
+func checkTreeAnnotations(result *Result, queue *v1beta1.Queue, at *field.Path, invalidIf func(key string, err error)) {
 	amounts := map[string]card.Quota{}
 	for _, key := range []string{v1alpha1.AnnotationCardQuota, v1alpha1.AnnotationCardDeserved, v1alpha1.AnnotationCardGuarantee} {
 		text, ok := queue.Annotations[key]
@@ -27,10 +28,11 @@ func checkTreeAnnotations(result *Result, queue *v1beta1.Queue, at *field.Path, 
 		amounts[key] = parsed
 		// The caller reports a wrong card.quota already.
 		if key != v1alpha1.AnnotationCardQuota {
-			wrong(key, err)
+			invalidIf(key, err)
 		}
 	}
 
+	// The quota bounds what a queue deserves, and that bounds its guarantee.
 	for _, pair := range [][2]string{{v1alpha1.AnnotationCardDeserved, v1alpha1.AnnotationCardQuota}, {v1alpha1.AnnotationCardGuarantee, v1alpha1.AnnotationCardDeserved}} {
 		above := amounts[pair[1]]
 		for name, count := range amounts[pair[0]] {
@@ -42,7 +44,7 @@ func checkTreeAnnotations(result *Result, queue *v1beta1.Queue, at *field.Path, 
 
 	policies := []v1alpha1.StopPolicy{v1alpha1.StopPolicyNone, v1alpha1.StopPolicyHold, v1alpha1.StopPolicyHoldAndDrain}
 	if text, ok := queue.Annotations[v1alpha1.AnnotationStopPolicy]; ok && !slices.Contains(policies, v1alpha1.StopPolicy(text)) {
-		wrong(v1alpha1.AnnotationStopPolicy, fmt.Errorf("this stop policy is unknown, and holds the queue: write one of %s", conditions.JoinFirst(policies, maxNames)))
+		invalidIf(v1alpha1.AnnotationStopPolicy, fmt.Errorf("this stop policy is unknown, and holds the queue: write one of %s", conditions.JoinFirst(policies, maxNames)))
 	}
 
 	if text, ok := queue.Annotations[v1alpha1.AnnotationParentOnly]; ok && text != "true" {
@@ -76,7 +78,8 @@ func treeOf(queue *v1beta1.Queue, input *WorkloadInput) *quota.Tree {
 	return quota.ResolveTree(written)
 }
 
-// findFault returns what keeps the queue from taking new work because of its place in the tree.
+// findFault returns what keeps the queue from taking new work because of its place in the tree. A missing path to root
+// comes before the fault of a parent, which takes no work at all.
 func (p *queuedPod) findFault() quota.Fault {
 	r := p.tree.Queue(p.name)
 	if r.Written.IsParentOnly && !r.Fault.HasNoPath() {
@@ -106,7 +109,8 @@ func checkQueuesInTree(result *Result, pods []queuedPod) {
 	}
 }
 
-// selectingQueues returns the queue and its ancestors: the namespace selector of each binds.
+// selectingQueues returns the queue and its ancestors: a namespace may use the queue only if the selector of each
+// matches.
 func (p *queuedPod) selectingQueues(input *WorkloadInput) []*v1beta1.Queue {
 	queues := []*v1beta1.Queue{p.queue}
 	for _, above := range p.tree.WrittenAncestors(p.name) {

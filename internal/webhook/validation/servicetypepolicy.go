@@ -95,7 +95,7 @@ func warnUndefinedServiceTypes(result *Result, effective v1alpha1.ServiceTypePol
 	}, "have a service type that this policy does not define", "their queues keep their priority, and neither reclaim cards nor lose any to a reclaim")
 }
 
-// warnUnmappedCards warns of cards that only entries in force name, and that the policy names no more.
+// warnUnmappedCards warns of resources that entries in force name as cards, and that the policy names no more.
 func warnUnmappedCards(result *Result, effective v1alpha1.ServiceTypePolicySpec, inForce *v1alpha1.ServiceTypePolicy) {
 	named := map[string]bool{}
 	for _, entry := range effective.Cards {

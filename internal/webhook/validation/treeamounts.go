@@ -66,7 +66,7 @@ func (w writtenTree) ownExcesses(name, of string) (found []excess) {
 }
 
 // isOfSchema reports whether amounts of a CardQuota do not fit each other, whatever its parent has. The schema
-// of the API refuses that.
+// of the API refuses that. Amounts above a quota that the CardQuota inherits depend on the parent.
 func (w writtenTree) isOfSchema(name string, e quota.Excess) bool {
 	r := w.Resolved(name)
 	_, hasQuota := r.Written.Quota[e.Of]
@@ -124,18 +124,13 @@ func addEntries(to map[quota.Resource]bool, c *v1alpha1.CardQuota) {
 	}
 }
 
-// priorityExcesses checks that the priority of a CardQuota stays below the next service type.
-func priorityExcesses(c *v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) []excess {
-	if in == nil || c.Spec.Priority == nil {
+// priorityExcesses checks that the priority of a CardQuota stays below the next service type of the policy, nil for none.
+func priorityExcesses(c *v1alpha1.CardQuota, inForce *v1alpha1.ServiceTypePolicy) []excess {
+	if inForce == nil {
 		return nil
 	}
-
-	band, isDefined := policy.WrittenBands(policy.Effective(in.Spec))(c.Spec.ServiceType)
-	inside := *c.Spec.Priority
-	if !isDefined {
-		return nil
-	}
-	if _, isCut := band.PriorityFor(inside); !isCut {
+	band, isExceeded := exceededBand(c, policy.WrittenBands(policy.Effective(inForce.Spec)))
+	if !isExceeded {
 		return nil
 	}
 
@@ -144,7 +139,7 @@ func priorityExcesses(c *v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) []e
 		next = fmt.Sprintf(", and service type %s begins at %d", band.Next, band.NextPriority)
 	}
 
-	return []excess{newExcess("priority", band.Type+band.Next, int64(inside), specPath.Child("priority"), "service type %s has priority %d, so its queues may have up to %d%s: write at most %d",
+	return []excess{newExcess("priority", band.Type+band.Next, int64(*c.Spec.Priority), specPath.Child("priority"), "service type %s has priority %d, so its queues may have up to %d%s: write at most %d",
 		band.Type, band.Lowest, band.Highest, next, band.Highest-band.Lowest)}
 }
 

@@ -123,10 +123,12 @@ func WorkloadOf(object runtime.Object) (Workload, bool) {
 	return w, true
 }
 
+// singleTemplate returns the one template of a workload, of a number of pods that is not known here.
 func singleTemplate(path *field.Path, template corev1.PodTemplateSpec) []Template {
 	return []Template{{Path: path, Pod: podOf(template)}}
 }
 
+// taskTemplates returns the templates of the first MaxTemplates tasks of a vcjob.
 func taskTemplates(path *field.Path, job *vcbatch.JobSpec) []Template {
 	out := make([]Template, min(len(job.Tasks), MaxTemplates))
 	for i := range out {
@@ -312,11 +314,11 @@ func checkRequests(ctx context.Context, load *Workload, pods []queuedPod, input 
 }
 
 // RefuseOverlarge refuses a workload that is too large to validate, since it may request
-// cards. was reports that the one it replaces was as large. Real workloads are far smaller.
-func RefuseOverlarge(was bool, input WorkloadInput) Result {
+// cards. wasOverlarge reports that the one it replaces was as large: then it only warns. Real workloads are far smaller.
+func RefuseOverlarge(wasOverlarge bool, input WorkloadInput) Result {
 	var result Result
 	result.refuse(specPath, "has too many parts to be validated: write fewer tasks with more replicas, or several jobs")
-	if was {
+	if wasOverlarge {
 		result = result.OnlyNew(result)
 	}
 	if input.onlyWarns() {
@@ -353,7 +355,7 @@ func checkBypass(result *Result, load *Workload, t *Template, spec *v1alpha1.Ser
 	}
 }
 
-// isExempt reports whether the policy exempts the pods.
+// isExempt reports whether the policy exempts the pods: by the account of the request, or by that of the pods.
 func isExempt(load *Workload, t *Template, accounts []v1alpha1.ServiceAccountReference, user string) bool {
 	return slices.ContainsFunc(accounts, func(a v1alpha1.ServiceAccountReference) bool {
 		return user == "system:serviceaccount:"+a.Namespace+":"+a.Name ||
