@@ -2,10 +2,10 @@ package main
 
 // The rules of who preempts, what enqueue counts for it, and what is kept for it.
 var preemptMutants = []mutant{
-	{"internal/scheduler/preemption/minimum.go", `	return job.MinAvailable <= 1 && !isVCJob(job)`, `	return job.MinAvailable <= 1`, "a vcjob with a minimum of one is one job"},
-	{"internal/scheduler/preemption/minimum.go", `	return job.MinAvailable <= 1 && !isVCJob(job)`, `	return true`, "a gang preempts other jobs only for its minimum"},
-	{"internal/scheduler/preemption/minimum.go", `	return job.MinAvailable <= 1 && !isVCJob(job)`, `	return false`, "every pod of a Deployment preempts"},
-	{"internal/scheduler/preemption/minimum.go", `	isOfLackingRole := roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole]`, `	isOfLackingRole := true`, "only the role that lacks pods preempts"},
+	{"internal/scheduler/preemption/belowminimum.go", `	return job.MinAvailable <= 1 && !isVCJob(job)`, `	return job.MinAvailable <= 1`, "a vcjob with a minimum of one is one job"},
+	{"internal/scheduler/preemption/belowminimum.go", `	return job.MinAvailable <= 1 && !isVCJob(job)`, `	return true`, "a gang preempts other jobs only for its minimum"},
+	{"internal/scheduler/preemption/belowminimum.go", `	return job.MinAvailable <= 1 && !isVCJob(job)`, `	return false`, "every pod of a Deployment preempts"},
+	{"internal/scheduler/preemption/belowminimum.go", `	isOfLackingRole := roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole]`, `	isOfLackingRole := true`, "only the role that lacks pods preempts"},
 	{"internal/scheduler/preemption/preemptors.go", `	return run.mayPreemptJobs(job) || run.mayPreemptInside(job)`, `	return run.mayPreemptJobs(job)`, "inside a job the minimum does not matter"},
 	{"internal/scheduler/preemption/queuesinorder.go", `		p.Volcano.Jobs = byQueue[queue]`, ``, "each queue is served alone"},
 	{"internal/scheduler/victims/missing.go", `max(0, used-most)`, `max(0, used-most-1000)`, "preempt borrows nothing for which another queue waits"},
@@ -43,10 +43,10 @@ var preemptMutants = []mutant{
 
 // How long freed cards are kept while victims end.
 var keptPeriodMutants = []mutant{
-	{"internal/scheduler/keptcards/period.go", `		since = p.lastVictimSeen(made.plan)`, `		_ = p.lastVictimSeen(made.plan)`, "cards are kept until the last victim of the plan has ended"},
+	{"internal/scheduler/keptcards/period.go", `		since = p.lastVictimSeen(nomination.plan)`, `		_ = p.lastVictimSeen(nomination.plan)`, "cards are kept until the last victim of the plan has ended"},
 	{"internal/scheduler/keptcards/period.go", `	return !now.Before(deleted.Time) //`, `	return false //`, "a victim that does not end keeps cards no longer than its grace period"},
-	{"internal/scheduler/keptcards/period.go", `		plan.addVictimsOf(made.plan)`, `		_ = made`, "a second plan waits for the victims of the first one"},
-	{"internal/scheduler/keptcards/reclaimed.go", `		maps.Copy(from, made.from)`, `		_ = made`, "a second plan keeps cards from the queues that lost them by the first one"},
+	{"internal/scheduler/keptcards/period.go", `		plan.addVictimsOf(nomination.plan)`, `		_ = nomination`, "a second plan waits for the victims of the first one"},
+	{"internal/scheduler/keptcards/reclaimed.go", `		maps.Copy(from, nomination.from)`, `		_ = nomination`, "a second plan keeps cards from the queues that lost them by the first one"},
 	{"internal/scheduler/keptcards/period.go", `		return now.Sub(plan.began) >= snapshot.EvictionTimeout`, `		return false`, "a victim that is not deleted keeps no cards"},
 	{"internal/scheduler/keptcards/period.go", `		left = append(left, victim)
 		if !p.isVictimOverdue(task, plan) {`, `		if !p.isVictimOverdue(task, plan) {

@@ -12,7 +12,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Cache is what all who decide in a session share: requests and charges of pods, the ledger, the
+// Cache is what all parts of the plugin share in all sessions: requests and charges of pods, the ledger, the
 // tree of queues, reservations and pending bindings.
 type Cache struct {
 	// Nodes are the nodes of the cluster, Inventory the cards that they have.
@@ -76,7 +76,7 @@ func New() *Cache {
 // VCJobs returns the Volcano jobs that the sessions of this cache read.
 func (c *Cache) VCJobs() VCJobs { return c.vcJobs }
 
-// UseVCJobs replaces the jobs, which the API server has otherwise.
+// UseVCJobs replaces the Volcano jobs that the API server has by others, for a scheduler without one.
 func (c *Cache) UseVCJobs(jobs VCJobs) { c.vcJobs = jobs }
 
 // BeginSession counts a new session, which has seen no pods yet.

@@ -10,14 +10,15 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// ChargePod charges a pod on its node to a queue.
+// ChargePod charges a pod on its node to a queue. It writes to the ledger only what has changed, because most
+// pods are charged as in the last session.
 func (c *Cache) ChargePod(pod *corev1.Pod, state *PodState, queue, node string, as ChargeKind) {
 	if !c.updateCharge(state, queue, node) || state.ChargedAs != as {
 		c.RecordCharge(pod, state, as)
 	}
 }
 
-// RecordCharge writes the charge of a pod to the ledger.
+// RecordCharge writes the charge of a pod, which ChargePod has computed, to the ledger.
 func (c *Cache) RecordCharge(pod *corev1.Pod, state *PodState, as ChargeKind) {
 	state.ChargedAs = as
 	if as == ChargedAsUsed {
@@ -27,14 +28,14 @@ func (c *Cache) RecordCharge(pod *corev1.Pod, state *PodState, as ChargeKind) {
 	}
 }
 
-// updateCharge computes the charge of a pod on a node, and reports whether it was up to date.
+// updateCharge computes the charge of a pod on a node unless it is up to date, and reports whether it was.
 func (c *Cache) updateCharge(state *PodState, queue, node string) (unchanged bool) {
 	isChargedHere := state.chargedInventory != nil && state.Charge.Queue == queue && state.ChargedNode == node
 	unchanged = isChargedHere && (state.chargedInventory == c.Inventory || c.hasSameCharge(state)) && c.hasSameTreeCharge(state)
 	if !unchanged {
-		last := state.Charge
+		last := state.Charge // stays if the node has lost its label
 		if state.ChargedNode != node {
-			last = nil // it was for another node
+			last = nil
 		}
 
 		charge := workload.ChargeFor(&state.Request, queue, node, c.Inventory, last)
@@ -52,8 +53,8 @@ func (c *Cache) updateCharge(state *PodState, queue, node string) (unchanged boo
 	return unchanged
 }
 
-// hasSameCharge reports whether the charged card is still the one of the node in a new
-// inventory. It is for most pods when some node changed.
+// hasSameCharge reports whether the charged card is still the one of the node in a new inventory, and then
+// remembers the inventory. When some node changed, it is for most pods.
 func (c *Cache) hasSameCharge(state *PodState) bool {
 	// Charges of several cards are rare, so they are computed again.
 	request := &state.Request
@@ -128,12 +129,13 @@ func hasSameNodes(nodes, last map[string]*corev1.Node) bool {
 	return true
 }
 
-// isOffInventory reports whether a node is not part of the inventory of a tree.
+// isOffInventory reports whether a node is not part of the inventory of a tree: it takes no pods, or is gone.
 func (c *Cache) isOffInventory(node string) bool {
 	return c.Tree.offInventory[node] || c.Nodes.Node(node) == nil
 }
 
-// hasSameTreeCharge reports whether a charge still says the right for a tree.
+// hasSameTreeCharge reports whether a charge still says what a tree needs to know: whether it can be reclaimed,
+// and whether its node is part of the inventory. It then remembers the generation of the tree.
 func (c *Cache) hasSameTreeCharge(state *PodState) bool {
 	t := &c.Tree
 	if t.IsFlat() {

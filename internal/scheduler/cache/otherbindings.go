@@ -66,7 +66,8 @@ func (o *otherBindings) openSession(session uint64, synced bool, now time.Time) 
 	}
 }
 
-// Assume records that this session placed a pod on a node.
+// Assume records that this session placed a pod on a node. A node where the session placed it before may have
+// been bound already.
 func (o *otherBindings) Assume(pod types.UID, node string) {
 	if before, ok := o.assumed[pod]; ok && before != node {
 		o.addPending(pod, before)
@@ -83,17 +84,18 @@ func (o *otherBindings) ForgetAssumed(pod types.UID, node string) {
 
 // CloseOtherBindings closes a session: what it assumed is bound, or will be.
 func (c *Cache) CloseOtherBindings() {
-	s := &c.OtherBindings
-	for pod, node := range s.assumed {
-		s.addPending(pod, node)
+	bindings := &c.OtherBindings
+	for pod, node := range bindings.assumed {
+		bindings.addPending(pod, node)
 	}
-	clear(s.assumed)
-	maps.DeleteFunc(s.pending, func(pod types.UID, sent *pendingBinding) bool {
+	clear(bindings.assumed)
+	maps.DeleteFunc(bindings.pending, func(pod types.UID, sent *pendingBinding) bool {
 		_, exists := c.Pods[pod]
-		return !exists && s.now.Sub(sent.lastSent) > pendingBindingTimeout
+		return !exists && bindings.now.Sub(sent.lastSent) > pendingBindingTimeout
 	})
 }
 
+// addPending records that this process may have bound a pod to a node.
 func (o *otherBindings) addPending(pod types.UID, node string) {
 	known, ok := o.pending[pod]
 	if !ok {
@@ -106,8 +108,8 @@ func (o *otherBindings) addPending(pod types.UID, node string) {
 	known.lastSent = o.now
 }
 
-// observeBinding checks a pod that shows its node for the first time. lastPending is the last
-// session that saw the pod pending.
+// observeBinding records a pod as bound by another scheduler if it shows a node, for the first time, to which
+// this process did not bind it. lastPending is the last session that saw the pod pending.
 func (o *otherBindings) observeBinding(pod *corev1.Pod, isOurs bool, lastPending uint64) {
 	known, ok := o.pending[pod.UID]
 	delete(o.pending, pod.UID)
@@ -119,7 +121,8 @@ func (o *otherBindings) observeBinding(pod *corev1.Pod, isOurs bool, lastPending
 	}
 }
 
-// BoundByOthersNames returns the first pods that another scheduler bound, sorted.
+// BoundByOthersNames returns the first maxReportedPods pods that another scheduler bound, as namespace/name,
+// sorted.
 func (o *otherBindings) BoundByOthersNames() []string {
 	names := slices.Sorted(maps.Values(o.boundByOthers))
 	return names[:min(len(names), maxReportedPods)]

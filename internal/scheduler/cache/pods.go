@@ -80,7 +80,8 @@ func (c *Cache) SawThisSession(pod *corev1.Pod) bool {
 	return ok && state.lastSession == c.SessionCount
 }
 
-// refreshPod reads a changed pod again and keeps its charge.
+// refreshPod reads a pod that is new, has changed, or whose request may mean something else now. It keeps the
+// charge of a known pod. A node that it shows for the first time is checked for a binding by another scheduler.
 func (c *Cache) refreshPod(pod *corev1.Pod) *PodState {
 	fresh := c.NewPodState(pod)
 	fresh.generation = c.RequestGeneration
@@ -147,7 +148,7 @@ func (c *Cache) ReleasePod(state *PodState) {
 
 // ForgetUnseenPods removes the pods that the session did not see.
 func (c *Cache) ForgetUnseenPods() {
-	// No pod is gone in most sessions, and then none has to be looked for.
+	// In most sessions no pod is gone. Then the loop over all pods is spared.
 	if c.podsSeen == len(c.Pods) {
 		return
 	}
@@ -163,6 +164,8 @@ func (c *Cache) ForgetUnseenPods() {
 }
 
 // IsOutOfSync reports whether Volcano's job controller is about to delete and recreate the pod.
+// It is if the pod is marked so, or if this process requested its eviction.
+//
 // The mark counts only on pods of Volcano jobs, and only if the action cardreclaim runs, which
 // enforces it. Otherwise a user could mark a pod to protect its cards from reclaim. In the
 // first session of a process it is unknown whether the action runs.

@@ -10,6 +10,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
+// cachedQueue has the rules of a queue, and what they were read from. Volcano changes the state in the same
+// object.
 type cachedQueue struct {
 	object    *scheduling.Queue
 	unmanaged v1alpha1.UnmanagedQueues
@@ -22,7 +24,8 @@ func (c *Cache) ForgetQueues(exists func(name string) bool) {
 	maps.DeleteFunc(c.queues, func(name string, _ cachedQueue) bool { return !exists(name) })
 }
 
-// RulesFor returns the quota and the other rules of a queue.
+// RulesFor returns the quota and the other rules of a queue. It reads them again only when the queue or
+// unmanaged, the rule for queues without a quota, has changed.
 func (c *Cache) RulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQueues) *workload.QueueRules {
 	known, ok := c.queues[queue.Name]
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {

@@ -50,7 +50,7 @@ func (r Reservations) entryFor(group types.UID) *reservation {
 	return r[group]
 }
 
-// RecordEnqueued stores the request with which a job was enqueued.
+// RecordEnqueued stores the request with which a job was enqueued to its queue.
 func (r Reservations) RecordEnqueued(job *api.JobInfo, request quota.JobRequest) {
 	entry := r.entryFor(job.PgUID)
 	entry.queue = job.Queue
@@ -59,7 +59,8 @@ func (r Reservations) RecordEnqueued(job *api.JobInfo, request quota.JobRequest)
 	entry.requested = true
 }
 
-// UnreservedExcess returns the part of a job's request with which it was not enqueued.
+// UnreservedExcess returns the part of a job's request with which it was not enqueued to its queue. It notes
+// whether the job requests no more cards than that, for RemoveStale.
 func (r Reservations) UnreservedExcess(job *api.JobInfo, request quota.JobRequest) quota.JobRequest {
 	entry := r[job.PgUID]
 	if entry == nil || !entry.enqueued || entry.queue != job.Queue {
@@ -70,8 +71,8 @@ func (r Reservations) UnreservedExcess(job *api.JobInfo, request quota.JobReques
 	return excess
 }
 
-// IsActive reports whether a waiting PodGroup still has its reservation. MaxReservation bounds how
-// long free cards prolong it.
+// IsActive notes that a PodGroup waits in this session, and reports whether it still has its reservation.
+// maxReservation bounds how long free cards prolong it.
 func (r Reservations) IsActive(group types.UID, now time.Time, maxReservation time.Duration) bool {
 	entry := r.entryFor(group)
 	entry.IsWaiting = true
@@ -89,7 +90,7 @@ func (r *reservation) IsReserved(now time.Time) bool {
 	return r != nil && r.IsWaiting && !r.IsExhausted && now.Sub(r.waitingSince) < ReservationTimeout
 }
 
-// RestartWait restarts the timeout of a reservation.
+// RestartWait restarts the timeout of a reservation, if its PodGroup waits.
 func (r Reservations) RestartWait(group types.UID, now time.Time) {
 	if entry := r[group]; entry != nil && !entry.waitingSince.IsZero() {
 		entry.waitingSince = now
@@ -107,7 +108,7 @@ func (r Reservations) RestartAll(group types.UID, now time.Time) {
 }
 
 // ObserveFreeCards restarts the timeout of a reservation if its PodGroup could use more free cards than
-// before, unless that has prolonged it for MaxReservation already.
+// before, unless that has prolonged it for maxReservation already: then the reservation ends.
 func (r *reservation) ObserveFreeCards(count int64, now time.Time, maxReservation time.Duration) {
 	hasGrown := r.FreeCards >= 0 && count > r.FreeCards
 	r.FreeCards = count
@@ -126,8 +127,8 @@ func (r *reservation) ObserveFreeCards(count int64, now time.Time, maxReservatio
 	r.waitingSince = now
 }
 
-// RemoveStale removes PodGroups that did not wait in this session, or that wait for more cards
-// than they were enqueued with.
+// RemoveStale ends a session. It forgets the wait of PodGroups that did not wait in it, and the request of those
+// that wait for more cards than they were enqueued with, or did not ask in it.
 func (r Reservations) RemoveStale() {
 	for group, entry := range r {
 		if !entry.IsWaiting {

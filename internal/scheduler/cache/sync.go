@@ -17,26 +17,26 @@ type Sync struct {
 	waitingSince time.Time
 }
 
-// IsAwaited reports whether nothing may be decided yet, until one session had everything.
-// missing names an object that the session lacks.
-func (c *Sync) IsAwaited(missing func() string, now time.Time) bool {
-	if c.Synced {
+// IsAwaited reports whether nothing may be decided yet, because no session so far had every object, and logs
+// what is missing. missing names an object that the session lacks, "" for none.
+func (s *Sync) IsAwaited(missing func() string, now time.Time) bool {
+	if s.Synced {
 		return false
 	}
 
-	if c.waitingSince.IsZero() {
-		c.waitingSince = now
+	if s.waitingSince.IsZero() {
+		s.waitingSince = now
 	}
 
 	absent := missing()
-	waited := now.Sub(c.waitingSince)
+	waited := now.Sub(s.waitingSince)
 	switch {
 	case absent == "":
-		c.Synced = true
+		s.Synced = true
 		klog.InfoS("Volcano's cache has synced, scheduling starts", "after", waited.String())
 		return false
 	case waited >= cacheSyncTimeout:
-		c.Synced = true
+		s.Synced = true
 		klog.ErrorS(nil, "Scheduling starts although Volcano's cache has not synced; missing pods are charged from the lister", "missing", absent)
 		return false
 	}

@@ -107,8 +107,9 @@ func (c *Cache) observeBorrowing(owners servicetype.OwnerKinds) {
 	}
 }
 
-// loadQueue updates a queue of the tree to its rules. isSame is whether the queues before it
-// leave the tree as it was resolved. loadQueue returns whether that is still true.
+// loadQueue updates a queue of the tree to its rules, and replaces these by its rules in the tree. isSame is
+// whether the queues before it leave the tree as it was resolved. loadQueue returns whether that is still true:
+// if not, the tree must be resolved again.
 func (t *Tree) loadQueue(rules map[api.QueueID]*workload.QueueRules, id api.QueueID, isSame bool) bool {
 	q := t.queues[id]
 	written := rules[id]
@@ -127,7 +128,8 @@ func (t *Tree) loadQueue(rules map[api.QueueID]*workload.QueueRules, id api.Queu
 	return isSame
 }
 
-// resolveTree computes the amounts that count in the tree, and writes them to the ledger.
+// resolveTree computes the amounts that count in the tree, and writes them to the ledger and into rules. It
+// collects the selectors above each queue, and what is wrong with the tree.
 func (c *Cache) resolveTree(rules map[api.QueueID]*workload.QueueRules) {
 	t := &c.Tree
 	written := make(map[string]quota.TreeQueue, len(t.queues))
@@ -155,7 +157,7 @@ func (c *Cache) resolveTree(rules map[api.QueueID]*workload.QueueRules) {
 	}
 }
 
-// addNotices adds what is wrong with the place or the amounts of a queue.
+// addNotices adds what is wrong with the place of a queue, and which of the amounts that it states do not count.
 func (t *Tree) addNotices(id api.QueueID, r *quota.Resolved) {
 	if r.Fault.HasNoPath() {
 		refusal := workload.RefusalForFault(string(id), r.Fault)

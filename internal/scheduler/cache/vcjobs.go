@@ -33,6 +33,8 @@ type vcJobInformer struct {
 	synced cache.InformerSynced
 }
 
+// OpenSession starts the informer in the first session, and reports whether it has all jobs. A session without a
+// client has none.
 func (i *vcJobInformer) OpenSession(ssn *framework.Session) bool {
 	client := ssn.VCClient()
 	if client == nil {
@@ -58,6 +60,7 @@ func stripVCJob(object any) (any, error) {
 	return object, nil
 }
 
+// VCJob implements VCJobs.
 func (i *vcJobInformer) VCJob(namespace, name string) (*batch.Job, bool) {
 	if i.store == nil || !i.synced() {
 		return nil, false

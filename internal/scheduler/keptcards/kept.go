@@ -60,15 +60,15 @@ func (k *Kept) Load() {
 		tasks, others := k.tasksKeepingCards(job, freed.tasks, kept)
 		for _, task := range others { // counts in its gang until its time is over
 			waiting[task.Pod.UID] = true
-			made := k.freed.Reclaimed[task.Pod.UID]
-			k.freed.Reclaimed[task.Pod.UID] = Nomination{Since: made.Since, plan: made.plan}
+			nomination := k.freed.Reclaimed[task.Pod.UID]
+			k.freed.Reclaimed[task.Pod.UID] = Nomination{Since: nomination.Since, plan: nomination.plan}
 		}
 
 		for _, task := range tasks {
-			made := k.freed.Reclaimed[task.Pod.UID]
+			nomination := k.freed.Reclaimed[task.Pod.UID]
 			waiting[task.Pod.UID] = true
-			k.keepQuota(task, job.Queue, made.Node)
-			k.reclaimedCards[made.Node] = append(k.reclaimedCards[made.Node], keptCardsOwner{task, job.Queue, k.ServiceType(task), k.Volcano.Queues[job.Queue].Queue.Spec.Priority, made.from})
+			k.keepQuota(task, job.Queue, nomination.Node)
+			k.reclaimedCards[nomination.Node] = append(k.reclaimedCards[nomination.Node], keptCardsOwner{task, job.Queue, k.ServiceType(task), k.Volcano.Queues[job.Queue].Queue.Spec.Priority, nomination.from})
 		}
 	}
 

@@ -12,9 +12,9 @@ import (
 // next session.
 func (k *Kept) SaveNominations() {
 	nominations := map[types.UID]Nomination{}
-	for uid, made := range k.freed.Nominations {
-		if k.HasEvictedPods(made.Node) {
-			nominations[uid] = made
+	for uid, nomination := range k.freed.Nominations {
+		if k.HasEvictedPods(nomination.Node) {
+			nominations[uid] = nomination
 		}
 	}
 
@@ -39,8 +39,8 @@ func (k *Kept) SaveNominations() {
 
 // NominationFor returns the node that a pod waits for, as sessions know it, else as the API server does.
 func (k *Kept) NominationFor(task *api.TaskInfo) Nomination {
-	if made, known := k.freed.Nominations[task.Pod.UID]; known {
-		return made
+	if nomination, known := k.freed.Nominations[task.Pod.UID]; known {
+		return nomination
 	}
 	return Nomination{Node: task.Pod.Status.NominatedNodeName, Since: k.Cache.Now()}
 }
@@ -58,9 +58,9 @@ func (k *Kept) IsNominated(task *api.TaskInfo) bool {
 // another. Volcano itself uses a nomination only when the API server shows it, and only after
 // evictions.
 func (k *Kept) NominatedAmong(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
-	made, known := k.freed.Nominations[task.Pod.UID]
+	nomination, known := k.freed.Nominations[task.Pod.UID]
 	if !known {
-		made, known = k.keptNodeFor(task)
+		nomination, known = k.keptNodeFor(task)
 	}
 	if !known {
 		return nil
@@ -68,7 +68,7 @@ func (k *Kept) NominatedAmong(task *api.TaskInfo, scored map[float64][]*api.Node
 
 	for _, nodes := range scored {
 		for _, node := range nodes {
-			if node.Name == made.Node {
+			if node.Name == nomination.Node {
 				return node
 			}
 		}
@@ -79,12 +79,12 @@ func (k *Kept) NominatedAmong(task *api.TaskInfo, scored map[float64][]*api.Node
 
 // keptNodeFor returns the node on which freed cards are kept for a pod. The nomination ends earlier, when the
 // pod was placed once and its gang was not.
-func (k *Kept) keptNodeFor(task *api.TaskInfo) (made Nomination, known bool) {
-	made, known = k.freed.Preempted[task.Pod.UID]
+func (k *Kept) keptNodeFor(task *api.TaskInfo) (nomination Nomination, known bool) {
+	nomination, known = k.freed.Preempted[task.Pod.UID]
 	if !known {
-		made, known = k.freed.Reclaimed[task.Pod.UID]
+		nomination, known = k.freed.Reclaimed[task.Pod.UID]
 	}
-	return made, known
+	return nomination, known
 }
 
 // HasEvictedPods reports whether some pod of a node is being evicted.

@@ -44,8 +44,8 @@ func (p periods) newEvictionPlan(victims, tasks []*api.TaskInfo, earlier map[typ
 	for _, task := range victims {
 		plan.victims = append(plan.victims, evictedPod{task.Pod.UID, api.PodKey(task.Pod), task.NodeName})
 	}
-	for _, made := range keptOnSameNode(tasks, earlier) {
-		plan.addVictimsOf(made.plan)
+	for _, nomination := range keptOnSameNode(tasks, earlier) {
+		plan.addVictimsOf(nomination.plan)
 	}
 	return plan
 }
@@ -65,18 +65,18 @@ func (e *evictionPlan) addVictimsOf(earlier *evictionPlan) {
 // keptOnSameNode returns the nominations of those tasks for which cards are kept on their node already.
 func keptOnSameNode(tasks []*api.TaskInfo, kept map[types.UID]Nomination) (same []Nomination) {
 	for _, task := range tasks {
-		if made, known := kept[task.Pod.UID]; known && made.Node == task.NodeName {
-			same = append(same, made)
+		if nomination, known := kept[task.Pod.UID]; known && nomination.Node == task.NodeName {
+			same = append(same, nomination)
 		}
 	}
 	return same
 }
 
 // isOver reports whether the time is over for which freed cards are kept.
-func (p periods) isOver(made Nomination) bool {
-	since := made.Since
-	if made.plan != nil {
-		since = p.lastVictimSeen(made.plan)
+func (p periods) isOver(nomination Nomination) bool {
+	since := nomination.Since
+	if nomination.plan != nil {
+		since = p.lastVictimSeen(nomination.plan)
 	}
 	return p.Cache.Now().Sub(since) >= keptPeriod
 }

@@ -82,8 +82,8 @@ func (k *Kept) loadPreemptedCards(kept map[snapshot.QueueCard]card.Count) {
 		}
 
 		for _, task := range freed.tasks {
-			made := k.freed.Preempted[task.Pod.UID]
-			if !k.periods.isOver(made) && k.keepPreemptedCardsOn(made.Node, task, job, kept) {
+			nomination := k.freed.Preempted[task.Pod.UID]
+			if !k.periods.isOver(nomination) && k.keepPreemptedCardsOn(nomination.Node, task, job, kept) {
 				waiting[task.Pod.UID] = true
 			}
 		}

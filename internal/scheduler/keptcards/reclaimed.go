@@ -28,8 +28,8 @@ type keptCardsOwner struct {
 func (k *Kept) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
 	from := map[api.QueueID]bool{}
 	plan := k.periods.newEvictionPlan(victims, tasks, k.freed.Reclaimed)
-	for _, made := range keptOnSameNode(tasks, k.freed.Reclaimed) {
-		maps.Copy(from, made.from)
+	for _, nomination := range keptOnSameNode(tasks, k.freed.Reclaimed) {
+		maps.Copy(from, nomination.from)
 	}
 
 	for _, victim := range victims {
@@ -52,14 +52,14 @@ func (k *Kept) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept
 	// What a gang would keep counts only if the gang keeps it in the end.
 	added := maps.Clone(kept)
 	for _, task := range pending {
-		made := k.freed.Reclaimed[task.Pod.UID]
-		if k.periods.isOver(made) || k.CheckQueue(job) != nil {
+		nomination := k.freed.Reclaimed[task.Pod.UID]
+		if k.periods.isOver(nomination) || k.CheckQueue(job) != nil {
 			continue
 		}
 
 		request := k.RequestFor(task)
-		name, allowed := k.CardFor(request, made.Node)
-		if made.Node == "" || (allowed && !k.addDeserved(snapshot.QueueCard{Queue: job.Queue, Name: name}, request.Count, added)) {
+		name, allowed := k.CardFor(request, nomination.Node)
+		if nomination.Node == "" || (allowed && !k.addDeserved(snapshot.QueueCard{Queue: job.Queue, Name: name}, request.Count, added)) {
 			others = append(others, task)
 			continue
 		}

@@ -56,6 +56,7 @@ func (p *Preemption) selectInAttempt(attempt *preemptionAttempt, job *api.JobInf
 
 	candidates, breaks := p.preemptionCandidates(preemptor, preemptees)
 	conflicting, victims, useful := p.victims.Select(preemptor, node, name, candidates, breaks)
+	// No pod goes where that does not help, nor for a pod that fits another node of its gang.
 	attempt.refused = !useful || (len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node))
 	attempt.conflicting = conflicting
 	if len(p.stuck.ByNode[node.Name]) > 0 || p.kept.KeepsCardsOn(preemptor, node) {
@@ -75,8 +76,8 @@ func (p *Preemption) selectInAttempt(attempt *preemptionAttempt, job *api.JobInf
 	return victims
 }
 
-// wouldEvictInVain reports whether the preemptor could not run after the evictions. It also
-// reports true if those on another node cost less.
+// wouldEvictInVain reports whether the evictions on a node are not worth it: the node refuses the preemptor also
+// after them, or those on another node cost less.
 func (p *Preemption) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
 	return len(victims) > 0 && (p.isRefusedIgnoringQuota(preemptor, node) || p.costsLessElsewhere(preemptor, victims, breaks))
 }
@@ -120,7 +121,7 @@ func (p *Preemption) AllocatableInAttempt(r snapshot.CheckInput) (isAllocatable,
 	return p.fitsInAttempt(r, attempt), true
 }
 
-// fitsInAttempt reports whether a pod fits in an attempt.
+// fitsInAttempt reports whether a pod fits on the node of an attempt after the evictions so far.
 func (p *Preemption) fitsInAttempt(r snapshot.CheckInput, attempt *preemptionAttempt) bool {
 	released := p.ReleasedBy(r.Job.Queue, p.run.tasksToComplete()...)
 	r.Released = &released

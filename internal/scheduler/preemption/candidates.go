@@ -31,19 +31,21 @@ func (p *Preemption) preemptionCandidates(preemptor *api.TaskInfo, preemptees []
 // protectGangs removes from candidates the pods whose eviction breaks a gang that cannot be
 // evicted as a whole. breaks are the remaining ones that break a gang.
 func (p *Preemption) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
-	g := p.run
+	run := p.run
 	allowances := map[api.JobID]*victims.Allowance{}
-	if g == nil {
-		g = &preemptRun{preemption: p} // Volcano's own action runs, which does not complete gangs
+	if run == nil {
+		run = &preemptRun{preemption: p} // Volcano's own action runs, which does not complete gangs
 	}
 
 	breaks = map[api.TaskID]bool{}
 	for _, candidate := range candidates {
 		job := p.Volcano.Jobs[candidate.Job]
 		if allowances[job.UID] == nil {
-			allowances[job.UID] = g.allowanceFor(job)
+			allowances[job.UID] = run.allowanceFor(job)
 		}
 
+		// A job never breaks for one of its own pods. Where gangs are not completed, only a job with one placed pod
+		// goes as a whole.
 		if allowances[job.UID].TakeElastic(candidate) {
 			kept = append(kept, candidate)
 		} else if allowances[job.UID].WholeJob && job.UID != preemptor.Job && (p.run != nil || len(tasksOnNodes(job)) == 1) {

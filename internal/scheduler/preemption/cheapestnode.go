@@ -18,11 +18,13 @@ type evictionCost struct {
 	loss       int64
 }
 
+// compare is negative if c is less than the other cost.
 func (c *evictionCost) compare(other *evictionCost) int {
 	return cmp.Or(cmp.Compare(c.job, other.job), cmp.Compare(c.pod, other.pod), victims.CompareBool(c.breaksGang, other.breaksGang), cmp.Compare(c.loss, other.loss))
 }
 
-// costOf returns what the eviction of pods costs. A job that breaks counts once.
+// costOf returns what the eviction of pods costs. Its priorities are those of the highest job, and of its highest
+// pod among them. The loss of a job that breaks counts once.
 func (p *Preemption) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool) *evictionCost {
 	cost := &evictionCost{job: math.MinInt32, pod: math.MinInt32}
 	broken := map[api.JobID]bool{}
@@ -47,8 +49,9 @@ func (p *Preemption) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool)
 }
 
 // costsLessElsewhere reports whether the preemptor could run on another node for which evictions cost less:
-// pods of lower priority, a smaller gang, or none has to go. Only where victims of the lowest priority of the
-// queue break no gang, the other nodes are not compared. That would cost more than it spares.
+// pods of lower priority, a smaller gang, or none has to go. It compares no other nodes for a victim of the
+// preemptor's own job. Nor does it where victims of the lowest priority of the queue break no gang: that would cost
+// more than it spares.
 func (p *Preemption) costsLessElsewhere(preemptor *api.TaskInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
 	if p.run == nil || victims[0].Job == preemptor.Job {
 		return false

@@ -51,8 +51,8 @@ func (p *Preemption) EvictsNothingOn(node *api.NodeInfo, task *api.TaskInfo) boo
 	return p.IsReclaimer(task) || (p.run != nil && len(p.PreemptableTasksOn(node, task)) == 0)
 }
 
-// IsUseless reports whether preempt runs, and the quota has no room for the pod of a search on a
-// node on which it can evict no pod.
+// IsUseless reports whether preempt runs, and a node cannot help the pod of a search: the quota has no room for
+// its card, and preempt can evict no pod there.
 func (p *Preemption) IsUseless(r snapshot.CheckInput, node *api.NodeInfo, name card.Name) bool {
 	if p.run == nil || p.Ledger.Fits(string(r.Job.Queue), r.Request.On(name).OnlyCards(), quota.Within{}) {
 		return false

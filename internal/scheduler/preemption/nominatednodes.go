@@ -25,12 +25,14 @@ func (p *Preemption) AwaitsNominatedNode(task *api.TaskInfo) bool {
 	return s.awaitsNominated
 }
 
+// computeAwaitsNominatedNode is AwaitsNominatedNode without the answer of the search. A pod that is deleted
+// certainly leaves, so the pod then waits longer than nominationTimeout.
 func (p *Preemption) computeAwaitsNominatedNode(task *api.TaskInfo) bool {
-	made := p.kept.NominationFor(task)
+	nomination := p.kept.NominationFor(task)
 	isDeleted := func(task *api.TaskInfo) bool { return task.Pod.DeletionTimestamp != nil }
 	isLeaving := func(task *api.TaskInfo) bool { return p.IsBeingEvicted(task) && !p.run.evicts(task) }
-	node := p.Volcano.Nodes[made.Node]
-	return snapshot.AnyTaskOn(node, isLeaving) && (p.Cache.Now().Sub(made.Since) < nominationTimeout || snapshot.AnyTaskOn(node, isDeleted)) &&
+	node := p.Volcano.Nodes[nomination.Node]
+	return snapshot.AnyTaskOn(node, isLeaving) && (p.Cache.Now().Sub(nomination.Since) < nominationTimeout || snapshot.AnyTaskOn(node, isDeleted)) &&
 		p.Volcano.PredicateForPreemptAction(task, node) == nil
 }
 

@@ -41,8 +41,8 @@ func New(s *snapshot.Session, prices *victims.Prices, stuck *snapshot.StuckPods,
 // IsRunning reports whether Volcano's action preempt runs.
 func (p *Preemption) IsRunning() bool { return p.run != nil }
 
-// Preempt runs Volcano's action preempt and returns the pods it evicts, by job. A gang loses
-// only elastic pods, or all pods. The caller carries out the evictions.
+// Preempt runs Volcano's action preempt, which execute is, and returns the pods it evicts, by job. A gang
+// loses only elastic pods, or all pods. The caller carries out the evictions.
 func (p *Preemption) Preempt(hooks Hooks, execute func()) [][]*api.TaskInfo {
 	p.Cache.EvictionPolicies = hooks.PolicyFor
 	run := newPreemptRun(p, hooks)
@@ -79,10 +79,10 @@ func (p *Preemption) Preempt(hooks Hooks, execute func()) [][]*api.TaskInfo {
 	return jobs
 }
 
-// keepFreedCards keeps what preempt freed for the pods that it pipelined. victimsFor are the pods that it evicts,
+// keepFreedCards keeps what preempt freed for the pods that it pipelined. victims are the pods that it evicts,
 // by the job for which it does.
-func (p *Preemption) keepFreedCards(victimsFor map[api.JobID][]*api.TaskInfo) {
-	for id, evicted := range victimsFor {
+func (p *Preemption) keepFreedCards(victims map[api.JobID][]*api.TaskInfo) {
+	for id, evicted := range victims {
 		job := p.Volcano.Jobs[id]
 		// Volcano takes back what it did for a job that cannot start.
 		if job == nil || !p.Volcano.JobPipelined(job) {

@@ -123,13 +123,13 @@ func (r *preemptRun) recordEviction(task *api.TaskInfo) {
 		r.evicted[task.Job] = map[api.TaskID]*api.TaskInfo{}
 	}
 	r.evicted[task.Job][task.UID] = task
-	if s := r.preemption.search.Load(); s != nil {
-		r.evictedFor[task.UID] = s.Task.Job
+	if search := r.preemption.search.Load(); search != nil {
+		r.evictedFor[task.UID] = search.Task.Job
 	}
 }
 
-// undoEviction records an undone eviction and restores the rest of the gang. The rest is
-// evicted again if the gang is still broken.
+// undoEviction records an undone eviction and restores the rest of the gang. completeGangs evicts the rest again
+// if the gang is still broken.
 func (r *preemptRun) undoEviction(task *api.TaskInfo) {
 	if r == nil || r.evictingRest {
 		return
@@ -185,7 +185,8 @@ func (r *preemptRun) completeGangs() {
 	}
 }
 
-// mustCompleteGang reports whether the rest of a job must go, and is not evicted yet.
+// mustCompleteGang reports whether the rest of a job must go, because Volcano evicts pods without which it cannot
+// continue, and is not evicted yet.
 func (r *preemptRun) mustCompleteGang(id api.JobID) bool {
 	job := r.preemption.Volcano.Jobs[id]
 	return len(r.evicted[id]) > 0 && r.restOfGangs[id] == nil && job != nil && r.isBroken(job)
@@ -216,9 +217,10 @@ func (r *preemptRun) isInelastic(job *api.JobInfo) bool {
 	return !known || policy.Inelastic || job.ContainsSubJobPolicy()
 }
 
-// evictionPolicy returns how a job handles evictions, false if that is not known.
+// evictionPolicy returns how a job handles evictions, false if that is not known. Only Volcano jobs have a
+// policy: the controllers of other pods replace single ones.
 func (r *preemptRun) evictionPolicy(job *api.JobInfo) (workload.EvictionPolicy, bool) {
-	for _, task := range job.Tasks {
+	for _, task := range job.Tasks { // one pod answers for all
 		if name := workload.VCJobOwner(task.Pod); name != "" {
 			if r.hooks.PolicyFor == nil {
 				return workload.EvictionPolicy{}, false
@@ -230,8 +232,8 @@ func (r *preemptRun) evictionPolicy(job *api.JobInfo) (workload.EvictionPolicy, 
 	return workload.EvictionPolicy{}, true
 }
 
-// canEvictWholeJob reports whether a job can be evicted as a whole: each pod with a charge is
-// on its node and may be evicted.
+// canEvictWholeJob reports whether a job can be evicted as a whole: its policy is known, and each pod with a
+// charge is on its node and may be evicted.
 func (r *preemptRun) canEvictWholeJob(job *api.JobInfo) bool {
 	if _, known := r.evictionPolicy(job); !known {
 		return false

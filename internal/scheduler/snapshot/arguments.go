@@ -246,6 +246,7 @@ func parseServiceTypes(value any) (servicetype.Matrix, error) {
 	return matrix, servicetype.Matrix(matrix).Validate()
 }
 
+// parseRule parses what one service type may.
 func parseRule(value any) (servicetype.Rule, error) {
 	var rule servicetype.Rule
 	if value == nil {
@@ -351,6 +352,7 @@ func parseMapping(value any) (map[string]any, error) {
 	return nil, errors.New("it is not a mapping")
 }
 
+// parseStrings parses a list of texts, an empty one if the key has no value.
 func parseStrings(value any) ([]string, bool) {
 	if value == nil {
 		return nil, true

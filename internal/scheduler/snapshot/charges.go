@@ -9,16 +9,17 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// ChargedQueueFor returns the queue to charge for a placed pod. A pod on the same node stays
+// ChargedQueueFor returns the queue to charge for a placed pod, "" for none. A pod on the same node stays
 // charged to the same queue. Else the annotation of its binding decides, and without one the
 // queue of its PodGroup. So placed pods keep their charge when a user moves or recreates their
-// PodGroup: the user would otherwise regain quota and keep the cards. No admission check covers
-// pods of other schedulers. Such a pod is charged to its queue only if the queue allows the
-// namespace (see workload.Resolver). known is whether the PodGroup's queue exists, computed
-// once per job.
-func (s *Session) ChargedQueueFor(state *cache.PodState, job *api.JobInfo, known bool, node string) string {
+// PodGroup: the user would otherwise regain quota and keep the cards.
+//
+// No admission check covers pods of other schedulers. Such a pod is charged to its queue only if the queue
+// allows the namespace (see workload.Resolver). queueExists is whether the session has the PodGroup's queue,
+// computed once per job because a session charges tens of thousands of pods.
+func (s *Session) ChargedQueueFor(state *cache.PodState, job *api.JobInfo, queueExists bool, node string) string {
 	isChargedHere := state.Charge != nil && state.ChargedNode == node
-	if isChargedHere && ((known && state.Charge.Queue == string(job.Queue)) || s.HasQueue(state.Charge.Queue)) {
+	if isChargedHere && ((queueExists && state.Charge.Queue == string(job.Queue)) || s.HasQueue(state.Charge.Queue)) {
 		return state.Charge.Queue
 	}
 
@@ -30,6 +31,18 @@ func (s *Session) ChargedQueueFor(state *cache.PodState, job *api.JobInfo, known
 		return ""
 	}
 	return queue
+}
+
+// VictimQueue returns the queue from which the eviction of a pod takes cards: the one that is charged for
+// it, else that of its job, "" if it has none.
+func (s *Session) VictimQueue(task *api.TaskInfo) api.QueueID {
+	if charge := s.Ledger.Charged(string(task.UID)); charge != nil && s.HasQueue(charge.Queue) {
+		return api.QueueID(charge.Queue)
+	}
+	if job := s.Volcano.Jobs[task.Job]; job != nil {
+		return job.Queue
+	}
+	return ""
 }
 
 // AllowsNamespace reports whether a queue allows pods of a namespace.
@@ -56,6 +69,8 @@ func (s *Session) RequestFor(task *api.TaskInfo) *workload.Request {
 	if state, isKnown := s.Cache.StateOf(task.Pod); isKnown {
 		return &state.Request
 	}
+
+	// The session did not read this object of the pod when it opened.
 	state := s.Cache.NewPodState(task.Pod)
 	if s.IsTree() {
 		rule := s.UnreclaimableRuleFor(s.Volcano.Jobs[task.Job])
@@ -64,7 +79,7 @@ func (s *Session) RequestFor(task *api.TaskInfo) *workload.Request {
 	return &state.Request
 }
 
-// ReleasedBy returns the charges of pods in a queue.
+// ReleasedBy returns what a queue gets back when pods go: their charges, as far as it is charged for them.
 func (s *Session) ReleasedBy(queue api.QueueID, tasks ...*api.TaskInfo) (released quota.Released) {
 	for _, task := range tasks {
 		if charge := s.ChargeInQueue(queue, task); charge != nil {

@@ -120,7 +120,8 @@ func (s *Session) checkNamespace(queue api.QueueID, rules *workload.QueueRules, 
 	return nil
 }
 
-// checkOwnNamespace returns why the selector of a queue does not allow a namespace.
+// checkOwnNamespace returns why the selector of a queue does not allow a namespace, nil if it does or the queue
+// has none.
 func (s *Session) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
 	if rules == nil || rules.Namespaces == nil {
 		return nil
@@ -131,7 +132,7 @@ func (s *Session) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRule
 
 	refusal, known := s.NamespaceRefusals[QueueNamespace{queue, namespace}]
 	if !known {
-		var object *corev1.Namespace // nil if it is not known yet
+		var object *corev1.Namespace // nil if it is not known yet: then it is refused
 		if s.NamespaceLister != nil {
 			object, _ = s.NamespaceLister.Get(namespace)
 		}
@@ -142,6 +143,7 @@ func (s *Session) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRule
 	return refusal
 }
 
+// requestIsValid: what the pod requests is not denied, whatever is free.
 func requestIsValid(_ *Session, r CheckInput) *workload.Refusal { return r.Request.Denied }
 
 // queueHasQuota: CPU, memory and some card of the request fit the quota.
@@ -149,7 +151,8 @@ func queueHasQuota(s *Session, r CheckInput) *workload.Refusal {
 	return s.CheckWithin(r, r.Request.Request, r.Within())
 }
 
-// Within returns what the quota of a queue has left for a check.
+// Within returns in what the request of a check must fit: in what the quota has left once evictions have
+// released what the check counts on.
 func (r CheckInput) Within() (within quota.Within) {
 	if r.Released != nil {
 		within.Released = *r.Released
@@ -198,8 +201,8 @@ func queueHasQuotaForCard(s *Session, r CheckInput) *workload.Refusal {
 	return s.CheckWithin(r, r.Request.On(name), r.Within())
 }
 
-// DeservesCard reports whether the queue of a pod of a tree stays within what it deserves with
-// one card.
+// DeservesCard reports whether the queue of a pod stays within what it deserves if the pod uses this card. In
+// flat queues none deserves anything.
 func (s *Session) DeservesCard(r CheckInput, name card.Name) bool {
 	return s.IsTree() && s.Ledger.Fits(string(r.Job.Queue), r.Request.On(name), s.WithinReclaimable())
 }

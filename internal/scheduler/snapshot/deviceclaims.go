@@ -40,8 +40,10 @@ func newDeviceObjects(ssn *framework.Session) deviceObjects {
 	return deviceObjects{}
 }
 
+// IsReadable reports whether Volcano watches such objects. The other methods may be called only then.
 func (o deviceObjects) IsReadable() bool { return o.informers != nil }
 
+// ResourceClaim returns a claim, nil if it does not exist or is not known yet.
 func (o deviceObjects) ResourceClaim(namespace, name string) *resourcev1.ResourceClaim {
 	claim, err := o.informers.V1().ResourceClaims().Lister().ResourceClaims(namespace).Get(name)
 	if err != nil {
@@ -50,6 +52,7 @@ func (o deviceObjects) ResourceClaim(namespace, name string) *resourcev1.Resourc
 	return claim
 }
 
+// DeviceClass returns a class, nil if it does not exist or is not known yet.
 func (o deviceObjects) DeviceClass(name string) *resourcev1.DeviceClass {
 	class, err := o.informers.V1().DeviceClasses().Lister().Get(name)
 	if err != nil {
@@ -58,6 +61,7 @@ func (o deviceObjects) DeviceClass(name string) *resourcev1.DeviceClass {
 	return class
 }
 
+// Drivers returns the names of the drivers that offer devices on some node, sorted.
 func (o deviceObjects) Drivers() []string {
 	listed, _ := o.informers.V1().ResourceSlices().Lister().List(labels.Everything()) // the lister cannot fail
 	drivers := map[string]bool{}

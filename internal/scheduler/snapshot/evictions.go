@@ -16,8 +16,8 @@ import (
 // eviction counts as failed.
 const EvictionTimeout = time.Minute
 
-// IsBeingEvicted reports whether a pod was evicted and still exists. A pod that a user deleted,
-// or that is stuck, does not count.
+// IsBeingEvicted reports whether a pod was evicted and will soon be gone. A pod that a user deleted does not
+// count, nor one that is stuck, nor one that was not deleted within EvictionTimeout.
 func (s *Session) IsBeingEvicted(task *api.TaskInfo) bool {
 	since, evicted := workload.EvictedSince(task.Pod)
 	if task.Pod.DeletionTimestamp != nil {
@@ -42,8 +42,8 @@ func IsEvictionPending(task *api.TaskInfo, status api.TaskStatus) bool {
 	return status == api.Releasing && task.Pod.DeletionTimestamp == nil
 }
 
-// IsEvictionInProgress reports whether the eviction of a pod began a moment ago and its writes
-// may still be retried.
+// IsEvictionInProgress reports whether the eviction of a pod began less than EvictionTimeout ago. Its writes may
+// still be retried, so the pod is no victim of another eviction.
 func (s *Session) IsEvictionInProgress(task *api.TaskInfo) bool {
 	since, evicted := workload.EvictedSince(task.Pod)
 	return evicted && s.Cache.Now().Sub(since) < EvictionTimeout
@@ -69,7 +69,7 @@ func RestoreBound(ssn *framework.Session, tasks []*api.TaskInfo) {
 	}
 }
 
-// Evictions knows the evictions that were requested.
+// Evictions are the evictions that this and earlier sessions requested, until their pods are gone.
 type Evictions struct {
 	*Session
 	// Requested are the pods whose eviction was requested and that still exist.
@@ -99,9 +99,9 @@ func (e *Evictions) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration
 	return e.Cache.Now().Sub(e.Cache.EvictingSince[task.Pod.UID]) > timeout
 }
 
-// AssumeEvicted counts pods whose eviction was requested as terminating, until the returned
-// function is called. Later sessions will, so nothing more is evicted for what these pods
-// release. Meanwhile pods may only be pipelined, since an eviction may still fail.
+// AssumeEvicted counts pods whose eviction was requested as terminating, until restore is called. Later sessions
+// count them so once they are deleted, so nothing more has to be evicted for what these pods release. Meanwhile
+// pods may only be pipelined, since an eviction may still fail.
 func (e *Evictions) AssumeEvicted() (restore func()) {
 	var assumed []*api.TaskInfo
 	for _, task := range e.Requested {
@@ -119,12 +119,13 @@ func (e *Evictions) AssumeEvicted() (restore func()) {
 	}
 }
 
-// MarkReleasing sets evicting pods to the status that Volcano gives deleted pods: others may be
-// pipelined to their cards, and they cannot become victims again. They keep their charge.
-func (e *Evictions) MarkReleasing(found []*api.TaskInfo) {
-	e.Requested = found
-	since := make(map[types.UID]time.Time, len(found))
-	for _, task := range found {
+// MarkReleasing sets pods whose eviction was requested to the status that Volcano gives deleted pods: others may
+// be pipelined to their cards, and they cannot become victims again. They keep their charge. It forgets since
+// when other pods were evicted, which are gone.
+func (e *Evictions) MarkReleasing(requested []*api.TaskInfo) {
+	e.Requested = requested
+	since := make(map[types.UID]time.Time, len(requested))
+	for _, task := range requested {
 		uid := task.Pod.UID
 		since[uid] = e.Cache.EvictingSince[uid]
 		if since[uid].IsZero() {
@@ -134,6 +135,7 @@ func (e *Evictions) MarkReleasing(found []*api.TaskInfo) {
 
 		job := e.Volcano.Jobs[task.Job]
 		node := e.Volcano.Nodes[task.NodeName]
+		// Both fail only if Volcano has lost the pod.
 		if err := job.UpdateTaskStatus(task, api.Releasing); err == nil && node != nil {
 			_ = node.UpdateTask(task) // Volcano only logs that a node lacks the task
 		}

@@ -11,7 +11,7 @@ import (
 	"cardquota.dev/operator/internal/scheduler/gang"
 )
 
-// PodsForAllocate returns the pods that allocate may try.
+// PodsForAllocate yields the pods that allocate may try: pending, not gated, of enqueued jobs.
 func (s *Session) PodsForAllocate() iter.Seq[CheckInput] {
 	return func(yield func(CheckInput) bool) {
 		for _, job := range s.Volcano.Jobs {
@@ -41,7 +41,8 @@ func AnyTaskOn(node *api.NodeInfo, is func(*api.TaskInfo) bool) bool {
 	return false
 }
 
-// AwaitsEnqueue reports whether a job is not enqueued yet: allocate skips it.
+// AwaitsEnqueue reports whether a job is not enqueued yet: allocate skips it. Without the action enqueue in the
+// configuration no job is enqueued, and allocate skips none.
 func AwaitsEnqueue(job *api.JobInfo) bool {
 	return job.IsPending() && conf.EnabledActionMap["enqueue"]
 }

@@ -68,7 +68,7 @@ func (s *Session) UnreclaimableRuleFor(job *api.JobInfo) UnreclaimableRule {
 	return UnreclaimableRule{byType: true, group: workload.ServiceTypeFor(nil, nil, job.PodGroup.Annotations, "")}
 }
 
-// IsUnreclaimable reports whether a pod of the job cannot be reclaimed.
+// IsUnreclaimable reports whether a pod of the job of the rule cannot be reclaimed.
 func (s *Session) IsUnreclaimable(rule *UnreclaimableRule, state *cache.PodState) bool {
 	switch {
 	case rule.All || state.IsProtected:
@@ -89,7 +89,8 @@ func (s *Session) KnowsServiceType(name string) bool {
 // ReclaimsAll reports whether CPU and memory are reclaimed as well as cards.
 func (s *Session) ReclaimsAll() bool { return s.Args.reclaimResources == v1alpha1.ReclaimResourcesAll }
 
-// WithinReclaimable returns what a request has to fit for which a queue may reclaim from others.
+// WithinReclaimable returns in what a request must fit so that its queue may reclaim for it: in what the queue
+// deserves, of cards alone unless CPU and memory are reclaimed too.
 func (s *Session) WithinReclaimable() quota.Within {
 	if s.ReclaimsAll() {
 		return quota.Within{Bound: quota.ReclaimableAll}

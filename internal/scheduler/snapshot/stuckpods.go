@@ -5,7 +5,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 )
 
-// FutureIdleOf returns how much of a resource a node has idle or will have.
+// FutureIdleOf returns how much of a resource a node has idle or will have, as Volcano counts it: pods that are
+// being deleted give theirs back, and pipelined pods take theirs.
 func FutureIdleOf(node *api.NodeInfo, resource corev1.ResourceName) float64 {
 	return node.Idle.Get(resource) + node.Releasing.Get(resource) - node.Pipelined.Get(resource)
 }
@@ -47,7 +48,7 @@ func (s *StuckPods) FutureIdleOn(node *api.NodeInfo) *api.Resource {
 	return idle
 }
 
-// NeedsStuckCards reports whether a pod fits a node only after stuck pods are gone.
+// NeedsStuckCards reports whether a pod fits a node only after stuck pods are gone, as Volcano expects.
 func (s *StuckPods) NeedsStuckCards(task *api.TaskInfo, node *api.NodeInfo) bool {
 	return len(s.ByNode[node.Name]) > 0 && task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) &&
 		!task.InitResreq.LessEqual(node.Idle, api.Zero) && !task.InitResreq.LessEqual(s.FutureIdleOn(node), api.Zero)

@@ -19,7 +19,7 @@ func isVCJob(job *api.JobInfo) bool {
 	if job.PodGroup != nil && workload.VCJobOwner(&job.PodGroup.PodGroup) != "" {
 		return true
 	}
-	for _, task := range job.Tasks {
+	for _, task := range job.Tasks { // one pod answers for all
 		return workload.VCJobOwner(task.Pod) != ""
 	}
 	return false

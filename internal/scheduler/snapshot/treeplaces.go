@@ -5,18 +5,6 @@ import "volcano.sh/volcano/pkg/scheduler/api"
 // IsTree reports whether the queues form a tree that is deeper than flat queues.
 func (s *Session) IsTree() bool { return !s.Cache.Tree.IsFlat() }
 
-// VictimQueue returns the queue from which the eviction of a pod takes cards: the one that is
-// charged for it.
-func (s *Session) VictimQueue(task *api.TaskInfo) api.QueueID {
-	if charge := s.Ledger.Charged(string(task.UID)); charge != nil && s.HasQueue(charge.Queue) {
-		return api.QueueID(charge.Queue)
-	}
-	if job := s.Volcano.Jobs[task.Job]; job != nil {
-		return job.Queue
-	}
-	return ""
-}
-
 // Level returns how far the lowest common ancestor of two queues is above the reclaimer's: 1
 // for siblings and for flat queues.
 func (s *Session) Level(reclaimer, victim api.QueueID) int {
