@@ -11,6 +11,8 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
+// findAnomalies returns a finding for each anomaly of the CardInventory but those of bills, and one if it lists
+// only some of them. Nodes without a label of the model get the command that adds it.
 func findAnomalies(c *Cluster) []Finding {
 	labels := map[string]map[string]string{}
 	for _, node := range c.Nodes {
@@ -48,7 +50,7 @@ func findAnomalies(c *Cluster) []Finding {
 	return findings
 }
 
-// isOfBills reports whether an anomaly is about card-seconds.
+// isOfBills reports whether an anomaly is about stored card-seconds, which have a rule of their own.
 func isOfBills(reason v1alpha1.AnomalyReason) bool {
 	return reason == v1alpha1.AnomalyBillsNotStored || reason == v1alpha1.AnomalyBillDaysDropped
 }
@@ -75,7 +77,7 @@ func findUnstoredBills(c *Cluster) []Finding {
 	return findings
 }
 
-// The words that stand for the value of a label.
+// The words that a command has where only a person knows the value of a label.
 const (
 	modelWord  = "MODEL"
 	memoryWord = "MIB"
@@ -116,6 +118,8 @@ func missingLabels(anomaly v1alpha1.InventoryAnomaly, labels map[string]string) 
 			missing = append(missing, missingLabel{key, word})
 		}
 	}
+
+	// The operator names the label that a mapping asks for in its message.
 	if label, isMapped := card.ParseMissingLabel(anomaly.Message); isMapped {
 		add(label, modelWord)
 		return missing

@@ -87,7 +87,7 @@ type Cluster struct {
 	plan *plan
 }
 
-// isInstalled reports whether a part of Cardquota is in the cluster.
+// isInstalled reports whether a part of Cardquota is in the cluster: a program, or its kinds.
 func (c *Cluster) isInstalled() bool {
 	return len(c.Operators) > 0 || c.hasLeadingOperator() || len(c.Schedulers) > 0 || !c.isMissing("CardQuota")
 }

@@ -46,7 +46,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 			if err := p.Print(report, report.Render); err != nil {
 				return err
 			}
-			if !r.HasRead {
+			if !r.HasRead { // findings of an empty cluster are worth nothing
 				return errors.New("you may read nothing of what doctor looks at")
 			}
 			return program.ExitCode(report.ExitCode())

@@ -20,6 +20,7 @@ const (
 	policyCommand = "kubectl describe stp " + v1alpha1.PolicyName
 )
 
+// findMissingPolicy finds that there is no ServiceTypePolicy, although its kind exists and the user may read it.
 func findMissingPolicy(c *Cluster) []Finding {
 	if !c.HasPolicy || c.Policy != nil || c.isMissing("ServiceTypePolicy") || !c.isInstalled() {
 		return nil
@@ -28,6 +29,7 @@ func findMissingPolicy(c *Cluster) []Finding {
 		Problem: "It does not exist. Without it the scheduler has no configuration, and no quota is enforced. This one only observes; docs/adopt.md has the steps after it."}}
 }
 
+// findUnsyncedConfiguration finds a condition ConfigSynced that is not True.
 func findUnsyncedConfiguration(c *Cluster) []Finding {
 	condition := c.policyCondition(v1alpha1.ConditionConfigSynced)
 	if condition.Status == "" || condition.Status == metav1.ConditionTrue {
@@ -103,6 +105,8 @@ func deploymentOf(pod *corev1.Pod) string {
 	return ""
 }
 
+// findUnguardedBypass finds a condition BypassGuarded that is not True. Where the user has chosen that, the command
+// changes schedulerBypassPolicy, unless it is too early.
 func findUnguardedBypass(c *Cluster) []Finding {
 	condition := c.policyCondition(v1alpha1.ConditionBypassGuarded)
 	if condition.Status == "" || condition.Status == metav1.ConditionTrue {
@@ -111,12 +115,12 @@ func findUnguardedBypass(c *Cluster) []Finding {
 
 	finding := Finding{Severity: Warning, Object: policyObject, Command: policyCommand,
 		Problem: fmt.Sprintf("The API server does not refuse pods that get cards without the scheduler (%s): %s", condition.Reason, condition.Message)}
-	switch isWanted := condition.Reason == v1alpha1.ReasonBypassWarned || condition.Reason == v1alpha1.ReasonBypassOff; {
+	switch isChosen := condition.Reason == v1alpha1.ReasonBypassWarned || condition.Reason == v1alpha1.ReasonBypassOff; {
 	// Deny would refuse pods that still run without the scheduler, once they are created again.
-	case isWanted && c.isAdopting():
+	case isChosen && c.isAdopting():
 		finding.Severity = Info
 		finding.Problem = strings.TrimSuffix(finding.Problem, ".") + ". Deny comes last: docs/adopt.md has the steps before it."
-	case isWanted:
+	case isChosen:
 		finding.Command = `kubectl patch stp default --type=merge -p '{"spec":{"admission":{"schedulerBypassPolicy":"Deny"}}}'`
 	}
 
@@ -157,6 +161,7 @@ func findStaleHeartbeat(c *Cluster) []Finding {
 	return []Finding{finding}
 }
 
+// findRefusedConfiguration finds a configuration that the scheduler refused, as its last heartbeat says.
 func findRefusedConfiguration(c *Cluster) []Finding {
 	report, _ := c.report()
 	if report.ConfigProblem == "" {
@@ -166,8 +171,8 @@ func findRefusedConfiguration(c *Cluster) []Finding {
 		Problem: "The scheduler keeps its last configuration, because it refused the newest one: " + report.ConfigProblem}}
 }
 
-// findOtherSchedulers finds Volcano's own scheduler while the policy does not report it, as before
-// the handover.
+// findOtherSchedulers finds Volcano's own scheduler. NotEnforced reports it once the operator has set condition
+// Enforced to another value than True.
 func findOtherSchedulers(c *Cluster) []Finding {
 	isReported := c.policyCondition(v1alpha1.ConditionEnforced).Status != "" && !c.isEnforced()
 	if isReported || len(c.OtherSchedulers) == 0 {

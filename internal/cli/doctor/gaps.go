@@ -57,7 +57,8 @@ func describeGaps(gaps []string) string {
 	return strings.Join(append(texts, hints...), ". ")
 }
 
-// describeMissingRights names each user once.
+// describeMissingRights says what each user may not do. Rights of one user follow each other, so it names the user
+// once.
 func describeMissingRights(verbs []missingVerb, resources map[missingVerb][]string) string {
 	var rights []string
 	for i, m := range verbs {
@@ -70,7 +71,8 @@ func describeMissingRights(verbs []missingVerb, resources map[missingVerb][]stri
 	return strings.Join(rights, ", and ")
 }
 
-// describeHint returns what grants a right as a sentence of its own, about several rights.
+// describeHint returns what grants a right as a sentence of its own, about several rights. It ends with "grants
+// it" where a ClusterRoleBinding is missing, and else with "may".
 func describeHint(hint string) string {
 	if hint == "" {
 		return ""

@@ -14,9 +14,9 @@ import (
 )
 
 // findQueuesWithoutQuota finds queues whose pods use or request cards although the queue has no
-// quota.
+// quota. What it means for them is the policy's unmanagedQueues.
 func findQueuesWithoutQuota(c *Cluster) []Finding {
-	exists := map[string]bool{} // CardInventory reports pods with cards in other queues
+	exists := map[string]bool{} // pods with cards whose queue does not exist are an anomaly of the CardInventory
 	for _, queue := range c.Queues {
 		exists[queue.Name] = true
 	}
@@ -49,14 +49,14 @@ func findQueuesWithoutQuota(c *Cluster) []Finding {
 	return findings
 }
 
-// findBypasses finds pods that use cards and that our scheduler would not have placed.
+// findBypasses finds pods that use cards and that our scheduler would not have placed. It finds none where the
+// policy's condition Enforced names them.
 func findBypasses(c *Cluster) []Finding {
 	if !c.HasUsage || c.policyCondition(v1alpha1.ConditionEnforced).Reason == v1alpha1.ReasonCardBypass {
 		return nil
 	}
 
-	// A single run has seen no pod before, so what managedFields say now is the first that is
-	// known.
+	// Where a pod comes from is what its managedFields said first. One run has seen none before.
 	byReason := map[string][]string{}
 	for _, bypass := range enforcement.FindBypasses(c.Pods, c.Charges, c.Cards, c.spec().Scheduler.Names, enforcement.FirstProvenance{}) {
 		byReason[bypass.Reason] = append(byReason[bypass.Reason], bypass.Pod)
@@ -75,8 +75,8 @@ func findBypasses(c *Cluster) []Finding {
 	return findings
 }
 
-// findExceededQuotas finds queues that use more than a planned quota. CardQuotas of the cluster have
-// that in their status.
+// findExceededQuotas finds queues that use more than a planned quota. For CardQuotas of the cluster OverQuota
+// reads that from their status.
 func findExceededQuotas(c *Cluster) []Finding {
 	var findings []Finding
 	usedBelow := c.countUsedBelow()
@@ -127,7 +127,7 @@ func (c *Cluster) countUsedBelow() map[string]map[card.Name]card.Count {
 }
 
 // findMissingLimits finds CardQuotas without a limit of CPU or memory whose pods need some: an unset
-// limit is 0.
+// limit is 0. Not so without a service type, where no pods start, and below a parent, whose limits count.
 func findMissingLimits(c *Cluster) []Finding {
 	isTree := !c.plan.tree.IsFlat()
 	uses := c.computeUses()

@@ -46,7 +46,8 @@ func (c *Cluster) addInstallation(finding Finding) Finding {
 	return finding
 }
 
-// installCommand applies the installed overlay, "" if what is there fits several, or none.
+// installCommand applies the installed overlay, "" if what is there fits several, or none. The overlays differ in
+// whose Deployment runs our scheduler, and in who makes the certificate of the webhooks.
 func (c *Cluster) installCommand() string {
 	report, _ := c.report()
 
@@ -81,6 +82,7 @@ func (c *Cluster) certificateSource() (isKnown, usesCertManager bool) {
 	return isKnown, usesCertManager
 }
 
+// findNotInstalled says once that the other findings are about a time after the installation.
 func findNotInstalled(c *Cluster) []Finding {
 	if c.isInstalled() {
 		return nil
@@ -89,6 +91,8 @@ func findNotInstalled(c *Cluster) []Finding {
 		Problem: "Cardquota is not installed. What follows would be wrong after the handover. Installing changes nothing: docs/adopt.md has the steps."}}
 }
 
+// findMissingKinds finds kinds that the API server lacks: those of Volcano always, ours only where a part of
+// Cardquota is there.
 func findMissingKinds(c *Cluster) []Finding {
 	var findings []Finding
 	for _, kind := range c.MissingKinds {
@@ -120,6 +124,8 @@ func findOldSchemas(c *Cluster) []Finding {
 	return findings
 }
 
+// findMissingPrograms finds that the operator or the scheduler is in no Deployment, and proves otherwise not to run.
+// Of what the user may not read, nothing is concluded.
 func findMissingPrograms(c *Cluster) []Finding {
 	if !c.HasDeployments || !c.isInstalled() {
 		return nil
@@ -144,6 +150,7 @@ func findMissingPrograms(c *Cluster) []Finding {
 	return findings
 }
 
+// findUnreadyPrograms finds Deployments of our programs with fewer ready replicas than they want.
 func findUnreadyPrograms(c *Cluster) []Finding {
 	var findings []Finding
 	for _, deployment := range c.programs() {
@@ -170,6 +177,7 @@ func findUnreadyPrograms(c *Cluster) []Finding {
 	return findings
 }
 
+// findOtherVersions finds programs that do not fit kubectl cardquota. An unknown version fits.
 func findOtherVersions(c *Cluster) []Finding {
 	running := map[string]string{reader.OperatorProgram: releases.OfOperator(c.Operators)}
 	if c.Policy != nil && c.Policy.Status.Scheduler != nil {

@@ -19,19 +19,21 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// obstacle is why pods or gangs of a queue would not be placed again: what follows their number, and
-// what follows their names.
+// obstacle is why pods or gangs of a queue would not be placed again. Its texts are parts of one sentence: noun is
+// "pod" or "gang", because follows their number, and advice their names.
 type obstacle struct{ queue, noun, because, advice string }
 
-// placements finds what no free card would help.
+// placements finds the pods and gangs that would not be placed, however many cards are free.
 type placements struct {
 	*Cluster
 	resolver   workload.Resolver
 	groups     map[string]*v1beta1.PodGroup
 	queues     map[string]*v1beta1.Queue
 	namespaces map[string]*corev1.Namespace
-	gangs      map[string]*gang
-	found      map[obstacle][]string
+	// gangs are by namespace/name of their PodGroup.
+	gangs map[string]*gang
+	// found has the namespace/name of all pods or PodGroups with the same obstacle.
+	found map[obstacle][]string
 }
 
 // gang is the pods of a PodGroup.
@@ -80,7 +82,7 @@ func findNeverPlaced(c *Cluster) []Finding {
 	return p.findings()
 }
 
-// checkPod checks a pod by itself, and adds it to its gang.
+// checkPod checks a pod by itself, and adds it to its gang. A pod of another scheduler only counts as one of the gang.
 func (p *placements) checkPod(pod *corev1.Pod) {
 	key := pod.Namespace + "/" + workload.PodGroupName(pod)
 	own := p.gangs[key]
@@ -110,7 +112,7 @@ func (p *placements) checkPod(pod *corev1.Pod) {
 		}
 	}
 
-	if why.advice == "" {
+	if why.advice == "" { // nothing is in its way
 		own.requests = append(own.requests, request)
 		return
 	}
@@ -149,7 +151,7 @@ func requestBeyond(request quota.CardRequest, limits card.Quota) string {
 // checkGang checks the pods of a PodGroup together, or its own request if it waits without pods.
 func (p *placements) checkGang(group *v1beta1.PodGroup) {
 	key := group.Namespace + "/" + group.Name
-	requests := []quota.CardRequest(nil)
+	var requests []quota.CardRequest
 	queue := workload.PodGroupQueue(group)
 
 	elastic := 0
@@ -187,7 +189,8 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 	}
 }
 
-// maxChoices bounds the sets of alternatives of a gang that are compared with the quota.
+// maxChoices bounds the sets of alternatives of a gang that are compared with the quota, because tenants write
+// them.
 const maxChoices = 16
 
 // gangBeyond describes requests that a quota can never give together, "" if it may. As many of them as are elastic
@@ -219,7 +222,7 @@ func gangBeyond(requests []quota.CardRequest, elastic int, limits card.Quota) st
 	return ""
 }
 
-// choicesOf returns the different sets of alternatives, and the set of all cards.
+// choicesOf returns the different sets of alternatives that requests have, and the set of all their cards.
 func choicesOf(requests []quota.CardRequest) [][]card.Name {
 	var choices [][]card.Name
 	add := func(names []card.Name) {
@@ -230,8 +233,7 @@ func choicesOf(requests []quota.CardRequest) [][]card.Name {
 
 	all := map[card.Name]bool{}
 	for _, request := range requests {
-		// Tenants choose the alternatives. The set of all cards still bounds what the others
-		// leave out.
+		// The set of all cards still bounds the requests whose own set is left out.
 		if len(choices) < maxChoices {
 			add(request.Names)
 		}
@@ -253,6 +255,8 @@ func (p *placements) refusalFor(queue, namespace string) string {
 	return ""
 }
 
+// findRefusal returns why a queue takes no pods of a namespace, nil if it does: a fault of its place in the tree, or a
+// selector of namespaces. A Queue without a CardQuota has the selector itself.
 func (p *placements) findRefusal(queue, namespace string) *workload.Refusal {
 	owner := p.plan.owners[queue]
 	if owner == nil {

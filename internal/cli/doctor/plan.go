@@ -101,14 +101,15 @@ func (c *Cluster) validatePlanned(after, before *v1alpha1.CardQuota, all []*v1al
 	if !c.HasQuotas || (!c.HasPolicy && !c.isMissing("ServiceTypePolicy")) {
 		return nil
 	}
-	if c.Inventory == nil || after.Spec.OverAllocation == v1alpha1.OverAllocationWarn { // warnings are of no use here
+	// Without the inventory over-allocation is unknown. Where it is only warned of, OverAllocated reports it.
+	if c.Inventory == nil || after.Spec.OverAllocation == v1alpha1.OverAllocationWarn {
 		after = after.DeepCopy()
 		after.Spec.OverAllocation = v1alpha1.OverAllocationAllow
 	}
 	return validation.ValidateCardQuota(after, before, validation.CardQuotaInput{All: all, Policy: c.Policy, Queues: c.Queues, Healthy: healthy}).Truncated().Errors
 }
 
-// resolve finds the owner and the quota of each queue.
+// resolve sets the tree of the plan, and the owner and the quota of each queue.
 func (p *plan) resolve(c *Cluster) {
 	p.tree = cardquota.Flat
 	if c.spec().QueueHierarchy == v1alpha1.QueueHierarchyTree {

@@ -39,6 +39,8 @@ func findUnreadyQuotas(c *Cluster) []Finding {
 	return sortedByObject(findings)
 }
 
+// findUnobservedQuotas finds CardQuotas whose last change the operator has not seen, all in one finding: usually it
+// sees none.
 func findUnobservedQuotas(c *Cluster) []Finding {
 	var names []string
 	for _, quota := range c.Quotas {
@@ -168,6 +170,7 @@ func findUnknownNames(quota *v1alpha1.CardQuota, exists map[string]bool) []strin
 	return unknown
 }
 
+// findUnknownFields finds CardQuotas and the policy if their condition FieldsKnown is False.
 func findUnknownFields(c *Cluster) []Finding {
 	var findings []Finding
 	add := func(object, command string, stated []metav1.Condition) {

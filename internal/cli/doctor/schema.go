@@ -36,6 +36,8 @@ func missingFields(definition *apiextensionsv1.CustomResourceDefinition) []strin
 // marshaler is implemented by types that are one value in JSON, such as quantities and times.
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
+// missingBelow returns the fields of a type that a schema does not have, with path before each. A schema without
+// properties, such as that of a map, is not compared.
 func missingBelow(path string, known reflect.Type, schema *apiextensionsv1.JSONSchemaProps) []string {
 	known, schema = elementOf(known, schema)
 	if known.Kind() != reflect.Struct || known.Implements(marshaler) || reflect.PointerTo(known).Implements(marshaler) || len(schema.Properties) == 0 {

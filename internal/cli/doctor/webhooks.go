@@ -10,6 +10,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
+// findMissingWebhooks finds that no webhook configuration of a kind is ours, although the operator is installed.
 func findMissingWebhooks(c *Cluster) []Finding {
 	if !c.HasWebhooks || len(c.Operators) == 0 {
 		return nil
@@ -48,6 +49,7 @@ type webhookConfiguration struct {
 	bundles     map[string][]byte
 }
 
+// webhookConfigurations returns our webhook configurations of both kinds.
 func (c *Cluster) webhookConfigurations() []webhookConfiguration {
 	var all []webhookConfiguration
 	for _, object := range c.Validating {
@@ -80,6 +82,7 @@ func (c *Cluster) certificateCommand() string {
 	return "kubectl -n " + c.Namespace + " rollout restart deployment cardquota-manager"
 }
 
+// findWebhookCertificates finds webhooks of whose certificate authorities none is valid for long.
 func findWebhookCertificates(c *Cluster) []Finding {
 	var findings []Finding
 	for _, configuration := range c.webhookConfigurations() {

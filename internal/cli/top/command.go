@@ -19,10 +19,12 @@ import (
 	"cardquota.dev/operator/internal/cli/reader"
 )
 
-// question is what the user asks for: the CardQuotas with some names, all for none, and with some labels.
+// question is what the user asks for: the CardQuotas with some names and labels, all of them without names.
 type question struct {
-	names                []string
-	selector             string
+	names    []string
+	selector string
+	// watch is to show them again after each change. allNamespaces is to show the LocalCardQuotas of all
+	// namespaces to a user who may not list CardQuotas.
 	watch, allNamespaces bool
 }
 
@@ -97,8 +99,8 @@ func answerTop(ctx context.Context, p *program.Program, asked question) error {
 	return showTop(p, quotas, idle, chosen, source.Note)
 }
 
-// readTopQuotas returns the quotas that the user may list, and where they come from. Who may not list may
-// still get some by name.
+// readTopQuotas returns the quotas that the user may list, and where they come from. A user who may list none
+// may still have the right to get those that he names.
 func readTopQuotas(ctx context.Context, c client.Client, namespace string, names []string) ([]*v1alpha1.CardQuota, reader.QuotaSource, error) {
 	quotas, source, err := reader.ReadCardQuotas(ctx, c, namespace)
 	if !reader.IsForbidden(err) || len(names) == 0 {
@@ -149,7 +151,7 @@ func completeCardQuotas(p *program.Program) cobra.CompletionFunc {
 	}
 }
 
-// selection is which of the quotas are shown.
+// selection is which of the quotas are shown: those with some names, all without names, and with some labels.
 type selection struct {
 	names  []string
 	labels labels.Selector

@@ -46,7 +46,7 @@ func (r *idleReader) read(ctx context.Context) (map[string]int64, error) {
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case inventory.Status.Summary == "":
+	case inventory.Status.Summary == "": // the operator has not counted yet
 		r.last = nil
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func (r *idleReader) read(ctx context.Context) (map[string]int64, error) {
 	// The inventory does not say which allocated cards are on nodes that take no pods.
 	takesNone := func(card v1alpha1.InventoryCard) bool { return card.Cordoned > 0 || card.Healthy < card.Total }
 	if slices.ContainsFunc(inventory.Status.Cards, takesNone) {
-		if isDone, err := r.readNodes(ctx); isDone || err != nil {
+		if isRead, err := r.readNodes(ctx); isRead || err != nil {
 			return r.last, err
 		}
 	}
@@ -67,8 +67,8 @@ func (r *idleReader) read(ctx context.Context) (map[string]int64, error) {
 	return r.last, nil
 }
 
-// readNodes sets last from all nodes and pods, unless it has done so a moment ago. It reports whether the
-// user may read them.
+// readNodes sets last from all nodes and pods, unless it has done so within idleListInterval. Then it sets due. It
+// reports whether the user may read them.
 func (r *idleReader) readNodes(ctx context.Context) (bool, error) {
 	if wait := idleListInterval - time.Since(r.listed); !r.listed.IsZero() && wait > 0 {
 		r.due = time.After(wait)

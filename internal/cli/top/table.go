@@ -12,30 +12,31 @@ import (
 const wideBarColumns = 20
 
 // Render returns the list as a table. A CardQuota has a line of its own, and below it a line for each
-// card.
+// card. In a tree they are indented by level, else below a line with their tenant.
 func (l List) Render(style output.Style) string {
 	grid := output.Grid{Columns: l.columns(style)}
 	last := ""
 	for _, usage := range l.Items {
-		base := 1
-		group := cmp.Or(usage.Tenant, "namespace "+usage.Namespace)
+		indent := 1
+		group := cmp.Or(usage.Tenant, "namespace "+usage.Namespace) // a LocalCardQuota has no tenant
 		switch {
 		case l.Tree:
-			base = usage.Level
+			indent = usage.Level
 		case group != last:
 			grid.AddRow(output.Colored(group, output.Bold))
 			last = group
 		}
 
-		grid.AddRow(l.heading(usage, base, style))
+		grid.AddRow(l.heading(usage, indent, style))
 		for _, card := range usage.Cards {
-			grid.AddRow(l.cells(usage, card, base+1, style)...)
+			grid.AddRow(l.cells(usage, card, indent+1, style)...)
 		}
 	}
 
 	return grid.Render(style)
 }
 
+// columns returns the columns of the table. cells has those of one line in the same order.
 func (l List) columns(style output.Style) []output.Column {
 	columns := []output.Column{{Header: "CARDQUOTA, CARD", Shrinks: true}, {Header: "QUOTA", Right: true}, {Header: "USED", Right: true}}
 	if l.hasBorrowed() {
@@ -56,8 +57,8 @@ func (l List) hasBorrowed() bool {
 }
 
 // heading returns the line of a CardQuota: its name, what is not in the numbers, and what is wrong.
-func (l List) heading(usage Usage, level int, style output.Style) output.Cell {
-	cell := output.Indented(level, usage.Name)
+func (l List) heading(usage Usage, indent int, style output.Style) output.Cell {
+	cell := output.Indented(indent, usage.Name)
 	about := slices.DeleteFunc([]string{usage.Project, usage.ServiceType}, func(text string) bool { return text == "" })
 	if l.Tree {
 		about = slices.Insert(about, 0, usage.Tenant)
@@ -77,7 +78,8 @@ func (l List) heading(usage Usage, level int, style output.Style) output.Cell {
 	return cell
 }
 
-func (l List) cells(usage Usage, card Card, level int, style output.Style) []output.Cell {
+// cells returns the line of a card of a CardQuota. What the operator has not counted is "?".
+func (l List) cells(usage Usage, card Card, indent int, style output.Style) []output.Cell {
 	number := output.Number
 	if !usage.Counted {
 		number = func(int64) output.Cell { return output.Text("?") }
@@ -88,7 +90,7 @@ func (l List) cells(usage Usage, card Card, level int, style output.Style) []out
 		used[0].Color = output.Red
 	}
 
-	cells := []output.Cell{output.Indented(level, card.Name), output.Number(card.Quota), used}
+	cells := []output.Cell{output.Indented(indent, card.Name), output.Number(card.Quota), used}
 	if l.hasBorrowed() {
 		cells = append(cells, number(card.Borrowed))
 	}

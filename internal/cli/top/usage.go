@@ -93,7 +93,7 @@ func NewList(quotas []*v1alpha1.CardQuota, names ...string) (list List, missing 
 
 	isWanted := func(quota *v1alpha1.CardQuota) bool { return len(names) == 0 || slices.Contains(names, quota.Name) }
 	for _, quota := range sorted {
-		if isWanted(quota) && (!list.Tree || !f.hasAncestor(quota, isWanted)) { // an ancestor brings it along
+		if isWanted(quota) && (!list.Tree || !f.hasWantedAncestor(quota, isWanted)) {
 			f.addTree(&list, quota, 0)
 		}
 	}
@@ -128,14 +128,16 @@ func (l List) Objects() []metav1.PartialObjectMetadata {
 
 // forest is the CardQuotas by parent while a list is made.
 type forest struct {
+	// children are those below each CardQuota, known all of them, both by the name of a CardQuota.
 	children map[string][]*v1alpha1.CardQuota
 	known    map[string]*v1alpha1.CardQuota
-	seen     map[types.NamespacedName]bool
+	// isListed reports which are in the list already.
+	isListed map[types.NamespacedName]bool
 }
 
 // newForest returns the forest of sorted CardQuotas, which have children in a tree only.
 func newForest(sorted []*v1alpha1.CardQuota, hasTree bool) forest {
-	f := forest{children: map[string][]*v1alpha1.CardQuota{}, known: map[string]*v1alpha1.CardQuota{}, seen: map[types.NamespacedName]bool{}}
+	f := forest{children: map[string][]*v1alpha1.CardQuota{}, known: map[string]*v1alpha1.CardQuota{}, isListed: map[types.NamespacedName]bool{}}
 	for _, quota := range sorted {
 		f.known[quota.Name] = quota
 		if hasTree {
@@ -145,8 +147,8 @@ func newForest(sorted []*v1alpha1.CardQuota, hasTree bool) forest {
 	return f
 }
 
-// hasAncestor reports whether one of the CardQuotas above is wanted.
-func (f *forest) hasAncestor(quota *v1alpha1.CardQuota, isWanted func(*v1alpha1.CardQuota) bool) bool {
+// hasWantedAncestor reports whether one of the CardQuotas above is wanted. That one brings it into the list.
+func (f *forest) hasWantedAncestor(quota *v1alpha1.CardQuota, isWanted func(*v1alpha1.CardQuota) bool) bool {
 	return slices.ContainsFunc(findAncestors(f.known, quota.Spec.Parent), func(above *v1alpha1.CardQuota) bool {
 		return above != quota && isWanted(above) // in a cycle it is above itself
 	})
@@ -155,10 +157,10 @@ func (f *forest) hasAncestor(quota *v1alpha1.CardQuota, isWanted func(*v1alpha1.
 // addTree adds a CardQuota and those below it, each once.
 func (f *forest) addTree(list *List, quota *v1alpha1.CardQuota, level int) {
 	key := types.NamespacedName{Namespace: quota.Namespace, Name: quota.Name} // LocalCardQuotas of several namespaces may have one name
-	if f.seen[key] {
+	if f.isListed[key] {
 		return
 	}
-	f.seen[key] = true
+	f.isListed[key] = true
 	list.Items = append(list.Items, newUsage(quota, level))
 	for _, child := range f.children[quota.Name] {
 		f.addTree(list, child, level+1)
@@ -173,11 +175,14 @@ func isTree(quotas []*v1alpha1.CardQuota) bool {
 	})
 }
 
+// compareQuotas orders CardQuotas by tenant, project, namespace and name.
 func compareQuotas(a, b *v1alpha1.CardQuota) int {
 	return cmp.Or(cmp.Compare(a.Spec.Tenant, b.Spec.Tenant), cmp.Compare(a.Spec.Project, b.Spec.Project),
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
+// newUsage returns the usage of a CardQuota by its status. Before the operator has counted it, there are only the
+// quotas of its spec.
 func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 	spec := quota.Spec
 	status := quota.Status
@@ -188,7 +193,7 @@ func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 	}
 
 	switch ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); {
-	case ready == nil && quota.Namespace != "":
+	case ready == nil && quota.Namespace != "": // a LocalCardQuota has no conditions
 		usage.Ready = true
 	case ready == nil:
 		usage.Reason = "NotObserved"
@@ -219,7 +224,8 @@ func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 	return usage
 }
 
-// writtenQuota returns the quota of a spec, deserved where it is inherited.
+// writtenQuota returns the quota of a spec, without one deserved: that is the quota while queues are flat. In a tree
+// the quota of the parent counts then, which is not known here.
 func writtenQuota(card v1alpha1.Card) int64 {
 	return ptr.Deref(card.Quota, ptr.Deref(card.Deserved, 0))
 }

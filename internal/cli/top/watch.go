@@ -86,7 +86,8 @@ func closeWhenListed(ctx context.Context, quotas cache.SharedInformer, listed ch
 	}
 }
 
-// sleepUntilRefresh collects the changes of a second. It returns false if the context has ended.
+// sleepUntilRefresh waits for refreshInterval, so that the next table has all changes until then. It returns false
+// if the context has ended.
 func sleepUntilRefresh(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -129,7 +130,8 @@ func renderTop(p *program.Program, store cache.Store, idle map[string]int64, cho
 	return text.String(), err
 }
 
-// replaceScreen shows a text instead of the one before it, or below it where there is no terminal.
+// replaceScreen shows a text instead of the one before it, or below it where there is no terminal or a program
+// reads it. YAML documents have a line between them, and tables an empty one.
 func replaceScreen(p *program.Program, text string, first bool) error {
 	switch {
 	case p.Format.IsForPeople() && p.IsTerminal(p.Streams.Out):
