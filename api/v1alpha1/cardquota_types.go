@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -268,9 +270,4 @@ const (
 )
 
 // QueueName returns the name of the Queue: spec.queueName, or the name of the CardQuota.
-func (c *CardQuota) QueueName() string {
-	if c.Spec.QueueName != "" {
-		return c.Spec.QueueName
-	}
-	return c.Name
-}
+func (c *CardQuota) QueueName() string { return cmp.Or(c.Spec.QueueName, c.Name) }

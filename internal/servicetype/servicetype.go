@@ -180,7 +180,6 @@ func BuiltIn(name string) (Type, bool) {
 // ReplicaSet.
 type OwnerKinds map[string]string
 
-
 // kindPattern is a kind with or without its API group.
 var kindPattern = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?$`)
 

@@ -9,14 +9,11 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// Bounds of an entry in bytes, as in its schema. A tenant can write any owner into a pod, and any
-// message into a PodGroup.
-const (
-	MaxCardLength = 2600 // 16 alternatives of 160
-	maxNameLength = validation.DNS1123SubdomainMaxLength
-)
+// MaxCardLength bounds the card of an entry in bytes: 16 alternatives of 160, as in its schema.
+const MaxCardLength = 2600
 
-// Truncate returns entries within their bounds. It does not change the given ones.
+// Truncate returns entries within the bounds of their schema. It does not change the given ones. A tenant can
+// write any owner into a pod, and any message into a PodGroup.
 func Truncate(entries []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
 	out := slices.Clone(entries)
 	for i := range out {
@@ -28,8 +25,8 @@ func Truncate(entries []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
 		for j := range entry.Holders {
 			holder := &entry.Holders[j]
 			truncateReference(&holder.Workload)
-			holder.Queue = conditions.Truncate(holder.Queue, maxNameLength)
-			holder.ServiceType = conditions.Truncate(holder.ServiceType, maxNameLength)
+			holder.Queue = conditions.Truncate(holder.Queue, validation.DNS1123SubdomainMaxLength)
+			holder.ServiceType = conditions.Truncate(holder.ServiceType, validation.DNS1123SubdomainMaxLength)
 		}
 	}
 
@@ -38,7 +35,7 @@ func Truncate(entries []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
 
 // truncateReference truncates the names of a workload, but for its namespace, which exists.
 func truncateReference(w *v1alpha1.WorkloadReference) {
-	w.APIGroup = conditions.Truncate(w.APIGroup, maxNameLength)
-	w.Kind = conditions.Truncate(w.Kind, maxNameLength)
-	w.Name = conditions.Truncate(w.Name, maxNameLength)
+	w.APIGroup = conditions.Truncate(w.APIGroup, validation.DNS1123SubdomainMaxLength)
+	w.Kind = conditions.Truncate(w.Kind, validation.DNS1123SubdomainMaxLength)
+	w.Name = conditions.Truncate(w.Name, validation.DNS1123SubdomainMaxLength)
 }
