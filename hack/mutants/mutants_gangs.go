@@ -12,7 +12,7 @@ var awaitedCardsMutants = []mutant{
 `, `		case !isDeserved && !a.Borrows:
 			return false
 `, "what a queue deserves is kept against borrowing"},
-	{"internal/scheduler/keptcards/awaited.go", `k.Args.ServiceTypes.CanReclaim(a.ServiceType, k.ServiceType(r.Task))`, `true`, "cards are kept only from types from which the gang may take"},
+	{"internal/scheduler/keptcards/awaited.go", `k.Args.ServiceTypes.CanReclaim(a.ServiceType, k.ServiceType(from))`, `true`, "cards are kept only from types from which the gang may take"},
 	{"internal/scheduler/keptcards/awaited.go", `	return job.Queue == a.Job.Queue || queue.Queue.Spec.Priority == a.Priority
 `, `	return job.Queue == a.Job.Queue
 `, "cards are kept for a job below its minimum from other queues of equal priority"},

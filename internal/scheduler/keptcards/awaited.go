@@ -85,9 +85,14 @@ func (k *Kept) isKeptFrom(a *AwaitingPod, r snapshot.CheckInput, node *api.NodeI
 		return k.comesAfter(a, r.Job, queue)
 	}
 
-	isReclaimable := queue.Queue.Spec.Priority < a.Priority && k.Args.ServiceTypes.CanReclaim(a.ServiceType, k.ServiceType(r.Task)) &&
-		k.Ledger.LimitsCards(string(a.Job.Queue)) // else a's queue reclaims none
+	isReclaimable := queue.Queue.Spec.Priority < a.Priority && k.reclaimsByType(a, r.Task)
 	return isReclaimable || k.comesAfter(a, r.Job, queue)
+}
+
+// reclaimsByType reports whether a waiting pod may reclaim cards from another one by its service type. A
+// queue without a card quota reclaims none.
+func (k *Kept) reclaimsByType(a *AwaitingPod, from *api.TaskInfo) bool {
+	return k.Args.ServiceTypes.CanReclaim(a.ServiceType, k.ServiceType(from)) && k.Ledger.LimitsCards(string(a.Job.Queue))
 }
 
 // comesAfter reports whether a job comes after one that runs below its minimum: it does not run yet, and
