@@ -88,11 +88,14 @@ type Input struct {
 	Prices *Prices
 }
 
+// hourDecimals are the decimals of card-hours, which bills have too.
 const hourDecimals = 3
 
+// milliPerHour are the thousandths of card-seconds, which the sums count, in a card-hour.
 var milliPerHour = big.NewRat(3600*1000, 1)
 
-// NewDocument returns the report.
+// NewDocument returns the report: rows with card-hours and, with prices, amounts, their totals, and notes on what
+// it lacks.
 func NewDocument(in Input) Document {
 	d := Document{
 		TypeMeta: output.NewTypeMeta("CardBill"), From: in.From, To: in.countedEnd(), GroupedBy: in.By, Items: []Row{},
@@ -102,10 +105,7 @@ func NewDocument(in Input) Document {
 	// rounded rows.
 	sums := in.sumRows()
 	totalHours := new(big.Rat)
-	totalAmount := new(big.Rat)
-
-	unpriced := map[string]*big.Rat{}
-	used := map[int]bool{}
+	bill := amounts{Prices: in.Prices, total: new(big.Rat), unpriced: map[string]*big.Rat{}, isUsed: map[int]bool{}}
 	for _, series := range slices.SortedFunc(maps.Keys(sums), compareSeries) {
 		milli := sums[series]
 		hours := roundTo(new(big.Rat).Quo(new(big.Rat).SetInt64(int64(milli)), milliPerHour), hourDecimals)
@@ -115,34 +115,21 @@ func NewDocument(in Input) Document {
 		}
 
 		totalHours.Add(totalHours, hours)
-
 		if in.Prices != nil {
-			if i := in.Prices.find(series); i >= 0 {
-				used[i] = true
-				perHour := in.Prices.prices[i].PerCardHour.Rat
-				amount := roundTo(new(big.Rat).Mul(hours, perHour), in.Prices.Decimals)
-
-				row.PerCardHour = formatPrice(perHour, in.Prices.Decimals)
-				row.Amount = amount.FloatString(in.Prices.Decimals)
-				totalAmount.Add(totalAmount, amount)
-			} else {
-				sum := cmp.Or(unpriced[series.Card], new(big.Rat))
-				unpriced[series.Card] = sum.Add(sum, hours)
-			}
+			bill.addAmount(&row, series, hours)
 		}
-
 		d.Items = append(d.Items, row)
 	}
 
 	d.Total.CardHours = totalHours.FloatString(hourDecimals)
 	if in.Prices != nil {
 		d.Currency = in.Prices.Currency
-		d.Total.Amount = totalAmount.FloatString(in.Prices.Decimals)
-		d.Notes = append(d.Notes, unpricedNotes(unpriced)...)
+		d.Total.Amount = bill.total.FloatString(in.Prices.Decimals)
+		d.Notes = append(d.Notes, unpricedNotes(bill.unpriced)...)
 
 		// A report of some tenants uses only some prices, so the others are no mistake.
 		if len(in.Tenants) == 0 {
-			d.Notes = append(d.Notes, in.Prices.unusedNotes(used)...)
+			d.Notes = append(d.Notes, in.Prices.unusedNotes(bill.isUsed)...)
 		}
 	}
 
@@ -152,12 +139,41 @@ func NewDocument(in Input) Document {
 		d.Notes = append(d.Notes, "There is no sum of tenant "+strings.Join(unknown, ", ")+" in this time. Check how --tenant is written.")
 	}
 
+	// Only of a time that was counted, and of a tenant that has sums, no row means no use.
 	isCounted := d.From.Before(d.To) && in.Since.Before(d.To)
 	d.isKnown = isCounted && (len(in.Tenants) == 0 || len(unknown) < len(in.Tenants))
 	return d
 }
 
-// countedEnd returns the end of what was counted of the time.
+// amounts are what card-hours cost while a report is made.
+type amounts struct {
+	*Prices
+	total *big.Rat
+	// unpriced are card-hours by card without a price.
+	unpriced map[string]*big.Rat
+	// isUsed reports which prices are, by their place in the file.
+	isUsed map[int]bool
+}
+
+// addAmount sets the price and the amount of a row, and adds the amount to the total. A row without a price has no
+// amount.
+func (a *amounts) addAmount(row *Row, series cardseconds.Series, hours *big.Rat) {
+	i := a.find(series)
+	if i < 0 {
+		sum := cmp.Or(a.unpriced[series.Card], new(big.Rat))
+		a.unpriced[series.Card] = sum.Add(sum, hours)
+		return
+	}
+
+	a.isUsed[i] = true
+	perHour := a.prices[i].PerCardHour.Rat
+	amount := roundTo(new(big.Rat).Mul(hours, perHour), a.Decimals)
+	row.PerCardHour = formatPrice(perHour, a.Decimals)
+	row.Amount = amount.FloatString(a.Decimals)
+	a.total.Add(a.total, amount)
+}
+
+// countedEnd returns the end of what was counted of the time, its beginning if nothing was.
 func (in Input) countedEnd() time.Time {
 	switch {
 	case in.CountedUntil.After(in.To):
@@ -169,7 +185,7 @@ func (in Input) countedEnd() time.Time {
 	}
 }
 
-// coverageNotes say which part of the time was not counted.
+// coverageNotes say which part of the time was not counted. That the operator has not counted until now is usual.
 func (in Input) coverageNotes() []string {
 	since := in.Since.In(in.From.Location())
 	until := in.CountedUntil.In(in.From.Location())
@@ -186,7 +202,8 @@ func (in Input) coverageNotes() []string {
 	}
 }
 
-// sumRows sums up what belongs into one row. Rows without use are left out.
+// sumRows sums up what belongs into one row: without a column for it, series that differ in queue or project only
+// are one row. Rows without use are left out.
 func (in Input) sumRows() map[cardseconds.Series]cardseconds.Milli {
 	sums := map[cardseconds.Series]cardseconds.Milli{}
 	for series, milli := range in.Used {
@@ -206,26 +223,28 @@ func (in Input) sumRows() map[cardseconds.Series]cardseconds.Milli {
 	return sums
 }
 
+// compareSeries orders rows by their columns, from left to right.
 func compareSeries(a, b cardseconds.Series) int {
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Project, b.Project), cmp.Compare(a.Queue, b.Queue),
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ServiceType, b.ServiceType), cmp.Compare(a.Card, b.Card))
 }
 
-// roundTo rounds half away from zero.
+// roundTo rounds to some decimals, half away from zero, as FloatString does.
 func roundTo(value *big.Rat, decimals int) *big.Rat {
 	rounded, _ := new(big.Rat).SetString(value.FloatString(decimals))
 	return rounded
 }
 
-// formatPrice returns all digits of a price, and at least those of an amount.
+// formatPrice returns all digits of a price, and at least the decimals of an amount.
 func formatPrice(value *big.Rat, decimals int) string {
-	text := value.FloatString(9)
+	text := value.FloatString(maxPriceDecimals)
 	for len(text)-strings.IndexByte(text, '.')-1 > decimals && strings.HasSuffix(text, "0") {
 		text = strings.TrimSuffix(text, "0")
 	}
 	return strings.TrimSuffix(text, ".")
 }
 
+// trimZeros returns a decimal number without zeros at its end.
 func trimZeros(text string) string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
@@ -242,11 +261,11 @@ func unpricedNotes(unpriced map[string]*big.Rat) []string {
 	return []string{"No price, so no amount, and not in the total: " + strings.Join(cards, ", ") + "."}
 }
 
-// unusedNotes say which prices were for nothing: a card may be misspelt.
-func (p *Prices) unusedNotes(used map[int]bool) []string {
+// unusedNotes say at which prices nothing was used: a card may be misspelt.
+func (p *Prices) unusedNotes(isUsed map[int]bool) []string {
 	var unused []string
 	for i, entry := range p.prices {
-		if !used[i] {
+		if !isUsed[i] {
 			unused = append(unused, entry.name())
 		}
 	}

@@ -60,6 +60,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 	return cmd
 }
 
+// showReport prints the report. A file for a spreadsheet has no notes, so they are on the error stream.
 func showReport(ctx context.Context, p *program.Program, options reportOptions) error {
 	in := Input{By: Grouping(options.by), Tenants: options.tenants}
 	if !slices.Contains(Groupings, in.By) {
@@ -87,6 +88,7 @@ func showReport(ctx context.Context, p *program.Program, options reportOptions) 
 	return err
 }
 
+// readPrices reads the file of --prices, nil without one.
 func readPrices(path string) (*Prices, error) {
 	if path == "" {
 		return nil, nil

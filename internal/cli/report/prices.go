@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -42,6 +41,10 @@ type priceFile struct {
 // decimal is an exact decimal number.
 type decimal struct{ *big.Rat }
 
+// maxPriceDecimals is how many decimals a price may have.
+const maxPriceDecimals = 9
+
+// decimalPattern has the prices that a file may write. It has maxPriceDecimals decimals at most.
 var decimalPattern = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,9})?$`)
 
 // UnmarshalYAML reads the digits as they are written: a float would change them.
@@ -94,6 +97,7 @@ func ParsePrices(text []byte) (*Prices, error) {
 	return p, p.check()
 }
 
+// check refuses a price without a card or a number, and a second price for the same.
 func (p *Prices) check() error {
 	type key struct{ card, tenant, serviceType string }
 	seen := map[key]bool{}
@@ -113,6 +117,7 @@ func (p *Prices) check() error {
 	return nil
 }
 
+// name returns what a price is for, as prose.
 func (e price) name() string {
 	text := fmt.Sprintf("card %.100q", e.Card)
 	if e.Tenant != "" {
@@ -124,7 +129,7 @@ func (e price) name() string {
 	return text
 }
 
-// find returns the price of a card-hour, -1 if there is none. The price of a tenant and service type
+// find returns the index of the price of a card-hour, -1 if there is none. The price of a tenant and service type
 // wins over that of the tenant, that over the one of the service type, and that over the card's.
 func (p *Prices) find(series cardseconds.Series) int {
 	best := -1
@@ -145,7 +150,7 @@ func (p *Prices) find(series cardseconds.Series) int {
 			own++
 		}
 
-		if cmp.Compare(own, rank) > 0 {
+		if own > rank {
 			best = i
 			rank = own
 		}

@@ -56,19 +56,21 @@ func readSums(ctx context.Context, p *program.Program, options reportOptions, in
 	in.Since = coverage.Since
 	in.CountedUntil = coverage.CountedUntil
 	in.Known = stored.Tenants()
-	for series := range in.Used { // idle for a week, so only entries have it
+	for series := range in.Used { // of a tenant that uses nothing any more, only sums of closed days are left
 		in.Known[series.Tenant] = true
 	}
 
 	return nil
 }
 
-// readStoredSums reads the ConfigMaps of the operator.
+// readStoredSums reads the ConfigMaps of the operator: in a text the running sums, in binary data entries of closed
+// days and months.
 func readStoredSums(ctx context.Context, c client.Client, namespace string) (*cardseconds.Stored, error) {
 	stored := &cardseconds.Stored{}
 	found := 0
 	var unreadable error
 	err := reader.List(ctx, c, &corev1.ConfigMapList{}, func(object *corev1.ConfigMap) {
+		// Any object may have the label, so the name counts too.
 		text, isOurs := strings.CutPrefix(object.Name, strings.TrimSuffix(cardseconds.ConfigMapName(0), "0"))
 		number, err := strconv.Atoi(text)
 		if !isOurs || err != nil {
@@ -152,11 +154,12 @@ func parsePeriods(options reportOptions, now time.Time, coverage cardseconds.Cov
 		}
 	}
 
-	return days.check(today, coverage.DaysDropped)
+	return days.listDays(today, coverage.DaysDropped)
 }
 
-// check lists the days, or months if there are only whole ones. It refuses days that are not stored.
-func (r reportPeriods) check(today, dropped cardseconds.Period) (reportPeriods, error) {
+// listDays lists the days, or months if there are only whole ones. It refuses a time without days that are stored:
+// dropped is the last day that is not stored any more.
+func (r reportPeriods) listDays(today, dropped cardseconds.Period) (reportPeriods, error) {
 	// Months stay stored when their days have been dropped, so whole months are read from those.
 	isWhole := r.first == r.first.Month()+"-01" && r.end == r.end.Month()+"-01"
 	step := r.first

@@ -37,11 +37,13 @@ func (d Document) Render(style output.Style) string {
 		grid.AddRow(d.cells(row)...)
 	}
 
+	// An empty project or queue would be shown as "-".
 	total := d.cells(Row{Tenant: "Total", Project: " ", Queue: " ", CardHours: d.Total.CardHours, Amount: d.Total.Amount})
 	grid.AddRow(total...)
 	return title + grid.Render(style) + output.Notes(d.Notes)
 }
 
+// cells returns the cells of a row, in the order of the columns that Render shows.
 func (d Document) cells(row Row) []output.Cell {
 	cells := []output.Cell{tenantCell(row)}
 	if d.GroupedBy != ByTenant {

@@ -20,12 +20,12 @@ import (
 
 var errNoSimulator = errors.New("whatif contains Volcano's scheduler, which does not exist for this operating system: run kubectl cardquota on Linux or macOS")
 
-// whatIf is what the user asks: workloads, and changes of the cluster.
+// whatIf is what the user asks: workloads, and changes of the cluster as the flags have them.
 type whatIf struct {
-	files             program.ManifestFiles
-	systemNamespace   string
-	quotas, additions []string
-	drained           []string
+	files           program.ManifestFiles
+	systemNamespace string
+	// quotas are NAME:CARD=N, additions N:CARD for new nodes, and drained the names of nodes.
+	quotas, additions, drained []string
 }
 
 // NewCommand returns the command whatif.
@@ -71,7 +71,8 @@ func NewCommand(p *program.Program) *cobra.Command {
 	return cmd
 }
 
-// answerWhatIf reads the cluster, changes the snapshot and simulates.
+// answerWhatIf reads the cluster, changes the snapshot and simulates. It reads the files first, so that a mistake
+// in them costs no list of the cluster.
 func answerWhatIf(ctx context.Context, p *program.Program, asked *whatIf) (Result, error) {
 	var none Result
 	if p.Simulate == nil {
@@ -104,7 +105,7 @@ func answerWhatIf(ctx context.Context, p *program.Program, asked *whatIf) (Resul
 		return none, err
 	}
 
-	printNotes(p, r.Notes)
+	printNotes(p, r.Notes) // the simulation takes seconds
 
 	var added []simulation.Workload
 	if len(objects) > 0 {
@@ -134,6 +135,7 @@ func (asked *whatIf) readObjects(ctx context.Context, p *program.Program) ([]*un
 	return objects, nil
 }
 
+// printNotes prints notes on the error stream, which keeps them out of a document.
 func printNotes(p *program.Program, notes []string) {
 	for _, note := range notes {
 		_, _ = fmt.Fprint(p.Streams.ErrOut, output.Indent("note: "+note, "", "  "))
@@ -143,8 +145,8 @@ func printNotes(p *program.Program, notes []string) {
 // simulationNotice is after what time a person at a terminal is told why no answer comes.
 const simulationNotice = 2 * time.Second
 
-// runSimulation runs the scheduler. It returns as soon as ctx ends: a session of a large cluster takes
-// seconds, and is left to end with the program.
+// runSimulation runs the scheduler. It returns as soon as ctx ends, and leaves the session of a large cluster,
+// which takes seconds, to end with the program.
 func runSimulation(ctx context.Context, p *program.Program, cluster *simulation.Cluster, added []simulation.Workload, configuration string) (simulation.Result, error) {
 	type outcome struct {
 		result simulation.Result

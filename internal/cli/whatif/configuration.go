@@ -16,7 +16,8 @@ import (
 )
 
 // readConfiguration returns the configuration of the scheduler, or before the installation the one that
-// the operator would render. It sets what of the cluster the policy decides.
+// the operator would render. It also sets what of the snapshot the policy decides: the mappings of cards, and which
+// schedulers are ours.
 func readConfiguration(ctx context.Context, r *reader.Reader, systemNamespace string, c *simulation.Cluster) (string, error) {
 	object := &v1alpha1.ServiceTypePolicy{}
 	hasPolicy, _ := r.LookUpPolicy(ctx, object, c.Nodes)
@@ -39,6 +40,7 @@ func readConfiguration(ctx context.Context, r *reader.Reader, systemNamespace st
 		return text, err
 	}
 
+	// With a policy the operator has written it, maybe in another namespace.
 	if hasPolicy && mayRead {
 		text, err := findLiveConfiguration(ctx, r.Client, systemNamespace)
 		if text != "" || err != nil {
@@ -68,7 +70,7 @@ func renderConfiguration(ctx context.Context, r *reader.Reader, spec v1alpha1.Se
 }
 
 // readLiveConfiguration returns the configuration that the operator has written to a namespace, "" for
-// none.
+// none, and whether the user may read it.
 func readLiveConfiguration(ctx context.Context, r *reader.Reader, namespace string) (text string, mayRead bool) {
 	live := &corev1.ConfigMap{}
 	_, mayRead = r.LookUp(ctx, client.ObjectKey{Namespace: namespace, Name: policy.ConfigMapName}, live)
@@ -78,7 +80,7 @@ func readLiveConfiguration(ctx context.Context, r *reader.Reader, namespace stri
 // findLiveConfiguration returns the configuration beside cardquota-manager, wherever that runs, "" if the
 // user may not look there. whatif does not need that right.
 func findLiveConfiguration(ctx context.Context, c client.Client, namespace string) (string, error) {
-	// What another reader may not read is no gap of the snapshot, which would end the command.
+	// Gaps of the snapshot's own reader end the command, so this one gets its own.
 	r := reader.New(c)
 	deployments, _ := r.Deployments(ctx, reader.OperatorProgram, namespace)
 	for _, deployment := range deployments {

@@ -10,7 +10,7 @@ import (
 // maxListed is how many workloads of the cluster a table lists that is not wide.
 const maxListed = 20
 
-// renderOthers says which workloads of the cluster would start as well.
+// renderOthers says which workloads of the cluster that wait now would start as well.
 func (r Result) renderOthers(style output.Style) string {
 	if len(r.Others) == 0 {
 		return ""
@@ -31,8 +31,8 @@ func (r Result) renderOthers(style output.Style) string {
 	return text + grid.Render(style) + describeRest(style, len(r.Others))
 }
 
-// renderWaiting says which workloads of the cluster would still wait, and why, where nothing but the
-// cluster changes.
+// renderWaiting says which workloads of the cluster would still wait, and why. It says nothing if the user asks
+// about workloads in files or about a drain.
 func (r Result) renderWaiting(style output.Style) string {
 	title := "Nothing that waits now would run:\n"
 	switch {
@@ -77,18 +77,19 @@ func describeRest(style output.Style, all int) string {
 // maxMessages is how many messages of the scheduler stand below a table.
 const maxMessages = 5
 
-// messagesOf returns the first message of each reason and queue.
+// messagesOf returns the first message of each reason and queue, at most maxMessages: those of one queue
+// and reason say nearly the same.
 func messagesOf(waiting []Waiting) []string {
 	type cause struct{ queue, reason string }
 	seen := map[cause]bool{}
 	var texts []string
 
 	for _, entry := range waiting {
-		at := cause{entry.Queue, string(entry.Reason)}
-		if entry.Message == "" || seen[at] || len(texts) == maxMessages {
+		why := cause{entry.Queue, string(entry.Reason)}
+		if entry.Message == "" || seen[why] || len(texts) == maxMessages {
 			continue
 		}
-		seen[at] = true
+		seen[why] = true
 		texts = append(texts, fmt.Sprintf("%s: %s", entry.Reason, entry.Message))
 	}
 

@@ -27,12 +27,14 @@ type quotaChanges struct {
 	// all are all CardQuotas, with the changes. isKnown is false for a user who may not list them.
 	all     []*v1alpha1.CardQuota
 	isKnown bool
-	// before has the changed ones as they were.
+	// before has the changed ones as they were, by name.
 	before map[string]*v1alpha1.CardQuota
 	// notes say what may surprise.
 	notes []string
 }
 
+// newQuotaChanges lists the CardQuotas. A user may also change quotas of a cluster that has none, or of which he
+// may only get those that he names.
 func newQuotaChanges(ctx context.Context, r *reader.Reader, cluster *simulation.Cluster) (*quotaChanges, error) {
 	q := &quotaChanges{reader: r, cluster: cluster, before: map[string]*v1alpha1.CardQuota{}}
 	err := reader.List(ctx, r.Client, &v1alpha1.CardQuotaList{}, func(quota *v1alpha1.CardQuota) { q.all = append(q.all, quota) })
@@ -45,7 +47,7 @@ func newQuotaChanges(ctx context.Context, r *reader.Reader, cluster *simulation.
 	return q, nil
 }
 
-// apply applies one flag.
+// apply sets the quota of one flag, NAME:CARD=N, in the snapshot. A Queue without a CardQuota has it itself.
 func (q *quotaChanges) apply(ctx context.Context, text string) error {
 	name, parsed, count, err := parseQuotaFlag(text)
 	if err != nil {
@@ -60,8 +62,7 @@ func (q *quotaChanges) apply(ctx context.Context, text string) error {
 		return q.cluster.SetQuota(name, parsed, count, false)
 	}
 
-	// Admission compares with the cluster, so of several changes only the first has the old
-	// object.
+	// Admission compares with the CardQuota of the cluster, which only the first of several changes of it has.
 	if q.before[quota.Name] == nil {
 		q.before[quota.Name] = quota
 	}
@@ -71,6 +72,7 @@ func (q *quotaChanges) apply(ctx context.Context, text string) error {
 		q.all[i] = changed
 	}
 
+	// What the CardQuota leaves out as deserved follows its quota.
 	written := writtenDeserved(changed, parsed)
 	if written != nil && *written < int64(count) && q.deserves(quota.QueueName()) {
 		q.notes = append(q.notes, fmt.Sprintf("CardQuota %s still deserves %d %s, because its deserved is written: above that it borrows", quota.Name, *written, parsed))
@@ -108,7 +110,7 @@ func (q *quotaChanges) find(ctx context.Context, name string) (*v1alpha1.CardQuo
 	return cardquota.QueueOwner(owners), nil
 }
 
-// deserves reports whether a queue has amounts that it deserves, as in a tree.
+// deserves reports whether what a queue deserves has an effect: in a tree the operator writes it into the Queue.
 func (q *quotaChanges) deserves(queue string) bool {
 	return slices.ContainsFunc(q.cluster.Queues, func(other *v1beta1.Queue) bool {
 		_, isWritten := other.Annotations[v1alpha1.AnnotationCardDeserved]
@@ -116,8 +118,8 @@ func (q *quotaChanges) deserves(queue string) bool {
 	})
 }
 
-// judge adds a note for each reason for which admission would refuse the changes.
-func (q *quotaChanges) judge() {
+// noteRefusals adds a note for each reason for which admission would refuse the changes.
+func (q *quotaChanges) noteRefusals() {
 	if len(q.before) > 0 && !q.isKnown {
 		q.notes = append(q.notes, "you may not list CardQuotas, so it is unknown whether admission would accept the quota")
 		return
@@ -158,7 +160,7 @@ func writtenDeserved(quota *v1alpha1.CardQuota, name card.Name) *int64 {
 	return nil
 }
 
-// parseQuotaFlag parses NAME:CARD=N.
+// parseQuotaFlag parses NAME:CARD=N. The last "=" counts, and the first ":".
 func parseQuotaFlag(text string) (name string, parsed card.Name, count card.Count, err error) {
 	last := strings.LastIndex(text, "=")
 	name, named, ok := strings.Cut(text[:max(last, 0)], ":")

@@ -113,7 +113,8 @@ type Waiting struct {
 	Message string                 `json:"message,omitempty"`
 }
 
-// NewResult returns the document of a result.
+// NewResult returns the document of a result. It runs if every pod of the files has a node, every pod that the drain
+// moves finds another one, and the drain ends none for good.
 func NewResult(r simulation.Result) Result {
 	out := Result{
 		TypeMeta: output.NewTypeMeta("Simulation"), Runs: r.DrainedPlaced >= r.DrainedPods && r.DrainedEnded == 0, Pods: []Pod{}, Victims: []Victim{},
@@ -150,6 +151,7 @@ func NewResult(r simulation.Result) Result {
 	return out
 }
 
+// newPod returns where the simulation places a pod.
 func newPod(p simulation.Placement) Pod {
 	counts := map[card.Name]card.Count{}
 	for _, amount := range p.Cards {
@@ -158,6 +160,7 @@ func newPod(p simulation.Placement) Pod {
 	return Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Node, Cards: newCards(counts), Reason: p.Reason, Message: p.Message}
 }
 
+// newCards returns cards with their number, sorted by name.
 func newCards(counts map[card.Name]card.Count) []Cards {
 	cards := []Cards{}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
@@ -166,11 +169,13 @@ func newCards(counts map[card.Name]card.Count) []Cards {
 	return cards
 }
 
-// Render returns the answer, a table of the pods and one of the victims.
+// Render returns the answer, and tables of the pods, of other workloads that would start or wait, and of the
+// victims.
 func (r Result) Render(style output.Style) string {
 	return r.renderPods(style) + r.renderOthers(style) + r.renderWaiting(style) + r.renderVictims(style) + output.Notes(r.notes())
 }
 
+// renderPods says whether the pods of the files would run, and where, "" without files.
 func (r Result) renderPods(style output.Style) string {
 	if len(r.Pods) == 0 {
 		return ""
@@ -218,6 +223,7 @@ func reasonsOf(pods []Pod) []string {
 	return texts
 }
 
+// renderVictims returns the workloads that would lose pods, and what they would lose, "" for none.
 func (r Result) renderVictims(style output.Style) string {
 	if len(r.Victims) == 0 {
 		return ""
@@ -248,7 +254,7 @@ func (r Result) renderVictims(style output.Style) string {
 	return "\n" + grid.Render(style)
 }
 
-// notes returns what else would change.
+// notes say what would be lost, how the drained pods would end, and what the simulation leaves open.
 func (r Result) notes() []string {
 	var notes []string
 	if len(r.Victims) > 0 {

@@ -43,7 +43,8 @@ func readSimulated(ctx context.Context, r *reader.Reader, systemNamespace string
 	return c, configuration, nil
 }
 
-// changeCluster applies the flags to a snapshot: first what is added, then what is drained.
+// changeCluster applies the flags to a snapshot: first nodes are added, last nodes are drained, so that an added
+// one can be drained too.
 func (asked *whatIf) changeCluster(ctx context.Context, r *reader.Reader, cluster *simulation.Cluster) error {
 	for _, text := range asked.additions {
 		count, name, ok := strings.Cut(text, ":")
@@ -86,7 +87,7 @@ func (asked *whatIf) changeQuotas(ctx context.Context, r *reader.Reader, cluster
 		}
 	}
 
-	changes.judge()
+	changes.noteRefusals()
 	r.Notes = append(r.Notes, changes.notes...)
 	return nil
 }
