@@ -101,7 +101,7 @@ type webhookServer struct {
 // newWebhookServer returns the webhook server that the flags describe. It reads the authorities of clients also if there
 // is none, so that a wrong file is found.
 func newWebhookServer(f flags) (*webhookServer, error) {
-	h := &webhookServer{flags: f}
+	w := &webhookServer{flags: f}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 
 	authorities, err := readAuthorities(f.webhookClientCA)
@@ -109,19 +109,19 @@ func newWebhookServer(f flags) (*webhookServer, error) {
 		return nil, err
 	}
 	if f.certificates == certificatesOff {
-		return h, nil
+		return w, nil
 	}
 
 	if f.certificates == certificatesSelf {
-		h.rotator = selfsigned.New(f.operatorNamespace)
-		config.GetCertificate = h.rotator.GetCertificate
+		w.rotator = selfsigned.New(f.operatorNamespace)
+		config.GetCertificate = w.rotator.GetCertificate
 	}
 
-	h.server = &boundedWebhooks{
+	w.server = &boundedWebhooks{
 		Server:  ctrlwebhook.NewServer(ctrlwebhook.Options{WebhookMux: http.NewServeMux()}),
 		address: net.JoinHostPort("", strconv.Itoa(f.webhookPort)), folder: f.webhookCertDir, config: config, authorities: authorities,
 	}
-	return h, nil
+	return w, nil
 }
 
 // readAuthorities reads the authorities whose clients the webhooks answer, nil for all clients. They follow

@@ -62,6 +62,7 @@ type anomalyList struct {
 	looksLikeCard func(corev1.ResourceName) bool
 }
 
+// newAnomalyList returns the anomalies of nodes, pods, ResourceSlices and bills.
 func newAnomalyList(input Input) anomalyList {
 	list := anomalyList{byKey: map[anomalyKey]*anomalySum{}, recognised: map[corev1.ResourceName]bool{}, looksLikeCard: askOnce(card.LooksLikeCard)}
 	for _, node := range input.Nodes {

@@ -35,6 +35,7 @@ func SetUpWithKind(host kindHost, kind string, setUp func() error) error {
 	return setUpWithKind(host, kind, build.Wait(10*time.Second), setUp)
 }
 
+// setUpWithKind is SetUpWithKind with an interval at which it looks again for a kind that is missing.
 func setUpWithKind(host kindHost, kind string, interval time.Duration, setUp func() error) error {
 	missing, err := whatIsMissing(context.Background(), host, kind)
 	if err != nil {

@@ -195,7 +195,8 @@ func (n *NodeInventory) setMappings(mappings card.Mappings) {
 	}
 }
 
-// rememberResources adds the card resources in the annotation of an admission policy.
+// rememberResources takes as cards, for good, the resources in the annotation of an admission policy: they were cards
+// before the operator restarted.
 func (n *NodeInventory) rememberResources(object any) {
 	if guard, ok := object.(*admissionv1.ValidatingAdmissionPolicy); ok {
 		n.applyChange(func() bool {

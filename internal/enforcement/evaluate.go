@@ -71,26 +71,26 @@ type Leader struct {
 // Evaluate returns condition Enforced of the ServiceTypePolicy. Its message has nothing
 // that changes while the reason stays, such as an age. Of several reasons it gives the one to
 // mend first: another scheduler in our place, then what keeps ours from working, then what happens beside it.
-func Evaluate(f Observation) metav1.Condition {
-	f = f.withoutExplainedPods()
-	alive := f.SchedulerAlive()
+func Evaluate(o Observation) metav1.Condition {
+	o = o.withoutExplainedPods()
+	alive := o.SchedulerAlive()
 	no := func(reason, message string) metav1.Condition {
 		return conditions.New(metav1.ConditionFalse, reason, "%s", message)
 	}
 
 	switch {
-	case !alive && (len(f.OtherSchedulers) > 0 || f.hasOtherLeaseHolder()):
-		return no(v1alpha1.ReasonStockScheduler, f.stockSchedulerMessage())
-	case f.NotConfigured != "" || f.WantedHash == "":
-		return no(v1alpha1.ReasonNotConfigured, f.notConfiguredMessage())
+	case !alive && (len(o.OtherSchedulers) > 0 || o.hasOtherLeaseHolder()):
+		return no(v1alpha1.ReasonStockScheduler, o.stockSchedulerMessage())
+	case o.NotConfigured != "" || o.WantedHash == "":
+		return no(v1alpha1.ReasonNotConfigured, o.notConfiguredMessage())
 	case !alive:
-		return no(v1alpha1.ReasonNoHeartbeat, f.noHeartbeatMessage())
-	case len(f.OtherSchedulers) > 0 || len(f.Heartbeat.SecondScheduler) > 0:
-		return no(v1alpha1.ReasonSecondScheduler, f.secondSchedulerMessage())
-	case f.Heartbeat.ConfigHash != f.WantedHash:
-		return no(v1alpha1.ReasonConfigNotLoaded, f.configNotLoadedMessage())
-	case len(f.Bypasses) > 0:
-		return no(v1alpha1.ReasonCardBypass, bypassMessage(f.Bypasses))
+		return no(v1alpha1.ReasonNoHeartbeat, o.noHeartbeatMessage())
+	case len(o.OtherSchedulers) > 0 || len(o.Heartbeat.SecondScheduler) > 0:
+		return no(v1alpha1.ReasonSecondScheduler, o.secondSchedulerMessage())
+	case o.Heartbeat.ConfigHash != o.WantedHash:
+		return no(v1alpha1.ReasonConfigNotLoaded, o.configNotLoadedMessage())
+	case len(o.Bypasses) > 0:
+		return no(v1alpha1.ReasonCardBypass, bypassMessage(o.Bypasses))
 	default:
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonEnforced, enforcedMessage)
 	}

@@ -123,7 +123,7 @@ func (h *Holders) Anywhere(names []card.Name) []v1alpha1.CardHolder {
 	return largest.copyAll()
 }
 
-// largest returns the first MaxHolders holders.
+// largest returns the MaxHolders largest holders of the list, which it sorts at the first call, none of nil.
 func (l *holderList) largest() []*v1alpha1.CardHolder {
 	if l == nil {
 		return nil

@@ -81,7 +81,8 @@ func (v validator[T]) validateObject(ctx context.Context, object, before T) (adm
 	return warningsAndError(req, result)
 }
 
-// warningsAndError converts a Result into the answer to a request.
+// warningsAndError converts a Result into the answer to a request: its warnings, and an error that refuses the object if
+// the Result has errors.
 func warningsAndError(req admission.Request, result rules.Result) (admission.Warnings, error) {
 	result = result.Truncated()
 	warnings := make(admission.Warnings, len(result.Warnings))

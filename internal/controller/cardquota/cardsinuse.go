@@ -101,7 +101,7 @@ func (b *bills) cardsInUse(pods []queueusage.BilledPod) map[cardseconds.Series]c
 	return inUse
 }
 
-// listPodUsages returns what each pod uses, and since when.
+// listPodUsages returns for each pod and card who pays, how many cards it uses, and since when.
 func (b *bills) listPodUsages(pods []queueusage.BilledPod) []cardseconds.PodUsage {
 	var usages []cardseconds.PodUsage
 	for _, pod := range pods {

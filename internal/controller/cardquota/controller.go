@@ -73,7 +73,7 @@ type reconciliation struct {
 	// the last one that took effect, and types are the service types in force.
 	policy, inForce *v1alpha1.ServiceTypePolicy
 	types           cardquota.PolicyInput
-	// tree is the tree around the CardQuota, nil while queues are flat.
+	// tree is the tree around the CardQuota, cardquota.Flat until it is known and while queues are flat.
 	tree *cardquota.Tree
 	// usage is what the queue uses alone, subtree what it uses with the queues below it.
 	// Both are nil before the first count.
@@ -105,17 +105,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 
-	p := reconciliation{Reconciler: r, quota: quota, statusDelay: r.throttle.Wait(req.Name), now: time.Now()}
+	run := reconciliation{Reconciler: r, quota: quota, tree: cardquota.Flat, statusDelay: r.throttle.Wait(req.Name), now: time.Now()}
 	var err error
-	p.policy, p.inForce, err = r.readPolicy(ctx)
+	run.policy, run.inForce, err = r.readPolicy(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 
-	p.types = cardquota.PolicyInput{Types: policy.ServiceTypes(p.inForce), Bands: policy.PriorityBands(p.inForce)}
+	run.types = cardquota.PolicyInput{Types: policy.ServiceTypes(run.inForce), Bands: policy.PriorityBands(run.inForce)}
 	name := quota.QueueName()
-	if name == workload.RootQueue {
-		return p.updateStatus(ctx, cardquota.QueueReservedCondition(name))
+	if name == workload.RootQueue { // the schema refuses it, but this CardQuota may be older
+		return run.updateStatus(ctx, cardquota.QueueReservedCondition(name))
 	}
 
 	// Two CardQuotas can name one Queue. Both would write it in turn, so only its owner does.
@@ -124,17 +124,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 
-	p.queue, err = getQueue(ctx, r.client, name)
+	run.queue, err = getQueue(ctx, r.client, name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 
 	if own, subtree, counted := r.usage.QueueUsage(name); counted {
-		p.usage = &own
-		p.subtree = &subtree
+		run.usage = &own
+		run.subtree = &subtree
 	}
 
-	p.tree, err = p.treeAround(ctx)
+	run.tree, err = run.treeAround(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -142,12 +142,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	owner := cardquota.QueueOwner(candidates)
 	switch {
 	case quota.DeletionTimestamp != nil:
-		return p.finalizeQueue(ctx, owner, candidates)
+		return run.finalizeQueue(ctx, owner, candidates)
 	case owner != nil && owner.Name != quota.Name:
-		return p.updateStatus(ctx, cardquota.QueueConflictCondition(name, owner.Name))
+		return run.updateStatus(ctx, cardquota.QueueConflictCondition(name, owner.Name))
 	}
 
-	return p.syncOwnedQueue(ctx)
+	return run.syncOwnedQueue(ctx)
 }
 
 // syncOwnedQueue writes the Queue and the status of a CardQuota that owns its queue. It adds the finalizer
@@ -189,7 +189,7 @@ func (r *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 			return r.updateStatus(ctx, cardquota.InvalidSelectorCondition(r.quota.QueueName(), err))
 		}
 	}
-	defer r.lockMoves()()
+	defer r.lockMoves()() // until the Queue is written
 
 	place, wait, err := r.placeQueue(ctx)
 	if err != nil {

@@ -51,7 +51,7 @@ func Metrics() []prometheus.Collector {
 	return append(counts.collectors(), newMetricsCollector())
 }
 
-// setUnowned replaces the quotas without a CardQuota.
+// setUnowned replaces the metric of quotas without a CardQuota. unowned has them by queue.
 func (m *countMetrics) setUnowned(unowned map[string]card.Quota) {
 	var series []shared.GaugeValue
 	for queue, quota := range unowned {

@@ -127,6 +127,14 @@ func TestTreeOutlivesItsPolicy(t *testing.T) {
 	}
 }
 
+// TestQueueRootIsNeverWritten: Volcano needs queue root as it is. The schema refuses a CardQuota of that name, but one may
+// be older than the schema. It says only that it cannot have the queue.
+func TestQueueRootIsNeverWritten(t *testing.T) {
+	r := newFakeReconciler(t, builder.CardQuota("root").Card("H200", 8).Obj(), builder.Queue("root").Obj())
+	r.reconcileAll(t)
+	check.Equal(t, "Queue root", "below :  , priority 0, False/QueueReserved, hierarchy false", r.describe(t, "root"))
+}
+
 // TestQueuesAreFlatBeforeAnyPolicy: before a policy takes effect the scheduler has no configuration, or one
 // without a tree. A tree in the Queues would then be wrong. CardQuota web states the parent tenant and a quota
 // of 8 H200. It is of training, which has the default priority 20000. The texts of the checks have parent,

@@ -52,7 +52,8 @@ type InventorySource interface {
 // node or quota changed, at most once per interval, and for at most half of the time. It requests a reconcile of
 // CardQuotas whose numbers changed.
 type UsageCollector struct {
-	cache    cache.Cache
+	cache cache.Cache
+	// interval is the shortest time between the beginnings of two counts.
 	interval time.Duration
 	// dirty has a token if something changed since the last count began.
 	dirty chan struct{}
@@ -207,7 +208,8 @@ type wakeup struct {
 // objectStores are the stores of the caches: a count reads objects without copying them.
 type objectStores struct{ pods, groups, queues, namespaces, quotas, policies toolscache.Store }
 
-// watchObjects waits for the caches and calls markDirty on every change.
+// watchObjects returns the stores of the caches, which it waits for. From then on it requests a count at every change
+// that a count depends on. A change of CardQuotas or of the policy also makes the tree of the last count old.
 func (u *UsageCollector) watchObjects(ctx context.Context) (objectStores, error) {
 	var s objectStores
 

@@ -93,7 +93,7 @@ func (u *UsageCollector) countUsage(stores objectStores) []string {
 	return wakeups
 }
 
-// readObjects reads the objects of a count.
+// readObjects reads the objects of a count from the caches, without copying them.
 func (u *UsageCollector) readObjects(stores objectStores) *countedObjects {
 	// Read before the objects: a change in between then makes the tree look old, and never new.
 	specChanges := u.specChanges.Load()
@@ -277,7 +277,7 @@ func sameBypasses(before, after []enforcement.Bypass) bool {
 // changes of their number, because one node would rewrite the statuses of all tenants.
 func bothOrNone(before, after card.Count) bool { return (before > 0) == (after > 0) }
 
-// queuesWithCards returns the queues whose status shows one of the cards.
+// queuesWithCards returns the queues with a quota whose status shows one of the cards: it is granted, used or requested.
 func queuesWithCards(cards []card.Name, queues map[string]queueusage.Usage, quotas map[string]card.Quota) []string {
 	if len(cards) == 0 {
 		return nil

@@ -196,7 +196,8 @@ func (k *Keeper) storeSums(ctx context.Context) error {
 	return errors.Join(append(failures, archiveErr)...)
 }
 
-// advance sums up until now, and returns what to store.
+// advance sums up until now, gives new sums a part, and returns the parts to store. It notes what has no room, for the
+// metrics and the CardInventory.
 func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -79,6 +79,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	return shared.SetUpWithKind(mgr, "LocalCardQuota", func() error { return addController(ctx, mgr, options) })
 }
 
+// addController adds the controller to a manager whose API server has LocalCardQuotas.
 func addController(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	r := &Reconciler{client: mgr.GetClient(), usage: options.Usage, bills: options.Bills, interval: statusInterval, throttle: shared.NewStatusThrottle(statusInterval), selectors: shared.NewQuotaSelectors()}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.LocalCardQuota{}, nameIndex, func(object client.Object) []string { return []string{object.GetName()} })

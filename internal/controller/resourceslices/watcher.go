@@ -103,7 +103,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 }
 
-// servedVersion returns the first version that the API server serves, "" for none.
+// servedVersion returns the first version that the API server serves, "" for none, and while it does not say.
 func (w *Watcher) servedVersion(ctx context.Context) string {
 	for _, version := range versions {
 		list, err := w.discovery.ServerResourcesForGroupVersion(resourceIn(version).GroupVersion().String())

@@ -28,7 +28,7 @@ import (
 )
 
 // syncConfigMap renders the scheduler's configuration and writes it if the ConfigMap
-// differs.
+// differs. If none can be rendered, the condition says why, and the ConfigMap stays as it is.
 func (r *reconciliation) syncConfigMap(ctx context.Context, live *corev1.ConfigMap) (configResult, error) {
 	ref := policy.BaseFor(r.spec, r.volcanoNamespace)
 	// Watch before reading, so that no change in between is missed.

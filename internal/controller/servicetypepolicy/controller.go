@@ -123,9 +123,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	}
 
-	p := &reconciliation{Reconciler: r, policy: object, spec: policy.EffectivePolicy(r.inForce(object)), statusDelay: r.throttle.Wait(req.Name), now: r.now()}
-	p.faults = policy.Validate(p.spec)
-	result, err := p.applyAndReport(ctx)
+	run := &reconciliation{Reconciler: r, policy: object, spec: policy.EffectivePolicy(r.inForce(object)), statusDelay: r.throttle.Wait(req.Name), now: r.now()}
+	run.faults = policy.Validate(run.spec)
+	result, err := run.applyAndReport(ctx)
 	if errors.Is(err, errCacheStale) {
 		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	}

@@ -84,19 +84,19 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 	}
 
 	// A restart of the operator is no new text, so the scheduler gets no more time to load it.
-	r := &e.remembered
-	if !r.started {
-		r.hash = p.Status.ConfigHash
+	last := &e.remembered
+	if !last.started {
+		last.hash = p.Status.ConfigHash
 	}
 
 	// The scheduler needs time to load a new text, so its age counts from here.
-	if r.hash != hash {
-		r.hash = hash
-		r.since = now
+	if last.hash != hash {
+		last.hash = hash
+		last.since = now
 	}
 
-	r.started = true
-	observed.WantedSince = r.since
+	last.started = true
+	observed.WantedSince = last.since
 	if err := e.findOtherSchedulers(ctx, &observed); err != nil {
 		return policy.Enforcement{}, err
 	}
@@ -143,17 +143,17 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 		return fmt.Errorf("read the heartbeat: %w", err)
 	}
 
-	r := &e.remembered
+	last := &e.remembered
 	if err == nil {
 		report, fault := enforcement.ReadReport(lease)
 		if fault == nil {
 			// What the first evaluation finds may have been there for long, so it has not arrived now.
-			if r.started && !report.At.Equal(r.report) {
-				r.arrived = observed.Now
+			if last.started && !report.At.Equal(last.report) {
+				last.arrived = observed.Now
 			}
-			r.report = report.At
+			last.report = report.At
 			observed.Heartbeat = &report
-			observed.ReceivedAt = r.arrived
+			observed.ReceivedAt = last.arrived
 			return nil
 		}
 		observed.Unreadable = fault.Error()
@@ -161,8 +161,8 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 
 	// Without a readable report nothing has arrived, and an earlier time must not count for the
 	// next one.
-	r.report = time.Time{}
-	r.arrived = time.Time{}
+	last.report = time.Time{}
+	last.arrived = time.Time{}
 	return nil
 }
 
@@ -173,10 +173,10 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcement.Observation) error {
 	// The owner of a new leader is unknown until its pod is found. It is remembered when that is
 	// gone.
-	r := &e.remembered
-	if observed.Heartbeat != nil && r.identity != observed.Heartbeat.Identity {
-		r.identity = observed.Heartbeat.Identity
-		r.heartbeatOwner = ""
+	last := &e.remembered
+	if observed.Heartbeat != nil && last.identity != observed.Heartbeat.Identity {
+		last.identity = observed.Heartbeat.Identity
+		last.heartbeatOwner = ""
 	}
 
 	for _, namespace := range slices.Compact(slices.Sorted(slices.Values([]string{e.schedulerNamespace, e.volcanoNamespace}))) {
@@ -194,13 +194,13 @@ func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcemen
 
 			found := enforcement.NewSchedulerPod(pod)
 			if observed.Heartbeat != nil && found.Sent(*observed.Heartbeat) {
-				r.heartbeatOwner = found.Owner
+				last.heartbeatOwner = found.Owner
 			}
 			observed.OtherSchedulers = append(observed.OtherSchedulers, found)
 		}
 	}
 
-	observed.HeartbeatOwner = r.heartbeatOwner
+	observed.HeartbeatOwner = last.heartbeatOwner
 	return nil
 }
 

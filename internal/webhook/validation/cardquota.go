@@ -117,6 +117,7 @@ func checkSelector(result *Result, quota, before *v1alpha1.CardQuota, tree writt
 	selector := quota.Spec.NamespaceSelector
 	switch {
 	case selector == nil:
+		// In a tree only leaves have pods, and the selectors of their ancestors count for them too.
 		if tree.IsFlat() || (quota.Spec.ServiceType != "" && !tree.hasSelectorAbove(quota)) {
 			result.warn(at, "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} if you mean every namespace",
 				quota.QueueName(), quota.Spec.Tenant)

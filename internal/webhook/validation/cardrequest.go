@@ -78,7 +78,7 @@ func waitsForNode(request *workload.Request, inv *card.Inventory) bool {
 	return request.Named.AllowsAny() && len(inv.NamesFor(request.Resource)) == 0
 }
 
-// checkTotals checks card.request against the pods that the workload creates.
+// checkTotals checks card.request against the pods that the workload creates, as far as their requests are known.
 func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 	if _, ok := load.Annotations[v1alpha1.AnnotationCardRequest]; !ok || load.IsPod() {
 		return
@@ -92,7 +92,7 @@ func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 	}
 
 	at := load.annotationPath(v1alpha1.AnnotationCardRequest)
-	pods, sure := podRequestsByResource(load)
+	pods, areKnown := podRequestsByResource(load)
 	declared := map[corev1.ResourceName]card.Count{}
 	for _, total := range load.totals {
 		resource := inv.ResourceForRequest(total.Request)
@@ -100,7 +100,7 @@ func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 		case total.Count == 0:
 		case resource == "":
 			result.warn(at, "names %s, which no node offers now: %s", total.Request, describeOffer(total.Request.Names()[0], "", inv))
-		case !sure:
+		case !areKnown:
 		case len(pods[resource].requests) == 0:
 			result.refuse(at, "requests %d %s, but none of its pods requests %s: write it in resources.limits of a container, or remove the entry",
 				total.Count, total.Request, resource)
@@ -112,7 +112,7 @@ func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 		declared[resource] = declared[resource].Add(total.Count)
 	}
 
-	if sure {
+	if areKnown {
 		checkTotalCounts(result, load, pods, declared)
 	}
 }
@@ -136,16 +136,16 @@ type podRequests struct {
 
 // podRequestsByResource returns the requests of the pods by resource. It returns false if
 // the request of a template is unknown.
-func podRequestsByResource(load *Workload) (map[corev1.ResourceName]podRequests, bool) {
-	out := map[corev1.ResourceName]podRequests{}
-	sure := !load.Truncated
+func podRequestsByResource(load *Workload) (out map[corev1.ResourceName]podRequests, areKnown bool) {
+	out = map[corev1.ResourceName]podRequests{}
+	areKnown = !load.Truncated
 	for i := range load.Templates {
 		t := &load.Templates[i]
 
 		// The pods of a refused template are unknown, so sums that include them prove nothing.
 		request := &t.request
 		if request.Denied != nil {
-			sure = false
+			areKnown = false
 			continue
 		}
 		if request.Count == 0 {
@@ -160,7 +160,7 @@ func podRequestsByResource(load *Workload) (map[corev1.ResourceName]podRequests,
 		out[request.Resource] = all
 	}
 
-	return out, sure
+	return out, areKnown
 }
 
 // canOverlap reports whether two requests can mean the same card. b names at least one.

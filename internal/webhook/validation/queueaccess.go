@@ -183,7 +183,8 @@ func checkServiceType(result *Result, at *field.Path, p queuedPod, requestedType
 	}
 }
 
-// checkPodFitsQuota warns of a pod that requests more than its queue's quota.
+// checkPodFitsQuota warns of a pod that requests more than its queue's quota. A pod that names no card may get any, so
+// no single quota decides. A denied request is reported elsewhere.
 func checkPodFitsQuota(result *Result, p queuedPod) {
 	request := &p.request
 	limits, isLimited := p.cardLimits()
