@@ -70,8 +70,8 @@ var loweredQuotaMutants = []mutant{
 
 // The rules of what may be taken from a queue, which package solver compares with an oracle.
 var takeMutants = []mutant{
-	{"internal/scheduler/solver/takes.go", `		case excess <= 0 || s.bound[x.limit] == 0:`, `		case excess <= 0 || x.onlyCounts:`, "one plan takes by two rules only once what is borrowed"},
-	{"internal/scheduler/solver/takes.go", `		case excess <= 0 || s.bound[x.limit] == 0:`, `		case excess <= 0:`, "what is taken by the service types is not refused as what is borrowed, in the solver"},
+	{"internal/scheduler/solver/takes.go", `		case excess <= 0 || s.refusable[x.limit] == 0:`, `		case excess <= 0 || x.onlyCounts:`, "one plan takes by two rules only once what is borrowed"},
+	{"internal/scheduler/solver/takes.go", `		case excess <= 0 || s.refusable[x.limit] == 0:`, `		case excess <= 0:`, "what is taken by the service types is not refused as what is borrowed, in the solver"},
 }
 
 // The bounds of the search for victims.

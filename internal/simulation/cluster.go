@@ -260,15 +260,3 @@ type Victim struct {
 	// Restarted counts its pods that would find another node.
 	Restarted int
 }
-
-// LatestCheckpoint returns the latest checkpoint in the annotations of a PodGroup and its pods, zero if
-// there is none.
-func LatestCheckpoint(annotations ...map[string]string) time.Time {
-	var latest time.Time
-	for _, written := range annotations {
-		if at, err := time.Parse(time.RFC3339, written[v1alpha1.AnnotationCheckpointTime]); err == nil && at.After(latest) {
-			latest = at
-		}
-	}
-	return latest
-}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -242,13 +241,4 @@ func podOf(kind, name string) *corev1.Pod {
 	isController := true
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "owner", UID: "owner", Controller: &isController}}
 	return pod
-}
-
-// TestTheLatestOfAllCheckpointsCounts: a PodGroup and its pods may each have an annotation with the time of the last
-// checkpoint. The latest of these times counts. Missing annotations and texts that are no time do not count.
-func TestTheLatestOfAllCheckpointsCounts(t *testing.T) {
-	at := func(text string) map[string]string { return map[string]string{v1alpha1.AnnotationCheckpointTime: text} }
-	latest := LatestCheckpoint(nil, at("2026-11-23T10:00:00Z"), at("2026-11-23T11:00:00Z"), at("tomorrow"))
-	check.Equal(t, "latest checkpoint", time.Date(2026, 11, 23, 11, 0, 0, 0, time.UTC), latest)
-	check.That(t, LatestCheckpoint(at("")).IsZero(), "an annotation without a time counts as a checkpoint")
 }

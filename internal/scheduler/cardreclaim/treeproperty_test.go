@@ -239,7 +239,8 @@ func TestReclaimInATreeComesToRest(t *testing.T) {
 		f.addJobs(t, "b")
 
 		had := map[string]int64{}
-		for restarts, isQuiet := 0, false; !isQuiet; restarts++ { // until a restart changes nothing
+		isQuiet := false
+		for restarts := 0; !isQuiet; restarts++ { // until a restart changes nothing
 			check.Must(t, restarts < 10, "every restart changes what runs")
 			f.rest(t)
 			useNewCache()
@@ -262,7 +263,8 @@ func TestReclaimInATreeComesToRest(t *testing.T) {
 
 // rest runs sessions until three of them have changed nothing.
 func (f *forest) rest(t *rapid.T) {
-	for quiet, sessions := 0, 0; quiet < 3; sessions++ {
+	quiet := 0
+	for sessions := 0; quiet < 3; sessions++ {
 		check.Must(t, sessions < 40, "nothing comes to rest")
 		if _, isQuiet := f.session(t); isQuiet {
 			quiet++

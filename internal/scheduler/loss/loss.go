@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/workload"
@@ -33,7 +34,7 @@ const (
 type Pod struct {
 	*corev1.Pod
 	State State
-	// Cards is how many cards it uses. MilliCPU counts instead, if it uses none and is not 0.
+	// Cards is how many cards it uses. If that is 0, MilliCPU counts instead.
 	Cards, MilliCPU int64
 }
 
@@ -60,6 +61,18 @@ func (p *Price) Whole() int64 {
 	return sum
 }
 
+// LatestCheckpoint returns the latest checkpoint in the annotations of a PodGroup and its pods, the zero time if
+// there is none. It ignores invalid times.
+func LatestCheckpoint(annotations ...map[string]string) time.Time {
+	var latest time.Time
+	for _, written := range annotations {
+		if at, err := time.Parse(time.RFC3339, written[v1alpha1.AnnotationCheckpointTime]); err == nil && at.After(latest) {
+			latest = at
+		}
+	}
+	return latest
+}
+
 // PriceOf returns what evictions cost a job with these pods, which last saved its work at checkpoint.
 //
 // A Kubernetes Job that fails loses all of its work so far, and Kubernetes deletes its other pods. So
@@ -78,6 +91,7 @@ func PriceOf(namespace string, pods []Pod, checkpoint, now time.Time, limits Fai
 			price.IsFailing = true
 		}
 
+		// A Job that survives the eviction of all its pods bounds nothing.
 		left := job.EvictionsLeft(namespace, uid, limits)
 		if left >= len(job.placed) {
 			continue
@@ -90,7 +104,8 @@ func PriceOf(namespace string, pods []Pod, checkpoint, now time.Time, limits Fai
 	return price
 }
 
-// lossSince returns the work of a pod until now, since its start or a later checkpoint.
+// lossSince returns the work of a pod until now, since its start or a later checkpoint: in card-seconds, or in core-seconds
+// if it uses no cards. A pod that has not started has none.
 func (p *Pod) lossSince(checkpoint, now time.Time) int64 {
 	start := p.Status.StartTime
 	switch {
@@ -113,7 +128,8 @@ func (p *Pod) endOfContainers() (end time.Time) {
 	return end
 }
 
-// BatchJob are the pods of one Kubernetes Job in a PodGroup.
+// BatchJob are the pods of one Kubernetes Job in a PodGroup. Those that succeeded are in neither list: they count against no
+// failure limit.
 type BatchJob struct {
 	name          string
 	placed, ended []*corev1.Pod
@@ -149,8 +165,8 @@ func BatchJobsIn(pods []Pod) map[types.UID]*BatchJob {
 	return found
 }
 
-// EvictionsLeft returns how many placed pods of a Kubernetes Job may be evicted while the Job goes on. An
-// unknown Job allows none.
+// EvictionsLeft returns how many placed pods of a Kubernetes Job may be evicted while the Job runs on. A Job
+// whose failure limit is unknown allows none.
 func (j *BatchJob) EvictionsLeft(namespace string, uid types.UID, limits FailureLimits) int {
 	limit, known := j.failureLimit(namespace, uid, limits)
 	if !known {
@@ -159,7 +175,7 @@ func (j *BatchJob) EvictionsLeft(namespace string, uid types.UID, limits Failure
 	return limit.EvictionsLeft(j.placed, j.ended)
 }
 
-// isFailing reports whether the Job fails by the pods that ended. An unknown Job does by any.
+// isFailing reports whether the Job fails because of the pods that ended. If its failure limit is unknown, one is enough.
 func (j *BatchJob) isFailing(namespace string, uid types.UID, limits FailureLimits) bool {
 	limit, known := j.failureLimit(namespace, uid, limits)
 	if !known {
@@ -168,6 +184,7 @@ func (j *BatchJob) isFailing(namespace string, uid types.UID, limits FailureLimi
 	return !limit.Survives(j.ended)
 }
 
+// failureLimit returns the failure limit of the Job, false if it is unknown or there are no limits.
 func (j *BatchJob) failureLimit(namespace string, uid types.UID, limits FailureLimits) (workload.FailureLimit, bool) {
 	if limits == nil {
 		return workload.FailureLimit{}, false
@@ -175,8 +192,8 @@ func (j *BatchJob) failureLimit(namespace string, uid types.UID, limits FailureL
 	return limits(namespace, j.name, uid)
 }
 
-// unsavedByFailure returns the work of a Kubernetes Job that is lost if the Job fails, beside the losses of
-// its pods: the time on its cards of its placed pods, and of those that have succeeded.
+// unsavedByFailure returns the work of a Kubernetes Job that is lost if the Job fails, beside losses, which are those of
+// pods. That is all work of its placed pods since their start, also before checkpoints, and of those that have succeeded.
 func (j *BatchJob) unsavedByFailure(pods []Pod, uid types.UID, losses []int64, now time.Time) int64 {
 	var work, lost int64
 	for i := range pods {

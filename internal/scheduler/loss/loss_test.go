@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 	"cardquota.dev/operator/internal/workload"
@@ -166,4 +167,13 @@ func TestLossIsInCardSecondsOrCoreSeconds(t *testing.T) {
 		price := PriceOf("ns", []Pod{pod}, time.Time{}, now, nil)
 		check.Equal(t, "loss", tc.want, price.Pods[0])
 	}
+}
+
+// TestTheLatestOfAllCheckpointsCounts: a PodGroup and its pods may each have an annotation with the time of the last
+// checkpoint. The latest of these times counts. Missing annotations and texts that are no time do not count.
+func TestTheLatestOfAllCheckpointsCounts(t *testing.T) {
+	at := func(text string) map[string]string { return map[string]string{v1alpha1.AnnotationCheckpointTime: text} }
+	latest := LatestCheckpoint(nil, at("2026-11-23T10:00:00Z"), at("2026-11-23T11:00:00Z"), at("tomorrow"))
+	check.Equal(t, "latest checkpoint", time.Date(2026, 11, 23, 11, 0, 0, 0, time.UTC), latest)
+	check.That(t, LatestCheckpoint(at("")).IsZero(), "an annotation without a time counts as a checkpoint")
 }

@@ -18,6 +18,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/loss"
 	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/waiting"
@@ -150,7 +151,7 @@ func (s *simulatedCluster) lastCheckpoint(pods []*corev1.Pod) time.Time {
 	for _, pod := range pods {
 		written = append(written, pod.Annotations)
 	}
-	return simulation.LatestCheckpoint(written...)
+	return loss.LatestCheckpoint(written...)
 }
 
 func (s *simulatedCluster) resolver() workload.Resolver {

@@ -1,12 +1,15 @@
 package solver
 
+// This file has upper bounds of what victims can free. They prove early that no choice suffices. u is the index of a unit:
+// one elastic pod, or a whole job.
+
 import (
 	"cmp"
 	"slices"
 )
 
-// capacityWithout returns the capacity if all units were victims. That is an upper bound: they may be more than
-// their jobs can lose.
+// capacityWithout returns what is available if all units were victims, beside those that are. That is an upper bound:
+// they may be more than their jobs can lose.
 func (s *state) capacityWithout(units []int) *capacity {
 	all := s.clone()
 	wholly := make(map[int]bool, len(units))
@@ -27,14 +30,16 @@ func (s *state) capacityWithout(units []int) *capacity {
 	return all
 }
 
-// cannotSuffice reports whether the pod sets do not fit even if all units were gone. On each
-// node, and in each quota, a job that stays can lose its elastic pods at most.
+// cannotSuffice reports whether the pod sets do not fit even if all units were gone, which is a proof. False proves
+// nothing.
 func (s *state) cannotSuffice(units []int) bool {
 	all := s.capacityWithout(units)
 	if all.isInsufficient() || s.limitsForbid(units) {
 		return true
 	}
 
+	// A job of which the units have only single pods can lose no more of them, on each node and in each quota, than it has
+	// elastic ones left.
 	wholly, podsAt := s.splitUnits(units)
 	for j := range s.jobs {
 		job := &s.jobs[j]
@@ -54,8 +59,8 @@ func (s *state) cannotSuffice(units []int) bool {
 	return all.isInsufficient()
 }
 
-// splitUnits reports by job whether it is among the units as a whole, and lists by jobNode the pods
-// that are among them alone.
+// splitUnits reports by job whether it is among the units as a whole, and lists by jobNode, which is a job on one of its
+// nodes, the pods that are among them alone.
 func (s *state) splitUnits(units []int) (wholly []bool, podsAt [][]int) {
 	wholly = make([]bool, len(s.jobs))
 	podsAt = make([][]int, len(s.jobNodes))
@@ -70,7 +75,7 @@ func (s *state) splitUnits(units []int) (wholly []bool, podsAt [][]int) {
 	return wholly, podsAt
 }
 
-// smallestUsages returns the sum of the n smallest usages of each resource.
+// smallestUsages returns by resource the sum of the n smallest usages of some pods.
 func (s *state) smallestUsages(pods []int, n int) []float64 {
 	s.countVisits(len(pods))
 	sum := make([]float64, s.dims)
@@ -88,8 +93,8 @@ func (s *state) smallestUsages(pods []int, n int) []float64 {
 	return sum
 }
 
-// subtractSmallestReleases subtracts from a capacity what pods of a job release that cannot go, because the job can
-// lose only most of them. It assumes for each quota that those with the smallest releases stay.
+// subtractSmallestReleases subtracts from a capacity what too many open pods of a job release: it can lose only most of
+// them. For each quota it assumes that those with the smallest releases stay.
 func (s *state) subtractSmallestReleases(all *capacity, job *job, most int) {
 	releases := map[int][]release{}
 	for u := job.units.from; u < job.units.end; u++ {
@@ -108,8 +113,8 @@ func (s *state) subtractSmallestReleases(all *capacity, job *job, most int) {
 	}
 }
 
-// scarcestResource returns the resource of which the largest part of what the units use is
-// needed, and how much of it. Quotas are resources too, after those of nodes.
+// scarcestResource returns the resource of which the pod sets need the largest part of what the units give back, and how
+// much of it they need. Quotas count as resources, as in neededAmounts.
 func (s *state) scarcestResource(units []int) (resource int, need float64) {
 	needs := s.neededAmounts()
 	given := make([]float64, s.dims)
@@ -142,9 +147,9 @@ func (s *state) scarcestResource(units []int) (resource int, need float64) {
 	return resource, need
 }
 
-// neededAmounts returns by resource how much the pod sets need beside what is free. If units
-// release quotas, it appends the cards that the quotas lack in all, and what each required quota
-// lacks.
+// neededAmounts returns by resource how much the pod sets need beside what is free on nodes. If units
+// release quotas, two kinds of resources follow: the cards that the quotas lack in all, and what each required quota
+// lacks. A negative need is none.
 func (s *state) neededAmounts() []float64 {
 	needs := make([]float64, s.dims)
 	for i := range s.podSets {
@@ -175,8 +180,8 @@ func (s *state) neededAmounts() []float64 {
 	return needs
 }
 
-// neededCards returns how many cards the pod sets need beside what is left in their quotas. One
-// quota alone can lack more than the pods need. Of several, the pods can leave that one out.
+// neededCards returns how many cards the pod sets need beside what is left in the quotas of cards. If there is only one
+// and it is below 0, victims must release that too. Of several, the pods can leave such a one out.
 func (s *state) neededCards() (need float64) {
 	for i := range s.podSets {
 		need += float64(s.podSets[i].Cards) * float64(s.podSets[i].Count)
@@ -199,8 +204,8 @@ func (s *state) neededCards() (need float64) {
 	return need
 }
 
-// amountOf returns how much a unit gives back of a resource. Of a quota that is what it
-// releases at the level that has least.
+// amountOf returns how much a unit gives back of a resource, as neededAmounts lists them. Of a quota that is what it
+// releases at the level that has least left.
 func (s *state) amountOf(u, resource int) (amount float64) {
 	if resource < s.dims {
 		s.forEachJobNode(u, func(jobNode int) { amount += s.freedBy(u, jobNode)[resource] })
@@ -209,7 +214,7 @@ func (s *state) amountOf(u, resource int) (amount float64) {
 
 	add := func(v int, sign float64) {
 		for _, x := range s.releases[v] {
-			isCounted := s.ofCards[x.quota]
+			isCounted := s.ofCards[x.quota] // resource dims is the cards of all quotas, those after it are required quotas
 			if resource > s.dims {
 				isCounted = x.quota == s.required[resource-s.dims-1]
 			}

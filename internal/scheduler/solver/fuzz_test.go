@@ -26,7 +26,8 @@ func extremeProblem(t *rapid.T) *Problem {
 	index := func(length int, label string) int { return rapid.IntRange(0, length-1).Draw(t, label) }
 	p := &Problem{Quotas: make([]Quota, rapid.IntRange(1, 2).Draw(t, "quotas"))}
 	left := rapid.SampledFrom([]int64{0, 1, 3, 100, -1, math.MaxInt64, math.MinInt64})
-	for i, levels := 0, rapid.IntRange(1, 3).Draw(t, "levels"); i < len(p.Quotas); i++ {
+	levels := rapid.IntRange(1, 3).Draw(t, "levels")
+	for i := range p.Quotas {
 		p.Quotas[i].Levels = rapid.SliceOfN(left, levels, levels).Draw(t, "left")
 	}
 

@@ -1,13 +1,16 @@
 package solver
 
+// This file finds a first plan step by step. A unit is one elastic pod or a whole job; u is the index of a unit. A move is
+// one step: a unit alone, or a cheap set of units that makes room together (greedysets.go).
+
 import (
 	"cmp"
 	"container/heap"
 	"slices"
 )
 
-// chooseGreedily adds the best unit step by step, one pod set after the other. It reports
-// whether all pod sets can be placed then.
+// chooseGreedily adds the victims with the least loss for each pod that they make room for, move by move, one pod set
+// after the other. It reports whether all pod sets can be placed then.
 func (s *state) chooseGreedily() bool {
 	places := make([][]int, len(s.podSets))
 	// Places are reserved only while pod sets choose. fitsAll places all pods again.
@@ -41,7 +44,7 @@ func (s *state) chooseGreedily() bool {
 	}
 
 	s.places = places
-	return s.releaseRequired()
+	return s.releaseRequired() // CPU and memory, which the pods use of their queues on any node
 }
 
 // greedySearch makes room for one pod set, in a state that has reserved the places of the pod
@@ -51,14 +54,14 @@ type greedySearch struct {
 	podSet int
 
 	moves    moveQueue
-	versions []int // by move: how often it was queued again
+	versions []int // by id of a move: how often it was queued again
 	// gainByQuota is how many more pods fit on nodes of a quota with one more victim. It is all 0 but inside
 	// countGain, which uses it again and again.
 	gainByQuota []int
 	releasing   [][][]int // by quota and level: the units that release some, the cheapest first
 }
 
-// makeMoves adds victims until all pods of the pod set fit, or until nothing helps any more.
+// makeMoves adds victims until all pods of the pod set fit, or until nothing helps any more. It reports whether all fit.
 // It evaluates a queued move again before it makes it. The move can only have become worse:
 // what makes a move better is a change on its nodes, and that queues it again.
 func (g *greedySearch) makeMoves() bool {
@@ -70,11 +73,12 @@ func (g *greedySearch) makeMoves() bool {
 
 	g.queueMoves(count - placeable)
 	for hasMoved := false; placeable < count; {
+		// What was released since the queue was filled can have made any move better, also one that helped nothing then.
 		if len(g.moves) == 0 {
 			if !hasMoved || g.releases == nil {
 				return false
 			}
-			hasMoved = false // what was released since can have made any move better, also one that helped nothing
+			hasMoved = false
 			g.queueMoves(count - placeable)
 			continue
 		}
@@ -174,10 +178,11 @@ func (g *greedySearch) requeueAffected(taken []int, need int) {
 	}
 }
 
-// evaluateMove returns a move with its current loss and gain, at most the needed one. A set makes room for one pod.
+// evaluateMove returns a move with its current loss and gain, at most the needed one. A gain of 0 means that it does not
+// help. A set makes room for one pod.
 func (g *greedySearch) evaluateMove(id, need int) move {
 	m := move{id: id, version: g.versions[id]}
-	if id >= len(g.units) {
+	if id >= len(g.units) { // a set
 		var units []int
 		units, m.loss = g.chooseSet(id - len(g.units))
 		if len(units) > 0 {
@@ -191,7 +196,7 @@ func (g *greedySearch) evaluateMove(id, need int) move {
 	return m
 }
 
-// countGain returns how many more pods can be placed once a unit is a victim.
+// countGain returns how many more pods of the pod set can be placed once a unit is a victim.
 func (g *greedySearch) countGain(u int) int {
 	set := &g.podSets[g.podSet]
 	makesRoom := false

@@ -1,12 +1,15 @@
 package solver
 
+// This file finds sets of units that together make room for one more pod: on a node, or in a quota. A unit is one elastic
+// pod or a whole job; u is the index of a unit. A jobNode is a job on one of its nodes.
+
 import (
 	"cmp"
 	"slices"
 )
 
-// chooseSet returns a cheap set of units that together make room for one more pod, and its loss:
-// on a node, or in a quota, which are numbered after the nodes.
+// chooseSet returns a cheap set of units that together make room for one more pod, and its loss. It leaves the state as it
+// is. id is that of a node, or of a quota after all nodes.
 func (g *greedySearch) chooseSet(id int) ([]int, Loss) {
 	if id < len(g.nodeQuota) {
 		return g.clearNode(id)
@@ -30,10 +33,11 @@ func (g *greedySearch) clearNode(node int) ([]int, Loss) {
 	case fitting > withinQuota, fitting == withinQuota && !g.isReleasable(quota):
 		return nil, Loss{}
 	// Moves of single units do the same.
-	case fitting < withinQuota && !g.needsSeveralUnits(node):
+	case fitting < withinQuota && !g.hasUnitTooSmall(node):
 		return nil, Loss{}
 	}
 
+	// The units become victims one by one, as a trial that is undone.
 	before := g.loss
 	target := g.fitCounts[g.podSet][node] + 1
 	var taken []unitOnNode
@@ -99,15 +103,15 @@ func (g *greedySearch) dropSuperfluous(taken []unitOnNode, isEnough func() bool)
 	return needed
 }
 
-// needsSeveralUnits reports whether a node has a unit that alone makes no room there.
-func (g *greedySearch) needsSeveralUnits(node int) bool {
+// hasUnitTooSmall reports whether a node has a unit that alone makes no room for a pod there.
+func (g *greedySearch) hasUnitTooSmall(node int) bool {
 	return slices.ContainsFunc(g.unitsOn[node], func(x unitOnNode) bool {
 		return g.canChoose(x.unit) && g.countFittingWith(node, g.freedBy(x.unit, x.jobNode)) <= g.fitCounts[g.podSet][node]
 	})
 }
 
 // bestUnitTowards returns the unit with the least loss for what it frees of the resources that a node lacks for
-// target pods. It adds up the fractions of each lack that the unit frees.
+// target pods of the pod set. Resources have different units, so it adds up which fraction of each lack a unit frees.
 func (g *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found bool) {
 	have := g.availableOn(node)
 	request := g.podSets[g.podSet].Request
@@ -147,19 +151,20 @@ func (g *greedySearch) cardsFor(pods int) int64 {
 }
 
 // clearQuota returns a cheap set of units that together release a quota's cards for one more pod
-// that fits on a node, and its loss. The set is empty if there is none.
+// that fits on a node, and its loss. The set is empty if there is none, or if nodes lack room rather than the quota cards.
 func (g *greedySearch) clearQuota(quota int) ([]int, Loss) {
 	withinQuota := g.podSets[g.podSet].countWithinQuota(g.quotas[quota])
 	if g.fitByQuota[g.podSet][quota] <= withinQuota || !g.isReleasable(quota) {
 		return nil, Loss{}
 	}
+
 	before := g.loss
 	needed := g.cardsFor(withinQuota + 1)
 	return g.trimAndUndo(g.releaseUpTo(quota, needed), before, func() bool { return g.quotas[quota] >= needed })
 }
 
-// releaseUpTo adds victims until a quota has a target at every level, as far as units release
-// it. It returns the units in the order in which they are victims. A whole job frees nothing on its nodes here,
+// releaseUpTo adds victims until a quota has a target left at every level, as far as units release
+// it. It returns the new victims in the order in which they were added. A whole job frees nothing on its nodes here,
 // which may be hundreds: only the quota counts.
 func (g *greedySearch) releaseUpTo(quota int, target int64) (taken []unitOnNode) {
 	for {
@@ -227,8 +232,8 @@ func (m *model) releaseOf(u, quota int) int64 {
 	return 1
 }
 
-// sortReleasing lists by quota and level the units that release some, those with the least loss
-// for it first.
+// sortReleasing sets releasing: by quota and level the units that release some, those with the least loss
+// for it first. Nothing is set if no unit releases any.
 func (g *greedySearch) sortReleasing() {
 	if g.releases == nil {
 		return
@@ -258,12 +263,13 @@ func (g *greedySearch) sortReleasing() {
 }
 
 // countGainWithReleases returns how many more pods can be placed once a unit is a victim that
-// also releases quotas. gainByQuota says how many more fit on nodes then.
+// also releases quotas. gainByQuota has how many more fit on nodes then; it is cleared.
 func (g *greedySearch) countGainWithReleases(u int) (gain int) {
 	set := &g.podSets[g.podSet]
 	placeable := func(quota, fitting int) int { return min(fitting, set.countWithinQuota(g.quotas[quota]), set.Count) }
 
-	// Room on nodes and cards of quotas bound each other, so the gain is the difference of two counts.
+	// Room on nodes and cards of quotas bound each other, so the gain is the difference of two counts: without the releases
+	// of the unit, and with them.
 	for quota, fitting := range g.fitByQuota[g.podSet] {
 		gain -= placeable(quota, fitting)
 	}
@@ -279,7 +285,7 @@ func (g *greedySearch) countGainWithReleases(u int) (gain int) {
 }
 
 // releaseRequired adds victims until the quotas suffice for what the pods use wherever they
-// run, and reports whether they do.
+// run, such as CPU and memory, and reports whether they do.
 func (s *state) releaseRequired() bool {
 	if !s.lacksRequired() {
 		return true
@@ -288,6 +294,7 @@ func (s *state) releaseRequired() bool {
 		return false
 	}
 
+	// What all pods use is subtracted from these quotas already, so 0 is enough.
 	g := &greedySearch{state: s, podSet: none}
 	g.sortReleasing()
 	for _, quota := range s.required {

@@ -1,5 +1,8 @@
 package solver
 
+// This file lays a Problem out for the search. A unit is what is evicted in one step: one elastic pod, or a whole job.
+// u is the index of a unit, and most other ints are indexes too. A jobNode is one job on one of its nodes.
+
 import (
 	"cmp"
 	"math"
@@ -10,7 +13,7 @@ import (
 // wrongly negative, or for an unknown index frees nothing and fits nowhere.
 type model struct {
 	quotaLevels
-	dims        int
+	dims        int       // how many resources nodes have
 	nodeFree    []float64 // by node and resource
 	tolerances  []float64 // by resource: by how much requests may exceed what a node has
 	nodeQuota   []int     // by node: the index of its quota
@@ -33,10 +36,10 @@ type model struct {
 	budget
 }
 
-// unitOnNode is a unit that frees something on a node, and the entry of its job for that node.
+// unitOnNode is a unit that frees something on a node, and the jobNode of its job there.
 type unitOnNode struct{ unit, jobNode int }
 
-// podSet is a PodSet and what the search often asks about it.
+// podSet is a PodSet, and what the search often asks about it.
 type podSet struct {
 	PodSet
 	wantsNode []bool // by node
@@ -52,9 +55,9 @@ type neededResource struct {
 // maxAmount bounds an amount of a resource. Sums of larger ones would not be exact.
 const maxAmount = 1e18
 
-// newModel lays out nodes and pod sets. addJobs follows when jobs are needed.
+// newModel lays out quotas, nodes and pod sets. addJobs follows when jobs are needed: most reclaimers fit without victims.
 func newModel(p *Problem) *model {
-	m := &model{dims: 1, nodeQuota: make([]int, len(p.Nodes))}
+	m := &model{dims: 1, nodeQuota: make([]int, len(p.Nodes))} // one resource always exists: the scarcest one
 	m.maxShared = maxLevel / int64(1+countPods(p))
 	m.addQuotas(p)
 	m.subtractUses(p)
@@ -65,6 +68,7 @@ func newModel(p *Problem) *model {
 		m.dims = max(m.dims, len(p.Nodes[i].Free))
 	}
 
+	// Amounts that a node or a request leaves out are 0.
 	m.nodeFree = make([]float64, len(p.Nodes)*m.dims)
 	m.tolerances = make([]float64, m.dims)
 	for i, node := range p.Nodes {
@@ -78,6 +82,7 @@ func newModel(p *Problem) *model {
 		m.podSets = append(m.podSets, m.newPodSet(&p.PodSets[i]))
 	}
 
+	// The quotas of cards are those of nodes that pods with cards could run on.
 	for i := range m.podSets {
 		if m.podSets[i].Cards > 0 {
 			for _, node := range m.podSets[i].Nodes {
@@ -90,6 +95,7 @@ func newModel(p *Problem) *model {
 	return m
 }
 
+// boundAmount returns an amount within maxAmount, and notes for its resource whether it is whole.
 func (m *model) boundAmount(resource int, amount float64) float64 {
 	m.noteFraction(resource, amount)
 	return min(max(amount, -maxAmount), maxAmount)
@@ -103,6 +109,7 @@ func (m *model) noteFraction(resource int, amount float64) {
 	}
 }
 
+// newPodSet lays out a pod set: which resources it needs, and by node whether it could run there.
 func (m *model) newPodSet(from *PodSet) podSet {
 	set := podSet{PodSet: *from, wantsNode: make([]bool, len(m.nodeQuota))}
 	set.Request = make(Amounts, m.dims)
@@ -143,13 +150,13 @@ func hardestFirst(podSets []podSet) []int {
 	return order
 }
 
-// countFitting returns how many pods fit into what is available.
+// countFitting returns how many pods fit into what is available on a node. That can be more than the pod set has.
 func (set *podSet) countFitting(available []float64) int {
 	if len(set.needed) == 0 {
 		return set.Count
 	}
 
-	// The bound lets the counts of all nodes add up without overflow.
+	// With this bound, the counts of all nodes add up without overflow.
 	n := math.MaxInt32
 	for _, x := range set.needed {
 		n = min(n, int(max(0, min(math.Floor((available[x.resource]+Tolerance)/x.amount), math.MaxInt32))))
@@ -157,11 +164,11 @@ func (set *podSet) countFitting(available []float64) int {
 	return n
 }
 
-// Tolerance is how much Volcano lets a request exceed what is idle (pkg/scheduler/api,
-// minResource).
+// Tolerance is how much Volcano lets a request exceed what is idle, in the unit of each resource: its constant
+// minResource in pkg/scheduler/api.
 const Tolerance = 0.1
 
-// countWithinQuota returns how many pods the cards left in a quota suffice for.
+// countWithinQuota returns for how many pods so many cards left in a quota suffice. Pods without cards need none.
 func (set *podSet) countWithinQuota(quota int64) int {
 	if set.Cards == 0 {
 		return math.MaxInt32
@@ -177,15 +184,17 @@ type unit struct{ job, pod int }
 
 // job has the ranges of its pods, jobNodes and units in the model.
 type job struct {
-	loss                  int64
-	elastic               int
+	loss                  int64 // of the whole job
+	elastic               int   // how many pods it can lose and continue
 	pods, jobNodes, units span
 	firstRole             int // its first role in the model, none if roles do not matter
 	wholeUnit             int // none if it may not be evicted as a whole
 }
 
+// span is a range of indexes, without end.
 type span struct{ from, end int }
 
+// none stands for an index where there is nothing.
 const none = -1
 
 type pod struct {
@@ -201,6 +210,7 @@ type jobNode struct {
 	usage []float64
 }
 
+// countPods returns how many pods all jobs have.
 func countPods(p *Problem) (count int) {
 	for i := range p.Jobs {
 		count += len(p.Jobs[i].Pods)
@@ -208,7 +218,7 @@ func countPods(p *Problem) (count int) {
 	return count
 }
 
-// addJobs lays out the candidates for eviction.
+// addJobs lays out the candidates for eviction: jobs, their pods, and the units that may be evicted.
 func (m *model) addJobs(p *Problem) {
 	count := countPods(p)
 	m.countVisits(count)
@@ -250,6 +260,8 @@ type jobBuilder struct {
 	maxPodLoss  int64 // bounds the loss of a pod, or of a whole job, so that the sum cannot overflow
 }
 
+// addJob adds the i-th job with its pods and units: one for each pod that may be evicted alone, and after them one for the
+// whole job if it may be evicted.
 func (b *jobBuilder) addJob(i int, fromJob *Job) {
 	j := &b.jobs[i]
 	j.elastic = fromJob.Elastic
@@ -282,7 +294,8 @@ func (b *jobBuilder) addJob(i int, fromJob *Job) {
 	j.units.end = len(b.units)
 }
 
-// addPod adds a pod of the i-th job, and its unit if it may be evicted alone and that helps.
+// addPod adds a pod of the i-th job, and its unit if it may be evicted alone and that frees anything for the pending pods.
+// It adds to whole what the pod releases and counts against limits.
 func (b *jobBuilder) addPod(i int, fromJob *Job, fromPod *Pod, whole *sharedAmounts) {
 	j := &b.jobs[i]
 	made := pod{loss: min(fromPod.Loss, b.maxPodLoss), jobNode: none, role: none}
@@ -315,15 +328,16 @@ func (b *jobBuilder) addPod(i int, fromJob *Job, fromPod *Pod, whole *sharedAmou
 
 // sharedAmounts are what a pod or a whole job releases of quotas and counts against limits, which all nodes share.
 type sharedAmounts struct {
-	releases  []release
-	takes     []take
-	isAllowed bool // its eviction: what it counts is not too much to add up
+	releases []release
+	takes    []take
+	// isAllowed reports whether it may be evicted: what it counts is not too much to add up, and a whole job is not protected.
+	isAllowed bool
 	// elastic are the pods of a whole job that may be evicted alone.
 	elastic []elasticTake
 }
 
 // sharedAmountsOf returns what a pod releases and counts against limits, and adds it to the
-// whole job.
+// whole job. level is the first level of quotas that gets the releases.
 func (b *jobBuilder) sharedAmountsOf(fromPod *Pod, level int, whole *sharedAmounts) (made sharedAmounts) {
 	b.countVisits(1)
 	for _, given := range fromPod.Releases {
@@ -347,14 +361,14 @@ func (b *jobBuilder) sharedAmountsOf(fromPod *Pod, level int, whole *sharedAmoun
 	return made
 }
 
-// addUsage adds what a pod uses, to the pod and to its job on that node.
+// addUsage adds what a pod uses, to the pod and to the jobNode of its job and node, which it adds if it is new.
 func (b *jobBuilder) addUsage(j *job, fromPod *Pod, made *pod) {
 	made.usage = make([]float64, b.dims)
 	for r, amount := range fromPod.Usage {
 		made.usage[r] = b.boundAmount(r, amount)
 	}
 
-	// The entry may be of an earlier job, or never set.
+	// The last jobNode of the node may be of an earlier job, or never set.
 	if last := b.lastJobNode[fromPod.Node]; last < j.jobNodes.from || last >= len(b.jobNodes) || b.jobNodes[last].node != fromPod.Node {
 		b.lastJobNode[fromPod.Node] = len(b.jobNodes)
 		b.jobNodes = append(b.jobNodes, jobNode{node: fromPod.Node, usage: make([]float64, b.dims)})
@@ -366,7 +380,7 @@ func (b *jobBuilder) addUsage(j *job, fromPod *Pod, made *pod) {
 	}
 }
 
-// isElastic reports whether a pod may be evicted while its job goes on.
+// isElastic reports whether a pod may be evicted alone, while its job runs on.
 func (j *job) isElastic(fromJob *Job, fromPod *Pod) bool {
 	if j.elastic == 0 || fromPod.Protected {
 		return false
@@ -385,7 +399,8 @@ func (m *model) addUnitsOn() {
 	}
 }
 
-// forEachJobNode calls a function with every jobNode where a unit frees something.
+// forEachJobNode calls a function with every jobNode where a unit frees something: one for a pod, all of the job for a
+// whole job.
 func (m *model) forEachJobNode(u int, call func(jobNode int)) {
 	if p := m.units[u].pod; p != wholeJob {
 		if m.pods[p].jobNode != none {
@@ -399,8 +414,8 @@ func (m *model) forEachJobNode(u int, call func(jobNode int)) {
 	}
 }
 
-// unitLoss returns the loss of a unit if its job has no other victim. It is 0 below the rank
-// that the search decides about.
+// unitLoss returns the loss of a unit if its job has no other victim. It is 0 in other ranks than the one that
+// the search decides about.
 func (m *model) unitLoss(u int) Loss {
 	if m.unitRanks[u] != m.currentRank {
 		return Loss{}
@@ -411,8 +426,8 @@ func (m *model) unitLoss(u int) Loss {
 	return Loss{JobSeconds: m.jobs[m.units[u].job].loss, Jobs: 1}
 }
 
-// byDescendingLoss sorts units by descending rank, then by descending loss. Of equal units,
-// those of the last job come first.
+// byDescendingLoss returns units in the order in which victims are dropped: by descending rank, then by descending loss.
+// Of equal units, those of the last job come first, because the caller lists first what is evicted first.
 func (m *model) byDescendingLoss(units []int) []int {
 	m.countVisits(len(units))
 	byLoss := slices.Clone(units)

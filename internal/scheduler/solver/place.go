@@ -6,8 +6,8 @@ import (
 )
 
 // fillNodes places as many pods of a pod set as fit, on the preferred nodes first, and reports
-// whether that is all of them. It updates avail, quotas and place, which are by node and
-// resource, by quota and by pod set.
+// whether that is all of them. It subtracts what they use from avail, which is by node and resource, and from quotas. It
+// adds their nodes to place, which is by pod set.
 func (m *model) fillNodes(podSet int, avail []float64, quotas []int64, place [][]int) bool {
 	set := &m.podSets[podSet]
 	left := set.Count - len(place[podSet])
@@ -35,9 +35,9 @@ func (m *model) fillNodes(podSet int, avail []float64, quotas []int64, place [][
 	return left == 0
 }
 
-// placePods returns by pod set the nodes of its pods, nil if it cannot place all. Filling nodes
-// is exact for one pod set. For several, it tries the reverse order as well, and then
-// backtracks, which has a budget.
+// placePods returns by pod set the nodes of its pods, nil if it cannot place all. To fill nodes
+// is exact for one pod set. For several, it tries the hardest first, then the reverse order, and then
+// backtracks within a budget, which may miss a way.
 func (c *capacity) placePods() [][]int {
 	reversed := slices.Clone(c.order)
 	slices.Reverse(reversed)
@@ -77,7 +77,8 @@ type placementSearch struct {
 	triesLeft int
 }
 
-// placeWithBacktracking returns the nodes of all pods, nil if it finds none.
+// placeWithBacktracking returns by pod set the nodes of all pods, nil if it finds none within maxPlacementTries and the
+// budget.
 func (c *capacity) placeWithBacktracking() [][]int {
 	s := &placementSearch{capacity: c, order: slices.Clone(c.order), quotas: slices.Clone(c.quotas), places: make([][]int, len(c.podSets)), triesLeft: maxPlacementTries}
 	slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(c.podSets[a].Count, c.podSets[b].Count) })
@@ -91,8 +92,8 @@ func (c *capacity) placeWithBacktracking() [][]int {
 	return s.places
 }
 
-// placeFrom places the remaining pods of the pod sets from the k-th in order on, one pod in each call. It reports
-// whether it placed all.
+// placeFrom places the remaining pods of the pod sets from the k-th in order on, one pod in each recursive call. It
+// reports whether it placed all.
 func (s *placementSearch) placeFrom(k int) bool {
 	podSet := s.order[k]
 	if len(s.places[podSet]) == s.podSets[podSet].Count && k < len(s.order)-1 {

@@ -184,6 +184,7 @@ type Loss struct {
 	Jobs int
 }
 
+// compare orders losses: whole jobs decide first, then their number, then elastic pods.
 func (l Loss) compare(other Loss) int {
 	return cmp.Or(cmp.Compare(l.JobSeconds, other.JobSeconds), cmp.Compare(l.Jobs, other.Jobs), cmp.Compare(l.PodSeconds, other.PodSeconds))
 }
@@ -196,7 +197,8 @@ func (l Loss) minus(other Loss) Loss {
 	return Loss{JobSeconds: l.JobSeconds - other.JobSeconds, PodSeconds: l.PodSeconds - other.PodSeconds, Jobs: l.Jobs - other.Jobs}
 }
 
-// lossRate is a loss divided by what the eviction frees: JobSeconds, Jobs and PodSeconds.
+// lossRate is a loss divided by what the eviction frees: JobSeconds, Jobs and PodSeconds, in the order in which they
+// decide.
 type lossRate [3]float64
 
 func (l Loss) ratePer(gain float64) lossRate {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// quotaLevels are the quotas of a problem. The levels of a quota are its queue and the queues above it: a pod needs
-// cards in all of them.
+// quotaLevels are the quotas of a problem. The levels of a quota are the queue of the pending pods and the queues above
+// it: a pod needs cards in all of them.
 type quotaLevels struct {
 	levels    []int64 // by quota and level: what is left once Uses are subtracted
 	levelsOf  []span  // by quota, in levels
@@ -19,7 +19,7 @@ type quotaLevels struct {
 // against a limit.
 const maxLevel = 1 << 60
 
-// addQuotas lays out what is left of the quotas.
+// addQuotas lays out what is left of the quotas, within maxLevel.
 func (q *quotaLevels) addQuotas(p *Problem) {
 	for i := range p.Quotas {
 		from := len(q.levels)
@@ -31,7 +31,7 @@ func (q *quotaLevels) addQuotas(p *Problem) {
 	q.ofCards = make([]bool, len(q.levelsOf))
 }
 
-// subtractUses subtracts what the pod sets use wherever they run.
+// subtractUses subtracts from the quotas what the pod sets use wherever they run, and lists these quotas in required.
 func (m *model) subtractUses(p *Problem) {
 	var used []int64
 	for i := range p.PodSets {
@@ -62,7 +62,7 @@ func multiplySaturating(a, b int64) int64 {
 }
 
 // exceedsQuotas reports whether the pod sets need more than is left in all quotas that they
-// could use, whatever is evicted.
+// could use, even if all jobs were evicted.
 func (m *model) exceedsQuotas(p *Problem) bool {
 	var need int64
 	for i := range m.podSets {
@@ -91,7 +91,7 @@ func (m *model) exceedsQuotas(p *Problem) bool {
 	return all.lacksQuota(need)
 }
 
-// lacksQuota reports whether all quotas of cards together have less than the needed cards, or a required
+// lacksQuota reports whether all quotas of cards together have less left than the needed cards, or a required
 // quota has too little.
 func (c *capacity) lacksQuota(need int64) bool {
 	var have int64
@@ -103,14 +103,14 @@ func (c *capacity) lacksQuota(need int64) bool {
 	return need > have || c.lacksRequired()
 }
 
-// release is what a unit gives back to a quota, from a level on.
+// release is what a unit (one elastic pod, or a whole job) gives back to a quota, at a level and all levels above it.
 type release struct {
 	quota, level int
 	amount       int64
 }
 
-// helpfulRelease returns what a pod releases of a quota, false if the pod sets do not use the quota, or no
-// level of it gets the release.
+// helpfulRelease returns what a pod releases of a quota from a level on, false if the pod sets do not use the quota, or
+// it has no such level.
 func (q *quotaLevels) helpfulRelease(x QuotaAmount, level int) (release, bool) {
 	levels := q.levelsOf[x.Quota]
 	isNeeded := q.ofCards[x.Quota] || slices.Contains(q.required, x.Quota)
@@ -136,7 +136,8 @@ func (c *capacity) addRelease(x release, sign int) {
 	c.quotas[x.quota] = slices.Min(levels)
 }
 
-// addReleases adds all that a unit releases, for a whole job that of all its pods. It subtracts that if sign is -1.
+// addReleases adds to the quotas all that a unit releases, for a whole job that of all its pods. It subtracts that if sign
+// is -1.
 func (c *capacity) addReleases(u, sign int) {
 	for _, x := range c.releases[u] {
 		c.addRelease(x, sign)
@@ -178,8 +179,8 @@ func (c *capacity) lowestLevelBelow(quota int, target int64) (level int, found b
 // isReleasable reports whether any unit releases some of a quota.
 func (m *model) isReleasable(quota int) bool { return m.releases != nil && m.releasable[quota] }
 
-// addShared lays out what a unit releases and what it counts against limits. Problems without
-// either have no such lists.
+// addShared lays out what a unit releases and what it counts against limits. In problems without
+// either the lists stay nil, so that these cost no work.
 func (b *jobBuilder) addShared(u int, releases []release, takes []take) {
 	if len(releases)+len(takes) == 0 {
 		return
@@ -194,9 +195,10 @@ func (b *jobBuilder) addShared(u int, releases []release, takes []take) {
 	}
 }
 
+// growTo lengthens a list to at least n entries.
 func growTo[T any](list []T, n int) []T { return append(list, make([]T, max(0, n-len(list)))...) }
 
-// finishShared completes the lists for all units.
+// finishShared lengthens the lists of addShared to all units, unless they are nil.
 func (m *model) finishShared() {
 	if m.releases == nil {
 		return

@@ -1,24 +1,28 @@
 package solver
 
+// This file makes a plan cheaper. A unit is one elastic pod or a whole job; u and v are indexes of units. A neighborhood
+// is a few units around a victim, about which a search decides again: which of them are victims.
+
 import (
 	"cmp"
 	"math"
 	"slices"
 )
 
-// Bounds of refining: units in a neighborhood of the victim's job and of jobs that share nodes
-// with it, all units in the neighborhood, and sets of them that are tried.
 const (
+	// maxJobNeighbors bounds the units of a victim's job and of jobs that share nodes with it in a neighborhood,
+	// maxNeighborhood all units in it.
 	maxJobNeighbors = 24
 	maxNeighborhood = 32
-	maxSearchTries  = 5_000
+	// maxSearchTries bounds how many sets of units of a neighborhood are tried.
+	maxSearchTries = 5_000
 	// sharedSearchFactor is how many times that are tried if victims release quotas or count
 	// against limits. The lower bound of the loss leaves out less of those sets.
 	sharedSearchFactor = 8
 )
 
-// refineVictims searches the neighborhood of each victim for a cheaper choice, until none is
-// found. It reports whether it changed any.
+// refineVictims searches the neighborhood of each victim for a choice with less loss, until none is
+// found or the budget ends. It reports whether it changed any.
 func (s *state) refineVictims() (changed bool) {
 	// Where the lower bound of all units reaches the loss, no search can help.
 	all := s.initialState().newBranchAndBound(s.openUnits())
@@ -26,7 +30,7 @@ func (s *state) refineVictims() (changed bool) {
 		return false
 	}
 
-	tried := make([]bool, len(s.units))
+	tried := make([]bool, len(s.units)) // a cheaper choice makes its neighbors untried again
 	for again := true; again; {
 		again = false
 		for _, u := range s.byDescendingLoss(s.chosenUnits()) {
@@ -55,7 +59,8 @@ func (s *state) refineVictims() (changed bool) {
 }
 
 // neighborhoodOf lists units around a victim, nearest first: those of its job, those of jobs that share nodes
-// with it, directly or through other jobs, and then those of promising jobs.
+// with it, directly or through other jobs, and then those of promising jobs, whose units have the least loss for what they
+// free.
 func (s *state) neighborhoodOf(u int, promising []option) []int {
 	n := &neighborhood{state: s, seen: map[int]bool{}, open: map[int][]int{}}
 	job := s.units[u].job
@@ -84,7 +89,7 @@ func (n *neighborhood) addJobsOnSharedNodes() {
 	}
 }
 
-// addPromisingJobs adds the jobs of promising units that could replace a victim: they have cards of its quota, or
+// addPromisingJobs adds the jobs of promising units that could replace the victim u: they use cards of its quota, or
 // of one with cards left, or release quotas themselves.
 func (n *neighborhood) addPromisingJobs(u int, promising []option) {
 	isUsable := n.quotasLeft()
@@ -146,8 +151,8 @@ func (n *neighborhood) openUnitsOfJob(job int) (open []int) {
 	return open
 }
 
-// quotasLeft reports for each quota whether an eviction of its cards can help: it has more cards left than pods
-// that fit on nodes could use, or victims release it.
+// quotasLeft reports for each quota whether more room on its nodes can help: it has cards left for more pods than fit
+// there now, or victims release it.
 func (n *neighborhood) quotasLeft() []bool {
 	quotas := make([]bool, len(n.quotas))
 	for quota := range quotas {
@@ -175,8 +180,8 @@ func (n *neighborhood) neighborsInJob(u int, open []int, promising []option) []i
 	return units
 }
 
-// searchCheaper decides again which of some units are victims, and reports whether that found a smaller loss.
-// Otherwise they stay as they are.
+// searchCheaper decides again which of some units are victims, and reports whether that found a smaller loss. If not,
+// the victims stay as they are.
 func (s *state) searchCheaper(units []int) bool {
 	before := s.loss
 	var dropped []int
@@ -209,8 +214,8 @@ func (s *state) searchCheaper(units []int) bool {
 	return search.found
 }
 
-// searchAllSets looks for any set of units that suffices. It also returns whether it tried all
-// sets.
+// searchAllSets looks for any set of units that suffices, and makes its units victims. complete reports whether it tried
+// all sets, so that finding none is a proof.
 func (s *state) searchAllSets() (found, complete bool) {
 	search := s.newBranchAndBound(s.openUnits())
 	search.potential = s.capacityWithout(s.openUnits())
@@ -241,7 +246,7 @@ type branchAndBound struct {
 	found        bool
 }
 
-// newBranchAndBound sorts units by their loss per amount of the scarcest resource. Whole jobs
+// newBranchAndBound returns a search that has not begun. It sorts units by their loss per amount of the scarcest resource. Whole jobs
 // come before single pods, which depend on the decision about their job.
 func (s *state) newBranchAndBound(units []int) *branchAndBound {
 	resource, need := s.scarcestResource(units)
@@ -265,8 +270,9 @@ func (s *state) newBranchAndBound(units []int) *branchAndBound {
 	return search
 }
 
-// searchFrom decides about the options from an index on. isUnchecked means that the current set of victims was not
-// checked yet: it is not after an option was left out.
+// searchFrom decides about the options from an index on, and records the best set that it finds. It leaves the state as it
+// is. isUnchecked means that it must check whether the current victims suffice: after a victim was added, not after an
+// option was left out.
 func (b *branchAndBound) searchFrom(at int, isUnchecked bool) {
 	b.triesLeft--
 	if b.triesLeft < 0 || b.exceedsBudget() || (b.hasBound && !b.canImprove(at, b.lossBound)) {
@@ -317,7 +323,7 @@ func (b *branchAndBound) recordBest(at int) {
 }
 
 // leaveOut subtracts from the potential capacity what a unit frees if sign is -1, and adds it again if it is 1. A
-// job that is not evicted as a whole can still lose its elastic pods.
+// job that is not evicted as a whole can still lose its elastic pods, so their part stays.
 func (b *branchAndBound) leaveOut(u int, sign float64) {
 	if b.releases != nil {
 		b.potential.addReleases(u, int(sign))
@@ -384,8 +390,8 @@ func (b *branchAndBound) canImprove(at int, most Loss) bool {
 // epsilon allows for the rounding of sums.
 const epsilon = 1e-9
 
-// canBeBelow reports whether a loss of at least l can be below most. The first part that differs decides: losses of
-// whole jobs come before those of single pods.
+// canBeBelow reports whether a loss of at least l can be below most. The first part that differs by more than rounding
+// decides: losses of whole jobs come before those of single pods.
 func (l lossRate) canBeBelow(most lossRate) bool {
 	for i, part := range most {
 		if margin := epsilon * math.Max(1, part); math.Abs(l[i]-part) > margin {

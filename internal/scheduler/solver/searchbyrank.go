@@ -1,11 +1,15 @@
 package solver
 
+// This file decides about one rank after the other. Ranks come from the caller (Job.Rank, Pod.Rank): for cardreclaim,
+// victimorder.go of that package sets them. A unit is one elastic pod or a whole job, u is its index. chosen are the units
+// that the choices in higher ranks made victims.
+
 import (
 	"slices"
 	"sort"
 )
 
-// addRanks numbers the ranks of all units from 0 without gaps. A whole job has at least the
+// addRanks sets the rank of each unit, numbered from 0 without gaps. A whole job has at least the
 // rank of each of its pods.
 func (m *model) addRanks(p *Problem) {
 	m.unitRanks = make([]int, len(m.units))
@@ -34,10 +38,10 @@ func (m *model) addRanks(p *Problem) {
 
 // chooseByRank chooses units of a rank only where lower ranks do not suffice, and in each rank
 // those with the least loss. It decides about one rank after the other, beginning with the
-// highest that must lose anything. For each it takes what higher ranks lose, and all that
-// lower ranks could lose. When the budget for ranks ends, it prunes that, the highest rank
-// first.
+// highest that must lose anything. For each it assumes that lower ranks lose all they can. When the budget for ranks
+// ends, it keeps that for the ranks below, and drops what is needless, the highest rank first.
 func (m *model) chooseByRank() *state {
+	// With one rank there is nothing to decide about ranks.
 	if m.currentRank <= 0 {
 		if m.takes != nil && m.initialState().cannotSuffice(m.openUnits()) {
 			return nil
@@ -52,23 +56,23 @@ func (m *model) chooseByRank() *state {
 		return nil
 	}
 
-	top := m.highestNeededRank(highest, chosen)
+	rank := m.highestNeededRank(highest, chosen)
 	// This budget ends only the choices of lower ranks. Without the first there is no plan.
 	end := m.work + m.linearWork(rankVisits)
-	last := m.chooseInRank(top, chosen)
-	if last == nil {
+	best := m.chooseInRank(rank, chosen)
+	if best == nil {
 		return nil
 	}
 
-	for top > 0 && m.work <= end {
-		chosen = append(chosen, last.chosenOfRank(top)...)
+	for rank > 0 && m.work <= end {
+		chosen = append(chosen, best.chosenOfRank(rank)...)
 		// What the higher ranks lose may suffice, and then lower ranks lose nothing.
 		m.prepareRank(none, chosen)
 		if s := m.initialState(); s.fitsAll() {
 			return m.pruneAcrossRanks(s, highest)
 		}
 
-		next := m.highestNeededRank(top-1, chosen)
+		next := m.highestNeededRank(rank-1, chosen)
 		if m.work > end {
 			break
 		}
@@ -78,12 +82,12 @@ func (m *model) chooseByRank() *state {
 			break
 		}
 
-		last = s
-		top = next
+		best = s
+		rank = next
 	}
 
-	m.outOfBudget = m.outOfBudget || top > 0
-	return m.pruneAcrossRanks(last, highest)
+	m.outOfBudget = m.outOfBudget || rank > 0
+	return m.pruneAcrossRanks(best, highest)
 }
 
 // chosenOfRank lists the chosen units of one rank.
@@ -91,8 +95,8 @@ func (s *state) chosenOfRank(rank int) []int {
 	return slices.DeleteFunc(s.chosenUnits(), func(u int) bool { return s.unitRanks[u] != rank })
 }
 
-// chooseInRank chooses units of one rank beside those that higher ranks lose. It returns nil if none suffice, or
-// the search finds none.
+// chooseInRank chooses units of one rank beside those that higher ranks lose, while lower ranks lose all they can. It
+// returns nil if the search finds none that suffice.
 func (m *model) chooseInRank(rank int, chosen []int) *state {
 	m.prepareRank(rank, chosen)
 	return m.chooseUnits()
@@ -107,8 +111,8 @@ func (m *model) highestNeededRank(top int, chosen []int) int {
 	return sort.Search(max(0, top-1), func(rank int) bool { return m.ranksSuffice(rank, chosen) })
 }
 
-// pruneAcrossRanks drops victims that the choices about lower ranks made needless. Elastic
-// pods of different ranks can replace each other.
+// pruneAcrossRanks drops victims of all ranks that the choices about lower ranks made needless, and returns the state.
+// Elastic pods of different ranks can replace each other. highest is the highest rank of all.
 func (m *model) pruneAcrossRanks(s *state, highest int) *state {
 	m.currentRank = highest
 	clear(m.preselected)
@@ -117,7 +121,8 @@ func (m *model) pruneAcrossRanks(s *state, highest int) *state {
 	return s
 }
 
-// ranksSuffice reports whether the units up to a rank suffice beside those that higher ranks lose.
+// ranksSuffice reports whether the search finds enough among the units up to a rank, beside those that higher ranks lose.
+// It leaves the model prepared for that rank.
 func (m *model) ranksSuffice(rank int, chosen []int) (enough bool) {
 	wasOutOfBudget := m.outOfBudget
 	// A trial that suffices is no reason to report the budget, whatever it left untried.
@@ -131,9 +136,9 @@ func (m *model) ranksSuffice(rank int, chosen []int) (enough bool) {
 	return m.chooseAllUnits() != nil || m.chooseUnits() != nil
 }
 
-// prepareRank prepares the choice in one rank. Chosen units, which higher ranks lose, are victims, and other units
-// of higher ranks are not. Units of lower ranks have no loss for now, and those that block no other
-// choice are victims until their own rank is decided.
+// prepareRank prepares the choice in one rank, in which none has no units. Chosen units, which higher ranks lose, are
+// victims, and other units of higher ranks are not. Units of lower ranks have no loss for now, and those that block no
+// other choice are victims until their own rank is decided.
 func (m *model) prepareRank(rank int, chosen []int) {
 	m.countVisits(len(m.units) / workPerVisit)
 	m.currentRank = rank
@@ -146,8 +151,8 @@ func (m *model) prepareRank(rank int, chosen []int) {
 	}
 }
 
-// preselectLowerRanks preselects what a job could lose in ranks below the current one. That is
-// the whole job, or its elastic pods. It preselects none of these if they are more than the job can lose beside
+// preselectLowerRanks makes victims of what a job could lose in ranks below the current one: the whole job, or its
+// elastic pods. It selects no pods if they are more than the job can lose beside
 // those of this rank, and nothing where that could use up a limit that other jobs need.
 func (m *model) preselectLowerRanks(job *job) {
 	m.countVisits(1)
@@ -190,7 +195,8 @@ func (m *model) canLoseAllPods(job *job) bool {
 	return asked <= job.elastic
 }
 
-// isOpen reports whether the current choice decides about a unit.
+// isOpen reports whether the current choice decides about a unit: it is not above the current rank, and not a victim
+// already.
 func (m *model) isOpen(u int) bool { return m.unitRanks[u] <= m.currentRank && !m.preselected[u] }
 
 // openUnits lists the units that the current choice decides about.

@@ -252,7 +252,8 @@ func TestSolveEvictsGangsOfLowestRanks(t *testing.T) {
 			taken[p.Jobs[victims.Job].Rank]++
 		}
 
-		for rank, left := 0, (pending+7)/8; rank < f.ranks; rank++ {
+		left := (pending + 7) / 8
+		for rank := range f.ranks {
 			check.Equal(t, fmt.Sprintf("gangs of rank %d that are evicted for %d pods", rank, pending), min(left, 100), taken[rank])
 			left -= min(left, 100)
 		}

@@ -1,8 +1,10 @@
 // Package solver chooses the victims with the least loss whose eviction lets pending pods run.
-// It prefers whole jobs to parts of them.
+// It evicts elastic pods before whole jobs, see Loss.
 //
 // The package is pure: it has no client, no clock and no logger. The caller decides which pods
-// may be evicted.
+// may be evicted, and in which order at equal loss.
+//
+// In this package, a unit is what is evicted in one step: one elastic pod, or a whole job. u and v are indexes of units.
 package solver
 
 // Result is the result of a search.
@@ -24,6 +26,8 @@ func Solve(p *Problem, most int) Result {
 	asked, indexes := p.withoutEmptyPodSets()
 	m := newModel(asked)
 	plan := m.findPlan(asked, min(most, MaxWork))
+
+	// The caller's pod sets include empty ones, which have no places.
 	if plan != nil {
 		places := make([][]int, len(p.PodSets))
 		for i, nodes := range plan.Places {
@@ -34,7 +38,8 @@ func Solve(p *Problem, most int) Result {
 	return Result{Plan: plan, Work: m.work, OutOfBudget: m.outOfBudget}
 }
 
-// findPlan returns a plan for the model's problem, nil if it finds none.
+// findPlan returns a plan for the model's problem, nil if it finds none. It looks for one without victims first. most
+// bounds the work that makes a plan cheaper.
 func (m *model) findPlan(p *Problem, most int) *Plan {
 	// No eviction helps beyond what the quotas allow, and to see that needs no layout of the jobs.
 	if m.exceedsQuotas(p) {
@@ -60,7 +65,8 @@ func (m *model) findPlan(p *Problem, most int) *Plan {
 	return best.toPlan(p)
 }
 
-// chooseUnits finds a first plan, and makes it cheaper as far as the budget allows.
+// chooseUnits chooses victims among the open units: it finds a first plan, and makes it cheaper as far as the budget
+// allows. It returns nil if it finds none, and sets outOfBudget if that is no proof.
 func (m *model) chooseUnits() *state {
 	s := m.firstPlan()
 	if s == nil {
@@ -96,8 +102,8 @@ func (m *model) chooseUnits() *state {
 	return s
 }
 
-// firstPlan returns a plan without trying alternatives, nil if it finds none. It chooses
-// greedily, or takes all units, and prunes them.
+// firstPlan returns a plan without trying alternatives, nil if it finds none. It chooses victims
+// greedily, or takes all open units if that fails, and drops the needless ones.
 func (m *model) firstPlan() *state {
 	s := m.initialState()
 	greedy := s.chooseGreedily()
@@ -115,13 +121,13 @@ func (m *model) firstPlan() *state {
 	return s
 }
 
-// chooseAllUnits adds all units to the victims. It returns nil if they do not suffice.
+// chooseAllUnits returns the state with all open units as victims. It returns nil if they do not suffice.
 func (m *model) chooseAllUnits() *state {
 	all := m.initialState()
 	// A job that is a victim as a whole frees what its elastic pods would, so whole jobs come first.
-	for pass := range 2 {
+	for _, wholeJobs := range []bool{true, false} {
 		for u, x := range m.units {
-			if (x.pod == wholeJob) == (pass == 0) && all.canChoose(u) {
+			if (x.pod == wholeJob) == wholeJobs && all.canChoose(u) {
 				all.addVictim(u, none)
 			}
 		}
@@ -134,7 +140,7 @@ func (m *model) chooseAllUnits() *state {
 	return all
 }
 
-// toPlan returns the victims and places as a Plan.
+// toPlan returns the victims and places as a Plan, with the true losses of the problem.
 func (s *state) toPlan(p *Problem) *Plan {
 	plan := &Plan{Places: s.places}
 	// For one pod set the search only counts pods (see fitsAll), so they have no nodes yet.
@@ -146,7 +152,7 @@ func (s *state) toPlan(p *Problem) *Plan {
 		job := &s.jobs[j]
 		victims := JobVictims{Job: j}
 		for u := job.units.from; u < job.units.end; u++ {
-			if x := s.units[u]; s.isVictim[u] && x.pod == wholeJob {
+			if x := s.units[u]; s.isVictim[u] && x.pod == wholeJob { // the last unit of its job
 				victims.Whole = true
 				victims.Pods = nil
 			} else if s.isVictim[u] {
@@ -181,7 +187,7 @@ func (s *state) toPlan(p *Problem) *Plan {
 // same on every machine: work is counted, and one takes about 5 ns, so this is less than a second.
 const MaxWork = 150_000_000
 
-// budget bounds the work of a search, so that it ends in time on every problem.
+// budget bounds the work of a search, so that it ends in time on every problem. Each step sets a bound of its own.
 type budget struct {
 	work    int // done so far, in about 5 ns each
 	maxWork int // where the current step must stop
@@ -193,10 +199,10 @@ type budget struct {
 // workPerVisit is the work of counting or changing one node for one pod set.
 const workPerVisit = 4
 
-// countVisits adds the work of visiting nodes for pod sets.
+// countVisits adds the work of so many visits, of nodes for pod sets or of anything as cheap.
 func (b *budget) countVisits(visits int) { b.work += workPerVisit * visits }
 
-// exceedsBudget reports whether the current step must stop.
+// exceedsBudget reports whether the current step must stop at its bound. It sets outOfBudget then.
 func (b *budget) exceedsBudget() bool {
 	if b.work <= b.maxWork {
 		return false
@@ -210,7 +216,7 @@ func (m *model) linearWork(visits int) int {
 	return workPerVisit * visits * (len(m.nodeQuota) + len(m.pods) + minProblemSize) * len(m.podSets)
 }
 
-// minProblemSize is the least size that budgets count with, so that small problems are solved
+// minProblemSize is added to the size of each problem in its budgets, so that small problems are solved
 // exactly.
 const minProblemSize = 10_000
 

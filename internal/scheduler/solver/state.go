@@ -1,5 +1,8 @@
 package solver
 
+// A unit is what is evicted in one step: one elastic pod, or a whole job. u is the index of a unit. A jobNode is a job on
+// one of its nodes.
+
 import "slices"
 
 // state is the victims chosen so far, and what their eviction frees.
@@ -10,7 +13,7 @@ type state struct {
 	jobStates   []jobState // by job
 	roleVictims []int      // by role: how many pods are victims
 	taken       []int64    // by limit: how much the victims count against it
-	bound       []int64    // by limit: the part of taken that does not only count
+	refusable   []int64    // by limit: the part of taken that the limit could refuse, see take.onlyCounts
 	leftToFree  []float64  // by jobNode and resource: what the job's other pods use there
 	places      [][]int    // by pod set: the nodes when several pod sets last fitted
 }
@@ -31,7 +34,7 @@ func newState(m *model) *state {
 		jobStates:   make([]jobState, len(m.jobs)),
 		roleVictims: make([]int, len(m.roleElastic)),
 		taken:       make([]int64, len(m.limits)),
-		bound:       make([]int64, len(m.limits)),
+		refusable:   make([]int64, len(m.limits)),
 		leftToFree:  make([]float64, 0, len(m.jobNodes)*m.dims),
 	}
 	for i := range m.jobNodes {
@@ -46,7 +49,7 @@ func (s *state) chosenUnits() []int {
 	return slices.DeleteFunc(s.openUnits(), func(u int) bool { return !s.isVictim[u] })
 }
 
-// fitsAll reports whether all pod sets can be placed.
+// fitsAll reports whether all pod sets can be placed. Of several pod sets it sets the places.
 func (s *state) fitsAll() bool {
 	if s.isInsufficient() {
 		return false
@@ -66,7 +69,8 @@ func (s *state) fitsAll() bool {
 // canChoose reports whether the current choice may add a unit to the victims.
 func (s *state) canChoose(u int) bool { return s.isOpen(u) && s.canAddVictim(u) }
 
-// canAddVictim reports whether a job can still lose a unit.
+// canAddVictim reports whether a unit may become a victim beside the others: its job has enough elastic pods left, in all
+// and of the pod's role, and the limits allow it.
 func (s *state) canAddVictim(u int) bool {
 	x := s.units[u]
 	job := &s.jobs[x.job]
@@ -84,7 +88,7 @@ func (s *state) canAddVictim(u int) bool {
 	return (role == none || s.roleVictims[role] < s.roleElastic[role]) && (s.takes == nil || s.canTake(u))
 }
 
-// addedLoss returns what adding a unit to the victims adds to the loss.
+// addedLoss returns what adding a unit to the victims adds to the loss. A whole job includes its single victims.
 func (s *state) addedLoss(u int) Loss {
 	loss := s.unitLoss(u)
 	if s.units[u].pod == wholeJob {
@@ -104,14 +108,15 @@ func (s *state) freedBy(u, jobNode int) []float64 {
 // nowhere, as a jobNode, means that a whole job frees nothing on nodes.
 const nowhere = -2
 
-// addVictim adds a unit to the victims, and dropVictim takes it out with the same jobNode. If one is given
-// instead of none, a whole job frees only what it uses there.
+// addVictim adds a unit to the victims. With a jobNode instead of none, a whole job frees only what it uses there, which
+// saves the work for its other nodes during a trial. dropVictim must get the same jobNode.
 func (s *state) addVictim(u, jobNode int) {
 	s.loss = s.loss.plus(s.addedLoss(u))
 	s.applyUnit(u, jobNode, 1)
 	s.isVictim[u] = true
 }
 
+// dropVictim undoes addVictim.
 func (s *state) dropVictim(u, jobNode int) {
 	s.isVictim[u] = false
 	s.applyUnit(u, jobNode, -1)
@@ -120,7 +125,8 @@ func (s *state) dropVictim(u, jobNode int) {
 	}
 }
 
-// applyUnit adds a unit to the sums, or subtracts it if sign is -1.
+// applyUnit adds to the state what a unit frees, releases and counts against limits, or subtracts it if sign is -1.
+// jobNode is as in addVictim. A whole job frees what its single victims have not freed.
 func (s *state) applyUnit(u, jobNode, sign int) {
 	// What a unit still releases depends on the job's other victims, so it is applied before jobState changes.
 	if s.releases != nil {
@@ -164,15 +170,15 @@ func (s *state) applyUnit(u, jobNode, sign int) {
 		left[i] -= float64(sign) * amount
 	}
 
-	// A whole job has freed its pods already.
+	// If the job is a victim as a whole too, it has freed the pod already.
 	if !spent.whole {
 		s.addAvailable(s.jobNodes[pod.jobNode].node, pod.usage, float64(sign))
 	}
 }
 
-// pruneVictims drops every victim that is not needed, those with the largest loss first. It
-// tries each once: a unit that many victims cannot replace, fewer cannot either. If the budget
-// ends before that, each pending pod keeps its place.
+// pruneVictims drops every victim of the current choice that is not needed, those with the largest loss first. It
+// tries each once: what all others cannot replace, fewer cannot either. If the budget
+// ends before that, it drops only victims that the current places of the pending pods do not need.
 func (s *state) pruneVictims() {
 	for _, u := range s.chosenUnits() {
 		if x := s.units[u]; x.pod != wholeJob && s.jobStates[x.job].whole {
@@ -185,8 +191,8 @@ func (s *state) pruneVictims() {
 	}
 }
 
-// pruneForPlaces drops every victim that frees nothing for the current places of the pending
-// pods. The highest rank comes first, then the largest loss.
+// pruneForPlaces drops every victim that the current places of the pending pods do not need. That costs less than new
+// places for each trial. The highest rank comes first, then the largest loss.
 func (s *state) pruneForPlaces() {
 	place := s.places
 	if len(s.order) == 1 {
@@ -199,6 +205,7 @@ func (s *state) pruneForPlaces() {
 		neededQuotas[quota] = true
 	}
 
+	// reserve takes the places, or gives them back if sign is -1. It also finds what the pods need there.
 	reserve := func(sign int) {
 		for podSet, nodes := range place {
 			for _, node := range nodes {
@@ -224,8 +231,8 @@ func (s *state) pruneForPlaces() {
 	reserve(-1)
 }
 
-// lacksNeeded reports whether a node of a unit has too little of a resource that is needed
-// there, or a needed quota that the unit releases less than is used of it.
+// lacksNeeded reports whether, with the places reserved, a node of a unit has too little of a resource that is needed
+// there, or a needed quota that the unit releases is below 0.
 func (s *state) lacksNeeded(u int, needed, neededQuotas []bool) (lacks bool) {
 	if s.releases != nil {
 		for _, x := range s.releases[u] {
@@ -243,8 +250,8 @@ func (s *state) lacksNeeded(u int, needed, neededQuotas []bool) (lacks bool) {
 	return lacks
 }
 
-// dropNeedless drops units as long as the other victims suffice: all of them if possible,
-// otherwise one half after the other.
+// dropNeedless drops those of some victims that are not needed beside the others: all of them if possible,
+// otherwise one half after the other, in their order.
 func (s *state) dropNeedless(units []int) {
 	if len(units) == 0 || s.exceedsBudget() {
 		return
@@ -281,6 +288,7 @@ type capacity struct {
 	onlyPodSet int       // the pod set that is counted, none for all
 }
 
+// newCapacity returns what is available before any eviction.
 func (m *model) newCapacity() capacity {
 	c := capacity{model: m, available: slices.Clone(m.nodeFree)}
 	c.resetQuotas()
@@ -339,6 +347,7 @@ func (c *capacity) addAvailable(node int, amounts []float64, sign float64) {
 	}
 }
 
+// updateFit counts again how many pods of a pod set fit on a node, after a change there.
 func (c *capacity) updateFit(podSet, node int) {
 	c.countVisits(1)
 	if set := &c.podSets[podSet]; set.wantsNode[node] {
@@ -348,7 +357,7 @@ func (c *capacity) updateFit(podSet, node int) {
 	}
 }
 
-// countPlaceable returns how many pods of a pod set fit with so many cards left in the quotas,
+// countPlaceable returns how many pods of a pod set fit on nodes with so many cards left in the quotas, by quota. It is
 // at most the pod set's count.
 func (c *capacity) countPlaceable(podSet int, quotas []int64) int {
 	set := &c.podSets[podSet]
@@ -359,7 +368,8 @@ func (c *capacity) countPlaceable(podSet int, quotas []int64) int {
 	return min(n, set.Count)
 }
 
-// isInsufficient reports whether some pod set does not fit even if it gets everything.
+// isInsufficient reports whether some pod set does not fit even if it gets everything, or a quota of CPU or memory does not
+// suffice.
 func (c *capacity) isInsufficient() bool {
 	if c.lacksRequired() {
 		return true

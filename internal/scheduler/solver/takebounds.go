@@ -1,5 +1,8 @@
 package solver
 
+// This file has upper bounds of what victims can give back within the limits of takes.go. A unit is one elastic pod or a
+// whole job; u is the index of a unit.
+
 import (
 	"cmp"
 	"slices"
@@ -9,7 +12,7 @@ import (
 type limitBound struct{ *state }
 
 // limitsForbid reports whether the limits keep the units from giving back enough of some
-// resource. It is a proof, not an exact answer: it counts each part of a job against only one of its limits, and
+// resource. True is a proof, false is none: it counts each part of a job against only one of its limits, and
 // takes the most that parts can give within each limit.
 func (s *state) limitsForbid(units []int) bool {
 	if s.takes == nil {
@@ -82,8 +85,9 @@ func (b limitBound) takenOf(part jobPart, limit int) (amount int64) {
 	return amount
 }
 
-// groupByLimit groups parts by the limit that allows the smallest part of them. The first group
-// is of parts without a limit that could refuse them, and of jobs that have victims already.
+// groupByLimit groups parts, each by the tightest of its limits: the one that allows the smallest fraction of all parts
+// that count against it. The first group is of parts without a limit that could refuse them, and of jobs that have victims
+// already.
 func (b limitBound) groupByLimit(parts []jobPart) [][]jobPart {
 	sums := make([]float64, len(b.limits))
 	for _, part := range parts {

@@ -1,5 +1,8 @@
 package solver
 
+// This file has the limits of what victims may be taken from queues of a tree (TakeLimit). A limit of what is borrowed
+// depends on the order in which victims are taken. A unit is one elastic pod or a whole job; u and v are indexes of units.
+
 import (
 	"cmp"
 	"slices"
@@ -27,7 +30,7 @@ type takeLimit struct {
 	isTight bool
 }
 
-// takesOf returns what a pod counts against limits, false if that is too much to add up.
+// takesOf returns what a pod counts against limits, false if that is too much to add up without overflow.
 func (b *jobBuilder) takesOf(fromPod *Pod) ([]take, bool) {
 	var takes []take
 	for _, x := range fromPod.Takes {
@@ -44,7 +47,7 @@ func (b *jobBuilder) takesOf(fromPod *Pod) ([]take, bool) {
 	return takes, !slices.ContainsFunc(takes, isTooMuch)
 }
 
-// addTake adds to a list that has each limit once. A limit may refuse the sum if it may refuse a part of it.
+// addTake adds a take to a list that has each limit once. A limit may refuse the sum if it may refuse a part of it.
 func addTake(takes []take, x take) []take {
 	if i := slices.IndexFunc(takes, func(y take) bool { return y.limit == x.limit }); i >= 0 {
 		takes[i].amount = takes[i].amount + x.amount
@@ -61,9 +64,9 @@ type elasticTake struct {
 	takes []take
 }
 
-// setLastTakes sets which part of a whole job is taken last by each limit: what is left without
+// setLastTakes sets for each limit of what is borrowed which part of a whole job is taken last: what is left without
 // as many pods as the job can spare, at least one pod. Those with the least amounts are taken
-// before.
+// before, because then the last part is the largest. pods are those that may be evicted alone.
 func (b *jobBuilder) setLastTakes(fromJob *Job, whole []take, pods []elasticTake) {
 	for i := range whole {
 		x := &whole[i]
@@ -88,6 +91,7 @@ func (b *jobBuilder) setLastTakes(fromJob *Job, whole []take, pods []elasticTake
 	}
 }
 
+// amountOf returns what the pod counts against a limit.
 func (e *elasticTake) amountOf(limit int) int64 {
 	if i := slices.IndexFunc(e.takes, func(x take) bool { return x.limit == limit }); i >= 0 {
 		return e.takes[i].amount
@@ -95,7 +99,8 @@ func (e *elasticTake) amountOf(limit int) int64 {
 	return 0
 }
 
-// addRelease adds to a list that has each quota once. All its releases are of one job.
+// addRelease adds a release to a list that has each quota once. All of its releases are of one job, so they begin at the
+// same level.
 func addRelease(releases []release, x release) []release {
 	if i := slices.IndexFunc(releases, func(y release) bool { return y.quota == x.quota }); i >= 0 {
 		releases[i].amount += x.amount
@@ -111,7 +116,7 @@ func (m *model) addLimits(p *Problem) {
 	}
 }
 
-// addUnitsOfLimits lists by limit the units that count against it.
+// addUnitsOfLimits sets for each limit the units that count against it, and what follows from these.
 func (m *model) addUnitsOfLimits() {
 	for u, takes := range m.takes {
 		for _, x := range takes {
@@ -130,10 +135,12 @@ func (m *model) addUnitsOfLimits() {
 
 // mostTaken returns what all jobs together could count against a limit.
 func (m *model) mostTaken(limit int) (most int64) {
-	for k, units := 0, m.limits[limit].units; k < len(units); {
+	units := m.limits[limit].units
+	for k := 0; k < len(units); {
 		// A job is a victim as a whole or by its pods, and its units follow each other.
+		job := m.units[units[k]].job
 		var whole, pods int64
-		for job := m.units[units[k]].job; k < len(units) && m.units[units[k]].job == job; k++ {
+		for ; k < len(units) && m.units[units[k]].job == job; k++ {
 			for _, x := range m.takes[units[k]] {
 				switch {
 				case x.limit != limit:
@@ -165,13 +172,14 @@ func (m *model) hasTightLimit(job *job) bool {
 	return false
 }
 
-// applyTakes adds what a unit counts against limits, or subtracts it.
+// applyTakes adds to the sums what a unit counts against limits, or subtracts it if sign is -1. A whole job counts only
+// what its single victims have not counted.
 func (s *state) applyTakes(u, sign int) {
 	add := func(v, sign int) {
 		for _, x := range s.takes[v] {
 			s.taken[x.limit] += int64(sign) * x.amount
 			if !x.onlyCounts {
-				s.bound[x.limit] += int64(sign) * x.amount
+				s.refusable[x.limit] += int64(sign) * x.amount
 			}
 		}
 	}
@@ -191,6 +199,7 @@ func (s *state) canTake(u int) bool {
 		return true
 	}
 
+	// The unit is counted only during this check.
 	s.applyTakes(u, 1)
 	defer s.applyTakes(u, -1)
 
@@ -199,7 +208,7 @@ func (s *state) canTake(u int) bool {
 		limit := &s.limits[x.limit]
 		excess := s.taken[x.limit] - limit.most
 		switch {
-		case excess <= 0 || s.bound[x.limit] == 0:
+		case excess <= 0 || s.refusable[x.limit] == 0:
 		case !limit.borrowed || excess >= limit.largest:
 			return false
 		default:
@@ -207,8 +216,8 @@ func (s *state) canTake(u int) bool {
 		}
 	}
 
-	// The victims before it had an order. If the unit can be taken last by each limit, that order stays true, and no
-	// search is needed.
+	// The victims have an order without the unit. If it can be taken last by each limit, it follows them, and no
+	// search for another order is needed.
 	return canBeLast || s.hasOrder(u)
 }
 
@@ -221,21 +230,21 @@ func (s *state) canTake(u int) bool {
 // is borrowed.
 func (s *state) hasOrder(added int) bool {
 	left := slices.Clone(s.taken)
-	bound := slices.Clone(s.bound)
+	refusable := slices.Clone(s.refusable)
 	removed := map[int]bool{}
 	for {
 		last := none
 		exceeded := false
 		for i := range s.limits {
 			limit := &s.limits[i]
-			if !limit.borrowed || left[i] <= limit.most || bound[i] == 0 {
+			if !limit.borrowed || left[i] <= limit.most || refusable[i] == 0 {
 				continue
 			}
 
 			exceeded = true
 			s.countVisits(len(limit.units))
 			if k := slices.IndexFunc(limit.units, func(v int) bool {
-				return !removed[v] && s.isTakenWith(v, added) && s.canBeLast(v, left, bound)
+				return !removed[v] && s.isTakenWith(v, added) && s.canBeLast(v, left, refusable)
 			}); k >= 0 {
 				last = limit.units[k]
 				break
@@ -250,7 +259,7 @@ func (s *state) hasOrder(added int) bool {
 		for _, x := range s.takes[last] {
 			left[x.limit] -= x.amount
 			if !x.onlyCounts {
-				bound[x.limit] -= x.amount
+				refusable[x.limit] -= x.amount
 			}
 		}
 	}
@@ -268,13 +277,13 @@ func (s *state) isTakenWith(v, added int) bool {
 }
 
 // canBeLast reports whether all limits allow that a unit is taken last. taken is what all units count against them,
-// this one included. bound is the part of it that does not only count.
-func (s *state) canBeLast(v int, taken, bound []int64) bool {
+// this one included. refusable is the part of it that the limits could refuse.
+func (s *state) canBeLast(v int, taken, refusable []int64) bool {
 	for _, x := range s.takes[v] {
 		limit := &s.limits[x.limit]
 		switch {
 		case !limit.borrowed:
-		case x.onlyCounts && bound[x.limit] > 0 && taken[x.limit] > limit.most:
+		case x.onlyCounts && refusable[x.limit] > 0 && taken[x.limit] > limit.most:
 			return false // the others of the limit must come after it
 		case !x.onlyCounts && taken[x.limit]-x.last >= limit.most:
 			return false

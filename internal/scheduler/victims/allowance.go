@@ -16,7 +16,7 @@ type Allowance struct {
 	WholeJob bool
 }
 
-// TakeElastic uses up one elastic pod, and reports whether there was one.
+// TakeElastic uses up one elastic pod of a pod's task role, and reports whether there was one.
 func (a *Allowance) TakeElastic(task *api.TaskInfo) bool {
 	if a.Elastic <= 0 || (a.ElasticByRole != nil && a.ElasticByRole[task.TaskRole] <= 0) {
 		return false
@@ -29,7 +29,7 @@ func (a *Allowance) TakeElastic(task *api.TaskInfo) bool {
 }
 
 // ElasticPods returns how many pods a job can lose and continue: those above its minimum, and no more than
-// its Kubernetes Jobs survive.
+// its Kubernetes Jobs survive. roles is how many per task role, nil if roles do not matter.
 func (p *Prices) ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 	all, roles = gang.ElasticPods(job)
 	return int32(min(int(all), p.priceFor(job).evictionsLeft)), roles

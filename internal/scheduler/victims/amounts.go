@@ -23,7 +23,8 @@ const (
 // UnreclaimableQuota names the part of a quota that is used by pods from which others cannot reclaim.
 func UnreclaimableQuota(of string) string { return of + " that cannot be reclaimed" }
 
-// quotaOf names the part of a quota that limits a resource.
+// quotaOf returns the name under which Amounts have the quota of a resource. All cards have the same one, because a pod
+// needs cards of one name only.
 func quotaOf(resource quota.Resource) string {
 	switch resource {
 	case quota.CPU:
@@ -34,8 +35,8 @@ func quotaOf(resource quota.Resource) string {
 	return QuotaCards
 }
 
-// MissingResources returns what a node lacks for a request, including what terminating pods
-// release; empty if it fits.
+// MissingResources returns what a node lacks for a request, empty if it fits. futureIdle is what the node has free, and
+// what terminating pods will release.
 func MissingResources(request, futureIdle *api.Resource) Amounts {
 	idle := resourceAmounts(futureIdle)
 	missing := Amounts{}
@@ -60,19 +61,19 @@ func resourceAmounts(r *api.Resource) Amounts {
 	return list
 }
 
-// irreducibleSubset selects as few candidates as needed, in their order: the first that help,
-// then without those that the others make unnecessary. It selects none if all together do not
-// suffice.
+// irreducibleSubset selects candidates of which none can be left out, by their index in released: the first that release
+// what is missing, without those that the others make unnecessary. It selects none if all together do not
+// suffice, or nothing is missing.
 func irreducibleSubset(missing Amounts, released []Amounts) []int {
 	var picked []int
 	remaining := maps.Clone(missing)
-	for i, give := range released {
+	for i, amounts := range released {
 		if remaining.IsZero() {
 			break
 		}
-		if remaining.isReducedBy(give) {
+		if remaining.isReducedBy(amounts) {
 			picked = append(picked, i)
-			remaining.add(give, -1)
+			remaining.add(amounts, -1)
 		}
 	}
 
@@ -101,19 +102,20 @@ func (a Amounts) IsZero() bool {
 	return true
 }
 
-func (a Amounts) isReducedBy(give Amounts) bool {
+// isReducedBy reports whether other amounts have some of anything that is left.
+func (a Amounts) isReducedBy(other Amounts) bool {
 	for what, n := range a {
-		if n > solver.Tolerance && give[what] > 0 {
+		if n > solver.Tolerance && other[what] > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// add adds other amounts, multiplied by times, for the names that a has.
-func (a Amounts) add(give Amounts, times float64) Amounts {
+// add adds other amounts, multiplied by times, for the names that a has. It changes a and returns it.
+func (a Amounts) add(other Amounts, times float64) Amounts {
 	for what := range a {
-		a[what] += times * give[what]
+		a[what] += times * other[what]
 	}
 	return a
 }

@@ -12,7 +12,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// MissingAmounts returns what the node and the quota lack for a pod.
+// MissingAmounts returns what must be released so that a pod can be placed on a node: what the node and the quotas of its
+// queue lack, beside what is kept for others, and what the queue may not borrow while its pods preempt.
 func (s *Selection) MissingAmounts(task *api.TaskInfo, node *api.NodeInfo) Amounts {
 	request := s.RequestFor(task)
 	job := s.Volcano.Jobs[task.Job]
@@ -27,10 +28,11 @@ func (s *Selection) MissingAmounts(task *api.TaskInfo, node *api.NodeInfo) Amoun
 	return missing
 }
 
-// addMissingQuota adds what the quotas of a queue and its ancestors lack for a pod, as far as
-// evictions in its own queue release it: not what terminating pods use. released is what is kept for
-// others, see DeductKept.
+// addMissingQuota adds to missing what the quotas of a queue and its ancestors lack for a pod that would use a card, as far
+// as evictions in its own queue release it: not what terminating pods use. It returns missing. released is what counts as
+// released already. It begins as what is kept for others, below 0 (see DeductKept), and is changed.
 func (s *Selection) addMissingQuota(missing Amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) Amounts {
+	// Each check finds the first limit that is exceeded, so it is repeated until none is.
 	for range maxMissingLimits {
 		isComplete := true
 		for _, insufficient := range s.Ledger.Check(string(queue), request.On(name), quota.Within{Released: released}) {
@@ -45,7 +47,8 @@ func (s *Selection) addMissingQuota(missing Amounts, queue api.QueueID, request 
 				lack = s.leastForGuarantees(insufficient, queue, request, name, released)
 			}
 
-			// reused is what is missing anyway and was open so far: now pods that cannot be reclaimed must release it.
+			// Pods from which others cannot reclaim must release this. reused is how much of it is missing already, for
+			// another limit that any pod can satisfy: the same pods release it for both.
 			reused := int64(0)
 			isUnreclaimable := insufficient.Kind == quota.NotReclaimable
 			if isUnreclaimable {
@@ -53,7 +56,7 @@ func (s *Selection) addMissingQuota(missing Amounts, queue api.QueueID, request 
 				missing[UnreclaimableQuota(what)] += float64(lack)
 			}
 
-			// What is missing counts as released from now on, so that the next round finds what another
+			// What is missing counts as released from now on, so that the next check finds what another
 			// limit lacks.
 			missing[what] += float64(lack - reused)
 			released.Add(chargeOf(insufficient.Of, name, lack, isUnreclaimable))
@@ -67,9 +70,9 @@ func (s *Selection) addMissingQuota(missing Amounts, queue api.QueueID, request 
 	return missing
 }
 
-// leastForGuarantees returns how much must be released so that a pod leaves the guarantees of other
-// queues free. Within the guarantee of its own queue it takes nothing from others, so that may be less than
-// the excess.
+// leastForGuarantees returns the least that must be released so that a pod leaves the guarantees of other
+// queues free, by bisection from 1 to the excess. It may be less than the excess: what the pod uses within the guarantee
+// of its own queue takes nothing from others.
 func (s *Selection) leastForGuarantees(insufficient quota.InsufficientQuota, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) int64 {
 	excess := insufficient.Total - insufficient.Limit
 	isSame := func(other quota.InsufficientQuota) bool {
@@ -82,7 +85,7 @@ func (s *Selection) leastForGuarantees(insufficient quota.InsufficientQuota, que
 	}))
 }
 
-// chargeOf returns a charge of so much CPU or memory, or so many of a card.
+// chargeOf returns a charge of an amount of CPU or memory, or of a card with a name.
 func chargeOf(of quota.Resource, name card.Name, amount int64, isUnreclaimable bool) *quota.Charge {
 	charge := &quota.Charge{IsUnreclaimable: isUnreclaimable}
 	switch of {

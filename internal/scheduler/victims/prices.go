@@ -3,12 +3,10 @@ package victims
 import (
 	"cmp"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/loss"
@@ -26,15 +24,23 @@ type Prices struct {
 func NewPrices(s *snapshot.Session) *Prices { return &Prices{Session: s} }
 
 // PriceOf returns what evictions cost a job. The losses are in the order of tasks, which are all of its
-// placed pods.
+// placed pods. The job goes on from the latest checkpoint of its PodGroup and of these pods.
 func (p *Prices) PriceOf(job *api.JobInfo, tasks []*api.TaskInfo) loss.Price {
-	price := loss.PriceOf(job.Namespace, p.podsToPrice(job, tasks), lastCheckpoint(job, tasks), p.Cache.Now(), p.Cache.FailureLimits)
-	price.Pods = price.Pods[:len(tasks)]
+	var checkpoints []map[string]string
+	if job.PodGroup != nil {
+		checkpoints = append(checkpoints, job.PodGroup.Annotations)
+	}
+	for _, task := range tasks {
+		checkpoints = append(checkpoints, task.Pod.Annotations)
+	}
+
+	price := loss.PriceOf(job.Namespace, p.podsToPrice(job, tasks), loss.LatestCheckpoint(checkpoints...), p.Cache.Now(), p.Cache.FailureLimits)
+	price.Pods = price.Pods[:len(tasks)] // without the pods that ended
 	return price
 }
 
-// EvictionsLeft returns how many pods of each Kubernetes Job in a PodGroup may be evicted while that goes
-// on, nil if no pod belongs to one.
+// EvictionsLeft returns how many pods of each Kubernetes Job in a PodGroup may be evicted while that Job runs
+// on, by its UID, nil if no pod belongs to one.
 func (p *Prices) EvictionsLeft(job *api.JobInfo) map[types.UID]int {
 	if !hasBatchJob(job) {
 		return nil
@@ -100,22 +106,8 @@ func hasBatchJob(job *api.JobInfo) bool {
 	return false
 }
 
-// lastCheckpoint returns the latest checkpoint in the annotations of a job's PodGroup and of its placed
-// pods, the zero time if there is none. It ignores invalid times.
-func lastCheckpoint(job *api.JobInfo, placed []*api.TaskInfo) (latest time.Time) {
-	if job.PodGroup != nil {
-		latest, _ = time.Parse(time.RFC3339, job.PodGroup.Annotations[v1alpha1.AnnotationCheckpointTime])
-	}
-	for _, task := range placed {
-		if at, err := time.Parse(time.RFC3339, task.Pod.Annotations[v1alpha1.AnnotationCheckpointTime]); err == nil && at.After(latest) {
-			latest = at
-		}
-	}
-	return latest
-}
-
-// jobPrices keeps what evictions cost each job until one of its pods is placed or evicted. Topology-aware
-// preemption asks from several goroutines.
+// jobPrices keeps what evictions cost each job until one of its pods is placed or evicted. It has a lock, because
+// topology-aware preemption asks from several goroutines.
 type jobPrices struct {
 	sync.Mutex
 	jobs map[api.JobID]*jobPrice
@@ -131,7 +123,7 @@ type jobPrice struct {
 	isFailing     bool
 }
 
-// priceFor returns what evictions cost a job now.
+// priceFor returns what evictions cost a job now. It keeps that until forgetJob.
 func (p *Prices) priceFor(job *api.JobInfo) *jobPrice {
 	p.prices.Lock()
 	defer p.prices.Unlock()
@@ -165,7 +157,7 @@ func (j *jobPrices) forgetJob(job api.JobID) {
 // ForgetPrice forgets what evictions cost a job, whose pods changed.
 func (p *Prices) ForgetPrice(job api.JobID) { p.prices.forgetJob(job) }
 
-// IsFailing reports whether a Kubernetes Job of a PodGroup fails by the pods that ended already.
+// IsFailing reports whether a Kubernetes Job of a PodGroup fails because of the pods that ended already.
 func (p *Prices) IsFailing(job *api.JobInfo) bool { return p.priceFor(job).isFailing }
 
 // lossOfPod returns what is lost if a pod is evicted and its job goes on.
@@ -173,7 +165,8 @@ func (p *Prices) lossOfPod(task *api.TaskInfo) int64 {
 	return p.priceFor(p.Volcano.Jobs[task.Job]).pods[task.UID]
 }
 
-// LossOfEviction returns what is lost if a pod is evicted. If that breaks its job, all of the job is.
+// LossOfEviction returns what is lost if a pod is evicted. breaks are the pods whose eviction leaves their gang too small:
+// with such a pod, the work of the whole job is lost.
 func (p *Prices) LossOfEviction(task *api.TaskInfo, breaks map[api.TaskID]bool) int64 {
 	if breaks[task.UID] {
 		return p.priceFor(p.Volcano.Jobs[task.Job]).whole
@@ -181,8 +174,9 @@ func (p *Prices) LossOfEviction(task *api.TaskInfo, breaks map[api.TaskID]bool) 
 	return p.lossOfPod(task)
 }
 
-// CompareByLoss puts first the smallest loss of a single pod, then the lowest priority of queue, job and
-// pod, then the youngest.
+// CompareByLoss orders pods that may be evicted alone: the smallest loss first, then the lowest priority of queue, job and
+// pod, then the youngest. Inside of a queue, precedence.go of package preemption asks it after priorities. Between queues,
+// victimorder.go of package cardreclaim has an order of its own.
 func (p *Prices) CompareByLoss(a, b *api.TaskInfo) int {
 	x := p.Volcano.Jobs[a.Job]
 	y := p.Volcano.Jobs[b.Job]

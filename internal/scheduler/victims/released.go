@@ -7,8 +7,9 @@ import (
 	"cardquota.dev/operator/internal/scheduler/gang"
 )
 
-// releasedByEach returns what the eviction of each victim on a node releases. The first one that
-// breaks a gang also releases the quota of the gang's pods on other nodes, since they go too.
+// releasedByEach returns what the eviction of each victim on a node releases there, and in a queue of the named card, CPU
+// and memory. The first one of breaks in a gang also releases the quota of the gang's pods on other nodes, because they are
+// evicted with it.
 func (s *Selection) releasedByEach(victims []*api.TaskInfo, breaks map[api.TaskID]bool, queue api.QueueID, name card.Name) []Amounts {
 	released := make([]Amounts, len(victims))
 	broken := map[api.JobID]bool{}
@@ -29,15 +30,16 @@ func (s *Selection) releasedByEach(victims []*api.TaskInfo, breaks map[api.TaskI
 	return released
 }
 
-// ReleasedAmounts returns what the eviction of a pod releases: on its node, and in a queue of
-// the named card, CPU and memory, if that queue is charged.
+// ReleasedAmounts returns what the eviction of a pod releases: on its node, and in the quota of a queue of
+// the named card, CPU and memory, if that queue is charged for the pod.
 func (s *Selection) ReleasedAmounts(task *api.TaskInfo, queue api.QueueID, name card.Name) Amounts {
 	released := resourceAmounts(task.Resreq)
 	s.addReleasedQuota(released, task, queue, name)
 	return released
 }
 
-// addReleasedQuota adds what the eviction of a pod releases in a queue.
+// addReleasedQuota adds to released what the eviction of a pod releases in the quota of a queue: the named card, CPU and
+// memory. A pod that the queue is not charged for releases nothing.
 func (s *Selection) addReleasedQuota(released Amounts, task *api.TaskInfo, queue api.QueueID, name card.Name) {
 	charge := s.ChargeInQueue(queue, task)
 	if charge == nil {

@@ -18,7 +18,7 @@ import (
 type Selection struct {
 	*snapshot.Session
 	kept *keptcards.Kept
-	// mostBorrowed is how many cards the queue may borrow whose pods preempt now.
+	// mostBorrowed is how many cards the queue whose pods preempt now may borrow, by name.
 	mostBorrowed map[card.Name]int64
 }
 
@@ -28,15 +28,16 @@ func NewSelection(s *snapshot.Session, kept *keptcards.Kept) *Selection {
 }
 
 // Select selects from candidates the victims on a node for a pod: all that conflict with
-// it, and as few others as release what is missing. It returns the conflicting ones alone, and all. breaks are the
-// candidates whose eviction breaks a gang. useful is false if the pod could not run there in spite of the evictions.
+// it by anti-affinity or host port, and as few others as release what is missing, the first candidates first. It returns
+// the conflicting ones alone, and all. breaks are the candidates whose eviction leaves their gang too small, so that all of
+// it ends. useful is false if the pod could not run there in spite of the evictions. name is that of the node's card.
 func (s *Selection) Select(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo, breaks map[api.TaskID]bool) (conflicting, all []*api.TaskInfo, useful bool) {
 	queue := s.Volcano.Jobs[preemptor.Job].Queue
 	missing := s.MissingAmounts(preemptor, node)
 	conflicting, rest, useful := s.SplitConflicting(preemptor, node, candidates)
 	released := s.releasedByEach(slices.Concat(conflicting, rest), breaks, queue, name)
-	for _, give := range released[:len(conflicting)] {
-		missing.add(give, -1)
+	for _, amounts := range released[:len(conflicting)] {
+		missing.add(amounts, -1)
 	}
 
 	needed := map[api.TaskID]bool{}
@@ -46,9 +47,10 @@ func (s *Selection) Select(preemptor *api.TaskInfo, node *api.NodeInfo, name car
 		broken[rest[i].Job] = broken[rest[i].Job] || breaks[rest[i].UID]
 	}
 
+	// All pods of a broken gang end. If its elastic pods stayed, the gang would not be broken.
 	all = slices.Clone(conflicting)
 	for _, task := range rest {
-		if needed[task.UID] || broken[task.Job] { // without its elastic pods, another one would break no gang
+		if needed[task.UID] || broken[task.Job] {
 			all = append(all, task)
 		}
 	}
@@ -56,8 +58,8 @@ func (s *Selection) Select(preemptor *api.TaskInfo, node *api.NodeInfo, name car
 	return conflicting, all, useful && (len(all) > len(conflicting) || missing.IsZero())
 }
 
-// SplitConflicting splits candidates into those that conflict with a pod on the node and the
-// rest. useful is false if other conflicting pods stay.
+// SplitConflicting splits candidates into those that conflict with an incoming pod on the node, by anti-affinity or host
+// port, and the rest. useful is false if pods that are no candidates conflict too. Pods that are being evicted do not count.
 func (s *Selection) SplitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, candidates []*api.TaskInfo) (conflicting, rest []*api.TaskInfo, useful bool) {
 	conflicts := map[api.TaskID]bool{}
 	for _, task := range node.Tasks {
@@ -81,7 +83,7 @@ func (s *Selection) SplitConflicting(incoming *api.TaskInfo, node *api.NodeInfo,
 	return conflicting, rest, len(conflicting) == len(conflicts)
 }
 
-// HasNoConflicts reports whether no pod that stays on a node conflicts with another one.
+// HasNoConflicts reports whether no pod that stays on a node conflicts with another pod that is to run there.
 func (s *Selection) HasNoConflicts(task *api.TaskInfo, node *api.NodeInfo) bool {
 	_, _, fits := s.SplitConflicting(task, node, nil)
 	return fits
@@ -96,8 +98,8 @@ func (s *Selection) CheckConflicts(task *api.TaskInfo, node *api.NodeInfo) error
 }
 
 // ExceedsEvictionHeadroom reports whether victims use more of a card than may terminate in a
-// queue. Then neither the preemptor nor any other pod of the queue could be placed until they
-// end.
+// queue at the same time. Then neither the preemptor nor any other pod of the queue could be placed until they
+// end: terminating pods may use as much as the quota at most.
 func (s *Selection) ExceedsEvictionHeadroom(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {
 	return s.ReleasedBy(queue, victims...).Cards[name] > s.Ledger.EvictionHeadroom(string(queue), name)
 }
