@@ -205,6 +205,7 @@ func unlabelledCardResources(node *corev1.Node) []corev1.ResourceName {
 	return slices.Compact(found)
 }
 
+// hasLabelWithPrefix reports whether a node has any label whose key begins so.
 func hasLabelWithPrefix(labels map[string]string, prefix string) bool {
 	for key := range labels {
 		if strings.HasPrefix(key, prefix) {

@@ -22,18 +22,18 @@ const (
 
 // cardsKnownCondition reports whether some node has each card of the spec. A card whose last node
 // is away is unknown as well.
-func cardsKnownCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition {
-	if f.Physical == nil {
+func cardsKnownCondition(s *v1alpha1.CardQuotaStatus, input StatusInput) metav1.Condition {
+	if input.Physical == nil {
 		if before := conditions.Get(s.Conditions, v1alpha1.ConditionCardsKnown); before.Reason != "" {
 			return before
 		}
 		return conditions.New(metav1.ConditionUnknown, v1alpha1.ReasonNotCounted, "the cards of the nodes have not been counted yet")
 	}
-	unknown := UnknownCards(f.Quota, f.Physical)
+	unknown := UnknownCards(input.Quota, input.Physical)
 	if len(unknown) == 0 {
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonCardsKnown, "every card of the spec exists on some node")
 	}
-	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonUnknownCard, "%s", describeUnknown(unknown, f.Physical, f.Unnamed))
+	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonUnknownCard, "%s", describeUnknown(unknown, input.Physical, input.Unnamed))
 }
 
 // UnknownCards returns the cards of a CardQuota that no node has, in the order of the spec.

@@ -17,42 +17,42 @@ import (
 
 // setConditions sets every condition. A condition that cannot be determined now stays as it
 // was.
-func setConditions(s *v1alpha1.CardQuotaStatus, f StatusInput) {
+func setConditions(s *v1alpha1.CardQuotaStatus, input StatusInput) {
 	set := func(kind string, c metav1.Condition) {
-		conditions.Set(&s.Conditions, kind, c, f.Quota.Generation, f.Now)
+		conditions.Set(&s.Conditions, kind, c, input.Quota.Generation, input.Now)
 	}
 
-	set(v1alpha1.ConditionQueueSynced, f.Sync)
-	set(v1alpha1.ConditionWithinQuota, withinQuotaCondition(s, f))
-	if !ownsQueue(f) || f.Totals != nil {
-		set(v1alpha1.ConditionInventorySatisfied, inventorySatisfiedCondition(f))
+	set(v1alpha1.ConditionQueueSynced, input.Sync)
+	set(v1alpha1.ConditionWithinQuota, withinQuotaCondition(s, input))
+	if !ownsQueue(input) || input.Totals != nil {
+		set(v1alpha1.ConditionInventorySatisfied, inventorySatisfiedCondition(input))
 	}
 
-	set(v1alpha1.ConditionCardsKnown, cardsKnownCondition(s, f))
-	if !f.Tree.IsFlat() && ownsQueue(f) {
-		set(v1alpha1.ConditionHierarchyValid, f.Tree.HierarchyCondition(f.Quota, f.Own))
+	set(v1alpha1.ConditionCardsKnown, cardsKnownCondition(s, input))
+	if !input.Tree.IsFlat() && ownsQueue(input) {
+		set(v1alpha1.ConditionHierarchyValid, input.Tree.HierarchyCondition(input.Quota, input.Own))
 	} else {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionHierarchyValid)
 	}
 
-	if f.LocalViews != nil {
-		set(v1alpha1.ConditionLocalViewsComplete, *f.LocalViews)
+	if input.LocalViews != nil {
+		set(v1alpha1.ConditionLocalViewsComplete, *input.LocalViews)
 	} else {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionLocalViewsComplete)
 	}
 
-	if f.Enforced != nil {
-		set(v1alpha1.ConditionEnforced, *f.Enforced)
+	if input.Enforced != nil {
+		set(v1alpha1.ConditionEnforced, *input.Enforced)
 	}
 
 	// Ready sums up the other conditions, so it comes after them.
-	set(v1alpha1.ConditionReady, readyCondition(s, f))
-	conditions.SetFieldsKnown(&s.Conditions, f.Quota, f.Quota.Spec, f.Now)
+	set(v1alpha1.ConditionReady, readyCondition(s, input))
+	conditions.SetFieldsKnown(&s.Conditions, input.Quota, input.Quota.Spec, input.Now)
 }
 
 // ownsQueue reports whether the CardQuota owns its queue.
-func ownsQueue(f StatusInput) bool {
-	return f.Sync.Reason != v1alpha1.ReasonQueueConflict && f.Sync.Reason != v1alpha1.ReasonQueueReserved
+func ownsQueue(input StatusInput) bool {
+	return input.Sync.Reason != v1alpha1.ReasonQueueConflict && input.Sync.Reason != v1alpha1.ReasonQueueReserved
 }
 
 // notOwnedCondition is the condition of a CardQuota whose queue belongs to another one.
@@ -62,11 +62,11 @@ func notOwnedCondition() metav1.Condition {
 
 // withinQuotaCondition compares usage with quota, for cards only. Whether CPU and memory
 // are limited depends on the scheduler's configuration.
-func withinQuotaCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition {
+func withinQuotaCondition(s *v1alpha1.CardQuotaStatus, input StatusInput) metav1.Condition {
 	switch {
-	case !ownsQueue(f):
+	case !ownsQueue(input):
 		return notOwnedCondition()
-	case f.Usage == nil:
+	case input.Usage == nil:
 		// After a restart the last count is more useful to its readers than no answer for some
 		// seconds.
 		if before := conditions.Get(s.Conditions, v1alpha1.ConditionWithinQuota); before.Reason != "" && before.Reason != v1alpha1.ReasonNotCounted {
@@ -91,17 +91,17 @@ func withinQuotaCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Con
 }
 
 // inventorySatisfiedCondition is condition InventorySatisfied.
-func inventorySatisfiedCondition(f StatusInput) metav1.Condition {
-	if !ownsQueue(f) {
+func inventorySatisfiedCondition(input StatusInput) metav1.Condition {
+	if !ownsQueue(input) {
 		return notOwnedCondition()
 	}
 
-	if !f.Tree.IsFlat() && f.Quota.Spec.Parent != "" {
+	if !input.Tree.IsFlat() && input.Quota.Spec.Parent != "" {
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonInventorySatisfied,
-			"the quota of parent %s contains this one: InventorySatisfied of the CardQuota at the top level compares it with healthy nodes", f.Quota.Spec.Parent)
+			"the quota of parent %s contains this one: InventorySatisfied of the CardQuota at the top level compares it with healthy nodes", input.Quota.Spec.Parent)
 	}
 
-	excesses := f.Totals.OverAllocated(f.Quota)
+	excesses := input.Totals.OverAllocated(input.Quota)
 	if len(excesses) == 0 {
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonInventorySatisfied,
 			"all CardQuotas together grant no more of these cards than healthy nodes have")
@@ -110,7 +110,7 @@ func inventorySatisfiedCondition(f StatusInput) metav1.Condition {
 	status := metav1.ConditionFalse
 	reason := v1alpha1.ReasonOverAllocated
 	end := ": the quotas are enforced as written; lower some, add cards, or set overAllocation to Allow"
-	switch f.Quota.Spec.OverAllocation {
+	switch input.Quota.Spec.OverAllocation {
 	case v1alpha1.OverAllocationAllow:
 		status = metav1.ConditionTrue
 		reason = v1alpha1.ReasonOverAllocationAllowed
@@ -143,22 +143,22 @@ func youngestClause(excesses []OverAllocatedCard) string {
 // disproved. Usage above the quota does not make a CardQuota unready, since the scheduler
 // still enforces the quota. Nor does a missing ServiceTypePolicy, without which enforcement
 // is unknown.
-func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition {
-	name := f.Quota.QueueName()
+func readyCondition(s *v1alpha1.CardQuotaStatus, input StatusInput) metav1.Condition {
+	name := input.Quota.QueueName()
 	no := metav1.ConditionFalse
 	enforced := conditions.Get(s.Conditions, v1alpha1.ConditionEnforced)
 
 	switch {
-	case f.Sync.Status != metav1.ConditionTrue:
-		return conditions.New(no, f.Sync.Reason, "%s", f.Sync.Message)
-	case f.Queue == nil || f.Queue.Status.State == "":
+	case input.Sync.Status != metav1.ConditionTrue:
+		return conditions.New(no, input.Sync.Reason, "%s", input.Sync.Message)
+	case input.Queue == nil || input.Queue.Status.State == "":
 		return conditions.New(no, v1alpha1.ReasonQueueNotOpen, "queue %s is not open yet: Volcano's controller manager opens it", name)
-	case f.Queue.Status.State != v1beta1.QueueStateOpen:
+	case input.Queue.Status.State != v1beta1.QueueStateOpen:
 		return conditions.New(no, v1alpha1.ReasonQueueNotOpen,
-			"queue %s is %s and starts no pods: it was closed by hand or with its parent", name, f.Queue.Status.State)
+			"queue %s is %s and starts no pods: it was closed by hand or with its parent", name, input.Queue.Status.State)
 	}
 
-	if held, isHeld := f.Tree.heldCondition(f.Quota, s.BlockedTotal); isHeld {
+	if held, isHeld := input.Tree.heldCondition(input.Quota, s.BlockedTotal); isHeld {
 		return held
 	}
 
@@ -171,9 +171,9 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, f StatusInput) metav1.Condition
 		return conditions.New(no, enforced.Reason, "queue %s carries this quota, but it is not proven to be enforced: %s", name, enforced.Message)
 	}
 
-	if f.Quota.Spec.ServiceType == "" {
+	if input.Quota.Spec.ServiceType == "" {
 		message := "queue %s carries this quota for the queues below it, which start pods"
-		if f.Tree.IsFlat() {
+		if input.Tree.IsFlat() {
 			message = "queue %s has an empty quota: a CardQuota without serviceType is a parent, and parents grant nothing while queues are flat"
 		}
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonReady, message, name)

@@ -56,20 +56,20 @@ type StatusInput struct {
 
 // NewStatus returns the status. Numbers that are unknown now stay as they were. A CardQuota
 // that does not own its queue has no numbers, since they belong to the owner.
-func NewStatus(f StatusInput) v1alpha1.CardQuotaStatus {
-	status := *f.Quota.Status.DeepCopy()
-	status.ObservedGeneration = f.Quota.Generation
-	status.Queue = &v1alpha1.QueueStatus{Name: f.Quota.QueueName()}
-	if f.Queue != nil {
-		status.Queue.State = string(f.Queue.Status.State)
-		if parent := f.Queue.Spec.Parent; parent != workload.RootQueue {
+func NewStatus(input StatusInput) v1alpha1.CardQuotaStatus {
+	status := *input.Quota.Status.DeepCopy()
+	status.ObservedGeneration = input.Quota.Generation
+	status.Queue = &v1alpha1.QueueStatus{Name: input.Quota.QueueName()}
+	if input.Queue != nil {
+		status.Queue.State = string(input.Queue.Status.State)
+		if parent := input.Queue.Spec.Parent; parent != workload.RootQueue {
 			status.Queue.Parent = parent
 		}
 	}
 
-	status.Children = int32(min(len(f.Tree.Children(f.Quota.Name)), math.MaxInt32))
+	status.Children = int32(min(len(input.Tree.Children(input.Quota.Name)), math.MaxInt32))
 	switch {
-	case !ownsQueue(f):
+	case !ownsQueue(input):
 		status.Cards = nil
 		status.Summary = ""
 		status.PendingSummary = ""
@@ -77,12 +77,12 @@ func NewStatus(f StatusInput) v1alpha1.CardQuotaStatus {
 		status.Memory = nil
 		status.Blocked = nil
 		status.BlockedTotal = 0
-	case f.Usage != nil:
-		setUsage(&status, f)
+	case input.Usage != nil:
+		setUsage(&status, input)
 	}
 
-	setConditions(&status, f)
-	return keepPhysical(&f.Quota.Status, &status)
+	setConditions(&status, input)
+	return keepPhysical(&input.Quota.Status, &status)
 }
 
 // keepPhysical returns a status without its changes of physical, if it has no others. What nodes have is
@@ -106,56 +106,56 @@ func keepPhysical(before, status *v1alpha1.CardQuotaStatus) v1alpha1.CardQuotaSt
 }
 
 // setUsage sets the numbers of the status.
-func setUsage(s *v1alpha1.CardQuotaStatus, f StatusInput) {
-	s.Cards = cardStatuses(f)
+func setUsage(s *v1alpha1.CardQuotaStatus, input StatusInput) {
+	s.Cards = cardStatuses(input)
 	s.Summary = usageSummary(s.Cards)
 	s.PendingSummary = pendingSummary(s.Cards)
 	var limits v1alpha1.Resources
-	if f.Quota.Spec.Resources != nil && !isEmptied(f) {
-		limits = *f.Quota.Spec.Resources
+	if input.Quota.Spec.Resources != nil && !isEmptied(input) {
+		limits = *input.Quota.Spec.Resources
 	}
-	s.CPU = &v1alpha1.ResourceStatus{Used: *resource.NewMilliQuantity(f.Usage.MilliCPU, resource.DecimalSI), Quota: limits.CPU}
-	s.Memory = &v1alpha1.ResourceStatus{Used: *resource.NewQuantity(f.Usage.Memory, resource.BinarySI), Quota: limits.Memory}
-	s.Blocked = waiting.Truncate(f.Usage.Blocked)
-	s.BlockedTotal = int32(min(f.Usage.BlockedTotal, math.MaxInt32))
+	s.CPU = &v1alpha1.ResourceStatus{Used: *resource.NewMilliQuantity(input.Usage.MilliCPU, resource.DecimalSI), Quota: limits.CPU}
+	s.Memory = &v1alpha1.ResourceStatus{Used: *resource.NewQuantity(input.Usage.Memory, resource.BinarySI), Quota: limits.Memory}
+	s.Blocked = waiting.Truncate(input.Usage.Blocked)
+	s.BlockedTotal = int32(min(input.Usage.BlockedTotal, math.MaxInt32))
 }
 
 // isEmptied reports whether the Queue of a CardQuota that is being deleted has lost its quota.
 // A parent keeps it while there are Queues below it.
-func isEmptied(f StatusInput) bool {
-	return f.Quota.DeletionTimestamp != nil && f.Sync.Reason != v1alpha1.ReasonWaitingForChildren
+func isEmptied(input StatusInput) bool {
+	return input.Quota.DeletionTimestamp != nil && input.Sync.Reason != v1alpha1.ReasonWaitingForChildren
 }
 
 // cardStatuses returns the cards of the spec in its order, then cards that are used or
 // pending without a quota. While a CardQuota is being deleted every quota is 0, as on its
 // Queue.
-func cardStatuses(f StatusInput) []v1alpha1.CardStatus {
-	quota := f.Tree.QuotaFor(f.Quota)
+func cardStatuses(input StatusInput) []v1alpha1.CardStatus {
+	quota := input.Tree.QuotaFor(input.Quota)
 	names := make([]card.Name, 0, len(quota))
-	for _, c := range f.Quota.Spec.Cards {
+	for _, c := range input.Quota.Spec.Cards {
 		names = append(names, card.Name(c.Name))
 	}
 
-	if isEmptied(f) {
+	if isEmptied(input) {
 		clear(quota)
 	}
 
 	// Cards of the spec come first, so that the bound never cuts a quota.
-	names = append(names, ungrantedCards(f, names)...)
+	names = append(names, ungrantedCards(input, names)...)
 	cards := make([]v1alpha1.CardStatus, 0, len(names))
 	for _, name := range names[:min(len(names), MaxStatusCards)] {
-		used := f.Usage.Used[name]
+		used := input.Usage.Used[name]
 		entry := v1alpha1.CardStatus{
 			Name:        string(name),
 			Quota:       int64(quota[name]),
 			Used:        int64(used),
-			Pending:     int64(f.Usage.Pending[name]),
+			Pending:     int64(input.Usage.Pending[name]),
 			Free:        int64(quota[name].Sub(used)),
 			OverQuotaBy: int64(used.Sub(quota[name])),
-			Physical:    int64(f.Physical[name]),
+			Physical:    int64(input.Physical[name]),
 		}
 
-		f.Tree.setAmountsInForce(&entry, f.Quota.Name)
+		input.Tree.setAmountsInForce(&entry, input.Quota.Name)
 		cards = append(cards, entry)
 	}
 
@@ -177,19 +177,19 @@ func (t *Tree) setAmountsInForce(entry *v1alpha1.CardStatus, name string) {
 // ungrantedCards returns the cards that are used or pending without a quota, sorted by
 // name. Cards that are used or that a node has come first: tenants can name any number of
 // other cards, and those must not displace real ones.
-func ungrantedCards(f StatusInput, granted []card.Name) []card.Name {
+func ungrantedCards(input StatusInput, granted []card.Name) []card.Name {
 	seen := make(map[card.Name]bool, len(granted))
 	for _, name := range granted {
 		seen[name] = true
 	}
 
 	var existing, onlyNamed []card.Name
-	for _, counts := range []map[card.Name]card.Count{f.Usage.Used, f.Usage.Pending} {
+	for _, counts := range []map[card.Name]card.Count{input.Usage.Used, input.Usage.Pending} {
 		for name, count := range counts {
 			switch {
 			case count == 0 || seen[name]:
 				continue
-			case f.Usage.Used[name] > 0 || f.Physical[name] > 0:
+			case input.Usage.Used[name] > 0 || input.Physical[name] > 0:
 				existing = append(existing, name)
 			default:
 				onlyNamed = append(onlyNamed, name)

@@ -37,32 +37,23 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 		bounds := f.boundsFor(key)
 		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]}
 		got := bounds.without(leftOut).amountsNearestTo(want)
-
-		// An amount that is left out waits for the children to shrink if they have more than is wanted,
-		// otherwise for the parent to grow.
 		for i, of := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
 			_, isWanted := of.wanted[key]
+			text := fmt.Sprintf("%s %s of %s", amountNames[i], formatAmount(key, got[i]), formatAmount(key, want[i]))
 			if leftOut[i] {
-				if isWanted && bounds.least[i] > want[i] {
-					forChildren = append(forChildren, fmt.Sprintf("no %s of %s", amountNames[i], formatAmount(key, want[i])))
-				} else if isWanted {
-					forParent = append(forParent, fmt.Sprintf("no %s of %s", amountNames[i], formatAmount(key, want[i])))
-				}
-				continue
-			}
-
-			if isWanted || got[i] > 0 {
+				text = fmt.Sprintf("no %s of %s", amountNames[i], formatAmount(key, want[i]))
+			} else if isWanted || got[i] > 0 {
 				of.staged[key] = got[i]
 			}
 
-			// A smaller amount waits for the parent to grow, a larger one for the children to
-			// shrink.
-			text := fmt.Sprintf("%s %s of %s", amountNames[i], formatAmount(key, got[i]), formatAmount(key, want[i]))
+			// A smaller amount waits for the parent to grow, a larger one for the children to shrink. One
+			// that is left out waits for the children if they have more than is wanted.
 			switch {
-			case got[i] < want[i]:
-				forParent = append(forParent, text)
-			case got[i] > want[i]:
+			case leftOut[i] && !isWanted:
+			case got[i] > want[i], leftOut[i] && bounds.least[i] > want[i]:
 				forChildren = append(forChildren, text)
+			case got[i] < want[i], leftOut[i]:
+				forParent = append(forParent, text)
 			}
 		}
 	}

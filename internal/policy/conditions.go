@@ -53,12 +53,12 @@ func RefusedCondition(err error, final bool) metav1.Condition {
 }
 
 // readyCondition is True when the configuration is written and the scheduler enforces it.
-func readyCondition(f StatusInput) metav1.Condition {
+func readyCondition(input StatusInput) metav1.Condition {
 	switch {
-	case f.Sync.Status != metav1.ConditionTrue:
-		return f.Sync
-	case f.Enforced.Status != metav1.ConditionTrue:
-		return f.Enforced.Condition
+	case input.Sync.Status != metav1.ConditionTrue:
+		return input.Sync
+	case input.Enforced.Status != metav1.ConditionTrue:
+		return input.Enforced.Condition
 	default:
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "the policy is in the scheduler's configuration and in force"}
 	}

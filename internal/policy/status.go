@@ -33,32 +33,32 @@ type StatusInput struct {
 }
 
 // StatusFor returns the status for its input.
-func StatusFor(f StatusInput) v1alpha1.ServiceTypePolicyStatus {
-	status := *f.Policy.Status.DeepCopy()
-	status.ObservedGeneration = f.Policy.Generation
+func StatusFor(input StatusInput) v1alpha1.ServiceTypePolicyStatus {
+	status := *input.Policy.Status.DeepCopy()
+	status.ObservedGeneration = input.Policy.Generation
 
 	// An invalid policy changes nothing, so the status goes on showing what is in force.
-	if f.Effective != nil {
-		status.ServiceTypes = serviceTypeStatuses(f.Effective.ServiceTypes)
-		status.Reclaim = f.Effective.Reclaim
-		status.ReclaimResources = f.Effective.ReclaimResources
-		status.QueueHierarchy = f.Effective.QueueHierarchy
-		status.Cards = f.Effective.Cards
+	if input.Effective != nil {
+		status.ServiceTypes = serviceTypeStatuses(input.Effective.ServiceTypes)
+		status.Reclaim = input.Effective.Reclaim
+		status.ReclaimResources = input.Effective.ReclaimResources
+		status.QueueHierarchy = input.Effective.QueueHierarchy
+		status.Cards = input.Effective.Cards
 	}
 
 	for i := range status.ServiceTypes {
 		row := &status.ServiceTypes[i]
 		row.ReclaimPolicy = cmp.Or(row.ReclaimPolicy, v1alpha1.ReclaimNever) // an earlier version wrote none
-		row.CardQuotas = f.Quotas[row.Name]
+		row.CardQuotas = input.Quotas[row.Name]
 	}
 
-	if f.Hash != "" {
-		status.ConfigHash = f.Hash
+	if input.Hash != "" {
+		status.ConfigHash = input.Hash
 	}
 
 	// A Lease can have longer texts than the status. One that is refused would report nothing at
 	// all.
-	status.Scheduler = f.Enforced.Scheduler.DeepCopy()
+	status.Scheduler = input.Enforced.Scheduler.DeepCopy()
 	if status.Scheduler != nil {
 		s := status.Scheduler
 		s.Identity = conditions.Truncate(s.Identity, 253)
@@ -67,20 +67,20 @@ func StatusFor(f StatusInput) v1alpha1.ServiceTypePolicyStatus {
 	}
 
 	set := func(kind string, v metav1.Condition, generation int64) {
-		conditions.Set(&status.Conditions, kind, v, generation, f.Now)
+		conditions.Set(&status.Conditions, kind, v, generation, input.Now)
 	}
 
-	set(v1alpha1.ConditionConfigSynced, f.Sync, f.Policy.Generation)
-	set(v1alpha1.ConditionEnforced, f.Enforced.Condition, f.Policy.Generation)
-	set(v1alpha1.ConditionReady, readyCondition(f), f.Policy.Generation)
+	set(v1alpha1.ConditionConfigSynced, input.Sync, input.Policy.Generation)
+	set(v1alpha1.ConditionEnforced, input.Enforced.Condition, input.Policy.Generation)
+	set(v1alpha1.ConditionReady, readyCondition(input), input.Policy.Generation)
 
 	// The guard runs in another controller. What it said about an earlier policy is not about
 	// this one.
-	if f.Guard != nil && f.Guard.UID == f.Policy.UID {
-		set(v1alpha1.ConditionBypassGuarded, f.Guard.Condition, f.Guard.Generation)
+	if input.Guard != nil && input.Guard.UID == input.Policy.UID {
+		set(v1alpha1.ConditionBypassGuarded, input.Guard.Condition, input.Guard.Generation)
 	}
 
-	conditions.SetFieldsKnown(&status.Conditions, f.Policy, f.Policy.Spec, f.Now)
+	conditions.SetFieldsKnown(&status.Conditions, input.Policy, input.Policy.Spec, input.Now)
 	return status
 }
 

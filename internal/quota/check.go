@@ -19,9 +19,9 @@ func (l *Ledger) Check(queue string, request Request, within Within) (all []Insu
 	if !q.fitsSomeCard(&request, &within) {
 		name, others := q.cardToReport(&request, &within.Released)
 		e, _ := q.firstExceeded(Resource(name), &request, &within)
-		s := q.insufficientQuota(e, Resource(name), int64(request.Count))
-		s.OtherCards = others
-		all = append(all, s)
+		insufficient := q.insufficientQuota(e, Resource(name), int64(request.Count))
+		insufficient.OtherCards = others
+		all = append(all, insufficient)
 	}
 
 	for _, resource := range Compute {
@@ -103,23 +103,23 @@ func (q *queueLedger) cardToReport(request *Request, released *Released) (name c
 
 // insufficientQuota returns an exceeded limit of a resource as callers of the ledger see it.
 func (q *queueLedger) insufficientQuota(e exceededLimit, of Resource, requested int64) InsufficientQuota {
-	s := InsufficientQuota{Kind: e.kind, Queue: e.at.name, Ancestor: e.at != q, Requested: requested, Total: e.total, Limit: e.limit}
-	if s.Ancestor {
-		s.Requester = q.name
+	insufficient := InsufficientQuota{Kind: e.kind, Queue: e.at.name, Ancestor: e.at != q, Requested: requested, Total: e.total, Limit: e.limit}
+	if insufficient.Ancestor {
+		insufficient.Requester = q.name
 	}
 
 	switch {
 	case !of.IsCard():
-		s.Of = of
+		insufficient.Of = of
 	case of != "":
-		s.Names = []card.Name{of.Card()}
+		insufficient.Names = []card.Name{of.Card()}
 	}
 
 	if e.kind == Terminating {
-		s.GracePeriod = e.at.terminating[of.Card()].longestGracePeriod
+		insufficient.GracePeriod = e.at.terminating[of.Card()].longestGracePeriod
 	}
 
-	return s
+	return insufficient
 }
 
 // resourceCheck is the check of one resource of a request: whether the queues on the path of its queue have
@@ -182,7 +182,7 @@ func (c *resourceCheck) checkDeserved() (e exceededLimit, isExceeded bool) {
 // checkIfIdle returns the first limit on the path that the request would exceed even if no queue used more
 // than its guarantee. What the queue itself uses now does not count.
 func (c *resourceCheck) checkIfIdle() (e exceededLimit, isExceeded bool) {
-	guaranteed := int64(0) // what the queues below guarantee to this one, whatever others are guaranteed
+	guaranteed := int64(0) // what guarantees of the path below leave to the queue, however much others are guaranteed
 	for at := c.queue; at != nil; at = at.parent {
 		limit := at.limits.Quota(c.resource)
 		isLimited := !at.limits.isUnlimited(c.resource)
@@ -196,7 +196,7 @@ func (c *resourceCheck) checkIfIdle() (e exceededLimit, isExceeded bool) {
 			return exceededLimit{Guaranteed, at, AddSaturating(c.count, others), limit}, true
 		}
 
-		// The use of all others below the queue comes out of its guarantee, too.
+		// A guarantee of the path is there for the queue as far as no other queue below uses it.
 		guaranteed = max(guaranteed, at.limits.Guarantee[c.resource]-(at.used.amountOf(c.resource)-c.queue.used.amountOf(c.resource)))
 	}
 
@@ -247,8 +247,8 @@ func (c *resourceCheck) checkPath() (e exceededLimit, isExceeded bool) {
 	return e, false
 }
 
-// checkBorrowed checks that a queue of the path borrows nothing that could not be reclaimed, and nothing
-// that was just reclaimed from it. Root deserves anything.
+// checkBorrowed checks that a queue of the path, which would use so much, borrows nothing that could not be
+// reclaimed, and nothing that was just reclaimed from it. Root deserves anything.
 func (c *resourceCheck) checkBorrowed(at *queueLedger, used int64) (e exceededLimit, isExceeded bool) {
 	// Most pods can be reclaimed, and most queues may borrow.
 	if (!c.isUnreclaimable && len(at.stopped) == 0) || at.isRoot || at.limits.deservesAny(c.resource) {
@@ -269,9 +269,9 @@ func (c *resourceCheck) checkBorrowed(at *queueLedger, used int64) (e exceededLi
 	return e, false
 }
 
-// checkForOthers checks at one queue of the path what is kept for other pods, and what other queues are
-// guaranteed. change is by how much the unused guarantees below change. grown is by how much the request
-// adds to use and unused guarantees together.
+// checkForOthers checks that a queue of the path, which would use so much, leaves free what is kept for other
+// pods and what other queues are guaranteed. change is by how much the unused guarantees below change. grown
+// is by how much the request adds to use and unused guarantees together.
 func (c *resourceCheck) checkForOthers(at *queueLedger, used, change, grown int64) (e exceededLimit, isExceeded bool) {
 	kept := c.keptForOthers(at)
 	unused := at.unusedBelow[c.resource] + change
@@ -285,8 +285,8 @@ func (c *resourceCheck) checkForOthers(at *queueLedger, used, change, grown int6
 		return exceededLimit{KeptForOthers, at, total, limit}, true
 	}
 
-	// A request that grows nothing takes nothing from a guarantee, even where the sum is too
-	// large.
+	// A request within its own guarantee, or for what it releases, grows nothing. It takes nothing from
+	// others, even where the sum is too large.
 	if unused > 0 && grown > 0 && AddSaturating(total, unused) > limit {
 		return exceededLimit{Guaranteed, at, AddSaturating(total, unused), limit}, true
 	}

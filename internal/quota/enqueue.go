@@ -36,13 +36,13 @@ func (q *queueLedger) hasNoQuota(name card.Name) bool { return q.limitOnPath(Res
 // mapNames returns a request whose names are replaced by those that choose returns. It copies nothing if
 // the queue has quota for all names.
 func (q *queueLedger) mapNames(request JobRequest, choose func(*queueLedger, []card.Name) []card.Name) JobRequest {
-	hasUngranted := func(d CardRequest) bool { return slices.ContainsFunc(d.Names, q.hasNoQuota) }
+	hasUngranted := func(wanted CardRequest) bool { return slices.ContainsFunc(wanted.Names, q.hasNoQuota) }
 	if !slices.ContainsFunc(request.Cards, hasUngranted) {
 		return request
 	}
 	cards := make([]CardRequest, len(request.Cards))
-	for i, d := range request.Cards {
-		cards[i] = CardRequest{Names: choose(q, d.Names), Count: d.Count}
+	for i, wanted := range request.Cards {
+		cards[i] = CardRequest{Names: choose(q, wanted.Names), Count: wanted.Count}
 	}
 	request.Cards = cards
 	return request
@@ -64,15 +64,15 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 	q := l.readQueue(queue)
 	// A card without quota never becomes free for the queue, so a refusal must not name it.
 	c := enqueueCheck{q, q.dropUngranted(request), reservations, overCommit}
-	if s := c.levelOf(q, q.limits.Quota).firstExceeded(c.request); s != nil || q.parent == nil {
-		return s
+	if insufficient := c.levelOf(q, q.limits.Quota).firstExceeded(c.request); insufficient != nil || q.parent == nil {
+		return insufficient
 	}
 
 	// Others could never take back what is borrowed for such pods, so they must stay within
 	// deserved.
 	if request.IsUnreclaimable {
-		if s := c.checkUnreclaimable(); s != nil {
-			return s
+		if insufficient := c.checkUnreclaimable(); insufficient != nil {
+			return insufficient
 		}
 	}
 
@@ -81,13 +81,13 @@ func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Res
 	if !c.borrows(c.request) {
 		return nil
 	}
-	if s := c.checkStopped(); s != nil {
-		return s
+	if insufficient := c.checkStopped(); insufficient != nil {
+		return insufficient
 	}
 
 	for at := q.parent; at != nil; at = at.parent {
-		if s := c.checkBorrowed(at); s != nil {
-			return c.refusedBy(at, s.Kind, s)
+		if insufficient := c.checkBorrowed(at); insufficient != nil {
+			return c.refusedBy(at, insufficient.Kind, insufficient)
 		}
 	}
 
@@ -110,19 +110,19 @@ func (c *enqueueCheck) levelOf(at *queueLedger, limit func(Resource) int64) *enq
 
 // refusedBy completes a refusal by the limit of a queue of the path: its kind, and for an ancestor which
 // queue requested.
-func (c *enqueueCheck) refusedBy(at *queueLedger, kind LimitKind, s *InsufficientQuota) *InsufficientQuota {
-	s.Kind = kind
-	s.Ancestor = at != c.queue
-	if s.Ancestor {
-		s.Requester = c.queue.name
+func (c *enqueueCheck) refusedBy(at *queueLedger, kind LimitKind, insufficient *InsufficientQuota) *InsufficientQuota {
+	insufficient.Kind = kind
+	insufficient.Ancestor = at != c.queue
+	if insufficient.Ancestor {
+		insufficient.Requester = c.queue.name
 	}
-	return s
+	return insufficient
 }
 
 // borrows reports whether the queue would use more than it deserves with a request, or a part of it,
 // beside its usage and reservations. A queue without a quota for cards deserves none.
 func (c *enqueueCheck) borrows(request JobRequest) bool {
-	hasCards := slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 })
+	hasCards := slices.ContainsFunc(request.Cards, func(wanted CardRequest) bool { return wanted.Count > 0 })
 	if hasCards && c.queue.limits.AnyCard {
 		return true
 	}
@@ -141,8 +141,8 @@ func (c *enqueueCheck) checkStopped() *InsufficientQuota {
 			continue
 		}
 
-		if s := c.levelOf(at, at.limits.deserved).firstExceeded(part); s != nil {
-			return c.refusedBy(at, RecentlyReclaimed, s)
+		if insufficient := c.levelOf(at, at.limits.deserved).firstExceeded(part); insufficient != nil {
+			return c.refusedBy(at, RecentlyReclaimed, insufficient)
 		}
 	}
 	return nil
@@ -190,8 +190,8 @@ func (c *enqueueCheck) checkUnreclaimable() *InsufficientQuota {
 	for at := c.queue; !at.isRoot; at = at.parent {
 		inqueue := cmp.Or(c.reservations(at.name).unreclaimable, &Reservations{})
 		level := enqueueLevel{at.name, at.limits.AnyCard, &at.unreclaimable, at.limits.deserved, inqueue, c.overCommit}
-		if s := level.firstExceeded(c.request); s != nil {
-			return c.refusedBy(at, NotReclaimable, s)
+		if insufficient := level.firstExceeded(c.request); insufficient != nil {
+			return c.refusedBy(at, NotReclaimable, insufficient)
 		}
 	}
 	return nil
@@ -204,14 +204,14 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 	total := card.Count(0)
 	fitsPlainly := len(own) == 0
 
-	for _, d := range request.Cards {
-		total = total.Add(d.Count)
+	for _, wanted := range request.Cards {
+		total = total.Add(wanted.Count)
 	}
 
 	// A matching costs more than comparing sums, and the scheduler asks this for every enqueued
 	// job. Usually each request of the job names a card with quota for the whole job.
-	for _, d := range request.Cards {
-		fitsPlainly = fitsPlainly && slices.ContainsFunc(d.Names, func(name card.Name) bool {
+	for _, wanted := range request.Cards {
+		fitsPlainly = fitsPlainly && slices.ContainsFunc(wanted.Names, func(name card.Name) bool {
 			return int64(total) <= q.limitAlone(Resource(name), request.IsUnreclaimable)
 		})
 	}
@@ -251,9 +251,9 @@ func (e *enqueueLevel) cardLimit(name card.Name) int64 { return e.scaledLimit(Re
 // firstExceeded returns the first limit that reservations and a request exceed.
 func (e *enqueueLevel) firstExceeded(request JobRequest) *InsufficientQuota {
 	// Usage above a lowered quota must not refuse a job that requests no cards.
-	if !e.anyCard && slices.ContainsFunc(request.Cards, func(d CardRequest) bool { return d.Count > 0 }) {
-		if _, s := e.matchCards(request); s != nil {
-			return s
+	if !e.anyCard && slices.ContainsFunc(request.Cards, func(wanted CardRequest) bool { return wanted.Count > 0 }) {
+		if _, insufficient := e.matchCards(request); insufficient != nil {
+			return insufficient
 		}
 	}
 
@@ -284,23 +284,23 @@ func (e *enqueueLevel) matchCards(request JobRequest) (*matching, *InsufficientQ
 		m.addRequest(CardRequest{Names: []card.Name{name}, Count: e.used.cards[name] - card.Count(e.cardLimit(name))})
 	}
 
-	for _, d := range e.inqueue.Cards {
-		m.addRequest(d)
+	for _, wanted := range e.inqueue.Cards {
+		m.addRequest(wanted)
 	}
 
-	for i, d := range request.Cards {
-		if got := m.addRequest(d); got < d.Count {
-			s := &InsufficientQuota{Queue: e.queue, Names: d.Names, Requested: int64(d.Count)}
-			s.Total = s.Requested + int64(sumCompeting(e.inqueue.Cards, d).Add(sumCompeting(request.Cards[:i], d)))
-			for _, name := range d.Names {
-				s.Total += int64(e.used.cards[name])
-				s.Limit += e.cardLimit(name)
+	for i, wanted := range request.Cards {
+		if got := m.addRequest(wanted); got < wanted.Count {
+			insufficient := &InsufficientQuota{Queue: e.queue, Names: wanted.Names, Requested: int64(wanted.Count)}
+			insufficient.Total = insufficient.Requested + int64(sumCompeting(e.inqueue.Cards, wanted).Add(sumCompeting(request.Cards[:i], wanted)))
+			for _, name := range wanted.Names {
+				insufficient.Total += int64(e.used.cards[name])
+				insufficient.Limit += e.cardLimit(name)
 			}
 
 			// With alternatives the sums can look sufficient, so report at least what the
 			// matching could not give.
-			s.Total = max(s.Total, s.Limit+int64(d.Count-got))
-			return m, s
+			insufficient.Total = max(insufficient.Total, insufficient.Limit+int64(wanted.Count-got))
+			return m, insufficient
 		}
 	}
 
@@ -320,11 +320,11 @@ func (e *enqueueLevel) cardsOverLimit() []card.Name {
 	return over
 }
 
-// sumCompeting sums the requests that share a card name with d.
-func sumCompeting(requests []CardRequest, d CardRequest) card.Count {
+// sumCompeting sums the requests that share a card name with the wanted cards.
+func sumCompeting(requests []CardRequest, wanted CardRequest) card.Count {
 	var total card.Count
 	for _, other := range requests {
-		if slices.ContainsFunc(other.Names, func(name card.Name) bool { return slices.Contains(d.Names, name) }) {
+		if slices.ContainsFunc(other.Names, func(name card.Name) bool { return slices.Contains(wanted.Names, name) }) {
 			total = total.Add(other.Count)
 		}
 	}

@@ -113,6 +113,8 @@ func (r *Released) Add(c *Charge) { r.addSigned(c, 1) }
 // Remove undoes Add.
 func (r *Released) Remove(c *Charge) { r.addSigned(c, -1) }
 
+// addSigned adds a charge, multiplied by sign, to what is released, and its parts to unreclaimable and
+// offInventory.
 func (r *Released) addSigned(c *Charge, sign int64) {
 	if r.Cards == nil {
 		r.Cards = map[card.Name]card.Count{}

@@ -65,9 +65,9 @@ func (r *Reservations) Add(request JobRequest) {
 		r.unreclaimable.Add(request)
 	}
 
-	for _, d := range request.Cards {
-		if d.Count > 0 {
-			r.addCards(sortNames(d.Names), d.Count)
+	for _, wanted := range request.Cards {
+		if wanted.Count > 0 {
+			r.addCards(sortNames(wanted.Names), wanted.Count)
 		}
 	}
 	r.MilliCPU = AddSaturating(r.MilliCPU, request.MilliCPU)
@@ -108,8 +108,8 @@ func (r *Reservations) splitAlternatives() {
 	r.index = cardRequestIndex{}
 	r.choices = 0
 	r.split = true
-	for _, d := range requests {
-		r.addCards(d.Names, d.Count)
+	for _, wanted := range requests {
+		r.addCards(wanted.Names, wanted.Count)
 	}
 }
 

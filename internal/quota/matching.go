@@ -106,26 +106,26 @@ func (m *matching) isExhausted(name card.Name) bool {
 // addRequest gives the request as many cards as possible and returns how many. It moves earlier
 // requests to other alternatives where that helps. A request beyond the bound on choices takes as
 // many of each of its cards, which is never too generous.
-func (m *matching) addRequest(d CardRequest) card.Count {
-	if d.Count == 0 {
+func (m *matching) addRequest(wanted CardRequest) card.Count {
+	if wanted.Count == 0 {
 		return 0
 	}
 
-	switch names := sortNames(removeNames(d.Names, m.isExhausted)); len(names) {
+	switch names := sortNames(removeNames(wanted.Names, m.isExhausted)); len(names) {
 	case 0:
 		return 0
 	case 1:
-		return m.pushFlow(m.cardVertex(names[0]), d.Count)
+		return m.pushFlow(m.cardVertex(names[0]), wanted.Count)
 	default:
 		if v, ok := m.choiceVertex(names); ok {
-			return m.pushFlow(v, d.Count)
+			return m.pushFlow(v, wanted.Count)
 		}
 
 		// Without a vertex no flow tells which card serves the request. Taking all of them errs
 		// on the safe side.
-		got := d.Count
+		got := wanted.Count
 		for _, name := range names {
-			got = min(got, m.pushFlow(m.cardVertex(name), d.Count))
+			got = min(got, m.pushFlow(m.cardVertex(name), wanted.Count))
 		}
 
 		return got

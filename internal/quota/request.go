@@ -61,9 +61,9 @@ func (r JobRequest) Key() string {
 	key = strconv.AppendInt(key, r.MilliCPU, 10)
 	key = strconv.AppendInt(append(key, ' '), r.Memory, 10)
 	key = strconv.AppendBool(append(key, ' '), r.IsUnreclaimable)
-	for _, d := range r.Cards {
-		key = strconv.AppendInt(append(key, ' '), int64(d.Count), 10)
-		for _, name := range d.Names {
+	for _, wanted := range r.Cards {
+		key = strconv.AppendInt(append(key, ' '), int64(wanted.Count), 10)
+		for _, name := range wanted.Names {
 			key = append(append(key, '|'), name...)
 		}
 	}
@@ -95,9 +95,9 @@ func (r JobRequest) Without(excess JobRequest) JobRequest {
 func (r JobRequest) coversCards(requests []CardRequest) bool {
 	// Most jobs of a queue request the same cards, so compare those with equal names first.
 	var own cardRequestIndex
-	if !slices.ContainsFunc(requests, func(d CardRequest) bool {
-		i := own.find(r.Cards, d.Names)
-		return i < 0 || r.Cards[i].Count < d.Count
+	if !slices.ContainsFunc(requests, func(wanted CardRequest) bool {
+		i := own.find(r.Cards, wanted.Names)
+		return i < 0 || r.Cards[i].Count < wanted.Count
 	}) {
 		return true
 	}
@@ -105,16 +105,16 @@ func (r JobRequest) coversCards(requests []CardRequest) bool {
 	// A request of fewer alternatives is harder to meet, so it covers one that accepts all of
 	// them.
 	remaining := slices.Clone(r.Cards)
-	for _, d := range requests {
+	for _, wanted := range requests {
 		for i := range remaining {
-			if len(remaining[i].Names) > 0 && len(removeNames(remaining[i].Names, func(name card.Name) bool { return slices.Contains(d.Names, name) })) == 0 {
-				met := min(d.Count, remaining[i].Count)
-				d.Count -= met
+			if len(remaining[i].Names) > 0 && len(removeNames(remaining[i].Names, func(name card.Name) bool { return slices.Contains(wanted.Names, name) })) == 0 {
+				met := min(wanted.Count, remaining[i].Count)
+				wanted.Count -= met
 				remaining[i].Count = remaining[i].Count - met
 			}
 		}
 
-		if d.Count > 0 {
+		if wanted.Count > 0 {
 			return false
 		}
 	}
@@ -127,9 +127,9 @@ func (r JobRequest) stoppedPart(stopped map[Resource]bool) (part JobRequest) {
 	isFree := func(name card.Name) bool { return !stopped[Resource(name)] }
 
 	// A request with a free alternative borrows that one, so it is not stopped.
-	for _, d := range r.Cards {
-		if d.Count > 0 && len(d.Names) > 0 && !slices.ContainsFunc(d.Names, isFree) {
-			part.Cards = append(part.Cards, d)
+	for _, wanted := range r.Cards {
+		if wanted.Count > 0 && len(wanted.Names) > 0 && !slices.ContainsFunc(wanted.Names, isFree) {
+			part.Cards = append(part.Cards, wanted)
 		}
 	}
 
@@ -172,7 +172,7 @@ type cardRequestIndex struct{ byNames map[string]int }
 const maxLinearSearch = 8
 
 // find returns the index of the request for these names, -1 if there is none.
-func (d *cardRequestIndex) find(requests []CardRequest, names []card.Name) int {
+func (index *cardRequestIndex) find(requests []CardRequest, names []card.Name) int {
 	// Most queues request few different cards. For these a map costs more than a comparison.
 	if len(requests) <= maxLinearSearch {
 		for i := range requests {
@@ -183,16 +183,16 @@ func (d *cardRequestIndex) find(requests []CardRequest, names []card.Name) int {
 		return -1
 	}
 
-	if d.byNames == nil {
-		d.byNames = make(map[string]int, 2*len(requests))
+	if index.byNames == nil {
+		index.byNames = make(map[string]int, 2*len(requests))
 	}
 
 	// Requests are only appended, so only those since the last call are missing.
-	for i := len(d.byNames); i < len(requests); i++ {
-		d.byNames[joinNames(requests[i].Names)] = i
+	for i := len(index.byNames); i < len(requests); i++ {
+		index.byNames[joinNames(requests[i].Names)] = i
 	}
 
-	if i, ok := d.byNames[joinNames(names)]; ok {
+	if i, ok := index.byNames[joinNames(names)]; ok {
 		return i
 	}
 

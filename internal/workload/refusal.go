@@ -190,28 +190,28 @@ func (r *Refusal) RequestedCards() int64 {
 }
 
 // RefusalFor returns the refusal for an insufficient quota.
-func RefusalFor(s *quota.InsufficientQuota) *Refusal {
+func RefusalFor(insufficient *quota.InsufficientQuota) *Refusal {
 	refusal := &Refusal{
-		Code: codeFor(s), Queue: s.Queue, Resource: s.Of, Requested: s.Requested, Total: s.Total, Limit: s.Limit,
+		Code: codeFor(insufficient), Queue: insufficient.Queue, Resource: insufficient.Of, Requested: insufficient.Requested, Total: insufficient.Total, Limit: insufficient.Limit,
 	}
-	if s.Ancestor {
-		refusal.Requester = s.Requester
+	if insufficient.Ancestor {
+		refusal.Requester = insufficient.Requester
 	}
-	if s.Of.IsCard() {
+	if insufficient.Of.IsCard() {
 		refusal.Resource = ""
-		refusal.Cards = s.CardLabel()
-		refusal.OtherCards = s.OtherCards
+		refusal.Cards = insufficient.CardLabel()
+		refusal.OtherCards = insufficient.OtherCards
 	}
 
 	switch refusal.Code {
 	case CodeTerminating: // equal for all requests
 		refusal.Requested = 0
-		refusal.GracePeriod = s.GracePeriod
+		refusal.GracePeriod = insufficient.GracePeriod
 	case CodeBeyondInventory, CodeBeyondDeserved: // those of all queues, and of the one that would reclaim
 		refusal.Queue = refusal.waitingQueue()
 		refusal.Requester = ""
 	case CodeNoCPU, CodeNoMemory: // whatever is requested
-		return &Refusal{Code: refusal.Code, Queue: s.Queue}
+		return &Refusal{Code: refusal.Code, Queue: insufficient.Queue}
 	}
 
 	return refusal
@@ -229,24 +229,24 @@ var codesOfKinds = map[quota.LimitKind]Code{
 }
 
 // codeFor returns the code of the refusal for an insufficient quota.
-func codeFor(s *quota.InsufficientQuota) Code {
-	if s.Kind == quota.HardLimit {
-		return hardLimitCode(s)
+func codeFor(insufficient *quota.InsufficientQuota) Code {
+	if insufficient.Kind == quota.HardLimit {
+		return hardLimitCode(insufficient)
 	}
-	return codesOfKinds[s.Kind]
+	return codesOfKinds[insufficient.Kind]
 }
 
 // hardLimitCode returns the code of the refusal for the quota of a card, or for the limit of CPU or memory. One
 // of 0 is a capability that is not set, which administrators do not expect.
-func hardLimitCode(s *quota.InsufficientQuota) Code {
+func hardLimitCode(insufficient *quota.InsufficientQuota) Code {
 	switch {
-	case s.Of.IsCard():
+	case insufficient.Of.IsCard():
 		return CodeCardQuota
-	case s.Of == quota.CPU && s.Limit == 0:
+	case insufficient.Of == quota.CPU && insufficient.Limit == 0:
 		return CodeNoCPU
-	case s.Of == quota.CPU:
+	case insufficient.Of == quota.CPU:
 		return CodeCPUQuota
-	case s.Limit == 0:
+	case insufficient.Limit == 0:
 		return CodeNoMemory
 	default:
 		return CodeMemoryQuota
@@ -257,16 +257,16 @@ func hardLimitCode(s *quota.InsufficientQuota) Code {
 func (r *Refusal) waitingQueue() string { return cmp.Or(r.Requester, r.Queue) }
 
 // RefusalFor returns the refusal for an insufficient quota of this queue.
-func (r QueueRules) RefusalFor(s *quota.InsufficientQuota) *Refusal {
-	refusal := RefusalFor(s)
+func (r QueueRules) RefusalFor(insufficient *quota.InsufficientQuota) *Refusal {
+	refusal := RefusalFor(insufficient)
 	refusal.IsDenied = r.Denied
-	if !r.Denied || s.Queue != RootQueue {
+	if !r.Denied || insufficient.Queue != RootQueue {
 		return refusal
 	}
 
-	denied := &Refusal{Code: CodeRootDenied, Queue: s.Queue}
-	if !s.Of.IsCard() {
-		denied.Resource = s.Of
+	denied := &Refusal{Code: CodeRootDenied, Queue: insufficient.Queue}
+	if !insufficient.Of.IsCard() {
+		denied.Resource = insufficient.Of
 	}
 	return denied
 }
