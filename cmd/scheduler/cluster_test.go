@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -101,10 +102,8 @@ func (c *testCluster) takeLease(t *testing.T, g *WithT) {
 	g.Eventually(func(g Gomega) {
 		var lease coordinationv1.Lease
 		g.Expect(c.admin.Get(t.Context(), client.ObjectKey{Namespace: "volcano-system", Name: "volcano"}, &lease)).To(Succeed())
-		another := "another"
-		now := metav1.NowMicro()
-		lease.Spec.HolderIdentity = &another
-		lease.Spec.RenewTime = &now
+		lease.Spec.HolderIdentity = ptr.To("another")
+		lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
 		g.Expect(c.admin.Update(t.Context(), &lease)).To(Succeed())
 	}, soon).Should(Succeed())
 }

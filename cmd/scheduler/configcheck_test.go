@@ -161,8 +161,7 @@ func parseByVolcano(t *testing.T, text string) parsed {
 func TestKnownNamesAreThoseOfVolcano(t *testing.T) {
 	known := registeredNames("") // our lists, without the names that Volcano has not registered
 	check.Equal(t, "actions", append(schedulerconfig.VolcanoActions(), schedulerconfig.CardReclaim), known.Actions)
-	want := append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard)
-	check.Equal(t, "plugins", want, known.Plugins)
+	check.Equal(t, "plugins", append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard), known.Plugins)
 
 	var switches []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[conf.PluginOption]()) {

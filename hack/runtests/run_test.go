@@ -24,8 +24,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "run": // a run whose stage is a go test
 		_ = os.Setenv(part, "go test")
-		o := outcome{stage: stage{name: "s", lane: clusters}}
-		o.runCommand(context.Background(), ".", nil, nil, os.Args[0])
+		(&outcome{stage: stage{name: "s", lane: clusters}}).runCommand(context.Background(), ".", nil, nil, os.Args[0])
 
 	case "go test": // a go test that runs a test binary by way of execTest
 		fmt.Println("started", os.Getpid())

@@ -77,8 +77,7 @@ func TestClientsOfHTTP2GetHTTP1(t *testing.T) {
 	address := startServer(t, &Server{Handler: answer, TLS: config, Limits: newLimits(4)})
 
 	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	protocol := check.Value(get(t, client, "https://"+address))(t)
-	check.Equal(t, "protocol", "HTTP/1.1", protocol)
+	check.Equal(t, "protocol", "HTTP/1.1", check.Value(get(t, client, "https://"+address))(t))
 }
 
 // TestIdleConnectionsEnd: a client opens all 3 connections that the server allows, and sends nothing. The server ends them
@@ -151,8 +150,7 @@ func TestClientThatDoesNotReadEnds(t *testing.T) {
 		}
 	})
 
-	address := startServer(t, &Server{Handler: endless, Limits: newLimits(2)})
-	connection := check.Value(net.Dial("tcp", address))(t)
+	connection := check.Value(net.Dial("tcp", startServer(t, &Server{Handler: endless, Limits: newLimits(2)})))(t)
 	defer func() { _ = connection.Close() }()
 
 	check.Value(io.WriteString(connection, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"))(t)

@@ -343,8 +343,7 @@ func TestOnlyTheTopLevelCountsForTheInventory(t *testing.T) {
 		check.Equal(t, "over-allocation of "+q.Name, want, DescribeOverAllocation(totals.OverAllocated(q)))
 	}
 
-	flat := Flat.QuotaTotals(all, nil, cards{"H200": 18})
 	check.Equal(t, "over-allocation of other while flat", "H200: 28 granted, 18 healthy, 10 too many (4 here, 8 by chat, 8 by "+
 		"lab, 8 by search)",
-		DescribeOverAllocation(flat.OverAllocated(newTenantTree()["other"])))
+		DescribeOverAllocation(Flat.QuotaTotals(all, nil, cards{"H200": 18}).OverAllocated(newTenantTree()["other"])))
 }

@@ -299,8 +299,7 @@ func TestReadyNamesTheStopPolicyThatHolds(t *testing.T) {
 
 		input.Tree = Flat
 		flat := NewStatus(input)
-		isHeld := tc.policies["chat"] == "Hold"
-		check.Equal(t, "held while flat", isHeld,
+		check.Equal(t, "held while flat", (tc.policies["chat"] == "Hold"),
 			strings.HasPrefix(describeCondition(flat, "Ready"), "False/Held: stopPolicy Hold holds queue chat"))
 	}
 }

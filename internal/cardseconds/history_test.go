@@ -257,6 +257,7 @@ func (h *history) reported(months bool) map[string]Milli {
 // since the part of their sum was stored, at most a day. The total of each queue, over all days, equals that sum too.
 func TestSumsOfDaysAndMonthsAreThoseOfEachSecond(t *testing.T) {
 	letPartsTakeOneSum(t)
+
 	seed.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
 		begin := h.now

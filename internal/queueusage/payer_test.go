@@ -23,6 +23,7 @@ import (
 func TestChargedQueueFollowsTheOrderOfItsSources(t *testing.T) {
 	queues := rapid.SampledFrom([]string{"", "open", "lab's"})
 	takesNamespace := func(queue, namespace string) bool { return queue != "lab's" || namespace == "lab" }
+
 	seed.Check(t, func(t *rapid.T) {
 		namespace := rapid.SampledFrom([]string{"lab", "stranger"}).Draw(t, "namespace")
 		scheduler := rapid.SampledFrom([]string{"volcano", "default-scheduler"}).Draw(t, "scheduler")

@@ -199,6 +199,7 @@ func TestOldestWithinQuotaCountsCardsWhoseNodesAreGone(t *testing.T) {
 	created := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	waits := pod("a").Queue("q").Card("NVIDIA-H20").GPUs(1).
 		Unschedulable("no node has <NVIDIA-H20>, 0/4 nodes are unavailable: 4 node(s) have another card than <NVIDIA-H20>.")
+
 	count := func(granted card.Quota) metav1.Time {
 		all := pods{waits}.objects()
 		all[0].CreationTimestamp = created

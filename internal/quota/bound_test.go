@@ -154,6 +154,7 @@ func TestElasticJobsArePooled(t *testing.T) {
 // choices of cards.
 func BenchmarkCheckEnqueue(b *testing.B) {
 	names := cardNames("M", 16)
+
 	for name, fill := range map[string]func(*Reservations){
 		"no reservations": func(*Reservations) {},
 		"2000 elastic jobs with two cards": func(r *Reservations) {
@@ -181,6 +182,7 @@ func BenchmarkCheckEnqueue(b *testing.B) {
 // reservations also fits beside the original ones, as brute force finds. Quotas, reservations and the job are random.
 func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 	names := []card.Name{"A", "B", "C"}
+
 	seed.Check(t, func(t *rapid.T) {
 		free := map[card.Name]int64{}
 		quota := card.Quota{}

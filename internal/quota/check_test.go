@@ -130,8 +130,7 @@ func (c *checkTest) compareAnswers(t *rapid.T) {
 		check.Must(t, !s.Of.IsCard() || (len(s.Names) == 1 && slices.Contains(c.request.Names, s.Names[0])), "a refusal of %v with other cards: %+v", c.request.Names, s)
 	}
 
-	what := fmt.Sprintf("limits that %+v in %s exceeds within %+v", c.request, c.queue, c.within)
-	check.Equal(t, what, want, got)
+	check.Equal(t, fmt.Sprintf("limits that %+v in %s exceeds within %+v", c.request, c.queue, c.within), want, got)
 	check.Equal(t, "Fits", len(all) == 0, c.h.ledger.Fits(c.queue, c.request, c.within))
 	for _, name := range c.request.Names {
 		check.Equal(t, "fits with "+string(name)+" alone", !isRefused(name), c.h.ledger.Fits(c.queue, c.request.On(name).OnlyCards(), c.within))

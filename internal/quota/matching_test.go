@@ -52,6 +52,7 @@ func mostGiven(requests []CardRequest, free map[card.Name]int64, elastic []Elast
 // Quotas, usage, reservations, elastic jobs, the job and the over-commit factor are random.
 func TestEnqueueAcceptsExactlyWhatBruteForceCanGive(t *testing.T) {
 	names := []card.Name{"A", "B", "C"}
+
 	seed.Check(t, func(t *rapid.T) {
 		quota := card.Quota{}
 		usage := Charge{Queue: "q"}

@@ -163,7 +163,11 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 func TestRecentlyBorrowedCardsStillCount(t *testing.T) {
 	limits := Limits{Cards: card.Quota{"A": 2}, Deserved: Amounts{}}
 	l := newTreeLedger(map[string]position{"x": {}, "y": {}}, map[string]Limits{"x": limits, "y": limits}, nil)
-	const xFirst, yFirst = -1, 1
+	const (
+		xFirst = -1
+		yFirst = 1
+	)
+
 	check.Equal(t, "order of equals", xFirst, l.CompareShares("x", "y"))
 	l.Charge("pod", newCharge("x", "A", 1))
 	check.Equal(t, "order while x borrows", yFirst, l.CompareShares("x", "y"))

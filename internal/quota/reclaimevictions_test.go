@@ -92,7 +92,11 @@ func (h *treeTest) checkAfterEviction(t *rapid.T, b mayUseBefore, p naivePod) {
 // parent of tenant, leaves serving its quota less the one card in use. If top has a quota of 0, the pod does not fit
 // even after the eviction.
 func TestSiblingsGiveTheGuaranteeOfTheirParentBack(t *testing.T) {
-	const tenantLevel, topLevel, rootLevel = 1, 2, 3
+	const (
+		tenantLevel = iota + 1
+		topLevel
+		rootLevel
+	)
 
 	for quotaOfTop, wantOfTop := range map[card.Count]int64{8: 8 - 1, 1: 0, 0: -1} {
 		tree := map[string]position{"top": {}, "tenant": {parent: "top"}, "serving": {parent: "tenant"}, "batch": {parent: "tenant"}, "other": {}, "third": {}}

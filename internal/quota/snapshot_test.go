@@ -77,6 +77,7 @@ func recountUsages(limits map[string]Limits, charges map[string]Charge) map[stri
 func TestSnapshotEqualsARecountAndNeverChanges(t *testing.T) {
 	queues := []string{"q", "r", "s"}
 	names := []card.Name{"A", "B"}
+
 	seed.Check(t, func(t *rapid.T) {
 		l := New(0)
 		limits := map[string]Limits{}

@@ -165,6 +165,7 @@ func recountCards(pods map[string]*countedPod, queue string, name card.Name) (us
 func TestQueueUsesAtMostTwiceItsQuota(t *testing.T) {
 	queues := []string{"q", "r"}
 	names := []card.Name{"A", "B"}
+
 	seed.Check(t, func(t *rapid.T) {
 		l := New(0)
 		pods := map[string]*countedPod{}
@@ -186,8 +187,7 @@ func TestQueueUsesAtMostTwiceItsQuota(t *testing.T) {
 				name := rapid.SampledFrom(names).Draw(t, "card")
 				count := card.Count(rapid.IntRange(0, 4).Draw(t, "count"))
 
-				fits := l.Fits(queue, Request{Names: []card.Name{name}, Count: count}, Within{})
-				if fits {
+				if l.Fits(queue, Request{Names: []card.Name{name}, Count: count}, Within{}) {
 					pods[pod] = &countedPod{charge: newCharge(queue, name, count)}
 					l.Charge(pod, pods[pod].charge)
 				}

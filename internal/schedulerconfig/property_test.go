@@ -37,8 +37,7 @@ func texts() *rapid.Generator[string] {
 
 func entry(t *rapid.T, b *strings.Builder, name string) {
 	fmt.Fprintf(b, "  - name: %s%s\n", name, comment(t))
-	switches := rapid.SliceOfNDistinct(rapid.SampledFrom(Switches()), 0, 3, rapid.ID).Draw(t, "switches")
-	for _, s := range switches {
+	for _, s := range rapid.SliceOfNDistinct(rapid.SampledFrom(Switches()), 0, 3, rapid.ID).Draw(t, "switches") {
 		if name == CapacityCard && s == "enableHierarchy" {
 			continue // an argument there
 		}

@@ -174,6 +174,7 @@ func TestValidateSaysWhatContradictsItself(t *testing.T) {
 func TestValidateAcceptsExactlyWhatCanComeToRest(t *testing.T) {
 	all := []string{"a", "b", "c", "d", "e"}
 	drawn := map[bool]int{} // by whether they are valid
+
 	seed.Check(t, func(t *rapid.T) {
 		matrix := Matrix{}
 		for _, name := range all {
@@ -199,8 +200,7 @@ func TestValidateAcceptsExactlyWhatCanComeToRest(t *testing.T) {
 func comesToRest(matrix Matrix, all []string) bool {
 	reaches := map[[2]string]bool{}
 	for name, rule := range matrix {
-		sorted := slices.Sorted(slices.Values(rule.ReclaimFrom))
-		if len(slices.Compact(sorted)) != len(rule.ReclaimFrom) {
+		if len(slices.Compact(slices.Sorted(slices.Values(rule.ReclaimFrom)))) != len(rule.ReclaimFrom) {
 			return false
 		}
 

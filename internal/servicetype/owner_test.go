@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -16,14 +17,12 @@ func newPod(owners ...metav1.OwnerReference) *corev1.Pod {
 }
 
 func newController(apiVersion, kind string) metav1.OwnerReference {
-	yes := true
-	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "o", Controller: &yes}
+	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "o", Controller: ptr.To(true)}
 }
 
 // newOwner returns an owner that is not the controller.
 func newOwner(apiVersion, kind string) metav1.OwnerReference {
-	no := false
-	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "o", Controller: &no}
+	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "o", Controller: ptr.To(false)}
 }
 
 // withTemplateHash labels a pod as a Deployment's ReplicaSet does.

@@ -9,6 +9,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -38,8 +39,7 @@ func newSmallCluster() *Cluster {
 // podOfDeployment is a pod of the Deployment "runs" in the cluster.
 func podOfDeployment() *corev1.Pod {
 	pod := builder.Pod("lab", "runs-5d9-x7").Label(workload.PodTemplateHash, "5d9").Obj()
-	isController := true
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "runs-5d9", UID: "owner", Controller: &isController}}
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "runs-5d9", UID: "owner", Controller: ptr.To(true)}}
 	return pod
 }
 
@@ -238,7 +238,6 @@ func TestDrainEvictsThePodsOfANode(t *testing.T) {
 // podOf is a pod on node a with a controller of a kind.
 func podOf(kind, name string) *corev1.Pod {
 	pod := builder.Pod("lab", name).Running("a").Obj()
-	isController := true
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "owner", UID: "owner", Controller: &isController}}
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "owner", UID: "owner", Controller: ptr.To(true)}}
 	return pod
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -79,7 +80,6 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 
 // newHeavyMeta is metadata as large as a tenant can make it, with these annotations beside others.
 func newHeavyMeta(keep map[string]string) metav1.ObjectMeta {
-	controller := true
 	meta := metav1.ObjectMeta{
 		Namespace:   "lab",
 		Name:        "a",
@@ -102,7 +102,7 @@ func newHeavyMeta(keep map[string]string) metav1.ObjectMeta {
 		Kind:       "ReplicaSet",
 		Name:       "web-x",
 		UID:        "r",
-		Controller: &controller,
+		Controller: ptr.To(true),
 	})
 	return meta
 }

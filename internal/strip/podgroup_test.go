@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/card"
@@ -124,7 +125,6 @@ func countOf(group *v1beta1.PodGroup, pods ...*corev1.Pod) map[string]queueusage
 // minResources.
 func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
-	yes := true
 	many := func(format string, n int) *corev1.ResourceList {
 		list := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}
 		for i := range n {
@@ -155,7 +155,7 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 		"a phase of 1 MiB":                   func(g *v1beta1.PodGroup) { g.Status.Phase = v1beta1.PodGroupPhase(long) },
 		"a queue of 1 MiB":                   func(g *v1beta1.PodGroup) { g.Spec.Queue = long },
 		"an owner with texts of 1 MiB": func(g *v1beta1.PodGroup) {
-			g.OwnerReferences = []metav1.OwnerReference{{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: &yes}}
+			g.OwnerReferences = []metav1.OwnerReference{{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: ptr.To(true)}}
 		},
 	}) {
 		whole := &v1beta1.PodGroup{

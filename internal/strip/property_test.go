@@ -66,14 +66,13 @@ func drawStatus(t *rapid.T, c *corev1.Container) corev1.ContainerStatus {
 }
 
 func drawContainers(t *rapid.T, pod *corev1.Pod) {
-	always := corev1.ContainerRestartPolicyAlways
 	for i := range rapid.IntRange(1, 4).Draw(t, "containers") {
 		pod.Spec.Containers = append(pod.Spec.Containers, drawContainer(t, fmt.Sprint("c", i)))
 	}
 
 	for i := range rapid.IntRange(0, 4).Draw(t, "init containers") {
 		c := drawContainer(t, fmt.Sprint("i", i))
-		c.RestartPolicy = draw(t, "restart policy", nil, &always)
+		c.RestartPolicy = draw(t, "restart policy", nil, ptr.To(corev1.ContainerRestartPolicyAlways))
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
 	}
 

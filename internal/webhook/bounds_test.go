@@ -55,8 +55,7 @@ func TestConcurrentValidationsAreBounded(t *testing.T) {
 	begun := make(chan struct{}, 100)
 	finish := make(chan struct{})
 
-	l := newLimiter()
-	handle := l.limitConcurrency(func(context.Context, admission.Request) admission.Response {
+	handle := newLimiter().limitConcurrency(func(context.Context, admission.Request) admission.Response {
 		most.Store(max(most.Load(), now.Add(1)))
 		begun <- struct{}{}
 		<-finish

@@ -94,8 +94,7 @@ func TestNewServiceTypeCountsBeforeTheCacheHasIt(t *testing.T) {
 	quota := newQuotaOf8A("batch", v1alpha1.OverAllocationAllow)
 	quota.Spec.ServiceType = "batch"
 
-	result := check.Value(h.validateCardQuota(t.Context(), quota, nil))(t)
-	check.Equal(t, "refusals", nil, result.Errors)
+	check.Equal(t, "refusals", nil, check.Value(h.validateCardQuota(t.Context(), quota, nil))(t).Errors)
 }
 
 // cachedReader lists as the cache does: everything, and a token with which nothing can be continued.

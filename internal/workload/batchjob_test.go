@@ -213,6 +213,7 @@ func uncounted(job *batchv1.Job, uids ...types.UID) {
 // backoffLimit is 0. The other rules are random.
 func TestTheEvictionRuleIgnoresEvictions(t *testing.T) {
 	actions := rapid.SampledFrom([]batchv1.PodFailurePolicyAction{ignore, count, failJob})
+
 	seed.Check(t, func(t *rapid.T) {
 		policy := &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{EvictionRule()}}
 		for range rapid.IntRange(0, 4).Draw(t, "others") {

@@ -64,6 +64,7 @@ func FuzzRequestFor(f *testing.F) {
 	f.Add("", false, "0", "2", uint8(14))
 	f.Add("910B", true, "0", "1n", uint8(7))
 	f.Add("H200", true, "-1", "01", uint8(4))
+
 	f.Fuzz(func(t *testing.T, annotation string, named bool, first, second string, shape uint8) {
 		p, want, ok := newFuzzedPod(annotation, named, first, second, shape)
 		if !ok {
@@ -172,6 +173,7 @@ func FuzzRulesOf(f *testing.F) {
 	f.Add(`{}`, true, "-10000000000000000000000000000000", "10000000000000", true, uint8(0))
 	f.Add(`{}`, true, "10000000000000", "-10000000000000000000000000000000", true, uint8(0))
 	f.Add("\ufeff{}", true, "9223372036854775807", "0", false, uint8(3))
+
 	f.Fuzz(func(t *testing.T, text string, managed bool, cpu, memory string, ignore bool, state uint8) {
 		c, good := parseQuantity(cpu)
 		m, alsoGood := parseQuantity(memory)

@@ -228,6 +228,7 @@ func TestEverySentenceIsReadAgain(t *testing.T) {
 		if of.blocked == "" {
 			continue
 		}
+
 		t.Run(string(of.code), func(t *testing.T) {
 			seed.Check(t, func(t *rapid.T) {
 				refusal := drawRefusal(t, of)

@@ -125,8 +125,7 @@ func TestVCJobOwnerControlsThePod(t *testing.T) {
 // TestVCJobPodsHaveOwnerAndAnnotations: a user may write any owner reference. A pod is managed by a Volcano job only
 // if it has the annotations, too, that the job controller writes: the name of the same job, and a version.
 func TestVCJobPodsHaveOwnerAndAnnotations(t *testing.T) {
-	yes := true
-	by := []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: "j", Controller: &yes}}
+	by := []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: "j", Controller: ptr.To(true)}}
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		owners      []metav1.OwnerReference

@@ -156,8 +156,7 @@ func TestVCJobRequest(t *testing.T) {
 		"a sidecar of 1 beside an init container of 4: 5": {
 			minAvailable: 1,
 			tasks: []batch.TaskSpec{withSpec(vcTask(1, 1, "A", "1"), func(s *corev1.PodSpec) {
-				always := corev1.ContainerRestartPolicyAlways
-				sidecar := corev1.Container{RestartPolicy: &always, Resources: corev1.ResourceRequirements{Limits: gpus("1")}}
+				sidecar := corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Resources: corev1.ResourceRequirements{Limits: gpus("1")}}
 				setup := corev1.Container{Resources: corev1.ResourceRequirements{Limits: gpus("4")}}
 				s.InitContainers = []corev1.Container{sidecar, setup}
 			})},
@@ -192,6 +191,7 @@ func TestVCJobRequest(t *testing.T) {
 // together. The test counts in this way. On random jobs, minimumPods has the same number of pods of each task.
 func TestVCJobMinimumIsVolcanos(t *testing.T) {
 	priorities := map[string]int32{"low": -1, "": 0, "high": 1}
+
 	seed.Check(t, func(t *rapid.T) {
 		job := drawVCJob(t)
 		order := make([]int, len(job.Spec.Tasks)) // of tasks, the higher priority first

@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -304,7 +305,6 @@ func templateTests(t *testing.T, w *env, p chargeClients) {
 func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Client) {
 	const over = 3601
 	day := int64(86400)
-	within := int64(60)
 
 	late := []string{"grace period of 3601 seconds", "give it at most 3600 seconds"}
 	ending := func(cards, seconds int64) corev1.PodSpec {
@@ -329,7 +329,6 @@ func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Clien
 		return as.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace("chat"), client.GracePeriodSeconds(over), client.DryRunAll)
 	}
 	seconds := func(n int64) client.DeleteOption { return client.GracePeriodSeconds(n) }
-	tooLate := int64(over)
 
 	tooLong := []string{"grace period of 86401 seconds"}
 	cases := map[string]attempt{
@@ -343,9 +342,9 @@ func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Clien
 		"deleted with 3601 seconds by an exempt account": {exempt, dryRunDelete(t, on, seconds(over)), nil},
 		"deleted with 3601 seconds by an administrator":  {p.admin, dryRunDelete(t, on, seconds(over)), late},
 		"all pods deleted with 3601 seconds":             {p.tenant, all, late},
-		"evicted with a minute":                          {p.tenant, dryRunEvict(t, on, &within), nil},
+		"evicted with a minute":                          {p.tenant, dryRunEvict(t, on, ptr.To(int64(60))), nil},
 		"evicted with its own period":                    {p.tenant, dryRunEvict(t, on, nil), nil},
-		"evicted with 3601 seconds":                      {p.tenant, dryRunEvict(t, on, &tooLate), append(late, "pod leaving of namespace chat", "evicts it")},
+		"evicted with 3601 seconds":                      {p.tenant, dryRunEvict(t, on, ptr.To(int64(over))), append(late, "pod leaving of namespace chat", "evicts it")},
 	}
 
 	for who, as := range map[string]client.Client{"the tenant": p.tenant, "Volcano's controllers": p.volcano, "the scheduler": p.scheduler, "an administrator": p.admin} {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -225,9 +226,7 @@ func withoutCards(name, pod, cpu, memory string) client.Object {
 // limitCompute gives a queue two CPUs and two GiB, of which one pod uses one.
 func limitCompute(name string) func(*state) {
 	return func(s *state) {
-		cpu := resource.MustParse("2")
-		memory := resource.MustParse("2Gi")
-		s.quotas[0].Spec.Resources = &api.Resources{CPU: &cpu, Memory: &memory}
+		s.quotas[0].Spec.Resources = &api.Resources{CPU: ptr.To(resource.MustParse("2")), Memory: ptr.To(resource.MustParse("2Gi"))}
 		s.holders = []*corev1.Pod{builder.Pod(name, "holds").Queue(name).CPU("1").Memory("1Gi").Obj()}
 	}
 }

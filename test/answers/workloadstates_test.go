@@ -117,6 +117,7 @@ func orphan() state {
 func claimed() state {
 	const driver = "gpu.nvidia.com"
 	s := plain("claimed", api.BlockedUnmanagedClaim, 4, 0)
+
 	s.change = func(p *play) {
 		slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "claimed-0"}}
 		slice.Spec = resourcev1.ResourceSliceSpec{

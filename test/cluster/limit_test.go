@@ -84,9 +84,7 @@ func acquireWithin50ms(t *testing.T) (*permit, error) {
 func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 	isolateLocks(t, "2")
 	holder, port, dir := startHolder(t)
-	locks := check.Value(locksDir())(t)
-
-	file := check.Value(os.OpenFile(filepath.Join(locks, "ports.lock"), os.O_RDWR, 0o600))(t)
+	file := check.Value(os.OpenFile(filepath.Join(check.Value(locksDir())(t), "ports.lock"), os.O_RDWR, 0o600))(t)
 	defer func() { _ = file.Close() }()
 
 	used := check.Value(openStateDir(""))(t)

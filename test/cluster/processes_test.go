@@ -166,8 +166,7 @@ func TestAClusterBesideAnother(t *testing.T) {
 
 // startScript runs a script that prints $GREETING when it is up.
 func startScript(t *testing.T, c *cluster.Cluster, name, script string, stopTimeout time.Duration) *cluster.Process {
-	g := NewWithT(check.Trail(t))
-	g.Expect(os.RemoveAll(c.LogFile(name))).To(Succeed()) // of an earlier run
+	NewWithT(check.Trail(t)).Expect(os.RemoveAll(c.LogFile(name))).To(Succeed()) // of an earlier run
 
 	p := check.Value(c.StartProcess(t.Context(), cluster.ProcessSpec{
 		Name: name, Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"GREETING=hello"}, StopTimeout: stopTimeout,

@@ -98,8 +98,7 @@ func (e *engineer) copyProject() string {
 }
 
 func (e *engineer) sectionCommands(document, heading string) []string {
-	text := check.Value(os.ReadFile(filepath.Join(e.project, document)))(e)
-	return check.Value(Commands(string(text), heading))(e)
+	return check.Value(Commands(string(check.Value(os.ReadFile(filepath.Join(e.project, document)))(e)), heading))(e)
 }
 
 // typeCommands runs one block of commands as written. It fills in only <registry>,

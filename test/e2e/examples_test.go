@@ -176,8 +176,7 @@ func TestExamples(t *testing.T) {
 	t.Parallel()
 	for name, x := range examples {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t, name+"-example")
-			s.runExample(x, name)
+			newScene(t, name+"-example").runExample(x, name)
 		})
 	}
 }
@@ -187,8 +186,7 @@ func runConfigurations(t *testing.T, st *testCluster) {
 	for name, x := range configurations {
 		t.Run(name, func(t *testing.T) {
 			s := newSceneOn(t, name+"-example", st)
-			text := s.readExample(name)[0].Object["data"].(map[string]any)[configurationKey].(string)
-			s.useConfig(text)
+			s.useConfig(s.readExample(name)[0].Object["data"].(map[string]any)[configurationKey].(string))
 			s.runExample(x)
 		})
 	}
@@ -231,8 +229,7 @@ func (s *scene) applyExamples(files ...string) {
 
 	names := map[string]string{}
 	for _, object := range objects {
-		namespaced := check.Value(s.IsObjectNamespaced(object))(s)
-		if namespaced {
+		if check.Value(s.IsObjectNamespaced(object))(s) {
 			object.SetNamespace(s.namespace)
 		} else {
 			names[object.GetName()] = s.clusterName(object.GetName())

@@ -78,8 +78,7 @@ func TestMain(m *testing.M) { check.Main(m, "e2e", setUp) }
 
 func setUp(s *check.SetUp) {
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	log := funcr.New(func(prefix, args string) { fmt.Println("e2e:", prefix, args) }, funcr.Options{})
-	ctrl.SetLogger(log)
+	ctrl.SetLogger(funcr.New(func(prefix, args string) { fmt.Println("e2e:", prefix, args) }, funcr.Options{}))
 	began := time.Now()
 
 	startSuite(ctx, s)

@@ -83,8 +83,7 @@ func quotasLimitMappedCards(s *scene) {
 	}
 
 	// It names no card, and may run on any of its resource.
-	unnamed := podSet{name: "unnamed", queue: "mapped", card: mi300x, count: 1, pods: 1}
-	pod := s.barePods(unnamed)[0]
+	pod := s.barePods(podSet{name: "unnamed", queue: "mapped", card: mi300x, count: 1, pods: 1})[0]
 	delete(pod.Annotations, api.AnnotationCardName)
 
 	s.wantPods(map[string]string{"amd": runningAndWaiting(3, 1), "dcu": runningAndWaiting(2, 2)})

@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	api "cardquota.dev/operator/api/v1alpha1"
 )
@@ -48,6 +49,5 @@ func reclaimsCPU(t *treeTest) {
 // cores returns a limit and deserved of CPU, with memory for every pod.
 func cores(limit, deserved int64) *api.Resources {
 	amount := func(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.DecimalSI) }
-	memory := resource.MustParse("1Gi")
-	return &api.Resources{CPU: amount(limit), Memory: &memory, Deserved: &api.ResourceAmounts{CPU: amount(deserved)}}
+	return &api.Resources{CPU: amount(limit), Memory: ptr.To(resource.MustParse("1Gi")), Deserved: &api.ResourceAmounts{CPU: amount(deserved)}}
 }

@@ -56,8 +56,7 @@ func (t *treeTest) restartEverything() {
 	t.killScheduler()
 	t.letManagerEnd()
 	t.deployment.Manager.Kill()
-	restart := check.Value(t.cluster.KillVolcano())(t)
-	t.Expect(restart(t.ctx)).To(Succeed())
+	t.Expect(check.Value(t.cluster.KillVolcano())(t)(t.ctx)).To(Succeed())
 	t.startScheduler()
 	t.startManager()
 }

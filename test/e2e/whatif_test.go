@@ -215,9 +215,8 @@ func whatIfReclaimsAGang(t *whatIfTest) {
 		t.wantRunningAndWaiting(name, 4, 0)
 	}
 	t.Eventually(func() bool { return time.Since(t.podsOf("older")[0].Status.StartTime.Time) > 3*time.Second }).Should(BeTrue())
-	node := t.podsOf("younger")[0].Spec.NodeName
 	t.prove(proof{submitted: []client.Object{t.deploymentOf(serve)}, onNodes: true, want: []string{
-		"1 serve on 4 " + t.card + " of " + node, "4 younger evicted, 0 run again",
+		"1 serve on 4 " + t.card + " of " + t.podsOf("younger")[0].Spec.NodeName, "4 younger evicted, 0 run again",
 	}})
 }
 

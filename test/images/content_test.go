@@ -74,8 +74,7 @@ func TestAnImageHasOneStaticProgramAndNothingElse(t *testing.T) {
 			g.Expect(header.FileInfo().Mode().Perm()).To(BeEquivalentTo(0o755))
 			g.Expect([]int{header.Uid, header.Gid}).To(Equal([]int{0, 0}), "owner and group of the program")
 
-			binary := check.Value(elf.NewFile(bytes.NewReader(p.files[path].data)))(t)
-			for _, segment := range binary.Progs {
+			for _, segment := range check.Value(elf.NewFile(bytes.NewReader(p.files[path].data)))(t).Progs {
 				g.Expect(segment.Type).NotTo(Equal(elf.PT_INTERP), "the program needs a dynamic linker")
 			}
 		})

@@ -34,8 +34,7 @@ func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 	g.Expect(buildImages(tree, second)).To(Succeed())
 
 	for name := range programs {
-		again := openArchive(t, filepath.Join(second, name+".tar"))
-		g.Expect(again.digest).To(Equal(openImage(t, name).digest), name)
+		g.Expect(openArchive(t, filepath.Join(second, name+".tar")).digest).To(Equal(openImage(t, name).digest), name)
 
 		var bills []string
 		for _, folder := range []string{first, second} {

@@ -201,8 +201,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 	files = append(files, trees...)
 	seen := map[string]int{}
 	for _, file := range files {
-		objects := check.Value(readObjects(file))(t)
-		for _, o := range objects {
+		for _, o := range check.Value(readObjects(file))(t) {
 			switch o.GetKind() {
 			case "CardQuota", "ServiceTypePolicy":
 				seen[o.GetKind()]++

@@ -7,6 +7,7 @@ import (
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -21,8 +22,7 @@ func newQuota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota
 }
 
 func parseQuantity(text string) *resource.Quantity {
-	q := resource.MustParse(text)
-	return &q
+	return ptr.To(resource.MustParse(text))
 }
 
 // patchAs changes an object as the given field manager, like kubectl edit.
@@ -37,8 +37,7 @@ func patchAs[T client.Object](t *testing.T, object T, manager string, change fun
 
 // setState simulates Volcano's queue controller.
 func setState(t *testing.T, name string, state v1beta1.QueueState) {
-	g := framework.NewGomega(t)
-	g.Eventually(func() error {
+	framework.NewGomega(t).Eventually(func() error {
 		queue := &v1beta1.Queue{}
 		if err := admin.Get(t.Context(), client.ObjectKey{Name: name}, queue); err != nil {
 			return err

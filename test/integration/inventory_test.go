@@ -56,8 +56,7 @@ func TestTheInventoryFollowsNodesQuotasAndPods(t *testing.T) {
 	entry := inventoryCard(t, model)
 	g.Eventually(entry, inventoryDelay).Should(gomega.Equal(v1alpha1.InventoryCard{Name: model, Resources: []string{"nvidia.com/gpu"}, Total: 8, Healthy: 8}))
 
-	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
-	admin.CreateWithCleanup(t, quota)
+	admin.CreateWithCleanup(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model }))
 	g.Eventually(queueOf(t, name)).ShouldNot(gomega.BeNil()) // cards in a queue that does not exist are an anomaly
 
 	pod := builder.Pod(labNamespace, name).Queue(name).Card(model).GPUs(2).Node(name).Obj()

@@ -126,8 +126,7 @@ func schedulerText(t *testing.T, name string) func() (string, error) {
 
 // configMap returns a stored ConfigMap.
 func configMap(t *testing.T, name string) *corev1.ConfigMap {
-	cm := framework.Fetch[corev1.ConfigMap](t, admin, client.ObjectKey{Namespace: systemNamespace, Name: name})
-	return cm
+	return framework.Fetch[corev1.ConfigMap](t, admin, client.ObjectKey{Namespace: systemNamespace, Name: name})
 }
 
 // writeConfigMap writes a text into the ConfigMap as a given field manager.

@@ -124,8 +124,7 @@ func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 		g.Expect(time.Since(began)).To(gomega.BeNumerically("<", time.Minute), "%d pods were made", pods)
 	}
 
-	want := fmt.Sprintf("%d/8 NVIDIA-H200", pods)
-	g.Eventually(statusSummary(t, name)).Should(gomega.Equal(want))
+	g.Eventually(statusSummary(t, name)).Should(gomega.Equal(fmt.Sprintf("%d/8 NVIDIA-H200", pods)))
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(fmt.Sprintf(`{"NVIDIA-H200":%d}`, pods)))
 
 	most := mostWrites(began)

@@ -70,8 +70,7 @@ func (g *generator) drawPreemptPolicy() string {
 func (g *generator) drawFullQueues() (running []string, used map[string]map[string]int) {
 	used = map[string]map[string]int{}
 	for i := range 2 + g.IntN(5) {
-		name := fmt.Sprintf("r%d", i)
-		text := g.drawRunningJob(name)
+		text := g.drawRunningJob(fmt.Sprintf("r%d", i))
 		if text == "" {
 			continue
 		}
@@ -153,8 +152,7 @@ func (g *generator) drawEnding() string {
 func (g *generator) drawPreemptors() []string {
 	var steps []string
 	for i := range 2 + g.IntN(5) {
-		waiting := g.drawWaitingJob(fmt.Sprintf("w%d", i))
-		text := moveJob(waiting, pick(g, leaves...))
+		text := moveJob(g.drawWaitingJob(fmt.Sprintf("w%d", i)), pick(g, leaves...))
 		text += pick(g, " priorityClass=high", " priorityClass=high", " priorityClass=high", "", " priorityClass=low") + g.drawLongEnding()
 		if g.draw(15) {
 			text += " taskPriority=index"

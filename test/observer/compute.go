@@ -102,8 +102,7 @@ func allocatableOf(node *corev1.Node) rule.Quota {
 // what cannot be reclaimed stays within what its queues deserve.
 func (m *clusterState) checkTreeCompute(state *podState, queue string, trees []*rule.Tree, c change, report func(string)) {
 	for _, name := range m.computeOf(state.charge) {
-		use := m.treeUse(name, everyPod)
-		report(m.takesGuarantee(trees, queue, name, m.amountIn(state.charge, name), use, c))
+		report(m.takesGuarantee(trees, queue, name, m.amountIn(state.charge, name), m.treeUse(name, everyPod), c))
 		report(m.unreclaimableAboveDeserved(state, trees, queue, name))
 	}
 }

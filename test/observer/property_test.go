@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -85,8 +86,7 @@ func randomStep(t *rapid.T, s *scene, o *oracle, pods map[string]*corev1.Pod) {
 	case 2, 3:
 		if !exists {
 			q := rapid.SampledFrom(queues).Draw(t, "queue")
-			cards := rapid.IntRange(1, 3).Draw(t, "cards")
-			pods[name] = placePod(s, o, name, q, cards)
+			pods[name] = placePod(s, o, name, q, rapid.IntRange(1, 3).Draw(t, "cards"))
 		}
 	case 4:
 		if exists && p.DeletionTimestamp == nil {
@@ -121,8 +121,7 @@ func placePod(s *scene, o *oracle, name, queue string, cards int) *corev1.Pod {
 
 // terminatePod marks a pod as deleted, on both sides; it still runs.
 func terminatePod(s *scene, o *oracle, p *corev1.Pod) {
-	now := metav1.NewTime(s.clock)
-	p.DeletionTimestamp = &now
+	p.DeletionTimestamp = ptr.To(metav1.NewTime(s.clock))
 	s.applyObject(p.DeepCopy(), false)
 	if usage, ok := o.placed[p.Name]; ok {
 		o.terminating[p.Name] = usage

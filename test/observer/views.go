@@ -153,7 +153,12 @@ func (m *clusterState) statesOf(queue *v1beta1.Queue) []string {
 		return []string{held}
 	}
 
-	for above, levels := m.queues[queue.Spec.Parent], 0; above != nil && levels < len(m.queues); above, levels = m.queues[above.Spec.Parent], levels+1 {
+	above := queue
+	for range m.queues { // parents that form a cycle end here
+		above = m.queues[above.Spec.Parent]
+		if above == nil {
+			break
+		}
 		if stops(above) {
 			return []string{state, held}
 		}

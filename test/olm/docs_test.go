@@ -19,8 +19,7 @@ const install = "docs/install.md"
 
 // sectionCommands returns the command blocks of a section of a page.
 func (a *administrator) sectionCommands(page, heading string) []string {
-	text := check.Value(os.ReadFile(filepath.Join(suite.root, page)))(a)
-	return check.Value(docs.Commands(string(text), heading))(a)
+	return check.Value(docs.Commands(string(check.Value(os.ReadFile(filepath.Join(suite.root, page)))(a)), heading))(a)
 }
 
 // publishAsDocumented builds a catalog in a copy of the project by the commands of

@@ -21,8 +21,7 @@ import (
 // wantInstalled waits until the installed programs and Services are exactly those of a bundle.
 // A Deployment, Service, policy or webhook of another version must be replaced or removed.
 func (a *administrator) wantInstalled(bundle string) {
-	bundled := a.bundleObjects(bundle)
-	a.Eventually(a.installedObjects).Should(Equal(bundled))
+	a.Eventually(a.installedObjects).Should(Equal(a.bundleObjects(bundle)))
 }
 
 // bundleObjects returns the objects of a bundle, one line each.

@@ -159,6 +159,5 @@ func TestOLMUpgradesWhileWorkloadsRun(t *testing.T) {
 
 	// Any Volcano scheduler creates these two Queues when it starts; ours is the first one
 	// here.
-	made := []string{"queues.scheduling.volcano.sh default", "queues.scheduling.volcano.sh root"}
-	a.wantAsBefore(before, made...)
+	a.wantAsBefore(before, []string{"queues.scheduling.volcano.sh default", "queues.scheduling.volcano.sh root"}...)
 }

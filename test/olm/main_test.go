@@ -42,8 +42,7 @@ func TestMain(m *testing.M) { check.Main(m, "olm", setUp) }
 
 func setUp(s *check.SetUp) {
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	log := funcr.New(func(prefix, args string) { fmt.Println("olm:", prefix, args) }, funcr.Options{})
-	ctrl.SetLogger(log)
+	ctrl.SetLogger(funcr.New(func(prefix, args string) { fmt.Println("olm:", prefix, args) }, funcr.Options{}))
 
 	suite.root = check.Value(cluster.ModuleRoot())(s)
 	suite.tools = check.Value(findTools(filepath.Join(suite.root, "bin", "olm")))(s)

@@ -107,8 +107,7 @@ func (a *administrator) userState() map[string]any {
 	for _, resource := range []schema.GroupVersionResource{
 		ours.WithResource("cardquotas"), volcanos.WithResource("queues"),
 	} {
-		list := check.Value(client.Resource(resource).List(a.ctx, metav1.ListOptions{}))(a)
-		for _, object := range list.Items {
+		for _, object := range check.Value(client.Resource(resource).List(a.ctx, metav1.ListOptions{}))(a).Items {
 			spec := object.Object["spec"]
 			if written, ok := spec.(map[string]any); ok && written["stopPolicy"] == "None" {
 				delete(written, "stopPolicy") // the default of a field that the previous version does not have

@@ -102,8 +102,7 @@ func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 
 	config := check.Value(clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig")))(t)
 
-	client := check.Value(kubernetes.NewForConfig(config))(t)
-	left := findTraces(t, client, dir)
+	left := findTraces(t, check.Value(kubernetes.NewForConfig(config))(t), dir)
 	g.Expect(left()).To(HaveLen(5), "a network link, processes of the cluster and on its node, cgroups and mounts")
 
 	g.Expect(parent.Process.Kill()).To(Succeed())
@@ -111,8 +110,7 @@ func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 	g.Eventually(left, "30s", "100ms").Should(Or(BeEmpty(), ConsistOf(HavePrefix("cgroups"))),
 		"the kernel takes everything but empty cgroups")
 
-	c := startRealNode(t, realNodeOptions(dir))
-	g.Expect(c.Stop()).To(Succeed())
+	g.Expect(startRealNode(t, realNodeOptions(dir)).Stop()).To(Succeed())
 	g.Expect(left()).To(BeEmpty())
 }
 

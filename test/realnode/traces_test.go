@@ -37,8 +37,7 @@ func findTraces(t *testing.T, client kubernetes.Interface, dir string) func() []
 
 	cgroups := map[string]os.FileInfo{}
 	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
-		paths := check.Value(filepath.Glob(pattern + link.Name))(t)
-		for _, path := range paths {
+		for _, path := range check.Value(filepath.Glob(pattern + link.Name))(t) {
 			cgroups[path] = check.Value(os.Stat(path))(t)
 		}
 	}

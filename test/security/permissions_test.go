@@ -151,9 +151,7 @@ func (c *caller) isAllowed(t *testing.T, r permission) bool {
 		verb = "patch" // as RBAC calls an apply
 	}
 
-	client := check.Value(dynamic.NewForConfig(config))(t)
-
-	err := r.dryRun(t.Context(), client)
+	err := r.dryRun(t.Context(), check.Value(dynamic.NewForConfig(config))(t))
 	if err == nil {
 		return true
 	}

@@ -354,6 +354,7 @@ func TestGangsThatCanRunAreNotReported(t *testing.T) {
 // cards limits; with computeQuota Enforce all pods do.
 func TestComputeUsesAreThoseOfEachQueue(t *testing.T) {
 	queues := []string{"a", "b", "c"}
+
 	seed.Check(t, func(t *rapid.T) {
 		c := &Cluster{Charges: map[types.UID]quota.Charge{}, Policy: builder.ServiceTypePolicy().Obj()}
 		c.Policy.Spec.ComputeQuota = rapid.SampledFrom([]v1alpha1.ComputeQuota{"", v1alpha1.ComputeQuotaEnforce}).Draw(t, "computeQuota")

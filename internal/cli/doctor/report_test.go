@@ -342,8 +342,7 @@ func TestNothingIsWrongWithAHealthyCluster(t *testing.T) {
 	check.Equal(t, "exit code", 0, report.ExitCode())
 	check.Equal(t, "number of rules", len(RuleNames()), report.Rules)
 
-	text := report.Render(output.Style{})
-	check.Contains(t, "text", text, "Nothing is wrong: ")
+	check.Contains(t, "text", report.Render(output.Style{}), "Nothing is wrong: ")
 }
 
 // TestEachRuleFindsWhatIsBroken: each entry of cases and plannedCases changes a healthy cluster. Its name is the rule

@@ -18,8 +18,7 @@ func listThreeNodes(isUsageKnown bool, pods ...*corev1.Pod) []Node {
 	tracker.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
 	tracker.Update(builder.Node("cpu").Obj())
 	tracker.Update(builder.Node("unnamed").Resource("nvidia.com/gpu", "8").Obj())
-	resolver := workload.Resolver{Inventory: tracker.Inventory()}
-	return NewList(tracker.Nodes(), pods, &resolver, isUsageKnown).Items
+	return NewList(tracker.Nodes(), pods, &workload.Resolver{Inventory: tracker.Inventory()}, isUsageKnown).Items
 }
 
 // TestPodsOnANodeUseItsCards: node a has 8 cards, and each pod requests 3. Pods that are bound to the node use cards

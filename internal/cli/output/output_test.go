@@ -99,8 +99,7 @@ func TestAWideTableBreaksNothing(t *testing.T) {
 	grid := Grid{Columns: []Column{{Header: "NAME", Shrinks: true}, {Header: "N", Right: true}}}
 	long := strings.Repeat("long", 40)
 	grid.AddRow(Text(long), Number(1))
-	table := grid.Render(Style{Wide: true})
-	check.Contains(t, "table", table, long+"  1\n")
+	check.Contains(t, "table", grid.Render(Style{Wide: true}), long+"  1\n")
 }
 
 // TestColorsAreOnTerminalsOnly: an output with colors has a bold header (1m) and a red cell (31m). In a file, which
@@ -109,8 +108,7 @@ func TestColorsAreOnTerminalsOnly(t *testing.T) {
 	grid := Grid{Columns: []Column{{Header: "NAME"}}}
 	grid.AddRow(Colored("held", Red))
 	for color, want := range map[bool]string{false: "NAME\nheld\n", true: "\x1b[1mNAME\x1b[0m\n\x1b[31mheld\x1b[0m\n"} {
-		table := grid.Render(Style{Color: color})
-		check.Equal(t, "table", want, table)
+		check.Equal(t, "table", want, grid.Render(Style{Color: color}))
 	}
 }
 

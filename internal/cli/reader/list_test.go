@@ -84,8 +84,7 @@ func TestListsDropWhatIsNotRead(t *testing.T) {
 	check.NoError(t, r.Err())
 
 	kept := pods[0]
-	text := check.Value(json.Marshal(kept))(t)
-	check.Text(t, "pod of the list", string(text)).Lacks("unread")
+	check.Text(t, "pod of the list", string(check.Value(json.Marshal(kept))(t))).Lacks("unread")
 
 	nodes := []*corev1.Node{builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj()}
 	resolver := workload.Resolver{Inventory: reader.Workloads{Nodes: nodes}.Tracker().Inventory()}

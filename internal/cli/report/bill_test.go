@@ -212,8 +212,7 @@ func TestAReportWithoutUseSaysWhetherThatIsKnown(t *testing.T) {
 	}) {
 		in := inputOf(map[cardseconds.Series]cardseconds.Milli{{Tenant: "idle", Queue: "q", ServiceType: "none", Card: "A"}: 0})
 		tc.change(&in)
-		text := NewDocument(in).Render(output.Style{})
-		check.Contains(t, "report", text, tc.want)
+		check.Contains(t, "report", NewDocument(in).Render(output.Style{}), tc.want)
 	}
 }
 

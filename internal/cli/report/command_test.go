@@ -26,6 +26,7 @@ var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}}.Execute
 // error stream.
 func TestReportSumsUpStoredUse(t *testing.T) {
 	objects := kubectl.StoredSums(t)
+
 	for name, command := range map[string]string{
 		"this-month": "report",
 		"month":      "report --month 2026-10 --prices testdata/prices.yaml",

@@ -86,6 +86,7 @@ func TestWrongPricesAreRefused(t *testing.T) {
 func FuzzPrices(f *testing.F) {
 	f.Add(samplePrices)
 	f.Add("{currency: EUR, prices: [{card: A, perCardHour: 1}, {card: A, perCardHour: 2}]}")
+
 	f.Fuzz(func(t *testing.T, text string) {
 		prices, err := ParsePrices([]byte(text))
 		if err != nil {

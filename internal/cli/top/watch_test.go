@@ -103,6 +103,7 @@ func TestWatchShowsEachChangeOnce(t *testing.T) {
 // change, so with -o name there is only one document.
 func TestWatchPrintsADocumentForEachChange(t *testing.T) {
 	const isTerminal = true
+
 	for t, tc := range check.Cases(t, map[string]struct{ format, want string }{
 		"jsonpath":       {"jsonpath={.items[0].cards[0].used}", "0\n3"},
 		"custom columns": {"custom-columns=USED:.cards[0].used", "0\n\n3\n"},

@@ -27,8 +27,7 @@ func TestUncheckedClaimsAreACaveat(t *testing.T) {
 			result.UncheckedClaims = append(result.UncheckedClaims, types.NamespacedName{Namespace: "lab", Name: name})
 		}
 
-		out := NewResult(result).Render(output.Style{})
-		text := strings.Join(strings.Fields(out), " ")
+		text := strings.Join(strings.Fields(NewResult(result).Render(output.Style{})), " ")
 		check.Contains(t, "answer", text, tc.want)
 		check.Equal(t, "has a caveat", tc.want != "", strings.Contains(text, "ResourceClaims"))
 	}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardinventory"
@@ -58,10 +59,9 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 // billed to the namespace of the pod.
 func TestBillsDateCardsByTheBindingOfThePod(t *testing.T) {
 	bound := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
-	started := metav1.NewTime(bound.Add(time.Minute))
 	podIn := func(queue string) *builder.PodBuilder {
 		return builder.Pod("lab", "in-"+queue).Queue(queue).GPUs(2).Running("a").With(func(p *corev1.Pod) {
-			p.Status.StartTime = &started
+			p.Status.StartTime = ptr.To(metav1.NewTime(bound.Add(time.Minute)))
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: bound})
 		})
 	}

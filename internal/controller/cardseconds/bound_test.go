@@ -18,6 +18,7 @@ import (
 // that the report does not call dropped.
 func TestNoMonthIsLostWhenAllSlotsAreFull(t *testing.T) {
 	var dropped, kept int
+
 	seed.Check(t, func(r *rapid.T) {
 		s := newScene(t)
 		s.fillSlots("2020-01", rapid.IntRange(0, 3000).Draw(r, "bytes left"))

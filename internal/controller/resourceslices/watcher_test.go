@@ -108,8 +108,7 @@ func TestSlicesOfEveryVersionAreRead(t *testing.T) {
 		var spec map[string]any
 		check.NoError(t, kjson.UnmarshalCaseSensitivePreserveInts([]byte(tc.spec), &spec))
 
-		got := check.Value(newRecord(sliceOf("v1", "s", tc.driver, spec)))(t)
-		check.Equal(t, "slice", tc.want, got.(*record).slice)
+		check.Equal(t, "slice", tc.want, check.Value(newRecord(sliceOf("v1", "s", tc.driver, spec)))(t).(*record).slice)
 	}
 }
 

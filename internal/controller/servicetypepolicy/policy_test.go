@@ -270,8 +270,7 @@ func TestARefusedWriteIsReportedAndRetried(t *testing.T) {
 	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	w.refuseConfigMaps(apierrors.NewForbidden(corev1.Resource("configmaps"), "x", nil))
 
-	result := check.Value(w.reconcile())(t)
-	check.Equal(t, "delay of the retry", shared.RefusedRetry, result.RequeueAfter)
+	check.Equal(t, "delay of the retry", shared.RefusedRetry, check.Value(w.reconcile())(t).RequeueAfter)
 	w.expect("False/ConfigRefused: ")
 
 	w.refuse = nil

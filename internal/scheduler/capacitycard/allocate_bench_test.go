@@ -27,6 +27,7 @@ const mostAllocateTime = 1.2
 // both.
 func BenchmarkAllocate(b *testing.B) {
 	framework.RegisterPluginBuilder(capacity.PluginName, capacity.New)
+
 	for _, nodes := range []int{1000, 5000} {
 		b.Run(fmt.Sprintf("%d-nodes/200-pods", nodes), func(b *testing.B) {
 			fleet := session.New(`queue q quota={"A":40000} cpu=1000000`)

@@ -67,6 +67,7 @@ const (
 func BenchmarkSession(b *testing.B) {
 	for _, size := range []struct{ nodes, pods, queues int }{{1000, 10_000, 200}, {5000, 100_000, 1000}} {
 		s := newFleet(b, size.nodes, size.pods, size.queues, 20)
+
 		for _, state := range []struct {
 			name      string
 			before    func() // each session of this plugin
@@ -139,6 +140,7 @@ func compare(b *testing.B, ours, theirs *side, isLimited bool) {
 // times queues.
 func BenchmarkGrowth(b *testing.B) {
 	cold := make([]byte, 128<<20)
+
 	for _, size := range []struct{ nodes, pods, queues int }{
 		{1000, 10_000, 200}, {1000, 20_000, 200}, {1000, 40_000, 200}, {1000, 80_000, 200}, // pods
 		{4000, 20_000, 200}, {1000, 20_000, 800}, {4000, 20_000, 800}, // nodes and queues

@@ -185,6 +185,7 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 	allocation := allocate.New()
 	conf.EnabledActionMap = map[string]bool{allocation.Name(): true}
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
+
 	seed.Check(t, func(t *rapid.T) {
 		l := newLifecycle(t, volcano)
 		actions := map[string]func(*rapid.T){
@@ -264,6 +265,7 @@ func TestOnlyOtherBindingsAreReported(t *testing.T) {
 	conf.EnabledActionMap = map[string]bool{allocate.New().Name(): true}
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
 	reported := 0
+
 	seed.Check(t, func(t *rapid.T) {
 		l := newLifecycle(t, volcano)
 		clock := time.Now()

@@ -75,8 +75,7 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 		refused := fitErrorKey{reason: reason, queue: "q", name: "A", count: 1, limit: 8, text: texts[reason]}
 		message := messageOfNodes(refused.newStatus(8, nil), refused.newStatus(8, nil), lacksCards) // 8 cards are used
 
-		read := waiting.ReadStatedReason("Unschedulable", message, gpu)
-		check.Equal(t, message, want[reason], read)
+		check.Equal(t, message, want[reason], waiting.ReadStatedReason("Unschedulable", message, gpu))
 	}
 }
 

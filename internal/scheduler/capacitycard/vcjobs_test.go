@@ -127,8 +127,6 @@ func TestVCJobIsEnqueuedByItsTemplates(t *testing.T) {
 // the PodGroup, the default class. Of two default classes, Kubernetes uses the one of lower value. Pods of class
 // "high" or of no class preempt, those of class "polite" never do.
 func TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt(t *testing.T) {
-	never := corev1.PreemptNever
-	lower := corev1.PreemptLowerPriority
 	for t, tc := range check.Cases(t, map[string]struct {
 		isVCJob bool
 		// templateClass and templatePolicy are those of the pod template of a Volcano job.
@@ -141,7 +139,7 @@ func TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt(t *testing.T) {
 	}{
 		"a Volcano job of class high: enqueued": {isVCJob: true, groupClass: "high", wantEnqueued: true},
 		"a Volcano job of class high, and its template says Never: refused": {
-			isVCJob: true, groupClass: "high", templatePolicy: &never,
+			isVCJob: true, groupClass: "high", templatePolicy: ptr.To(corev1.PreemptNever),
 		},
 		"a Volcano job of class polite: refused": {isVCJob: true, groupClass: "polite"},
 		"a Volcano job of class high, and its template names polite: refused": {
@@ -151,7 +149,7 @@ func TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt(t *testing.T) {
 			isVCJob: true, groupClass: "polite", templateClass: "high", wantEnqueued: true,
 		},
 		"a Volcano job of class polite, and its template says PreemptLowerPriority: enqueued": {
-			isVCJob: true, groupClass: "polite", templatePolicy: &lower, wantEnqueued: true,
+			isVCJob: true, groupClass: "polite", templatePolicy: ptr.To(corev1.PreemptLowerPriority), wantEnqueued: true,
 		},
 		"a PodGroup without a Volcano job, of class high: enqueued":  {groupClass: "high", wantEnqueued: true},
 		"a PodGroup without a Volcano job, of class polite: refused": {groupClass: "polite"},
@@ -177,10 +175,10 @@ func TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt(t *testing.T) {
 		s.openSession()
 		classes := s.Ssn.InformerFactory().Scheduling().V1().PriorityClasses().Informer().GetIndexer()
 		check.NoError(t, classes.Add(&schedulingv1.PriorityClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "polite"}, Value: 1, PreemptionPolicy: &never, GlobalDefault: tc.hasDefaultClass,
+			ObjectMeta: metav1.ObjectMeta{Name: "polite"}, Value: 1, PreemptionPolicy: ptr.To(corev1.PreemptNever), GlobalDefault: tc.hasDefaultClass,
 		}))
 		check.NoError(t, classes.Add(&schedulingv1.PriorityClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "eager"}, Value: 2, PreemptionPolicy: &lower, GlobalDefault: tc.hasDefaultClass,
+			ObjectMeta: metav1.ObjectMeta{Name: "eager"}, Value: 2, PreemptionPolicy: ptr.To(corev1.PreemptLowerPriority), GlobalDefault: tc.hasDefaultClass,
 		}))
 
 		job := s.Job("j")

@@ -149,6 +149,5 @@ func withDisruptionTarget(reason string, since time.Duration) podChange {
 
 // terminatingSince deletes a pod, which still uses its cards.
 func terminatingSince(d time.Duration) podChange {
-	since := ago(d)
-	return func(p *corev1.Pod) { p.DeletionTimestamp = &since }
+	return func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(ago(d)) }
 }

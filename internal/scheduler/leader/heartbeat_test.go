@@ -225,9 +225,7 @@ func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 	fence := newFence()
 	config := &rest.Config{Host: server.URL}
 	config.Wrap(fence.wrapTransport)
-	client := check.Value(newHeartbeatClient(config, "ns"))(t)
-
-	b := newHeartbeatWriter(client, "ns", "i", func() string { return "" })
+	b := newHeartbeatWriter(check.Value(newHeartbeatClient(config, "ns"))(t), "ns", "i", func() string { return "" })
 	b.reportSession(t.Context(), &capacitycard.SessionReport{At: time.Now()})
 	g.Expect(reads.Load()).To(BeNumerically(">", 0))
 	g.Expect(writes.Load()).To(BeZero())

@@ -127,6 +127,7 @@ func TestWaitsUntilTheLastOtherSchedulerIsGone(t *testing.T) {
 // succeeds.
 func TestWaitsWhilePodsCannotBeListed(t *testing.T) {
 	forbidden := errors.New("pods is forbidden")
+
 	for t, isListedBefore := range check.Cases(t, map[string]bool{
 		"the list was always forbidden": false,
 		"the list succeeded before":     true,

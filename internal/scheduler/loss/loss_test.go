@@ -164,8 +164,7 @@ func TestLossIsInCardSecondsOrCoreSeconds(t *testing.T) {
 		pod.Cards = tc.cards
 		pod.MilliCPU = tc.milliCPU
 
-		price := PriceOf("ns", []Pod{pod}, time.Time{}, now, nil)
-		check.Equal(t, "loss", tc.want, price.Pods[0])
+		check.Equal(t, "loss", tc.want, PriceOf("ns", []Pod{pod}, time.Time{}, now, nil).Pods[0])
 	}
 }
 

@@ -82,6 +82,7 @@ func drawCluster(t *rapid.T) (c *simulation.Cluster, queues []drawnQueue) {
 // checked.
 func TestRunKeepsTheRulesOnRandomClusters(t *testing.T) {
 	configuration := readShippedConfiguration(t)
+
 	seed.Check(t, func(t *rapid.T) {
 		c, queues := drawCluster(t)
 		var objects []*unstructured.Unstructured

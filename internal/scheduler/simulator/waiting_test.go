@@ -192,8 +192,7 @@ func TestRunWorksOnAnInconsistentSnapshot(t *testing.T) {
 		builder.Pod("lab", "on-unknown-node").Running("gone").Queue("research").GPUs(1).Obj(),
 		builder.Pod("lab", "on-unready-node").Running("h200-2").Queue("research").GPUs(1).Obj())
 
-	r := simulate(t, c, newGang("new", "research", 1, 4))
-	check.Equal(t, "outcome", "new-worker-0@h200-1", summarize(r))
+	check.Equal(t, "outcome", "new-worker-0@h200-1", summarize(simulate(t, c, newGang("new", "research", 1, 4))))
 }
 
 // TestRunNamesAMissingQueue: Volcano skips a job of queue none, which does not exist, and gives no reason. The

@@ -31,7 +31,6 @@ func TestPlacesInReverseOrderOfPodSets(t *testing.T) {
 	p.PodSets = []PodSet{workers, masters}
 	got := Solve(p, MaxWork)
 	check.Must(t, got.Plan != nil, "%+v, want a plan", got)
-	why := planError(p, got.Plan)
-	check.Equal(t, "error of the plan", "", why)
+	check.Equal(t, "error of the plan", "", planError(p, got.Plan))
 	check.Equal(t, "victims", nil, got.Plan.Victims)
 }

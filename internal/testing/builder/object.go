@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // GPU is the resource of NVIDIA's whole cards.
@@ -72,9 +73,8 @@ func (o object[B, P]) annotateUnlessEmpty(key, value string) B {
 
 // Owner adds the owner reference of a controller.
 func (o object[B, P]) Owner(apiVersion, kind, name string) B {
-	controller := true
 	o.obj.SetOwnerReferences(append(o.obj.GetOwnerReferences(), metav1.OwnerReference{
-		APIVersion: apiVersion, Kind: kind, Name: name, UID: uidFor(kind, o.obj.GetNamespace(), name), Controller: &controller,
+		APIVersion: apiVersion, Kind: kind, Name: name, UID: uidFor(kind, o.obj.GetNamespace(), name), Controller: ptr.To(true),
 	}))
 	return o.self
 }

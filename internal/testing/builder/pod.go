@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -85,8 +86,7 @@ func (b *PodBuilder) InitContainer(name corev1.ResourceName, quantity string) *P
 // Sidecar adds an init container that keeps running beside the others.
 func (b *PodBuilder) Sidecar(name corev1.ResourceName, quantity string) *PodBuilder {
 	b.InitContainer(name, quantity)
-	always := corev1.ContainerRestartPolicyAlways
-	b.obj.Spec.InitContainers[len(b.obj.Spec.InitContainers)-1].RestartPolicy = &always
+	b.obj.Spec.InitContainers[len(b.obj.Spec.InitContainers)-1].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 	return b
 }
 

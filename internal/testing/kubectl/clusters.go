@@ -157,10 +157,9 @@ func FleetWithFaults() []client.Object {
 
 // Deployment is a Deployment of one of the programs, with all replicas ready.
 func Deployment(program, image string) *appsv1.Deployment {
-	replicas := int32(1)
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: program, Labels: map[string]string{"app.kubernetes.io/name": program}},
-		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Template: corev1.PodTemplateSpec{
+		Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(1)), Template: corev1.PodTemplateSpec{
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: strings.TrimPrefix(program, "cardquota-"), Image: image}}}}},
 		Status: appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1},
 	}

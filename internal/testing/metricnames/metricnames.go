@@ -65,9 +65,7 @@ func Registered(t testing.TB, registry prometheus.Collector) []string {
 
 // Documented returns the metrics in the table below a heading.
 func Documented(t testing.TB, file, heading string) []string {
-	page := check.Value(os.ReadFile(file))(t)
-
-	_, table, _ := cutTable(t, string(page), heading)
+	_, table, _ := cutTable(t, string(check.Value(os.ReadFile(file))(t)), heading)
 	var names []string
 	for line := range strings.Lines(table) {
 		if match := firstCell.FindStringSubmatch(line); match != nil {
@@ -81,8 +79,7 @@ func Documented(t testing.TB, file, heading string) []string {
 
 // CheckTable compares the table below a heading with the metrics of collectors, or writes it.
 func CheckTable(t testing.TB, update bool, file, heading string, collectors ...prometheus.Collector) {
-	page := check.Value(os.ReadFile(file))(t)
-	before, table, after := cutTable(t, string(page), heading)
+	before, table, after := cutTable(t, string(check.Value(os.ReadFile(file))(t)), heading)
 	want := newTable(describedBy(t, collectors...))
 	if update {
 		check.NoError(t, os.WriteFile(file, []byte(before+want+after), 0o600))

@@ -46,9 +46,8 @@ func TestWrongStepsAreRefused(t *testing.T) {
 		},
 		"a task without its minimum": {"load group g task=ps", `line 1, "load group g task=ps": word "task=ps": write NAME,min:N`},
 	}) {
-		line := Steps(tc.step)[0]
+		_, err := New(nil).apply(Steps(tc.step)[0])
 
-		_, err := New(nil).apply(line)
 		check.Says(t, err, tc.want)
 	}
 }

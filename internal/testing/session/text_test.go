@@ -61,7 +61,6 @@ func TestAddRefusesWrongTexts(t *testing.T) {
 		"a task without its minimum":  {jobWith + "task=ps,pods:1", `line 1, "` + jobWith + `task=ps,pods:1": word "task=ps,pods:1": write NAME,pods:N,min:N`},
 		"a task with an unknown part": {jobWith + "task=ps,size:1", `line 1, "` + jobWith + `task=ps,size:1": word "task=ps,size:1": unknown part "size"`},
 	}) {
-		err := New("").addLine(words.Lines(tc.line)[0], nil)
-		check.Equal(t, "error", tc.want, fmt.Sprint(err))
+		check.Equal(t, "error", tc.want, fmt.Sprint(New("").addLine(words.Lines(tc.line)[0], nil)))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -72,8 +73,7 @@ func TestJobsWithMoreThan256TasksAreRefused(t *testing.T) {
 	const tooMany = "has more than 256 pod templates, and the rest is not validated"
 
 	setOwner := func(j *vcbatch.Job) {
-		yes := true
-		j.OwnerReferences = []metav1.OwnerReference{{Kind: "CronJob", Name: "c", Controller: &yes}}
+		j.OwnerReferences = []metav1.OwnerReference{{Kind: "CronJob", Name: "c", Controller: ptr.To(true)}}
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -190,6 +190,7 @@ func lastCharge(t *rapid.T) (*quota.Charge, *rule.Charge) {
 // Scheduler "volcano" has checked that for its own pods.
 func TestProductAndObserverChargePodsAlike(t *testing.T) {
 	allowsNamespace := func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }
+
 	seed.Check(t, func(t *rapid.T) {
 		inv := drawInventory(t)
 		for range perDraw {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -232,8 +233,7 @@ func drawSpec(t *rapid.T, pod *corev1.Pod) {
 	for range drawInt(t, 0, 2, "init containers") {
 		c := drawContainer(t, 1)
 		c.RestartPolicy = sometimes(t, 2, "sidecar", func() *corev1.ContainerRestartPolicy {
-			always := corev1.ContainerRestartPolicyAlways
-			return &always
+			return ptr.To(corev1.ContainerRestartPolicyAlways)
 		})
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
 	}

@@ -67,8 +67,7 @@ func (j *Checker) checkNode(object string, state *podState, at time.Time) {
 	}
 
 	most := j.highestAllocatable(name, node, since)
-	used := j.state.nodeUsage(true)[name]
-	for resource, amount := range used {
+	for resource, amount := range j.state.nodeUsage(true)[name] {
 		limit, stated := most[resource]
 		if isRequested := state.requests[resource] > 0 || resource == corev1.ResourcePods; isRequested && (stated || resource != corev1.ResourcePods) && amount > limit {
 			j.addViolation(Capacity, at, object, "was placed: the pods on node %s now request %d %s, and it has %d", name, amount, resource, limit)

@@ -108,8 +108,7 @@ func (w *clusterState) hasQuota(u *unit) bool {
 
 // mustStart reports whether a unit must make progress.
 func (j *Checker) mustStart(u *unit, units []*unit, at time.Time) bool {
-	w := j.state
-	if u.unsupported != "" || !w.isOpen(u) {
+	if u.unsupported != "" || !j.state.isOpen(u) {
 		return false
 	}
 

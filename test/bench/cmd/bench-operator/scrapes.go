@@ -37,6 +37,7 @@ type readMetrics func(ctx context.Context) (deployment.ProgramMetrics, error)
 func startScraper(ctx context.Context, read readMetrics) *scraper {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &scraper{cancel: cancel}
+
 	s.done.Go(func() {
 		_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, scrapeInterval, true, func(ctx context.Context) (bool, error) {
 			_, err := read(ctx)

@@ -82,8 +82,7 @@ func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T
 
 	c := check.Value(cluster.Attach(t.Context(), dir))(t)
 
-	nodes := check.Value(c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t)
-	g.Expect(nodes.Items).To(HaveLen(10))
+	g.Expect(check.Value(c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items).To(HaveLen(10))
 	g.Expect(c.Stop()).To(Succeed())
 
 	g.Expect(processes()).To(HaveLen(6), "etcd, two of Kubernetes, two of Volcano, kwok")

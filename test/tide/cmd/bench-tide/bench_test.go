@@ -134,8 +134,7 @@ func TestReportHasMediansRangesAndRatios(t *testing.T) {
 
 	folder := filepath.Join(t.TempDir(), "dist")
 	check.NoError(t, r.writeFiles(folder))
-	table := check.Value(os.ReadFile(filepath.Join(folder, "bench-tide.md")))(t)
-	check.Contains(t, "table", string(table),
+	check.Contains(t, "table", string(check.Value(os.ReadFile(filepath.Join(folder, "bench-tide.md")))(t)),
 		"| card-seconds lost in all | 800 (400 to 1200) | 80 (40 to 160) | 0.10 |\n",
 		"| gangs broken by one gang (at least 10) | 10 (10 to 10) | 10 (10 to 10) | 1.00 |\n",
 		"| retries counted against jobs | 0 (0 to 0) | 0 (0 to 0) |  |\n")
