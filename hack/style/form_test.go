@@ -27,16 +27,18 @@ const (
 )
 
 // TestStatementsAssignOneValueAndHaveShortConditions: a statement assigns one value. Exceptions are the results
-// of one expression, the head of a for loop, and a swap, where a value reads what is assigned before it. The
-// head of an if or switch takes := only. && beside || has brackets. A condition has at most three operators.
-// More of one kind are allowed if a variable or a function gives the condition its name. Each row is a
-// statement and what the linter finds in it, "" for nothing.
+// of one expression, a swap, where a value reads what is assigned before it, and the variables that control a for
+// loop: its condition or its post statement uses them. The head of an if or switch takes := only. && beside || has
+// brackets. A condition has at most three operators. More of one kind are allowed if a variable or a function gives
+// the condition its name. Each row is a statement and what the linter finds in it, "" for nothing.
 func TestStatementsAssignOneValueAndHaveShortConditions(t *testing.T) {
 	for _, c := range []struct{ code, want string }{
 		{"n, o = 1, 2", oneStatement},
 		{"x, y := 1, 2", oneStatement},
 		{"var x, y = 1, 2", oneStatement},
 		{"var x, y int", ""},
+		{"const x, y = 1, 2", oneStatement},
+		{"const ( x = 1; y = 2 )", ""},
 		{"m[1], o = 1, 2", oneStatement},
 		{"if x, y := 1, 2; x < y {}", oneStatement},
 		{"n, o = o, 2", oneStatement}, // written as two statements it does the same
@@ -53,6 +55,11 @@ func TestStatementsAssignOneValueAndHaveShortConditions(t *testing.T) {
 		{"x, ok = <-y", ""},
 		{"x, ok = y.(int)", ""},
 		{"for i, j := 0, 9; i < j; i, j = i+1, j-1 {}", ""},
+		{"for i, j := 0, len(m); i < j; i++ {}", ""},
+		{"for i, j := 0, 1; f(i); j++ {}", ""},
+		{"for i, j := f(); i < 9; i++ {}", ""}, // the results of one call
+		{"for i, found := 0, false; i < 9; i++ { found = true }", oneStatement},
+		{"for i, j := 0, 9; ; i++ {}", oneStatement},
 		{"for n < o { n, o = 1, 2 }", oneStatement},
 		{"go func() { n, o = 1, 2 }()", oneStatement},
 
@@ -93,8 +100,8 @@ func TestStatementsAssignOneValueAndHaveShortConditions(t *testing.T) {
 }
 
 // TestAFunctionOfTwelveLinesNeedsAParagraph: a body of twelve lines and more has a blank line between its
-// steps. Blank lines within a literal do not count, and the lines of a comment count. One statement has no
-// steps, however long it is.
+// steps. Blank lines within a literal, of a function or of data, do not count, and the lines of a comment count. One
+// statement has no steps, however long it is.
 func TestAFunctionOfTwelveLinesNeedsAParagraph(t *testing.T) {
 	twelve := strings.TrimSuffix(strings.Repeat("f()\n", 12), "\n")
 	eleven := strings.TrimPrefix(twelve, "f()\n")
@@ -109,14 +116,16 @@ func TestAFunctionOfTwelveLinesNeedsAParagraph(t *testing.T) {
 		"a blank line":                  {eleven + "\n\nf()", ""},
 		"a blank line before a comment": {eleven + "\n\n// Why.\nf()", ""},
 		"a blank line behind a comment": {eleven + "\n// Why.\n\nf()", ""},
-		"a comment of two lines, and no blank line":    {eleven + "\n// Why\n// it is.\nf()", noParagraph(14)},
-		"a blank line behind a comment on a statement": {eleven + " // why\n\nf()", ""},
-		"a blank line in a block":                      {"if a {\n" + eleven + "\n\nf()\n}", ""},
-		"a blank line in a case":                       {"switch n {\ncase 1:\n" + eleven + "\n\nf()\n}", ""},
-		"blank lines only in a literal":                {"f([]int{\n" + strings.Repeat("1,\n\n", 6) + "})\nf()", noParagraph(15)},
-		"one statement of 14 lines":                    {"f([]int{\n" + strings.Repeat("1,\n", 12) + "})", ""},
-		"one switch of 12 lines":                       {twelveOfSwitch, ""},
-		"a switch of 12 lines and a statement":         {twelveOfSwitch + "\nf()", noParagraph(13)},
+		"a comment of two lines, and no blank line":              {eleven + "\n// Why\n// it is.\nf()", noParagraph(14)},
+		"a blank line behind a comment on a statement":           {eleven + " // why\n\nf()", ""},
+		"a blank line in a block":                                {"if a {\n" + eleven + "\n\nf()\n}", ""},
+		"a blank line in a case":                                 {"switch n {\ncase 1:\n" + eleven + "\n\nf()\n}", ""},
+		"a blank line only in a function literal":                {"g := func() {\nf()\n\nf()\n}\n" + strings.TrimPrefix(eleven, strings.Repeat("f()\n", 4)), noParagraph(12)},
+		"a function literal with a blank line, and nothing else": {"f(func() {\n" + eleven + "\n\nf()\n})", ""},
+		"blank lines only in a literal":                          {"f([]int{\n" + strings.Repeat("1,\n\n", 6) + "})\nf()", noParagraph(15)},
+		"one statement of 14 lines":                              {"f([]int{\n" + strings.Repeat("1,\n", 12) + "})", ""},
+		"one switch of 12 lines":                                 {twelveOfSwitch, ""},
+		"a switch of 12 lines and a statement":                   {twelveOfSwitch + "\nf()", noParagraph(13)},
 	} {
 		t.Run(name, func(t *testing.T) { expectFindings(t, tc.want, findingsInBody(t, tc.body)) })
 	}

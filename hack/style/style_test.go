@@ -122,6 +122,7 @@ test/cluster/c.go:4: the name says "PHRASE": name the actor and what it does`, "
 // sentences of two, which keep the average of the page low.
 func TestSentencesOfMoreThanFortyWordsAreFound(t *testing.T) {
 	const tooLong = "a sentence of 41 words"
+
 	for name, tc := range map[string]struct{ page, want string }{
 		"a paragraph":              {"SHORT\n\nLONG.\n", tooLong},
 		"an item of a list":        {"SHORT\n\n- LONG\n- short\n", tooLong},

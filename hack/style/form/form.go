@@ -41,7 +41,8 @@ func (f File) BodyLines(body *ast.BlockStmt) int {
 	return max(0, f.Line(body.Rbrace)-f.Line(body.Lbrace)-1)
 }
 
-// HasBreak reports whether a blank line separates two statements of body, at any depth.
+// HasBreak reports whether a blank line separates two statements of body, at any depth. Function
+// literals have paragraphs of their own.
 func (f File) HasBreak(body *ast.BlockStmt) bool {
 	found := false
 	visitLists(body, func(list []ast.Stmt) {
@@ -53,8 +54,8 @@ func (f File) HasBreak(body *ast.BlockStmt) bool {
 	return found
 }
 
-// CanBreak reports whether a list of body has two statements. The cases of a switch are no
-// paragraphs.
+// CanBreak reports whether a list of body has two statements, without those of function literals. The
+// cases of a switch are no paragraphs.
 func CanBreak(body *ast.BlockStmt) bool {
 	found := false
 	visitLists(body, func(list []ast.Stmt) {
@@ -76,6 +77,8 @@ func isClause(statement ast.Stmt) bool {
 func visitLists(body *ast.BlockStmt, visit func([]ast.Stmt)) {
 	ast.Inspect(body, func(node ast.Node) bool {
 		switch node := node.(type) {
+		case *ast.FuncLit:
+			return false
 		case *ast.BlockStmt:
 			visit(node.List)
 		case *ast.CaseClause:

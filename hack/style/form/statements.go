@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 )
 
 // Assigned returns how many values a statement assigns by as many expressions: 2 for a, b = x, y,
@@ -14,7 +15,7 @@ func Assigned(statement ast.Stmt) int {
 		return len(statement.Rhs)
 	case *ast.DeclStmt:
 		values := 1
-		for _, spec := range variables(statement) {
+		for _, spec := range valueSpecs(statement) {
 			values = max(values, len(spec.Values))
 		}
 
@@ -24,10 +25,11 @@ func Assigned(statement ast.Stmt) int {
 	return 1
 }
 
-func variables(statement *ast.DeclStmt) []*ast.ValueSpec {
+// valueSpecs returns the variables or constants that a statement declares, by line.
+func valueSpecs(statement *ast.DeclStmt) []*ast.ValueSpec {
 	var specs []*ast.ValueSpec
 	declaration, ok := statement.Decl.(*ast.GenDecl)
-	if !ok || declaration.Tok != token.VAR {
+	if !ok {
 		return nil
 	}
 
@@ -41,14 +43,14 @@ func variables(statement *ast.DeclStmt) []*ast.ValueSpec {
 }
 
 // Parallel returns the assignments below node that assign several values by as many expressions,
-// and that could be as many statements. The exceptions are swaps, and the init and the post
-// statement of a for loop.
+// and that could be as many statements. The exceptions are swaps, the post statement of a for loop, and
+// its init statement if the condition or the post statement uses each of the variables.
 func Parallel(node ast.Node) []ast.Stmt {
 	var found []ast.Stmt
 	allowed := map[ast.Stmt]bool{}
 	ast.Inspect(node, func(node ast.Node) bool {
 		if loop, ok := node.(*ast.ForStmt); ok {
-			allowed[loop.Init] = true
+			allowed[loop.Init] = controlsLoop(loop)
 			allowed[loop.Post] = true
 		}
 		statement, ok := node.(ast.Stmt)
@@ -60,6 +62,30 @@ func Parallel(node ast.Node) []ast.Stmt {
 	})
 
 	return found
+}
+
+// controlsLoop reports whether the condition or the post statement of a loop uses each variable of its
+// init statement.
+func controlsLoop(loop *ast.ForStmt) bool {
+	init, ok := loop.Init.(*ast.AssignStmt)
+	if !ok {
+		return true
+	}
+
+	used := map[string]bool{}
+	for _, part := range []ast.Node{loop.Cond, loop.Post} {
+		if part == nil {
+			continue
+		}
+		ast.Inspect(part, func(node ast.Node) bool {
+			if expression, ok := node.(ast.Expr); ok {
+				used[types.ExprString(expression)] = true
+			}
+			return true
+		})
+	}
+
+	return !slices.ContainsFunc(init.Lhs, func(left ast.Expr) bool { return !used[types.ExprString(left)] })
 }
 
 // isSwap reports whether a right side mentions an earlier left side. Such an assignment means

@@ -14,6 +14,7 @@ import (
 // that is not generated.
 func WalkGo(root string, visit func(name string, file File)) error {
 	positions := token.NewFileSet()
+
 	return Walk(root, ".go", func(path, name string) error {
 		source, err := os.ReadFile(path)
 		if err != nil {

@@ -8,7 +8,8 @@ import (
 	"cardquota.dev/operator/hack/style/form"
 )
 
-// minLongFunction is the number of lines of a body from which paragraphs are counted.
+// minLongFunction is the number of lines of a body from which paragraphs are counted. A body of one
+// statement has none.
 const minLongFunction = 20
 
 // figures are the sums over the files of the product, or over those of tests and tools. Statements
@@ -55,7 +56,7 @@ func (f *figures) addFunction(file form.File, function *ast.FuncDecl) {
 	f.statements += form.Count(body)
 	f.complexity = max(f.complexity, form.Complexity(function))
 
-	if lines >= minLongFunction {
+	if lines >= minLongFunction && form.CanBreak(body) {
 		f.longFunctions++
 		if file.HasBreak(body) {
 			f.withParagraph++

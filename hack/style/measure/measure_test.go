@@ -84,11 +84,12 @@ func TestCommentsWithinAFunctionCount(t *testing.T) {
 }
 
 // TestFunctionsOfTwentyLinesAreMeasuredForAParagraph: two functions have 20 lines, and one of them has a blank
-// line. The third one has 10 lines, and does not count.
+// line. The third one has 10 lines, and the last one has one statement, so both do not count.
 func TestFunctionsOfTwentyLinesAreMeasuredForAParagraph(t *testing.T) {
 	tenLines := strings.Repeat("\tg()\n", 10)
 	measured := measureFiles(t, map[string]string{
-		"cmd/a/a.go": "package a\n\nfunc dense() {\n" + tenLines + tenLines + "}\n\nfunc airy() {\n" + tenLines + "\n" + tenLines + "}\n\nfunc short() {\n" + tenLines + "}\n",
+		"cmd/a/a.go": "package a\n\nfunc dense() {\n" + tenLines + tenLines + "}\n\nfunc airy() {\n" + tenLines + "\n" + tenLines + "}\n\nfunc short() {\n" + tenLines + "}\n\n" +
+			"func single() {\n\tg(func() {\n" + tenLines + tenLines + "\t})\n}\n",
 	})
 
 	expectEqual(t, "long functions", 2, measured.product.longFunctions)
