@@ -71,15 +71,16 @@ func completeQueues(p *program.Program) cobra.CompletionFunc {
 	}
 }
 
-// readImportInput reads Queues and CardQuotas, and counts what pods use.
+// readImportInput reads Queues and CardQuotas, and counts what pods use. Without the right to list pods there are no
+// counts, and without the right to list Queues or CardQuotas no import.
 func readImportInput(ctx context.Context, r *reader.Reader, input *Input) error {
 	if err := reader.List(ctx, r.Client, &v1beta1.QueueList{}, func(q *v1beta1.Queue) { input.Queues = append(input.Queues, q) }); err != nil {
 		return err
 	}
 
-	// Without them a Queue could get a second CardQuota.
+	// A missing right is an error: a Queue could get a second CardQuota.
 	err := reader.List(ctx, r.Client, &v1alpha1.CardQuotaList{}, func(q *v1alpha1.CardQuota) { input.Quotas = append(input.Quotas, q) })
-	if err != nil && !reader.IsNotInstalled(err) { // import may come first
+	if err != nil && !reader.IsNotInstalled(err) { // a user may import before Cardquota is installed
 		return err
 	}
 

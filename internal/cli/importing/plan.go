@@ -106,12 +106,12 @@ func NewPlan(in Input) Plan {
 	return plan
 }
 
-// planner has the state of one plan.
+// planner has the state of one plan. All maps are by the name of a queue.
 type planner struct {
 	Input
 	queues  map[string]*v1beta1.Queue
 	tree    *quota.Tree       // where Queues are, also while CardQuotas are flat
-	owners  map[string]string // the CardQuota of each queue
+	owners  map[string]string // the name of the CardQuota that a queue has in the cluster
 	wanted  map[string]bool   // the queues that get a CardQuota
 	imports map[string]Import // the CardQuotas of queues, also those that exist
 }
@@ -142,7 +142,7 @@ func (p *planner) leaveOut(name string) string {
 	}
 }
 
-// isWritten reports whether a Queue has a quota of cards.
+// isWritten reports whether a Queue has a quota of cards in its annotation.
 func (p *planner) isWritten(name string) bool {
 	_, isWritten := p.queues[name].Annotations[v1alpha1.AnnotationCardQuota]
 	return isWritten
@@ -153,13 +153,14 @@ func (p *planner) usesCards(name string) bool {
 	return hasCards(p.Usage[name].Used) || hasCards(p.Usage[name].Pending)
 }
 
-// coversAll reports whether every Queue that uses cards is known to have a CardQuota.
+// coversAll reports whether every Queue that uses cards is known to have a CardQuota, in the cluster or in the plan.
 func (p *planner) coversAll(plan Plan) bool {
 	return len(p.Only) == 0 && p.Usage != nil && !slices.ContainsFunc(plan.LeftOut, func(l LeftOut) bool {
 		return p.owners[l.Queue] == "" && (p.isWritten(l.Queue) || p.usesCards(l.Queue))
 	})
 }
 
+// hasCards reports whether a count has a card.
 func hasCards(counts map[card.Name]card.Count) bool {
 	for _, count := range counts {
 		if count > 0 {
@@ -169,8 +170,8 @@ func hasCards(counts map[card.Name]card.Count) bool {
 	return false
 }
 
-// addWithAncestors adds a queue and the queues above it that have no CardQuota. The queues of a
-// cycle are added once.
+// addWithAncestors adds a queue and the queues above it, up to the first one that is added already or has a CardQuota:
+// those above that one are added or exist, too. So it also ends in a cycle.
 func (p *planner) addWithAncestors(name string) {
 	for _, queue := range append([]string{name}, p.tree.WrittenAncestors(name)...) {
 		if p.wanted[queue] || p.owners[queue] != "" {

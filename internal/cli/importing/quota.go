@@ -22,12 +22,16 @@ import (
 
 // Bounds of the fields of a CardQuota, as in its schema.
 const (
-	maxCards    = 64
-	maxCPU      = 1_000_000_000
-	maxMemory   = "4Ei"
-	anyCPU      = "1000000" // more than a cluster has
-	anyMemory   = "1Ei"
-	maxPriority = 65535
+	maxCards  = 64
+	maxCPU    = 1_000_000_000
+	maxMemory = "4Ei"
+	maxWeight = 65535
+)
+
+// The limits of a CardQuota for a Queue without limits: more than a cluster has.
+const (
+	anyCPU    = "1000000"
+	anyMemory = "1Ei"
 )
 
 // newImport returns the CardQuota for a Queue.
@@ -36,7 +40,8 @@ func (p *planner) newImport(queue *v1beta1.Queue) Import {
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CardQuota"},
 		ObjectMeta: metav1.ObjectMeta{Name: queue.Name},
 	}}
-	if queue.Name == workload.DefaultQueue { // takes every workload that names no queue, so it must be named
+	// The queue default takes every workload that names no queue, so a CardQuota has to name it.
+	if queue.Name == workload.DefaultQueue {
 		imported.Quota.Spec.QueueName = queue.Name
 	}
 
@@ -46,7 +51,7 @@ func (p *planner) newImport(queue *v1beta1.Queue) Import {
 	p.setResources(&imported, queue, below)
 	setNamespaces(&imported, queue)
 	setStopPolicy(&imported, queue)
-	if queue.Spec.Weight > 1 && queue.Spec.Weight <= maxPriority {
+	if queue.Spec.Weight > 1 && queue.Spec.Weight <= maxWeight { // 1 is the default
 		imported.Quota.Spec.Weight = &queue.Spec.Weight
 	}
 
@@ -55,6 +60,7 @@ func (p *planner) newImport(queue *v1beta1.Queue) Import {
 	return imported
 }
 
+// addComment adds a comment that stands before the CardQuota.
 func (i *Import) addComment(format string, args ...any) {
 	i.Comments = append(i.Comments, fmt.Sprintf(format, args...))
 }
@@ -92,7 +98,7 @@ func (p *planner) setOwner(i *Import, queue *v1beta1.Queue) {
 func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
 	text, isWritten := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	counts := card.Quota{}
-	err := error(nil)
+	var err error
 	if isWritten {
 		counts, err = card.ParseQuota(text)
 	}
@@ -123,6 +129,7 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 		i.addComment("%s of the Queue cannot be read: %v.", v1alpha1.AnnotationCardQuota, err)
 	}
 
+	// What pods request and use beyond these quotas is for the user to judge.
 	usage := p.Usage[queue.Name]
 	if pending := describeCards(usage.Pending); pending != "" {
 		i.addComment("Pending pods request %s.", pending)
@@ -175,6 +182,7 @@ func newCard(name card.Name, counts, deserved, guarantee card.Quota) v1alpha1.Ca
 	return out
 }
 
+// readAmounts returns the amounts that an annotation of the Queue states, nil if there is none or it cannot be read.
 func (i *Import) readAmounts(queue *v1beta1.Queue, key string) card.Quota {
 	text, isWritten := queue.Annotations[key]
 	if !isWritten {
@@ -187,7 +195,8 @@ func (i *Import) readAmounts(queue *v1beta1.Queue, key string) card.Quota {
 	return amounts
 }
 
-// usedBelow returns what the pods of a queue use, in a tree with those of the queues below it.
+// usedBelow returns what the pods of a queue use, in a tree with those of the queues below it. seen are the queues
+// that are counted already.
 func (p *planner) usedBelow(name string, seen map[string]bool) card.Quota {
 	used := card.Quota{}
 	// The parents of Queues can form a cycle.
@@ -260,7 +269,7 @@ func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha
 }
 
 // capabilityOf returns the limit of a queue, or of the nearest queue above it that has one, and whose
-// it is. 0 is no limit, as in Volcano.
+// it is. 0 is no limit, as in Volcano. A path has at most all queues, unless parents form a cycle.
 func (p *planner) capabilityOf(queue *v1beta1.Queue, name corev1.ResourceName) (string, resource.Quantity) {
 	for range p.queues {
 		if quantity := queue.Spec.Capability[name]; quantity.Sign() > 0 {
@@ -274,7 +283,7 @@ func (p *planner) capabilityOf(queue *v1beta1.Queue, name corev1.ResourceName) (
 	return "", resource.Quantity{}
 }
 
-// setNamespaces sets the namespaces that may use the queue, which a user may have written.
+// setNamespaces sets the namespaces that may use the queue, if the Queue says which.
 func setNamespaces(i *Import, queue *v1beta1.Queue) {
 	text, isWritten := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
 	if !isWritten {
@@ -291,6 +300,7 @@ func setNamespaces(i *Import, queue *v1beta1.Queue) {
 	}
 }
 
+// setStopPolicy sets the stop policy of the Queue. A Queue that Volcano has closed stays so.
 func setStopPolicy(i *Import, queue *v1beta1.Queue) {
 	switch policy := v1alpha1.StopPolicy(queue.Annotations[v1alpha1.AnnotationStopPolicy]); policy {
 	case v1alpha1.StopPolicyHold, v1alpha1.StopPolicyHoldAndDrain:

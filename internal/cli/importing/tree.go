@@ -34,6 +34,8 @@ func (p *planner) quotasBelow(queue string) []*v1alpha1.CardQuota {
 		if p.owners[child] == "" && !p.wanted[child] && p.leaveOut(child) != "" {
 			continue
 		}
+
+		// A CardQuota that exists may name another parent than its Queue.
 		if quota := p.importOf(child).Quota; quota != nil && quota.Spec.Parent == p.cardQuotaName(queue) {
 			below = append(below, quota)
 		}
@@ -42,7 +44,8 @@ func (p *planner) quotasBelow(queue string) []*v1alpha1.CardQuota {
 	return below
 }
 
-// commentOwnedParents adds what is too little in CardQuotas that exist to the first import below each.
+// commentOwnedParents says what is too little in CardQuotas that exist, once for each: in the first import below it,
+// because only imports have comments.
 func (p *planner) commentOwnedParents(imports []Import) {
 	seen := map[string]bool{"": true}
 	for i := range imports {

@@ -29,7 +29,7 @@ func newManifest(i Import) manifest {
 	return written
 }
 
-// introduction returns what is true for all CardQuotas.
+// introduction returns the comments that are about all CardQuotas.
 func (p Plan) introduction() []string {
 	var texts []string
 	if len(p.Imports) > 0 {

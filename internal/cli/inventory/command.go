@@ -45,6 +45,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 	return cmd
 }
 
+// showInventory shows the cards by name, as the CardInventory has them.
 func showInventory(ctx context.Context, p *program.Program, r *reader.Reader) error {
 	inventory := &v1alpha1.CardInventory{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory); client.IgnoreNotFound(err) != nil {

@@ -93,6 +93,7 @@ func highlightDifference(n, expected int64) output.Cell {
 	return cell
 }
 
+// describeTypes returns used cards and quota of each service type: "inference 4/8, training 0/16".
 func describeTypes(types []v1alpha1.InventoryServiceType) string {
 	texts := make([]string, len(types))
 	for i, t := range types {

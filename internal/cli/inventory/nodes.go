@@ -11,7 +11,7 @@ import (
 // nodeTable is what the command shows a person of the cards by node.
 type nodeTable nodecards.List
 
-// Render returns the nodes as a table.
+// Render returns the nodes as a table, with a row for each card. The name of a node is in its first row only.
 func (l nodeTable) Render(style output.Style) string {
 	if len(l.Items) == 0 {
 		return "No node offers cards.\n"
@@ -78,6 +78,7 @@ func nodeRow(n nodecards.Node, name string) []output.Cell {
 	return []output.Cell{output.Text(name), output.Text(n.Card), output.Number(n.Total), optionalNumber(n.Used), optionalNumber(n.Free), bar, stateCell}
 }
 
+// optionalNumber returns a number, or "?" for one that the user may not read.
 func optionalNumber(n *int64) output.Cell {
 	if n == nil {
 		return output.Text("?")

@@ -39,8 +39,8 @@ type Node struct {
 	Anomalies []string `json:"anomalies,omitempty"`
 }
 
-// NewList returns the cards by node. resolver knows what each pod uses. hasPods is false if the pods may
-// not be read.
+// NewList returns the cards by node. resolver knows what each pod uses. Without hasPods the user may not read the
+// pods, so used and free cards are unknown.
 func NewList(nodes []card.NodeState, pods []*corev1.Pod, resolver *workload.Resolver, hasPods bool) List {
 	used := usedByNode(pods, resolver)
 	list := List{TypeMeta: output.NewTypeMeta("InventoryNodeList"), Items: []Node{}}
@@ -67,7 +67,7 @@ func NewList(nodes []card.NodeState, pods []*corev1.Pod, resolver *workload.Reso
 			list.Items = append(list.Items, item)
 		}
 
-		if len(node.Cards) == 0 && len(base.Anomalies) > 0 {
+		if len(node.Cards) == 0 && len(base.Anomalies) > 0 { // its cards cannot be recognised
 			list.Items = append(list.Items, base)
 		}
 	}
@@ -104,7 +104,7 @@ type nodeCard struct {
 	card card.Name
 }
 
-// usedByNode returns how many cards pods use.
+// usedByNode returns how many cards pods use on each node, also terminating pods.
 func usedByNode(pods []*corev1.Pod, resolver *workload.Resolver) map[nodeCard]card.Count {
 	used := map[nodeCard]card.Count{}
 	for _, pod := range pods {

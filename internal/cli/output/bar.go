@@ -18,15 +18,15 @@ func Bar(usage Usage, columns int) Cell {
 		return Cell{{Text: strings.Repeat(".", max(columns, 0)), Color: Faint}}
 	}
 
-	over := usage.Used > usage.Quota
+	over := usage.Used > usage.Quota // then the last column is "!"
 	used := columns
 	if !over {
-		used = cellsFor(usage.Used, usage.Quota, columns)
+		used = columnsFor(usage.Used, usage.Quota, columns)
 	}
 
 	borrowed := 0
 	if usage.Borrowed > 0 {
-		borrowed = cellsFor(min(usage.Borrowed, usage.Used), usage.Used, used)
+		borrowed = columnsFor(min(usage.Borrowed, usage.Used), usage.Used, used)
 	}
 
 	cell := Cell{{Text: strings.Repeat("#", used-borrowed), Color: Green}, {Text: strings.Repeat("+", borrowed), Color: Yellow},
@@ -39,15 +39,15 @@ func Bar(usage Usage, columns int) Cell {
 	return cell
 }
 
-// cellsFor returns how many of all cells a part takes, rounded. A part that is not empty takes one
-// cell, and a part that is not everything leaves one.
-func cellsFor(part, whole int64, cells int) int {
+// columnsFor returns how many of some columns a part of a whole takes, rounded. A part that is not empty takes one
+// column, and a part that is not everything leaves one.
+func columnsFor(part, whole int64, columns int) int {
 	switch {
-	case part <= 0 || whole <= 0 || cells <= 0:
+	case part <= 0 || whole <= 0 || columns <= 0:
 		return 0
 	case part >= whole:
-		return cells
+		return columns
 	}
-	n := int(float64(part)/float64(whole)*float64(cells) + 0.5)
-	return max(min(n, cells-1), 1)
+	n := int(float64(part)/float64(whole)*float64(columns) + 0.5)
+	return max(min(n, columns-1), 1)
 }

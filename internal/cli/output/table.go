@@ -74,7 +74,7 @@ func Text(text string) Cell { return Cell{{Text: Clean(text)}} }
 // Number returns a cell with a number.
 func Number(n int64) Cell { return Cell{{Text: fmt.Sprint(n)}} }
 
-// Indented returns a cell whose text is moved to the right.
+// Indented returns a cell whose text is moved to the right, by two columns for each level.
 func Indented(level int, text string) Cell {
 	return Cell{{Text: strings.Repeat("  ", level) + Clean(text)}}
 }
@@ -116,6 +116,7 @@ type Grid struct {
 // AddRow adds a row.
 func (g *Grid) AddRow(cells ...Cell) { g.Rows = append(g.Rows, cells) }
 
+// columnGap is how many columns of the terminal are between two columns of a table.
 const columnGap = 2
 
 // leastWidths are the least widths of columns that shrink. The second counts only if the first does not
@@ -176,8 +177,8 @@ func (g *Grid) columnWidths(style Style) []int {
 	return widths
 }
 
-// narrowWidest takes a column from the widest of those that shrink and are wider than the least width.
-// It reports whether there is one.
+// narrowWidest makes the widest column of those that shrink narrower by one, if it is wider than the least width.
+// It reports whether there is such a column.
 func (g *Grid) narrowWidest(widths []int, least int) bool {
 	widest := -1
 	for i, column := range g.Columns {
@@ -191,7 +192,8 @@ func (g *Grid) narrowWidest(widths []int, least int) bool {
 	return widest >= 0
 }
 
-// writeRow writes a row. It has as many lines as its longest cell needs.
+// writeRow writes a row: first it breaks each cell into lines of its width, then it writes line by line. The row has
+// as many lines as its longest cell.
 func (g *Grid) writeRow(b *strings.Builder, style Style, widths []int, row []Cell) {
 	cells := make([][]Cell, len(row))
 	height := 1

@@ -33,6 +33,7 @@ func Width(text string) int {
 	return columns
 }
 
+// runeWidth returns how many columns of a terminal a character takes.
 func runeWidth(r rune) int {
 	if unicode.In(r, unicode.Mn, unicode.Me) {
 		return 0
@@ -68,9 +69,11 @@ func Break(text string, columns int) []string {
 	return lines
 }
 
-// findBreak returns where the first line of a text ends, behind at least one rune after the indent.
+// findBreak returns where the first line of a text ends, behind at least one rune after the indent: where the last
+// space is that fits, or behind the last mark, and without both where the line is full. indent is in bytes, columns
+// in columns of the terminal.
 func findBreak(text string, indent, columns int) int {
-	var space, mark, used int
+	var space, mark, used int // the last place for either break, and the columns until now
 	for i, r := range text {
 		used += runeWidth(r)
 		switch {
@@ -116,7 +119,8 @@ func Wrap(text string, columns int) []string {
 	return lines
 }
 
-// breakWide breaks words that are longer than a line and have wide characters.
+// breakWide breaks words that are longer than a line and have characters of another width than one column, as
+// scripts without spaces have.
 func breakWide(words []string, columns int) []string {
 	var all []string
 	for _, word := range words {

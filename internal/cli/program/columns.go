@@ -27,7 +27,7 @@ type columnsFlags struct {
 // ToPrinter returns the printer of a format such as custom-columns=NAME:.name,USED:.cards[*].used.
 func (f columnsFlags) ToPrinter(format string) (printers.ResourcePrinter, error) {
 	name, spec, _ := strings.Cut(format, "=")
-	if name != string(customColumns) {
+	if name != string(customColumns) { // the caller then tries another printer
 		return nil, genericclioptions.NoCompatiblePrinterError{OutputFormat: &format, AllowedFormats: []string{string(customColumns)}}
 	}
 	if spec == "" {
@@ -41,6 +41,7 @@ func (f columnsFlags) ToPrinter(format string) (printers.ResourcePrinter, error)
 			return nil, fmt.Errorf("custom-columns has the column %q: write HEADER:.path", column)
 		}
 
+		// kubectl takes .name, name and {.name}.
 		parser := jsonpath.New(header).AllowMissingKeys(true)
 		path = strings.TrimPrefix(strings.TrimSuffix(strings.TrimPrefix(path, "{"), "}"), ".")
 		if err := parser.Parse("{." + path + "}"); err != nil {
@@ -87,7 +88,7 @@ func (c *columnsPrinter) PrintObj(object runtime.Object, w io.Writer) error {
 	return table.Flush()
 }
 
-// cellsOf returns what each path finds in an item.
+// cellsOf returns what each path finds in an item, "<none>" for nothing, as kubectl does.
 func (c *columnsPrinter) cellsOf(item map[string]any) ([]string, error) {
 	cells := make([]string, len(c.paths))
 	for i, path := range c.paths {

@@ -25,7 +25,7 @@ func (p *Program) AddSystemNamespaceFlag(cmd *cobra.Command, namespace *string) 
 	CompleteFlag(cmd, "system-namespace", p.completeNamespaces)
 }
 
-// completeNamespaces completes the value of --namespace.
+// completeNamespaces completes the value of a flag that names a namespace.
 func (p *Program) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return p.CompleteNames(cmd, &corev1.NamespaceList{}, nil)
 }
@@ -40,7 +40,8 @@ func (p *Program) CompleteNames(cmd *cobra.Command, kind client.ObjectList, take
 	}, options...)
 }
 
-// CompleteWith returns what words has for the objects of a kind, each word once.
+// CompleteWith returns the words that the function words has for each object of a kind, each word once. kind is an
+// empty list of it.
 func (p *Program) CompleteWith(cmd *cobra.Command, kind client.ObjectList, words func(client.Object) []string, options ...client.ListOption) ([]string, cobra.ShellCompDirective) {
 	return p.CompleteFrom(cmd, func(ctx context.Context, c client.Client) (found []string, err error) {
 		seen := map[string]bool{}

@@ -31,7 +31,7 @@ func (f *ManifestFiles) AddFlags(cmd *cobra.Command, usage string) {
 	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "Read also the folders inside a folder of --filename.")
 }
 
-// ReadObjects returns all objects in the files.
+// ReadObjects returns all objects in the files, of any kind.
 func (f *ManifestFiles) ReadObjects(ctx context.Context, p *Program) ([]*unstructured.Unstructured, error) {
 	manifests, err := f.readManifests(ctx, p)
 	var objects []*unstructured.Unstructured
@@ -110,7 +110,7 @@ func readBody(ctx context.Context, address string) ([]byte, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the server answers %s", response.Status)
 	}
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxManifest+1))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxManifest+1)) // one byte more shows that it is too long
 	if err == nil && len(text) > maxManifest {
 		err = fmt.Errorf("it has more than %d MiB", maxManifest>>20)
 	}
@@ -119,7 +119,7 @@ func readBody(ctx context.Context, address string) ([]byte, error) {
 }
 
 // ReadCardQuotas returns the CardQuotas in the files, and the file of each by name. Objects of other
-// kinds are left out.
+// kinds are left out. Files without a CardQuota are an error, no files are none.
 func (f *ManifestFiles) ReadCardQuotas(ctx context.Context, p *Program) ([]*v1alpha1.CardQuota, map[string]string, error) {
 	manifests, err := f.readManifests(ctx, p)
 	if err != nil || len(f.Names) == 0 {

@@ -77,6 +77,7 @@ func (p *Program) newPrinter() (printers.ResourcePrinter, error) {
 		return nil, nil
 	}
 
+	// Each of these flags refuses the formats of the others, and a mistake in one of its own.
 	for _, flags := range []interface {
 		ToPrinter(format string) (printers.ResourcePrinter, error)
 	}{genericclioptions.NewNamePrintFlags(""), p.templates, columnsFlags{p.noHeaders}} {
@@ -113,6 +114,7 @@ func (p *Program) printWith(printer printers.ResourcePrinter, document any) erro
 	return nil
 }
 
+// printNames prints kind and name of each object of a document that lists objects. Another document has no names.
 func (p *Program) printNames(printer printers.ResourcePrinter, document any) error {
 	list, isList := document.(objectLister)
 	if !isList {

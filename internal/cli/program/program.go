@@ -80,7 +80,8 @@ func New(streams genericiooptions.IOStreams) *Program {
 // Command makes a command of a program.
 type Command func(*Program) *cobra.Command
 
-// Run executes the program and returns its exit code. args begin with the name of the program.
+// Run executes the program and returns its exit code. args begin with the name of the program. It changes the loggers
+// of libraries for the whole process.
 func (p *Program) Run(ctx context.Context, args []string, commands ...Command) int {
 	// Both libraries would write their own lines between the output, the second one stack traces.
 	klog.SetLogger(logr.Discard())
@@ -106,7 +107,7 @@ func (p *Program) Execute(ctx context.Context, args []string, commands ...Comman
 	}
 
 	p.printError(err)
-	if !p.hasBegun {
+	if !p.hasBegun { // flags or arguments are wrong
 		_, _ = fmt.Fprintf(p.Streams.ErrOut, "See '%s --help' for usage.\n", command.CommandPath())
 	}
 

@@ -27,6 +27,7 @@ func (p *Program) NewRootCommand(commands ...Command) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
+	// A wrong format is refused before the command reads the cluster.
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if _, err := p.newPrinter(); err != nil {
 			return fmt.Errorf("--output: %w", err)

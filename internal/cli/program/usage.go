@@ -17,7 +17,7 @@ const maxMistakes = 2
 // nearWords returns the words that are most like one that does not exist, in alphabetical order. Of a short
 // word fewer letters may be wrong, else any other short one would be like it.
 func nearWords(typed string, words []string) []string {
-	// cobra suggests commands, and any word can be the name of one.
+	// cobra suggests commands, so each word becomes the name of one.
 	known := &cobra.Command{SuggestionsMinimumDistance: min((len(typed)-1)/2, maxMistakes)}
 	var near []string
 	for _, word := range words {
@@ -78,10 +78,11 @@ func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s: it has %s", text, output.JoinWords(names, "and"))
 }
 
-// unknownFlag is pflag's error for a flag that does not exist.
+// unknownFlag has the name in pflag's error for a flag that does not exist.
 var unknownFlag = regexp.MustCompile(`^unknown flag: --([^=\s]+)`)
 
-// explainFlagError says which flag a user may have meant.
+// explainFlagError says which flag a user may have meant by one that does not exist. It returns any other error as it
+// is.
 func explainFlagError(cmd *cobra.Command, err error) error {
 	found := unknownFlag.FindStringSubmatch(err.Error())
 	if found == nil {

@@ -21,10 +21,10 @@ import (
 	"cardquota.dev/operator/internal/cli/output"
 )
 
-// withoutConfiguration is the API server that kubectl's library assumes where no kubeconfig names one.
 const (
-	withoutConfiguration = "http://localhost:8080"
-	noConfiguration      = "no cluster is configured: write --kubeconfig or --context, or set KUBECONFIG"
+	// defaultServer is the API server that kubectl's library assumes where no kubeconfig names one.
+	defaultServer   = "http://localhost:8080"
+	noConfiguration = "no cluster is configured: write --kubeconfig or --context, or set KUBECONFIG"
 )
 
 // IsForbidden reports whether the user lacks a right.
@@ -72,7 +72,7 @@ func explainConnectionError(err error) string {
 	var file *fs.PathError
 
 	switch {
-	case errors.As(err, &request) && serverOf(request) == withoutConfiguration:
+	case errors.As(err, &request) && serverOf(request) == defaultServer:
 		return noConfiguration
 	case errors.As(err, &request):
 		return fmt.Sprintf("the API server %s does not answer: %s. Check --context, --server and the network", serverOf(request), output.Clean(RootCause(request.Err)))
@@ -103,7 +103,8 @@ func explainMissingKind(group, kind string) string {
 // forbiddenPattern has the words of the API server's refusal: who, which verb, which resource.
 var forbiddenPattern = regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]*)"(?: in API group "([^"]*)")?(?: (in the namespace "[^"]*"|at the cluster scope))?`)
 
-// parseForbidden returns which verb on which resource a user lacks, with the API group and the scope.
+// parseForbidden returns a sentence that says which verb on which resource a user lacks, the API group, and where: in
+// a namespace or in the cluster. If the API server says it in other words, text is what it says, and the others are "".
 func parseForbidden(err error) (text, group, where string) {
 	found := forbiddenPattern.FindStringSubmatch(err.Error())
 	if found == nil {
@@ -123,7 +124,7 @@ func parseForbidden(err error) (text, group, where string) {
 	return strings.TrimSpace(fmt.Sprintf("user %q may not %s %s %s", output.Clean(user), verb, output.Clean(resource), output.Clean(where))), group, where
 }
 
-// Explain says how a user without the right to list CardQuotas gets to see his quota.
+// Explain says why a user without the right to list CardQuotas sees no LocalCardQuota either, and whom to ask.
 func (e *NoViewError) Explain() string {
 	text, _, _ := parseForbidden(e)
 	if e.isRefused {
@@ -159,7 +160,7 @@ func explainForbidden(err error) string {
 
 	text, group, where := parseForbidden(err)
 	switch {
-	case group != v1alpha1.GroupVersion.Group:
+	case group != v1alpha1.GroupVersion.Group: // our ClusterRoles grant rights on our own kinds only
 	case strings.HasPrefix(where, "in "):
 		return text + ": the ClusterRoles cardquota-viewer, view, edit and admin may"
 	default: // a RoleBinding grants no right on objects without a namespace
@@ -168,7 +169,7 @@ func explainForbidden(err error) string {
 	return text
 }
 
-// serverOf returns the API server of a failed request.
+// serverOf returns the scheme and host of a failed request, which are those of the API server.
 func serverOf(request *url.Error) string {
 	target, err := url.Parse(request.URL)
 	if err != nil {

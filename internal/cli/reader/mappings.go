@@ -50,10 +50,10 @@ func (r *Reader) LookUpPolicy(ctx context.Context, object *v1alpha1.ServiceTypeP
 	return false, len(unknown) == 0
 }
 
-// inferMappings returns mappings by which the nodes have the listed cards, as far as labels do not name
-// them. unknown are resources for which no single mapping does so.
+// inferMappings returns mappings with which nodes have the cards that the CardInventory lists, for resources whose
+// cards no label names. unknown are the resources for which no single mapping gives all nodes the listed number.
 func inferMappings(nodes []*corev1.Node, cards []v1alpha1.InventoryCard) (entries []v1alpha1.CardMapping, unknown []corev1.ResourceName) {
-	tracker := Workloads{Nodes: nodes}.Tracker()
+	tracker := Workloads{Nodes: nodes}.Tracker() // by labels alone
 	labelled := tracker.Inventory()
 	unnamed := map[corev1.ResourceName][]v1alpha1.InventoryCard{}
 	for _, entry := range cards {
@@ -81,6 +81,7 @@ func inferMappings(nodes []*corev1.Node, cards []v1alpha1.InventoryCard) (entrie
 	return entries, unknown
 }
 
+// isOffered reports whether a node has a resource.
 func isOffered(nodes []*corev1.Node, resource corev1.ResourceName) bool {
 	return slices.ContainsFunc(nodes, func(node *corev1.Node) bool {
 		_, offered := node.Status.Allocatable[resource]

@@ -12,7 +12,7 @@ import (
 )
 
 // QuotaSource is where a user finds quotas: CardQuotas, or the LocalCardQuotas of his namespace if he
-// may not list those. The zero value is for one who may read only those that he names.
+// may not list CardQuotas. The zero value is for a user who may list neither, and gets CardQuotas by name.
 type QuotaSource struct {
 	kind client.ObjectList
 	// Example is an empty object of the kind.
@@ -59,7 +59,7 @@ func (s QuotaSource) list(ctx context.Context, c client.Client) ([]*v1alpha1.Car
 	return quotas, err
 }
 
-// NoViewError is the refusal to list CardQuotas where a namespace shows no LocalCardQuota either.
+// NoViewError is the refusal to list CardQuotas where the user also sees no LocalCardQuota of the namespace.
 type NoViewError struct {
 	error
 	namespace string
@@ -79,7 +79,7 @@ func ReadCardQuotas(ctx context.Context, c client.Client, namespace string) ([]*
 		return quotas, source, err
 	}
 
-	// Tenants may usually read only the views in their own namespaces.
+	// Tenants may usually read only the LocalCardQuotas of their own namespaces.
 	source = localCardQuotas(namespace)
 	local, localErr := source.list(ctx, c)
 	switch {
@@ -111,7 +111,7 @@ func AsCardQuota(object any) *v1alpha1.CardQuota {
 		},
 	}
 	if local.Status.State == v1alpha1.QueueDraining {
-		quota.DeletionTimestamp = &metav1.Time{} // when, it does not say
+		quota.DeletionTimestamp = &metav1.Time{} // the LocalCardQuota does not say since when
 	}
 
 	if local.Status.Queue != "" {

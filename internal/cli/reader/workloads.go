@@ -18,7 +18,8 @@ type Workloads struct {
 	Nodes     []*corev1.Node
 	Pods      []*corev1.Pod
 	PodGroups []*v1beta1.PodGroup
-	// IsComplete reports whether all of these are known, KnowsMappings whether the mappings of cards are.
+	// IsComplete reports whether all of these and the mappings of cards are known, KnowsMappings whether the
+	// mappings are.
 	IsComplete, KnowsMappings bool
 	// IsTree reports whether the queues form a tree.
 	IsTree bool

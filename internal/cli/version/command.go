@@ -63,8 +63,7 @@ func readAllVersions(ctx context.Context, p *program.Program, namespace string) 
 	return readVersions(ctx, r, namespace, p.Now())
 }
 
-// readVersions reads the versions of the programs. A program whose version the user may not read is
-// unknown.
+// readVersions reads the versions of the programs, and says why one is unknown.
 func readVersions(ctx context.Context, r *reader.Reader, namespace string, now time.Time) (Document, error) {
 	deployments, mayRead := r.Deployments(ctx, reader.OperatorProgram, namespace)
 	if len(deployments) > 0 {
@@ -90,8 +89,8 @@ func readVersions(ctx context.Context, r *reader.Reader, namespace string, now t
 	return NewDocument(build.Version, operator, scheduler, unknown...), r.Err()
 }
 
-// describeUnknownOperator says why the version of the operator is unknown. leads reports that it has its
-// Lease.
+// describeUnknownOperator says why the version of the operator is unknown. leads reports that an operator holds the
+// Lease by which its replicas elect their leader.
 func describeUnknownOperator(leads, hasDeployment bool, namespace string) string {
 	switch {
 	case leads:

@@ -26,7 +26,8 @@ func NewClientDocument(client string) Document {
 	return Document{TypeMeta: output.NewTypeMeta("Versions"), Client: client, isClientOnly: true}
 }
 
-// NewDocument compares the versions, "" for an unknown one. unknown says why one is unknown.
+// NewDocument returns the versions, "" for an unknown one, and which do not fit kubectl cardquota. unknown says why
+// one is unknown.
 func NewDocument(client, operator, scheduler string, unknown ...string) Document {
 	d := Document{TypeMeta: output.NewTypeMeta("Versions"), Client: client, Operator: operator, Scheduler: scheduler}
 	for _, other := range []struct{ program, version string }{{reader.OperatorProgram, operator}, {reader.SchedulerProgram, scheduler}} {
