@@ -82,9 +82,9 @@ func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Ch
 	return changed
 }
 
-// observePod notes by which name the cards of a pod are counted now. It forgets the earlier name when an administrator has mapped
-// cards to other names (isRemapped), unless the name had changed before. It returns nil for a pod of which nothing is
-// known: its node has not named the card yet.
+// observePod notes by which name the cards of a pod are counted now. It forgets the earlier name when an administrator
+// has mapped cards to other names (isRemapped), unless the name had changed before. It returns nil for a pod of which
+// nothing is known: its node has not named the card yet.
 func (m *ModelChanges) observePod(pod *corev1.Pod, charge quota.Charge, isRemapped bool) *podModel {
 	model := m.pods[pod.UID]
 	resource, isNamed := resourceOnNode(m.inventory, pod.Spec.NodeName, charge)

@@ -50,7 +50,7 @@ func (m *Meter) ClosablePeriods(part int, storedUntil time.Time) []Period {
 			continue
 		}
 		for period := range s.open {
-			// As long as the period, today is the current day or the current month.
+			// Cut to the length of the period, today is the current day or the current month.
 			if period < today[:len(period)] && !slices.Contains(closable, period) {
 				closable = append(closable, period)
 			}

@@ -308,7 +308,8 @@ func (m *Meter) Place() (left int) {
 		}
 	}
 
-	// Sorted, so that the parts do not depend on the order of a map.
+	// Sorted, so that the parts do not depend on the order of a map. A part into which one does not fit is full for all
+	// that follow.
 	slices.SortFunc(added, Series.Compare)
 	part := 0
 	for _, series := range added {

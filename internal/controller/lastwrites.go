@@ -62,8 +62,8 @@ func (l *LastWrites) CacheHasWrite(name, resourceVersion string) bool {
 	return isKnown && !isOlder
 }
 
-// compareVersion reports whether a version is older than that of the last write. isKnown is false if one of the
-// two versions is not known.
+// compareVersion reports whether a version is older than that of the last write, and when that was. isKnown is false if
+// one of the two versions is not known.
 func (l *LastWrites) compareVersion(name, resourceVersion string) (isOlder, isKnown bool, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -242,7 +242,7 @@ func (s *StatedReason) reasonWhereCardsSuffice() v1alpha1.BlockedReason {
 	switch {
 	case s.RepeatsOther: // the nodes refused what another pod requests
 		return v1alpha1.BlockedGangIncomplete
-	case s.RefusedByNodes: // a card was released since then
+	case s.RefusedByNodes: // cards were released after the nodes refused it
 		return v1alpha1.BlockedNoFreeCard
 	}
 	return v1alpha1.BlockedOther // not tried yet

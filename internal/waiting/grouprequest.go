@@ -11,7 +11,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// PodGroupPendingReason returns why a PodGroup is pending: its newest Unschedulable condition.
+// PodGroupPendingReason returns why a PodGroup is pending: its newest Unschedulable condition, false if it has none.
 func PodGroupPendingReason(group *v1beta1.PodGroup) (v1beta1.PodGroupCondition, bool) {
 	for _, condition := range slices.Backward(group.Status.Conditions) {
 		if condition.Type == v1beta1.PodGroupUnschedulableType && condition.Status == corev1.ConditionTrue {

@@ -242,7 +242,7 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place cardquota.Pl
 	written.Wait = wait
 	written.CutPriority = r.types.CutPriority(r.quota)
 	if written.IsFlat {
-		written.ParentManager = "" // a flat Queue has no parent over which to argue
+		written.ParentManager = "" // who else writes the parent does not matter to a flat Queue
 	} else {
 		written.Parent = place.Parent
 	}

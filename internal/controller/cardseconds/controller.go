@@ -270,6 +270,7 @@ func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) erro
 	packed := k.meter.Entry(key)
 	k.mu.Unlock()
 
+	// A day that is to be dropped only leaves its part.
 	var err error
 	isDropped := key.Period.IsDay() && key.Period <= k.daysDropped
 	if !isDropped {

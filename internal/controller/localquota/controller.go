@@ -123,8 +123,8 @@ func (r *Reconciler) viewEvents() handler.EventHandler {
 	}
 }
 
-// requestsForNamespace returns the requests for the CardQuotas that select a namespace. It is asked
-// about the labels before a change as well.
+// requestsForNamespace returns the requests for the CardQuotas that select a namespace. The watch calls it with the
+// namespace before a change and after it, so a CardQuota that no longer selects it is among them.
 func (r *Reconciler) requestsForNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
 	requests, err := r.selectors.RequestsForNamespace(ctx, r.client, namespace)
 	if err != nil {

@@ -162,9 +162,9 @@ func unownedChildren(input CardQuotaInput) []*v1beta1.Queue {
 	})
 }
 
-// relativesOf returns the CardQuotas that decide about some of them, nil for none: the ancestors of each, and
-// all below its parent, or below itself without one. One that is being deleted needs nothing of its parent any
-// more, unless there are others below it.
+// relativesOf reduces a list of all CardQuotas, which it changes, to those that decide about the given ones: the ancestors
+// of each, and all below its parent, or below itself without one. One that is being deleted needs nothing of its parent
+// any more, unless there are others below it. A given one may be nil.
 func relativesOf(all []*v1alpha1.CardQuota, of ...*v1alpha1.CardQuota) []*v1alpha1.CardQuota {
 	byName := make(map[string]*v1alpha1.CardQuota, len(all))
 	children := map[string][]*v1alpha1.CardQuota{}
