@@ -78,6 +78,7 @@ var typedArguments = map[string]map[string]func() any{
 	},
 }
 
+// fatalArguments returns which arguments of a plugin would end the process.
 func fatalArguments(plugin conf.PluginOption) []error {
 	var errs []error
 	typed := typedArguments[plugin.Name]

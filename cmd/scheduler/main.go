@@ -191,6 +191,7 @@ func (f *flags) requireElection() {
 	}
 }
 
+// configMapName returns the namespace and name of --scheduler-configmap.
 func (f *flags) configMapName() (types.NamespacedName, error) {
 	namespace, name, ok := strings.Cut(f.configMap, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {

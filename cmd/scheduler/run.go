@@ -98,7 +98,7 @@ func run(signalCtx context.Context, flags *flags) error {
 		return fmt.Errorf("leader election: %w", err)
 	}
 
-	identity := hostname + "_" + string(uuid.NewUUID()) // the host for people
+	identity := hostname + "_" + string(uuid.NewUUID()) // the host is for people: two processes may share it
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "leader-election"))
 	if err != nil {
 		return fmt.Errorf("API server: %w", err)
@@ -257,7 +257,7 @@ func ownPodName() string {
 	return name
 }
 
-// work is what the leader does.
+// work is what the leader runs: Volcano's scheduler with our cache and evictor.
 type work struct {
 	opt *options.ServerOption
 	// cache is that of the plugin; evictor replaces Volcano's.
@@ -310,6 +310,7 @@ func replaceEvictor(sched *scheduler.Scheduler, evictor *cardreclaim.Evictor) er
 	return nil
 }
 
+// schedulerCache returns the cache in an unexported field of a scheduler.
 func schedulerCache(sched *scheduler.Scheduler) (*cache.SchedulerCache, error) {
 	field := reflect.ValueOf(sched).Elem().FieldByName("cache")
 	if !field.IsValid() || field.Kind() != reflect.Interface || field.IsNil() || field.Elem().Type() != reflect.TypeFor[*cache.SchedulerCache]() {

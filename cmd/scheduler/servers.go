@@ -66,6 +66,7 @@ func healthHandler(state fmt.Stringer) http.Handler {
 	return mux
 }
 
+// metricsHandler serves the metrics and profiles that the flags enable.
 func metricsHandler(opt *options.ServerOption) http.Handler {
 	mux := http.NewServeMux()
 	if opt.EnableMetrics {
@@ -93,6 +94,7 @@ var metricsLimits = boundedserver.Limits{
 	Idle:        time.Minute,
 }
 
+// startServer starts one server, over TLS if config is set, and returns when it listens. It ends with ctx.
 func startServer(ctx context.Context, address string, handler http.Handler, config *tls.Config, limits boundedserver.Limits) error {
 	bounded := &boundedserver.Server{Address: address, Handler: handler, TLS: config, Limits: limits}
 	listener, err := bounded.Listen(ctx)

@@ -16,7 +16,7 @@ var awaitedCardsMutants = []mutant{
 	{"internal/scheduler/keptcards/awaited.go", `	return job.Queue == a.Job.Queue || queue.Queue.Spec.Priority == a.Priority
 `, `	return job.Queue == a.Job.Queue
 `, "cards are kept for a job below its minimum from other queues of equal priority"},
-	{"internal/scheduler/waitingjobs/keep.go", `		if !j.Cache.Reservations[w.Info.PgUID].IsReserved(now) {`, `		if false {`, "kept cards end with the reservation"},
+	{"internal/scheduler/waitingjobs/keep.go", `		if !j.Cache.Reservations[job.Info.PgUID].IsReserved(now) {`, `		if false {`, "kept cards end with the reservation"},
 	{"internal/scheduler/cache/reservations.go", `	hasGrown := r.FreeCards >= 0 && count > r.FreeCards`, `	hasGrown := false`, "more free cards prolong a reservation"},
 	{"internal/scheduler/cache/reservations.go", `	hasGrown := r.FreeCards >= 0 && count > r.FreeCards`, `	hasGrown := r.FreeCards >= 0 && count >= r.FreeCards`, "as many free cards prolong no reservation"},
 	{"internal/scheduler/cache/reservations.go", `	r.prolonged += waited
@@ -37,7 +37,7 @@ var awaitedCardsMutants = []mutant{
 	{"internal/scheduler/keptcards/awaited.go", `queue.Queue.Spec.Priority < a.Priority && k`, `k`, "cards are kept only from queues of lower priority"},
 	{"internal/scheduler/keptcards/awaited.go", `k.Ledger.LimitsCards(string(a.Job.Queue))`, `true`, "no card is kept for a queue without a quota from those that it could take cards from"},
 	{"internal/scheduler/keptcards/awaited.go", `a.Job.Queue == r.Job.Queue && a.Job.Priority < r.Job.Priority`, `false`, "no card is kept from a job of higher priority of the same queue"},
-	{"internal/scheduler/waitingjobs/jobs.go", `		if seen[w.Info.Queue] || entry.IsExhausted {`, `		if entry.IsExhausted {`, "free cards prolong one reservation of a queue"},
+	{"internal/scheduler/waitingjobs/jobs.go", `		if seen[job.Info.Queue] || entry.IsExhausted {`, `		if entry.IsExhausted {`, "free cards prolong one reservation of a queue"},
 	{"internal/scheduler/enqueue/reserver.go", `			r.Cache.Reservations.RestartAll(job.PgUID, r.Cache.Now())
 		}`, `			r.Cache.Reservations.RestartWait(job.PgUID, r.Cache.Now())
 		}`, "a job whose pods got a node has a reservation again"},
@@ -48,7 +48,7 @@ var secondRunMutants = []mutant{
 	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !a.Volcano.JobReady(job) {`, `		if false {`, "the second run completes no gang that the first one pipelined"},
 	{"internal/scheduler/capacitycard/deservedfirst.go", `		if len(job.TaskStatusIndex[api.Pipelined]) > 0 && !a.Volcano.JobReady(job) {`, `		if true {`, "elastic pods follow in the second run"},
 	{"internal/scheduler/capacitycard/deservedfirst.go", `	return isKnown && job.Priority < highest`, `	return isKnown && job.Priority > highest`, "jobs of lower priority do not borrow first"},
-	{"internal/scheduler/waitingjobs/keep.go", `		return w.IsBelowMinimum || (!w.borrows && !j.laterBorrowers[w.Info.UID])`, `		return w.IsBelowMinimum || (w.borrows && !j.laterBorrowers[w.Info.UID])`, "cards are kept for what a queue deserves"},
+	{"internal/scheduler/waitingjobs/keep.go", `		return job.IsBelowMinimum || (!job.borrows && !j.laterBorrowers[job.Info.UID])`, `		return job.IsBelowMinimum || (job.borrows && !j.laterBorrowers[job.Info.UID])`, "cards are kept for what a queue deserves"},
 	{"internal/scheduler/waitingjobs/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, time.Time{})`, "pods that end soon count as ended"},
 	{"internal/scheduler/waitingjobs/freecards.go", `workload.EndsBefore(other.Pod, until)`, `workload.EndsBefore(other.Pod, until.Add(time.Hour))`, "pods that end later than within an hour do not count as ended"},
 }

@@ -20,8 +20,8 @@ func NewAllocate(shared *Shared) *Allocate {
 	return &Allocate{Action: allocate.New(), shared: shared}
 }
 
-// Execute starts pods, in a tree first those with which no queue borrows. Then it deletes evicted
-// pods that do not end, and evicts the jobs of drained queues.
+// Execute places pods, in a tree first those with which no queue borrows. Then it deletes pods whose eviction is
+// overdue, and evicts the jobs of drained queues.
 func (a *Allocate) Execute(ssn *framework.Session) {
 	plugin, ok := a.shared.Cache.PluginFor(ssn.UID)
 	if !ok {

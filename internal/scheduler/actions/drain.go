@@ -79,9 +79,8 @@ func (d *drain) evictJobs(jobs []*api.JobInfo, policiesKnown bool) {
 	}
 }
 
-// drainableTasks lists the pods of a job that a drain evicts: all but those that are critical to
-// the system. It lists none while a pod is on its way to its node, because a job is evicted as a
-// whole.
+// drainableTasks lists the pods of a job that a drain evicts, by name: all on nodes but those that are critical to
+// the system. It lists none while a pod is being bound, because a job is evicted as a whole.
 func drainableTasks(job *api.JobInfo) []*api.TaskInfo {
 	var tasks []*api.TaskInfo
 	for _, task := range job.Tasks {
@@ -100,9 +99,9 @@ func drainableTasks(job *api.JobInfo) []*api.TaskInfo {
 
 // evictJob evicts pods of a job, and records by which stop policy.
 func (d *drain) evictJob(job *api.JobInfo, tasks []*api.TaskInfo, by api.QueueID) {
-	gone := framework.NewStatement(d.ssn) // never committed: Evictions writes to the pods
+	statement := framework.NewStatement(d.ssn) // never committed: Evictions writes to the pods
 	for _, task := range tasks {
-		if err := gone.Evict(task, DrainName); err != nil {
+		if err := statement.Evict(task, DrainName); err != nil {
 			klog.ErrorS(err, "Pod could not be evicted", "pod", klog.KObj(task.Pod))
 		}
 	}

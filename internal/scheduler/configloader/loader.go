@@ -123,10 +123,11 @@ func (l *Loader) Run(ctx context.Context) error {
 	}
 }
 
-// reload reads the source and acts on a change.
+// reload reads the source and, after a change or a failed write, puts a valid text into force. It reports what
+// changed, and closes ready with the first valid text.
 func (l *Loader) reload() {
 	now, err := l.config.Source.readContent()
-	if errors.Is(err, errNotRead) {
+	if errors.Is(err, errNotRead) { // watchChanges reports when it is
 		return
 	}
 	if err != nil {
@@ -155,7 +156,7 @@ func (l *Loader) reload() {
 	}
 }
 
-// applyContent validates a text and writes a valid one to the private file.
+// applyContent validates a text and writes a valid one to the private file. It returns the status after that.
 func (l *Loader) applyContent(now content) Status {
 	if now.missing != "" {
 		return l.keepLast(ReasonMissing, now.missing)
@@ -183,7 +184,8 @@ func (l *Loader) applyContent(now content) Status {
 	return Status{Reason: ReasonLoaded, Hash: hash, Message: fmt.Sprintf("%s is in force", l.config.Source), Warning: strings.Join(schedulerconfig.Warnings(now.text), "\n")}
 }
 
-// keepLast returns the status for a refused text: the last valid one, if any, stays in force.
+// keepLast returns the status for a refused text: the last valid one stays in force. Without one the reason is
+// that none has been loaded.
 func (l *Loader) keepLast(reason, message string) Status {
 	if l.status.Hash == "" {
 		reason = ReasonNotConfigured
@@ -200,6 +202,7 @@ type privateFile struct {
 	stage string
 }
 
+// newPrivateFile creates the directories of a private file, but not the file.
 func newPrivateFile(dir string) (privateFile, error) {
 	live := filepath.Join(dir, "live")
 	stage := filepath.Join(dir, "stage")

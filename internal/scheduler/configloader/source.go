@@ -64,10 +64,12 @@ func NewConfigMap(client kubernetes.Interface, name types.NamespacedName, key st
 	return &configMap{name: name, key: key, informer: cache.NewSharedInformer(one, &corev1.ConfigMap{}, 0)}
 }
 
+// String implements Source.
 func (c *configMap) String() string {
 	return fmt.Sprintf("key %s of ConfigMap %s", c.key, c.name)
 }
 
+// watchChanges implements Source. It also calls changed after a failed request: readContent then returns the error.
 func (c *configMap) watchChanges(ctx context.Context, changed func()) error {
 	err := c.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
 		cache.DefaultWatchErrorHandler(ctx, reflector, err)
@@ -100,6 +102,7 @@ func (c *configMap) watchChanges(ctx context.Context, changed func()) error {
 	return ctx.Err()
 }
 
+// readContent implements Source. A missing ConfigMap or key is no error, but content without a text.
 func (c *configMap) readContent() (content, error) {
 	c.mu.Lock()
 	watchErr := c.watchErr
@@ -146,10 +149,13 @@ func NewFile(path string) Source {
 	return file{path: path}
 }
 
+// String implements Source.
 func (f file) String() string {
 	return "file " + f.path
 }
 
+// watchChanges implements Source. An event of any file in the directory counts, since a symbolic link on the way may
+// have changed.
 func (f file) watchChanges(ctx context.Context, changed func()) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -161,7 +167,7 @@ func (f file) watchChanges(ctx context.Context, changed func()) error {
 		return fmt.Errorf("directory of %s: %w", f.path, err)
 	}
 
-	quiet := time.NewTimer(0)
+	quiet := time.NewTimer(0) // the file is read once without an event
 	defer quiet.Stop()
 
 	for {
@@ -185,6 +191,7 @@ func (f file) watchChanges(ctx context.Context, changed func()) error {
 	}
 }
 
+// readContent implements Source. A missing file is no error, but content without a text.
 func (f file) readContent() (content, error) {
 	text, err := os.ReadFile(f.path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -91,6 +91,7 @@ func (l *Loader) reportChange(before Status) {
 // maxEventNote is the API's limit for an event's note.
 const maxEventNote = 1024
 
+// recordEvent sends an event about the ConfigMap, none if the source is a file or has not been found so far.
 func (l *Loader) recordEvent(kind, reason, message string) {
 	if l.config.Recorder == nil || l.lastContent.object == nil {
 		return
@@ -109,6 +110,7 @@ var (
 	}, []string{"hash"})
 )
 
+// setMetrics publishes a status. Only one hash is published at a time.
 func setMetrics(status Status) {
 	configValid.Set(0)
 	if status.Reason == ReasonLoaded {

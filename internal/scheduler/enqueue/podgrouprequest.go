@@ -33,13 +33,13 @@ type PodGroupRequest struct {
 	refusal      *workload.Refusal
 }
 
-// isFor reports whether another request was read from the same.
-func (a *PodGroupRequest) isFor(other *PodGroupRequest) bool {
-	isSameText := a.annotation == other.annotation && a.hasAnnotation == other.hasAnnotation
-	if !isSameText || a.vcJob != other.vcJob || a.generation != other.generation {
+// isFor reports whether another request was read from the same texts, job and generation.
+func (r *PodGroupRequest) isFor(other *PodGroupRequest) bool {
+	isSameText := r.annotation == other.annotation && r.hasAnnotation == other.hasAnnotation
+	if !isSameText || r.vcJob != other.vcJob || r.generation != other.generation {
 		return false
 	}
-	return quotav1.Equals(ptr.Deref(a.minResources, nil), ptr.Deref(other.minResources, nil))
+	return quotav1.Equals(ptr.Deref(r.minResources, nil), ptr.Deref(other.minResources, nil))
 }
 
 // PodGroupRequests are the requests of PodGroups without pods, by UID.
@@ -47,7 +47,7 @@ type PodGroupRequests map[types.UID]*PodGroupRequest
 
 // RemoveStale removes entries that two sessions did not use.
 func (r PodGroupRequests) RemoveStale(session uint64) {
-	maps.DeleteFunc(r, func(_ types.UID, a *PodGroupRequest) bool { return session-a.lastSession > 1 })
+	maps.DeleteFunc(r, func(_ types.UID, known *PodGroupRequest) bool { return session-known.lastSession > 1 })
 }
 
 // PodGroupRequestFor returns what a PodGroup without pods requests: for that of a Volcano job what
@@ -91,7 +91,8 @@ func (v *Votes) PodGroupRequestFor(job *api.JobInfo) *PodGroupRequest {
 	return &read
 }
 
-// announcedBy returns what a PodGroup announces, with card.request or only its minimum.
+// announcedBy returns what a PodGroup without pods announces: with the total of card.request, or only what its
+// minimum requests.
 func (v *Votes) announcedBy(read *PodGroupRequest, withTotal bool) (quota.JobRequest, *workload.Refusal) {
 	if read.vcJob != nil {
 		return v.Cache.Resolver.VCJobRequest(read.annotation, withTotal, read.vcJob, v.classPriority)
@@ -132,9 +133,10 @@ func (v *Votes) priorityClass(name string) *schedulingv1.PriorityClass {
 	return class
 }
 
+// sumCards returns how many cards some requests have together, whatever their names.
 func sumCards(cards []quota.CardRequest) (sum card.Count) {
-	for _, d := range cards {
-		sum = sum.Add(d.Count)
+	for _, request := range cards {
+		sum = sum.Add(request.Count)
 	}
 	return sum
 }

@@ -58,7 +58,7 @@ func (v *Votes) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.Jo
 
 // mayPreemptOnceEnqueued reports whether the action preempt runs and evicts pods for a job. The
 // job is below its minimum, since it is about to be enqueued. Volcano's preempt passes over
-// jobs with a network topology.
+// jobs with a network topology. One pod that never preempts is enough: without it the gang does not start.
 func (v *Votes) mayPreemptOnceEnqueued(job *api.JobInfo) bool {
 	if !conf.EnabledActionMap[schedulerconfig.Preempt] || job.ContainsNetworkTopology() {
 		return false
@@ -157,6 +157,7 @@ func (v *Votes) preemptableUsageFor(key queuePriority) *preemptableUsage {
 	return usage
 }
 
+// add adds what a job gives: what counts as elastic already, and all that it uses.
 func (u *preemptableUsage) add(elastic, all quota.ElasticUsage) {
 	u.elastic = append(u.elastic, elastic)
 	u.all = append(u.all, all)

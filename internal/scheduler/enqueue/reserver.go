@@ -69,6 +69,7 @@ func (r *Reserver) reserveMinimum(job *api.JobInfo) {
 	if refusal != nil || request.IsEmpty() || (isRunning && !r.mayReserve(job)) {
 		return
 	}
+	// A reservation that ended for good comes back only with another request.
 	if r.Cache.Reservations[job.PgUID].IsExhausted && !r.endExhaustion(job, request) {
 		r.exhausted[job.UID] = true
 		return
@@ -85,8 +86,8 @@ func (r *Reserver) reserveMinimum(job *api.JobInfo) {
 	}
 }
 
-// mayReserve reports whether a waiting job has its reservation, or gets it again if its request has
-// changed.
+// mayReserve notes that a job waits, and reports whether it has its reservation, or gets it again if its request
+// has changed.
 func (r *Reserver) mayReserve(job *api.JobInfo) bool {
 	known := r.Cache.Reservations
 	return known.IsActive(job.PgUID, r.Cache.Now(), r.Args.MaxReservation) || known[job.PgUID].IsExhausted

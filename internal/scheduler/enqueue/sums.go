@@ -11,7 +11,7 @@ import (
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
-// Sums are what is reserved in each queue.
+// Sums are what is reserved in each queue, and what running jobs use there above their minimum.
 type Sums struct {
 	*snapshot.Session
 	inqueue map[api.QueueID]*quota.Reservations

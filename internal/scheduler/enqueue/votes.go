@@ -13,7 +13,7 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Votes votes on jobs that want to be enqueued.
+// Votes votes whether Volcano may enqueue jobs.
 type Votes struct {
 	*snapshot.Session
 	evictions  *snapshot.Evictions

@@ -47,7 +47,8 @@ func (k *Kept) KeepAwaited(pods []AwaitingPod, running map[api.JobID]bool) {
 	}
 }
 
-// AwaitedOn returns how many cards of a node are kept for waiting jobs from a pod.
+// AwaitedOn returns how many free cards of a node are kept from a pod, for waiting jobs. None are kept from a pod
+// for which others were evicted there.
 func (k *Kept) AwaitedOn(r snapshot.CheckInput, node *api.NodeInfo) (kept card.Count) {
 	if k.awaited == nil || r.Request.Count == 0 || len(k.awaited.byNode[node.Name]) == 0 || k.isPromised(r.Task, node) {
 		return 0
@@ -63,7 +64,8 @@ func (k *Kept) AwaitedOn(r snapshot.CheckInput, node *api.NodeInfo) (kept card.C
 }
 
 // isKeptFrom reports whether the cards of a waiting pod are kept from another pod on a node. They are not kept from
-// pods of its own job, nor from jobs of its queue with a higher priority.
+// pods of its own job, nor from jobs of its queue with a higher priority. In flat queues they are kept from pods
+// from which it could reclaim them.
 func (k *Kept) isKeptFrom(a *AwaitingPod, r snapshot.CheckInput, node *api.NodeInfo) bool {
 	if a.Job == r.Job || (a.Job.Queue == r.Job.Queue && a.Job.Priority < r.Job.Priority) {
 		return false

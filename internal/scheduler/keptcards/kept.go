@@ -58,7 +58,8 @@ func (k *Kept) Load() {
 	for _, freed := range k.jobsWithFreedCards(k.freed.Reclaimed) {
 		job := freed.job
 		tasks, others := k.tasksKeepingCards(job, freed.tasks, kept)
-		for _, task := range others { // counts in its gang until its time is over
+		// A pod that lost its cards still counts in its gang, until the time is over for which they were kept.
+		for _, task := range others {
 			waiting[task.Pod.UID] = true
 			nomination := k.freed.Reclaimed[task.Pod.UID]
 			k.freed.Reclaimed[task.Pod.UID] = Nomination{Since: nomination.Since, plan: nomination.plan}
@@ -85,7 +86,8 @@ func waitingCharge(request *workload.Request, queue api.QueueID, name card.Name)
 	return charge
 }
 
-// keepQuota keeps quota of a tree for a pod for which cards are kept on a node.
+// keepQuota keeps quota of a tree for a pod for which cards are kept on a node. Flat queues have no ancestors in
+// which others could use the quota up.
 func (k *Kept) keepQuota(task *api.TaskInfo, queue api.QueueID, node string) {
 	request := k.RequestFor(task)
 	name, allowed := k.CardFor(request, node)
@@ -150,7 +152,7 @@ func (k *Kept) Nodes() []string {
 	return names
 }
 
-// isPromised reports whether pods on a node were evicted for a pod.
+// isPromised reports whether pods on a node were evicted for a pod: what is free there is for it, too.
 func (k *Kept) isPromised(task *api.TaskInfo, node *api.NodeInfo) bool {
 	uid := task.Pod.UID
 	nominated := k.freed.Nominations[uid]
@@ -191,7 +193,7 @@ func (k *Kept) CheckQuota(r snapshot.CheckInput) *workload.Refusal {
 	return k.CheckKeptQuota(r)
 }
 
-// CheckCard returns why a pod may not use the card of its node, nil if it may.
+// CheckCard returns why a pod may not use the card of its node, beside what is kept for others, nil if it may.
 func (k *Kept) CheckCard(r snapshot.CheckInput) *workload.Refusal {
 	if refusal := k.RunChecks(snapshot.CardChecks, r); refusal != nil {
 		return refusal
@@ -199,7 +201,7 @@ func (k *Kept) CheckCard(r snapshot.CheckInput) *workload.Refusal {
 	return k.CheckKeptQuota(r)
 }
 
-// CheckPlace returns why a pod may not be where it is placed, nil if it may.
+// CheckPlace returns why a pod may not be where it is placed, beside what is kept for others, nil if it may.
 func (k *Kept) CheckPlace(r snapshot.CheckInput) *workload.Refusal {
 	if refusal := k.RunChecks(snapshot.PlaceChecks, r); refusal != nil {
 		return refusal

@@ -7,8 +7,8 @@ import (
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
-// SaveNominations stores the nodes of pipelined pods when the session closes, and keeps older
-// ones while evicted pods leave the node. The API server may be too slow to show either by the
+// SaveNominations stores the nodes to which pods are pipelined when the session closes, and keeps older
+// nominations while evicted pods leave the node. The API server may be too slow to show either by the
 // next session.
 func (k *Kept) SaveNominations() {
 	nominations := map[types.UID]Nomination{}
@@ -37,7 +37,8 @@ func (k *Kept) SaveNominations() {
 	k.freed.Nominations = nominations
 }
 
-// NominationFor returns the node that a pod waits for, as sessions know it, else as the API server does.
+// NominationFor returns the node that a pod waits for, as sessions know it, else as the API server does. Its Node is
+// "" if there is none.
 func (k *Kept) NominationFor(task *api.TaskInfo) Nomination {
 	if nomination, known := k.freed.Nominations[task.Pod.UID]; known {
 		return nomination

@@ -72,7 +72,7 @@ func keptOnSameNode(tasks []*api.TaskInfo, kept map[types.UID]Nomination) (same 
 	return same
 }
 
-// isOver reports whether the time is over for which freed cards are kept.
+// isOver reports whether the time is over for which freed cards are kept: it begins when the last victim has gone.
 func (p periods) isOver(nomination Nomination) bool {
 	since := nomination.Since
 	if nomination.plan != nil {
@@ -81,7 +81,8 @@ func (p periods) isOver(nomination Nomination) bool {
 	return p.Cache.Now().Sub(since) >= keptPeriod
 }
 
-// lastVictimSeen returns when a session saw a victim of a plan last. It looks once a session.
+// lastVictimSeen returns when a session last saw a victim of a plan that was not overdue. It looks once a session,
+// and drops the victims that are gone from the plan.
 func (p periods) lastVictimSeen(plan *evictionPlan) time.Time {
 	if plan.session == p.Cache.SessionCount {
 		return plan.lastSeen

@@ -65,7 +65,7 @@ func (k *Kept) KeepPreemptedCards(tasks, victims []*api.TaskInfo) {
 	}
 }
 
-// loadPreemptedCards finds the pending pods for which cards are kept, and forgets all others.
+// loadPreemptedCards finds the pending pods for which cards are kept that preempt freed, and forgets all others.
 // kept is what is kept of the quotas of a tree for other pods, to which it adds.
 func (k *Kept) loadPreemptedCards(kept map[snapshot.QueueCard]card.Count) {
 	k.preemptedCards = preemptedCards{}
@@ -91,8 +91,8 @@ func (k *Kept) loadPreemptedCards(kept map[snapshot.QueueCard]card.Count) {
 	k.forgetFreedCards(k.freed.Preempted, waiting)
 }
 
-// keepPreemptedCardsOn keeps cards on a node for a pod. It keeps none if the pod cannot use
-// them any more: the node is gone, the queue accepts no pods, or its quota was lowered.
+// keepPreemptedCardsOn keeps cards on a node for a pod, and reports whether it does. It keeps none if the pod
+// cannot use them any more: the node is gone, the queue accepts no pods, or its quota was lowered.
 func (k *Kept) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.JobInfo, kept map[snapshot.QueueCard]card.Count) bool {
 	request := k.RequestFor(task)
 	name, allowed := k.CardFor(request, node)
@@ -145,8 +145,8 @@ func (k *Kept) KeepsQuotaIn(queue api.QueueID) bool {
 	return len(k.preemptedCards.byQueue[queue]) > 0
 }
 
-// DeductKept adds to what a check treats as released what is kept in the queue of a pod from
-// the pod, as a negative amount.
+// DeductKept returns what a check may count as released for a pod, less the quota of its queue that is kept from
+// the pod. That may be negative: the check then finds less quota.
 func (k *Kept) DeductKept(r snapshot.CheckInput, released quota.Released) quota.Released {
 	// From most pods nothing is kept, and each check of a pod would pay for a copy.
 	isCopy := false
@@ -165,8 +165,8 @@ func (k *Kept) DeductKept(r snapshot.CheckInput, released quota.Released) quota.
 	return released
 }
 
-// CheckKeptQuota returns why the quota has no room for a pod besides what preempt freed for others, with the
-// card of the node or with some card of the request, nil if it has.
+// CheckKeptQuota returns why the quota has no room for a pod besides what preempt freed for others, nil if it has.
+// Once a node is chosen its card counts, before that any card of the request.
 func (k *Kept) CheckKeptQuota(r snapshot.CheckInput) *workload.Refusal {
 	// A pod whose card no node names takes none of the kept quota.
 	hasNoCard := r.Request.Count > 0 && len(r.Request.Names) == 0

@@ -43,11 +43,12 @@ func (k *Kept) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
 	}
 }
 
-// tasksKeepingCards returns those of a job's pending pods for which cards are still kept. Its queue
-// must deserve them beside what it uses and what is kept for its other pods: its quota may be
-// lowered, and other pods may use it up. Pods that lost their cards so are returned as others. A
-// gang keeps nothing once too few pods are left besides others whose queue deserves no other card.
-// kept is what is kept for other jobs, to which this one is added.
+// tasksKeepingCards returns those of a job's pending pods for which reclaimed cards are still kept, and as others
+// those that lost theirs. A pod keeps its cards for a time, and while its queue deserves them beside what it uses
+// and what is kept for its other pods: its quota may be lowered, and other pods may use it up.
+//
+// A gang keeps nothing once it cannot start: too many pods have lost their cards, and their queue deserves no other
+// card for them. kept is what is kept for other jobs, to which this one is added.
 func (k *Kept) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept map[snapshot.QueueCard]card.Count) (tasks, others []*api.TaskInfo) {
 	// What a gang would keep counts only if the gang keeps it in the end.
 	added := maps.Clone(kept)
@@ -66,7 +67,7 @@ func (k *Kept) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept
 		tasks = append(tasks, task)
 	}
 
-	if refused := k.countWithoutCard(others, job.Queue, added); refused > 0 && len(job.Tasks)-refused < int(job.MinAvailable) {
+	if hopeless := k.countWithoutCard(others, job.Queue, added); hopeless > 0 && len(job.Tasks)-hopeless < int(job.MinAvailable) {
 		return nil, nil
 	}
 	maps.Copy(kept, added)
@@ -78,20 +79,20 @@ func (k *Kept) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept
 // deserves beside the amounts. They come after all pods that keep theirs, in whatever order the
 // session has them.
 func (k *Kept) countWithoutCard(tasks []*api.TaskInfo, queue api.QueueID, amounts map[snapshot.QueueCard]card.Count) int {
-	refused := 0
+	count := 0
 	all := maps.Clone(amounts)
 	for _, task := range tasks {
 		request := k.RequestFor(task)
 		if !slices.ContainsFunc(request.Names, func(name card.Name) bool {
 			return k.addDeserved(snapshot.QueueCard{Queue: queue, Name: name}, request.Count, all)
 		}) {
-			refused++
+			count++
 		}
 	}
-	return refused
+	return count
 }
 
-// addDeserved adds cards to the amounts if their queue deserves them beside these.
+// addDeserved adds cards to the amounts if their queue deserves them beside these, and reports whether it does.
 func (k *Kept) addDeserved(key snapshot.QueueCard, count card.Count, amounts map[snapshot.QueueCard]card.Count) bool {
 	all := amounts[key].Add(count)
 	if !k.Ledger.Fits(string(key.Queue), quota.Request{Names: []card.Name{key.Name}, Count: all}, quota.Within{Bound: quota.DeservedLeft}) {

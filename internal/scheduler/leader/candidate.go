@@ -50,7 +50,7 @@ func (c *Candidate) Run(ctx context.Context) error {
 	return runElections(ctx, c.Others, c.newElection)
 }
 
-// StopReason returns why ctx was cancelled, nil if without a cause: that is an orderly stop.
+// StopReason returns why ctx was cancelled, nil for an orderly stop, which gives no cause.
 func StopReason(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.Canceled) {
@@ -59,13 +59,14 @@ func StopReason(ctx context.Context) error {
 	return cause
 }
 
-// runElections is Run. newElection returns an election that was not run yet.
+// runElections is Run with another source of elections, for tests. newElection returns one that was not run yet.
 func runElections(ctx context.Context, others *OtherSchedulers, newElection func() *election) error {
 	for {
 		if others.waitUntilNone(ctx) != nil {
 			return StopReason(ctx)
 		}
 
+		// The term ends when ctx does, or when another scheduler appears.
 		term, end := context.WithCancelCause(ctx)
 		go func() {
 			if err := others.waitForAny(term); err != nil {
@@ -82,6 +83,7 @@ func runElections(ctx context.Context, others *OtherSchedulers, newElection func
 		}
 		end(nil)
 
+		// A process that has not led takes part in another election, once the other scheduler is gone.
 		if err != nil || cause == nil || current.hasLed || ctx.Err() != nil {
 			return errors.Join(err, cause)
 		}
@@ -89,6 +91,7 @@ func runElections(ctx context.Context, others *OtherSchedulers, newElection func
 	}
 }
 
+// newElection returns an election with a fence of its own: a closed fence never opens again.
 func (c *Candidate) newElection() *election {
 	fence := newFence()
 	return &election{
@@ -111,13 +114,11 @@ func (c *Candidate) leadBehind(fence *fence) func(context.Context) error {
 			return err
 		}
 
-		// The end of the term is no error of confirmNone.
-		select {
-		case <-term.Done():
+		if term.Err() != nil { // confirmNone does not report it
 			return nil
-		default:
 		}
 
+		// All writes of the scheduler and of its heartbeat pass the fence.
 		fenced := rest.CopyConfig(c.Config)
 		fenced.Wrap(fence.wrapTransport)
 		leases, err := newHeartbeatClient(fenced, c.HeartbeatNamespace)

@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	errLeaseLost  = errors.New("the lease is lost")
-	errNotDrained = errors.New("a write to the API server did not end: the lease is left to run out")
+	errLeaseLost     = errors.New("the lease is lost")
+	errWriteInFlight = errors.New("a write to the API server did not end: the lease is left to run out")
 )
 
 // election decides when this process schedules and when it stops.
@@ -54,8 +54,8 @@ func (e *election) run(ctx context.Context) error {
 		return err
 	}
 
-	failed := make(chan error, 1)
-	over := make(chan struct{})
+	failed := make(chan error, 1) // of lead
+	over := make(chan struct{})   // closed when the election has ended
 
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          lock,
@@ -87,29 +87,29 @@ func (e *election) run(ctx context.Context) error {
 		return errLeaseLost
 	}
 
-	drained := e.fence.drain(e.drainTimeout())
+	isQuiet := e.fence.closeAndWait(e.writeTimeout())
 	// Until here a write of this process may have been under way, so the lease was renewed.
 	endTerm()
 	<-over
 	e.hasLed = lock.isLeader
-	if !drained {
-		return errors.Join(cause, errNotDrained)
+	if !isQuiet {
+		return errors.Join(cause, errWriteInFlight)
 	}
 
-	releasing, done := context.WithTimeout(context.WithoutCancel(ctx), e.drainTimeout())
+	releasing, done := context.WithTimeout(context.WithoutCancel(ctx), e.writeTimeout())
 	defer done()
 
 	if lock.isLeader {
 		// The other half of the time is for the release.
-		e.callBeforeRelease(releasing, e.drainTimeout()/2)
+		e.callBeforeRelease(releasing, e.writeTimeout()/2)
 	}
 
 	return errors.Join(cause, lock.releaseLease(releasing))
 }
 
-// drainTimeout is how long a write in flight may take after the fence is closed. Within it the
+// writeTimeout is how long a write in flight may take after the fence is closed. Within it the
 // lease is still ours, even if its last renewal is as old as allowed.
-func (e *election) drainTimeout() time.Duration {
+func (e *election) writeTimeout() time.Duration {
 	return e.config.LeaseDuration.Duration - e.config.RenewDeadline.Duration
 }
 
@@ -118,7 +118,7 @@ func (e *election) drainTimeout() time.Duration {
 func (e *election) leadWithoutLease(ctx context.Context) error {
 	e.hasLed = true
 	klog.InfoS("leader election is off: never run a second scheduler beside this one")
-	const never = 100 * 365 * 24 * time.Hour
+	const never = 100 * 365 * 24 * time.Hour // the fence stays open until it is closed
 	e.fence.extend(time.Now().Add(never))
 
 	failed := make(chan error, 1)
@@ -134,12 +134,12 @@ func (e *election) leadWithoutLease(ctx context.Context) error {
 	case cause = <-failed:
 	}
 
-	const drainTimeout = 5 * time.Second
-	if !e.fence.drain(drainTimeout) {
-		return errors.Join(cause, errNotDrained)
+	const writeTimeout = 5 * time.Second
+	if !e.fence.closeAndWait(writeTimeout) {
+		return errors.Join(cause, errWriteInFlight)
 	}
 
-	e.callBeforeRelease(context.WithoutCancel(ctx), drainTimeout)
+	e.callBeforeRelease(context.WithoutCancel(ctx), writeTimeout)
 	return cause
 }
 

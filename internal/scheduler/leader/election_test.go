@@ -51,7 +51,7 @@ func TestLeaseRunsOutWhenAWriteDoesNotEnd(t *testing.T) {
 		<-s.arrived
 
 		e.stop()
-		g.Expect(<-e.ended).To(MatchError(errNotDrained))
+		g.Expect(<-e.ended).To(MatchError(errWriteInFlight))
 		g.Expect(e.holder()).To(Equal("this process"))
 	})
 }

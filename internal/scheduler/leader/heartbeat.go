@@ -107,7 +107,7 @@ func (h *heartbeatWriter) reportSession(ctx context.Context, session *capacityca
 	h.lastFailed = err != nil
 }
 
-// isDue reports whether a report must be written after the last one.
+// isDue reports whether a report must be written after the last one, whose write may have failed.
 func isDue(report enforcement.Report, last *enforcement.Report, failed bool) bool {
 	// A change is reported at once. While writes fail, an API server in trouble gets one in each
 	// interval.
@@ -125,7 +125,7 @@ func (h *heartbeatWriter) writeReport(ctx context.Context, report enforcement.Re
 	return err
 }
 
-// tryWrite writes a report once. After an error it reads the Lease again.
+// tryWrite writes a report once. After an error the next call reads the Lease again.
 func (h *heartbeatWriter) tryWrite(ctx context.Context, report enforcement.Report) (err error) {
 	lease := h.lease.DeepCopy()
 	h.lease = nil
@@ -161,7 +161,7 @@ func writeFinalHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseIn
 		}
 
 		last, err := enforcement.ReadReport(lease)
-		if err != nil || last.Identity != identity {
+		if err != nil || last.Identity != identity { // a successor's
 			return err
 		}
 

@@ -19,7 +19,7 @@ var errFenced = errors.New("not the leader: write refused")
 //
 // Volcano cannot be stopped: when its stop channel closes, the running session continues, and
 // its binding and evicting goroutines have contexts of their own. So the fence stops its
-// writes: no write starts after close, and none is in flight after drain. Only then may the
+// writes: no write starts after close, and none is in flight after closeAndWait. Only then may the
 // election release the lease. The fence also stops a process that was frozen for longer than
 // its lease and continues in the middle of a session.
 type fence struct {
@@ -51,19 +51,20 @@ func (f *fence) close() {
 	f.closed = true
 }
 
-// drain closes the fence and waits for writes in flight. It returns false after the timeout.
-func (f *fence) drain(timeout time.Duration) bool {
+// closeAndWait closes the fence and waits for writes in flight. It returns false if one has not ended in time.
+func (f *fence) closeAndWait(timeout time.Duration) bool {
 	f.close()
-	drained := make(chan struct{})
-	go func() { f.inFlight.Wait(); close(drained) }()
+	ended := make(chan struct{})
+	go func() { f.inFlight.Wait(); close(ended) }()
 	select {
-	case <-drained:
+	case <-ended:
 		return true
 	case <-time.After(timeout):
 		return false
 	}
 }
 
+// beginWrite counts a write in flight and reports whether it may start.
 func (f *fence) beginWrite() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,6 +80,7 @@ func (f *fence) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	return &fencedTransport{fence: f, next: next}
 }
 
+// fencedTransport sends requests through a fence.
 type fencedTransport struct {
 	fence *fence
 	next  http.RoundTripper
@@ -92,7 +94,7 @@ func (t *fencedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 	}
 
 	if !t.fence.beginWrite() {
-		if request.Body != nil {
+		if request.Body != nil { // a RoundTripper must close it, also after an error
 			_ = request.Body.Close()
 		}
 		return nil, errFenced
@@ -119,8 +121,8 @@ type fencedLock struct {
 	isLeader bool
 }
 
-// Get also detects another holder. client-go would try to renew until its deadline, while two
-// schedulers run.
+// Get also detects another holder, closes the fence and calls onLost. client-go would try to renew until its
+// deadline, while two schedulers run.
 func (l *fencedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && l.isLeader && record.HolderIdentity != l.Identity() {
@@ -140,8 +142,8 @@ func (l *fencedLock) Update(ctx context.Context, record resourcelock.LeaderElect
 	return l.writeRecord(record, func() error { return l.Interface.Update(ctx, record) })
 }
 
-// writeRecord extends the fence from the time before the request: other candidates count from
-// when they see it.
+// writeRecord writes the lease, and extends the fence if this process holds it then. The time counts from before
+// the request: other candidates count from when they see it, which is later.
 func (l *fencedLock) writeRecord(record resourcelock.LeaderElectionRecord, write func() error) error {
 	sent := time.Now()
 	if err := write(); err != nil {
@@ -154,8 +156,8 @@ func (l *fencedLock) writeRecord(record resourcelock.LeaderElectionRecord, write
 	return nil
 }
 
-// releaseLease frees the lease, so that a successor need not wait for its end. The fence must
-// be drained and the election over: the release itself ignores the fence.
+// releaseLease frees the lease, so that a successor need not wait for its end. No write may be in flight and the
+// election must be over: the release itself ignores the fence.
 func (l *fencedLock) releaseLease(ctx context.Context) error {
 	if !l.isLeader {
 		return nil
@@ -166,7 +168,7 @@ func (l *fencedLock) releaseLease(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the lease %s: %w", l.Describe(), err)
 	}
-	if record.HolderIdentity != l.Identity() {
+	if record.HolderIdentity != l.Identity() { // a successor has it already
 		return nil
 	}
 

@@ -83,10 +83,10 @@ func TestTermEndsByItself(t *testing.T) {
 	})
 }
 
-// TestDrainWaitsForWritesInFlight: before a leader releases its Lease it drains its fence, which all writes pass. No
-// write begins any more, and the drain waits for two writes that the API server has not answered. A drain that takes
-// too long returns false, and may be repeated.
-func TestDrainWaitsForWritesInFlight(t *testing.T) {
+// TestClosingTheFenceWaitsForWritesInFlight: before a leader releases its Lease it closes its fence, which all writes pass. No
+// write begins any more, and it waits for two writes that the API server has not answered. Waiting too
+// long returns false, and may be repeated.
+func TestClosingTheFenceWaitsForWritesInFlight(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		s := newFakeAPIServer(t)
 		f := newFence()
@@ -98,22 +98,22 @@ func TestDrainWaitsForWritesInFlight(t *testing.T) {
 		}
 
 		synctest.Wait()
-		g.Expect(f.drain(time.Second)).To(BeFalse(), "two writes are in flight")
-		g.Expect(s.send(f, "POST")).To(MatchError(errFenced), "no write begins after the drain")
+		g.Expect(f.closeAndWait(time.Second)).To(BeFalse(), "two writes are in flight")
+		g.Expect(s.send(f, "POST")).To(MatchError(errFenced), "no write begins in a closed fence")
 
 		s.release()
-		g.Expect(f.drain(time.Minute)).To(BeTrue())
+		g.Expect(f.closeAndWait(time.Minute)).To(BeTrue())
 		g.Expect([]error{<-sent, <-sent}).To(HaveEach(BeNil()), "the writes that were in flight")
-		g.Expect(f.drain(time.Second)).To(BeTrue(), "the fence stays drained")
+		g.Expect(f.closeAndWait(time.Second)).To(BeTrue(), "the fence stays closed")
 	})
 }
 
-// TestIdleFenceDrainsAtOnce: a leader drains its fence before it releases the Lease. Without a write in flight the
-// drain succeeds, and takes none of the minute that it may take.
-func TestIdleFenceDrainsAtOnce(t *testing.T) {
+// TestIdleFenceClosesAtOnce: a leader closes its fence before it releases the Lease. Without a write in flight the
+// closing succeeds, and takes none of the minute that it may take.
+func TestIdleFenceClosesAtOnce(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		began := time.Now()
-		g.Expect(newFence().drain(time.Minute)).To(BeTrue())
+		g.Expect(newFence().closeAndWait(time.Minute)).To(BeTrue())
 		g.Expect(time.Since(began)).To(BeZero())
 	})
 }

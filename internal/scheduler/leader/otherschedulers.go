@@ -96,7 +96,8 @@ func describePods(pods []*corev1.Pod) string {
 	return "another scheduler runs in pod " + conditions.JoinFirst(names, maxNames) + ", and two must never run at the same time: scale its Deployment to 0"
 }
 
-// waitUntilNone waits until no other scheduler runs, or ctx ends, which is an error.
+// waitUntilNone waits until no other scheduler runs, or ctx ends, which is an error. Meanwhile it reports what it
+// waits for.
 func (o *OtherSchedulers) waitUntilNone(ctx context.Context) error {
 	defer o.reportObstacle("", nil)
 

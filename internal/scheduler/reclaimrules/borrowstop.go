@@ -32,8 +32,9 @@ type borrowStop struct {
 // end is when the queue may borrow the card again.
 func (s borrowStop) end() time.Time { return s.since.Add(s.cooldown) }
 
-// isForgotten reports whether another reclaim would make the next cooldown no longer. A queue that
-// borrows nothing, because it lacks cards or pods, has not shown that others leave it what it borrows.
+// isForgotten reports whether another reclaim would make the next cooldown no longer: the queue has borrowed for as
+// long as it was stopped, or the stop ended long ago. A queue that borrows nothing, because it lacks cards or pods,
+// has not shown that others leave it what it borrows.
 func (s borrowStop) isForgotten(now time.Time) bool {
 	return s.borrowed >= s.cooldown || !now.Before(s.end().Add(maxBorrowCooldown))
 }
@@ -66,7 +67,7 @@ func (s borrowStop) restartedAt(now time.Time) borrowStop {
 }
 
 // RecordReclaimed records that others reclaimed some cards, CPU or memory that a queue had
-// borrowed. The queue may not borrow them again for a cooldown.
+// borrowed. The queue may not borrow them again for a cooldown. In flat queues nothing is borrowed.
 func (r *Rules) RecordReclaimed(queue api.QueueID, resources ...quota.Resource) {
 	if !r.IsTree() {
 		return
@@ -85,7 +86,8 @@ func (r *Rules) RecordReclaimed(queue api.QueueID, resources ...quota.Resource) 
 	r.StopBorrowing()
 }
 
-// StopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago.
+// StopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago. It counts how long they
+// have borrowed since, and forgets what no longer matters.
 func (r *Rules) StopBorrowing() {
 	now := r.Cache.Now()
 	for queue, stops := range r.stops {

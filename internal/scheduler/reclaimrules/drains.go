@@ -13,15 +13,14 @@ import (
 // Drains finds what stop policies drain.
 type Drains struct{ *snapshot.Session }
 
-// DrainedJobs returns the jobs with running pods whose queue, or an ancestor of it, drains, in
-// the order of their UIDs. It is the queue of the job, or one that is charged for its pods.
+// DrainedJobs returns the jobs with running pods that are drained, see DrainedQueue, in the order of their UIDs.
 func (d *Drains) DrainedJobs() (jobs []*api.JobInfo) {
 	hasDraining := false
 	for _, rules := range d.QueueRules {
 		hasDraining = hasDraining || rules.Drains
 	}
 
-	if !hasDraining {
+	if !hasDraining { // as in most sessions: the look at all jobs is spared
 		return nil
 	}
 
@@ -36,8 +35,8 @@ func (d *Drains) DrainedJobs() (jobs []*api.JobInfo) {
 	return jobs
 }
 
-// DrainedQueue returns the queue by which a job is drained: its own, or one that is charged for its pods,
-// "" if it is not drained.
+// DrainedQueue returns the queue by which a job is drained, because its stop policy or that of an ancestor says so:
+// its own, or one that is still charged for its pods after the job moved. It is "" if the job is not drained.
 func (d *Drains) DrainedQueue(job *api.JobInfo) api.QueueID {
 	if d.DrainedBy(job.Queue) != "" {
 		return job.Queue

@@ -10,7 +10,7 @@ import (
 )
 
 // CompareBetweenQueues puts the lowest priority first, as far as it counts between queues: of the queue,
-// the job and the pod.
+// then of the job, then of the pod. Only PriorityClasses of the policy count.
 func (r *Rules) CompareBetweenQueues(a, b *api.TaskInfo) int {
 	x := r.Volcano.Jobs[a.Job]
 	y := r.Volcano.Jobs[b.Job]

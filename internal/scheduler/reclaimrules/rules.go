@@ -50,8 +50,9 @@ func (r *Rules) HasReachedMinRuntime(task *api.TaskInfo) bool {
 	return minimum == 0 || gang.RunningSince(r.Volcano.Jobs[task.Job]).Add(minimum).Before(r.Cache.Now())
 }
 
-// FreeQuota returns how many more of some cards a queue may use while it reclaims, or of all its cards
-// without names: of what it deserves. Cards with too many terminating pods count as full.
+// FreeQuota returns how many more of some cards, or of all its cards without names, a queue may use while it
+// reclaims: within its quota and what it deserves. A card of which terminating pods use more than the quota counts
+// as full, because nothing may be placed on it. Without limit it is MaxCount.
 func (r *Rules) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
 	limits := r.Ledger.PathLimits(string(queue))
 	if limits.AnyCard {
@@ -64,15 +65,15 @@ func (r *Rules) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Coun
 
 	for _, name := range names {
 		if !r.Ledger.IsTerminatingOverQuota(string(queue), name) {
-			own := r.Ledger.MayUseByLevel(string(queue), quota.Resource(name))
-			free = free.Add(card.Count(max(0, min(own.Quota[0], own.Deserved[0], int64(card.MaxCount)))))
+			left := r.Ledger.MayUseByLevel(string(queue), quota.Resource(name))
+			free = free.Add(card.Count(max(0, min(left.Quota[0], left.Deserved[0], int64(card.MaxCount))))) // 0 is the queue itself
 		}
 	}
 
 	return free
 }
 
-// ServiceTypeRules returns the reclaim matrix as text.
+// ServiceTypeRules returns the reclaim matrix as text, which changes with the matrix.
 func (r *Rules) ServiceTypeRules() string { return fmt.Sprint(r.Args.ServiceTypes) }
 
 // Kind is by which rule a pod may reclaim from another one.
@@ -124,8 +125,8 @@ func (r *Rules) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) Kind {
 	return NotReclaimable
 }
 
-// canReclaimByTree reports whether the queues of a reclaimer and a victim, of some service types,
-// may reclaim by their places in the tree.
+// canReclaimByTree reports whether a reclaimer of service type by may reclaim from a victim of service type from by
+// the places of their queues in the tree: the victim's is not an ancestor, and the matrix has both types.
 func (r *Rules) canReclaimByTree(reclaimer, victim api.QueueID, by, from string) bool {
 	return r.IsTree() && r.KnowsServiceType(by) && r.KnowsServiceType(from) && len(r.PathBelow(reclaimer, victim)) > 0
 }

@@ -65,7 +65,8 @@ type nodeUse struct {
 // not kept, which costs waiting jobs their turn but no time.
 const maxFreeCardChecks = 10_000
 
-// newFreeCards lists the nodes with cards.
+// newFreeCards lists the nodes that take pods, by the cards that they have. Cards of terminating pods count as
+// free, and those that are kept for pods for which others were evicted as kept.
 func (j *Jobs) newFreeCards() *freeCards {
 	f := &freeCards{
 		Session: j.Session, rules: j.rules, stuck: j.stuck, kept: j.kept,
@@ -98,11 +99,11 @@ func (j *Jobs) newFreeCards() *freeCards {
 
 // usesCard reports whether a missing pod of a job may use a card: the quota has room for it, and the queue
 // deserves it, unless it borrows with the job.
-func (f *freeCards) usesCard(w *Job, r snapshot.CheckInput, name card.Name) bool {
-	if !f.Ledger.Fits(string(w.Info.Queue), r.Request.On(name).OnlyCards(), quota.Within{}) {
+func (f *freeCards) usesCard(job *Job, r snapshot.CheckInput, name card.Name) bool {
+	if !f.Ledger.Fits(string(job.Info.Queue), r.Request.On(name).OnlyCards(), quota.Within{}) {
 		return false
 	}
-	return !f.IsTree() || w.borrows || f.DeservesCard(r, name)
+	return !f.IsTree() || job.borrows || f.DeservesCard(r, name)
 }
 
 // mayHelp reports whether cards are free that some pending pod of a job may use.
@@ -120,7 +121,7 @@ func (f *freeCards) mayHelp(job *api.JobInfo) bool {
 	return false
 }
 
-// kindOf returns the kind of a pod.
+// kindOf returns the kind of a pod: a known one of its job that fits the same nodes, else a new one.
 func (f *freeCards) kindOf(task *api.TaskInfo) *podKind {
 	for _, kind := range f.kinds[task.Job] {
 		if f.fitSameNodes(kind.task, task) {
@@ -134,7 +135,7 @@ func (f *freeCards) kindOf(task *api.TaskInfo) *podKind {
 	wasTried := f.TriedTasks[task.UID]
 	// Volcano's predicates read what this prepares for the pod.
 	kind.fitsNowhere = f.Volcano.PrePredicateFn(task) != nil
-	if !wasTried { // allocate has not tried it
+	if !wasTried { // the hook of this plugin notes the pod as tried, but allocate has not tried it
 		delete(f.TriedTasks, task.UID)
 	}
 
@@ -149,7 +150,8 @@ func (f *freeCards) fitSameNodes(a, b *api.TaskInfo) bool {
 		equality.Semantic.DeepEqual(x.NodeSelector, y.NodeSelector) && equality.Semantic.DeepEqual(x.Affinity, y.Affinity) && equality.Semantic.DeepEqual(x.Tolerations, y.Tolerations)
 }
 
-// useOf returns how pods of a kind could use a node, nil if that is not to be checked any more.
+// useOf returns how pods of a kind could use a node, nil if that is unknown and this session may check no more
+// nodes. It checks each node once for a kind.
 func (f *freeCards) useOf(kind *podKind, node *freeNode) *nodeUse {
 	use := kind.nodes[node]
 	if use != nil || kind.fitsNowhere || f.checksLeft == 0 {
@@ -164,10 +166,10 @@ func (f *freeCards) useOf(kind *podKind, node *freeNode) *nodeUse {
 
 // countFor returns how many free cards the missing pods of a job could use, if others on their nodes were
 // gone.
-func (f *freeCards) countFor(w *Job) (count card.Count) {
+func (f *freeCards) countFor(job *Job) (count card.Count) {
 	counted := map[*freeNode]bool{}
 	kinds := map[*podKind]bool{}
-	for _, task := range w.missing {
+	for _, task := range job.missing {
 		kind := f.kindOf(task)
 		if kinds[kind] {
 			continue
@@ -176,7 +178,7 @@ func (f *freeCards) countFor(w *Job) (count card.Count) {
 
 		r, _ := f.CheckInputFor(task)
 		for _, name := range r.Request.Names {
-			if !f.usesCard(w, r, name) {
+			if !f.usesCard(job, r, name) {
 				continue
 			}
 			for _, node := range f.byName[name] {
@@ -191,8 +193,8 @@ func (f *freeCards) countFor(w *Job) (count card.Count) {
 	return count
 }
 
-// fitsOnceOthersLeave returns how many cards on a node are used by pods from which a kind of pods may take
-// cards, or which end within a time. It is false if the kind does not fit the node without them.
+// fitsOnceOthersLeave reports whether a kind of pods fits a node once all pods are gone from which it may take
+// cards, or which end before a time. leaving is how many cards these use there.
 func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until time.Time) (leaving card.Count, fits bool) {
 	use := f.useOf(kind, node)
 	if use == nil || !use.fitsEmpty {

@@ -42,9 +42,9 @@ type nodeInPlacement struct {
 // when no more nodes may be checked. Then no cards are kept. Two things err the other way: it does not place
 // pods without cards. In a tree it may count borrowed cards on each of two nodes, although a queue gives
 // only some of them.
-func (f *freeCards) canPlaceAll(w *Job, until time.Time) bool {
-	placement := &gangPlacement{free: f, job: w, until: until, nodes: map[string]*nodeInPlacement{}, next: map[kindAndCard]int{}}
-	for _, task := range w.missing {
+func (f *freeCards) canPlaceAll(job *Job, until time.Time) bool {
+	placement := &gangPlacement{free: f, job: job, until: until, nodes: map[string]*nodeInPlacement{}, next: map[kindAndCard]int{}}
+	for _, task := range job.missing {
 		if f.RequestFor(task).Count == 0 || f.kept.HasPromisedNode(task) {
 			continue
 		}
@@ -55,7 +55,7 @@ func (f *freeCards) canPlaceAll(w *Job, until time.Time) bool {
 	return true
 }
 
-// place finds a node for a pod, in the order of the cards that it names.
+// place places a pod on a node, in the order of the cards that it names, and reports whether some node takes it.
 func (g *gangPlacement) place(task *api.TaskInfo) bool {
 	r, _ := g.free.CheckInputFor(task)
 	for _, name := range r.Request.Names {
@@ -66,7 +66,8 @@ func (g *gangPlacement) place(task *api.TaskInfo) bool {
 	return false
 }
 
-// placeOnCard finds a node with a card for a pod, first among those with free cards.
+// placeOnCard places a pod on the first node with a card that takes it, first among those with free cards. It
+// begins where the last pod of the kind was placed, because earlier nodes have refused such a pod.
 func (g *gangPlacement) placeOnCard(task *api.TaskInfo, name card.Name) bool {
 	free := g.free.byName[name]
 	full := g.free.fullByName[name]
@@ -84,7 +85,7 @@ func (g *gangPlacement) placeOnCard(task *api.TaskInfo, name card.Name) bool {
 	return false
 }
 
-// nodeAt returns a node of two lists.
+// nodeAt returns node i of two lists, one after the other.
 func nodeAt(i int, free, full []*freeNode) *freeNode {
 	if i < len(free) {
 		return free[i]
@@ -92,7 +93,8 @@ func nodeAt(i int, free, full []*freeNode) *freeNode {
 	return full[i-len(free)]
 }
 
-// placeOnNode places a pod on a node if it fits beside those that are placed there and those that stay.
+// placeOnNode places a pod on a node if it fits beside those that are placed there and those that stay, and reports
+// whether it does.
 func (g *gangPlacement) placeOnNode(task *api.TaskInfo, kind *podKind, node *freeNode) bool {
 	left := g.free.leftOnceOthersLeave(g.job, kind, node, g.until)
 	if left == nil || g.conflictsWithOwnPods(task, node) {
@@ -132,13 +134,13 @@ func (g *gangPlacement) conflictsWithOwnPods(task *api.TaskInfo, node *freeNode)
 }
 
 // leftOnceOthersLeave returns what a node has for a kind of pods in a placement, nil if it takes none.
-func (f *freeCards) leftOnceOthersLeave(w *Job, kind *podKind, node *freeNode, until time.Time) *api.Resource {
+func (f *freeCards) leftOnceOthersLeave(job *Job, kind *podKind, node *freeNode, until time.Time) *api.Resource {
 	use := f.useOf(kind, node)
 	if use == nil || !use.fitsEmpty {
 		return nil
 	}
 
-	if !w.IsBelowMinimum {
+	if !job.IsBelowMinimum {
 		if _, fits := f.fitsOnceOthersLeave(kind, node, until); !fits {
 			return nil
 		}

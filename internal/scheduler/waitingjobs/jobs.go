@@ -34,7 +34,7 @@ func New(s *snapshot.Session, rules *reclaimrules.Rules, stuck *snapshot.StuckPo
 	return &Jobs{Session: s, rules: rules, stuck: stuck, kept: kept}
 }
 
-// findWaitingJob returns the missing pods of a job that waits for cards only: all of them fit the quota
+// findWaitingJob returns a job that waits for cards only, with its missing pods: all of them fit the quota
 // together. It returns nil for other jobs. A job with a hard topology is none: its part of the
 // network is chosen when it is placed, so no node is known to help it.
 func (j *Jobs) findWaitingJob(job *api.JobInfo) *Job {
@@ -78,8 +78,9 @@ func (j *Jobs) mayWaitForCards(job *api.JobInfo) bool {
 	return !snapshot.AwaitsEnqueue(job) && !job.ContainsHardTopology() && !job.ContainsSubJobPolicy() && j.CheckQueue(job) == nil
 }
 
-// listWaitingJobs returns the jobs with a wait that keep cards, and the first one of each queue. Jobs of
-// the highest queue priority come first, then those that precede others of their queue.
+// listWaitingJobs returns the jobs that wait for cards: all for which cards may be kept, and of the others the first
+// one of each queue, whose reservation more free cards prolong. Jobs of the highest queue priority come first, then
+// those that precede others of their queue.
 func (j *Jobs) listWaitingJobs(free *freeCards) []*Job {
 	var waiting []*Job
 	first := map[api.QueueID]*Job{}
@@ -102,13 +103,13 @@ func (j *Jobs) listWaitingJobs(free *freeCards) []*Job {
 			continue
 		}
 
-		w := j.findWaitingJob(job)
+		found := j.findWaitingJob(job)
 		switch {
-		case w == nil:
+		case found == nil:
 		case keeps:
-			waiting = append(waiting, w)
+			waiting = append(waiting, found)
 		case !entry.IsExhausted:
-			first[job.Queue] = w
+			first[job.Queue] = found
 		}
 	}
 
@@ -135,7 +136,8 @@ func (j *Jobs) compareWaitingJobs(a, b *Job) int {
 	return 0
 }
 
-// mayKeepCards reports whether cards may be kept for a job, see keepsCards.
+// mayKeepCards reports whether cards may be kept for a job, see keepsCards. The first pod of a job answers for the
+// service type of all.
 func (j *Jobs) mayKeepCards(job *api.JobInfo) bool {
 	if j.IsTree() || gang.HasAllocatedPods(job) {
 		return true
@@ -151,12 +153,12 @@ func (j *Jobs) mayKeepCards(job *api.JobInfo) bool {
 func (j *Jobs) prolongReservations(waiting []*Job, free *freeCards) {
 	now := j.Cache.Now()
 	seen := map[api.QueueID]bool{}
-	for _, w := range waiting {
-		entry := j.Cache.Reservations[w.Info.PgUID]
-		if seen[w.Info.Queue] || entry.IsExhausted {
+	for _, job := range waiting {
+		entry := j.Cache.Reservations[job.Info.PgUID]
+		if seen[job.Info.Queue] || entry.IsExhausted {
 			continue
 		}
-		seen[w.Info.Queue] = true
-		entry.ObserveFreeCards(int64(free.countFor(w)), now, j.Args.MaxReservation)
+		seen[job.Info.Queue] = true
+		entry.ObserveFreeCards(int64(free.countFor(job)), now, j.Args.MaxReservation)
 	}
 }

@@ -40,7 +40,7 @@ func (j *Jobs) Reload(later map[api.JobID]bool) []*Job {
 	j.laterBorrowers = later
 	free := j.newFreeCards()
 	waiting := j.listWaitingJobs(free)
-	j.kept.KeepAwaited(nil, nil) // the checks of nodes read it
+	j.kept.KeepAwaited(nil, nil) // else the checks of nodes would keep the cards of the first run from these jobs
 
 	running := j.findRunningJobs
 	if j.keeps { // without those that the first run started
@@ -60,22 +60,22 @@ func (j *Jobs) hasWaitingReservations() bool {
 	return false
 }
 
-// keepAwaitedCards keeps free cards for waiting jobs with a reservation, and reports whether it keeps some.
-// running finds the jobs that run pods.
+// keepAwaitedCards keeps free cards for waiting jobs with a reservation, and reports whether it keeps some. A job
+// that would not fit the nodes also in the end gets none. running finds the jobs that run pods.
 func (j *Jobs) keepAwaitedCards(waiting []*Job, free *freeCards, running func([]*Job) map[api.JobID]bool) bool {
 	now := j.Cache.Now()
 	var kept []keptcards.AwaitingPod
-	for _, w := range waiting {
-		if !j.Cache.Reservations[w.Info.PgUID].IsReserved(now) {
+	for _, job := range waiting {
+		if !j.Cache.Reservations[job.Info.PgUID].IsReserved(now) {
 			continue
 		}
-		keeping := slices.DeleteFunc(slices.Clone(w.missing), func(task *api.TaskInfo) bool { return !j.keepsCards(w, task) })
-		if len(keeping) == 0 || !free.canPlaceAll(w, now.Add(j.Args.MaxReservation)) {
+		keeping := slices.DeleteFunc(slices.Clone(job.missing), func(task *api.TaskInfo) bool { return !j.keepsCards(job, task) })
+		if len(keeping) == 0 || !free.canPlaceAll(job, now.Add(j.Args.MaxReservation)) {
 			continue
 		}
 
 		for _, task := range keeping {
-			if pod, isKept := j.keepForPod(w, task, free); isKept {
+			if pod, isKept := j.keepForPod(job, task, free); isKept {
 				kept = append(kept, pod)
 			}
 		}
@@ -92,24 +92,24 @@ func (j *Jobs) keepAwaitedCards(waiting []*Job, free *freeCards, running func([]
 // keepsCards reports whether cards are kept for a pod: in a tree for what its queue deserves, in flat
 // queues if it may reclaim, and if its job runs below its minimum. Of a pod for which cards were
 // reclaimed on a node, these are kept already.
-func (j *Jobs) keepsCards(w *Job, task *api.TaskInfo) bool {
+func (j *Jobs) keepsCards(job *Job, task *api.TaskInfo) bool {
 	if j.kept.HasPromisedNode(task) || j.RequestFor(task).Count == 0 {
 		return false
 	}
 	if j.IsTree() {
-		return w.IsBelowMinimum || (!w.borrows && !j.laterBorrowers[w.Info.UID])
+		return job.IsBelowMinimum || (!job.borrows && !j.laterBorrowers[job.Info.UID])
 	}
-	return w.IsBelowMinimum || (!gang.NeverPreempts(task) && j.Args.ServiceTypes.Reclaims(j.ServiceType(task)))
+	return job.IsBelowMinimum || (!gang.NeverPreempts(task) && j.Args.ServiceTypes.Reclaims(j.ServiceType(task)))
 }
 
-// keepForPod keeps free cards of one node for a pod: the node that lacks the fewest cards for it. It looks at the
-// alternatives of the pod in their order, and takes the first one of which it finds such a node. It reports
-// whether it finds one.
-func (j *Jobs) keepForPod(w *Job, task *api.TaskInfo, free *freeCards) (kept keptcards.AwaitingPod, found bool) {
+// keepForPod returns the free cards of one node that are kept for a pod, and counts them as kept: the node lacks the
+// fewest cards for it. It looks at the alternatives of the pod in their order, and takes the first one of which it
+// finds such a node. found is false if there is none.
+func (j *Jobs) keepForPod(job *Job, task *api.TaskInfo, free *freeCards) (kept keptcards.AwaitingPod, found bool) {
 	r, _ := j.CheckInputFor(task)
 	var best *freeNode
 	for _, name := range r.Request.Names {
-		if free.usesCard(w, r, name) {
+		if free.usesCard(job, r, name) {
 			best = j.nodeToKeep(task, free.byName[name], free)
 		}
 		if best != nil {
@@ -124,8 +124,8 @@ func (j *Jobs) keepForPod(w *Job, task *api.TaskInfo, free *freeCards) (kept kep
 	count := min(r.Request.Count, best.future.Sub(best.kept))
 	best.kept = best.kept.Add(count)
 	return keptcards.AwaitingPod{
-		Job: w.Info, Task: task, Node: best.Name, Resource: best.resource, Count: count, Borrows: w.borrows, IsBelowMinimum: w.IsBelowMinimum,
-		ServiceType: j.ServiceType(task), Priority: j.Volcano.Queues[w.Info.Queue].Queue.Spec.Priority,
+		Job: job.Info, Task: task, Node: best.Name, Resource: best.resource, Count: count, Borrows: job.borrows, IsBelowMinimum: job.IsBelowMinimum,
+		ServiceType: j.ServiceType(task), Priority: j.Volcano.Queues[job.Info.Queue].Queue.Spec.Priority,
 	}, true
 }
 
@@ -157,19 +157,15 @@ func (j *Jobs) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCards
 // findRunningJobs returns the jobs that run pods. It returns nil if no job waits below its minimum, for then none
 // asks (see comesAfter).
 func (j *Jobs) findRunningJobs(waiting []*Job) map[api.JobID]bool {
-	running := map[api.JobID]bool{}
-	for _, w := range waiting {
-		if !w.IsBelowMinimum {
-			continue
-		}
-
-		for id, job := range j.Volcano.Jobs {
-			if gang.HasAllocatedPods(job) {
-				running[id] = true
-			}
-		}
-		return running
+	if !slices.ContainsFunc(waiting, func(job *Job) bool { return job.IsBelowMinimum }) {
+		return nil
 	}
 
-	return nil
+	running := map[api.JobID]bool{}
+	for id, job := range j.Volcano.Jobs {
+		if gang.HasAllocatedPods(job) {
+			running[id] = true
+		}
+	}
+	return running
 }
