@@ -90,7 +90,7 @@ func (p *placements) checkPod(pod *corev1.Pod) {
 		own = &gang{}
 	}
 
-	if workload.PodGroupName(pod) != "" {
+	if workload.PodGroupName(pod) != "" { // a pod without a PodGroup is alone
 		p.gangs[key] = own
 	}
 
@@ -102,7 +102,7 @@ func (p *placements) checkPod(pod *corev1.Pod) {
 	own.queue = p.resolver.Queue(pod, p.groups[key], p.Charges[pod.UID].Queue)
 	limits, isLimited := p.plan.limits[own.queue]
 	request, invalid := p.requestOf(pod)
-	why := obstacle{queue: own.queue, noun: "pod"}
+	why := obstacle{queue: own.queue, noun: "pod"} // one only if it gets an advice
 
 	why.advice = cmp.Or(p.refusalFor(own.queue, pod.Namespace), invalid)
 	if why.advice == "" && isLimited {

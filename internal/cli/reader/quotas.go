@@ -23,10 +23,12 @@ type QuotaSource struct {
 	Note string
 }
 
+// allCardQuotas is the source of a user who may list CardQuotas.
 func allCardQuotas() QuotaSource {
 	return QuotaSource{kind: &v1alpha1.CardQuotaList{}, Example: &v1alpha1.CardQuota{}}
 }
 
+// localCardQuotas is the source of a user who may not: the LocalCardQuotas of one namespace, or of all.
 func localCardQuotas(namespace string) QuotaSource {
 	return QuotaSource{
 		kind: &v1alpha1.LocalCardQuotaList{}, Example: &v1alpha1.LocalCardQuota{},

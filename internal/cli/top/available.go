@@ -29,7 +29,7 @@ func (l *List) SetAvailable(quotas []*v1alpha1.CardQuota, idle map[string]int64)
 		if l.Tree {
 			path = findAncestors(known, usage.Parent)
 			isLeaf := known[usage.Name] != nil && !isParent[usage.Name]
-			isClosed = isClosed || (isLeaf && usage.ServiceType == "") // nothing starts in it, and nothing below it
+			isClosed = isClosed || (isLeaf && usage.ServiceType == "") // without a type no job starts in it, and nothing is below it
 		}
 
 		for n := range usage.Cards {

@@ -41,14 +41,12 @@ func (r *idleReader) read(ctx context.Context) (map[string]int64, error) {
 	inventory := &v1alpha1.CardInventory{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
 	switch {
-	case reader.IsForbidden(err), reader.IsNotInstalled(err), apierrors.IsNotFound(err):
+	case reader.IsForbidden(err), reader.IsNotInstalled(err), apierrors.IsNotFound(err),
+		err == nil && inventory.Status.Summary == "": // the operator has not counted yet
 		r.last = nil
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case inventory.Status.Summary == "": // the operator has not counted yet
-		r.last = nil
-		return nil, nil
 	}
 
 	// The inventory does not say which allocated cards are on nodes that take no pods.

@@ -294,6 +294,7 @@ const maxUnchecked = 5
 // cardHours returns card-seconds in hours, with the decimals of kubectl cardquota report.
 func cardHours(seconds int64) string { return fmt.Sprintf("%.3f", float64(seconds)/3600) }
 
+// describeCards returns cards with their number in one line: "8 NVIDIA-H200, 1 NVIDIA-H800".
 func describeCards(cards []Cards) string {
 	texts := make([]string, len(cards))
 	for i, amount := range cards {

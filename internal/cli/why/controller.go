@@ -70,17 +70,10 @@ func (r *inputReader) getController(ctx context.Context) client.Object {
 	return nil
 }
 
-// desiredPods returns how many pods a controller wants now, and whether it is suspended.
+// desiredPods returns how many pods a controller wants now, and whether it is suspended. Of a job that has ended, or
+// of which pods have succeeded, that is less than its scale.
 func desiredPods(controller client.Object) (count int, isSuspended bool) {
 	switch object := controller.(type) {
-	case *appsv1.Deployment:
-		return int(ptr.Deref(object.Spec.Replicas, 1)), false
-	case *appsv1.ReplicaSet:
-		return int(ptr.Deref(object.Spec.Replicas, 1)), false
-	case *appsv1.StatefulSet:
-		return int(ptr.Deref(object.Spec.Replicas, 1)), false
-	case *appsv1.DaemonSet:
-		return int(object.Status.DesiredNumberScheduled), false
 	case *batchv1.Job:
 		// The Job controller creates no more pods at a time than are left to complete.
 		left := ptr.Deref(object.Spec.Completions, ptr.Deref(object.Spec.Parallelism, 1)) - object.Status.Succeeded
@@ -92,7 +85,7 @@ func desiredPods(controller client.Object) (count int, isSuspended bool) {
 		return vcJobPods(object), false
 	}
 
-	return 0, false
+	return ptr.Deref(scaleOf(controller), explanation.Scale{}).Desired, false
 }
 
 // scaleOf returns how many pods a controller creates beside each other, nil if it is unknown.

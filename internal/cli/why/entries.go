@@ -15,8 +15,8 @@ import (
 // entryList finds the entries of status.blocked that say why the workload waits.
 type entryList struct{ *inputReader }
 
-// findEntries sets why the workload waits: its entries in the status of the CardQuota, else what they
-// would be. The status has ten entries at most. Those of the pods that the user asks for come first.
+// findEntries sets why the workload waits: its entries in the status of the CardQuota, and if none of them is about
+// the pods that the user asks for, those that they would have. The entries of these pods come first.
 func (l entryList) findEntries() {
 	if l.input.Pending == 0 {
 		return
@@ -39,8 +39,8 @@ func (l entryList) findEntries() {
 		}
 	}
 
-	// The status is up to a second old and bounded, so count again where it does not list the
-	// pod.
+	// The status is up to a second old and has ten entries at most, so count again where it does not list the pod.
+	// Of several entries the count shows which one is that of the pod.
 	var counted []v1alpha1.BlockedStatus
 	isListed := slices.ContainsFunc(l.input.Entries, isAsked)
 	if !isListed || len(l.input.Entries) > 1 {

@@ -161,14 +161,15 @@ func (g gateCheck) quotaGate(quota *v1alpha1.CardQuota) Gate {
 	isRefused := false
 	for _, name := range g.Request.Names {
 		found := g.shortageOf(quota, name)
-		if found.left >= g.Request.quotaCount() {
+		hasRoom := found.left >= g.Request.quotaCount()
+		if hasRoom {
 			gate.Answer = Yes
 		}
-		isRefused = isRefused || (found.isStated && found.left < g.Request.quotaCount()) // not of an earlier, larger request
+		isRefused = isRefused || (found.isStated && !hasRoom) // with room, the refusal is of an earlier, larger request
 		details = append(details, found.describe(cardStatus(quota, name)))
 	}
 
-	if isRefused { // the scheduler states the card that has most
+	if isRefused { // the scheduler states the card of which most is left, so the others have no room either
 		gate.Answer = No
 	}
 
@@ -177,6 +178,7 @@ func (g gateCheck) quotaGate(quota *v1alpha1.CardQuota) Gate {
 		gate.Detail += fmt.Sprintf("; the whole gang requests %d", g.Request.GangCount)
 	}
 
+	// Also by numbers that fit the scheduler may refuse the request because of this quota.
 	if gate.Answer == Yes && g.isRefusing(quota) {
 		answer, why := g.explainRefusal(quota)
 		gate.Answer = answer

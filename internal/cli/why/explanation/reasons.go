@@ -108,7 +108,7 @@ func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 		next := exhaustedAmounts{status.Quota, status.Used, lacking.reserved, status.Quota, true}
 		largest := max(found.largest, next.largest)
 		switch {
-		case in.Request.awaitsEnqueue() && found.isKnown:
+		case in.Request.awaitsEnqueue() && found.isKnown: // all cards together; what is reserved is one number for all
 			found.quota += next.quota
 			found.used += next.used
 			found.reserved = max(found.reserved, next.reserved)

@@ -29,6 +29,7 @@ func (d Document) Render(style output.Style) string {
 	return text + output.Notes(d.Unread)
 }
 
+// renderGates returns a table of the gates, "" for none.
 func (d Document) renderGates(style output.Style) string {
 	if len(d.Gates) == 0 {
 		return ""
@@ -40,6 +41,7 @@ func (d Document) renderGates(style output.Style) string {
 	return "\n" + grid.Render(style)
 }
 
+// renderHolders returns a table of the workloads that use most of the cards, "" for none.
 func (d Document) renderHolders(style output.Style) string {
 	if len(d.Holders) == 0 {
 		return ""
