@@ -235,7 +235,8 @@ func (t *Tracker) Update(node *corev1.Node) bool {
 	return t.recognise(node)
 }
 
-// recognise stores a node and reports whether something changed.
+// recognise stores a node with its cards, drops what must be computed again, and reports whether something
+// changed.
 func (t *Tracker) recognise(node *corev1.Node) bool {
 	before, known := t.nodes[node.Name]
 	recognised := Recognise(node, t.mappings)
@@ -250,8 +251,8 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 	// rememberCards also reads the labels, so even equal cards can make a resource known.
 	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
 	sameOthers := known && slices.Equal(t.unlabelledCards(before.object, before.recognised), t.unlabelledCards(node, recognised))
-	grown := (!sameCards || len(t.mappings) > 0) && t.rememberCards(after)
-	if sameCards && sameOthers && before.hasSameState(&after) && !grown {
+	knowsMore := (!sameCards || len(t.mappings) > 0) && t.rememberCards(after)
+	if sameCards && sameOthers && before.hasSameState(&after) && !knowsMore {
 		return false
 	}
 

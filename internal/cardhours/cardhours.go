@@ -65,8 +65,8 @@ func Next(shown *v1alpha1.CardHoursStatus, use cardseconds.QueueMonths, view str
 		}
 	}
 
-	turn := use.Ends.Sub(use.CountedUntil) + delayOf(view, turnSpread)
-	next.Wait = max(min(next.Wait, turn), leastWait)
+	untilNextMonth := use.Ends.Sub(use.CountedUntil) + delayOf(view, turnSpread)
+	next.Wait = max(min(next.Wait, untilNextMonth), leastWait)
 	return next
 }
 

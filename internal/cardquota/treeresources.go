@@ -80,6 +80,13 @@ func (p Placement) newWait(q *v1alpha1.CardQuota, f Family, forParent, forChildr
 // amounts are the limit, what is deserved, and the guarantee, in this order. Each is at most the one before it.
 type amounts [3]int64
 
+// The indexes of amounts.
+const (
+	limitIndex = iota
+	deservedIndex
+	guaranteeIndex
+)
+
 // amountNames are the names of amounts in messages.
 var amountNames = [...]string{"limit", "deserved", "guarantee"}
 
@@ -92,20 +99,20 @@ type bounds struct{ least, most amounts }
 func (f Family) leftOut() (leftOut [len(amountNames)]bool) {
 	for _, key := range quota.Compute {
 		b := f.boundsFor(key)
-		for i := 1; i < len(amountNames); i++ {
+		for i := deservedIndex; i < len(amountNames); i++ {
 			leftOut[i] = leftOut[i] || b.least[i] > b.most[i]
 		}
 	}
-	leftOut[2] = leftOut[2] || leftOut[1]
+	leftOut[guaranteeIndex] = leftOut[guaranteeIndex] || leftOut[deservedIndex]
 	return leftOut
 }
 
 // without returns the bounds of a Queue that leaves amounts out. Its limit must cover those of the children
 // instead.
 func (b bounds) without(leftOut [len(amountNames)]bool) bounds {
-	for i := 1; i < len(amountNames); i++ {
+	for i := deservedIndex; i < len(amountNames); i++ {
 		if leftOut[i] {
-			b.least[0] = max(b.least[0], b.least[i])
+			b.least[limitIndex] = max(b.least[limitIndex], b.least[i])
 			b.least[i] = 0
 			b.most[i] = 0
 		}
@@ -137,9 +144,9 @@ func (f Family) boundsFor(key quota.Resource) bounds {
 	b := bounds{most: amounts{math.MaxInt64, math.MaxInt64, math.MaxInt64}}
 	for _, child := range f.Children {
 		live := liveAmounts(child, key)
-		b.least[0] = max(b.least[0], live[0])
-		b.least[1] = quota.AddSaturating(b.least[1], live[1])
-		b.least[2] = quota.AddSaturating(b.least[2], live[2])
+		b.least[limitIndex] = max(b.least[limitIndex], live[limitIndex])
+		b.least[deservedIndex] = quota.AddSaturating(b.least[deservedIndex], live[deservedIndex])
+		b.least[guaranteeIndex] = quota.AddSaturating(b.least[guaranteeIndex], live[guaranteeIndex])
 	}
 
 	if f.Parent == nil {
@@ -151,18 +158,18 @@ func (f Family) boundsFor(key quota.Resource) bounds {
 
 	// Without amounts of its own, the webhook compares with the parent's limits.
 	if len(f.Parent.Spec.Deserved) == 0 {
-		b.most[1] = limitOrNone(f.Parent, above[0])
+		b.most[deservedIndex] = limitOrNone(f.Parent, above[limitIndex])
 	}
 	if len(f.Parent.Spec.Guarantee.Resource) == 0 {
-		b.most[2] = limitOrNone(f.Parent, above[0])
+		b.most[guaranteeIndex] = limitOrNone(f.Parent, above[limitIndex])
 	}
 
-	// The webhook sums deserved and guarantee over the children. Of limits it compares each
-	// alone.
+	// The webhook sums deserved and guarantee over the children. It compares each limit alone, so siblings take
+	// nothing of that.
 	for _, sibling := range f.Siblings {
 		live := liveAmounts(sibling, key)
-		b.most[1] = max(0, b.most[1]-live[1])
-		b.most[2] = max(0, b.most[2]-live[2])
+		b.most[deservedIndex] = max(0, b.most[deservedIndex]-live[deservedIndex])
+		b.most[guaranteeIndex] = max(0, b.most[guaranteeIndex]-live[guaranteeIndex])
 	}
 
 	return b

@@ -25,7 +25,7 @@ func ResolveTree(queues map[string]TreeQueue) *Tree {
 // root is below its parent if that exists, unless the path has a cycle. What it inherits from a parent that
 // does not exist is unknown, and judges nothing.
 func ResolveWritten(queues map[string]TreeQueue) *Tree {
-	t := treeResolver{isWritten: true}
+	t := treeResolver{isUncut: true}
 	return t.resolveTree(queues)
 }
 
@@ -68,8 +68,8 @@ func (t *treeResolver) resolveTree(queues map[string]TreeQueue) *Tree {
 
 type treeResolver struct {
 	resolved map[string]*Resolved
-	// isWritten reports whether the tree is that of ResolveWritten.
-	isWritten bool
+	// isUncut reports whether amounts stay as they are written, see ResolveWritten.
+	isUncut bool
 	// grantsCompute says for each queue whether it, or a queue below it, writes what it deserves of
 	// CPU or memory, or a guarantee.
 	grantsCompute map[string]map[Resource]bool
@@ -85,7 +85,7 @@ func (t *treeResolver) parent(name string) *Resolved {
 
 // isBelowParent reports whether a queue whose fault is known is below the parent that it names.
 func (t *treeResolver) isBelowParent(r *Resolved) bool {
-	if t.isWritten {
+	if t.isUncut {
 		return r.Fault.Kind != ParentCycle && t.parent(r.Written.Parent) != nil
 	}
 	return !r.Fault.HasNoPath()
@@ -185,7 +185,7 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 	for _, key := range q.Resources() {
 		inherited, inherits := t.inheritedQuota(q, above, key)
 		limit := c.ownLimit(q, key, parent, inherited, inherits)
-		deserved, guarantee := t.writtenBelow(limit, q, key)
+		deserved, guarantee := t.writtenAmounts(limit, q, key)
 
 		// A wrong amount is reported and reduced. Refusing the whole queue would stop work that
 		// is in order.
@@ -198,7 +198,7 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 			c.report(Excess{Kind: GuaranteeAboveDeserved, Of: key, Parent: parent, Written: guarantee, Allowed: inForce, Limit: inForce})
 		}
 
-		if !t.isWritten {
+		if !t.isUncut {
 			deserved = inForce
 			guarantee = min(guarantee, inForce)
 		}
@@ -216,24 +216,25 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 	return c
 }
 
-// inheritedQuota returns the quota that a queue inherits unless it writes one, false at the top level.
+// inheritedQuota returns the quota that a queue inherits unless it writes one, false at the top level. That of
+// a parent that does not exist is unknown, so it limits nothing.
 func (t *treeResolver) inheritedQuota(q *TreeQueue, above *Resolved, key Resource) (inherited int64, inherits bool) {
 	switch {
 	case above != nil:
 		return above.Limits.Quota(key), true
-	case t.isWritten && q.Parent != "":
+	case t.isUncut && q.Parent != "":
 		return Unlimited, true
 	}
 	return 0, false
 }
 
-// writtenBelow returns what a queue with a limit writes that it deserves, and its guarantee. Unwritten, it
+// writtenAmounts returns what a queue with a limit writes that it deserves, and its guarantee. Unwritten, it
 // deserves the limit.
-func (t *treeResolver) writtenBelow(limit int64, q *TreeQueue, key Resource) (deserved, guarantee int64) {
+func (t *treeResolver) writtenAmounts(limit int64, q *TreeQueue, key Resource) (deserved, guarantee int64) {
 	deserved, deservesLess := q.Deserved[key]
 	guarantee = q.Guarantee[key]
 	switch _, hasQuota := q.Quota[key]; {
-	case t.isWritten && !hasQuota && limit == Unlimited: // what the parent would allow is unknown
+	case t.isUncut && !hasQuota && limit == Unlimited: // what the parent would allow is unknown
 		return limit, limit
 	case !deservesLess:
 		return limit, guarantee
@@ -249,7 +250,7 @@ func (c *childAmounts) ownLimit(q *TreeQueue, key Resource, parent string, inher
 	switch {
 	case !hasParent && !isWritten:
 		c.report(Excess{Kind: NothingToInherit, Of: key, Parent: parent})
-	case !hasParent:
+	case !hasParent: // no parent limits it
 	case inherited == 0 && (limit > 0 || !isWritten):
 		c.report(Excess{Kind: NotInParent, Of: key, Parent: parent, Written: limit})
 	case limit > inherited:
@@ -282,7 +283,7 @@ func (t *treeResolver) scaleChildren(parent string, above Limits, children []chi
 
 		for i := range children {
 			// Scaling may have put deserved below the guarantee, and a guarantee is a part of it.
-			if deserved, isLimited := children[i].deserved[name]; isLimited && !t.isWritten {
+			if deserved, isLimited := children[i].deserved[name]; isLimited && !t.isUncut {
 				children[i].guarantee[name] = min(children[i].guarantee[name], deserved)
 			}
 		}
@@ -314,7 +315,7 @@ func (t *treeResolver) scaleAmounts(children []childAmounts, amountsOf func(*chi
 		excess.Written = values[i]
 		excess.Allowed = scaled[i]
 		children[i].report(excess)
-		if !t.isWritten {
+		if !t.isUncut {
 			amountsOf(&children[i])[excess.Of] = scaled[i]
 		}
 	}

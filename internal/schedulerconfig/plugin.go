@@ -216,9 +216,9 @@ func isTree(capacityCard *yaml.Node) bool {
 // checkVictims refuses an action if a capacity-card switch that it needs is off, or if another
 // plugin selects its victims.
 func (v *validator) checkVictims(root *yaml.Node, action string) {
-	if card := findCapacityCard(root); card != nil {
+	if capacityCard := findCapacityCard(root); capacityCard != nil {
 		for _, name := range requiredSwitches[action] {
-			if value := fieldValue(card, name); value != nil && value.Value == "false" {
+			if value := fieldValue(capacityCard, name); value != nil && value.Value == "false" {
 				v.addFault(value, "%s: false of %s lets %s evict without checking card quota: remove it, or %s from actions", name, CapacityCard, action, action)
 			}
 		}

@@ -95,7 +95,8 @@ func Render(base, comment string, overlay Overlay) (text string, replaced []stri
 	return text, slices.Compact(r.replaced), nil
 }
 
-// checkTiers refuses a base without a valid first tier.
+// checkTiers refuses a base without tiers, and a tier that is no list of plugins. The plugins themselves are
+// checked later.
 func (v *validator) checkTiers(root *yaml.Node) {
 	tiers := fieldValue(root, "tiers")
 	if isUnset(tiers) || (tiers.Kind == yaml.SequenceNode && len(tiers.Content) == 0) {
