@@ -125,7 +125,8 @@ func (l anomalyList) addLabels(node card.TrackedNode) {
 	}
 }
 
-// withheldCard returns the card that a node withholds because of an anomaly, "" for none.
+// withheldCard returns the card that a node withholds because of an anomaly, "" for none. Only cards of which a node has
+// more than its label says have a name all the same.
 func withheldCard(node card.Node, anomaly card.Anomaly) card.Name {
 	if anomaly.Reason != card.MoreThanLabelled {
 		return ""

@@ -246,8 +246,8 @@ func (b *countBuilder) addDeserved(deserved card.Quota) {
 	}
 }
 
-// addUnownedDeserved adds what Queues at the top level without a CardQuota deserve. The scheduler ignores an annotation
-// that it cannot read.
+// addUnownedDeserved adds what Queues at the top level without a CardQuota deserve. One whose annotation cannot be read
+// deserves nothing.
 func (b *countBuilder) addUnownedDeserved() {
 	for _, queue := range cardquota.TopLevelQueues(b.Queues) {
 		text, written := queue.Annotations[v1alpha1.AnnotationCardDeserved]

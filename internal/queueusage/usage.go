@@ -173,8 +173,8 @@ func (c *counter) usageFor(queue string) *Usage {
 	return usage
 }
 
-// countPod counts what a pod uses, or else what it waits for. A pod that names a queue counts as its member only under
-// the rules of isMember.
+// countPod counts what a placed pod uses, or else what a pod waits for. Any tenant can write a pod that names any queue.
+// So it waits there, and keeps the queue from being deleted, only if the queue allows its namespace.
 func (c *counter) countPod(pod *corev1.Pod) {
 	if workload.IsFinished(pod) {
 		return

@@ -150,8 +150,8 @@ func (f *Fleet) Shortage(names []card.Name, count card.Count, taken map[string]c
 
 // Request is what a waiting pod requests, or a job without pods.
 type Request struct {
-	// Names are the cards that it may run on, Named those that its annotation names. They differ where the annotation
-	// names no card of the resource that the pod requests, or none at all.
+	// Names are the cards that it may run on, Named those that its annotation names. Without the annotation Named is
+	// empty, and Names are all cards that the requested resource can be.
 	Names, Named []card.Name
 	// Count is how many of one name it requests, 0 for no cards.
 	Count card.Count

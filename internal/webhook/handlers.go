@@ -117,7 +117,7 @@ func (h *handlers) warnCardQuotaDeletion(ctx context.Context, req admission.Requ
 }
 
 // validateServiceTypePolicy reads what the rules for the policy compare it with: the CardQuotas, the nodes, the policy in
-// force, and the ConfigMaps between which it stands.
+// force, its base ConfigMap and that of the scheduler.
 func (h *handlers) validateServiceTypePolicy(ctx context.Context, object, before *v1alpha1.ServiceTypePolicy) (rules.Result, error) {
 	input := rules.PolicyInput{Volcano: h.namespaces.Volcano, InForce: h.inventory.PolicyInForce(nil)}
 	input.Nodes, _ = h.inventory.TrackedNodes()

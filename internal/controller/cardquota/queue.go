@@ -57,8 +57,8 @@ func (r *reconciliation) inSync(ctx context.Context, desired queueBuilder) (bool
 	return desired(r.queue).InSync(r.queue), nil
 }
 
-// writeQueue applies the desired Queue and emits an event for the changes that it replaced.
-// wasInSync means that another manager caused any difference.
+// writeQueue applies the desired Queue. wasInSync means that another manager caused any difference. It emits an event if
+// it adopts a Queue, replaces changes of other managers, or creates a Queue again that another client deleted.
 func (r *reconciliation) writeQueue(ctx context.Context, desired queueBuilder, wasInSync bool) (cardquota.QueueWrite, error) {
 	want := desired(r.queue)
 	replaced, err := r.applyQueue(ctx, &want, wasInSync)

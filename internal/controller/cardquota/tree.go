@@ -140,11 +140,12 @@ func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v
 
 	others, err := unownedBelow(queues, func(queue string) ([]*v1beta1.Queue, error) {
 		children, err := r.childQueues(ctx, queue)
-		return slices.DeleteFunc(children, func(child *v1beta1.Queue) bool {
+		children = slices.DeleteFunc(children, func(child *v1beta1.Queue) bool {
 			owner, readErr := r.ownerOfQueue(ctx, child.Name)
 			err = errors.Join(err, readErr)
 			return owner != nil
-		}), err
+		})
+		return children, err
 	})
 	if err != nil {
 		return nil, err

@@ -37,8 +37,8 @@ func changedSubtrees(last, count *usageCount) []string {
 	return append(changedKeys(last.subtrees, count.subtrees, queueusage.Usage.Equal), count.tree.ChangedQueues(last.tree)...)
 }
 
-// changedInTree reports whether a Queue changed that is below another one. Its numbers count
-// there also if no CardQuota owns it.
+// changedInTree reports whether two versions of a Queue that is or was below another one differ in what counts in a
+// tree. A Queue counts there also if no CardQuota owns it.
 func changedInTree(before, after client.Object) bool {
 	was, ok := before.(*v1beta1.Queue)
 	is, isQueue := after.(*v1beta1.Queue)

@@ -102,7 +102,8 @@ var errCacheStale = errors.New("read again")
 // +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=cardquota-policy-in-force,verbs=get;create;patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
-// Reconcile writes the configuration first, and then the status, which the queues follow.
+// Reconcile writes the configuration first, and then the status, which the queues follow. After the policy was deleted
+// it forgets what it knew of it. The garbage collector deletes the objects.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	object := &v1alpha1.ServiceTypePolicy{}
 	if err := r.client.Get(ctx, req.NamespacedName, object); err != nil {

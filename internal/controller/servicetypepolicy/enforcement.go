@@ -168,8 +168,8 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 
 // findOtherSchedulers writes to observed the pods with the label of the stock scheduler, sorted by name.
 // Only pods in the two namespaces count: a tenant's pod with that label must not affect
-// enforcement. Our scheduler has that label too, so it also writes the owner of the pod that sends the heartbeat, by
-// which ours are known.
+// enforcement. Our scheduler may have that label, too. So it also writes the owner of the pod that sends the heartbeat,
+// by which our pods are known.
 func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcement.Observation) error {
 	// The owner of a new leader is unknown until its pod is found. It is remembered when that is
 	// gone.

@@ -211,7 +211,7 @@ func ValidateQueue(queue, before *v1beta1.Queue) Result {
 }
 
 // checkQueueAnnotations returns the errors in the annotations of a Queue for which the
-// scheduler would withhold every card.
+// scheduler would withhold every card, and warns of annotations without an effect.
 func checkQueueAnnotations(queue *v1beta1.Queue) Result {
 	var result Result
 	annotations := field.NewPath("metadata", "annotations")

@@ -48,7 +48,7 @@ func VCJobDefaults(job *vcbatch.Job, input WorkloadInput) JobDefaults {
 	}
 
 	// Only pods of a reclaimable type are evicted for others. Other jobs keep what Volcano
-	// defaults.
+	// defaults, and so does a job that is meant to end with an eviction.
 	queue := input.Queue(input.queueOf(&load, nil))
 	if queue == nil {
 		return JobDefaults{}
