@@ -35,13 +35,15 @@ func (c *Cluster) hasChildren(name string) bool {
 	return slices.ContainsFunc(c.Queues, func(q *v1beta1.Queue) bool { return q.Spec.Parent == name })
 }
 
-// admit validates an object as the webhooks do, and sets their defaults.
-func (m *maker) admit(object runtime.Object, namespace string) error {
+// admit sets the defaults of Cardquota's webhooks in an object, and returns an error if they would refuse it. An object
+// that they do not know is admitted.
+func (m *workloadMaker) admit(object runtime.Object, namespace string) error {
 	i := slices.IndexFunc(m.cluster.Namespaces, func(n *corev1.Namespace) bool { return n.Name == namespace })
 	if i < 0 {
 		return fmt.Errorf("there is no namespace %s: create it, or choose one with --namespace", namespace)
 	}
 
+	// What the webhooks know depends on the namespace of the object.
 	input := m.admission
 	input.Namespace = m.cluster.Namespaces[i]
 	input.PodGroup = func(name string) *v1beta1.PodGroup { return m.podGroup(namespace, name) }
@@ -72,8 +74,8 @@ func (m *maker) admit(object runtime.Object, namespace string) error {
 }
 
 // setNamespaceQueue sets the queue of a PodGroup as Volcano's webhook does: one that names the default
-// queue gets that of its namespace.
-func (m *maker) setNamespaceQueue(group *v1beta1.PodGroup) {
+// queue gets that of its namespace, if the namespace has an annotation for it.
+func (m *workloadMaker) setNamespaceQueue(group *v1beta1.PodGroup) {
 	for _, namespace := range m.cluster.Namespaces {
 		if name := namespace.Annotations[v1beta1.QueueNameAnnotationKey]; name != "" && namespace.Name == group.Namespace && group.Spec.Queue == workload.DefaultQueue {
 			group.Spec.Queue = name
@@ -82,27 +84,28 @@ func (m *maker) setNamespaceQueue(group *v1beta1.PodGroup) {
 }
 
 // podGroup returns a PodGroup of the cluster or of the files, nil if there is none.
-func (m *maker) podGroup(namespace, name string) *v1beta1.PodGroup {
+func (m *workloadMaker) podGroup(namespace, name string) *v1beta1.PodGroup {
 	return m.groups[types.NamespacedName{Namespace: namespace, Name: name}]
 }
 
-// addGroup makes a PodGroup known. The first one of a name stays.
-func (m *maker) addGroup(group *v1beta1.PodGroup) {
+// addGroup makes a PodGroup known to podGroup. The first one of a name stays.
+func (m *workloadMaker) addGroup(group *v1beta1.PodGroup) {
 	if m.podGroup(group.Namespace, group.Name) == nil {
 		m.groups[types.NamespacedName{Namespace: group.Namespace, Name: group.Name}] = group
 	}
 }
 
-// addMade adds what an object becomes.
-func (m *maker) addMade(w Workload) {
-	m.made = append(m.made, w)
+// addWorkload adds what an object becomes, and makes its PodGroup known.
+func (m *workloadMaker) addWorkload(w Workload) {
+	m.workloads = append(m.workloads, w)
 	if w.Group != nil {
 		m.addGroup(w.Group)
 	}
 }
 
-// checkQueue refuses a queue to which Volcano's webhooks let nothing be submitted.
-func (m *maker) checkQueue(name string) error {
+// checkQueue returns an error for a queue to which Volcano's webhooks let nothing be submitted: it does not exist, or is
+// not Open.
+func (m *workloadMaker) checkQueue(name string) error {
 	queue := m.cluster.queueByName(name)
 	switch {
 	case queue == nil:
@@ -113,8 +116,8 @@ func (m *maker) checkQueue(name string) error {
 	return nil
 }
 
-// checkJob refuses a Volcano job that Volcano's webhook refuses, and what whatif does not know.
-func (m *maker) checkJob(job *batch.Job) error {
+// checkJob returns an error for a Volcano job that Volcano's webhook refuses, or with fields that whatif does not know.
+func (m *workloadMaker) checkJob(job *batch.Job) error {
 	if err := m.checkQueue(job.Spec.Queue); err != nil {
 		return err
 	}

@@ -51,8 +51,9 @@ type Eviction struct {
 	Successor types.UID
 }
 
-// SetQuota changes the quota of a queue for one card. In a tree, what the queue deserves stays as it is.
-// It follows the quota only if its CardQuota leaves deserved out.
+// SetQuota changes the quota of a queue for one card. In a tree, what the queue deserves stays as it is, unless
+// leavesDeservedOut is set: then the CardQuota of the queue leaves deserved out, and it follows the quota. An error is an
+// unknown queue, or an annotation that cannot be read.
 func (c *Cluster) SetQuota(queue string, name card.Name, count card.Count, leavesDeservedOut bool) error {
 	i := slices.IndexFunc(c.Queues, func(q *v1beta1.Queue) bool { return q.Name == queue })
 	if i < 0 {
@@ -75,7 +76,7 @@ func (c *Cluster) SetQuota(queue string, name card.Name, count card.Count, leave
 
 	quota[name] = count
 
-	// Snapshots share their objects, and the one before the change is still compared with.
+	// Snapshots share their objects, and whatif still compares with the one before the change.
 	changed := c.Queues[i].DeepCopy()
 	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationCardQuota, quota.String())
 	if isTree {
@@ -86,7 +87,7 @@ func (c *Cluster) SetQuota(queue string, name card.Name, count card.Count, leave
 	return nil
 }
 
-// readCards returns the cards in an annotation of a queue, and whether it is written.
+// readCards returns the cards in an annotation of a queue, and whether the queue has it.
 func readCards(queue *v1beta1.Queue, key string) (card.Quota, bool, error) {
 	text, isWritten := queue.Annotations[key]
 	if !isWritten {
@@ -110,7 +111,7 @@ func (c *Cluster) AddNodes(count int, name card.Name) error {
 	}
 
 	var like *corev1.Node
-	var most card.Count
+	var most card.Count // the cards of like
 	for _, node := range c.Nodes {
 		for _, offered := range card.Recognise(node, c.Mappings).Cards {
 			if offered.Name == name && offered.Count > most {
@@ -139,7 +140,8 @@ func (c *Cluster) AddNodes(count int, name card.Name) error {
 	return nil
 }
 
-// newNodeLike returns an empty, Ready node with the labels and resources of another one.
+// newNodeLike returns an empty, Ready node with the labels, annotations, taints and resources of another one. It drops the
+// taints that Kubernetes writes because the other one is cordoned or has a problem.
 func newNodeLike(like *corev1.Node, name string) *corev1.Node {
 	node := like.DeepCopy()
 	node.ObjectMeta = metav1.ObjectMeta{Name: name, UID: types.UID("whatif-node-" + name), Labels: node.Labels, Annotations: node.Annotations}

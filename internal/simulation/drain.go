@@ -14,8 +14,8 @@ import (
 )
 
 // Drain cordons a node and evicts its pods, as kubectl drain --force does. Pods of a controller wait
-// for another node, and so do all pods of a Volcano job that restarts on evictions. Other pods end.
-// Pods of a DaemonSet and static pods stay.
+// for another node, and so do all pods of a Volcano job that restarts on evictions. Other pods end, and so do all pods of a
+// Volcano job that ends on evictions. Pods of a DaemonSet and static pods stay. An error is an unknown node.
 func (c *Cluster) Drain(name string) error {
 	i := slices.IndexFunc(c.Nodes, func(n *corev1.Node) bool { return n.Name == name })
 	if i < 0 {
@@ -34,7 +34,7 @@ func (c *Cluster) Drain(name string) error {
 		switch {
 		case workload.IsFinished(pod), !isEvicted(pod) && !restarted[job] && !ended[job]:
 			left = append(left, pod)
-		case pod.DeletionTimestamp != nil: // it ends anyway
+		case pod.DeletionTimestamp != nil: // it ends anyway, so the drain does not evict it
 		case metav1.GetControllerOf(pod) == nil || ended[job]:
 			c.Evicted = append(c.Evicted, Eviction{Pod: pod})
 		case pod.Spec.NodeName == "": // it waits already
@@ -54,7 +54,7 @@ func (c *Cluster) Drain(name string) error {
 	return nil
 }
 
-// jobsOfEvicted returns the Volcano jobs that restart, and those that end, when pods are evicted.
+// jobsOfEvicted returns the Volcano jobs that restart as a whole, and those that end, when some pods are evicted.
 func (c *Cluster) jobsOfEvicted(isEvicted func(*corev1.Pod) bool) (restarted, ended map[types.NamespacedName]bool) {
 	touched := map[types.NamespacedName]bool{}
 	for _, pod := range c.Pods {
@@ -89,7 +89,8 @@ func staysDuringDrain(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// Recreate returns the pod that the controller of an evicted pod creates in its place.
+// Recreate returns the pod that the controller of an evicted pod creates in its place: it waits, with a new UID. It keeps
+// the name, also where a controller would draw a new one.
 func Recreate(pod *corev1.Pod) *corev1.Pod {
 	again := pod.DeepCopy()
 	again.UID += "-again"

@@ -8,10 +8,10 @@ import (
 )
 
 // MissingPods returns the pods that Volcano has not created yet for the Volcano jobs of the cluster,
-// because the job waits for its queue or is restarted. They compete with new ones. They are at most
+// because the job is not enqueued or is restarted. They compete with the pods of new workloads for cards. They are at most
 // MaxPods.
 func (c *Cluster) MissingPods() []Workload {
-	m := newMaker(c)
+	m := newWorkloadMaker(c)
 	for _, pod := range c.Pods {
 		if pod.DeletionTimestamp != nil { // its successor has the same name
 			delete(m.taken, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
@@ -24,18 +24,19 @@ func (c *Cluster) MissingPods() []Workload {
 		}
 	}
 
-	return m.made
+	return m.workloads
 }
 
-// isStarting reports whether Volcano creates the pods that a job lacks.
+// isStarting reports whether Volcano creates the pods that a job lacks: the job neither ends nor has ended. A job without
+// a phase is new.
 func isStarting(job *batch.Job) bool {
 	phases := []batch.JobPhase{"", batch.Pending, batch.Running, batch.Restarting}
 	return job.DeletionTimestamp == nil && slices.Contains(phases, job.Status.State.Phase)
 }
 
-// addMissing adds the pods that a job lacks. It leaves out those that the API server would refuse, and
-// those that wait for other tasks.
-func (m *maker) addMissing(job *batch.Job) {
+// addMissing adds a workload with the pods that a job lacks, if any. It leaves out pods that the API server would refuse,
+// those of other schedulers, and those that wait for other tasks. It completes the job, so it gets a copy.
+func (m *workloadMaker) addMissing(job *batch.Job) {
 	m.completeJob(job)
 	w := Workload{Job: job, WaitsForEnqueue: true, Group: m.podGroup(job.Namespace, jobGroupName(job))}
 	for i := range job.Spec.Tasks {
@@ -70,5 +71,5 @@ func (m *maker) addMissing(job *batch.Job) {
 		w.Group = m.newJobGroup(job)
 		w.Group.CreationTimestamp = job.CreationTimestamp
 	}
-	m.addMade(w)
+	m.addWorkload(w)
 }

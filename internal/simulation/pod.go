@@ -14,8 +14,9 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// completePod sets what the API server sets: identity, requests, and the priority of its class.
-func (m *maker) completePod(pod *corev1.Pod) error {
+// completePod sets in a new pod what the API server sets: a UID, requests, and the priority of its class. It returns an
+// error for a pod that the API server would refuse, or that no scheduler places.
+func (m *workloadMaker) completePod(pod *corev1.Pod) error {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	if m.taken[name] {
 		return fmt.Errorf("a pod %s exists already; whatif shows what a new one would do: use another name", name)
@@ -49,8 +50,8 @@ func (m *maker) completePod(pod *corev1.Pod) error {
 // systemClasses are the PriorityClasses that every API server has.
 var systemClasses = map[string]int32{workload.SystemClusterCritical: 2000000000, workload.SystemNodeCritical: 2000001000}
 
-// classOf returns a PriorityClass, the default one for "", or nil.
-func (m *maker) classOf(name string) *schedulingv1.PriorityClass {
+// classOf returns the PriorityClass of a name, for "" the default one of the cluster, nil if there is none.
+func (m *workloadMaker) classOf(name string) *schedulingv1.PriorityClass {
 	for _, class := range m.cluster.PriorityClasses {
 		if (name != "" && class.Name == name) || (name == "" && class.GlobalDefault) {
 			return class
@@ -62,14 +63,16 @@ func (m *maker) classOf(name string) *schedulingv1.PriorityClass {
 	return nil
 }
 
-func (m *maker) priorityOf(name string) int32 {
+// priorityOf returns the priority of a PriorityClass. For "" it is 0, also if there is a default class, as in Volcano's job
+// controller.
+func (m *workloadMaker) priorityOf(name string) int32 {
 	if class := m.classOf(name); class != nil && name != "" {
 		return class.Value
 	}
 	return 0
 }
 
-// timesRequests returns what so many pods request.
+// timesRequests returns what so many pods like one request together, nothing for a negative count.
 func timesRequests(pod *corev1.Pod, count int32) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	if count <= 0 {
@@ -82,6 +85,7 @@ func timesRequests(pod *corev1.Pod, count int32) corev1.ResourceList {
 	return sum
 }
 
+// addTo adds quantities to a sum.
 func addTo(sum, more corev1.ResourceList) {
 	for name, quantity := range more {
 		total := sum[name]

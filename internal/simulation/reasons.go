@@ -33,7 +33,7 @@ func (c *Cluster) Blocked(pods []*corev1.Pod, groups []*v1beta1.PodGroup) []Wait
 	return found
 }
 
-// BlockedByWorkload returns the entries of each workload.
+// BlockedByWorkload returns the reasons of each workload.
 func BlockedByWorkload(waiting []Waiting) map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus {
 	found := map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus{}
 	for _, entry := range waiting {
@@ -42,7 +42,7 @@ func BlockedByWorkload(waiting []Waiting) map[v1alpha1.WorkloadReference][]v1alp
 	return found
 }
 
-// tree returns the tree of the Queues.
+// tree returns the tree of the Queues, a flat one if the policy has none.
 func (c *Cluster) tree() *quota.Tree {
 	if !policy.IsTree(c.Policy) {
 		return quota.Flat

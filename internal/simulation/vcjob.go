@@ -19,9 +19,10 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// addVolcanoJob adds a Volcano job: its PodGroup, and the pods that Volcano creates after the PodGroup
-// has been enqueued, see pkg/controllers/job of Volcano.
-func (m *maker) addVolcanoJob(job *batch.Job) error {
+// addVolcanoJob adds the workload of a Volcano job: its PodGroup, and the pods that Volcano creates after the PodGroup
+// has been enqueued, see pkg/controllers/job of Volcano. It returns an error for a job that exists, that Volcano would
+// refuse, or that whatif does not know.
+func (m *workloadMaker) addVolcanoJob(job *batch.Job) error {
 	if slices.ContainsFunc(m.cluster.Jobs, func(j *batch.Job) bool { return j.Namespace == job.Namespace && j.Name == job.Name }) {
 		return errExists
 	}
@@ -55,12 +56,12 @@ func (m *maker) addVolcanoJob(job *batch.Job) error {
 	}
 
 	w.Group = m.newJobGroup(job)
-	m.addMade(w)
+	m.addWorkload(w)
 	return nil
 }
 
-// completeJob sets the defaults that Volcano's webhook sets.
-func (m *maker) completeJob(job *batch.Job) {
+// completeJob sets the defaults that Volcano's webhook sets: queue, scheduler, names of tasks, and minimums.
+func (m *workloadMaker) completeJob(job *batch.Job) {
 	job.Spec.Queue = cmp.Or(job.Spec.Queue, "default")
 	if job.Spec.SchedulerName == "" {
 		job.Spec.SchedulerName = policy.DefaultScheduler
@@ -80,10 +81,11 @@ func (m *maker) completeJob(job *batch.Job) {
 	job.Spec.MinAvailable = cmp.Or(job.Spec.MinAvailable, total)
 }
 
+// jobGroupName returns the name that Volcano gives to the PodGroup of a job.
 func jobGroupName(job *batch.Job) string { return job.Name + "-" + string(job.UID) }
 
-// newJobGroup returns the PodGroup of a Volcano job.
-func (m *maker) newJobGroup(job *batch.Job) *v1beta1.PodGroup {
+// newJobGroup returns the PodGroup that Volcano creates for a Volcano job. It is not enqueued yet.
+func (m *workloadMaker) newJobGroup(job *batch.Job) *v1beta1.PodGroup {
 	least := map[string]int32{}
 	for i := range job.Spec.Tasks {
 		least[job.Spec.Tasks[i].Name] = *job.Spec.Tasks[i].MinAvailable
@@ -106,8 +108,10 @@ func jobReference(job *batch.Job) metav1.OwnerReference {
 	return *metav1.NewControllerRef(job, batch.SchemeGroupVersion.WithKind("Job"))
 }
 
-// minResources returns what the minimum of a job requests. Tasks of a higher priority count first.
-func (m *maker) minResources(job *batch.Job) corev1.ResourceList {
+// minResources returns what the minimum of a job requests, as Volcano's job controller computes it: tasks of a higher
+// priority count first. If the job's minimum is not less than the sum of its tasks' minimums, each task counts with its
+// minimum before any counts with more.
+func (m *workloadMaker) minResources(job *batch.Job) corev1.ResourceList {
 	tasks := make([]*batch.TaskSpec, len(job.Spec.Tasks))
 	total := int32(0)
 	for i := range job.Spec.Tasks {
@@ -120,6 +124,7 @@ func (m *maker) minResources(job *batch.Job) corev1.ResourceList {
 		return cmp.Compare(m.priorityOf(b.Template.Spec.PriorityClassName), m.priorityOf(a.Template.Spec.PriorityClassName))
 	})
 
+	// add adds so many pods of a task, but no more than the minimum still needs.
 	sum := corev1.ResourceList{}
 	left := job.Spec.MinAvailable
 	add := func(task *batch.TaskSpec, atMost int32) {
@@ -151,7 +156,7 @@ func taskPodName(job *batch.Job, task *batch.TaskSpec, index int) string {
 	return fmt.Sprintf("%s-%s-%d", job.Name, task.Name, index)
 }
 
-// newTaskPod returns a pod of a Volcano job.
+// newTaskPod returns the pod that Volcano creates for a task of a Volcano job, by its index in the task.
 func newTaskPod(job *batch.Job, task *batch.TaskSpec, index int) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: *task.Template.ObjectMeta.DeepCopy(), Spec: *task.Template.Spec.DeepCopy()}
 	pod.Namespace = job.Namespace
@@ -184,7 +189,7 @@ var (
 	inheritedLabels      = []string{v1beta1.PodPreemptable, v1beta1.CooldownTime}
 )
 
-// handedDown returns what is written of some keys.
+// handedDown returns the annotations or labels with the given keys.
 func handedDown(written map[string]string, keys []string) labels.Set {
 	kept := maps.Clone(written)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return !slices.Contains(keys, key) })

@@ -48,7 +48,7 @@ const MaxPods = 10000
 // NewWorkloads returns what objects of files would become in a cluster. namespace is that of objects
 // without one. It refuses other kinds than workloads.
 func NewWorkloads(c *Cluster, objects []*unstructured.Unstructured, namespace string) ([]Workload, error) {
-	m := newMaker(c)
+	m := newWorkloadMaker(c)
 	for _, object := range objects {
 		object = object.DeepCopy()
 		if object.GetNamespace() == "" {
@@ -71,7 +71,7 @@ func NewWorkloads(c *Cluster, objects []*unstructured.Unstructured, namespace st
 	}
 
 	// Files can be in any order, so PodGroups are looked for once all of them are read.
-	for _, w := range m.made {
+	for _, w := range m.workloads {
 		if w.Group != nil {
 			m.setNamespaceQueue(w.Group)
 			continue
@@ -82,28 +82,29 @@ func NewWorkloads(c *Cluster, objects []*unstructured.Unstructured, namespace st
 		}
 	}
 
-	return m.made, nil
+	return m.workloads, nil
 }
 
 var errExists = errors.New("it exists already; whatif shows what a new one would do: give it another name")
 
-// maker makes workloads of objects.
-type maker struct {
-	cluster *Cluster
-	made    []Workload
-	pods    int
+// workloadMaker makes workloads of the objects of files, and of the jobs of a cluster whose pods are missing.
+type workloadMaker struct {
+	cluster   *Cluster
+	workloads []Workload
+	pods      int
 	// taken are the names of pods, of the cluster and of new ones.
 	taken map[types.NamespacedName]bool
 	// groups are the PodGroups of the cluster and of new workloads.
 	groups map[types.NamespacedName]*v1beta1.PodGroup
-	// existing are the controllers that have pods in the cluster.
+	// existing are the workloads that have pods in the cluster.
 	existing map[v1alpha1.WorkloadReference]bool
 	// admission is what the webhooks know.
 	admission validation.WorkloadInput
 }
 
-func newMaker(c *Cluster) *maker {
-	m := &maker{cluster: c, taken: map[types.NamespacedName]bool{}, groups: make(map[types.NamespacedName]*v1beta1.PodGroup, len(c.PodGroups)), existing: map[v1alpha1.WorkloadReference]bool{}, admission: c.admissionInput()}
+// newWorkloadMaker returns a maker that knows the pods, controllers and PodGroups of a cluster, but has no workloads yet.
+func newWorkloadMaker(c *Cluster) *workloadMaker {
+	m := &workloadMaker{cluster: c, taken: map[types.NamespacedName]bool{}, groups: make(map[types.NamespacedName]*v1beta1.PodGroup, len(c.PodGroups)), existing: map[v1alpha1.WorkloadReference]bool{}, admission: c.admissionInput()}
 	for _, pod := range c.Pods {
 		m.existing[workload.ReferenceFor(pod)] = true
 		m.taken[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = true
@@ -114,7 +115,8 @@ func newMaker(c *Cluster) *maker {
 	return m
 }
 
-func (m *maker) add(object *unstructured.Unstructured) error {
+// add adds the workload of an object. It returns an error for a kind that whatif does not know.
+func (m *workloadMaker) add(object *unstructured.Unstructured) error {
 	switch kind := object.GroupVersionKind(); kind {
 	case batch.SchemeGroupVersion.WithKind("Job"):
 		return addAs(m, object, m.addVolcanoJob)
@@ -133,11 +135,12 @@ func (m *maker) add(object *unstructured.Unstructured) error {
 	}
 }
 
-// addAs converts an object to its type, admits and adds it. An unknown field is a mistake.
+// addAs converts an object to its type, admits it as the webhooks do, and adds it. An unknown field is an error, because
+// it is mostly a mistake in writing.
 func addAs[T any, P interface {
 	*T
 	runtime.Object
-}](m *maker, object *unstructured.Unstructured, add func(P) error) error {
+}](m *workloadMaker, object *unstructured.Unstructured, add func(P) error) error {
 	typed := P(new(T))
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true); err != nil {
 		return fmt.Errorf("read: %w", err)
@@ -148,8 +151,8 @@ func addAs[T any, P interface {
 	return add(typed)
 }
 
-// addPodGroup adds a PodGroup for pods that name it.
-func (m *maker) addPodGroup(group *v1beta1.PodGroup) error {
+// addPodGroup adds a PodGroup for pods of the files that name it. It is not enqueued yet.
+func (m *workloadMaker) addPodGroup(group *v1beta1.PodGroup) error {
 	if m.podGroup(group.Namespace, group.Name) != nil {
 		return errExists
 	}
@@ -163,12 +166,14 @@ func (m *maker) addPodGroup(group *v1beta1.PodGroup) error {
 	}
 
 	group.Status = v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupPending}
-	m.addMade(Workload{Group: group})
+	m.addWorkload(Workload{Group: group})
 	return nil
 }
 
 // controller is an object that creates equal pods.
 type controller struct {
+	// owner is the object of the files. apiVersion, kind and named are those of the controller that the pods name: for a
+	// Deployment, its ReplicaSet.
 	owner                   metav1.Object
 	apiVersion, kind, named string
 	// podPrefix is the beginning of the names of its pods.
@@ -177,14 +182,16 @@ type controller struct {
 	oneByOne  bool
 }
 
-// addController adds the pods of a controller. Volcano makes one PodGroup of them.
-func (m *maker) addController(c *controller, template *corev1.PodTemplateSpec) error {
+// addController adds the pods of a controller as one workload. Volcano makes one PodGroup of them. A controller without
+// replicas adds nothing; one that has pods in the cluster is an error.
+func (m *workloadMaker) addController(c *controller, template *corev1.PodTemplateSpec) error {
 	if err := m.countPods(c.replicas); err != nil || c.replicas == 0 {
 		return err
 	}
 
 	reference := metav1.OwnerReference{APIVersion: c.apiVersion, Kind: c.kind, Name: c.named, UID: c.owner.GetUID(), Controller: ptr.To(true)}
 	w := Workload{}
+	// Pods of the same controller in the cluster are found by a pod like theirs.
 	like := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.owner.GetNamespace(), Labels: template.Labels, OwnerReferences: []metav1.OwnerReference{reference}}}
 	if m.existing[workload.ReferenceFor(like)] {
 		return errExists
@@ -210,7 +217,7 @@ func (m *maker) addController(c *controller, template *corev1.PodTemplateSpec) e
 		least = group.Spec.MinMember
 	}
 
-	w.OneByOne = c.oneByOne && least > 1 // otherwise each would run as soon as it exists
+	w.OneByOne = c.oneByOne && least > 1 // without a gang, each pod runs as soon as it exists
 	return m.addPods(w, least, c.owner.GetAnnotations())
 }
 
@@ -218,7 +225,7 @@ func (m *maker) addController(c *controller, template *corev1.PodTemplateSpec) e
 const newHash = "new"
 
 // addDeployment adds the pods of the Deployment's ReplicaSet.
-func (m *maker) addDeployment(d *appsv1.Deployment) error {
+func (m *workloadMaker) addDeployment(d *appsv1.Deployment) error {
 	template := d.Spec.Template.DeepCopy()
 	metav1.SetMetaDataLabel(&template.ObjectMeta, workload.PodTemplateHash, newHash)
 	named := d.Name + "-" + newHash
@@ -227,14 +234,16 @@ func (m *maker) addDeployment(d *appsv1.Deployment) error {
 	}, template)
 }
 
-func (m *maker) addStatefulSet(s *appsv1.StatefulSet) error {
+// addStatefulSet adds the pods of a StatefulSet, which come one after the other unless its policy is Parallel.
+func (m *workloadMaker) addStatefulSet(s *appsv1.StatefulSet) error {
 	return m.addController(&controller{
 		owner: s, apiVersion: appsv1.SchemeGroupVersion.String(), kind: "StatefulSet", named: s.Name, podPrefix: s.Name, replicas: ptr.Deref(s.Spec.Replicas, 1),
 		oneByOne: s.Spec.PodManagementPolicy != appsv1.ParallelPodManagement,
 	}, &s.Spec.Template)
 }
 
-func (m *maker) addJob(j *batchv1.Job) error {
+// addJob adds the pods that a Kubernetes Job runs at the same time, no more than it needs in all.
+func (m *workloadMaker) addJob(j *batchv1.Job) error {
 	if ptr.Deref(j.Spec.Suspend, false) {
 		return errors.New("it is suspended, so it has no pods: leave out spec.suspend")
 	}
@@ -245,15 +254,16 @@ func (m *maker) addJob(j *batchv1.Job) error {
 	}, &j.Spec.Template)
 }
 
-func (m *maker) addPod(pod *corev1.Pod) error {
+// addPod adds a pod without a controller as a workload.
+func (m *workloadMaker) addPod(pod *corev1.Pod) error {
 	if err := m.countPods(1); err != nil {
 		return err
 	}
 	return m.addPods(Workload{Pods: []*corev1.Pod{pod}}, 1, nil)
 }
 
-// countPods adds to the number of pods, and refuses too many.
-func (m *maker) countPods(count int32) error {
+// countPods adds to the number of pods, and returns an error if that is more than MaxPods.
+func (m *workloadMaker) countPods(count int32) error {
 	if count < 0 {
 		return fmt.Errorf("%d pods: write a number that is not negative", count)
 	}
@@ -264,9 +274,9 @@ func (m *maker) countPods(count int32) error {
 	return nil
 }
 
-// addPods completes pods as the API server does. Volcano creates a PodGroup for them, unless they name
-// one: pkg/controllers/podgroup. annotations are those of their owner.
-func (m *maker) addPods(w Workload, least int32, annotations map[string]string) error {
+// addPods completes the pods of a workload as the API server does, and adds the workload. Volcano creates a PodGroup for
+// them with a minimum of least pods, unless they name one: pkg/controllers/podgroup. annotations are those of their owner.
+func (m *workloadMaker) addPods(w Workload, least int32, annotations map[string]string) error {
 	for _, pod := range w.Pods {
 		if err := m.completePod(pod); err != nil {
 			return err
@@ -285,12 +295,12 @@ func (m *maker) addPods(w Workload, least int32, annotations map[string]string) 
 		}
 	}
 
-	m.addMade(w)
+	m.addWorkload(w)
 	return nil
 }
 
-// checkScheduler refuses a pod of another scheduler.
-func (m *maker) checkScheduler(pod *corev1.Pod) error {
+// checkScheduler returns an error for a pod of another scheduler, which this simulation knows nothing of.
+func (m *workloadMaker) checkScheduler(pod *corev1.Pod) error {
 	if slices.Contains(m.cluster.Schedulers, pod.Spec.SchedulerName) {
 		return nil
 	}
@@ -298,7 +308,8 @@ func (m *maker) checkScheduler(pod *corev1.Pod) error {
 		cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName), strings.Join(m.cluster.Schedulers, " and "), m.cluster.Schedulers[0])
 }
 
-// newGroupFor returns the PodGroup that Volcano creates for pods without one.
+// newGroupFor returns the PodGroup with a minimum of least pods that Volcano creates for pods without one. pod is the first
+// of them, ofOwner the annotations of their owner. It is not enqueued yet.
 func newGroupFor(pod *corev1.Pod, least int32, ofOwner map[string]string) *v1beta1.PodGroup {
 	uid := pod.UID
 	resources := timesRequests(pod, least)

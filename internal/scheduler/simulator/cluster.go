@@ -36,18 +36,19 @@ type simulatedCluster struct {
 	// pods are all pods by UID, cached the copies in Volcano's cache, which writes into them.
 	pods, cached map[types.UID]*corev1.Pod
 	groups       map[types.NamespacedName]*v1beta1.PodGroup
-	// uncreated are the workloads whose pods Volcano has not created yet.
+	// uncreated are the workloads of which a controller has not created all pods yet.
 	uncreated []simulation.Workload
 	// placed are the pods that a session placed.
 	placed  map[types.UID]bool
 	victims []*victim
-	// restarted are the pods that follow evicted ones.
+	// restarted has the victim of each pod that was created in the place of an evicted one.
 	restarted map[types.UID]*victim
 	jobs      simulatedJobs
 	statusWrites
 }
 
-// newSimulatedCluster fills a cache of Volcano with a cluster and new workloads.
+// newSimulatedCluster returns a simulated cluster before the first session: Volcano's cache has the objects of a snapshot,
+// without what a drain evicts, and then new workloads. No client of a cluster is used.
 func newSimulatedCluster(c *simulation.Cluster, workloads []simulation.Workload, now time.Time) *simulatedCluster {
 	s := &simulatedCluster{
 		cluster: c, workloads: workloads, now: now, pods: map[types.UID]*corev1.Pod{}, cached: map[types.UID]*corev1.Pod{}, groups: map[types.NamespacedName]*v1beta1.PodGroup{},
@@ -84,7 +85,7 @@ func newSimulatedCluster(c *simulation.Cluster, workloads []simulation.Workload,
 	}
 
 	for _, pod := range c.Pods {
-		// The scheduler does not see what waits for another one.
+		// A scheduler's cache has no pods that wait for another scheduler.
 		if !workload.IsFinished(pod) && (pod.Spec.NodeName != "" || slices.Contains(c.Schedulers, pod.Spec.SchedulerName)) {
 			s.setPod(pod)
 		}
@@ -93,13 +94,14 @@ func newSimulatedCluster(c *simulation.Cluster, workloads []simulation.Workload,
 	s.applyDrain()
 	s.addWorkloads(missing, now)
 	for i, added := range workloads {
-		// In the order of the files: all are newer than what waits already.
+		// They are newer than what waits already, in the order of the files.
 		s.addWorkloads([]simulation.Workload{added}, now.Add(time.Duration(i+1)*time.Millisecond))
 	}
 
 	return s
 }
 
+// countPods returns how many pods workloads have.
 func countPods(workloads []simulation.Workload) (count int) {
 	for _, w := range workloads {
 		count += len(w.Pods)
@@ -107,7 +109,8 @@ func countPods(workloads []simulation.Workload) (count int) {
 	return count
 }
 
-// addWorkloads adds the PodGroups of workloads, and those pods that are created at once.
+// addWorkloads adds the PodGroups of workloads, and those pods that are created at once. createPods creates the others
+// when their turn comes.
 func (s *simulatedCluster) addWorkloads(workloads []simulation.Workload, created time.Time) {
 	for _, added := range workloads {
 		if added.Group != nil && s.groups[nameOf(added.Group)] == nil {
@@ -170,6 +173,7 @@ func withoutClaims(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
+// removePod removes a pod, as a watch does.
 func (s *simulatedCluster) removePod(uid types.UID) {
 	old := s.cached[uid]
 	s.cache.DeletePod(old)
@@ -215,12 +219,12 @@ func (s *simulatedCluster) applyPodStatuses() {
 
 func compareNames(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
 
-// applyBindings starts the pods that the session placed.
+// applyBindings starts the pods that the session placed, and reports whether there were any.
 func (s *simulatedCluster) applyBindings() (changed bool) {
 	for len(s.cache.BindFlowChannel) > 0 {
 		binding := (<-s.cache.BindFlowChannel).TaskInfo
 		known := s.pods[binding.Pod.UID]
-		if known == nil || known.Spec.NodeName != "" {
+		if known == nil || known.Spec.NodeName != "" { // it is gone, or runs already
 			continue
 		}
 
@@ -238,7 +242,8 @@ func (s *simulatedCluster) applyBindings() (changed bool) {
 	return changed
 }
 
-// endTerminating removes the pods that were terminating already: they end in time.
+// endTerminating removes the pods that are terminating, because they end in time, and reports whether there were any.
+// Those that Volcano's job controller deletes only because it recreates them wait again.
 func (s *simulatedCluster) endTerminating() (changed bool) {
 	for uid, pod := range s.pods {
 		if pod.DeletionTimestamp != nil || (workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod)) {
@@ -253,8 +258,9 @@ func (s *simulatedCluster) endTerminating() (changed bool) {
 }
 
 // createPods creates the pods whose turn it is: those of Volcano jobs whose PodGroup has been enqueued,
-// and those of a StatefulSet whose predecessors run.
+// and those of a StatefulSet whose predecessors run. It reports whether it created any.
 func (s *simulatedCluster) createPods() (changed bool) {
+	// A workload leaves the list with its last pod.
 	s.uncreated = slices.DeleteFunc(s.uncreated, func(waits simulation.Workload) bool {
 		if waits.OneByOne {
 			created, all := s.createNext(waits.Pods)
@@ -322,7 +328,7 @@ func (s *statusWrites) UpdatePodGroup(group *api.PodGroup) (*api.PodGroup, error
 	return group, nil
 }
 
-// UpdateQueueStatus does nothing.
+// UpdateQueueStatus does nothing: sessions count themselves what queues use.
 func (*statusWrites) UpdateQueueStatus(*api.QueueInfo) error { return nil }
 
 // UpdateNodeShardStatus does nothing.
@@ -340,7 +346,7 @@ func (noBinder) Bind(kubernetes.Interface, []*api.TaskInfo) map[api.TaskID]strin
 
 func (noEvictor) Evict(*corev1.Pod, string) error { return nil }
 
-// startOf returns when a pod started, zero before.
+// startOf returns when a pod started, the zero time if it has not.
 func startOf(pod *corev1.Pod) time.Time {
 	if pod.Status.StartTime == nil {
 		return time.Time{}

@@ -17,7 +17,8 @@ type drainedJob struct {
 	group    types.NamespacedName
 }
 
-// applyDrain adds the jobs that lose cards by a drain as victims.
+// applyDrain adds the jobs that lose cards by a drain as victims, in the order of the evictions. The pods themselves are
+// gone from the snapshot already.
 func (s *simulatedCluster) applyDrain() {
 	var order []drainedJob
 	evictions := map[drainedJob][]simulation.Eviction{}
@@ -35,7 +36,7 @@ func (s *simulatedCluster) applyDrain() {
 	}
 }
 
-// addDrainVictim adds a job that a drain evicts, if it loses cards.
+// addDrainVictim adds a job as a victim for all of its pods that a drain evicts and that use cards, if there are any.
 func (s *simulatedCluster) addDrainVictim(resolver *workload.Resolver, evictions []simulation.Eviction) {
 	var pods []*corev1.Pod
 	for _, evicted := range evictions {

@@ -51,7 +51,7 @@ func NodeRefusals(c *simulation.Cluster, pod *corev1.Pod, now time.Time) (refusa
 		return nil, fmt.Errorf("the scheduler knows no job of pod %s/%s", pod.Namespace, pod.Name)
 	}
 
-	// The first part of the answer is the same for all nodes.
+	// Volcano checks first what does not depend on the node, and prepares the checks of each node.
 	if err := ssn.PrePredicateFn(task); err != nil {
 		return nil, fmt.Errorf("check pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

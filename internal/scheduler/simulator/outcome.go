@@ -31,7 +31,7 @@ type victim struct {
 	nodes map[string]bool
 }
 
-// addVictim adds the workload of a pod as a victim.
+// addVictim adds the workload of a pod as a victim that has lost no pods yet, and returns it.
 func (s *simulatedCluster) addVictim(pod *corev1.Pod) *victim {
 	v := &victim{nodes: map[string]bool{}}
 	v.Workload = workload.ReferenceFor(pod)
@@ -40,7 +40,7 @@ func (s *simulatedCluster) addVictim(pod *corev1.Pod) *victim {
 	return v
 }
 
-// addPod counts a pod that the workload lost.
+// addPod counts a pod that the workload lost, with what it was charged and the work since its start or a later checkpoint.
 func (v *victim) addPod(pod *corev1.Pod, charge quota.Charge, checkpoint, now time.Time) {
 	for _, amount := range charge.Cards {
 		v.Cards[amount.Name] = v.Cards[amount.Name].Add(amount.Count)
@@ -57,7 +57,8 @@ type evictions struct {
 	promised []*api.TaskInfo
 }
 
-// readEvictions reads the evictions of an open session. Pods that were terminating before are none.
+// readEvictions reads the evictions of an open session, in the order of job UIDs and pod names, so that simulations are
+// reproducible. Pods that were terminating before are no evictions.
 func readEvictions(ssn *framework.Session) evictions {
 	var found evictions
 	jobs := slices.SortedFunc(maps.Values(ssn.Jobs), func(a, b *api.JobInfo) int { return cmp.Compare(a.UID, b.UID) })
@@ -82,7 +83,8 @@ func sortedTasks(tasks map[api.TaskID]*api.TaskInfo) []*api.TaskInfo {
 	return slices.SortedFunc(maps.Values(tasks), func(a, b *api.TaskInfo) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// applyEvictions ends the evicted pods. Their controllers create new ones, which wait.
+// applyEvictions ends the evicted pods, and records their jobs as victims. Their controllers create new ones, which wait.
+// It reports whether anything was evicted.
 func (s *simulatedCluster) applyEvictions(found evictions) bool {
 	if len(found.tasks) == 0 {
 		return false
@@ -108,6 +110,7 @@ func (s *simulatedCluster) applyEvictions(found evictions) bool {
 			}
 		}
 
+		// The victim's cards are for the pods to which the session promised a place on its nodes.
 		for _, task := range found.promised {
 			if name := workload.ReferenceFor(task.Pod); v.nodes[task.NodeName] && !slices.Contains(v.For, name) {
 				v.For = append(v.For, name)
@@ -118,7 +121,7 @@ func (s *simulatedCluster) applyEvictions(found evictions) bool {
 	return true
 }
 
-// knownPods returns the pods of tasks.
+// knownPods returns the pods of those tasks that the simulated cluster has.
 func (s *simulatedCluster) knownPods(tasks []*api.TaskInfo) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, task := range tasks {
@@ -158,7 +161,7 @@ func (s *simulatedCluster) resolver() workload.Resolver {
 	return workload.Resolver{Inventory: s.cluster.Inventory()}
 }
 
-// fill writes the outcome of all sessions.
+// fill sets in a result what became of the new workloads, of drained pods, of others that waited, and of victims.
 func (s *simulatedCluster) fill(result *simulation.Result) {
 	result.Sessions = s.session
 	resolver := s.resolver()
@@ -185,7 +188,8 @@ func (s *simulatedCluster) fill(result *simulation.Result) {
 	}
 }
 
-// fillDrained writes what became of the pods of drained nodes. It returns their successors.
+// fillDrained sets in a result what became of the pods of drained nodes, except how many are placed, which fillPlaced
+// counts. It returns the pods that were created in their place.
 func (s *simulatedCluster) fillDrained(result *simulation.Result, resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus) map[types.UID]bool {
 	drained := map[types.UID]bool{}
 	for _, evicted := range s.cluster.Evicted {
@@ -203,8 +207,8 @@ func (s *simulatedCluster) fillDrained(result *simulation.Result, resolver *work
 	return drained
 }
 
-// fillPlaced counts the placed successors of evicted and drained pods. It returns the other placed
-// pods, which waited before.
+// fillPlaced counts the pods that were created in the place of evicted and drained ones and got a node: for each victim,
+// and in a result for the drain. It returns the placed pods that waited in the cluster before, without new workloads.
 func (s *simulatedCluster) fillPlaced(result *simulation.Result, isNew, drained map[types.UID]bool) (others []*corev1.Pod) {
 	for uid := range s.placed {
 		pod := s.pods[uid]
@@ -279,7 +283,8 @@ func (s *simulatedCluster) startedWorkloads(resolver *workload.Resolver, pods []
 	return out
 }
 
-// newAndDrained returns the new workloads and the drained pods, beside the pods that run.
+// newAndDrained returns the pods of which fill needs reasons for waiting, those of new workloads and those created in the
+// place of drained ones, with their PodGroups. The pods that run belong to it, because they use the cards.
 func (s *simulatedCluster) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) {
 	var pods []*corev1.Pod
 	groups := map[types.NamespacedName]*v1beta1.PodGroup{}
@@ -310,7 +315,7 @@ func (s *simulatedCluster) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) 
 	return pods, slices.Collect(maps.Values(groups))
 }
 
-// placementOf returns where a new pod runs, or why it waits.
+// placementOf returns where a pod runs after the last session, or why it waits. blocked are the reasons of all workloads.
 func (s *simulatedCluster) placementOf(resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus, pod *corev1.Pod) simulation.Placement {
 	p := simulation.Placement{Namespace: pod.Namespace, Name: pod.Name}
 	now := s.pods[pod.UID]

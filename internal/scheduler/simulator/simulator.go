@@ -36,7 +36,7 @@ import (
 const (
 	// maxSessions bounds a simulation.
 	maxSessions = 40
-	// quietSessions is after how many sessions without a change the cluster is settled. A job that was
+	// quietSessions is after how many sessions without a change the cluster is settled. One is not enough: a job that was
 	// enqueued in one session may be served in the next one only.
 	quietSessions = 3
 )
@@ -45,8 +45,8 @@ const (
 var simulationLock sync.Mutex
 
 // init sets Volcano's options before any goroutine reads the flags of the program. Volcano's cache calls options.Default
-// too. The first call adds Volcano's flags to those of the program, so that the help of kubectl cardquota would list them,
-// and replaces options that were set before.
+// too, and its first call has two effects that would hurt later: it replaces options that were set before, and it adds
+// Volcano's flags to those of the program, so that the help of kubectl cardquota would list them.
 func init() {
 	flags := pflag.CommandLine
 	pflag.CommandLine = pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -70,7 +70,7 @@ func Run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	return result, err
 }
 
-// run also returns the simulated cluster after the last session.
+// run does what Run says, and also returns the simulated cluster after the last session.
 func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Workload, configuration string, now time.Time) (simulated *simulatedCluster, result simulation.Result, err error) {
 	simulationLock.Lock()
 	defer simulationLock.Unlock()
@@ -101,6 +101,7 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 		return nil, result, fmt.Errorf("the configuration of the scheduler: %w", err)
 	}
 
+	// quiet counts the sessions since the last change.
 	for quiet := 0; quiet < quietSessions && simulated.session < maxSessions; quiet++ {
 		simulated.session++
 		if simulated.runSession(ctx, order, tiers, configurations) {
@@ -121,16 +122,16 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	return simulated, result, nil
 }
 
-// recoverFromVolcano sets the error of a deferring function that panics. Volcano panics on some states, and a snapshot
-// may be inconsistent.
+// recoverFromVolcano turns a panic into the error of the function that defers it. Volcano panics on some states, and a
+// snapshot may be inconsistent.
 func recoverFromVolcano(err *error) {
 	if found := recover(); found != nil {
 		*err = fmt.Errorf("the scheduler cannot work with this snapshot: %v", found)
 	}
 }
 
-// refusesClaims reports whether the scheduler refuses ResourceClaims for cards, unless UnmanagedQueues is
-// Ignore.
+// refusesClaims reports whether a scheduler with this configuration refuses ResourceClaims for cards: one with the plugin
+// capacity-card, unless its unmanagedQueues is Ignore. A simulation cannot check the claims, which a snapshot does not have.
 func refusesClaims(tiers []conf.Tier) bool {
 	for _, tier := range tiers {
 		for _, plugin := range tier.Plugins {
@@ -161,7 +162,7 @@ func (s *simulatedCluster) runSession(ctx context.Context, order []framework.Act
 		action.UnInitialize()
 	}
 
-	// CloseSession drops the jobs of the session.
+	// CloseSession drops the jobs of the session, so its evictions are read before.
 	evictions := readEvictions(ssn)
 	framework.CloseSession(ssn)
 
