@@ -209,6 +209,5 @@ func TestQueueIsNamedLikeItsCardQuota(t *testing.T) {
 func TestStatusOfAnOlderVersionIsRead(t *testing.T) {
 	var status v1alpha1.CardQuotaStatus
 	check.NoError(t, json.Unmarshal([]byte(`{"blocked":[{"workload":"vcjob/lab/train","count":1},{"workload":{"kind":"Pod","name":"a"}}]}`), &status))
-	got := status.Blocked
-	check.Equal(t, "blocked", []v1alpha1.BlockedStatus{{Count: 1}, {Workload: v1alpha1.WorkloadReference{Kind: "Pod", Name: "a"}}}, got)
+	check.Equal(t, "blocked", []v1alpha1.BlockedStatus{{Count: 1}, {Workload: v1alpha1.WorkloadReference{Kind: "Pod", Name: "a"}}}, status.Blocked)
 }

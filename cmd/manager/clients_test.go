@@ -179,7 +179,5 @@ func readDocumentedConfig(t *testing.T, dir string) *rest.Config {
 	text := strings.ReplaceAll("\n"+head+body, "\n    ", "\n")
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	check.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "/etc/kubernetes/cardquota/", dir+"/")), 0o600))
-	resolver := check.Value(apiserverwebhook.NewDefaultAuthenticationInfoResolver(file))(t)
-
-	return check.Value(resolver.ClientConfigForService(service, namespace, 443))(t)
+	return check.Value(check.Value(apiserverwebhook.NewDefaultAuthenticationInfoResolver(file))(t).ClientConfigForService(service, namespace, 443))(t)
 }

@@ -89,8 +89,7 @@ func (c *testCluster) create(t *testing.T, object client.Object) {
 // holder returns the identity in the scheduler's lease, "" without one.
 func (c *testCluster) holder(t *testing.T) string {
 	var lease coordinationv1.Lease
-	err := c.admin.Get(t.Context(), client.ObjectKey{Namespace: "volcano-system", Name: "volcano"}, &lease)
-	check.NoError(t, client.IgnoreNotFound(err))
+	check.NoError(t, client.IgnoreNotFound(c.admin.Get(t.Context(), client.ObjectKey{Namespace: "volcano-system", Name: "volcano"}, &lease)))
 	if lease.Spec.HolderIdentity == nil {
 		return ""
 	}

@@ -52,8 +52,7 @@ func shippedConfiguration(t *testing.T) string {
 // the error names it.
 func TestPreemptAndReclaimMayBeAddedToTheShippedConfiguration(t *testing.T) {
 	validateWith := func(actions string) error {
-		text := strings.Replace(shippedConfiguration(t), "allocate,", "allocate, "+actions+",", 1)
-		return schedulerconfig.Validate(text, registeredNames(""))
+		return schedulerconfig.Validate(strings.Replace(shippedConfiguration(t), "allocate,", "allocate, "+actions+",", 1), registeredNames(""))
 	}
 
 	for _, actions := range []string{"preempt", "reclaim", "preempt, reclaim"} {

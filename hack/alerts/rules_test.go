@@ -23,9 +23,7 @@ const projectRoot = "../.."
 
 func noError(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	requireThat(t, err == nil, "%v", err)
 }
 
 // expectThat reports a failed condition.

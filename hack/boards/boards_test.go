@@ -28,9 +28,7 @@ func requireThat(t *testing.T, isTrue bool, format string, args ...any) {
 
 func noError(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	requireThat(t, err == nil, "%v", err)
 }
 
 // TestBoardsAreUpToDate: config/grafana has exactly the boards that make boards writes, byte for byte, and its

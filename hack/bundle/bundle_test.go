@@ -28,9 +28,7 @@ const projectRoot = "../.."
 
 func noError(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	requireThat(t, err == nil, "%v", err)
 }
 
 // value returns what a call returned beside its error, and ends the test on an error.

@@ -32,9 +32,7 @@ func requireThat(t *testing.T, isTrue bool, format string, args ...any) {
 
 func noError(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	requireThat(t, err == nil, "%v", err)
 }
 
 // newRecording returns a recording of the boards of config/grafana, with three series of 60 values for each

@@ -224,9 +224,7 @@ func TestEveryAnomalyHasAReason(t *testing.T) {
 			want: Anomaly{Reason: MoreThanLabelled, Resource: "nvidia.com/gpu"},
 		},
 	}) {
-		got := Recognise(newNode(tc.node), nil).Anomalies
-
-		check.Equal(t, "anomalies", []Anomaly{tc.want}, got, cmpopts.IgnoreFields(Anomaly{}, "Message"))
+		check.Equal(t, "anomalies", []Anomaly{tc.want}, Recognise(newNode(tc.node), nil).Anomalies, cmpopts.IgnoreFields(Anomaly{}, "Message"))
 	}
 }
 

@@ -298,9 +298,8 @@ func TestReadyNamesTheStopPolicyThatHolds(t *testing.T) {
 		check.Equal(t, "Ready", tc.want, describeCondition(NewStatus(input), "Ready"))
 
 		input.Tree = Flat
-		flat := NewStatus(input)
 		check.Equal(t, "held while flat", (tc.policies["chat"] == "Hold"),
-			strings.HasPrefix(describeCondition(flat, "Ready"), "False/Held: stopPolicy Hold holds queue chat"))
+			strings.HasPrefix(describeCondition(NewStatus(input), "Ready"), "False/Held: stopPolicy Hold holds queue chat"))
 	}
 }
 

@@ -121,8 +121,7 @@ func TestListsArePrintedAsKubectlGetDoes(t *testing.T) {
 			"NVIDIA-H200                     16\nNVIDIA-H200/mig-1g.18gb-mixed   14\n",
 		},
 	}) {
-		r := execute(t, tc.objects, kubectl.MayReadAll, tc.command, tc.args...).ReportsNothing()
-		check.Equal(t, "output", tc.want, r.Out)
+		check.Equal(t, "output", tc.want, execute(t, tc.objects, kubectl.MayReadAll, tc.command, tc.args...).ReportsNothing().Out)
 	}
 
 	table := execute(t, kubectl.FlatQuotas(), kubectl.MayReadAll, "top ads --no-headers").Out

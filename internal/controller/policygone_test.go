@@ -140,8 +140,7 @@ func TestAnOperatorWithEarlierRightsStarts(t *testing.T) {
 		fails := interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return answer
 		}}
-		live := fake.NewClientBuilder().WithInterceptorFuncs(fails).Build()
-		return NewNodeInventory(nil).RestorePolicy(t.Context(), live, "cards")
+		return NewNodeInventory(nil).RestorePolicy(t.Context(), fake.NewClientBuilder().WithInterceptorFuncs(fails).Build(), "cards")
 	}
 	check.NoError(t, restore(apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, policy.KeptConfigMapName, errors.New("no rule"))))
 	check.Says(t, restore(errors.New("the API server is away")), "the API server is away")

@@ -56,9 +56,7 @@ func TestWriteKeepsFieldsOfOthers(t *testing.T) {
 	healthy.ConfigProblem = ""
 	healthy.SecondScheduler = nil
 	healthy.WriteTo(lease)
-	want := map[string]string{"team": "infra", AnnotationVersion: "v1.2.3", AnnotationConfigHash: "abc"}
-
-	check.Equal(t, "annotations", want, lease.Annotations)
+	check.Equal(t, "annotations", map[string]string{"team": "infra", AnnotationVersion: "v1.2.3", AnnotationConfigHash: "abc"}, lease.Annotations)
 	check.Equal(t, "resource version", "7", lease.ResourceVersion)
 	check.Equal(t, "labels", map[string]string{"a": "b"}, lease.Labels)
 }

@@ -23,8 +23,7 @@ func TestByDefaultInferenceReclaimsFromTrainingAndNothingElse(t *testing.T) {
 	matrix := DefaultMatrix()
 	for _, by := range someNames {
 		for _, from := range someNames {
-			want := by == "inference" && from == "training"
-			check.Equal(t, fmt.Sprintf("%q may reclaim from %q", by, from), want, matrix.CanReclaim(by, from))
+			check.Equal(t, fmt.Sprintf("%q may reclaim from %q", by, from), (by == "inference" && from == "training"), matrix.CanReclaim(by, from))
 		}
 		check.Equal(t, fmt.Sprintf("%q reclaims from any type", by), by == "inference", matrix.Reclaims(by))
 	}

@@ -215,8 +215,7 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 		if rapid.Bool().Draw(t, "gang") {
 			taken = map[string]card.Count{"n0": card.Count(rapid.IntRange(0, 8).Draw(t, "taken"))}
 			r.Taken = NewTaken(taken)
-			unused := newFleet(nil, nodes...)
-			ReasonFor(&StatedReason{RefusedByNodes: true}, &r, unused) // r.Taken now caches numbers of the unused fleet
+			ReasonFor(&StatedReason{RefusedByNodes: true}, &r, newFleet(nil, nodes...)) // r.Taken now caches numbers of the unused fleet
 		}
 
 		reason := func(fleet func() *Fleet) v1alpha1.BlockedReason {

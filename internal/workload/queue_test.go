@@ -369,8 +369,7 @@ func TestAQueueHeldByTheOperatorSaysWhy(t *testing.T) {
 	check.Says(t, byUser.Refusal, "Queue <q> is held by its stop policy")
 	check.That(t, !rules.IsSameInTree(&byUser), "IsSameInTree does not see the other cause of the hold")
 
-	unprintable := QueueRulesFor(newHeldQueue("one\n\x1b[31mtwo\u202e"), "", nil)
-	check.Says(t, unprintable.Refusal, "nothing new starts in it; one  [31mtwo ")
+	check.Says(t, QueueRulesFor(newHeldQueue("one\n\x1b[31mtwo\u202e"), "", nil).Refusal, "nothing new starts in it; one  [31mtwo ")
 
 	longMessage := QueueRulesFor(newHeldQueue(strings.Repeat("x", 1<<20)), "", nil)
 	check.That(t, len(longMessage.Refusal.Message()) < 1000, "the message has %d bytes", len(longMessage.Refusal.Message()))

@@ -75,8 +75,7 @@ func filesTest(t *testing.T, w *env) {
 		certificate, key, err := w.cluster.ServingCertificate(name, webhookService+".volcano-system.svc")
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		for to, from := range map[string]string{"tls.key": key, "tls.crt": certificate} {
-			text := check.Value(os.ReadFile(from))(t)
-			g.Expect(os.WriteFile(filepath.Join(dir, to), text, 0o600)).To(gomega.Succeed())
+			g.Expect(os.WriteFile(filepath.Join(dir, to), check.Value(os.ReadFile(from))(t), 0o600)).To(gomega.Succeed())
 		}
 	}
 

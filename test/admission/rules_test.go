@@ -19,8 +19,7 @@ import (
 
 // openQueue waits until Volcano has opened a queue and the operator has written it.
 func (w *env) openQueue(t *testing.T, name string) {
-	g := framework.NewGomega(t)
-	g.Eventually(framework.Read(t.Context(), w, client.ObjectKey{Name: name}, func(queue *v1beta1.Queue) string {
+	framework.NewGomega(t).Eventually(framework.Read(t.Context(), w, client.ObjectKey{Name: name}, func(queue *v1beta1.Queue) string {
 		return string(queue.Status.State) + " for " + queue.Annotations[v1alpha1.AnnotationServiceType]
 	})).Should(gomega.MatchRegexp("^Open for [a-z]"))
 }

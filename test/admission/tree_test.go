@@ -70,8 +70,7 @@ func (w *env) endTree(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
 	g := framework.NewGomega(t)
 	ctx := context.WithoutCancel(t.Context())
 	g.Expect(w.Patch(ctx, policy, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"queueHierarchy":"Flat"}}`)))).To(gomega.Succeed())
-	g.Eventually(func() (v1alpha1.QueueHierarchy, error) {
-		err := w.Get(ctx, client.ObjectKeyFromObject(policy), policy)
-		return policy.Status.QueueHierarchy, err
-	}).Should(gomega.Equal(v1alpha1.QueueHierarchyFlat))
+	g.Eventually(framework.Read(ctx, w, client.ObjectKeyFromObject(policy), func(policy *v1alpha1.ServiceTypePolicy) v1alpha1.QueueHierarchy {
+		return policy.Status.QueueHierarchy
+	})).Should(gomega.Equal(v1alpha1.QueueHierarchyFlat))
 }

@@ -37,8 +37,7 @@ func TestEveryReasonHasAGolden(t *testing.T) {
 	for _, reason := range blockedReasons(t) {
 		check.That(t, len(files[reason]) > 0, "no state has reason %s", reason)
 		for _, file := range files[reason] {
-			text := check.Value(os.ReadFile(file))(t)
-			check.Contains(t, file, strings.Join(strings.Fields(string(text)), " "), "("+string(reason)+")")
+			check.Contains(t, file, strings.Join(strings.Fields(string(check.Value(os.ReadFile(file))(t))), " "), "("+string(reason)+")")
 		}
 	}
 }
@@ -47,8 +46,7 @@ func TestEveryReasonHasAGolden(t *testing.T) {
 // whose finding ends its first line with the rule. So a new rule needs a cluster in which it finds something.
 func TestEveryFindingHasAGolden(t *testing.T) {
 	for _, rule := range doctor.RuleNames() {
-		text := check.Value(os.ReadFile(filepath.Join("testdata", "doctor", rule+".golden")))(t)
-		check.Contains(t, rule, string(text), "  "+rule+"\n")
+		check.Contains(t, rule, string(check.Value(os.ReadFile(filepath.Join("testdata", "doctor", rule+".golden")))(t)), "  "+rule+"\n")
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/test/framework"
 )
 
 // play brings the states about.
@@ -44,11 +45,9 @@ func (p *play) remove(object client.Object) {
 
 // awaitRunning waits until a pod runs.
 func (p *play) awaitRunning(namespace, name string) {
-	pod := &corev1.Pod{}
-	newGomega(p.T).Eventually(func() (corev1.PodPhase, error) {
-		err := p.Get(p.Context(), client.ObjectKey{Namespace: namespace, Name: name}, pod)
-		return pod.Status.Phase, err
-	}).Should(gomega.Equal(corev1.PodRunning), "pod %s/%s: %+v", namespace, name, pod.Status.Conditions)
+	newGomega(p.T).Eventually(framework.Read(p.Context(), p, client.ObjectKey{Namespace: namespace, Name: name}, func(pod *corev1.Pod) corev1.PodStatus {
+		return pod.Status
+	})).Should(gomega.HaveField("Phase", corev1.PodRunning), "pod %s/%s", namespace, name)
 }
 
 // awaitPodGroups waits until Volcano has created the PodGroups of some pods.

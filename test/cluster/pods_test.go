@@ -160,8 +160,7 @@ func TestHowLongPodsRun(t *testing.T) {
 
 	// The watch starts at the resource version of the creation, so it sees every phase.
 	g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
-	got := check.Value(watchUntilGone(t.Context(), c, pod))(t)
-	g.Expect(got.phases).To(Equal([]string{"Running", "Succeeded Completed", "gone"}))
+	g.Expect(check.Value(watchUntilGone(t.Context(), c, pod))(t).phases).To(Equal([]string{"Running", "Succeeded Completed", "gone"}))
 }
 
 // inPhase waits until a pod is in a phase.

@@ -67,8 +67,7 @@ func TestContractIsUnchanged(t *testing.T) {
 		check.NoError(t, os.WriteFile(golden, []byte(text), 0o600))
 	}
 
-	want := check.Value(os.ReadFile(golden))(t)
-	check.Equal(t, "contract", strings.Split(string(want), "\n"), strings.Split(text, "\n"))
+	check.Equal(t, "contract", strings.Split(string(check.Value(os.ReadFile(golden))(t)), "\n"), strings.Split(text, "\n"))
 }
 
 // contractNames are the names of each kind.

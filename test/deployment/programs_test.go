@@ -19,8 +19,7 @@ func TestOnlyProgramsForTestsHaveShorterClocks(t *testing.T) {
 		t.Setenv(clocksVariable, clocks)
 		for _, name := range []string{"manager", "cardquota-scheduler"} {
 			path := check.Value(ProgramPath(t.Context(), name))(t)
-			binary := check.Value(os.ReadFile(path))(t)
-			check.Equal(t, path+" has the clocks of tests", want, bytes.Contains(binary, []byte(testClocks)))
+			check.Equal(t, path+" has the clocks of tests", want, bytes.Contains(check.Value(os.ReadFile(path))(t), []byte(testClocks)))
 		}
 	}
 

@@ -91,8 +91,7 @@ func (e *engineer) checkWhatWouldChange(commands string) {
 	e.typeCommands("make kubectl-cardquota BIN=$PWD/dist/plugin\nexport PATH=$PWD/dist/plugin:$PATH")
 	found := check.Value(e.runShell(commands))(e)
 	e.Expect(found).To(And(ContainSubstring("pod/"+team+"/past  Bypass\n"), Not(ContainSubstring("queue/"+legacy+"  QueueWithoutQuota"))), commands)
-	written := check.Value(os.ReadFile(filepath.Join(e.project, "quotas.yaml")))(e)
-	e.Expect(string(written)).To(ContainSubstring("name: " + legacy))
+	e.Expect(string(check.Value(os.ReadFile(filepath.Join(e.project, "quotas.yaml")))(e))).To(ContainSubstring("name: " + legacy))
 }
 
 // scaleDeployments scales Deployments.

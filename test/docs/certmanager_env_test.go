@@ -103,8 +103,7 @@ func TestCertificateFollowsTheNamespace(t *testing.T) {
 			service := "cardquota-webhook." + namespace + ".svc"
 			g.Expect(at("Certificate", "cardquota-webhook", "spec", "dnsNames")).To(Equal([]any{service, service + ".cluster.local"}))
 
-			volumes := at("Deployment", "cardquota-manager", "spec", "template", "spec", "volumes")
-			g.Expect(volumes).To(ContainElement(HaveKeyWithValue("secret",
+			g.Expect(at("Deployment", "cardquota-manager", "spec", "template", "spec", "volumes")).To(ContainElement(HaveKeyWithValue("secret",
 				HaveKeyWithValue("secretName", at("Certificate", "cardquota-webhook", "spec", "secretName")))))
 
 			for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {

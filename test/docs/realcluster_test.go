@@ -25,8 +25,7 @@ const install = "docs/install.md"
 func TestADayOfAPlatformEngineer(t *testing.T) {
 	e := newEngineer(t)
 	e.Expect(e.Create(e.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}})).To(Succeed())
-	archive := check.Value(e.cluster.BuildImage(e.ctx, workImage, "./test/cluster/cmd/pause"))(t)
-	e.Expect(e.cluster.ImportImage(e.ctx, archive)).To(Succeed())
+	e.Expect(e.cluster.ImportImage(e.ctx, check.Value(e.cluster.BuildImage(e.ctx, workImage, "./test/cluster/cmd/pause"))(t))).To(Succeed())
 	turns := e.watchSchedulers()
 
 	// Volcano's own scheduler runs two pods with a card, before anything of ours is there.
@@ -129,8 +128,7 @@ func (e *engineer) checkNothingLeft(namespace string) {
 	const inside = "deployments,services,secrets,serviceaccounts,roles,rolebindings,networkpolicies,leases.coordination.k8s.io,configmaps"
 	e.Eventually(func() ([]string, error) {
 		left, err := e.runShell("kubectl get -o name " + everywhere + "; kubectl -n " + namespace + " get -o name " + inside)
-		names := strings.Fields(left)
-		return slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, "cardquota") }), err
+		return slices.DeleteFunc(strings.Fields(left), func(name string) bool { return !strings.Contains(name, "cardquota") }), err
 	}).Should(BeEmpty())
 }
 

@@ -234,8 +234,7 @@ func (s *scene) wantUsedPendingAndOver(quota, card string, used, pending, overQu
 
 // setQuota sets the quota of a CardQuota.
 func (s *scene) setQuota(name string, specs []api.Card) {
-	text := check.Value(json.Marshal(specs))(s)
-	s.mergePatch(&api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"spec":{"cards":%s}}`, text)
+	s.mergePatch(&api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"spec":{"cards":%s}}`, check.Value(json.Marshal(specs))(s))
 }
 
 // scaleDeployment sets the replicas of a Deployment.

@@ -28,8 +28,7 @@ func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 	s.Eventually(func() string { return s.quotaOfQueue("recreated") }).Should(Equal("{}"))
 	s.scaleDeployment("web", 3) // a third pod, for which the deleted quota had a card
 	s.wantRunningAndWaiting("web", 2, 1)
-	draining := s.waitForCondition("recreated", api.ConditionQueueSynced, metav1.ConditionFalse)
-	s.Expect(draining.Reason).To(Equal(api.ReasonDraining))
+	s.Expect(s.waitForCondition("recreated", api.ConditionQueueSynced, metav1.ConditionFalse).Reason).To(Equal(api.ReasonDraining))
 	s.Expect(s.readQueue("recreated").UID).To(Equal(queue.UID), "the queue stays while pods use its cards")
 
 	s.Expect(s.Delete(s.ctx, &appsv1.Deployment{ObjectMeta: s.objectMeta("web")}, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())

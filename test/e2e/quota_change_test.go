@@ -62,8 +62,7 @@ func TestLoweringAQuotaBelowUseKillsNothingAndStartsNothing(t *testing.T) {
 
 	s.setQuota("lowering", cardList(h200, 2))
 	s.wantUsedPendingAndOver("lowering", h200, 4, 0, 2)
-	over := s.waitForCondition("lowering", api.ConditionWithinQuota, metav1.ConditionFalse)
-	s.Expect(over.Reason).To(Equal(api.ReasonOverQuota))
+	s.Expect(s.waitForCondition("lowering", api.ConditionWithinQuota, metav1.ConditionFalse).Reason).To(Equal(api.ReasonOverQuota))
 	s.waitForCondition("lowering", api.ConditionReady, metav1.ConditionTrue)
 	s.createPods(podSet{name: "more", queue: "lowering", card: h200, count: 1, pods: 1})
 	s.wantRunningAndWaiting("more", 0, 1)

@@ -86,8 +86,7 @@ func noEvictionWithoutAFittingNode(t *reclaimTest) {
 		}}}
 	})
 
-	pod := t.barePods(podSet{name: "taint", queue: t.queueName("inference"), card: t.other, count: 1, pods: 1})[0]
-	t.createObjects(pod)
+	t.createObjects(t.barePods(podSet{name: "taint", queue: t.queueName("inference"), card: t.other, count: 1, pods: 1})[0])
 	t.inferencePod("cpu", func(p *corev1.PodSpec) { p.Containers[0].Resources = cpuAndCards("65", 1) })
 	t.inferencePod("cards", func(p *corev1.PodSpec) { p.Containers[0].Resources = cpuAndCards("1", 5) })
 	t.wantNoEviction("selector", "affinity", "taint", "cpu", "cards")

@@ -131,8 +131,7 @@ func RegisterWebhooks(ctx context.Context, c *cluster.Cluster, port int) error {
 
 // MergePatch sends a merge patch and does not change the given object.
 func MergePatch(t *testing.T, as client.Client, object client.Object, patch string, options ...client.PatchOption) error {
-	copied := object.DeepCopyObject().(client.Object)
-	return as.Patch(t.Context(), copied, client.RawPatch(apitypes.MergePatchType, []byte(patch)), options...)
+	return as.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(apitypes.MergePatchType, []byte(patch)), options...)
 }
 
 // EventMessages returns the messages of an object's events with a reason.

@@ -177,7 +177,6 @@ func TestPoliciesThatTheAPIRefuses(t *testing.T) {
 		"an offset for bills":                 {spec: v1alpha1.ServiceTypePolicySpec{BillingTimeZone: "+02:00"}, want: "write a name of the IANA database, such as Europe/Berlin, or UTC"},
 		"an owner that is no kind":            {spec: v1alpha1.ServiceTypePolicySpec{Owners: []v1alpha1.OwnerKind{{Kind: "jobs", ServiceType: "a"}}}, want: "should match"},
 	}) {
-		meta := metav1.ObjectMeta{Name: cmp.Or(tc.name, "default")}
-		expectAPIAnswer(t, &v1alpha1.ServiceTypePolicy{ObjectMeta: meta, Spec: tc.spec}, tc.want)
+		expectAPIAnswer(t, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(tc.name, "default")}, Spec: tc.spec}, tc.want)
 	}
 }

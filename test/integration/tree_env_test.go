@@ -85,15 +85,18 @@ func (e *treeEnv) startOperator(t *testing.T) {
 // setHierarchy changes the policy and waits until it is in force.
 func (e *treeEnv) setHierarchy(t *testing.T, hierarchy v1alpha1.QueueHierarchy) {
 	policy := &v1alpha1.ServiceTypePolicy{}
-	key := client.ObjectKey{Name: v1alpha1.PolicyName}
-	e.g.Expect(e.Get(t.Context(), key, policy)).To(gomega.Succeed())
+	e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)).To(gomega.Succeed())
 	base := policy.DeepCopy()
 	policy.Spec.QueueHierarchy = hierarchy
 	e.g.Expect(e.Patch(t.Context(), policy, client.MergeFrom(base))).To(gomega.Succeed())
-	e.g.Eventually(func() (v1alpha1.QueueHierarchy, error) {
-		err := e.Get(t.Context(), key, policy)
-		return policy.Status.QueueHierarchy, err
-	}).Should(gomega.Equal(hierarchy))
+	e.g.Eventually(e.hierarchyInForce(t)).Should(gomega.Equal(hierarchy))
+}
+
+// hierarchyInForce reads which hierarchy the policy has put into force.
+func (e *treeEnv) hierarchyInForce(t *testing.T) func() (v1alpha1.QueueHierarchy, error) {
+	return framework.Read(t.Context(), e, client.ObjectKey{Name: v1alpha1.PolicyName}, func(policy *v1alpha1.ServiceTypePolicy) v1alpha1.QueueHierarchy {
+		return policy.Status.QueueHierarchy
+	})
 }
 
 // branch describes a CardQuota of a tree: its quota, deserved and guarantee of NVIDIA-H200 are also

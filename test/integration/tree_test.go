@@ -213,8 +213,7 @@ func testParentSums(t *testing.T, e *treeEnv) {
 
 	running := map[string]int{"sum-chat": 3, "sum-search": 5, "sum-lab": 2}
 	for queue, count := range running {
-		pod := builder.Pod(labNamespace, queue).Queue(queue).Card(model).CPU("2").Memory("1Gi").GPUs(count).Node("sum-node").Obj()
-		e.CreateWithCleanup(t, pod)
+		e.CreateWithCleanup(t, builder.Pod(labNamespace, queue).Queue(queue).Card(model).CPU("2").Memory("1Gi").GPUs(count).Node("sum-node").Obj())
 		e.CreateWithCleanup(t, builder.Pod(labNamespace, queue+"-pending").Queue(queue).Card(model).GPUs(1).Obj())
 	}
 
@@ -378,10 +377,7 @@ func testPolicyCreatedAgain(t *testing.T, e *treeEnv) {
 	created := builder.ServiceTypePolicy().Obj()
 	e.g.Expect(e.Create(t.Context(), created)).To(gomega.Succeed())
 	e.g.Expect(created.Spec.QueueHierarchy).To(gomega.BeEmpty(), "the API server adds a default")
-	e.g.Eventually(func() (v1alpha1.QueueHierarchy, error) {
-		err := e.Get(t.Context(), client.ObjectKeyFromObject(created), created)
-		return created.Status.QueueHierarchy, err
-	}).Should(gomega.Equal(v1alpha1.QueueHierarchyTree))
+	e.g.Eventually(e.hierarchyInForce(t)).Should(gomega.Equal(v1alpha1.QueueHierarchyTree))
 	e.expectPlaced(t, branches)
 	e.expectQuiet(t, branches)
 

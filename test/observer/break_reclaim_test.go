@@ -15,8 +15,7 @@ func (s *scene) evictAs(name, by string) {
 	conditions := fmt.Sprintf(`{"status":{"conditions":[
 		{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler","message":"volcano: preempting to accommodate a higher priority pod"},
 		{"type":"Ready","status":"False","reason":"Evict","message":"Pod is evicted, because of %s"}]}}`, by)
-	_, err := s.cluster.Kubectl(s.Context(), "patch", "pod", "-n", s.name, name, "--subresource=status", "-p", conditions)
-	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(s.cluster.Kubectl(s.Context(), "patch", "pod", "-n", s.name, name, "--subresource=status", "-p", conditions)).Error().NotTo(HaveOccurred())
 	s.deletePod(name)
 }
 

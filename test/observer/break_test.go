@@ -107,8 +107,7 @@ func (s *scene) createPod(name, card, count string) {
 // createPodIn creates a pod of a queue.
 func (s *scene) createPodIn(queue, name, card, count string) {
 	pod := builder.Pod(s.name, name).Queue(queue).Card(card).Requests(builder.GPU, count).Obj()
-	_, err := s.cluster.Client().CoreV1().Pods(s.name).Create(s.Context(), pod, metav1.CreateOptions{})
-	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(s.cluster.Client().CoreV1().Pods(s.name).Create(s.Context(), pod, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
 }
 
 // bindPod binds a pod without any check.
@@ -208,8 +207,7 @@ spec: {tenant: t, serviceType: training, cards: [{name: NVIDIA-H200, quota: 2}]}
 	s.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: break-status-byhand, annotations: {volcano.sh/card.allocated: '{"NVIDIA-H200":1}'}}, spec: {weight: 1}}`)
 	s.settleAndExpect(o, "I3 status cardquota/break-status", "I3 status queue/break-status-byhand")
 	for _, object := range []string{"cardquota/break-status", "queues.scheduling.volcano.sh/break-status-byhand"} {
-		_, err := s.cluster.Kubectl(s.Context(), "delete", object)
-		s.Expect(err).NotTo(HaveOccurred())
+		s.Expect(s.cluster.Kubectl(s.Context(), "delete", object)).Error().NotTo(HaveOccurred())
 	}
 }
 
@@ -220,16 +218,13 @@ func TestAWrongInventoryIsFound(t *testing.T) {
 	s.applyManifest(`{apiVersion: cardquota.dev/v1alpha1, kind: CardInventory, metadata: {name: cluster}}`)
 	o := s.startObserver(observer.Options{InventoryWithin: 2 * time.Second})
 	const entry = `{"name":"NVIDIA-H200","total":20,"healthy":19,"cordoned":0,"allocated":0,"quota":2}`
-	_, err := s.cluster.Kubectl(s.Context(), "patch", "cardinventory", "cluster", "--subresource=status", "--type=merge", "-p", `{"status":{"cards":[`+entry+`]}}`)
-
-	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(s.cluster.Kubectl(s.Context(), "patch", "cardinventory", "cluster", "--subresource=status", "--type=merge", "-p", `{"status":{"cards":[`+entry+`]}}`)).Error().NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
 	defer cancel()
 
 	s.Expect(o.Settle(ctx)).To(Succeed())
 	s.Expect(o.Violations()).To(ContainElement(And(HaveField("Object", "cardinventory/cluster"), HaveField("Message", ContainSubstring("card NVIDIA-H200")))))
-	_, err = s.cluster.Kubectl(s.Context(), "delete", "cardinventory", "cluster")
-	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(s.cluster.Kubectl(s.Context(), "delete", "cardinventory", "cluster")).Error().NotTo(HaveOccurred())
 }
 
 // TestAnEvictionByTheAPIIsFound: a pod that is only deleted is no violation. An eviction by the API, which is
@@ -277,6 +272,5 @@ metadata: {name: silent-job, namespace: break-reason, annotations: {volcano.sh/c
 spec: {queue: break-reason, minMember: 4}}`)
 	s.settleAndExpect(o, "I6 reason pod/break-reason/silent", "I6 reason podgroup/break-reason/silent-job")
 	s.deletePod("silent")
-	_, err := s.cluster.Kubectl(s.Context(), "delete", "podgroup", "-n", s.name, "silent-job")
-	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(s.cluster.Kubectl(s.Context(), "delete", "podgroup", "-n", s.name, "silent-job")).Error().NotTo(HaveOccurred())
 }

@@ -47,8 +47,7 @@ func loadVersions(t check.T) (previous, this, next version) {
 // numberOf returns the version of a bundle.
 func numberOf(t check.T, bundle string) *utilversion.Version {
 	var csv struct{ Spec struct{ Version string } }
-	content := check.Value(os.ReadFile(filepath.Join(bundle, "manifests", "cardquota.clusterserviceversion.yaml")))(t)
-	check.NoError(t, yaml.Unmarshal(content, &csv))
+	check.NoError(t, yaml.Unmarshal(check.Value(os.ReadFile(filepath.Join(bundle, "manifests", "cardquota.clusterserviceversion.yaml")))(t), &csv))
 	return check.Value(utilversion.ParseSemantic(csv.Spec.Version))(t)
 }
 

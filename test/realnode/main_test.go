@@ -45,8 +45,7 @@ func cardNode() *cluster.RealNode {
 
 func importResponder(t *testing.T, c *cluster.Cluster) {
 	g := NewWithT(check.Trail(t))
-	archive := check.Value(c.BuildImage(t.Context(), image, "./test/realnode/responder"))(t)
-	g.Expect(c.ImportImage(t.Context(), archive)).To(Succeed())
+	g.Expect(c.ImportImage(t.Context(), check.Value(c.BuildImage(t.Context(), image, "./test/realnode/responder"))(t))).To(Succeed())
 }
 
 // responderManifests returns a Deployment, and a Service of the same name, of restricted pods

@@ -33,8 +33,7 @@ func withoutWebhooks(t *testing.T, do func()) {
 	}
 
 	configuration := &admissionv1.ValidatingWebhookConfiguration{}
-	key := client.ObjectKey{Name: "cardquota"}
-	check.NoError(t, suite.admin.Get(t.Context(), key, configuration))
+	check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, configuration))
 
 	away := configuration.DeepCopy()
 	away.Webhooks = nil
@@ -62,10 +61,9 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 
 	createAsTenant(t, stranger)
 	g := newGomega(t)
-	g.Eventually(func() (corev1.PodPhase, error) {
-		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger)
-		return stranger.Status.Phase, err
-	}).Should(Equal(corev1.PodRunning), "the pod with the label runs, as Volcano's scheduler would")
+	g.Eventually(framework.Read(t.Context(), suite.admin, client.ObjectKeyFromObject(stranger), func(pod *corev1.Pod) corev1.PodPhase {
+		return pod.Status.Phase
+	})).Should(Equal(corev1.PodRunning), "the pod with the label runs, as Volcano's scheduler would")
 
 	beat := framework.Read(t.Context(), suite.admin, client.ObjectKey{Namespace: system, Name: enforcement.LeaseName}, func(lease *coordinationv1.Lease) time.Time {
 		return lease.Spec.RenewTime.Time
@@ -85,8 +83,7 @@ func TestWorkloadsRunWithoutTheOperator(t *testing.T) {
 	g := newGomega(t)
 
 	past := func() error {
-		p := newPod("past", "orphaned", func(p *corev1.Pod) { p.Spec.NodeName = "h200-0" })
-		return tessClient(t).Create(t.Context(), p, client.DryRunAll)
+		return tessClient(t).Create(t.Context(), newPod("past", "orphaned", func(p *corev1.Pod) { p.Spec.NodeName = "h200-0" }), client.DryRunAll)
 	}
 
 	g.Eventually(past).ShouldNot(Succeed(), "when the API server has seen the guard")

@@ -84,7 +84,6 @@ func sendForgedReview(t *testing.T, path, version, kind string, object client.Ob
 // webhookAddress returns the address behind the webhooks' Service.
 func webhookAddress(t *testing.T) string {
 	slice := &discoveryv1.EndpointSlice{}
-	key := client.ObjectKey{Namespace: system, Name: "test-process-cardquota-webhook"}
-	check.NoError(t, suite.admin.Get(t.Context(), key, slice))
+	check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "test-process-cardquota-webhook"}, slice))
 	return net.JoinHostPort(slice.Endpoints[0].Addresses[0], fmt.Sprint(*slice.Ports[0].Port))
 }

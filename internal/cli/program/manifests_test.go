@@ -65,6 +65,5 @@ func TestManifestsKeepTheirOrder(t *testing.T) {
 		check.That(t, m.Object.GetObjectKind().GroupVersionKind() != schema.GroupVersionKind{}, "%s has no kind", m.Name)
 	}
 
-	want := []string{"from-file of " + filepath.Join("testdata", "pod.yaml"), "from-url of ", "from-stdin of standard input"}
-	check.Equal(t, "objects", want, got)
+	check.Equal(t, "objects", []string{"from-file of " + filepath.Join("testdata", "pod.yaml"), "from-url of ", "from-stdin of standard input"}, got)
 }

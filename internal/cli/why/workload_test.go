@@ -449,8 +449,7 @@ func TestWhyOfADeletedCardQuota(t *testing.T) {
 func TestWhySaysToATenantThatTheQuotaIsDeleted(t *testing.T) {
 	local := kubectl.LocalQuota()
 	local.Status.State = v1alpha1.QueueDraining
-	r := execute(t, append(kubectl.ClusterWithOneFreeCard(), local), kubectl.ForbidCluster("lab"), "why quota-0 -n lab")
-	check.Text(t, "why", r.OneLine()).
+	check.Text(t, "why", execute(t, append(kubectl.ClusterWithOneFreeCard(), local), kubectl.ForbidCluster("lab"), "why quota-0 -n lab").OneLine()).
 		Has("CardQuota llm is being deleted, and its queue gives no more cards.", "queue llm No it is Draining",
 			"name another queue, or ask the administrator whether there will be a new one.").
 		Lacks("lacks")

@@ -106,8 +106,7 @@ func TestANodeWakesCardQuotasOnlyWithTheFirstOrLastCard(t *testing.T) {
 		"the node of the last 8 leaves":  {before: 8, after: 0, wantWoken: 10_000},
 		"the first node with H200 joins": {before: 0, after: 8, wantWoken: 10_000},
 	}) {
-		changed := changedKeys(h200s(tc.before), h200s(tc.after), bothOrNone)
-		check.Equal(t, "woken", tc.wantWoken, len(queuesWithCards(changed, nil, quotas)))
+		check.Equal(t, "woken", tc.wantWoken, len(queuesWithCards(changedKeys(h200s(tc.before), h200s(tc.after), bothOrNone), nil, quotas)))
 	}
 }
 

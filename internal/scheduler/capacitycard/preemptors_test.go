@@ -144,8 +144,7 @@ func TestPreemptLooksAtAllNodes(t *testing.T) {
 		elastic.Spec.MinMember = 1
 		s.evict(preempt.New())
 
-		evicted := countByState(slices.Concat(s.preempted...))
-		check.Equal(t, fmt.Sprintf("evicted pods at %d nodes", nodes), elastic.Name+":1", evicted)
+		check.Equal(t, fmt.Sprintf("evicted pods at %d nodes", nodes), elastic.Name+":1", countByState(slices.Concat(s.preempted...)))
 	}
 }
 

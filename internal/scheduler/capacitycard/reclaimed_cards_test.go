@@ -147,8 +147,7 @@ func TestGangThatKeepsNothingLeavesCardsToOthers(t *testing.T) {
 		s.Close()
 		s.openSession()
 
-		keptFor := slices.Collect(maps.Keys(s.m.kept.Reclaimed))
-		check.Equal(t, "pods for which cards are kept", []types.UID{s.Task("j-0").Pod.UID}, keptFor)
+		check.Equal(t, "pods for which cards are kept", []types.UID{s.Task("j-0").Pod.UID}, slices.Collect(maps.Keys(s.m.kept.Reclaimed)))
 		s.Close()
 	}
 }

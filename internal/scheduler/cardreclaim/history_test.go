@@ -240,8 +240,7 @@ func TestActionRestsAfterLongSearch(t *testing.T) {
 			job t queue=training min=8 running=n*8 age=24h ` + tc.protected)
 		s.startCache()
 
-		rested := s.countRests(tc.took, func() { s.runSession(t) })
-		check.Equal(t, "sessions without a search after the first one", tc.wantRested, rested)
+		check.Equal(t, "sessions without a search after the first one", tc.wantRested, s.countRests(tc.took, func() { s.runSession(t) }))
 	}
 }
 

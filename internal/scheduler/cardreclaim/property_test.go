@@ -55,8 +55,7 @@ func drawScene(t *rapid.T) *scene {
 	for i, name := range names {
 		free[name] = rapid.IntRange(2, 5).Draw(t, "cards")
 		cpus[name] = rapid.SampledFrom([]int{8, 16, 64}).Draw(t, "cores")
-		model := rapid.SampledFrom([]string{"A", "A", "B"}).Draw(t, "model")
-		s.add(fmt.Sprintf("node %s model=%s cards=%d", name, model, free[name]))
+		s.add(fmt.Sprintf("node %s model=%s cards=%d", name, rapid.SampledFrom([]string{"A", "A", "B"}).Draw(t, "model"), free[name]))
 		s.Nodes[i].Status.Allocatable["cpu"] = amount(fmt.Sprint(cpus[name]))
 	}
 

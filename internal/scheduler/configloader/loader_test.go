@@ -166,8 +166,7 @@ func TestLoaderFollowsAMountedConfigMap(t *testing.T) {
 // watched, and is most likely a wrong flag. So the loader ends with an error that names the path.
 func TestLoaderEndsIfTheDirectoryOfItsFileDoesNotExist(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "absent", "scheduler.conf")
-	loader := check.Value(New(Config{Source: NewFile(path), Dir: t.TempDir(), Log: logr.Discard()}))(t)
-	check.Says(t, loader.Run(t.Context()), path)
+	check.Says(t, check.Value(New(Config{Source: NewFile(path), Dir: t.TempDir(), Log: logr.Discard()}))(t).Run(t.Context()), path)
 }
 
 // TestATextThatVolcanoRefusesIsNotLoaded: the loader validates a text, adds its hash, and then asks Volcano's own parser

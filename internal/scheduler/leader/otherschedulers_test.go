@@ -96,8 +96,7 @@ func TestPodsInTenantNamespacesAreIgnored(t *testing.T) {
 	}
 	others := NewOtherSchedulers(client, []string{"volcano-system", "cards", "volcano-system"}, labels.Everything(), "own", nil)
 
-	pods := check.Value(others.listPods(t.Context()))(t)
-	check.Contains(t, "message", describePods(pods), "in pod cards/x, volcano-system/x,")
+	check.Contains(t, "message", describePods(check.Value(others.listPods(t.Context()))(t)), "in pod cards/x, volcano-system/x,")
 	check.Equal(t, "namespaces", []string{"cards", "volcano-system"}, others.namespaces)
 }
 

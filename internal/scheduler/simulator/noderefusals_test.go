@@ -91,8 +91,7 @@ func TestNodeRefusalsAreThoseOfKubernetes(t *testing.T) {
 			tc.changeNode(c.Nodes[0])
 		}
 
-		refusals, err := NodeRefusals(c, waiting, time.Now())
-		check.NoError(t, err)
+		refusals := check.Value(NodeRefusals(c, waiting, time.Now()))(t)
 		check.Equal(t, "refusals by node", tc.want, refusals)
 	}
 }

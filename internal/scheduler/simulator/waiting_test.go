@@ -126,8 +126,7 @@ func TestRunSkipsFinishedJobs(t *testing.T) {
 	c := newClusterWithOneFullNode()
 	addWaitingJob(c, false) // without a PodGroup
 	c.Jobs[len(c.Jobs)-1].Status.State.Phase = batch.Aborted
-	r := simulate(t, c, newGang("a-newer", "research", 2, 4))
-	check.Equal(t, "outcome", "a-newer-worker-0@h200-1 a-newer-worker-1@h200-1", summarize(r))
+	check.Equal(t, "outcome", "a-newer-worker-0@h200-1 a-newer-worker-1@h200-1", summarize(simulate(t, c, newGang("a-newer", "research", 2, 4))))
 }
 
 // TestRunIgnoresPodsOfOtherSchedulers: the scheduler of the cluster serves pods of the schedulerNames volcano and

@@ -42,8 +42,7 @@ func TestCopiesHaveNamesAndUIDsOfTheirOwn(t *testing.T) {
 		seen[p.Name] = true
 		seen[string(p.UID)] = true
 	}
-	want := []string{"p-0", "p-1", "p-2", "pod/ns/p-0", "pod/ns/p-1", "pod/ns/p-2"}
-	check.Equal(t, "names and UIDs", want, slices.Sorted(maps.Keys(seen)))
+	check.Equal(t, "names and UIDs", []string{"p-0", "p-1", "p-2", "pod/ns/p-0", "pod/ns/p-1", "pod/ns/p-2"}, slices.Sorted(maps.Keys(seen)))
 }
 
 // TestEmptyTextsLeaveFieldsOut: tables pass "" for what a row does not have. Then the pod has no such

@@ -227,8 +227,7 @@ func TestWorkloadsOfANamespaceThatIsNoLongerSelected(t *testing.T) {
 	inTraining, _ := WorkloadOf(newDeployment(annotationMap{queueName: "training"}, nil))
 	inOpen, _ := WorkloadOf(newDeployment(annotationMap{queueName: "open"}, nil))
 
-	changed := validateNow(t, inTraining, &inTraining, newInput(setOtherTeam))
-	checkAnswer(t, changed, "", "as before: …Namespace <chat> may not use queue <training>")
+	checkAnswer(t, validateNow(t, inTraining, &inTraining, newInput(setOtherTeam)), "", "as before: …Namespace <chat> may not use queue <training>")
 	moved := validateNow(t, inTraining, &inOpen, newInput(setOtherTeam))
 	checkOnlyText(t, "refusals", texts(moved.Errors), "Namespace <chat> may not use queue <training>")
 }

@@ -185,8 +185,7 @@ func TestAQueueWithoutCPUTakesPodsWithCardsWhenTheseAreUnlimited(t *testing.T) {
 // TestPodsOfOtherTestsAreNotReported: tests share a cluster, and the observer of a test reports only what
 // concerns it. Pods a and b fit and do not start, and a is of another test.
 func TestPodsOfOtherTestsAreNotReported(t *testing.T) {
-	s := newSceneWithQuotaOfFour(t, Options{Concerns: func(object string) bool { return object != "pod/test/a" }})
-	s.playScript(`
+	newSceneWithQuotaOfFour(t, Options{Concerns: func(object string) bool { return object != "pod/test/a" }}).playScript(`
 		single a queue=q cards=1
 		single b queue=q cards=1
 		manySessions`).expectViolations(Progress, "pod/test/b")

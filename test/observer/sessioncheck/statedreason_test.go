@@ -146,7 +146,6 @@ func TestPodsArePlacedWithinCPUMemoryAndTheNode(t *testing.T) {
 			write pod daemon cpu=16 node=h200-0 scheduler=default-scheduler
 			single a queue=q cards=1` + aIsPlaced, ""},
 	}) {
-		s := newSceneWithQuotaOfFour(t, tc.options).playScript(tc.steps)
-		s.expectViolations(Capacity, strings.Fields(tc.wantObjects)...)
+		newSceneWithQuotaOfFour(t, tc.options).playScript(tc.steps).expectViolations(Capacity, strings.Fields(tc.wantObjects)...)
 	}
 }
