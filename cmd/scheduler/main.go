@@ -184,7 +184,7 @@ func (f *flags) complete() error {
 // our image runs in their Deployment, a second replica, or one on a lost node, would then have its own ledger.
 // Outside a cluster the administrator starts the scheduler by hand.
 func (f *flags) requireElection() {
-	client := f.volcano.KubeClientOptions
+	client := f.volcano.KubeClientOptions // neither is set in a cluster
 	if !f.volcano.LeaderElection.LeaderElect && client.KubeConfig == "" && client.Master == "" {
 		klog.InfoS("--leader-elect=false is ignored in a cluster: two schedulers must never run at the same time")
 		f.volcano.LeaderElection.LeaderElect = true

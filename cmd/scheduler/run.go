@@ -145,6 +145,7 @@ type readiness struct {
 	others *leader.OtherSchedulers
 }
 
+// String returns the lines of the page.
 func (r readiness) String() string {
 	text := r.loader.Status().String()
 	if waits := r.others.String(); waits != "" {

@@ -236,8 +236,8 @@ func (t *triedEvictions) Clone() fwk.StateData {
 	return &triedEvictions{node: t.node, released: t.released.Clone()}
 }
 
-// triedEvictionsOf returns the tried evictions of a node in the cycle state. If they are of another node, it starts
-// with none.
+// triedEvictionsOf returns what the cycle state has of the evictions that Volcano tries on a node. If that is of
+// another node, or nothing, it begins with no evictions on this one.
 func triedEvictionsOf(state fwk.CycleState, node string) *triedEvictions {
 	if data, err := state.Read(triedEvictionsKey); err == nil {
 		if tried, ok := data.(*triedEvictions); ok && tried.node == node {

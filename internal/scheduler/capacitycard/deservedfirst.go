@@ -140,8 +140,8 @@ func (d *deservedFirst) comesLater(job *api.JobInfo, name card.Name) bool {
 	return isKnown && job.Priority < highest
 }
 
-// recordWaiting records the priority of the job of a pod that waits to borrow, for each card of its request: ""
-// for CPU and memory.
+// recordWaiting records, for each card of its request, that a pod waits to borrow it, and keeps the highest priority
+// of such jobs. "" stands for the CPU and memory of a pod without cards.
 func (d *deservedFirst) recordWaiting(r snapshot.CheckInput) {
 	names := r.Request.Names
 	if len(names) == 0 {

@@ -33,7 +33,8 @@ func (c *nodeChoice) checkedInput(task *api.TaskInfo) (r snapshot.CheckInput, re
 	return r, refused, true
 }
 
-// cardsAreNotStuck: the pod fits the node without cards that stuck pods use. Evictions of more pods may help.
+// cardsAreNotStuck: the pod fits the node without what pods use that terminate for too long. Volcano counts on that.
+// Evictions of more pods may help.
 func cardsAreNotStuck(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	switch {
 	case !c.stuck.NeedsStuckCards(r.Task, node):

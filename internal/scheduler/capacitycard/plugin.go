@@ -38,6 +38,7 @@ func Builder(cache *Cache) framework.PluginBuilder {
 	return func(arguments framework.Arguments) framework.Plugin { return buildPlugin(cache, arguments) }
 }
 
+// buildPlugin returns a plugin with the arguments of the configuration.
 func buildPlugin(cache *Cache, arguments framework.Arguments) *Plugin {
 	args, err := snapshot.ParseArguments(arguments)
 	if err != nil {

@@ -44,8 +44,10 @@ func (p *podReclaim) preemptive(obj, candidate any) bool {
 
 // reclaimable selects the victims among the reclaimees, which are on one node, for a pod of another queue: all
 // that conflict with it, and no more others than the node lacks. It selects none if idle cards suffice or the
-// pod could not run anyway. The second result permits what the first one has. Volcano evicts without regard to quota, service types, queue
-// priorities or benefit. So every rule is here, and no other plugin may be asked besides it.
+// pod could not run anyway. The second result lets Volcano evict these pods.
+//
+// Volcano evicts without regard to quota, service types, queue priorities or benefit. So every rule is here, and no
+// other plugin may be asked besides it.
 func (p *podReclaim) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	r, known := p.CheckInputFor(reclaimer)
 	if len(reclaimees) == 0 || !known || p.IsTree() {

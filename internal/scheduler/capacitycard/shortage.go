@@ -23,10 +23,9 @@ type shortages struct {
 	events *Events
 }
 
-// statePodShortages writes into the fit error of each pod that no node takes what the nodes lack. Volcano puts that
-// into the condition of the pod. Volcano
-// counts the nodes by reason, so that a misspelt card, cards in use and cards on several nodes look the
-// same. Package waiting judges by the same rules, for the status.
+// statePodShortages writes into the fit error of each pod that no node takes what the nodes lack, and Volcano puts
+// that into the condition of the pod. Volcano's own text counts the nodes by reason, so that a misspelt card, cards in
+// use and cards on several nodes look the same. Package waiting judges by the same rules, for the status.
 //
 // The texts have no numbers, so that a busy cluster does not rewrite its pending pods.
 func (s *shortages) statePodShortages() {

@@ -179,7 +179,7 @@ func (b *snapshotBuilder) chargePodsWithoutJob() {
 		}
 
 		state := b.Cache.ObservePod(pod)
-		// Actions evict only pods of jobs.
+		// Actions evict only pods of jobs, so a tree cannot reclaim it.
 		state.Request.IsUnreclaimable = b.IsTree()
 		// Volcano tried this node in an earlier session and gave it up.
 		if state.AssumedNodeInvalid {

@@ -131,6 +131,7 @@ func (v *Votes) preemptableUsageFor(key queuePriority) *preemptableUsage {
 
 	usage := &preemptableUsage{}
 	for _, job := range v.jobsWithPods(key.queue) {
+		// All of the job counts, in the place of the pods above its minimum that count already.
 		if job.Priority < key.priority && v.preemption.IsEvictableAsAWhole(job) {
 			usage.add(v.sums.elasticUsages[job.UID], v.sums.elasticUsage(job, len(job.Tasks)))
 			for task := range gang.TasksIn(job, api.AllocatedStatus) {

@@ -81,7 +81,7 @@ func (r *Reserver) reserveMinimum(job *api.JobInfo) {
 	}
 
 	r.sums.Reserve(job.Queue, r.Ledger.DropUngranted(string(job.Queue), request.Without(excess)))
-	if !excess.IsEmpty() {
+	if !excess.IsEmpty() { // ReserveUnreserved reserves it as far as it fits
 		r.unreserved = append(r.unreserved, unreservedJob{job, request, excess})
 	}
 }

@@ -25,7 +25,7 @@ func NewSums(s *snapshot.Session) *Sums { return &Sums{Session: s} }
 // allQueues is the key of the reservations of all queues of a tree, which root has.
 const allQueues api.QueueID = ""
 
-// Reset lets nothing be reserved in the queues of the session.
+// Reset begins the sums of a session: nothing is reserved in its queues yet.
 func (s *Sums) Reset() {
 	s.elasticUsages = map[api.JobID]quota.ElasticUsage{}
 	s.inqueue = make(map[api.QueueID]*quota.Reservations, len(s.Volcano.Queues)+1)
@@ -86,7 +86,7 @@ func (s *Sums) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
 // elasticUsage returns what a job uses, and how much of it is above the minimum: that of its
 // smallest pods.
 func (s *Sums) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticUsage {
-	e := quota.ElasticUsage{Used: map[card.Name]card.Count{}}
+	usage := quota.ElasticUsage{Used: map[card.Name]card.Count{}}
 	var cards, milliCPU, memory []int64
 	for task := range gang.TasksIn(job, api.AllocatedStatus) {
 		charge := s.ChargeInQueue(job.Queue, task)
@@ -95,7 +95,7 @@ func (s *Sums) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticUsa
 		}
 
 		for _, amount := range charge.Cards {
-			e.Used[amount.Name] = e.Used[amount.Name].Add(amount.Count)
+			usage.Used[amount.Name] = usage.Used[amount.Name].Add(amount.Count)
 			cards = append(cards, int64(amount.Count))
 		}
 
@@ -104,10 +104,10 @@ func (s *Sums) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticUsa
 	}
 
 	// Any pods may be those above the minimum. The smallest ones count, so that no vote promises too much.
-	e.Elastic = card.Count(sumOfSmallest(cards, aboveMinimum))
-	e.MilliCPU = sumOfSmallest(milliCPU, aboveMinimum)
-	e.Memory = sumOfSmallest(memory, aboveMinimum)
-	return e
+	usage.Elastic = card.Count(sumOfSmallest(cards, aboveMinimum))
+	usage.MilliCPU = sumOfSmallest(milliCPU, aboveMinimum)
+	usage.Memory = sumOfSmallest(memory, aboveMinimum)
+	return usage
 }
 
 // sumOfSmallest returns the sum of the n smallest amounts.

@@ -32,7 +32,7 @@ func TasksIn(job *api.JobInfo, has func(api.TaskStatus) bool) iter.Seq[*api.Task
 // IsOnNode reports whether pods with a status are bound to their nodes or run there.
 func IsOnNode(status api.TaskStatus) bool { return status == api.Running || status == api.Bound }
 
-// HasLowerPodOnNode reports whether a pod of the job has a lower priority than a pending one.
+// HasLowerPodOnNode reports whether a pod of the job that is on a node has a lower priority than a pending one.
 func HasLowerPodOnNode(job *api.JobInfo, pending *api.TaskInfo) bool {
 	for task := range TasksIn(job, api.PreemptableStatus) {
 		if task.Priority < pending.Priority {

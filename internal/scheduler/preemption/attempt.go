@@ -26,7 +26,8 @@ type preemptionAttempt struct {
 // Preemptable selects the victims on one node for a preemptor of the same queue or job. They
 // have a lower priority, may be evicted, and release only what node and quota lack. It includes
 // the rules of Volcano's plugins priority and conformance, because no other plugin may be asked
-// besides it.
+// besides it. The second result lets Volcano evict these pods. There are none if the preemptor waits for a node
+// that evicted pods leave already, or if its queue accepts no pods.
 //
 // Topology-aware preemption calls it from several goroutines, and then no hook reads the
 // attempt.
@@ -173,8 +174,9 @@ func (p *Preemption) mayNeedStuckCards(r snapshot.CheckInput) bool {
 }
 
 // fitsNodeWithoutVictims reports whether the quota has room for a pod on the node without victims that
-// Volcano tries now. Nodes whose card has no quota for the pod come last, see nodeOrder: others that fit
-// would have been taken before.
+// Volcano tries now and does not name. It has if each card of the request has quota left. Otherwise some node
+// without victims must fit the pod and have a card with quota left. Volcano is then on such a node: nodeOrder puts
+// those without quota last.
 func (p *Preemption) fitsNodeWithoutVictims(r snapshot.CheckInput) bool {
 	queue := string(r.Job.Queue)
 	request := r.Request.Request

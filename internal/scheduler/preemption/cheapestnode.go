@@ -61,6 +61,7 @@ func (p *Preemption) costsLessElsewhere(preemptor *api.TaskInfo, victims []*api.
 		return false
 	}
 
+	// Volcano asks about each node of a preemptor in turn, and the cheapest one stays the same until an eviction.
 	last := &p.run.elsewhere
 	last.Lock()
 	defer last.Unlock()

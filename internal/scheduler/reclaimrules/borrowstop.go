@@ -54,7 +54,8 @@ func (s borrowStop) countBorrowing(isBorrowing bool, now time.Time) borrowStop {
 	return s
 }
 
-// restartedAt returns the stop after another reclaim: twice as long, unless the last stop goes on or is forgotten.
+// restartedAt returns the stop after another reclaim. It is as long as the last one if that still goes on, as short
+// as the first one if the last is forgotten, else twice as long as the last one.
 func (s borrowStop) restartedAt(now time.Time) borrowStop {
 	cooldown := s.cooldown
 	switch {

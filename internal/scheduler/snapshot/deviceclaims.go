@@ -33,6 +33,7 @@ type deviceObjects struct {
 	informers resource.Interface
 }
 
+// newDeviceObjects returns the objects that Volcano's cache has, none if it watches none.
 func newDeviceObjects(ssn *framework.Session) deviceObjects {
 	if factory := ssn.InformerFactory(); factory != nil && ssn.SharedDRAManager() != nil {
 		return deviceObjects{factory.Resource()}

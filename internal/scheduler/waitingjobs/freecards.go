@@ -150,7 +150,7 @@ func (f *freeCards) fitSameNodes(a, b *api.TaskInfo) bool {
 		equality.Semantic.DeepEqual(x.NodeSelector, y.NodeSelector) && equality.Semantic.DeepEqual(x.Affinity, y.Affinity) && equality.Semantic.DeepEqual(x.Tolerations, y.Tolerations)
 }
 
-// useOf returns how pods of a kind could use a node, nil if that is unknown and this session may check no more
+// useOf returns how pods of a kind could use a node, nil if they fit nowhere, or if this session may check no more
 // nodes. It checks each node once for a kind.
 func (f *freeCards) useOf(kind *podKind, node *freeNode) *nodeUse {
 	use := kind.nodes[node]

@@ -89,9 +89,9 @@ func (j *Jobs) keepAwaitedCards(waiting []*Job, free *freeCards, running func([]
 	return true
 }
 
-// keepsCards reports whether cards are kept for a pod: in a tree for what its queue deserves, in flat
-// queues if it may reclaim, and if its job runs below its minimum. Of a pod for which cards were
-// reclaimed on a node, these are kept already.
+// keepsCards reports whether free cards are kept for a pod of a waiting job: if the job runs below its minimum, in a
+// tree also if its queue deserves them, in flat queues also if the pod may reclaim. None are kept for a pod without
+// cards, nor for one for which evictions freed cards that are kept already.
 func (j *Jobs) keepsCards(job *Job, task *api.TaskInfo) bool {
 	if j.kept.HasPromisedNode(task) || j.RequestFor(task).Count == 0 {
 		return false
