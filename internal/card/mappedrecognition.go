@@ -9,7 +9,7 @@ import (
 )
 
 // Recognise returns the cards of a node from its labels and status.allocatable. A mapping decides
-// about its resource, on the nodes that it selects; the labels P/T.product and P/T.memory decide
+// about its resource, on the nodes that it selects; the labels <vendor>/<type>.product and <vendor>/<type>.memory decide
 // about every other one. A mapped resource is a card everywhere: a node on which neither names it
 // offers none. What the labels alone make a card, or withhold as one, is never released by mappings
 // of other resources.

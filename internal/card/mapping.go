@@ -18,7 +18,7 @@ const (
 	MaxSelectorLabels = 16
 )
 
-// Mapping names the card of a resource on nodes whose labels P/T.product and P/T.memory do not. It
+// Mapping names the card of a resource on nodes whose labels <vendor>/<type>.product and <vendor>/<type>.memory do not. It
 // replaces those labels for its resource.
 type Mapping struct {
 	// Resource is the resource under which the device plugin offers the card.
@@ -27,7 +27,7 @@ type Mapping struct {
 	Model, ModelLabel string
 	// NodeSelector is the labels of the nodes that the mapping is for, none for all nodes.
 	NodeSelector map[string]string
-	// MemoryLabel is the label with the memory of a card in MiB, for shares (P/T.shared) only.
+	// MemoryLabel is the label with the memory of a card in MiB, for shares (<vendor>/<type>.shared) only.
 	MemoryLabel string
 }
 

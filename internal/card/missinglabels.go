@@ -18,7 +18,7 @@ func DescribeMissingLabels(labels map[string]string, resource corev1.ResourceNam
 	return fmt.Sprintf("no label %s/<type>.product with %[1]s/<type>.memory", vendor)
 }
 
-// typeWithoutMemory returns the card type P/T of a resource whose label names a model without P/T.memory.
+// typeWithoutMemory returns the card type <vendor>/<type> of a resource whose label names a model without <vendor>/<type>.memory.
 // A vendor other than NVIDIA may name its resource differently.
 func typeWithoutMemory(labels map[string]string, resource corev1.ResourceName) (string, bool) {
 	isIncomplete := func(base string) bool {

@@ -69,14 +69,14 @@ type Anomaly struct {
 	Message string
 }
 
-// product is one P/T.product label.
+// product is one <vendor>/<type>.product label.
 type product struct{ vendor, kind, model string }
 
 // recogniseLabels returns the cards of a node from its labels and status.allocatable. mapped are
 // resources of the node that mappings name, and that its allocatable does not list.
 //
-// A label P/T.product beside P/T.memory names the model. nvidia.com/mig-* are MIG slices or shares of
-// them, P/T.shared shares, P/T whole cards. A vendor may name its resource differently
+// A label <vendor>/<type>.product beside <vendor>/<type>.memory names the model. nvidia.com/mig-* are MIG slices or shares of
+// them, <vendor>/<type>.shared shares, <vendor>/<type> whole cards. A vendor may name its resource differently
 // (huawei.com/npu.product, huawei.com/Ascend910) if it is the only one in its domain, beside network
 // devices. Counts never come from the .count label, which does not follow failures.
 //
@@ -117,7 +117,7 @@ func recogniseLabels(node *corev1.Node, mapped []corev1.ResourceName) Node {
 	return out
 }
 
-// productLabels returns the labels P/T.product that have P/T.memory beside them, sorted. It
+// productLabels returns the labels <vendor>/<type>.product that have <vendor>/<type>.memory beside them, sorted. It
 // skips the labels of MIG profiles (nvidia.com/mig-1g.18gb.product), which repeat the whole
 // card's.
 func productLabels(labels map[string]string) []product {
@@ -225,7 +225,8 @@ const maxMemoryMiB = 999_999*1024 + 511
 // roundToGiB rounds MiB to the nearest GiB: 81559 is 80.
 func roundToGiB(mib int64) int64 { return (mib + 512) / 1024 }
 
-// parseReplicas returns the number of shares of a card, from its label.
+// parseReplicas returns the number of shares of a card, from its label. The name of a share has room for four
+// digits.
 func parseReplicas(labels map[string]string, key string) (int, error) {
 	text, ok := labels[key]
 	if !ok {
@@ -326,8 +327,9 @@ func shareSuffix(labels map[string]string, replicas, memory string) (string, err
 	return fmt.Sprintf("/mps-%dg*1/%d", roundToGiB(mib), parts), nil
 }
 
-// addCardsOrShares adds what has the very name of the type: whole cards, or shares that are not renamed. The
-// product of shares says so by itself, unless discovery takes them for renamed.
+// addCardsOrShares adds what has the very name of the type: whole cards, or shares of cards whose device plugin
+// does not rename the resource to .shared. Discovery marks the product of such shares with -SHARED. Where it
+// takes them for renamed, only the number of replicas shows them, so the mark is added here.
 func (r *nodeRecognition) addCardsOrShares(resource corev1.ResourceName) {
 	name := Name(r.out.Model)
 	if sharesByReplicas(r.node, resource, r.mapped) && !strings.HasSuffix(r.out.Model, sharedProduct) {

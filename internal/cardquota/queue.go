@@ -92,7 +92,7 @@ func (p PolicyInput) CutPriority(quota *v1alpha1.CardQuota) string {
 // patches that fail while spec or that annotation is missing.
 //
 // place is where the Queue belongs. A flat Queue carries no fields of a tree.
-func NewDesiredQueue(quota *v1alpha1.CardQuota, types PolicyInput, live *v1beta1.Queue, allocated string, place Placement) DesiredQueue {
+func NewDesiredQueue(quota *v1alpha1.CardQuota, policy PolicyInput, live *v1beta1.Queue, allocated string, place Placement) DesiredQueue {
 	desired := newDesiredQueue(quota, live, QuotaOf(quota), allocated, place.Parent)
 	config := desired.Config
 	spec := config.Spec
@@ -100,8 +100,8 @@ func NewDesiredQueue(quota *v1alpha1.CardQuota, types PolicyInput, live *v1beta1
 	config.WithAnnotations(stopAnnotations(quota, place)).WithAnnotations(place.Annotations)
 	place.applyTo(spec)
 
-	if serviceType, ok := types.Types(quota.Spec.ServiceType); ok {
-		priority, _ := types.priorityOf(quota, serviceType)
+	if serviceType, ok := policy.Types(quota.Spec.ServiceType); ok {
+		priority, _ := policy.priorityOf(quota, serviceType)
 		spec.WithPriority(priority).WithReclaimable(serviceType.Reclaimable)
 	}
 
@@ -138,8 +138,8 @@ func NewAbandonedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQu
 	return desired
 }
 
-// currentParent returns the parent of a Queue that is not moved any more, "" if the operator
-// does not own it.
+// currentParent returns the parent to apply to a Queue that is not moved any more, "" if another manager owns
+// it. Volcano writes root itself, so root belongs to no manager.
 func currentParent(live *v1beta1.Queue) string {
 	if live == nil || live.Spec.Parent == "" || live.Spec.Parent == workload.RootQueue {
 		return workload.RootQueue

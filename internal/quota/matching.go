@@ -39,7 +39,7 @@ func newMatching(elasticUsages []ElasticUsage, free func(card.Name) int64) *matc
 	m := &matching{free: free, names: map[card.Name]int{}}
 	m.addVertex() // the sink
 	for _, e := range elasticUsages {
-		job := m.addVertex()
+		job := m.addVertex() // its edge to the sink bounds what it gives of all cards together
 		m.addEdge(job, sink, int64(e.Elastic))
 		for name, used := range e.Used {
 			m.addEdge(m.cardVertex(name), job, int64(used))

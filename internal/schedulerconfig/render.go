@@ -211,7 +211,7 @@ func (r *renderer) setActions(node *yaml.Node) {
 // removes.
 func placeAction(actions []string, action string, replaces ...string) []string {
 	afterAllocate := 0
-	position := -1
+	position := -1 // of the action to replace
 	for i, a := range actions {
 		if a == "allocate" {
 			afterAllocate = i + 1

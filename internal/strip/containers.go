@@ -132,8 +132,9 @@ func raiseRequest(list corev1.ResourceList, name corev1.ResourceName, quantity r
 	}
 }
 
-// resizedByName returns what containers with a status about their resources request now, by their names.
-// Such statuses of init containers count only for sidecars.
+// resizedByName returns what the containers request now of which a status has resources, by their names: the
+// kubelet reports there how far an in-place resize is. Such statuses of init containers count only for
+// sidecars.
 func resizedByName(pod *corev1.Pod) map[string]corev1.ResourceList {
 	statuses := map[string]*corev1.ContainerStatus{}
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
@@ -197,7 +198,8 @@ func selectRequests(list corev1.ResourceList, names []corev1.ResourceName) corev
 }
 
 // mostRelevant returns the maxResources resources that matter most: what each node has, then what looks
-// like a card, then the alphabetically first ones. It sorts the given names if there are more.
+// like a card, then the alphabetically first ones. It leaves out names that no resource can have. It changes
+// the given list.
 func mostRelevant(names []corev1.ResourceName) []corev1.ResourceName {
 	names = slices.DeleteFunc(names, func(name corev1.ResourceName) bool { return len(name) > maxResourceNameLength })
 	if len(names) <= maxResources {

@@ -34,7 +34,7 @@ func ControllerReference(object metav1.Object, group, kind string) v1alpha1.Work
 		out.Kind = owner.Kind
 		out.Name = owner.Name
 		out.APIGroup = ""
-		if strings.Contains(owner.APIVersion, "/") {
+		if strings.Contains(owner.APIVersion, "/") { // the core group has none
 			out.APIGroup, _, _ = strings.Cut(owner.APIVersion, "/")
 		}
 	}
