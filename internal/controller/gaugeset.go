@@ -24,6 +24,14 @@ func NewGaugeSet(name, help string, labels ...string) *GaugeSet {
 	return &GaugeSet{desc: prometheus.NewDesc(name, help, labels, nil)}
 }
 
+// BoolGauge returns what a gauge shows for a state that is true or false: 1 or 0.
+func BoolGauge(isTrue bool) float64 {
+	if isTrue {
+		return 1
+	}
+	return 0
+}
+
 // Replace replaces all series.
 func (g *GaugeSet) Replace(series ...GaugeValue) { g.series.Store(&series) }
 

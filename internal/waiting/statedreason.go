@@ -235,8 +235,8 @@ func readNodeReasons(text string, resource corev1.ResourceName) StatedReason {
 			out.NodeRefusals = append(out.NodeRefusals, refusal)
 		case strings.Contains(reason, prePredicateWords): // the same for all nodes
 			return StatedReason{LacksObject: true}
-		case isInsufficient && resource != "" && lacking == string(resource):
-		case strings.HasPrefix(reason, otherCardWords), strings.HasPrefix(reason, unnamedCardWords):
+		case isInsufficient && resource != "" && lacking == string(resource): // too few cards are free
+		case strings.HasPrefix(reason, otherCardWords), strings.HasPrefix(reason, unnamedCardWords): // it has none of these cards
 		default:
 			out.RefusedOtherwise = true
 		}

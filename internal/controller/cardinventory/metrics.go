@@ -8,6 +8,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardinventory"
+	shared "cardquota.dev/operator/internal/controller"
 )
 
 // cardGauge is a metric of each card.
@@ -82,10 +83,7 @@ func (m *metricsCollector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(gauge.desc, prometheus.GaugeValue, float64(gauge.value(c)), c.Name)
 		}
 
-		allowed := 0.0
-		if latest.count.AllowsOverAllocation(card.Name(c.Name)) {
-			allowed = 1
-		}
-		ch <- prometheus.MustNewConstMetric(allowedDesc, prometheus.GaugeValue, allowed, c.Name)
+		isAllowed := latest.count.AllowsOverAllocation(card.Name(c.Name))
+		ch <- prometheus.MustNewConstMetric(allowedDesc, prometheus.GaugeValue, shared.BoolGauge(isAllowed), c.Name)
 	}
 }

@@ -83,6 +83,7 @@ type UsageCollector struct {
 	onCount []func()
 }
 
+// newUsageCollector returns a UsageCollector that has counted nothing yet.
 func newUsageCollector(c cache.Cache, interval time.Duration, cards InventorySource) *UsageCollector {
 	u := &UsageCollector{
 		provenance:      enforcement.FirstProvenance{},

@@ -21,6 +21,7 @@ import (
 	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardseconds"
+	shared "cardquota.dev/operator/internal/controller"
 )
 
 // storeInterval is how often the leader stores the sums. If it dies, as much time is lost for the pods that end before
@@ -377,10 +378,7 @@ func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
 	}
 
 	if isLeader {
-		days := 0.0
-		if unstored.daysDropped != "" {
-			days = 1
-		}
+		days := shared.BoolGauge(unstored.daysDropped != "")
 		for kind, value := range map[string]float64{"sums": float64(unstored.sums), "months": float64(unstored.months), "days": days} {
 			ch <- prometheus.MustNewConstMetric(unstoredDesc, prometheus.GaugeValue, value, kind)
 		}

@@ -230,11 +230,7 @@ func (e *evidence) readLeader(ctx context.Context) *enforcement.Leader {
 
 // updateMetric sets cardquota_enforced, with the reason of the condition.
 func (e *evidence) updateMetric(condition metav1.Condition) {
-	value := 0.0
-	if condition.Status == metav1.ConditionTrue {
-		value = 1
-	}
-	e.metric.Replace(shared.GaugeValue{Value: value, Labels: []string{condition.Reason}})
+	e.metric.Replace(shared.GaugeValue{Value: shared.BoolGauge(condition.Status == metav1.ConditionTrue), Labels: []string{condition.Reason}})
 }
 
 // resetState clears the state after the policy was deleted.

@@ -39,11 +39,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 		input.Guard = r.guard.Latest()
 	}
 
-	synced := 0.0
-	if out.Status == metav1.ConditionTrue {
-		synced = 1
-	}
-	r.synced.WithLabelValues(r.policy.Name).Set(synced)
+	r.synced.WithLabelValues(r.policy.Name).Set(shared.BoolGauge(out.Status == metav1.ConditionTrue))
 
 	// A scheduler that ends writes nothing, so no watch reports a heartbeat that is too old.
 	var result ctrl.Result
