@@ -56,7 +56,7 @@ func findBypasses(c *Cluster) []Finding {
 		return nil
 	}
 
-	// Where a pod comes from is what its managedFields said first. One run has seen none before.
+	// managedFields say where a pod comes from, and may change later. This run has seen no pod before.
 	byReason := map[string][]string{}
 	for _, bypass := range enforcement.FindBypasses(c.Pods, c.Charges, c.Cards, c.spec().Scheduler.Names, enforcement.FirstProvenance{}) {
 		byReason[bypass.Reason] = append(byReason[bypass.Reason], bypass.Pod)

@@ -65,7 +65,8 @@ func (i *Import) addComment(format string, args ...any) {
 	i.Comments = append(i.Comments, fmt.Sprintf(format, args...))
 }
 
-// setOwner sets tenant, service type and parent.
+// setOwner sets tenant, service type and parent. The tenant must be a valid value of a label. In a tree a parent has
+// no service type, because it takes no jobs.
 func (p *planner) setOwner(i *Import, queue *v1beta1.Queue) {
 	spec := &i.Quota.Spec
 	spec.Tenant = queue.Labels[p.TenantLabel]
@@ -294,6 +295,7 @@ func setNamespaces(i *Import, queue *v1beta1.Queue) {
 		return
 	}
 
+	// The text is a LabelSelector, as the check has shown.
 	selector := &metav1.LabelSelector{}
 	if err := yaml.Unmarshal([]byte(text), selector); err == nil {
 		i.Quota.Spec.NamespaceSelector = selector

@@ -66,7 +66,7 @@ func freeIn(quota *v1alpha1.CardQuota, name string) int64 {
 	switch {
 	case takesNoPods(quota):
 		return 0
-	case quota.Status.Summary == "": // not counted yet
+	case quota.Status.Summary == "": // not counted yet, so what it has free is unknown and limits nothing
 		return math.MaxInt64
 	}
 
@@ -75,7 +75,7 @@ func freeIn(quota *v1alpha1.CardQuota, name string) int64 {
 			return card.Free
 		}
 	}
-	return 0
+	return 0 // it has no quota of the card
 }
 
 // takesNoPods reports whether the queue of a CardQuota is held, drained or not open, or its path does not lead

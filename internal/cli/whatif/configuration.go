@@ -53,7 +53,8 @@ func readConfiguration(ctx context.Context, r *reader.Reader, systemNamespace st
 	return renderConfiguration(ctx, r, spec)
 }
 
-// renderConfiguration returns the configuration that the operator would render.
+// renderConfiguration returns the configuration that the operator would render for a policy, from the one of
+// Volcano's scheduler that the policy names as its base.
 func renderConfiguration(ctx context.Context, r *reader.Reader, spec v1alpha1.ServiceTypePolicySpec) (string, error) {
 	ref := policy.BaseFor(spec, reader.DefaultSystemNamespace)
 	base, _ := reader.Find(ctx, r, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &corev1.ConfigMap{})

@@ -82,7 +82,7 @@ func (q *quotaChanges) apply(ctx context.Context, text string) error {
 }
 
 // find returns the CardQuota of that name, or the one that owns the Queue of that name. It returns nil
-// for a Queue without a CardQuota.
+// for a Queue without a CardQuota. A CardQuota that it has to read itself is known from then on.
 func (q *quotaChanges) find(ctx context.Context, name string) (*v1alpha1.CardQuota, error) {
 	if i := slices.IndexFunc(q.all, func(c *v1alpha1.CardQuota) bool { return c.Name == name }); i >= 0 {
 		return q.all[i], nil

@@ -125,28 +125,28 @@ func (r *inputReader) eventNames() eventObjects {
 	return names
 }
 
-// has reports whether an event is about the workload.
-func (n *eventObjects) has(object *corev1.ObjectReference) bool {
+// has reports whether an event is about the workload: about its controller, a ReplicaSet of its Deployment, its
+// PodGroup, or an earlier pod with the name of one of its pods.
+func (o *eventObjects) has(object *corev1.ObjectReference) bool {
 	switch object.Kind {
-	case n.reference.Kind:
-		if object.Name == n.reference.Name && n.isOwnGroup(object.APIVersion) {
+	case o.reference.Kind:
+		if object.Name == o.reference.Name && o.isOwnGroup(object.APIVersion) {
 			return true
 		}
 	case "ReplicaSet":
-		hash, isOwn := strings.CutPrefix(object.Name, n.replicaSetPrefix)
-		return n.replicaSetPrefix != "" && isOwn && !strings.Contains(hash, "-") // "a-b-x" is of Deployment a-b and not of a
+		hash, isOwn := strings.CutPrefix(object.Name, o.replicaSetPrefix)
+		return o.replicaSetPrefix != "" && isOwn && !strings.Contains(hash, "-") // "a-b-x" is of Deployment a-b and not of a
 	case "PodGroup":
-		return n.groups[object.Name]
+		return o.groups[object.Name]
 	}
 
-	// Events of the pods themselves repeat their conditions. Only those of earlier pods of the
-	// name say more.
-	return object.Kind == "Pod" && n.pods[object.Name] && !n.uids[object.UID]
+	// Events of pods that exist repeat their conditions.
+	return object.Kind == "Pod" && o.pods[object.Name] && !o.uids[object.UID]
 }
 
 // isOwnGroup reports whether an API version is of the group of the workload. A Job and a Volcano job may have
 // the same name. Some writers of events leave the version out.
-func (n *eventObjects) isOwnGroup(apiVersion string) bool {
+func (o *eventObjects) isOwnGroup(apiVersion string) bool {
 	version, err := schema.ParseGroupVersion(apiVersion)
-	return apiVersion == "" || (err == nil && version.Group == n.reference.APIGroup)
+	return apiVersion == "" || (err == nil && version.Group == o.reference.APIGroup)
 }

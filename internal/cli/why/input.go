@@ -50,7 +50,7 @@ func readInput(ctx context.Context, cluster *reader.Reader, t target, nodeRefusa
 
 	r := &inputReader{Reader: cluster, nodeRefusals: nodeRefusals, found: found}
 	r.input.Now = now
-	r.input.WaitLonger = -1
+	r.input.WaitLonger = -1 // unknown
 
 	r.input.Workload = r.found.ref
 	r.input.Others = r.found.others

@@ -75,14 +75,13 @@ func (c requestChoice) shownCard() string {
 	return cmp.Or(c.pendingCards()...)
 }
 
-// setRequest sets what the waiting pod requests that the entry is about: one with these cards, of these
-// one for which the scheduler states what it lacks. If none has them, it is the first waiting pod, or the
-// job without pods.
-func (c requestChoice) setRequest(asked string) {
+// setRequest sets what the waiting pod requests that an entry with some cards is about: one with these cards, of
+// these the one that fits the entry best. If none has them, it is the first waiting pod, or the job without pods.
+func (c requestChoice) setRequest(cards string) {
 	var chosen *corev1.Pod
 	best := -1
 	for _, pod := range c.found.pods {
-		if rank := c.rankOf(pod, asked); workload.IsPending(pod) && rank > best {
+		if rank := c.rankOf(pod, cards); workload.IsPending(pod) && rank > best {
 			chosen = pod
 			best = rank
 		}
@@ -92,14 +91,14 @@ func (c requestChoice) setRequest(asked string) {
 	case chosen != nil:
 		c.setPodRequest(chosen)
 	case c.input.Pending > 0:
-		c.setJobRequest(asked)
+		c.setJobRequest(cards)
 	}
 }
 
 // rankOf returns how well a pod fits the first entry, more for better: its cards count most, then that it requests
 // as many as the scheduler refuses, then that the message of the entry is its own.
-func (c requestChoice) rankOf(pod *corev1.Pod, asked string) (rank int) {
-	if c.cardOf(pod) != asked {
+func (c requestChoice) rankOf(pod *corev1.Pod, cards string) (rank int) {
+	if c.cardOf(pod) != cards {
 		return 0
 	}
 
@@ -113,6 +112,7 @@ func (c requestChoice) rankOf(pod *corev1.Pod, asked string) (rank int) {
 		rank += 2
 	}
 
+	// The entry may have words before the message of the pod.
 	for _, condition := range pod.Status.Conditions {
 		if isOwn := condition.Type == corev1.PodScheduled && condition.Message != ""; isOwn && strings.HasSuffix(message, condition.Message) {
 			rank++
@@ -131,14 +131,13 @@ func statedRequest(message string) int64 {
 	return 0
 }
 
-// setJobRequest sets what a job without pods requests by its PodGroup: the cards that the entry is about, else the
-// first ones.
-func (c requestChoice) setJobRequest(asked string) {
+// setJobRequest sets what a job without pods requests by its PodGroup: these cards, else the first ones.
+func (c requestChoice) setJobRequest(cards string) {
 	_, isWritten := workload.CardRequestAnnotation(c.found.group)
 	request, _ := waiting.GroupRequest(&c.resolver, c.found.group)
 	c.input.Request = explanation.Request{PriorityClass: c.found.group.Spec.PriorityClassName, MilliCPU: request.MilliCPU, Memory: request.Memory, IsJob: true, IsAnyCard: !isWritten}
 	for i, part := range request.Cards {
-		if i == 0 || card.NewRequest(part.Names...).String() == asked {
+		if i == 0 || card.NewRequest(part.Names...).String() == cards {
 			c.input.Request.Names = part.Names
 			c.input.Request.Count = part.Count
 		}

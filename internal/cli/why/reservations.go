@@ -91,7 +91,7 @@ func (r *inputReader) setGang(gangs map[client.ObjectKey]*gangPods) {
 // by the reason of the entry.
 func (r *inputReader) setOrphans() {
 	isStated := len(r.input.Entries) > 0 && r.input.Entries[0].Reason == v1alpha1.BlockedPodGroupNotFound
-	if len(r.input.Orphans) > 0 || (!r.found.knowsGroups && !isStated) {
+	if !r.found.knowsGroups && !isStated {
 		return
 	}
 

@@ -105,7 +105,7 @@ func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 	for _, name := range in.quotaCards(stated) {
 		status := cardStatus(in.Path[at], name)
 		lacking := in.shortageOf(in.Path[at], name)
-		next := exhaustedAmounts{status.Quota, status.Used, lacking.reserved, status.Quota, true}
+		next := exhaustedAmounts{quota: status.Quota, used: status.Used, reserved: lacking.reserved, largest: status.Quota, isKnown: true}
 		largest := max(found.largest, next.largest)
 		switch {
 		case in.Request.awaitsEnqueue() && found.isKnown: // all cards together; what is reserved is one number for all

@@ -54,10 +54,12 @@ func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage 
 	status := cardStatus(quota, name)
 	found := shortage{left: status.Quota - status.Used}
 	stated := in.statedShortage()
+	// Without Total the refusal states no numbers.
 	if stated == nil || stated.Queue != quota.QueueName() || stated.Total == 0 || !slices.Contains(stated.CardNames(), name) {
 		return found
 	}
 
+	// The numbers of the refusal are about all its cards together.
 	limit := int64(0)
 	used := int64(0)
 	for _, refused := range stated.CardNames() {
