@@ -125,17 +125,9 @@ func listUnnamedCards(nodes map[string]Node, others map[string][]Anomaly) []Unna
 	return list.cards
 }
 
-// leavesUnnamed reports whether an anomaly keeps cards from having a name. Anomalies of a whole node have no
-// resource.
-func (a Anomaly) leavesUnnamed() bool {
-	switch a.Reason {
-	case NoModelLabel:
-		return a.Resource != ""
-	case SeveralModels, AmbiguousResource, InvalidLabel:
-		return true
-	}
-	return false
-}
+// leavesUnnamed reports whether an anomaly keeps cards from having a name. Those of which there are more than
+// labelled have one.
+func (a Anomaly) leavesUnnamed() bool { return a.Reason != MoreThanLabelled }
 
 // unlabelled says that no label of a node names the card of a resource.
 func unlabelled(node *corev1.Node, resource corev1.ResourceName) Anomaly {

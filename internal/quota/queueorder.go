@@ -133,7 +133,7 @@ const (
 func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
 	part := min(1, float64(max(0, elapsed))/float64(averageTime))
 	for _, q := range l.queues {
-		if q.limits.AnyCard {
+		if q.limits.AnyCard { // without quotas for cards it is not ordered by cards
 			continue
 		}
 

@@ -122,7 +122,7 @@ func (r JobRequest) coversCards(requests []CardRequest) bool {
 	return true
 }
 
-// stoppedPart returns the part of a request that is for stopped resources only.
+// stoppedPart returns the part of a request that is for resources only that a queue may not borrow for now.
 func (r JobRequest) stoppedPart(stopped map[Resource]bool) (part JobRequest) {
 	isFree := func(name card.Name) bool { return !stopped[Resource(name)] }
 
