@@ -128,7 +128,7 @@ func (m *metricsCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// sendState sends what is not by card.
+// sendState sends the series of a queue that are not by card.
 func (q *queueMetrics) sendState(queue string, ch chan<- prometheus.Metric) {
 	send := func(desc *prometheus.Desc, value float64, labels ...string) {
 		// An invalid label costs that series and not the scrape.

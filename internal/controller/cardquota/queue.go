@@ -236,7 +236,7 @@ func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 
 	var requeueAfter time.Duration
 	if !desired(r.queue).InSync(r.queue) {
-		if wasInSync && r.statusDelay > 0 { // another manager's change, see syncQueue
+		if wasInSync && r.statusDelay > 0 { // another manager's change is reverted with the next status write
 			requeueAfter = r.statusDelay
 		} else if _, err := r.writeQueue(ctx, desired, wasInSync); err != nil {
 			return drainStatus{}, err

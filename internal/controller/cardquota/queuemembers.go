@@ -130,9 +130,9 @@ type memberCounter struct {
 
 // countMembers counts, on the API server and not in the cache, the unfinished pods and
 // PodGroups that may get cards of the queues. Informers pass a fresh resource version only by an event or a
-// bookmark, so on a quiet cluster a count in the cache would wait about a minute. It reads only the metadata of pods of our
-// schedulers, since there may be very many. The last usage count has all other pods that
-// use cards.
+// bookmark, so on a quiet cluster a count in the cache would wait about a minute. It reads only the metadata of pods of
+// our schedulers, since there may be very many. The last usage count has all other pods that
+// use cards. A pod is a member whatever cards it requests, so the count needs no inventory.
 func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alpha1.CardQuota) (map[string]queueusage.Members, error) {
 	c := memberCounter{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, input: queueusage.Input{Inventory: card.NewInventory(nil)}}
 	_, inForce, err := r.readPolicy(ctx)

@@ -45,9 +45,9 @@ func (a *archive) load(ctx context.Context, store objectStore) error {
 	return nil
 }
 
-// readSlot reads which entries a slot has, and adds the months among them to kept, if that is not nil. If the operator
+// readSlot reads which entries a slot has, and adds the months among them to into, if that is not nil. If the operator
 // may not read it, it is to be read again before it is written.
-func (a *archive) readSlot(ctx context.Context, store objectStore, i int, kept *months) error {
+func (a *archive) readSlot(ctx context.Context, store objectStore, i int, into *months) error {
 	// The rights of an earlier version may name fewer ConfigMaps. One that cannot be read must
 	// not stop the others.
 	read, err := store.read(ctx, slotNumber(i))
@@ -69,8 +69,8 @@ func (a *archive) readSlot(ctx context.Context, store objectStore, i int, kept *
 		}
 
 		a.entries.Add(i, key, len(packed))
-		if !key.Period.IsDay() && kept != nil {
-			kept.addEntry(key, packed)
+		if !key.Period.IsDay() && into != nil {
+			into.addEntry(key, packed)
 		}
 	}
 

@@ -33,10 +33,10 @@ func newRecord(object any) (any, error) {
 
 	kept.slice.Pool, _, _ = unstructured.NestedString(read.Object, "spec", "pool", "name")
 	kept.slice.Generation, _, _ = unstructured.NestedInt64(read.Object, "spec", "pool", "generation")
+
 	// A device may name a node of its own. One that names none, or the node of the slice, adds none.
 	node, _, _ := unstructured.NestedString(read.Object, "spec", "nodeName")
 	nodes := map[string]bool{node: true, "": true}
-
 	if node != "" {
 		kept.slice.Nodes = []string{node}
 	}
