@@ -16,8 +16,8 @@ var leaseMutants = []mutant{
 
 // eventMutants break which events are about a workload.
 var eventMutants = []mutant{
-	{"internal/cli/why/events.go", `object.Name == n.reference.Name && n.isOwnGroup(object.APIVersion)`, `object.Name == n.reference.Name`, "two kinds of jobs may have one name"},
-	{"internal/cli/why/events.go", `n.pods[object.Name] && !n.uids[object.UID]`, `n.pods[object.Name] && n.uids[object.UID]`, "a pod that was evicted is another one"},
+	{"internal/cli/why/events.go", `object.Name == o.reference.Name && o.isOwnGroup(object.APIVersion)`, `object.Name == o.reference.Name`, "two kinds of jobs may have one name"},
+	{"internal/cli/why/events.go", `o.pods[object.Name] && !o.uids[object.UID]`, `o.pods[object.Name] && o.uids[object.UID]`, "a pod that was evicted is another one"},
 }
 
 // deletedQuotaMutants break what is said about a CardQuota that is being deleted.
