@@ -10,6 +10,7 @@ var announcedMutants = []mutant{
 
 // statedMutants break what is taken from the scheduler's words for a job without pods.
 var statedMutants = []mutant{
+	{"internal/waiting/grouprequest.go", `&& condition.TransitionID == why.TransitionID`, ``, "a refusal for programs counts only beside the text of the same session"},
 	{"internal/waiting/grouprequest.go", `	if stated.Limit == 0 {`, `	if stated.Limit < 0 {`, "of cards without quota the one that is named is no choice"},
 	{"internal/waiting/grouprequest.go", `refusal != nil || isWritten`, `refusal != nil`, "card.request says all"},
 }

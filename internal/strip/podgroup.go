@@ -35,6 +35,13 @@ func PodGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
 			Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue,
 			Reason: conditions.Truncate(why.Reason, cardquota.MaxReasonLength), Message: conditions.Truncate(why.Message, conditions.MaxMessageLength),
 		}}
+
+		// Both lose their transitionID, which is one, so they still belong together.
+		if refused, isRefused := waiting.RefusalCondition(group, &why); isRefused {
+			kept.Status.Conditions = append(kept.Status.Conditions, v1beta1.PodGroupCondition{
+				Type: refused.Type, Message: conditions.Truncate(refused.Message, conditions.MaxMessageLength),
+			})
+		}
 	}
 	return kept
 }

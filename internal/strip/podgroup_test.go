@@ -85,6 +85,18 @@ func TestAStrippedPodGroupCountsTheSame(t *testing.T) {
 			g.Status.Phase = v1beta1.PodGroupUnknown
 			g.Status.Running = 1
 		},
+		"refused for programs, in other words than for people": func(g *v1beta1.PodGroup) {
+			refusal := workload.Refusal{Code: workload.CodeCardQuota, Queue: "q", Cards: "NVIDIA-H200", Requested: 3, Total: 9, Limit: 8}
+			refused := unschedulable(corev1.ConditionTrue, "InsufficientScalarQuota", refusal.Data())
+			refused.Type = workload.PodGroupCardsRefused
+			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, "InsufficientScalarQuota", "in other words"), refused}
+		},
+		"refused for programs at another time": func(g *v1beta1.PodGroup) {
+			refused := unschedulable(corev1.ConditionTrue, "", `{"code":"QueueNotOpen"}`)
+			refused.Type = workload.PodGroupCardsRefused
+			refused.TransitionID = "earlier"
+			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, "InsufficientScalarQuota", "in other words"), refused}
+		},
 		"without a queue": func(g *v1beta1.PodGroup) { g.Spec.Queue = "" },
 	}) {
 		whole := &v1beta1.PodGroup{

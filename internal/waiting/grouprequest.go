@@ -21,6 +21,28 @@ func PodGroupPendingReason(group *v1beta1.PodGroup) (v1beta1.PodGroupCondition, 
 	return v1beta1.PodGroupCondition{}, false
 }
 
+// RefusalCondition returns the condition of a PodGroup that says to programs what why says to people, false for
+// none. why is its PodGroupPendingReason. Schedulers before 0.2 write none, nor does Volcano for what it states itself.
+func RefusalCondition(group *v1beta1.PodGroup, why *v1beta1.PodGroupCondition) (v1beta1.PodGroupCondition, bool) {
+	for _, condition := range slices.Backward(group.Status.Conditions) {
+		if condition.Type == workload.PodGroupCardsRefused && condition.TransitionID == why.TransitionID {
+			return condition, true
+		}
+	}
+	return v1beta1.PodGroupCondition{}, false
+}
+
+// readPodGroup returns why a PodGroup is pending, in words and for programs, false if the scheduler does not say.
+// resource is the card resource that its pods request, and last what the words meant at the last count.
+func readPodGroup(group *v1beta1.PodGroup, resource corev1.ResourceName, last *LastStated) (why v1beta1.PodGroupCondition, stated *StatedReason, isPending bool) {
+	why, isPending = PodGroupPendingReason(group)
+	condition, _ := RefusalCondition(group, &why)
+	if refusal, isRefusal := workload.ReadRefusalData(condition.Message); isRefusal {
+		return why, &StatedReason{Refusal: &refusal}, isPending
+	}
+	return why, last.read(why.Reason, why.Message, resource), isPending
+}
+
 // GroupRequest returns what a PodGroup without pods requests, or why its request is refused.
 //
 // card.request says all. minResources does not: it names no card, and that of a Volcano job counts no
@@ -31,8 +53,7 @@ func GroupRequest(resolver *workload.Resolver, group *v1beta1.PodGroup) (quota.J
 	if refusal != nil || isWritten {
 		return request, refusal
 	}
-	why, _ := PodGroupPendingReason(group)
-	statedReason := ReadStatedReason("", why.Message, "")
+	_, statedReason, _ := readPodGroup(group, "", &LastStated{})
 	if stated := statedReason.Refusal; stated != nil && stated.RequestedCards() > 0 && areValidNames(stated.CardNames()) {
 		request.Cards = addStated(request.Cards, stated, workload.VCJobOwner(group) != "")
 	}

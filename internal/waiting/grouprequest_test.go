@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -19,7 +20,8 @@ import (
 // alternatives. Here these are A, B and C. The scheduler also reads the pod templates and the quotas of the queue. So
 // where it refuses the PodGroup, the cards and the count in its message are more precise. Cards that minResources does
 // not have are taken from a message only for a Volcano job, whose templates may have limits without requests. The
-// annotation volcano.sh/card.request comes before both.
+// annotation volcano.sh/card.request comes before both. What the scheduler says to programs, in a condition with the same
+// transitionID, comes before its message.
 //
 // The wanted request "B:5 A|B|C:2" is 5 cards of B, and 2 cards of A, B or C.
 func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {
@@ -42,6 +44,8 @@ func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {
 		cardRequest  string
 		owner        []metav1.OwnerReference
 		message      string
+		data         string // "7 B" is a refusal for programs, for 7 cards of B
+		dataID       string // the transitionID of data; "" is that of message
 		want         string
 	}{
 		"the scheduler states nothing": {minResources: "7", want: "A|B|C:7"},
@@ -69,6 +73,14 @@ func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {
 		"volcano.sh/card.request names 9 A or B: the message about B does not count": {
 			minResources: "7", cardRequest: `{"A|B":9}`, message: stated("B", 9, 3), want: "A|B:9",
 		},
+		"refused for 7 B, which only data says": {minResources: "7", message: "in other words", data: "7 B", want: "B:7"},
+		"refused for 7 B by data, and for 7 A in words of another time": {
+			minResources: "7", message: stated("A", 7, 3), data: "7 B", dataID: "earlier", want: "A:7",
+		},
+		"refused for 7 A in words, and data is of a later version": {
+			minResources: "7", message: stated("A", 7, 3), data: "unknown", want: "A:7",
+		},
+		"data names an invalid card: a tenant wrote it": {minResources: "7", message: "in other words", data: "7 <B>", want: "A|B|C:7"},
 		"refused for a card of which the name is invalid: a tenant wrote it": {
 			minResources: "7", message: stated("a b", 7, 3), owner: ofVolcanoJob, want: "A|B|C:7",
 		},
@@ -79,6 +91,15 @@ func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {
 		}
 		group := b.Obj()
 		group.OwnerReferences = tc.owner
+		if tc.data != "" {
+			refusal := workload.Refusal{Code: workload.CodeCardQuota, Queue: "q", Limit: 3}
+			if _, err := fmt.Sscan(tc.data, &refusal.Requested, &refusal.Cards); err != nil {
+				refusal.Code = "OfALaterVersion"
+			}
+			group.Status.Conditions = append(group.Status.Conditions, v1beta1.PodGroupCondition{
+				Type: workload.PodGroupCardsRefused, Message: refusal.Data(), TransitionID: tc.dataID,
+			})
+		}
 
 		before := group.DeepCopy()
 		request, refusal := GroupRequest(resolver, group)

@@ -104,11 +104,11 @@ func (p *PendingPod) statedReason() (message string, stated *StatedReason) {
 	if p.Group == nil {
 		return "", nil
 	}
-	why, isPending := PodGroupPendingReason(p.Group)
+	why, stated, isPending := readPodGroup(p.Group, p.Request.Resource, p.Last)
 	if !isPending {
 		return "", nil
 	}
-	return why.Message, p.Last.read(why.Reason, why.Message, p.Request.Resource)
+	return why.Message, stated
 }
 
 // podGroupLag is how long the PodGroup of a new pod may be unknown: pods and PodGroups come by watches of
@@ -124,12 +124,11 @@ func MayAwaitPodGroup(pod *corev1.Pod, now time.Time) bool {
 // NewPendingGroup returns what a PodGroup without pods requests, and why each of its cards waits, nothing if the
 // scheduler does not say. A refused request has no cards to list, but its reason is still shown.
 func NewPendingGroup(resolver *workload.Resolver, group *v1beta1.PodGroup) (request quota.JobRequest, pending []Pending) {
-	why, isBlocked := PodGroupPendingReason(group)
+	why, stated, isBlocked := readPodGroup(group, "", &LastStated{})
 	request, refusal := GroupRequest(resolver, group)
-	stated := ReadStatedReason(why.Reason, why.Message, "")
 	if refusal != nil {
 		why.Message = refusal.Message()
-		stated = StatedReason{Refusal: refusal}
+		stated = &StatedReason{Refusal: refusal}
 		isBlocked = true
 	}
 
@@ -139,7 +138,7 @@ func NewPendingGroup(resolver *workload.Resolver, group *v1beta1.PodGroup) (requ
 
 	w := Pending{
 		Entry:  v1alpha1.BlockedStatus{Workload: workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), Since: group.CreationTimestamp, Message: why.Message},
-		Stated: &stated,
+		Stated: stated,
 	}
 	if len(request.Cards) == 0 {
 		return request, []Pending{w}

@@ -11,34 +11,41 @@ import (
 )
 
 // Refusal is why the scheduler or a webhook refuses cards. Message words it for people, and ReadRefusal reads
-// such a message again, both in refusalwording.go. Two refusals are equal if they say the same.
+// such a message again, both in refusalwording.go. Data says it to programs. Two refusals are equal if they say
+// the same.
 type Refusal struct {
 	// Code is what refuses. It decides which of the other fields count.
-	Code Code
+	Code Code `json:"code"`
 	// Queue is the queue whose limit or state refuses, "" for another cause. Requester is the queue of the
 	// workload if that is another one below it.
-	Queue, Requester string
+	Queue     string `json:"queue,omitempty"`
+	Requester string `json:"requester,omitempty"`
 	// Cards are the cards that the queue cannot get more of, joined by "|", and OtherCards is how many further
 	// alternatives have no room either. Resource is CPU or memory if that is limited, "" for cards.
-	Cards      string
-	OtherCards int
-	Resource   quota.Resource
+	Cards      string         `json:"cards,omitempty"`
+	OtherCards int            `json:"otherCards,omitempty"`
+	Resource   quota.Resource `json:"resource,omitempty"`
 	// Requested, Total and Limit are those of quota.InsufficientQuota: the request, the usage and reservations
 	// including it, and the limit, in cards, millicores or bytes. GracePeriod is the longest one of the
 	// terminating pods.
-	Requested, Total, Limit int64
-	GracePeriod             time.Duration
+	Requested   int64         `json:"requested,omitempty"`
+	Total       int64         `json:"total,omitempty"`
+	Limit       int64         `json:"limit,omitempty"`
+	GracePeriod time.Duration `json:"gracePeriodNanoseconds,omitempty"`
 	// IsDenied reports whether the queue is limited because it has no quota.
-	IsDenied bool
+	IsDenied bool `json:"isDenied,omitempty"`
 	// IsKept reports whether what is free is kept for pods for which others were preempted.
-	IsKept bool
+	IsKept bool `json:"isKept,omitempty"`
 	// AllCards is what card.request says for the whole job, and MinimumCards what its minimum needs. They are 0
 	// unless card.request is what does not fit.
-	AllCards, MinimumCards int64
+	AllCards     int64 `json:"allCards,omitempty"`
+	MinimumCards int64 `json:"minimumCards,omitempty"`
 	// Object and Other name what else the refusal is about, and Detail is text that is not read any further.
-	Object, Other, Detail string
+	Object string `json:"object,omitempty"`
+	Other  string `json:"other,omitempty"`
+	Detail string `json:"detail,omitempty"`
 	// Policy is that of the policy for queues without a quota.
-	Policy v1alpha1.UnmanagedQueues
+	Policy v1alpha1.UnmanagedQueues `json:"policy,omitempty"`
 }
 
 // Code is what a refusal says: each has one sentence.

@@ -220,9 +220,9 @@ func drawRefusal(t *rapid.T, of sentence) Refusal {
 	return g.refusal
 }
 
-// TestEverySentenceIsReadAgain: what is written of a refusal is read again, for every code that is read: with card
-// names of all letters, large numbers, CPU and memory, and ancestors in a tree. So is what a truncated message still
-// says enough of to recognise the sentence: its code.
+// TestEverySentenceIsReadAgain: what is written of a refusal is read again, in words and as data. This is so for every
+// code that is read: with card names of all letters, large numbers, CPU and memory, and ancestors in a tree. So is what
+// a truncated message still says enough of to recognise the sentence: its code.
 func TestEverySentenceIsReadAgain(t *testing.T) {
 	for _, of := range sentences {
 		if of.blocked == "" {
@@ -241,6 +241,10 @@ func TestEverySentenceIsReadAgain(t *testing.T) {
 				got, isRefusal = ReadRefusal(refusal.NodeMessage())
 				check.Must(t, isRefusal, "%q is not read", refusal.NodeMessage())
 				check.Equal(t, refusal.NodeMessage(), refusal, got)
+
+				got, isRefusal = ReadRefusalData(refusal.Data())
+				check.Must(t, isRefusal, "%q is not read", refusal.Data())
+				check.Equal(t, refusal.Data(), refusal, got)
 
 				start, _, isLonger := strings.Cut(of.text, decidedMark)
 				if isLonger {
@@ -359,6 +363,29 @@ func TestEveryRefusalIsReadAgain(t *testing.T) {
 	for _, of := range sentences {
 		check.That(t, covered[of.code] || of.blocked == "", "no refusal of %s is made", of.code)
 		check.That(t, of.blocked == "" || of.reason != "", "%s has no reason for events", of.code)
+	}
+}
+
+// TestRefusalDataStaysTheSame: other programs read the data of a refusal, so its keys are a contract. They are read from
+// a later version that has more of them, and not without a code that makes work wait.
+func TestRefusalDataStaysTheSame(t *testing.T) {
+	refusal := Refusal{
+		Code: CodeCardQuota, Queue: "lab", Requester: "lab-chat", Cards: "NVIDIA-H200|NVIDIA-H100", OtherCards: 1,
+		Requested: 4, Total: 9, Limit: 8, GracePeriod: time.Second, IsDenied: true, IsKept: true, AllCards: 16, MinimumCards: 4,
+		Object: "lab/p", Other: "n", Detail: "why", Policy: v1alpha1.UnmanagedIgnore, Resource: quota.CPU,
+	}
+	const data = `{"code":"CardQuota","queue":"lab","requester":"lab-chat","cards":"NVIDIA-H200|NVIDIA-H100","otherCards":1,` +
+		`"resource":"cpu","requested":4,"total":9,"limit":8,"gracePeriodNanoseconds":1000000000,"isDenied":true,"isKept":true,` +
+		`"allCards":16,"minimumCards":4,"object":"lab/p","other":"n","detail":"why","policy":"Ignore"}`
+	check.Equal(t, "data", data, refusal.Data())
+
+	got, isRefusal := ReadRefusalData(`{"later":true,` + data[1:])
+	check.That(t, isRefusal, "data of a later version is not read")
+	check.Equal(t, "refusal of a later version", refusal, got)
+
+	for _, text := range []string{"", "{}", "null", `"CardQuota"`, data[:len(data)-1], `{"code":"Later"}`, `{"code":"MayNotReclaim"}`, `{"code":"CardQuota","limit":"8"}`, `{"code":"CardQuota","resource":"pods"}`} {
+		_, isRefusal := ReadRefusalData(text)
+		check.That(t, !isRefusal, "%q is read as a refusal", text)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/workload"
 )
 
 func keyOf(object client.Object) types.NamespacedName { return client.ObjectKeyFromObject(object) }
@@ -168,7 +169,10 @@ func (s *scene) wantBlocked(quota, sentence, workload string) {
 func (s *scene) wantGroupReason(job, sentence string) {
 	form := eventPattern(sentence)
 	s.Eventually(func() map[string]bool { return s.objectsWithEvent(form) }).Should(HaveKey(HavePrefix("PodGroup/"+job+"-")), "no event %q", form)
-	s.Eventually(func() string { return s.groupCondition(job) }).Should(MatchRegexp(form.String()))
+	s.Eventually(func() string { return s.groupCondition(job, v1beta1.PodGroupUnschedulableType) }).Should(MatchRegexp(form.String()))
+	refusal, isRefusal := workload.ReadRefusalData(s.groupCondition(job, workload.PodGroupCardsRefused))
+	s.Expect(isRefusal).To(BeTrue(), "PodGroup %s says nothing to programs", job)
+	s.Expect(refusal.Message()).To(MatchRegexp(form.String()))
 }
 
 // eventPattern matches texts that start with a sentence.
@@ -176,7 +180,8 @@ func eventPattern(sentence string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(sentence), "TOTAL", "[0-9]+"))
 }
 
-func (s *scene) groupCondition(job string) string {
+// groupCondition returns the message of a condition of a job's PodGroup, "" for none.
+func (s *scene) groupCondition(job string, of v1beta1.PodGroupConditionType) string {
 	groups := &v1beta1.PodGroupList{}
 	s.listObjects(groups, client.InNamespace(s.namespace))
 	for _, group := range groups.Items {
@@ -184,7 +189,7 @@ func (s *scene) groupCondition(job string) string {
 			continue
 		}
 		for _, c := range group.Status.Conditions {
-			if c.Type == v1beta1.PodGroupUnschedulableType && c.Status == corev1.ConditionTrue {
+			if c.Type == of && c.Status == corev1.ConditionTrue {
 				return c.Message
 			}
 		}

@@ -164,7 +164,9 @@ var configurations = map[string]example{
 		s.observer.Excuse(observer.Truth)
 		for _, name := range []string{"runs", "waits", "stays-out"} {
 			s.createObjects(s.newVCJob(podSet{name: name, queue: s.clusterName("queue-training"), card: rtx4090, count: 3, pods: 2, gang: 2}))
-			s.Eventually(func() string { return s.groupCondition(name) + fmt.Sprint(s.countRunning(name)) }).ShouldNot(Equal("0"))
+			s.Eventually(func() string {
+				return s.groupCondition(name, v1beta1.PodGroupUnschedulableType) + fmt.Sprint(s.countRunning(name))
+			}).ShouldNot(Equal("0"))
 		}
 		s.wantPods(map[string]string{"runs": runningAndWaiting(2, 0), "waits": runningAndWaiting(0, 2), "stays-out": runningAndWaiting(0, 0)})
 	}},

@@ -93,12 +93,19 @@ func (e *Events) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refu
 		return
 	}
 
-	err := e.Volcano.UpdatePodGroupCondition(job, &scheduling.PodGroupCondition{
+	unschedulable := scheduling.PodGroupCondition{
 		Type: scheduling.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Reason: refusal.Reason(), Message: text,
 		LastTransitionTime: metav1.Now(), TransitionID: string(e.Volcano.UID),
-	})
-	if err != nil {
-		klog.ErrorS(err, "Cannot set the condition of a PodGroup", "podGroup", klog.KRef(job.Namespace, job.Name))
+	}
+	refused := unschedulable
+	refused.Type = scheduling.PodGroupConditionType(workload.PodGroupCardsRefused)
+	refused.Message = refusal.Data()
+
+	// Volcano writes both with the status, in one request.
+	for _, condition := range []*scheduling.PodGroupCondition{&unschedulable, &refused} {
+		if err := e.Volcano.UpdatePodGroupCondition(job, condition); err != nil {
+			klog.ErrorS(err, "Cannot set a condition of a PodGroup", "podGroup", klog.KRef(job.Namespace, job.Name), "condition", condition.Type)
+		}
 	}
 }
 

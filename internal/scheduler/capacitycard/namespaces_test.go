@@ -77,7 +77,7 @@ func TestQueueAllowsSelectedNamespaces(t *testing.T) {
 				check.Equal(t, when+": phase", wantPhase, job.PodGroup.Status.Phase)
 			}
 			if when == "before its pods exist" && tc.wantReason != "" {
-				check.That(t, hasCondition(job.PodGroup, job.JobFitErrors), "%s: no condition of the PodGroup says why", when)
+				check.That(t, saysWhy(job.PodGroup, job.JobFitErrors), "%s: the conditions of the PodGroup do not say why", when)
 			}
 		}
 	}

@@ -177,11 +177,20 @@ func (s *scene) refusals(job string) string {
 	return strings.Join(reasons, "\n")
 }
 
-// hasCondition reports whether a condition of a PodGroup has the message.
-func hasCondition(group *api.PodGroup, text string) bool {
-	return slices.ContainsFunc(group.Status.Conditions, func(c scheduling.PodGroupCondition) bool {
-		return c.Type == scheduling.PodGroupUnschedulableType && c.Message == text
-	})
+// saysWhy reports whether a PodGroup says to people why it is not enqueued, and the same to programs.
+func saysWhy(group *api.PodGroup, text string) bool {
+	var unschedulable, refused scheduling.PodGroupCondition
+	for _, condition := range group.Status.Conditions {
+		switch v1beta1.PodGroupConditionType(condition.Type) {
+		case v1beta1.PodGroupUnschedulableType:
+			unschedulable = condition
+		case workload.PodGroupCardsRefused:
+			refused = condition
+		}
+	}
+
+	refusal, isRefusal := workload.ReadRefusalData(refused.Message)
+	return isRefusal && unschedulable.Message == text && refusal.Message() == text && unschedulable.TransitionID == refused.TransitionID
 }
 
 // containsText reports whether a text contains the wanted one, or is empty if that is "".
@@ -404,8 +413,8 @@ func TestJobIsEnqueuedIfTheQuotaCoversWhatItNeeds(t *testing.T) {
 
 		s.checkEnqueued(t, "j", tc.wantRefusal)
 		job := s.Job("j")
-		check.That(t, tc.wantRefusal == "" || hasCondition(job.PodGroup, job.JobFitErrors),
-			"no condition of the PodGroup has the reason: %v", job.PodGroup.Status.Conditions)
+		check.That(t, tc.wantRefusal == "" || saysWhy(job.PodGroup, job.JobFitErrors),
+			"the conditions of the PodGroup do not say why: %v", job.PodGroup.Status.Conditions)
 	}
 }
 

@@ -1,0 +1,44 @@
+package workload
+
+import (
+	"encoding/json"
+	"slices"
+
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/quota"
+)
+
+// PodGroupCardsRefused is the type of the condition by which the scheduler says to programs why a PodGroup is
+// not enqueued. Its message is that of Refusal.Data. The condition Unschedulable says the same to people, with the
+// same transitionID: with another one, it is newer and about something else.
+const PodGroupCardsRefused v1beta1.PodGroupConditionType = "cardquota.dev/CardsRefused"
+
+// Data returns the refusal as JSON, for programs. Fields that the code does not need are left out.
+func (r *Refusal) Data() string {
+	named := *r
+	named.Resource = quota.Resource(r.Resource.String()) // "cpu" or "memory"
+	data, err := json.Marshal(named)
+	if err != nil { // a struct of texts and numbers
+		return ""
+	}
+	return string(data)
+}
+
+// ReadRefusalData reads what Data returned. It returns false for any other text, and for a refusal that this version
+// does not know. Tenants can write such texts into the conditions of their PodGroups.
+func ReadRefusalData(data string) (refusal Refusal, isRefusal bool) {
+	if err := json.Unmarshal([]byte(data), &refusal); err != nil {
+		return Refusal{}, false
+	}
+
+	if refusal.Resource != "" {
+		at := slices.IndexFunc(quota.Compute[:], func(of quota.Resource) bool { return of.String() == string(refusal.Resource) })
+		if at < 0 {
+			return Refusal{}, false
+		}
+		refusal.Resource = quota.Compute[at]
+	}
+
+	return refusal, wordingFor(refusal.Code).blocked != ""
+}
