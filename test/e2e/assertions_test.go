@@ -169,7 +169,7 @@ func (s *scene) wantBlocked(quota, sentence, workload string) {
 func (s *scene) wantGroupReason(job, sentence string) {
 	form := eventPattern(sentence)
 	s.Eventually(func() map[string]bool { return s.objectsWithEvent(form) }).Should(HaveKey(HavePrefix("PodGroup/"+job+"-")), "no event %q", form)
-	s.Eventually(func() string { return s.groupCondition(job, v1beta1.PodGroupUnschedulableType) }).Should(MatchRegexp(form.String()))
+	s.Eventually(func() string { return s.groupMessage(job) }).Should(MatchRegexp(form.String()))
 	refusal, isRefusal := workload.ReadRefusalData(s.groupCondition(job, workload.PodGroupCardsRefused))
 	s.Expect(isRefusal).To(BeTrue(), "PodGroup %s says nothing to programs", job)
 	s.Expect(refusal.Message()).To(MatchRegexp(form.String()))
@@ -178,6 +178,11 @@ func (s *scene) wantGroupReason(job, sentence string) {
 // eventPattern matches texts that start with a sentence.
 func eventPattern(sentence string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(sentence), "TOTAL", "[0-9]+"))
+}
+
+// groupMessage returns why a job's PodGroup is not scheduled, "" for no reason.
+func (s *scene) groupMessage(job string) string {
+	return s.groupCondition(job, v1beta1.PodGroupUnschedulableType)
 }
 
 // groupCondition returns the message of a condition of a job's PodGroup, "" for none.

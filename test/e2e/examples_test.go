@@ -158,15 +158,14 @@ var configurations = map[string]example{
 	"scheduler-reclaim": {needs: []string{"priority-classes", "queue-inference", "queue-training", "inference-high", "training-low"}, promise: func(s *scene) {
 		inferenceHigh(s)
 		trainingLow(s)
+
 		// A queue enqueues up to twice its quota of 8, and no more; 2 cards are in use. The
 		// observer does not know the factor, so it must not check the capability that the queue
 		// states, to the end: it also judges what was stated before.
 		s.observer.Excuse(observer.Truth)
 		for _, name := range []string{"runs", "waits", "stays-out"} {
 			s.createObjects(s.newVCJob(podSet{name: name, queue: s.clusterName("queue-training"), card: rtx4090, count: 3, pods: 2, gang: 2}))
-			s.Eventually(func() string {
-				return s.groupCondition(name, v1beta1.PodGroupUnschedulableType) + fmt.Sprint(s.countRunning(name))
-			}).ShouldNot(Equal("0"))
+			s.Eventually(func() string { return s.groupMessage(name) + fmt.Sprint(s.countRunning(name)) }).ShouldNot(Equal("0"))
 		}
 		s.wantPods(map[string]string{"runs": runningAndWaiting(2, 0), "waits": runningAndWaiting(0, 2), "stays-out": runningAndWaiting(0, 0)})
 	}},
