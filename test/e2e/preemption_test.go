@@ -79,8 +79,7 @@ func preemptsOnTheScarceCard(s *scene) {
 	s.wantNodes("high", "h200")
 }
 
-// preemptsBetweenPods: inside a job the task with the PriorityClass of higher priority preempts pods of the lower
-// one.
+// preemptsBetweenPods: inside a job, a pod of a task with PriorityClass pc-high preempts a pod of a task with pc-low.
 func preemptsBetweenPods(s *scene) {
 	s.preemptInsideJob("pods", func(template *corev1.PodTemplateSpec, class, _ string) { template.Spec.PriorityClassName = class })
 }
@@ -92,8 +91,9 @@ func preemptsByTaskPriority(s *scene) {
 	})
 }
 
-// preemptInsideJob lets a job request a second leader when its queue is full of workers, of
-// which it needs one pod less.
+// preemptInsideJob creates a job of 2 workers and 1 leader that uses up the quota of 3, and then asks for a second
+// leader. prefer gives the leaders the higher priority. So the new leader preempts a worker: the job then has 1
+// worker and 2 leaders, and Volcano counts no retry.
 func (s *scene) preemptInsideJob(queue string, prefer func(template *corev1.PodTemplateSpec, class, priority string)) {
 	s.createQuota(queue, cardList(h200, 3))
 	job := s.newVCJob(podSet{name: "job", queue: queue, card: h200, count: 1, pods: 2})
@@ -143,8 +143,9 @@ func startPolicyCluster(t *testing.T) *testCluster {
 }
 
 // gangsSurvivePreemption: a gang of 10 pods of low priority on two nodes is preempted as a whole for two pods of
-// high priority: fewer would be useless. It restarts when they leave. That happens 4 times, more often than
-// Volcano's 3 retries allow, and none is counted.
+// high priority, because it cannot run with 8. Once these are deleted it runs again. That happens 4 times, more often
+// than the 3 retries that Volcano allows a job. So none of the evictions may count as a retry. The 6 pods of Deployment
+// other have the high priority and stay.
 func gangsSurvivePreemption(s *scene) {
 	s.createQuota("gangs", cardList(h200, 16))
 	s.createObjects(s.deploymentInClass("pc-high", podSet{name: "other", queue: "gangs", card: h200, count: 1, pods: 6}))

@@ -23,11 +23,12 @@ type reclaimScene struct {
 	worksWithStockReclaim bool
 }
 
-// reclaimTest is the environment of such a scene: two nodes with four of a card each, and one
-// with four of another card.
+// reclaimTest is the environment of such a scene. The scene has two nodes with 4 of a card each, so 8 together, and
+// one node with 4 of another card. Inference may reclaim from training, and not the other way round.
 type reclaimTest struct {
 	*scene
-	card, other string
+	card  string // the model of the 8 cards
+	other string // the model of the 4 cards
 }
 
 func (s reclaimScene) cardName() string { return "NVIDIA-" + strings.ToUpper(s.name) }
@@ -39,8 +40,8 @@ func (s reclaimScene) nodeProfiles() []cluster.NodeProfile {
 // queueName returns the name of one of the scene's queues.
 func (t *reclaimTest) queueName(kind string) string { return t.namespace + "-" + kind }
 
-// createQueuesWithInferenceQuota creates a queue of training that may use everything, and one of inference that
-// may use some of the card.
+// createQueuesWithInferenceQuota creates a queue of training that may use all cards of both models, and a queue of
+// inference with a quota of the first model.
 func (t *reclaimTest) createQueuesWithInferenceQuota(inference int) {
 	t.createQuotaOfType(t.queueName("training"), "training", cardList(t.card, 8, t.other, 4))
 	t.createQuotaOfType(t.queueName("inference"), "inference", cardList(t.card, inference))
@@ -79,7 +80,8 @@ func (t *reclaimTest) waitUntilRunning(name string, pods int) {
 	t.Eventually(func() int { return t.countRunning(name) }).Should(Equal(pods), name)
 }
 
-// checkSamePods checks for some sessions that workloads keep the given pods.
+// checkSamePods checks for some sessions that exactly these pods of their workloads run: none is evicted, and none
+// is replaced by another one.
 func (t *reclaimTest) checkSamePods(before map[types.UID]string) {
 	t.checkUnchanged(func() any { return t.runningPods(namesOf(before)...) }, before)
 }
@@ -112,7 +114,7 @@ func (t *reclaimTest) startJob(job *batchv1alpha1.Job) {
 	t.waitUntilRunning(job.Name, pods)
 }
 
-// occupyCards creates pods that use cards and cannot be evicted.
+// occupyCards creates pods with one card each that cannot be evicted. They leave fewer of the 8 cards to the scene.
 func (t *reclaimTest) occupyCards(pods int) {
 	w := t.newWorkload("stays", t.queueName("training"), pods)
 	w.annotations = map[string]string{v1beta1.PodPreemptable: "false"}

@@ -8,9 +8,9 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
 
-// reclaimsWholeGangs: two gangs of 4 pods fill the nodes. One pod of inference evicts one gang as a whole, since it
-// cannot run with less. The next pods use the remaining cards of that gang before the other one is touched. Both
-// restart when inference leaves.
+// reclaimsWholeGangs: two gangs of 4 pods use all 8 cards. One pod of inference evicts one gang as a whole, since it
+// cannot run with 3 pods. The next 3 pods of inference use the other cards of that gang, and only the fifth evicts the
+// second gang. Each eviction has one event. Both gangs run again once inference has ended.
 func reclaimsWholeGangs(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	t.startJob(t.trainingJob("one", 4))
@@ -47,8 +47,9 @@ func (t *reclaimTest) wantOneEventEach(jobs ...string) {
 	))
 }
 
-// aGangWithAProtectedPodStays: one pod of the younger gang is protected from eviction, so the whole gang is: to
-// evict a part would be useless. The older gang is evicted instead, and a fifth pod of inference waits.
+// aGangWithAProtectedPodStays: one pod of the younger gang, guarded, is protected from eviction. So the whole gang
+// stays: if only the other pods were evicted, it could not run. The older gang is evicted although it loses more. Its 4
+// cards serve 4 pods of inference, and a fifth waits.
 func aGangWithAProtectedPodStays(t *reclaimTest) {
 	guarded := t.trainingJob("guarded", 4)
 	worker := guarded.Spec.Tasks[0]
@@ -76,9 +77,9 @@ func (t *reclaimTest) elasticJob(name string, pods, least int) *batchv1alpha1.Jo
 	return job
 }
 
-// elasticPodsAreEvictedFirst: a Deployment and a job have pods above their minimum (elastic). They are evicted, one
-// after the other, before any gang is broken. The last pod of a Deployment is a smaller loss than two pods of a
-// gang.
+// elasticPodsAreEvictedFirst: Deployment web has 2 pods and needs 1, job willing has 4 and needs 2. The 3 pods above
+// these minimums (elastic) are evicted for the first 3 pods of inference, before any gang is broken. For the fourth
+// web loses its last pod: that is a smaller loss than the 2 pods of the gang, or the 2 that willing needs.
 func elasticPodsAreEvictedFirst(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	t.startTraining("web", 2)

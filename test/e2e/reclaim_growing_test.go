@@ -7,8 +7,9 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
 
-// aGrowingDeploymentReclaims: an autoscaler adds pods to a Deployment of inference whose PodGroup needs one pod
-// only. Each added pod takes cards back from training as well, 1, 3 and then 5 of 8.
+// aGrowingDeploymentReclaims: training uses all 8 cards. A Deployment of inference grows from 1 to 3 and 5 pods, as with
+// an autoscaler. Its PodGroup needs one pod only, so Volcano could take the others for elastic pods that may wait. But
+// each reclaims a card, and the pods that run already stay. Scaled to 0, training runs on all 8 cards again.
 func aGrowingDeploymentReclaims(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	t.startTraining("low", 8)
@@ -26,8 +27,9 @@ func aGrowingDeploymentReclaims(t *reclaimTest) {
 	t.wantRunningAndWaiting("low", 8, 0)
 }
 
-// aGangReclaimsAllOrNothing: a gang of inference needs 8 cards, more than a node has. While its quota (6) or the
-// reclaimable pods (4 are protected) do not suffice, it evicts nothing. Then it evicts all 8 at once.
+// aGangReclaimsAllOrNothing: pods of training use all 8 cards, and 4 of them are protected. A gang of inference has 4
+// pods of 2 cards, so it needs all 8. With a quota of 6 it evicts nothing, because it could not start. With a quota of
+// 8 it still evicts nothing, because 4 pods are protected. Once they are not, it evicts all 8 at the same time.
 func aGangReclaimsAllOrNothing(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(6)
 	t.startTraining("low", 4)

@@ -12,8 +12,9 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// noEvictionBeforeMinimumRuntime: the configuration grants training a minimum runtime of 10 seconds. Inference
-// comes before that, and training is evicted as soon as its time is over.
+// noEvictionBeforeMinimumRuntime: the configuration grants training a minimum runtime of 10 seconds, and training uses
+// all 8 cards. A pod of inference that is created before that waits. Once the oldest pod of training has run for 10
+// seconds, and not before, one is evicted.
 func noEvictionBeforeMinimumRuntime(t *reclaimTest) {
 	const granted = 10 * time.Second
 	t.useConfig(strings.Replace(t.configText(), "cardUnlimitedCpuMemory: true", `cardUnlimitedCpuMemory: true
@@ -68,8 +69,9 @@ func (t *reclaimTest) restartSchedulerAfter(evicted int) {
 	t.startScheduler()
 }
 
-// aCrashEvictsNoOtherGang: the scheduler is killed as soon as the first pod of a gang is evicted. The next
-// scheduler recognises the evicted pods, evicts the others of that gang, and no other gang.
+// aCrashEvictsNoOtherGang: two gangs of 4 pods use all 8 cards, and their pods take 5 s to end. The scheduler is
+// killed as soon as the first pod of one of them is evicted for inference. The next scheduler recognises the evicted
+// pods, and evicts the others of that gang. The 4 pods of the other gang survive.
 func aCrashEvictsNoOtherGang(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	for _, name := range []string{"one", "two"} {
@@ -86,8 +88,8 @@ func aCrashEvictsNoOtherGang(t *reclaimTest) {
 	t.Expect(t.countRunning("one") * t.countRunning("two")).To(BeZero())
 }
 
-// aCrashEvictsNoOtherPod: the scheduler is killed after it has evicted 2 pods for 2 of inference. The next
-// scheduler waits for them to end, and evicts no others: 6 of 8 stay.
+// aCrashEvictsNoOtherPod: the 8 pods of training take 5 s to end. The scheduler is killed after it has evicted 2 of
+// them for 2 pods of inference. The next scheduler waits for them to end instead of evicting others: 6 of 8 stay.
 func aCrashEvictsNoOtherPod(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	low := t.deploymentOf(t.newWorkload("low", t.queueName("training"), 8))

@@ -50,9 +50,10 @@ func (t *reclaimTest) completeOnePod(name string) {
 	check.Must(t, false, "no pod of %s runs", name)
 }
 
-// aJobSurvivesTenTides: a Kubernetes Job that ignores evictions loses a pod in each of ten tides, and not even one
-// pod may fail (backoffLimit 0). In each tide a pod completes: until then Kubernetes would wait for up to ten
-// minutes before it creates the next one.
+// aJobSurvivesTenTides: a Kubernetes Job of 4 pods loses one pod to inference in each of ten tides. Its backoffLimit is
+// 0, so one failed pod would end it. But its failure policy ignores evictions, so no pod may count as failed. In each
+// tide a pod completes: that resets the backoff of Kubernetes, which would else wait for up to ten minutes before it
+// creates the next pod.
 func aJobSurvivesTenTides(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	t.occupyCards(4)
@@ -84,8 +85,10 @@ func aJobSurvivesTenTides(t *reclaimTest) {
 	t.Expect(status.Failed).To(BeZero())
 }
 
-// aJobAtItsBackoffLimitStays: a Kubernetes Job with backoffLimit 1 loses one pod. The next reclaimer takes the
-// gang, although a pod of the Job would lose less: a second failure would end the Job, and lose all of its work.
+// aJobAtItsBackoffLimitStays: a Kubernetes Job with backoffLimit 1 and a younger gang use 4 cards each. The first pod
+// of inference evicts a pod of the Job, because single pods are evicted before gangs. That is one failure. For the
+// second pod of inference the gang is evicted, although one more pod of the Job would lose less: a second failure
+// would end the Job, and lose the work of all its pods.
 func aJobAtItsBackoffLimitStays(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	t.createObjects(t.batchJob("job", 4, 1))

@@ -12,8 +12,8 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 )
 
-// startOneAfterTheOther starts two gangs, far enough apart for times in whole seconds, and lets
-// the younger one run for a while too.
+// startOneAfterTheOther starts two gangs of 4 pods, which use all 8 cards. At least 3 s pass after each start: times
+// of pods have whole seconds, so only then the gangs differ in the work that an eviction loses.
 func (t *reclaimTest) startOneAfterTheOther(older, younger *batchv1alpha1.Job) {
 	t.createQueuesWithInferenceQuota(8)
 	for _, job := range []*batchv1alpha1.Job{older, younger} {
@@ -34,7 +34,8 @@ func (t *reclaimTest) lastPodStart(name string) time.Time {
 	return last
 }
 
-// wantEvicted lets inference reclaim a card, and checks which of two gangs is evicted.
+// wantEvicted lets a pod of inference reclaim a card. One of two gangs must be evicted, as a whole, because it cannot
+// run with fewer pods. The other one must keep its pods.
 func (t *reclaimTest) wantEvicted(gone, stays string) {
 	left := t.runningPods(stays)
 	t.createInference("service", 1)
@@ -49,8 +50,9 @@ func theYoungerGangIsEvicted(t *reclaimTest) {
 	t.wantEvicted("younger", "older")
 }
 
-// theGangThatSavedIsEvicted: a pod of the older gang states that it has just saved its work, so that gang loses
-// less than the younger one. An invalid time is no checkpoint.
+// theGangThatSavedIsEvicted: a pod of the older gang states, by an annotation, that it has just saved its work. So
+// that gang loses less than the younger one, and is evicted. The younger one has an annotation too, but "just now" is
+// no time, so it does not count as a checkpoint.
 func theGangThatSavedIsEvicted(t *reclaimTest) {
 	younger := t.trainingJob("younger", 4)
 	younger.Annotations[api.AnnotationCheckpointTime] = "just now"
@@ -60,8 +62,8 @@ func theGangThatSavedIsEvicted(t *reclaimTest) {
 	t.wantEvicted("older", "younger")
 }
 
-// theGangWithAFutureCheckpointIsEvicted: a checkpoint in the future counts as one of now: the job loses nothing,
-// and no more than nothing.
+// theGangWithAFutureCheckpointIsEvicted: the older gang states a checkpoint that is an hour in the future. It counts
+// as one of now: the gang loses nothing, so it is evicted. The event says 0 card-seconds, and no negative number.
 func theGangWithAFutureCheckpointIsEvicted(t *reclaimTest) {
 	older := t.trainingJob("older", 4)
 	older.Annotations[api.AnnotationCheckpointTime] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
@@ -70,8 +72,8 @@ func theGangWithAFutureCheckpointIsEvicted(t *reclaimTest) {
 	t.Eventually(func() []string { return t.eventMessages(t.namespace, "Job", "older", "CardsReclaimed") }).Should(ConsistOf(HaveSuffix("0 card-seconds of work are lost")))
 }
 
-// theGangOfLowerPriorityIsEvicted: priority comes before loss: the older gang loses more, and is evicted because
-// its priority is lower.
+// theGangOfLowerPriorityIsEvicted: the older gang would lose more work, but it has the class pc-low and the younger
+// one pc-high. Priority comes before loss, so the older one is evicted.
 func theGangOfLowerPriorityIsEvicted(t *reclaimTest) {
 	older := t.trainingJob("older", 4)
 	younger := t.trainingJob("younger", 4)

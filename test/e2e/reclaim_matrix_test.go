@@ -2,8 +2,10 @@ package e2e
 
 import "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-// inferenceReclaimsFromTrainingOnly: training fills the nodes. Training, a notebook and untyped work of high
-// priority take nothing back. Inference takes what it has quota for, 2, and no more than it needs.
+// inferenceReclaimsFromTrainingOnly: training uses all 8 cards. Pods of other queues of training, of service type
+// notebook and of no type have quota and the class pc-high, and still wait: the reclaim matrix lets only inference
+// reclaim. A Deployment of inference with 1 pod reclaims 1 card. With 3 pods it reclaims 1 more, up to its quota of 2,
+// and its third pod waits for quota.
 func inferenceReclaimsFromTrainingOnly(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(2)
 	t.startTraining("low", 8)
@@ -29,9 +31,10 @@ func inferenceReclaimsFromTrainingOnly(t *reclaimTest) {
 	t.wantReason("service", insufficientMessage(t.queueName("inference"), t.card, 1, 2))
 }
 
-// onlyTrainingIsReclaimed: all waiting pods are in queues of higher priority than all running pods, and all queues
-// with running pods are reclaimable. Still only training loses cards, and only to inference: the service type
-// decides.
+// onlyTrainingIsReclaimed: the 8 cards are used by pods of inference (3), notebook (2), no type (2) and training (1).
+// Their queues are reclaimable and have a lower priority than all queues with waiting pods. Pod greedy of training
+// reclaims nothing. Of 2 pods of inference one reclaims the card of training, and the other waits: the service types
+// decide, and not the priorities alone.
 func onlyTrainingIsReclaimed(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	for name, work := range map[string]podSet{

@@ -8,8 +8,10 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// reclaimsTheNamedCard: both card models would suit the pod, but its queue has quota for only one of them. It takes
-// that one back from training, and leaves the other.
+// reclaimsTheNamedCard: training uses all 8 cards, and all 4 of the other model. Inference has quota for 2 of the
+// first model only. Pod one names that model, and reclaims one. Pod either accepts both models, and names the other
+// one first. Without quota for it, the pod cannot use it, so the pod reclaims the first model too. The pods on the other
+// model must stay, because their cards would be of no use.
 func reclaimsTheNamedCard(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(2)
 	t.startTraining("low", 8)
@@ -30,7 +32,8 @@ func reclaimsTheNamedCard(t *reclaimTest) {
 	t.checkSamePods(stay)
 }
 
-// noEvictionWhileCardsAreFree: 2 of 8 cards are free and the gang needs 2, so nothing is evicted.
+// noEvictionWhileCardsAreFree: training uses 6 of 8 cards. A gang of inference needs 2 and gets the 2 free ones. No
+// pod of training is evicted, although inference may reclaim.
 func noEvictionWhileCardsAreFree(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	t.startTraining("low", 6)
@@ -49,8 +52,8 @@ func (t *reclaimTest) inferencePod(name string, what func(*corev1.PodSpec)) {
 	t.createObjects(pod)
 }
 
-// wantNoEviction checks that training stays while some pods wait, and that it is evicted for a pod
-// that can run.
+// wantNoEviction checks that the 8 pods of training stay while some pods wait. Then a pod of inference that can run
+// reclaims one card. That shows that reclaim works, and was refused for the waiting pods alone.
 func (t *reclaimTest) wantNoEviction(waiting ...string) {
 	want := map[string]string{"low": runningAndWaiting(8, 0)}
 	for _, name := range waiting {
@@ -63,8 +66,10 @@ func (t *reclaimTest) wantNoEviction(waiting ...string) {
 	t.wantPods(want)
 }
 
-// noEvictionWithoutAFittingNode: no node fits these pods, whatever is evicted: a selector, an affinity, a taint, 65
-// CPU, 5 cards. So nothing is evicted for them.
+// noEvictionWithoutAFittingNode: no node can run these pods of inference, whatever is evicted. So nothing is evicted
+// for them. Pods selector and affinity ask for labels that no node has. Pod taint names the other card model, whose only
+// node has a taint. Pod cpu requests 65 of the 64 CPUs of a node, and pod cards 5 of its 4 cards. Deployment tolerant
+// of training runs on the node with the taint, and must stay.
 func noEvictionWithoutAFittingNode(t *reclaimTest) {
 	t.createQuotaOfType(t.queueName("training"), "training", cardList(t.card, 8, t.other, 4))
 	t.createQuotaOfType(t.queueName("inference"), "inference", cardList(t.card, 20, t.other, 4)) // waiting pods use a part of it
@@ -107,8 +112,9 @@ func (t *reclaimTest) blockNodes() {
 	}
 }
 
-// noEvictionWithoutEnoughCPU: pods that stay use 60 of 64 CPU on either node, and the pod needs 8. The cards alone
-// are no reason to evict.
+// noEvictionWithoutEnoughCPU: a pod that is not reclaimable uses 60 of 64 CPUs on either node, and pods of training
+// use all cards. The pod of inference needs a card and 8 CPUs. Evictions of training would free the card, but not the
+// CPUs, so nothing is evicted.
 func noEvictionWithoutEnoughCPU(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	t.blockNodes()
@@ -117,8 +123,9 @@ func noEvictionWithoutEnoughCPU(t *reclaimTest) {
 	t.wantNoEviction("cpu")
 }
 
-// noEvictionWhereAPodBlocks: evictions would free cards on both nodes, but a pod that stays has the same host port,
-// or excludes the new pod by anti-affinity.
+// noEvictionWhereAPodBlocks: evictions of training would free cards on both nodes. But on either node a pod that is
+// not reclaimable has host port 8080 and label in=way. Pod port needs the same host port, and pod apart has an
+// anti-affinity against the label. Neither could start after an eviction, so nothing is evicted.
 func noEvictionWhereAPodBlocks(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	t.blockNodes()

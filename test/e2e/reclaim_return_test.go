@@ -15,9 +15,9 @@ const (
 	endsAfter = "test.cardquota.dev/delete-after"
 )
 
-// restartedJobSurvives: pods of inference start and end several times. Meanwhile a job trains whose policies restart it
-// at most three times.
-// Each time the job runs again, and no retry is counted, whatever exit code its pods end with.
+// restartedJobSurvives: a Volcano job of 4 pods trains, and 4 protected pods use the other cards. In each tide 2 pods
+// of inference reclaim cards, the whole job is evicted, and runs again once inference has ended. Its policies restart
+// it at most three times (maxRetry). No eviction counts as such a retry, whatever exit code its pods end with (ending).
 func restartedJobSurvives(tides int, ending map[string]string) func(*reclaimTest) {
 	return func(t *reclaimTest) { t.checkRestartedJob(tides, ending) }
 }
@@ -57,7 +57,8 @@ func (t *reclaimTest) checkRestartedJob(tides int, ending map[string]string) {
 	t.Expect(t.eventMessages(t.namespace, "Job", "job", "CardsReclaimed")).NotTo(BeEmpty())
 }
 
-// aJobThatAbortsEnds: the job's own policy says that it ends when a pod is evicted. That is respected.
+// aJobThatAbortsEnds: the policy of the job itself says AbortJob when a pod is evicted. So the job is not recreated as
+// others are: after one card was reclaimed its phase is Aborted, and none of its pods runs or waits.
 func aJobThatAbortsEnds(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	t.occupyCards(4)
@@ -70,8 +71,10 @@ func aJobThatAbortsEnds(t *reclaimTest) {
 	t.wantRunningAndWaiting("job", 0, 0)
 }
 
-// aJobWithoutPoliciesReturnsAndWaits: a job without policies is created again after its eviction, waits while
-// inference runs, and takes nothing back from the pods in its place although its priority is high.
+// aJobWithoutPoliciesReturnsAndWaits: a job without policies uses all 8 cards, and a pod of inference reclaims one.
+// The whole job is recreated and waits while inference runs. Its PriorityClass is pc-high, but training may not reclaim
+// from inference, so the pod of inference stays. The job has one event, of its only eviction. Once inference has ended
+// the job runs again.
 func aJobWithoutPoliciesReturnsAndWaits(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	job := t.trainingJob("job", 8)

@@ -25,7 +25,8 @@ func TestTheStateThatKeepsAllPodsAwayIsShownFirst(t *testing.T) {
 	}
 }
 
-// TestListsAreNeverNull: a program that reads JSON can iterate over [], and has to guard against null.
+// TestListsAreNeverNull: without cards, anomalies or nodes the lists are empty, and not nil. JSON has [] for an empty
+// list, over which programs can iterate, and null for nil, against which they would have to guard.
 func TestListsAreNeverNull(t *testing.T) {
 	list := NewList(v1alpha1.CardInventoryStatus{})
 	check.That(t, list.Cards != nil, "cards are null")

@@ -96,8 +96,8 @@ func TestTopWithoutAViewSaysWhatHelps(t *testing.T) {
 	}
 }
 
-// TestTopOfAnOldInstallationNamesNoView: an older installation has no kind LocalCardQuota, so the error does not name
-// it.
+// TestTopOfAnOldInstallationNamesNoView: a user who may not list CardQuotas is usually sent to the LocalCardQuotas of
+// the namespace. An older installation does not have that kind, so there the error must not name it.
 func TestTopOfAnOldInstallationNamesNoView(t *testing.T) {
 	noLocalQuotas := kubectl.NotInstalled(&v1alpha1.LocalCardQuotaList{})
 	noQuotas := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {

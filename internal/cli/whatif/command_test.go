@@ -100,7 +100,9 @@ func runWhatIf(ctx context.Context, t *testing.T, isTerminal bool, after <-chan 
 	}, "whatif", "--drain", "h200-0")
 }
 
-// TestWhatIfEndsAtOnce: Ctrl-C, which cancels the context, does not wait for the simulation, which hangs here.
+// TestWhatIfEndsAtOnce: Ctrl-C cancels the context, and the command must not wait for a simulation that still runs. Here
+// the simulation cancels the context itself and then hangs until the test ends. The user ended the command, so it prints
+// nothing.
 func TestWhatIfEndsAtOnce(t *testing.T) {
 	const isTerminal = true
 	ctx, cancel := context.WithCancel(t.Context())

@@ -197,7 +197,8 @@ func TestWhyExplainsTheWorkloadThatWaits(t *testing.T) {
 	}
 }
 
-// TestWhyTakesThePluralOfEachKind: as kubectl does, "pods x" is "pod x".
+// TestWhyTakesThePluralOfEachKind: users write "why pods x" as often as "why pod x", because kubectl takes both. So each
+// kind that why knows is also known by its plural in lower case.
 func TestWhyTakesThePluralOfEachKind(t *testing.T) {
 	for _, found := range targetKinds {
 		_, known := targetKinds[strings.ToLower(found.kind)+"s"]

@@ -210,8 +210,9 @@ func TestRepeatedRefusalCountsOnce(t *testing.T) {
 	check.Equal(t, "refusals after three more while the cache is not synced", 6, refuseThreeTimes())
 }
 
-// TestMetricsAreWrittenAsPrometheusWantsThem: Prometheus' own linter finds no fault in the names, types and help texts
-// of the plugin's metrics.
+// TestMetricsAreWrittenAsPrometheusWantsThem: Prometheus checks only metrics that have series, so the scene has
+// used, waiting and free cards. Prometheus' own linter finds no fault in the names, types and help texts of the plugin's
+// metrics.
 func TestMetricsAreWrittenAsPrometheusWantsThem(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(newBusyScene(t).enqueueAndAllocate().m.metrics)

@@ -52,8 +52,9 @@ func TestArgumentsWithoutEffectHaveAWarning(t *testing.T) {
 	check.Contains(t, "second event", <-recorder.Events, "Warning ArgumentIgnored", "enableTopologyAwarePreemption")
 }
 
-// TestHeartbeatsReportEveryProblemOfTheConfiguration: the heartbeat has the message of the loader unless the
-// configuration is loaded.
+// TestHeartbeatsReportEveryProblemOfTheConfiguration: the operator learns from the heartbeat why the scheduler does not
+// use the configuration. So the heartbeat has the message of the loader for every reason but Loaded, which is no
+// problem.
 func TestHeartbeatsReportEveryProblemOfTheConfiguration(t *testing.T) {
 	for reason, want := range map[string]string{
 		ReasonLoaded:        "",

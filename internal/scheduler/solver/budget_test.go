@@ -176,7 +176,9 @@ func TestEmptyPodSetsCostNoWork(t *testing.T) {
 	check.Equal(t, "placed pods", 20, got.Plan.Placed())
 }
 
-// TestSolvePlacesPodsBetweenEmptyPodSets: a plan lists the places by pod set, also for pod sets without pods.
+// TestSolvePlacesPodsBetweenEmptyPodSets: a plan has one list of nodes for each pod set, in the order of the problem.
+// Pod sets without pods must not shift the others. Here the pod of the second set gets node 0, where the gang is
+// evicted, and the empty sets before and after it have no nodes.
 func TestSolvePlacesPodsBetweenEmptyPodSets(t *testing.T) {
 	p := newScene(`
 		node n
