@@ -191,7 +191,7 @@ func (f *flags) requireElection() {
 	}
 }
 
-// configMapName returns the namespace and name of --scheduler-configmap.
+// configMapName returns the namespace and name of --scheduler-configmap, or what is wrong with it or with its key.
 func (f *flags) configMapName() (types.NamespacedName, error) {
 	namespace, name, ok := strings.Cut(f.configMap, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {

@@ -38,8 +38,8 @@ var awaitedCardsMutants = []mutant{
 	{"internal/scheduler/keptcards/awaited.go", `k.Ledger.LimitsCards(string(a.Job.Queue))`, `true`, "no card is kept for a queue without a quota from those that it could take cards from"},
 	{"internal/scheduler/keptcards/awaited.go", `a.Job.Queue == r.Job.Queue && a.Job.Priority < r.Job.Priority`, `false`, "no card is kept from a job of higher priority of the same queue"},
 	{"internal/scheduler/waitingjobs/jobs.go", `		if seen[job.Info.Queue] || entry.IsExhausted {`, `		if entry.IsExhausted {`, "free cards prolong one reservation of a queue"},
-	{"internal/scheduler/enqueue/reserver.go", `			r.Cache.Reservations.RestartAll(job.PgUID, r.Cache.Now())
-		}`, `			r.Cache.Reservations.RestartWait(job.PgUID, r.Cache.Now())
+	{"internal/scheduler/enqueue/reserver.go", `			r.Cache.Reservations.RestartAll(job.PgUID, r.Now())
+		}`, `			r.Cache.Reservations.RestartWait(job.PgUID, r.Now())
 		}`, "a job whose pods got a node has a reservation again"},
 }
 

@@ -84,7 +84,7 @@ func (c *Cache) SetInventory(nodes map[string]*corev1.Node) {
 		return
 	}
 	// A node that has not changed must cost nothing in the next session.
-	if t.inventory == c.Inventory && hasSameNodes(nodes, t.nodes) {
+	if t.inventory == c.Inventory && maps.Equal(nodes, t.nodes) {
 		return
 	}
 
@@ -114,19 +114,6 @@ func (c *Cache) SetInventory(nodes map[string]*corev1.Node) {
 	t.inventory = c.Inventory
 	t.offInventory = off
 	c.Ledger.SetInventory(cards, milliCPU, memory)
-}
-
-// hasSameNodes reports whether no node changed.
-func hasSameNodes(nodes, last map[string]*corev1.Node) bool {
-	if len(nodes) != len(last) {
-		return false
-	}
-	for name, node := range nodes {
-		if last[name] != node {
-			return false
-		}
-	}
-	return true
 }
 
 // isOffInventory reports whether a node is not part of the inventory of a tree: it takes no pods, or is gone.

@@ -112,7 +112,7 @@ func (a *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 
 	// A job that waits for quota keeps its reservation. Only other reasons end it after a time.
 	if a.waitsForQuota(r.Job, r.Request) || a.kept.CheckKeptQuota(r) != nil {
-		a.Cache.Reservations.RestartWait(r.Job.PgUID, a.Cache.Now())
+		a.Cache.Reservations.RestartWait(r.Job.PgUID, a.Now())
 	}
 
 	a.events.recordPodUnschedulable(task, refusal)

@@ -284,7 +284,7 @@ var reportInterval = enforcement.StaleAfter / 4
 // while it places many pods. Decisions call it, not a timer, so a session that hangs stays
 // visible.
 func (e *Events) reportLongSession() {
-	if now := e.Cache.Now(); now.Sub(e.reports.last) >= reportInterval {
+	if now := e.Now(); now.Sub(e.reports.last) >= reportInterval {
 		e.reports.last = now
 		e.reportSession()
 	}
@@ -296,7 +296,7 @@ func (e *Events) reportSession() {
 		return
 	}
 
-	report := SessionReport{ConfigHash: e.Args.ConfigHash, BoundByOthers: e.Cache.OtherBindings.BoundByOthersNames(), At: e.Cache.Now()}
+	report := SessionReport{ConfigHash: e.Args.ConfigHash, BoundByOthers: e.Cache.OtherBindings.BoundByOthersNames(), At: e.Now()}
 	if e.ArgumentsErr != nil { // the configuration of this hash is not enforced
 		report.ConfigHash = ""
 		report.Problem = e.ArgumentsErr.Error()

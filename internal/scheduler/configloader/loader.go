@@ -85,8 +85,8 @@ func (l *Loader) Status() Status {
 	return l.status
 }
 
-// Run watches the source until ctx ends, then returns nil. An error means that the source
-// cannot be watched, for example because the file's directory does not exist.
+// Run reads the source after each change, and at least every resyncInterval, until ctx ends. Then it returns nil. An
+// error means that the source cannot be watched, for example because the file's directory does not exist.
 func (l *Loader) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -113,7 +113,7 @@ func (l *Loader) Run(ctx context.Context) error {
 			}
 			return fmt.Errorf("watch %s: %w", l.config.Source, err)
 		case <-ctx.Done():
-			<-ended
+			<-ended // the watch ends with ctx
 			return nil
 		case <-changed:
 			l.reload()

@@ -76,7 +76,7 @@ func (v *Votes) PodGroupRequestFor(job *api.JobInfo) *PodGroupRequest {
 
 	read.JobRequest, read.refusal = v.announcedBy(&read, hasAnnotation)
 	if hasAnnotation {
-		least, _ := v.announcedBy(&read, false)
+		least, _ := v.announcedBy(&read, false) // what would do, for withTotalHint
 		read.minimumCards = sumCards(least.Cards)
 	}
 

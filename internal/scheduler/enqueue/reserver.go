@@ -90,7 +90,7 @@ func (r *Reserver) reserveMinimum(job *api.JobInfo) {
 // has changed.
 func (r *Reserver) mayReserve(job *api.JobInfo) bool {
 	known := r.Cache.Reservations
-	return known.IsActive(job.PgUID, r.Cache.Now(), r.Args.MaxReservation) || known[job.PgUID].IsExhausted
+	return known.IsActive(job.PgUID, r.Now(), r.Args.MaxReservation) || known[job.PgUID].IsExhausted
 }
 
 // endExhaustion gives a job its reservation again if it requests something else than when it lost it for
@@ -98,13 +98,13 @@ func (r *Reserver) mayReserve(job *api.JobInfo) bool {
 func (r *Reserver) endExhaustion(job *api.JobInfo, request quota.JobRequest) bool {
 	entry := r.Cache.Reservations[job.PgUID]
 	key := request.Key()
-	if entry.ExhaustedRequest == "" {
+	if entry.ExhaustedRequest == "" { // it has just lost it
 		entry.ExhaustedRequest = key
 	}
 	if entry.ExhaustedRequest == key {
 		return false
 	}
-	r.Cache.Reservations.RestartAll(job.PgUID, r.Cache.Now())
+	r.Cache.Reservations.RestartAll(job.PgUID, r.Now())
 	return true
 }
 
@@ -115,8 +115,8 @@ type unreservedJob struct {
 	request, excess quota.JobRequest
 }
 
-// ReserveUnreserved reserves the excess of jobs as far as it would be enqueued now, after all
-// charges are known. An Inqueue or Running phase does not prove that the plugin accepted a job.
+// ReserveUnreserved reserves the excess of jobs, of the oldest job first, as far as it would be enqueued now. All
+// charges must be known. An Inqueue or Running phase does not prove that the plugin accepted a job.
 // Volcano does not ask about one without minResources, and its request may change later. A
 // restarted scheduler has no reservations and keeps free what fits.
 func (r *Reserver) ReserveUnreserved() {
@@ -145,7 +145,7 @@ func (r *Reserver) RecordProgress() {
 	for _, job := range r.Volcano.Jobs {
 		placed := len(job.TaskStatusIndex[api.Allocated]) + len(job.TaskStatusIndex[api.Binding])
 		if placed > 0 || (len(job.TaskStatusIndex[api.Pipelined]) > 0 && r.Volcano.JobPipelined(job)) {
-			r.Cache.Reservations.RestartAll(job.PgUID, r.Cache.Now())
+			r.Cache.Reservations.RestartAll(job.PgUID, r.Now())
 		}
 	}
 }

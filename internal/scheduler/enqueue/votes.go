@@ -115,8 +115,8 @@ func (v *Votes) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *work
 	return &hinted
 }
 
-// checkEnqueueQuota returns why the request of a job does not fit the quota now, nil if it
-// does.
+// checkEnqueueQuota returns why the request of a job does not fit the quota now, nil if it does. It remembers
+// refusals, because thousands of equal jobs may wait in a full queue.
 func (v *Votes) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *workload.Refusal {
 	asked := refusedRequest{job.Queue, job.Priority, v.mayPreemptOnceEnqueued(job), request.Key()}
 	if refusal, isRefused := v.refusedRequests[asked]; isRefused {

@@ -76,8 +76,8 @@ func (k *Kept) Load() {
 	k.forgetFreedCards(k.freed.Reclaimed, waiting)
 }
 
-// waitingCharge returns what a pending pod will use of a queue with a card. What it uses of what cannot be
-// reclaimed is kept for it as well.
+// waitingCharge returns what a pending pod will use of a queue with a card. The guarantees of a tree treat usage that
+// cannot be reclaimed in another way, so the charge states that, too.
 func waitingCharge(request *workload.Request, queue api.QueueID, name card.Name) *quota.Charge {
 	charge := &quota.Charge{Queue: string(queue), MilliCPU: request.MilliCPU, Memory: request.Memory, IsUnreclaimable: request.IsUnreclaimable}
 	if request.Count > 0 {

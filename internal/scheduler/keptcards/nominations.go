@@ -22,14 +22,14 @@ func (k *Kept) SaveNominations() {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			if nominations[task.Pod.UID].Node != task.NodeName {
 				preempts := k.Preemptors[task.Pod.UID] || k.freed.Nominations[task.Pod.UID].preempts
-				nominations[task.Pod.UID] = Nomination{Node: task.NodeName, Since: k.Cache.Now(), preempts: preempts}
+				nominations[task.Pod.UID] = Nomination{Node: task.NodeName, Since: k.Now(), preempts: preempts}
 			}
 		}
 
 		for _, task := range job.TaskStatusIndex[api.Pending] { // nominated by a previous process
 			node := task.Pod.Status.NominatedNodeName
 			if _, known := nominations[task.Pod.UID]; !known && node != "" && k.HasEvictedPods(node) {
-				nominations[task.Pod.UID] = Nomination{Node: node, Since: k.Cache.Now()}
+				nominations[task.Pod.UID] = Nomination{Node: node, Since: k.Now()}
 			}
 		}
 	}
@@ -43,7 +43,7 @@ func (k *Kept) NominationFor(task *api.TaskInfo) Nomination {
 	if nomination, known := k.freed.Nominations[task.Pod.UID]; known {
 		return nomination
 	}
-	return Nomination{Node: task.Pod.Status.NominatedNodeName, Since: k.Cache.Now()}
+	return Nomination{Node: task.Pod.Status.NominatedNodeName, Since: k.Now()}
 }
 
 // IsNominated reports whether a node is nominated for a pod, or cards are kept for it there. So

@@ -40,7 +40,7 @@ type periods struct{ *snapshot.Session }
 // newEvictionPlan returns the plan that evicts some pods now for tasks. Tasks that stay on the node on which earlier
 // plans freed cards for them wait for the victims of these, too.
 func (p periods) newEvictionPlan(victims, tasks []*api.TaskInfo, earlier map[types.UID]Nomination) *evictionPlan {
-	plan := &evictionPlan{began: p.Cache.Now(), lastSeen: p.Cache.Now()}
+	plan := &evictionPlan{began: p.Now(), lastSeen: p.Now()}
 	for _, task := range victims {
 		plan.victims = append(plan.victims, evictedPod{task.Pod.UID, api.PodKey(task.Pod), task.NodeName})
 	}
@@ -78,7 +78,7 @@ func (p periods) isOver(nomination Nomination) bool {
 	if nomination.plan != nil {
 		since = p.lastVictimSeen(nomination.plan)
 	}
-	return p.Cache.Now().Sub(since) >= keptPeriod
+	return p.Now().Sub(since) >= keptPeriod
 }
 
 // lastVictimSeen returns when a session last saw a victim of a plan that was not overdue. It looks once a session,
@@ -98,7 +98,7 @@ func (p periods) lastVictimSeen(plan *evictionPlan) time.Time {
 
 		left = append(left, victim)
 		if !p.isVictimOverdue(task, plan) {
-			plan.lastSeen = p.Cache.Now()
+			plan.lastSeen = p.Now()
 		}
 	}
 
@@ -122,7 +122,7 @@ func (p periods) findEvictedPod(victim evictedPod) *api.TaskInfo {
 // isVictimOverdue reports whether an evicted pod should have ended: its grace period is over, or it was not
 // even deleted for longer than an eviction may take. So a pod that never ends keeps cards for a bounded time.
 func (p periods) isVictimOverdue(task *api.TaskInfo, plan *evictionPlan) bool {
-	now := p.Cache.Now()
+	now := p.Now()
 	deleted := task.Pod.DeletionTimestamp
 	if deleted == nil {
 		return now.Sub(plan.began) >= snapshot.EvictionTimeout

@@ -61,7 +61,7 @@ type preemptedCards struct {
 func (k *Kept) KeepPreemptedCards(tasks, victims []*api.TaskInfo) {
 	plan := k.periods.newEvictionPlan(victims, tasks, k.freed.Preempted)
 	for _, task := range tasks {
-		k.freed.Preempted[task.Pod.UID] = Nomination{Node: task.NodeName, Since: k.Cache.Now(), plan: plan}
+		k.freed.Preempted[task.Pod.UID] = Nomination{Node: task.NodeName, Since: k.Now(), plan: plan}
 	}
 }
 

@@ -39,7 +39,7 @@ func (k *Kept) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
 	}
 
 	for _, task := range tasks {
-		k.freed.Reclaimed[task.Pod.UID] = Nomination{Node: task.NodeName, Since: k.Cache.Now(), from: from, plan: plan}
+		k.freed.Reclaimed[task.Pod.UID] = Nomination{Node: task.NodeName, Since: k.Now(), from: from, plan: plan}
 	}
 }
 

@@ -91,7 +91,7 @@ func (p *Preemption) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except
 		if !known || name == except {
 			return false
 		}
-		if _, allowed := p.CardFor(p.RequestFor(task), name); !allowed || !p.victims.MissingAmounts(task, node).IsZero() {
+		if _, allowed := p.CardOn(task, name); !allowed || !p.victims.MissingAmounts(task, node).IsZero() {
 			return false
 		}
 		return p.victims.HasNoConflicts(task, node)

@@ -32,7 +32,7 @@ func (p *Preemption) computeAwaitsNominatedNode(task *api.TaskInfo) bool {
 	isDeleted := func(task *api.TaskInfo) bool { return task.Pod.DeletionTimestamp != nil }
 	isLeaving := func(task *api.TaskInfo) bool { return p.IsBeingEvicted(task) && !p.run.evicts(task) }
 	node := p.Volcano.Nodes[nomination.Node]
-	return snapshot.AnyTaskOn(node, isLeaving) && (p.Cache.Now().Sub(nomination.Since) < nominationTimeout || snapshot.AnyTaskOn(node, isDeleted)) &&
+	return snapshot.AnyTaskOn(node, isLeaving) && (p.Now().Sub(nomination.Since) < nominationTimeout || snapshot.AnyTaskOn(node, isDeleted)) &&
 		p.Volcano.PredicateForPreemptAction(task, node) == nil
 }
 

@@ -81,7 +81,7 @@ func (r *Rules) RecordReclaimed(queue api.QueueID, resources ...quota.Resource) 
 	}
 
 	for _, resource := range resources {
-		stops[resource] = stops[resource].restartedAt(r.Cache.Now())
+		stops[resource] = stops[resource].restartedAt(r.Now())
 	}
 
 	r.StopBorrowing()
@@ -90,7 +90,7 @@ func (r *Rules) RecordReclaimed(queue api.QueueID, resources ...quota.Resource) 
 // StopBorrowing keeps queues from borrowing what was reclaimed from them a short time ago. It counts how long they
 // have borrowed since, and forgets what no longer matters.
 func (r *Rules) StopBorrowing() {
-	now := r.Cache.Now()
+	now := r.Now()
 	for queue, stops := range r.stops {
 		isKnown := r.HasQueue(string(queue))
 		stopped := make(map[quota.Resource]bool, len(stops))

@@ -47,7 +47,7 @@ func (r *Rules) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
 // service type.
 func (r *Rules) HasReachedMinRuntime(task *api.TaskInfo) bool {
 	minimum := r.MinimumRuntime(task)
-	return minimum == 0 || gang.RunningSince(r.Volcano.Jobs[task.Job]).Add(minimum).Before(r.Cache.Now())
+	return minimum == 0 || gang.RunningSince(r.Volcano.Jobs[task.Job]).Add(minimum).Before(r.Now())
 }
 
 // FreeQuota returns how many more of some cards, or of all its cards without names, a queue may use while it

@@ -23,7 +23,7 @@ func (s *Session) IsBeingEvicted(task *api.TaskInfo) bool {
 	if task.Pod.DeletionTimestamp != nil {
 		return evicted && !s.IsStuckTerminating(task)
 	}
-	return IsEvictionPending(task, task.Status) || (evicted && s.Cache.Now().Sub(since) < EvictionTimeout)
+	return IsEvictionPending(task, task.Status) || (evicted && s.Now().Sub(since) < EvictionTimeout)
 }
 
 // stuckAfter is how long after its grace period a terminating pod counts as stuck. A finalizer
@@ -33,7 +33,7 @@ const stuckAfter = 5 * time.Minute
 // IsStuckTerminating reports whether a pod still exists long after its grace period.
 func (s *Session) IsStuckTerminating(task *api.TaskInfo) bool {
 	deleted := task.Pod.DeletionTimestamp
-	return deleted != nil && s.Cache.Now().Sub(deleted.Time) >= stuckAfter
+	return deleted != nil && s.Now().Sub(deleted.Time) >= stuckAfter
 }
 
 // IsEvictionPending reports whether Volcano evicts a task whose pod is not deleted yet. The
@@ -46,7 +46,7 @@ func IsEvictionPending(task *api.TaskInfo, status api.TaskStatus) bool {
 // still be retried, so the pod is no victim of another eviction.
 func (s *Session) IsEvictionInProgress(task *api.TaskInfo) bool {
 	since, evicted := workload.EvictedSince(task.Pod)
-	return evicted && s.Cache.Now().Sub(since) < EvictionTimeout
+	return evicted && s.Now().Sub(since) < EvictionTimeout
 }
 
 // IsEvictable reports whether a pod may be evicted: neither it nor its PodGroup forbids that.
@@ -79,7 +79,7 @@ type Evictions struct {
 // MarkEvicting records that the eviction of a pod was requested. Later sessions know it until
 // the pod is gone.
 func (e *Evictions) MarkEvicting(task *api.TaskInfo) {
-	e.Cache.EvictingSince[task.Pod.UID] = e.Cache.Now()
+	e.Cache.EvictingSince[task.Pod.UID] = e.Now()
 }
 
 // OverdueEvictions returns pods whose eviction was requested longer than timeout ago and that
@@ -96,7 +96,7 @@ func (e *Evictions) OverdueEvictions(timeout time.Duration) (overdue []*api.Task
 // EvictingLongerThan reports whether the eviction of a pod was requested longer than timeout
 // ago.
 func (e *Evictions) EvictingLongerThan(task *api.TaskInfo, timeout time.Duration) bool {
-	return e.Cache.Now().Sub(e.Cache.EvictingSince[task.Pod.UID]) > timeout
+	return e.Now().Sub(e.Cache.EvictingSince[task.Pod.UID]) > timeout
 }
 
 // AssumeEvicted counts pods whose eviction was requested as terminating, until restore is called. Later sessions
@@ -130,7 +130,7 @@ func (e *Evictions) MarkReleasing(requested []*api.TaskInfo) {
 		since[uid] = e.Cache.EvictingSince[uid]
 		if since[uid].IsZero() {
 			// This process did not request the eviction, so its timeout begins when it is seen.
-			since[uid] = e.Cache.Now()
+			since[uid] = e.Now()
 		}
 
 		job := e.Volcano.Jobs[task.Job]

@@ -151,7 +151,7 @@ func (j *Jobs) mayKeepCards(job *api.JobInfo) bool {
 // prolongReservations restarts the reservation of the first waiting job of each queue if it could use
 // more free cards than before.
 func (j *Jobs) prolongReservations(waiting []*Job, free *freeCards) {
-	now := j.Cache.Now()
+	now := j.Now()
 	seen := map[api.QueueID]bool{}
 	for _, job := range waiting {
 		entry := j.Cache.Reservations[job.Info.PgUID]

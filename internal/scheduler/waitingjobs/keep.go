@@ -63,7 +63,7 @@ func (j *Jobs) hasWaitingReservations() bool {
 // keepAwaitedCards keeps free cards for waiting jobs with a reservation, and reports whether it keeps some. A job
 // that would not fit the nodes also in the end gets none. running finds the jobs that run pods.
 func (j *Jobs) keepAwaitedCards(waiting []*Job, free *freeCards, running func([]*Job) map[api.JobID]bool) bool {
-	now := j.Cache.Now()
+	now := j.Now()
 	var kept []keptcards.AwaitingPod
 	for _, job := range waiting {
 		if !j.Cache.Reservations[job.Info.PgUID].IsReserved(now) {
@@ -134,7 +134,7 @@ func (j *Jobs) keepForPod(job *Job, task *api.TaskInfo, free *freeCards) (kept k
 func (j *Jobs) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCards) (best *freeNode) {
 	count := j.RequestFor(task).Count
 	kind := free.kindOf(task)
-	until := j.Cache.Now().Add(j.Args.MaxReservation)
+	until := j.Now().Add(j.Args.MaxReservation)
 
 	most := card.Count(0)
 	for _, node := range nodes {
