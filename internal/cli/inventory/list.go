@@ -20,7 +20,7 @@ type List struct {
 	AnomaliesTotal int32                       `json:"anomaliesTotal"`
 }
 
-// NewList returns the inventory.
+// NewList returns the inventory. A list without items is [] in JSON, not null.
 func NewList(status v1alpha1.CardInventoryStatus) List {
 	return List{
 		TypeMeta: output.NewTypeMeta("InventoryCardList"), AnomaliesTotal: status.AnomaliesTotal,

@@ -69,9 +69,9 @@ func Break(text string, columns int) []string {
 	return lines
 }
 
-// findBreak returns where the first line of a text ends, behind at least one rune after the indent: where the last
-// space is that fits, or behind the last mark, and without both where the line is full. indent is in bytes, columns
-// in columns of the terminal.
+// findBreak returns where the first line of a text ends, behind at least one rune after the indent: at the last
+// space that fits, behind the last mark if that makes the line twice as long, and without both where the line is full.
+// indent is in bytes.
 func findBreak(text string, indent, columns int) int {
 	var space, mark, used int // the last place for either break, and the columns until now
 	for i, r := range text {

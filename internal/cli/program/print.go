@@ -128,7 +128,8 @@ func (p *Program) printNames(printer printers.ResourcePrinter, document any) err
 	return nil
 }
 
-// fieldsOf returns the fields that a document has as JSON, with whole numbers as such.
+// fieldsOf returns the fields that a document has as JSON. Whole numbers stay whole: a template would print a float
+// as 1e+06.
 func fieldsOf(document any) (map[string]any, error) {
 	text, err := json.Marshal(document)
 	if err != nil {

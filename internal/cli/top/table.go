@@ -56,7 +56,8 @@ func (l List) hasBorrowed() bool {
 	})
 }
 
-// heading returns the line of a CardQuota: its name, what is not in the numbers, and what is wrong.
+// heading returns the line of a CardQuota: its name, in a tree its tenant, its project and service type, and why it is
+// not ready.
 func (l List) heading(usage Usage, indent int, style output.Style) output.Cell {
 	cell := output.Indented(indent, usage.Name)
 	about := slices.DeleteFunc([]string{usage.Project, usage.ServiceType}, func(text string) bool { return text == "" })

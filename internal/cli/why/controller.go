@@ -168,7 +168,8 @@ func (r *inputReader) countExistingPods() int {
 	return existing
 }
 
-// setPodCreation sets which pods the controller could not create. events are those of the namespace.
+// setPodCreation sets how many pods the controller lacks, and why it could not create them: by its conditions, else by
+// the last event.
 func (r *inputReader) setPodCreation(controller client.Object, events workloadEvents) {
 	if controller == nil {
 		return

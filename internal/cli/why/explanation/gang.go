@@ -42,7 +42,8 @@ type Scale struct {
 	IsOrdered bool
 }
 
-// writeCommand returns the command of kubectl for a workload.
+// writeCommand returns the command of kubectl for a workload. Kubernetes and Volcano both have a kind Job, so the
+// command names the group.
 func writeCommand(verb string, reference v1alpha1.WorkloadReference) string {
 	kind := strings.ToLower(reference.Kind)
 	switch reference.APIGroup {

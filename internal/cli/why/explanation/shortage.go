@@ -154,7 +154,7 @@ func (a adviser) adviseQuota(entry v1alpha1.BlockedStatus) []string {
 	if len(a.Path) == 0 {
 		return []string{a.adviseFirstQuota()}
 	}
-	if len(a.Request.Names) == 0 {
+	if len(a.Request.Names) == 0 { // it is unknown which card it requests
 		return a.adviseUncountedQuota(entry)
 	}
 	if entry.Reason == v1alpha1.BlockedNoQuota && a.Request.IsAnyCard && len(a.Request.Names) > 1 {
@@ -167,6 +167,7 @@ func (a adviser) adviseQuota(entry v1alpha1.BlockedStatus) []string {
 		return a.adviseUncountedQuota(entry)
 	}
 
+	// Reservations matter to a job that waits for one itself, and where the jobs that have them can be named.
 	if reserved > 0 && (a.Request.awaitsEnqueue() || len(a.Reservations) > 0) {
 		advice = append(advice, a.adviseReservations(reserved, string(name))...)
 	}
