@@ -145,8 +145,8 @@ func (q *QuotaTotals) addGrants(queue, by string, quota card.Quota) {
 	}
 }
 
-// addAllowance adds whether a CardQuota allows over-allocation of what it grants. One that does not is enough
-// for all of a card.
+// addAllowance adds whether a CardQuota allows over-allocation of what it grants. A card is allowed only if all
+// CardQuotas that grant it allow it.
 func (q *QuotaTotals) addAllowance(granted card.Quota, isAllowed bool) {
 	for name, count := range granted {
 		if count <= 0 {

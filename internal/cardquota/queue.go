@@ -248,7 +248,7 @@ func namespaceSelectorText(selector *metav1.LabelSelector) string {
 func capabilityList(quota *v1alpha1.CardQuota) corev1.ResourceList {
 	limits := corev1.ResourceList{}
 	resources := quota.Spec.Resources
-	if quota.Spec.ServiceType == "" {
+	if quota.Spec.ServiceType == "" { // a parent, which grants nothing while queues are flat
 		return limits
 	}
 

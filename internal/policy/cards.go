@@ -68,7 +68,7 @@ func mappingsOf(entries []v1alpha1.CardMapping) card.Mappings {
 	return mappings
 }
 
-// sortedCards returns the entries by resource and selector.
+// sortedCards returns the entries by resource and selector, nil for none, so that equal lists are equal.
 func sortedCards(entries []v1alpha1.CardMapping) []v1alpha1.CardMapping {
 	if len(entries) == 0 {
 		return nil

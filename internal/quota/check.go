@@ -297,7 +297,7 @@ func (c *resourceCheck) checkForOthers(at *queueLedger, used, change, grown int6
 // keptForOthers returns what is kept at a queue of the path for pods of others.
 func (c *resourceCheck) keptForOthers(at *queueLedger) int64 {
 	kept := at.kept[c.resource]
-	if kept <= 0 {
+	if kept <= 0 { // as in most sessions
 		return 0
 	}
 	return max(kept-c.usableKept(), 0)

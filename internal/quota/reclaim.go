@@ -41,28 +41,7 @@ func (l *Ledger) MayUseByLevel(queue string, resource Resource) (m MayUse) {
 	q := l.readQueue(queue)
 	own := int64(0) // what the unused guarantees of the path below at cover, see ownUnused
 	for at := q; at != nil; at = at.parent {
-		free := at.freeQuota(resource)
-		covered := int64(0)
-		besideKept := Unlimited
-
-		if !at.limits.isUnlimited(resource) {
-			// What others are guaranteed stays free. unusedBelow includes what the path itself is
-			// guaranteed.
-			left := at.freeBesideKept(q, resource)
-			besideGuarantees := own + left - at.unusedBelow[resource]
-			switch at {
-			case q:
-				free = min(free, left)
-			case l.root: // physical cards are checked node by node
-				free = besideGuarantees
-				covered = own
-			default:
-				besideKept = min(free, left)
-				covered = min(besideKept, own)
-				free = min(besideKept, besideGuarantees)
-			}
-		}
-
+		free, covered, besideKept := mayUseAt(at, q, own, resource)
 		coverable := int64(0)
 		if l.root != nil { // else no sibling uses the guarantee
 			coverable = at.guaranteeBalance(own, resource)
@@ -87,6 +66,26 @@ func (l *Ledger) MayUseByLevel(queue string, resource Resource) (m MayUse) {
 	return m
 }
 
+// mayUseAt returns Quota, Covered and BesideKept of the level of a queue for a leaf below it. own is what the
+// unused guarantees of the path below that queue cover.
+func mayUseAt(at, leaf *queueLedger, own int64, resource Resource) (free, covered, besideKept int64) {
+	if at.limits.isUnlimited(resource) {
+		return Unlimited, 0, Unlimited
+	}
+
+	// What others are guaranteed stays free. unusedBelow includes what the path itself is guaranteed.
+	left := at.freeBesideKept(leaf, resource)
+	besideGuarantees := own + left - at.unusedBelow[resource]
+	switch {
+	case at == leaf:
+		return left, 0, Unlimited
+	case at.isRoot: // physical cards are checked node by node
+		return besideGuarantees, own, Unlimited
+	}
+
+	return min(left, besideGuarantees), min(left, own), left
+}
+
 // addLevel adds the level above the last one.
 func (m *MayUse) addLevel(quota, covered, deserved, besideKept, coverable int64) {
 	m.Quota = append(m.Quota, quota)
@@ -94,15 +93,6 @@ func (m *MayUse) addLevel(quota, covered, deserved, besideKept, coverable int64)
 	m.Deserved = append(m.Deserved, deserved)
 	m.BesideKept = append(m.BesideKept, besideKept)
 	m.Coverable = append(m.Coverable, coverable)
-}
-
-// freeQuota returns how much more of a resource the quota of the queue itself allows, Unlimited for root,
-// which has none.
-func (q *queueLedger) freeQuota(resource Resource) int64 {
-	if q.isRoot || q.limits.isUnlimited(resource) {
-		return Unlimited
-	}
-	return q.limits.Quota(resource) - q.used.amountOf(resource)
 }
 
 // freeDeserved returns how much of what the queue deserves it does not use, Unlimited for root, which

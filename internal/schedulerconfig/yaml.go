@@ -157,7 +157,7 @@ func pluginEntries(root *yaml.Node) []*yaml.Node {
 	return entries
 }
 
-// entryName returns the name of a plugin entry, or "".
+// entryName returns the name of an entry of a plugin or action, "" if it has none.
 func entryName(entry *yaml.Node) string {
 	if entry.Kind != yaml.MappingNode {
 		return ""
