@@ -155,7 +155,8 @@ func TestOwnPodIsNamedByTheEnvironment(t *testing.T) {
 	check.Equal(t, "own pod without POD_NAME", check.Value(os.Hostname())(t), ownPodName())
 }
 
-// TestVersionNamesVolcano: --version also says which Volcano is compiled in, because behaviour depends on it.
+// TestVersionNamesVolcano: --version also says which version of Volcano is compiled in, because actions and other
+// plugins are Volcano's, and administrators report both versions.
 func TestVersionNamesVolcano(t *testing.T) {
 	check.That(t, regexp.MustCompile(`, Volcano v\d+\.\d+\.\d+,`).MatchString(versionLine()), "no version of Volcano in %q", versionLine())
 }

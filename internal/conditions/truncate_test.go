@@ -43,8 +43,8 @@ func TestATruncatedTextIsTheBeginningInValidUTF8(t *testing.T) {
 	})
 }
 
-// TestJoinFirstCountsTheNamesThatItOmits: messages name the first few of many objects, and say how many more there
-// are.
+// TestJoinFirstCountsTheNamesThatItOmits: the length of a message is limited, so it names the first few of many
+// objects and says how many more there are. When all fit, it counts none.
 func TestJoinFirstCountsTheNamesThatItOmits(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	for maxNames, want := range map[int]string{1: "a and 2 more", 2: "a, b and 1 more", 3: "a, b, c", 4: "a, b, c"} {

@@ -171,7 +171,9 @@ func TestARefusalNamesTheCardThatIsNextToFit(t *testing.T) {
 	check.Equal(t, "insufficient once 2 A are released", refusedFor("A", 5), l.Check("q", request, Within{Released: released}))
 }
 
-// TestFitsAllocatesNothing: the predicate calls Fits for each pod and node, for the card of the node.
+// TestFitsAllocatesNothing: the predicate calls Fits for each pod and each node, which are millions of calls a session.
+// Garbage of each call would slow the scheduler down. The pod requests 3 cards A or B. Queue q has a quota of 4 A and
+// none of B, so the calls are one that fits and one that is refused. Neither allocates memory.
 func TestFitsAllocatesNothing(t *testing.T) {
 	l := newQueueLedger(card.Quota{"A": 4})
 	request := Request{Names: []card.Name{"A", "B"}, Count: 3, MilliCPU: 1}

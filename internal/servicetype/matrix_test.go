@@ -35,7 +35,8 @@ func TestByDefaultInferenceReclaimsFromTrainingAndNothingElse(t *testing.T) {
 	check.NoError(t, matrix.Validate())
 }
 
-// TestCallersCannotChangeTheDefaultMatrix: each call returns a copy, so a change of one copy is not in the next one.
+// TestCallersCannotChangeTheDefaultMatrix: by default inference reclaims from training. A caller changes its copy of
+// this matrix, also within a slice of it, to notebook. The next copy must still say training, and not notebook.
 func TestCallersCannotChangeTheDefaultMatrix(t *testing.T) {
 	matrix := DefaultMatrix()
 	matrix[Inference].ReclaimFrom[0] = "notebook"

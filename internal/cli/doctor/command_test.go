@@ -171,8 +171,9 @@ func TestDoctorWithoutAnyRightIsAnError(t *testing.T) {
 	check.Equal(t, "number of findings NotChecked", 1, strings.Count(r.Out, "NotChecked"))
 }
 
-// TestDoctorWithFewRightsReportsWhatItCanRead: a user of namespace volcano-system may read the Deployments there, so
-// the command is no error.
+// TestDoctorWithFewRightsReportsWhatItCanRead: a user may read only namespace volcano-system, and nothing of the
+// cluster. The Deployments of the programs are there, so doctor has findings: its exit code is that of the findings,
+// and not that of a command that failed.
 func TestDoctorWithFewRightsReportsWhatItCanRead(t *testing.T) {
 	r := execute(t, kubectl.ClusterWithoutCardQuotas(), kubectl.ForbidCluster("volcano-system"), "doctor").ReportsNothing()
 	check.That(t, r.Code != program.ExitError, "exit code %d", r.Code)

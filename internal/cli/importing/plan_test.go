@@ -315,12 +315,14 @@ func TestAnExistingParentThatIsTooSmallIsCommented(t *testing.T) {
 	check.Text(t, "comments of b", strings.Join(got["b"].Comments, "\n")).Lacks("too little", "of B: CardQuota above")
 }
 
-// TestQueuesWithLongNamesAreNotImported: a CardQuota has the name of its Queue, and at most 63 characters.
+// TestQueuesWithLongNamesAreNotImported: a CardQuota gets the name of its Queue. Volcano writes that name as a label
+// on pods, and the values of labels have at most 63 characters. A Queue with a name of 64 is not imported, and the plan
+// says why.
 func TestQueuesWithLongNamesAreNotImported(t *testing.T) {
 	long := builder.Queue(strings.Repeat("q", 64)).Quota(`{"A":1}`).Obj()
 	got, plan := planFor(Input{Queues: []*v1beta1.Queue{long}, Usage: map[string]queueusage.Usage{}})
 	check.Equal(t, "imports", map[string]Import{}, got)
-	check.Contains(t, "reasons of the queues that are left out", fmt.Sprint(plan.LeftOut), "at most 63")
+	check.Contains(t, "reasons of the queues that are not imported", fmt.Sprint(plan.LeftOut), "at most 63")
 }
 
 // TestThePlanIsAFileToApply: the CardQuotas are YAML documents for kubectl apply. An annotation that cannot be read must

@@ -124,7 +124,8 @@ func TestReportWithoutRightsNamesWhatATenantMayRead(t *testing.T) {
 	execute(t, kubectl.StoredSums(t), noConfigMaps, "report").Exits(program.ExitError).Reports("may not list configmaps", "kubectl get lcq -o wide")
 }
 
-// TestReportBeforeTheFirstUseSaysThatNothingIsKnown: the operator has seen no card in use yet, so its ConfigMap is empty.
+// TestReportBeforeTheFirstUseSaysThatNothingIsKnown: the operator has seen no card in use yet, so its ConfigMap exists
+// and has no sums. A report of 0 card-hours could be taken for a measurement. So report says that nothing is known.
 func TestReportBeforeTheFirstUseSaysThatNothingIsKnown(t *testing.T) {
 	empty := kubectl.StoredSums(t)[0].(*corev1.ConfigMap)
 	empty.Data = map[string]string{cardseconds.TextKey: "", cardseconds.WriterKey: "manager"}

@@ -146,7 +146,9 @@ func checkExtremeProblem(t *rapid.T) {
 // borrowed cards above 0 may be exceeded. No loss overflows.
 func TestSolveExtremeProblems(t *testing.T) { seed.Check(t, checkExtremeProblem) }
 
-// FuzzSolve checks the same as TestSolveExtremeProblems. Its inputs are the draws of a problem, hundreds of eight bytes.
+// FuzzSolve checks the same as TestSolveExtremeProblems: Solve neither panics nor makes a wrong plan. An
+// input of the fuzzer is the bytes from which rapid draws a problem. The first 16 inputs are random and long enough
+// for a whole problem, which has hundreds of draws of eight bytes.
 func FuzzSolve(f *testing.F) {
 	random := rand.NewChaCha8([32]byte{})
 	for range 16 {
