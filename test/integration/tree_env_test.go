@@ -126,7 +126,8 @@ func (b branch) object() *v1alpha1.CardQuota {
 	return q
 }
 
-// tenantBranches are a tenant with two projects; one of them has two queues.
+// tenantBranches are a tenant with two projects: lab is a queue itself, and web has the queues chat and search. The
+// numbers are the quota, deserved and guarantee of each.
 func tenantBranches(prefix string) []branch {
 	of := func(name, parent string, quota, deserved, guarantee int64, isLeaf bool) branch {
 		if parent != "" {
@@ -140,7 +141,16 @@ func tenantBranches(prefix string) []branch {
 	}
 }
 
-// placed expects that the Queue of each branch is below its parent's, with all its numbers, and
+// createTenant creates tenantBranches and waits until each of them is placed.
+func (e *treeEnv) createTenant(t *testing.T, prefix string) []branch {
+	branches := tenantBranches(prefix)
+	e.create(t, branches)
+	e.expectPlaced(t, branches)
+
+	return branches
+}
+
+// expectPlaced expects that the Queue of each branch is below its parent's, with all its numbers, and
 // that the CardQuota says so.
 func (e *treeEnv) expectPlaced(t *testing.T, branches []branch) {
 	for _, b := range branches {

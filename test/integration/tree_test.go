@@ -83,9 +83,7 @@ func testAnyOrder(t *testing.T, e *treeEnv) {
 // change in opposite directions, so that neither a parent nor a child can be written first. In both orders all
 // Queues have the new numbers in the end, and no write counts as another manager's.
 func testRaisingAndLowering(t *testing.T, e *treeEnv) {
-	branches := tenantBranches("resize-")
-	e.create(t, branches)
-	e.expectPlaced(t, branches)
+	branches := e.createTenant(t, "resize-")
 	resize := func(order []branch, cpu, memory int64) {
 		for _, b := range order {
 			e.change(t, b.name, func(q *v1alpha1.CardQuota) {
@@ -129,9 +127,7 @@ func testRaisingAndLowering(t *testing.T, e *treeEnv) {
 // tenant, by way of a cycle, in which the operator leaves the Queue where it is. Last, chat moves below a parent
 // that does not exist yet.
 func testMoving(t *testing.T, e *treeEnv) {
-	branches := tenantBranches("move-")
-	e.create(t, branches)
-	e.expectPlaced(t, branches)
+	branches := e.createTenant(t, "move-")
 	parentOf := func(name string) func() (string, error) {
 		return framework.Read(t.Context(), e, client.ObjectKey{Name: name}, func(queue *v1beta1.Queue) string {
 			return queue.Spec.Parent
@@ -186,9 +182,7 @@ func testRefusedChild(t *testing.T, e *treeEnv) {
 // testParentWaitsForChildren: Volcano refuses to delete a Queue with children. A deleted parent, web, keeps its
 // quota of 12 until chat and search are gone or have another parent, and its status names those that are left.
 func testParentWaitsForChildren(t *testing.T, e *treeEnv) {
-	branches := tenantBranches("wait-")
-	e.create(t, branches)
-	e.expectPlaced(t, branches)
+	branches := e.createTenant(t, "wait-")
 	e.g.Expect(e.Delete(t.Context(), branches[1].object())).To(gomega.Succeed()) // web
 	e.g.Eventually(e.quotaCondition(t, "wait-web", "QueueSynced")).Should(gomega.Equal(
 		"False/WaitingForChildren: being deleted: queue wait-web keeps its quota until its child queues are gone: wait-chat, wait-search; delete their CardQuotas, or give them another parent"))
@@ -205,9 +199,7 @@ func testParentWaitsForChildren(t *testing.T, e *treeEnv) {
 // cards, search 5 and lab 2, and each has one pending pod of 1 card. Search deserves 4, so it has borrowed 1. Then
 // nothing more is written.
 func testParentSums(t *testing.T, e *treeEnv) {
-	branches := tenantBranches("sum-")
-	e.create(t, branches)
-	e.expectPlaced(t, branches)
+	branches := e.createTenant(t, "sum-")
 	const model = "NVIDIA-H200"
 	e.CreateWithCleanup(t, builder.Node("sum-node").GPUs(model, 16).Obj())
 
@@ -252,9 +244,7 @@ func quotaOfBranch(branches []branch, name string) int64 {
 // testOtherManagersParent: another manager moved Queue held-search below the tenant. The operator reports the
 // conflict and leaves the parent as it is, because it would fight another tool over the structure of the tree.
 func testOtherManagersParent(t *testing.T, e *treeEnv) {
-	branches := tenantBranches("held-")
-	e.create(t, branches)
-	e.expectPlaced(t, branches)
+	branches := e.createTenant(t, "held-")
 	// The tenant deserves 16 CPU. With 4 instead of 8 for lab it has enough for web and search beside each other.
 	e.change(t, "held-lab", func(q *v1alpha1.CardQuota) { q.Spec.Resources.Deserved.CPU = parseQuantity("4") })
 	e.g.Eventually(e.describeQueue(t, "held-lab")).Should(gomega.HaveSuffix("CPU 16 4 0"))
@@ -286,9 +276,7 @@ func testAdoption(t *testing.T, e *treeEnv) {
 // The Queue of chat keeps its numbers of cards, which our scheduler scales, and has 6, 3 and 3 CPU, which Volcano
 // accepts. A condition reports that. describeQueue has quota, deserved and guarantee of cards, and then of CPU.
 func testExcessIsScaledDown(t *testing.T, e *treeEnv) {
-	branches := tenantBranches("excess-")
-	e.create(t, branches)
-	e.expectPlaced(t, branches)
+	branches := e.createTenant(t, "excess-")
 	e.change(t, "excess-web", func(q *v1alpha1.CardQuota) {
 		q.Spec.Cards[0].Quota = ptr.To(int64(6))
 		q.Spec.Cards[0].Deserved = ptr.To(int64(6))
@@ -334,9 +322,7 @@ func testQueueByHand(t *testing.T, e *treeEnv) {
 // testSwitching: with QueueHierarchy Flat every leaf is at the top level with its own quota, parents have none, and
 // no field of a tree is left. Back in a tree everything is as before, and no write counts as another manager's.
 func testSwitching(t *testing.T, e *treeEnv) {
-	branches := tenantBranches("switch-")
-	e.create(t, branches)
-	e.expectPlaced(t, branches)
+	branches := e.createTenant(t, "switch-")
 	e.setHierarchy(t, v1alpha1.QueueHierarchyFlat)
 	for _, b := range branches {
 		want := fmt.Sprintf(`below root: {"NVIDIA-H200":%d}  , CPU %d 0 0`, b.quota, b.quota)
@@ -361,9 +347,7 @@ func testSwitching(t *testing.T, e *treeEnv) {
 // testPolicyCreatedAgain: the tree outlives the deletion of its policy and a restart of the operator. A new policy
 // without queueHierarchy keeps it, because the API server adds no default. A written Flat ends it.
 func testPolicyCreatedAgain(t *testing.T, e *treeEnv) {
-	branches := tenantBranches("again-")
-	e.create(t, branches)
-	e.expectPlaced(t, branches)
+	branches := e.createTenant(t, "again-")
 
 	e.DeleteAndWait(t, builder.ServiceTypePolicy().Obj())
 	e.g.Expect((*e.stopOperator)()).To(gomega.Succeed())
