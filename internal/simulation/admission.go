@@ -24,6 +24,7 @@ func (c *Cluster) admissionInput() validation.WorkloadInput {
 	}
 }
 
+// queueByName returns a queue of the cluster, nil if there is none of that name.
 func (c *Cluster) queueByName(name string) *v1beta1.Queue {
 	if i := slices.IndexFunc(c.Queues, func(q *v1beta1.Queue) bool { return q.Name == name }); i >= 0 {
 		return c.Queues[i]

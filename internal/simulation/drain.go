@@ -80,7 +80,8 @@ func (c *Cluster) jobsOfEvicted(isEvicted func(*corev1.Pod) bool) (restarted, en
 	return restarted, ended
 }
 
-// staysDuringDrain reports whether kubectl drain leaves a pod on its node.
+// staysDuringDrain reports whether kubectl drain leaves a pod on its node: a static pod, or a pod of a DaemonSet, which
+// would come back at once.
 func staysDuringDrain(pod *corev1.Pod) bool {
 	if _, isStatic := pod.Annotations[corev1.MirrorPodAnnotationKey]; isStatic {
 		return true

@@ -224,7 +224,7 @@ func (m *workloadMaker) addController(c *controller, template *corev1.PodTemplat
 // newHash stands for the hash of a pod template, and for the random end of the name of a pod.
 const newHash = "new"
 
-// addDeployment adds the pods of the Deployment's ReplicaSet.
+// addDeployment adds the pods of a Deployment's ReplicaSet. The end of its name, a hash of the pod template, is made up.
 func (m *workloadMaker) addDeployment(d *appsv1.Deployment) error {
 	template := d.Spec.Template.DeepCopy()
 	metav1.SetMetaDataLabel(&template.ObjectMeta, workload.PodTemplateHash, newHash)

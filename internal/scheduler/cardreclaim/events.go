@@ -66,7 +66,7 @@ func (s *reclaimSession) recordSearchCut(job *api.JobInfo) {
 		len(job.TaskStatusIndex[api.Pending])))
 }
 
-// recordReclaimed records the event of a victim job: what it loses, for whom, and how it goes on. It names the reclaimer
+// recordReclaimed records the event of a victim job: what it loses, for whom, and what becomes of it. It names the reclaimer
 // and its queue only in the reclaimer's own namespace.
 func (a *planApplier) recordReclaimed(job *api.JobInfo, serviceType string, eviction *jobEviction, sum evictionSum) {
 	what := "one of its pods is evicted, the job continues"
@@ -131,6 +131,7 @@ func describeJobs(namespace string, jobs []namedJob) string {
 	return strings.Join(texts, ", ")
 }
 
+// countJobs returns the number of jobs of a service type, in words. Jobs may have no service type.
 func countJobs(count int, serviceType string) string {
 	text := "1 job"
 	if count != 1 {

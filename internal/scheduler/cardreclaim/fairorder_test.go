@@ -33,7 +33,7 @@ func (f *fairOrder) serve(jobs []*api.JobInfo, budget int, work func(*api.JobInf
 
 		spent := min(budget, work(job))
 		budget -= spent
-		f.recordServed(job, spent)
+		f.recordSearched(job, spent)
 		served = append(served, string(job.UID))
 	}
 
@@ -68,7 +68,7 @@ func TestEveryJobIsServedInTheEnd(t *testing.T) {
 		evil := []*api.JobInfo{}
 		before := newJob("evil", "before")
 		order.startSession(append(honest[:len(honest):len(honest)], before))
-		order.recordServed(before, budget)
+		order.recordSearched(before, budget)
 		order.endSession(false)
 
 		served := map[string]bool{}
@@ -100,7 +100,7 @@ func TestNamespacesTakeTurnsWhileTheBudgetIsScarce(t *testing.T) {
 
 	// The first session does not suffice for all three jobs: it serves a/1.
 	order.startSession([]*api.JobInfo{a1, a2, b1})
-	order.recordServed(a1, 10)
+	order.recordSearched(a1, 10)
 	order.endSession(false)
 	check.That(t, order.isScarce, "namespaces take no turns after a session that did not suffice")
 	for i, want := range []string{"b/1", "a/2", "b/1", "a/1"} {
@@ -114,5 +114,5 @@ func TestNamespacesTakeTurnsWhileTheBudgetIsScarce(t *testing.T) {
 
 	// A budget of 11 is more than the only job needs, so the session serves all jobs.
 	order.serve([]*api.JobInfo{a1}, 11, needsTen)
-	check.That(t, !order.isScarce && order.lastServed == nil, "namespaces take turns after a session that sufficed")
+	check.That(t, !order.isScarce && order.lastSearched == nil, "namespaces take turns after a session that sufficed")
 }

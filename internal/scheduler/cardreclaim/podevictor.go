@@ -163,6 +163,7 @@ func markOutOfSync(ctx context.Context, client kubernetes.Interface, pod *corev1
 	}})
 }
 
+// patchStatus writes a change of a pod through its status, as a patch of the given type.
 func patchStatus(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, how types.PatchType, change any) error {
 	patch, err := json.Marshal(change)
 	if err != nil {

@@ -21,10 +21,10 @@ const workPerSearchedNode = 3_000
 // nodes for each pending pod. Searches that are known to find no node are left out.
 type PreemptSearches struct {
 	search *Search
-	// history remembers searches that placed no pod. served are the jobs with a search since
-	// the last session that could serve all jobs.
-	history searchHistory
-	served  map[api.JobID]bool
+	// history remembers searches that placed no pod. searchedSince are the jobs with a search since
+	// the last session whose budget sufficed for all jobs.
+	history       searchHistory
+	searchedSince map[api.JobID]bool
 	// restsUntil is when preempt may search again.
 	restsUntil time.Time
 	// count is for how many pods the last session searched a node.
@@ -33,7 +33,7 @@ type PreemptSearches struct {
 
 // NewPreemptSearches returns the bounds of preempt beside a search of the same sessions.
 func NewPreemptSearches(search *Search) *PreemptSearches {
-	return &PreemptSearches{search: search, served: map[api.JobID]bool{}}
+	return &PreemptSearches{search: search, searchedSince: map[api.JobID]bool{}}
 }
 
 // Start begins the searches of a session. It returns false if preempt must not search in it: preempt rests
@@ -167,7 +167,7 @@ func (s *PreemptSession) beginJob(job *api.JobInfo) bool {
 		s.job = known
 		return !s.isHopeless(known)
 	}
-	if s.preempt.served[job.UID] {
+	if s.preempt.searchedSince[job.UID] {
 		return false
 	}
 	if s.session.sessionExhausted() {
@@ -290,17 +290,18 @@ func (s *PreemptSession) End() {
 	}
 
 	if s.session == nil || !s.session.unfinished {
-		s.preempt.served = map[api.JobID]bool{}
+		s.preempt.searchedSince = map[api.JobID]bool{}
 		return
 	}
 
 	klog.InfoS("Budget of preempt is used up, other jobs come first now", "jobs", len(s.searched), "searches", s.preempt.count)
 	for id := range s.searched {
-		s.preempt.served[id] = true
+		s.preempt.searchedSince[id] = true
 	}
 }
 
-// rest keeps the next sessions from searching if the searches took long.
+// rest keeps the next sessions from searching if the searches of this one took long, because no pod is scheduled
+// meanwhile.
 func (s *PreemptSession) rest() {
 	// Shorter searches need no rest: the schedule period after them is restFactor-1 times as long or longer.
 	if took := s.preempt.search.clock().Sub(s.began); took > minPeriod/(restFactor-1) {

@@ -126,12 +126,12 @@ func (b *problemBuilder) addVictimJobs(p *problem, victimJobs []*victimJob) (add
 
 		shape := victim.solverJob
 		isUseful := false
-		// Each problem has usages and limits of its own, and the victim job serves all of them.
+		// Each problem has usages and limits of its own, so it gets a copy of what all of them share.
 		shape.Pods = slices.Clone(victim.solverJob.Pods)
 		for i, task := range victim.tasks {
 			shape.Pods[i].Usage = b.usageOf(p, task)
 			usesNeeded := b.usesNeeded(p, task)
-			// A pod that uses nothing needed goes only with its whole job.
+			// A pod that uses nothing needed is evicted only with its whole job.
 			if !usesNeeded {
 				shape.Pods[i].Protected = true
 			}
@@ -255,7 +255,8 @@ func (d *dimensions) amountsOf(r *api.Resource) solver.Amounts {
 	return amounts
 }
 
-// requestOf returns what each pod of the i-th pod set needs.
+// requestOf returns what each pod of the i-th pod set needs, by dimension. One pod is one of the node's pods, and one of
+// its own pod set if that is limited.
 func (d *dimensions) requestOf(i int, set *podSet) solver.Amounts {
 	request := d.amountsOf(set.tasks[0].InitResreq)
 	request[podsOfNode] = 1

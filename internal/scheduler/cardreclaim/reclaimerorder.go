@@ -18,10 +18,10 @@ import (
 	"cardquota.dev/operator/internal/scheduler/gang"
 )
 
-// serveInOrder searches cards for jobs in Volcano's order: one job of the first queue, then one job of the queue that
+// searchInOrder searches cards for jobs in Volcano's order: one job of the first queue, then one job of the queue that
 // is first now. It ends when the budget of the session does.
-func (s *reclaimSession) serveInOrder(jobs []*api.JobInfo) {
-	// The next session needs to know who was served if the budget does not suffice for all.
+func (s *reclaimSession) searchInOrder(jobs []*api.JobInfo) {
+	// If the budget does not suffice for all, the next session needs to know which jobs had a search.
 	s.search.fairOrder.startSession(jobs)
 	queues := util.NewPriorityQueue(s.ssn.QueueOrderFn)
 	waiting := map[api.QueueID]*util.PriorityQueue{}
@@ -40,7 +40,7 @@ func (s *reclaimSession) serveInOrder(jobs []*api.JobInfo) {
 			continue
 		}
 		jobs := waiting[queue.UID]
-		if !s.serveJob(jobs.Pop().(*api.JobInfo)) {
+		if !s.searchForJob(jobs.Pop().(*api.JobInfo)) {
 			return
 		}
 
@@ -50,9 +50,9 @@ func (s *reclaimSession) serveInOrder(jobs []*api.JobInfo) {
 	}
 }
 
-// serveFairly searches cards for jobs in the order of fairOrder, after a session whose budget did not suffice for
+// searchFairly searches cards for jobs in the order of fairOrder, after a session whose budget did not suffice for
 // all. Between equal ones Volcano's order of queues and jobs decides. It ends when the budget of the session does.
-func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
+func (s *reclaimSession) searchFairly(jobs []*api.JobInfo) {
 	before := func(a, b *api.JobInfo) bool {
 		if a.Queue != b.Queue {
 			return s.ssn.QueueOrderFn(s.ssn.Queues[a.Queue], s.ssn.Queues[b.Queue])
@@ -71,7 +71,7 @@ func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
 			delete(waiting, next)
 		}
 
-		if !s.ssn.Overused(s.ssn.Queues[job.Queue]) && !s.serveJob(job) {
+		if !s.ssn.Overused(s.ssn.Queues[job.Queue]) && !s.searchForJob(job) {
 			return
 		}
 	}
@@ -88,9 +88,9 @@ func compareBy[T any](before func(a, b T) bool, a, b T) int {
 	return 0
 }
 
-// serveJob searches cards for a job and places those of its pods that get some. It does nothing if the last search
+// searchForJob searches cards for a job and places those of its pods that get some. It does nothing if the last search
 // would only be repeated. It returns false if the budget of the session ended before.
-func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
+func (s *reclaimSession) searchForJob(job *api.JobInfo) bool {
 	if s.sessionExhausted() {
 		s.unfinished = true
 		return false
@@ -121,7 +121,7 @@ func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
 		s.failedWork += s.totalWork() - before
 	}
 
-	s.search.fairOrder.recordServed(job, s.totalWork()-before)
+	s.search.fairOrder.recordSearched(job, s.totalWork()-before)
 	return true
 }
 
@@ -168,7 +168,7 @@ func (s *reclaimSession) placeWithHalfBudget(job *api.JobInfo, tasks []*api.Task
 }
 
 // splitByKinds divides pods into portions of at most maxPodKinds kinds, each for one problem. first is the portion
-// that goes with the pods of with, whose kinds count in it. rest are the other portions.
+// that the pods of with are in already, whose kinds count. rest are the other portions.
 func (s *reclaimSession) splitByKinds(job *api.JobInfo, with, tasks []*api.TaskInfo) (first []*api.TaskInfo, rest [][]*api.TaskInfo) {
 	index := map[string]int{} // of a kind among all kinds
 	portionOf := func(task *api.TaskInfo) int {
@@ -315,11 +315,11 @@ func (s *reclaimSession) sortTasks(tasks []*api.TaskInfo) {
 type fairOrder struct {
 	// isScarce reports whether the last session's budget did not suffice.
 	isScarce bool
-	// work is the work since a budget sufficed for each namespace of a queue that waits. lastServed is the number of
+	// work is the work since a budget sufficed for each namespace of a queue that waits. lastSearched is the number of
 	// the last session that searched for a job. Both forget what does not wait any more.
-	work       map[queueNamespace]int
-	lastServed map[api.JobID]int
-	session    int
+	work         map[queueNamespace]int
+	lastSearched map[api.JobID]int
+	session      int
 }
 
 // queueNamespace is one namespace with jobs in a queue, which fairOrder treats as one user.
@@ -339,7 +339,7 @@ func (f *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.
 	last := map[api.JobID]int{}
 	for _, job := range jobs {
 		waiting[queueNamespaceOf(job)] = append(waiting[queueNamespaceOf(job)], job)
-		last[job.UID] = f.lastServed[job.UID]
+		last[job.UID] = f.lastSearched[job.UID]
 	}
 
 	least := 0
@@ -354,14 +354,14 @@ func (f *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.
 	}
 
 	for user, all := range waiting {
-		// Without any work a new namespace would be served alone until it has as much as the others.
+		// Without any work, only a new namespace would get searches until it has as much as the others.
 		if _, known := used[user]; !known {
 			used[user] = least
 		}
 		slices.SortStableFunc(all, func(a, b *api.JobInfo) int { return cmp.Compare(last[a.UID], last[b.UID]) })
 	}
 	f.work = used
-	f.lastServed = last
+	f.lastSearched = last
 
 	return waiting
 }
@@ -377,10 +377,10 @@ func (f *fairOrder) pickNext(waiting map[queueNamespace][]*api.JobInfo, before f
 	})
 }
 
-// recordServed records that a job had its search in this session, and the work of that.
-func (f *fairOrder) recordServed(job *api.JobInfo, work int) {
+// recordSearched records that a job had its search in this session, and the work of that.
+func (f *fairOrder) recordSearched(job *api.JobInfo, work int) {
 	f.work[queueNamespaceOf(job)] += work
-	f.lastServed[job.UID] = f.session + 1
+	f.lastSearched[job.UID] = f.session + 1
 }
 
 // endSession ends a session. sufficed means that the budget sufficed for all jobs: then the fair order forgets all.
@@ -389,6 +389,6 @@ func (f *fairOrder) endSession(sufficed bool) {
 	f.isScarce = !sufficed
 	if sufficed {
 		f.work = nil
-		f.lastServed = nil
+		f.lastSearched = nil
 	}
 }

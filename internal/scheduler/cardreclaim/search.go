@@ -57,7 +57,7 @@ const restFactor = 4
 const minPeriod = time.Second
 
 // Run reclaims cards for pending pods, the queue of the highest priority first, as far as
-// the budget of a session goes. If that did not suffice, the next sessions serve jobs in fair
+// the budget of a session suffices. If it did not suffice for all jobs, the next sessions search in fair
 // order. After a long search that placed nothing, the next sessions do not search.
 func (s *Search) Run(ssn *framework.Session, plugin *capacitycard.Plugin) {
 	undoPartialPipelines(ssn)
@@ -72,7 +72,7 @@ func (s *Search) Run(ssn *framework.Session, plugin *capacitycard.Plugin) {
 		return
 	}
 
-	run.serveWaitingJobs()
+	run.searchForWaitingJobs()
 	s.last.isComplete = !run.unfinished
 	took := run.repeatedPart(s.clock().Sub(began))
 	// A shorter search needs no rest: the schedule period after it is restFactor-1 times as long or longer.
@@ -113,9 +113,9 @@ func (s *reclaimSession) repeatedPart(took time.Duration) time.Duration {
 	return time.Duration(float64(took) * float64(s.failedWork) / float64(s.totalWork()))
 }
 
-// serveWaitingJobs reclaims cards for the jobs that need them: in the order of queues and jobs, or in fair order if
+// searchForWaitingJobs reclaims cards for the jobs that need them: in the order of queues and jobs, or in fair order if
 // the budget of the last session did not suffice for all.
-func (s *reclaimSession) serveWaitingJobs() {
+func (s *reclaimSession) searchForWaitingJobs() {
 	search := s.search
 	var waiting []*api.JobInfo
 	for _, job := range s.ssn.Jobs {
@@ -133,9 +133,9 @@ func (s *reclaimSession) serveWaitingJobs() {
 
 	search.searches.startSession(s, waiting)
 	if search.fairOrder.isScarce {
-		s.serveFairly(waiting)
+		s.searchFairly(waiting)
 	} else {
-		s.serveInOrder(waiting)
+		s.searchInOrder(waiting)
 	}
 	search.fairOrder.endSession(!s.unfinished)
 }

@@ -101,6 +101,7 @@ func newSearchSession(ssn *framework.Session, plugin *capacitycard.Plugin, searc
 	return s
 }
 
+// newReclaimSession begins the search in a session. It forgets the needs of pods for which the last session did not ask.
 func newReclaimSession(ssn *framework.Session, plugin *capacitycard.Plugin, search *Search) *reclaimSession {
 	search.needs.startSession()
 	s := &reclaimSession{searchSession: newSearchSession(ssn, plugin, search)}
@@ -246,6 +247,7 @@ type unsolvableKey struct {
 	blocked uint64
 }
 
+// unsolvableKeyOf returns the key of a pod set: its kind, and which nodes are blocked for it.
 func (u *unsolvablePods) unsolvableKeyOf(set *podSet) unsolvableKey {
 	u.finder.findBlockedNodes(set)
 	key := unsolvableKey{podKind: u.kindOf(set)}
@@ -286,7 +288,7 @@ func (s *searchSession) indexOfNode(node string) int {
 // decide by their pods how much work it is.
 const (
 	// maxWorkPerSession is for all jobs. No job begins with less than solver.MaxWork left, the most for one job. The
-	// next sessions serve the other jobs.
+	// next sessions search for the other jobs.
 	maxWorkPerSession = 2 * solver.MaxWork
 	// maxPodKinds bounds the kinds of pods that are placed together: each kind is checked on every node.
 	maxPodKinds = 64
@@ -369,6 +371,7 @@ func (b *budget) addPairWork(a, other *corev1.Pod) {
 	b.addWork(workPerPair*(2+ports+others+countAntiAffinityTerms(a)+countAntiAffinityTerms(other)) + ports*others)
 }
 
+// countPorts returns how many ports the containers of a pod have, which may be ports of the host.
 func countPorts(pod *corev1.Pod) int {
 	n := 0
 	for i := range pod.Spec.Containers {
@@ -377,6 +380,7 @@ func countPorts(pod *corev1.Pod) int {
 	return n
 }
 
+// countAntiAffinityTerms returns how many terms of required anti-affinity a pod has. Preferred ones block no node.
 func countAntiAffinityTerms(pod *corev1.Pod) int {
 	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		return len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)

@@ -309,7 +309,8 @@ func (b *problemBuilder) takeLimitFor(p *problem, key takeKey, amount int64) (in
 	return index, most
 }
 
-// mostTaken returns the most that may be taken by a limit.
+// mostTaken returns the most of a name that victims may be taken from a queue and all below it: what these use beyond what
+// the queue deserves, or beyond its guarantee.
 func (s *searchSession) mostTaken(key takeKey) int64 {
 	if key.borrowed {
 		return max(0, s.plugin.Ledger.AboveDeserved(key.queue, key.name))

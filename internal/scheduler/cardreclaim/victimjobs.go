@@ -158,7 +158,7 @@ func (f *victimFinder) fillSolverJob(reclaimer *api.TaskInfo, victim *victimJob)
 	for _, task := range victim.tasks {
 		cards := f.plugin.CardCount(task)
 		victim.cards = append(victim.cards, cards)
-		// A pod without cards goes only with its whole job, unless CPU and memory are reclaimed too: alone it frees
+		// A pod without cards is evicted only with its whole job, unless CPU and memory are reclaimed too: alone it frees
 		// nothing that the reclaimer lacks.
 		pod := solver.Pod{Node: f.indexOfNode(task.NodeName), Protected: cards == 0 && !f.plugin.ReclaimsAll()}
 

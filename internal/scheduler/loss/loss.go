@@ -52,7 +52,7 @@ type Price struct {
 	Fails, IsFailing bool
 }
 
-// Whole returns what the eviction of all pods costs.
+// Whole returns what the eviction of all pods costs together: their losses, and the failure of Kubernetes Jobs.
 func (p *Price) Whole() int64 {
 	sum := p.Failure
 	for _, loss := range p.Pods {
@@ -76,7 +76,7 @@ func LatestCheckpoint(annotations ...map[string]string) time.Time {
 // PriceOf returns what evictions cost a job with these pods, which last saved its work at checkpoint.
 //
 // A Kubernetes Job that fails loses all of its work so far, and Kubernetes deletes its other pods. So
-// more pods than EvictionsLeft may go only with the whole job, which then costs that work. Checkpoints do not
+// more pods than EvictionsLeft are evicted only with the whole job, which then costs that work. Checkpoints do not
 // count there, because nothing starts the Job again.
 func PriceOf(namespace string, pods []Pod, checkpoint, now time.Time, limits FailureLimits) Price {
 	price := Price{Pods: make([]int64, len(pods)), EvictionsLeft: math.MaxInt}

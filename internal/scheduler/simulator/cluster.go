@@ -204,7 +204,8 @@ func (s *simulatedCluster) applyPodGroups() (changed bool) {
 	return changed
 }
 
-// applyPodStatuses stores what the session wrote on pods that wait.
+// applyPodStatuses stores the conditions and the nominated node that the session wrote on pods that wait. Other pods keep
+// their status.
 func (s *simulatedCluster) applyPodStatuses() {
 	for uid, status := range s.statuses {
 		if known := s.pods[uid]; known != nil && known.Spec.NodeName == "" {

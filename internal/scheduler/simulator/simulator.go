@@ -182,6 +182,7 @@ type simulatedJobs struct {
 	kubernetes map[types.UID]workload.FailureLimit
 }
 
+// newSimulatedJobs returns the Volcano jobs and Kubernetes Jobs of a snapshot, and the Volcano jobs of new workloads.
 func newSimulatedJobs(c *simulation.Cluster, workloads []simulation.Workload) simulatedJobs {
 	all := simulatedJobs{volcano: map[string]*batch.Job{}, kubernetes: map[types.UID]workload.FailureLimit{}}
 	for _, job := range c.Jobs {

@@ -44,7 +44,7 @@ func (s *state) cannotSuffice(units []int) bool {
 	for j := range s.jobs {
 		job := &s.jobs[j]
 		left := max(0, s.jobs[j].elastic-s.jobStates[j].pods)
-		// Any pods of the job may go, so the bound assumes that the smallest ones stay.
+		// The job may lose any of them, so the bound assumes that the smallest ones stay.
 		for i := job.jobNodes.from; i < job.jobNodes.end && !wholly[j]; i++ {
 			if len(podsAt[i]) > left {
 				all.addAvailable(s.jobNodes[i].node, s.smallestUsages(podsAt[i], len(podsAt[i])-left), -1)

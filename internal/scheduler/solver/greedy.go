@@ -110,7 +110,7 @@ func (g *greedySearch) makeMoves() bool {
 	return true
 }
 
-// makeMove adds the victims of a move. It returns its units.
+// makeMove adds the units of a move to the victims, as far as their jobs and limits allow it. It returns the units.
 func (g *greedySearch) makeMove(id int) (taken []int) {
 	taken = []int{id}
 	if id >= len(g.units) {

@@ -71,7 +71,7 @@ func (g *greedySearch) trimAndUndo(taken []unitOnNode, before Loss, isEnough fun
 	}
 
 	loss = g.loss.minus(before)
-	// What a whole job frees depends on its single pods that became victims before it, so the last one goes first.
+	// What a whole job frees depends on its single pods that became victims before it, so the last one is dropped first.
 	for _, x := range slices.Backward(taken) {
 		g.dropVictim(x.unit, x.jobNode)
 		if enough {

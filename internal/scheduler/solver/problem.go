@@ -102,7 +102,7 @@ type PodSet struct {
 type Job struct {
 	// Pods are the pods that use resources.
 	Pods []Pod
-	// Elastic is how many of its pods can be evicted while the job goes on: those above its
+	// Elastic is how many of its pods can be evicted while the job runs on: those above its
 	// minimum. It is 0 for a job that is evicted as a whole or not at all.
 	Elastic int
 	// RoleElastic is the same for each of its roles. It is nil if roles do not matter.

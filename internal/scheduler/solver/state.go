@@ -27,6 +27,7 @@ type jobState struct {
 	loss int64
 }
 
+// newState returns the state without victims.
 func newState(m *model) *state {
 	s := &state{
 		capacity:    m.newCapacity(),
@@ -97,7 +98,8 @@ func (s *state) addedLoss(u int) Loss {
 	return loss
 }
 
-// freedBy returns what a unit frees at a jobNode when it becomes a victim.
+// freedBy returns what a unit frees at a jobNode when it becomes a victim. A whole job frees what its single victims have
+// not freed yet.
 func (s *state) freedBy(u, jobNode int) []float64 {
 	if p := s.units[u].pod; p != wholeJob {
 		return s.pods[p].usage

@@ -46,7 +46,7 @@ type jobPart struct {
 	minus []int // of a whole job: the units of its pods that are parts of their own
 }
 
-// partsOf returns the parts that units consist of.
+// partsOf returns the parts that units consist of: each pod, and what is left of each whole job without these pods.
 func (b limitBound) partsOf(units []int) (parts []jobPart) {
 	single := make([][]int, len(b.jobs))
 	b.countVisits(len(units))

@@ -109,7 +109,7 @@ func addRelease(releases []release, x release) []release {
 	return append(releases, x)
 }
 
-// addLimits lays out the limits.
+// addLimits lays out the limits, within maxLevel.
 func (m *model) addLimits(p *Problem) {
 	for _, limit := range p.TakeLimits {
 		m.limits = append(m.limits, takeLimit{most: min(limit.Most, maxLevel), borrowed: limit.Borrowed})
@@ -193,7 +193,8 @@ func (s *state) applyTakes(u, sign int) {
 	}
 }
 
-// canTake reports whether the limits allow a unit beside the victims.
+// canTake reports whether the limits allow that a unit becomes a victim too. Some order of taking all of them must allow
+// each by all its limits, see TakeLimit.
 func (s *state) canTake(u int) bool {
 	if len(s.takes[u]) == 0 {
 		return true

@@ -48,7 +48,7 @@ func MissingResources(request, futureIdle *api.Resource) Amounts {
 	return missing
 }
 
-// resourceAmounts returns the resources that are counted on a node.
+// resourceAmounts returns resources by name, without those that Volcano does not count on nodes.
 func resourceAmounts(r *api.Resource) Amounts {
 	list := make(Amounts, 2+len(r.ScalarResources))
 	list["cpu"] = r.MilliCPU

@@ -24,7 +24,7 @@ type Prices struct {
 func NewPrices(s *snapshot.Session) *Prices { return &Prices{Session: s} }
 
 // PriceOf returns what evictions cost a job. The losses are in the order of tasks, which are all of its
-// placed pods. The job goes on from the latest checkpoint of its PodGroup and of these pods.
+// placed pods. Work before the latest checkpoint of its PodGroup and of these pods is not lost.
 func (p *Prices) PriceOf(job *api.JobInfo, tasks []*api.TaskInfo) loss.Price {
 	var checkpoints []map[string]string
 	if job.PodGroup != nil {
@@ -123,7 +123,7 @@ type jobPrice struct {
 	isFailing     bool
 }
 
-// priceFor returns what evictions cost a job now. It keeps that until forgetJob.
+// priceFor returns what evictions cost a job now. It keeps that until ForgetPrice.
 func (p *Prices) priceFor(job *api.JobInfo) *jobPrice {
 	p.prices.Lock()
 	defer p.prices.Unlock()
@@ -147,20 +147,17 @@ func (p *Prices) priceFor(job *api.JobInfo) *jobPrice {
 	return made
 }
 
-// forgetJob forgets what evictions cost a job, whose pods changed.
-func (j *jobPrices) forgetJob(job api.JobID) {
-	j.Lock()
-	defer j.Unlock()
-	delete(j.jobs, job)
-}
-
 // ForgetPrice forgets what evictions cost a job, whose pods changed.
-func (p *Prices) ForgetPrice(job api.JobID) { p.prices.forgetJob(job) }
+func (p *Prices) ForgetPrice(job api.JobID) {
+	p.prices.Lock()
+	defer p.prices.Unlock()
+	delete(p.prices.jobs, job)
+}
 
 // IsFailing reports whether a Kubernetes Job of a PodGroup fails because of the pods that ended already.
 func (p *Prices) IsFailing(job *api.JobInfo) bool { return p.priceFor(job).isFailing }
 
-// lossOfPod returns what is lost if a pod is evicted and its job goes on.
+// lossOfPod returns what is lost if a pod is evicted and its job runs on.
 func (p *Prices) lossOfPod(task *api.TaskInfo) int64 {
 	return p.priceFor(p.Volcano.Jobs[task.Job]).pods[task.UID]
 }
@@ -190,7 +187,7 @@ func (p *Prices) CompareByLoss(a, b *api.TaskInfo) int {
 	)
 }
 
-// CompareBool orders false before true.
+// CompareBool orders false before true: it returns -1, 0 or 1 like cmp.Compare.
 func CompareBool(a, b bool) int {
 	switch {
 	case a == b:

@@ -1,4 +1,4 @@
-// Package victims selects which pods of a node must go for another pod, and says what their evictions cost.
+// Package victims selects which pods of a node must be evicted for another pod, and says what their evictions cost.
 package victims
 
 import (
