@@ -23,7 +23,7 @@ var preemptMutants = []mutant{
 		return true`, `	case w.job.Queue != job.Queue:
 		return job.Priority <= w.job.Priority`, "no other queue gets kept cards"},
 	{"internal/scheduler/keptcards/period.go", `p.Now().Sub(since) >= keptPeriod`, `p.Now().Sub(since) >= 2*keptPeriod`, "cards are kept for five minutes"},
-	{"internal/scheduler/keptcards/preempted.go", `		released.Remove(w.charge)`, `		_ = w.charge`, "quota is kept as well"},
+	{"internal/scheduler/keptcards/preempted.go", `		released.Remove(preemptor.charge)`, `		_ = preemptor.charge`, "quota is kept as well"},
 	{"internal/scheduler/victims/missing.go", `reused = min(lack, int64(missing[what]-missing[UnreclaimableQuota(what)]))`, `_ = lack`, "what is missing in a tree and what cannot be reclaimed are not added up"},
 	{"internal/scheduler/enqueue/preemptableusage.go", `cmp.Or(spec.PriorityClassName, class)`, `cmp.Or(class, spec.PriorityClassName)`, "the class of a template comes before that of its job"},
 	{"internal/scheduler/enqueue/preemptableusage.go", `			return *spec.PreemptionPolicy == corev1.PreemptNever`, `			return false`, "a template that never preempts counts no others"},

@@ -118,6 +118,7 @@ func (c *Cache) NewPodState(pod *corev1.Pod) *PodState {
 	state := &PodState{
 		object: pod, IsOurs: c.Resolver.UsesOurScheduler(pod), outOfSync: workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod), Request: c.Resolver.Request(pod),
 	}
+	// Only a tree asks which usage can be reclaimed.
 	if !c.Tree.IsFlat() {
 		state.IsProtected = !workload.IsEvictable(pod, nil)
 		state.ServiceType = workload.ServiceTypeFor(nil, pod.Annotations, nil, "")

@@ -133,8 +133,8 @@ func (b *snapshotBuilder) loadQueueRules() {
 	}
 
 	b.sums.Reset()
-	b.Ledger.EndAllKeeping() // keptcards.Kept keeps again what is still kept
-	b.Ledger.Retain(b.HasQueue)
+	b.Ledger.EndAllKeeping()    // keptcards.Kept keeps again what is still kept
+	b.Ledger.Retain(b.HasQueue) // queues that are gone have no limits
 	if isTree {
 		for _, fault := range b.Cache.LoadTree(b.QueueRules, b.Args.Owners) {
 			b.events.recordNotice(b.Volcano.Queues[fault.Queue].Queue, fault.Kind, notice{fault.Reason, fault.Message})

@@ -50,8 +50,8 @@ type allocationStep struct {
 	hasBegun bool
 }
 
-// overused ends a step of allocate when Volcano asks for the next queue. Otherwise no queue is
-// overused, because quota is checked for each pod.
+// overused ends a step of allocate when Volcano asks for the next queue. The first question of a step is about the
+// queue of its job. Otherwise no queue is overused, because quota is checked for each pod.
 func (a *allocation) overused(any) bool {
 	if a.step == nil {
 		return false

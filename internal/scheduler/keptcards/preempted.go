@@ -101,11 +101,11 @@ func (k *Kept) keepPreemptedCardsOn(node string, task *api.TaskInfo, job *api.Jo
 		return false
 	}
 
-	w := &waitingPreemptor{task: task, job: job, charge: waitingCharge(request, job.Queue, name)}
-	k.preemptedCards.byNode[node] = append(k.preemptedCards.byNode[node], w)
-	k.preemptedCards.byQueue[job.Queue] = append(k.preemptedCards.byQueue[job.Queue], w)
+	preemptor := &waitingPreemptor{task: task, job: job, charge: waitingCharge(request, job.Queue, name)}
+	k.preemptedCards.byNode[node] = append(k.preemptedCards.byNode[node], preemptor)
+	k.preemptedCards.byQueue[job.Queue] = append(k.preemptedCards.byQueue[job.Queue], preemptor)
 
-	// With borrowed cards other queues come first.
+	// Quota of the ancestors is kept only for what the queue deserves: before it borrows, other queues come first.
 	if k.addDeserved(snapshot.QueueCard{Queue: job.Queue, Name: name}, request.Count, kept) {
 		k.keepQuota(task, job.Queue, node)
 	}
@@ -121,14 +121,14 @@ func (k *Kept) HasPreempted(r snapshot.CheckInput) bool {
 
 // keptOnNode returns what is kept on a node from a pod, nil if nothing is.
 func (k *Kept) keptOnNode(task *api.TaskInfo, job *api.JobInfo, node string) (kept *api.Resource) {
-	for _, w := range k.preemptedCards.byNode[node] {
-		if !w.keepsCardsFrom(task, job, node) {
+	for _, preemptor := range k.preemptedCards.byNode[node] {
+		if !preemptor.keepsCardsFrom(task, job, node) {
 			continue
 		}
 		if kept == nil {
 			kept = api.EmptyResource()
 		}
-		kept.Add(w.task.InitResreq)
+		kept.Add(preemptor.task.InitResreq)
 	}
 	return kept
 }
@@ -150,8 +150,8 @@ func (k *Kept) KeepsQuotaIn(queue api.QueueID) bool {
 func (k *Kept) DeductKept(r snapshot.CheckInput, released quota.Released) quota.Released {
 	// From most pods nothing is kept, and each check of a pod would pay for a copy.
 	isCopy := false
-	for _, w := range k.preemptedCards.byQueue[r.Job.Queue] {
-		if !w.keepsQuotaFrom(r.Task, r.Job) {
+	for _, preemptor := range k.preemptedCards.byQueue[r.Job.Queue] {
+		if !preemptor.keepsQuotaFrom(r.Task, r.Job) {
 			continue
 		}
 
@@ -159,7 +159,7 @@ func (k *Kept) DeductKept(r snapshot.CheckInput, released quota.Released) quota.
 			released = released.Clone()
 			isCopy = true
 		}
-		released.Remove(w.charge)
+		released.Remove(preemptor.charge)
 	}
 
 	return released

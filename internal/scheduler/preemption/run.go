@@ -77,15 +77,15 @@ func (r *preemptRun) victimsByPreemptor() map[api.JobID][]*api.TaskInfo {
 	withRest := map[[2]api.JobID]bool{}
 	for id, evicted := range r.evicted {
 		for _, task := range evicted {
-			by, known := r.evictedFor[task.UID]
-			if !known {
+			preemptor, known := r.evictedFor[task.UID]
+			if !known { // evicted outside of a search
 				continue
 			}
 
-			byPreemptor[by] = append(byPreemptor[by], task)
-			if rest := r.restOfGangs[id]; rest != nil && !withRest[[2]api.JobID{id, by}] {
-				withRest[[2]api.JobID{id, by}] = true
-				byPreemptor[by] = append(byPreemptor[by], rest.tasks...)
+			byPreemptor[preemptor] = append(byPreemptor[preemptor], task)
+			if rest := r.restOfGangs[id]; rest != nil && !withRest[[2]api.JobID{id, preemptor}] {
+				withRest[[2]api.JobID{id, preemptor}] = true
+				byPreemptor[preemptor] = append(byPreemptor[preemptor], rest.tasks...)
 			}
 		}
 	}
