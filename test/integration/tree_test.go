@@ -127,7 +127,7 @@ func testRaisingAndLowering(t *testing.T, e *treeEnv) {
 // tenant, by way of a cycle, in which the operator leaves the Queue where it is. Last, chat moves below a parent
 // that does not exist yet.
 func testMoving(t *testing.T, e *treeEnv) {
-	branches := e.createTenant(t, "move-")
+	e.createTenant(t, "move-")
 	parentOf := func(name string) func() (string, error) {
 		return framework.Read(t.Context(), e, client.ObjectKey{Name: name}, func(queue *v1beta1.Queue) string {
 			return queue.Spec.Parent
@@ -244,7 +244,7 @@ func quotaOfBranch(branches []branch, name string) int64 {
 // testOtherManagersParent: another manager moved Queue held-search below the tenant. The operator reports the
 // conflict and leaves the parent as it is, because it would fight another tool over the structure of the tree.
 func testOtherManagersParent(t *testing.T, e *treeEnv) {
-	branches := e.createTenant(t, "held-")
+	e.createTenant(t, "held-")
 	// The tenant deserves 16 CPU. With 4 instead of 8 for lab it has enough for web and search beside each other.
 	e.change(t, "held-lab", func(q *v1alpha1.CardQuota) { q.Spec.Resources.Deserved.CPU = parseQuantity("4") })
 	e.g.Eventually(e.describeQueue(t, "held-lab")).Should(gomega.HaveSuffix("CPU 16 4 0"))
@@ -276,7 +276,7 @@ func testAdoption(t *testing.T, e *treeEnv) {
 // The Queue of chat keeps its numbers of cards, which our scheduler scales, and has 6, 3 and 3 CPU, which Volcano
 // accepts. A condition reports that. describeQueue has quota, deserved and guarantee of cards, and then of CPU.
 func testExcessIsScaledDown(t *testing.T, e *treeEnv) {
-	branches := e.createTenant(t, "excess-")
+	e.createTenant(t, "excess-")
 	e.change(t, "excess-web", func(q *v1alpha1.CardQuota) {
 		q.Spec.Cards[0].Quota = ptr.To(int64(6))
 		q.Spec.Cards[0].Deserved = ptr.To(int64(6))
