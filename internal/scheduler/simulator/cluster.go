@@ -3,7 +3,6 @@
 package simulator
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -15,13 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	clientcache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/scheme"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	nodeshardv1alpha1 "volcano.sh/apis/pkg/apis/shard/v1alpha1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -45,101 +48,6 @@ type simulatedCluster struct {
 	restarted map[types.UID]*victim
 	jobs      simulatedJobs
 	statusWrites
-}
-
-// newSimulatedCluster returns a simulated cluster before the first session: Volcano's cache has the objects of a snapshot,
-// without what a drain evicts, and then new workloads. No client of a cluster is used.
-func newSimulatedCluster(c *simulation.Cluster, workloads []simulation.Workload, now time.Time) *simulatedCluster {
-	s := &simulatedCluster{
-		cluster: c, workloads: workloads, now: now, pods: map[types.UID]*corev1.Pod{}, cached: map[types.UID]*corev1.Pod{}, groups: map[types.NamespacedName]*v1beta1.PodGroup{},
-		placed: map[types.UID]bool{}, restarted: map[types.UID]*victim{}, jobs: newSimulatedJobs(c, workloads),
-		statusWrites: statusWrites{statuses: map[types.UID]corev1.PodStatus{}, written: map[types.NamespacedName]*v1beta1.PodGroup{}},
-	}
-
-	s.cache = cache.NewCustomMockSchedulerCache(c.Schedulers[0], noBinder{}, noEvictor{}, &s.statusWrites, nil, &record.FakeRecorder{})
-	missing := c.MissingPods()
-	s.cache.BindFlowChannel = make(chan *cache.BindContext, len(c.Pods)+countPods(missing)+countPods(workloads)) // never full
-	for _, class := range c.PriorityClasses {
-		s.cache.AddPriorityClass(class)
-	}
-
-	informers := s.cache.SharedInformerFactory()
-	addAll(informers.Core().V1().Namespaces().Informer().GetIndexer(), c.Namespaces)
-	addAll(informers.Core().V1().Nodes().Informer().GetIndexer(), c.Nodes)
-	addAll(informers.Scheduling().V1().PriorityClasses().Informer().GetIndexer(), c.PriorityClasses)
-	addAll(informers.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer(), c.Budgets)
-
-	// Volcano's cache writes into its objects, so it gets copies.
-	for _, node := range c.Nodes {
-		_ = s.cache.AddOrUpdateNode(node.DeepCopy()) // always nil
-	}
-
-	for _, queue := range c.Queues {
-		s.cache.AddQueueV1beta1(queue.DeepCopy())
-		// Volcano writes the sum of all resources to the root queue. The client is a fake.
-		_, _ = s.cache.VCClient().SchedulingV1beta1().Queues().Create(context.Background(), queue.DeepCopy(), metav1.CreateOptions{})
-	}
-
-	for _, group := range c.PodGroups {
-		s.setPodGroup(group)
-	}
-
-	for _, pod := range c.Pods {
-		// A scheduler's cache has no pods that wait for another scheduler.
-		if !workload.IsFinished(pod) && (pod.Spec.NodeName != "" || slices.Contains(c.Schedulers, pod.Spec.SchedulerName)) {
-			s.setPod(pod)
-		}
-	}
-
-	s.applyDrain()
-	s.addWorkloads(missing, now)
-	for i, added := range workloads {
-		// They are newer than what waits already, in the order of the files.
-		s.addWorkloads([]simulation.Workload{added}, now.Add(time.Duration(i+1)*time.Millisecond))
-	}
-
-	return s
-}
-
-// countPods returns how many pods workloads have.
-func countPods(workloads []simulation.Workload) (count int) {
-	for _, w := range workloads {
-		count += len(w.Pods)
-	}
-	return count
-}
-
-// addWorkloads adds the PodGroups of workloads, and those pods that are created at once. createPods creates the others
-// when their turn comes.
-func (s *simulatedCluster) addWorkloads(workloads []simulation.Workload, created time.Time) {
-	for _, added := range workloads {
-		if added.Group != nil && s.groups[nameOf(added.Group)] == nil {
-			group := added.Group.DeepCopy()
-			if group.CreationTimestamp.IsZero() {
-				group.CreationTimestamp = metav1.NewTime(created)
-			}
-			s.setPodGroup(group)
-		}
-
-		switch {
-		case added.WaitsForEnqueue:
-			s.uncreated = append(s.uncreated, added)
-		case added.OneByOne && len(added.Pods) > 1:
-			s.setPod(added.Pods[0])
-			s.uncreated = append(s.uncreated, added)
-		default:
-			for _, pod := range added.Pods {
-				s.setPod(pod)
-			}
-		}
-	}
-}
-
-// addAll adds objects to the store of an informer that does not run.
-func addAll[Object metav1.Object](store clientcache.Indexer, objects []Object) {
-	for _, object := range objects {
-		_ = store.Add(object) // fails only for objects without a name
-	}
 }
 
 func (s *simulatedCluster) podStore() clientcache.Indexer {
@@ -353,4 +261,81 @@ func startOf(pod *corev1.Pod) time.Time {
 		return time.Time{}
 	}
 	return pod.Status.StartTime.Time
+}
+
+// victim is a workload that lost pods, and the nodes on which it did.
+type victim struct {
+	simulation.Victim
+	nodes map[string]bool
+}
+
+// addPod counts a pod that the workload lost, with what it was charged and the work since its start or a later checkpoint.
+func (v *victim) addPod(pod *corev1.Pod, charge quota.Charge, checkpoint, now time.Time) {
+	for _, amount := range charge.Cards {
+		v.Cards[amount.Name] = v.Cards[amount.Name].Add(amount.Count)
+		v.CardSeconds = quota.AddSaturating(v.CardSeconds, solver.PodLoss(int64(amount.Count), startOf(pod), checkpoint, now))
+	}
+	v.Pods++
+	v.Queue = charge.Queue
+	v.nodes[pod.Spec.NodeName] = true
+}
+
+// addVictim adds the workload of a pod as a victim that has lost no pods yet, and returns it.
+func (s *simulatedCluster) addVictim(pod *corev1.Pod) *victim {
+	v := &victim{nodes: map[string]bool{}}
+	v.Workload = workload.ReferenceFor(pod)
+	v.Cards = map[card.Name]card.Count{}
+	s.victims = append(s.victims, v)
+	return v
+}
+
+// simulatedJobs are all jobs of a snapshot, and how they react to evictions.
+type simulatedJobs struct {
+	// volcano are Volcano jobs by namespace and name, kubernetes what Kubernetes Jobs do.
+	volcano    map[string]*batch.Job
+	kubernetes map[types.UID]workload.FailureLimit
+}
+
+// newSimulatedJobs returns the Volcano jobs and Kubernetes Jobs of a snapshot, and the Volcano jobs of new workloads.
+func newSimulatedJobs(c *simulation.Cluster, workloads []simulation.Workload) simulatedJobs {
+	all := simulatedJobs{volcano: map[string]*batch.Job{}, kubernetes: map[types.UID]workload.FailureLimit{}}
+	for _, job := range c.Jobs {
+		all.volcano[job.Namespace+"/"+job.Name] = workload.StripVCJob(job)
+	}
+
+	for _, w := range workloads {
+		if w.Job != nil {
+			all.volcano[w.Job.Namespace+"/"+w.Job.Name] = workload.StripVCJob(w.Job)
+		}
+	}
+
+	for _, job := range c.KubernetesJobs {
+		all.kubernetes[job.UID] = workload.FailureLimitFor(job)
+	}
+
+	return all
+}
+
+// OpenSession does nothing: the jobs are known.
+func (simulatedJobs) OpenSession(*framework.Session) bool { return true }
+
+// VCJob returns a Volcano job.
+func (j simulatedJobs) VCJob(namespace, name string) (*batch.Job, bool) {
+	job, known := j.volcano[namespace+"/"+name]
+	return job, known
+}
+
+// EvictionPolicyFor returns how a Volcano job reacts to evictions.
+func (j simulatedJobs) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
+	job, known := j.VCJob(namespace, name)
+	if !known {
+		return workload.EvictionPolicy{}, false
+	}
+	return workload.EvictionPolicyFor(job), true
+}
+
+// FailureLimitFor returns how many pods of a Kubernetes Job may fail.
+func (j simulatedJobs) FailureLimitFor(_, _ string, uid types.UID) (workload.FailureLimit, bool) {
+	limit, known := j.kubernetes[uid]
+	return limit, known
 }

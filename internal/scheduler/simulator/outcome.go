@@ -17,39 +17,11 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/loss"
-	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// victim is a workload that lost pods, and the nodes on which it did.
-type victim struct {
-	simulation.Victim
-	nodes map[string]bool
-}
-
-// addVictim adds the workload of a pod as a victim that has lost no pods yet, and returns it.
-func (s *simulatedCluster) addVictim(pod *corev1.Pod) *victim {
-	v := &victim{nodes: map[string]bool{}}
-	v.Workload = workload.ReferenceFor(pod)
-	v.Cards = map[card.Name]card.Count{}
-	s.victims = append(s.victims, v)
-	return v
-}
-
-// addPod counts a pod that the workload lost, with what it was charged and the work since its start or a later checkpoint.
-func (v *victim) addPod(pod *corev1.Pod, charge quota.Charge, checkpoint, now time.Time) {
-	for _, amount := range charge.Cards {
-		v.Cards[amount.Name] = v.Cards[amount.Name].Add(amount.Count)
-		v.CardSeconds = quota.AddSaturating(v.CardSeconds, solver.PodLoss(int64(amount.Count), startOf(pod), checkpoint, now))
-	}
-	v.Pods++
-	v.Queue = charge.Queue
-	v.nodes[pod.Spec.NodeName] = true
-}
 
 // evictions are what a session evicted, by job, and the nodes of the pods that it promised a place.
 type evictions struct {

@@ -10,18 +10,21 @@ package simulator
 import (
 	"context"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
-	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	clientcache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler"
 	_ "volcano.sh/volcano/pkg/scheduler/actions"
+	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
-	"volcano.sh/volcano/pkg/scheduler/metrics"
 	_ "volcano.sh/volcano/pkg/scheduler/plugins"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -40,22 +43,6 @@ const (
 	// enqueued in one session may be served in the next one only.
 	quietSessions = 3
 )
-
-// simulationLock allows one simulation at a time: plugins, actions and options of Volcano are global.
-var simulationLock sync.Mutex
-
-// init sets Volcano's options before any goroutine reads the flags of the program. Volcano's cache calls options.Default
-// too, and its first call has two effects that would hurt later: it replaces options that were set before, and it adds
-// Volcano's flags to those of the program, so that the help of kubectl cardquota would list them.
-func init() {
-	flags := pflag.CommandLine
-	pflag.CommandLine = pflag.NewFlagSet("", pflag.ContinueOnError)
-	options.Default()
-	pflag.CommandLine = flags
-}
-
-// prepareMetrics sets metrics that Kubernetes' scheduler plugins dereference.
-var prepareMetrics = sync.OnceFunc(metrics.InitKubeSchedulerRelatedMetrics)
 
 // New returns the functions of this package.
 func New() simulation.Scheduler {
@@ -122,14 +109,6 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	return simulated, result, nil
 }
 
-// recoverFromVolcano turns a panic into the error of the function that defers it. Volcano panics on some states, and a
-// snapshot may be inconsistent.
-func recoverFromVolcano(err *error) {
-	if found := recover(); found != nil {
-		*err = fmt.Errorf("the scheduler cannot work with this snapshot: %v", found)
-	}
-}
-
 // refusesClaims reports whether a scheduler with this configuration refuses ResourceClaims for cards: one with the plugin
 // capacity-card, unless its unmanagedQueues is Ignore. A simulation cannot check the claims, which a snapshot does not have.
 func refusesClaims(tiers []conf.Tier) bool {
@@ -175,53 +154,97 @@ func (s *simulatedCluster) runSession(ctx context.Context, order []framework.Act
 	return s.createPods() || changed
 }
 
-// simulatedJobs are all jobs of a snapshot, and how they react to evictions.
-type simulatedJobs struct {
-	// volcano are Volcano jobs by namespace and name, kubernetes what Kubernetes Jobs do.
-	volcano    map[string]*batch.Job
-	kubernetes map[types.UID]workload.FailureLimit
-}
-
-// newSimulatedJobs returns the Volcano jobs and Kubernetes Jobs of a snapshot, and the Volcano jobs of new workloads.
-func newSimulatedJobs(c *simulation.Cluster, workloads []simulation.Workload) simulatedJobs {
-	all := simulatedJobs{volcano: map[string]*batch.Job{}, kubernetes: map[types.UID]workload.FailureLimit{}}
-	for _, job := range c.Jobs {
-		all.volcano[job.Namespace+"/"+job.Name] = workload.StripVCJob(job)
+// newSimulatedCluster returns a simulated cluster before the first session: Volcano's cache has the objects of a snapshot,
+// without what a drain evicts, and then new workloads. No client of a cluster is used.
+func newSimulatedCluster(c *simulation.Cluster, workloads []simulation.Workload, now time.Time) *simulatedCluster {
+	s := &simulatedCluster{
+		cluster: c, workloads: workloads, now: now, pods: map[types.UID]*corev1.Pod{}, cached: map[types.UID]*corev1.Pod{}, groups: map[types.NamespacedName]*v1beta1.PodGroup{},
+		placed: map[types.UID]bool{}, restarted: map[types.UID]*victim{}, jobs: newSimulatedJobs(c, workloads),
+		statusWrites: statusWrites{statuses: map[types.UID]corev1.PodStatus{}, written: map[types.NamespacedName]*v1beta1.PodGroup{}},
 	}
 
-	for _, w := range workloads {
-		if w.Job != nil {
-			all.volcano[w.Job.Namespace+"/"+w.Job.Name] = workload.StripVCJob(w.Job)
+	s.cache = cache.NewCustomMockSchedulerCache(c.Schedulers[0], noBinder{}, noEvictor{}, &s.statusWrites, nil, &record.FakeRecorder{})
+	missing := c.MissingPods()
+	s.cache.BindFlowChannel = make(chan *cache.BindContext, len(c.Pods)+countPods(missing)+countPods(workloads)) // never full
+	for _, class := range c.PriorityClasses {
+		s.cache.AddPriorityClass(class)
+	}
+
+	informers := s.cache.SharedInformerFactory()
+	addAll(informers.Core().V1().Namespaces().Informer().GetIndexer(), c.Namespaces)
+	addAll(informers.Core().V1().Nodes().Informer().GetIndexer(), c.Nodes)
+	addAll(informers.Scheduling().V1().PriorityClasses().Informer().GetIndexer(), c.PriorityClasses)
+	addAll(informers.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer(), c.Budgets)
+
+	// Volcano's cache writes into its objects, so it gets copies.
+	for _, node := range c.Nodes {
+		_ = s.cache.AddOrUpdateNode(node.DeepCopy()) // always nil
+	}
+
+	for _, queue := range c.Queues {
+		s.cache.AddQueueV1beta1(queue.DeepCopy())
+		// Volcano writes the sum of all resources to the root queue. The client is a fake.
+		_, _ = s.cache.VCClient().SchedulingV1beta1().Queues().Create(context.Background(), queue.DeepCopy(), metav1.CreateOptions{})
+	}
+
+	for _, group := range c.PodGroups {
+		s.setPodGroup(group)
+	}
+
+	for _, pod := range c.Pods {
+		// A scheduler's cache has no pods that wait for another scheduler.
+		if !workload.IsFinished(pod) && (pod.Spec.NodeName != "" || slices.Contains(c.Schedulers, pod.Spec.SchedulerName)) {
+			s.setPod(pod)
 		}
 	}
 
-	for _, job := range c.KubernetesJobs {
-		all.kubernetes[job.UID] = workload.FailureLimitFor(job)
+	s.applyDrain()
+	s.addWorkloads(missing, now)
+	for i, added := range workloads {
+		// They are newer than what waits already, in the order of the files.
+		s.addWorkloads([]simulation.Workload{added}, now.Add(time.Duration(i+1)*time.Millisecond))
 	}
 
-	return all
+	return s
 }
 
-// OpenSession does nothing: the jobs are known.
-func (simulatedJobs) OpenSession(*framework.Session) bool { return true }
-
-// VCJob returns a Volcano job.
-func (j simulatedJobs) VCJob(namespace, name string) (*batch.Job, bool) {
-	job, known := j.volcano[namespace+"/"+name]
-	return job, known
-}
-
-// EvictionPolicyFor returns how a Volcano job reacts to evictions.
-func (j simulatedJobs) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
-	job, known := j.VCJob(namespace, name)
-	if !known {
-		return workload.EvictionPolicy{}, false
+// countPods returns how many pods workloads have.
+func countPods(workloads []simulation.Workload) (count int) {
+	for _, w := range workloads {
+		count += len(w.Pods)
 	}
-	return workload.EvictionPolicyFor(job), true
+	return count
 }
 
-// FailureLimitFor returns how many pods of a Kubernetes Job may fail.
-func (j simulatedJobs) FailureLimitFor(_, _ string, uid types.UID) (workload.FailureLimit, bool) {
-	limit, known := j.kubernetes[uid]
-	return limit, known
+// addWorkloads adds the PodGroups of workloads, and those pods that are created at once. createPods creates the others
+// when their turn comes.
+func (s *simulatedCluster) addWorkloads(workloads []simulation.Workload, created time.Time) {
+	for _, added := range workloads {
+		if added.Group != nil && s.groups[nameOf(added.Group)] == nil {
+			group := added.Group.DeepCopy()
+			if group.CreationTimestamp.IsZero() {
+				group.CreationTimestamp = metav1.NewTime(created)
+			}
+			s.setPodGroup(group)
+		}
+
+		switch {
+		case added.WaitsForEnqueue:
+			s.uncreated = append(s.uncreated, added)
+		case added.OneByOne && len(added.Pods) > 1:
+			s.setPod(added.Pods[0])
+			s.uncreated = append(s.uncreated, added)
+		default:
+			for _, pod := range added.Pods {
+				s.setPod(pod)
+			}
+		}
+	}
+}
+
+// addAll adds objects to the store of an informer that does not run.
+func addAll[Object metav1.Object](store clientcache.Indexer, objects []Object) {
+	for _, object := range objects {
+		_ = store.Add(object) // fails only for objects without a name
+	}
 }
