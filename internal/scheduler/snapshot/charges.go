@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
@@ -50,6 +51,44 @@ func (s *Session) AllowsNamespace(queue, namespace string) bool {
 	return s.checkNamespace(api.QueueID(queue), s.QueueRules[api.QueueID(queue)], namespace) == nil
 }
 
+// checkNamespace returns why a queue, or an ancestor of it, does not allow a namespace, nil if
+// all do. The answers are kept for the session, so that a label change cannot split its
+// decisions. Goroutines may call it in parallel.
+func (s *Session) checkNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
+	if refusal := s.checkOwnNamespace(queue, rules, namespace); refusal != nil {
+		return refusal
+	}
+	for _, ancestor := range s.Cache.Tree.Selectors[queue] {
+		if refusal := s.checkOwnNamespace(ancestor, s.QueueRules[ancestor], namespace); refusal != nil {
+			return workload.RefusalOfAncestor(string(queue), refusal)
+		}
+	}
+	return nil
+}
+
+// checkOwnNamespace returns why the selector of a queue does not allow a namespace, nil if it does or the queue
+// has none.
+func (s *Session) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
+	if rules == nil || rules.Namespaces == nil {
+		return nil
+	}
+
+	s.namespaceLock.Lock()
+	defer s.namespaceLock.Unlock()
+
+	refusal, known := s.NamespaceRefusals[QueueNamespace{queue, namespace}]
+	if !known {
+		var object *corev1.Namespace // nil if it is not known yet: then it is refused
+		if s.NamespaceLister != nil {
+			object, _ = s.NamespaceLister.Get(namespace)
+		}
+		refusal = workload.CheckNamespace(string(queue), rules.Namespaces, namespace, object)
+		s.NamespaceRefusals[QueueNamespace{queue, namespace}] = refusal
+	}
+
+	return refusal
+}
+
 // ChargeInQueue returns the charge of a task, nil if it has none or another queue is charged.
 func (s *Session) ChargeInQueue(queue api.QueueID, task *api.TaskInfo) *quota.Charge {
 	if charge := s.Ledger.Charged(string(task.UID)); charge != nil && charge.Queue == string(queue) {
@@ -77,6 +116,11 @@ func (s *Session) RequestFor(task *api.TaskInfo) *workload.Request {
 		state.Request.IsUnreclaimable = s.IsUnreclaimable(&rule, state)
 	}
 	return &state.Request
+}
+
+// CardOn returns the card that a pod would use on a node, false if it may not run there.
+func (s *Session) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
+	return s.CardFor(s.RequestFor(task), node)
 }
 
 // ReleasedBy returns what a queue gets back when pods go: their charges, as far as it is charged for them.

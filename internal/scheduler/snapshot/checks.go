@@ -1,27 +1,12 @@
 package snapshot
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// CheckInput is what checks read: the request of a pod, or a job without a task. It is passed
-// by value, so the predicate allocates no memory.
-type CheckInput struct {
-	Job *api.JobInfo
-	// Rules are those of the job's queue, nil if it does not exist.
-	Rules   *workload.QueueRules
-	Task    *api.TaskInfo
-	Request *workload.Request
-	// Node is where the pod would run, "" before a node is chosen.
-	Node string
-	// Released is what evictions release before, nil for nothing.
-	Released *quota.Released
-}
 
 // checkFunc returns why a request is refused, nil if the check passes.
 type checkFunc func(*Session, CheckInput) *workload.Refusal
@@ -97,50 +82,6 @@ func queueIsUsable(_ *Session, r CheckInput) *workload.Refusal { return r.Rules.
 
 func namespaceIsAllowed(s *Session, r CheckInput) *workload.Refusal {
 	return s.checkNamespace(r.Job.Queue, r.Rules, r.Job.Namespace)
-}
-
-// QueueNamespace is a namespace in a queue with a namespace selector.
-type QueueNamespace struct {
-	queue     api.QueueID
-	namespace string
-}
-
-// checkNamespace returns why a queue, or an ancestor of it, does not allow a namespace, nil if
-// all do. The answers are kept for the session, so that a label change cannot split its
-// decisions. Goroutines may call it in parallel.
-func (s *Session) checkNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
-	if refusal := s.checkOwnNamespace(queue, rules, namespace); refusal != nil {
-		return refusal
-	}
-	for _, ancestor := range s.Cache.Tree.Selectors[queue] {
-		if refusal := s.checkOwnNamespace(ancestor, s.QueueRules[ancestor], namespace); refusal != nil {
-			return workload.RefusalOfAncestor(string(queue), refusal)
-		}
-	}
-	return nil
-}
-
-// checkOwnNamespace returns why the selector of a queue does not allow a namespace, nil if it does or the queue
-// has none.
-func (s *Session) checkOwnNamespace(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
-	if rules == nil || rules.Namespaces == nil {
-		return nil
-	}
-
-	s.namespaceLock.Lock()
-	defer s.namespaceLock.Unlock()
-
-	refusal, known := s.NamespaceRefusals[QueueNamespace{queue, namespace}]
-	if !known {
-		var object *corev1.Namespace // nil if it is not known yet: then it is refused
-		if s.NamespaceLister != nil {
-			object, _ = s.NamespaceLister.Get(namespace)
-		}
-		refusal = workload.CheckNamespace(string(queue), rules.Namespaces, namespace, object)
-		s.NamespaceRefusals[QueueNamespace{queue, namespace}] = refusal
-	}
-
-	return refusal
 }
 
 // requestIsValid: what the pod requests is not denied, whatever is free.

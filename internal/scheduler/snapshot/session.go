@@ -45,6 +45,26 @@ type QueueCard struct {
 	Name  card.Name
 }
 
+// QueueNamespace is a namespace in a queue with a namespace selector.
+type QueueNamespace struct {
+	queue     api.QueueID
+	namespace string
+}
+
+// CheckInput is what checks read: the request of a pod, or a job without a task. It is passed
+// by value, so the predicate allocates no memory.
+type CheckInput struct {
+	Job *api.JobInfo
+	// Rules are those of the job's queue, nil if it does not exist.
+	Rules   *workload.QueueRules
+	Task    *api.TaskInfo
+	Request *workload.Request
+	// Node is where the pod would run, "" before a node is chosen.
+	Node string
+	// Released is what evictions release before, nil for nothing.
+	Released *quota.Released
+}
+
 // Milli is the unit in which Volcano counts scalar resources.
 const Milli = 1000
 
@@ -63,8 +83,3 @@ func (s *Session) CardFor(request *workload.Request, node string) (card.Name, bo
 
 // Now returns the time of the session.
 func (s *Session) Now() time.Time { return s.Cache.Now() }
-
-// CardOn returns the card that a pod would use on a node, false if it may not run there.
-func (s *Session) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
-	return s.CardFor(s.RequestFor(task), node)
-}
