@@ -1,14 +1,19 @@
 package cache
 
 import (
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling"
+	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/loss"
+	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -86,6 +91,19 @@ func (c *Cache) BeginSession() {
 	c.OtherBindings.openSession(c.SessionCount, c.Sync.Synced, c.Now())
 }
 
+// CloseOtherBindings closes a session: what it assumed is bound, or will be.
+func (c *Cache) CloseOtherBindings() {
+	bindings := &c.OtherBindings
+	for pod, node := range bindings.assumed {
+		bindings.addPending(pod, node)
+	}
+	clear(bindings.assumed)
+	maps.DeleteFunc(bindings.pending, func(pod types.UID, sent *pendingBinding) bool {
+		_, exists := c.Pods[pod]
+		return !exists && bindings.now.Sub(sent.lastSent) > pendingBindingTimeout
+	})
+}
+
 // ReplaceNodes takes the nodes that the session has. unlimited exempts pods with cards from the CPU and memory
 // limits of their queue. A new generation of requests begins when either changes what pods request: then all
 // pods are read again.
@@ -105,3 +123,97 @@ type EvictionPolicies func(namespace, name string) (workload.EvictionPolicy, boo
 // UseFailureLimits sets where the failure limits of Kubernetes Jobs are known. Without it each Job
 // counts as one that fails when a pod of it is evicted.
 func (c *Cache) UseFailureLimits(limits loss.FailureLimits) { c.FailureLimits = limits }
+
+// ChargeKind is how the ledger charges a pod.
+type ChargeKind int
+
+// How the ledger charges a pod: not at all, as one that uses its cards, or as one that still has them while it ends.
+const (
+	notCharged ChargeKind = iota
+	ChargedAsUsed
+	ChargedAsTerminating
+)
+
+// PodState is the request and charge of a pod. The request is valid for one object and
+// generation.
+type PodState struct {
+	object     *corev1.Pod
+	generation uint64
+	Request    workload.Request
+	// outOfSync is set if the pod is marked for recreation and Volcano's job controller owns
+	// it.
+	outOfSync   bool
+	lastSession uint64
+
+	// Charge is the last charge of the pod, ChargedNode and chargedInventory what it was
+	// computed from. chargedInventory is nil if it must be computed again. If the node loses
+	// its label or the PodGroup is deleted, the last charge stays.
+	Charge           *quota.Charge
+	ChargedNode      string
+	chargedInventory *card.Inventory
+	// AnnotatedQueue is the queue in the pod's annotation since its binding, "" before. On a
+	// pod of another scheduler its creator wrote it.
+	AnnotatedQueue string
+	// IsOurs is set if the pod names this scheduler.
+	IsOurs bool
+	// IsProtected is set in a tree if the pod itself may not be evicted. ServiceType is what the
+	// pod says, OwnerType that of its owner's kind. treeGeneration is that of the tree when the
+	// charge was found right.
+	IsProtected            bool
+	ServiceType, OwnerType string
+	treeGeneration         uint64
+	// ChargedAs is how the ledger charges the pod.
+	ChargedAs ChargeKind
+	// AssumedNodeInvalid is set if the node in the pod object is not real: Volcano writes it
+	// when it tries a node, and leaves it there when it gives up.
+	AssumedNodeInvalid bool
+	// unassigned is set if the API server has shown no node so far. It is read before Volcano
+	// may write into the object.
+	unassigned bool
+}
+
+// cachedQueue has the rules of a queue, and what they were read from. Volcano changes the state in the same
+// object.
+type cachedQueue struct {
+	object    *scheduling.Queue
+	unmanaged v1alpha1.UnmanagedQueues
+	state     scheduling.QueueState
+	rules     *workload.QueueRules
+}
+
+// Tree is the tree of queues as a session resolved it. Later sessions use it until the
+// rules of a queue change. It is quota.Flat, and the rest is empty, if the queues are flat.
+type Tree struct {
+	*quota.Tree
+	// queues are the queues that were resolved, all but root.
+	queues map[api.QueueID]*resolvedQueue
+	// Selectors are those queues on the path of a queue, beside itself, that have a namespace
+	// selector.
+	Selectors map[api.QueueID][]api.QueueID
+	// Version counts how often the tree was resolved.
+	Version uint64
+	// notices are what is wrong with the tree.
+	notices []treeNotice
+	// observedAt is when the ledger last observed what is borrowed.
+	observedAt time.Time
+	// owners are those of the arguments with which pods were read.
+	owners servicetype.OwnerKinds
+	// nodes, inventory and offInventory, the nodes that take no pods, are those of the last
+	// session. generation changes with the latter two.
+	nodes        map[string]*corev1.Node
+	inventory    *card.Inventory
+	offInventory map[string]bool
+	generation   uint64
+}
+
+// resolvedQueue is a queue in the tree: written are its rules alone, rules those in the tree.
+type resolvedQueue struct{ written, rules *workload.QueueRules }
+
+// treeNotice is what an event on a queue says about its place in the tree.
+type treeNotice struct {
+	Queue api.QueueID
+	// Kind is a suffix that keeps messages of several kinds apart.
+	Kind types.UID
+	// Reason and Message are those of the event.
+	Reason, Message string
+}

@@ -82,19 +82,6 @@ func (o *otherBindings) ForgetAssumed(pod types.UID, node string) {
 	}
 }
 
-// CloseOtherBindings closes a session: what it assumed is bound, or will be.
-func (c *Cache) CloseOtherBindings() {
-	bindings := &c.OtherBindings
-	for pod, node := range bindings.assumed {
-		bindings.addPending(pod, node)
-	}
-	clear(bindings.assumed)
-	maps.DeleteFunc(bindings.pending, func(pod types.UID, sent *pendingBinding) bool {
-		_, exists := c.Pods[pod]
-		return !exists && bindings.now.Sub(sent.lastSent) > pendingBindingTimeout
-	})
-}
-
 // addPending records that this process may have bound a pod to a node.
 func (o *otherBindings) addPending(pod types.UID, node string) {
 	known, ok := o.pending[pod]

@@ -4,58 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// ChargeKind is how the ledger charges a pod.
-type ChargeKind int
-
-// How the ledger charges a pod: not at all, as one that uses its cards, or as one that still has them while it ends.
-const (
-	notCharged ChargeKind = iota
-	ChargedAsUsed
-	ChargedAsTerminating
-)
-
-// PodState is the request and charge of a pod. The request is valid for one object and
-// generation.
-type PodState struct {
-	object     *corev1.Pod
-	generation uint64
-	Request    workload.Request
-	// outOfSync is set if the pod is marked for recreation and Volcano's job controller owns
-	// it.
-	outOfSync   bool
-	lastSession uint64
-
-	// Charge is the last charge of the pod, ChargedNode and chargedInventory what it was
-	// computed from. chargedInventory is nil if it must be computed again. If the node loses
-	// its label or the PodGroup is deleted, the last charge stays.
-	Charge           *quota.Charge
-	ChargedNode      string
-	chargedInventory *card.Inventory
-	// AnnotatedQueue is the queue in the pod's annotation since its binding, "" before. On a
-	// pod of another scheduler its creator wrote it.
-	AnnotatedQueue string
-	// IsOurs is set if the pod names this scheduler.
-	IsOurs bool
-	// IsProtected is set in a tree if the pod itself may not be evicted. ServiceType is what the
-	// pod says, OwnerType that of its owner's kind. treeGeneration is that of the tree when the
-	// charge was found right.
-	IsProtected            bool
-	ServiceType, OwnerType string
-	treeGeneration         uint64
-	// ChargedAs is how the ledger charges the pod.
-	ChargedAs ChargeKind
-	// AssumedNodeInvalid is set if the node in the pod object is not real: Volcano writes it
-	// when it tries a node, and leaves it there when it gives up.
-	AssumedNodeInvalid bool
-	// unassigned is set if the API server has shown no node so far. It is read before Volcano
-	// may write into the object.
-	unassigned bool
-}
 
 // ObservePod returns the state of a pod and marks the pod as seen in this session.
 func (c *Cache) ObservePod(pod *corev1.Pod) *PodState {

@@ -10,15 +10,6 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// cachedQueue has the rules of a queue, and what they were read from. Volcano changes the state in the same
-// object.
-type cachedQueue struct {
-	object    *scheduling.Queue
-	unmanaged v1alpha1.UnmanagedQueues
-	state     scheduling.QueueState
-	rules     *workload.QueueRules
-}
-
 // ForgetQueues forgets the rules of queues that do not exist any more.
 func (c *Cache) ForgetQueues(exists func(name string) bool) {
 	maps.DeleteFunc(c.queues, func(name string, _ cachedQueue) bool { return !exists(name) })

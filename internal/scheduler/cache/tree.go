@@ -4,52 +4,12 @@ import (
 	"maps"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// Tree is the tree of queues as a session resolved it. Later sessions use it until the
-// rules of a queue change. It is quota.Flat, and the rest is empty, if the queues are flat.
-type Tree struct {
-	*quota.Tree
-	// queues are the queues that were resolved, all but root.
-	queues map[api.QueueID]*resolvedQueue
-	// Selectors are those queues on the path of a queue, beside itself, that have a namespace
-	// selector.
-	Selectors map[api.QueueID][]api.QueueID
-	// Version counts how often the tree was resolved.
-	Version uint64
-	// notices are what is wrong with the tree.
-	notices []treeNotice
-	// observedAt is when the ledger last observed what is borrowed.
-	observedAt time.Time
-	// owners are those of the arguments with which pods were read.
-	owners servicetype.OwnerKinds
-	// nodes, inventory and offInventory, the nodes that take no pods, are those of the last
-	// session. generation changes with the latter two.
-	nodes        map[string]*corev1.Node
-	inventory    *card.Inventory
-	offInventory map[string]bool
-	generation   uint64
-}
-
-// resolvedQueue is a queue in the tree: written are its rules alone, rules those in the tree.
-type resolvedQueue struct{ written, rules *workload.QueueRules }
-
-// treeNotice is what an event on a queue says about its place in the tree.
-type treeNotice struct {
-	Queue api.QueueID
-	// Kind is a suffix that keeps messages of several kinds apart.
-	Kind types.UID
-	// Reason and Message are those of the event.
-	Reason, Message string
-}
 
 // observationInterval is the time between two observations of what queues have borrowed, whose
 // averages are over half an hour.
