@@ -28,7 +28,7 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/enqueue/preemptableusage.go", `cmp.Or(spec.PriorityClassName, class)`, `cmp.Or(class, spec.PriorityClassName)`, "the class of a template comes before that of its job"},
 	{"internal/scheduler/enqueue/preemptableusage.go", `			return *spec.PreemptionPolicy == corev1.PreemptNever`, `			return false`, "a template that never preempts counts no others"},
 	{"internal/scheduler/keptcards/kept.go", `Memory: request.Memory, IsUnreclaimable: request.IsUnreclaimable}`, `Memory: request.Memory}`, "kept cards count as what cannot be reclaimed"},
-	{"internal/scheduler/keptcards/freed.go", `	slices.SortFunc(jobs, func(a, b jobWithFreedCards) int { return compare(a.tasks[0], b.tasks[0]) })`, ``, "a lowered quota ends what was freed last"},
+	{"internal/scheduler/keptcards/kept.go", `	slices.SortFunc(jobs, func(a, b jobWithFreedCards) int { return compare(a.tasks[0], b.tasks[0]) })`, ``, "a lowered quota ends what was freed last"},
 	{"internal/scheduler/victims/missing.go", `if insufficient.Kind == quota.Guaranteed {`, `if false {`, "a pod preempts no more than guarantees of others need"},
 	{"internal/scheduler/preemption/nominatednodes.go", `p.IsBeingEvicted(task) && !p.run.evicts(task)`, `p.IsBeingEvicted(task)`, "no pod waits for what is just evicted for others of its gang"},
 	{"internal/scheduler/victims/released.go", `if other.NodeName != victim.NodeName {`, `if false {`, "a gang that is evicted releases its quota on all nodes"},
@@ -36,8 +36,8 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/preemption/cheapestnode.go", `cmp.Or(cmp.Compare(c.job, other.job), `, `cmp.Or(`, "a gang is evicted before elastic pods of a higher priority"},
 	{"internal/scheduler/preemption/cheapestnode.go", `CompareBool(c.breaksGang, other.breaksGang), `, ``, "elastic pods are evicted before a gang of their priority"},
 	{"internal/scheduler/capacitycard/predicate.go", `quotaKeptForPreemptors, cardsAwaitedByOthers:`, `quotaKeptForPreemptors:`, "a job preempts beside cards that are kept for a gang"},
-	{"internal/scheduler/keptcards/kept.go", `-min(free, float64(awaited)*snapshot.Milli)`, `-min(free, 0)`, "a preemptor counts on no card that is kept for a gang"},
-	{"internal/scheduler/keptcards/kept.go", `	return known && k.AwaitedOn(r, node) > 0`, `	return known && k.AwaitedOn(r, node) < 0`, "all victims go beside cards that are kept for a gang"},
+	{"internal/scheduler/keptcards/idle.go", `-min(free, float64(awaited)*snapshot.Milli)`, `-min(free, 0)`, "a preemptor counts on no card that is kept for a gang"},
+	{"internal/scheduler/keptcards/idle.go", `	return known && k.AwaitedOn(r, node) > 0`, `	return known && k.AwaitedOn(r, node) < 0`, "all victims go beside cards that are kept for a gang"},
 	{"internal/scheduler/victims/missing.go", `MissingResources(task.InitResreq, s.kept.IdleFor(task, node))`, `MissingResources(task.InitResreq, s.FutureIdleOn(node))`, "a second preemptor does not count on kept cards"},
 }
 

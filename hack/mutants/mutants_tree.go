@@ -65,7 +65,7 @@ var loweredQuotaMutants = []mutant{
 	{"internal/scheduler/keptcards/reclaimed.go", `		request := k.RequestFor(task)
 		if !slices.ContainsFunc(request.Names`, `		request := k.RequestFor(task)
 		if true || !slices.ContainsFunc(request.Names`, "a pod that lost its cards may use another one"},
-	{"internal/scheduler/keptcards/kept.go", `		for _, task := range others {`, `		for _, task := range others[:0] {`, "a pod that lost its cards still counts in its gang"},
+	{"internal/scheduler/keptcards/reclaimed.go", `		for _, task := range others {`, `		for _, task := range others[:0] {`, "a pod that lost its cards still counts in its gang"},
 }
 
 // The rules of what may be taken from a queue, which package solver compares with an oracle.

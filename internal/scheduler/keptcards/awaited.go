@@ -1,38 +1,11 @@
 package keptcards
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
-
-// awaitedCards are the free cards that are kept for jobs that lack more of them, while the action
-// allocate runs and after it. Otherwise a job of several cards would never start beside jobs of one
-// card, which take each card as it becomes free.
-type awaitedCards struct {
-	// byNode are the pods for which free cards are kept, by node.
-	byNode map[string][]AwaitingPod
-	// running are the jobs that ran pods when allocate began, if a job below its minimum waits.
-	running map[api.JobID]bool
-}
-
-// AwaitingPod is a pod for which the free cards of a node are kept.
-type AwaitingPod struct {
-	Job  *api.JobInfo
-	Task *api.TaskInfo
-	// Count is how many cards of the resource are kept on the node.
-	Node     string
-	Resource corev1.ResourceName
-	Count    card.Count
-	// Borrows is set if the queue of the job would use more than it deserves with its missing pods,
-	// IsBelowMinimum if other pods of the job run.
-	Borrows, IsBelowMinimum bool
-	// ServiceType is that of the pod, Priority that of its queue.
-	ServiceType string
-	Priority    int32
-}
 
 // KeepAwaited keeps free cards for pods of waiting jobs, and for no others. running are the jobs that run
 // pods, nil if none of the waiting jobs is below its minimum.

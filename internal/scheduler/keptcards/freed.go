@@ -1,9 +1,6 @@
 package keptcards
 
 import (
-	"cmp"
-	"maps"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -41,45 +38,20 @@ type Nomination struct {
 	plan *evictionPlan
 }
 
-// jobWithFreedCards is a job and its pending pods for which cards were freed.
-type jobWithFreedCards struct {
-	job   *api.JobInfo
-	tasks []*api.TaskInfo
+// evictedPod is a pod that was evicted.
+type evictedPod struct {
+	uid  types.UID
+	key  api.TaskID
+	node string
 }
 
-// jobsWithFreedCards returns the jobs with pending pods for which cards were freed. Jobs and their
-// pods come in the order in which that happened: a lowered quota ends what was freed last.
-func (k *Kept) jobsWithFreedCards(freed map[types.UID]Nomination) []jobWithFreedCards {
-	compare := func(a, b *api.TaskInfo) int {
-		return cmp.Or(freed[a.Pod.UID].Since.Compare(freed[b.Pod.UID].Since), cmp.Compare(a.UID, b.UID))
-	}
-
-	var jobs []jobWithFreedCards
-	for _, job := range k.Volcano.Jobs {
-		var tasks []*api.TaskInfo
-		for _, task := range job.TaskStatusIndex[api.Pending] {
-			if _, known := freed[task.Pod.UID]; known {
-				tasks = append(tasks, task)
-			}
-		}
-
-		if len(tasks) > 0 {
-			slices.SortFunc(tasks, compare)
-			jobs = append(jobs, jobWithFreedCards{job, tasks})
-		}
-	}
-
-	slices.SortFunc(jobs, func(a, b jobWithFreedCards) int { return compare(a.tasks[0], b.tasks[0]) })
-	return jobs
-}
-
-// forgetFreedCards forgets the cards of all pods but those that wait, and those that are being bound: when a
-// binding fails, the pod waits again.
-func (k *Kept) forgetFreedCards(freed map[types.UID]Nomination, waiting map[types.UID]bool) {
-	for _, job := range k.Volcano.Jobs {
-		for _, task := range job.TaskStatusIndex[api.Binding] {
-			waiting[task.Pod.UID] = true
-		}
-	}
-	maps.DeleteFunc(freed, func(uid types.UID, _ Nomination) bool { return !waiting[uid] })
+// evictionPlan are the evictions with which cards were freed for the pods of a job. Its first cards may be
+// free long before its last ones, which the gang needs as well.
+type evictionPlan struct {
+	began   time.Time
+	victims []evictedPod
+	// lastSeen is when a session saw a victim last that was not overdue. session is the last session that
+	// looked for them.
+	lastSeen time.Time
+	session  uint64
 }

@@ -3,6 +3,7 @@
 package keptcards
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -36,44 +37,61 @@ type Kept struct {
 	Preemptors map[types.UID]bool
 }
 
+// keptCardsOwner is a pod for which reclaimed cards are kept on a node.
+type keptCardsOwner struct {
+	task *api.TaskInfo
+	// queue is that of the pod, serviceType that of the pod, priority that of its queue.
+	queue       api.QueueID
+	serviceType string
+	priority    int32
+	// from are the queues from which the cards were reclaimed.
+	from map[api.QueueID]bool
+}
+
+// preemptedCards are the cards that preempt freed and that are kept for the pods that it freed
+// them for.
+type preemptedCards struct {
+	byNode  map[string][]*waitingPreemptor
+	byQueue map[api.QueueID][]*waitingPreemptor
+}
+
+// waitingPreemptor is a pending pod for which preempt freed cards on a node.
+type waitingPreemptor struct {
+	task *api.TaskInfo
+	job  *api.JobInfo
+	// charge is what the pod will use of the quota of its queue.
+	charge *quota.Charge
+}
+
+// awaitedCards are the free cards that are kept for jobs that lack more of them, while the action
+// allocate runs and after it. Otherwise a job of several cards would never start beside jobs of one
+// card, which take each card as it becomes free.
+type awaitedCards struct {
+	// byNode are the pods for which free cards are kept, by node.
+	byNode map[string][]AwaitingPod
+	// running are the jobs that ran pods when allocate began, if a job below its minimum waits.
+	running map[api.JobID]bool
+}
+
+// AwaitingPod is a pod for which the free cards of a node are kept.
+type AwaitingPod struct {
+	Job  *api.JobInfo
+	Task *api.TaskInfo
+	// Count is how many cards of the resource are kept on the node.
+	Node     string
+	Resource corev1.ResourceName
+	Count    card.Count
+	// Borrows is set if the queue of the job would use more than it deserves with its missing pods,
+	// IsBelowMinimum if other pods of the job run.
+	Borrows, IsBelowMinimum bool
+	// ServiceType is that of the pod, Priority that of its queue.
+	ServiceType string
+	Priority    int32
+}
+
 // New returns what is kept in a session: nothing until Load. freed is what earlier sessions freed.
 func New(s *snapshot.Session, stuck *snapshot.StuckPods, freed *Freed) *Kept {
 	return &Kept{Session: s, stuck: stuck, periods: periods{s}, freed: freed}
-}
-
-// Load finds the pending pods for which cards are kept, and forgets all others.
-func (k *Kept) Load() {
-	k.reclaimedCards = nil
-	k.keptCharges = nil
-	kept := map[snapshot.QueueCard]card.Count{}
-	// What preempt freed is kept beside all that is kept for reclaimers.
-	defer k.loadPreemptedCards(kept)
-
-	if len(k.freed.Reclaimed) == 0 {
-		return
-	}
-
-	k.reclaimedCards = map[string][]keptCardsOwner{}
-	waiting := map[types.UID]bool{}
-	for _, freed := range k.jobsWithFreedCards(k.freed.Reclaimed) {
-		job := freed.job
-		tasks, others := k.tasksKeepingCards(job, freed.tasks, kept)
-		// A pod that lost its cards still counts in its gang, until the time is over for which they were kept.
-		for _, task := range others {
-			waiting[task.Pod.UID] = true
-			nomination := k.freed.Reclaimed[task.Pod.UID]
-			k.freed.Reclaimed[task.Pod.UID] = Nomination{Since: nomination.Since, plan: nomination.plan}
-		}
-
-		for _, task := range tasks {
-			nomination := k.freed.Reclaimed[task.Pod.UID]
-			waiting[task.Pod.UID] = true
-			k.keepQuota(task, job.Queue, nomination.Node)
-			k.reclaimedCards[nomination.Node] = append(k.reclaimedCards[nomination.Node], keptCardsOwner{task, job.Queue, k.ServiceType(task), k.Volcano.Queues[job.Queue].Queue.Spec.Priority, nomination.from})
-		}
-	}
-
-	k.forgetFreedCards(k.freed.Reclaimed, waiting)
 }
 
 // waitingCharge returns what a pending pod will use of a queue with a card. The guarantees of a tree treat usage that
@@ -109,49 +127,6 @@ func (k *Kept) KeepAgain(task api.TaskID) {
 	}
 }
 
-// IdleFor returns what a node has idle or will have for a pod: without the resources of stuck
-// pods, and without what is kept from the pod. Of the cards that are kept for waiting jobs those count that are
-// free now.
-func (k *Kept) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
-	idle := k.stuck.FutureIdleOn(node)
-	if kept := k.keptOnNode(task, k.Volcano.Jobs[task.Job], node.Name); kept != nil {
-		idle.MilliCPU -= kept.MilliCPU
-		idle.Memory -= kept.Memory
-		for name, quantity := range kept.ScalarResources {
-			idle.AddScalar(name, -quantity)
-		}
-	}
-
-	if r, known := k.CheckInputFor(task); known {
-		if awaited := k.AwaitedOn(r, node); awaited > 0 {
-			free := max(0, idle.Get(r.Request.Resource))
-			idle.AddScalar(r.Request.Resource, -min(free, float64(awaited)*snapshot.Milli))
-		}
-	}
-
-	return idle
-}
-
-// KeepsCardsOn reports whether some cards of a node may be kept from a pod, at a glance: IdleFor knows what is
-// left for it. Volcano counts kept cards as free, so it would evict too few pods on such a node.
-func (k *Kept) KeepsCardsOn(task *api.TaskInfo, node *api.NodeInfo) bool {
-	if len(k.preemptedCards.byNode[node.Name]) > 0 {
-		return true
-	}
-	r, known := k.CheckInputFor(task)
-	return known && k.AwaitedOn(r, node) > 0
-}
-
-// Nodes returns the nodes on which cards are kept that preempt freed or that waiting jobs lack. A
-// node may come twice.
-func (k *Kept) Nodes() []string {
-	names := slices.Collect(maps.Keys(k.preemptedCards.byNode))
-	if k.awaited != nil {
-		names = slices.AppendSeq(names, maps.Keys(k.awaited.byNode))
-	}
-	return names
-}
-
 // isPromised reports whether pods on a node were evicted for a pod: what is free there is for it, too.
 func (k *Kept) isPromised(task *api.TaskInfo, node *api.NodeInfo) bool {
 	uid := task.Pod.UID
@@ -166,45 +141,55 @@ func (k *Kept) HasPromisedNode(task *api.TaskInfo) bool {
 	return hasReclaimed || hasPreempted
 }
 
-// PromisedCards returns how many cards of a resource of a node are kept for pods for which others were evicted.
-func (k *Kept) PromisedCards(node string, resource corev1.ResourceName) (kept card.Count) {
-	add := func(task *api.TaskInfo) {
-		if request := k.RequestFor(task); task.Status == api.Pending && request.Resource == resource {
-			kept = kept.Add(request.Count)
+// jobWithFreedCards is a job and its pending pods for which cards were freed.
+type jobWithFreedCards struct {
+	job   *api.JobInfo
+	tasks []*api.TaskInfo
+}
+
+// jobsWithFreedCards returns the jobs with pending pods for which cards were freed. Jobs and their
+// pods come in the order in which that happened: a lowered quota ends what was freed last.
+func (k *Kept) jobsWithFreedCards(freed map[types.UID]Nomination) []jobWithFreedCards {
+	compare := func(a, b *api.TaskInfo) int {
+		return cmp.Or(freed[a.Pod.UID].Since.Compare(freed[b.Pod.UID].Since), cmp.Compare(a.UID, b.UID))
+	}
+
+	var jobs []jobWithFreedCards
+	for _, job := range k.Volcano.Jobs {
+		var tasks []*api.TaskInfo
+		for _, task := range job.TaskStatusIndex[api.Pending] {
+			if _, known := freed[task.Pod.UID]; known {
+				tasks = append(tasks, task)
+			}
+		}
+
+		if len(tasks) > 0 {
+			slices.SortFunc(tasks, compare)
+			jobs = append(jobs, jobWithFreedCards{job, tasks})
 		}
 	}
 
-	for i := range k.reclaimedCards[node] {
-		add(k.reclaimedCards[node][i].task)
-	}
-	for _, preemptor := range k.preemptedCards.byNode[node] {
-		add(preemptor.task)
-	}
-
-	return kept
+	slices.SortFunc(jobs, func(a, b jobWithFreedCards) int { return compare(a.tasks[0], b.tasks[0]) })
+	return jobs
 }
 
-// CheckQuota returns why a pod does not fit the quota of its queue on any card, beside what is kept
-// for others, nil if it does.
-func (k *Kept) CheckQuota(r snapshot.CheckInput) *workload.Refusal {
-	if refusal := k.RunChecks(snapshot.QuotaChecks, r); refusal != nil {
-		return refusal
+// forgetFreedCards forgets the cards of all pods but those that wait, and those that are being bound: when a
+// binding fails, the pod waits again.
+func (k *Kept) forgetFreedCards(freed map[types.UID]Nomination, waiting map[types.UID]bool) {
+	for _, job := range k.Volcano.Jobs {
+		for _, task := range job.TaskStatusIndex[api.Binding] {
+			waiting[task.Pod.UID] = true
+		}
 	}
-	return k.CheckKeptQuota(r)
+	maps.DeleteFunc(freed, func(uid types.UID, _ Nomination) bool { return !waiting[uid] })
 }
 
-// CheckCard returns why a pod may not use the card of its node, beside what is kept for others, nil if it may.
-func (k *Kept) CheckCard(r snapshot.CheckInput) *workload.Refusal {
-	if refusal := k.RunChecks(snapshot.CardChecks, r); refusal != nil {
-		return refusal
+// addDeserved adds cards to the amounts if their queue deserves them beside these, and reports whether it does.
+func (k *Kept) addDeserved(key snapshot.QueueCard, count card.Count, amounts map[snapshot.QueueCard]card.Count) bool {
+	all := amounts[key].Add(count)
+	if !k.Ledger.Fits(string(key.Queue), quota.Request{Names: []card.Name{key.Name}, Count: all}, quota.Within{Bound: quota.DeservedLeft}) {
+		return false
 	}
-	return k.CheckKeptQuota(r)
-}
-
-// CheckPlace returns why a pod may not be where it is placed, beside what is kept for others, nil if it may.
-func (k *Kept) CheckPlace(r snapshot.CheckInput) *workload.Refusal {
-	if refusal := k.RunChecks(snapshot.PlaceChecks, r); refusal != nil {
-		return refusal
-	}
-	return k.CheckKeptQuota(r)
+	amounts[key] = all
+	return true
 }

@@ -16,24 +16,6 @@ import (
 // a moment, Volcano undoes the whole gang and would give the cards back to the victims.
 const keptPeriod = 5 * time.Minute
 
-// evictionPlan are the evictions with which cards were freed for the pods of a job. Its first cards may be
-// free long before its last ones, which the gang needs as well.
-type evictionPlan struct {
-	began   time.Time
-	victims []evictedPod
-	// lastSeen is when a session saw a victim last that was not overdue. session is the last session that
-	// looked for them.
-	lastSeen time.Time
-	session  uint64
-}
-
-// evictedPod is a pod that was evicted.
-type evictedPod struct {
-	uid  types.UID
-	key  api.TaskID
-	node string
-}
-
 // periods says how long freed cards are kept.
 type periods struct{ *snapshot.Session }
 

@@ -10,14 +10,6 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// waitingPreemptor is a pending pod for which preempt freed cards on a node.
-type waitingPreemptor struct {
-	task *api.TaskInfo
-	job  *api.JobInfo
-	// charge is what the pod will use of the quota of its queue.
-	charge *quota.Charge
-}
-
 // keepsQuotaFrom reports whether the quota that preempt freed for a pod is kept from another one. Once the pod is
 // placed, the ledger counts it.
 func (w *waitingPreemptor) keepsQuotaFrom(task *api.TaskInfo, job *api.JobInfo) bool {
@@ -47,13 +39,6 @@ func (w *waitingPreemptor) goesBefore(task *api.TaskInfo, job *api.JobInfo) bool
 	default:
 		return job.Priority <= w.job.Priority
 	}
-}
-
-// preemptedCards are the cards that preempt freed and that are kept for the pods that it freed
-// them for.
-type preemptedCards struct {
-	byNode  map[string][]*waitingPreemptor
-	byQueue map[api.QueueID][]*waitingPreemptor
 }
 
 // KeepPreemptedCards records that preempt evicts some victims for pipelined pods of a job. Without that, pods
@@ -143,6 +128,31 @@ func (k *Kept) FitsBesidePreempted(task *api.TaskInfo, job *api.JobInfo, node *a
 // KeepsQuotaIn reports whether quota of a queue is kept for pods for which preempt freed it.
 func (k *Kept) KeepsQuotaIn(queue api.QueueID) bool {
 	return len(k.preemptedCards.byQueue[queue]) > 0
+}
+
+// CheckQuota returns why a pod does not fit the quota of its queue on any card, beside what is kept
+// for others, nil if it does.
+func (k *Kept) CheckQuota(r snapshot.CheckInput) *workload.Refusal {
+	if refusal := k.RunChecks(snapshot.QuotaChecks, r); refusal != nil {
+		return refusal
+	}
+	return k.CheckKeptQuota(r)
+}
+
+// CheckCard returns why a pod may not use the card of its node, beside what is kept for others, nil if it may.
+func (k *Kept) CheckCard(r snapshot.CheckInput) *workload.Refusal {
+	if refusal := k.RunChecks(snapshot.CardChecks, r); refusal != nil {
+		return refusal
+	}
+	return k.CheckKeptQuota(r)
+}
+
+// CheckPlace returns why a pod may not be where it is placed, beside what is kept for others, nil if it may.
+func (k *Kept) CheckPlace(r snapshot.CheckInput) *workload.Refusal {
+	if refusal := k.RunChecks(snapshot.PlaceChecks, r); refusal != nil {
+		return refusal
+	}
+	return k.CheckKeptQuota(r)
 }
 
 // DeductKept returns what a check may count as released for a pod, less the quota of its queue that is kept from

@@ -4,23 +4,13 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
-
-// keptCardsOwner is a pod for which reclaimed cards are kept on a node.
-type keptCardsOwner struct {
-	task *api.TaskInfo
-	// queue is that of the pod, serviceType that of the pod, priority that of its queue.
-	queue       api.QueueID
-	serviceType string
-	priority    int32
-	// from are the queues from which the cards were reclaimed.
-	from map[api.QueueID]bool
-}
 
 // KeepReclaimedCards records that cards of some victims were reclaimed for pipelined pods of a job. cardreclaim
 // plans another eviction, with other victims, when a gang loses one of its nodes. The cards of its other nodes
@@ -41,6 +31,41 @@ func (k *Kept) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
 	for _, task := range tasks {
 		k.freed.Reclaimed[task.Pod.UID] = Nomination{Node: task.NodeName, Since: k.Now(), from: from, plan: plan}
 	}
+}
+
+// Load finds the pending pods for which cards are kept, and forgets all others.
+func (k *Kept) Load() {
+	k.reclaimedCards = nil
+	k.keptCharges = nil
+	kept := map[snapshot.QueueCard]card.Count{}
+	// What preempt freed is kept beside all that is kept for reclaimers.
+	defer k.loadPreemptedCards(kept)
+
+	if len(k.freed.Reclaimed) == 0 {
+		return
+	}
+
+	k.reclaimedCards = map[string][]keptCardsOwner{}
+	waiting := map[types.UID]bool{}
+	for _, freed := range k.jobsWithFreedCards(k.freed.Reclaimed) {
+		job := freed.job
+		tasks, others := k.tasksKeepingCards(job, freed.tasks, kept)
+		// A pod that lost its cards still counts in its gang, until the time is over for which they were kept.
+		for _, task := range others {
+			waiting[task.Pod.UID] = true
+			nomination := k.freed.Reclaimed[task.Pod.UID]
+			k.freed.Reclaimed[task.Pod.UID] = Nomination{Since: nomination.Since, plan: nomination.plan}
+		}
+
+		for _, task := range tasks {
+			nomination := k.freed.Reclaimed[task.Pod.UID]
+			waiting[task.Pod.UID] = true
+			k.keepQuota(task, job.Queue, nomination.Node)
+			k.reclaimedCards[nomination.Node] = append(k.reclaimedCards[nomination.Node], keptCardsOwner{task, job.Queue, k.ServiceType(task), k.Volcano.Queues[job.Queue].Queue.Spec.Priority, nomination.from})
+		}
+	}
+
+	k.forgetFreedCards(k.freed.Reclaimed, waiting)
 }
 
 // tasksKeepingCards returns those of a job's pending pods for which reclaimed cards are still kept, and as others
@@ -90,16 +115,6 @@ func (k *Kept) countWithoutCard(tasks []*api.TaskInfo, queue api.QueueID, amount
 		}
 	}
 	return count
-}
-
-// addDeserved adds cards to the amounts if their queue deserves them beside these, and reports whether it does.
-func (k *Kept) addDeserved(key snapshot.QueueCard, count card.Count, amounts map[snapshot.QueueCard]card.Count) bool {
-	all := amounts[key].Add(count)
-	if !k.Ledger.Fits(string(key.Queue), quota.Request{Names: []card.Name{key.Name}, Count: all}, quota.Within{Bound: quota.DeservedLeft}) {
-		return false
-	}
-	amounts[key] = all
-	return true
 }
 
 // FitsBesideReclaimed reports whether a pod fits a node besides the cards kept for pending reclaimers that
