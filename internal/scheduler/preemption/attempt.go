@@ -11,18 +11,6 @@ import (
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
-// preemptionAttempt is the pod and node that Volcano's action preempt tries now. Volcano then
-// calls allocatable without the node, and quota of another card than the node's would end the
-// evictions too early or prevent them.
-type preemptionAttempt struct {
-	pod  api.TaskID
-	node string // "" if nothing can be evicted there, since Volcano then does not name it
-	// refused is set if the pod must not be pipelined to the node, even if Volcano finds room.
-	refused bool
-	// conflicting are the pods that must be evicted before the pod can be there.
-	conflicting []*api.TaskInfo
-}
-
 // Preemptable selects the victims on one node for a preemptor of the same queue or job. They
 // have a lower priority, may be evicted, and release only what node and quota lack. It includes
 // the rules of Volcano's plugins priority and conformance, because no other plugin may be asked

@@ -10,14 +10,6 @@ import (
 	"cardquota.dev/operator/internal/scheduler/victims"
 )
 
-// evictionCost is what evictions on a node cost. First their highest priority decides, then whether a
-// gang breaks, then what is lost.
-type evictionCost struct {
-	job, pod   int32
-	breaksGang bool
-	loss       int64
-}
-
 // compare is negative if c is less than the other cost.
 func (c *evictionCost) compare(other *evictionCost) int {
 	return cmp.Or(cmp.Compare(c.job, other.job), cmp.Compare(c.pod, other.pod), victims.CompareBool(c.breaksGang, other.breaksGang), cmp.Compare(c.loss, other.loss))

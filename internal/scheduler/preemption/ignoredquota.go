@@ -1,20 +1,6 @@
 package preemption
 
-import (
-	"sync"
-	"sync/atomic"
-
-	"volcano.sh/volcano/pkg/scheduler/api"
-)
-
-// quotaIgnorer tells the predicate for which pod it ignores the quota. Topology-aware preemption asks
-// about several nodes at once, all for the same pod.
-type quotaIgnorer struct {
-	pod atomic.Pointer[api.TaskID] // nil while the quota counts for all
-
-	mu     sync.Mutex
-	checks int // of the pod that have begun and not ended
-}
+import "volcano.sh/volcano/pkg/scheduler/api"
 
 // beginCheck lets the predicate ignore the quota for a pod until endCheck was called as often.
 func (i *quotaIgnorer) beginCheck(pod api.TaskID) {

@@ -2,7 +2,6 @@ package preemption
 
 import (
 	"errors"
-	"sync"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -17,19 +16,6 @@ var (
 	errNothingToPreempt = errors.New("the pod may preempt no other pod")
 	errNotSearched      = errors.New("preempt searches no node for the pod in this session")
 )
-
-// preemptSearch is a node search for a pod.
-type preemptSearch struct {
-	snapshot.CheckInput
-	// mayReclaim is set if the pod may reclaim cards from other queues in this search.
-	mayReclaim bool
-	// awaitsNominated is the answer of AwaitsNominatedNode, computed once.
-	awaitsNominated bool
-	awaitsOnce      sync.Once
-	// preemptsJobs is the answer of preemptsJobs, computed once.
-	preemptsJobs bool
-	preemptsOnce sync.Once
-}
 
 // BeginSearch notes that Volcano begins to search a node for a pod. mayReclaim is set if the pod may reclaim cards
 // from other queues in this search.

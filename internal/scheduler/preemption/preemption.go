@@ -2,14 +2,13 @@
 package preemption
 
 import (
-	"cmp"
-	"maps"
-	"slices"
+	"sync"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/scheduler/victims"
@@ -41,83 +40,100 @@ func New(s *snapshot.Session, prices *victims.Prices, stuck *snapshot.StuckPods,
 // IsRunning reports whether Volcano's action preempt runs.
 func (p *Preemption) IsRunning() bool { return p.run != nil }
 
-// Preempt runs Volcano's action preempt, which execute is, and returns the pods it evicts, by job. A gang
-// loses only elastic pods, or all pods. The caller carries out the evictions.
-func (p *Preemption) Preempt(hooks Hooks, execute func()) [][]*api.TaskInfo {
-	p.Cache.EvictionPolicies = hooks.PolicyFor
-	run := newPreemptRun(p, hooks)
-	p.run = run
-	defer func() {
-		p.run = nil
-		p.victims.LimitBorrowing(nil)
-	}()
-	defer p.hideOldNominations()()
-
-	// Volcano does not tell for whom it evicts. Its preemptors are the pods that it pipelines
-	// meanwhile.
-	before := pipelinedPods(p.Session)
-	p.executeByQueue(execute)
-	p.kept.Preemptors = pipelinedPods(p.Session)
-	maps.DeleteFunc(p.kept.Preemptors, func(uid types.UID, _ bool) bool { return before[uid] })
-	// Gangs are completed when the next search begins. No search follows the last evictions.
-	run.completeGangs()
-	p.keepFreedCards(run.victimsByPreemptor())
-
-	var jobs [][]*api.TaskInfo
-	for id, evicted := range run.evicted {
-		tasks := slices.Collect(maps.Values(evicted))
-		if rest := run.restOfGangs[id]; rest != nil {
-			tasks = append(tasks, rest.tasks...)
-		}
-		if len(tasks) > 0 {
-			slices.SortFunc(tasks, func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
-			jobs = append(jobs, tasks)
-		}
-	}
-
-	slices.SortFunc(jobs, func(a, b []*api.TaskInfo) int { return cmp.Compare(a[0].Job, b[0].Job) })
-	return jobs
+// Hooks are what the action preempt knows and the plugin does not.
+type Hooks struct {
+	// PolicyFor returns how a Volcano job handles evictions, false if that is not known.
+	PolicyFor cache.EvictionPolicies
+	// Begin is called before the first search, if some pod may preempt others. MaySearch
+	// reports whether preempt may search a node for a pod. generation changes with each eviction
+	// and each undone one. Without these two, every pod has its search.
+	Begin     func()
+	MaySearch func(task *api.TaskInfo, generation int) bool
 }
 
-// keepFreedCards keeps what preempt freed for the pods that it pipelined. victims are the pods that it evicts,
-// by the job for which it does.
-func (p *Preemption) keepFreedCards(victims map[api.JobID][]*api.TaskInfo) {
-	for id, evicted := range victims {
-		job := p.Volcano.Jobs[id]
-		// Volcano takes back what it did for a job that cannot start.
-		if job == nil || !p.Volcano.JobPipelined(job) {
-			continue
-		}
-
-		var tasks []*api.TaskInfo
-		for _, task := range job.TaskStatusIndex[api.Pipelined] {
-			if p.kept.Preemptors[task.Pod.UID] {
-				tasks = append(tasks, task)
-			}
-		}
-		p.kept.KeepPreemptedCards(tasks, evicted)
+// preemptRun is what Volcano's action preempt evicts in one session. Volcano evicts single pods
+// and could leave a gang running below its minimum. The plugin evicts the rest of such a gang
+// in the session, so that later preemptors use what it releases.
+type preemptRun struct {
+	preemption *Preemption
+	hooks      Hooks
+	// lowest is the lowest priority of a job with pods to evict, by queue. isAsked are the jobs
+	// for which Volcano asked whether they starve.
+	lowest  map[api.QueueID]int32
+	isAsked map[api.JobID]bool
+	// evicted are the pods that Volcano evicts, by job.
+	evicted map[api.JobID]map[api.TaskID]*api.TaskInfo
+	// evictedFor is the job for which a pod is evicted.
+	evictedFor map[api.TaskID]api.JobID
+	// restOfGangs are the other pods of jobs that are evicted as a whole.
+	restOfGangs map[api.JobID]*restOfGang
+	// allowances caches what each job can lose while evictions is unchanged. Volcano calls the
+	// plugin for each node, and a large gang is on many.
+	allowances struct {
+		sync.Mutex
+		evictions int
+		jobs      map[api.JobID]*victims.Allowance
 	}
+	// elsewhere caches the last answer of cheapestEvictions.
+	elsewhere struct {
+		sync.Mutex
+		pod       api.TaskID
+		evictions int
+		least     *evictionCost
+	}
+	// evictions counts evictions and undone evictions.
+	evictions int
+	// evictingRest is set while the rest of a gang is evicted or restored.
+	evictingRest bool
 }
 
-// pipelinedPods returns the pods that are pipelined.
-func pipelinedPods(s *snapshot.Session) map[types.UID]bool {
-	pods := map[types.UID]bool{}
-	for _, job := range s.Volcano.Jobs {
-		for _, task := range job.TaskStatusIndex[api.Pipelined] {
-			pods[task.Pod.UID] = true
-		}
-	}
-	return pods
+// restOfGang are the pods of a gang that are evicted because others of it are.
+type restOfGang struct {
+	// statement is never committed: the caller evicts the whole gang together.
+	statement *framework.Statement
+	tasks     []*api.TaskInfo
+	// bound are the pods that had not started.
+	bound []*api.TaskInfo
 }
 
-// RecordEviction records a pod that Volcano evicts.
-func (p *Preemption) RecordEviction(task *api.TaskInfo) { p.run.recordEviction(task) }
+// preemptionAttempt is the pod and node that Volcano's action preempt tries now. Volcano then
+// calls allocatable without the node, and quota of another card than the node's would end the
+// evictions too early or prevent them.
+type preemptionAttempt struct {
+	pod  api.TaskID
+	node string // "" if nothing can be evicted there, since Volcano then does not name it
+	// refused is set if the pod must not be pipelined to the node, even if Volcano finds room.
+	refused bool
+	// conflicting are the pods that must be evicted before the pod can be there.
+	conflicting []*api.TaskInfo
+}
 
-// UndoEviction records an undone eviction, and restores the rest of the gang.
-func (p *Preemption) UndoEviction(task *api.TaskInfo) { p.run.undoEviction(task) }
+// preemptSearch is a node search for a pod.
+type preemptSearch struct {
+	snapshot.CheckInput
+	// mayReclaim is set if the pod may reclaim cards from other queues in this search.
+	mayReclaim bool
+	// awaitsNominated is the answer of AwaitsNominatedNode, computed once.
+	awaitsNominated bool
+	awaitsOnce      sync.Once
+	// preemptsJobs is the answer of preemptsJobs, computed once.
+	preemptsJobs bool
+	preemptsOnce sync.Once
+}
 
-// CompleteGangs evicts, in the session, the rest of each job that would run below its minimum.
-func (p *Preemption) CompleteGangs() { p.run.completeGangs() }
+// quotaIgnorer tells the predicate for which pod it ignores the quota. Topology-aware preemption asks
+// about several nodes at once, all for the same pod.
+type quotaIgnorer struct {
+	pod atomic.Pointer[api.TaskID] // nil while the quota counts for all
 
-// TasksToComplete returns the pods that CompleteGangs will evict.
-func (p *Preemption) TasksToComplete() []*api.TaskInfo { return p.run.tasksToComplete() }
+	mu     sync.Mutex
+	checks int // of the pod that have begun and not ended
+}
+
+// evictionCost is what evictions on a node cost. First their highest priority decides, then whether a
+// gang breaks, then what is lost.
+type evictionCost struct {
+	job, pod   int32
+	breaksGang bool
+	loss       int64
+}

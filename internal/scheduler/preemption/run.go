@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync"
 
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -16,51 +15,6 @@ import (
 	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// preemptRun is what Volcano's action preempt evicts in one session. Volcano evicts single pods
-// and could leave a gang running below its minimum. The plugin evicts the rest of such a gang
-// in the session, so that later preemptors use what it releases.
-type preemptRun struct {
-	preemption *Preemption
-	hooks      Hooks
-	// lowest is the lowest priority of a job with pods to evict, by queue. isAsked are the jobs
-	// for which Volcano asked whether they starve.
-	lowest  map[api.QueueID]int32
-	isAsked map[api.JobID]bool
-	// evicted are the pods that Volcano evicts, by job.
-	evicted map[api.JobID]map[api.TaskID]*api.TaskInfo
-	// evictedFor is the job for which a pod is evicted.
-	evictedFor map[api.TaskID]api.JobID
-	// restOfGangs are the other pods of jobs that are evicted as a whole.
-	restOfGangs map[api.JobID]*restOfGang
-	// allowances caches what each job can lose while evictions is unchanged. Volcano calls the
-	// plugin for each node, and a large gang is on many.
-	allowances struct {
-		sync.Mutex
-		evictions int
-		jobs      map[api.JobID]*victims.Allowance
-	}
-	// elsewhere caches the last answer of cheapestEvictions.
-	elsewhere struct {
-		sync.Mutex
-		pod       api.TaskID
-		evictions int
-		least     *evictionCost
-	}
-	// evictions counts evictions and undone evictions.
-	evictions int
-	// evictingRest is set while the rest of a gang is evicted or restored.
-	evictingRest bool
-}
-
-// restOfGang are the pods of a gang that are evicted because others of it are.
-type restOfGang struct {
-	// statement is never committed: the caller evicts the whole gang together.
-	statement *framework.Statement
-	tasks     []*api.TaskInfo
-	// bound are the pods that had not started.
-	bound []*api.TaskInfo
-}
 
 // newPreemptRun returns the state of a run that has evicted nothing yet.
 func newPreemptRun(p *Preemption, hooks Hooks) *preemptRun {
@@ -273,3 +227,15 @@ func (r *preemptRun) allowanceFor(job *api.JobInfo) *victims.Allowance {
 
 	return &victims.Allowance{Elastic: known.Elastic, ElasticByRole: maps.Clone(known.ElasticByRole), WholeJob: known.WholeJob}
 }
+
+// RecordEviction records a pod that Volcano evicts.
+func (p *Preemption) RecordEviction(task *api.TaskInfo) { p.run.recordEviction(task) }
+
+// UndoEviction records an undone eviction, and restores the rest of the gang.
+func (p *Preemption) UndoEviction(task *api.TaskInfo) { p.run.undoEviction(task) }
+
+// CompleteGangs evicts, in the session, the rest of each job that would run below its minimum.
+func (p *Preemption) CompleteGangs() { p.run.completeGangs() }
+
+// TasksToComplete returns the pods that CompleteGangs will evict.
+func (p *Preemption) TasksToComplete() []*api.TaskInfo { return p.run.tasksToComplete() }

@@ -1,24 +1,86 @@
 package preemption
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/util"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
-// Hooks are what the action preempt knows and the plugin does not.
-type Hooks struct {
-	// PolicyFor returns how a Volcano job handles evictions, false if that is not known.
-	PolicyFor cache.EvictionPolicies
-	// Begin is called before the first search, if some pod may preempt others. MaySearch
-	// reports whether preempt may search a node for a pod. generation changes with each eviction
-	// and each undone one. Without these two, every pod has its search.
-	Begin     func()
-	MaySearch func(task *api.TaskInfo, generation int) bool
+// Preempt runs Volcano's action preempt, which execute is, and returns the pods it evicts, by job. A gang
+// loses only elastic pods, or all pods. The caller carries out the evictions.
+func (p *Preemption) Preempt(hooks Hooks, execute func()) [][]*api.TaskInfo {
+	p.Cache.EvictionPolicies = hooks.PolicyFor
+	run := newPreemptRun(p, hooks)
+	p.run = run
+	defer func() {
+		p.run = nil
+		p.victims.LimitBorrowing(nil)
+	}()
+	defer p.hideOldNominations()()
+
+	// Volcano does not tell for whom it evicts. Its preemptors are the pods that it pipelines
+	// meanwhile.
+	before := pipelinedPods(p.Session)
+	p.executeByQueue(execute)
+	p.kept.Preemptors = pipelinedPods(p.Session)
+	maps.DeleteFunc(p.kept.Preemptors, func(uid types.UID, _ bool) bool { return before[uid] })
+	// Gangs are completed when the next search begins. No search follows the last evictions.
+	run.completeGangs()
+	p.keepFreedCards(run.victimsByPreemptor())
+
+	var jobs [][]*api.TaskInfo
+	for id, evicted := range run.evicted {
+		tasks := slices.Collect(maps.Values(evicted))
+		if rest := run.restOfGangs[id]; rest != nil {
+			tasks = append(tasks, rest.tasks...)
+		}
+		if len(tasks) > 0 {
+			slices.SortFunc(tasks, func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
+			jobs = append(jobs, tasks)
+		}
+	}
+
+	slices.SortFunc(jobs, func(a, b []*api.TaskInfo) int { return cmp.Compare(a[0].Job, b[0].Job) })
+	return jobs
+}
+
+// keepFreedCards keeps what preempt freed for the pods that it pipelined. victims are the pods that it evicts,
+// by the job for which it does.
+func (p *Preemption) keepFreedCards(victims map[api.JobID][]*api.TaskInfo) {
+	for id, evicted := range victims {
+		job := p.Volcano.Jobs[id]
+		// Volcano takes back what it did for a job that cannot start.
+		if job == nil || !p.Volcano.JobPipelined(job) {
+			continue
+		}
+
+		var tasks []*api.TaskInfo
+		for _, task := range job.TaskStatusIndex[api.Pipelined] {
+			if p.kept.Preemptors[task.Pod.UID] {
+				tasks = append(tasks, task)
+			}
+		}
+		p.kept.KeepPreemptedCards(tasks, evicted)
+	}
+}
+
+// pipelinedPods returns the pods that are pipelined.
+func pipelinedPods(s *snapshot.Session) map[types.UID]bool {
+	pods := map[types.UID]bool{}
+	for _, job := range s.Volcano.Jobs {
+		for _, task := range job.TaskStatusIndex[api.Pipelined] {
+			pods[task.Pod.UID] = true
+		}
+	}
+	return pods
 }
 
 // executeByQueue runs Volcano's action preempt for each queue with pods that may preempt, in
