@@ -31,9 +31,9 @@ var (
 		{"internal/queueusage/billedpods.go", `		charges[pod.Pod.UID] = pod.Charge`, `		_ = charges`, "metrics: a terminating pod stays in its queue"},
 	}
 	sessionMetricsMutants = []mutant{
-		{"internal/scheduler/capacitycard/metrics.go", `		found.pods += usage.Pods`, `		found.pods += len(usage.Used)`, "metrics: each charged pod counts"},
+		{"internal/scheduler/capacitycard/plugin.go", `		found.pods += usage.Pods`, `		found.pods += len(usage.Used)`, "metrics: each charged pod counts"},
 		{"internal/scheduler/capacitycard/metrics.go", `		requested[string(name)] = count`, `		requested[string(name)] = 0`, "metrics: what is placed is requested, too"},
-		{"internal/scheduler/capacitycard/metrics.go", `if task.SchGated || !isKnown`, `if !isKnown`, "metrics: a gated pod requests nothing"},
+		{"internal/scheduler/capacitycard/plugin.go", `if task.SchGated || !isKnown`, `if !isKnown`, "metrics: a gated pod requests nothing"},
 		{"internal/scheduler/capacitycard/metrics.go", `float64(q.usage.MilliCPU)/1000`, `float64(q.usage.MilliCPU)`, "metrics: CPU is in cores"},
 		{"internal/scheduler/capacitycard/metrics.go", `max(0, int64(count)-deserved)`, `int64(count)-deserved`, "metrics: what is borrowed is not negative"},
 		{"internal/scheduler/capacitycard/metrics.go", `	slices.Sort(texts)`, `	slices.Reverse(texts)`, "metrics: alternatives are in alphabetical order"},

@@ -14,39 +14,10 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
-	"cardquota.dev/operator/internal/scheduler/enqueue"
 	"cardquota.dev/operator/internal/scheduler/gang"
-	"cardquota.dev/operator/internal/scheduler/keptcards"
-	"cardquota.dev/operator/internal/scheduler/preemption"
-	"cardquota.dev/operator/internal/scheduler/snapshot"
-	"cardquota.dev/operator/internal/scheduler/victims"
-	"cardquota.dev/operator/internal/scheduler/waitingjobs"
 	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// allocation decides in which order Volcano's action allocate takes queues and jobs, and charges what it
-// places.
-type allocation struct {
-	*snapshot.Session
-	prices     *victims.Prices
-	events     *Events
-	stuck      *snapshot.StuckPods
-	kept       *keptcards.Kept
-	waiting    *waitingjobs.Jobs
-	victims    *victims.Selection
-	preemption *preemption.Preemption
-	enqueue    *enqueue.Votes
-	reserver   *enqueue.Reserver
-	// deservedFirst is the state of the action in a tree, nil unless it runs twice.
-	deservedFirst *deservedFirst
-	// step is the state of the action in a tree, nil unless a step of it runs.
-	step *allocationStep
-	// jobsAhead are jobs below their minimum that come before others of equal priority, nil for none.
-	jobsAhead *jobsAhead
-	// belowMinimum are the jobs that run below their minimum.
-	belowMinimum map[api.JobID]bool
-}
 
 // queueOrder compares two queues: it is negative if the left one comes first. That is the one of higher
 // priority, then the one with the smaller dominant share for its weight. Of equal priority, one with a job that

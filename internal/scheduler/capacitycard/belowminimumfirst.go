@@ -28,23 +28,6 @@ func (a *allocation) jobRank(job *api.JobInfo) int {
 	return 1
 }
 
-// isBelowMinimum reports whether a job runs, but lacks pods for its minimum. allocated is how many of its
-// pods have a node. Volcano's IsReady ignores the minimums of task roles.
-func (b *snapshotBuilder) isBelowMinimum(job *api.JobInfo, allocated int) bool {
-	hasRoles := len(job.TaskMinAvailable) > 1
-	if allocated == 0 || len(job.TaskStatusIndex[api.Pending]) == 0 || (!hasRoles && job.IsReady()) {
-		return false
-	}
-	return len(b.MissingTasks(job)) > 0
-}
-
-// jobsAhead are jobs below their minimum that a run of allocate tries before others of equal priority, and
-// how many of them each queue has. A job leaves them when it is tried.
-type jobsAhead struct {
-	untried map[api.JobID]bool
-	queues  map[api.QueueID]int
-}
-
 // orderJobsBelowMinimum lets the next run of allocate begin with queues in which a job runs below its
 // minimum, unless one of higher priority waits there: that would get the precedence.
 func (a *allocation) orderJobsBelowMinimum(waiting []*waitingjobs.Job) {

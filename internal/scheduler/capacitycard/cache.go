@@ -1,6 +1,9 @@
 package capacitycard
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
 	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/scheduler/enqueue"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
@@ -38,4 +41,28 @@ func NewCache() *Cache {
 		reports:     &sessionReports{},
 		metrics:     newPluginMetrics(),
 	}
+}
+
+// SetSessionObserver registers observe, which is called when a session closes, and every few
+// seconds during a long one. It must not block, because it delays the next session. nil removes
+// it.
+func (c *Cache) SetSessionObserver(observe func(SessionReport)) { c.reports.observe = observe }
+
+// Metrics returns the plugin's metrics for registration.
+func (c *Cache) Metrics() prometheus.Collector { return c.metrics }
+
+// PluginFor returns the plugin of the open session with this UID. It is false if capacity-card is not
+// part of the session or may not decide; then no action may evict. The plugin is valid until the
+// session closes, for one goroutine.
+func (c *Cache) PluginFor(session types.UID) (*Plugin, bool) {
+	p := c.openPlugin
+	if p == nil || p.Volcano.UID != session {
+		return nil, false
+	}
+	// IsOutOfSync must know that the action runs, also while the action may not decide.
+	c.LastReclaimSession = c.SessionCount
+	if p.ArgumentsErr != nil || p.AwaitsSync {
+		return nil, false
+	}
+	return p, true
 }

@@ -9,26 +9,6 @@ import (
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
-// deservedFirst is the state of the action allocate in a tree. It runs twice: first for pods
-// whose queues deserve what they request, then for those with which their queues borrow. In one
-// run a queue of higher priority could borrow cards that another queue takes back at once.
-type deservedFirst struct {
-	// borrows is set in the second run.
-	borrows bool
-	// borrowers are the jobs with a pod for which the first run may not use each card of its
-	// request. The second run tries only these.
-	borrowers map[api.JobID]bool
-	// later are the borrowers with a pod that the first run did not try. No cards are kept for them.
-	later map[api.JobID]bool
-	// highestWaiting is the highest priority of the jobs of a queue that wait to borrow a card. Jobs of a
-	// lower one get that card later, too: within a queue the order of jobs stays. Other cards do not wait for it.
-	highestWaiting map[snapshot.QueueCard]int32
-	// tried is the pod that allocatable looked at last, and deserved are the cards of its request that
-	// its queue deserves and that may be used now.
-	tried    api.TaskID
-	deserved []card.Name
-}
-
 // allocate runs Volcano's action allocate, which execute is. In a tree it takes the queues in their order, and
 // no pod borrows before the pods that need not borrow. If all waiting pods must borrow, one run is enough.
 //

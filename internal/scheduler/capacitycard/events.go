@@ -2,7 +2,6 @@ package capacitycard
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/workload"
@@ -140,65 +140,6 @@ func (e *Events) reportPodWithoutPodGroup(pod *corev1.Pod) {
 	}
 }
 
-// reparentOrphanQueues puts every queue whose parents do not lead to root under root, in this
-// session only. Volcano follows the parents when it closes the session, and would panic or loop
-// (pkg/scheduler/framework/session.go, updateQueueStatus). Flat queues lose nothing. In a tree
-// such a queue takes no new work, and LoadTree reports why.
-func (b *snapshotBuilder) reparentOrphanQueues() {
-	var orphans []*api.QueueInfo
-	for id, info := range b.Volcano.Queues {
-		if isOrphan(b.Volcano.Queues, id) {
-			orphans = append(orphans, info)
-		}
-	}
-
-	// The search for orphans has ended: it reads the parents that change now.
-	for _, info := range orphans {
-		name := info.Queue.Name
-		parent := info.Queue.Spec.Parent
-		newParent := workload.RootQueue
-		message := fmt.Sprintf(
-			"Queue <%s> names parent <%s>, which does not exist or leads back to it: it is treated as a child of <%s>; set spec.parent to an existing queue",
-			name, parent, workload.RootQueue)
-
-		if name == workload.RootQueue {
-			newParent = ""
-			message = fmt.Sprintf("Queue <%s> names parent <%s>, which the scheduler ignores: it can have no parent; remove spec.parent", workload.RootQueue, parent)
-		}
-		if !b.IsTree() || name == workload.RootQueue {
-			b.events.recordOnQueue(info.Queue, notice{workload.ReasonParentNotFound, message})
-		}
-
-		// The Queue itself belongs to Volcano's cache.
-		info.Queue = info.Queue.DeepCopy()
-		info.Queue.Spec.Parent = newParent
-	}
-}
-
-// isOrphan reports whether a queue names a missing parent or is its own ancestor. Its
-// descendants reach root once it is under root. root must have no parent.
-func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
-	if id == workload.RootQueue {
-		return queues[id].Queue.Spec.Parent != ""
-	}
-
-	at := id
-	for range queues { // no path to root is longer
-		parent := api.QueueID(queues[at].Queue.Spec.Parent)
-		switch {
-		case parent == "" || parent == workload.RootQueue:
-			return false
-		case parent == id:
-			return true
-		case queues[parent] == nil:
-			return at == id // only the one that names the missing parent
-		}
-		at = parent
-	}
-
-	return false // it leads into a cycle of other queues
-}
-
 // notice is what an event on a queue says.
 type notice struct{ reason, message string }
 
@@ -314,4 +255,53 @@ func (m *messageDeduper) setPodUnschedulable(client kubernetes.Interface, pod *c
 		klog.V(2).InfoS("Cannot set a pod's condition yet", "pod", klog.KObj(pod), "err", err)
 		m.forget(pod.UID)
 	}
+}
+
+// SessionReport is what a session proves when it closes, or while it runs. A session that waits
+// for the cache to sync enforces quotas, too.
+type SessionReport struct {
+	// ConfigHash is the hash of the session's configuration, "" if its arguments are invalid.
+	ConfigHash string
+	// Problem is why the arguments are invalid, "" if they are valid.
+	Problem string
+	// BoundByOthers are pods of this scheduler that another scheduler bound, as namespace/name,
+	// sorted, at most five.
+	BoundByOthers []string
+	// At is when the session closed, or decided last.
+	At time.Time
+}
+
+// sessionReports are what sessions report.
+type sessionReports struct {
+	// observe receives reports, nil if there is none.
+	observe func(SessionReport)
+	// last is when the session opened, or reported last.
+	last time.Time
+}
+
+// reportInterval is how often a long session reports: several times before its heartbeat would be too old.
+var reportInterval = enforcement.StaleAfter / 4
+
+// reportLongSession reports a session that runs long, so that the heartbeat does not expire
+// while it places many pods. Decisions call it, not a timer, so a session that hangs stays
+// visible.
+func (e *Events) reportLongSession() {
+	if now := e.Now(); now.Sub(e.reports.last) >= reportInterval {
+		e.reports.last = now
+		e.reportSession()
+	}
+}
+
+// reportSession reports the session to the observer.
+func (e *Events) reportSession() {
+	if e.reports.observe == nil {
+		return
+	}
+
+	report := SessionReport{ConfigHash: e.Args.ConfigHash, BoundByOthers: e.Cache.OtherBindings.BoundByOthersNames(), At: e.Now()}
+	if e.ArgumentsErr != nil { // the configuration of this hash is not enforced
+		report.ConfigHash = ""
+		report.Problem = e.ArgumentsErr.Error()
+	}
+	e.reports.observe(report)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
@@ -39,9 +38,6 @@ func newPluginMetrics() *pluginMetrics {
 		}, []string{"step"}),
 	}
 }
-
-// Metrics returns the plugin's metrics for registration.
-func (c *Cache) Metrics() prometheus.Collector { return c.metrics }
 
 // startTimer measures a step of a session, until done is called.
 func (m *pluginMetrics) startTimer(step string) (done func()) {
@@ -90,69 +86,6 @@ type queueMetrics struct {
 }
 
 func (q *queueMetrics) queueID() api.QueueID { return api.QueueID(q.usage.Queue) }
-
-// newMetricsSnapshot copies the state at the opening of the session. Then ledger and
-// reservations agree. Later in the session a placed pod is in both.
-func (p *Plugin) newMetricsSnapshot() *metricsSnapshot {
-	usages := p.Ledger.Snapshot()
-	pending := p.pendingCards()
-	found := &metricsSnapshot{
-		at: p.cache.Now(), ready: !p.AwaitsSync && p.ArgumentsErr == nil, inventory: p.Inventory,
-		queues: make([]queueMetrics, 0, len(usages)), unowned: map[card.Name]card.Count{},
-	}
-
-	for _, usage := range usages {
-		found.pods += usage.Pods
-		queue := queueMetrics{usage: usage}
-		if _, exists := p.QueueRules[queue.queueID()]; !exists {
-			for _, amount := range usage.Used {
-				found.unowned[amount.Name] = found.unowned[amount.Name].Add(amount.Count)
-			}
-			continue
-		}
-
-		queue.inqueue = slices.Clone(p.sums.Of(usage.Queue).Cards)
-		queue.pending = pending[queue.queueID()]
-		found.queues = append(found.queues, queue)
-	}
-
-	return found
-}
-
-// pendingCards sums the requests of pending pods by queue, without gated pods and refused
-// requests. A queue of a tree has those of its subtree.
-func (p *Plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
-	type requestKey struct {
-		queue   api.QueueID
-		request string // "" for any card of the resource
-		of      corev1.ResourceName
-	}
-
-	sums := map[requestKey]quota.CardRequest{}
-	for _, job := range p.Volcano.Jobs {
-		for _, task := range job.TaskStatusIndex[api.Pending] {
-			state, isKnown := p.cache.StateOf(task.Pod) // buildSnapshot saw every pod of a job
-			// A request without names is for cards that no node has.
-			if task.SchGated || !isKnown || state.Request.Count == 0 || len(state.Request.Names) == 0 {
-				continue
-			}
-
-			key := requestKey{job.Queue, state.Request.Named.String(), state.Request.Resource}
-			sums[key] = quota.CardRequest{Names: state.Request.Names, Count: sums[key].Count.Add(state.Request.Count)}
-			for _, ancestor := range p.cache.Tree.Ancestors(string(job.Queue)) {
-				key.queue = api.QueueID(ancestor)
-				sums[key] = quota.CardRequest{Names: state.Request.Names, Count: sums[key].Count.Add(state.Request.Count)}
-			}
-		}
-	}
-
-	all := map[api.QueueID][]quota.CardRequest{}
-	for key, request := range sums {
-		all[key.queue] = append(all[key.queue], request)
-	}
-
-	return all
-}
 
 // gauges are all gauges that come from the snapshot.
 var gauges []*prometheus.Desc

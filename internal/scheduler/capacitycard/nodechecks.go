@@ -33,6 +33,13 @@ func (c *nodeChoice) checkedInput(task *api.TaskInfo) (r snapshot.CheckInput, re
 	return r, refused, true
 }
 
+// newSearch begins a node search for a task.
+func (c *nodeChoice) newSearch(task *api.TaskInfo) *nodeSearch {
+	s := &nodeSearch{}
+	s.CheckInput, s.refused, s.known = c.checkedInput(task)
+	return s
+}
+
 // cardsAreNotStuck: the pod fits the node without what pods use that terminate for too long. Volcano counts on that.
 // Evictions of more pods may help.
 func cardsAreNotStuck(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {

@@ -62,6 +62,16 @@ func (c *nodeChoice) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64,
 	return score, nil
 }
 
+// searchFor returns the current node search of a task.
+func (c *nodeChoice) searchFor(task *api.TaskInfo) *nodeSearch {
+	s := c.search.Load()
+	if s == nil || s.Task != task {
+		s = c.newSearch(task) // scored without prePredicate
+	}
+	s.once.Do(func() { c.prepareScoring(s) })
+	return s
+}
+
 // bestNode chooses among the nodes that Volcano scored: the nominated node, else the highest
 // score among the nodes with the first available alternative. It adds nodes of the pod's gang that Volcano did
 // not look at. nil lets Volcano choose.
@@ -245,16 +255,6 @@ func (c *nodeChoice) surelyOutscores(task *api.TaskInfo, node, scored *api.NodeI
 	_, scoredAlone, errScored := c.Volcano.NodeOrderMapFn(task, scored)
 	batchScore := score - scoredAlone
 	return err == nil && errScored == nil && len(reduced) == 0 && alone-scoredAlone > batchScore
-}
-
-// gangRest is what the pending pods of a gang request together.
-type gangRest struct {
-	// cards are the cards that the pods name, all if they name none.
-	cards card.Request
-	// pods is how many of them the gang still needs, including the pod to place.
-	pods int
-	// requests are their summed requests, in Volcano's units.
-	requests map[corev1.ResourceName]float64
 }
 
 // prepareScoring fills in what the score of a node reads: the pod's requests, the weight, and of a gang its

@@ -9,8 +9,9 @@ package capacitycard
 import (
 	"fmt"
 	"maps"
-	"time"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -21,7 +22,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/enqueue"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
@@ -184,6 +185,69 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	p.cache.metrics.publishSnapshot(p.newMetricsSnapshot(), func(queue string) bool { _, exists := p.QueueRules[api.QueueID(queue)]; return exists })
 }
 
+// newMetricsSnapshot copies the state at the opening of the session. Then ledger and
+// reservations agree. Later in the session a placed pod is in both.
+func (p *Plugin) newMetricsSnapshot() *metricsSnapshot {
+	usages := p.Ledger.Snapshot()
+	pending := p.pendingCards()
+	found := &metricsSnapshot{
+		at: p.cache.Now(), ready: !p.AwaitsSync && p.ArgumentsErr == nil, inventory: p.Inventory,
+		queues: make([]queueMetrics, 0, len(usages)), unowned: map[card.Name]card.Count{},
+	}
+
+	for _, usage := range usages {
+		found.pods += usage.Pods
+		queue := queueMetrics{usage: usage}
+		if _, exists := p.QueueRules[queue.queueID()]; !exists {
+			for _, amount := range usage.Used {
+				found.unowned[amount.Name] = found.unowned[amount.Name].Add(amount.Count)
+			}
+			continue
+		}
+
+		queue.inqueue = slices.Clone(p.sums.Of(usage.Queue).Cards)
+		queue.pending = pending[queue.queueID()]
+		found.queues = append(found.queues, queue)
+	}
+
+	return found
+}
+
+// pendingCards sums the requests of pending pods by queue, without gated pods and refused
+// requests. A queue of a tree has those of its subtree.
+func (p *Plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
+	type requestKey struct {
+		queue   api.QueueID
+		request string // "" for any card of the resource
+		of      corev1.ResourceName
+	}
+
+	sums := map[requestKey]quota.CardRequest{}
+	for _, job := range p.Volcano.Jobs {
+		for _, task := range job.TaskStatusIndex[api.Pending] {
+			state, isKnown := p.cache.StateOf(task.Pod) // buildSnapshot saw every pod of a job
+			// A request without names is for cards that no node has.
+			if task.SchGated || !isKnown || state.Request.Count == 0 || len(state.Request.Names) == 0 {
+				continue
+			}
+
+			key := requestKey{job.Queue, state.Request.Named.String(), state.Request.Resource}
+			sums[key] = quota.CardRequest{Names: state.Request.Names, Count: sums[key].Count.Add(state.Request.Count)}
+			for _, ancestor := range p.cache.Tree.Ancestors(string(job.Queue)) {
+				key.queue = api.QueueID(ancestor)
+				sums[key] = quota.CardRequest{Names: state.Request.Names, Count: sums[key].Count.Add(state.Request.Count)}
+			}
+		}
+	}
+
+	all := map[api.QueueID][]quota.CardRequest{}
+	for key, request := range sums {
+		all[key.queue] = append(all[key.queue], request)
+	}
+
+	return all
+}
+
 // OnSessionClose stores what later sessions need and drops the rest.
 func (p *Plugin) OnSessionClose(*framework.Session) {
 	defer p.cache.metrics.startTimer("close")()
@@ -248,60 +312,6 @@ func (p *Plugin) SetupBindContextExtension(_ *k8sframework.CycleState, binding *
 	pod.Annotations[v1alpha1.AnnotationChargedQueue] = charge.Queue
 	task.Pod = &pod
 	binding.TaskInfo = task
-}
-
-// SessionReport is what a session proves when it closes, or while it runs. A session that waits
-// for the cache to sync enforces quotas, too.
-type SessionReport struct {
-	// ConfigHash is the hash of the session's configuration, "" if its arguments are invalid.
-	ConfigHash string
-	// Problem is why the arguments are invalid, "" if they are valid.
-	Problem string
-	// BoundByOthers are pods of this scheduler that another scheduler bound, as namespace/name,
-	// sorted, at most five.
-	BoundByOthers []string
-	// At is when the session closed, or decided last.
-	At time.Time
-}
-
-// SetSessionObserver registers observe, which is called when a session closes, and every few
-// seconds during a long one. It must not block, because it delays the next session. nil removes
-// it.
-func (c *Cache) SetSessionObserver(observe func(SessionReport)) { c.reports.observe = observe }
-
-// sessionReports are what sessions report.
-type sessionReports struct {
-	// observe receives reports, nil if there is none.
-	observe func(SessionReport)
-	// last is when the session opened, or reported last.
-	last time.Time
-}
-
-// reportInterval is how often a long session reports: several times before its heartbeat would be too old.
-var reportInterval = enforcement.StaleAfter / 4
-
-// reportLongSession reports a session that runs long, so that the heartbeat does not expire
-// while it places many pods. Decisions call it, not a timer, so a session that hangs stays
-// visible.
-func (e *Events) reportLongSession() {
-	if now := e.Now(); now.Sub(e.reports.last) >= reportInterval {
-		e.reports.last = now
-		e.reportSession()
-	}
-}
-
-// reportSession reports the session to the observer.
-func (e *Events) reportSession() {
-	if e.reports.observe == nil {
-		return
-	}
-
-	report := SessionReport{ConfigHash: e.Args.ConfigHash, BoundByOthers: e.Cache.OtherBindings.BoundByOthersNames(), At: e.Now()}
-	if e.ArgumentsErr != nil { // the configuration of this hash is not enforced
-		report.ConfigHash = ""
-		report.Problem = e.ArgumentsErr.Error()
-	}
-	e.reports.observe(report)
 }
 
 // jobValid delays a restarted gang while succeeded pods of its last run are still being

@@ -2,42 +2,17 @@ package capacitycard
 
 import (
 	"cmp"
-	"sync"
-	"sync/atomic"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/scheduler/keptcards"
-	"cardquota.dev/operator/internal/scheduler/preemption"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
-	"cardquota.dev/operator/internal/scheduler/victims"
 	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// nodeChoice decides on which node a pod may be, and which one is best.
-type nodeChoice struct {
-	*snapshot.Session
-	fitErrors  *fitErrorCache
-	events     *Events
-	stuck      *snapshot.StuckPods
-	kept       *keptcards.Kept
-	victims    *victims.Selection
-	preemption *preemption.Preemption
-	podReclaim *podReclaim
-	allocation *allocation
-	// search is the node search that Volcano started last, nil for none.
-	search atomic.Pointer[nodeSearch]
-	// percentageOfNodes is --percentage-nodes-to-find: the sample for a pod without
-	// alternatives. 0 lets Volcano choose.
-	percentageOfNodes int32
-}
 
 // predicate checks a pod on a node, and makes quota exact: the pod must allow the node's card,
 // and the quota of that card must have room.
@@ -59,29 +34,6 @@ func (c *nodeChoice) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	return nil
 }
 
-// The reasons why a node does not fit a pod.
-const (
-	nodeFits = iota
-	jobNotFound
-	podRefused
-	unnamedCard
-	cardNotAllowed
-	quotaExceeded
-	quotaExceededForReclaim
-	quotaTerminating
-	reclaimedByOthers // preempt would find room that is kept for others
-	conflictsWithStuckPod
-	conflictNotPreemptable
-	cardsAreStuck
-	cardsAreStuckWithoutVictims
-	cardNotDeserved
-	keptForPreemptors
-	keptForPreemptorsWithoutVictims
-	quotaKeptForPreemptors
-	cardsAwaitedByOthers
-	cardsAwaitedByOthersWithoutVictims
-)
-
 // messagesOfReasons are the messages of reasons without details.
 var messagesOfReasons = map[int]string{
 	jobNotFound:                 "job of the pod is not in this session",
@@ -98,27 +50,6 @@ var messagesOfReasons = map[int]string{
 	cardsAwaitedByOthers:            "node(s) keep free cards for jobs that lack more of them",
 
 	cardsAwaitedByOthersWithoutVictims: "node(s) keep free cards for jobs that lack more of them",
-}
-
-// fitErrorKey is everything that the message of a fit error depends on.
-type fitErrorKey struct {
-	reason int
-	text   string
-	queue  api.QueueID
-	name   card.Name
-	count  card.Count
-	limit  card.Count
-	// gracePeriod is the longest one of the terminating pods.
-	gracePeriod time.Duration
-	// inTree is the exceeded limit in a tree, without the usage.
-	inTree treeLimitKey
-}
-
-// treeLimitKey is a limit on the path of a queue.
-type treeLimitKey struct {
-	kind  quota.LimitKind
-	queue string
-	limit int64
 }
 
 // fitErrorKeyFor returns the key of the fit error of a pod on a node. It fills only what the message of the
@@ -169,20 +100,6 @@ func canEvictionsHelp(reason int) bool {
 		return true
 	}
 	return false
-}
-
-// fitErrorCache keeps fit errors. Thousands of nodes refuse a pod for the same reason in a
-// session, so each message is built once. It keeps the usage of its first refusal, so a busy
-// queue does not change the messages of its pending pods.
-type fitErrorCache struct {
-	sync.RWMutex
-	statuses map[fitErrorKey]*cachedFitError
-}
-
-type cachedFitError struct {
-	statuses []*api.Status
-	// session is the last session that used the message.
-	session atomic.Uint64
 }
 
 // maxFitErrors bounds the cache.
@@ -254,42 +171,6 @@ func (c *nodeChoice) fitError(r snapshot.CheckInput, node *api.NodeInfo, key fit
 	return api.NewFitErrWithStatus(r.Task, node, known.statuses...)
 }
 
-// nodeSearch is the state of one node search for a pod: what the predicate and the score read
-// besides the node.
-type nodeSearch struct {
-	snapshot.CheckInput
-	// refused is the message of what PodChecks refuse; known is whether the pod's job is in the session.
-	refused string
-	known   bool
-	// once fills in the rest when the first node is scored, since most searches score none.
-	once sync.Once
-	// requests are the pod's requests by resource.
-	requests map[corev1.ResourceName]float64
-	// weight is the highest packing score of a node.
-	weight float64
-	// gangNodes are the names of nodes with cards of the pod's gang, nil without a gang.
-	gangNodes map[string]bool
-	// gangRests are the pending pods of the gang that may run on a card, by card.
-	gangRests map[card.Name]*gangRest
-}
-
-// searchFor returns the current node search of a task.
-func (c *nodeChoice) searchFor(task *api.TaskInfo) *nodeSearch {
-	s := c.search.Load()
-	if s == nil || s.Task != task {
-		s = c.newSearch(task) // scored without prePredicate
-	}
-	s.once.Do(func() { c.prepareScoring(s) })
-	return s
-}
-
-// newSearch begins a node search for a task.
-func (c *nodeChoice) newSearch(task *api.TaskInfo) *nodeSearch {
-	s := &nodeSearch{}
-	s.CheckInput, s.refused, s.known = c.checkedInput(task)
-	return s
-}
-
 // prePredicate starts a node search. Volcano calls it before each search. It sets how many
 // nodes Volcano checks: all for a pod with alternatives, since any node may have its first one,
 // and all for preempt, since a sample may lack the node where no gang must break. It evicts the rest of gangs
@@ -316,6 +197,3 @@ func (c *nodeChoice) prePredicate(task *api.TaskInfo) error {
 
 	return nil
 }
-
-// allNodes is the --percentage-nodes-to-find with which Volcano checks every node.
-const allNodes = 100

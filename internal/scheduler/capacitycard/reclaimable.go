@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
@@ -144,20 +143,4 @@ func (p *podReclaim) evictionImpacts(candidates []*api.TaskInfo) (impacts map[ap
 	}
 
 	return impacts, breaks
-}
-
-// PluginFor returns the plugin of the open session with this UID. It is false if capacity-card is not
-// part of the session or may not decide; then no action may evict. The plugin is valid until the
-// session closes, for one goroutine.
-func (c *Cache) PluginFor(session types.UID) (*Plugin, bool) {
-	p := c.openPlugin
-	if p == nil || p.Volcano.UID != session {
-		return nil, false
-	}
-	// IsOutOfSync must know that the action runs, also while the action may not decide.
-	c.LastReclaimSession = c.SessionCount
-	if p.ArgumentsErr != nil || p.AwaitsSync {
-		return nil, false
-	}
-	return p, true
 }

@@ -143,6 +143,41 @@ func (b *snapshotBuilder) loadQueueRules() {
 	b.Cache.ForgetQueues(b.HasQueue)
 }
 
+// reparentOrphanQueues puts every queue whose parents do not lead to root under root, in this
+// session only. Volcano follows the parents when it closes the session, and would panic or loop
+// (pkg/scheduler/framework/session.go, updateQueueStatus). Flat queues lose nothing. In a tree
+// such a queue takes no new work, and LoadTree reports why.
+func (b *snapshotBuilder) reparentOrphanQueues() {
+	var orphans []*api.QueueInfo
+	for id, info := range b.Volcano.Queues {
+		if isOrphan(b.Volcano.Queues, id) {
+			orphans = append(orphans, info)
+		}
+	}
+
+	// The search for orphans has ended: it reads the parents that change now.
+	for _, info := range orphans {
+		name := info.Queue.Name
+		parent := info.Queue.Spec.Parent
+		newParent := workload.RootQueue
+		message := fmt.Sprintf(
+			"Queue <%s> names parent <%s>, which does not exist or leads back to it: it is treated as a child of <%s>; set spec.parent to an existing queue",
+			name, parent, workload.RootQueue)
+
+		if name == workload.RootQueue {
+			newParent = ""
+			message = fmt.Sprintf("Queue <%s> names parent <%s>, which the scheduler ignores: it can have no parent; remove spec.parent", workload.RootQueue, parent)
+		}
+		if !b.IsTree() || name == workload.RootQueue {
+			b.events.recordOnQueue(info.Queue, notice{workload.ReasonParentNotFound, message})
+		}
+
+		// The Queue itself belongs to Volcano's cache.
+		info.Queue = info.Queue.DeepCopy()
+		info.Queue.Spec.Parent = newParent
+	}
+}
+
 // listNodes returns all nodes by name: those of the lister, which is complete from the start, and those
 // of the session, which is all that tests have.
 func (b *snapshotBuilder) listNodes() map[string]*corev1.Node {
@@ -272,4 +307,38 @@ func isInVolcanoCache(node *corev1.Node) bool {
 	}
 
 	return selected
+}
+
+// isOrphan reports whether a queue names a missing parent or is its own ancestor. Its
+// descendants reach root once it is under root. root must have no parent.
+func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
+	if id == workload.RootQueue {
+		return queues[id].Queue.Spec.Parent != ""
+	}
+
+	at := id
+	for range queues { // no path to root is longer
+		parent := api.QueueID(queues[at].Queue.Spec.Parent)
+		switch {
+		case parent == "" || parent == workload.RootQueue:
+			return false
+		case parent == id:
+			return true
+		case queues[parent] == nil:
+			return at == id // only the one that names the missing parent
+		}
+		at = parent
+	}
+
+	return false // it leads into a cycle of other queues
+}
+
+// isBelowMinimum reports whether a job runs, but lacks pods for its minimum. allocated is how many of its
+// pods have a node. Volcano's IsReady ignores the minimums of task roles.
+func (b *snapshotBuilder) isBelowMinimum(job *api.JobInfo, allocated int) bool {
+	hasRoles := len(job.TaskMinAvailable) > 1
+	if allocated == 0 || len(job.TaskStatusIndex[api.Pending]) == 0 || (!hasRoles && job.IsReady()) {
+		return false
+	}
+	return len(b.MissingTasks(job)) > 0
 }

@@ -41,15 +41,6 @@ func (a *allocation) allocateStep(job *api.JobInfo, execute func()) {
 	execute()
 }
 
-// allocationStep is the state of allocateStep.
-type allocationStep struct {
-	// jobs are all jobs of the session. Volcano lists the jobs that it serves once, before it asks
-	// for the first queue. After that the hooks need all jobs.
-	jobs map[api.JobID]*api.JobInfo
-	// hasBegun is set once Volcano has asked for a queue.
-	hasBegun bool
-}
-
 // overused ends a step of allocate when Volcano asks for the next queue. The first question of a step is about the
 // queue of its job. Otherwise no queue is overused, because quota is checked for each pod.
 func (a *allocation) overused(any) bool {
