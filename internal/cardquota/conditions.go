@@ -236,6 +236,30 @@ func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w 
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonSynced, "queue %s carries this quota", name)
 }
 
+// treeSyncedCondition is condition QueueSynced of a Queue that carries the quota, but not all
+// that a CardQuota says about trees and priorities. It is false if the Queue carries all of it.
+func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition, bool) {
+	carries := fmt.Sprintf("queue %s carries this quota, but ", q.QueueName())
+	switch {
+	case w.ParentManager != "":
+		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonParentConflict,
+			carries+"spec.parent is managed by %s and was left alone instead of becoming %s: change spec.parent here, or let %s give the field up; "+
+				"until then the scheduler enforces the tree of the Queues, and the status shows that of the CardQuotas",
+			w.ParentManager, w.Parent, w.ParentManager), true
+	case w.CutPriority != "":
+		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonPriorityCut, carries+"its priority is the highest of its service type: %s", w.CutPriority), true
+	case w.IsFlat:
+		if unused := describeUnusedFields(q); unused != "" {
+			if q.Spec.ServiceType == "" {
+				carries = fmt.Sprintf("queue %s has an empty quota: ", q.QueueName())
+			}
+			return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonTreeFieldsUnused, carries+"%s", unused), true
+		}
+	}
+
+	return metav1.Condition{}, false
+}
+
 // QueueConflictCondition is condition QueueSynced for a queue that belongs to an older
 // CardQuota.
 func QueueConflictCondition(name, owner string) metav1.Condition {

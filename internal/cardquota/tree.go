@@ -1,6 +1,7 @@
 package cardquota
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
@@ -27,6 +29,9 @@ type Tree struct {
 
 // Flat is the tree of flat queues, which no CardQuota is part of.
 var Flat = &Tree{queues: quota.Flat}
+
+// maxNamedQueues is the number of Queues or CardQuotas that a message names.
+const maxNamedQueues = 5
 
 // missingParent begins the name of a parent that no CardQuota of the tree has. No queue has such a name.
 const missingParent = "CardQuota "
@@ -251,6 +256,41 @@ func (t *Tree) Fault(name string) quota.Fault {
 	return fault
 }
 
+// holdMessage says to users of the Queue why the operator holds it, "" if the path leads to the
+// top level.
+func (t *Tree) holdMessage(name string) string {
+	if t.isPlaced(name) {
+		return ""
+	}
+	_, cause, help := t.explainFault(name)
+	return fmt.Sprintf("CardQuota %s: %s; %s", name, cause, help)
+}
+
+// explainFault returns why a path does not lead to the top level, and what would help.
+func (t *Tree) explainFault(name string) (reason, cause, help string) {
+	fault := t.Fault(name)
+	at := "spec.parent"
+	if fault.Queue != name {
+		at = "its ancestor " + fault.Queue
+	}
+
+	switch fault.Kind {
+	case quota.ParentNotFound:
+		return v1alpha1.ReasonParentNotFound, fmt.Sprintf("%s names CardQuota %s, which does not exist or does not own its queue", at, fault.Parent), "create it, or name another parent"
+	case quota.ParentCycle:
+		return v1alpha1.ReasonParentCycle, fmt.Sprintf("%s names CardQuota %s, and these parents form a cycle", at, fault.Parent), "give one of them another parent"
+	default:
+		return v1alpha1.ReasonTooDeep, fmt.Sprintf("this CardQuota is %d levels below the root, and at most %d are possible", len(t.Ancestors(name))+1, quota.MaxDepth), "move it up"
+	}
+}
+
+// describeFault returns the reason and the message of a path that does not lead to the top
+// level.
+func (t *Tree) describeFault(name string) (reason, message string) {
+	reason, cause, help := t.explainFault(name)
+	return reason, cause + ": nothing new starts here and below; " + help
+}
+
 // isPlaced reports whether a CardQuota has a path to the top level.
 func (t *Tree) isPlaced(name string) bool { return !t.Resolved(name).Fault.HasNoPath() }
 
@@ -315,4 +355,14 @@ func (t *Tree) stopPolicyOf(queue string) v1alpha1.StopPolicy {
 		return q.Spec.StopPolicy
 	}
 	return v1alpha1.StopPolicyNone
+}
+
+// joinQueueNames lists the names of Queues.
+func joinQueueNames(queues []*v1beta1.Queue) string {
+	names := make([]string, len(queues))
+	for i, queue := range queues {
+		names[i] = queue.Name
+	}
+	slices.Sort(names)
+	return conditions.JoinFirst(names, maxNamedQueues)
 }

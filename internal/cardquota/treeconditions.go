@@ -48,41 +48,6 @@ func (t *Tree) HierarchyCondition(q *v1alpha1.CardQuota, own *queueusage.Usage) 
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonHierarchyValid, "%s", message)
 }
 
-// describeFault returns the reason and the message of a path that does not lead to the top
-// level.
-func (t *Tree) describeFault(name string) (reason, message string) {
-	reason, cause, help := t.explainFault(name)
-	return reason, cause + ": nothing new starts here and below; " + help
-}
-
-// holdMessage says to users of the Queue why the operator holds it, "" if the path leads to the
-// top level.
-func (t *Tree) holdMessage(name string) string {
-	if t.isPlaced(name) {
-		return ""
-	}
-	_, cause, help := t.explainFault(name)
-	return fmt.Sprintf("CardQuota %s: %s; %s", name, cause, help)
-}
-
-// explainFault returns why a path does not lead to the top level, and what would help.
-func (t *Tree) explainFault(name string) (reason, cause, help string) {
-	fault := t.Fault(name)
-	at := "spec.parent"
-	if fault.Queue != name {
-		at = "its ancestor " + fault.Queue
-	}
-
-	switch fault.Kind {
-	case quota.ParentNotFound:
-		return v1alpha1.ReasonParentNotFound, fmt.Sprintf("%s names CardQuota %s, which does not exist or does not own its queue", at, fault.Parent), "create it, or name another parent"
-	case quota.ParentCycle:
-		return v1alpha1.ReasonParentCycle, fmt.Sprintf("%s names CardQuota %s, and these parents form a cycle", at, fault.Parent), "give one of them another parent"
-	default:
-		return v1alpha1.ReasonTooDeep, fmt.Sprintf("this CardQuota is %d levels below the root, and at most %d are possible", len(t.Ancestors(name))+1, quota.MaxDepth), "move it up"
-	}
-}
-
 // describeWork says what keeps a CardQuota with children from being only a parent, "" if
 // nothing does.
 func (t *Tree) describeWork(q *v1alpha1.CardQuota, own *queueusage.Usage) string {
@@ -153,30 +118,6 @@ func (t *Tree) describeCutGuarantees(name string, explained map[quota.Resource]b
 		}
 	}
 	return messages
-}
-
-// treeSyncedCondition is condition QueueSynced of a Queue that carries the quota, but not all
-// that a CardQuota says about trees and priorities. It is false if the Queue carries all of it.
-func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition, bool) {
-	carries := fmt.Sprintf("queue %s carries this quota, but ", q.QueueName())
-	switch {
-	case w.ParentManager != "":
-		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonParentConflict,
-			carries+"spec.parent is managed by %s and was left alone instead of becoming %s: change spec.parent here, or let %s give the field up; "+
-				"until then the scheduler enforces the tree of the Queues, and the status shows that of the CardQuotas",
-			w.ParentManager, w.Parent, w.ParentManager), true
-	case w.CutPriority != "":
-		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonPriorityCut, carries+"its priority is the highest of its service type: %s", w.CutPriority), true
-	case w.IsFlat:
-		if unused := describeUnusedFields(q); unused != "" {
-			if q.Spec.ServiceType == "" {
-				carries = fmt.Sprintf("queue %s has an empty quota: ", q.QueueName())
-			}
-			return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonTreeFieldsUnused, carries+"%s", unused), true
-		}
-	}
-
-	return metav1.Condition{}, false
 }
 
 // heldBy returns the CardQuota whose stop policy holds the given one, "" for none: itself or,

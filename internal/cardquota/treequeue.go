@@ -2,35 +2,16 @@ package cardquota
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-	apply "volcano.sh/apis/pkg/client/applyconfiguration/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// Placement is where a Queue belongs now, and its CPU and memory.
-type Placement struct {
-	// Parent is the Queue above it, workload.RootQueue at the top level.
-	Parent string
-	// HoldMessage says why the CardQuota has no path to the top level, "" if it has one. Its Queue may
-	// still have one, as before, and must not start anything there.
-	HoldMessage string
-	// Limit, Deserved and Guarantee are of CPU and memory only.
-	Limit, Deserved, Guarantee quota.Amounts
-	// Annotations are those of a Queue of a tree about its cards.
-	Annotations map[string]string
-	// Capability is the CPU and memory of a flat Queue as they are written.
-	Capability corev1.ResourceList
-}
 
 // Wait is why a Queue is not written as the CardQuota says, or not yet.
 type Wait struct {
@@ -180,33 +161,6 @@ func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 	}
 
 	return p
-}
-
-// applyTo writes the placement into the desired Queue.
-func (p *Placement) applyTo(spec *apply.QueueSpecApplyConfiguration) {
-	limits := resourceList(p.Limit)
-	maps.Copy(limits, p.Capability)
-	if len(limits) > 0 {
-		spec.WithCapability(limits)
-	}
-	if list := resourceList(p.Deserved); len(list) > 0 {
-		spec.WithDeserved(list)
-	}
-	if list := resourceList(p.Guarantee); len(list) > 0 {
-		spec.WithGuarantee(apply.Guarantee().WithResource(list))
-	}
-}
-
-// resourceList returns amounts of CPU and memory as Kubernetes writes them.
-func resourceList(amounts quota.Amounts) corev1.ResourceList {
-	list := corev1.ResourceList{}
-	if milli, ok := amounts[quota.CPU]; ok {
-		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
-	}
-	if bytes, ok := amounts[quota.Memory]; ok {
-		list[corev1.ResourceMemory] = *resource.NewQuantity(bytes, resource.BinarySI)
-	}
-	return list
 }
 
 // UnusedTreeFields returns the fields of a CardQuota that have no effect while queues are flat.

@@ -3,14 +3,12 @@ package cardquota
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -199,17 +197,4 @@ func liveAmounts(queue *v1beta1.Queue, key quota.Resource) amounts {
 // formatAmount formats an amount as Kubernetes writes it, with the name of its resource.
 func formatAmount(key quota.Resource, amount int64) string {
 	return workload.FormatTreeAmount(key, amount) + " " + key.Label()
-}
-
-// maxNamedQueues is the number of Queues or CardQuotas that a message names.
-const maxNamedQueues = 5
-
-// joinQueueNames lists the names of Queues.
-func joinQueueNames(queues []*v1beta1.Queue) string {
-	names := make([]string, len(queues))
-	for i, queue := range queues {
-		names[i] = queue.Name
-	}
-	slices.Sort(names)
-	return conditions.JoinFirst(names, maxNamedQueues)
 }
