@@ -47,9 +47,9 @@ func UnknownCards(quota *v1alpha1.CardQuota, physical map[card.Name]card.Count) 
 	return unknown
 }
 
-// describeUnknown names unknown cards, each with what is wrong with the nodes that have it, or else with the
-// nearest card that nodes have. Without a near one it lists what nodes have. Cards that no label names yet may
-// be the unknown ones.
+// describeUnknown names unknown cards, each with why no new pod gets it, or else with the nearest card that nodes have:
+// "no node has NVIDIA-H20; did you mean NVIDIA-H200?". Without a near one it lists what nodes have. Cards that no label
+// names yet may be the unknown ones. unnamed has these, and also cards that are withheld, of which the name is known.
 func describeUnknown(unknown []card.Name, physical map[card.Name]card.Count, unnamed []card.UnnamedCards) string {
 	known := slices.Sorted(maps.Keys(physical))
 	var parts []string
@@ -69,7 +69,8 @@ func describeUnknown(unknown []card.Name, physical map[card.Name]card.Count, unn
 			part += "; " + card.AskForName(near, physical[near])
 		}
 
-		// Without a near card that nodes have, the list of all of them helps more.
+		// Without a near card, or if all of that one are broken or shared now, so that their number is 0, the list of
+		// all cards helps more.
 		needsList = needsList || physical[near] == 0
 		parts = append(parts, part)
 	}
@@ -79,13 +80,14 @@ func describeUnknown(unknown []card.Name, physical map[card.Name]card.Count, unn
 		text += fmt.Sprintf(", and %d more cards", more)
 	}
 
-	unnamed = slices.DeleteFunc(slices.Clone(unnamed), func(u card.UnnamedCards) bool { return u.Card != "" })
-	if needsList && (len(known) > 0 || len(unnamed) == 0) {
+	withoutName := slices.DeleteFunc(slices.Clone(unnamed), func(u card.UnnamedCards) bool { return u.Card != "" })
+	// "Nodes have no cards" would contradict that some are not named yet.
+	if needsList && (len(known) > 0 || len(withoutName) == 0) {
 		text += "; " + listKnown(known)
 	}
 
-	if len(unnamed) > 0 && isUnexplained {
-		text += "; or it is not named yet: " + DescribeUnnamed(unnamed)
+	if len(withoutName) > 0 && isUnexplained {
+		text += "; or it is not named yet: " + DescribeUnnamed(withoutName)
 	}
 
 	return text

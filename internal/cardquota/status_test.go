@@ -89,8 +89,8 @@ func TestStatusHasTheNumbersOfEachCard(t *testing.T) {
 }
 
 // TestSummaryListsAsManyCardsAsFit: the summary is one line of kubectl get: used/quota of each card, those over quota
-// first. A summary of several cards has at most 100 characters, and counts the cards that do not fit. One name alone
-// is never cut. Each card here has a quota of 2.
+// first. It has at most 100 characters, and counts the cards that do not fit. Only if the first card alone is longer, so
+// is the summary: a name is never cut. Each card here has a quota of 2.
 func TestSummaryListsAsManyCardsAsFit(t *testing.T) {
 	// quotasOfTwo are cards with a quota of 2, none used.
 	quotasOfTwo := func(names ...string) (cards []v1alpha1.CardStatus) {
@@ -125,6 +125,10 @@ func TestSummaryListsAsManyCardsAsFit(t *testing.T) {
 		"one card with a long name: not cut": {
 			cards: quotasOfTwo(long + "/mig-" + long + "-mixed"),
 			want:  "0/2 " + long + "/mig-" + long + "-mixed",
+		},
+		"two cards, the first with a long name: not cut": {
+			cards: quotasOfTwo(long+"/mig-"+long+"-mixed", "A-10"),
+			want:  "0/2 " + long + "/mig-" + long + "-mixed, and 1 more",
 		},
 		"three cards, the first of 63 characters: all fit": {
 			cards: quotasOfTwo(long, "A-10", "B-20"),

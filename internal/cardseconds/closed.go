@@ -117,9 +117,9 @@ func (m *Meter) Close(key EntryKey) {
 	}
 }
 
-// LackingDays returns the last day that was dropped, if days were ever dropped because there was no room, and that day
+// LastDayDroppedForRoom returns the last day that was dropped, if days were ever dropped because there was no room, and that day
 // is of this month or of the last one. Otherwise it returns "".
-func (m *Meter) LackingDays() Period {
+func (m *Meter) LastDayDroppedForRoom() Period {
 	lastMonth := DayOf(m.at.In(m.location())).Month().Add(-1)
 	if !m.lackedRoom || m.daysDropped.Month() < lastMonth {
 		return ""
@@ -127,9 +127,11 @@ func (m *Meter) LackingDays() Period {
 	return m.daysDropped
 }
 
-// DropDays records, for the headers of all running parts, that the days up to and with the last one will be dropped.
-// lacksRoom reports that this is before their time.
-func (m *Meter) DropDays(last Period, lacksRoom bool) {
-	m.daysDropped = max(m.daysDropped, last)
-	m.lackedRoom = m.lackedRoom || lacksRoom
+// ExpireDays records, for the headers of all running parts, that the days up to and with the last one will be dropped.
+func (m *Meter) ExpireDays(last Period) { m.daysDropped = max(m.daysDropped, last) }
+
+// DropDaysForRoom records the same about days that have no room before their time.
+func (m *Meter) DropDaysForRoom(last Period) {
+	m.ExpireDays(last)
+	m.lackedRoom = true
 }

@@ -243,11 +243,12 @@ func TestNodeNameSetByItsCreatorIsRemembered(t *testing.T) {
 	check.Equal(t, "bypasses, a new pod with the rewritten record", 0, countBypasses(pod))
 }
 
-// TestTheFirstProvenanceDecides: a user who may patch a pod can rewrite or remove its record. That neither hides that
-// its creator chose the node, nor makes a bypass of a pod that a scheduler bound. The record that the operator read
-// first counts. If that one was removed, only a later record of a chosen node replaces it. The record says that a
-// scheduler bound the pod (bound), that its creator chose the node (preset), or it was removed (erased). Each row
-// reads two records in turn; want is the one that counts.
+// TestTheFirstProvenanceDecides: the record of a pod (managedFields) says that no client chose its node, so that a
+// scheduler binds it (bound), or that its creator chose the node (preset). A user who may patch the pod can rewrite or
+// remove the record (erased). The record that the operator read first counts. So a user can neither hide a chosen node
+// afterwards, nor make a bypass of a pod that a scheduler bound. If the first record was erased already, the pod counts
+// as a bypass, because these pods have no annotation charged-queue that would prove a binding; a later record of a chosen
+// node replaces it. Each row reads two records in turn; want is the one that counts.
 func TestTheFirstProvenanceDecides(t *testing.T) {
 	const (
 		bound  = "bound"

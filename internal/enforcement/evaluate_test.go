@@ -421,8 +421,9 @@ func TestBypassCountsAgainstItsQueueOnly(t *testing.T) {
 	check.Equal(t, "reason, the pod was deleted after the policy was evaluated", "Enforced", EvaluateQueue("team", &ofPolicy, nil).Reason)
 }
 
-// TestOtherReasonsCountAgainstAllQueues: a pod that another scheduler has bound proves that a second scheduler runs.
-// That counts against every queue. Without a policy the condition of every queue is Unknown.
+// TestOtherReasonsCountAgainstAllQueues: only a bypass counts against its own queue alone. Pod lab/c, which another
+// scheduler has bound, proves that a second scheduler runs. That counts against every queue, also against queue other,
+// which has neither this pod nor a bypass. Without a policy the condition of every queue is Unknown.
 func TestOtherReasonsCountAgainstAllQueues(t *testing.T) {
 	ofPolicy := Evaluate(observe(addBoundByOthers("lab/c")))
 	got := EvaluateQueue("other", &ofPolicy, nil)

@@ -88,13 +88,14 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 }
 
 // TestCardsOfAPolicy: entries of spec.cards name the cards of nodes. The entries in the status are in force
-// (CardMappings). Until the first policy is in force, a program that waits for it expects the entries of the spec
-// (ExpectedMappings). From an invalid spec it expects none.
+// (CardMappings). kubectl cardquota may read a policy that the operator has not put in force yet, so that its status has
+// no service types. Then it expects the entries of the spec (ExpectedMappings), and none from an invalid spec.
 func TestCardsOfAPolicy(t *testing.T) {
 	f := newStatusInput()
 	f.Effective.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI210"}}
 	got := StatusFor(f)
-	check.Equal(t, "cards in force", card.Mappings{{Resource: "amd.com/gpu", Model: "MI210"}}, CardMappings(&v1alpha1.ServiceTypePolicy{Status: got}))
+	amd := card.Mappings{{Resource: "amd.com/gpu", Model: "MI210"}}
+	check.Equal(t, "cards in force", amd, CardMappings(&v1alpha1.ServiceTypePolicy{Status: got}))
 	check.Equal(t, "cards without a policy", nil, CardMappings(nil))
 
 	written := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: f.Effective.Cards}}
@@ -104,12 +105,12 @@ func TestCardsOfAPolicy(t *testing.T) {
 	}{
 		"in force": {
 			policy: &v1alpha1.ServiceTypePolicy{Status: got},
-			want:   CardMappings(&v1alpha1.ServiceTypePolicy{Status: got}),
+			want:   amd,
 		},
-		"written, and not in force yet": {written, mappingsOf(f.Effective.Cards)},
+		"written, and not in force yet": {written, amd},
 		"written into a policy that is in force without them": {
 			policy: &v1alpha1.ServiceTypePolicy{Spec: written.Spec, Status: v1alpha1.ServiceTypePolicyStatus{ServiceTypes: got.ServiceTypes}},
-			want:   card.Mappings{},
+			want:   card.Mappings{}, // nothing else than nil: no mapping
 		},
 		"written, and invalid": {
 			policy: &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: []v1alpha1.CardMapping{{Resource: "cpu", Model: "X"}}}},

@@ -75,8 +75,9 @@ func fitsOnSomeCard(t *testing.T, l *Ledger, queue string, request Request) (fit
 	return fits
 }
 
-// TestEvictedPodsCountAsTerminating: a request in the place of a pod that is evicted first waits until that pod has
-// ended, as after any deletion. The quota is 4 A. Pods use 4 A, and further 4 A are terminating.
+// TestEvictedPodsCountAsTerminating: a pod that takes the place of an evicted one waits until that has ended. The evicted
+// card counts as terminating at once, and 4 + 1 are more than the quota of 4 A. A placed pod that is checked again only
+// gives up its own charge, so it fits. Pods use 4 A, and further 4 A are terminating, which is not yet too many.
 func TestEvictedPodsCountAsTerminating(t *testing.T) {
 	l := newQueueLedger(card.Quota{"A": 4})
 	l.Charge("running", newCharge("q", "A", 4))
@@ -89,7 +90,7 @@ func TestEvictedPodsCountAsTerminating(t *testing.T) {
 		check.That(t, sameLimit(got, want), "1 A %s: %+v, want %+v", what, got, want)
 	}
 
-	checkFits("in the place of the pod itself", ownPlace, nil)
+	checkFits("in the place of its own charge", ownPlace, nil)
 	checkFits("in the place of an evicted pod: 5 A would be terminating", evicted, &InsufficientQuota{Kind: Terminating, Requested: 1, Total: 5, Limit: 4})
 	checkFits("beside all pods", Released{}, &InsufficientQuota{Requested: 1, Total: 5, Limit: 4})
 	check.Equal(t, "A that may be evicted beside 4 terminating ones", 0, l.EvictionHeadroom("q", "A"))

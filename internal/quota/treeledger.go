@@ -1,3 +1,5 @@
+// This file puts queues into a tree. check.go says what a queue of a tree may use and borrow.
+
 package quota
 
 import (

@@ -383,7 +383,7 @@ func (t *treeResolver) limitsFor(name string, c *childAmounts) Limits {
 	limits := Limits{
 		Cards: c.quota.Cards(), AnyCard: t.resolved[name].Written.AnyCard,
 		MilliCPU: c.quota[CPU], Memory: c.quota[Memory],
-		Deserved: c.deserved, Guarantee: Amounts{}, IsHeld: t.keepsNoGuarantee(name),
+		Deserved: c.deserved, Guarantee: Amounts{}, IsHeld: t.isGuaranteeUseless(name),
 	}
 
 	for key, amount := range c.guarantee {
@@ -395,8 +395,9 @@ func (t *treeResolver) limitsFor(name string, c *childAmounts) Limits {
 	return limits
 }
 
-// keepsNoGuarantee reports whether no queue can get what a queue is guaranteed and does not use.
-func (t *treeResolver) keepsNoGuarantee(name string) bool {
+// isGuaranteeUseless reports whether what a queue is guaranteed and does not use is left to others: neither it nor a
+// queue below it takes work. Children also has queues that are no part of the tree, such as those of a cycle.
+func (t *treeResolver) isGuaranteeUseless(name string) bool {
 	r := t.resolved[name]
 	isChild := func(child string) bool { return t.isChild(child, name) }
 	takesNoWork := r.Written.IsParentOnly || r.Written.IsClosed

@@ -47,8 +47,10 @@ func overlays() *rapid.Generator[Overlay] {
 }
 
 // TestRenderIsExactOnAnyBase: a base is what administrators have written for Volcano, in any way to write YAML. For a
-// random base and policy, the rendered text follows the five rules of assertRendered, which are written without the
-// code under test. It has no comment of the base ("# c" and a number), which might no longer be true.
+// random base and policy, the rendered text is valid, has what the policy wants, and otherwise means the same as the base.
+// replaced is exactly what the base had and the text has not, and a second rendering changes nothing. assertRendered
+// checks this without the code under test. The text has no comment of the base ("# c" and a number), which might no
+// longer be true.
 func TestRenderIsExactOnAnyBase(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		want := overlays().Draw(t, "wanted")

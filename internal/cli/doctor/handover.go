@@ -161,7 +161,8 @@ func findMissingLimits(c *Cluster) []Finding {
 // computeUse is the CPU and memory that count against the limits of a queue.
 type computeUse struct{ milliCPU, memory int64 }
 
-// computeUses sums up the CPU and memory of all pods by queue.
+// computeUses sums up by queue the CPU and memory that count against its limits: of pods with cards only if the policy
+// says computeQuota: Enforce.
 func (c *Cluster) computeUses() map[string]computeUse {
 	countsCardPods := c.spec().ComputeQuota == v1alpha1.ComputeQuotaEnforce
 	uses := map[string]computeUse{}

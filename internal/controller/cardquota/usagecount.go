@@ -226,8 +226,8 @@ func (u *UsageCollector) postponeTotals(moved []string, turned bool, now time.Ti
 	return true
 }
 
-// recountForTotals requests a count after a time. The timer of a later call replaces that of an earlier one: one count
-// is enough for all that postponed the totals.
+// recountForTotals requests a count for when the totals that postponeTotals held back may be shown. The timer of a
+// later call replaces that of an earlier one: one count shows all of them.
 func (u *UsageCollector) recountForTotals(wait time.Duration) {
 	if u.totalsTimer != nil {
 		u.totalsTimer.Stop()

@@ -205,9 +205,9 @@ func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 
 	now := k.now()
 	k.meter.Advance(now)
-	k.uncounted.addTo(&k.meter)
+	k.uncounted.addTo(&k.meter) // a new leader bills the time in which no replica counted
 	k.unstored.sums = k.meter.Place()
-	k.unstored.daysDropped = k.meter.LackingDays()
+	k.unstored.daysDropped = k.meter.LastDayDroppedForRoom()
 	if k.unstored.sums > 0 {
 		k.log.Info("The ConfigMaps of card-seconds are full: the sums without room would be lost at the next restart, all others are stored",
 			"configMaps", cardseconds.Parts, "sumsWithoutRoom", k.unstored.sums)
@@ -226,8 +226,8 @@ func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 	return parts
 }
 
-// closePeriods writes an entry of each part for each day and month that is over. It also has the days dropped that are
-// too old.
+// closePeriods writes an entry of each part for each day and month that is over. Days without room are dropped, and
+// counted elsewhere; months are not.
 func (k *Keeper) closePeriods(ctx context.Context) error {
 	var failures []error
 	withoutRoom := 0
@@ -243,8 +243,9 @@ func (k *Keeper) closePeriods(ctx context.Context) error {
 	defer k.mu.Unlock()
 
 	k.unstored.months = withoutRoom
+	// The headers of the parts say first that days expire. The archive drops the days that they name.
 	if today := cardseconds.DayOf(k.now().UTC()); k.archive.entries.OldestDay() != "" && k.archive.entries.OldestDay() <= cardseconds.ExpiredDay(today) {
-		k.meter.DropDays(cardseconds.ExpiredDay(today), false)
+		k.meter.ExpireDays(cardseconds.ExpiredDay(today))
 	}
 
 	return errors.Join(failures...)
@@ -289,9 +290,9 @@ func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) erro
 			k.archive.months.addEntry(key, packed)
 		}
 	case errors.Is(err, errNoRoom) && oldest != "":
-		k.meter.DropDays(oldest, true)
+		k.meter.DropDaysForRoom(oldest)
 	case errors.Is(err, errNoRoom) && key.Period.IsDay():
-		k.meter.DropDays(key.Period, true)
+		k.meter.DropDaysForRoom(key.Period)
 	}
 
 	return err

@@ -83,8 +83,9 @@ func (k *Keeper) write(ctx context.Context, i int, version string, c change) (st
 	return written, err
 }
 
-// StorageProblems returns what keeps card-seconds from being stored. A part without sums lacks nothing, once the
-// sums are loaded: before that, no sum is stored.
+// StorageProblems returns what keeps card-seconds from being stored. A ConfigMap counts that was refused for refusedTime.
+// That of a running part without sums does not count, because nothing is to be written there. Before the sums are loaded
+// each ConfigMap counts, because until then nothing is stored at all.
 func (k *Keeper) StorageProblems() cardinventory.Bills {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -92,7 +93,8 @@ func (k *Keeper) StorageProblems() cardinventory.Bills {
 	problems := cardinventory.Bills{Refused: map[string]metav1.StatusReason{}}
 	now := k.now()
 	for i, refused := range k.refusals {
-		isNeeded := !k.isLoaded || i >= cardseconds.Parts || k.hasRows[i]
+		isArchive := i >= cardseconds.Parts
+		isNeeded := !k.isLoaded || isArchive || k.hasRows[i]
 		if isNeeded && now.Sub(refused.since) >= refusedTime {
 			problems.Refused[k.namespace+"/"+cardseconds.ConfigMapName(i)] = refused.reason
 		}

@@ -52,8 +52,8 @@ const writeTimeout = 10 * time.Second
 // writeBackoff repeats a failed write for about half a minute.
 var writeBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 9}
 
-// evictPods evicts the pods of one job, and returns the evictions that failed, by pod. All pods
-// get their condition before the first is evicted. If this process ends in between, the next
+// evictPods evicts the pods of one job, and returns the evictions that failed, by pod. The
+// condition of each pod is written before the first pod is evicted. If this process ends in between, the next
 // one sees that and completes the eviction. recreated means that Volcano's job controller recreates the pods; others are
 // deleted. action is named in the conditions.
 func (p *podEvictor) evictPods(client kubernetes.Interface, tasks []*api.TaskInfo, recreated bool, action string) map[types.UID]error {
@@ -61,8 +61,9 @@ func (p *podEvictor) evictPods(client kubernetes.Interface, tasks []*api.TaskInf
 	if recreated {
 		last = markOutOfSync
 	}
-	left, _ := p.writeAll(client, tasks, setDisruptionTarget(action))
-	_, failed := p.writeAll(client, left, last)
+	// Only pods that are gone are left out: without its condition a pod is evicted all the same.
+	existing, _ := p.writeAll(client, tasks, setDisruptionTarget(action))
+	_, failed := p.writeAll(client, existing, last)
 	return failed
 }
 

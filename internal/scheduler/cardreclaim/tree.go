@@ -233,8 +233,8 @@ func (p *problem) releasesOf(charge *quota.Charge) []solver.QuotaAmount {
 }
 
 // takesOf returns the limits that the i-th pod of a victim job counts against, with its amounts. isAllowed is false if
-// one of them allows no eviction of it at all. usesNeeded is set if the job uses cards that are needed. A victim
-// by the reclaim matrix uses up what its queues have borrowed, so that the tree does not take that too.
+// one of them allows no eviction of it, or if only the tree allows to evict it, but its queues have borrowed nothing
+// of what is needed. usesNeeded is set if the job uses cards that the pending pods need.
 func (b *problemBuilder) takesOf(p *problem, victim *victimJob, i int, charge *quota.Charge, usesNeeded bool) (takes []solver.TakeAmount, isAllowed bool) {
 	isAllowed = true
 	add := func(name quota.Resource, amount int64, borrowed bool) {
@@ -252,6 +252,8 @@ func (b *problemBuilder) takesOf(p *problem, victim *victimJob, i int, charge *q
 		}
 	}
 
+	// By the tree a pod is a victim only if its queues have borrowed. One by the service types counts, too, so that
+	// the tree does not take what these take already.
 	names, isBorrower := b.borrowedNames(p, victim, charge, usesNeeded)
 	for _, name := range names {
 		add(name, charge.Amount(name), true)

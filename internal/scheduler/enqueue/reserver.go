@@ -1,3 +1,5 @@
+// This file says which jobs have a reservation. cache/reservations.go says how long it lasts.
+
 package enqueue
 
 import (

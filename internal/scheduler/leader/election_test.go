@@ -40,10 +40,10 @@ func TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight(t *testing.T) {
 	})
 }
 
-// TestLeaseRunsOutWhenAWriteDoesNotEnd: the API server never answers a write of a leader that stops. The leader ends
-// with an error and leaves the Lease as it is. Another replica leads when the Lease runs out, which is after any
-// write ends.
-func TestLeaseRunsOutWhenAWriteDoesNotEnd(t *testing.T) {
+// TestLeaseIsNotReleasedWhileAWriteHangs: a leader stops while the API server does not answer a write that it has sent
+// through its fence. The leader waits for the answer for a time, and then ends with an error. It does not release the
+// Lease, so that no other replica leads before it expires: the write may still take effect.
+func TestLeaseIsNotReleasedWhileAWriteHangs(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		s := newFakeAPIServer(t)
 		e := newElectionFixture(newOtherSchedulersFixture()).startElection(t)

@@ -66,8 +66,9 @@ func checkCardRequest(result *Result, t *Template, inv *card.Inventory) {
 	}
 }
 
-// waitsForNode reports whether a request is refused for lack of a node: no node offers the
-// resource, or no node tells which card it is.
+// waitsForNode reports whether a denied request could be met once a node is added, so that admission only warns: no
+// node offers the resource, or no node tells which card it is. No node cures two kinds of cards, or too many. A
+// request has no Resource if it names a card that no node has.
 func waitsForNode(request *workload.Request, inv *card.Inventory) bool {
 	if len(request.ExtraResources) > 0 || request.Count > card.MaxCount {
 		return false
