@@ -23,7 +23,7 @@ var hierarchyMutants = []mutant{
 var disclosureMutants = []mutant{
 	{"internal/webhook/validation/queueaccess.go", "\t\tif p.hasAccess() {", "\t\tif p.queue != nil {", "the quota of a queue is not disclosed to other namespaces"},
 	{"internal/webhook/validation/queuetree.go", "if !p.hasAccess() || p.name", "if p.queue == nil || p.name", "the place of a queue in the tree is not disclosed to other namespaces"},
-	{"internal/webhook/validation/workload.go", "	if load.Truncated {", "	if load.Truncated && metav1.GetControllerOf(&load.Meta) == nil {", "no owner reference lifts the bound of tasks"},
+	{"internal/webhook/validation/workloadrules.go", "	if load.Truncated {", "	if load.Truncated && metav1.GetControllerOf(&load.Meta) == nil {", "no owner reference lifts the bound of tasks"},
 }
 
 // completeInputMutants write a status of the CardInventory too early.

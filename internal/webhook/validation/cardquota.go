@@ -17,23 +17,6 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// specPath is the path of the spec.
-var specPath = field.NewPath("spec")
-
-// CardQuotaInput is the input of the rules for CardQuotas besides the object.
-type CardQuotaInput struct {
-	// All are all CardQuotas; they may include the validated one.
-	All []*v1alpha1.CardQuota
-	// Policy is the ServiceTypePolicy, nil when there is none.
-	Policy *v1alpha1.ServiceTypePolicy
-	// Queues are all Queues, also those without a CardQuota.
-	Queues []*v1beta1.Queue
-	// Healthy counts the cards of Ready nodes by name.
-	Healthy map[card.Name]card.Count
-	// Inventory knows the cards of all nodes. If it is nil, no rule judges whether a card exists.
-	Inventory *card.Inventory
-}
-
 // ValidateCardQuota validates a CardQuota. before is nil for a new one. It does not
 // validate unchanged fields again, nor a CardQuota that is being deleted.
 func ValidateCardQuota(quota, before *v1alpha1.CardQuota, input CardQuotaInput) Result {

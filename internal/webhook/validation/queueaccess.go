@@ -11,26 +11,9 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/policy"
-	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// queuedPod is a pod of a workload and its queue.
-type queuedPod struct {
-	*Template
-	name  string
-	queue *v1beta1.Queue
-	// tree has the queue and its ancestors.
-	tree *quota.Tree
-	// refusal says why the namespace may not use the queue, "" if it may. Its reader learns
-	// nothing else of the queue.
-	refusal string
-	// isUndecided reports that the namespace is not known yet, so the refusal may be wrong.
-	isUndecided bool
-	// queuePath is the field that names the queue.
-	queuePath *field.Path
-}
 
 // podsForOurScheduler returns the pods that our scheduler places, with their queues. A
 // PodGroup stands for its pods.
@@ -102,9 +85,6 @@ func (p *queuedPod) checkAccess(namespace string, input *WorkloadInput) {
 		return
 	}
 }
-
-// hasAccess reports whether the queue exists and the namespace may use it.
-func (p *queuedPod) hasAccess() bool { return p.queue != nil && p.refusal == "" }
 
 // checkQueueAccess checks whether the namespace may use the queues.
 func checkQueueAccess(pods []queuedPod) Result {

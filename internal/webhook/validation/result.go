@@ -18,6 +18,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/quota"
 )
 
 // Bounds of the entries of a Result, and of their bytes. The API server truncates warnings
@@ -201,4 +202,30 @@ func offeredCards(inv *card.Inventory) string {
 		return "no node offers a card yet"
 	}
 	return "nodes offer " + conditions.JoinFirst(names, maxNames)
+}
+
+// specPath is the path of the spec.
+var specPath = field.NewPath("spec")
+
+// cardPath returns the path of a field of a card.
+func cardPath(name, of string) *field.Path { return specPath.Child("cards").Key(name).Child(of) }
+
+// namePath returns the path of the entry of a card, CPU or memory.
+func namePath(name quota.Resource) *field.Path {
+	if name.IsCard() {
+		return specPath.Child("cards").Key(name.String())
+	}
+	return specPath.Child("resources", name.String())
+}
+
+// amountPath returns the path of one amount of a card, CPU or memory.
+func amountPath(name quota.Resource, of string) *field.Path {
+	switch {
+	case name.IsCard():
+		return cardPath(name.String(), of)
+	case of == "quota":
+		return namePath(name)
+	default:
+		return specPath.Child("resources", of, name.String())
+	}
 }

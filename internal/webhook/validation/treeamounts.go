@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/policy"
@@ -141,27 +139,4 @@ func priorityExcesses(c *v1alpha1.CardQuota, inForce *v1alpha1.ServiceTypePolicy
 
 	return []excess{newExcess("priority", band.Type+band.Next, int64(*c.Spec.Priority), specPath.Child("priority"), "service type %s has priority %d, so its queues may have up to %d%s: write at most %d",
 		band.Type, band.Lowest, band.Highest, next, band.Highest-band.Lowest)}
-}
-
-// cardPath returns the path of a field of a card.
-func cardPath(name, of string) *field.Path { return specPath.Child("cards").Key(name).Child(of) }
-
-// namePath returns the path of the entry of a card, CPU or memory.
-func namePath(name quota.Resource) *field.Path {
-	if name.IsCard() {
-		return specPath.Child("cards").Key(name.String())
-	}
-	return specPath.Child("resources", name.String())
-}
-
-// amountPath returns the path of one amount of a card, CPU or memory.
-func amountPath(name quota.Resource, of string) *field.Path {
-	switch {
-	case name.IsCard():
-		return cardPath(name.String(), of)
-	case of == "quota":
-		return namePath(name)
-	default:
-		return specPath.Child("resources", of, name.String())
-	}
 }
