@@ -18,10 +18,7 @@ const PodGroupCardsRefused v1beta1.PodGroupConditionType = "cardquota.dev/CardsR
 func (r *Refusal) Data() string {
 	named := *r
 	named.Resource = quota.Resource(r.Resource.String()) // "cpu" or "memory"
-	data, err := json.Marshal(named)
-	if err != nil { // a struct of texts and numbers
-		return ""
-	}
+	data, _ := json.Marshal(named) // texts and numbers cannot fail
 	return string(data)
 }
 
