@@ -251,7 +251,7 @@ func (k *Keeper) closePeriods(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// closableEntries returns the entries that can be written: for each part the days and months that are over and stored.
+// closableEntries returns the entries that can be written to the archive: for each part the days and months that are over and stored.
 func (k *Keeper) closableEntries() []cardseconds.EntryKey {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -23,8 +23,8 @@ type shortages struct {
 	events *Events
 }
 
-// statePodShortages writes into the fit error of each pod that no node takes what the nodes lack, and Volcano puts
-// that into the condition of the pod. Volcano's own text counts the nodes by reason, so that a misspelt card, cards in
+// statePodShortages looks for pods that no node takes. It writes into the fit error of each what the nodes lack, and
+// Volcano puts that into the condition of the pod. Volcano's own text counts the nodes by reason, so that a misspelt card, cards in
 // use and cards on several nodes look the same. Package waiting judges by the same rules, for the status.
 //
 // The texts have no numbers, so that a busy cluster does not rewrite its pending pods.

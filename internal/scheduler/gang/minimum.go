@@ -39,7 +39,7 @@ func CountByRole(job *api.JobInfo, pipelined bool) (all int32, roles map[string]
 
 // SelectToMinimum selects from pending pods, in their order, those that complete a job's
 // minimum: first those that a task role requires, then the first of the rest. have is how many
-// pods the job has, roles how many per task role. It adds the selected pods to roles.
+// pods the job has, roles how many per task role. It adds to roles the pods that a role requires.
 func SelectToMinimum(job *api.JobInfo, have int32, roles map[string]int32, pending []*api.TaskInfo) []*api.TaskInfo {
 	var picked, rest []*api.TaskInfo
 	perRole := HasRoleMinimums(job)
