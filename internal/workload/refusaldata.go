@@ -18,7 +18,7 @@ const PodGroupCardsRefused v1beta1.PodGroupConditionType = "cardquota.dev/CardsR
 func (r *Refusal) Data() string {
 	named := *r
 	named.Resource = quota.Resource(r.Resource.String()) // "cpu" or "memory"
-	data, _ := json.Marshal(named) // texts and numbers cannot fail
+	data, _ := json.Marshal(named)                       // texts and numbers cannot fail
 	return string(data)
 }
 
