@@ -76,7 +76,7 @@ var takeMutants = []mutant{
 
 // The bounds of the search for victims.
 var solverSearchMutants = []mutant{
-	{"internal/scheduler/solver/solve.go", `		m.allowSearchingAll()`, `		m.allowRefining()`, "a bound on a search cuts its refinement, not its first answer"},
+	{"internal/scheduler/solver/searchbyrank.go", `		m.allowSearchingAll()`, `		m.allowRefining()`, "a bound on a search cuts its refinement, not its first answer"},
 	{"internal/scheduler/solver/refine.go", `	sharedSearchFactor = 8`, `	sharedSearchFactor = 1`, "a search tries more sets of victims that release quotas"},
 	{"internal/scheduler/solver/bounds.go", `		if s.releases != nil && !wholly[j]`, `		if s.releases == nil && !wholly[j]`, "no search begins if elastic pods release too little"},
 }

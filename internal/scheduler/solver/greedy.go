@@ -4,7 +4,6 @@ package solver
 // one step: a unit alone, or a cheap set of units that makes room together (greedysets.go).
 
 import (
-	"cmp"
 	"container/heap"
 	"slices"
 )
@@ -45,20 +44,6 @@ func (s *state) chooseGreedily() bool {
 
 	s.places = places
 	return s.releaseRequired() // CPU and memory, which the pods use of their queues on any node
-}
-
-// greedySearch makes room for one pod set, in a state that has reserved the places of the pod
-// sets before it.
-type greedySearch struct {
-	*state
-	podSet int
-
-	moves    moveQueue
-	versions []int // by id of a move: how often it was queued again
-	// gainByQuota is how many more pods fit on nodes of a quota with one more victim. It is all 0 but inside
-	// countGain, which uses it again and again.
-	gainByQuota []int
-	releasing   [][][]int // by quota and level: the units that release some, the cheapest first
 }
 
 // makeMoves adds victims until all pods of the pod set fit, or until nothing helps any more. It reports whether all fit.
@@ -230,46 +215,4 @@ func (g *greedySearch) countGain(u int) int {
 	}
 
 	return gain
-}
-
-// countFittingWith returns how many of the pods fit on a node with so much more available.
-func (g *greedySearch) countFittingWith(node int, more []float64) int {
-	g.countVisits(1)
-	have := g.availableOn(node)
-	// The array saves an allocation in the innermost loop of the search.
-	var few [8]float64
-	sum := append(few[:0], have...)
-	for i := range sum {
-		sum[i] += more[i]
-	}
-	return g.podSets[g.podSet].countFitting(sum)
-}
-
-// move is a step of the search: it evicts a unit, clears a node, or releases a quota.
-type move struct {
-	id      int // of a unit, of a node after all units, or of a quota after all nodes
-	version int
-	loss    Loss
-	gain    int // how many more pods can be placed
-}
-
-// moveQueue is a heap of the moves, those with the least loss for each pod that they place
-// first. The order of jobs decides between equal moves.
-type moveQueue []move
-
-func (q moveQueue) Len() int { return len(q) }
-
-func (q moveQueue) Less(i, j int) bool {
-	a := &q[i]
-	b := &q[j]
-	return cmp.Or(a.loss.ratePer(float64(a.gain)).compare(b.loss.ratePer(float64(b.gain))), cmp.Compare(a.id, b.id)) < 0
-}
-
-func (q moveQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *moveQueue) Push(m any)   { *q = append(*q, m.(move)) }
-
-func (q *moveQueue) Pop() any {
-	last := (*q)[len(*q)-1]
-	*q = (*q)[:len(*q)-1]
-	return last
 }

@@ -1,7 +1,8 @@
 package solver
 
-// This file lays a Problem out for the search. A unit is what is evicted in one step: one elastic pod, or a whole job.
-// u is the index of a unit, and most other ints are indexes too. A jobNode is one job on one of its nodes.
+// This file lays out nodes, pod sets and quotas for the search; jobs.go adds the candidates. A unit is what is evicted
+// in one step: one elastic pod, or a whole job. u is the index of a unit, and most other ints are indexes too. A
+// jobNode is one job on one of its nodes.
 
 import (
 	"cmp"
@@ -35,25 +36,6 @@ type model struct {
 	preselected []bool         // by unit: already a victim when the choice begins
 	budget
 }
-
-// unitOnNode is a unit that frees something on a node, and the jobNode of its job there.
-type unitOnNode struct{ unit, jobNode int }
-
-// podSet is a PodSet, and what the search often asks about it.
-type podSet struct {
-	PodSet
-	wantsNode []bool // by node
-	// needed are the resources that it requests, usually few of all.
-	needed []neededResource
-}
-
-type neededResource struct {
-	resource int
-	amount   float64
-}
-
-// maxAmount bounds an amount of a resource. Sums of larger ones would not be exact.
-const maxAmount = 1e18
 
 // newModel lays out quotas, nodes and pod sets. addJobs follows when jobs are needed: most reclaimers fit without victims.
 func newModel(p *Problem) *model {
@@ -94,6 +76,56 @@ func newModel(p *Problem) *model {
 	m.order = hardestFirst(m.podSets)
 	return m
 }
+
+// countPods returns how many pods all jobs have.
+func countPods(p *Problem) (count int) {
+	for i := range p.Jobs {
+		count += len(p.Jobs[i].Pods)
+	}
+	return count
+}
+
+// subtractUses subtracts from the quotas what the pod sets use wherever they run, and lists these quotas in required.
+func (m *model) subtractUses(p *Problem) {
+	var used []int64
+	for i := range p.PodSets {
+		for _, x := range p.PodSets[i].Uses {
+			if used == nil {
+				used = make([]int64, len(m.levelsOf))
+			}
+			used[x.Quota] = addSaturating(used[x.Quota], multiplySaturating(x.Amount, int64(p.PodSets[i].Count)))
+		}
+	}
+
+	for quota, amount := range used {
+		// Twice the bound makes any level negative, and cannot overflow.
+		if amount > 0 {
+			m.required = append(m.required, quota)
+			for i := m.levelsOf[quota].from; i < m.levelsOf[quota].end; i++ {
+				m.levels[i] -= min(amount, 2*maxLevel)
+			}
+		}
+	}
+}
+
+// unitOnNode is a unit that frees something on a node, and the jobNode of its job there.
+type unitOnNode struct{ unit, jobNode int }
+
+// podSet is a PodSet, and what the search often asks about it.
+type podSet struct {
+	PodSet
+	wantsNode []bool // by node
+	// needed are the resources that it requests, usually few of all.
+	needed []neededResource
+}
+
+type neededResource struct {
+	resource int
+	amount   float64
+}
+
+// maxAmount bounds an amount of a resource. Sums of larger ones would not be exact.
+const maxAmount = 1e18
 
 // boundAmount returns an amount within maxAmount, and notes for its resource whether it is whole.
 func (m *model) boundAmount(resource int, amount float64) float64 {
@@ -191,9 +223,6 @@ type job struct {
 	wholeUnit             int // none if it may not be evicted as a whole
 }
 
-// span is a range of indexes, without end.
-type span struct{ from, end int }
-
 // none stands for an index where there is nothing.
 const none = -1
 
@@ -208,195 +237,6 @@ type pod struct {
 type jobNode struct {
 	node  int
 	usage []float64
-}
-
-// countPods returns how many pods all jobs have.
-func countPods(p *Problem) (count int) {
-	for i := range p.Jobs {
-		count += len(p.Jobs[i].Pods)
-	}
-	return count
-}
-
-// addJobs lays out the candidates for eviction: jobs, their pods, and the units that may be evicted.
-func (m *model) addJobs(p *Problem) {
-	count := countPods(p)
-	m.countVisits(count)
-	m.addLimits(p)
-	m.jobs = make([]job, len(p.Jobs))
-	m.pods = make([]pod, 0, count)
-	m.jobNodes = make([]jobNode, 0, count)
-	m.units = make([]unit, 0, count+len(p.Jobs))
-
-	builder := &jobBuilder{
-		model:       m,
-		problem:     p,
-		lastJobNode: make([]int, len(m.nodeQuota)),
-		maxPodLoss:  math.MaxInt64 / int64(count+len(p.Jobs)+1),
-	}
-
-	// Usage of other nodes would cost memory and work, and help no pending pod.
-	m.wantedNodes = make([]bool, len(m.nodeQuota))
-	for i := range m.podSets {
-		for _, node := range m.podSets[i].Nodes {
-			m.wantedNodes[node] = true
-		}
-	}
-
-	for i := range p.Jobs {
-		builder.addJob(i, &p.Jobs[i])
-	}
-
-	m.finishShared()
-	m.addUnitsOn()
-	m.addRanks(p)
-}
-
-// jobBuilder adds jobs to a model.
-type jobBuilder struct {
-	*model
-	problem     *Problem
-	lastJobNode []int // by node: the last jobNode there
-	maxPodLoss  int64 // bounds the loss of a pod, or of a whole job, so that the sum cannot overflow
-}
-
-// addJob adds the i-th job with its pods and units: one for each pod that may be evicted alone, and after them one for the
-// whole job if it may be evicted.
-func (b *jobBuilder) addJob(i int, fromJob *Job) {
-	j := &b.jobs[i]
-	j.elastic = fromJob.Elastic
-	j.firstRole = none
-	j.wholeUnit = none
-	j.loss = min(fromJob.WholeLoss, b.maxPodLoss)
-	if fromJob.RoleElastic != nil {
-		j.firstRole = len(b.roleElastic)
-		b.roleElastic = append(b.roleElastic, fromJob.RoleElastic...)
-	}
-
-	j.pods.from = len(b.pods)
-	j.jobNodes.from = len(b.jobNodes)
-	j.units.from = len(b.units)
-
-	whole := sharedAmounts{isAllowed: fromJob.Whole}
-	for k := range fromJob.Pods {
-		b.addPod(i, fromJob, &fromJob.Pods[k], &whole)
-	}
-
-	j.pods.end = len(b.pods)
-	j.jobNodes.end = len(b.jobNodes)
-	// The eviction of a job that frees nothing for the pending pods would be in vain.
-	if whole.isAllowed && (j.jobNodes.end > j.jobNodes.from || len(whole.releases) > 0) {
-		j.wholeUnit = len(b.units)
-		b.setLastTakes(fromJob, whole.takes, whole.elastic)
-		b.addShared(j.wholeUnit, whole.releases, whole.takes)
-		b.units = append(b.units, unit{i, wholeJob})
-	}
-	j.units.end = len(b.units)
-}
-
-// addPod adds a pod of the i-th job, and its unit if it may be evicted alone and that frees anything for the pending pods.
-// It adds to whole what the pod releases and counts against limits.
-func (b *jobBuilder) addPod(i int, fromJob *Job, fromPod *Pod, whole *sharedAmounts) {
-	j := &b.jobs[i]
-	made := pod{loss: min(fromPod.Loss, b.maxPodLoss), jobNode: none, role: none}
-	j.loss += made.loss
-
-	shared := sharedAmounts{isAllowed: true}
-	if len(fromPod.Releases)+len(fromPod.Takes) > 0 {
-		shared = b.sharedAmountsOf(fromPod, fromJob.Level, whole)
-	}
-
-	mayGoAlone := shared.isAllowed && j.isElastic(fromJob, fromPod)
-	// setLastTakes needs all pods that the job can spare, also those that free nothing here.
-	if len(b.limits) > 0 && mayGoAlone {
-		whole.elastic = append(whole.elastic, elasticTake{fromPod.Role, shared.takes})
-	}
-
-	if b.wantedNodes[fromPod.Node] {
-		b.addUsage(j, fromPod, &made)
-	}
-
-	if mayGoAlone && (made.jobNode != none || len(shared.releases) > 0) {
-		if fromJob.RoleElastic != nil {
-			made.role = j.firstRole + fromPod.Role
-		}
-		b.addShared(len(b.units), shared.releases, shared.takes)
-		b.units = append(b.units, unit{i, len(b.pods)})
-	}
-	b.pods = append(b.pods, made)
-}
-
-// sharedAmounts are what a pod or a whole job releases of quotas and counts against limits, which all nodes share.
-type sharedAmounts struct {
-	releases []release
-	takes    []take
-	// isAllowed reports whether it may be evicted: what it counts is not too much to add up, and a whole job is not protected.
-	isAllowed bool
-	// elastic are the pods of a whole job that may be evicted alone.
-	elastic []elasticTake
-}
-
-// sharedAmountsOf returns what a pod releases and counts against limits, and adds it to the
-// whole job. level is the first level of quotas that gets the releases.
-func (b *jobBuilder) sharedAmountsOf(fromPod *Pod, level int, whole *sharedAmounts) (made sharedAmounts) {
-	b.countVisits(1)
-	for _, given := range fromPod.Releases {
-		if helpful, ok := b.helpfulRelease(given, level); ok {
-			made.releases = addRelease(made.releases, helpful)
-		}
-	}
-
-	// Several releases of one quota can add up to more than the bound of one pod.
-	for i := range made.releases {
-		made.releases[i].amount = min(made.releases[i].amount, b.maxShared)
-		whole.releases = addRelease(whole.releases, made.releases[i])
-	}
-
-	made.takes, made.isAllowed = b.takesOf(fromPod)
-	whole.isAllowed = whole.isAllowed && made.isAllowed
-	for _, given := range made.takes {
-		whole.takes = addTake(whole.takes, given)
-	}
-
-	return made
-}
-
-// addUsage adds what a pod uses, to the pod and to the jobNode of its job and node, which it adds if it is new.
-func (b *jobBuilder) addUsage(j *job, fromPod *Pod, made *pod) {
-	made.usage = make([]float64, b.dims)
-	for r, amount := range fromPod.Usage {
-		made.usage[r] = b.boundAmount(r, amount)
-	}
-
-	// The last jobNode of the node may be of an earlier job, or never set.
-	if last := b.lastJobNode[fromPod.Node]; last < j.jobNodes.from || last >= len(b.jobNodes) || b.jobNodes[last].node != fromPod.Node {
-		b.lastJobNode[fromPod.Node] = len(b.jobNodes)
-		b.jobNodes = append(b.jobNodes, jobNode{node: fromPod.Node, usage: make([]float64, b.dims)})
-	}
-
-	made.jobNode = b.lastJobNode[fromPod.Node]
-	for r, amount := range made.usage {
-		b.jobNodes[made.jobNode].usage[r] += amount
-	}
-}
-
-// isElastic reports whether a pod may be evicted alone, while its job runs on.
-func (j *job) isElastic(fromJob *Job, fromPod *Pod) bool {
-	if j.elastic == 0 || fromPod.Protected {
-		return false
-	}
-	return fromJob.RoleElastic == nil || fromJob.RoleElastic[fromPod.Role] > 0
-}
-
-// addUnitsOn lists by node the units that free something there.
-func (m *model) addUnitsOn() {
-	m.unitsOn = make([][]unitOnNode, len(m.nodeQuota))
-	for u := range m.units {
-		m.forEachJobNode(u, func(jobNode int) {
-			node := m.jobNodes[jobNode].node
-			m.unitsOn[node] = append(m.unitsOn[node], unitOnNode{u, jobNode})
-		})
-	}
 }
 
 // forEachJobNode calls a function with every jobNode where a unit frees something: one for a pod, all of the job for a
@@ -435,4 +275,22 @@ func (m *model) byDescendingLoss(units []int) []int {
 		return cmp.Or(cmp.Compare(m.unitRanks[b], m.unitRanks[a]), m.unitLoss(b).compare(m.unitLoss(a)), cmp.Compare(b, a))
 	})
 	return byLoss
+}
+
+// isReleasable reports whether any unit releases some of a quota.
+func (m *model) isReleasable(quota int) bool { return m.releases != nil && m.releasable[quota] }
+
+// isOpen reports whether the current choice decides about a unit: it is not above the current rank, and not a victim
+// already.
+func (m *model) isOpen(u int) bool { return m.unitRanks[u] <= m.currentRank && !m.preselected[u] }
+
+// openUnits lists the units that the current choice decides about.
+func (m *model) openUnits() []int {
+	var open []int
+	for u := range m.units {
+		if m.isOpen(u) {
+			open = append(open, u)
+		}
+	}
+	return open
 }

@@ -387,9 +387,6 @@ func (b *branchAndBound) canImprove(at int, most Loss) bool {
 	return lacking <= epsilon*b.need && lowerBound.canBeBelow(most.ratePer(1))
 }
 
-// epsilon allows for the rounding of sums.
-const epsilon = 1e-9
-
 // canBeBelow reports whether a loss of at least l can be below most. The first part that differs by more than rounding
 // decides: losses of whole jobs come before those of single pods.
 func (l lossRate) canBeBelow(most lossRate) bool {

@@ -1,40 +1,13 @@
 package solver
 
-// This file decides about one rank after the other. Ranks come from the caller (Job.Rank, Pod.Rank): for cardreclaim,
-// victimorder.go of that package sets them. A unit is one elastic pod or a whole job, u is its index. chosen are the units
-// that the choices in higher ranks made victims.
+// This file decides about one rank after the other, and chooses victims in each. Ranks come from the caller (Job.Rank,
+// Pod.Rank): for cardreclaim, victimorder.go of that package sets them. A unit is one elastic pod or a whole job, u is
+// its index. chosen are the units that the choices in higher ranks made victims.
 
 import (
 	"slices"
 	"sort"
 )
-
-// addRanks sets the rank of each unit, numbered from 0 without gaps. A whole job has at least the
-// rank of each of its pods.
-func (m *model) addRanks(p *Problem) {
-	m.unitRanks = make([]int, len(m.units))
-	m.preselected = make([]bool, len(m.units))
-	for u, x := range m.units {
-		job := &p.Jobs[x.job]
-		if x.pod != wholeJob {
-			m.unitRanks[u] = job.Pods[x.pod-m.jobs[x.job].pods.from].Rank
-			continue
-		}
-
-		m.unitRanks[u] = job.Rank
-		for i := range job.Pods {
-			m.unitRanks[u] = max(m.unitRanks[u], job.Pods[i].Rank)
-		}
-	}
-
-	// The search counts through the ranks, and would try those in a gap in vain.
-	ranks := slices.Compact(slices.Sorted(slices.Values(m.unitRanks)))
-	for u, rank := range m.unitRanks {
-		m.unitRanks[u], _ = slices.BinarySearch(ranks, rank)
-	}
-
-	m.currentRank = len(ranks) - 1
-}
 
 // chooseByRank chooses units of a rank only where lower ranks do not suffice, and in each rank
 // those with the least loss. It decides about one rank after the other, beginning with the
@@ -195,29 +168,92 @@ func (m *model) canLoseAllPods(job *job) bool {
 	return asked <= job.elastic
 }
 
-// isOpen reports whether the current choice decides about a unit: it is not above the current rank, and not a victim
-// already.
-func (m *model) isOpen(u int) bool { return m.unitRanks[u] <= m.currentRank && !m.preselected[u] }
-
-// openUnits lists the units that the current choice decides about.
-func (m *model) openUnits() []int {
-	var open []int
-	for u := range m.units {
-		if m.isOpen(u) {
-			open = append(open, u)
+// chooseUnits chooses victims among the open units: it finds a first plan, and makes it cheaper as far as the budget
+// allows. It returns nil if it finds none, and sets outOfBudget if that is no proof.
+func (m *model) chooseUnits() *state {
+	s := m.firstPlan()
+	if s == nil {
+		s = m.initialState()
+		// This is a proof that no plan exists, so it does not matter what the budget left untried.
+		if s.cannotSuffice(m.openUnits()) {
+			m.outOfBudget = false
+			return nil
 		}
+
+		// A greedy choice can use up what the only sufficient set needs, so all sets get a try.
+		m.allowSearchingAll()
+		found, complete := s.searchAllSets()
+		if !found {
+			m.outOfBudget = !complete
+			return nil
+		}
+
+		m.allowPruning()
+		s.pruneVictims()
 	}
-	return open
+
+	before := m.work
+	m.allowRefining()
+	changed := s.refineVictims()
+	// All ranks share one budget for cheaper plans.
+	m.refineBudget = max(0, m.refineBudget-(m.work-before))
+	if changed {
+		m.allowPruning()
+		s.pruneVictims()
+	}
+
+	return s
 }
 
-// initialState returns the state in which a choice begins, with the preselected victims.
-func (m *model) initialState() *state {
-	m.countVisits(len(m.units) / workPerVisit)
-	s := newState(m)
-	for u, given := range m.preselected {
-		if given && s.canAddVictim(u) {
-			s.addVictim(u, none)
+// firstPlan returns a plan without trying alternatives, nil if it finds none. It chooses victims
+// greedily, or takes all open units if that fails, and drops the needless ones.
+func (m *model) firstPlan() *state {
+	s := m.initialState()
+	greedy := s.chooseGreedily()
+	// The greedy search has no bound, but its work counts. Pruning gets a bound that begins after it.
+	m.allowPruning()
+	if !greedy {
+		s = m.chooseAllUnits()
+		if s == nil {
+			return nil
+		}
+		m.allowPruning()
+	}
+
+	s.pruneVictims()
+	return s
+}
+
+// chooseAllUnits returns the state with all open units as victims. It returns nil if they do not suffice.
+func (m *model) chooseAllUnits() *state {
+	all := m.initialState()
+	// A job that is a victim as a whole frees what its elastic pods would, so whole jobs come first.
+	for _, wholeJobs := range []bool{true, false} {
+		for u, x := range m.units {
+			if (x.pod == wholeJob) == wholeJobs && all.canChoose(u) {
+				all.addVictim(u, none)
+			}
 		}
 	}
-	return s
+
+	if !all.fitsAll() {
+		return nil
+	}
+
+	return all
+}
+
+// hasTightLimit reports whether a limit may forbid some choice of a job's units.
+func (m *model) hasTightLimit(job *job) bool {
+	if m.takes == nil {
+		return false
+	}
+	for u := job.units.from; u < job.units.end; u++ {
+		for _, x := range m.takes[u] {
+			if m.limits[x.limit].isTight {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -45,6 +45,18 @@ func newState(m *model) *state {
 	return s
 }
 
+// initialState returns the state in which a choice begins, with the preselected victims.
+func (m *model) initialState() *state {
+	m.countVisits(len(m.units) / workPerVisit)
+	s := newState(m)
+	for u, given := range m.preselected {
+		if given && s.canAddVictim(u) {
+			s.addVictim(u, none)
+		}
+	}
+	return s
+}
+
 // chosenUnits lists the victims except those that were preselected.
 func (s *state) chosenUnits() []int {
 	return slices.DeleteFunc(s.openUnits(), func(u int) bool { return !s.isVictim[u] })
@@ -279,107 +291,41 @@ func (s *state) dropNeedless(units []int) {
 	}
 }
 
-// capacity is what is available on every node, and how many pods of each pod set fit there.
-type capacity struct {
-	*model
-	available  []float64 // by node and resource
-	levelsLeft []int64   // by quota and level
-	quotas     []int64   // by quota: the least of its levels
-	fitCounts  [][]int   // by pod set and node; none where the pod set cannot run
-	fitByQuota [][]int   // by pod set and quota
-	onlyPodSet int       // the pod set that is counted, none for all
+// applyShared adds what a unit releases and counts against limits, or subtracts it if sign is -1. A whole job
+// includes what its single pods do.
+func (s *state) applyShared(u, sign int) {
+	s.addRemainingReleases(&s.capacity, u, sign)
+	s.applyTakes(u, sign)
 }
 
-// newCapacity returns what is available before any eviction.
-func (m *model) newCapacity() capacity {
-	c := capacity{model: m, available: slices.Clone(m.nodeFree)}
-	c.resetQuotas()
-	for range m.podSets {
-		c.fitCounts = append(c.fitCounts, make([]int, len(m.nodeQuota)))
-		c.fitByQuota = append(c.fitByQuota, make([]int, len(m.levelsOf)))
-	}
-	c.countFor(none)
-	return c
-}
-
-// countFor counts for one pod set from now on, or for all of them. The counts of the others
-// become stale.
-func (c *capacity) countFor(only int) {
-	c.onlyPodSet = only
-	for i := range c.podSets {
-		if only != none && only != i {
-			continue
-		}
-
-		set := &c.podSets[i]
-		c.countVisits(len(set.Nodes))
-		clear(c.fitByQuota[i])
-		for _, node := range set.Nodes {
-			c.fitCounts[i][node] = set.countFitting(c.availableOn(node))
-			c.fitByQuota[i][c.nodeQuota[node]] += c.fitCounts[i][node]
-		}
-	}
-}
-
-// clone returns a deep copy.
-func (c *capacity) clone() *capacity {
-	c.countVisits(len(c.fitCounts) * len(c.nodeQuota) / 8) // copying is fast
-	copied := &capacity{model: c.model, onlyPodSet: c.onlyPodSet, available: slices.Clone(c.available), levelsLeft: slices.Clone(c.levelsLeft), quotas: slices.Clone(c.quotas)}
-	for i := range c.fitCounts {
-		copied.fitCounts = append(copied.fitCounts, slices.Clone(c.fitCounts[i]))
-		copied.fitByQuota = append(copied.fitByQuota, slices.Clone(c.fitByQuota[i]))
-	}
-	return copied
-}
-
-func (c *capacity) availableOn(node int) []float64 { return c.available[node*c.dims : (node+1)*c.dims] }
-
-// addAvailable adds amounts to what a node has available, or subtracts them if sign is -1.
-func (c *capacity) addAvailable(node int, amounts []float64, sign float64) {
-	have := c.availableOn(node)
-	for i := range have {
-		have[i] += sign * amounts[i]
-	}
-	if c.onlyPodSet != none {
-		c.updateFit(c.onlyPodSet, node)
+// addRemainingReleases adds to a capacity what a unit would release beyond what other victims of its job
+// release, or subtracts it if sign is -1.
+func (s *state) addRemainingReleases(to *capacity, u, sign int) {
+	if s.releases == nil {
 		return
 	}
-	for i := range c.podSets {
-		c.updateFit(i, node)
+
+	x := s.units[u]
+	switch {
+	case x.pod == wholeJob:
+		to.addReleases(u, sign)
+		// The whole job includes its single pods. Those that are victims have released theirs.
+		s.forEachSingleVictim(x.job, func(v int) { to.addReleases(v, -sign) })
+	case !s.jobStates[x.job].whole: // a whole job has released what its pods do
+		to.addReleases(u, sign)
 	}
 }
 
-// updateFit counts again how many pods of a pod set fit on a node, after a change there.
-func (c *capacity) updateFit(podSet, node int) {
-	c.countVisits(1)
-	if set := &c.podSets[podSet]; set.wantsNode[node] {
-		n := set.countFitting(c.availableOn(node))
-		c.fitByQuota[podSet][c.nodeQuota[node]] += n - c.fitCounts[podSet][node]
-		c.fitCounts[podSet][node] = n
+// forEachSingleVictim calls a function with the unit of every pod of a job that is a victim alone.
+func (s *state) forEachSingleVictim(job int, call func(v int)) {
+	if s.jobStates[job].pods == 0 {
+		return
 	}
-}
-
-// countPlaceable returns how many pods of a pod set fit on nodes with so many cards left in the quotas, by quota. It is
-// at most the pod set's count.
-func (c *capacity) countPlaceable(podSet int, quotas []int64) int {
-	set := &c.podSets[podSet]
-	n := 0
-	for quota, placeable := range c.fitByQuota[podSet] {
-		n += min(placeable, set.countWithinQuota(quotas[quota]), set.Count)
-	}
-	return min(n, set.Count)
-}
-
-// isInsufficient reports whether some pod set does not fit even if it gets everything, or a quota of CPU or memory does not
-// suffice.
-func (c *capacity) isInsufficient() bool {
-	if c.lacksRequired() {
-		return true
-	}
-	for i := range c.podSets {
-		if c.countPlaceable(i, c.quotas) < c.podSets[i].Count {
-			return true
+	units := s.jobs[job].units
+	s.countVisits((units.end - units.from) / workPerVisit)
+	for v := units.from; v < units.end; v++ {
+		if s.units[v].pod != wholeJob && s.isVictim[v] {
+			call(v)
 		}
 	}
-	return false
 }

@@ -1,12 +1,102 @@
 package solver
 
-// This file has upper bounds of what victims can give back within the limits of takes.go. A unit is one elastic pod or a
-// whole job; u is the index of a unit.
+// This file has what the pod sets need, and upper bounds of what victims can give back of it within the limits of
+// takes.go. A unit is one elastic pod or a whole job; u is the index of a unit.
 
 import (
 	"cmp"
 	"slices"
 )
+
+// epsilon allows for the rounding of sums.
+const epsilon = 1e-9
+
+// neededAmounts returns by resource how much the pod sets need beside what is free on nodes. If units
+// release quotas, two kinds of resources follow: the cards that the quotas lack in all, and what each required quota
+// lacks. A negative need is none.
+func (s *state) neededAmounts() []float64 {
+	needs := make([]float64, s.dims)
+	for i := range s.podSets {
+		for r, request := range s.podSets[i].Request {
+			needs[r] += request * float64(s.podSets[i].Count)
+		}
+	}
+
+	s.countVisits(len(s.nodeQuota))
+	for node, wanted := range s.wantedNodes {
+		if wanted {
+			for r, have := range s.availableOn(node) {
+				// The pods may run elsewhere, so a node on which too much runs counts as full, not as a need.
+				needs[r] -= max(0, have) + s.tolerances[r]
+			}
+		}
+	}
+
+	if s.releases == nil {
+		return needs
+	}
+
+	needs = append(needs, s.neededCards())
+	for _, quota := range s.required {
+		needs = append(needs, -float64(s.quotas[quota]))
+	}
+
+	return needs
+}
+
+// neededCards returns how many cards the pod sets need beside what is left in the quotas of cards. If there is only one
+// and it is below 0, victims must release that too. Of several, the pods can leave such a one out.
+func (s *state) neededCards() (need float64) {
+	for i := range s.podSets {
+		need += float64(s.podSets[i].Cards) * float64(s.podSets[i].Count)
+	}
+
+	quotas := 0
+	only := 0.0
+	for quota, hasCards := range s.ofCards {
+		if hasCards {
+			quotas++
+			only = float64(s.quotas[quota])
+			need -= max(0, only)
+		}
+	}
+
+	if quotas == 1 && need > 0 {
+		need -= min(0, only)
+	}
+
+	return need
+}
+
+// amountOf returns how much a unit gives back of a resource, as neededAmounts lists them. Of a quota that is what it
+// releases at the level that has least left.
+func (s *state) amountOf(u, resource int) (amount float64) {
+	if resource < s.dims {
+		s.forEachJobNode(u, func(jobNode int) { amount += s.freedBy(u, jobNode)[resource] })
+		return amount
+	}
+
+	add := func(v int, sign float64) {
+		for _, x := range s.releases[v] {
+			isCounted := s.ofCards[x.quota] // resource dims is the cards of all quotas, those after it are required quotas
+			if resource > s.dims {
+				isCounted = x.quota == s.required[resource-s.dims-1]
+			}
+			if level, _ := s.lowestLevelBelow(x.quota, s.quotas[x.quota]+1); isCounted && x.level <= level {
+				amount += sign * float64(x.amount)
+			}
+		}
+	}
+
+	s.countVisits(1)
+	add(u, 1)
+	if x := s.units[u]; x.pod == wholeJob {
+		// Its single victims have released their part already.
+		s.forEachSingleVictim(x.job, func(v int) { add(v, -1) })
+	}
+
+	return amount
+}
 
 // limitBound bounds what units give back within the limits.
 type limitBound struct{ *state }
