@@ -39,7 +39,7 @@ type area struct {
 }
 
 var areas = []area{
-	{folder: "internal/scheduler", limit: 33},
+	{folder: "internal/scheduler", limit: 19},
 	{folder: "internal/cardquota", limit: 2},
 	{folder: "internal/quota", limit: 0},
 	{folder: "internal/webhook", limit: 0},

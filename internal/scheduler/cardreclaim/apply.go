@@ -16,16 +16,6 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// unfitNode is a node of a plan that does not accept a pod although enough is free there.
-type unfitNode struct {
-	podSet *podSet
-	node   int
-	// fits is how many pods of the pod set it accepts.
-	fits int
-	// waits reports whether it will accept the pod once terminating pods are gone.
-	waits bool
-}
-
 // triedPlan is a plan that is tried in the session.
 type triedPlan struct {
 	// evicted is never committed: Volcano would write to each pod once, and leave a gang in

@@ -245,16 +245,6 @@ func newCounters() counters {
 	}
 }
 
-// Metrics returns the metrics for the program to register.
-func (s *Search) Metrics() []prometheus.Collector {
-	return []prometheus.Collector{s.counters.jobs, s.counters.pods, s.counters.loss}
-}
-
-// ForgetQueues drops the metrics of queues that are gone. queues are those that exist.
-func (s *Search) ForgetQueues(queues map[api.QueueID]*api.QueueInfo) {
-	s.counters.dropGoneQueues(queues)
-}
-
 // countEviction counts an eviction. reclaimer is the reclaimer's service type, loss the lost work in card-seconds.
 func (c *counters) countEviction(eviction *jobEviction, reclaimer string, loss int64) {
 	queue := string(eviction.victimJob.queue)

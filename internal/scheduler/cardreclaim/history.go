@@ -97,30 +97,6 @@ func (h *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, pendin
 	h.failed[job.UID] = failed
 }
 
-// searchScope is what the search for one job looked at. nodes, everywhere and takes are as in failedSearch.
-type searchScope struct {
-	kinds      map[podKind]bool
-	nodes      [][]int
-	everywhere bool
-	takes      map[takeKey]seenTake
-	// unbound reports whether the search ended at something that is not about nodes, such as
-	// an unbound volume. Such a search is cheap, and its result may change at any time.
-	unbound bool
-}
-
-// addKind records that the search checks nodes, by index, for pods of one kind.
-func (s *searchScope) addKind(key podKind, task *api.TaskInfo, nodes []int) {
-	if s.kinds[key] {
-		return
-	}
-	if s.kinds == nil {
-		s.kinds = map[podKind]bool{}
-	}
-	s.kinds[key] = true
-	s.nodes = append(s.nodes, nodes)
-	s.everywhere = s.everywhere || dependsOnOtherNodes(task.Pod)
-}
-
 // hashPending returns a hash that changes with a job's pending pods, with how many pods it has of its minimum, and with
 // what their queue may use of what they request.
 func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
@@ -139,12 +115,6 @@ func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 		}{uid, task.SchGated, s.reclaimerKeyFor(task), s.finder.needsKey(job, task)})
 	}
 	return sum + s.hashLevels(job)
-}
-
-// dependsOnOtherNodes reports whether pods on other nodes decide where a pod can run, by affinity or spread.
-func dependsOnOtherNodes(pod *corev1.Pod) bool {
-	a := pod.Spec.Affinity
-	return len(topologyKeys(pod)) > 0 || (a != nil && a.PodAffinity != nil)
 }
 
 // changeTracker tracks for each node the last session with a change that matters for
@@ -327,18 +297,6 @@ func statusClass(status api.TaskStatus) api.TaskStatus {
 		return api.Running
 	}
 	return status
-}
-
-// seenTake is a limit of what may be taken from queues of a tree, as a search saw it: the most that could be taken, and
-// how much the victims use that count against it. Only a limit below what they use protects any of them.
-type seenTake struct{ most, used int64 }
-
-// addTake records that a victim counts an amount against a limit, and the most that this limit allows.
-func (s *searchScope) addTake(key takeKey, most, amount int64) {
-	if s.takes == nil {
-		s.takes = map[takeKey]seenTake{}
-	}
-	s.takes[key] = seenTake{most, quota.AddSaturating(s.takes[key].used, amount)}
 }
 
 // haveSameTakes reports whether the limits allow the same victims as when a search saw them. What their

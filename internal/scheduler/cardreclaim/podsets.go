@@ -56,6 +56,16 @@ type nodeFinder struct {
 	antiAffinityNodes sets.Set[string]
 }
 
+// unfitNode is a node of a plan that does not accept a pod although enough is free there.
+type unfitNode struct {
+	podSet *podSet
+	node   int
+	// fits is how many pods of the pod set it accepts.
+	fits int
+	// waits reports whether it will accept the pod once terminating pods are gone.
+	waits bool
+}
+
 // groupTasks groups pods by their needs, in their order, as far as the CPU and memory of their
 // queue suffice. It drops pods that fit nowhere. It returns false if none is left, if all are to be
 // placed and one is dropped, or if the budget is used up.
@@ -490,4 +500,39 @@ func (f *nodeFinder) waitsForTerminating(set *podSet, node *api.NodeInfo) bool {
 	}
 
 	return hasTerminating && len(node.Tasks) >= node.Allocatable.MaxTaskNum
+}
+
+// firstReclaimer returns the index of the first pod set for which resources are reclaimed, -1 if
+// there is none. All such pod sets of a problem reclaim from the same victim jobs.
+func (s *searchSession) firstReclaimer(podSets []*podSet) int {
+	return slices.IndexFunc(podSets, func(set *podSet) bool { return s.reclaimsFor(&set.request) })
+}
+
+// addKind records that the search checks nodes, by index, for pods of one kind.
+func (s *searchScope) addKind(key podKind, task *api.TaskInfo, nodes []int) {
+	if s.kinds[key] {
+		return
+	}
+	if s.kinds == nil {
+		s.kinds = map[podKind]bool{}
+	}
+	s.kinds[key] = true
+	s.nodes = append(s.nodes, nodes)
+	s.everywhere = s.everywhere || dependsOnOtherNodes(task.Pod)
+}
+
+// dependsOnOtherNodes reports whether pods on other nodes decide where a pod can run, by affinity or spread.
+func dependsOnOtherNodes(pod *corev1.Pod) bool {
+	a := pod.Spec.Affinity
+	return len(topologyKeys(pod)) > 0 || (a != nil && a.PodAffinity != nil)
+}
+
+func (s *searchSession) kindOf(set *podSet) podKind {
+	return podKind{s.reclaimerKeyFor(set.tasks[0]), set.needs}
+}
+
+// reclaimerKeyOf returns the key of the pods that reclaim, which is the same for all of them. If none reclaims, it is
+// that of the first pod.
+func (s *searchSession) reclaimerKeyOf(podSets []*podSet) reclaimerKey {
+	return s.reclaimerKeyFor(podSets[max(0, s.firstReclaimer(podSets))].tasks[0])
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
@@ -326,4 +327,85 @@ func (b *problemBuilder) forEachConflict(p *problem, task *api.TaskInfo, call fu
 			call(p.dimensions.limited[i])
 		}
 	}
+}
+
+// usesNeeded reports whether a running pod uses what the pending pods need, so that it may be evicted alone for them:
+// cards that they request. If CPU and memory are reclaimed too, that may also be a pod without cards,
+// or any pod if the pending pods request no cards.
+func (b *problemBuilder) usesNeeded(p *problem, task *api.TaskInfo) bool {
+	request := b.plugin.RequestFor(task)
+	if p.cardResources[string(request.Resource)] {
+		return true
+	}
+	return b.plugin.ReclaimsAll() && (request.Count == 0 || len(p.cardResources) == 0)
+}
+
+// usesOf returns what each pod of a request uses of the quotas of CPU and memory, by pool. It adds the pools to the
+// problem if they are new.
+func (b *problemBuilder) usesOf(p *problem, queue api.QueueID, request *quota.Request) []solver.QuotaAmount {
+	var uses []solver.QuotaAmount
+	for _, name := range quota.Compute {
+		amount := request.Amount(name)
+		if amount <= 0 {
+			continue
+		}
+
+		pool, known := p.pools[name]
+		if !known {
+			pool = b.addPool(p, queue, name)
+			if !b.plugin.ReclaimsAll() {
+				// Only what is reclaimed must be deserved. CPU and memory that are not may be borrowed.
+				p.tree.ignoreDeserved(pool)
+			}
+		}
+		uses = append(uses, solver.QuotaAmount{Quota: pool, Amount: amount})
+	}
+
+	return uses
+}
+
+// solveWithVictims adds the victim jobs to a problem and returns the best plan, nil if it finds none. In a tree it tries
+// the victims of siblings first, then adds those of one more level after the other.
+func (b *problemBuilder) solveWithVictims(p *problem, allOrNone bool) *solver.Plan {
+	reclaimer := b.firstReclaimer(p.podSets)
+	if reclaimer < 0 {
+		// No pod may have victims, but some may fit without.
+		return p.solve(&b.budget, allOrNone)
+	}
+
+	victimJobs := b.victims.victimJobsFor(p.podSets[reclaimer].tasks[0])
+	if !b.plugin.IsTree() {
+		b.addVictimJobs(p, victimJobs)
+		return p.solve(&b.budget, allOrNone)
+	}
+
+	p.findLackingQuotas()
+	// Pods on any node can release the quota of an ancestor, so a change anywhere is worth another
+	// search.
+	b.scope.everywhere = b.scope.everywhere || slices.Contains(p.tree.lacksQuota, true)
+
+	byLevel := map[int][]*victimJob{}
+	for _, victim := range victimJobs {
+		byLevel[victim.level] = append(byLevel[victim.level], victim)
+	}
+
+	levels := sets.List(sets.KeySet(byLevel))
+	if len(levels) == 0 {
+		levels = []int{1}
+	}
+
+	for i, level := range levels {
+		added := b.addVictimJobs(p, byLevel[level])
+		// A level without useful victims is left out, except the last one: some of the pods may fit without victims.
+		if !added && i < len(levels)-1 {
+			continue
+		}
+
+		p.limitLevels(level)
+		if plan := p.solve(&b.budget, allOrNone); plan != nil || b.jobExhausted() {
+			return plan
+		}
+	}
+
+	return nil
 }

@@ -77,17 +77,6 @@ func (s *reclaimSession) searchFairly(jobs []*api.JobInfo) {
 	}
 }
 
-// compareBy compares by a function that reports whether its first argument comes before its second.
-func compareBy[T any](before func(a, b T) bool, a, b T) int {
-	switch {
-	case before(a, b):
-		return -1
-	case before(b, a):
-		return 1
-	}
-	return 0
-}
-
 // searchForJob searches cards for a job and places those of its pods that get some. It does nothing if the last search
 // would only be repeated. It returns false if the budget of the session ended before.
 func (s *reclaimSession) searchForJob(job *api.JobInfo) bool {
@@ -298,15 +287,6 @@ func (s *reclaimSession) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 
 	s.sortTasks(pending)
 	return gang.SelectToMinimum(job, have, roles, pending)
-}
-
-// sortTasks sorts pods in the order in which Volcano would place them, equal ones by name, so
-// that a session is reproducible.
-func (s *reclaimSession) sortTasks(tasks []*api.TaskInfo) {
-	slices.SortFunc(tasks, func(a, b *api.TaskInfo) int {
-		return cmp.Or(compareBy(func(a, b *api.TaskInfo) bool { return s.ssn.TaskOrderFn(a, b) }, a, b),
-			cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) // x-2 before x-10
-	})
 }
 
 // fairOrder decides for which job the next search is while the budget of a session does not suffice for all. That

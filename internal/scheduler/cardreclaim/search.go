@@ -10,13 +10,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
-	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
@@ -160,12 +160,6 @@ func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
 	return true
 }
 
-// mayPreempt reports whether a pod waits only for resources, and its preemption policy allows
-// evictions for it.
-func (s *searchSession) mayPreempt(task *api.TaskInfo) bool {
-	return !task.SchGated && !task.BestEffort && !gang.NeverPreempts(task)
-}
-
 // undoPartialPipelines undoes the placements that an action before this one, such as Volcano's
 // preempt, made for a part of a gang. The gang cannot start with them, but they block
 // resources for this session.
@@ -183,4 +177,14 @@ func undoPartialPipelines(ssn *framework.Session) {
 			}
 		}
 	}
+}
+
+// Metrics returns the metrics for the program to register.
+func (s *Search) Metrics() []prometheus.Collector {
+	return []prometheus.Collector{s.counters.jobs, s.counters.pods, s.counters.loss}
+}
+
+// ForgetQueues drops the metrics of queues that are gone. queues are those that exist.
+func (s *Search) ForgetQueues(queues map[api.QueueID]*api.QueueInfo) {
+	s.counters.dropGoneQueues(queues)
 }

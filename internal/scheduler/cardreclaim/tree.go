@@ -3,22 +3,12 @@ package cardreclaim
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/solver"
 )
-
-// takeKey is what a take limit is about, the most of a card, CPU or memory that victims may be taken from a queue and
-// all queues below it. With borrowed that is what they use beyond what the queue deserves, otherwise what they use
-// beyond its guarantee.
-type takeKey struct {
-	queue    string
-	name     quota.Resource
-	borrowed bool
-}
 
 // treeProblem is the part of a problem that only a tree of queues needs. A pool is the index of a quota, see problem.
 // A level is how many queues a queue is above that of the pending pods, which is level 0. If the queues are flat, all
@@ -121,65 +111,6 @@ func (p *problem) usedBy(podSet *solver.PodSet, pool int) int64 {
 		}
 	}
 	return quota.MultiplySaturating(uses, int64(podSet.Count))
-}
-
-// solveWithVictims adds the victim jobs to a problem and returns the best plan, nil if it finds none. In a tree it tries
-// the victims of siblings first, then adds those of one more level after the other.
-func (b *problemBuilder) solveWithVictims(p *problem, allOrNone bool) *solver.Plan {
-	reclaimer := b.firstReclaimer(p.podSets)
-	if reclaimer < 0 {
-		// No pod may have victims, but some may fit without.
-		return p.solve(&b.budget, allOrNone)
-	}
-
-	victimJobs := b.victims.victimJobsFor(p.podSets[reclaimer].tasks[0])
-	if !b.plugin.IsTree() {
-		b.addVictimJobs(p, victimJobs)
-		return p.solve(&b.budget, allOrNone)
-	}
-
-	p.findLackingQuotas()
-	// Pods on any node can release the quota of an ancestor, so a change anywhere is worth another
-	// search.
-	b.scope.everywhere = b.scope.everywhere || slices.Contains(p.tree.lacksQuota, true)
-
-	byLevel := map[int][]*victimJob{}
-	for _, victim := range victimJobs {
-		byLevel[victim.level] = append(byLevel[victim.level], victim)
-	}
-
-	levels := sets.List(sets.KeySet(byLevel))
-	if len(levels) == 0 {
-		levels = []int{1}
-	}
-
-	for i, level := range levels {
-		added := b.addVictimJobs(p, byLevel[level])
-		// A level without useful victims is left out, except the last one: some of the pods may fit without victims.
-		if !added && i < len(levels)-1 {
-			continue
-		}
-
-		p.limitLevels(level)
-		if plan := p.solve(&b.budget, allOrNone); plan != nil || b.jobExhausted() {
-			return plan
-		}
-	}
-
-	return nil
-}
-
-// findInTree sets the level and the path of a victim job, by the queue that is charged for its pods. It returns false if
-// the job is no victim: that queue is the reclaimer's own, or not the same for all pods, because the job moved to another
-// queue.
-func (f *victimFinder) findInTree(reclaimer *api.JobInfo, victim *victimJob) bool {
-	queue := f.plugin.VictimQueue(victim.tasks[0])
-	if queue == reclaimer.Queue || slices.ContainsFunc(victim.tasks, func(task *api.TaskInfo) bool { return f.plugin.VictimQueue(task) != queue }) {
-		return false
-	}
-	victim.level = f.plugin.Level(reclaimer.Queue, queue)
-	victim.path = f.plugin.PathBelow(reclaimer.Queue, queue)
-	return true
 }
 
 // limitVictimJob sets what the eviction of a job and of each pod releases in the quotas of a tree, and against which
@@ -309,15 +240,6 @@ func (b *problemBuilder) takeLimitFor(p *problem, key takeKey, amount int64) (in
 	most = p.input.TakeLimits[index].Most
 	b.scope.addTake(key, most, amount)
 	return index, most
-}
-
-// mostTaken returns the most of a name that victims may be taken from a queue and all below it: what these use beyond what
-// the queue deserves, or beyond its guarantee.
-func (s *searchSession) mostTaken(key takeKey) int64 {
-	if key.borrowed {
-		return max(0, s.plugin.Ledger.AboveDeserved(key.queue, key.name))
-	}
-	return max(0, s.plugin.Ledger.AboveGuarantee(key.queue, key.name))
 }
 
 // reclaimedNames returns the cards of a charge, and its CPU and memory if these are reclaimed too. A nil charge has none.

@@ -212,3 +212,16 @@ func (f *victimFinder) priceEvictions(victim *victimJob) {
 	victim.solverJob.Elastic = min(victim.solverJob.Elastic, price.EvictionsLeft)
 	victim.solverJob.WholeLoss = price.Failure
 }
+
+// findInTree sets the level and the path of a victim job, by the queue that is charged for its pods. It returns false if
+// the job is no victim: that queue is the reclaimer's own, or not the same for all pods, because the job moved to another
+// queue.
+func (f *victimFinder) findInTree(reclaimer *api.JobInfo, victim *victimJob) bool {
+	queue := f.plugin.VictimQueue(victim.tasks[0])
+	if queue == reclaimer.Queue || slices.ContainsFunc(victim.tasks, func(task *api.TaskInfo) bool { return f.plugin.VictimQueue(task) != queue }) {
+		return false
+	}
+	victim.level = f.plugin.Level(reclaimer.Queue, queue)
+	victim.path = f.plugin.PathBelow(reclaimer.Queue, queue)
+	return true
+}
