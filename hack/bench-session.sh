@@ -28,7 +28,7 @@ go test ./internal/scheduler/cardreclaim -run '^$' -bench '^Benchmark(Hopeless|H
 			else if ("first-ms" in v)
 				printf "%-24s first search %.0f ms, then %.1f ms of most sessions beside %.0f ms for all the rest; %.2f of all sessions\n", name, v["first-ms"], v["action-ms"], v["rest-ms"], v["share"]
 			else
-				printf "%-48s %.0f ms, %.1f times as long as one kind and one priority, %d pods go\n", name, v["action-ms"], v["times-one-kind"], v["pods-go"]
+				printf "%-48s %.0f ms, %.1f times as long as one kind and one priority, %d pods are evicted\n", name, v["action-ms"], v["times-one-kind"], v["pods-evicted"]
 		}
 		/^--- FAIL|_test.go:[0-9]+:|^panic/ { print }
 		{ fflush() }'

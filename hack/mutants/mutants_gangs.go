@@ -35,7 +35,7 @@ var awaitedCardsMutants = []mutant{
 `, `true
 `, "a job below its minimum does not come before a queue of another priority"},
 	{"internal/scheduler/keptcards/awaited.go", `queue.Queue.Spec.Priority < a.Priority && k`, `k`, "cards are kept only from queues of lower priority"},
-	{"internal/scheduler/keptcards/awaited.go", `k.Ledger.LimitsCards(string(a.Job.Queue))`, `true`, "no card is kept for a queue without a quota from those that it could take cards from"},
+	{"internal/scheduler/snapshot/checks.go", `&& s.Ledger.LimitsCards(string(job.Queue))`, ``, "no card is kept for a queue without a quota from those that it could take cards from"},
 	{"internal/scheduler/keptcards/awaited.go", `a.Job.Queue == r.Job.Queue && a.Job.Priority < r.Job.Priority`, `false`, "no card is kept from a job of higher priority of the same queue"},
 	{"internal/scheduler/waitingjobs/jobs.go", `		if seen[job.Info.Queue] || entry.IsExhausted {`, `		if entry.IsExhausted {`, "free cards prolong one reservation of a queue"},
 	{"internal/scheduler/enqueue/reserver.go", `			r.Cache.Reservations.RestartAll(job.PgUID, r.Now())

@@ -8,7 +8,7 @@ var operatorMutants = []mutant{
 	{"internal/waiting/entries.go", "v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented,", "v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable,", "a node selector does not raise the alert of starving"},
 	{"internal/cardquota/overallocation.go", "before.Before(&created) || (", "created.Before(&before) || (", "the youngest CardQuota that denies is named"},
 	{"internal/cardquota/treeresources.go", "leftOut[i] = leftOut[i] || b.least[i] > b.most[i]", "leftOut[i] = leftOut[i] && b.least[i] > b.most[i]", "a guarantee that fits neither parent nor children is left out"},
-	{"internal/cardquota/overallocation.go", "turned = turned || was != is", "turned = turned || cards || was != is", "a node refreshes no numbers of over-allocated cards at once"},
+	{"internal/cardquota/overallocation.go", "turned = turned || was != is", "turned = turned || !hasSameCards || was != is", "a node refreshes no numbers of over-allocated cards at once"},
 	{"internal/controller/cardquota/usagecount.go", "time.Duration(queues)*time.Second/totalsRefreshRate", "0", "many CardQuotas refresh numbers of over-allocated cards more rarely"},
 	{"internal/cardquota/status.go", "if at >= 0 && entry.Physical > 0 && before.Cards[at].Physical > 0 {", "if at >= 0 && before.Cards[at].Physical > 0 {", "a card that no node has any more shows at once"},
 }

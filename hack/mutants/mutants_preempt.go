@@ -15,7 +15,7 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/capacitycard/predicate.go", `	if c.preemption.IsRunning() || len(`, `	if len(`, "preempt looks at all nodes"},
 	{"internal/scheduler/enqueue/preemptableusage.go", `job.Priority < key.priority && v.preemption.IsEvictableAsAWhole(job)`, `v.preemption.IsEvictableAsAWhole(job)`, "a vote counts only jobs of lower priority"},
 	{"internal/scheduler/preemption/candidates.go", ` && run.canEvictWholeJob(job)`, ` && (true || run.canEvictWholeJob(job))`, "a vote counts no gang that stays"},
-	{"internal/scheduler/enqueue/preemptableusage.go", `	if !conf.EnabledActionMap[schedulerconfig.Preempt] || `, `	if conf.EnabledActionMap == nil || `, "a vote counts others only with the action preempt"},
+	{"internal/scheduler/enqueue/preemptableusage.go", `	if !conf.EnabledActionMap[schedulerconfig.Preempt] || `, `	if conf.EnabledActionMap[schedulerconfig.Preempt+"?"] || `, "a vote counts others only with the action preempt"},
 	{"internal/scheduler/enqueue/preemptableusage.go", `		if gang.NeverPreempts(task) {`, `		if gang.NeverPreempts(task) && false {`, "a pod that never preempts counts no others"},
 	{"internal/scheduler/keptcards/preempted.go", `		return job.Priority <= w.job.Priority`, `		return job.Priority < w.job.Priority`, "an equal job gets no kept cards"},
 	{"internal/scheduler/keptcards/preempted.go", `		return job.Priority <= w.job.Priority`, `		return true`, "a higher job gets kept cards"},
@@ -36,7 +36,7 @@ var preemptMutants = []mutant{
 	{"internal/scheduler/preemption/cheapestnode.go", `cmp.Or(cmp.Compare(c.job, other.job), `, `cmp.Or(`, "a gang is evicted before elastic pods of a higher priority"},
 	{"internal/scheduler/preemption/cheapestnode.go", `CompareBool(c.breaksGang, other.breaksGang), `, ``, "elastic pods are evicted before a gang of their priority"},
 	{"internal/scheduler/capacitycard/predicate.go", `quotaKeptForPreemptors, cardsAwaitedByOthers:`, `quotaKeptForPreemptors:`, "a job preempts beside cards that are kept for a gang"},
-	{"internal/scheduler/keptcards/idle.go", `-min(free, float64(awaited)*snapshot.Milli)`, `-min(free, 0)`, "a preemptor counts on no card that is kept for a gang"},
+	{"internal/scheduler/keptcards/idle.go", `-min(free, float64(awaited)*snapshot.Milli)`, `-min(free, 0*snapshot.Milli)`, "a preemptor counts on no card that is kept for a gang"},
 	{"internal/scheduler/keptcards/idle.go", `	return known && k.AwaitedOn(r, node) > 0`, `	return known && k.AwaitedOn(r, node) < 0`, "all victims go beside cards that are kept for a gang"},
 	{"internal/scheduler/victims/missing.go", `MissingResources(task.InitResreq, s.kept.IdleFor(task, node))`, `MissingResources(task.InitResreq, s.FutureIdleOn(node))`, "a second preemptor does not count on kept cards"},
 }

@@ -49,7 +49,7 @@ var treeOrderMutants = []mutant{
 `, "a deleted queue keeps its place while pods are charged to it"},
 	{"internal/quota/check.go", `	case q.limits.lacksQuota(c.resource):`, `	case false:`, "a queue without quota deserves nothing"},
 	{"internal/quota/enqueue.go", `	for at := q.parent; at != nil; at = at.parent {`, `	for at := q.parent; !at.isRoot; at = at.parent {`, "what is borrowed fits the inventory beside all reservations"},
-	{"internal/quota/enqueue.go", `	if hasCards && c.queue.limits.AnyCard {`, `	if false {`, "all cards of a queue without quota are borrowed"},
+	{"internal/quota/enqueue.go", `	if hasCards && c.queue.limits.AnyCard {`, `	if hasCards && false {`, "all cards of a queue without quota are borrowed"},
 	{"internal/quota/check.go", `max(kept-c.usableKept(), 0)`, `kept`, "what is kept for a queue is not kept from it"},
 }
 

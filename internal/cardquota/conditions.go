@@ -237,7 +237,7 @@ func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w 
 }
 
 // treeSyncedCondition is condition QueueSynced of a Queue that carries the quota, but not all
-// that a CardQuota says about trees and priorities. It is false if the Queue carries all of it.
+// that a CardQuota says about trees and priorities. It returns false if the Queue carries all of it.
 func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition, bool) {
 	carries := fmt.Sprintf("queue %s carries this quota, but ", q.QueueName())
 	switch {

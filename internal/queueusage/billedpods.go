@@ -62,7 +62,7 @@ func (c *counter) isReady(node string) bool {
 }
 
 // NextEnd returns when the first terminating pod may no longer count, although no event says so: a pod on a node that
-// is not ready counts until the end of its grace period. It is zero if there is no terminating pod.
+// is not ready counts until the end of its grace period. It is zero if no grace period lasts longer than now.
 func (f *PodFacts) NextEnd(now time.Time) (next time.Time) {
 	for _, billed := range f.billed {
 		at := billed.Pod.DeletionTimestamp

@@ -153,8 +153,8 @@ func (l *Ledger) dropLimits(q *queueLedger) {
 }
 
 // Keep keeps quota of the queue and its ancestors for a pod that reclaimed cards and is not placed yet.
-// Pods of other queues cannot use it. A flat queue shares its quota with no other, so nothing is kept
-// there. A second call for the same pod replaces the first.
+// Pods of other queues cannot use it. A flat queue shares its quota with no other, so this
+// changes nothing there. A second call for the same pod replaces the first.
 func (l *Ledger) Keep(pod string, c *Charge) {
 	l.EndKeeping(pod)
 	if l.kept == nil {

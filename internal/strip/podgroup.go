@@ -36,7 +36,8 @@ func PodGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
 			Reason: conditions.Truncate(why.Reason, cardquota.MaxReasonLength), Message: conditions.Truncate(why.Message, conditions.MaxMessageLength),
 		}}
 
-		// Both lose their transitionID, which is one, so they still belong together.
+		// Both lose their transitionID, which is one, so they still belong together. JSON that is truncated is
+		// none, so that the text counts.
 		if refused, isRefused := waiting.RefusalCondition(group, &why); isRefused {
 			kept.Status.Conditions = append(kept.Status.Conditions, v1beta1.PodGroupCondition{
 				Type: refused.Type, Message: conditions.Truncate(refused.Message, conditions.MaxMessageLength),

@@ -37,7 +37,7 @@ func RefusalCondition(group *v1beta1.PodGroup, why *v1beta1.PodGroupCondition) (
 func readPodGroup(group *v1beta1.PodGroup, resource corev1.ResourceName, last *LastStated) (why v1beta1.PodGroupCondition, stated *StatedReason, isPending bool) {
 	why, isPending = PodGroupPendingReason(group)
 	condition, _ := RefusalCondition(group, &why)
-	if refusal, isRefusal := workload.ReadRefusalData(condition.Message); isRefusal {
+	if refusal, isRefusal := workload.ReadRefusalData(condition.Message); isRefusal && isPending {
 		return why, &StatedReason{Refusal: &refusal}, isPending
 	}
 	return why, last.read(why.Reason, why.Message, resource), isPending

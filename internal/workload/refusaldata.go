@@ -11,7 +11,7 @@ import (
 
 // PodGroupCardsRefused is the type of the condition by which the scheduler says to programs why a PodGroup is
 // not enqueued. Its message is that of Refusal.Data. The condition Unschedulable says the same to people, with the
-// same transitionID: with another one, it is newer and about something else.
+// same transitionID, perhaps with an earlier total. With another one, it is newer and about something else.
 const PodGroupCardsRefused v1beta1.PodGroupConditionType = "cardquota.dev/CardsRefused"
 
 // Data returns the refusal as JSON, for programs. Fields that the code does not need are left out.
@@ -35,6 +35,12 @@ func ReadRefusalData(data string) (refusal Refusal, isRefusal bool) {
 			return Refusal{}, false
 		}
 		refusal.Resource = quota.Compute[at]
+	}
+
+	for _, amount := range []int64{refusal.Requested, refusal.Total, refusal.Limit, refusal.AllCards, refusal.MinimumCards} {
+		if amount < 0 || amount > maxQuantity {
+			return Refusal{}, false
+		}
 	}
 
 	return refusal, wordingFor(refusal.Code).blocked != ""

@@ -383,7 +383,7 @@ func TestRefusalDataStaysTheSame(t *testing.T) {
 	check.That(t, isRefusal, "data of a later version is not read")
 	check.Equal(t, "refusal of a later version", refusal, got)
 
-	for _, text := range []string{"", "{}", "null", `"CardQuota"`, data[:len(data)-1], `{"code":"Later"}`, `{"code":"MayNotReclaim"}`, `{"code":"CardQuota","limit":"8"}`, `{"code":"CardQuota","resource":"pods"}`} {
+	for _, text := range []string{"", "{}", "null", `"CardQuota"`, data[:len(data)-1], `{"code":"Later"}`, `{"code":"MayNotReclaim"}`, `{"code":"CardQuota","limit":"8"}`, `{"code":"CardQuota","resource":"pods"}`, `{"code":"CardQuota","requested":-1}`, `{"code":"CardQuota","total":9223372036854775807}`} {
 		_, isRefusal := ReadRefusalData(text)
 		check.That(t, !isRefusal, "%q is read as a refusal", text)
 	}

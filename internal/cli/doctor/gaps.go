@@ -71,7 +71,7 @@ func describeMissingRights(verbs []missingVerb, resources map[missingVerb][]stri
 	return strings.Join(rights, ", and ")
 }
 
-// describeHint returns what grants a right as a sentence of its own, about several rights. It ends with "grants
+// describeHint returns what grants a right as a sentence of its own, about several rights. The hint ends with "grants
 // it" where a ClusterRoleBinding is missing, and else with "may".
 func describeHint(hint string) string {
 	if hint == "" {

@@ -28,8 +28,8 @@ func NewPreempt(shared *Shared) *Preempt {
 // Evictor returns the evictor that Volcano's cache must use.
 func (p *Preempt) Evictor() *cardreclaim.Evictor { return p.evictor }
 
-// Execute evicts pods for others of their queue or of their job. It does nothing in sessions in which cardreclaim
-// rests after a long search: a job takes cards of other queues before it takes those of its own queue.
+// Execute evicts pods for others of their queue or of their job. While cardreclaim rests after a long search it only
+// completes evictions of gangs: a job takes cards of other queues before it takes those of its own queue.
 func (p *Preempt) Execute(ssn *framework.Session) {
 	plugin, ok := p.shared.Cache.PluginFor(ssn.UID)
 	if !ok {

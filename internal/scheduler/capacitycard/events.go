@@ -89,7 +89,11 @@ func (e *Events) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refu
 	isReported := func(c scheduling.PodGroupCondition) bool {
 		return c.Type == scheduling.PodGroupUnschedulableType && c.Message == text
 	}
-	if len(job.Tasks) > 0 || slices.ContainsFunc(job.PodGroup.Status.Conditions, isReported) {
+	isForPrograms := func(c scheduling.PodGroupCondition) bool {
+		return v1beta1.PodGroupConditionType(c.Type) == workload.PodGroupCardsRefused
+	}
+	conditions := job.PodGroup.Status.Conditions
+	if len(job.Tasks) > 0 || (slices.ContainsFunc(conditions, isReported) && slices.ContainsFunc(conditions, isForPrograms)) {
 		return
 	}
 

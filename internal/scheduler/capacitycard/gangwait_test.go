@@ -407,6 +407,10 @@ func TestCardsAreKeptFromReclaimableJobs(t *testing.T) {
 		"training, but the queue of g has no quota, so g reclaims nothing": {`
 			queue inf priority=80000 serviceType=inference
 			job t queue=tra min=1 pending=1`, "t-0@a"},
+		"training, and a gang of a queue without a quota waits beside g: kept from it": {`
+			queue free priority=90000
+			job f queue=free min=4 pending=4 minCards=4 serviceType=inference
+			job t queue=tra min=1 pending=1`, ""},
 	}) {
 		s := newMinuteScene(newScene(t, `node a model=A cards=4
 			queue inf quota={"A":8} priority=80000 serviceType=inference

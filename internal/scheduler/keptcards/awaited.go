@@ -38,7 +38,7 @@ func (k *Kept) AwaitedOn(r snapshot.CheckInput, node *api.NodeInfo) (kept card.C
 
 // isKeptFrom reports whether the cards of a waiting pod are kept from another pod on a node. They are not kept from
 // pods of its own job, nor from jobs of its queue with a higher priority. In flat queues they are kept from pods
-// from which it could reclaim them.
+// from which it could reclaim them, and everywhere from jobs that come after one below its minimum.
 func (k *Kept) isKeptFrom(a *AwaitingPod, r snapshot.CheckInput, node *api.NodeInfo) bool {
 	if a.Job == r.Job || (a.Job.Queue == r.Job.Queue && a.Job.Priority < r.Job.Priority) {
 		return false

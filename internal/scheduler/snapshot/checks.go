@@ -142,8 +142,15 @@ func queueHasQuotaForCard(s *Session, r CheckInput) *workload.Refusal {
 	return s.CheckWithin(r, r.Request.On(name), r.Within())
 }
 
-// DeservesCard reports whether the queue of a pod stays within what it deserves if the pod uses this card. In
-// flat queues none deserves anything.
+// ReclaimsByType reports whether the service type of a pod may reclaim cards from another one, for a queue with a card
+// quota. Queues without one have no cards that they could take back.
+func (s *Session) ReclaimsByType(task *api.TaskInfo) bool {
+	job := s.Volcano.Jobs[task.Job]
+	return job != nil && s.Args.ServiceTypes.Reclaims(s.ServiceType(task)) && s.Ledger.LimitsCards(string(job.Queue))
+}
+
+// DeservesCard reports whether the queue of a pod of a tree stays within what it deserves if the pod uses this card.
+// In flat queues it is false: the question is only who may borrow.
 func (s *Session) DeservesCard(r CheckInput, name card.Name) bool {
 	return s.IsTree() && s.Ledger.Fits(string(r.Job.Queue), r.Request.On(name), s.WithinReclaimable())
 }

@@ -143,7 +143,7 @@ func (j *Jobs) mayKeepCards(job *api.JobInfo) bool {
 		return true
 	}
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		return j.Args.ServiceTypes.Reclaims(j.ServiceType(task))
+		return j.ReclaimsByType(task)
 	}
 	return false
 }

@@ -99,7 +99,7 @@ func (j *Jobs) keepsCards(job *Job, task *api.TaskInfo) bool {
 	if j.IsTree() {
 		return job.IsBelowMinimum || (!job.borrows && !j.laterBorrowers[job.Info.UID])
 	}
-	return job.IsBelowMinimum || (!gang.NeverPreempts(task) && j.Args.ServiceTypes.Reclaims(j.ServiceType(task)))
+	return job.IsBelowMinimum || (!gang.NeverPreempts(task) && j.ReclaimsByType(task))
 }
 
 // keepForPod returns the free cards of one node that are kept for a pod, and counts them as kept: the node lacks the
