@@ -31,7 +31,9 @@ func TestAReaderStopsAtAnError(t *testing.T) {
 	}
 
 	check.That(t, !find() && r.IgnoreMissingKind() && r.Err() == nil, "the missing kind is not ignored")
-	check.That(t, !find() && !find() && !r.IgnoreMissingKind(), "the reader goes on after an error")
+	for range 2 {
+		check.That(t, !find() && !r.IgnoreMissingKind(), "the reader goes on after an error")
+	}
 	check.Equal(t, "requests", 2, requests)
 	check.Text(t, "error", r.Err().Error()).Has("silent")
 }

@@ -114,8 +114,10 @@ func (c *Candidate) leadBehind(fence *fence) func(context.Context) error {
 			return err
 		}
 
-		if term.Err() != nil { // confirmNone does not report it
+		select {
+		case <-term.Done(): // confirmNone does not report it
 			return nil
+		default:
 		}
 
 		// All writes of the scheduler and of its heartbeat pass the fence.
