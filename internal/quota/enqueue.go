@@ -226,8 +226,7 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 	}
 
 	limit := func(of Resource) int64 { return q.limitAlone(of, request.IsUnreclaimable) }
-	mayUseAny := q.limitOnPath("") == Unlimited // no quota lists a card without a name
-	alone := enqueueLevel{queue, mayUseAny, &used, limit, &Reservations{}, overCommit}
+	alone := enqueueLevel{queue, !q.limitsCards(), &used, limit, &Reservations{}, overCommit}
 	return alone.firstExceeded(request) == nil
 }
 

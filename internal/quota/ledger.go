@@ -211,9 +211,7 @@ func (l *Ledger) AboveGuarantee(queue string, resource Resource) int64 {
 }
 
 // LimitsCards reports whether a queue or one of its ancestors has a quota for cards.
-func (l *Ledger) LimitsCards(queue string) bool {
-	return l.readQueue(queue).limitOnPath("") != Unlimited // no quota lists a card without a name
-}
+func (l *Ledger) LimitsCards(queue string) bool { return l.readQueue(queue).limitsCards() }
 
 // PathLimits returns the smallest limits on the path of a queue: what it may use if no other
 // queue uses anything.

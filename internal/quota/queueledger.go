@@ -202,6 +202,11 @@ func (q *queueLedger) limitOnPath(resource Resource) int64 {
 	return limit
 }
 
+// limitsCards reports whether a queue of the path has a quota for cards.
+func (q *queueLedger) limitsCards() bool {
+	return q.limitOnPath("") != Unlimited // no quota lists a card without a name
+}
+
 // limitAlone returns how much of a resource the queue may use if no other queue uses anything. For
 // pods from which others cannot reclaim, that is at most what the queues of the path deserve.
 func (q *queueLedger) limitAlone(resource Resource, isUnreclaimable bool) int64 {

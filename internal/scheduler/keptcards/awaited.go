@@ -60,13 +60,13 @@ func (k *Kept) isKeptFrom(a *AwaitingPod, r snapshot.CheckInput, node *api.NodeI
 		return k.comesAfter(a, r.Job, queue)
 	}
 
-	isReclaimable := queue.Queue.Spec.Priority < a.Priority && k.reclaimsByType(a, r.Task)
+	isReclaimable := queue.Queue.Spec.Priority < a.Priority && k.canReclaimByType(a, r.Task)
 	return isReclaimable || k.comesAfter(a, r.Job, queue)
 }
 
-// reclaimsByType reports whether a waiting pod may reclaim cards from another one by its service type. A
+// canReclaimByType reports whether a waiting pod may reclaim cards from this one by their service types. A
 // queue without a card quota reclaims none.
-func (k *Kept) reclaimsByType(a *AwaitingPod, from *api.TaskInfo) bool {
+func (k *Kept) canReclaimByType(a *AwaitingPod, from *api.TaskInfo) bool {
 	return k.Args.ServiceTypes.CanReclaim(a.ServiceType, k.ServiceType(from)) && k.Ledger.LimitsCards(string(a.Job.Queue))
 }
 
