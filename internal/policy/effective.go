@@ -175,18 +175,10 @@ func UnmanagedQueues(policy *v1alpha1.ServiceTypePolicy) v1alpha1.UnmanagedQueue
 	return cmp.Or(policy.Spec.UnmanagedQueues, v1alpha1.UnmanagedEnforce)
 }
 
-// HierarchyInForce returns whether queues form a tree. Like the service types, it is read from the
+// IsTree reports whether the queues of the policy in force form a tree. Like the service types, it is read from the
 // status, which an invalid spec does not change. A policy may be nil.
-func HierarchyInForce(policy *v1alpha1.ServiceTypePolicy) v1alpha1.QueueHierarchy {
-	if policy == nil {
-		return v1alpha1.QueueHierarchyFlat
-	}
-	return policy.Status.QueueHierarchy
-}
-
-// IsTree reports whether the queues of the policy in force form a tree. A policy may be nil.
 func IsTree(policy *v1alpha1.ServiceTypePolicy) bool {
-	return HierarchyInForce(policy) == v1alpha1.QueueHierarchyTree
+	return policy != nil && policy.Status.QueueHierarchy == v1alpha1.QueueHierarchyTree
 }
 
 // SameServiceTypes reports whether the service types in force of two policies mean the same for queues: their

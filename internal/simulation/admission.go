@@ -12,15 +12,16 @@ import (
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/webhook/validation"
 	"cardquota.dev/operator/internal/workload"
 )
 
 // admissionInput returns what the webhooks know of the cluster.
 func (c *Cluster) admissionInput() validation.WorkloadInput {
+	tree := c.tree()
 	return validation.WorkloadInput{
-		Inventory: c.Inventory(), Policy: c.Policy, Queue: c.queueByName, QueueHierarchy: policy.HierarchyInForce(c.Policy), HasChildren: c.hasChildren,
+		Inventory: c.Inventory(), Policy: c.Policy, Queue: c.queueByName, Tree: func(*v1beta1.Queue) *quota.Tree { return tree },
 	}
 }
 

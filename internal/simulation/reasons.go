@@ -48,9 +48,5 @@ func (c *Cluster) tree() *quota.Tree {
 		return quota.Flat
 	}
 
-	written := make(map[string]quota.TreeQueue, len(c.Queues))
-	for _, queue := range c.Queues {
-		written[queue.Name] = workload.QueueRulesFor(queue, policy.UnmanagedQueues(c.Policy), nil).Tree
-	}
-	return quota.ResolveTree(written)
+	return workload.TreeOf(c.Queues, policy.UnmanagedQueues(c.Policy))
 }

@@ -19,6 +19,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/quota"
 	rules "cardquota.dev/operator/internal/webhook/validation"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -264,8 +265,13 @@ func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (ru
 		return queue
 	}
 
-	input.QueueHierarchy = rules.HierarchyFor(h.inventory.PolicyInForce(input.Policy))
-	input.HasChildren = func(name string) bool { return h.hasChildren(ctx, name) }
+	isTree := rules.IsTree(h.inventory.PolicyInForce(input.Policy))
+	input.Tree = func(queue *v1beta1.Queue) *quota.Tree {
+		if !isTree {
+			return quota.Flat
+		}
+		return workload.TreeOf(h.queuesAround(ctx, queue, input.Queue), policy.UnmanagedQueues(input.Policy))
+	}
 
 	input.PodGroup = func(name string) *v1beta1.PodGroup {
 		group, _ := getOrNil(ctx, h.cached, req.Namespace, name, &v1beta1.PodGroup{})
@@ -274,13 +280,26 @@ func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (ru
 	return input, nil
 }
 
-// hasChildren reports whether a Queue is the parent of another one.
-func (h *handlers) hasChildren(ctx context.Context, name string) bool {
+// queuesAround returns a Queue, the Queues above it as far as they are known, and those directly below it. find returns a
+// Queue by name, nil for an unknown one.
+func (h *handlers) queuesAround(ctx context.Context, queue *v1beta1.Queue, find func(name string) *v1beta1.Queue) []*v1beta1.Queue {
+	var around []*v1beta1.Queue
+	// Administrators can write any parent into a Queue, so the path may be a cycle.
+	for at := queue; at != nil && !slices.Contains(around, at); at = find(at.Spec.Parent) {
+		around = append(around, at)
+	}
+
 	var queues v1beta1.QueueList
 	if err := h.cached.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
-		return false // the scheduler checks again
+		return around // the scheduler checks again
 	}
-	return slices.ContainsFunc(queues.Items, func(q v1beta1.Queue) bool { return q.Spec.Parent == name })
+	for i := range queues.Items {
+		if queues.Items[i].Spec.Parent == queue.Name {
+			around = append(around, &queues.Items[i])
+		}
+	}
+
+	return around
 }
 
 // readPolicy returns the ServiceTypePolicy, nil when there is none.

@@ -105,6 +105,7 @@ func TestATreeOutlivesItsPolicyInWebhooks(t *testing.T) {
 	check.Equal(t, "refusals after a tree", 2, len(result.Errors))
 
 	input := check.Value(h.workloadInput(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "lab"}}))(t)
-	check.Must(t, input.QueueHierarchy == v1alpha1.QueueHierarchyTree, "the webhook of workloads knows no tree")
-	check.That(t, input.HasChildren("chat"), "the webhook of workloads does not know that chat is a parent")
+	tree := input.Tree(input.Queue("chat"))
+	check.Must(t, !tree.IsFlat(), "the webhook of workloads knows no tree")
+	check.Equal(t, "children of chat", []string{"search"}, tree.Queue("chat").Children)
 }

@@ -13,6 +13,15 @@ import (
 	"cardquota.dev/operator/internal/quota"
 )
 
+// TreeOf returns the tree of Queues as the scheduler enforces it. unmanaged says what Queues without card.quota may use.
+func TreeOf(queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) *quota.Tree {
+	written := make(map[string]quota.TreeQueue, len(queues))
+	for _, queue := range queues {
+		written[queue.Name] = QueueRulesFor(queue, unmanaged, nil).Tree
+	}
+	return quota.ResolveTree(written)
+}
+
 // TreeQueueFor returns a Queue as part of a tree: its parent, what it deserves and its
 // guarantee, from its annotations and Volcano's own fields for CPU and memory. limits are those
 // of its QueueRules. The refusal says what cannot be parsed; then the queue deserves nothing.

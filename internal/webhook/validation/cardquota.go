@@ -117,7 +117,7 @@ func checkSelector(result *Result, quota, before *v1alpha1.CardQuota, tree writt
 // CardQuotas can be deleted in any order. all are all CardQuotas.
 func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota, all []*v1alpha1.CardQuota, inForce *v1alpha1.ServiceTypePolicy) Result {
 	var result Result
-	if quota.DeletionTimestamp == nil && HierarchyFor(inForce) == v1alpha1.QueueHierarchyTree {
+	if quota.DeletionTimestamp == nil && IsTree(inForce) {
 		warnParentDeletion(&result, quota, all)
 	}
 

@@ -15,6 +15,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -66,6 +67,7 @@ func newInput(change func(*WorkloadInput)) WorkloadInput {
 		Inventory: newInventory(), Policy: &v1alpha1.ServiceTypePolicy{},
 		Namespace: builder.Namespace("chat", "team", "chat"),
 		Queue:     findQueue,
+		Tree:      func(*v1beta1.Queue) *quota.Tree { return quota.Flat },
 		PodGroup:  func(string) *v1beta1.PodGroup { return nil },
 		User:      "user",
 	}

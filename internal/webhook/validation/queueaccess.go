@@ -59,7 +59,7 @@ func (p *queuedPod) checkAccess(namespace string, input *WorkloadInput) {
 		return
 	}
 
-	p.tree = treeOf(p.queue, input)
+	p.tree = input.Tree(p.queue)
 	for _, queue := range p.selectingQueues(input) {
 		selector, refusal := workload.NamespaceSelectorFor(queue)
 		isReadable := refusal == nil

@@ -12,8 +12,10 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/workload"
 )
 
 func setReplicaSetAsOwner(pod *corev1.Pod) {
@@ -255,8 +257,9 @@ func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 		for t, change := range check.Cases(t, map[string]func(*WorkloadInput){
 			"the queue is flat": nil,
 			"the queue is a parent in a tree": func(w *WorkloadInput) {
-				w.QueueHierarchy = v1alpha1.QueueHierarchyTree
-				w.HasChildren = func(name string) bool { return name == "theirs" }
+				w.Tree = func(theirs *v1beta1.Queue) *quota.Tree {
+					return workload.TreeOf([]*v1beta1.Queue{theirs, builder.Queue("child").Parent("theirs").Obj()}, v1alpha1.UnmanagedEnforce)
+				}
 			},
 			"no ServiceTypePolicy, so only a warning":  func(w *WorkloadInput) { w.Policy = nil },
 			"the namespace is not known yet":           func(w *WorkloadInput) { w.Namespace = nil },

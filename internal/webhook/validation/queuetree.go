@@ -52,37 +52,11 @@ func checkTreeAnnotations(result *Result, queue *v1beta1.Queue, at *field.Path, 
 	}
 }
 
-// treeOf returns the tree of a queue and its ancestors, as far as they are known. A queue that is the parent of
-// others is for these only.
-func treeOf(queue *v1beta1.Queue, input *WorkloadInput) *quota.Tree {
-	if input.QueueHierarchy != v1alpha1.QueueHierarchyTree {
-		return quota.Flat
-	}
-
-	written := map[string]quota.TreeQueue{}
-	for at := queue; at != nil; {
-		// Administrators can write any parent into a Queue, so the path may be a cycle.
-		if _, isKnown := written[at.Name]; isKnown {
-			break
-		}
-
-		tree := workload.QueueRulesFor(at, input.policySpec().UnmanagedQueues, nil).Tree
-		tree.IsParentOnly = tree.IsParentOnly || (at == queue && input.HasChildren(queue.Name))
-		written[at.Name] = tree
-		if tree.Parent == "" {
-			break
-		}
-		at = input.Queue(tree.Parent)
-	}
-
-	return quota.ResolveTree(written)
-}
-
 // findFault returns what keeps the queue from taking new work because of its place in the tree. A missing path to root
 // comes before the fault of a parent, which takes no work at all.
 func (p *queuedPod) findFault() quota.Fault {
 	r := p.tree.Queue(p.name)
-	if r.Written.IsParentOnly && !r.Fault.HasNoPath() {
+	if (r.Written.IsParentOnly || len(r.Children) > 0) && !r.Fault.HasNoPath() {
 		return quota.Fault{Kind: quota.IsParent, Queue: p.name}
 	}
 	return r.Fault

@@ -8,8 +8,10 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/workload"
 )
 
 const stopPolicy = v1alpha1.AnnotationStopPolicy
@@ -59,16 +61,30 @@ func findTreeQueue(name string) *v1beta1.Queue {
 func withTree(change func(*WorkloadInput)) func(*WorkloadInput) {
 	return func(w *WorkloadInput) {
 		w.Queue = findTreeQueue
-		w.QueueHierarchy = v1alpha1.QueueHierarchyTree
-		w.HasChildren = func(name string) bool { return name == "tenant" || name == "drained" }
+		w.Tree = func(queue *v1beta1.Queue) *quota.Tree { return treeOfPath(queue, "open", "below-drained") }
 		if change != nil {
 			change(w)
 		}
 	}
 }
 
-// setNoChildren makes all queues leaves.
-func setNoChildren(w *WorkloadInput) { w.HasChildren = func(string) bool { return false } }
+// setNoChildren makes the queue of the workload a leaf.
+func setNoChildren(w *WorkloadInput) {
+	w.Tree = func(queue *v1beta1.Queue) *quota.Tree { return treeOfPath(queue) }
+}
+
+// treeOfPath returns the tree of a queue, of those above it and of some others.
+func treeOfPath(queue *v1beta1.Queue, others ...string) *quota.Tree {
+	var queues []*v1beta1.Queue
+	// a and b are each other's parents.
+	for at := queue; at != nil && len(queues) < 10; at = findTreeQueue(at.Spec.Parent) {
+		queues = append(queues, at)
+	}
+	for _, name := range others {
+		queues = append(queues, findTreeQueue(name))
+	}
+	return workload.TreeOf(queues, v1alpha1.UnmanagedEnforce)
+}
 
 // TestWorkloadsInATreeOfQueues: in a tree only leaves take work, and all queues of the path to root must allow it: their
 // namespaces and quotas count too. The webhook refuses workloads in parents and in queues of other namespaces. It warns

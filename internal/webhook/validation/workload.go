@@ -175,10 +175,8 @@ type WorkloadInput struct {
 	Namespace *corev1.Namespace
 	// Queue returns a Queue by name, nil when unknown.
 	Queue func(name string) *v1beta1.Queue
-	// QueueHierarchy says whether the Queues form a tree. HasChildren reports whether a Queue of a tree is the
-	// parent of others.
-	QueueHierarchy v1alpha1.QueueHierarchy
-	HasChildren    func(name string) bool
+	// Tree returns a tree that has a Queue, those above it and those directly below it, quota.Flat while queues are flat.
+	Tree func(queue *v1beta1.Queue) *quota.Tree
 	// PodGroup returns a PodGroup of the object's namespace by name, nil when unknown.
 	PodGroup func(name string) *v1beta1.PodGroup
 	// User is the user name of the request.
@@ -243,7 +241,7 @@ type queuedPod struct {
 	*Template
 	name  string
 	queue *v1beta1.Queue
-	// tree has the queue and its ancestors.
+	// tree is that of WorkloadInput.Tree.
 	tree *quota.Tree
 	// refusal says why the namespace may not use the queue, "" if it may. Its reader learns
 	// nothing else of the queue.

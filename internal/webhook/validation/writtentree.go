@@ -34,13 +34,10 @@ func (i *CardQuotaInput) othersThan(name string) []*v1alpha1.CardQuota {
 	return slices.DeleteFunc(slices.Clone(i.All), func(c *v1alpha1.CardQuota) bool { return c.Name == name })
 }
 
-// HierarchyFor returns whether CardQuotas form a tree: in force, or as the policy is written. The
-// operator needs a moment between the two. Without a policy, nil, they are flat.
-func HierarchyFor(inForce *v1alpha1.ServiceTypePolicy) v1alpha1.QueueHierarchy {
-	if inForce == nil || policy.IsTree(inForce) {
-		return policy.HierarchyInForce(inForce)
-	}
-	return inForce.Spec.QueueHierarchy
+// IsTree reports whether queues form a tree: in force, or as the policy is written. The operator needs a moment between
+// the two. Without a policy, nil, they are flat.
+func IsTree(inForce *v1alpha1.ServiceTypePolicy) bool {
+	return policy.IsTree(inForce) || (inForce != nil && inForce.Spec.QueueHierarchy == v1alpha1.QueueHierarchyTree)
 }
 
 // writtenTree is the CardQuotas as they are written, of which each is judged. It is flat if they form no tree.
@@ -54,7 +51,7 @@ type writtenTree struct {
 // is deleted.
 func newWrittenTree(validated, here *v1alpha1.CardQuota, input CardQuotaInput) writtenTree {
 	w := writtenTree{Tree: cardquota.Flat, input: input}
-	if HierarchyFor(input.Policy) != v1alpha1.QueueHierarchyTree {
+	if !IsTree(input.Policy) {
 		return w
 	}
 
