@@ -178,18 +178,19 @@ func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) {
 	})
 
 	if c.Inventory == nil { // before the operator counts it
-		status := cardinventory.NewStatus(cardinventory.Input{Nodes: tracker.TrackedNodes(), Cards: c.Cards, Count: newInventoryCount(c, tracker)})
-		c.Inventory = &status
+		c.Inventory = newInventoryStatus(c, tracker)
 	}
 
 	reader.ListInto(ctx, r, &corev1.NamespaceList{}, &c.Namespaces)
 }
 
-// newInventoryCount sums up a count by card, as the operator does while queues are flat.
-func newInventoryCount(c *Cluster, tracker *card.Tracker) *cardinventory.Count {
-	totals := cardquota.Flat.QuotaTotals(c.Quotas, cardquota.UnownedQuotas(c.Quotas, c.Queues), tracker.Healthy())
-	return cardinventory.NewCount(cardinventory.CountInput{
-		Tree: cardquota.Flat,
-		Pods: c.Pods, Charges: c.Charges, Usage: c.Usage, Owners: cardquota.OwnersByQueue(c.Quotas), Queues: c.Queues, Totals: totals,
-	})
+// newInventoryStatus returns what the operator would write to the status of the CardInventory.
+func newInventoryStatus(c *Cluster, tracker *card.Tracker) *v1alpha1.CardInventoryStatus {
+	tree := cardquota.TreeInForce(c.Policy, c.Quotas, c.Queues)
+	unowned := cardquota.UnownedQuotas(c.Quotas, tree.GrantingQueues(c.Queues))
+	status := cardinventory.NewStatus(cardinventory.Input{Nodes: tracker.TrackedNodes(), Cards: c.Cards, Count: cardinventory.NewCount(cardinventory.CountInput{
+		Tree: tree, Pods: c.Pods, Charges: c.Charges, Usage: c.Usage, Owners: cardquota.OwnersByQueue(c.Quotas), Queues: c.Queues,
+		Totals: tree.QuotaTotals(c.Quotas, unowned, tracker.Healthy()),
+	})})
+	return &status
 }

@@ -71,6 +71,7 @@ func newInput(change func(*WorkloadInput)) WorkloadInput {
 		PodGroup:  func(string) *v1beta1.PodGroup { return nil },
 		User:      "user",
 	}
+
 	if change != nil {
 		change(&w)
 	}
