@@ -13,24 +13,11 @@ import (
 // that the user may read, also those that the list leaves out. idle are the cards that no pod uses on
 // nodes that take pods, nil if they are not known.
 func (l *List) SetAvailable(quotas []*v1alpha1.CardQuota, idle map[string]int64) {
-	known := map[string]*v1alpha1.CardQuota{}
-	isParent := map[string]bool{}
-	for _, quota := range quotas {
-		if quota.Namespace == "" { // a LocalCardQuota does not say what is above it
-			known[quota.Name] = quota
-			isParent[quota.Spec.Parent] = true
-		}
-	}
-
+	tree := treeOf(quotas)
 	for i := range l.Items {
 		usage := &l.Items[i]
-		isClosed := usage.isClosed
-		var path []*v1alpha1.CardQuota
-		if l.Tree {
-			path = findAncestors(known, usage.Parent)
-			isLeaf := known[usage.Name] != nil && !isParent[usage.Name]
-			isClosed = isClosed || (isLeaf && usage.ServiceType == "") // without a type no job starts in it, and nothing is below it
-		}
+		isLeaf := tree.Quota(usage.Name) != nil && len(tree.Children(usage.Name)) == 0
+		isClosed := usage.isClosed || (isLeaf && usage.ServiceType == "") // without a type no job starts in it, and nothing is below it
 
 		for n := range usage.Cards {
 			card := &usage.Cards[n]
@@ -39,7 +26,7 @@ func (l *List) SetAvailable(quotas []*v1alpha1.CardQuota, idle map[string]int64)
 				card.Available = 0
 			}
 
-			for _, above := range path {
+			for _, above := range tree.Ancestors(usage.Name) {
 				card.Available = min(card.Available, freeIn(above, card.Name))
 			}
 
@@ -48,17 +35,6 @@ func (l *List) SetAvailable(quotas []*v1alpha1.CardQuota, idle map[string]int64)
 			}
 		}
 	}
-}
-
-// findAncestors returns the CardQuotas from a parent upwards, each once.
-func findAncestors(known map[string]*v1alpha1.CardQuota, parent string) []*v1alpha1.CardQuota {
-	var path []*v1alpha1.CardQuota
-	passed := map[string]bool{}
-	for above := known[parent]; above != nil && !passed[above.Name]; above = known[above.Spec.Parent] {
-		passed[above.Name] = true
-		path = append(path, above)
-	}
-	return path
 }
 
 // freeIn returns how many cards of a name a CardQuota has free for new pods.

@@ -6,11 +6,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/quota"
 )
 
 // List is the document of kubectl cardquota top.
@@ -82,30 +83,56 @@ type Card struct {
 // NewList returns the usage of CardQuotas. With names it returns those alone, in a tree also what is
 // below them. missing are names that no CardQuota has.
 func NewList(quotas []*v1alpha1.CardQuota, names ...string) (list List, missing []string) {
-	list = List{TypeMeta: output.NewTypeMeta("CardUsageList"), Tree: isTree(quotas), Items: []Usage{}}
-	sorted := slices.SortedFunc(slices.Values(quotas), compareQuotas)
-	f := newForest(sorted, list.Tree)
+	tree := treeOf(quotas)
+	isMissing := func(name string) bool {
+		return !slices.ContainsFunc(quotas, func(quota *v1alpha1.CardQuota) bool { return quota.Name == name })
+	}
 	for _, name := range names {
-		if f.known[name] == nil {
+		if isMissing(name) {
 			missing = append(missing, name)
 		}
 	}
 
-	isWanted := func(quota *v1alpha1.CardQuota) bool { return len(names) == 0 || slices.Contains(names, quota.Name) }
-	for _, quota := range sorted {
-		if isWanted(quota) && (!list.Tree || !f.hasWantedAncestor(quota, isWanted)) {
-			f.addTree(&list, quota, 0)
+	// Each path begins at the top level, or at the first CardQuota that is named.
+	var paths [][]*v1alpha1.CardQuota
+	for _, quota := range quotas {
+		path := pathTo(tree, quota)
+		from := slices.IndexFunc(path, func(above *v1alpha1.CardQuota) bool { return len(names) == 0 || slices.Contains(names, above.Name) })
+		if from >= 0 {
+			paths = append(paths, path[from:])
 		}
 	}
 
-	// Of parents that form a cycle each has an ancestor, so none is in the list yet. addTree adds none twice.
-	for _, quota := range sorted {
-		if isWanted(quota) {
-			f.addTree(&list, quota, 0)
-		}
+	slices.SortFunc(paths, func(a, b []*v1alpha1.CardQuota) int { return slices.CompareFunc(a, b, compareQuotas) })
+	list = List{TypeMeta: output.NewTypeMeta("CardUsageList"), Tree: !tree.IsFlat(), Items: make([]Usage, len(paths))}
+	for i, path := range paths {
+		level := len(path) - 1
+		list.Items[i] = newUsage(path[level], level)
 	}
 
 	return list, missing
+}
+
+// treeOf returns the tree of the CardQuotas, Flat if the operator treats none of them as part of a tree. Then spec.parent
+// has no effect, and the operator sets no condition HierarchyValid.
+func treeOf(quotas []*v1alpha1.CardQuota) *cardquota.Tree {
+	isInTree := func(quota *v1alpha1.CardQuota) bool {
+		return meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionHierarchyValid) != nil
+	}
+	if !slices.ContainsFunc(quotas, isInTree) {
+		return cardquota.Flat
+	}
+	return cardquota.NewTree(quotas, nil, v1alpha1.UnmanagedEnforce) // no Queues, so what unmanaged ones may use does not matter
+}
+
+// pathTo returns the CardQuotas above one, the highest first, and itself. In a cycle none is above the others.
+func pathTo(tree *cardquota.Tree, to *v1alpha1.CardQuota) []*v1alpha1.CardQuota {
+	path := []*v1alpha1.CardQuota{to}
+	if tree.Fault(to.Name).Kind != quota.ParentCycle {
+		path = append(path, tree.Ancestors(to.Name)...)
+		slices.Reverse(path)
+	}
+	return path
 }
 
 // Objects returns the CardQuotas or LocalCardQuotas of the list.
@@ -124,55 +151,6 @@ func (l List) Objects() []metav1.PartialObjectMetadata {
 	}
 
 	return objects
-}
-
-// forest is the CardQuotas by parent while a list is made.
-type forest struct {
-	// children are those below each CardQuota, known all of them, both by the name of a CardQuota.
-	children map[string][]*v1alpha1.CardQuota
-	known    map[string]*v1alpha1.CardQuota
-	// isListed reports which are in the list already.
-	isListed map[types.NamespacedName]bool
-}
-
-// newForest returns the forest of sorted CardQuotas, which have children in a tree only.
-func newForest(sorted []*v1alpha1.CardQuota, hasTree bool) forest {
-	f := forest{children: map[string][]*v1alpha1.CardQuota{}, known: map[string]*v1alpha1.CardQuota{}, isListed: map[types.NamespacedName]bool{}}
-	for _, quota := range sorted {
-		f.known[quota.Name] = quota
-		if hasTree {
-			f.children[quota.Spec.Parent] = append(f.children[quota.Spec.Parent], quota)
-		}
-	}
-	return f
-}
-
-// hasWantedAncestor reports whether one of the CardQuotas above is wanted. That one brings it into the list.
-func (f *forest) hasWantedAncestor(quota *v1alpha1.CardQuota, isWanted func(*v1alpha1.CardQuota) bool) bool {
-	return slices.ContainsFunc(findAncestors(f.known, quota.Spec.Parent), func(above *v1alpha1.CardQuota) bool {
-		return above != quota && isWanted(above) // in a cycle it is above itself
-	})
-}
-
-// addTree adds a CardQuota and those below it, each once.
-func (f *forest) addTree(list *List, quota *v1alpha1.CardQuota, level int) {
-	key := types.NamespacedName{Namespace: quota.Namespace, Name: quota.Name} // LocalCardQuotas of several namespaces may have one name
-	if f.isListed[key] {
-		return
-	}
-	f.isListed[key] = true
-	list.Items = append(list.Items, newUsage(quota, level))
-	for _, child := range f.children[quota.Name] {
-		f.addTree(list, child, level+1)
-	}
-}
-
-// isTree reports whether the operator treats CardQuotas as a tree. Otherwise spec.parent has no
-// effect, and the operator sets no such condition.
-func isTree(quotas []*v1alpha1.CardQuota) bool {
-	return slices.ContainsFunc(quotas, func(quota *v1alpha1.CardQuota) bool {
-		return meta.FindStatusCondition(quota.Status.Conditions, v1alpha1.ConditionHierarchyValid) != nil
-	})
 }
 
 // compareQuotas orders CardQuotas by tenant, project, namespace and name.

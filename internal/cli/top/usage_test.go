@@ -28,7 +28,7 @@ func newTreeQuota(name, tenant, parent string) *v1alpha1.CardQuota {
 
 // TestCardQuotasAreListedByTenantOrAsATree: flat CardQuotas are in the order of tenant and name. In a tree each
 // child stands below its parent, one level deeper. If the user names some, the list has each of them with all that is
-// below it, once. A cycle and a missing parent do not hide a CardQuota. Each wanted entry is the level and the name.
+// below it, once. In a cycle none is above the others. A cycle and a missing parent do not hide a CardQuota. Each wanted entry is the level and the name.
 func TestCardQuotasAreListedByTenantOrAsATree(t *testing.T) {
 	flat := []*v1alpha1.CardQuota{newFlatQuota("b", "x", ""), newFlatQuota("a", "y", "b"), newFlatQuota("c", "x", "")}
 	tree := []*v1alpha1.CardQuota{
@@ -58,8 +58,8 @@ func TestCardQuotasAreListedByTenantOrAsATree(t *testing.T) {
 		"a parent is named: its leaf too":         {tree, []string{"middle"}, []string{"0 middle", "1 leaf"}, nil},
 		"a parent and its leaf are named":         {tree, []string{"middle", "leaf"}, []string{"0 middle", "1 leaf"}, nil},
 		"the root and a leaf of the first tenant": {leafOfFirstTenant, []string{"top", "leaf"}, []string{"0 top", "1 middle", "2 leaf"}, nil},
-		"a and b are parents of each other":       {cycle, nil, []string{"0 a", "1 b"}, nil},
-		"both of the cycle are named":             {cycle, []string{"b", "a"}, []string{"0 a", "1 b"}, nil},
+		"a and b are parents of each other":       {cycle, nil, []string{"0 a", "0 b"}, nil},
+		"both of the cycle are named":             {cycle, []string{"b", "a"}, []string{"0 a", "0 b"}, nil},
 		"a child of the cycle is named":           {append(cycle, newTreeQuota("c", "x", "a")), []string{"c"}, []string{"0 c"}, nil},
 		"the parent does not exist":               {orphan, nil, []string{"0 a"}, nil},
 	}) {
