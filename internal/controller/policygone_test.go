@@ -56,7 +56,7 @@ func TestMappedChargesOutliveThePolicy(t *testing.T) {
 	informers := &fakeInformers{}
 	n := NewNodeInventory(informers)
 	ended, end := context.WithCancel(t.Context())
-	end()
+	end() // so that Start returns once it has added its handlers
 
 	check.NoError(t, n.Start(ended)) // informers.handler is now that of the policy
 	n.updateNode(builder.Node("a").Resource("hygon.com/dcu", "8").Obj())
@@ -66,7 +66,7 @@ func TestMappedChargesOutliveThePolicy(t *testing.T) {
 	created := builder.ServiceTypePolicy().Obj()
 	created.Spec.Cards = old.Status.Cards
 	invalid := created.DeepCopy()
-	invalid.Status.ObservedGeneration = 1
+	invalid.Status.ObservedGeneration = 1 // the operator has read the spec, and nothing of it is in force
 	removed := policyInForce()
 
 	charged := []card.Amount{{Name: "K100", Count: 4}}

@@ -49,6 +49,12 @@ func newStatusWriter(t *testing.T, patchError error) *writerScene {
 	}}
 }
 
+const (
+	written   = true
+	unwritten = false
+	noWait    = time.Duration(0)
+)
+
 // write writes a status with a summary, and compares whether it was written, and after which time the next reconcile
 // is due. It returns the error.
 func (w *writerScene) write(t *testing.T, summary string, wantWritten bool, wantWait time.Duration) error {
@@ -64,12 +70,12 @@ func TestStatusWriterEmitsEventsAfterTheWrite(t *testing.T) {
 	w := newStatusWriter(t, nil)
 	before := w.quota.ResourceVersion
 
-	check.NoError(t, w.write(t, "8 H200", true, 0))
+	check.NoError(t, w.write(t, "8 H200", written, noWait))
 	check.That(t, w.quota.ResourceVersion != before, "the object has no version of the write")
 	check.Equal(t, "event", `Normal Changed "" to "8 H200", stored as version `+w.quota.ResourceVersion, <-w.events)
 	check.That(t, w.Throttle.Wait("llm") > 0, "the write is not recorded")
 
-	check.NoError(t, w.write(t, "8 H200", false, 0))
+	check.NoError(t, w.write(t, "8 H200", unwritten, noWait))
 	check.Equal(t, "events for the same status", 0, len(w.events))
 }
 
@@ -80,7 +86,7 @@ func TestStatusWriterWritesNothingToAGoneObject(t *testing.T) {
 	w := newStatusWriter(t, nil)
 	check.NoError(t, w.Client.(client.Client).Delete(t.Context(), w.quota.DeepCopy()))
 
-	check.NoError(t, w.write(t, "8 H200", false, 0))
+	check.NoError(t, w.write(t, "8 H200", unwritten, noWait))
 	check.Equal(t, "events", 0, len(w.events))
 	check.Equal(t, "wait of the next write", 0, w.Throttle.Wait("llm"))
 }
@@ -90,7 +96,7 @@ func TestStatusWriterWritesNothingToAGoneObject(t *testing.T) {
 func TestStatusWriterReturnsTheErrorOfAWrite(t *testing.T) {
 	w := newStatusWriter(t, errors.New("no answer"))
 
-	check.Says(t, w.write(t, "8 H200", false, 0), "write status: no answer")
+	check.Says(t, w.write(t, "8 H200", unwritten, noWait), "write status: no answer")
 	check.Equal(t, "events", 0, len(w.events))
 	check.Equal(t, "wait of the next write", 0, w.Throttle.Wait("llm"))
 }
@@ -118,7 +124,7 @@ func TestStatusWriterWaitsForTheCacheAndItsDelay(t *testing.T) {
 		}
 		before := w.quota.DeepCopy()
 
-		check.NoError(t, w.write(t, tc.summary, false, tc.wantWait))
+		check.NoError(t, w.write(t, tc.summary, unwritten, tc.wantWait))
 		check.Equal(t, "events", 0, len(w.events))
 		check.Equal(t, "the object in memory", before, w.quota)
 	}

@@ -48,7 +48,7 @@ func TestACacheWithAnOlderVersionThanTheLastWriteIsStale(t *testing.T) {
 // TestACacheHasAWriteOnlyIfItsVersionProvesIt: the last write of object a made version 1000. An object from the
 // cache has this write if its version is 1000 or later. A lower version never proves it, also not after twice
 // maxCacheLag (a minute). CacheIsStale would trust the cache again by then. Here the operator reads the API
-// server.
+// server. It also does so while no write is known, and after Forget.
 func TestACacheHasAWriteOnlyIfItsVersionProvesIt(t *testing.T) {
 	writes := NewLastWrites()
 	check.Equal(t, "before a write is known", false, writes.CacheHasWrite("a", "1000"))

@@ -111,8 +111,8 @@ func TestAStoppedWatchEnds(t *testing.T) {
 }
 
 // TestTheCacheTransformsOnce: controller-runtime would transform each object that a list returned a second
-// time. So the transform that it knows changes nothing, and the transform of the kind, here dropSpec for pods,
-// works in lists and watches. Nodes have no transform at all here.
+// time. So the transform that it knows changes nothing. Instead the informer transforms what it lists, here pods
+// with dropSpec. Nodes have no transform at all here.
 func TestTheCacheTransformsOnce(t *testing.T) {
 	pod := &corev1.Pod{}
 	node := &corev1.Node{}

@@ -20,8 +20,8 @@ import (
 
 // TestUsualWorkloadsAreNotTooLarge: what an object takes in memory depends on its parts, the objects, lists and nulls of its
 // JSON. An empty task has two bytes and takes 700. So the webhook counts parts, up to 80,000. A job of a hundred tasks
-// with three containers of thirty variables has fewer. Braces in texts count too: an annotation may have 20,000 of them,
-// but not 90,000.
+// with three containers of thirty variables has fewer. Opening braces in texts count too: an annotation may have 20,000
+// of them, but not 90,000.
 func TestUsualWorkloadsAreNotTooLarge(t *testing.T) {
 	repeat := func(part string, n int) string { return strings.TrimSuffix(strings.Repeat(part+",", n), ",") }
 	variables := repeat(`{"name":"A","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}`, 30)
@@ -33,8 +33,8 @@ func TestUsualWorkloadsAreNotTooLarge(t *testing.T) {
 		isTooLarge bool
 	}{
 		"a hundred usual tasks": {`{"spec":{"tasks":[` + repeat(task, 100) + `]}}`, false},
-		"an annotation of 239 KiB with 20,000 braces; Kubernetes allows 256 KiB": {
-			text: `{"metadata":{"annotations":{"a":"` + repeat("{}", 20_000) + strings.Repeat("x", 200<<10) + `"}}}`,
+		"an annotation of 239 KiB with 20,000 pairs of braces; Kubernetes allows 256 KiB": {
+			text: `{"metadata":{"annotations":{"a":"` + strings.Repeat("{}", 20_000) + strings.Repeat("x", 200<<10) + `"}}}`,
 		},
 		"an annotation of 90,000 braces": {
 			text:       `{"metadata":{"annotations":{"a":"` + strings.Repeat("{", 90_000) + `"}}}`,

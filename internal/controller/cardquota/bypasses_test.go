@@ -48,7 +48,7 @@ func podsOfScheduler(pods int, scheduler string) (objectStores, *tracked) {
 // of queue q1, and the count wakes q1 alone.
 func TestABypassWakesTheQueueOfItsPodGroup(t *testing.T) {
 	s, nodes := podsOfScheduler(200, "volcano-prod") // ours is "volcano"
-	u := newUsageCollector(nil, 0, nodes)
+	u := newCollector(nodes)
 	check.Equal(t, "woken by the first count", []string{allQueues}, u.countUsage(s))
 
 	all, _ := u.Bypasses()
@@ -76,7 +76,7 @@ func BenchmarkCountBypasses(b *testing.B) {
 	var stores [2]objectStores
 	for i, scheduler := range []string{"volcano", "volcano-prod"} {
 		s, nodes := podsOfScheduler(pods, scheduler)
-		collectors[i] = newUsageCollector(nil, 0, nodes)
+		collectors[i] = newCollector(nodes)
 		stores[i] = s
 		for range 3 { // as long as pods are new, a count takes longer
 			collectors[i].countUsage(s)

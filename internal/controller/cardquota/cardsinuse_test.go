@@ -66,8 +66,8 @@ func TestBillsDateCardsByTheBindingOfThePod(t *testing.T) {
 		})
 	}
 
-	u := newUsageCollector(nil, 0, trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
-	check.Equal(t, "holdings before the first count", 0, len(u.PodUsages()))
+	u := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
+	check.Equal(t, "usages before the first count", 0, len(u.PodUsages()))
 
 	s := newObjectStores()
 	s.quotas = newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj())
@@ -75,18 +75,18 @@ func TestBillsDateCardsByTheBindingOfThePod(t *testing.T) {
 	s.pods = newStore(podIn("web").Obj(), undated)
 	u.countUsage(s)
 	ofQueue := cardseconds.Series{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}
-	check.Equal(t, "holdings", []cardseconds.PodUsage{{Series: ofQueue, Count: 2, Since: bound.Time}}, u.PodUsages())
+	check.Equal(t, "usages", []cardseconds.PodUsage{{Series: ofQueue, Count: 2, Since: bound.Time}}, u.PodUsages())
 
 	s.pods = newStore(podIn("missing").Obj())
 	u.countUsage(s)
 	ofNamespace := cardseconds.Series{Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}
-	check.Equal(t, "holdings of a queue that does not exist", []cardseconds.PodUsage{{Series: ofNamespace, Count: 2, Since: bound.Time}}, u.PodUsages())
+	check.Equal(t, "usages of a queue that does not exist", []cardseconds.PodUsage{{Series: ofNamespace, Count: 2, Since: bound.Time}}, u.PodUsages())
 }
 
 // TestATerminatingPodIsBilled: a deleted pod no longer counts against the quota of its queue. But it computes
 // on its 8 cards until its grace period of an hour ends. So the bill has them.
 func TestATerminatingPodIsBilled(t *testing.T) {
-	u := newUsageCollector(nil, 0, trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
+	u := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
 	s := newObjectStores()
 	s.quotas = newStore(builder.CardQuota("web").Tenant("team").ServiceType("training").Card("NVIDIA-H200", 8).Obj())
 	s.pods = newStore(builder.Pod("lab", "p").Queue("web").GPUs(8).GracePeriod(3600).Running("a").Deleted(time.Now()).Obj())
@@ -103,7 +103,7 @@ func TestATerminatingPodIsBilled(t *testing.T) {
 // deletes the pod. So the collector itself counts again when the period ends, here after about a second, and
 // the bill no longer has the cards.
 func TestACountFollowsTheEndOfAPod(t *testing.T) {
-	u := newUsageCollector(nil, 0, trackNodes(builder.Node("lost").GPUs("NVIDIA-H200", 8).NotReady().Obj()))
+	u := newCollector(trackNodes(builder.Node("lost").GPUs("NVIDIA-H200", 8).NotReady().Obj()))
 	s := newObjectStores()
 	s.pods = newStore(builder.Pod("lab", "p").GPUs(8).Running("lost").Deleted(time.Now().Add(time.Second)).Obj())
 	u.countUsage(s)

@@ -265,7 +265,7 @@ func TestACountRecordsItsTimeAndHowLongPodsWaited(t *testing.T) {
 	s := newObjectStores()
 	s.quotas = newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj())
 	s.pods = newStore(boundAfter("old", time.Hour))
-	u := newUsageCollector(nil, 0, trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
+	u := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
 	check.Equal(t, "cards in use before the first count", nil, u.CardsInUse())
 	check.Equal(t, "times of a count before the first one", 0, testutil.CollectAndCount(u.metrics.lastCount))
 

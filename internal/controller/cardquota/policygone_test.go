@@ -128,7 +128,8 @@ func TestTreeOutlivesItsPolicy(t *testing.T) {
 }
 
 // TestQueueRootIsNeverWritten: Volcano needs queue root as it is. The schema refuses a CardQuota of that name, but one may
-// be older than the schema. It says only that it cannot have the queue.
+// be older than the schema. It says only that it cannot have the queue (QueueReserved). Queue root stays without
+// parent, quota, deserved cards and priority.
 func TestQueueRootIsNeverWritten(t *testing.T) {
 	r := newFakeReconciler(t, builder.CardQuota("root").Card("H200", 8).Obj(), builder.Queue("root").Obj())
 	r.reconcileAll(t)
@@ -162,7 +163,7 @@ func TestCountsOutliveThePolicy(t *testing.T) {
 	s := newObjectStores()
 	s.quotas = newStore(builder.CardQuota("web").Card("H200", 8).Obj())
 	s.pods = newStore(builder.Pod("lab", "p").Queue("web").Card("H200").GPUs(2).Scheduler("other").Obj())
-	u := newUsageCollector(nil, 0, trackNodes(builder.Node("a").GPUs("H200", 8).Obj()))
+	u := newCollector(trackNodes(builder.Node("a").GPUs("H200", 8).Obj()))
 
 	tree := policyInForce(v1alpha1.QueueHierarchyTree, 500)
 	created := builder.ServiceTypePolicy().Obj()

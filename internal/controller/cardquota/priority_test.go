@@ -159,7 +159,7 @@ func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 				_ = s.quotas.Add(builder.CardQuota(fmt.Sprint("quota-", i)).Card("NVIDIA-H200", 8).Obj())
 			}
 
-			u := newUsageCollector(nil, 0, nodes)
+			u := newCollector(nodes)
 			flap := func(cards int) int {
 				nodes.Update(builder.Node("n1").GPUs("NVIDIA-H200", cards).Obj())
 				return len(u.countUsage(s))
@@ -197,7 +197,7 @@ func TestUrgentQueuesDoNotWait(t *testing.T) {
 func TestOldNumbersAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, nodes := podsOfScheduler(16, "volcano")
-		u := newUsageCollector(nil, 0, nodes)
+		u := newCollector(nodes)
 		u.countUsage(s)
 		for i := range 600 {
 			_ = s.quotas.Add(builder.CardQuota(fmt.Sprint("quota-", i)).Card("NVIDIA-H200", 8).Obj())

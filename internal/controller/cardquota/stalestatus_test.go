@@ -90,7 +90,7 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 	}
 
 	for range 3 { // enough to follow the events of the first writes, such as that of the finalizer
-		r.setUsage(1, 1000)
+		r.setUsage(1, 1000) // 1 card, and 1000 milli-CPU
 		reconcile()
 	}
 
@@ -125,7 +125,7 @@ func TestAQueueIsReadFromTheAPIServerOnlyWhenTheCacheIsLate(t *testing.T) {
 	queue := func() *v1beta1.Queue { return fetch(t, api, "llm", &v1beta1.Queue{}) }
 
 	// After a start no write is known.
-	r.setUsage(1, 0)
+	r.setUsage(1, 0) // 1 card, and no CPU
 	r.reconcileAll(t)
 	check.That(t, reads > 0, "the operator writes a Queue that it has not read from the API server")
 	late := queue()

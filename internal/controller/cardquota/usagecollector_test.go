@@ -31,6 +31,9 @@ func newObjectStores() objectStores {
 	}
 }
 
+// newCollector returns a collector of these cards, which counts when a test calls countUsage.
+func newCollector(cards InventorySource) *UsageCollector { return newUsageCollector(nil, 0, cards) }
+
 // tracked are cards of which all nodes were read, and the last policy that took effect.
 type tracked struct {
 	card.Tracker
@@ -83,7 +86,7 @@ func TestACountWakesQueuesWhoseCardsComeOrGo(t *testing.T) {
 		"a second node with H800 joins: none":                         {change: builder.Node("c").GPUs("NVIDIA-H800", 8).Obj()},
 	}) {
 		cards := trackNodes(h200().Obj(), builder.Node("b").GPUs("NVIDIA-H800", 8).Obj())
-		u := newUsageCollector(nil, 0, cards)
+		u := newCollector(cards)
 		s := newObjectStores()
 		s.quotas = newStore(
 			builder.CardQuota("h200").Card("NVIDIA-H200", 1).Obj(),
@@ -126,7 +129,7 @@ func TestBlockedPodsNameWhoUsesTheCards(t *testing.T) {
 		blocked("y", "chat", "Queue <web>, an ancestor of <chat>, has insufficient <NVIDIA-H200> quota: requested <1>, total would be <9>, but capability is <8>"),
 	)
 
-	u := newUsageCollector(nil, 0, trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Cordoned().Obj()))
+	u := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Cordoned().Obj()))
 	u.countUsage(s)
 
 	usage, _, _ := u.QueueUsage("chat")

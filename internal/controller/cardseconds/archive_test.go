@@ -149,7 +149,7 @@ func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
 }
 
 // TestAnEntryGoesIntoTheNextSlotWhenAWriteFails: an administrator made the first slot, ConfigMap 16, immutable, so
-// the entry of the day ("17 2026-11-29.0") goes into slot 17. The API server loses the answer of that write. The
+// the entry of the day ("17 2026-11-29.0") goes into ConfigMap 17. The API server loses the answer of that write. The
 // leader may write the entry again, but the day counts once: 2 minutes before midnight, and 3 after it.
 func TestAnEntryGoesIntoTheNextSlotWhenAWriteFails(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight)                                        // 29 November, 23:58

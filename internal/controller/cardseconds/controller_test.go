@@ -156,7 +156,8 @@ func (s *scene) restartAfter(passed time.Duration) {
 
 // TestCardSecondsAreKeptOverRestarts: the sums are stored, so another leader goes on with them. 2 cards for 30 seconds
 // are 60. The replica dies 10 seconds after its last store, and those are lost, since no pod states since when it uses
-// its cards. The next one counts 3 cards for 10 seconds. The value -1 means that the metric has no series.
+// its cards. The next one counts 3 cards for 10 seconds. Each check stores the sums, and then reads the metric: -1
+// means that it has no series.
 func TestCardSecondsAreKeptOverRestarts(t *testing.T) {
 	s := newScene(t)
 	s.expectServed("before the first count", -1)
@@ -171,8 +172,8 @@ func TestCardSecondsAreKeptOverRestarts(t *testing.T) {
 
 // TestNothingIsServedThatIsNotStored: a bill from the metric must not fall when another replica leads, so the metric
 // serves what is stored. One card adds 60 a minute. While the API server fails the sum stays, and a new leader that
-// cannot read the stored sums serves none. Nothing is lost: after 3 minutes there are 180. The value -1 means that the
-// metric has no series.
+// cannot read the stored sums serves none. Nothing is lost: after 3 minutes there are 180. Each check stores the sums,
+// and then reads the metric: -1 means that it has no series.
 func TestNothingIsServedThatIsNotStored(t *testing.T) {
 	s := newScene(t)
 	s.use(1)

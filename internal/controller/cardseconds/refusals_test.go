@@ -26,9 +26,9 @@ func immutable(name string) error {
 }
 
 // TestAPartThatCannotBeWrittenIsReported: 16 ConfigMaps, the parts, have the sums of card-seconds that still grow, and
-// only part 0 has some here. An administrator made all of them immutable. After two minutes the CardInventory reports part 0, until it is
-// written again. The other parts have no sums, so nothing is missing there. The next leader reports it again after two
-// minutes of its own.
+// only part 0 has some here. An administrator made all of them immutable. After two minutes the CardInventory reports
+// part 0, until it is written again. The other parts have no sums, so nothing is missing there. The next leader
+// reports it again after two minutes of its own.
 func TestAPartThatCannotBeWrittenIsReported(t *testing.T) {
 	s := newScene(t)
 	s.k.namespace = "volcano-system"

@@ -42,7 +42,7 @@ func (l *leader) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 // newBilledView returns a view (LocalCardQuota) of queue chat in namespace a that was written, and its leader. The
 // queue has used 2 cards for an hour since the given time.
 func newBilledView(t *testing.T, at time.Time) (*fixture, *leader) {
-	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
+	f := newFixture(t, writtenAtOnce, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	bills := newLeader(at)
 	bills.useCards("chat", 2, time.Hour)
 	f.reconciler.bills = bills
@@ -76,10 +76,10 @@ var november = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 // TestCardHoursAreRefreshedOnceAnHour: card-hours grow every second, but a view (LocalCardQuota) shows new ones
 // only when the shown ones are an hour old. A view that is written for another reason, here a blocked workload,
 // then gets new ones at once. Without another reason a view is written after 60 to 90 minutes, since each has a
-// delay of its own. Queue chat always uses 2 cards: 2 card-hours each hour. "a/chat chat 0+1" is the view of
-// queue chat in namespace a: no workload is blocked there, and 1 elsewhere.
+// delay of its own. Queue chat always uses 2 cards of model A: 2 card-hours each hour. "a/chat chat 0+1" is the view
+// of queue chat in namespace a: no workload is blocked there, and 1 elsewhere.
 func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
-	f, bills := newBilledView(t, november)
+	f, bills := newBilledView(t, november) // it was written after an hour of use
 	f.expectCardHours("of a new view", "2026-11: 2 A, 2026-10: none")
 	again := f.reconcile(1)
 	check.That(t, again >= time.Hour && again < 90*time.Minute, "the view is reconciled again after %s", again)
@@ -107,9 +107,9 @@ func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 }
 
 // TestANewLeaderLosesNoCardHours: a new leader does not know the card-hours before it has loaded them. Until
-// then a view (LocalCardQuota) keeps the card-hours of the last leader, also when it is written because a
-// workload is blocked. It is reconciled again after unknownRetry (30 s). "a/chat chat 0+1" is the view of queue
-// chat in namespace a: no workload is blocked there, and 1 elsewhere.
+// then a view (LocalCardQuota) keeps the card-hours of the last leader, here 2 hours of card A, also when it is
+// written because a workload is blocked. It is reconciled again after unknownRetry (30 s). "a/chat chat 0+1" is the
+// view of queue chat in namespace a: no workload is blocked there, and 1 elsewhere.
 func TestANewLeaderLosesNoCardHours(t *testing.T) {
 	f, bills := newBilledView(t, november)
 	f.reconciler.bills = &leader{meter: &cardseconds.Meter{}, at: bills.at} // isKnown is false
@@ -130,7 +130,7 @@ func TestANewLeaderLosesNoCardHours(t *testing.T) {
 // card-hours. It is reconciled again within a minute after the month ends. The queue then uses 6 cards for an
 // hour: 10 minutes of November, 1 card-hour, and 50 minutes of December, 5.
 func TestCardHoursFollowTheMonthAtOnce(t *testing.T) {
-	f, bills := newBilledView(t, time.Date(2026, 11, 30, 22, 50, 0, 0, time.UTC))
+	f, bills := newBilledView(t, time.Date(2026, 11, 30, 22, 50, 0, 0, time.UTC)) // it was written after an hour of use
 	again := f.reconcile(1)
 	check.That(t, again >= 10*time.Minute && again <= 11*time.Minute, "the view is reconciled again after %s", again)
 
@@ -143,7 +143,7 @@ func TestCardHoursFollowTheMonthAtOnce(t *testing.T) {
 // so do the card-hours in its view (LocalCardQuota). Queue chat-below is below chat and used 3 cards for an
 // hour. Queue other, which used 9, is not below chat.
 func TestAParentShowsTheCardHoursOfTheQueuesBelow(t *testing.T) {
-	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
+	f := newFixture(t, writtenAtOnce, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	bills := newLeader(november)
 	bills.useCards("chat-below", 3, time.Hour)
 	bills.useCards("other", 9, time.Hour)

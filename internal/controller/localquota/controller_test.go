@@ -50,6 +50,9 @@ type fixture struct {
 	reconciler *Reconciler
 }
 
+// writtenAtOnce is no interval between two writes of a view.
+const writtenAtOnce = time.Duration(0)
+
 // newFixture has no usage, and an interval between two writes of a view.
 func newFixture(t *testing.T, interval time.Duration, objects ...client.Object) *fixture {
 	c := fieldowner.CheckStatus(t, fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, v1alpha1.AddToScheme)).
@@ -92,7 +95,7 @@ var chatNamespaces = &metav1.LabelSelector{MatchLabels: map[string]string{"team"
 // Then b leaves the team, c joins it, and nothing is blocked. In the end the CardQuota is deleted. A view such
 // as "a/chat chat 1+2" is that of queue chat in namespace a: 1 workload is blocked there, and 2 elsewhere.
 func TestViewsFollowTheSelector(t *testing.T) {
-	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"), builder.Namespace("b", "team", "chat"), builder.Namespace("c"))
+	f := newFixture(t, writtenAtOnce, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"), builder.Namespace("b", "team", "chat"), builder.Namespace("c"))
 	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: 3, Local: map[string]waiting.Entries{"a": {Total: 1}}}}}
 	check.Equal(t, "delay while the status of the CardQuota lacks this count", time.Minute, f.reconcile(2)) // creates the views, and writes them
 	check.Equal(t, "views of a and b", []string{"a/chat chat 1+2", "b/chat chat 0+3"}, f.views())
@@ -117,7 +120,7 @@ func TestViewsAreReplacedWithTheirCardQuota(t *testing.T) {
 	before.UID = "before"
 	byTenant := localquota.New(before, "a")
 	byTenant.OwnerReferences = nil
-	f := newFixture(t, 0, chatQuota(chatNamespaces),
+	f := newFixture(t, writtenAtOnce, chatQuota(chatNamespaces),
 		builder.Namespace("a", "team", "chat"), byTenant,
 		builder.Namespace("b", "team", "chat"), localquota.New(before, "b"))
 
@@ -139,7 +142,7 @@ func TestACardQuotaHasAtMostFiftyViews(t *testing.T) {
 	for i := range 60 {
 		objects = append(objects, builder.Namespace(fmt.Sprintf("n%02d", i), "team", "chat"))
 	}
-	f := newFixture(t, 0, objects...)
+	f := newFixture(t, writtenAtOnce, objects...)
 	f.reconcile(2) // creates the views, and writes them
 
 	views := f.views()
@@ -169,7 +172,7 @@ func TestAViewIsWrittenOncePerInterval(t *testing.T) {
 func TestAViewFollowsTheNextCount(t *testing.T) {
 	quota := chatQuota(chatNamespaces)
 	quota.Status.BlockedTotal = 3
-	f := newFixture(t, 0, quota, builder.Namespace("a", "team", "chat"))
+	f := newFixture(t, writtenAtOnce, quota, builder.Namespace("a", "team", "chat"))
 
 	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: 3}}}
 	check.Equal(t, "delay after a write", time.Minute, f.reconcile(2)) // creates the view, and writes it
@@ -190,16 +193,16 @@ func TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed(t *testing.T) {
 	}) {
 		quota := chatQuota(chatNamespaces)
 		quota.Status.BlockedTotal = int32(usage.BlockedTotal)
-		f := newFixture(t, 0, quota, builder.Namespace("a", "team", "chat"))
+		f := newFixture(t, writtenAtOnce, quota, builder.Namespace("a", "team", "chat"))
 		f.reconciler.usage = counted{"chat": usage}
 		f.reconcile(2)                                       // creates the view, and writes it
 		check.Equal(t, "delay", time.Minute, f.reconcile(1)) // writes nothing
 	}
 }
 
-// TestADeletedViewIsForgotten: a view (LocalCardQuota) is also deleted with its namespace, without a deletion
-// by the controller. The event of the deletion ends the interval of the view, so that a new one is written at
-// once. It also asks for a reconcile of the CardQuota.
+// TestADeletedViewIsForgotten: a view (LocalCardQuota) is written at most once in an interval, here of an hour. It is
+// also deleted with its namespace, without a deletion by the controller. The event of the deletion ends the interval
+// of the view, so that a new one is written at once. It also asks for a reconcile of the CardQuota.
 func TestADeletedViewIsForgotten(t *testing.T) {
 	f := newFixture(t, time.Hour, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	f.reconcile(2) // creates the view, and writes it
@@ -218,7 +221,7 @@ func TestADeletedViewIsForgotten(t *testing.T) {
 // TestNothingIsWrittenBeforeTheFirstCount: before the first count of the pods the controller does not know what
 // is blocked. It creates the view (LocalCardQuota), leaves its status empty, and tries again after a second.
 func TestNothingIsWrittenBeforeTheFirstCount(t *testing.T) {
-	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
+	f := newFixture(t, writtenAtOnce, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	f.reconciler.usage = counted(nil)
 	check.Equal(t, "delay", time.Second, f.reconcile(2)) // creates the view, and cannot write it yet
 	check.Equal(t, "the view chat of namespace a, without a queue and with no blocked workload", []string{"a/chat  0+0"}, f.views())
@@ -228,7 +231,7 @@ func TestNothingIsWrittenBeforeTheFirstCount(t *testing.T) {
 // (LocalCardQuota). CardQuota chat selects the namespaces of team chat. CardQuota all has no selector, so it
 // has no views.
 func TestANamespaceReconcilesTheCardQuotasThatSelectIt(t *testing.T) {
-	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.CardQuota("all").Obj())
+	f := newFixture(t, writtenAtOnce, chatQuota(chatNamespaces), builder.CardQuota("all").Obj())
 
 	ofTeam := f.reconciler.requestsForNamespace(t.Context(), builder.Namespace("a", "team", "chat"))
 	check.Equal(t, "requests for a namespace of team chat", []reconcile.Request{shared.RequestFor("chat")}, ofTeam)
@@ -244,7 +247,7 @@ func TestANamespaceReconcilesTheCardQuotasThatSelectIt(t *testing.T) {
 // there, and 1 elsewhere. A view without a status has no queue: "a/chat 0+0".
 func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 	team := []string{"team", "chat"}
-	f := newFixture(t, 0, chatQuota(chatNamespaces), builder.Namespace("a", team...), builder.Namespace("b", team...), builder.Namespace("c", team...))
+	f := newFixture(t, writtenAtOnce, chatQuota(chatNamespaces), builder.Namespace("a", team...), builder.Namespace("b", team...), builder.Namespace("c", team...))
 
 	refusal := errors.New("exceeded quota")
 	refused := ""
@@ -288,8 +291,8 @@ func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 }
 
 // TestErrorsAreRetriedWithinTheInterval: a namespace may refuse its view (LocalCardQuota) for ever, and each
-// retry also reconciles the views of the other namespaces. So the delay grows to at most the interval, 10
-// seconds here.
+// retry also reconciles the views of the other namespaces. So the delay of each of 50 retries is at most the
+// interval, 10 seconds here.
 func TestErrorsAreRetriedWithinTheInterval(t *testing.T) {
 	limiter := newRateLimiter(10 * time.Second)
 	for range 50 {

@@ -40,11 +40,11 @@ func trackedNodes(inForce []v1alpha1.CardMapping, nodes ...*builder.NodeBuilder)
 }
 
 // TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames: entries of spec.cards in the policy say which label names the
-// cards of a resource, and replace the usual labels. An entry for one cloud without a nodeSelector counts for all
-// nodes. The others then lose the names of their cards, and no new pod gets these cards. So the webhook warns with
-// the nodes that lose or change names. It compares written entries with those in force, and does not warn again when
-// something else in the policy changes. The fleet has one node of the cloud, four own nodes with NVIDIA-H200, and one
-// with NVIDIA-L4.
+// cards of a resource, and replace the usual labels for all resources of its vendor. An entry for one cloud without a
+// nodeSelector counts for all nodes. The others then lose the names of their cards, and no new pod gets these cards. So
+// the webhook warns with the nodes that lose or change names. It compares written entries with those in force, and does
+// not warn again when something else in the policy changes. The fleet has one node of the cloud, four own nodes with
+// NVIDIA-H200, and one with NVIDIA-L4.
 func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 	const cloudLabel = "cloud.google.com/gke-accelerator"
 	byCloud := v1alpha1.CardMapping{Resource: "nvidia.com/gpu", ModelLabel: cloudLabel}

@@ -23,9 +23,10 @@ func newQuotaOf8H200(name string, changes ...func(*v1alpha1.CardQuota)) *v1alpha
 }
 
 // TestCardQuotaIsValidated: the webhook refuses a CardQuota that would have no effect, or that takes what others have. It
-// warns of one that probably does not do what its author means. A change is refused only for what it makes worse. Each
-// CardQuota has 8 NVIDIA-H200 and service type training unless its row says otherwise; the nodes have 16. Where a row has
-// the policy, this defines serving and training beside the built-in type inference. Serving is not in force yet.
+// warns of one that probably does not do what its author means. A change is refused only for what it makes worse. Unless
+// its row says otherwise, a CardQuota has 8 NVIDIA-H200, service type training, and a namespaceSelector for all
+// namespaces, {}. The nodes have 16. Where a row has the policy, this defines serving and training beside the built-in
+// type inference. Serving is not in force yet.
 func TestCardQuotaIsValidated(t *testing.T) {
 	setFinalizer := func(q *v1alpha1.CardQuota) { q.Finalizers = []string{"x"} }
 	forQueue := func(queue string) func(*v1alpha1.CardQuota) {
@@ -100,7 +101,7 @@ func TestCardQuotaIsValidated(t *testing.T) {
 			before:      newQuotaOf8H200("a", selecting(nil)),
 			wantWarning: "spec.namespaceSelector: is not set",
 		},
-		"a namespaceSelector": {quota: newQuotaOf8H200("a", selecting(&metav1.LabelSelector{}))},
+		"a namespaceSelector for one team": {quota: newQuotaOf8H200("a", selectingTeam("chat"))},
 		"a namespaceSelector that cannot be read: refused": {
 			quota:       newQuotaOf8H200("a", selecting(invalidSelector)),
 			wantRefusal: "spec.namespaceSelector: …no label value!",
@@ -172,7 +173,7 @@ func TestQuotaForACardThatNoNodeOffersWarns(t *testing.T) {
 			quota: 8,
 			want:  "spec.cards[0].name: no node offers card H200 now: did you mean NVIDIA-H200?",
 		},
-		"a quota of 0 for an unknown card": {node: named, card: "H200"},
+		"a quota of 0 for an unknown card, which grants nothing": {node: named, card: "H200"},
 		"no label names the card of the node": {
 			node:  unlabelled,
 			card:  "NVIDIA-H200",

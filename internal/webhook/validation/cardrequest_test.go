@@ -170,7 +170,8 @@ func TestOtherKindsAreNoWorkloads(t *testing.T) {
 }
 
 // TestWarningOfAnUnknownCardSuggestsAName: a pod whose card no node offers waits. The warning says what is likely.
-// The name is misspelt and similar to an offered one, a node withholds the card, or a new node has no labels yet.
+// The name is misspelt and similar to an offered one, or a node withholds the card, because it has more cards than its
+// labels say. Or a node's cards have no name (it is unnamed): it is new without labels, or names several models.
 func TestWarningOfAnUnknownCardSuggestsAName(t *testing.T) {
 	named := card.Node{Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: gpu, Count: 8}}}
 	unnamed := card.Node{Unnamed: []corev1.ResourceName{gpu}, Anomalies: []card.Anomaly{{Reason: card.NoModelLabel, Resource: gpu, Message: "offers nvidia.com/gpu but no label names it"}}}

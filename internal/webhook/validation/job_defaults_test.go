@@ -63,7 +63,7 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 	const help = "write first in podFailurePolicy.rules: {action: Ignore"
 	own := workload.EvictionRule()
 	own.Action = batchv1.PodFailurePolicyActionCount
-	inContainer := func(change func(*corev1.PodSpec)) func(*batchv1.Job) {
+	inPods := func(change func(*corev1.PodSpec)) func(*batchv1.Job) {
 		return func(j *batchv1.Job) { change(&j.Spec.Template.Spec) }
 	}
 
@@ -93,7 +93,7 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 			wantWarning: "more than 0 of them (backoffLimit)",
 		},
 		"an init container requests the cards": {
-			change: inContainer(func(p *corev1.PodSpec) {
+			change: inPods(func(p *corev1.PodSpec) {
 				p.InitContainers = p.Containers
 				p.Containers = newPodSpec(nil).Containers
 			}),
@@ -101,7 +101,7 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 			wantWarning: help,
 		},
 		"a sidecar requests the cards": {
-			change: inContainer(func(p *corev1.PodSpec) {
+			change: inPods(func(p *corev1.PodSpec) {
 				p.InitContainers = p.Containers
 				p.Containers = newPodSpec(nil).Containers
 				p.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
@@ -110,7 +110,7 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 			wantWarning: help,
 		},
 		"the second container requests the cards": {
-			change:      inContainer(func(p *corev1.PodSpec) { p.Containers = append(newPodSpec(nil).Containers, p.Containers...) }),
+			change:      inPods(func(p *corev1.PodSpec) { p.Containers = append(newPodSpec(nil).Containers, p.Containers...) }),
 			getsRule:    true,
 			wantWarning: help,
 		},
@@ -122,11 +122,11 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 		"no card":                  {change: func(j *batchv1.Job) { j.Spec.Template = newJobTemplate(nil, amounts{"cpu": "1"}) }},
 		"a device that is no card": {change: func(j *batchv1.Job) { j.Spec.Template = newJobTemplate(nil, amounts{rdma: "1"}) }},
 		"another scheduler": {
-			change:      inContainer(func(p *corev1.PodSpec) { p.SchedulerName = "default-scheduler" }),
+			change:      inPods(func(p *corev1.PodSpec) { p.SchedulerName = "default-scheduler" }),
 			changeInput: setBypassAllowed, // so that the Job is not refused
 		},
 		"the scheduler's second name": {
-			change:      inContainer(func(p *corev1.PodSpec) { p.SchedulerName = "cards" }),
+			change:      inPods(func(p *corev1.PodSpec) { p.SchedulerName = "cards" }),
 			changeInput: func(w *WorkloadInput) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "cards"} },
 			getsRule:    true,
 			wantWarning: help,

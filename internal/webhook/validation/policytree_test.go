@@ -37,8 +37,8 @@ func newQuotaInTree(name, parent, serviceType string, card v1alpha1.Card) *v1alp
 
 // TestChangeOfTheHierarchyWarnsOfCardQuotas: queueHierarchy of the policy makes queues flat, or a tree. A change has
 // effects on CardQuotas that were written for the other hierarchy, so the webhook warns and names them. They are
-// children whose parents no longer count, cards without a quota or without deserved, and parents that have work.
-// Nothing is refused.
+// children whose parents no longer count or do not exist, cards without a quota or without deserved, and parents that
+// have work. Nothing is refused.
 func TestChangeOfTheHierarchyWarnsOfCardQuotas(t *testing.T) {
 	flat := &v1alpha1.ServiceTypePolicySpec{}
 	tree := &v1alpha1.ServiceTypePolicySpec{QueueHierarchy: "Tree"}

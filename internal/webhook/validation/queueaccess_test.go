@@ -29,12 +29,13 @@ func newPodGroup(queue string) *v1beta1.PodGroup {
 }
 
 // TestWorkloadsInQueuesThatTheyMayNotUseAreRefused: a queue may select namespaces and have a service type. The
-// webhook refuses a workload that names a queue which does not select its namespace, or another service type than
-// that of its queue. It only warns while the queue or the namespace is not known, of a request above the quota, and
-// of an annotation without an effect. A pod of a ReplicaSet gets only a warning, except for its namespace. Queue
-// training selects namespaces of team chat, and has service type training and a quota of 8 NVIDIA-H200. Queue open has
-// no rules, and so has queue default, which counts where a workload names none. "Another namespace" (setOtherTeam)
-// means that the namespace of the workload has the label of team search.
+// webhook refuses a workload that names a queue which does not select its namespace, or whose selector cannot be read.
+// It also refuses an invalid service type, and another one than that of the queue. It only warns while the queue or
+// the namespace is not known, of a request above the quota, of an undefined service type, and of an annotation without
+// an effect. A pod of a ReplicaSet gets only a warning, except for its namespace. Queue training selects namespaces of
+// team chat, and has service type training and a quota of 8 NVIDIA-H200. Queue open has no rules, and so has queue
+// default, which counts where a workload names none. "Another namespace" (setOtherTeam) means that the namespace of
+// the workload has the label of team search. The policy defines only the built-in types, inference and training.
 func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 	const mayNotUse = "Namespace <chat> may not use queue <training>: ask an administrator"
 	inQueue := func(queue string) annotationMap { return annotationMap{queueName: queue} }
@@ -236,7 +237,8 @@ func TestWorkloadsOfANamespaceThatIsNoLongerSelected(t *testing.T) {
 
 // TestARefusalDisclosesNothingOfAnotherTenantsQueue: with a dry run any user can ask the webhook about any queue. Queue
 // theirs does not select the user's namespace. The answer is one text. It has nothing of the queue's quota of 12,
-// service type, selector, parent, stop policy or hold message. The kinds of objects and the states of the webhook vary.
+// service type, selector, parent, stop policy or hold message. Each object requests 1000 cards and another service
+// type, so that the webhook has a reason to name the queue's. Kinds of objects and states of the webhook vary.
 func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 	const secrets = `{"matchLabels":{"team":"secret-team"}}`
 	queue := func(selector string) *v1beta1.Queue {

@@ -16,28 +16,24 @@ import (
 // workloads that can be scaled. The vcjob here has 2 pods with 4 cards each, 8 in all, and they name NVIDIA-H200, unless
 // the row says otherwise.
 func TestTotalOfAJobMustFitItsPods(t *testing.T) {
-	worker := func(cards string) []annotationMap { return []annotationMap{{cardName: cards}} }
-	job := func(text string, cards []annotationMap, limits amounts) runtime.Object {
-		var annotations annotationMap
-		if cards != nil {
-			annotations = cards[0]
-		}
-		return newVCJob("open", annotationMap{cardRequest: text}, newTask(2, annotations, limits))
+	naming := func(cards string) annotationMap { return annotationMap{cardName: cards} }
+	job := func(total string, cardNames annotationMap, limits amounts) runtime.Object {
+		return newVCJob("open", annotationMap{cardRequest: total}, newTask(2, cardNames, limits))
 	}
 
-	h200 := worker("NVIDIA-H200")
+	namingH200 := naming("NVIDIA-H200")
 	four := amounts{gpu: "4"}
 	for t, tc := range check.Cases(t, map[string]struct {
 		object                   runtime.Object
 		wantRefusal, wantWarning string
 	}{
-		"as many cards as its pods request": {object: job(`{"NVIDIA-H200":8}`, h200, four)},
+		"as many cards as its pods request": {object: job(`{"NVIDIA-H200":8}`, namingH200, four)},
 		"a total that is not JSON: refused": {
-			object:      job(`NVIDIA-H200: 8`, h200, four),
+			object:      job(`NVIDIA-H200: 8`, namingH200, four),
 			wantRefusal: `metadata.annotations[volcano.sh/card.request]: Invalid value: "NVIDIA-H200: 8": "NVIDIA-H200: 8" is not a JSON object: write it like {"NVIDIA-H200":8}`,
 		},
 		"slices that no pod requests: refused": {
-			object:      job(`{"NVIDIA-H200/mig-1g.18gb-mixed":4}`, h200, four),
+			object:      job(`{"NVIDIA-H200/mig-1g.18gb-mixed":4}`, namingH200, four),
 			wantRefusal: "requests 4 NVIDIA-H200/mig-1g.18gb-mixed, but none of its pods requests nvidia.com/mig-1g.18gb",
 		},
 		"cards, but the pods request none: refused": {
@@ -45,19 +41,19 @@ func TestTotalOfAJobMustFitItsPods(t *testing.T) {
 			wantRefusal: "none of its pods requests nvidia.com/gpu",
 		},
 		"other cards than its pods name: refused": {
-			object:      job(`{"NVIDIA-H800":8}`, h200, four),
+			object:      job(`{"NVIDIA-H800":8}`, namingH200, four),
 			wantRefusal: "requests 8 NVIDIA-H800, but its pods name other cards in volcano.sh/card.name (NVIDIA-H200): write the same cards in both",
 		},
-		"one of the alternatives of its pods":  {object: job(`{"NVIDIA-H800":8}`, worker("NVIDIA-H200|NVIDIA-H800"), four)},
+		"one of the alternatives of its pods":  {object: job(`{"NVIDIA-H800":8}`, naming("NVIDIA-H200|NVIDIA-H800"), four)},
 		"8 NVIDIA-H800, its pods name no card": {object: job(`{"NVIDIA-H800":8}`, nil, four)},
 		"4 cards, its pods request 8": {
-			object:      job(`{"NVIDIA-H200":4}`, h200, four),
+			object:      job(`{"NVIDIA-H200":4}`, namingH200, four),
 			wantWarning: "says 4 nvidia.com/gpu in total, but its pods request 8",
 		},
 		"4 of each of two alternatives, 8 in all": {
-			object: job(`{"NVIDIA-H200":4,"NVIDIA-H800":4}`, worker("NVIDIA-H200|NVIDIA-H800"), four),
+			object: job(`{"NVIDIA-H200":4,"NVIDIA-H800":4}`, naming("NVIDIA-H200|NVIDIA-H800"), four),
 		},
-		"0 of another card": {object: job(`{"NVIDIA-H800":0,"NVIDIA-H200":8}`, h200, four)},
+		"0 of another card": {object: job(`{"NVIDIA-H800":0,"NVIDIA-H200":8}`, namingH200, four)},
 		"a card that no node offers, its pods name no card": {
 			object:      job(`{"NVIDIA-B300":8}`, nil, four),
 			wantWarning: "names NVIDIA-B300, which no node offers now",

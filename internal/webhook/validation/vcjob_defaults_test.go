@@ -15,9 +15,9 @@ import (
 // TestVCJobsGetDefaultsForEvictions: reclaim evicts pods of a gang. By default Volcano's job controller then ends the
 // job after 3 retries, or leaves it with too few pods. With vcjobEvictionPolicy RestartOnEviction the webhook adds
 // two things to a new gang in a reclaimable queue. These are a policy to restart it as a whole after an eviction, and
-// maxRetry 100. It changes nothing that the user has decided. The job is in queue training, with 2 pods of 4 cards
-// each. In rows that do not say what the job gets, it gets only maxRetry. The user has a policy for evicted pods
-// there, or an evicted pod does not stop the job.
+// maxRetry 100. It changes nothing that the user has decided: a job that an eviction is to end gets nothing. The job is
+// in queue training, with 2 pods of 4 cards each. In rows that do not say what the job gets, it gets only maxRetry.
+// The user has a policy for evicted pods there, or an evicted pod does not stop the job.
 func TestVCJobsGetDefaultsForEvictions(t *testing.T) {
 	restart := []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
 	both := JobDefaults{DefaultMaxRetry, restart}
@@ -138,7 +138,7 @@ func TestVCJobsGetDefaultsForEvictions(t *testing.T) {
 
 		// as the scheduler reads the job with the added policy: all its pods start again
 		tc.job.Spec.Policies = append(tc.job.Spec.Policies, got.Policies...)
-		habit := workload.EvictionPolicyFor(tc.job)
-		check.That(t, len(got.Policies) == 0 || (!habit.Terminates && habit.Inelastic), "the completed job %+v does not start again as a whole", habit)
+		read := workload.EvictionPolicyFor(tc.job)
+		check.That(t, len(got.Policies) == 0 || (!read.Terminates && read.Inelastic), "the completed job %+v does not start again as a whole", read)
 	}
 }
