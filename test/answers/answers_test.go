@@ -16,8 +16,9 @@ import (
 
 // TestWaitingPodsAndFindingsAreExplainedAtEachStep: kubectl cardquota says at each moment of an installation what
 // is wrong and what helps. The steps run in one cluster, one after the other. The first are before the installation
-// and with a part of it. Then a pod waits for each reason, and at last the programs end. Each compares what
-// commands print with testdata/; only a step with isAside may fail without ending the test.
+// and with a part of it. Then a pod waits for each reason, and at last the programs end. Most steps compare
+// what commands print with testdata/. "a user without rights asks" and "a tenant writes" check what is refused. Only a
+// step with isAside may fail without ending the test.
 func TestWaitingPodsAndFindingsAreExplainedAtEachStep(t *testing.T) {
 	all := states()
 	nodes := []cluster.NodeProfile{nodesOf("legacy", 1, "4"), {Name: "unlabelled", Allocatable: corev1.ResourceList{

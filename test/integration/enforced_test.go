@@ -33,8 +33,9 @@ func TestEnforcedWithoutAPolicy(t *testing.T) {
 }
 
 // TestEnforcedFollowsTheHeartbeat: the scheduler writes a heartbeat after each session (scheduling cycle), which
-// proves that quotas are enforced. Steady heartbeats cause no writes of statuses. Silence ends the proof by itself,
-// 20 to 30 seconds after the last session, with an event. The next session restores it.
+// proves that quotas are enforced: then condition Enforced of the CardQuota and the policy is True, and the metric is 1.
+// Steady heartbeats cause no writes of statuses. Silence ends the proof by itself, 20 to 30 seconds after the last
+// session, with an event. The next session restores it. Condition Ready of the CardQuota needs the proof, too.
 func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
@@ -157,7 +158,7 @@ func TestCardsTakenWithoutTheSchedulerAreReported(t *testing.T) {
 		"another scheduler": {func(p *corev1.Pod) { p.Spec.SchedulerName = corev1.DefaultSchedulerName }, "schedulerName is default-scheduler"},
 		"preset node name":  {func(p *corev1.Pod) { p.Spec.NodeName = name }, "nodeName was set by integration.test"}, // this test's client
 	}) {
-		pod := newPod(name+"-past", name, "", 2)
+		pod := newPod(name+"-bypass", name, "", 2)
 		tc.change(pod)
 		admin.CreateWithCleanup(t, pod)
 
@@ -197,8 +198,8 @@ func TestErasingManagedFieldsHidesNoBypass(t *testing.T) {
 
 	preset := newPod(name+"-preset", name, name, 2)
 	admin.CreateWithCleanup(t, preset)
-	past := gomega.And(gomega.HavePrefix("False/CardBypass"), gomega.ContainSubstring("nodeName was set by integration.test"))
-	expectEnforced(t, name, past)
+	bypassed := gomega.And(gomega.HavePrefix("False/CardBypass"), gomega.ContainSubstring("nodeName was set by integration.test"))
+	expectEnforced(t, name, bypassed)
 
 	rewrite(preset, []metav1.ManagedFieldsEntry{{}})
 	rewrite(preset, []metav1.ManagedFieldsEntry{{
@@ -206,7 +207,7 @@ func TestErasingManagedFieldsHidesNoBypass(t *testing.T) {
 		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{}}}`)},
 	}})
 
-	g.Consistently(cardQuotaCondition(t, name, "Enforced")).Should(past)
+	g.Consistently(cardQuotaCondition(t, name, "Enforced")).Should(bypassed)
 	admin.DeleteAndWait(t, preset)
 	expectEnforced(t, name, gomega.HavePrefix("True/Enforced"))
 

@@ -108,8 +108,8 @@ func TestTheInventoryComesBack(t *testing.T) {
 }
 
 // TestTheInventoryTakesReasonsOfLaterVersions: during an upgrade the operator may be newer than the
-// CustomResourceDefinition. If the API server refused an anomaly with an unknown reason, it would refuse the whole
-// status.
+// CustomResourceDefinition. So the API server must accept an anomaly with an unknown reason. Otherwise it would refuse
+// the whole status.
 func TestTheInventoryTakesReasonsOfLaterVersions(t *testing.T) {
 	g := requireControlPlane(t)
 	inventory := &v1alpha1.CardInventory{}

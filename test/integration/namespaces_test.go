@@ -21,7 +21,7 @@ import (
 
 // TestNamespaceSelectorsThatTheAPIRefuses: a CardQuota may restrict its queue to namespaces by a label selector.
 // The scheduler evaluates it for each pod, so its size is bounded, and the API server refuses one that Kubernetes
-// could not evaluate.
+// could not evaluate. Without wantError it accepts the selector.
 func TestNamespaceSelectorsThatTheAPIRefuses(t *testing.T) {
 	startParallelTest(t)
 	expression := func(key, operator any, values ...any) map[string]any {
@@ -33,7 +33,7 @@ func TestNamespaceSelectorsThatTheAPIRefuses(t *testing.T) {
 	}
 
 	expressions := func(all ...any) map[string]any { return map[string]any{"matchExpressions": all} }
-	many := func(n int) (values []any) {
+	manyValues := func(n int) (values []any) {
 		for i := range n {
 			values = append(values, fmt.Sprintf("v%d", i))
 		}
@@ -48,7 +48,7 @@ func TestNamespaceSelectorsThatTheAPIRefuses(t *testing.T) {
 		return map[string]any{"matchLabels": all}
 	}
 
-	list := func(n int) map[string]any {
+	manyExpressions := func(n int) map[string]any {
 		all := make([]any, n)
 		for i := range all {
 			all[i] = expression("team", "Exists")
@@ -67,10 +67,10 @@ func TestNamespaceSelectorsThatTheAPIRefuses(t *testing.T) {
 		"an empty list for Exists":       {selector: expressions(map[string]any{"key": "a", "operator": "Exists", "values": []any{}})},
 		"32 labels":                      {selector: labels(32)},
 		"33 labels":                      {selector: labels(33), wantError: "at most 32 labels can be matched"},
-		"32 expressions":                 {selector: list(32)},
-		"33 expressions":                 {selector: list(33), wantError: "at most 32 expressions can be matched"},
-		"256 values":                     {selector: expressions(expression("a", "In", many(256)...))},
-		"257 values":                     {selector: expressions(expression("a", "NotIn", many(257)...)), wantError: "need 1 to 256 values"},
+		"32 expressions":                 {selector: manyExpressions(32)},
+		"33 expressions":                 {selector: manyExpressions(33), wantError: "at most 32 expressions can be matched"},
+		"256 values":                     {selector: expressions(expression("a", "In", manyValues(256)...))},
+		"257 values":                     {selector: expressions(expression("a", "NotIn", manyValues(257)...)), wantError: "need 1 to 256 values"},
 		"an operator of another kind":    {selector: expressions(expression("a", "Gt", "1")), wantError: "operator must be In, NotIn, Exists or DoesNotExist"},
 		"an operator in small letters":   {selector: expressions(expression("a", "in", "b")), wantError: "operator must be In, NotIn, Exists or DoesNotExist"},
 		"no operator":                    {selector: expressions(map[string]any{"key": "a"}), wantError: "operator: Required value"},

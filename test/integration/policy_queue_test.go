@@ -96,8 +96,9 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 }
 
 // TestPriorityClassesAreCreatedAndDeletedWithThePolicy: the policy lists PriorityClasses for pods, by default pc-high,
-// pc-medium, pc-normal and pc-low. The operator creates them, also after one was deleted. It leaves pc-low, which
-// another client created with value 7, and says so in an event. With the policy its own classes are deleted.
+// pc-medium, pc-normal and pc-low. The operator creates them, also after one was deleted, and follows changes of the
+// list. It leaves pc-low, which another client created with value 7, and says so in an event. With the policy its own
+// classes are deleted.
 func TestPriorityClassesAreCreatedAndDeletedWithThePolicy(t *testing.T) {
 	g := requireControlPlane(t)
 	others := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-low"}, Value: 7}

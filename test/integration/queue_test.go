@@ -125,7 +125,8 @@ func TestQueueDriftIsRevertedAndTheWriterNamed(t *testing.T) {
 		q.Annotations["volcano.sh/card.quota"] = `{"NVIDIA-H200":800}`
 		q.Spec.Priority = 1
 	})
-	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
+	g.Eventually(queueOf(t, name)).Should(gomega.SatisfyAll(
+		gomega.HaveField("Annotations", gomega.HaveKeyWithValue("volcano.sh/card.quota", `{"NVIDIA-H200":8}`)), gomega.HaveField("Spec.Priority", int32(20000))))
 
 	t.Logf("put back after %s", time.Since(edited).Round(time.Millisecond))
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(

@@ -37,7 +37,7 @@ func statusSummary(t *testing.T, name string) func() (string, error) {
 // TestStatusFollowsPods: the status counts used and pending cards, CPU and memory of the queue's pods, and lists
 // blocked workloads. Nodes have 8 A1 and 8 A2; the quota is 8 and 4, and 64 CPU. Pods use 3 A1 and 1 A2. One waits for
 // 2 of either, and counts as pending for the first card that it names. Finished and failed pods release their cards.
-// Each pod requests 2 CPU and 4Gi.
+// Each pod requests 2 CPU and 4Gi. The Queue's annotation card.allocated and a metric have the used cards, too.
 func TestStatusFollowsPods(t *testing.T) {
 	g, name := startParallelTest(t)
 	newNode(t, name+"-a1", "NVIDIA-A1")

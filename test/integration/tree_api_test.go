@@ -11,7 +11,7 @@ import (
 // beyond which others may take cards back) and a guarantee. The API server refuses what one object alone contradicts:
 // guarantee ≤ deserved ≤ quota. A quota is inherited where deserved is written. A limit of CPU is inherited, too, where
 // deserved is written and memory has no limit either, and the same for memory. Rules between parent and child are the
-// operator's.
+// operator's. Without wantError the API server accepts the CardQuota.
 func TestFieldsOfTreesThatTheAPIRefuses(t *testing.T) {
 	startParallelTest(t)
 	card := func(numbers map[string]any) map[string]any {

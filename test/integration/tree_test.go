@@ -50,7 +50,8 @@ func TestTreesWithVolcanosWebhooks(t *testing.T) {
 }
 
 // testAnyOrder: users apply and delete a folder of CardQuotas in any order. Children before their parents, parents
-// before their children, or shuffled: all Queues are placed in the end, and all are gone after the deletion.
+// before their children, or shuffled: all Queues are placed in the end, and all are gone after the deletion. The first
+// round creates children first and deletes parents first. Two more rounds are shuffled.
 func testAnyOrder(t *testing.T, e *treeEnv) {
 	random := seed.Rand(t)
 	for i := range 3 {
@@ -221,6 +222,7 @@ func testParentSums(t *testing.T, e *treeEnv) {
 				return "", err
 			}
 			c := q.Status.Cards[0]
+			// Each running pod uses 2 CPU. No pending pod says why it waits, so none is blocked.
 			return fmt.Sprint(c.Used, c.Pending, c.Free, q.Status.CPU.Used.Value(), q.Status.BlockedTotal), nil
 		}).Should(gomega.Equal(fmt.Sprint(used, len(below), quotaOfBranch(branches, parent)-int64(used), 2*len(below), 0)), parent)
 		e.g.Eventually(framework.Read(t.Context(), e, client.ObjectKey{Name: parent}, func(queue *v1beta1.Queue) string {

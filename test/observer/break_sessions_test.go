@@ -13,8 +13,7 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// idleScheduler simulates a scheduler that closes a session at each reading and makes no
-// decisions.
+// idleScheduler simulates a scheduler that closes a session at each reading. It says that it decides, but starts nothing.
 func idleScheduler() func(context.Context) (observer.SessionCount, error) {
 	closed := &atomic.Int64{}
 	return func(context.Context) (observer.SessionCount, error) {
@@ -35,8 +34,8 @@ func (s *scene) stateReason(pod, message string) {
 	}, "10s", "100ms").Should(Succeed())
 }
 
-// TestASchedulerThatStartsNothingIsFound: the simulated scheduler closes sessions and decides nothing. The
-// queue has a quota of 2 H200, so a pod that wants 1 fits, and must start within a few sessions (I7). A pod
+// TestASchedulerThatStartsNothingIsFound: the simulated scheduler closes sessions, and says that it decides. The queue
+// has a quota of 2 H200, so a pod that wants 1 fits, and must start within a few sessions (I7). A pod
 // that wants 3 does not fit, so it may wait.
 func TestASchedulerThatStartsNothingIsFound(t *testing.T) {
 	s := newSceneOnCluster(t, "break-progress")

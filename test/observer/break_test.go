@@ -185,8 +185,8 @@ func TestAPodOnAnotherCardIsFound(t *testing.T) {
 	s.settleAndExpect(o, "I2 card pod/break-card/wrong")
 }
 
-// TestAWrongStatusIsFound: no pod uses a card. A status of 0 used is right, one of 1 violates invariant I3. So
-// does the annotation card.allocated of a Queue that a user wrote by hand.
+// TestAWrongStatusIsFound: no pod uses a card; the cluster has 20 H200. A status of 0 used is right, one of 1 violates
+// invariant I3. So does the annotation card.allocated of a Queue that a user wrote by hand.
 func TestAWrongStatusIsFound(t *testing.T) {
 	s := newSceneOnCluster(t, "break-status")
 	o := s.startObserver(observer.Options{})

@@ -67,7 +67,7 @@ func TestPlacementsOfCPUInATreeRespectGuaranteesAndDeserved(t *testing.T) {
 			write queue a stopPolicy=Hold
 			wait 1m
 			place x node=h200-0 cpu=1 queue=a`, "quota"},
-		"no queue writes what it deserves of CPU, so it has a limit only": {`
+		"top, a and b do not write what they deserve of CPU, so they have a limit only": {`
 			load queue top deservedCPU=
 			load queue a deservedCPU=
 			load queue b deservedCPU=

@@ -301,6 +301,7 @@ func TestNodesThatAreNotRecognisedAreAnomalies(t *testing.T) {
 				n.Status.Allocatable[name] = resource.MustParse(count)
 			}
 		}).Obj()
-		check.Equal(t, "anomalies", tc.want, rule.AnomaliesOf(node, mappings, func(corev1.ResourceName) bool { return false }))
+		wasCard := func(corev1.ResourceName) bool { return false } // no resource was a card before
+		check.Equal(t, "anomalies", tc.want, rule.AnomaliesOf(node, mappings, wasCard))
 	}
 }

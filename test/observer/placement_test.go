@@ -24,7 +24,7 @@ func TestPodsArePlacedWithinTheQuotaAndOnTheirCard(t *testing.T) {
 		"3 of 2 cards, by a pod that is created with its node": {`write pod a cards=3 node=h200-0`, "quota"},
 		"a card for which the queue has no quota":              {`place a node=rtx4090-0 cards=1 card=RTX4090`, "quota"},
 		"a queue whose quota was removed a moment ago": {`
-			load queue q quota=
+			write queue q quota=
 			place a node=h200-0 cards=1`, ""}, // the quota of a moment ago still counts
 		"a queue that never had a quota": {`load queue bare; place a node=h200-0 cards=1 queue=bare`, "quota"},
 		"a queue that does not exist":    {`place a node=h200-0 cards=1 queue=nowhere`, "quota"},
@@ -129,7 +129,8 @@ func TestPodsThatWerePlacedBeforeTheStartAreNoViolation(t *testing.T) {
 }
 
 // TestAViolationOfAQuotaSaysWhatIsWrong: the message of a violation names the node, the cards of the pod, what
-// the queue uses, and its largest quota of the last 10 s. Pod a takes 3 H200 of queue q, which has 2.
+// the queue uses, its largest quota of the last 10 s, and the number of the change. Pod a takes 3 H200 of queue q, which
+// has 2. Change 1 creates a, and change 2 binds it.
 func TestAViolationOfAQuotaSaysWhatIsWrong(t *testing.T) {
 	s := newSceneWithQuotaOfTwo().playScript(`place a node=h200-0 cards=3`)
 	const want = "was placed on node h200-0 with 3 of <NVIDIA-H200>: queue <q> now uses 3, and its quota was at most 2 in the 10s before (revision 2)"
@@ -232,7 +233,7 @@ func TestAQueueGivesCardsOnlyToNamespacesThatItSelects(t *testing.T) {
 			place a node=h200-0 cards=1
 			write namespace test team=lab
 			wait 1m
-			write pod a unschedulable=`, ""},
+			write pod a`, ""}, // an update is no placement
 		"a namespace that was deleted, and created without the label: the label before does not count": {isChat + `
 			remove namespace test
 			write namespace test team=lab

@@ -40,9 +40,9 @@ type podUsage struct {
 func (o *oracle) recordPlacement(pod, queue string, cards int, now time.Time) {
 	o.placed[pod] = podUsage{queue, cards}
 	sum := 0
-	for _, h := range o.placed {
-		if h.queue == queue {
-			sum += h.cards
+	for _, usage := range o.placed {
+		if usage.queue == queue {
+			sum += usage.cards
 		}
 	}
 
@@ -58,9 +58,9 @@ func (o *oracle) recordPlacement(pod, queue string, cards int, now time.Time) {
 	}
 
 	all := sum
-	for _, h := range o.terminating {
-		if h.queue == queue {
-			all += h.cards
+	for _, usage := range o.terminating {
+		if usage.queue == queue {
+			all += usage.cards
 		}
 	}
 

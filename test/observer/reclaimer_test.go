@@ -89,7 +89,7 @@ func TestEveryVictimHasAPodThatIsPlacedForIt(t *testing.T) {
 			evict a by=reclaim
 			evict b by=reclaim
 		` + pIsPlaced, ""},
-		"preempt: two elastic victims for one card": {`
+		"preempt: two pods of a job that needs one of them, for one card": {`
 			write pod p queue=training cards=1 priority=7 unschedulable=waits
 		` + abRun + `
 			evict a by=preempt
@@ -128,6 +128,7 @@ func TestEveryVictimHasAPodThatIsPlacedForIt(t *testing.T) {
 			evict a by=cardreclaim
 			write pod p node=h200-0
 			wait 2s
+			# the scene began with second 0, in which a was evicted
 			place b node=h200-0 group=g queue=training cards=1 priority=0 created=1
 			evict b by=cardreclaim
 			wait 1m`, "eviction"},

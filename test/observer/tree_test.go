@@ -109,14 +109,15 @@ func TestPlacementsInATreeStayWithinQuotasAndGuarantees(t *testing.T) {
 			place x node=h200-0 cards=1 queue=a`, ""},
 		"a pod that is not preemptable uses 3, a deserves 2": {`place x node=h200-0 cards=3 queue=a volcano.sh/preemptable=false`, "quota"},
 		"a pod that is not preemptable uses 2, a deserves 2": {`place x node=h200-0 cards=2 queue=a volcano.sh/preemptable=false`, ""},
-		"pods that are not preemptable use 6 below top, which deserves 5": {`
+		"pods that are not preemptable use 1 in b, which deserves 2, and 5 below top, which deserves 4": {`
 			write queue a deserved=H200:4
-			write queue b deserved=H200:1
-			write queue top deserved=H200:5
+			write queue b deserved=H200:0
 			wait 1m
 			place x node=h200-0 cards=4 queue=a volcano.sh/preemptable=false
-			place y node=h200-0 cards=1 queue=b volcano.sh/preemptable=false
-			place z node=h200-0 cards=1 queue=b volcano.sh/preemptable=false`, "quota"},
+			write queue a deserved=H200:2
+			write queue b deserved=H200:2
+			wait 1m
+			place y node=h200-0 cards=1 queue=b volcano.sh/preemptable=false`, "quota"},
 		"a pod of an unknown service type cannot be reclaimed, and uses 3 of 2 deserved": {`
 			write queue a serviceType=notebook
 			wait 1m
@@ -200,7 +201,7 @@ func TestAQueueOfATreeTakesOnlyNamespacesOfItsAncestors(t *testing.T) {
 // parent counts the pods of its leaves, and what a queue uses beyond deserved is borrowed. Parent top has a
 // quota of 6 H200, its leaves a and b have 4 and 6. The step "load quota" says what the status reads,
 // "allocated" is what the Queue itself reads. "status" is the violation of a wrong status; it is "tolerated"
-// for 5 s after a change.
+// for 5 s after a change. The observer compares at each step "check", and at the end.
 func TestTheStatusOfAParentSumsItsSubtree(t *testing.T) {
 	const threeUsed = `
 		place x node=h200-0 cards=1 queue=a
@@ -241,7 +242,7 @@ func TestTheStatusOfAParentSumsItsSubtree(t *testing.T) {
 			load quota a quota=6 used=0 free=6 deserved=2
 			check
 			wait 1m`, ""},
-		"a change below top is 4 s old: b and top may still read the former numbers": {threeUsed + `
+		"a change below top is 4 s old: Queue b and CardQuota top may still read the former numbers": {threeUsed + `
 			load quota top quota=6 used=3 free=3 deserved=4
 			check
 			wait 1m

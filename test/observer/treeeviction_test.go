@@ -48,7 +48,7 @@ func TestAQueueOfATreeReclaimsWhatIsBorrowed(t *testing.T) {
 			evict b1 by=cardreclaim
 			place n node=h200-0`, "eviction"},
 		"other takes from b, whose parent uses 4 and deserves 3": {`
-			load queue top quota=H200:8 deserved=H200:3
+			load queue top deserved=H200:3
 			wait 1m
 		` + bBorrowsTwo + `
 			write pod n cards=1 queue=other
@@ -210,7 +210,8 @@ func TestFlatQueuesReclaimNothingByTheTree(t *testing.T) {
 // TestADrainEvictsWholeGangsOfStoppedQueues: stopPolicy HoldAndDrain evicts all pods of a queue and of those below
 // it, also pods that are not preemptable, but none that are critical to the system. Hold evicts none. Queue a, below
 // top, has a gang of g1 and g2, which needs both. The observer reports violation "eviction" for a wrong eviction, or
-// if a part of a gang is left running while the drain goes on.
+// if a part of a gang is left running for 10 s while the drain goes on. The observer checks at each step "check", and at
+// the end.
 func TestADrainEvictsWholeGangsOfStoppedQueues(t *testing.T) {
 	const gangRuns = `
 		write group g queue=a min=2

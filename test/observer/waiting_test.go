@@ -99,8 +99,8 @@ func (s *scene) loadWaitingPod(namespace, name string) {
 
 // TestBlockedTotalCountsEntriesThatAreNotListed: status.blocked lists at most ten workloads, and blockedTotal counts
 // all of them. Twelve pods wait in queue q, for whatever reason: that 2 cards of its quota are free does not matter here.
-// So a right status lists ten, and its total is 12. The observer counts by itself and reports a status that stays wrong for longer than it may, which 11 seconds are,
-// as violation "status".
+// So a right status lists ten, and its total is 12. The observer counts the pods, and reports a status that is wrong
+// for 10 s as violation "status".
 func TestBlockedTotalCountsEntriesThatAreNotListed(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		listed        int
@@ -172,7 +172,7 @@ func TestALocalCardQuotaListsWorkloadsOfItsNamespace(t *testing.T) {
 		s.applyObject(quota, false)
 
 		view := viewOf("mine", 0)
-		view.Status.Cards[0].Pending = 3
+		view.Status.Cards[0].Pending = 3 // of all namespaces
 		view.Status.Blocked = []v1alpha1.BlockedStatus{blockedPod("mine", "a")}
 		view.Status.BlockedTotal = 1
 		view.Status.BlockedElsewhere = 2

@@ -3,6 +3,7 @@ package differential
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,8 +47,8 @@ func cardSums(charge quota.Charge) string {
 
 // TestProductAndObserverReadNodesAlike: the observer, a tool of the tests, has the rules of the documents a second
 // time. It must come to the same result as the product. Here both read random nodes, valid and invalid. They must
-// agree which cards of which resource each has, and which have no name or are withheld. They must also agree whether
-// that is an anomaly, and whether the node is ready.
+// agree on the model of each node, which cards of which resource it has, and which have no name or are withheld. They
+// must also agree whether that is an anomaly, and whether the node is ready.
 func TestProductAndObserverReadNodesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
@@ -63,7 +64,7 @@ func TestProductAndObserverReadNodesAlike(t *testing.T) {
 
 			unnamed := map[corev1.ResourceName]bool{}
 			withheld := map[card.NodeCard]bool{}
-			hasMore := false
+			hasMore := false // whether a resource has more cards than the labels of the node say
 			for _, name := range product.Unnamed {
 				unnamed[name] = true
 			}
@@ -85,6 +86,7 @@ func TestProductAndObserverReadNodesAlike(t *testing.T) {
 
 			equal(t, "withheld cards", len(product.Withheld), len(withheld))
 			equal(t, "card resources", len(offers)+len(unnamed), len(observed.Cards))
+			// Anomalies of a node without a model are compared in TestProductAndObserverFindTheSameAnomalies only.
 			equal(t, "anomaly", len(product.Anomalies) > 0, len(unnamed) > 0 || hasMore || (len(product.Anomalies) > 0 && product.Model == ""))
 
 			node.Status.Conditions = []corev1.NodeCondition{
@@ -107,7 +109,7 @@ func TestProductAndObserverSumUpNodesAlike(t *testing.T) {
 		inv := drawInventory(t)
 		for _, name := range resources {
 			equal(t, "is a card: "+string(name), inv.product.IsCard(name), inv.observed.IsCard(name))
-			equal(t, "cards of "+string(name), sortAndJoin(toStrings(inv.product.NamesFor(name))), sortAndJoin(inv.observed.Cards(name)))
+			equal(t, "cards of "+string(name), join(toStrings(inv.product.NamesFor(name))), join(inv.observed.Cards(name)))
 			for _, node := range append(slices.Clone(nodeNames), "gone") {
 				on, _ := inv.product.CardOnNode(node, name)
 				equal(t, "card on "+node, string(on), inv.observed.CardOn(node, name))
@@ -115,7 +117,7 @@ func TestProductAndObserverSumUpNodesAlike(t *testing.T) {
 		}
 
 		for _, name := range cards {
-			equal(t, "resources of "+name, sortAndJoin(toStrings(inv.product.ResourcesFor(card.Name(name)))), sortAndJoin(toStrings(inv.observed.ResourcesOf(name))))
+			equal(t, "resources of "+name, join(toStrings(inv.product.ResourcesFor(card.Name(name)))), join(toStrings(inv.observed.ResourcesOf(name))))
 		}
 
 		physical := rule.Quota{}
@@ -126,17 +128,12 @@ func TestProductAndObserverSumUpNodesAlike(t *testing.T) {
 	})
 }
 
-func sortAndJoin(in []string) string {
-	out := ""
-	for _, s := range in {
-		out += s + ";"
-	}
-	return out
-}
+func join(in []string) string { return strings.Join(in, ";") }
 
 // TestProductAndObserverReadPodsAlike: the observer, a tool of the tests, has the rules of the documents a second
 // time. Of random pods, product and observer must find the same request (resource, count, CPU, memory, cards), and
-// whether it is refused. They must also agree whether the pod waits, counts, terminates or may be evicted.
+// whether it is refused. They must also agree on the pod's PodGroup, and whether the pod waits, is placed, terminates
+// or may be evicted.
 func TestProductAndObserverReadPodsAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		inv := drawInventory(t)
@@ -148,7 +145,7 @@ func TestProductAndObserverReadPodsAlike(t *testing.T) {
 			equal(t, "count", int64(product.Count), observed.Count)
 			equal(t, "cpu", product.MilliCPU, observed.MilliCPU)
 			equal(t, "memory", product.Memory, observed.Memory)
-			equal(t, "cards", sortAndJoin(toStrings(product.Names)), sortAndJoin(observed.Cards))
+			equal(t, "cards", join(toStrings(product.Names)), join(observed.Cards))
 			equal(t, "refused", product.Denied != nil, observed.Denial != "")
 
 			for _, name := range cards {
@@ -156,7 +153,7 @@ func TestProductAndObserverReadPodsAlike(t *testing.T) {
 			}
 
 			equal(t, "waits", workload.IsPending(pod), rule.IsWaiting(pod))
-			equal(t, "is counted", workload.IsAssigned(pod), rule.IsCharged(pod))
+			equal(t, "is placed", workload.IsAssigned(pod), rule.IsCharged(pod))
 			equal(t, "terminates", workload.IsTerminating(pod), rule.IsTerminating(pod))
 			equal(t, "PodGroup", workload.PodGroupName(pod), rule.PodGroupName(pod))
 
@@ -199,7 +196,8 @@ func TestProductAndObserverChargePodsAlike(t *testing.T) {
 			product, observed := lastCharge(t)
 			isOurs := pod.Spec.SchedulerName == "volcano"
 			resolver := workload.Resolver{Inventory: inv.product, Schedulers: []string{"volcano"}, AllowsNamespace: allowsNamespace}
-			trusting := workload.Resolver{Inventory: inv.product} // as if our scheduler had bound every pod
+			// As if our scheduler had bound every pod. Terminating pods are compared with this one only.
+			trusting := workload.Resolver{Inventory: inv.product}
 			isPlaced := workload.IsAssigned(pod)
 			isTerminating := workload.IsTerminating(pod)
 
@@ -231,8 +229,8 @@ func TestProductAndObserverChargePodsAlike(t *testing.T) {
 
 // TestProductAndObserverReadQueuesAlike: the observer, a tool of the tests, has the rules of the documents a second
 // time. Of random queues, product and observer must find the same limits of cards, CPU and memory. They must also
-// agree whether the queue refuses all, and whether its selector takes namespace lab. A queue without a quota is
-// treated by one of three policies.
+// agree whether the queue refuses all, and whether its selector takes namespace lab. Where a queue has no quota, one of
+// three policies for unmanaged queues decides: it may use no card, any card, or nothing at all.
 func TestProductAndObserverReadQueuesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
@@ -288,8 +286,9 @@ func drawQueue(t *rapid.T) *v1beta1.Queue {
 }
 
 // TestProductAndObserverFindServiceTypesAlike: the service type of a pod is that of its queue, else of itself, of its
-// PodGroup or of the kind of its owner. The type decides from whom the pod may reclaim, by the matrix of the policy.
-// The product and the observer, a tool of the tests, must agree for random annotations, owners and matrices.
+// PodGroup or of the kind of its owner. By the matrix of the policy a type reclaims from the types in its reclaimFrom
+// that are reclaimable. The product and the observer, a tool of the tests, must find the same types for random
+// annotations and owners. The product must follow that rule in random matrices.
 func TestProductAndObserverFindServiceTypesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
@@ -312,7 +311,7 @@ func TestProductAndObserverFindServiceTypesAlike(t *testing.T) {
 			by := oneOf(t, "by", types...)
 			from := oneOf(t, "from", types...)
 			equal(t, by+" reclaims from "+from, matrix.CanReclaim(by, from), slices.Contains(reclaimFrom[by], from) && slices.Contains(reclaimable, from))
-			equal(t, by+" takes", matrix.Reclaims(by), len(reclaimFrom[by]) > 0)
+			equal(t, by+" has types to reclaim from", matrix.Reclaims(by), len(reclaimFrom[by]) > 0)
 		}
 	})
 }

@@ -81,7 +81,7 @@ func TestTheLedgerEqualsARecount(t *testing.T) {
 				scene.used[pod] = observed
 				delete(scene.terminating, pod)
 			case 2:
-				ledger.ChargeTerminating(pod, &product, time.Minute)
+				ledger.ChargeTerminating(pod, &product, time.Minute) // any grace period
 				scene.terminating[pod] = observed
 				delete(scene.used, pod)
 			case 3, 4:
@@ -90,12 +90,12 @@ func TestTheLedgerEqualsARecount(t *testing.T) {
 				delete(scene.terminating, pod)
 			case 5:
 				queue := oneOf(t, "queue", "q", "r")
-				l, r := drawLimits(t)
-				ledger.SetLimits(queue, l)
-				limits[queue] = r
+				productLimits, observedLimits := drawLimits(t)
+				ledger.SetLimits(queue, productLimits)
+				limits[queue] = observedLimits
 			}
 
-			for _, queue := range []string{"q", "r", "none"} {
+			for _, queue := range []string{"q", "r", "none"} { // "none" has no limits and no pods
 				compareLedger(t, ledger, queue, limits[queue], scene.useOf(queue))
 			}
 		}

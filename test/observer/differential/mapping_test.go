@@ -32,7 +32,7 @@ func drawMapping(t *rapid.T) card.Mapping {
 
 // TestProductAndObserverReadMappedNodesAlike: mappings of the policy name the cards of a resource, by a model or by a
 // label, on selected nodes. With random mappings and nodes, the product and the observer, a tool of the tests, must
-// find the same cards, and the same resources without a name.
+// find the same cards, the same resources without a name, and the same model of nodes with cards.
 func TestProductAndObserverReadMappedNodesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {

@@ -97,8 +97,8 @@ func newTrees(queues map[string]*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueu
 // TestProductAndObserverResolveATreeAlike: in a tree the amounts in force follow from what all queues write: a quota
 // may be inherited, and what children deserve is scaled to what their parent does. Trees are random, some with faults
 // such as missing parents or cycles. The product and the observer, a tool of the tests, must find the same amounts of
-// cards, CPU and memory. They must also agree which queues have no path to the root, take no work or keep no
-// guarantee.
+// cards, CPU and memory. They must also agree which queues have no path to the root or keep no guarantee. A queue in
+// which the product finds a fault must take no work by the rules of the observer either.
 func TestProductAndObserverResolveATreeAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		unmanaged := oneOf(t, "unmanaged queues", v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny)
@@ -167,7 +167,8 @@ func treeUse(pods map[string]treePod, card string, counts func(treePod) bool) ru
 // and all ancestors suffice. Unused guarantees of others stay free. What cannot be reclaimed stays within deserved.
 // The product's ledger keeps running sums for that; the observer, a tool of the tests, counts all pods again. After
 // each random step (charge or release a pod) both must say the same of a random request. Cards of pods that are
-// offline (IsOffInventory) are not in the inventory, and so take none of its free cards.
+// offline (IsOffInventory) are not in the inventory, and so take none of its free cards. isUnreclaimable is a pod that
+// cannot be reclaimed.
 func TestTheLedgerOfATreeAllowsWhatARecountAllows(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		product, observed := newTrees(drawTree(t, false, v1alpha1.UnmanagedEnforce), v1alpha1.UnmanagedEnforce)
@@ -192,7 +193,7 @@ func TestTheLedgerOfATreeAllowsWhatARecountAllows(t *testing.T) {
 			inventory[card.Name(name)] = card.Count(drawInt(t, 0, 14, "inventory"))
 		}
 
-		ledger.SetInventory(inventory, 1<<40, 1<<40)
+		ledger.SetInventory(inventory, 1<<40, 1<<40) // more CPU and memory than pods use
 		pods := map[string]treePod{}
 		for range perDraw {
 			name := fmt.Sprint("p", drawInt(t, 0, 5, "pod"))
@@ -216,7 +217,7 @@ func TestTheLedgerOfATreeAllowsWhatARecountAllows(t *testing.T) {
 				})
 			}
 
-			queue := oneOf(t, "asking", leaves...)
+			queue := oneOf(t, "queue of the request", leaves...)
 			name = oneOf(t, "card", ledgerCards...)
 			for _, unreclaimable := range []bool{false, true} {
 				compareFree(t, ledger, observed, pods, treePod{queue, name, int64(drawInt(t, 1, 4, "request")), unreclaimable, false}, int64(inventory[card.Name(name)]))

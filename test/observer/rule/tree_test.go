@@ -25,10 +25,10 @@ func newTree(text string) *rule.Tree {
 	return rule.NewTree(queues, rule.UnmanagedEnforce)
 }
 
-// TestTheAmountsInForceFollowFromTheWholeTree: what a queue writes is bounded by its parent. Without a quota it
-// inherits the parent's. Deserved is at most the quota, and guarantee is at most deserved. If children deserve
-// more than their parent, each gets its part, in whole cards: the largest remainder first, then by name. The
-// same is true for guarantees. Each row wants quota, deserved and guarantee of card A of queue q, "4 3 2". Parent
+// TestTheAmountsInForceFollowFromTheWholeTree: without a quota of a card that it deserves, a queue inherits that of
+// its parent. Deserved is at most the quota, and guarantee is at most deserved. Both are at most those of the parent.
+// If children deserve more than their parent, each gets its part, in whole cards: the largest remainder first, then by
+// name. The same is true for guarantees. Each row wants quota, deserved and guarantee of card A of queue q, "4 3 2". Parent
 // top has 8, 6 and 4.
 func TestTheAmountsInForceFollowFromTheWholeTree(t *testing.T) {
 	const top = "top quota=A:8 deserved=A:6 guarantee=A:4;"
@@ -134,7 +134,7 @@ func TestAPlacementLeavesUnusedGuaranteesOfOthersFree(t *testing.T) {
 		"9 - 5 = 4 free; r is guaranteed 3, s outside 2, but the pod uses only the 8 guaranteed to top": {
 			strings.Replace(family, "guarantee=A:4", "guarantee=A:8", 1) + "s quota=A:8 guarantee=A:2", "q:5", 9, false,
 		},
-		"0 free; r is guaranteed 4, and on hold": {
+		"0 free; r is guaranteed 4, but a queue on hold keeps no guarantee": {
 			strings.Replace(flat, "guarantee=A:4", "guarantee=A:4 stopPolicy=Hold", 1), "q:8", 8, false,
 		},
 		"0 free; r is guaranteed 4 of card B": {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -144,7 +145,7 @@ func TestAPodMayWaitForAnotherPodWithAntiAffinity(t *testing.T) {
 	s := newSceneWithQuotaOfFour(t, Options{}).playScript(`single b queue=q cards=1`)
 	b := s.Pod("b", "node=h200-0")
 	b.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname}},
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{LabelSelector: &metav1.LabelSelector{}, TopologyKey: corev1.LabelHostname}},
 	}}
 	s.applyObject(b, false)
 
@@ -155,8 +156,9 @@ func TestAPodMayWaitForAnotherPodWithAntiAffinity(t *testing.T) {
 }
 
 // TestOnlySessionsThatDecideCount: pod a fits, and must start within three sessions of one scheduler. Sessions that
-// decide nothing, as those of a scheduler that is not ready, do not count. Nor do single sessions of many processes,
-// each of which has just started. Twenty readings of each kind report nothing.
+// decide nothing, as those of a scheduler that is not ready, do not count. Nor do sessions of different processes add
+// up: in the second row each reading is of another process, whose number of closed sessions is one higher. Twenty
+// readings of each kind report nothing.
 func TestOnlySessionsThatDecideCount(t *testing.T) {
 	for t, reading := range check.Cases(t, map[string]func(i int) Reading{
 		"no session decides":                 func(i int) Reading { return Reading{Closed: 5 + i} },

@@ -56,7 +56,7 @@ func TestAWorkloadThatFitsATreeAndDoesNotStartIsFound(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ steps, wantObjects string }{
 		"1 card in a":                      {`single p queue=a cards=1`, "pod/test/p"},
 		"4 cards in a, which is its quota": {`single p queue=a cards=4`, "pod/test/p"},
-		"5 cards in a, which has no quota of H200 itself, so that of top": {`write queue a quota=RTX4090:1; single p queue=a cards=5`, "pod/test/p"},
+		"5 cards in a, which writes no quota of H200, and so has the 6 of top": {`write queue a quota=RTX4090:1; single p queue=a cards=5`, "pod/test/p"},
 		"2 cards in a, which is guaranteed them, beside 6 that other is guaranteed": {`
 			write queue top guarantee=H200:2
 			write queue a guarantee=H200:2
@@ -77,10 +77,8 @@ func TestAWorkloadThatFitsATreeAndDoesNotStartIsFound(t *testing.T) {
 		"2 cards in a, which it deserves, by a pod that is not preemptable": {`
 			single p queue=a cards=2 volcano.sh/preemptable=false`, "pod/test/p"},
 		"1 card in a, which deserves 3 and uses 2, reclaimed from b, which uses 4 and deserves 1": {bUsesFour + aUsesTwo + `
-			write queue top quota=H200:6
 			write queue a deserved=H200:3
 			write queue b deserved=H200:1
-			write queue b quota=H200:4
 			single p queue=a cards=1`, "pod/test/p"},
 		"2 cards in b, reclaimed from other, which uses 6 and deserves 4": {
 			otherUsesSix + aUsesTwo + `single p queue=b cards=2`, "pod/test/p",
