@@ -30,7 +30,7 @@ const (
 	oneReason        = `cardquota_enforced{reason="ConfigNotLoaded"} 0 stale 0 stale 0 stale 0 stale 0 stale 0 stale`
 	anotherReason    = `cardquota_enforced{reason="CardBypass"} stale 0 stale 0 stale 0 stale 0 stale 0 stale 0 stale`
 	counted          = `cardquota_last_recount_timestamp_seconds{pod="m"} 0+30x240`
-	waitsForAnHour   = `cardquota_oldest_pending_timestamp_seconds{pod="m",queue="q"} 0x240`
+	waitsForTwoHours = `cardquota_oldest_pending_timestamp_seconds{pod="m",queue="q"} 0x240`
 	waitsWithinQuota = `cardquota_oldest_pending_within_quota_timestamp_seconds{pod="m",queue="q"} 0x240`
 	waitingQueue     = `cardquota_queue_info{pod="m",queue="q",tenant="lab",project="llm",service_type="training",cardquota="q",parent=""} 1x240`
 	notConfigured    = `cardquota_scheduler_config_valid{pod="s"} 0x60`
@@ -82,7 +82,10 @@ func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 			[]string{operator, scheduler, notConfigured},
 			nil,
 		},
-		"the operator is replaced": {[]string{operatorIsNew, enforced, sessions, ready, configured}, nil},
+		"the operator is replaced, and is down for two minutes": {
+			[]string{operatorIsNew, enforced, sessions, ready, configured},
+			nil, // the alert waits for 5 minutes
+		},
 		"the operator dies": {
 			[]string{operatorDies, enforcedEnds, sessions, ready, configured},
 			[]string{operatorAbsent},
@@ -287,7 +290,8 @@ func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 // TestAlertsThatWaitForLongFireWithinTwoHours: some alerts wait for more than half an hour, so that a node that
 // is down or a tide does not fire them. Each row has the series of one situation of two hours, and wants the
 // alerts that fire. In each the operator counts, and queue q exists. A series has one value per scrape, every
-// 30 s. "0x20 2x60" is 0 for ten minutes and then 2 for half an hour, "0+2x240" grows by 2.
+// 30 s. "0x20 2x60" is 0 for ten minutes and then 2 for half an hour, "0+2x240" grows by 2. waitsForTwoHours is
+// the oldest pending pod of q, and waitsWithinQuota the oldest for which q has quota left: both wait from 0 s on.
 func TestAlertsThatWaitForLongFireWithinTwoHours(t *testing.T) {
 	for name, tc := range map[string]struct {
 		series []string
@@ -333,12 +337,12 @@ func TestAlertsThatWaitForLongFireWithinTwoHours(t *testing.T) {
 			nil,
 		},
 		"a pod waits, and quota is left for it": {
-			[]string{waitsForAnHour, waitsWithinQuota},
+			[]string{waitsForTwoHours, waitsWithinQuota},
 			[]string{tenantStarving}, // after an hour and a quarter
 		},
-		"pods wait, and no quota is left for them": {
+		"pods wait for 8 cards, and 1 of the quota is left, so none waits within quota": {
 			[]string{
-				waitsForAnHour,
+				waitsForTwoHours,
 				`cardquota_pending_cards{pod="m",queue="q",card="A"} 8x240`,
 				`cardquota_quota_cards{pod="m",queue="q",card="A"} 10x240`,
 				`cardquota_used_cards{pod="m",queue="q",card="A"} 9x240`,
@@ -347,7 +351,7 @@ func TestAlertsThatWaitForLongFireWithinTwoHours(t *testing.T) {
 		},
 		"pods wait with quota left, another one each half hour": {
 			[]string{
-				waitsForAnHour,
+				waitsForTwoHours,
 				`cardquota_oldest_pending_within_quota_timestamp_seconds{pod="m",queue="q"} 0x59 1800x60 3600x60 5400x60`,
 			},
 			nil, // none of them waits for an hour

@@ -81,7 +81,7 @@ func committedFile(t *testing.T, name string) []byte {
 
 // validatorComplaints returns the errors and warnings of every validator that operator-sdk runs
 // for suite=operatorframework and for the kinds in a bundle.
-func validatorComplaints(bundle *manifests.Bundle, kubernetes string) []string {
+func validatorComplaints(bundle *manifests.Bundle) []string {
 	validators := append(slices.Clone(validation.DefaultBundleValidators), validator.Validators{
 		validation.OperatorHubV2Validator,
 		validation.StandardCapabilitiesValidator,
@@ -90,7 +90,7 @@ func validatorComplaints(bundle *manifests.Bundle, kubernetes string) []string {
 		validation.AlphaDeprecatedAPIsValidator,
 		validation.ObjectValidator,
 	}...)
-	objects := append(bundle.ObjectsToValidate(), map[string]string{"k8s-version": kubernetes})
+	objects := append(bundle.ObjectsToValidate(), map[string]string{"k8s-version": "1.34"})
 
 	var list []string
 	for _, result := range validators.Validate(objects...) {
@@ -108,7 +108,7 @@ func validatorComplaints(bundle *manifests.Bundle, kubernetes string) []string {
 // of config/, and two Services.
 func TestValidatorsFindNoErrorAndNoWarningInTheBundle(t *testing.T) {
 	bundle := loadBundle(t)
-	for _, complaint := range validatorComplaints(bundle, "1.34") {
+	for _, complaint := range validatorComplaints(bundle) {
 		t.Error(complaint)
 	}
 
@@ -162,7 +162,7 @@ func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 		"a CustomResourceDefinition without an example": {
 			func(b *manifests.Bundle) { b.CSV.Annotations["alm-examples"] = "[]" }, "example",
 		},
-		"a container that requests no memory": {
+		"a container without resource requests": {
 			func(b *manifests.Bundle) { firstContainer(b).Resources.Requests = nil }, "resource requests",
 		},
 		"a ServiceAccount that the CSV creates, as an object of its own": {func(b *manifests.Bundle) {
@@ -174,7 +174,7 @@ func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bundle := loadBundle(t)
 			tc.breakBundle(bundle)
-			list := strings.Join(validatorComplaints(bundle, "1.34"), "\n")
+			list := strings.Join(validatorComplaints(bundle), "\n")
 			expectThat(t, strings.Contains(list, tc.want), "want a complaint about %q, got:\n%s", tc.want, list)
 		})
 	}
@@ -206,8 +206,8 @@ func TestTheAnnotationsOfTheBundleAreTheLabelsOfItsImage(t *testing.T) {
 	expectThat(t, len(labels) == 8, "got %d labels, want the 8 of a bundle with a scorecard", len(labels))
 }
 
-// TestTextsOfTheBundleFitACatalog: OperatorHub shows a name of 3 to 50 characters, a description, and a short one of at most
-// 135. It also needs some annotations, keywords and the maturity.
+// TestTextsOfTheBundleFitACatalog: OperatorHub shows a name of 3 to 50 characters, a description of at least 20, and a
+// short one of at most 135. It also needs some annotations, keywords and the maturity.
 func TestTextsOfTheBundleFitACatalog(t *testing.T) {
 	csv := loadBundle(t).CSV
 	name := csv.Spec.DisplayName

@@ -38,8 +38,8 @@ func TestADescriptorHasTheFirstSentenceOfAField(t *testing.T) {
 	}
 }
 
-// TestTheNameOfAFieldIsWrittenInWords: a console shows the path of a field in words with capitals. CPU stays in
-// capitals, and vcjob becomes Volcano Job.
+// TestTheNameOfAFieldIsWrittenInWords: a console shows the path of a field in words with capitals, without the
+// indices of lists. CPU stays in capitals, and vcjob becomes Volcano Job.
 func TestTheNameOfAFieldIsWrittenInWords(t *testing.T) {
 	for path, want := range map[string]string{
 		"tenant":               "Tenant",
@@ -111,7 +111,8 @@ func generateFor(t *testing.T, release releaseOptions) map[string][]byte {
 
 // TestConfigurationsThatABundleCannotInstallAreRefused: OLM installs less than kubectl apply, and some of it
 // differently. A change of config/ that a bundle cannot express must fail, and not be lost. Each row replaces a
-// text in one file of config/, and wants an error with a text.
+// text in one file of config/, and wants an error with a text. The file of basePath is the base of the CSV
+// (ClusterServiceVersion).
 func TestConfigurationsThatABundleCannotInstallAreRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		file, old, replacement string

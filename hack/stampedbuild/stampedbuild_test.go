@@ -177,8 +177,8 @@ func TestAResultIsKeptForAllClonesOfAUser(t *testing.T) {
 }
 
 // TestABuildThatIsKilledLeavesNoResult: a build hangs with half of its files written, and is ended by a signal.
-// Nothing may count as built then. Temporary files (tmp.*) are removed at once, and after SIGKILL, which no
-// script can catch, by the next build.
+// Nothing may count as built then: there is no result (a folder fake-*) in the cache. Temporary files (tmp.*) are
+// removed at once, and after SIGKILL, which no script can catch, by the next build.
 func TestABuildThatIsKilledLeavesNoResult(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"interrupted": syscall.SIGINT, "terminated": syscall.SIGTERM, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
@@ -236,18 +236,18 @@ func isOpenIn(file string, pid int) bool {
 	})
 }
 
-// TestWithoutACacheTheResultStaysInBin: a user may have no home, or one that cannot be written. Then the result
-// is kept below ./bin of the clone, and the second run needs no build.
+// TestWithoutACacheTheResultStaysInBin: a user may have no home, or a home or cache that cannot be written. Then the
+// result, a folder fake-*, is kept below ./bin of the clone, and the second run needs no build.
 func TestWithoutACacheTheResultStaysInBin(t *testing.T) {
 	for name, env := range map[string][]string{
-		"no home is set":                    {"HOME=", "XDG_CACHE_HOME="},
-		"the home is no folder":             {"HOME=/dev/null", "XDG_CACHE_HOME="},
-		"the cache belongs to another user": {"HOME=/dev/null", "XDG_CACHE_HOME=/proc/1"},
+		"no home is set":              {"HOME=", "XDG_CACHE_HOME="},
+		"the home is no folder":       {"HOME=/dev/null", "XDG_CACHE_HOME="},
+		"the cache cannot be written": {"HOME=/dev/null", "XDG_CACHE_HOME=/proc/1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newBuildEnv(t)
 			c := e.newClone()
-			gocache := filepath.Join(e.dir, "go")
+			gocache := filepath.Join(e.dir, "go") // the script calls go, which has its own caches in the home
 			c.env = append(c.env, append(env, "GOCACHE="+gocache, "GOPATH="+gocache)...)
 
 			c.runScript()

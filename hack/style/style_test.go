@@ -96,8 +96,8 @@ page.md: "A field of PHRASE." says "PHRASE": name the actor and what it does`
 }
 
 // TestSomePhrasesAreAvoidedOnlyInTestsAndTheirNames: a few words are right in the texts of the product, and say too little
-// in a test. The linter finds them in names and strings of tests, and of tools and what tests use, and not in the
-// comment of a.go. In main.go pods.go is a file, and not pods that go.
+// in a test. The linter finds them in names, comments and strings of tests, and of tools and what tests use, and not
+// in the comment of a.go. In main.go pods.go is a file, and not pods that go.
 func TestSomePhrasesAreAvoidedOnlyInTestsAndTheirNames(t *testing.T) {
 	phrase := avoidedInTests[0]
 	testName := "TestIt" + strings.ToUpper(phrase[:1]) + phrase[1:]

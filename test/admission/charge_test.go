@@ -355,7 +355,7 @@ func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Clien
 	runAttempts(t, admissionpolicy.ChargePolicyName, cases)
 }
 
-// commandTests: Volcano's Command objects make its controllers close a queue or to abort a job. A tenant may
+// commandTests: Volcano's Command objects make its controllers close a queue or abort a job. A tenant may
 // send one to its own job, but none to a queue, for which it has no rights, and may not redirect a stored one.
 func commandTests(t *testing.T, w *env, p chargeClients) {
 	queue := newCommand("Queue", "scheduling.volcano.sh/v1beta1", "paying")

@@ -118,12 +118,12 @@ func TestOurMedianDecides(t *testing.T) {
 }
 
 // TestProcessorTimeIsReadFromTheKernel: a report says how busy the rest of the machine was. That is the time of the
-// whole machine without the benchmark's own processes: 10 s - 3 s - 4 s = 3 s. processorTime reads both from the
-// kernel.
+// whole machine without the benchmark's own processes a and b: 10 s - 3 s - 4 s = 3 s. processorTime reads both from
+// the kernel, and calls this process bench.
 func TestProcessorTimeIsReadFromTheKernel(t *testing.T) {
 	used := map[string]float64{wholeMachine: 10, "a": 3, "b": 4}
 	check.Equal(t, "seconds elsewhere", 3, otherCPUSeconds(used))
-	check.Equal(t, "seconds of the benchmark", map[string]float64{"a": 3, "b": 4}, used)
+	check.Equal(t, "seconds of the benchmark, without the whole machine", map[string]float64{"a": 3, "b": 4}, used)
 	now, err := processorTime()
 	check.That(t, err == nil && now["bench"] > 0 && now[wholeMachine] >= now["bench"], "%v, %v", now, err)
 }

@@ -137,8 +137,9 @@ func TestFirstClustersLeaveAPlaceForSecondOnes(t *testing.T) {
 	check.NoError(t, first.release())
 }
 
-// TestWaitingIsReportedAndEndsWithTheOtherCluster: a cluster that cannot start says after three seconds for
-// which process it waits. It starts as soon as that process has ended, here because the message itself kills it.
+// TestWaitingIsReportedAndEndsWithTheOtherCluster: a cluster that cannot start says for which process it waits. It
+// starts as soon as that process has ended, here because the message itself kills it. With a limit of 2, process
+// "holder" has the only permit for a first cluster.
 func TestWaitingIsReportedAndEndsWithTheOtherCluster(t *testing.T) {
 	isolateLocks(t, "2")
 	holder, _, _ := startHolder(t)
@@ -152,7 +153,7 @@ func TestWaitingIsReportedAndEndsWithTheOtherCluster(t *testing.T) {
 	check.NoError(t, p.release())
 
 	check.Must(t, len(messages) > 0, "no message while the cluster waited")
-	check.Contains(t, "message", <-messages, "waiting until another cluster stops")
+	check.Contains(t, "message", <-messages, "waiting until another cluster stops", fmt.Sprintf("process %d (", holder.Process.Pid))
 	check.That(t, time.Since(began) < 30*time.Second, "the cluster waited for %s", time.Since(began))
 }
 
@@ -168,14 +169,14 @@ func TestClusterLimit(t *testing.T) {
 		memory     uint64
 		wantLimit  int
 	}{
-		"2 cores, memory for 8 clusters: 3":           {cores: 2, memory: 24 * gib, wantLimit: 2 * 3 / 2},
-		"16 cores, memory for 42 clusters: 24":        {cores: 16, memory: 128 * gib, wantLimit: 16 * 3 / 2},
-		"16 cores, but memory for only 5 clusters":    {cores: 16, memory: 16 * gib, wantLimit: 16 / 3},
-		"1 core: the 2 that some tests need":          {cores: 1, memory: 24 * gib, wantLimit: 2},
-		"the size of the memory is unknown: only 2":   {cores: 8, wantLimit: 2},
-		"CARDQUOTA_CLUSTERS is more than suffices: 7": {configured: "7", cores: 2, memory: gib, wantLimit: 7},
-		"CARDQUOTA_CLUSTERS is below 2: refused":      {configured: "1", cores: 8, memory: 64 * gib},
-		"CARDQUOTA_CLUSTERS is not a number: refused": {configured: "many", cores: 8, memory: 64 * gib},
+		"2 cores, memory for 8 clusters: 3":            {cores: 2, memory: 24 * gib, wantLimit: 2 * 3 / 2},
+		"16 cores, memory for 42 clusters: 24":         {cores: 16, memory: 128 * gib, wantLimit: 16 * 3 / 2},
+		"16 cores, but memory for only 5 clusters":     {cores: 16, memory: 16 * gib, wantLimit: 16 / 3},
+		"1 core: the 2 that some tests need":           {cores: 1, memory: 24 * gib, wantLimit: 2},
+		"the size of the memory is unknown: only 2":    {cores: 8, wantLimit: 2},
+		"CARDQUOTA_CLUSTERS is 7, beyond the cores: 7": {configured: "7", cores: 2, memory: gib, wantLimit: 7},
+		"CARDQUOTA_CLUSTERS is below 2: refused":       {configured: "1", cores: 8, memory: 64 * gib},
+		"CARDQUOTA_CLUSTERS is not a number: refused":  {configured: "many", cores: 8, memory: 64 * gib},
 	}) {
 		got, err := clusterLimit(tc.configured, tc.cores, tc.memory)
 		check.Equal(t, "limit", tc.wantLimit, got)

@@ -128,7 +128,8 @@ func TestMissingBinariesAreNamed(t *testing.T) {
 
 // TestAClusterBesideAnother: two clusters on one machine have addresses and nodes of their own. Stop ends all
 // processes of a cluster, with the children of processes that a test has started, and removes the cluster's
-// folder. A second Stop has no effect. A client that does not answer does not delay Stop.
+// folder. A second Stop has no effect. A client that does not answer does not delay Stop. A stopped cluster starts no
+// process.
 func TestAClusterBesideAnother(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	first := sharedCluster(t)
@@ -137,7 +138,7 @@ func TestAClusterBesideAnother(t *testing.T) {
 	g.Expect(c.Config().Host).NotTo(Equal(first.Config().Host))
 
 	g.Expect(check.Value(c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items).To(BeEmpty())
-	parent := startScript(t, c, "child", "sleep 1000 & echo $GREETING; wait", 0)
+	parent := startScript(t, c, "child", "sleep 1000 & echo $GREETING; wait", defaultStopTimeout)
 	g.Expect(processesOf(dir)).To(HaveLen(5), "etcd, apiserver, controller manager, the child and its own child")
 
 	// A frozen client neither closes its watch nor answers the server's shutdown, like a pod
@@ -164,6 +165,9 @@ func TestAClusterBesideAnother(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("the cluster is stopped")))
 }
 
+// defaultStopTimeout lets a ProcessSpec have its default.
+const defaultStopTimeout = 0
+
 // startScript runs a script that prints $GREETING when it is up.
 func startScript(t *testing.T, c *cluster.Cluster, name, script string, stopTimeout time.Duration) *cluster.Process {
 	NewWithT(check.Trail(t)).Expect(os.RemoveAll(c.LogFile(name))).To(Succeed()) // of an earlier run
@@ -187,13 +191,13 @@ func startScript(t *testing.T, c *cluster.Cluster, name, script string, stopTime
 func TestProcessesCanBeKilledAndStopped(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	c := sharedCluster(t)
-	killed := startScript(t, c, "killed", "echo $GREETING; exec sleep 1000", 0)
+	killed := startScript(t, c, "killed", "echo $GREETING; exec sleep 1000", defaultStopTimeout)
 	g.Expect(killed.Running()).To(BeTrue())
 
 	killed.Kill()
 	g.Expect(killed.Wait()).To(MatchError("signal: killed"))
 
-	obedient := startScript(t, c, "obedient", "trap 'exit 0' TERM; echo $GREETING; sleep 1000 & wait", 0)
+	obedient := startScript(t, c, "obedient", "trap 'exit 0' TERM; echo $GREETING; sleep 1000 & wait", defaultStopTimeout)
 	g.Expect(obedient.Stop()).To(Succeed())
 	g.Expect(obedient.Wait()).To(Succeed())
 

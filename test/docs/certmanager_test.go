@@ -23,7 +23,7 @@ func TestCertManagerRenewsWithoutARefusedWrite(t *testing.T) {
 
 	e := newEngineer(t)
 	e.startCertManager(program)
-	e.typeCommands("export SUDO_UID=65534 SUDO_GID=65534\n" + e.sectionCommands("README.md", "## On a real cluster")[0]) // the images
+	e.typeCommands("export SUDO_UID=65534 SUDO_GID=65534\n" + e.sectionCommands("README.md", "## On a real cluster")[0]) // builds the images, as under sudo
 	e.Expect(e.runShell(`find dist ! -uid 65534 -o ! -gid 65534`)).To(BeEmpty(), "files that do not belong to the user of sudo")
 	e.pushImages()
 	section := e.sectionCommands("docs/install.md", "### With cert-manager")

@@ -71,7 +71,7 @@ func TestOtherNamesReachThePrograms(t *testing.T) {
 	args := patched["cardquota-scheduler"].Spec.Template.Spec.Containers[0].Args
 	for flag, want := range map[string]string{
 		"--scheduler-configmap=$(POD_NAMESPACE)/": "cardquota-scheduler-configmap",
-		"--scheduler-name=":                       "<name>", // the first one replaces the default
+		"--scheduler-name=":                       "<name>", // once: the first one replaces the default, and a second one would add a name
 	} {
 		got := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, flag) })
 		check.Equal(t, "arguments", []string{flag + want}, got)

@@ -23,10 +23,10 @@ import (
 
 // TestADayIsSeen: an administrator sees with the shipped dashboards and alerts what happens in a cluster. The test
 // plays a day (Day, then Handover, when another operator begins to lead) while Prometheus scrapes both programs
-// each second. Then every query of every board has data, and every alert was pending and has a runbook. Cards,
-// card-seconds and bills are what pods, nodes and statuses say.
+// each second. A scrape without a token is refused. Then every query of every board has data, and every alert was
+// pending and has a runbook. Cards, card-seconds and bills are what pods, nodes and statuses say, and bills have the
+// time without a leader too.
 func TestADayIsSeen(t *testing.T) {
-	began := time.Now()
 	e, err := Start(t.Context(), time.Second)
 	if errors.Is(err, ErrNoPrometheus) {
 		missing.Skip(t, err)
@@ -34,7 +34,6 @@ func TestADayIsSeen(t *testing.T) {
 
 	check.NoError(t, err)
 	t.Cleanup(func() { check.NoError(t, e.Stop()) })
-	t.Logf("cluster, operator and Prometheus ready after %.1f s", time.Since(began).Seconds())
 
 	dawn := time.Now()
 	seen := map[string]bool{}
@@ -60,7 +59,7 @@ func TestADayIsSeen(t *testing.T) {
 	evening := e.checkReport(t)
 	e.checkTable(t, evening)
 	play(Handover[1:])
-	e.checkCardSeconds(t, e.awaitCredit(t, time.Now()))
+	e.checkCardSeconds(t, e.awaitCredit(t, time.Now())) // when the next leader has credited the time without one
 	checkGrowth(t, evening, e.checkReport(t))
 
 	for _, rule := range e.Rules {

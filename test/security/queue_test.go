@@ -109,11 +109,11 @@ func TestInvalidObjectsAffectOnlyTheirTenant(t *testing.T) {
 	createReadyQuota(t, newCardQuota("nonsense", nil))
 	var all []*corev1.Pod
 	for what, text := range map[string]string{
-		"an empty card name":  "",
-		"4001 alternatives":   strings.Repeat("A|", 4000) + "A",
-		"a control character": "NVIDIA\x01H200",
-		"two resources":       "NVIDIA-H200|NVIDIA-H200/mig-1g.18gb-mixed",
-		"a very long card":    strings.Repeat("H", 60000),
+		"an empty card name":                             "",
+		"4001 alternatives":                              strings.Repeat("A|", 4000) + "A",
+		"a control character":                            "NVIDIA\x01H200",
+		"whole cards or slices, which are two resources": "NVIDIA-H200|NVIDIA-H200/mig-1g.18gb-mixed",
+		"a very long card":                               strings.Repeat("H", 60000),
 	} {
 		bad := newPod("", "nonsense", func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationCardName] = text })
 		bad.GenerateName = "nonsense-"

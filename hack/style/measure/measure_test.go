@@ -135,10 +135,7 @@ func TestAnArrowLeadsFromTheFileThatUsesANameToTheOneThatDeclaresIt(t *testing.T
 		"a type":     {"var v T", "type T int"},
 		"a constant": {"var v = c", "const c = 1"},
 		"a receiver": {"func (T) m() {}", "type T int"},
-		"a function, and a method of its result": {
-			"func f() { g().m() }\nfunc g() (t interface{ m() }) { return t }\nfunc h() { v().m() }",
-			"type T int\n\nfunc (T) m() {}\nfunc v() (t T) { return t }",
-		},
+
 		"an argument of a type of another package": {"import \"x\"\n\nvar v x.Set[T]", "type T int"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,12 +150,23 @@ func TestAnArrowLeadsFromTheFileThatUsesANameToTheOneThatDeclaresIt(t *testing.T
 	}
 }
 
-// TestFieldsAndLocalNamesAreNoArrows: a.go has a parameter g and a field n. b.go declares a function g and
-// another field n, which a.go does not use.
+// TestAnArrowLeadsToTheFileOfAMethod: a.go calls method m of what v returns. So it uses a name of b.go, which
+// declares m, and one of c.go, which declares v. b.go uses type T of c.go. These are 3 arrows.
+func TestAnArrowLeadsToTheFileOfAMethod(t *testing.T) {
+	measured := measureFiles(t, map[string]string{
+		"internal/quota/a.go": "package quota\n\nfunc f() { v().m() }\n",
+		"internal/quota/b.go": "package quota\n\nfunc (T) m() {}\n",
+		"internal/quota/c.go": "package quota\n\ntype T int\n\nfunc v() (t T) { return t }\n",
+	})
+	expectEqual(t, "arrows", 3, measured.packages[0].arrows)
+}
+
+// TestFieldsAndLocalNamesAreNoArrows: a.go has a parameter g and a field n, and calls method m of an interface.
+// b.go declares a function g, another field n and another method m, which a.go does not use.
 func TestFieldsAndLocalNamesAreNoArrows(t *testing.T) {
 	measured := measureFiles(t, map[string]string{
-		"internal/quota/a.go": "package quota\n\nfunc f(g int) int { return g }\n\nfunc e() int { return v().n }\n\nfunc v() (x struct{ n int }) { return x }\n",
-		"internal/quota/b.go": "package quota\n\nfunc g() {}\n\ntype T struct{ n int }\n",
+		"internal/quota/a.go": "package quota\n\nfunc f(g int) int { return g }\n\nfunc e() int { return v().n }\n\nfunc v() (x struct{ n int }) { return x }\n\nfunc d(x interface{ m() }) { x.m() }\n",
+		"internal/quota/b.go": "package quota\n\nfunc g() {}\n\ntype T struct{ n int }\n\nfunc (T) m() {}\n",
 	})
 	expectEqual(t, "arrows", 0, measured.packages[0].arrows)
 }

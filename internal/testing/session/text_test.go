@@ -38,7 +38,7 @@ func TestAddDescribesACluster(t *testing.T) {
 	check.Equal(t, "phase of job k, which has none", v1beta1.PodGroupInqueue, c.Groups[1].Status.Phase)
 	check.Equal(t, "node of j-2", "o", c.Pod("j-2").Spec.NodeName)
 	check.Equal(t, "phase of j-3", corev1.PodPending, c.Pod("j-3").Status.Phase)
-	check.Equal(t, "kind of the owner of j-0", "Job", c.Pod("j-0").OwnerReferences[0].Kind)
+	check.Equal(t, "kind of the owner of j-0, a vcjob", "Job", c.Pod("j-0").OwnerReferences[0].Kind)
 	check.Equal(t, "task of k-1", "worker", c.Pod("k-1").Annotations["volcano.sh/task-spec"])
 	_, hasCardName := c.Pod("k-0").Annotations["volcano.sh/card.name"]
 	check.That(t, !hasCardName, "k-0 has no cards, and names one")

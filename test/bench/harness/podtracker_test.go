@@ -60,8 +60,8 @@ var all = []int{0, 1, 2, 3, 4, 5, 6, 7}
 // TestABrokenGangLosesTheWorkOfAllItsPodsOnce: the benchmark counts the work that evictions destroy. A gang that
 // loses one pod loses what all its 8 pods have done since all of them ran. It loses that once until it is whole
 // again. Gang "a" has run for 10 s when a row begins, so 8 cards * 10 s = 80 card-seconds. Apart is the time
-// between the first and the last pod that is evicted. Single pods lose their own work, inference pods none. The number
-// behind the name of a workload says how often its pods were created; the next ones are its members.
+// between the first and the last evicted pod of one loss. Single pods lose their own work, inference pods none. The
+// number behind the name of a workload says how often its pods were created; the next ones are its members.
 func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		play      func(*eventFeed)

@@ -41,9 +41,10 @@ func TestGangsOfTheSmallBenchmarkWait(t *testing.T) {
 	}
 }
 
-// TestSmallBenchmark: the benchmark measures a running operator with 40 nodes, 240 pods and 10 CardQuotas: how late
-// statuses are, memory, processor time, writes and scrapes. No status differs from a recount, and at rest the
-// operator writes nothing. No time is checked, because other tests may run on the machine.
+// TestSmallBenchmark: the benchmark measures a running operator with 40 nodes, 240 pods and 10 CardQuotas. It measures
+// how late statuses are and lowered quotas on their Queues, memory, processor time, writes and scrapes. No status
+// differs from a recount, and at rest the operator writes nothing. No time is checked, because other tests may run on
+// the machine.
 func TestSmallBenchmark(t *testing.T) {
 	var out strings.Builder
 	r, err := measureOperator(t.Context(), smallest, &out)
@@ -155,9 +156,10 @@ func TestHistoryMeasuresHowLateAnObjectIs(t *testing.T) {
 }
 
 // TestRecountFollowsPods: the recount has the numbers that statuses should have, from the pods alone: for each of
-// four models "used+waiting" cards. The quota selects two namespaces, each with a LocalCardQuota. The one pod with a
-// card is in the first. It waits, is placed, runs, and is gone. The CardQuota and the LocalCardQuota of the second
-// namespace should both follow it. A CardQuota without a status is wrong. What a Queue says comes from its annotation, used cards by model: 3 of the second model.
+// four models "used+waiting" cards. Quota 0 selects namespaces 0 and 1, each with a LocalCardQuota. The one pod, with a
+// card of model 0, is in namespace 0. It waits, is placed, runs, and is gone. The CardQuota and the LocalCardQuota of
+// namespace 1 should both follow it. A CardQuota without a status is wrong. What a Queue says comes from its
+// annotation, which has the used cards by model: 3 of model 1.
 func TestRecountFollowsPods(t *testing.T) {
 	p := plan{smallest}
 	c := newRecount(p)
@@ -166,7 +168,7 @@ func TestRecountFollowsPods(t *testing.T) {
 	c.isCounted = true // all pods of the start are counted, so each further one changes what statuses should have
 
 	name := p.quotaName(0)
-	pod := p.pod(0, 0, 0)
+	pod := p.pod(0, 0, 0) // the first pod of the first gang, which quota 0 has
 	for _, step := range []struct {
 		kind   watch.EventType
 		change func(*corev1.Pod)
