@@ -167,6 +167,8 @@ func showTop(p *program.Program, quotas []*v1alpha1.CardQuota, idle map[string]i
 		switch {
 		case len(list.Items) == 0 && len(missing) > 0:
 			return ""
+		case len(list.Items) == 0 && len(quotas) > 0:
+			return output.Indent(fmt.Sprintf("No CardQuota has the labels %s.", chosen.labels), "", "")
 		case len(list.Items) == 0:
 			return output.Indent("The cluster has no CardQuotas. docs/administrator-guide.md says how to write one, "+
 				"and kubectl cardquota import makes them from the Queues of the cluster.", "", "")
@@ -178,6 +180,9 @@ func showTop(p *program.Program, quotas []*v1alpha1.CardQuota, idle map[string]i
 	})
 	if err == nil && len(missing) > 0 {
 		err = errors.New("no CardQuota has the name " + output.JoinWords(missing, "or"))
+		if !chosen.labels.Empty() {
+			err = fmt.Errorf("%w and the labels %s", err, chosen.labels)
+		}
 	}
 
 	return err

@@ -62,6 +62,14 @@ func TestTopWithoutTheRightToListGetsByName(t *testing.T) {
 	execute(t, kubectl.FlatQuotas(), kubectl.Forbid(kubectl.CardQuotas, &v1alpha1.CardQuotaList{}), "top llm-chat").Exits(program.ExitOK).Prints("llm-chat")
 }
 
+// TestTopSaysThatNoCardQuotaHasTheLabels: the cluster has CardQuotas, and none has the label. So top does not say that
+// there are none, nor that llm-chat does not exist.
+func TestTopSaysThatNoCardQuotaHasTheLabels(t *testing.T) {
+	execute(t, kubectl.FlatQuotas(), kubectl.MayReadAll, "top -l team=gone").Exits(program.ExitOK).Prints("No CardQuota has the labels team=gone.")
+	execute(t, kubectl.FlatQuotas(), kubectl.MayReadAll, "top llm-chat -l team=gone").Exits(program.ExitError).
+		Reports("no CardQuota has the name llm-chat and the labels team=gone")
+}
+
 // TestATenantSeesItsLocalCardQuotas: a user of namespace lab alone may not list CardQuotas. Top shows the
 // LocalCardQuotas of the namespace instead, here llm.
 func TestATenantSeesItsLocalCardQuotas(t *testing.T) {
