@@ -59,6 +59,7 @@ func TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore(t *testing.T) {
 		s.Expect(key).NotTo(HavePrefix("volcano.sh/card."))
 	}
 	s.Expect(queue.Spec.Capability).To(BeEmpty())
+	s.Expect(queue.ManagedFields).NotTo(ContainElement(HaveField("Manager", api.FieldManager)))
 
 	// Cards are not allowed there.
 	s.createPods(podSet{name: "cards", card: h200, count: 1, pods: 1})

@@ -15,18 +15,18 @@ import (
 func reclaimsTheNamedCard(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(2)
 	t.startTraining("low", 8)
-	w := t.newWorkload("else", t.queueName("training"), 4)
-	w.card = t.other
-	t.createObjects(t.deploymentOf(w))
+	onOther := t.newWorkload("else", t.queueName("training"), 4)
+	onOther.card = t.other
+	t.createObjects(t.deploymentOf(onOther))
 
 	t.waitUntilRunning("else", 4)
 	stay := t.runningPods("else")
 	t.createInference("one", 1)
 	t.wantPods(map[string]string{"low": runningAndWaiting(7, 1), "one": runningAndWaiting(1, 0)})
 
-	w = t.newWorkload("either", t.queueName("inference"), 1)
-	w.card = t.other + "|" + t.card
-	t.createObjects(t.deploymentOf(w))
+	either := t.newWorkload("either", t.queueName("inference"), 1)
+	either.card = t.other + "|" + t.card
+	t.createObjects(t.deploymentOf(either))
 	t.wantPods(map[string]string{"low": runningAndWaiting(6, 2), "one": runningAndWaiting(1, 0), "either": runningAndWaiting(1, 0)})
 	t.wantUsedCards("either", map[string]int64{t.card: 1})
 	t.checkSamePods(stay)
@@ -76,9 +76,9 @@ func noEvictionWithoutAFittingNode(t *reclaimTest) {
 	t.mergePatch(builder.Node(t.namespace+"-other-0").Obj(), `{"spec":{"taints":[{"key":"reserved","effect":"NoSchedule"}]}}`)
 	t.startTraining("low", 8)
 
-	w := t.newWorkload("tolerant", t.queueName("training"), 4)
-	w.card = t.other
-	tolerant := t.deploymentOf(w)
+	onOther := t.newWorkload("tolerant", t.queueName("training"), 4)
+	onOther.card = t.other
+	tolerant := t.deploymentOf(onOther)
 	tolerant.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "reserved", Operator: corev1.TolerationOpExists}}
 	t.createObjects(tolerant)
 	t.waitUntilRunning("tolerant", 4)

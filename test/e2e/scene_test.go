@@ -53,6 +53,7 @@ type scene struct {
 	namespace string
 	observer  *observer.Observer
 
+	// letManagerEnd and letSchedulerEnd let the observer accept that the program ends.
 	letManagerEnd, letSchedulerEnd func()
 	// clusterWide are the objects that the deletion of the namespace does not remove.
 	clusterWide []client.Object

@@ -24,8 +24,8 @@ func (t *treeTest) createTenants() {
 	)
 }
 
-// survivesRestarts: all programs restart while cards come back from two borrowers: a Deployment, and a gang that
-// Volcano's controllers create again. Nothing else is evicted, and nothing exceeds a quota.
+// survivesRestarts: all programs restart while 4 cards come back from two borrowers: a Deployment and a gang of 2 pods
+// each, which Volcano's controllers create again. Nothing else is evicted, and nothing exceeds a quota.
 func survivesRestarts(t *treeTest) {
 	t.createTenants()
 	stays := podSet{name: "stays", queue: t.queueName("a"), card: t.card, count: 1, pods: 4, annotations: map[string]string{v1beta1.PodPreemptable: "false"}}
@@ -38,7 +38,7 @@ func survivesRestarts(t *treeTest) {
 	t.wantRunningAndWaiting("stays", 4, 0)
 	t.createObjects(pods, gang)
 	t.wantPods(map[string]string{"pods": runningAndWaiting(2, 0), "gang": runningAndWaiting(2, 0)})
-	before := t.wantSamePods("stays")
+	stay := t.wantSamePods("stays")
 
 	t.start("owner", "b", t.card, 4)
 	t.Eventually(t.countTerminating, soon, 5*time.Millisecond).Should(BeNumerically(">=", 1))
@@ -46,7 +46,7 @@ func survivesRestarts(t *treeTest) {
 	t.wantPods(map[string]string{"owner": runningAndWaiting(4, 0), "pods": runningAndWaiting(0, 2)})
 	t.Expect(t.countRunning("gang")).To(BeZero())
 
-	before()
+	stay()
 	t.wantUsedPendingAndOver(t.queueName("tenant-a"), t.card, 4, 4, 0)
 	t.Expect(t.readJob("gang").Status.State.Phase).To(BeElementOf(batchv1alpha1.Pending, batchv1alpha1.Restarting), "it waits and has not failed")
 }

@@ -22,10 +22,10 @@ func expectEnforced(t *testing.T, name string, want types.GomegaMatcher) {
 	g.Eventually(policyCondition(t, "Enforced")).Should(want, "of the policy")
 }
 
-// TestEnforcedWithoutAPolicy: without a ServiceTypePolicy the operator does not know which configuration the
+// TestEnforcedIsUnknownWithoutAPolicy: without a ServiceTypePolicy the operator does not know which configuration the
 // scheduler needs, so condition Enforced is Unknown. The CardQuota is ready all the same, and the metric
 // cardquota_enforced has no series.
-func TestEnforcedWithoutAPolicy(t *testing.T) {
+func TestEnforcedIsUnknownWithoutAPolicy(t *testing.T) {
 	g, name, _ := startQuotaTest(t)
 	g.Eventually(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("Unknown/NoPolicy: "))
 	g.Consistently(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready: "))
@@ -83,10 +83,10 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	g.Eventually(admin.EventMessages(t, quota, v1alpha1.ReasonEnforced)).ShouldNot(gomega.BeEmpty())
 }
 
-// TestStockSchedulerInPlaceOfOurs: Volcano's own scheduler enforces no quotas. Condition Enforced names it when it
-// has the leader Lease, or when its pod runs, also beside ours. It also names a configuration that our scheduler
-// has not loaded, and pods that another scheduler bound. Each ends when its cause ends.
-func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
+// TestEnforcedNamesWhatPreventsEnforcement: Volcano's own scheduler enforces no quotas. Condition Enforced names it
+// when it has the leader Lease, or when its pod runs, also beside ours. It also names a configuration that our
+// scheduler has not loaded, and pods that another scheduler bound. Each report ends when its cause ends.
+func TestEnforcedNamesWhatPreventsEnforcement(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
 	s := startWithPolicy(t)

@@ -19,16 +19,16 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestTwoHundredCardQuotas creates 200 CardQuotas and changes them 300 times. In 99 of 100 cases a change must be
-// on the Queue within a second. On a machine that is too busy, the limit is twelve times as long as a plain client
-// waits for the same change of the CardQuota. The last change of each CardQuota must arrive. Measured on two
+// TestAChangeOfAQuotaReachesItsQueueWithinASecond: 200 CardQuotas are changed 300 times. In 99 of 100 cases a change
+// must be on the Queue within a second. On a machine that is too busy, the limit is twelve times as long as a plain
+// client waits for the same change of the CardQuota. The last change of each CardQuota must arrive. Measured on two
 // cores: p99 107 to 130 ms; 385 ms at a load of 11.
-func TestTwoHundredCardQuotas(t *testing.T) {
+func TestAChangeOfAQuotaReachesItsQueueWithinASecond(t *testing.T) {
 	g := requireControlPlane(t)
 	const (
 		quotas  = 200
 		changes = 300
-		least   = time.Second
+		least   = time.Second // the limit is not shorter, however fast a plain client is
 	)
 	const model = "NVIDIA-SPEED" // without nodes, so that no test changes the status of these 200 later
 

@@ -96,13 +96,13 @@ func TestTheLedgerEqualsARecount(t *testing.T) {
 			}
 
 			for _, queue := range []string{"q", "r", "none"} { // "none" has no limits and no pods
-				compareLedger(t, ledger, queue, limits[queue], scene.useOf(queue))
+				compareSumsAndRequests(t, ledger, queue, limits[queue], scene.useOf(queue))
 			}
 		}
 	})
 }
 
-func compareLedger(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.Limits, use rule.Usage) {
+func compareSumsAndRequests(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.Limits, use rule.Usage) {
 	var usage quota.QueueUsage
 	for _, of := range ledger.Snapshot() {
 		if of.Queue == queue {

@@ -220,14 +220,14 @@ func TestTheLedgerOfATreeAllowsWhatARecountAllows(t *testing.T) {
 			queue := oneOf(t, "queue of the request", leaves...)
 			name = oneOf(t, "card", ledgerCards...)
 			for _, unreclaimable := range []bool{false, true} {
-				compareFree(t, ledger, observed, pods, treePod{queue, name, int64(drawInt(t, 1, 4, "request")), unreclaimable, false}, int64(inventory[card.Name(name)]))
+				compareWhetherItFits(t, ledger, observed, pods, treePod{queue, name, int64(drawInt(t, 1, 4, "request")), unreclaimable, false}, int64(inventory[card.Name(name)]))
 			}
 		}
 	})
 }
 
-// compareFree compares whether a request, written as the pod that it would become, fits beside all pods.
-func compareFree(t *rapid.T, ledger *quota.Ledger, tree *rule.Tree, pods map[string]treePod, request treePod, inventory int64) {
+// compareWhetherItFits compares whether a request, written as the pod that it would become, fits beside all pods.
+func compareWhetherItFits(t *rapid.T, ledger *quota.Ledger, tree *rule.Tree, pods map[string]treePod, request treePod, inventory int64) {
 	use := treeUse(pods, request.card, func(treePod) bool { return true })
 	for _, n := range treeUse(pods, request.card, func(p treePod) bool { return p.isOffline }) {
 		inventory += n
