@@ -153,11 +153,11 @@ func parseByVolcano(t *testing.T, text string) parsed {
 	return p
 }
 
-// TestKnownNamesAreThoseOfVolcano: the operator and kubectl check configurations too, without Volcano's code.
+// TestVolcanoKnowsTheNamesOfOurLists: the operator and kubectl check configurations too, without Volcano's code.
 // Volcano, compiled into the scheduler, must know each action and plugin of their lists. The scheduler itself
-// removes those that Volcano lacks, so the lists must equal its own. Their switches (boolean options of a
-// plugin) must be exactly those of Volcano.
-func TestKnownNamesAreThoseOfVolcano(t *testing.T) {
+// removes those that Volcano lacks, so the lists must equal its own. The lists may lack names of Volcano. But their
+// switches (boolean options of a plugin) must be exactly those of Volcano.
+func TestVolcanoKnowsTheNamesOfOurLists(t *testing.T) {
 	known := registeredNames("") // our lists, without the names that Volcano has not registered
 	check.Equal(t, "actions", append(schedulerconfig.VolcanoActions(), schedulerconfig.CardReclaim), known.Actions)
 	check.Equal(t, "plugins", append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard), known.Plugins)

@@ -35,7 +35,7 @@ func TestProcessWaitsForTheStockSchedulerToEnd(t *testing.T) {
 	g.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 
 	c.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "default"}})
-	c.configure(t, nothingBad)
+	c.configure(t, valid)
 	stock := c.createStockSchedulerPod(t, "volcano-scheduler-0", "node")
 	c.createStockSchedulerPod(t, "volcano-scheduler-waits", "")
 
@@ -59,10 +59,10 @@ func TestProcessWaitsForTheStockSchedulerToEnd(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		return report
 	}
-	g.Eventually(func(g Gomega) { g.Expect(report(g).ConfigHash).To(Equal(schedulerconfig.Hash(nothingBad))) }).Should(Succeed())
+	g.Eventually(func(g Gomega) { g.Expect(report(g).ConfigHash).To(Equal(schedulerconfig.Hash(valid))) }).Should(Succeed())
 	g.Expect(report(g).Identity).To(Equal(c.holder(t)))
 
-	c.configure(t, quotaAbsent)
+	c.configure(t, withoutPlugin)
 	g.Eventually(func(g Gomega) { g.Expect(report(g).ConfigProblem).To(ContainSubstring("capacity-card is missing")) }).Should(Succeed())
 
 	c.createStockSchedulerPod(t, "volcano-scheduler-1", "node")

@@ -32,12 +32,12 @@ const (
 	soon          = 20 * time.Second
 )
 
-// Configurations of the scheduler: two valid ones with different actions, and one without plugin capacity-card, which enforces
-// quotas.
+// Configurations of the scheduler: valid and otherValid have different actions, withoutPlugin lacks plugin capacity-card,
+// which enforces quotas.
 const (
-	nothingBad  = "actions: \"enqueue, allocate, backfill\"\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: capacity-card\n"
-	alsoGood    = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: capacity-card\n"
-	quotaAbsent = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n"
+	valid         = "actions: \"enqueue, allocate, backfill\"\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: capacity-card\n"
+	otherValid    = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: capacity-card\n"
+	withoutPlugin = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n"
 )
 
 // process is one running scheduler.
@@ -103,9 +103,10 @@ func page(g Gomega, address, path string) string {
 	return body
 }
 
-// TestProcessThroughItsLife runs the real scheduler with a real API server and the shipped rights. It is live and ready at any time, and
-// says on /readyz what it waits for. It leads with the first configuration that enforces quotas, keeps the last good one, and
-// follows the next. When it is stopped another replica leads at once. A replica that loses the Lease ends with code 1.
+// TestProcessThroughItsLife runs the real scheduler with a real API server and the shipped rights. It is live and ready at any
+// time, and says on /readyz what it waits for. It leads with the first configuration that enforces quotas, keeps the last valid
+// one, and follows the next. When it is stopped, another replica leads at once. A replica that loses the Lease ends with code 1.
+// Both replicas remove their private directory at their end, and no right was missing.
 func TestProcessThroughItsLife(t *testing.T) {
 	c := startCluster(t)
 	g := NewWithT(check.Trail(t))
@@ -120,7 +121,7 @@ func TestProcessThroughItsLife(t *testing.T) {
 		g.Expect(page(g, first.metrics, "/metrics")).To(ContainSubstring("\ncardquota_scheduler_config_valid 0\n"))
 	}).Should(Succeed())
 
-	c.configure(t, quotaAbsent)
+	c.configure(t, withoutPlugin)
 	g.Eventually(func(g Gomega) {
 		g.Expect(page(g, first.health, "/readyz")).To(And(HavePrefix("ok\nNotConfigured"), ContainSubstring("capacity-card is missing")))
 	}).Should(Succeed())
@@ -132,29 +133,28 @@ func TestProcessThroughItsLife(t *testing.T) {
 		g.Expect(queues.Items).To(BeEmpty())
 	}, "2s").Should(Succeed())
 
-	// The first good text lets it lead.
-	c.configure(t, nothingBad)
+	// With the first valid text it leads.
+	c.configure(t, valid)
 	g.Eventually(func() string { return c.holder(t) }).ShouldNot(BeEmpty())
 
 	leader := c.holder(t)
-	g.Expect(page(g, first.health, "/readyz")).To(ContainSubstring("(in force: " + schedulerconfig.Hash(nothingBad) + ")"))
+	g.Expect(page(g, first.health, "/readyz")).To(ContainSubstring("(in force: " + schedulerconfig.Hash(valid) + ")"))
 	g.Eventually(first.output).Should(ContainSubstring("Final state: actions=[enqueue allocate backfill]"))
 	c.expectBound(t, g, "first")
 
-	// A broken text changes nothing but the report; the next good one is loaded by Volcano.
+	// A text that is no YAML changes nothing but the report. The next valid one is loaded by Volcano.
 	c.configure(t, "actions: \"")
 	g.Eventually(func(g Gomega) {
-		g.Expect(page(g, first.health, "/readyz")).To(And(HavePrefix("ok\nConfigurationRejected: the text is not YAML"), ContainSubstring(schedulerconfig.Hash(nothingBad))))
+		g.Expect(page(g, first.health, "/readyz")).To(And(HavePrefix("ok\nConfigurationRejected: the text is not YAML"), ContainSubstring(schedulerconfig.Hash(valid))))
 		g.Expect(page(g, first.metrics, "/metrics")).To(And(ContainSubstring("\ncardquota_scheduler_config_valid 0\n"),
-			ContainSubstring(fmt.Sprintf("cardquota_scheduler_config_info{hash=%q} 1", schedulerconfig.Hash(nothingBad)))))
+			ContainSubstring(fmt.Sprintf("cardquota_scheduler_config_info{hash=%q} 1", schedulerconfig.Hash(valid)))))
 	}).Should(Succeed())
 
 	c.expectBound(t, g, "second")
-	c.configure(t, alsoGood)
+	c.configure(t, otherValid)
 	g.Eventually(first.output).Should(ContainSubstring("Final state: actions=[enqueue allocate],"))
 
-	// A second replica waits, and takes over when the first is asked to stop, long before the
-	// lease would run out.
+	// A second replica waits, and leads when the first is stopped, long before the Lease would expire.
 	second := c.startProcess(t)
 	g.Eventually(func(g Gomega) {
 		g.Expect(page(g, second.health, "/readyz")).To(ContainSubstring("ConfigurationLoaded"))
@@ -167,13 +167,13 @@ func TestProcessThroughItsLife(t *testing.T) {
 	g.Eventually(func() string { return c.holder(t) }).ShouldNot(Or(BeEmpty(), Equal(leader)))
 	c.expectBound(t, g, "third")
 
-	// Losing the lease ends the process with a fault, and not only after client-go's deadline.
+	// The second replica loses the Lease. It ends with code 1, before client-go's deadline (renewDeadline).
 	c.takeLease(t, g)
 	g.Eventually(second.exited).Should(Receive(Equal(1)))
 	g.Expect(second.output()).To(ContainSubstring("the lease is lost"))
 	g.Expect(c.holder(t)).To(Equal("another"))
 
-	// The shipped account was enough.
+	// The shipped rights were enough.
 	for _, p := range []*process{first, second} {
 		g.Expect(p.output()).NotTo(ContainSubstring("forbidden"))
 		left := check.Value(filepath.Glob(filepath.Join(tempDir(p.command), "cardquota-scheduler-*")))(t)

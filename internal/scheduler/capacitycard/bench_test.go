@@ -59,7 +59,7 @@ func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
 	return s
 }
 
-// mostOfFits is what a gate that accepts a pod may cost at most, as a multiple of one check of the quota.
+// mostOfFits is what a hook that accepts a pod may cost at most, as a multiple of one check of the quota.
 const mostOfFits = 3.5
 
 // BenchmarkGates measures the hook allocatable, which Volcano calls for each pod, and the hook predicate, for each pod and

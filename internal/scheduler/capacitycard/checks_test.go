@@ -30,24 +30,24 @@ func nameOf(function any) string {
 
 // checkInputFor is what the checks read of a pod on a node. A test may change its request.
 func (s *scene) checkInputFor(task, node string) snapshot.CheckInput {
-	r, known := s.p.CheckInputFor(s.Task(task))
+	input, known := s.p.CheckInputFor(s.Task(task))
 	check.Must(s.t, known, "pod %s has no job", task)
-	r.Request = ptr.To(*r.Request)
-	r.Node = node
-	return r
+	input.Request = ptr.To(*input.Request)
+	input.Node = node
+	return input
 }
 
 // keptQuotaCheck is the check of what preempt freed for other pods, which is none of the lists of package snapshot.
 const keptQuotaCheck = "checkKeptQuota"
 
 // refusalBy returns the refusal of a check.
-func (s *scene) refusalBy(name string, r snapshot.CheckInput) *workload.Refusal {
+func (s *scene) refusalBy(name string, input snapshot.CheckInput) *workload.Refusal {
 	if name == keptQuotaCheck {
-		return s.p.Kept.CheckKeptQuota(r)
+		return s.p.Kept.CheckKeptQuota(input)
 	}
 	for _, each := range slices.Concat(snapshot.QuotaChecks, snapshot.ReclaimChecks, snapshot.PlaceChecks) {
 		if nameOf(each) == name {
-			return each(s.p.Session, r)
+			return each(s.p.Session, input)
 		}
 	}
 	s.t.Fatalf("there is no check %s", name)
@@ -69,11 +69,11 @@ func withClaim(task *api.TaskInfo) *api.TaskInfo {
 	return changed
 }
 
-// TestKeptQuotaRefusesNoPodWithoutCards: preempt evicted pods for another pod of queue inf, and the whole quota of 8 is kept
-// for that pod. Pod i-0 requests a resource that no node has. So it can use no card, and its request has no card names.
+// TestKeptQuotaRefusesNoPodWithoutCards: preempt evicted pods for pod p-0 of queue inf, and the whole quota of 8 is kept
+// for that pod. Pod i-0 of the same queue requests a resource that no node has. So it can use no card, and its request has no card names.
 // The check for kept quota does not refuse i-0, as i-0 takes none of that quota.
 func TestKeptQuotaRefusesNoPodWithoutCards(t *testing.T) {
-	s := newReclaimScene(t, "job t queue=tra min=1 running=a*4; job i queue=inf min=1 pending=1; job p queue=inf min=1 pending=1 cards=8").openSession()
+	s := newReclaimScene(t, "job i queue=inf min=1 pending=1; job p queue=inf min=1 pending=1 cards=8").openSession()
 	input := s.checkInputFor("i-0", "")
 	s.keepForPreemptor()
 	input.Request.Names = nil // no node has the resource
@@ -81,16 +81,17 @@ func TestKeptQuotaRefusesNoPodWithoutCards(t *testing.T) {
 }
 
 // TestEachCheckRefusesAPod: the plugin decides about a pod by lists of checks, and each check looks at one thing. Pod i-0
-// of inference requests one of the 4 free cards A of node a, within the quota of 8 of queue inf. No check refuses it. Each
-// row changes one thing. Then the check of that thing refuses the pod with a message. Every check has a row.
+// of inference requests one card A. Node a has 8 of them, of which job t uses 4, and the quota of queue inf is 8. The check
+// of a row does not refuse i-0 at first. Then the row changes one thing, and its check refuses the pod with a message.
+// Every check has a row. Pod p-0 is for the row in which quota is kept.
 func TestEachCheckRefusesAPod(t *testing.T) {
 	setRule := func(change func(*workload.QueueRules)) func(*scene, *snapshot.CheckInput) {
-		return func(_ *scene, r *snapshot.CheckInput) {
-			r.Rules = ptr.To(*r.Rules)
-			change(r.Rules)
+		return func(_ *scene, input *snapshot.CheckInput) {
+			input.Rules = ptr.To(*input.Rules)
+			change(input.Rules)
 		}
 	}
-	requestTooMany := func(_ *scene, r *snapshot.CheckInput) { r.Request.Count = 10_000 }
+	requestTooMany := func(_ *scene, input *snapshot.CheckInput) { input.Request.Count = 10_000 }
 
 	cases := map[string]struct {
 		check       string
@@ -103,30 +104,30 @@ func TestEachCheckRefusesAPod(t *testing.T) {
 		"Volcano's cache is not synced": {
 			"cacheIsSynced", func(s *scene, _ *snapshot.CheckInput) { s.p.AwaitsSync = true }, "has not seen every node and pod yet"},
 		"the queue does not exist": {
-			"queueExists", func(_ *scene, r *snapshot.CheckInput) {
-				r.Job = &api.JobInfo{Queue: "gone"}
-				r.Rules = nil
+			"queueExists", func(_ *scene, input *snapshot.CheckInput) {
+				input.Job = &api.JobInfo{Queue: "gone"}
+				input.Rules = nil
 			}, "Queue <gone> does not exist"},
-		"the queue accepts no pods": {
+		"the queue accepts no pods, as it is being deleted": {
 			"queueIsUsable", setRule(func(rules *workload.QueueRules) { rules.Refusal = &workload.Refusal{Code: workload.CodeQueueDeleted} }), "is being deleted"},
 		"the queue selects other namespaces": {
 			"namespaceIsAllowed", setRule(func(rules *workload.QueueRules) { rules.Namespaces = labels.Nothing() }), "namespace"},
 		"the request of the pod cannot be read": {
-			"requestIsValid", func(_ *scene, r *snapshot.CheckInput) {
-				r.Request.Denied = &workload.Refusal{Code: workload.CodeInvalidPod, Detail: "unreadable"}
+			"requestIsValid", func(_ *scene, input *snapshot.CheckInput) {
+				input.Request.Denied = &workload.Refusal{Code: workload.CodeInvalidPod, Detail: "unreadable"}
 			}, "unreadable"},
 		"the pod has a ResourceClaim that does not exist": {
-			"claimsAreAllowed", func(_ *scene, r *snapshot.CheckInput) { r.Task = withClaim(r.Task) },
+			"claimsAreAllowed", func(_ *scene, input *snapshot.CheckInput) { input.Task = withClaim(input.Task) },
 			"Pod waits for ResourceClaim <claim>, which does not exist yet"},
-		"the pod requests 10000 cards, more than the quota of any card": {
+		"the pod requests 10000 cards, more than the quota of each card that it may use": {
 			"queueHasQuota", requestTooMany, "Queue <inf> has insufficient <A> quota: requested <10000>"},
 		"the pod is training, which may not reclaim": {
-			"mayReclaim", func(s *scene, r *snapshot.CheckInput) { r.Task = s.Task("t-0") }, `service type "training" may not reclaim cards`},
+			"mayReclaim", func(s *scene, input *snapshot.CheckInput) { input.Task = s.Task("t-0") }, `service type "training" may not reclaim cards`},
 		"the node has cards B, and the pod may use A only": {
-			"cardIsAllowed", func(_ *scene, r *snapshot.CheckInput) { r.Node = "b" }, "pod ns/i-0 may not run on the card of node b"},
+			"cardIsAllowed", func(_ *scene, input *snapshot.CheckInput) { input.Node = "b" }, "pod ns/i-0 may not run on the card of node b"},
 		"the pod requests 10000 cards, more than the quota of the node's card": {
 			"queueHasQuotaForCard", requestTooMany, "Queue <inf> has insufficient <A> quota: requested <10000>"},
-		"all 8 cards of the quota are kept for a pod for which preempt evicted others": {
+		"all 8 cards of the quota are kept for p-0, for which preempt evicted others": {
 			keptQuotaCheck, func(s *scene, _ *snapshot.CheckInput) { s.keepForPreemptor() },
 			"Queue <inf> has insufficient <A> quota: requested <1>, total would be <9>, but capability is <8>; " +
 				"preempt freed quota for other pods, which come first"},
@@ -213,6 +214,7 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		},
 		"in a tree, allocate first places pods with alternatives on cards that their queues deserve, and inf deserves no A": {
 			check: cardIsDeserved, jobs: "job i queue=inf min=1 pending=1 card=A|B",
+			// In the first of two runs of allocate. The scene is no tree, so its queues deserve no card.
 			change:     func(s *scene, _ *snapshot.CheckInput) { s.p.allocation.deservedFirst = &deservedFirst{} },
 			wantReason: cardNotDeserved,
 		},
@@ -222,7 +224,7 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		},
 		"i-0 requests 10000 cards, more than the quota": {
 			check: cardFits, jobs: "job i queue=inf min=1 pending=1",
-			change:     func(_ *scene, r *snapshot.CheckInput) { r.Request.Count = 10_000 },
+			change:     func(_ *scene, input *snapshot.CheckInput) { input.Request.Count = 10_000 },
 			wantReason: quotaExceeded,
 		},
 		"all 8 free cards are kept for a job of inference, and i-0 is training": {

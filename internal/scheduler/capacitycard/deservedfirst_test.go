@@ -12,9 +12,9 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// TestADeniedPodPutsOffNoOther: no node has the card that pod denied-0 requests, so it is denied, and the checks refuse it.
-// Its job precedes job without in queue q, whose pod requests no cards. The first run tries both pods: the pod without
-// cards waits for none that the denied pod borrows.
+// TestADeniedPodPutsOffNoOther: in a tree allocate runs twice. It leaves to the second run the pods for which their queue
+// must borrow, and pods of jobs of lower priority of that queue. Pod denied-0 of priority 1 has a request that the checks
+// refuse anyway. So the first run tries it, and does not leave without-0, of priority 0 and without cards, to the second.
 func TestADeniedPodPutsOffNoOther(t *testing.T) {
 	s := newTreeScene(t, tenant+`job denied queue=q min=1 pending=1
 		job without queue=q min=1 pending=1`).openSession()
@@ -24,12 +24,12 @@ func TestADeniedPodPutsOffNoOther(t *testing.T) {
 	denied := s.checkInputFor("denied-0", "")
 	denied.Request.Names = nil
 	denied.Request.Denied = &workload.Refusal{}
-	check.That(t, !s.p.allocation.leaveToSecondRun(denied), "the denied pod waits for its turn")
+	check.That(t, !s.p.allocation.leaveToSecondRun(denied), "the denied pod is left to the second run")
 
 	without := s.checkInputFor("without-0", "")
 	without.Request.Names = nil
 	without.Request.Count = 0
-	check.That(t, !s.p.allocation.leaveToSecondRun(without), "the pod without cards waits for its turn")
+	check.That(t, !s.p.allocation.leaveToSecondRun(without), "the pod without cards is left to the second run")
 }
 
 // TestSecondRunTriesOnlyJobsThatBorrow: in a tree allocate runs twice, first for pods whose queues deserve the cards, then

@@ -53,7 +53,7 @@ func (s *scene) addClaim(name, class string) {
 }
 
 // TestClaimsForCardsAreJudgedAsUnmanaged: a pod can also get cards through a ResourceClaim, and no quota limits these. So
-// the argument UnmanagedQueues decides about such a pod, also in a queue with a quota. By default it is Enforce. Enforce and
+// the argument unmanagedQueues decides about such a pod, also in a queue with a quota. By default it is Enforce. Enforce and
 // Deny refuse the pod, Ignore allows it. A claim for other devices is allowed. A pod is refused as well while its claim
 // may be for cards, or does not exist yet.
 //

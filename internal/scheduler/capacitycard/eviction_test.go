@@ -350,9 +350,9 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 	}
 }
 
-// TestReclaimEvictsTheLowestPriorityFirst: inference needs 2 of the 8 cards that training uses on node a. With VictimOrder
+// TestReclaimEvictsTheLowestPriorityFirst: inference needs 2 of the 8 cards that training uses on node a. With victimOrder
 // Priority the pods of the lowest priority lose them: first the queue's priority counts, then the PriorityClass. A class
-// that the policy does not list counts as its lowest, pc-low. Only among equals, or with VictimOrder Loss, the smaller
+// that the policy does not list counts as its lowest, pc-low. Only among equals, or with victimOrder Loss, the smaller
 // loss decides: an elastic pod (min=1) costs less than a pod of a gang of 4 (min=4), which breaks and loses its work of 9
 // hours (age=9h). classOfJob has the PriorityClass of each job. "low:2" are 2 evicted pods of job low.
 func TestReclaimEvictsTheLowestPriorityFirst(t *testing.T) {

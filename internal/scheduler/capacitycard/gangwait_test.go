@@ -156,7 +156,7 @@ func newChangingScene(t *testing.T, args framework.Arguments) *minuteScene {
 		job r queue=o min=1 running=a*7
 		job f queue=o min=1 running=a
 		job gang queue=q min=8 pending=8 minCards=8
-		job small queue=q min=1 pending=1 minCards=1 phase=Pending priorityClass=low`).withArguments(args))
+		job small queue=q min=1 pending=1 minCards=1 phase=Pending`).withArguments(args))
 	s.group("gang").CreationTimestamp = metav1.NewTime(s.clock.Add(-time.Hour))
 	return s
 }
@@ -172,7 +172,7 @@ func (m *minuteScene) runChangingMinute() {
 }
 
 // TestFreeCardsProlongAReservationForAnHour: a reservation lasts five minutes, and begins again when more cards are free
-// than before. The argument MaxReservation, by default an hour, is the most time for which that prolongs a reservation.
+// than before. The argument maxReservation, by default an hour, is the most time for which that prolongs a reservation.
 // So a gang that never starts does not keep others waiting.
 //
 // The gang needs all 8 cards of node a. Job r uses 7 of them, and job f uses the eighth in every other minute, so a card
@@ -197,7 +197,7 @@ func TestFreeCardsProlongAReservationForAnHour(t *testing.T) {
 }
 
 // TestTheNextGangHasItsTimeAfterTheFirst: two gangs of queue q wait for 8 cards each, within its quota of 16. A card becomes
-// free in every other minute, when job f ends. That prolongs the reservation of the older gang for MaxReservation, 20
+// free in every other minute, when job f ends. That prolongs the reservation of the older gang for maxReservation, 20
 // minutes, then that of the younger gang for as long. So in minute 12 the older gang has its reservation, in minute 32
 // the younger one, and in minute 60 neither.
 func TestTheNextGangHasItsTimeAfterTheFirst(t *testing.T) {
@@ -230,11 +230,11 @@ func TestTheNextGangHasItsTimeAfterTheFirst(t *testing.T) {
 
 // TestJobWithoutReservationComesAfterItsEquals: a gang needs all 8 cards, but job r uses 7 of them and job f the eighth in
 // every other minute (runChangingMinute). So the gang never starts, and its reservation ends after the 6 minutes of
-// MaxReservation. From then on the gang comes after a younger job of its priority, so that it does not block that job. The
+// maxReservation. From then on the gang comes after a younger job of its priority, so that it does not block that job. The
 // gang comes first again when it requests something else, here 7 cards.
 func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 	s := newChangingScene(t, framework.Arguments{"maxReservation": "6m"})
-	for range 20 { // minutes, far more than the 6 of MaxReservation
+	for range 20 { // minutes, far more than the 6 of maxReservation
 		s.runChangingMinute()
 	}
 	check.That(t, s.m.Reservations[s.group("gang").UID].IsExhausted, "the gang still has a reservation after 20 minutes")
@@ -254,14 +254,14 @@ func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 	s.Close()
 }
 
-// TestJobWithoutReservationGetsItAgain: a gang of 8 lost its reservation after the 6 minutes of MaxReservation, because jobs r
+// TestJobWithoutReservationGetsItAgain: a gang of 8 lost its reservation after the 6 minutes of maxReservation, because jobs r
 // and f use the cards that the gang needs. Then all pods of r and f are deleted, and the pods of the gang are pipelined:
 // Volcano pipelines them to the cards of the terminating pods. With that the gang has a reservation again.
 func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 	s := newChangingScene(t, framework.Arguments{"maxReservation": "6m"})
 	// Job small would take the card of job f.
 	s.Pods = slices.DeleteFunc(s.Pods, func(p *corev1.Pod) bool { return p.Name == "small-0" })
-	for range 20 { // minutes, far more than the 6 of MaxReservation
+	for range 20 { // minutes, far more than the 6 of maxReservation
 		s.runChangingMinute()
 	}
 	check.That(t, s.m.Reservations[s.group("gang").UID].IsExhausted, "the gang still has a reservation after 20 minutes")
@@ -390,7 +390,8 @@ func TestCardsAreKeptForAJobBelowItsMinimum(t *testing.T) {
 
 // TestCardsAreKeptFromReclaimableJobs: 2 of 4 cards are free, and gang g of inference needs all 4. The free cards are kept
 // for g from job t only if g could reclaim cards from t: t is training, in a queue of lower priority. Such a job t would
-// only be evicted again. Any other job t gets a card. A row says what t is.
+// only be evicted again. Any other job t gets a card. With unmanagedQueues: Ignore a queue without a quota may use any
+// card, but reclaims none. A row says what t is.
 func TestCardsAreKeptFromReclaimableJobs(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ text, wantBound string }{
 		"training in a queue of priority 20000: kept from it": {"job t queue=tra min=1 pending=1", ""},

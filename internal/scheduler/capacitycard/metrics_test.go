@@ -124,13 +124,13 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 		`cardquota_pods_charged{}`:                     2,
 		`cardquota_ready{}`:                            1,
 	}
-	maps.DeleteFunc(got, func(series string, _ float64) bool {
+	maps.DeleteFunc(got, func(series string, _ float64) bool { // neither is a part of the snapshot
 		return strings.HasPrefix(series, "cardquota_last_session_timestamp_seconds") || strings.HasPrefix(series, "cardquota_refusals_total")
 	})
 	check.Equal(t, "series", want, got)
 }
 
-// TestUnlimitedQueueShowsUsageWithoutQuota: with UnmanagedQueues: Ignore a queue without a quota may use any card. Its
+// TestUnlimitedQueueShowsUsageWithoutQuota: with unmanagedQueues: Ignore a queue without a quota may use any card. Its
 // metrics show the 2 cards that it uses. They show no quota for cards, CPU or memory, because it has none.
 func TestUnlimitedQueueShowsUsageWithoutQuota(t *testing.T) {
 	s := newScene(t, "node a model=A cards=8; queue free cpu=unlimited; job runs queue=free min=2 running=a*2")

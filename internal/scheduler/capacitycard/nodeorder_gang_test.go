@@ -366,7 +366,7 @@ func TestGangsStayTogetherAlthoughNodesAreSampled(t *testing.T) {
 }
 
 // TestDefaultWeightPacks places 14 gangs and single pods on 20 nodes, ten times. Volcano's own scores prefer empty
-// nodes. The default NodeOrderWeight of 1 outweighs them. It leaves at least 95 % as many nodes unused as a weight of
+// nodes. The default nodeOrderWeight of 1 outweighs them. It leaves at least 95 % as many nodes unused as a weight of
 // 1000, and more than 1.5 times as many as a weight of 0.001. A node is unused while no card of it is in use. Such nodes
 // are what the next large gang needs.
 func TestDefaultWeightPacks(t *testing.T) {

@@ -21,9 +21,9 @@ func scoreFor(pod podCards, node placement) float64 {
 
 // TestPackingPrefersFullerNodes: nodes are compared for one pod, and the better one scores higher. First comes a node
 // on which pods of the gang already are, then one that fits the rest of the gang, then the fuller one. That keeps
-// gangs together, and whole nodes free for the next gang. Of a node, total are all cards and idle the free ones.
-// hasGang: pods of the gang already are there. fitsRest: all waiting pods of the gang fit. pods: so many of them fit.
-// avoided: the node has a PreferNoSchedule taint.
+// gangs together, and whole nodes free for the next gang. A node with a PreferNoSchedule taint (avoided) comes last. Of a
+// node, total are all cards and idle the free ones. hasGang: pods of the gang already are there. fitsRest: all waiting pods
+// of the gang fit. pods: so many of them fit now; none fits where the pod must wait.
 func TestPackingPrefersFullerNodes(t *testing.T) {
 	single := podCards{pod: 1, gang: 1}     // the cards of the pod, and of all waiting pods of its gang
 	gangOfFour := podCards{pod: 2, gang: 8} // 4 pods of 2 cards
@@ -110,8 +110,8 @@ func TestScoreStepsDoNotOverlap(t *testing.T) {
 			return placement{
 				total:    float64(total),
 				idle:     float64(rapid.IntRange(-1, total).Draw(t, label+" idle")), // -1: more are used than there are
-				hasGang:  rapid.Bool().Draw(t, label+" holds"),
-				fitsRest: rapid.Bool().Draw(t, label+" fits"),
+				hasGang:  rapid.Bool().Draw(t, label+" has pods of the gang"),
+				fitsRest: rapid.Bool().Draw(t, label+" fits the rest"),
 				pods:     rapid.IntRange(0, 80).Draw(t, label+" pods"),
 			}
 		}

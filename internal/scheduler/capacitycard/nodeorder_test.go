@@ -79,9 +79,9 @@ func (s *scene) scoreOf(pod, node string) float64 {
 
 // TestScoresFollowTheOrderOfAlternatives: Volcano's action preempt asks no plugin for the best node; it takes the
 // highest score. So the scores too must prefer the first alternative. Pod j-0 accepts "B|A". c1 has neither card
-// and scores 0. a1 is the fullest node, with 7 of 8 cards in use, but has the second alternative. How full a node
-// is adds at most packingScore. b1 is unused, and b2 has 3 cards in use. Job j needs 9999 cards to be enqueued, so
-// j-0 stays pending.
+// and scores 0. a1 is the fullest node, with 7 of 8 cards in use, but has the second alternative. b1 is unused, and
+// scores at least half of packingScore more, the most that a full node gains. b2 has 3 cards in use, and scores more
+// than b1. Job j needs 9999 cards to be enqueued, so j-0 stays pending.
 func TestScoresFollowTheOrderOfAlternatives(t *testing.T) {
 	s := newScene(t, `node a1 model=A
 		node b1,b2 model=B
@@ -100,7 +100,7 @@ func TestScoresFollowTheOrderOfAlternatives(t *testing.T) {
 	check.That(t, b2 > b1, "the B in use scores %v, want more than the unused one with %v", b2, b1)
 }
 
-// TestPackingScoreFollowsWeightAndPreferences: NodeOrderWeight multiplies the plugin's score for packing. If the pod,
+// TestPackingScoreFollowsWeightAndPreferences: nodeOrderWeight multiplies the plugin's score for packing. If the pod,
 // its job or its queue prefers nodes itself, a fifth of that score is left (preferenceFactor), so that the preference
 // decides. A node with a PreferNoSchedule taint scores 0, unless the pod tolerates the taint. a1 and a2 both have 3 of
 // 8 cards in use, and only a2 has the taint.
@@ -109,7 +109,7 @@ func TestPackingScoreFollowsWeightAndPreferences(t *testing.T) {
 		s := newScene(t, `node a1,a2 model=A
 			queue q quota={"A":99}
 			job r queue=q min=1 running=a1*3,a2*3
-			job j queue=q min=1 pending=1 minCards=9999 phase=Pending`, change)
+			job j queue=q min=1 pending=1`, change)
 		s.Nodes[1].Spec.Taints = []corev1.Taint{{Key: "drain", Effect: corev1.TaintEffectPreferNoSchedule}}
 		return s
 	}

@@ -309,7 +309,7 @@ func TestQuotaIsEnforcedForTheCardOfTheNode(t *testing.T) {
 
 // TestPredicateRefusesPodsBeyondTheQuota: Volcano asks the predicate about a pod and a node. The quota of one A is in
 // use. On node a an eviction could help the second pod (Unschedulable). On node b, which has another card than the
-// pod names, it could not.
+// pod names, it could not (UnschedulableAndUnresolvable).
 func TestPredicateRefusesPodsBeyondTheQuota(t *testing.T) {
 	s := newScene(t, `node a model=A
 		node b model=B
@@ -425,8 +425,8 @@ func (s *scene) checkEnqueued(t testing.TB, name, wantRefusal string) {
 	checkText(t, "reason", wantRefusal, job.JobFitErrors)
 }
 
-// TestCardPodsAreFreeOfCPULimitsWhenConfigured: queue q has a quota of 8 A and states no limit of CPU
-// (cpu=unlimited). In a queue with a quota for cards that means no CPU at all. So a pod with a card and 1 CPU starts
+// TestCardPodsAreFreeOfCPULimitsWhenConfigured: queue q has a quota of 8 A and states no limit of CPU and memory
+// (cpu=unlimited). In a queue with a quota for cards that means none at all. So a pod with a card and 1 CPU starts
 // only if cardUnlimitedCpuMemory says that CPU and memory of pods with cards are not limited.
 func TestCardPodsAreFreeOfCPULimitsWhenConfigured(t *testing.T) {
 	for isUnlimited, wantPlaced := range map[bool]string{false: "", true: "a:1"} {
@@ -456,7 +456,7 @@ func TestAQueueDoesNotDisturbOthers(t *testing.T) {
 	}
 }
 
-// TestInvalidArgumentsAllowNoPods: with an invalid argument, here an OverCommitFactor below 1, the plugin does not know
+// TestInvalidArgumentsAllowNoPods: with an invalid argument, here an overCommitFactor below 1, the plugin does not know
 // which rules to enforce. So it starts no pod, although the quota is 8.
 func TestInvalidArgumentsAllowNoPods(t *testing.T) {
 	s := newScene(t, `node a model=A

@@ -309,7 +309,7 @@ func TestPreemptedCardsAreKeptForTheirPreemptor(t *testing.T) {
 
 // TestSecondPreemptorUsesNoKeptCards: node a has 4 cards, all used by pods of low priority. In the first session one
 // of them is evicted for high-0. In the next one late-0 needs a card too. The card that becomes free is kept for
-// high-0, so preempt evicts a second pod, and late-0 does not wait until high-0 is placed.
+// high-0, which waits for it. So preempt evicts a second pod, and late-0 does not wait until high-0 is placed.
 func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
 	s := newScene(t, `node a model=A cards=4
 		queue q quota={"A":4} cpu=1000
@@ -326,7 +326,7 @@ func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
 	s.Cache.AddPodGroupV1beta1(s.Groups[len(s.Groups)-1])
 	s.Cache.AddPod(s.Pods[len(s.Pods)-1].DeepCopy())
 	s.openSession()
-	defer s.reclaimPolicy().Evictions.AssumeEvicted()()
+	defer s.reclaimPolicy().Evictions.AssumeEvicted()() // as the program does while it runs preempt
 	s.reclaimPolicy().Preempt(preemption.Hooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
 
 	check.Equal(t, "pods that are being evicted, with that of the first session", 2, len(s.In(api.Releasing)))

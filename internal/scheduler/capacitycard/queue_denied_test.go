@@ -18,7 +18,7 @@ var deny = framework.Arguments{"unmanagedQueues": "Deny"}
 const whatHelps = "; it has no card quota, and such queues are denied (unmanagedQueues: Deny): " +
 	"submit to a queue that has a CardQuota, or create one for this queue"
 
-// TestDeniedQueueStartsNoPods: with UnmanagedQueues: Deny a queue without a card quota gets no cards, and no CPU
+// TestDeniedQueueStartsNoPods: with unmanagedQueues: Deny a queue without a card quota gets no cards, and no CPU
 // and memory beyond what it states (cpu=). That is true for Volcano's queues default and root as well. A queue with
 // any quota, even an empty one, is not denied. Each pod requests 1 CPU, and "a:1" is one pod on node a.
 func TestDeniedQueueStartsNoPods(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 // TestWeightsDivideCardsAmongFlatQueues: of queues of equal priority, Volcano serves the one first that uses the
 // smaller part of its quota, divided by its weight. Of two equal queues, x comes first. So the 9 cards of the node
 // are divided about as the weights are. Queue x has a weight of 1 unless the row says more, and job j; queue y has
-// job k.
+// job k. Pods request no CPU and memory, so that only cards count.
 func TestWeightsDivideCardsAmongFlatQueues(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ queues, jobs, wantOfX, wantOfY string }{
 		"weights 1 and 2: 3 and 6 cards": {

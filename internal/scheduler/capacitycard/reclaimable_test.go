@@ -79,8 +79,8 @@ func TestPodWithoutAJobReclaimsNothing(t *testing.T) {
 }
 
 // TestFreeQuotaIsWhatAQueueMayStillUse: queue tra uses 4 cards A. Its free quota of A is the rest of its quota,
-// and 0 if the quota is lower, names other cards or cannot be read. With UnmanagedQueues: Ignore, a queue without
-// a quota may use any number.
+// and 0 if the quota is lower, names other cards or cannot be read. With unmanagedQueues: Ignore, a queue without
+// a quota may use any number. The added line replaces queue tra.
 func TestFreeQuotaIsWhatAQueueMayStillUse(t *testing.T) {
 	for quota, want := range map[string]card.Count{
 		`quota={"A":8}`:  8 - 4,
@@ -99,7 +99,8 @@ func TestFreeQuotaIsWhatAQueueMayStillUse(t *testing.T) {
 
 // TestReclaimPolicyKnowsTheCardsOfPods: pod i-0 waits for 5 cards A, t-0 uses one, and cpu-0 runs without cards.
 // Node a has cards A, node b cards B, and node "none" does not exist. i-0 may only be on node a. A pod without
-// cards may be on any node, where it uses none.
+// cards may be on any node, where it uses none. The policy also knows how many cards are charged for a pod, and its
+// request: that of i-0 has 1 CPU and 1 GiB besides the cards.
 func TestReclaimPolicyKnowsTheCardsOfPods(t *testing.T) {
 	s := newScene(t, inferenceWaitsForTraining+"job cpu queue=tra min=1 running=a cards=0").enqueueAndAllocate()
 	rules := s.reclaimPolicy()
@@ -203,7 +204,7 @@ func TestMinimumRuntimeIsThatOfTheServiceType(t *testing.T) {
 }
 
 // TestPriorityBetweenQueuesIsThatOfListedClasses: the priority protects jobs from other queues. A tenant may name
-// any PriorityClass in a PodGroup, and may create one. So only classes in the argument PriorityClasses count, of
+// any PriorityClass in a PodGroup, and may create one. So only classes in the argument priorityClasses count, of
 // the pods as well as of the PodGroup: here high 3, middle 2, low 1. A class that is not listed, such as "own",
 // counts as the lowest. A job has the priority of its PodGroup, but at most that of its highest pod. If the
 // PodGroup names no class, the highest pod decides.
@@ -236,7 +237,7 @@ func TestPriorityBetweenQueuesIsThatOfListedClasses(t *testing.T) {
 }
 
 // TestVictimOrderIsConfigured: the policy configures which jobs lose cards first to the action that reclaims. By default those
-// of the lowest priority do. If the argument VictimOrder is "Loss", those do whose eviction destroys the least work.
+// of the lowest priority do. If the argument victimOrder is "Loss", those do whose eviction destroys the least work.
 func TestVictimOrderIsConfigured(t *testing.T) {
 	for want, args := range map[v1alpha1.VictimOrder]framework.Arguments{
 		v1alpha1.VictimsByPriority: nil,

@@ -25,7 +25,7 @@ import (
 // is away. Until it starts, and for five minutes at most, job v of training gets none of those cards. Otherwise
 // they would have to be taken back again. They are free for all when the quota of inference no longer suffices for
 // the gang, or its queue is closed. Node a has four cards unless the row says more. A queue or node that a row
-// names again replaces the first one.
+// names again replaces the first one. All queues have CPU for all pods (cpu=1000).
 func TestReclaimedCardsAreKeptOnANode(t *testing.T) {
 	const (
 		fourOfTraining = `
@@ -243,8 +243,8 @@ func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
 	s.openSession()
 	check.Equal(t, "nodes with kept cards", []string{"a"}, s.nodesOfReclaimers())
 
-	r, _ := s.p.CheckInputFor(s.Task("j-0"))
-	check.Equal(t, "the pod may use the node", true, s.p.Kept.FitsBesideReclaimed(r, s.Ssn.Nodes["a"]))
+	input, _ := s.p.CheckInputFor(s.Task("j-0"))
+	check.Equal(t, "the pod may use the node", true, s.p.Kept.FitsBesideReclaimed(input, s.Ssn.Nodes["a"]))
 }
 
 // TestALoweredQuotaEndsWhatWasFreedLast: four cards are kept for job k on node b, and since a second later four for

@@ -85,8 +85,8 @@ func TestRefusedJobBlocksNoOtherJob(t *testing.T) {
 
 // TestReservationCoversTheEnqueuedRequest: jobs j and other request 2 cards each, within the quota of 4. After the
 // session that enqueues jobs, the owner of j raises the request of j to a million. In the second row, j also has a
-// waiting pod of 1000 cards. The plugin would not enqueue j with such a request. So j reserves nothing, and job other
-// keeps its 2 cards.
+// waiting pod of 1000 cards, and its PodGroup is Running. The plugin would not enqueue j with such a request. So j
+// reserves nothing, and job other keeps its 2 cards.
 func TestReservationCoversTheEnqueuedRequest(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		phase scheduling.PodGroupPhase
@@ -169,7 +169,7 @@ func TestUnknownCardsAreParsedOnceAndNotReserved(t *testing.T) {
 		for e := range card.MaxQuotaEntries {
 			var names []string
 			for a := range card.MaxAlternatives {
-				names = append(names, fmt.Sprintf("X%d%d%d", g, e+256, a))
+				names = append(names, fmt.Sprintf("X%d-%d-%d", g, e, a))
 			}
 			entries = append(entries, fmt.Sprintf("%q:1", strings.Join(names, "|")))
 		}

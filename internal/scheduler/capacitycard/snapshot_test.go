@@ -132,7 +132,7 @@ func (s *scene) applyEvent(event string) {
 
 // TestChargesFollowTheLabelOfTheNode: two pods of queue q run on node a, which has cards A at first. Without its
 // label they stay charged for A, because they still use those cards. With the label of B they are charged for B. The
-// node takes no new pod that names A either way.
+// node takes no new pod that names A either way: the predicate refuses j-0, which names A, as if it were new.
 func TestChargesFollowTheLabelOfTheNode(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	for _, tc := range []struct {
@@ -154,7 +154,8 @@ func TestChargesFollowTheLabelOfTheNode(t *testing.T) {
 
 // TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges: node a has 8 cards A, and job j uses two. Then the node offers
 // 80 cards, but its label still says 8: a device plugin shares each card and no label says so. The two pods stay
-// charged for two cards A, also by a new process of the scheduler. New pods get none of the cards of node a.
+// charged for two cards A, also by a new process of the scheduler. New pods get none of the cards of node a: the
+// predicate refuses j-0 as if it were new.
 func TestNodeWithMoreCardsThanItsLabelSaysKeepsTheCharges(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	node := session.Node("a", "A", 80)
@@ -191,10 +192,10 @@ func TestRepeatedEventsChangeTheLedgerOnce(t *testing.T) {
 	}
 }
 
-// TestEachGateIsClosedUntilTheCacheHasSynced: after a start the scheduler is not ready until its cache has synced. Until
+// TestEachHookRefusesUntilTheCacheHasSynced: after a start the scheduler is not ready until its cache has synced. Until
 // then the three hooks that Volcano asks before it places a pod refuse: allocatable, predicate and jobEnqueueable.
 // Nothing else is against pod j-0: it is on node a, within the quota of queue q.
-func TestEachGateIsClosedUntilTheCacheHasSynced(t *testing.T) {
+func TestEachHookRefusesUntilTheCacheHasSynced(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	s.p.AwaitsSync = true
 	task := s.Task("j-0")
@@ -343,7 +344,7 @@ func TestEvictedPodUsesItsCardUntilItIsDeleted(t *testing.T) {
 func TestPodOfAMissingQueueGetsAMessage(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
 	ours := s.PodsOf("job lost queue=nowhere min=1 pending=1", annotate("scheduling.volcano.sh/queue-name", "nowhere"))[0]
-	delete(ours.Annotations, "scheduling.k8s.io/group-name")
+	delete(ours.Annotations, "scheduling.k8s.io/group-name") // it has no PodGroup, as Volcano creates none for it
 	ofOthers := ours.DeepCopy()
 	ofOthers.Name = "other"
 	ofOthers.UID = "other"

@@ -177,8 +177,8 @@ func (l *lifecycle) recover(t *rapid.T, saved *draft) {
 //
 // (1) After every step the ledger equals the recount: which pods are charged, and what each queue uses and has
 // terminating. It limits as many cards as the quota of the queue names (l.check).
-// (2) A placement or a replay succeeds exactly if the pod may use the node's card, and the quota covers two sums: what
-// is used with this pod, and what is terminating. A pod without cards needs only a readable quota (l.mayUse).
+// (2) A placement or a replay succeeds exactly if the pod may use the node's card, and the quota covers each of two sums:
+// what is used with this pod, and what is terminating. A pod without cards needs only a readable quota (l.mayUse).
 // (3) Usage grows only within quotas, also when Volcano's own action allocate runs (l.grewWithinQuota).
 // (4) A binding names the charged queue. When a session opens, its metrics equal the recount.
 func TestLedgerFollowsVolcanosStatements(t *testing.T) {

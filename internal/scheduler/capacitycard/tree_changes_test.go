@@ -14,7 +14,7 @@ import (
 
 // TestTreeIsResolvedWhenAQueueChanges: the scheduler keeps the tree of queues that it has computed. Only when the state,
 // the parent or an amount of a Queue changes, the next session computes the tree again, and its version grows. Without
-// the argument QueueHierarchy the queues are flat. At first tenant t has a quota of 4 and a guarantee of 2. Below it are
+// the argument queueHierarchy the queues are flat. At first tenant t has a quota of 4 and a guarantee of 2. Below it are
 // queue q, which uses 4 cards of the 8 on node a, and queue r, which uses none.
 func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	s := newTreeScene(t, tenant+"job j queue=q min=1 running=a*4").openSession()

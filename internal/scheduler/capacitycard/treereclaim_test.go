@@ -365,20 +365,20 @@ func TestPreemptInATreeFreesWhatAncestorsLack(t *testing.T) {
 // that cannot be reclaimed. (1) Both amounts suffice. (2) One less of either does not. So preempt evicts enough, and no
 // pod in vain.
 func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
-	r := seed.Rand(t)
+	random := seed.Rand(t)
 	for range 200 {
-		guarantee := r.IntN(3)
+		guarantee := random.IntN(3)
 		text := fmt.Sprintf(`node a model=A cards=5
 			queue t quota={"A":%d} deserved={"A":%d} guarantee={"A":%d}
 			queue q quota={"A":%d} %s parent=t deserved={"A":%d} guarantee={"A":%d}
 			queue u quota={"A":8} deserved={"A":8} guarantee={"A":%d}
 			job old queue=q min=1 running=a*%d
 			job new queue=q min=1 pending=1 cards=%d`,
-			2+r.IntN(4), 2+r.IntN(3), guarantee,
-			2+r.IntN(4), []string{"serviceType=training", "serviceType=training reclaimable=false"}[r.IntN(2)], 2+r.IntN(3), guarantee,
-			r.IntN(6),
-			1+r.IntN(5),
-			1+r.IntN(2))
+			2+random.IntN(4), 2+random.IntN(3), guarantee,
+			2+random.IntN(4), []string{"serviceType=training", "serviceType=training reclaimable=false"}[random.IntN(2)], 2+random.IntN(3), guarantee,
+			random.IntN(6),
+			1+random.IntN(5),
+			1+random.IntN(2))
 
 		s := newTreeScene(t, text).openSession()
 		task := s.Task("new-0")

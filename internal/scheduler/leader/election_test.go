@@ -18,25 +18,25 @@ import (
 // then. The write may take 20 seconds (writeEnds).
 func TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		s := newFakeAPIServer(t)
+		server := newFakeAPIServer(t)
 		e := newElectionFixture(newOtherSchedulersFixture()).startElection(t)
 		g.Expect(e.holder()).To(Equal("this process"))
 
 		sent := make(chan error, 1)
-		go func() { sent <- s.send(e.fence(), "POST") }()
-		<-s.arrived
+		go func() { sent <- server.send(e.fence(), "POST") }()
+		<-server.arrived
 
 		e.stop()
 		time.Sleep(e.writeEnds / 2)
 		g.Expect(e.fence().isClosed()).To(BeTrue())
-		g.Expect(s.send(e.fence(), "POST")).To(MatchError(errFenced))
+		g.Expect(server.send(e.fence(), "POST")).To(MatchError(errFenced))
 		g.Expect(e.holder()).To(Equal("this process"))
 
-		s.release()
+		server.answerAll()
 		g.Expect(<-sent).To(Succeed())
 		g.Expect(<-e.ended).To(Succeed())
 		g.Expect(e.holder()).To(BeEmpty())
-		g.Expect(s.send(e.fence(), "POST")).To(MatchError(errFenced))
+		g.Expect(server.send(e.fence(), "POST")).To(MatchError(errFenced))
 	})
 }
 
@@ -45,10 +45,10 @@ func TestLeaseIsReleasedOnlyWhenNoWriteIsInFlight(t *testing.T) {
 // Lease, so that no other replica leads before it expires: the write may still take effect.
 func TestLeaseIsNotReleasedWhileAWriteHangs(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		s := newFakeAPIServer(t)
+		server := newFakeAPIServer(t)
 		e := newElectionFixture(newOtherSchedulersFixture()).startElection(t)
-		go func() { _ = s.send(e.fence(), "POST") }()
-		<-s.arrived
+		go func() { _ = server.send(e.fence(), "POST") }()
+		<-server.arrived
 
 		e.stop()
 		g.Expect(<-e.ended).To(MatchError(errWriteInFlight))
@@ -61,16 +61,16 @@ func TestLeaseIsNotReleasedWhileAWriteHangs(t *testing.T) {
 // fence, which all its writes pass, refuses a write.
 func TestAnotherHolderEndsTheTermAtOnce(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		s := newFakeAPIServer(t)
+		server := newFakeAPIServer(t)
 		e := newElectionFixture(newOtherSchedulersFixture()).startElection(t)
-		s.release()
-		g.Expect(s.send(e.fence(), "POST")).To(Succeed())
+		server.answerAll()
+		g.Expect(server.send(e.fence(), "POST")).To(Succeed())
 
 		e.takenLease.Store(leaseOf("another"))
 		began := time.Now()
 		g.Expect(<-e.ended).To(MatchError(errLeaseLost))
 		g.Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
-		g.Expect(s.send(e.fence(), "POST")).To(MatchError(errFenced))
+		g.Expect(server.send(e.fence(), "POST")).To(MatchError(errFenced))
 		g.Expect(e.holder()).To(Equal("another"))
 	})
 }
@@ -107,8 +107,8 @@ func TestAReplicaThatNeverLedWritesNoFinalHeartbeat(t *testing.T) {
 
 // TestFinalHeartbeatPrecedesTheReleaseOfTheLease: a leader that stops writes a final heartbeat, so that the operator
 // need not wait until the last one is stale. The leader writes it once, after its last other write, and while it still
-// has the Lease. All other writes pass a fence, which is closed by then. Later the final heartbeat could overwrite the
-// heartbeat of the next leader. Without election there is no Lease, so it has no holder.
+// has the Lease. All other writes pass a fence, which is closed by then. A final heartbeat that is written later could
+// overwrite the heartbeat of the next leader. Without election there is no Lease, so it has no holder.
 func TestFinalHeartbeatPrecedesTheReleaseOfTheLease(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		elect      bool
@@ -118,22 +118,22 @@ func TestFinalHeartbeatPrecedesTheReleaseOfTheLease(t *testing.T) {
 		"without election": {elect: false, wantHolder: ""},
 	}) {
 		inFakeTime(t, func(t *testing.T, g *WithT) {
-			s := newFakeAPIServer(t)
-			s.release()
+			server := newFakeAPIServer(t)
+			server.answerAll()
 			e := newElectionFixture(newOtherSchedulersFixture())
 			e.elect = tc.elect
 			var holders []string
 			e.beforeRelease = func(context.Context) {
-				g.Expect(s.send(e.fence(), "POST")).To(MatchError(errFenced), "no write follows")
+				g.Expect(server.send(e.fence(), "POST")).To(MatchError(errFenced), "no write follows")
 				holders = append(holders, e.holder())
 			}
 
 			e.startElection(t)
-			g.Expect(s.send(e.fence(), "POST")).To(Succeed(), "the fence is open until the end")
+			g.Expect(server.send(e.fence(), "POST")).To(Succeed(), "the fence is open until the end")
 			e.stop()
 			g.Expect(<-e.ended).To(Succeed())
 			g.Expect(holders).To(Equal([]string{tc.wantHolder}), "holder of the Lease at the final heartbeat")
-			g.Expect(s.send(e.fence(), "POST")).To(MatchError(errFenced))
+			g.Expect(server.send(e.fence(), "POST")).To(MatchError(errFenced))
 		})
 	}
 }
@@ -237,7 +237,7 @@ func TestErrorEndsTheWaiting(t *testing.T) {
 		broken := errors.New("the configuration cannot be watched")
 		ended := make(chan error, 1)
 		ctx, end := context.WithCancelCause(t.Context())
-		go func() { ended <- runElections(ctx, others.OtherSchedulers, nil) }()
+		go func() { ended <- runElections(ctx, others.OtherSchedulers, nil) }() // nil, since no election begins
 		synctest.Wait()
 		g.Expect(others.String()).NotTo(BeEmpty(), "message while it waits")
 
@@ -252,10 +252,10 @@ func TestErrorEndsTheWaiting(t *testing.T) {
 // minute.
 func TestLeaderWaitsForTheAPIServer(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		l := newOtherSchedulersFixture()
+		others := newOtherSchedulersFixture()
 		slow := errors.New("etcdserver: request timed out")
-		l.trouble.Store(&slow)
-		work := &Candidate{Others: l.OtherSchedulers}
+		others.trouble.Store(&slow)
+		work := &Candidate{Others: others.OtherSchedulers}
 		term, end := context.WithTimeout(t.Context(), long)
 		defer end()
 
@@ -263,8 +263,8 @@ func TestLeaderWaitsForTheAPIServer(t *testing.T) {
 		g.Expect(work.leadBehind(newFence())(term)).To(Succeed())
 		g.Expect(time.Since(began)).To(Equal(long), "until the term ends")
 
-		time.AfterFunc(long, func() { l.trouble.Store(nil) })
-		g.Expect(l.confirmNone(t.Context())).To(Succeed())
+		time.AfterFunc(long, func() { others.trouble.Store(nil) })
+		g.Expect(others.confirmNone(t.Context())).To(Succeed())
 		g.Expect(time.Since(began)).To(BeNumerically("~", 2*long, 2*lookupInterval), "until the API server answers")
 	})
 }

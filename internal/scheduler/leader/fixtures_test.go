@@ -35,17 +35,17 @@ func inFakeTime(t *testing.T, test func(t *testing.T, g *WithT)) {
 // long is longer than any wait of these tests.
 const long = time.Minute
 
-// fakeAPIServer reports the method of each request that reaches it. It answers none before release.
+// fakeAPIServer reports the method of each request that reaches it. It answers none before answerAll is called, then all.
 type fakeAPIServer struct {
-	arrived chan string
-	answer  chan struct{}
-	release func()
+	arrived   chan string
+	answer    chan struct{}
+	answerAll func()
 }
 
 func newFakeAPIServer(t *testing.T) *fakeAPIServer {
 	s := &fakeAPIServer{arrived: make(chan string, 100), answer: make(chan struct{})}
-	s.release = sync.OnceFunc(func() { close(s.answer) })
-	t.Cleanup(s.release)
+	s.answerAll = sync.OnceFunc(func() { close(s.answer) })
+	t.Cleanup(s.answerAll)
 	return s
 }
 

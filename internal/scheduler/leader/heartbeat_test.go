@@ -95,33 +95,33 @@ func (h *heartbeatFixture) countWrites() int {
 }
 
 // TestHeartbeatReportsTheConfigurationOfTheSession: the heartbeat states the hash of the configuration with which a
-// session (scheduling cycle) ran, and pods that another scheduler bound. A problem is reported at once, a millisecond
-// or a second later. A problem of the text comes before one that the plugin found in its arguments. A session whose
-// arguments are invalid has no hash. Labels that other clients write on the Lease stay.
+// session (scheduling cycle) ran, and pods that another scheduler bound. A problem is reported at once, here a
+// millisecond or a second after the first report. A problem of the text comes before one that the plugin found in its
+// arguments. A session whose arguments are invalid has no hash. Labels that other clients write on the Lease stay.
 func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 	g := NewWithT(check.Trail(t))
-	b := newHeartbeatFixture()
-	b.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", BoundByOthers: []string{"n/p"}, At: b.began})
-	g.Expect(b.writtenReport()).To(Equal(enforcement.Report{
-		Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond),
+	heartbeat := newHeartbeatFixture()
+	heartbeat.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", BoundByOthers: []string{"n/p"}, At: heartbeat.began})
+	g.Expect(heartbeat.writtenReport()).To(Equal(enforcement.Report{
+		Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: heartbeat.began.Truncate(time.Microsecond),
 	}))
 
-	check.Value(b.client.CoordinationV1().Leases("ns").Patch(t.Context(), enforcement.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{}))(t)
+	check.Value(heartbeat.client.CoordinationV1().Leases("ns").Patch(t.Context(), enforcement.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{}))(t)
 
-	b.lease = nil // it lacks the label; a real API server would answer its update with a conflict
-	b.faulty.Store("the text is bad")
-	session := b.session("a", time.Millisecond)
+	heartbeat.lease = nil // it lacks the label; a real API server would answer its update with a conflict
+	heartbeat.faulty.Store("the text is bad")
+	session := heartbeat.session("a", time.Millisecond)
 	session.Problem = "an argument is bad"
-	b.reportSession(t.Context(), &session)
-	g.Expect(b.writtenReport()).To(HaveField("ConfigProblem", "the text is bad"))
+	heartbeat.reportSession(t.Context(), &session)
+	g.Expect(heartbeat.writtenReport()).To(HaveField("ConfigProblem", "the text is bad"))
 
-	b.faulty.Store("")
-	session = b.session("", time.Second)
+	heartbeat.faulty.Store("")
+	session = heartbeat.session("", time.Second)
 	session.Problem = "an argument is bad"
-	b.reportSession(t.Context(), &session)
-	g.Expect(b.writtenReport()).To(And(HaveField("ConfigProblem", "an argument is bad"), HaveField("ConfigHash", "")))
+	heartbeat.reportSession(t.Context(), &session)
+	g.Expect(heartbeat.writtenReport()).To(And(HaveField("ConfigProblem", "an argument is bad"), HaveField("ConfigHash", "")))
 
-	lease := check.Value(b.client.CoordinationV1().Leases("ns").Get(t.Context(), enforcement.LeaseName, metav1.GetOptions{}))(t)
+	lease := check.Value(heartbeat.client.CoordinationV1().Leases("ns").Get(t.Context(), enforcement.LeaseName, metav1.GetOptions{}))(t)
 	g.Expect(lease.Labels).To(HaveKeyWithValue("team", "infra"))
 }
 
@@ -131,31 +131,31 @@ func TestHeartbeatReportsTheConfigurationOfTheSession(t *testing.T) {
 // heartbeat.
 func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		b := newHeartbeatFixture()
+		heartbeat := newHeartbeatFixture()
 		arrived := make(chan struct{})
 		answer := make(chan struct{})
-		b.client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		heartbeat.client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			close(arrived)
 			<-answer
 			return false, nil, nil
 		})
 
-		go b.run(t.Context())
-		b.observeSession(b.session("first", 0))
+		go heartbeat.run(t.Context())
+		heartbeat.observeSession(heartbeat.session("first", 0))
 		<-arrived
 
 		for i, hash := range []string{"b", "c", "d", "newest"} {
-			b.observeSession(b.session(hash, time.Duration(i+1)*time.Second)) // returns although a write is in flight
+			heartbeat.observeSession(heartbeat.session(hash, time.Duration(i+1)*time.Second)) // returns although a write is in flight
 		}
 
 		close(answer)
 		synctest.Wait()
-		before := check.Value(b.writtenReport())(t)
+		before := check.Value(heartbeat.writtenReport())(t)
 		g.Expect(before.ConfigHash).To(Equal("newest"))
 
 		time.Sleep(long)
-		g.Expect(b.writtenReport()).To(Equal(before))
-		g.Expect(b.countWrites()).To(Equal(2))
+		g.Expect(heartbeat.writtenReport()).To(Equal(before))
+		g.Expect(heartbeat.countWrites()).To(Equal(2))
 	})
 }
 
@@ -165,9 +165,9 @@ func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
 // created again.
 func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 	g := NewWithT(check.Trail(t))
-	b := newHeartbeatFixture()
+	heartbeat := newHeartbeatFixture()
 	failing := map[string]error{}
-	b.client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	heartbeat.client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		err := failing[action.GetVerb()]
 		if apierrors.IsConflict(err) {
 			delete(failing, action.GetVerb())
@@ -180,9 +180,9 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 	at := time.Duration(0)
 	reportAfter := func(passed time.Duration, hash string) string {
 		at += passed
-		session := b.session(hash, at)
-		b.reportSession(t.Context(), &session)
-		written, _ := b.writtenReport()
+		session := heartbeat.session(hash, at)
+		heartbeat.reportSession(t.Context(), &session)
+		written, _ := heartbeat.writtenReport()
 		return written.ConfigHash
 	}
 
@@ -191,14 +191,14 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 		g.Expect(reportAfter(heartbeatInterval, "a")).To(BeEmpty(), "a failure to "+verb+" the Lease")
 		delete(failing, verb)
 	}
-	tries := b.countWrites()
+	tries := heartbeat.countWrites()
 	g.Expect(reportAfter(time.Millisecond, "b")).To(BeEmpty(), "too early after a failure")
-	g.Expect(b.countWrites()).To(Equal(tries))
+	g.Expect(heartbeat.countWrites()).To(Equal(tries))
 	g.Expect(reportAfter(heartbeatInterval, "a")).To(Equal("a"))
 
 	failing["update"] = apierrors.NewConflict(coordinationv1.Resource("leases"), enforcement.LeaseName, errors.New("changed"))
 	g.Expect(reportAfter(time.Millisecond, "b")).To(Equal("b"), "another client changed the Lease")
-	g.Expect(b.client.Tracker().Delete(leaseResource, "ns", enforcement.LeaseName)).To(Succeed())
+	g.Expect(heartbeat.client.Tracker().Delete(leaseResource, "ns", enforcement.LeaseName)).To(Succeed())
 	g.Expect(reportAfter(heartbeatInterval, "b")).To(Equal("b"), "another client deleted the Lease")
 
 	failing["update"] = errors.New("not now")
@@ -225,13 +225,13 @@ func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 	fence := newFence()
 	config := &rest.Config{Host: server.URL}
 	config.Wrap(fence.wrapTransport)
-	b := newHeartbeatWriter(check.Value(newHeartbeatClient(config, "ns"))(t), "ns", "i", func() string { return "" })
-	b.reportSession(t.Context(), &capacitycard.SessionReport{At: time.Now()})
+	heartbeat := newHeartbeatWriter(check.Value(newHeartbeatClient(config, "ns"))(t), "ns", "i", func() string { return "" })
+	heartbeat.reportSession(t.Context(), &capacitycard.SessionReport{At: time.Now()})
 	g.Expect(reads.Load()).To(BeNumerically(">", 0))
 	g.Expect(writes.Load()).To(BeZero())
 
 	fence.extend(time.Now().Add(time.Hour)) // the process has the Lease now
-	b.reportSession(t.Context(), &capacitycard.SessionReport{At: time.Now().Add(heartbeatInterval)})
+	heartbeat.reportSession(t.Context(), &capacitycard.SessionReport{At: time.Now().Add(heartbeatInterval)})
 	g.Expect(writes.Load()).To(BeNumerically(">", 0))
 }
 
@@ -240,23 +240,23 @@ func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 // process. A write that ends in a conflict is repeated. Without a heartbeat there is nothing to end.
 func TestAStoppedSchedulerEndsOnlyItsOwnHeartbeat(t *testing.T) {
 	g := NewWithT(check.Trail(t))
-	b := newHeartbeatFixture()
-	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed(), "there is no heartbeat")
-	g.Expect(b.countWrites()).To(BeZero())
+	heartbeat := newHeartbeatFixture()
+	g.Expect(writeFinalHeartbeat(t.Context(), heartbeat.leases, heartbeat.identity)).To(Succeed(), "there is no heartbeat")
+	g.Expect(heartbeat.countWrites()).To(BeZero())
 
-	b.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", At: b.began})
-	before := b.countWrites()
-	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, "another")).To(Succeed())
-	g.Expect(b.countWrites()).To(Equal(before), "the heartbeat of another process stays")
+	heartbeat.reportSession(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", At: heartbeat.began})
+	before := heartbeat.countWrites()
+	g.Expect(writeFinalHeartbeat(t.Context(), heartbeat.leases, "another")).To(Succeed())
+	g.Expect(heartbeat.countWrites()).To(Equal(before), "the heartbeat of another process stays")
 
 	conflicts := 1
-	b.client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+	heartbeat.client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		conflicts--
 		return conflicts >= 0, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), enforcement.LeaseName, errors.New("changed"))
 	})
 
-	g.Expect(writeFinalHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed())
-	g.Expect(b.writtenReport()).To(Equal(enforcement.Report{
-		Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", At: b.began.Truncate(time.Microsecond), Ended: true,
+	g.Expect(writeFinalHeartbeat(t.Context(), heartbeat.leases, heartbeat.identity)).To(Succeed())
+	g.Expect(heartbeat.writtenReport()).To(Equal(enforcement.Report{
+		Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", At: heartbeat.began.Truncate(time.Microsecond), Ended: true,
 	}))
 }

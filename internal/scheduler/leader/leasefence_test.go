@@ -25,25 +25,25 @@ func (f *fence) isClosed() bool {
 // Lease. Outside of that term writes are refused before they reach the API server: two schedulers that both place
 // pods would break quotas. Reads pass, because a replica fills its caches before it leads.
 func TestOnlyReadsPassAClosedFence(t *testing.T) {
-	s := newFakeAPIServer(t)
-	s.release()
+	server := newFakeAPIServer(t)
+	server.answerAll()
 	for t, set := range check.Cases(t, map[string]func(*fence){
 		"the process has not led yet":             func(*fence) {},
 		"the term ended a second ago":             func(f *fence) { f.extend(f.now().Add(-time.Second)) },
 		"closed, and then an old renewal arrives": func(f *fence) { f.extend(f.now().Add(time.Hour)); f.close(); f.extend(f.now().Add(2 * time.Hour)) },
 	}) {
-		f := newFence()
-		set(f)
+		fence := newFence()
+		set(fence)
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "ODD"} { // an unknown method may write
-			err := s.send(f, method)
+			err := server.send(fence, method)
 			check.That(t, errors.Is(err, errFenced), "%s: got %v, want it refused", method, err)
 		}
 
 		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
-			check.NoError(t, s.send(f, method))
-			check.Equal(t, "arrived", method, <-s.arrived)
+			check.NoError(t, server.send(fence, method))
+			check.Equal(t, "arrived", method, <-server.arrived)
 		}
-		check.Equal(t, "more requests that reached the server", 0, len(s.arrived))
+		check.Equal(t, "more requests that reached the server", 0, len(server.arrived))
 	}
 }
 
@@ -70,16 +70,16 @@ func (c *closeable) Close() error { c.closed = true; return nil }
 // answers may come in any order.
 func TestTermEndsByItself(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		s := newFakeAPIServer(t)
-		f := newFence()
-		s.release()
-		f.extend(time.Now().Add(10 * time.Second))
-		f.extend(time.Now().Add(5 * time.Second))
+		server := newFakeAPIServer(t)
+		fence := newFence()
+		server.answerAll()
+		fence.extend(time.Now().Add(10 * time.Second))
+		fence.extend(time.Now().Add(5 * time.Second))
 
 		time.Sleep(9 * time.Second)
-		g.Expect(s.send(f, "POST")).To(Succeed(), "within the term")
+		g.Expect(server.send(fence, "POST")).To(Succeed(), "within the term")
 		time.Sleep(time.Second)
-		g.Expect(s.send(f, "POST")).To(MatchError(errFenced), "at the end of the term")
+		g.Expect(server.send(fence, "POST")).To(MatchError(errFenced), "at the end of the term")
 	})
 }
 
@@ -88,23 +88,23 @@ func TestTermEndsByItself(t *testing.T) {
 // long returns false, and may be repeated.
 func TestClosingTheFenceWaitsForWritesInFlight(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		s := newFakeAPIServer(t)
-		f := newFence()
+		server := newFakeAPIServer(t)
+		fence := newFence()
 		sent := make(chan error, 2)
 
-		f.extend(time.Now().Add(time.Hour))
+		fence.extend(time.Now().Add(time.Hour))
 		for range 2 {
-			go func() { sent <- s.send(f, "POST") }()
+			go func() { sent <- server.send(fence, "POST") }()
 		}
 
 		synctest.Wait()
-		g.Expect(f.closeAndWait(time.Second)).To(BeFalse(), "two writes are in flight")
-		g.Expect(s.send(f, "POST")).To(MatchError(errFenced), "no write begins in a closed fence")
+		g.Expect(fence.closeAndWait(time.Second)).To(BeFalse(), "two writes are in flight")
+		g.Expect(server.send(fence, "POST")).To(MatchError(errFenced), "no write begins in a closed fence")
 
-		s.release()
-		g.Expect(f.closeAndWait(time.Minute)).To(BeTrue())
+		server.answerAll()
+		g.Expect(fence.closeAndWait(time.Minute)).To(BeTrue())
 		g.Expect([]error{<-sent, <-sent}).To(HaveEach(BeNil()), "the writes that were in flight")
-		g.Expect(f.closeAndWait(time.Second)).To(BeTrue(), "the fence stays closed")
+		g.Expect(fence.closeAndWait(time.Second)).To(BeTrue(), "the fence stays closed")
 	})
 }
 

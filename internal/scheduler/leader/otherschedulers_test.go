@@ -105,19 +105,19 @@ func TestPodsInTenantNamespacesAreIgnored(t *testing.T) {
 // pod one is deleted and pod two has failed. Its own pod is no reason to wait.
 func TestWaitsUntilTheLastOtherSchedulerIsGone(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		l := newOtherSchedulersFixture(otherSchedulerPod("one", "n", corev1.PodRunning), otherSchedulerPod("two", "n", corev1.PodPending), otherSchedulerPod("own", "n", corev1.PodRunning))
-		ended := l.startWaiting(t.Context())
-		g.Expect(l.String()).To(Equal("ForeignScheduler: not elected: another scheduler runs in pod ns/one, ns/two, and two must never run at the same time: scale its Deployment to 0"))
-		g.Expect(l.events.Events).To(Receive(HavePrefix("Normal ForeignScheduler cardquota-scheduler waits")))
+		others := newOtherSchedulersFixture(otherSchedulerPod("one", "n", corev1.PodRunning), otherSchedulerPod("two", "n", corev1.PodPending), otherSchedulerPod("own", "n", corev1.PodRunning))
+		ended := others.startWaiting(t.Context())
+		g.Expect(others.String()).To(Equal("ForeignScheduler: not elected: another scheduler runs in pod ns/one, ns/two, and two must never run at the same time: scale its Deployment to 0"))
+		g.Expect(others.events.Events).To(Receive(HavePrefix("Normal ForeignScheduler cardquota-scheduler waits")))
 
-		l.deletePod(g, "one")
-		g.Expect(l.String()).To(ContainSubstring("in pod ns/two,"))
+		others.deletePod(g, "one")
+		g.Expect(others.String()).To(ContainSubstring("in pod ns/two,"))
 
 		time.Sleep(long)
 		g.Expect(ended).NotTo(Receive())
-		g.Expect(l.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), otherSchedulerPod("two", "n", corev1.PodFailed).Obj(), "ns")).To(Succeed())
+		g.Expect(others.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), otherSchedulerPod("two", "n", corev1.PodFailed).Obj(), "ns")).To(Succeed())
 		g.Expect(<-ended).To(Succeed())
-		g.Expect(l.String()).To(BeEmpty())
+		g.Expect(others.String()).To(BeEmpty())
 	})
 }
 
@@ -154,20 +154,20 @@ func TestWaitsWhilePodsCannotBeListed(t *testing.T) {
 // Then pod "one" of Volcano's own scheduler delays nothing, ends no leader, and the API server gets no request.
 func TestWithoutASelectorNoPodsAreListed(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
-		l := newOtherSchedulersFixture(otherSchedulerPod("one", "n", corev1.PodRunning))
-		l.selector = nil
-		g.Expect(l.waitUntilNone(t.Context())).To(Succeed())
-		g.Expect(l.confirmNone(t.Context())).To(Succeed())
+		others := newOtherSchedulersFixture(otherSchedulerPod("one", "n", corev1.PodRunning))
+		others.selector = nil
+		g.Expect(others.waitUntilNone(t.Context())).To(Succeed())
+		g.Expect(others.confirmNone(t.Context())).To(Succeed())
 
 		ctx, stop := context.WithCancel(t.Context())
 		found := make(chan error, 1)
-		go func() { found <- l.waitForAny(ctx) }()
+		go func() { found <- others.waitForAny(ctx) }()
 		time.Sleep(long)
 		synctest.Wait()
 		g.Expect(found).NotTo(Receive())
 
 		stop()
 		g.Expect(<-found).To(Succeed())
-		g.Expect(l.client.Actions()).To(BeEmpty())
+		g.Expect(others.client.Actions()).To(BeEmpty())
 	})
 }

@@ -345,7 +345,7 @@ func thousandOf(format string, value any) map[string]any {
 
 // TestArgumentsRefuseUnexpectedGoTypes: a newer library for YAML could return other Go types than those of today. The plugin
 // refuses such types, and does not guess their meaning. It also refuses special numbers: NaN, minus zero, and the closest
-// numbers beyond the bounds 1 and 100 of OverCommitFactor.
+// numbers beyond the bounds 1 and 100 of overCommitFactor.
 func TestArgumentsRefuseUnexpectedGoTypes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		raw  map[string]any
