@@ -89,8 +89,8 @@ func amdInventory(models ...string) *v1alpha1.CardInventory {
 }
 
 // TestAMappingThatIsNotKnownIsSaid: the policy is deleted, and the CardInventory has 8 MI210 and 8 MI300X of
-// amd.com/gpu. Two nodes offer 8 each, and nothing says which node has which card. So each command says that, and what
-// helps.
+// amd.com/gpu. Two nodes offer 8 each, and nothing says which node has which card. So inventory, import, why and
+// doctor say that, and what helps.
 func TestAMappingThatIsNotKnownIsSaid(t *testing.T) {
 	objects := append(clusterWithUnnamedCards(), builder.Node("b").Resource("amd.com/gpu", "8").Obj(), amdInventory("MI210", "MI300X"))
 	for _, command := range []string{"inventory --nodes", "import research", "why waits -n lab", "doctor"} {

@@ -23,8 +23,8 @@ var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}}.Execute
 
 // TestImportPrintsCardQuotasForQueues: the golden files have the CardQuotas that import prints for the queues with
 // cards, or for the queue that the user names. Pods of queue research use cards, and Queue chat has a quota of 4 in
-// its annotation. The golden files also have the notes on the error stream. For a user who may not list pods, import only knows
-// the annotations of Queues.
+// its annotation. The golden files also have the notes on the error stream. For a user who may not list pods, import
+// only knows the annotations of Queues.
 func TestImportPrintsCardQuotasForQueues(t *testing.T) {
 	noPods := kubectl.Forbid(schema.GroupResource{Resource: "pods"}, &corev1.PodList{})
 
@@ -45,7 +45,8 @@ func TestImportPrintsCardQuotasForQueues(t *testing.T) {
 }
 
 // TestImportsOfAllFormatsAreAlike: a file of YAML and one of JSON have the same two CardQuotas, of queues research and
-// chat, when doctor -f reads them. An empty list is a document too. Other formats, such as wide, cannot be applied and are refused.
+// chat, when doctor -f reads them. An empty list is a document too. Other formats, such as wide, cannot be applied and
+// are refused.
 func TestImportsOfAllFormatsAreAlike(t *testing.T) {
 	read := func(format string) []*v1alpha1.CardQuota {
 		r := execute(t, kubectl.ClusterWithoutCardQuotas(), kubectl.MayReadAll, "import -o "+format)

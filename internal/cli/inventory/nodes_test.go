@@ -25,13 +25,16 @@ func TestTheStateThatKeepsAllPodsAwayIsShownFirst(t *testing.T) {
 	}
 }
 
+// hasPods is true for a user who may read pods.
+const hasPods = true
+
 // TestListsAreNeverNull: without cards, anomalies or nodes the lists are empty, and not nil. JSON has [] for an empty
 // list, over which programs can iterate, and null for nil, against which they would have to guard.
 func TestListsAreNeverNull(t *testing.T) {
 	list := NewList(v1alpha1.CardInventoryStatus{})
 	check.That(t, list.Cards != nil, "cards are null")
 	check.That(t, list.Anomalies != nil, "anomalies are null")
-	check.That(t, nodecards.NewList(nil, nil, nil, true).Items != nil, "nodes are null")
+	check.That(t, nodecards.NewList(nil, nil, nil, hasPods).Items != nil, "nodes are null")
 }
 
 // TestSharesOfDifferentKindsAreShownApart: with MPS or time slicing the device plugin offers each card several times,
@@ -41,9 +44,9 @@ func TestListsAreNeverNull(t *testing.T) {
 func TestSharesOfDifferentKindsAreShownApart(t *testing.T) {
 	var tracker card.Tracker
 	tracker.Update(builder.Node("mps").GPUs("NVIDIA-H200", 8).MPS(4).Obj())
-	tracker.Update(builder.Node("slices").GPUs("NVIDIA-H200", 8).MPS(4).Label("nvidia.com/gpu.sharing-strategy", "time-slicing").Obj())
+	tracker.Update(builder.Node("slices").GPUs("NVIDIA-H200", 8).MPS(4).Label("nvidia.com/gpu.sharing-strategy", "time-slicing").Obj()) // instead of mps
 	tracker.Update(builder.Node("whole").GPUs("NVIDIA-H200", 8).Obj())
-	nodes := nodecards.NewList(tracker.Nodes(), nil, nil, true)
+	nodes := nodecards.NewList(tracker.Nodes(), nil, nil, hasPods)
 
 	var sharing []string
 	for _, item := range nodes.Items {
@@ -55,6 +58,6 @@ func TestSharesOfDifferentKindsAreShownApart(t *testing.T) {
 	cards := NewList(status)
 	check.Contains(t, "table of nodes", nodeTable(nodes).Render(output.Style{}), "SHARING", "time-slicing")
 	check.Contains(t, "table of cards", cards.Render(output.Style{}), "SHARING", "mps,time-slicing")
-	onlyWhole := nodecards.NewList(tracker.Nodes()[2:], nil, nil, true)
+	onlyWhole := nodecards.NewList(tracker.Nodes()[2:], nil, nil, hasPods)
 	check.Text(t, "table of the node with whole cards", nodeTable(onlyWhole).Render(output.Style{})).Lacks("SHARING")
 }

@@ -40,7 +40,7 @@ func TestABarShowsUsedBorrowedAndFreeCards(t *testing.T) {
 
 // TestABarIsFullOnlyAtTheQuota: a user must see whether one card is left. For any numbers and width, a bar shows a free
 // part (.) exactly below the quota, and ! exactly above it. It shows used cards (#, + or !) exactly if there are some.
-// A queue without quota and use has an empty bar. A bar of one character has no place for two parts.
+// A queue without quota and use has an empty bar. A bar of one character has no place for a free part beside used cards.
 func TestABarIsFullOnlyAtTheQuota(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		usage := Usage{Used: rapid.Int64Range(0, 1_000_000).Draw(t, "used"), Quota: rapid.Int64Range(0, 1_000_000).Draw(t, "quota")}
@@ -80,7 +80,7 @@ func TestATableFitsATerminal(t *testing.T) {
 }
 
 // TestBreakKeepsEveryCharacter: a name that is longer than its column continues on the next line, so that users can
-// copy it. Only spaces at the ends of lines are lost.
+// copy it. No character but spaces is lost.
 func TestBreakKeepsEveryCharacter(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		text := Clean(rapid.String().Draw(t, "text"))

@@ -57,6 +57,7 @@ func TestAmountsAreExact(t *testing.T) {
 		in.Prices = prices
 		in.By = ByQueue
 		for i := range rapid.IntRange(1, 8).Draw(t, "rows") {
+			// of tenant t without a project, queue q0, q1 and so on, service type none, and card A
 			series, milli := used(rapid.Int64Range(1, 1<<50).Draw(t, "use"), "t", "", fmt.Sprint("q", i), "none", "A")
 			in.Used[series] = milli
 		}

@@ -31,14 +31,14 @@ func TestAQueueWithoutAPathTakesNoPods(t *testing.T) {
 func TestALeafWithoutAServiceTypeTakesNoPods(t *testing.T) {
 	newQuota := func(name, parent, serviceType string) *v1alpha1.CardQuota {
 		return builder.CardQuota(name).ServiceType(serviceType).Parent(parent).With(func(q *v1alpha1.CardQuota) {
-			q.Status.Summary = "0/4 H200"
+			q.Status.Summary = "0/4 H200" // without it the cards would count as not observed yet
 			q.Status.Cards = []v1alpha1.CardStatus{{Name: "H200", Quota: 4, Free: 4}}
 		}).Condition(v1alpha1.ConditionHierarchyValid, metav1.ConditionTrue, v1alpha1.ReasonReady, "message").Obj()
 	}
 	quotas := []*v1alpha1.CardQuota{newQuota("top", "", ""), newQuota("chat", "top", "inference"), newQuota("without-type", "top", "")}
 
 	list, _ := NewList(quotas)
-	list.SetAvailable(quotas, nil)
+	list.SetAvailable(quotas, nil) // it is not known which cards of nodes no pod uses
 
 	available := map[string]int64{}
 	for _, usage := range list.Items {

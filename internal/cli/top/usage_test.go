@@ -28,7 +28,8 @@ func newTreeQuota(name, tenant, parent string) *v1alpha1.CardQuota {
 
 // TestCardQuotasAreListedByTenantOrAsATree: flat CardQuotas are in the order of tenant and name. In a tree each
 // child stands below its parent, one level deeper. If the user names some, the list has each of them with all that is
-// below it, once. In a cycle none is above the others. A cycle and a missing parent do not hide a CardQuota. Each wanted entry is the level and the name.
+// below it, once. In a cycle none is above the others. A cycle and a missing parent do not hide a CardQuota. Each
+// wanted entry is the level and the name.
 func TestCardQuotasAreListedByTenantOrAsATree(t *testing.T) {
 	flat := []*v1alpha1.CardQuota{newFlatQuota("b", "x", ""), newFlatQuota("a", "y", "b"), newFlatQuota("c", "x", "")}
 	tree := []*v1alpha1.CardQuota{

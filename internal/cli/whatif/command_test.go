@@ -109,6 +109,7 @@ func TestWhatIfEndsAtOnce(t *testing.T) {
 	hangs := make(chan struct{})
 	defer close(hangs)
 
+	// Without a channel (nil) the program does not say that the simulation takes long.
 	runWhatIf(ctx, t, isTerminal, nil, func() simulation.Result {
 		cancel()
 		<-hangs
