@@ -61,8 +61,8 @@ func formOfSuffix(suffix string) Form {
 }
 
 // FuzzParseTotals: ParseTotals parses the annotation card.request, a JSON object {"A|B": number of cards} of
-// alternatives. What it accepts is sorted by request and has a card name and a count from 0 to MaxCount each. It is
-// read back the same after it was written. A refused text gives nothing, and an error that fits an event.
+// alternatives. What it accepts is sorted by request, each only once, with a card name and a count from 0 to MaxCount.
+// It is read back the same after it was written. A refused text gives nothing, and an error that fits an event.
 func FuzzParseTotals(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"A|B":2,"A":1}`, `{"B | A":2,"A|B":1}`, `{"A|B":1,"A | B":2}`, `{"A/mps-80g*1/2|B/mps-40g*1/4":3}`,
@@ -138,8 +138,9 @@ func writeNode(n *corev1.Node) string {
 
 // FuzzRecognise: users and device plugins may write any labels and resources on a node. Recognise neither panics nor
 // changes the node. It counts each resource of the node at most once, with the number of the node. It withholds a
-// resource only with a reason, and a node without a clear model offers no card. A network device and the label of a
-// team make no difference. Names and messages are checked only for nodes that the API server accepts.
+// resource only with a reason, and a node without a clear model offers no card. The inventory of the node has what is
+// counted and what is withheld. A network device and the label of a team make no difference. Names and messages are
+// checked only for nodes that the API server accepts, and the length of messages only for nodes with short texts.
 func FuzzRecognise(f *testing.F) {
 	const h800 = "nvidia.com/gpu.product=NVIDIA-H800\nnvidia.com/gpu.memory=81559\n"
 	const npu = "huawei.com/npu.product=Ascend-910B\nhuawei.com/npu.memory=65536\n"
@@ -173,7 +174,7 @@ func FuzzRecognise(f *testing.F) {
 		expectOneModelInOrder(t, got)
 		if valid {
 			expectNamesForQuotas(t, got)
-			expectReasons(t, got, len(text) < 500)
+			expectReasons(t, got, len(text) < 500) // short enough for an event of at most 1024 bytes
 		}
 
 		n.Labels["team"] = "a"

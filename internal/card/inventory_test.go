@@ -173,8 +173,8 @@ func TestInventoryAddsUpTheCardsOfAllNodes(t *testing.T) {
 	}
 }
 
-// TestOneCardUnderTwoResources: two device plugins may offer the same model under two resources. Here the label npu
-// names Ascend-910B on two nodes, with 8 cards each. Both resources are found for the name, because a pod may request
+// TestOneCardUnderTwoResources: two device plugins may offer the same model under two resources. Here the labels npu
+// name Ascend-910B on two nodes, with 8 cards each. Both resources are found for the name, because a pod may request
 // either, and the 16 cards are one sum.
 func TestOneCardUnderTwoResources(t *testing.T) {
 	inventory := inventoryOf(map[string]string{
@@ -194,7 +194,7 @@ func TestOneCardUnderTwoResources(t *testing.T) {
 // keeps the old name.
 func TestARelabelledNodeIsTheOtherCard(t *testing.T) {
 	before := inventoryOfFiles(t, map[string]string{"n": "nvidia-rtx-4090"})
-	after := inventoryOfFiles(t, map[string]string{"n": "nvidia-rtx-4090-relabelled"}, before.Resources()...)
+	after := inventoryOfFiles(t, map[string]string{"n": "nvidia-rtx-4090-relabelled"})
 
 	name, _ := after.CardOnNode("n", "nvidia.com/gpu")
 	check.Equal(t, "card of the node", "NVIDIA-GeForce-RTX-4090-D", name)

@@ -68,10 +68,11 @@ func mapPoolX(resource corev1.ResourceName, model string) Mapping {
 }
 
 // TestAMappingDecidesAboutItsResourceAlone: an entry of spec.cards names the card of its resource on the nodes that it
-// selects, in place of the labels <type>.product and <type>.memory. The labels still decide about other resources.
-// A resource that neither names, or two entries name differently, is withheld: no new pod gets it. The labels h800
-// and npu name NVIDIA-H800 for nvidia.com and Ascend-910B for huawei.com. amdByLabel reads the model from label
-// amd.com/gpu.product-name; mapPoolX(resource, model) is an entry for the nodes with label pool=x.
+// selects, in place of the labels <type>.product and <type>.memory. The labels still decide about other resources,
+// but where they could mean either of two, an entry for one leaves the other unclear. A resource that neither names,
+// or two entries name differently, is withheld: no new pod gets it. The labels h800 and npu name NVIDIA-H800 for
+// nvidia.com and Ascend-910B for huawei.com. amdByLabel reads the model from label amd.com/gpu.product-name;
+// mapPoolX(resource, model) is an entry for the nodes with label pool=x.
 func TestAMappingDecidesAboutItsResourceAlone(t *testing.T) {
 	share := Mapping{Resource: "a.b/c.shared", Model: "X", MemoryLabel: "mem"}
 
@@ -228,6 +229,7 @@ func TestMappingsNameOneOfSeveralCandidates(t *testing.T) {
 // node, or withheld as one, stays so when a random mapping is added. A network device never becomes a card unless a
 // mapping names it.
 func TestAMappingReleasesNoCard(t *testing.T) {
+	// What stands here twice is drawn twice as often.
 	offered := rapid.SampledFrom([]corev1.ResourceName{
 		"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "nvidia.com/hostdev",
 		"huawei.com/Ascend910", "huawei.com/Ascend310P", "huawei.com/Ascend310P", "huawei.com/other", "huawei.com/rdma", "rdma/hca",
@@ -251,7 +253,7 @@ func TestAMappingReleasesNoCard(t *testing.T) {
 			before := NewInventory(map[string]Node{"n": Recognise(n, mappings)}).Resources()
 			m := Mapping{Resource: mapped.Draw(t, "mapped"), Model: "X", MemoryLabel: "nvidia.com/gpu.memory"}
 			if rapid.IntRange(0, 3).Draw(t, "another node") == 0 {
-				m.NodeSelector = map[string]string{"pool": "x"}
+				m.NodeSelector = map[string]string{"pool": "x"} // the node has no label pool
 			}
 
 			mappings = append(mappings, m)

@@ -184,8 +184,8 @@ func joinMessages(anomalies []Anomaly) string {
 }
 
 // TestEveryAnomalyHasAReason: administrators count and filter anomalies by their reason, so it is one word for the
-// same mistake on each node. The anomaly names its resource, unless it is about several. The labels h800 and npu name
-// NVIDIA-H800 for nvidia.com and Ascend-910B for huawei.com.
+// same mistake on each node. The anomaly names its resource, unless it is about several resources or models. The
+// labels h800 and npu name NVIDIA-H800 for nvidia.com and Ascend-910B for huawei.com.
 func TestEveryAnomalyHasAReason(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		node string

@@ -78,5 +78,5 @@ func TestWithheldCardsHaveAName(t *testing.T) {
 	check.Equal(t, "nodes", []string{"a", "b"}, withheld[0].Nodes)
 	check.Contains(t, "message", withheld[0].Message, "offers 80 nvidia.com/gpu, more than label")
 	check.Equal(t, "withheld H200", 0, len(inventory.WithheldCards("NVIDIA-H200")))
-	check.Equal(t, "unnamed cards", 0, len(inventory.UnnamedCardsFor("")))
+	check.Equal(t, "unnamed cards", 0, len(inventory.UnnamedCardsFor(""))) // of any resource
 }

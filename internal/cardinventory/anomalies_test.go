@@ -527,7 +527,7 @@ func TestAnomaliesWithoutALimitAreFirst(t *testing.T) {
 }
 
 // TestReasonsAreThoseOfTheAPI: each reason of package card is one of the API, and has a remedy: a text that says what
-// to do.
+// to do behind a colon.
 func TestReasonsAreThoseOfTheAPI(t *testing.T) {
 	api := []v1alpha1.AnomalyReason{
 		v1alpha1.AnomalyNoModelLabel,

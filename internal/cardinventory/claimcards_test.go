@@ -42,7 +42,7 @@ func TestDriversThatHandOutCardsAreAnAnomaly(t *testing.T) {
 		Nodes:      []string{"n1", "n2"},
 		Message:    "nodes n1, n2: " + wantMessage,
 	}}, status.Anomalies)
-	check.Equal(t, "nodes with cards or an anomaly", int32(1), status.Nodes) // node a, which has 8 H200
+	check.Equal(t, "nodes with cards or an anomaly", int32(1), status.Nodes) // node a, which has 8 H200; n1 to n3 are in slices only
 
 	everywhere := statusWith(DeviceSlice{Driver: "gpu.nvidia.com", Pool: "p"}).Anomalies
 	check.Must(t, len(everywhere) == 1, "%d anomalies", len(everywhere))

@@ -58,14 +58,14 @@ func newStation(model string) *corev1.Node { return builder.Node("station").GPUs
 // there is an anomaly until pod old ends, also when the label changes back. Pod younger starts after the change, and
 // has none. Pods that have ended are forgotten.
 func TestAChangedModelIsAnAnomalyWhileItsPodsRun(t *testing.T) {
-	var o operatorCounts
-	o.tracker.Update(newStation("A100"))
+	var operator operatorCounts
+	operator.tracker.Update(newStation("A100"))
 	old := runningPod("old", "q", "station", 4)
 	younger := runningPod("younger", "q", "station", 1)
-	check.Equal(t, "anomalies before the change", 0, len(o.changes(old)))
+	check.Equal(t, "anomalies before the change", 0, len(operator.changes(old)))
 
-	o.tracker.Update(newStation("Display"))
-	found := o.changes(old, younger)
+	operator.tracker.Update(newStation("Display"))
+	found := operator.changes(old, younger)
 	check.Must(t, len(found) == 1, "anomalies %+v", found)
 	check.Contains(t, "message", found[0].Message, "node station: 4 nvidia.com/gpu that pod lab/old hold started as A100 and "+
 		"count as Display now", "Keep one model in the labels")
@@ -80,13 +80,13 @@ func TestAChangedModelIsAnAnomalyWhileItsPodsRun(t *testing.T) {
 		Nodes:      []string{"station"},
 	}, found[0])
 
-	o.tracker.Update(newStation("A100"))
-	found = o.changes(old)
+	operator.tracker.Update(newStation("A100"))
+	found = operator.changes(old)
 	check.Must(t, len(found) == 1, "anomalies after the change back %+v", found)
 	check.Contains(t, "message after the change back", found[0].Message, "count as A100, and counted as Display in between")
-	check.Equal(t, "anomalies in the next count", 1, len(o.changes(old)))
-	check.Equal(t, "anomalies when pod old has ended", 0, len(o.changes(younger)))
-	check.Equal(t, "pods that are known", 1, len(o.models.pods))
+	check.Equal(t, "anomalies in the next count", 1, len(operator.changes(old)))
+	check.Equal(t, "anomalies when pod old has ended", 0, len(operator.changes(younger)))
+	check.Equal(t, "pods that are known", 1, len(operator.models.pods))
 }
 
 // TestWhatIsNoChangedModel: pod old uses 4 A100 of node station. In each row it still counts for the same card, or
@@ -94,31 +94,31 @@ func TestAChangedModelIsAnAnomalyWhileItsPodsRun(t *testing.T) {
 // model.
 func TestWhatIsNoChangedModel(t *testing.T) {
 	pod := runningPod("old", "q", "station", 4)
-	for t, change := range check.Cases(t, map[string]func(o *operatorCounts){
-		"the labels vanish and return": func(o *operatorCounts) {
-			o.tracker.Update(builder.Node("station").GPUs("", 8).Obj())
-			o.changes(pod)
-			o.tracker.Update(newStation("A100"))
+	for t, change := range check.Cases(t, map[string]func(operator *operatorCounts){
+		"the labels vanish and return": func(operator *operatorCounts) {
+			operator.tracker.Update(builder.Node("station").GPUs("", 8).Obj())
+			operator.changes(pod)
+			operator.tracker.Update(newStation("A100"))
 		},
-		"the labels vanish":     func(o *operatorCounts) { o.tracker.Update(builder.Node("station").GPUs("", 8).Obj()) },
-		"the node is gone":      func(o *operatorCounts) { o.tracker.Delete("station") },
-		"one of 8 cards breaks": func(o *operatorCounts) { o.tracker.Update(builder.Node("station").GPUs("A100", 7).Obj()) },
-		"the administrator maps the card to another name": func(o *operatorCounts) {
-			o.tracker.SetMappings(card.Mappings{{Resource: "nvidia.com/gpu", Model: "Lab"}})
-			o.changes(pod)
-			o.tracker.Update(builder.Node("other").Obj()) // another count with the mapping
+		"the labels vanish":     func(operator *operatorCounts) { operator.tracker.Update(builder.Node("station").GPUs("", 8).Obj()) },
+		"the node is gone":      func(operator *operatorCounts) { operator.tracker.Delete("station") },
+		"one of 8 cards breaks": func(operator *operatorCounts) { operator.tracker.Update(builder.Node("station").GPUs("A100", 7).Obj()) },
+		"the administrator maps the card to another name": func(operator *operatorCounts) {
+			operator.tracker.SetMappings(card.Mappings{{Resource: "nvidia.com/gpu", Model: "Lab"}})
+			operator.changes(pod)
+			operator.tracker.Update(builder.Node("other").Obj()) // another count with the mapping
 		},
-		"the pod is another one of the same name, which started after the change": func(o *operatorCounts) {
-			o.changes()
-			o.tracker.Update(newStation("Display"))
+		"the pod is another one of the same name, which started after the change": func(operator *operatorCounts) {
+			operator.changes()
+			operator.tracker.Update(newStation("Display"))
 		},
 	}) {
-		var o operatorCounts
-		o.tracker.Update(newStation("A100"))
-		o.changes(pod)
+		var operator operatorCounts
+		operator.tracker.Update(newStation("A100"))
+		operator.changes(pod)
 
-		change(&o)
-		check.Equal(t, "anomalies", 0, len(o.changes(pod)))
+		change(&operator)
+		check.Equal(t, "anomalies", 0, len(operator.changes(pod)))
 	}
 }
 
@@ -126,18 +126,18 @@ func TestWhatIsNoChangedModel(t *testing.T) {
 // as A100, so the change to Display is an anomaly all the same. A mapping to Lab after that leaves the anomaly,
 // because the model had changed before.
 func TestAChangedModelIsOneAfterLabelsVanished(t *testing.T) {
-	var o operatorCounts
+	var operator operatorCounts
 	pod := runningPod("old", "q", "station", 4)
 	for _, model := range []string{"A100", ""} {
-		o.tracker.Update(newStation(model))
-		check.Equal(t, "anomalies with "+model, 0, len(o.changes(pod)))
+		operator.tracker.Update(newStation(model))
+		check.Equal(t, "anomalies with "+model, 0, len(operator.changes(pod)))
 	}
 
-	o.tracker.Update(newStation("Display"))
-	check.Equal(t, "anomalies", 1, len(o.changes(pod)))
+	operator.tracker.Update(newStation("Display"))
+	check.Equal(t, "anomalies", 1, len(operator.changes(pod)))
 
-	o.tracker.SetMappings(card.Mappings{{Resource: "nvidia.com/gpu", Model: "Lab"}})
-	found := o.changes(pod)
+	operator.tracker.SetMappings(card.Mappings{{Resource: "nvidia.com/gpu", Model: "Lab"}})
+	found := operator.changes(pod)
 	check.Must(t, len(found) == 1, "anomalies %+v", found)
 	check.Contains(t, "message", found[0].Message, "started as A100 and count as Lab now")
 }

@@ -27,7 +27,6 @@ func TestEveryAnomalyIsCountedByItsReason(t *testing.T) {
 		"a resource that looks like a card, which nothing names": {
 			nodes: []*corev1.Node{builder.Node("a").Resource("gpu.intel.com/xe", "8").Obj()},
 			want:  v1alpha1.AnomalyUnmappedResource,
-			bills: Bills{},
 		},
 		"a node without labels, whose resource another node names": {
 			nodes: []*corev1.Node{
@@ -35,13 +34,11 @@ func TestEveryAnomalyIsCountedByItsReason(t *testing.T) {
 				builder.Node("b").Label("vendor.example/card.product", "X").Label("vendor.example/card.memory", "1").
 					Resource("vendor.example/card", "4").Obj(),
 			},
-			want:  v1alpha1.AnomalyNoModelLabel,
-			bills: Bills{},
+			want: v1alpha1.AnomalyNoModelLabel,
 		},
 		"the device plugin stopped": {
 			nodes: []*corev1.Node{nodeWithEightH200("a").With(noPlugin).Obj()},
 			want:  v1alpha1.AnomalyCardsUnhealthy,
-			bills: Bills{},
 		},
 		"a ConfigMap of bills cannot be written": {
 			want:  v1alpha1.AnomalyBillsNotStored,
@@ -66,7 +63,6 @@ func TestEveryAnomalyIsCountedByItsReason(t *testing.T) {
 		"a driver hands out network devices: no anomaly": {slices: []DeviceSlice{{Driver: "dra.net", Nodes: []string{"a"}, Devices: 8}}},
 		"8 healthy H200: no anomaly": {
 			nodes: []*corev1.Node{nodeWithEightH200("a").Obj()},
-			bills: Bills{},
 		},
 	}) {
 		tracker := &card.Tracker{}

@@ -232,8 +232,8 @@ func (s scene) recount(name string) v1alpha1.InventoryCard {
 	return out
 }
 
-// TestStatusEqualsARecount: in random clusters, the numbers of each card equal a recount by their definition. Used
-// cards and quotas by service type add up to those of the card.
+// TestStatusEqualsARecount: in random clusters, the numbers of each card equal those of recount, a plain loop over
+// nodes, pods and quotas. Used cards and quotas by service type add up to those of the card.
 func TestStatusEqualsARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		s := drawScene(t)

@@ -35,7 +35,7 @@ func newStatusInputWithEnforced(enforced *metav1.Condition, before ...metav1.Con
 func TestReadyNeedsProvenEnforcement(t *testing.T) {
 	was := metav1.Condition{Type: "Enforced", Status: "False", Reason: "NoHeartbeat", Message: "before the restart"}
 	closed := newStatusInputWithEnforced(&noHeartbeat)
-	closed.Queue = nil
+	closed.Queue = nil // Volcano has not opened it
 	for t, tc := range check.Cases(t, map[string]struct {
 		input                   StatusInput
 		wantEnforced, wantReady string
@@ -94,7 +94,7 @@ func TestReadyCutsALongMessageOfEnforced(t *testing.T) {
 
 // TestEventsReportChangesOfEnforcement: an event says that enforcement is proven, or that it is not and why. If only
 // the message changes, there is no event. If Enforced becomes Unknown, because there is no policy, there is none
-// either. Without a heartbeat Ready is False, so its change back to True has an event of its own.
+// either. Without a heartbeat Ready is False, too. Ready has an event only when it becomes True again.
 func TestEventsReportChangesOfEnforcement(t *testing.T) {
 	otherMessage := noHeartbeat
 	otherMessage.Message = "no session since one"

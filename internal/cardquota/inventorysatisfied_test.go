@@ -15,8 +15,8 @@ import (
 // cards are too few, unless team has overAllocation: Allow. Ready stays True, because the quotas are enforced as
 // written. CardQuota b is younger than team, and has overAllocation: Deny in each row. The rows say what team has.
 func TestInventorySatisfiedComparesGrantsWithHealthyCards(t *testing.T) {
-	others := []*v1alpha1.CardQuota{
-		newTeamQuota(),
+	quotas := []*v1alpha1.CardQuota{
+		newTeamQuota(), // 8 NVIDIA-H200 and 2 NVIDIA-H800
 		newQuotaOfH200("b", 5, 0, withDeny, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = "NVIDIA-H200" }),
 	}
 	const sum = "NVIDIA-H200: 13 granted, 10 healthy, 3 too many (8 here, 5 by b)"
@@ -60,7 +60,7 @@ func TestInventorySatisfiedComparesGrantsWithHealthyCards(t *testing.T) {
 	}) {
 		f := newStatusInput(nil, nil)
 		f.Quota.Spec.OverAllocation = tc.overAllocation
-		f.Totals = Flat.QuotaTotals(others, nil, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
+		f.Totals = Flat.QuotaTotals(quotas, nil, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
 		status := NewStatus(f)
 		check.Equal(t, "condition", tc.want, describeCondition(status, "InventorySatisfied"))
 

@@ -483,7 +483,7 @@ func TestARetainedQueueCounts(t *testing.T) {
 		queueWithQuota("a", `{"H200":99}`),
 		queueWithQuota("given-up", `{}`),
 		queueWithQuota("spoilt", `{`),
-		{},
+		{}, // without a name and a quota
 	}
 
 	a := newQuotaOfH200("a", 4, 0)

@@ -81,7 +81,7 @@ func TestTheOperatorAppliesTheFieldsOfTheCardQuota(t *testing.T) {
 		live        *v1beta1.Queue
 		allocated   string
 		want        *apply.QueueApplyConfiguration
-		wantManager string
+		wantManager string // whose weight the operator leaves
 	}{
 		"no cards: an empty quota, which allows no card": {
 			quota: newNotebookQuota(),
@@ -225,7 +225,7 @@ func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
 // still use 3 H200. An abandoned Queue existed before the CardQuota and stays. It allows nothing either, and keeps no
 // field that would become stale.
 func TestDrainedAndAbandonedQueuesHaveNoQuota(t *testing.T) {
-	quota := builder.CardQuota("team").Card("NVIDIA-H200", 8).Resources("8", "").Selects("team", "chat").Obj()
+	quota := builder.CardQuota("team").ServiceType("training").Card("NVIDIA-H200", 8).Resources("8", "").Selects("team", "chat").Obj()
 
 	want := apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).WithAnnotations(map[string]string{
 		"volcano.sh/card.quota": "{}", "volcano.sh/closed-by-parent": "false",

@@ -52,7 +52,7 @@ var train = v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job"
 // TestStatusHasTheNumbersOfEachCard: the status shows quota, used, pending and free of each card, in the order of the
 // spec, then cards without quota by name. The summary begins with cards over quota. The team has 2 H800, 8 H200 and
 // 64 CPU. Its pods use 3 H800, so 1 is over quota, 6 H200, so 2 are free, and an Ascend-910B without quota. 4 H200 and
-// 2 L40S are pending. The nodes have 16 H200 (Physical).
+// 2 L40S are pending. The nodes have 16 H200 (Physical). CPU, memory and what is blocked are those of the usage.
 func TestStatusHasTheNumbersOfEachCard(t *testing.T) {
 	f := newStatusInput(cards{"NVIDIA-H200": 6, "NVIDIA-H800": 3, "Ascend-910B": 1}, cards{"NVIDIA-H200": 4, "NVIDIA-L40S": 2})
 	f.Usage.MilliCPU = 1500
@@ -149,7 +149,7 @@ func inState(state v1beta1.QueueState) func(*StatusInput) {
 
 // TestConditionsSayWhatKeepsAQueueFromWork: condition QueueSynced says whether the Queue carries the quota,
 // WithinQuota whether more is used than the quota, and Ready whether pods can start. Each row changes the input of a
-// team that uses 1 of its 8 H200, and has the conditions that it is about.
+// team that uses 1 of its 8 H200, and has the conditions that it is about. Its spec is at generation 3, and it is noon.
 func TestConditionsSayWhatKeepsAQueueFromWork(t *testing.T) {
 	type condition struct{ Status, Reason, Message string }
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -456,22 +456,22 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 			Holders:  []v1alpha1.CardHolder{{Workload: v1alpha1.WorkloadReference{Name: long}, Queue: long, ServiceType: long}},
 		}}
 
-		s := NewStatus(f)
-		b := s.Blocked[0]
+		status := NewStatus(f)
+		blocked := status.Blocked[0]
 
 		check.Must(t, f.Usage.Blocked[0].Holders[0].Queue == long, "the texts of the usage were cut")
 		for _, field := range []struct {
 			text string
 			most int
-		}{{s.Summary, 1024}, {s.PendingSummary, 1024}, {b.Workload.Name, 253}, {b.Workload.Kind, 253}, {b.Workload.APIGroup, 253},
-			{b.Card, waiting.MaxCardLength}, {b.Message, conditions.MaxMessageLength},
-			{b.Holders[0].Workload.Name, 253}, {b.Holders[0].Queue, 253}, {b.Holders[0].ServiceType, 253}} {
+		}{{status.Summary, 1024}, {status.PendingSummary, 1024}, {blocked.Workload.Name, 253}, {blocked.Workload.Kind, 253}, {blocked.Workload.APIGroup, 253},
+			{blocked.Card, waiting.MaxCardLength}, {blocked.Message, conditions.MaxMessageLength},
+			{blocked.Holders[0].Workload.Name, 253}, {blocked.Holders[0].Queue, 253}, {blocked.Holders[0].ServiceType, 253}} {
 			check.Must(t, len(field.text) <= field.most && utf8.ValidString(field.text),
 				"%d bytes, at most %d: %q", len(field.text), field.most, field.text)
 		}
 
-		check.Must(t, len(s.Cards) <= MaxStatusCards, "%d cards", len(s.Cards))
-		for _, c := range s.Cards {
+		check.Must(t, len(status.Cards) <= MaxStatusCards, "%d cards", len(status.Cards))
+		for _, c := range status.Cards {
 			check.Must(t, c.Free >= 0 && c.OverQuotaBy >= 0, "negative numbers: %+v", c)
 			check.Must(t, c.Free == 0 || c.OverQuotaBy == 0, "free and over quota at once: %+v", c)
 			check.Must(t, c.Quota-c.Used == c.Free-c.OverQuotaBy, "numbers do not add up: %+v", c)

@@ -131,7 +131,7 @@ func treeOf(all map[string]*v1alpha1.CardQuota) *Tree {
 func TestOnlyTheOwnerOfAQueueIsInTheTree(t *testing.T) {
 	all := newTenantTree()
 	all["late"] = newTreeQuota("late", "web", 8, 4, unset, withQueueName("chat"))
-	all["late"].CreationTimestamp.Time = noon
+	all["late"].CreationTimestamp.Time = noon // the others have no time, which is older
 	tree := treeOf(all)
 
 	check.Equal(t, "children", []string{"chat", "search"}, tree.Children("web"))
@@ -159,7 +159,6 @@ func TestACardWithoutQuotaInheritsIt(t *testing.T) {
 // without a quota gets what it deserves. A parent, which has no service type, grants nothing, because its children
 // have quotas of their own. The Queue has the same quota.
 func TestQuotaWhileFlat(t *testing.T) {
-
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota *v1alpha1.CardQuota
 		want  card.Quota
@@ -179,8 +178,8 @@ func TestQuotaWhileFlat(t *testing.T) {
 // TestQueuesWithoutACardQuotaCountInTheTree: the scheduler enforces each Queue of the tree, also one without a
 // CardQuota, such as byhand below web. Byhand deserves 8, chat and search deserve 4 each. These are 16, and web has
 // 8, so chat gets half of its 4. Queue inleaf makes lab a parent, which must have no work of its own (WorkInParent).
-// Usage of byhand and below counts for web and tenant. The parent of lost is missing, so lost counts for itself.
-// CardQuota chat decides its parent, not the Queue chat.
+// Usage of byhand and below counts for web and tenant. The parent of lost is missing, and top has none, so both count
+// for themselves alone. CardQuota chat decides its parent, not the Queue chat.
 func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 	all := newTenantTree()
 	queue := func(name, parent, quota, deserved string) *v1beta1.Queue {
@@ -209,6 +208,7 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 		"byhand": {Used: cards{"H200": 2}},
 		"below":  {Used: cards{"H200": 4}},
 		"lost":   {Used: cards{"H200": 8}},
+		"top":    {Used: cards{"H200": 16}},
 	}, tree.Queues(), tree.HasViews)
 	for name, want := range map[string]card.Count{
 		"tenant": 7, // as web
@@ -218,22 +218,24 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 		"lab":    0,
 		"other":  0,
 		"lost":   8, // its parent is missing
+		"top":    16,
 	} {
 		check.Equal(t, "sum of "+name, want, sums[name].Used["H200"])
 	}
 }
 
 // TestTheQueuesBelowFollowTheCardQuotas: on random trees of CardQuotas, those below one are all whose chain of parents
-// contains it. Queues have other names. Some trees have missing parents, cycles or more than six levels; such a chain
-// leads nowhere.
+// contains it. Queues have other names. Some parents are missing, and some chains are cycles or have more than six
+// levels: a CardQuota with such a chain is below none. parents.Subtree walks the chain of each name, as a plain count.
 func TestTheQueuesBelowFollowTheCardQuotas(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 		all := map[string]*v1alpha1.CardQuota{}
 		parents := queuetree.Parents{}
 		for i, name := range names {
+			// Half of the parents are earlier names, so that many chains are whole.
 			parents[name] = rapid.OneOf(rapid.SampledFrom(append([]string{"", "missing"}, names...)), rapid.SampledFrom(append([]string{""}, names[:i]...))).Draw(t, "parent")
-			all[name] = newTreeQuota(name, parents[name], 8, 4, -1, withQueueName("queue-"+name))
+			all[name] = newTreeQuota(name, parents[name], 8, 4, unset, withQueueName("queue-"+name))
 		}
 
 		tree := treeOf(all)

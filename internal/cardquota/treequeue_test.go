@@ -61,7 +61,7 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 	})
 
 	tree := treeOf(all)
-	// queueWith is what each of these Queues carries.
+	// queueWith is what each of these Queues carries. Resource version 1 lets the apply create a Queue, and change none.
 	queueWith := func(name, cardQuota, deserved string) *apply.QueueApplyConfiguration {
 		return apply.Queue(name).WithResourceVersion("1").WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).
 			WithAnnotations(map[string]string{"volcano.sh/card.quota": cardQuota, "volcano.sh/card.deserved": deserved,
@@ -212,8 +212,9 @@ func TestALostPathIsNoChangeOfOthers(t *testing.T) {
 
 // TestAQueueIsPlacedOnceItsParentIsReady: Volcano refuses a parent that does not exist, and a child without its
 // parent's numbers would have none. So the Queue of chat, whose parent is web below tenant, stays where it is until
-// the Queue of web is ready. A new Queue is not created before that; KeepsQueue says that nothing is written. The
-// Queue also stays while its path to the top level is broken. AboveParent are the queues above the Queue of web.
+// the Queue of web is ready. One that is below it already stays there, whatever the Queue of web has. A new Queue is
+// not created before that; KeepsQueue says that nothing is written. The Queue also stays while its path to the top
+// level is broken. AboveParent are the queues above the Queue of web.
 func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
 	all := newTenantTree()
 	web := all["web"]
@@ -322,10 +323,10 @@ func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
 }
 
 // TestTheParentIsLeftToOtherManagers: the operator sets spec.parent of a Queue where it owns the field, or where the
-// field is empty. If it wants a parent other than root, it also replaces one that has no manager, or that Volcano's queue
-// controller set. Otherwise it leaves a parent other than the wanted one to its manager, or to "another client" if no manager is
-// known. Each row has the parent in the live Queue, its manager, and the parent that the operator wants. wantManager is
-// the manager that keeps its parent, "" if the operator may set the field or need not.
+// field is empty. If it wants a parent other than root, it also replaces one that has no manager, or that Volcano's
+// queue controller set. Otherwise it leaves a parent other than the wanted one to its manager, or to "another client"
+// if no manager is known. Each row has the parent in the live Queue, its manager, and the parent that the operator
+// wants. wantManager is the manager that keeps its parent, "" if the operator may set the field or need not.
 func TestTheParentIsLeftToOtherManagers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		live, manager, want string
@@ -551,7 +552,7 @@ func TestAPriorityStaysInTheBandOfItsServiceType(t *testing.T) {
 			want:        10149, // 150 + 9999
 		},
 	}) {
-		q := newTreeQuota("a", "", 1, 1, -1, withServiceType(tc.serviceType))
+		q := newTreeQuota("a", "", 1, 1, unset, withServiceType(tc.serviceType))
 		q.Spec.Priority = tc.priority
 		check.Equal(t, "priority", tc.want, *NewDesiredQueue(q, input, nil, "", flatPlacement(q)).Config.Spec.Priority)
 		check.Equal(t, "cut", tc.wantCut, input.CutPriority(q) != "")

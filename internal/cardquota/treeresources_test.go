@@ -272,31 +272,32 @@ func (s resourceScene) reconcileAll(t *rapid.T, tree *Tree, names []string) int 
 }
 
 // TestEveryOrderOfWritesIsAcceptedAndEnds: a tree of up to six CardQuotas gets random numbers of CPU and memory,
-// three times. In between the operator reconciles the Queues in a random order, some of them more often. Volcano's
-// rules, written from its webhook, accept each write. In the end no Queue waits, and each has what is in force.
+// three times. In between the operator reconciles the Queues in a random order, some of them more often. After each
+// write, reconcile expects that the rules of Volcano's webhook accept it (volcanoAllows). In the end no Queue waits,
+// and each has what is in force.
 func TestEveryOrderOfWritesIsAcceptedAndEnds(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f"}[:rapid.IntRange(2, 6).Draw(t, "queues")]
-		s := resourceScene{map[string]*v1alpha1.CardQuota{}, map[string]*v1beta1.Queue{}}
+		scene := resourceScene{map[string]*v1alpha1.CardQuota{}, map[string]*v1beta1.Queue{}}
 		for i, name := range names {
-			s.all[name] = newTreeQuota(name, append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "parent")], 8, 4, -1)
+			scene.all[name] = newTreeQuota(name, append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "parent")], 8, 4, unset)
 		}
 
 		for range 3 { // from nothing, then from tree to tree
 			for _, name := range names {
-				s.all[name].Spec.Resources = drawResources(t)
+				scene.all[name].Spec.Resources = drawResources(t)
 			}
 
-			tree := treeOf(s.all)
+			tree := treeOf(scene.all)
 			for range rapid.IntRange(0, 12).Draw(t, "steps") {
-				s.reconcile(t, tree, rapid.SampledFrom(names).Draw(t, "reconciled"))
+				scene.reconcile(t, tree, rapid.SampledFrom(names).Draw(t, "reconciled"))
 			}
 
-			waits := s.reconcileAll(t, tree, names)
+			waits := scene.reconcileAll(t, tree, names)
 			check.Must(t, waits == 0, "%d Queues still wait", waits)
 			for _, name := range names {
-				want := tree.Placement(s.all[name], s.all[name].Spec.Parent)
-				got := s.queues[name].Spec
+				want := tree.Placement(scene.all[name], scene.all[name].Spec.Parent)
+				got := scene.queues[name].Spec
 				check.Equal(t, "CPU and memory of "+name,
 					fmt.Sprint(resourceList(want.Limit), resourceList(want.Deserved), resourceList(want.Guarantee)),
 					fmt.Sprint(got.Capability, got.Deserved, got.Guarantee.Resource))

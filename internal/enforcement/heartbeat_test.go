@@ -223,8 +223,9 @@ func TestSameContentIgnoresTheTime(t *testing.T) {
 	}
 }
 
-// TestReportRoundTripsThroughLease: the Lease of any report can be read, and the report that is read from it makes the same
-// Lease again. A report within the bounds is read as it was. Reports are random.
+// TestReportRoundTripsThroughLease: the Lease of any report can be read, and the report that is read from it makes the
+// same Lease again. What is read has the content of the report, as far as a Lease has room for it, and its time in
+// microseconds. Reports are random.
 func TestReportRoundTripsThroughLease(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		pod := rapid.OneOf(rapid.StringMatching(`[a-z0-9-]{1,6}/[a-z0-9.-]{1,6}`), rapid.String())

@@ -48,7 +48,7 @@ func render(base *corev1.ConfigMap, from, hash string) Configuration {
 // TestPolicyBecomesArgumentsOfThePlugin: the operator writes the policy into the scheduler's configuration:
 // which action reclaims, whether preempt is an action, and the arguments of plugin capacity-card. With
 // computeQuota: Enforce, cardUnlimitedCpuMemory is false. Percentages become factors, seconds and minutes
-// durations. Entries of cards are sorted by resource.
+// durations. Entries of cards are sorted by resource. The priority of a service type is no argument: Queues have it.
 func TestPolicyBecomesArgumentsOfThePlugin(t *testing.T) {
 	spec := v1alpha1.ServiceTypePolicySpec{
 		ServiceTypes: []v1alpha1.ServiceType{

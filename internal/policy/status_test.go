@@ -110,7 +110,7 @@ func TestCardsOfAPolicy(t *testing.T) {
 		"written, and not in force yet": {written, amd},
 		"written into a policy that is in force without them": {
 			policy: &v1alpha1.ServiceTypePolicy{Spec: written.Spec, Status: v1alpha1.ServiceTypePolicyStatus{ServiceTypes: got.ServiceTypes}},
-			want:   card.Mappings{}, // nothing else than nil: no mapping
+			want:   card.Mappings{}, // no mapping, as nil in the next two rows
 		},
 		"written, and invalid": {
 			policy: &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: []v1alpha1.CardMapping{{Resource: "cpu", Model: "X"}}}},
@@ -181,7 +181,7 @@ func TestReadySaysTheFirstThingThatIsMissing(t *testing.T) {
 func TestMessagesOfConditionsAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	for _, condition := range []metav1.Condition{
-		RefusedCondition(errors.New(long), true),
+		RefusedCondition(errors.New(long), true), // true: a retry would fail again
 		InvalidCondition(field.ErrorList{field.Forbidden(field.NewPath("spec"), long)}),
 	} {
 		check.That(t, len(condition.Message) <= conditions.MaxMessageLength, "the message has %d bytes", len(condition.Message))

@@ -45,7 +45,7 @@ func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 		}
 
 		usage := Count(Input{
-			Pods: []*corev1.Pod{waits.Obj()}, PodGroups: tc.groups, LacksPodGroups: tc.lacksPodGroups,
+			Pods: []*corev1.Pod{waits.Obj()}, PodGroups: tc.groups, LacksPodGroups: tc.lacksPodGroups, Now: noon.Add(time.Hour),
 			Inventory: newInventory(), Nodes: newNodes(), Quotas: map[string]card.Quota{"q": {"NVIDIA-H200": 3}},
 		})["q"]
 		check.Equal(t, name+": pending", map[card.Name]card.Count{"NVIDIA-H200": 1}, usage.Pending)

@@ -59,12 +59,12 @@ func TestChargedQueueFollowsTheOrderOfItsSources(t *testing.T) {
 			want = ""
 		}
 
-		queues, charges := CountWithCharges(scene)
+		usages, charges := CountWithCharges(scene)
 		check.Equal(t, "charged to", want, charges[b.Obj().UID].Queue)
 
-		_, counted := queues[want]
+		_, counted := usages[want]
 		check.Must(t, counted || want == "", "queue %q is charged and not counted", want)
-		for name, queue := range queues {
+		for name, queue := range usages {
 			isCharged := name == want
 			check.Equal(t, name+": uses the card", isCharged, queue.Used["NVIDIA-H200"] == 1)
 			check.Equal(t, name+": has the pod as a member", isCharged, queue.Members == Members{Pods: 1})

@@ -29,7 +29,7 @@ func treeOfParents(parents map[string]string) *quota.Tree {
 // TestSumsEqualANaiveRecount: the usage of a queue contains that of all queues below it. On random trees it equals a
 // sum over the queues whose chain of parents contains the queue. Some trees have missing parents, cycles or more than
 // six levels; a queue with such a chain counts for itself only. Members are those of the queue alone, and the given
-// usage stays as it is. In a namespace, what waits below counts only for a queue that tenants see there.
+// usage stays as it is. In a namespace, what waits below counts only for a queue that tenants see there (hasViews).
 func TestSumsEqualANaiveRecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
@@ -38,6 +38,7 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 		used := map[string]Usage{}
 		hasViews := map[string]bool{}
 		for i, name := range names {
+			// Half of the parents are earlier names, so that many chains are whole.
 			parents[name] = rapid.OneOf(rapid.SampledFrom(append([]string{"", "missing"}, names...)), rapid.SampledFrom(append([]string{""}, names[:i]...))).Draw(t, "parent")
 			written[name] = quota.TreeQueue{Parent: parents[name]}
 			hasViews[name] = rapid.Bool().Draw(t, "has views")
@@ -62,16 +63,19 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 
 		check.Must(t, fmt.Sprintf("%+v", used) == before, "the given usage changed: %+v, before %s", used, before)
 		for _, name := range names {
-			below := parents.Subtree(name)
-			want := card.Count(0)
+			var h200, h800 card.Count
+			var milliCPU int64
 			total := 0
-			for _, queue := range below {
-				want += used[queue].Used["H200"]
+			for _, queue := range parents.Subtree(name) {
+				h200 += used[queue].Used["H200"]
+				h800 += used[queue].Pending["H800"]
+				milliCPU += used[queue].MilliCPU
 				total += used[queue].BlockedTotal
 			}
 
 			got := sums[name]
-			check.Equal(t, name+": used", want, got.Used["H200"])
+			check.Equal(t, name+": used and pending", []card.Count{h200, h800}, []card.Count{got.Used["H200"], got.Pending["H800"]})
+			check.Equal(t, name+": millicores", milliCPU, got.MilliCPU)
 			check.Equal(t, name+": number of blocked", total, got.BlockedTotal)
 			check.Equal(t, name+": listed blocked", min(total, waiting.MaxBlocked), len(got.Blocked))
 			check.Must(t, slices.IsSortedFunc(got.Blocked, waiting.CompareBlocked), "%s lists its blocked out of order", name)

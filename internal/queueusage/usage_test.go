@@ -375,8 +375,8 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 
 // TestForgedWorkNeverEntersTheStatusOfAnotherTenant: a user who may write pods and PodGroups can name the queue of
 // another tenant, and write a condition that blames the nodes. That would page the administrator about the other
-// tenant. The pod and PodGroup of namespace tenant-b do not count for the queue of tenant a, which takes only
-// namespace tenant-a.
+// tenant. The pod and PodGroup of namespace tenant-b do not count for the queue of tenant a: that queue, or the one
+// above it, takes only namespace tenant-a.
 func TestForgedWorkNeverEntersTheStatusOfAnotherTenant(t *testing.T) {
 	const nodes = "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu."
 	group := builder.PodGroup("tenant-b", "forged").Queue("queue-of-a").Created(noon.Add(-48*time.Hour)).Request(`{"NVIDIA-H200":8}`).
@@ -445,8 +445,8 @@ func TestBlockedListsTheLongestWait(t *testing.T) {
 }
 
 // TestBlockedListsWorkloadsWithTheirReason: status.blocked lists workloads that wait, with the card, the count and
-// the reason that the scheduler states in the conditions of pods and PodGroups. Pods of one workload for one reason
-// are one entry.
+// the reason that the scheduler states in the conditions of pods and PodGroups. Other texts have reason Other. Pods of
+// one workload for one reason are one entry.
 func TestBlockedListsWorkloadsWithTheirReason(t *testing.T) {
 	replica := func(name, message string) *builder.PodBuilder {
 		return pod(name).Queue("q").Card("NVIDIA-H200").GPUs(2).Unschedulable(message).

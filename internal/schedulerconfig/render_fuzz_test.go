@@ -26,7 +26,7 @@ func FuzzRender(f *testing.F) {
 		"\ufeffactions: allocate\ntiers:\n- plugins:\n  - {name: proportion}\n",
 		"actions: allocate\ntiers:\n- plugins:\n  - name: drf\n    arguments: {a: {? b : c}}\n",
 	} {
-		f.Add(text, uint8(1))
+		f.Add(text, uint8(1)) // reclaim
 	}
 
 	f.Fuzz(func(t *testing.T, text string, mode uint8) {

@@ -99,14 +99,14 @@ func assertActions(t check.T, before, after string, want Overlay) {
 	if want.Preempt {
 		check.Must(t, slices.Contains(now, "preempt"), "actions %q became %q, want preempt", before, after)
 		behindAllocate("preempt")
-		keep := func(a string) bool { return a == "preempt" }
-		was = slices.DeleteFunc(was, keep)
-		now = slices.DeleteFunc(now, keep)
+		isPreempt := func(a string) bool { return a == "preempt" }
+		was = slices.DeleteFunc(was, isPreempt)
+		now = slices.DeleteFunc(now, isPreempt)
 	}
 
-	tide := func(a string) bool { return a == "reclaim" || a == "cardreclaim" || a == "shuffle" }
-	others := slices.DeleteFunc(slices.Clone(was), tide)
-	check.Must(t, slices.Equal(others, slices.DeleteFunc(slices.Clone(now), tide)), "actions %q became %q: others changed", before, after)
+	isReclaim := func(a string) bool { return a == "reclaim" || a == "cardreclaim" || a == "shuffle" }
+	others := slices.DeleteFunc(slices.Clone(was), isReclaim)
+	check.Must(t, slices.Equal(others, slices.DeleteFunc(slices.Clone(now), isReclaim)), "actions %q became %q: others changed", before, after)
 
 	reclaim := want.Reclaim
 	check.Must(t, len(now)-len(others) <= 1 && (reclaim != "") == (len(now) > len(others)) && (reclaim == "" || slices.Contains(now, reclaim)),

@@ -50,7 +50,7 @@ func overlays() *rapid.Generator[Overlay] {
 // random base and policy, the rendered text is valid, has what the policy wants, and otherwise means the same as the base.
 // replaced is exactly what the base had and the text has not, and a second rendering changes nothing. assertRendered
 // checks this without the code under test. The text has no comment of the base ("# c" and a number), which might no
-// longer be true.
+// longer be true. Only for a tree do bases have Volcano's hierarchy of queues, because Render refuses it otherwise.
 func TestRenderIsExactOnAnyBase(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		want := overlays().Draw(t, "wanted")

@@ -280,7 +280,7 @@ func TestValidateRefusesTextsThatVolcanoMisreads(t *testing.T) {
 		},
 		"capacity-card misspelt": {
 			withPlugins("  - name: capacitycard"),
-			[]string{`known are `, "capacity-card is missing"}, sameFault,
+			[]string{`line 4: unknown plugin "capacitycard": known are `, "capacity-card is missing"}, sameFault,
 		},
 		"the stock configuration, with proportion and without capacity-card": {
 			withPlugins("  - name: gang", "  - name: proportion"),
@@ -312,7 +312,7 @@ func TestValidateRefusesTextsThatVolcanoMisreads(t *testing.T) {
 		},
 		"a switch that begins with enable instead of enabled": {
 			withPlugins(card, "    enableAllocatable: true"),
-			[]string{`known are `}, mended,
+			[]string{`line 5: unknown key "enableAllocatable" in plugin capacity-card: known are `}, mended,
 		},
 		"a switch without its capital letter": {
 			withPlugins("  - name: drf", "    enableClusterOrder: true", card),
@@ -320,7 +320,7 @@ func TestValidateRefusesTextsThatVolcanoMisreads(t *testing.T) {
 		},
 		"argument instead of arguments": {
 			withPlugins(card, "    argument: {}"),
-			[]string{`known are `}, mended,
+			[]string{`line 5: unknown key "argument" in plugin capacity-card: known are `}, mended,
 		},
 		"an argument that is not below arguments": {
 			withPlugins(card, "    overCommitFactor: 2"),

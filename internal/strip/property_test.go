@@ -227,8 +227,9 @@ func expectSameFacts(t *rapid.T, whole, kept *corev1.Pod) {
 }
 
 // TestReadersFindTheSameInAStrippedPod: the operator keeps pods with one container and without what it does not read.
-// In random pods, each reader of its cache finds the same before and after: requests, charge, usage and bypasses. The
-// given pod does not change. A pod that is stripped twice is the same as after once.
+// In random pods, each reader of its cache finds the same before and after. Kubernetes' functions find the requests
+// (expectSameRequests), our packages the request, charge, state, usage and bypasses (expectSameFacts). The given pod
+// does not change. A pod that is stripped twice is the same as after once.
 func TestReadersFindTheSameInAStrippedPod(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		whole := drawPod(t)

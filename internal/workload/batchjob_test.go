@@ -54,7 +54,7 @@ func batchPod(uid string, changes ...func(*corev1.Pod)) *corev1.Pod {
 // first rule that fits an eviction decides: by condition DisruptionTarget, or by exit code 143 or 137, each of which
 // is enough. All evictions are left where they are ignored. With a limit for each index, none are left once a running
 // pod's index has reached it: that pod may be the next. The number of a row is how many are left.
-// CompactFailurePolicy, which saves memory, keeps the one rule that decides, and must leave the same number.
+// CompactFailurePolicy, which saves memory, keeps the one rule that decides, if any, and must leave the same number.
 func TestEvictionsThatAJobSurvives(t *testing.T) {
 	const (
 		in    = batchv1.PodFailurePolicyOnExitCodesOpIn

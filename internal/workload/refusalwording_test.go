@@ -47,11 +47,12 @@ func blockedReasonOf(s quota.InsufficientQuota) v1alpha1.BlockedReason {
 }
 
 // TestEveryInsufficientQuotaIsReadAgain: the scheduler states refusals as messages in conditions, and the operator
-// reads them again to say why a workload waits. The limits are random. What is read is the refusal itself, and has the
-// reason that the limit means. Reasons of nodes, which begin with a small letter, are read alike.
+// reads them again to say why a workload waits. The limits are random. What is read is the refusal itself, with memory
+// rounded up to whole Mi, and has the reason that the limit means (blockedReasonOf). Reasons of nodes, which begin with
+// a small letter, are read alike.
 func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		s := quota.InsufficientQuota{
+		insufficient := quota.InsufficientQuota{
 			Kind:        quota.LimitKind(rapid.IntRange(int(quota.HardLimit), int(quota.Inventory)).Draw(t, "kind")),
 			Queue:       rapid.SampledFrom([]string{"q", "team-a.lab"}).Draw(t, "queue"),
 			Ancestor:    rapid.Bool().Draw(t, "ancestor"),
@@ -63,12 +64,12 @@ func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 			Limit:       rapid.Int64Range(0, 9).Draw(t, "limit"),
 			GracePeriod: time.Minute,
 		}
-		if s.Kind != quota.Terminating {
-			s.Of = rapid.SampledFrom([]quota.Resource{"", quota.CPU, quota.Memory}).Draw(t, "of")
+		if insufficient.Kind != quota.Terminating {
+			insufficient.Of = rapid.SampledFrom([]quota.Resource{"", quota.CPU, quota.Memory}).Draw(t, "of")
 		}
 
 		rules := QueueRules{Denied: rapid.Bool().Draw(t, "denied")}
-		refusal := rules.RefusalFor(&s)
+		refusal := rules.RefusalFor(&insufficient)
 		message := refusal.Message()
 		if rapid.Bool().Draw(t, "is a reason of nodes") {
 			message = refusal.NodeMessage()
@@ -77,7 +78,7 @@ func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 		got, isRefusal := ReadRefusal(message)
 		check.Must(t, isRefusal, "%q is not read", message)
 		check.Equal(t, message, inMebibytes(*refusal), got)
-		check.Equal(t, "reason of "+message, blockedReasonOf(s), got.Blocked())
+		check.Equal(t, "reason of "+message, blockedReasonOf(insufficient), got.Blocked())
 	})
 }
 
@@ -221,8 +222,8 @@ func drawRefusal(t *rapid.T, of sentence) Refusal {
 }
 
 // TestEverySentenceIsReadAgain: what is written of a refusal is read again, in words and as data. This is so for every
-// code that is read: with card names of all letters, large numbers, CPU and memory, and ancestors in a tree. So is what
-// a truncated message still says enough of to recognise the sentence: its code.
+// code that is read: with card names of all letters, large numbers, CPU and memory, and ancestors in a tree. In a
+// sentence, decidedMark stands behind what is enough to recognise it. A message that is truncated there has its code.
 func TestEverySentenceIsReadAgain(t *testing.T) {
 	for _, of := range sentences {
 		if of.blocked == "" {
@@ -343,8 +344,9 @@ var madeElsewhere = map[Code]v1alpha1.BlockedReason{
 	CodeClaimNotFound: "Other", CodePodGroupNotFound: "PodGroupNotFound",
 }
 
-// TestEveryRefusalIsReadAgain: each message of a refusal that is not about a limit is read as that refusal, with its
-// reason. No sentence is missing.
+// TestEveryRefusalIsReadAgain: each message of a refusal that this package makes (refusalsByMeaning) is read as that
+// refusal, with its reason. Of the others (madeElsewhere) only the reason is checked. Each sentence is in one of the two
+// lists and has a reason for events, unless it has no meaning to a workload (blocked).
 func TestEveryRefusalIsReadAgain(t *testing.T) {
 	covered := map[Code]bool{}
 	for refusal, want := range refusalsByMeaning() {
@@ -367,7 +369,8 @@ func TestEveryRefusalIsReadAgain(t *testing.T) {
 }
 
 // TestRefusalDataStaysTheSame: other programs read the data of a refusal, so its keys are a contract. They are read from
-// a later version that has more of them, and not without a code that makes work wait.
+// a later version that has more of them. They are not read without a code that makes work wait, nor with a resource or
+// an amount that no refusal has.
 func TestRefusalDataStaysTheSame(t *testing.T) {
 	refusal := Refusal{
 		Code: CodeCardQuota, Queue: "lab", Requester: "lab-chat", Cards: "NVIDIA-H200|NVIDIA-H100", OtherCards: 1,

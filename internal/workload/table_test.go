@@ -388,7 +388,6 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 	}{
 		"cards": {
 			insufficient: quota.InsufficientQuota{
-
 				Queue:     "q",
 				Names:     []card.Name{"NVIDIA-H200"},
 				Requested: 5,
