@@ -14,9 +14,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTheEvictorIsReplaced: our evictor recreates gangs, and Volcano has no option for another evictor. So the scheduler finds
-// Volcano's cache in an unexported field and replaces the evictor there. If a version of Volcano keeps the cache elsewhere, the
-// scheduler must not start.
+// TestTheEvictorIsReplaced: our evictor recreates gangs, and Volcano has no option for another evictor. So the
+// scheduler finds Volcano's cache in an unexported field and replaces the evictor there. If a version of Volcano
+// keeps the cache elsewhere, the scheduler must not start.
 func TestTheEvictorIsReplaced(t *testing.T) {
 	evictor := &cardreclaim.Evictor{}
 	sched := &scheduler.Scheduler{}

@@ -12,8 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/metrics.md")
 
-// TestTableOfMetrics: users look metrics up in a table of docs/metrics.md, which is generated from the code. The test fails when
-// they differ, and writes the table with -update.
+// TestTableOfMetrics: users look metrics up in a table of docs/metrics.md, which is generated from the code. The test
+// fails when they differ, and writes the table with -update.
 func TestTableOfMetrics(t *testing.T) {
 	registry, ok := prometheus.DefaultRegisterer.(*prometheus.Registry)
 	check.Must(t, ok, "the registry is a %T", prometheus.DefaultRegisterer)

@@ -103,10 +103,11 @@ func page(g Gomega, address, path string) string {
 	return body
 }
 
-// TestProcessThroughItsLife runs the real scheduler with a real API server and the shipped rights. It is live and ready at any
-// time, and says on /readyz what it waits for. It leads with the first configuration that enforces quotas, keeps the last valid
-// one, and follows the next. When it is stopped, another replica leads at once. A replica that loses the Lease ends with code 1.
-// Both replicas remove their private directory at their end, and no right was missing.
+// TestProcessThroughItsLife runs the real scheduler with a real API server and the shipped rights. It is live and
+// ready at any time, and says on /readyz what it waits for. It leads with the first configuration that enforces
+// quotas, keeps the last valid one, and follows the next. When it is stopped, another replica leads at once. A
+// replica that loses the Lease ends with code 1. Both replicas remove their private directory at their end, and no
+// right was missing.
 func TestProcessThroughItsLife(t *testing.T) {
 	c := startCluster(t)
 	g := NewWithT(check.Trail(t))

@@ -8,10 +8,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestASessionAllocatesLittle: the scheduler opens a session each second. So the plugin makes few allocations of memory when
-// a session opens and closes in which nothing has changed. Their number grows with the pods and with the queues, but not
-// with the product of both, and hardly with the nodes. They are also at most a quarter (mostAllocs) of those of Volcano's
-// plugin capacity. Each row allows 2.5 times the allocations that were measured, as the race detector makes some, too.
+// TestASessionAllocatesLittle: the scheduler opens a session each second. So the plugin makes few allocations of
+// memory when a session opens and closes in which nothing has changed. Their number grows with the pods and with the
+// queues, but not with the product of both, and hardly with the nodes. They are also at most a quarter (mostAllocs)
+// of those of Volcano's plugin capacity. Each row allows 2.5 times the allocations that were measured, as the race
+// detector makes some, too.
 func TestASessionAllocatesLittle(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		nodes, pods, queues int

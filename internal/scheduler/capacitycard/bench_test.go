@@ -13,8 +13,9 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// newFleet opens a session on a cluster of some size, with the listers of a running scheduler. Each node has 64 cards of one
-// of the models. Each pod is of a gang of eight and requests one card. One gang of ten is pending, the others run.
+// newFleet opens a session on a cluster of some size, with the listers of a running scheduler. Each node has 64 cards
+// of one of the models. Each pod is of a gang of eight and requests one card. One gang of ten is pending, the others
+// run.
 func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
 	s := &scene{Cluster: session.New(""), t: t, m: NewCache()}
 	var quota []string

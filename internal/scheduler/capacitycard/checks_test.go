@@ -69,9 +69,9 @@ func withClaim(task *api.TaskInfo) *api.TaskInfo {
 	return changed
 }
 
-// TestKeptQuotaRefusesNoPodWithoutCards: preempt evicted pods for pod p-0 of queue inf, and the whole quota of 8 is kept
-// for that pod. Pod i-0 of the same queue requests a resource that no node has. So it can use no card, and its request has no card names.
-// The check for kept quota does not refuse i-0, as i-0 takes none of that quota.
+// TestKeptQuotaRefusesNoPodWithoutCards: preempt evicted pods for pod p-0 of queue inf, and the whole quota of 8 is
+// kept for that pod. Pod i-0 of the same queue requests a resource that no node has. So it can use no card, and its
+// request has no card names. The check for kept quota does not refuse i-0, as i-0 takes none of that quota.
 func TestKeptQuotaRefusesNoPodWithoutCards(t *testing.T) {
 	s := newReclaimScene(t, "job i queue=inf min=1 pending=1; job p queue=inf min=1 pending=1 cards=8").openSession()
 	input := s.checkInputFor("i-0", "")

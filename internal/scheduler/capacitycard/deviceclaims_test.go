@@ -52,10 +52,10 @@ func (s *scene) addClaim(name, class string) {
 	check.NoError(s.t, s.Cache.SharedInformerFactory().Resource().V1().ResourceClaims().Informer().GetIndexer().Add(claim))
 }
 
-// TestClaimsForCardsAreJudgedAsUnmanaged: a pod can also get cards through a ResourceClaim, and no quota limits these. So
-// the argument unmanagedQueues decides about such a pod, also in a queue with a quota. By default it is Enforce. Enforce and
-// Deny refuse the pod, Ignore allows it. A claim for other devices is allowed. A pod is refused as well while its claim
-// may be for cards, or does not exist yet.
+// TestClaimsForCardsAreJudgedAsUnmanaged: a pod can also get cards through a ResourceClaim, and no quota limits
+// these. So the argument unmanagedQueues decides about such a pod, also in a queue with a quota. By default it is
+// Enforce. Enforce and Deny refuse the pod, Ignore allows it. A claim for other devices is allowed. A pod is refused
+// as well while its claim may be for cards, or does not exist yet.
 //
 // Each row runs with three pods: without and with a card as a resource in a queue with a quota, and without one in a queue
 // without a quota. A placed pod is "a:1", one pod on node a.
@@ -115,8 +115,8 @@ func TestClaimsForCardsEnqueueNoJob(t *testing.T) {
 	check.Equal(t, "placed of job k", "a:2", s.podsByNode("k")) // two pods on node a
 }
 
-// TestClaimsOfPlacedPodsChangeNothing: the plugin refuses pending pods with a claim for a card. A pod with such a claim that
-// already runs, here on node a, keeps running. The card that it requests as a resource stays charged.
+// TestClaimsOfPlacedPodsChangeNothing: the plugin refuses pending pods with a claim for a card. A pod with such a
+// claim that already runs, here on node a, keeps running. The card that it requests as a resource stays charged.
 func TestClaimsOfPlacedPodsChangeNothing(t *testing.T) {
 	s := newScene(t, `node a model=A cards=8; queue q quota={"A":8}; job j queue=q min=1 running=a`, claims("gpu")).withDevices().enqueueAndAllocate()
 	check.Equal(t, "pods of the job", "a:1", s.podsByNode("j"))

@@ -13,10 +13,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestFailedEvictionIsRetried: Volcano writes the condition DisruptionTarget to a pod before it deletes the pod, and retries
-// the deletion for a while. So a pod that got the condition less than a minute ago is no victim. If it still runs after
-// that minute, the eviction has failed, and the pod may be evicted again. All 8 pods on node a got the condition 10 seconds
-// ago, and the pending pod needs one card.
+// TestFailedEvictionIsRetried: Volcano writes the condition DisruptionTarget to a pod before it deletes the pod, and
+// retries the deletion for a while. So a pod that got the condition less than a minute ago is no victim. If it still
+// runs after that minute, the eviction has failed, and the pod may be evicted again. All 8 pods on node a got the
+// condition 10 seconds ago, and the pending pod needs one card.
 func TestFailedEvictionIsRetried(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		action framework.Action

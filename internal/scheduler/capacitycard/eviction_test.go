@@ -68,9 +68,9 @@ func countByState(tasks []*api.TaskInfo) string {
 	return strings.Join(order, " ")
 }
 
-// TestPreemptEvictsOnlyWhatQuotaAndNodeLack: Volcano's action preempt evicts pods of lower priority in the queue of a pending
-// pod. The plugin gives it only pods that may be evicted, and no more of them than the quota or the node lacks. It gives
-// none if the pod could not run afterwards.
+// TestPreemptEvictsOnlyWhatQuotaAndNodeLack: Volcano's action preempt evicts pods of lower priority in the queue of a
+// pending pod. The plugin gives it only pods that may be evicted, and no more of them than the quota or the node
+// lacks. It gives none if the pod could not run afterwards.
 //
 // Node a has 8 cards A and node b 8 cards B. PriorityClass low is below high. A pod requests one card A unless its job says
 // otherwise, and running=a*4 are 4 pods on node a. Pods of job other use cards of a node, but no quota. Wanted are the
@@ -233,10 +233,11 @@ func newReclaimScene(t testing.TB, text string, changes ...func(*corev1.Pod)) *s
 // queue of the victims must be reclaimable and have a lower priority. The cards must be ones that the reclaimer may use,
 // within the quota of its queue.
 //
-// Node a has 8 cards A and node b 8 cards B. Queue inf is inference of priority 80000 and queue tra training of priority
-// 20000, each with quota for all cards of both nodes. A queue line in a row replaces the queue of its name. Pod i-0 of queue
-// inf requests one card A, or what cards= and card= say. In wantPipelined "i-0@b" is pod i-0 with a place on node b.
-// wantEvicted are the pods that are evicted for it: among equal pods the youngest, which have the highest numbers.
+// Node a has 8 cards A and node b 8 cards B. Queue inf is inference of priority 80000 and queue tra training of
+// priority 20000, each with quota for all cards of both nodes. A queue line in a row replaces the queue of its name.
+// Pod i-0 of queue inf requests one card A, or what cards= and card= say. In wantPipelined "i-0@b" is pod i-0 with a
+// place on node b. wantEvicted are the pods that are evicted for it: among equal pods the youngest, which have the
+// highest numbers.
 func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 	const (
 		trainingIsFull = `
@@ -463,10 +464,10 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 	}
 }
 
-// TestReclaimEvictsConflictingPods: the pending pod high-0 of inference has an anti-affinity against app=x, the label of
-// all training pods on node a. So high-0 can run there only if all of them are evicted. Volcano evicts just as many pods as the
-// missing cards need, but at least one. So the plugin gives Volcano no victim if a conflicting pod would stay. "t:1" is
-// one evicted pod of job t.
+// TestReclaimEvictsConflictingPods: the pending pod high-0 of inference has an anti-affinity against app=x, the label
+// of all training pods on node a. So high-0 can run there only if all of them are evicted. Volcano evicts just as
+// many pods as the missing cards need, but at least one. So the plugin gives Volcano no victim if a conflicting pod
+// would stay. "t:1" is one evicted pod of job t.
 func TestReclaimEvictsConflictingPods(t *testing.T) {
 	protected := annotate("volcano.sh/preemptable", "false")
 	conflict := func(p *corev1.Pod) {

@@ -196,10 +196,10 @@ func TestFreeCardsProlongAReservationForAnHour(t *testing.T) {
 	}
 }
 
-// TestTheNextGangHasItsTimeAfterTheFirst: two gangs of queue q wait for 8 cards each, within its quota of 16. A card becomes
-// free in every other minute, when job f ends. That prolongs the reservation of the older gang for maxReservation, 20
-// minutes, then that of the younger gang for as long. So in minute 12 the older gang has its reservation, in minute 32
-// the younger one, and in minute 60 neither.
+// TestTheNextGangHasItsTimeAfterTheFirst: two gangs of queue q wait for 8 cards each, within its quota of 16. A card
+// becomes free in every other minute, when job f ends. That prolongs the reservation of the older gang for
+// maxReservation, 20 minutes, then that of the younger gang for as long. So in minute 12 the older gang has its
+// reservation, in minute 32 the younger one, and in minute 60 neither.
 func TestTheNextGangHasItsTimeAfterTheFirst(t *testing.T) {
 	s := newMinuteScene(newScene(t, `node a model=A cards=8
 		queue q quota={"A":16}; queue o quota={"A":8}
@@ -254,9 +254,10 @@ func TestJobWithoutReservationComesAfterItsEquals(t *testing.T) {
 	s.Close()
 }
 
-// TestJobWithoutReservationGetsItAgain: a gang of 8 lost its reservation after the 6 minutes of maxReservation, because jobs r
-// and f use the cards that the gang needs. Then all pods of r and f are deleted, and the pods of the gang are pipelined:
-// Volcano pipelines them to the cards of the terminating pods. With that the gang has a reservation again.
+// TestJobWithoutReservationGetsItAgain: a gang of 8 lost its reservation after the 6 minutes of maxReservation,
+// because jobs r and f use the cards that the gang needs. Then all pods of r and f are deleted, and the pods of the
+// gang are pipelined: Volcano pipelines them to the cards of the terminating pods. With that the gang has a
+// reservation again.
 func TestJobWithoutReservationGetsItAgain(t *testing.T) {
 	s := newChangingScene(t, framework.Arguments{"maxReservation": "6m"})
 	// Job small would take the card of job f.

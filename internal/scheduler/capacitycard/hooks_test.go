@@ -17,10 +17,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestReclaimHooksEnforceQuotaAlone: Volcano's action reclaim asks the hook preemptive whether a pod may reclaim, then the
-// hook reclaimable which pods of a node to evict. Here the test calls both hooks itself, without the action: each hook
-// enforces the quota alone. The hook reclaimable also spares queues that are not reclaimable. The hook preemptive also
-// says no without a queue, and for a list of pods instead of a pod.
+// TestReclaimHooksEnforceQuotaAlone: Volcano's action reclaim asks the hook preemptive whether a pod may reclaim,
+// then the hook reclaimable which pods of a node to evict. Here the test calls both hooks itself, without the action:
+// each hook enforces the quota alone. The hook reclaimable also returns no pods of queues that are not reclaimable.
+// The hook preemptive also says no without a queue, and for a list of pods instead of a pod.
 //
 // Pod i-0 of queue inf requests the cards of a row. The pods of queue tra use all 8 cards of node a.
 func TestReclaimHooksEnforceQuotaAlone(t *testing.T) {
@@ -243,10 +243,11 @@ func TestPlacementsOfASessionAreStored(t *testing.T) {
 	check.Equal(t, "pods that another scheduler bound", []string{"ns/gang-0"}, s.m.OtherBindings.BoundByOthersNames())
 }
 
-// TestOrphanQueuesAreReparented: Volcano panics, or never returns, on a queue whose ancestors do not end at queue root. So for
-// the session the plugin makes root the parent of a queue whose parent does not exist, and of each queue of a cycle. All
-// other queues keep their parents, and root has none. Then the one pod of each queue below root is placed, on node a.
-// queueHierarchy is Flat, the default: the quota of one A of a queue does not limit the queues below it.
+// TestOrphanQueuesAreReparented: Volcano panics, or never returns, on a queue whose ancestors do not end at queue
+// root. So for the session the plugin makes root the parent of a queue whose parent does not exist, and of each queue
+// of a cycle. All other queues keep their parents, and root has none. Then the one pod of each queue below root is
+// placed, on node a. queueHierarchy is Flat, the default: the quota of one A of a queue does not limit the queues
+// below it.
 func TestOrphanQueuesAreReparented(t *testing.T) {
 	type parents map[string]string // by queue
 

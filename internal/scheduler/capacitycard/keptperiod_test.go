@@ -20,10 +20,10 @@ import (
 // after the eviction. So a victim that never ends does not keep cards for ever. Minute 0, that of the eviction, counts
 // always. The rule is the same for cardreclaim and for preempt.
 //
-// A plan of evictions has freed the card of node a for pod i-0 of inference. A scheduling gate keeps i-0 from taking it. The
-// plan also evicts old-0 on node b, whose card another pod gets. A session runs each minute, from minute 0 on. Pod v-0 of
-// training waits for the card of node a. It gets the card in minute wantBound, which is 5 minutes after the last minute that
-// counts. A row says what happens to the victim old-0; its numbers are minutes.
+// A plan of evictions has freed the card of node a for pod i-0 of inference. A scheduling gate keeps i-0 from taking
+// it. The plan also evicts old-0 on node b, whose card another pod gets. A session runs each minute, from minute 0
+// on. Pod v-0 of training waits for the card of node a. It gets the card in minute wantBound, which is 5 minutes
+// after the last minute that counts. A row says what happens to the victim old-0; its numbers are minutes.
 func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
 	const never = 100
 
@@ -47,10 +47,11 @@ func TestFreedCardsAreKeptUntilAllVictimsEnd(t *testing.T) {
 	}
 }
 
-// TestASecondPlanKeepsWhatTheFirstOneFreed: a first plan of evictions freed the card of node a for pod i-0, and evicts old-0
-// on node b. Before minute 0 a second plan for i-0 follows (twoPlans), here without victims. The card of node a stays kept
-// as by the first plan, whose victim is gone in minute 3. A session sees the victim last in minute 2. Five minutes later
-// pod v-0 of training gets the card. Nothing else keeps it: training has the higher priority here.
+// TestASecondPlanKeepsWhatTheFirstOneFreed: a first plan of evictions freed the card of node a for pod i-0, and
+// evicts old-0 on node b. Before minute 0 a second plan for i-0 follows (twoPlans), here without victims. The card of
+// node a stays kept as by the first plan, whose victim is gone in minute 3. A session sees the victim last in minute
+// 2. Five minutes later pod v-0 of training gets the card. Nothing else keeps it: training has the higher priority
+// here.
 func TestASecondPlanKeepsWhatTheFirstOneFreed(t *testing.T) {
 	for _, action := range []string{"cardreclaim", "preempt"} {
 		bound := newKeptScene(t, action, twoPlans).runUntilBound(victim{deletedIn: 0, grace: 10, goneIn: 3})
@@ -61,8 +62,8 @@ func TestASecondPlanKeepsWhatTheFirstOneFreed(t *testing.T) {
 // victim is when the pod old-0 is deleted and gone, and its grace period, in minutes.
 type victim struct{ deletedIn, grace, goneIn int }
 
-// keptScene has nodes a and b with one card each. A plan of evictions has freed the card of node a for pod i-0 of inference,
-// and evicts old-0 of training on node b. Pod v-0 of training waits for a card.
+// keptScene has nodes a and b with one card each. A plan of evictions has freed the card of node a for pod i-0 of
+// inference, and evicts old-0 of training on node b. Pod v-0 of training waits for a card.
 type keptScene struct{ *scene }
 
 // plans are the plans before minute 0. With two, the second one evicts no pod. The queue of training then has a higher

@@ -69,10 +69,11 @@ func (s *scene) changePodGroups(change func(*v1beta1.PodGroup)) *scene {
 }
 
 // TestOtherPluginsMayDecideBeforePacking: this plugin packs. It scores the node higher on which more cards are in
-// use: n2 with 2 or 5 used cards, beside n1 with at most 1. The score of another plugin decides if its weight is
-// high enough. Beside a preference, which is one of the pod, of its task-topology annotations or of its queue's node
-// groups, packing counts only a fifth. In each row (want) pods get the nodes that they get with Volcano's plugin capacity, which
-// scores no node. The last row has no score: packing does not change the order in which plugin drf serves jobs.
+// use: n2 with 2 or 5 used cards, beside n1 with at most 1. The score of another plugin decides if its weight is high
+// enough. Beside a preference, which is one of the pod, of its task-topology annotations or of its queue's node
+// groups, packing counts only a fifth. In each row (want) pods get the nodes that they get with Volcano's plugin
+// capacity, which scores no node. The last row has no score: packing does not change the order in which plugin drf
+// serves jobs.
 func TestOtherPluginsMayDecideBeforePacking(t *testing.T) {
 	preferN1 := func(p *corev1.Pod) {
 		if !strings.HasPrefix(p.Name, "j") {

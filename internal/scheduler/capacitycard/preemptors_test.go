@@ -148,10 +148,10 @@ func TestPreemptLooksAtAllNodes(t *testing.T) {
 	}
 }
 
-// TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt: no pod of a job with the PodGroup phase Pending is scheduled; Volcano
-// enqueues the job when its queue has quota. Queue q has a quota of 8 A and uses all. If job high were not enqueued, its
-// pods could never preempt. So it is enqueued if it may preempt jobs of lower priority for its minimum. Pods that may not be
-// evicted do not count. Only the action enqueue runs; preempt is configured, but evicts no pod.
+// TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt: no pod of a job with the PodGroup phase Pending is scheduled;
+// Volcano enqueues the job when its queue has quota. Queue q has a quota of 8 A and uses all. If job high were not
+// enqueued, its pods could never preempt. So it is enqueued if it may preempt jobs of lower priority for its minimum.
+// Pods that may not be evicted do not count. Only the action enqueue runs; preempt is configured, but evicts no pod.
 func TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt(t *testing.T) {
 	const (
 		high = `

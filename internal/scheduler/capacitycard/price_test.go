@@ -160,8 +160,8 @@ func TestPreemptDoesNotFailAJobAtItsBackoffLimit(t *testing.T) {
 // TestReclaimDoesNotFailAJobAtItsBackoffLimit: Volcano's action reclaim takes pods of training one by one for
 // inference, in the order that the plugin says. Elastic pods of a Kubernetes Job "t" come first as far as its
 // backoffLimit allows, because more failures end the Job; an unknown limit counts as 0. Then comes a pod of gang "g",
-// or of the Job if its end destroys less work than that of the gang. "g:1" is one pod of g. The two values of VictimOrder that an administrator may configure give the same
-// victims here.
+// or of the Job if its end destroys less work than that of the gang. "g:1" is one pod of g. The two values of
+// VictimOrder that an administrator may configure give the same victims here.
 func TestReclaimDoesNotFailAJobAtItsBackoffLimit(t *testing.T) {
 	const jobBesideGang = `job t queue=tra min=1 running=a*4 age=10h
 		job g queue=tra min=4 running=a*4 age=4h`

@@ -236,8 +236,9 @@ func TestPriorityBetweenQueuesIsThatOfListedClasses(t *testing.T) {
 	}
 }
 
-// TestVictimOrderIsConfigured: the policy configures which jobs lose cards first to the action that reclaims. By default those
-// of the lowest priority do. If the argument victimOrder is "Loss", those do whose eviction destroys the least work.
+// TestVictimOrderIsConfigured: the policy configures which jobs lose cards first to the action that reclaims. By
+// default those of the lowest priority do. If the argument victimOrder is "Loss", those do whose eviction destroys
+// the least work.
 func TestVictimOrderIsConfigured(t *testing.T) {
 	for want, args := range map[v1alpha1.VictimOrder]framework.Arguments{
 		v1alpha1.VictimsByPriority: nil,

@@ -228,8 +228,9 @@ func TestPreemptUsesNoReclaimedCards(t *testing.T) {
 }
 
 // TestAQueueWithoutLimitDoesNotBorrow: in a tree a pod may use a node with kept cards if it borrows nothing there.
-// Queue q has a limit of 1e30 CPU and as much memory, more than an int64 can represent. So it deserves any amount. Its pod
-// without cards does not borrow from the owner of the kept cards, so it may use the node, whose CPU does not suffice for both.
+// Queue q has a limit of 1e30 CPU and as much memory, more than an int64 can represent. So it deserves any amount.
+// Its pod without cards does not borrow from the owner of the kept cards, so it may use the node, whose CPU does not
+// suffice for both.
 func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
 	s := newTreeScene(t, `node a model=A cards=4
 		queue q quota={"A":4} serviceType=training

@@ -172,8 +172,8 @@ func (l *lifecycle) recover(t *rapid.T, saved *draft) {
 // ledger. Volcano places and evicts pods in statements, which it may discard, replay or commit. The plugin follows
 // their events. The test draws sequences of such steps with Volcano's own sessions and cache. Jobs one, two and three
 // of queues q and r are on three nodes of five cards. Commits, bindings and evictions may fail. Between sessions pods
-// are created and deleted, nodes get other labels, quotas change, PodGroups move to other queues, and the process restarts. A
-// recount (l.used) sums the cards of all pods.
+// are created and deleted, nodes get other labels, quotas change, PodGroups move to other queues, and the process
+// restarts. A recount (l.used) sums the cards of all pods.
 //
 // (1) After every step the ledger equals the recount: which pods are charged, and what each queue uses and has
 // terminating. It limits as many cards as the quota of the queue names (l.check).

@@ -89,10 +89,10 @@ func expectInForce(g Gomega, loader *Loader, text string) {
 	g.Expect(testutil.CollectAndCount(configInfo)).To(Equal(1))
 }
 
-// TestLoaderFollowsAFileThroughItsLife: the loader watches a file. Until the file has a valid text, the loader is not ready,
-// and the private file that Volcano reads does not exist. From then on the last valid text stays in force in the private
-// file, whatever happens to the watched file. The metric configValid is 1 only while the text of the watched file is in
-// force.
+// TestLoaderFollowsAFileThroughItsLife: the loader watches a file. Until the file has a valid text, the loader is not
+// ready, and the private file that Volcano reads does not exist. From then on the last valid text stays in force in
+// the private file, whatever happens to the watched file. The metric configValid is 1 only while the text of the
+// watched file is in force.
 func TestLoaderFollowsAFileThroughItsLife(t *testing.T) {
 	g := newPatientGomega(t)
 	path := filepath.Join(t.TempDir(), "volcano-scheduler.conf")

@@ -39,8 +39,9 @@ func TestEventsAreCutAtTheLimitOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestArgumentsWithoutEffectHaveAWarning: Volcano ignores the argument enableTopologyAwarePreemption of the action preempt if
-// its value is in quotes, as here. The loader loads the text all the same, and a second event warns of the argument.
+// TestArgumentsWithoutEffectHaveAWarning: Volcano ignores the argument enableTopologyAwarePreemption of the action
+// preempt if its value is in quotes, as here. The loader loads the text all the same, and a second event warns of the
+// argument.
 func TestArgumentsWithoutEffectHaveAWarning(t *testing.T) {
 	recorder := record.NewFakeRecorder(10)
 	text := valid + "configurations:\n- name: preempt\n  arguments:\n    enableTopologyAwarePreemption: \"true\"\n"

@@ -83,9 +83,9 @@ func TestTermEndsByItself(t *testing.T) {
 	})
 }
 
-// TestClosingTheFenceWaitsForWritesInFlight: before a leader releases its Lease it closes its fence, which all writes pass. No
-// write begins any more, and it waits for two writes that the API server has not answered. Waiting too
-// long returns false, and may be repeated.
+// TestClosingTheFenceWaitsForWritesInFlight: before a leader releases its Lease it closes its fence, which all writes
+// pass. No write begins any more, and it waits for two writes that the API server has not answered. Waiting too long
+// returns false, and may be repeated.
 func TestClosingTheFenceWaitsForWritesInFlight(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, g *WithT) {
 		server := newFakeAPIServer(t)

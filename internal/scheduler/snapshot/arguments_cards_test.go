@@ -37,9 +37,9 @@ cards:
 	}
 }
 
-// TestMistakesInCardsAreRefused: the argument cards is a list of entries. A mistake in it is refused, whether Volcano or our
-// configuration loader read the YAML (readers). The message says what is wrong or what to write. For a mistake in an
-// entry it also has the number of the entry.
+// TestMistakesInCardsAreRefused: the argument cards is a list of entries. A mistake in it is refused, whether Volcano
+// or our configuration loader read the YAML (readers). The message says what is wrong or what to write. For a mistake
+// in an entry it also has the number of the entry.
 func TestMistakesInCardsAreRefused(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ yaml, want string }{
 		"nothing instead of a list":   {"cards:", "write a list of entries"},

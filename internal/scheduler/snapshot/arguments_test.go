@@ -286,9 +286,9 @@ func quoteIfText(value string) string {
 	return strconv.Quote(value)
 }
 
-// TestArgumentErrorsAreTruncated: an event has at most 1024 bytes and no control characters. The error fits it, however long
-// or strange the arguments are, and still says what is wrong or what to write. So it quotes long values in part only. Of
-// many mistakes it names the first ones.
+// TestArgumentErrorsAreTruncated: an event has at most 1024 bytes and no control characters. The error fits it,
+// however long or strange the arguments are, and still says what is wrong or what to write. So it quotes long values
+// in part only. Of many mistakes it names the first ones.
 func TestArgumentErrorsAreTruncated(t *testing.T) {
 	const mebi = 1 << 20
 	deep := any("x")
@@ -343,9 +343,9 @@ func thousandOf(format string, value any) map[string]any {
 	return all
 }
 
-// TestArgumentsRefuseUnexpectedGoTypes: a newer library for YAML could return other Go types than those of today. The plugin
-// refuses such types, and does not guess their meaning. It also refuses special numbers: NaN, minus zero, and the closest
-// numbers beyond the bounds 1 and 100 of overCommitFactor.
+// TestArgumentsRefuseUnexpectedGoTypes: a newer library for YAML could return other Go types than those of today. The
+// plugin refuses such types, and does not guess their meaning. It also refuses special numbers: NaN, minus zero, and
+// the closest numbers beyond the bounds 1 and 100 of overCommitFactor.
 func TestArgumentsRefuseUnexpectedGoTypes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		raw  map[string]any
@@ -523,9 +523,9 @@ func TestReadersReturnDifferentTypes(t *testing.T) {
 	}
 }
 
-// FuzzArguments: any YAML as arguments is either refused or accepted, and the same when it is parsed again. A refusal leaves
-// all arguments at their defaults, and its error fits an event. Accepted arguments mean the same after they are written as
-// YAML and read again, as Volcano and as our configuration loader do it (readers).
+// FuzzArguments: any YAML as arguments is either refused or accepted, and the same when it is parsed again. A refusal
+// leaves all arguments at their defaults, and its error fits an event. Accepted arguments mean the same after they
+// are written as YAML and read again, as Volcano and as our configuration loader do it (readers).
 func FuzzArguments(f *testing.F) {
 	for _, text := range []string{
 		"", "{}", "cardUnlimitedCpuMemory: true", "overCommitFactor: 1.5\nnodeOrderWeight: 1e3", "overCommitFactor: 1.0000000000000002",
