@@ -72,6 +72,8 @@ func anomalies(reason string) (series []string) {
 // value yet, and "stale" ends the series. Constants such as operatorDies are series too: in this one the
 // operator dies after ten minutes. anomalies(reason) are series with one anomaly of that reason. In rows
 // without a series cardquota_last_recount_timestamp_seconds, the operator counts the pods all the time.
+// notEnforced fires only while an operator says that quotas are not enforced. schedulingStands fires while no
+// sessions place pods, although a policy exists and Volcano's own scheduler does not run.
 func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 	for name, tc := range map[string]struct {
 		series []string

@@ -78,7 +78,7 @@ func TestTheListsOfInputsNameFilesThatExist(t *testing.T) {
 	}
 	for _, name := range names {
 		_, err := os.Stat(filepath.Join(p.root, name))
-		check.Says(t, err, "")
+		check.That(t, err == nil, "a list names a file that does not exist: %v", err)
 	}
 }
 

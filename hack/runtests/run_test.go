@@ -43,9 +43,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestAKilledRunLeavesNoProcess: however runtests ends, the go test that it has started, and the test binary
-// that this go test runs, end with it. The kernel then ends the control planes that the binary has started. A
-// run with a go test and a test binary, which print their process IDs and would wait for an hour, is killed or
-// terminated.
+// that this go test runs, end with it. A run with a go test and a test binary, which print their process IDs and would
+// wait for an hour, is killed or terminated.
 func TestAKilledRunLeavesNoProcess(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(fmt.Sprint(sig), func(t *testing.T) {

@@ -45,11 +45,11 @@ func TestCardsAreRegisteredAgainAfterTheKubeletHasRemovedTheSocket(t *testing.T)
 	folder := check.Value(os.MkdirTemp("", "plugin"))(t) //nolint:usetesting // socket paths must be short
 	t.Cleanup(func() { g.Expect(os.RemoveAll(folder)).To(Succeed()) })
 
-	p := check.Value(parseFlags([]string{"--resource=huawei.com/Ascend910", "--count=2", "--folder=" + folder}))(t)
+	plugin := check.Value(parseFlags([]string{"--resource=huawei.com/Ascend910", "--count=2", "--folder=" + folder}))(t)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- p.serveAcrossRestarts(ctx) }() // before there is a kubelet
+	go func() { ended <- plugin.serveAcrossRestarts(ctx) }() // before there is a kubelet
 	k := startKubelet(t, folder)
 
 	var request *v1beta1.RegisterRequest
@@ -86,8 +86,8 @@ func cardsOf(t *testing.T, socket string) []string {
 // its own. The kubelet chooses them: card-1 and card-3 for the first container, card-0 for the second.
 func TestContainersGetTheIDsOfTheirCards(t *testing.T) {
 	g := NewWithT(check.Trail(t))
-	p := check.Value(parseFlags([]string{"--env=CARDS", "--count=4"}))(t)
-	response := check.Value(p.Allocate(t.Context(), &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{
+	plugin := check.Value(parseFlags([]string{"--env=CARDS", "--count=4"}))(t)
+	response := check.Value(plugin.Allocate(t.Context(), &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{
 		{DevicesIds: []string{"card-1", "card-3"}}, {DevicesIds: []string{"card-0"}},
 	}}))(t)
 	g.Expect(response.GetContainerResponses()).To(HaveLen(2))

@@ -39,7 +39,7 @@ func TestCertManagerRenewsWithoutARefusedWrite(t *testing.T) {
 	authority := e.readSecret("cardquota-webhook-tls")["ca.crt"]
 	pods := e.managerRestarts()
 
-	// The certificate is renewed, then its CA, while a user writes CardQuotas all the time.
+	// The certificate is renewed, then its CA, while a user writes CardQuotas all the time (dry runs).
 	stop := e.dryRunContinuously()
 	issued := e.waitUntilIssued("cardquota-webhook")
 	e.typeCommands(section[1])

@@ -43,7 +43,8 @@ third
 
 // TestCommandsAreTheBashBlocksOfASection: the tests type the bash blocks below a heading of a document, in order
 // and with those of deeper headings. Blocks of another language are no commands, and a comment in a block is no
-// heading. In book, section One has a bash block, a YAML block, and a second bash block below its heading Deeper.
+// heading. In book, section One has a bash block, a YAML block, and a second bash block below its heading Deeper. That
+// one is in a list, and loses the indent of the list.
 func TestCommandsAreTheBashBlocksOfASection(t *testing.T) {
 	for heading, want := range map[string][]string{
 		"## One":     {"first   # why\n  indented\n", "second\n"},

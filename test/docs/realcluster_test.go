@@ -21,7 +21,8 @@ const install = "docs/install.md"
 // use. The engineer installs, hands over to our scheduler, gives back, adopts step by step, hands over again, and
 // removes all. Then two other ways: only the image replaced, and in another namespace. Two schedulers never run at
 // the same time, our scheduler exceeds no quota, Volcano's configuration stays as it was, and pods from before keep
-// running. The node has 8 cards.
+// running. The node has 8 cards, of which Deployment before uses 2. Deployments patient and trainer request 8 and 5,
+// and their quotas are 1 and 3.
 func TestADayOfAPlatformEngineer(t *testing.T) {
 	e := newEngineer(t)
 	e.Expect(e.Create(e.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}})).To(Succeed())

@@ -62,22 +62,22 @@ func openArchive(t *testing.T, path string) imageContent {
 		Layers []descriptor `json:"layers"`
 	}
 
-	p := imageContent{
+	image := imageContent{
 		name:   index.Manifests[0].Annotations["org.opencontainers.image.ref.name"],
 		digest: index.Manifests[0].Digest,
 		files:  map[string]file{},
 	}
-	check.NoError(t, json.Unmarshal(blob(p.digest), &manifest))
-	check.NoError(t, json.Unmarshal(blob(manifest.Config.Digest), &p.config))
+	check.NoError(t, json.Unmarshal(blob(image.digest), &manifest))
+	check.NoError(t, json.Unmarshal(blob(manifest.Config.Digest), &image.config))
 	for _, layer := range manifest.Layers {
 		var content io.Reader = bytes.NewReader(blob(layer.Digest))
 		if strings.HasSuffix(layer.MediaType, "+gzip") {
 			content = check.Value(gzip.NewReader(content))(t)
 		}
-		maps.Copy(p.files, readTar(t, content))
+		maps.Copy(image.files, readTar(t, content))
 	}
 
-	return p
+	return image
 }
 
 // readTar returns the files, links, devices and folders of an archive without the root.

@@ -25,16 +25,16 @@ func TestAnImageSaysWhatItIs(t *testing.T) {
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(check.Trail(t))
-			p := openImage(t, name)
+			image := openImage(t, name)
 
-			g.Expect(p.name).To(Equal("registry.test/" + name + ":" + version))
-			g.Expect(p.config.OS).To(Equal("linux"))
-			g.Expect(p.config.Config.User).To(Equal("65532:65532"))
-			g.Expect(p.config.Config.Entrypoint).To(Equal([]string{program}))
-			g.Expect(p.config.Config.Cmd).To(BeEmpty())
+			g.Expect(image.name).To(Equal("registry.test/" + name + ":" + version))
+			g.Expect(image.config.OS).To(Equal("linux"))
+			g.Expect(image.config.Config.User).To(Equal("65532:65532"))
+			g.Expect(image.config.Config.Entrypoint).To(Equal([]string{program}))
+			g.Expect(image.config.Config.Cmd).To(BeEmpty())
 
-			g.Expect(p.config.Created.Format(time.RFC3339)).To(Equal(created))
-			g.Expect(p.config.Config.Labels).To(And(
+			g.Expect(image.config.Created.Format(time.RFC3339)).To(Equal(created))
+			g.Expect(image.config.Config.Labels).To(And(
 				HaveKeyWithValue("org.opencontainers.image.title", name),
 				HaveKeyWithValue("org.opencontainers.image.version", version),
 				HaveKeyWithValue("org.opencontainers.image.revision", revision),
@@ -55,26 +55,26 @@ func TestAnImageHasOneStaticProgramAndNothingElse(t *testing.T) {
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(check.Trail(t))
-			p := openImage(t, name)
+			image := openImage(t, name)
 			path := strings.TrimPrefix(program, "/")
 
-			files := maps.Clone(p.files)
+			files := maps.Clone(image.files)
 			if name == "cardquota-scheduler" {
 				// The scheduler writes temporary files, also when its pod mounts no volume there.
-				g.Expect(slices.Collect(maps.Keys(p.files))).To(ContainElement("tmp"))
-				mode := p.files["tmp"].header.FileInfo().Mode()
+				g.Expect(slices.Collect(maps.Keys(image.files))).To(ContainElement("tmp"))
+				mode := image.files["tmp"].header.FileInfo().Mode()
 				g.Expect(mode.IsDir()).To(BeTrue())
 				g.Expect(mode & (os.ModeSticky | os.ModePerm)).To(Equal(os.ModeSticky | 0o777))
 				delete(files, "tmp")
 			}
 
 			g.Expect(slices.Collect(maps.Keys(files))).To(ConsistOf(path))
-			header := p.files[path].header
+			header := image.files[path].header
 			g.Expect(header.Typeflag).To(BeEquivalentTo(tar.TypeReg))
 			g.Expect(header.FileInfo().Mode().Perm()).To(BeEquivalentTo(0o755))
 			g.Expect([]int{header.Uid, header.Gid}).To(Equal([]int{0, 0}), "owner and group of the program")
 
-			for _, segment := range check.Value(elf.NewFile(bytes.NewReader(p.files[path].data)))(t).Progs {
+			for _, segment := range check.Value(elf.NewFile(bytes.NewReader(image.files[path].data)))(t).Progs {
 				g.Expect(segment.Type).NotTo(Equal(elf.PT_INTERP), "the program needs a dynamic linker")
 			}
 		})

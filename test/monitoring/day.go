@@ -187,8 +187,8 @@ func scaleRanker(replicas int) func(ctx context.Context, e *Env) error {
 	}
 }
 
-// breakThings adds a node without the label of its model, cordons a node, and lowers a quota below
-// what is in use.
+// breakThings adds a node without the label of its model and one with a resource that no label names,
+// cordons a node, and lowers a quota below what is in use.
 func breakThings(ctx context.Context, e *Env) error {
 	nodes := fleet()
 	nodes[0].Name = "unlabelled"
@@ -208,7 +208,7 @@ func breakThings(ctx context.Context, e *Env) error {
 	return e.setVisionQuota(ctx, visionQuota-2)
 }
 
-// mendThings ends what breakThings did but for the node without a label, ends the pod that bypassed
+// mendThings ends what breakThings did but for the two nodes that it added, ends the pod that bypassed
 // the scheduler, and ends inference on H200.
 func mendThings(ctx context.Context, e *Env) error {
 	if err := e.cordon(ctx, false); err != nil {

@@ -15,9 +15,9 @@ import (
 )
 
 // TestOLMInstallsUpgradesAndRemovesByTheDocuments: OLM, the operator of operators, installs Cardquota from a
-// catalog as docs/install.md says, upgrades it, and removes it so that the cluster is as before. The objects in the
-// cluster are exactly those of the installed bundle. kwok plays the pods, so no program runs:
-// TestOLMUpgradesWhileWorkloadsRun has real ones.
+// catalog as docs/install.md says, upgrades it, and removes it so that the cluster is as before. Deployments, Services,
+// network policies and webhooks in the cluster are exactly those of the installed bundle. kwok plays the pods, so no
+// program runs: TestOLMUpgradesWhileWorkloadsRun has real ones.
 func TestOLMInstallsUpgradesAndRemovesByTheDocuments(t *testing.T) {
 	a := newAdministrator(t)
 	previous := suite.previous

@@ -28,16 +28,16 @@ func asNeighbour(q *v1alpha1.CardQuota) {
 // gives the queue 8 cards and restricts it to namespace neighbour: the scheduler refuses the pod although cards are
 // free. The scheduler places the pod when the restriction is removed.
 func TestAQueueOfOthersIsRefusedByTheScheduler(t *testing.T) {
-	q := newCardQuota("got-past", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(0)) })
-	createReadyQuota(t, q)
+	quota := newCardQuota("got-past", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = ptr.To(int64(0)) })
+	createReadyQuota(t, quota)
 	waiting := newPod("got-past", "got-past", nil)
 	createAsTenant(t, waiting)
 	g := newGomega(t)
 	checkStaysWaiting(t, "no quota yet", waiting)
-	updateCardQuota(t, q, func() { asNeighbour(q) })
+	updateCardQuota(t, quota, func() { asNeighbour(quota) })
 	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Namespace <tenant> may not use queue <got-past>"))
 	checkStaysWaiting(t, "the quota has room, the queue is not for it", waiting)
-	updateCardQuota(t, q, func() { q.Spec.NamespaceSelector = nil })
+	updateCardQuota(t, quota, func() { quota.Spec.NamespaceSelector = nil })
 	g.Eventually(nodeOf(t, waiting)).ShouldNot(BeEmpty(), "the pod waits without the restriction")
 }
 

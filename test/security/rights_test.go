@@ -177,7 +177,8 @@ func TestWhatIsTriedCanBeDone(t *testing.T) {
 }
 
 // TestTheProgramsMayNothingElse: a stolen token of either program must not allow more than the program needs. The
-// tables list what would help an attacker.
+// tables list what would help an attacker, and neither program may do any of it. What only one of them needs
+// (deniedToOther) is denied to the other.
 func TestTheProgramsMayNothingElse(t *testing.T) {
 	for _, account := range []string{manager, scheduler} {
 		newCaller(t, system, account).expectDenied(t, slices.Concat(deniedToAll, deniedToOther[account]))

@@ -22,7 +22,9 @@ func newEventFeed() *eventFeed {
 	return &eventFeed{PodTracker: &PodTracker{workloads: map[string]*workload{}}, now: time.Unix(1_000_000, 0)}
 }
 
-func (l *eventFeed) advance(seconds int) { l.now = l.now.Add(time.Duration(seconds) * time.Second) }
+func (feed *eventFeed) advance(seconds int) {
+	feed.now = feed.now.Add(time.Duration(seconds) * time.Second)
+}
 
 // podOf returns a pod of a workload, of a given try.
 func podOf(role, group string, member, try int, phase corev1.PodPhase) *corev1.Pod {
@@ -35,22 +37,22 @@ func podOf(role, group string, member, try int, phase corev1.PodPhase) *corev1.P
 }
 
 // runPods sets members of a workload running.
-func (l *eventFeed) runPods(role, group string, try int, members ...int) {
+func (feed *eventFeed) runPods(role, group string, try int, members ...int) {
 	for _, m := range members {
-		l.observe(podOf(role, group, m, try, corev1.PodPending), l.now)
-		l.observe(podOf(role, group, m, try, corev1.PodRunning), l.now)
+		feed.observe(podOf(role, group, m, try, corev1.PodPending), feed.now)
+		feed.observe(podOf(role, group, m, try, corev1.PodRunning), feed.now)
 	}
 }
 
 // deletePods marks members as deleted and removes them.
-func (l *eventFeed) deletePods(role, group string, try int, members ...int) {
+func (feed *eventFeed) deletePods(role, group string, try int, members ...int) {
 	for _, m := range members {
 		p := podOf(role, group, m, try, corev1.PodRunning)
-		p.DeletionTimestamp = &metav1.Time{Time: l.now}
-		l.observe(p, l.now)
+		p.DeletionTimestamp = &metav1.Time{Time: feed.now}
+		feed.observe(p, feed.now)
 		p.Status.Phase = corev1.PodFailed
-		l.observe(p, l.now)
-		l.podDeleted(p, l.now)
+		feed.observe(p, feed.now)
+		feed.podDeleted(p, feed.now)
 	}
 }
 
@@ -70,81 +72,81 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 	}{
 		"nothing happens": {func(*eventFeed) {}, Loss{}, Usage{Gangs: 1, Cards: 8}},
 		"one pod is evicted, the other 7 run on": {
-			func(l *eventFeed) { l.deletePods(Trainer, "a", 1, 3) },
+			func(feed *eventFeed) { feed.deletePods(Trainer, "a", 1, 3) },
 			Loss{Gangs: 1, CardSeconds: 80}, Usage{Partial: 1, Cards: 7},
 		},
 		"one pod is evicted, the other 7 two seconds later: not twice the work": {
-			func(l *eventFeed) {
-				l.deletePods(Trainer, "a", 1, 3)
-				l.advance(2)
-				l.deletePods(Trainer, "a", 1, 0, 1, 2, 4, 5, 6, 7)
+			func(feed *eventFeed) {
+				feed.deletePods(Trainer, "a", 1, 3)
+				feed.advance(2)
+				feed.deletePods(Trainer, "a", 1, 0, 1, 2, 4, 5, 6, 7)
 			},
 			Loss{Gangs: 1, CardSeconds: 80, Apart: 2 * time.Second}, Usage{},
 		},
 		"the gang is evicted, runs again and is evicted after three seconds: 8 * 3 more": {
-			func(l *eventFeed) {
-				l.deletePods(Trainer, "a", 1, all...)
-				l.runPods(Trainer, "a", 2, all...)
-				l.advance(3)
-				l.deletePods(Trainer, "a", 2, all...)
+			func(feed *eventFeed) {
+				feed.deletePods(Trainer, "a", 1, all...)
+				feed.runPods(Trainer, "a", 2, all...)
+				feed.advance(3)
+				feed.deletePods(Trainer, "a", 2, all...)
 			},
 			Loss{Gangs: 2, CardSeconds: 80 + 8*3}, Usage{},
 		},
 		"the gang is evicted, and 3 of its pods again before all 8 ran: nothing more": {
-			func(l *eventFeed) {
-				l.deletePods(Trainer, "a", 1, all...)
-				l.runPods(Trainer, "a", 2, 0, 1, 2)
-				l.advance(3)
-				l.deletePods(Trainer, "a", 2, 0, 1, 2)
+			func(feed *eventFeed) {
+				feed.deletePods(Trainer, "a", 1, all...)
+				feed.runPods(Trainer, "a", 2, 0, 1, 2)
+				feed.advance(3)
+				feed.deletePods(Trainer, "a", 2, 0, 1, 2)
 			},
 			Loss{Gangs: 1, CardSeconds: 80, Apart: 3 * time.Second}, Usage{},
 		},
 		"a pod that waits is deleted: it did no work": {
-			func(l *eventFeed) {
-				l.observe(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
-				l.podDeleted(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
+			func(feed *eventFeed) {
+				feed.observe(podOf(Trainer, "b", 0, 1, corev1.PodPending), feed.now)
+				feed.podDeleted(podOf(Trainer, "b", 0, 1, corev1.PodPending), feed.now)
 			},
 			Loss{}, Usage{Gangs: 1, Cards: 8},
 		},
 		"one of two single pods is evicted after four seconds": {
-			func(l *eventFeed) {
-				l.runPods(Single, "experiments", 1, 0, 1)
-				l.advance(4)
-				l.deletePods(Single, "experiments", 1, 0)
+			func(feed *eventFeed) {
+				feed.runPods(Single, "experiments", 1, 0, 1)
+				feed.advance(4)
+				feed.deletePods(Single, "experiments", 1, 0)
 			},
 			Loss{Singles: 1, CardSeconds: 4}, Usage{Gangs: 1, Singles: 1, Cards: 8 + 1},
 		},
 		"one of two inference pods is evicted: it keeps no work": {
-			func(l *eventFeed) {
-				l.runPods(Inference, "chat", 1, 0, 1)
-				l.deletePods(Inference, "chat", 1, 0)
+			func(feed *eventFeed) {
+				feed.runPods(Inference, "chat", 1, 0, 1)
+				feed.deletePods(Inference, "chat", 1, 0)
 			},
 			Loss{}, Usage{Gangs: 1, Inference: 1, Cards: 8 + 1},
 		},
 	}) {
-		l := newEventFeed()
-		l.runPods(Trainer, "a", 1, all...)
-		l.advance(10)
-		l.ResetLoss()
+		feed := newEventFeed()
+		feed.runPods(Trainer, "a", 1, all...)
+		feed.advance(10)
+		feed.ResetLoss()
 
-		tc.play(l)
-		lost, _ := l.LossSinceReset()
+		tc.play(feed)
+		lost, _ := feed.LossSinceReset()
 		check.Equal(t, "lost", tc.wantLoss, lost)
-		check.Equal(t, "used", tc.wantUsage, l.Usage())
+		check.Equal(t, "used", tc.wantUsage, feed.Usage())
 	}
 }
 
 // TestGangsThatAreNotWholeAreNamed: the benchmark names the gangs of which a pod is missing, in order, to say where
 // it waits. Gang "c" lost one pod, "b" all, and "a" is whole. A single pod is no gang.
 func TestGangsThatAreNotWholeAreNamed(t *testing.T) {
-	l := newEventFeed()
+	feed := newEventFeed()
 	for _, gang := range []string{"c", "a", "b"} {
-		l.runPods(Trainer, gang, 1, all...)
+		feed.runPods(Trainer, gang, 1, all...)
 	}
-	l.runPods(Single, "experiments", 1, 0)
-	l.deletePods(Trainer, "c", 1, 0)
-	l.deletePods(Trainer, "b", 1, all...)
-	check.Equal(t, "not whole", []string{"b", "c"}, l.IncompleteGangs())
+	feed.runPods(Single, "experiments", 1, 0)
+	feed.deletePods(Trainer, "c", 1, 0)
+	feed.deletePods(Trainer, "b", 1, all...)
+	check.Equal(t, "not whole", []string{"b", "c"}, feed.IncompleteGangs())
 }
 
 // TestQuantilesAreOfTheNearestRank: a quantile is one of the measured values, the one of rank part * 50, rounded

@@ -162,10 +162,10 @@ func TestHistoryMeasuresHowLateAnObjectIs(t *testing.T) {
 // annotation, which has the used cards by model: 3 of model 1.
 func TestRecountFollowsPods(t *testing.T) {
 	p := plan{smallest}
-	c := newRecount(p)
+	recount := newRecount(p)
 	now := time.Unix(1_000_000, 0)
-	c.expectQuota(now, 0)
-	c.isCounted = true // all pods of the start are counted, so each further one changes what statuses should have
+	recount.expectQuota(now, 0)
+	recount.isCounted = true // all pods of the start are counted, so each further one changes what statuses should have
 
 	name := p.quotaName(0)
 	pod := p.pod(0, 0, 0) // the first pod of the first gang, which quota 0 has
@@ -180,15 +180,15 @@ func TestRecountFollowsPods(t *testing.T) {
 		{watch.Deleted, func(*corev1.Pod) {}, "0+0 0+0 0+0 0+0 "},
 	} {
 		step.change(pod)
-		c.apply(now, step.kind, pod.DeepCopy())
-		check.Equal(t, "CardQuota", step.want, c.historyOf(cardQuotas, name).wanted())
-		check.Equal(t, "LocalCardQuota", step.want, c.historyOf(views, p.namespace(0, 1)+"/"+name).wanted())
+		recount.apply(now, step.kind, pod.DeepCopy())
+		check.Equal(t, "CardQuota", step.want, recount.historyOf(cardQuotas, name).wanted())
+		check.Equal(t, "LocalCardQuota", step.want, recount.historyOf(views, p.namespace(0, 1)+"/"+name).wanted())
 	}
 
-	wrong := c.wrong()
+	wrong := recount.wrong()
 	check.That(t, slices.ContainsFunc(wrong, func(text string) bool { return strings.HasPrefix(text, "CardQuota "+name) }), "wrong before the first status: %q", wrong)
-	c.apply(now, watch.Added, builder.Queue(name).Annotation("volcano.sh/card.allocated", `{"`+p.model(1)+`":3}`).Obj())
-	check.Equal(t, "Queue says", "0 3 0 0 ", c.historyOf(queues, name).says)
+	recount.apply(now, watch.Added, builder.Queue(name).Annotation("volcano.sh/card.allocated", `{"`+p.model(1)+`":3}`).Obj())
+	check.Equal(t, "Queue says", "0 3 0 0 ", recount.historyOf(queues, name).says)
 }
 
 // TestExceededLimitsFail: the benchmark fails if the operator exceeds a limit, and the report names it after

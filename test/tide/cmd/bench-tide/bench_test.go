@@ -16,9 +16,9 @@ import (
 
 // TestBothActionsAreMeasured: the benchmark compares Volcano's action reclaim with cardreclaim, in clusters of their own. It
 // runs small, once each on 4 nodes of 8 cards: 2 pods of inference come one by one, 8 in Deployments, and 9 as a gang, while
-// 2 single pods of training wait. Each scene serves all its pods and has its times. Volcano's action deletes single pods of
-// gangs, which counts retries against their jobs; cardreclaim counts none. Other tests may run at the same time, so no times
-// are compared.
+// 2 single pods of training wait. Each scene serves all its pods and has its times. For the pods that come one by one,
+// Volcano's action deletes single pods of gangs, which counts retries against their jobs; cardreclaim counts none. Other
+// tests may run at the same time, so no times are compared.
 func TestBothActionsAreMeasured(t *testing.T) {
 	var out strings.Builder
 	r, err := compareActions(t.Context(), size{Nodes: 4, Singles: 2, Requests: 2, Flood: 8, Gang: 9, Runs: 1, Period: 500 * time.Millisecond}, &out)
