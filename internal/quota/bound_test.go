@@ -82,7 +82,7 @@ func TestCardsWithoutQuotaCostNoWork(t *testing.T) {
 
 	m, insufficient := matchInQueue(l, &reservations, JobRequest{Cards: []CardRequest{{Names: realNames[:1], Count: 1}}})
 	check.That(t, insufficient != nil, "one more card fits beside reservations of 2560, the quota is 100")
-	checkWork(t, m, 2+1, 4, 20) // the vertices are two cards and the sink
+	checkWork(t, m, 2+1, 4, 20) // the vertices are two cards and the sink, not 16,000 names
 }
 
 // TestRefusalNamesInventedCardsAsWritten: a job that requests only cards without a quota is refused, and the refusal

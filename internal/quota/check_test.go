@@ -22,10 +22,11 @@ func firstOf(all []InsufficientQuota) *InsufficientQuota {
 
 // TestCheckAnswersLikeARecount: Check says which limits a request exceeds: first one of its cards, if none of them fits,
 // then CPU and memory. A naive ledger, which counts from scratch, answers for each resource alone, without the released
-// pods, or with them as terminating pods. Each bound has its own rules there. Fits must agree with Check. A refusal must
-// name a queue of the path, a card of the request that the naive ledger refuses, and numbers that exceed its limit. What
-// the queue uses above what it deserves, and above its guarantee, must equal a recount, too. The tree, its pods, the
-// released ones and the request are random.
+// pods, or with them as terminating pods. Each of the five bounds has its own rules there: what is left of the quotas, or
+// would be in an idle tree, or what the queue deserves. Fits must agree with Check. A refusal must name a queue of the
+// path, a card of the request that the naive ledger refuses, and numbers that exceed its limit. It has a grace period if
+// terminating pods are its reason. What the queue uses above what it deserves, and above its guarantee, must equal a
+// recount, too. The tree, its pods, the released ones and the request are random.
 func TestCheckAnswersLikeARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
@@ -162,13 +163,16 @@ func TestARefusalNamesTheCardThatIsNextToFit(t *testing.T) {
 	request := Request{Names: []card.Name{"C", "A", "B"}, Count: 3}
 
 	refusedFor := func(name card.Name, total int64) []InsufficientQuota {
-		return []InsufficientQuota{{Queue: "q", Names: []card.Name{name}, OtherCards: 1, Requested: 3, Total: total, Limit: 4}}
+		return []InsufficientQuota{{
+			Queue: "q", Names: []card.Name{name}, Requested: 3, Total: total, Limit: 4,
+			OtherCards: 1, // the other one of A and B: C has no quota, so it does not count
+		}}
 	}
-	check.Equal(t, "insufficient now", refusedFor("B", 6), l.Check("q", request, Within{}))
+	check.Equal(t, "insufficient now", refusedFor("B", 3+3), l.Check("q", request, Within{}))
 
 	var released Released
 	released.Add(newCharge("q", "A", 2))
-	check.Equal(t, "insufficient once 2 A are released", refusedFor("A", 5), l.Check("q", request, Within{Released: released}))
+	check.Equal(t, "insufficient once 2 A are released", refusedFor("A", 4-2+3), l.Check("q", request, Within{Released: released}))
 }
 
 // TestFitsAllocatesNothing: the predicate calls Fits for each pod and each node, which are millions of calls a session.

@@ -71,12 +71,12 @@ func TestRequestFitsUntilALimitIsExceeded(t *testing.T) {
 	}
 }
 
-// sameLimit reports whether two refusals are about the same kind of limit, with the same numbers.
+// sameLimit reports whether two refusals are about the same kind of limit and resource, with the same numbers.
 func sameLimit(a, b *InsufficientQuota) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Kind == b.Kind && a.Requested == b.Requested && a.Total == b.Total && a.Limit == b.Limit
+	return a.Kind == b.Kind && a.Of == b.Of && a.Requested == b.Requested && a.Total == b.Total && a.Limit == b.Limit
 }
 
 // TestDominantShareIsThatOfTheScarcestCard: queue q uses 2 of 8 A, a quarter, and 1 of 2 B, a half. The half counts.

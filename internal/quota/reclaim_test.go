@@ -27,8 +27,8 @@ func drawHistory(t *rapid.T) *treeTest {
 }
 
 // TestMayUseIsWhatFits: MayUse says for each level of a queue's path, up to root, how much more the queue may use
-// while it reclaims cards. It also says how much more each level deserves: deserved less used. What fits comes from a
-// naive ledger, which applies the documented rules to a recount of the pods. Trees and pods are random.
+// while it reclaims cards. It also says how much more each level deserves: deserved less used, at root any number. What
+// fits comes from a naive ledger, which applies the documented rules to a recount of the pods. Trees and pods are random.
 // (1) A request that is at most what each level says fits, if the queue deserves it: it reclaims nothing else.
 // (2) A request that fits is at most what each level says. There is one exception: the checks of quota leave physical
 // cards to the nodes. If 3 A are free and no guarantee is unused, the quotas accept a request of 5 A, and root says 3.
@@ -49,11 +49,11 @@ func TestMayUseIsWhatFits(t *testing.T) {
 				check.Must(t, m.Deserved[root] == Unlimited, "root deserves %d", m.Deserved[root])
 
 				for n := int64(1); n <= 8; n++ {
-					refusal := h.naive.findRefusal(queue, name, n, false)
+					refusal := h.naive.findRefusal(queue, name, n, false) // false: others can reclaim it
 					fits := refusal == ""
 					may := true // each level says so
 					for i := range m.Quota {
-						may = may && n <= m.Limit(i, n, i)
+						may = may && n <= m.Limit(i, n, i) // what level i leaves for n, without evictions below it
 					}
 
 					isDeserved := n <= m.Deserved[0]
@@ -106,7 +106,7 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 		before := h.mayUseByLeaf()
 		h.ledger.Release(victim)
 		for queue, all := range before {
-			level := h.naive.naiveLevel(queue, p.queue)
+			level := h.naive.naiveLevel(queue, p.queue)          // the first one that contains the pod's queue
 			if slices.Contains(h.naive.pathOf(p.queue), queue) { // a deleted child frees its parent's own quota
 				level = 0
 			}
@@ -312,9 +312,9 @@ func (e *enqueueTest) withUsableNames(leaf string, request JobRequest) JobReques
 
 // TestEnqueueInATreeMatchesEachLevel: enqueue is Volcano's step that lets a job create its pods. A job must fit the quota
 // of its queue. It must also fit each ancestor beside what others are guaranteed, unless its queue deserves it: then
-// cards are reclaimed for it. Pods from which others cannot reclaim must fit what each level deserves. An alternative
-// for which some level has no quota does not count. The wanted answers are computed by brute force for each level.
-// Trees, pods, reservations and the job are random.
+// cards are reclaimed for it. Pods from which others cannot reclaim must also fit, beside running ones of that kind,
+// what each level deserves. An alternative for which some level has no quota does not count. The wanted answers are
+// computed by brute force for each level. Trees, pods, reservations, the job and the over-commit factor are random.
 func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		e := drawEnqueue(t)
@@ -325,7 +325,7 @@ func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 
 			want := e.isWithinQuota(queue, queue)
 			isEntitled := e.isEntitled(queue)
-			for _, at := range append(e.naive.pathOf(queue)[1:], "") {
+			for _, at := range append(e.naive.pathOf(queue)[1:], "") { // "" is root
 				want = want && (isEntitled || e.isWithinQuota(at, queue))
 			}
 
@@ -353,7 +353,7 @@ func (h *treeTest) guaranteedToOthers(ancestor, queue string, name Resource) int
 }
 
 // TestEnqueueLeavesTheGuaranteesOfOthers: a job that its queue does not deserve must leave free what is guaranteed to
-// other queues, at each level of its path. Each queue has a quota of 8 A:
+// other queues, at each level of its path. Each queue has a quota of 8 A, and deserves only what it is guaranteed:
 //
 //	tenant (guaranteed 6) ── team (4) ── own (2), cousin (2)
 //	                      └─ far (2)
@@ -386,7 +386,7 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 	checkEnqueue(7, refusedBy("team", Guaranteed, 7, 7+2))
 	checkEnqueue(9, &InsufficientQuota{Queue: "own", Names: []card.Name{"A"}, Requested: 9, Total: 9, Limit: 8})
 
-	// 4 A of far are in use now, so the quota of tenant is exhausted even without guarantees
+	// far uses 4 A now, so tenant has no quota for 5 more, even without guarantees
 	l.Charge("pod of far", newCharge("far", "A", 4))
 	checkEnqueue(5, refusedBy("tenant", HardLimit, 5, 5+4))
 }

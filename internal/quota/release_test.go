@@ -15,8 +15,8 @@ import (
 
 // TestWhatFitsAfterAReleaseIsWhatFitsOnceItIsReleased: before an eviction, Check says whether a request fits
 // once some pods are released. It must answer as the rules do for a ledger without these pods, or with them as
-// terminating pods. In particular, cards that others are guaranteed stay free when a pod leaves them. The tree, its
-// pods, the released pods and the request are random; the rules are counted again from scratch (naiveLedger).
+// terminating pods. In particular, cards that others are guaranteed stay free when a pod leaves them. The amounts of a
+// small tree, its pods, the released pods and the request are random. naiveLedger counts by the rules from scratch.
 func TestWhatFitsAfterAReleaseIsWhatFitsOnceItIsReleased(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newGuaranteesTest(t)

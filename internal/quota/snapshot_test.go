@@ -72,7 +72,7 @@ func recountUsages(limits map[string]Limits, charges map[string]Charge) map[stri
 
 // TestSnapshotEqualsARecountAndNeverChanges: Snapshot returns what the pods of each queue use at one moment. Other
 // goroutines keep it, so later events must not change it. Random pods are charged and released, and queues change.
-// After each step the snapshot, and the methods for single numbers, equal a recount of the pods. All earlier snapshots
+// After each step the snapshot, and Used for each queue and card, equal a recount of the pods. All earlier snapshots
 // still have their old text.
 func TestSnapshotEqualsARecountAndNeverChanges(t *testing.T) {
 	queues := []string{"q", "r", "s"}
@@ -122,7 +122,7 @@ func TestSnapshotEqualsARecountAndNeverChanges(t *testing.T) {
 				usages := l.Snapshot()
 				check.Equal(t, "snapshot", formatUsages(slices.Collect(maps.Values(want))), formatUsages(usages))
 				for _, queue := range queues {
-					checkSingleNumbers(t, l, queue, want[queue], names)
+					checkUsed(t, l, queue, want[queue], names)
 				}
 
 				for i := range earlier {
@@ -136,8 +136,8 @@ func TestSnapshotEqualsARecountAndNeverChanges(t *testing.T) {
 	})
 }
 
-// checkSingleNumbers checks the methods that return a single number of a queue.
-func checkSingleNumbers(t *rapid.T, l *Ledger, queue string, want QueueUsage, names []card.Name) {
+// checkUsed checks what Used returns for each card of a queue.
+func checkUsed(t *rapid.T, l *Ledger, queue string, want QueueUsage, names []card.Name) {
 	for _, name := range names {
 		var used card.Count
 		for _, amount := range want.Used {

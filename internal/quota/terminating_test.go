@@ -161,8 +161,9 @@ func recountCards(pods map[string]*countedPod, queue string, name card.Name) (us
 
 // TestQueueUsesAtMostTwiceItsQuota: a deleted pod frees its quota at once and its cards later, so a queue can use
 // more cards than its quota. The check of terminating cards bounds that to twice the quota. Random pods are placed
-// where the check accepts them, terminate, end, and go on running after a failed eviction. Every number of the ledger equals a recount. No queue uses more than its quota, and with
-// its terminating pods no more than twice that.
+// where the check accepts them, terminate, end, and go on running after a failed eviction. What the ledger counts as
+// used and as terminating equals a recount. No queue uses more than its quota, and with its terminating pods no more
+// than twice that.
 func TestQueueUsesAtMostTwiceItsQuota(t *testing.T) {
 	queues := []string{"q", "r"}
 	names := []card.Name{"A", "B"}

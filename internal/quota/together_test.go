@@ -14,7 +14,7 @@ import (
 
 // TestPodsFitTogetherAsOneAfterTheOther: FitsTogether says whether several pods exceed the quota of their queue,
 // only what it deserves, or neither. It must answer as if each pod was checked and charged after the one before.
-// The history in a random tree is random.
+// The bound ReclaimableCards is what the queue deserves. The tree, its history and the pods are random.
 func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)

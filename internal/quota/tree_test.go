@@ -19,10 +19,10 @@ func amountsOf(l Limits, name Resource) [3]int64 {
 }
 
 // TestEachQueueHasTheFaultOfItsPath: a queue takes no work if its path to root is broken: by a missing parent, a
-// cycle, or more than six queues. Nor does it if a queue on the path is held, or if it is a parent. The fault and the
-// parent of each queue of a random tree must be those of the path as it is written. An unused guarantee is dropped
-// (IsHeld) if the queue has no path, is held, or can never take work: it has no children, and is closed or only for
-// parents. Package differential compares the amounts.
+// cycle, or more than six queues. Nor does it if a queue on the path is held, or if it is itself a parent or meant to be
+// one only (IsParentOnly). The fault and the parent of each queue of a random tree must be those of the path as it is
+// written. An unused guarantee is dropped (IsHeld) if the queue has no path, is held, or can never take work: it has no
+// children, and is closed or a parent only. Package differential compares the amounts.
 func TestEachQueueHasTheFaultOfItsPath(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
@@ -55,8 +55,9 @@ func checkFault(t *rapid.T, queues map[string]TreeQueue, name string, r *Resolve
 
 // TestResolvedAmountsAreConsistent: whatever users write into a tree, the amounts that count are consistent. A guarantee
 // is at most what the queue deserves, and that at most its quota. The children of a queue together deserve at most
-// what the queue deserves, and are guaranteed at most its guarantee. Not counted are cards of queues that may use any,
-// and deserved CPU and memory of children that write neither deserved nor guarantee of it. Trees are random.
+// what the queue deserves, and are guaranteed at most its guarantee. Not counted are cards of queues that may use any.
+// Nor are deserved CPU and memory of children, if these and their subtrees write neither deserved nor guarantee of it.
+// Trees are random.
 func TestResolvedAmountsAreConsistent(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
@@ -101,7 +102,8 @@ func sumAmounts(queues map[string]TreeQueue, children map[string]*Resolved, name
 // TestExcessNamesEveryWrittenAmountThatDoesNotCount: where an amount is above that of its parent, or above another amount
 // of its queue, less of it counts. ResolveTree reports each such amount once, so that the administrator can correct
 // it, and reports no amount that counts as written. A guarantee of which less counts needs some report about the same
-// card, CPU or memory: it may be that of a quota or of what is deserved. Trees are random.
+// card, CPU or memory: it may be that of a quota or of what is deserved. A queue may also deserve or be guaranteed a
+// card without a quota to inherit: under root, or from a parent that has none. That is reported too. Trees are random.
 func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
@@ -177,10 +179,10 @@ func naiveQuotaExcess(q TreeQueue, parent string, above int64, name Resource) []
 	return nil
 }
 
-// TestPathsOfATreeAreThoseOfAWalk: the path of a queue leads over its parents to root. Its ancestors are those that are
-// written, also where the path ends at a missing parent or in a cycle. Below it are the queues whose paths lead
-// through it. Of two queues, the level says how far the first one is below what they share, at least 1. Trees are
-// random.
+// TestPathsOfATreeAreThoseOfAWalk: the path of a queue leads over its parents to root. If it does not reach root, over a
+// missing parent, a cycle or too many queues, the queue is alone on its path. WrittenAncestors has its parents also
+// then. Below a queue are those whose paths lead through it. Of two queues, PathBelow is the part of the second one's
+// path that they do not share, and the level is its length, at least 1. Trees are random.
 func TestPathsOfATreeAreThoseOfAWalk(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
@@ -231,8 +233,8 @@ func TestAQueueWithoutAPathChangesNoOtherQueue(t *testing.T) {
 
 			got := *r
 			want := *without.Queue(name)
-			got.Children = want.Children
-			if r.Fault.Kind == IsParent { // its only children may be too deep
+			got.Children = want.Children  // broken queues may be among them
+			if r.Fault.Kind == IsParent { // broken queues may be its only children
 				got.Fault = want.Fault
 			}
 			check.Must(t, fmt.Sprint(got) == fmt.Sprint(want), "%s is %v, without the broken queues %v", name, got, want)
@@ -298,11 +300,11 @@ func TestResolveTreeByExample(t *testing.T) {
 	check.Equal(t, "fault of a queue with children", Fault{Kind: IsParent, Queue: "chat"}, resolved.Queue("chat").Fault)
 }
 
-// TestResolveWrittenCutsNothing: by this tree each queue is judged as it is written. "top" deserves 4 A, its child
-// "mid" writes 6, and "leaf" below that writes 5. ResolveTree cuts mid to 4, so leaf has too much as well.
-// ResolveWritten lets mid keep its 6, of which leaf has not too much. "sibling" is guaranteed 2 and deserves none, so
-// both are judged by its 2. "low" inherits its quota through "mid" from a parent that does not exist, so what its child
-// "deep" may have of B is unknown. The queues of a cycle have no parent to be judged by.
+// TestResolveWrittenCutsNothing: ResolveWritten reports what is too much in what each queue writes. "top" deserves 4 A,
+// its child "mid" writes 6, and "leaf" below that writes 5. ResolveTree cuts mid to 4, so leaf has too much as well.
+// ResolveWritten lets mid keep its 6, of which leaf has not too much. "sibling" is guaranteed 2: more than the 0 that it
+// deserves, and than the 0 that top is guaranteed. "low" inherits its quota of B from a parent that does not exist, so
+// what its child "deep" may have of B is unknown. "a" and "b" are a cycle, so no parent limits them.
 func TestResolveWrittenCutsNothing(t *testing.T) {
 	written := map[string]TreeQueue{
 		"top":     {Quota: Amounts{"A": 9}, Deserved: Amounts{"A": 4}},
@@ -326,7 +328,7 @@ func TestResolveWrittenCutsNothing(t *testing.T) {
 		{Kind: GuaranteeAboveParent, Of: "A", Parent: "top", Written: 2, Sum: 2, Parts: []Part{{"sibling", 2}}},
 	}
 	check.Equal(t, "excess of the children of top", append([]Excess{want}, ofSibling...), tree.ExcessOfChildren("top"))
-	check.Equal(t, "by how much", int64(2), want.Over())
+	check.Equal(t, "A by which mid exceeds top", int64(6-4), want.Over())
 	check.Equal(t, "deserved A of mid", int64(6), tree.Queue("mid").Limits.deserved("A"))
 	for _, name := range []string{"leaf", "low", "deep", "a"} {
 		check.Equal(t, "excess of "+name, 0, len(tree.Queue(name).Excess))

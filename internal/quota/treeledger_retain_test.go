@@ -51,9 +51,10 @@ func TestRequestBeyondTheGuaranteesOfOthersNeverFits(t *testing.T) {
 }
 
 // TestGuaranteeThatIsNotFreeMustBeReleased: MayUse says how many more cards a queue may use at each level, here at
-// root (level 1). What victims release adds to it. Queue y uses all 8 A of the nodes, and 4 of them are guaranteed
-// to x. So 4 must be released before y fits again. x may use its guarantee in full, because each node checks its
-// own free cards. A larger request of x is limited by what is free.
+// root (level 1). Limit(root, 4, root) is that for a request of 4 cards, with victims at root: what they release adds
+// to it. Queue y uses all 8 A of the nodes, and 4 of them are guaranteed to x. So y may use more only when over 4 are
+// released. x may use its guarantee in full, because each node checks its own free cards. A larger request of x is
+// limited by what is free.
 func TestGuaranteeThatIsNotFreeMustBeReleased(t *testing.T) {
 	const root = 1
 

@@ -10,7 +10,8 @@ import (
 // TestSolveEvictsElasticPods: a job with elastic pods, those above its minimum, can lose so many pods and goes on. It
 // may also be evicted as a whole, unless it has whole=false, but elastic pods of any job are evicted first. Here all
 // pods run on one full node unless a row says otherwise; running=n*3 are three pods of one card on node n. The pods of
-// a role have a minimum of their own: roleElastic= is by role how many it can lose, roles= is the role of each pod.
+// a role have a minimum of their own: roleElastic= is by role how many it can lose, roles= is the role of each pod. A
+// protected pod is never evicted.
 // Each row wants the victims: "gang" is a whole job, "elastic-0" is pod 0 of job elastic.
 func TestSolveEvictsElasticPods(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
@@ -68,9 +69,9 @@ func TestSolveEvictsElasticPods(t *testing.T) {
 }
 
 // TestSolveBreaksTiesByOrder: where several choices lose as much, the plan evicts the fewest jobs, and among those
-// the ones that its caller lists first. So equal scenes have equal plans. running=n*3 are three pods of one card on
-// node n, and loss= is that of each pod. Each row wants the victims: "large" is a whole job, "elastic-0" is pod 0 of
-// job elastic.
+// the ones that its caller lists first. If a pod needs several victims on one node, it gets the first of equal nodes. So
+// equal scenes have equal plans. running=n*3 are three pods of one card on node n, and loss= is that of each pod. Each
+// row wants the victims: "large" is a whole job, "elastic-0" is pod 0 of job elastic.
 func TestSolveBreaksTiesByOrder(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"the first of equal jobs": {want: "first", scene: `

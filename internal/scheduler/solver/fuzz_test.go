@@ -164,7 +164,7 @@ func FuzzSolve(f *testing.F) {
 func TestSolveOddProblems(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"nothing at all: no victims": {want: "", scene: ""},
-		"no node is suitable for the pending pod": {want: "no plan", scene: `
+		"the pending pod can run on no node: it is listed before node n": {want: "no plan", scene: `
 			pending pods=1 cards=1
 			node n
 			job gang running=n loss=1`},

@@ -64,8 +64,8 @@ func manyPods(t *rapid.T) *Problem {
 }
 
 // leastPodSeconds returns the least loss, by dynamic programming over the pods and how many of
-// them are evicted. It returns false if the job has too few elastic pods.
-func leastPodSeconds(p *Problem) (int64, bool) {
+// them are evicted.
+func leastPodSeconds(p *Problem) int64 {
 	job := &p.Jobs[0]
 	need := p.PodSets[0].Count * int(p.PodSets[0].Cards)
 	least := make([][]int64, job.Elastic+1)
@@ -84,22 +84,20 @@ func leastPodSeconds(p *Problem) (int64, bool) {
 		}
 	}
 
-	return least[job.Elastic][need], least[job.Elastic][need] < math.MaxInt64/2
+	return least[job.Elastic][need]
 }
 
 // TestSolveEvictsElasticPodsOfLeastLoss: a job has 25 to 80 pods that free 1 to 4 cards, more pods than the search
 // considers at once. It can lose enough of them, whichever they are. The plan loses at most 1.1 times what dynamic
-// programming finds as the least loss. If that finds a plan and the solver none, the solver must report that its search
-// was cut. If that finds none, there is no plan. Problems are random.
+// programming finds as the least loss. If the solver finds no plan, it must report that its search was cut. Problems are
+// random.
 func TestSolveEvictsElasticPodsOfLeastLoss(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		p := manyPods(t)
-		least, possible := leastPodSeconds(p)
+		least := leastPodSeconds(p)
 		answer := Solve(p, MaxWork)
-		check.Must(t, answer.Plan == nil || possible, "found %+v, there is none", answer.Plan)
-		check.Must(t, answer.Plan != nil || !possible || answer.OutOfBudget, "no plan, and one loses %d", least)
-
 		if answer.Plan == nil {
+			check.Must(t, answer.OutOfBudget, "no plan, and one loses %d", least)
 			return
 		}
 

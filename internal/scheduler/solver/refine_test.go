@@ -59,7 +59,7 @@ func TestSearchProvesThatElasticPodsReleaseTooLittle(t *testing.T) {
 	for i := range 60 {
 		job.Pods = append(job.Pods, podOn(1, int64(1+i)))
 	}
-	p := fullProblem(2, 1, 8, released(1, 1, job))
+	p := fullProblem(2, 1, 8, withReleases(1, 1, job)) // at level 1, that of the parent
 	p.Quotas = []Quota{{Levels: []int64{8, 0}}}
 	p.Nodes[0].Free = Amounts{100}
 	p.PodSets[0].Nodes = []int{0}

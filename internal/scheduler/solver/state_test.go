@@ -28,7 +28,35 @@ func rebuildState(s *state) *state {
 // same victims. When all victims are dropped, they must equal those of a fresh state without victims.
 func TestStateSumsMatchRecount(t *testing.T) {
 	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"flat": smallProblem, "tree": smallTree}) {
-		checkStateSums(t, draw)
+		seed.Check(t, func(t *rapid.T) {
+			p := draw(t)
+			m := newModel(p)
+			m.addJobs(p)
+			if len(m.units) == 0 {
+				return
+			}
+
+			s := newState(m)
+			for range 20 {
+				u := rapid.IntRange(0, len(m.units)-1).Draw(t, "unit")
+				switch {
+				case s.isVictim[u]:
+					s.dropVictim(u, none)
+				case s.canChoose(u):
+					s.addVictim(u, none)
+				}
+
+				want := rebuildState(s)
+				check.Must(t, haveSameSums(s, want), "%+v, a recount gives %+v", s, want)
+			}
+
+			for _, u := range s.chosenUnits() {
+				s.dropVictim(u, none)
+			}
+
+			fresh := newState(m)
+			check.Must(t, fitTheSame(s, fresh) && reflect.DeepEqual(s.fitByQuota, fresh.fitByQuota), "%+v is left without victims", s)
+		})
 	}
 }
 
@@ -41,36 +69,4 @@ func haveSameSums(a, b *state) bool {
 // fitTheSame reports whether two states agree on the loss, and on what is available and taken.
 func fitTheSame(a, b *state) bool {
 	return a.loss == b.loss && reflect.DeepEqual(a.available, b.available) && reflect.DeepEqual(a.levelsLeft, b.levelsLeft) && reflect.DeepEqual(a.taken, b.taken)
-}
-
-func checkStateSums(t *testing.T, draw func(*rapid.T) *Problem) {
-	seed.Check(t, func(t *rapid.T) {
-		p := draw(t)
-		m := newModel(p)
-		m.addJobs(p)
-		if len(m.units) == 0 {
-			return
-		}
-
-		s := newState(m)
-		for range 20 {
-			u := rapid.IntRange(0, len(m.units)-1).Draw(t, "unit")
-			switch {
-			case s.isVictim[u]:
-				s.dropVictim(u, none)
-			case s.canChoose(u):
-				s.addVictim(u, none)
-			}
-
-			want := rebuildState(s)
-			check.Must(t, haveSameSums(s, want), "%+v, a recount gives %+v", s, want)
-		}
-
-		for _, u := range s.chosenUnits() {
-			s.dropVictim(u, none)
-		}
-
-		fresh := newState(m)
-		check.Must(t, fitTheSame(s, fresh) && reflect.DeepEqual(s.fitByQuota, fresh.fitByQuota), "%+v is left without victims", s)
-	})
 }

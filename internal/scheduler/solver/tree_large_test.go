@@ -58,9 +58,10 @@ var trees = map[string]fleet{
 }
 
 // TestSolveLargeTreesEvictsGangsOfLeastLoss: a tree of ten queues has no quota left at root, so victims are needed
-// even though the nodes have room. Each queue may lose all that it uses, or half. The fleets have 500 nodes, with
-// gangs on one node each, spread over nodes, or of 1 to 16 pods. The plan loses at most 1 % more than possible.
-// Where the nodes are full too, each victim frees a card and its quota, so the loss is that without a tree.
+// even though the nodes have room. Each queue may lose all that it uses, or half: more than it has of the cheapest
+// gangs. The fleets have 500 nodes, with gangs on one node each, spread over nodes, or of 1 to 16 pods. The plan loses
+// at most 1 % more than possible. Where the nodes are full too, each victim frees a card and its quota, so the loss is
+// that without a tree.
 func TestSolveLargeTreesEvictsGangsOfLeastLoss(t *testing.T) {
 	for t, f := range check.Cases(t, trees) {
 		for _, pending := range []int{1, 13, 48, 104, 400} {
@@ -89,9 +90,10 @@ func TestSolveLargeTreesForPodsOfManyCards(t *testing.T) {
 	}
 }
 
-// TestSolveProvesThatLimitsForbid: 64 pods of 8 cards need 512 cards. Ten queues use 4000, and of each of them at
-// most 5 % may be taken: 20 cards, so 200 in all. The solver proves that there is no plan with little work, without
-// trying sets of victims.
+// TestSolveProvesThatLimitsForbid: 64 pods of 8 cards need 512 cards. 4000 are in use, by gangs of ten queues or by the
+// elastic pods of one. Of what a queue uses, at most 5 % may be taken: 200 cards in all. A last victim may exceed a limit
+// of borrowed cards, but has at most 8. The solver proves that there is no plan with little work, without trying sets of
+// victims.
 func TestSolveProvesThatLimitsForbid(t *testing.T) {
 	for name, f := range map[string]fleet{"gangs": trees["gangs spread"], "elastic": {nodes: 500, gangs: 500, size: 8, elastic: true}} {
 		for _, nodesHaveRoom := range []bool{true, false} {
@@ -106,8 +108,8 @@ func TestSolveProvesThatLimitsForbid(t *testing.T) {
 }
 
 // TestWorkInTreesStaysWithinLimits: the work that the solver counts is the same on every machine. The fleets have 500
-// nodes, with room or full, and their queues form a tree. The work is at most about twice what was measured. A failure
-// means that a change made the solver slower.
+// nodes, with room or full. Their queues form a tree, and each may lose half of what it uses. The work is at most about
+// twice what was measured. A failure means that a change made the solver slower.
 func TestWorkInTreesStaysWithinLimits(t *testing.T) {
 	for _, tc := range []struct {
 		fleet   fleet

@@ -269,8 +269,8 @@ func TestSolveWithinTakeLimits(t *testing.T) {
 	})
 }
 
-// released gives a job a level, and lets each of its pods release so much of the first quota.
-func released(level int, amount int64, job Job) Job {
+// withReleases gives a job a level, and lets each of its pods release so much of the first quota.
+func withReleases(level int, amount int64, job Job) Job {
 	job.Level = level
 	for i := range job.Pods {
 		job.Pods[i].Releases = []QuotaAmount{{0, amount}}

@@ -222,7 +222,7 @@ func TestSolveWithTwoPodSets(t *testing.T) {
 			job a1 running=a loss=1
 			job a2 running=a loss=2
 			job b1 running=b loss=50`},
-		"the master can run on a only and gets its free card, so the worker needs a victim on b": {want: "b1", scene: `
+		"the master can run on a only and gets its free card, so the worker needs a victim, the cheaper": {want: "b1", scene: `
 			node a cards=1; node b
 			pending pods=1 cards=1
 			pending pods=1 cards=1 nodes=a

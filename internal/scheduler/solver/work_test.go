@@ -47,7 +47,7 @@ func TestWorkStaysWithinLimits(t *testing.T) {
 
 // TestClearNodeIsLinearInPodsOfGangs: a pending pod of 8 cards needs a whole node, on which 8 gangs have a pod each. With
 // gangs eight times as large, on eight times as many nodes, the work of the first plan may grow in proportion: less
-// than 16 times. It must not grow with the square, 64 times.
+// than 16 times. It must not grow with the square, 64 times. A budget of 0 leaves it at the first plan.
 func TestClearNodeIsLinearInPodsOfGangs(t *testing.T) {
 	small := Solve(fleet{nodes: 640, gangs: 80, size: 64, spread: true}.problem(8, 8), 0)
 	large := Solve(fleet{nodes: 5120, gangs: 80, size: 512, spread: true}.problem(8, 8), 0)
