@@ -20,13 +20,15 @@ func firstOf(all []InsufficientQuota) *InsufficientQuota {
 	return &all[0]
 }
 
-// TestCheckAnswersLikeARecount: Check says which limits a request exceeds: first one of its cards, if none of them fits,
-// then CPU and memory. A naive ledger, which counts from scratch, answers for each resource alone, without the released
-// pods, or with them as terminating pods. Each of the five bounds has its own rules there: what is left of the quotas, or
-// would be in an idle tree, or what the queue deserves. Fits must agree with Check. A refusal must name a queue of the
-// path, a card of the request that the naive ledger refuses, and numbers that exceed its limit. It has a grace period if
-// terminating pods are its reason. What the queue uses above what it deserves, and above its guarantee, must equal a
-// recount, too. The tree, its pods, the released ones and the request are random.
+// TestCheckAnswersLikeARecount: Check says which limits a request exceeds, and Fits whether it exceeds none. A naive
+// ledger, which counts from scratch, says that for each card, CPU and memory alone. It counts without the released pods,
+// or with them as terminating pods. A bound is what the request has to fit: what is left of the quotas, what would be
+// left in an idle tree, or what the queue deserves. The tree, its pods, the released ones and the request are random.
+// (1) Check returns a refusal of one card if no card of the request fits, and one each of CPU and memory if they do not.
+// (2) Fits agrees with Check, and for each card of the request with the naive ledger.
+// (3) A refusal names a queue of the path, a card of the request, and numbers that exceed its limit. It has a grace
+// period exactly if terminating pods are its reason.
+// (4) What the queue uses above what it deserves, and above its guarantee, is what a recount says (checkAbove).
 func TestCheckAnswersLikeARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)

@@ -20,37 +20,36 @@ func amountsOf(l Limits, name Resource) [3]int64 {
 
 // TestEachQueueHasTheFaultOfItsPath: a queue takes no work if its path to root is broken: by a missing parent, a
 // cycle, or more than six queues. Nor does it if a queue on the path is held, or if it is itself a parent or meant to be
-// one only (IsParentOnly). The fault and the parent of each queue of a random tree must be those of the path as it is
-// written. An unused guarantee is dropped (IsHeld) if the queue has no path, is held, or can never take work: it has no
-// children, and is closed or a parent only. Package differential compares the amounts.
+// one only (IsParentOnly). Trees are random; package differential compares the amounts. For each queue:
+// (1) The fault is that of the path as it is written, and names a queue of this path.
+// (2) With a broken path the queue has no parent, and the fault names the parent at which the path breaks. Else its
+// parent is the written one.
+// (3) Its unused guarantee is dropped (IsHeld) exactly if the path is broken or held, or if the queue can never take work:
+// it has no children, and is closed or a parent only.
 func TestEachQueueHasTheFaultOfItsPath(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
 		resolved := ResolveTree(queues)
 		check.Must(t, len(resolved.queues) == len(queues), "%d queues of %d", len(resolved.queues), len(queues))
 		for name, r := range resolved.All() {
-			checkFault(t, queues, name, r)
+			written := queues[name]
+			path, broken := naivePath(queues, name)
+			fault := naiveFault(queues, name)
+			check.Must(t, r.Fault.Kind == fault, "(1) fault %v of %s, want %v", r.Fault, name, fault)
+			check.Must(t, fault == NoFault || slices.Contains(path, r.Fault.Queue), "(1) the fault of %s names %s, which is not on its path %v", name, r.Fault.Queue, path)
+
+			wantParent := written.Parent
+			if broken != NoFault {
+				wantParent = ""
+				check.Must(t, r.Fault.Parent == queues[r.Fault.Queue].Parent, "(2) the fault of %s names parent %s", name, r.Fault.Parent)
+			}
+			check.Must(t, r.Parent == wantParent, "(2) %s has parent %q, want %q", name, r.Parent, wantParent)
+
+			isUseless := len(writtenParents(queues).Children(name)) == 0 && (written.IsParentOnly || written.IsClosed)
+			wantDropped := broken != NoFault || fault == IsHeld || isUseless
+			check.Must(t, r.Limits.IsHeld == wantDropped, "(3) the unused guarantee of %s is dropped: %v, want %v", name, r.Limits.IsHeld, wantDropped)
 		}
 	})
-}
-
-// checkFault compares the fault of a queue, and its parent, with naive ones.
-func checkFault(t *rapid.T, queues map[string]TreeQueue, name string, r *Resolved) {
-	fault := naiveFault(queues, name)
-	check.Must(t, r.Fault.Kind == fault, "fault %v of %s, want %v", r.Fault, name, fault)
-	if path, wrong := naivePath(queues, name); fault != NoFault {
-		check.Must(t, slices.Contains(path, r.Fault.Queue), "the fault of %s names %s, which is not on its path %v", name, r.Fault.Queue, path)
-		check.Must(t, wrong == NoFault || r.Fault.Parent == queues[r.Fault.Queue].Parent, "the fault of %s names parent %s", name, r.Fault.Parent)
-		check.Must(t, wrong == NoFault || (r.Parent == "" && r.Limits.IsHeld), "%s without a path to root has parent %q and keeps its unused guarantee: %v", name, r.Parent, !r.Limits.IsHeld)
-		check.Must(t, fault != IsHeld || r.Limits.IsHeld, "%s is held and keeps its unused guarantee", name)
-	} else {
-		check.Must(t, r.Parent == queues[name].Parent, "%s has parent %q, want %q", name, r.Parent, queues[name].Parent)
-	}
-
-	if fault == NoFault || fault == IsParent {
-		useless := len(writtenParents(queues).Children(name)) == 0 && (queues[name].IsParentOnly || queues[name].IsClosed)
-		check.Must(t, r.Limits.IsHeld == useless, "the unused guarantee of %s is dropped: %v, want %v", name, r.Limits.IsHeld, useless)
-	}
 }
 
 // TestResolvedAmountsAreConsistent: whatever users write into a tree, the amounts that count are consistent. A guarantee

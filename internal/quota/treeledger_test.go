@@ -265,10 +265,12 @@ func (h *treeTest) checkFits(t *rapid.T) {
 }
 
 // TestTheLedgerCountsATreeLikeARecount: the ledger changes its sums with each event, because it answers thousands of
-// requests in a session. After each event of a random history, in a random tree of queues, every sum must equal a
-// recount of the pods. At the end every request is accepted or refused as by the naive ledger, which has the rules of
-// the documents. A refusal of cards must name a queue of the path, and numbers that exceed its limit, unless
-// terminating pods are its reason.
+// requests in a session. Events and the tree of queues are random.
+// (1) After each event every sum of every queue equals a recount of the pods: what they use, terminating ones use, and
+// is kept for pending ones, and which guarantees are unused (checkSums).
+// (2) At the end one more pod of any queue is accepted or refused as by the naive ledger, which has the rules of the
+// documents. A refusal of cards names a queue of the path, and numbers that exceed its limit, unless terminating pods
+// are its reason (checkFits).
 func TestTheLedgerCountsATreeLikeARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
@@ -281,9 +283,11 @@ func TestTheLedgerCountsATreeLikeARecount(t *testing.T) {
 }
 
 // TestPermittedPodsKeepQuotasAndGuarantees: the nodes have at least what all queues are guaranteed, and only pods
-// are placed that the ledger permits. Then no queue exceeds its quota, and every unused guarantee stays free. Nor does
-// a queue use more than it deserves with pods from which others cannot reclaim. A pod within the guarantee of its own
-// queue is never refused for the guarantees of others. Trees and pods are random.
+// are placed that the ledger permits. Trees and pods are random. After each pod (checkLimits):
+// (1) No queue uses more than its quota.
+// (2) No queue uses more than it deserves with pods from which others cannot reclaim.
+// (3) Every unused guarantee is free, below each queue and in the inventory.
+// (4) Besides, a pod within the guarantee of its own queue is never refused for the guarantees of others.
 func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
@@ -312,7 +316,7 @@ func TestPermittedPodsKeepQuotasAndGuarantees(t *testing.T) {
 			isGuaranteed := h.naive.limits[queue].Guarantee[name]-h.naive.used(queue, name) >= count && !h.naive.limits[queue].IsHeld
 
 			refusal := h.fits(queue, name, count, isUnreclaimable)
-			check.Must(t, refusal == nil || refusal.Kind != Guaranteed || !isGuaranteed, "%d %s of the own guarantee of %s are refused: %+v", count, name, queue, refusal)
+			check.Must(t, refusal == nil || refusal.Kind != Guaranteed || !isGuaranteed, "(4) %d %s of the own guarantee of %s are refused: %+v", count, name, queue, refusal)
 			if refusal == nil && fitsNodes {
 				h.charge(fmt.Sprint(i), naivePod{queue: queue, amounts: map[Resource]int64{name: count}, isUnreclaimable: isUnreclaimable})
 				h.checkLimits(t, name)
@@ -332,14 +336,14 @@ func (h *treeTest) checkLimits(t *rapid.T, name Resource) {
 
 		used := h.naive.used(at, name)
 		unused := h.naive.unusedBelow(at, name)
-		check.Must(t, used <= limit, "%s uses %d %s of %d", at, used, name, limit)
-		check.Must(t, h.naive.unreclaimable(at, name) <= h.naive.deservedOf(at, name), "%s uses %d %s that cannot be reclaimed, and deserves %d", at, h.naive.unreclaimable(at, name), name, h.naive.deservedOf(at, name))
-		check.Must(t, huge(limit) || used+unused <= limit, "%s uses %d of %d %s, and its children are guaranteed %d more", at, used, limit, name, unused)
+		check.Must(t, used <= limit, "(1) %s uses %d %s of %d", at, used, name, limit)
+		check.Must(t, h.naive.unreclaimable(at, name) <= h.naive.deservedOf(at, name), "(2) %s uses %d %s that cannot be reclaimed, and deserves %d", at, h.naive.unreclaimable(at, name), name, h.naive.deservedOf(at, name))
+		check.Must(t, huge(limit) || used+unused <= limit, "(3) %s uses %d of %d %s, and its children are guaranteed %d more", at, used, limit, name, unused)
 	}
 
 	used := h.naive.used("", name)
 	unused := h.naive.unusedBelow("", name)
-	check.Must(t, used+unused <= h.naive.inventory[name], "%d of %d %s are free, and %d are guaranteed", h.naive.inventory[name]-used, h.naive.inventory[name], name, unused)
+	check.Must(t, used+unused <= h.naive.inventory[name], "(3) %d of %d %s are free, and %d are guaranteed", h.naive.inventory[name]-used, h.naive.inventory[name], name, unused)
 }
 
 // TestLedgerWithoutItsTreeAnswersAsOneThatNeverHadATree: an administrator may remove all parents, so that the queues
@@ -386,7 +390,7 @@ func TestLedgerWithoutItsTreeAnswersAsOneThatNeverHadATree(t *testing.T) {
 						"Check if idle":         l.Check(queue, one, Within{Bound: QuotaIfIdle}),
 						"MayUseByLevel":         l.MayUseByLevel(queue, Resource(name)),
 						"EvictionHeadroom":      l.EvictionHeadroom(queue, name),
-						"CheckEnqueue":          l.CheckEnqueue(queue, reserveForAll(&Reservations{}), request, 1.5),
+						"CheckEnqueue":          l.CheckEnqueue(queue, reserveForAll(&Reservations{}), request, 1.5), // over-commit
 						"DominantShare":         l.DominantShare(queue),
 					}
 				}

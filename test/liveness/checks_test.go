@@ -87,7 +87,7 @@ func TestAJobOfHigherPriorityMayTakeKeptCardsBesideAnother(t *testing.T) {
 	w.wants["hi"] = newWantOfHi(time.Second, true)
 	after := viewWithWaitingHi(placedGroup("x", "other", 9), placedGroup("y", "q", 10))
 	after.nodes[0].total = 2
-	after.nodes[0].cards = 0
+	after.nodes[0].cards = 0 // that are free
 
 	check.Equal(t, "failure", "", failureKind(w.checkKeptCards(viewWithWaitingHi(), after)))
 }

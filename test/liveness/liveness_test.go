@@ -157,7 +157,7 @@ func TestASchedulerThatDoesLessThanItMustIsFound(t *testing.T) {
 		"training has run for 1 of 10 minutes that it may run, and nothing is reclaimed": {fleet + `
 			job t queue=tra min=2 running=n*2 age=1m
 		` + inferenceWaits + `policy without=cardreclaim minimumRuntime=10m`, ""},
-		"a job waits for quota, and one behind it that fits waits too": {fleet + `
+		"a job waits for quota, which is reserved for it, so one behind it that would fit waits too": {fleet + `
 			job r queue=inf min=1 running=n age=1h
 			job a queue=inf min=2 pending=2
 			session 2: job b queue=inf min=1 pending=1

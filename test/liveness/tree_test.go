@@ -26,7 +26,7 @@ func TestWhatFitsStartsInATreeWhenOtherPodsEnd(t *testing.T) {
 // A. Queue top has a quota of 3 and deserves 2. Its leaves a and b have quota 4 and deserve 1 each. Queue c has quota
 // 4 and deserves 2. "job x queue=a min=3 pending=3" is a gang of three pods that waits, with a card each;
 // "running=n*4" are four pods that run on n. "policy without=cardreclaim" is a scheduler that takes nothing back.
-// Each row wants the failure that the checks find.
+// Each row wants the failure that the checks find. A "closed queue" is any that takes no pods, also a parent.
 func TestASchedulerThatDoesNotKnowTheTreeIsFound(t *testing.T) {
 	const queues = `
 		node n model=A cards=4

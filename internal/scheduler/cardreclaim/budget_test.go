@@ -137,7 +137,7 @@ func TestASearchThatWasCutShortIsNotRemembered(t *testing.T) {
 	rs := s.openSearch(t)
 	rs.startJob(len(rs.nodes))
 	job := s.Job("i")
-	podSets, ok := rs.finder.groupTasks(job, rs.missingTasks(job), true)
+	podSets, ok := rs.finder.groupTasks(job, rs.missingTasks(job), true) // true: all pods or none
 	check.Must(t, ok && len(podSets) == 2, "%d pod sets, want 2", len(podSets))
 
 	endOfFullBudget := rs.jobEnd

@@ -15,7 +15,7 @@ import (
 // than 2.5 minutes. 3 pods of job t run, and a fourth is pending. Evicted pods get an annotation with which Volcano
 // recreates them, or are deleted. A second session still treats the same pods as evicted. "t*3" are t-0 to t-2.
 func TestPartialEvictionIsCompleted(t *testing.T) {
-	byScheduler := withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, time.Second)
+	byScheduler := withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, 2*time.Minute)
 	for t, tc := range check.Cases(t, map[string]struct {
 		job                        string
 		condition                  podChange
@@ -31,8 +31,8 @@ func TestPartialEvictionIsCompleted(t *testing.T) {
 		"no pod has the condition: none": {job: "queue=training min=4 owner=vcjob"},
 		"the kubelet wrote the condition: none": {
 			job: "queue=training min=4 owner=vcjob", condition: withDisruptionTarget(corev1.PodReasonTerminationByKubelet, time.Second)},
-		"the condition is a week old: none": {
-			job: "queue=training min=4 owner=vcjob", condition: withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, 7*day)},
+		"the condition is 3 minutes old, not 2: none": {
+			job: "queue=training min=4 owner=vcjob", condition: withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, 3*time.Minute)},
 		"queue inference is not reclaimable: none": {job: "queue=inference min=4 owner=vcjob", condition: byScheduler},
 		"the pods are protected: none":             {job: "queue=training min=4 owner=vcjob preemptable=false", condition: byScheduler},
 	}) {

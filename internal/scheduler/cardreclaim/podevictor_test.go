@@ -119,11 +119,11 @@ func TestPodsOfVolcanoJobsAreRecreatedAndOthersDeleted(t *testing.T) {
 	}
 }
 
-// TestAnEvictedPodSaysWhyBeforeItIsDeleted: the scheduler first writes to a pod the conditions of Volcano's own
+// TestAnEvictedPodSaysWhyBeforeItIsRecreated: the scheduler first writes to a pod the conditions of Volcano's own
 // eviction. Then a second patch, "recreation", writes the annotation with which Volcano recreates the pod of a Volcano
 // job. Both are patches of the status, so the scheduler needs no permission to change the spec of pods. Each has the
 // UID of the pod, so that it cannot hit another pod of that name.
-func TestAnEvictedPodSaysWhyBeforeItIsDeleted(t *testing.T) {
+func TestAnEvictedPodSaysWhyBeforeItIsRecreated(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		node n model=A cards=1
 		job t queue=training min=1 running=n owner=vcjob
@@ -384,9 +384,9 @@ func TestAFailedWriteDoesNotDelayOtherPods(t *testing.T) {
 			return ok && patch.GetName() == "bad", nil, apierrors.NewInternalError(errors.New("a webhook fails"))
 		})
 
-		evictor := newPodEvictor(1)
+		evictor := newPodEvictor(1) // one write at a time
 		var all sync.WaitGroup
-		all.Go(func() { evictor.evictPods(client, []*api.TaskInfo{{Pod: bad}}, true, schedulerconfig.CardReclaim) })
+		all.Go(func() { evictor.evictPods(client, []*api.TaskInfo{{Pod: bad}}, true, schedulerconfig.CardReclaim) }) // true: to be recreated
 		defer all.Wait()
 
 		synctest.Wait()

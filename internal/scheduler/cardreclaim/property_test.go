@@ -280,11 +280,13 @@ func (s *scene) checkVictimJob(t *rapid.T, name string, gone []string, before ma
 	check.Must(t, useful, "%q are evicted, and no pod above them is placed there", gone)
 }
 
-// TestReclaimKeepsItsRulesOnRandomScenes: on random small clusters a session of cardreclaim evicts only pods of
-// reclaimable training queues that are not protected. It evicts them only for pods of a queue of higher priority. It
-// leaves each job with its minimum or without pods, and places pods only on cards that they name. No queue of inference
-// exceeds its quota, and no node its cards, CPU and memory. It evicts nothing if free cards and cores suffice for all
-// waiting pods, wherever each is placed.
+// TestReclaimKeepsItsRulesOnRandomScenes: one session of cardreclaim runs on each random small cluster.
+// (1) It evicts only pods of training queues that are not protected, and only for pods of a queue of higher priority,
+// which get cards of the same node (checkVictimJob).
+// (2) A victim job keeps its minimum or no pod, and a waiting job gets its minimum or no card (checkJob).
+// (3) Pods are placed only on cards that they name (tally).
+// (4) No queue of inference exceeds its quota, and no node its cards, CPU and memory.
+// (5) Nothing is evicted if free cards and cores suffice for all waiting pods, wherever each is placed (suffices).
 func TestReclaimKeepsItsRulesOnRandomScenes(t *testing.T) {
 	scenes := 0
 	victims := 0

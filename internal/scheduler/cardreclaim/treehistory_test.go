@@ -65,7 +65,7 @@ func TestAFailedSearchIsRepeatedAfterAChangeOnOtherNodes(t *testing.T) {
 				job r queue=xa min=1 pending=1 cards=2`,
 			change: func(s *scene) { s.Cache.DeletePod(s.Pod("ending-0")) },
 		},
-		"xa deserves 1, then 2": {
+		"xa and its parent x deserve 1, then 2 and 4": {
 			scene: `
 				queue x quota=8 deserved=1
 				queue xa parent=x quota=8 deserved=1 serviceType=training

@@ -58,8 +58,8 @@ func TestNodeRefusalsAreThoseOfKubernetes(t *testing.T) {
 		"away from chat of namespaces of team shop, which has no pods": {
 			change: awayFromChat(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "shop"}}), want: map[string]string{},
 		},
-		"the same host port":                     {change: onPort80, want: map[string]string{"a": "node(s) didn't have free ports for the requested pod ports"}},
-		"at most one more pod of chat on a node": {change: spread, want: map[string]string{"a": "node(s) didn't match pod topology spread constraints"}},
+		"the same host port":                       {change: onPort80, want: map[string]string{"a": "node(s) didn't have free ports for the requested pod ports"}},
+		"a pod of chat too, spread over the nodes": {change: spread, want: map[string]string{"a": "node(s) didn't match pod topology spread constraints"}},
 		"zone z, which no node has": {
 			change: selecting("z"), want: map[string]string{"a": "node(s) didn't match Pod's node affinity/selector", "b": "node(s) didn't match Pod's node affinity/selector"},
 		},

@@ -291,7 +291,8 @@ func TestRunRefusesAConfigurationWithoutThePlugin(t *testing.T) {
 }
 
 // TestASimulationAddsNoFlagsToTheProgram: Volcano's cache sets Volcano's options, which adds their flags to those of the
-// program. The simulator prevents that, so that the help of kubectl cardquota does not list them after a simulation.
+// program. The simulator prevents that, so that the help of kubectl cardquota does not list them after a simulation. The
+// options have Volcano's defaults all the same, such as the default queue.
 func TestASimulationAddsNoFlagsToTheProgram(t *testing.T) {
 	simulate(t, newClusterWithOneFullNode(), newGang("new", "research", 2, 4))
 	check.That(t, pflag.CommandLine.Lookup("node-selector") == nil, "the program has Volcano's flag --node-selector")

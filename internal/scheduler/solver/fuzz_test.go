@@ -140,10 +140,12 @@ func checkExtremeProblem(t *rapid.T) {
 	check.Must(t, plan.Loss.JobSeconds >= 0 && plan.Loss.PodSeconds >= 0, "loses %+v", plan.Loss)
 }
 
-// TestSolveExtremeProblems: users write amounts, so they may be as large, small or odd as the API server accepts. The
-// solver neither panics nor makes a wrong plan of such random problems: each pod of its plan has a place. It evicts no
-// protected pod, no more elastic pods than allowed, and no job as a whole that forbids it. Limits apply; only a limit of
-// borrowed cards above 0 may be exceeded. No loss overflows.
+// TestSolveExtremeProblems: users write amounts, so they may be as large, small or odd as the API server accepts. Such
+// problems are random. The solver does not panic, and if it returns a plan (checkExtremeProblem):
+// (1) Each pending pod has a place.
+// (2) No protected pod is evicted, no more elastic pods of a job than allowed, and no job as a whole that forbids it.
+// (3) Limits of what may be taken apply; only one of borrowed cards above 0 may be exceeded (checkTakes).
+// (4) The loss does not overflow.
 func TestSolveExtremeProblems(t *testing.T) { seed.Check(t, checkExtremeProblem) }
 
 // FuzzSolve checks the same as TestSolveExtremeProblems: Solve neither panics nor makes a wrong plan. An
