@@ -7,8 +7,8 @@ import (
 
 // TestBlockedReasonsAndHoldersAreTrue: the observer reports violation "truth" if an entry of status.blocked is wrong
 // for 10 s. A recount of the cluster must confirm its reason, except QuotaExhausted. It must also confirm the holders
-// of NoFreeCard, Fragmented and QuotaExhausted: the pods that use the card, the largest first. For QuotaExhausted
-// they are only those of queue q. "tolerated" is an entry that is wrong, but not yet for 10 s. Node h200-0 has 8 H200
+// of NoFreeCard, Fragmented and QuotaExhausted: the three pods that use most of the card, the largest first. For
+// QuotaExhausted they are only those of queue q. "tolerated" is an entry that is wrong, but not yet for 10 s. Node h200-0 has 8 H200
 // and rtx4090-0 has 8 RTX4090; queue q has a quota of 2 H200. The entry of a row states for what pod a of q waits
 // ("count" cards), and why. Pod x, which is there in some rows, uses 7 H200 in queue r, so that 1 is free.
 func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
@@ -127,6 +127,9 @@ func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 		"holders: y with 1 card is named, x with 7 is not": {xUsesSeven + `
 			load pod y queue=r cards=1 node=h200-0
 		` + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`, `holder=pod:y,queue:r,count:1`), "truth"},
+		"holders: y with 1 card is named before x with 7": {xUsesSeven + `
+			load pod y queue=r cards=1 node=h200-0
+		` + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`, `holder=pod:y,queue:r,count:1`, `holder=pod:x,queue:r,count:7`), "truth"},
 		"wrong holders, changed after 9 s to other wrong holders: the time begins again": {xUsesSeven + `
 			load quota q used=0 free=2
 			write quota q blocked=pod:a,card:H200,count:2,reason:NoFreeCard holder=pod:x,queue:r,count:8

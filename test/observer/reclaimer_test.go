@@ -226,11 +226,11 @@ func TestPodsOfAnEvictedGangMayEndOneByOne(t *testing.T) {
 		remove pod a
 		write pod p node=h200-0
 		check
-		wait 30s`)
+		wait 79s`)
 	s.expectViolations(t, "")
 
 	s.playScript(`
-		wait 1m
+		wait 2s
 		check
 		wait 11s`).expectViolations(t, "eviction")
 }

@@ -34,7 +34,7 @@ func TestAStatusListsEveryWorkloadThatWaits(t *testing.T) {
 	playAndExpectViolations(t, newSceneWithQuotaOfTwo, map[string]scriptCase{
 		"a and b are listed":       {abWait + statusLists(aForTwo, bForOne), ""},
 		"no pod is listed":         {abWait + statusLists("blocked="), "status"},
-		"no pod is listed for 4 s": {abWait + `load quota q used=0 free=2 pending=3; check; wait 4s`, "tolerated"},
+		"no pod is listed for 9 s": {abWait + `load quota q used=0 free=2 pending=3; check; wait 9s`, "tolerated"},
 		"only a is listed":         {abWait + statusLists(aForTwo), "status"},
 		"a is listed for 1 card instead of 2": {
 			abWait + statusLists("blocked=pod:a,card:H200,count:1,reason:QuotaExhausted", bForOne), "status",
