@@ -171,9 +171,9 @@ var configurations = map[string]example{
 	}},
 }
 
-// TestExamples: each file in testdata/examples, which users copy, does what the comment at its top promises. The map
-// examples has the checks of each. Each file runs in a namespace of its own.
-func TestExamples(t *testing.T) {
+// TestExamplesDoWhatTheyPromise: each file in testdata/examples, which users copy, does what the comment at its top
+// promises. The map examples has the checks of each. Each file runs in a namespace of its own.
+func TestExamplesDoWhatTheyPromise(t *testing.T) {
 	t.Parallel()
 	for name, x := range examples {
 		t.Run(name, func(t *testing.T) {

@@ -10,10 +10,10 @@ import (
 // tests continue with the last one first. They take turns, and the scenes on the shared cluster
 // fill the time between.
 
-// TestPreemptionInsideAQueue: Volcano's own action preempt evicts inside a queue: between its jobs, and between the
-// pods of a job. It works the same with card quotas, and no eviction is useless. TestStockReclaim covers action
-// reclaim between queues.
-func TestPreemptionInsideAQueue(t *testing.T) {
+// TestVolcanosPreemptWorksWithCardQuotas: Volcano's own action preempt evicts inside a queue: between its jobs, and
+// between the pods of a job. It works the same with card quotas, and no eviction is useless. TestStockReclaim covers
+// action reclaim between queues.
+func TestVolcanosPreemptWorksWithCardQuotas(t *testing.T) {
 	t.Parallel()
 	st := startEvictingCluster(t)
 
@@ -29,9 +29,9 @@ func TestPreemptionInsideAQueue(t *testing.T) {
 	}
 }
 
-// TestPreemptionByThePolicy: a ServiceTypePolicy may enable preempt. Jobs survive the preemption of their gangs, and
-// pods of a job have priorities of their own. Scene drained shares the cluster, and preempts nothing.
-func TestPreemptionByThePolicy(t *testing.T) {
+// TestJobsSurvivePreemptionByThePolicy: a ServiceTypePolicy may enable preempt. Jobs survive the preemption of their
+// gangs, and pods of a job have priorities of their own. Scene drained shares the cluster, and preempts nothing.
+func TestJobsSurvivePreemptionByThePolicy(t *testing.T) {
 	t.Parallel()
 	st := startPolicyCluster(t)
 
@@ -102,10 +102,10 @@ func TestWhatIfIsWhatTheSchedulerDoes(t *testing.T) {
 	runWhatIfScenes(t)
 }
 
-// TestTreesOfQuotasWithTheScheduler: in a tree of quotas siblings lend each other what they do not use, and take it
-// back. Each scene is a function with its numbers in its comment, and has nodes of its own. Scenes that stop a
+// TestSiblingsOfATreeLendEachOtherCards: in a tree of quotas siblings lend each other what they do not use, and take
+// it back. Each scene is a function with its numbers in its comment, and has nodes of its own. Scenes that stop a
 // program or change the policy of all run last, one after the other.
-func TestTreesOfQuotasWithTheScheduler(t *testing.T) {
+func TestSiblingsOfATreeLendEachOtherCards(t *testing.T) {
 	t.Parallel()
 	runTreeScenes(t)
 }

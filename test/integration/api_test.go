@@ -41,10 +41,10 @@ func cardEntry(name, quota any) map[string]any {
 	return map[string]any{"name": name, "quota": quota}
 }
 
-// TestCardQuotasThatTheAPIRefuses: the API server itself refuses a CardQuota that can never work, by the schema and
-// the rules of the CustomResourceDefinition. Each row creates one by a dry run, with tenant t and service type
-// training unless the row says otherwise. Without wantError the API server accepts it.
-func TestCardQuotasThatTheAPIRefuses(t *testing.T) {
+// TestTheAPIRefusesCardQuotasThatCannotWork: the API server itself refuses a CardQuota that can never work, by the
+// schema and the rules of the CustomResourceDefinition. Each row creates one by a dry run, with tenant t and service
+// type training unless the row says otherwise. Without wantError the API server accepts it.
+func TestTheAPIRefusesCardQuotasThatCannotWork(t *testing.T) {
 	startParallelTest(t)
 	// many returns n cards.
 	many := func(n int) map[string]any {

@@ -160,10 +160,10 @@ func TestThePolicyNamesTheCardsOfOtherVendors(t *testing.T) {
 	g.Eventually(entry).Should(gomega.Equal(v1alpha1.InventoryCard{}))
 }
 
-// TestMappingsThatTheAPIRefuses: a mapping makes a resource a card, so it needs exactly one way to the model.
+// TestTheAPIRefusesInvalidMappings: a mapping makes a resource a card, so it needs exactly one way to the model.
 // Resources of Kubernetes itself are never cards. A share of a card (.shared) needs the label of its memory, which
 // whole cards must not have.
-func TestMappingsThatTheAPIRefuses(t *testing.T) {
+func TestTheAPIRefusesInvalidMappings(t *testing.T) {
 	requireControlPlane(t)
 
 	for t, tc := range check.Cases(t, map[string]struct {

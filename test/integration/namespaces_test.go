@@ -19,10 +19,10 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// TestNamespaceSelectorsThatTheAPIRefuses: a CardQuota may restrict its queue to namespaces by a label selector.
-// The scheduler evaluates it for each pod, so its size is bounded, and the API server refuses one that Kubernetes
-// could not evaluate. Without wantError it accepts the selector.
-func TestNamespaceSelectorsThatTheAPIRefuses(t *testing.T) {
+// TestTheAPIRefusesUnboundedAndInvalidSelectors: a CardQuota may restrict its queue to namespaces by a label
+// selector. The scheduler evaluates it for each pod, so its size is bounded, and the API server refuses one that
+// Kubernetes could not evaluate. Without wantError it accepts the selector.
+func TestTheAPIRefusesUnboundedAndInvalidSelectors(t *testing.T) {
 	startParallelTest(t)
 	expression := func(key, operator any, values ...any) map[string]any {
 		e := map[string]any{"key": key, "operator": operator}

@@ -134,9 +134,9 @@ func TestPriorityClassesAreCreatedAndDeletedWithThePolicy(t *testing.T) {
 	g.Expect(admin.IsGone(t.Context(), others)()).To(gomega.BeFalse())
 }
 
-// TestPoliciesThatTheAPIRefuses: the API server itself refuses a ServiceTypePolicy that can never work. Each row
-// creates one by a dry run. Without a wanted error the API server accepts it.
-func TestPoliciesThatTheAPIRefuses(t *testing.T) {
+// TestTheAPIRefusesPoliciesThatCannotWork: the API server itself refuses a ServiceTypePolicy that can never work.
+// Each row creates one by a dry run. Without a wanted error the API server accepts it.
+func TestTheAPIRefusesPoliciesThatCannotWork(t *testing.T) {
 	requireControlPlane(t)
 	types := func(types ...v1alpha1.ServiceType) v1alpha1.ServiceTypePolicySpec {
 		return v1alpha1.ServiceTypePolicySpec{ServiceTypes: types}

@@ -7,12 +7,12 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestFieldsOfTreesThatTheAPIRefuses: in a tree, a CardQuota has a quota (the most), deserved cards (its fair part,
-// beyond which others may take cards back) and a guarantee. The API server refuses what one object alone contradicts:
-// guarantee ≤ deserved ≤ quota. A quota is inherited where deserved is written. A limit of CPU is inherited, too, where
-// deserved is written and memory has no limit either, and the same for memory. Rules between parent and child are the
-// operator's. Without wantError the API server accepts the CardQuota.
-func TestFieldsOfTreesThatTheAPIRefuses(t *testing.T) {
+// TestTheAPIRefusesContradictionsInFieldsOfTrees: in a tree, a CardQuota has a quota (the most), deserved cards (its
+// fair part, beyond which others may take cards back) and a guarantee. The API server refuses what one object alone
+// contradicts: guarantee ≤ deserved ≤ quota. A quota is inherited where deserved is written. A limit of CPU is
+// inherited, too, where deserved is written and memory has no limit either, and the same for memory. Rules between
+// parent and child are the operator's. Without wantError the API server accepts the CardQuota.
+func TestTheAPIRefusesContradictionsInFieldsOfTrees(t *testing.T) {
 	startParallelTest(t)
 	card := func(numbers map[string]any) map[string]any {
 		numbers["name"] = "A"

@@ -19,10 +19,10 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// TestTreesWithVolcanosWebhooks: the operator keeps a tree of queues in spite of Volcano's webhooks, which refuse a
-// child without a parent, or with more than its parent. The subtests share one cluster, and each has a tree of its own.
-// The last two change the policy for all trees, so they run one after the other.
-func TestTreesWithVolcanosWebhooks(t *testing.T) {
+// TestATreeOfQueuesIsKeptInSpiteOfVolcanosWebhooks: the operator keeps a tree of queues in spite of Volcano's
+// webhooks, which refuse a child without a parent, or with more than its parent. The subtests share one cluster, and
+// each has a tree of its own. The last two change the policy for all trees, so they run one after the other.
+func TestATreeOfQueuesIsKeptInSpiteOfVolcanosWebhooks(t *testing.T) {
 	e := newTreeEnv(t)
 	t.Run("in parallel", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *treeEnv){
