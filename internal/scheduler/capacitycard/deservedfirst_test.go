@@ -52,7 +52,7 @@ func TestSecondRunTriesOnlyJobsThatBorrow(t *testing.T) {
 	})
 
 	runsWith := map[string]int{}
-	s.openSession().reclaimPolicy().Allocate(func() {
+	s.openSession().pluginForActions().Allocate(func() {
 		for _, job := range s.Ssn.Jobs {
 			runsWith[job.Name]++
 		}
@@ -74,7 +74,7 @@ func TestFlatQueuesNeedNoSecondRun(t *testing.T) {
 		job second queue=y min=1 pending=4`)
 
 	runs := 0
-	s.openSession().reclaimPolicy().Allocate(func() {
+	s.openSession().pluginForActions().Allocate(func() {
 		runs++
 		s.Run(allocate.New())
 	})

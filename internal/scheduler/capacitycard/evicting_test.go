@@ -172,19 +172,19 @@ func TestOutOfSyncPodsAreReleasing(t *testing.T) {
 // evictionScript is a scene with a clock, and what its open session gives to cardreclaim.
 type evictionScript struct {
 	*scene
-	policy *Plugin
+	plugin *Plugin
 }
 
 // evictionSteps are the lines of its scripts by their first word. The other words are pods, a time span or a count.
 var evictionSteps = map[string]func(*evictionScript, words.Line){
-	"session":                   func(s *evictionScript, _ words.Line) { s.policy = s.openSession().reclaimPolicy() },
+	"session":                   func(s *evictionScript, _ words.Line) { s.plugin = s.openSession().pluginForActions() },
 	"sessionWithoutCardreclaim": func(s *evictionScript, _ words.Line) { s.openSession() },
 	"restart": func(s *evictionScript, _ words.Line) {
 		s.m = NewCache()
 		s.m.Now = func() time.Time { return s.clock }
 	},
 	"wait":            func(s *evictionScript, line words.Line) { s.clock = s.clock.Add(mustParseDuration(line.Name())) },
-	"requestEviction": func(s *evictionScript, line words.Line) { s.policy.Evictions.MarkEvicting(s.Task(line.Name())) },
+	"requestEviction": func(s *evictionScript, line words.Line) { s.plugin.Evictions.MarkEvicting(s.Task(line.Name())) },
 	"mark":            func(s *evictionScript, line words.Line) { s.Update(line.Name(), markOutOfSync) },
 	"delete":          func(s *evictionScript, line words.Line) { s.Update(line.Name(), deleted) },
 	"fail": func(s *evictionScript, line words.Line) {
@@ -200,7 +200,7 @@ var evictionSteps = map[string]func(*evictionScript, words.Line){
 		check.Equal(s.t, line.String()+": pods that Volcano counts for the gang", line.Name(), fmt.Sprint(s.Job("t").ReadyTaskNum()))
 	},
 	"wantOverdueAfter": func(s *evictionScript, line words.Line) {
-		overdue := s.policy.Evictions.OverdueEvictions(mustParseDuration(line.Name()))
+		overdue := s.plugin.Evictions.OverdueEvictions(mustParseDuration(line.Name()))
 		check.Equal(s.t, line.String()+": pods that are not deleted so long after the request", strings.Join(line.Names[1:], " "), session.Names(overdue))
 	},
 	"wantRequested": func(s *evictionScript, line words.Line) {
@@ -244,7 +244,7 @@ func TestEvictedPodsCountAsUsed(t *testing.T) {
 			queue q quota={"A":4} serviceType=training parent=t deserved={"A":2}
 			job j queue=q min=1 running=a*4`)
 		s.withArguments(framework.Arguments{"queueHierarchy": hierarchy, "cardUnlimitedCpuMemory": true}).openSession()
-		s.reclaimPolicy().Evictions.MarkEvicting(s.Task("j-1"))
+		s.pluginForActions().Evictions.MarkEvicting(s.Task("j-1"))
 		s.openSession() // the session after the request
 
 		expectUsage := func(when, want string) {
@@ -253,7 +253,7 @@ func TestEvictedPodsCountAsUsed(t *testing.T) {
 		}
 		expectUsage("before the search", "4 used, 0 terminating")
 
-		endSearch := s.reclaimPolicy().Evictions.AssumeEvicted()
+		endSearch := s.pluginForActions().Evictions.AssumeEvicted()
 		expectUsage("during the search", "3 used, 1 terminating")
 
 		endSearch()

@@ -456,8 +456,8 @@ func TestReclaimWaitsForTerminatingPods(t *testing.T) {
 			job t queue=tra min=1 running=a*8
 			job i queue=inf min=1 pending=1 cards=2
 			job ended queue=inf min=1 running=`+tc.endedOn, deleteEnded).openSession()
-		check.Equal(t, "free quota", tc.wantFree, int(s.reclaimPolicy().Rules.FreeQuota("inf", "A")))
-		check.Equal(t, "the pending pod may reclaim", tc.wantFree > 0, s.reclaimPolicy().Rules.CanReclaim(s.Task("i-0")))
+		check.Equal(t, "free quota", tc.wantFree, int(s.pluginForActions().Rules.FreeQuota("inf", "A")))
+		check.Equal(t, "the pending pod may reclaim", tc.wantFree > 0, s.pluginForActions().Rules.CanReclaim(s.Task("i-0")))
 
 		s.evict(reclaim.New())
 		check.Equal(t, "terminating and evicted", tc.wantEvicted, countByState(s.In(api.Releasing)))

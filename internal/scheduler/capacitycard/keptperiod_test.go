@@ -90,7 +90,7 @@ func newKeptScene(t *testing.T, action string, made plans) *keptScene {
 		if action == "preempt" {
 			s.p.Kept.KeepPreemptedCards(waiting, victims)
 		} else {
-			s.reclaimPolicy().Kept.KeepReclaimedCards(waiting, victims)
+			s.pluginForActions().Kept.KeepReclaimedCards(waiting, victims)
 		}
 	}
 

@@ -126,7 +126,7 @@ func TestEachHookChecksTheNamespace(t *testing.T) {
 			{"reclaimable", func() bool { victims, _ := p.podReclaim.reclaimable(task, training); return len(victims) > 0 }},
 			{"simulatePredicate", func() bool { return p.allocation.simulatePredicate(ctx, state, task, node) == nil }},
 			{"simulateAllocatable", func() bool { return p.allocation.simulateAllocatable(ctx, state, queue, task) }},
-			{"CanReclaim", func() bool { return s.reclaimPolicy().Rules.CanReclaim(task) }},
+			{"CanReclaim", func() bool { return s.pluginForActions().Rules.CanReclaim(task) }},
 			{"onAllocate", func() bool {
 				defer p.Ledger.Release(string(task.UID))
 				return s.allocateTask("i-0", "a", api.Allocated) == nil

@@ -146,11 +146,11 @@ func (s *scene) usedCards(queue, name string) int {
 	return int(s.p.Ledger.Used(queue, card.Name(name)))
 }
 
-// reclaimPolicy returns the rules that the open session gives to the actions that evict.
-func (s *scene) reclaimPolicy() *Plugin {
-	rules, ok := s.m.PluginFor(s.Ssn.UID)
-	check.Must(s.t, ok, "the session has no rules")
-	return rules
+// pluginForActions returns the plugin of the open session, as the program's actions get it.
+func (s *scene) pluginForActions() *Plugin {
+	plugin, ok := s.m.PluginFor(s.Ssn.UID)
+	check.Must(s.t, ok, "the session gives no plugin to actions")
+	return plugin
 }
 
 // podsByNode returns how many pods of a job are placed on each node, as "a:2 b:1".

@@ -320,14 +320,14 @@ func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
 
 	// The second session: the victim of the first one still runs, and late-0 waits as well.
 	for _, task := range slices.Concat(s.preempted...) {
-		s.reclaimPolicy().Evictions.MarkEvicting(task)
+		s.pluginForActions().Evictions.MarkEvicting(task)
 	}
 	s.addObjects("job late queue=q min=1 pending=1 priorityClass=high")
 	s.Cache.AddPodGroupV1beta1(s.Groups[len(s.Groups)-1])
 	s.Cache.AddPod(s.Pods[len(s.Pods)-1].DeepCopy())
 	s.openSession()
-	defer s.reclaimPolicy().Evictions.AssumeEvicted()() // as the program does while it runs preempt
-	s.reclaimPolicy().Preempt(preemption.Hooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
+	defer s.pluginForActions().Evictions.AssumeEvicted()() // as the program does while it runs preempt
+	s.pluginForActions().Preempt(preemption.Hooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
 
 	check.Equal(t, "pods that are being evicted, with that of the first session", 2, len(s.In(api.Releasing)))
 	check.Equal(t, "pipelined pods", "late-0@a", session.Names(s.In(api.Pipelined)))
@@ -357,7 +357,7 @@ func TestPreemptTakesNoCardsThatAGangAwaits(t *testing.T) {
 			s.allocate()
 			check.Equal(t, "nodes with cards that are kept", []string{"a"}, s.p.Kept.Nodes())
 
-			evicted := s.reclaimPolicy().Preempt(preemption.Hooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
+			evicted := s.pluginForActions().Preempt(preemption.Hooks{PolicyFor: s.evictionPolicyOf}, func() { s.Run(preempt.New()) })
 			check.Equal(t, "evicted pods", tc.wantEvicted, countByState(slices.Concat(evicted...)))
 			check.Equal(t, "pipelined pods", tc.wantPipelined, countByState(s.In(api.Pipelined)))
 		}

@@ -110,7 +110,7 @@ func TestDeniedQueueEvictsNoPods(t *testing.T) {
 		job i queue=inf min=1 pending=1`).withArguments(deny).evict(reclaim.New())
 	s.expectEvictions("", "")
 	check.Equal(t, "preemptive for a pod of a denied queue", false, s.p.podReclaim.preemptive(s.Ssn.Queues["inf"], s.Task("i-0")))
-	check.Equal(t, "a pod of a denied queue may reclaim", false, s.reclaimPolicy().Rules.CanReclaim(s.Task("i-0")))
+	check.Equal(t, "a pod of a denied queue may reclaim", false, s.pluginForActions().Rules.CanReclaim(s.Task("i-0")))
 }
 
 // TestDeniedQueueCanStillLoseCards: pods of training run in a queue that was denied later. Inference may take their
@@ -122,5 +122,5 @@ func TestDeniedQueueCanStillLoseCards(t *testing.T) {
 		job t queue=tra min=1 running=a*8
 		job i queue=inf min=1 pending=1`).withArguments(deny).enqueueAndAllocate()
 
-	check.Equal(t, "inference may reclaim from the denied queue", true, s.reclaimPolicy().Rules.CanReclaimFrom(s.Task("i-0"), s.Task("t-0")))
+	check.Equal(t, "inference may reclaim from the denied queue", true, s.pluginForActions().Rules.CanReclaimFrom(s.Task("i-0"), s.Task("t-0")))
 }

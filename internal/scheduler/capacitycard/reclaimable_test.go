@@ -31,27 +31,27 @@ const inferenceWaitsForTraining = `node a model=A cards=8
 	job i queue=inf min=1 pending=1 cards=5
 	`
 
-// TestReclaimPolicyBelongsToTheOpenSession: an action gets the rules for taking cards back only from the session
+// TestActionsGetThePluginOfTheOpenSession: an action gets the plugin, with its rules of reclaim, only from the session
 // (scheduling cycle) that is open. That session must be one that may decide: its arguments are valid, and the scheduler
 // has seen all nodes and pods since its start.
-func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
+func TestActionsGetThePluginOfTheOpenSession(t *testing.T) {
 	s := newScene(t, inferenceWaitsForTraining).enqueueAndAllocate()
-	checkPolicy := func(what string, session types.UID, want bool) {
+	checkPlugin := func(what string, session types.UID, want bool) {
 		_, has := s.m.PluginFor(session)
-		check.Equal(t, what+" has a policy", want, has)
+		check.Equal(t, what+" gives a plugin to actions", want, has)
 	}
 
-	checkPolicy("the open session", s.Ssn.UID, true)
-	checkPolicy("another session", "another", false)
+	checkPlugin("the open session", s.Ssn.UID, true)
+	checkPlugin("another session", "another", false)
 	s.p.AwaitsSync = true
-	checkPolicy("a session that has not seen everything", s.Ssn.UID, false)
+	checkPlugin("a session that has not seen everything", s.Ssn.UID, false)
 
 	s.p.AwaitsSync = false
 	closed := s.Ssn.UID
 	s.Close()
-	checkPolicy("a closed session", closed, false)
+	checkPlugin("a closed session", closed, false)
 	s.withArguments(framework.Arguments{"overCommitFactor": 0.5}).enqueueAndAllocate()
-	checkPolicy("a session with invalid arguments", s.Ssn.UID, false)
+	checkPlugin("a session with invalid arguments", s.Ssn.UID, false)
 }
 
 // TestPodWithoutAJobReclaimsNothing: by the reclaim matrix inference takes cards back from training, and not the
@@ -59,23 +59,23 @@ func TestReclaimPolicyBelongsToTheOpenSession(t *testing.T) {
 // not know has no queue and no service type, so it takes none.
 func TestPodWithoutAJobReclaimsNothing(t *testing.T) {
 	s := newScene(t, inferenceWaitsForTraining).enqueueAndAllocate()
-	rules := s.reclaimPolicy()
+	plugin := s.pluginForActions()
 	inference := s.Task("i-0")
 	training := s.Task("t-0")
 	withoutJob := inference.Clone()
 	withoutJob.Job = "ns/none"
 
 	for what, tc := range map[string]struct{ got, want bool }{
-		"inference may reclaim":                         {rules.Rules.CanReclaim(inference), true},
-		"inference may reclaim from training":           {rules.Rules.CanReclaimFrom(inference, training), true},
-		"training may reclaim from inference":           {rules.Rules.CanReclaimFrom(training, inference), false},
-		"training may reclaim from training":            {rules.Rules.CanReclaimFrom(training, training), false},
-		"a pod without a job may reclaim":               {rules.Rules.CanReclaim(withoutJob), false},
-		"a pod without a job may reclaim from training": {rules.Rules.CanReclaimFrom(withoutJob, training), false},
+		"inference may reclaim":                         {plugin.Rules.CanReclaim(inference), true},
+		"inference may reclaim from training":           {plugin.Rules.CanReclaimFrom(inference, training), true},
+		"training may reclaim from inference":           {plugin.Rules.CanReclaimFrom(training, inference), false},
+		"training may reclaim from training":            {plugin.Rules.CanReclaimFrom(training, training), false},
+		"a pod without a job may reclaim":               {plugin.Rules.CanReclaim(withoutJob), false},
+		"a pod without a job may reclaim from training": {plugin.Rules.CanReclaimFrom(withoutJob, training), false},
 	} {
 		check.Equal(t, what, tc.want, tc.got)
 	}
-	check.Equal(t, "service type of a pod without a job", "", rules.ServiceType(withoutJob))
+	check.Equal(t, "service type of a pod without a job", "", plugin.ServiceType(withoutJob))
 }
 
 // TestFreeQuotaIsWhatAQueueMayStillUse: queue tra uses 4 cards A. Its free quota of A is the rest of its quota,
@@ -93,42 +93,42 @@ func TestFreeQuotaIsWhatAQueueMayStillUse(t *testing.T) {
 		s := newScene(t, inferenceWaitsForTraining+"queue tra priority=20000 serviceType=training "+quota)
 		s.withArguments(framework.Arguments{"unmanagedQueues": "Ignore"}).enqueueAndAllocate()
 
-		check.Equal(t, "free quota of a queue with "+quota, want, s.reclaimPolicy().Rules.FreeQuota("tra", "A"))
+		check.Equal(t, "free quota of a queue with "+quota, want, s.pluginForActions().Rules.FreeQuota("tra", "A"))
 	}
 }
 
-// TestReclaimPolicyKnowsTheCardsOfPods: pod i-0 waits for 5 cards A, t-0 uses one, and cpu-0 runs without cards.
+// TestActionsLearnTheCardsOfPods: an action asks the plugin which card a pod may use on a node. Pod i-0 waits for 5 cards A, t-0 uses one, and cpu-0 runs without cards.
 // Node a has cards A, node b cards B, and node "none" does not exist. i-0 may only be on node a. A pod without
-// cards may be on any node, where it uses none. The policy also knows how many cards are charged for a pod, and its
+// cards may be on any node, where it uses none. The plugin also returns how many cards are charged for a pod, and the
 // request: that of i-0 has 1 CPU and 1 GiB besides the cards.
-func TestReclaimPolicyKnowsTheCardsOfPods(t *testing.T) {
+func TestActionsLearnTheCardsOfPods(t *testing.T) {
 	s := newScene(t, inferenceWaitsForTraining+"job cpu queue=tra min=1 running=a cards=0").enqueueAndAllocate()
-	rules := s.reclaimPolicy()
+	plugin := s.pluginForActions()
 	waits := s.Task("i-0")
 	withoutCards := s.Task("cpu-0")
 
 	for node, wantName := range map[string]card.Name{"a": "A", "b": "", "none": ""} {
-		name, allowed := rules.CardOn(waits, node)
+		name, allowed := plugin.CardOn(waits, node)
 		check.Equal(t, "the pod that waits may be on node "+node, wantName != "", allowed)
 		check.That(t, !allowed || name == wantName, "on node %s the pod uses %q, want %q", node, name, wantName)
 	}
-	name, allowed := rules.CardOn(withoutCards, "b")
+	name, allowed := plugin.CardOn(withoutCards, "b")
 	check.Equal(t, "a pod without cards may be on node b", true, allowed)
 	check.Equal(t, "card of a pod without cards on node b", "", name)
 
 	for pod, wantCount := range map[string]card.Count{"i-0": 0, "t-0": 1, "cpu-0": 0} {
-		check.Equal(t, "cards that are charged for "+pod, wantCount, rules.CardCount(s.Task(pod)))
+		check.Equal(t, "cards that are charged for "+pod, wantCount, plugin.CardCount(s.Task(pod)))
 	}
 	wantRequest := quota.Request{Names: []card.Name{"A"}, Count: 5, MilliCPU: 1000, Memory: 1 << 30}
-	check.Equal(t, "request of the pod that waits", wantRequest, rules.RequestFor(waits).Request)
-	check.Equal(t, "resource of the pod that waits", gpu, rules.RequestFor(waits).Resource)
-	check.Equal(t, "resource of a pod without cards", "", rules.RequestFor(withoutCards).Resource)
+	check.Equal(t, "request of the pod that waits", wantRequest, plugin.RequestFor(waits).Request)
+	check.Equal(t, "resource of the pod that waits", gpu, plugin.RequestFor(waits).Resource)
+	check.Equal(t, "resource of a pod without cards", "", plugin.RequestFor(withoutCards).Resource)
 }
 
 // TestPodsFitTheCPUAndMemoryOfTheirQueue: queue tra may use 100 CPU and 1 TiB. Its four pods use one CPU and 1 GiB
 // each, so 96 CPU and 1020 GiB are left.
 func TestPodsFitTheCPUAndMemoryOfTheirQueue(t *testing.T) {
-	rules := newScene(t, inferenceWaitsForTraining).enqueueAndAllocate().reclaimPolicy()
+	plugin := newScene(t, inferenceWaitsForTraining).enqueueAndAllocate().pluginForActions()
 	const gi = 1 << 30
 
 	for _, tc := range []struct {
@@ -140,7 +140,7 @@ func TestPodsFitTheCPUAndMemoryOfTheirQueue(t *testing.T) {
 		{quota.Request{MilliCPU: 96_001}, false},
 		{quota.Request{Memory: 1020*gi + 1}, false},
 	} {
-		fits := rules.Ledger.Fits("tra", tc.request, quota.Within{})
+		fits := plugin.Ledger.Fits("tra", tc.request, quota.Within{})
 		check.Equal(t, fmt.Sprintf("%d mCPU and %d bytes fit", tc.request.MilliCPU, tc.request.Memory), tc.wantFits, fits)
 	}
 }
@@ -173,18 +173,18 @@ func TestClaimedServiceTypeDoesNotCount(t *testing.T) {
 			s.Groups[2].Annotations["volcano.sh/service.type"] = "inference" // of job o
 		}
 
-		rules := s.enqueueAndAllocate().reclaimPolicy()
+		plugin := s.enqueueAndAllocate().pluginForActions()
 		claiming := s.Task("o-0")
 		inference := s.Task("i-0")
 		victim := s.Task("t-0")
-		check.Equal(t, "service type of the waiting pod that claims", "training", rules.ServiceType(claiming))
-		check.Equal(t, "service type of the running pod that claims", "training", rules.ServiceType(victim))
+		check.Equal(t, "service type of the waiting pod that claims", "training", plugin.ServiceType(claiming))
+		check.Equal(t, "service type of the running pod that claims", "training", plugin.ServiceType(victim))
 		for what, tc := range map[string]struct{ got, want bool }{
-			"the claiming pod may reclaim":                          {rules.Rules.CanReclaim(claiming), false},
+			"the claiming pod may reclaim":                          {plugin.Rules.CanReclaim(claiming), false},
 			"the hook preemptive permits the claiming pod":          {s.p.podReclaim.preemptive(s.Ssn.Queues["other"], claiming), false},
-			"the claiming pod may reclaim from training":            {rules.Rules.CanReclaimFrom(claiming, victim), false},
-			"inference may reclaim":                                 {rules.Rules.CanReclaim(inference), true},
-			"inference may reclaim from the claiming pod that runs": {rules.Rules.CanReclaimFrom(inference, victim), true},
+			"the claiming pod may reclaim from training":            {plugin.Rules.CanReclaimFrom(claiming, victim), false},
+			"inference may reclaim":                                 {plugin.Rules.CanReclaim(inference), true},
+			"inference may reclaim from the claiming pod that runs": {plugin.Rules.CanReclaimFrom(inference, victim), true},
 		} {
 			check.Equal(t, what, tc.want, tc.got)
 		}
@@ -199,8 +199,8 @@ func TestMinimumRuntimeIsThatOfTheServiceType(t *testing.T) {
 		"training":  map[string]any{"reclaimable": true, "minimumRuntime": "90s"},
 	}}).enqueueAndAllocate()
 
-	check.Equal(t, "minimum runtime of training", 90*time.Second, s.reclaimPolicy().Rules.MinimumRuntime(s.Task("t-0")))
-	check.Equal(t, "minimum runtime of inference", 0, s.reclaimPolicy().Rules.MinimumRuntime(s.Task("i-0")))
+	check.Equal(t, "minimum runtime of training", 90*time.Second, s.pluginForActions().Rules.MinimumRuntime(s.Task("t-0")))
+	check.Equal(t, "minimum runtime of inference", 0, s.pluginForActions().Rules.MinimumRuntime(s.Task("i-0")))
 }
 
 // TestPriorityBetweenQueuesIsThatOfListedClasses: the priority protects jobs from other queues. A tenant may name
@@ -220,7 +220,7 @@ func TestPriorityBetweenQueuesIsThatOfListedClasses(t *testing.T) {
 		addObjects("job own queue=tra min=1 running=a priorityClass=own", withClass("own")).
 		withArguments(framework.Arguments{"priorityClasses": map[any]any{"high": 3, "middle": 2, "low": 1}}).enqueueAndAllocate()
 
-	rules := s.reclaimPolicy()
+	plugin := s.pluginForActions()
 	type priorities struct{ FirstPod, Job int32 }
 	for job, want := range map[string]priorities{
 		"gang":   {FirstPod: 1, Job: 2},
@@ -231,7 +231,7 @@ func TestPriorityBetweenQueuesIsThatOfListedClasses(t *testing.T) {
 		"t":      {FirstPod: 1, Job: 1}, // no class at all
 	} {
 		first := s.Task(job + "-0")
-		got := priorities{FirstPod: rules.Rules.PodPriority(first), Job: rules.Rules.JobPriority(s.Ssn.Jobs[first.Job])}
+		got := priorities{FirstPod: plugin.Rules.PodPriority(first), Job: plugin.Rules.JobPriority(s.Ssn.Jobs[first.Job])}
 		check.Equal(t, "priorities of job "+job, want, got)
 	}
 }
@@ -245,7 +245,7 @@ func TestVictimOrderIsConfigured(t *testing.T) {
 		v1alpha1.VictimsByLoss:     {"victimOrder": "Loss"},
 	} {
 		s := newScene(t, inferenceWaitsForTraining).withArguments(args).enqueueAndAllocate()
-		check.Equal(t, "victim order", want, s.reclaimPolicy().Rules.VictimOrder())
+		check.Equal(t, "victim order", want, s.pluginForActions().Rules.VictimOrder())
 	}
 }
 

@@ -425,10 +425,10 @@ func TestTriedNodeIsNotCharged(t *testing.T) {
 	task.Status = api.Pending
 	s.p.allocation.onDeallocate(&framework.Event{Task: task})
 	task.Pod.Spec.NodeName = "a"                      // as Volcano leaves it
-	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8) // requests are computed again
+	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8) // with other cards, the plugin reads all pods again
 	s.p.builder.buildSnapshot()
 
-	delete(s.Ssn.Jobs, "ns/w") // its PodGroup is deleted
+	delete(s.Ssn.Jobs, "ns/w") // its PodGroup is deleted, so the plugin reads the pod of the informer
 	for range 3 {              // in each of three sessions
 		s.addToPodLister(task.Pod)
 		check.Equal(t, "cards that q uses", 2, s.usedCards("q", "A"))

@@ -79,7 +79,7 @@ func TestQueueBorrowsNothingForFiveMinutesAfterReclaim(t *testing.T) {
 		},
 	}) {
 		s := newTreeScene(t, lending+tc.scene).useClock().openSession()
-		s.reclaimPolicy().Rules.RecordReclaimed("r", "A")
+		s.pluginForActions().Rules.RecordReclaimed("r", "A")
 		s.clock = s.clock.Add(tc.after)
 
 		s.enqueueAndAllocate()
@@ -94,7 +94,7 @@ func TestFlatQueueMayUseItsQuotaAfterReclaim(t *testing.T) {
 	s := newScene(t, `node a model=A
 		queue q quota={"A":8}
 		job j queue=q min=1 pending=4`).openSession()
-	s.reclaimPolicy().Rules.RecordReclaimed("q", "A")
+	s.pluginForActions().Rules.RecordReclaimed("q", "A")
 
 	check.Equal(t, "placed", "a:4", s.enqueueAndAllocate().podsByNode("j"))
 }
@@ -112,7 +112,7 @@ func (s *scene) keepCards(node string, pods ...string) *scene {
 func (s *scene) keepReclaimed(node, pod string) {
 	task := s.Task(pod)
 	task.NodeName = node
-	s.reclaimPolicy().Kept.KeepReclaimedCards([]*api.TaskInfo{task}, nil)
+	s.pluginForActions().Kept.KeepReclaimedCards([]*api.TaskInfo{task}, nil)
 	task.NodeName = ""
 }
 
@@ -180,45 +180,45 @@ func TestReclaimedCardsAreKeptInTheQuotasOfATree(t *testing.T) {
 	}
 }
 
-// TestReclaimPolicyAnswersForTrees: the action that takes cards back asks the policy of the session how far apart two
+// TestPluginAnswersActionsInATree: the action that takes cards back asks the plugin of the session how far apart two
 // queues are in the tree, which queues are on the way, how much more than it deserves or is guaranteed each queue uses,
 // and how much more it may use. In lending, tenants t and u deserve 4 of 8 cards A each. Below t are queues q and r,
 // below u is queue v. r uses 3 cards and deserves 2, v uses 5 and deserves 4. q uses 1 and deserves 2, so it may use 1
 // more; but t uses the 4 that it deserves.
-func TestReclaimPolicyAnswersForTrees(t *testing.T) {
-	p := newTreeScene(t, lending+`job k queue=r min=1 running=a*3
+func TestPluginAnswersActionsInATree(t *testing.T) {
+	plugin := newTreeScene(t, lending+`job k queue=r min=1 running=a*3
 		job l queue=v min=1 running=a*5
-		job x queue=q min=1 running=a`).openSession().reclaimPolicy()
+		job x queue=q min=1 running=a`).openSession().pluginForActions()
 
 	// The level is how far the lowest common ancestor is above the first queue, so 1 if that is its parent.
 	for pair, wantLevel := range map[[2]api.QueueID]int{{"q", "r"}: 1, {"q", "v"}: 2, {"t", "u"}: 1, {"q", "u"}: 2} {
-		check.Equal(t, fmt.Sprintf("level of %v", pair), wantLevel, p.Level(pair[0], pair[1]))
+		check.Equal(t, fmt.Sprintf("level of %v", pair), wantLevel, plugin.Level(pair[0], pair[1]))
 	}
 	for pair, wantPath := range map[[2]api.QueueID]string{{"q", "r"}: "[r]", {"q", "v"}: "[v u]", {"t", "u"}: "[u]", {"q", "t"}: "[]"} {
-		path := fmt.Sprint(p.PathBelow(pair[0], pair[1]))
+		path := fmt.Sprint(plugin.PathBelow(pair[0], pair[1]))
 		check.Equal(t, fmt.Sprintf("queues from the second one up to below the common parent, of %v", pair), wantPath, path)
 	}
 	for queue, want := range map[string]int64{"r": 3 - 2, "v": 5 - 4, "u": 5 - 4, "q": 1 - 2} {
-		check.Equal(t, "cards above deserved of "+queue, want, p.Ledger.AboveDeserved(queue, "A"))
+		check.Equal(t, "cards above deserved of "+queue, want, plugin.Ledger.AboveDeserved(queue, "A"))
 	}
-	check.Equal(t, "cards above the guarantee of t, which is 0", int64(3+1), p.Ledger.AboveGuarantee("t", "A"))
+	check.Equal(t, "cards above the guarantee of t, which is 0", int64(3+1), plugin.Ledger.AboveGuarantee("t", "A"))
 
-	mayUse := p.Ledger.MayUseByLevel("q", "A")
+	mayUse := plugin.Ledger.MayUseByLevel("q", "A")
 	check.Equal(t, "limits on the way up from q: q, t and the inventory", 3, len(mayUse.Quota))
 	check.Equal(t, "cards that q may use until it and t have what they deserve", []int64{2 - 1, 0}, mayUse.Deserved[:2])
 	// For q to take cards back, what it deserves counts in a tree, not its quota of 8.
-	check.Equal(t, "free quota of q", 2-1, int(p.Rules.FreeQuota("q", "A")))
-	check.Equal(t, "the queues form a tree", true, p.IsTree())
+	check.Equal(t, "free quota of q", 2-1, int(plugin.Rules.FreeQuota("q", "A")))
+	check.Equal(t, "the queues form a tree", true, plugin.IsTree())
 }
 
-// TestReclaimPolicyAnswersForFlatQueues: queues that form no tree are all at level 1, and nothing limits them
-// together.
-func TestReclaimPolicyAnswersForFlatQueues(t *testing.T) {
-	p := newScene(t, "node a model=A; queue q quota={}").openSession().reclaimPolicy()
+// TestPluginAnswersActionsForFlatQueues: an action asks the plugin as in a tree, but the queues are flat. All are at
+// level 1, and nothing limits them together, here their CPU.
+func TestPluginAnswersActionsForFlatQueues(t *testing.T) {
+	plugin := newScene(t, "node a model=A; queue q quota={}; queue r quota={}").openSession().pluginForActions()
 
-	check.Equal(t, "the queues form a tree", false, p.IsTree())
-	check.Equal(t, "level of two queues", 1, p.Level("q", "r"))
-	check.Equal(t, "limit of CPU above the queue", int64(quota.Unlimited), p.Ledger.MayUseByLevel("q", quota.CPU).Quota[1])
+	check.Equal(t, "the queues form a tree", false, plugin.IsTree())
+	check.Equal(t, "level of two queues", 1, plugin.Level("q", "r"))
+	check.Equal(t, "limit of CPU above the queue", int64(quota.Unlimited), plugin.Ledger.MayUseByLevel("q", quota.CPU).Quota[1])
 }
 
 // TestJobsOfDrainedQueuesAreDrained: the stop policy HoldAndDrain of a queue evicts its jobs, and in a tree also
@@ -232,7 +232,7 @@ func TestJobsOfDrainedQueuesAreDrained(t *testing.T) {
 		job l queue=q min=1 running=a
 		job x queue=v min=1 running=a`).openSession()
 	check.Equal(t, "drained jobs", "k l", s.drainedJobs())
-	check.Equal(t, "queue that drains r", "t", string(s.reclaimPolicy().Drains.DrainedBy("r")))
+	check.Equal(t, "queue that drains r", "t", string(s.pluginForActions().Drains.DrainedBy("r")))
 }
 
 // TestFlatQueueDrainsOnlyItsOwnJobs: without a tree, only job k of queue q is drained, whose stop policy is
@@ -249,7 +249,7 @@ func TestFlatQueueDrainsOnlyItsOwnJobs(t *testing.T) {
 // drainedJobs returns the names of the jobs that the session drains, as "a b".
 func (s *scene) drainedJobs() string {
 	var names []string
-	for _, job := range s.reclaimPolicy().Drains.DrainedJobs() {
+	for _, job := range s.pluginForActions().Drains.DrainedJobs() {
 		names = append(names, job.Name)
 	}
 	return strings.Join(names, " ")
