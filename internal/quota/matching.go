@@ -146,7 +146,8 @@ func (m *matching) pushFlow(from int, count card.Count) card.Count {
 }
 
 // augmentPath finds a shortest path with capacity from a vertex to the sink and pushes up to
-// limit along it. It returns how much it pushed, 0 if there is no path.
+// limit along it. It returns how much it pushed, 0 if there is no path. It is one step of the Edmonds–Karp algorithm for
+// the largest flow.
 func (m *matching) augmentPath(from int, limit int64) int64 {
 	// Breadth first finds the shortest paths, which bounds their number by the size of the graph
 	// alone.

@@ -91,7 +91,8 @@ func (t *treeResolver) isBelowParent(r *Resolved) bool {
 	return !r.Fault.HasNoPath()
 }
 
-// findGrantedCompute sets grantsCompute: the queues whose CPU or memory is more than a ceiling.
+// findGrantedCompute sets grantsCompute. Of all other queues CPU and memory are only ceilings, which several children may
+// have in full.
 func (t *treeResolver) findGrantedCompute() {
 	t.grantsCompute = map[string]map[Resource]bool{}
 	for name, r := range t.resolved {
@@ -100,8 +101,7 @@ func (t *treeResolver) findGrantedCompute() {
 				continue
 			}
 
-			// An amount for a queue must come out of its parent's, so the ancestors divide theirs
-			// too.
+			// What a queue deserves is a part of what its parent does, so each ancestor divides its amount, too.
 			for at := name; at != "" && !t.grantsCompute[at][key]; at = t.resolved[at].Parent {
 				if t.grantsCompute[at] == nil {
 					t.grantsCompute[at] = map[Resource]bool{}

@@ -413,7 +413,8 @@ func (r *Refusal) parseAmount(text string) int64 {
 	return n
 }
 
-// writeOwner writes whose limit the guarantees of other queues exceed.
+// writeOwner writes whose cards, CPU or memory the pod cannot get because other queues are guaranteed the rest: those of
+// an ancestor, or, without one, those of all nodes.
 func writeOwner(r *Refusal, out *strings.Builder) {
 	if r.Queue == "" {
 		out.WriteString("the inventory")

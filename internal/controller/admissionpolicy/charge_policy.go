@@ -119,8 +119,8 @@ func resourceRule(apiGroup, version string, resources []string, operations ...ad
 	}}
 }
 
-// chargeMatchConditions exempt mirror pods and exempt accounts, like bypassMatchConditions
-// for new pods.
+// chargeMatchConditions are false for requests that ChargePolicy leaves alone: those of a kubelet on its mirror pods,
+// those of an exempt account, and those on a pod that runs as one. bypassMatchConditions is the same for new pods.
 func chargeMatchConditions(exempt []v1alpha1.ServiceAccountReference) []admissionv1.MatchCondition {
 	out := []admissionv1.MatchCondition{{Name: "not-a-mirror-pod", Expression: `!(` + isPod + ` && ` + hasOld +
 		` && has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups && ` + annotationExpr("oldObject", corev1.MirrorPodAnnotationKey) + ` != '')`}}
