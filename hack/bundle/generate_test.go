@@ -34,7 +34,7 @@ func TestADescriptorHasTheFirstSentenceOfAField(t *testing.T) {
 		"no full stop":                    {"status of the condition", "status of the condition"},
 		"no text":                         {"", ""},
 	} {
-		equal(t, name, firstSentence(tc.description), tc.want)
+		equal(t, name, tc.want, firstSentence(tc.description))
 	}
 }
 
@@ -50,13 +50,13 @@ func TestTheNameOfAFieldIsWrittenInWords(t *testing.T) {
 		"cardUnlimitedCPUMemory":        "Card Unlimited CPU Memory",
 		"admission.vcjobEvictionPolicy": "Admission Volcano Job Eviction Policy",
 	} {
-		equal(t, "display name of "+path, displayName(path), want)
+		equal(t, "display name of "+path, want, displayName(path))
 	}
 }
 
 // TestFieldsInsideOfConditionsAreNotListed: the CSV (ClusterServiceVersion) describes each field of a status,
-// but the fields of a condition are the same everywhere. A list with a key, such as conditions by their type,
-// is one field. The schema has fields a and z, a list whose items have b, and conditions with a type.
+// but the fields of a condition are the same everywhere. So the list conditions, whose key is the type, is one
+// field. The schema has fields a and z, a list whose items have b, and conditions with a type.
 func TestFieldsInsideOfConditionsAreNotListed(t *testing.T) {
 	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
 	schema := apiextensionsv1.JSONSchemaProps{

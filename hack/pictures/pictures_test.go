@@ -104,18 +104,18 @@ func TestAPanelOfAnUnknownTypeIsRefused(t *testing.T) {
 }
 
 // TestALineHasAValueForEachStepOfTheRecording: the recording has five steps, from 100 s to 104 s. A series has
-// a value at some of them, and the others get the placeholder, -1 here. A value at 101.1 s belongs to the
-// nearest step, and one at 200 s is outside. Lines are sorted by their legend.
+// a value at some of them, and the others get the placeholder, -1 here. A value at 101.6 s belongs to the
+// nearest step, 102 s, and one at 200 s is outside. Lines are sorted by their legend.
 func TestALineHasAValueForEachStepOfTheRecording(t *testing.T) {
 	r := &recording{From: time.Unix(100, 0), To: time.Unix(104, 0), Interval: 1}
 	p := &panel{Targets: []target{{LegendFormat: "{{queue}} {{ card }}", Answer: []series{
-		{Metric: map[string]string{"queue": "q", "card": "B"}, Values: []sample{{101.1, 7}, {104, 9}, {200, 1}}},
+		{Metric: map[string]string{"queue": "q", "card": "B"}, Values: []sample{{101.6, 7}, {104, 9}, {200, 1}}},
 		{Metric: map[string]string{"queue": "q", "card": "A"}, Values: []sample{{100, 1}}},
 	}}}}
 
 	lines := r.lines(p, -1)
 	requireThat(t, len(lines) == 2 && lines[0].name == "q A" && lines[1].name == "q B", "lines %+v, want q A and q B", lines)
-	expectThat(t, slices.Equal(lines[1].values, []float64{-1, 7, -1, -1, 9}), "values of q B: %v", lines[1].values)
+	expectThat(t, slices.Equal(lines[1].values, []float64{-1, -1, 7, -1, 9}), "values of q B: %v", lines[1].values)
 }
 
 // TestATableHasARowForEachQueueAndAColumnForEachQuery: query Quota has a value for queues a and b, query Used only for b.

@@ -3,10 +3,8 @@ package cluster_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
@@ -37,14 +35,10 @@ func TestMain(m *testing.M) {
 // sharedCluster returns the shared cluster with the mixed fleet.
 func sharedCluster(t *testing.T) *cluster.Cluster {
 	shared.Do(func() {
-		began := time.Now()
 		shared.cluster, shared.err = cluster.Start(context.WithoutCancel(t.Context()), cluster.Options{
 			Fleet: "fleets/mixed.yaml",
 			Log:   logr.Discard(),
 		})
-		if shared.err == nil {
-			fmt.Printf("shared cluster ready after %.2f s\n", time.Since(began).Seconds())
-		}
 	})
 
 	skipUnbuilt(t, shared.err)

@@ -18,7 +18,7 @@ func newBundle(number, replaces string, channels ...string) *manifests.Bundle {
 	csv.Annotations = map[string]string{"description": "about " + number, skipRange: "<" + number}
 	csv.Spec.Version = version.OperatorVersion{Version: semver.MustParse(number)}
 	csv.Spec.Replaces = replaces
-	csv.Spec.Icon = []v1alpha1.Icon{{Data: "aWNvbg==", MediaType: "image/svg+xml"}}
+	csv.Spec.Icon = []v1alpha1.Icon{{Data: "icon of " + number, MediaType: "image/svg+xml"}}
 	return &manifests.Bundle{Package: "p", Channels: channels, DefaultChannel: channels[0], CSV: csv}
 }
 
@@ -43,7 +43,7 @@ func TestEachChannelHasTheVersionsThatNameIt(t *testing.T) {
 			Name:           "p",
 			DefaultChannel: "stable-v0",
 			Description:    "about 0.10.0",
-			Icon:           &icon{Base64Data: "aWNvbg==", MediaType: "image/svg+xml"},
+			Icon:           &icon{Base64Data: "icon of 0.10.0", MediaType: "image/svg+xml"},
 		},
 		channelDocument{Schema: "olm.channel", Package: "p", Name: "candidate-v0", Entries: []channelEntry{old, newest}},
 		channelDocument{Schema: "olm.channel", Package: "p", Name: "stable-v0", Entries: []channelEntry{newest}},

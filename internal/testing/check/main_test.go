@@ -11,7 +11,7 @@ import (
 func TestAFailedSetUpCleansUpAndEndsTheProcess(t *testing.T) {
 	var order []string
 	exitCode := 0
-	s := &SetUp{name: "package", exit: func(code int) { exitCode = code }}
+	s := &SetUp{name: "package", exit: func(code int) { exitCode = code; order = append(order, "exit") }}
 	s.Cleanup(func() error { order = append(order, "first"); return nil })
 	s.Cleanup(func() error { order = append(order, "second"); return errors.New("stuck") })
 	Equal(t, "exit code of clean-ups of which one fails", 1, s.cleanUp()) // after the tests, without a failed set-up
@@ -19,5 +19,5 @@ func TestAFailedSetUpCleansUpAndEndsTheProcess(t *testing.T) {
 	order = nil
 	NoError(s, errors.New("no cluster"))
 	Equal(t, "exit code of the process", 1, exitCode)
-	Equal(t, "clean-ups", []string{"second", "first"}, order)
+	Equal(t, "clean-ups, and the end of the process", []string{"second", "first", "exit"}, order)
 }

@@ -72,10 +72,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		flags.Usage()
 		return errUsage
 	}
-	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
-		return errUsage
+	if err := flags.Parse(args[1:]); err != nil {
+		return errUsage // Parse has shown the usage
 	}
-	if args[0] != "up" && (o.Dir == "" || *withCardquota) {
+	if flags.NArg() > 0 || (args[0] != "up" && (o.Dir == "" || *withCardquota)) {
+		flags.Usage()
 		return errUsage
 	}
 

@@ -41,6 +41,7 @@ func TestWrongArgumentsShowTheUsage(t *testing.T) {
 
 		err := run(t.Context(), args, &out, &out)
 		check.That(t, errors.Is(err, errUsage), "got %v, want a usage error", err)
+		check.Contains(t, "output", out.String(), usage)
 	}
 }
 
