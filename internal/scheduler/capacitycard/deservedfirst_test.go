@@ -12,10 +12,10 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// TestADeniedPodPutsOffNoOther: in a tree allocate runs twice. It leaves to the second run the pods for which their queue
+// TestADeniedPodDelaysNoOther: in a tree allocate runs twice. It leaves to the second run the pods for which their queue
 // must borrow, and pods of jobs of lower priority of that queue. Pod denied-0 of priority 1 has a request that the checks
 // refuse anyway. So the first run tries it, and does not leave without-0, of priority 0 and without cards, to the second.
-func TestADeniedPodPutsOffNoOther(t *testing.T) {
+func TestADeniedPodDelaysNoOther(t *testing.T) {
 	s := newTreeScene(t, tenant+`job denied queue=q min=1 pending=1
 		job without queue=q min=1 pending=1`).openSession()
 	s.Job("denied").Priority = 1

@@ -426,7 +426,7 @@ func TestReclaimRespectsTheMinimumRuntime(t *testing.T) {
 			args: oneHour, oldAge: "59m", newAge: "1m",
 			change:      changePod("new-0", func(p *corev1.Pod) { p.Status.StartTime.Time = p.Status.StartTime.Add(-2 * time.Hour) }),
 			wantEvicted: "new-3", wantPipelined: "i-0@a"},
-		"1h: pods without a start time have not run, though they were created 2 hours ago": {
+		"1h: pods without a start time have not run, however long ago they were created": {
 			args: oneHour, oldAge: "2h", newAge: "2h",
 			change: func(p *corev1.Pod) { p.Status.StartTime = nil }},
 	}) {

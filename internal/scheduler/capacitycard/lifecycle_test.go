@@ -46,7 +46,7 @@ type lifecycle struct {
 	written map[types.UID]string
 
 	cache   *cache.SchedulerCache
-	evicted evictor
+	evicted session.Evictor
 	tiers   []conf.Tier
 	m       *Cache
 	plugin  *Plugin
@@ -80,14 +80,6 @@ type step struct {
 	task api.TaskID
 	job  api.JobID
 	node string
-}
-
-// evictor receives what Volcano's cache asks the API server to evict.
-type evictor chan string
-
-func (e evictor) Evict(pod *corev1.Pod, _ string) error {
-	e <- pod.Name
-	return nil
 }
 
 // quotas are texts of card.quota and what they allow.
@@ -182,7 +174,7 @@ func (l *lifecycle) restart() {
 	l.lastModel = map[types.UID]string{}
 	l.lastCharged = map[types.UID]chargedOn{}
 
-	l.evicted = make(evictor, len(l.pods))
+	l.evicted = make(session.Evictor, len(l.pods))
 	l.cache.Evictor = l.evicted
 	l.cache.Jobs = map[api.JobID]*api.JobInfo{}
 	l.cache.Nodes = map[string]*api.NodeInfo{}

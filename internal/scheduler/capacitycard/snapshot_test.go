@@ -194,15 +194,17 @@ func TestRepeatedEventsChangeTheLedgerOnce(t *testing.T) {
 
 // TestEachHookRefusesUntilTheCacheHasSynced: after a start the scheduler is not ready until its cache has synced. Until
 // then the three hooks that Volcano asks before it places a pod refuse: allocatable, predicate and jobEnqueueable.
-// Nothing else is against pod j-0: it is on node a, within the quota of queue q.
+// With a synced cache they permit pod j-0, which is on node a, within the quota of queue q.
 func TestEachHookRefusesUntilTheCacheHasSynced(t *testing.T) {
 	s := oneJob(t).enqueueAndAllocate()
-	s.p.AwaitsSync = true
 	task := s.Task("j-0")
 
-	check.Equal(t, "allocatable permits", false, s.p.allocation.allocatable(s.Ssn.Queues["q"], task))
-	check.Equal(t, "predicate permits", false, s.p.nodes.predicate(task, s.Ssn.Nodes["a"]) == nil)
-	check.That(t, s.p.jobEnqueueable(s.Job("j")) <= 0, "jobEnqueueable permits the job")
+	for awaitsSync, wantPermits := range map[bool]bool{false: true, true: false} {
+		s.p.AwaitsSync = awaitsSync
+		check.Equal(t, "allocatable permits", wantPermits, s.p.allocation.allocatable(s.Ssn.Queues["q"], task))
+		check.Equal(t, "predicate permits", wantPermits, s.p.nodes.predicate(task, s.Ssn.Nodes["a"]) == nil)
+		check.Equal(t, "jobEnqueueable permits", wantPermits, s.p.jobEnqueueable(s.Job("j")) > 0)
+	}
 }
 
 // TestUnsyncedSessionIsEmpty: pod unseen-0 runs on node a, and Volcano's session lacks it. After a start, the session

@@ -218,7 +218,7 @@ func TestOnlyTheLeaderWritesHeartbeats(t *testing.T) {
 		} else {
 			writes.Add(1)
 		}
-		w.WriteHeader(http.StatusNotFound)
+		w.WriteHeader(http.StatusNotFound) // there is no Lease, so a heartbeat creates one
 	}))
 	t.Cleanup(server.Close)
 

@@ -86,10 +86,11 @@ func copyObjects[Object client.Object](objects []Object) []client.Object {
 
 func (c *Cluster) uidFor(name string) types.UID { return types.UID(fmt.Sprintf("w%d-%s", c.ID, name)) }
 
-// evictor receives what Volcano's cache asks the API server to evict.
-type evictor chan string
+// Evictor receives the names of pods that Volcano's cache asks the API server to evict.
+type Evictor chan string
 
-func (e evictor) Evict(pod *corev1.Pod, _ string) error {
+// Evict sends the name of the pod.
+func (e Evictor) Evict(pod *corev1.Pod, _ string) error {
 	e <- pod.Name
 	return nil
 }
@@ -97,7 +98,7 @@ func (e evictor) Evict(pod *corev1.Pod, _ string) error {
 // Begin adds the cluster to a new cache, with priority classes low and high. The cache has no
 // workers: nothing happens in parallel to the test.
 func (c *Cluster) Begin() {
-	c.Cache = cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(1000), evictor(c.Evicted), &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
+	c.Cache = cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(1000), Evictor(c.Evicted), &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
 	for name, value := range map[string]int32{"low": 20000, "high": 80000} {
 		c.Cache.AddPriorityClass(builder.PriorityClass(name, value))
 	}
