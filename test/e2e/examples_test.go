@@ -114,8 +114,8 @@ var examples = map[string]example{
 		s.wantUsedCards("ai-job", map[string]int64{h200: 2})
 		s.Expect(s.groupOf("ai-job").Annotations).To(And(HaveKeyWithValue(api.AnnotationServiceType, "training"), HaveKey(api.AnnotationCardRequest)))
 	}},
-	"queue-inference": {promise: func(s *scene) { s.wantQueue("queue-inference", 80000, false) }},
-	"queue-training":  {promise: func(s *scene) { s.wantQueue("queue-training", 20000, true) }},
+	"queue-inference": {promise: func(s *scene) { s.wantQueue("queue-inference", 80000, notReclaimable) }},
+	"queue-training":  {promise: func(s *scene) { s.wantQueue("queue-training", 20000, reclaimable) }},
 	"priority-classes": {needs: []string{"queue-inference"}, promise: func(s *scene) {
 		// Four pods of one card each wait while the quota is 0. It rises to 4, one by one: each time the pod of the highest
 		// priority starts.
@@ -329,10 +329,10 @@ func (s *scene) groupOf(name string) *v1beta1.PodGroup {
 }
 
 // wantQueue checks the tide's side of a queue, and its quota of eight 4090.
-func (s *scene) wantQueue(name string, priority int32, reclaimable bool) {
+func (s *scene) wantQueue(name string, priority int32, isReclaimable bool) {
 	live := s.readQueue(s.clusterName(name))
 	s.Expect(live.Spec.Priority).To(Equal(priority))
-	s.Expect(*live.Spec.Reclaimable).To(Equal(reclaimable))
+	s.Expect(*live.Spec.Reclaimable).To(Equal(isReclaimable))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: live.Name, card: rtx4090, count: 1, pods: 9}))
 	s.wantRunningAndWaiting("web", 8, 1)
 	s.wantReason("web", withTotal(insufficientMessage(live.Name, rtx4090, 1, 8), 9))

@@ -47,10 +47,16 @@ func (t *reclaimTest) createQueuesWithInferenceQuota(inference int) {
 	t.createQuotaOfType(t.queueName("inference"), "inference", cardList(t.card, inference))
 }
 
+// Whether a queue may be reclaimed from.
+const (
+	reclaimable    = true
+	notReclaimable = false
+)
+
 // createUnmanagedQueue creates a Queue without a CardQuota, of a service type or "".
-func (t *reclaimTest) createUnmanagedQueue(name, serviceType string, priority int32, reclaimable bool) string {
+func (t *reclaimTest) createUnmanagedQueue(name, serviceType string, priority int32, isReclaimable bool) string {
 	queue := builder.Queue(t.queueName(name)).Quota(`{"` + t.card + `":8}`).ServiceType(serviceType).Priority(priority).Obj()
-	queue.Spec.Reclaimable = &reclaimable
+	queue.Spec.Reclaimable = &isReclaimable
 	t.createAndAwaitOpen(queue)
 	return queue.Name
 }

@@ -13,8 +13,8 @@ func inferenceReclaimsFromTrainingOnly(t *reclaimTest) {
 
 	t.createObjects(
 		t.deploymentInClass("pc-high", t.newWorkload("greedy", t.queueName("more"), 1)),
-		t.deploymentInClass("pc-high", t.newWorkload("notebook", t.createUnmanagedQueue("notebook", "notebook", 50000, false), 1)),
-		t.deploymentInClass("pc-high", t.newWorkload("untyped", t.createUnmanagedQueue("untyped", "", 50000, false), 1)),
+		t.deploymentInClass("pc-high", t.newWorkload("notebook", t.createUnmanagedQueue("notebook", "notebook", 50000, notReclaimable), 1)),
+		t.deploymentInClass("pc-high", t.newWorkload("untyped", t.createUnmanagedQueue("untyped", "", 50000, notReclaimable), 1)),
 	)
 
 	waiting := map[string]string{"greedy": runningAndWaiting(0, 1), "notebook": runningAndWaiting(0, 1), "untyped": runningAndWaiting(0, 1), "low": runningAndWaiting(8, 0)}
@@ -38,10 +38,10 @@ func inferenceReclaimsFromTrainingOnly(t *reclaimTest) {
 func onlyTrainingIsReclaimed(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	for name, work := range map[string]podSet{
-		"low-service": t.newWorkload("low-service", t.createUnmanagedQueue("low", "inference", 10000, true), 3),
-		"notebook":    t.newWorkload("notebook", t.createUnmanagedQueue("notebook", "notebook", 10000, true), 2),
-		"untyped":     t.newWorkload("untyped", t.createUnmanagedQueue("untyped", "", 10000, true), 2),
-		"trainer":     t.newWorkload("trainer", t.createUnmanagedQueue("trainer", "training", 10000, true), 1),
+		"low-service": t.newWorkload("low-service", t.createUnmanagedQueue("low", "inference", 10000, reclaimable), 3),
+		"notebook":    t.newWorkload("notebook", t.createUnmanagedQueue("notebook", "notebook", 10000, reclaimable), 2),
+		"untyped":     t.newWorkload("untyped", t.createUnmanagedQueue("untyped", "", 10000, reclaimable), 2),
+		"trainer":     t.newWorkload("trainer", t.createUnmanagedQueue("trainer", "training", 10000, reclaimable), 1),
 	} {
 		t.createObjects(t.deploymentInClass("pc-low", work))
 		t.waitUntilRunning(name, work.pods)
@@ -61,8 +61,8 @@ func onlyTrainingIsReclaimed(t *reclaimTest) {
 func protectedPodsStay(t *reclaimTest) {
 	t.createQueuesWithInferenceQuota(8)
 	t.createObjects(
-		t.deploymentOf(t.newWorkload("locked", t.createUnmanagedQueue("locked", "training", 20000, false), 1)),
-		t.deploymentOf(t.newWorkload("equal", t.createUnmanagedQueue("equal", "training", 80000, true), 1)),
+		t.deploymentOf(t.newWorkload("locked", t.createUnmanagedQueue("locked", "training", 20000, notReclaimable), 1)),
+		t.deploymentOf(t.newWorkload("equal", t.createUnmanagedQueue("equal", "training", 80000, reclaimable), 1)),
 	)
 
 	annotated := t.deploymentOf(t.newWorkload("pod", t.queueName("training"), 1))

@@ -8,9 +8,10 @@ import (
 // TestBlockedReasonsAndHoldersAreTrue: the observer reports violation "truth" if an entry of status.blocked is wrong
 // for 10 s. A recount of the cluster must confirm its reason, except QuotaExhausted. It must also confirm the holders
 // of NoFreeCard, Fragmented and QuotaExhausted: the three pods that use most of the card, the largest first. For
-// QuotaExhausted they are only those of queue q. "tolerated" is an entry that is wrong, but not yet for 10 s. Node h200-0 has 8 H200
-// and rtx4090-0 has 8 RTX4090; queue q has a quota of 2 H200. The entry of a row states for what pod a of q waits
-// ("count" cards), and why. Pod x, which is there in some rows, uses 7 H200 in queue r, so that 1 is free.
+// QuotaExhausted they are only those of queue q. "tolerated" is an entry that is wrong, but not yet for 10 s. Node
+// h200-0 has 8 H200 and rtx4090-0 has 8 RTX4090; queue q has a quota of 2 H200. The entry of a row states for what
+// pod a of q waits ("count" cards), and why. Pod x, which is there in some rows, uses 7 H200 in queue r, so that 1 is
+// free.
 func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 	const xUsesSeven = `
 		load queue r quota=H200:99

@@ -20,10 +20,11 @@ func newSceneOfTrainingAndInference() *scene {
 
 // TestWhoMayBeEvictedForWhom: preempt evicts pods of lower priority in the same queue. Reclaim and cardreclaim evict
 // pods of other queues, of a service type from which theirs may reclaim, if that queue is reclaimable and has a lower
-// priority. A victim must be preemptable, and have a card that the waiting pod names. Queue inference has priority 80000, queue training 20000 and is reclaimable. A row describes ("make") the
-// pods victim and waiting. Then victim runs on node h200-0 of 8 H200, waiting waits, victim is evicted and waiting is
-// placed. The observer reports violation "eviction" for an eviction outside these rules; "tolerated" is one that it
-// does not report yet.
+// priority. A victim must be preemptable, and have a card that the waiting pod names. Queue inference has priority
+// 80000, queue training 20000 and is reclaimable. A row describes ("make") the pods victim and waiting. Then victim
+// runs on node h200-0 of 8 H200, waiting waits, victim is evicted and waiting is placed. The observer reports
+// violation "eviction" for an eviction outside these rules. "tolerated" is one for which no pod was placed so far: it
+// may still come.
 func TestWhoMayBeEvictedForWhom(t *testing.T) {
 	const ofOneQueue = `
 		make pod victim queue=training cards=1 priority=1
@@ -158,9 +159,9 @@ func TestOnlyVolcanoMayEvictPods(t *testing.T) {
 			place a node=h200-0 queue=training cards=1 priority=0`)
 		marked := s.Pod("a")
 		marked.Status = tc.status
-		s.applyObject(marked, false)
-		s.applyObject(marked.DeepCopy(), false) // a second update is no second eviction
-		s.applyObject(marked.DeepCopy(), true)
+		s.writeObject(marked)
+		s.writeObject(marked.DeepCopy()) // a second update is no second eviction
+		s.removeObject(marked.DeepCopy())
 
 		s.expectViolations(t, tc.wantViolation)
 	}
@@ -174,6 +175,6 @@ func TestAPodThatWasEvictedBeforeTheStartIsNoViolation(t *testing.T) {
 	evicted.Status.Reason = "Evicted"
 	s.observed.loadObject(evicted, s.clock)
 
-	s.applyObject(evicted.DeepCopy(), false)
+	s.writeObject(evicted.DeepCopy())
 	s.expectViolations(t, "")
 }

@@ -155,7 +155,7 @@ func TestTheCardInventoryEqualsARecount(t *testing.T) {
 
 		inventory := newInventory()
 		tc.change(&inventory.Status)
-		s.applyObject(inventory, false)
+		s.writeObject(inventory)
 
 		s.playScript(`check; wait 5s; check`)
 		// Only "quota" is reported at once.
@@ -181,9 +181,9 @@ func TestAMissingCardInventoryIsFoundWhereAnOperatorRan(t *testing.T) {
 	s.markQuotasReady()
 	s.playScript(`check; wait 1m`).expectViolations(t, "status")
 
-	s.applyObject(newInventory(), false)
+	s.writeObject(newInventory())
 	s.checkNow()
-	s.applyObject(newInventory(), true)
+	s.removeObject(newInventory())
 	s.playScript(`check; wait 1m`).expectViolations(t, "status status")
 }
 
@@ -192,7 +192,7 @@ func TestAMissingCardInventoryIsFoundWhereAnOperatorRan(t *testing.T) {
 // was right 1 s after it. Then a pod used a card, and the entry still reads none.
 func TestAnEntryThatWasRightOnceSinceSettleIsNotWrong(t *testing.T) {
 	s := newSceneWithQuotaOfTwo().playScript(`load quota q used=0 free=2`)
-	s.applyObject(newInventory(), false)
+	s.writeObject(newInventory())
 	s.observed.settling = s.clock
 	s.playScript(`
 		wait 1s
@@ -231,12 +231,12 @@ func TestTheCardInventoryHasCardsOfAMapping(t *testing.T) {
 			Reason: v1alpha1.AnomalyNoModelLabel, Resource: "amd.com/gpu", Count: 2, NodesTotal: 1, Nodes: []string{"other"}, Message: "node other",
 		}},
 	}
-	s.applyObject(inventory, false)
+	s.writeObject(inventory)
 	s.playScript(`check; wait 1m`).expectViolations(t, "")
 
 	wrong := inventory.DeepCopy()
 	wrong.Status.Cards[0].Name = "AMD-MI250X"
-	s.applyObject(wrong, false)
+	s.writeObject(wrong)
 	s.playScript(`check; wait 1m`).expectViolations(t, "status status")
 }
 

@@ -95,13 +95,13 @@ func randomStep(t *rapid.T, s *scene, o *oracle, pods map[string]*corev1.Pod) {
 	case 5:
 		if exists {
 			p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
-			s.applyObject(p.DeepCopy(), false)
+			s.writeObject(p.DeepCopy())
 			delete(o.placed, name)
 			delete(o.terminating, name)
 		}
 	case 6:
 		if exists {
-			s.applyObject(p.DeepCopy(), true)
+			s.removeObject(p.DeepCopy())
 			delete(pods, name)
 			delete(o.placed, name)
 			delete(o.terminating, name)
@@ -112,9 +112,9 @@ func randomStep(t *rapid.T, s *scene, o *oracle, pods map[string]*corev1.Pod) {
 // placePod creates a pod and binds it, on both sides.
 func placePod(s *scene, o *oracle, name, queue string, cards int) *corev1.Pod {
 	p := builder.Pod("test", name).Queue(queue).Card(h200).GPUs(cards).UID(types.UID(fmt.Sprintf("%s-%d", name, s.revision))).Obj()
-	s.applyObject(p.DeepCopy(), false)
+	s.writeObject(p.DeepCopy())
 	p.Spec.NodeName = "h200-0"
-	s.applyObject(p.DeepCopy(), false)
+	s.writeObject(p.DeepCopy())
 	o.recordPlacement(name, queue, cards, s.clock)
 	return p
 }
@@ -122,7 +122,7 @@ func placePod(s *scene, o *oracle, name, queue string, cards int) *corev1.Pod {
 // terminatePod marks a pod as deleted, on both sides; it still runs.
 func terminatePod(s *scene, o *oracle, p *corev1.Pod) {
 	p.DeletionTimestamp = ptr.To(metav1.NewTime(s.clock))
-	s.applyObject(p.DeepCopy(), false)
+	s.writeObject(p.DeepCopy())
 	if usage, ok := o.placed[p.Name]; ok {
 		o.terminating[p.Name] = usage
 	}

@@ -61,14 +61,14 @@ func (s *scene) playScript(text string) *scene {
 		case "make":
 			s.Apply(line)
 		case "write":
-			s.applyObject(s.Apply(line), false)
+			s.writeObject(s.Apply(line))
 		case "remove":
-			s.applyObject(s.Apply(line), true)
+			s.removeObject(s.Apply(line))
 		case "place":
 			s.placePod(line)
 		case "evict":
-			s.applyObject(s.Pod(line.Name(), "evictedBy="+line.Value("by")), false)
-			s.applyObject(s.Pod(line.Name()), true)
+			s.writeObject(s.Pod(line.Name(), "evictedBy="+line.Value("by")))
+			s.removeObject(s.Pod(line.Name()))
 		case "run":
 			s.loadGang(line.Name(), line.Value("min"), strings.Split(line.Value("pods"), ","))
 		case "wait":
@@ -92,8 +92,8 @@ func (s *scene) placePod(line words.Line) {
 	pending := line
 	pending.Names = append([]string{"pod"}, line.Names...)
 	pending.Words = slices.DeleteFunc(slices.Clone(line.Words), func(word words.Word) bool { return word.Key == "node" })
-	s.applyObject(s.Apply(pending), false)
-	s.applyObject(s.Pod(line.Name(), "node="+line.Value("node")), false)
+	s.writeObject(s.Apply(pending))
+	s.writeObject(s.Pod(line.Name(), "node="+line.Value("node")))
 }
 
 // loadGang loads a PodGroup of the queue training and its pods, which run on h200-0.
@@ -103,6 +103,12 @@ func (s *scene) loadGang(name, pods string, names []string) {
 		s.playScript("load pod " + pod + " queue=training cards=1 priority=0 node=h200-0 group=" + name)
 	}
 }
+
+// writeObject creates or changes an object, as far as the observer sees.
+func (s *scene) writeObject(object client.Object) { s.applyObject(object, false) }
+
+// removeObject deletes an object for good.
+func (s *scene) removeObject(object client.Object) { s.applyObject(object, true) }
 
 func (s *scene) applyObject(object client.Object, deleted bool) {
 	s.revision++

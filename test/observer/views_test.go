@@ -86,7 +86,7 @@ func TestLocalCardQuotasShowTheirNamespaceOnly(t *testing.T) {
 			load quota q used=0 free=2`)
 		s.playScript(tc.steps).selectNamespaces(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}})
 		for _, view := range tc.views {
-			s.applyObject(view, false)
+			s.writeObject(view)
 		}
 
 		s.playScript(`check; wait 19s`)
@@ -99,7 +99,7 @@ func TestLocalCardQuotasShowTheirNamespaceOnly(t *testing.T) {
 func (s *scene) selectNamespaces(selector *metav1.LabelSelector) {
 	quota := s.Object("quota", "q").(*v1alpha1.CardQuota)
 	quota.Spec.NamespaceSelector = selector
-	s.applyObject(quota, false)
+	s.writeObject(quota)
 }
 
 // TestACardQuotaWithoutAnExplicitSelectorNeedsNoViews: a CardQuota that takes pods of every namespace, because it has
@@ -120,7 +120,7 @@ func TestOnlyFiftyNamespacesNeedAView(t *testing.T) {
 		name := fmt.Sprintf("n%02d", i)
 		s.observed.loadObject(builder.Namespace(name, "team", "chat"), s.clock)
 		if i < 50 {
-			s.applyObject(viewOf(name, 0), false)
+			s.writeObject(viewOf(name, 0))
 		}
 	}
 

@@ -169,7 +169,7 @@ func TestALocalCardQuotaListsWorkloadsOfItsNamespace(t *testing.T) {
 		quota.Status.Blocked = []v1alpha1.BlockedStatus{blockedPod("mine", "a"), blockedPod("theirs", "b"), blockedPod("theirs", "c")}
 		quota.Status.BlockedTotal = 3
 		quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
-		s.applyObject(quota, false)
+		s.writeObject(quota)
 
 		view := viewOf("mine", 0)
 		view.Status.Cards[0].Pending = 3 // of all namespaces
@@ -177,7 +177,7 @@ func TestALocalCardQuotaListsWorkloadsOfItsNamespace(t *testing.T) {
 		view.Status.BlockedTotal = 1
 		view.Status.BlockedElsewhere = 2
 		tc.change(&view.Status)
-		s.applyObject(view, false)
+		s.writeObject(view)
 
 		s.playScript(`check; wait 21s`).expectViolations(t, tc.wantViolation)
 	}

@@ -1,9 +1,9 @@
 package differential
 
 import (
+	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,14 +26,6 @@ const perDraw = 40
 // equal fails when the product and the observer's rules differ.
 func equal[T comparable](t check.T, what string, product, observed T) {
 	check.That(t, product == observed, "%s: the product says %v, the observer %v", what, product, observed)
-}
-
-func toStrings[S ~string](in []S) []string {
-	out := make([]string, len(in))
-	for i, s := range in {
-		out[i] = string(s)
-	}
-	return out
 }
 
 // cardSums formats the summed cards of a charge like the rule.
@@ -109,7 +101,7 @@ func TestProductAndObserverSumUpNodesAlike(t *testing.T) {
 		inv := drawInventory(t)
 		for _, name := range resources {
 			equal(t, "is a card: "+string(name), inv.product.IsCard(name), inv.observed.IsCard(name))
-			equal(t, "cards of "+string(name), join(toStrings(inv.product.NamesFor(name))), join(inv.observed.Cards(name)))
+			equal(t, "cards of "+string(name), quoted(inv.product.NamesFor(name)), quoted(inv.observed.Cards(name)))
 			for _, node := range append(slices.Clone(nodeNames), "gone") {
 				on, _ := inv.product.CardOnNode(node, name)
 				equal(t, "card on "+node, string(on), inv.observed.CardOn(node, name))
@@ -117,7 +109,7 @@ func TestProductAndObserverSumUpNodesAlike(t *testing.T) {
 		}
 
 		for _, name := range cards {
-			equal(t, "resources of "+name, join(toStrings(inv.product.ResourcesFor(card.Name(name)))), join(toStrings(inv.observed.ResourcesOf(name))))
+			equal(t, "resources of "+name, quoted(inv.product.ResourcesFor(card.Name(name))), quoted(inv.observed.ResourcesOf(name)))
 		}
 
 		physical := rule.Quota{}
@@ -128,7 +120,8 @@ func TestProductAndObserverSumUpNodesAlike(t *testing.T) {
 	})
 }
 
-func join(in []string) string { return strings.Join(in, ";") }
+// quoted lists names of either side.
+func quoted[S ~string](names []S) string { return fmt.Sprintf("%q", names) }
 
 // TestProductAndObserverReadPodsAlike: the observer, a tool of the tests, has the rules of the documents a second
 // time. Of random pods, product and observer must find the same request (resource, count, CPU, memory, cards), and
@@ -145,7 +138,7 @@ func TestProductAndObserverReadPodsAlike(t *testing.T) {
 			equal(t, "count", int64(product.Count), observed.Count)
 			equal(t, "cpu", product.MilliCPU, observed.MilliCPU)
 			equal(t, "memory", product.Memory, observed.Memory)
-			equal(t, "cards", join(toStrings(product.Names)), join(observed.Cards))
+			equal(t, "cards", quoted(product.Names), quoted(observed.Cards))
 			equal(t, "refused", product.Denied != nil, observed.Denial != "")
 
 			for _, name := range cards {

@@ -108,7 +108,7 @@ func TestProductAndObserverParseTextsAlike(t *testing.T) {
 			request, err := card.ParseRequest(text)
 			names, wrong := rule.ParseRequest(text)
 			equal(t, "a request: "+text, err == nil, wrong == nil)
-			equal(t, "cards of "+text, join(toStrings(request.Names())), join(names))
+			equal(t, "cards of "+text, quoted(request.Names()), quoted(names))
 
 			text = drawQuotaText(t)
 			quota, err := card.ParseQuota(text)
@@ -149,11 +149,11 @@ func compareTotals(t *rapid.T, text string) {
 
 	read := map[string]int64{}
 	for _, total := range observed {
-		read[join(total.Cards)] = total.Count
+		read[quoted(total.Cards)] = total.Count
 	}
 
 	equal(t, "entries of "+text, len(totals), len(observed))
 	for _, total := range totals {
-		equal(t, "total of "+total.Request.String(), int64(total.Count), read[join(toStrings(total.Request.Names()))])
+		equal(t, "total of "+total.Request.String(), int64(total.Count), read[quoted(total.Request.Names())])
 	}
 }

@@ -147,7 +147,7 @@ func TestAPodMayWaitForAnotherPodWithAntiAffinity(t *testing.T) {
 	b.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{LabelSelector: &metav1.LabelSelector{}, TopologyKey: corev1.LabelHostname}},
 	}}
-	s.applyObject(b, false)
+	s.writeObject(b)
 
 	s.playScript(`
 		single a queue=q cards=1

@@ -57,7 +57,7 @@ func (s *checkerScript) playScript(text string) *checkerScript {
 		case "load":
 			s.checker.Load(s.Apply(line), s.clock)
 		case "write":
-			s.applyObject(s.Apply(line), false)
+			s.writeObject(s.Apply(line))
 		case "remove":
 			s.applyObject(s.Apply(line), true)
 		case "single":
@@ -83,14 +83,14 @@ func (s *checkerScript) playScript(text string) *checkerScript {
 // writeSinglePod writes a pod with a PodGroup of its own.
 func (s *checkerScript) writeSinglePod(line words.Line) {
 	group := "group-of-" + line.Name()
-	s.applyObject(s.Object("group", group, "queue="+line.Value("queue")), false)
+	s.writeObject(s.Object("group", group, "queue="+line.Value("queue")))
 	s.writePod(line, line.Name(), group)
 }
 
 // writeGang writes a PodGroup and its pods.
 func (s *checkerScript) writeGang(line words.Line) {
 	pods := line.Value("pods")
-	s.applyObject(s.Object("group", line.Name(), "queue="+line.Value("queue"), "min="+pods), false)
+	s.writeObject(s.Object("group", line.Name(), "queue="+line.Value("queue"), "min="+pods))
 	for i := range check.Value(strconv.Atoi(pods))(s.T) {
 		s.writePod(line, fmt.Sprint(line.Name(), "-", i), line.Name())
 	}
@@ -104,8 +104,11 @@ func (s *checkerScript) writePod(line words.Line, name, group string) {
 			described = append(described, word.String())
 		}
 	}
-	s.applyObject(s.Pod(name, described...), false)
+	s.writeObject(s.Pod(name, described...))
 }
+
+// writeObject creates or changes an object, as far as the checker sees.
+func (s *checkerScript) writeObject(object client.Object) { s.applyObject(object, false) }
 
 func (s *checkerScript) applyObject(object client.Object, deleted bool) {
 	s.clock = s.clock.Add(time.Millisecond)

@@ -48,7 +48,7 @@ func TestAPodStatesTheTruthAboutItsQueue(t *testing.T) {
 			single b queue=q cards=3
 			write pod b node=h200-0
 			single a queue=q cards=2`)
-		s.applyObject(s.Pod("a", "unschedulable="+tc.message), false)
+		s.writeObject(s.Pod("a", "unschedulable="+tc.message))
 
 		if tc.isTrue {
 			s.expectViolations(Truth)
@@ -75,9 +75,9 @@ func TestAMessageMayBeAsOldAsItsSession(t *testing.T) {
 			write queue q quota=H200:4`).playScript(tc.sinceTheChange)
 		s.checker.TakeViolations() // a fits the quota of 4, and these sessions do not start it
 
-		s.applyObject(s.Pod("a", "unschedulable="+quotaIsOne), false)
+		s.writeObject(s.Pod("a", "unschedulable="+quotaIsOne))
 		s.expectViolations(Truth, strings.Fields(tc.wantObjects)...)
-		s.applyObject(s.Pod("a", "unschedulable="+quotaIsOne+" "), false)
+		s.writeObject(s.Pod("a", "unschedulable="+quotaIsOne+" "))
 		s.expectViolations(Truth)
 	}
 }
@@ -88,10 +88,10 @@ func TestAMessageMayBeAsOldAsItsSession(t *testing.T) {
 func TestPodGroupsAndCardQuotasStateTheTruth(t *testing.T) {
 	s := newSceneWithQuotaOfFour(t, Options{}).playScript(`single b queue=q cards=2; write pod b node=h200-0`)
 	writeMessage := func(message string) {
-		s.applyObject(s.Object("group", "g", "queue=q", `request={"NVIDIA-H200":4}`, "phase=Pending", "unschedulable="+message), false)
+		s.writeObject(s.Object("group", "g", "queue=q", `request={"NVIDIA-H200":4}`, "phase=Pending", "unschedulable="+message))
 		quota := s.Object("quota", "q").(*v1alpha1.CardQuota)
 		quota.Status.Blocked = []v1alpha1.BlockedStatus{{Message: message}}
-		s.applyObject(quota, false)
+		s.writeObject(quota)
 	}
 
 	writeMessage("Queue <q> has insufficient <NVIDIA-H200> quota: requested <4>, total would be <6>, but capability is <4>")

@@ -181,7 +181,7 @@ func TestAMessageMayNameAnAncestor(t *testing.T) {
 		"p is of other, which is not below": {bUsesFour + `single p queue=other cards=3`, "pod/test/p"},
 	}) {
 		s := newSceneWithTree(t).playScript(tc.steps)
-		s.applyObject(s.Pod("p", "unschedulable="+topHasSix), false)
+		s.writeObject(s.Pod("p", "unschedulable="+topHasSix))
 		s.expectViolations(Truth, strings.Fields(tc.wantObjects)...)
 	}
 }
