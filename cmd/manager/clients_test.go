@@ -68,9 +68,9 @@ func configWith(dir, name string) *rest.Config {
 	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key")}}
 }
 
-// TestAuthoritiesOfClientsFollowTheirFile: an administrator replaces the authority in its ConfigMap, without a restart of the
-// operator. The kubelet replaces the link of the file, as the test does. Then the server answers clients of the new
-// authority, and no longer those of the old one.
+// TestAuthoritiesOfClientsFollowTheirFile: an administrator replaces the authority in its ConfigMap, without a
+// restart of the operator. The kubelet replaces the link of the file, as the test does. Then the server answers
+// clients of the new authority, and no longer those of the old one.
 func TestAuthoritiesOfClientsFollowTheirFile(t *testing.T) {
 	dir := t.TempDir()
 	ours := newAuthority(t, dir, "ours")
@@ -166,8 +166,8 @@ func callWebhook(t *testing.T, config *rest.Config, dir, address string) error {
 	return response.Body.Close()
 }
 
-// readDocumentedConfig returns how an API server calls the webhooks, given the kubeconfig of docs/admission.md. The files that it
-// names are those of the folder.
+// readDocumentedConfig returns how an API server calls the webhooks, given the kubeconfig of docs/admission.md. The
+// files that it names are those of the folder.
 func readDocumentedConfig(t *testing.T, dir string) *rest.Config {
 	page := check.Value(os.ReadFile(filepath.Join("..", "..", "docs", "admission.md")))(t)
 

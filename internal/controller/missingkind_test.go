@@ -73,9 +73,10 @@ func (s *kindServer) RESTMapping(kind schema.GroupKind, versions ...string) (*me
 	return nil, answer
 }
 
-// TestControllersWaitForTheirKind: after an upgrade the cluster may lack a new CustomResourceDefinition, or the right to list
-// its objects. The operator starts all the same. The controller of that kind is set up when a lookup of the kind, and a
-// list, succeed. Each row has the answers of the API server to one lookup after the other, the last one for ever.
+// TestControllersWaitForTheirKind: after an upgrade the cluster may lack a new CustomResourceDefinition, or the right
+// to list its objects. The operator starts all the same. The controller of that kind is set up when a lookup of the
+// kind, and a list, succeed. Each row has the answers of the API server to one lookup after the other, the last one
+// for ever.
 func TestControllersWaitForTheirKind(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		answers                 []error

@@ -26,27 +26,27 @@ func TestInventoryRemembersCardResources(t *testing.T) {
 	)
 	remembered := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationCardResources: string(npu)}}}
 
-	n := NewNodeInventory(nil)
+	nodes := NewNodeInventory(nil)
 	calls := 0
-	n.OnChange(func() { calls++ })
+	nodes.OnChange(func() { calls++ })
 	expect := func(when string, wantCalls int, wantResources ...corev1.ResourceName) {
-		inventory, known := n.Inventory()
+		inventory, known := nodes.Inventory()
 		check.That(t, !known, "%s: the inventory says that it knows all nodes", when)
 		check.Equal(t, when+": resources", wantResources, inventory.Resources())
 		check.Equal(t, when+": calls of the listener", wantCalls, calls)
 		calls = 0
 	}
 
-	n.updateNode(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
+	nodes.updateNode(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
 	expect("a node joins", 1, gpu)
-	n.updateNode(builder.Node("a").GPUs("NVIDIA-H200", 8).Label("nvidia.com/gpu-driver-upgrade-state", "upgrade-done").Obj())
+	nodes.updateNode(builder.Node("a").GPUs("NVIDIA-H200", 8).Label("nvidia.com/gpu-driver-upgrade-state", "upgrade-done").Obj())
 	expect("a label that changes no card", 0, gpu)
-	n.deleteNode(toolscache.DeletedFinalStateUnknown{Obj: builder.Node("a").Obj()})
+	nodes.deleteNode(toolscache.DeletedFinalStateUnknown{Obj: builder.Node("a").Obj()})
 	expect("the node is deleted", 1, gpu)
 
-	n.rememberResources(remembered)
+	nodes.rememberResources(remembered)
 	expect("the annotation of an admission policy", 1, npu, gpu)
-	n.rememberResources(remembered)
+	nodes.rememberResources(remembered)
 	expect("the same annotation again", 0, npu, gpu)
 }
 
@@ -61,26 +61,26 @@ func TestNodeChangesAreSignalledButNoHeartbeats(t *testing.T) {
 		after     *builder.NodeBuilder
 		wantCalls int
 	}{
-		"a heartbeat":                          {h200().With(func(n *corev1.Node) { n.ResourceVersion = "2" }), 0},
+		"a heartbeat":                          {h200().With(func(node *corev1.Node) { node.ResourceVersion = "2" }), 0},
 		"ephemeral storage":                    {h200().Resource(corev1.ResourceEphemeralStorage, "1Gi"), 0},
 		"8 cards as 8000m, which is the same":  {h200().Resource(gpu, "8000m"), 0},
 		"a cordon":                             {h200().Cordoned(), 1},
 		"the node is not ready":                {h200().NotReady(), 1},
 		"a label about the cards":              {h200().Label("nvidia.com/gpu.memory", "1"), 1},
-		"7 of 8 cards are allocatable":         {h200().With(func(n *corev1.Node) { n.Status.Allocatable[gpu] = resource.MustParse("7") }), 1},
-		"the capacity is 9 cards":              {h200().With(func(n *corev1.Node) { n.Status.Capacity[gpu] = resource.MustParse("9") }), 1},
+		"7 of 8 cards are allocatable":         {h200().With(func(node *corev1.Node) { node.Status.Allocatable[gpu] = resource.MustParse("7") }), 1},
+		"the capacity is 9 cards":              {h200().With(func(node *corev1.Node) { node.Status.Capacity[gpu] = resource.MustParse("9") }), 1},
 		"a resource that may be another card":  {h200().Resource("gpu.intel.com/xe", "1"), 1},
-		"the resource of the cards disappears": {h200().With(func(n *corev1.Node) { delete(n.Status.Capacity, gpu) }), 1},
+		"the resource of the cards disappears": {h200().With(func(node *corev1.Node) { delete(node.Status.Capacity, gpu) }), 1},
 	}) {
-		n := NewNodeInventory(nil)
+		nodes := NewNodeInventory(nil)
 		calls := 0
-		n.OnNodeChange(func() { calls++ })
-		n.updateNode(h200().Obj())
+		nodes.OnNodeChange(func() { calls++ })
+		nodes.updateNode(h200().Obj())
 		check.Equal(t, "calls for a new node", 1, calls)
 
-		n.updateNode(tc.after.Obj())
+		nodes.updateNode(tc.after.Obj())
 		check.Equal(t, "calls after the change", 1+tc.wantCalls, calls)
-		n.deleteNode(tc.after.Obj())
+		nodes.deleteNode(tc.after.Obj())
 		check.Equal(t, "calls after the deletion", 2+tc.wantCalls, calls)
 	}
 }
@@ -89,12 +89,12 @@ func TestNodeChangesAreSignalledButNoHeartbeats(t *testing.T) {
 // operator does not know itself. Node a has 2 of gpu.intel.com/xe, which are no cards until the mapping to B60 is in
 // force. A policy that has not taken effect changes nothing.
 func TestNodesAreRecognisedByTheMappingsInForce(t *testing.T) {
-	n := NewNodeInventory(nil)
+	nodes := NewNodeInventory(nil)
 	changes := 0
 	nodeChanges := 0
-	n.OnChange(func() { changes++ })
-	n.OnNodeChange(func() { nodeChanges++ })
-	n.updateNode(builder.Node("a").Resource("gpu.intel.com/xe", "2").Obj())
+	nodes.OnChange(func() { changes++ })
+	nodes.OnNodeChange(func() { nodeChanges++ })
+	nodes.updateNode(builder.Node("a").Resource("gpu.intel.com/xe", "2").Obj())
 
 	mapping := v1alpha1.CardMapping{Resource: "gpu.intel.com/xe", Model: "B60"}
 	for _, step := range []struct {
@@ -111,9 +111,9 @@ func TestNodesAreRecognisedByTheMappingsInForce(t *testing.T) {
 	} {
 		changes = 0
 		nodeChanges = 0
-		n.updatePolicy(step.policy)
+		nodes.updatePolicy(step.policy)
 
-		inventory, _ := n.Inventory()
+		inventory, _ := nodes.Inventory()
 		check.Equal(t, step.name+": cards", step.wantCards, inventory.Physical())
 		check.Equal(t, step.name+": calls of the listener of cards", step.wantCalls, changes)
 		check.Equal(t, step.name+": calls of the listener of nodes", step.wantCalls, nodeChanges)

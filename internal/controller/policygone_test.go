@@ -54,12 +54,12 @@ func (f *fakeInformers) HasSynced() bool { return true }
 // keeps the mapping too, and counts the cards that pod p uses, until a policy in force has no such mapping.
 func TestMappedChargesOutliveThePolicy(t *testing.T) {
 	informers := &fakeInformers{}
-	n := NewNodeInventory(informers)
+	nodes := NewNodeInventory(informers)
 	ended, end := context.WithCancel(t.Context())
 	end() // so that Start returns once it has added its handlers
 
-	check.NoError(t, n.Start(ended)) // informers.handler is now that of the policy
-	n.updateNode(builder.Node("a").Resource("hygon.com/dcu", "8").Obj())
+	check.NoError(t, nodes.Start(ended)) // informers.handler is now that of the policy
+	nodes.updateNode(builder.Node("a").Resource("hygon.com/dcu", "8").Obj())
 	pod := builder.Pod("lab", "p").Queue("q").Requests("hygon.com/dcu", "4").Running("a").Obj()
 	old := policyInForce(v1alpha1.CardMapping{Resource: "hygon.com/dcu", Model: "K100"})
 
@@ -70,7 +70,7 @@ func TestMappedChargesOutliveThePolicy(t *testing.T) {
 	removed := policyInForce()
 
 	charged := []card.Amount{{Name: "K100", Count: 4}}
-	check.That(t, n.PolicyInForce(nil) == nil, "a policy is in force before there is one")
+	check.That(t, nodes.PolicyInForce(nil) == nil, "a policy is in force before there is one")
 	for _, step := range []struct {
 		name  string
 		event func()
@@ -85,10 +85,10 @@ func TestMappedChargesOutliveThePolicy(t *testing.T) {
 		{"the mapping is removed", func() { informers.handler.OnUpdate(old, removed) }, nil},
 	} {
 		step.event()
-		inventory, _ := n.Inventory()
+		inventory, _ := nodes.Inventory()
 		r := workload.Resolver{Inventory: inventory}
 		check.Equal(t, step.name+": used cards of the pod", step.want, r.Usage(pod, nil, nil).Cards)
-		check.Equal(t, step.name+": mappings in force", len(step.want), len(n.PolicyInForce(nil).Status.Cards))
+		check.Equal(t, step.name+": mappings in force", len(step.want), len(nodes.PolicyInForce(nil).Status.Cards))
 		check.Equal(t, step.name+": hygon.com/dcu is a card", step.want != nil, inventory.IsCard("hygon.com/dcu"))
 	}
 }
@@ -105,25 +105,25 @@ func TestTheTreeAndMappedCardsSurviveARestartWithoutAPolicy(t *testing.T) {
 	// restartWith starts an operator that finds a text in the ConfigMap, and a node with the mapped resource.
 	restartWith := func(stored string) *NodeInventory {
 		kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "cards", Name: policy.KeptConfigMapName}, Data: map[string]string{policy.KeptConfigMapKey: stored}}
-		n := NewNodeInventory(nil)
-		check.NoError(t, n.RestorePolicy(t.Context(), fake.NewClientBuilder().WithObjects(kept).Build(), "cards"))
-		n.updateNode(builder.Node("a").Resource("hygon.com/dcu", "8").Obj())
-		return n
+		nodes := NewNodeInventory(nil)
+		check.NoError(t, nodes.RestorePolicy(t.Context(), fake.NewClientBuilder().WithObjects(kept).Build(), "cards"))
+		nodes.updateNode(builder.Node("a").Resource("hygon.com/dcu", "8").Obj())
+		return nodes
 	}
 
-	n := restartWith(check.Value(policy.EncodeKept(last))(t))
-	inventory, _ := n.Inventory()
-	check.That(t, policy.IsTree(n.PolicyInForce(nil)), "queues are flat after the restart")
+	nodes := restartWith(check.Value(policy.EncodeKept(last))(t))
+	inventory, _ := nodes.Inventory()
+	check.That(t, policy.IsTree(nodes.PolicyInForce(nil)), "queues are flat after the restart")
 	check.Equal(t, "cards", []card.Name{"K100"}, inventory.Names())
 
 	created := builder.ServiceTypePolicy().Obj()
-	n.updatePolicy(created)
-	check.That(t, policy.IsTree(n.PolicyInForce(created)), "queues are flat before the new policy takes effect")
+	nodes.updatePolicy(created)
+	check.That(t, policy.IsTree(nodes.PolicyInForce(created)), "queues are flat before the new policy takes effect")
 
 	flat := policyInForce()
 	flat.Status.QueueHierarchy = v1alpha1.QueueHierarchyFlat
-	n.updatePolicy(flat)
-	check.That(t, !policy.IsTree(n.PolicyInForce(flat)), "the tree outlives an explicit Flat")
+	nodes.updatePolicy(flat)
+	check.That(t, !policy.IsTree(nodes.PolicyInForce(flat)), "the tree outlives an explicit Flat")
 
 	check.That(t, restartWith("{").PolicyInForce(nil) == nil, "a text that is no policy is in force")
 	first := NewNodeInventory(nil)

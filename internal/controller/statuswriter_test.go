@@ -26,8 +26,8 @@ type writerScene struct {
 	events <-chan string
 }
 
-// newStatusWriter returns the writer of a stored CardQuota without a status, with an interval of an hour. Its events have the
-// summary. patchError is the answer to each write, nil for that of the fake API server.
+// newStatusWriter returns the writer of a stored CardQuota without a status, with an interval of an hour. Its events
+// have the summary. patchError is the answer to each write, nil for that of the fake API server.
 func newStatusWriter(t *testing.T, patchError error) *writerScene {
 	api := fieldowner.CheckStatus(t, fake.NewClientBuilder().WithScheme(builder.Scheme(t, v1alpha1.AddToScheme)).
 		WithObjects(builder.CardQuota("llm").Obj()).WithStatusSubresource(&v1alpha1.CardQuota{}).
@@ -64,41 +64,41 @@ func (w *writerScene) write(t *testing.T, summary string, wantWritten bool, want
 	return err
 }
 
-// TestStatusWriterEmitsEventsAfterTheWrite: an event reports a change of the status that is stored, so it names the version of
-// the write. The write begins an interval of the throttle. The same status again is no write and no event.
+// TestStatusWriterEmitsEventsAfterTheWrite: an event reports a change of the status that is stored, so it names the
+// version of the write. The write begins an interval of the throttle. The same status again is no write and no event.
 func TestStatusWriterEmitsEventsAfterTheWrite(t *testing.T) {
-	w := newStatusWriter(t, nil)
-	before := w.quota.ResourceVersion
+	writer := newStatusWriter(t, nil)
+	before := writer.quota.ResourceVersion
 
-	check.NoError(t, w.write(t, "8 H200", written, noWait))
-	check.That(t, w.quota.ResourceVersion != before, "the object has no version of the write")
-	check.Equal(t, "event", `Normal Changed "" to "8 H200", stored as version `+w.quota.ResourceVersion, <-w.events)
-	check.That(t, w.Throttle.Wait("llm") > 0, "the write is not recorded")
+	check.NoError(t, writer.write(t, "8 H200", written, noWait))
+	check.That(t, writer.quota.ResourceVersion != before, "the object has no version of the write")
+	check.Equal(t, "event", `Normal Changed "" to "8 H200", stored as version `+writer.quota.ResourceVersion, <-writer.events)
+	check.That(t, writer.Throttle.Wait("llm") > 0, "the write is not recorded")
 
-	check.NoError(t, w.write(t, "8 H200", unwritten, noWait))
-	check.Equal(t, "events for the same status", 0, len(w.events))
+	check.NoError(t, writer.write(t, "8 H200", unwritten, noWait))
+	check.Equal(t, "events for the same status", 0, len(writer.events))
 }
 
 // TestStatusWriterWritesNothingToAGoneObject: a write to an object that was deleted meanwhile is no error. No
 // event reports its status, which was not stored. No interval of the throttle begins either, so the status of
 // an object that is created under the same name is written at once.
 func TestStatusWriterWritesNothingToAGoneObject(t *testing.T) {
-	w := newStatusWriter(t, nil)
-	check.NoError(t, w.Client.(client.Client).Delete(t.Context(), w.quota.DeepCopy()))
+	writer := newStatusWriter(t, nil)
+	check.NoError(t, writer.Client.(client.Client).Delete(t.Context(), writer.quota.DeepCopy()))
 
-	check.NoError(t, w.write(t, "8 H200", unwritten, noWait))
-	check.Equal(t, "events", 0, len(w.events))
-	check.Equal(t, "wait of the next write", 0, w.Throttle.Wait("llm"))
+	check.NoError(t, writer.write(t, "8 H200", unwritten, noWait))
+	check.Equal(t, "events", 0, len(writer.events))
+	check.Equal(t, "wait of the next write", 0, writer.Throttle.Wait("llm"))
 }
 
-// TestStatusWriterReturnsTheErrorOfAWrite: a failed write emits no event, and begins no interval of the throttle, so that the
-// retry is not delayed.
+// TestStatusWriterReturnsTheErrorOfAWrite: a failed write emits no event, and begins no interval of the throttle, so
+// that the retry is not delayed.
 func TestStatusWriterReturnsTheErrorOfAWrite(t *testing.T) {
-	w := newStatusWriter(t, errors.New("no answer"))
+	writer := newStatusWriter(t, errors.New("no answer"))
 
-	check.Says(t, w.write(t, "8 H200", unwritten, noWait), "write status: no answer")
-	check.Equal(t, "events", 0, len(w.events))
-	check.Equal(t, "wait of the next write", 0, w.Throttle.Wait("llm"))
+	check.Says(t, writer.write(t, "8 H200", unwritten, noWait), "write status: no answer")
+	check.Equal(t, "events", 0, len(writer.events))
+	check.Equal(t, "wait of the next write", 0, writer.Throttle.Wait("llm"))
 }
 
 // TestStatusWriterWaitsForTheCacheAndItsDelay: while the cache lacks the last write, version 999999, the writer
@@ -117,15 +117,15 @@ func TestStatusWriterWaitsForTheCacheAndItsDelay(t *testing.T) {
 		"a late cache, the status seems to be equal": {lastWrite: "999999", wantWait: StaleRetry},
 		"a late cache and a longer delay":            {lastWrite: "999999", summary: "8 H200", delay: time.Minute, wantWait: time.Minute},
 	}) {
-		w := newStatusWriter(t, nil)
-		w.Delay = tc.delay
+		writer := newStatusWriter(t, nil)
+		writer.Delay = tc.delay
 		if tc.lastWrite != "" {
-			w.Throttle.RecordWrite("llm", tc.lastWrite)
+			writer.Throttle.RecordWrite("llm", tc.lastWrite)
 		}
-		before := w.quota.DeepCopy()
+		before := writer.quota.DeepCopy()
 
-		check.NoError(t, w.write(t, tc.summary, unwritten, tc.wantWait))
-		check.Equal(t, "events", 0, len(w.events))
-		check.Equal(t, "the object in memory", before, w.quota)
+		check.NoError(t, writer.write(t, tc.summary, unwritten, tc.wantWait))
+		check.Equal(t, "events", 0, len(writer.events))
+		check.Equal(t, "the object in memory", before, writer.quota)
 	}
 }

@@ -90,10 +90,10 @@ func TestConcurrentValidationsAreBounded(t *testing.T) {
 // URL states this timeout. The webhook takes 10 seconds (defaultTimeout) instead if the timeout is missing, negative
 // or longer than that. Small requests do not wait for large ones.
 func TestLargeRequestsWaitBeforeTheyAreRead(t *testing.T) {
-	l := newLimiter()
+	limiter := newLimiter()
 	var read atomic.Int32
 	timeouts := make(chan time.Duration, 10)
-	server := httptest.NewServer(l.limitLargeRequests(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(limiter.limitLargeRequests(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if deadline, ok := r.Context().Deadline(); ok {
 			timeouts <- time.Until(deadline)
 		}
@@ -121,7 +121,7 @@ func TestLargeRequestsWaitBeforeTheyAreRead(t *testing.T) {
 	}
 
 	for range maxLargeRequests {
-		check.NoError(t, l.largeRequests.Acquire(t.Context(), 1)) // as if a large request were in memory
+		check.NoError(t, limiter.largeRequests.Acquire(t.Context(), 1)) // as if a large request were in memory
 	}
 
 	read.Store(0)

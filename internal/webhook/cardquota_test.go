@@ -44,9 +44,9 @@ func newHandlersWithLateCache(t *testing.T, build func(*testing.T) *handlers, st
 // has 8 A. CardQuota "second" wants 8 A more. It is refused only with Deny, and only if it wants more than before.
 func TestDenyCountsWhatTheCacheDoesNotHaveYet(t *testing.T) {
 	newEmptyHandlers := func(t *testing.T) *handlers {
-		h := newHandlers(t, &v1alpha1.ServiceTypePolicy{})
-		h.inventory = eightCards{}
-		return h
+		webhooks := newHandlers(t, &v1alpha1.ServiceTypePolicy{})
+		webhooks.inventory = eightCards{}
+		return webhooks
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -62,8 +62,8 @@ func TestDenyCountsWhatTheCacheDoesNotHaveYet(t *testing.T) {
 		"a new CardQuota with Allow": {policy: v1alpha1.OverAllocationAllow},
 		"a new CardQuota with Warn":  {policy: v1alpha1.OverAllocationWarn},
 	}) {
-		h := newHandlersWithLateCache(t, newEmptyHandlers, newQuotaOf8A("first", v1alpha1.OverAllocationDeny))
-		result := check.Value(h.validateCardQuota(t.Context(), newQuotaOf8A("second", tc.policy), tc.before))(t)
+		webhooks := newHandlersWithLateCache(t, newEmptyHandlers, newQuotaOf8A("first", v1alpha1.OverAllocationDeny))
+		result := check.Value(webhooks.validateCardQuota(t.Context(), newQuotaOf8A("second", tc.policy), tc.before))(t)
 		check.Equal(t, "refusals", tc.wantRefusals, len(result.Errors))
 	}
 }
@@ -73,28 +73,29 @@ func TestDenyCountsWhatTheCacheDoesNotHaveYet(t *testing.T) {
 // one. So search may have 16 cards, but not 17.
 func TestRaisedParentCountsBeforeTheCacheHasIt(t *testing.T) {
 	newTree := func(t *testing.T) *handlers { return newTreeHandlers(t, v1alpha1.QueueHierarchyTree) }
-	h := newHandlersWithLateCache(t, newTree, newTreeQuota("chat", "", 16))
+	webhooks := newHandlersWithLateCache(t, newTree, newTreeQuota("chat", "", 16))
 
 	for quota, wantRefusals := range map[int64]int{16: 0, 17: 1} {
-		result := check.Value(h.validateCardQuota(t.Context(), newTreeQuota("search", "chat", quota), newTreeQuota("search", "chat", 8)))(t)
+		result := check.Value(webhooks.validateCardQuota(t.Context(), newTreeQuota("search", "chat", quota), newTreeQuota("search", "chat", 8)))(t)
 		check.Equal(t, fmt.Sprintf("refusals of child search with %d cards", quota), wantRefusals, len(result.Errors))
 	}
 }
 
-// TestNewServiceTypeCountsBeforeTheCacheHasIt: a user adds service type batch to the policy and then a CardQuota with it. The
-// cache still has the old policy. Before the webhook refuses the CardQuota, it reads the policy from the API server.
+// TestNewServiceTypeCountsBeforeTheCacheHasIt: a user adds service type batch to the policy and then a CardQuota with
+// it. The cache still has the old policy. Before the webhook refuses the CardQuota, it reads the policy from the API
+// server.
 func TestNewServiceTypeCountsBeforeTheCacheHasIt(t *testing.T) {
 	newFlat := func(t *testing.T) *handlers { return newHandlers(t, &v1alpha1.ServiceTypePolicy{}) }
 	defined := &v1alpha1.ServiceTypePolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName},
 		Spec:       v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "batch"}}},
 	}
-	h := newHandlersWithLateCache(t, newFlat, defined)
+	webhooks := newHandlersWithLateCache(t, newFlat, defined)
 
 	quota := newQuotaOf8A("batch", v1alpha1.OverAllocationAllow)
 	quota.Spec.ServiceType = "batch"
 
-	check.Equal(t, "refusals", nil, check.Value(h.validateCardQuota(t.Context(), quota, nil))(t).Errors)
+	check.Equal(t, "refusals", nil, check.Value(webhooks.validateCardQuota(t.Context(), quota, nil))(t).Errors)
 }
 
 // cachedReader lists as the cache does: everything, and a token with which nothing can be continued.
@@ -110,13 +111,13 @@ func (c cachedReader) List(ctx context.Context, list client.ObjectList, options 
 // The cache returns everything at once, and always a token with which nothing can be continued. If the webhook
 // continued such a list, it would never end.
 func TestListsOfTheCacheAreNotContinued(t *testing.T) {
-	h := newHandlers(t, &v1alpha1.ServiceTypePolicy{})
-	h.inventory = eightCards{}
-	h.cached = cachedReader{h.live}
+	webhooks := newHandlers(t, &v1alpha1.ServiceTypePolicy{})
+	webhooks.inventory = eightCards{}
+	webhooks.cached = cachedReader{webhooks.live}
 
 	done := make(chan error, 1)
 	go func() {
-		_, err := h.validateCardQuota(t.Context(), newQuotaOf8A("a", v1alpha1.OverAllocationWarn), nil)
+		_, err := webhooks.validateCardQuota(t.Context(), newQuotaOf8A("a", v1alpha1.OverAllocationWarn), nil)
 		done <- err
 	}()
 

@@ -74,7 +74,7 @@ func TestAJobTooLargeToRead(t *testing.T) {
 		"81,000 tasks, no policy":                  {now: 81_000},
 		"81,000 tasks, schedulerBypassPolicy Warn": {policy: warn, now: 81_000},
 	}) {
-		h := newHandlers(t, tc.policy)
+		webhooks := newHandlers(t, tc.policy)
 		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			Namespace: "lab", Name: "big",
 			Kind:   metav1.GroupVersionKind{Group: "batch.volcano.sh", Version: "v1alpha1", Kind: "Job"},
@@ -84,7 +84,7 @@ func TestAJobTooLargeToRead(t *testing.T) {
 			req.OldObject.Raw = newJobJSON(tc.before)
 		}
 
-		answer := h.validateWorkload(t.Context(), req)
+		answer := webhooks.validateWorkload(t.Context(), req)
 		check.Equal(t, "allowed", tc.wantRefusal == "", answer.Allowed)
 		check.Contains(t, "message", answer.Result.Message, tc.wantRefusal)
 		check.That(t, len(answer.Warnings)+len(answer.Result.Message) != 0, "neither a warning nor a message")
@@ -92,7 +92,7 @@ func TestAJobTooLargeToRead(t *testing.T) {
 		check.That(t, len(text) <= 64<<10, "the answer has %d bytes", len(text))
 
 		if tc.before == 0 {
-			defaulted := h.defaultVCJob(t.Context(), req)
+			defaulted := webhooks.defaultVCJob(t.Context(), req)
 			check.That(t, defaulted.Allowed, "the webhook for defaults refuses the job")
 			check.Equal(t, "defaults", nil, defaulted.Patches)
 		}

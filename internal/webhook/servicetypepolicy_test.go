@@ -59,12 +59,12 @@ func TestWarningOfAMissingBaseDependsOnWhatWasRendered(t *testing.T) {
 			},
 		}).Build()
 
-		h := &handlers{cached: scene, live: scene, inventory: noCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
+		webhooks := &handlers{cached: scene, live: scene, inventory: noCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
 		object := &v1alpha1.ServiceTypePolicy{
 			Spec:   v1alpha1.ServiceTypePolicySpec{Reclaim: v1alpha1.ReclaimOff},
 			Status: v1alpha1.ServiceTypePolicyStatus{ConfigHash: "that of another policy"}, // a policy was rendered before
 		}
-		result := check.Value(h.validateServiceTypePolicy(t.Context(), object, nil))(t)
+		result := check.Value(webhooks.validateServiceTypePolicy(t.Context(), object, nil))(t)
 		check.Equal(t, "errors", nil, result.Errors)
 		check.Equal(t, "number of warnings", min(1, len(tc.wantWarning)), len(result.Warnings))
 		check.Contains(t, "warnings", fmt.Sprint(result.Warnings), tc.wantWarning)
@@ -85,9 +85,9 @@ func (namedCards) TrackedNodes() ([]card.TrackedNode, bool) {
 // compares the policy with the nodes and warns.
 func TestWarningOfAnEntryOfCardsNamesTheNodes(t *testing.T) {
 	scene := fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, v1alpha1.AddToScheme)).Build()
-	h := &handlers{cached: scene, live: scene, inventory: namedCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
+	webhooks := &handlers{cached: scene, live: scene, inventory: namedCards{}, namespaces: Namespaces{Scheduler: "cards", Volcano: "volcano"}}
 
 	object := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: []v1alpha1.CardMapping{{Resource: "nvidia.com/gpu", ModelLabel: "cloud"}}}}
-	result := check.Value(h.validateServiceTypePolicy(t.Context(), object, nil))(t)
+	result := check.Value(webhooks.validateServiceTypePolicy(t.Context(), object, nil))(t)
 	check.Contains(t, "warnings", fmt.Sprint(result.Warnings), "spec.cards[nvidia.com/gpu]: an entry without nodeSelector is for all nodes: 1 node loses the name of this card (own; it was NVIDIA-H200)")
 }

@@ -21,14 +21,14 @@ import (
 // newTreeHandlers returns handlers that know CardQuota chat and its child search, with a quota of 8 A each of which they
 // deserve 4, and their queues.
 func newTreeHandlers(t *testing.T, hierarchy v1alpha1.QueueHierarchy) *handlers {
-	h := newHandlers(t, &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{QueueHierarchy: hierarchy}})
+	webhooks := newHandlers(t, &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{QueueHierarchy: hierarchy}})
 	queue := func(name, parent string) client.Object {
 		return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.QueueSpec{Parent: parent}}
 	}
 	for _, object := range []client.Object{newTreeQuota("chat", "", 8), newTreeQuota("search", "chat", 8), queue("chat", "root"), queue("search", "chat")} {
-		check.NoError(t, h.cached.(client.Client).Create(t.Context(), object))
+		check.NoError(t, webhooks.cached.(client.Client).Create(t.Context(), object))
 	}
-	return h
+	return webhooks
 }
 
 // newTreeQuota returns a CardQuota with a quota of A, of which it deserves 4.
@@ -47,13 +47,13 @@ func newTreeQuota(name, parent string, count int64) *v1alpha1.CardQuota {
 // deserves 4. It is refused for two reasons: chat has 8 A only, and both children together deserve 8, but chat 4. The
 // user who deletes chat reads that search is its child.
 func TestWebhookOfCardQuotasKnowsTheTree(t *testing.T) {
-	h := newTreeHandlers(t, v1alpha1.QueueHierarchyTree)
-	result := check.Value(h.validateCardQuota(t.Context(), newTreeQuota("ads", "chat", 9), nil))(t)
+	webhooks := newTreeHandlers(t, v1alpha1.QueueHierarchyTree)
+	result := check.Value(webhooks.validateCardQuota(t.Context(), newTreeQuota("ads", "chat", 9), nil))(t)
 	check.Equal(t, "refusals", 2, len(result.Errors))
 	check.Contains(t, "refusal", result.Errors.ToAggregate().Error(), "is 9, but parent chat has 8", "(4 here, 4 by search), but chat has 4, 4 too many")
 
 	raw := check.Value(json.Marshal(newTreeQuota("chat", "", 8)))(t)
-	answer := h.warnCardQuotaDeletion(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: runtime.RawExtension{Raw: raw}}})
+	answer := webhooks.warnCardQuotaDeletion(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: runtime.RawExtension{Raw: raw}}})
 	check.That(t, answer.Allowed, "the deletion is refused: %+v", answer)
 	check.Contains(t, "warnings of the deletion", fmt.Sprint(answer.Warnings), "it is the parent of search; queue chat keeps its quota")
 }
@@ -92,19 +92,19 @@ func (k policyKept) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.Se
 // two reasons: its quota, and that the children deserve 8 of 4. The webhook of workloads then knows that chat is a
 // parent.
 func TestATreeOutlivesItsPolicyInWebhooks(t *testing.T) {
-	h := newTreeHandlers(t, v1alpha1.QueueHierarchyFlat)
-	check.NoError(t, h.cached.(client.Client).Delete(t.Context(), &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}))
+	webhooks := newTreeHandlers(t, v1alpha1.QueueHierarchyFlat)
+	check.NoError(t, webhooks.cached.(client.Client).Delete(t.Context(), &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}))
 	tooLarge := newTreeQuota("ads", "chat", 9)
-	result := check.Value(h.validateCardQuota(t.Context(), tooLarge, nil))(t)
+	result := check.Value(webhooks.validateCardQuota(t.Context(), tooLarge, nil))(t)
 	check.Equal(t, "refusals, never a tree", nil, result.Errors)
 
-	h.inventory = policyKept{last: &v1alpha1.ServiceTypePolicy{Status: v1alpha1.ServiceTypePolicyStatus{
-		QueueHierarchy: v1alpha1.QueueHierarchyTree, ServiceTypes: []v1alpha1.ServiceTypeStatus{{Name: "training"}},
+	webhooks.inventory = policyKept{last: &v1alpha1.ServiceTypePolicy{Status: v1alpha1.ServiceTypePolicyStatus{
+		QueueHierarchy: v1alpha1.QueueHierarchyTree, ServiceTypes: []v1alpha1.ServiceTypeStatus{{Name: "training"}}, // it has taken effect
 	}}}
-	result = check.Value(h.validateCardQuota(t.Context(), tooLarge, nil))(t)
+	result = check.Value(webhooks.validateCardQuota(t.Context(), tooLarge, nil))(t)
 	check.Equal(t, "refusals after a tree", 2, len(result.Errors))
 
-	input := check.Value(h.workloadInput(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "lab"}}))(t)
+	input := check.Value(webhooks.workloadInput(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "lab"}}))(t)
 	tree := input.Tree(input.Queue("chat"))
 	check.Must(t, !tree.IsFlat(), "the webhook of workloads knows no tree")
 	check.Equal(t, "children of chat", []string{"search"}, tree.Queue("chat").Children)

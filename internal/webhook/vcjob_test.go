@@ -11,8 +11,9 @@ import (
 	rules "cardquota.dev/operator/internal/webhook/validation"
 )
 
-// TestCompleteJobKeepsOtherFields: the webhook adds maxRetry and policies to the JSON of a vcjob. All else stays, also fields
-// that this version of the webhook does not know ("new") and the policies of the user. A vcjob without a spec is an error.
+// TestCompleteJobKeepsOtherFields: the webhook adds maxRetry and policies to the JSON of a vcjob. All else stays,
+// also fields that this version of the webhook does not know ("new") and the policies of the user. A vcjob without a
+// spec is an error.
 func TestCompleteJobKeepsOtherFields(t *testing.T) {
 	policies := []vcbatch.LifecyclePolicy{{Event: "PodEvicted", Action: "RestartJob"}}
 	for t, tc := range check.Cases(t, map[string]struct {

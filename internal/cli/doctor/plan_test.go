@@ -129,35 +129,35 @@ func hasFinding(c *Cluster, rule, object string) bool {
 // 1000 of the 8 H200 and denies over-allocation, so the operator would refuse it. Then it grants nothing, and doctor
 // does not report that the cards are over-allocated.
 func TestRefusedPlansHaveNoEffect(t *testing.T) {
-	c := newHealthyCluster(t)
+	cluster := newHealthyCluster(t)
 	denied := builder.CardQuota("team").Card("NVIDIA-H200", 1000).Resources("64", "1Ti").Obj()
 	denied.Spec.OverAllocation = v1alpha1.OverAllocationDeny
-	planTo(c, denied)
+	planTo(cluster, denied)
 
-	check.Equal(t, "PlannedRefused of the CardQuota", true, hasFinding(c, "PlannedRefused", "cardquota/team"))
-	check.Equal(t, "OverAllocated of the card", false, hasFinding(c, "OverAllocated", "card/NVIDIA-H200"))
+	check.Equal(t, "PlannedRefused of the CardQuota", true, hasFinding(cluster, "PlannedRefused", "cardquota/team"))
+	check.Equal(t, "OverAllocated of the card", false, hasFinding(cluster, "OverAllocated", "card/NVIDIA-H200"))
 }
 
 // TestPlansAreAppliedInTheirOrder: kubectl applies the CardQuotas of a file one after the other. Two of them may not have
 // the same queue, so the second one is refused.
 func TestPlansAreAppliedInTheirOrder(t *testing.T) {
-	c := newHealthyCluster(t)
-	planTo(c, readyQuota("first"), readyQuota("second"))
-	c.Planned[0].Spec.QueueName = "shared"
-	c.Planned[1].Spec.QueueName = "shared"
+	cluster := newHealthyCluster(t)
+	planTo(cluster, readyQuota("first"), readyQuota("second"))
+	cluster.Planned[0].Spec.QueueName = "shared"
+	cluster.Planned[1].Spec.QueueName = "shared"
 
-	check.Equal(t, "first is refused", false, hasFinding(c, "PlannedRefused", "cardquota/first"))
-	check.Equal(t, "second is refused", true, hasFinding(c, "PlannedRefused", "cardquota/second"))
+	check.Equal(t, "first is refused", false, hasFinding(cluster, "PlannedRefused", "cardquota/first"))
+	check.Equal(t, "second is refused", true, hasFinding(cluster, "PlannedRefused", "cardquota/second"))
 }
 
 // TestAPlannedParentMayFollowItsChild: in a tree a CardQuota without its parent is only closed, and opens when the
 // parent comes. So a file may have the parent behind the child, and doctor finds nothing wrong.
 func TestAPlannedParentMayFollowItsChild(t *testing.T) {
-	c := newHealthyCluster(t)
-	c.Policy.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
-	planTo(c, inTree("child", "above", "training"), inTree("above", "", ""))
+	cluster := newHealthyCluster(t)
+	cluster.Policy.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
+	planTo(cluster, inTree("child", "above", "training"), inTree("above", "", ""))
 
-	for _, finding := range Diagnose(c).Items {
+	for _, finding := range Diagnose(cluster).Items {
 		check.That(t, finding.Rule != "ParentMissing" && finding.Rule != "PlannedRefused", "finding %+v", finding)
 	}
 }
@@ -175,21 +175,21 @@ func TestPlansAreNotRefusedForWhatIsUnknown(t *testing.T) {
 		planned []*v1alpha1.CardQuota
 		forget  func(*Cluster)
 	}{
-		"the user may not read the CardQuotas": {withoutParent, func(c *Cluster) {
-			c.Quotas = nil
-			c.HasQuotas = false
+		"the user may not read the CardQuotas": {withoutParent, func(cluster *Cluster) {
+			cluster.Quotas = nil
+			cluster.HasQuotas = false
 		}},
-		"the user may not read the policy": {withoutParent, func(c *Cluster) {
-			c.Policy = nil
-			c.HasPolicy = false
+		"the user may not read the policy": {withoutParent, func(cluster *Cluster) {
+			cluster.Policy = nil
+			cluster.HasPolicy = false
 		}},
-		"the user may not read the inventory": {[]*v1alpha1.CardQuota{denied}, func(c *Cluster) { c.Inventory = nil }},
+		"the user may not read the inventory": {[]*v1alpha1.CardQuota{denied}, func(cluster *Cluster) { cluster.Inventory = nil }},
 	}) {
-		c := newHealthyCluster(t)
-		planTo(c, tc.planned...)
-		tc.forget(c)
+		cluster := newHealthyCluster(t)
+		planTo(cluster, tc.planned...)
+		tc.forget(cluster)
 
-		for _, finding := range Diagnose(c).Items {
+		for _, finding := range Diagnose(cluster).Items {
 			check.That(t, finding.Rule != "PlannedRefused" && finding.Rule != "ParentMissing", "finding %+v", finding)
 		}
 	}
@@ -199,19 +199,19 @@ func TestPlansAreNotRefusedForWhatIsUnknown(t *testing.T) {
 // cluster has the defaults. That changes nothing, so the over-allocation that the operator has counted stays: 12 granted
 // of 8, thus by 4.
 func TestUnchangedPlansAreNoPlans(t *testing.T) {
-	c := newHealthyCluster(t)
+	cluster := newHealthyCluster(t)
 	unchanged := readyQuota("team")
 	unchanged.Status = v1alpha1.CardQuotaStatus{}
-	planTo(c, unchanged)
+	planTo(cluster, unchanged)
 
-	c.Quotas[0].Spec.StopPolicy = v1alpha1.StopPolicyNone
-	c.Quotas[0].Spec.OverAllocation = v1alpha1.OverAllocationWarn
-	c.Quotas[0].Spec.DeletionPolicy = v1alpha1.DeletionPolicyDelete
-	c.Inventory.Cards[0].Quota = 12
-	c.Inventory.Cards[0].OverAllocatedBy = 4
+	cluster.Quotas[0].Spec.StopPolicy = v1alpha1.StopPolicyNone
+	cluster.Quotas[0].Spec.OverAllocation = v1alpha1.OverAllocationWarn
+	cluster.Quotas[0].Spec.DeletionPolicy = v1alpha1.DeletionPolicyDelete
+	cluster.Inventory.Cards[0].Quota = 12
+	cluster.Inventory.Cards[0].OverAllocatedBy = 4
 
-	check.Equal(t, "number of findings", 1, len(Diagnose(c).Items))
-	check.Equal(t, "OverAllocated of the card", true, hasFinding(c, "OverAllocated", "card/NVIDIA-H200"))
+	check.Equal(t, "number of findings", 1, len(Diagnose(cluster).Items))
+	check.Equal(t, "OverAllocated of the card", true, hasFinding(cluster, "OverAllocated", "card/NVIDIA-H200"))
 }
 
 // TestOverAllocationIsAWarningUnlessEachCardQuotaAllowsIt: CardQuota team of the cluster and big of the file have 8 H200
@@ -231,10 +231,10 @@ func TestOverAllocationIsAWarningUnlessEachCardQuotaAllowsIt(t *testing.T) {
 			allowing(readyQuota("team")), []*v1alpha1.CardQuota{allowing(readyQuota("big")), grantsNone}, Info,
 		},
 	}) {
-		c := newHealthyCluster(t)
-		c.Quotas[0] = tc.inCluster
-		planTo(c, tc.planned...)
-		findings := Diagnose(c).Items
+		cluster := newHealthyCluster(t)
+		cluster.Quotas[0] = tc.inCluster
+		planTo(cluster, tc.planned...)
+		findings := Diagnose(cluster).Items
 		check.Must(t, len(findings) == 1, "findings %+v", findings)
 		check.Equal(t, "rule", "OverAllocated", findings[0].Rule)
 		check.Equal(t, "severity", tc.want, findings[0].Severity)
@@ -255,21 +255,21 @@ func TestAGangThatCannotFitItsQuotaIsReported(t *testing.T) {
 		"3 of 4 pods of 4 cards, and one has succeeded, need 8":      {pods: 4, cardsPerPod: 4, minMember: 3, succeeded: 1},
 		"a pod of 16 cards cannot run alone: still only one finding": {pods: 2, cardsPerPod: 16, minMember: 2, wantNeverPlaced: true},
 	}) {
-		c := newHealthyCluster(t)
-		addGang(c, tc.pods, tc.cardsPerPod, tc.minMember, tc.succeeded)
+		cluster := newHealthyCluster(t)
+		addGang(cluster, tc.pods, tc.cardsPerPod, tc.minMember, tc.succeeded)
 
-		check.Equal(t, "NeverPlaced", tc.wantNeverPlaced, hasFinding(c, "NeverPlaced", "queue/team"))
-		check.That(t, len(Diagnose(c).Items) <= 1, "findings %+v", Diagnose(c).Items)
+		check.Equal(t, "NeverPlaced", tc.wantNeverPlaced, hasFinding(cluster, "NeverPlaced", "queue/team"))
+		check.That(t, len(Diagnose(cluster).Items) <= 1, "findings %+v", Diagnose(cluster).Items)
 	}
 }
 
 // TestAFinishedJobIsNotReported: the PodGroup of a completed job still requests 16 cards of a quota of 8. It never
 // starts again, so doctor does not report that it can never be placed.
 func TestAFinishedJobIsNotReported(t *testing.T) {
-	c := newHealthyCluster(t)
+	cluster := newHealthyCluster(t)
 	done := builder.PodGroup("lab", "done").Queue("team").MinMember(4).MinResource("nvidia.com/gpu", "16").Phase(v1beta1.PodGroupCompleted)
-	c.PodGroups = []*v1beta1.PodGroup{done.Obj()}
-	check.Equal(t, "findings", []Finding{}, Diagnose(c).Items)
+	cluster.PodGroups = []*v1beta1.PodGroup{done.Obj()}
+	check.Equal(t, "findings", []Finding{}, Diagnose(cluster).Items)
 }
 
 // TestAQueueThatMayTakePodsIsNotReported: a pod of namespace lab runs in queue team, and a file changes the CardQuota of
@@ -287,11 +287,11 @@ func TestAQueueThatMayTakePodsIsNotReported(t *testing.T) {
 		"namespaces of ads are selected, and lab is not read": {selecting(readyQuota("team"), "ads"), nil},
 		"namespaces of ads are selected, and lab is one":      {selecting(readyQuota("team"), "ads"), []*corev1.Namespace{builder.Namespace("lab", "team", "ads")}},
 	}) {
-		c := newHealthyCluster(t)
-		planTo(c, tc.planned)
-		c.Namespaces = tc.namespaces
+		cluster := newHealthyCluster(t)
+		planTo(cluster, tc.planned)
+		cluster.Namespaces = tc.namespaces
 
-		check.Equal(t, "findings", []Finding{}, Diagnose(c).Items)
+		check.Equal(t, "findings", []Finding{}, Diagnose(cluster).Items)
 	}
 }
 

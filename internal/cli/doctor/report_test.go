@@ -397,25 +397,25 @@ func TestTheExitCodeIsThatOfTheWorstFinding(t *testing.T) {
 // Otherwise nothing would schedule pods.
 func TestTheOnlySchedulerIsNotStopped(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		change    func(c *Cluster)
+		change    func(cluster *Cluster)
 		wantStops bool
 	}{
 		"ours is ready": {func(*Cluster) {}, true},
-		"there is no policy, so no configuration": {func(c *Cluster) { c.Policy = nil }, false},
-		"ours has no Deployment":                  {func(c *Cluster) { c.Schedulers = nil }, false},
-		"ours has no ready replica":               {func(c *Cluster) { c.Schedulers[0].Status.ReadyReplicas = 0 }, false},
-		"the policy has no conditions":            {func(c *Cluster) { c.Policy.Status.Conditions = nil }, false},
-		"the configuration is not written": {func(c *Cluster) {
-			setPolicyCondition(c, v1alpha1.ConditionConfigSynced, v1alpha1.ReasonBaseMissing, "no ConfigMap")
+		"there is no policy, so no configuration": {func(cluster *Cluster) { cluster.Policy = nil }, false},
+		"ours has no Deployment":                  {func(cluster *Cluster) { cluster.Schedulers = nil }, false},
+		"ours has no ready replica":               {func(cluster *Cluster) { cluster.Schedulers[0].Status.ReadyReplicas = 0 }, false},
+		"the policy has no conditions":            {func(cluster *Cluster) { cluster.Policy.Status.Conditions = nil }, false},
+		"the configuration is not written": {func(cluster *Cluster) {
+			setPolicyCondition(cluster, v1alpha1.ConditionConfigSynced, v1alpha1.ReasonBaseMissing, "no ConfigMap")
 		}, false},
-		"the configuration is of an older policy": {func(c *Cluster) { c.Policy.Generation = 2 }, false},
+		"the configuration is of an older policy": {func(cluster *Cluster) { cluster.Policy.Generation = 2 }, false},
 	}) {
-		c := newHealthyCluster(t)
-		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "volcano-scheduler-0 schedules instead")
-		c.OtherSchedulers = []*corev1.Pod{stockPod("volcano", "volcano-scheduler")}
-		tc.change(c)
+		cluster := newHealthyCluster(t)
+		setPolicyCondition(cluster, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "volcano-scheduler-0 schedules instead")
+		cluster.OtherSchedulers = []*corev1.Pod{stockPod("volcano", "volcano-scheduler")}
+		tc.change(cluster)
 
-		stops := slices.ContainsFunc(Diagnose(c).Items, func(f Finding) bool {
+		stops := slices.ContainsFunc(Diagnose(cluster).Items, func(f Finding) bool {
 			return f.Command == "kubectl -n volcano scale deployment volcano-scheduler --replicas=0"
 		})
 		check.Equal(t, "advises to stop Volcano's scheduler", tc.wantStops, stops)
@@ -442,11 +442,11 @@ func TestTheDeploymentOfTheOtherSchedulerIsStopped(t *testing.T) {
 		},
 		"no pod is found: the namespace is that of Cardquota": {nil, "-n volcano-system scale deployment -l app=volcano-scheduler"},
 	}) {
-		c := newHealthyCluster(t)
-		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "another schedules instead")
-		c.OtherSchedulers = tc.pods
+		cluster := newHealthyCluster(t)
+		setPolicyCondition(cluster, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "another schedules instead")
+		cluster.OtherSchedulers = tc.pods
 
-		check.Equal(t, "command", "kubectl "+tc.want+" --replicas=0", Diagnose(c).Items[0].Command)
+		check.Equal(t, "command", "kubectl "+tc.want+" --replicas=0", Diagnose(cluster).Items[0].Command)
 	}
 }
 

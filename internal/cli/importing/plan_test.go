@@ -51,8 +51,8 @@ func planFor(in Input) (map[string]Import, Plan) {
 
 // TestQueuesWithCardsAreImported: import writes a CardQuota for each Volcano Queue that has cards: by its annotation, or
 // because its pods use or request some. Queue root and the ones of CardQuotas are never imported, and parents of flat
-// queues only where the user names them. A user who names queues gets also those without cards. The plan lists the other
-// Queues, or the other named ones, as left out, also a named one that does not exist. The test compares their number.
+// queues only where the user names them. A user who names queues gets also those without cards. The plan lists the
+// other Queues, or the other named ones, as left out. The test compares their number.
 func TestQueuesWithCardsAreImported(t *testing.T) {
 	queues := []*v1beta1.Queue{
 		builder.Queue("written").Quota(`{"A":1}`).Obj(),

@@ -26,20 +26,20 @@ func podsOfScheduler(pods int, scheduler string) (objectStores, *tracked) {
 		p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training", Priority: 20000}}
 	}).Obj()
 
-	s := newObjectStores()
-	s.policies = newStore(policy)
+	stores := newObjectStores()
+	stores.policies = newStore(policy)
 	add := func(store toolscache.Store, object metav1.Object) { _ = store.Add(object) }
 	for i := range pods {
 		node := fmt.Sprint("n", i/8)
 		group := fmt.Sprint("g", i/8)
 		if i%8 == 0 {
 			nodes.Update(builder.Node(node).GPUs("NVIDIA-H200", 8).Obj())
-			add(s.groups, builder.PodGroup("lab", group).Queue(fmt.Sprint("q", i/80)).Phase(v1beta1.PodGroupRunning).Obj())
+			add(stores.groups, builder.PodGroup("lab", group).Queue(fmt.Sprint("q", i/80)).Phase(v1beta1.PodGroupRunning).Obj())
 		}
-		add(s.pods, builder.Pod("lab", fmt.Sprint("p", i)).UID(types.UID(fmt.Sprint("u", i))).PodGroup(group).Scheduler(scheduler).Card("NVIDIA-H200").GPUs(1).Running(node).Obj())
+		add(stores.pods, builder.Pod("lab", fmt.Sprint("p", i)).UID(types.UID(fmt.Sprint("u", i))).PodGroup(group).Scheduler(scheduler).Card("NVIDIA-H200").GPUs(1).Running(node).Obj())
 	}
 
-	return s, nodes
+	return stores, nodes
 }
 
 // TestABypassWakesTheQueueOfItsPodGroup: a running pod with cards under a schedulerName that is not in the
@@ -47,21 +47,21 @@ func podsOfScheduler(pods int, scheduler string) (objectStores, *tracked) {
 // (80 pods), q1 (80) and q2 (40). The first count wakes (reconciles) all queues. Then our scheduler has placed pod p100
 // of queue q1, and the count wakes q1 alone.
 func TestABypassWakesTheQueueOfItsPodGroup(t *testing.T) {
-	s, nodes := podsOfScheduler(200, "volcano-prod") // ours is "volcano"
-	u := newCollector(nodes)
-	check.Equal(t, "woken by the first count", []string{allQueues}, u.countUsage(s))
+	stores, nodes := podsOfScheduler(200, "volcano-prod") // ours is "volcano"
+	collector := newCollector(nodes)
+	check.Equal(t, "woken by the first count", []string{allQueues}, collector.countUsage(stores))
 
-	all, _ := u.Bypasses()
+	all, _ := collector.Bypasses()
 	check.Equal(t, "bypasses", 200, len(all))
-	byQueue, isCounted := u.bypassesByQueue()
+	byQueue, isCounted := collector.bypassesByQueue()
 	check.That(t, isCounted, "the bypasses are not counted")
 	check.Equal(t, "queues with bypasses", 3, len(byQueue))
 	check.Equal(t, "bypasses of queue q0", 80, len(byQueue["q0"]))
 
-	check.Equal(t, "woken without a change", 0, len(u.countUsage(s)))
+	check.Equal(t, "woken without a change", 0, len(collector.countUsage(stores)))
 	ours := builder.Pod("lab", "p100").UID("u100").PodGroup("g12").Scheduler("volcano").Card("NVIDIA-H200").GPUs(1).Running("n12").Obj()
-	check.NoError(t, s.pods.Update(ours))
-	check.Equal(t, "woken by a pod of our scheduler in the place of a bypass", []string{"q1"}, u.countUsage(s))
+	check.NoError(t, stores.pods.Update(ours))
+	check.Equal(t, "woken by a pod of our scheduler in the place of a bypass", []string{"q1"}, collector.countUsage(stores))
 }
 
 // BenchmarkCountBypasses measures how much longer a count takes if all 10,000 pods bypass our scheduler than if none

@@ -66,57 +66,57 @@ func TestBillsDateCardsByTheBindingOfThePod(t *testing.T) {
 		})
 	}
 
-	u := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
-	check.Equal(t, "usages before the first count", 0, len(u.PodUsages()))
+	collector := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
+	check.Equal(t, "usages before the first count", 0, len(collector.PodUsages()))
 
-	s := newObjectStores()
-	s.quotas = newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj())
+	stores := newObjectStores()
+	stores.quotas = newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj())
 	undated := builder.Pod("lab", "undated").Queue("web").GPUs(2).Running("a").With(func(p *corev1.Pod) { p.Status.StartTime = nil }).Obj()
-	s.pods = newStore(podIn("web").Obj(), undated)
-	u.countUsage(s)
+	stores.pods = newStore(podIn("web").Obj(), undated)
+	collector.countUsage(stores)
 	ofQueue := cardseconds.Series{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}
-	check.Equal(t, "usages", []cardseconds.PodUsage{{Series: ofQueue, Count: 2, Since: bound.Time}}, u.PodUsages())
+	check.Equal(t, "usages", []cardseconds.PodUsage{{Series: ofQueue, Count: 2, Since: bound.Time}}, collector.PodUsages())
 
-	s.pods = newStore(podIn("missing").Obj())
-	u.countUsage(s)
+	stores.pods = newStore(podIn("missing").Obj())
+	collector.countUsage(stores)
 	ofNamespace := cardseconds.Series{Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}
-	check.Equal(t, "usages of a queue that does not exist", []cardseconds.PodUsage{{Series: ofNamespace, Count: 2, Since: bound.Time}}, u.PodUsages())
+	check.Equal(t, "usages of a queue that does not exist", []cardseconds.PodUsage{{Series: ofNamespace, Count: 2, Since: bound.Time}}, collector.PodUsages())
 }
 
 // TestATerminatingPodIsBilled: a deleted pod no longer counts against the quota of its queue. But it computes
 // on its 8 cards until its grace period of an hour ends. So the bill has them.
 func TestATerminatingPodIsBilled(t *testing.T) {
-	u := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
-	s := newObjectStores()
-	s.quotas = newStore(builder.CardQuota("web").Tenant("team").ServiceType("training").Card("NVIDIA-H200", 8).Obj())
-	s.pods = newStore(builder.Pod("lab", "p").Queue("web").GPUs(8).GracePeriod(3600).Running("a").Deleted(time.Now()).Obj())
+	collector := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
+	stores := newObjectStores()
+	stores.quotas = newStore(builder.CardQuota("web").Tenant("team").ServiceType("training").Card("NVIDIA-H200", 8).Obj())
+	stores.pods = newStore(builder.Pod("lab", "p").Queue("web").GPUs(8).GracePeriod(3600).Running("a").Deleted(time.Now()).Obj())
 
-	u.countUsage(s)
+	collector.countUsage(stores)
 
-	own, _, _ := u.QueueUsage("web")
+	own, _, _ := collector.QueueUsage("web")
 	check.Equal(t, "cards that count against the quota", 0, len(own.Used))
 	inBill := map[cardseconds.Series]card.Count{{Tenant: "team", Queue: "web", Card: "NVIDIA-H200", ServiceType: "training"}: 8}
-	check.Equal(t, "cards in the bill", inBill, u.CardsInUse())
+	check.Equal(t, "cards in the bill", inBill, collector.CardsInUse())
 }
 
 // TestACountFollowsTheEndOfAPod: the grace period of a pod on a lost node ends without an event, because no kubelet
 // deletes the pod. So the collector itself counts again when the period ends, here after about a second, and
 // the bill no longer has the cards.
 func TestACountFollowsTheEndOfAPod(t *testing.T) {
-	u := newCollector(trackNodes(builder.Node("lost").GPUs("NVIDIA-H200", 8).NotReady().Obj()))
-	s := newObjectStores()
-	s.pods = newStore(builder.Pod("lab", "p").GPUs(8).Running("lost").Deleted(time.Now().Add(time.Second)).Obj())
-	u.countUsage(s)
-	check.Equal(t, "series of billed cards before the end", 1, len(u.CardsInUse()))
+	collector := newCollector(trackNodes(builder.Node("lost").GPUs("NVIDIA-H200", 8).NotReady().Obj()))
+	stores := newObjectStores()
+	stores.pods = newStore(builder.Pod("lab", "p").GPUs(8).Running("lost").Deleted(time.Now().Add(time.Second)).Obj())
+	collector.countUsage(stores)
+	check.Equal(t, "series of billed cards before the end", 1, len(collector.CardsInUse()))
 
 	select {
-	case <-u.dirty:
+	case <-collector.dirty:
 	case <-time.After(10 * time.Second):
 		t.Fatal("no count is due at the end")
 	}
 
-	u.countUsage(s)
-	check.Equal(t, "series of billed cards after it", 0, len(u.CardsInUse()))
+	collector.countUsage(stores)
+	check.Equal(t, "series of billed cards after it", 0, len(collector.CardsInUse()))
 }
 
 // TestTheCacheKeepsTheStartOfPods: a pod without a dated binding uses its cards from its start, so the cache that

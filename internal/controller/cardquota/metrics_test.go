@@ -26,7 +26,7 @@ import (
 // 8. Then its CardQuota is in a tree, where queues deserve cards, and has H200 alone: the series of H800 end. Another
 // CardQuota takes the queue over, so the end of the first one ends no series. The end of the second CardQuota ends all.
 func TestMetricsFollowTheStatusOfACardQuota(t *testing.T) {
-	s := newMetricsCollector()
+	metrics := newMetricsCollector()
 	h200 := v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Used: 9, Pending: 2, OverQuotaBy: 1}
 	team := queueMetrics{
 		quota: "team", tenant: "lab", project: "llm", serviceType: "training", parent: "org",
@@ -34,15 +34,15 @@ func TestMetricsFollowTheStatusOfACardQuota(t *testing.T) {
 		oldest: time.Unix(1700000000, 5), oldestWithinQuota: time.Unix(1700000001, 0),
 		blocked: map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 2},
 	}
-	s.setQueue("q", team)
-	check.Equal(t, "series of quotas: both cards", 2, testutil.CollectAndCount(s, "cardquota_quota_cards"))
-	check.Equal(t, "series over quota: H200", 1, testutil.CollectAndCount(s, "cardquota_over_quota_cards"))
-	check.Equal(t, "series of deserved cards of a flat queue", 0, testutil.CollectAndCount(s, "cardquota_deserved_cards"))
+	metrics.setQueue("q", team)
+	check.Equal(t, "series of quotas: both cards", 2, testutil.CollectAndCount(metrics, "cardquota_quota_cards"))
+	check.Equal(t, "series over quota: H200", 1, testutil.CollectAndCount(metrics, "cardquota_over_quota_cards"))
+	check.Equal(t, "series of deserved cards of a flat queue", 0, testutil.CollectAndCount(metrics, "cardquota_deserved_cards"))
 
 	h200.Deserved = 4
 	team.cards = []v1alpha1.CardStatus{h200}
 	team.isInTree = true
-	s.setQueue("q", team)
+	metrics.setQueue("q", team)
 
 	want := `
 cardquota_blocked_cards{queue="q",reason="NoFreeCard"} 2
@@ -55,15 +55,15 @@ cardquota_queue_info{cardquota="team",parent="org",project="llm",queue="q",servi
 cardquota_quota_cards{card="NVIDIA-H200",queue="q"} 8
 cardquota_used_cards{card="NVIDIA-H200",queue="q"} 9
 `
-	check.Equal(t, "series in a tree, without H800", want, seriesOf(t, s))
+	check.Equal(t, "series in a tree, without H800", want, seriesOf(t, metrics))
 
 	team.quota = "successor"
-	s.setQueue("q", team)
-	s.forgetQuota("team")
-	check.Equal(t, "series of used cards when the queue has another CardQuota", 1, testutil.CollectAndCount(s, "cardquota_used_cards"))
+	metrics.setQueue("q", team)
+	metrics.forgetQuota("team")
+	check.Equal(t, "series of used cards when the queue has another CardQuota", 1, testutil.CollectAndCount(metrics, "cardquota_used_cards"))
 
-	s.forgetQuota("successor")
-	check.Equal(t, "series without a CardQuota", "\n", seriesOf(t, s))
+	metrics.forgetQuota("successor")
+	check.Equal(t, "series without a CardQuota", "\n", seriesOf(t, metrics))
 }
 
 // seriesOf returns the series of a collector as text: gauges with their value, histograms with
@@ -107,36 +107,36 @@ func TestCardsWithoutNumbersHaveNoSeries(t *testing.T) {
 		"pending":                       {v1alpha1.CardStatus{Physical: 8, Pending: 1}, 4},
 		"pending, no node has the card": {v1alpha1.CardStatus{Pending: 1}, 1},
 	}) {
-		s := newMetricsCollector()
+		metrics := newMetricsCollector()
 		tc.h200.Name = "NVIDIA-H200"
 
 		// In a tree queues deserve cards.
-		s.setQueue("q", queueMetrics{isInTree: true, cards: []v1alpha1.CardStatus{tc.h200, {Name: "NVIDIA-H800", Physical: 8}}})
-		check.Equal(t, "series of cards", tc.wantSeries, testutil.CollectAndCount(s)-testutil.CollectAndCount(s, "cardquota_queue_info"))
+		metrics.setQueue("q", queueMetrics{isInTree: true, cards: []v1alpha1.CardStatus{tc.h200, {Name: "NVIDIA-H800", Physical: 8}}})
+		check.Equal(t, "series of cards", tc.wantSeries, testutil.CollectAndCount(metrics)-testutil.CollectAndCount(metrics, "cardquota_queue_info"))
 	}
 }
 
 // TestSeriesEndWithTheirNumbers: queue q uses 2 cards without quota, and then no card. The series of its cards end, so
 // that no alert goes on for their last value. Only the information about the queue stays.
 func TestSeriesEndWithTheirNumbers(t *testing.T) {
-	s := newMetricsCollector()
-	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Physical: 8, Used: 2, OverQuotaBy: 2}}})
-	check.Equal(t, "series over the quota", 1, testutil.CollectAndCount(s, "cardquota_over_quota_cards"))
+	metrics := newMetricsCollector()
+	metrics.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Physical: 8, Used: 2, OverQuotaBy: 2}}})
+	check.Equal(t, "series over the quota", 1, testutil.CollectAndCount(metrics, "cardquota_over_quota_cards"))
 
-	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Physical: 8}}})
-	check.Equal(t, "series of a queue that uses no card", 1, testutil.CollectAndCount(s))
+	metrics.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Physical: 8}}})
+	check.Equal(t, "series of a queue that uses no card", 1, testutil.CollectAndCount(metrics))
 }
 
 // TestAnInvalidNameLosesOnlyItsOwnSeries: Prometheus refuses a page with a label that is no UTF-8, such as "\xff". So
 // the collector skips the series with the tenant and the card of that name, and shows those of H200.
 func TestAnInvalidNameLosesOnlyItsOwnSeries(t *testing.T) {
-	s := newMetricsCollector()
-	s.setQueue("q", queueMetrics{tenant: "\xff", cards: []v1alpha1.CardStatus{{Name: "\xff", Quota: 1}, {Name: "NVIDIA-H200", Quota: 1}}})
+	metrics := newMetricsCollector()
+	metrics.setQueue("q", queueMetrics{tenant: "\xff", cards: []v1alpha1.CardStatus{{Name: "\xff", Quota: 1}, {Name: "NVIDIA-H200", Quota: 1}}})
 	check.Equal(t, "series", `
 cardquota_pending_cards{card="NVIDIA-H200",queue="q"} 0
 cardquota_quota_cards{card="NVIDIA-H200",queue="q"} 1
 cardquota_used_cards{card="NVIDIA-H200",queue="q"} 0
-`, seriesOf(t, s))
+`, seriesOf(t, metrics))
 }
 
 // TestSeriesComeInTheOrderOfThePage: the client library sorts the series of a page, which takes most of the time of a
@@ -168,9 +168,9 @@ func TestSeriesComeInTheOrderOfThePage(t *testing.T) {
 // must see the numbers of one count. Here all 6 values of a count are equal: quota, used and pending of cards A
 // and B. One goroutine replaces them a thousand times.
 func TestAScrapeSeesOneCount(t *testing.T) {
-	s := newMetricsCollector()
+	metrics := newMetricsCollector()
 	replace := func(count int64) {
-		s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "A", Quota: count, Used: count, Pending: count}, {Name: "B", Quota: count, Used: count, Pending: count}}})
+		metrics.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "A", Quota: count, Used: count, Pending: count}, {Name: "B", Quota: count, Used: count, Pending: count}}})
 	}
 
 	replace(1)
@@ -182,7 +182,7 @@ func TestAScrapeSeesOneCount(t *testing.T) {
 	})
 
 	registry := prometheus.NewPedanticRegistry()
-	check.NoError(t, registry.Register(s))
+	check.NoError(t, registry.Register(metrics))
 	for range 100 {
 		families := check.Value(registry.Gather())(t)
 
@@ -204,8 +204,8 @@ func TestAScrapeSeesOneCount(t *testing.T) {
 // TestUnknownCardsAreOneSeries: a user who may create pods may request cards that do not exist, and other ones each
 // minute. So the pending cards of all names without quota, use and nodes are one series "unknown": 3 + 4 cards here.
 func TestUnknownCardsAreOneSeries(t *testing.T) {
-	s := newMetricsCollector()
-	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{
+	metrics := newMetricsCollector()
+	metrics.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{
 		{Name: "NVIDIA-H200", Quota: 8},
 		{Name: "on-a-node", Physical: 4, Pending: 1},
 		{Name: "used", Used: 1},
@@ -213,21 +213,21 @@ func TestUnknownCardsAreOneSeries(t *testing.T) {
 		{Name: "made-up-too", Pending: 4},
 	}})
 
-	check.Contains(t, "series", seriesOf(t, s), `
+	check.Contains(t, "series", seriesOf(t, metrics), `
 cardquota_pending_cards{card="NVIDIA-H200",queue="q"} 0
 cardquota_pending_cards{card="on-a-node",queue="q"} 1
 cardquota_pending_cards{card="unknown",queue="q"} 7
 cardquota_pending_cards{card="used",queue="q"} 0
 cardquota_queue_info`)
-	check.Equal(t, "series of quota and use of the first three cards", 6, testutil.CollectAndCount(s, "cardquota_quota_cards", "cardquota_used_cards"))
+	check.Equal(t, "series of quota and use of the first three cards", 6, testutil.CollectAndCount(metrics, "cardquota_quota_cards", "cardquota_used_cards"))
 }
 
 // TestACardNamedUnknownIsNoSecondSeries: Prometheus refuses a page that has one series twice. A CardQuota may grant a
 // card with the name "unknown", so its pending card adds to the 3 of the made-up name.
 func TestACardNamedUnknownIsNoSecondSeries(t *testing.T) {
-	s := newMetricsCollector()
-	s.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "unknown", Quota: 2, Pending: 1}, {Name: "made-up", Pending: 3}}})
-	check.Contains(t, "series", seriesOf(t, s), `cardquota_pending_cards{card="unknown",queue="q"} 4`+"\n")
+	metrics := newMetricsCollector()
+	metrics.setQueue("q", queueMetrics{cards: []v1alpha1.CardStatus{{Name: "unknown", Quota: 2, Pending: 1}, {Name: "made-up", Pending: 3}}})
+	check.Contains(t, "series", seriesOf(t, metrics), `cardquota_pending_cards{card="unknown",queue="q"} 4`+"\n")
 }
 
 // TestSeriesOfAQueueAreBounded: docs/metrics.md states the bound by which users plan Prometheus. It is 4 series
@@ -243,9 +243,9 @@ func TestSeriesOfAQueueAreBounded(t *testing.T) {
 			numbers.cards = append(numbers.cards, v1alpha1.CardStatus{Name: fmt.Sprintf("card-%d", i), Quota: 1, Used: 2, Pending: 3, OverQuotaBy: 1})
 		}
 
-		s := newMetricsCollector()
-		s.setQueue("q", numbers)
-		series := testutil.CollectAndCount(s)
+		metrics := newMetricsCollector()
+		metrics.setQueue("q", numbers)
+		series := testutil.CollectAndCount(metrics)
 		check.That(t, series <= 4+2+5*cards, "%d cards have %d series, more than 4 + 2 reasons + 5 × %d", cards, series, cards)
 	}
 }
@@ -262,33 +262,33 @@ func TestACountRecordsItsTimeAndHowLongPodsWaited(t *testing.T) {
 		return p
 	}
 
-	s := newObjectStores()
-	s.quotas = newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj())
-	s.pods = newStore(boundAfter("old", time.Hour))
-	u := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
-	check.Equal(t, "cards in use before the first count", nil, u.CardsInUse())
-	check.Equal(t, "times of a count before the first one", 0, testutil.CollectAndCount(u.metrics.lastCount))
+	stores := newObjectStores()
+	stores.quotas = newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj())
+	stores.pods = newStore(boundAfter("old", time.Hour))
+	collector := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
+	check.Equal(t, "cards in use before the first count", nil, collector.CardsInUse())
+	check.Equal(t, "times of a count before the first one", 0, testutil.CollectAndCount(collector.metrics.lastCount))
 
 	before := time.Now()
-	u.countUsage(s)
-	check.Equal(t, "series of pods that were bound before the first count", 0, testutil.CollectAndCount(u.metrics.waited))
-	last := testutil.ToFloat64(u.metrics.lastCount)
+	collector.countUsage(stores)
+	check.Equal(t, "series of pods that were bound before the first count", 0, testutil.CollectAndCount(collector.metrics.waited))
+	last := testutil.ToFloat64(collector.metrics.lastCount)
 	check.That(t, last >= float64(before.Unix()) && last <= float64(time.Now().Unix()+1), "the last count was at %v", last)
 
-	check.NoError(t, s.pods.Add(boundAfter("new", 20*time.Second)))
+	check.NoError(t, stores.pods.Add(boundAfter("new", 20*time.Second)))
 	// This pod has no condition PodScheduled, so it is no observation.
-	check.NoError(t, s.pods.Add(builder.Pod("lab", "in-a-missing-queue").Queue("missing").GPUs(2).Running("a").Obj()))
-	u.countUsage(s)
-	u.countUsage(s)
+	check.NoError(t, stores.pods.Add(builder.Pod("lab", "in-a-missing-queue").Queue("missing").GPUs(2).Running("a").Obj()))
+	collector.countUsage(stores)
+	collector.countUsage(stores)
 	want := "\n" + `cardquota_pod_bound_seconds{card="NVIDIA-H200",service_type="inference"} 1 20` + "\n"
-	check.Equal(t, "observations, and their sum in seconds", want, seriesOf(t, u.metrics.waited))
+	check.Equal(t, "observations, and their sum in seconds", want, seriesOf(t, collector.metrics.waited))
 
 	check.Equal(t, "cards in use", map[cardseconds.Series]card.Count{
 		{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}: 4, // of pods old and new
 		{Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}:                 2, // the queue of the third pod does not exist
-	}, u.CardsInUse())
-	for _, collector := range Metrics() {
-		check.Equal(t, "problems that Prometheus' linter finds", nil, check.Value(testutil.CollectAndLint(collector))(t))
+	}, collector.CardsInUse())
+	for _, metric := range Metrics() {
+		check.Equal(t, "problems that Prometheus' linter finds", nil, check.Value(testutil.CollectAndLint(metric))(t))
 	}
 }
 

@@ -21,7 +21,7 @@ const listedCards = 20
 // newFleet returns a collector with CardQuotas in a tree. Each has numbers for so many of its cards, and zeros
 // for the others.
 func newFleet(quotas, cards int) *metricsCollector {
-	m := newMetricsCollector()
+	metrics := newMetricsCollector()
 	for i := range quotas {
 		numbers := queueMetrics{quota: fmt.Sprintf("project-%05d", i), tenant: fmt.Sprintf("tenant-%03d", i/10), serviceType: "training", isInTree: true}
 		for model := range listedCards {
@@ -34,10 +34,10 @@ func newFleet(quotas, cards int) *metricsCollector {
 			}
 			numbers.cards = append(numbers.cards, status)
 		}
-		m.setQueue(numbers.quota, numbers)
+		metrics.setQueue(numbers.quota, numbers)
 	}
 
-	return m
+	return metrics
 }
 
 // discard is a reader that drops the page, and counts its bytes.

@@ -160,10 +160,10 @@ func TestQueuesAreFlatBeforeAnyPolicy(t *testing.T) {
 // pending as long as no policy says which schedulers are ours. Once there is a policy, our scheduler is
 // volcano, as none of these policies names another one. It will not place the pod, so no card is pending.
 func TestCountsOutliveThePolicy(t *testing.T) {
-	s := newObjectStores()
-	s.quotas = newStore(builder.CardQuota("web").Card("H200", 8).Obj())
-	s.pods = newStore(builder.Pod("lab", "p").Queue("web").Card("H200").GPUs(2).Scheduler("other").Obj())
-	u := newCollector(trackNodes(builder.Node("a").GPUs("H200", 8).Obj()))
+	stores := newObjectStores()
+	stores.quotas = newStore(builder.CardQuota("web").Card("H200", 8).Obj())
+	stores.pods = newStore(builder.Pod("lab", "p").Queue("web").Card("H200").GPUs(2).Scheduler("other").Obj())
+	collector := newCollector(trackNodes(builder.Node("a").GPUs("H200", 8).Obj()))
 
 	tree := policyInForce(v1alpha1.QueueHierarchyTree, 500)
 	created := builder.ServiceTypePolicy().Obj()
@@ -173,16 +173,16 @@ func TestCountsOutliveThePolicy(t *testing.T) {
 		want   string
 	}{
 		{"before any policy", func() error { return nil }, "tree false, pending 2"},
-		{"a policy is created", func() error { return s.policies.Add(created) }, "tree false, pending 0"},
-		{"a tree is in force", func() error { return s.policies.Update(tree) }, "tree true, pending 0"},
-		{"the policy is deleted", func() error { return s.policies.Delete(tree) }, "tree true, pending 0"},
-		{"a policy is created again, and not in force yet", func() error { return s.policies.Add(created) }, "tree true, pending 0"},
-		{"Flat is in force", func() error { return s.policies.Update(policyInForce(v1alpha1.QueueHierarchyFlat, 500)) }, "tree false, pending 0"},
+		{"a policy is created", func() error { return stores.policies.Add(created) }, "tree false, pending 0"},
+		{"a tree is in force", func() error { return stores.policies.Update(tree) }, "tree true, pending 0"},
+		{"the policy is deleted", func() error { return stores.policies.Delete(tree) }, "tree true, pending 0"},
+		{"a policy is created again, and not in force yet", func() error { return stores.policies.Add(created) }, "tree true, pending 0"},
+		{"Flat is in force", func() error { return stores.policies.Update(policyInForce(v1alpha1.QueueHierarchyFlat, 500)) }, "tree false, pending 0"},
 	} {
 		check.NoError(t, step.change())
-		u.countUsage(s)
-		usage, _, _ := u.QueueUsage("web")
-		tree, isFresh := u.FreshTree()
+		collector.countUsage(stores)
+		usage, _, _ := collector.QueueUsage("web")
+		tree, isFresh := collector.FreshTree()
 		check.Equal(t, step.name, step.want, fmt.Sprintf("tree %v, pending %d", isFresh && !tree.IsFlat(), usage.Pending["H200"]))
 	}
 }

@@ -154,15 +154,15 @@ func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 		maxAge time.Duration
 	}{{10, 10 * time.Second}, {1000, 50 * time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
-			s, nodes := podsOfScheduler(16, "volcano") // 16 pods use a card each, 8 on node n0 and 8 on n1
+			stores, nodes := podsOfScheduler(16, "volcano") // 16 pods use a card each, 8 on node n0 and 8 on n1
 			for i := range tc.quotas {
-				_ = s.quotas.Add(builder.CardQuota(fmt.Sprint("quota-", i)).Card("NVIDIA-H200", 8).Obj())
+				_ = stores.quotas.Add(builder.CardQuota(fmt.Sprint("quota-", i)).Card("NVIDIA-H200", 8).Obj())
 			}
 
-			u := newCollector(nodes)
+			collector := newCollector(nodes)
 			flap := func(cards int) int {
 				nodes.Update(builder.Node("n1").GPUs("NVIDIA-H200", cards).Obj())
-				return len(u.countUsage(s))
+				return len(collector.countUsage(stores))
 			}
 
 			check.Equal(t, "woken by the first count: all queues in one request", 1, flap(8))
@@ -176,7 +176,7 @@ func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 			time.Sleep(time.Second)
 			check.Equal(t, "woken by old numbers", tc.quotas, flap(4)) // 12 healthy cards, which no status shows yet
 
-			latest := slices.Max(slices.Collect(maps.Values(u.delays)))
+			latest := slices.Max(slices.Collect(maps.Values(collector.delays)))
 			check.Equal(t, "delay of the last one, at 20 a second", time.Duration(tc.quotas-1)*time.Second/20, latest)
 		})
 	}
@@ -196,13 +196,13 @@ func TestUrgentQueuesDoNotWait(t *testing.T) {
 // minutes that the test waits there is no second one.
 func TestOldNumbersAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, nodes := podsOfScheduler(16, "volcano")
-		u := newCollector(nodes)
-		u.countUsage(s)
+		stores, nodes := podsOfScheduler(16, "volcano")
+		collector := newCollector(nodes)
+		collector.countUsage(stores)
 		for i := range 600 {
-			_ = s.quotas.Add(builder.CardQuota(fmt.Sprint("quota-", i)).Card("NVIDIA-H200", 8).Obj())
+			_ = stores.quotas.Add(builder.CardQuota(fmt.Sprint("quota-", i)).Card("NVIDIA-H200", 8).Obj())
 			if i%100 == 0 {
-				u.countUsage(s)
+				collector.countUsage(stores)
 			}
 		}
 
@@ -210,7 +210,7 @@ func TestOldNumbersAreCountedOnce(t *testing.T) {
 		for range 120 {
 			time.Sleep(time.Second)
 			select {
-			case <-u.dirty:
+			case <-collector.dirty:
 				recounts++
 			default:
 			}

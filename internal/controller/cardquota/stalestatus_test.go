@@ -65,9 +65,9 @@ func llmOf(t *testing.T, api client.Reader) *v1alpha1.CardQuota {
 	return fetch(t, api, "llm", &v1alpha1.CardQuota{})
 }
 
-// TestStatusIsRightAfterALateWatch: the used CPU changes from 1 to 2 and back to 1 before the cache shows the 2. A patch that is
-// computed against the cache would leave the CPU out, so the stored 2 would stay, and no event would follow. So the
-// operator writes no status until the cache has its own last write.
+// TestStatusIsRightAfterALateWatch: the used CPU changes from 1 to 2 and back to 1 before the cache shows the 2. A
+// patch that is computed against the cache would leave the CPU out, so the stored 2 would stay, and no event would
+// follow. So the operator writes no status until the cache has its own last write.
 func TestStatusIsRightAfterALateWatch(t *testing.T) {
 	r, api := newLLMReconciler(t)
 

@@ -86,18 +86,18 @@ func TestACountWakesQueuesWhoseCardsComeOrGo(t *testing.T) {
 		"a second node with H800 joins: none":                         {change: builder.Node("c").GPUs("NVIDIA-H800", 8).Obj()},
 	}) {
 		cards := trackNodes(h200().Obj(), builder.Node("b").GPUs("NVIDIA-H800", 8).Obj())
-		u := newCollector(cards)
-		s := newObjectStores()
-		s.quotas = newStore(
+		collector := newCollector(cards)
+		stores := newObjectStores()
+		stores.quotas = newStore(
 			builder.CardQuota("h200").Card("NVIDIA-H200", 1).Obj(),
 			builder.CardQuota("h800").Card("NVIDIA-H800", 1).Obj(),
 			builder.CardQuota("unknown").Card("NVIDIA-H20-3e", 1).Obj(),
 		)
-		s.pods = newStore(builder.Pod("lab", "p").Queue("h800").Card("NVIDIA-H200").GPUs(1).Obj())
-		check.Equal(t, "woken by the first count", []string{allQueues}, u.countUsage(s))
+		stores.pods = newStore(builder.Pod("lab", "p").Queue("h800").Card("NVIDIA-H200").GPUs(1).Obj())
+		check.Equal(t, "woken by the first count", []string{allQueues}, collector.countUsage(stores))
 
 		cards.Update(tc.change)
-		check.Equal(t, "woken by node "+tc.change.Name, tc.wantWoken, u.countUsage(s), cmpopts.EquateEmpty())
+		check.Equal(t, "woken by node "+tc.change.Name, tc.wantWoken, collector.countUsage(stores), cmpopts.EquateEmpty())
 	}
 }
 
@@ -114,25 +114,25 @@ func TestBlockedPodsNameWhoUsesTheCards(t *testing.T) {
 		return builder.Pod("lab", name).Queue(queue).Card("NVIDIA-H200").GPUs(1).Unschedulable(message).Obj()
 	}
 
-	s := newObjectStores()
-	s.quotas = newStore(
+	stores := newObjectStores()
+	stores.quotas = newStore(
 		builder.CardQuota("web").ServiceType("").Card("NVIDIA-H200", 8).Selects("team", "chat").Obj(),
 		builder.CardQuota("chat").ServiceType("inference").Card("NVIDIA-H200", 8).Parent("web").Obj(),
 	)
-	s.queues = newStore(builder.Queue("byhand").ServiceType("training").Obj())
-	s.namespaces = newStore(builder.Namespace("lab", "team", "chat"))
-	s.policies = newStore(builder.ServiceTypePolicy().Hierarchy(v1alpha1.QueueHierarchyTree).Obj())
-	s.pods = newStore(
+	stores.queues = newStore(builder.Queue("byhand").ServiceType("training").Obj())
+	stores.namespaces = newStore(builder.Namespace("lab", "team", "chat"))
+	stores.policies = newStore(builder.ServiceTypePolicy().Hierarchy(v1alpha1.QueueHierarchyTree).Obj())
+	stores.pods = newStore(
 		running("one", "chat"),
 		running("two", "byhand"),
 		blocked("x", "chat", "0/1 nodes are unavailable: 1 node(s) were unschedulable."),
 		blocked("y", "chat", "Queue <web>, an ancestor of <chat>, has insufficient <NVIDIA-H200> quota: requested <1>, total would be <9>, but capability is <8>"),
 	)
 
-	u := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Cordoned().Obj()))
-	u.countUsage(s)
+	collector := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Cordoned().Obj()))
+	collector.countUsage(stores)
 
-	usage, _, _ := u.QueueUsage("chat")
+	usage, _, _ := collector.QueueUsage("chat")
 	holders := map[string][]string{}
 	for _, b := range usage.Blocked {
 		for _, h := range b.Holders {
@@ -144,6 +144,6 @@ func TestBlockedPodsNameWhoUsesTheCards(t *testing.T) {
 		"AncestorQuotaExhausted": {"one chat inference"},
 	}, holders)
 
-	_, parent, _ := u.QueueUsage("web")
+	_, parent, _ := collector.QueueUsage("web")
 	check.Equal(t, "blocked workloads in namespace lab below web", 2, parent.Local["lab"].Total)
 }

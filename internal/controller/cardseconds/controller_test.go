@@ -285,9 +285,9 @@ func TestOnePartThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	check.Equal(t, "stored until then", float64(s.at.Unix()), s.gauge("cardquota_card_seconds_stored_timestamp_seconds"))
 }
 
-// TestALeaderThatEndsBetweenTwoPartsLosesNoGap: tenants a and b have 10 card-seconds each, in two ConfigMaps. No leader counts for
-// five hours, in which a pod of each uses a card. A new leader credits those hours, stores the part of a, and dies. The
-// next one, 20 seconds later, credits both tenants with all that is missing, and nothing twice.
+// TestALeaderThatEndsBetweenTwoPartsLosesNoGap: tenants a and b have 10 card-seconds each, in two ConfigMaps. No
+// leader counts for five hours, in which a pod of each uses a card. A new leader credits those hours, stores the part
+// of a, and dies. The next one, 20 seconds later, credits both tenants with all that is missing, and nothing twice.
 func TestALeaderThatEndsBetweenTwoPartsLosesNoGap(t *testing.T) {
 	s := newScene(t)
 	s.storeTwoParts()

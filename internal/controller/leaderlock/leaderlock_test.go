@@ -13,9 +13,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestALeaseWithoutLabelsGetsThemFromTheNextLeader: a label of the Lease says which version of the operator leads. An earlier
-// version wrote none, and client-go panics on a Lease without a map of labels. The next leader reads such a Lease, and
-// adds its labels.
+// TestALeaseWithoutLabelsGetsThemFromTheNextLeader: a label of the Lease says which version of the operator leads. An
+// earlier version wrote none, and client-go panics on a Lease without a map of labels. The next leader reads such a
+// Lease, and adds its labels.
 func TestALeaseWithoutLabelsGetsThemFromTheNextLeader(t *testing.T) {
 	const namespace = "volcano-system"
 	client := fake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: enforcement.OperatorLeaseName}})

@@ -162,15 +162,15 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 			// The watcher starts while the API server does not answer.
 			api := &server{}
 			api.fails.Store(true)
-			w := newWatcher(api, client, time.Millisecond)
+			watcher := newWatcher(api, client, time.Millisecond)
 			changes := make(chan struct{}, 100)
-			w.OnChange(func() { changes <- struct{}{} })
+			watcher.OnChange(func() { changes <- struct{}{} })
 
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- w.Start(ctx) }()
+			go func() { ended <- watcher.Start(ctx) }()
 
-			check.Equal(t, "slices while the API server does not answer", 0, len(knownTo(w)))
+			check.Equal(t, "slices while the API server does not answer", 0, len(knownTo(watcher)))
 			api.fails.Store(false)
 			create := func(name string) {
 				check.Value(client.Resource(resourceIn(version)).Create(ctx, sliceOf(version, name, "gpu.nvidia.com", map[string]any{}), metav1.CreateOptions{}))(t)
@@ -178,16 +178,16 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 
 			create("before")
 			api.serve(version)
-			waitFor(t, w, changes, 1)
+			waitFor(t, watcher, changes, 1)
 			<-watching // the fake client loses events from before the watch
 			create("after")
-			waitFor(t, w, changes, 2)
+			waitFor(t, watcher, changes, 2)
 
 			check.NoError(t, client.Resource(resourceIn(version)).Delete(ctx, "before", metav1.DeleteOptions{}))
-			waitFor(t, w, changes, 1)
+			waitFor(t, watcher, changes, 1)
 			cancel()
 			check.NoError(t, <-ended)
-			check.Equal(t, "slices after the end", 0, len(knownTo(w)))
+			check.Equal(t, "slices after the end", 0, len(knownTo(watcher)))
 		})
 	}
 }
@@ -215,18 +215,18 @@ func TestSlicesAreReadAfterTheFirstList(t *testing.T) {
 
 	api := &server{}
 	api.serve("v1")
-	w := newWatcher(api, client, time.Millisecond)
+	watcher := newWatcher(api, client, time.Millisecond)
 	changes := make(chan struct{}, 100)
-	w.OnChange(func() { changes <- struct{}{} })
-	go func() { _ = w.Start(t.Context()) }()
+	watcher.OnChange(func() { changes <- struct{}{} })
+	go func() { _ = watcher.Start(t.Context()) }()
 
 	<-isAsked
-	_, isRead := w.DeviceSlices()
+	_, isRead := watcher.DeviceSlices()
 	check.That(t, !isRead, "the slices count as read before the API server lists them")
 
 	close(answers)
-	waitUntilRead(t, w, changes)
-	check.Equal(t, "slices once they are read", 1, len(knownTo(w)))
+	waitUntilRead(t, watcher, changes)
+	check.Equal(t, "slices once they are read", 1, len(knownTo(watcher)))
 }
 
 // TestSlicesThatCannotBeReadAreNotAwaited: the status of the CardInventory waits until the ResourceSlices are read. If
@@ -244,10 +244,10 @@ func TestSlicesThatCannotBeReadAreNotAwaited(t *testing.T) {
 
 		api := &server{}
 		prepare(api)
-		w := newWatcher(api, client, time.Millisecond)
+		watcher := newWatcher(api, client, time.Millisecond)
 		changes := make(chan struct{}, 100)
-		w.OnChange(func() { changes <- struct{}{} })
-		go func() { _ = w.Start(t.Context()) }()
-		waitUntilRead(t, w, changes)
+		watcher.OnChange(func() { changes <- struct{}{} })
+		go func() { _ = watcher.Start(t.Context()) }()
+		waitUntilRead(t, watcher, changes)
 	}
 }

@@ -66,31 +66,31 @@ type scene struct {
 }
 
 func newScene(t *testing.T, objects ...client.Object) *scene {
-	w := &scene{T: t, events: record.NewFakeRecorder(1000), now: noon, allowed: -1}
-	w.client = fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, coordinationv1.AddToScheme, schedulingv1.AddToScheme, v1alpha1.AddToScheme)).
+	s := &scene{T: t, events: record.NewFakeRecorder(1000), now: noon, allowed: -1}
+	s.client = fake.NewClientBuilder().WithScheme(builder.Scheme(t, corev1.AddToScheme, coordinationv1.AddToScheme, schedulingv1.AddToScheme, v1alpha1.AddToScheme)).
 		WithStatusSubresource(&v1alpha1.ServiceTypePolicy{}).
 		WithReturnManagedFields().WithObjects(objects...).Build()
-	w.client = fieldowner.CheckStatus(t, w.client)
-	w.restart()
-	return w
+	s.client = fieldowner.CheckStatus(t, s.client)
+	s.restart()
+	return s
 }
 
 // restart starts another operator, which knows nothing but the objects.
-func (w *scene) restart() {
+func (s *scene) restart() {
 	wrote := func(object client.Object, write func() error) error {
-		if w.refuse != nil {
-			if err := w.refuse(object); err != nil {
+		if s.refuse != nil {
+			if err := s.refuse(object); err != nil {
 				return err
 			}
 		}
-		if w.allowed >= 0 && w.writes >= w.allowed {
+		if s.allowed >= 0 && s.writes >= s.allowed {
 			return errKilled
 		}
-		w.writes++
+		s.writes++
 		return write()
 	}
 
-	operator := interceptor.NewClient(w.client, interceptor.Funcs{
+	operator := interceptor.NewClient(s.client, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return wrote(o, func() error { return c.Create(ctx, o, opts...) })
 		},
@@ -108,8 +108,8 @@ func (w *scene) restart() {
 		},
 	})
 
-	w.r = &Reconciler{
-		client: operator, live: w.client, events: w.events, now: func() time.Time { return w.now },
+	s.r = &Reconciler{
+		client: operator, live: s.client, events: s.events, now: func() time.Time { return s.now },
 		throttle: shared.NewStatusThrottle(0), watchBase: func(types.NamespacedName) {}, schedulerNamespace: home, volcanoNamespace: place.Namespace,
 		inForce: func(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy { return policy.InForce(read, nil) },
 		synced:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "synced"}, []string{"policy"}),
@@ -117,102 +117,102 @@ func (w *scene) restart() {
 }
 
 // reconcile is one Reconcile of the policy.
-func (w *scene) reconcile() (ctrl.Result, error) {
-	return w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.PolicyName}})
+func (s *scene) reconcile() (ctrl.Result, error) {
+	return s.r.Reconcile(s.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.PolicyName}})
 }
 
 // settle reconciles until no Reconcile asks for another one within a second.
-func (w *scene) settle() {
+func (s *scene) settle() {
 	for range 20 {
-		result := check.Value(w.reconcile())(w.T)
+		result := check.Value(s.reconcile())(s.T)
 		if result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
 			return
 		}
-		w.now = w.now.Add(result.RequeueAfter)
+		s.now = s.now.Add(result.RequeueAfter)
 	}
-	check.Must(w, false, "20 reconciles each asked for another one")
+	check.Must(s, false, "20 reconciles each asked for another one")
 }
 
 // newSettledScene has Volcano's ConfigMap and a policy, whose configuration is written.
 func newSettledScene(t *testing.T) *scene {
-	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
-	w.settle()
-	return w
+	s := newScene(t, newConfigMap(place.Name, plain), newPolicy())
+	s.settle()
+	return s
 }
 
-func (w *scene) must(err error) {
-	check.NoError(w.T, err)
+func (s *scene) must(err error) {
+	check.NoError(s.T, err)
 }
 
 // policy reads the policy, nil when it is gone.
-func (w *scene) policy() *v1alpha1.ServiceTypePolicy {
+func (s *scene) policy() *v1alpha1.ServiceTypePolicy {
 	p := &v1alpha1.ServiceTypePolicy{}
-	err := w.client.Get(w.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, p)
+	err := s.client.Get(s.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, p)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	w.must(err)
+	s.must(err)
 	return p
 }
 
 // change changes the spec as a user does.
-func (w *scene) change(change func(*v1alpha1.ServiceTypePolicySpec)) {
-	p := w.policy()
+func (s *scene) change(change func(*v1alpha1.ServiceTypePolicySpec)) {
+	p := s.policy()
 	change(&p.Spec)
 	p.Generation++
-	w.must(w.client.Update(w.Context(), p, client.FieldOwner("user")))
+	s.must(s.client.Update(s.Context(), p, client.FieldOwner("user")))
 }
 
 // configSynced returns condition ConfigSynced as "status/reason: message".
-func (w *scene) configSynced() string {
-	c := conditions.Get(w.policy().Status.Conditions, v1alpha1.ConditionConfigSynced)
+func (s *scene) configSynced() string {
+	c := conditions.Get(s.policy().Status.Conditions, v1alpha1.ConditionConfigSynced)
 	return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message)
 }
 
 // configMap reads a ConfigMap, nil when there is none.
-func (w *scene) configMap(namespace, name string) *corev1.ConfigMap {
+func (s *scene) configMap(namespace, name string) *corev1.ConfigMap {
 	cm := &corev1.ConfigMap{}
-	err := w.client.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, cm)
+	err := s.client.Get(s.Context(), client.ObjectKey{Namespace: namespace, Name: name}, cm)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	w.must(err)
+	s.must(err)
 	return cm
 }
 
 // rendered is the scheduler's ConfigMap, nil when there is none.
-func (w *scene) rendered() *corev1.ConfigMap { return w.configMap(home, policy.ConfigMapName) }
+func (s *scene) rendered() *corev1.ConfigMap { return s.configMap(home, policy.ConfigMapName) }
 
 // write puts a text into a ConfigMap as an administrator does.
-func (w *scene) write(cm *corev1.ConfigMap, manager, text string) {
+func (s *scene) write(cm *corev1.ConfigMap, manager, text string) {
 	base := cm.DeepCopy()
 	cm.Data[key] = text
-	w.must(w.client.Patch(w.Context(), cm, client.MergeFrom(base), client.FieldOwner(manager)))
+	s.must(s.client.Patch(s.Context(), cm, client.MergeFrom(base), client.FieldOwner(manager)))
 }
 
 // base is Volcano's ConfigMap.
-func (w *scene) base() *corev1.ConfigMap { return w.configMap(place.Namespace, place.Name) }
+func (s *scene) base() *corev1.ConfigMap { return s.configMap(place.Namespace, place.Name) }
 
 // text is what the scheduler reads, "" when there is nothing.
-func (w *scene) text() string {
-	if cm := w.rendered(); cm != nil {
+func (s *scene) text() string {
+	if cm := s.rendered(); cm != nil {
 		return cm.Data[key]
 	}
 	return ""
 }
 
 // takeEvents returns and forgets the events.
-func (w *scene) takeEvents() []string {
+func (s *scene) takeEvents() []string {
 	var out []string
-	for len(w.events.Events) > 0 {
-		out = append(out, <-w.events.Events)
+	for len(s.events.Events) > 0 {
+		out = append(out, <-s.events.Events)
 	}
 	return out
 }
 
-func (w *scene) classNames() []string {
+func (s *scene) classNames() []string {
 	var list schedulingv1.PriorityClassList
-	w.must(w.client.List(w.Context(), &list))
+	s.must(s.client.List(s.Context(), &list))
 	var names []string
 	for _, class := range list.Items {
 		names = append(names, class.Name)

@@ -21,15 +21,15 @@ import (
 )
 
 // expect checks the beginning of condition ConfigSynced, as "status/reason: message".
-func (w *scene) expect(want string) {
-	got := w.configSynced()
-	check.That(w.T, strings.HasPrefix(got, want), "condition ConfigSynced is %q, want %q…", got, want)
+func (s *scene) expect(want string) {
+	got := s.configSynced()
+	check.That(s.T, strings.HasPrefix(got, want), "condition ConfigSynced is %q, want %q…", got, want)
 }
 
 // settleTo settles, and checks the beginning of condition ConfigSynced then.
-func (w *scene) settleTo(want string) {
-	w.settle()
-	w.expect(want)
+func (s *scene) settleTo(want string) {
+	s.settle()
+	s.expect(want)
 }
 
 // TestTheConfigurationIsRendered: the operator merges Volcano's ConfigMap, the base, with the ServiceTypePolicy into a
@@ -37,50 +37,50 @@ func (w *scene) settleTo(want string) {
 // the ConfigMap, and the status has its hash, which the heartbeat of the scheduler must state. A change of the base is
 // followed without an event. Four PriorityClasses of the defaults exist.
 func TestTheConfigurationIsRendered(t *testing.T) {
-	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
-	w.settleTo("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf merged with this policy")
-	check.Equal(t, "text of the base", plain, w.base().Data[key])
+	s := newScene(t, newConfigMap(place.Name, plain), newPolicy())
+	s.settleTo("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf merged with this policy")
+	check.Equal(t, "text of the base", plain, s.base().Data[key])
 
-	cm := w.rendered()
+	cm := s.rendered()
 	check.NoError(t, schedulerconfig.Validate(cm.Data[key], schedulerconfig.Shipped()))
 	check.Must(t, len(cm.OwnerReferences) == 1, "owners: %v", cm.OwnerReferences)
 	check.Equal(t, "kind of the owner", "ServiceTypePolicy", cm.OwnerReferences[0].Kind)
 	check.Equal(t, "UID of the owner", "this", cm.OwnerReferences[0].UID)
-	check.Equal(t, "hash", schedulerconfig.Hash(cm.Data[key]), w.policy().Status.ConfigHash)
-	check.Equal(t, "finalizers of the policy", 0, len(w.policy().Finalizers))
-	check.Equal(t, "number of PriorityClasses", 4, len(w.classNames()))
+	check.Equal(t, "hash", schedulerconfig.Hash(cm.Data[key]), s.policy().Status.ConfigHash)
+	check.Equal(t, "finalizers of the policy", 0, len(s.policy().Finalizers))
+	check.Equal(t, "number of PriorityClasses", 4, len(s.classNames()))
 
-	w.takeEvents()
-	w.write(w.base(), "helm", plain+"  - name: binpack\n")
-	w.settle()
-	check.Contains(t, "text after a change of the base", w.text(), "- name: binpack")
-	check.Equal(t, "events after a change of the base", 0, len(w.takeEvents()))
+	s.takeEvents()
+	s.write(s.base(), "helm", plain+"  - name: binpack\n")
+	s.settle()
+	check.Contains(t, "text after a change of the base", s.text(), "- name: binpack")
+	check.Equal(t, "events after a change of the base", 0, len(s.takeEvents()))
 }
 
 // TestPriorityClassesFollowThePolicy: the operator created the four PriorityClasses of the defaults. Then the policy
 // lists one class, gold: the operator creates it, and deletes the four.
 func TestPriorityClassesFollowThePolicy(t *testing.T) {
-	w := newSettledScene(t)
-	w.change(func(s *v1alpha1.ServiceTypePolicySpec) {
-		s.PriorityClasses = []v1alpha1.PriorityClass{{Name: "gold", Value: 9}}
+	s := newSettledScene(t)
+	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) {
+		spec.PriorityClasses = []v1alpha1.PriorityClass{{Name: "gold", Value: 9}}
 	})
-	w.settle()
-	check.Equal(t, "PriorityClasses", []string{"gold"}, w.classNames())
+	s.settle()
+	check.Equal(t, "PriorityClasses", []string{"gold"}, s.classNames())
 }
 
 // TestAPolicyThatIsBeingDeletedCreatesNothing: another client's finalizer keeps a deleted policy for a while. A user
 // has deleted the rendered ConfigMap too. The operator does not create it again, since its owner, the policy, is about
 // to be deleted.
 func TestAPolicyThatIsBeingDeletedCreatesNothing(t *testing.T) {
-	w := newSettledScene(t)
-	w.must(w.client.Delete(w.Context(), w.rendered()))
-	leaving := w.policy()
+	s := newSettledScene(t)
+	s.must(s.client.Delete(s.Context(), s.rendered()))
+	leaving := s.policy()
 	leaving.Finalizers = []string{"example.com/waits"}
-	w.must(w.client.Update(w.Context(), leaving))
-	w.must(w.client.Delete(w.Context(), leaving))
+	s.must(s.client.Update(s.Context(), leaving))
+	s.must(s.client.Delete(s.Context(), leaving))
 
-	w.settle()
-	check.Equal(t, "rendered text", "", w.text())
+	s.settle()
+	check.Equal(t, "rendered text", "", s.text())
 }
 
 // TestAPolicyDeletedBeforeTheFirstReconcileHasNoStatus: another client's finalizer keeps the policy. The
@@ -89,12 +89,12 @@ func TestAPolicyThatIsBeingDeletedCreatesNothing(t *testing.T) {
 func TestAPolicyDeletedBeforeTheFirstReconcileHasNoStatus(t *testing.T) {
 	leaving := newPolicy()
 	leaving.Finalizers = []string{"example.com/waits"}
-	w := newScene(t, newConfigMap(place.Name, plain), leaving)
-	w.must(w.client.Delete(w.Context(), leaving))
+	s := newScene(t, newConfigMap(place.Name, plain), leaving)
+	s.must(s.client.Delete(s.Context(), leaving))
 
-	w.settle()
-	check.Equal(t, "conditions", 0, len(w.policy().Status.Conditions))
-	check.Equal(t, "rendered text", "", w.text())
+	s.settle()
+	check.Equal(t, "conditions", 0, len(s.policy().Status.Conditions))
+	check.Equal(t, "rendered text", "", s.text())
 }
 
 // TestABaseThatAnEarlierVersionChangedRendersTheSame: an earlier version merged plugin capacity-card, action
@@ -105,26 +105,26 @@ func TestABaseThatAnEarlierVersionChangedRendersTheSame(t *testing.T) {
 	clean := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	clean.settle()
 	merged := strings.NewReplacer("backfill", "backfill, cardreclaim", "  - name: gang\n", "  - name: gang\n    enableReclaimable: false\n  - name: capacity-card\n    arguments:\n      nodeOrderWeight: 7\n").Replace(plain)
-	w := newScene(t, newConfigMap(place.Name, merged), newPolicy())
-	w.settleTo("True/Synced: ")
-	check.Contains(t, "condition", w.configSynced(), "; changed from it: action cardreclaim, plugin capacity-card")
-	check.Equal(t, "rendered text", clean.text(), w.text())
-	check.Equal(t, "text of the base", merged, w.base().Data[key])
+	s := newScene(t, newConfigMap(place.Name, merged), newPolicy())
+	s.settleTo("True/Synced: ")
+	check.Contains(t, "condition", s.configSynced(), "; changed from it: action cardreclaim, plugin capacity-card")
+	check.Equal(t, "rendered text", clean.text(), s.text())
+	check.Equal(t, "text of the base", merged, s.base().Data[key])
 }
 
 // TestWithoutABaseTheDefaultOfVolcanoIsRendered: a cluster may have no base, which is Volcano's ConfigMap. Then
 // the operator renders Volcano's built-in default, also after a user deleted the text, until the base exists.
 func TestWithoutABaseTheDefaultOfVolcanoIsRendered(t *testing.T) {
-	w := newScene(t, newPolicy())
-	w.settleTo("True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap")
-	builtIn := w.text()
-	w.must(w.client.Delete(w.Context(), w.rendered()))
-	w.settle()
-	check.Equal(t, "text after it was deleted", builtIn, w.text())
+	s := newScene(t, newPolicy())
+	s.settleTo("True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap")
+	builtIn := s.text()
+	s.must(s.client.Delete(s.Context(), s.rendered()))
+	s.settle()
+	check.Equal(t, "text after it was deleted", builtIn, s.text())
 
-	w.must(w.client.Create(w.Context(), newConfigMap(place.Name, plain)))
-	w.settleTo("True/Synced: the scheduler's configuration is ConfigMap")
-	check.That(t, w.text() != builtIn, "the text is the default although there is a base")
+	s.must(s.client.Create(s.Context(), newConfigMap(place.Name, plain)))
+	s.settleTo("True/Synced: the scheduler's configuration is ConfigMap")
+	check.That(t, s.text() != builtIn, "the text is the default although there is a base")
 }
 
 // TestWithoutAGoodBaseTheLastTextStays: the base, Volcano's ConfigMap, is damaged, has a hierarchy of Volcano that
@@ -133,93 +133,93 @@ func TestWithoutABaseTheDefaultOfVolcanoIsRendered(t *testing.T) {
 // first step has an event BaseInvalid. A text that a user writes meanwhile does not enforce quotas. It is replaced when
 // the base is back.
 func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
-	w := newSettledScene(t)
-	good := w.text()
+	s := newSettledScene(t)
+	good := s.text()
 	// readEvidence lets the operator evaluate condition Enforced.
 	readEvidence := func() {
-		w.r.evidence = &evidence{
-			cached: w.client, live: w.client, schedulerNamespace: home, volcanoNamespace: place.Namespace, bypasses: &bypasses{}, metric: newEnforcedMetric(),
+		s.r.evidence = &evidence{
+			cached: s.client, live: s.client, schedulerNamespace: home, volcanoNamespace: place.Namespace, bypasses: &bypasses{}, metric: newEnforcedMetric(),
 		}
 	}
 	expectEnforced := func(want string) {
-		c := conditions.Get(w.policy().Status.Conditions, v1alpha1.ConditionEnforced)
+		c := conditions.Get(s.policy().Status.Conditions, v1alpha1.ConditionEnforced)
 		check.Contains(t, "condition Enforced", string(c.Status)+"/"+c.Reason+": "+c.Message, want)
 	}
 
 	readEvidence()
-	w.must(w.client.Create(w.Context(), enforcement.Report{Identity: "ours", Version: "v1", At: w.now, ConfigHash: schedulerconfig.Hash(good)}.Lease(home)))
-	w.settle()
-	w.takeEvents()
+	s.must(s.client.Create(s.Context(), enforcement.Report{Identity: "ours", Version: "v1", At: s.now, ConfigHash: schedulerconfig.Hash(good)}.Lease(home)))
+	s.settle()
+	s.takeEvents()
 	for _, step := range []struct {
 		name       string
 		change     func()
 		wantSynced string
 		wantEvents int
 	}{
-		{"the base is no YAML", func() { w.write(w.base(), "helm", "actions: [") }, "False/BaseInvalid: ", 1},
+		{"the base is no YAML", func() { s.write(s.base(), "helm", "actions: [") }, "False/BaseInvalid: ", 1},
 		{"the base has a hierarchy of Volcano", func() {
-			w.write(w.base(), "helm", strings.Replace(plain, "gang", "capacity\n    enableHierarchy: true", 1))
+			s.write(s.base(), "helm", strings.Replace(plain, "gang", "capacity\n    enableHierarchy: true", 1))
 		}, "False/HierarchyNotSupported: ", 0},
-		{"the base is deleted", func() { w.must(w.client.Delete(w.Context(), w.base())) }, "False/BaseMissing: ", 0},
-		{"the operator restarts", func() { w.restart(); readEvidence() }, "False/BaseMissing: ", 0},
+		{"the base is deleted", func() { s.must(s.client.Delete(s.Context(), s.base())) }, "False/BaseMissing: ", 0},
+		{"the operator restarts", func() { s.restart(); readEvidence() }, "False/BaseMissing: ", 0},
 		{"the policy is invalid", func() {
-			w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 })
+			s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.OverCommitPercent = 50 })
 		}, "False/InvalidPolicy: ", 0},
 	} {
 		step.change()
-		w.settle()
-		w.settle() // nothing changes any more
+		s.settle()
+		s.settle() // nothing changes any more
 
-		w.expect(step.wantSynced)
-		check.Equal(t, step.name+": rendered text", good, w.text())
-		check.Equal(t, step.name+": hash", schedulerconfig.Hash(good), w.policy().Status.ConfigHash)
+		s.expect(step.wantSynced)
+		check.Equal(t, step.name+": rendered text", good, s.text())
+		check.Equal(t, step.name+": hash", schedulerconfig.Hash(good), s.policy().Status.ConfigHash)
 		expectEnforced("True/Enforced: ")
-		check.Equal(t, step.name+": events of BaseInvalid", step.wantEvents, strings.Count(strings.Join(w.takeEvents(), "\n"), "BaseInvalid"))
+		check.Equal(t, step.name+": events of BaseInvalid", step.wantEvents, strings.Count(strings.Join(s.takeEvents(), "\n"), "BaseInvalid"))
 	}
 
 	// The policy is valid again, and the base is still missing.
-	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 100 })
-	w.write(w.rendered(), "kubectl-edit", plain)
-	w.settleTo("False/BaseMissing: ")
+	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.OverCommitPercent = 100 })
+	s.write(s.rendered(), "kubectl-edit", plain)
+	s.settleTo("False/BaseMissing: ")
 	expectEnforced("False/NotConfigured: the scheduler is not configured as the ServiceTypePolicy says: there is no ConfigMap")
-	w.must(w.client.Create(w.Context(), newConfigMap(place.Name, plain)))
-	w.settleTo("True/Synced: ")
-	check.Equal(t, "rendered text with the base", good, w.text())
+	s.must(s.client.Create(s.Context(), newConfigMap(place.Name, plain)))
+	s.settleTo("True/Synced: ")
+	check.Equal(t, "rendered text with the base", good, s.text())
 }
 
 // TestManualChangesAreReverted: the text that our scheduler reads is the policy's. The operator replaces a change by
 // another client, and an event says who made it. Without another text it repairs owner and annotations silently.
 func TestManualChangesAreReverted(t *testing.T) {
-	w := newSettledScene(t)
-	good := w.text()
+	s := newSettledScene(t)
+	good := s.text()
 
-	w.takeEvents()
+	s.takeEvents()
 	for _, step := range []struct {
 		change    func()
 		wantEvent string
 	}{
-		{func() { w.write(w.rendered(), "kubectl-edit", plain) }, "kubectl-edit wrote it"},
-		{func() { w.write(w.rendered(), "kubectl-edit", good+"# mine\n") }, "kubectl-edit wrote it"},
-		{func() { w.must(w.client.Delete(w.Context(), w.rendered())) }, "another client deleted it"},
+		{func() { s.write(s.rendered(), "kubectl-edit", plain) }, "kubectl-edit wrote it"},
+		{func() { s.write(s.rendered(), "kubectl-edit", good+"# mine\n") }, "kubectl-edit wrote it"},
+		{func() { s.must(s.client.Delete(s.Context(), s.rendered())) }, "another client deleted it"},
 	} {
-		w.now = w.now.Add(time.Minute) // the operator corrects the text at most once a second
+		s.now = s.now.Add(time.Minute) // the operator corrects the text at most once a second
 		step.change()
-		w.settle()
+		s.settle()
 
-		check.Equal(t, "text", good, w.text())
-		events := w.takeEvents()
+		check.Equal(t, "text", good, s.text())
+		events := s.takeEvents()
 		check.Must(t, len(events) == 1, "events: %q", events)
 		check.Contains(t, "event", events[0], "Warning ConfigCorrected", "ConfigMap cards/cardquota-scheduler-configmap: "+step.wantEvent)
 	}
 
-	cm := w.rendered()
+	cm := s.rendered()
 	cm.OwnerReferences = nil
 	cm.Annotations = nil
-	w.must(w.client.Update(w.Context(), cm))
-	w.settle()
-	check.Equal(t, "owners", 1, len(w.rendered().OwnerReferences))
-	check.That(t, w.rendered().Annotations[v1alpha1.AnnotationRenderedFrom] != "", "the annotation is not repaired")
-	check.Equal(t, "events", 0, len(w.takeEvents()))
+	s.must(s.client.Update(s.Context(), cm))
+	s.settle()
+	check.Equal(t, "owners", 1, len(s.rendered().OwnerReferences))
+	check.That(t, s.rendered().Annotations[v1alpha1.AnnotationRenderedFrom] != "", "the annotation is not repaired")
+	check.Equal(t, "events", 0, len(s.takeEvents()))
 }
 
 // TestAManualConfigurationIsAdopted: an administrator wrote the ConfigMap of our scheduler by hand before there was a
@@ -227,36 +227,36 @@ func TestManualChangesAreReverted(t *testing.T) {
 func TestAManualConfigurationIsAdopted(t *testing.T) {
 	byHand := newConfigMap(policy.ConfigMapName, plain)
 	byHand.Namespace = home
-	w := newScene(t, newConfigMap(place.Name, plain), byHand, newPolicy())
-	w.settleTo("True/Synced: ")
-	check.NoError(t, schedulerconfig.Validate(w.text(), schedulerconfig.Shipped()))
-	check.Contains(t, "events", strings.Join(w.takeEvents(), "\n"), "Warning ConfigCorrected")
+	s := newScene(t, newConfigMap(place.Name, plain), byHand, newPolicy())
+	s.settleTo("True/Synced: ")
+	check.NoError(t, schedulerconfig.Validate(s.text(), schedulerconfig.Shipped()))
+	check.Contains(t, "events", strings.Join(s.takeEvents(), "\n"), "Warning ConfigCorrected")
 }
 
 // TestAPersistentWriterCostsOneWriteASecond: another client, here a GitOps tool, writes its own text every 100
 // ms for ten seconds. The operator replaces that text only once a second, so that both do not write as fast as
 // they can. When the tool stops, the text of the operator stays.
 func TestAPersistentWriterCostsOneWriteASecond(t *testing.T) {
-	w := newSettledScene(t)
+	s := newSettledScene(t)
 	corrections := 0
 	for range 100 {
-		w.write(w.rendered(), "argocd", plain)
-		check.Value(w.reconcile())(t)
-		if w.text() != plain {
+		s.write(s.rendered(), "argocd", plain)
+		check.Value(s.reconcile())(t)
+		if s.text() != plain {
 			corrections++
 		}
-		w.now = w.now.Add(100 * time.Millisecond)
+		s.now = s.now.Add(100 * time.Millisecond)
 	}
 	check.That(t, corrections >= 9 && corrections <= 11, "corrected %d times in ten seconds, want 10", corrections)
 
-	w.now = w.now.Add(time.Second)
-	w.settle()
-	check.That(t, w.text() != plain, "the last change of the other client stays")
+	s.now = s.now.Add(time.Second)
+	s.settle()
+	check.That(t, s.text() != plain, "the last change of the other client stays")
 }
 
 // refuseConfigMaps lets the API server answer each write of a ConfigMap with an error.
-func (w *scene) refuseConfigMaps(answer error) {
-	w.refuse = func(object client.Object) error {
+func (s *scene) refuseConfigMaps(answer error) {
+	s.refuse = func(object client.Object) error {
 		if _, ok := object.(*corev1.ConfigMap); ok {
 			return answer
 		}
@@ -267,29 +267,29 @@ func (w *scene) refuseConfigMaps(answer error) {
 // TestARefusedWriteIsReportedAndRetried: the operator lacks the right to write the ConfigMap. It reports that and
 // tries again after RefusedRetry, since no watch says when the right comes.
 func TestARefusedWriteIsReportedAndRetried(t *testing.T) {
-	w := newScene(t, newConfigMap(place.Name, plain), newPolicy())
-	w.refuseConfigMaps(apierrors.NewForbidden(corev1.Resource("configmaps"), "x", nil))
+	s := newScene(t, newConfigMap(place.Name, plain), newPolicy())
+	s.refuseConfigMaps(apierrors.NewForbidden(corev1.Resource("configmaps"), "x", nil))
 
-	check.Equal(t, "delay of the retry", shared.RefusedRetry, check.Value(w.reconcile())(t).RequeueAfter)
-	w.expect("False/ConfigRefused: ")
+	check.Equal(t, "delay of the retry", shared.RefusedRetry, check.Value(s.reconcile())(t).RequeueAfter)
+	s.expect("False/ConfigRefused: ")
 
-	w.refuse = nil
-	w.settleTo("True/Synced: ")
+	s.refuse = nil
+	s.settleTo("True/Synced: ")
 }
 
 // TestAnErrorIsReportedAndRetried: a webhook that does not answer must not freeze the status. The condition is
 // Unknown, since the write may have been stored, and names the error. The error makes the controller try again.
 func TestAnErrorIsReportedAndRetried(t *testing.T) {
-	w := newSettledScene(t)
-	w.refuseConfigMaps(apierrors.NewInternalError(errors.New("no answer of a webhook")))
+	s := newSettledScene(t)
+	s.refuseConfigMaps(apierrors.NewInternalError(errors.New("no answer of a webhook")))
 
-	w.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.OverCommitPercent = 150 })
-	_, err := w.reconcile()
+	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.OverCommitPercent = 150 })
+	_, err := s.reconcile()
 	check.Says(t, err, "no answer of a webhook")
-	check.Contains(t, "condition", w.configSynced(), "Unknown/ConfigRefused", "no answer of a webhook")
+	check.Contains(t, "condition", s.configSynced(), "Unknown/ConfigRefused", "no answer of a webhook")
 
-	w.refuse = nil
-	w.settleTo("True/Synced")
+	s.refuse = nil
+	s.settleTo("True/Synced")
 }
 
 // TestReconcileResumesAfterACrashAnywhere: the operator may die after any write. A new one then reaches the same
@@ -299,36 +299,36 @@ func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 	other := newConfigMap("other", strings.Replace(plain, "nodeorder", "binpack", 1))
 	for t, change := range check.Cases(t, map[string]func(*v1alpha1.ServiceTypePolicySpec){
 		"the policy is new": nil,
-		"the spec changes": func(s *v1alpha1.ServiceTypePolicySpec) {
-			s.Reclaim = v1alpha1.ReclaimPods
-			s.OverCommitPercent = 150
+		"the spec changes": func(spec *v1alpha1.ServiceTypePolicySpec) {
+			spec.Reclaim = v1alpha1.ReclaimPods
+			spec.OverCommitPercent = 150
 		},
-		"the spec names another base": func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.BaseConfigMap.Name = "other" },
+		"the spec names another base": func(spec *v1alpha1.ServiceTypePolicySpec) { spec.Scheduler.BaseConfigMap.Name = "other" },
 	}) {
 		// run makes the change with an operator that dies after some writes, -1 for never. It returns what exists in
 		// the end, and the number of writes.
 		run := func(dieAfter int) (string, int) {
-			w := newScene(t, newConfigMap(place.Name, plain), other.DeepCopy(), newPolicy())
+			s := newScene(t, newConfigMap(place.Name, plain), other.DeepCopy(), newPolicy())
 			if change != nil {
-				w.settle()
-				w.change(change)
-				w.writes = 0
+				s.settle()
+				s.change(change)
+				s.writes = 0
 			}
 
 			if dieAfter >= 0 {
-				w.allowed = dieAfter
+				s.allowed = dieAfter
 				for range 10 {
-					if _, err := w.reconcile(); errors.Is(err, errKilled) {
+					if _, err := s.reconcile(); errors.Is(err, errKilled) {
 						break
 					}
 				}
 
-				w.allowed = -1
-				w.restart()
+				s.allowed = -1
+				s.restart()
 			}
 
-			w.settle()
-			return fmt.Sprint(w.classNames(), w.rendered().Data, w.rendered().Annotations, w.policy().Status.ServiceTypes, w.policy().Status.ConfigHash, w.configSynced()), w.writes
+			s.settle()
+			return fmt.Sprint(s.classNames(), s.rendered().Data, s.rendered().Annotations, s.policy().Status.ServiceTypes, s.policy().Status.ConfigHash, s.configSynced()), s.writes
 		}
 
 		want, writes := run(-1)
@@ -347,12 +347,12 @@ func TestAStoredPolicyWithPodsInATreeSaysWhatToChange(t *testing.T) {
 	stored := newPolicy()
 	stored.Spec.Reclaim = v1alpha1.ReclaimPods
 	stored.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
-	w := newScene(t, newConfigMap(place.Name, plain), stored)
-	w.settleTo("False/InvalidPolicy: ")
-	check.Contains(t, "condition", w.configSynced(), "spec.reclaim: ", "set reclaim: Gangs, with which cardreclaim takes back by all rules of the tree, or Off")
-	check.Equal(t, "rendered text", "", w.text())
+	s := newScene(t, newConfigMap(place.Name, plain), stored)
+	s.settleTo("False/InvalidPolicy: ")
+	check.Contains(t, "condition", s.configSynced(), "spec.reclaim: ", "set reclaim: Gangs, with which cardreclaim takes back by all rules of the tree, or Off")
+	check.Equal(t, "rendered text", "", s.text())
 
-	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimGangs })
-	w.settleTo("True/Synced: ")
-	check.Contains(t, "configuration", w.text(), "cardreclaim", "queueHierarchy: Tree")
+	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.Reclaim = v1alpha1.ReclaimGangs })
+	s.settleTo("True/Synced: ")
+	check.Contains(t, "configuration", s.text(), "cardreclaim", "queueHierarchy: Tree")
 }

@@ -67,8 +67,7 @@ func TestJobsWithMoreThan256TasksAreRefused(t *testing.T) {
 		if change != nil {
 			change(j)
 		}
-		load, _ := WorkloadOf(j)
-		return load
+		return workloadFor(t, j)
 	}
 	const tooMany = "has more than 256 pod templates, and the rest is not validated"
 
@@ -123,8 +122,7 @@ func TestManyUnknownAnnotationsAreCounted(t *testing.T) {
 		many[fmt.Sprintf("volcano.sh/card.%05d", i)] = ""
 	}
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "g", Annotations: many}, Spec: v1beta1.PodGroupSpec{Queue: "open"}}
-	load, _ := WorkloadOf(group)
-	answer := validateNow(t, load, nil, newInput(nil))
+	answer := validateNow(t, workloadFor(t, group), nil, newInput(nil))
 	check.Must(t, len(answer.Warnings) == maxNamedKeys+1, "warnings %q", answer.Warnings)
 	check.Equal(t, "last warning", "metadata.annotations: 12995 more annotations that begin with volcano.sh/card. are unknown and have no effect", answer.Warnings[maxNamedKeys])
 }
@@ -139,9 +137,8 @@ func TestLongValuesMakeShortSentences(t *testing.T) {
 	job.Name = long
 	job.Spec.Tasks[1].Template.Spec.NodeName = long
 	job.Spec.Tasks[1].Template.Spec.SchedulerName = long
-	load, _ := WorkloadOf(job)
 
-	answer := validateNow(t, load, nil, newInput(nil))
+	answer := validateNow(t, workloadFor(t, job), nil, newInput(nil))
 	check.That(t, len(answer.Errors) >= 4, "only %d errors", len(answer.Errors))
 	check.That(t, len(answer.Warnings) >= 2, "only %d warnings", len(answer.Warnings))
 	for _, text := range append(texts(answer.Errors), answer.Warnings...) {
@@ -154,8 +151,8 @@ func TestLongValuesMakeShortSentences(t *testing.T) {
 func TestValidationEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	load, _ := WorkloadOf(newVCJob("open", nil, newTask(1, annotationMap{cardName: "?"}, nil)))
-	answer, err := ValidateWorkload(ctx, load, nil, newInput(nil))
+	invalid := newVCJob("open", nil, newTask(1, annotationMap{cardName: "?"}, nil))
+	answer, err := ValidateWorkload(ctx, workloadFor(t, invalid), nil, newInput(nil))
 	check.That(t, errors.Is(err, context.Canceled), "error %v", err)
 	check.Equal(t, "result", Result{}, answer)
 }

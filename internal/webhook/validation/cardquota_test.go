@@ -155,8 +155,9 @@ func TestCardQuotaIsValidated(t *testing.T) {
 	}
 }
 
-// TestQuotaForACardThatNoNodeOffersWarns: the name may be misspelt, or no label names the card of a new node yet. The webhook
-// warns, suggests which of both it is, and refuses nothing. The only node offers 8 cards, named by a label or not.
+// TestQuotaForACardThatNoNodeOffersWarns: the name may be misspelt, or no label names the card of a new node yet. The
+// webhook warns, suggests which of both it is, and refuses nothing. The only node offers 8 cards, named by a label or
+// not.
 func TestQuotaForACardThatNoNodeOffersWarns(t *testing.T) {
 	named := card.Recognise(builder.Node("old").GPUs("NVIDIA-H200", 8).Obj(), nil)
 	unlabelled := card.Recognise(builder.Node("new").Resource("nvidia.com/gpu", "8").Obj(), nil)

@@ -157,8 +157,8 @@ func TestUpdatesAreRefusedForNewErrorsOnly(t *testing.T) {
 		"an invalid name becomes valid":                {before: bad, after: good},
 		"a valid name becomes another one":             {before: good, after: annotationMap{cardName: "NVIDIA-H800"}},
 	}) {
-		before, _ := WorkloadOf(newDeployment(tc.before, amounts{gpu: "1"}))
-		after, _ := WorkloadOf(newDeployment(tc.after, amounts{gpu: "1"}))
+		before := workloadFor(t, newDeployment(tc.before, amounts{gpu: "1"}))
+		after := workloadFor(t, newDeployment(tc.after, amounts{gpu: "1"}))
 		checkAnswer(t, validateNow(t, after, &before, newInput(nil)), tc.wantRefusal, tc.wantWarning)
 	}
 }

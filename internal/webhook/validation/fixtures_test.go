@@ -146,6 +146,13 @@ func checkAnswer(t *testing.T, result Result, wantRefusal, wantWarning string) {
 	checkOnlyText(t, "warnings", result.Warnings, wantWarning)
 }
 
+// workloadFor returns what the webhook knows of an object that is a workload.
+func workloadFor(t *testing.T, object runtime.Object) Workload {
+	load, isWorkload := WorkloadOf(object)
+	check.Must(t, isWorkload, "%T is no workload", object)
+	return load
+}
+
 // validateNow validates a workload. before is its last version, nil for a new one.
 func validateNow(t *testing.T, load Workload, before *Workload, input WorkloadInput) Result {
 	return check.Value(ValidateWorkload(t.Context(), load, before, input))(t)
@@ -153,9 +160,7 @@ func validateNow(t *testing.T, load Workload, before *Workload, input WorkloadIn
 
 // checkNewWorkload validates a new workload and checks the only refusal and the only warning, "" for none.
 func checkNewWorkload(t *testing.T, object runtime.Object, input WorkloadInput, wantRefusal, wantWarning string) {
-	load, isWorkload := WorkloadOf(object)
-	check.Must(t, isWorkload, "%T is no workload", object)
-	checkAnswer(t, validateNow(t, load, nil, input), wantRefusal, wantWarning)
+	checkAnswer(t, validateNow(t, workloadFor(t, object), nil, input), wantRefusal, wantWarning)
 }
 
 // texts returns errors as users read them.

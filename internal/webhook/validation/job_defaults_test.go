@@ -160,18 +160,16 @@ func TestJobsWithCardsGetARuleForEvictions(t *testing.T) {
 		check.Equal(t, "gets the rule", tc.getsRule, JobNeedsEvictionRule(job, input))
 		check.Equal(t, "the Job itself", before, job)
 
-		load, _ := WorkloadOf(job) // as if the mutating webhook had not answered
 		var warnings []string
-		for _, text := range validateNow(t, load, nil, input).Warnings {
+		for _, text := range validateNow(t, workloadFor(t, job), nil, input).Warnings { // as if the mutating webhook had not answered
 			if strings.Contains(text, "backoffLimit") {
 				warnings = append(warnings, text)
 			}
 		}
 
 		checkOnlyText(t, "warnings", warnings, tc.wantWarning)
-		load, _ = WorkloadOf(job)
-		then, _ := WorkloadOf(before)
-		check.That(t, !slices.ContainsFunc(validateNow(t, load, &then, input).Warnings, func(text string) bool { return strings.Contains(text, "backoffLimit") }), "a change causes the warning again")
+		then := workloadFor(t, before)
+		check.That(t, !slices.ContainsFunc(validateNow(t, workloadFor(t, job), &then, input).Warnings, func(text string) bool { return strings.Contains(text, "backoffLimit") }), "a change causes the warning again")
 	}
 }
 
@@ -206,8 +204,7 @@ func TestCronJobsWarnIfTheirJobsGetNoRuleForEvictions(t *testing.T) {
 	}) {
 		job := newJob(tc.change)
 		cron := &batchv1.CronJob{ObjectMeta: job.ObjectMeta, Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: job.Spec}}}
-		load, _ := WorkloadOf(cron)
-		checkOnlyText(t, "warnings", validateNow(t, load, nil, newInput(tc.changeInput)).Warnings, tc.wantWarning)
+		checkOnlyText(t, "warnings", validateNow(t, workloadFor(t, cron), nil, newInput(tc.changeInput)).Warnings, tc.wantWarning)
 	}
 }
 

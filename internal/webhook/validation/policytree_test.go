@@ -133,7 +133,7 @@ func TestChangeOfTheHierarchyWarnsOfCardQuotas(t *testing.T) {
 // tree, with which Volcano's reclaim of pods cannot be used. Without the entry no quota limits these cards any more.
 func TestPolicyThatIsCreatedAgainIsComparedWithTheOneInForce(t *testing.T) {
 	last := &v1alpha1.ServiceTypePolicy{}
-	last.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training"}}
+	last.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training"}} // it has taken effect
 	last.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
 	last.Status.Cards = []v1alpha1.CardMapping{{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}}
 	input := PolicyInput{BaseUnknown: true, InForce: last}

@@ -227,8 +227,8 @@ func TestTemplatesThatBypassTheSchedulerAreRefused(t *testing.T) {
 // training does not select it any more. A Deployment that is in the queue may still be changed, with a warning. One that
 // comes from another queue is refused.
 func TestWorkloadsOfANamespaceThatIsNoLongerSelected(t *testing.T) {
-	inTraining, _ := WorkloadOf(newDeployment(annotationMap{queueName: "training"}, nil))
-	inOpen, _ := WorkloadOf(newDeployment(annotationMap{queueName: "open"}, nil))
+	inTraining := workloadFor(t, newDeployment(annotationMap{queueName: "training"}, nil))
+	inOpen := workloadFor(t, newDeployment(annotationMap{queueName: "open"}, nil))
 
 	checkAnswer(t, validateNow(t, inTraining, &inTraining, newInput(setOtherTeam)), "", "as before: …Namespace <chat> may not use queue <training>")
 	moved := validateNow(t, inTraining, &inOpen, newInput(setOtherTeam))
@@ -279,7 +279,7 @@ func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 				}
 			})
 
-			load, _ := WorkloadOf(object)
+			load := workloadFor(t, object)
 			for _, before := range []*Workload{nil, &load} { // a new object, and one that does not change
 				result := validateNow(t, load, before, input)
 				answer := append(texts(result.Errors), result.Warnings...)

@@ -29,19 +29,13 @@ func TestNothingIsRefusedBeforeThePolicySaysSo(t *testing.T) {
 		"schedulerBypassPolicy Allow: refused": {mode(v1alpha1.SchedulerBypassAllow), true},
 	}) {
 		input := newInput(func(w *WorkloadInput) { w.Policy = tc.policy })
-		for _, wrong := range []*Workload{
-			load(t, newPod(annotationMap{queueName: "broken"}, amounts{"nvidia.com/gpu": "1"})),
-			load(t, newPod(nil, amounts{"nvidia.com/gpu": "1", "nvidia.com/mig-1g.18gb": "1"})),
+		for _, invalid := range []*corev1.Pod{
+			newPod(annotationMap{queueName: "broken"}, amounts{gpu: "1"}),
+			newPod(nil, amounts{gpu: "1", slice: "1"}),
 		} {
-			answer := validateNow(t, *wrong, nil, input)
+			answer := validateNow(t, workloadFor(t, invalid), nil, input)
 			check.Equal(t, "refused", tc.refused, len(answer.Errors) > 0)
 			check.That(t, tc.refused || len(answer.Warnings) > 0, "neither errors nor warnings")
 		}
 	}
-}
-
-func load(t *testing.T, object *corev1.Pod) *Workload {
-	w, ok := WorkloadOf(object)
-	check.Must(t, ok, "%T is no workload", object)
-	return &w
 }
