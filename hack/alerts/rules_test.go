@@ -95,8 +95,8 @@ func TestEachAlertWaitsAndHasASeverityAndASummary(t *testing.T) {
 	}
 }
 
-// TestEachAlertHasARunbook: the link of an alert leads to the section of its name in docs/runbooks.md, and each
-// section of that page is of an alert, in the same order.
+// TestEachAlertHasARunbook: the link of an alert leads to the section of its name in docs/runbooks.md. The sections of
+// that page are those of all alerts, in the same order.
 func TestEachAlertHasARunbook(t *testing.T) {
 	var sections, alerts []string
 	for _, heading := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(readFile(t, "docs/runbooks.md"), -1) {

@@ -10,11 +10,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sigs.k8s.io/yaml"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"cardquota.dev/operator/internal/testing/check"
 )

@@ -46,9 +46,10 @@ func TestAMutantNeedsATextThatIsThereOnce(t *testing.T) {
 	}
 }
 
-// TestEveryPatternOfATableSelectsTests: go test passes when its pattern selects no test, so all mutants of such a table
-// would survive. A test that moves to another package takes its pattern along. Each alternative of a pattern, such as
-// A and B of Test(A|B), selects at least one test of the table's package, and a table without a pattern has tests.
+// TestEveryPatternOfATableSelectsTests: a table has mutants, a package whose tests must notice them, and a pattern of
+// these tests, or none. go test passes when its pattern selects no test, so all mutants of such a table would survive.
+// Each alternative of a pattern, such as A and B of Test(A|B), selects at least one test of the package. Without a
+// pattern the package has tests. A test that moves to another package takes its pattern along.
 func TestEveryPatternOfATableSelectsTests(t *testing.T) {
 	top := check.Value(moduleRoot())(t)
 	for _, tab := range tables {

@@ -26,10 +26,10 @@ const (
 	manyParts    = "2: a condition of more than 3 operators: give it, or a part of it, a name"
 )
 
-// TestStatementsAssignOneValueAndHaveShortConditions: a statement assigns one value. Exceptions are the results
-// of one expression, a swap, where a value reads what is assigned before it, and the variables that control a for
-// loop: its condition or its post statement uses them. The head of an if or switch takes := only. && beside || has
-// brackets. A condition has at most three operators. More of one kind are allowed if a variable or a function gives
+// TestStatementsAssignOneValueAndHaveShortConditions: a statement assigns one value. There are three exceptions: the
+// results of one expression; a swap, where a value reads what is assigned before it; and the variables that control
+// a for loop, as its condition or its post statement uses them. The head of an if or switch takes := only. && beside ||
+// has brackets. A condition has at most three operators. More of one kind are allowed if a variable or a function gives
 // the condition its name. Each row is a statement and what the linter finds in it, "" for nothing.
 func TestStatementsAssignOneValueAndHaveShortConditions(t *testing.T) {
 	for _, c := range []struct{ code, want string }{
@@ -139,13 +139,13 @@ func TestAFunctionHasABlankLineEveryFifteenLines(t *testing.T) {
 	sixteen := "4: 16 lines without a blank line: put one between the steps"
 
 	for name, tc := range map[string]struct{ body, want string }{
-		"15 lines and 15 lines":  {fifteen + "\n" + fifteen, ""},
-		"16 lines":               {"f()\n\n" + fifteen + "f()", sixteen},
-		"16 lines of blocks":     {"f()\n\nif a {\n" + strings.Repeat("f()\n", 14) + "}", sixteen},
-		"16 lines before a case": {"f()\n\nswitch n {\n" + "case 1:\n" + fifteen + "case 2:\n" + fifteen + "\n}", ""},
-		"a literal of 16 lines":  {"f()\n\nf([]int{\n" + strings.Repeat("1,\n", 14) + "})", ""},
-		"a call of 16 lines":     {"f()\n\nf(\n" + strings.Repeat("1,\n", 14) + ")", ""},
-		"a call of a function":   {"f()\n\nf(func() {\n" + strings.Repeat("f()\n", 11) + "})\n" + strings.Repeat("f()\n", 3), sixteen},
+		"15 lines and 15 lines": {fifteen + "\n" + fifteen, ""},
+		"16 lines":              {"f()\n\n" + fifteen + "f()", sixteen},
+		"16 lines of blocks":    {"f()\n\nif a {\n" + strings.Repeat("f()\n", 14) + "}", sixteen},
+		"15 lines in each case": {"f()\n\nswitch n {\n" + "case 1:\n" + fifteen + "case 2:\n" + fifteen + "\n}", ""},
+		"a literal of 16 lines": {"f()\n\nf([]int{\n" + strings.Repeat("1,\n", 14) + "})", ""},
+		"a call of 16 lines":    {"f()\n\nf(\n" + strings.Repeat("1,\n", 14) + ")", ""},
+		"a call of a function":  {"f()\n\nf(func() {\n" + strings.Repeat("f()\n", 11) + "})\n" + strings.Repeat("f()\n", 3), sixteen},
 	} {
 		t.Run(name, func(t *testing.T) { expectFindings(t, tc.want, findingsInBody(t, tc.body)) })
 	}

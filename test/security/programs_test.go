@@ -114,12 +114,12 @@ func TestPodsAreRestricted(t *testing.T) {
 		text := check.Value(os.ReadFile("../../config/" + program + "/deployment.yaml"))(t)
 		deployment := &appsv1.Deployment{}
 		check.NoError(t, yaml.UnmarshalStrict(text, deployment))
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "restricted", Name: program}, Spec: deployment.Spec.Template.Spec}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "restricted", Name: program}, Spec: deployment.Spec.Template.Spec}
 
-		p.Spec.ServiceAccountName = "default" // that of the installation is in another namespace
-		err := suite.admin.Create(t.Context(), p, client.DryRunAll)
+		pod.Spec.ServiceAccountName = "default" // that of the installation is in another namespace
+		err := suite.admin.Create(t.Context(), pod, client.DryRunAll)
 		check.That(t, err == nil, "%s: %v", program, err)
-		container := p.Spec.Containers[0]
+		container := pod.Spec.Containers[0]
 		check.That(t, container.SecurityContext.ReadOnlyRootFilesystem != nil && *container.SecurityContext.ReadOnlyRootFilesystem, "%s may write its root file system", program)
 	}
 }

@@ -242,7 +242,7 @@ func leastOf(a arrows, order []int, from int) int {
 // TestAMeasureBeyondItsLimitIsReported: make lint fails beyond a limit. Most limits are a maximum, such as the
 // number of files, some are a minimum, such as a rate in percent.
 func TestAMeasureBeyondItsLimitIsReported(t *testing.T) {
-	fewFiles := measure{name: "files", product: 3}
+	fewFiles := measure{name: "files"}
 	highRate := measure{name: "rate", isLeast: true}
 
 	for name, tc := range map[string]struct {

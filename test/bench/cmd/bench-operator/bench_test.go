@@ -206,7 +206,7 @@ func TestExceededLimitsFail(t *testing.T) {
 		"CardQuota right": func(r *report) { r.lags[cardQuotas] = []time.Duration{6 * time.Second} }, // at most 5 s late
 		"LocalCardQuota":  func(r *report) { r.lags[views] = []time.Duration{16 * time.Second} },     // at most 15 s late
 		"differ from":     func(r *report) { r.wrong = []string{"x"} },
-		"writes at rest": func(r *report) {
+		"writes at rest": func(r *report) { // 3, where none may be
 			r.restTime = time.Second
 			r.restWrites = map[string]int{"PATCH queues": 1, "PATCH configmaps": 2}
 		},
@@ -215,7 +215,7 @@ func TestExceededLimitsFail(t *testing.T) {
 			r.lowered = []time.Duration{time.Millisecond, maxLowered + 1}
 		},
 		"longest of 1": func(r *report) { r.scrapes = []scrape{{took: 11 * time.Second}} }, // at most 10 s
-		"scrapes that failed": func(r *report) { // 2 of 7, where one of 4 may fail
+		"scrapes that failed": func(r *report) { // 2, where 7 that succeed allow 1
 			r.scrapes = make([]scrape, 7)
 			r.unreadable = []error{errors.New("x"), errors.New("y")}
 		},
