@@ -51,11 +51,14 @@ func (r *Reservations) addEach(job JobRequest) {
 	}
 }
 
-// checkWork checks how large the flow network of a matching is, and how many steps it took.
-func checkWork(t *testing.T, m *matching, maxVertices, maxEdges, maxSteps int) {
-	check.That(t, len(m.edgesFrom) <= maxVertices, "%d vertices, want at most %d", len(m.edgesFrom), maxVertices)
-	check.That(t, len(m.edges) <= maxEdges, "%d edges, want at most %d", len(m.edges), maxEdges)
-	check.That(t, m.steps <= maxSteps, "%d steps, want at most %d", m.steps, maxSteps)
+// workBound bounds how large the flow network of a matching is, and how many steps it takes.
+type workBound struct{ vertices, edges, steps int }
+
+// checkWork compares the work of a matching with a bound.
+func checkWork(t *testing.T, m *matching, most workBound) {
+	check.That(t, len(m.edgesFrom) <= most.vertices, "%d vertices, want at most %d", len(m.edgesFrom), most.vertices)
+	check.That(t, len(m.edges) <= most.edges, "%d edges, want at most %d", len(m.edges), most.edges)
+	check.That(t, m.steps <= most.steps, "%d steps, want at most %d", m.steps, most.steps)
 }
 
 // TestCardsWithoutQuotaCostNoWork: users may write any card name, also invented ones. The check of enqueue, which
@@ -82,7 +85,7 @@ func TestCardsWithoutQuotaCostNoWork(t *testing.T) {
 
 	m, insufficient := matchInQueue(l, &reservations, JobRequest{Cards: []CardRequest{{Names: realNames[:1], Count: 1}}})
 	check.That(t, insufficient != nil, "one more card fits beside reservations of 2560, the quota is 100")
-	checkWork(t, m, 2+1, 4, 20) // the vertices are two cards and the sink, not 16,000 names
+	checkWork(t, m, workBound{vertices: 2 + 1, edges: 4, steps: 20}) // the vertices are two cards and the sink
 }
 
 // TestRefusalNamesInventedCardsAsWritten: a job that requests only cards without a quota is refused, and the refusal
@@ -116,7 +119,7 @@ func TestManyChoicesAreBoundedWork(t *testing.T) {
 
 	m, insufficient := matchInQueue(l, &reservations, newJobOfChoices(names, 2000, 1))
 	check.Equal(t, "refusal of a job with 2000 choices", nil, insufficient)
-	checkWork(t, m, 1+16+maxChoices+maxJobChoices, 2*16*(1+maxChoices+maxJobChoices), 1_000_000)
+	checkWork(t, m, workBound{vertices: 1 + 16 + maxChoices + maxJobChoices, edges: 2 * 16 * (1 + maxChoices + maxJobChoices), steps: 1_000_000})
 
 	reservations.Add(newJobOfChoices(names, 2000, 1))
 	check.That(t, reservations.split, "requests with 2000 choices do not reserve each of their alternatives")
@@ -147,7 +150,7 @@ func TestElasticJobsArePooled(t *testing.T) {
 
 	m, insufficient := matchInQueue(l, &reservations, JobRequest{Cards: []CardRequest{{Names: names, Count: 5000}}})
 	check.Equal(t, "refusal", nil, insufficient)
-	checkWork(t, m, 10, 100, 200) // instead of 4000 vertices for 4000 jobs
+	checkWork(t, m, workBound{vertices: 10, edges: 100, steps: 200}) // instead of 4000 vertices for 4000 jobs
 }
 
 // BenchmarkCheckEnqueue checks one of many jobs beside others that are elastic, or that have reservations for many
@@ -191,9 +194,9 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 			free[n] = int64(quota[n])
 		}
 
-		request := rapid.Custom(drawCardRequest)
-		reserved := rapid.SliceOfN(request, 0, 3).Draw(t, "reserved")
-		job := JobRequest{Cards: rapid.SliceOfN(request, 1, 3).Draw(t, "job")}
+		requests := rapid.Custom(drawCardRequest)
+		reserved := rapid.SliceOfN(requests, 0, 3).Draw(t, "reserved")
+		job := JobRequest{Cards: rapid.SliceOfN(requests, 1, 3).Draw(t, "job")}
 		reservations := Reservations{split: rapid.Bool().Draw(t, "too many choices reserved")}
 		reservations.Add(newQueueLedger(quota).DropUngranted("q", JobRequest{Cards: reserved}))
 
@@ -205,11 +208,11 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 			}
 		}
 
-		for _, d := range reservations.Cards {
-			m.addRequest(d)
+		for _, request := range reservations.Cards {
+			m.addRequest(request)
 		}
 
-		isAccepted := !slices.ContainsFunc(job.Cards, func(d CardRequest) bool { return m.addRequest(d) < d.Count })
+		isAccepted := !slices.ContainsFunc(job.Cards, func(request CardRequest) bool { return m.addRequest(request) < request.Count })
 		fits := mostGiven(slices.Concat(reserved, job.Cards), free, nil) == mostGiven(reserved, free, nil)+countCards(job.Cards)
 		check.Must(t, !isAccepted || fits, "%v is accepted beside %v in %v, brute force says it does not fit", job.Cards, reserved, quota)
 	})
@@ -221,8 +224,8 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 func TestReservationsDoNotDependOnTheOrder(t *testing.T) {
 	sortedTexts := func(r *Reservations) []string {
 		var texts []string
-		for _, d := range r.Cards {
-			texts = append(texts, fmt.Sprint(joinNames(d.Names), d.Count))
+		for _, request := range r.Cards {
+			texts = append(texts, fmt.Sprint(joinNames(request.Names), request.Count))
 		}
 		return slices.Sorted(slices.Values(texts))
 	}
@@ -235,10 +238,10 @@ func TestReservationsDoNotDependOnTheOrder(t *testing.T) {
 		original.Add(JobRequest{Cards: requests})
 
 		random.Shuffle(len(requests), func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
-		for _, d := range requests {
-			backwards := slices.Clone(d.Names)
+		for _, request := range requests {
+			backwards := slices.Clone(request.Names)
 			slices.Reverse(backwards)
-			shuffled.Add(JobRequest{Cards: []CardRequest{{Names: backwards, Count: d.Count}}})
+			shuffled.Add(JobRequest{Cards: []CardRequest{{Names: backwards, Count: request.Count}}})
 		}
 
 		check.Equal(t, fmt.Sprintf("reservations for %d choices, shuffled", choices), sortedTexts(&original), sortedTexts(&shuffled))

@@ -79,7 +79,8 @@ func sameLimit(a, b *InsufficientQuota) bool {
 	return a.Kind == b.Kind && a.Of == b.Of && a.Requested == b.Requested && a.Total == b.Total && a.Limit == b.Limit
 }
 
-// TestDominantShareIsThatOfTheScarcestCard: queue q uses 2 of 8 A, a quarter, and 1 of 2 B, a half. The half counts.
+// TestDominantShareIsThatOfTheScarcestCard: queue q uses 2 of 8 A, a quarter, and 1 of 2 B, a half. The half counts. A
+// queue without pods has no share.
 func TestDominantShareIsThatOfTheScarcestCard(t *testing.T) {
 	l := newQueueLedger(card.Quota{"A": 8, "B": 2})
 	l.Charge("pod", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}, {Name: "B", Count: 1}}})

@@ -16,7 +16,7 @@ import (
 // mostGiven tries every way to give single cards to requests, free ones and those of elastic jobs, and returns how
 // many can be given at most.
 func mostGiven(requests []CardRequest, free map[card.Name]int64, elastic []ElasticUsage) int64 {
-	i := slices.IndexFunc(requests, func(d CardRequest) bool { return d.Count > 0 })
+	i := slices.IndexFunc(requests, func(request CardRequest) bool { return request.Count > 0 })
 	if i < 0 {
 		return 0
 	}
@@ -63,9 +63,9 @@ func TestEnqueueAcceptsExactlyWhatBruteForceCanGive(t *testing.T) {
 
 		l := newQueueLedger(quota)
 		l.Charge("pods", &usage)
-		request := rapid.Custom(drawCardRequest)
+		requests := rapid.Custom(drawCardRequest)
 		var reservations Reservations
-		reserved := rapid.SliceOfN(request, 0, 2).Draw(t, "reserved")
+		reserved := rapid.SliceOfN(requests, 0, 2).Draw(t, "reserved")
 		reservations.Add(JobRequest{Cards: slices.Clone(reserved)})
 
 		var elastic []ElasticUsage
@@ -79,7 +79,7 @@ func TestEnqueueAcceptsExactlyWhatBruteForceCanGive(t *testing.T) {
 			reservations.AddElastic(ElasticUsage{Used: maps.Clone(used), Elastic: e.Elastic})
 		}
 
-		job := JobRequest{Cards: rapid.SliceOfN(request, 1, 2).Draw(t, "job")}
+		job := JobRequest{Cards: rapid.SliceOfN(requests, 1, 2).Draw(t, "job")}
 		factor := rapid.SampledFrom([]float64{1, 1.5, 2}).Draw(t, "over-commit factor")
 
 		free := map[card.Name]int64{}
@@ -93,12 +93,12 @@ func TestEnqueueAcceptsExactlyWhatBruteForceCanGive(t *testing.T) {
 		}
 
 		with := slices.Clone(before)
-		for _, d := range job.Cards { // a card without quota helps only where the request names no other
-			granted := slices.DeleteFunc(slices.Clone(d.Names), func(name card.Name) bool { return quota[name] == 0 })
+		for _, request := range job.Cards { // a card without quota helps only where the request names no other
+			granted := slices.DeleteFunc(slices.Clone(request.Names), func(name card.Name) bool { return quota[name] == 0 })
 			if len(granted) > 0 {
-				d.Names = granted
+				request.Names = granted
 			}
-			with = append(with, d)
+			with = append(with, request)
 		}
 
 		wantFit := mostGiven(with, free, elastic) == mostGiven(before, free, elastic)+countCards(job.Cards)

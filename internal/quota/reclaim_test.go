@@ -300,8 +300,8 @@ func (e *enqueueTest) withUsableNames(leaf string, request JobRequest) JobReques
 
 	usable := request
 	usable.Cards = slices.Clone(request.Cards)
-	for i, d := range usable.Cards {
-		names := slices.DeleteFunc(slices.Clone(d.Names), isUnusable)
+	for i, request := range usable.Cards {
+		names := slices.DeleteFunc(slices.Clone(request.Names), isUnusable)
 		if len(names) > 0 {
 			usable.Cards[i].Names = names
 		}
@@ -310,11 +310,14 @@ func (e *enqueueTest) withUsableNames(leaf string, request JobRequest) JobReques
 	return usable
 }
 
-// TestEnqueueInATreeMatchesEachLevel: enqueue is Volcano's step that lets a job create its pods. A job must fit the quota
-// of its queue. It must also fit each ancestor beside what others are guaranteed, unless its queue deserves it: then
-// cards are reclaimed for it. Pods from which others cannot reclaim must also fit, beside running ones of that kind,
-// what each level deserves. An alternative for which some level has no quota does not count. The wanted answers are
-// computed by brute force for each level. Trees, pods, reservations, the job and the over-commit factor are random.
+// TestEnqueueInATreeMatchesEachLevel: enqueue is Volcano's step that lets a job create its pods. CheckEnqueue accepts a
+// job exactly if it fits beside what is used and reserved, as computed by brute force for each level. Trees, pods,
+// reservations, the job and the over-commit factor are random.
+// (1) The job must fit the quota of its queue (isWithinQuota).
+// (2) It must also fit the quota of each ancestor and root, less what others are guaranteed there. This does not count
+// if its queue deserves the job (isEntitled): then cards are reclaimed for it.
+// (3) A job from which others cannot reclaim must also fit what each level deserves, beside running ones of that kind.
+// (4) An alternative for which some level has no quota does not count (withUsableNames).
 func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		e := drawEnqueue(t)

@@ -99,10 +99,13 @@ func sumAmounts(queues map[string]TreeQueue, children map[string]*Resolved, name
 }
 
 // TestExcessNamesEveryWrittenAmountThatDoesNotCount: where an amount is above that of its parent, or above another amount
-// of its queue, less of it counts. ResolveTree reports each such amount once, so that the administrator can correct
-// it, and reports no amount that counts as written. A guarantee of which less counts needs some report about the same
-// card, CPU or memory: it may be that of a quota or of what is deserved. A queue may also deserve or be guaranteed a
-// card without a quota to inherit: under root, or from a parent that has none. That is reported too. Trees are random.
+// of its queue, less of it counts. ResolveTree reports that, so that the administrator can correct it. Trees are random.
+// (1) A report about a queue names its parent, and no report comes twice.
+// (2) What a queue writes as deserved counts less exactly if a report says so: above its quota, or above its parent.
+// (3) A guarantee that counts as written has no report. One that counts less has a report about the same card, CPU or
+// memory: its own, or that of the quota or of what is deserved.
+// (4) A written quota has a report exactly if it is above that of the parent, which may have none. An amount that a queue
+// only deserves or is guaranteed has one where there is no quota to inherit (checkQuotaReported).
 func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
@@ -113,8 +116,8 @@ func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 					reported[e.Of] = map[ExcessKind]Excess{}
 				}
 				_, twice := reported[e.Of][e.Kind]
-				check.Must(t, !twice, "%s of %s is reported twice: %+v", e.Of, q, r.Excess)
-				check.Must(t, e.Parent == r.Parent, "the excess of %s names parent %q, want %q", q, e.Parent, r.Parent)
+				check.Must(t, !twice, "(1) %s of %s is reported twice: %+v", e.Of, q, r.Excess)
+				check.Must(t, e.Parent == r.Parent, "(1) the excess of %s names parent %q, want %q", q, e.Parent, r.Parent)
 				reported[e.Of][e.Kind] = e
 			}
 
@@ -123,16 +126,16 @@ func TestExcessNamesEveryWrittenAmountThatDoesNotCount(t *testing.T) {
 				_, cut := reported[name][DeservedAboveQuota]
 				_, scaled := reported[name][DeservedAboveParent]
 				if isWritten {
-					check.Must(t, (deserved != r.Limits.deserved(name)) == (cut || scaled), "%s deserves %d %s, written %d, reported %+v", q, r.Limits.deserved(name), name, deserved, reported[name])
+					check.Must(t, (deserved != r.Limits.deserved(name)) == (cut || scaled), "(2) %s deserves %d %s, written %d, reported %+v", q, r.Limits.deserved(name), name, deserved, reported[name])
 				}
 
 				guarantee := queues[q].Guarantee[name]
 				if guarantee == r.Limits.Guarantee[name] {
 					_, cut = reported[name][GuaranteeAboveDeserved]
 					_, scaled = reported[name][GuaranteeAboveParent]
-					check.Must(t, !cut && !scaled, "the guarantee %d %s of %s counts, reported %+v", guarantee, name, q, reported[name])
+					check.Must(t, !cut && !scaled, "(3) the guarantee %d %s of %s counts, reported %+v", guarantee, name, q, reported[name])
 				} else {
-					check.Must(t, len(reported[name]) > 0, "the guarantee %d %s of %s counts as %d, and that is not reported", guarantee, name, q, r.Limits.Guarantee[name])
+					check.Must(t, len(reported[name]) > 0, "(3) the guarantee %d %s of %s counts as %d, and that is not reported", guarantee, name, q, r.Limits.Guarantee[name])
 				}
 
 				checkQuotaReported(t, queues, q, r, name, reported[name])
@@ -153,7 +156,7 @@ func checkQuotaReported(t *rapid.T, queues map[string]TreeQueue, q string, r *Re
 	want := naiveQuotaExcess(queues[q], r.Parent, above, name)
 	for _, kind := range []ExcessKind{NothingToInherit, NotInParent, QuotaAboveParent} {
 		_, got := reported[kind]
-		check.Must(t, got == slices.Contains(want, kind), "%s of %s: written %d (%v), the parent has %d, reported %+v", name, q, written, isWritten, above, reported)
+		check.Must(t, got == slices.Contains(want, kind), "(4) %s of %s: written %d (%v), the parent has %d, reported %+v", name, q, written, isWritten, above, reported)
 	}
 }
 
@@ -181,7 +184,7 @@ func naiveQuotaExcess(q TreeQueue, parent string, above int64, name Resource) []
 // TestPathsOfATreeAreThoseOfAWalk: the path of a queue leads over its parents to root. If it does not reach root, over a
 // missing parent, a cycle or too many queues, the queue is alone on its path. WrittenAncestors has its parents also
 // then. Below a queue are those whose paths lead through it. Of two queues, PathBelow is the part of the second one's
-// path that they do not share, and the level is its length, at least 1. Trees are random.
+// path that they do not share. The level is its length, at least 1. Trees are random.
 func TestPathsOfATreeAreThoseOfAWalk(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		queues := drawTree(t)
@@ -337,7 +340,7 @@ func TestResolveWrittenCutsNothing(t *testing.T) {
 
 // TestFlatQueuesAreATreeOfDepthOne: flat queues have no ancestors and no fault, and are at level 1 for each other. Queue
 // q may use its quota of 8 A: it does not borrow, so nothing stops that. There is no root, so the one A of the
-// inventory is no limit, and neither is what is kept for a pod of another queue.
+// inventory is no limit. Nor is what is kept for a pod of another queue.
 func TestFlatQueuesAreATreeOfDepthOne(t *testing.T) {
 	check.Equal(t, "path", []string{"q"}, Flat.Path("q"))
 	check.Equal(t, "ancestors", 0, len(Flat.Ancestors("q"))+len(Flat.WrittenAncestors("q")))

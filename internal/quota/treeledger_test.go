@@ -268,9 +268,9 @@ func (h *treeTest) checkFits(t *rapid.T) {
 // requests in a session. Events and the tree of queues are random.
 // (1) After each event every sum of every queue equals a recount of the pods: what they use, terminating ones use, and
 // is kept for pending ones, and which guarantees are unused (checkSums).
-// (2) At the end one more pod of any queue is accepted or refused as by the naive ledger, which has the rules of the
-// documents. A refusal of cards names a queue of the path, and numbers that exceed its limit, unless terminating pods
-// are its reason (checkFits).
+// (2) At the end the ledger accepts or refuses one more pod of any queue as the naive ledger does, by the documented
+// rules. A refusal of cards names a queue of the path, and numbers that exceed its limit, unless terminating pods are
+// its reason (checkFits).
 func TestTheLedgerCountsATreeLikeARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)

@@ -15,8 +15,8 @@ func TestWhatFitsStartsInATreeBesidePreemption(t *testing.T) {
 }
 
 // TestWhatFitsStartsInATreeWhenOtherPodsEnd: random sequences of scheduling sessions in which a gang gets its cards
-// one by one, as pods end with which other queues of the tree borrow. The gang must start after a bounded number of
-// such ends. All other checks of the package comment must pass too.
+// one by one, as pods of other queues end. These queues of the tree borrow. The gang must start after a bounded number
+// of such ends. All other checks of the package comment must pass too.
 func TestWhatFitsStartsInATreeWhenOtherPodsEnd(t *testing.T) {
 	playRandomSequences(t, *treeSequences/10, generateTreeTurns)
 }

@@ -17,8 +17,8 @@ import (
 
 // TestDrainEvictsAllPodsOfTheQueue: stopPolicy HoldAndDrain evicts every job of a queue as a whole, also pods
 // that are protected from reclaim. Pods that are critical to the system stay. The pods of a Volcano job (vcjob)
-// get an annotation with which Volcano's job controller recreates them, unless a policy of the job ends it on an
-// eviction. All others are deleted. "t*4" are the pods t-0 to t-3.
+// get an annotation with which Volcano's job controller recreates them. All others are deleted, also those of a vcjob
+// that a policy of its own ends on an eviction. "t*4" are the pods t-0 to t-3.
 func TestDrainEvictsAllPodsOfTheQueue(t *testing.T) {
 	critical := onPod("t-3", withPriorityClass("system-node-critical"))
 
@@ -153,7 +153,7 @@ type unreadPolicies struct{ fakePolicies }
 func (unreadPolicies) OpenSession(*framework.Session) bool { return false }
 
 // TestDrainWaitsForThePoliciesOfVolcanoJobs: the drain lets Volcano recreate the pods of a Volcano job
-// (vcjob), but deletes them if a policy of the job itself ends the job when a pod is evicted. So the drain of
+// (vcjob). It deletes them if a policy of the job itself ends the job when a pod is evicted. So the drain of
 // vcjobs waits until the scheduler has read their policies. Job plain is no vcjob and does not wait. "plain*2" are
 // the pods plain-0 and plain-1. The second list has the pods that were evicted in both sessions.
 func TestDrainWaitsForThePoliciesOfVolcanoJobs(t *testing.T) {

@@ -227,7 +227,7 @@ func TestCountersOfADeletedQueueAreDropped(t *testing.T) {
 		check.That(t, testutil.ToFloat64(vec.WithLabelValues(queue, "inference")) > 0, "no %s are counted while the queue exists", what)
 	}
 
-	s.Cache.DeleteQueueV1beta1(s.Queues[len(s.Queues)-1])
+	s.Cache.DeleteQueueV1beta1(s.Queues[len(s.Queues)-1]) // the queue of job t
 	s.runSession(t)
 	for what, vec := range vecs {
 		check.Equal(t, "series of the queue that count "+what, 0, vec.DeletePartialMatch(prometheus.Labels{"queue": queue}))

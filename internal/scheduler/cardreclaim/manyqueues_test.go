@@ -24,7 +24,7 @@ func newSceneOfQueuesThatReclaim(nodes, queues int) *scene {
 		fmt.Fprintf(&text, "queue i%03[1]d quota={\"A\":8} priority=80000 serviceType=inference cpu=1000; job w%03[1]d queue=i%03[1]d min=1 pending=1 cards=8\n", i)
 	}
 	s.add(text.String())
-	s.withoutAllocate = true
+	s.withoutAllocate = true // no card is free, so it would place no pod
 	return s
 }
 

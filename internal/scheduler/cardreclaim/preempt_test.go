@@ -44,8 +44,9 @@ func (s *scene) failWrites(verb string, err error, isFailing func() bool) {
 
 // TestPreemptEvictsAGangAsAWhole: the action preempt evicts pods of lower priority in the own queue. All cards
 // of nodes n and m are in use, and job high needs one. A gang that lost one pod could not work, so all its pods
-// are evicted. Those of a Volcano job (vcjob) get an annotation with which Volcano's job controller recreates them without
-// counting a retry, unless a policy of the job ends it. All others are deleted. "low*4" are the pods low-0 to low-3.
+// are evicted. Those of a Volcano job (vcjob) get an annotation with which Volcano's job controller recreates them
+// without counting a retry. All others are deleted, also those of a vcjob that a policy of its own ends. "low*4" are
+// the pods low-0 to low-3.
 func TestPreemptEvictsAGangAsAWhole(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ low, wantDeleted, wantRecreated string }{
 		"a vcjob without policies: recreated":                      {"min=4 owner=vcjob", "", "low*4"},

@@ -281,8 +281,8 @@ func (s *scene) checkVictimJob(t *rapid.T, name string, gone []string, before ma
 }
 
 // TestReclaimKeepsItsRulesOnRandomScenes: one session of cardreclaim runs on each random small cluster.
-// (1) It evicts only pods of training queues that are not protected, and only for pods of a queue of higher priority,
-// which get cards of the same node (checkVictimJob).
+// (1) It evicts only pods of training queues that are not protected. They are evicted for pods of a queue of higher
+// priority, which get cards of the same node (checkVictimJob).
 // (2) A victim job keeps its minimum or no pod, and a waiting job gets its minimum or no card (checkJob).
 // (3) Pods are placed only on cards that they name (tally).
 // (4) No queue of inference exceeds its quota, and no node its cards, CPU and memory.

@@ -22,7 +22,7 @@ type treeCase struct {
 	wantPlaced     int
 }
 
-// runTreeCases runs the action without allocate.
+// runTreeCases runs a session of cardreclaim on each case.
 func runTreeCases(t *testing.T, tree string, cases map[string]treeCase) {
 	for t, tc := range check.Cases(t, cases) {
 		s := newTree(tree + tc.text)
@@ -30,7 +30,7 @@ func runTreeCases(t *testing.T, tree string, cases map[string]treeCase) {
 			maps.Copy(s.arguments, minimumRuntimeOfTraining(tc.minimumRuntime))
 		}
 
-		s.withoutAllocate = true
+		s.withoutAllocate = true // cardreclaim itself places pods that need no eviction
 		s.runSession(t)
 		check.Equal(t, "evicted pods by queue", tc.wantVictims, s.evictedByQueue())
 		check.Equal(t, "pods of r that get a card", tc.wantPlaced, s.countPlaced("r"))

@@ -47,7 +47,7 @@ func TestRunNamesTheReasonOfEachPod(t *testing.T) {
 		c := newClusterWithOneFullNode()
 		setQuotaOfResearch(t, c, tc.quota)
 		if tc.isFragmented {
-			addRunningGang(c, "research", "more", "h200-1", 1, 5)
+			addRunningGang(c, "research", "more", "h200-1", 1, 5) // one pod of 5 cards
 			c.Nodes = append(c.Nodes, newNode("h200-2", 2))
 		}
 

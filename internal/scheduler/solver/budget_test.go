@@ -178,7 +178,7 @@ func TestEmptyPodSetsCostNoWork(t *testing.T) {
 
 // TestSolvePlacesPodsBetweenEmptyPodSets: a plan has one list of nodes for each pod set, in the order of the problem.
 // Pod sets without pods must not shift the others. Here the pod of the second set gets node 0, where the gang is
-// evicted, and the empty sets before and after it have no nodes.
+// evicted. The empty sets before and after it have no nodes.
 func TestSolvePlacesPodsBetweenEmptyPodSets(t *testing.T) {
 	p := newScene(`
 		node n

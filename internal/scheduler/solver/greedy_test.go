@@ -34,7 +34,7 @@ func TestGreedyClearsNoNodeBeyondQuota(t *testing.T) {
 		m := newModel(s.Problem)
 		m.addJobs(s.Problem)
 		greedy := m.initialState()
-		m.allowPruning()
+		m.allowPruning() // the work that it may do
 		check.That(t, greedy.chooseGreedily(), "%s: the greedy search finds no victims", name)
 		check.Equal(t, name+": whether the greedy search evicts pod 0 and pod 1 of elastic", []bool{false, true}, greedy.isVictim[:2])
 	}

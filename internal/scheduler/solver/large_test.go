@@ -49,10 +49,10 @@ func TestSolveEvictsGangsOfLeastLoss(t *testing.T) {
 	}
 }
 
-// manyPods is one job of more pods than one neighborhood has, on one node, with different
+// drawJobOfManyPods draws one job of more pods than one neighborhood has, on one node, with different
 // usage and loss. It has enough elastic pods, whichever are evicted. If only those with the
 // largest usage sufficed, the search would have no bound.
-func manyPods(t *rapid.T) *Problem {
+func drawJobOfManyPods(t *rapid.T) *Problem {
 	job := Job{}
 	for range rapid.IntRange(maxJobNeighbors+1, 80).Draw(t, "pods") {
 		job.Pods = append(job.Pods, Pod{Usage: Amounts{float64(rapid.IntRange(1, 4).Draw(t, "gives"))}, Loss: rapid.Int64Range(1, 100).Draw(t, "loss")})
@@ -93,7 +93,7 @@ func leastPodSeconds(p *Problem) int64 {
 // random.
 func TestSolveEvictsElasticPodsOfLeastLoss(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		p := manyPods(t)
+		p := drawJobOfManyPods(t)
 		least := leastPodSeconds(p)
 		answer := Solve(p, MaxWork)
 		if answer.Plan == nil {

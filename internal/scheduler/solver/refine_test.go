@@ -6,19 +6,19 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// podsOf returns a job that may lose so many pods, but is not evicted as a whole.
-func podsOf(elastic int, pods ...Pod) Job { return Job{Elastic: elastic, Pods: pods} }
+// elasticJob returns a job that may lose so many pods, but is not evicted as a whole.
+func elasticJob(elastic int, pods ...Pod) Job { return Job{Elastic: elastic, Pods: pods} }
 
-// twoCards is a pod that uses two cards.
-func twoCards(node int, loss int64) Pod { return Pod{Node: node, Usage: Amounts{2}, Loss: loss} }
+// podWithTwoCards is a pod that uses two cards.
+func podWithTwoCards(node int, loss int64) Pod { return Pod{Node: node, Usage: Amounts{2}, Loss: loss} }
 
 // TestSearchSkipsWhatCannotSuffice: two pods of 2 cards are pending, at most one on each node. Only nodes 0 and 1
 // have pods of 2 cards: job 0 can lose one of two, and job 1 one. 20 more jobs on other nodes free a single card each,
 // which helps no pod. The search must skip those at once: with all their combinations it would end without a plan.
 func TestSearchSkipsWhatCannotSuffice(t *testing.T) {
-	jobs := []Job{podsOf(1, twoCards(0, 1), twoCards(1, 2)), podsOf(1, twoCards(0, 50))}
+	jobs := []Job{elasticJob(1, podWithTwoCards(0, 1), podWithTwoCards(1, 2)), elasticJob(1, podWithTwoCards(0, 50))}
 	for i := range 20 {
-		jobs = append(jobs, podsOf(1, podOn(2+i, 10)))
+		jobs = append(jobs, elasticJob(1, podOn(2+i, 10)))
 	}
 
 	p := fullProblem(22, 2, 2, jobs...)
@@ -102,17 +102,17 @@ func TestSearchTriesMoreSetsInTrees(t *testing.T) {
 // bounded list of pods. Job 0 is the victim, on node 0. Job 1 also runs there, with a second pod on node 1, where job
 // 2 runs. The pods of these jobs, four in all, come first, although 60 further jobs on other nodes lose less.
 func TestNeighborhoodBeginsWithSharedNodes(t *testing.T) {
-	jobs := []Job{podsOf(1, podOn(0, 100)), podsOf(2, podOn(0, 900), podOn(1, 900)), podsOf(1, podOn(1, 900))}
+	jobs := []Job{elasticJob(1, podOn(0, 100)), elasticJob(2, podOn(0, 900), podOn(1, 900)), elasticJob(1, podOn(1, 900))}
 
 	for i := range 60 {
-		jobs = append(jobs, podsOf(1, podOn(2+i, 1)))
+		jobs = append(jobs, elasticJob(1, podOn(2+i, 1)))
 	}
 	p := fullProblem(62, 1, 1, jobs...)
 	m := newModel(p)
 	m.addJobs(p)
 	s := m.initialState()
-	s.addVictim(0, none)
+	s.addVictim(0, none) // the pod of job 0
 	got := s.neighborhoodOf(0, s.newBranchAndBound(s.openUnits()).options)
 	check.Must(t, len(got) == maxNeighborhood, "%d pods, want %d", len(got), maxNeighborhood)
-	check.Equal(t, "begin of the neighborhood", []int{0, 1, 2, 3}, got[:4])
+	check.Equal(t, "begin of the neighborhood", []int{0, 1, 2, 3}, got[:4]) // the pods are numbered in the order of the jobs
 }

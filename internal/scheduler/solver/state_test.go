@@ -38,7 +38,7 @@ func TestStateSumsMatchRecount(t *testing.T) {
 
 			s := newState(m)
 			for range 20 {
-				u := rapid.IntRange(0, len(m.units)-1).Draw(t, "unit")
+				u := rapid.IntRange(0, len(m.units)-1).Draw(t, "unit") // a pod, or a whole job
 				switch {
 				case s.isVictim[u]:
 					s.dropVictim(u, none)
