@@ -140,19 +140,19 @@ func newSettledScene(t *testing.T) *scene {
 	return s
 }
 
-func (s *scene) must(err error) {
-	check.NoError(s.T, err)
+// read reads an object, nil when there is none.
+func read[O client.Object](s *scene, key client.ObjectKey, object O) (missing O) {
+	err := s.client.Get(s.Context(), key, object)
+	if apierrors.IsNotFound(err) {
+		return missing
+	}
+	check.NoError(s, err)
+	return object
 }
 
 // policy reads the policy, nil when it is gone.
 func (s *scene) policy() *v1alpha1.ServiceTypePolicy {
-	p := &v1alpha1.ServiceTypePolicy{}
-	err := s.client.Get(s.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, p)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	s.must(err)
-	return p
+	return read(s, client.ObjectKey{Name: v1alpha1.PolicyName}, &v1alpha1.ServiceTypePolicy{})
 }
 
 // change changes the spec as a user does.
@@ -160,7 +160,7 @@ func (s *scene) change(change func(*v1alpha1.ServiceTypePolicySpec)) {
 	p := s.policy()
 	change(&p.Spec)
 	p.Generation++
-	s.must(s.client.Update(s.Context(), p, client.FieldOwner("user")))
+	check.NoError(s, s.client.Update(s.Context(), p, client.FieldOwner("user")))
 }
 
 // configSynced returns condition ConfigSynced as "status/reason: message".
@@ -171,13 +171,7 @@ func (s *scene) configSynced() string {
 
 // configMap reads a ConfigMap, nil when there is none.
 func (s *scene) configMap(namespace, name string) *corev1.ConfigMap {
-	cm := &corev1.ConfigMap{}
-	err := s.client.Get(s.Context(), client.ObjectKey{Namespace: namespace, Name: name}, cm)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	s.must(err)
-	return cm
+	return read(s, client.ObjectKey{Namespace: namespace, Name: name}, &corev1.ConfigMap{})
 }
 
 // rendered is the scheduler's ConfigMap, nil when there is none.
@@ -187,7 +181,7 @@ func (s *scene) rendered() *corev1.ConfigMap { return s.configMap(home, policy.C
 func (s *scene) write(cm *corev1.ConfigMap, manager, text string) {
 	base := cm.DeepCopy()
 	cm.Data[key] = text
-	s.must(s.client.Patch(s.Context(), cm, client.MergeFrom(base), client.FieldOwner(manager)))
+	check.NoError(s, s.client.Patch(s.Context(), cm, client.MergeFrom(base), client.FieldOwner(manager)))
 }
 
 // base is Volcano's ConfigMap.
@@ -212,7 +206,7 @@ func (s *scene) takeEvents() []string {
 
 func (s *scene) classNames() []string {
 	var list schedulingv1.PriorityClassList
-	s.must(s.client.List(s.Context(), &list))
+	check.NoError(s, s.client.List(s.Context(), &list))
 	var names []string
 	for _, class := range list.Items {
 		names = append(names, class.Name)

@@ -14,7 +14,7 @@ import (
 // kept reads the policy that outlives the ServiceTypePolicy.
 func (s *scene) kept() *v1alpha1.ServiceTypePolicy {
 	stored := &corev1.ConfigMap{}
-	s.must(s.client.Get(s.Context(), client.ObjectKey{Namespace: home, Name: policy.KeptConfigMapName}, stored))
+	check.NoError(s, s.client.Get(s.Context(), client.ObjectKey{Namespace: home, Name: policy.KeptConfigMapName}, stored))
 	check.Equal(s.T, "owners, with which it would be deleted", 0, len(stored.OwnerReferences))
 	return check.Value(policy.DecodeKept(stored.Data[policy.KeptConfigMapKey]))(s.T)
 }
@@ -38,14 +38,14 @@ func TestThePolicyInForceIsKeptInAConfigMap(t *testing.T) {
 	s.settle()
 	check.Equal(t, "writes without a change", writes, s.writes)
 
-	s.must(s.client.Delete(s.Context(), s.policy()))
+	check.NoError(t, s.client.Delete(s.Context(), s.policy()))
 	s.settle()
 	check.That(t, policy.IsTree(s.kept()), "the tree is gone with the policy")
 
 	// A new policy that does not mention the hierarchy.
 	last := s.kept()
 	s.r.inForce = func(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy { return policy.InForce(read, last) }
-	s.must(s.client.Create(s.Context(), newPolicy()))
+	check.NoError(t, s.client.Create(s.Context(), newPolicy()))
 	s.settle()
 	check.That(t, policy.IsTree(s.kept()), "the tree ends with a policy that does not say so")
 	check.That(t, policy.IsTree(s.policy()), "the status does not name the tree that is in force")

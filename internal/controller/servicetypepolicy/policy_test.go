@@ -73,11 +73,11 @@ func TestPriorityClassesFollowThePolicy(t *testing.T) {
 // to be deleted.
 func TestAPolicyThatIsBeingDeletedCreatesNothing(t *testing.T) {
 	s := newSettledScene(t)
-	s.must(s.client.Delete(s.Context(), s.rendered()))
+	check.NoError(t, s.client.Delete(s.Context(), s.rendered()))
 	leaving := s.policy()
 	leaving.Finalizers = []string{"example.com/waits"}
-	s.must(s.client.Update(s.Context(), leaving))
-	s.must(s.client.Delete(s.Context(), leaving))
+	check.NoError(t, s.client.Update(s.Context(), leaving))
+	check.NoError(t, s.client.Delete(s.Context(), leaving))
 
 	s.settle()
 	check.Equal(t, "rendered text", "", s.text())
@@ -90,7 +90,7 @@ func TestAPolicyDeletedBeforeTheFirstReconcileHasNoStatus(t *testing.T) {
 	leaving := newPolicy()
 	leaving.Finalizers = []string{"example.com/waits"}
 	s := newScene(t, newConfigMap(place.Name, plain), leaving)
-	s.must(s.client.Delete(s.Context(), leaving))
+	check.NoError(t, s.client.Delete(s.Context(), leaving))
 
 	s.settle()
 	check.Equal(t, "conditions", 0, len(s.policy().Status.Conditions))
@@ -118,11 +118,11 @@ func TestWithoutABaseTheDefaultOfVolcanoIsRendered(t *testing.T) {
 	s := newScene(t, newPolicy())
 	s.settleTo("True/Synced: the scheduler's configuration is Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap")
 	builtIn := s.text()
-	s.must(s.client.Delete(s.Context(), s.rendered()))
+	check.NoError(t, s.client.Delete(s.Context(), s.rendered()))
 	s.settle()
 	check.Equal(t, "text after it was deleted", builtIn, s.text())
 
-	s.must(s.client.Create(s.Context(), newConfigMap(place.Name, plain)))
+	check.NoError(t, s.client.Create(s.Context(), newConfigMap(place.Name, plain)))
 	s.settleTo("True/Synced: the scheduler's configuration is ConfigMap")
 	check.That(t, s.text() != builtIn, "the text is the default although there is a base")
 }
@@ -147,7 +147,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	}
 
 	readEvidence()
-	s.must(s.client.Create(s.Context(), enforcement.Report{Identity: "ours", Version: "v1", At: s.now, ConfigHash: schedulerconfig.Hash(good)}.Lease(home)))
+	check.NoError(t, s.client.Create(s.Context(), enforcement.Report{Identity: "ours", Version: "v1", At: s.now, ConfigHash: schedulerconfig.Hash(good)}.Lease(home)))
 	s.settle()
 	s.takeEvents()
 	for _, step := range []struct {
@@ -160,7 +160,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 		{"the base has a hierarchy of Volcano", func() {
 			s.write(s.base(), "helm", strings.Replace(plain, "gang", "capacity\n    enableHierarchy: true", 1))
 		}, "False/HierarchyNotSupported: ", 0},
-		{"the base is deleted", func() { s.must(s.client.Delete(s.Context(), s.base())) }, "False/BaseMissing: ", 0},
+		{"the base is deleted", func() { check.NoError(t, s.client.Delete(s.Context(), s.base())) }, "False/BaseMissing: ", 0},
 		{"the operator restarts", func() { s.restart(); readEvidence() }, "False/BaseMissing: ", 0},
 		{"the policy is invalid", func() {
 			s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.OverCommitPercent = 50 })
@@ -182,7 +182,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 	s.write(s.rendered(), "kubectl-edit", plain)
 	s.settleTo("False/BaseMissing: ")
 	expectEnforced("False/NotConfigured: the scheduler is not configured as the ServiceTypePolicy says: there is no ConfigMap")
-	s.must(s.client.Create(s.Context(), newConfigMap(place.Name, plain)))
+	check.NoError(t, s.client.Create(s.Context(), newConfigMap(place.Name, plain)))
 	s.settleTo("True/Synced: ")
 	check.Equal(t, "rendered text with the base", good, s.text())
 }
@@ -200,7 +200,7 @@ func TestManualChangesAreReverted(t *testing.T) {
 	}{
 		{func() { s.write(s.rendered(), "kubectl-edit", plain) }, "kubectl-edit wrote it"},
 		{func() { s.write(s.rendered(), "kubectl-edit", good+"# mine\n") }, "kubectl-edit wrote it"},
-		{func() { s.must(s.client.Delete(s.Context(), s.rendered())) }, "another client deleted it"},
+		{func() { check.NoError(t, s.client.Delete(s.Context(), s.rendered())) }, "another client deleted it"},
 	} {
 		s.now = s.now.Add(time.Minute) // the operator corrects the text at most once a second
 		step.change()
@@ -215,7 +215,7 @@ func TestManualChangesAreReverted(t *testing.T) {
 	cm := s.rendered()
 	cm.OwnerReferences = nil
 	cm.Annotations = nil
-	s.must(s.client.Update(s.Context(), cm))
+	check.NoError(t, s.client.Update(s.Context(), cm))
 	s.settle()
 	check.Equal(t, "owners", 1, len(s.rendered().OwnerReferences))
 	check.That(t, s.rendered().Annotations[v1alpha1.AnnotationRenderedFrom] != "", "the annotation is not repaired")

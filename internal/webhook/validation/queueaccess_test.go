@@ -231,8 +231,7 @@ func TestWorkloadsOfANamespaceThatIsNoLongerSelected(t *testing.T) {
 	inOpen := workloadFor(t, newDeployment(annotationMap{queueName: "open"}, nil))
 
 	checkAnswer(t, validateNow(t, inTraining, &inTraining, newInput(setOtherTeam)), "", "as before: …Namespace <chat> may not use queue <training>")
-	moved := validateNow(t, inTraining, &inOpen, newInput(setOtherTeam))
-	checkOnlyText(t, "refusals", texts(moved.Errors), "Namespace <chat> may not use queue <training>")
+	checkOnlyText(t, "refusals", texts(validateNow(t, inTraining, &inOpen, newInput(setOtherTeam)).Errors), "Namespace <chat> may not use queue <training>")
 }
 
 // TestARefusalDisclosesNothingOfAnotherTenantsQueue: with a dry run any user can ask the webhook about any queue. Queue
