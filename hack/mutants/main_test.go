@@ -46,8 +46,8 @@ func TestAMutantNeedsATextThatIsThereOnce(t *testing.T) {
 	}
 }
 
-// TestEveryPatternOfATableSelectsTests: a table has mutants, a package whose tests must notice them, and a pattern of
-// these tests, or none. go test passes when its pattern selects no test, so all mutants of such a table would survive.
+// TestEveryPatternOfATableSelectsTests: a table has mutants, a package whose tests must notice them, and perhaps a
+// pattern of these tests. go test passes when its pattern selects no test, so all mutants of such a table would survive.
 // Each alternative of a pattern, such as A and B of Test(A|B), selects at least one test of the package. Without a
 // pattern the package has tests. A test that moves to another package takes its pattern along.
 func TestEveryPatternOfATableSelectsTests(t *testing.T) {
