@@ -66,8 +66,8 @@ func get(t *testing.T, client *http.Client, url string) (protocol string, err er
 	return response.Proto, err
 }
 
-// TestClientsOfHTTP2GetHTTP1: the server bounds its connections, and with them the requests that it serves at a time. One
-// connection of HTTP/2 would carry hundreds, so a client that prefers HTTP/2 gets HTTP/1.1.
+// TestClientsOfHTTP2GetHTTP1: the server bounds its connections, and with them the requests that it serves at a time.
+// One connection of HTTP/2 would carry hundreds, so a client that prefers HTTP/2 gets HTTP/1.1.
 func TestClientsOfHTTP2GetHTTP1(t *testing.T) {
 	certificates := httptest.NewUnstartedServer(nil)
 	certificates.StartTLS()
@@ -80,8 +80,8 @@ func TestClientsOfHTTP2GetHTTP1(t *testing.T) {
 	check.Equal(t, "protocol", "HTTP/1.1", check.Value(get(t, client, "https://"+address))(t))
 }
 
-// TestIdleConnectionsEnd: a client opens all 3 connections that the server allows, and sends nothing. The server ends them
-// after 300 ms, so another client is answered soon.
+// TestIdleConnectionsEnd: a client opens all 3 connections that the server allows, and sends nothing. The server ends
+// them after 300 ms, so another client is answered soon.
 func TestIdleConnectionsEnd(t *testing.T) {
 	const connections = 3
 	address := startServer(t, &Server{Handler: answer, Limits: newLimits(connections)})
@@ -137,8 +137,9 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 }
 
-// TestClientThatDoesNotReadEnds: a client that requests an endless answer and does not read it would keep its connection for
-// ever. After the time limit of a response, here a second, the server ends it, and the handler's write fails.
+// TestClientThatDoesNotReadEnds: a client that requests an endless answer and does not read it would keep its
+// connection for ever. After the time limit of a response, here a second, the server ends it, and the handler's write
+// fails.
 func TestClientThatDoesNotReadEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	endless := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

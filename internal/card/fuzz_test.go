@@ -61,8 +61,9 @@ func formOfSuffix(suffix string) Form {
 }
 
 // FuzzParseTotals: ParseTotals parses the annotation card.request, a JSON object {"A|B": number of cards} of
-// alternatives. What it accepts is sorted by request, each only once, with a card name and a count from 0 to MaxCount.
-// It is read back the same after it was written. A refused text gives nothing, and an error that fits an event.
+// alternatives. What it accepts is sorted by request, each only once, with a card name and a count from 0 to
+// MaxCount. It is read back the same after it was written. A refused text gives nothing, and an error that fits an
+// event.
 func FuzzParseTotals(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"A|B":2,"A":1}`, `{"B | A":2,"A|B":1}`, `{"A|B":1,"A | B":2}`, `{"A/mps-80g*1/2|B/mps-40g*1/4":3}`,

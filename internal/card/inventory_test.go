@@ -32,10 +32,10 @@ func inventoryOfFiles(t *testing.T, files map[string]string, known ...corev1.Res
 	return NewInventory(recognised, known...)
 }
 
-// TestInventoryAddsUpTheCardsOfAllNodes: an inventory sums the cards of all nodes by name. A resource that is a card on
-// one node is a card on each, so that no quota misses it: on a node that does not name it, it is a card without a
-// name. A resource that was a card stays one when its last node is gone. The table fleet (fleet_test.go) has the cards
-// of each file.
+// TestInventoryAddsUpTheCardsOfAllNodes: an inventory sums the cards of all nodes by name. A resource that is a card
+// on one node is a card on each, so that no quota misses it: on a node that does not name it, it is a card without a
+// name. A resource that was a card stays one when its last node is gone. The table fleet (fleet_test.go) has the
+// cards of each file.
 func TestInventoryAddsUpTheCardsOfAllNodes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		files         map[string]string     // node → file of testdata/nodes
@@ -203,7 +203,8 @@ func TestARelabelledNodeIsTheOtherCard(t *testing.T) {
 	check.Equal(t, "names before", []Name{"NVIDIA-GeForce-RTX-4090"}, before.Names())
 }
 
-// TestPhysicalIsACopy: an inventory is shared by many callers, so none of them can change it by what Physical returns.
+// TestPhysicalIsACopy: an inventory is shared by many callers, so none of them can change it by what Physical
+// returns.
 func TestPhysicalIsACopy(t *testing.T) {
 	inventory := inventoryOf(map[string]string{"n": h200 + "nvidia.com/gpu:8"})
 	inventory.Physical()["NVIDIA-H200"] = 99

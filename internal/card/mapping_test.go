@@ -28,8 +28,8 @@ var (
 
 // TestMappingsNameTheNodesOfOtherVendors: device plugins of these vendors write no label <type>.product. So an
 // administrator maps the resource to a model, by name or by a label that the vendor writes. The nodes are files of
-// testdata/nodes. All allocatable units of the resource become cards. amdByLabel reads label amd.com/gpu.product-name;
-// intelFlex names Flex-170 on nodes with a certain label.
+// testdata/nodes. All allocatable units of the resource become cards. amdByLabel reads label
+// amd.com/gpu.product-name; intelFlex names Flex-170 on nodes with a certain label.
 func TestMappingsNameTheNodesOfOtherVendors(t *testing.T) {
 	for file, tc := range map[string]struct {
 		mapping Mapping
@@ -67,8 +67,8 @@ func mapPoolX(resource corev1.ResourceName, model string) Mapping {
 	return Mapping{Resource: resource, Model: model, NodeSelector: map[string]string{"pool": "x"}}
 }
 
-// TestAMappingDecidesAboutItsResourceAlone: an entry of spec.cards names the card of its resource on the nodes that it
-// selects, in place of the labels <type>.product and <type>.memory. The labels still decide about other resources,
+// TestAMappingDecidesAboutItsResourceAlone: an entry of spec.cards names the card of its resource on the nodes that
+// it selects, in place of the labels <type>.product and <type>.memory. The labels still decide about other resources,
 // but where they could mean either of two, an entry for one leaves the other unclear. A resource that neither names,
 // or two entries name differently, is withheld: no new pod gets it. The labels h800 and npu name NVIDIA-H800 for
 // nvidia.com and Ascend-910B for huawei.com. amdByLabel reads the model from label amd.com/gpu.product-name;
@@ -207,8 +207,8 @@ func TestAMappingDecidesAboutItsResourceAlone(t *testing.T) {
 			check.Equal(t, "anomalies", 0, len(got.Anomalies))
 			continue
 		}
-		want := []Anomaly{{Reason: tc.wantReason, Resource: tc.wantWithheld}}
-		check.Equal(t, "anomalies", want, got.Anomalies, cmpopts.IgnoreFields(Anomaly{}, "Message"))
+		check.Equal(t, "anomalies", []Anomaly{{Reason: tc.wantReason, Resource: tc.wantWithheld}}, got.Anomalies,
+			cmpopts.IgnoreFields(Anomaly{}, "Message"))
 		check.Equal(t, "withheld", []corev1.ResourceName{tc.wantWithheld}, got.Unnamed)
 		check.Contains(t, "message of the anomaly", joinMessages(got.Anomalies), tc.wantMessage)
 	}
@@ -270,8 +270,8 @@ func TestAMappingReleasesNoCard(t *testing.T) {
 	})
 }
 
-// drawNodeAndMappings draws a node that offers none, one or both of v.w/x and a.b/c, 2 each, and up to four mappings of
-// them, by a model, by label "model", or with a selector of label "pool".
+// drawNodeAndMappings draws a node that offers none, one or both of v.w/x and a.b/c, 2 each. It also draws up to four
+// mappings of them: by a model or by label "model", and for all nodes or for those with a label "pool".
 func drawNodeAndMappings(t *rapid.T) (*corev1.Node, Mappings) {
 	values := rapid.SampledFrom([]string{"", "X", "Y"})
 	n := &corev1.Node{

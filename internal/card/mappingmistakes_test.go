@@ -12,9 +12,10 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestWrongMappingsAreRefusedWithTheEntry: spec.cards has up to 64 entries. Each names an extended resource of a device
-// plugin and one model, by name or by label. An error says which entry and field is wrong, and what to write.
-// amdByLabel is an entry for amd.com/gpu without nodeSelector, and intelFlex one for gpu.intel.com/i915; both are valid.
+// TestWrongMappingsAreRefusedWithTheEntry: spec.cards has up to 64 entries. Each names an extended resource of a
+// device plugin and one model, by name or by label. An error says which entry and field is wrong, and what to write.
+// amdByLabel is an entry for amd.com/gpu without nodeSelector, and intelFlex one for gpu.intel.com/i915; both are
+// valid.
 func TestWrongMappingsAreRefusedWithTheEntry(t *testing.T) {
 	labels := func(n int) map[string]string {
 		out := map[string]string{}
@@ -125,9 +126,9 @@ func TestWrongMappingsAreRefusedWithTheEntry(t *testing.T) {
 	}
 }
 
-// TestNoValidMappingMakesAnInvalidName: an administrator must be able to write a quota for each card. So mappings that
-// are accepted give a node's card a valid name. The drawn resources are whole cards, slices and shares; the node has
-// the labels that shares need, 1024 MiB and 2 replicas.
+// TestNoValidMappingMakesAnInvalidName: an administrator must be able to write a quota for each card. So mappings
+// that are accepted give a node's card a valid name. The drawn resources are whole cards, slices and shares; the node
+// has the labels that shares need, 1024 MiB and 2 replicas.
 func TestNoValidMappingMakesAnInvalidName(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		prefix := rapid.SampledFrom([]string{"a.b/c", "nvidia.com/mig-1g", "a.b/c.shared", "nvidia.com/mig-"}).Draw(t, "resource")

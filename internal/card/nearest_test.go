@@ -105,8 +105,8 @@ func TestMentionsCard(t *testing.T) {
 	}
 }
 
-// TestNearestNameIsWithinAThird: among random names of letters, which have no vendor and no digit, the nearest has the
-// smallest edit distance. It is found if that is at most a third of the wanted name's length.
+// TestNearestNameIsWithinAThird: among random names of letters, which have no vendor and no digit, the nearest has
+// the smallest edit distance. It is found if that is at most a third of the wanted name's length.
 func TestNearestNameIsWithinAThird(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		name := rapid.StringMatching(`[abc]{1,7}`)
@@ -126,8 +126,8 @@ func TestNearestNameIsWithinAThird(t *testing.T) {
 	})
 }
 
-// TestNearestFindsAModelWithAndWithoutAVendor: a random model has the word of a random vendor in front, or none. A user
-// finds it by the model alone, in lower case, and with NVIDIA in front, though another card comes first.
+// TestNearestFindsAModelWithAndWithoutAVendor: a random model has the word of a random vendor in front, or none. A
+// user finds it by the model alone, in lower case, and with NVIDIA in front, though another card comes first.
 func TestNearestFindsAModelWithAndWithoutAVendor(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		model := rapid.StringMatching(`[A-Z]{1,3}[0-9]{2,4}(-[A-Z]{3}[0-9])?`).Draw(t, "model")

@@ -8,11 +8,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestNetworkDevicesBesideCardsAreNoCards: pods request network devices together with cards, and no quota limits them.
-// Labels of product and memory name the one resource of their vendor that is no network device. A network device is
-// a card only if a mapping, or these labels, have its very name. A resource in wantResources without a count in
-// wantCards is withheld: it is known as a card, but no pod may get it. npu are labels that name Ascend-910B for
-// huawei.com; ascend is an entry of spec.cards that does the same.
+// TestNetworkDevicesBesideCardsAreNoCards: pods request network devices together with cards, and no quota limits
+// them. Labels of product and memory name the one resource of their vendor that is no network device. A network
+// device is a card only if a mapping, or these labels, have its very name. A resource in wantResources without a
+// count in wantCards is withheld: it is known as a card, but no pod may get it. npu are labels that name Ascend-910B
+// for huawei.com; ascend is an entry of spec.cards that does the same.
 func TestNetworkDevicesBesideCardsAreNoCards(t *testing.T) {
 	ascend := Mappings{{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}}
 	eightAscends := map[Name]Count{"Ascend-910B": 8}

@@ -15,8 +15,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// newNode builds a node from a text of labels "key=value" and allocatable resources "resource:count". It also has CPU,
-// pods and a network device, rdma/hca.
+// newNode builds a node from a text of labels "key=value" and allocatable resources "resource:count". It also has
+// CPU, pods and a network device, rdma/hca.
 func newNode(text string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}}
 	n.Status.Allocatable = corev1.ResourceList{
@@ -42,15 +42,15 @@ const (
 	npu  = "huawei.com/npu.product=Ascend-910B huawei.com/npu.memory=65536 "
 )
 
-// wrongNode is a node on which something is wrong, the resources that are withheld, separated by spaces, and a part of
-// the message that says why.
+// wrongNode is a node on which something is wrong. It has the resources that are withheld, separated by spaces, and a
+// part of the message that says why.
 type wrongNode struct{ node, wantWithheld, wantMessage string }
 
 // TestRecogniseReportsWhatIsWrongWithANode: a card has a name if exactly one label <type>.product beside
 // <type>.memory names it, and the numbers of its shares are valid. Otherwise the resource that the mistake is about
 // is withheld from new pods, never guessed, and the message says why. It fits an event, and lists models in the order
-// of their labels. The labels h800 and npu name NVIDIA-H800 for nvidia.com and Ascend-910B for huawei.com. Each row has
-// the node, what it withholds, and a part of the message.
+// of their labels. The labels h800 and npu name NVIDIA-H800 for nvidia.com and Ascend-910B for huawei.com. Each row
+// has the node, what it withholds, and a part of the message.
 func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 	const (
 		gpu           = "nvidia.com/gpu"
@@ -228,8 +228,8 @@ func TestEveryAnomalyHasAReason(t *testing.T) {
 	}
 }
 
-// expectValidKeysAndValues fails for labels and resources that the API server refuses, so that no test is about a node
-// that cannot exist.
+// expectValidKeysAndValues fails for labels and resources that the API server refuses, so that no test is about a
+// node that cannot exist.
 func expectValidKeysAndValues(t *testing.T, n *corev1.Node) {
 	for key, value := range n.Labels {
 		wrong := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
@@ -256,9 +256,9 @@ func TestATypeMayHaveADashAndADot(t *testing.T) {
 	check.Equal(t, "recognised", nodeWithCards("PPU-ZW810E", "v.w/ai-card.v2", 16), got, cmpopts.EquateEmpty())
 }
 
-// TestRecogniseNeverCountsBelowZeroOrBeyondReason: a broken device plugin may report any quantity. Negative ones count
-// as 0, and parts of a card are rounded up. More than a million (MaxCount) become a million and one, which fits no
-// quota. The node has halves of an NVIDIA-H800 of 80 GiB.
+// TestRecogniseNeverCountsBelowZeroOrBeyondReason: a broken device plugin may report any quantity. Negative ones
+// count as 0, and parts of a card are rounded up. More than a million (MaxCount) become a million and one, which fits
+// no quota. The node has halves of an NVIDIA-H800 of 80 GiB.
 func TestRecogniseNeverCountsBelowZeroOrBeyondReason(t *testing.T) {
 	for quantity, want := range map[string]Count{
 		"-1":                   0,

@@ -32,8 +32,8 @@ func TestParseQuotaReadsWholeCounts(t *testing.T) {
 	check.Equal(t, "entries of the longest quota", 256, len(check.Value(ParseQuota(quotaText(256)))(t)))
 }
 
-// TestQuotaSurvivesWritingAndReading: the operator writes quotas into annotations, and the scheduler reads them. Random
-// quotas of cards, slices and shares are read as they were written.
+// TestQuotaSurvivesWritingAndReading: the operator writes quotas into annotations, and the scheduler reads them.
+// Random quotas of cards, slices and shares are read as they were written.
 func TestQuotaSurvivesWritingAndReading(t *testing.T) {
 	name := rapid.StringMatching(`[A-Z][a-z0-9]{0,5}(/mig-1g\.[0-9]{1,2}gb-mixed|/mps-[1-9]g\*1/[1-9])?`)
 	seed.Check(t, func(t *rapid.T) {

@@ -36,10 +36,11 @@ func readRealNodes(t *testing.T) []*corev1.Node {
 
 // TestRealNodesAreRecognised: testdata/realnodes.yaml has nodes with one real card, an H100 or an H200, as NVIDIA's
 // software labels them in each of its configurations. With a MIG strategy, single or mixed, the card is not cut into
-// slices yet, so it is whole. Parts of a card never count as whole cards: 4 or 2 shares of the card get -SHARED behind
-// the model. If the software renames their resource to gpu.shared, they get a name with the memory of the card and
-// their number. SharingStrategy says how shares are made. MODEL, MEMORY and CARD below stand for those of both cards.
-// Nodes apiserver-… are as a kubelet registered them; the others were put together from the software's answers.
+// slices yet, so it is whole. Parts of a card never count as whole cards: 4 or 2 shares of the card get -SHARED
+// behind the model. If the software renames their resource to gpu.shared, they get a name with the memory of the card
+// and their number. SharingStrategy says how shares are made. MODEL, MEMORY and CARD below stand for those of both
+// cards. Nodes apiserver-… are as a kubelet registered them; the others were put together from the software's
+// answers.
 func TestRealNodesAreRecognised(t *testing.T) {
 	type expectation struct{ cards, sharing string } // cards as describeCards writes them
 

@@ -225,8 +225,8 @@ func TestParseRequestRefusesAndSaysWhy(t *testing.T) {
 	})
 }
 
-// TestAnErrorListsMistakesInTheirOrderAndCountsTheRest: the mistakes are listed as the text has them. An error must fit
-// an event, so it lists 600 bytes of mistakes. One takes about 100: of 100 wrong names it lists 6 and counts 94.
+// TestAnErrorListsMistakesInTheirOrderAndCountsTheRest: the mistakes are listed as the text has them. An error must
+// fit an event, so it lists 600 bytes of mistakes. One takes about 100: of 100 wrong names it lists 6 and counts 94.
 func TestAnErrorListsMistakesInTheirOrderAndCountsTheRest(t *testing.T) {
 	_, err := ParseQuota(`{"B 1":1,"A 2":1,"C":1.5}`)
 	check.Equal(t, "error", `card name "B 1": the model "B 1" must be a label value (letters, digits, '-', '_', '.', at most 63); `+

@@ -6,8 +6,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestParseRequestKeepsTheOrderWritten: a pod's alternatives are in order of preference, so they keep it. Spaces around
-// names are dropped. The request allows its alternatives alone; a request without names allows any card.
+// TestParseRequestKeepsTheOrderWritten: a pod's alternatives are in order of preference, so they keep it. Spaces
+// around names are dropped. The request allows its alternatives alone; a request without names allows any card.
 func TestParseRequestKeepsTheOrderWritten(t *testing.T) {
 	r := check.Value(ParseRequest(" NVIDIA-GeForce-RTX-4090 | NVIDIA-GeForce-RTX-4090-D"))(t)
 	check.Equal(t, "names", []Name{"NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D"}, r.Names())
@@ -19,8 +19,8 @@ func TestParseRequestKeepsTheOrderWritten(t *testing.T) {
 	check.That(t, Request{}.Allows("NVIDIA-H200"), "a request without names does not allow any card")
 }
 
-// TestParseRequestAcceptsAlternativesOfOneKind: whole cards, shares, and slices of one MIG profile may be alternatives,
-// because one resource of the pod can mean either.
+// TestParseRequestAcceptsAlternativesOfOneKind: whole cards, shares, and slices of one MIG profile may be
+// alternatives, because one resource of the pod can mean either.
 func TestParseRequestAcceptsAlternativesOfOneKind(t *testing.T) {
 	for _, text := range []string{"A|B", "A/mps-80g*1/2|B/mps-40g*1/4", "A/mig-1g.18gb-mixed|B/mig-1g.18gb-mixed"} {
 		check.Value(ParseRequest(text))(t)

@@ -124,10 +124,11 @@ func TestASliceAndItsShareAreAlternatives(t *testing.T) {
 }
 
 // TestMoreCardsThanTheLabelsSay: label <type>.count says how many cards a node has. Label replicas says how many
-// shares each is cut into, 1 without the label. A node that offers twice count x replicas, or more, probably shares its
-// cards without a label. A tenant with quota for whole cards would get parts, so the node withholds them from new pods.
-// Fewer, but more than count x replicas, are offered. Both are an anomaly. Without a label of the count, any number is
-// offered. An entry of spec.cards for the node is trusted in place of the labels. The label h800 names NVIDIA-H800.
+// shares each is cut into, 1 without the label. A node that offers twice count x replicas, or more, probably shares
+// its cards without a label. A tenant with quota for whole cards would get parts, so the node withholds them from new
+// pods. Fewer, but more than count x replicas, are offered. Both are an anomaly. Without a label of the count, any
+// number is offered. An entry of spec.cards for the node is trusted in place of the labels. The label h800 names
+// NVIDIA-H800.
 func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 	const (
 		gpu      = "nvidia.com/gpu"

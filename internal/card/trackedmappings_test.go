@@ -11,8 +11,8 @@ import (
 )
 
 // TestTrackerFollowsMappings: a Tracker keeps the cards of all nodes up to date. After random versions of a node and
-// random mappings it has the same cards as a new Tracker that only sees the last ones. Each mapped resource is a card.
-// SetMappings reports a change if the inventory changes, and none if the mappings are the same as before.
+// random mappings it has the same cards as a new Tracker that only sees the last ones. Each mapped resource is a
+// card. SetMappings reports a change if the inventory changes, and none if the mappings are the same as before.
 func TestTrackerFollowsMappings(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var tracker Tracker

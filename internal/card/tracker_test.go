@@ -238,8 +238,8 @@ func TestTrackerEqualsANewInventory(t *testing.T) {
 	})
 }
 
-// TestTrackerFollowsHowCardsAreShared: the label sharing-strategy says whether shares are of time slicing or of MPS. A
-// node's state follows it. The name of the share is the same for both, so the inventory stays as it is.
+// TestTrackerFollowsHowCardsAreShared: the label sharing-strategy says whether shares are of time slicing or of MPS.
+// A node's state follows it. The name of the share is the same for both, so the inventory stays as it is.
 func TestTrackerFollowsHowCardsAreShared(t *testing.T) {
 	newSharedNode := func(strategy string) *corev1.Node {
 		return newNamedNode("a", gpusOf("H200-SHARED")+"nvidia.com/gpu:8 nvidia.com/gpu.sharing-strategy="+strategy)

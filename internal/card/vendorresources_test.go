@@ -103,8 +103,8 @@ func TestCardsAreKnownByTheDomainsOfVendors(t *testing.T) {
 }
 
 // TestSharingSoftwareIsOfNoVendor: resources of software that shares cards may stand for cards of any vendor. Those
-// of a vendor stand for its own cards, so they are not of sharing software. A number of cards or of their cores stands
-// for cards. Memory, CPU and network devices do not, so they are not of sharing software either.
+// of a vendor stand for its own cards, so they are not of sharing software. A number of cards or of their cores
+// stands for cards. Memory, CPU and network devices do not, so they are not of sharing software either.
 func TestSharingSoftwareIsOfNoVendor(t *testing.T) {
 	for resource, want := range map[corev1.ResourceName]bool{
 		"volcano.sh/vgpu-number":          true,

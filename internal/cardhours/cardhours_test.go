@@ -153,9 +153,9 @@ func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 }
 
 // TestManyViewsAreNotWrittenInTheSameMinute: each view has a delay of its own, by its name, so the writes of many
-// views are spread. 1,000 views of busy queues begin in the same minute. The operator looks at each when Next says so,
-// for 6 hours. A view is written every 60 to 90 minutes, so 3 to 5 times after the first. No minute has more than a
-// fifteenth of the views.
+// views are spread. 1,000 views of busy queues begin in the same minute. The operator looks at each when Next says
+// so, for 6 hours. A view is written every 60 to 90 minutes, so 3 to 5 times after the first. No minute has more than
+// a fifteenth of the views.
 func TestManyViewsAreNotWrittenInTheSameMinute(t *testing.T) {
 	const views = 1000
 	shown := make([]*v1alpha1.CardHoursStatus, views)
@@ -187,8 +187,8 @@ func TestManyViewsAreNotWrittenInTheSameMinute(t *testing.T) {
 }
 
 // TestAViewIsAtMostTwoHoursOldAndRefreshedOnceAnHour: the queue uses 8 cards all the time. The operator looks at the
-// view when Next says so, and whenever it writes the status for another reason. At each write the shown hours are less
-// than two hours old and of the current month. Two refreshes in one month are at least an hour apart.
+// view when Next says so, and whenever it writes the status for another reason. At each write the shown hours are
+// less than two hours old and of the current month. Two refreshes in one month are at least an hour apart.
 func TestAViewIsAtMostTwoHoursOldAndRefreshedOnceAnHour(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		at := november.Add(time.Duration(rapid.IntRange(0, 30*24*60).Draw(t, "minutes")) * time.Minute)

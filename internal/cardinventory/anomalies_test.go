@@ -41,8 +41,9 @@ func withStaleCapacity(name corev1.ResourceName) func(*corev1.Node) {
 // anomalies. Each has a reason, the resource or card, how many, on which nodes, and in the message what would help.
 // Each row is a cluster with exactly one anomaly. nodeWithEightH200 has 8 H200 and right labels. withStaleCapacity is
 // a resource with 0 allocatable and a capacity of 4, which the kubelet keeps when a device plugin no longer offers
-// it. Such cards are unhealthy, with two exceptions. Either software that shares cards offers some on the node. Or the
-// same vendor offers another form, such as slices, and labels count and replicas do not say that it has the old one.
+// it. Such cards are unhealthy, with two exceptions. Either software that shares cards offers some on the node. Or
+// the same vendor offers another form, such as slices, and labels count and replicas do not say that it has the old
+// one.
 func TestAnomaliesSayWhatIsWrongAndWhatHelps(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene

@@ -56,7 +56,8 @@ func TestDriversThatHandOutCardsAreAnAnomaly(t *testing.T) {
 }
 
 // TestResourceClaimsComeFirst: the list of anomalies is bounded. No quota limits the cards of a driver, so its
-// anomaly comes before that of a node without labels, whose reason, NoModelLabel, is first by name.
+// anomaly comes before that of a node without labels. By name, the reason of the latter, NoModelLabel, would be
+// first.
 func TestResourceClaimsComeFirst(t *testing.T) {
 	tracker := &card.Tracker{}
 	tracker.Update(builder.Node("a").GPUs("", 8).Obj())

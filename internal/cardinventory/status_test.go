@@ -21,10 +21,10 @@ import (
 
 // TestStatusSumsUpEachCard: the status sums up each card of the cluster. Of 3 nodes with 8 H200 each, one is cordoned
 // and one not ready: 24 in total, 16 healthy, 8 cordoned. Pods use 3 + 2 + 1 of them, and pod w waits for 4. Quotas
-// of H200 are 10 + 8, 2 more than are healthy; no node has the 1 NVIDIA-A100. Queue old has no CardQuota, so its quota
-// of 2 Ascend-910B counts for no service type. Cards on nodes come first, then those with a quota, then those that
-// pods only name. The summary has the cards on nodes, over-allocated ones first. The one anomaly is pod outside, which
-// has no queue.
+// of H200 are 10 + 8, 2 more than are healthy; no node has the 1 NVIDIA-A100. Queue old has no CardQuota, so its
+// quota of 2 Ascend-910B counts for no service type. Cards on nodes come first, then those with a quota, then those
+// that pods only name. The summary has the cards on nodes, over-allocated ones first. The one anomaly is pod outside,
+// which has no queue.
 func TestStatusSumsUpEachCard(t *testing.T) {
 	status := scene{
 		nodes: []*corev1.Node{
@@ -276,6 +276,8 @@ func TestStatusSurvivesAnyTextOfAQueue(t *testing.T) {
 // TestCountWithoutTotals: before the operator has counted CardQuotas, there are no totals of quotas. The status lists
 // the card that a pod waits for already.
 func TestCountWithoutTotals(t *testing.T) {
-	count := NewCount(CountInput{Tree: cardquota.Flat, Usage: map[string]queueusage.Usage{"q": {Pending: map[card.Name]card.Count{"NVIDIA-H200": 1}}}})
+	count := NewCount(CountInput{Tree: cardquota.Flat, Usage: map[string]queueusage.Usage{
+		"q": {Pending: map[card.Name]card.Count{"NVIDIA-H200": 1}},
+	}})
 	check.Equal(t, "cards", 1, len(NewStatus(Input{Count: count}).Cards))
 }

@@ -77,8 +77,8 @@ func TestReadyNeedsProvenEnforcement(t *testing.T) {
 	}
 }
 
-// TestReadyCutsALongMessageOfEnforced: the message of Enforced has as many bytes as a condition may have. Ready repeats
-// it behind a text of its own, and cuts it to the same number of bytes.
+// TestReadyCutsALongMessageOfEnforced: the message of Enforced has as many bytes as a condition may have. Ready
+// repeats it behind a text of its own, and cuts it to the same number of bytes.
 func TestReadyCutsALongMessageOfEnforced(t *testing.T) {
 	long := bypassed
 	long.Message = strings.Repeat("x", conditions.MaxMessageLength)

@@ -78,10 +78,10 @@ func TestDriftIsAnotherValueOfAnOwnField(t *testing.T) {
 	}) {
 		quota, live := newSyncedQueue()
 		tc.change(live)
-		plan := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, live, "", flatPlacement(quota))
+		desired := flatQueue(quota, servicetype.BuiltIn, live)
 
-		check.Equal(t, "InSync", tc.wantInSync, plan.InSync(live))
-		check.Equal(t, "drift", tc.wantDrift, plan.DriftedFields(live))
+		check.Equal(t, "InSync", tc.wantInSync, desired.InSync(live))
+		check.Equal(t, "drift", tc.wantDrift, desired.DriftedFields(live))
 	}
 }
 
@@ -92,7 +92,7 @@ func TestAnotherNamespaceSelectorIsDrift(t *testing.T) {
 	quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 	live.Annotations["volcano.sh/namespace-selector"] = `{}`
 
-	desired := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, live, "", flatPlacement(quota))
+	desired := flatQueue(quota, servicetype.BuiltIn, live)
 	check.Equal(t, "drift", []string{".metadata.annotations.volcano.sh/namespace-selector"}, desired.DriftedFields(live))
 	check.That(t, !desired.InSync(live), "the Queue is in sync")
 }
@@ -101,7 +101,7 @@ func TestAnotherNamespaceSelectorIsDrift(t *testing.T) {
 // the Queue.
 func TestAMissingQueueIsNotInSync(t *testing.T) {
 	quota, _ := newSyncedQueue()
-	desired := NewDesiredQueue(quota, PolicyInput{Types: servicetype.BuiltIn}, nil, "", flatPlacement(quota))
+	desired := flatQueue(quota, servicetype.BuiltIn, nil)
 	check.That(t, !desired.InSync(nil), "the missing Queue is in sync")
 }
 
@@ -176,7 +176,7 @@ func TestADifferenceOfAnOwnPriorityIsAChangeOfThePolicy(t *testing.T) {
 		if tc.isMissing {
 			live = nil
 		}
-		check.Equal(t, "changed", tc.want, NewDesiredQueue(quota, PolicyInput{Types: tc.types}, live, "", flatPlacement(quota)).ServiceTypeChanged(live))
+		check.Equal(t, "changed", tc.want, flatQueue(quota, tc.types, live).ServiceTypeChanged(live))
 	}
 }
 
@@ -253,9 +253,8 @@ func TestDescribeConflictsGroupsFieldsByManager(t *testing.T) {
 		{Manager: "helm", Field: ".spec.reclaimable"},
 		{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"},
 	})
-	want := "another client changed or removed spec.capability.cpu; helm wrote spec.reclaimable; " +
-		"kubectl-edit wrote spec.priority, volcano.sh/card.quota"
-	check.Equal(t, "message", want, got)
+	check.Equal(t, "message", "another client changed or removed spec.capability.cpu; helm wrote spec.reclaimable; "+
+		"kubectl-edit wrote spec.priority, volcano.sh/card.quota", got)
 }
 
 // TestTheOldestCardQuotaOwnsTheQueue: of several CardQuotas for one queue the oldest owns it, of the same age the

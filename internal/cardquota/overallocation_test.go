@@ -90,7 +90,9 @@ func TestOverAllocationIsAllowedByAll(t *testing.T) {
 
 	// In a tree only the top level grants cards.
 	child := newQuotaOfH200("child", 5, 0, func(q *v1alpha1.CardQuota) { q.Spec.Parent = "top" })
-	totals := NewTree(nil, nil, v1alpha1.UnmanagedEnforce).QuotaTotals([]*v1alpha1.CardQuota{newQuotaOfH200("top", 9, 0, withAllow), child}, nil, cards{"H200": 8})
+	totals := NewTree(nil, nil, v1alpha1.UnmanagedEnforce).QuotaTotals([]*v1alpha1.CardQuota{
+		newQuotaOfH200("top", 9, 0, withAllow), child,
+	}, nil, cards{"H200": 8})
 	check.That(t, totals.AllowsOverAllocation("H200"), "a child with overAllocation Warn matters in a tree")
 }
 

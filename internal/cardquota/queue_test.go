@@ -185,8 +185,8 @@ var createdBy = managedFields("cardquota", "Apply", `{"f:metadata":{"f:annotatio
 // TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue: the operator deletes a Queue with its CardQuota only if
 // it created the Queue. It knows that from annotation created-by, which counts only while the operator itself owns
 // it: a user may copy or write the annotation. Later applies keep it, so that server-side apply does not remove it,
-// and never add it. They are for the Queue that exists, by its UID, and create none. createdBy is the operator's entry
-// for the annotation; plannedFields are its other fields.
+// and never add it. They are for the Queue that exists, by its UID, and create none. createdBy is the operator's
+// entry for the annotation; plannedFields are its other fields.
 func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
 	hasAnnotation := func(q *v1beta1.Queue) {
 		q.UID = "1-2-3"
@@ -209,7 +209,7 @@ func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
 	}) {
 		check.Equal(t, "created by the operator", tc.wantCreator != "", CreatedByOperator(tc.live))
 		for name, applied := range map[string]DesiredQueue{
-			"desired": NewDesiredQueue(newNotebookQuota(), PolicyInput{Types: servicetype.BuiltIn}, tc.live, "", flatPlacement(newNotebookQuota())),
+			"desired": flatQueue(newNotebookQuota(), servicetype.BuiltIn, tc.live),
 			"drained": NewDrainedQueue(newNotebookQuota(), tc.live, ""),
 		} {
 			check.Equal(t, name+": annotation", tc.wantCreator, applied.Config.Annotations["cardquota.dev/created-by"])
@@ -274,7 +274,7 @@ func TestTheOperatorYieldsFourFields(t *testing.T) {
 			isApplied: func(c *apply.QueueApplyConfiguration) bool { return c.Annotations["volcano.sh/card.quota"] == "{}" },
 		},
 	}) {
-		queue := NewDesiredQueue(newNotebookQuota(withWeight(5)), PolicyInput{Types: servicetype.BuiltIn}, nil, "", flatPlacement(newNotebookQuota(withWeight(5))))
+		queue := flatQueue(newNotebookQuota(withWeight(5)), servicetype.BuiltIn, nil)
 		check.That(t, tc.isApplied(queue.Config), "the field is not applied before the conflict")
 
 		check.Equal(t, "yields", tc.wantYield, queue.YieldField(tc.conflict))
@@ -286,7 +286,7 @@ func TestTheOperatorYieldsFourFields(t *testing.T) {
 // TestAnEmptySpecIsNotApplied: an apply of an empty spec would make the operator own spec as a whole. The only field
 // here is the parent, which is yielded.
 func TestAnEmptySpecIsNotApplied(t *testing.T) {
-	queue := NewDesiredQueue(newNotebookQuota(), PolicyInput{Types: servicetype.BuiltIn}, nil, "", flatPlacement(newNotebookQuota()))
+	queue := flatQueue(newNotebookQuota(), servicetype.BuiltIn, nil)
 	queue.YieldField(FieldConflict{Manager: "helm", Field: ".spec.parent"})
 	check.Equal(t, "spec", nil, queue.Config.Spec)
 }
@@ -301,9 +301,14 @@ func TestServiceTypesInForceDecide(t *testing.T) {
 		"inference": apply.QueueSpec().WithParent("root").WithPriority(5).WithReclaimable(true),
 		"training":  apply.QueueSpec().WithParent("root"), // the policy does not name it
 	} {
-		check.Equal(t, serviceType, want,
-			NewDesiredQueue(newNotebookQuota(withServiceType(serviceType)), PolicyInput{Types: types}, nil, "", flatPlacement(newNotebookQuota(withServiceType(serviceType)))).Config.Spec)
+		check.Equal(t, serviceType, want, flatQueue(newNotebookQuota(withServiceType(serviceType)), types, nil).Config.Spec)
 	}
+}
+
+// flatQueue is what the operator wants of the Queue of a CardQuota while queues are flat and no pod uses cards. live is
+// the Queue that exists, nil for none.
+func flatQueue(quota *v1alpha1.CardQuota, types ServiceTypeLookup, live *v1beta1.Queue) DesiredQueue {
+	return NewDesiredQueue(quota, PolicyInput{Types: types}, live, "", flatPlacement(quota))
 }
 
 // flatPlacement returns where the Queue of a CardQuota belongs while queues are flat.

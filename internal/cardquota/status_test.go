@@ -51,8 +51,8 @@ var train = v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job"
 
 // TestStatusHasTheNumbersOfEachCard: the status shows quota, used, pending and free of each card, in the order of the
 // spec, then cards without quota by name. The summary begins with cards over quota. The team has 2 H800, 8 H200 and
-// 64 CPU. Its pods use 3 H800, so 1 is over quota, 6 H200, so 2 are free, and an Ascend-910B without quota. 4 H200 and
-// 2 L40S are pending. The nodes have 16 H200 (Physical). CPU, memory and what is blocked are those of the usage.
+// 64 CPU. Its pods use 3 H800, so 1 is over quota, 6 H200, so 2 are free, and an Ascend-910B without quota. 4 H200
+// and 2 L40S are pending. The nodes have 16 H200 (Physical). CPU, memory and what is blocked are those of the usage.
 func TestStatusHasTheNumbersOfEachCard(t *testing.T) {
 	f := newStatusInput(cards{"NVIDIA-H200": 6, "NVIDIA-H800": 3, "Ascend-910B": 1}, cards{"NVIDIA-H200": 4, "NVIDIA-L40S": 2})
 	f.Usage.MilliCPU = 1500
@@ -89,8 +89,8 @@ func TestStatusHasTheNumbersOfEachCard(t *testing.T) {
 }
 
 // TestSummaryListsAsManyCardsAsFit: the summary is one line of kubectl get: used/quota of each card, those over quota
-// first. It has at most 100 characters, and counts the cards that do not fit. Only if the first card alone is longer, so
-// is the summary: a name is never cut. Each card here has a quota of 2.
+// first. It has at most 100 characters, and counts the cards that do not fit. Only if the first card alone is longer,
+// so is the summary: a name is never cut. Each card here has a quota of 2.
 func TestSummaryListsAsManyCardsAsFit(t *testing.T) {
 	// quotasOfTwo are cards with a quota of 2, none used.
 	quotasOfTwo := func(names ...string) (cards []v1alpha1.CardStatus) {
@@ -149,7 +149,8 @@ func inState(state v1beta1.QueueState) func(*StatusInput) {
 
 // TestConditionsSayWhatKeepsAQueueFromWork: condition QueueSynced says whether the Queue carries the quota,
 // WithinQuota whether more is used than the quota, and Ready whether pods can start. Each row changes the input of a
-// team that uses 1 of its 8 H200, and has the conditions that it is about. Its spec is at generation 3, and it is noon.
+// team that uses 1 of its 8 H200, and has the conditions that it is about. Its spec is at generation 3, and it is
+// noon.
 func TestConditionsSayWhatKeepsAQueueFromWork(t *testing.T) {
 	type condition struct{ Status, Reason, Message string }
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -463,7 +464,8 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 		for _, field := range []struct {
 			text string
 			most int
-		}{{status.Summary, 1024}, {status.PendingSummary, 1024}, {blocked.Workload.Name, 253}, {blocked.Workload.Kind, 253}, {blocked.Workload.APIGroup, 253},
+		}{{status.Summary, 1024}, {status.PendingSummary, 1024},
+			{blocked.Workload.Name, 253}, {blocked.Workload.Kind, 253}, {blocked.Workload.APIGroup, 253},
 			{blocked.Card, waiting.MaxCardLength}, {blocked.Message, conditions.MaxMessageLength},
 			{blocked.Holders[0].Workload.Name, 253}, {blocked.Holders[0].Queue, 253}, {blocked.Holders[0].ServiceType, 253}} {
 			check.Must(t, len(field.text) <= field.most && utf8.ValidString(field.text),

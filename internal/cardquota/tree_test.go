@@ -170,7 +170,7 @@ func TestQuotaWhileFlat(t *testing.T) {
 	}) {
 		check.Equal(t, "quota", tc.want, Flat.QuotaFor(tc.quota))
 
-		queue := NewDesiredQueue(tc.quota, PolicyInput{Types: noTypes}, nil, "", flatPlacement(tc.quota)).Config
+		queue := flatQueue(tc.quota, noTypes, nil).Config
 		check.Equal(t, "quota of the Queue", tc.want.String(), queue.Annotations[v1alpha1.AnnotationCardQuota])
 	}
 }
@@ -224,9 +224,10 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 	}
 }
 
-// TestTheQueuesBelowFollowTheCardQuotas: on random trees of CardQuotas, those below one are all whose chain of parents
-// contains it. Queues have other names. Some parents are missing, and some chains are cycles or have more than six
-// levels: a CardQuota with such a chain is below none. parents.Subtree walks the chain of each name, as a plain count.
+// TestTheQueuesBelowFollowTheCardQuotas: on random trees of CardQuotas, those below one are all whose chain of
+// parents contains it. Queues have other names. Some parents are missing, and some chains are cycles or have more
+// than six levels: a CardQuota with such a chain is below none. parents.Subtree walks the chain of each name, as a
+// plain count.
 func TestTheQueuesBelowFollowTheCardQuotas(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
@@ -234,7 +235,10 @@ func TestTheQueuesBelowFollowTheCardQuotas(t *testing.T) {
 		parents := queuetree.Parents{}
 		for i, name := range names {
 			// Half of the parents are earlier names, so that many chains are whole.
-			parents[name] = rapid.OneOf(rapid.SampledFrom(append([]string{"", "missing"}, names...)), rapid.SampledFrom(append([]string{""}, names[:i]...))).Draw(t, "parent")
+			parents[name] = rapid.OneOf(
+				rapid.SampledFrom(append([]string{"", "missing"}, names...)),
+				rapid.SampledFrom(append([]string{""}, names[:i]...)),
+			).Draw(t, "parent")
 			all[name] = newTreeQuota(name, parents[name], 8, 4, unset, withQueueName("queue-"+name))
 		}
 
@@ -330,8 +334,8 @@ func TestOnlyQueuesWithOtherNumbersChange(t *testing.T) {
 	}
 }
 
-// TestOnlyTheTopLevelCountsForTheInventory: in a tree, quotas are compared with the cards of the nodes at the top
-// level only, because the quotas of children are part of their parent's. Here tenant grants 16 and other 4, and 18
+// TestOnlyTheTopLevelCountsForTheInventory: in a tree, only quotas of the top level are compared with the cards of
+// the nodes, because the quotas of children are part of their parent's. Here tenant grants 16 and other 4, and 18
 // cards are healthy. While queues are flat the leaves count instead: chat 8, search 8, lab 8, which is what it
 // deserves, and other 4.
 func TestOnlyTheTopLevelCountsForTheInventory(t *testing.T) {

@@ -114,8 +114,8 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 
 // TestFlatQueueCarriesNoFieldOfATree: while queues are flat, the Queue of a CardQuota with a parent, deserved and
 // guarantee is below the root. It carries quota, limits, service type and stop policy, but no deserved, guarantee or
-// parent, which do not count. A CardQuota without a service type is a parent, and its Queue takes no jobs. noTypes is a
-// policy without priorities of service types.
+// parent, which do not count. A CardQuota without a service type is a parent, and its Queue takes no jobs. noTypes is
+// a policy without priorities of service types.
 func TestFlatQueueCarriesNoFieldOfATree(t *testing.T) {
 	q := newTreeQuota("team", "tenant", 8, 4, 2, withStopPolicy("HoldAndDrain"), func(q *v1alpha1.CardQuota) {
 		q.Spec.Resources = &v1alpha1.Resources{
@@ -123,7 +123,7 @@ func TestFlatQueueCarriesNoFieldOfATree(t *testing.T) {
 			Deserved: &v1alpha1.ResourceAmounts{CPU: ptr(resource.MustParse("4"))},
 		}
 	})
-	config := NewDesiredQueue(q, PolicyInput{Types: noTypes}, nil, "", flatPlacement(q)).Config
+	config := flatQueue(q, noTypes, nil).Config
 
 	check.Equal(t, "annotations", map[string]string{
 		"volcano.sh/card.quota":       `{"H200":8}`,
@@ -134,7 +134,7 @@ func TestFlatQueueCarriesNoFieldOfATree(t *testing.T) {
 	}, config.Annotations)
 	check.Equal(t, "spec", apply.QueueSpec().WithParent("root").
 		WithCapability(corev1.ResourceList{"cpu": resource.MustParse("8")}), config.Spec)
-	parent := NewDesiredQueue(newTreeQuota("team", "", 8, 4, 2, withoutServiceType), PolicyInput{Types: noTypes}, nil, "", flatPlacement(newTreeQuota("team", "", 8, 4, 2, withoutServiceType))).Config
+	parent := flatQueue(newTreeQuota("team", "", 8, 4, 2, withoutServiceType), noTypes, nil).Config
 	check.Equal(t, "a parent takes no jobs", "true", parent.Annotations["cardquota.dev/parent-only"])
 }
 
@@ -414,8 +414,9 @@ func TestTheParentIsLeftToOtherManagers(t *testing.T) {
 	}
 }
 
-// TestOnlyTheParentOfTheQueueControllerIsTaken: an apply of spec.parent that conflicts with Volcano's queue controller
-// takes the field, because the controller only filled it in. Any other manager keeps it, and the apply leaves it out.
+// TestOnlyTheParentOfTheQueueControllerIsTaken: an apply of spec.parent that conflicts with Volcano's queue
+// controller takes the field, because the controller only filled it in. Any other manager keeps it, and the apply
+// leaves it out.
 func TestOnlyTheParentOfTheQueueControllerIsTaken(t *testing.T) {
 	for manager, wantYield := range map[string]bool{"vc-controller-manager": false, "kubectl-edit": true} {
 		place := Placement{Parent: "web"}
@@ -450,7 +451,12 @@ func TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree(t *testing.T) {
 	all := newTenantTree(func(all map[string]*v1alpha1.CardQuota) {
 		all["chat"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}
 	})
-	place := Placement{Parent: "web", Annotations: treeAnnotations(all["chat"]), Limit: quota.Amounts{quota.CPU: 8000}, Deserved: quota.Amounts{quota.CPU: 8000}}
+	place := Placement{
+		Parent:      "web",
+		Annotations: treeAnnotations(all["chat"]),
+		Limit:       quota.Amounts{quota.CPU: 8000}, // millicores
+		Deserved:    quota.Amounts{quota.CPU: 8000},
+	}
 	desired := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, liveQueue(nil), "", place)
 
 	const owned = `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}}},"f:spec":{"f:parent":{},"f:capability":{"f:cpu":{}},"f:deserved":{"f:cpu":{}}}}`
@@ -516,7 +522,7 @@ func TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree(t *testing.T) {
 }
 
 // TestAPriorityStaysInTheBandOfItsServiceType: spec.priority of a CardQuota counts on top of its service type's
-// priority, and stays below that of the next type, so that no training overtakes inference. Training has 100 and the
+// priority. It stays below that of the next type, so that no training overtakes inference. Training has 100 and the
 // next type 150, so its band ends at 149. Without a service type nothing is cut.
 func TestAPriorityStaysInTheBandOfItsServiceType(t *testing.T) {
 	types := map[string]servicetype.Type{"training": {Priority: 100}, "inference": {Priority: 150}}

@@ -62,7 +62,9 @@ func TestParseEntryKeyAcceptsOnlyItsOwnForm(t *testing.T) {
 		check.That(t, ok, "%s is no entry", text)
 		check.Equal(t, "written again", text, key.String())
 	}
-	for _, text := range []string{"", "writer", "2026-10-01", "2026-10-01.16", "2026-10-01.-1", "2026-10-01.01", "2026-13.0", "2026-10-32.0", "2026-10-01.x"} {
+	for _, text := range []string{
+		"", "writer", "2026-10-01", "2026-10-01.16", "2026-10-01.-1", "2026-10-01.01", "2026-13.0", "2026-10-32.0", "2026-10-01.x",
+	} {
 		_, ok := ParseEntryKey(text)
 		check.That(t, !ok, "%s is an entry", text)
 	}
@@ -83,7 +85,8 @@ func TestPeriodsAreDaysAndMonths(t *testing.T) {
 	check.That(t, err != nil, "a day is a month")
 }
 
-// TestMilliIsWrittenInCardSeconds: sums are kept in thousandths of card-seconds, and written without zeros at the end.
+// TestMilliIsWrittenInCardSeconds: sums are kept in thousandths of card-seconds, and written without zeros at the
+// end.
 func TestMilliIsWrittenInCardSeconds(t *testing.T) {
 	for amount, want := range map[Milli]string{0: "0", 1000: "1", 1: "0.001", 1500: "1.5", 12340: "12.34"} {
 		check.Equal(t, "card-seconds", want, amount.String())

@@ -335,8 +335,7 @@ func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 
 		d.store(t, m, never, never)
 		stored := d.stored(t)
-		days := Milli(0)
-		months := Milli(0)
+		var days, months Milli
 		for period := range storedPeriods(stored) {
 			sums := check.Value(stored.Sums(period))(t)
 			if period.IsDay() {

@@ -113,9 +113,10 @@ func TestDaysOnWhichClocksChange(t *testing.T) {
 	}
 }
 
-// TestTheCreditOfAGapIsBounded: a new leader credits what pods used while no leader counted. A pod has used 2 cards for
-// 1000 hours. After a first installation nothing was billed before, so nothing is credited. Where sums are stored, a
-// leader counted before, so the new one credits a day (maxUncounted). A second call of AddUncounted adds nothing.
+// TestTheCreditOfAGapIsBounded: a new leader credits what pods used while no leader counted. A pod has used 2 cards
+// for 1000 hours. After a first installation nothing was billed before, so nothing is credited. Where sums are
+// stored, a leader counted before, so the new one credits a day (maxUncounted). A second call of AddUncounted adds
+// nothing.
 func TestTheCreditOfAGapIsBounded(t *testing.T) {
 	usages := []PodUsage{{seriesOf("q"), 2, start.Add(-1000 * time.Hour)}}
 	m := counting(start, nil)
@@ -207,8 +208,12 @@ func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
 // read of the others counts.
 func TestUnreadableLinesAreReported(t *testing.T) {
 	m := &Meter{}
-	err := m.Load(3, "{\n"+`{"queue":"negative","cardSeconds":-1}`+"\n"+`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":5,"open":{"2026-13":1}}`+"\n",
-		noEntry)
+	err := m.Load(3, strings.Join([]string{
+		`{`,
+		`{"queue":"negative","cardSeconds":-1}`,
+		`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":5,"open":{"2026-13":1}}`,
+		"",
+	}, "\n"), noEntry)
 	check.Contains(t, "error", fmt.Sprint(err), "part 3", "-1 is no number of card-seconds", `"2026-13" is no day`)
 	check.Equal(t, "what can be read", Milli(5000), totalOf(m, "q"))
 }
@@ -280,8 +285,8 @@ func partsOf(texts [Parts]Part) map[string]int {
 }
 
 // TestTenThousandQueuesHaveRoom: the operator stores the running sums in ConfigMaps of limited size. docs/metrics.md
-// promises room for 10,000 queues of four cards each. After a minute of use each of these 40,000 series has a sum, and
-// Place, which returns how many sums found no room, returns 0.
+// promises room for 10,000 queues of four cards each. After a minute of use each of these 40,000 series has a sum,
+// and Place, which returns how many sums found no room, returns 0.
 func TestTenThousandQueuesHaveRoom(t *testing.T) {
 	counts := map[Series]card.Count{}
 	for i := range 10000 {
@@ -328,7 +333,6 @@ func TestAFullPartKeepsRoomForItsRows(t *testing.T) {
 		largest = max(largest, len(part.Text))
 	}
 
-	t.Logf("the largest part has %d bytes", largest)
 	check.That(t, largest > MaxPartSize/2 && largest < 1<<20-16<<10, "the largest part has %d bytes", largest)
 }
 

@@ -13,10 +13,10 @@ import (
 )
 
 // TestWhichDriversAnExpressionAllows: the CEL expression of a selector allows devices of the drivers with which it
-// compares device.driver; "" stands for no driver. "&&" allows what both sides allow, and "||" what either allows. "any"
-// means that it may allow every driver. That is so if the comparison is missing, negated, in one branch of an "or"
-// only, or hidden in another construct. It is also so for an expression that is not valid or too large. "any" is the
-// safe answer, because a claim that may get cards is refused. A comparison with != excludes no driver.
+// compares device.driver; "" stands for no driver. "&&" allows what both sides allow, and "||" what either allows.
+// "any" means that it may allow every driver. That is so if the comparison is missing, negated, in one branch of an
+// "or" only, or hidden in another construct. It is also so for an expression that is not valid or too large. "any" is
+// the safe answer, because a claim that may get cards is refused. A comparison with != excludes no driver.
 func TestWhichDriversAnExpressionAllows(t *testing.T) {
 	const anyOne = "any"
 	for expression, want := range map[string]string{

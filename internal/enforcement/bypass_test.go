@@ -14,8 +14,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// The managed fields as the API server writes them: of a pod that a scheduler bound, of one that was created with a node
-// name, and of a status.
+// The managed fields as the API server writes them: of a pod that a scheduler bound, of one that was created with a
+// node name, and of a status.
 const (
 	boundText  = `{"f:metadata":{"f:labels":{".":{},"f:nodeName":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{".":{}}},"f:schedulerName":{}}}`
 	presetText = `{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{".":{}}},"f:nodeName":{},"f:schedulerName":{}}}`
@@ -200,7 +200,8 @@ func TestPodsWithCardsThatOurSchedulerDidNotPlaceAreBypasses(t *testing.T) {
 			want = []Bypass{{Pod: "lab/a", Queue: tc.charge.Queue, Cards: tc.cards, Reason: tc.want}}
 		}
 
-		got := FindBypasses([]*corev1.Pod{pod}, map[types.UID]quota.Charge{"a": tc.charge}, inv, []string{"volcano", "volcano-batch"}, FirstProvenance{})
+		got := FindBypasses([]*corev1.Pod{pod}, map[types.UID]quota.Charge{"a": tc.charge}, inv,
+			[]string{"volcano", "volcano-batch"}, FirstProvenance{})
 		check.Equal(t, "bypasses", want, got)
 	}
 }
@@ -212,7 +213,10 @@ func TestBypassesAreSortedByPod(t *testing.T) {
 	var pods []*corev1.Pod
 	charges := map[types.UID]quota.Charge{}
 	for _, name := range []string{"c", "a", "b"} {
-		pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "n"}})
+		pods = append(pods, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: name, UID: types.UID(name)},
+			Spec:       corev1.PodSpec{NodeName: "n"},
+		})
 		charges[types.UID(name)] = quota.Charge{Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}
 	}
 
@@ -229,8 +233,12 @@ func TestBypassesAreSortedByPod(t *testing.T) {
 // gone: another pod with the same name is judged by its own record.
 func TestNodeNameSetByItsCreatorIsRemembered(t *testing.T) {
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}},
-		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "volcano"}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "lab", Name: "a", UID: "a", ManagedFields: []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)},
+		},
+		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "volcano"},
+	}
 	charges := map[types.UID]quota.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}
 	seen := FirstProvenance{}
 	countBypasses := func(pods ...*corev1.Pod) int { return len(FindBypasses(pods, charges, inv, []string{"volcano"}, seen)) }
@@ -243,12 +251,12 @@ func TestNodeNameSetByItsCreatorIsRemembered(t *testing.T) {
 	check.Equal(t, "bypasses, a new pod with the rewritten record", 0, countBypasses(pod))
 }
 
-// TestTheFirstProvenanceDecides: the record of a pod (managedFields) says that no client chose its node, so that a
-// scheduler binds it (bound), or that its creator chose the node (preset). A user who may patch the pod can rewrite or
-// remove the record (erased). The record that the operator read first counts. So a user can neither hide a chosen node
-// afterwards, nor make a bypass of a pod that a scheduler bound. If the first record was erased already, the pod counts
-// as a bypass, because these pods have no annotation charged-queue that would prove a binding; a later record of a chosen
-// node replaces it. Each row reads two records in turn; want is the one that counts.
+// TestTheFirstProvenanceDecides: the record of a pod (managedFields) says who chose its node: a scheduler that binds
+// it (bound), or its creator (preset). A user who may patch the pod can rewrite or remove the record (erased). The
+// record that the operator read first counts. So a user can neither hide a chosen node afterwards, nor make a bypass
+// of a pod that a scheduler bound. If the first record was erased already, the pod counts as a bypass, because these
+// pods have no annotation charged-queue that would prove a binding; a later record of a chosen node replaces it. Each
+// row reads two records in turn; want is the one that counts.
 func TestTheFirstProvenanceDecides(t *testing.T) {
 	const (
 		bound  = "bound"

@@ -21,8 +21,8 @@ const (
 	ourOtherPod = "volcano-system/cardquota-scheduler-7d9-y"
 )
 
-// newObservation returns what the operator knows when all is in order, at noon: our scheduler has sent its heartbeat a
-// second ago, with the wanted configuration, and its lead expires in 14 seconds.
+// newObservation returns what the operator knows when all is in order, at noon: our scheduler has sent its heartbeat
+// a second ago, with the wanted configuration, and its lead expires in 14 seconds.
 func newObservation() Observation {
 	return Observation{
 		Now: noon, Namespace: "volcano-system", WantedHash: wantedHash,
@@ -353,7 +353,9 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			wantNextCheck: 14 * time.Second,
 		},
 		"the scheduler refuses the configuration": {
-			changes:       []change{loadConfiguration(otherHash), func(f *Observation) { f.Heartbeat.ConfigProblem = "unknown action fly" }, setWrittenAgo(0)},
+			changes: []change{
+				loadConfiguration(otherHash), func(f *Observation) { f.Heartbeat.ConfigProblem = "unknown action fly" }, setWrittenAgo(0),
+			},
 			want:          "False/ConfigNotLoaded",
 			wantMessage:   []string{"refuses: unknown action fly"},
 			wantNextCheck: 10 * time.Second,
@@ -377,7 +379,10 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			wantNextCheck: 14 * time.Second,
 		},
 		"five pods bypassed our scheduler: three are named": {
-			changes:       []change{addBypasses(newBypass("lab/a", "team", 2), newBypass("lab/b", "", 1), newBypass("lab/c", "x", 8), newBypass("lab/d", "x", 1), newBypass("lab/e", "x", 1))},
+			changes: []change{addBypasses(
+				newBypass("lab/a", "team", 2), newBypass("lab/b", "", 1), newBypass("lab/c", "x", 8),
+				newBypass("lab/d", "x", 1), newBypass("lab/e", "x", 1),
+			)},
 			want:          "False/CardBypass",
 			wantMessage:   []string{"5 pods hold 13 NVIDIA-H200", "lab/c (8", "and 2 more"},
 			wantNextCheck: 14 * time.Second,
@@ -407,7 +412,8 @@ func TestBypassCountsAgainstItsQueueOnly(t *testing.T) {
 
 	ofPolicy := Evaluate(f)
 	check.Contains(t, "message of the policy", ofPolicy.Message, "2 pods hold 3 NVIDIA-H200")
-	check.Equal(t, "bypasses and pods bound by others in the observation itself", [2]int{2, 2}, [2]int{len(f.Bypasses), len(f.Heartbeat.SecondScheduler)})
+	check.Equal(t, "bypasses and pods bound by others in the observation itself", [2]int{2, 2},
+		[2]int{len(f.Bypasses), len(f.Heartbeat.SecondScheduler)})
 
 	found := GroupByQueue(f.Bypasses)
 	for queue, want := range map[string]string{"team": "False/CardBypass", "other": "True/Enforced"} {
@@ -422,8 +428,8 @@ func TestBypassCountsAgainstItsQueueOnly(t *testing.T) {
 }
 
 // TestOtherReasonsCountAgainstAllQueues: only a bypass counts against its own queue alone. Pod lab/c, which another
-// scheduler has bound, proves that a second scheduler runs. That counts against every queue, also against queue other,
-// which has neither this pod nor a bypass. Without a policy the condition of every queue is Unknown.
+// scheduler has bound, proves that a second scheduler runs. That counts against every queue, also against queue
+// other, which has neither this pod nor a bypass. Without a policy the condition of every queue is Unknown.
 func TestOtherReasonsCountAgainstAllQueues(t *testing.T) {
 	ofPolicy := Evaluate(observe(addBoundByOthers("lab/c")))
 	got := EvaluateQueue("other", &ofPolicy, nil)

@@ -25,11 +25,11 @@ func newFullReport() Report {
 	}
 }
 
-// TestReportIsWrittenToALease: the heartbeat is a Lease, so that the operator and users can read it with ordinary rights. Its
-// holder and its renewal are those of the report; the rest is in annotations. It is valid for 20 seconds (StaleAfter).
-// Leases have microseconds.
+// TestReportIsWrittenToALease: the heartbeat is a Lease, so that the operator and users can read it with ordinary
+// rights. Its holder and its renewal are those of the report; the rest is in annotations. It is valid for 20 seconds
+// (StaleAfter). Leases have microseconds.
 func TestReportIsWrittenToALease(t *testing.T) {
-	want := &coordinationv1.Lease{
+	check.Equal(t, "Lease", &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cardquota-scheduler", Annotations: map[string]string{
 			"cardquota.dev/scheduler-version": "v1.2.3",
 			"cardquota.dev/config-hash":       "abc",
@@ -40,9 +40,7 @@ func TestReportIsWrittenToALease(t *testing.T) {
 			HolderIdentity: ptr.To("host_uid"), LeaseDurationSeconds: ptr.To(int32(20)),
 			RenewTime: &metav1.MicroTime{Time: sessionEnd.Truncate(time.Microsecond)},
 		},
-	}
-
-	check.Equal(t, "Lease", want, newFullReport().Lease("ns"))
+	}, newFullReport().Lease("ns"))
 }
 
 // TestWriteKeepsFieldsOfOthers: the scheduler writes into an existing Lease. Annotations and labels of others stay,
@@ -108,9 +106,9 @@ func TestTextsOfTheLeaseAreBounded(t *testing.T) {
 	}
 }
 
-// TestLastReportSaysThatTheSchedulerStopped: a scheduler that stops cleanly says so in its last report, by an annotation with
-// the time of the report. It counts only while the Lease has that time: a later leader renews the Lease, even one of an
-// older version that does not know the annotation.
+// TestLastReportSaysThatTheSchedulerStopped: a scheduler that stops cleanly says so in its last report, by an
+// annotation with the time of the report. It counts only while the Lease has that time: a later leader renews the
+// Lease, even one of an older version that does not know the annotation.
 func TestLastReportSaysThatTheSchedulerStopped(t *testing.T) {
 	last := newFullReport()
 	last.Ended = true
@@ -177,14 +175,14 @@ func TestMalformedReportsAreBounded(t *testing.T) {
 	lease.Annotations[AnnotationConfigHash] = "a\x1b"
 	lease.Annotations[AnnotationConfigProblem] = strings.Repeat("x", 5000)
 	lease.Annotations[AnnotationSecondScheduler] = "n/b,n/a,none,n/c,n/d,n/e,n/f,"
-	report := check.Value(ReadReport(lease))(t)
-	want := Report{Identity: "a; b", Version: "v1.2.3", ConfigHash: "a", ConfigProblem: strings.Repeat("x", 1021) + "…",
-		SecondScheduler: []string{"n/a", "n/b", "n/c", "n/d", "n/e"}, At: sessionEnd.Truncate(time.Microsecond)}
-	check.Equal(t, "report", want, report)
+	check.Equal(t, "report", Report{
+		Identity: "a; b", Version: "v1.2.3", ConfigHash: "a", ConfigProblem: strings.Repeat("x", 1021) + "…",
+		SecondScheduler: []string{"n/a", "n/b", "n/c", "n/d", "n/e"}, At: sessionEnd.Truncate(time.Microsecond),
+	}, check.Value(ReadReport(lease))(t))
 }
 
-// TestReportIsFreshForTwentySeconds: a heartbeat proves something for less than 20 seconds (StaleAfter), by the clocks of
-// scheduler and operator. These may differ, so a report from the future counts in the same way.
+// TestReportIsFreshForTwentySeconds: a heartbeat proves something for less than 20 seconds (StaleAfter), by the
+// clocks of scheduler and operator. These may differ, so a report from the future counts in the same way.
 func TestReportIsFreshForTwentySeconds(t *testing.T) {
 	for age, want := range map[time.Duration]bool{
 		0:                  true,
@@ -199,8 +197,8 @@ func TestReportIsFreshForTwentySeconds(t *testing.T) {
 	}
 }
 
-// TestSameContentIgnoresTheTime: the scheduler writes at once if its report has another content, and else only renews the
-// Lease. The time and the order of pods are no content.
+// TestSameContentIgnoresTheTime: the scheduler writes at once if its report has another content, and else only renews
+// the Lease. The time and the order of pods are no content.
 func TestSameContentIgnoresTheTime(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*Report)
@@ -223,15 +221,16 @@ func TestSameContentIgnoresTheTime(t *testing.T) {
 	}
 }
 
-// TestReportRoundTripsThroughLease: the Lease of any report can be read, and the report that is read from it makes the
-// same Lease again. What is read has the content of the report, as far as a Lease has room for it, and its time in
-// microseconds. Reports are random.
+// TestReportRoundTripsThroughLease: the Lease of any report can be read, and the report that is read from it makes
+// the same Lease again. What is read has the content of the report, as far as a Lease has room for it, and its time
+// in microseconds. Reports are random.
 func TestReportRoundTripsThroughLease(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		pod := rapid.OneOf(rapid.StringMatching(`[a-z0-9-]{1,6}/[a-z0-9.-]{1,6}`), rapid.String())
 		r := Report{
 			Identity: "h" + rapid.String().Draw(t, "identity"), Version: "v" + rapid.String().Draw(t, "version"),
-			ConfigHash: rapid.String().Draw(t, "hash"), ConfigProblem: strings.Repeat(rapid.String().Draw(t, "problem"), rapid.IntRange(0, 90).Draw(t, "times")),
+			ConfigHash:      rapid.String().Draw(t, "hash"),
+			ConfigProblem:   strings.Repeat(rapid.String().Draw(t, "problem"), rapid.IntRange(0, 90).Draw(t, "times")),
 			SecondScheduler: rapid.SliceOfN(pod, 0, 8).Draw(t, "pods"),
 			At:              sessionEnd.Add(time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "later"))),
 		}

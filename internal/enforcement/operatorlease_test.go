@@ -39,7 +39,12 @@ func TestOperatorLeadsWhileItsLeaseIsRenewed(t *testing.T) {
 	}
 
 	defer func(version string) { build.Version = version }(build.Version)
-	for written, want := range map[string]string{"v0.2.0": "v0.2.0", "v0.2.0-4-gabc-dirty": "v0.2.0-4-gabc-dirty", "v0.2.0+local": "v0.2.0_local", "no version": ""} {
+	for written, want := range map[string]string{
+		"v0.2.0":              "v0.2.0",
+		"v0.2.0-4-gabc-dirty": "v0.2.0-4-gabc-dirty",
+		"v0.2.0+local":        "v0.2.0_local",
+		"no version":          "", // a space is in no label
+	} {
 		build.Version = written
 		version, _ := ReadOperatorLease(lease("host_1", 0), now)
 		check.Equal(t, "version of "+written, want, version)

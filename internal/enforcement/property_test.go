@@ -55,7 +55,11 @@ func drawObservation(t *rapid.T) Observation {
 	}
 
 	if fine("led") {
-		f.Leader = &Leader{Identity: rapid.SampledFrom([]string{ourIdentity, otherIdentity}).Draw(t, "leader"), Acquired: noon.Add(-age("led since").Abs()), Expires: noon.Add(age("led until"))}
+		f.Leader = &Leader{
+			Identity: rapid.SampledFrom([]string{ourIdentity, otherIdentity}).Draw(t, "leader"),
+			Acquired: noon.Add(-age("led since").Abs()),
+			Expires:  noon.Add(age("led until")),
+		}
 	}
 	if !fine("no other scheduler") {
 		addOtherSchedulers(names("others")...)(&f)
@@ -87,9 +91,9 @@ func isProvenByHeartbeat(f Observation) bool {
 		isFresh && isReceivedLately && mayBeTakenOver
 }
 
-// TestTrueNeedsEveryProof: for a random observation, condition Enforced is True exactly if everything is proven, which
-// isProven states once more in one sentence. The message is never empty, and fits a condition. The next check is later
-// than now, if there is one.
+// TestTrueNeedsEveryProof: for a random observation, condition Enforced is True exactly if everything is proven,
+// which isProven states once more in one sentence. The message is never empty, and fits a condition. The next check
+// is later than now, if there is one.
 func TestTrueNeedsEveryProof(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawObservation(t)
@@ -101,9 +105,9 @@ func TestTrueNeedsEveryProof(t *testing.T) {
 	})
 }
 
-// TestNextCheckIsTheNextChange: the operator evaluates again at NextCheck, or with a new heartbeat. So before that moment the
-// condition must not change by time alone. The observation is random, and so is the later moment, which is before NextCheck
-// if there is one.
+// TestNextCheckIsTheNextChange: the operator evaluates again at NextCheck, or with a new heartbeat. So before that
+// moment the condition must not change by time alone. The observation is random, and so is the later moment, which is
+// before NextCheck if there is one.
 func TestNextCheckIsTheNextChange(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawObservation(t)
@@ -117,12 +121,13 @@ func TestNextCheckIsTheNextChange(t *testing.T) {
 		}
 
 		then := Evaluate(later)
-		check.Must(t, conditions.Same(then, now), "%s/%s: %s\nbecame, before %s, at %s\n%s/%s: %s", now.Status, now.Reason, now.Message, f.NextCheck(), later.Now, then.Status, then.Reason, then.Message)
+		check.Must(t, conditions.Same(then, now), "%s/%s: %s\nbecame, before %s, at %s\n%s/%s: %s",
+			now.Status, now.Reason, now.Message, f.NextCheck(), later.Now, then.Status, then.Reason, then.Message)
 	})
 }
 
-// TestRenewedHeartbeatsChangeNoCondition: the scheduler renews its heartbeat after each session. If that changed the message,
-// each renewal would be a write of the status of every CardQuota. Bypasses and the time between are random.
+// TestRenewedHeartbeatsChangeNoCondition: the scheduler renews its heartbeat after each session. If that changed the
+// message, each renewal would be a write of the status of every CardQuota. Bypasses and the time between are random.
 func TestRenewedHeartbeatsChangeNoCondition(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := newObservation()

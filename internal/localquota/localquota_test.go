@@ -61,8 +61,10 @@ func TestSelectedNamespacesSeeTheirCardQuota(t *testing.T) {
 		"the queue belongs to Volcano":           {withQueueSynced(v1alpha1.ReasonQueueReserved), nil},
 		"the operator wrote the queue":           {withQueueSynced(v1alpha1.ReasonSynced), []string{"a", "b"}},
 		"an expression: any team": {
-			quota: newQuotaFor(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpExists}}}),
-			want:  []string{"a", "b", "search"},
+			quota: newQuotaFor(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "team", Operator: metav1.LabelSelectorOpExists},
+			}}),
+			want: []string{"a", "b", "search"},
 		},
 	}) {
 		var got []string
@@ -73,9 +75,10 @@ func TestSelectedNamespacesSeeTheirCardQuota(t *testing.T) {
 	}
 }
 
-// TestStatusOfAViewHidesOtherTenants: the view shows the usage of the CardQuota, and what waits in its own namespace, chat-1,
-// with who uses the cards. Workloads of other namespaces and queues have no names there: the 4 and 1 cards that two pods
-// of namespace secret use are 5 of service type training. Of 3 blocked workloads one is here, so 2 are elsewhere.
+// TestStatusOfAViewHidesOtherTenants: the view shows the usage of the CardQuota, and what waits in its own namespace,
+// chat-1, with who uses the cards. Workloads of other namespaces and queues have no names there: the 4 and 1 cards
+// that two pods of namespace secret use are 5 of service type training. Of 3 blocked workloads one is here, so 2 are
+// elsewhere.
 func TestStatusOfAViewHidesOtherTenants(t *testing.T) {
 	newHolder := func(namespace, name, queue, serviceType string, count int64) v1alpha1.CardHolder {
 		h := v1alpha1.CardHolder{Queue: queue, ServiceType: serviceType, Card: "NVIDIA-H200", Count: count}
@@ -122,7 +125,8 @@ func TestStatusOfAViewHidesOtherTenants(t *testing.T) {
 	check.That(t, got.CPU != q.Status.CPU && got.CPU.Quota != q.Status.CPU.Quota, "the view shares the CPU of the CardQuota, which is in the cache")
 	check.That(t, got.Memory != q.Status.Memory, "the view shares the memory of the CardQuota, which is in the cache")
 	check.Equal(t, "first holder of the input", "a", blocked.Holders[0].Workload.Name)
-	check.Equal(t, "blocked elsewhere, with 3 here and 1 in all by an older count", 0, NewStatus(q, "chat-1", waiting.Entries{Total: 3}, 1).BlockedElsewhere)
+	check.Equal(t, "blocked elsewhere, with 3 here and 1 in all by an older count", 0,
+		NewStatus(q, "chat-1", waiting.Entries{Total: 3}, 1).BlockedElsewhere)
 }
 
 // TestStateOfAViewSaysWhetherWorkStarts: Volcano calls a queue Open although a stop policy holds it, or its place in
@@ -163,7 +167,9 @@ func TestStateOfAViewSaysWhetherWorkStarts(t *testing.T) {
 		check.Equal(t, "state", tc.want, NewStatus(q, "chat-1", waiting.Entries{}, 0).State)
 	}
 
-	for policy, want := range map[v1alpha1.StopPolicy]string{v1alpha1.StopPolicyNone: "Open", v1alpha1.StopPolicyHold: "Held", v1alpha1.StopPolicyHoldAndDrain: "Held"} {
+	for policy, want := range map[v1alpha1.StopPolicy]string{
+		v1alpha1.StopPolicyNone: "Open", v1alpha1.StopPolicyHold: "Held", v1alpha1.StopPolicyHoldAndDrain: "Held",
+	} {
 		q := builder.CardQuota("chat").Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWaitingForChildren, "said").Obj()
 		q.Spec.StopPolicy = policy // it counts also when condition Ready has another reason
 		q.Status.Queue = &v1alpha1.QueueStatus{Name: "chat", State: "Open"}
@@ -173,18 +179,24 @@ func TestStateOfAViewSaysWhetherWorkStarts(t *testing.T) {
 	check.Equal(t, "state without a status", "", NewStatus(newQuotaFor(nil), "chat-1", waiting.Entries{}, 0).State)
 }
 
-// TestViewsNameOnlyTheirOwnWorkloads: in the view of namespace "mine" every holder of cards either is a workload of it,
-// or has neither a name nor a queue. The numbers of cards by card name and service type add up to those of all holders,
-// and the largest come first. Holders are random.
+// TestViewsNameOnlyTheirOwnWorkloads: in the view of namespace "mine" every holder of cards either is a workload of
+// it, or has neither a name nor a queue. The numbers of cards by card name and service type add up to those of all
+// holders, and the largest come first. Holders are random.
 func TestViewsNameOnlyTheirOwnWorkloads(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var entry v1alpha1.BlockedStatus
 		sums := map[string]int64{}
 		for range rapid.IntRange(0, 3).Draw(t, "holders") {
 			h := v1alpha1.CardHolder{
-				Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: rapid.SampledFrom([]string{"mine", "theirs"}).Draw(t, "namespace"), Name: fmt.Sprint("secret", rapid.IntRange(0, 2).Draw(t, "name"))},
-				Queue:    rapid.SampledFrom([]string{"", "secret"}).Draw(t, "queue"), ServiceType: rapid.SampledFrom([]string{"", "training"}).Draw(t, "type"),
-				Card: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "card"), Count: rapid.Int64Range(1, 8).Draw(t, "count"),
+				Workload: v1alpha1.WorkloadReference{
+					Kind:      "Pod",
+					Namespace: rapid.SampledFrom([]string{"mine", "theirs"}).Draw(t, "namespace"),
+					Name:      fmt.Sprint("secret", rapid.IntRange(0, 2).Draw(t, "name")),
+				},
+				Queue:       rapid.SampledFrom([]string{"", "secret"}).Draw(t, "queue"),
+				ServiceType: rapid.SampledFrom([]string{"", "training"}).Draw(t, "type"),
+				Card:        rapid.SampledFrom([]string{"A", "B"}).Draw(t, "card"),
+				Count:       rapid.Int64Range(1, 8).Draw(t, "count"),
 			}
 			entry.Holders = append(entry.Holders, h)
 			sums[h.Card+h.ServiceType] += h.Count
@@ -203,10 +215,12 @@ func TestViewsNameOnlyTheirOwnWorkloads(t *testing.T) {
 	})
 }
 
-// TestViewIsDeletedWithItsCardQuota: a LocalCardQuota has the name of its CardQuota and is owned by it, so that Kubernetes
-// deletes it with the CardQuota.
+// TestViewIsDeletedWithItsCardQuota: a LocalCardQuota has the name of its CardQuota and is owned by it, so that
+// Kubernetes deletes it with the CardQuota.
 func TestViewIsDeletedWithItsCardQuota(t *testing.T) {
 	view := New(builder.CardQuota("chat").UID("1").Obj(), "chat-1")
 	check.Equal(t, "name", "chat-1/chat", view.Namespace+"/"+view.Name)
-	check.Equal(t, "owner", []metav1.OwnerReference{{APIVersion: "cardquota.dev/v1alpha1", Kind: "CardQuota", Name: "chat", UID: "1"}}, view.OwnerReferences)
+	check.Equal(t, "owner", []metav1.OwnerReference{
+		{APIVersion: "cardquota.dev/v1alpha1", Kind: "CardQuota", Name: "chat", UID: "1"},
+	}, view.OwnerReferences)
 }

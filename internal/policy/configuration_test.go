@@ -34,8 +34,8 @@ func newBase(text string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{Data: map[string]string{"conf": text}}
 }
 
-// render renders a base with the default policy. from is what the scheduler's ConfigMap was rendered from last, "-" if there
-// is none. hash is that of the configuration that was rendered last, "" for none.
+// render renders a base with the default policy. from is what the scheduler's ConfigMap was rendered from last, "-"
+// if there is none. hash is that of the configuration that was rendered last, "" for none.
 func render(base *corev1.ConfigMap, from, hash string) Configuration {
 	live := &corev1.ConfigMap{}
 	live.Annotations = map[string]string{v1alpha1.AnnotationRenderedFrom: from}
@@ -104,15 +104,16 @@ func TestPolicyBecomesArgumentsOfThePlugin(t *testing.T) {
 
 	check.Equal(t, "overlay with cards", want, OverlayFor(Effective(spec)))
 	for mode, action := range map[v1alpha1.ReclaimMode]string{"Gangs": "cardreclaim", "Pods": "reclaim", "Off": ""} {
-		check.Equal(t, fmt.Sprintf("action of reclaim: %s", mode), action, OverlayFor(Effective(v1alpha1.ServiceTypePolicySpec{Reclaim: mode})).Reclaim)
+		check.Equal(t, fmt.Sprintf("action of reclaim: %s", mode), action,
+			OverlayFor(Effective(v1alpha1.ServiceTypePolicySpec{Reclaim: mode})).Reclaim)
 	}
 }
 
 // TestConfigurationIsRenderedFromItsBase: the operator renders the scheduler's configuration from a base, a ConfigMap
 // with Volcano's configuration, and the policy. Condition ConfigSynced says from what, and what of the base was
 // replaced. If the base is missing or invalid, nothing is rendered, and what was rendered last stays. Only if there
-// never was a base, Volcano's built-in default takes its place. What was rendered last shows that: it was rendered from
-// the default, or has the hash of the default. "x" is another hash.
+// never was a base, Volcano's built-in default takes its place. What was rendered last shows that: it was rendered
+// from the default, or has the hash of the default. "x" is another hash.
 func TestConfigurationIsRenderedFromItsBase(t *testing.T) {
 	const (
 		from     = "ConfigMap volcano-system/scheduler, key conf"
@@ -296,11 +297,13 @@ func TestVolcanosHierarchyIsTakenOver(t *testing.T) {
 	}
 }
 
-// TestBaseIsVolcanosConfigMapUnlessThePolicyNamesOne: by default the base is the ConfigMap of Volcano's installation, in the
-// namespace of Volcano.
+// TestBaseIsVolcanosConfigMapUnlessThePolicyNamesOne: by default the base is the ConfigMap of Volcano's installation,
+// in the namespace of Volcano.
 func TestBaseIsVolcanosConfigMapUnlessThePolicyNamesOne(t *testing.T) {
 	spec := Effective(v1alpha1.ServiceTypePolicySpec{})
-	check.Equal(t, "base by default", v1alpha1.ConfigMapKeyReference{Namespace: "volcano", Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"}, BaseFor(spec, "volcano"))
+	check.Equal(t, "base by default", v1alpha1.ConfigMapKeyReference{
+		Namespace: "volcano", Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf",
+	}, BaseFor(spec, "volcano"))
 	spec.Scheduler.BaseConfigMap = baseRef
 	check.Equal(t, "base of the policy", baseRef, BaseFor(spec, "volcano"))
 }

@@ -8,8 +8,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestEmptySpecHasTheDefaults: a policy without any field means these values. They are valid, and applying the defaults to
-// them changes nothing.
+// TestEmptySpecHasTheDefaults: a policy without any field means these values. They are valid, and applying the
+// defaults to them changes nothing.
 func TestEmptySpecHasTheDefaults(t *testing.T) {
 	want := v1alpha1.ServiceTypePolicySpec{
 		ServiceTypes: []v1alpha1.ServiceType{
@@ -73,7 +73,9 @@ func TestWrittenFieldsAreKept(t *testing.T) {
 		OverCommitPercent:      120,
 		NodeOrderWeightPercent: 50,
 		MaxReservationMinutes:  90,
-		Scheduler:              v1alpha1.Scheduler{BaseConfigMap: v1alpha1.ConfigMapKeyReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
+		Scheduler: v1alpha1.Scheduler{
+			BaseConfigMap: v1alpha1.ConfigMapKeyReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"},
+		},
 		Admission: v1alpha1.Admission{
 			SchedulerBypassPolicy:            "Warn",
 			VCJobEvictionPolicy:              "RestartOnEviction",
@@ -98,9 +100,9 @@ func TestWrittenFieldsAreKept(t *testing.T) {
 	check.Equal(t, "effective spec", want, got)
 }
 
-// TestListedTypesReplaceDefaultsOfTheirNameOnly: a policy that lists notebook and training still has inference with its
-// defaults. If the policy lists a training that is not reclaimable, the policy is invalid, since inference reclaims
-// from training.
+// TestListedTypesReplaceDefaultsOfTheirNameOnly: a policy that lists notebook and training still has inference with
+// its defaults. If the policy lists a training that is not reclaimable, the policy is invalid, since inference
+// reclaims from training.
 func TestListedTypesReplaceDefaultsOfTheirNameOnly(t *testing.T) {
 	got := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{
 		{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded"}, {Name: "training", Priority: 7, ReclaimPolicy: "WhenNeeded"},
@@ -111,8 +113,10 @@ func TestListedTypesReplaceDefaultsOfTheirNameOnly(t *testing.T) {
 		{Name: "training", Priority: 7, ReclaimPolicy: "WhenNeeded"},
 	}, got.ServiceTypes)
 	check.Equal(t, "effective spec of the effective spec", got, Effective(got))
+
 	alone := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "training"}}})
-	check.Contains(t, "faults of a policy whose training is not reclaimable", Validate(alone).ToAggregate().Error(), `type "inference" takes from "training", which is not reclaimable`)
+	check.Contains(t, "faults of a policy whose training is not reclaimable", Validate(alone).ToAggregate().Error(),
+		`type "inference" takes from "training", which is not reclaimable`)
 }
 
 // newPolicyInForce returns a policy with service types in its status, which are those in force.
@@ -175,7 +179,10 @@ func TestQueuesUseTheTypesInForce(t *testing.T) {
 // 9,999 above the priority of the type, and below that of the next higher type. PriorityBands has the bands of
 // the types in force, WrittenBands those of a spec that is not in force yet.
 func TestBandsFollowTheTypesInForce(t *testing.T) {
-	policy := newPolicyInForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 20000}, v1alpha1.ServiceTypeStatus{Name: "batch", Priority: 20100})
+	policy := newPolicyInForce(
+		v1alpha1.ServiceTypeStatus{Name: "training", Priority: 20000},
+		v1alpha1.ServiceTypeStatus{Name: "batch", Priority: 20100},
+	)
 	written := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "notebook", Priority: 79000}}})
 
 	ofTraining, _ := PriorityBands(policy)("training")
@@ -185,11 +192,13 @@ func TestBandsFollowTheTypesInForce(t *testing.T) {
 	_, known := PriorityBands(policy)("inference")
 	check.That(t, !known, "a type that is not in force has a band")
 	ofNotebook, _ := WrittenBands(written)("notebook")
-	check.Equal(t, "written band", servicetype.Band{Type: "notebook", Lowest: 79000, Highest: 79999, Next: "inference", NextPriority: 80000}, ofNotebook)
+	check.Equal(t, "written band", servicetype.Band{
+		Type: "notebook", Lowest: 79000, Highest: 79999, Next: "inference", NextPriority: 80000,
+	}, ofNotebook)
 }
 
-// TestTheTreeIsThatInForce: whether queues form a tree is in the status, not in the spec: the scheduler may still run with the
-// previous policy.
+// TestTheTreeIsThatInForce: whether queues form a tree is in the status, not in the spec: the scheduler may still run
+// with the previous policy.
 func TestTheTreeIsThatInForce(t *testing.T) {
 	newPolicy := func(written, inForce v1alpha1.QueueHierarchy) *v1alpha1.ServiceTypePolicy {
 		return &v1alpha1.ServiceTypePolicy{
@@ -204,9 +213,9 @@ func TestTheTreeIsThatInForce(t *testing.T) {
 	check.That(t, !IsTree(newPolicy("Flat", "Flat")), "a tree although Flat is in force")
 }
 
-// TestSameServiceTypesComparesWhatQueuesHave: the operator writes all Queues again when their priorities or whether they are
-// reclaimable change. Without a policy these are those of the built-in types, inference with 80,000 and training with
-// 20,000. The order of types, and what only the scheduler reads, do not matter.
+// TestSameServiceTypesComparesWhatQueuesHave: the operator writes all Queues again when their priorities or whether
+// they are reclaimable change. Without a policy these are those of the built-in types, inference with 80,000 and
+// training with 20,000. The order of types, and what only the scheduler reads, do not matter.
 func TestSameServiceTypesComparesWhatQueuesHave(t *testing.T) {
 	builtIn := []v1alpha1.ServiceTypeStatus{{Name: "inference", Priority: 80000}, {Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded"}}
 	counted := []v1alpha1.ServiceTypeStatus{

@@ -41,8 +41,9 @@ func TestPolicyInForceIsKeptAsText(t *testing.T) {
 	check.That(t, check.Value(EncodeKept(p))(t) != text, "the text does not say that queues are flat")
 }
 
-// TestOnlyAWrittenFlatEndsTheTree: a policy with a tree may be deleted and created again, or lose its field queueHierarchy. That
-// must not make all queues flat by mistake, which would lift the limits of parents. Only queueHierarchy Flat does.
+// TestOnlyAWrittenFlatEndsTheTree: a policy with a tree may be deleted and created again, or lose its field
+// queueHierarchy. That must not make all queues flat by mistake, which would lift the limits of parents. Only
+// queueHierarchy Flat does.
 func TestOnlyAWrittenFlatEndsTheTree(t *testing.T) {
 	fresh := &v1alpha1.ServiceTypePolicy{}
 	flat := &v1alpha1.ServiceTypePolicy{}

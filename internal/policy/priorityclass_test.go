@@ -89,5 +89,6 @@ func TestOnlyOwnPriorityClassesAreReplaced(t *testing.T) {
 	}
 
 	conflict := PlanPriorityClasses(owner, high, []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}).Conflicts["pc-high"]
-	check.Equal(t, "text of a conflict", "PriorityClass pc-high has value 5 and was not created by the operator, and this policy says 80000: it is left as it is; delete it or write 5 here", conflict)
+	check.Equal(t, "text of a conflict", "PriorityClass pc-high has value 5 and was not created by the operator, and this policy says 80000: "+
+		"it is left as it is; delete it or write 5 here", conflict)
 }

@@ -28,8 +28,8 @@ func newEnforced() Enforcement {
 	return Enforcement{Condition: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced, Message: "proven"}}
 }
 
-// newStatusInput returns the input for a default policy of generation 3 that is rendered, with hash abc, and enforced.
-// CardQuotas have service type training (2) and other (7).
+// newStatusInput returns the input for a default policy of generation 3 that is rendered, with hash abc, and
+// enforced. CardQuotas have service type training (2) and other (7).
 func newStatusInput(changes ...func(*StatusInput)) StatusInput {
 	spec := Effective(v1alpha1.ServiceTypePolicySpec{})
 	f := StatusInput{
@@ -57,9 +57,10 @@ func formatCondition(status v1alpha1.ServiceTypePolicyStatus, kind string) strin
 	return string(c.Status) + "/" + c.Reason + ": " + c.Message
 }
 
-// TestStatusSaysWhatIsInForce: once the scheduler's configuration has the spec, the status lists its service types with
-// the number of their CardQuotas. It also has the modes, the cards, and the hash of the configuration. newStatusInput
-// has generation 3, hash abc and 2 CardQuotas of type training. While a later spec is invalid, the cards in force stay.
+// TestStatusSaysWhatIsInForce: once the scheduler's configuration has the spec, the status lists its service types
+// with the number of their CardQuotas. It also has the modes, the cards, and the hash of the configuration.
+// newStatusInput has generation 3, hash abc and 2 CardQuotas of type training. While a later spec is invalid, the
+// cards in force stay.
 func TestStatusSaysWhatIsInForce(t *testing.T) {
 	f := newStatusInput(func(f *StatusInput) { f.Enforced.Scheduler = &v1alpha1.SchedulerStatus{Version: "v1"} })
 	f.Effective.ServiceTypes[1].MinimumRuntimeSeconds = 60
@@ -70,7 +71,8 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 		{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
 		{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", CardQuotas: 2, MinimumRuntimeSeconds: 60},
 	}, got.ServiceTypes)
-	check.Equal(t, "modes: reclaim, reclaimResources and queueHierarchy", "Gangs Cards Flat", fmt.Sprint(got.Reclaim, " ", got.ReclaimResources, " ", got.QueueHierarchy))
+	check.Equal(t, "modes: reclaim, reclaimResources and queueHierarchy", "Gangs Cards Flat",
+		fmt.Sprint(got.Reclaim, " ", got.ReclaimResources, " ", got.QueueHierarchy))
 	check.Equal(t, "hash", "abc", got.ConfigHash)
 	check.Equal(t, "generation", 3, got.ObservedGeneration)
 	check.Equal(t, "version of the scheduler", "v1", got.Scheduler.Version)
@@ -88,8 +90,8 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 }
 
 // TestCardsOfAPolicy: entries of spec.cards name the cards of nodes. The entries in the status are in force
-// (CardMappings). kubectl cardquota may read a policy that the operator has not put in force yet, so that its status has
-// no service types. Then it expects the entries of the spec (ExpectedMappings), and none from an invalid spec.
+// (CardMappings). kubectl cardquota may read a policy that the operator has not put in force yet, so that its status
+// has no service types. Then it expects the entries of the spec (ExpectedMappings), and none from an invalid spec.
 func TestCardsOfAPolicy(t *testing.T) {
 	f := newStatusInput()
 	f.Effective.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI210"}}
@@ -141,7 +143,8 @@ func TestInvalidSpecLeavesWhatIsInForce(t *testing.T) {
 	want[0].CardQuotas = 9
 	want[1].CardQuotas = 0
 	check.Equal(t, "service types", want, got.ServiceTypes)
-	check.Equal(t, "modes: reclaim, reclaimResources and queueHierarchy", "Gangs All Tree", fmt.Sprint(got.Reclaim, " ", got.ReclaimResources, " ", got.QueueHierarchy))
+	check.Equal(t, "modes: reclaim, reclaimResources and queueHierarchy", "Gangs All Tree",
+		fmt.Sprint(got.Reclaim, " ", got.ReclaimResources, " ", got.QueueHierarchy))
 	check.Equal(t, "hash", "abc", got.ConfigHash)
 	check.Equal(t, "generation", 4, got.ObservedGeneration)
 
@@ -186,12 +189,13 @@ func TestMessagesOfConditionsAreBounded(t *testing.T) {
 	} {
 		check.That(t, len(condition.Message) <= conditions.MaxMessageLength, "the message has %d bytes", len(condition.Message))
 	}
-	check.Contains(t, "message of a refused write", RefusedCondition(errors.New("forbidden\nhere"), true).Message, "forbidden; here: as shipped, cardquota-manager may read")
+	check.Contains(t, "message of a refused write", RefusedCondition(errors.New("forbidden\nhere"), true).Message,
+		"forbidden; here: as shipped, cardquota-manager may read")
 }
 
 // TestGuardOfADeletedPolicyIsNotReported: BypassGuarded says whether admission policies keep pods from bypassing the
-// scheduler. What the operator found for a deleted policy is not a condition of a new one of the same name. Their UIDs
-// distinguish the two policies. The condition has the generation for which it was found, here 2.
+// scheduler. What the operator found for a deleted policy is not a condition of a new one of the same name. Their
+// UIDs distinguish the two policies. The condition has the generation for which it was found, here 2.
 func TestGuardOfADeletedPolicyIsNotReported(t *testing.T) {
 	denied := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonBypassDenied, Message: "stands"}
 	for uid, want := range map[types.UID]string{"this": "True/Denied: stands", "the one before": ""} {

@@ -106,8 +106,11 @@ func TestContradictionsOfASpecAreFaults(t *testing.T) {
 		},
 		"a PriorityClass in upper case": {classes("A"), []string{`"A" is no name of a PriorityClass`}},
 		"Volcano's reclaim in a tree": {
-			spec:  v1alpha1.ServiceTypePolicySpec{Reclaim: "Pods", QueueHierarchy: "Tree"},
-			wants: []string{`spec.reclaim: Invalid value: "Pods": cannot be used with queueHierarchy: Tree`, "set reclaim: Gangs, with which cardreclaim takes back by all rules of the tree"},
+			spec: v1alpha1.ServiceTypePolicySpec{Reclaim: "Pods", QueueHierarchy: "Tree"},
+			wants: []string{
+				`spec.reclaim: Invalid value: "Pods": cannot be used with queueHierarchy: Tree`,
+				"set reclaim: Gangs, with which cardreclaim takes back by all rules of the tree",
+			},
 		},
 		"Volcano's reclaim, flat": {v1alpha1.ServiceTypePolicySpec{Reclaim: "Pods", QueueHierarchy: "Flat"}, nil},
 		"cardreclaim in a tree":   {v1alpha1.ServiceTypePolicySpec{QueueHierarchy: "Tree"}, nil},

@@ -39,7 +39,11 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 		hasViews := map[string]bool{}
 		for i, name := range names {
 			// Half of the parents are earlier names, so that many chains are whole.
-			parents[name] = rapid.OneOf(rapid.SampledFrom(append([]string{"", "missing"}, names...)), rapid.SampledFrom(append([]string{""}, names[:i]...))).Draw(t, "parent")
+			parents[name] = rapid.OneOf(
+				rapid.SampledFrom(append([]string{"", "missing"}, names...)),
+				rapid.SampledFrom(append([]string{""}, names[:i]...)),
+			).Draw(t, "parent")
+
 			written[name] = quota.TreeQueue{Parent: parents[name]}
 			hasViews[name] = rapid.Bool().Draw(t, "has views")
 			if rapid.Bool().Draw(t, "used") {
@@ -74,9 +78,8 @@ func TestSumsEqualANaiveRecount(t *testing.T) {
 			}
 
 			got := sums[name]
-			check.Equal(t, name+": used and pending", []card.Count{h200, h800}, []card.Count{got.Used["H200"], got.Pending["H800"]})
-			check.Equal(t, name+": millicores", milliCPU, got.MilliCPU)
-			check.Equal(t, name+": number of blocked", total, got.BlockedTotal)
+			check.Equal(t, name+": used, pending, millicores and number of blocked", fmt.Sprint(h200, h800, milliCPU, total),
+				fmt.Sprint(got.Used["H200"], got.Pending["H800"], got.MilliCPU, got.BlockedTotal))
 			check.Equal(t, name+": listed blocked", min(total, waiting.MaxBlocked), len(got.Blocked))
 			check.Must(t, slices.IsSortedFunc(got.Blocked, waiting.CompareBlocked), "%s lists its blocked out of order", name)
 

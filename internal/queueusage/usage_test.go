@@ -266,11 +266,11 @@ func TestATenantDoesNotRaiseTheStarvingAlert(t *testing.T) {
 }
 
 // TestAnnotationsAloneMakeNoMember: a deleted CardQuota keeps its queue until the queue has no members. Any pod or
-// PodGroup can name the queue in an annotation, so that alone makes none. A pod of our scheduler, "volcano" or
-// "volcano-batch", is a member if q takes its namespace, or if it runs with the record of its binding to q. A pod of
-// another scheduler is one only while it runs with cards that are charged to q. They are if it is of namespace lab,
-// or was charged before. A PodGroup is one if q takes its namespace, or if its pods run. Queue q takes namespace lab,
-// not stranger.
+// PodGroup can name the queue in an annotation, so that alone makes none. Our scheduler is "volcano" or
+// "volcano-batch". A pod of it is a member if q takes its namespace, or if it runs with the record of its binding to
+// q. A pod of another scheduler is one only while it runs with cards that are charged to q. They are if it is of
+// namespace lab, or was charged before. A PodGroup is one if q takes its namespace, or if its pods run. Queue q takes
+// namespace lab, not stranger.
 func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 	// in sets scheduler and namespace of a pod of queue q.
 	in := func(scheduler, namespace string, b *builder.PodBuilder) *corev1.Pod {
@@ -445,8 +445,8 @@ func TestBlockedListsTheLongestWait(t *testing.T) {
 }
 
 // TestBlockedListsWorkloadsWithTheirReason: status.blocked lists workloads that wait, with the card, the count and
-// the reason that the scheduler states in the conditions of pods and PodGroups. Other texts have reason Other. Pods of
-// one workload for one reason are one entry.
+// the reason that the scheduler states in the conditions of pods and PodGroups. Other texts have reason Other. Pods
+// of one workload for one reason are one entry.
 func TestBlockedListsWorkloadsWithTheirReason(t *testing.T) {
 	replica := func(name, message string) *builder.PodBuilder {
 		return pod(name).Queue("q").Card("NVIDIA-H200").GPUs(2).Unschedulable(message).
@@ -539,7 +539,7 @@ func TestBlockedListsWorkloadsWithTheirReason(t *testing.T) {
 }
 
 // TestUsageEqualSeesEachField: the operator writes a status only if the usage differs, so Equal must see a change of
-// each of these fields. TestBlockedCardsCountAllEntries shows it for BlockedCards.
+// each of these fields.
 func TestUsageEqualSeesEachField(t *testing.T) {
 	base := func() Usage {
 		return Usage{
@@ -572,6 +572,7 @@ func TestUsageEqualSeesEachField(t *testing.T) {
 		"count":               func(q *Usage) { q.Blocked[0].Count++ },
 		"holders":             func(q *Usage) { q.Blocked[0].Holders = []v1alpha1.CardHolder{{Card: "A"}} },
 		"total":               func(q *Usage) { q.BlockedTotal++ },
+		"blocked cards":       func(q *Usage) { q.BlockedCards = map[v1alpha1.BlockedReason]card.Count{"NoFreeCard": 5} },
 		"local":               func(q *Usage) { q.Local = map[string]waiting.Entries{"lab": {Total: 2}} },
 		"local entries": func(q *Usage) {
 			q.Local = map[string]waiting.Entries{"lab": {Total: 1, Blocked: []v1alpha1.BlockedStatus{{Card: "x"}}}}

@@ -366,8 +366,8 @@ func TestForgedAncestorNamesNoHolders(t *testing.T) {
 }
 
 // TestEachNamespaceHasTenEntriesOfItsOwn: a tenant sees what waits in its own namespace: at most ten entries in each,
-// also of pods that are not among the ten of the queue. In queue q, 12 pods wait in namespace old, and 12 younger ones
-// in namespace new. No tenant sees queue r.
+// also of pods that are not among the ten of the queue. In queue q, 12 pods wait in namespace old, and 12 younger
+// ones in namespace new. No tenant sees queue r.
 func TestEachNamespaceHasTenEntriesOfItsOwn(t *testing.T) {
 	input := Input{Inventory: newInventory(), Nodes: newNodes(), LocalQueues: map[string]bool{"q": true}}
 	for i := range 12 {

@@ -30,14 +30,14 @@ func newText(actions string, plugins ...string) string {
 	return b.String()
 }
 
-// TestActionsThatEvictNeedCapacityCardAlone: Volcano asks all plugins which pods an action may evict. If another plugin
-// removes some of them, Volcano evicts the rest, although that frees too little quota. So with an action that evicts,
-// only capacity-card may choose victims: other plugins have enablePreemptable (for preempt) or enableReclaimable (for
-// reclaim) off. Capacity-card has them on, and enablePreemptive too, by which it checks who reclaims. Such an action
-// stands behind allocate, which would otherwise give away cards that were freed for others. Only one of reclaim and
-// cardreclaim may run. In a tree of queues that is cardreclaim, which alone knows what each level deserves. Cardreclaim
-// asks no other plugin, but its configuration must stay valid if an administrator writes reclaim instead. newText makes
-// a text from its actions and plugins: "-" begins another tier.
+// TestActionsThatEvictNeedCapacityCardAlone: Volcano asks all plugins which pods an action may evict. If another
+// plugin removes some of them, Volcano evicts the rest, although that frees too little quota. So with an action that
+// evicts, only capacity-card may choose victims: other plugins have enablePreemptable (for preempt) or
+// enableReclaimable (for reclaim) off. Capacity-card has them on, and enablePreemptive too, by which it checks who
+// reclaims. Such an action stands behind allocate, which would otherwise give away cards that were freed for others.
+// Only one of reclaim and cardreclaim may run. In a tree of queues that is cardreclaim, which alone knows what each
+// level deserves. Cardreclaim asks no other plugin, but its configuration must stay valid if an administrator writes
+// reclaim instead. newText makes a text from its actions and plugins: "-" begins another tier.
 func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 	const (
 		gangOff        = "gang enablePreemptable=false enableReclaimable=false"
@@ -56,7 +56,8 @@ func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 			text: newText("enqueue, allocate, backfill", "priority", "gang", "conformance", "-", "drf", CapacityCard),
 		},
 		"preempt and reclaim: no other plugin chooses victims": {
-			text: newText("enqueue, allocate, preempt, reclaim, backfill", priorityOff, gangOff, conformanceOff, CapacityCard, "-", drfOff, "predicates"),
+			text: newText("enqueue, allocate, preempt, reclaim, backfill",
+				priorityOff, gangOff, conformanceOff, CapacityCard, "-", drfOff, "predicates"),
 		},
 		"reclaim without preempt: priority, which is asked in preempt only, needs no switch": {
 			text: newText("enqueue, allocate, reclaim", "priority", gangOff, CapacityCard),

@@ -14,8 +14,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestWithHashAddsTheHashOfTheText: the scheduler publishes the hash of the configuration that it runs with, as argument configHash
-// of capacity-card. WithHash adds it to each text of testdata/valid, as the golden files show, and changes nothing else.
+// TestWithHashAddsTheHashOfTheText: the scheduler publishes the hash of the configuration that it runs with, as
+// argument configHash of capacity-card. WithHash adds it to each text of testdata/valid, as the golden files show,
+// and changes nothing else.
 func TestWithHashAddsTheHashOfTheText(t *testing.T) {
 	for name, text := range corpus(t) {
 		t.Run(name, func(t *testing.T) {
@@ -28,8 +29,8 @@ func TestWithHashAddsTheHashOfTheText(t *testing.T) {
 	}
 }
 
-// assertStamp checks with the plain decoder, not with the code under test, that the hash is in place and the only difference. A
-// text with a hash keeps it.
+// assertStamp checks with the plain decoder, not with the code under test, that the hash is in place and the only
+// difference. A text with a hash keeps it.
 func assertStamp(t check.T, text, stamped, hash string) {
 	before := decode(t, text)
 	after := decode(t, stamped)
@@ -92,8 +93,8 @@ func TestWithHashRefusesWhatItCannotStamp(t *testing.T) {
 	}
 }
 
-// TestHashIsTheSHA256OfTheBytes: one more line end makes another hash. The hash of the empty text is the known SHA-256
-// of no bytes.
+// TestHashIsTheSHA256OfTheBytes: one more line end makes another hash. The hash of the empty text is the known
+// SHA-256 of no bytes.
 func TestHashIsTheSHA256OfTheBytes(t *testing.T) {
 	text := withPlugins("  - name: capacity-card")
 	check.That(t, Hash(text) != Hash(text+"\n"), "a line end more has the same hash")

@@ -93,7 +93,8 @@ func assertActions(t check.T, before, after string, want Overlay) {
 	now := splitActions(after)
 	behindAllocate := func(action string) {
 		i := slices.Index(now, action)
-		check.Must(t, i < 0 || (slices.Contains(now[:i], "allocate") && !slices.Contains(now[i:], "allocate")), "actions %q became %q: allocate is not before %s", before, after, action)
+		check.Must(t, i < 0 || (slices.Contains(now[:i], "allocate") && !slices.Contains(now[i:], "allocate")),
+			"actions %q became %q: allocate is not before %s", before, after, action)
 	}
 
 	if want.Preempt {

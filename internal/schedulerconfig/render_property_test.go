@@ -47,10 +47,11 @@ func overlays() *rapid.Generator[Overlay] {
 }
 
 // TestRenderIsExactOnAnyBase: a base is what administrators have written for Volcano, in any way to write YAML. For a
-// random base and policy, the rendered text is valid, has what the policy wants, and otherwise means the same as the base.
-// replaced is exactly what the base had and the text has not, and a second rendering changes nothing. assertRendered
-// checks this without the code under test. The text has no comment of the base ("# c" and a number), which might no
-// longer be true. Only for a tree do bases have Volcano's hierarchy of queues, because Render refuses it otherwise.
+// random base and policy, the rendered text is valid, has what the policy wants, and otherwise means the same as the
+// base. replaced is exactly what the base had and the text has not, and a second rendering changes nothing.
+// assertRendered checks this without the code under test. The text has no comment of the base ("# c" and a number),
+// which might no longer be true. Only for a tree do bases have Volcano's hierarchy of queues, because Render refuses
+// it otherwise.
 func TestRenderIsExactOnAnyBase(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		want := overlays().Draw(t, "wanted")
@@ -66,7 +67,8 @@ func TestRenderIsExactOnAnyBase(t *testing.T) {
 
 // TestRenderingForgetsAnEarlierPolicy: a base may be a text that was rendered for an earlier policy. Rendered for the
 // current policy, it gives the same text as the first base does, and capacity-card of the earlier policy is named as
-// replaced. Both policies want the same actions here, because Render takes the actions that it wrote for the author's.
+// replaced. Both policies want the same actions here, because Render takes the actions that it wrote for the
+// author's.
 func TestRenderingForgetsAnEarlierPolicy(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		base := configurations(false).Draw(t, "base")

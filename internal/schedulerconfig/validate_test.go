@@ -11,8 +11,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// known is a scheduler with Volcano's own actions and plugins, and capacity-card. It refuses action shuffle, and an argument
-// overCommitFactor below 1.
+// known is a scheduler with Volcano's own actions and plugins, and capacity-card. It refuses action shuffle, and an
+// argument overCommitFactor below 1.
 func known() Known {
 	return Known{
 		Actions:        VolcanoActions(),
@@ -45,16 +45,17 @@ func corpus(t testing.TB) map[string]string {
 	return texts
 }
 
-// TestValidateAcceptsWorkingConfigurations: Volcano reads each text of testdata/valid as its author means it. The texts
-// have many ways to write YAML. Validate accepts them all.
+// TestValidateAcceptsWorkingConfigurations: Volcano reads each text of testdata/valid as its author means it. The
+// texts have many ways to write YAML. Validate accepts them all.
 func TestValidateAcceptsWorkingConfigurations(t *testing.T) {
 	for t, text := range check.Cases(t, corpus(t)) {
 		check.NoError(t, Validate(text, known()))
 	}
 }
 
-// TestValidateAcceptsAnyArgumentsWithoutRules: the operator writes the configuration and does not contain the plugin, which alone
-// has rules for its arguments. So the operator accepts an overCommitFactor of 0, which the plugin refuses.
+// TestValidateAcceptsAnyArgumentsWithoutRules: the operator writes the configuration and does not contain the plugin,
+// which alone has rules for its arguments. So the operator accepts an overCommitFactor of 0, which the plugin
+// refuses.
 func TestValidateAcceptsAnyArgumentsWithoutRules(t *testing.T) {
 	withoutRules := known()
 	withoutRules.ValidateArguments = nil
@@ -252,7 +253,8 @@ func TestValidateRefusesTextsThatVolcanoMisreads(t *testing.T) {
 		},
 		"an unknown key in a tier": {
 			"actions: allocate\ntiers:\n- plugin:\n  - name: capacity-card\n",
-			[]string{`line 3: unknown key "plugin" in a tier: known are `, "a tier without plugins", "capacity-card is missing"}, "a tier without plugins",
+			[]string{`line 3: unknown key "plugin" in a tier: known are `, "a tier without plugins", "capacity-card is missing"},
+			"a tier without plugins",
 		},
 		"plugins are a mapping": {
 			"actions: allocate\ntiers:\n- plugins: {name: capacity-card}\n",

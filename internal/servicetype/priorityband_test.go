@@ -139,7 +139,8 @@ func TestBandsKeepTypesApart(t *testing.T) {
 			own, cut := band.PriorityFor(inside[low])
 			fits := band.Check(inside[low]) == nil
 			check.Must(t, fits != cut, "%s: refused %v, cut %v", low, !fits, cut)
-			check.Must(t, own >= types[low].Priority && int64(own) <= int64(types[low].Priority)+9999, "%s at %d: its queue is at %d", low, types[low].Priority, own)
+			check.Must(t, own >= types[low].Priority && int64(own) <= int64(types[low].Priority)+9999,
+				"%s at %d: its queue is at %d", low, types[low].Priority, own)
 
 			wanted := int64(types[low].Priority) + int64(inside[low])
 			blocked := inside[low] < 0 || inside[low] > 9999

@@ -8,8 +8,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestMinimumRuntimeIsAtMostAWeek: a service type can protect its jobs from reclaim for a minimum runtime, from 0 to 168
-// hours (MaxMinimumRuntime). The error says what to write. By default training has none.
+// TestMinimumRuntimeIsAtMostAWeek: a service type can protect its jobs from reclaim for a minimum runtime, from 0 to
+// 168 hours (MaxMinimumRuntime). The error says what to write. By default training has none.
 func TestMinimumRuntimeIsAtMostAWeek(t *testing.T) {
 	validate := func(minimumRuntime time.Duration) error {
 		return Matrix{"training": {Reclaimable: true, MinimumRuntime: minimumRuntime}}.Validate()

@@ -160,7 +160,9 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 				Message: long,
 			}}
 		},
-		"a condition of another type, with a message of 1 MiB": func(g *v1beta1.PodGroup) { g.Status.Conditions = []v1beta1.PodGroupCondition{{Message: long}} },
+		"a condition of another type, with a message of 1 MiB": func(g *v1beta1.PodGroup) {
+			g.Status.Conditions = []v1beta1.PodGroupCondition{{Message: long}}
+		},
 		"50,000 resources":                   func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("r%d", 50000) },
 		"50,000 extended resources":          func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("z.example/r%d", 50000) },
 		"extended resources with long names": func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("a.example/%0100000d", 10) },

@@ -82,8 +82,7 @@ func worstPods() map[string]*corev1.Pod {
 func TestTwoHundredOfTheWorstPodsTakeLittle(t *testing.T) {
 	for t, whole := range check.Cases(t, worstPods()) {
 		each := heapPerObject(func() *corev1.Pod { return Pod(whole.DeepCopy()) })
-		t.Logf("%d bytes are kept of %d", each, whole.Size())
-		check.That(t, each <= maxKept, "%d bytes are kept of each", each)
+		check.That(t, each <= maxKept, "%d bytes are kept of %d", each, whole.Size())
 
 		listed := heapPerObject(func() *corev1.Pod {
 			pod := whole.DeepCopy()

@@ -16,7 +16,9 @@ import (
 
 // newNode returns a ready node of 8 cards.
 func newNode(name string, model card.Name, change ...func(*card.NodeState)) card.NodeState {
-	node := card.NodeState{Name: name, IsReady: true, Node: card.Node{Model: string(model), Cards: []card.NodeCard{{Name: model, Resource: gpu, Count: 8}}}}
+	node := card.NodeState{Name: name, IsReady: true, Node: card.Node{
+		Model: string(model), Cards: []card.NodeCard{{Name: model, Resource: gpu, Count: 8}},
+	}}
 	for _, c := range change {
 		c(&node)
 	}
@@ -105,7 +107,7 @@ func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {
 }
 
 // TestFreeCardsOfNodesDecideWhyAPodWaits: the scheduler states that no node takes a pod, for cards (Insufficient
-// nvidia.com/gpu) or otherwise (a taint, CPU), or it has not tried the pod yet. The free cards of the nodes then say
+// nvidia.com/gpu) or otherwise (a taint, CPU). Or it has not tried the pod yet. The free cards of the nodes then say
 // what is missing. NoFreeCard: too few are free in all. Fragmented: enough are free, but not on one node.
 // NodesUnsuitable: a node has enough, and refuses the pod for something else. Other: a node has enough, and the
 // scheduler has not tried the pod yet. If it has refused the pod for cards, the reason is NoFreeCard until it tries
@@ -188,9 +190,9 @@ func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 	}
 }
 
-// TestReasonsOfNodesAgreeWithASimpleCount: a pod requests cards of random nodes of 8 cards, of which other pods use up
-// to 9. The scheduler states that no node takes the pod, and that some refuse it for another reason than cards. The
-// oracle counts the free cards node by node, and ReasonFor must return the same reason.
+// TestReasonsOfNodesAgreeWithASimpleCount: a pod requests cards of random nodes of 8 cards, of which other pods use
+// up to 9. The scheduler states that no node takes the pod, and that some refuse it for another reason than cards.
+// The oracle counts the free cards node by node, and ReasonFor must return the same reason.
 //
 // The pod may be of a gang whose other pods take cards of node n0. Then Request.Taken caches what the gang leaves of
 // one Fleet. The test asks first for the reason with a fleet without used cards: its cached numbers must not be used

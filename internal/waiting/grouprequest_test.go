@@ -18,10 +18,10 @@ import (
 // TestGroupRequestTakesTheCardsThatTheSchedulerStates: while a job has no pods, only its PodGroup says what it
 // requests. spec.minResources names a resource, nvidia.com/gpu, but no card, so all cards of the resource are
 // alternatives. Here these are A, B and C. The scheduler also reads the pod templates and the quotas of the queue. So
-// where it refuses the PodGroup, the cards and the count in its message are more precise. Cards that minResources does
-// not have are taken from a message only for a Volcano job, whose templates may have limits without requests. The
-// annotation volcano.sh/card.request comes before both. What the scheduler says to programs, in a condition with the same
-// transitionID, comes before its message.
+// where it refuses the PodGroup, the cards and the count in its message are more precise. Cards that minResources
+// does not have are taken from a message only for a Volcano job, whose templates may have limits without requests.
+// The annotation volcano.sh/card.request comes before both. What the scheduler says to programs, in a condition with
+// the same transitionID, comes before its message.
 //
 // The wanted request "B:5 A|B|C:2" is 5 cards of B, and 2 cards of A, B or C.
 func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {

@@ -53,8 +53,8 @@ func TestTheLargestHoldersOfCardsComeFirst(t *testing.T) {
 }
 
 // TestHoldersAgreeWithASimpleSum: up to 30 random pods of 6 workloads use H200 or H800. The oracle adds up the cards
-// of all pods by workload, queue and card, sorts the sums, and takes the first three. Holders caches its answer for the
-// queues below a queue, so the test asks twice for those below q, which are q and r.
+// of all pods by workload, queue and card, sorts the sums, and takes the first three. Holders caches its answer for
+// the queues below a queue, so the test asks twice for those below q, which are q and r.
 func TestHoldersAgreeWithASimpleSum(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var h Holders
@@ -99,7 +99,8 @@ func TestHoldersAgreeWithASimpleSum(t *testing.T) {
 
 // TestASubtreeIsSearchedOncePerCard: thousands of workloads may wait for the quota of the same ancestor, so Holders
 // remembers the answer for a queue and a card. Here InSubtree is called three times for queue top and three times for
-// queue other. Holders searches each of them once for H200 and once for H800, and never for a card that no workload uses.
+// queue other. Holders searches each of them once for H200 and once for H800, and never for a card that no workload
+// uses.
 func TestASubtreeIsSearchedOncePerCard(t *testing.T) {
 	var h Holders
 	h.Add(deployment("a"), "q", "training", h200, 1)
@@ -119,8 +120,8 @@ func TestASubtreeIsSearchedOncePerCard(t *testing.T) {
 }
 
 // TestHoldersOfOtherNamespacesAreHiddenInASum: a tenant may not see names of other tenants. It sees its own workload
-// with 4 cards. For the others it sees one sum by service type and card, 3 + 2 = 5, without queue and name. The sum is
-// larger than 4, so it comes first. The operator shows the given list elsewhere, so HideOthers does not change it.
+// with 4 cards. For the others it sees one sum by service type and card, 3 + 2 = 5, without queue and name. The sum
+// is larger than 4, so it comes first. The operator shows the given list elsewhere, so HideOthers does not change it.
 func TestHoldersOfOtherNamespacesAreHiddenInASum(t *testing.T) {
 	holder := func(namespace, name string, count int64) v1alpha1.CardHolder {
 		workload := v1alpha1.WorkloadReference{Kind: "Pod", Namespace: namespace, Name: name}

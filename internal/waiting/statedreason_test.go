@@ -45,9 +45,9 @@ func refusalFor(reason v1alpha1.BlockedReason, cards ...card.Name) *workload.Ref
 	return &refusal
 }
 
-// TestReasonsThatTheSchedulerStatesAreRead: the scheduler writes why a pod or PodGroup waits into a condition, as a text
-// for people. The operator reads the text to count waiting pods by reason. The messages are those of Volcano 1.14 and
-// of the scheduler of this project, which adds the refusals "Queue <q> …". The pod requests nvidia.com/gpu.
+// TestReasonsThatTheSchedulerStatesAreRead: the scheduler writes why a pod or PodGroup waits into a condition, as a
+// text for people. The operator reads the text to count waiting pods by reason. The messages are those of Volcano
+// 1.14 and of the scheduler of this project, which adds the refusals "Queue <q> …". The pod requests nvidia.com/gpu.
 // Constant exhausted says that it requests 2 H200, which with all others would be 9 of a quota of 8.
 //
 // A message about nodes counts them by reason. Reasons about cards and quota are kept apart from all others, such as
@@ -193,9 +193,9 @@ func TestReasonsThatTheSchedulerStatesAreRead(t *testing.T) {
 	check.Equal(t, "stated reason of a pod without cards, for which gpu is another resource", refusedOtherwise, insufficient)
 }
 
-// TestMessagesThatRepeatOthersComeLast: a status shows the first of the messages of pods that wait for one reason. What
-// is stated about a pod itself is more precise than what the scheduler repeats of another pod, so the own messages come
-// first. Those of one kind are in alphabetical order.
+// TestMessagesThatRepeatOthersComeLast: a status shows the first of the messages of pods that wait for one reason.
+// What is stated about a pod itself is more precise than what the scheduler repeats of another pod, so the own
+// messages come first. Those of one kind are in alphabetical order.
 func TestMessagesThatRepeatOthersComeLast(t *testing.T) {
 	own := "too few <NVIDIA-H200> are free"
 	general := "all nodes are unavailable"

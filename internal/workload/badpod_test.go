@@ -123,8 +123,10 @@ func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
 			wantMessages: []string{"requests two card resources"},
 		},
 		"a sidecar with a slice": {
-			pod:          waitingPod().GPUs(1).Sidecar(slice, "1").Card("H200"),
-			wantMessages: []string{"requests two card resources, nvidia.com/gpu and nvidia.com/mig-1g.18gb", "a pod may request only one card resource"},
+			pod: waitingPod().GPUs(1).Sidecar(slice, "1").Card("H200"),
+			wantMessages: []string{
+				"requests two card resources, nvidia.com/gpu and nvidia.com/mig-1g.18gb", "a pod may request only one card resource",
+			},
 		},
 		"three card resources": {
 			pod:          waitingPod().GPUs(1).Requests(slice, "1").Requests(npu, "1"),

@@ -10,8 +10,9 @@ import (
 const preemptable = "volcano.sh/preemptable"
 
 // TestWhoSaysWhetherAPodMayBeEvicted: annotation or label volcano.sh/preemptable of a pod says whether it may be
-// evicted, and the annotation comes first. A pod without either is evictable if its PodGroup is. A pod that forbids it is
-// never, and one that allows it needs its PodGroup to allow it too. A value that strconv.ParseBool cannot read forbids.
+// evicted, and the annotation comes first. A pod without either is evictable if its PodGroup is. A pod that forbids
+// it is never, and one that allows it needs its PodGroup to allow it too. A value that strconv.ParseBool cannot read
+// forbids.
 func TestWhoSaysWhetherAPodMayBeEvicted(t *testing.T) {
 	for value, want := range map[string]bool{
 		"true": true, "1": true, "T": true, "TRUE": true, "false": false, "0": false,

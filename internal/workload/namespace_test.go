@@ -195,11 +195,14 @@ func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 	}
 }
 
-// FuzzNamespaceSelector: an annotation with any text is refused or valid. One that is refused selects nothing. A valid
-// one refuses a namespace that is not known exactly if it does not select all namespaces, for which the selector is
-// nil. Each message fits an event.
+// FuzzNamespaceSelector: an annotation with any text is refused or valid. One that is refused selects nothing. A
+// valid one refuses a namespace that is not known exactly if it does not select all namespaces, for which the
+// selector is nil. Each message fits an event.
 func FuzzNamespaceSelector(f *testing.F) {
-	for _, seed := range []string{`{}`, `{"matchLabels":{"team":"chat"}}`, `{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}`, `null`, `{"<<":{}}`, "{\"a\":\"\ufeff\"}", `[[[`} {
+	for _, seed := range []string{
+		`{}`, `{"matchLabels":{"team":"chat"}}`, `{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}`, `null`,
+		`{"<<":{}}`, "{\"a\":\"\ufeff\"}", `[[[`,
+	} {
 		f.Add(seed, "chat")
 	}
 

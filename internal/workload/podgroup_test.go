@@ -314,8 +314,9 @@ func TestAnInvalidCardRequestIsRefused(t *testing.T) {
 }
 
 // TestPodGroupRequestEqualsExactFractions: card.request and minResources are random. The request equals the rule of
-// TestAPodGroupRequestsTheLargerOfTotalAndMinimum, which the test computes in exact fractions. The count of each entry
-// of card.request is the larger of two: what it says, and its part of minResources. What no entry names is any card.
+// TestAPodGroupRequestsTheLargerOfTotalAndMinimum, which the test computes in exact fractions. The count of each
+// entry of card.request is the larger of two: what it says, and its part of minResources. What no entry names is any
+// card.
 func TestPodGroupRequestEqualsExactFractions(t *testing.T) {
 	// The resource of each request, and the cards of each resource in the cluster.
 	resources := map[string]string{

@@ -344,8 +344,9 @@ func TestWhatAQueueAllows(t *testing.T) {
 
 // TestAQueueHeldByTheOperatorSaysWhy: the operator holds a Queue whose CardQuota lost its path of parents to root,
 // with a message. Its users cannot end that hold by a stop policy, so the refusal says that the operator holds it,
-// also for queues below it. Any user may write the annotation, so its text is cut and cleaned. The scheduler resolves a
-// tree again only if IsSameInTree is false for the rules of some queue, so it is false when the cause of a hold changes.
+// also for queues below it. Any user may write the annotation, so its text is cut and cleaned. The scheduler resolves
+// a tree again only if IsSameInTree is false for the rules of some queue. So it is false when the cause of a hold
+// changes.
 func TestAQueueHeldByTheOperatorSaysWhy(t *testing.T) {
 	newHeldQueue := func(message string) *v1beta1.Queue {
 		return newQueue(`{"H200":8}`, func(q *v1beta1.Queue) {

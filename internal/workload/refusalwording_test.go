@@ -47,9 +47,9 @@ func blockedReasonOf(s quota.InsufficientQuota) v1alpha1.BlockedReason {
 }
 
 // TestEveryInsufficientQuotaIsReadAgain: the scheduler states refusals as messages in conditions, and the operator
-// reads them again to say why a workload waits. The limits are random. What is read is the refusal itself, with memory
-// rounded up to whole Mi, and has the reason that the limit means (blockedReasonOf). Reasons of nodes, which begin with
-// a small letter, are read alike.
+// reads them again to say why a workload waits. The limits are random. What is read is the refusal itself, with
+// memory rounded up to whole Mi, and has the reason that the limit means (blockedReasonOf). Reasons of nodes, which
+// begin with a small letter, are read alike.
 func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		insufficient := quota.InsufficientQuota{
@@ -221,9 +221,10 @@ func drawRefusal(t *rapid.T, of sentence) Refusal {
 	return g.refusal
 }
 
-// TestEverySentenceIsReadAgain: what is written of a refusal is read again, in words and as data. This is so for every
-// code that is read: with card names of all letters, large numbers, CPU and memory, and ancestors in a tree. In a
-// sentence, decidedMark stands behind what is enough to recognise it. A message that is truncated there has its code.
+// TestEverySentenceIsReadAgain: what is written of a refusal is read again, in words and as data. This is so for
+// every code that is read: with card names of all letters, large numbers, CPU and memory, and ancestors in a tree. In
+// a sentence, decidedMark stands behind what is enough to recognise it. A message that is truncated there has its
+// code.
 func TestEverySentenceIsReadAgain(t *testing.T) {
 	for _, of := range sentences {
 		if of.blocked == "" {
@@ -260,7 +261,8 @@ func TestEverySentenceIsReadAgain(t *testing.T) {
 	}
 }
 
-// refusalsByMeaning are all other refusals of pods and PodGroups that this package makes, by what they mean to a workload.
+// refusalsByMeaning are all other refusals of pods and PodGroups that this package makes, by what they mean to a
+// workload.
 func refusalsByMeaning() map[*Refusal]v1alpha1.BlockedReason {
 	out := map[*Refusal]v1alpha1.BlockedReason{
 		(&QueueRules{Denied: true}).RefusalFor(&quota.InsufficientQuota{Queue: RootQueue, Limit: 0}): "NoQuota",
@@ -345,8 +347,8 @@ var madeElsewhere = map[Code]v1alpha1.BlockedReason{
 }
 
 // TestEveryRefusalIsReadAgain: each message of a refusal that this package makes (refusalsByMeaning) is read as that
-// refusal, with its reason. Of the others (madeElsewhere) only the reason is checked. Each sentence is in one of the two
-// lists and has a reason for events, unless it has no meaning to a workload (blocked).
+// refusal, with its reason. Of the others (madeElsewhere) only the reason is checked. Each sentence is in one of the
+// two lists and has a reason for events, unless it has no meaning to a workload (blocked).
 func TestEveryRefusalIsReadAgain(t *testing.T) {
 	covered := map[Code]bool{}
 	for refusal, want := range refusalsByMeaning() {
@@ -368,9 +370,9 @@ func TestEveryRefusalIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestRefusalDataStaysTheSame: other programs read the data of a refusal, so its keys are a contract. They are read from
-// a later version that has more of them. They are not read without a code that makes work wait, nor with a resource or
-// an amount that no refusal has.
+// TestRefusalDataStaysTheSame: other programs read the data of a refusal, so its keys are a contract. They are read
+// from a later version that has more of them. They are not read without a code that makes work wait, nor with a
+// resource or an amount that no refusal has.
 func TestRefusalDataStaysTheSame(t *testing.T) {
 	refusal := Refusal{
 		Code: CodeCardQuota, Queue: "lab", Requester: "lab-chat", Cards: "NVIDIA-H200|NVIDIA-H100", OtherCards: 1,
@@ -386,7 +388,12 @@ func TestRefusalDataStaysTheSame(t *testing.T) {
 	check.That(t, isRefusal, "data of a later version is not read")
 	check.Equal(t, "refusal of a later version", refusal, got)
 
-	for _, text := range []string{"", "{}", "null", `"CardQuota"`, data[:len(data)-1], `{"code":"Later"}`, `{"code":"MayNotReclaim"}`, `{"code":"CardQuota","limit":"8"}`, `{"code":"CardQuota","resource":"pods"}`, `{"code":"CardQuota","requested":-1}`, `{"code":"CardQuota","total":9223372036854775807}`} {
+	for _, text := range []string{
+		"", "{}", "null", `"CardQuota"`, data[:len(data)-1],
+		`{"code":"Later"}`, `{"code":"MayNotReclaim"}`,
+		`{"code":"CardQuota","limit":"8"}`, `{"code":"CardQuota","resource":"pods"}`,
+		`{"code":"CardQuota","requested":-1}`, `{"code":"CardQuota","total":9223372036854775807}`,
+	} {
 		_, isRefusal := ReadRefusalData(text)
 		check.That(t, !isRefusal, "%q is read as a refusal", text)
 	}
@@ -396,9 +403,10 @@ func TestRefusalDataStaysTheSame(t *testing.T) {
 // like a refusal is none, and no text makes reading panic.
 func TestOtherTextsAreNoRefusals(t *testing.T) {
 	for _, text := range []string{
-		"", "Queue", "Queue <q", "Queue <q>", "Queue <q> is full", "Queue <q> has insufficient <", "Queue <q> has insufficient <A> quota", "Queue <q>, an ancestor of <",
-		"Pueue <q> does not exist", "Insufficient nvidia.com/gpu", "all nodes are unavailable", "Pod lab/a can possibly be assigned to n, once minAvailable " +
-			"is satisfied", "Namespace <",
+		"", "Queue", "Queue <q", "Queue <q>", "Queue <q> is full", "Queue <q> has insufficient <",
+		"Queue <q> has insufficient <A> quota", "Queue <q>, an ancestor of <", "Pueue <q> does not exist", "Namespace <",
+		"Insufficient nvidia.com/gpu", "all nodes are unavailable",
+		"Pod lab/a can possibly be assigned to n, once minAvailable is satisfied",
 	} {
 		got, isRefusal := ReadRefusal(text)
 		check.That(t, !isRefusal, "%q is read as %+v", text, got)

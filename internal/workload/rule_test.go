@@ -12,8 +12,8 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// The observer has rules of its own, written from the documents alone. Each row of the tables is checked against them,
-// so a rule that only the code knows fails.
+// The observer has rules of its own, written from the documents alone. Each row of the tables is checked against
+// them, so a rule that only the code knows fails.
 
 // ruleCluster is the cluster of the table for the observer's rules.
 func ruleCluster() *rule.Inventory {

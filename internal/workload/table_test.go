@@ -15,9 +15,8 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// cluster has a node h200 with 8 H200, a node 4090 with 8 cards 4090, a node ascend with 8 cards 910B, a node mig with 7
-// H200 and 7 slices of them, a node sliced with 7 slices of H200 alone, and a node unnamed with cards of
-// vendor.example/ppu that no label names.
+// cluster has nodes h200, 4090 and ascend with 8 cards H200, 4090 and 910B. Node mig has 7 H200 and 7 slices of H200,
+// and node sliced 7 slices of H200 alone. No label names the card of node unnamed, vendor.example/ppu.
 func cluster() *card.Inventory {
 	whole := func(model string, resource corev1.ResourceName) card.Node {
 		return card.Node{Model: model, Cards: []card.NodeCard{{Name: card.Name(model), Resource: resource, Count: 8}}}
@@ -79,9 +78,10 @@ func amounts(name card.Name, count card.Count) []card.Amount {
 
 // TestWhatAPodIsCharged: a placed pod is charged for the cards of its node, to its queue. Nodes h200, 4090 and ascend
 // have one model each. Node mig has H200 and slices, sliced has slices of H200 alone. No label names the card of node
-// unnamed. A pod runs on node h200 unless the row names another node. The queue is that of the record that our
-// scheduler writes at the binding (ChargedQueue), of the PodGroup, of the last charge, or of an annotation, in this
-// order. The observer, a second implementation of the rules from the documents alone, agrees with each row.
+// unnamed. A pod runs on node h200 unless the row names another node. The queue is that of the record which our
+// scheduler writes at the binding (ChargedQueue). Otherwise it is that of the PodGroup, of the last charge, or of an
+// annotation, in this order. The observer, a second implementation of the rules from the documents alone, agrees with
+// each row.
 func TestWhatAPodIsCharged(t *testing.T) {
 	last := func(queue string, name card.Name, count card.Count) *quota.Charge {
 		return &quota.Charge{Queue: queue, Cards: amounts(name, count)}
@@ -478,8 +478,9 @@ func TestRefusalsOfADeniedQueue(t *testing.T) {
 		textOf(QueueRules{Denied: true}.RefusalFor(insufficient)))
 }
 
-// TestQueueOfAPodWithoutANode: the scheduler writes the annotation with the charged queue when it binds a pod. Without a
-// node the pod is not bound, so a user wrote its annotation, here with queue "forged". The queue of its PodGroup counts.
+// TestQueueOfAPodWithoutANode: the scheduler writes the annotation with the charged queue when it binds a pod.
+// Without a node the pod is not bound, so a user wrote its annotation, here with queue "forged". The queue of its
+// PodGroup counts.
 func TestQueueOfAPodWithoutANode(t *testing.T) {
 	waiting := runningPod().GPUs(1).Node("").ChargedQueue("forged")
 	check.Equal(t, "queue", "q", (&Resolver{}).Queue(waiting.Obj(), newPodGroup("q"), ""))

@@ -53,8 +53,8 @@ func writeJobRequest(request quota.JobRequest) string {
 // TestVCJobRequest: before its pods exist, a Volcano job requests the cards of as many pods as it needs to start:
 // minAvailable of the job. Each task adds the pods of its own minimum first, then others. Where the job needs fewer
 // than these minimums together, they do not count. The task of highest priority comes first, else the first one
-// written. card.request counts where it is more. A task is vcTask(replicas, minimum, card name, cards of a pod). Cards
-// A and B are both of nvidia.com/gpu. A card name that is not valid for the request counts as none.
+// written. card.request counts where it is more. A task is vcTask(replicas, minimum, card name, cards of a pod).
+// Cards A and B are both of nvidia.com/gpu. A card name that is not valid for the request counts as none.
 func TestVCJobRequest(t *testing.T) {
 	const slice = "nvidia.com/mig-1g.10gb"
 	resolver := &Resolver{Inventory: card.NewInventory(map[string]card.Node{
@@ -156,9 +156,10 @@ func TestVCJobRequest(t *testing.T) {
 		"a sidecar of 1 beside an init container of 4: 5": {
 			minAvailable: 1,
 			tasks: []batch.TaskSpec{withSpec(vcTask(1, 1, "A", "1"), func(s *corev1.PodSpec) {
-				sidecar := corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Resources: corev1.ResourceRequirements{Limits: gpus("1")}}
-				setup := corev1.Container{Resources: corev1.ResourceRequirements{Limits: gpus("4")}}
-				s.InitContainers = []corev1.Container{sidecar, setup}
+				s.InitContainers = []corev1.Container{
+					{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Resources: corev1.ResourceRequirements{Limits: gpus("1")}},
+					{Resources: corev1.ResourceRequirements{Limits: gpus("4")}},
+				}
 			})},
 			want: "A:5",
 		},
