@@ -36,7 +36,7 @@ type state struct {
 	change func(*play)
 	// isBrief marks a state that ends by itself.
 	isBrief bool
-	// hasNoView marks a state in which the tenant has no LocalCardQuota: the queue is not his.
+	// hasNoView marks a state in which the tenant has no LocalCardQuota: the queue is of others.
 	hasNoView bool
 	// hasNoEvents marks a state that no event of a pod names, so that only why and the status of the
 	// queue do.

@@ -139,7 +139,7 @@ func TestTheOperatorCountsEachBindingOnce(t *testing.T) {
 		"bound 10 s ago, and counted":             {aIsBound + `wait 10s`, boundPods(h200, 6), 1, ""},
 		"bound 10 s ago, and not counted":         {aIsBound + `wait 10s`, boundPods(h200, 5), 1, "metrics"},
 		"bound 10 s ago, and counted twice":       {aIsBound + `wait 10s`, boundPods(h200, 7), 1, "metrics"},
-		"bound 2 s ago, and not counted yet":      {aIsBound + `wait 2s`, boundPods(h200, 5), 1, ""},
+		"bound 4 s ago, and not counted":          {aIsBound + `wait 4s`, boundPods(h200, 5), 1, ""},
 		"another operator leads, and begins at 0": {aIsBound + `wait 10s`, boundPods(h200, 0), 2, ""},
 		"bound, removed at once, and not counted": {aIsBound + aEnds + `wait 10s`, boundPods(h200, 5), 1, ""},
 		"none was bound, and one is counted":      {`wait 10s`, boundPods(h200, 6), 1, "metrics"},
@@ -172,6 +172,7 @@ func TestCardSecondsEqualWhatPodsUsed(t *testing.T) {
 		"used for 600 s, 64 s are missing":    {"600s", 536, ""},
 		"used for 600 s, 120 s are missing":   {"600s", 480, "metrics"},
 		"used for 600 s, and counted twice":   {"600s", 1200, "metrics"},
+		"used for 600 s, and 601 on the page": {"600s", 601, ""},
 		"used for 600 s, and 604 on the page": {"600s", 604, "metrics"},
 	}) {
 		s := newSceneWithMetrics().playScript(placeA + "wait " + tc.used)
