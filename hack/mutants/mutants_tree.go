@@ -36,8 +36,8 @@ var treeOrderMutants = []mutant{
 	{"internal/quota/queueorder.go", `		share = max(share, 1)
 `, ``, "a queue that deserves no card is at what it deserves"},
 	{"internal/quota/check.go", `used > deserved:`, `used > deserved+1:`, "a reclaimer stays within what it deserves"},
-	{"internal/quota/reclaim.go", `	if requested <= m.Covered[level] {`, `	if requested < m.Covered[level] {`, "a reclaimer may use its own unused guarantee"},
-	{"internal/quota/reclaim.go", `return min(left, besideGuarantees), min(left, own), left`, `return left, min(left, own), left`, "a reclaimer leaves the guarantees of others"},
+	{"internal/quota/reclaim.go", `	if requested <= at.Covered {`, `	if requested < at.Covered {`, "a reclaimer may use its own unused guarantee"},
+	{"internal/quota/reclaim.go", `Quota: min(left, besideGuarantees), Covered: min(left, own)`, `Quota: left, Covered: min(left, own)`, "a reclaimer leaves the guarantees of others"},
 	{"internal/quota/enqueue.go", `total > limit`, `total >= limit`, "CPU and memory may be used up"},
 	{"internal/quota/enqueue.go", `requested > 0 && limit`, `limit`, "what is not asked for is not refused"},
 	{"internal/quota/enqueue.go", `total > limit`, `total-requested > limit`, "CPU and memory never exceed their limits"},

@@ -141,6 +141,7 @@ func (c *resourceCheck) firstExceeded(bound Bound) (e exceededLimit, isExceeded 
 		return c.checkDeserved()
 	case ReclaimableCards, ReclaimableAll:
 		e, isExceeded = c.checkReclaimable(bound)
+	case TerminatingLeft: // below
 	default:
 		e, isExceeded = c.checkPath()
 	}
@@ -313,27 +314,11 @@ func (c *resourceCheck) usableKept() int64 {
 	return q.kept[c.resource]
 }
 
-// TogetherFit is how requests of several pods fit a queue together.
-type TogetherFit int
-
-// The answers of FitsTogether.
-const (
-	// ExceedsQuota: the pods wait for quota.
-	ExceedsQuota TogetherFit = iota
-	// WithinQuota: the queue would borrow.
-	WithinQuota
-	// WithinDeserved: the queue would use at most what it deserves.
-	WithinDeserved
-)
-
-// FitsTogether returns how the requests of some pods fit a queue together, beside what it uses now.
-// Each pod gets the first of its cards that the queue deserves, else the first one within its quota.
-// reclaimable is ReclaimableCards or ReclaimableAll. Without a tree a queue deserves its quota.
-func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimable Within) TogetherFit {
-	q := l.readQueue(queue)
+// FitTogether reports whether the requests of some pods fit a queue together, beside what it uses now, and whether
+// the queue would borrow with them. Each pod gets the first of its cards that the queue deserves, else the first one
+// within its quota. reclaimable is ReclaimableCards or ReclaimableAll.
+func (l *Ledger) FitTogether(queue string, requests []Request, reclaimable Within) (fits, borrows bool) {
 	sums := map[card.Name]card.Count{}
-	fit := WithinDeserved
-
 	var compute Request
 	for _, r := range requests {
 		compute.MilliCPU = AddSaturating(compute.MilliCPU, r.MilliCPU)
@@ -345,40 +330,31 @@ func (l *Ledger) FitsTogether(queue string, requests []Request, reclaimable With
 
 		// Pods that fit one by one may exceed the quota together, so each sees the cards of those
 		// before it.
-		name, ofPod := q.chooseCard(r, sums, &reclaimable)
-		if ofPod == ExceedsQuota {
-			return ExceedsQuota
+		name, isDeserved := l.chooseCard(queue, r, sums, reclaimable)
+		if name == "" {
+			return false, false
 		}
-
 		sums[name] = sums[name].Add(r.Count)
-		fit = min(fit, ofPod)
+		borrows = borrows || !isDeserved
 	}
 
-	if !l.Fits(queue, compute, Within{}) {
-		return ExceedsQuota
-	}
-	if !l.Fits(queue, compute, reclaimable) {
-		return WithinQuota
-	}
-
-	return fit
+	return l.Fits(queue, compute, Within{}), borrows || !l.Fits(queue, compute, reclaimable)
 }
 
-// chooseCard returns the card that a pod gets beside the cards of earlier pods, and how it fits: the first
-// that the queue deserves, else the first within its quota, else none.
-func (q *queueLedger) chooseCard(r Request, sums map[card.Name]card.Count, reclaimable *Within) (chosen card.Name, fit TogetherFit) {
+// chooseCard returns the card that a pod gets beside the cards of earlier pods: the first that the queue deserves,
+// else the first within its quota, else "".
+func (l *Ledger) chooseCard(queue string, r Request, sums map[card.Name]card.Count, reclaimable Within) (chosen card.Name, isDeserved bool) {
 	for _, name := range r.Names {
-		together := r.On(name)
+		together := r.On(name).OnlyCards()
 		together.Count = sums[name].Add(r.Count)
+
 		switch {
-		case !q.fitsSomeCard(&together, &Within{}): // try the next card
-		case q.fitsSomeCard(&together, reclaimable):
-			return name, WithinDeserved
-		case fit == ExceedsQuota: // the first within quota, unless a later one is deserved
+		case !l.Fits(queue, together, Within{}): // try the next card
+		case l.Fits(queue, together, reclaimable):
+			return name, true
+		case chosen == "": // the first within quota, unless a later one is deserved
 			chosen = name
-			fit = WithinQuota
 		}
 	}
-
-	return chosen, fit
+	return chosen, false
 }

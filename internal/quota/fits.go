@@ -174,6 +174,9 @@ const (
 	// ReclaimableAll is ReclaimableCards if CPU and memory are reclaimed, too: the queue must deserve
 	// them.
 	ReclaimableAll
+	// TerminatingLeft is all cards until terminating pods use more of one than a quota, and then none of
+	// it. The other bounds but QuotaIfIdle and DeservedLeft include it.
+	TerminatingLeft
 )
 
 // Within is what a request has to fit. Its zero value is what a queue has left now.

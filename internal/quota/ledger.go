@@ -213,26 +213,6 @@ func (l *Ledger) AboveGuarantee(queue string, resource Resource) int64 {
 // LimitsCards reports whether a queue or one of its ancestors has a quota for cards.
 func (l *Ledger) LimitsCards(queue string) bool { return l.readQueue(queue).limitsCards() }
 
-// PathLimits returns the smallest limits on the path of a queue: what it may use if no other
-// queue uses anything.
-func (l *Ledger) PathLimits(queue string) Limits {
-	q := l.readQueue(queue)
-	limits := Limits{AnyCard: q.limits.AnyCard, MilliCPU: q.limitOnPath(CPU), Memory: q.limitOnPath(Memory), Cards: card.Quota{}}
-
-	// A queue without a quota for cards is bound by the nearest ancestor that has one.
-	cards := q.limits.Cards
-	for at := q.parent; limits.AnyCard && at != nil && !at.isRoot; at = at.parent {
-		limits.AnyCard = at.limits.AnyCard
-		cards = at.limits.Cards
-	}
-
-	for name := range cards {
-		limits.Cards[name] = card.Count(q.limitOnPath(Resource(name)))
-	}
-
-	return limits
-}
-
 // A pod releases its quota as soon as it is deleted, as in Volcano, so that its successor can
 // wait for its cards. The cards stay in use until the pod has ended. A user who deletes and
 // creates pods again and again could use more and more cards. So the ledger counts terminating
@@ -265,24 +245,4 @@ func (l *Ledger) ChargeTerminating(pod string, c *Charge, gracePeriod time.Durat
 func (l *Ledger) Terminating(queue string, name card.Name) (card.Count, time.Duration) {
 	e := l.readQueue(queue).terminating[name]
 	return e.count, e.longestGracePeriod
-}
-
-// EvictionHeadroom returns how many of a card may be evicted for a pod of the same queue: as many as may
-// terminate beside those that terminate now. Beyond that the pod would have to wait for terminating pods
-// anyway.
-func (l *Ledger) EvictionHeadroom(queue string, name card.Name) card.Count {
-	headroom := card.MaxCount
-	for q := l.readQueue(queue); q != nil && !q.isRoot; q = q.parent {
-		if !q.limits.AnyCard {
-			headroom = min(headroom, q.limits.Cards[name].Sub(q.terminating[name].count))
-		}
-	}
-	return headroom
-}
-
-// IsTerminatingOverQuota reports whether terminating pods use more of a card than its quota, in
-// the queue or an ancestor. Then the queue gets no more of it.
-func (l *Ledger) IsTerminatingOverQuota(queue string, name card.Name) bool {
-	_, isExceeded := l.readQueue(queue).checkTerminating(Resource(name), &noRelease)
-	return isExceeded
 }

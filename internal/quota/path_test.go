@@ -135,14 +135,14 @@ func TestCompareSharesOrdersAllQueues(t *testing.T) {
 	})
 }
 
-// TestPathLimitsAreTheSmallestOnThePath: a queue in a tree can use at most the smallest quota of itself and its
+// TestTheSmallestLimitOnThePathCounts: a queue in a tree can use at most the smallest quota of itself and its
 // ancestors. It may use any card exactly if none of them has a quota. A job that requests nothing always fits. Trees
 // are random.
-func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
+func TestTheSmallestLimitOnThePathCounts(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)
 		for queue := range h.tree {
-			got := h.ledger.PathLimits(queue)
+			q := h.ledger.readQueue(queue)
 			check.Must(t, h.ledger.FitsAlone(queue, nil, JobRequest{}, 1), "an empty request does not fit")
 			for _, name := range treeNames {
 				smallest := Unlimited
@@ -150,9 +150,10 @@ func TestPathLimitsAreTheSmallestOnThePath(t *testing.T) {
 					smallest = min(smallest, h.naive.quotaOf(at, name))
 				}
 
-				mayUseAny := naiveIsCard(name) && got.AnyCard
-				check.Must(t, mayUseAny == (naiveIsCard(name) && smallest == Unlimited), "%s may use any %s: %v", queue, name, mayUseAny)
-				check.Must(t, mayUseAny || got.Quota(name) == smallest, "%s may use %d %s, want %d", queue, got.Quota(name), name, smallest)
+				if naiveIsCard(name) {
+					check.Must(t, h.ledger.LimitsCards(queue) == (smallest != Unlimited), "the path of %s limits cards: %v", queue, h.ledger.LimitsCards(queue))
+				}
+				check.Must(t, q.limitOnPath(name) == smallest, "%s may use %d %s, want %d", queue, q.limitOnPath(name), name, smallest)
 			}
 		}
 	})

@@ -1,98 +1,86 @@
 package quota
 
-// MayUse is how much more of a resource a queue may use while it reclaims, at each level from the
-// queue itself up to root. Evictions below a level add to that level.
+// MayUse is how much more of a resource a queue may use while it reclaims, at one level of its path.
 type MayUse struct {
-	// Quota has what the quotas allow, and root's inventory, beside unused guarantees of others.
-	// It is negative if use and guarantees are beyond them already.
-	Quota []int64
-	// Covered has what the queue's own unused guarantees cover. A request within that fits
-	// whatever is guaranteed to others.
-	Covered []int64
-	// Coverable has what the unused guarantees of the path up to each queue will cover once its
-	// children use less. Evictions below that level add to it. It is negative as far as siblings
-	// use the guarantee.
-	Coverable []int64
-	// BesideKept has what the quotas alone allow, beside what is kept for others. It is Unlimited
-	// for root.
-	BesideKept []int64
-	// Deserved has what each queue deserves beyond its use, at least 0. The last one, for root,
-	// is Unlimited.
-	Deserved []int64
+	// Quota is what the quota allows, or root's inventory, beside unused guarantees of others. It is
+	// negative if use and guarantees are beyond it already.
+	Quota int64
+	// Covered is what the queue's own unused guarantees cover. A request within that fits whatever is
+	// guaranteed to others.
+	Covered int64
+	// Coverable is what the unused guarantees of the path up to this level will cover once its children
+	// use less. Evictions below the level add to it. It is negative as far as siblings use the
+	// guarantee. It counts for the levels above, so the last level has none.
+	Coverable int64
+	// BesideKept is what the quota alone allows, beside what is kept for others. It is Unlimited for
+	// root.
+	BesideKept int64
+	// Deserved is what the queue of the level deserves beyond its use, at least 0. It is Unlimited for
+	// root.
+	Deserved int64
 }
+
+// Levels have what a queue may use of a resource at each level from the queue itself up to root. Evictions
+// below a level add to that level. A flat queue is its only level.
+type Levels []MayUse
 
 // Limit returns how much the queue may use at a level for a request of the given amount, while
 // victims up to another level may be evicted. What victims release adds to it. A guarantee that
 // siblings use covers the request once they are evicted.
-func (m *MayUse) Limit(level int, requested int64, victims int) int64 {
-	limit := m.Quota[level]
-	if requested <= m.Covered[level] {
-		limit = max(limit, m.Covered[level])
+func (l Levels) Limit(level int, requested int64, victims int) int64 {
+	at := &l[level]
+	limit := at.Quota
+	if requested <= at.Covered {
+		limit = max(limit, at.Covered)
 	}
 	for i := victims; i < level; i++ {
-		limit = max(limit, min(m.Coverable[i], m.BesideKept[level]))
+		limit = max(limit, min(l[i].Coverable, at.BesideKept))
 	}
 	return limit
 }
 
-// MayUseByLevel returns what a queue may use of a resource by level. Without a tree it has one level
-// for the queue itself and one without limits for root.
-func (l *Ledger) MayUseByLevel(queue string, resource Resource) (m MayUse) {
+// MayUseByLevel returns what a queue may use of a resource by level.
+func (l *Ledger) MayUseByLevel(queue string, resource Resource) (levels Levels) {
 	q := l.readQueue(queue)
 	own := int64(0) // what the unused guarantees of the path below at cover, see ownUnused
 	for at := q; at != nil; at = at.parent {
-		free, covered, besideKept := mayUseAt(at, q, own, resource)
-		coverable := int64(0)
-		if l.root != nil { // else no sibling uses the guarantee
-			coverable = at.guaranteeBalance(own, resource)
+		may := at.mayUse(q, own, resource)
+		may.Deserved = at.freeDeserved(resource)
+		if at.parent != nil {
+			may.Coverable = at.guaranteeBalance(own, resource)
 		}
-
+		levels = append(levels, may)
 		own = at.ownUnused(own, resource)
+	}
 
-		// The predicate refuses the queue any more of the card, so an eviction for it would be in
-		// vain.
-		if at == q && resource.IsCard() {
-			if _, isExceeded := q.checkTerminating(resource, &noRelease); isExceeded {
-				free = 0
-			}
+	// The predicate refuses the queue any more of such a card, so an eviction for it would be in vain.
+	if resource.IsCard() {
+		if _, isExceeded := q.checkTerminating(resource, &noRelease); isExceeded {
+			levels[0].Quota = 0
 		}
-		m.addLevel(free, covered, at.freeDeserved(resource), besideKept, coverable)
 	}
 
-	if l.root == nil {
-		m.addLevel(Unlimited, 0, Unlimited, Unlimited, 0)
-	}
-
-	return m
+	return levels
 }
 
-// mayUseAt returns Quota, Covered and BesideKept of the level of a queue for a leaf below it. own is what the
-// unused guarantees of the path below that queue cover.
-func mayUseAt(at, leaf *queueLedger, own int64, resource Resource) (free, covered, besideKept int64) {
-	if at.limits.isUnlimited(resource) {
-		return Unlimited, 0, Unlimited
+// mayUse returns Quota, Covered and BesideKept of the level of the queue for a leaf below it. own is what the
+// unused guarantees of the path below the queue cover.
+func (q *queueLedger) mayUse(leaf *queueLedger, own int64, resource Resource) MayUse {
+	if q.limits.isUnlimited(resource) {
+		return MayUse{Quota: Unlimited, BesideKept: Unlimited}
 	}
 
 	// What others are guaranteed stays free. unusedBelow includes what the path itself is guaranteed.
-	left := at.freeBesideKept(leaf, resource)
-	besideGuarantees := own + left - at.unusedBelow[resource]
+	left := q.freeBesideKept(leaf, resource)
+	besideGuarantees := own + left - q.unusedBelow[resource]
 	switch {
-	case at == leaf:
-		return left, 0, Unlimited
-	case at.isRoot: // physical cards are checked node by node
-		return besideGuarantees, own, Unlimited
+	case q == leaf:
+		return MayUse{Quota: left, BesideKept: Unlimited}
+	case q.isRoot: // physical cards are checked node by node
+		return MayUse{Quota: besideGuarantees, Covered: own, BesideKept: Unlimited}
 	}
 
-	return min(left, besideGuarantees), min(left, own), left
-}
-
-// addLevel adds the level above the last one.
-func (m *MayUse) addLevel(quota, covered, deserved, besideKept, coverable int64) {
-	m.Quota = append(m.Quota, quota)
-	m.Covered = append(m.Covered, covered)
-	m.Deserved = append(m.Deserved, deserved)
-	m.BesideKept = append(m.BesideKept, besideKept)
-	m.Coverable = append(m.Coverable, coverable)
+	return MayUse{Quota: min(left, besideGuarantees), Covered: min(left, own), BesideKept: left}
 }
 
 // freeDeserved returns how much of what the queue deserves it does not use, Unlimited for root, which

@@ -39,26 +39,26 @@ func TestMayUseIsWhatFits(t *testing.T) {
 			for _, name := range treeNames {
 				m := h.ledger.MayUseByLevel(queue, name)
 				path := h.naive.pathOf(queue)
-				check.Must(t, len(m.Quota) == len(path)+1 && len(m.Deserved) == len(path)+1, "%d levels for the path %v", len(m.Quota), path)
+				check.Must(t, len(m) == len(path)+1, "%d levels for the path %v", len(m), path)
 				for i, at := range path {
 					want := h.naive.deservesMore(at, name)
-					check.Must(t, m.Deserved[i] == want, "%s deserves %d more %s, want %d", at, m.Deserved[i], name, want)
+					check.Must(t, m[i].Deserved == want, "%s deserves %d more %s, want %d", at, m[i].Deserved, name, want)
 				}
 
 				root := len(path)
-				check.Must(t, m.Deserved[root] == Unlimited, "root deserves %d", m.Deserved[root])
+				check.Must(t, m[root].Deserved == Unlimited, "root deserves %d", m[root].Deserved)
 
 				for n := int64(1); n <= 8; n++ {
 					refusal := h.naive.findRefusal(queue, name, n, false) // false: others can reclaim it
 					fits := refusal == ""
 					may := true // each level says so
-					for i := range m.Quota {
+					for i := range m {
 						may = may && n <= m.Limit(i, n, i) // what level i leaves for n, without evictions below it
 					}
 
-					isDeserved := n <= m.Deserved[0]
-					check.Must(t, !may || !isDeserved || fits, "(1) %d more %s in %s do not fit (%s), and levels %v leave them", n, name, queue, refusal, m.Quota)
-					check.Must(t, !fits || may || h.fitsBeyondInventory(queue, name, n, m.Limit(root, n, root)), "(2) %d more %s in %s fit, and levels leave %v", n, name, queue, m.Quota)
+					isDeserved := n <= m[0].Deserved
+					check.Must(t, !may || !isDeserved || fits, "(1) %d more %s in %s do not fit (%s), and levels %+v leave them", n, name, queue, refusal, m)
+					check.Must(t, !fits || may || h.fitsBeyondInventory(queue, name, n, m.Limit(root, n, root)), "(2) %d more %s in %s fit, and levels leave %+v", n, name, queue, m)
 				}
 			}
 		}
@@ -81,10 +81,10 @@ func (h *treeTest) fitsBeyondInventory(queue string, name Resource, n, physical 
 }
 
 // mayUseByLeaf returns what each leaf may use of each name.
-func (h *treeTest) mayUseByLeaf() map[string]map[Resource]MayUse {
-	out := map[string]map[Resource]MayUse{}
+func (h *treeTest) mayUseByLeaf() map[string]map[Resource]Levels {
+	out := map[string]map[Resource]Levels{}
 	for _, queue := range h.leaves() {
-		out[queue] = map[Resource]MayUse{}
+		out[queue] = map[Resource]Levels{}
 		for _, name := range treeNames {
 			out[queue][name] = h.ledger.MayUseByLevel(queue, name)
 		}
@@ -113,13 +113,13 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 
 			for name, m := range all {
 				after := h.ledger.MayUseByLevel(queue, name)
-				for i := range m.Quota {
+				for i := range m {
 					released := int64(0)
 					if i >= level {
 						released = p.amounts[name]
 					}
-					grown := after.Quota[i] - m.Quota[i]
-					check.Must(t, m.Quota[i] == Unlimited || grown <= released, "%s may use %d more %s at level %d of %v, and %s of %s released %d", queue, grown, name, i, m.Quota, victim, p.queue, released)
+					grown := after[i].Quota - m[i].Quota
+					check.Must(t, m[i].Quota == Unlimited || grown <= released, "%s may use %d more %s at level %d of %+v, and %s of %s released %d", queue, grown, name, i, m, victim, p.queue, released)
 				}
 			}
 		}
@@ -412,15 +412,19 @@ func TestReclaimByExample(t *testing.T) {
 		Kind: Guaranteed, Names: []card.Name{"A"}, Ancestor: true, Requester: "batch", Requested: 1, Total: 6 + 3, Limit: 8,
 	}, firstOf(l.Check("batch", Request{Names: []card.Name{"A"}, Count: 1}, Within{})))
 
-	check.Equal(t, "what serving may use in serving, tenant and root", MayUse{
-		Quota:      []int64{8, 8 - 5, 3 - 1},         // root leaves 3 cards, one of them is guaranteed to other
-		Covered:    []int64{0, 2, 2},                 // by its own guarantee, at the levels that have other queues too
-		Deserved:   []int64{3, 0, Unlimited},         // tenant deserves 4 and uses 5
-		BesideKept: []int64{Unlimited, 3, Unlimited}, // only for tenant: quota less usage, as no card is kept for a pod
-		Coverable:  []int64{2, 2 - 5, 2 - 5 - 3},     // guarantee of serving, less usage by batch, less all 3 unused guarantees
+	check.Equal(t, "what serving may use in serving, tenant and root", Levels{
+		// Its guarantee of 2 A covers a request at the levels that have other queues too.
+		{Quota: 8, Deserved: 3, Coverable: 2, BesideKept: Unlimited},
+		// Tenant deserves 4 and uses 5. So the guarantee of 2 is less than what batch uses. No card is kept for a pod.
+		{Quota: 8 - 5, Covered: 2, Deserved: 0, Coverable: 2 - 5, BesideKept: 8 - 5},
+		// Root leaves 3 cards, one of them is guaranteed to other.
+		{Quota: 3 - 1, Covered: 2, Deserved: Unlimited, BesideKept: Unlimited},
 	}, l.MayUseByLevel("serving", "A"))
-	check.Equal(t, "what batch may use in batch, tenant and root, beside the guarantees of serving and other",
-		[]int64{8 - 5, 3 - 2, 3 - 2 - 1}, l.MayUseByLevel("batch", "A").Quota)
+	check.Equal(t, "what batch may use in batch, tenant and root, beside the guarantees of serving and other", Levels{
+		{Quota: 8 - 5, Coverable: 0 - 5, BesideKept: Unlimited},
+		{Quota: 3 - 2, Coverable: 2 - 5 - 2, BesideKept: 8 - 5},
+		{Quota: 3 - 2 - 1, Deserved: Unlimited, BesideKept: Unlimited},
+	}, l.MayUseByLevel("batch", "A"))
 
 	check.Equal(t, "insufficient to reclaim 3 A, which serving deserves", nil, l.Check("serving", Request{Names: []card.Name{"A"}, Count: 3}, Within{Bound: ReclaimableCards}))
 	check.That(t, !l.Fits("serving", Request{Names: []card.Name{"A"}, Count: 4}, Within{Bound: ReclaimableCards}), "serving reclaims a fourth A, which it does not deserve")

@@ -18,7 +18,7 @@ type mayUseBefore struct {
 	queue string
 	name  Resource
 	level int
-	m     MayUse
+	m     Levels
 }
 
 // TestMayUseIsWhatFitsAfterAnEviction: before it evicts, the action that reclaims cards asks how much a queue may use at
@@ -71,7 +71,7 @@ func (h *treeTest) checkAfterEviction(t *rapid.T, b mayUseBefore, p naivePod) {
 	for n := int64(1); n <= 8; n++ {
 		may := true
 		physical := int64(0)
-		for i := range b.m.Quota {
+		for i := range b.m {
 			physical = b.m.Limit(i, n, b.level)
 			if i >= b.level && physical != Unlimited {
 				physical += p.amounts[b.name]
@@ -80,7 +80,7 @@ func (h *treeTest) checkAfterEviction(t *rapid.T, b mayUseBefore, p naivePod) {
 		}
 
 		refusal := h.naive.findRefusal(b.queue, b.name, n, false)
-		isDeserved := n <= b.m.Deserved[0]
+		isDeserved := n <= b.m[0].Deserved
 		check.Must(t, !may || !isDeserved || refusal == "", "(1) %d more %s in %s do not fit (%s) after a pod of %s, and levels %+v leave them", n, b.name, b.queue, refusal, p.queue, b.m)
 		check.Must(t, refusal != "" || may || h.fitsBeyondInventory(b.queue, b.name, n, physical), "(2) %d more %s in %s fit after a pod of %s, and levels %+v do not leave them", n, b.name, b.queue, p.queue, b.m)
 	}

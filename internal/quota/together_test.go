@@ -12,7 +12,15 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestPodsFitTogetherAsOneAfterTheOther: FitsTogether says whether several pods exceed the quota of their queue,
+// together is what FitTogether returns for pods that fit the quota of their queue, or for others.
+type together struct{ Fits, Borrows bool }
+
+func (l *Ledger) fitTogether(queue string, requests []Request) together {
+	fits, borrows := l.FitTogether(queue, requests, Within{Bound: ReclaimableCards})
+	return together{fits, fits && borrows}
+}
+
+// TestPodsFitTogetherAsOneAfterTheOther: FitTogether says whether several pods exceed the quota of their queue,
 // only what it deserves, or neither. It must answer as if each pod was checked and charged after the one before.
 // The bound ReclaimableCards is what the queue deserves. The tree, its history and the pods are random.
 func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
@@ -28,21 +36,21 @@ func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
 			name := rapid.SampledFrom(treeCards).Draw(t, fmt.Sprint("card of pod ", i))
 			requests = append(requests, Request{Names: []card.Name{name}, Count: card.Count(rapid.IntRange(1, 4).Draw(t, "count"))})
 		}
-		got := h.ledger.FitsTogether(queue, requests, Within{Bound: ReclaimableCards})
+		got := h.ledger.fitTogether(queue, requests)
 
-		want := WithinDeserved
+		want := together{Fits: true}
 		for i, r := range requests {
 			if !h.ledger.Fits(queue, r, Within{}) {
-				want = ExceedsQuota
+				want = together{}
 				break
 			}
 			if !h.ledger.Fits(queue, r, Within{Bound: ReclaimableCards}) {
-				want = WithinQuota
+				want.Borrows = true
 			}
 			h.ledger.Charge(fmt.Sprint("together-", i), &Charge{Queue: queue, Cards: []card.Amount{{Name: r.Names[0], Count: r.Count}}})
 		}
 
-		check.Must(t, got == want, "%v pods of %s fit with %d, want %d", requests, queue, got, want)
+		check.Must(t, got == want, "%v pods of %s: %+v, want %+v", requests, queue, got, want)
 	})
 }
 
@@ -62,18 +70,20 @@ func TestPodsWithAlternativesFitTogether(t *testing.T) {
 		return slices.Repeat([]Request{{Names: names, Count: 1, MilliCPU: milliCPU}}, count)
 	}
 
+	deserved := together{Fits: true}
+	borrowed := together{Fits: true, Borrows: true}
 	for t, tc := range check.Cases(t, map[string]struct {
 		requests []Request
-		want     TogetherFit
+		want     together
 	}{
-		"3 pods of A or B: 1 A and 2 B are deserved":            {podsOfOneCard(3, 0, "A", "B"), WithinDeserved},
-		"4 pods of A or B: the fourth borrows":                  {podsOfOneCard(4, 0, "A", "B"), WithinQuota},
-		"2 pods of A: the second borrows":                       {podsOfOneCard(2, 0, "A"), WithinQuota},
-		"9 pods of A or B: the quotas are for 8":                {podsOfOneCard(9, 0, "A", "B"), ExceedsQuota},
-		"3 pods of A or B, together 3 millicores above the CPU": {podsOfOneCard(3, 1001, "A", "B"), ExceedsQuota},
-		"a pod without cards that requests the whole CPU: fits": {[]Request{{MilliCPU: 3000}}, WithinDeserved},
-		"no pods: fit": {nil, WithinDeserved},
+		"3 pods of A or B: 1 A and 2 B are deserved":            {podsOfOneCard(3, 0, "A", "B"), deserved},
+		"4 pods of A or B: the fourth borrows":                  {podsOfOneCard(4, 0, "A", "B"), borrowed},
+		"2 pods of A: the second borrows":                       {podsOfOneCard(2, 0, "A"), borrowed},
+		"9 pods of A or B: the quotas are for 8":                {podsOfOneCard(9, 0, "A", "B"), together{}},
+		"3 pods of A or B, together 3 millicores above the CPU": {podsOfOneCard(3, 1001, "A", "B"), together{}},
+		"a pod without cards that requests the whole CPU: fits": {[]Request{{MilliCPU: 3000}}, deserved},
+		"no pods: fit": {nil, deserved},
 	}) {
-		check.Equal(t, "fit", tc.want, ledger.FitsTogether("q", tc.requests, Within{Bound: ReclaimableCards}))
+		check.Equal(t, "fit", tc.want, ledger.fitTogether("q", tc.requests))
 	}
 }

@@ -389,7 +389,7 @@ func TestLedgerWithoutItsTreeAnswersAsOneThatNeverHadATree(t *testing.T) {
 						"Check before reclaim":  l.Check(queue, one, Within{Bound: ReclaimableAll}),
 						"Check if idle":         l.Check(queue, one, Within{Bound: QuotaIfIdle}),
 						"MayUseByLevel":         l.MayUseByLevel(queue, Resource(name)),
-						"EvictionHeadroom":      l.EvictionHeadroom(queue, name),
+						"Check for evictions":   l.Check(queue, one, Within{Bound: TerminatingLeft, Released: released}),
 						"CheckEnqueue":          l.CheckEnqueue(queue, reserveForAll(&Reservations{}), request, 1.5), // over-commit
 						"DominantShare":         l.DominantShare(queue),
 					}

@@ -121,6 +121,8 @@ func TestEachCheckRefusesAPod(t *testing.T) {
 			"Pod waits for ResourceClaim <claim>, which does not exist yet"},
 		"the pod requests 10000 cards, more than the quota of each card that it may use": {
 			"queueHasQuota", requestTooMany, "Queue <inf> has insufficient <A> quota: requested <10000>"},
+		"the pod requests 10000 cards, more than its queue deserves, which is its quota": {
+			"queueDeserves", requestTooMany, "Queue <inf> has insufficient <A> quota: requested <10000>"},
 		"the pod is training, which may not reclaim": {
 			"mayReclaim", func(s *scene, input *snapshot.CheckInput) { input.Task = s.Task("t-0") }, `service type "training" may not reclaim cards`},
 		"the node has cards B, and the pod may use A only": {

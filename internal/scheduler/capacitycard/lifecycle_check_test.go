@@ -139,7 +139,7 @@ func (l *lifecycle) check(t *rapid.T) {
 	}
 
 	for queue := range l.queues {
-		limits := l.plugin.Ledger.PathLimits(queue)
+		limits := usages[queue].Limits
 		check.Must(t, len(limits.Cards) == len(l.quotas[queue]), "queue %s is limited to %v, its quota is %v", queue, limits.Cards, l.quotas[queue])
 
 		for _, model := range []string{"A", "B"} {

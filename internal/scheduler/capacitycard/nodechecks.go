@@ -68,7 +68,7 @@ func cardFits(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 		return cardNotAllowed
 	case c.preemption.IgnoresQuota(r.Task) || c.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{}):
 		return nodeFits
-	case c.Ledger.IsTerminatingOverQuota(queue, name):
+	case !c.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{Bound: quota.TerminatingLeft}):
 		return quotaTerminating
 	case c.preemption.IsReclaimer(r.Task):
 		// Cards of other queues do not help if quota is missing. Volcano would stop at such a

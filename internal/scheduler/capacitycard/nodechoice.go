@@ -107,18 +107,16 @@ type fitErrorKey struct {
 	queue  api.QueueID
 	name   card.Name
 	count  card.Count
-	limit  card.Count
-	// gracePeriod is the longest one of the terminating pods.
-	gracePeriod time.Duration
-	// inTree is the exceeded limit in a tree, without the usage.
-	inTree treeLimitKey
+	limit  limitKey
 }
 
-// treeLimitKey is a limit on the path of a queue.
-type treeLimitKey struct {
+// limitKey is the limit on the path of a queue that is exceeded, without the usage.
+type limitKey struct {
 	kind  quota.LimitKind
 	queue string
 	limit int64
+	// gracePeriod is the longest one of the terminating pods.
+	gracePeriod time.Duration
 }
 
 // allNodes is the --percentage-nodes-to-find with which Volcano checks every node.

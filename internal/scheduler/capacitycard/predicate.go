@@ -6,7 +6,6 @@ import (
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/schedulerconfig"
@@ -20,14 +19,15 @@ func (c *nodeChoice) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	r, refused, known := c.checkedInput(task)
 	switch {
 	case !known:
-		return c.fitError(r, node, fitErrorKey{reason: jobNotFound})
+		return c.fitError(r, node, fitErrorKey{reason: jobNotFound}, nil)
 	case refused != "":
-		return c.fitError(r, node, fitErrorKey{reason: podRefused, text: refused})
+		return c.fitError(r, node, fitErrorKey{reason: podRefused, text: refused}, nil)
 	}
 
 	for _, check := range nodeChecks {
 		if why := check(c, r, node); why != nodeFits {
-			return c.fitError(r, node, c.fitErrorKeyFor(why, r, node))
+			key, exceeded := c.fitErrorKeyFor(why, r, node)
+			return c.fitError(r, node, key, exceeded)
 		}
 	}
 
@@ -52,44 +52,31 @@ var messagesOfReasons = map[int]string{
 	cardsAwaitedByOthersWithoutVictims: "node(s) keep free cards for jobs that lack more of them",
 }
 
-// fitErrorKeyFor returns the key of the fit error of a pod on a node. It fills only what the message of the
-// reason contains, so that nodes and pods share messages.
-func (c *nodeChoice) fitErrorKeyFor(reason int, r snapshot.CheckInput, node *api.NodeInfo) fitErrorKey {
-	key := fitErrorKey{reason: reason}
+// fitErrorKeyFor returns the key of the fit error of a pod on a node, and which quota it exceeds if that is the reason.
+// The key has only what the message of the reason contains, so that nodes and pods share messages.
+func (c *nodeChoice) fitErrorKeyFor(reason int, r snapshot.CheckInput, node *api.NodeInfo) (key fitErrorKey, exceeded *quota.InsufficientQuota) {
+	key.reason = reason
 	switch reason {
 	case unnamedCard:
 		key.text = string(r.Request.Resource)
 	case cardNotAllowed:
 		key.text = r.Request.Named.String()
 	case quotaExceeded, quotaExceededForReclaim, quotaTerminating:
+		within := quota.Within{}
+		if reason == quotaTerminating { // evictions would only add terminating pods
+			within.Bound = quota.TerminatingLeft
+		}
+
 		key.queue = r.Job.Queue
 		key.name, _ = c.Inventory.CardOnNode(node.Name, r.Request.Resource)
-		key.limit = r.Rules.Limits.Cards[key.name]
-		key.count = r.Request.Count
-		if reason == quotaTerminating {
-			key.count = 0 // the message does not contain it
-			_, key.gracePeriod = c.Ledger.Terminating(string(key.queue), key.name)
-		}
-
-		if insufficient := c.insufficientInTree(r, key.name); insufficient != nil {
-			key.inTree = treeLimitKey{insufficient.Kind, insufficient.Queue, insufficient.Limit}
-			key.gracePeriod = insufficient.GracePeriod
+		exceeded = &c.Ledger.Check(string(key.queue), r.Request.On(key.name).OnlyCards(), within)[0]
+		key.limit = limitKey{exceeded.Kind, exceeded.Queue, exceeded.Limit, exceeded.GracePeriod}
+		if reason != quotaTerminating { // whose message does not contain it
+			key.count = r.Request.Count
 		}
 	}
 
-	return key
-}
-
-// insufficientInTree returns the first limit on the path of a queue that a pod exceeds with a
-// card, nil if the queues are flat.
-func (c *nodeChoice) insufficientInTree(r snapshot.CheckInput, name card.Name) *quota.InsufficientQuota {
-	if !c.IsTree() {
-		return nil
-	}
-	if insufficient := c.Ledger.Check(string(r.Job.Queue), r.Request.On(name), quota.Within{}); len(insufficient) > 0 {
-		return &insufficient[0]
-	}
-	return nil
+	return key, exceeded
 }
 
 // canEvictionsHelp reports whether a node may fit a pod after evictions on it. Volcano's preempt tries no other
@@ -105,9 +92,8 @@ func canEvictionsHelp(reason int) bool {
 // maxFitErrors bounds the cache.
 const maxFitErrors = 10_000
 
-// newStatus returns the fit error. used is how many of the card the queue uses, or has terminating if that is the
-// reason. inTree is the exceeded limit in a tree, nil if the queues are flat.
-func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota) *api.Status {
+// newStatus returns the fit error. exceeded is the quota that is exceeded if that is the reason.
+func (k fitErrorKey) newStatus(exceeded *quota.InsufficientQuota) *api.Status {
 	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: schedulerconfig.CapacityCard, Reason: cmp.Or(messagesOfReasons[k.reason], k.text)}
 	if canEvictionsHelp(k.reason) {
 		status.Code = api.Unschedulable
@@ -118,45 +104,24 @@ func (k fitErrorKey) newStatus(used card.Count, inTree *quota.InsufficientQuota)
 		status.Reason = waiting.UnnamedCardReason(k.text)
 	case cardNotAllowed:
 		status.Reason = waiting.OtherCardReason(k.text)
-	case quotaExceeded, quotaExceededForReclaim, quotaTerminating: // evictions only add terminating pods
-		insufficient := quota.InsufficientQuota{
-			Queue: string(k.queue), Names: []card.Name{k.name},
-			Requested: int64(k.count), Total: int64(used.Add(k.count)), Limit: int64(k.limit), GracePeriod: k.gracePeriod,
-		}
-
-		if k.reason == quotaTerminating {
-			insufficient.Kind = quota.Terminating
-		}
-		if inTree != nil {
-			insufficient = *inTree
-		}
-
+	case quotaExceeded, quotaExceededForReclaim, quotaTerminating:
 		// Volcano writes the reason behind a count of nodes, in the middle of a sentence.
-		status.Reason = workload.RefusalFor(&insufficient).NodeMessage()
+		status.Reason = workload.RefusalFor(exceeded).NodeMessage()
 	}
 
 	return status
 }
 
 // fitError returns the fit error of one node. Volcano adds the node's name, so only the message
-// is shared.
-func (c *nodeChoice) fitError(r snapshot.CheckInput, node *api.NodeInfo, key fitErrorKey) error {
+// is shared. exceeded is the quota that is exceeded if that is the reason.
+func (c *nodeChoice) fitError(r snapshot.CheckInput, node *api.NodeInfo, key fitErrorKey, exceeded *quota.InsufficientQuota) error {
 	cached := c.fitErrors
 	cached.RLock()
 	known, ok := cached.statuses[key]
 	cached.RUnlock()
 
 	if !ok || known.session.Load()+1 < c.Cache.SessionCount { // new, or not used in this session or the one before
-		used := c.Ledger.Used(string(key.queue), key.name)
-		if key.reason == quotaTerminating {
-			used, _ = c.Ledger.Terminating(string(key.queue), key.name)
-		}
-
-		var inTree *quota.InsufficientQuota
-		if key.name != "" {
-			inTree = c.insufficientInTree(r, key.name)
-		}
-		known = &cachedFitError{statuses: []*api.Status{key.newStatus(used, inTree)}}
+		known = &cachedFitError{statuses: []*api.Status{key.newStatus(exceeded)}}
 
 		cached.Lock()
 		if len(cached.statuses) >= maxFitErrors {

@@ -7,6 +7,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -64,6 +65,12 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 		cardsAwaitedByOthers:               refusedOtherwise,
 		cardsAwaitedByOthersWithoutVictims: refusedOtherwise,
 	}
+	beyondQuota := &quota.InsufficientQuota{Queue: "q", Names: []card.Name{"A"}, Requested: 1, Total: 9, Limit: 8}
+	exceeded := map[int]*quota.InsufficientQuota{
+		quotaExceeded:           beyondQuota,
+		quotaExceededForReclaim: beyondQuota,
+		quotaTerminating:        {Kind: quota.Terminating, Queue: "q", Names: []card.Name{"A"}, Total: 9, Limit: 8},
+	}
 	texts := map[int]string{ // the detail in the words of some reasons
 		podRefused:     workload.RefusalForFault("q", quota.Fault{Kind: quota.IsHeld, Queue: "q"}).Message(),
 		unnamedCard:    string(gpu),
@@ -72,8 +79,8 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 
 	lacksCards := &api.Status{Code: api.Unschedulable, Reason: api.WrapInsufficientResourceReason([]string{string(gpu)})}
 	for reason := jobNotFound; reason <= cardsAwaitedByOthersWithoutVictims; reason++ {
-		refused := fitErrorKey{reason: reason, queue: "q", name: "A", count: 1, limit: 8, text: texts[reason]}
-		message := messageOfNodes(refused.newStatus(8, nil), refused.newStatus(8, nil), lacksCards) // 8 cards are used
+		refused := fitErrorKey{reason: reason, text: texts[reason]}
+		message := messageOfNodes(refused.newStatus(exceeded[reason]), refused.newStatus(exceeded[reason]), lacksCards)
 
 		check.Equal(t, message, want[reason], waiting.ReadStatedReason("Unschedulable", message, gpu))
 	}

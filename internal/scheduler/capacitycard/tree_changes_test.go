@@ -54,14 +54,14 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	changeQueue("q", func(q *v1beta1.Queue) { q.Spec.Parent = "root" })
 	check.That(t, s.p.TreeVersion() > version, "the version does not grow when a queue leaves its parent")
 	checkUsed("after q left t", 4, 0)
-	mayUse := s.p.Ledger.MayUseByLevel("q", "A").Quota
-	check.Equal(t, "cards that q may still use of the inventory", 2, int(mayUse[len(mayUse)-1])) // 8 - 4 used - 2 guaranteed to t
+	mayUse := s.p.Ledger.MayUseByLevel("q", "A")
+	check.Equal(t, "cards that q may still use of the inventory", 2, int(mayUse[len(mayUse)-1].Quota)) // 8 - 4 used - 2 guaranteed to t
 
 	// Queue r has its own quota of 4, but no more than its parent.
 	version = s.p.TreeVersion()
 	changeQueue("t", func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = `{"A":3}` })
 	check.That(t, s.p.TreeVersion() > version, "the version does not grow when a quota is lowered")
-	check.Equal(t, "quota of r after that of its parent t was lowered", 3, int(s.p.Ledger.PathLimits("r").Cards["A"]))
+	check.Equal(t, "cards that t leaves r after its quota was lowered", 3, int(s.p.Ledger.MayUseByLevel("r", "A")[1].Quota))
 
 	s.withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true}).openSession()
 	check.Equal(t, "queues on the path of r, without queueHierarchy", 1, len(s.p.cache.Tree.Path("r")))

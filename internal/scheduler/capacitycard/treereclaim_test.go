@@ -204,8 +204,8 @@ func TestPluginAnswersActionsInATree(t *testing.T) {
 	check.Equal(t, "cards above the guarantee of t, which is 0", int64(3+1), plugin.Ledger.AboveGuarantee("t", "A"))
 
 	mayUse := plugin.Ledger.MayUseByLevel("q", "A")
-	check.Equal(t, "limits on the way up from q: q, t and the inventory", 3, len(mayUse.Quota))
-	check.Equal(t, "cards that q may use until it and t have what they deserve", []int64{2 - 1, 0}, mayUse.Deserved[:2])
+	check.Equal(t, "limits on the way up from q: q, t and the inventory", 3, len(mayUse))
+	check.Equal(t, "cards that q may use until it and t have what they deserve", []int64{2 - 1, 0}, []int64{mayUse[0].Deserved, mayUse[1].Deserved})
 	// For q to take cards back, what it deserves counts in a tree, not its quota of 8.
 	check.Equal(t, "free quota of q", 2-1, int(plugin.Rules.FreeQuota("q", "A")))
 	check.Equal(t, "the queues form a tree", true, plugin.IsTree())
@@ -218,7 +218,7 @@ func TestPluginAnswersActionsForFlatQueues(t *testing.T) {
 
 	check.Equal(t, "the queues form a tree", false, plugin.IsTree())
 	check.Equal(t, "level of two queues", 1, plugin.Level("q", "r"))
-	check.Equal(t, "limit of CPU above the queue", int64(quota.Unlimited), plugin.Ledger.MayUseByLevel("q", quota.CPU).Quota[1])
+	check.Equal(t, "limits of CPU on the way up from q: its own", 1, len(plugin.Ledger.MayUseByLevel("q", quota.CPU)))
 }
 
 // TestJobsOfDrainedQueuesAreDrained: the stop policy HoldAndDrain of a queue evicts its jobs, and in a tree also

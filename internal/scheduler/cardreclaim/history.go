@@ -328,15 +328,14 @@ func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 
 	for name := range names {
 		requested := total.Amount(name)
-		m := s.plugin.Ledger.MayUseByLevel(string(job.Queue), name)
-		for i := range m.Quota {
+		for i, may := range s.plugin.Ledger.MayUseByLevel(string(job.Queue), name) {
 			// What exceeds the request decides nothing, so its changes repeat no search.
 			sum += hashOf(struct {
 				name            quota.Resource
 				level           int
 				quota, deserved int64
 				coverable       int64
-			}{name, i, min(m.Quota[i], requested), min(m.Deserved[i], requested), min(m.Coverable[i], requested)})
+			}{name, i, min(may.Quota, requested), min(may.Deserved, requested), min(may.Coverable, requested)})
 		}
 	}
 

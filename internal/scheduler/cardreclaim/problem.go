@@ -44,7 +44,7 @@ func (b *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 	dims := dimensionsOf(podSets)
 	p := &problem{
 		podSets: podSets, dimensions: dims, wantedNodes: make([]bool, len(b.nodes)+1), cardResources: map[string]bool{},
-		pools: map[quota.Resource]int{}, tree: treeProblem{mayUse: make([]quota.MayUse, 1), takeLimits: map[takeKey]int{}},
+		pools: map[quota.Resource]int{}, tree: treeProblem{mayUse: make([]quota.Levels, 1), takeLimits: map[takeKey]int{}},
 	}
 
 	b.addWork(len(podSets) * dims.count)
@@ -53,7 +53,7 @@ func (b *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 
 	// Pool 0 is for nodes on which no card is requested, or cards of
 	// several names. There the plugin checks the quota when a pod is placed.
-	p.input.Quotas = []solver.Quota{flatQuota(int64(card.MaxCount))}
+	p.input.Quotas = []solver.Quota{{Levels: []int64{int64(card.MaxCount)}}}
 
 	cardsOnNodes := make([]card.Name, len(b.nodes)+1)
 	first := firstByPriority(podSets)

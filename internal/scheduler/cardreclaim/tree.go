@@ -10,12 +10,12 @@ import (
 	"cardquota.dev/operator/internal/scheduler/solver"
 )
 
-// treeProblem is the part of a problem that only a tree of queues needs. A pool is the index of a quota, see problem.
-// A level is how many queues a queue is above that of the pending pods, which is level 0. If the queues are flat, all
-// stays empty.
+// treeProblem is the part of a problem that depends on the tree of queues. A pool is the index of a quota, see problem.
+// A level is how many queues a queue is above that of the pending pods, which is level 0. Flat queues have only that,
+// and nothing but mayUse.
 type treeProblem struct {
 	// mayUse is what the queue of the pending pods may use by level, by pool. Pool 0 has no limit.
-	mayUse []quota.MayUse
+	mayUse []quota.Levels
 	// lacksQuota is set for a pool of which an ancestor has not enough left. Then victims help
 	// on any node.
 	lacksQuota []bool
@@ -29,32 +29,24 @@ type treeProblem struct {
 	victimLevel int
 }
 
-// addPool adds a pool with what the queue of the pending pods may use of a card, CPU or memory, and returns it. In a
-// tree, limitLevels sets the amounts: they depend on how far up victims are.
+// addPool adds a pool with what the queue of the pending pods may use of a card, CPU or memory, and returns it.
+// limitLevels sets the amounts: they depend on how far up victims are.
 func (b *problemBuilder) addPool(p *problem, queue api.QueueID, name quota.Resource) int {
 	pool := len(p.input.Quotas)
 	p.pools[name] = pool
-	if !b.plugin.IsTree() {
-		p.input.Quotas = append(p.input.Quotas, flatQuota(int64(b.plugin.Rules.FreeQuota(queue, name.Card()))))
-		return pool
-	}
-
-	m := b.plugin.Ledger.MayUseByLevel(string(queue), name)
-	p.tree.mayUse = append(p.tree.mayUse, m)
-	p.input.Quotas = append(p.input.Quotas, solver.Quota{Levels: make([]int64, len(m.Quota))})
+	mayUse := b.plugin.Ledger.MayUseByLevel(string(queue), name)
+	p.tree.mayUse = append(p.tree.mayUse, mayUse)
+	p.input.Quotas = append(p.input.Quotas, solver.Quota{Levels: make([]int64, len(mayUse))})
 	return pool
 }
 
 // ignoreDeserved lets only quotas limit a pool, not what queues deserve. It is for CPU or memory that is not reclaimed,
 // but that victims free as well.
 func (t *treeProblem) ignoreDeserved(pool int) {
-	for i := range t.mayUse[pool].Deserved {
-		t.mayUse[pool].Deserved[i] = quota.Unlimited
+	for i := range t.mayUse[pool] {
+		t.mayUse[pool][i].Deserved = quota.Unlimited
 	}
 }
-
-// flatQuota returns a quota that only the queue itself limits.
-func flatQuota(free int64) solver.Quota { return solver.Quota{Levels: []int64{free}} }
 
 // limitLevels sets what the pending pods may use at each level while victims up to a level may
 // be evicted. Below that level no queue of the path may use more than it deserves: no queue evicts in order to borrow.
@@ -62,10 +54,10 @@ func (p *problem) limitLevels(level int) {
 	p.tree.victimLevel = level
 	for pool, mayUse := range p.tree.mayUse {
 		requested := p.requestedOf(pool)
-		for i := range mayUse.Quota {
+		for i := range mayUse {
 			limit := mayUse.Limit(i, requested, level)
 			if i < level {
-				limit = min(limit, mayUse.Deserved[i])
+				limit = min(limit, mayUse[i].Deserved)
 			}
 			p.input.Quotas[pool].Levels[i] = limit
 		}
@@ -80,8 +72,8 @@ func (p *problem) findLackingQuotas() {
 	for pool, mayUse := range p.tree.mayUse {
 		requested := p.requestedOf(pool)
 		// Evictions in other queues release nothing of level 0, the queue's own quota.
-		for i := 1; i < len(mayUse.Quota); i++ {
-			isLacking := min(mayUse.Limit(i, requested, i), mayUse.Deserved[i]) < requested
+		for i := 1; i < len(mayUse); i++ {
+			isLacking := min(mayUse.Limit(i, requested, i), mayUse[i].Deserved) < requested
 			p.tree.lacksQuota[pool] = p.tree.lacksQuota[pool] || isLacking
 			p.tree.lacksInventory[pool] = isLacking // the last level is root: what the inventory has
 		}

@@ -39,7 +39,7 @@ func (p *Preemption) selectInAttempt(attempt *preemptionAttempt, job *api.JobInf
 	request := p.RequestFor(preemptor)
 	name, allowed := p.CardFor(request, attempt.node)
 	node, known := p.Volcano.Nodes[attempt.node]
-	if !allowed || !known || p.Ledger.IsTerminatingOverQuota(string(job.Queue), name) {
+	if !allowed || !known {
 		return nil
 	}
 

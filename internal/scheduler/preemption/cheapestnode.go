@@ -85,7 +85,7 @@ func (p *Preemption) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo)
 	request := p.RequestFor(preemptor)
 	queue := p.Volcano.Jobs[preemptor.Job].Queue
 	name, allowed := p.CardFor(request, node.Name)
-	if !allowed || p.Ledger.IsTerminatingOverQuota(string(queue), name) {
+	if !allowed {
 		return nil
 	}
 

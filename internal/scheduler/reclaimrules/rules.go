@@ -4,8 +4,6 @@ package reclaimrules
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -27,15 +25,10 @@ func New(s *snapshot.Session, stops BorrowStops) *Rules {
 }
 
 // CanReclaim reports whether a pod may reclaim cards: its service type may reclaim from another
-// one, and the quota of its own queue has room. In a tree any known type may, within what the
-// queue deserves.
+// one, and its own queue stays within what it deserves. In a tree any known type may.
 func (r *Rules) CanReclaim(task *api.TaskInfo) bool {
 	input, known := r.CheckInputFor(task)
-	checks := snapshot.ReclaimChecks
-	if r.IsTree() {
-		checks = snapshot.TreeReclaimChecks
-	}
-	return known && r.RunChecks(checks, input) == nil
+	return known && r.RunChecks(snapshot.ReclaimChecks, input) == nil
 }
 
 // CanReclaimFrom reports whether a pod may reclaim from another one by any rule.
@@ -50,26 +43,14 @@ func (r *Rules) HasReachedMinRuntime(task *api.TaskInfo) bool {
 	return minimum == 0 || gang.RunningSince(r.Volcano.Jobs[task.Job]).Add(minimum).Before(r.Now())
 }
 
-// FreeQuota returns how many more of some cards, or of all its cards without names, a queue may use while it
-// reclaims: within its quota and what it deserves. A card of which terminating pods use more than the quota counts
-// as full, because nothing may be placed on it. Without limit it is MaxCount.
+// FreeQuota returns how many more of some cards a queue may use while it reclaims: within its quota and what it
+// deserves. A card of which terminating pods use more than the quota counts as full, because nothing may be placed
+// on it. Of a card without limit it counts MaxCount.
 func (r *Rules) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
-	limits := r.Ledger.PathLimits(string(queue))
-	if limits.AnyCard {
-		return card.MaxCount
-	}
-
-	if len(names) == 0 {
-		names = slices.Collect(maps.Keys(limits.Cards))
-	}
-
 	for _, name := range names {
-		if !r.Ledger.IsTerminatingOverQuota(string(queue), name) {
-			left := r.Ledger.MayUseByLevel(string(queue), quota.Resource(name))
-			free = free.Add(card.Count(max(0, min(left.Quota[0], left.Deserved[0], int64(card.MaxCount))))) // 0 is the queue itself
-		}
+		own := r.Ledger.MayUseByLevel(string(queue), quota.Resource(name))[0]
+		free = free.Add(card.Count(max(0, min(own.Quota, own.Deserved, int64(card.MaxCount)))))
 	}
-
 	return free
 }
 

@@ -21,9 +21,7 @@ var (
 	// QuotaChecks: does the pod fit the quota of the queue on some card?
 	QuotaChecks = append(PodChecks[:len(PodChecks):len(PodChecks)], queueHasQuota)
 	// ReclaimChecks: may the pod reclaim cards from other queues?
-	ReclaimChecks = append(PodChecks[:len(PodChecks):len(PodChecks)], mayReclaim, queueHasQuota)
-	// TreeReclaimChecks: the same in a tree.
-	TreeReclaimChecks = append(PodChecks[:len(PodChecks):len(PodChecks)], mayReclaim, queueDeserves)
+	ReclaimChecks = append(PodChecks[:len(PodChecks):len(PodChecks)], mayReclaim, queueDeserves)
 	// CardChecks: may the pod use the card of the node?
 	CardChecks = []checkFunc{cardIsAllowed, queueHasQuotaForCard}
 	// PlaceChecks: may the pod be where it is placed?
@@ -125,7 +123,7 @@ func mayReclaim(s *Session, r CheckInput) *workload.Refusal {
 }
 
 // queueDeserves: the queue stays within what it deserves, so that no queue evicts in order to
-// borrow.
+// borrow. A flat queue deserves its quota.
 func queueDeserves(s *Session, r CheckInput) *workload.Refusal {
 	return s.CheckWithin(r, r.Request.Request, s.WithinReclaimable())
 }

@@ -9,6 +9,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/keptcards"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/workload"
@@ -101,5 +102,8 @@ func (s *Selection) CheckConflicts(task *api.TaskInfo, node *api.NodeInfo) error
 // queue at the same time. Then neither the preemptor nor any other pod of the queue could be placed until they
 // end: terminating pods may use as much as the quota at most.
 func (s *Selection) ExceedsEvictionHeadroom(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {
-	return s.ReleasedBy(queue, victims...).Cards[name] > s.Ledger.EvictionHeadroom(string(queue), name)
+	released := s.ReleasedBy(queue, victims...)
+	released.Evicted = true
+	request := quota.Request{Names: []card.Name{name}, Count: 1}
+	return !s.Ledger.Fits(string(queue), request, quota.Within{Bound: quota.TerminatingLeft, Released: released})
 }

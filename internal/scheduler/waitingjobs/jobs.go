@@ -56,8 +56,8 @@ func (j *Jobs) findWaitingJob(job *api.JobInfo) *Job {
 		requests[i] = r.Request.Request
 	}
 
-	fit := j.Ledger.FitsTogether(string(job.Queue), requests, j.WithinReclaimable())
-	if fit == quota.ExceedsQuota {
+	fits, borrows := j.Ledger.FitTogether(string(job.Queue), requests, j.WithinReclaimable())
+	if !fits {
 		return nil
 	}
 	if result := j.Volcano.JobValid(job); result != nil && !result.Pass {
@@ -66,7 +66,7 @@ func (j *Jobs) findWaitingJob(job *api.JobInfo) *Job {
 
 	// MissingTasks lists the smallest pods first.
 	slices.Reverse(missing)
-	return &Job{Info: job, missing: missing, borrows: fit != quota.WithinDeserved, IsBelowMinimum: gang.HasAllocatedPods(job)}
+	return &Job{Info: job, missing: missing, borrows: borrows, IsBelowMinimum: gang.HasAllocatedPods(job)}
 }
 
 // mayWaitForCards reports whether a job has pending pods, and nothing but cards and quota can keep
