@@ -53,7 +53,7 @@ func TestCompletionWithoutRightsIsEmpty(t *testing.T) {
 }
 
 // TestCompletionOfATenantHasItsLocalCardQuotas: a user of namespace lab alone may not list CardQuotas, and top shows the
-// LocalCardQuotas of the namespace. So the tab key completes their names.
+// LocalCardQuotas of the namespace. So the tab key completes their names. A line ":N" for the shell follows them.
 func TestCompletionOfATenantHasItsLocalCardQuotas(t *testing.T) {
 	local := kubectl.LocalQuota()
 	r := execute(t, append(kubectl.FlatQuotas(), local), kubectl.ForbidCluster("lab"), "__complete", "-n", "lab", "top", "").Exits(program.ExitOK)

@@ -79,21 +79,21 @@ func TestSelectorsFollowTheirCardQuota(t *testing.T) {
 		quota v1alpha1.CardQuota
 		team  string
 	}{
-		{"created", teamQuota("q", "1", "chat", 1), "chat"},
-		{"changed", teamQuota("q", "1", "search", 2), "search"},
-		{"created again", teamQuota("q", "2", "lab", 2), "lab"},
+		{"created", teamQuota("q", "uid-1", "chat", 1), "chat"},
+		{"changed", teamQuota("q", "uid-1", "search", 2), "search"},
+		{"created again", teamQuota("q", "uid-2", "lab", 2), "lab"},
 	} {
 		check.Equal(t, step.when, "team="+step.team, selectors.selectorFor(&step.quota).String())
 	}
 
-	sameGeneration := teamQuota("q", "2", "chat", 2)
+	sameGeneration := teamQuota("q", "uid-2", "chat", 2)
 	check.Equal(t, "same UID and generation", "team=lab", selectors.selectorFor(&sameGeneration).String())
 }
 
 // TestACardQuotaWithoutItsQueueSelectsNothing: condition QueueSynced says that the queue belongs to another CardQuota.
 // Then this CardQuota selects no namespace, so it has no views (LocalCardQuotas).
 func TestACardQuotaWithoutItsQueueSelectsNothing(t *testing.T) {
-	conflicting := teamQuota("q", "2", "lab", 2)
+	conflicting := teamQuota("q", "uid-2", "lab", 2)
 	conflicting.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueConflict}}
 	check.That(t, NewQuotaSelectors().selectorFor(&conflicting) == nil, "the CardQuota selects namespaces")
 }
@@ -102,10 +102,10 @@ func TestACardQuotaWithoutItsQueueSelectsNothing(t *testing.T) {
 // selectors must not fill the memory.
 func TestSelectorsOfGoneCardQuotasAreForgotten(t *testing.T) {
 	selectors := NewQuotaSelectors()
-	existing := teamQuota("q", "2", "lab", 2)
+	existing := teamQuota("q", "uid-2", "lab", 2)
 	selectors.selectorFor(&existing)
 	for i := range 1_000 {
-		gone := teamQuota(fmt.Sprint("gone", i), "1", "chat", 1)
+		gone := teamQuota(fmt.Sprint("gone", i), "uid-1", "chat", 1)
 		selectors.selectorFor(&gone)
 	}
 
@@ -123,7 +123,7 @@ func BenchmarkRequestsForNamespace(b *testing.B) {
 
 	list := make([]v1alpha1.CardQuota, quotas)
 	for i := range list {
-		list[i] = teamQuota(fmt.Sprint("q", i), "1", fmt.Sprint("team", i), 1)
+		list[i] = teamQuota(fmt.Sprint("q", i), "uid-1", fmt.Sprint("team", i), 1)
 	}
 
 	selectors := NewQuotaSelectors()

@@ -197,11 +197,12 @@ func drawQueue(t *rapid.T, name, parent string) *v1beta1.Queue {
 
 // TestTheAPIServerTakesThePlan: a user applies the CardQuotas one after the other, and the webhook of the operator must
 // refuse none. The exception is a CardQuota below a Queue whose own numbers are too small for its children. The plan
-// keeps these numbers, and a comment at the CardQuota of that Queue says so.
-//
-// Four random queues with random parents, quotas and usage are planned. Of numbers that the Queues have already, the
-// webhook only warns. So without the Queues it refuses children of exactly those CardQuotas that have the comment. With
-// the Queues it refuses children of no others.
+// keeps these numbers, and a comment at the CardQuota of that Queue says so. Four random queues with random parents,
+// quotas and usage are planned.
+// (1) The webhook refuses no CardQuota at the top.
+// (2) A CardQuota whose children it refuses has the comment.
+// (3) It refuses a child of each CardQuota with the comment. That is not so where it knows the Queues, since of numbers
+// that these have already it only warns.
 func TestTheAPIServerTakesThePlan(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		in := Input{ServiceType: "training", Usage: map[string]queueusage.Usage{}, IsTree: rapid.Bool().Draw(t, "tree")}
@@ -226,7 +227,7 @@ func TestTheAPIServerTakesThePlan(t *testing.T) {
 		}
 
 		imports := NewPlan(in).Imports
-		for _, queues := range [][]*v1beta1.Queue{nil, in.Queues} { // what Queues say already is only warned of
+		for _, queues := range [][]*v1beta1.Queue{nil, in.Queues} { // that the webhook knows
 			var applied []*v1alpha1.CardQuota
 			refused := map[string][]string{}
 			for _, imported := range imports {
@@ -240,10 +241,10 @@ func TestTheAPIServerTakesThePlan(t *testing.T) {
 			for _, imported := range imports {
 				name := imported.Quota.Name
 				isCommented := strings.Contains(strings.Join(imported.Comments, " "), "too little for the ")
-				check.That(t, refused[name] == nil || isCommented, "below %s, without a comment: %v", name, refused[name])
-				check.That(t, refused[name] != nil || !isCommented || queues != nil, "%s has a comment, and nothing is refused: %v", name, imported.Comments)
+				check.That(t, refused[name] == nil || isCommented, "(2) below %s, without a comment: %v", name, refused[name])
+				check.That(t, refused[name] != nil || !isCommented || queues != nil, "(3) %s has a comment, and nothing is refused: %v", name, imported.Comments)
 			}
-			check.That(t, refused[""] == nil, "at the top: %v", refused[""])
+			check.That(t, refused[""] == nil, "(1) at the top: %v", refused[""])
 		}
 	})
 }
@@ -369,9 +370,10 @@ func parseManifests(t check.T, text string) map[string]*v1alpha1.CardQuota {
 }
 
 // TestAnyQueuesCanBeImported: four queues have random annotations, also unreadable ones, random parents, also cycles
-// and missing ones, and random usage. The text can always be parsed, no queue is imported twice or forgotten, and a
-// quota that can be read is the same in the CardQuota. Each Queue with such a quota is imported, except a parent of
-// flat queues.
+// and missing ones, and random usage.
+// (1) The text can always be parsed, and no queue is imported twice or forgotten.
+// (2) A quota that can be read is the same in the CardQuota.
+// (3) Each Queue with such a quota is imported, except a parent of flat queues.
 func TestAnyQueuesCanBeImported(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "default"}
@@ -391,8 +393,8 @@ func TestAnyQueuesCanBeImported(t *testing.T) {
 		check.NoError(t, plan.Write(&text))
 
 		quotas := parseManifests(t, text.String())
-		check.Equal(t, "number of documents", len(plan.Imports), len(quotas))
-		check.Equal(t, "number of queues that are imported or left out", len(names), len(plan.Imports)+len(plan.LeftOut))
+		check.Equal(t, "(1) number of documents", len(plan.Imports), len(quotas))
+		check.Equal(t, "(1) number of queues that are imported or left out", len(names), len(plan.Imports)+len(plan.LeftOut))
 
 		for _, queue := range in.Queues {
 			want, err := card.ParseQuota(queue.Annotations[v1alpha1.AnnotationCardQuota])
@@ -401,9 +403,9 @@ func TestAnyQueuesCanBeImported(t *testing.T) {
 				for _, c := range imported.Spec.Cards {
 					got[card.Name(c.Name)] = card.Count(*c.Quota)
 				}
-				check.Equal(t, "quota of "+queue.Name, want.String(), got.String())
+				check.Equal(t, "(2) quota of "+queue.Name, want.String(), got.String())
 			} else if err == nil && queue.Annotations[v1alpha1.AnnotationCardQuota] != "" && (in.IsTree || !isAbove(in.Queues, queue.Name)) {
-				t.Fatalf("%s has a quota and is not imported", queue.Name)
+				t.Fatalf("(3) %s has a quota and is not imported", queue.Name)
 			}
 		}
 	})

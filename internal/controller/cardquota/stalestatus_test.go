@@ -73,7 +73,8 @@ func TestStatusIsRightAfterALateWatch(t *testing.T) {
 
 	var cached *v1alpha1.CardQuota // nil while the cache is up to date
 	r.client = withLateCache(api, &cached)
-	// reconcile reconciles until nothing asks for more, 20 times at most while the cache is late.
+	// reconcile reconciles until nothing asks for more. With a late cache that is never so: after 20 times the cache
+	// catches up.
 	reconcile := func() {
 		for range 20 {
 			result := check.Value(r.Reconcile(t.Context(), llm))(t)

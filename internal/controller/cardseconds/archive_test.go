@@ -19,8 +19,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// useOneCard lets one pod use a card for some minutes. Each minute the leader counts the pods and stores the sums.
-func (s *scene) useOneCard(minutes int) {
+// useOneCardForMinutes lets one pod use a card for some minutes. Each minute the leader counts the pods and stores the sums.
+func (s *scene) useOneCardForMinutes(minutes int) {
 	for range minutes {
 		s.at = s.at.Add(time.Minute)
 		s.use(1)
@@ -72,19 +72,19 @@ func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 	s.zone = berlin
 	s.at = time.Date(2026, 11, 29, 23, 58, 0, 0, berlin)
 	s.use(1)
-	s.useOneCard(3)
+	s.useOneCardForMinutes(3)
 	check.Equal(t, "sums a minute after midnight", map[string]string{"2026-11-29": "120", "2026-11-30": "60", "2026-11": "180"}, s.sums())
 	check.Equal(t, "entries", []string{"16 2026-11-29.0"}, slices.Collect(maps.Keys(s.entries())))
 	written := s.entries()
 
 	s.restart()
 	s.use(1)
-	s.useOneCard(1)
+	s.useOneCardForMinutes(1)
 	// No leader runs, and no pod uses the card, until a minute before the month ends.
 	s.at = time.Date(2026, 11, 30, 23, 59, 0, 0, berlin)
 	s.restart()
 	s.use(1)
-	s.useOneCard(2)
+	s.useOneCardForMinutes(2)
 	check.Equal(t, "sums in the next month", map[string]string{
 		"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300",
 		"2026-12-01": "60", "2026-12": "60",
@@ -118,7 +118,7 @@ func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 // the day once: 120 + 60 seconds in all.
 func TestALeaderThatEndsAfterAnEntryCountsNothingTwice(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
-	s.useOneCard(2)
+	s.useOneCardForMinutes(2)
 	check.Equal(t, "entries", 1, len(s.entries()))
 	check.Contains(t, "running part", s.store.objects[0].text, `"2026-11-29":120`)
 
@@ -136,13 +136,13 @@ func TestALeaderThatEndsAfterAnEntryCountsNothingTwice(t *testing.T) {
 // midnight; then all 5 minutes are there.
 func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
-	s.useOneCard(1)                    // 23:59
+	s.useOneCardForMinutes(1)          // 23:59
 	s.store.refused[0] = errors.New("ConfigMap is immutable")
-	s.useOneCard(2) // until 0:01
+	s.useOneCardForMinutes(2) // until 0:01
 	check.Equal(t, "entries while the part cannot be written", 0, len(s.entries()))
 
 	delete(s.store.refused, 0)
-	s.useOneCard(2) // until 0:03
+	s.useOneCardForMinutes(2) // until 0:03
 	// 2 minutes before midnight, 3 after it
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300"}, s.sums())
 	check.Equal(t, "entries", 1, len(s.entries()))
@@ -153,13 +153,13 @@ func TestAPartThatCannotBeWrittenClosesNoDay(t *testing.T) {
 // leader may write the entry again, but the day counts once: 2 minutes before midnight, and 3 after it.
 func TestAnEntryGoesIntoTheNextSlotWhenAWriteFails(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight)                                        // 29 November, 23:58
-	s.useOneCard(1)                                                           // 23:59
+	s.useOneCardForMinutes(1)                                                 // 23:59
 	s.store.refused[cardseconds.Parts] = errors.New("ConfigMap is immutable") // 16
-	s.useOneCard(1)                                                           // 0:00
+	s.useOneCardForMinutes(1)                                                 // 0:00
 	s.store.losesAnswers = true
-	s.useOneCard(1) // 0:01
+	s.useOneCardForMinutes(1) // 0:01
 	s.store.losesAnswers = false
-	s.useOneCard(2) // until 0:03
+	s.useOneCardForMinutes(2) // until 0:03
 
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "180", "2026-11": "300"}, s.sums())
 	check.Contains(t, "entries", strings.Join(slices.Collect(maps.Keys(s.entries())), ", "), "17 2026-11-29.0")
@@ -183,11 +183,11 @@ func (s *scene) fillSlots(first cardseconds.Period, left int) {
 func TestTheOldestDaysAreDroppedWhenSlotsAreFull(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
 	s.fillSlots("2026-10-01", 0)       // with days, no bytes are left
-	s.useOneCard(2)
+	s.useOneCardForMinutes(2)
 	check.Equal(t, "entries before the day is closed", cardseconds.Slots, len(s.entries()))
 	check.Equal(t, "dropped days before the day is closed", cardseconds.Period(""), s.report().Coverage().DaysDropped)
 
-	s.useOneCard(3)
+	s.useOneCardForMinutes(3)
 	check.Equal(t, "entries", cardseconds.Slots, len(s.entries()))
 	check.Equal(t, "dropped days", cardseconds.Period("2026-10-01"), s.report().Coverage().DaysDropped)
 	check.Equal(t, "they were dropped because slots were full", true, s.report().Coverage().LackedRoom)
@@ -203,7 +203,7 @@ func TestTheOldestDaysAreDroppedWhenSlotsAreFull(t *testing.T) {
 func TestAMonthStaysInItsRunningPartWhenMonthsFillAllSlots(t *testing.T) {
 	s := newSceneAt(t, time.Date(2026, 10, 31, 23, 58, 0, 0, time.UTC))
 	s.fillSlots("2020-01", 0) // with months, no bytes are left
-	s.useOneCard(6)
+	s.useOneCardForMinutes(6)
 	check.Equal(t, "entries", cardseconds.Slots, len(s.entries()))
 	check.Equal(t, "months without a slot", 1, s.k.StorageProblems().MonthsWithoutRoom)
 
@@ -219,7 +219,7 @@ func TestDaysExpire(t *testing.T) {
 	s := newScene(t)
 	s.store.objects[20] = object{version: "1", entries: map[string][]byte{"2024-01-01.0": {1}, "2024-01.0": {1}}}
 	s.use(1)
-	s.useOneCard(3) // minutes, with a store after each
+	s.useOneCardForMinutes(3) // with a store after each
 
 	check.Equal(t, "entries", []string{"20 2024-01.0"}, slices.Collect(maps.Keys(s.entries())))
 	coverage := s.report().Coverage()
@@ -233,7 +233,7 @@ func TestDaysExpire(t *testing.T) {
 func TestSlotsThatMayNotBeReadAreNotUsed(t *testing.T) {
 	s := newSceneAt(t, beforeMidnight) // 29 November, 23:58
 	s.k.store = &forbidden{s.store, apierrors.NewForbidden(corev1.Resource("configmaps"), "x", errors.New("no Role"))}
-	s.useOneCard(3)
+	s.useOneCardForMinutes(3)
 
 	check.Equal(t, "entries", 0, len(s.entries()))
 	check.Equal(t, "sums", map[string]string{"2026-11-29": "120", "2026-11-30": "60", "2026-11": "180"}, s.sums())
@@ -269,13 +269,13 @@ func TestMonthlyUseIsLessThanAMinuteOld(t *testing.T) {
 // closed day does not go on: the last 10 minutes also count on the 30th.
 func TestTheZoneOfThePolicyCutsDays(t *testing.T) {
 	s := newSceneAt(t, time.Date(2026, 11, 29, 22, 0, 0, 0, time.UTC))
-	s.useOneCard(10)
+	s.useOneCardForMinutes(10)
 	s.zone = time.FixedZone("east", 3*3600)
-	s.useOneCard(10)
+	s.useOneCardForMinutes(10)
 	check.Equal(t, "sums in the east", map[string]string{"2026-11-29": "660", "2026-11-30": "540", "2026-11": "1200"}, s.sums())
 
 	s.zone = nil
-	s.useOneCard(10)
+	s.useOneCardForMinutes(10)
 	check.Equal(t, "sums in UTC", map[string]string{"2026-11-29": "660", "2026-11-30": "1140", "2026-11": "1800"}, s.sums())
 }
 

@@ -39,7 +39,7 @@ func TestNoMonthIsLostWhenAllSlotsAreFull(t *testing.T) {
 
 			minutes := rapid.IntRange(1, 2).Draw(r, "minutes")
 			s.use(1)
-			s.useOneCard(minutes)
+			s.useOneCardForMinutes(minutes)
 			clear(s.store.refused)
 			s.use(0)
 			for range 2 { // the first store records that a day is dropped, the second one drops it

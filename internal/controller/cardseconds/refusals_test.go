@@ -32,28 +32,28 @@ func immutable(name string) error {
 func TestAPartThatCannotBeWrittenIsReported(t *testing.T) {
 	s := newScene(t)
 	s.k.namespace = "volcano-system"
-	s.useOneCard(2)
+	s.useOneCardForMinutes(2)
 	s.expectRefused("while all is written", nothing)
 	for part := range cardseconds.Parts {
 		s.store.refused[part] = immutable(cardseconds.ConfigMapName(part))
 	}
 
-	s.useOneCard(2) // minutes: the first write is refused after one
+	s.useOneCardForMinutes(2) // the first write is refused after one
 	s.expectRefused("for a minute", nothing)
-	s.useOneCard(1)
+	s.useOneCardForMinutes(1)
 	part0 := map[string]metav1.StatusReason{"volcano-system/cardquota-card-seconds-0": metav1.StatusReasonInvalid}
 	s.expectRefused("for two minutes", part0)
 
 	s.restart()
 	s.k.namespace = "volcano-system"
 	s.expectRefused("before the next leader has loaded the sums", nothing)
-	s.useOneCard(2) // minutes: the first write is refused after one
+	s.useOneCardForMinutes(2) // the first write is refused after one
 	s.expectRefused("for a minute, by the next leader", nothing)
-	s.useOneCard(1)
+	s.useOneCardForMinutes(1)
 	s.expectRefused("for two minutes, by the next leader", part0)
 
 	clear(s.store.refused)
-	s.useOneCard(1)
+	s.useOneCardForMinutes(1)
 	s.expectRefused("after it was written", nothing)
 }
 
@@ -67,18 +67,18 @@ func TestAConfigMapThatCannotBeReadIsReported(t *testing.T) {
 		"the fourth slot":        slotNumber(3),
 	}) {
 		s := newScene(t)
-		s.useOneCard(2)
+		s.useOneCardForMinutes(2)
 		s.restart()
 		s.k.namespace = "volcano-system"
 		s.store.unreadable = map[int]error{number: apierrors.NewInternalError(errors.New("no key to decrypt it"))}
 
-		s.useOneCard(2) // minutes: the first read fails after one
+		s.useOneCardForMinutes(2) // the first read fails after one
 		s.expectRefused("for a minute", nothing)
-		s.useOneCard(1)
+		s.useOneCardForMinutes(1)
 		s.expectRefused("for two minutes", map[string]metav1.StatusReason{"volcano-system/" + cardseconds.ConfigMapName(number): metav1.StatusReasonInternalError})
 
 		s.store.unreadable = nil
-		s.useOneCard(2)
+		s.useOneCardForMinutes(2)
 		s.expectRefused("after it was read", nothing)
 	}
 }
@@ -90,21 +90,21 @@ func TestAConfigMapThatCannotBeReadIsReported(t *testing.T) {
 func TestASlotThatCannotBeWrittenIsReportedWhileAnEntryWaits(t *testing.T) {
 	s := newScene(t)
 	s.at = beforeMidnight // 29 November, 23:58
-	s.useOneCard(1)
+	s.useOneCardForMinutes(1)
 	s.store.refused[cardseconds.Parts] = errors.New("refused")
-	s.useOneCard(10) // until 0:09
+	s.useOneCardForMinutes(10) // until 0:09
 	s.expectRefused("where the next slot took the entry", nothing)
 
 	s.at = beforeMidnight.AddDate(0, 0, 1)
 	for slot := range cardseconds.Slots {
 		s.store.refused[slotNumber(slot)] = immutable("x")
 	}
-	s.useOneCard(5) // from 23:58 on 30 November until 0:03
+	s.useOneCardForMinutes(5) // from 23:58 on 30 November until 0:03
 	refused := s.k.StorageProblems().Refused
 	check.That(t, len(refused) >= 2, "refused %v, want at least two slots", refused)
 	check.Equal(t, "reason of ConfigMap 17", metav1.StatusReasonInvalid, refused["/cardquota-card-seconds-17"]) // the namespace is not set
 
 	clear(s.store.refused)
-	s.useOneCard(1)
+	s.useOneCardForMinutes(1)
 	s.expectRefused("after the entries were written", nothing)
 }

@@ -46,7 +46,7 @@ func newBilledView(t *testing.T, at time.Time) (*fixture, *leader) {
 	bills := newLeader(at)
 	bills.useCards("chat", 2, time.Hour)
 	f.reconciler.bills = bills
-	f.reconcile(2) // creates the view, and writes it
+	f.reconcileTimes(2) // creates the view, and writes it
 	return f, bills
 }
 
@@ -66,8 +66,8 @@ func (f *fixture) expectCardHours(when, want string) {
 	check.Equal(f, "card-hours "+when, want, got)
 }
 
-// block changes something else that the view shows: how many workloads are blocked.
-func (f *fixture) block(workloads int) {
+// blockWorkloads changes something else that the view shows: how many workloads are blocked.
+func (f *fixture) blockWorkloads(workloads int) {
 	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: workloads}}}
 }
 
@@ -81,28 +81,28 @@ var november = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 	f, bills := newBilledView(t, november) // it was written after an hour of use
 	f.expectCardHours("of a new view", "2026-11: 2 A, 2026-10: none")
-	again := f.reconcile(1)
+	again := f.reconcileTimes(1)
 	check.That(t, again >= time.Hour && again < 90*time.Minute, "the view is reconciled again after %s", again)
 
 	// 59 minutes later the card-hours that the view shows are less than an hour old.
 	bills.useCards("chat", 2, 59*time.Minute)
 	_, before := f.view()
-	f.reconcile(1)
+	f.reconcileTimes(1)
 	_, after := f.view()
 	check.Equal(t, "version without another change", before, after)
-	f.block(1)
-	f.reconcile(1)
+	f.blockWorkloads(1)
+	f.reconcileTimes(1)
 	check.Equal(t, "views", []string{"a/chat chat 0+1"}, f.views())
 	f.expectCardHours("in a write after 59 minutes", "2026-11: 2 A, 2026-10: none")
 
 	// One more minute, and they are an hour old.
 	bills.useCards("chat", 2, time.Minute)
-	f.block(2)
-	f.reconcile(1)
+	f.blockWorkloads(2)
+	f.reconcileTimes(1)
 	f.expectCardHours("in a write after an hour", "2026-11: 4 A, 2026-10: none")
 
 	bills.useCards("chat", 2, 2*time.Hour)
-	f.reconcile(1)
+	f.reconcileTimes(1)
 	f.expectCardHours("two hours later, without another change", "2026-11: 8 A, 2026-10: none")
 }
 
@@ -113,16 +113,16 @@ func TestCardHoursAreRefreshedOnceAnHour(t *testing.T) {
 func TestANewLeaderLosesNoCardHours(t *testing.T) {
 	f, bills := newBilledView(t, november)
 	f.reconciler.bills = &leader{meter: &cardseconds.Meter{}, at: bills.at} // isKnown is false
-	check.Equal(t, "delay of the next reconcile", unknownRetry, f.reconcile(1))
+	check.Equal(t, "delay of the next reconcile", unknownRetry, f.reconcileTimes(1))
 
-	f.block(1)
-	f.reconcile(1)
+	f.blockWorkloads(1)
+	f.reconcileTimes(1)
 	f.expectCardHours("of the last leader", "2026-11: 2 A, 2026-10: none")
 	check.Equal(t, "views", []string{"a/chat chat 0+1"}, f.views())
 
 	f.reconciler.bills = bills // the new leader has loaded them
-	f.block(2)
-	f.reconcile(1)
+	f.blockWorkloads(2)
+	f.reconcileTimes(1)
 	f.expectCardHours("once the new leader has loaded the same ones", "2026-11: 2 A, 2026-10: none")
 }
 
@@ -131,11 +131,11 @@ func TestANewLeaderLosesNoCardHours(t *testing.T) {
 // hour: 10 minutes of November, 1 card-hour, and 50 minutes of December, 5.
 func TestCardHoursFollowTheMonthAtOnce(t *testing.T) {
 	f, bills := newBilledView(t, time.Date(2026, 11, 30, 22, 50, 0, 0, time.UTC)) // it was written after an hour of use
-	again := f.reconcile(1)
+	again := f.reconcileTimes(1)
 	check.That(t, again >= 10*time.Minute && again <= 11*time.Minute, "the view is reconciled again after %s", again)
 
 	bills.useCards("chat", 6, time.Hour)
-	f.reconcile(1)
+	f.reconcileTimes(1)
 	f.expectCardHours("in the next month", "2026-12: 5 A, 2026-11: 3 A")
 }
 
@@ -148,6 +148,6 @@ func TestAParentShowsTheCardHoursOfTheQueuesBelow(t *testing.T) {
 	bills.useCards("chat-below", 3, time.Hour)
 	bills.useCards("other", 9, time.Hour)
 	f.reconciler.bills = bills
-	f.reconcile(2) // creates the view, and writes it
+	f.reconcileTimes(2) // creates the view, and writes it
 	f.expectCardHours("of the queue below", "2026-11: 3 A, 2026-10: none")
 }

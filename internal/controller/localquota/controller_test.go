@@ -62,9 +62,9 @@ func newFixture(t *testing.T, interval time.Duration, objects ...client.Object) 
 	return &fixture{t, c, &Reconciler{client: c, usage: counted{}, interval: time.Minute, throttle: shared.NewStatusThrottle(interval), selectors: shared.NewQuotaSelectors()}}
 }
 
-// reconcile reconciles CardQuota chat some times, since a view is created and then written. It returns after which
+// reconcileTimes reconciles CardQuota chat some times, since a view is created and then written. It returns after which
 // time the last one asks for another.
-func (f *fixture) reconcile(times int) time.Duration {
+func (f *fixture) reconcileTimes(times int) time.Duration {
 	var again time.Duration
 	for range times {
 		again = check.Value(f.reconciler.Reconcile(f.Context(), shared.RequestFor("chat")))(f).RequeueAfter
@@ -97,17 +97,17 @@ var chatNamespaces = &metav1.LabelSelector{MatchLabels: map[string]string{"team"
 func TestViewsFollowTheSelector(t *testing.T) {
 	f := newFixture(t, writtenAtOnce, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"), builder.Namespace("b", "team", "chat"), builder.Namespace("c"))
 	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: 3, Local: map[string]waiting.Entries{"a": {Total: 1}}}}}
-	check.Equal(t, "delay while the status of the CardQuota lacks this count", time.Minute, f.reconcile(2)) // creates the views, and writes them
+	check.Equal(t, "delay while the status of the CardQuota lacks this count", time.Minute, f.reconcileTimes(2)) // creates the views, and writes them
 	check.Equal(t, "views of a and b", []string{"a/chat chat 1+2", "b/chat chat 0+3"}, f.views())
 
 	check.NoError(t, f.Update(f.Context(), builder.Namespace("b", "team", "search")))
 	check.NoError(t, f.Update(f.Context(), builder.Namespace("c", "team", "chat")))
 	f.reconciler.usage = counted{}
-	check.Equal(t, "delay when nothing is blocked", time.Duration(0), f.reconcile(3)) // the last one changes nothing
+	check.Equal(t, "delay when nothing is blocked", time.Duration(0), f.reconcileTimes(3)) // the last one changes nothing
 	check.Equal(t, "views of a and c", []string{"a/chat chat 0+0", "c/chat chat 0+0"}, f.views())
 
 	check.NoError(t, f.Delete(f.Context(), chatQuota(nil)))
-	f.reconcile(1)
+	f.reconcileTimes(1)
 	check.Equal(t, "views without a CardQuota", nil, f.views())
 }
 
@@ -124,7 +124,7 @@ func TestViewsAreReplacedWithTheirCardQuota(t *testing.T) {
 		builder.Namespace("a", "team", "chat"), byTenant,
 		builder.Namespace("b", "team", "chat"), localquota.New(before, "b"))
 
-	f.reconcile(3) // enough to delete, create and write the views
+	f.reconcileTimes(3) // enough to delete, create and write the views
 
 	var list v1alpha1.LocalCardQuotaList
 	check.NoError(t, f.List(t.Context(), &list))
@@ -143,7 +143,7 @@ func TestACardQuotaHasAtMostFiftyViews(t *testing.T) {
 		objects = append(objects, builder.Namespace(fmt.Sprintf("n%02d", i), "team", "chat"))
 	}
 	f := newFixture(t, writtenAtOnce, objects...)
-	f.reconcile(2) // creates the views, and writes them
+	f.reconcileTimes(2) // creates the views, and writes them
 
 	views := f.views()
 	check.Must(t, len(views) == 50, "%d views: %v", len(views), views)
@@ -155,10 +155,10 @@ func TestACardQuotaHasAtMostFiftyViews(t *testing.T) {
 // elsewhere ("0+0"), and is reconciled again when the interval ends.
 func TestAViewIsWrittenOncePerInterval(t *testing.T) {
 	f := newFixture(t, time.Hour, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
-	f.reconcile(2) // creates the view, and writes it
+	f.reconcileTimes(2) // creates the view, and writes it
 
 	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: 1}}}
-	again := f.reconcile(1)
+	again := f.reconcileTimes(1)
 
 	check.Equal(t, "views", []string{"a/chat chat 0+0"}, f.views())
 	check.That(t, again > 0 && again <= time.Hour, "the view is reconciled again after %s", again)
@@ -175,12 +175,12 @@ func TestAViewFollowsTheNextCount(t *testing.T) {
 	f := newFixture(t, writtenAtOnce, quota, builder.Namespace("a", "team", "chat"))
 
 	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: 3}}}
-	check.Equal(t, "delay after a write", time.Minute, f.reconcile(2)) // creates the view, and writes it
+	check.Equal(t, "delay after a write", time.Minute, f.reconcileTimes(2)) // creates the view, and writes it
 
 	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: 3, Local: map[string]waiting.Entries{"a": {Total: 2}}}}}
-	check.Equal(t, "delay after another write", time.Minute, f.reconcile(1))
+	check.Equal(t, "delay after another write", time.Minute, f.reconcileTimes(1))
 	check.Equal(t, "views", []string{"a/chat chat 2+1"}, f.views())
-	check.Equal(t, "delay without a change", 0, f.reconcile(1))
+	check.Equal(t, "delay without a change", 0, f.reconcileTimes(1))
 }
 
 // TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed: the status of a CardQuota lists at most MaxBlocked
@@ -195,8 +195,8 @@ func TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed(t *testing.T) {
 		quota.Status.BlockedTotal = int32(usage.BlockedTotal)
 		f := newFixture(t, writtenAtOnce, quota, builder.Namespace("a", "team", "chat"))
 		f.reconciler.usage = counted{"chat": usage}
-		f.reconcile(2)                                       // creates the view, and writes it
-		check.Equal(t, "delay", time.Minute, f.reconcile(1)) // writes nothing
+		f.reconcileTimes(2)                                       // creates the view, and writes it
+		check.Equal(t, "delay", time.Minute, f.reconcileTimes(1)) // writes nothing
 	}
 }
 
@@ -205,7 +205,7 @@ func TestAViewIsReconciledAgainWhenMoreIsBlockedThanIsListed(t *testing.T) {
 // of the view, so that a new one is written at once. It also asks for a reconcile of the CardQuota.
 func TestADeletedViewIsForgotten(t *testing.T) {
 	f := newFixture(t, time.Hour, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
-	f.reconcile(2) // creates the view, and writes it
+	f.reconcileTimes(2) // creates the view, and writes it
 	var view v1alpha1.LocalCardQuota
 	check.NoError(t, f.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "chat"}, &view))
 	check.That(t, f.reconciler.throttle.Wait(shared.ThrottleKey(&view)) > 0, "the write was not recorded")
@@ -223,7 +223,7 @@ func TestADeletedViewIsForgotten(t *testing.T) {
 func TestNothingIsWrittenBeforeTheFirstCount(t *testing.T) {
 	f := newFixture(t, writtenAtOnce, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"))
 	f.reconciler.usage = counted(nil)
-	check.Equal(t, "delay", time.Second, f.reconcile(2)) // creates the view, and cannot write it yet
+	check.Equal(t, "delay", time.Second, f.reconcileTimes(2)) // creates the view, and cannot write it yet
 	check.Equal(t, "the view chat of namespace a, without a queue and with no blocked workload", []string{"a/chat  0+0"}, f.views())
 }
 

@@ -112,8 +112,8 @@ func TestSlicesOfEveryVersionAreRead(t *testing.T) {
 	}
 }
 
-// waitFor waits for changes until the watcher knows so many slices.
-func waitFor(t *testing.T, w *Watcher, changes <-chan struct{}, want int) {
+// waitForSlices waits for changes until the watcher knows so many slices.
+func waitForSlices(t *testing.T, w *Watcher, changes <-chan struct{}, want int) {
 	for len(knownTo(w)) != want {
 		waitForChange(t, w, changes)
 	}
@@ -178,13 +178,13 @@ func TestTheWatcherFollowsTheCluster(t *testing.T) {
 
 			create("before")
 			api.serve(version)
-			waitFor(t, watcher, changes, 1)
+			waitForSlices(t, watcher, changes, 1)
 			<-watching // the fake client loses events from before the watch
 			create("after")
-			waitFor(t, watcher, changes, 2)
+			waitForSlices(t, watcher, changes, 2)
 
 			check.NoError(t, client.Resource(resourceIn(version)).Delete(ctx, "before", metav1.DeleteOptions{}))
-			waitFor(t, watcher, changes, 1)
+			waitForSlices(t, watcher, changes, 1)
 			cancel()
 			check.NoError(t, <-ended)
 			check.Equal(t, "slices after the end", 0, len(knownTo(watcher)))
