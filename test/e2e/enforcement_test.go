@@ -119,7 +119,7 @@ func (p *enforcementTest) replaceByStock() {
 
 	// A stock scheduler without a node does not schedule yet; one with a node stops ours.
 	waits := deployment.StockPod("volcano-scheduler-waits", "")
-	waits.Spec.SchedulerName = "nobody"
+	waits.Spec.SchedulerName = "none"
 	p.Expect(p.Create(p.ctx, waits)).To(Succeed())
 	p.waitForHeartbeat()
 	p.letSchedulerEnd()

@@ -30,10 +30,10 @@ func (s *scene) notAllowedMessage(queue string) string {
 
 // TestAQueueAllowsOnlySelectedNamespaces: any pod may name any queue, and only the scheduler keeps a namespace out,
 // for every kind of workload. The queue is for team chat. While the namespace has no team label, or that of another
-// team, nothing runs and the status of the CardQuota shows nothing. With label chat all workloads with cards run. When
-// the label is removed, running pods stay, and no new one starts until the selector names the namespace. Pod nameless
-// names no card. Pod cpu requests none, and later lacks CPU, of which the queue has none. The gang has no pods while it
-// waits.
+// team, nothing runs and the status of the CardQuota shows nothing. With label chat all workloads with cards run.
+// When the label is removed, running pods stay, and no new one starts until the selector names the namespace. Pod
+// nameless names no card. Pod cpu requests none, and later lacks CPU, of which the queue has none. The gang has no
+// pods while it waits.
 func TestAQueueAllowsOnlySelectedNamespaces(t *testing.T) {
 	s := newScene(t, "tenancy")
 	s.createAndAwaitOpen(builder.CardQuota("tenancy").Card(h200, 8).With(func(q *api.CardQuota) { q.Spec.NamespaceSelector = chatNamespaces }).Obj())

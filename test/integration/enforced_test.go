@@ -33,7 +33,7 @@ func TestEnforcedIsUnknownWithoutAPolicy(t *testing.T) {
 }
 
 // TestEnforcedFollowsTheHeartbeat: the scheduler writes a heartbeat after each session (scheduling cycle), which
-// proves that quotas are enforced: then condition Enforced of the CardQuota and the policy is True, and the metric is
+// proves that quotas are enforced. Then condition Enforced of the CardQuota and the policy is True, and the metric is
 // 1. Steady heartbeats cause no writes of statuses. Silence ends the proof by itself, 20 to 30 seconds after the last
 // session, with an event. The next session restores it. Condition Ready of the CardQuota needs the proof, too.
 func TestEnforcedFollowsTheHeartbeat(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 )
 
 // TestTheAPIServerStoresTheWorstPods: the memory bound of the operator's cache is tested with pods as large as etcd
-// allows, about 1 MB. The API server really accepts them, also with the defaults and managed fields that it adds.
-// The cache keeps less than 32 KiB of each.
+// allows, about 1 MB. The API server really accepts them, also with the defaults and managed fields that it adds. Here
+// these are the four kinds whose size is in resources of containers. The cache keeps less than 32 KiB of each.
 func TestTheAPIServerStoresTheWorstPods(t *testing.T) {
 	g := requireControlPlane(t)
 	pods := builder.WorstPods(labNamespace)

@@ -209,9 +209,9 @@ func TestFlatQueuesReclaimNothingByTheTree(t *testing.T) {
 
 // TestADrainEvictsWholeGangsOfStoppedQueues: stopPolicy HoldAndDrain evicts all pods of a queue and of those below
 // it, also pods that are not preemptable, but none that are critical to the system. Hold evicts none. Queue a, below
-// top, has a gang of g1 and g2, which needs both. The observer reports violation "eviction" for a wrong eviction, or
-// if a part of a gang is left running for 10 s while the drain goes on; until then that is "tolerated". The observer
-// checks at each step "check", and at the end.
+// top, has a gang of g1 and g2, which needs both. The observer reports violation "eviction" for a wrong eviction. It
+// also reports a part of a gang that is left running for 10 s while the drain goes on; until then that is
+// "tolerated". The observer checks at each step "check", and at the end.
 func TestADrainEvictsWholeGangsOfStoppedQueues(t *testing.T) {
 	const gangRuns = `
 		write group g queue=a min=2

@@ -20,14 +20,14 @@ const pIsPlaced = `
 	wait 1m`
 
 // TestFreedCardsAreKeptForThePreemptor: the observer reports violation "eviction" if pod q takes a card that the
-// scheduler freed for pod p by an eviction. The scheduler keeps such a card for p for five minutes. Three kinds of
-// pods may take it nevertheless: a pod of p's own job; after an eviction by preempt a pod of higher priority in p's
-// queue; after one by cardreclaim a pod of a queue from which p may not reclaim. Nor does the observer report q if a
+// scheduler freed for pod p by an eviction. The scheduler keeps such a card for p for five minutes. A pod of p's own
+// job may take it nevertheless. So may a pod of higher priority in p's queue, after an eviction by preempt. After one
+// by cardreclaim, a pod of a queue from which p may not reclaim may take it, too. Nor does the observer report q if a
 // card is left for p, or p cannot use the card any more. It does not report q either if p needs the card no longer: p
 // is placed, deleted or nominated to another node within 3 s after q. Scene: node h200-0 has 8 H200, of which pod
-// "full" uses 7. Pod a of queue training uses the last one. aEndsForP evicts a by preempt for p, of queue training and
-// priority 7, and nominates p to h200-0. After a has ended, q takes its card. Queue other is of training too. Queue
-// first is of inference and has the highest priority.
+// "full" uses 7. Pod a of queue training uses the last one. aEndsForP evicts a by preempt for p, of queue training
+// and priority 7, and nominates p to h200-0. After a has ended, q takes its card. Queue other is of training too.
+// Queue first is of inference and has the highest priority.
 func TestFreedCardsAreKeptForThePreemptor(t *testing.T) {
 	// Here p is a pod of queue inference. Cardreclaim evicts a for p, and a ends.
 	const aIsReclaimedForP = `

@@ -94,8 +94,9 @@ func TestProductAndObserverReadNodesAlike(t *testing.T) {
 }
 
 // TestProductAndObserverSumUpNodesAlike: the observer, a tool of the tests, has the rules of the documents a second
-// time. Nodes are random. Product and observer must find the same cards for each resource, and the same resources for
-// each card. They must also find the same card on each node, and the same sums.
+// time. Nodes are random. Product and observer must agree which resources are cards. They must find the same cards
+// for each resource, and the same resources for each card. They must also find the same card on each node, also on
+// one that is gone, and the same sums.
 func TestProductAndObserverSumUpNodesAlike(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		inv := drawInventory(t)

@@ -157,7 +157,7 @@ func TestAPodMayWaitForAnotherPodWithAntiAffinity(t *testing.T) {
 
 // TestOnlySessionsThatDecideCount: pod a fits, and must start within three sessions of one scheduler. Sessions that
 // decide nothing, as those of a scheduler that is not ready, do not count. Nor do sessions of different processes add
-// up: in the second row each reading is of another process, whose number of closed sessions is one higher. Twenty
+// up. In the second row each reading is of another process, and its number of closed sessions is one higher. Twenty
 // readings of each kind report nothing.
 func TestOnlySessionsThatDecideCount(t *testing.T) {
 	for t, reading := range check.Cases(t, map[string]func(i int) Reading{
