@@ -17,9 +17,9 @@ import (
 // software named in the file writes them.
 func readFleetNode(t testing.TB, name string) *corev1.Node {
 	text := check.Value(os.ReadFile(filepath.Join("testdata", "nodes", name+".yaml")))(t)
-	var n corev1.Node
-	check.NoError(t, yaml.UnmarshalStrict(text, &n))
-	return &n
+	var node corev1.Node
+	check.NoError(t, yaml.UnmarshalStrict(text, &node))
+	return &node
 }
 
 // nodeWithCards is what Recognise returns for a node that offers so many cards of one model under one resource.
@@ -166,10 +166,10 @@ func TestFleetFilesAreNodesWithASource(t *testing.T) {
 			comment, _, _ := strings.Cut(string(text), "apiVersion:")
 			check.Contains(t, "comment", comment, "\n# Source: ")
 
-			n := readFleetNode(t, name)
-			check.Equal(t, "kind", "Node", n.Kind)
-			check.Equal(t, "name", name, n.Name)
-			expectValidKeysAndValues(t, n)
+			node := readFleetNode(t, name)
+			check.Equal(t, "kind", "Node", node.Kind)
+			check.Equal(t, "name", name, node.Name)
+			expectValidKeysAndValues(t, node)
 		})
 	}
 }

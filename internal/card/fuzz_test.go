@@ -100,15 +100,15 @@ var hugeExponent = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
 
 // parseNode reads "key=value" as a label and "name:quantity" as a resource,
 // one a line, and reports whether the API server would accept the node.
-func parseNode(text string) (n *corev1.Node, valid bool) {
-	n = &corev1.Node{}
+func parseNode(text string) (node *corev1.Node, valid bool) {
+	node = &corev1.Node{}
 	valid = true
-	n.Labels = map[string]string{}
-	n.Status.Allocatable = corev1.ResourceList{}
+	node.Labels = map[string]string{}
+	node.Status.Allocatable = corev1.ResourceList{}
 
 	for _, line := range strings.Split(text, "\n") {
 		if key, value, ok := strings.Cut(line, "="); ok {
-			n.Labels[key] = value
+			node.Labels[key] = value
 			valid = valid && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
 		} else if name, count, ok := strings.Cut(line, ":"); ok && !hugeExponent.MatchString(count) {
 			quantity, err := resource.ParseQuantity(count)
@@ -116,21 +116,21 @@ func parseNode(text string) (n *corev1.Node, valid bool) {
 				continue
 			}
 
-			n.Status.Allocatable[corev1.ResourceName(name)] = quantity
+			node.Status.Allocatable[corev1.ResourceName(name)] = quantity
 			valid = valid && len(validation.IsQualifiedName(name)) == 0 && quantity.Sign() >= 0
 		}
 	}
 
-	return n, valid
+	return node, valid
 }
 
 // writeNode returns a node in the form that parseNode reads.
-func writeNode(n *corev1.Node) string {
+func writeNode(node *corev1.Node) string {
 	var lines []string
-	for key, value := range n.Labels {
+	for key, value := range node.Labels {
 		lines = append(lines, key+"="+value)
 	}
-	for name, quantity := range n.Status.Allocatable {
+	for name, quantity := range node.Status.Allocatable {
 		lines = append(lines, string(name)+":"+quantity.String())
 	}
 	slices.Sort(lines)
@@ -165,33 +165,33 @@ func FuzzRecognise(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, text string) {
-		n, valid := parseNode(text)
-		before := n.DeepCopy()
-		got := Recognise(n, nil)
-		check.Equal(t, "the node after it was recognised", before, n)
+		node, valid := parseNode(text)
+		before := node.DeepCopy()
+		got := Recognise(node, nil)
+		check.Equal(t, "the node after it was recognised", before, node)
 		check.Equal(t, "a second result", got, Recognise(before, nil))
 
-		expectResourcesOfNode(t, n, got)
+		expectResourcesOfNode(t, node, got)
 		expectOneModelInOrder(t, got)
 		if valid {
 			expectNamesForQuotas(t, got)
 			expectReasons(t, got, len(text) < 500) // short enough for an event of at most 1024 bytes
 		}
 
-		n.Labels["team"] = "a"
-		n.Status.Allocatable["rdma/hca"] = resource.MustParse("8")
+		node.Labels["team"] = "a"
+		node.Status.Allocatable["rdma/hca"] = resource.MustParse("8")
 		if !strings.Contains(text, "rdma/") { // labels of the text could make rdma/hca a card
-			check.Equal(t, "with a network device and a label of a team", got, Recognise(n, nil))
+			check.Equal(t, "with a network device and a label of a team", got, Recognise(node, nil))
 		}
 	})
 }
 
 // expectResourcesOfNode: each resource that Recognise returns is one of the node and there once, with the node's
 // count. Withheld ones come with an anomaly. Exactly these resources are cards in an inventory of the node.
-func expectResourcesOfNode(t *testing.T, n *corev1.Node, got Node) {
+func expectResourcesOfNode(t *testing.T, node *corev1.Node, got Node) {
 	seen := map[corev1.ResourceName]bool{}
 	for _, offered := range got.Cards {
-		quantity, isThere := n.Status.Allocatable[offered.Resource]
+		quantity, isThere := node.Status.Allocatable[offered.Resource]
 		check.Must(t, isThere && !seen[offered.Resource], "offers %s, which is not there or there twice", offered.Resource)
 		check.Equal(t, "count of "+string(offered.Resource), NewCount(quantity), offered.Count)
 		check.Must(t, offered.Count >= 0, "offers %d %s", offered.Count, offered.Resource)
@@ -199,7 +199,7 @@ func expectResourcesOfNode(t *testing.T, n *corev1.Node, got Node) {
 	}
 
 	for _, resource := range got.Unnamed {
-		_, isThere := n.Status.Allocatable[resource]
+		_, isThere := node.Status.Allocatable[resource]
 		check.Must(t, isThere && !seen[resource], "withholds %s, which is not there or offered", resource)
 		seen[resource] = true
 	}

@@ -237,29 +237,29 @@ func TestAMappingReleasesNoCard(t *testing.T) {
 	labelledType := rapid.SampledFrom([]string{"nvidia.com/gpu", "huawei.com/npu", "huawei.com/npu", "huawei.com/other"})
 
 	seed.Check(t, func(t *rapid.T) {
-		n := newNode("")
+		node := newNode("")
 		for _, kind := range rapid.SliceOfN(labelledType, 0, 2).Draw(t, "labelled types") {
-			n.Labels[kind+".product"] = "M"
-			n.Labels[kind+".memory"] = "65536"
+			node.Labels[kind+".product"] = "M"
+			node.Labels[kind+".memory"] = "65536"
 		}
 
 		for _, name := range rapid.SliceOfN(offered, 2, 6).Draw(t, "offers") {
-			n.Status.Allocatable[name] = resource.MustParse("8")
+			node.Status.Allocatable[name] = resource.MustParse("8")
 		}
-		mapped := rapid.SampledFrom(slices.Sorted(maps.Keys(n.Status.Allocatable)))
+		mapped := rapid.SampledFrom(slices.Sorted(maps.Keys(node.Status.Allocatable)))
 
 		mappings := Mappings{}
 		for range rapid.IntRange(1, 3).Draw(t, "mappings") {
-			before := NewInventory(map[string]Node{"n": Recognise(n, mappings)}).Resources()
-			m := Mapping{Resource: mapped.Draw(t, "mapped"), Model: "X", MemoryLabel: "nvidia.com/gpu.memory"}
+			before := NewInventory(map[string]Node{"n": Recognise(node, mappings)}).Resources()
+			mapping := Mapping{Resource: mapped.Draw(t, "mapped"), Model: "X", MemoryLabel: "nvidia.com/gpu.memory"}
 			if rapid.IntRange(0, 3).Draw(t, "another node") == 0 {
-				m.NodeSelector = map[string]string{"pool": "x"} // the node has no label pool
+				mapping.NodeSelector = map[string]string{"pool": "x"} // the node has no label pool
 			}
 
-			mappings = append(mappings, m)
-			after := NewInventory(map[string]Node{"n": Recognise(n, mappings)})
+			mappings = append(mappings, mapping)
+			after := NewInventory(map[string]Node{"n": Recognise(node, mappings)})
 			for _, name := range before {
-				check.Must(t, after.IsCard(name), "%s was a card or withheld, and mapping %s released it", name, m.Resource)
+				check.Must(t, after.IsCard(name), "%s was a card or withheld, and mapping %s released it", name, mapping.Resource)
 			}
 
 			for _, name := range after.Resources() {
@@ -274,58 +274,58 @@ func TestAMappingReleasesNoCard(t *testing.T) {
 // mappings of them: by a model or by label "model", and for all nodes or for those with a label "pool".
 func drawNodeAndMappings(t *rapid.T) (*corev1.Node, Mappings) {
 	values := rapid.SampledFrom([]string{"", "X", "Y"})
-	n := &corev1.Node{
+	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}},
 		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{}},
 	}
 
 	for _, key := range []string{"model", "pool", "v.w/x.product"} {
 		if value := values.Draw(t, key); value != "" {
-			n.Labels[key] = value
+			node.Labels[key] = value
 		}
 	}
 
-	n.Labels["v.w/x.memory"] = "1"
+	node.Labels["v.w/x.memory"] = "1"
 	for _, name := range []corev1.ResourceName{"v.w/x", "a.b/c"} {
 		if rapid.Bool().Draw(t, string(name)) {
-			n.Status.Allocatable[name] = resource.MustParse("2")
+			node.Status.Allocatable[name] = resource.MustParse("2")
 		}
 	}
 
 	mappings := make(Mappings, rapid.IntRange(0, 4).Draw(t, "mappings"))
 	for i := range mappings {
-		m := Mapping{
+		mapping := Mapping{
 			Resource: rapid.SampledFrom([]corev1.ResourceName{"v.w/x", "a.b/c"}).Draw(t, "resource"),
 			Model:    values.Draw(t, "model"),
 		}
-		if m.Model == "" {
-			m.ModelLabel = "model"
+		if mapping.Model == "" {
+			mapping.ModelLabel = "model"
 		}
 		if pool := values.Draw(t, "selector"); pool != "" {
-			m.NodeSelector = map[string]string{"pool": pool}
+			mapping.NodeSelector = map[string]string{"pool": pool}
 		}
-		mappings[i] = m
+		mappings[i] = mapping
 	}
 
-	return n, mappings
+	return node, mappings
 }
 
 // modelsByDefinition returns the models that mappings give to a resource of such a node. Where none selects the node,
 // its label v.w/x.product counts.
-func modelsByDefinition(n *corev1.Node, mappings Mappings, name corev1.ResourceName) map[string]bool {
+func modelsByDefinition(node *corev1.Node, mappings Mappings, name corev1.ResourceName) map[string]bool {
 	models := map[string]bool{}
 	isSelected := false
 	for _, m := range mappings {
-		if m.Resource != name || (m.NodeSelector != nil && m.NodeSelector["pool"] != n.Labels["pool"]) {
+		if m.Resource != name || (m.NodeSelector != nil && m.NodeSelector["pool"] != node.Labels["pool"]) {
 			continue
 		}
 		isSelected = true
-		if model := m.Model + n.Labels[m.ModelLabel]; model != "" {
+		if model := m.Model + node.Labels[m.ModelLabel]; model != "" {
 			models[model] = true
 		}
 	}
 
-	if model := n.Labels["v.w/x.product"]; !isSelected && name == "v.w/x" && model != "" {
+	if model := node.Labels["v.w/x.product"]; !isSelected && name == "v.w/x" && model != "" {
 		models[model] = true
 	}
 
@@ -337,12 +337,12 @@ func modelsByDefinition(n *corev1.Node, mappings Mappings, name corev1.ResourceN
 // something withheld has a reason. The order of the mappings makes no difference.
 func TestRecognitionWithMappingsFollowsItsDefinition(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		n, mappings := drawNodeAndMappings(t)
+		node, mappings := drawNodeAndMappings(t)
 
-		got := Recognise(n, mappings)
+		got := Recognise(node, mappings)
 		inventory := NewInventory(map[string]Node{"n": got})
-		for name := range n.Status.Allocatable {
-			models := modelsByDefinition(n, mappings, name)
+		for name := range node.Status.Allocatable {
+			models := modelsByDefinition(node, mappings, name)
 			card, isNamed := inventory.CardOnNode("n", name)
 			check.Equal(t, string(name)+" has a name", len(models) == 1, isNamed)
 			check.Must(t, !isNamed || models[string(card)], "%s is %q, want %v", name, card, models)
@@ -352,7 +352,7 @@ func TestRecognitionWithMappingsFollowsItsDefinition(t *testing.T) {
 		}
 
 		check.Must(t, len(got.Unnamed) == 0 || len(got.Anomalies) != 0, "withholds %v without a reason", got.Unnamed)
-		check.Equal(t, "another order of the mappings", got, Recognise(n, mappings.Sorted()), cmpopts.IgnoreFields(Anomaly{}, "Message"))
+		check.Equal(t, "another order of the mappings", got, Recognise(node, mappings.Sorted()), cmpopts.IgnoreFields(Anomaly{}, "Message"))
 	})
 }
 

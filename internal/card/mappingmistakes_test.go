@@ -132,19 +132,19 @@ func TestWrongMappingsAreRefusedWithTheEntry(t *testing.T) {
 func TestNoValidMappingMakesAnInvalidName(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		prefix := rapid.SampledFrom([]string{"a.b/c", "nvidia.com/mig-1g", "a.b/c.shared", "nvidia.com/mig-"}).Draw(t, "resource")
-		m := Mapping{
+		mapping := Mapping{
 			Resource: corev1.ResourceName(prefix + rapid.StringMatching(`[a-zA-Z0-9_.-]{0,5}`).Draw(t, "rest")),
 			Model:    rapid.OneOf(rapid.StringMatching(`[A-Za-z0-9_./-]{0,66}`), rapid.String()).Draw(t, "model"),
 		}
-		if m.isShare() {
-			m.MemoryLabel = "m"
+		if mapping.isShare() {
+			mapping.MemoryLabel = "m"
 		}
-		if (Mappings{m}).Validate() != nil {
+		if (Mappings{mapping}).Validate() != nil {
 			return
 		}
 
-		replicas := strings.TrimSuffix(string(m.Resource), ".shared") + ".replicas=2"
-		got := Recognise(newNode("m=1024 "+replicas+" "+string(m.Resource)+":1"), Mappings{m})
+		replicas := strings.TrimSuffix(string(mapping.Resource), ".shared") + ".replicas=2"
+		got := Recognise(newNode("m=1024 "+replicas+" "+string(mapping.Resource)+":1"), Mappings{mapping})
 		check.Must(t, len(got.Cards) == 1, "the node offers %+v", got)
 		check.Value(ParseName(string(got.Cards[0].Name)))(t)
 	})

@@ -18,8 +18,8 @@ import (
 // newNode builds a node from a text of labels "key=value" and allocatable resources "resource:count". It also has
 // CPU, pods and a network device, rdma/hca.
 func newNode(text string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}}
-	n.Status.Allocatable = corev1.ResourceList{
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}}
+	node.Status.Allocatable = corev1.ResourceList{
 		"cpu":      resource.MustParse("64"),
 		"pods":     resource.MustParse("110"),
 		"rdma/hca": resource.MustParse("8"),
@@ -27,12 +27,12 @@ func newNode(text string) *corev1.Node {
 
 	for _, part := range strings.Fields(text) {
 		if key, value, ok := strings.Cut(part, "="); ok {
-			n.Labels[key] = value
+			node.Labels[key] = value
 		} else if name, count, ok := strings.Cut(part, ":"); ok {
-			n.Status.Allocatable[corev1.ResourceName(name)] = resource.MustParse(count)
+			node.Status.Allocatable[corev1.ResourceName(name)] = resource.MustParse(count)
 		}
 	}
-	return n
+	return node
 }
 
 // Labels of nodes in the form that newNode reads.
@@ -149,10 +149,10 @@ func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 	}
 
 	for t, tc := range check.Cases(t, nodes) {
-		n := newNode(tc.node)
-		expectValidKeysAndValues(t, n)
+		node := newNode(tc.node)
+		expectValidKeysAndValues(t, node)
 
-		got := Recognise(n, nil)
+		got := Recognise(node, nil)
 		check.Equal(t, "withheld", tc.wantWithheld, Join(got.Unnamed, " "))
 		message := joinMessages(got.Anomalies)
 		check.Contains(t, "message", message, tc.wantMessage)
@@ -230,12 +230,12 @@ func TestEveryAnomalyHasAReason(t *testing.T) {
 
 // expectValidKeysAndValues fails for labels and resources that the API server refuses, so that no test is about a
 // node that cannot exist.
-func expectValidKeysAndValues(t *testing.T, n *corev1.Node) {
-	for key, value := range n.Labels {
+func expectValidKeysAndValues(t *testing.T, node *corev1.Node) {
+	for key, value := range node.Labels {
 		wrong := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
 		check.Equal(t, "faults of label "+key+"="+value, 0, len(wrong))
 	}
-	for resource := range n.Status.Allocatable {
+	for resource := range node.Status.Allocatable {
 		check.Equal(t, "faults of resource "+string(resource), 0, len(validation.IsQualifiedName(string(resource))))
 	}
 }

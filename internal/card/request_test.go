@@ -9,13 +9,13 @@ import (
 // TestParseRequestKeepsTheOrderWritten: a pod's alternatives are in order of preference, so they keep it. Spaces
 // around names are dropped. The request allows its alternatives alone; a request without names allows any card.
 func TestParseRequestKeepsTheOrderWritten(t *testing.T) {
-	r := check.Value(ParseRequest(" NVIDIA-GeForce-RTX-4090 | NVIDIA-GeForce-RTX-4090-D"))(t)
-	check.Equal(t, "names", []Name{"NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D"}, r.Names())
-	check.Equal(t, "text", "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D", r.String())
+	request := check.Value(ParseRequest(" NVIDIA-GeForce-RTX-4090 | NVIDIA-GeForce-RTX-4090-D"))(t)
+	check.Equal(t, "names", []Name{"NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D"}, request.Names())
+	check.Equal(t, "text", "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D", request.String())
 
-	check.That(t, r.Allows("NVIDIA-GeForce-RTX-4090-D"), "an alternative is not allowed")
-	check.That(t, !r.Allows("NVIDIA-H200"), "a card that is no alternative is allowed")
-	check.That(t, !r.AllowsAny(), "any card is allowed")
+	check.That(t, request.Allows("NVIDIA-GeForce-RTX-4090-D"), "an alternative is not allowed")
+	check.That(t, !request.Allows("NVIDIA-H200"), "a card that is no alternative is allowed")
+	check.That(t, !request.AllowsAny(), "any card is allowed")
 	check.That(t, Request{}.Allows("NVIDIA-H200"), "a request without names does not allow any card")
 }
 
@@ -44,16 +44,16 @@ func FuzzParseRequest(f *testing.F) {
 	f.Add("NVIDIA-H800/mps-80g*1/2")
 
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := ParseRequest(text)
+		request, err := ParseRequest(text)
 		if err != nil {
-			check.Must(t, r.AllowsAny() && check.FitsEvent(err.Error()), "%q gave %s and the error %q", text, r, err)
+			check.Must(t, request.AllowsAny() && check.FitsEvent(err.Error()), "%q gave %s and the error %q", text, request, err)
 			return
 		}
 
-		for _, name := range r.Names() {
+		for _, name := range request.Names() {
 			check.Value(ParseName(string(name)))(t)
-			check.Must(t, r.Allows(name), "%q does not allow %s", text, name)
+			check.Must(t, request.Allows(name), "%q does not allow %s", text, name)
 		}
-		check.Equal(t, text, r.String(), check.Value(ParseRequest(r.String()))(t).String())
+		check.Equal(t, text, request.String(), check.Value(ParseRequest(request.String()))(t).String())
 	})
 }

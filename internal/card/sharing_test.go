@@ -102,10 +102,10 @@ func TestSharesOfSlicesAreACardOfTheirOwn(t *testing.T) {
 			want:     []NodeCard{{"NVIDIA-H800-MIG-1g.10gb-SHARED/mig-1g.10gb-mixed", slice, 28}},
 		},
 	}) {
-		n := newNode(tc.node)
-		expectValidKeysAndValues(t, n)
+		node := newNode(tc.node)
+		expectValidKeysAndValues(t, node)
 
-		got := Recognise(n, tc.mappings)
+		got := Recognise(node, tc.mappings)
 		check.Equal(t, "cards", tc.want, got.Cards)
 		check.Equal(t, "anomalies", 0, len(got.Anomalies))
 		for _, offered := range got.Cards {
@@ -276,10 +276,10 @@ func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 			wantMessage:  withheld,
 		},
 	}) {
-		n := newNode(tc.node)
-		expectValidKeysAndValues(t, n)
+		node := newNode(tc.node)
+		expectValidKeysAndValues(t, node)
 
-		got := Recognise(n, tc.mappings)
+		got := Recognise(node, tc.mappings)
 		check.Equal(t, "cards", tc.wantCards, got.Cards)
 		check.Equal(t, "withheld cards", tc.wantWithheld, got.Withheld)
 		check.Equal(t, "number of withheld resources", len(tc.wantWithheld), len(got.Unnamed))
@@ -372,9 +372,9 @@ func TestSharingStrategy(t *testing.T) {
 			"mps",
 		},
 	}) {
-		n := newNode(tc.node)
-		cards := Recognise(n, nil).Cards
+		node := newNode(tc.node)
+		cards := Recognise(node, nil).Cards
 		check.Must(t, len(cards) == 1, "cards %+v", cards)
-		check.Equal(t, "strategy", tc.want, SharingStrategy(n, cards[0]))
+		check.Equal(t, "strategy", tc.want, SharingStrategy(node, cards[0]))
 	}
 }

@@ -18,17 +18,17 @@ func TestTrackerFollowsMappings(t *testing.T) {
 		var tracker Tracker
 		nodes := map[string]*corev1.Node{}
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
-			n, mappings := drawNodeAndMappings(t)
-			nodes[n.Name] = n
+			node, mappings := drawNodeAndMappings(t)
+			nodes[node.Name] = node
 			if rapid.Bool().Draw(t, "the node changes first") {
-				tracker.Update(n)
+				tracker.Update(node)
 			}
 
 			before := tracker.Inventory()
 			check.Must(t, tracker.SetMappings(mappings) || before == tracker.Inventory(), "the inventory changed, and SetMappings reports no change")
 			check.That(t, !tracker.SetMappings(mappings), "the same mappings are reported as a change")
 
-			tracker.Update(n)
+			tracker.Update(node)
 			var fresh Tracker
 			fresh.SetMappings(mappings)
 			fresh.Replace(nodes)
@@ -62,12 +62,12 @@ func TestAWrongMappingCanBeTakenBack(t *testing.T) {
 // amd.com/gpu, so the resource is a card. But only labels <type>.product and <type>.memory name a card, so no pod
 // gets the 8 cards without a mapping. They get a name while a mapping exists, and are withheld again after it.
 func TestWithoutItsMappingACardIsWithheldAsBefore(t *testing.T) {
-	n := newNode("amd.com/gpu.product-name=MI210 amd.com/gpu:8")
-	before := Recognise(n, nil)
+	node := newNode("amd.com/gpu.product-name=MI210 amd.com/gpu:8")
+	before := Recognise(node, nil)
 	check.Equal(t, "withheld without a mapping", resources("amd.com/gpu"), before.Unnamed)
 
 	var tracker Tracker
-	tracker.Update(n)
+	tracker.Update(node)
 	tracker.SetMappings(Mappings{amdByLabel})
 	check.Equal(t, "cards with the mapping", map[Name]Count{"MI210": 8}, tracker.Inventory().Physical())
 
@@ -111,7 +111,7 @@ func TestLabelsMakeAMappedCardLast(t *testing.T) {
 // node withholds them. Withheld cards are lasting: they stay cards without the node and without the mapping. But if a
 // mapping names NVIDIA's cards, even for other nodes, they are cards only while it exists.
 func TestWhatANodeWithholdsBesideAMappingStaysACard(t *testing.T) {
-	n := newNode(npu + "huawei.com/Ascend910:8 nvidia.com/gpu:8")
+	node := newNode(npu + "huawei.com/Ascend910:8 nvidia.com/gpu:8")
 	ascend := Mapping{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}
 	nvidiaElsewhere := mapPoolX("nvidia.com/gpu", "H200")
 
@@ -137,11 +137,11 @@ func TestWhatANodeWithholdsBesideAMappingStaysACard(t *testing.T) {
 	}) {
 		var tracker Tracker
 		tracker.SetMappings(tc.mappings)
-		tracker.Update(n)
+		tracker.Update(node)
 		check.Equal(t, "withheld", tc.wantWithheld, tracker.Nodes()[0].Unnamed)
 
 		before := tracker.Inventory().Resources()
-		tracker.Delete(n.Name)
+		tracker.Delete(node.Name)
 		check.Equal(t, "cards without the node", before, tracker.Inventory().Resources())
 		check.Equal(t, "lasting resources", tc.wantLasting, tracker.Inventory().LastingResources())
 

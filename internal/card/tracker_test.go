@@ -34,10 +34,10 @@ func gpusOf(model string) string {
 
 // readiness sets the status of condition Ready.
 func readiness(status corev1.ConditionStatus) func(*corev1.Node) {
-	return func(n *corev1.Node) { n.Status.Conditions[1].Status = status }
+	return func(node *corev1.Node) { node.Status.Conditions[1].Status = status }
 }
 
-func cordon(n *corev1.Node) { n.Spec.Unschedulable = true }
+func cordon(node *corev1.Node) { node.Spec.Unschedulable = true }
 
 // TestTrackerReportsWhatChangesCards: the scheduler and the operator recount only when Update reports a change: of
 // the cards of a node, of its readiness, or of its cordon. Cards of a node that is not ready are not healthy, and
@@ -56,7 +56,7 @@ func TestTrackerReportsWhatChangesCards(t *testing.T) {
 		wantState    string // of node a
 	}{
 		"only the resource version changes": {
-			update:       newNamedNode("a", eightH200, func(n *corev1.Node) { n.ResourceVersion = "2" }),
+			update:       newNamedNode("a", eightH200, func(node *corev1.Node) { node.ResourceVersion = "2" }),
 			wantPhysical: all,
 			wantHealthy:  all,
 			wantState:    "a ready=true cordoned=false",
@@ -95,7 +95,7 @@ func TestTrackerReportsWhatChangesCards(t *testing.T) {
 			wantState:    "a ready=false cordoned=false",
 		},
 		"the node has no conditions": {
-			update:       newNamedNode("a", eightH200, func(n *corev1.Node) { n.Status.Conditions = nil }),
+			update:       newNamedNode("a", eightH200, func(node *corev1.Node) { node.Status.Conditions = nil }),
 			wantChanged:  true,
 			wantPhysical: all,
 			wantHealthy:  onlyB,

@@ -17,23 +17,23 @@ import (
 
 // nodeWithBrokenCards returns a node with 8 H200 of which only some are allocatable.
 func nodeWithBrokenCards(name string, allocatable string) *corev1.Node {
-	return nodeWithEightH200(name).With(func(n *corev1.Node) { n.Status.Allocatable[builder.GPU] = resource.MustParse(allocatable) }).Obj()
+	return nodeWithEightH200(name).With(func(node *corev1.Node) { node.Status.Allocatable[builder.GPU] = resource.MustParse(allocatable) }).Obj()
 }
 
 // withCards makes a node offer another number of cards than its labels say.
 func withCards(count string) func(*corev1.Node) {
-	return func(n *corev1.Node) {
-		n.Status.Allocatable[builder.GPU] = resource.MustParse(count)
-		n.Status.Capacity[builder.GPU] = resource.MustParse(count)
+	return func(node *corev1.Node) {
+		node.Status.Allocatable[builder.GPU] = resource.MustParse(count)
+		node.Status.Capacity[builder.GPU] = resource.MustParse(count)
 	}
 }
 
 // withStaleCapacity makes a resource one that the device plugin no longer offers, and of which the kubelet keeps the
 // capacity.
 func withStaleCapacity(name corev1.ResourceName) func(*corev1.Node) {
-	return func(n *corev1.Node) {
-		n.Status.Allocatable[name] = resource.MustParse("0")
-		n.Status.Capacity[name] = resource.MustParse("4")
+	return func(node *corev1.Node) {
+		node.Status.Allocatable[name] = resource.MustParse("0")
+		node.Status.Capacity[name] = resource.MustParse("4")
 	}
 }
 
@@ -414,12 +414,12 @@ func TestAnomaliesSayWhatIsWrongAndWhatHelps(t *testing.T) {
 // are none.
 func TestCoresBesideStaleCards(t *testing.T) {
 	reasons := func(change func(*corev1.Node)) (found []v1alpha1.AnomalyReason) {
-		s := scene{
+		cluster := scene{
 			nodes: []*corev1.Node{builder.Node("a").Resource("volcano.sh/vgpu-number", "40").
 				Resource("volcano.sh/vgpu-cores", "400").With(withStaleCapacity("volcano.sh/vgpu-number")).With(change).Obj()},
 			mappings: card.Mappings{{Resource: "volcano.sh/vgpu-number", Model: "Tenth"}},
 		}
-		for _, anomaly := range s.status().Anomalies {
+		for _, anomaly := range cluster.status().Anomalies {
 			found = append(found, anomaly.Reason)
 		}
 		return found
@@ -435,11 +435,11 @@ func TestCoresBesideStaleCards(t *testing.T) {
 // name. Node a offers the same resource without any label. Both withhold it, and each has an anomaly that says which
 // labels to add.
 func TestACardThatOtherNodesWithhold(t *testing.T) {
-	s := scene{nodes: []*corev1.Node{
+	cluster := scene{nodes: []*corev1.Node{
 		builder.Node("a").Resource("vendor.example/card", "4").Obj(),
 		builder.Node("b").Label("vendor.example/card.family", "X").Resource("vendor.example/card", "4").Obj(),
 	}}
-	anomalies := s.status().Anomalies
+	anomalies := cluster.status().Anomalies
 	check.Equal(t, "anomalies", 2, len(anomalies))
 	for _, anomaly := range anomalies {
 		check.Contains(t, "message", anomaly.Message, "no pod gets it: add these labels")
@@ -482,21 +482,21 @@ func TestAHealthyNodeHasNoAnomaly(t *testing.T) {
 // MaxAnomalies nodes have a resource each that nothing names. 2 x MaxAnomalyNodes nodes have one anomaly together.
 // Both lists are cut and sorted, and the totals and the message count all. MaxAnomalyNodes is 20.
 func TestAnomaliesAreSortedAndBounded(t *testing.T) {
-	var s scene
+	var cluster scene
 	for i := range 2 * MaxAnomalies {
-		s.nodes = append(s.nodes, builder.Node(fmt.Sprintf("n%03d", i)).
+		cluster.nodes = append(cluster.nodes, builder.Node(fmt.Sprintf("n%03d", i)).
 			Resource(corev1.ResourceName(fmt.Sprintf("huawei.com/Ascend%d", i)), "1").Obj())
 	}
 
 	for i := range 2 * MaxAnomalyNodes {
-		s.nodes = append(s.nodes, builder.Node(fmt.Sprintf("m%03d", i)).GPUs("", 1).Obj())
+		cluster.nodes = append(cluster.nodes, builder.Node(fmt.Sprintf("m%03d", i)).GPUs("", 1).Obj())
 	}
 
-	status := s.status()
+	status := cluster.status()
 	check.Equal(t, "anomalies", [2]int{MaxAnomalies, 2*MaxAnomalies + 1}, [2]int{len(status.Anomalies), int(status.AnomaliesTotal)})
 
-	s.nodes = s.nodes[2*MaxAnomalies:]
-	first := s.status().Anomalies[0]
+	cluster.nodes = cluster.nodes[2*MaxAnomalies:]
+	first := cluster.status().Anomalies[0]
 	check.Equal(t, "nodes of the first", [2]int{MaxAnomalyNodes, 2 * MaxAnomalyNodes}, [2]int{len(first.Nodes), int(first.NodesTotal)})
 	check.That(t, slices.IsSorted(first.Nodes), "the nodes are %v", first.Nodes)
 	check.Contains(t, "message", first.Message, "nodes m000, m001, m002 and 37 more: ") // 2 x 20 nodes - 3
@@ -514,14 +514,14 @@ func TestAnomaliesAreSortedAndBounded(t *testing.T) {
 // the card of pod z, which has no queue, and resource gpu.intel.com/xe, which nothing names. Then come the many nodes
 // whose device plugin stopped. The card of node unlabelled is withheld, so it is none of the first.
 func TestAnomaliesWithoutALimitAreFirst(t *testing.T) {
-	s := scene{pods: []*corev1.Pod{runningPod("z", "", "unlimited", 1)}}
+	cluster := scene{pods: []*corev1.Pod{runningPod("z", "", "unlimited", 1)}}
 	for i := range 2 * MaxAnomalies {
-		s.nodes = append(s.nodes, builder.Node(fmt.Sprintf("n%03d", i)).GPUs(fmt.Sprintf("Model-%d", i), 0).Obj())
+		cluster.nodes = append(cluster.nodes, builder.Node(fmt.Sprintf("n%03d", i)).GPUs(fmt.Sprintf("Model-%d", i), 0).Obj())
 	}
-	s.nodes = append(s.nodes, builder.Node("unlabelled").GPUs("", 1).Obj(), nodeWithEightH200("unlimited").
+	cluster.nodes = append(cluster.nodes, builder.Node("unlabelled").GPUs("", 1).Obj(), nodeWithEightH200("unlimited").
 		Resource("gpu.intel.com/xe", "1").Obj())
 	var reasons []v1alpha1.AnomalyReason
-	for _, anomaly := range s.status().Anomalies[:3] {
+	for _, anomaly := range cluster.status().Anomalies[:3] {
 		reasons = append(reasons, anomaly.Reason)
 	}
 	check.Equal(t, "reasons", []v1alpha1.AnomalyReason{"CardsOutsideQueues", "UnmappedResource", "CardsUnhealthy"}, reasons)

@@ -26,25 +26,25 @@ type scene struct {
 }
 
 // status counts the scene as the operator does.
-func (s scene) status() v1alpha1.CardInventoryStatus {
+func (cluster scene) status() v1alpha1.CardInventoryStatus {
 	var tracker card.Tracker
-	tracker.SetMappings(s.mappings)
-	for _, node := range s.earlier {
+	tracker.SetMappings(cluster.mappings)
+	for _, node := range cluster.earlier {
 		tracker.Update(node)
 	}
 
 	now := map[string]*corev1.Node{}
-	for _, node := range s.nodes {
+	for _, node := range cluster.nodes {
 		now[node.Name] = node
 	}
 
 	tracker.Replace(now)
-	usage, charges := queueusage.CountWithCharges(queueusage.Input{Pods: s.pods, Inventory: tracker.Inventory()})
+	usage, charges := queueusage.CountWithCharges(queueusage.Input{Pods: cluster.pods, Inventory: tracker.Inventory()})
 	owners := map[string]*v1alpha1.CardQuota{}
 	quotas := map[string]card.Quota{}
 
-	queues := s.queues
-	for _, q := range s.quotas {
+	queues := cluster.queues
+	for _, q := range cluster.quotas {
 		owners[q.QueueName()] = q
 		object := builder.Queue(q.QueueName()).Obj()
 		object.Spec.Parent = q.Spec.Parent
@@ -52,8 +52,8 @@ func (s scene) status() v1alpha1.CardInventoryStatus {
 	}
 
 	tree := cardquota.Flat
-	if s.isTree {
-		tree = cardquota.NewTree(s.quotas, queues, v1alpha1.UnmanagedEnforce)
+	if cluster.isTree {
+		tree = cardquota.NewTree(cluster.quotas, queues, v1alpha1.UnmanagedEnforce)
 	}
 
 	for queue, owner := range owners {
@@ -64,7 +64,7 @@ func (s scene) status() v1alpha1.CardInventoryStatus {
 		Nodes: tracker.TrackedNodes(),
 		Cards: tracker.Inventory(),
 		Count: NewCount(CountInput{
-			Pods:         s.pods,
+			Pods:         cluster.pods,
 			Charges:      charges,
 			Usage:        usage,
 			Owners:       owners,
@@ -72,7 +72,7 @@ func (s scene) status() v1alpha1.CardInventoryStatus {
 			Quotas:       quotas,
 			Queues:       queues,
 			Tree:         tree,
-			Totals:       tree.QuotaTotals(s.quotas, cardquota.UnownedQuotas(s.quotas, tree.GrantingQueues(queues)), tracker.Healthy()),
+			Totals:       tree.QuotaTotals(cluster.quotas, cardquota.UnownedQuotas(cluster.quotas, tree.GrantingQueues(queues)), tracker.Healthy()),
 		}),
 	})
 }

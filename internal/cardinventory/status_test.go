@@ -82,7 +82,7 @@ func TestStatusOfAnEmptyCluster(t *testing.T) {
 // the 8 healthy cards. Company deserves 6 and old 1. By service type the leaves count. CardQuota gone is being
 // deleted and counts for nothing. Flat queues deserve nothing.
 func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
-	s := scene{
+	cluster := scene{
 		nodes: []*corev1.Node{nodeWithEightH200("a").Obj()},
 		pods:  []*corev1.Pod{runningPod("p", "search", "a", 2)},
 		quotas: []*v1alpha1.CardQuota{
@@ -97,7 +97,7 @@ func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
 		isTree: true,
 	}
 
-	s.quotas[3].DeletionTimestamp = &metav1.Time{}
+	cluster.quotas[3].DeletionTimestamp = &metav1.Time{}
 	check.Equal(t, "card", v1alpha1.InventoryCard{
 		Name:            "NVIDIA-H200",
 		Resources:       []string{"nvidia.com/gpu"},
@@ -112,23 +112,23 @@ func TestATreeIsCountedAtItsTopLevel(t *testing.T) {
 			{Name: "none", Quota: 1},
 			{Name: "training", Quota: 6},
 		},
-	}, cardOf(s.status(), "NVIDIA-H200"))
+	}, cardOf(cluster.status(), "NVIDIA-H200"))
 
-	s.isTree = false
-	check.Equal(t, "deserved of flat queues", int64(0), cardOf(s.status(), "NVIDIA-H200").Deserved)
+	cluster.isTree = false
+	check.Equal(t, "deserved of flat queues", int64(0), cardOf(cluster.status(), "NVIDIA-H200").Deserved)
 }
 
 // TestTenantsDisplaceNoRealCard: the list of cards is bounded, and a tenant can name any number of cards in pods that
 // wait. So cards of nodes, and cards with a quota, come before the cards that only pods name.
 func TestTenantsDisplaceNoRealCard(t *testing.T) {
-	s := scene{
+	cluster := scene{
 		nodes:  []*corev1.Node{nodeWithEightH200("a").Obj()},
 		quotas: []*v1alpha1.CardQuota{builder.CardQuota("q").Card("Z-Granted", 1).Obj()},
 	}
 	for i := range 2 * MaxCards {
-		s.pods = append(s.pods, builder.Pod("lab", fmt.Sprint(i)).Queue("q").Card(fmt.Sprintf("A-%d", i)).GPUs(1).Obj())
+		cluster.pods = append(cluster.pods, builder.Pod("lab", fmt.Sprint(i)).Queue("q").Card(fmt.Sprintf("A-%d", i)).GPUs(1).Obj())
 	}
-	cards := s.status().Cards
+	cards := cluster.status().Cards
 	check.Equal(t, "cards", MaxCards, len(cards))
 	check.Equal(t, "the first cards", [2]string{"NVIDIA-H200", "Z-Granted"}, [2]string{cards[0].Name, cards[1].Name})
 }
@@ -136,7 +136,7 @@ func TestTenantsDisplaceNoRealCard(t *testing.T) {
 // TestServiceTypesAreBounded: a user can write any service type on a Queue. Invalid types, and those beyond the
 // bound, count as "none". The sum over all types is still the quota of the card.
 func TestServiceTypesAreBounded(t *testing.T) {
-	s := scene{nodes: []*corev1.Node{nodeWithEightH200("a").Obj()}}
+	cluster := scene{nodes: []*corev1.Node{nodeWithEightH200("a").Obj()}}
 	types := []string{"", "Training", "a b", strings.Repeat("a", 64), "none"}
 	for i := range 2 * MaxServiceTypes {
 		types = append(types, fmt.Sprintf("t%02d", i))
@@ -144,10 +144,10 @@ func TestServiceTypesAreBounded(t *testing.T) {
 
 	for i, name := range types {
 		queue := fmt.Sprint("q", i)
-		s.queues = append(s.queues, builder.Queue(queue).ServiceType(name).Quota(`{"NVIDIA-H200":1}`).Obj())
+		cluster.queues = append(cluster.queues, builder.Queue(queue).ServiceType(name).Quota(`{"NVIDIA-H200":1}`).Obj())
 	}
 
-	entry := cardOf(s.status(), "NVIDIA-H200")
+	entry := cardOf(cluster.status(), "NVIDIA-H200")
 	check.Equal(t, "types", MaxServiceTypes, len(entry.ServiceTypes))
 
 	var sum int64
@@ -163,7 +163,7 @@ func TestServiceTypesAreBounded(t *testing.T) {
 // drawScene draws nodes of two models or without labels, and pods and quotas of queues a, b and ghost, of which ghost
 // does not exist.
 func drawScene(t *rapid.T) scene {
-	var s scene
+	var cluster scene
 	models := []string{"NVIDIA-H200", "NVIDIA-H800", ""}
 	for i := range rapid.IntRange(0, 5).Draw(t, "nodes") {
 		node := builder.Node(fmt.Sprintf("n%d", i)).GPUs(rapid.SampledFrom(models).Draw(t, "model"), rapid.IntRange(0, 8).Draw(t, "cards"))
@@ -173,31 +173,31 @@ func drawScene(t *rapid.T) scene {
 		if rapid.Bool().Draw(t, "not ready") {
 			node.NotReady()
 		}
-		s.nodes = append(s.nodes, node.Obj())
+		cluster.nodes = append(cluster.nodes, node.Obj())
 	}
 
 	for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
 		b := builder.Pod("lab", fmt.Sprintf("p%d", i)).Queue(rapid.SampledFrom([]string{"", "a", "b", "ghost"}).Draw(t, "queue")).
 			Card(rapid.SampledFrom([]string{"NVIDIA-H200", "NVIDIA-H800"}).Draw(t, "card")).GPUs(rapid.IntRange(0, 4).Draw(t, "count"))
-		if node := rapid.IntRange(-1, 4).Draw(t, "node"); node >= 0 && node < len(s.nodes) && s.nodes[node].Labels["nvidia.com/gpu.product"] != "" {
-			b.Running(s.nodes[node].Name)
+		if node := rapid.IntRange(-1, 4).Draw(t, "node"); node >= 0 && node < len(cluster.nodes) && cluster.nodes[node].Labels["nvidia.com/gpu.product"] != "" {
+			b.Running(cluster.nodes[node].Name)
 		}
-		s.pods = append(s.pods, b.Obj())
+		cluster.pods = append(cluster.pods, b.Obj())
 	}
 
 	for queue, serviceType := range map[string]string{"a": "inference", "b": "training"} {
-		s.quotas = append(s.quotas, builder.CardQuota(queue).ServiceType(serviceType).
+		cluster.quotas = append(cluster.quotas, builder.CardQuota(queue).ServiceType(serviceType).
 			Card("NVIDIA-H200", int64(rapid.IntRange(0, 20).Draw(t, queue))).Obj())
 	}
 
-	return s
+	return cluster
 }
 
 // recount counts one card of a scene by its definition.
-func (s scene) recount(name string) v1alpha1.InventoryCard {
+func (cluster scene) recount(name string) v1alpha1.InventoryCard {
 	var out v1alpha1.InventoryCard
 	models := map[string]string{}
-	for _, node := range s.nodes {
+	for _, node := range cluster.nodes {
 		models[node.Name] = node.Labels["nvidia.com/gpu.product"]
 		cards := node.Status.Allocatable["nvidia.com/gpu"]
 		if models[node.Name] != name {
@@ -214,7 +214,7 @@ func (s scene) recount(name string) v1alpha1.InventoryCard {
 		}
 	}
 
-	for _, pod := range s.pods {
+	for _, pod := range cluster.pods {
 		cards := pod.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"]
 		if pod.Spec.NodeName != "" && models[pod.Spec.NodeName] == name {
 			out.Name = name
@@ -222,7 +222,7 @@ func (s scene) recount(name string) v1alpha1.InventoryCard {
 		}
 	}
 
-	for _, quota := range s.quotas {
+	for _, quota := range cluster.quotas {
 		if quota.Spec.Cards[0].Name == name {
 			out.Quota += *quota.Spec.Cards[0].Quota
 		}
@@ -236,11 +236,11 @@ func (s scene) recount(name string) v1alpha1.InventoryCard {
 // nodes, pods and quotas. Used cards and quotas by service type add up to those of the card.
 func TestStatusEqualsARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		s := drawScene(t)
-		status := s.status()
+		cluster := drawScene(t)
+		status := cluster.status()
 		for _, name := range []string{"NVIDIA-H200", "NVIDIA-H800"} {
 			got := cardOf(status, name)
-			want := s.recount(name)
+			want := cluster.recount(name)
 
 			var used, quota int64
 			for _, row := range got.ServiceTypes {

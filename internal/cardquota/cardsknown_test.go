@@ -94,16 +94,16 @@ func TestCardsKnown(t *testing.T) {
 			want: "Unknown/NotCounted: the cards of the nodes have not been counted yet",
 		},
 	}) {
-		f := newStatusInputOfCards(tc.physical, tc.spec...)
-		status := NewStatus(f)
+		input := newStatusInputOfCards(tc.physical, tc.spec...)
+		status := NewStatus(input)
 		got := conditions.Get(status.Conditions, v1alpha1.ConditionCardsKnown)
 		check.Equal(t, "condition", tc.want, string(got.Status)+"/"+got.Reason+": "+got.Message)
 		check.Equal(t, "Ready does not depend on it", metav1.ConditionTrue,
 			conditions.Get(status.Conditions, v1alpha1.ConditionReady).Status)
 
-		f.Quota.Status = status
-		f.Physical = nil
-		check.Equal(t, "after a restart", got, conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown))
+		input.Quota.Status = status
+		input.Physical = nil
+		check.Equal(t, "after a restart", got, conditions.Get(NewStatus(input).Conditions, v1alpha1.ConditionCardsKnown))
 
 		isWarned := false
 		for _, event := range Events(v1alpha1.CardQuotaStatus{}, status) {
@@ -183,19 +183,19 @@ func TestACardMayHaveNoNameYet(t *testing.T) {
 				"offers nvidia.com/gpu but no label names the card; wait for the discovery of the vendor, or correct the labels",
 		},
 	}) {
-		f := newStatusInputOfCards(tc.physical, tc.spec...)
-		f.Unnamed = tc.unnamed
-		check.Equal(t, "message", tc.want, conditions.Get(NewStatus(f).Conditions, v1alpha1.ConditionCardsKnown).Message)
+		input := newStatusInputOfCards(tc.physical, tc.spec...)
+		input.Unnamed = tc.unnamed
+		check.Equal(t, "message", tc.want, conditions.Get(NewStatus(input).Conditions, v1alpha1.ConditionCardsKnown).Message)
 	}
 }
 
 // newStatusInputOfCards is for a team with a quota of 1 for each of these cards, and the cards of all nodes.
 func newStatusInputOfCards(physical cards, spec ...string) StatusInput {
-	f := newStatusInput(nil, nil)
-	f.Physical = physical
-	f.Quota.Spec.Cards = nil
+	input := newStatusInput(nil, nil)
+	input.Physical = physical
+	input.Quota.Spec.Cards = nil
 	for _, name := range spec {
-		f.Quota.Spec.Cards = append(f.Quota.Spec.Cards, v1alpha1.Card{Name: name, Quota: ptr[int64](1)})
+		input.Quota.Spec.Cards = append(input.Quota.Spec.Cards, v1alpha1.Card{Name: name, Quota: ptr[int64](1)})
 	}
-	return f
+	return input
 }

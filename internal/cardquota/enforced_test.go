@@ -22,10 +22,10 @@ var (
 // newStatusInputWithEnforced is for CardQuota team, whose queue is open, with condition Enforced, nil before the
 // operator knows it, and the conditions before.
 func newStatusInputWithEnforced(enforced *metav1.Condition, before ...metav1.Condition) StatusInput {
-	f := newStatusInput(nil, nil)
-	f.Quota.Status.Conditions = before
-	f.Enforced = enforced
-	return f
+	input := newStatusInput(nil, nil)
+	input.Quota.Status.Conditions = before
+	input.Enforced = enforced
+	return input
 }
 
 // TestReadyNeedsProvenEnforcement: condition Enforced says whether a heartbeat proves that the scheduler enforces

@@ -58,10 +58,10 @@ func TestInventorySatisfiedComparesGrantsWithHealthyCards(t *testing.T) {
 				"youngest CardQuota with overAllocation Deny is b (NVIDIA-H200)",
 		},
 	}) {
-		f := newStatusInput(nil, nil)
-		f.Quota.Spec.OverAllocation = tc.overAllocation
-		f.Totals = Flat.QuotaTotals(quotas, nil, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
-		status := NewStatus(f)
+		input := newStatusInput(nil, nil)
+		input.Quota.Spec.OverAllocation = tc.overAllocation
+		input.Totals = Flat.QuotaTotals(quotas, nil, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
+		status := NewStatus(input)
 		check.Equal(t, "condition", tc.want, describeCondition(status, "InventorySatisfied"))
 
 		check.Contains(t, "Ready", describeCondition(status, "Ready"), "True/Ready")
@@ -92,28 +92,28 @@ func describeCondition(status v1alpha1.CardQuotaStatus, kind string) string {
 // TestInventorySatisfiedNeedsACount: before the operator first counts all CardQuotas, the condition is missing. If an
 // older CardQuota owns the queue, the condition of the younger one is Unknown.
 func TestInventorySatisfiedNeedsACount(t *testing.T) {
-	f := newStatusInput(nil, nil)
-	check.Equal(t, "before the first count", "", describeCondition(NewStatus(f), "InventorySatisfied"))
+	input := newStatusInput(nil, nil)
+	check.Equal(t, "before the first count", "", describeCondition(NewStatus(input), "InventorySatisfied"))
 
-	f.Sync = QueueConflictCondition("team", "older")
-	f.Totals = Flat.QuotaTotals(nil, nil, nil)
+	input.Sync = QueueConflictCondition("team", "older")
+	input.Totals = Flat.QuotaTotals(nil, nil, nil)
 	check.Equal(t, "an older CardQuota owns the queue",
 		"Unknown/NotCounted: this CardQuota does not own its queue, so its usage is not counted",
-		describeCondition(NewStatus(f), "InventorySatisfied"))
+		describeCondition(NewStatus(input), "InventorySatisfied"))
 }
 
 // TestALongListOfCardsLeavesTheAdvice: 64 cards with long names are over-allocated, because no node has any. They are
 // more than fits into the message of a condition. It lists fewer of them, and still ends with what would help.
 func TestALongListOfCardsLeavesTheAdvice(t *testing.T) {
-	f := newStatusInput(nil, nil)
-	f.Quota.Spec.Cards = nil
+	input := newStatusInput(nil, nil)
+	input.Quota.Spec.Cards = nil
 	for i := range 64 {
 		name := fmt.Sprintf("MODEL-%d-%s", i, strings.Repeat("x", 40))
-		f.Quota.Spec.Cards = append(f.Quota.Spec.Cards, v1alpha1.Card{Name: name, Quota: ptr(int64(1))})
+		input.Quota.Spec.Cards = append(input.Quota.Spec.Cards, v1alpha1.Card{Name: name, Quota: ptr(int64(1))})
 	}
-	f.Totals = Flat.QuotaTotals(nil, nil, nil)
+	input.Totals = Flat.QuotaTotals(nil, nil, nil)
 
-	got := describeCondition(NewStatus(f), "InventorySatisfied")
+	got := describeCondition(NewStatus(input), "InventorySatisfied")
 	check.That(t, len(got) <= 1100, "the condition has %d bytes", len(got)) // the message has at most 1024 of these
 	check.That(t, strings.HasSuffix(got, "set overAllocation to Allow"), "the condition ends with %q", got[max(0, len(got)-60):])
 }

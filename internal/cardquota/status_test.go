@@ -54,11 +54,11 @@ var train = v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job"
 // 64 CPU. Its pods use 3 H800, so 1 is over quota, 6 H200, so 2 are free, and an Ascend-910B without quota. 4 H200
 // and 2 L40S are pending. The nodes have 16 H200 (Physical). CPU, memory and what is blocked are those of the usage.
 func TestStatusHasTheNumbersOfEachCard(t *testing.T) {
-	f := newStatusInput(cards{"NVIDIA-H200": 6, "NVIDIA-H800": 3, "Ascend-910B": 1}, cards{"NVIDIA-H200": 4, "NVIDIA-L40S": 2})
-	f.Usage.MilliCPU = 1500
-	f.Usage.Memory = 3 << 30
-	f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: train, Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}}
-	f.Usage.BlockedTotal = 1
+	input := newStatusInput(cards{"NVIDIA-H200": 6, "NVIDIA-H800": 3, "Ascend-910B": 1}, cards{"NVIDIA-H200": 4, "NVIDIA-L40S": 2})
+	input.Usage.MilliCPU = 1500
+	input.Usage.Memory = 3 << 30
+	input.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: train, Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}}
+	input.Usage.BlockedTotal = 1
 
 	want := v1alpha1.CardQuotaStatus{
 		ObservedGeneration: 3,
@@ -83,7 +83,7 @@ func TestStatusHasTheNumbersOfEachCard(t *testing.T) {
 		}},
 	}
 
-	got := NewStatus(f)
+	got := NewStatus(input)
 	got.Conditions = nil
 	check.Equal(t, "status", want, got)
 }
@@ -140,11 +140,11 @@ func TestSummaryListsAsManyCardsAsFit(t *testing.T) {
 }
 
 func withSync(condition metav1.Condition) func(*StatusInput) {
-	return func(f *StatusInput) { f.Sync = condition }
+	return func(input *StatusInput) { input.Sync = condition }
 }
 
 func inState(state v1beta1.QueueState) func(*StatusInput) {
-	return func(f *StatusInput) { f.Queue.Status.State = state }
+	return func(input *StatusInput) { input.Queue.Status.State = state }
 }
 
 // TestConditionsSayWhatKeepsAQueueFromWork: condition QueueSynced says whether the Queue carries the quota,
@@ -163,7 +163,7 @@ func TestConditionsSayWhatKeepsAQueueFromWork(t *testing.T) {
 			"Ready":       {"True", "Ready", "queue team carries this quota and starts pods"},
 		}},
 		"5 H800 are used of a quota of 2: over quota, and still Ready": {
-			change: func(f *StatusInput) { f.Usage.Used = cards{"NVIDIA-H800": 5} },
+			change: func(input *StatusInput) { input.Usage.Used = cards{"NVIDIA-H800": 5} },
 			want: map[string]condition{
 				"WithinQuota": {"False", "OverQuota", "3 NVIDIA-H800 too many (5 used, quota 2): running pods continue, and no " +
 					"new pod starts until usage falls below the quota"},
@@ -176,7 +176,7 @@ func TestConditionsSayWhatKeepsAQueueFromWork(t *testing.T) {
 				"manager opens it"}},
 		},
 		"the queue was created just now": {
-			change: func(f *StatusInput) { f.Queue = nil },
+			change: func(input *StatusInput) { input.Queue = nil },
 			want: map[string]condition{"Ready": {"False", "QueueNotOpen", "queue team is not open yet: Volcano's controller " +
 				"manager opens it"}},
 		},
@@ -201,28 +201,30 @@ func TestConditionsSayWhatKeepsAQueueFromWork(t *testing.T) {
 				"quota: choose another queueName"}},
 		},
 		"the queue is closing, and Volcano refuses changes": {
-			change: func(f *StatusInput) {
-				f.Queue.Status.State = v1beta1.QueueStateClosing
-				f.Sync = QueueRefusedCondition("team", f.Queue, fmt.Errorf("denied"))
+			change: func(input *StatusInput) {
+				input.Queue.Status.State = v1beta1.QueueStateClosing
+				input.Sync = QueueRefusedCondition("team", input.Queue, fmt.Errorf("denied"))
 			},
 			want: map[string]condition{"QueueSynced": {"False", "QueueRefused",
 				"queue team could not be written (Volcano refuses changes of a queue that is Closing; the operator writes them " +
 					"when the Queue has left that state): denied"}},
 		},
 		"the CardQuota is deleted, and its queue drains": {
-			change: func(f *StatusInput) { f.Sync = DrainingCondition("team", queueusage.Members{Pods: 2, PodGroups: 1}) },
+			change: func(input *StatusInput) {
+				input.Sync = DrainingCondition("team", queueusage.Members{Pods: 2, PodGroups: 1})
+			},
 			want: map[string]condition{"Ready": {"False", "Draining",
 				"being deleted: queue team has no quota any more and is deleted when these are gone: 2 unfinished pods and 1 " +
 					"unfinished PodGroup"}},
 		},
 		"pods have not been counted yet": {
-			change: func(f *StatusInput) { f.Usage = nil },
+			change: func(input *StatusInput) { input.Usage = nil },
 			want:   map[string]condition{"WithinQuota": {"Unknown", "NotCounted", "pods have not been counted yet"}},
 		},
 		"pods were counted before the operator restarted: the condition stays": {
-			change: func(f *StatusInput) {
-				f.Usage = nil
-				f.Quota.Status.Conditions = []metav1.Condition{{
+			change: func(input *StatusInput) {
+				input.Usage = nil
+				input.Quota.Status.Conditions = []metav1.Condition{{
 					Type:               "WithinQuota",
 					Status:             "False",
 					Reason:             "OverQuota",
@@ -233,12 +235,12 @@ func TestConditionsSayWhatKeepsAQueueFromWork(t *testing.T) {
 			want: map[string]condition{"WithinQuota": {"False", "OverQuota", "as before"}},
 		},
 	}) {
-		f := newStatusInput(cards{"NVIDIA-H200": 1}, nil)
+		input := newStatusInput(cards{"NVIDIA-H200": 1}, nil)
 		if tc.change != nil {
-			tc.change(&f)
+			tc.change(&input)
 		}
 
-		status := NewStatus(f)
+		status := NewStatus(input)
 		for kind, want := range tc.want {
 			c := meta.FindStatusCondition(status.Conditions, kind)
 			check.Must(t, c != nil, "condition %s is missing", kind)
@@ -252,10 +254,10 @@ func TestConditionsSayWhatKeepsAQueueFromWork(t *testing.T) {
 // TestNumbersOfAnotherQueueAreCleared: a CardQuota that loses its queue to an older one shows no numbers, because the
 // usage of the queue is not its own.
 func TestNumbersOfAnotherQueueAreCleared(t *testing.T) {
-	f := newStatusInput(cards{"NVIDIA-H200": 1}, nil)
-	f.Quota.Status = NewStatus(f)
-	f.Sync = QueueConflictCondition("team", "first")
-	got := NewStatus(f)
+	input := newStatusInput(cards{"NVIDIA-H200": 1}, nil)
+	input.Quota.Status = NewStatus(input)
+	input.Sync = QueueConflictCondition("team", "first")
+	got := NewStatus(input)
 	got.Conditions = nil
 	check.Equal(t, "status without conditions", v1alpha1.CardQuotaStatus{ObservedGeneration: 3, Queue: got.Queue}, got)
 }
@@ -263,27 +265,27 @@ func TestNumbersOfAnotherQueueAreCleared(t *testing.T) {
 // TestNumbersStayUntilTheNextCount: after a restart of the operator pods are not counted yet. Until then the status
 // keeps the numbers of the last count, here 5 used H200.
 func TestNumbersStayUntilTheNextCount(t *testing.T) {
-	f := newStatusInput(cards{"NVIDIA-H200": 5}, nil)
-	f.Quota.Status = NewStatus(f)
-	f.Usage = nil
-	check.Equal(t, "summary", "0/2 NVIDIA-H800, 5/8 NVIDIA-H200", NewStatus(f).Summary)
+	input := newStatusInput(cards{"NVIDIA-H200": 5}, nil)
+	input.Quota.Status = NewStatus(input)
+	input.Usage = nil
+	check.Equal(t, "summary", "0/2 NVIDIA-H800, 5/8 NVIDIA-H200", NewStatus(input).Summary)
 }
 
 // TestAConditionThatStaysKeepsItsTime: an hour later nothing has changed, so the status is the same, including
 // lastTransitionTime. Otherwise each count would write all CardQuotas.
 func TestAConditionThatStaysKeepsItsTime(t *testing.T) {
-	f := newStatusInput(nil, nil)
-	f.Quota.Status = NewStatus(f)
-	f.Now = noon.Add(time.Hour)
-	check.Equal(t, "status an hour later", f.Quota.Status, NewStatus(f))
+	input := newStatusInput(nil, nil)
+	input.Quota.Status = NewStatus(input)
+	input.Now = noon.Add(time.Hour)
+	check.Equal(t, "status an hour later", input.Quota.Status, NewStatus(input))
 }
 
 // TestADeletedCardQuotaHasNoQuota: a CardQuota that is being deleted grants nothing any more, so its 5 used H200 are
 // over a quota of 0.
 func TestADeletedCardQuotaHasNoQuota(t *testing.T) {
-	f := newStatusInput(cards{"NVIDIA-H200": 5}, nil)
-	f.Quota.DeletionTimestamp = &metav1.Time{Time: noon}
-	check.Equal(t, "summary", "5/0 NVIDIA-H200, 0/0 NVIDIA-H800", NewStatus(f).Summary)
+	input := newStatusInput(cards{"NVIDIA-H200": 5}, nil)
+	input.Quota.DeletionTimestamp = &metav1.Time{Time: noon}
+	check.Equal(t, "summary", "5/0 NVIDIA-H200, 0/0 NVIDIA-H800", NewStatus(input).Summary)
 }
 
 // TestQueueSyncedNamesOtherManagers: when the operator replaces a field that another manager changed, condition
@@ -352,15 +354,15 @@ func TestQueueSyncedNamesOtherManagers(t *testing.T) {
 // either. The team has a quota of 2 H800.
 func TestEventsReportChangesOfConditions(t *testing.T) {
 	status := func(change func(*StatusInput)) v1alpha1.CardQuotaStatus {
-		f := newStatusInput(nil, nil)
-		f.Physical = cards{"NVIDIA-H200": 16, "NVIDIA-H800": 8}
+		input := newStatusInput(nil, nil)
+		input.Physical = cards{"NVIDIA-H200": 16, "NVIDIA-H800": 8}
 		if change != nil {
-			change(&f)
+			change(&input)
 		}
-		return NewStatus(f)
+		return NewStatus(input)
 	}
 	using := func(n card.Count) func(*StatusInput) {
-		return func(f *StatusInput) { f.Usage.Used = cards{"NVIDIA-H800": n} }
+		return func(input *StatusInput) { input.Usage.Used = cards{"NVIDIA-H800": n} }
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -400,7 +402,7 @@ func TestEventsReportChangesOfConditions(t *testing.T) {
 		},
 		"no node has H800": {
 			before: status(nil),
-			after:  status(func(f *StatusInput) { f.Physical = cards{"NVIDIA-H200": 16} }),
+			after:  status(func(input *StatusInput) { input.Physical = cards{"NVIDIA-H200": 16} }),
 			want:   []string{"Warning UnknownCard"},
 		},
 		"Volcano does not refuse the Queue any more": {
@@ -422,15 +424,15 @@ func TestEventsReportChangesOfConditions(t *testing.T) {
 // pods can name cards that do not exist. So after the cards with quota come those that are used or that nodes have,
 // by name, and then what pods only name.
 func TestUnknownNamesOfPodsDoNotDisplaceCards(t *testing.T) {
-	f := newStatusInput(cards{"used": 1}, nil)
-	f.Physical = cards{"on-a-node": 4}
-	f.Usage.Pending = cards{"on-a-node": 1}
+	input := newStatusInput(cards{"used": 1}, nil)
+	input.Physical = cards{"on-a-node": 4}
+	input.Usage.Pending = cards{"on-a-node": 1}
 	for i := range 10 * MaxStatusCards {
-		f.Usage.Pending[card.Name(fmt.Sprint("0-made-up-", i))] = 1
+		input.Usage.Pending[card.Name(fmt.Sprint("0-made-up-", i))] = 1
 	}
 
-	got := NewStatus(f).Cards
-	granted := len(f.Quota.Spec.Cards)
+	got := NewStatus(input).Cards
+	granted := len(input.Quota.Spec.Cards)
 	check.Equal(t, "number of cards", MaxStatusCards, len(got))
 	check.Equal(t, "first card without quota", "on-a-node", got[granted].Name)
 	check.Equal(t, "second card without quota", "used", got[granted+1].Name)
@@ -441,26 +443,26 @@ func TestUnknownNamesOfPodsDoNotDisplaceCards(t *testing.T) {
 // negative, and not both above 0. Quota minus used is free minus over quota. The texts of the usage itself stay.
 func TestStatusStaysWithinItsBounds(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		f := newStatusInput(cards{}, cards{})
+		input := newStatusInput(cards{}, cards{})
 		for range rapid.IntRange(0, 200).Draw(t, "cards") {
 			name := card.Name(rapid.StringMatching(`[A-Z]{1,60}`).Draw(t, "name"))
-			f.Usage.Used[name] = card.Count(rapid.Int64Range(0, 1<<40).Draw(t, "used"))
-			f.Usage.Pending[name] = card.Count(rapid.Int64Range(0, 1<<40).Draw(t, "pending"))
+			input.Usage.Used[name] = card.Count(rapid.Int64Range(0, 1<<40).Draw(t, "used"))
+			input.Usage.Pending[name] = card.Count(rapid.Int64Range(0, 1<<40).Draw(t, "pending"))
 		}
 
 		text := rapid.String().Draw(t, "text")
 		long := strings.Repeat(text, rapid.IntRange(0, 400).Draw(t, "times"))
-		f.Usage.Blocked = []v1alpha1.BlockedStatus{{
+		input.Usage.Blocked = []v1alpha1.BlockedStatus{{
 			Workload: v1alpha1.WorkloadReference{APIGroup: long, Kind: long, Name: long},
 			Card:     long,
 			Message:  long,
 			Holders:  []v1alpha1.CardHolder{{Workload: v1alpha1.WorkloadReference{Name: long}, Queue: long, ServiceType: long}},
 		}}
 
-		status := NewStatus(f)
+		status := NewStatus(input)
 		blocked := status.Blocked[0]
 
-		check.Must(t, f.Usage.Blocked[0].Holders[0].Queue == long, "the texts of the usage were cut")
+		check.Must(t, input.Usage.Blocked[0].Holders[0].Queue == long, "the texts of the usage were cut")
 		for _, field := range []struct {
 			text string
 			most int
@@ -485,12 +487,12 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 // 50 of them. While more are selected, condition LocalViewsComplete is False. Otherwise the condition is missing. The
 // three counts follow each other, so the condition of 51 must go again with 0.
 func TestTooManyNamespaces(t *testing.T) {
-	f := newStatusInput(cards{}, cards{})
+	input := newStatusInput(cards{}, cards{})
 	for _, selected := range []int{50, 51, 0} { // each status is computed from the one before
-		f.LocalViews = localquota.ViewsCondition(selected)
-		f.Quota.Status = NewStatus(f)
+		input.LocalViews = localquota.ViewsCondition(selected)
+		input.Quota.Status = NewStatus(input)
 
-		condition := describeCondition(f.Quota.Status, v1alpha1.ConditionLocalViewsComplete)
+		condition := describeCondition(input.Quota.Status, v1alpha1.ConditionLocalViewsComplete)
 		if selected <= 50 {
 			check.Equal(t, fmt.Sprint("condition for ", selected), "", condition)
 			continue

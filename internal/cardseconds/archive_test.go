@@ -15,42 +15,42 @@ import (
 // slot 5 and 200 KiB to slot 3. An entry beyond the size of a slot goes nowhere. The key of an entry is its period,
 // and the part (0 to 15) of the sums that it has.
 func TestEntriesFillTheFullestSlotWithRoom(t *testing.T) {
-	var a Archive
-	check.Equal(t, "slots of an empty archive", Slots, len(a.SlotsFor(MaxPartSize)))
-	check.Equal(t, "slots for what fits nowhere", 0, len(a.SlotsFor(MaxPartSize+1)))
-	a.Add(3, EntryKey{"2026-10-01", 0}, 500<<10)
-	a.Add(5, EntryKey{"2026-10-02", 0}, 700<<10)
-	check.Equal(t, "slot for 50 KiB", 5, a.SlotsFor(50 << 10)[0])
-	check.Equal(t, "slot for 200 KiB", 3, a.SlotsFor(200 << 10)[0])
+	var archive Archive
+	check.Equal(t, "slots of an empty archive", Slots, len(archive.SlotsFor(MaxPartSize)))
+	check.Equal(t, "slots for what fits nowhere", 0, len(archive.SlotsFor(MaxPartSize+1)))
+	archive.Add(3, EntryKey{"2026-10-01", 0}, 500<<10)
+	archive.Add(5, EntryKey{"2026-10-02", 0}, 700<<10)
+	check.Equal(t, "slot for 50 KiB", 5, archive.SlotsFor(50 << 10)[0])
+	check.Equal(t, "slot for 200 KiB", 3, archive.SlotsFor(200 << 10)[0])
 
-	check.That(t, a.Has(EntryKey{"2026-10-01", 0}), "the entry of part 0 is missing")
-	check.That(t, !a.Has(EntryKey{"2026-10-01", 1}), "part 1 has an entry that was not added")
+	check.That(t, archive.Has(EntryKey{"2026-10-01", 0}), "the entry of part 0 is missing")
+	check.That(t, !archive.Has(EntryKey{"2026-10-01", 1}), "part 1 has an entry that was not added")
 }
 
 // TestDaysAreDroppedBeforeMonths: when the archive is full, the oldest day is dropped from all slots, then the next.
 // Months stay, because bills need them longest. Days are kept for 400 days, so on 2026-11-23 those up to 2025-10-18
 // expire. The key of an entry is its day or month, and the part of the sums that it has.
 func TestDaysAreDroppedBeforeMonths(t *testing.T) {
-	var a Archive
-	check.Equal(t, "oldest day of an empty archive", Period(""), a.OldestDay())
+	var archive Archive
+	check.Equal(t, "oldest day of an empty archive", Period(""), archive.OldestDay())
 
-	a.Add(0, EntryKey{"2026-09", 0}, 1)
-	a.Add(0, EntryKey{"2026-10-02", 0}, 1)
-	a.Add(1, EntryKey{"2026-10-01", 1}, 1)
-	a.Add(2, EntryKey{"2026-10-01", 0}, 1)
-	check.Equal(t, "oldest day", Period("2026-10-01"), a.OldestDay())
+	archive.Add(0, EntryKey{"2026-09", 0}, 1)
+	archive.Add(0, EntryKey{"2026-10-02", 0}, 1)
+	archive.Add(1, EntryKey{"2026-10-01", 1}, 1)
+	archive.Add(2, EntryKey{"2026-10-01", 0}, 1)
+	check.Equal(t, "oldest day", Period("2026-10-01"), archive.OldestDay())
 	check.Equal(t, "entries of the oldest day, by slot", map[int][]EntryKey{
 		1: {{"2026-10-01", 1}},
 		2: {{"2026-10-01", 0}},
-	}, a.DaysUntil("2026-10-01"))
+	}, archive.DaysUntil("2026-10-01"))
 
-	a.Remove(1, EntryKey{"2026-10-01", 1})
-	a.ResetSlot(2)
-	check.Equal(t, "oldest day once its entries are removed", Period("2026-10-02"), a.OldestDay())
+	archive.Remove(1, EntryKey{"2026-10-01", 1})
+	archive.ResetSlot(2)
+	check.Equal(t, "oldest day once its entries are removed", Period("2026-10-02"), archive.OldestDay())
 
-	a.Remove(0, EntryKey{"2026-10-02", 0})
-	check.Equal(t, "oldest day once all days are removed", Period(""), a.OldestDay())
-	check.Equal(t, "entries of months", []EntryKey{{"2026-09", 0}}, a.Keys(0))
+	archive.Remove(0, EntryKey{"2026-10-02", 0})
+	check.Equal(t, "oldest day once all days are removed", Period(""), archive.OldestDay())
+	check.Equal(t, "entries of months", []EntryKey{{"2026-09", 0}}, archive.Keys(0))
 	check.Equal(t, "last day that expires", Period("2025-10-18"), ExpiredDay("2026-11-23"))
 }
 

@@ -22,9 +22,9 @@ type disk struct {
 }
 
 // store writes what changed, as the operator does, but for the parts and entries that fail.
-func (d *disk) store(t check.T, m *Meter, fails, entryFails func(part int) bool) {
-	check.Equal(t, "sums without room", 0, m.Place())
-	texts := m.Texts()
+func (d *disk) store(t check.T, meter *Meter, fails, entryFails func(part int) bool) {
+	check.Equal(t, "sums without room", 0, meter.Place())
+	texts := meter.Texts()
 	for i := range texts {
 		if !fails(i) {
 			d.texts[i] = texts[i].Text
@@ -33,32 +33,32 @@ func (d *disk) store(t check.T, m *Meter, fails, entryFails func(part int) bool)
 	}
 
 	for i := range Parts {
-		for _, period := range m.ClosablePeriods(i, d.storedUntil[i]) {
+		for _, period := range meter.ClosablePeriods(i, d.storedUntil[i]) {
 			if entryFails(i) {
 				break
 			}
 			key := EntryKey{period, i}
-			packed := m.Entry(key)
+			packed := meter.Entry(key)
 
 			_, exists := d.entries[key]
 			check.That(t, !exists, "entry %s is written twice", key)
 			d.entries[key] = packed
-			m.Close(key)
+			meter.Close(key)
 		}
 	}
 }
 
 // load returns the meter of the next leader.
 func (d *disk) load(t check.T) *Meter {
-	m := &Meter{}
+	meter := &Meter{}
 	for key := range d.entries {
-		m.SetClosed(key.Part, key.Period)
+		meter.SetClosed(key.Part, key.Period)
 	}
 	for i, text := range d.texts {
 		has := func(p Period) bool { _, has := d.entries[EntryKey{p, i}]; return has }
-		check.NoError(t, m.Load(i, text, has))
+		check.NoError(t, meter.Load(i, text, has))
 	}
-	return m
+	return meter
 }
 
 // stored returns what a report reads.
@@ -73,6 +73,7 @@ func (d *disk) stored(t check.T) *Stored {
 	return s
 }
 
+// never lets the writes of no part fail.
 func never(int) bool { return false }
 
 // letPartsTakeOneSum makes parts so small that each takes one sum, so that queues are in different parts.
@@ -102,7 +103,10 @@ func (n naive) clone() naive {
 }
 
 // zones have days of 23, 24 and 25 hours, at midnight and at other times.
-var zones = []string{"UTC", "Europe/Berlin", "America/Havana", "Asia/Beirut", "Asia/Amman", "America/Santiago", "Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Kiritimati"}
+var zones = []string{
+	"UTC", "Europe/Berlin", "America/Havana", "Asia/Beirut", "Asia/Amman", "America/Santiago", "Asia/Kolkata", "Australia/Lord_Howe",
+	"Pacific/Kiritimati",
+}
 
 func drawZone(t *rapid.T) *time.Location {
 	return check.Value(time.LoadLocation(rapid.SampledFrom(zones).Draw(t, "zone")))(t)
@@ -302,12 +306,12 @@ func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		now := drawStart(t)
 		d := &disk{entries: map[EntryKey][]byte{}}
-		m := &Meter{}
+		meter := &Meter{}
 		q := seriesOf("q")
 
-		m.SetZone(drawZone(t))
-		m.SetCounts(now, map[Series]card.Count{q: 2})
-		m.AddUncounted(nil)
+		meter.SetZone(drawZone(t))
+		meter.SetCounts(now, map[Series]card.Count{q: 2})
+		meter.AddUncounted(nil)
 
 		total := Milli(0)
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
@@ -315,25 +319,25 @@ func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 			case "run":
 				for range rapid.IntRange(1, 20).Draw(t, "hours") * 30 {
 					now = now.Add(2 * time.Minute)
-					m.SetCounts(now, map[Series]card.Count{q: 2})
+					meter.SetCounts(now, map[Series]card.Count{q: 2})
 					total += 2 * 120 * 1000
 				}
 			case "zone":
-				m.SetZone(drawZone(t))
+				meter.SetZone(drawZone(t))
 			case "clock": // nothing is counted meanwhile
 				now = now.Add(time.Duration(rapid.IntRange(-50, 50).Draw(t, "hours")) * time.Hour)
-				m.countedAt = now
-				m.at = now
+				meter.countedAt = now
+				meter.at = now
 			}
 
 			before := maps.Clone(d.entries)
-			d.store(t, m, never, never)
+			d.store(t, meter, never, never)
 			for key, packed := range before {
 				check.Equal(t, "entry "+key.String(), string(packed), string(d.entries[key]))
 			}
 		}
 
-		d.store(t, m, never, never)
+		d.store(t, meter, never, never)
 		stored := d.stored(t)
 		var days, months Milli
 		for period := range storedPeriods(stored) {

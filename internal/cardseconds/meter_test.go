@@ -15,16 +15,16 @@ var start = time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 
 // counting returns a meter with a first count.
 func counting(at time.Time, counts map[Series]card.Count) *Meter {
-	m := &Meter{}
-	m.SetCounts(at, counts)
-	return m
+	meter := &Meter{}
+	meter.SetCounts(at, counts)
+	return meter
 }
 
 // countEachMinute counts the same again for some minutes, and returns when they end.
-func countEachMinute(m *Meter, from time.Time, minutes int, counts map[Series]card.Count) time.Time {
+func countEachMinute(meter *Meter, from time.Time, minutes int, counts map[Series]card.Count) time.Time {
 	for range minutes {
 		from = from.Add(time.Minute)
-		m.SetCounts(from, counts)
+		meter.SetCounts(from, counts)
 	}
 	return from
 }
@@ -33,8 +33,8 @@ func countEachMinute(m *Meter, from time.Time, minutes int, counts map[Series]ca
 func noEntry(Period) bool { return false }
 
 // totalOf returns the total of a series, 0 without one.
-func totalOf(m *Meter, queue string) Milli {
-	if s := m.sums[seriesOf(queue)]; s != nil {
+func totalOf(meter *Meter, queue string) Milli {
+	if s := meter.sums[seriesOf(queue)]; s != nil {
 		return s.total
 	}
 	return 0
@@ -46,42 +46,42 @@ func milli(cards int, d time.Duration) Milli { return Milli(int64(cards) * d.Mil
 // TestAReplicaThatStoodStillAddsTwoMinutes: one count is taken as true for two minutes. A replica that stood still
 // for an hour adds only these, because another one may have counted meanwhile. A clock that is set back adds nothing.
 func TestAReplicaThatStoodStillAddsTwoMinutes(t *testing.T) {
-	m := counting(start, map[Series]card.Count{seriesOf("q"): 2})
-	m.Advance(start.Add(time.Hour))
-	check.Equal(t, "card-seconds after an hour of silence", milli(2, maxCountAge), totalOf(m, "q"))
-	m.Advance(start) // the clock was set back
-	check.Equal(t, "card-seconds after the clock was set back", milli(2, maxCountAge), totalOf(m, "q"))
+	meter := counting(start, map[Series]card.Count{seriesOf("q"): 2})
+	meter.Advance(start.Add(time.Hour))
+	check.Equal(t, "card-seconds after an hour of silence", milli(2, maxCountAge), totalOf(meter, "q"))
+	meter.Advance(start) // the clock was set back
+	check.Equal(t, "card-seconds after the clock was set back", milli(2, maxCountAge), totalOf(meter, "q"))
 }
 
 // TestCountsAreNotInWholeMilliseconds: counts come every 1.0009 seconds, and sums are in whole milliseconds. What is
 // left of a millisecond is in the next sum, so 1000 counts of 8 cards lose nothing: 1000.9 seconds. After the clock
 // is set back, counting goes on from the earlier time.
 func TestCountsAreNotInWholeMilliseconds(t *testing.T) {
-	m := &Meter{}
+	meter := &Meter{}
 	now := start
 	for range 1001 { // between 1001 counts are 1000 times 1.0009 seconds
-		m.SetCounts(now, map[Series]card.Count{seriesOf("q"): 8})
+		meter.SetCounts(now, map[Series]card.Count{seriesOf("q"): 8})
 		now = now.Add(time.Second + 900*time.Microsecond)
 	}
-	check.Equal(t, "card-seconds of a thousand counts", milli(8, 1000*time.Second+900*time.Millisecond), totalOf(m, "q"))
+	check.Equal(t, "card-seconds of a thousand counts", milli(8, 1000*time.Second+900*time.Millisecond), totalOf(meter, "q"))
 
-	m.SetCounts(start, map[Series]card.Count{seriesOf("q"): 8}) // the clock was set back
-	m.Advance(start.Add(time.Second))
-	check.Equal(t, "card-seconds after the clock was set back", milli(8, 1001*time.Second+900*time.Millisecond), totalOf(m, "q"))
+	meter.SetCounts(start, map[Series]card.Count{seriesOf("q"): 8}) // the clock was set back
+	meter.Advance(start.Add(time.Second))
+	check.Equal(t, "card-seconds after the clock was set back", milli(8, 1001*time.Second+900*time.Millisecond), totalOf(meter, "q"))
 }
 
 // TestAnOldCountIsNotTakenAsTrue: a replica stores its sums each half a minute, and does not count for an hour. It
 // adds two minutes (maxCountAge), for which the last count is taken as true. After the next count it goes on.
 func TestAnOldCountIsNotTakenAsTrue(t *testing.T) {
-	m := counting(start, map[Series]card.Count{seriesOf("q"): 2})
+	meter := counting(start, map[Series]card.Count{seriesOf("q"): 2})
 	for at := range 120 {
-		m.Advance(start.Add(time.Duration(at) * 30 * time.Second))
+		meter.Advance(start.Add(time.Duration(at) * 30 * time.Second))
 	}
-	check.Equal(t, "card-seconds after an hour without a count", milli(2, maxCountAge), totalOf(m, "q"))
+	check.Equal(t, "card-seconds after an hour without a count", milli(2, maxCountAge), totalOf(meter, "q"))
 
-	m.SetCounts(start.Add(time.Hour), map[Series]card.Count{seriesOf("q"): 2})
-	m.Advance(start.Add(time.Hour + time.Minute))
-	check.Equal(t, "card-seconds a minute after the next count", milli(2, maxCountAge+time.Minute), totalOf(m, "q"))
+	meter.SetCounts(start.Add(time.Hour), map[Series]card.Count{seriesOf("q"): 2})
+	meter.Advance(start.Add(time.Hour + time.Minute))
+	check.Equal(t, "card-seconds a minute after the next count", milli(2, maxCountAge+time.Minute), totalOf(meter, "q"))
 }
 
 // TestDaysOnWhichClocksChange: a day of a bill begins and ends at midnight of the time zone. It has 23 or 25 hours
@@ -119,15 +119,15 @@ func TestDaysOnWhichClocksChange(t *testing.T) {
 // nothing.
 func TestTheCreditOfAGapIsBounded(t *testing.T) {
 	usages := []PodUsage{{seriesOf("q"), 2, start.Add(-1000 * time.Hour)}}
-	m := counting(start, nil)
-	m.AddUncounted(usages)
-	check.Equal(t, "credit of a first installation", Milli(0), totalOf(m, "q"))
+	meter := counting(start, nil)
+	meter.AddUncounted(usages)
+	check.Equal(t, "credit of a first installation", Milli(0), totalOf(meter, "q"))
 
-	m = counting(start, nil)
-	check.NoError(t, m.Load(0, `{"queue":"other","tenant":"t","type":"none","card":"A","cardSeconds":5,"at":1}`+"\n", noEntry))
-	m.AddUncounted(usages)
-	m.AddUncounted(usages)
-	check.Equal(t, "credit after a long time", milli(2, maxUncounted), totalOf(m, "q"))
+	meter = counting(start, nil)
+	check.NoError(t, meter.Load(0, `{"queue":"other","tenant":"t","type":"none","card":"A","cardSeconds":5,"at":1}`+"\n", noEntry))
+	meter.AddUncounted(usages)
+	meter.AddUncounted(usages)
+	check.Equal(t, "credit after a long time", milli(2, maxUncounted), totalOf(meter, "q"))
 }
 
 // TestTimeInWhichALeaderCountedIsNotCredited: a leader counted a card of queue other for a minute. For ten hours it
@@ -135,13 +135,13 @@ func TestTheCreditOfAGapIsBounded(t *testing.T) {
 // and was in no queue then. The next leader, a minute later, finds the pod in queue q. So it credits the queue only
 // that minute.
 func TestTimeInWhichALeaderCountedIsNotCredited(t *testing.T) {
-	m := counting(start, map[Series]card.Count{seriesOf("other"): 1})
-	m.AddUncounted(nil)
+	meter := counting(start, map[Series]card.Count{seriesOf("other"): 1})
+	meter.AddUncounted(nil)
 
-	now := countEachMinute(m, start, 601, nil) // ten hours after the first count without cards
-	m.Place()
+	now := countEachMinute(meter, start, 601, nil) // ten hours after the first count without cards
+	meter.Place()
 	next := &Meter{}
-	check.NoError(t, next.Load(0, m.Texts()[0].Text, noEntry))
+	check.NoError(t, next.Load(0, meter.Texts()[0].Text, noEntry))
 	next.SetCounts(now.Add(time.Minute), map[Series]card.Count{seriesOf("q"): 8})
 	next.AddUncounted([]PodUsage{{seriesOf("q"), 8, start}})
 	check.Equal(t, "credit", milli(8, time.Minute), totalOf(next, "q"))
@@ -154,14 +154,14 @@ func TestTimeInWhichALeaderCountedIsNotCredited(t *testing.T) {
 func TestEachPartIsCreditedSinceItsOwnTime(t *testing.T) {
 	letPartsTakeOneSum(t)
 	both := map[Series]card.Count{seriesOf("a"): 1, seriesOf("b"): 1}
-	m := counting(start, both)
-	m.AddUncounted(nil)
-	m.Advance(start.Add(time.Minute))
-	m.Place()
-	before := m.Texts()
+	meter := counting(start, both)
+	meter.AddUncounted(nil)
+	meter.Advance(start.Add(time.Minute))
+	meter.Place()
+	before := meter.Texts()
 
-	m.SetCounts(start.Add(time.Hour), both)
-	after := m.Texts()
+	meter.SetCounts(start.Add(time.Hour), both)
+	after := meter.Texts()
 	next := &Meter{}
 	check.NoError(t, next.Load(0, after[0].Text, noEntry))
 	check.NoError(t, next.Load(1, before[1].Text, noEntry))
@@ -173,9 +173,9 @@ func TestEachPartIsCreditedSinceItsOwnTime(t *testing.T) {
 }
 
 // openOf returns the sums of a day or a month that are not closed.
-func openOf(m *Meter, period Period) map[Series]Milli {
+func openOf(meter *Meter, period Period) map[Series]Milli {
 	open := map[Series]Milli{}
-	for series, s := range m.sums {
+	for series, s := range meter.sums {
 		if amount := s.open[period]; amount > 0 {
 			open[series] = amount
 		}
@@ -188,57 +188,57 @@ func openOf(m *Meter, period Period) map[Series]Milli {
 // then, 60 card-seconds, which are also those of the day and the month. The header of the part says until when it is
 // counted, in which time zone, and since when days and months are counted.
 func TestSumsOfAnEarlierVersionAreTakenOver(t *testing.T) {
-	m := &Meter{}
+	meter := &Meter{}
 	old := fmt.Sprintf(`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":345.6,"at":%d}`+"\n",
 		start.Unix())
 
-	check.NoError(t, m.Load(3, old, noEntry))
+	check.NoError(t, meter.Load(3, old, noEntry))
 	now := start.Add(time.Minute)
-	m.SetCounts(now, map[Series]card.Count{seriesOf("q"): 1})
-	m.AddUncounted([]PodUsage{{seriesOf("q"), 1, start.Add(-time.Hour)}})
-	check.Equal(t, "total", Milli(405_600), totalOf(m, "q"))
-	check.Equal(t, "of the day", map[Series]Milli{seriesOf("q"): 60_000}, openOf(m, "2026-11-23"))
-	check.Equal(t, "of the month", map[Series]Milli{seriesOf("q"): 60_000}, openOf(m, "2026-11"))
+	meter.SetCounts(now, map[Series]card.Count{seriesOf("q"): 1})
+	meter.AddUncounted([]PodUsage{{seriesOf("q"), 1, start.Add(-time.Hour)}})
+	check.Equal(t, "total", Milli(405_600), totalOf(meter, "q"))
+	check.Equal(t, "of the day", map[Series]Milli{seriesOf("q"): 60_000}, openOf(meter, "2026-11-23"))
+	check.Equal(t, "of the month", map[Series]Milli{seriesOf("q"): 60_000}, openOf(meter, "2026-11"))
 
-	header, _, _ := strings.Cut(m.Texts()[3].Text, "\n")
+	header, _, _ := strings.Cut(meter.Texts()[3].Text, "\n")
 	check.Equal(t, "header", `{"countedUntil":"2026-11-23T09:01:00Z","timeZone":"UTC","since":"2026-11-23T09:01:00Z"}`, header)
 }
 
 // TestUnreadableLinesAreReported: lines that are not valid are named in the error with their part, and what can be
 // read of the others counts.
 func TestUnreadableLinesAreReported(t *testing.T) {
-	m := &Meter{}
-	err := m.Load(3, strings.Join([]string{
+	meter := &Meter{}
+	err := meter.Load(3, strings.Join([]string{
 		`{`,
 		`{"queue":"negative","cardSeconds":-1}`,
 		`{"queue":"q","tenant":"lab","project":"llm","type":"training","card":"NVIDIA-H200","cardSeconds":5,"open":{"2026-13":1}}`,
 		"",
 	}, "\n"), noEntry)
 	check.Contains(t, "error", fmt.Sprint(err), "part 3", "-1 is no number of card-seconds", `"2026-13" is no day`)
-	check.Equal(t, "what can be read", Milli(5000), totalOf(m, "q"))
+	check.Equal(t, "what can be read", Milli(5000), totalOf(meter, "q"))
 }
 
 // TestIdleTotalsAreDropped: a total that does not grow for a week is not served to Prometheus any more. Its days and
 // months stay until they are closed, and then the sum is dropped. Queue idle ran a card for one count, which is a
 // minute here, and busy runs one for 8 days.
 func TestIdleTotalsAreDropped(t *testing.T) {
-	m := counting(start, map[Series]card.Count{seriesOf("idle"): 1, seriesOf("busy"): 1})
-	m.AddUncounted(nil)
-	countEachMinute(m, start, 8*24*60, map[Series]card.Count{seriesOf("busy"): 1})
-	m.Place()
-	_, isServed := m.Texts()[0].Totals[seriesOf("idle")]
+	meter := counting(start, map[Series]card.Count{seriesOf("idle"): 1, seriesOf("busy"): 1})
+	meter.AddUncounted(nil)
+	countEachMinute(meter, start, 8*24*60, map[Series]card.Count{seriesOf("busy"): 1})
+	meter.Place()
+	_, isServed := meter.Texts()[0].Totals[seriesOf("idle")]
 	check.That(t, !isServed, "an idle total is served")
-	check.Equal(t, "total", Milli(0), totalOf(m, "idle"))
-	check.Equal(t, "of the month", milli(1, time.Minute), openOf(m, "2026-11")[seriesOf("idle")])
+	check.Equal(t, "total", Milli(0), totalOf(meter, "idle"))
+	check.Equal(t, "of the month", milli(1, time.Minute), openOf(meter, "2026-11")[seriesOf("idle")])
 
-	for _, period := range m.ClosablePeriods(0, m.at) {
-		m.Close(EntryKey{period, 0})
+	for _, period := range meter.ClosablePeriods(0, meter.at) {
+		meter.Close(EntryKey{period, 0})
 	}
 
-	m.Close(EntryKey{"2026-11", 0})
-	m.Place()
-	check.That(t, m.sums[seriesOf("idle")] == nil, "the idle sum is kept")
-	check.That(t, m.sums[seriesOf("busy")] != nil, "the busy sum is dropped")
+	meter.Close(EntryKey{"2026-11", 0})
+	meter.Place()
+	check.That(t, meter.sums[seriesOf("idle")] == nil, "the idle sum is kept")
+	check.That(t, meter.sums[seriesOf("busy")] != nil, "the busy sum is dropped")
 }
 
 // TestSumsStayInTheirPart: the operator writes its parts one after the other, so a sum that moved between them could
@@ -249,11 +249,11 @@ func TestSumsStayInTheirPart(t *testing.T) {
 		counts[seriesOf(fmt.Sprintf("queue-%05d", i))] = 1
 	}
 
-	m := counting(start, counts)
-	m.Advance(start.Add(time.Second))
-	check.Equal(t, "sums without room", 0, m.Place())
+	meter := counting(start, counts)
+	meter.Advance(start.Add(time.Second))
+	check.Equal(t, "sums without room", 0, meter.Place())
 
-	texts := m.Texts()
+	texts := meter.Texts()
 	check.That(t, texts[2].Rows != "", "part 2 has no sums")
 	for i := range texts {
 		check.That(t, len(texts[i].Rows) <= MaxPartSize, "part %d has %d bytes", i, len(texts[i].Rows))
@@ -262,10 +262,10 @@ func TestSumsStayInTheirPart(t *testing.T) {
 	before := partsOf(texts)
 
 	counts[seriesOf("a-new-one")] = 1
-	m.SetCounts(start.Add(2*time.Second), counts)
-	m.Advance(start.Add(3 * time.Second))
-	m.Place()
-	after := partsOf(m.Texts())
+	meter.SetCounts(start.Add(2*time.Second), counts)
+	meter.Advance(start.Add(3 * time.Second))
+	meter.Place()
+	after := partsOf(meter.Texts())
 	check.Equal(t, "sums with the new one", len(before)+1, len(after))
 	for queue, part := range before {
 		check.Must(t, after[queue] == part, "the sum of %s moved from part %d to %d", queue, part, after[queue])
@@ -300,10 +300,10 @@ func TestTenThousandQueuesHaveRoom(t *testing.T) {
 			}] = 8
 		}
 	}
-	m := counting(start, counts)
-	m.Advance(start.Add(time.Minute))
+	meter := counting(start, counts)
+	meter.Advance(start.Add(time.Minute))
 
-	check.Equal(t, "sums without room", 0, m.Place())
+	check.Equal(t, "sums without room", 0, meter.Place())
 }
 
 // TestAFullPartKeepsRoomForItsRows: sums get their part while their numbers are small, and a ConfigMap takes 1 MiB.
@@ -319,17 +319,17 @@ func TestAFullPartKeepsRoomForItsRows(t *testing.T) {
 	}
 
 	monthEnd := time.Date(2026, 11, 30, 23, 58, 0, 0, time.UTC)
-	m := counting(monthEnd, few)
-	m.Advance(monthEnd.Add(time.Millisecond))
-	check.Equal(t, "sums without room", 0, m.Place())
+	meter := counting(monthEnd, few)
+	meter.Advance(monthEnd.Add(time.Millisecond))
+	check.Equal(t, "sums without room", 0, meter.Place())
 
 	for minute := range 4 {
-		m.SetCounts(monthEnd.Add(time.Duration(minute)*time.Minute+time.Millisecond), many)
-		m.Advance(monthEnd.Add(time.Duration(minute+1) * time.Minute))
+		meter.SetCounts(monthEnd.Add(time.Duration(minute)*time.Minute+time.Millisecond), many)
+		meter.Advance(monthEnd.Add(time.Duration(minute+1) * time.Minute))
 	}
 
 	largest := 0
-	for _, part := range m.Texts() {
+	for _, part := range meter.Texts() {
 		largest = max(largest, len(part.Text))
 	}
 
@@ -345,7 +345,7 @@ func TestSumsWithoutRoomAreCounted(t *testing.T) {
 	for i := range 3 * Parts {
 		counts[Series{Queue: fmt.Sprint(i), Tenant: long}] = 1
 	}
-	m := counting(start, counts)
-	m.Advance(start.Add(time.Second))
-	check.Equal(t, "sums without room", 2*Parts, m.Place())
+	meter := counting(start, counts)
+	meter.Advance(start.Add(time.Second))
+	check.Equal(t, "sums without room", 2*Parts, meter.Place())
 }

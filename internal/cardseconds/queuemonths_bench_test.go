@@ -13,7 +13,7 @@ import (
 func BenchmarkMonthlyUse(b *testing.B) {
 	for _, queues := range []int{1000, 10_000} {
 		b.Run(fmt.Sprintf("queues=%d", queues), func(b *testing.B) {
-			m := &Meter{}
+			meter := &Meter{}
 			counts := map[Series]card.Count{}
 			lastMonth := map[Series]Milli{}
 			for i := range queues {
@@ -26,8 +26,8 @@ func BenchmarkMonthlyUse(b *testing.B) {
 			}
 
 			at := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
-			m.SetCounts(at, counts)
-			m.SetCounts(at.Add(time.Minute), counts)
+			meter.SetCounts(at, counts)
+			meter.SetCounts(at.Add(time.Minute), counts)
 
 			closed := func(month Period) []map[Series]Milli {
 				if month == "2026-10" {
@@ -37,7 +37,7 @@ func BenchmarkMonthlyUse(b *testing.B) {
 			}
 
 			for b.Loop() {
-				use := m.MonthlyUse(closed).Queues("queue-0")
+				use := meter.MonthlyUse(closed).Queues("queue-0")
 				if len(use.This.Cards) != 4 || len(use.Last.Cards) != 4 {
 					b.Fatal(use)
 				}

@@ -37,68 +37,76 @@ type change func(*Observation)
 
 // observe returns newObservation with changes.
 func observe(changes ...change) Observation {
-	f := newObservation()
+	observation := newObservation()
 	for _, change := range changes {
-		change(&f)
+		change(&observation)
 	}
-	return f
+	return observation
 }
 
-func removeHeartbeat(f *Observation)      { f.Heartbeat = nil }
-func receiveNever(f *Observation)         { f.ReceivedAt = time.Time{} }
-func stopCleanly(f *Observation)          { f.Heartbeat.Ended = true }
-func removeLeader(f *Observation)         { f.Leader = nil }
-func writeNoConfiguration(f *Observation) { f.WantedHash = "" }
+func removeHeartbeat(observation *Observation)      { observation.Heartbeat = nil }
+func receiveNever(observation *Observation)         { observation.ReceivedAt = time.Time{} }
+func stopCleanly(observation *Observation)          { observation.Heartbeat.Ended = true }
+func removeLeader(observation *Observation)         { observation.Leader = nil }
+func writeNoConfiguration(observation *Observation) { observation.WantedHash = "" }
 
 // setHeartbeatAge lets the last session and its arrival be that long ago.
 func setHeartbeatAge(age time.Duration) change {
-	return func(f *Observation) {
-		f.Heartbeat.At = noon.Add(-age)
-		f.ReceivedAt = f.Heartbeat.At
+	return func(observation *Observation) {
+		observation.Heartbeat.At = noon.Add(-age)
+		observation.ReceivedAt = observation.Heartbeat.At
 	}
 }
 
+func setReceivedAgo(ago time.Duration) change {
+	return func(observation *Observation) { observation.ReceivedAt = noon.Add(-ago) }
+}
+
 func setClockAhead(by time.Duration) change {
-	return func(f *Observation) { f.Heartbeat.At = noon.Add(by) }
+	return func(observation *Observation) { observation.Heartbeat.At = noon.Add(by) }
 }
 
 // setLeader lets a program have the leader Lease since a while ago.
 func setLeader(by string, ago time.Duration) change {
-	return func(f *Observation) {
-		f.Leader = &Leader{Identity: by, Acquired: noon.Add(-ago), Expires: noon.Add(10 * time.Second)}
+	return func(observation *Observation) {
+		observation.Leader = &Leader{Identity: by, Acquired: noon.Add(-ago), Expires: noon.Add(10 * time.Second)}
 	}
 }
 
-func setNotConfigured(why string) change { return func(f *Observation) { f.NotConfigured = why } }
+func setNotConfigured(why string) change {
+	return func(observation *Observation) { observation.NotConfigured = why }
+}
 
 // loadConfiguration lets the scheduler have loaded another configuration than the wanted one.
 func loadConfiguration(hash string) change {
-	return func(f *Observation) { f.Heartbeat.ConfigHash = hash }
+	return func(observation *Observation) { observation.Heartbeat.ConfigHash = hash }
 }
 
 func setWrittenAgo(ago time.Duration) change {
-	return func(f *Observation) { f.WantedSince = noon.Add(-ago) }
+	return func(observation *Observation) { observation.WantedSince = noon.Add(-ago) }
 }
 
 func addBoundByOthers(pods ...string) change {
-	return func(f *Observation) { f.Heartbeat.SecondScheduler = pods }
+	return func(observation *Observation) { observation.Heartbeat.SecondScheduler = pods }
 }
 
-func addBypasses(by ...Bypass) change { return func(f *Observation) { f.Bypasses = by } }
+func addBypasses(by ...Bypass) change {
+	return func(observation *Observation) { observation.Bypasses = by }
+}
 
 func addOtherSchedulers(names ...string) change {
-	return func(f *Observation) {
+	return func(observation *Observation) {
 		for _, name := range names {
-			f.OtherSchedulers = append(f.OtherSchedulers, SchedulerPod{Name: name})
+			observation.OtherSchedulers = append(observation.OtherSchedulers, SchedulerPod{Name: name})
 		}
 	}
 }
 
 // setSchedulerPods sets other schedulers' pods and the templates that they were created of. Ours is of "template".
 func setSchedulerPods(pods ...SchedulerPod) change {
-	return func(f *Observation) {
-		f.OtherSchedulers = pods
-		f.HeartbeatOwner = "template"
+	return func(observation *Observation) {
+		observation.OtherSchedulers = pods
+		observation.HeartbeatOwner = "template"
 	}
 }
 
@@ -157,8 +165,8 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			wantNextCheck: time.Second,
 		},
 		"the lead of another scheduler has expired": {
-			changes: []change{setHeartbeatAge(time.Minute), func(f *Observation) {
-				f.Leader = &Leader{Identity: otherIdentity, Acquired: noon.Add(-time.Hour), Expires: noon}
+			changes: []change{setHeartbeatAge(time.Minute), func(observation *Observation) {
+				observation.Leader = &Leader{Identity: otherIdentity, Acquired: noon.Add(-time.Hour), Expires: noon}
 			}},
 			want: "False/NoHeartbeat",
 		},
@@ -224,7 +232,7 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			wantMessage: []string{"ever", "Lease cardquota-scheduler in namespace volcano-system", "/readyz"},
 		},
 		"the heartbeat cannot be read": {
-			changes:       []change{removeHeartbeat, func(f *Observation) { f.Unreadable = "leases is forbidden" }},
+			changes:       []change{removeHeartbeat, func(observation *Observation) { observation.Unreadable = "leases is forbidden" }},
 			want:          "False/NoHeartbeat",
 			wantMessage:   []string{"leases is forbidden"},
 			wantNextCheck: 14 * time.Second,
@@ -251,7 +259,7 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			wantNextCheck: 14 * time.Second,
 		},
 		"the heartbeat is stale by its time, but arrived only 19 seconds ago": {
-			changes:       []change{setHeartbeatAge(stale), func(f *Observation) { f.ReceivedAt = f.ReceivedAt.Add(time.Second) }},
+			changes:       []change{setHeartbeatAge(stale), setReceivedAgo(stale - time.Second)},
 			want:          "False/NoHeartbeat",
 			wantMessage:   []string{"has finished a session since 2026-01-02T11:59:40Z"},
 			wantNextCheck: time.Second,
@@ -268,7 +276,7 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			wantNextCheck: 14 * time.Second,
 		},
 		"the scheduler's clock is 15 seconds ahead, the last heartbeat arrived 20 seconds ago": {
-			changes:       []change{setClockAhead(15 * time.Second), func(f *Observation) { f.ReceivedAt = noon.Add(-stale) }, removeLeader},
+			changes:       []change{setClockAhead(15 * time.Second), setReceivedAgo(stale), removeLeader},
 			want:          "False/NoHeartbeat",
 			wantNextCheck: 35 * time.Second,
 		},
@@ -354,7 +362,8 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 		},
 		"the scheduler refuses the configuration": {
 			changes: []change{
-				loadConfiguration(otherHash), func(f *Observation) { f.Heartbeat.ConfigProblem = "unknown action fly" }, setWrittenAgo(0),
+				loadConfiguration(otherHash), setWrittenAgo(0),
+				func(observation *Observation) { observation.Heartbeat.ConfigProblem = "unknown action fly" },
 			},
 			want:          "False/ConfigNotLoaded",
 			wantMessage:   []string{"refuses: unknown action fly"},
@@ -406,16 +415,16 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 // because of them. Enforced of a CardQuota is False only because of pods in its own queue, and its message does not
 // name lab/b. That condition is right even if a bypass began or ended after the policy was evaluated.
 func TestBypassCountsAgainstItsQueueOnly(t *testing.T) {
-	f := newObservation()
-	f.Bypasses = []Bypass{newBypass("lab/a", "team", 2), newBypass("lab/b", "", 1)}
-	f.Heartbeat.SecondScheduler = []string{"lab/a", "lab/b"}
+	observation := newObservation()
+	observation.Bypasses = []Bypass{newBypass("lab/a", "team", 2), newBypass("lab/b", "", 1)}
+	observation.Heartbeat.SecondScheduler = []string{"lab/a", "lab/b"}
 
-	ofPolicy := Evaluate(f)
+	ofPolicy := Evaluate(observation)
 	check.Contains(t, "message of the policy", ofPolicy.Message, "2 pods hold 3 NVIDIA-H200")
 	check.Equal(t, "bypasses and pods bound by others in the observation itself", [2]int{2, 2},
-		[2]int{len(f.Bypasses), len(f.Heartbeat.SecondScheduler)})
+		[2]int{len(observation.Bypasses), len(observation.Heartbeat.SecondScheduler)})
 
-	found := GroupByQueue(f.Bypasses)
+	found := GroupByQueue(observation.Bypasses)
 	for queue, want := range map[string]string{"team": "False/CardBypass", "other": "True/Enforced"} {
 		got := EvaluateQueue(queue, &ofPolicy, found)
 		check.Equal(t, "condition of queue "+queue, want, string(got.Status)+"/"+got.Reason)

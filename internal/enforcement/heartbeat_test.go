@@ -68,39 +68,43 @@ func TestTextsOfTheLeaseAreBounded(t *testing.T) {
 		write func(*Report)
 		want  string
 	}{
-		"the lines of several faults become one line": {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = "one\r\n\ntwo\n" }, "one; two"},
+		"the lines of several faults become one line": {
+			key:   AnnotationConfigProblem,
+			write: func(report *Report) { report.ConfigProblem = "one\r\n\ntwo\n" },
+			want:  "one; two",
+		},
 		"control characters become spaces": {
 			key:   AnnotationConfigProblem,
-			write: func(r *Report) { r.ConfigProblem = "a\x1b[31m\tb\u202ec" },
+			write: func(report *Report) { report.ConfigProblem = "a\x1b[31m\tb\u202ec" },
 			want:  "a [31m b c",
 		},
 		"a long problem is cut": {
 			key:   AnnotationConfigProblem,
-			write: func(r *Report) { r.ConfigProblem = strings.Repeat("x", 5000) },
+			write: func(report *Report) { report.ConfigProblem = strings.Repeat("x", 5000) },
 			want:  strings.Repeat("x", 1021) + "…",
 		},
 		"a long version is cut": {
 			key:   AnnotationVersion,
-			write: func(r *Report) { r.Version = strings.Repeat("v", 300) },
+			write: func(report *Report) { report.Version = strings.Repeat("v", 300) },
 			want:  strings.Repeat("v", 253) + "…",
 		},
 		"a long hash is cut": {
 			key:   AnnotationConfigHash,
-			write: func(r *Report) { r.ConfigHash = strings.Repeat("f", 300) },
+			write: func(report *Report) { report.ConfigHash = strings.Repeat("f", 300) },
 			want:  strings.Repeat("f", 253) + "…",
 		},
-		"a missing hash is written as none": {key: AnnotationConfigHash, write: func(r *Report) { r.ConfigHash = "" }},
-		"of seven pods the first five are named, sorted and once each": {AnnotationSecondScheduler, func(r *Report) {
-			r.SecondScheduler = []string{"n/f", "n/e", "n/d", "n/c", "n/b", "n/a", "n/a"}
+		"a missing hash is written as none": {key: AnnotationConfigHash, write: func(report *Report) { report.ConfigHash = "" }},
+		"of seven pods the first five are named, sorted and once each": {AnnotationSecondScheduler, func(report *Report) {
+			report.SecondScheduler = []string{"n/f", "n/e", "n/d", "n/c", "n/b", "n/a", "n/a"}
 		}, "n/a,n/b,n/c,n/d,n/e"},
-		"texts that are not namespace/name are skipped": {AnnotationSecondScheduler, func(r *Report) {
-			r.SecondScheduler = []string{"n/a,n/b", "n", "n/", "/a", "n/a/b", "N/a", "n/ok", "n/" + strings.Repeat("x", 254)}
+		"texts that are not namespace/name are skipped": {AnnotationSecondScheduler, func(report *Report) {
+			report.SecondScheduler = []string{"n/a,n/b", "n", "n/", "/a", "n/a/b", "N/a", "n/ok", "n/" + strings.Repeat("x", 254)}
 		}, "n/ok"},
 	}) {
-		r := newFullReport()
-		tc.write(&r)
+		report := newFullReport()
+		tc.write(&report)
 
-		got, isWritten := r.Lease("ns").Annotations[tc.key]
+		got, isWritten := report.Lease("ns").Annotations[tc.key]
 		check.Equal(t, tc.key, tc.want, got)
 		check.That(t, isWritten, "there is no annotation %s", tc.key)
 	}
@@ -204,15 +208,15 @@ func TestSameContentIgnoresTheTime(t *testing.T) {
 		change func(*Report)
 		want   bool
 	}{
-		"a later time: the same":                {func(r *Report) { r.At = r.At.Add(time.Hour) }, true},
-		"another order of pods: the same":       {func(r *Report) { r.SecondScheduler = []string{"b/two", "a/one"} }, true},
-		"another identity":                      {func(r *Report) { r.Identity = "x" }, false},
-		"another version":                       {func(r *Report) { r.Version = "x" }, false},
-		"another hash":                          {func(r *Report) { r.ConfigHash = "x" }, false},
-		"another problem":                       {func(r *Report) { r.ConfigProblem = "x" }, false},
-		"no problem any more":                   {func(r *Report) { r.ConfigProblem = "" }, false},
-		"other pods":                            {func(r *Report) { r.SecondScheduler = []string{"a/one"} }, false},
-		"spaces that are not written: the same": {func(r *Report) { r.ConfigProblem += " \n" }, true},
+		"a later time: the same":                {func(report *Report) { report.At = report.At.Add(time.Hour) }, true},
+		"another order of pods: the same":       {func(report *Report) { report.SecondScheduler = []string{"b/two", "a/one"} }, true},
+		"another identity":                      {func(report *Report) { report.Identity = "x" }, false},
+		"another version":                       {func(report *Report) { report.Version = "x" }, false},
+		"another hash":                          {func(report *Report) { report.ConfigHash = "x" }, false},
+		"another problem":                       {func(report *Report) { report.ConfigProblem = "x" }, false},
+		"no problem any more":                   {func(report *Report) { report.ConfigProblem = "" }, false},
+		"other pods":                            {func(report *Report) { report.SecondScheduler = []string{"a/one"} }, false},
+		"spaces that are not written: the same": {func(report *Report) { report.ConfigProblem += " \n" }, true},
 	}) {
 		other := newFullReport()
 
@@ -227,7 +231,7 @@ func TestSameContentIgnoresTheTime(t *testing.T) {
 func TestReportRoundTripsThroughLease(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		pod := rapid.OneOf(rapid.StringMatching(`[a-z0-9-]{1,6}/[a-z0-9.-]{1,6}`), rapid.String())
-		r := Report{
+		report := Report{
 			Identity: "h" + rapid.String().Draw(t, "identity"), Version: "v" + rapid.String().Draw(t, "version"),
 			ConfigHash:      rapid.String().Draw(t, "hash"),
 			ConfigProblem:   strings.Repeat(rapid.String().Draw(t, "problem"), rapid.IntRange(0, 90).Draw(t, "times")),
@@ -235,10 +239,10 @@ func TestReportRoundTripsThroughLease(t *testing.T) {
 			At:              sessionEnd.Add(time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "later"))),
 		}
 
-		lease := r.Lease("ns")
+		lease := report.Lease("ns")
 		got := check.Value(ReadReport(lease))(t)
 		check.Equal(t, "written again", lease, got.Lease("ns"))
-		check.Must(t, got.SameContent(r) && got.At.Equal(r.At.Truncate(time.Microsecond)), "%+v is read as %+v", r, got)
+		check.Must(t, got.SameContent(report) && got.At.Equal(report.At.Truncate(time.Microsecond)), "%+v is read as %+v", report, got)
 
 		check.Equal(t, "read again", got, check.Value(ReadReport(got.Lease("ns")))(t))
 	})

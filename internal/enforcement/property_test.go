@@ -29,65 +29,65 @@ func drawObservation(t *rapid.T) Observation {
 		return rapid.SliceOfN(rapid.SampledFrom([]string{stockPod, "lab/a", "lab/b", "x/" + strings.Repeat("é", 200)}), 1, 8).Draw(t, label)
 	}
 
-	f := Observation{Now: noon, Namespace: "volcano-system", WantedHash: wantedHash}
+	observation := Observation{Now: noon, Namespace: "volcano-system", WantedHash: wantedHash}
 	if !fine("written") {
-		f.WantedHash = rapid.SampledFrom([]string{"", otherHash}).Draw(t, "hash")
-		f.WantedSince = noon.Add(-age("since"))
+		observation.WantedHash = rapid.SampledFrom([]string{"", otherHash}).Draw(t, "hash")
+		observation.WantedSince = noon.Add(-age("since"))
 	}
 
 	if !fine("configured") {
-		f.NotConfigured = rapid.StringN(1, 2000, -1).Draw(t, "why")
+		observation.NotConfigured = rapid.StringN(1, 2000, -1).Draw(t, "why")
 	}
 
 	if fine("reported") {
-		f.Heartbeat = &Report{Identity: ourIdentity, Version: "v1", ConfigHash: wantedHash, At: noon.Add(-age("at"))}
+		observation.Heartbeat = &Report{Identity: ourIdentity, Version: "v1", ConfigHash: wantedHash, At: noon.Add(-age("at"))}
 		if fine("received") {
-			f.ReceivedAt = noon.Add(-age("arrived").Abs())
+			observation.ReceivedAt = noon.Add(-age("arrived").Abs())
 		}
 
-		f.Heartbeat.Ended = !fine("works")
+		observation.Heartbeat.Ended = !fine("works")
 		if !fine("alone") {
-			f.Heartbeat.SecondScheduler = names("second")
+			observation.Heartbeat.SecondScheduler = names("second")
 		}
 		if !fine("loads") {
-			f.Heartbeat.ConfigProblem = rapid.StringN(0, 1000, -1).Draw(t, "problem")
+			observation.Heartbeat.ConfigProblem = rapid.StringN(0, 1000, -1).Draw(t, "problem")
 		}
 	}
 
 	if fine("led") {
-		f.Leader = &Leader{
+		observation.Leader = &Leader{
 			Identity: rapid.SampledFrom([]string{ourIdentity, otherIdentity}).Draw(t, "leader"),
 			Acquired: noon.Add(-age("led since").Abs()),
 			Expires:  noon.Add(age("led until")),
 		}
 	}
 	if !fine("no other scheduler") {
-		addOtherSchedulers(names("others")...)(&f)
+		addOtherSchedulers(names("others")...)(&observation)
 	}
 
 	if !fine("no bypass") {
 		for _, pod := range names("bypass") {
-			f.Bypasses = append(f.Bypasses, newBypass(pod, "team", card.Count(rapid.Int64Range(1, 1000).Draw(t, "cards"))))
+			observation.Bypasses = append(observation.Bypasses, newBypass(pod, "team", card.Count(rapid.Int64Range(1, 1000).Draw(t, "cards"))))
 		}
 	}
 
-	return f
+	return observation
 }
 
 // isProven states condition Enforced in one sentence.
-func isProven(f Observation) bool {
-	return f.NotConfigured == "" && f.WantedHash != "" && len(f.OtherSchedulers) == 0 && len(f.Bypasses) == 0 &&
-		f.Heartbeat != nil && isProvenByHeartbeat(f)
+func isProven(observation Observation) bool {
+	return observation.NotConfigured == "" && observation.WantedHash != "" &&
+		len(observation.OtherSchedulers) == 0 && len(observation.Bypasses) == 0 && observation.Heartbeat != nil && isProvenByHeartbeat(observation)
 }
 
 // isProvenByHeartbeat states what the last heartbeat must have, and when.
-func isProvenByHeartbeat(f Observation) bool {
-	isFresh := noon.Sub(f.Heartbeat.At).Abs() < StaleAfter
-	isReceivedLately := f.ReceivedAt.IsZero() || noon.Sub(f.ReceivedAt) < StaleAfter
+func isProvenByHeartbeat(observation Observation) bool {
+	isFresh := noon.Sub(observation.Heartbeat.At).Abs() < StaleAfter
+	isReceivedLately := observation.ReceivedAt.IsZero() || noon.Sub(observation.ReceivedAt) < StaleAfter
 	// A replica may take over from one that stopped, if the operator received that one's last heartbeat.
-	mayBeTakenOver := !f.Heartbeat.Ended || !f.ReceivedAt.IsZero()
+	mayBeTakenOver := !observation.Heartbeat.Ended || !observation.ReceivedAt.IsZero()
 
-	return len(f.Heartbeat.SecondScheduler) == 0 && f.Heartbeat.ConfigHash == f.WantedHash &&
+	return len(observation.Heartbeat.SecondScheduler) == 0 && observation.Heartbeat.ConfigHash == observation.WantedHash &&
 		isFresh && isReceivedLately && mayBeTakenOver
 }
 
@@ -96,12 +96,14 @@ func isProvenByHeartbeat(f Observation) bool {
 // is later than now, if there is one.
 func TestTrueNeedsEveryProof(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		f := drawObservation(t)
-		got := Evaluate(f)
-		check.Equal(t, fmt.Sprintf("proven, with %s/%s: %s", got.Status, got.Reason, got.Message), isProven(f), got.Status == metav1.ConditionTrue)
+		observation := drawObservation(t)
+		got := Evaluate(observation)
+		check.Equal(t, fmt.Sprintf("proven, with %s/%s: %s", got.Status, got.Reason, got.Message), isProven(observation),
+			got.Status == metav1.ConditionTrue)
 		check.Must(t, got.Message != "" && len(got.Message) <= conditions.MaxMessageLength && utf8.ValidString(got.Message),
 			"message of %d bytes: %q", len(got.Message), got.Message)
-		check.Must(t, f.NextCheck().IsZero() || f.NextCheck().After(f.Now), "the next check is at %s, now is %s", f.NextCheck(), f.Now)
+		check.Must(t, observation.NextCheck().IsZero() || observation.NextCheck().After(observation.Now),
+			"the next check is at %s, now is %s", observation.NextCheck(), observation.Now)
 	})
 }
 
@@ -110,19 +112,19 @@ func TestTrueNeedsEveryProof(t *testing.T) {
 // before NextCheck if there is one.
 func TestNextCheckIsTheNextChange(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		f := drawObservation(t)
-		now := Evaluate(f)
-		later := f
+		observation := drawObservation(t)
+		now := Evaluate(observation)
+		later := observation
 
 		ahead := time.Duration(rapid.Int64Range(1, int64(2*time.Hour)).Draw(t, "ahead"))
-		later.Now = f.Now.Add(ahead)
-		if until := f.NextCheck(); !until.IsZero() && !later.Now.Before(until) {
+		later.Now = observation.Now.Add(ahead)
+		if until := observation.NextCheck(); !until.IsZero() && !later.Now.Before(until) {
 			later.Now = until.Add(-1)
 		}
 
 		then := Evaluate(later)
 		check.Must(t, conditions.Same(then, now), "%s/%s: %s\nbecame, before %s, at %s\n%s/%s: %s",
-			now.Status, now.Reason, now.Message, f.NextCheck(), later.Now, then.Status, then.Reason, then.Message)
+			now.Status, now.Reason, now.Message, observation.NextCheck(), later.Now, then.Status, then.Reason, then.Message)
 	})
 }
 
@@ -130,17 +132,17 @@ func TestNextCheckIsTheNextChange(t *testing.T) {
 // message, each renewal would be a write of the status of every CardQuota. Bypasses and the time between are random.
 func TestRenewedHeartbeatsChangeNoCondition(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		f := newObservation()
-		f.Bypasses = drawObservation(t).Bypasses
-		before := Evaluate(f)
-		f.Now = f.Now.Add(time.Duration(rapid.IntRange(0, 100000).Draw(t, "seconds")) * time.Second)
-		report := *f.Heartbeat
-		report.At = f.Now.Add(-time.Second)
+		observation := newObservation()
+		observation.Bypasses = drawObservation(t).Bypasses
+		before := Evaluate(observation)
+		observation.Now = observation.Now.Add(time.Duration(rapid.IntRange(0, 100000).Draw(t, "seconds")) * time.Second)
+		report := *observation.Heartbeat
+		report.At = observation.Now.Add(-time.Second)
 
-		f.ReceivedAt = f.Now
-		f.Heartbeat = &report
-		setLeader(ourIdentity, time.Hour)(&f)
-		after := Evaluate(f)
+		observation.ReceivedAt = observation.Now
+		observation.Heartbeat = &report
+		setLeader(ourIdentity, time.Hour)(&observation)
+		after := Evaluate(observation)
 		check.Must(t, conditions.Same(after, before), "%s became %s", before.Message, after.Message)
 	})
 }
@@ -149,11 +151,11 @@ func TestRenewedHeartbeatsChangeNoCondition(t *testing.T) {
 // so none of these calls may change it. Observations are random.
 func TestEvaluateDoesNotChangeTheObservation(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		f := drawObservation(t)
-		before := fmt.Sprintf("%+v %+v", f, f.Heartbeat)
+		observation := drawObservation(t)
+		before := fmt.Sprintf("%+v %+v", observation, observation.Heartbeat)
 
-		ofPolicy := Evaluate(f)
-		EvaluateQueue("team", &ofPolicy, GroupByQueue(f.Bypasses))
-		check.Equal(t, "observation", before, fmt.Sprintf("%+v %+v", f, f.Heartbeat))
+		ofPolicy := Evaluate(observation)
+		EvaluateQueue("team", &ofPolicy, GroupByQueue(observation.Bypasses))
+		check.Equal(t, "observation", before, fmt.Sprintf("%+v %+v", observation, observation.Heartbeat))
 	})
 }

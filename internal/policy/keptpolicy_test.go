@@ -9,14 +9,14 @@ import (
 
 // newTreePolicy returns a policy in force, with a tree and an entry for cards Ascend-910B.
 func newTreePolicy() *v1alpha1.ServiceTypePolicy {
-	p := &v1alpha1.ServiceTypePolicy{}
-	p.Name = v1alpha1.PolicyName
-	p.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
-	p.Spec.Scheduler.Names = []string{"volcano"}
-	p.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
-	p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training", CardQuotas: 3}}
-	p.Status.Cards = []v1alpha1.CardMapping{{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}}
-	return p
+	policy := &v1alpha1.ServiceTypePolicy{}
+	policy.Name = v1alpha1.PolicyName
+	policy.Spec.QueueHierarchy = v1alpha1.QueueHierarchyTree
+	policy.Spec.Scheduler.Names = []string{"volcano"}
+	policy.Status.QueueHierarchy = v1alpha1.QueueHierarchyTree
+	policy.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training", CardQuotas: 3}}
+	policy.Status.Cards = []v1alpha1.CardMapping{{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}}
+	return policy
 }
 
 // TestPolicyInForceIsKeptAsText: the operator keeps in a ConfigMap what is in force of a policy. So a tree and
@@ -24,21 +24,21 @@ func newTreePolicy() *v1alpha1.ServiceTypePolicy {
 // the names of schedulers. It changes with these only, so the operator does not write it at each change of the
 // status.
 func TestPolicyInForceIsKeptAsText(t *testing.T) {
-	p := newTreePolicy()
-	text := check.Value(EncodeKept(p))(t)
+	policy := newTreePolicy()
+	text := check.Value(EncodeKept(policy))(t)
 
 	kept := check.Value(DecodeKept(text))(t)
 	check.That(t, IsTree(InForce(nil, kept)), "the text has no tree")
-	check.Equal(t, "mappings", CardMappings(p), CardMappings(InForce(nil, kept)))
-	check.Equal(t, "schedulers", p.Spec.Scheduler.Names, kept.Spec.Scheduler.Names)
+	check.Equal(t, "mappings", CardMappings(policy), CardMappings(InForce(nil, kept)))
+	check.Equal(t, "schedulers", policy.Spec.Scheduler.Names, kept.Spec.Scheduler.Names)
 
-	p.Status.ServiceTypes[0].CardQuotas = 4
-	p.Status.ConfigHash = "another"
-	p.ResourceVersion = "2"
-	check.Equal(t, "text after changes of other fields", text, check.Value(EncodeKept(p))(t))
+	policy.Status.ServiceTypes[0].CardQuotas = 4
+	policy.Status.ConfigHash = "another"
+	policy.ResourceVersion = "2"
+	check.Equal(t, "text after changes of other fields", text, check.Value(EncodeKept(policy))(t))
 
-	p.Status.QueueHierarchy = v1alpha1.QueueHierarchyFlat
-	check.That(t, check.Value(EncodeKept(p))(t) != text, "the text does not say that queues are flat")
+	policy.Status.QueueHierarchy = v1alpha1.QueueHierarchyFlat
+	check.That(t, check.Value(EncodeKept(policy))(t) != text, "the text does not say that queues are flat")
 }
 
 // TestOnlyAWrittenFlatEndsTheTree: a policy with a tree may be deleted and created again, or lose its field

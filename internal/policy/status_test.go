@@ -32,7 +32,7 @@ func newEnforced() Enforcement {
 // enforced. CardQuotas have service type training (2) and other (7).
 func newStatusInput(changes ...func(*StatusInput)) StatusInput {
 	spec := Effective(v1alpha1.ServiceTypePolicySpec{})
-	f := StatusInput{
+	input := StatusInput{
 		Policy:    &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default", Generation: 3}},
 		Effective: &spec,
 		Sync:      synced,
@@ -43,9 +43,9 @@ func newStatusInput(changes ...func(*StatusInput)) StatusInput {
 	}
 
 	for _, change := range changes {
-		change(&f)
+		change(&input)
 	}
-	return f
+	return input
 }
 
 // formatCondition returns a condition as "Status/Reason: message", "" if there is none.
@@ -62,10 +62,10 @@ func formatCondition(status v1alpha1.ServiceTypePolicyStatus, kind string) strin
 // newStatusInput has generation 3, hash abc and 2 CardQuotas of type training. While a later spec is invalid, the
 // cards in force stay.
 func TestStatusSaysWhatIsInForce(t *testing.T) {
-	f := newStatusInput(func(f *StatusInput) { f.Enforced.Scheduler = &v1alpha1.SchedulerStatus{Version: "v1"} })
-	f.Effective.ServiceTypes[1].MinimumRuntimeSeconds = 60
-	f.Effective.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI210"}}
-	got := StatusFor(f)
+	input := newStatusInput(func(input *StatusInput) { input.Enforced.Scheduler = &v1alpha1.SchedulerStatus{Version: "v1"} })
+	input.Effective.ServiceTypes[1].MinimumRuntimeSeconds = 60
+	input.Effective.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI210"}}
+	got := StatusFor(input)
 
 	check.Equal(t, "service types", []v1alpha1.ServiceTypeStatus{
 		{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
@@ -84,23 +84,23 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 		check.Equal(t, "condition "+kind, want, formatCondition(got, kind))
 	}
 
-	f.Policy.Status = got
-	f.Effective = nil
-	check.Equal(t, "cards while the spec is invalid", got.Cards, StatusFor(f).Cards)
+	input.Policy.Status = got
+	input.Effective = nil
+	check.Equal(t, "cards while the spec is invalid", got.Cards, StatusFor(input).Cards)
 }
 
 // TestCardsOfAPolicy: entries of spec.cards name the cards of nodes. The entries in the status are in force
 // (CardMappings). kubectl cardquota may read a policy that the operator has not put in force yet, so that its status
 // has no service types. Then it expects the entries of the spec (ExpectedMappings), and none from an invalid spec.
 func TestCardsOfAPolicy(t *testing.T) {
-	f := newStatusInput()
-	f.Effective.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI210"}}
-	got := StatusFor(f)
+	input := newStatusInput()
+	input.Effective.Cards = []v1alpha1.CardMapping{{Resource: "amd.com/gpu", Model: "MI210"}}
+	got := StatusFor(input)
 	amd := card.Mappings{{Resource: "amd.com/gpu", Model: "MI210"}}
 	check.Equal(t, "cards in force", amd, CardMappings(&v1alpha1.ServiceTypePolicy{Status: got}))
 	check.Equal(t, "cards without a policy", nil, CardMappings(nil))
 
-	written := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: f.Effective.Cards}}
+	written := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: input.Effective.Cards}}
 	for name, tc := range map[string]struct {
 		policy *v1alpha1.ServiceTypePolicy
 		want   card.Mappings
@@ -128,15 +128,15 @@ func TestCardsOfAPolicy(t *testing.T) {
 // conditions say that this spec is not applied, and why.
 func TestInvalidSpecLeavesWhatIsInForce(t *testing.T) {
 	before := StatusFor(newStatusInput())
-	got := StatusFor(newStatusInput(func(f *StatusInput) {
-		f.Policy.Status = before
-		f.Policy.Generation = 4
-		f.Policy.Status.QueueHierarchy = "Tree"
-		f.Policy.Status.ReclaimResources = "All"
-		f.Effective = nil
-		f.Hash = ""
-		f.Sync = InvalidCondition(field.ErrorList{field.Forbidden(field.NewPath("spec"), "a takes from b")})
-		f.Quotas = map[string]int32{"inference": 9}
+	got := StatusFor(newStatusInput(func(input *StatusInput) {
+		input.Policy.Status = before
+		input.Policy.Generation = 4
+		input.Policy.Status.QueueHierarchy = "Tree"
+		input.Policy.Status.ReclaimResources = "All"
+		input.Effective = nil
+		input.Hash = ""
+		input.Sync = InvalidCondition(field.ErrorList{field.Forbidden(field.NewPath("spec"), "a takes from b")})
+		input.Quotas = map[string]int32{"inference": 9}
 	}))
 
 	want := before.ServiceTypes
@@ -163,14 +163,14 @@ func TestReadySaysTheFirstThingThatIsMissing(t *testing.T) {
 		change func(*StatusInput)
 		want   string
 	}{
-		"the base is missing": {func(f *StatusInput) { f.Sync = missingBase }, "False/BaseMissing: "},
-		"there is no heartbeat": {func(f *StatusInput) {
-			f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
+		"the base is missing": {func(input *StatusInput) { input.Sync = missingBase }, "False/BaseMissing: "},
+		"there is no heartbeat": {func(input *StatusInput) {
+			input.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
 		}, "False/NoHeartbeat: silent"},
-		"the scheduler was not observed yet": {func(f *StatusInput) { f.Enforced = UnknownEnforcement() }, "Unknown/NotConfigured: "},
-		"the base is missing, and the scheduler was not observed yet": {func(f *StatusInput) {
-			f.Sync = missingBase
-			f.Enforced = UnknownEnforcement()
+		"the scheduler was not observed yet": {func(input *StatusInput) { input.Enforced = UnknownEnforcement() }, "Unknown/NotConfigured: "},
+		"the base is missing, and the scheduler was not observed yet": {func(input *StatusInput) {
+			input.Sync = missingBase
+			input.Enforced = UnknownEnforcement()
 		}, "False/BaseMissing: "},
 	}) {
 		ready := formatCondition(StatusFor(newStatusInput(tc.change)), "Ready")
@@ -199,9 +199,9 @@ func TestMessagesOfConditionsAreBounded(t *testing.T) {
 func TestGuardOfADeletedPolicyIsNotReported(t *testing.T) {
 	denied := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonBypassDenied, Message: "stands"}
 	for uid, want := range map[types.UID]string{"this": "True/Denied: stands", "the one before": ""} {
-		got := StatusFor(newStatusInput(func(f *StatusInput) {
-			f.Policy.UID = "this"
-			f.Guard = &Guard{Condition: denied, UID: uid, Generation: 2}
+		got := StatusFor(newStatusInput(func(input *StatusInput) {
+			input.Policy.UID = "this"
+			input.Guard = &Guard{Condition: denied, UID: uid, Generation: 2}
 		}))
 		check.Equal(t, fmt.Sprintf("condition, found for the policy with UID %s", uid), want, formatCondition(got, "BypassGuarded"))
 		if c := meta.FindStatusCondition(got.Conditions, "BypassGuarded"); c != nil {
@@ -216,16 +216,16 @@ func TestGuardOfADeletedPolicyIsNotReported(t *testing.T) {
 // reason of another condition. A status like the last one causes no event.
 func TestEventsSayWhatChanged(t *testing.T) {
 	good := StatusFor(newStatusInput())
-	missing := StatusFor(newStatusInput(func(f *StatusInput) {
-		f.Sync = missingBase
-		f.Hash = ""
+	missing := StatusFor(newStatusInput(func(input *StatusInput) {
+		input.Sync = missingBase
+		input.Hash = ""
 	}))
 
-	silent := StatusFor(newStatusInput(func(f *StatusInput) {
-		f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
+	silent := StatusFor(newStatusInput(func(input *StatusInput) {
+		input.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
 	}))
-	second := StatusFor(newStatusInput(func(f *StatusInput) {
-		f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "SecondScheduler", Message: "two"}
+	second := StatusFor(newStatusInput(func(input *StatusInput) {
+		input.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "SecondScheduler", Message: "two"}
 	}))
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -258,11 +258,13 @@ func TestEventsSayWhatChanged(t *testing.T) {
 // unmanagedQueues, is that of the policy that exists, or else of the last one.
 func TestInForceIsTheReadPolicyOrTheLastOne(t *testing.T) {
 	newPolicy := func(unmanaged v1alpha1.UnmanagedQueues, hierarchy v1alpha1.QueueHierarchy) *v1alpha1.ServiceTypePolicy {
-		p := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: unmanaged}}
+		policy := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: unmanaged}}
 		if hierarchy != "" {
-			p.Status = v1alpha1.ServiceTypePolicyStatus{QueueHierarchy: hierarchy, ServiceTypes: []v1alpha1.ServiceTypeStatus{{Name: "training"}}}
+			policy.Status = v1alpha1.ServiceTypePolicyStatus{
+				QueueHierarchy: hierarchy, ServiceTypes: []v1alpha1.ServiceTypeStatus{{Name: "training"}},
+			}
 		}
-		return p
+		return policy
 	}
 
 	tree := newPolicy(v1alpha1.UnmanagedDeny, v1alpha1.QueueHierarchyTree)

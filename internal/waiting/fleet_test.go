@@ -209,27 +209,27 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 			nodes = append(nodes, node)
 		}
 
-		r := Request{
+		request := Request{
 			Names: rapid.SampledFrom([][]card.Name{{h200}, {h800}, {h200, h800}}).Draw(t, "names"),
 			Count: card.Count(rapid.IntRange(1, 10).Draw(t, "count")),
 		}
 		var taken map[string]card.Count
 		if rapid.Bool().Draw(t, "gang") {
 			taken = map[string]card.Count{"n0": card.Count(rapid.IntRange(0, 8).Draw(t, "taken"))}
-			r.Taken = NewTaken(taken)
-			ReasonFor(&StatedReason{RefusedByNodes: true}, &r, newFleet(nil, nodes...)) // r.Taken now caches numbers of the unused fleet
+			request.Taken = NewTaken(taken)
+			ReasonFor(&StatedReason{RefusedByNodes: true}, &request, newFleet(nil, nodes...)) // r.Taken now caches numbers of the unused fleet
 		}
 
 		reason := func(fleet func() *Fleet) v1alpha1.BlockedReason {
-			return ReasonFor(&StatedReason{RefusedByNodes: true, RefusedOtherwise: true}, &r, fleet)
+			return ReasonFor(&StatedReason{RefusedByNodes: true, RefusedOtherwise: true}, &request, fleet)
 		}
 
 		fleet := newFleet(used, nodes...)()
 		got := reason(func() *Fleet { return fleet })
 		check.Equal(t, "second reason with the same fleet, from the cache of a gang", got, reason(func() *Fleet { return fleet }))
 
-		want := naiveReason(&r, nodes, used, taken)
-		check.Must(t, got == want, "%s, want %s, for %+v of %+v, used %v", got, want, r, nodes, used)
+		want := naiveReason(&request, nodes, used, taken)
+		check.Must(t, got == want, "%s, want %s, for %+v of %+v, used %v", got, want, request, nodes, used)
 	})
 }
 

@@ -22,16 +22,16 @@ func deployment(name string) v1alpha1.WorkloadReference {
 // adds up the cards of all pods of a workload. It returns the three largest holders of one queue, of a subtree of
 // queues, or of the cluster. A pod without cards is no holder.
 func TestTheLargestHoldersOfCardsComeFirst(t *testing.T) {
-	var h Holders
-	check.Equal(t, "without pods", nil, h.Anywhere([]card.Name{h200}))
+	var holders Holders
+	check.Equal(t, "without pods", nil, holders.Anywhere([]card.Name{h200}))
 
-	h.Add(deployment("small"), "research", "training", h200, 1)
-	h.Add(deployment("large"), "research", "training", h200, 2)
-	h.Add(deployment("large"), "research", "training", h200, 2) // its second pod
-	h.Add(deployment("chat"), "serving", "inference", h200, 8)
-	h.Add(deployment("without-queue"), "", "none", h200, 1)
-	h.Add(deployment("other-card"), "research", "training", h800, 3)
-	h.Add(deployment("no-card"), "research", "training", h200, 0)
+	holders.Add(deployment("small"), "research", "training", h200, 1)
+	holders.Add(deployment("large"), "research", "training", h200, 2)
+	holders.Add(deployment("large"), "research", "training", h200, 2) // its second pod
+	holders.Add(deployment("chat"), "serving", "inference", h200, 8)
+	holders.Add(deployment("without-queue"), "", "none", h200, 1)
+	holders.Add(deployment("other-card"), "research", "training", h800, 3)
+	holders.Add(deployment("no-card"), "research", "training", h200, 0)
 
 	holder := func(name, queue, serviceType string, of card.Name, count int64) v1alpha1.CardHolder {
 		return v1alpha1.CardHolder{Workload: deployment(name), Queue: queue, ServiceType: serviceType, Card: string(of), Count: count}
@@ -42,14 +42,15 @@ func TestTheLargestHoldersOfCardsComeFirst(t *testing.T) {
 	small := holder("small", "research", "training", h200, 1) // by name before without-queue, which uses 1 too
 	queuesBelow := func(string) []string { return []string{"research", "serving"} }
 
-	check.Equal(t, "H200 in queue research", []v1alpha1.CardHolder{large, small}, h.InQueue("research", []card.Name{h200}))
-	check.Equal(t, "H200 and H800 in queue research", []v1alpha1.CardHolder{large, otherCard, small}, h.InQueue("research", []card.Name{h200, h800}))
-	check.Equal(t, "H200 below queue top", []v1alpha1.CardHolder{chat, large, small}, h.InSubtree("top", queuesBelow, []card.Name{h200}))
-	check.Equal(t, "H200 anywhere, three of four holders", []v1alpha1.CardHolder{chat, large, small}, h.Anywhere([]card.Name{h200}))
+	check.Equal(t, "H200 in queue research", []v1alpha1.CardHolder{large, small}, holders.InQueue("research", []card.Name{h200}))
+	check.Equal(t, "H200 and H800 in queue research", []v1alpha1.CardHolder{large, otherCard, small},
+		holders.InQueue("research", []card.Name{h200, h800}))
+	check.Equal(t, "H200 below queue top", []v1alpha1.CardHolder{chat, large, small}, holders.InSubtree("top", queuesBelow, []card.Name{h200}))
+	check.Equal(t, "H200 anywhere, three of four holders", []v1alpha1.CardHolder{chat, large, small}, holders.Anywhere([]card.Name{h200}))
 
-	h.Add(deployment("small"), "research", "training", h200, 9)
+	holders.Add(deployment("small"), "research", "training", h200, 9)
 	small.Count = 10 // 1 + 9, now before the 4 of large
-	check.Equal(t, "after one more pod of small", small, h.InQueue("research", []card.Name{h200})[0])
+	check.Equal(t, "after one more pod of small", small, holders.InQueue("research", []card.Name{h200})[0])
 }
 
 // TestHoldersAgreeWithASimpleSum: up to 30 random pods of 6 workloads use H200 or H800. The oracle adds up the cards
@@ -57,14 +58,14 @@ func TestTheLargestHoldersOfCardsComeFirst(t *testing.T) {
 // the queues below a queue, so the test asks twice for those below q, which are q and r.
 func TestHoldersAgreeWithASimpleSum(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		var h Holders
+		var holders Holders
 		sums := map[v1alpha1.CardHolder]int64{}
 		for range rapid.IntRange(0, 30).Draw(t, "pods") {
 			w := deployment(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "workload")))
 			queue := rapid.SampledFrom([]string{"", "q", "r", "s"}).Draw(t, "queue")
 			name := rapid.SampledFrom([]card.Name{h200, h800}).Draw(t, "card")
 			count := rapid.Int64Range(1, 8).Draw(t, "count")
-			h.Add(w, queue, "", name, card.Count(count))
+			holders.Add(w, queue, "", name, card.Count(count))
 			sums[v1alpha1.CardHolder{Workload: w, Queue: queue, Card: string(name)}] += count
 		}
 
@@ -90,10 +91,10 @@ func TestHoldersAgreeWithASimpleSum(t *testing.T) {
 			return largest[:min(3, len(largest))]
 		}
 
-		check.Equal(t, "anywhere", largestIn("", "q", "r", "s"), h.Anywhere(names))
-		check.Equal(t, "below queue q", largestIn("q", "r"), h.InSubtree("q", queuesBelow, names))
-		check.Equal(t, "below queue q, asked again", largestIn("q", "r"), h.InSubtree("q", queuesBelow, names))
-		check.Equal(t, "in queue r", largestIn("r"), h.InQueue("r", names))
+		check.Equal(t, "anywhere", largestIn("", "q", "r", "s"), holders.Anywhere(names))
+		check.Equal(t, "below queue q", largestIn("q", "r"), holders.InSubtree("q", queuesBelow, names))
+		check.Equal(t, "below queue q, asked again", largestIn("q", "r"), holders.InSubtree("q", queuesBelow, names))
+		check.Equal(t, "in queue r", largestIn("r"), holders.InQueue("r", names))
 	})
 }
 
@@ -102,9 +103,9 @@ func TestHoldersAgreeWithASimpleSum(t *testing.T) {
 // queue other. Holders searches each of them once for H200 and once for H800, and never for a card that no workload
 // uses.
 func TestASubtreeIsSearchedOncePerCard(t *testing.T) {
-	var h Holders
-	h.Add(deployment("a"), "q", "training", h200, 1)
-	h.Add(deployment("b"), "q", "training", h800, 1)
+	var holders Holders
+	holders.Add(deployment("a"), "q", "training", h200, 1)
+	holders.Add(deployment("b"), "q", "training", h800, 1)
 
 	searches := map[string]int{}
 	queuesBelow := func(queue string) []string {
@@ -112,8 +113,8 @@ func TestASubtreeIsSearchedOncePerCard(t *testing.T) {
 		return []string{queue, "q"}
 	}
 	for range 3 {
-		h.InSubtree("top", queuesBelow, []card.Name{h200, h800, "a card without holder"})
-		h.InSubtree("other", queuesBelow, []card.Name{h200, h800, "a card without holder"})
+		holders.InSubtree("top", queuesBelow, []card.Name{h200, h800, "a card without holder"})
+		holders.InSubtree("other", queuesBelow, []card.Name{h200, h800, "a card without holder"})
 	}
 
 	check.Equal(t, "how often the queues below a queue are searched", map[string]int{"top": 2, "other": 2}, searches)

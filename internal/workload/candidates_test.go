@@ -65,8 +65,8 @@ func TestCandidatesAreChargedAndUsedOnce(t *testing.T) {
 			wantDistinct: amounts(8, "910B", "H200"),
 		},
 	}) {
-		r := Resolver{Inventory: tracker.Inventory()}
-		charge := r.Usage(tc.pod.Obj(), nil, tc.last)
+		resolver := Resolver{Inventory: tracker.Inventory()}
+		charge := resolver.Usage(tc.pod.Obj(), nil, tc.last)
 		check.Equal(t, "charged", tc.wantCharged, charge.Cards)
 		check.Equal(t, "distinct cards", tc.wantDistinct, charge.DistinctCards())
 	}

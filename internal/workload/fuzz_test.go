@@ -66,15 +66,15 @@ func FuzzRequestFor(f *testing.F) {
 	f.Add("H200", true, "-1", "01", uint8(4))
 
 	f.Fuzz(func(t *testing.T, annotation string, named bool, first, second string, shape uint8) {
-		p, want, ok := newFuzzedPod(annotation, named, first, second, shape)
+		pod, want, ok := newFuzzedPod(annotation, named, first, second, shape)
 		if !ok {
 			return
 		}
 
 		inv := cluster()
-		got := (&Resolver{Inventory: inv}).Request(p)
+		got := (&Resolver{Inventory: inv}).Request(pod)
 
-		again := requestFor(p.DeepCopy())
+		again := requestFor(pod.DeepCopy())
 		check.Must(t, reflect.DeepEqual(got, again), "two results: %+v and %+v", got, again)
 		check.Equal(t, fmt.Sprintf("%s and %s in shape %d are cards", first, second, shape), want, gpusOf(t, got))
 		check.Must(t, got.MilliCPU >= 0 && got.MilliCPU <= 1<<53 && got.Memory >= 0 && got.Memory <= 1<<53,

@@ -289,14 +289,14 @@ func TestAPodGroupRequestsTheLargerOfTotalAndMinimum(t *testing.T) {
 // requestOfPodGroup is what a PodGroup with a card.request requests, "-" for none, in the cluster of the package or
 // in the given one.
 func requestOfPodGroup(request string, least *corev1.ResourceList, inv ...*card.Inventory) (quota.JobRequest, *Refusal) {
-	r := Resolver{Inventory: append(inv, cluster())[0]}
+	resolver := Resolver{Inventory: append(inv, cluster())[0]}
 	group := &v1beta1.PodGroup{}
 	group.Annotations = map[string]string{"volcano.sh/card.request": request}
 	if request == "-" {
 		group.Annotations = map[string]string{"volcano.sh/card.name": "B 300"} // says nothing on a PodGroup
 	}
 	total, written := CardRequestAnnotation(group)
-	return r.PodGroupRequest(total, written, least)
+	return resolver.PodGroupRequest(total, written, least)
 }
 
 // TestAnInvalidCardRequestIsRefused: a card.request that is not valid is refused, and requests nothing.

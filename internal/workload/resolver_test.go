@@ -138,18 +138,18 @@ func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 		},
 		"another scheduler, charged no card before: no card": {pod: podWithUnknownCard("lab").ChargedQueue("q"), last: last("q"), wantQueue: "q"},
 	}) {
-		r := Resolver{
+		resolver := Resolver{
 			Inventory:       cluster(),
 			Schedulers:      []string{"another"},
 			AllowsNamespace: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" },
 		}
 		pod := tc.pod.Obj()
 		if tc.ours {
-			r.Schedulers = append(r.Schedulers, pod.Spec.SchedulerName)
+			resolver.Schedulers = append(resolver.Schedulers, pod.Spec.SchedulerName)
 		}
 
-		got, ok := usage(&r, pod, tc.group, tc.last)
-		expectChargeOfObserver(t, pod, tc.group, tc.last, rule.Origin{Ours: tc.ours, AllowsNamespace: r.AllowsNamespace}, got, ok)
+		got, ok := usage(&resolver, pod, tc.group, tc.last)
+		expectChargeOfObserver(t, pod, tc.group, tc.last, rule.Origin{Ours: tc.ours, AllowsNamespace: resolver.AllowsNamespace}, got, ok)
 		check.That(t, ok && got.Queue == tc.wantQueue, "counted %v in queue %q, want %q", ok, got.Queue, tc.wantQueue)
 		check.Equal(t, "cards", tc.wantCards, got.Cards, cmpopts.EquateEmpty())
 	}
@@ -165,12 +165,12 @@ func TestCardsWithANetworkDevice(t *testing.T) {
 		var tracker card.Tracker
 		tracker.SetMappings(mappings)
 		tracker.Update(builder.Node("a").NPUs("Ascend-910B", 8).Resource("huawei.com/rdma_nic", "8").Obj())
-		r := Resolver{Inventory: tracker.Inventory()}
-		both := r.Request(builder.Pod("lab", "both").Requests("huawei.com/Ascend910", "4").Container("huawei.com/rdma_nic", "1").Obj())
+		resolver := Resolver{Inventory: tracker.Inventory()}
+		both := resolver.Request(builder.Pod("lab", "both").Requests("huawei.com/Ascend910", "4").Container("huawei.com/rdma_nic", "1").Obj())
 
 		check.That(t, both.Denied == nil, "the pod is denied: %v", both.Denied)
 		check.Equal(t, "cards", []card.Name{"Ascend-910B"}, both.Names)
-		device := r.Request(builder.Pod("lab", "device").Requests("huawei.com/rdma_nic", "1").Obj())
+		device := resolver.Request(builder.Pod("lab", "device").Requests("huawei.com/rdma_nic", "1").Obj())
 		check.That(t, device.Denied == nil && device.Count == 0, "a device is denied, or counts as %d cards: %v", device.Count,
 			device.Denied)
 	}

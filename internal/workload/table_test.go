@@ -45,11 +45,11 @@ func cluster() *card.Inventory {
 func requestFor(pod *corev1.Pod) Request { return (&Resolver{Inventory: cluster()}).Request(pod) }
 
 // usage is the charge of a pod, false for a pod that does not count.
-func usage(r *Resolver, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge) (quota.Charge, bool) {
+func usage(resolver *Resolver, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge) (quota.Charge, bool) {
 	if !IsAssigned(pod) {
 		return quota.Charge{}, false
 	}
-	return r.Usage(pod, group, last), true
+	return resolver.Usage(pod, group, last), true
 }
 
 const gpu = builder.GPU

@@ -104,11 +104,11 @@ func TestTerminationGracePeriod(t *testing.T) {
 		"more seconds than any time has: about 100 years": {seconds(1 << 62), nil, 100 * 366 * 24 * time.Hour},
 		"-1 by the spec":                                  {seconds(-1), nil, 0},
 	} {
-		p := runningPod().Deleted(noon).Obj()
-		p.Spec.TerminationGracePeriodSeconds = tc.spec
+		pod := runningPod().Deleted(noon).Obj()
+		pod.Spec.TerminationGracePeriodSeconds = tc.spec
 
-		p.DeletionGracePeriodSeconds = tc.deletion
-		check.Equal(t, name, tc.want, TerminationGracePeriod(p))
+		pod.DeletionGracePeriodSeconds = tc.deletion
+		check.Equal(t, name, tc.want, TerminationGracePeriod(pod))
 	}
 }
 
