@@ -13,12 +13,13 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// idleScheduler simulates a scheduler that closes a session at each reading. It says that it decides, but starts nothing.
-func idleScheduler() func(context.Context) (observer.SessionCount, error) {
+// withIdleScheduler lets an observer see a scheduler that closes a session at each reading. It says that it decides,
+// but starts nothing. The queue of the scene has no CPU and memory, so these do not count for pods with cards.
+func withIdleScheduler() observer.Options {
 	closed := &atomic.Int64{}
-	return func(context.Context) (observer.SessionCount, error) {
+	return observer.Options{UnlimitedCPUMemory: true, Sessions: func(context.Context) (observer.SessionCount, error) {
 		return observer.SessionCount{Process: 1, Closed: int(closed.Add(1)), Decides: true}, nil
-	}
+	}}
 }
 
 // stateReason makes a pod state why it waits.
@@ -34,12 +35,12 @@ func (s *scene) stateReason(pod, message string) {
 	}, "10s", "100ms").Should(Succeed())
 }
 
-// TestASchedulerThatStartsNothingIsFound: the simulated scheduler closes sessions, and says that it decides. The queue
-// has a quota of 2 H200, so a pod that wants 1 fits, and must start within a few sessions (I7). A pod
+// TestASchedulerThatStartsNothingIsFound: the simulated scheduler closes sessions, and says that it decides. The
+// queue has a quota of 2 H200, so a pod that wants 1 fits, and must start within a few sessions (invariant I7). A pod
 // that wants 3 does not fit, so it may wait.
 func TestASchedulerThatStartsNothingIsFound(t *testing.T) {
 	s := newSceneOnCluster(t, "break-progress")
-	o := s.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
+	o := s.startObserver(withIdleScheduler())
 	for name, count := range map[string]string{"fits": "1", "too-large": "3"} {
 		s.createPod(name, "NVIDIA-H200", count) // Volcano's controller makes its PodGroup
 		s.stateReason(name, "waits")
@@ -54,7 +55,7 @@ func TestASchedulerThatStartsNothingIsFound(t *testing.T) {
 // which is true. The other one states a quota of 1, which the queue never had, and violates invariant I8.
 func TestAReasonWithAWrongQuotaIsFound(t *testing.T) {
 	s := newSceneOnCluster(t, "break-truth")
-	o := s.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
+	o := s.startObserver(withIdleScheduler())
 	const insufficient = "Queue <break-truth> has insufficient <NVIDIA-H200> quota: requested <3>, total would be <3>, but capability is <%d>"
 
 	for _, pod := range []string{"true", "wrong"} {
@@ -78,7 +79,7 @@ func TestAReasonWithAWrongQuotaIsFound(t *testing.T) {
 func TestAPlacementBeyondTheCardsOfTheNodeIsFound(t *testing.T) {
 	s := newSceneOnCluster(t, "break-capacity")
 	s.writeQuota(`{"NVIDIA-H200":20}`)
-	o := s.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
+	o := s.startObserver(withIdleScheduler())
 	for _, name := range []string{"first", "second"} {
 		s.createPod(name, "NVIDIA-H200", "5")
 		s.bindPod(name, "h200-1")
