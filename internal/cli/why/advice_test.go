@@ -124,8 +124,8 @@ func groupOfTF() *builder.PodGroupBuilder {
 }
 
 // TestWhyIsAboutTheNamedPod: pods of job tf request different things. Its worker waits for quota of 2 H200 in queue
-// llm, in which job runs uses 3 of 4. Its parameter server requests no cards and waits for CPU of nodes. If the user
-// names the job, the cards matter most.
+// llm, in which job runs uses 3 of 4. Its parameter server, 5 minutes old, requests no cards and waits for CPU of
+// nodes. If the user names the job, the cards matter most.
 func TestWhyIsAboutTheNamedPod(t *testing.T) {
 	objects := append(kubectl.ClusterWithOneFreeCard(), groupOfTF().Obj(),
 		podOfTF("tf-ps-0").CPU("4").Unschedulable("all nodes are unavailable: 1 Insufficient cpu.").Obj(),

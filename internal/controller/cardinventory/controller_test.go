@@ -159,15 +159,14 @@ func TestNothingIsWrittenBeforeTheDevicesAreRead(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InventoryName},
 		Status:     v1alpha1.CardInventoryStatus{Anomalies: ofLastLeader},
 	})
-	claimed := &devices{}
-	s.r.devices = claimed
-	s.Update(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())
+	driver := &devices{}
+	s.r.devices = driver
 
 	check.Equal(t, "result before the devices were read", ctrl.Result{}, s.reconcile(v1alpha1.InventoryName))
 	check.Equal(t, "anomalies of the last leader", ofLastLeader, s.inventory().Status.Anomalies)
 	check.That(t, s.r.metrics.latest.Load() == nil, "there are metrics before the devices were read")
 
-	claimed.isRead = true
+	driver.isRead = true
 	s.reconcile(v1alpha1.InventoryName)
 	anomalies := s.inventory().Status.Anomalies
 	check.Must(t, len(anomalies) == 1, "anomalies are %+v", anomalies)

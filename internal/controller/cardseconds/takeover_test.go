@@ -91,9 +91,9 @@ func (s *scene) served(series cardseconds.Series) float64 {
 	return -1
 }
 
-// TestASumThatFitsInNoPartIsLogged: each of the 16 parts has a largest size, and each of 17 tenants has a name of half
-// of it or more. So one sum fits nowhere. All others are stored, such as the 30 seconds of series training, and the log
-// says that 1 sum has no room.
+// TestASumThatFitsInNoPartIsLogged: each of the 16 parts has a largest size, and each of 17 sums has a tenant whose name
+// is more than half of it. So one sum fits nowhere. All others are stored, such as the 30 seconds of series training,
+// and the log says that 1 sum has no room.
 func TestASumThatFitsInNoPartIsLogged(t *testing.T) {
 	s := newScene(t)
 	var logged []string

@@ -244,7 +244,7 @@ func TestANamespaceReconcilesTheCardQuotasThatSelectIt(t *testing.T) {
 // API server refuses creates, then writes of the status, then deletes, as a ResourceQuota or a webhook of the
 // tenant may. Namespaces b and c get, keep and lose their views (LocalCardQuotas) all the same, and the error
 // makes the controller try again. "b/chat chat 0+1" is the view of queue chat in b: no workload is blocked
-// there, and 1 elsewhere. A view without a status has no queue: "a/chat 0+0".
+// there, and 1 elsewhere. A view without a status names no queue between the two blanks: "a/chat  0+0".
 func TestANamespaceThatRefusesItsViewDelaysNoOther(t *testing.T) {
 	team := []string{"team", "chat"}
 	f := newFixture(t, writtenAtOnce, chatQuota(chatNamespaces), builder.Namespace("a", team...), builder.Namespace("b", team...), builder.Namespace("c", team...))

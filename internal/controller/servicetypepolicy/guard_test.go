@@ -53,7 +53,7 @@ func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
 		return nil
 	}
 
-	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.Reclaim = v1alpha1.ReclaimPods })
+	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.Reclaim = v1alpha1.ReclaimPods }) // so that the status changes too
 	_, err := s.reconcile()
 	check.That(t, errors.Is(err, timeout), "the status cannot be written, and the error is %v", err)
 	find(metav1.ConditionFalse, v1alpha1.ReasonGuardRefused)
@@ -64,6 +64,6 @@ func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
 
 	s.restart()
 	s.r.guard = &guardSource{}
-	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.Reclaim = v1alpha1.ReclaimGangs })
+	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.Reclaim = v1alpha1.ReclaimGangs }) // so that the status changes too
 	expectCondition("after a restart, before it was found", "False/"+v1alpha1.ReasonGuardRefused)
 }

@@ -185,7 +185,7 @@ func TestQuotaForACardThatNoNodeOffersWarns(t *testing.T) {
 		quota := newQuotaOf8H200("a", func(q *v1alpha1.CardQuota) { q.Spec.Cards = []v1alpha1.Card{{Name: tc.card, Quota: &tc.quota}} })
 		recognised := card.NewInventory(map[string]card.Node{"gpu-0": tc.node})
 
-		result := ValidateCardQuota(quota, nil, CardQuotaInput{Healthy: map[card.Name]card.Count{"NVIDIA-H200": 8}, Inventory: recognised})
+		result := ValidateCardQuota(quota, nil, CardQuotaInput{Inventory: recognised})
 		checkAnswer(t, result, "", tc.want)
 	}
 }
@@ -217,7 +217,7 @@ func TestDeletionOfACardQuotaWarnsOfItsPods(t *testing.T) {
 			quota: newQuotaOf8H200("a", setUsed, setDeleting),
 		},
 	}) {
-		checkAnswer(t, WarnCardQuotaDeletion(tc.quota, nil, nil), "", tc.wantWarning)
+		checkAnswer(t, WarnCardQuotaDeletion(tc.quota, nil, nil), "", tc.wantWarning) // no other CardQuotas, and no policy
 	}
 }
 

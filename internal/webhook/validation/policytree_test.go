@@ -162,7 +162,7 @@ func TestPolicyWarnsOfPrioritiesThatReachTheNextType(t *testing.T) {
 	training := func(priority int32) *v1alpha1.ServiceTypePolicySpec {
 		return &v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "training", Priority: priority, ReclaimPolicy: "WhenNeeded"}}}
 	}
-	prior := func(name, serviceType string, priority int32) *v1alpha1.CardQuota {
+	quotaOf := func(name, serviceType string, priority int32) *v1alpha1.CardQuota {
 		return newQuotaOf8H200(name, func(q *v1alpha1.CardQuota) {
 			q.Spec.ServiceType = serviceType
 			q.Spec.Priority = &priority
@@ -177,18 +177,18 @@ func TestPolicyWarnsOfPrioritiesThatReachTheNextType(t *testing.T) {
 	}{
 		"the next type is 60,000 above": {
 			after:  training(20000),
-			quotas: []*v1alpha1.CardQuota{prior("a", "training", 9999), none},
+			quotas: []*v1alpha1.CardQuota{quotaOf("a", "training", 9999), none},
 		},
-		"priority 9, the next type is 10 above": {after: training(79990), quotas: []*v1alpha1.CardQuota{prior("a", "training", 9), none}},
+		"priority 9, the next type is 10 above": {after: training(79990), quotas: []*v1alpha1.CardQuota{quotaOf("a", "training", 9), none}},
 		"priority 10, the next type is 10 above": {
 			after:  training(79990),
-			quotas: []*v1alpha1.CardQuota{prior("a", "training", 10), prior("b", "training", 9), none},
+			quotas: []*v1alpha1.CardQuota{quotaOf("a", "training", 10), quotaOf("b", "training", 9), none},
 			want:   "spec.serviceTypes: 1 CardQuotas have a priority that reaches the next service type: a (training: 79990 + 10, inference: 80000); the operator cuts it below that type: set the priorities of the types further apart, or lower spec.priority of these CardQuotas",
 		},
-		"a priority of inference, the highest type": {after: training(79990), quotas: []*v1alpha1.CardQuota{prior("a", "inference", 9999)}},
+		"a priority of inference, the highest type": {after: training(79990), quotas: []*v1alpha1.CardQuota{quotaOf("a", "inference", 9999)}},
 		"a CardQuota of a service type that is not defined": {
 			after:  training(79990),
-			quotas: []*v1alpha1.CardQuota{prior("a", "batch", 9999)},
+			quotas: []*v1alpha1.CardQuota{quotaOf("a", "batch", 9999)},
 			want:   "1 CardQuotas have a service type that this policy does not define: a (batch)",
 		},
 	}) {

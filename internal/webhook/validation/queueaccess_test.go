@@ -167,6 +167,7 @@ func TestTemplatesThatBypassTheSchedulerAreRefused(t *testing.T) {
 	}
 
 	exempt := admission(v1alpha1.Admission{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "chat", Name: "validator"}}})
+	// runsAs lets pods of another scheduler run as ServiceAccount validator of a namespace.
 	runsAs := func(namespace string) func(*appsv1.Deployment) {
 		return func(d *appsv1.Deployment) {
 			withOtherScheduler(d)
