@@ -185,7 +185,29 @@ type Simulator func(ctx context.Context, c *Cluster, added []Workload, configura
 
 // NodeRefusals returns why nodes refuse a pod, by node, see package simulator. It is nil where the scheduler
 // cannot be built.
-type NodeRefusals func(c *Cluster, pod *corev1.Pod, now time.Time) (map[string]string, error)
+type NodeRefusals func(c *Cluster, pod *corev1.Pod, now time.Time) (map[string]NodeRefusal, error)
+
+// NodeRefusal is why a node refuses a pod, whatever cards it has.
+type NodeRefusal struct {
+	Cause RefusalCause
+	// Text has the details of the cause.
+	Text string
+}
+
+// RefusalCause is what of a node keeps a pod away.
+type RefusalCause int
+
+// The causes, with the text of each.
+const (
+	// OtherRefusal is in the words of Kubernetes.
+	OtherRefusal RefusalCause = iota
+	// UntoleratedTaint: the taint.
+	UntoleratedTaint
+	// NotSelected: the node selector or the node affinity of the pod, in the words of Kubernetes.
+	NotSelected
+	// LacksCompute: how much CPU, memory and room for pods is left. Nothing else is in the way.
+	LacksCompute
+)
 
 // A Scheduler is the part of the scheduler that answers questions about a snapshot.
 type Scheduler struct {

@@ -15,13 +15,14 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cli/program"
+	"cardquota.dev/operator/internal/scheduler/simulator"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/kubectl"
 )
 
 // execute runs the command against a cluster with some objects.
-var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}}.Execute
+var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}, Scheduler: simulator.New()}.Execute
 
 // whyInLab returns what "kubectl cardquota why -n lab" prints about a workload, in one line.
 func whyInLab(t *testing.T, objects []client.Object, workload string) string {

@@ -68,7 +68,7 @@ func readInput(ctx context.Context, cluster *reader.Reader, t target, nodeRefusa
 	entryList{r}.findEntries()
 	r.setOrphans()
 	request.setRequest(request.shownCard())
-	request.setObstacles(ctx)
+	request.setNodeRefusals(ctx)
 	if err := r.Err(); err != nil {
 		return r.input, err
 	}
@@ -273,7 +273,7 @@ func (r *inputReader) readRights(ctx context.Context) {
 	case r.input.Path[0].Namespace == "":
 		r.input.ChangesQuotas = r.IsAllowed(ctx, "update", v1alpha1.GroupVersion.Group, "cardquotas")
 	}
-	if len(r.input.Obstacles) > 0 {
+	if len(r.input.NodeRefusals) > 0 {
 		r.input.ChangesNodes = r.IsAllowed(ctx, "patch", corev1.GroupName, "nodes")
 	}
 }

@@ -22,45 +22,32 @@ import (
 	"cardquota.dev/operator/internal/testing/kubectl"
 )
 
-// TestWhyAsksTheSchedulerAboutOtherPodsOnANode: pod shy waits for 2 H200 away from pods of app chat. Node h200-0 has 6
-// free and a pod of app chat, which why alone does not consider. A program with the scheduler names the reason. One
-// without it, or whose scheduler cannot answer, does not.
-func TestWhyAsksTheSchedulerAboutOtherPodsOnANode(t *testing.T) {
-	failing := func(*simulation.Cluster, *corev1.Pod, time.Time) (map[string]string, error) {
+// TestWhyAsksTheSchedulerWhichNodesRefuseThePod: pod shy waits for 2 H200 away from pods of app chat. Node h200-0 has 6
+// free and a pod of app chat. A program with the scheduler names the reason. One without it, or whose scheduler cannot
+// answer, does not, and does not say that the node takes the pod. The pod needs no queue and no PodGroup for that.
+func TestWhyAsksTheSchedulerWhichNodesRefuseThePod(t *testing.T) {
+	const refuses = "Node h200-0 has 6 NVIDIA-H200 free and refuses the pod: node(s) didn't match pod anti-affinity rules: change what the pod wants of its node, or wait until pods that are in its way have ended."
+	failing := func(*simulation.Cluster, *corev1.Pod, time.Time) (map[string]simulation.NodeRefusal, error) {
 		return nil, errors.New("no answer")
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		scheduler simulation.Scheduler
+		objects   []client.Object
 		wants     string
 		lacks     string
 	}{
-		"with the scheduler": {
-			scheduler: simulator.New(), lacks: "takes such pods",
-			wants: "Node h200-0 has 6 NVIDIA-H200 free and refuses the pod: node(s) didn't match pod anti-affinity rules: change what the pod wants of its node, or wait until pods that are in its way have ended.",
+		"with the scheduler":                   {scheduler: simulator.New(), objects: shyPod("lab"), wants: refuses, lacks: "takes such pods"},
+		"the PodGroup of the pod has no queue": {scheduler: simulator.New(), objects: shyPod(""), wants: refuses, lacks: "takes such pods"},
+		"without the scheduler":                {objects: shyPod("lab"), wants: "one node Yes", lacks: "taints and labels"},
+		"the scheduler does not answer": {
+			scheduler: simulation.Scheduler{NodeRefusals: failing}, objects: shyPod("lab"),
+			wants: "it is not known which nodes refuse the pod: no answer", lacks: "taints and labels",
 		},
-		"without the scheduler":         {wants: "h200-0 has 6 free and takes such pods", lacks: "refuses the pod"},
-		"the scheduler does not answer": {scheduler: simulation.Scheduler{NodeRefusals: failing}, wants: "it is not known which nodes refuse the pod: no answer", lacks: "refuses the pod:"},
 	}) {
 		plugin := kubectl.Plugin{Commands: []program.Command{NewCommand}, Scheduler: tc.scheduler}
-		plugin.Execute(t, shyPod("lab"), interceptor.Funcs{}, "why -n lab shy").Prints(tc.wants).Lacks(tc.lacks)
+		plugin.Execute(t, tc.objects, interceptor.Funcs{}, "why -n lab shy").Prints(tc.wants).Lacks(tc.lacks)
 	}
-}
-
-// TestWhyAsksAboutPodsWithoutAQueue: a PodGroup that names no queue is in queue default, as for Volcano. So the
-// scheduler must know that queue, or it knows no job of the pod.
-func TestWhyAsksAboutPodsWithoutAQueue(t *testing.T) {
-	var queues []string
-	record := func(c *simulation.Cluster, _ *corev1.Pod, _ time.Time) (map[string]string, error) {
-		for _, queue := range c.Queues {
-			queues = append(queues, queue.Name)
-		}
-		return nil, nil
-	}
-
-	plugin := kubectl.Plugin{Commands: []program.Command{NewCommand}, Scheduler: simulation.Scheduler{NodeRefusals: record}}
-	plugin.Execute(t, shyPod(""), interceptor.Funcs{}, "why -n lab shy")
-	check.Equal(t, "queues that the scheduler knows", []string{"default"}, queues)
 }
 
 // shyPod is a cluster in which pod shy waits for 2 H200 away from pod chat-0, which runs on the only node. Their

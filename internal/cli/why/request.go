@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -161,24 +160,15 @@ func (c requestChoice) setPodRequest(pod *corev1.Pod) {
 	}
 }
 
-// setObstacles sets which nodes refuse the pod whose request was set last. It sums up all pods.
-func (c requestChoice) setObstacles(ctx context.Context) {
-	if c.requester == nil || !c.loaded.IsComplete {
+// setNodeRefusals asks the scheduler which nodes refuse the pod whose request was set last, if one has enough free
+// cards. That stays unknown in a program without the scheduler, as on Windows, without the right to list all nodes and
+// pods, and of a job without pods.
+func (c requestChoice) setNodeRefusals(ctx context.Context) {
+	if c.nodeRefusals == nil || c.requester == nil || !c.input.HasFreeNode() {
 		return
 	}
 
-	c.input.Obstacles = explanation.FindObstacles(c.requester, c.loaded.Nodes, c.loaded.Pods)
-	group := c.found.groups[workload.PodGroupName(c.requester)]
-	if c.nodeRefusals == nil || group == nil || !c.input.HasOpenNode() { // the scheduler looks at no pod without a PodGroup
-		return
-	}
-
-	// A node seems to take the pod, and the pod waits: only the scheduler knows about other pods and ports.
-	// The PodGroups of other pods do not matter, and without them the answer takes half the time.
-	cluster := &simulation.Cluster{
-		Nodes: c.loaded.Nodes, Pods: c.loaded.Pods, PodGroups: []*v1beta1.PodGroup{group}, Schedulers: c.input.Schedulers(),
-		Queues: []*v1beta1.Queue{{ObjectMeta: metav1.ObjectMeta{Name: workload.PodGroupQueue(group)}}},
-	}
+	cluster := &simulation.Cluster{Nodes: c.loaded.Nodes, Pods: c.loaded.Pods, Schedulers: c.input.Schedulers()}
 	reader.ListInto(ctx, c.Reader, &corev1.NamespaceList{}, &cluster.Namespaces)
 	if c.Err() != nil {
 		return
@@ -189,7 +179,7 @@ func (c requestChoice) setObstacles(ctx context.Context) {
 		c.Gaps = append(c.Gaps, "it is not known which nodes refuse the pod: "+err.Error())
 	}
 
-	c.input.AddRefusals(refusals)
+	c.input.NodeRefusals = refusals
 }
 
 // addGangRequest sets what the quota must have for the pod to start. Until the scheduler enqueues its

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeaffinity"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -26,11 +27,11 @@ tiers:
   - name: predicates
 `
 
-// NodeRefusals returns why nodes refuse a pod of the cluster that waits, in the words of Kubernetes, by node. It
-// asks the plugin predicates: about labels, taints, ports, other pods that the pod must be near to or away from,
-// and topology spread. It asks nothing about cards, quotas, CPU, memory and volumes. A pod of which the
-// scheduler knows no job is an error.
-func NodeRefusals(c *simulation.Cluster, pod *corev1.Pod, now time.Time) (refusals map[string]string, err error) {
+// NodeRefusals returns why nodes refuse a pod that waits, by node. It asks the plugin predicates: about labels, taints,
+// ports, other pods that the pod must be near to or away from, and topology spread. Where nothing of these is in the
+// way, CPU, memory and the number of pods count. It asks nothing about cards, quotas and volumes, and of the cluster
+// it needs only the nodes, pods, namespaces and the names of the scheduler.
+func NodeRefusals(c *simulation.Cluster, pod *corev1.Pod, now time.Time) (refusals map[string]simulation.NodeRefusal, err error) {
 	simulationLock.Lock()
 	defer simulationLock.Unlock()
 	defer recoverFromVolcano(&err)
@@ -46,44 +47,78 @@ func NodeRefusals(c *simulation.Cluster, pod *corev1.Pod, now time.Time) (refusa
 	ssn := framework.OpenSession(newSimulatedCluster(c, nil, now).cache, tiers, configurations)
 	defer framework.CloseSession(ssn)
 
-	task := findTask(ssn, pod)
-	if task == nil {
-		return nil, fmt.Errorf("the scheduler knows no job of pod %s/%s", pod.Namespace, pod.Name)
-	}
-
-	// Volcano checks first what does not depend on the node, and prepares the checks of each node.
+	// Volcano checks first what does not depend on the node, and prepares the checks of each node. They need no job.
+	task := api.NewTaskInfo(withoutClaims(pod))
 	if err := ssn.PrePredicateFn(task); err != nil {
 		return nil, fmt.Errorf("check pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 
-	refusals = map[string]string{}
+	refusals = map[string]simulation.NodeRefusal{}
 	for _, node := range ssn.NodeList {
-		if err := ssn.PredicateForAllocateAction(task, node); err != nil {
-			refusals[node.Name] = reasonOf(err)
+		if refusal := refusalFor(task, node, ssn.PredicateForAllocateAction(task, node)); refusal.Text != "" {
+			refusals[node.Name] = refusal
 		}
 	}
 
 	return refusals, nil
 }
 
-// findTask returns the pending task of a pod, nil if the session has none.
-func findTask(ssn *framework.Session, pod *corev1.Pod) *api.TaskInfo {
-	for _, job := range ssn.Jobs {
-		if task := job.Tasks[api.TaskID(pod.UID)]; task != nil {
-			return task
+// refusalFor returns why a node refuses a pod, from what the predicates say, without a text if it does not. A full
+// node counts only where nothing else is in the way: a taint stays when other pods have ended.
+func refusalFor(task *api.TaskInfo, node *api.NodeInfo, err error) simulation.NodeRefusal {
+	reasons := slices.DeleteFunc(reasonsOf(err), func(reason string) bool { return reason == api.NodePodNumberExceeded })
+	if len(reasons) == 0 {
+		return simulation.NodeRefusal{Cause: simulation.LacksCompute, Text: describeLacking(task, node)}
+	}
+
+	for _, taint := range node.Node.Spec.Taints {
+		if slices.Contains(reasons, fmt.Sprintf("node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)) {
+			return simulation.NodeRefusal{Cause: simulation.UntoleratedTaint, Text: taint.ToString()}
 		}
 	}
-	return nil
+
+	refusal := simulation.NodeRefusal{Text: strings.Join(reasons, ", ")}
+	if slices.Contains(reasons, nodeaffinity.ErrReasonPod) {
+		refusal.Cause = simulation.NotSelected
+	}
+	return refusal
 }
 
-// reasonOf returns what a predicate says, without the pod and the node that Volcano adds.
-func reasonOf(err error) string {
+// reasonsOf returns what predicates say, sorted, without the pod and the node that Volcano adds.
+func reasonsOf(err error) []string {
 	fit, ok := err.(*api.FitError) //nolint:errorlint // Volcano does not wrap it
-	if !ok {
-		return err.Error()
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return []string{err.Error()}
 	}
 
 	reasons := fit.Reasons()
 	slices.Sort(reasons)
-	return strings.Join(slices.Compact(reasons), ", ")
+	return slices.Compact(reasons)
+}
+
+// describeLacking says of what a node has too little left for a pod beside cards, "" for nothing. A node may be over
+// its allocatable amount; then 0 is left. Pods that are being deleted leave theirs.
+func describeLacking(task *api.TaskInfo, node *api.NodeInfo) string {
+	var lacking []string
+	left := node.FutureIdle()
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if wanted := task.InitResreq.Get(name); wanted > max(0, left.Get(name)) {
+			lacking = append(lacking, fmt.Sprintf("%s %s of %s requested", quantityText(name, max(0, left.Get(name))), name, quantityText(name, wanted)))
+		}
+	}
+
+	if node.Allocatable.MaxTaskNum <= len(node.Tasks) {
+		lacking = append(lacking, "0 pods of 1 requested")
+	}
+
+	return strings.Join(lacking, ", ")
+}
+
+// quantityText returns an amount of a resource as Kubernetes writes it.
+func quantityText(name corev1.ResourceName, amount float64) string {
+	quantity := api.ResFloat642Quantity(name, amount)
+	return quantity.String()
 }

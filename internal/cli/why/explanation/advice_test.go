@@ -10,6 +10,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/nodecards"
+	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -32,7 +33,7 @@ func TestAFreeCardIsAdvisedAsAnAlternative(t *testing.T) {
 			in.Nodes[2].Free = count(1)
 			in.Nodes = append(in.Nodes, nodecards.Node{Name: "h800-1", Card: "NVIDIA-H800", Total: 8, Free: count(1), Ready: true})
 		}, false},
-		"the node with H800 has a taint": {func(in *Input) { in.Obstacles = map[string]Obstacle{"h800-0": {Detail: "is tainted"}} }, false},
+		"the node with H800 has a taint": {func(in *Input) { in.NodeRefusals = map[string]simulation.NodeRefusal{"h800-0": {Text: "a taint"}} }, false},
 		"the node has 1 H800 free":       {func(in *Input) { in.Nodes[2].Free = count(1) }, false},
 		"the pods name H800 already":     {func(in *Input) { in.Request.Names = append(in.Request.Names, "NVIDIA-H800") }, false},
 	}) {

@@ -16,6 +16,7 @@ import (
 	"cardquota.dev/operator/internal/cli/output"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/waiting"
 )
 
@@ -80,9 +81,9 @@ type Input struct {
 	ChangesQuotas, ChangesNodes bool
 	// Nodes are the cards of each node.
 	Nodes []nodecards.Node
-	// Obstacles are why nodes refuse its pods, whatever cards they have, by node. It is nil if that is
-	// unknown.
-	Obstacles map[string]Obstacle
+	// NodeRefusals are why nodes refuse the pod, whatever cards they have, by node, from the scheduler. It is
+	// nil if that is unknown.
+	NodeRefusals map[string]simulation.NodeRefusal
 	// Running are the holders of cards as far as their pods may be read.
 	Running map[v1alpha1.WorkloadReference]Running
 	// Gaps say what could not be read, and why.

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -23,6 +22,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/nodecards"
 	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/simulation"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -196,17 +196,20 @@ var cases = map[string]func() Input{
 		in := newWaitingJob(v1alpha1.BlockedNodesUnsuitable, "0/4 nodes are unavailable: 1 node(s) had untolerated taint {dedicated: infra}, 2 Insufficient nvidia.com/gpu, 1 node(s) were unschedulable.")
 		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 2)}
 		in.Nodes = append(in.Nodes, nodecards.Node{Name: "h200-2", Card: "NVIDIA-H200", Total: 8, Free: count(4), Ready: true}, nodecards.Node{Name: "h200-3", Card: "NVIDIA-H200", Total: 8, Free: count(6), Ready: true, Cordoned: true})
-		in.Obstacles = FindObstacles(builder.Pod("lab", "train-0").Obj(), []*corev1.Node{
-			builder.Node("h200-1").NotReady().Obj(), builder.Node("h200-3").Cordoned().Obj(), tainted("h200-2", corev1.TaintEffectNoSchedule),
-		}, nil)
+		in.NodeRefusals = map[string]simulation.NodeRefusal{
+			"h200-1": {Cause: simulation.UntoleratedTaint, Text: "node.kubernetes.io/not-ready:NoSchedule"},
+			"h200-2": {Cause: simulation.UntoleratedTaint, Text: "dedicated=infra:NoSchedule"}, "h200-3": {Text: "node(s) were unschedulable"},
+		}
 		return in
 	},
 	"NodesUnsuitable-compute": func() Input {
 		in := newWaitingJob(v1alpha1.BlockedNodesUnsuitable, "0/4 nodes are unavailable: 1 Insufficient cpu, 2 Insufficient nvidia.com/gpu, 1 node(s) were unschedulable.")
 		in.Path = []*v1alpha1.CardQuota{newQuota("llm", 8, 2)}
 		in.Nodes = append(in.Nodes, nodecards.Node{Name: "h200-2", Card: "NVIDIA-H200", Total: 8, Free: count(4), Ready: true})
-		in.Obstacles = FindObstacles(builder.Pod("lab", "train-0").CPU("32").Memory("2Ti").Obj(), []*corev1.Node{builder.Node("h200-1").NotReady().Obj(), builder.Node("h200-2").Obj()},
-			[]*corev1.Pod{builder.Pod("lab", "web").CPU("40").Running("h200-2").Obj()})
+		in.NodeRefusals = map[string]simulation.NodeRefusal{
+			"h200-1": {Cause: simulation.UntoleratedTaint, Text: "node.kubernetes.io/not-ready:NoSchedule"},
+			"h200-2": {Cause: simulation.LacksCompute, Text: "24 cpu of 32 requested, 1Ti memory of 2Ti requested"},
+		}
 		return in
 	},
 	"none-tenant": func() Input { // what a user without rights on nodes sees

@@ -56,7 +56,15 @@ func (in *Input) takesPod(name card.Name) bool {
 		return true
 	}
 	return slices.ContainsFunc(in.nodesWith(name), func(node nodecards.Node) bool {
-		_, refuses := in.Obstacles[node.Name]
+		_, refuses := in.NodeRefusals[node.Name]
 		return !refuses && *node.Free >= int64(in.Request.Count)
+	})
+}
+
+// HasFreeNode reports whether one node has enough free cards for the pod, of whatever name. Cards that it does not name
+// may be alternatives.
+func (in *Input) HasFreeNode() bool {
+	return in.Request.Count > 0 && slices.ContainsFunc(in.Nodes, func(node nodecards.Node) bool {
+		return node.Free != nil && *node.Free >= int64(in.Request.Count)
 	})
 }

@@ -6,148 +6,42 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	resourcehelper "k8s.io/component-helpers/resource"
-	corev1helper "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/nodecards"
 	"cardquota.dev/operator/internal/cli/output"
-	"cardquota.dev/operator/internal/workload"
+	"cardquota.dev/operator/internal/simulation"
 )
 
-// Obstacle is why a node refuses a pod, whatever cards it has.
-type Obstacle struct {
-	// Detail says what is in the way, such as "is cordoned".
-	Detail string
-	// Remedy is what would help. ChangesNode reports whether it changes the node.
-	Remedy      string
-	ChangesNode bool
-	// LacksCompute reports whether only CPU, memory or room for pods is missing.
-	LacksCompute bool
-}
+// obstacle is why a node refuses a pod, whatever cards it has: what is in the way, such as "is cordoned", and what would
+// help.
+type obstacle struct{ Detail, Remedy string }
 
-// FindObstacles returns why nodes refuse a pod, by node. Nodes without an obstacle are left out. pods
-// are those of all nodes.
-func FindObstacles(pod *corev1.Pod, nodes []*corev1.Node, pods []*corev1.Pod) map[string]Obstacle {
-	found := map[string]Obstacle{}
-	for _, node := range nodes {
-		if obstacle, any := findObstacle(pod, node); any {
-			found[node.Name] = obstacle
-		}
-	}
-
-	// A full node counts only where nothing else is in the way: a taint stays when other pods have ended.
-	used := requestsByNode(pods)
-	for _, node := range nodes {
-		if _, any := found[node.Name]; any {
-			continue
-		}
-		if lacking := describeLacking(requestsOf(pod), used[node.Name], node.Status.Allocatable); lacking != "" {
-			found[node.Name] = Obstacle{Detail: "has too little left: " + lacking, Remedy: "request less for each pod, or free it on the node", LacksCompute: true}
-		}
-	}
-
-	return found
-}
-
-// HasOpenNode reports whether a node has enough free cards, and no known obstacle.
-func (in *Input) HasOpenNode() bool {
-	return slices.ContainsFunc(in.fittingNodes(), func(node nodecards.Node) bool {
-		_, isRefusing := in.Obstacles[node.Name]
-		return !isRefusing
-	})
-}
-
-// AddRefusals adds what the scheduler says of nodes without a known obstacle.
-func (in *Input) AddRefusals(refusals map[string]string) {
-	for node, reason := range refusals {
-		if _, isKnown := in.Obstacles[node]; isKnown {
-			continue
-		}
-		in.Obstacles[node] = Obstacle{
-			Detail: "refuses the pod: " + output.Clean(reason),
-			Remedy: "change what the pod wants of its node, or wait until pods that are in its way have ended",
-		}
-	}
-}
-
-// requestsOf returns what a pod requests, and one of the pods that a node may have.
-func requestsOf(pod *corev1.Pod) corev1.ResourceList {
-	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-	requests[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
-	return requests
-}
-
-// requestsByNode sums up what the pods on each node request. Pods that have finished use nothing any more.
-func requestsByNode(pods []*corev1.Pod) map[string]corev1.ResourceList {
-	used := map[string]corev1.ResourceList{}
-	for _, pod := range pods {
-		if !workload.MayBeRunning(pod) {
-			continue
-		}
-
-		sums := used[pod.Spec.NodeName]
-		if sums == nil {
-			sums = corev1.ResourceList{}
-			used[pod.Spec.NodeName] = sums
-		}
-
-		for name, quantity := range requestsOf(pod) {
-			sum := sums[name]
-			sum.Add(quantity)
-			sums[name] = sum
-		}
-	}
-
-	return used
-}
-
-// describeLacking says of which resources a node has too little left, beside cards, "" for none. A node may be
-// over its allocatable amount; then 0 is left.
-func describeLacking(requested, used, allocatable corev1.ResourceList) string {
-	var lacking []string
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
-		wanted := requested[name]
-		left := allocatable[name].DeepCopy()
-		left.Sub(used[name])
-		if wanted.Sign() <= 0 || wanted.Cmp(left) <= 0 {
-			continue
-		}
-
-		if left.Sign() < 0 {
-			left = resource.Quantity{}
-		}
-		lacking = append(lacking, fmt.Sprintf("%s %s of %s requested", left.String(), name, wanted.String()))
-	}
-
-	return strings.Join(lacking, ", ")
-}
-
-// findObstacle returns what of a node itself keeps a pod away, and whether there is anything: its state, a
-// taint or its labels. Of several things the first one in this order is named.
-func findObstacle(pod *corev1.Pod, node *corev1.Node) (Obstacle, bool) {
+// obstacleOf returns why a node refuses the pod. The state of the node comes first: Kubernetes gives a node that is not
+// Ready, or is cordoned, a taint, and the scheduler states only one of several refusals.
+func (in *Input) obstacleOf(node nodecards.Node) (found obstacle, isRefusing bool) {
+	refusal, isRefusing := in.NodeRefusals[node.Name]
+	text := output.Clean(refusal.Text)
 	switch {
-	case !workload.NodeReady(node):
-		return Obstacle{Detail: "is not Ready", Remedy: "kubectl describe node " + node.Name + " says why"}, true
-	case node.Spec.Unschedulable:
-		return Obstacle{Detail: "is cordoned", Remedy: "kubectl uncordon " + node.Name + " when its maintenance is over", ChangesNode: true}, true
+	case !isRefusing:
+		return obstacle{}, false
+	case !node.Ready:
+		return obstacle{"is not Ready", "kubectl describe node " + node.Name + " says why"}, true
+	case node.Cordoned && in.ChangesNodes:
+		return obstacle{"is cordoned", "kubectl uncordon " + node.Name + " when its maintenance is over"}, true
+	case node.Cordoned:
+		return obstacle{"is cordoned", "ask the administrator when its maintenance is over"}, true
 	}
 
-	repels := func(taint *corev1.Taint) bool {
-		return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
-	}
-	if taint, any := corev1helper.FindMatchingUntoleratedTaint(node.Spec.Taints, pod.Spec.Tolerations, repels); any {
-		text := output.Clean(taint.ToString())
-		return Obstacle{Detail: "has taint " + text, Remedy: "only pods with a toleration of taint " + text + " get it"}, true
-	}
-	if matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !matches {
-		return Obstacle{Detail: "is not one that the pod selects", Remedy: "change nodeSelector or the node affinity of the pod"}, true
+	switch refusal.Cause {
+	case simulation.UntoleratedTaint:
+		return obstacle{"has taint " + text, "only pods with a toleration of taint " + text + " get it"}, true
+	case simulation.NotSelected:
+		return obstacle{"is not one that the pod selects", "change nodeSelector or the node affinity of the pod"}, true
+	case simulation.LacksCompute:
+		return obstacle{"has too little left: " + text, "request less for each pod, or free it on the node"}, true
 	}
 
-	return Obstacle{}, false
+	return obstacle{"refuses the pod: " + text, "change what the pod wants of its node, or wait until pods that are in its way have ended"}, true
 }
 
 // maxObstacles is how many nodes are named.
@@ -182,7 +76,7 @@ func (in *Input) fittingNodes() []nodecards.Node {
 // node has enough cards, which another gate says.
 func (g gateCheck) obstacleGates() []Gate {
 	nodes := g.fittingNodes()
-	if len(nodes) == 0 || g.Obstacles == nil {
+	if len(nodes) == 0 || g.NodeRefusals == nil {
 		return nil
 	}
 
@@ -190,13 +84,13 @@ func (g gateCheck) obstacleGates() []Gate {
 	var refusing, lacking []string
 	open := ""
 	for _, node := range nodes {
-		obstacle, any := g.Obstacles[node.Name]
-		if !any {
+		found, isRefusing := g.obstacleOf(node)
+		if !isRefusing {
 			return []Gate{{name, Yes, fmt.Sprintf("%s has %d free and takes such pods", node.Name, *node.Free)}}
 		}
 
-		text := fmt.Sprintf("%s has %d free and %s", node.Name, *node.Free, obstacle.Detail)
-		if obstacle.LacksCompute {
+		text := fmt.Sprintf("%s has %d free and %s", node.Name, *node.Free, found.Detail)
+		if g.NodeRefusals[node.Name].Cause == simulation.LacksCompute {
 			lacking = append(lacking, text)
 			open = cmp.Or(open, fmt.Sprintf("%s has %d free, and none is in the way", node.Name, *node.Free))
 		} else {
@@ -228,11 +122,8 @@ func (a adviser) adviseObstacles() []string {
 	var advice []string
 	nodes := a.fittingNodes()
 	for _, node := range nodes[:min(len(nodes), maxObstacles)] {
-		obstacle := a.Obstacles[node.Name]
-		if obstacle.ChangesNode && !a.ChangesNodes {
-			obstacle.Remedy = "ask the administrator when its maintenance is over"
-		}
-		advice = append(advice, fmt.Sprintf("Node %s has %d %s free and %s: %s.", node.Name, *node.Free, node.Card, obstacle.Detail, obstacle.Remedy))
+		found, _ := a.obstacleOf(node)
+		advice = append(advice, fmt.Sprintf("Node %s has %d %s free and %s: %s.", node.Name, *node.Free, node.Card, found.Detail, found.Remedy))
 	}
 
 	return advice
