@@ -42,7 +42,7 @@ var tables = []table{
 	{tests: "./internal/controller/cardquota", run: "(Metrics|Billed|Bill|Unknown)", mutants: queueMetricsMutants},
 	{tests: "./internal/queueusage", run: "^(TestNewBindings|TestPodsAreNewOnce)$", mutants: bindingMetricsMutants},
 	{tests: "./internal/cardquota", run: "^TestOverAllocationIsAllowedByAll$", mutants: allowanceMetricsMutants},
-	{tests: "./internal/cardseconds", run: "^Test(SumsOfDays|NoChangeOfClock|TimeInWhich|EachPart|CountsAreNot).*$", mutants: billMutants},
+	{tests: "./internal/cardseconds", run: "^Test(SumsOfDays|NoChangeOfClock|TimeInWhich|EachPart|PartsOfMilliseconds).*$", mutants: billMutants},
 	{tests: "./internal/cardhours", mutants: cardHoursMutants},
 	{tests: "./internal/queueusage", run: "^TestWhoUsesCardsForBills$", mutants: billedPodsMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^Test(PodsPreemptOtherJobs.*|EveryQueuePreempts.*|PreemptLooksAtAllNodes|JobIs.*IntoAFullQueue.*|PreemptedCardsAreKept.*|SecondPreemptor.*|PreemptEvictsOnlyElasticPods.*|PreemptTakesNoCards.*|PreemptInATree.*|MissingQuota.*|PodDoesNotWaitForTheVictim.*|ALoweredQuotaEndsWhat.*|KeptCardsCount.*)$", mutants: preemptMutants},

@@ -11,9 +11,11 @@ import (
 )
 
 // TestNearestIgnoresVendorsAndCase: a user who asks for a card that no node has reads the nearest name. Case,
-// separators and words of vendors make no difference. A part of a name finds the whole name, and a longer name finds
-// a card whose parts it has. But a part without a digit, such as GeForce, finds none. A misspelt name finds the card
-// with the smallest edit distance, up to a third of the length that it has without its vendor.
+// separators and words of vendors make no difference, and the letters O, I and L count as the digits 0 and 1. First
+// comes the same name. Then comes one with all parts of the wanted name, of several the one with the fewest parts.
+// Then comes that with the smallest edit distance, up to a third of the length that the wanted name has without its
+// vendor. Last comes one of which the wanted name has all parts. But parts without a digit, such as GeForce, find
+// none.
 func TestNearestIgnoresVendorsAndCase(t *testing.T) {
 	cardsOfNodes := []Name{
 		"Ascend-910B", "NVIDIA-A10", "NVIDIA-A100-SXM4-40GB", "NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D",

@@ -330,10 +330,11 @@ func TestWithheldCardsKeepTheirName(t *testing.T) {
 	check.That(t, !isKnown, "an unknown node has a card")
 }
 
-// TestSharingStrategy: label sharing-strategy says how shares are made: "time-slicing", "mps", or "none". It counts
-// only where the node offers shares: under a resource of their own (gpu.shared), or as a card named -SHARED, by its
-// product or because label replicas is above 1. Shares of slices have labels of their own, named after the slice.
-func TestSharingStrategy(t *testing.T) {
+// TestSharingStrategyCountsOnlyForShares: label sharing-strategy says how shares are made: "time-slicing", "mps", or
+// "none". It counts only where the node offers shares: under a resource of their own (gpu.shared), or as a card named
+// -SHARED, by its product or because label replicas is above 1. Shares of slices have labels of their own, named
+// after the slice.
+func TestSharingStrategyCountsOnlyForShares(t *testing.T) {
 	const (
 		gpu   = "nvidia.com/gpu"
 		slice = "nvidia.com/mig-1g.10gb"

@@ -305,8 +305,8 @@ func TestServiceTypesInForceDecide(t *testing.T) {
 	}
 }
 
-// flatQueue is what the operator wants of the Queue of a CardQuota while queues are flat and no pod uses cards. live is
-// the Queue that exists, nil for none.
+// flatQueue is what the operator wants of the Queue of a CardQuota while queues are flat and no pod uses cards. live
+// is the Queue that exists, nil for none.
 func flatQueue(quota *v1alpha1.CardQuota, types ServiceTypeLookup, live *v1beta1.Queue) DesiredQueue {
 	return NewDesiredQueue(quota, PolicyInput{Types: types}, live, "", flatPlacement(quota))
 }

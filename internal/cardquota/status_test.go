@@ -483,10 +483,10 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 	})
 }
 
-// TestTooManyNamespaces: tenants see their quota in a view in each namespace that the CardQuota selects, in at most
-// 50 of them. While more are selected, condition LocalViewsComplete is False. Otherwise the condition is missing. The
-// three counts follow each other, so the condition of 51 must go again with 0.
-func TestTooManyNamespaces(t *testing.T) {
+// TestMoreNamespacesThanViewsSetACondition: tenants see their quota in a view in each namespace that the CardQuota
+// selects, in at most 50 of them. While more are selected, condition LocalViewsComplete is False. Otherwise the
+// condition is missing. The three counts follow each other, so the condition of 51 must go again with 0.
+func TestMoreNamespacesThanViewsSetACondition(t *testing.T) {
 	input := newStatusInput(cards{}, cards{})
 	for _, selected := range []int{50, 51, 0} { // each status is computed from the one before
 		input.LocalViews = localquota.ViewsCondition(selected)

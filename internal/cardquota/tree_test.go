@@ -155,10 +155,10 @@ func TestACardWithoutQuotaInheritsIt(t *testing.T) {
 	check.Equal(t, "quota of a parent", card.Quota{"H200": 16}, tree.QuotaFor(all["tenant"]))
 }
 
-// TestQuotaWhileFlat: while queues are flat, which is the default, no CardQuota inherits from a parent. A card
-// without a quota gets what it deserves. A parent, which has no service type, grants nothing, because its children
-// have quotas of their own. The Queue has the same quota.
-func TestQuotaWhileFlat(t *testing.T) {
+// TestFlatQueuesInheritNoQuota: while queues are flat, which is the default, no CardQuota inherits from a parent. A
+// card without a quota gets what it deserves. A parent, which has no service type, grants nothing, because its
+// children have quotas of their own. The Queue has the same quota.
+func TestFlatQueuesInheritNoQuota(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota *v1alpha1.CardQuota
 		want  card.Quota

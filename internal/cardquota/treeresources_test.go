@@ -156,8 +156,8 @@ func volcanoAllows(queues map[string]*v1beta1.Queue, changed string) error {
 	return nil
 }
 
-// coversChildren refuses a child with more than its parent's limit. It refuses children that together have more than the
-// parent's deserved or guarantee. Where the parent has none of these, its limit counts.
+// coversChildren refuses a child with more than its parent's limit. It refuses children that together have more than
+// the parent's deserved or guarantee. Where the parent has none of these, its limit counts.
 func coversChildren(queues map[string]*v1beta1.Queue, parent *v1beta1.Queue, name string, resource corev1.ResourceName) error {
 	sums := map[string]int64{}
 	for child, q := range queues {

@@ -53,10 +53,10 @@ func TestAReplicaThatStoodStillAddsTwoMinutes(t *testing.T) {
 	check.Equal(t, "card-seconds after the clock was set back", milli(2, maxCountAge), totalOf(meter, "q"))
 }
 
-// TestCountsAreNotInWholeMilliseconds: counts come every 1.0009 seconds, and sums are in whole milliseconds. What is
+// TestPartsOfMillisecondsAreNotLost: counts come every 1.0009 seconds, and sums are in whole milliseconds. What is
 // left of a millisecond is in the next sum, so 1000 counts of 8 cards lose nothing: 1000.9 seconds. After the clock
 // is set back, counting goes on from the earlier time.
-func TestCountsAreNotInWholeMilliseconds(t *testing.T) {
+func TestPartsOfMillisecondsAreNotLost(t *testing.T) {
 	meter := &Meter{}
 	now := start
 	for range 1001 { // between 1001 counts are 1000 times 1.0009 seconds

@@ -271,9 +271,9 @@ func appendUncounted(job *batchv1.Job, uid types.UID) {
 	job.Status.UncountedTerminatedPods.Failed = append(job.Status.UncountedTerminatedPods.Failed, uid)
 }
 
-// TestBatchJobOwner: evictions of a pod count against the Kubernetes Job that controls it. BatchJobOwner finds that
-// Job by the API group, kind and flag controller of the owner reference.
-func TestBatchJobOwner(t *testing.T) {
+// TestBatchJobOwnerIsTheKubernetesJobThatControls: evictions of a pod count against the Kubernetes Job that controls
+// it. BatchJobOwner finds that Job by the API group, kind and flag controller of the owner reference.
+func TestBatchJobOwnerIsTheKubernetesJobThatControls(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		apiVersion, kind string
 		controls, want   bool

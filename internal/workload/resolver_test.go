@@ -158,9 +158,10 @@ func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 		(&Resolver{Schedulers: []string{"another"}}).Queue(runningPodIn("evil").Queue("q").Obj(), nil, ""))
 }
 
-// TestCardsWithANetworkDevice: a pod may request a card and a network device of the same vendor, as distributed
-// training does. The device is no card, whether labels name the cards of the node or an entry of the policy does.
-func TestCardsWithANetworkDevice(t *testing.T) {
+// TestANetworkDeviceBesideCardsIsNoCard: a pod may request a card and a network device of the same vendor, as
+// distributed training does. The device is no card, whether labels name the cards of the node or an entry of the
+// policy does.
+func TestANetworkDeviceBesideCardsIsNoCard(t *testing.T) {
 	for _, mappings := range []card.Mappings{nil, {{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}}} {
 		var tracker card.Tracker
 		tracker.SetMappings(mappings)

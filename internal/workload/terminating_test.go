@@ -112,10 +112,10 @@ func TestTerminationGracePeriod(t *testing.T) {
 	}
 }
 
-// TestNodeReady: the cards of a node that is not ready are unusable, and its pods cannot terminate. The node's
-// condition Ready says it, and Unknown is not ready. A node without any condition counts as ready. Condition
-// MemoryPressure is False and must not be taken for Ready.
-func TestNodeReady(t *testing.T) {
+// TestANodeIsReadyByItsConditionReady: the cards of a node that is not ready are unusable, and its pods cannot
+// terminate. The node's condition Ready says it, and Unknown is not ready. A node without any condition counts as
+// ready. Condition MemoryPressure is False and must not be taken for Ready.
+func TestANodeIsReadyByItsConditionReady(t *testing.T) {
 	for status, want := range map[corev1.ConditionStatus]bool{
 		corev1.ConditionTrue:    true,
 		corev1.ConditionFalse:   false,

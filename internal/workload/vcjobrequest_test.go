@@ -50,12 +50,12 @@ func writeJobRequest(request quota.JobRequest) string {
 	return strings.Join(words, " ")
 }
 
-// TestVCJobRequest: before its pods exist, a Volcano job requests the cards of as many pods as it needs to start:
-// minAvailable of the job. Each task adds the pods of its own minimum first, then others. Where the job needs fewer
-// than these minimums together, they do not count. The task of highest priority comes first, else the first one
-// written. card.request counts where it is more. A task is vcTask(replicas, minimum, card name, cards of a pod).
-// Cards A and B are both of nvidia.com/gpu. A card name that is not valid for the request counts as none.
-func TestVCJobRequest(t *testing.T) {
+// TestVCJobRequestsTheCardsOfItsMinimum: before its pods exist, a Volcano job requests the cards of as many pods as
+// it needs to start: minAvailable of the job. Each task adds the pods of its own minimum first, then others. Where
+// the job needs fewer than these minimums together, they do not count. The task of highest priority comes first, else
+// the first one written. card.request counts where it is more. A task is vcTask(replicas, minimum, card name, cards
+// of a pod). Cards A and B are both of nvidia.com/gpu. A card name that is not valid for the request counts as none.
+func TestVCJobRequestsTheCardsOfItsMinimum(t *testing.T) {
 	const slice = "nvidia.com/mig-1g.10gb"
 	resolver := &Resolver{Inventory: card.NewInventory(map[string]card.Node{
 		"a": {
