@@ -20,10 +20,10 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// TestMetricsAreServedWithinLimits: the page of metrics is served over HTTP/1.1 only, because one HTTP/2 connection
+// TestMetricsAreServedOverHTTP1Only: the page of metrics is served over HTTP/1.1 only, because one HTTP/2 connection
 // could open many streams. With --secure-metrics it needs TLS and a token, which this client does not have, so the
 // answer is 401.
-func TestMetricsAreServedWithinLimits(t *testing.T) {
+func TestMetricsAreServedOverHTTP1Only(t *testing.T) {
 	check.NoError(t, streamLists()) // as main does before its first client: client-go asks for it once
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "cardquota_ready 1") })
 	for t, tc := range check.Cases(t, map[string]struct {

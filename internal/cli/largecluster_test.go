@@ -91,7 +91,7 @@ func TestAListThatExpiresIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestWhyOfThousandsOfPodsIsShort: job huge has 2000 pods that wait for 2 H200 each in a queue without quota for them,
+// TestWhyOfThousandsOfPodsIsShort: job huge has 2000 pods that wait for 2 H200 each in queue llm, whose quota is 4,
 // among 2000 pods of other jobs. Why sums its pods up, 4000 cards, in less than 40 lines.
 func TestWhyOfThousandsOfPodsIsShort(t *testing.T) {
 	objects := kubectl.ClusterWithOneFreeCard()

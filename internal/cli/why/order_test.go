@@ -118,28 +118,28 @@ func TestAheadIsThePlaceInTheOrderOfVolcano(t *testing.T) {
 			}
 		}
 
-		c := session.New(text)
-		for i, group := range c.Groups {
-			group.CreationTimestamp = metav1.NewTime(c.Now.Add(-time.Duration(ages[i]) * time.Minute))
+		cluster := session.New(text)
+		for i, group := range cluster.Groups {
+			group.CreationTimestamp = metav1.NewTime(cluster.Now.Add(-time.Duration(ages[i]) * time.Minute))
 			owner := metav1.OwnerReference{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: group.Name, Controller: ptr.To(true)}
 			group.OwnerReferences = []metav1.OwnerReference{owner}
 		}
 
 		// the PriorityClasses
-		c.Begin()
+		cluster.Begin()
 		ofAll := builder.PriorityClass("standard", standard)
 		ofAll.GlobalDefault = true
-		c.Cache.AddPriorityClass(ofAll)
+		cluster.Cache.AddPriorityClass(ofAll)
 		for _, name := range []string{"urgent", "lazy"} {
 			classes.values[name] = rapid.Int32Range(-2, 2).Draw(t, name)
-			c.Cache.AddPriorityClass(builder.PriorityClass(name, classes.values[name]))
+			cluster.Cache.AddPriorityClass(builder.PriorityClass(name, classes.values[name]))
 		}
 
 		// the session of Volcano, and what why reads of the same cluster
-		ssn := c.Open([][]string{{"priority", "gang"}}, nil)
-		defer c.Close()
+		ssn := cluster.Open([][]string{{"priority", "gang"}}, nil)
+		defer cluster.Close()
 
-		w := &inputReader{Reader: &reader.Reader{}, resolver: workload.Resolver{}, loaded: reader.Workloads{Pods: c.Pods, PodGroups: c.Groups}}
+		w := &inputReader{Reader: &reader.Reader{}, resolver: workload.Resolver{}, loaded: reader.Workloads{Pods: cluster.Pods, PodGroups: cluster.Groups}}
 		w.input.Queue = "q"
 
 		// the comparison for each job
@@ -150,7 +150,7 @@ func TestAheadIsThePlaceInTheOrderOfVolcano(t *testing.T) {
 			w.setAhead(turns)
 			want := 0
 			for other := range turns {
-				if other != reference && ssn.JobOrderFn(c.Job(other.Name), c.Job(reference.Name)) {
+				if other != reference && ssn.JobOrderFn(cluster.Job(other.Name), cluster.Job(reference.Name)) {
 					want++
 				}
 			}
