@@ -81,7 +81,7 @@ func TestConcurrentValidationsAreBounded(t *testing.T) {
 	close(finish)
 	all.Wait()
 	check.That(t, most.Load() <= maxConcurrent, "%d requests were validated at a time, want at most %d", most.Load(), maxConcurrent)
-	answer = handle(ctx, admission.Request{}) // no other request is in work now
+	answer = handle(ctx, admission.Request{}) // no other request is validated now
 	check.That(t, answer.Result.Message != "validated", "a request is validated although its caller has gone")
 }
 

@@ -19,7 +19,8 @@ var execute = kubectl.Plugin{Commands: []program.Command{NewCommand}}.Execute
 
 // TestInventoryShowsCardsOrNodes: the golden files have the cards of the CardInventory, or with --nodes those of each
 // node. A user who may not list pods sees the nodes without used and free cards. One node is not Ready, one is
-// cordoned, and one has cards that no label names. Tables without -o fit a terminal.
+// cordoned, and one has cards that no label names. In row nodes-anomaly, a node with Ascend-910B also offers slices
+// that no label names. Tables without -o fit a terminal.
 func TestInventoryShowsCardsOrNodes(t *testing.T) {
 	noPods := kubectl.Forbid(schema.GroupResource{Resource: "pods"}, &corev1.PodList{})
 	withNPUs := append(kubectl.FleetWithFaults(),

@@ -38,7 +38,7 @@ func TestAPartThatCannotBeWrittenIsReported(t *testing.T) {
 		s.store.refused[part] = immutable(cardseconds.ConfigMapName(part))
 	}
 
-	s.useOneCardForMinutes(2) // the first write is refused after one
+	s.useOneCardForMinutes(2) // the first write is refused after a minute
 	s.expectRefused("for a minute", nothing)
 	s.useOneCardForMinutes(1)
 	part0 := map[string]metav1.StatusReason{"volcano-system/cardquota-card-seconds-0": metav1.StatusReasonInvalid}
@@ -47,7 +47,7 @@ func TestAPartThatCannotBeWrittenIsReported(t *testing.T) {
 	s.restart()
 	s.k.namespace = "volcano-system"
 	s.expectRefused("before the next leader has loaded the sums", nothing)
-	s.useOneCardForMinutes(2) // the first write is refused after one
+	s.useOneCardForMinutes(2) // the first write is refused after a minute
 	s.expectRefused("for a minute, by the next leader", nothing)
 	s.useOneCardForMinutes(1)
 	s.expectRefused("for two minutes, by the next leader", part0)
@@ -72,7 +72,7 @@ func TestAConfigMapThatCannotBeReadIsReported(t *testing.T) {
 		s.k.namespace = "volcano-system"
 		s.store.unreadable = map[int]error{number: apierrors.NewInternalError(errors.New("no key to decrypt it"))}
 
-		s.useOneCardForMinutes(2) // the first read fails after one
+		s.useOneCardForMinutes(2) // the first read fails after a minute
 		s.expectRefused("for a minute", nothing)
 		s.useOneCardForMinutes(1)
 		s.expectRefused("for two minutes", map[string]metav1.StatusReason{"volcano-system/" + cardseconds.ConfigMapName(number): metav1.StatusReasonInternalError})

@@ -181,7 +181,7 @@ func TestWarningOfAnUnknownCardSuggestsAName(t *testing.T) {
 	withheld := card.Node{Model: "NVIDIA-A10G", Unnamed: []corev1.ResourceName{gpu}, Withheld: []card.NodeCard{{Name: "NVIDIA-A10G", Resource: gpu, Count: 10}},
 		Anomalies: []card.Anomaly{{Reason: card.MoreThanLabelled, Resource: gpu, Message: "offers 10 nvidia.com/gpu"}}}
 
-	withShares := card.NewInventory(map[string]card.Node{"h200": named, "new": unnamed, "shares": withheld})
+	withA10G := card.NewInventory(map[string]card.Node{"h200": named, "new": unnamed, "a10g": withheld})
 	for t, tc := range check.Cases(t, map[string]struct {
 		name        string
 		inventory   *card.Inventory
@@ -201,8 +201,8 @@ func TestWarningOfAnUnknownCardSuggestsAName(t *testing.T) {
 		},
 		"a node withholds the card": {
 			name:        "NVIDIA-A10G",
-			inventory:   withShares,
-			wantWarning: "names card NVIDIA-A10G, which no node offers now: 1 node withholds it, such as shares: offers 10 nvidia.com/gpu",
+			inventory:   withA10G,
+			wantWarning: "names card NVIDIA-A10G, which no node offers now: 1 node withholds it, such as a10g: offers 10 nvidia.com/gpu",
 		},
 		"a similar name, and an unnamed node": {
 			name:        "NVIDIA-H20",
