@@ -34,6 +34,7 @@ func TestProcessWaitsForTheStockSchedulerToEnd(t *testing.T) {
 	g.SetDefaultEventuallyTimeout(20 * time.Second)
 	g.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 
+	// The API server admits no pods without this ServiceAccount.
 	c.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "default"}})
 	c.configure(t, valid)
 	stock := c.createStockSchedulerPod(t, "volcano-scheduler-0", "node")

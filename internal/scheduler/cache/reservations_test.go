@@ -14,7 +14,8 @@ import (
 func TestReservationEndsWhenSomethingElseThanQuotaBlocks(t *testing.T) {
 	start := time.Now()
 	p := Reservations{}
-	isActive := func(age time.Duration) bool { return p.IsActive("g", start.Add(age), time.Hour) } // MaxReservation is an hour
+	const maxReservation = time.Hour // it is not reached here
+	isActive := func(age time.Duration) bool { return p.IsActive("g", start.Add(age), maxReservation) }
 
 	check.Equal(t, "active at first", true, isActive(0))
 	check.Equal(t, "active just before the timeout", true, isActive(ReservationTimeout-time.Second))

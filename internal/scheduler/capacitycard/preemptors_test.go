@@ -318,7 +318,7 @@ func TestSecondPreemptorUsesNoKeptCards(t *testing.T) {
 	s.evict(preempt.New())
 	check.Equal(t, "evicted pods of the first session", 1, len(s.In(api.Releasing)))
 
-	// The second session: the victim of the first one still runs, and late-0 waits as well.
+	// The second session: the eviction of the first one was requested, its pod still runs, and late-0 waits as well.
 	for _, task := range slices.Concat(s.preempted...) {
 		s.pluginForActions().Evictions.MarkEvicting(task)
 	}

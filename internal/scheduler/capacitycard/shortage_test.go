@@ -138,8 +138,8 @@ func TestShortageIsNotStatedUntilTheCacheHasSynced(t *testing.T) {
 	check.Equal(t, "message", before, s.refusals("j"))
 }
 
-// BenchmarkStateShortagesOfSkippedPods measures how long it takes to state what the nodes lack for an elastic job. Volcano
-// tries one of its pods and skips 2,000 that are alike.
+// BenchmarkStateShortagesOfSkippedPods measures how long it takes to state what the nodes lack for an elastic job. None of
+// the nodes has the 8 cards that a pod requests. Volcano tries one of the waiting pods and skips 2,000 that are alike.
 func BenchmarkStateShortagesOfSkippedPods(b *testing.B) {
 	s := newScene(b, `queue q quota={"A":16000}
 		job r queue=q min=1 running=n0 cards=2
@@ -154,7 +154,7 @@ func BenchmarkStateShortagesOfSkippedPods(b *testing.B) {
 	for b.Loop() {
 		for task, fit := range job.NodesFitErrors {
 			if !s.p.TriedTasks[task] {
-				fit.SetError("Task j-2 with role spec worker " + skippedWords)
+				fit.SetError("Task j-2 with role spec worker " + skippedWords) // Volcano's message about a skipped pod
 			}
 		}
 		s.p.shortages.stateJobShortages(job, fleet)

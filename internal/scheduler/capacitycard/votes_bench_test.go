@@ -45,8 +45,9 @@ func votesScene(b *testing.B, jobs int) *scene {
 	return s
 }
 
-// BenchmarkVotes votes on 10,000 jobs that their queue has no quota for. Volcano asks about each of them
-// in every session. It fails if a vote costs more than half of one check of the quota (mostOfCheck).
+// BenchmarkVotes measures the plugin's vote whether a job may be enqueued, for 10,000 jobs for which their queue has no
+// quota. Volcano asks about each of them in every session. It fails if a vote costs more than half of one check of the
+// quota (mostOfCheck).
 func BenchmarkVotes(b *testing.B) {
 	const (
 		jobs   = 10_000
@@ -59,7 +60,7 @@ func BenchmarkVotes(b *testing.B) {
 	runtime.GC()
 	began := time.Now()
 	for range checks {
-		check.Must(b, s.p.Ledger.CheckEnqueue("q", s.p.sums.Of, request, 1) != nil, "the request is not refused")
+		check.Must(b, s.p.Ledger.CheckEnqueue("q", s.p.sums.Of, request, s.p.Args.OverCommitFactor) != nil, "the request is not refused")
 	}
 
 	oneCheck := time.Since(began) / checks

@@ -194,7 +194,7 @@ func TestACandidateWithdrawsWhileAnotherSchedulerRuns(t *testing.T) {
 		g.Expect(len(e.client.Actions())).To(BeNumerically(">", 10), "the replica tries to take the Lease")
 
 		e.addPod(g, otherSchedulerPod("one", "n", "Running"))
-		g.Expect(e.String()).To(ContainSubstring("in pod ns/one,"))
+		g.Expect(e.String()).To(ContainSubstring("in pod ns/one,"), "message while it waits")
 		g.Expect(e.client.Tracker().Delete(leaseResource, "ns", "lease")).To(Succeed())
 		time.Sleep(long)
 		g.Expect(e.holder()).To(BeEmpty())

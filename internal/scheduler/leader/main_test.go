@@ -8,7 +8,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The second handler counts from when the process began, which is the future in a bubble of synctest.
+	// Without the second handler, which delays errors since the last one: the fake time of synctest begins before the
+	// process does, so the last error would be in the future.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	os.Exit(m.Run())
 }

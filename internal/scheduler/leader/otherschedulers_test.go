@@ -27,16 +27,16 @@ func TestAPodOfTheStockSchedulerCountsWhileItMayPlacePods(t *testing.T) {
 		pod        *builder.PodBuilder
 		wantCounts bool
 	}{
-		"a running pod":                     {otherSchedulerPod("p", "n", corev1.PodRunning), true},
-		"a pod that starts on its node":     {otherSchedulerPod("p", "n", corev1.PodPending), true},
-		"a pod on a node that is lost":      {otherSchedulerPod("p", "n", corev1.PodUnknown), true},
-		"a pod without a phase":             {otherSchedulerPod("p", "n", ""), true},
-		"a running pod that was deleted":    {otherSchedulerPod("p", "n", corev1.PodRunning).Deleted(now), true},
-		"a pod without a node":              {otherSchedulerPod("p", "", corev1.PodPending), false},
-		"a pod that succeeded":              {otherSchedulerPod("p", "n", corev1.PodSucceeded), false},
-		"a pod that failed":                 {otherSchedulerPod("p", "n", corev1.PodFailed), false},
-		"a pod that succeeded, was deleted": {otherSchedulerPod("p", "n", corev1.PodSucceeded).Deleted(now), false},
-		"the pod of this process":           {otherSchedulerPod("own", "n", corev1.PodRunning), false},
+		"a running pod":                  {otherSchedulerPod("p", "n", corev1.PodRunning), true},
+		"a pod that starts on its node":  {otherSchedulerPod("p", "n", corev1.PodPending), true},
+		"a pod on a node that is lost":   {otherSchedulerPod("p", "n", corev1.PodUnknown), true},
+		"a pod without a phase":          {otherSchedulerPod("p", "n", ""), true},
+		"a running pod that was deleted": {otherSchedulerPod("p", "n", corev1.PodRunning).Deleted(now), true},
+		"a pod without a node":           {otherSchedulerPod("p", "", corev1.PodPending), false},
+		"a pod that succeeded":           {otherSchedulerPod("p", "n", corev1.PodSucceeded), false},
+		"a pod that failed":              {otherSchedulerPod("p", "n", corev1.PodFailed), false},
+		"a deleted pod that succeeded":   {otherSchedulerPod("p", "n", corev1.PodSucceeded).Deleted(now), false},
+		"the pod of this process":        {otherSchedulerPod("own", "n", corev1.PodRunning), false},
 	}) {
 		check.Equal(t, "counts", tc.wantCounts, len(podsOfOtherSchedulers([]*corev1.Pod{tc.pod.Obj()}, "own")) == 1)
 	}
