@@ -527,8 +527,8 @@ func TestAnomaliesWithoutALimitAreFirst(t *testing.T) {
 	check.Equal(t, "reasons", []v1alpha1.AnomalyReason{"CardsOutsideQueues", "UnmappedResource", "CardsUnhealthy"}, reasons)
 }
 
-// TestReasonsAreThoseOfTheAPI: each reason of package card is one of the API, and has a remedy: a text that says what
-// to do behind a colon.
+// TestReasonsAreThoseOfTheAPI: each reason of package card is one of the API, and has a remedy: a text that says,
+// behind a colon, what to do.
 func TestReasonsAreThoseOfTheAPI(t *testing.T) {
 	api := []v1alpha1.AnomalyReason{
 		v1alpha1.AnomalyNoModelLabel,

@@ -350,8 +350,8 @@ func TestChangedQueuesAreThoseWithAnotherExcess(t *testing.T) {
 			}
 		}
 
-		isOverAllocated := func(b *QuotaTotals, all []*v1alpha1.CardQuota) bool {
-			return slices.ContainsFunc(all, func(q *v1alpha1.CardQuota) bool { return len(b.OverAllocated(q)) > 0 })
+		isOverAllocated := func(totals *QuotaTotals, all []*v1alpha1.CardQuota) bool {
+			return slices.ContainsFunc(all, func(q *v1alpha1.CardQuota) bool { return len(totals.OverAllocated(q)) > 0 })
 		}
 		check.Must(t, isOverAllocated(before, quotasBefore) || isOverAllocated(after, quotasAfter) || len(changed) == 0,
 			"nothing is over-allocated, and %v are returned", changed)

@@ -227,9 +227,11 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 		},
 
 		"never a heartbeat": {
-			changes:     []change{removeHeartbeat, removeLeader},
-			want:        "False/NoHeartbeat",
-			wantMessage: []string{"ever", "Lease cardquota-scheduler in namespace volcano-system", "/readyz"},
+			changes: []change{removeHeartbeat, removeLeader},
+			want:    "False/NoHeartbeat",
+			wantMessage: []string{
+				"no Cardquota scheduler has ever finished a session", "Lease cardquota-scheduler in namespace volcano-system", "/readyz",
+			},
 		},
 		"the heartbeat cannot be read": {
 			changes:       []change{removeHeartbeat, func(observation *Observation) { observation.Unreadable = "leases is forbidden" }},
@@ -283,13 +285,13 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 		"the scheduler's clock is an hour ahead": {
 			changes:       []change{setClockAhead(time.Hour), removeLeader},
 			want:          "False/NoHeartbeat",
-			wantMessage:   []string{"future", "clocks"},
+			wantMessage:   []string{"has a time that is 20s or more in the future", "correct the clocks"},
 			wantNextCheck: 19 * time.Second,
 		},
 		"the scheduler's clock is an hour behind": {
 			changes:       []change{setClockAhead(-time.Hour), removeLeader},
 			want:          "False/NoHeartbeat",
-			wantMessage:   []string{"past", "clocks"},
+			wantMessage:   []string{"their time is 20s or more in the past", "correct the clocks"},
 			wantNextCheck: 19 * time.Second,
 		},
 

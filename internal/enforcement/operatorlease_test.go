@@ -28,9 +28,10 @@ func TestOperatorLeadsWhileItsLeaseIsRenewed(t *testing.T) {
 		lease *coordinationv1.Lease
 		want  bool
 	}{
-		"renewed 2 seconds ago":                      {lease("host_1", 2*time.Second), true},
-		"renewed 20 seconds ahead, by another clock": {lease("host_1", -20*time.Second), true},
-		"renewed 5 minutes ago":                      {lease("host_1", 5*time.Minute), false},
+		"renewed 59 seconds ago":                     {lease("host_1", 59*time.Second), true},
+		"renewed a minute ago":                       {lease("host_1", time.Minute), false},
+		"renewed 59 seconds ahead, by another clock": {lease("host_1", -59*time.Second), true},
+		"renewed a minute ahead":                     {lease("host_1", -time.Minute), false},
 		"released, so without a holder":              {lease("", 2*time.Second), false},
 		"without a holder and a time":                {&coordinationv1.Lease{}, false},
 	} {

@@ -91,8 +91,8 @@ func isProvenByHeartbeat(observation Observation) bool {
 		isFresh && isReceivedLately && mayBeTakenOver
 }
 
-// TestTrueNeedsEveryProof: for a random observation, condition Enforced is True exactly if everything is proven,
-// which isProven states once more in one sentence. The message is never empty, and fits a condition. The next check
+// TestTrueNeedsEveryProof: for a random observation, condition Enforced is True exactly if everything is proven.
+// isProven states that once more, as one condition. The message is never empty, and fits a condition. The next check
 // is later than now, if there is one.
 func TestTrueNeedsEveryProof(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {

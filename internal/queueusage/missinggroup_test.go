@@ -18,7 +18,7 @@ import (
 // would help. The pod raises no alert (OldestWithinQuota stays zero), because any tenant can write such a name.
 func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu."
-	named := builder.PodGroup("lab", "gone").Queue("q").Obj()
+	named := builder.PodGroup("lab", "train").Queue("q").Obj()
 	for name, tc := range map[string]struct {
 		stated         string
 		groups         []*v1beta1.PodGroup
@@ -39,7 +39,7 @@ func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 			lacksPodGroups: true,
 		},
 	} {
-		waits := builder.Pod("lab", "orphan").Queue("q").PodGroup("gone").Card("NVIDIA-H200").GPUs(1).Created(noon)
+		waits := builder.Pod("lab", "orphan").Queue("q").PodGroup("train").Card("NVIDIA-H200").GPUs(1).Created(noon)
 		if tc.stated != "" {
 			waits.Unschedulable(tc.stated)
 		}
@@ -56,7 +56,7 @@ func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 
 		check.Must(t, len(usage.Blocked) == 1, "%s: blocked are %+v", name, usage.Blocked)
 		check.Equal(t, name+": reason", tc.want, usage.Blocked[0].Reason)
-		check.Contains(t, name+": message", usage.Blocked[0].Message, "PodGroup <lab/gone>", "does not exist", "delete the pod")
+		check.Contains(t, name+": message", usage.Blocked[0].Message, "PodGroup <lab/train>", "does not exist", "delete the pod")
 		check.Must(t, usage.OldestWithinQuota.IsZero(), "%s: a tenant could raise an alert by a name", name)
 	}
 }

@@ -64,31 +64,35 @@ func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 		},
 		"preempt: priority chooses victims": {
 			text: newText("enqueue, allocate, preempt", "priority", gangOff, CapacityCard),
-			want: []string{"plugin priority", "enablePreemptable: false"},
+			want: []string{"plugin priority would choose victims of preempt", "enablePreemptable: false"},
 		},
 		"reclaim: gang chooses victims": {
 			text: newText("enqueue, allocate, reclaim", "gang enablePreemptable=false", CapacityCard),
-			want: []string{"plugin gang", "enableReclaimable: false"},
+			want: []string{"plugin gang would choose victims of reclaim", "enableReclaimable: false"},
 		},
 		"reclaim: conformance of a lower tier chooses victims": {
 			text: newText("enqueue, allocate, reclaim", CapacityCard, "-", "conformance"),
-			want: []string{"plugin conformance"},
+			want: []string{"plugin conformance would choose victims of reclaim"},
 		},
 		"reclaim: gang, pdb and drf choose victims": {
 			text: newText("enqueue, allocate, reclaim", "gang", "pdb", CapacityCard, "-", "drf"),
-			want: []string{"plugin gang", "plugin pdb", "plugin drf"},
+			want: []string{
+				"plugin gang would choose victims of reclaim",
+				"plugin pdb would choose victims of reclaim",
+				"plugin drf would choose victims of reclaim",
+			},
 		},
 		"preempt: priority and pdb choose victims": {
 			text: newText("enqueue, allocate, preempt", "priority", "pdb", CapacityCard),
-			want: []string{"plugin priority", "plugin pdb"},
+			want: []string{"plugin priority would choose victims of preempt", "plugin pdb would choose victims of preempt"},
 		},
 		"preempt: priority of a higher tier chooses victims": {
 			text: newText("enqueue, allocate, preempt", "priority", "-", CapacityCard),
-			want: []string{"plugin priority"},
+			want: []string{"plugin priority would choose victims of preempt"},
 		},
 		"reclaim: a plugin that is not Volcano's may choose victims": {
 			text: newText("enqueue, allocate, reclaim", "ours", CapacityCard),
-			want: []string{"plugin ours"},
+			want: []string{"plugin ours would choose victims of reclaim"},
 		},
 		"preempt: capacity-card does not choose victims": {
 			text: newText("enqueue, allocate, preempt", CapacityCard+" enablePreemptable=false"),

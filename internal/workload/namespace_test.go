@@ -128,27 +128,36 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 }
 
 // TestASelectorThatCannotBeRead: a selector that is not valid selects no namespace, so that no tenant gets in by a
-// mistake. The refusal says what of the text is wrong. The keys of the table are parts of it; for the texts of key ""
-// only the beginning of the refusal is checked.
+// mistake. The refusal says what of the text is wrong. The keys of the table are parts of it, with quotes escaped.
 func TestASelectorThatCannotBeRead(t *testing.T) {
 	const invalid = "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it: "
 	for part, texts := range map[string][]string{
-		"is not valid JSON":      {`{"matchLabels":{"team":"chat"`, `{}{}`},
-		"null is no selector":    {`null`},
-		"matchLabel":             {`{"matchLabel":{"team":"chat"}}`},
-		"team":                   {`{"team":"chat"}`, `{"matchLabels":{"team":"lab","team":"chat"}}`},
-		"matchLabels":            {`{"matchLabels":{"team":"chat"},"matchLabels":{}}`},
-		"Like":                   {`{"matchExpressions":[{"key":"team","operator":"Like","values":["c*"]}]}`},
-		"in":                     {`{"matchExpressions":[{"key":"team","operator":"in","values":["chat"]}]}`},
-		"te am":                  {`{"matchLabels":{"te am":"chat"}}`},
-		"chat!":                  {`{"matchLabels":{"team":"chat!"}}`},
-		"at most 65536 are read": {`{"matchLabels":{"team":"` + strings.Repeat("c", 1<<20) + `"}}`},
-		"values": {`{"matchExpressions":[{"key":"team","operator":"In"}]}`,
-			`{"matchExpressions":[{"key":"team","operator":"Exists","values":["chat"]}]}`},
-		`"team=chat" is not valid JSON: write it like {"matchLabels":{"team":"chat"}}`: {"team=chat"},
-		"": {"", "matchLabels:\n  team: chat", `[]`, `"team=chat"`, "{\"matchLabels\":{\"team\":\"\\u0000\\u001b[31m\"}}", `{"":""}`,
-			`{"matchLabels":{"team":"` + strings.Repeat("c", 5000) + `"}}`,
-			strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)},
+		`is not valid JSON: write it like {"matchLabels":{"team":"chat"}}`: {
+			`{"matchLabels":{"team":"chat"`, `{}{}`, "", "matchLabels:\n  team: chat",
+		},
+		`"team=chat" is not valid JSON`:   {"team=chat"},
+		"null is no selector":             {`null`},
+		"json: cannot unmarshal array":    {`[]`},
+		"json: cannot unmarshal string":   {`"team=chat"`},
+		`unknown field \"matchLabel\"`:    {`{"matchLabel":{"team":"chat"}}`},
+		`unknown field \"team\"`:          {`{"team":"chat"}`},
+		`unknown field \"\"`:              {`{"":""}`},
+		`unknown field \"a\"`:             {strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)},
+		`key \"team\" already set in map`: {`{"matchLabels":{"team":"lab","team":"chat"}}`},
+		`key \"matchLabels\" already set`: {`{"matchLabels":{"team":"chat"},"matchLabels":{}}`},
+		`\"Like\" is not a valid label selector operator`: {
+			`{"matchExpressions":[{"key":"team","operator":"Like","values":["c*"]}]}`,
+		},
+		`\"in\" is not a valid label selector operator`: {
+			`{"matchExpressions":[{"key":"team","operator":"in","values":["chat"]}]}`,
+		},
+		`values set can't be empty`:              {`{"matchExpressions":[{"key":"team","operator":"In"}]}`},
+		`values set must be empty for exists`:    {`{"matchExpressions":[{"key":"team","operator":"Exists","values":["chat"]}]}`},
+		`\"te am\": name part must consist of`:   {`{"matchLabels":{"te am":"chat"}}`},
+		`\"chat!\": a valid label must`:          {`{"matchLabels":{"team":"chat!"}}`},
+		`\"\\x00\\x1b[31m\": a valid label must`: {"{\"matchLabels\":{\"team\":\"\\u0000\\u001b[31m\"}}"},
+		`values[0][team]: Invalid value: \"ccc`:  {`{"matchLabels":{"team":"` + strings.Repeat("c", 5000) + `"}}`},
+		"at most 65536 are read":                 {`{"matchLabels":{"team":"` + strings.Repeat("c", 1<<20) + `"}}`},
 	} {
 		for _, text := range texts {
 			q := newQueue(`{"H200":8}`, withNamespaceSelector(text))
