@@ -33,7 +33,7 @@ func checkAcceptedByVolcano(text string) error {
 		for _, plugin := range tier.Plugins {
 			if plugin.Name == schedulerconfig.CapacityCard { // Volcano's parser reads words such as yes and on in another way
 				arguments := maps.Clone(plugin.Arguments)
-				delete(arguments, schedulerconfig.HashArgument)
+				delete(arguments, schedulerconfig.HashArgument) // the loader wrote it, no user
 				if err := snapshot.ValidateArguments(arguments); err != nil {
 					errs = append(errs, fmt.Errorf("arguments of %s as Volcano reads them: %w", plugin.Name, err))
 				}

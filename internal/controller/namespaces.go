@@ -71,8 +71,8 @@ type quotaSelector struct {
 // NewQuotaSelectors returns QuotaSelectors that know no CardQuota.
 func NewQuotaSelectors() *QuotaSelectors { return &QuotaSelectors{known: map[string]quotaSelector{}} }
 
-// selectorFor returns which namespaces see a CardQuota. It is nil for none: there is no selector, it is {}, it
-// is invalid, or the queue belongs to another CardQuota.
+// selectorFor returns which namespaces see a CardQuota, by a LocalCardQuota. It is nil for none: there is no selector,
+// it is {}, it is invalid, or the queue belongs to another CardQuota.
 func (s *QuotaSelectors) selectorFor(quota *v1alpha1.CardQuota) labels.Selector {
 	if quota.Spec.NamespaceSelector == nil || !localquota.OwnsQueue(quota) {
 		return nil
@@ -87,8 +87,8 @@ func (s *QuotaSelectors) selectorFor(quota *v1alpha1.CardQuota) labels.Selector 
 	return known.selector
 }
 
-// forgetGone forgets CardQuotas that are gone, once they may be more than half of those that are known: so it looks at
-// all of them rarely.
+// forgetGone forgets CardQuotas that are gone, once they are more than half of those that are known, and more than a
+// hundred: so it looks at all of them rarely.
 func (s *QuotaSelectors) forgetGone(quotas []v1alpha1.CardQuota) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,8 @@ func (s *QuotaSelectors) forgetGone(quotas []v1alpha1.CardQuota) {
 	maps.DeleteFunc(s.known, func(name string, _ quotaSelector) bool { return !existing[name] })
 }
 
-// SelectedNamespaces returns the namespaces that a CardQuota selects explicitly, sorted.
+// SelectedNamespaces returns the namespaces that a CardQuota selects explicitly, sorted: by labels, and not by {} or
+// without a selector, which mean all namespaces.
 func (s *QuotaSelectors) SelectedNamespaces(ctx context.Context, reader client.Reader, quota *v1alpha1.CardQuota) ([]string, error) {
 	selector := s.selectorFor(quota)
 	if selector == nil {

@@ -164,17 +164,16 @@ func isIdentityOf(pod, identity string) bool {
 }
 
 // SchedulerAlive reports whether the last report proves that our scheduler runs. It must be
-// fresh by the scheduler's clock and received lately by the operator's. Neither a clock
-// that is ahead nor an old report is proof.
+// fresh by the scheduler's clock and received lately by the operator's, unless it is older than the operator. Neither
+// a clock that is ahead nor an old report is proof.
 func (o Observation) SchedulerAlive() bool {
 	isReceivedLately := o.ReceivedAt.IsZero() || o.receivesHeartbeats()
 	return o.Heartbeat != nil && o.Heartbeat.Fresh(o.Now) && isReceivedLately && !o.stoppedCleanly()
 }
 
-// stoppedCleanly reports whether the scheduler stopped cleanly without a successor. If the operator received
-// its last report and there is no other scheduler, one of its replicas has StaleAfter
-// to take over. So an update of the scheduler changes no condition: no scheduler assigns
-// cards in between.
+// stoppedCleanly reports whether the scheduler stopped cleanly, so that its last report proves nothing any more. It is
+// false if the operator received that report and there is no other scheduler: one of its replicas has StaleAfter to
+// take over. So an update of the scheduler changes no condition: no scheduler assigns cards in between.
 func (o Observation) stoppedCleanly() bool {
 	return o.Heartbeat != nil && o.Heartbeat.Ended && (o.ReceivedAt.IsZero() || len(o.OtherSchedulers) > 0)
 }

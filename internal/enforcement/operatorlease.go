@@ -22,7 +22,7 @@ const operatorLeaseAge = time.Minute
 const versionLabel = "app.kubernetes.io/version"
 
 // OperatorLeaseLabels returns the labels that the operator writes on its Lease, so that its version is
-// known without its Deployment.
+// known without its Deployment. They are nil for a version that cannot be the value of a label.
 func OperatorLeaseLabels() map[string]string {
 	version := strings.NewReplacer("+", "_", "/", "_").Replace(build.Version)
 	if len(validation.IsValidLabelValue(version)) > 0 {

@@ -87,7 +87,7 @@ func validateCards(path *field.Path, entries []v1alpha1.CardMapping) field.Error
 	var errs field.ErrorList
 	for _, mistake := range mappingsOf(entries).Mistakes() {
 		at := path
-		if mistake.Index >= 0 { // by resource, because an effective spec is sorted
+		if mistake.Index >= 0 { // below 0 it is about the whole list; by resource, because an effective spec is sorted
 			at = at.Key(entries[mistake.Index].Resource)
 		}
 		if mistake.Field != "" {

@@ -113,7 +113,7 @@ func describeHierarchy(spec v1alpha1.ServiceTypePolicySpec) string {
 }
 
 // neverHadBase reports whether the operator has rendered nothing yet, or only from the built-in
-// default. If the ConfigMap is gone, the hash of the last text says so.
+// default. If the ConfigMap is gone, written, the hash of the last text, says so: rendered is the text from that default.
 func neverHadBase(live *corev1.ConfigMap, written, rendered string) bool {
 	if live != nil && live.Annotations[v1alpha1.AnnotationRenderedFrom] != "" {
 		return live.Annotations[v1alpha1.AnnotationRenderedFrom] == renderedFromDefault
@@ -170,8 +170,7 @@ var reclaimActions = map[v1alpha1.ReclaimMode]string{
 }
 
 // OverlayFor returns what a valid effective spec sets in the scheduler's configuration. No
-// argument of the base stays. Cards and the two of trees are set only if they differ from the
-// default, so that a scheduler of an earlier version accepts a configuration without them.
+// argument of the base stays.
 func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	types := make(map[string]any, len(spec.ServiceTypes))
 	for _, t := range spec.ServiceTypes {
@@ -212,7 +211,7 @@ func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	}
 
 	// A scheduler of an earlier version refuses a configuration with arguments that it does not
-	// know.
+	// know. So these are set only if they differ from the default.
 	if spec.ReclaimResources != v1alpha1.ReclaimResourcesCards {
 		arguments[schedulerconfig.ArgumentReclaimResources] = string(spec.ReclaimResources)
 	}

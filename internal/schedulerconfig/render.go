@@ -186,7 +186,8 @@ func (r *renderer) addCapacityCard(plugins *yaml.Node) error {
 	return nil
 }
 
-// setActions replaces the actions of the base.
+// setActions replaces the actions of the base, and records those that go. It also records cardreclaim: that is the
+// overlay's, even where the base has it too.
 func (r *renderer) setActions(node *yaml.Node) {
 	base := actionNames(r.root)
 	refused := RefusedActions()
@@ -223,7 +224,7 @@ func placeAction(actions []string, action string, replaces ...string) []string {
 
 	if position < 0 {
 		position = len(actions)
-		actions = append(slices.Clone(actions), replaces[0])
+		actions = append(slices.Clone(actions), replaces[0]) // what follows writes action here
 	}
 
 	var out []string

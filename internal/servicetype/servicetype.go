@@ -222,7 +222,7 @@ func (o OwnerKinds) TypeFor(pod *corev1.Pod) string {
 		kinds = []string{"Deployment", "ReplicaSet"}
 	}
 
-	// An entry with the group is more exact than one without.
+	// An entry with the group is more exact than one without. The core group has no name.
 	for _, kind := range kinds {
 		if name, ok := o[strings.TrimSuffix(kind+"."+group, ".")]; ok {
 			return name

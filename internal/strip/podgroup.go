@@ -36,8 +36,8 @@ func PodGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
 			Reason: conditions.Truncate(why.Reason, cardquota.MaxReasonLength), Message: conditions.Truncate(why.Message, conditions.MaxMessageLength),
 		}}
 
-		// Both lose their transitionID, which is one, so they still belong together. JSON that is truncated is
-		// none, so that the text counts.
+		// Their equal transitionIDs say that both belong together, and without any they still do. Truncated JSON
+		// cannot be read, and then the text of the first condition counts.
 		if refused, isRefused := waiting.RefusalCondition(group, &why); isRefused {
 			kept.Status.Conditions = append(kept.Status.Conditions, v1beta1.PodGroupCondition{
 				Type: refused.Type, Message: conditions.Truncate(refused.Message, conditions.MaxMessageLength),

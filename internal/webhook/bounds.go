@@ -25,7 +25,7 @@ const (
 	// of a vcjob has two bytes and takes 700 in memory, so the bound is about 55 MiB. 256
 	// tasks of three containers with thirty variables each have 72,000.
 	maxParts = 80_000
-	// defaultTimeout is the timeout of a request that names none.
+	// defaultTimeout is the timeout of a request that names none, and the longest.
 	defaultTimeout = 10 * time.Second
 )
 
@@ -65,7 +65,7 @@ func (l limiter) limitLargeRequests(next http.Handler) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
 
-		if r.ContentLength < 0 || r.ContentLength >= largeBodyBytes {
+		if r.ContentLength < 0 || r.ContentLength >= largeBodyBytes { // below 0 the length is unknown
 			if l.largeRequests.Acquire(ctx, 1) != nil {
 				http.Error(w, "too many large requests", http.StatusServiceUnavailable)
 				return
@@ -81,7 +81,7 @@ func (l limiter) limitLargeRequests(next http.Handler) http.Handler {
 }
 
 // tooManyParts reports whether the JSON text of an object may take too much memory once
-// decoded. It also counts braces in strings.
+// decoded. Braces in strings count too, so it errs only on the safe side.
 func tooManyParts(text []byte) bool {
 	return bytes.Count(text, []byte("{"))+bytes.Count(text, []byte("["))+bytes.Count(text, []byte("null")) > maxParts
 }

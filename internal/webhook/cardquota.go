@@ -84,14 +84,14 @@ func listPages[T any, L interface {
 			options = []client.ListOption{client.Limit(livePage), client.Continue(next)}
 		}
 
-		page := L(new(T)) // a used list would be decoded over
+		page := L(new(T)) // add keeps the items of the last page, and decoding into it would overwrite them
 		if err := from.List(ctx, page, options...); err != nil {
 			return err
 		}
 
 		add(page)
-		next = page.GetContinue() // the cache always says that there is more, and sends everything
-		if !isLive || next == "" {
+		next = page.GetContinue()
+		if !isLive || next == "" { // the cache sends everything, although it says that there is more
 			return nil
 		}
 	}

@@ -31,7 +31,8 @@ type InventorySource interface {
 	Healthy() map[card.Name]card.Count
 	// TrackedNodes returns all nodes, false until all were read.
 	TrackedNodes() ([]card.TrackedNode, bool)
-	// PolicyInForce returns what is in force of the policy that was read. Both may be nil.
+	// PolicyInForce returns what is in force of the policy that was read, nil for none. A policy that took effect
+	// stays in force while it is deleted, so the result may have one even then.
 	PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
 }
 
@@ -96,7 +97,7 @@ func warningsAndError(req admission.Request, result rules.Result) (admission.War
 	return warnings, nil
 }
 
-// warnCardQuotaDeletion warns of cards in use and of children. It allows every deletion.
+// warnCardQuotaDeletion warns of cards in use and of children. It allows every deletion: its rules have no errors.
 func (h *handlers) warnCardQuotaDeletion(ctx context.Context, req admission.Request) admission.Response {
 	quota := &v1alpha1.CardQuota{}
 	if err := h.decoder.DecodeRaw(req.OldObject, quota); err != nil {
@@ -120,6 +121,7 @@ func (h *handlers) warnCardQuotaDeletion(ctx context.Context, req admission.Requ
 // validateServiceTypePolicy reads what the rules for the policy compare it with: the CardQuotas, the nodes, the policy in
 // force, its base ConfigMap and that of the scheduler.
 func (h *handlers) validateServiceTypePolicy(ctx context.Context, object, before *v1alpha1.ServiceTypePolicy) (rules.Result, error) {
+	// With nil it is the policy that took effect last, whatever is written now.
 	input := rules.PolicyInput{Volcano: h.namespaces.Volcano, InForce: h.inventory.PolicyInForce(nil)}
 	input.Nodes, _ = h.inventory.TrackedNodes()
 	var err error
@@ -192,7 +194,8 @@ func (h *handlers) validateWorkload(ctx context.Context, req admission.Request) 
 	return responseFor(req, result)
 }
 
-// answerOverlarge answers for a workload that is too large to decode.
+// answerOverlarge refuses a workload that is too large to decode. If the one before the change was as large, it only
+// warns, so that the object can still be changed.
 func (h *handlers) answerOverlarge(ctx context.Context, req admission.Request) admission.Response {
 	input, err := h.workloadInput(ctx, req)
 	if err != nil {
@@ -209,7 +212,7 @@ func decodeObjects[T runtime.Object](h *handlers, req admission.Request, object 
 		return none, errTooManyParts
 	}
 
-	before := object.DeepCopyObject().(T)
+	before := object.DeepCopyObject().(T) // an empty one of the same kind
 	if err := h.decoder.DecodeRaw(req.Object, object); err != nil {
 		return none, fmt.Errorf("read the object: %w", err)
 	}

@@ -45,7 +45,7 @@ func (h *handlers) defaultJob(ctx context.Context, req admission.Request) admiss
 		"ServiceTypePolicy " + v1alpha1.PolicyName + " added a podFailurePolicy rule to this Job, which ignores DisruptionTarget, and podReplacementPolicy Failed: evicted pods do not count against its backoffLimit")
 }
 
-// keepEvictionRule puts the stored podFailurePolicy back into a changed Job that lacks only the
+// keepEvictionRule puts the stored podFailurePolicy, which is immutable, back into a changed Job that lacks only the
 // rule that admission added.
 func keepEvictionRule(req admission.Request, job, before *batchv1.Job) admission.Response {
 	if before == nil || !rules.MustKeepEvictionRule(job, before) {

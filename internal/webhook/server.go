@@ -51,8 +51,8 @@ func CacheOptions() map[client.Object]cache.ByObject {
 	}}}
 }
 
-// Setup registers the webhooks with the manager's server. Their caches are synced before
-// the server is ready.
+// Setup registers the webhooks with the manager's server and starts to watch what they read. It does not wait for these
+// caches, because the manager starts them later; the server is not ready before they are synced.
 func Setup(ctx context.Context, mgr ctrl.Manager, nodes InventorySource, namespaces Namespaces) error {
 	for _, object := range []client.Object{
 		&corev1.Namespace{}, &v1beta1.Queue{}, &v1beta1.PodGroup{}, &v1alpha1.CardQuota{}, &v1alpha1.ServiceTypePolicy{},
@@ -72,8 +72,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, nodes InventorySource, namespa
 func (h *handlers) registerWebhooks(register func(path string, hook http.Handler)) {
 	tenants := newLimiter()
 	administrators := newLimiter()
-	serve := func(path string, of limiter, handler admission.Handler, onTimeout func(error) admission.Response) {
-		register(path, of.limitLargeRequests(&admission.Webhook{Handler: of.limitConcurrency(handler.Handle, onTimeout), RecoverPanic: ptr.To(true)}))
+	serve := func(path string, limits limiter, handler admission.Handler, onTimeout func(error) admission.Response) {
+		register(path, limits.limitLargeRequests(&admission.Webhook{Handler: limits.limitConcurrency(handler.Handle, onTimeout), RecoverPanic: ptr.To(true)}))
 	}
 
 	failed := func(err error) admission.Response { return admission.Errored(http.StatusServiceUnavailable, err) }
@@ -86,7 +86,7 @@ func (h *handlers) registerWebhooks(register func(path string, hook http.Handler
 	serve(PathJob, tenants, admission.HandlerFunc(h.defaultJob), allowUnreadable)
 }
 
-// Ready is a readiness check: all nodes were read.
+// Ready is a readiness check: all nodes were read. Before that, the webhooks know no card.
 func Ready(nodes InventorySource) func(*http.Request) error {
 	return func(*http.Request) error {
 		if _, known := nodes.Inventory(); !known {

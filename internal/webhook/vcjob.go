@@ -12,8 +12,8 @@ import (
 	rules "cardquota.dev/operator/internal/webhook/validation"
 )
 
-// defaultVCJob adds defaults to a vcjob. An unreadable job, or one without defaults, stays
-// unchanged.
+// defaultVCJob adds to a new vcjob what it needs to survive the reclaim of its cards, and warns the user of that. An
+// unreadable job, or one that needs nothing, stays unchanged.
 func (h *handlers) defaultVCJob(ctx context.Context, req admission.Request) admission.Response {
 	job := &vcbatch.Job{}
 	if _, err := decodeObjects(h, req, job); err != nil {

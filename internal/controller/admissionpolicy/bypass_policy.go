@@ -11,14 +11,14 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// isNotMirrorPod exempts the mirror pods of kubelets, which have a node name. The admission
+// isNotMirrorPod is false for the mirror pods that kubelets create, which have a node name. The admission
 // plugin NodeRestriction limits each kubelet to its own node.
 const isNotMirrorPod = `!(has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups` +
 	` && has(object.metadata.annotations) && 'kubernetes.io/config.mirror' in object.metadata.annotations)`
 
 // BypassPolicy returns the ValidatingAdmissionPolicy for new pods that request a card or
 // carry the charged-queue annotation. resources are the card resources, sorted. Without any
-// it returns nil.
+// it returns nil. An annotation lists them: the operator reads it back after a restart, and takes them as cards for good.
 //
 // It needs no other object and no running operator. It fails closed: the API server refuses
 // a pod that it cannot evaluate.
@@ -103,7 +103,8 @@ func forgedChargeValidation() admissionv1.Validation {
 	}
 }
 
-// bypassMatchConditions exempt mirror pods and exempt accounts.
+// bypassMatchConditions are false for new pods that BypassPolicy leaves alone: mirror pods, pods that an exempt account
+// creates, and pods that run as one.
 func bypassMatchConditions(exempt []v1alpha1.ServiceAccountReference) []admissionv1.MatchCondition {
 	out := []admissionv1.MatchCondition{{Name: "not-a-mirror-pod", Expression: isNotMirrorPod}}
 	if len(exempt) == 0 {

@@ -80,7 +80,7 @@ var templateQueueChanged = annotationExpr("object.spec.template", v1beta1.QueueN
 // returns nil.
 //
 // It fails closed, like BypassPolicy. Few requests match its conditions: those that change
-// the charged queue.
+// the charged queue. A request must match all of them, so the condition of one kind is true for every other kind.
 func ChargePolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) *admissionv1.ValidatingAdmissionPolicy {
 	if len(resources) == 0 {
 		return nil
@@ -165,7 +165,8 @@ func chargeVariables(resources []corev1.ResourceName) []admissionv1.Variable {
 }
 
 // chargeRules are the validations of ChargePolicy. Each begins with the kind of request
-// that it checks. longest is the maximum grace period in seconds.
+// that it checks, and is true for all others. Only requests that match its conditions come here: each eviction, for
+// example, lasts too long. longest is the maximum grace period in seconds.
 func chargeRules(longest string) []admissionv1.Validation {
 	const who = `request.userInfo.username`
 

@@ -36,8 +36,8 @@ func Policies(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicy
 	return []*admissionv1.ValidatingAdmissionPolicy{BypassPolicy(owner, spec, resources), ChargePolicy(owner, spec, resources)}
 }
 
-// rememberResources makes the annotation of card resources list those that stay cards after a
-// restart. A resource that only a mapping makes a card is none of them.
+// rememberResources makes the annotation of card resources, which the operator reads after a restart, list those that
+// stay cards then. A resource that only a mapping of the ServiceTypePolicy makes a card is none of them.
 func rememberResources(policies []*admissionv1.ValidatingAdmissionPolicy, lasting []corev1.ResourceName) []*admissionv1.ValidatingAdmissionPolicy {
 	for _, p := range policies {
 		if _, remembers := p.Annotations[v1alpha1.AnnotationCardResources]; remembers {
@@ -60,7 +60,7 @@ func failClosedPolicy(meta metav1.ObjectMeta, spec admissionv1.ValidatingAdmissi
 }
 
 // Binding returns the ValidatingAdmissionPolicyBinding of the named policy, nil if the spec
-// switches it off.
+// switches it off: schedulerBypassPolicy Allow.
 func Binding(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, name string) *admissionv1.ValidatingAdmissionPolicyBinding {
 	var action admissionv1.ValidationAction
 	switch spec.Admission.SchedulerBypassPolicy {

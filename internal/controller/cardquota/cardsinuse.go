@@ -28,7 +28,7 @@ func (u *UsageCollector) PodUsages() []cardseconds.PodUsage {
 	return list()
 }
 
-// TimeZone returns where days of bills are cut by the policy of the last count. nil is UTC.
+// TimeZone returns the time zone in which days of bills begin, by the policy of the last count. nil is UTC.
 func (u *UsageCollector) TimeZone() *time.Location {
 	return u.last.Load().zone
 }

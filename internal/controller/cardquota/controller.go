@@ -230,6 +230,7 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place cardquota.Pl
 		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	}
 
+	// Another field manager may keep the weight or the parent, and the condition names it.
 	written := cardquota.QueueWrite{WeightManager: now.WeightManager, ParentManager: now.ParentManager}
 	if !inSync {
 		written, err = r.writeQueue(ctx, desired, wasInSync)

@@ -192,7 +192,8 @@ func (c *memberCounter) addPodGroup(group *v1beta1.PodGroup) {
 }
 
 // visitPod adds a pod that may be a member: its PodGroup is counted, or the pod itself names one of the queues.
-// queueusage.Count decides which queue it is in.
+// queueusage.Count decides which queue it is in. The object has only metadata; scheduler is the name by which the pods
+// were listed, "" for every one.
 func (c *memberCounter) visitPod(ctx context.Context, scheduler string, object runtime.Object) error {
 	found, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {

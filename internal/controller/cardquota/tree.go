@@ -129,7 +129,7 @@ func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v
 			return nil, err
 		}
 		// A CardQuota that lost its Queue to another one has no part in the tree that is
-		// enforced.
+		// enforced. The one that is reconciled stays, because its place is wanted.
 		if member.Name != r.quota.Name && owner != nil && owner.Name != member.Name {
 			continue
 		}

@@ -33,7 +33,7 @@ const allQueues = "*"
 // that the operator counts.
 var recountInterval = build.Wait(time.Minute)
 
-// countPeriods is how many times as long as a count takes the next one begins later: at the scale at
+// countPeriods times the duration of a count is the shortest time from its beginning to the next one: at the scale at
 // which a count takes long, counting takes half of a processor at most.
 const countPeriods = 2
 

@@ -163,6 +163,8 @@ func (u *UsageCollector) countObjects(read *countedObjects, inventory *card.Inve
 // delays after which some of them are reconciled. While postponeTotals says so, it gives the count the totals of the
 // last one.
 func (u *UsageCollector) changedQueues(read *countedObjects, last, count *usageCount, now time.Time) (changed []string, delays map[string]time.Duration) {
+	// moved are the queues with other numbers of over-allocated cards, turned reports that a card has become
+	// over-allocated or is no longer.
 	moved, turned := count.totals.ChangedQueues(last.totals)
 	if u.postponeTotals(moved, turned, now) {
 		moved = nil
@@ -209,7 +211,8 @@ func quotasByQueue(tree *cardquota.Tree, owners map[string]*v1alpha1.CardQuota) 
 
 // postponeTotals reports whether the numbers of over-allocated cards stay as they are for now: a node that flaps
 // would otherwise rewrite the status of every tenant with the card each second. If so, it schedules a count for when
-// they may change; if not, their age begins again. moved and turned are what QuotaTotals.ChangedQueues returns.
+// they may change; if not, their age begins again. moved are the queues whose numbers differ, turned reports that a card
+// has become over-allocated or is no longer.
 func (u *UsageCollector) postponeTotals(moved []string, turned bool, now time.Time) bool {
 	if len(moved) == 0 { // no condition changes
 		return false

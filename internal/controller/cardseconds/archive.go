@@ -46,7 +46,8 @@ func (a *archive) load(ctx context.Context, store objectStore) error {
 }
 
 // readSlot reads which entries a slot has, and adds the months among them to into, if that is not nil. If the operator
-// may not read it, it is to be read again before it is written.
+// may not read it, it is to be read again before it is written. into is nil for a slot that is read again: its months are
+// known.
 func (a *archive) readSlot(ctx context.Context, store objectStore, i int, into *months) error {
 	// The rights of an earlier version may name fewer ConfigMaps. One that cannot be read must
 	// not stop the others.
@@ -138,7 +139,7 @@ func (a *archive) dropDays(ctx context.Context, store objectStore, last cardseco
 	for i, keys := range a.entries.DaysUntil(last) {
 		removed := map[string][]byte{}
 		for _, key := range keys {
-			removed[key.String()] = nil
+			removed[key.String()] = nil // nil removes an entry
 		}
 
 		version, err := store.write(ctx, slotNumber(i), a.slots[i].version, change{entries: removed})
@@ -182,7 +183,7 @@ func (m *months) addEntry(key cardseconds.EntryKey, packed []byte) {
 	}
 
 	sums, err := cardseconds.ParseEntry(packed)
-	if err != nil { // the report says so
+	if err != nil { // kubectl cardquota report names an entry that cannot be read
 		return
 	}
 

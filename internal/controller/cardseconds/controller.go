@@ -205,8 +205,8 @@ func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 
 	now := k.now()
 	k.meter.Advance(now)
-	k.uncounted.addTo(&k.meter) // a new leader bills the time in which no replica counted
-	k.unstored.sums = k.meter.Place()
+	k.uncounted.addTo(&k.meter)       // a new leader bills the time in which no replica counted
+	k.unstored.sums = k.meter.Place() // how many found no part with room
 	k.unstored.daysDropped = k.meter.LastDayDroppedForRoom()
 	if k.unstored.sums > 0 {
 		k.log.Info("The ConfigMaps of card-seconds are full: the sums without room would be lost at the next restart, all others are stored",
@@ -226,8 +226,8 @@ func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 	return parts
 }
 
-// closePeriods writes an entry of each part for each day and month that is over. Days without room are dropped, and
-// counted elsewhere; months are not.
+// closePeriods writes an entry of each part for each day and month that is over, and notes how many months have no
+// room. A day without room is dropped instead, which the meter records.
 func (k *Keeper) closePeriods(ctx context.Context) error {
 	var failures []error
 	withoutRoom := 0
@@ -264,9 +264,9 @@ func (k *Keeper) closableEntries() []cardseconds.EntryKey {
 	return keys
 }
 
-// closePeriod writes a day or a month of a part. If there is no room, the oldest day is to be dropped, as soon as a
-// stored part says so. If the archive has no day, a day that finds no room is dropped itself, and a month stays in its
-// running part.
+// closePeriod writes a day or a month of a part to the archive. If there is no room, the meter records that the oldest
+// day is to be dropped: storeSums drops it once a stored part says so. If the archive has no day, a day that finds no
+// room is dropped itself, and a month stays in its running part.
 func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) error {
 	k.mu.Lock()
 	packed := k.meter.Entry(key)

@@ -129,7 +129,8 @@ func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) e
 			return err
 		}
 		// Another writer is another leader. To write on would overwrite what it has counted. But before this replica
-		// has claimed the part, the writer of the version that it knows is an earlier leader.
+		// has claimed the part, the writer of the version that it knows is an earlier leader. A ConfigMap that does not
+		// exist, without a version, has no writer.
 		isTaken := stored.writer != k.identity && (p.isClaimed || stored.version != p.version)
 		if stored.version != "" && isTaken {
 			k.giveUp()

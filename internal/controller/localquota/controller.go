@@ -136,8 +136,8 @@ func (r *Reconciler) requestsForNamespace(ctx context.Context, namespace client.
 // +kubebuilder:rbac:groups=cardquota.dev,resources=localcardquotas,verbs=list;watch;create;delete
 // +kubebuilder:rbac:groups=cardquota.dev,resources=localcardquotas/status,verbs=patch
 
-// Reconcile creates the views of a CardQuota, deletes those that are no longer selected, and writes
-// the status of the others. A namespace may refuse its view, for example by a ResourceQuota. The
+// Reconcile creates the views of a CardQuota, which are its LocalCardQuotas, deletes those in namespaces that it no
+// longer selects, and writes the status of the others. A namespace may refuse its view, for example by a ResourceQuota. The
 // other namespaces do not wait for it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	quota := &v1alpha1.CardQuota{}
@@ -159,7 +159,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 
-	selected = selected[:min(len(selected), localquota.MaxNamespaces)]
+	selected = selected[:min(len(selected), localquota.MaxNamespaces)] // each view costs writes
 	var failures []error
 	existing := map[string]*v1alpha1.LocalCardQuota{}
 	for i := range views.Items {
@@ -221,7 +221,8 @@ func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota,
 		result = shared.RequeueWithin(result, again)
 	}
 
-	// Only a list that is complete and has room for one more shows each change of what waits.
+	// Only a list in the CardQuota's status that is complete and has room for one more shows each change of what waits.
+	// Without one, look again after the interval.
 	isListed := max(usage.BlockedTotal, len(usage.Blocked)+1) <= waiting.MaxBlocked && int(quota.Status.BlockedTotal) == usage.BlockedTotal
 	if !isListed && len(selected) > 0 {
 		result = shared.RequeueWithin(result, r.interval)
@@ -275,7 +276,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, view *v1alpha1.LocalCardQ
 
 	isWritten, wait, err := writer.Write(ctx, status)
 	switch {
-	case isWritten:
+	case isWritten: // the next count may differ, and is no event
 		return r.interval, nil
 	case !isDue && wait == 0:
 		return hours.Wait, err

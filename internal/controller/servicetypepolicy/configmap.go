@@ -63,6 +63,7 @@ func (r *reconciliation) isUpToDate(live *corev1.ConfigMap, wanted policy.Config
 // writeConfigMap applies the configuration, also over another manager's change, which it
 // reports in an event.
 func (r *reconciliation) writeConfigMap(ctx context.Context, live *corev1.ConfigMap, wanted policy.Configuration) error {
+	// displaced reports that another client deleted or changed what the operator wrote, by says which one and how.
 	by := "another client deleted it"
 	displaced := live == nil && r.history.existed
 	if live != nil && live.Data[policy.ConfigMapKey] != wanted.Text {

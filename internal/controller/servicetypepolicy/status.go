@@ -61,7 +61,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 
 // evaluateEnforcement evaluates enforcement of the configuration in force. A refused spec
 // or base does not change the enforcement of the previous configuration while that is in
-// place.
+// place. Without a hash it is not, and condition ConfigSynced says why.
 func (r *reconciliation) evaluateEnforcement(ctx context.Context, out configResult) (policy.Enforcement, error) {
 	if r.evidence == nil {
 		return policy.UnknownEnforcement(), nil

@@ -112,7 +112,7 @@ func (r *Rotator) Ready(*http.Request) error {
 // serves it.
 func (r *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	switch err := r.syncCertificate(ctx); {
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err): // another replica was first, and the cache does not have its write yet
 		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, err
@@ -171,16 +171,17 @@ func newServingCert(data map[string][]byte) (*servingCert, error) {
 // dnsName returns the name by which the API server calls the Service.
 func (r *Rotator) dnsName() string { return ServiceName + "." + r.namespace + ".svc" }
 
-// renewCertificate returns the data that the Secret must have, and whether they changed.
+// renewCertificate returns the data that the Secret must have, and whether they differ from the data that it has. The
+// keys of the data name a certificate, its private key, the CA and the CA's key.
 func (r *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, bool, error) {
 	now := r.now()
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	signer := &rotator.CertRotator{CAName: caName, CAOrganization: "cardquota", DNSName: r.dnsName(), ExtKeyUsages: &usages}
 	// Renew while the old one is still valid, so that replicas and the API server have time to
 	// follow. It must be valid now, too: the clock may have been ahead when it was made.
-	valid := func(certificate, key, host string, purpose *[]x509.ExtKeyUsage) bool {
+	valid := func(certificateKey, privateKey, host string, purpose *[]x509.ExtKeyUsage) bool {
 		for _, at := range []time.Time{now, now.Add(renewBefore)} {
-			if ok, err := rotator.ValidCert(data[corev1.ServiceAccountRootCAKey], data[certificate], data[key], host, purpose, at); err != nil || !ok {
+			if ok, err := rotator.ValidCert(data[corev1.ServiceAccountRootCAKey], data[certificateKey], data[privateKey], host, purpose, at); err != nil || !ok {
 				return false
 			}
 		}
@@ -215,11 +216,11 @@ func (r *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, b
 	}, true, nil
 }
 
-// writeSecret writes the Secret, with a conflict if it is not the one that was read.
-// Creating it by apply needs no permission on other Secrets.
+// writeSecret writes the Secret. It returns a conflict if the Secret is not the one that was read, or exists although
+// none was read. It creates the Secret by apply, which needs no permission on other Secrets.
 func (r *Rotator) writeSecret(ctx context.Context, read *corev1.Secret, data map[string][]byte) error {
 	version := read.ResourceVersion
-	kind := read.Type
+	kind := read.Type // it is immutable
 	if version == "" {
 		version = v1alpha1.NonexistentVersion
 		kind = corev1.SecretTypeTLS
@@ -306,7 +307,8 @@ func New(namespace string) *Rotator { return &Rotator{namespace: namespace, now:
 func (r *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 	r.client = mgr.GetClient()
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: r.namespace, Name: SecretName}}
-	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
+	// Every event leads to the same request, whatever changed.
+	enqueueSecret := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
 
 	// The first request comes from here: a missing Secret causes no event.
 	firstRequest := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -317,9 +319,9 @@ func (r *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 	// Every replica serves webhooks, also those that do not lead, so each needs the certificate.
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("webhook-certificate").
-		Watches(&corev1.Secret{}, all).
-		Watches(&admissionv1.ValidatingWebhookConfiguration{}, all).
-		Watches(&admissionv1.MutatingWebhookConfiguration{}, all).
+		Watches(&corev1.Secret{}, enqueueSecret).
+		Watches(&admissionv1.ValidatingWebhookConfiguration{}, enqueueSecret).
+		Watches(&admissionv1.MutatingWebhookConfiguration{}, enqueueSecret).
 		WatchesRawSource(firstRequest).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NeedLeaderElection: ptr.To(false), SkipNameValidation: &skipNameValidation}).
 		Complete(r)
@@ -330,7 +332,7 @@ func (r *Rotator) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 	return nil
 }
 
-// signingKeyPair returns a CA key pair, nil if it is invalid.
+// signingKeyPair returns a CA key pair, nil if it is invalid or no RSA key, which the rotator always creates.
 func signingKeyPair(certificate, key []byte) *rotator.KeyPairArtifacts {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil || pair.Leaf == nil || !pair.Leaf.IsCA {

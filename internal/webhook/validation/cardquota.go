@@ -75,7 +75,8 @@ func isUnknownCard(name card.Name, inv *card.Inventory) bool {
 	return inv != nil && len(inv.ResourcesFor(name)) == 0
 }
 
-// changesGrants reports whether a CardQuota may grant other cards than before, or by another policy.
+// changesGrants reports whether a CardQuota may grant other cards than before, or has another overAllocation. A new
+// parent counts too: in a tree only CardQuotas without one grant cards of the inventory.
 func changesGrants(quota, before *v1alpha1.CardQuota) bool {
 	return before == nil || before.Spec.OverAllocation != quota.Spec.OverAllocation || before.Spec.Parent != quota.Spec.Parent ||
 		!equality.Semantic.DeepEqual(quota.Spec.Cards, before.Spec.Cards)
@@ -87,7 +88,8 @@ func NeedsAllGrants(quota, before *v1alpha1.CardQuota) bool {
 	return quota.DeletionTimestamp == nil && quota.Spec.OverAllocation == v1alpha1.OverAllocationDeny && changesGrants(quota, before)
 }
 
-// totalsBeside returns what all other CardQuotas grant. In a tree only the top level counts.
+// totalsBeside returns what all other CardQuotas grant, and the Queues that no CardQuota owns. In a tree only the top
+// level counts, because its quotas contain those below.
 func totalsBeside(quota *v1alpha1.CardQuota, tree writtenTree) *cardquota.QuotaTotals {
 	queues := tree.GrantingQueues(tree.input.Queues)
 	return tree.QuotaTotals(tree.input.othersThan(quota.Name), cardquota.UnownedQuotas(tree.input.All, queues), tree.input.Healthy)
@@ -100,7 +102,8 @@ func checkSelector(result *Result, quota, before *v1alpha1.CardQuota, tree writt
 	selector := quota.Spec.NamespaceSelector
 	switch {
 	case selector == nil:
-		// In a tree only leaves have pods, and the selectors of their ancestors count for them too.
+		// In a tree only leaves, which have a service type, have pods. The selectors of their ancestors count for them
+		// too.
 		if tree.IsFlat() || (quota.Spec.ServiceType != "" && !tree.hasSelectorAbove(quota)) {
 			result.warn(at, "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} if you mean every namespace",
 				quota.QueueName(), quota.Spec.Tenant)
@@ -121,6 +124,7 @@ func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota, all []*v1alpha1.CardQuota,
 		warnParentDeletion(&result, quota, all)
 	}
 
+	// A second deletion changes nothing, and with Retain the queue keeps its quota.
 	if quota.DeletionTimestamp != nil || quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
 		return result
 	}

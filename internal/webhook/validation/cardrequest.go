@@ -155,6 +155,7 @@ func podRequestsByResource(load *Workload) (out map[corev1.ResourceName]podReque
 
 		all := out[request.Resource]
 		all.requests = append(all.requests, request.Named)
+		// The bounds of both factors keep the product from an overflow.
 		if replicas := card.Count(max(t.Replicas, 0)); request.Count <= card.MaxCount {
 			all.count = all.count.Add(min(replicas, card.MaxCount) * request.Count)
 		}

@@ -12,7 +12,7 @@ import (
 
 // checkHierarchy checks the place of a CardQuota in the tree of quotas. proposed has it as it is to be, before is the
 // CardQuota as it was, nil for a new one. It refuses what is newly wrong. An error from before that does not grow becomes
-// a warning.
+// a warning. An excess is a rule that is broken, and by how much.
 func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, proposed writtenTree) {
 	var priorityBefore []excess
 	if before != nil {
@@ -32,7 +32,7 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, proposed 
 	had := earlier.sumExcesses(quota.Spec.Parent, quota)
 	if before != nil {
 		had = append(had, earlier.findExcesses(before)...)
-	} else {
+	} else { // its children may have been created before it
 		below := append([]string{quota.Name}, proposed.Below(quota.Name)...)
 		found = append(found, proposed.excessesBelow(below, quota)...)
 		had = append(had, earlier.excessesBelow(below, quota)...)
@@ -78,7 +78,8 @@ func checkFlat(result *Result, quota, before *v1alpha1.CardQuota) {
 	}
 }
 
-// addNew refuses each excess that is new or has grown, and warns of the others.
+// addNew refuses each excess that is new or has grown, and warns of the others. The key says which rule is broken, at
+// which field and against which CardQuota.
 func (r *Result) addNew(found, before []excess) {
 	had := map[string]int64{}
 	for _, e := range before {
@@ -93,7 +94,8 @@ func (r *Result) addNew(found, before []excess) {
 	}
 }
 
-// findExcesses returns every rule that a CardQuota breaks in the tree.
+// findExcesses returns every rule that a CardQuota breaks in the tree, and its part in what its parent's children have
+// together.
 func (w writtenTree) findExcesses(c *v1alpha1.CardQuota) []excess {
 	found := append(w.pathExcesses(c), w.workExcesses(c)...)
 	found = append(found, w.unwrittenExcesses(c)...)
@@ -101,8 +103,8 @@ func (w writtenTree) findExcesses(c *v1alpha1.CardQuota) []excess {
 	return append(found, w.sumExcesses(c.Spec.Parent, c)...)
 }
 
-// excessesBelow measures what is below a new CardQuota, which may be created after its children.
-// So the order of creation does not matter. below are its name and those below it.
+// excessesBelow returns the rules that those below a new CardQuota, top, break once it exists: it may be created after
+// its children, so the order of creation does not matter. below are its name and those below it.
 func (w writtenTree) excessesBelow(below []string, top *v1alpha1.CardQuota) (found []excess) {
 	for _, parent := range below {
 		for _, child := range w.Children(parent) {
@@ -113,7 +115,7 @@ func (w writtenTree) excessesBelow(below []string, top *v1alpha1.CardQuota) (fou
 	return found
 }
 
-// pathExcesses checks that the path to the top level ends, and that it is not too deep for the CardQuota and for the
+// pathExcesses checks that the path to the top level ends, so is no cycle, and that it is not too deep for the CardQuota and for the
 // deepest one below.
 func (w writtenTree) pathExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	at := specPath.Child("parent")

@@ -109,6 +109,7 @@ func checkQueueAccess(pods []queuedPod) Result {
 func checkServiceTypeAndQuota(result *Result, load *Workload, pods []queuedPod, input *WorkloadInput) {
 	checked := map[string]bool{}
 	for _, p := range pods {
+		// Only vcjobs and PodGroups wait for their total before they have pods.
 		if p.hasAccess() && !checked[p.name] && load.Volcano {
 			checked[p.name] = true
 			checkTotalFitsQuota(result, load, p)
@@ -183,8 +184,8 @@ func checkPodFitsQuota(result *Result, p queuedPod) {
 	}
 }
 
-// checkTotalFitsQuota warns of a job whose total exceeds its queue's quota. A job may mix
-// alternatives.
+// checkTotalFitsQuota warns of a job whose total exceeds its queue's quota. The pods of a job may
+// get different alternatives, so their quotas add up.
 func checkTotalFitsQuota(result *Result, load *Workload, p queuedPod) {
 	limits, isLimited := p.cardLimits()
 	if !isLimited || load.totalsErr != nil {

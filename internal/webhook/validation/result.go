@@ -41,7 +41,7 @@ func (r *Result) refuse(path *field.Path, format string, values ...any) {
 	r.Errors = append(r.Errors, field.Forbidden(path, fmt.Sprintf(format, values...)))
 }
 
-// invalid adds the error that the value of a field is invalid.
+// invalid adds the error that the value of a field is invalid. It shows the first 160 characters of the value.
 func (r *Result) invalid(path *field.Path, value, format string, values ...any) {
 	r.Errors = append(r.Errors, field.Invalid(path, fmt.Sprintf("%.160s", value), fmt.Sprintf(format, values...)))
 }
@@ -136,7 +136,8 @@ const cardPrefix = "volcano.sh/card."
 // maxNamedKeys bounds the misspelt annotations that are named per object.
 const maxNamedKeys = 5
 
-// warnUnknownAnnotations warns of misspelt annotations, which have no effect.
+// warnUnknownAnnotations warns of annotations that begin like ours and are none of them. They are misspelt and have no
+// effect.
 func warnUnknownAnnotations(result *Result, at *field.Path, annotations map[string]string) {
 	var unknown []string
 	for key := range annotations {
@@ -159,8 +160,9 @@ func warnUnknownAnnotations(result *Result, at *field.Path, annotations map[stri
 // maxNames bounds the names in a message.
 const maxNames = 5
 
-// describeOffer returns which of the cards that nodes offer a name may mean, else which there are, and
-// that cards of the resource without a name may be it. resource is "" for any.
+// describeOffer says why no node offers a card, or what the user may mean: that nodes have the card and withhold it; or
+// the offered card with the most similar name, else all that are offered; and that cards of the resource which have no
+// name yet may be it. resource is "" for any.
 func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inventory) string {
 	if withheld := inv.WithheldCards(name); len(withheld) > 0 {
 		who := "1 node withholds"
@@ -218,7 +220,8 @@ func namePath(name quota.Resource) *field.Path {
 	return specPath.Child("resources", name.String())
 }
 
-// amountPath returns the path of one amount of a card, CPU or memory.
+// amountPath returns the path of one amount of a card, CPU or memory: of is quota, deserved or guarantee. The quota of
+// CPU has no field of this name: it is spec.resources.cpu, beside spec.resources.deserved.cpu.
 func amountPath(name quota.Resource, of string) *field.Path {
 	switch {
 	case name.IsCard():

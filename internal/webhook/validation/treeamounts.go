@@ -13,7 +13,7 @@ import (
 
 // unwrittenExcesses checks that a CardQuota of a tree writes what each of its cards deserves.
 func (w writtenTree) unwrittenExcesses(c *v1alpha1.CardQuota) (found []excess) {
-	// Alone at the top level a CardQuota is what it is in flat queues, where it deserves its
+	// A CardQuota with a service type and no relatives is what it is in flat queues, where it deserves its
 	// quota.
 	if c.Spec.Parent == "" && c.Spec.ServiceType != "" && len(w.Children(c.Name)) == 0 {
 		return nil
@@ -64,7 +64,8 @@ func (w writtenTree) ownExcesses(name, of string) (found []excess) {
 }
 
 // isOfSchema reports whether amounts of a CardQuota do not fit each other, whatever its parent has. The schema
-// of the API refuses that. Amounts above a quota that the CardQuota inherits depend on the parent.
+// of the API refuses that. It is false for amounts above a quota that the CardQuota inherits, which the schema does not
+// know.
 func (w writtenTree) isOfSchema(name string, e quota.Excess) bool {
 	r := w.Resolved(name)
 	_, hasQuota := r.Written.Quota[e.Of]

@@ -14,7 +14,8 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// warnOfParent warns of what is not wrong, but may not be meant.
+// warnOfParent warns of a parent that is missing or being deleted, and of a CardQuota that is a parent because it has no
+// service type. Neither is wrong, but may not be meant.
 func (w writtenTree) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
 	at := specPath.Child("parent")
 	parent := w.Quota(c.Spec.Parent)
@@ -63,7 +64,7 @@ func findContradiction(a, b *metav1.LabelSelector) (key string, differ bool) {
 	return "", false
 }
 
-// hasSelectorAbove reports whether an ancestor selects namespaces.
+// hasSelectorAbove reports whether an ancestor selects namespaces. An empty selector selects all.
 func (w writtenTree) hasSelectorAbove(c *v1alpha1.CardQuota) bool {
 	return slices.ContainsFunc(w.Ancestors(c.Name), func(a *v1alpha1.CardQuota) bool {
 		s := a.Spec.NamespaceSelector
@@ -87,7 +88,7 @@ func warnChangedChildren(result *Result, quota, before *v1alpha1.CardQuota, prop
 	var cut []string
 	for _, name := range below {
 		c := proposed.Quota(name)
-		is := now.HierarchyCondition(c, nil)
+		is := now.HierarchyCondition(c, nil) // no usage: it is the same before and after
 		if is.Status == metav1.ConditionFalse && is.Message != was.HierarchyCondition(c, nil).Message {
 			cut = append(cut, fmt.Sprintf("%s: %s", name, is.Message))
 		}
@@ -103,7 +104,7 @@ func warnChangedChildren(result *Result, quota, before *v1alpha1.CardQuota, prop
 	}
 }
 
-// treeInForce returns the tree with one CardQuota as it is here.
+// treeInForce returns the tree as the operator puts it in force, with one CardQuota as it is given here.
 func treeInForce(here *v1alpha1.CardQuota, input CardQuotaInput) *cardquota.Tree {
 	return cardquota.NewTree(append(input.othersThan(here.Name), here), input.Queues, policy.UnmanagedQueues(input.Policy))
 }

@@ -63,7 +63,8 @@ func VCJobDefaults(job *vcbatch.Job, input WorkloadInput) JobDefaults {
 	return missingDefaults(job)
 }
 
-// missingDefaults returns what a job does not state and needs to survive the reclaim of its cards.
+// missingDefaults returns what a job does not state and needs to survive the reclaim of its cards. A maxRetry of 3
+// counts as not stated, because the API server writes this default. An elastic job continues without its evicted pods.
 func missingDefaults(job *vcbatch.Job) JobDefaults {
 	var out JobDefaults
 	if retries := job.Spec.MaxRetry; retries == 0 || retries == volcanoMaxRetry {

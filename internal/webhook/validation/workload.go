@@ -215,16 +215,17 @@ func (w *WorkloadInput) onlyWarns() bool {
 	return w.Policy == nil || w.policySpec().Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassWarn
 }
 
-// isOurs reports whether our scheduler places a pod. A vcjob without a schedulerName uses
-// Volcano's.
+// isOurs reports whether our scheduler places a pod, by the names that the policy gives it. A vcjob without a
+// schedulerName gets Volcano's default, which is ours.
 func isOurs(w *Workload, pod *corev1.Pod, spec *v1alpha1.ServiceTypePolicySpec) bool {
 	name := cmp.Or(pod.Spec.SchedulerName, w.Scheduler)
 	return (name == "" && w.Volcano) || slices.Contains(spec.Scheduler.Names, name)
 }
 
 // queueOf returns the queue that is charged for a pod of the workload, as the scheduler and
-// Volcano's controllers determine it. With Volcano's optional webhook for PodGroups, a
-// namespace can have its own queue. Then the PodGroup is validated with that one.
+// Volcano's controllers determine it: the queue in its spec, else that of the pod or its PodGroup. A workload of Volcano
+// has it in its spec only, so the pod may be nil. With Volcano's optional webhook for PodGroups, a namespace can have its
+// own queue. Then the PodGroup is validated with that one.
 func (w *WorkloadInput) queueOf(load *Workload, pod *corev1.Pod) string {
 	if load.Queue != "" || load.Volcano {
 		return cmp.Or(load.Queue, workload.DefaultQueue)

@@ -92,7 +92,7 @@ func RefuseOverlarge(wasOverlarge bool, input WorkloadInput) Result {
 	var result Result
 	result.refuse(specPath, "has too many parts to be validated: write fewer tasks with more replicas, or several jobs")
 	if wasOverlarge {
-		result = result.OnlyNew(result)
+		result = result.OnlyNew(result) // it had the same error before, which becomes a warning
 	}
 	if input.onlyWarns() {
 		result = result.asWarnings()
@@ -102,7 +102,7 @@ func RefuseOverlarge(wasOverlarge bool, input WorkloadInput) Result {
 
 // checkBypass reports early that the API server would refuse every pod of a template,
 // because it requests a card and bypasses the scheduler. The ValidatingAdmissionPolicy
-// reports the same for pods.
+// reports the same for pods, and checkCardRequest reports a denied request.
 func checkBypass(result *Result, load *Workload, t *Template, spec *v1alpha1.ServiceTypePolicySpec, user string) {
 	request := &t.request
 	if load.IsPod() || request.Count == 0 || request.Denied != nil || isExempt(load, t, spec.Admission.ExemptServiceAccounts, user) {

@@ -35,7 +35,7 @@ func (i *CardQuotaInput) othersThan(name string) []*v1alpha1.CardQuota {
 }
 
 // IsTree reports whether queues form a tree: in force, or as the policy is written. The operator needs a moment between
-// the two. Without a policy, nil, they are flat.
+// the two, in which a CardQuota must suit the tree already. Without a policy, nil, they are flat.
 func IsTree(inForce *v1alpha1.ServiceTypePolicy) bool {
 	return policy.IsTree(inForce) || (inForce != nil && inForce.Spec.QueueHierarchy == v1alpha1.QueueHierarchyTree)
 }
@@ -46,9 +46,9 @@ type writtenTree struct {
 	input CardQuotaInput
 }
 
-// newWrittenTree returns the CardQuotas that decide about the validated one. here is that one in the tree: as it was
-// before the change or is to be, nil for neither. It owns its queue there, even if another CardQuota does so until that
-// is deleted.
+// newWrittenTree returns the CardQuotas that decide about the validated one. here is what the tree has of that one: it
+// as it was before the change, it as it is to be, or nil for a tree without it. It owns its queue there, even if another
+// CardQuota still does until that is deleted.
 func newWrittenTree(validated, here *v1alpha1.CardQuota, input CardQuotaInput) writtenTree {
 	w := writtenTree{Tree: cardquota.Flat, input: input}
 	if !IsTree(input.Policy) {
@@ -77,7 +77,7 @@ func unownedChildren(input CardQuotaInput) []*v1beta1.Queue {
 // relativesOf reduces a list of all CardQuotas, which it changes, to those that decide about the given ones: the ancestors
 // of each, and all below its parent, or below itself without one. One that is being deleted needs nothing of its parent
 // any more, unless there are others below it. A given one may be nil.
-func relativesOf(all []*v1alpha1.CardQuota, of ...*v1alpha1.CardQuota) []*v1alpha1.CardQuota {
+func relativesOf(all []*v1alpha1.CardQuota, given ...*v1alpha1.CardQuota) []*v1alpha1.CardQuota {
 	byName := make(map[string]*v1alpha1.CardQuota, len(all))
 	children := map[string][]*v1alpha1.CardQuota{}
 	for _, c := range all {
@@ -107,7 +107,7 @@ func relativesOf(all []*v1alpha1.CardQuota, of ...*v1alpha1.CardQuota) []*v1alph
 		return keepsAny
 	}
 
-	for _, c := range of {
+	for _, c := range given {
 		if c == nil {
 			continue
 		}
@@ -153,7 +153,7 @@ type excess struct {
 }
 
 // newExcess returns the excess of a rule at a field. other is the CardQuota that it is measured
-// against.
+// against, "" for none. amount is by how much, and 1 for a rule that is only kept or broken.
 func newExcess(rule, other string, amount int64, path *field.Path, format string, values ...any) excess {
 	return excess{key: rule + " " + path.String() + " " + other, amount: amount, err: field.Forbidden(path, fmt.Sprintf(format, values...))}
 }
