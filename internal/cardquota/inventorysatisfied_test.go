@@ -114,6 +114,7 @@ func TestALongListOfCardsLeavesTheAdvice(t *testing.T) {
 	input.Totals = Flat.QuotaTotals(nil, nil, nil)
 
 	got := describeCondition(NewStatus(input), "InventorySatisfied")
+	check.Contains(t, "condition", got, "MODEL-0-")
 	check.That(t, len(got) <= 1100, "the condition has %d bytes", len(got)) // the message has at most 1024 of these
 	check.That(t, strings.HasSuffix(got, "set overAllocation to Allow"), "the condition ends with %q", got[max(0, len(got)-60):])
 }

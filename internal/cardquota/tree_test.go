@@ -195,10 +195,10 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 		queue("top", "root", `{"H200":8}`, `{}`),
 	}, v1alpha1.UnmanagedEnforce)
 
-	c := tree.HierarchyCondition(all["chat"], nil)
-	check.Equal(t, "reason of chat", "Scaled", c.Reason)
+	condition := tree.HierarchyCondition(all["chat"], nil)
+	check.Equal(t, "reason of chat", "Scaled", condition.Reason)
 	check.Equal(t, "message of chat", "H200: deserved is 4, but the children of web have 16 together and it has 8, so 2 is in force: "+
-		"lower the children, or raise the parent; H200: guarantee is 4, but as no more is deserved, 2 is in force", c.Message)
+		"lower the children, or raise the parent; H200: guarantee is 4, but as no more is deserved, 2 is in force", condition.Message)
 	check.Equal(t, "children of web that are CardQuotas", []string{"chat", "search"}, tree.Children("web"))
 	check.Equal(t, "reason of lab, which is the parent of queue inleaf", v1alpha1.ReasonWorkInParent,
 		tree.HierarchyCondition(all["lab"], nil).Reason)

@@ -162,8 +162,8 @@ func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 		},
 	}) {
 		all := newTenantTree(tc.change)
-		c := treeOf(all).HierarchyCondition(all[tc.name], tc.usage)
-		check.Equal(t, "condition", tc.want, string(c.Status)+"/"+c.Reason+": "+c.Message)
+		condition := treeOf(all).HierarchyCondition(all[tc.name], tc.usage)
+		check.Equal(t, "condition", tc.want, string(condition.Status)+"/"+condition.Reason+": "+condition.Message)
 	}
 }
 
@@ -177,18 +177,18 @@ func TestStatusOfLeavesAndParents(t *testing.T) {
 	queues := map[string]queueusage.Usage{"chat": {Used: cards{"H200": 5}}, "search": {Used: cards{"H200": 2, "H800": 1}, Pending: cards{"H200": 3}}}
 	sums := queueusage.Sum(queues, tree.Queues(), tree.HasViews)
 	status := func(name string, tree *Tree, changes ...func(*StatusInput)) v1alpha1.CardQuotaStatus {
-		q := all[name]
+		quota := all[name]
 		own := queues[name]
 		subtree := sums[name]
 		input := StatusInput{
-			Quota:  q,
-			Queue:  liveQueueBelow(q.Spec.Parent, q),
+			Quota:  quota,
+			Queue:  liveQueueBelow(quota.Spec.Parent, quota),
 			Usage:  &subtree,
 			Own:    &own,
 			Tree:   tree,
 			Now:    noon,
-			Sync:   QueueSyncedCondition(q, metav1.Condition{}, QueueWrite{}, noon),
-			Totals: NewTree(nil, nil, v1alpha1.UnmanagedEnforce).QuotaTotals([]*v1alpha1.CardQuota{all["tenant"], q}, nil, cards{"H200": 10}),
+			Sync:   QueueSyncedCondition(quota, metav1.Condition{}, QueueWrite{}, noon),
+			Totals: NewTree(nil, nil, v1alpha1.UnmanagedEnforce).QuotaTotals([]*v1alpha1.CardQuota{all["tenant"], quota}, nil, cards{"H200": 10}),
 		}
 		input.Queue.Status.State = v1beta1.QueueStateOpen
 
@@ -360,9 +360,9 @@ func TestQueueSyncedSaysWhatDoesNotCount(t *testing.T) {
 			want:  "False/WaitingForParent: later",
 		},
 	}) {
-		c := QueueSyncedCondition(tc.quota, metav1.Condition{}, tc.write, noon)
+		condition := QueueSyncedCondition(tc.quota, metav1.Condition{}, tc.write, noon)
 
-		check.Equal(t, "condition", tc.want, string(c.Status)+"/"+c.Reason+": "+c.Message)
+		check.Equal(t, "condition", tc.want, string(condition.Status)+"/"+condition.Reason+": "+condition.Message)
 	}
 }
 
@@ -370,7 +370,7 @@ func TestQueueSyncedSaysWhatDoesNotCount(t *testing.T) {
 // they have. So a parent's Queue keeps what it has until its child queues are gone: when queues become flat, and when
 // its CardQuota is deleted.
 func TestAQueueWaitsForItsChildren(t *testing.T) {
-	q := newTreeQuota("web", "tenant", 8, 4, 2)
+	web := newTreeQuota("web", "tenant", 8, 4, 2)
 	children := []*v1beta1.Queue{
 		liveQueueBelow("web", newTreeQuota("chat", "web", 1, 1, unset)),
 		liveQueueBelow("web", newTreeQuota("a", "web", 1, 1, unset)),
@@ -380,11 +380,11 @@ func TestAQueueWaitsForItsChildren(t *testing.T) {
 		want string
 	}{
 		"queues become flat": {
-			wait: MovingChildrenWait(q, children),
+			wait: MovingChildrenWait(web, children),
 			want: "queues are flat now: queue web keeps what it had in the tree until its child queues a, chat are at the top level",
 		},
 		"the CardQuota is deleted": {
-			wait: DeletionWait(q, children),
+			wait: DeletionWait(web, children),
 			want: "being deleted: queue web keeps its quota until its child queues are gone: a, chat; delete their CardQuotas, " +
 				"or give them another parent",
 		},
@@ -393,8 +393,8 @@ func TestAQueueWaitsForItsChildren(t *testing.T) {
 		check.Equal(t, what, Wait{Reason: v1alpha1.ReasonWaitingForChildren, Message: tc.want, KeepsQueue: true}, *tc.wait)
 	}
 
-	check.Equal(t, "wait of a flat queue without children", nil, MovingChildrenWait(q, nil))
-	check.Equal(t, "wait of a deleted CardQuota without children", nil, DeletionWait(q, nil))
+	check.Equal(t, "wait of a flat queue without children", nil, MovingChildrenWait(web, nil))
+	check.Equal(t, "wait of a deleted CardQuota without children", nil, DeletionWait(web, nil))
 }
 
 // TestTreeSurvivesAnyCardQuota: objects may be older than the validation of the API, so a tree must not panic for any

@@ -117,13 +117,13 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 // parent, which do not count. A CardQuota without a service type is a parent, and its Queue takes no jobs. noTypes is
 // a policy without priorities of service types.
 func TestFlatQueueCarriesNoFieldOfATree(t *testing.T) {
-	q := newTreeQuota("team", "tenant", 8, 4, 2, withStopPolicy("HoldAndDrain"), func(q *v1alpha1.CardQuota) {
-		q.Spec.Resources = &v1alpha1.Resources{
+	team := newTreeQuota("team", "tenant", 8, 4, 2, withStopPolicy("HoldAndDrain"), func(team *v1alpha1.CardQuota) {
+		team.Spec.Resources = &v1alpha1.Resources{
 			CPU:      ptr(resource.MustParse("8")),
 			Deserved: &v1alpha1.ResourceAmounts{CPU: ptr(resource.MustParse("4"))},
 		}
 	})
-	config := flatQueue(q, noTypes, nil).Config
+	config := flatQueue(team, noTypes, nil).Config
 
 	check.Equal(t, "annotations", map[string]string{
 		"volcano.sh/card.quota":       `{"H200":8}`,
@@ -430,17 +430,17 @@ func TestOnlyTheParentOfTheQueueControllerIsTaken(t *testing.T) {
 // existed before the CardQuota. It has an empty quota then, and stays below its parent web. If another field manager
 // owns spec.parent, the operator does not apply it.
 func TestAQueueWithoutItsCardQuotaStaysWhereItIs(t *testing.T) {
-	q := newTreeQuota("chat", "web", 8, 4, 2)
+	chat := newTreeQuota("chat", "web", 8, 4, 2)
 	for name, config := range map[string]*apply.QueueApplyConfiguration{
-		"drained":   NewDrainedQueue(q, liveQueueBelow("web", q), "").Config,
-		"abandoned": NewAbandonedQueue(q, liveQueueBelow("web", q)).Config,
+		"drained":   NewDrainedQueue(chat, liveQueueBelow("web", chat), "").Config,
+		"abandoned": NewAbandonedQueue(chat, liveQueueBelow("web", chat)).Config,
 	} {
 		check.Equal(t, name, apply.QueueSpec().WithParent("web"), config.Spec)
 		check.Equal(t, name+": quota", "{}", config.Annotations[v1alpha1.AnnotationCardQuota])
 		check.Equal(t, name+": deserved", "", config.Annotations[v1alpha1.AnnotationCardDeserved])
 	}
-	others := liveQueueBelow("department", q, func(l *v1beta1.Queue) { l.ManagedFields = nil })
-	check.That(t, NewDrainedQueue(q, others, "").Config.Spec == nil, "spec.parent of another manager is applied")
+	others := liveQueueBelow("department", chat, func(l *v1beta1.Queue) { l.ManagedFields = nil })
+	check.That(t, NewDrainedQueue(chat, others, "").Config.Spec == nil, "spec.parent of another manager is applied")
 }
 
 // TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree: a Queue may differ from the tree because the tree changed since
@@ -558,10 +558,10 @@ func TestAPriorityStaysInTheBandOfItsServiceType(t *testing.T) {
 			want:        10149, // 150 + 9999
 		},
 	}) {
-		q := newTreeQuota("a", "", 1, 1, unset, withServiceType(tc.serviceType))
-		q.Spec.Priority = tc.priority
-		check.Equal(t, "priority", tc.want, *NewDesiredQueue(q, input, nil, "", flatPlacement(q)).Config.Spec.Priority)
-		check.Equal(t, "cut", tc.wantCut, input.CutPriority(q) != "")
+		own := newTreeQuota("a", "", 1, 1, unset, withServiceType(tc.serviceType))
+		own.Spec.Priority = tc.priority
+		check.Equal(t, "priority", tc.want, *NewDesiredQueue(own, input, nil, "", flatPlacement(own)).Config.Spec.Priority)
+		check.Equal(t, "cut", tc.wantCut, input.CutPriority(own) != "")
 	}
 
 	check.Equal(t, "cut priority without a service type", "", input.CutPriority(newTreeQuota("a", "", 1, 1, unset, withoutServiceType)))

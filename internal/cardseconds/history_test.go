@@ -276,9 +276,9 @@ func TestSumsOfDaysAndMonthsAreThoseOfEachSecond(t *testing.T) {
 			case "count":
 				h.drawCounts(0)
 			case "store":
-				broken := rapid.SampledFrom([]int{-1, 0, 1, 2}).Draw(t, "broken part")
-				without := rapid.SampledFrom([]int{-1, 0, 1, 2}).Draw(t, "part whose entries fail")
-				h.store(func(part int) bool { return part == broken }, func(part int) bool { return part == without })
+				broken := rapid.SampledFrom([]int{-1, 0, 1, 2}).Draw(t, "broken part") // -1 for none
+				unwritten := rapid.SampledFrom([]int{-1, 0, 1, 2}).Draw(t, "part whose entries fail")
+				h.store(func(part int) bool { return part == broken }, func(part int) bool { return part == unwritten })
 			case "lead":
 				h.lead()
 			}

@@ -399,8 +399,8 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 			wantNextCheck: 14 * time.Second,
 		},
 	}) {
-		f := observe(tc.changes...)
-		got := Evaluate(f)
+		observation := observe(tc.changes...)
+		got := Evaluate(observation)
 		check.Equal(t, "condition of "+got.Message, tc.want, string(got.Status)+"/"+got.Reason)
 		check.Contains(t, "message", got.Message, tc.wantMessage...)
 
@@ -408,7 +408,7 @@ func TestEnforcedIsTrueOnlyIfProven(t *testing.T) {
 		if tc.wantNextCheck > 0 {
 			wantNextCheck = noon.Add(tc.wantNextCheck)
 		}
-		check.Equal(t, "next check", wantNextCheck, f.NextCheck().Round(time.Microsecond))
+		check.Equal(t, "next check", wantNextCheck, observation.NextCheck().Round(time.Microsecond))
 	}
 }
 

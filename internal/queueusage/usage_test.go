@@ -281,10 +281,10 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 	}
 
 	runningIn := func(namespace string) *v1beta1.PodGroup {
-		g := groupIn(namespace)
-		g.Status.Phase = v1beta1.PodGroupRunning
-		g.Status.Running = 1
-		return g
+		group := groupIn(namespace)
+		group.Status.Phase = v1beta1.PodGroupRunning
+		group.Status.Running = 1
+		return group
 	}
 
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -108,9 +108,9 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 			want:     "Namespace <chat-1> is not known yet, and queue <q> is only for certain namespaces: wait, or name another queue",
 		},
 	}) {
-		q := newQueue(`{"H200":8}`, withNamespaceSelector(tc.selector))
-		selector, refusal := NamespaceSelectorFor(q)
-		check.Equal(t, "refusal of the queue's rules", refusal, QueueRulesFor(q, v1alpha1.UnmanagedEnforce, nil).Refusal)
+		queue := newQueue(`{"H200":8}`, withNamespaceSelector(tc.selector))
+		selector, refusal := NamespaceSelectorFor(queue)
+		check.Equal(t, "refusal of the queue's rules", refusal, QueueRulesFor(queue, v1alpha1.UnmanagedEnforce, nil).Refusal)
 		check.Equal(t, "refusal of the selector", nil, refusal)
 
 		var namespace *corev1.Namespace
@@ -160,11 +160,11 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 		"at most 65536 are read":                 {`{"matchLabels":{"team":"` + strings.Repeat("c", 1<<20) + `"}}`},
 	} {
 		for _, text := range texts {
-			q := newQueue(`{"H200":8}`, withNamespaceSelector(text))
-			selector, refusal := NamespaceSelectorFor(q)
+			queue := newQueue(`{"H200":8}`, withNamespaceSelector(text))
+			selector, refusal := NamespaceSelectorFor(queue)
 			expectRefusal(t, refusal, ReasonInvalidNamespaceSelector, invalid, part)
 
-			check.Equal(t, "refusal of the queue's rules", refusal, QueueRulesFor(q, v1alpha1.UnmanagedEnforce, nil).Refusal)
+			check.Equal(t, "refusal of the queue's rules", refusal, QueueRulesFor(queue, v1alpha1.UnmanagedEnforce, nil).Refusal)
 			check.That(t, selector != nil && !selector.Matches(nil), "%.80s selects something", text)
 		}
 	}

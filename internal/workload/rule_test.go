@@ -73,8 +73,8 @@ func expectLimitsOfObserver(t *testing.T, queue *v1beta1.Queue, unmanaged v1alph
 		cards[string(name)] = int64(count)
 	}
 
-	l := rules.Limits
-	sameLimits := l.AnyCard == want.AnyCard && l.MilliCPU == want.MilliCPU && l.Memory == want.Memory && cards.String() == want.Cards.String()
+	limits := rules.Limits
+	sameLimits := limits.AnyCard == want.AnyCard && limits.MilliCPU == want.MilliCPU && limits.Memory == want.Memory && cards.String() == want.Cards.String()
 	sameRefusal := (rules.Refusal != nil) == (want.Closed != "")
-	check.That(t, sameLimits && sameRefusal, "limits %v, refusal %v, by the observer's rules %s", l, rules.Refusal, want)
+	check.That(t, sameLimits && sameRefusal, "limits %v, refusal %v, by the observer's rules %s", limits, rules.Refusal, want)
 }
