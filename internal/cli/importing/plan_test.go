@@ -164,18 +164,16 @@ func TestATreeOfQueuesIsImportedWithItsParents(t *testing.T) {
 }
 
 // TestFlatQueuesAreImportedWithoutParents: where the policy has flat queues, spec.parent of a Queue has no effect. The
-// plan says that it drops parents, and the parent itself, which has no cards, is not imported.
+// plan says that it drops the parent top of queues a and b. Queue top itself, which has no cards, is not imported.
 func TestFlatQueuesAreImportedWithoutParents(t *testing.T) {
 	queues := []*v1beta1.Queue{
-		below("root", builder.Queue("top").Capability("100", "")),
+		below("root", builder.Queue("top")),
 		below("top", builder.Queue("a")),
 		below("top", builder.Queue("b").Quota(`{"A":3}`)),
-		below("other", builder.Queue("other")),
 	}
-	usage := map[string]queueusage.Usage{"a": uses("A", 2), "b": uses("A", 1), "other": uses("A", 1)}
 
-	got, plan := planFor(Input{Queues: queues, Usage: usage})
-	check.Equal(t, "CardQuotas", []string{"a", "b", "other"}, slices.Sorted(maps.Keys(got)))
+	got, plan := planFor(Input{Queues: queues, Usage: map[string]queueusage.Usage{"a": uses("A", 2)}})
+	check.Equal(t, "CardQuotas", []string{"a", "b"}, slices.Sorted(maps.Keys(got)))
 	check.That(t, plan.DropsParents, "the plan does not say that it drops parents")
 	check.Equal(t, "parent of a", "", got["a"].Quota.Spec.Parent)
 	check.Equal(t, "deserved of a, which only a tree has", nil, got["a"].Quota.Spec.Cards[0].Deserved)

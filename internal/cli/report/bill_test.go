@@ -161,13 +161,13 @@ func TestNotesSayWhatTheReportDoesNotHave(t *testing.T) {
 			`Nothing was used at the price of card "NVIDIA-H200" for service type "training", card "NVIDIA-H200" of tenant "lab", ` +
 				`card "NVIDIA-H200" of tenant "lab" for service type "training", card "NVIDIA-H200/mig-1g.18gb-mixed".`,
 		}},
-		"counted from the fourth hour of the report": {func(in *Input) { in.Since = hours(4) }, []string{
+		"counted from 4 hours after the begin of the report on": {func(in *Input) { in.Since = hours(4) }, []string{
 			"The operator sums up days and months since 2026-10-01T04:00:00Z. What was used before that is not in this report.",
 		}},
-		"counted until five hours before the report": {func(in *Input) { in.CountedUntil = hours(-5) }, []string{
+		"counted until 5 hours before its begin": {func(in *Input) { in.CountedUntil = hours(-5) }, []string{
 			"The operator has counted until 2026-09-30T19:00:00Z only. kubectl cardquota doctor finds out why.",
 		}},
-		"counted until the fifth hour: the report ends there, no note": {func(in *Input) { in.CountedUntil = hours(5) }, nil},
+		"counted until 5 hours after its begin: the report ends there, no note": {func(in *Input) { in.CountedUntil = hours(5) }, nil},
 		"the operator has stored nothing": {
 			func(in *Input) {
 				in.Since = time.Time{}
