@@ -82,7 +82,8 @@ func TestWrongPricesAreRefused(t *testing.T) {
 }
 
 // FuzzPrices: any file that is accepted has one price for a card, tenant and service type. So each price of the file is
-// the one that counts for the card, tenant and service type that it names. The second sample has two prices of card A.
+// the one that counts for the card, tenant and service type that it names. The second sample has two prices of card A,
+// and is refused.
 func FuzzPrices(f *testing.F) {
 	f.Add(samplePrices)
 	f.Add("{currency: EUR, prices: [{card: A, perCardHour: 1}, {card: A, perCardHour: 2}]}")
