@@ -106,9 +106,9 @@ func TestNewWorkloadsSetsTheDefaultsOfAdmission(t *testing.T) {
 // second. A pod of another name is refused.
 func TestNewWorkloadsKnowsAllSchedulerNames(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ schedulerName, wantError string }{
-		"first":                {"first", ""},
-		"second":               {"second", ""},
-		"third, which is none": {"third", "its pods name the scheduler third"},
+		"first: no error":               {"first", ""},
+		"second: no error":              {"second", ""},
+		"third, which is none: refused": {"third", "its pods name the scheduler third"},
 	}) {
 		c := newSmallCluster()
 		c.Schedulers = []string{"first", "second"}

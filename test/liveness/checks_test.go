@@ -84,7 +84,7 @@ func TestAJobThatTakesCardsKeptForAnotherIsFound(t *testing.T) {
 // priority 10. Then y may be the one that took the card which is kept for hi, so the check reports nothing.
 func TestAJobOfHigherPriorityMayTakeKeptCardsBesideAnother(t *testing.T) {
 	w := &sequenceRun{sessionMemory: newSessionMemory()}
-	w.wants["hi"] = newWantOfHi(time.Second, true)
+	w.wants["hi"] = newWantOfHi(time.Second, true) // true: by preempt
 	after := viewWithWaitingHi(placedGroup("x", "other", 9), placedGroup("y", "q", 10))
 	after.nodes[0].total = 2
 	after.nodes[0].cards = 0 // that are free
@@ -109,7 +109,7 @@ func TestASecondEvictionForTheSamePodIsFound(t *testing.T) {
 		"for hi-0, and the node of its card takes no pods": {time.Second, "hi-0", true, ""},
 	}) {
 		w := &sequenceRun{sessionMemory: newSessionMemory()}
-		w.wants["hi"] = newWantOfHi(tc.freedAgo, true)
+		w.wants["hi"] = newWantOfHi(tc.freedAgo, true) // true: by preempt
 		w.last = viewWithWaitingHi()
 		w.last.nodes[0].closed = tc.isNodeClosed
 

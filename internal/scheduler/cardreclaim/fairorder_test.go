@@ -69,7 +69,7 @@ func TestEveryJobIsServedInTheEnd(t *testing.T) {
 		before := newJob("evil", "before")
 		order.startSession(append(honest[:len(honest):len(honest)], before))
 		order.recordSearched(before, budget)
-		order.endSession(false)
+		order.endSession(false) // it did not come to all jobs
 
 		served := map[string]bool{}
 		for session := range 2*len(honest) + 2*tenants {
@@ -101,7 +101,7 @@ func TestNamespacesTakeTurnsWhileTheBudgetIsScarce(t *testing.T) {
 	// The first session does not suffice for all three jobs: it serves a/1.
 	order.startSession([]*api.JobInfo{a1, a2, b1})
 	order.recordSearched(a1, 10)
-	order.endSession(false)
+	order.endSession(false) // it did not come to all jobs
 	check.That(t, order.isScarce, "namespaces take no turns after a session that did not suffice")
 	for i, want := range []string{"b/1", "a/2", "b/1", "a/1"} {
 		check.Equal(t, fmt.Sprintf("jobs served by session %d", i+2), []string{want}, order.serve([]*api.JobInfo{a1, a2, b1}, 10, needsTen))

@@ -45,12 +45,12 @@ func TestElasticPodsFollowInTheSecondRun(t *testing.T) {
 	s.expectBound(t, "gang@n*4")
 }
 
-// TestWaitingToBorrowDelaysNoOtherCard: queue q deserves 2 cards A and 4 cards B. It uses 3 cards A already, so
+// TestAJobThatWaitsToBorrowDelaysNoOtherCard: queue q deserves 2 cards A and 4 cards B. It uses 3 cards A already, so
 // it borrows one. Its gang "deserving" gets the 4 cards B, although another job of q with higher priority waits
 // for something else: to borrow card A, or for CPU. Each pod requests one core, and q has a limit of 7: 3 + 4
 // for the gang. So queue r, which deserves nothing, does not borrow the cards B first. "deserving@m*4" are the
 // pods deserving-0 to deserving-3 on node m.
-func TestWaitingToBorrowDelaysNoOtherCard(t *testing.T) {
+func TestAJobThatWaitsToBorrowDelaysNoOtherCard(t *testing.T) {
 	for t, waiting := range check.Cases(t, map[string]string{
 		"no job of higher priority waits":                        "",
 		"a job of higher priority waits to borrow card A":        "job high queue=q min=1 pending=1 priorityClass=high",

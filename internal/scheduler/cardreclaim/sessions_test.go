@@ -35,19 +35,18 @@ func TestLaterSessionsEvictNoPodTwice(t *testing.T) {
 	}
 }
 
-// TestAPodThatOnlyTerminatingPodsKeepOffItsNodeWaits: the gang on node n is evicted for the pod of job i. While
+// TestAPodWaitsForTerminatingPodsThatKeepItOffItsNode: the gang on node n is evicted for the pod of job i. While
 // its pods terminate, they still conflict with the pod, so the next sessions cannot place it there. It must
-// wait, and not evict the gang on node m as well. A host port that only job i has conflicts with no pod.
-// "cheap*4" are the pods cheap-0 to cheap-3.
-func TestAPodThatOnlyTerminatingPodsKeepOffItsNodeWaits(t *testing.T) {
+// wait, and not evict the gang on node m as well. "cheap*4" are the pods cheap-0 to cheap-3.
+func TestAPodWaitsForTerminatingPodsThatKeepItOffItsNode(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		podsPerNode         string
 		training, reclaimer podChange
 	}{
-		"the gang and the pod have the same host port": {"110", withHostPort(80), withHostPort(80)},
-		"the pod avoids the gang":                      {"110", withLabel("t"), applyAll(avoiding("t"), withHostPort(80))},
-		"the gang avoids the pod":                      {"110", avoiding("i"), applyAll(withLabel("i"), withHostPort(80))},
-		"the node accepts 4 pods, those of the gang":   {"4", nil, nil},
+		"the gang and the pod have the same host port":              {"110", withHostPort(80), withHostPort(80)},
+		"the pod avoids the gang, and has a host port of its own":   {"110", withLabel("t"), applyAll(avoiding("t"), withHostPort(80))},
+		"the gang avoids the pod, which has a host port of its own": {"110", avoiding("i"), applyAll(withLabel("i"), withHostPort(80))},
+		"the node accepts 4 pods, and the 4 of the gang terminate":  {"4", nil, nil},
 	}) {
 		s := newInferenceAndTrainingScene(`
 			node n,m model=A cards=4

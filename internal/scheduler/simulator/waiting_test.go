@@ -73,8 +73,8 @@ func addWaitingJob(c *simulation.Cluster, hasPodGroup bool) {
 }
 
 // TestRunServesJobsOfTheClusterFirst: 8 cards are free, for a job of the cluster that waits without pods (z-older), or
-// for a new one of the same size (a-newer). The job of the cluster is older, so its two pods run, and the new ones wait.
-// A pod without a node is "pod@" in the outcome.
+// for a new one of the same size (a-newer). The simulation creates new jobs after those of the cluster. So the two pods
+// of z-older run, and the new ones wait. A pod without a node is "pod@" in the outcome.
 func TestRunServesJobsOfTheClusterFirst(t *testing.T) {
 	for t, hasPodGroup := range check.Cases(t, map[string]bool{
 		"the older job has a PodGroup":      true,

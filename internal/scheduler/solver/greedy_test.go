@@ -47,7 +47,7 @@ func TestGreedyClearsNoNodeBeyondQuota(t *testing.T) {
 func TestClearNodeEvictsOnlyWhatIsNeeded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, second string
-		want          []int
+		want          []int // 0 is the pod of the first job, 1 that of the second
 	}{
 		"the second frees 3 cards, so the cheap first one is superfluous": {"cards=1 loss=1", "cards=3 loss=10", []int{1}},
 		"they free 1 and 2 cards: both":                                   {"cards=1 loss=1", "cards=2 loss=10", []int{0, 1}},
@@ -59,7 +59,7 @@ func TestClearNodeEvictsOnlyWhatIsNeeded(t *testing.T) {
 		m := newModel(p)
 		m.addJobs(p)
 		search := &greedySearch{state: m.initialState()}
-		got, loss := search.clearNode(0)
+		got, loss := search.clearNode(0) // node n
 
 		var wantLoss Loss
 		for _, unit := range tc.want {

@@ -83,7 +83,7 @@ func TestSolveIndependentProblemsAtLeastLoss(t *testing.T) {
 			var plans comparison
 			seed.Check(t, func(t *rapid.T) {
 				p, optimum := joinBlocks(t, blocks)
-				plans.solveNearLeastLoss(t, p, optimum, true)
+				plans.solveNearLeastLoss(t, p, optimum, true) // true: a plan exists
 			})
 			plans.log(t)
 		})

@@ -69,26 +69,26 @@ func TestSearchProvesThatElasticPodsReleaseTooLittle(t *testing.T) {
 
 // TestSearchTriesMoreSetsInTrees: in a tree of queues, victims release quotas and count against limits. Then the lower
 // bound of the search excludes few sets of victims. To find the least loss it must try more than maxSearchTries of
-// them. Here the nodes have room, but the parent has no quota left for a pod of 12 cards (left=1000,0). Only victims of
+// them. Here node n has room, but the parent has no quota left for a pod of 12 cards (left=1000,0). Only victims of
 // level 1 release it, as "releases" says, and at most 8 may be taken of the three elastic jobs. The oracle, which tries
 // all sets, says what the least loss is.
 func TestSearchTriesMoreSetsInTrees(t *testing.T) {
 	p := newScene(`
-		node a cards=16; node b cards=16; node c cards=16; node d cards=16; node e cards=16; node f cards=16
+		node n cards=16
 		quota A left=1000,0
 		limit queue most=8
 		pending pods=1 cards=12
-		job elastic1 running=b*3 cards=0 level=1 elastic=2 loss=2 releases=A counts=queue
+		job elastic1 running=n*3 cards=0 level=1 elastic=2 loss=2 releases=A counts=queue
 		pod elastic1 2 loss=4 releases=A*2 counts=queue*2
-		job elastic2 running=b*2 cards=0 level=1 elastic=1 loss=2 releases=A counts=queue
-		job elastic3 running=b*5 cards=0 level=1 elastic=3 loss=5 releases=A counts=queue
+		job elastic2 running=n*2 cards=0 level=1 elastic=1 loss=2 releases=A counts=queue
+		job elastic3 running=n*5 cards=0 level=1 elastic=3 loss=5 releases=A counts=queue
 		pod elastic3 0 loss=1 releases=A*2 counts=queue*2
 		pod elastic3 1 loss=21 releases=A*4 counts=queue*4
 		pod elastic3 2 loss=21 releases=A*4 counts=queue*4
-		job gang1 running=b cards=0 level=1 loss=3 releases=A*2
-		job gang2 running=b cards=0 level=1 loss=1 releases=A
-		job gang3 running=b cards=0 level=1 loss=12 releases=A*2
-		job ofOtherTenant running=b cards=0 level=2 loss=5 releases=A`).Problem
+		job gang1 running=n cards=0 level=1 loss=3 releases=A*2
+		job gang2 running=n cards=0 level=1 loss=1 releases=A
+		job gang3 running=n cards=0 level=1 loss=12 releases=A*2
+		job ofOtherTenant running=n cards=0 level=2 loss=5 releases=A`).Problem
 
 	optimum, possible := leastLoss(p)
 	check.Must(t, possible, "the oracle finds no plan")
