@@ -265,6 +265,7 @@ func TestNodesThatAreNotRecognisedAreAnomalies(t *testing.T) {
 		resources resources
 		want      anomalies
 	}{
+		"a label names the model: no anomaly": {labels{gpu + ".product": "H200", gpu + ".memory": "81559"}, resources{gpu: "8"}, nil},
 		"no label, cards and MIG slices": {
 			nil, resources{gpu: "8", mig: "4"},
 			anomalies{{Reason: v1alpha1.AnomalyNoModelLabel, Name: gpu, Count: 8}, {Reason: v1alpha1.AnomalyNoModelLabel, Name: mig, Count: 4}},

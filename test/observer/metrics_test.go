@@ -170,10 +170,10 @@ func TestCardSecondsEqualWhatPodsUsed(t *testing.T) {
 		"used for 0 s, and 3 on the page":     {"0s", 3, "metrics"},
 		"used for 600 s, and 600 on the page": {"600s", 600, ""},
 		"used for 600 s, 64 s are missing":    {"600s", 536, ""},
-		"used for 600 s, 120 s are missing":   {"600s", 480, "metrics"},
+		"used for 600 s, 66 s are missing":    {"600s", 534, "metrics"},
 		"used for 600 s, and counted twice":   {"600s", 1200, "metrics"},
 		"used for 600 s, and 601 on the page": {"600s", 601, ""},
-		"used for 600 s, and 604 on the page": {"600s", 604, "metrics"},
+		"used for 600 s, and 603 on the page": {"600s", 603, "metrics"},
 	}) {
 		s := newSceneWithMetrics().playScript(placeA + "wait " + tc.used)
 
@@ -200,13 +200,13 @@ func TestARestartOfTheOperatorLosesAtMostAMinuteOfCardSeconds(t *testing.T) {
 	}{
 		"all is kept":                                        {"", "", 2, 600, 900, ""},
 		"not dated: 125 s are missing":                       {"", "", 2, 600, 775, ""}, // at least 835 - 60 - 5 - 5 of the restart itself
-		"not dated: 260 s are missing":                       {"", "", 2, 600, 640, "metrics"},
+		"not dated: 137 s are missing":                       {"", "", 2, 600, 763, "metrics"},
 		"not dated: 125 s are missing, and no restart":       {"", "", 1, 600, 775, "metrics"},
 		"not dated: begun again, so it falls and is too low": {"", "", 2, 600, 300, "metrics metrics"},
 		"dated: all is kept":                                 {bindingIsDated, "", 2, 600, 900, ""},
-		"dated: 125 s are missing":                           {bindingIsDated, "", 2, 600, 775, "metrics"},
+		"dated: 67 s are missing":                            {bindingIsDated, "", 2, 600, 833, "metrics"},
 		"dated, and a ends at 600 s: 55 s are missing":       {bindingIsDated, aEnds, 2, 470, 545, ""}, // at least 600 - 60 - 5
-		"dated, and a ends at 600 s: 120 s are missing":      {bindingIsDated, aEnds, 2, 470, 480, "metrics"},
+		"dated, and a ends at 600 s: 67 s are missing":       {bindingIsDated, aEnds, 2, 470, 533, "metrics"},
 	}) {
 		s := newSceneWithMetrics().playScript(placeA).playScript(tc.steps).playScript(`wait 600s`)
 		s.servePages(t, 1, cardSecondsOfQ(470)) // what was stored last

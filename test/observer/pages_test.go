@@ -53,10 +53,10 @@ func TestTheLastPageIsKeptWhileItsProgramAnswersLate(t *testing.T) {
 // are merged if they overlap or if at most 5 s lie between them, so that no second is subtracted twice.
 func TestTimesOfUncertaintyAreMergedAcrossShortGaps(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
-	// 5 to 8 lies in 0 to 10; 10 to 20 follows at once; 25 to 30 follows after 5 s; 100 to 110 is apart.
-	windows := []window{{at(100), at(110)}, {at(0), at(10)}, {at(5), at(8)}, {at(10), at(20)}, {at(25), at(30)}}
+	// 5 to 8 lies in 0 to 10; 10 to 20 follows at once; 25 to 30 follows after 5 s; 36 to 40 follows after 6 s.
+	windows := []window{{at(36), at(40)}, {at(0), at(10)}, {at(5), at(8)}, {at(10), at(20)}, {at(25), at(30)}}
 
-	check.Equal(t, "merged", fmt.Sprint([]window{{at(0), at(30)}, {at(100), at(110)}}), fmt.Sprint(mergeWindows(windows, 5*time.Second)))
-	check.Equal(t, "the first of the given windows, which stay as they are", fmt.Sprint(window{at(100), at(110)}), fmt.Sprint(windows[0]))
+	check.Equal(t, "merged", fmt.Sprint([]window{{at(0), at(30)}, {at(36), at(40)}}), fmt.Sprint(mergeWindows(windows, 5*time.Second)))
+	check.Equal(t, "the first of the given windows, which stay as they are", fmt.Sprint(window{at(36), at(40)}), fmt.Sprint(windows[0]))
 	check.Equal(t, "merged, of none", 0, len(mergeWindows(nil, 0)))
 }

@@ -185,7 +185,7 @@ func TestAQueueOfATreeTakesOnlyNamespacesOfItsAncestors(t *testing.T) {
 			write queue top namespaceSelector={"matchLabels":{"team":"chat"}}
 			wait 9s
 			place x node=h200-0 cards=1 queue=a`, ""},
-		"a queue of another parent, which selects every namespace": {topSelectsChat + `
+		"a queue that is not below top, and selects every namespace": {topSelectsChat + `
 			load namespace test team=lab
 			wait 1m
 			place x node=h200-0 cards=1 queue=other`, ""},

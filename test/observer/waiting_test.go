@@ -98,9 +98,9 @@ func (s *scene) loadWaitingPod(namespace, name string) {
 }
 
 // TestBlockedTotalCountsEntriesThatAreNotListed: status.blocked lists at most ten workloads, and blockedTotal counts
-// all of them. Twelve pods wait in queue q, for whatever reason: that 2 cards of its quota are free does not matter here.
-// So a right status lists ten, and its total is 12. The observer counts the pods, and reports a status that is wrong
-// for 10 s as violation "status".
+// all of them. Twelve pods wait in queue q, for whatever reason: that 2 cards of its quota are free does not matter
+// here. So a right status lists ten, and its total is 12. The observer counts the pods, and reports a status that is
+// wrong for 10 s as violation "status".
 func TestBlockedTotalCountsEntriesThatAreNotListed(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		listed        int

@@ -12,7 +12,7 @@ import (
 )
 
 // TestAWorkloadThatFitsAndDoesNotStartIsFound: a pod or job that fits the quota of its queue and the nodes must start
-// within three sessions of the scheduler. Otherwise the observer reports it. Here sessions close and decide nothing;
+// within three sessions of the scheduler. Otherwise the observer reports it. Here sessions close and start nothing;
 // "nothingFound" checks that nothing is reported so far. Queue q has a quota of 4 H200; nodes h200-0 and rtx4090-0
 // have 8 cards each. "single" is a pod with a PodGroup of its own. PodGroup phase Inqueue means that Volcano lets the
 // job place its pods. A job that fits may not stay in phase Pending either. Each object must be reported once, and

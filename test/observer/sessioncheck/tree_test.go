@@ -48,7 +48,7 @@ const (
 
 // TestAWorkloadThatFitsATreeAndDoesNotStartIsFound: in a tree a pod fits if its queue and every ancestor have quota
 // for it, and unused guarantees of others stay free. It also fits if it may reclaim. Then it must start within three
-// sessions; here sessions close and decide nothing. The node has 8 H200. Tenant top has quota 6 and deserves 4. Its
+// sessions; here sessions close and start nothing. The node has 8 H200. Tenant top has quota 6 and deserves 4. Its
 // leaf a has quota 4 and deserves 2, its leaf b has quota 6 and deserves 2. Tenant other has quota 8 and deserves 4.
 // "single p" is a pod p with a PodGroup of its own. otherGaveBackSix: cardreclaim took 6 cards back from other, which
 // may not borrow for five minutes then.
